@@ -1,0 +1,35 @@
+# One library per engine folder and one test program per tests folder, so that the direction of the
+# arrows (docs/architecture.md) is kept by the linker: a folder sees only what it names in DEPENDS.
+
+# msprobe_flags(target): the warnings and sanitizers every target of ours is built with.
+function(msprobe_flags target)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wno-missing-field-initializers)
+  if(MSPROBE_SANITIZE)
+    target_compile_options(${target} PRIVATE -fsanitize=${MSPROBE_SANITIZE} -fno-omit-frame-pointer -g)
+    target_link_options(${target} PUBLIC -fsanitize=${MSPROBE_SANITIZE})
+  endif()
+endfunction()
+
+# msprobe_engine_library(dump DEPENDS base formats LINK PkgConfig::deflate)
+function(msprobe_engine_library name)
+  cmake_parse_arguments(ARG "" "" "DEPENDS;LINK" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
+  add_library(msprobe_${name} STATIC ${sources})
+  target_include_directories(msprobe_${name} PUBLIC ${PROJECT_SOURCE_DIR})
+  list(TRANSFORM ARG_DEPENDS PREPEND msprobe_)
+  target_link_libraries(msprobe_${name} PUBLIC ${ARG_DEPENDS} PRIVATE ${ARG_LINK})
+  msprobe_flags(msprobe_${name})
+endfunction()
+
+# msprobe_test(dump DEPENDS dump): tests/dump/*_test.cc become the program dump_test.
+function(msprobe_test name)
+  cmake_parse_arguments(ARG "" "" "DEPENDS;LINK" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*_test.cc)
+  add_executable(${name}_test ${sources})
+  list(TRANSFORM ARG_DEPENDS PREPEND msprobe_)
+  target_link_libraries(${name}_test PRIVATE ${ARG_DEPENDS} ${ARG_LINK} GTest::gmock_main)
+  target_compile_definitions(${name}_test PRIVATE
+    MSPROBE_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data")
+  msprobe_flags(${name}_test)
+  add_test(NAME ${name} COMMAND ${name}_test)
+endfunction()

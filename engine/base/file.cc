@@ -1,0 +1,209 @@
+#include "engine/base/file.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <utility>
+
+namespace msprobe {
+namespace {
+
+// Writes everything or answers errno; a short write is continued so that the reason of a refusal is learned.
+int WriteAll(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
+    if (n < 0) {
+      if (errno == EINTR) continue;
+      return errno;
+    }
+    bytes.remove_prefix(static_cast<size_t>(n));
+  }
+  return 0;
+}
+
+}  // namespace
+
+Result<MappedFile> MappedFile::Open(const std::string& path) {
+  // O_NONBLOCK: opening a named pipe would otherwise wait for a writer for ever.
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) {
+    if (errno == ENOENT || errno == ENOTDIR) return NotFound(path);
+    return IoError(path, "open", errno);
+  }
+  struct stat info;
+  if (::fstat(fd, &info) != 0) {
+    const int error = errno;
+    ::close(fd);
+    return IoError(path, "stat", error);
+  }
+  if (!S_ISREG(info.st_mode)) {
+    ::close(fd);
+    return InvalidDump(path).Expected("a regular file").Found(
+        S_ISDIR(info.st_mode) ? "a directory" : "a device, pipe or socket");
+  }
+  MappedFile file;
+  file.path_ = path;
+  file.size_ = static_cast<size_t>(info.st_size);
+  if (file.size_ > 0) {
+    void* data = ::mmap(nullptr, file.size_, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (data == MAP_FAILED) {
+      const int error = errno;
+      ::close(fd);
+      file.size_ = 0;
+      return IoError(path, "map", error);
+    }
+    file.data_ = static_cast<const char*>(data);
+  }
+  ::close(fd);
+  return file;
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept { *this = std::move(other); }
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) ::munmap(const_cast<char*>(data_), size_);
+}
+
+Result<AppendFile> AppendFile::Open(const std::string& path, bool keep) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (keep ? 0 : O_TRUNC), 0666);
+  if (fd < 0) return IoError(path, "open for writing", errno);
+  struct stat info;
+  if (::fstat(fd, &info) != 0) {
+    const int error = errno;
+    ::close(fd);
+    return IoError(path, "stat", error);
+  }
+  AppendFile file;
+  file.path_ = path;
+  file.fd_ = fd;
+  file.size_ = static_cast<uint64_t>(info.st_size);
+  return file;
+}
+
+AppendFile::AppendFile(AppendFile&& other) noexcept { *this = std::move(other); }
+
+AppendFile& AppendFile::operator=(AppendFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(fd_, other.fd_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+AppendFile::~AppendFile() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+Status AppendFile::Append(std::string_view bytes) {
+  if (fd_ < 0) return Internal("append to a closed file");
+  if (const int error = WriteAll(fd_, bytes); error != 0) {
+    // Half a line would be read as damage: take it back. If even that fails, readers cut at the last newline.
+    (void)!::ftruncate(fd_, static_cast<off_t>(size_));
+    return IoError(path_, "write", error);
+  }
+  size_ += bytes.size();
+  return Status::Ok();
+}
+
+Status AppendFile::TruncateTo(uint64_t size) {
+  if (::ftruncate(fd_, static_cast<off_t>(size)) != 0) return IoError(path_, "truncate", errno);
+  size_ = size;
+  return Status::Ok();
+}
+
+Status AppendFile::Sync() {
+  if (::fdatasync(fd_) != 0) return IoError(path_, "sync", errno);
+  return Status::Ok();
+}
+
+Status AppendFile::Close() {
+  if (fd_ < 0) return Status::Ok();
+  const int fd = std::exchange(fd_, -1);
+  if (::close(fd) != 0) return IoError(path_, "close", errno);
+  return Status::Ok();
+}
+
+Status WriteFileAtomically(const std::string& path, std::string_view bytes) {
+  std::string temporary = path + ".XXXXXX";
+  const int fd = ::mkstemp(temporary.data());
+  if (fd < 0) return IoError(path, "create a temporary file beside it", errno);
+  const mode_t mask = ::umask(0);  // mkstemp makes 0600; give what open() would have given
+  ::umask(mask);
+  ::fchmod(fd, 0666 & ~mask);
+  int error = WriteAll(fd, bytes);
+  if (::close(fd) != 0 && error == 0) error = errno;
+  if (error == 0 && ::rename(temporary.c_str(), path.c_str()) != 0) error = errno;
+  if (error != 0) {
+    ::unlink(temporary.c_str());
+    return IoError(path, "write", error);
+  }
+  return Status::Ok();
+}
+
+Status MakeDirectories(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) return IoError(path, "create the directory", error.value());
+  if (!IsDirectory(path)) return IoError(path, "create the directory", ENOTDIR);
+  return Status::Ok();
+}
+
+Result<std::vector<std::string>> ListDirectory(const std::string& path) {
+  DIR* directory = ::opendir(path.c_str());
+  if (directory == nullptr) {
+    if (errno == ENOENT) return NotFound(path);
+    return IoError(path, "list the directory", errno);
+  }
+  std::vector<std::string> names;
+  while (const dirent* entry = ::readdir(directory)) {
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != "..") names.emplace_back(name);
+  }
+  ::closedir(directory);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+bool IsDirectory(const std::string& path) {
+  struct stat info;
+  return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+bool IsRegularFile(const std::string& path) {
+  struct stat info;
+  return ::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
+}
+
+std::string JoinPath(std::string_view directory, std::string_view name) {
+  std::string path(directory);
+  if (!path.empty() && path.back() != '/') path += '/';
+  path += name;
+  return path;
+}
+
+std::string BaseName(std::string_view path) {
+  while (path.size() > 1 && path.back() == '/') path.remove_suffix(1);
+  const size_t slash = path.rfind('/');
+  return std::string(slash == std::string_view::npos ? path : path.substr(slash + 1));
+}
+
+std::string DirectoryName(std::string_view path) {
+  while (path.size() > 1 && path.back() == '/') path.remove_suffix(1);
+  const size_t slash = path.rfind('/');
+  if (slash == std::string_view::npos) return ".";
+  return std::string(slash == 0 ? path.substr(0, 1) : path.substr(0, slash));
+}
+
+}  // namespace msprobe

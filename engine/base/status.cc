@@ -1,0 +1,121 @@
+#include "engine/base/status.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+namespace msprobe {
+namespace {
+const std::string kEmpty;
+}  // namespace
+
+std::string_view ErrorCodeName(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kOk: return "ok";
+    case ErrorCode::kInvalidArgument: return "invalid argument";
+    case ErrorCode::kInvalidConfig: return "invalid configuration";
+    case ErrorCode::kInvalidDump: return "invalid dump";
+    case ErrorCode::kNotFound: return "not found";
+    case ErrorCode::kIo: return "input/output error";
+    case ErrorCode::kUnsupported: return "not supported";
+    case ErrorCode::kInternal: return "internal error";
+  }
+  return "unknown";
+}
+
+Status::Status(ErrorCode code) : rep_(std::make_shared<Rep>()) { rep_->code = code; }
+
+Status&& Status::At(std::string_view path, std::optional<uint64_t> offset) && {
+  rep_->path = path;
+  rep_->offset = offset;
+  return std::move(*this);
+}
+Status&& Status::Says(std::string_view message) && {
+  rep_->says = message;
+  return std::move(*this);
+}
+Status&& Status::Expected(std::string_view what) && {
+  rep_->expected = what;
+  return std::move(*this);
+}
+Status&& Status::Found(std::string_view what) && {
+  rep_->found = what;
+  return std::move(*this);
+}
+Status&& Status::Hint(std::string_view what_to_type_next) && {
+  rep_->hint = what_to_type_next;
+  return std::move(*this);
+}
+
+const std::string& Status::path() const { return rep_ ? rep_->path : kEmpty; }
+std::optional<uint64_t> Status::offset() const { return rep_ ? rep_->offset : std::nullopt; }
+const std::string& Status::hint() const { return rep_ ? rep_->hint : kEmpty; }
+
+std::string Status::message() const {
+  if (ok()) return "ok";
+  std::string text;
+  if (!rep_->path.empty()) {
+    text = rep_->path;
+    if (rep_->offset) text += fmt::format(":{}", *rep_->offset);
+    text += ": ";
+  }
+  const size_t start = text.size();
+  text += rep_->says;
+  if (!rep_->expected.empty()) {
+    text += text.size() > start ? "; expected " : "expected ";
+    text += rep_->expected;
+  }
+  if (!rep_->found.empty()) {
+    text += text.size() > start ? ", found " : "found ";
+    text += rep_->found;
+  }
+  if (text.size() == start) text += ErrorCodeName(rep_->code);
+  return text;
+}
+
+std::string Status::ToString() const {
+  if (ok()) return "ok";
+  std::string text = fmt::format("error: {}\n", message());
+  if (!hint().empty()) text += fmt::format("hint:  {}\n", hint());
+  return text;
+}
+
+Status InvalidArgument(std::string_view message) {
+  return Status(ErrorCode::kInvalidArgument).Says(message);
+}
+Status InvalidConfig(std::string_view path, std::optional<uint64_t> line) {
+  return Status(ErrorCode::kInvalidConfig).At(path, line);
+}
+Status InvalidDump(std::string_view path, std::optional<uint64_t> offset) {
+  return Status(ErrorCode::kInvalidDump).At(path, offset);
+}
+Status NotFound(std::string_view path) {
+  return Status(ErrorCode::kNotFound).At(path).Says("does not exist");
+}
+Status IoError(std::string_view path, std::string_view operation, int error_number) {
+  return Status(ErrorCode::kIo)
+      .At(path)
+      .Says(fmt::format("cannot {}: {}", operation, std::strerror(error_number)));
+}
+Status Unsupported(std::string_view message) {
+  return Status(ErrorCode::kUnsupported).Says(message);
+}
+Status Internal(std::string_view message) { return Status(ErrorCode::kInternal).Says(message); }
+
+std::string Excerpt(std::string_view text, size_t max) {
+  std::string out = "\"";
+  for (unsigned char c : text.substr(0, max)) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += static_cast<char>(c);
+    } else if (c < 0x20 || c >= 0x7f) {
+      out += fmt::format("\\x{:02x}", c);
+    } else {
+      out += static_cast<char>(c);
+    }
+  }
+  out += text.size() > max ? "...\"" : "\"";
+  return out;
+}
+
+}  // namespace msprobe

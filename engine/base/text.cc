@@ -1,0 +1,138 @@
+#include "engine/base/text.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+
+namespace msprobe {
+namespace {
+
+constexpr char kHexDigits[] = "0123456789abcdef";
+
+void AppendEscapedUnit(std::string* out, uint32_t unit) {
+  *out += "\\u";
+  AppendHex(out, unit, 4);
+}
+
+// Decodes one UTF-8 sequence; returns its length, or 0 when it is not valid.
+int DecodeUtf8(std::string_view text, uint32_t* code_point) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char lead = byte(0);
+  const int length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : lead >= 0xc2 ? 2 : 0;
+  if (length == 0 || lead > 0xf4 || text.size() < static_cast<size_t>(length)) return 0;
+  uint32_t value = lead & (0xff >> (length + 1));
+  for (int i = 1; i < length; ++i) {
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+    value = value << 6 | (byte(i) & 0x3f);
+  }
+  const uint32_t smallest = length == 2 ? 0x80 : length == 3 ? 0x800 : 0x10000;
+  if (value < smallest || value > 0x10ffff || (value >= 0xd800 && value < 0xe000)) return 0;
+  *code_point = value;
+  return length;
+}
+
+}  // namespace
+
+void AppendPythonFloat(std::string* out, double value) {
+  if (std::isnan(value)) {
+    *out += "NaN";
+    return;
+  }
+  if (std::isinf(value)) {
+    *out += value < 0 ? "-Infinity" : "Infinity";
+    return;
+  }
+  // Python's repr uses an exponent below 1e-4 and from 1e16 on; to_chars would choose the shorter of the two forms.
+  const double magnitude = std::fabs(value);
+  const bool fixed = magnitude == 0 || (magnitude >= 1e-4 && magnitude < 1e16);
+  std::array<char, 40> buffer;
+  const auto format = fixed ? std::chars_format::fixed : std::chars_format::scientific;
+  const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value, format).ptr;
+  const std::string_view text(buffer.data(), static_cast<size_t>(end - buffer.data()));
+  *out += text;
+  if (fixed && text.find('.') == std::string_view::npos) *out += ".0";
+}
+
+void AppendInteger(std::string* out, int64_t value) {
+  std::array<char, 24> buffer;
+  out->append(buffer.data(), std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr);
+}
+
+void AppendUnsigned(std::string* out, uint64_t value) {
+  std::array<char, 24> buffer;
+  out->append(buffer.data(), std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr);
+}
+
+void AppendHex(std::string* out, uint64_t value, int digits) {
+  for (int shift = 4 * (digits - 1); shift >= 0; shift -= 4) *out += kHexDigits[value >> shift & 15];
+}
+
+void AppendJsonString(std::string* out, std::string_view text) {
+  *out += '"';
+  while (!text.empty()) {
+    const unsigned char c = static_cast<unsigned char>(text[0]);
+    size_t used = 1;
+    if (c == '"' || c == '\\') {
+      *out += '\\';
+      *out += static_cast<char>(c);
+    } else if (c == '\n') {
+      *out += "\\n";
+    } else if (c == '\r') {
+      *out += "\\r";
+    } else if (c == '\t') {
+      *out += "\\t";
+    } else if (c < 0x20 || c == 0x7f) {
+      AppendEscapedUnit(out, c);
+    } else if (c < 0x80) {
+      *out += static_cast<char>(c);
+    } else {
+      uint32_t code_point = 0xfffd;
+      if (const int length = DecodeUtf8(text, &code_point); length > 0) used = static_cast<size_t>(length);
+      if (code_point >= 0x10000) {
+        AppendEscapedUnit(out, 0xd800 + ((code_point - 0x10000) >> 10));
+        AppendEscapedUnit(out, 0xdc00 + ((code_point - 0x10000) & 0x3ff));
+      } else {
+        AppendEscapedUnit(out, code_point);
+      }
+    }
+    text.remove_prefix(used);
+  }
+  *out += '"';
+}
+
+std::string_view NearestSpelling(std::string_view word, std::span<const std::string_view> candidates) {
+  std::string_view best;
+  size_t best_distance = std::max<size_t>(1, word.size() / 3) + 1;
+  std::vector<size_t> row;
+  for (const std::string_view candidate : candidates) {
+    row.resize(candidate.size() + 1);
+    for (size_t j = 0; j < row.size(); ++j) row[j] = j;
+    for (size_t i = 1; i <= word.size(); ++i) {
+      size_t diagonal = row[0];
+      row[0] = i;
+      for (size_t j = 1; j < row.size(); ++j) {
+        const size_t replaced = diagonal + (word[i - 1] != candidate[j - 1]);
+        diagonal = row[j];
+        row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
+      }
+    }
+    if (row.back() < best_distance) {
+      best_distance = row.back();
+      best = candidate;
+    }
+  }
+  return best;
+}
+
+std::vector<std::string_view> Split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  while (true) {
+    const size_t end = text.find(separator);
+    parts.push_back(text.substr(0, end));
+    if (end == std::string_view::npos) return parts;
+    text.remove_prefix(end + 1);
+  }
+}
+
+}  // namespace msprobe

@@ -1,0 +1,117 @@
+#include "engine/base/threads.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdlib>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace msprobe {
+namespace {
+
+thread_local bool inside_loop = false;
+
+size_t AvailableCores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (::sched_getaffinity(0, sizeof(set), &set) == 0) return static_cast<size_t>(CPU_COUNT(&set));
+  return std::max<size_t>(1, std::thread::hardware_concurrency());
+}
+
+}  // namespace
+
+struct ThreadPool::State {
+  std::mutex one_loop;  // loops from different callers take turns
+  std::mutex mutex;
+  std::condition_variable wake, done;
+  std::vector<std::thread> workers;
+  const std::function<void(size_t)>* body = nullptr;
+  std::atomic<size_t> next{0};
+  size_t count = 0, busy = 0, generation = 0;
+  bool quit = false;
+  pid_t owner = ::getpid();
+
+  void Start(size_t workers_wanted) {
+    while (workers.size() < workers_wanted) workers.emplace_back([this] { Work(); });
+  }
+
+  void Drain() {
+    inside_loop = true;
+    for (size_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count;) (*body)(i);
+    inside_loop = false;
+  }
+
+  void Work() {
+    size_t seen = 0;
+    std::unique_lock lock(mutex);
+    while (true) {
+      wake.wait(lock, [&] { return quit || generation != seen; });
+      if (quit) return;
+      seen = generation;
+      if (body == nullptr) continue;  // woke after the loop had ended
+      ++busy;
+      lock.unlock();
+      Drain();
+      lock.lock();
+      if (--busy == 0) done.notify_one();
+    }
+  }
+};
+
+ThreadPool::ThreadPool(size_t threads) : threads_(std::max<size_t>(1, threads)), state_(new State) {}
+
+ThreadPool::~ThreadPool() {
+  if (state_->owner != ::getpid()) {
+    (void)state_.release();  // a forked child owns no worker: joining would wait for ever
+    return;
+  }
+  {
+    std::lock_guard lock(state_->mutex);
+    state_->quit = true;
+  }
+  state_->wake.notify_all();
+  for (std::thread& worker : state_->workers) worker.join();
+}
+
+void ThreadPool::ParallelFor(size_t count, const std::function<void(size_t)>& body) {
+  if (threads_ == 1 || count <= 1 || inside_loop) {
+    for (size_t i = 0; i < count; ++i) body(i);
+    return;
+  }
+  if (state_->owner != ::getpid()) {
+    // After fork the workers are gone and the locks may be held for ever: leave the old state and start anew.
+    (void)state_.release();
+    state_.reset(new State);
+  }
+  State& s = *state_;
+  std::lock_guard turn(s.one_loop);
+  {
+    std::lock_guard lock(s.mutex);
+    s.Start(threads_ - 1);
+    s.body = &body;
+    s.count = count;
+    s.next.store(0, std::memory_order_relaxed);
+    ++s.generation;
+  }
+  s.wake.notify_all();
+  s.Drain();
+  std::unique_lock lock(s.mutex);
+  s.body = nullptr;
+  s.done.wait(lock, [&] { return s.busy == 0; });
+}
+
+ThreadPool& ThreadPool::Default() {
+  // Never destroyed: worker threads may outlive static destructors at exit.
+  static ThreadPool* pool = [] {
+    const char* wanted = std::getenv("MSPROBE_THREADS");
+    const long n = wanted ? std::strtol(wanted, nullptr, 10) : 0;
+    return new ThreadPool(n > 0 ? static_cast<size_t>(n) : AvailableCores());
+  }();
+  return *pool;
+}
+
+}  // namespace msprobe

@@ -1,0 +1,34 @@
+// A small pool for data-parallel loops.
+//
+//   ThreadPool& pool = ThreadPool::Default();               // one worker per core but one, started at first use
+//   pool.ParallelFor(chunks, [&](size_t i) { Work(i); });   // the caller works too; returns when all are done
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+
+namespace msprobe {
+
+// Threads start at the first ParallelFor and are started anew in a forked child. ParallelFor may be called from any thread;
+// calls from inside a loop body run on the calling thread. Bodies must not throw.
+class ThreadPool {
+ public:
+  explicit ThreadPool(size_t threads);  // including the caller; 0 and 1 mean "no worker"
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  void ParallelFor(size_t count, const std::function<void(size_t)>& body);
+  size_t threads() const { return threads_; }
+
+  // Shared by the whole process: one thread per core this process may run on, or MSPROBE_THREADS of them.
+  static ThreadPool& Default();
+
+ private:
+  struct State;
+  size_t threads_;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace msprobe

@@ -1,0 +1,15 @@
+// Checksums that other tools write and read.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/tensor/tensor_view.h"
+
+namespace msprobe {
+
+// CRC-32 (IEEE 802.3, as zlib.crc32) of the element bytes in logical order: what the earlier tools store under "md5".
+//
+//   AppendHex(&text, Crc32(view), 8);      // "0a1b2c3d"
+uint32_t Crc32(const TensorView& view);
+
+}  // namespace msprobe

@@ -1,0 +1,99 @@
+#include "engine/tensor/tensor_view.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+namespace msprobe {
+
+int64_t TensorView::numel() const {
+  int64_t n = 1;
+  for (const int64_t extent : dims()) n *= extent;
+  return n;
+}
+
+bool TensorView::IsContiguous() const {
+  if (strides == nullptr) return true;
+  int64_t expected = 1;
+  for (int d = ndim - 1; d >= 0; --d) {
+    if (shape[d] == 0) return true;
+    if (shape[d] != 1 && strides[d] != expected) {
+      for (int e = d; e >= 0; --e) {
+        if (shape[e] == 0) return true;
+      }
+      return false;
+    }
+    expected *= shape[d];
+  }
+  return true;
+}
+
+StridedRuns MakeRuns(const TensorView& view) {
+  StridedRuns runs;
+  const int64_t numel = view.numel();
+  if (numel == 0) return runs;
+  if (view.IsContiguous()) {
+    runs.run = numel;
+    runs.count = 1;
+    return runs;
+  }
+  // Merge from the innermost dimension outwards: (extent, stride) joins the previous loop when stepping it once equals
+  // running through that whole loop.
+  std::vector<int64_t> extent, stride;  // innermost first
+  for (int d = view.ndim - 1; d >= 0; --d) {
+    if (view.shape[d] == 1) continue;
+    if (!extent.empty() && view.strides[d] == extent.back() * stride.back()) {
+      extent.back() *= view.shape[d];
+    } else {
+      extent.push_back(view.shape[d]);
+      stride.push_back(view.strides[d]);
+    }
+  }
+  runs.run = extent[0];
+  runs.run_stride = stride[0];
+  runs.extent.assign(extent.rbegin(), extent.rend() - 1);
+  runs.stride.assign(stride.rbegin(), stride.rend() - 1);
+  runs.count = numel / runs.run;
+  return runs;
+}
+
+Result<int64_t> CheckedByteSize(DType dtype, std::span<const int64_t> shape) {
+  int64_t bytes = static_cast<int64_t>(DTypeSize(dtype));
+  bool empty = false;
+  for (const int64_t extent : shape) {
+    if (extent < 0) return InvalidDump("").Expected("a shape without negative extents").Found(ShapeText(shape));
+    empty = empty || extent == 0;
+  }
+  if (empty) return int64_t{0};
+  for (const int64_t extent : shape) {
+    if (__builtin_mul_overflow(bytes, extent, &bytes)) {
+      return InvalidDump("").Expected("a tensor of at most 2^63 bytes").Found("shape " + ShapeText(shape));
+    }
+  }
+  return bytes;
+}
+
+void CopyContiguous(const TensorView& view, void* out) {
+  const size_t size = DTypeSize(view.dtype);
+  const char* source = static_cast<const char*>(view.data);
+  char* target = static_cast<char*>(out);
+  const StridedRuns runs = MakeRuns(view);
+  runs.ForEach(0, runs.count, [&](int64_t offset) {
+    const char* p = source + offset * static_cast<int64_t>(size);
+    if (runs.run_stride == 1) {
+      std::memcpy(target, p, static_cast<size_t>(runs.run) * size);
+      target += static_cast<size_t>(runs.run) * size;
+      return;
+    }
+    const int64_t step = runs.run_stride * static_cast<int64_t>(size);
+    for (int64_t i = 0; i < runs.run; ++i, p += step, target += size) std::memcpy(target, p, size);
+  });
+}
+
+std::string ShapeText(std::span<const int64_t> shape) {
+  std::string text = "[";
+  for (size_t d = 0; d < shape.size(); ++d) text += fmt::format("{}{}", d ? ", " : "", shape[d]);
+  return text + "]";
+}
+
+}  // namespace msprobe
