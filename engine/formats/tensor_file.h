@@ -1,0 +1,42 @@
+// One tensor read from a file, whatever the format: .npy or .pt, told by content and never by name.
+//
+//   MSPROBE_ASSIGN_OR_RETURN(TensorFile t, ReadTensorFile("dump_tensor_data/Tensor.add.0.forward.output.0.pt"));
+//   Stats s = ComputeStats(t.view());
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/base/status.h"
+#include "engine/tensor/tensor_view.h"
+
+namespace msprobe {
+
+// A tensor and the memory behind it (usually the mapped file; copies share it). The data are aligned to their element size.
+// Reading is lazy where the format allows: pages are fetched when touched.
+struct TensorFile {
+  DType dtype = DType::kFloat32;
+  std::vector<int64_t> shape;
+  std::vector<int64_t> strides;       // elements, as many as shape; never negative
+  const void* data = nullptr;         // element (0, ..., 0)
+  std::shared_ptr<const void> owner;  // keeps `data` alive
+
+  // Points into this object: valid while it lives and is not moved.
+  TensorView view() const {
+    return {.data = data,
+            .dtype = dtype,
+            .ndim = static_cast<int>(shape.size()),
+            .shape = shape.data(),
+            .strides = strides.data()};
+  }
+};
+
+// Errors: kNotFound; kIo; kInvalidDump with file and byte offset (damaged, truncated, hostile, or neither format);
+// kUnsupported (a well-formed file whose content is not one plain tensor, for example object arrays or sparse tensors).
+Result<TensorFile> ReadTensorFile(const std::string& path);
+
+inline constexpr int kMaxTensorDimensions = 64;  // as in PyTorch and NumPy 2: more is refused when reading
+
+}  // namespace msprobe
