@@ -1,0 +1,72 @@
+# make help      what there is to type. Every target sets up what it needs: Debian packages, .venv/, build/.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+
+PYTHON ?= python3
+JOBS ?= $(shell nproc)
+venv := .venv
+bin := $(venv)/bin
+peer := .cache/peer
+build := build
+
+# Stamps carry the checksum of the list they stand for: a changed list is set up anew, an old one never again.
+sum = $(firstword $(shell cksum < $(1)))
+venv_stamp := $(venv)/.ready-$(call sum,packaging/python-requirements.txt)
+peer_stamp := $(peer)/.ready-$(call sum,packaging/peer-requirements.txt)
+
+.PHONY: help setup build test test-all demo bench bench-peer lint format clean
+
+help: ## show this list
+	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 14
+
+setup: $(venv_stamp) ## Debian packages and .venv/
+	@packaging/install-debian.sh
+
+$(venv_stamp): packaging/python-requirements.txt
+	@packaging/install-debian.sh
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 9) and "error: python3 is %d.%d, expected 3.9 or newer; type: make PYTHON=/path/to/python3 ..." % v[:2])'
+	@echo "== Python packages into $(venv)/ (PyTorch is large; once)"
+	@test -x $(bin)/python || $(PYTHON) -m venv $(venv)
+	@$(bin)/python -m pip install --quiet --disable-pip-version-check -r $<
+	@rm -f $(venv)/.ready-*
+	@touch $@
+
+build: setup ## the program, the extension, the tests: build/ and .venv/bin/msprobe
+	@tools/build.sh $(build) $(venv) $(JOBS)
+
+test: build ## C++ and Python tests; the last line counts both
+	@$(bin)/python tests/run.py --build $(build)
+
+test-all: build ## the same and the long campaigns
+	@$(bin)/python tests/run.py --build $(build) --campaigns
+
+demo: build ## plant a fault in one operation, find it again
+	@examples/demo/demo.sh $(bin)
+
+bench: build ## every speed claim, beside memcpy
+	@cmake -DMSPROBE_BENCH=ON $(build) > /dev/null && ninja -C $(build) -j $(JOBS)
+	@$(bin)/python bench/run.py --build $(build)
+
+bench-peer: build $(peer_stamp) ## the same beside the earlier tool (in its own .cache/peer/)
+	@cmake -DMSPROBE_BENCH=ON $(build) > /dev/null && ninja -C $(build) -j $(JOBS)
+	@$(bin)/python bench/run.py --build $(build) --peer $(peer)/bin/python
+
+$(peer_stamp): packaging/peer-requirements.txt
+	@echo "== the earlier tool into $(peer)/"
+	@mkdir -p $(dir $(peer))
+	@test -x $(peer)/bin/python || $(PYTHON) -m venv $(peer)
+	@$(peer)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@rm -f $(peer)/.ready-*
+	@touch $@
+
+lint: setup ## layout, ruff, shell syntax, file sizes; changes nothing
+	@$(bin)/python tools/lint.py
+
+format: setup ## lay out the C++ and Python sources
+	@$(bin)/python tools/lint.py --fix
+
+clean: ## remove build/ and demo_output/ (not .venv/)
+	rm -rf $(build) demo_output

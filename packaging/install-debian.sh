@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Installs what packaging/debian-packages.txt names and this machine lacks. As root it does so itself;
+# otherwise it prints the line to type and stops. Costs nothing when everything is there.
+set -euo pipefail
+list="$(dirname "$0")/debian-packages.txt"
+
+if ! command -v dpkg-query > /dev/null; then
+  echo "note: not a Debian system; the libraries of $list must be installed by other means" >&2
+  exit 0
+fi
+missing=()
+while read -r package _; do
+  case "$package" in '' | '#'*) continue ;; esac
+  state=$(dpkg-query --show --showformat='${db:Status-Status}' "$package" 2> /dev/null || true)
+  [ "$state" = installed ] || missing+=("$package")
+done < "$list"
+[ ${#missing[@]} -eq 0 ] && exit 0
+
+line="apt-get update && apt-get install -y --no-install-recommends ${missing[*]}"
+if [ "$(id -u)" -ne 0 ]; then
+  echo "error: ${#missing[@]} Debian packages are missing. Type this, then run make again:" >&2
+  echo "  sudo sh -c '$line'" >&2
+  exit 1
+fi
+echo "== Debian packages: ${missing[*]}"
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -qq
+apt-get install -y -qq --no-install-recommends "${missing[@]}" > /dev/null

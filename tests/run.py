@@ -1,0 +1,128 @@
+"""Runs every C++ and Python test and counts them together.
+
+    python tests/run.py --build build [--campaigns] [--only NAME]
+
+The last line is ``N passed, N failed``; it is also written to build/reports/summary.txt, beside the
+reports of the parts (GoogleTest's JSON, pytest's JUnit XML). A program that dies without a report
+counts as one failure.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclasses.dataclass
+class Count:
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+
+    def __add__(self, other):
+        return Count(
+            self.passed + other.passed, self.failed + other.failed, self.skipped + other.skipped
+        )
+
+
+def count_googletest(report: Path) -> Count:
+    """Counts tests in GoogleTest's JSON; a disabled test is a skipped one."""
+    suites = json.loads(report.read_text())["testsuites"]
+    count = Count()
+    for test in (test for suite in suites for test in suite["testsuite"]):
+        if "failures" in test:
+            count.failed += 1
+        elif test["status"] == "NOTRUN" or test["result"] == "SKIPPED":
+            count.skipped += 1
+        else:
+            count.passed += 1
+    return count
+
+
+def count_junit(report: Path) -> Count:
+    """Counts cases in JUnit XML; an error (also one of collection) is a failure."""
+    count = Count()
+    for case in ElementTree.parse(report).getroot().iter("testcase"):
+        if case.find("failure") is not None or case.find("error") is not None:
+            count.failed += 1
+        elif case.find("skipped") is not None:
+            count.skipped += 1
+        else:
+            count.passed += 1
+    return count
+
+
+def run_part(name: str, command: list, report: Path, counter, env: dict, quiet: bool) -> Count:
+    """Runs one part and prints its line; a quiet part shows its output only when it fails."""
+    report.unlink(missing_ok=True)
+    started = time.monotonic()
+    output = subprocess.PIPE if quiet else None
+    done = subprocess.run(
+        command, cwd=ROOT, env=env, stdout=output, stderr=subprocess.STDOUT if quiet else None
+    )
+    count = counter(report) if report.exists() else Count()
+    # pytest says 5 when it found no test; every other code without a failed test is a crash.
+    if done.returncode not in (0, 5) and count.failed == 0:
+        count.failed = 1
+        print(f"   {name}: exit code {done.returncode} without a failed test in its report")
+    if quiet and count.failed:
+        print(done.stdout.decode(errors="replace"))
+    seconds = time.monotonic() - started
+    skipped = f", {count.skipped} skipped" if count.skipped else ""
+    print(f"   {name:<18} {count.passed} passed, {count.failed} failed{skipped}  ({seconds:.1f} s)")
+    sys.stdout.flush()
+    return count
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", default="build", help="the build folder")
+    parser.add_argument("--campaigns", action="store_true", help="also the long campaigns")
+    parser.add_argument("--only", help="C++ programs and Python tests whose name contains this")
+    options = parser.parse_args()
+
+    build = (ROOT / options.build).resolve()
+    reports = build / "reports"
+    reports.mkdir(parents=True, exist_ok=True)
+    env = dict(os.environ, MSPROBE_BUILD_DIR=str(build), PYTHONHASHSEED="0")
+    env.setdefault("MSPROBE_BIN", str(Path(sys.executable).parent / "msprobe"))
+
+    total = Count()
+    print("== C++ tests", flush=True)
+    programs = sorted(path for path in (build / "tests").glob("*/*_test") if path.is_file())
+    if not programs:
+        print(f"error: no test program under {build}/tests; type: make build", file=sys.stderr)
+        return 2
+    for program in programs:
+        if options.only and options.only not in program.name:
+            continue
+        report = reports / f"{program.name}.json"
+        command = [program, f"--gtest_output=json:{report}", "--gtest_brief=1"]
+        total += run_part(program.name, command, report, count_googletest, env, quiet=True)
+
+    print("== Python tests", flush=True)
+    report = reports / "python.xml"
+    command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}"]
+    if options.campaigns:
+        command += ["-m", ""]
+    if options.only:
+        command += ["-k", options.only]
+    total += run_part("python", command, report, count_junit, env, quiet=False)
+
+    line = f"{total.passed} passed, {total.failed} failed"
+    if total.skipped:
+        line += f", {total.skipped} skipped"
+    (reports / "summary.txt").write_text(line + "\n")
+    print(f"\n{line}", flush=True)
+    return 1 if total.failed or total.passed == 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# tools/build.sh BUILD VENV JOBS: compiles everything in BUILD and installs the package into VENV.
+#
+# Plain cmake and ninja compile, so that their messages and progress are seen; the wheel is then put together
+# in the same folder from what is already built. Neither step does anything when nothing changed.
+set -euo pipefail
+build=$1 venv=$2 jobs=$3
+python="$PWD/$venv/bin/python"
+stamp="$build/.installed"
+
+if [ ! -f "$build/build.ninja" ]; then
+  echo "== configure $build/"
+  mkdir -p "$build"
+  cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DMSPROBE_TESTS=ON -DMSPROBE_PYTHON=ON \
+    -DPython_EXECUTABLE="$python" -Dnanobind_DIR="$("$python" -m nanobind --cmake_dir)" \
+    > "$build/configure.log" || { cat "$build/configure.log"; exit 1; }
+fi
+echo "== build (log: $build/.ninja_log)"
+ninja -C "$build" -j "$jobs"
+
+# Newer than the last installation: a built program or module, a Python file, a folder that lost or gained one.
+newer=(-newer "$stamp" -print -quit)
+[ -f "$stamp" ] || newer=(-print -quit)
+programs=("$build"/cli/msprobe "$build"/python/src/_engine*.so)
+if [ -n "$(find "${programs[@]}" python pyproject.toml CMakeLists.txt -not -name __pycache__ "${newer[@]}")" ] \
+  || [ ! -x "$venv/bin/msprobe" ]; then
+  echo "== install into $venv/"
+  "$python" -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --force-reinstall \
+    -Cbuild-dir="$build" -Ccmake.define.MSPROBE_TESTS=ON . > "$build/install.log" 2>&1 \
+    || { cat "$build/install.log"; exit 1; }
+  touch "$stamp"
+fi

@@ -1,0 +1,135 @@
+"""Checks the layout of every file of ours; with --fix, lays out what can be laid out by a tool.
+
+What is checked: clang-format on C++, ruff on Python, shell syntax, no trailing blanks, a newline at
+the end, no source file over 400 lines (a file is a room a person can hold in the head). Data is left
+alone.
+"""
+
+import argparse
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+MAX_LINES = 400
+CPP = {".cc", ".h"}
+TEXT = CPP | {".py", ".sh", ".md", ".txt", ".cmake", ".toml", ".yaml", ".yml"}
+# Recorded or expected output: bytes that mean something as they are.
+DATA = ("tests/data/", "fuzz/corpus/")
+DATA_PARTS = {"cases", "corpus"}
+
+
+def our_files() -> list:
+    """Files git knows or would add, relative to the root."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.split("\0")
+    return [Path(name) for name in sorted(set(listed)) if name and (ROOT / name).is_file()]
+
+
+def is_data(path: Path) -> bool:
+    return path.as_posix().startswith(DATA) or bool(DATA_PARTS & set(path.parts[:-1]))
+
+
+def is_shell(path: Path) -> bool:
+    if path.suffix == ".sh":
+        return True
+    if path.suffix:
+        return False
+    with open(ROOT / path, "rb") as file:
+        first = file.readline()
+    return first.startswith(b"#!") and b"sh" in first
+
+
+def run(title: str, command: list) -> bool:
+    """Runs a checker at the root; it prints its own findings."""
+    print(f"== {title}", flush=True)
+    return subprocess.run(command, cwd=ROOT).returncode == 0
+
+
+def clang_format_agrees(files: list) -> bool:
+    """One line a file, not one a place: `make format` mends all of them at once."""
+    print(f"== clang-format: {len(files)} files", flush=True)
+    command = [clang_format(), "--dry-run", "--Werror", *files]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    places = Counter(line.split(":")[0] for line in done.stderr.splitlines() if ": error: " in line)
+    for name, count in places.items():
+        print(f"{name}: {count} places laid out differently")
+    if done.returncode != 0 and not places:
+        print(done.stderr)
+    return done.returncode == 0
+
+
+def text_problems(path: Path, lines_limited: bool) -> list:
+    content = (ROOT / path).read_text(encoding="utf-8")
+    lines = content.split("\n")
+    problems = [
+        f"{path}:{number}: blanks at the end of the line"
+        for number, line in enumerate(lines, 1)
+        if line != line.rstrip()
+    ]
+    if content and not content.endswith("\n"):
+        problems.append(f"{path}:{len(lines)}: no newline at the end of the file")
+    if lines_limited and len(lines) - 1 > MAX_LINES:
+        problems.append(f"{path}: {len(lines) - 1} lines, expected at most {MAX_LINES}; split it")
+    return problems
+
+
+def clang_format() -> str:
+    found = shutil.which("clang-format-14")
+    if not found:
+        sys.exit("error: clang-format-14 not found; type: make setup")
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--fix", action="store_true", help="rewrite the files")
+    options = parser.parse_args()
+
+    files = [path for path in our_files() if not is_data(path)]
+    cpp = [str(path) for path in files if path.suffix in CPP]
+    python = [str(path) for path in files if path.suffix == ".py"]
+    ruff = str(Path(sys.executable).parent / "ruff")
+    if options.fix:
+        done = [
+            run("clang-format", [clang_format(), "-i", *cpp]),
+            run("ruff format", [ruff, "format", "--quiet", *python]),
+            run("ruff check --fix", [ruff, "check", "--fix", *python]),
+        ]
+        return 0 if all(done) else 1
+
+    good = [
+        clang_format_agrees(cpp),
+        run(
+            f"ruff check: {len(python)} files",
+            [ruff, "check", "--quiet", "--output-format=concise", *python],
+        ),
+        run("ruff format", [ruff, "format", "--check", "--quiet", *python]),
+    ]
+    shell = [path for path in files if is_shell(path)]
+    print(f"== shell syntax: {len(shell)} files", flush=True)
+    for path in shell:
+        good.append(subprocess.run(["bash", "-n", str(path)], cwd=ROOT).returncode == 0)
+    text = [path for path in files if path.suffix in TEXT or path.name in ("Makefile", "run")]
+    print(f"== text: {len(text)} files", flush=True)
+    for path in text:
+        problems = text_problems(path, path.suffix in CPP | {".py", ".sh"})
+        good.append(not problems)
+        for problem in problems:
+            print(problem)
+    if all(good):
+        print("lint: nothing to say")
+        return 0
+    print("lint: failed; `make format` mends layout", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
