@@ -1,7 +1,7 @@
 """Checks the layout of every file of ours; with --fix, lays out what can be laid out by a tool.
 
 What is checked: clang-format on C++, ruff on Python, shell syntax, no trailing blanks, a newline at
-the end, no source file over 400 lines (a file is a room a person can hold in the head). Data is left
+the end, no source file over 400 lines (a room a person can hold in the head). Data is left
 alone.
 """
 

@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# The demonstration: two trainings that differ in one operation, and the command that finds it.
+# demo.sh BIN: BIN holds python and msprobe (`make demo` passes .venv/bin). Output goes to demo_output/.
+set -euo pipefail
+bin=$1
+here=examples/demo
+out=demo_output
+rm -rf "$out"
+
+say() { printf '\n\033[1m%s\033[0m\n' "$1"; }
+[ -t 1 ] || say() { printf '\n%s\n' "$1"; }
+
+say "1. A training as it should be:  python $here/train.py --record $out/right"
+"$bin/python" "$here/train.py" --record "$out/right"
+
+say "2. The same with one operation subtly wrong:  python $here/train.py --record $out/wrong --fault"
+"$bin/python" "$here/train.py" --record "$out/wrong" --fault
+
+say "3. Which one?  msprobe compare -tp $out/wrong/step0 -gp $out/right/step0 -o $out/compare"
+"$bin/msprobe" compare -tp "$out/wrong/step0" -gp "$out/right/step0" -o "$out/compare"
+
+say "The fault was planted here:"
+grep -n "<- the planted fault" "$here/train.py" | sed "s|^|$here/train.py:|"

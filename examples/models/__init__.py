@@ -1,0 +1,1 @@
+"""Small real PyTorch programs: build(seed) -> (model, batch), loss(model, batch) -> scalar."""

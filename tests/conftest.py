@@ -1,0 +1,39 @@
+"""Where things are. The package under test is the installed one, never the source folder."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "examples"))
+
+# The same examples on every machine, and no deadline: tests never assert a time.
+settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.load_profile("repeatable")
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The root of the repository."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def build_dir(root) -> Path:
+    """The build folder; fails, never skips, when nothing was built."""
+    path = Path(os.environ.get("MSPROBE_BUILD_DIR", root / "build")).resolve()
+    if not (path / "build.ninja").exists():
+        pytest.fail(f"nothing is built in {path}; type: make build", pytrace=False)
+    return path
+
+
+@pytest.fixture(scope="session")
+def msprobe_bin() -> str:
+    """The `msprobe` program: $MSPROBE_BIN, else the one installed beside this Python."""
+    path = Path(os.environ.get("MSPROBE_BIN", Path(sys.executable).parent / "msprobe"))
+    if not path.exists():
+        pytest.fail(f"no msprobe program at {path}; type: make build", pytrace=False)
+    return str(path)

@@ -1,0 +1,74 @@
+"""The demo finds the fault it plants: the operation and the line, from a cold start."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+TRAIN = "examples/demo/train.py"
+
+
+@pytest.fixture(scope="module")
+def recorded(root, tmp_path_factory):
+    """Three recorded trainings: right, right once more, and with the planted fault."""
+    out = tmp_path_factory.mktemp("demo")
+    losses = {}
+    for name, flags in {"right": [], "again": [], "wrong": ["--fault"]}.items():
+        command = [sys.executable, TRAIN, "--record", str(out / name), "--steps", "2", *flags]
+        losses[name] = subprocess.run(
+            command, cwd=root, check=True, capture_output=True, text=True
+        ).stdout
+    assert losses["right"] == losses["again"]
+    return out
+
+
+def compare(msprobe_bin, target, golden, output):
+    command = [msprobe_bin, "compare", "-tp", target, "-gp", golden, "-o", output]
+    done = subprocess.run([*command, "--format", "json"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def planted_line(root):
+    lines = (root / TRAIN).read_text().splitlines()
+    (number,) = [number for number, line in enumerate(lines, 1) if "<- the planted fault" in line]
+    return number
+
+
+def test_the_first_divergence_is_the_planted_operation(root, recorded, msprobe_bin, tmp_path):
+    report = compare(msprobe_bin, recorded / "wrong/step0", recorded / "right/step0", tmp_path)
+    first = report["first_divergence"]
+    assert report["verdict"] == "differs"
+    assert first["class"] == "introduced"
+    assert "mul" in first["entry"], first
+    assert f"train.py:{planted_line(root)} in gelu" in first["source_line"]
+
+
+def test_the_same_training_twice_is_equal(recorded, msprobe_bin, tmp_path):
+    report = compare(msprobe_bin, recorded / "right/step1", recorded / "again/step1", tmp_path)
+    assert report["verdict"] == "equal"
+    assert report["first_divergence"] is None
+
+
+def test_recording_does_not_change_the_training(root, recorded, tmp_path):
+    """The losses printed with the tool on are those of the same script with the tool absent."""
+    package = tmp_path / "msprobe"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "pytorch.py").write_text(
+        "class PrecisionDebugger:\n"
+        "    def __init__(self, **_): pass\n"
+        "    def start(self, model): pass\n"
+        "    def stop(self): pass\n"
+        "    def step(self): pass\n"
+    )
+    command = [sys.executable, TRAIN, "--record", str(tmp_path / "none"), "--steps", "2"]
+    outputs = [
+        subprocess.run(
+            [*command], cwd=root, check=True, capture_output=True, text=True, env=env
+        ).stdout
+        for env in (dict(os.environ), dict(os.environ, PYTHONPATH=str(tmp_path)))
+    ]
+    assert outputs[0] == outputs[1]
