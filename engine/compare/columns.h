@@ -1,0 +1,149 @@
+// The result table: which columns, in which order, and the text of each cell. The columns of the
+// earlier tools come first, name for name and cell for cell (docs/differences.md lists where we
+// differ on purpose); ours follow at the end.
+//
+//   TableFormat format(comparison);
+//   for (const Column& c : format.columns()) header.push_back(c.name);
+//   TableRow row;                                     // reused: no allocation once it has grown
+//   for (size_t i = 0; i < comparison.rows.size(); ++i) {
+//     format.Fill(i, &row);
+//     for (const TableCell& cell : row.cells) Write(row.TextOf(cell), cell.kind);
+//   }
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/compare/columns_rules.h"
+#include "engine/compare/comparison.h"
+
+namespace msprobe {
+
+enum class ColumnId : uint8_t {
+  // identity
+  kTargetName,
+  kGoldenName,
+  kTargetDtype,
+  kGoldenDtype,
+  kTargetShape,
+  kGoldenShape,
+  kTargetRequiresGrad,
+  kGoldenRequiresGrad,
+  // tensor mode
+  kCosine,
+  kEuclidean,
+  kMaxAbsError,
+  kMaxRelativeError,
+  kOneThousandth,
+  kFiveThousandths,
+  // statistics mode
+  kMaxDiff,
+  kMinDiff,
+  kMeanDiff,
+  kNormDiff,
+  kMaxRel,
+  kMinRel,
+  kMeanRel,
+  kNormRel,
+  // both
+  kTargetMax,
+  kTargetMin,
+  kTargetMean,
+  kTargetNorm,
+  kGoldenMax,
+  kGoldenMin,
+  kGoldenMean,
+  kGoldenNorm,
+  // checksums
+  kTargetMd5,
+  kGoldenMd5,
+  // verdict by the rules of the earlier tools
+  kRequiresGradConsistent,
+  kResult,
+  kErrMessage,
+  kStack,
+  kDataName,
+  // ours
+  kClass,
+  kVerdict,
+  kMatch,
+  kConfidence,
+  kSeverity,
+  kTargetNan,
+  kTargetInf,
+  kGoldenNan,
+  kGoldenInf,
+  kRmse,
+  kMape,
+  kRelativeL2,
+  kMaxUlp,
+  kNonFiniteMismatch,
+  kFirstIndex,
+  kWorstIndex,
+  kWorstTarget,
+  kWorstGolden,
+  kSourceLine,
+};
+
+struct Column {
+  ColumnId id;
+  std::string_view name;  // header text
+  bool ours;              // behind the columns of the earlier tools
+};
+
+enum class CellKind : uint8_t {
+  kText,     // from a dump or a source file: never to be read as a formula
+  kNumber,   // one of our numbers, or the spelling of one in the dump
+  kKeyword,  // a fixed word of ours, or a text that cannot begin with + - = @
+};
+
+struct TableCell {
+  uint32_t offset = 0, size = 0;  // into TableRow::text
+  CellKind kind = CellKind::kText;
+};
+
+struct TableRow {
+  std::string text;
+  std::vector<TableCell> cells;  // one a column
+  std::string_view TextOf(const TableCell& cell) const {
+    return {text.data() + cell.offset, cell.size};
+  }
+};
+
+// Prepares what rows share (verdicts by the old rules, spelling of stacks). Refers to the
+// comparison, which must outlive it.
+class TableFormat {
+ public:
+  explicit TableFormat(const Comparison& comparison);
+  const std::vector<Column>& columns() const { return columns_; }
+  size_t rows() const { return comparison_.rows.size(); }
+  // Replaces the content of `out` by row `row`. Thread-safe for different `out`.
+  void Fill(size_t row, TableRow* out) const;
+  OldResult ResultOf(size_t row) const { return verdicts_[row].result; }
+
+ private:
+  class Filler;
+  const Comparison& comparison_;
+  std::vector<Column> columns_;
+  std::vector<uint32_t> pair_of_;         // one a row
+  std::vector<OldVerdict> verdicts_;      // one a row
+  std::vector<std::string> stack_texts_;  // one a stack of the target
+  std::vector<std::string> target_sources_,
+      golden_sources_;  // one a stack of each side: "train.py:41 in forward: y = ..."
+};
+
+// The file's spelling of a statistic as the tables print it: "Nan", " inf", " -inf", "None",
+// "True"; "N/A" when absent.
+std::string_view StatisticText(std::string_view spelled);
+
+// Appends Python's repr() of a list of strings: ['a', "it's"], the form of the stack and Data_name
+// cells.
+void AppendPythonList(std::string* out, const std::vector<std::string_view>& items);
+
+// Appends `value` rounded to 12 decimals and spelled as Python prints a float: how the earlier
+// tools round their metrics.
+void AppendRounded(std::string* out, double value, int decimals = 12);
+
+}  // namespace msprobe

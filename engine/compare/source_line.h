@@ -1,0 +1,20 @@
+// A call's stack as one line for people.
+//
+//   UserSourceLine({"File /env/site-packages/torch/nn/functional.py, line 9, in gelu, \n return
+//   ...",
+//                   "File train.py, line 41, in forward, \n y = F.gelu(x)"});    // "train.py:41 in
+//                   forward: y = F.gelu(x)"
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace msprobe {
+
+// `frames` innermost first, as stack.json holds them. The innermost frame outside installed
+// packages, else the innermost;
+// "" without frames. A frame that is spelled otherwise is returned as it is, on one line.
+std::string UserSourceLine(const std::vector<std::string_view>& frames);
+
+}  // namespace msprobe
