@@ -8,7 +8,7 @@
 
 #include "engine/base/text.h"
 #include "engine/base/threads.h"
-#include "engine/compare/columns.h"
+#include "engine/compare/columns_text.h"
 #include "engine/formats/zip.h"
 
 namespace msprobe {

@@ -1,0 +1,383 @@
+// The text of each cell of a row.
+#include <cmath>
+
+#include "engine/base/text.h"
+#include "engine/compare/columns.h"
+#include "engine/compare/columns_text.h"
+
+namespace msprobe {
+namespace {
+
+using Id = ColumnId;
+
+std::string_view ClassName(CallClass value) {
+  switch (value) {
+    case CallClass::kEqual:
+      return "equal";
+    case CallClass::kNoise:
+      return "noise";
+    case CallClass::kIntroduced:
+      return "introduced";
+    case CallClass::kInherited:
+      return "inherited";
+    case CallClass::kUnknown:
+      return "unknown";
+  }
+  return "";
+}
+
+std::string_view VerdictName(RowVerdict value) {
+  switch (value) {
+    case RowVerdict::kEqual:
+      return "equal";
+    case RowVerdict::kNoise:
+      return "noise";
+    case RowVerdict::kDiffers:
+      return "differs";
+    case RowVerdict::kUnknown:
+      return "unknown";
+  }
+  return "";
+}
+
+std::string_view MatchName(Match value) {
+  switch (value) {
+    case Match::kExact:
+      return "exact";
+    case Match::kAligned:
+      return "aligned";
+    case Match::kTargetOnly:
+      return "target only";
+    case Match::kGoldenOnly:
+      return "golden only";
+  }
+  return "";
+}
+
+// Shapes without the dimensions of extent 1: [1, 3] and [3] hold the same elements in the same
+// order.
+std::string Squeezed(std::string_view shape) {
+  std::string out;
+  if (shape.size() < 2) return out;
+  for (std::string_view extent : Split(shape.substr(1, shape.size() - 2), ',')) {
+    while (!extent.empty() && extent.front() == ' ') extent.remove_prefix(1);
+    if (extent != "1" && !extent.empty()) out.append(extent) += ',';
+  }
+  return out;
+}
+
+}  // namespace
+
+// Fills one row; lives for the call.
+class TableFormat::Filler {
+ public:
+  Filler(const TableFormat& format, size_t row, TableRow* out)
+      : f_(format), c_(format.comparison_), row_(row), out_(*out), r_(c_.rows[row]) {
+    if (r_.target >= 0) target_ = &c_.target.leaves[r_.target];
+    if (r_.golden >= 0) golden_ = &c_.golden.leaves[r_.golden];
+    diff_ = MetricsOf(c_, row);
+  }
+
+  void Fill() {
+    out_.text.clear();
+    out_.cells.clear();
+    for (const Column& column : f_.columns_) {
+      const size_t start = out_.text.size();
+      const CellKind kind = Write(column.id);
+      out_.cells.push_back(
+          {static_cast<uint32_t>(start), static_cast<uint32_t>(out_.text.size() - start), kind});
+    }
+  }
+
+ private:
+  CellKind Write(Id id) {
+    const Measure& measure = c_.measures[row_];
+    switch (id) {
+      case Id::kTargetName:
+        return FromDump(target_ ? target_->name : "");
+      case Id::kGoldenName:
+        return FromDump(golden_ ? golden_->name : "");
+      case Id::kTargetDtype:
+        return FromDump(target_ ? target_->dtype : "");
+      case Id::kGoldenDtype:
+        return FromDump(golden_ ? golden_->dtype : "");
+      case Id::kTargetShape:
+        return FromDump(target_ ? target_->shape : "");
+      case Id::kGoldenShape:
+        return FromDump(golden_ ? golden_->shape : "");
+      case Id::kTargetRequiresGrad:
+        return FromDump(target_ ? target_->requires_grad : "");
+      case Id::kGoldenRequiresGrad:
+        return FromDump(golden_ ? golden_->requires_grad : "");
+      case Id::kCosine:
+        return Metric(diff_ ? diff_->cosine : Diff::kNaN, Rounding::kCosine, true);
+      case Id::kEuclidean:
+        return Metric(diff_ ? diff_->euclidean : Diff::kNaN, Rounding::kNone, true);
+      case Id::kMaxAbsError:
+        return Metric(diff_ ? diff_->max_abs_error : Diff::kNaN, Rounding::kDecimals, false);
+      case Id::kMaxRelativeError:
+        return Metric(diff_ ? diff_->max_rel_error : Diff::kNaN, Rounding::kDecimals, false);
+      case Id::kOneThousandth:
+        return Metric(diff_ ? diff_->ratio_within_1e3 : Diff::kNaN, Rounding::kDecimals, true);
+      case Id::kFiveThousandths:
+        return Metric(diff_ ? diff_->ratio_within_5e3 : Diff::kNaN, Rounding::kDecimals, true);
+      case Id::kMaxDiff:
+        return Difference(&Leaf::max);
+      case Id::kMinDiff:
+        return Difference(&Leaf::min);
+      case Id::kMeanDiff:
+        return Difference(&Leaf::mean);
+      case Id::kNormDiff:
+        return Difference(&Leaf::norm);
+      case Id::kMaxRel:
+        return Relative(&Leaf::max);
+      case Id::kMinRel:
+        return Relative(&Leaf::min);
+      case Id::kMeanRel:
+        return Relative(&Leaf::mean);
+      case Id::kNormRel:
+        return Relative(&Leaf::norm);
+      case Id::kTargetMax:
+        return Statistic(target_, &Leaf::max);
+      case Id::kTargetMin:
+        return Statistic(target_, &Leaf::min);
+      case Id::kTargetMean:
+        return Statistic(target_, &Leaf::mean);
+      case Id::kTargetNorm:
+        return Statistic(target_, &Leaf::norm);
+      case Id::kGoldenMax:
+        return Statistic(golden_, &Leaf::max);
+      case Id::kGoldenMin:
+        return Statistic(golden_, &Leaf::min);
+      case Id::kGoldenMean:
+        return Statistic(golden_, &Leaf::mean);
+      case Id::kGoldenNorm:
+        return Statistic(golden_, &Leaf::norm);
+      case Id::kTargetMd5:
+        return FromDump(target_ ? ChecksumText(*target_) : "");
+      case Id::kGoldenMd5:
+        return FromDump(golden_ ? ChecksumText(*golden_) : "");
+      case Id::kRequiresGradConsistent:
+        return Keyword((target_ ? target_->requires_grad : "") ==
+                               (golden_ ? golden_->requires_grad : "")
+                           ? "True"
+                           : "False");
+      case Id::kResult:
+        return Keyword(OldResultName(f_.verdicts_[row_].result));
+      case Id::kErrMessage:
+        AppendErrMessage(&out_.text, f_.verdicts_[row_], r_,
+                         c_.notes.empty() ? "" : c_.notes[row_]);
+        return CellKind::kKeyword;
+      case Id::kStack:
+        return Stack();
+      case Id::kDataName:
+        return DataName();
+      case Id::kClass:
+        return Keyword(
+            ClassName(Pair() < c_.classes.size() ? c_.classes[Pair()] : CallClass::kUnknown));
+      case Id::kVerdict:
+        return Keyword(VerdictName(measure.verdict));
+      case Id::kMatch:
+        return Keyword(MatchName(r_.match));
+      case Id::kConfidence:
+        return r_.confidence == 1 ? Keyword("1.0") : Number(r_.confidence, 2);
+      case Id::kSeverity:
+        return Number(measure.severity, 4);
+      case Id::kTargetNan:
+        return Count(target_ ? target_->nan_count : -1);
+      case Id::kTargetInf:
+        return Count(target_ ? Infinities(*target_) : -1);
+      case Id::kGoldenNan:
+        return Count(golden_ ? golden_->nan_count : -1);
+      case Id::kGoldenInf:
+        return Count(golden_ ? Infinities(*golden_) : -1);
+      case Id::kRmse:
+        return Number(diff_ ? diff_->rmse : Diff::kNaN);
+      case Id::kMape:
+        return Number(diff_ ? diff_->mape : Diff::kNaN);
+      case Id::kRelativeL2:
+        return Number(diff_ ? diff_->relative_l2 : Diff::kNaN);
+      case Id::kMaxUlp:
+        return Count(diff_ ? diff_->max_ulp : -1);
+      case Id::kNonFiniteMismatch:
+        return Count(diff_ ? diff_->nonfinite_mismatch : -1);
+      case Id::kFirstIndex:
+        return Count(diff_ ? diff_->first_index : -1);
+      case Id::kWorstIndex:
+        return Count(diff_ ? diff_->worst_index : -1);
+      case Id::kWorstTarget:
+        return WorstValue(diff_ ? diff_->worst_target : 0);
+      case Id::kWorstGolden:
+        return WorstValue(diff_ ? diff_->worst_golden : 0);
+      case Id::kSourceLine:
+        return SourceLine();
+    }
+    return CellKind::kKeyword;
+  }
+
+  uint32_t Pair() const { return f_.pair_of_[row_]; }
+
+  CellKind Keyword(std::string_view text) {
+    out_.text += text;
+    return CellKind::kKeyword;
+  }
+
+  CellKind FromDump(std::string_view text) {
+    if (text.empty()) return Keyword("N/A");
+    out_.text += text;
+    return CellKind::kText;
+  }
+
+  // A number of ours; NaN means that it does not apply.
+  CellKind Number(double value, int decimals = -1) {
+    if (std::isnan(value)) return Keyword("N/A");
+    if (std::isinf(value)) return Keyword(value < 0 ? "-inf" : "inf");
+    if (decimals >= 0) {
+      AppendRounded(&out_.text, value, decimals);
+    } else {
+      AppendPythonFloat(&out_.text, value);
+    }
+    return CellKind::kNumber;
+  }
+
+  CellKind Count(int64_t value) {
+    if (value < 0) return Keyword("N/A");
+    AppendInteger(&out_.text, value);
+    return CellKind::kNumber;
+  }
+
+  static int64_t Infinities(const Leaf& leaf) {
+    return leaf.pos_inf_count < 0 || leaf.neg_inf_count < 0
+               ? -1
+               : leaf.pos_inf_count + leaf.neg_inf_count;
+  }
+
+  CellKind Statistic(const Leaf* leaf, std::string_view Leaf::*member) {
+    if (leaf == nullptr) return Keyword("N/A");
+    if (leaf->kind == LeafKind::kNone) return Keyword("None");
+    const std::string_view spelled = leaf->*member;
+    const std::string_view text = StatisticText(spelled);
+    out_.text += text;
+    if (text.empty()) return CellKind::kKeyword;
+    const bool number = (text[0] >= '0' && text[0] <= '9') || text[0] == '-' || text[0] == ' ';
+    // A Python string argument may hold anything.
+    return leaf->kind == LeafKind::kScalar && !number ? CellKind::kText
+           : number && IsPlainNumber(text)            ? CellKind::kNumber
+           : leaf->kind == LeafKind::kScalar          ? CellKind::kText
+                                                      : CellKind::kKeyword;
+  }
+
+  static bool IsPlainNumber(std::string_view text) {
+    return text == " inf" || text == " -inf" ||
+           text.find_first_not_of("0123456789.eE+-") == std::string_view::npos;
+  }
+
+  StatisticPair Compared(std::string_view Leaf::*member) const {
+    if (target_ == nullptr || golden_ == nullptr) return {StatisticPair::Kind::kAbsent};
+    const bool target_none = target_->kind == LeafKind::kNone,
+               golden_none = golden_->kind == LeafKind::kNone;
+    if (target_none || golden_none) {
+      return {target_none && golden_none ? StatisticPair::Kind::kSame : StatisticPair::Kind::kText};
+    }
+    return CompareStatistic(target_->*member, golden_->*member);
+  }
+
+  CellKind Difference(std::string_view Leaf::*member) {
+    const StatisticPair pair = Compared(member);
+    if (pair.kind != StatisticPair::Kind::kNumbers) return Special(pair.kind);
+    return Number(pair.diff);
+  }
+
+  CellKind Relative(std::string_view Leaf::*member) {
+    const StatisticPair pair = Compared(member);
+    if (pair.kind != StatisticPair::Kind::kNumbers) return Special(pair.kind);
+    if (std::isinf(pair.relative)) return Keyword("inf");
+    AppendPythonFloat(&out_.text, pair.relative * 100);
+    out_.text += '%';
+    return CellKind::kKeyword;
+  }
+
+  CellKind Special(StatisticPair::Kind kind) {
+    switch (kind) {
+      case StatisticPair::Kind::kSame:
+        Keyword("0");
+        return CellKind::kNumber;
+      case StatisticPair::Kind::kNan:
+        return Keyword("Nan");
+      case StatisticPair::Kind::kPosInf:
+        return Keyword("inf");
+      case StatisticPair::Kind::kNegInf:
+        return Keyword("-inf");
+      case StatisticPair::Kind::kText:
+        return Keyword("Diff");
+      default:
+        return Keyword("N/A");
+    }
+  }
+
+  enum class Rounding { kNone, kDecimals, kCosine };
+
+  // `many`: of no meaning for a single element.
+  CellKind Metric(double value, Rounding rounding, bool many) {
+    if (target_ == nullptr || golden_ == nullptr) return Keyword("unsupported");
+    if (diff_ == nullptr) {
+      const bool tensors = target_->kind == LeafKind::kTensor && golden_->kind == LeafKind::kTensor;
+      const bool shapes = tensors && target_->shape != golden_->shape &&
+                          Squeezed(target_->shape) != Squeezed(golden_->shape);
+      return Keyword(shapes ? "shape unmatched" : "unsupported");
+    }
+    if (diff_->count == 0 && diff_->nonfinite_target == 0 && diff_->nonfinite_golden == 0) {
+      return Keyword("unsupported");
+    }
+    const bool single = Squeezed(target_->shape).empty();
+    if (single && many) return Keyword("unsupported");
+    if (diff_->nonfinite_mismatch > 0) return Keyword(single ? "Nan" : "N/A");
+    if (std::isnan(value)) return Keyword("Nan");
+    if (std::isinf(value)) return Keyword(value < 0 ? " -inf" : " inf");
+    const int decimals = rounding == Rounding::kCosine && value > 0.9999 ? 6 : 12;
+    return Number(value, rounding == Rounding::kNone ? -1 : decimals);
+  }
+
+  CellKind WorstValue(double value) {
+    if (diff_ == nullptr || diff_->worst_index < 0) return Keyword("N/A");
+    if (std::isnan(value)) return Keyword("nan");
+    return Number(value);
+  }
+
+  CellKind DataName() {
+    const auto name = [](const Leaf* leaf) {
+      return leaf == nullptr ? "N/A" : leaf->data_name.empty() ? "-1" : leaf->data_name;
+    };
+    AppendPythonList(&out_.text, {name(target_), name(golden_)});
+    return CellKind::kKeyword;
+  }
+
+  // On the first row of a call only, as the earlier tools have it.
+  CellKind Stack() {
+    const RecordPair& pair = c_.pairs[Pair()];
+    const int32_t stack = pair.target >= 0 ? c_.target.records[pair.target].stack : -1;
+    if (stack < 0 || row_ != pair.first_row) return Keyword("N/A");
+    return Keyword(f_.stack_texts_[stack]);
+  }
+
+  CellKind SourceLine() {
+    const RecordPair& pair = c_.pairs[Pair()];
+    const int32_t target = pair.target >= 0 ? c_.target.records[pair.target].stack : -1;
+    if (target >= 0) return FromDump(f_.target_sources_[target]);
+    const int32_t golden = pair.golden >= 0 ? c_.golden.records[pair.golden].stack : -1;
+    return FromDump(golden >= 0 ? f_.golden_sources_[golden] : "");
+  }
+
+  const TableFormat& f_;
+  const Comparison& c_;
+  const size_t row_;
+  TableRow& out_;
+  const Row& r_;
+  const Leaf* target_ = nullptr;
+  const Leaf* golden_ = nullptr;
+  const Diff* diff_ = nullptr;
+};
+
+void TableFormat::Fill(size_t row, TableRow* out) const { Filler(*this, row, out).Fill(); }
+
+}  // namespace msprobe

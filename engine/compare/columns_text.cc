@@ -1,0 +1,87 @@
+#include "engine/compare/columns_text.h"
+
+#include <charconv>
+#include <cmath>
+
+#include "engine/base/text.h"
+
+namespace msprobe {
+namespace {
+
+// One letter of a Python string literal in `quote` quotes. Bytes beyond ASCII are printed as they
+// are.
+void AppendPythonChar(std::string* out, char c, char quote) {
+  switch (c) {
+    case '\\':
+      *out += "\\\\";
+      return;
+    case '\n':
+      *out += "\\n";
+      return;
+    case '\r':
+      *out += "\\r";
+      return;
+    case '\t':
+      *out += "\\t";
+      return;
+    default:
+      break;
+  }
+  if (c == quote) {
+    *out += '\\';
+    *out += c;
+  } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+    *out += "\\x";
+    AppendHex(out, static_cast<unsigned char>(c), 2);
+  } else {
+    *out += c;
+  }
+}
+
+}  // namespace
+
+std::string_view StatisticText(std::string_view spelled) {
+  if (spelled.empty()) return "N/A";
+  switch (spelled[0]) {
+    case 'N':
+      return spelled == "NaN" ? "Nan" : spelled;
+    case 'I':
+      return spelled == "Infinity" ? " inf" : spelled;
+    case '-':
+      return spelled == "-Infinity" ? " -inf" : spelled;
+    case 'n':
+      return spelled == "null" ? "None" : spelled;
+    case 't':
+      return spelled == "true" ? "True" : spelled;
+    case 'f':
+      return spelled == "false" ? "False" : spelled;
+    default:
+      return spelled;
+  }
+}
+
+void AppendPythonList(std::string* out, const std::vector<std::string_view>& items) {
+  *out += '[';
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (i > 0) *out += ", ";
+    const bool has_single = items[i].find('\'') != std::string_view::npos;
+    const char quote = has_single && items[i].find('"') == std::string_view::npos ? '"' : '\'';
+    *out += quote;
+    for (const char c : items[i]) AppendPythonChar(out, c, quote);
+    *out += quote;
+  }
+  *out += ']';
+}
+
+void AppendRounded(std::string* out, double value, int decimals) {
+  // Beyond 1e15 a double has no decimals left; and no text of that length would fit.
+  if (std::isfinite(value) && std::fabs(value) < 1e15) {
+    char text[64];
+    const auto end =
+        std::to_chars(text, text + sizeof(text), value, std::chars_format::fixed, decimals).ptr;
+    std::from_chars(text, end, value);
+  }
+  AppendPythonFloat(out, value);
+}
+
+}  // namespace msprobe
