@@ -1,0 +1,161 @@
+"""Times one training program with one tool in one process and prints one JSON object.
+
+    python bench/train.py --tool ours|peer --program toy40 --level L1 --task statistics --pairs 20
+
+Three kinds of steps: bare (no tool in the process yet), idle (tool constructed, not collecting), on
+(collecting). Idle and on alternate, so a drift of the machine hits both alike; every figure is a
+median. The tool is whichever `msprobe` this Python imports; --tool only names it.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+os.environ.setdefault("MSPROBE_LOG_LEVEL", "4")
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
+
+import torch
+
+from models import gpt, resnet, toy
+
+PROGRAMS = {"toy40": toy, "gpt": gpt, "resnet": resnet}
+ITEM_SIZES = {
+    **{f"torch.{name}": 1 for name in ("bool", "uint8", "int8")},
+    **{f"torch.{name}": 2 for name in ("float16", "bfloat16", "int16")},
+    **{f"torch.{name}": 4 for name in ("float32", "int32")},
+    **{f"torch.{name}": 8 for name in ("float64", "int64", "complex64")},
+    "torch.complex128": 16,
+}
+
+
+def write_config(folder: Path, options) -> Path:
+    """The same config.json for both tools, but that the earlier one is told to leave no API out."""
+    config = {
+        "task": options.task,
+        "dump_path": str(folder / "dump"),
+        "rank": [],
+        "step": [],
+        "level": options.level,
+        options.task: {"scope": [], "list": [], "data_mode": ["all"]},
+    }
+    config[options.task]["summary_mode"] = options.summary
+    if options.tool == "peer":
+        config["risk_level"] = "ALL"
+    path = folder / "config.json"
+    path.write_text(json.dumps(config))
+    return path
+
+
+def tensor_bytes(node) -> int:
+    """Bytes of all tensors described in a dump, from their shapes and dtypes."""
+    if isinstance(node, list):
+        return sum(tensor_bytes(item) for item in node)
+    if not isinstance(node, dict):
+        return 0
+    if node.get("dtype") in ITEM_SIZES and isinstance(node.get("shape"), list):
+        size = ITEM_SIZES[node["dtype"]]
+        for extent in node["shape"]:
+            size *= extent
+        return size
+    return sum(tensor_bytes(item) for item in node.values())
+
+
+def inspect_dump(folder: Path) -> dict:
+    """Records, bytes of the tensors observed and bytes of the tensor files of one step's dump."""
+    (path,) = folder.glob("step*/*/dump.json")
+    data = json.loads(path.read_text())["data"]
+    files = [file.stat().st_size for file in path.parent.glob("dump_tensor_data/*")]
+    return {"records": len(data), "bytes": tensor_bytes(data), "file_bytes": sum(files)}
+
+
+def raw_write_ms(folder: Path, size: int) -> float:
+    """Time to write `size` bytes once, in large sequential pieces, to the disk of the dump."""
+    piece = memoryview(bytes(8 << 20))
+    started = time.perf_counter()
+    with open(folder / "raw", "wb", buffering=0) as file:
+        for offset in range(0, size, len(piece)):
+            file.write(piece[: min(len(piece), size - offset)])
+    elapsed = time.perf_counter() - started
+    (folder / "raw").unlink()
+    return elapsed * 1e3
+
+
+def measure(options, folder: Path) -> dict:
+    program = PROGRAMS[options.program]
+    model, batch = program.build(0)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+    dump = folder / "dump"
+
+    def step():
+        optimizer.zero_grad()
+        program.loss(model, batch).backward()
+        optimizer.step()
+
+    def timed(work) -> float:
+        started = time.perf_counter()
+        work()
+        return (time.perf_counter() - started) * 1e3
+
+    for _ in range(5):
+        step()
+    bare = [timed(step) for _ in range(options.pairs)]
+
+    from msprobe.pytorch import PrecisionDebugger
+
+    debugger = PrecisionDebugger(config_path=str(write_config(folder, options)))
+
+    def observed_step():
+        debugger.start(model=model)
+        step()
+        debugger.stop()
+        debugger.step()
+
+    idle, on, seen, raw = [], [], None, []
+    for pair in range(options.pairs + 1):
+        idle_ms, on_ms = timed(step), timed(observed_step)
+        seen = inspect_dump(dump) if seen is None else seen
+        if pair:  # the first pair warms up
+            idle.append(idle_ms)
+            on.append(on_ms)
+            if options.task == "tensor":
+                raw.append(raw_write_ms(folder, seen["file_bytes"]))
+        shutil.rmtree(dump)
+    return {
+        "bare_ms": statistics.median(bare),
+        "idle_ms": statistics.median(idle),
+        "on_ms": statistics.median(on),
+        "added_ms": statistics.median(a - b for a, b in zip(on, idle)),
+        "raw_write_ms": statistics.median(raw) if raw else None,
+        **seen,
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tool", choices=("ours", "peer"), required=True)
+    parser.add_argument("--program", choices=PROGRAMS, required=True)
+    parser.add_argument("--level", choices=("L0", "L1", "mix"), default="L1")
+    parser.add_argument("--task", choices=("statistics", "tensor"), default="statistics")
+    parser.add_argument("--summary", choices=("statistics", "md5"), default="statistics")
+    parser.add_argument("--pairs", type=int, default=20)
+    parser.add_argument("--scratch", help="where the dumps go (default: the temporary folder)")
+    options = parser.parse_args()
+
+    # Whatever the tool prints goes to stderr: stdout is the result alone.
+    result_file = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    with tempfile.TemporaryDirectory(dir=options.scratch, ignore_cleanup_errors=True) as folder:
+        result = measure(options, Path(folder))
+    for name in ("tool", "program", "level", "task", "summary"):
+        result[name] = getattr(options, name)
+    print(json.dumps(result), file=result_file, flush=True)
+
+
+if __name__ == "__main__":
+    main()
