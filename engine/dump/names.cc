@@ -1,0 +1,79 @@
+#include "engine/dump/names.h"
+
+namespace msprobe {
+namespace {
+
+// A call number: digits only, no leading zero, no overflow; -1 otherwise.
+int64_t CallNumber(std::string_view text) {
+  if (text.empty() || text.size() > 18 || (text.size() > 1 && text[0] == '0')) return -1;
+  int64_t value = 0;
+  for (const char c : text) {
+    if (c < '0' || c > '9') return -1;
+    value = value * 10 + (c - '0');
+  }
+  return value;
+}
+
+Direction DirectionOf(std::string_view word) {
+  if (word == "forward") return Direction::kForward;
+  if (word == "backward") return Direction::kBackward;
+  if (word == "parameters_grad") return Direction::kParameterGrad;
+  return Direction::kNone;
+}
+
+// Cuts the last dotted component off `head` and answers it; "" when there is no dot.
+std::string_view CutLast(std::string_view* head) {
+  const size_t dot = head->rfind('.');
+  if (dot == std::string_view::npos) return {};
+  const std::string_view last = head->substr(dot + 1);
+  *head = head->substr(0, dot);
+  return last;
+}
+
+}  // namespace
+
+EntryName ParseEntryName(std::string_view name) {
+  EntryName parsed{.api = name};
+  parsed.is_module = name.starts_with("Module.") || name.starts_with("Cell.");
+  std::string_view head = name;
+  const std::string_view last = CutLast(&head);
+  if (last.empty()) return parsed;
+
+  // Module form: the direction stands before the number, or alone for the gradients of older parameters_grad entries.
+  if (last == "parameters_grad") {
+    parsed.api = head;
+    parsed.direction = Direction::kParameterGrad;
+    parsed.is_module = true;
+    return parsed;
+  }
+  std::string_view rest = head;
+  const std::string_view before = CutLast(&rest);
+  if (const int64_t call = CallNumber(last); call >= 0) {
+    const Direction direction = DirectionOf(before);
+    if (direction == Direction::kNone) return parsed;
+    parsed.api = rest;
+    parsed.call = call;
+    parsed.direction = direction;
+    parsed.is_module = true;  // also "<name>.<k>.forward.<n>" of the oldest module_dump, which has no prefix
+    return parsed;
+  }
+
+  // API form and debug saves: the number stands before the word.
+  const Direction direction = DirectionOf(last);
+  if (direction == Direction::kNone && last != "debug") return parsed;
+  parsed.direction = direction;
+  parsed.is_debug = last == "debug";
+  parsed.api = head;
+  if (const int64_t call = CallNumber(before); call >= 0) {
+    parsed.api = rest;
+    parsed.call = call;
+  }
+  return parsed;
+}
+
+int64_t NumberAfter(std::string_view text, std::string_view prefix) {
+  if (!text.starts_with(prefix)) return -1;
+  return CallNumber(text.substr(prefix.size()));
+}
+
+}  // namespace msprobe

@@ -1,0 +1,29 @@
+// Entry names of every generation, taken apart.
+//
+//   EntryName n = ParseEntryName("Module.fc.Linear.forward.0");   // api "Module.fc.Linear", call 0, forward, module
+//   EntryName n = ParseEntryName("Functional.linear.3.backward"); // api "Functional.linear", call 3, backward
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "engine/dump/table.h"
+
+namespace msprobe {
+
+struct EntryName {
+  std::string_view api;                       // a view into the name; the whole name when its form is unknown
+  int64_t call = -1;                          // -1: the name carries none
+  Direction direction = Direction::kNone;     // kNone: a debug save, or an unknown form
+  bool is_module = false;
+  bool is_debug = false;                      // "<name>.<n>.debug"
+};
+
+// Forms: "<Prefix>.<api>.<n>.forward|backward", "<path>.<Class>.forward|backward.<n>", "<path>.<Class>.parameters_grad[.<n>]",
+// "<name>.<n>.debug". Anything else is an api of its own.
+EntryName ParseEntryName(std::string_view name);
+
+// "step12" with prefix "step" is 12; "rank" alone, "rank01" and "rank-1" are -1.
+int64_t NumberAfter(std::string_view text, std::string_view prefix);
+
+}  // namespace msprobe
