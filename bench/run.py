@@ -128,8 +128,8 @@ def price(result: dict) -> float:
 
 def bench_training(options, rates: dict) -> list:
     print(
-        f"\ntraining: milliseconds added to one step, medians of {options.pairs} off/on pairs in one "
-        "process\n  physics: reading every recorded tensor once at the rate of our kernel, "
+        f"\ntraining: milliseconds added to one step, medians of {options.pairs} off/on pairs in "
+        "one process\n  physics: reading every recorded tensor once at the rate of our kernel, "
         f"{rates['statistics'] / 1e9:.1f} GB/s (memcpy {rates['memcpy'] / 1e9:.1f} GB/s), and "
         f"{PER_RECORD_US:.0f} us a record"
     )

@@ -1,0 +1,85 @@
+"""Runs the commands of every document, in order, as a reader would type them.
+
+A fenced block whose info string is `bash run` is executed; one that ends in `file=NAME` is written to
+that file first. All blocks of a document share one empty folder. Links between documents must lead
+somewhere.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\((?!https?://|#)(?P<path>[^)#\s]+)")
+HIDDEN = {".git", ".venv", ".cache", "build", "data", "cases", "demo_output"}
+
+
+def documents():
+    found = ROOT.glob("**/*.md")
+    inside = [path.relative_to(ROOT) for path in found]
+    return sorted(
+        path
+        for path in inside
+        if not HIDDEN & set(path.parts) and not path.parts[0].startswith("build")
+    )
+
+
+def blocks(document: Path):
+    """(kind, argument, text) of the blocks that matter: ("run", "", ...) and ("file", name, ...)."""
+    for match in FENCE.finditer((ROOT / document).read_text(encoding="utf-8")):
+        words = match["info"].split()
+        if words == ["bash", "run"]:
+            yield "run", "", match["body"]
+        for word in words[1:]:
+            if word.startswith("file="):
+                yield "file", word[len("file=") :], match["body"]
+
+
+WITH_COMMANDS = [path for path in documents() if any(kind == "run" for kind, *_ in blocks(path))]
+
+
+@pytest.mark.parametrize("document", WITH_COMMANDS, ids=str)
+def test_commands_run(document, tmp_path):
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    for kind, name, body in blocks(document):
+        if kind == "file":
+            (tmp_path / name).write_text(body)
+            continue
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", body],
+            cwd=tmp_path,
+            env=dict(os.environ, PATH=path),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, f"{document}:\n{body}\n{done.stdout}\n{done.stderr}"
+
+
+@pytest.mark.parametrize("document", documents(), ids=str)
+def test_links_lead_somewhere(document):
+    text = (ROOT / document).read_text(encoding="utf-8")
+    missing = [
+        match["path"]
+        for match in LINK.finditer(text)
+        if not (ROOT / document.parent / match["path"]).exists()
+    ]
+    assert not missing
+
+
+def test_the_readme_has_commands():
+    assert Path("README.md") in WITH_COMMANDS
+
+
+def test_make_targets_named_in_documents_exist():
+    makefile = (ROOT / "Makefile").read_text()
+    targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
+    for document in documents():
+        text = (ROOT / document).read_text(encoding="utf-8")
+        named = set(re.findall(r"`make ([a-z-]+)`", text))
+        assert named <= targets, document
