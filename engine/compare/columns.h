@@ -71,6 +71,7 @@ enum class ColumnId : uint8_t {
   kMatch,
   kConfidence,
   kSeverity,
+  kReason,
   kTargetNan,
   kTargetInf,
   kGoldenNan,

@@ -4,41 +4,12 @@
 #include "engine/base/text.h"
 #include "engine/compare/columns.h"
 #include "engine/compare/columns_text.h"
+#include "engine/compare/judge.h"
 
 namespace msprobe {
 namespace {
 
 using Id = ColumnId;
-
-std::string_view ClassName(CallClass value) {
-  switch (value) {
-    case CallClass::kEqual:
-      return "equal";
-    case CallClass::kNoise:
-      return "noise";
-    case CallClass::kIntroduced:
-      return "introduced";
-    case CallClass::kInherited:
-      return "inherited";
-    case CallClass::kUnknown:
-      return "unknown";
-  }
-  return "";
-}
-
-std::string_view VerdictName(RowVerdict value) {
-  switch (value) {
-    case RowVerdict::kEqual:
-      return "equal";
-    case RowVerdict::kNoise:
-      return "noise";
-    case RowVerdict::kDiffers:
-      return "differs";
-    case RowVerdict::kUnknown:
-      return "unknown";
-  }
-  return "";
-}
 
 std::string_view MatchName(Match value) {
   switch (value) {
@@ -165,8 +136,7 @@ class TableFormat::Filler {
       case Id::kResult:
         return Keyword(OldResultName(f_.verdicts_[row_].result));
       case Id::kErrMessage:
-        AppendErrMessage(&out_.text, f_.verdicts_[row_], r_,
-                         c_.notes.empty() ? "" : c_.notes[row_]);
+        AppendErrMessage(&out_.text, c_, row_, f_.verdicts_[row_]);
         return CellKind::kKeyword;
       case Id::kStack:
         return Stack();
@@ -183,6 +153,11 @@ class TableFormat::Filler {
         return r_.confidence == 1 ? Keyword("1.0") : Number(r_.confidence, 2);
       case Id::kSeverity:
         return Number(measure.severity, 4);
+      case Id::kReason: {
+        const size_t before = out_.text.size();
+        AppendReason(&out_.text, c_, row_);
+        return out_.text.size() == before ? Keyword("") : CellKind::kText;
+      }
       case Id::kTargetNan:
         return Count(target_ ? target_->nan_count : -1);
       case Id::kTargetInf:

@@ -9,6 +9,7 @@
 #include "engine/base/text.h"
 #include "engine/base/threads.h"
 #include "engine/compare/columns_text.h"
+#include "engine/compare/judge.h"
 #include "engine/formats/zip.h"
 
 namespace msprobe {
@@ -201,7 +202,7 @@ class CallJudge {
     if (verdict.result != OldResult::kPass) return;
     if (!Paired(row)) {
       verdict.result = OldResult::kUnmatched;
-    } else if (c_.measures[row].verdict == RowVerdict::kUnknown) {
+    } else if (c_.measures[row].verdict == RowVerdict::kUnknown && !IsNeutral(c_.measures[row])) {
       verdict.result = OldResult::kUnknown;
     }
   }
@@ -287,8 +288,16 @@ std::vector<OldVerdict> JudgeByOldRules(const Comparison& comparison) {
   return verdicts;
 }
 
-void AppendErrMessage(std::string* out, const OldVerdict& verdict, const Row& row,
-                      std::string_view note) {
+void AppendReason(std::string* out, const Comparison& comparison, size_t row) {
+  const std::string_view reason = ReasonText(comparison.measures[row].reason);
+  *out += reason;
+  if (comparison.notes.empty() || comparison.notes[row].empty()) return;
+  if (!reason.empty()) *out += ": ";
+  *out += comparison.notes[row];
+}
+
+void AppendErrMessage(std::string* out, const Comparison& comparison, size_t row,
+                      const OldVerdict& verdict) {
   *out += '[';
   const size_t start = out->size();
   const auto separate = [&] {
@@ -299,13 +308,17 @@ void AppendErrMessage(std::string* out, const OldVerdict& verdict, const Row& ro
     separate();
     AppendJsonString(out, OldRuleMessage(static_cast<OldRule>(rule)));
   }
-  if (row.golden < 0 || row.target < 0) {
+  const Row& r = comparison.rows[row];
+  if (r.golden < 0 || r.target < 0) {
     separate();
-    *out += row.golden < 0 ? "\"unmatched: only the target has this parameter.\""
-                           : "\"unmatched: only the bench has this parameter.\"";
-  } else if (!note.empty() && verdict.result != OldResult::kPass) {
+    *out += r.golden < 0 ? "\"unmatched: only NPU has this parameter.\""
+                         : "\"unmatched: only the bench has this parameter.\"";
+  } else if (comparison.measures[row].verdict == RowVerdict::kUnknown &&
+             !IsNeutral(comparison.measures[row])) {
     separate();
-    AppendJsonString(out, std::string("note: ").append(note));
+    std::string text = "unknown: ";
+    AppendReason(&text, comparison, row);
+    AppendJsonString(out, text);
   }
   *out += ']';
 }

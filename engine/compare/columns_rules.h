@@ -4,8 +4,8 @@
 //
 //   std::vector<OldVerdict> verdicts = JudgeByOldRules(comparison);
 //   std::string cell;
-//   AppendErrMessage(&cell, verdicts[i], note);      // ["error: The dtype of NPU and Bench are
-//   inconsistent."]
+//   AppendErrMessage(&cell, comparison, i, verdicts[i]);      // ["error: The dtype of NPU and
+//   Bench are inconsistent."]
 #pragma once
 
 #include <cstdint>
@@ -48,10 +48,13 @@ struct OldVerdict {
 
 std::vector<OldVerdict> JudgeByOldRules(const Comparison& comparison);
 
-// A JSON list of the fired rules' messages and, where the row is no pass, of the reason recorded
-// for it. "[]" when empty.
-void AppendErrMessage(std::string* out, const OldVerdict& verdict, const Row& row,
-                      std::string_view note);
+// A JSON list of the fired rules' messages and, where the row is unmatched or unknown, of the
+// reason. "[]" when empty.
+void AppendErrMessage(std::string* out, const Comparison& comparison, size_t row,
+                      const OldVerdict& verdict);
+
+// Why the row has its verdict: ReasonText() and the note; "" when the numbers alone say it.
+void AppendReason(std::string* out, const Comparison& comparison, size_t row);
 
 // |target - golden| / |golden| of one statistic as the tables compare it.
 struct StatisticPair {
