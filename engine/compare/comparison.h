@@ -39,6 +39,27 @@ enum class RowVerdict : uint8_t {
   kUnknown,    // no partner, no data, not comparable: `reason` of the row's note says why
 };
 
+// Why a row has the verdict it has, where the numbers alone do not say it. ReasonText() in judge.h has the sentences.
+enum class Reason : uint8_t {
+  kNone,
+  kNoPartner,        // unknown: recorded on one side only
+  kNothingRecorded,  // unknown: null on both sides (an absent bias, an object the tool does not record); not counted against a run
+  kEmpty,            // equal: no elements on either side
+  kNoCommonNumber,   // unknown: no statistic, checksum or file that both sides have
+  kBothNaN,          // unknown: NaN on both sides says nothing of the elements
+  kUninitialised,    // unknown: the call returns memory nobody wrote (empty, empty_like, ...); not counted against a run
+  kNoFile,           // unknown: the tensor file is missing; the note names it
+  kBadFile,          // unknown: the tensor file cannot be read; the note says why
+  kKindDiffers,      // differs: a tensor against a scalar, a float against an integer
+  kShapeDiffers,     // differs: other than by dimensions of extent 1
+  kValueDiffers,     // differs: plain values (int, str, ...) that are not the same
+  kNonFinite,        // differs: NaN or infinity on one side only, or infinities of opposite sign
+  kChecksumDiffers,  // differs: checksums say no more than that
+  kOtherBits,        // noise: the same statistics, yet other bits: rounded or reordered elements
+  kDTypeDiffers,     // any verdict: judged by the coarser of two float dtypes; unknown for two dtype arguments, as mixed precision has
+  kDevice,           // unknown: devices, which differ on purpose; not counted against a run
+};
+
 // What the measuring step leaves for one row. Numbers are NaN where they do not apply.
 struct Measure {
   // statistics: target - golden, and |diff / golden| (not percent)
@@ -46,6 +67,7 @@ struct Measure {
   double max_rel = Diff::kNaN, min_rel = Diff::kNaN, mean_rel = Diff::kNaN, norm_rel = Diff::kNaN;
   int32_t tensor = -1;                // index into Comparison::diffs for tensor mode, -1: not computed
   RowVerdict verdict = RowVerdict::kUnknown;
+  Reason reason = Reason::kNone;
   // Worst relative disagreement of the row, in units of its dtype's rounding (1 = one rounding of the dtype's epsilon); inf for
   // a NaN or infinity on one side only. The scale that `noise` and `differs` are told apart on.
   double severity = Diff::kNaN;
@@ -62,10 +84,12 @@ enum class CallClass : uint8_t {
 
 struct FirstDivergence {
   int32_t pair = -1;                  // index into Comparison::pairs; -1: none found
+  int32_t row = -1;                   // its worst row (index into Comparison::rows); -1: the call as a whole (no partner)
   CallClass call_class = CallClass::kUnknown;
   double confidence = 0;              // 0 to 1
   std::string source_line;            // "train.py:41 in forward: y = F.gelu(x)"; the user's own frame when there is one
   std::string why;                    // one sentence: what agreed before, how wrong it is
+  std::string advice;                 // what to look at next; "" when there is nothing to add
 };
 
 struct Comparison {
@@ -75,8 +99,10 @@ struct Comparison {
   std::vector<Row> rows;              // grouped by pair
   std::vector<Measure> measures;      // one a row
   std::vector<Diff> diffs;            // tensor mode
-  std::vector<std::string> notes;     // one a row when not empty(): why unknown, unreadable file, ...
+  std::vector<std::string> notes;     // one a row when not empty(): unreadable file, ... (Measure::reason says the rest)
   std::vector<CallClass> classes;     // one a pair
+  // The pair of the forward call that a backward record belongs to, one a pair; -1: none recorded, or not a backward record.
+  std::vector<int32_t> forward_of;
   FirstDivergence first;
   std::vector<FirstDivergence> runners_up;
   std::vector<std::string> not_observed;  // sentences: killed run, missing stack.json, records without partner, ...

@@ -1,0 +1,77 @@
+#include "engine/compare/classify.h"
+
+#include <cmath>
+
+#include "engine/compare/judge.h"
+
+namespace msprobe {
+namespace {
+
+void Add(const Measure& m, int32_t row, SideSummary* side) {
+  switch (m.verdict) {
+    case RowVerdict::kEqual: side->equal = true; break;
+    case RowVerdict::kNoise: side->noise = true; break;
+    case RowVerdict::kDiffers: side->differs = true; break;
+    case RowVerdict::kUnknown:
+      if (!IsNeutral(m)) side->unknown = true;
+      return;
+  }
+  const double severity = std::isnan(m.severity) ? 0 : m.severity;
+  if (severity > side->severity || (m.verdict == RowVerdict::kDiffers && side->worst_row < 0)) {
+    side->severity = std::max(side->severity, severity);
+    side->worst_row = row;
+  }
+}
+
+bool IsOutput(Slot slot) { return slot == Slot::kOutput || slot == Slot::kParameterGrad || slot == Slot::kDebug; }
+
+CallClass Classify(const Comparison& c, int32_t p) {
+  const RecordPair& pair = c.pairs[p];
+  if (pair.target < 0 || pair.golden < 0) return CallClass::kUnknown;
+  const CallSummary s = SummarizeCall(c, p);
+  const bool tensors_in_differ = s.in.differs;
+  const int32_t forward = p < static_cast<int32_t>(c.forward_of.size()) ? c.forward_of[p] : -1;
+  // Pairs are classified in execution order, forward before backward.
+  const bool forward_diverged = forward >= 0 && forward < p && (c.classes[forward] == CallClass::kIntroduced ||
+                                                                c.classes[forward] == CallClass::kInherited);
+  if (tensors_in_differ) return CallClass::kInherited;
+  if (s.out.differs) {
+    if (forward_diverged) return CallClass::kInherited;
+    const bool knows_inputs = s.in.any() || s.arguments.any();
+    if (!knows_inputs || s.in.unknown) return CallClass::kUnknown;
+    return CallClass::kIntroduced;
+  }
+  if (s.in.unknown || s.out.unknown) return CallClass::kUnknown;
+  if (s.in.noise || s.out.noise || s.arguments.noise) return CallClass::kNoise;
+  if (s.in.equal || s.out.equal || s.arguments.equal) return CallClass::kEqual;
+  return CallClass::kUnknown;
+}
+
+}  // namespace
+
+CallSummary SummarizeCall(const Comparison& c, int32_t p) {
+  CallSummary s;
+  const RecordPair& pair = c.pairs[p];
+  for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
+    const Row& row = c.rows[i];
+    const Leaf& leaf = row.target >= 0 ? c.target.leaves[row.target] : c.golden.leaves[row.golden];
+    const Measure& m = c.measures[i];
+    const int32_t at = static_cast<int32_t>(i);
+    if (IsOutput(leaf.slot)) {
+      Add(m, at, &s.out);
+    } else if (leaf.kind == LeafKind::kScalar) {
+      Add(m, at, &s.arguments);
+    } else {
+      Add(m, at, &s.in);
+      if (leaf.slot == Slot::kParameter) Add(m, at, &s.parameters);
+    }
+  }
+  return s;
+}
+
+void ClassifyCalls(Comparison* c) {
+  c->classes.assign(c->pairs.size(), CallClass::kUnknown);
+  for (size_t p = 0; p < c->pairs.size(); ++p) c->classes[p] = Classify(*c, static_cast<int32_t>(p));
+}
+
+}  // namespace msprobe

@@ -1,0 +1,149 @@
+#include "engine/compare/compare.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "engine/compare/align.h"
+#include "engine/compare/classify.h"
+#include "engine/compare/divergence.h"
+#include "engine/compare/judge.h"
+#include "engine/compare/measure.h"
+#include "engine/compare/record_keys.h"
+#include "engine/compare/summary.h"
+
+namespace msprobe {
+namespace {
+
+bool HasTensors(const Dump& dump) {
+  return dump.task == Task::kTensor || std::any_of(dump.leaves.begin(), dump.leaves.end(), [](const Leaf& leaf) {
+           return !leaf.data_name.empty() && leaf.data_name != "-1";
+         });
+}
+
+Result<Mode> ChooseMode(const Dump& target, const Dump& golden, const CompareOptions& options) {
+  for (const Dump* dump : {&target, &golden}) {
+    if (dump->task == Task::kStructure) {
+      return InvalidArgument()
+          .At(dump->path)
+          .Expected("a dump with numbers (task statistics or tensor)")
+          .Found("task structure, which records names only")
+          .Hint("collect again with \"task\": \"statistics\", or look at the structure: msprobe graph_visualize");
+    }
+  }
+  if (!options.mode) {
+    if (target.task == Task::kTensor && golden.task == Task::kTensor) return Mode::kTensor;
+    if (target.has_md5 && golden.has_md5) return Mode::kMd5;
+    return Mode::kStatistics;
+  }
+  for (const Dump* dump : {&target, &golden}) {
+    if (*options.mode == Mode::kMd5 && !dump->has_md5) {
+      return InvalidArgument().At(dump->path).Expected("checksums, to compare by checksum").Found("none").Hint(
+          "compare by statistics instead, or collect with \"summary_mode\": \"md5\"");
+    }
+    if (*options.mode == Mode::kTensor && !HasTensors(*dump)) {
+      return InvalidArgument().At(dump->path).Expected("tensor files, to compare by element").Found("none").Hint(
+          "compare by statistics instead, or collect with \"task\": \"tensor\"");
+    }
+  }
+  return *options.mode;
+}
+
+Status CheckMapping(const Dump& target, const NameMapping& mapping) {
+  if (mapping.empty()) return Status::Ok();
+  for (const Record& r : target.records) {
+    if (!mapping.apis.empty() && mapping.apis.count(std::string(r.api)) > 0) return Status::Ok();
+  }
+  if (!mapping.leaves.empty()) {
+    for (const Leaf& leaf : target.leaves) {
+      if (mapping.leaves.count(std::string(leaf.name)) > 0) return Status::Ok();
+    }
+  }
+  const std::string& first =
+      mapping.apis.empty() ? mapping.leaves.begin()->first : mapping.apis.begin()->first;
+  return InvalidArgument()
+      .At(target.path)
+      .Expected("at least one name of the mapping in the target")
+      .Found("none of " + std::to_string(mapping.apis.size() + mapping.leaves.size()) + ", the first being " +
+             Excerpt(first))
+      .Hint("the mapping's left names are the target's; swap the two sides if they are the golden's");
+}
+
+std::string Count(int64_t n, std::string_view one, std::string_view many) {
+  return fmt::format("{} {}", n, n == 1 ? one : many);
+}
+
+void NoteWhatWasNotObserved(Comparison* c) {
+  std::vector<std::string>& out = c->not_observed;
+  for (const bool is_target : {true, false}) {
+    const Dump& dump = is_target ? c->target : c->golden;
+    const char* side = is_target ? "target" : "golden";
+    if (!dump.complete) {
+      out.push_back(fmt::format("the {} run ended before its dump was closed{}{}", side,
+                                dump.note.empty() ? "" : ": ", dump.note));
+    } else if (!dump.note.empty()) {
+      out.push_back(fmt::format("{}: {}", side, dump.note));
+    }
+    if (dump.records.empty()) out.push_back(fmt::format("the {} holds no record", side));
+    if (dump.stacks.empty() && !dump.records.empty()) {
+      out.push_back(fmt::format("the {} has no call stacks (stack.json): calls are aligned without source lines", side));
+    }
+    const auto thrown = std::count_if(dump.records.begin(), dump.records.end(),
+                                      [](const Record& r) { return !r.exception.empty(); });
+    if (thrown > 0) out.push_back(fmt::format("{} of the {} ended with an exception", Count(thrown, "call", "calls"), side));
+  }
+  const auto has_backward = [](const Dump& dump) {
+    return std::any_of(dump.records.begin(), dump.records.end(),
+                       [](const Record& r) { return r.direction == Direction::kBackward; });
+  };
+  const bool tb = has_backward(c->target), gb = has_backward(c->golden);
+  if (!tb && !gb && !c->target.records.empty()) {
+    out.push_back("no backward pass was recorded on either side");
+  } else if (tb != gb) {
+    out.push_back(fmt::format("the {} recorded no backward pass", tb ? "golden" : "target"));
+  }
+  const Summary s = Summarize(*c);
+  if (s.target_only_calls > 0) {
+    out.push_back(Count(s.target_only_calls, "call of the target has", "calls of the target have") + " no partner in the golden");
+  }
+  if (s.golden_only_calls > 0) {
+    out.push_back(Count(s.golden_only_calls, "call of the golden has", "calls of the golden have") + " no partner in the target");
+  }
+  if (s.unreadable_rows > 0) {
+    out.push_back(Count(s.unreadable_rows, "tensor file pair", "tensor file pairs") + " could not be read");
+  }
+  const auto count_reason = [&](Reason reason) {
+    return std::count_if(c->measures.begin(), c->measures.end(), [&](const Measure& m) { return m.reason == reason; });
+  };
+  if (const auto n = count_reason(Reason::kBothNaN); n > 0) {
+    out.push_back(Count(n, "row is", "rows are") + " NaN on both sides, which says nothing of the elements");
+  }
+  if (const auto n = count_reason(Reason::kNoCommonNumber); n > 0) {
+    out.push_back(Count(n, "row has", "rows have") + " no number that both sides recorded");
+  }
+}
+
+}  // namespace
+
+Result<Comparison> Compare(Dump target, Dump golden, const CompareOptions& options) {
+  if (!(options.tolerance >= 0)) {
+    return InvalidArgument().Expected("a tolerance of 0 or more").Found(fmt::format("{}", options.tolerance));
+  }
+  MSPROBE_ASSIGN_OR_RETURN(const Mode mode, ChooseMode(target, golden, options));
+  MSPROBE_RETURN_IF_ERROR(CheckMapping(target, options.mapping));
+  Comparison c;
+  c.target = std::move(target);
+  c.golden = std::move(golden);
+  c.mode = mode;
+  AlignedDumps aligned = AlignDumps(c.target, c.golden, options);
+  c.pairs = std::move(aligned.pairs);
+  c.rows = std::move(aligned.rows);
+  c.forward_of = std::move(aligned.forward_of);
+  MeasureRows(options, &c);
+  ClassifyCalls(&c);
+  FindFirstDivergence(&c);
+  NoteWhatWasNotObserved(&c);
+  return c;
+}
+
+}  // namespace msprobe

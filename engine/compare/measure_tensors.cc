@@ -1,0 +1,152 @@
+#include "engine/compare/measure_tensors.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <mutex>
+#include <utility>
+
+#include "engine/base/file.h"
+#include "engine/base/threads.h"
+#include "engine/compare/judge.h"
+#include "engine/compare/measure.h"
+#include "engine/formats/tensor_file.h"
+
+namespace msprobe {
+namespace {
+
+// Pairs up to this size are read many at a time, one a thread; larger ones one after the other, all threads on each.
+constexpr uint64_t kSmallFile = uint64_t{8} << 20;
+
+struct Job {
+  uint32_t row;
+  double terms;
+};
+
+// A data file's path, or "" when the name is none or points out of the folder.
+std::string TensorPath(const Dump& dump, const Leaf& leaf) {
+  const std::string_view name = leaf.data_name;
+  if (name.empty() || name == "-1" || name == "None" || dump.tensor_folder.empty()) return "";
+  if (name.find('/') != name.npos || name.find('\0') != name.npos || name == "." || name == "..") return "";
+  return JoinPath(dump.tensor_folder, name);
+}
+
+uint64_t FileSize(const std::string& path) {
+  std::error_code error;
+  const auto size = std::filesystem::file_size(path, error);
+  return error ? 0 : size;
+}
+
+bool SameSqueezed(const std::vector<int64_t>& a, const std::vector<int64_t>& b) {
+  size_t i = 0, j = 0;
+  for (;; ++i, ++j) {
+    while (i < a.size() && a[i] == 1) ++i;
+    while (j < b.size() && b[j] == 1) ++j;
+    if (i == a.size() || j == b.size()) return i == a.size() && j == b.size();
+    if (a[i] != b[j]) return false;
+  }
+}
+
+class TensorMeasurer {
+ public:
+  TensorMeasurer(const CompareOptions& options, ThreadPool& pool, Comparison* c)
+      : options_(options), pool_(pool), c_(*c) {}
+
+  void Run() {
+    std::vector<Job> small, large;
+    const uint64_t limit =
+        std::min(kSmallFile, options_.max_tensor_bytes / (2 * std::max<size_t>(1, pool_.threads())));
+    for (const RecordPair& pair : c_.pairs) {
+      if (pair.target < 0 || pair.golden < 0) continue;
+      double terms = -1;
+      for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
+        if (!WantsFiles(i)) continue;
+        const auto [t, g] = Leaves(i);
+        if (terms < 0) terms = SummedTerms(c_.golden, c_.golden.records[pair.golden]);
+        const uint64_t size =
+            std::max(FileSize(TensorPath(c_.target, t)), FileSize(TensorPath(c_.golden, g)));
+        (size <= limit ? small : large).push_back({i, t.slot == Slot::kOutput ? terms : 0});
+      }
+    }
+    pool_.ParallelFor(small.size(), [&](size_t i) { Compare(small[i], nullptr); });
+    for (const Job& job : large) Compare(job, &pool_);
+    // In row order, so that the result does not depend on which thread came first.
+    std::sort(found_.begin(), found_.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    for (const auto& [row, diff] : found_) {
+      c_.measures[row].tensor = static_cast<int32_t>(c_.diffs.size());
+      c_.diffs.push_back(diff);
+    }
+    if (!notes_.empty() && c_.notes.empty()) c_.notes.resize(c_.rows.size());
+    for (auto& [row, note] : notes_) c_.notes[row] = std::move(note);
+  }
+
+ private:
+  std::pair<const Leaf&, const Leaf&> Leaves(uint32_t row) const {
+    return {c_.target.leaves[c_.rows[row].target], c_.golden.leaves[c_.rows[row].golden]};
+  }
+
+  bool WantsFiles(uint32_t row) const {
+    if (c_.rows[row].target < 0 || c_.rows[row].golden < 0) return false;
+    const auto [t, g] = Leaves(row);
+    const Reason reason = c_.measures[row].reason;
+    return t.kind == LeafKind::kTensor && g.kind == LeafKind::kTensor && reason != Reason::kUninitialised &&
+           reason != Reason::kEmpty;
+  }
+
+  void Compare(const Job& job, ThreadPool* pool) {
+    const auto [t, g] = Leaves(job.row);
+    Measure& m = c_.measures[job.row];
+    const std::string target_path = TensorPath(c_.target, t), golden_path = TensorPath(c_.golden, g);
+    if (target_path.empty() || golden_path.empty()) {
+      const bool target = target_path.empty();
+      const std::string_view name = (target ? t : g).data_name;
+      const std::string side = target ? "target" : "golden";
+      return Fail(job.row, Reason::kNoFile,
+                  name.empty() || name == "-1"
+                      ? "the " + side + " has no tensor file for this row"
+                      : "the " + side + " names a tensor file outside its folder: " + Excerpt(name));
+    }
+    Result<TensorFile> target = ReadTensorFile(target_path);
+    if (!target.ok()) return Fail(job.row, target.status());
+    Result<TensorFile> golden = ReadTensorFile(golden_path);
+    if (!golden.ok()) return Fail(job.row, golden.status());
+    if (!SameSqueezed(target->shape, golden->shape)) {
+      m.verdict = RowVerdict::kDiffers;
+      m.reason = Reason::kShapeDiffers;
+      m.severity = std::numeric_limits<double>::infinity();
+      return;
+    }
+    const Result<Diff> diff = ComputeDiff(target->view(), golden->view(), pool);
+    if (!diff.ok()) return Fail(job.row, diff.status());
+    JudgeDiff(diff.value(), t, g, {.tolerance = options_.tolerance, .terms = job.terms}, &m);
+    const std::lock_guard<std::mutex> lock(mutex_);
+    found_.emplace_back(job.row, diff.value());
+  }
+
+  void Fail(uint32_t row, const Status& status) {
+    Fail(row, status.code() == ErrorCode::kNotFound ? Reason::kNoFile : Reason::kBadFile, status.message());
+  }
+
+  void Fail(uint32_t row, Reason reason, std::string note) {
+    Measure& m = c_.measures[row];
+    m.verdict = RowVerdict::kUnknown;
+    m.reason = reason;
+    m.severity = Diff::kNaN;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    notes_.emplace_back(row, std::move(note));
+  }
+
+  const CompareOptions& options_;
+  ThreadPool& pool_;
+  Comparison& c_;
+  std::mutex mutex_;
+  std::vector<std::pair<uint32_t, Diff>> found_;
+  std::vector<std::pair<uint32_t, std::string>> notes_;
+};
+
+}  // namespace
+
+void MeasureTensors(const CompareOptions& options, ThreadPool& pool, Comparison* comparison) {
+  TensorMeasurer(options, pool, comparison).Run();
+}
+
+}  // namespace msprobe
