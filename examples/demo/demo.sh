@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # The demonstration: two trainings that differ in one operation, and the command that finds it.
-# demo.sh BIN: BIN holds python and msprobe (`make demo` passes .venv/bin). Output goes to demo_output/.
+# demo.sh BIN [OUTPUT]: BIN holds python and msprobe (`make demo` passes .venv/bin); OUTPUT is demo_output/
+# unless given, and made anew.
 set -euo pipefail
 bin=$1
 here=examples/demo
-out=demo_output
+out=${2:-demo_output}
 rm -rf "$out"
 
 say() { printf '\n\033[1m%s\033[0m\n' "$1"; }

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -50,6 +51,15 @@ def test_the_same_training_twice_is_equal(recorded, msprobe_bin, tmp_path):
     report = compare(msprobe_bin, recorded / "right/step1", recorded / "again/step1", tmp_path)
     assert report["verdict"] == "equal"
     assert report["first_divergence"] is None
+
+
+def test_the_script_of_the_demo_shows_the_line(root, tmp_path):
+    """What `make demo` runs, as a person sees it."""
+    command = ["examples/demo/demo.sh", str(Path(sys.executable).parent), str(tmp_path / "out")]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert f"train.py:{planted_line(root)} in gelu" in done.stdout
+    assert list((tmp_path / "out/compare").glob("compare_result_*.csv"))
 
 
 def test_recording_does_not_change_the_training(root, recorded, tmp_path):

@@ -1,8 +1,8 @@
 """Runs the commands of every document, in order, as a reader would type them.
 
-A fenced block whose info string is `bash run` is executed; one that ends in `file=NAME` is written to
-that file first. All blocks of a document share one empty folder. Links between documents must lead
-somewhere.
+A fenced block whose info string is `bash run` is executed; one that ends in `file=NAME` is written
+to that file first. All blocks of a document share one empty folder. Links between documents must
+lead somewhere.
 """
 
 import os
@@ -30,7 +30,7 @@ def documents():
 
 
 def blocks(document: Path):
-    """(kind, argument, text) of the blocks that matter: ("run", "", ...) and ("file", name, ...)."""
+    """The blocks that matter, as (kind, name, text): ("run", "", ...) and ("file", name, ...)."""
     for match in FENCE.finditer((ROOT / document).read_text(encoding="utf-8")):
         words = match["info"].split()
         if words == ["bash", "run"]:
