@@ -29,7 +29,7 @@ class CsvWriter {
   void EndRow();
 
   std::string_view text() const { return text_; }
-  void Clear() { text_.clear(); }
+  void Clear();  // keeps the memory
 
  private:
   void Separate();

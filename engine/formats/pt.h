@@ -44,6 +44,7 @@ Result<PtFile> ReadPt(const std::string& path, const PtReadOptions& options = {}
 Result<PtFile> ReadPt(MappedFile file, const PtReadOptions& options = {});
 // The file's only tensor, whether it is the root or the one tensor inside containers.
 Result<TensorFile> ReadPtTensor(const std::string& path, const PtReadOptions& options = {});
+Result<TensorFile> ReadPtTensor(MappedFile file, const PtReadOptions& options = {});
 
 struct PtWriteOptions {
   bool requires_grad = false;

@@ -32,8 +32,7 @@ struct ZipContent {
 
 // Everything is checked when opening: the directory ends where the archive ends, entries lie inside, before the directory, and
 // do not overlap; local and central headers agree; names are safe and unique. Refused: encryption, several disks, methods other
-// than stored and deflate, bytes before the first or after the last record that no record accounts for are ignored by nobody:
-// the end record must be the end of the file. Errors are kInvalidDump with `path` and byte offset.
+// than stored and deflate. Errors are kInvalidDump with `path` and byte offset.
 class ZipReader {
  public:
   // `archive` must outlive the reader and what it returns.
@@ -42,8 +41,9 @@ class ZipReader {
   const std::vector<ZipEntry>& entries() const { return entries_; }
   const ZipEntry* Find(std::string_view name) const;  // null: no such entry
 
-  // The content of an entry, its CRC-32 checked if asked. Stored entries are not copied. kInvalidDump when a deflated entry's
-  // size is over `max_inflated` bytes, or more than deflate could hold in its stored bytes.
+  // The content of an entry, its CRC-32 checked if asked and present (torch can be told to write zeros everywhere instead).
+  // Stored entries are not copied. kInvalidDump when a deflated entry's size is over `max_inflated` bytes, or more than
+  // deflate could hold in its stored bytes.
   Result<ZipContent> Read(const ZipEntry& entry, uint64_t max_inflated, bool verify = true) const;
 
  private:
@@ -51,6 +51,7 @@ class ZipReader {
   std::string path_;
   std::vector<ZipEntry> entries_;
   std::unordered_map<std::string_view, size_t> by_name_;
+  bool has_checksums_ = false;
 };
 
 // Composes the records of an archive of stored entries; the caller writes them, and the contents between them.

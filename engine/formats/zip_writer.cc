@@ -1,0 +1,150 @@
+#include <libdeflate.h>
+
+#include <utility>
+
+#include "engine/formats/byte_order.h"
+#include "engine/formats/zip.h"
+#include "engine/formats/zip_layout.h"
+
+namespace msprobe {
+
+using namespace zip;  // NOLINT: the record constants
+
+namespace {
+constexpr uint16_t kVersion = 20;
+constexpr uint16_t kVersion64 = 45;
+constexpr uint16_t kDate = 0x21;  // 1980-01-01, always: equal tensors make equal files
+constexpr uint64_t kLimit32 = 0xffffffff;
+
+bool Needs64(uint64_t size) { return size >= kLimit32; }
+uint32_t Field32(uint64_t value) {
+  return value >= kLimit32 ? kIn64 : static_cast<uint32_t>(value);
+}
+}  // namespace
+
+uint32_t Crc32(std::string_view bytes) { return libdeflate_crc32(0, bytes.data(), bytes.size()); }
+
+void ZipComposer::Add(std::string_view name, std::string_view content, uint64_t alignment) {
+  Begin(name, content.size(), alignment);
+  position_ -= content.size();  // it lies in pending_, not with the caller
+  pending_ += content;
+  End(Crc32(content));
+}
+
+void ZipComposer::Begin(std::string_view name, uint64_t size, uint64_t alignment) {
+  const bool zip64 = Needs64(size);
+  entries_.push_back({std::string(name), position_ + pending_.size(), size, 0});
+  std::string extra;
+  if (zip64) {
+    // With a descriptor the sizes here are zero; the record says that the descriptor's are 8 bytes long.
+    AppendLittle<uint16_t>(&extra, kZip64Extra);
+    AppendLittle<uint16_t>(&extra, 16);
+    AppendLittle<uint64_t>(&extra, 0);
+    AppendLittle<uint64_t>(&extra, 0);
+  }
+  if (alignment > 1) {
+    const uint64_t unpadded = entries_.back().offset + kLocalSize + name.size() + extra.size() + 4;
+    const uint64_t padding = (alignment - unpadded % alignment) % alignment;
+    AppendLittle<uint16_t>(&extra, kPaddingExtra);
+    AppendLittle<uint16_t>(&extra, static_cast<uint16_t>(padding));
+    extra.append(padding, 'Z');
+  }
+  AppendLittle<uint32_t>(&pending_, kLocalHeader);
+  AppendLittle<uint16_t>(&pending_, zip64 ? kVersion64 : kVersion);
+  AppendLittle<uint16_t>(&pending_, kFlagDescriptor | kFlagUtf8);
+  AppendLittle<uint16_t>(&pending_, kStored);
+  AppendLittle<uint16_t>(&pending_, 0);  // time
+  AppendLittle<uint16_t>(&pending_, kDate);
+  AppendLittle<uint32_t>(&pending_, 0);  // checksum and sizes: in the descriptor
+  AppendLittle<uint32_t>(&pending_, zip64 ? kIn64 : 0);
+  AppendLittle<uint32_t>(&pending_, zip64 ? kIn64 : 0);
+  AppendLittle<uint16_t>(&pending_, static_cast<uint16_t>(name.size()));
+  AppendLittle<uint16_t>(&pending_, static_cast<uint16_t>(extra.size()));
+  pending_ += name;
+  pending_ += extra;
+  position_ += size;
+}
+
+void ZipComposer::End(uint32_t crc32) {
+  Entry& entry = entries_.back();
+  entry.crc32 = crc32;
+  AppendLittle<uint32_t>(&pending_, kDataDescriptor);
+  AppendLittle<uint32_t>(&pending_, crc32);
+  for (int i = 0; i < 2; ++i) {
+    if (Needs64(entry.size)) {
+      AppendLittle<uint64_t>(&pending_, entry.size);
+    } else {
+      AppendLittle<uint32_t>(&pending_, static_cast<uint32_t>(entry.size));
+    }
+  }
+}
+
+void ZipComposer::Finish() {
+  const uint64_t directory = position_ + pending_.size();
+  for (const Entry& entry : entries_) {
+    std::string extra;
+    if (Needs64(entry.size)) {
+      AppendLittle<uint64_t>(&extra, entry.size);
+      AppendLittle<uint64_t>(&extra, entry.size);
+    }
+    if (Needs64(entry.offset)) AppendLittle<uint64_t>(&extra, entry.offset);
+    const bool zip64 = !extra.empty();
+    AppendLittle<uint32_t>(&pending_, kCentralHeader);
+    AppendLittle<uint16_t>(&pending_, zip64 ? kVersion64 : kVersion);
+    AppendLittle<uint16_t>(&pending_, zip64 ? kVersion64 : kVersion);
+    AppendLittle<uint16_t>(&pending_, kFlagDescriptor | kFlagUtf8);
+    AppendLittle<uint16_t>(&pending_, kStored);
+    AppendLittle<uint16_t>(&pending_, 0);
+    AppendLittle<uint16_t>(&pending_, kDate);
+    AppendLittle<uint32_t>(&pending_, entry.crc32);
+    AppendLittle<uint32_t>(&pending_, Field32(entry.size));
+    AppendLittle<uint32_t>(&pending_, Field32(entry.size));
+    AppendLittle<uint16_t>(&pending_, static_cast<uint16_t>(entry.name.size()));
+    AppendLittle<uint16_t>(&pending_, static_cast<uint16_t>(zip64 ? extra.size() + 4 : 0));
+    AppendLittle<uint16_t>(&pending_, 0);  // comment
+    AppendLittle<uint16_t>(&pending_, 0);  // disk
+    AppendLittle<uint16_t>(&pending_, 0);  // internal attributes
+    AppendLittle<uint32_t>(&pending_, 0);  // external attributes
+    AppendLittle<uint32_t>(&pending_, Field32(entry.offset));
+    pending_ += entry.name;
+    if (zip64) {
+      AppendLittle<uint16_t>(&pending_, kZip64Extra);
+      AppendLittle<uint16_t>(&pending_, static_cast<uint16_t>(extra.size()));
+      pending_ += extra;
+    }
+  }
+  const uint64_t end = position_ + pending_.size();
+  const uint64_t count = entries_.size();
+  if (Needs64(directory) || Needs64(end - directory) || count >= 0xffff) {
+    AppendLittle<uint32_t>(&pending_, kZip64End);
+    AppendLittle<uint64_t>(&pending_, kZip64EndSize - 12);  // of the rest of this record
+    AppendLittle<uint16_t>(&pending_, kVersion64);
+    AppendLittle<uint16_t>(&pending_, kVersion64);
+    AppendLittle<uint32_t>(&pending_, 0);
+    AppendLittle<uint32_t>(&pending_, 0);
+    AppendLittle<uint64_t>(&pending_, count);
+    AppendLittle<uint64_t>(&pending_, count);
+    AppendLittle<uint64_t>(&pending_, end - directory);
+    AppendLittle<uint64_t>(&pending_, directory);
+    AppendLittle<uint32_t>(&pending_, kZip64Locator);
+    AppendLittle<uint32_t>(&pending_, 0);
+    AppendLittle<uint64_t>(&pending_, end);
+    AppendLittle<uint32_t>(&pending_, 1);
+  }
+  const uint16_t count16 = count >= 0xffff ? 0xffff : static_cast<uint16_t>(count);
+  AppendLittle<uint32_t>(&pending_, kEnd);
+  AppendLittle<uint16_t>(&pending_, 0);
+  AppendLittle<uint16_t>(&pending_, 0);
+  AppendLittle<uint16_t>(&pending_, count16);
+  AppendLittle<uint16_t>(&pending_, count16);
+  AppendLittle<uint32_t>(&pending_, Field32(end - directory));
+  AppendLittle<uint32_t>(&pending_, Field32(directory));
+  AppendLittle<uint16_t>(&pending_, 0);  // comment
+}
+
+std::string ZipComposer::Take() {
+  position_ += pending_.size();
+  return std::exchange(pending_, {});
+}
+
+}  // namespace msprobe
