@@ -199,17 +199,18 @@ Status ReadDumpFile(std::string_view path, std::string_view text, Dump* dump, st
       }
       if (!parsed.error.ok()) return parsed.error;
       end = parsed.pieces.back().end;
-      layout->entries_end = end;
+      layout->keep = end;
       if (parsed.truncated) break;
       // What follows the entries: '}', perhaps more members of the header, '}'.
       JsonCursor tail(text, end);
       layout->data_closed = layout->root_closed = false;
       if (tail.Peek() == '}' && !tail.NextKey(&key) && !tail.failed()) {
         layout->data_closed = true;
+        layout->keep = tail.offset();
         while (tail.NextKey(&key)) HeaderMember(&tail, key, &header);
         layout->root_closed = !tail.failed();
         if (tail.failed() && !tail.truncated()) return tail.Error(path);
-        if (!tail.failed() && tail.Peek() != '\0') tail.Fail("nothing after the document");
+        tail.Peek();  // skips blanks
         if (!tail.failed() && tail.offset() < text.size()) tail.Fail("nothing after the document");
         if (tail.failed() && !tail.truncated()) return tail.Error(path);
       }

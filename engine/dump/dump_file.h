@@ -11,7 +11,7 @@ namespace msprobe {
 
 // Where the parts of the file are; what `recover` needs to close it.
 struct DumpFileLayout {
-  size_t entries_end = 0;      // behind the last whole entry (or behind the '{' of "data")
+  size_t keep = 0;             // behind the last whole entry, or behind the '}' of "data" when that is there
   bool data_closed = false;    // the '}' of "data" is there
   bool root_closed = false;    // so is the last one
   size_t dropped = 0;          // bytes of an unfinished entry

@@ -70,7 +70,7 @@ Result<std::vector<DumpLocation>> FindDumps(const std::string& path) {
   return found;
 }
 
-Result<Dump> ReadDump(const std::string& path) {
+Result<std::string> LocateDump(const std::string& path) {
   MSPROBE_ASSIGN_OR_RETURN(const std::vector<DumpLocation> found, FindDumps(path));
   if (found.empty()) {
     return NotFound(path).Says("holds no dump").Expected("dump.json in it, or in a folder rank, rank0 or proc123 below it");
@@ -87,9 +87,12 @@ Result<Dump> ReadDump(const std::string& path) {
         .Found(std::to_string(found.size()) + ": " + folders)
         .Hint("name one of these folders");
   }
+  return found[0].path;
+}
 
+Result<Dump> ReadDump(const std::string& path) {
   Dump dump;
-  dump.path = found[0].path;
+  MSPROBE_ASSIGN_OR_RETURN(dump.path, LocateDump(path));
   dump.folder = DirectoryName(dump.path);
   if (std::string folder = JoinPath(dump.folder, "dump_tensor_data"); IsDirectory(folder)) {
     dump.tensor_folder = std::move(folder);

@@ -14,6 +14,9 @@ namespace msprobe {
 // Errors: kNotFound; kInvalidDump with file and byte offset; kInvalidArgument when a folder holds several dumps.
 Result<Dump> ReadDump(const std::string& path);
 
+// The dump.json that ReadDump(path) would read. Same errors, as far as they are about the path.
+Result<std::string> LocateDump(const std::string& path);
+
 // The dumps below a folder: one per rank (and step), for messages and multi-rank verbs.
 struct DumpLocation {
   std::string path;    // .../dump.json
