@@ -27,7 +27,7 @@ setup: $(venv_stamp) ## Debian packages and .venv/
 
 $(venv_stamp): packaging/python-requirements.txt
 	@packaging/install-debian.sh
-	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 9) and "error: python3 is %d.%d, expected 3.9 or newer; type: make PYTHON=/path/to/python3 ..." % v[:2])'
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 10) and "error: python3 is %d.%d, expected 3.10 or newer; type: make PYTHON=/path/to/python3 ..." % v[:2])'
 	@echo "== Python packages into $(venv)/ (PyTorch is large; once)"
 	@test -x $(bin)/python || $(PYTHON) -m venv $(venv)
 	@$(bin)/python -m pip install --quiet --disable-pip-version-check -r $<

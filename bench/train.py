@@ -130,7 +130,7 @@ def measure(options, folder: Path) -> dict:
         "bare_ms": statistics.median(bare),
         "idle_ms": statistics.median(idle),
         "on_ms": statistics.median(on),
-        "added_ms": statistics.median(a - b for a, b in zip(on, idle)),
+        "added_ms": statistics.median(a - b for a, b in zip(on, idle, strict=True)),
         "raw_write_ms": statistics.median(raw) if raw else None,
         **seen,
     }
