@@ -1,4 +1,4 @@
-"""A clean clone installs with plain pip, in an environment that has neither PyTorch nor our tools."""
+"""A clean clone installs with plain pip, where there is neither PyTorch nor a tool of ours."""
 
 import subprocess
 import sys
