@@ -1,0 +1,70 @@
+#include "engine/compare/compare.h"
+
+#include <gmock/gmock.h>
+
+#include "engine/compare/summary.h"
+#include "tests/compare/dump_builder.h"
+
+namespace msprobe {
+namespace {
+
+using test::DumpBuilder;
+using test::MustCompare;
+using test::Numbers;
+using ::testing::HasSubstr;
+
+Dump ThreeCalls(double error = 0) {
+  DumpBuilder b;
+  b.Call("Functional.linear.0.forward").In(Numbers(1, -1, 0, 3)).Out(Numbers(2, -2, 0.5, 5));
+  b.Call("Functional.gelu.0.forward").In(Numbers(2, -2, 0.5, 5)).Out(test::Scaled(Numbers(2, 0, 0.6, 4), error));
+  b.Call("Functional.linear.1.forward").In(test::Scaled(Numbers(2, 0, 0.6, 4), error)).Out(Numbers(1 + error, 0, 0, 2));
+  return b.Take();
+}
+
+TEST(CompareTest, EqualRunsAreEqual) {
+  const Comparison c = MustCompare(ThreeCalls(), ThreeCalls());
+  const Summary s = Summarize(c);
+  EXPECT_EQ(s.verdict, RowVerdict::kEqual);
+  EXPECT_EQ(s.rows[0], 6);
+  EXPECT_EQ(c.first.pair, -1);
+}
+
+TEST(CompareTest, TheErrorBeginsWhereInputsAgree) {
+  const Comparison c = MustCompare(ThreeCalls(0.1), ThreeCalls());
+  EXPECT_EQ(Summarize(c).verdict, RowVerdict::kDiffers);
+  ASSERT_EQ(c.classes.size(), 3u);
+  EXPECT_EQ(c.classes[0], CallClass::kEqual);
+  EXPECT_EQ(c.classes[1], CallClass::kIntroduced);
+  EXPECT_EQ(c.classes[2], CallClass::kInherited);
+  EXPECT_EQ(c.first.pair, 1);
+}
+
+TEST(CompareTest, EmptyDumpsAreUnknownNotEqual) {
+  EXPECT_EQ(Summarize(MustCompare(Dump(), Dump())).verdict, RowVerdict::kUnknown);
+}
+
+TEST(CompareTest, StructureDumpIsRefusedWithAHint) {
+  Dump d = ThreeCalls();
+  d.task = Task::kStructure;
+  const auto result = Compare(std::move(d), ThreeCalls());
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.status().code(), ErrorCode::kInvalidArgument);
+  EXPECT_THAT(result.status().message(), HasSubstr("structure"));
+  EXPECT_FALSE(result.status().hint().empty());
+}
+
+TEST(CompareTest, ModeWithoutDataIsRefused) {
+  EXPECT_FALSE(Compare(ThreeCalls(), ThreeCalls(), {.mode = Mode::kMd5}).ok());
+  EXPECT_FALSE(Compare(ThreeCalls(), ThreeCalls(), {.mode = Mode::kTensor}).ok());
+}
+
+TEST(CompareTest, MappingThatNamesNothingIsRefused) {
+  CompareOptions options;
+  options.mapping.apis = {{"Cell.no.Such", "Module.no.Such"}};
+  const auto result = Compare(ThreeCalls(), ThreeCalls(), options);
+  ASSERT_FALSE(result.ok());
+  EXPECT_THAT(result.status().message(), HasSubstr("Cell.no.Such"));
+}
+
+}  // namespace
+}  // namespace msprobe
