@@ -1,0 +1,39 @@
+#include "engine/kernels/digest.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/kernels/random_tensor.h"
+
+namespace msprobe {
+namespace {
+
+// CRC-32 bit by bit, from its definition.
+uint32_t SlowCrc32(const std::vector<uint8_t>& bytes) {
+  uint32_t crc = ~0u;
+  for (const uint8_t byte : bytes) {
+    crc ^= byte;
+    for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ (crc & 1 ? 0xedb88320u : 0);
+  }
+  return ~crc;
+}
+
+TEST(Crc32, KnownAnswer) {
+  const char text[] = "123456789";
+  const int64_t n = 9;
+  EXPECT_EQ(Crc32({.data = text, .dtype = DType::kUInt8, .ndim = 1, .shape = &n}), 0xcbf43926u);
+  const int64_t none = 0;
+  EXPECT_EQ(Crc32({.data = nullptr, .dtype = DType::kUInt8, .ndim = 1, .shape = &none}), 0u);
+}
+
+TEST(Crc32, AnyLayoutInLogicalOrder) {
+  Random random(3);
+  for (int i = 0; i < 400; ++i) {
+    const RandomTensor t = MakeRandomTensor(random, static_cast<DType>(i % kDTypeCount), Values::kAnyBits, 9000);
+    std::vector<uint8_t> bytes(static_cast<size_t>(t.view().numel()) * DTypeSize(t.dtype));
+    CopyContiguous(t.view(), bytes.data());
+    ASSERT_EQ(Crc32(t.view()), SlowCrc32(bytes)) << t.Text();
+  }
+}
+
+}  // namespace
+}  // namespace msprobe
