@@ -2,7 +2,9 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -69,10 +71,15 @@ inline std::string ReadAll(const std::string& path) {
   return file.ok() ? std::string(file->bytes()) : "";
 }
 
-// A fresh folder of the running test.
+// A folder of the running test, the same at each call; it goes when the program ends.
 inline std::string TestFolder() {
+  struct Root {
+    std::string path = testing::TempDir() + "formats_test." + std::to_string(::getpid());
+    ~Root() { std::filesystem::remove_all(path); }
+  };
+  static const Root root;
   const testing::TestInfo& info = *testing::UnitTest::GetInstance()->current_test_info();
-  std::string folder = testing::TempDir() + "formats_" + info.test_suite_name() + "_" + info.name();
+  std::string folder = root.path + "/" + info.test_suite_name() + "." + info.name();
   EXPECT_TRUE(MakeDirectories(folder).ok());
   return folder;
 }
