@@ -254,6 +254,12 @@ class TableFormat::Filler {
     if (target_none || golden_none) {
       return {target_none && golden_none ? StatisticPair::Kind::kSame : StatisticPair::Kind::kText};
     }
+    // NaN in a tensor says nothing of its elements; NaN as an argument is an argument like any
+    // other.
+    if (target_->kind == LeafKind::kScalar && golden_->kind == LeafKind::kScalar &&
+        target_->*member == golden_->*member) {
+      return {StatisticPair::Kind::kSame};
+    }
     return CompareStatistic(target_->*member, golden_->*member);
   }
 
