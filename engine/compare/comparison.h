@@ -95,6 +95,7 @@ struct FirstDivergence {
 struct Comparison {
   Dump target, golden;
   Mode mode = Mode::kStatistics;
+  double tolerance = 1;               // of CompareOptions, which the verdicts were made with
   std::vector<RecordPair> pairs;      // in execution order of the target; golden-only pairs at their place in the golden order
   std::vector<Row> rows;              // grouped by pair
   std::vector<Measure> measures;      // one a row

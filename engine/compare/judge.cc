@@ -108,7 +108,7 @@ void JudgeStatistics(const Leaf& target, const Leaf& golden, const JudgeOptions&
   }
   double severity = 0;
   const auto both = [&](int i) { return Recorded(t.text[i]) && Recorded(g.text[i]); };
-  double scale = 0;
+  double scale = options.magnitude;
   for (const int i : {kMax, kMin}) {
     if (both(i)) scale = std::max({scale, std::abs(t.value[i]), std::abs(g.value[i])});
   }
@@ -117,15 +117,16 @@ void JudgeStatistics(const Leaf& target, const Leaf& golden, const JudgeOptions&
   }
   // Integers' mean and norm, where a generation recorded them, were summed in float32.
   const Rounding sums = r.kind == NumberKind::kInteger || r.kind == NumberKind::kBool ? RoundingOf("float32") : r;
-  const double norm = std::max(std::abs(t.value[kNorm]), std::abs(g.value[kNorm]));
+  const double n = ElementCount(golden.shape);
+  const double summed = n > 0 ? options.magnitude * std::sqrt(n) : 0;
+  const double norm = std::max({std::abs(t.value[kNorm]), std::abs(g.value[kNorm]), summed});
   if (both(kNorm) && std::isfinite(norm)) {
     severity = std::max(severity, Disagreement(t.value[kNorm], g.value[kNorm], norm, sums));
   }
   if (both(kMean)) {
-    const double n = ElementCount(golden.shape);
     const double rms = both(kNorm) && std::isfinite(norm) && n > 0 ? norm / std::sqrt(n) : scale;
     severity = std::max(severity, Disagreement(t.value[kMean], g.value[kMean],
-                                               std::max(rms, std::abs(g.value[kMean])), sums));
+                                               std::max({rms, std::abs(g.value[kMean]), options.magnitude}), sums));
   }
   const double limit = ExplainedRoundings(r.epsilon == 0 ? sums : r, options.terms, options.tolerance);
   Settle(m, severity <= limit ? RowVerdict::kNoise : RowVerdict::kDiffers, dtype, severity);
@@ -237,13 +238,14 @@ void JudgeDiff(const Diff& d, const Leaf& target, const Leaf& golden, const Judg
   }
   const Rounding r = CoarserRounding(target.dtype, golden.dtype);
   const double norm = d.relative_l2 > 0 && std::isfinite(d.relative_l2) ? d.euclidean / d.relative_l2 : 0;
+  const double summed = finite > 0 ? options.magnitude * std::sqrt(static_cast<double>(finite)) : 0;
   double scale = std::max(std::abs(d.worst_golden), finite > 0 ? norm / std::sqrt(static_cast<double>(finite)) : 0);
-  for (const double v : {golden.max_value, golden.min_value}) {
+  for (const double v : {golden.max_value, golden.min_value, options.magnitude}) {
     if (std::isfinite(v)) scale = std::max(scale, std::abs(v));
   }
   double severity = Disagreement(d.max_abs_error, 0, scale, r);
   if (!(r.epsilon == 0) && d.euclidean > 0) {
-    severity = std::max(severity, Disagreement(d.euclidean, 0, norm, r));
+    severity = std::max(severity, Disagreement(d.euclidean, 0, std::max(norm, summed), r));
   }
   const double limit = ExplainedRoundings(r, options.terms, options.tolerance);
   Settle(m, severity <= limit ? RowVerdict::kNoise : RowVerdict::kDiffers, dtype, severity);

@@ -16,6 +16,8 @@ struct JudgeOptions {
   double tolerance = 1;
   // Values summed into one element of this row's tensor, where the call tells (a matmul's inner dimension); 0: not known.
   double terms = 0;
+  // Size of what was added up to make this row's tensor, where the call tells (x - y: that of x and y); 0: not known.
+  double magnitude = 0;
 };
 
 // By what both leaves recorded: statistics, counts, fingerprints; by checksum alone where `mode` is kMd5. Fills the differences,
@@ -23,6 +25,7 @@ struct JudgeOptions {
 //   max, min  with the tensor's scale, max(|max|, |min|)
 //   norm      with the norm
 //   mean      with the root of the mean square, norm / sqrt(n): a mean is a sum that cancels
+// each of them with options.magnitude where that is larger: the rounding of x - y is that of x and y.
 void JudgeLeaves(const Leaf& target, const Leaf& golden, Mode mode, const JudgeOptions& options, Measure* m);
 
 // By the elements of both tensors (tensor mode). Severity is the larger of the worst element's error against the tensor's largest

@@ -8,7 +8,7 @@
 #include "engine/base/file.h"
 #include "engine/base/threads.h"
 #include "engine/compare/judge.h"
-#include "engine/compare/measure.h"
+#include "engine/compare/operations.h"
 #include "engine/formats/tensor_file.h"
 
 namespace msprobe {
@@ -19,7 +19,7 @@ constexpr uint64_t kSmallFile = uint64_t{8} << 20;
 
 struct Job {
   uint32_t row;
-  double terms;
+  double terms, magnitude;  // see JudgeOptions
 };
 
 // A data file's path, or "" when the name is none or points out of the folder.
@@ -64,7 +64,10 @@ class TensorMeasurer {
         if (terms < 0) terms = SummedTerms(c_.golden, c_.golden.records[pair.golden]);
         const uint64_t size =
             std::max(FileSize(TensorPath(c_.target, t)), FileSize(TensorPath(c_.golden, g)));
-        (size <= limit ? small : large).push_back({i, t.slot == Slot::kOutput ? terms : 0});
+        const bool output = t.slot == Slot::kOutput;
+        const Record& record = c_.golden.records[pair.golden];
+        (size <= limit ? small : large)
+            .push_back({i, output ? terms : 0, output ? SummedMagnitude(c_.golden, record, g) : 0});
       }
     }
     pool_.ParallelFor(small.size(), [&](size_t i) { Compare(small[i], nullptr); });
@@ -117,7 +120,7 @@ class TensorMeasurer {
     }
     const Result<Diff> diff = ComputeDiff(target->view(), golden->view(), pool);
     if (!diff.ok()) return Fail(job.row, diff.status());
-    JudgeDiff(diff.value(), t, g, {.tolerance = options_.tolerance, .terms = job.terms}, &m);
+    JudgeDiff(diff.value(), t, g, {.tolerance = options_.tolerance, .terms = job.terms, .magnitude = job.magnitude}, &m);
     const std::lock_guard<std::mutex> lock(mutex_);
     found_.emplace_back(job.row, diff.value());
   }

@@ -1,0 +1,39 @@
+// What speaks for one call being where the error begins, as numbers and as words.
+#pragma once
+
+#include <string>
+
+#include "engine/compare/classify.h"
+#include "engine/compare/comparison.h"
+
+namespace msprobe {
+
+// What was seen before a pair, in execution order.
+struct Before {
+  int64_t equal = 0, noise = 0, diverged = 0;  // calls
+  int64_t unjudged = 0;                        // unknown, or without partner
+  double largest_noise = 0;                    // severity
+  int64_t total() const { return equal + noise + diverged + unjudged; }
+};
+Before WhatCameBefore(const Comparison& comparison, int32_t pair);
+
+// The confidence of divergence.h's formula for a call that introduces a difference.
+double ConfidenceOf(const Comparison& comparison, int32_t pair, const CallSummary& call, const Before& before);
+
+// Roundings explained for one row (rounding.h), the unit that "size" of the formula is measured in.
+double ExplainedFor(const Comparison& comparison, int32_t row);
+// output severity / input severity; infinity when what goes in is bit-equal.
+double JumpOf(const CallSummary& call);
+
+// "312 calls before it are bit-equal, 14 within rounding (largest 3.1 roundings)"
+std::string DescribeBefore(const Before& before);
+// "output.0 is off by 4.8% of its norm (4e5 roundings of float32)"; for non-finite, shape, text: what is different.
+std::string DescribeRow(const Comparison& comparison, int32_t row);
+// Entry name on the side that recorded it, the target's first.
+std::string_view EntryName(const Comparison& comparison, int32_t pair);
+// "output.0" of the row's leaf.
+std::string_view LeafLabel(const Comparison& comparison, int32_t row);
+// 3.1, 410, 4.1e+05: three digits for people; "inf".
+std::string ShortNumber(double value);
+
+}  // namespace msprobe
