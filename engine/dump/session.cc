@@ -1,0 +1,141 @@
+#include "engine/dump/session.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+
+#include "engine/base/log.h"
+#include "engine/base/version.h"
+
+namespace msprobe {
+namespace {
+
+constexpr char kTensorFolder[] = "dump_tensor_data";
+
+std::string_view TaskName(Task task) { return task == Task::kTensor ? "tensor" : "statistics"; }
+std::string_view LevelName(Level level) { return level == Level::kL0 ? "L0" : level == Level::kMix ? "mix" : "L1"; }
+
+// MSPROBE_TENSOR_BUDGET_MB: host memory for tensors on their way to the disk.
+int64_t TensorBudget() {
+  const char* text = std::getenv("MSPROBE_TENSOR_BUDGET_MB");
+  const int64_t megabytes = text ? std::strtoll(text, nullptr, 10) : 0;
+  return (megabytes > 0 ? megabytes : 256) << 20;
+}
+
+}  // namespace
+
+Session::Session(Config config, std::string framework)
+    : config_(std::move(config)), filter_(config_), framework_(std::move(framework)) {}
+
+Result<bool> Session::Start(std::optional<int> rank) {
+  if (failed_) return false;
+  if (collecting_) return true;
+  if (!filter_.WantsStep(step_)) {
+    if (filter_.IsPastLastStep(step_) && !std::exchange(said_end_, true)) {
+      Log(LogLevel::kInfo, "all wanted steps are recorded; the run goes on without collection");
+    }
+    return false;
+  }
+  if (!filter_.WantsRank(rank.value_or(-1))) return false;
+  if (writer_ != nullptr) {
+    if (const Status status = writer_->Reopen(); !status.ok()) {
+      Fail(status);
+      return status;
+    }
+  } else if (const Status status = Open(rank); !status.ok()) {
+    Fail(status);
+    return status;
+  }
+  ++epoch_;
+  collecting_ = true;
+  return true;
+}
+
+Status Session::Open(std::optional<int> rank) {
+  const std::string rank_folder = rank ? fmt::format("rank{}", *rank) : "rank";
+  folder_ = JoinPath(JoinPath(config_.dump_path, fmt::format("step{}", step_)), rank_folder);
+  DumpHeader header;
+  header.task = TaskName(config_.task);
+  header.level = LevelName(config_.level);
+  header.framework = framework_;
+  header.tool = fmt::format("msprobe {}", kVersion);
+  header.extra_info = config_.extra_info;
+  const bool store = config_.task == Task::kTensor || !config_.tensor_list.empty();
+  if (store) header.dump_data_dir = JoinPath(folder_, kTensorFolder);
+  MSPROBE_ASSIGN_OR_RETURN(writer_, DumpWriter::Create(folder_, header));
+  if (store) tensors_ = std::make_unique<TensorQueue>(header.dump_data_dir, TensorQueueOptions{.budget = TensorBudget()});
+  if (rank) SetLogRank(*rank);
+  return Status::Ok();
+}
+
+Status Session::Stop() {
+  if (!std::exchange(collecting_, false)) return Status::Ok();
+  ++epoch_;
+  Status first = tensors_ ? tensors_->Drain() : Status::Ok();
+  Status closed = writer_->Close();
+  if (first.ok()) first = std::move(closed);
+  if (!first.ok()) Fail(first);
+  return first;
+}
+
+void Session::Step() {
+  if (const Status status = Stop(); !status.ok()) return;  // logged by Stop
+  ++step_;
+  ++epoch_;
+  calls_.assign(calls_.size(), 0);
+  stack_numbers_.clear();
+  filter_.NewStep();
+  tensors_.reset();
+  writer_.reset();
+}
+
+int64_t Session::NextCall(uint32_t counter) {
+  if (counter >= calls_.size()) calls_.resize(counter + 64, 0);
+  return calls_[counter]++;
+}
+
+void Session::TakeBack(uint32_t counter) { --calls_[counter]; }
+
+void Session::Record(const Item& item) {
+  if (!collecting_) return;
+  Status status = writer_->Append(item.entry);
+  if (status.ok() && item.construct) status = writer_->AppendConstruct(item.name, item.parent);
+  if (!status.ok()) Fail(status);
+}
+
+int64_t Session::AddStack(int64_t stack, std::string_view name, std::vector<std::string> frames) {
+  Result<int64_t> number = writer_->AddStack(name, std::move(frames));
+  if (!number.ok()) {
+    Fail(number.status());
+    return -1;
+  }
+  if (static_cast<size_t>(stack) >= stack_numbers_.size()) stack_numbers_.resize(static_cast<size_t>(stack) + 64, -1);
+  return stack_numbers_[static_cast<size_t>(stack)] = *number;
+}
+
+bool Session::Store(const std::string& file_name, const TensorView& view) {
+  const Status status = tensors_->Push(file_name, view);
+  if (!status.ok()) Fail(status);
+  return status.ok();
+}
+
+void Session::Fail(const Status& status) {
+  collecting_ = false;
+  ++epoch_;
+  if (std::exchange(failed_, true)) return;
+  Log(LogLevel::kError, fmt::format("collection is off, the run goes on: {}{}{}", status.message(), status.hint().empty() ? "" : "; ", status.hint()));
+  if (writer_ != nullptr) {
+    Log(LogLevel::kError, fmt::format("what was recorded until now is in {} (msprobe recover closes it for other tools)", folder_));
+    (void)writer_->Close();  // the disk may have room for three bytes; if not, readers manage without
+  }
+}
+
+void Session::Abandon() {
+  collecting_ = false;
+  failed_ = true;
+  ++epoch_;
+  (void)writer_.release();
+  (void)tensors_.release();
+}
+
+}  // namespace msprobe

@@ -1,0 +1,72 @@
+// Stores tensors while training goes on: the caller's elements are copied, threads write the files. Bytes in flight are bounded by
+// a budget; a caller that is ahead of the disk waits.
+//
+//   TensorQueue queue(folder, {.budget = 256 << 20});
+//   MSPROBE_RETURN_IF_ERROR(queue.Push("Functional.relu.0.forward.output.0.pt", view));
+//   MSPROBE_RETURN_IF_ERROR(queue.Drain());      // all files complete, or the first reason why not
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/base/status.h"
+#include "engine/formats/pt.h"
+#include "engine/tensor/tensor_view.h"
+
+namespace msprobe {
+
+struct TensorQueueOptions {
+  int64_t budget = 256 << 20;   // bytes of copies, waiting and being written
+  int threads = 1;              // started at the first Push
+};
+
+// Push and Drain are for one thread at a time. Must not be used in a forked child.
+class TensorQueue {
+ public:
+  TensorQueue(std::string folder, TensorQueueOptions options);
+  ~TensorQueue();   // drains; a failure that nobody asked for is logged
+  TensorQueue(const TensorQueue&) = delete;
+  TensorQueue& operator=(const TensorQueue&) = delete;
+
+  // Copies the elements and returns. A tensor larger than the whole budget is written before returning, without a copy when it is
+  // contiguous. After a failed write every Push answers that failure. Creates the folder at first use.
+  Status Push(const std::string& file_name, const TensorView& view);
+  Status Drain();
+  int64_t bytes_written() const { return bytes_written_; }
+
+ private:
+  struct Buffer {
+    std::unique_ptr<char[]> bytes;
+    int64_t capacity = 0;
+  };
+  struct Job {
+    std::string path;
+    PtLayout layout;
+    Buffer buffer;
+  };
+  Buffer TakeBuffer(int64_t size);  // waits for room; mutex_ held by the caller through lock
+  void Work();
+
+  const std::string folder_;
+  const TensorQueueOptions options_;
+  bool folder_made_ = false;
+
+  std::mutex mutex_;
+  std::condition_variable wake_, room_;
+  std::deque<Job> jobs_;
+  std::vector<Buffer> spare_;       // buffers to use again: fresh memory costs a page fault per 4 KiB
+  int64_t allocated_ = 0;           // bytes of all buffers, spare ones too
+  int busy_ = 0;
+  bool quit_ = false;
+  Status first_error_;
+  int64_t bytes_written_ = 0;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace msprobe

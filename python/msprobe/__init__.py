@@ -1,0 +1,23 @@
+"""Precision debugger for deep-learning training: record, compare, find the first wrong number."""
+
+from msprobe._engine import (
+    ConfigError,
+    DumpError,
+    FileError,
+    InternalError,
+    MsprobeError,
+    UnsupportedError,
+    UsageError,
+    __version__,
+)
+
+__all__ = [
+    "ConfigError",
+    "DumpError",
+    "FileError",
+    "InternalError",
+    "MsprobeError",
+    "UnsupportedError",
+    "UsageError",
+    "__version__",
+]

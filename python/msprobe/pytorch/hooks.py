@@ -1,0 +1,97 @@
+"""Where PyTorch lets itself be observed: API names, module hooks, parameter hooks. Says *this object, under this name*; the engine does the rest."""
+
+import os
+from functools import partial
+
+import torch
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+
+from msprobe import UsageError, _engine
+
+_LISTS = os.path.join(os.path.dirname(__file__), "hook_module", "support_wrap_ops.yaml")
+
+_handles = []  # of hooks installed by begin(), removed by end()
+_apis_added = False
+_named_model = None  # the model whose modules the engine knows
+
+
+def _owners():
+    """Category of support_wrap_ops.yaml -> (prefix, namespace, results are in the arguments), in order of precedence for functions with two names."""
+    owners = {
+        "functional": ("Functional", torch.nn.functional, False),
+        "_VF": ("VF", torch._VF, False),
+        "tensor": ("Tensor", torch.Tensor, False),
+        "torch": ("Torch", torch, False),
+    }
+    if torch.distributed.is_available():
+        owners["distributed"] = ("Distributed", torch.distributed, True)
+    return owners
+
+
+def _add_apis():
+    """Tell the engine which functions to observe. Returns ``[(name, reason)]`` of those it cannot."""
+    lists = dict(_engine.read_name_lists(_LISTS))
+    refused = []
+    for category, (prefix, owner, in_arguments) in _owners().items():
+        refused += _engine.add_apis(prefix, owner, lists.get(category, []), in_arguments)
+    return refused
+
+
+def _named_roots(model):
+    """(prefix of names, root) of a model or a list of models."""
+    if isinstance(model, (list, tuple)):
+        return [(f"{index}.", root) for index, root in enumerate(model)]
+    return [("", model)]
+
+
+def _add_modules(model):
+    _engine.forget_modules()
+    for prefix, root in _named_roots(model):
+        if not isinstance(root, torch.nn.Module) or isinstance(root, torch.jit.ScriptModule):
+            raise UsageError(
+                f"expected a torch.nn.Module (not scripted) or a list of them as model, found {type(root).__name__}"
+            )
+        for name, module in root.named_modules():
+            if module is not root:
+                _engine.add_module(module, prefix + name)
+                for parameter_name, parameter in module._parameters.items():
+                    if parameter is not None:
+                        _engine.add_parameter(module, parameter_name, parameter.requires_grad)
+
+
+def _install_module_hooks(model):
+    _handles.append(register_module_forward_pre_hook(_engine.enter_module))
+    _handles.append(register_module_forward_hook(_engine.leave_module, always_call=True))
+    for _, root in _named_roots(model):
+        for module in root.modules():
+            for name, parameter in module._parameters.items():
+                if parameter is not None and parameter.requires_grad and module is not root:
+                    hook = partial(_engine.parameter_gradient, module, name)
+                    _handles.append(parameter.register_post_accumulate_grad_hook(hook))
+
+
+def _rank():
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank()
+    return None
+
+
+def begin(model):
+    """Start collecting, if the engine wants this step and rank."""
+    global _apis_added, _named_model
+    if _engine.apis_wanted() and not _apis_added:
+        _add_apis()
+        _apis_added = True
+    if _engine.modules_wanted() and model is not _named_model:
+        _add_modules(model)
+        _named_model = model
+    if _engine.start(_rank()) and _engine.modules_wanted() and not _handles:
+        _install_module_hooks(model)
+
+
+def end():
+    """Stop collecting; every hook is removed."""
+    while _handles:
+        _handles.pop().remove()
+    _engine.stop()

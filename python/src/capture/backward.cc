@@ -1,0 +1,354 @@
+#include "capture/backward.h"
+
+#include <algorithm>
+#include <list>
+#include <unordered_set>
+
+#include "capture/torch_api.h"
+
+namespace msprobe::capture {
+namespace {
+
+constexpr size_t kMaxNodes = 1 << 20;
+
+PyObject* InternedName(const char* text) { return PyUnicode_InternFromString(text); }
+
+struct Names {
+  PyObject* next_functions = InternedName("next_functions");
+  PyObject* register_hook = InternedName("register_hook");
+  PyObject* register_prehook = InternedName("register_prehook");
+  PyObject* sequence = InternedName("_sequence_nr");
+  PyObject* variable = InternedName("variable");
+  PyObject* detach = InternedName("detach");
+};
+const Names& names() {
+  static const Names instance;
+  return instance;
+}
+
+struct Pending;
+using PendingList = std::list<std::shared_ptr<Pending>>;
+
+// One armed call. Owned by its hooks, so that one that never runs dies with the graph; once a gradient has arrived the list owns it too.
+struct Pending {
+  GradientSink* sink;
+  int64_t step;
+  std::string name, parent;
+  std::vector<std::string> inputs, outputs;  // JSON
+  std::vector<int> edges_left;               // per output: edges that have not brought their share yet
+  std::vector<PyRef> sums;                   // per output: shares so far, while more are to come
+  int hooks = 0, hooks_left = 0;             // on owners of input edges; those that have not fired
+  int prehooks_left = 0;
+  bool listed = false, done = false;
+  PendingList::iterator place;               // when listed
+
+  void Arrived();
+  void Finish();
+};
+
+PendingList& Waiting() {
+  static auto* list = new PendingList;  // never destroyed: hooks may outlive static destructors
+  return *list;
+}
+
+void Pending::Finish() {
+  if (std::exchange(done, true)) return;
+  for (size_t i = 0; i < sums.size(); ++i) {
+    if (sums[i]) outputs[i] = sink->Compose(name, false, i, sums[i].get());
+  }
+  sums.clear();
+  sink->Complete(name, parent, inputs, outputs);
+  if (std::exchange(listed, false)) Waiting().erase(place);  // the caller holds a reference
+}
+
+// A pre-hook (of an output's node) or a hook (of a node that owns edges of inputs), as a Python callable.
+struct Hook {
+  PyObject_HEAD
+  vectorcallfunc call;
+  std::shared_ptr<Pending>* pending;
+  std::vector<std::pair<Py_ssize_t, size_t>>* wanted;   // position in the hook's gradients -> slot
+  std::vector<std::pair<Py_ssize_t, size_t>>* passed;   // pre-hook: the same gradient is that of an input (identity)
+  bool fired;
+};
+
+void AddShare(Pending& p, size_t slot, PyObject* gradient) {
+  int& left = p.edges_left[slot];
+  if (left <= 0) return;
+  --left;
+  const bool last = left == 0;
+  PyRef sum = std::move(p.sums[slot]);
+  p.sums[slot] = PyRef();
+  if (gradient != Py_None) {
+    if (!sum) {
+      sum = PyRef::Borrow(gradient);
+    } else {
+      // Detached, so that a backward with create_graph does not see our addition.
+      PyRef a = PyRef::Steal(PyObject_CallMethodNoArgs(sum.get(), names().detach));
+      PyRef b = PyRef::Steal(PyObject_CallMethodNoArgs(gradient, names().detach));
+      if (a && b) sum = PyRef::Steal(PyNumber_Add(a.get(), b.get()));
+      PyErr_Clear();
+    }
+  }
+  if (!sum) return;
+  if (last) {
+    p.outputs[slot] = p.sink->Compose(p.name, false, slot, sum.get());
+  } else {
+    p.sums[slot] = std::move(sum);
+  }
+}
+
+PyObject* CallHook(PyObject* self, PyObject* const* args, size_t nargsf, PyObject*) {
+  Hook* hook = reinterpret_cast<Hook*>(self);
+  const std::shared_ptr<Pending> keep = *hook->pending;
+  Pending& p = *keep;
+  // Only the first backward through a recorded call is its record.
+  if (hook->fired || p.done || PyVectorcall_NARGS(nargsf) < 1 || !PyTuple_Check(args[0]) || !p.sink->Accepts(p.step)) Py_RETURN_NONE;
+  hook->fired = true;
+  const bool is_prehook = hook->passed != nullptr;
+  PyObject* gradients = args[0];
+  const Py_ssize_t count = PyTuple_GET_SIZE(gradients);
+  if (!p.listed) {
+    p.listed = true;
+    p.place = Waiting().insert(Waiting().end(), keep);
+  }
+  for (const auto& [position, slot] : *hook->wanted) {
+    if (position >= count) continue;
+    PyObject* gradient = PyTuple_GET_ITEM(gradients, position);
+    if (!is_prehook) {
+      AddShare(p, slot, gradient);
+    } else if (gradient != Py_None) {
+      p.inputs[slot] = p.sink->Compose(p.name, true, slot, gradient);
+    }
+  }
+  if (is_prehook) {
+    for (const auto& [position, slot] : *hook->passed) {
+      if (position < count) AddShare(p, slot, PyTuple_GET_ITEM(gradients, position));
+    }
+  }
+  --(is_prehook ? p.prehooks_left : p.hooks_left);
+  p.Arrived();
+  PyErr_Clear();
+  Py_RETURN_NONE;
+}
+
+void Pending::Arrived() {
+  // Nodes of outputs run before the nodes below them: when the last owner of an input's edge has fired, no gradient of an output follows.
+  if (hooks_left == 0 && (hooks > 0 || prehooks_left == 0)) Finish();
+}
+
+void DeallocHook(PyObject* self) {
+  Hook* hook = reinterpret_cast<Hook*>(self);
+  delete hook->pending;
+  delete hook->wanted;
+  delete hook->passed;
+  PyObject_Free(self);
+}
+
+PyTypeObject hook_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
+
+PyRef MakeHook(const std::shared_ptr<Pending>& pending, std::vector<std::pair<Py_ssize_t, size_t>> wanted, bool prehook,
+               std::vector<std::pair<Py_ssize_t, size_t>> passed = {}) {
+  Hook* hook = PyObject_New(Hook, &hook_type);
+  if (hook == nullptr) return PyRef();
+  hook->call = CallHook;
+  hook->pending = new std::shared_ptr<Pending>(pending);
+  hook->wanted = new std::vector(std::move(wanted));
+  hook->passed = prehook ? new std::vector(std::move(passed)) : nullptr;
+  hook->fired = false;
+  return PyRef::Steal(reinterpret_cast<PyObject*>(hook));
+}
+
+uint64_t SequenceOf(PyObject* node) {
+  PyRef number = PyRef::Steal(PyObject_CallMethodNoArgs(node, names().sequence));
+  const uint64_t value = number ? PyLong_AsUnsignedLongLongMask(number.get()) : UINT64_MAX;
+  PyErr_Clear();
+  return value;
+}
+
+}  // namespace
+
+InputEdges::InputEdges(const std::vector<PyObject*>& tensors) : slots_(tensors.size()) {
+  const TorchApi& torch = TorchApi::Get();
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (!torch.RequiresGrad(tensors[i])) continue;
+    PyRef node = PyRef::Steal(torch.grad_fn(tensors[i]));
+    if (!node) {
+      PyErr_Clear();
+      continue;
+    }
+    if (node.get() == Py_None) {
+      edges_.push_back({PyRef(), tensors[i], 0, i});
+      continue;
+    }
+    PyRef number = PyRef::Steal(torch.output_number(tensors[i]));
+    const int64_t output = number ? PyLong_AsLongLong(number.get()) : -1;
+    PyErr_Clear();
+    edges_.push_back({std::move(node), nullptr, output, i});
+  }
+  if (torch.sequence_number != nullptr) {
+    PyRef number = PyRef::Steal(PyObject_CallNoArgs(torch.sequence_number));
+    if (number) first_sequence_ = PyLong_AsUnsignedLongLongMask(number.get());
+    PyErr_Clear();
+  }
+}
+
+// The nodes between a call's outputs and its inputs.
+class GraphWalk {
+ public:
+  GraphWalk(const InputEdges& edges, std::shared_ptr<Pending> pending) : edges_(edges), pending_(std::move(pending)) {}
+
+  // `passed` receives slots whose edge is the output itself.
+  void Start(const PyRef& node) {
+    if (!IsInput(node.get())) Push(node);
+  }
+
+  void Run() {
+    while (!todo_.empty() && seen_.size() < kMaxNodes) {
+      PyRef node = std::move(todo_.back());
+      todo_.pop_back();
+      Visit(node);
+    }
+  }
+
+  bool IsInput(PyObject* node) const {
+    return std::any_of(edges_.edges_.begin(), edges_.edges_.end(), [&](const auto& e) { return e.node.get() == node; });
+  }
+
+ private:
+  void Push(PyRef node) {
+    if (seen_.insert(node.get()).second) {
+      keep_.push_back(node);  // an address must not be used again while we compare by it
+      todo_.push_back(std::move(node));
+    }
+  }
+
+  void Visit(const PyRef& node) {
+    PyRef next = PyRef::Steal(PyObject_GetAttr(node.get(), names().next_functions));
+    if (!next || !PyTuple_Check(next.get())) {
+      PyErr_Clear();
+      return;
+    }
+    std::vector<std::pair<Py_ssize_t, size_t>> hits;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(next.get()); ++i) {
+      PyObject* edge = PyTuple_GET_ITEM(next.get(), i);
+      if (!PyTuple_Check(edge) || PyTuple_GET_SIZE(edge) != 2) continue;
+      PyObject* parent = PyTuple_GET_ITEM(edge, 0);
+      if (parent == Py_None) continue;
+      if (Match(parent, PyLong_AsLongLong(PyTuple_GET_ITEM(edge, 1)), i, &hits)) continue;
+      if (IsLeafNode(parent) || IsInput(parent)) continue;
+      if (SequenceOf(parent) >= edges_.first_sequence_) Push(PyRef::Borrow(parent));
+    }
+    if (hits.empty()) return;
+    for (const auto& hit : hits) ++pending_->edges_left[hit.second];
+    const PyRef hook = MakeHook(pending_, std::move(hits), /*prehook=*/false);
+    const PyRef handle = hook ? PyRef::Steal(PyObject_CallMethodOneArg(node.get(), names().register_hook, hook.get())) : PyRef();
+    if (handle) {
+      ++pending_->hooks;
+      ++pending_->hooks_left;
+    }
+    PyErr_Clear();
+  }
+
+  static bool IsLeafNode(PyObject* node) {
+    return std::string_view(Py_TYPE(node)->tp_name).ends_with("AccumulateGrad");
+  }
+
+  bool Match(PyObject* parent, int64_t number, Py_ssize_t position, std::vector<std::pair<Py_ssize_t, size_t>>* hits) const {
+    bool matched = false;
+    PyRef leaf;
+    for (const auto& edge : edges_.edges_) {
+      if (edge.node) {
+        if (edge.node.get() != parent || edge.number != number) continue;
+      } else {
+        if (!leaf) {
+          if (!IsLeafNode(parent)) continue;
+          leaf = PyRef::Steal(PyObject_GetAttr(parent, names().variable));
+          PyErr_Clear();
+          if (!leaf) continue;
+        }
+        if (leaf.get() != edge.leaf) continue;
+      }
+      hits->emplace_back(position, edge.slot);
+      matched = true;
+    }
+    return matched;
+  }
+
+  const InputEdges& edges_;
+  std::shared_ptr<Pending> pending_;
+  std::unordered_set<PyObject*> seen_;
+  std::vector<PyRef> todo_, keep_;
+};
+
+bool ArmBackward(const InputEdges& edges, const std::vector<PyObject*>& outputs, GradientSink* sink, int64_t step, std::string name,
+                 std::string parent) {
+  const TorchApi& torch = TorchApi::Get();
+  struct Start {
+    PyRef node;
+    std::vector<std::pair<Py_ssize_t, size_t>> wanted;
+  };
+  std::vector<Start> starts;
+  for (size_t j = 0; j < outputs.size(); ++j) {
+    if (!torch.RequiresGrad(outputs[j])) continue;
+    PyRef node = PyRef::Steal(torch.grad_fn(outputs[j]));
+    PyRef number = node && node.get() != Py_None ? PyRef::Steal(torch.output_number(outputs[j])) : PyRef();
+    PyErr_Clear();
+    if (!number) continue;
+    const Py_ssize_t position = PyLong_AsSsize_t(number.get());
+    auto known = std::find_if(starts.begin(), starts.end(), [&](const Start& s) { return s.node.get() == node.get(); });
+    if (known == starts.end()) known = starts.insert(starts.end(), Start{std::move(node), {}});
+    known->wanted.emplace_back(position, j);
+  }
+  if (starts.empty()) return false;
+
+  auto pending = std::make_shared<Pending>();
+  pending->sink = sink;
+  pending->step = step;
+  pending->name = std::move(name);
+  pending->parent = std::move(parent);
+  pending->inputs.assign(outputs.size(), "null");
+  pending->outputs.assign(edges.slots_, "null");
+  pending->edges_left.assign(edges.slots_, 0);
+  pending->sums.resize(edges.slots_);
+
+  GraphWalk walk(edges, pending);
+  for (Start& start : starts) {
+    std::vector<std::pair<Py_ssize_t, size_t>> passed;
+    for (const auto& edge : edges.edges_) {
+      for (const auto& [position, j] : start.wanted) {
+        if (edge.node.get() == start.node.get() && edge.number == position) {
+          passed.emplace_back(position, edge.slot);
+          ++pending->edges_left[edge.slot];
+          break;
+        }
+      }
+    }
+    const PyRef hook = MakeHook(pending, start.wanted, /*prehook=*/true, std::move(passed));
+    const PyRef handle =
+        hook ? PyRef::Steal(PyObject_CallMethodOneArg(start.node.get(), names().register_prehook, hook.get())) : PyRef();
+    if (handle) ++pending->prehooks_left;
+    PyErr_Clear();
+    walk.Start(start.node);
+  }
+  walk.Run();
+  return true;
+}
+
+void FlushBackward() {
+  while (!Waiting().empty()) {
+    const std::shared_ptr<Pending> pending = Waiting().front();
+    pending->Finish();
+  }
+}
+
+bool InitBackward() {
+  hook_type.tp_name = "msprobe._engine.GradientHook";
+  hook_type.tp_basicsize = sizeof(Hook);
+  hook_type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL;
+  hook_type.tp_vectorcall_offset = offsetof(Hook, call);
+  hook_type.tp_call = PyVectorcall_Call;
+  hook_type.tp_dealloc = DeallocHook;
+  return PyType_Ready(&hook_type) == 0;
+}
+
+}  // namespace msprobe::capture

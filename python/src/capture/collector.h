@@ -1,0 +1,108 @@
+// Puts the pieces together: observed calls, module hooks and gradient hooks become entries of the session's dump.
+//
+// Everything here runs with the GIL held, on whatever thread the program calls PyTorch from; state that belongs to a call lives per thread.
+// A fault of ours never reaches the program: the Python error is cleared, collection ends loudly, the call goes on.
+#pragma once
+
+#include <Python.h>
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "capture/backward.h"
+#include "capture/interpose.h"
+#include "capture/stack.h"
+#include "capture/value_writer.h"
+#include "engine/dump/session.h"
+
+namespace msprobe::capture {
+
+class Collector final : public CallObserver, public GradientSink {
+ public:
+  static Collector& Get();
+
+  void Configure(Config config);
+  bool configured() const { return session_ != nullptr; }
+  Session& session() { return *session_; }
+  StackTable& stacks() { return stacks_; }
+
+  // Lists `name` of `owner` (a dotted name is looked up step by step) under `prefix`. "" or why it is not observed.
+  std::string AddApi(const std::string& prefix, PyObject* owner, const std::string& name, bool output_is_arguments);
+  // `module` is called `name` ("encoder.ln") in the model given to start.
+  void AddModule(PyObject* module, const std::string& name);
+  void AddParameter(PyObject* module, const std::string& parameter, bool expects_gradient);
+
+  Result<bool> Start(std::optional<int> rank);
+  Status Stop();
+  void StopCalls();   // forward calls are not seen any more; gradients of those that were still come
+  void Step();
+  void ForgetModules();
+  bool modules_wanted() const { return modules_wanted_; }
+  bool apis_wanted() const { return apis_wanted_; }
+
+  // Module hooks: before and after a module's forward, and when a parameter's gradient is complete.
+  void EnterModule(PyObject* module, PyObject* args);
+  void LeaveModule(PyObject* module, PyObject* output);
+  void ParameterGradient(PyObject* module, const std::string& parameter, PyObject* tensor);
+
+  void* Enter(const Api& api, const CallArgs& args) override;
+  void Leave(void* token, const CallArgs& args, PyObject* result) override;
+  bool Accepts(int64_t step) const override { return session_->collecting() && session_->step() == step; }
+  std::string Compose(const std::string& name, bool is_input, size_t index, PyObject* gradient) override;
+  void Complete(const std::string& name, const std::string& parent, const std::vector<std::string>& inputs,
+                const std::vector<std::string>& outputs) override;
+
+ private:
+  // An entry that is being composed: between Enter and Leave, or between a module's hooks.
+  struct OpenCall {
+    EntryBuilder builder;
+    std::string backward, parent, parent_backward;  // names: of this call's gradients, of the module around it
+    int64_t step = 0;
+    int64_t stack = -1;
+    PyObject* module = nullptr;                     // of a module call
+    PyObject* handled = nullptr;                    // exception being handled when it began, to tell a new one
+    bool wanted = false;                            // goes into dump.json
+    bool wants_backward = false;
+    bool output_is_arguments = false;
+    InputEdges edges;
+  };
+  struct ModuleInfo {
+    std::string stem;                               // "Module.encoder.ln.LayerNorm."
+    uint32_t forward_counter, gradient_counter;
+    std::vector<std::string> parameters;            // that expect a gradient
+    std::map<std::string, std::string> gradients;   // arrived, not written yet: JSON
+    std::string gradient_entry;                     // name of the entry they will be in
+  };
+  struct ThreadState {
+    std::vector<std::unique_ptr<OpenCall>> spare;
+    std::vector<std::unique_ptr<OpenCall>> modules;  // innermost last
+  };
+
+  static ThreadState& Thread();
+  std::unique_ptr<OpenCall> Begin(const std::string& stem, int64_t number, bool is_module);
+  static void Recycle(std::unique_ptr<OpenCall> call);
+  bool WriteInputs(OpenCall* call, const CallArgs& args);
+  void WriteOutput(OpenCall* call, PyObject* output, PyObject* module);
+  void WriteArgumentsAsOutput(OpenCall* call, const CallArgs& args);
+  void NoteStack(OpenCall* call);
+  void Finish(OpenCall* call);
+  void WriteGradients(ModuleInfo* info);
+  bool Stores(const std::string& name) const;
+  uint32_t CounterFor(const std::string& stem);
+
+  std::unique_ptr<Session> session_;
+  ValueOptions options_;
+  StackTable stacks_;
+  std::vector<std::unique_ptr<Api>> apis_;
+  std::unordered_map<std::string, uint32_t> counters_;
+  std::unordered_map<PyObject*, ModuleInfo> modules_;
+  std::vector<PyObject*> module_order_;   // keys of modules_; owned references
+  EntryBuilder scratch_;                  // what is walked but not recorded is written here
+  bool apis_wanted_ = false, modules_wanted_ = false;
+};
+
+}  // namespace msprobe::capture

@@ -1,0 +1,229 @@
+#include "capture/interpose.h"
+
+#include <array>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "capture/interpose_function.h"
+#include "capture/py_ref.h"
+
+namespace msprobe::capture {
+namespace {
+
+constexpr int kMaxMethods = 1024;   // torch.Tensor has about 700
+constexpr int kMaxSlots = 16;
+
+CallObserver* observer = nullptr;
+// Listed calls under way on this thread: only the outermost is a record.
+thread_local int depth = 0;
+
+struct Builtin {
+  const Api* api;
+  vectorcallfunc original;
+};
+struct Method {
+  PyMethodDef* def;
+  PyCFunction original;
+  const Api* api;
+};
+// A type slot, in every type that has inherited the pointer.
+struct Slot {
+  objobjargproc original;
+  const Api* api;
+  std::vector<PyTypeObject*> types;
+};
+
+std::unordered_map<PyObject*, Builtin>& builtins = *new std::unordered_map<PyObject*, Builtin>;
+std::array<Method, kMaxMethods> methods;
+int method_count = 0;
+Slot setitem;
+// Never destroyed: at exit the interpreter is gone before static destructors run.
+std::vector<ObservedFunction>& functions = *new std::vector<ObservedFunction>;
+bool is_installed = false;
+
+PyObject* CallBuiltin(PyObject* f, PyObject* const* args, size_t nargsf, PyObject* names) {
+  const Builtin& b = builtins.find(f)->second;
+  const CallArgs call{.positional = args, .count = PyVectorcall_NARGS(nargsf), .names = names};
+  return Observe(*b.api, call, [&]() -> PyObject* {
+    if (b.original != nullptr) return b.original(f, args, nargsf, names);
+    // METH_VARARGS | METH_KEYWORDS functions have no vectorcall of their own: tp_call reaches the untouched ml_meth.
+    PyRef tuple = PyRef::Steal(PyTuple_New(call.count));
+    if (!tuple) return nullptr;
+    for (Py_ssize_t i = 0; i < call.count; ++i) PyTuple_SET_ITEM(tuple.get(), i, Py_NewRef(args[i]));
+    PyRef dict;
+    if (names != nullptr && PyTuple_GET_SIZE(names) > 0) {
+      dict = PyRef::Steal(PyDict_New());
+      if (!dict) return nullptr;
+      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); ++i) {
+        if (PyDict_SetItem(dict.get(), PyTuple_GET_ITEM(names, i), args[call.count + i]) != 0) return nullptr;
+      }
+    }
+    return Py_TYPE(f)->tp_call(f, tuple.get(), dict.get());
+  });
+}
+
+// ml_meth is not told which method it serves, so each method has an instantiation of its own.
+template <int I>
+PyObject* CallWithKeywords(PyObject* self, PyObject* args, PyObject* kwargs) {
+  const Method& m = methods[I];
+  const CallArgs call{.self = self, .positional = &PyTuple_GET_ITEM(args, 0), .count = PyTuple_GET_SIZE(args), .dict = kwargs};
+  return Observe(*m.api, call, [&] {
+    return reinterpret_cast<PyCFunctionWithKeywords>(reinterpret_cast<void*>(m.original))(self, args, kwargs);
+  });
+}
+
+template <int I>
+PyObject* CallVarargs(PyObject* self, PyObject* args) {
+  const Method& m = methods[I];
+  const CallArgs call{.self = self, .positional = &PyTuple_GET_ITEM(args, 0), .count = PyTuple_GET_SIZE(args)};
+  return Observe(*m.api, call, [&] { return m.original(self, args); });
+}
+
+template <int I>
+PyObject* CallOneOrNone(PyObject* self, PyObject* arg) {  // METH_O, or METH_NOARGS with a null argument
+  const Method& m = methods[I];
+  const CallArgs call{.self = self, .positional = &arg, .count = arg == nullptr ? 0 : 1};
+  return Observe(*m.api, call, [&] { return m.original(self, arg); });
+}
+
+template <int... I>
+void FillTables(std::integer_sequence<int, I...>, void** keywords, void** varargs, void** one) {
+  ((keywords[I] = reinterpret_cast<void*>(&CallWithKeywords<I>)), ...);
+  ((varargs[I] = reinterpret_cast<void*>(&CallVarargs<I>)), ...);
+  ((one[I] = reinterpret_cast<void*>(&CallOneOrNone<I>)), ...);
+}
+std::array<void*, kMaxMethods> keyword_table, varargs_table, one_table;
+
+int CallSetItem(PyObject* self, PyObject* key, PyObject* value) {
+  if (value == nullptr) return setitem.original(self, key, value);  // del x[i]
+  PyObject* args[] = {key, value};
+  const CallArgs call{.self = self, .positional = args, .count = 2};
+  const PyRef result = PyRef::Steal(Observe(*setitem.api, call, [&]() -> PyObject* {
+    return setitem.original(self, key, value) == 0 ? Py_NewRef(Py_None) : nullptr;
+  }));
+  return result ? 0 : -1;
+}
+
+void* EntryPoint(const PyMethodDef* def, int index) {
+  switch (def->ml_flags & ~METH_COEXIST) {
+    case METH_VARARGS | METH_KEYWORDS: return keyword_table[index];
+    case METH_VARARGS: return varargs_table[index];
+    case METH_O:
+    case METH_NOARGS: return one_table[index];
+    default: return nullptr;
+  }
+}
+
+std::string AddMethod(PyObject* callable, const Api* api) {
+  PyMethodDef* def = reinterpret_cast<PyMethodDescrObject*>(callable)->d_method;
+  for (int i = 0; i < method_count; ++i) {
+    if (methods[i].def == def) return "";
+  }
+  if (method_count == kMaxMethods) return "too many methods are listed (1024 at most)";
+  if (EntryPoint(def, method_count) == nullptr) return "calling convention " + std::to_string(def->ml_flags) + " is not known";
+  methods[method_count++] = {def, def->ml_meth, api};
+  return "";
+}
+
+void CollectTypes(PyTypeObject* type, objobjargproc original, std::vector<PyTypeObject*>* types) {
+  if (type->tp_as_mapping != nullptr && type->tp_as_mapping->mp_ass_subscript == original) types->push_back(type);
+  PyRef subclasses = PyRef::Steal(PyObject_CallMethod(reinterpret_cast<PyObject*>(type), "__subclasses__", nullptr));
+  if (!subclasses || !PyList_Check(subclasses.get())) {
+    PyErr_Clear();
+    return;
+  }
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(subclasses.get()); ++i) {
+    CollectTypes(reinterpret_cast<PyTypeObject*>(PyList_GET_ITEM(subclasses.get(), i)), original, types);
+  }
+}
+
+std::string AddSlot(PyObject* callable, PyObject* name, const Api* api) {
+  if (Utf8(name) != "__setitem__") return "slot wrappers other than __setitem__ are not observed";
+  PyTypeObject* owner = reinterpret_cast<PyWrapperDescrObject*>(callable)->d_common.d_type;
+  if (owner->tp_as_mapping == nullptr || owner->tp_as_mapping->mp_ass_subscript == nullptr) return "its type has no such slot";
+  if (setitem.api == nullptr) setitem = {owner->tp_as_mapping->mp_ass_subscript, api, {owner}};
+  return "";
+}
+
+}  // namespace
+
+PyObject* ObserveCall(const Api& api, const CallArgs& call, PyObject* (*original)(void*), void* context) {
+  struct Depth {
+    Depth() { ++depth; }
+    ~Depth() { --depth; }
+  } guard;
+  if (depth > 1 || observer == nullptr) return original(context);
+  void* token = observer->Enter(api, call);
+  PyObject* result = original(context);
+  if (token != nullptr) observer->Leave(token, call, result);
+  return result;
+}
+
+std::string Interposer::Add(PyObject* owner, PyObject* name, PyObject* callable, const Api* api) {
+  (void)owner;
+  if (PyCFunction_CheckExact(callable)) {
+    auto* function = reinterpret_cast<PyCFunctionObject*>(callable);
+    const int flags = function->m_ml->ml_flags & ~(METH_CLASS | METH_STATIC | METH_COEXIST);
+    // Functions with fast-call flags are specialised by the interpreter past the pointer we swap.
+    if (flags != (METH_VARARGS | METH_KEYWORDS)) return "calling convention " + std::to_string(flags) + " is not known";
+    if (builtins.try_emplace(callable, Builtin{api, function->vectorcall}).second) Py_INCREF(callable);
+    return "";
+  }
+  if (Py_TYPE(callable) == &PyMethodDescr_Type) return AddMethod(callable, api);
+  if (Py_TYPE(callable) == &PyWrapperDescr_Type) return AddSlot(callable, name, api);
+  if (PyFunction_Check(callable)) {
+    for (const ObservedFunction& f : functions) {
+      if (f.function() == callable) return "";
+    }
+    ObservedFunction observed;
+    std::string reason = observed.Prepare(callable, api);
+    if (reason.empty()) functions.push_back(std::move(observed));
+    return reason;
+  }
+  return "objects of type " + std::string(Py_TYPE(callable)->tp_name) + " are not observed";
+}
+
+void Interposer::Install(CallObserver* new_observer) {
+  observer = new_observer;
+  if (std::exchange(is_installed, true)) return;
+  for (auto& [object, b] : builtins) reinterpret_cast<PyCFunctionObject*>(object)->vectorcall = CallBuiltin;
+  for (int i = 0; i < method_count; ++i) {
+    methods[i].def->ml_meth = reinterpret_cast<PyCFunction>(EntryPoint(methods[i].def, i));
+  }
+  if (setitem.api != nullptr) {
+    PyTypeObject* owner = setitem.types.front();
+    setitem.types.clear();
+    CollectTypes(owner, setitem.original, &setitem.types);  // subclasses may have come since
+    for (PyTypeObject* type : setitem.types) type->tp_as_mapping->mp_ass_subscript = CallSetItem;
+  }
+  for (ObservedFunction& f : functions) f.Install();
+}
+
+void Interposer::Remove() {
+  if (!std::exchange(is_installed, false)) return;
+  for (auto& [object, b] : builtins) reinterpret_cast<PyCFunctionObject*>(object)->vectorcall = b.original;
+  for (int i = 0; i < method_count; ++i) methods[i].def->ml_meth = methods[i].original;
+  if (setitem.api != nullptr) {
+    PyTypeObject* owner = setitem.types.front();
+    // Types made meanwhile have inherited our pointer.
+    std::vector<PyTypeObject*> types;
+    CollectTypes(owner, CallSetItem, &types);
+    for (PyTypeObject* type : types) type->tp_as_mapping->mp_ass_subscript = setitem.original;
+    setitem.types = {owner};
+  }
+  for (ObservedFunction& f : functions) f.Remove();
+  observer = nullptr;
+}
+
+bool Interposer::installed() { return is_installed; }
+
+Interposer::Pause::Pause() { ++depth; }
+Interposer::Pause::~Pause() { --depth; }
+
+bool Interposer::Init() {
+  FillTables(std::make_integer_sequence<int, kMaxMethods>{}, keyword_table.data(), varargs_table.data(), one_table.data());
+  return ObservedFunction::Init();
+}
+
+}  // namespace msprobe::capture

@@ -1,0 +1,73 @@
+// An owned Python reference. All functions of this folder hold the GIL unless they say otherwise.
+#pragma once
+
+#include <Python.h>
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace msprobe::capture {
+
+class PyRef {
+ public:
+  PyRef() = default;
+  static PyRef Steal(PyObject* object) { return PyRef(object); }
+  static PyRef Borrow(PyObject* object) {
+    Py_XINCREF(object);
+    return PyRef(object);
+  }
+  PyRef(PyRef&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+  PyRef& operator=(PyRef&& other) noexcept {
+    PyObject* old = std::exchange(object_, std::exchange(other.object_, nullptr));
+    Py_XDECREF(old);
+    return *this;
+  }
+  PyRef(const PyRef& other) : PyRef(Borrow(other.object_)) {}
+  PyRef& operator=(const PyRef& other) { return *this = PyRef(other); }
+  ~PyRef() { Py_XDECREF(object_); }
+
+  PyObject* get() const { return object_; }
+  PyObject* release() { return std::exchange(object_, nullptr); }
+  explicit operator bool() const { return object_ != nullptr; }
+
+ private:
+  explicit PyRef(PyObject* object) : object_(object) {}
+  PyObject* object_ = nullptr;
+};
+
+// UTF-8 text of a str, or "" (no error set) for anything else; lives as long as the object.
+inline std::string_view Utf8(PyObject* text) {
+  if (text == nullptr || !PyUnicode_Check(text)) return {};
+  Py_ssize_t size = 0;
+  const char* data = PyUnicode_AsUTF8AndSize(text, &size);
+  if (data == nullptr) {
+    PyErr_Clear();
+    return "?";
+  }
+  return {data, static_cast<size_t>(size)};
+}
+
+// str(object), "" when that raises.
+inline std::string StrOf(PyObject* object) {
+  PyRef text = PyRef::Steal(PyObject_Str(object));
+  if (!text) {
+    PyErr_Clear();
+    return {};
+  }
+  return std::string(Utf8(text.get()));
+}
+
+// Keeps a pending Python exception over a piece of our own work.
+class KeepError {
+ public:
+  KeepError() { PyErr_Fetch(&type_, &value_, &traceback_); }
+  ~KeepError() { PyErr_Restore(type_, value_, traceback_); }
+  KeepError(const KeepError&) = delete;
+  KeepError& operator=(const KeepError&) = delete;
+
+ private:
+  PyObject *type_, *value_, *traceback_;
+};
+
+}  // namespace msprobe::capture

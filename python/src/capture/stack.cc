@@ -1,0 +1,99 @@
+#include "capture/stack.h"
+
+#include <fmt/format.h>
+#include <frameobject.h>
+
+#include "engine/base/text.h"
+
+namespace msprobe::capture {
+namespace {
+
+constexpr size_t kMaxFrames = 256;
+
+uint64_t Mix(uint64_t hash, uint64_t value) {
+  hash ^= value;
+  hash *= 0x9e3779b97f4a7c15u;
+  return hash ^ hash >> 29;
+}
+
+// The text of a line through Python's linecache, which also knows notebooks and zipped modules; "" when there is none.
+std::string SourceLine(PyObject* file, int line) {
+  PyRef linecache = PyRef::Steal(PyImport_ImportModule("linecache"));
+  PyRef text = linecache ? PyRef::Steal(PyObject_CallMethod(linecache.get(), "getline", "Oi", file, line)) : PyRef();
+  if (!text) {
+    PyErr_Clear();
+    return {};
+  }
+  std::string_view source = Utf8(text.get());
+  const size_t first = source.find_first_not_of(" \t\r\n\f");
+  if (first == std::string_view::npos) return {};
+  return std::string(source.substr(first, source.find_last_not_of(" \t\r\n\f") - first + 1));
+}
+
+}  // namespace
+
+bool StackTable::Hidden(PyCodeObject* code) {
+  const auto [it, inserted] = hidden_files_.try_emplace(code, false);
+  if (inserted) {
+    it->second = hidden_code_.count(reinterpret_cast<PyObject*>(code)) > 0 ||
+                 (!hidden_.empty() && Utf8(code->co_filename).substr(0, hidden_.size()) == hidden_);
+    codes_.emplace(code, PyRef::Borrow(reinterpret_cast<PyObject*>(code)));
+  }
+  return it->second;
+}
+
+int64_t StackTable::Intern(bool* is_new) {
+  current_.clear();
+  uint64_t hash = 0;
+  PyFrameObject* frame = PyThreadState_GetFrame(PyThreadState_Get());
+  while (frame != nullptr && current_.size() < kMaxFrames) {
+    PyCodeObject* code = PyFrame_GetCode(frame);
+    if (!Hidden(code)) {
+#if PY_VERSION_HEX >= 0x030b0000
+      const Site site{code, PyFrame_GetLasti(frame)};
+#else
+      const Site site{code, frame->f_lasti};
+#endif
+      current_.push_back(site);
+      hash = Mix(hash, reinterpret_cast<uintptr_t>(code));
+      hash = Mix(hash, static_cast<uint64_t>(site.instruction));
+    }
+    Py_DECREF(code);  // the frame, or codes_, keeps it
+    PyFrameObject* back = PyFrame_GetBack(frame);
+    Py_DECREF(frame);
+    frame = back;
+  }
+  Py_XDECREF(frame);
+  const auto [first, last] = known_.equal_range(hash);
+  for (auto it = first; it != last; ++it) {
+    if (it->second.sites == current_) {
+      *is_new = false;
+      return it->second.number;
+    }
+  }
+  *is_new = true;
+  known_.emplace(hash, Known{current_, next_});
+  return next_++;
+}
+
+const std::string& StackTable::FormatSite(const Site& site) {
+  const auto [it, inserted] = texts_.try_emplace({site.code, site.instruction});
+  if (inserted) {
+    const int line = PyCode_Addr2Line(site.code, site.instruction);
+    const std::string source = SourceLine(site.code->co_filename, line);
+    if (!source.empty()) {
+      it->second = fmt::format("File {}, line {}, in {}, \n {}", Utf8(site.code->co_filename), line, Utf8(site.code->co_name), source);
+    }
+  }
+  return it->second;
+}
+
+std::vector<std::string> StackTable::Format() {
+  std::vector<std::string> frames;
+  for (const Site& site : current_) {
+    if (const std::string& text = FormatSite(site); !text.empty()) frames.push_back(text);
+  }
+  return frames;
+}
+
+}  // namespace msprobe::capture

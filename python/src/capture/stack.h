@@ -1,0 +1,56 @@
+// The Python call stack of a record: walked natively, interned by (code, instruction), formatted once.
+//
+//   StackKey key = stacks.Walk();               // a few hundred nanoseconds for a stack seen before
+//   if (key.is_new) frames = stacks.Format();   // "File train.py, line 3, in forward, \n y = F.gelu(x)", innermost first
+#pragma once
+
+#include <Python.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "capture/py_ref.h"
+
+namespace msprobe::capture {
+
+class StackTable {
+ public:
+  // Frames of files below this directory are ours and left out.
+  void HideDirectory(std::string directory) { hidden_ = std::move(directory); }
+  // A code object put in place of an observed function's: not a frame of the user's either.
+  void HideCode(PyObject* code) { hidden_code_.insert(code); }
+
+  // Number of the current stack: equal stacks, equal numbers, from 0 on. `*is_new` tells that nobody asked before.
+  int64_t Intern(bool* is_new);
+  // Frames of the stack that Intern saw last.
+  std::vector<std::string> Format();
+
+ private:
+  struct Site {
+    PyCodeObject* code;
+    int instruction;
+    bool operator==(const Site&) const = default;
+  };
+  struct Known {
+    std::vector<Site> sites;
+    int64_t number;
+  };
+  bool Hidden(PyCodeObject* code);
+  const std::string& FormatSite(const Site& site);
+
+  std::string hidden_;
+  std::unordered_set<PyObject*> hidden_code_;
+  std::unordered_map<PyCodeObject*, bool> hidden_files_;   // verdict by code object
+  std::unordered_multimap<uint64_t, Known> known_;
+  std::unordered_map<PyCodeObject*, PyRef> codes_;         // keeps addresses from being used again
+  std::map<std::pair<PyCodeObject*, int>, std::string> texts_;
+  std::vector<Site> current_;
+  int64_t next_ = 0;
+};
+
+}  // namespace msprobe::capture

@@ -1,0 +1,123 @@
+#include "capture/tensor_access.h"
+
+#include <algorithm>
+
+#include "capture/torch_api.h"
+#include "engine/tensor/dlpack.h"
+
+namespace msprobe::capture {
+namespace {
+
+// Result of a method without arguments, null without an error set when it raises.
+PyRef CallMethod(PyObject* object, const char* name) {
+  PyRef result = PyRef::Steal(PyObject_CallMethod(object, name, nullptr));
+  if (!result) PyErr_Clear();
+  return result;
+}
+
+bool IsTrueMethod(PyObject* object, const char* name) { return CallMethod(object, name).get() == Py_True; }
+
+// Copies a sequence of ints; -1 when it is not one or too long.
+int ReadInts(PyObject* sequence, int64_t* out, int max) {
+  PyRef fast = PyRef::Steal(PySequence_Fast(sequence, ""));
+  if (!fast || PySequence_Fast_GET_SIZE(fast.get()) > max) {
+    PyErr_Clear();
+    return -1;
+  }
+  const int n = static_cast<int>(PySequence_Fast_GET_SIZE(fast.get()));
+  for (int i = 0; i < n; ++i) {
+    out[i] = PyLong_AsLongLong(PySequence_Fast_GET_ITEM(fast.get(), i));  // symbolic sizes raise
+    if (out[i] == -1 && PyErr_Occurred()) {
+      PyErr_Clear();
+      return -1;
+    }
+  }
+  return n;
+}
+
+}  // namespace
+
+TensorAccess::TensorAccess(PyObject* tensor) {
+  const TorchApi& torch = TorchApi::Get();
+  if (!torch.IsPlainTensor(tensor)) {
+    const std::string_view name = Py_TYPE(tensor)->tp_name;
+    if (name == "DTensor" || name.ends_with(".DTensor")) type_ = "torch.distributed.tensor.DTensor";
+    if (name.ends_with("NestedTensor")) type_ = "torch.nested._internal.nested_tensor.NestedTensor";
+    if (torch.IsTracing(tensor)) {  // holds no data: asking for its address only draws a warning
+      type_ = "torch._subclasses.fake_tensor.FakeTensor";
+      Describe(tensor);
+      return;
+    }
+  }
+  readable_ = torch.exchange != nullptr ? ReadExchange(tensor) : ReadAttributes(tensor);
+  if (!readable_) Describe(tensor);
+}
+
+bool TensorAccess::ReadExchange(PyObject* tensor) {
+  dlpack::DLTensor raw;
+  if (TorchApi::Get().exchange->dltensor_from_py_object(tensor, &raw) != 0) {
+    PyErr_Clear();
+    return false;
+  }
+  std::optional<TensorView> view = dlpack::ToView(raw);
+  if (!view || view->ndim > kMaxDims) return false;
+  const bool on_host = raw.device.device_type == dlpack::kCpuDevice;
+  const bool maybe_lazy = DTypeKindOf(view->dtype) == DTypeKind::kComplex || DTypeKindOf(view->dtype) == DTypeKind::kFloat;
+  if (!keep_ && (!on_host || (maybe_lazy && (IsTrueMethod(tensor, "is_neg") ||
+                                             (DTypeKindOf(view->dtype) == DTypeKind::kComplex && IsTrueMethod(tensor, "is_conj")))))) {
+    keep_ = Resolved(tensor);
+    return keep_ && ReadExchange(keep_.get());
+  }
+  if (!on_host || (view->data == nullptr && view->numel() != 0)) return false;
+  ndim_ = view->ndim;
+  std::copy_n(view->shape, ndim_, shape_.data());  // the borrowed arrays die with an in-place resize
+  view_ = *view;
+  view_.shape = shape_.data();
+  if (view->strides != nullptr) {
+    std::copy_n(view->strides, ndim_, strides_.data());
+    view_.strides = strides_.data();
+  }
+  dtype_ = DTypeTorchName(view_.dtype);
+  return true;
+}
+
+bool TensorAccess::ReadAttributes(PyObject* tensor) {
+  PyRef device = PyRef::Steal(PyObject_GetAttrString(tensor, "device"));
+  PyRef layout = PyRef::Steal(PyObject_GetAttrString(tensor, "layout"));
+  PyErr_Clear();
+  if (!device || !layout || StrOf(layout.get()) != "torch.strided" || IsTrueMethod(tensor, "is_quantized")) return false;
+  const std::string place = StrOf(device.get());
+  if (place == "meta") return false;
+  if (!keep_ && (place != "cpu" || IsTrueMethod(tensor, "is_neg") || IsTrueMethod(tensor, "is_conj"))) {
+    keep_ = Resolved(tensor);
+    return keep_ && ReadAttributes(keep_.get());
+  }
+  Describe(tensor);
+  const std::optional<DType> dtype = DTypeFromTorchName(dtype_);
+  PyRef strides = CallMethod(tensor, "stride"), address = CallMethod(tensor, "data_ptr");
+  if (!dtype || !strides || !address || ReadInts(strides.get(), strides_.data(), kMaxDims) != ndim_) return false;
+  void* data = PyLong_AsVoidPtr(address.get());
+  PyErr_Clear();
+  view_ = {.data = data, .dtype = *dtype, .ndim = ndim_, .shape = shape_.data(), .strides = strides_.data()};
+  return data != nullptr || view_.numel() == 0;
+}
+
+void TensorAccess::Describe(PyObject* tensor) {
+  PyRef shape = PyRef::Steal(PyObject_GetAttrString(tensor, "shape"));
+  PyErr_Clear();
+  ndim_ = shape ? std::max(0, ReadInts(shape.get(), shape_.data(), kMaxDims)) : 0;
+  PyRef dtype = PyRef::Steal(PyObject_GetAttrString(tensor, "dtype"));
+  PyErr_Clear();
+  dtype_text_ = dtype ? StrOf(dtype.get()) : "unknown";
+  dtype_ = dtype_text_;
+}
+
+PyRef TensorAccess::Resolved(PyObject* tensor) const {
+  PyRef result = CallMethod(tensor, "detach");
+  if (result) result = CallMethod(result.get(), "cpu");
+  if (result) result = CallMethod(result.get(), "resolve_conj");
+  if (result) result = CallMethod(result.get(), "resolve_neg");
+  return result;
+}
+
+}  // namespace msprobe::capture

@@ -1,0 +1,88 @@
+#include "capture/torch_api.h"
+
+#include "capture/py_ref.h"
+
+namespace msprobe::capture {
+namespace {
+
+TorchApi api;
+bool loaded = false;
+
+// "torch._C.TensorBase": the object behind a dotted name, or null with no error set.
+PyRef Find(const char* module, std::initializer_list<const char*> attributes) {
+  PyRef object = PyRef::Steal(PyImport_ImportModule(module));
+  for (const char* name : attributes) {
+    if (!object) break;
+    object = PyRef::Steal(PyObject_GetAttrString(object.get(), name));
+  }
+  if (!object) PyErr_Clear();
+  return object;
+}
+
+// Types live as long as PyTorch does: the reference is kept for ever.
+PyTypeObject* FindType(const char* module, std::initializer_list<const char*> attributes) {
+  PyRef object = Find(module, attributes);
+  if (!object || !PyType_Check(object.get())) return nullptr;
+  return reinterpret_cast<PyTypeObject*>(object.release());
+}
+
+}  // namespace
+
+bool FastGetter::Load(PyTypeObject* type, const char* name) {
+  PyRef descriptor = PyRef::Steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(type), name));
+  if (!descriptor || Py_TYPE(descriptor.get()) != &PyGetSetDescr_Type) {
+    PyErr_Clear();
+    return false;
+  }
+  const PyGetSetDef* def = reinterpret_cast<PyGetSetDescrObject*>(descriptor.get())->d_getset;
+  get_ = def->get;
+  closure_ = def->closure;
+  descriptor.release();
+  return true;
+}
+
+Status TorchApi::Load() {
+  if (loaded) return Status::Ok();
+  api.tensor_base = FindType("torch._C", {"TensorBase"});
+  if (api.tensor_base == nullptr) api.tensor_base = FindType("torch._C", {"_TensorBase"});  // before 2.1
+  api.tensor = FindType("torch", {"Tensor"});
+  api.parameter = FindType("torch.nn", {"Parameter"});
+  if (api.tensor_base == nullptr || api.tensor == nullptr || api.parameter == nullptr) {
+    return Unsupported("this Python has no PyTorch that we know: torch.Tensor was not found")
+        .Hint("pip install torch, and import torch before msprobe.pytorch");
+  }
+  api.fake_tensor = FindType("torch._subclasses.fake_tensor", {"FakeTensor"});
+  api.functional_tensor = FindType("torch._subclasses.functional_tensor", {"FunctionalTensor"});
+  api.size = FindType("torch", {"Size"});
+  api.dtype = FindType("torch", {"dtype"});
+  api.device = FindType("torch", {"device"});
+  api.memory_format = FindType("torch", {"memory_format"});
+  api.sequence_number = Find("torch._C", {"_autograd", "_get_sequence_nr"}).release();
+  if (!api.requires_grad.Load(api.tensor_base, "requires_grad") || !api.grad_fn.Load(api.tensor_base, "grad_fn") ||
+      !api.output_number.Load(api.tensor_base, "output_nr")) {
+    return Unsupported("this PyTorch keeps requires_grad, grad_fn or output_nr in a way we do not know")
+        .Hint("use a PyTorch release from 1.13 on");
+  }
+  if (PyRef capsule = Find("torch", {"Tensor", "__dlpack_c_exchange_api__"}); capsule && PyCapsule_CheckExact(capsule.get())) {
+    auto* table = static_cast<dlpack::ExchangeApi*>(
+        PyCapsule_GetPointer(capsule.get(), PyCapsule_GetName(capsule.get())));
+    if (table != nullptr && table->major == 1 && table->dltensor_from_py_object != nullptr) api.exchange = table;
+    PyErr_Clear();
+  }
+  loaded = true;
+  return Status::Ok();
+}
+
+const TorchApi& TorchApi::Get() { return api; }
+
+bool TorchApi::RequiresGrad(PyObject* tensor_object) const {
+  PyObject* flag = requires_grad(tensor_object);
+  if (flag == nullptr) {
+    PyErr_Clear();
+    return false;
+  }
+  Py_DECREF(flag);
+  return flag == Py_True;
+}
+
+}  // namespace msprobe::capture

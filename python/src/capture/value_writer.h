@@ -1,0 +1,72 @@
+// Writes what a call was given or returned (tensors, numbers, containers of them) into the entry that is being composed.
+//
+//   ValueWriter writer(&builder, options);
+//   writer.List("input_args", "input", args, n);
+//   writer.tensors();                            // the tensors met, in order: for gradients
+#pragma once
+
+#include <Python.h>
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/dump/entry_builder.h"
+#include "engine/tensor/tensor_view.h"
+
+namespace msprobe {
+class ThreadPool;
+}
+
+namespace msprobe::capture {
+
+struct ValueOptions {
+  bool crc32 = false;           // summary mode md5
+  // Called for each readable tensor of an entry whose tensors are stored; returns false when it could not be queued.
+  std::function<bool(const std::string& file_name, const TensorView& view)> store;
+};
+
+class ValueWriter {
+ public:
+  // `store`: tensors go to files too. `measure` false: tensors are only met, not read.
+  ValueWriter(EntryBuilder* builder, const ValueOptions& options, bool store, bool measure)
+      : b_(*builder), options_(options), store_(store), measure_(measure) {}
+
+  // "input_args": [...]
+  void List(std::string_view key, std::string_view category, PyObject* const* values, Py_ssize_t count);
+  // The same for a call whose first positional value is kept apart (bound methods).
+  void List(std::string_view key, std::string_view category, PyObject* self, PyObject* const* values, Py_ssize_t count);
+  // "input_kwargs": {...}: from a dict (may be null), or from names and values of a vectorcall.
+  void Dict(std::string_view key, std::string_view category, PyObject* dict);
+  void Names(std::string_view key, std::string_view category, PyObject* names, PyObject* const* values);
+  // "output": [...]: the elements of a tuple or list, else one element.
+  void Output(std::string_view key, std::string_view category, PyObject* result);
+  void Value(PyObject* value, int depth = 0);
+
+  const std::vector<PyObject*>& tensors() const { return tensors_; }  // borrowed
+  bool tracing() const { return tracing_; }    // a compiler is tracing: what was written means nothing
+
+ private:
+  void TensorValue(PyObject* tensor);
+  void OtherValue(PyObject* value, int depth);
+  void IntValue(PyObject* value);
+  void SliceValue(PyObject* value);
+  void DictValue(PyObject* dict, int depth);
+  void SequenceValue(PyObject* sequence, int depth);
+  bool FieldsValue(PyObject* value, int depth);   // namedtuple or dataclass
+
+  EntryBuilder& b_;
+  const ValueOptions& options_;
+  bool store_, measure_;
+  bool tracing_ = false;
+  std::vector<PyObject*> tensors_;
+};
+
+// Statistics of a view; a large one is read without the GIL and by all cores.
+Stats MeasureTensor(const TensorView& view);
+
+// The JSON object of one tensor (a gradient), with the same options.
+void AppendTensorJson(std::string* out, PyObject* tensor, const ValueOptions& options, const std::string* file_name);
+
+}  // namespace msprobe::capture

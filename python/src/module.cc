@@ -1,0 +1,15 @@
+// msprobe._engine: the engine as Python sees it. One function per engine folder; no logic here.
+#include "bindings.h"
+#include "capture/backward.h"
+#include "capture/interpose.h"
+#include "convert.h"
+#include "engine/base/version.h"
+
+NB_MODULE(_engine, m) {
+  m.doc() = "The engine of msprobe.";
+  m.attr("__version__") = nanobind::str(msprobe::kVersion.data(), msprobe::kVersion.size());
+  msprobe::python::DefineErrors(m);
+  msprobe::python::BindKernels(m);
+  msprobe::python::BindCapture(m);
+  if (!msprobe::capture::Interposer::Init() || !msprobe::capture::InitBackward()) throw nanobind::python_error();
+}
