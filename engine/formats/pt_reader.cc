@@ -49,7 +49,7 @@ Result<PtFile> ReadPt(MappedFile mapped, const PtReadOptions& options) {
   MSPROBE_ASSIGN_OR_RETURN(const ZipReader zip, ZipReader::Open(bytes, path));
   MSPROBE_ASSIGN_OR_RETURN(const std::string_view folder, FindFolder(zip, path));
   if (const ZipEntry* order = zip.Find(fmt::format("{}byteorder", folder))) {
-    MSPROBE_ASSIGN_OR_RETURN(const ZipContent text, zip.Read(*order, 64));
+    MSPROBE_ASSIGN_OR_RETURN(const ZipContent text, zip.Read(*order, 64, options.verify_checksums));
     if (text.bytes == "big") {
       return Unsupported(path + ": a file of a big-endian machine").Hint("save it again on a little-endian one");
     }
@@ -62,7 +62,7 @@ Result<PtFile> ReadPt(MappedFile mapped, const PtReadOptions& options) {
     return InvalidDump(path, entry.offset).Expected(fmt::format("a data.pkl of at most {} bytes", kMaxPickle))
         .Found(fmt::format("{}", entry.size));
   }
-  MSPROBE_ASSIGN_OR_RETURN(const ZipContent pickle, zip.Read(entry, kMaxPickle));
+  MSPROBE_ASSIGN_OR_RETURN(const ZipContent pickle, zip.Read(entry, kMaxPickle, options.verify_checksums));
   PtFile out;
   MSPROBE_ASSIGN_OR_RETURN(out.tree, Unpickle(pickle.bytes, {.path = path, .base_offset = entry.offset}));
   out.owner = pickle.owner ? pickle.owner : file;

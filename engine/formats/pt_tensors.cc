@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kMaxDepth = 256;
 // A tree can name a node many times; beyond this it is a bomb.
-constexpr uint64_t kMaxVisits = 16 << 20;
+constexpr uint64_t kMaxVisits = 4 << 20;
 constexpr uint64_t kMaxInflatedStorage = uint64_t{64} << 30;
 // An expanded tensor can be larger than its storage; beyond this it is a bomb.
 constexpr int64_t kMaxTensorBytes = int64_t{1} << 40;

@@ -3,10 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "tests/formats/golden.h"
 
 namespace msprobe {
 namespace {
+
+using namespace std::string_literals;  // NOLINT: pickles have NUL bytes
 
 using testing::HasSubstr;
 
@@ -95,6 +99,135 @@ TEST(PtRead, ADamagedElementIsAnErrorNotADifference) {
   EXPECT_EQ(ReadPt(path).status().code(), ErrorCode::kInvalidDump);
   EXPECT_THAT(ReadPt(path).status().message(), HasSubstr("checksum"));
   EXPECT_TRUE(ReadPt(path, {.verify_checksums = false}).ok());
+}
+
+// An archive of 16 bytes of storage and this pickle.
+Status ReadPickle(const std::string& opcodes, const std::string& storage = "0123456789abcdef") {
+  ZipComposer zip;
+  zip.Add("a/data.pkl", "\x80\x02" + opcodes + ".");
+  zip.Add("a/data/0", storage, 64);
+  zip.Finish();
+  const std::string path = TestFolder() + "/hostile.pt";
+  EXPECT_TRUE(WriteFileAtomically(path, zip.Take()).ok());
+  return ReadPt(path).status();
+}
+
+struct Hostile {
+  std::string function = "_rebuild_tensor_v2";
+  std::string storage = "(X\7\0\0\0storagectorch\nFloatStorage\nX\1\0\0\0000X\3\0\0\0cpuK\4tQ"s;
+  std::string offset = "K\0"s, shape = "K\4\x85", strides = "K\1\x85", grad = "\x89", hooks = "N", rest;
+  Status Read() const {
+    return ReadPickle("ctorch._utils\n" + function + "\n(" + storage + offset + shape + strides + grad + hooks + rest + "tR");
+  }
+};
+constexpr char kLarge[] = "\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x7f";  // 2^63 - 1
+
+TEST(PtRead, ATensorLiesInsideItsStorage) {
+  EXPECT_TRUE(Hostile{}.Read().ok()) << Hostile{}.Read().message();
+  const std::string large = kLarge, minus = "J\xff\xff\xff\xff";
+  const std::pair<Hostile, const char*> cases[] = {
+      {{.offset = "K\1"}, "inside its storage of 4 elements"},
+      {{.offset = minus}, "inside its storage"},
+      {{.offset = large}, "inside its storage"},
+      {{.offset = "K\5", .shape = "K\0\x85"s}, "inside its storage"},
+      {{.shape = "K\5\x85"}, "found offset 0, shape [5], strides [1]"},
+      {{.shape = minus + "\x85"}, "not negative"},
+      {{.shape = large + "\x85"}, "at most 1 TiB"},
+      {{.shape = large + large + "\x86", .strides = "K\1K\1\x86"}, "at most 1 TiB"},
+      {{.shape = "J\xff\xff\xff\x7fJ\xff\xff\xff\x7f\x86", .strides = "K\0K\0\x86"s}, "at most 1 TiB"},
+      {{.strides = minus + "\x85"}, "not negative"},
+      {{.strides = large + "\x85"}, "inside its storage"},
+      {{.strides = "K\2\x85"}, "inside its storage"},
+      {{.strides = "K\1K\1\x86"}, "as many strides"},
+      {{.shape = "K\2K\2\x86", .strides = large + large + "\x86"}, "inside its storage"},
+      {{.shape = "(" + std::string(200, 'N') + "t"}, "64 dimensions"},
+      {{.shape = "N"}, "a tuple of integers"},
+      {{.shape = "G\0\0\0\0\0\0\0\0\x85"s}, "another value"},
+      {{.grad = "N"}, "requires_grad"},
+  };
+  for (const auto& [hostile, text] : cases) {
+    const Status status = hostile.Read();
+    EXPECT_EQ(status.code(), ErrorCode::kInvalidDump) << text;
+    EXPECT_THAT(status.message(), HasSubstr(text));
+    EXPECT_TRUE(status.offset().has_value());
+  }
+}
+
+TEST(PtRead, AStorageIsWhatTheArchiveHas) {
+  const auto storage = [](const std::string& type, const std::string& key, const std::string& count) {
+    return Hostile{.storage = "(X\7\0\0\0storagec"s + type + "\nX\1\0\0\0"s + key + "X\3\0\0\0cpu"s + count + "tQ"}.Read();
+  };
+  EXPECT_TRUE(storage("torch\nFloatStorage", "0", "K\4").ok());
+  EXPECT_THAT(storage("torch\nFloatStorage", "0", "K\3").message(), HasSubstr("a storage of 16 bytes"));
+  EXPECT_THAT(storage("torch\nFloatStorage", "0", "K\5").message(), HasSubstr("5 elements of 4 bytes"));
+  EXPECT_THAT(storage("torch\nDoubleStorage", "0", "K\4").message(), HasSubstr("a storage of 16 bytes"));
+  EXPECT_THAT(storage("torch\nFloatStorage", "0", kLarge).message(), HasSubstr("a storage of 16 bytes"));
+  EXPECT_THAT(storage("torch\nFloatStorage", "0", "J\xff\xff\xff\xff").message(), HasSubstr("a storage of 16 bytes"));
+  EXPECT_THAT(storage("torch\nFloatStorage", "1", "K\4").message(), HasSubstr("an entry \"a/data/1\" in the archive"));
+  EXPECT_THAT(storage("torch.storage\nUntypedStorage", "0", "K\x10").message(), HasSubstr("untyped"));
+  EXPECT_THAT(storage("torch\nfloat32", "0", "K\4").message(), HasSubstr("a storage's class"));
+  EXPECT_FALSE(Hostile{.storage = "NQ"}.Read().ok());
+  EXPECT_FALSE(Hostile{.storage = ")Q"}.Read().ok());
+  EXPECT_FALSE(Hostile{.storage = "N"}.Read().ok());
+}
+
+TEST(PtRead, CallsThatAreNotTensorsAreRefused) {
+  const std::string tensor = "ctorch._utils\n_rebuild_tensor_v2\n";
+  EXPECT_FALSE(ReadPickle(tensor + ")R").ok());
+  EXPECT_FALSE(ReadPickle("ctorch._utils\n_rebuild_tensor_v3\n(NNNNNNNtR").ok());
+  EXPECT_FALSE(ReadPickle("ctorch\nTensor\n)R").ok());
+  EXPECT_FALSE(ReadPickle("ctorch\nFloatStorage\n)R").ok());
+  EXPECT_FALSE(ReadPickle("ctorch.nn.parameter\nParameter\n)R").ok());
+  EXPECT_FALSE(ReadPickle("ctorch._utils\n_rebuild_parameter\n(N\x89NtR").ok());
+  EXPECT_FALSE(ReadPickle("ctorch._utils\n_rebuild_parameter\n(ctorch\nSize\n)R\x89NtR").ok());
+  EXPECT_FALSE(ReadPickle("ctorch._tensor\n_rebuild_from_type_v2\n(NNNNtR").ok());
+  EXPECT_FALSE(ReadPickle("ctorch._tensor\n_rebuild_from_type_v2\n(ctorch\nSize\nctorch\nTensor\n))tR").ok());
+  EXPECT_TRUE(ReadPickle("ctorch\nSize\n)\x85R").ok()) << "a plain value without tensors";
+  EXPECT_THAT(ReadPickle("}(X\1\0\0\0kNX\1\0\0\0kNu"s).message(), HasSubstr("each key once"));
+}
+
+// A few bytes that name the same list twice, again and again, are 2^64 values; a list inside itself has no end.
+TEST(PtRead, BombsOfSharedValuesAreRefused) {
+  std::string bomb = "]q\0"s;
+  for (int i = 0; i < 64; ++i) bomb += std::string("h") + static_cast<char>(i) + "h" + static_cast<char>(i) + "\x86q" + static_cast<char>(i + 1);
+  std::string whole = "(" + bomb + "t";
+  EXPECT_THAT(ReadPickle(whole).message(), HasSubstr("values, found more"));
+  EXPECT_THAT(ReadPickle("]q\0h\0a"s).message(), HasSubstr("nesting of at most 256"));
+}
+
+TEST(PtRead, BigEndianAndForeignArchives) {
+  const auto read = [](const std::vector<std::pair<std::string, std::string>>& entries) {
+    ZipComposer zip;
+    for (const auto& [name, content] : entries) zip.Add(name, content);
+    zip.Finish();
+    const std::string path = TestFolder() + "/t.pt";
+    EXPECT_TRUE(WriteFileAtomically(path, zip.Take()).ok());
+    return ReadPt(path).status();
+  };
+  const std::string none = "\x80\x02N.";
+  EXPECT_TRUE(read({{"a/data.pkl", none}, {"a/byteorder", "little"}}).ok());
+  EXPECT_THAT(read({{"a/data.pkl", none}, {"a/byteorder", "big"}}).message(), HasSubstr("big-endian"));
+  EXPECT_THAT(read({{"a/data.pkl", none}, {"a/byteorder", "middle"}}).message(), HasSubstr("middle"));
+  EXPECT_THAT(read({{"a/data.pkl", none}, {"b/data.pkl", none}}).message(), HasSubstr("one data.pkl"));
+  EXPECT_THAT(read({{"arr_0.npy", "x"}}).message(), HasSubstr("the first \"arr_0.npy\""));
+}
+
+// Written by others: data at any offset. Elements must still be aligned.
+TEST(PtRead, UnalignedStoragesAreCopied) {
+  for (int padding = 0; padding < 17; ++padding) {
+    ZipComposer zip;
+    const std::string opcodes = "ctorch._utils\n_rebuild_tensor_v2\n(" + Hostile{}.storage + "K\0K\4\x85K\1\x85\x89NtR."s;
+    zip.Add("a/data.pkl", "\x80\x02" + opcodes);
+    zip.Add("a/" + std::string(static_cast<size_t>(padding) + 1, 'x'), "");
+    zip.Add("a/data/0", "0123456789abcdef");
+    zip.Finish();
+    const std::string path = TestFolder() + "/t.pt";
+    ASSERT_TRUE(WriteFileAtomically(path, zip.Take()).ok());
+    const Result<TensorFile> tensor = ReadPtTensor(path);
+    ASSERT_TRUE(tensor.ok()) << tensor.status().message();
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(tensor->data) % 16, 0u);
+    EXPECT_EQ(Elements(tensor->view()), "0123456789abcdef");
+  }
 }
 
 TEST(PtWrite, RoundTripKeepsEveryBit) {
