@@ -1,9 +1,9 @@
-"""Writes the .pt and .npy files of this folder and its neighbour, and expected.txt: what torch and NumPy read in them.
+"""Writes the .pt and .npy files of this folder and its neighbour, and expected.txt.
 
     python tests/data/pt/make.py        (torch 2.13.0, NumPy 2.4)
 
-expected.txt has one line a tensor: file, path inside the file, dtype, shape, requires_grad, is_parameter, and the CRC-32 of
-the elements in logical order.
+expected.txt is what torch and NumPy read in them, one line a tensor: file, path inside the file,
+dtype, shape, requires_grad, is_parameter, and the CRC-32 of the elements in logical order.
 """
 
 import pathlib
@@ -20,9 +20,28 @@ HERE = pathlib.Path(__file__).resolve().parent
 NPY = HERE.parent / "npy"
 
 DTYPES = [
-    "float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz",
-    "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn_x2", "uint8", "uint16", "uint32", "uint64", "int8",
-    "int16", "int32", "int64", "bool", "complex64", "complex128", "complex32",
+    "float64",
+    "float32",
+    "float16",
+    "bfloat16",
+    "float8_e4m3fn",
+    "float8_e5m2",
+    "float8_e4m3fnuz",
+    "float8_e5m2fnuz",
+    "float8_e8m0fnu",
+    "float4_e2m1fn_x2",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "bool",
+    "complex64",
+    "complex128",
+    "complex32",
 ]
 
 
@@ -35,7 +54,9 @@ def raw(tensor):
 def random_of(dtype, shape, generator):
     kind = getattr(torch, dtype)
     count = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
-    octets = torch.randint(0, 2 if dtype == "bool" else 256, (count,), dtype=torch.uint8, generator=generator)
+    octets = torch.randint(
+        0, 2 if dtype == "bool" else 256, (count,), dtype=torch.uint8, generator=generator
+    )
     return octets.view(kind).reshape(shape)
 
 
@@ -54,7 +75,10 @@ def cases():
     yield "overlapping", torch.arange(10.0).as_strided((4, 4), (2, 1))
     yield "special", torch.tensor([float("nan"), float("inf"), -float("inf"), -0.0, 1e-45])
     yield "parameter", torch.nn.Parameter(torch.randn(3, generator=g))
-    yield "parameter_frozen", torch.nn.Parameter(torch.randn(3, generator=g).bfloat16(), requires_grad=False)
+    yield (
+        "parameter_frozen",
+        torch.nn.Parameter(torch.randn(3, generator=g).bfloat16(), requires_grad=False),
+    )
     yield "requires_grad", torch.randn(3, generator=g, requires_grad=True)
     yield "conj", torch.randn(3, generator=g, dtype=torch.complex64).conj()
     yield "neg", torch.randn(3, generator=g, dtype=torch.complex64).conj().imag
@@ -66,13 +90,21 @@ def cases():
     yield "parameter_attribute", parameter
     yield "buffer", torch.nn.Buffer(torch.randn(2, generator=g))
     shared = torch.randn(4, generator=g)
-    yield "tree", {
-        "list": [shared, (shared[1:], None, True, -3, 1 << 40, 1 << 70, 2.5, "text \u00e9", b"bytes")],
-        "again": shared,
-        7: OrderedDict(size=torch.Size([2, 3]), dtype=torch.float16, device=torch.device("cpu"), c=1j),
-        "set": {1, 2},
-        "empty": [[], (), {}],
-    }
+    yield (
+        "tree",
+        {
+            "list": [
+                shared,
+                (shared[1:], None, True, -3, 1 << 40, 1 << 70, 2.5, "text \u00e9", b"bytes"),
+            ],
+            "again": shared,
+            7: OrderedDict(
+                size=torch.Size([2, 3]), dtype=torch.float16, device=torch.device("cpu"), c=1j
+            ),
+            "set": {1, 2},
+            "empty": [[], (), {}],
+        },
+    )
     torch.manual_seed(5)
     model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2))
     yield "state_dict", model.state_dict()
@@ -109,18 +141,26 @@ def main():
     torch.serialization.set_crc32_options(False)
     torch.save(values["sliced"], HERE / "no_checksums.pt")
     torch.serialization.set_crc32_options(True)
-    values |= {"tree_protocol5": values["tree"], "deflated": values["transposed"], "no_checksums": values["sliced"]}
+    values |= {
+        "tree_protocol5": values["tree"],
+        "deflated": values["transposed"],
+        "no_checksums": values["sliced"],
+    }
     for name, value in sorted(values.items()):
         for path, tensor in tensors_in(value):
             flags = f"{int(tensor.requires_grad)} {int(isinstance(tensor, torch.nn.Parameter))}"
-            lines.append(f"{name}.pt\t{path}\t{str(tensor.dtype)[6:]}\t{list(tensor.shape)}\t{flags}\t"
-                         f"{zlib.crc32(raw(tensor)):08x}")
+            lines.append(
+                f"{name}.pt\t{path}\t{str(tensor.dtype)[6:]}\t{list(tensor.shape)}\t{flags}\t"
+                f"{zlib.crc32(raw(tensor)):08x}"
+            )
 
     refused = HERE / "refused"
     refused.mkdir(exist_ok=True)
     torch.save(torch.randn(2), refused / "before_1_6.pt", _use_new_zipfile_serialization=False)
     torch.save(torch.eye(2).to_sparse(), refused / "sparse.pt")
-    torch.save(torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8), refused / "quantized.pt")
+    torch.save(
+        torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8), refused / "quantized.pt"
+    )
     torch.save(torch.empty(2, device="meta"), refused / "meta.pt")
     torch.save(torch.nn.Linear(2, 2), refused / "module.pt")
     torch.save(np.ones(2), refused / "numpy.pt")
@@ -146,8 +186,10 @@ def main():
         arrays[f"version_{version[0]}"] = arrays["f4_c"]
     for name, array in sorted(arrays.items()):
         little = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<")))
-        lines.append(f"{name}.npy\t\t{array.dtype.newbyteorder('=').name}\t{list(array.shape)}\t0 0\t"
-                     f"{zlib.crc32(little.tobytes()):08x}")
+        lines.append(
+            f"{name}.npy\t\t{array.dtype.newbyteorder('=').name}\t{list(array.shape)}\t0 0\t"
+            f"{zlib.crc32(little.tobytes()):08x}"
+        )
     refused = NPY / "refused"
     refused.mkdir(exist_ok=True)
     np.save(refused / "object.npy", np.array([{}], dtype=object), allow_pickle=True)
