@@ -24,7 +24,10 @@ class SideFile {
     JsonCursor json(file.bytes());
     JsonText key;
     int64_t members = 0;
-    for (json.BeginObject(); json.NextKey(&key); ++members) member(&json, Text(key));
+    for (json.BeginObject(); json.NextKey(&key);) {
+      member(&json, Text(key));
+      members += !json.failed();
+    }
     json.Peek();  // skips blanks
     if (!json.failed() && json.offset() < file.bytes().size()) json.Fail("nothing after the document");
     if (json.failed() && !json.truncated()) {

@@ -1,0 +1,60 @@
+#include "engine/dump/names.h"
+
+#include <gtest/gtest.h>
+
+namespace msprobe {
+namespace {
+
+struct Case {
+  const char* name;
+  const char* api;
+  int64_t call;
+  Direction direction;
+  bool is_module;
+};
+
+TEST(ParseEntryName, FormsOfEveryGeneration) {
+  const Case cases[] = {
+      {"Functional.linear.3.forward", "Functional.linear", 3, Direction::kForward, false},
+      {"Functional.linear.3.backward", "Functional.linear", 3, Direction::kBackward, false},
+      {"Tensor.__add__.0.forward", "Tensor.__add__", 0, Direction::kForward, false},
+      {"Torch.linalg.norm.12.forward", "Torch.linalg.norm", 12, Direction::kForward, false},
+      {"Primitive.norm.LayerNorm.4.forward", "Primitive.norm.LayerNorm", 4, Direction::kForward, false},
+      {"Module.0.encoder.ln.LayerNorm.forward.1", "Module.0.encoder.ln.LayerNorm", 1, Direction::kForward, true},
+      {"Module.fc.Linear.backward.0", "Module.fc.Linear", 0, Direction::kBackward, true},
+      {"Cell.net.fc.Dense.forward.7", "Cell.net.fc.Dense", 7, Direction::kForward, true},
+      {"Module.fc.Linear.parameters_grad.2", "Module.fc.Linear", 2, Direction::kParameterGrad, true},
+      {"Module.fc.Linear.parameters_grad", "Module.fc.Linear", -1, Direction::kParameterGrad, true},
+      {"MyModule.0.forward.5", "MyModule.0", 5, Direction::kForward, true},
+      {"mid.0.debug", "mid", 0, Direction::kNone, false},
+      {"Functional.linear.x.forward", "Functional.linear.x", -1, Direction::kForward, false},
+      {"Functional.linear.007.forward", "Functional.linear.007", -1, Direction::kForward, false},
+      {"Functional.linear.99999999999999999999.forward", "Functional.linear.99999999999999999999", -1, Direction::kForward, false},
+      {"something", "something", -1, Direction::kNone, false},
+      {"a.b.3", "a.b.3", -1, Direction::kNone, false},
+      {"", "", -1, Direction::kNone, false},
+      {".", ".", -1, Direction::kNone, false},
+      {"forward", "forward", -1, Direction::kNone, false},
+      {".forward", "", -1, Direction::kForward, false},
+  };
+  for (const Case& c : cases) {
+    const EntryName parsed = ParseEntryName(c.name);
+    EXPECT_EQ(parsed.api, c.api) << c.name;
+    EXPECT_EQ(parsed.call, c.call) << c.name;
+    EXPECT_EQ(parsed.direction, c.direction) << c.name;
+    EXPECT_EQ(parsed.is_module, c.is_module) << c.name;
+  }
+  EXPECT_TRUE(ParseEntryName("mid_grad.0.debug").is_debug);
+}
+
+TEST(NumberAfter, OnlyPlainNumbers) {
+  EXPECT_EQ(NumberAfter("step12", "step"), 12);
+  EXPECT_EQ(NumberAfter("rank0", "rank"), 0);
+  EXPECT_EQ(NumberAfter("rank", "rank"), -1);
+  EXPECT_EQ(NumberAfter("rank01", "rank"), -1);
+  EXPECT_EQ(NumberAfter("rank-1", "rank"), -1);
+  EXPECT_EQ(NumberAfter("proc3", "rank"), -1);
+}
+
+}  // namespace
+}  // namespace msprobe
