@@ -9,7 +9,7 @@
 namespace msprobe {
 
 struct Summary {
-  // differs: something differs. unknown: nothing does, yet something recorded could not be judged (or nothing was compared at
+  // differs: a value differs, or one side made a call that the other did not (and was not killed before). unknown: nothing does, yet something recorded could not be judged (or nothing was compared at
   // all). noise: everything was judged, rounding apart. equal: everything was judged bit-equal.
   RowVerdict verdict = RowVerdict::kUnknown;
   std::array<int64_t, 4> rows{};      // by RowVerdict
