@@ -46,7 +46,7 @@ HWY_INLINE void LoadAll(const uint8_t* p, int64_t n, float* out) {
 }
 
 // `n` elements of a dtype with FitsFloat. kFloat4E2M1X2 gives 2 * n values.
-HWY_NOINLINE HWY_MAYBE_UNUSED void DecodeFloats(DType dtype, const uint8_t* p, int64_t n, float* out) {
+inline HWY_NOINLINE HWY_MAYBE_UNUSED void DecodeFloats(DType dtype, const uint8_t* p, int64_t n, float* out) {
   switch (dtype) {
     case DType::kFloat32: std::memcpy(out, p, static_cast<size_t>(n) * 4); return;
     case DType::kFloat16: LoadAll<LoadFloat16>(p, n, out); return;
@@ -73,8 +73,8 @@ HWY_NOINLINE HWY_MAYBE_UNUSED void DecodeFloats(DType dtype, const uint8_t* p, i
   }
 }
 
-// `n` elements of any dtype that is neither complex nor kFloat4E2M1X2; 64-bit integers are rounded.
-HWY_NOINLINE HWY_MAYBE_UNUSED void DecodeDoubles(DType dtype, const uint8_t* p, int64_t n, double* out) {
+// `n` elements of any dtype that is not complex; 64-bit integers are rounded. kFloat4E2M1X2 gives 2 * n values.
+inline HWY_NOINLINE HWY_MAYBE_UNUSED void DecodeDoubles(DType dtype, const uint8_t* p, int64_t n, double* out) {
   switch (dtype) {
     case DType::kFloat64: std::memcpy(out, p, static_cast<size_t>(n) * 8); return;
     case DType::kFloat32: Convert<float>(p, n, out); return;
@@ -84,19 +84,19 @@ HWY_NOINLINE HWY_MAYBE_UNUSED void DecodeDoubles(DType dtype, const uint8_t* p, 
     case DType::kInt64: Convert<int64_t>(p, n, out); return;
     default: {
       constexpr int64_t kBlock = 256;
-      float block[kBlock];
-      const int64_t size = static_cast<int64_t>(DTypeSize(dtype));
+      float block[2 * kBlock];
+      const int64_t size = static_cast<int64_t>(DTypeSize(dtype)), values = ValuesPerElement(dtype);
       for (int64_t i = 0; i < n; i += kBlock) {
         const int64_t m = n - i < kBlock ? n - i : kBlock;
         DecodeFloats(dtype, p + i * size, m, block);
-        for (int64_t j = 0; j < m; ++j) out[i + j] = block[j];
+        for (int64_t j = 0; j < m * values; ++j) out[i * values + j] = block[j];
       }
     }
   }
 }
 
 // Real and imaginary parts; a real dtype has imaginary part 0.
-HWY_NOINLINE HWY_MAYBE_UNUSED void DecodeComplex(DType dtype, const uint8_t* p, int64_t n, double* re, double* im) {
+inline HWY_NOINLINE HWY_MAYBE_UNUSED void DecodeComplex(DType dtype, const uint8_t* p, int64_t n, double* re, double* im) {
   switch (dtype) {
     case DType::kComplex128:
       for (int64_t i = 0; i < n; ++i) {
@@ -125,12 +125,12 @@ HWY_NOINLINE HWY_MAYBE_UNUSED void DecodeComplex(DType dtype, const uint8_t* p, 
     }
     default:
       DecodeDoubles(dtype, p, n, re);
-      for (int64_t i = 0; i < n; ++i) im[i] = 0.0;
+      for (int64_t i = 0; i < n * ValuesPerElement(dtype); ++i) im[i] = 0.0;
   }
 }
 
 // out[i] = |re[i] + i im[i]| as Modulus() defines it.
-HWY_NOINLINE HWY_MAYBE_UNUSED void Moduli(const double* re, const double* im, int64_t n, double* out) {
+inline HWY_NOINLINE HWY_MAYBE_UNUSED void Moduli(const double* re, const double* im, int64_t n, double* out) {
   for (int64_t i = 0; i < n; ++i) out[i] = Modulus(re[i], im[i]);
 }
 
