@@ -152,14 +152,6 @@ void EntryBuilder::BeginSlot(std::string_view key, std::string_view category, ch
 
 void EntryBuilder::EndSlot(char close) { CloseContainer(close); }
 
-void EntryBuilder::Field(std::string_view key, int64_t value) {
-  Comma();
-  out_ += '"';
-  out_ += key;
-  out_ += "\": ";
-  AppendInteger(&out_, value);
-}
-
 void EntryBuilder::Field(std::string_view key, std::string_view value) {
   Comma();
   out_ += '"';

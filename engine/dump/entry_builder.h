@@ -39,8 +39,7 @@ class EntryBuilder {
   // `key` is the JSON key ("input_args"), `category` its spelling in names of tensor files ("input"); open is '[' or '{'.
   void BeginSlot(std::string_view key, std::string_view category, char open);
   void EndSlot(char close);
-  void Field(std::string_view key, int64_t value);           // additional members of the entry
-  void Field(std::string_view key, std::string_view value);
+  void Field(std::string_view key, std::string_view value);  // an additional member of the entry
   // The whole line without separator and newline; valid until the next Begin.
   std::string_view Finish();
 

@@ -250,7 +250,8 @@ void Collector::WriteOutput(OpenCall* call, PyObject* output, PyObject* module) 
 
 void Collector::Finish(OpenCall* call) {
   if (!call->wanted || !session_->collecting() || call->step != session_->step()) return;
-  if (call->stack >= 0) call->builder.Field("stack", call->stack);
+  // As text, like the keys of stack.json: the earlier tool's reader stops at a number here.
+  if (call->stack >= 0) call->builder.Field("stack", std::to_string(call->stack));
   session_->Record({call->builder.Finish(), call->builder.name(), call->parent, modules_wanted_});
 }
 

@@ -1,0 +1,119 @@
+#include "engine/dump/dump_writer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "engine/dump/reader.h"
+
+namespace msprobe {
+namespace {
+
+using ::testing::ElementsAre;
+
+class DumpWriterTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = ::testing::TempDir() + "dump_writer_" + ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    std::filesystem::remove_all(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::unique_ptr<DumpWriter> Create() {
+    Result<std::unique_ptr<DumpWriter>> writer = DumpWriter::Create(folder_, {.tool = "msprobe test"});
+    EXPECT_TRUE(writer.ok()) << writer.status().message();
+    return std::move(writer).value();
+  }
+  std::string Text(const char* name) const {
+    std::ifstream in(JoinPath(folder_, name));
+    std::stringstream text;
+    text << in.rdbuf();
+    return text.str();
+  }
+  std::vector<std::string> RecordNames(bool* complete) const {
+    Result<Dump> dump = ReadDump(folder_);
+    EXPECT_TRUE(dump.ok()) << dump.status().message();
+    *complete = dump->complete;
+    std::vector<std::string> names;
+    for (const Record& record : dump->records) names.emplace_back(record.name);
+    return names;
+  }
+
+  std::string folder_;
+};
+
+constexpr char kEntry[] = R"({"input_args": [], "input_kwargs": {}, "output": []})";
+
+TEST_F(DumpWriterTest, WritesOneEntryALine) {
+  auto writer = Create();
+  ASSERT_TRUE(writer->Append(std::string("\"Torch.a.0.forward\": ") + kEntry).ok());
+  ASSERT_TRUE(writer->Append(std::string("\"Torch.b.0.forward\": ") + kEntry).ok());
+  ASSERT_TRUE(writer->Close().ok());
+  EXPECT_EQ(Text("dump.json"),
+            "{\"task\": \"statistics\", \"level\": \"L1\", \"framework\": \"pytorch\", \"dump_data_dir\": null, \"tool\": \"msprobe test\", \"data\": {\n"
+            "\"Torch.a.0.forward\": " + std::string(kEntry) + ",\n\"Torch.b.0.forward\": " + kEntry + "\n}}\n");
+}
+
+TEST_F(DumpWriterTest, EveryAppendIsOnDiskBeforeItReturns) {
+  auto writer = Create();
+  ASSERT_TRUE(writer->Append(std::string("\"Torch.a.0.forward\": ") + kEntry).ok());
+  bool complete;  // not closed: as after a kill
+  EXPECT_THAT(RecordNames(&complete), ElementsAre("Torch.a.0.forward"));
+  EXPECT_FALSE(complete);
+}
+
+TEST_F(DumpWriterTest, ReopenGoesOnWhereCloseLeft) {
+  auto writer = Create();
+  ASSERT_TRUE(writer->Append(std::string("\"Torch.a.0.forward\": ") + kEntry).ok());
+  ASSERT_TRUE(writer->Close().ok());
+  ASSERT_TRUE(writer->Close().ok());  // idempotent
+  ASSERT_TRUE(writer->Reopen().ok());
+  ASSERT_TRUE(writer->Append(std::string("\"Torch.b.0.forward\": ") + kEntry).ok());
+  ASSERT_TRUE(writer->Close().ok());
+  bool complete;
+  EXPECT_THAT(RecordNames(&complete), ElementsAre("Torch.a.0.forward", "Torch.b.0.forward"));
+  EXPECT_TRUE(complete);
+}
+
+TEST_F(DumpWriterTest, LaterNamesOfAStackFollowAtClose) {
+  auto writer = Create();
+  const Result<int64_t> id = writer->AddStack("Torch.a.0.forward", {"File x.py, line 1, in f, \n a()"});
+  ASSERT_TRUE(id.ok());
+  ASSERT_EQ(*id, 0);
+  ASSERT_TRUE(writer->NoteStack(*id, "Torch.a.1.forward").ok());
+  ASSERT_TRUE(writer->NoteStack(*id, "Torch.a.2.forward").ok());
+  ASSERT_TRUE(writer->Close().ok());
+  const std::string frames = R"x(["File x.py, line 1, in f, \n a()"])x";
+  EXPECT_EQ(Text("stack.json"), "{\n\"0\": [[\"Torch.a.0.forward\"], " + frames + "],\n\"1\": [[\"Torch.a.1.forward\", \"Torch.a.2.forward\"], " + frames + "]\n}\n");
+}
+
+TEST_F(DumpWriterTest, ManyWaitingNamesAreWrittenBeforeClose) {
+  auto writer = Create();
+  const Result<int64_t> id = writer->AddStack("first", {"frame"});
+  ASSERT_TRUE(id.ok());
+  const std::string name(1000, 'n');
+  for (int i = 0; i < 5000; ++i) ASSERT_TRUE(writer->NoteStack(*id, name).ok());
+  EXPECT_GT(Text("stack.json").size(), 4u << 20);
+}
+
+TEST_F(DumpWriterTest, ConstructHasNullForNoParent) {
+  auto writer = Create();
+  ASSERT_TRUE(writer->AppendConstruct("Module.a.A.forward.0", "").ok());
+  ASSERT_TRUE(writer->AppendConstruct("Torch.b.0.forward", "Module.a.A.forward.0").ok());
+  ASSERT_TRUE(writer->Close().ok());
+  EXPECT_EQ(Text("construct.json"), "{\n\"Module.a.A.forward.0\": null,\n\"Torch.b.0.forward\": \"Module.a.A.forward.0\"\n}\n");
+}
+
+TEST_F(DumpWriterTest, AnUnwritablePlaceIsOneClearError) {
+  std::ofstream(folder_) << "a file where the folder should be";
+  const auto writer = DumpWriter::Create(folder_ + "/rank0", {});
+  ASSERT_FALSE(writer.ok());
+  EXPECT_EQ(writer.status().code(), ErrorCode::kIo);
+  EXPECT_NE(writer.status().message().find(folder_), std::string::npos);
+}
+
+}  // namespace
+}  // namespace msprobe

@@ -1,0 +1,112 @@
+#include "engine/dump/entry_builder.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+namespace msprobe {
+namespace {
+
+Stats SomeStats() {
+  Stats s;
+  s.count = 6;
+  s.max = 1.5;
+  s.min = -0.5;
+  s.mean = 0.25;
+  s.norm = 2;
+  s.int_max = 3;
+  s.int_min = -1;
+  s.fingerprint = 0x0123456789abcdefu;
+  return s;
+}
+
+std::string TensorText(const TensorFields& fields) {
+  std::string text;
+  AppendTensor(&text, fields);
+  return text;
+}
+
+TEST(EntryBuilder, ComposesAnEntryInTheEarlierToolsOrderOfKeys) {
+  const int64_t shape[] = {2, 3};
+  const Stats stats = SomeStats();
+  EntryBuilder b;
+  b.Begin("Functional.relu.0.forward");
+  b.BeginSlot("input_args", "input", '[');
+  b.Tensor({.dtype = "torch.float32", .shape = shape, .stats = &stats, .requires_grad = 1});
+  b.Int("int", 3);
+  b.EndSlot(']');
+  b.BeginSlot("input_kwargs", "kwargs", '{');
+  b.Key("inplace");
+  b.Bool(false);
+  b.EndSlot('}');
+  b.Field("stack", "7");
+  EXPECT_EQ(b.Finish(),
+            R"("Functional.relu.0.forward": {"input_args": [{"type": "torch.Tensor", "dtype": "torch.float32", "shape": [2, 3], )"
+            R"("Max": 1.5, "Min": -0.5, "Mean": 0.25, "Norm": 2.0, "requires_grad": true, "fingerprint": "0123456789abcdef"}, )"
+            R"({"type": "int", "value": 3}], "input_kwargs": {"inplace": {"type": "bool", "value": false}}, "stack": "7"})");
+}
+
+TEST(EntryBuilder, SpellsExtremaByKindOfDtype) {
+  const Stats stats = SomeStats();
+  EXPECT_NE(TensorText({.dtype = "torch.int64", .kind = DTypeKind::kSigned, .stats = &stats}).find(R"("Max": 3, "Min": -1,)"), std::string::npos);
+  EXPECT_NE(TensorText({.dtype = "torch.bool", .kind = DTypeKind::kBool, .stats = &stats}).find(R"("Max": true, "Min": true,)"), std::string::npos);
+  Stats huge = stats;
+  huge.int_max = -1;  // the bit pattern of 2^64 - 1
+  EXPECT_NE(TensorText({.dtype = "torch.uint64", .kind = DTypeKind::kUnsigned, .is_unsigned64 = true, .stats = &huge}).find("\"Max\": 18446744073709551615,"),
+            std::string::npos);
+}
+
+TEST(EntryBuilder, AnUnreadableOrEmptyTensorHasNullsNotNumbers) {
+  const Stats empty;
+  const std::string nulls = R"("Max": null, "Min": null, "Mean": null, "Norm": null)";
+  EXPECT_NE(TensorText({.dtype = "torch.float32", .stats = nullptr}).find(nulls), std::string::npos);
+  EXPECT_NE(TensorText({.dtype = "torch.float32", .stats = &empty}).find(nulls), std::string::npos);
+}
+
+TEST(EntryBuilder, WritesNonFiniteValuesAndTheirCounts) {
+  Stats stats = SomeStats();
+  stats.max = stats.mean = std::numeric_limits<double>::infinity();
+  stats.min = stats.norm = std::numeric_limits<double>::quiet_NaN();
+  stats.nan = 2;
+  stats.neg_inf = 1;
+  const std::string text = TensorText({.dtype = "torch.float32", .stats = &stats, .fingerprint = false});
+  EXPECT_NE(text.find(R"("Max": Infinity, "Min": NaN, "Mean": Infinity, "Norm": NaN, "nan": 2, "neg_inf": 1})"), std::string::npos) << text;
+}
+
+TEST(EntryBuilder, NamesTensorFilesByPlace) {
+  EntryBuilder b;
+  b.Begin("Torch.cat.0.forward");
+  b.BeginSlot("input_args", "input", '[');
+  EXPECT_EQ(b.TensorFileName(), "Torch.cat.0.forward.input.0.pt");
+  b.BeginList();
+  b.Null();
+  EXPECT_EQ(b.TensorFileName(), "Torch.cat.0.forward.input.0.1.pt");
+  b.BeginObject();
+  b.Key("logits");
+  EXPECT_EQ(b.TensorFileName(), "Torch.cat.0.forward.input.0.1.logits.pt");
+  b.Null();
+  b.EndObject();
+  b.EndList();
+  EXPECT_EQ(b.TensorFileName(), "Torch.cat.0.forward.input.1.pt");
+  b.EndSlot(']');
+  b.BeginSlot("input_kwargs", "kwargs", '{');
+  b.Key("out");
+  EXPECT_EQ(b.TensorFileName(), "Torch.cat.0.forward.kwargs.out.pt");
+}
+
+TEST(EntryBuilder, EscapesHostileNames) {
+  EntryBuilder b;
+  b.Begin("a\"b\n");
+  EXPECT_EQ(b.Finish(), R"("a\"b\n": {})");
+}
+
+TEST(SafeFileName, StaysInsideTheFolderAndBelowTheLimit) {
+  EXPECT_EQ(SafeFileName("../../etc/passwd", ".pt"), ".._.._etc_passwd.pt");
+  const std::string a = SafeFileName(std::string(400, 'a') + "x", ".pt"), b = SafeFileName(std::string(401, 'a') + "x", ".pt");
+  EXPECT_EQ(a.size(), 255u);
+  EXPECT_NE(a, b);
+  EXPECT_TRUE(a.ends_with("x.pt"));
+}
+
+}  // namespace
+}  // namespace msprobe

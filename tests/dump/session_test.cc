@@ -1,0 +1,96 @@
+#include "engine/dump/session.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "engine/dump/reader.h"
+
+namespace msprobe {
+namespace {
+
+class SessionTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    config_.dump_path = ::testing::TempDir() + "session_" + ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    std::filesystem::remove_all(config_.dump_path);
+  }
+  void TearDown() override { std::filesystem::remove_all(config_.dump_path); }
+
+  static void RecordOne(Session& session, const std::string& name) {
+    const std::string entry = "\"" + name + R"(": {"input_args": [], "input_kwargs": {}, "output": []})";
+    session.Record({.entry = entry, .name = name});
+  }
+  size_t Records(const std::string& below) const {
+    Result<Dump> dump = ReadDump(config_.dump_path + "/" + below);
+    return dump.ok() ? dump->records.size() : 0;
+  }
+
+  Config config_;
+};
+
+TEST_F(SessionTest, OneFolderAStepAndRank) {
+  Session session(config_);
+  ASSERT_TRUE(*session.Start(std::nullopt));
+  RecordOne(session, "Torch.a.0.forward");
+  ASSERT_TRUE(session.Stop().ok());
+  session.Step();
+  ASSERT_TRUE(*session.Start(3));
+  EXPECT_EQ(session.folder(), config_.dump_path + "/step1/rank3");
+  session.Step();
+  EXPECT_EQ(Records("step0/rank"), 1u);
+}
+
+TEST_F(SessionTest, StartsInOneStepGoOnInOneFile) {
+  Session session(config_);
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(*session.Start(std::nullopt));
+    RecordOne(session, "Torch.a." + std::to_string(session.NextCall(0)) + ".forward");
+    ASSERT_TRUE(session.Stop().ok());
+  }
+  EXPECT_EQ(Records("step0/rank"), 3u);
+  session.Step();
+  EXPECT_EQ(session.NextCall(0), 0);  // call numbers begin again
+}
+
+TEST_F(SessionTest, OnlyWantedStepsAndRanks) {
+  config_.step = {1};
+  config_.rank = {2};
+  Session session(config_);
+  EXPECT_FALSE(*session.Start(2));
+  session.Step();
+  EXPECT_FALSE(*session.Start(1));
+  EXPECT_TRUE(*session.Start(2));
+  session.Step();
+  EXPECT_FALSE(*session.Start(2));
+  EXPECT_FALSE(std::filesystem::exists(config_.dump_path + "/step0"));
+}
+
+TEST_F(SessionTest, AFaultTurnsCollectionOffForGood) {
+  std::ofstream(config_.dump_path) << "a file where the folder should be";
+  Session session(config_);
+  const Result<bool> started = session.Start(std::nullopt);
+  ASSERT_FALSE(started.ok());
+  EXPECT_EQ(started.status().code(), ErrorCode::kIo);
+  EXPECT_FALSE(session.collecting());
+  EXPECT_FALSE(*session.Start(std::nullopt));  // the run goes on; nothing more is tried
+  RecordOne(session, "Torch.a.0.forward");
+}
+
+TEST_F(SessionTest, StacksAreNumberedPerStep) {
+  Session session(config_);
+  ASSERT_TRUE(*session.Start(std::nullopt));
+  int formatted = 0;
+  const auto frames = [&] { return ++formatted, std::vector<std::string>{"frame"}; };
+  EXPECT_EQ(session.NoteStack(5, "a", frames), 0);
+  EXPECT_EQ(session.NoteStack(5, "b", frames), 0);
+  EXPECT_EQ(formatted, 1);
+  session.Step();
+  ASSERT_TRUE(*session.Start(std::nullopt));
+  EXPECT_EQ(session.NoteStack(7, "c", frames), 0);
+  EXPECT_EQ(formatted, 2);
+}
+
+}  // namespace
+}  // namespace msprobe

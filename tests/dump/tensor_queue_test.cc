@@ -1,0 +1,104 @@
+#include "engine/dump/tensor_queue.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+
+#include "engine/base/file.h"
+
+namespace msprobe {
+namespace {
+
+class TensorQueueTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = ::testing::TempDir() + "tensor_queue_" + ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    std::filesystem::remove_all(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::vector<float> Read(const std::string& name) const {
+    Result<TensorFile> file = ReadPtTensor(JoinPath(folder_, name));
+    EXPECT_TRUE(file.ok()) << file.status().message();
+    if (!file.ok()) return {};
+    const TensorView view = file->view();
+    std::vector<float> values(static_cast<size_t>(view.numel()));
+    CopyContiguous(view, values.data());
+    return values;
+  }
+
+  std::string folder_;
+};
+
+TensorView ViewOf(const std::vector<float>& values, const int64_t* shape) {
+  return {.data = values.data(), .dtype = DType::kFloat32, .ndim = 1, .shape = shape};
+}
+
+TEST_F(TensorQueueTest, StoresWhatTheTensorHeldAtPush) {
+  TensorQueue queue(folder_, {});
+  std::vector<float> values(1000);
+  std::iota(values.begin(), values.end(), 0.0f);
+  const std::vector<float> before = values;
+  const int64_t shape[] = {1000};
+  ASSERT_TRUE(queue.Push("a.pt", ViewOf(values, shape)).ok());
+  values.assign(1000, -1);  // training goes on, in place
+  ASSERT_TRUE(queue.Drain().ok());
+  EXPECT_EQ(Read("a.pt"), before);
+  EXPECT_EQ(queue.bytes_written(), 4000);
+}
+
+TEST_F(TensorQueueTest, ManyTensorsThroughASmallBudget) {
+  TensorQueue queue(folder_, {.budget = 64 << 10});
+  for (int i = 0; i < 100; ++i) {
+    const std::vector<float> values(static_cast<size_t>(100 + 70 * i), static_cast<float>(i));
+    const int64_t shape[] = {static_cast<int64_t>(values.size())};
+    ASSERT_TRUE(queue.Push(std::to_string(i) + ".pt", ViewOf(values, shape)).ok());
+  }
+  ASSERT_TRUE(queue.Drain().ok());
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_EQ(Read(std::to_string(i) + ".pt"), std::vector<float>(static_cast<size_t>(100 + 70 * i), static_cast<float>(i)));
+  }
+}
+
+TEST_F(TensorQueueTest, ATensorBeyondTheBudgetIsWrittenAtOnce) {
+  TensorQueue queue(folder_, {.budget = 1024});
+  const std::vector<float> values(10000, 2.5f);
+  const int64_t shape[] = {10000};
+  ASSERT_TRUE(queue.Push("big.pt", ViewOf(values, shape)).ok());
+  EXPECT_EQ(Read("big.pt"), values);
+}
+
+TEST_F(TensorQueueTest, StridedViewsAreStoredContiguous) {
+  TensorQueue queue(folder_, {});
+  const std::vector<float> values = {0, 1, 2, 3, 4, 5};
+  const int64_t shape[] = {3, 2}, strides[] = {1, 3};
+  ASSERT_TRUE(queue.Push("t.pt", {.data = values.data(), .dtype = DType::kFloat32, .ndim = 2, .shape = shape, .strides = strides}).ok());
+  ASSERT_TRUE(queue.Drain().ok());
+  EXPECT_EQ(Read("t.pt"), (std::vector<float>{0, 3, 1, 4, 2, 5}));
+}
+
+TEST_F(TensorQueueTest, AFailureIsKeptAndAnswered) {
+  std::ofstream(folder_) << "a file where the folder should be";
+  TensorQueue queue(folder_, {});
+  const std::vector<float> values(10, 1.0f);
+  const int64_t shape[] = {10};
+  const Status status = queue.Push("a.pt", ViewOf(values, shape));
+  EXPECT_EQ(status.code(), ErrorCode::kIo);
+}
+
+TEST_F(TensorQueueTest, AFailureInTheWriterThreadReachesDrainAndLaterPushes) {
+  TensorQueue queue(folder_, {});
+  const std::vector<float> values(10, 1.0f);
+  const int64_t shape[] = {10};
+  ASSERT_TRUE(queue.Push("a.pt", ViewOf(values, shape)).ok());
+  ASSERT_TRUE(queue.Drain().ok());
+  std::filesystem::remove_all(folder_);  // the disk went away
+  ASSERT_TRUE(queue.Push("b.pt", ViewOf(values, shape)).ok());
+  EXPECT_EQ(queue.Drain().code(), ErrorCode::kIo);
+  EXPECT_FALSE(queue.Push("c.pt", ViewOf(values, shape)).ok());
+}
+
+}  // namespace
+}  // namespace msprobe
