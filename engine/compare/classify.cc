@@ -25,18 +25,20 @@ void Add(const Measure& m, int32_t row, SideSummary* side) {
 
 bool IsOutput(Slot slot) { return slot == Slot::kOutput || slot == Slot::kParameterGrad || slot == Slot::kDebug; }
 
-CallClass Classify(const Comparison& c, int32_t p) {
+CallClass Classify(const Comparison& c, int32_t p, bool diverged_before) {
   const RecordPair& pair = c.pairs[p];
   if (pair.target < 0 || pair.golden < 0) return CallClass::kUnknown;
   const CallSummary s = SummarizeCall(c, p);
-  const bool tensors_in_differ = s.in.differs;
   const int32_t forward = p < static_cast<int32_t>(c.forward_of.size()) ? c.forward_of[p] : -1;
   // Pairs are classified in execution order, forward before backward.
   const bool forward_diverged = forward >= 0 && forward < p && (c.classes[forward] == CallClass::kIntroduced ||
                                                                 c.classes[forward] == CallClass::kInherited);
-  if (tensors_in_differ) return CallClass::kInherited;
+  if (s.in.differs) return CallClass::kInherited;
   if (s.out.differs) {
-    if (forward_diverged) return CallClass::kInherited;
+    const Record& record = c.target.records[pair.target];
+    if (forward_diverged || (record.direction == Direction::kParameterGrad && diverged_before)) {
+      return CallClass::kInherited;
+    }
     const bool knows_inputs = s.in.any() || s.arguments.any();
     if (!knows_inputs || s.in.unknown) return CallClass::kUnknown;
     return CallClass::kIntroduced;
@@ -71,7 +73,11 @@ CallSummary SummarizeCall(const Comparison& c, int32_t p) {
 
 void ClassifyCalls(Comparison* c) {
   c->classes.assign(c->pairs.size(), CallClass::kUnknown);
-  for (size_t p = 0; p < c->pairs.size(); ++p) c->classes[p] = Classify(*c, static_cast<int32_t>(p));
+  bool diverged = false;
+  for (size_t p = 0; p < c->pairs.size(); ++p) {
+    c->classes[p] = Classify(*c, static_cast<int32_t>(p), diverged);
+    diverged = diverged || c->classes[p] == CallClass::kIntroduced || c->classes[p] == CallClass::kInherited;
+  }
 }
 
 }  // namespace msprobe

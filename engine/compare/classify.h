@@ -24,6 +24,7 @@ CallSummary SummarizeCall(const Comparison& comparison, int32_t pair);
 //   one side only                                        unknown
 //   an output differs, all tensors that go in agree      introduced (plain arguments that differ are the reason, not an excuse)
 //   a tensor or parameter that goes in differs           inherited
+//   gradients of parameters that differ after any call did: inherited (what made them is recorded elsewhere)
 //   backward: the forward call was introduced/inherited and something differs: inherited (it reads what forward saved)
 //   an output differs, and what went in is not known     unknown
 //   nothing could be judged                              unknown

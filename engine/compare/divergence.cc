@@ -128,12 +128,12 @@ class Finder {
     } else if (call.in.noise) {
       inputs = fmt::format("its inputs agree within rounding (worst {} roundings)", ShortNumber(call.in.severity));
     } else {
-      inputs = "its inputs are bit-equal";
+      inputs = fmt::format("its inputs are {}", EqualWord(c_));
     }
     if (call.arguments.differs) {
       inputs += fmt::format(", but the call itself was made differently: {}", DescribeRow(c_, call.arguments.worst_row));
     }
-    f.why = fmt::format("{}; {}; {}", DescribeBefore(before), inputs, DescribeRow(c_, f.row));
+    f.why = fmt::format("{}; {}; {}", DescribeBefore(c_, before), inputs, DescribeRow(c_, f.row));
     f.advice = Advice(p, call);
     if (r.is_module) {
       int children = 0;
@@ -195,11 +195,18 @@ class Finder {
 
     FirstDivergence f = Start(p, row);
     const std::string label(LeafLabel(c_, row));
-    const std::string wrong = fmt::format("{}; {}", DescribeBefore(before), DescribeRow(c_, row));
+    const std::string wrong = fmt::format("{}; {}", DescribeBefore(c_, before), DescribeRow(c_, row));
     const double judged = before.total() > 0 ? 1 - 0.5 * static_cast<double>(before.unjudged) / static_cast<double>(before.total()) : 1;
     if (t.slot == Slot::kParameter) {
       f.confidence = 0.95 * judged * pair.confidence;
       f.why = fmt::format("{}: a parameter differs before its first use, so the error begins before the first recorded operation", wrong);
+      f.advice = "compare the checkpoints, the initialisation and its seed";
+      return f;
+    }
+    if (const std::string name = ParameterName(p, t); !name.empty()) {
+      f.confidence = 0.95 * judged * pair.confidence;
+      f.why = fmt::format("{}: it is {}, which differs before its first use, so the error begins before the first recorded operation",
+                          wrong, name);
       f.advice = "compare the checkpoints, the initialisation and its seed";
       return f;
     }
@@ -219,14 +226,14 @@ class Finder {
       return f;
     }
     if (const int32_t u = UnmatchedNear(p); u >= 0) return Unmatched(u, p, row, kNeighbourConfidence);
-    f.confidence = (before.total() == 0 ? 0.95 : kUnrecordedConfidence) * judged * pair.confidence;
+    const bool weight = t.requires_grad == "True" && g.requires_grad == "True" && made_t < 0 && made_g < 0;
+    f.confidence = (before.total() == 0 ? 0.95 : weight ? 0.85 : kUnrecordedConfidence) * judged * pair.confidence;
     if (before.total() == 0) {
       f.why = fmt::format("{}: the error begins before the first recorded operation", wrong);
       f.advice = "compare the input data and their order, the seed, and the weights";
     } else {
       f.why = fmt::format("{}: no recorded operation made it, so it comes from outside what was recorded", wrong);
-      f.advice = t.requires_grad == "True" && made_t < 0
-                     ? "it requires a gradient and nothing recorded made it: probably a weight; compare the checkpoints"
+      f.advice = weight ? "it requires a gradient and nothing recorded made it: probably a weight; compare the checkpoints"
                      : "compare the data that enter here, or record more: an operation that was not recorded may have made it";
     }
     return f;
@@ -235,6 +242,23 @@ class Finder {
   bool ArePartners(int32_t target, int32_t golden) const {
     return std::any_of(c_.pairs.begin(), c_.pairs.end(),
                        [&](const RecordPair& p) { return p.target == target && p.golden == golden; });
+  }
+
+  // "parameters.weight of Module.fc.Linear.forward.0" when the module around `p` recorded `value` as its parameter; else "".
+  std::string ParameterName(int32_t p, const Leaf& value) const {
+    const std::string_view parent = RecordOf(p).parent;
+    for (int32_t q = p + 1; q < Size() && !parent.empty(); ++q) {
+      if (RecordOf(q).name != parent || c_.pairs[q].target < 0) continue;
+      const RecordPair& pair = c_.pairs[q];
+      for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
+        const int32_t leaf = c_.rows[i].target;
+        if (leaf >= 0 && c_.target.leaves[leaf].slot == Slot::kParameter && SameNumbers(c_.target.leaves[leaf], value)) {
+          return fmt::format("{} of {}", LeafLabel(c_, static_cast<int32_t>(i)), parent);
+        }
+      }
+      return "";
+    }
+    return "";
   }
 
   // The innermost module call around `p` whose own inputs agree: the error enters inside it.
@@ -284,7 +308,7 @@ class Finder {
     f.call_class = CallClass::kIntroduced;
     const double judged = before.total() > 0 ? 1 - 0.5 * static_cast<double>(before.unjudged) / static_cast<double>(before.total()) : 1;
     f.confidence = confidence * judged;
-    f.why = fmt::format("{}; this call exists only in the {}; ", DescribeBefore(before), inserted ? "target" : "golden");
+    f.why = fmt::format("{}; this call exists only in the {}; ", DescribeBefore(c_, before), inserted ? "target" : "golden");
     f.why += confidence == kFlowConfidence
                  ? fmt::format("its output is what goes into {}, where {}", EntryName(c_, p), DescribeRow(c_, row))
                  : fmt::format("right after it {} is the first call with a wrong number", EntryName(c_, p));
@@ -317,7 +341,7 @@ class Finder {
     FirstDivergence f = Start(q, call.out.worst_row);
     f.confidence = std::min(kDriftConfidence, std::max(0.1, ConfidenceOf(c_, q, call, before)));
     f.why = fmt::format("{}; rounding errors grow from call to call and leave what rounding explains at {} ({} roundings, from {} "
-                        "in its inputs)", DescribeBefore(before), EntryName(c_, p), ShortNumber(last.out.severity),
+                        "in its inputs)", DescribeBefore(c_, before), EntryName(c_, p), ShortNumber(last.out.severity),
                         ShortNumber(last.in.severity));
     f.why += q == p ? "; no earlier call makes a larger jump"
                     : fmt::format("; the largest jump is here: from {} to {} roundings", ShortNumber(call.in.severity),

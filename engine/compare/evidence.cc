@@ -27,7 +27,7 @@ const Record& RecordOf(const Comparison& c, int32_t pair) {
 }
 
 std::string Percent(double relative) {
-  if (!(relative < 10)) return fmt::format("{} times", ShortNumber(relative));
+  if (!(relative < 100)) return fmt::format("{} times", ShortNumber(relative));
   return fmt::format("{}%", ShortNumber(100 * relative));
 }
 
@@ -58,7 +58,7 @@ std::string ShortNumber(double value) {
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
   const double size = std::abs(value);
   if (size != 0 && (size >= 1e5 || size < 1e-3)) return fmt::format("{:.1e}", value);
-  if (size >= 100) return fmt::format("{:.0f}", value);
+  if (size >= 10) return fmt::format("{:.0f}", value);
   return fmt::format("{:.2g}", value);
 }
 
@@ -129,14 +129,25 @@ double ConfidenceOf(const Comparison& c, int32_t pair, const CallSummary& call, 
   return confidence;
 }
 
-std::string DescribeBefore(const Before& b) {
+std::string_view EqualWord(const Comparison& c) {
+  if (c.mode != Mode::kStatistics) return "bit-equal";
+  const auto bits = [](const Dump& dump) {
+    for (const Leaf& leaf : dump.leaves) {
+      if (leaf.kind == LeafKind::kTensor) return !leaf.fingerprint.empty() || !leaf.md5.empty();
+    }
+    return false;
+  };
+  return bits(c.target) && bits(c.golden) ? "bit-equal" : "equal";
+}
+
+std::string DescribeBefore(const Comparison& c, const Before& b) {
   if (b.total() == 0) return "it is the first recorded call";
   std::string out;
   const auto add = [&](std::string text) {
     if (!out.empty()) out += ", ";
     out += text;
   };
-  if (b.equal > 0) add(fmt::format("{} before it {} bit-equal", Plural(b.equal, "call"), b.equal == 1 ? "is" : "are"));
+  if (b.equal > 0) add(fmt::format("{} before it {} {}", Plural(b.equal, "call"), b.equal == 1 ? "is" : "are", EqualWord(c)));
   if (b.noise > 0) {
     add(fmt::format("{}{} within rounding (largest {} roundings)", b.equal > 0 ? std::to_string(b.noise) : Plural(b.noise, "call"),
                     b.equal > 0 ? "" : b.noise == 1 ? " before it is" : " before it are", ShortNumber(b.largest_noise)));
@@ -146,7 +157,7 @@ std::string DescribeBefore(const Before& b) {
   return out;
 }
 
-std::string DescribeRow(const Comparison& c, int32_t row) {
+std::string DescribeError(const Comparison& c, int32_t row) {
   const Row& r = c.rows[row];
   const Measure& m = c.measures[row];
   const std::string label(LeafLabel(c, row));
@@ -165,16 +176,10 @@ std::string DescribeRow(const Comparison& c, int32_t row) {
     default: break;
   }
   if (m.verdict == RowVerdict::kUnknown) return fmt::format("{}: {}", label, ReasonText(m.reason));
-  if (m.verdict == RowVerdict::kEqual) return fmt::format("{} is bit-equal", label);
-  const Rounding rounding = CoarserRounding(t.dtype, g.dtype);
-  const std::string roundings =
-      rounding.epsilon > 0 && std::isfinite(m.severity)
-          ? fmt::format(" ({} roundings of {})", ShortNumber(m.severity), rounding.name)
-          : "";
+  if (m.verdict == RowVerdict::kEqual) return fmt::format("{} is {}", label, EqualWord(c));
   if (m.tensor >= 0) {
     const Diff& d = c.diffs[m.tensor];
-    return fmt::format("{}: relative L2 error {}, largest error {} at element {}{}", label, ShortNumber(d.relative_l2),
-                       ShortNumber(d.max_abs_error), d.worst_index, roundings);
+    return fmt::format("{} has relative L2 error {}", label, ShortNumber(d.relative_l2));
   }
   if (m.reason == Reason::kChecksumDiffers && !(m.severity > 0)) return fmt::format("{} has another checksum", label);
   // The statistic that is furthest off, relative to the golden.
@@ -190,11 +195,27 @@ std::string DescribeRow(const Comparison& c, int32_t row) {
     // A mean near zero is off by any factor; it is named only when nothing else is.
     if (worst == nullptr || (s.name != "mean" && s.relative > worst->relative)) worst = &s;
   }
-  if (worst == nullptr) return fmt::format("{} differs{}", label, roundings);
+  if (worst == nullptr) return fmt::format("{} differs", label);
   if (std::isinf(worst->relative)) {
-    return fmt::format("{} of {} is {} where the golden's is 0{}", worst->name, label, ShortNumber(worst->diff), roundings);
+    return fmt::format("{} of {} is {} where the golden's is 0", worst->name, label, ShortNumber(worst->diff));
   }
-  return fmt::format("{} of {} is off by {}{}", worst->name, label, Percent(worst->relative), roundings);
+  return fmt::format("{} of {} is off by {}", worst->name, label, Percent(worst->relative));
+}
+
+std::string DescribeRow(const Comparison& c, int32_t row) {
+  std::string text = DescribeError(c, row);
+  const Row& r = c.rows[row];
+  const Measure& m = c.measures[row];
+  if (r.target < 0 || r.golden < 0 || !(m.severity > 0) || std::isinf(m.severity)) return text;
+  if (m.tensor >= 0 && c.diffs[m.tensor].worst_index >= 0) {
+    const Diff& d = c.diffs[m.tensor];
+    text += fmt::format(", the largest error {} at element {}", ShortNumber(d.max_abs_error), d.worst_index);
+  }
+  const Rounding rounding = CoarserRounding(c.target.leaves[r.target].dtype, c.golden.leaves[r.golden].dtype);
+  if (rounding.epsilon > 0 && m.reason != Reason::kValueDiffers) {
+    text += fmt::format(" ({} roundings of {})", ShortNumber(m.severity), rounding.name);
+  }
+  return text;
 }
 
 }  // namespace msprobe

@@ -26,9 +26,13 @@ double ExplainedFor(const Comparison& comparison, int32_t row);
 double JumpOf(const CallSummary& call);
 
 // "312 calls before it are bit-equal, 14 within rounding (largest 3.1 roundings)"
-std::string DescribeBefore(const Before& before);
-// "output.0 is off by 4.8% of its norm (4e5 roundings of float32)"; for non-finite, shape, text: what is different.
+std::string DescribeBefore(const Comparison& comparison, const Before& before);
+// "bit-equal" where elements, checksums or fingerprints say so, "equal" where only statistics do.
+std::string_view EqualWord(const Comparison& comparison);
+// "norm of output.0 is off by 4.8% (4e5 roundings of float32)"; for non-finite, shape, text: what is different.
 std::string DescribeRow(const Comparison& comparison, int32_t row);
+// The same without the roundings, for a column of a table: "norm of output.0 is off by 4.8%".
+std::string DescribeError(const Comparison& comparison, int32_t row);
 // Entry name on the side that recorded it, the target's first.
 std::string_view EntryName(const Comparison& comparison, int32_t pair);
 // "output.0" of the row's leaf.

@@ -73,12 +73,17 @@ class Screen {
                                             dump.dialect.empty() ? "" : ", " + dump.dialect,
                                             dump.complete ? "" : ", CUT SHORT");
       const int room = width_ - 10 - 2 - Columns(about);
-      lines.push_back(fmt::format("  {}  {}  {}", name, Pad(CutLeft(Clean(dump.path), room), room), about));
+      lines.push_back(fmt::format("  {}  {}  {}", name, Pad(CutLeft(Clean(Folder(dump)), room), room), about));
     };
     side("target", c_.target);
     side("golden", c_.golden);
     lines.push_back("");
     return lines;
+  }
+
+  static std::string_view Folder(const Dump& dump) {
+    const std::string_view path = dump.path;
+    return path.ends_with("/dump.json") ? path.substr(0, path.size() - 10) : path;
   }
 
   // The first divergence, or why there is none.
@@ -109,11 +114,12 @@ class Screen {
     }
     if (judged == 0) return "Nothing was compared: no value has a partner and a number on both sides.";
     if (s_.verdict == RowVerdict::kEqual) {
-      return fmt::format("No divergence: all {} values that were recorded on both sides are bit-equal.", judged);
+      return fmt::format("No divergence: all {} values recorded on both sides are {}.", judged,
+                         EqualWord(c_) == "equal" ? "equal in every recorded number" : EqualWord(c_));
     }
     if (s_.verdict == RowVerdict::kNoise) {
-      return fmt::format("No divergence: {} values are bit-equal, {} differ by no more than rounding explains "
-                         "(largest {} roundings of their dtype).", s_.rows[0], s_.rows[1], ShortNumber(LargestNoise()));
+      return fmt::format("No divergence: {} values are {}, {} differ by no more than rounding explains "
+                         "(largest {} roundings of their dtype).", s_.rows[0], EqualWord(c_), s_.rows[1], ShortNumber(LargestNoise()));
     }
     if (s_.verdict == RowVerdict::kUnknown) {
       return fmt::format("No divergence among the {} values that could be judged, but {} could not be: this is not a pass.",
@@ -153,22 +159,23 @@ class Screen {
       }
       const SideSummary& side = call.out.differs ? call.out : call.in.differs ? call.in : call.arguments;
       const Measure& m = c_.measures[side.worst_row];
-      calls.push_back({Clean(EntryName(c_, p)), Clean(DescribeRow(c_, side.worst_row)),
-                       m.reason == Reason::kNone || m.reason == Reason::kDTypeDiffers ? ShortNumber(m.severity) : "-",
+      calls.push_back({Clean(EntryName(c_, p)), Clean(DescribeError(c_, side.worst_row)),
+                       m.reason == Reason::kValueDiffers || std::isnan(m.severity) ? "-" : ShortNumber(m.severity),
                        c_.classes[p]});
     }
     if (calls.empty()) return lines;
     int name_width = 4;
     for (const Line& line : calls) name_width = std::max(name_width, Columns(line.name));
     name_width = std::min(name_width, width_ / 2);
-    const int what_width = width_ - 2 - name_width - 2 - 10 - 2;
+    const int what_width = width_ - 2 - name_width - 2 - 10 - 2 - 2 - 9;
     lines.push_back("");
-    lines.push_back(Paint(kDim, fmt::format("  {}  {}  {}", Pad(c_.first.pair < 0 ? "call" : "also differs", name_width),
-                                            Pad("class", 10), "worst value")));
+    lines.push_back(Paint(kDim, fmt::format("  {}  {}  {}  roundings", Pad("also differs", name_width), Pad("class", 10),
+                                            Pad("worst value", what_width))));
     for (const Line& line : calls) {
       const std::string_view color = line.call_class == CallClass::kIntroduced ? kRed : kYellow;
-      lines.push_back(fmt::format("  {}  {}  {}", Pad(CutLeft(line.name, name_width), name_width),
-                                  Paint(color, Pad(ClassName(line.call_class), 10)), CutRight(line.what, what_width)));
+      lines.push_back(fmt::format("  {}  {}  {}  {:>9}", Pad(CutLeft(line.name, name_width), name_width),
+                                  Paint(color, Pad(ClassName(line.call_class), 10)),
+                                  Pad(CutRight(line.what, what_width), what_width), line.size));
     }
     if (more > 0) lines.push_back(fmt::format("  and {} more", more));
     return lines;
