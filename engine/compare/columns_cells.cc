@@ -341,12 +341,21 @@ class TableFormat::Filler {
     return Keyword(f_.stack_texts_[stack]);
   }
 
+  // A backward call has the line of its forward call.
   CellKind SourceLine() {
-    const RecordPair& pair = c_.pairs[Pair()];
+    const std::string* line = SourceOf(Pair());
+    if (line == nullptr && Pair() < c_.forward_of.size() && c_.forward_of[Pair()] >= 0) {
+      line = SourceOf(static_cast<uint32_t>(c_.forward_of[Pair()]));
+    }
+    return FromDump(line != nullptr ? std::string_view(*line) : "");
+  }
+
+  const std::string* SourceOf(uint32_t index) const {
+    const RecordPair& pair = c_.pairs[index];
     const int32_t target = pair.target >= 0 ? c_.target.records[pair.target].stack : -1;
-    if (target >= 0) return FromDump(f_.target_sources_[target]);
+    if (target >= 0) return &f_.target_sources_[target];
     const int32_t golden = pair.golden >= 0 ? c_.golden.records[pair.golden].stack : -1;
-    return FromDump(golden >= 0 ? f_.golden_sources_[golden] : "");
+    return golden >= 0 ? &f_.golden_sources_[golden] : nullptr;
   }
 
   const TableFormat& f_;

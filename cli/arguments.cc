@@ -1,0 +1,117 @@
+#include "cli/arguments.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "engine/base/text.h"
+
+namespace msprobe {
+namespace {
+
+constexpr std::array kAliases = {
+    FlagAlias{"-tp", "--target_path"},
+    FlagAlias{"-gp", "--golden_path"},
+    FlagAlias{"-da", "--diff_analyze"},
+    FlagAlias{"-fm", "--fuzzy_match"},
+    FlagAlias{"-tensor_log", "--is_print_compare_log"},
+    FlagAlias{"--target-path", "--target_path"},
+    FlagAlias{"--golden-path", "--golden_path"},
+    FlagAlias{"--output-path", "--output_path"},
+    FlagAlias{"--diff-analyze", "--diff_analyze"},
+    FlagAlias{"--fuzzy-match", "--fuzzy_match"},
+    FlagAlias{"--exit_code", "--exit-code"},
+};
+
+// What earlier generations had and this one does not do (yet): a script that uses it must not go on
+// as if it had been done.
+struct Missing {
+  std::string_view flag, why;
+};
+constexpr std::array kMissing = {
+    Missing{"-cm",
+            "cell mapping files are not supported; renamed calls are paired by their content"},
+    Missing{"--cell_mapping",
+            "cell mapping files are not supported; renamed calls are paired by their content"},
+    Missing{"-am",
+            "api mapping files are not supported; renamed calls are paired by their content"},
+    Missing{"--api_mapping",
+            "api mapping files are not supported; renamed calls are paired by their content"},
+    Missing{"-dm",
+            "data mapping files are not supported; renamed calls are paired by their content"},
+    Missing{"--data_mapping",
+            "data mapping files are not supported; renamed calls are paired by their content"},
+    Missing{"-lm",
+            "layer mapping files are not supported; renamed calls are paired by their content"},
+    Missing{"--layer_mapping",
+            "layer mapping files are not supported; renamed calls are paired by their content"},
+    Missing{"--rank", "kernel dumps are not supported; to compare one rank pass its folder"},
+    Missing{"--step", "kernel dumps are not supported; to compare one step pass its folder"},
+    Missing{"--consistent_check", "the training-inference check is not supported"},
+    Missing{"--backend", "the training-inference check is not supported"},
+    Missing{"-i", "compare.json is not read; its two paths are the flags -tp and -gp"},
+    Missing{"--input_path", "compare.json is not read; its two paths are the flags -tp and -gp"},
+    Missing{"-s", "stack.json beside the target is always read"},
+    Missing{"--stack_mode", "stack.json beside the target is always read"},
+};
+
+}  // namespace
+
+std::span<const FlagAlias> FlagAliases() { return kAliases; }
+
+std::string_view ShortSpelling(std::string_view long_name) {
+  for (const FlagAlias& a : kAliases) {
+    if (a.long_name == long_name && a.alias[1] != '-') return a.alias;
+  }
+  return "";
+}
+
+std::vector<std::string> NormalizeArguments(const std::vector<std::string>& arguments) {
+  std::vector<std::string> out;
+  bool verbatim = false;
+  for (const std::string& token : arguments) {
+    const size_t equals = token.find('=');
+    const std::string_view flag = std::string_view(token).substr(0, equals);
+    std::string replaced = token;
+    if (!verbatim) {
+      for (const FlagAlias& a : kAliases) {
+        if (a.alias != flag) continue;
+        replaced = a.long_name;
+        if (equals != std::string::npos) replaced += token.substr(equals);
+        break;
+      }
+    }
+    verbatim = verbatim || token == "--";
+    out.push_back(std::move(replaced));
+  }
+  return out;
+}
+
+Status UnknownFlag(std::string_view flag, std::string_view verb,
+                   std::span<const std::string> known) {
+  flag = flag.substr(0, flag.find('='));
+  const std::string help = fmt::format("msprobe {} --help", verb);
+  for (const Missing& m : kMissing) {
+    if (m.flag == flag) return Unsupported(fmt::format("{}: {}", m.flag, m.why)).Hint(help);
+  }
+  std::vector<std::string_view> candidates(known.begin(), known.end());
+  for (const FlagAlias& a : kAliases) candidates.push_back(a.alias);
+  const std::string_view nearest = NearestSpelling(flag, candidates);
+  Status status = InvalidArgument(fmt::format("msprobe {} has no flag {}", verb, Excerpt(flag)));
+  return nearest.empty()
+             ? std::move(status).Hint(help)
+             : std::move(status).Hint(fmt::format("did you mean {}?  ({})", nearest, help));
+}
+
+Status UnknownVerb(std::string_view word, std::span<const std::string_view> verbs) {
+  if (word == "-f" || word == "--framework") {
+    return InvalidArgument("the framework is read from the dumps: -f is no longer needed")
+        .Hint("msprobe compare -tp TARGET -gp GOLDEN");
+  }
+  const std::string_view nearest = NearestSpelling(word, verbs);
+  Status status = InvalidArgument(fmt::format("msprobe has no verb {}", Excerpt(word)));
+  return nearest.empty() ? std::move(status).Hint("msprobe --help")
+                         : std::move(status).Hint(fmt::format("did you mean: msprobe {}", nearest));
+}
+
+}  // namespace msprobe

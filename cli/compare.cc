@@ -1,0 +1,104 @@
+#include "engine/compare/compare.h"
+
+#include <fmt/format.h>
+
+#include <ctime>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/compare_inputs.h"
+#include "cli/compare_output.h"
+#include "cli/verb.h"
+#include "engine/base/file.h"
+#include "engine/compare/summary.h"
+#include "engine/dump/reader.h"
+
+namespace msprobe {
+namespace {
+
+class CompareVerb : public Verb {
+ public:
+  std::string_view name() const override { return "compare"; }
+  std::string_view summary() const override {
+    return "compare two dumps and name the first wrong number";
+  }
+
+  void AddFlags(CLI::App& app) override {
+    app.add_option("--target_path", target_,
+                   "the run under test: dump.json, rank folder or step folder")
+        ->required();
+    app.add_option("--golden_path", golden_, "the run to trust, the same kind of path")->required();
+    app.add_option("-o,--output_path", output_, "folder for the result files; created when missing")
+        ->capture_default_str();
+    app.add_flag("--xlsx", xlsx_, "write the table as an Excel workbook instead of csv");
+    app.add_flag("--diff_analyze", diff_analyze_,
+                 "also write diff_analyze_TIME.json: where each rank first differs");
+    app.add_option("--format", format_,
+                   "what is printed: table (a summary), json, or csv (a file only with -o)")
+        ->check(CLI::IsMember({"table", "json", "csv"}))
+        ->capture_default_str();
+    app.add_flag("--exit-code", exit_code_,
+                 "exit with 1 unless everything is equal or within rounding");
+    app.add_flag("--is_print_compare_log", log_rows_,
+                 "log the verdict of each row on standard error");
+    app.add_flag("--fuzzy_match", fuzzy_, "accepted; call numbers never decide a match");
+    app.add_option("-m,--mode", mode_, "auto, the one mode there is")
+        ->check([](const std::string& mode) {
+          return mode == "auto" ? std::string()
+                                : "mode " + mode + " is not supported; auto compares two dumps";
+        });
+    output_option_ = app.get_option("--output_path");
+  }
+
+  Result<int> Run(Console& out) override {
+    if (!IsDirectory(output_) && IsRegularFile(output_)) {
+      return InvalidArgument(fmt::format("-o {} is a file", output_)).Hint("name a folder");
+    }
+    MSPROBE_ASSIGN_OR_RETURN(std::vector<DumpPair> pairs, PairDumps(target_, golden_));
+    if (format_ == "csv" && pairs.size() > 1) {
+      return InvalidArgument(
+                 fmt::format("--format csv prints one table, and there are {} ranks", pairs.size()))
+          .Hint("leave --format out: each rank gets its file");
+    }
+    CompareOutput output({.folder = output_,
+                          .format = format_ == "json"  ? StdoutFormat::kJson
+                                    : format_ == "csv" ? StdoutFormat::kCsv
+                                                       : StdoutFormat::kTable,
+                          .write_table = format_ != "csv" || output_option_->count() > 0,
+                          .xlsx = xlsx_,
+                          .diff_analyze = diff_analyze_,
+                          .log_rows = log_rows_,
+                          .ranks = pairs.size()},
+                         out);
+    bool agrees = true;
+    for (const DumpPair& pair : pairs) {
+      MSPROBE_ASSIGN_OR_RETURN(Comparison comparison, ComparePair(pair, out));
+      MSPROBE_RETURN_IF_ERROR(output.Add(pair, comparison));
+      const RowVerdict verdict = Summarize(comparison).verdict;
+      agrees = agrees && (verdict == RowVerdict::kEqual || verdict == RowVerdict::kNoise);
+    }
+    MSPROBE_RETURN_IF_ERROR(output.Finish());
+    return exit_code_ && !agrees ? kExitDiffers : kExitOk;
+  }
+
+ private:
+  static Result<Comparison> ComparePair(const DumpPair& pair, Console& out) {
+    out.Progress("reading {}", pair.target);
+    MSPROBE_ASSIGN_OR_RETURN(Dump target, ReadDump(pair.target));
+    out.Progress("reading {}", pair.golden);
+    MSPROBE_ASSIGN_OR_RETURN(Dump golden, ReadDump(pair.golden));
+    out.Progress("comparing {} with {} values", target.leaves.size(), golden.leaves.size());
+    return Compare(std::move(target), std::move(golden));
+  }
+
+  std::string target_, golden_, output_ = "./output", format_ = "table", mode_ = "auto";
+  bool xlsx_ = false, diff_analyze_ = false, exit_code_ = false, log_rows_ = false, fuzzy_ = false;
+  CLI::Option* output_option_ = nullptr;
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> MakeCompareVerb() { return std::make_unique<CompareVerb>(); }
+
+}  // namespace msprobe

@@ -1,0 +1,98 @@
+#include "cli/diff_analyze.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "engine/base/text.h"
+#include "engine/compare/judge.h"
+
+namespace msprobe {
+namespace {
+
+// Numbers as numbers; what JSON has no number for (NaN, text) as a string.
+void AppendStatistic(std::string* out, std::string_view key, std::string_view spelled,
+                     double value) {
+  AppendJsonString(out, key);
+  *out += ": ";
+  if (std::isfinite(value)) {
+    AppendPythonFloat(out, value);
+  } else {
+    AppendJsonString(out, spelled.empty() ? "None" : spelled);
+  }
+}
+
+void AppendLeaf(std::string* out, std::string_view side, const Leaf& leaf) {
+  const struct {
+    const char* name;
+    std::string_view spelled;
+    double value;
+  } statistics[] = {{"max", leaf.max, leaf.max_value},
+                    {"min", leaf.min, leaf.min_value},
+                    {"mean", leaf.mean, leaf.mean_value},
+                    {"l2norm", leaf.norm, leaf.norm_value}};
+  bool first = true;
+  for (const auto& s : statistics) {
+    if (!first) *out += ", ";
+    first = false;
+    AppendStatistic(out, fmt::format("{} {}", side, s.name), s.spelled, s.value);
+  }
+}
+
+void AppendRows(std::string* out, const Comparison& c, const RecordPair& pair, bool outputs) {
+  *out += '{';
+  bool first = true;
+  for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
+    const Row& row = c.rows[i];
+    const Leaf* target = row.target >= 0 ? &c.target.leaves[row.target] : nullptr;
+    const Leaf* golden = row.golden >= 0 ? &c.golden.leaves[row.golden] : nullptr;
+    const Leaf* named = target != nullptr ? target : golden;
+    if (named == nullptr || (named->slot == Slot::kOutput) != outputs) continue;
+    *out += first ? "" : ", ";
+    first = false;
+    AppendJsonString(out, named->name);
+    *out += ": {";
+    if (target != nullptr) AppendLeaf(out, "NPU", *target);
+    if (target != nullptr && golden != nullptr) *out += ", ";
+    if (golden != nullptr) AppendLeaf(out, "Bench", *golden);
+    *out += '}';
+  }
+  *out += '}';
+}
+
+}  // namespace
+
+void AppendDiffAnalysis(std::string* out, const Comparison& c, int rank) {
+  AppendJsonString(out, fmt::format("rank_{}", rank < 0 ? 0 : rank));
+  *out += ": [";
+  if (c.first.pair >= 0) {
+    const RecordPair& pair = c.pairs[c.first.pair];
+    const Dump& dump = pair.target >= 0 ? c.target : c.golden;
+    const Record& record = dump.records[pair.target >= 0 ? pair.target : pair.golden];
+    *out += "{\"op_name\": ";
+    AppendJsonString(out, record.name);
+    *out += ", \"data_info\": {\"input\": ";
+    AppendRows(out, c, pair, false);
+    *out += ", \"output\": ";
+    AppendRows(out, c, pair, true);
+    *out += "}, \"stack_info\": [";
+    if (record.stack >= 0) {
+      for (size_t i = 0; i < dump.stacks[record.stack].size(); ++i) {
+        if (i > 0) *out += ", ";
+        AppendJsonString(out, dump.stacks[record.stack][i]);
+      }
+    }
+    *out += "], \"class\": ";
+    AppendJsonString(out, ClassName(c.first.call_class));
+    *out += ", \"confidence\": ";
+    AppendPythonFloat(out, std::isfinite(c.first.confidence) ? c.first.confidence : 0);
+    *out += ", \"source_line\": ";
+    AppendJsonString(out, c.first.source_line);
+    *out += ", \"why\": ";
+    AppendJsonString(out, c.first.why);
+    *out += '}';
+  }
+  *out += ']';
+}
+
+}  // namespace msprobe

@@ -1,0 +1,143 @@
+#include <algorithm>
+#include <string>
+
+#include "cli/verb.h"
+#include "engine/compare/source_line.h"
+#include "engine/dump/reader.h"
+
+namespace msprobe {
+namespace {
+
+std::string_view TaskName(Task task) {
+  switch (task) {
+    case Task::kStatistics:
+      return "statistics";
+    case Task::kTensor:
+      return "tensor";
+    case Task::kStructure:
+      return "structure";
+    case Task::kOverflowCheck:
+      return "overflow_check";
+    case Task::kOther:
+      return "other task";
+  }
+  return "";
+}
+
+std::string_view LevelName(Level level) {
+  switch (level) {
+    case Level::kL0:
+      return "L0";
+    case Level::kL1:
+      return "L1";
+    case Level::kMix:
+      return "mix";
+    case Level::kL2:
+      return "L2";
+    case Level::kDebug:
+      return "debug";
+    case Level::kOther:
+      return "unknown";
+  }
+  return "";
+}
+
+class Show : public Verb {
+ public:
+  std::string_view name() const override { return "show"; }
+  std::string_view summary() const override { return "print what a dump holds, readably"; }
+  void AddFlags(CLI::App& app) override {
+    app.add_option("dump", dump_, "dump folder or dump.json")->required();
+    app.add_option("--filter", filter_, "only records whose name contains this text");
+    app.add_option("--limit", limit_, "at most this many records")->check(CLI::PositiveNumber);
+  }
+
+  Result<int> Run(Console& out) override {
+    MSPROBE_ASSIGN_OR_RETURN(Dump dump, ReadDump(dump_));
+    PrintHeader(dump, out);
+    int64_t shown = 0, matching = 0;
+    for (const Record& record : dump.records) {
+      if (record.name.find(filter_) == std::string_view::npos) continue;
+      ++matching;
+      if (limit_ > 0 && shown >= limit_) continue;
+      ++shown;
+      PrintRecord(dump, record, out);
+    }
+    if (shown < matching) out.Print("\n... and {} more records\n", matching - shown);
+    if (matching == 0 && !filter_.empty()) {
+      out.Print("\nno record's name contains \"{}\"\n", MakePrintable(filter_));
+    }
+    return kExitOk;
+  }
+
+ private:
+  static void PrintHeader(const Dump& dump, Console& out) {
+    out.Print("{}\n", MakePrintable(dump.path));
+    out.Print("{}, {}, task {}{}, level {}\n", dump.dialect, dump.framework, TaskName(dump.task),
+              dump.has_md5 ? " with checksums" : "", LevelName(dump.level));
+    out.Print("{} records, {} values, {} stacks\n", dump.records.size(), dump.leaves.size(),
+              dump.stacks.size());
+    if (!dump.note.empty()) out.Print("note: {}\n", MakePrintable(dump.note));
+  }
+
+  static void PrintRecord(const Dump& dump, const Record& record, Console& out) {
+    out.Print("\n{}", MakePrintable(record.name));
+    if (!record.parent.empty()) out.Print("  in {}", MakePrintable(record.parent));
+    if (!record.exception.empty()) out.Print("  raised {}", MakePrintable(record.exception));
+    out.Write("\n");
+    if (record.stack >= 0) {
+      const std::string line = UserSourceLine(dump.stacks[record.stack]);
+      if (!line.empty()) out.Print("  at {}\n", MakePrintable(line));
+    }
+    size_t width = 8;
+    for (const Leaf& leaf : dump.LeavesOf(record)) {
+      width = std::max(width, ShortName(record, leaf).size());
+    }
+    for (const Leaf& leaf : dump.LeavesOf(record)) PrintLeaf(record, leaf, width, out);
+  }
+
+  // "input.0" of "Functional.linear.0.forward.input.0".
+  static std::string_view ShortName(const Record& record, const Leaf& leaf) {
+    const bool inside = leaf.name.size() > record.name.size() + 1 &&
+                        leaf.name.substr(0, record.name.size()) == record.name &&
+                        leaf.name[record.name.size()] == '.';
+    return inside ? leaf.name.substr(record.name.size() + 1) : leaf.name;
+  }
+
+  static void PrintLeaf(const Record& record, const Leaf& leaf, size_t width, Console& out) {
+    out.Print("  {:<{}}", MakePrintable(ShortName(record, leaf)), width);
+    switch (leaf.kind) {
+      case LeafKind::kNone:
+        out.Write("  None\n");
+        return;
+      case LeafKind::kScalar:
+        out.Print("  {} {}\n", MakePrintable(leaf.type.empty() ? leaf.dtype : leaf.type),
+                  MakePrintable(leaf.value.empty() ? leaf.max : leaf.value));
+        return;
+      case LeafKind::kTensor:
+        break;
+    }
+    out.Print("  {:<14} {:<16}", MakePrintable(leaf.dtype), MakePrintable(leaf.shape));
+    const auto field = [&](std::string_view label, std::string_view text) {
+      if (!text.empty()) out.Print("  {} {}", label, MakePrintable(text));
+    };
+    field("max", leaf.max), field("min", leaf.min), field("mean", leaf.mean),
+        field("norm", leaf.norm);
+    const auto count = [&](std::string_view label, int64_t n) {
+      if (n > 0) out.Print("  {} {}", label, n);
+    };
+    count("nan", leaf.nan_count), count("+inf", leaf.pos_inf_count),
+        count("-inf", leaf.neg_inf_count);
+    field("md5", leaf.md5), field("file", leaf.data_name);
+    out.Write("\n");
+  }
+
+  std::string dump_, filter_;
+  int64_t limit_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> MakeShowVerb() { return std::make_unique<Show>(); }
+
+}  // namespace msprobe

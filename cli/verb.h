@@ -1,0 +1,38 @@
+// A verb is what follows `msprobe` on the command line. One class in one file: its flags, its help
+// and its work, which is a call or two into the engine.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "cli/console.h"
+#include "engine/base/status.h"
+
+namespace msprobe {
+
+// Exit codes, of every verb.
+inline constexpr int kExitOk = 0;
+inline constexpr int kExitDiffers = 1;  // the work was done, and its answer is "no"
+inline constexpr int kExitError = 2;    // the work could not be done
+
+class Verb {
+ public:
+  virtual ~Verb() = default;
+  virtual std::string_view name() const = 0;
+  virtual std::string_view summary() const = 0;  // one line, for the list of verbs
+  virtual void AddFlags(CLI::App& app) = 0;      // pointers to members: the verb outlives the app
+  virtual Result<int> Run(
+      Console& out) = 0;  // the exit code; an error is printed by main and exits with kExitError
+};
+
+std::unique_ptr<Verb> MakeCompareVerb();
+std::unique_ptr<Verb> MakeRecoverVerb();
+std::unique_ptr<Verb> MakeShowVerb();
+std::unique_ptr<Verb> MakeVersionVerb();
+
+// In the order in which help lists them.
+std::vector<std::unique_ptr<Verb>> AllVerbs();
+
+}  // namespace msprobe

@@ -1,0 +1,30 @@
+#include "cli/verb.h"
+
+namespace msprobe {
+namespace {
+
+class Version : public Verb {
+ public:
+  std::string_view name() const override { return "version"; }
+  std::string_view summary() const override { return "print the version"; }
+  void AddFlags(CLI::App&) override {}
+  Result<int> Run(Console& out) override {
+    out.Print("msprobe {}\n", MSPROBE_VERSION);
+    return kExitOk;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> MakeVersionVerb() { return std::make_unique<Version>(); }
+
+std::vector<std::unique_ptr<Verb>> AllVerbs() {
+  std::vector<std::unique_ptr<Verb>> verbs;
+  verbs.push_back(MakeCompareVerb());
+  verbs.push_back(MakeShowVerb());
+  verbs.push_back(MakeRecoverVerb());
+  verbs.push_back(MakeVersionVerb());
+  return verbs;
+}
+
+}  // namespace msprobe

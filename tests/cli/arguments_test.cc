@@ -1,0 +1,52 @@
+#include "cli/arguments.h"
+
+#include <gmock/gmock.h>
+
+namespace msprobe {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(Arguments, OneDashFlagsBecomeLong) {
+  EXPECT_THAT(NormalizeArguments({"-tp", "a", "-gp=b", "-da", "-fm", "-tensor_log", "-o", "x"}),
+              ElementsAre("--target_path", "a", "--golden_path=b", "--diff_analyze",
+                          "--fuzzy_match", "--is_print_compare_log", "-o", "x"));
+}
+
+TEST(Arguments, OnlyWholeTokensAreAliases) {
+  EXPECT_THAT(NormalizeArguments({"-tpx", "tp", "./-tp"}), ElementsAre("-tpx", "tp", "./-tp"));
+}
+
+TEST(Arguments, NothingIsTouchedBehindTwoDashes) {
+  EXPECT_THAT(NormalizeArguments({"-tp", "--", "-tp"}), ElementsAre("--target_path", "--", "-tp"));
+}
+
+TEST(Arguments, HelpShowsTheShortSpelling) {
+  EXPECT_EQ(ShortSpelling("--target_path"), "-tp");
+  EXPECT_EQ(ShortSpelling("--xlsx"), "");
+}
+
+TEST(Arguments, UnknownFlagNamesTheNearest) {
+  const std::vector<std::string> known = {"--xlsx", "--format"};
+  EXPECT_THAT(UnknownFlag("--xslx", "compare", known).ToString(),
+              HasSubstr("did you mean --xlsx?"));
+  EXPECT_THAT(UnknownFlag("--zzzzzz", "compare", known).ToString(),
+              ::testing::Not(HasSubstr("did you mean")));
+}
+
+TEST(Arguments, FlagsOfEarlierToolsSayWhy) {
+  const Status status = UnknownFlag("-lm", "compare", {});
+  EXPECT_EQ(status.code(), ErrorCode::kUnsupported);
+  EXPECT_THAT(status.ToString(), HasSubstr("layer mapping"));
+}
+
+TEST(Arguments, UnknownVerb) {
+  const std::vector<std::string_view> verbs = {"compare", "show"};
+  EXPECT_THAT(UnknownVerb("compere", verbs).ToString(), HasSubstr("msprobe compare"));
+  EXPECT_THAT(UnknownVerb("-f", verbs).ToString(), HasSubstr("no longer needed"));
+  EXPECT_THAT(UnknownVerb("x\x1b[31m", verbs).ToString(), ::testing::Not(HasSubstr("\x1b")));
+}
+
+}  // namespace
+}  // namespace msprobe

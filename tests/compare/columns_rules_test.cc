@@ -1,0 +1,165 @@
+#include "engine/compare/columns_rules.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <string>
+
+#include "tests/compare/dump_builder.h"
+
+namespace msprobe {
+namespace {
+
+using test::DumpBuilder;
+using test::MustCompare;
+using test::Numbers;
+using test::Tensor;
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+Tensor Norm(double norm) { return Numbers(1, -1, 0, norm); }
+
+// A call with inputs and outputs of these norms, judged. Golden norms are 1.
+std::vector<OldVerdict> JudgeNorms(const std::string& call, std::vector<double> inputs,
+                                   std::vector<double> outputs) {
+  DumpBuilder t, g;
+  t.Call(call), g.Call(call);
+  for (double norm : inputs) t.In(Norm(norm)), g.In(Norm(1));
+  for (double norm : outputs) t.Out(Norm(norm)), g.Out(Norm(1));
+  return JudgeByOldRules(MustCompare(t.Take(), g.Take()));
+}
+
+OldVerdict JudgeOne(const Tensor& target, const Tensor& golden) {
+  DumpBuilder t, g;
+  t.Call("Torch.f.0.forward").In(target);
+  g.Call("Torch.f.0.forward").In(golden);
+  return JudgeByOldRules(MustCompare(t.Take(), g.Take()))[0];
+}
+
+TEST(OldRules, OutputBeyondHalfWhileInputsAgree) {
+  const auto v = JudgeNorms("Torch.f.0.forward", {1.02}, {1.55, 1.12});
+  EXPECT_EQ(v[0].result, OldResult::kPass);
+  EXPECT_TRUE(v[1].Has(OldRule::kNormRelative));
+  EXPECT_TRUE(v[1].Has(OldRule::kTenTimes)) << "55 > 10 x 2";
+  EXPECT_EQ(v[1].result, OldResult::kError);
+  EXPECT_EQ(v[2].result, OldResult::kPass) << "only the worst output is ten times worse";
+}
+
+TEST(OldRules, InputsThatDisagreeExcuseTheOutput) {
+  for (const OldVerdict& v : JudgeNorms("Torch.f.0.forward", {1.11}, {2.0})) {
+    EXPECT_EQ(v.result, OldResult::kPass);
+  }
+}
+
+TEST(OldRules, TenTimesNeedsTenPercentWhereInputsAreEqual) {
+  EXPECT_EQ(JudgeNorms("Torch.f.0.forward", {1}, {1.09})[1].result, OldResult::kPass);
+  EXPECT_EQ(JudgeNorms("Torch.f.0.forward", {1}, {1.11})[1].result, OldResult::kWarning);
+}
+
+TEST(OldRules, NonFiniteOutputWhereGoldenIsFinite) {
+  EXPECT_TRUE(JudgeOne(Numbers(kNaN, 0, 0, 1), Numbers(1, 0, 0, 1)).Has(OldRule::kNonFinite));
+  EXPECT_TRUE(JudgeOne(Numbers(1, -kInf, 0, 1), Numbers(1, 0, 0, 1)).Has(OldRule::kNonFinite));
+  EXPECT_FALSE(JudgeOne(Numbers(kInf, 0, 0, 1), Numbers(kInf, 0, 0, 1)).Has(OldRule::kNonFinite));
+}
+
+TEST(OldRules, DtypesOfDifferentKindAreErrorsOfDifferentPrecisionWarnings) {
+  const Tensor f32 = Numbers(1, 0, 0, 1);
+  Tensor i32 = f32, f16 = f32, ms = f32;
+  i32.dtype = "torch.int32", f16.dtype = "torch.float16", ms.dtype = "Float32";
+  EXPECT_TRUE(JudgeOne(i32, f32).Has(OldRule::kDtype));
+  EXPECT_EQ(JudgeOne(f16, f32).result, OldResult::kWarning);
+  EXPECT_EQ(JudgeOne(ms, f32).rules, 0) << "the same dtype, spelled by another framework";
+}
+
+TEST(OldRules, ShapeAndRequiresGrad) {
+  const Tensor t = Numbers(1, 0, 0, 1);
+  Tensor other = t;
+  other.shape = "[3, 2]";
+  EXPECT_TRUE(JudgeOne(t, other).Has(OldRule::kShape));
+  DumpBuilder a, b;
+  a.Call("Torch.f.0.forward").In(t).In(t);
+  b.Call("Torch.f.0.forward").In(t).In(t);
+  a.dump().leaves[0].requires_grad = "False";
+  a.dump().leaves[1].requires_grad = "";
+  const auto verdicts = JudgeByOldRules(MustCompare(a.Take(), b.Take()));
+  EXPECT_TRUE(verdicts[0].Has(OldRule::kRequiresGrad));
+  EXPECT_FALSE(verdicts[1].Has(OldRule::kRequiresGrad)) << "one side does not say";
+}
+
+TEST(OldRules, MemoryThatNobodyWroteIsNotJudged) {
+  for (const char* call :
+       {"Torch.empty.0.forward", "Tensor.to.3.forward", "Tensor.__setitem__.0.forward"}) {
+    EXPECT_EQ(JudgeNorms(call, {1}, {9})[1].result, OldResult::kPass) << call;
+  }
+  EXPECT_EQ(JudgeNorms("Module.empty.Linear.forward.0", {1}, {9})[1].result, OldResult::kError)
+      << "a module of that name is no such API";
+}
+
+TEST(OldRules, OutputsPassedInAreNotHeldAgainstTheInputs) {
+  EXPECT_EQ(JudgeNorms("Distributed.all_to_all_single.0.forward", {1}, {9})[1].result,
+            OldResult::kPass);
+}
+
+TEST(OldRules, Checksums) {
+  DumpBuilder t, g;
+  const Tensor x = Numbers(1, 0, 0, 1);
+  Tensor a = x, b = x;
+  a.md5 = "0011aabb", b.md5 = "ccddeeff";
+  t.Call("Torch.f.0.forward").In(a).In(a).In(a);
+  g.Call("Torch.f.0.forward").In(a).In(b).In(x);
+  const Comparison c = MustCompare(t.Take(), g.Take());
+  ASSERT_EQ(c.mode, Mode::kMd5);
+  const auto v = JudgeByOldRules(c);
+  EXPECT_EQ(v[0].result, OldResult::kPass);
+  EXPECT_TRUE(v[1].Has(OldRule::kMd5));
+  EXPECT_EQ(v[2].result, OldResult::kWarning);
+}
+
+TEST(OldRules, ChecksumOfAPlainValueIsThatOfItsText) {
+  Leaf leaf;
+  leaf.kind = LeafKind::kScalar;
+  leaf.max = "1";
+  EXPECT_EQ(ChecksumText(leaf), "83dcefb7");
+  leaf.max = "true";
+  EXPECT_EQ(ChecksumText(leaf), "5dcee3b3") << "of Python's True";
+}
+
+TEST(OldRules, ErrMessageIsAJsonListInOrder) {
+  DumpBuilder t, g;
+  Tensor wrong = Numbers(kNaN, 0, 0, 9);
+  wrong.shape = "[6]";
+  t.Call("Torch.f.0.forward").In(Norm(1)).Out(wrong);
+  g.Call("Torch.f.0.forward").In(Norm(1)).Out(Norm(1));
+  const Comparison c = MustCompare(t.Take(), g.Take());
+  const auto v = JudgeByOldRules(c);
+  std::string cell, empty;
+  AppendErrMessage(&cell, c, 1, v[1]);
+  AppendErrMessage(&empty, c, 0, v[0]);
+  EXPECT_EQ(empty, "[]");
+  EXPECT_EQ(cell,
+            "[\"error: There is nan/inf/-inf in the maximum or minimum value of NPU.\", "
+            "\"error: The NormRelativeErr of output is greater than 0.5.\", "
+            "\"error: The shape of NPU and Bench are inconsistent.\", "
+            "\"warning: The norm relative error of output is 10 times that of input.\"]");
+}
+
+TEST(CompareStatistic, Kinds) {
+  using Kind = StatisticPair::Kind;
+  EXPECT_EQ(CompareStatistic("1.0", "1.0").kind, Kind::kSame);
+  EXPECT_EQ(CompareStatistic("NaN", "NaN").kind, Kind::kNan);
+  EXPECT_EQ(CompareStatistic("NaN", "").kind, Kind::kAbsent);
+  EXPECT_EQ(CompareStatistic("Infinity", "1.0").kind, Kind::kPosInf);
+  EXPECT_EQ(CompareStatistic("1.0", "Infinity").kind, Kind::kNegInf);
+  EXPECT_EQ(CompareStatistic("1.0", "null").kind, Kind::kText);
+  EXPECT_EQ(CompareStatistic("cuda:0", "npu:1").kind, Kind::kAbsent);
+  EXPECT_EQ(CompareStatistic("True", "False").kind, Kind::kText);
+  const StatisticPair p = CompareStatistic("3", "-2.0");
+  EXPECT_EQ(p.diff, 5);
+  EXPECT_EQ(p.relative, 2.5);
+  EXPECT_EQ(CompareStatistic("1e-30", "0.0").relative, kInf);
+  EXPECT_EQ(CompareStatistic("-0.0", "0.0").relative, 0);
+}
+
+}  // namespace
+}  // namespace msprobe

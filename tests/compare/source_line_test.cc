@@ -1,0 +1,32 @@
+#include "engine/compare/source_line.h"
+
+#include <gtest/gtest.h>
+
+namespace msprobe {
+namespace {
+
+TEST(SourceLine, TheUsersOwnFrameWins) {
+  EXPECT_EQ(UserSourceLine(
+                {"File /env/site-packages/torch/nn/functional.py, line 9, in gelu, \n return f(x)",
+                 "File /usr/lib/python3.11/runpy.py, line 1, in run, \n exec(code)",
+                 "File train.py, line 41, in forward, \n y = F.gelu(x)",
+                 "File main.py, line 7, in <module>, \n train()"}),
+            "train.py:41 in forward: y = F.gelu(x)");
+}
+
+TEST(SourceLine, InnermostWhenAllAreInstalled) {
+  EXPECT_EQ(UserSourceLine({"File /x/dist-packages/a.py, line 1, in f, \n g(1,",
+                            "File /x/dist-packages/b.py, line 2, in h, \n f()"}),
+            "/x/dist-packages/a.py:1 in f: g(1,");
+}
+
+TEST(SourceLine, OddSpellings) {
+  EXPECT_EQ(UserSourceLine({}), "");
+  EXPECT_EQ(UserSourceLine({"something\nelse"}), "something else");
+  EXPECT_EQ(UserSourceLine({"File a, line b.py, line 3, in f, \n x"}), "a, line b.py:3 in f: x");
+  EXPECT_EQ(UserSourceLine({"File a.py, line 3, in f"}), "a.py:3 in f");
+  EXPECT_EQ(UserSourceLine({"File "}), "File ");
+}
+
+}  // namespace
+}  // namespace msprobe

@@ -1,0 +1,94 @@
+#include "engine/compare/table_report.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+
+#include "engine/base/file.h"
+#include "tests/compare/dump_builder.h"
+
+namespace msprobe {
+namespace {
+
+using test::DumpBuilder;
+using test::MustCompare;
+using test::Numbers;
+
+Comparison Calls(int n) {
+  DumpBuilder t, g;
+  for (int i = 0; i < n; ++i) {
+    const std::string name = "Torch.f." + std::to_string(i) + ".forward";
+    t.Call(name).Out(Numbers(i, 0, 1, 1));
+    g.Call(name).Out(Numbers(i, 0, 1, 1));
+  }
+  return MustCompare(t.Take(), g.Take());
+}
+
+std::string Csv(const Comparison& c) {
+  std::string text;
+  const Status status =
+      StreamTableCsv(TableFormat(c), [&](std::span<const std::string_view> pieces) {
+        for (std::string_view p : pieces) text += p;
+        return Status::Ok();
+      });
+  EXPECT_TRUE(status.ok()) << status.ToString();
+  return text;
+}
+
+TEST(TableReport, RowsKeepTheirOrderAcrossThreads) {
+  constexpr int kRows = 20011;  // several waves, the last one not full
+  const std::string text = Csv(Calls(kRows));
+  ASSERT_EQ(std::count(text.begin(), text.end(), '\n'), kRows + 1);
+  size_t at = text.find('\n') + 1;
+  for (int i = 0; i < kRows; ++i) {
+    const std::string name = "Torch.f." + std::to_string(i) + ".forward.output.0,";
+    ASSERT_EQ(text.compare(at, name.size(), name), 0) << i;
+    at = text.find('\n', at) + 1;
+  }
+}
+
+TEST(TableReport, NoRowsIsAHeader) {
+  const std::string text = Csv(Calls(0));
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1);
+  EXPECT_EQ(text.compare(0, 9, "NPU Name,"), 0);
+}
+
+TEST(TableReport, FormulasInNamesAreTextAndNumbersStayNumbers) {
+  DumpBuilder t, g;
+  t.Call("=cmd|x.f.0.forward").Out(Numbers(-1, -2, 0, 1));
+  g.Call("=cmd|x.f.0.forward").Out(Numbers(-1, -3, 0, 1));
+  const std::string text = Csv(MustCompare(t.Take(), g.Take()));
+  EXPECT_NE(text.find("\n'=cmd|x.f.0.forward.output.0,'=cmd"), std::string::npos) << text;
+  EXPECT_NE(text.find(",-1.0,-2.0,0.0,1.0,-1.0,-3.0,0.0,1.0,"), std::string::npos) << text;
+}
+
+TEST(TableReport, AFailingSinkStopsAndIsPassedOn) {
+  const Comparison c = Calls(3);
+  const Status status = StreamTableCsv(
+      TableFormat(c), [&](std::span<const std::string_view>) { return Unsupported("full"); });
+  EXPECT_EQ(status.code(), ErrorCode::kUnsupported);
+}
+
+TEST(TableReport, WritesWholeFilesOrNone) {
+  const std::string folder = ::testing::TempDir() + "table_report_" + std::to_string(::getpid());
+  ASSERT_TRUE(MakeDirectories(folder).ok());
+  const Comparison c = Calls(3);
+  const TableFormat table(c);
+  EXPECT_TRUE(WriteTableCsv(table, folder + "/a.csv").ok());
+  EXPECT_TRUE(WriteTableXlsx(table, folder + "/a.xlsx").ok());
+  EXPECT_FALSE(WriteTableCsv(table, folder + "/missing/a.csv").ok());
+  EXPECT_FALSE(WriteTableXlsx(table, folder + "/missing/a.xlsx").ok());
+  Result<MappedFile> csv = MappedFile::Open(folder + "/a.csv"),
+                     xlsx = MappedFile::Open(folder + "/a.xlsx");
+  ASSERT_TRUE(csv.ok() && xlsx.ok());
+  EXPECT_EQ(csv->bytes(), Csv(c));
+  EXPECT_EQ(xlsx->bytes().substr(0, 2), "PK");
+  EXPECT_EQ(ListDirectory(folder)->size(), 2u) << "nothing else is left";
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace msprobe
