@@ -57,7 +57,8 @@ std::vector<size_t> PieceStarts(std::string_view text, size_t begin) {
   const size_t newline = text.rfind('\n', quote);
   if (newline == std::string_view::npos || newline < begin) return starts;
   const std::string_view line_start = text.substr(newline, quote + 1 - newline);  // "\n", blanks, quote
-  const size_t pieces = (text.size() - begin) / kPieceBytes;
+  // One thread reads in one go: pieces would only have to be joined again.
+  const size_t pieces = ThreadPool::Default().threads() < 2 ? 1 : (text.size() - begin) / kPieceBytes;
   for (size_t i = 1; i < pieces; ++i) {
     const size_t from = begin + (text.size() - begin) / pieces * i;
     if (from <= starts.back()) continue;

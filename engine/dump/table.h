@@ -28,7 +28,7 @@ enum class Direction : uint8_t { kForward, kBackward, kParameterGrad, kNone };
 enum class LeafKind : uint8_t {
   kTensor,
   kScalar,  // a plain value with a type: int, float, str, bool, slice, torch.Size, dtype, process group, ...
-  kNone,    // null where the tool recorded nothing
+  kNone,    // null where the tool recorded nothing: dtype and shape "N/A", the four statistics "null"
 };
 
 struct Leaf {
@@ -37,13 +37,14 @@ struct Leaf {
   uint32_t record = 0;            // index into Dump::records
   Slot slot = Slot::kInput;
   LeafKind kind = LeafKind::kTensor;
-  bool has_stats = false;         // numbers below are meaningful
+  bool has_stats = false;         // numbers below are meaningful: a measured tensor, a scalar that is a number or a bool
   std::string_view name;          // row name in tables: "Functional.linear.0.forward.input.0"
   std::string_view type;          // "torch.Tensor", "int", ...
   std::string_view dtype;         // "torch.float32", "Float32"; "<class 'int'>" for a Python scalar
   std::string_view shape;         // "[2, 3]" as a Python list prints
   std::string_view requires_grad; // "True", "False" or "" when the dialect does not say
-  std::string_view max, min, mean, norm;  // as spelled in the file ("NaN", "Infinity"); "" when absent, "null" when null
+  std::string_view max, min, mean, norm;  // as spelled in the file ("NaN", "Infinity"); "" when absent, "null" when null, "True" for true;
+                                          // of a scalar: its value as Python prints it, four times
   double max_value = kNaN, min_value = kNaN, mean_value = kNaN, norm_value = kNaN;
   int64_t nan_count = -1, pos_inf_count = -1, neg_inf_count = -1, zero_count = -1;  // -1: the dialect does not say
   std::string_view md5;           // checksum text (CRC-32 or xor, as the dialect wrote it); "" when absent

@@ -94,9 +94,8 @@ void AppendJsonText(std::string* out, JsonText text) {
   }
 }
 
-void JsonCursor::SkipSpace() {
+void JsonCursor::SkipManySpaces() {
   const char* p = p_;
-  if (p < end_ && *p > ' ') return;
   if constexpr (std::endian::native == std::endian::little) {
     // Indented files: a newline and then a run of blanks.
     while (p < end_ && IsSpace(*p)) {
@@ -253,46 +252,41 @@ bool JsonCursor::Literal(std::string_view word, const char* expected) {
   return FailAt(p_, expected, false);
 }
 
-bool JsonCursor::Digits() {
-  if (p_ >= end_ || !IsDigit(*p_)) return FailHere("a digit");
-  while (p_ < end_ && IsDigit(*p_)) ++p_;
-  return true;
-}
-
 bool JsonCursor::Number(std::string_view* text) {
   char c = Peek();
   if (failed()) return false;
   fresh_ = false;
   const char* const start = p_;
-  if (c == 'N') {
-    if (!Literal("NaN", "a number")) return false;
-  } else {
-    if (c == '-') {
-      ++p_;
-      if (p_ >= end_) return FailAt(end_, "a number", true);
-      c = *p_;
-    }
-    if (c == 'I') {
-      if (!Literal("Infinity", "a number")) return false;
-    } else if (c == '0') {
-      ++p_;
-    } else if (!IsDigit(c)) {
-      p_ = start;
-      return FailHere("a number");
-    } else {
-      while (p_ < end_ && IsDigit(*p_)) ++p_;
-    }
-    if (p_ < end_ && *p_ == '.') {
-      ++p_;
-      if (!Digits()) return false;
-    }
-    if (p_ < end_ && (*p_ == 'e' || *p_ == 'E')) {
-      ++p_;
-      if (p_ < end_ && (*p_ == '+' || *p_ == '-')) ++p_;
-      if (!Digits()) return false;
-    }
+  const char* const end = end_;
+  if (c == '-') {
+    if (++p_ >= end) return FailAt(end, "a number", true);
+    c = *p_;
   }
-  *text = {start, static_cast<size_t>(p_ - start)};
+  if (!IsDigit(c)) {
+    if (c == 'I' ? Literal("Infinity", "a number") : c == 'N' && p_ == start && Literal("NaN", "a number")) {
+      *text = {start, static_cast<size_t>(p_ - start)};
+      return true;
+    }
+    return FailAt(start, "a number", start >= end);
+  }
+  const char* p = p_ + 1;
+  if (c != '0') {
+    while (p < end && IsDigit(*p)) ++p;
+  }
+  if (p < end && *p == '.') {
+    const char* const first = ++p;
+    while (p < end && IsDigit(*p)) ++p;
+    if (p == first) return FailAt(p, "a digit", p >= end);
+  }
+  if (p < end && (*p == 'e' || *p == 'E')) {
+    ++p;
+    if (p < end && (*p == '+' || *p == '-')) ++p;
+    const char* const first = p;
+    while (p < end && IsDigit(*p)) ++p;
+    if (p == first) return FailAt(p, "a digit", p >= end);
+  }
+  p_ = p;
+  *text = {start, static_cast<size_t>(p - start)};
   return true;
 }
 

@@ -61,6 +61,7 @@ class JsonCursor {
   bool failed() const { return expected_ != nullptr; }
   bool truncated() const { return truncated_; }   // failed because the text ended where more had to come
   size_t offset() const { return static_cast<size_t>(p_ - begin_); }  // of the error, once failed
+  size_t remaining() const { return static_cast<size_t>(end_ - p_); }
   // kInvalidDump with path, offset, expected and found.
   Status Error(std::string_view path) const;
   // Makes the caller's own finding (a wrong type, an unsafe name) the cursor's error. Static text.
@@ -75,11 +76,19 @@ class JsonCursor {
   std::string_view Since(size_t offset) const { return {begin_ + offset, static_cast<size_t>(p_ - begin_) - offset}; }
 
  private:
-  void SkipSpace();
+  void SkipSpace() {
+    // Most often there is nothing, or the one blank behind a comma or colon.
+    if (p_ < end_ && *p_ > ' ') return;
+    if (end_ - p_ > 1 && *p_ == ' ' && p_[1] > ' ') {
+      ++p_;
+      return;
+    }
+    SkipManySpaces();
+  }
+  void SkipManySpaces();
   bool FailAt(const char* where, const char* expected, bool truncated);
   bool FailHere(const char* expected) { return FailAt(p_, expected, p_ >= end_); }
   bool Literal(std::string_view word, const char* expected);
-  bool Digits();
   bool KeyAndColon(JsonText* key);
   bool Escape();
 
