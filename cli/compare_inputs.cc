@@ -46,7 +46,8 @@ Result<Side> FindSide(const std::string& path, std::string_view flag) {
   Side side;
   MSPROBE_ASSIGN_OR_RETURN(side.dumps, FindDumps(path));
   if (side.dumps.empty()) {
-    return NotFound(path)
+    return InvalidArgument()
+        .At(path)
         .Expected("dump.json in it, or in rank folders or step folders in it")
         .Found("none")
         .Hint(fmt::format(

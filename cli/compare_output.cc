@@ -113,8 +113,8 @@ void CompareOutput::Report(const DumpPair& pair, const Comparison& comparison) {
   }
   const RowVerdict verdict = Summarize(comparison).verdict;
   const std::string first = MakePrintable(FirstDivergenceName(comparison));
-  console_.Print("rank {:<5} {:<8}{}{}\n", pair.rank, VerdictName(verdict),
-                 first.empty() ? "" : "first at ", first);
+  console_.Print("rank {:<5} {}{}{}\n", pair.rank, VerdictName(verdict),
+                 first.empty() ? "" : ", first at ", first);
   if (Badness(verdict) > worst_) {
     report_ = fmt::format("\nrank {}\n{}", pair.rank, TerminalReport(comparison, look));
     worst_ = Badness(verdict);

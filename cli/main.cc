@@ -48,6 +48,16 @@ std::vector<std::string> FlagNames(const CLI::App& app) {
   return names;
 }
 
+// "--golden_path is required" -> "-gp (--golden_path) is required".
+std::string WithShortSpellings(std::string message) {
+  for (const FlagAlias& a : FlagAliases()) {
+    const size_t at = message.find(a.long_name);
+    if (at == std::string::npos || a.alias != ShortSpelling(a.long_name)) continue;
+    message.replace(at, a.long_name.size(), fmt::format("{} ({})", a.alias, a.long_name));
+  }
+  return message;
+}
+
 Result<int> Parse(Verb& verb, std::vector<std::string> arguments, Console& console) {
   CLI::App app(std::string(verb.summary()), fmt::format("msprobe {}", verb.name()));
   app.formatter(std::make_shared<HelpFormatter>());
@@ -69,7 +79,8 @@ Result<int> Parse(Verb& verb, std::vector<std::string> arguments, Console& conso
         return UnknownFlag(flag, verb.name(), known);
       }
     }
-    return InvalidArgument(error.what()).Hint(fmt::format("msprobe {} --help", verb.name()));
+    return InvalidArgument(WithShortSpellings(error.what()))
+        .Hint(fmt::format("msprobe {} --help", verb.name()));
   }
   for (const std::string& extra : app.remaining()) {
     if (extra.size() > 1 && extra[0] == '-') return UnknownFlag(extra, verb.name(), FlagNames(app));

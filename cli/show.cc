@@ -63,7 +63,7 @@ class Show : public Verb {
       ++shown;
       PrintRecord(dump, record, out);
     }
-    if (shown < matching) out.Print("\n... and {} more records\n", matching - shown);
+    if (shown < matching) out.Print("\nand {} more\n", matching - shown);
     if (matching == 0 && !filter_.empty()) {
       out.Print("\nno record's name contains \"{}\"\n", MakePrintable(filter_));
     }
@@ -75,7 +75,7 @@ class Show : public Verb {
     out.Print("{}\n", MakePrintable(dump.path));
     out.Print("{}, {}, task {}{}, level {}\n", dump.dialect, dump.framework, TaskName(dump.task),
               dump.has_md5 ? " with checksums" : "", LevelName(dump.level));
-    out.Print("{} records, {} values, {} stacks\n", dump.records.size(), dump.leaves.size(),
+    out.Print("records {}, values {}, stacks {}\n", dump.records.size(), dump.leaves.size(),
               dump.stacks.size());
     if (!dump.note.empty()) out.Print("note: {}\n", MakePrintable(dump.note));
   }

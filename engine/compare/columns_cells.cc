@@ -150,6 +150,7 @@ class TableFormat::Filler {
       case Id::kMatch:
         return Keyword(MatchName(r_.match));
       case Id::kConfidence:
+        if (target_ == nullptr || golden_ == nullptr) return Keyword("N/A");
         return r_.confidence == 1 ? Keyword("1.0") : Number(r_.confidence, 2);
       case Id::kSeverity:
         return Number(measure.severity, 4);

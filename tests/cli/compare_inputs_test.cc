@@ -91,7 +91,7 @@ TEST_F(CompareInputs, SeveralStepsAreListed) {
 TEST_F(CompareInputs, NothingThere) {
   EXPECT_EQ(PairDumps(Path("a"), Path("b")).status().code(), ErrorCode::kNotFound);
   ASSERT_TRUE(MakeDirectories(Path("a")).ok());
-  EXPECT_EQ(PairDumps(Path("a"), Dump("b")).status().code(), ErrorCode::kNotFound);
+  EXPECT_EQ(PairDumps(Path("a"), Dump("b")).status().code(), ErrorCode::kInvalidArgument);
 }
 
 TEST_F(CompareInputs, DebugSaves) {

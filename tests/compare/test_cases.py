@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 CASES = Path(__file__).resolve().parent / "cases"
-TIME = re.compile(r"20\d{12}")  # in file names and messages: 20260102030405
+TIME = re.compile(r"(?<![\d.])20\d{12}(?!\d)")  # in file names and messages: 20260102030405
 
 
 def cases():
