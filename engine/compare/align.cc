@@ -63,7 +63,12 @@ void PairFollowers(const Dump& target, const Dump& golden, const NameMapping& ma
   for (size_t i = 0; i < target.records.size(); ++i) {
     const Record& r = target.records[i];
     if (r.direction == Direction::kParameterGrad) {
-      const int32_t g = golden_index.Find(MappedApi(r.api, &mapping), r.call, r.direction);
+      // The module may have another name; older generations do not number the entry.
+      std::string_view api = MappedApi(r.api, &mapping);
+      const int32_t forward = target_index.Find(r.api, std::max<int64_t>(r.call, 0), Direction::kForward);
+      if (forward >= 0 && (*partners)[forward].golden >= 0) api = golden.records[(*partners)[forward].golden].api;
+      int32_t g = golden_index.Find(api, r.call, r.direction);
+      if (g < 0 && r.call <= 0) g = golden_index.Find(api, r.call < 0 ? 0 : -1, r.direction);
       if (g >= 0) (*partners)[i] = {g, 1};
     } else if (r.direction == Direction::kBackward) {
       const int32_t forward = target_index.Find(r.api, r.call, Direction::kForward);

@@ -1,0 +1,331 @@
+#include "engine/compare/align.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <random>
+
+#include "tests/compare/dump_builder.h"
+
+namespace msprobe {
+namespace {
+
+using test::DumpBuilder;
+using test::Numbers;
+using test::Tensor;
+
+// One call of a synthetic run; `truth` survives edits and says which calls of two runs are the same.
+struct Step {
+  std::string api, parent, shape;
+  int line = 0;
+  bool backward = false;  // has a backward call
+  int truth = 0;
+};
+
+std::vector<Step> Network(int layers) {
+  std::vector<Step> steps;
+  int truth = 0;
+  for (int layer = 0; layer < layers; ++layer) {
+    const std::string path = "Module.layers." + std::to_string(layer);
+    const auto add = [&](std::string api, std::string block, std::string shape, int line) {
+      steps.push_back({std::move(api), path + block, std::move(shape), line, true, truth++});
+    };
+    add("Functional.layer_norm", ".ln1.LayerNorm", "[4, 16, 64]", 10);
+    for (int i = 0; i < 3; ++i) add("Functional.linear", ".attn.Attention", "[4, 16, 64]", 20 + i);
+    add("Torch.matmul", ".attn.Attention", "[4, 8, 16, 16]", 24);
+    add("Functional.softmax", ".attn.Attention", "[4, 8, 16, 16]", 25);
+    add("Torch.matmul", ".attn.Attention", "[4, 8, 16, 8]", 26);
+    add("Functional.linear", ".attn.Attention", "[4, 16, 64]", 27);
+    add("Tensor.__add__", ".Block", "[4, 16, 64]", 40);
+    add("Functional.linear", ".mlp.MLP", "[4, 16, 256]", 51);
+    add("Functional.gelu", ".mlp.MLP", "[4, 16, 256]", 52);
+    add("Functional.linear", ".mlp.MLP", "[4, 16, 64]", 53);
+    add("Tensor.__add__", ".Block", "[4, 16, 64]", 41);
+  }
+  return steps;
+}
+
+struct Built {
+  Dump dump;
+  std::vector<int> truth;  // one a record; backward records: truth + 1,000,000
+};
+
+// Numbers calls in order, as the tools do, and appends the backward pass in reverse.
+Built Build(const std::vector<Step>& steps, bool stacks = true, bool parents = true) {
+  Built out;
+  DumpBuilder b;
+  std::map<std::string, int> calls;
+  std::vector<std::pair<std::string, int>> backward;
+  for (const Step& s : steps) {
+    const std::string call = s.api + "." + std::to_string(calls[s.api]++);
+    Tensor t = Numbers(1 + s.truth, -1, 0.25, 3 + s.truth);
+    b.Call(call + ".forward").In(t.Shape(s.shape)).Out(t);
+    if (parents) b.Parent(s.parent + ".forward.0");
+    if (stacks) b.At("model.py", s.line, "line " + std::to_string(s.line));
+    out.truth.push_back(s.truth);
+    if (s.backward) backward.emplace_back(call + ".backward", s.truth);
+  }
+  for (auto it = backward.rbegin(); it != backward.rend(); ++it) {
+    b.Call(it->first).In(Numbers(1, -1, 0, it->second)).Out(Numbers(2, -1, 0, it->second));
+    out.truth.push_back(it->second + 1000000);
+  }
+  out.dump = b.Take();
+  return out;
+}
+
+struct Score {
+  int right = 0, wrong = 0, missed = 0;
+  double share() const { return static_cast<double>(right) / std::max(1, right + wrong + missed); }
+};
+
+Score Check(const Built& target, const Built& golden, const CompareOptions& options = {}) {
+  const std::vector<Partner> partners = AlignRecords(target.dump, golden.dump, options);
+  std::map<int, int> golden_of;
+  for (size_t g = 0; g < golden.truth.size(); ++g) golden_of[golden.truth[g]] = static_cast<int>(g);
+  Score score;
+  for (size_t t = 0; t < partners.size(); ++t) {
+    const auto it = golden_of.find(target.truth[t]);
+    const int expected = it == golden_of.end() ? -1 : it->second;
+    if (partners[t].golden == expected) {
+      ++score.right;
+    } else {
+      ++(partners[t].golden < 0 ? score.missed : score.wrong);
+    }
+  }
+  return score;
+}
+
+TEST(AlignTest, EqualNamesPairByPosition) {
+  const Built a = Build(Network(3)), b = Build(Network(3));
+  EXPECT_EQ(Check(a, b).share(), 1);
+  for (const Partner& p : AlignRecords(a.dump, b.dump, {})) EXPECT_EQ(p.confidence, 1);
+}
+
+// The trap: Functional.linear.5 of one run is Functional.linear.6 of the other.
+TEST(AlignTest, AnInsertedCallDoesNotShiftTheRest) {
+  std::vector<Step> steps = Network(6), more = steps;
+  more.insert(more.begin() + 17, {"Functional.linear", "Module.layers.1.extra.Linear", "[4, 16, 64]", 99, true, -7});
+  const Built target = Build(more), golden = Build(steps);
+  EXPECT_EQ(Check(target, golden).share(), 1);
+  const Score by_name = Check(target, golden, {.alignment = Alignment::kNames});
+  EXPECT_GT(by_name.wrong, 20);  // what the earlier tools did
+}
+
+TEST(AlignTest, WithoutStacksAndModulesToo) {
+  std::vector<Step> steps = Network(6), more = steps;
+  more.insert(more.begin() + 17, {"Functional.linear", "", "[4, 16, 8]", 99, true, -7});
+  EXPECT_EQ(Check(Build(more, false, false), Build(steps, false, false)).share(), 1);
+}
+
+// Without stacks and modules every layer looks alike: only the values tell which one was taken out.
+TEST(AlignTest, ARemovedLayerIsFoundByItsValues) {
+  const std::vector<Step> steps = Network(12);
+  for (const int layer : {0, 4, 11}) {
+    std::vector<Step> less = steps;
+    less.erase(less.begin() + layer * 13, less.begin() + (layer + 1) * 13);
+    EXPECT_GE(Check(Build(less, false, false), Build(steps, false, false)).share(), 0.99) << layer;
+    EXPECT_GE(Check(Build(steps, false, false), Build(less, false, false)).share(), 0.99) << layer;
+  }
+}
+
+TEST(AlignTest, RandomEditsAreUndone) {
+  std::mt19937 random(5);
+  Score all;
+  for (int round = 0; round < 60; ++round) {
+    const std::vector<Step> golden = Network(8);
+    std::vector<Step> target = golden;
+    for (int edit = 0; edit < 6; ++edit) {
+      const size_t at = random() % target.size();
+      switch (random() % 3) {
+        case 0: target.erase(target.begin() + at); break;
+        case 1: {
+          Step inserted = target[random() % target.size()];
+          inserted.truth = -1 - edit - 10 * round;
+          inserted.line = 900 + edit;
+          target.insert(target.begin() + at, inserted);
+          break;
+        }
+        case 2: target[at].api = target[at].api.substr(0, target[at].api.find('.')) + ".fast_" +
+                                 target[at].api.substr(target[at].api.find('.') + 1); break;
+      }
+    }
+    const Score s = Check(Build(target), Build(golden));
+    all.right += s.right, all.wrong += s.wrong, all.missed += s.missed;
+  }
+  EXPECT_GE(all.share(), 0.99) << all.wrong << " wrong, " << all.missed << " missed of " << all.right;
+}
+
+TEST(AlignTest, AnotherBatchSizeStillAligns) {
+  std::vector<Step> golden = Network(4), target = golden;
+  for (Step& s : target) s.shape.replace(1, 1, "9");
+  target.erase(target.begin() + 20);
+  EXPECT_GE(Check(Build(target), Build(golden)).share(), 0.99);
+}
+
+TEST(AlignTest, AnEditedSourceFileStillAligns) {
+  std::vector<Step> golden = Network(4), target = golden;
+  for (Step& s : target) s.line += 100;  // other text in every frame
+  target.erase(target.begin() + 20);
+  EXPECT_GE(Check(Build(target), Build(golden)).share(), 0.99);
+}
+
+TEST(AlignTest, ARenamedModuleTreeStillAligns) {
+  std::vector<Step> golden = Network(4), target = golden;
+  for (Step& s : target) s.parent = "Module.module." + s.parent.substr(7);
+  target.erase(target.begin() + 20);
+  EXPECT_GE(Check(Build(target), Build(golden)).share(), 0.99);
+}
+
+TEST(AlignTest, ARenamedCallIsPairedWithLessConfidence) {
+  std::vector<Step> golden = Network(2), target = golden;
+  target[10].api = "Functional.fast_gelu";
+  const Built t = Build(target), g = Build(golden);
+  const auto partners = AlignRecords(t.dump, g.dump, {});
+  EXPECT_EQ(partners[10].golden, 10);
+  EXPECT_LT(partners[10].confidence, 1);
+  EXPECT_GT(partners[10].confidence, 0.3);
+}
+
+// layer_norm + gelu against one fused call: neither part is the whole.
+TEST(AlignTest, AFusedCallHasNoPartner) {
+  std::vector<Step> golden = Network(2), target = golden;
+  target.erase(target.begin() + 4, target.begin() + 7);  // matmul, softmax, matmul
+  target.insert(target.begin() + 4,
+                {"Functional.scaled_dot_product_attention", "Module.layers.0.attn.Attention", "[4, 16, 64]", 24, true, -1});
+  const Built t = Build(target), g = Build(golden);
+  EXPECT_EQ(AlignRecords(t.dump, g.dump, {})[4].golden, -1);
+  EXPECT_EQ(Check(t, g).share(), 1);
+}
+
+TEST(AlignTest, BackwardFollowsItsForwardInAnyOrder) {
+  const std::vector<Step> steps = Network(2);
+  Built t = Build(steps), g = Build(steps);
+  // Swap two backward calls of the target: a branch that autograd ran first.
+  const size_t n = steps.size();
+  std::swap(t.dump.records[n + 3], t.dump.records[n + 9]);
+  std::swap(t.truth[n + 3], t.truth[n + 9]);
+  EXPECT_EQ(Check(t, g).share(), 1);
+}
+
+TEST(AlignTest, CallsInAnotherOrderArePairedByTheirSite) {
+  std::vector<Step> golden = Network(3), target = golden;
+  std::rotate(target.begin() + 13, target.begin() + 14, target.begin() + 18);  // one call of layer 1 runs later
+  EXPECT_EQ(Check(Build(target), Build(golden)).share(), 1);
+}
+
+// Checkpointing: the forward runs again during backward and the backward calls carry the new numbers.
+TEST(AlignTest, RecomputedBackwardIsPairedByOrder) {
+  DumpBuilder t, g;
+  for (int i = 0; i < 4; ++i) {
+    const std::string n = std::to_string(i), again = std::to_string(4 + i);
+    t.Call("Functional.linear." + n + ".forward").In(Numbers(i, 0, 0, 1)).Out(Numbers(i, 0, 0, 2));
+    g.Call("Functional.linear." + n + ".forward").In(Numbers(i, 0, 0, 1)).Out(Numbers(i, 0, 0, 2));
+  }
+  for (int i = 3; i >= 0; --i) {
+    t.Call("Functional.linear." + std::to_string(4 + i) + ".backward").In(Numbers(i, 0, 0, 3)).Out(Numbers(i, 0, 0, 4));
+    g.Call("Functional.linear." + std::to_string(i) + ".backward").In(Numbers(i, 0, 0, 3)).Out(Numbers(i, 0, 0, 4));
+  }
+  const Dump target = t.Take(), golden = g.Take();
+  const auto partners = AlignRecords(target, golden, {});
+  for (int i = 0; i < 8; ++i) EXPECT_EQ(partners[i].golden, i);
+}
+
+TEST(AlignTest, GradientsOfParametersFollowNamesNotOrder) {
+  DumpBuilder t, g;
+  t.Call("Module.a.Linear.parameters_grad.0").Grad("weight", Numbers(1, 0, 0, 1));
+  t.Call("Module.b.Linear.parameters_grad.0").Grad("weight", Numbers(1, 0, 0, 1));
+  g.Call("Module.b.Linear.parameters_grad.0").Grad("weight", Numbers(1, 0, 0, 1));
+  g.Call("Module.a.Linear.parameters_grad.0").Grad("weight", Numbers(1, 0, 0, 1));
+  g.dump().records[0].call = -1;  // an older generation does not number them
+  const Dump target = t.Take(), golden = g.Take();
+  const auto partners = AlignRecords(target, golden, {});
+  EXPECT_EQ(partners[0].golden, 1);
+  EXPECT_EQ(partners[1].golden, 0);
+}
+
+TEST(AlignTest, EveryRecordAndLeafAppearsOnce) {
+  std::mt19937 random(3);
+  for (int round = 0; round < 20; ++round) {
+    std::vector<Step> a = Network(3), b = a;
+    for (int i = 0; i < 8; ++i) a.erase(a.begin() + random() % a.size());
+    for (int i = 0; i < 8; ++i) b.erase(b.begin() + random() % b.size());
+    const Built t = Build(a), g = Build(b);
+    const AlignedDumps aligned = AlignDumps(t.dump, g.dump, {});
+    std::vector<int> records_t(t.dump.records.size(), 0), records_g(g.dump.records.size(), 0);
+    std::vector<int> leaves_t(t.dump.leaves.size(), 0), leaves_g(g.dump.leaves.size(), 0);
+    int32_t last = -1;
+    uint32_t next_row = 0;
+    for (const RecordPair& p : aligned.pairs) {
+      if (p.target >= 0) {
+        EXPECT_GT(p.target, last);  // the target's order is kept
+        last = p.target;
+        ++records_t[p.target];
+      }
+      if (p.golden >= 0) ++records_g[p.golden];
+      EXPECT_EQ(p.first_row, next_row);
+      next_row += p.row_count;
+    }
+    EXPECT_EQ(next_row, aligned.rows.size());
+    for (const Row& r : aligned.rows) {
+      if (r.target >= 0) ++leaves_t[r.target];
+      if (r.golden >= 0) ++leaves_g[r.golden];
+    }
+    for (const auto& counts : {records_t, records_g, leaves_t, leaves_g}) {
+      EXPECT_TRUE(std::all_of(counts.begin(), counts.end(), [](int n) { return n == 1; }));
+    }
+  }
+}
+
+TEST(AlignTest, GoldenOnlyCallsStandAtTheirPlace) {
+  DumpBuilder t, g;
+  t.Call("Torch.a.0.forward").Out(Numbers(1, 0, 0, 1)).Call("Torch.c.0.forward").Out(Numbers(3, 0, 0, 1));
+  g.Call("Torch.a.0.forward").Out(Numbers(1, 0, 0, 1)).Call("Torch.bbbbbb.0.forward").Out(Numbers(2, 0, 0, 1).Shape("[7]"));
+  g.Call("Torch.c.0.forward").Out(Numbers(3, 0, 0, 1));
+  const Dump target = t.Take(), golden = g.Take();
+  const AlignedDumps a = AlignDumps(target, golden, {});
+  ASSERT_EQ(a.pairs.size(), 3u);
+  EXPECT_EQ(a.pairs[1].match, Match::kGoldenOnly);
+  EXPECT_EQ(a.pairs[1].golden, 1);
+}
+
+TEST(AlignLeavesTest, PositionAgainstKeyword) {
+  DumpBuilder t, g;
+  t.Call("Functional.linear.0.forward").In(Numbers(1, 0, 0, 1)).In(Numbers(2, 0, 0, 1).Shape("[3]"));
+  g.Call("Functional.linear.0.forward").In(Numbers(1, 0, 0, 1)).Kwarg("bias", Numbers(2, 0, 0, 1).Shape("[3]"));
+  const Dump target = t.Take(), golden = g.Take();
+  const AlignedDumps a = AlignDumps(target, golden, {});
+  ASSERT_EQ(a.rows.size(), 2u);
+  EXPECT_EQ(a.rows[1].match, Match::kAligned);
+  EXPECT_LT(a.rows[1].confidence, 1);
+}
+
+TEST(AlignLeavesTest, OneSidedLeavesAreShown) {
+  DumpBuilder t, g;
+  t.Call("Torch.f.0.forward").In(Numbers(1, 0, 0, 1)).Out(Numbers(1, 0, 0, 1));
+  g.Call("Torch.f.0.forward").In(Numbers(1, 0, 0, 1)).Out(Numbers(1, 0, 0, 1)).Out(Numbers(1, 0, 0, 1).Shape("[9]"));
+  const Dump target = t.Take(), golden = g.Take();
+  const AlignedDumps a = AlignDumps(target, golden, {});
+  ASSERT_EQ(a.rows.size(), 3u);
+  EXPECT_EQ(a.rows[2].match, Match::kGoldenOnly);
+}
+
+TEST(AlignTest, MappedModulesPair) {
+  DumpBuilder t, g;
+  t.dump().framework = "mindspore";
+  t.Call("Cell.net.fc.Dense.forward.0").In(Numbers(1, 0, 0, 1)).Out(Numbers(1, 0, 0, 1));
+  t.Call("Mint.abs.0.forward").In(Numbers(1, 0, 0, 1)).Out(Numbers(1, 0, 0, 1));
+  g.Call("Torch.abs.0.forward").In(Numbers(1, 0, 0, 1)).Out(Numbers(1, 0, 0, 1));
+  g.Call("Module.net.linear.Linear.forward.0").In(Numbers(1, 0, 0, 1)).Out(Numbers(1, 0, 0, 1));
+  g.Call("Torch.abs.1.forward").In(Numbers(1, 0, 0, 1)).Out(Numbers(1, 0, 0, 1));
+  CompareOptions options;
+  options.mapping.apis = {{"Cell.net.fc.Dense", "Module.net.linear.Linear"}};
+  const Dump target = t.Take(), golden = g.Take();
+  const auto partners = AlignRecords(target, golden, options);
+  EXPECT_EQ(partners[0].golden, 1);
+  EXPECT_EQ(partners[1].golden, 2);
+}
+
+}  // namespace
+}  // namespace msprobe
