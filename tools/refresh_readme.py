@@ -21,7 +21,8 @@ def main() -> int:
     if done.returncode != 0:
         print(done.stderr, "type first: make demo", sep="", file=sys.stderr)
         return 1
-    text = "\n".join(line.rstrip() for line in done.stdout.strip("\n").split("\n"))
+    output = done.stdout.replace(f"{ROOT}/", "").strip("\n")
+    text = "\n".join(line.rstrip() for line in output.split("\n"))
     picture = f"```text\n$ msprobe {' '.join(command)}\n{text}\n```\n"
     readme = ROOT / "README.md"
     before, rest = readme.read_text(encoding="utf-8").split(BEGIN)

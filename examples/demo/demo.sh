@@ -21,4 +21,4 @@ say "3. Which one?  msprobe compare -tp $out/wrong/step0 -gp $out/right/step0 -o
 "$bin/msprobe" compare -tp "$out/wrong/step0" -gp "$out/right/step0" -o "$out/compare"
 
 say "The fault was planted here:"
-grep -n "<- the planted fault" "$here/train.py" | sed "s|^|$here/train.py:|"
+grep -n -A 1 "The planted fault" "$here/train.py" | sed "s|^|$here/train.py:|"

@@ -10,10 +10,11 @@ import argparse
 import math
 
 import torch
-from msprobe.pytorch import PrecisionDebugger
 from sklearn.datasets import load_digits
 from torch import nn
 from torch.nn import functional as F
+
+from msprobe.pytorch import PrecisionDebugger
 
 WIDTH, HEADS = 32, 4
 RIGHT, MISTYPED = 0.044715, 0.047415  # two digits changed places
@@ -40,7 +41,8 @@ class Block(nn.Module):
         return self.out((weights @ v).transpose(1, 2).reshape(batch, length, WIDTH))
 
     def gelu(self, x):
-        cubic = x.pow(3) * self.coefficient  # <- the planted fault acts here, in block 1
+        # The planted fault acts in the next line, in block 1.
+        cubic = x.pow(3) * self.coefficient
         return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + cubic)))
 
     def forward(self, x):
