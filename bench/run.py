@@ -198,11 +198,11 @@ def main():
     results = {}
     if options.only in (None, "kernels"):
         results["kernels"] = bench_kernels(options.build)
-    if options.only in (None, "compare"):
-        bench_compare(options.peer)
     if options.only in (None, "train"):
         results["rates"] = memory_rates()
         results["train"] = bench_training(options, results["rates"])
+    if options.only in (None, "compare"):
+        bench_compare(options.peer)
     (options.build / "bench" / "results.json").write_text(json.dumps(results, indent=1) + "\n")
 
 

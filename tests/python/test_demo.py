@@ -82,3 +82,8 @@ def test_recording_does_not_change_the_training(root, recorded, tmp_path):
         for env in (dict(os.environ), dict(os.environ, PYTHONPATH=str(tmp_path)))
     ]
     assert outputs[0] == outputs[1]
+
+
+def test_the_picture_in_the_readme_names_the_planted_line(root):
+    """Out of date? Type: make demo && .venv/bin/python tools/refresh_readme.py"""
+    assert f"{TRAIN}:{planted_line(root)} in gelu" in (root / "README.md").read_text()
