@@ -9,7 +9,9 @@ namespace {
 using namespace std::string_literals;  // NOLINT: pickles have NUL bytes
 using testing::HasSubstr;
 
-Result<PickleTree> Load(const std::string& opcodes) { return Unpickle(opcodes, {.path = "x.pt", .base_offset = 1000}); }
+Result<PickleTree> Load(const std::string& opcodes) {
+  return Unpickle(opcodes, {.path = "x.pt", .base_offset = 1000});
+}
 
 // Of a pickle that must be refused: protocol 2, these opcodes.
 std::string Refusal(const std::string& opcodes) {
@@ -24,10 +26,15 @@ std::string Refusal(const std::string& opcodes) {
 
 TEST(Pickle, ScalarsOfEveryOpcode) {
   const std::tuple<std::string, PickleKind, int64_t> integers[] = {
-      {"N", PickleKind::kNone, 0}, {"\x88", PickleKind::kBool, 1}, {"\x89", PickleKind::kBool, 0},
-      {"K\xff", PickleKind::kInt, 255}, {"M\xff\xff", PickleKind::kInt, 65535},
-      {"J\xff\xff\xff\xff", PickleKind::kInt, -1}, {"\x8a\x00"s, PickleKind::kInt, 0},
-      {"\x8a\x01\xff", PickleKind::kInt, -1}, {"\x8a\x05\x00\x00\x00\x00\x01"s, PickleKind::kInt, int64_t{1} << 32},
+      {"N", PickleKind::kNone, 0},
+      {"\x88", PickleKind::kBool, 1},
+      {"\x89", PickleKind::kBool, 0},
+      {"K\xff", PickleKind::kInt, 255},
+      {"M\xff\xff", PickleKind::kInt, 65535},
+      {"J\xff\xff\xff\xff", PickleKind::kInt, -1},
+      {"\x8a\x00"s, PickleKind::kInt, 0},
+      {"\x8a\x01\xff", PickleKind::kInt, -1},
+      {"\x8a\x05\x00\x00\x00\x00\x01"s, PickleKind::kInt, int64_t{1} << 32},
       {"\x8a\x08\x00\x00\x00\x00\x00\x00\x00\x80"s, PickleKind::kInt, INT64_MIN},
       {"\x8b\x02\x00\x00\x00\x00\x80"s, PickleKind::kInt, -32768},
   };
@@ -38,9 +45,19 @@ TEST(Pickle, ScalarsOfEveryOpcode) {
     EXPECT_EQ(tree->root().kind, kind);
     EXPECT_EQ(tree->root().integer, value) << Excerpt(pickle);
   }
-  const std::string texts[] = {"U\x03" "abc", "T\x03\0\0\0abc"s, "\x8c\x03" "abc", "X\x03\0\0\0abc"s,
-                               "\x8d\x03\0\0\0\0\0\0\0abc"s, "C\x03" "abc", "B\x03\0\0\0abc"s,
-                               "\x8e\x03\0\0\0\0\0\0\0abc"s, "\x96\x03\0\0\0\0\0\0\0abc"s};
+  const std::string texts[] = {
+      "U\x03"
+      "abc",
+      "T\x03\0\0\0abc"s,
+      "\x8c\x03"
+      "abc",
+      "X\x03\0\0\0abc"s,
+      "\x8d\x03\0\0\0\0\0\0\0abc"s,
+      "C\x03"
+      "abc",
+      "B\x03\0\0\0abc"s,
+      "\x8e\x03\0\0\0\0\0\0\0abc"s,
+      "\x96\x03\0\0\0\0\0\0\0abc"s};
   for (const std::string& opcodes : texts) {
     const std::string pickle = "\x80\x04" + opcodes + ".";
     const Result<PickleTree> tree = Unpickle(pickle);
@@ -53,18 +70,41 @@ TEST(Pickle, ScalarsOfEveryOpcode) {
 
 TEST(Pickle, ContainersOfEveryOpcode) {
   const std::tuple<std::string, PickleKind, size_t> cases[] = {
-      {")", PickleKind::kTuple, 0}, {"N\x85", PickleKind::kTuple, 1}, {"NN\x86", PickleKind::kTuple, 2},
-      {"NNN\x87", PickleKind::kTuple, 3}, {"(NNNNt", PickleKind::kTuple, 4}, {"]", PickleKind::kList, 0},
-      {"]Na", PickleKind::kList, 1}, {"](NNe", PickleKind::kList, 2}, {"(NNl", PickleKind::kList, 2},
-      {"}", PickleKind::kDict, 0}, {"}K\x01Ns", PickleKind::kDict, 2}, {"}(K\x01NK\x02Nu", PickleKind::kDict, 4},
-      {"(K\x01Nd", PickleKind::kDict, 2}, {"\x8f(K\x01\x90", PickleKind::kSet, 1}, {"(K\x01\x91", PickleKind::kSet, 1},
+      {")", PickleKind::kTuple, 0},
+      {"N\x85", PickleKind::kTuple, 1},
+      {"NN\x86", PickleKind::kTuple, 2},
+      {"NNN\x87", PickleKind::kTuple, 3},
+      {"(NNNNt", PickleKind::kTuple, 4},
+      {"]", PickleKind::kList, 0},
+      {"]Na", PickleKind::kList, 1},
+      {"](NNe", PickleKind::kList, 2},
+      {"(NNl", PickleKind::kList, 2},
+      {"}", PickleKind::kDict, 0},
+      {"}K\x01Ns", PickleKind::kDict, 2},
+      {"}(K\x01NK\x02Nu", PickleKind::kDict, 4},
+      {"(K\x01Nd", PickleKind::kDict, 2},
+      {"\x8f(K\x01\x90", PickleKind::kSet, 1},
+      {"(K\x01\x91", PickleKind::kSet, 1},
       {"ccollections\nOrderedDict\n)R", PickleKind::kDict, 0},
-      {"ccollections\nOrderedDict\n]]K\x01" "aK\x02" "aa\x85R", PickleKind::kDict, 2},
+      {"ccollections\nOrderedDict\n]]K\x01"
+       "aK\x02"
+       "aa\x85R",
+       PickleKind::kDict, 2},
       {"ccollections\nOrderedDict\n)RK\x01Ns}b", PickleKind::kDict, 2},
-      {"\x8c\x0b" "collections\x8c\x0bOrderedDict\x93)R", PickleKind::kDict, 0},
-      {"(NN1N", PickleKind::kNone, 0}, {"NN0", PickleKind::kNone, 0},
-      {"Nq\x07" "0h\x07", PickleKind::kNone, 0}, {"Nr\x07\0\0\0000j\x07\0\0\0"s, PickleKind::kNone, 0},
-      {"N\x94" "0]\x94" "0h\x01", PickleKind::kList, 0}, {"NQ", PickleKind::kPersistent, 1},
+      {"\x8c\x0b"
+       "collections\x8c\x0bOrderedDict\x93)R",
+       PickleKind::kDict, 0},
+      {"(NN1N", PickleKind::kNone, 0},
+      {"NN0", PickleKind::kNone, 0},
+      {"Nq\x07"
+       "0h\x07",
+       PickleKind::kNone, 0},
+      {"Nr\x07\0\0\0000j\x07\0\0\0"s, PickleKind::kNone, 0},
+      {"N\x94"
+       "0]\x94"
+       "0h\x01",
+       PickleKind::kList, 0},
+      {"NQ", PickleKind::kPersistent, 1},
       {"\x95\x01\0\0\0\0\0\0\0N"s, PickleKind::kNone, 0},
       {"ctorch\nSize\n)\x85R", PickleKind::kCall, 2},
   };
@@ -78,10 +118,15 @@ TEST(Pickle, ContainersOfEveryOpcode) {
 }
 
 TEST(Pickle, RefusesCodeHoweverItIsSpelled) {
-  EXPECT_THAT(Refusal("cos\nsystem\nX\x02\0\0\0id\x85R."s), HasSubstr("x.pt:1002: expected plain tensors and values, found the global \"os.system\""));
+  EXPECT_THAT(
+      Refusal("cos\nsystem\nX\x02\0\0\0id\x85R."s),
+      HasSubstr("x.pt:1002: expected plain tensors and values, found the global \"os.system\""));
   EXPECT_THAT(Refusal("cposix\nsystem\n."), HasSubstr("posix.system"));
   EXPECT_THAT(Refusal("\x8c\x02os\x8c\x06system\x93."), HasSubstr("os.system"));
-  EXPECT_THAT(Refusal("\x8c\x08" "builtins\x8c\x04" "eval\x93."), HasSubstr("builtins.eval"));
+  EXPECT_THAT(Refusal("\x8c\x08"
+                      "builtins\x8c\x04"
+                      "eval\x93."),
+              HasSubstr("builtins.eval"));
   EXPECT_THAT(Refusal("(X\x02\0\0\0idios\nsystem\n."s), HasSubstr("INST (0x69)"));
   EXPECT_THAT(Refusal("(cos\nsystem\no."), HasSubstr("os.system"));
   EXPECT_THAT(Refusal("(ctorch\nSize\no."), HasSubstr("OBJ (0x6f)"));
@@ -100,10 +145,10 @@ TEST(Pickle, RefusesCodeHoweverItIsSpelled) {
 }
 
 TEST(Pickle, CallsNeedAnAllowedGlobalAndATuple) {
-  Refusal("X\x01\0\0\0f)R."s);            // a string is called
-  Refusal("ctorch\nSize\n]R.");          // with a list
-  Refusal("ctorch\nSize\n)R)R.");        // the result of a call is called
-  Refusal("ctorch\nSize\n)R}b.");        // state for what is not an OrderedDict
+  Refusal("X\x01\0\0\0f)R."s);     // a string is called
+  Refusal("ctorch\nSize\n]R.");    // with a list
+  Refusal("ctorch\nSize\n)R)R.");  // the result of a call is called
+  Refusal("ctorch\nSize\n)R}b.");  // state for what is not an OrderedDict
   Refusal("ccollections\nOrderedDict\n))\x86R.");
   Refusal("ccollections\nOrderedDict\n]Na\x85R.");
 }
@@ -114,18 +159,29 @@ TEST(Pickle, HintsSayWhatToSaveInstead) {
 }
 
 TEST(Pickle, RefusesBrokenStacks) {
-  for (const char* opcodes : {".", "NN.", "(.", "N(.", "t.", "e.", "u.", "0.", "1.", "a.", "Na.", "NNa.", "s.", "}Ns.",
-                              "]NNs.", "}(Nu.", "](N(e.", "\x85.", "N\x86.", "NN\x87.", "R.", "Q.", "b.", "q\0.",
-                              "\x94.", "(N\x93.", "NN\x93.", "\x90.", "](\x90.", "h\x01.", "j\x01\0\0\0.", "N(0.", "(Nd."}) {
+  for (const char* opcodes :
+       {".",       "NN.",    "(.",           "N(.",   "t.",      "e.",      "u.",
+        "0.",      "1.",     "a.",           "Na.",   "NNa.",    "s.",      "}Ns.",
+        "]NNs.",   "}(Nu.",  "](N(e.",       "\x85.", "N\x86.",  "NN\x87.", "R.",
+        "Q.",      "b.",     "q\0.",         "\x94.", "(N\x93.", "NN\x93.", "\x90.",
+        "](\x90.", "h\x01.", "j\x01\0\0\0.", "N(0.",  "N(01N.",  "(Nd."}) {
     Refusal(opcodes);
   }
 }
 
 TEST(Pickle, LengthsAreCheckedBeforeUse) {
-  EXPECT_THAT(Refusal("X\xff\xff\xff\xff" "abc."), HasSubstr("4294967295 more bytes of pickle, found 4"));
-  Refusal("\x8d\xff\xff\xff\xff\xff\xff\xff\xff" "abc.");
-  Refusal("\x8e\xff\xff\xff\xff\xff\xff\xff\x7f" "abc.");
-  Refusal("\x96\xff\xff\xff\xff\xff\xff\xff\x7f" "abc.");
+  EXPECT_THAT(Refusal("X\xff\xff\xff\xff"
+                      "abc."),
+              HasSubstr("4294967295 more bytes of pickle, found 4"));
+  Refusal(
+      "\x8d\xff\xff\xff\xff\xff\xff\xff\xff"
+      "abc.");
+  Refusal(
+      "\x8e\xff\xff\xff\xff\xff\xff\xff\x7f"
+      "abc.");
+  Refusal(
+      "\x96\xff\xff\xff\xff\xff\xff\xff\x7f"
+      "abc.");
   Refusal("\x8b\xff\xff\xff\xff.");
   Refusal("\x95\xff\0\0\0\0\0\0\0N."s);
   Refusal("G\0\0"s);
@@ -142,8 +198,10 @@ TEST(Pickle, MemoIndicesAreBounded) {
 
 TEST(Pickle, NestingAndCountAreBounded) {
   EXPECT_TRUE(Load("\x80\x02N" + std::string(250, '\x85') + ".").ok());
-  EXPECT_THAT(Refusal("N" + std::string(100000, '\x85') + "."), HasSubstr("nesting of at most 256"));
-  EXPECT_THAT(Refusal(std::string(300, ']') + std::string(299, 'a') + "."), HasSubstr("nesting of at most 256"));
+  EXPECT_THAT(Refusal("N" + std::string(100000, '\x85') + "."),
+              HasSubstr("nesting of at most 256"));
+  EXPECT_THAT(Refusal(std::string(300, ']') + std::string(299, 'a') + "."),
+              HasSubstr("nesting of at most 256"));
   Refusal(std::string(1000000, '('));
   const std::string many = "\x80\x02" + std::string(100, 'N') + ".";
   EXPECT_THAT(Unpickle(many, {.max_nodes = 50}).status().message(), HasSubstr("at most 50 values"));

@@ -82,6 +82,9 @@ def cases():
     yield "requires_grad", torch.randn(3, generator=g, requires_grad=True)
     yield "conj", torch.randn(3, generator=g, dtype=torch.complex64).conj()
     yield "neg", torch.randn(3, generator=g, dtype=torch.complex64).conj().imag
+    both = torch._neg_view(torch.randn(3, generator=g, dtype=torch.complex64).conj())
+    assert both.is_conj() and both.is_neg()
+    yield "conj_neg", both
     attribute = torch.randn(2, generator=g)
     attribute.note = "kept by torch, ignored here"
     yield "attribute", attribute

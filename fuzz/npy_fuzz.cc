@@ -1,0 +1,15 @@
+#include "engine/formats/npy.h"
+#include "fuzz/memory_file.h"
+#include "fuzz/tensor_check.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static msprobe::MemoryFile file;
+  const std::string& path = file.Set(data, size);
+  const msprobe::Result<msprobe::TensorFile> tensor = msprobe::ReadNpy(path);
+  if (tensor.ok()) {
+    msprobe::CheckTensor(*tensor);
+  } else {
+    msprobe::CheckRefusal(tensor.status(), path);
+  }
+  return 0;
+}

@@ -1,0 +1,16 @@
+#include "engine/formats/pt.h"
+#include "fuzz/memory_file.h"
+#include "fuzz/tensor_check.h"
+
+// Without the checksums, which would stop nearly every mutation at the door.
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static msprobe::MemoryFile memory;
+  const std::string& path = memory.Set(data, size);
+  const msprobe::Result<msprobe::PtFile> file = msprobe::ReadPt(path, {.verify_checksums = false});
+  if (file.ok()) {
+    for (const msprobe::PtTensor& tensor : file->tensors) msprobe::CheckTensor(tensor.tensor);
+  } else {
+    msprobe::CheckRefusal(file.status(), path);
+  }
+  return 0;
+}
