@@ -1,6 +1,4 @@
 // ComputeStats beside memcpy of the same bytes, in one run. Rates count bytes read.
-#include "engine/kernels/stats.h"
-
 #include <benchmark/benchmark.h>
 
 #include <cstring>
@@ -8,6 +6,7 @@
 #include <vector>
 
 #include "engine/base/threads.h"
+#include "engine/kernels/stats.h"
 #include "engine/tensor/float_formats.h"
 
 namespace msprobe {
@@ -48,7 +47,13 @@ void Contiguous(benchmark::State& state) {
   for (auto _ : state) benchmark::DoNotOptimize(ComputeStats(view));
   state.SetBytesProcessed(state.iterations() * state.range(0) * 4);
 }
-BENCHMARK(Contiguous<DType::kFloat32>)->Arg(1)->Arg(512)->Arg(4096)->Arg(1 << 16)->Arg(1 << 20)->Arg(64 << 20);
+BENCHMARK(Contiguous<DType::kFloat32>)
+    ->Arg(1)
+    ->Arg(512)
+    ->Arg(4096)
+    ->Arg(1 << 16)
+    ->Arg(1 << 20)
+    ->Arg(64 << 20);
 BENCHMARK(Contiguous<DType::kBFloat16>)->Arg(64 << 20);
 BENCHMARK(Contiguous<DType::kFloat16>)->Arg(64 << 20);
 BENCHMARK(Contiguous<DType::kFloat64>)->Arg(64 << 20);
@@ -68,12 +73,14 @@ void TwoThreads(benchmark::State& state) {
 }
 BENCHMARK(TwoThreads)->Arg(64 << 20)->UseRealTime();
 
-// A 2-D view of n x n elements read column by column, as weight.t() and channels_last activations are.
+// A 2-D view of n x n elements read column by column, as weight.t() and channels_last activations
+// are.
 void Transposed(benchmark::State& state) {
   const int64_t n = state.range(0);
   const std::vector<float> in = RandomFloats(n * n);
   const int64_t shape[] = {n, n}, strides[] = {1, n};
-  const TensorView view{.data = in.data(), .dtype = DType::kFloat32, .ndim = 2, .shape = shape, .strides = strides};
+  const TensorView view{
+      .data = in.data(), .dtype = DType::kFloat32, .ndim = 2, .shape = shape, .strides = strides};
   for (auto _ : state) benchmark::DoNotOptimize(ComputeStats(view));
   state.SetBytesProcessed(state.iterations() * n * n * 4);
 }

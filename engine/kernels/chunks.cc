@@ -23,11 +23,16 @@ uint8_t* CopyRun(const uint8_t* source, int64_t size, int64_t stride, int64_t n,
     return out + n * size;
   }
   switch (size) {
-    case 1: return CopyStrided<uint8_t>(source, stride, n, out);
-    case 2: return CopyStrided<uint16_t>(source, stride * 2, n, out);
-    case 4: return CopyStrided<uint32_t>(source, stride * 4, n, out);
-    case 8: return CopyStrided<uint64_t>(source, stride * 8, n, out);
-    default: return CopyStrided<Pair>(source, stride * 16, n, out);
+    case 1:
+      return CopyStrided<uint8_t>(source, stride, n, out);
+    case 2:
+      return CopyStrided<uint16_t>(source, stride * 2, n, out);
+    case 4:
+      return CopyStrided<uint32_t>(source, stride * 4, n, out);
+    case 8:
+      return CopyStrided<uint64_t>(source, stride * 8, n, out);
+    default:
+      return CopyStrided<Pair>(source, stride * 16, n, out);
   }
 }
 

@@ -1,10 +1,12 @@
-// How every kernel cuts a tensor: the chunk tree. It alone decides the order of additions, so it must not depend on the
-// SIMD target, the number of threads or the strides.
+// How every kernel cuts a tensor: the chunk tree. It alone decides the order of additions, so it
+// must not depend on the SIMD target, the number of threads or the strides.
 //
-// Elements in logical order are cut into chunks of kChunkElements. A chunk gives a node. Neighbouring nodes are combined
-// pairwise, then the results pairwise, and so on; a node without a neighbour moves up unchanged.
+// Elements in logical order are cut into chunks of kChunkElements. A chunk gives a node.
+// Neighbouring nodes are combined pairwise, then the results pairwise, and so on; a node without a
+// neighbour moves up unchanged.
 //
-//   Node node = FoldChunks<Node>(numel, pool, [&](int64_t first, int64_t n, int64_t chunk) { ... });
+//   Node node = FoldChunks<Node>(numel, pool,
+//                                [&](int64_t first, int64_t n, int64_t chunk) { ... });
 #pragma once
 
 #include <algorithm>
@@ -18,12 +20,14 @@
 
 namespace msprobe {
 
-inline constexpr int64_t kChunkElements = 4096;  // with its working space about what an L1 cache holds
-inline constexpr int64_t kGroupChunks = 64;      // a power of two: chunks a thread takes at a time, a subtree of the whole
+// With its working space about what an L1 cache holds.
+inline constexpr int64_t kChunkElements = 4096;
+// Chunks a thread takes at a time; a power of two, so that they are a subtree of the whole.
+inline constexpr int64_t kGroupChunks = 64;
 inline constexpr int64_t kGroupElements = kChunkElements * kGroupChunks;
 
-// Combines nodes pushed in order, pairwise: a binary counter whose digit k holds the node of 2^k leaves.
-// Node needs `static Node Combine(const Node& left, const Node& right)`.
+// Combines nodes pushed in order, pairwise: a binary counter whose digit k holds the node of 2^k
+// leaves. Node needs `static Node Combine(const Node& left, const Node& right)`.
 template <typename Node, int kLevels>
 class PairwiseFold {
  public:
@@ -48,7 +52,8 @@ class PairwiseFold {
   uint64_t count_ = 0;
 };
 
-// `chunk_node(first element, elements, chunk number)` gives a Node and may run on several threads at once. count > 0.
+// `chunk_node(first element, elements, chunk number)` gives a Node and may run on several threads
+// at once. count > 0.
 template <typename Node, typename ChunkNode>
 Node FoldChunks(int64_t count, ThreadPool* pool, const ChunkNode& chunk_node) {
   if (count <= kChunkElements) return chunk_node(int64_t{0}, count, int64_t{0});
@@ -65,7 +70,8 @@ Node FoldChunks(int64_t count, ThreadPool* pool, const ChunkNode& chunk_node) {
   PairwiseFold<Node, 48> fold;
   if (groups > 1 && pool != nullptr && pool->threads() > 1) {
     std::vector<Node> nodes(static_cast<size_t>(groups));
-    pool->ParallelFor(nodes.size(), [&](size_t g) { nodes[g] = group_node(static_cast<int64_t>(g)); });
+    pool->ParallelFor(nodes.size(),
+                      [&](size_t g) { nodes[g] = group_node(static_cast<int64_t>(g)); });
     for (const Node& node : nodes) fold.Push(node);
   } else {
     for (int64_t g = 0; g < groups; ++g) fold.Push(group_node(g));
@@ -76,14 +82,15 @@ Node FoldChunks(int64_t count, ThreadPool* pool, const ChunkNode& chunk_node) {
 // Largest chunk in bytes: complex128.
 inline constexpr size_t kMaxChunkBytes = static_cast<size_t>(kChunkElements) * 16;
 
-// Hands out any stretch of a view's elements as contiguous memory: in place where it already is, else copied to a buffer.
-// Shared by threads; a buffer belongs to one.
+// Hands out any stretch of a view's elements as contiguous memory: in place where it already is,
+// else copied to a buffer. Shared by threads; a buffer belongs to one.
 class ChunkReader {
  public:
   explicit ChunkReader(const TensorView& view);
 
   bool contiguous() const { return contiguous_; }
-  // Elements [first, first + n) in logical order, n <= kChunkElements. `buffer` may be null when contiguous().
+  // Elements [first, first + n) in logical order, n <= kChunkElements. `buffer` may be null when
+  // contiguous().
   const uint8_t* Read(int64_t first, int64_t n, uint8_t* buffer) const {
     if (contiguous_) return data_ + first * size_;
     Gather(first, n, buffer);

@@ -1,5 +1,6 @@
-// Any dtype to float, double, modulus or real and imaginary part, a chunk at a time, on each SIMD target. Plain loops: the
-// compiler vectorises them, and every conversion here is exact or correctly rounded, hence the same on every target.
+// Any dtype to float, double, modulus or real and imaginary part, a chunk at a time, on each SIMD
+// target. Plain loops: the compiler vectorises them, and every conversion here is exact or
+// correctly rounded, hence the same on every target.
 #if defined(ENGINE_KERNELS_DECODE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ENGINE_KERNELS_DECODE_INL_H_
 #undef ENGINE_KERNELS_DECODE_INL_H_
@@ -46,15 +47,30 @@ HWY_INLINE void LoadAll(const uint8_t* p, int64_t n, float* out) {
 }
 
 // `n` elements of a dtype with FitsFloat. kFloat4E2M1X2 gives 2 * n values.
-inline HWY_NOINLINE HWY_MAYBE_UNUSED void DecodeFloats(DType dtype, const uint8_t* p, int64_t n, float* out) {
+inline HWY_NOINLINE HWY_MAYBE_UNUSED void DecodeFloats(DType dtype, const uint8_t* p, int64_t n,
+                                                       float* out) {
   switch (dtype) {
-    case DType::kFloat32: std::memcpy(out, p, static_cast<size_t>(n) * 4); return;
-    case DType::kFloat16: LoadAll<LoadFloat16>(p, n, out); return;
-    case DType::kBFloat16: LoadAll<LoadBFloat16>(p, n, out); return;
-    case DType::kUInt8: Convert<uint8_t>(p, n, out); return;
-    case DType::kInt8: Convert<int8_t>(p, n, out); return;
-    case DType::kUInt16: Convert<uint16_t>(p, n, out); return;
-    case DType::kInt16: Convert<int16_t>(p, n, out); return;
+    case DType::kFloat32:
+      std::memcpy(out, p, static_cast<size_t>(n) * 4);
+      return;
+    case DType::kFloat16:
+      LoadAll<LoadFloat16>(p, n, out);
+      return;
+    case DType::kBFloat16:
+      LoadAll<LoadBFloat16>(p, n, out);
+      return;
+    case DType::kUInt8:
+      Convert<uint8_t>(p, n, out);
+      return;
+    case DType::kInt8:
+      Convert<int8_t>(p, n, out);
+      return;
+    case DType::kUInt16:
+      Convert<uint16_t>(p, n, out);
+      return;
+    case DType::kInt16:
+      Convert<int16_t>(p, n, out);
+      return;
     case DType::kBool:
       for (int64_t i = 0; i < n; ++i) out[i] = p[i] != 0 ? 1.0f : 0.0f;
       return;
@@ -73,15 +89,29 @@ inline HWY_NOINLINE HWY_MAYBE_UNUSED void DecodeFloats(DType dtype, const uint8_
   }
 }
 
-// `n` elements of any dtype that is not complex; 64-bit integers are rounded. kFloat4E2M1X2 gives 2 * n values.
-inline HWY_NOINLINE HWY_MAYBE_UNUSED void DecodeDoubles(DType dtype, const uint8_t* p, int64_t n, double* out) {
+// `n` elements of any dtype that is not complex; 64-bit integers are rounded. kFloat4E2M1X2 gives
+// 2 * n values.
+inline HWY_NOINLINE HWY_MAYBE_UNUSED void DecodeDoubles(DType dtype, const uint8_t* p, int64_t n,
+                                                        double* out) {
   switch (dtype) {
-    case DType::kFloat64: std::memcpy(out, p, static_cast<size_t>(n) * 8); return;
-    case DType::kFloat32: Convert<float>(p, n, out); return;
-    case DType::kUInt32: Convert<uint32_t>(p, n, out); return;
-    case DType::kInt32: Convert<int32_t>(p, n, out); return;
-    case DType::kUInt64: Convert<uint64_t>(p, n, out); return;
-    case DType::kInt64: Convert<int64_t>(p, n, out); return;
+    case DType::kFloat64:
+      std::memcpy(out, p, static_cast<size_t>(n) * 8);
+      return;
+    case DType::kFloat32:
+      Convert<float>(p, n, out);
+      return;
+    case DType::kUInt32:
+      Convert<uint32_t>(p, n, out);
+      return;
+    case DType::kInt32:
+      Convert<int32_t>(p, n, out);
+      return;
+    case DType::kUInt64:
+      Convert<uint64_t>(p, n, out);
+      return;
+    case DType::kInt64:
+      Convert<int64_t>(p, n, out);
+      return;
     default: {
       constexpr int64_t kBlock = 256;
       float block[2 * kBlock];
@@ -96,7 +126,8 @@ inline HWY_NOINLINE HWY_MAYBE_UNUSED void DecodeDoubles(DType dtype, const uint8
 }
 
 // Real and imaginary parts; a real dtype has imaginary part 0.
-inline HWY_NOINLINE HWY_MAYBE_UNUSED void DecodeComplex(DType dtype, const uint8_t* p, int64_t n, double* re, double* im) {
+inline HWY_NOINLINE HWY_MAYBE_UNUSED void DecodeComplex(DType dtype, const uint8_t* p, int64_t n,
+                                                        double* re, double* im) {
   switch (dtype) {
     case DType::kComplex128:
       for (int64_t i = 0; i < n; ++i) {
@@ -130,7 +161,8 @@ inline HWY_NOINLINE HWY_MAYBE_UNUSED void DecodeComplex(DType dtype, const uint8
 }
 
 // out[i] = |re[i] + i im[i]| as Modulus() defines it.
-inline HWY_NOINLINE HWY_MAYBE_UNUSED void Moduli(const double* re, const double* im, int64_t n, double* out) {
+inline HWY_NOINLINE HWY_MAYBE_UNUSED void Moduli(const double* re, const double* im, int64_t n,
+                                                 double* out) {
   for (int64_t i = 0; i < n; ++i) out[i] = Modulus(re[i], im[i]);
 }
 

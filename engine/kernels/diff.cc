@@ -25,6 +25,27 @@ struct ChunkPair {
   int64_t n;  // values
 };
 
+// A pair to be found: the first that is not the same; or, `mismatch`, the first that is also not
+// finite; or, `distance` > 0, the first finite one that far apart.
+struct Search {
+  PairKind kind;
+  bool mismatch = false;
+  double distance = 0;
+
+  bool Matches(const Pair& p) const {
+    if (distance > 0) return p.Finite() && p.Distance(kind) == distance;
+    return !p.Same() && (!mismatch || !p.Finite());
+  }
+};
+
+// Index in the chunk, -1 if none matches.
+[[maybe_unused]] int64_t FindPairScalar(const ChunkPair& c, const Search& search) {
+  for (int64_t v = 0; v < c.n; ++v) {
+    if (search.Matches(PairAt(c.t, c.tp, c.g, c.gp, v))) return v;
+  }
+  return -1;
+}
+
 }  // namespace
 }  // namespace msprobe
 #endif
@@ -34,17 +55,21 @@ namespace msprobe {
 namespace HWY_NAMESPACE {
 #if HWY_TARGET == HWY_SCALAR
 
-void ChunkDiff(const ChunkPair& c, DiffNode* node) { *node = ChunkDiffScalar(c.t, c.tp, c.g, c.gp, c.n, 0); }
+void ChunkDiff(const ChunkPair& c, DiffNode* node) {
+  *node = ChunkDiffScalar(c.t, c.tp, c.g, c.gp, c.n, 0);
+}
+int64_t FindPair(const ChunkPair& c, const Search& search) { return FindPairScalar(c, search); }
 
 #else
 
-// Sums, extrema and counts over the lanes. Padding is zero on both sides: it adds nothing to sums and extrema, and Finish
-// takes it out of the counts.
+// Sums, extrema and counts over the lanes. Padding is zero on both sides: it adds nothing to sums
+// and extrema, and Finish takes it out of the counts.
 class DiffAccumulator {
  public:
   explicit HWY_INLINE DiffAccumulator(double epsilon) : epsilon_(hn::Set(DoubleTag(), epsilon)) {
     const auto zero = hn::Zero(DoubleTag());
-    for (size_t k = 0; k < kDoubleVecs; ++k) tt_[k] = gg_[k] = tg_[k] = dd_[k] = relative_[k] = zero;
+    for (size_t k = 0; k < kDoubleVecs; ++k)
+      tt_[k] = gg_[k] = tg_[k] = dd_[k] = relative_[k] = zero;
     max_abs_ = max_relative_ = zero;
     golden_zero_ = within_1e3_ = within_5e3_ = hn::Zero(LongTag());
   }
@@ -76,7 +101,8 @@ class DiffAccumulator {
   HWY_INLINE void AddErrors(size_t k, DoubleVec distance, DoubleVec golden, DoubleVec shifted) {
     const DoubleTag dd;
     const auto zero = hn::Eq(golden, hn::Zero(dd));
-    const auto error = hn::Div(hn::IfThenElse(zero, shifted, distance), hn::IfThenElse(zero, epsilon_, golden));
+    const auto error =
+        hn::Div(hn::IfThenElse(zero, shifted, distance), hn::IfThenElse(zero, epsilon_, golden));
     dd_[k] = hn::Add(dd_[k], hn::Mul(distance, distance));
     relative_[k] = hn::Add(relative_[k], hn::IfThenZeroElse(zero, error));
     max_abs_ = hn::Max(max_abs_, distance);
@@ -86,8 +112,8 @@ class DiffAccumulator {
     Count(within_5e3_, hn::Lt(error, hn::Set(dd, 0.005)));
   }
 
-  // `n` values were added, and `padding` zeros. `left_out`: how many of the n were not finite and given as zeros;
-  // node->mismatch of them differ.
+  // `n` values were added, and `padding` zeros. `left_out`: how many of the n were not finite and
+  // given as zeros; node->mismatch of them differ.
   HWY_INLINE void Finish(int64_t n, int64_t padding, int64_t left_out, DiffNode* node) {
     node->tt = AddLanes(tt_);
     node->gg = AddLanes(gg_);
@@ -106,10 +132,13 @@ class DiffAccumulator {
   static HWY_INLINE void Count(LongVec& counter, M mask) {
     counter = hn::Sub(counter, hn::VecFromMask(LongTag(), hn::RebindMask(LongTag(), mask)));
   }
-  static HWY_INLINE int64_t Total(LongVec counter) { return hn::GetLane(hn::SumOfLanes(LongTag(), counter)); }
+  static HWY_INLINE int64_t Total(LongVec counter) {
+    return hn::GetLane(hn::SumOfLanes(LongTag(), counter));
+  }
 
  private:
-  DoubleVec tt_[kDoubleVecs], gg_[kDoubleVecs], tg_[kDoubleVecs], dd_[kDoubleVecs], relative_[kDoubleVecs];
+  DoubleVec tt_[kDoubleVecs], gg_[kDoubleVecs], tg_[kDoubleVecs], dd_[kDoubleVecs],
+      relative_[kDoubleVecs];
   DoubleVec max_abs_, max_relative_, epsilon_;
   LongVec golden_zero_, within_1e3_, within_5e3_;
 };
@@ -118,7 +147,9 @@ class DiffAccumulator {
 struct SpecialCounter {
   LongVec target, golden, unequal, mismatch, left_out;
 
-  HWY_INLINE SpecialCounter() { target = golden = unequal = mismatch = left_out = hn::Zero(LongTag()); }
+  HWY_INLINE SpecialCounter() {
+    target = golden = unequal = mismatch = left_out = hn::Zero(LongTag());
+  }
 
   // `same`: equal, or NaN on both sides.
   template <class M>
@@ -141,7 +172,8 @@ struct SpecialCounter {
   }
 };
 
-// Signed position of a float among its format's numbers, from its bits: what Ordinal() gives for a value of the format itself.
+// Signed position of a float among its format's numbers, from its bits: what Ordinal() gives for a
+// value of the format itself.
 HWY_INLINE IntVec OrderOf(IntVec bits, int32_t magnitude_mask) {
   const IntVec sign = hn::BroadcastSignBit(bits);
   return hn::Sub(hn::Xor(hn::And(bits, hn::Set(IntTag(), magnitude_mask)), sign), sign);
@@ -152,13 +184,15 @@ HWY_INLINE IntVec LoadOrder(const uint8_t* p) {
     return OrderOf(hn::LoadU(IntTag(), reinterpret_cast<const int32_t*>(p)), 0x7fffffff);
   } else {
     const hn::Rebind<int16_t, IntTag> d16;
-    return OrderOf(hn::PromoteTo(IntTag(), hn::LoadU(d16, reinterpret_cast<const int16_t*>(p))), 0x7fff);
+    return OrderOf(hn::PromoteTo(IntTag(), hn::LoadU(d16, reinterpret_cast<const int16_t*>(p))),
+                   0x7fff);
   }
 }
 
 // `n` values of one format on each side. kUlp: also max_ulp, in that format.
 template <class Loader, bool kUlp, bool kSpecials>
-HWY_INLINE void ScanFloats(const uint8_t* tp, const uint8_t* gp, int64_t n, double epsilon, DiffNode* node) {
+HWY_INLINE void ScanFloats(const uint8_t* tp, const uint8_t* gp, int64_t n, double epsilon,
+                           DiffNode* node) {
   constexpr int64_t kStep = static_cast<int64_t>(kLanes);
   constexpr size_t kBytes = Loader::kBytes;
   using UnsignedTag = hn::RebindToUnsigned<IntTag>;
@@ -171,9 +205,13 @@ HWY_INLINE void ScanFloats(const uint8_t* tp, const uint8_t* gp, int64_t n, doub
     if (HWY_UNLIKELY(n - i < kStep)) {
       std::memset(tail_t, 0, sizeof(tail_t));
       std::memset(tail_g, 0, sizeof(tail_g));
-      tp = static_cast<const uint8_t*>(std::memcpy(tail_t, tp, static_cast<size_t>(n - i) * kBytes));
-      gp = static_cast<const uint8_t*>(std::memcpy(tail_g, gp, static_cast<size_t>(n - i) * kBytes));
+      tp =
+          static_cast<const uint8_t*>(std::memcpy(tail_t, tp, static_cast<size_t>(n - i) * kBytes));
+      gp =
+          static_cast<const uint8_t*>(std::memcpy(tail_g, gp, static_cast<size_t>(n - i) * kBytes));
     }
+    hwy::Prefetch(tp + kPrefetchBytes);
+    hwy::Prefetch(gp + kPrefetchBytes);
     for (size_t k = 0; k < kFloatVecs; ++k) {
       const uint8_t* t_at = tp + k * kFloatsPerVec * kBytes;
       const uint8_t* g_at = gp + k * kFloatsPerVec * kBytes;
@@ -183,8 +221,9 @@ HWY_INLINE void ScanFloats(const uint8_t* tp, const uint8_t* gp, int64_t n, doub
       Loader::Promote(g_at, g, gl, gh);
       if constexpr (kSpecials) {
         const auto keep = [&](DoubleVec& a, DoubleVec& b) HWY_ATTR {
-          const auto finite = special.Add(hn::IsFinite(a), hn::IsFinite(b),
-                                          hn::Or(hn::Eq(a, b), hn::And(hn::IsNaN(a), hn::IsNaN(b))));
+          const auto finite =
+              special.Add(hn::IsFinite(a), hn::IsFinite(b),
+                          hn::Or(hn::Eq(a, b), hn::And(hn::IsNaN(a), hn::IsNaN(b))));
           a = hn::IfThenElseZero(finite, a);
           b = hn::IfThenElseZero(finite, b);
         };
@@ -222,9 +261,11 @@ HWY_INLINE void PadWithZeros(double* v, int64_t n) {
   for (int64_t i = n; i % static_cast<int64_t>(kLanes) != 0; ++i) v[i] = 0.0;
 }
 
-// `n` doubles on each side, padded. `exact`: |T - G| of 64-bit integers, or null; then finite on both sides.
+// `n` doubles on each side, padded. `exact`: |T - G| of 64-bit integers, or null; then finite on
+// both sides.
 template <bool kSpecials>
-HWY_INLINE void ScanDoubles(const double* tp, const double* gp, const double* exact, int64_t n, double epsilon, DiffNode* node) {
+HWY_INLINE void ScanDoubles(const double* tp, const double* gp, const double* exact, int64_t n,
+                            double epsilon, DiffNode* node) {
   constexpr int64_t kStep = static_cast<int64_t>(kLanes);
   DiffAccumulator accumulator(epsilon);
   SpecialCounter special;
@@ -259,7 +300,8 @@ HWY_INLINE DoubleVec ModulusOf(DoubleVec re, DoubleVec im) {
   const DoubleTag dd;
   const DoubleVec a = hn::Abs(re), b = hn::Abs(im);
   const DoubleVec larger = hn::IfThenElse(hn::Lt(a, b), b, a);
-  const auto huge = hn::Gt(larger, hn::Set(dd, 0x1p500)), tiny = hn::Lt(larger, hn::Set(dd, 0x1p-400));
+  const auto huge = hn::Gt(larger, hn::Set(dd, 0x1p500)),
+             tiny = hn::Lt(larger, hn::Set(dd, 0x1p-400));
   const auto up = hn::Set(dd, 0x1p600), down = hn::Set(dd, 0x1p-600), one = hn::Set(dd, 1.0);
   const DoubleVec scale = hn::IfThenElse(huge, down, hn::IfThenElse(tiny, up, one));
   const DoubleVec back = hn::IfThenElse(huge, up, hn::IfThenElse(tiny, down, one));
@@ -268,8 +310,8 @@ HWY_INLINE DoubleVec ModulusOf(DoubleVec re, DoubleVec im) {
 }
 
 // Real and imaginary parts on each side, padded. One version: complex tensors are rare.
-HWY_INLINE void ScanComplex(const double* tr, const double* ti, const double* gr, const double* gi, int64_t n, double epsilon,
-                            DiffNode* node) {
+HWY_INLINE void ScanComplex(const double* tr, const double* ti, const double* gr, const double* gi,
+                            int64_t n, double epsilon, DiffNode* node) {
   constexpr int64_t kStep = static_cast<int64_t>(kLanes);
   DiffAccumulator accumulator(epsilon);
   SpecialCounter special;
@@ -277,31 +319,38 @@ HWY_INLINE void ScanComplex(const double* tr, const double* ti, const double* gr
   for (int64_t i = 0; i < n; i += kStep) {
     for (size_t k = 0; k < kDoubleVecs; ++k) {
       const size_t at = static_cast<size_t>(i) + k * kDoublesPerVec;
-      DoubleVec a = hn::Load(dd, tr + at), b = hn::Load(dd, ti + at), c = hn::Load(dd, gr + at), d = hn::Load(dd, gi + at);
-      const auto t_nan = hn::Or(hn::IsNaN(a), hn::IsNaN(b)), g_nan = hn::Or(hn::IsNaN(c), hn::IsNaN(d));
+      DoubleVec a = hn::Load(dd, tr + at), b = hn::Load(dd, ti + at), c = hn::Load(dd, gr + at),
+                d = hn::Load(dd, gi + at);
+      const auto t_nan = hn::Or(hn::IsNaN(a), hn::IsNaN(b)),
+                 g_nan = hn::Or(hn::IsNaN(c), hn::IsNaN(d));
       const auto equal = hn::And(hn::Eq(a, c), hn::Eq(b, d));
-      const auto finite = special.Add(hn::And(hn::IsFinite(a), hn::IsFinite(b)), hn::And(hn::IsFinite(c), hn::IsFinite(d)),
+      const auto finite = special.Add(hn::And(hn::IsFinite(a), hn::IsFinite(b)),
+                                      hn::And(hn::IsFinite(c), hn::IsFinite(d)),
                                       hn::Or(equal, hn::And(t_nan, g_nan)));
       a = hn::IfThenElseZero(finite, a);
       b = hn::IfThenElseZero(finite, b);
       c = hn::IfThenElseZero(finite, c);
       d = hn::IfThenElseZero(finite, d);
-      accumulator.AddProducts(k, hn::Add(hn::Mul(a, a), hn::Mul(b, b)), hn::Add(hn::Mul(c, c), hn::Mul(d, d)),
+      accumulator.AddProducts(k, hn::Add(hn::Mul(a, a), hn::Mul(b, b)),
+                              hn::Add(hn::Mul(c, c), hn::Mul(d, d)),
                               hn::Add(hn::Mul(a, c), hn::Mul(b, d)));
-      accumulator.AddErrors(k, ModulusOf(hn::Sub(a, c), hn::Sub(b, d)), ModulusOf(c, d), ModulusOf(accumulator.Shift(a), b));
+      accumulator.AddErrors(k, ModulusOf(hn::Sub(a, c), hn::Sub(b, d)), ModulusOf(c, d),
+                            ModulusOf(accumulator.Shift(a), b));
     }
   }
   const int64_t left_out = special.Finish(node);
   accumulator.Finish(n, (kStep - n % kStep) % kStep, left_out, node);
 }
 
-// Sums of squares are finite unless a value is not (or, in doubles, too large: then the second look finds nothing new).
+// Sums of squares are finite unless a value is not (or, in doubles, too large: then the second look
+// finds nothing new).
 HWY_INLINE bool MayHoldSpecials(const DiffNode& node) {
   return !(node.tt + node.gg < std::numeric_limits<double>::infinity());
 }
 
 template <class Loader, bool kUlp>
-HWY_NOINLINE void ScanFloatsTwice(const uint8_t* tp, const uint8_t* gp, int64_t n, double epsilon, DiffNode* node) {
+HWY_NOINLINE void ScanFloatsTwice(const uint8_t* tp, const uint8_t* gp, int64_t n, double epsilon,
+                                  DiffNode* node) {
   ScanFloats<Loader, kUlp, false>(tp, gp, n, epsilon, node);
   if (!MayHoldSpecials(*node)) return;
   *node = DiffNode();
@@ -325,9 +374,10 @@ HWY_NOINLINE void DiffDecodedFloats(const ChunkPair& c, double epsilon, DiffNode
   alignas(64) float t[kChunkElements], g[kChunkElements];
   DecodeFloats(c.t, c.tp, c.n / ValuesPerElement(c.t), t);
   DecodeFloats(c.g, c.gp, c.n / ValuesPerElement(c.g), g);
-  ScanFloatsTwice<LoadFloat32, false>(reinterpret_cast<const uint8_t*>(t), reinterpret_cast<const uint8_t*>(g), c.n, epsilon,
-                                      node);
-  if (UlpKindOf(c.t, c.g) == UlpKind::kFormat) node->max_ulp = MaxUlp(t, g, c.n, CoarserFormat(c.t, c.g));
+  ScanFloatsTwice<LoadFloat32, false>(reinterpret_cast<const uint8_t*>(t),
+                                      reinterpret_cast<const uint8_t*>(g), c.n, epsilon, node);
+  if (UlpKindOf(c.t, c.g) == UlpKind::kFormat)
+    node->max_ulp = MaxUlp(t, g, c.n, CoarserFormat(c.t, c.g));
 }
 
 HWY_NOINLINE void DiffDoubles(const ChunkPair& c, double epsilon, DiffNode* node) {
@@ -341,7 +391,8 @@ HWY_NOINLINE void DiffDoubles(const ChunkPair& c, double epsilon, DiffNode* node
     *node = DiffNode();
     ScanDoubles<true>(t, g, nullptr, c.n, epsilon, node);
   }
-  if (UlpKindOf(c.t, c.g) == UlpKind::kFormat) node->max_ulp = MaxUlp(t, g, c.n, CoarserFormat(c.t, c.g));
+  if (UlpKindOf(c.t, c.g) == UlpKind::kFormat)
+    node->max_ulp = MaxUlp(t, g, c.n, CoarserFormat(c.t, c.g));
 }
 
 HWY_NOINLINE void DiffIntegers(const ChunkPair& c, double epsilon, DiffNode* node) {
@@ -385,13 +436,39 @@ void ChunkDiff(const ChunkPair& c, DiffNode* node) {
         DiffDecodedFloats(c, epsilon, node);
       }
       break;
-    case PairKind::kDouble: DiffDoubles(c, epsilon, node); break;
-    case PairKind::kInteger: DiffIntegers(c, epsilon, node); break;
-    case PairKind::kComplex: DiffComplex(c, epsilon, node); break;
+    case PairKind::kDouble:
+      DiffDoubles(c, epsilon, node);
+      break;
+    case PairKind::kInteger:
+      DiffIntegers(c, epsilon, node);
+      break;
+    case PairKind::kComplex:
+      DiffComplex(c, epsilon, node);
+      break;
   }
   if (UlpKindOf(c.t, c.g) == UlpKind::kDifference && PairKindOf(c.t, c.g) != PairKind::kInteger) {
     node->max_ulp = static_cast<uint64_t>(node->max_abs);
   }
+}
+
+// Real dtypes are decoded and compared a block at a time.
+int64_t FindPair(const ChunkPair& c, const Search& search) {
+  const PairKind kind = PairKindOf(c.t, c.g);
+  if (kind == PairKind::kInteger || kind == PairKind::kComplex) return FindPairScalar(c, search);
+  constexpr int64_t kBlock = 256;
+  double t[kBlock], g[kBlock];
+  const int64_t tv = ValuesPerElement(c.t), gv = ValuesPerElement(c.g);
+  const int64_t t_size = static_cast<int64_t>(DTypeSize(c.t)),
+                g_size = static_cast<int64_t>(DTypeSize(c.g));
+  for (int64_t first = 0; first < c.n; first += kBlock) {
+    const int64_t n = c.n - first < kBlock ? c.n - first : kBlock;
+    DecodeDoubles(c.t, c.tp + first / tv * t_size, n / tv, t);
+    DecodeDoubles(c.g, c.gp + first / gv * g_size, n / gv, g);
+    for (int64_t i = 0; i < n; ++i) {
+      if (search.Matches(Pair{t[i], 0, g[i], 0})) return first + i;
+    }
+  }
+  return -1;
 }
 
 #endif  // HWY_TARGET == HWY_SCALAR
@@ -404,6 +481,7 @@ namespace msprobe {
 namespace {
 
 HWY_EXPORT(ChunkDiff);
+HWY_EXPORT(FindPair);
 
 // Two tensors cut into the same chunks of values.
 class PairReader {
@@ -411,10 +489,12 @@ class PairReader {
   PairReader(const TensorView& target, const TensorView& golden)
       : t_(target.dtype), g_(golden.dtype), target_(target), golden_(golden) {}
 
-  // Values [first, first + n); the buffers of kMaxChunkBytes are used where a side is not contiguous.
+  // Values [first, first + n); the buffers of kMaxChunkBytes are used where a side is not
+  // contiguous.
   ChunkPair Read(int64_t first, int64_t n, uint8_t* t_buffer, uint8_t* g_buffer) const {
     const int64_t tv = ValuesPerElement(t_), gv = ValuesPerElement(g_);
-    return {t_, g_, target_.Read(first / tv, n / tv, t_buffer), golden_.Read(first / gv, n / gv, g_buffer), n};
+    return {t_, g_, target_.Read(first / tv, n / tv, t_buffer),
+            golden_.Read(first / gv, n / gv, g_buffer), n};
   }
   bool contiguous() const { return target_.contiguous() && golden_.contiguous(); }
 
@@ -430,38 +510,40 @@ DiffNode DiffOfChunk(const ChunkPair& pair, int64_t chunk) {
   return node;
 }
 
-[[gnu::noinline]] DiffNode DiffOfStrided(const PairReader& reader, int64_t count, ThreadPool* pool) {
+[[gnu::noinline]] DiffNode DiffOfStrided(const PairReader& reader, int64_t count,
+                                         ThreadPool* pool) {
   return FoldChunks<DiffNode>(count, pool, [&](int64_t first, int64_t n, int64_t chunk) {
     alignas(64) uint8_t t[kMaxChunkBytes], g[kMaxChunkBytes];
     return DiffOfChunk(reader.Read(first, n, t, g), chunk);
   });
 }
 
-// Calls `visit(index in the tensor, pair)` for the values of a chunk until it returns true.
-template <typename Visit>
-[[gnu::noinline]] void FindInChunk(const PairReader& reader, int64_t chunk, int64_t count, const Visit& visit) {
+// The index in the tensor of the pair searched for, which is known to be in `chunk`.
+[[gnu::noinline]] int64_t FindInChunk(const PairReader& reader, int64_t chunk, int64_t count,
+                                      const Search& search, Pair* found) {
   alignas(64) uint8_t t[kMaxChunkBytes], g[kMaxChunkBytes];
-  const int64_t first = chunk * kChunkElements, n = std::min(kChunkElements, count - first);
-  const ChunkPair c = reader.Read(first, n, t, g);
-  for (int64_t v = 0; v < n; ++v) {
-    if (visit(first + v, PairAt(c.t, c.tp, c.g, c.gp, v))) return;
-  }
+  const int64_t first = chunk * kChunkElements;
+  const ChunkPair c = reader.Read(first, std::min(kChunkElements, count - first), t, g);
+  const int64_t at = HWY_DYNAMIC_DISPATCH(FindPair)(c, search);
+  if (at < 0) return -1;
+  *found = PairAt(c.t, c.tp, c.g, c.gp, at);
+  return first + at;
 }
 
-// The chunks are known; their elements are looked at one by one.
-void FindIndices(const PairReader& reader, const DiffNode& node, PairKind kind, int64_t count, Diff* diff) {
-  FindInChunk(reader, node.first_chunk, count, [&](int64_t index, const Pair& pair) {
-    diff->first_index = index;
-    return !pair.Same();
-  });
-  const int64_t chunk = node.mismatch > 0 ? node.mismatch_chunk : node.worst_chunk;
-  FindInChunk(reader, chunk, count, [&](int64_t index, const Pair& pair) {
-    if (node.mismatch > 0 ? pair.Finite() || pair.Same() : !pair.Finite() || pair.Distance(kind) != node.max_abs) return false;
-    diff->worst_index = index;
-    diff->worst_target = kind == PairKind::kComplex ? Modulus(pair.t, pair.ti) : pair.t;
-    diff->worst_golden = kind == PairKind::kComplex ? Modulus(pair.g, pair.gi) : pair.g;
-    return true;
-  });
+void FindIndices(const PairReader& reader, const DiffNode& node, PairKind kind, int64_t count,
+                 Diff* diff) {
+  Pair pair;
+  diff->first_index = FindInChunk(reader, node.first_chunk, count, {.kind = kind}, &pair);
+  if (node.mismatch > 0) {
+    diff->worst_index =
+        FindInChunk(reader, node.mismatch_chunk, count, {.kind = kind, .mismatch = true}, &pair);
+  } else {
+    diff->worst_index = FindInChunk(reader, node.worst_chunk, count,
+                                    {.kind = kind, .distance = node.max_abs}, &pair);
+  }
+  if (diff->worst_index < 0) return;
+  diff->worst_target = kind == PairKind::kComplex ? Modulus(pair.t, pair.ti) : pair.t;
+  diff->worst_golden = kind == PairKind::kComplex ? Modulus(pair.g, pair.gi) : pair.g;
 }
 
 }  // namespace
@@ -471,19 +553,22 @@ Result<Diff> ComputeDiff(const TensorView& target, const TensorView& golden, Thr
   const int64_t golden_count = golden.numel() * ValuesPerElement(golden.dtype);
   if (count != golden_count) {
     return InvalidArgument("cannot compare tensors of different size")
-        .Expected(std::to_string(count) + " elements in the golden, as in the target of shape " + ShapeText(target.dims()))
+        .Expected(std::to_string(count) + " elements in the golden, as in the target of shape " +
+                  ShapeText(target.dims()))
         .Found(std::to_string(golden_count) + " of shape " + ShapeText(golden.dims()));
   }
   if (count == 0) return Diff();
   const FloatEnvironment environment;
   const PairReader reader(target, golden);
-  const DiffNode node = !reader.contiguous()
-                            ? DiffOfStrided(reader, count, pool)
-                            : FoldChunks<DiffNode>(count, pool, [&](int64_t first, int64_t n, int64_t chunk) {
-                                return DiffOfChunk(reader.Read(first, n, nullptr, nullptr), chunk);
-                              });
+  const DiffNode node =
+      !reader.contiguous()
+          ? DiffOfStrided(reader, count, pool)
+          : FoldChunks<DiffNode>(count, pool, [&](int64_t first, int64_t n, int64_t chunk) {
+              return DiffOfChunk(reader.Read(first, n, nullptr, nullptr), chunk);
+            });
   Diff diff = FinishDiff(node, UlpKindOf(target.dtype, golden.dtype), count);
-  if (node.unequal > 0) FindIndices(reader, node, PairKindOf(target.dtype, golden.dtype), count, &diff);
+  if (node.unequal > 0)
+    FindIndices(reader, node, PairKindOf(target.dtype, golden.dtype), count, &diff);
   return diff;
 }
 

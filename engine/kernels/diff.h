@@ -11,40 +11,46 @@ namespace msprobe {
 
 class ThreadPool;
 
-// T is a target value, G a golden value, both converted exactly to double (complex: |T - G|, moduli for magnitudes).
-// Elements where either side is not finite are left out of every sum and extremum below, and counted instead.
+// T is a target value, G a golden value, both converted exactly to double (complex: |T - G|, moduli
+// for magnitudes). Elements where either side is not finite are left out of every sum and extremum
+// below, and counted instead.
 struct Diff {
   static constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-  int64_t count = 0;             // elements compared
-  int64_t unequal = 0;           // T != G as numbers; NaN equals NaN of any payload, 0 equals -0, Inf equals Inf of the same sign
+  int64_t count = 0;    // elements compared
+  int64_t unequal = 0;  // T != G as numbers; NaN equals NaN of any payload, 0 equals -0, Inf equals
+                        // Inf of the same sign
   int64_t nonfinite_target = 0, nonfinite_golden = 0;
   int64_t nonfinite_mismatch = 0;  // not the same kind on both sides (NaN, +Inf, -Inf, finite)
 
-  double cosine = kNaN;          // sum TG / (|T||G|); 1 when both are all zero, NaN when only one is
-  double euclidean = kNaN;       // |T - G|
-  double relative_l2 = kNaN;     // |T - G| / |G|; 0 when both are zero, inf when only G is
-  double max_abs_error = kNaN;   // max |T - G|
-  // Relative error of an element: |T - G| / |G|; where G == 0 both sides get +eps of result_type(T, G, float32) first
-  // (shared rule of the earlier tools: 0 against 0 gives 0).
+  double cosine = kNaN;         // sum TG / (|T||G|); 1 when both are all zero, NaN when only one is
+  double euclidean = kNaN;      // |T - G|
+  double relative_l2 = kNaN;    // |T - G| / |G|; 0 when both are zero, inf when only G is
+  double max_abs_error = kNaN;  // max |T - G|
+  // Relative error of an element: |T - G| / |G|; where G == 0 both sides get +eps of result_type(T,
+  // G, float32) first (shared rule of the earlier tools: 0 against 0 gives 0).
   double max_rel_error = kNaN;
-  double ratio_within_1e3 = kNaN;  // "One Thousandth Err Ratio": share of all elements with relative error < 0.001
+  double ratio_within_1e3 =
+      kNaN;  // "One Thousandth Err Ratio": share of all elements with relative error < 0.001
   double ratio_within_5e3 = kNaN;  // < 0.005
-  double rmse = kNaN;            // sqrt(mean (T - G)^2)
-  double mape = kNaN;            // mean |T - G| / |G| over elements with G != 0
-  // Distance in representable numbers of the coarser of the two dtypes (after rounding both to it); 0 for integers' equality,
-  // plain difference for integers. -1 when not defined (complex, or a bool against a float).
+  double rmse = kNaN;              // sqrt(mean (T - G)^2)
+  double mape = kNaN;              // mean |T - G| / |G| over elements with G != 0
+  // Distance in representable numbers of the coarser of the two dtypes (after rounding both to it);
+  // 0 for integers' equality, plain difference for integers. -1 when not defined (complex, or a
+  // bool against a float).
   int64_t max_ulp = -1;
 
-  int64_t first_index = -1;      // logical index of the first unequal element, -1 if none
-  int64_t worst_index = -1;      // of the largest |T - G|; a non-finite mismatch is worse than any number; -1 if none unequal
+  int64_t first_index = -1;  // logical index of the first unequal element, -1 if none
+  int64_t worst_index = -1;  // of the largest |T - G|; a non-finite mismatch is worse than any
+                             // number; -1 if none unequal
   double worst_target = kNaN, worst_golden = kNaN;
 };
 
-// Views of equal element count (the caller decides whether shapes agree); any two dtypes. Deterministic as ComputeStats.
-// Errors: kInvalidArgument when the counts differ.
+// Views of equal element count (the caller decides whether shapes agree); any two dtypes.
+// Deterministic as ComputeStats. Errors: kInvalidArgument when the counts differ.
 //
 //   MSPROBE_ASSIGN_OR_RETURN(Diff d, ComputeDiff(target, golden));
-Result<Diff> ComputeDiff(const TensorView& target, const TensorView& golden, ThreadPool* pool = nullptr);
+Result<Diff> ComputeDiff(const TensorView& target, const TensorView& golden,
+                         ThreadPool* pool = nullptr);
 
 }  // namespace msprobe

@@ -1,4 +1,5 @@
-// What ComputeDiff knows of a part of two tensors, how two neighbouring parts make one, and how the whole becomes Diff.
+// What ComputeDiff knows of a part of two tensors, how two neighbouring parts make one, and how the
+// whole becomes Diff.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +26,8 @@ constexpr bool IsWhole(DTypeKind kind) {
 inline PairKind PairKindOf(DType t, DType g) {
   const DTypeKind tk = DTypeKindOf(t), gk = DTypeKindOf(g);
   if (tk == DTypeKind::kComplex || gk == DTypeKind::kComplex) return PairKind::kComplex;
-  if (IsWhole(tk) && IsWhole(gk) && (IsWideInteger(t) || IsWideInteger(g))) return PairKind::kInteger;
+  if (IsWhole(tk) && IsWhole(gk) && (IsWideInteger(t) || IsWideInteger(g)))
+    return PairKind::kInteger;
   return FitsFloat(t) && FitsFloat(g) ? PairKind::kFloat : PairKind::kDouble;
 }
 
@@ -43,16 +45,26 @@ struct FloatFormat {
 };
 inline FloatFormat FormatOf(DType dtype) {
   switch (dtype) {
-    case DType::kFloat32: return {23, -126};
-    case DType::kFloat16: return {10, -14};
-    case DType::kBFloat16: return {7, -126};
-    case DType::kFloat8E4M3FN: return {3, -6};
-    case DType::kFloat8E5M2: return {2, -14};
-    case DType::kFloat8E4M3FNUZ: return {3, -7};
-    case DType::kFloat8E5M2FNUZ: return {2, -15};
-    case DType::kFloat8E8M0FNU: return {0, -127};
-    case DType::kFloat4E2M1X2: return {1, 0};
-    default: return {52, -1022};
+    case DType::kFloat32:
+      return {23, -126};
+    case DType::kFloat16:
+      return {10, -14};
+    case DType::kBFloat16:
+      return {7, -126};
+    case DType::kFloat8E4M3FN:
+      return {3, -6};
+    case DType::kFloat8E5M2:
+      return {2, -14};
+    case DType::kFloat8E4M3FNUZ:
+      return {3, -7};
+    case DType::kFloat8E5M2FNUZ:
+      return {2, -15};
+    case DType::kFloat8E8M0FNU:
+      return {0, -127};
+    case DType::kFloat4E2M1X2:
+      return {1, 0};
+    default:
+      return {52, -1022};
   }
 }
 
@@ -64,7 +76,8 @@ inline UlpKind UlpKindOf(DType t, DType g) {
   if (IsWhole(tk) && IsWhole(gk)) return UlpKind::kDifference;
   return tk == DTypeKind::kBool || gk == DTypeKind::kBool ? UlpKind::kNone : UlpKind::kFormat;
 }
-// The coarser format: fewer mantissa bits, then the smaller range. A whole number is measured in the other's format.
+// The coarser format: fewer mantissa bits, then the smaller range. A whole number is measured in
+// the other's format.
 inline FloatFormat CoarserFormat(DType t, DType g) {
   if (IsWhole(DTypeKindOf(t))) return FormatOf(g);
   if (IsWhole(DTypeKindOf(g))) return FormatOf(t);
@@ -73,28 +86,34 @@ inline FloatFormat CoarserFormat(DType t, DType g) {
   return a.min_exponent > b.min_exponent ? a : b;
 }
 
-// The number of `x`, rounded to nearest even, among the numbers of a format: 0 for zero, 1 for the smallest positive one, and
-// so on, negative below zero. Counts on beyond the largest as if the format had more exponents. `x` finite.
+// The number of `x`, rounded to nearest even, among the numbers of a format: 0 for zero, 1 for the
+// smallest positive one, and so on, negative below zero. Counts on beyond the largest as if the
+// format had more exponents. `x` finite.
 inline int64_t Ordinal(double x, FloatFormat format) {
   const double magnitude = std::fabs(x);
   const uint64_t bits = std::bit_cast<uint64_t>(magnitude);
   const int shift = 52 - format.mantissa;
   uint64_t rounded = bits;
-  if (shift > 0) rounded = (bits + ((uint64_t{1} << (shift - 1)) - 1) + (bits >> shift & 1)) >> shift;
+  if (shift > 0)
+    rounded = (bits + ((uint64_t{1} << (shift - 1)) - 1) + (bits >> shift & 1)) >> shift;
   int64_t ordinal = static_cast<int64_t>(rounded);
   if (format.min_exponent > -1022) {
     ordinal -= static_cast<int64_t>(format.min_exponent + 1022) << format.mantissa;
-    const double smallest_normal = std::bit_cast<double>(static_cast<uint64_t>(format.min_exponent + 1023) << 52);
-    const double per_step = std::bit_cast<double>(static_cast<uint64_t>(format.mantissa - format.min_exponent + 1023) << 52);
+    const double smallest_normal =
+        std::bit_cast<double>(static_cast<uint64_t>(format.min_exponent + 1023) << 52);
+    const double per_step = std::bit_cast<double>(
+        static_cast<uint64_t>(format.mantissa - format.min_exponent + 1023) << 52);
     if (magnitude < smallest_normal) {
-      ordinal = static_cast<int64_t>(magnitude * per_step + 0x1p52 - 0x1p52);  // a whole number, ties to even
+      ordinal = static_cast<int64_t>(magnitude * per_step + 0x1p52 -
+                                     0x1p52);  // a whole number, ties to even
     }
   }
   return std::signbit(x) ? -ordinal : ordinal;
 }
 // Distance of two ordinals; up to 2^64 - 1.
 inline uint64_t OrdinalDistance(int64_t a, int64_t b) {
-  return a > b ? static_cast<uint64_t>(a) - static_cast<uint64_t>(b) : static_cast<uint64_t>(b) - static_cast<uint64_t>(a);
+  return a > b ? static_cast<uint64_t>(a) - static_cast<uint64_t>(b)
+               : static_cast<uint64_t>(b) - static_cast<uint64_t>(a);
 }
 
 struct DiffNode {
@@ -107,7 +126,8 @@ struct DiffNode {
   // Over all elements; those of one non-finite kind on both sides are within every limit.
   int64_t within_1e3 = 0, within_5e3 = 0;
   int64_t unequal = 0, nonfinite_target = 0, nonfinite_golden = 0, mismatch = 0;
-  // The first chunk with an unequal element, with a non-finite mismatch, and with the largest |T - G| > 0.
+  // The first chunk with an unequal element, with a non-finite mismatch, and with the largest |T -
+  // G| > 0.
   int64_t first_chunk = -1, mismatch_chunk = -1, worst_chunk = -1;
 
   void SetChunk(int64_t chunk) {
@@ -172,7 +192,8 @@ inline Diff FinishDiff(const DiffNode& node, UlpKind ulp, int64_t count) {
   const int64_t nonzero = node.finite - node.golden_zero;
   if (nonzero > 0) d.mape = node.relative / static_cast<double>(nonzero);
   if (ulp != UlpKind::kNone) {
-    d.max_ulp = static_cast<int64_t>(std::min<uint64_t>(node.max_ulp, std::numeric_limits<int64_t>::max()));
+    d.max_ulp =
+        static_cast<int64_t>(std::min<uint64_t>(node.max_ulp, std::numeric_limits<int64_t>::max()));
   }
   return d;
 }

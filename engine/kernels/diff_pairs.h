@@ -1,5 +1,5 @@
-// One pair of elements, the obvious way. The scalar twin uses it for everything; the kernel, to find the place of the first
-// and of the worst element in the one chunk that holds it.
+// One pair of elements, the obvious way. The scalar twin uses it for everything; the kernel, to
+// find the place of the first and of the worst element in the one chunk that holds it.
 #pragma once
 
 #include <cmath>
@@ -11,9 +11,10 @@
 
 namespace msprobe {
 
-// Values as doubles; real dtypes have imaginary parts 0. For PairKind::kInteger `exact_distance` is |T - G|, else negative.
+// Values as doubles; real dtypes have imaginary parts 0. For PairKind::kInteger `exact_distance` is
+// |T - G|, else negative.
 struct Pair {
-  double t, ti, g, gi;
+  double t = 0, ti = 0, g = 0, gi = 0;
   double exact_distance = -1;
 
   bool TargetFinite() const { return std::isfinite(t) && std::isfinite(ti); }
@@ -38,15 +39,24 @@ inline __int128 LoadWhole(DType dtype, const uint8_t* p, int64_t i) {
     return value;
   };
   switch (dtype) {
-    case DType::kInt64: return load(int64_t{});
-    case DType::kUInt64: return load(uint64_t{});
-    case DType::kInt32: return load(int32_t{});
-    case DType::kUInt32: return load(uint32_t{});
-    case DType::kInt16: return load(int16_t{});
-    case DType::kUInt16: return load(uint16_t{});
-    case DType::kInt8: return load(int8_t{});
-    case DType::kBool: return load(uint8_t{}) != 0;
-    default: return load(uint8_t{});
+    case DType::kInt64:
+      return load(int64_t{});
+    case DType::kUInt64:
+      return load(uint64_t{});
+    case DType::kInt32:
+      return load(int32_t{});
+    case DType::kUInt32:
+      return load(uint32_t{});
+    case DType::kInt16:
+      return load(int16_t{});
+    case DType::kUInt16:
+      return load(uint16_t{});
+    case DType::kInt8:
+      return load(int8_t{});
+    case DType::kBool:
+      return load(uint8_t{}) != 0;
+    default:
+      return load(uint8_t{});
   }
 }
 // |a - b|, saturated: uint64 against a negative number may need 65 bits.

@@ -1,4 +1,5 @@
-// ComputeDiff the obvious way: the definition the vector kernel is tested against, bit for bit. Kept for ever.
+// ComputeDiff the obvious way: the definition the vector kernel is tested against, bit for bit.
+// Kept for ever.
 #pragma once
 
 #include <vector>
@@ -17,13 +18,15 @@ inline Pair PairAt(DType t, const uint8_t* tp, DType g, const uint8_t* gp, int64
   const std::complex<double> a = ValueAt(t, tp, v), b = ValueAt(g, gp, v);
   Pair pair{a.real(), a.imag(), b.real(), b.imag()};
   if (PairKindOf(t, g) == PairKind::kInteger) {
-    pair.exact_distance = static_cast<double>(WholeDistance(LoadWhole(t, tp, v), LoadWhole(g, gp, v)));
+    pair.exact_distance =
+        static_cast<double>(WholeDistance(LoadWhole(t, tp, v), LoadWhole(g, gp, v)));
   }
   return pair;
 }
 
 // `n` values from `tp` and `gp`.
-inline DiffNode ChunkDiffScalar(DType t, const uint8_t* tp, DType g, const uint8_t* gp, int64_t n, int64_t chunk) {
+inline DiffNode ChunkDiffScalar(DType t, const uint8_t* tp, DType g, const uint8_t* gp, int64_t n,
+                                int64_t chunk) {
   DiffNode node;
   const PairKind kind = PairKindOf(t, g);
   const UlpKind ulp = UlpKindOf(t, g);
@@ -45,11 +48,14 @@ inline DiffNode ChunkDiffScalar(DType t, const uint8_t* tp, DType g, const uint8
     const double distance = p.Distance(kind);
     const double golden = complex ? Modulus(p.g, p.gi) : std::fabs(p.g);
     const double shifted = (p.t + epsilon) - epsilon;
-    const double numerator = golden != 0 ? distance : complex ? Modulus(shifted, p.ti) : std::fabs(shifted);
+    const double numerator = golden != 0 ? distance
+                             : complex   ? Modulus(shifted, p.ti)
+                                         : std::fabs(shifted);
     const double error = numerator / (golden != 0 ? golden : epsilon);
     const size_t lane = static_cast<size_t>(v % 16);
     if (complex) {
-      const double target_squares = p.t * p.t + p.ti * p.ti, golden_squares = p.g * p.g + p.gi * p.gi;
+      const double target_squares = p.t * p.t + p.ti * p.ti,
+                   golden_squares = p.g * p.g + p.gi * p.gi;
       const double products = p.t * p.g + p.ti * p.gi;
       tt[lane] += target_squares;
       gg[lane] += golden_squares;
@@ -99,10 +105,12 @@ inline Diff ComputeDiffScalar(const TensorView& target, const TensorView& golden
   const auto at = [](const std::vector<uint8_t>& bytes, DType dtype, int64_t value) {
     return bytes.data() + value / ValuesPerElement(dtype) * static_cast<int64_t>(DTypeSize(dtype));
   };
-  const DiffNode node = FoldScalar<DiffNode>(0, (count + kChunkElements - 1) / kChunkElements, [&](int64_t chunk) {
-    const int64_t first = chunk * kChunkElements;
-    return ChunkDiffScalar(t, at(tb, t, first), g, at(gb, g, first), std::min(kChunkElements, count - first), chunk);
-  });
+  const DiffNode node =
+      FoldScalar<DiffNode>(0, (count + kChunkElements - 1) / kChunkElements, [&](int64_t chunk) {
+        const int64_t first = chunk * kChunkElements;
+        return ChunkDiffScalar(t, at(tb, t, first), g, at(gb, g, first),
+                               std::min(kChunkElements, count - first), chunk);
+      });
   Diff diff = FinishDiff(node, UlpKindOf(t, g), count);
   const PairKind kind = PairKindOf(t, g);
   bool mismatch = false;

@@ -7,7 +7,8 @@
 
 namespace msprobe {
 
-// CRC-32 (IEEE 802.3, as zlib.crc32) of the element bytes in logical order: what the earlier tools store under "md5".
+// CRC-32 (IEEE 802.3, as zlib.crc32) of the element bytes in logical order: what the earlier tools
+// store under "md5".
 //
 //   AppendHex(&text, Crc32(view), 8);      // "0a1b2c3d"
 uint32_t Crc32(const TensorView& view);

@@ -18,14 +18,19 @@ constexpr bool FitsFloat(DType dtype) {
     case DType::kInt64:
     case DType::kComplex32:
     case DType::kComplex64:
-    case DType::kComplex128: return false;
-    default: return true;
+    case DType::kComplex128:
+      return false;
+    default:
+      return true;
   }
 }
-constexpr bool IsWideInteger(DType dtype) { return dtype == DType::kInt64 || dtype == DType::kUInt64; }
+constexpr bool IsWideInteger(DType dtype) {
+  return dtype == DType::kInt64 || dtype == DType::kUInt64;
+}
 constexpr int ValuesPerElement(DType dtype) { return dtype == DType::kFloat4E2M1X2 ? 2 : 1; }
 
-// |re + i im| without overflow or underflow on the way: parts far from 1 are scaled by a power of two. NaN wins over infinity.
+// |re + i im| without overflow or underflow on the way: parts far from 1 are scaled by a power of
+// two. NaN wins over infinity.
 inline double Modulus(double re, double im) {
   const double a = std::fabs(re), b = std::fabs(im);
   const double larger = a < b ? b : a;

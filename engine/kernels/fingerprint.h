@@ -1,19 +1,21 @@
 // The fingerprint's constants and its scalar part; the vector part is Hasher in lanes-inl.h.
 //
-// A chunk's bytes are read as stripes of eight 64-bit words (little endian, the last stripe padded with zeros), and
-// kBlockStripes stripes make a block. Word j of a block's stripe s meets the key kHashKeys[s][j]:
+// A chunk's bytes are read as stripes of eight 64-bit words (little endian, the last stripe padded
+// with zeros), and kBlockStripes stripes make a block. Word j of a block's stripe s meets the key
+// kHashKeys[s][j]:
 //
 //   low  = (low half of the word  + low half of the key)  mod 2^32
 //   high = (high half of the word + high half of the key) mod 2^32
 //   sum[j]     += low * high          the NH family of UMAC: position-dependent, 32x32->64
 //   sum[j ^ 1] += word                no single changed word can hide behind a zero factor
 //
-// Between two blocks each sum goes through ScrambleSum. FinishChunk folds the eight sums, the chunk's size and its number to
-// one word; a tensor's fingerprint adds up its chunks' words, so chunks may be computed in any order, and mixes in the dtype
-// and the size. Not cryptographic.
+// Between two blocks each sum goes through ScrambleSum. FinishChunk folds the eight sums, the
+// chunk's size and its number to one word; a tensor's fingerprint adds up its chunks' words, so
+// chunks may be computed in any order, and mixes in the dtype and the size. Not cryptographic.
 //
-// The keys are random because regular ones are not enough: with keys in arithmetic progression, swapping elements i and i + d
-// gave the same sum as swapping j and j + d whenever the elements counted up.
+// The keys are random because regular ones are not enough: with keys in arithmetic progression,
+// swapping elements i and i + d gave the same sum as swapping j and j + d whenever the elements
+// counted up.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +24,8 @@
 namespace msprobe {
 
 inline constexpr size_t kStripeBytes = 64;
-// A permutation of the 64-bit words in which each input bit changes about half of the output (Stafford's variant 13 of the
-// MurmurHash3 finalizer).
+// A permutation of the 64-bit words in which each input bit changes about half of the output
+// (Stafford's variant 13 of the MurmurHash3 finalizer).
 constexpr uint64_t Mix64(uint64_t x) {
   x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
   x = (x ^ x >> 27) * 0x94d049bb133111eb;

@@ -9,8 +9,9 @@
 
 namespace msprobe {
 
-// While it lives: round to nearest, denormals kept, no traps. A training script may have asked for flushed denormals
-// (torch.set_flush_denormal) or for traps, and the thread gets back exactly what it had. A few ns when nothing differs.
+// While it lives: round to nearest, denormals kept, no traps. A training script may have asked for
+// flushed denormals (torch.set_flush_denormal) or for traps, and the thread gets back exactly what
+// it had. A few ns when nothing differs.
 class FloatEnvironment {
  public:
   FloatEnvironment(const FloatEnvironment&) = delete;

@@ -1,8 +1,9 @@
-// What kernels share on each SIMD target: the virtual lanes, the loaders that bring elements into them, and the fingerprint.
+// What kernels share on each SIMD target: the virtual lanes, the loaders that bring elements into
+// them, and the fingerprint.
 //
-// Element i of a chunk belongs to virtual lane i % kLanes, a double, on every target; a target with vectors of N doubles
-// keeps kLanes / N of them. Lanes are added up in one fixed tree (AddLanes). That, and no fused multiply-add unless the
-// product is exact, makes sums the same bits everywhere.
+// Element i of a chunk belongs to virtual lane i % kLanes, a double, on every target; a target with
+// vectors of N doubles keeps kLanes / N of them. Lanes are added up in one fixed tree (AddLanes).
+// That, and no fused multiply-add unless the product is exact, makes sums the same bits everywhere.
 #if defined(ENGINE_KERNELS_LANES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ENGINE_KERNELS_LANES_INL_H_
 #undef ENGINE_KERNELS_LANES_INL_H_
@@ -10,11 +11,13 @@
 #define ENGINE_KERNELS_LANES_INL_H_
 #endif
 
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include "engine/kernels/fingerprint.h"
 
-// Without vectors (a CPU older than SSSE3) the kernels are their scalar twins, and nothing here is needed.
+// Without vectors (a CPU older than SSSE3) the kernels are their scalar twins, and nothing here is
+// needed.
 #if HWY_TARGET != HWY_SCALAR
 
 HWY_BEFORE_NAMESPACE();
@@ -22,7 +25,8 @@ namespace msprobe {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Vectors are capped at 512 bits; their sizes are constants on every target we build for (x86, NEON).
+// Vectors are capped at 512 bits; their sizes are constants on every target we build for (x86,
+// NEON).
 using FloatTag = hn::CappedTag<float, 16>;
 using DoubleTag = hn::CappedTag<double, 8>;
 using IntTag = hn::RebindToSigned<FloatTag>;
@@ -34,9 +38,14 @@ using IntVec = hn::Vec<IntTag>;
 using LongVec = hn::Vec<LongTag>;
 
 inline constexpr size_t kLanes = 16;
+// How far ahead of the elements at hand memory is asked for. The hardware alone stays too close:
+// 64M floats took 38 ms with no request, 33 ms at 512 bytes, 28 at 1024, 26 at 2048, 30 at 4096;
+// memcpy 26 (Xeon of 2.6 GHz, 4 KiB pages).
+inline constexpr size_t kPrefetchBytes = 2048;
 inline constexpr size_t kFloatsPerVec = hn::MaxLanes(FloatTag());
 inline constexpr size_t kDoublesPerVec = hn::MaxLanes(DoubleTag());
-inline constexpr size_t kFloatVecs = kLanes / kFloatsPerVec;    // vectors of float that hold the lanes
+inline constexpr size_t kFloatVecs =
+    kLanes / kFloatsPerVec;  // vectors of float that hold the lanes
 inline constexpr size_t kDoubleVecs = kLanes / kDoublesPerVec;  // vectors of double that hold them
 static_assert(kFloatsPerVec == 2 * kDoublesPerVec);
 

@@ -95,7 +95,8 @@ struct DoubleAccumulator {
   HWY_INLINE void Add(const uint8_t* p, size_t count) {
     const LongTag dl;
     for (size_t k = 0; k < kDoubleVecs; ++k) {
-      const DoubleVec v = hn::LoadU(DoubleTag(), reinterpret_cast<const double*>(p) + k * kDoublesPerVec);
+      const DoubleVec v =
+          hn::LoadU(DoubleTag(), reinterpret_cast<const double*>(p) + k * kDoublesPerVec);
       auto is_zero = hn::Eq(v, hn::Zero(DoubleTag()));
       if constexpr (kMasked) {
         const size_t before = k * kDoublesPerVec;
@@ -129,12 +130,14 @@ struct LoadFloat64 {
 // One pass over the `n` elements at `p`; with kHash their fingerprint too.
 template <class Accumulator, class Loader, bool kHash>
 HWY_INLINE void Scan(const uint8_t* p, size_t n, uint64_t chunk, StatsNode* node) {
-  constexpr size_t kStep = Loader::kBytes * kLanes < kStripeBytes ? kStripeBytes / Loader::kBytes : kLanes;
+  constexpr size_t kStep =
+      Loader::kBytes * kLanes < kStripeBytes ? kStripeBytes / Loader::kBytes : kLanes;
   constexpr size_t kStepBytes = kStep * Loader::kBytes;
   Accumulator accumulator;
   Hasher<kHash> hasher;
   const uint64_t bytes = n * Loader::kBytes;
   for (; n >= kStep; n -= kStep, p += kStepBytes) {
+    for (size_t b = 0; b < kStepBytes; b += kStripeBytes) hwy::Prefetch(p + kPrefetchBytes + b);
     for (size_t b = 0; b < kStepBytes; b += kStripeBytes) hasher.Stripe(p + b);
     for (size_t i = 0; i < kStep; i += kLanes) {
       accumulator.template Add<Loader, false>(p + i * Loader::kBytes, kLanes);
@@ -178,12 +181,14 @@ HWY_INLINE void CountSpecials(const T* v, int64_t n, StatsNode* node) {
   node->neg_inf = neg;
 }
 
-// Squares add up to a finite number unless one is NaN or infinite (or, in doubles, too large: then this finds nothing).
+// Squares add up to a finite number unless one is NaN or infinite (or, in doubles, too large: then
+// this finds nothing).
 HWY_INLINE bool MayHoldSpecials(const StatsNode& node) {
   return !(node.sum_squares < std::numeric_limits<double>::infinity());
 }
 
-// The chunk is in the cache: looking again costs no memory traffic, and happens only where there is a NaN or infinity.
+// The chunk is in the cache: looking again costs no memory traffic, and happens only where there is
+// a NaN or infinity.
 HWY_NOINLINE void RecountFloats(DType dtype, const uint8_t* p, int64_t n, StatsNode* node) {
   alignas(64) float values[2 * kChunkElements];
   DecodeFloats(dtype, p, n, values);
@@ -195,15 +200,18 @@ HWY_NOINLINE void RecountDoubles(const uint8_t* p, int64_t n, StatsNode* node) {
   CountSpecials(values, n, node);
 }
 
-HWY_NOINLINE void ScanDecodedFloats(DType dtype, const uint8_t* p, int64_t n, uint64_t chunk, StatsNode* node) {
+HWY_NOINLINE void ScanDecodedFloats(DType dtype, const uint8_t* p, int64_t n, uint64_t chunk,
+                                    StatsNode* node) {
   alignas(64) float values[2 * kChunkElements];
   DecodeFloats(dtype, p, n, values);
   n *= ValuesPerElement(dtype);
-  Scan<FloatAccumulator, LoadFloat32, false>(reinterpret_cast<const uint8_t*>(values), n, chunk, node);
+  Scan<FloatAccumulator, LoadFloat32, false>(reinterpret_cast<const uint8_t*>(values), n, chunk,
+                                             node);
   if (MayHoldSpecials(*node)) CountSpecials(values, n, node);
 }
 
-HWY_NOINLINE void ScanDecodedDoubles(DType dtype, const uint8_t* p, int64_t n, uint64_t chunk, StatsNode* node) {
+HWY_NOINLINE void ScanDecodedDoubles(DType dtype, const uint8_t* p, int64_t n, uint64_t chunk,
+                                     StatsNode* node) {
   alignas(64) double values[kChunkElements];
   if (DTypeKindOf(dtype) == DTypeKind::kComplex) {
     alignas(64) double re[kChunkElements], im[kChunkElements];
@@ -212,7 +220,8 @@ HWY_NOINLINE void ScanDecodedDoubles(DType dtype, const uint8_t* p, int64_t n, u
   } else {
     DecodeDoubles(dtype, p, n, values);
   }
-  Scan<DoubleAccumulator, LoadFloat64, false>(reinterpret_cast<const uint8_t*>(values), n, chunk, node);
+  Scan<DoubleAccumulator, LoadFloat64, false>(reinterpret_cast<const uint8_t*>(values), n, chunk,
+                                              node);
   if (MayHoldSpecials(*node)) CountSpecials(values, n, node);
   if (IsWideInteger(dtype)) {
     const uint64_t flip = dtype == DType::kUInt64 ? kTopBit : 0;
@@ -231,9 +240,15 @@ HWY_NOINLINE void ScanDecodedDoubles(DType dtype, const uint8_t* p, int64_t n, u
 void ChunkStats(DType dtype, const uint8_t* p, int64_t n, uint64_t chunk, StatsNode* node) {
   const size_t count = static_cast<size_t>(n);
   switch (dtype) {
-    case DType::kFloat32: Scan<FloatAccumulator, LoadFloat32, true>(p, count, chunk, node); break;
-    case DType::kBFloat16: Scan<FloatAccumulator, LoadBFloat16, true>(p, count, chunk, node); break;
-    case DType::kFloat16: Scan<FloatAccumulator, LoadFloat16, true>(p, count, chunk, node); break;
+    case DType::kFloat32:
+      Scan<FloatAccumulator, LoadFloat32, true>(p, count, chunk, node);
+      break;
+    case DType::kBFloat16:
+      Scan<FloatAccumulator, LoadBFloat16, true>(p, count, chunk, node);
+      break;
+    case DType::kFloat16:
+      Scan<FloatAccumulator, LoadFloat16, true>(p, count, chunk, node);
+      break;
     case DType::kFloat64:
       Scan<DoubleAccumulator, LoadFloat64, true>(p, count, chunk, node);
       if (MayHoldSpecials(*node)) RecountDoubles(p, n, node);
@@ -267,8 +282,10 @@ StatsNode StatsOfChunk(DType dtype, const uint8_t* p, int64_t n, int64_t chunk) 
   return node;
 }
 
-// Apart, so that the path of a small contiguous tensor has neither the buffer nor the allocations of its runs.
-[[gnu::noinline]] StatsNode StatsOfStrided(const TensorView& view, int64_t numel, ThreadPool* pool) {
+// Apart, so that the path of a small contiguous tensor has neither the buffer nor the allocations
+// of its runs.
+[[gnu::noinline]] StatsNode StatsOfStrided(const TensorView& view, int64_t numel,
+                                           ThreadPool* pool) {
   const ChunkReader reader(view);
   return FoldChunks<StatsNode>(numel, pool, [&](int64_t first, int64_t n, int64_t chunk) {
     alignas(64) uint8_t buffer[kMaxChunkBytes];

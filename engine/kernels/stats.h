@@ -13,19 +13,23 @@ class ThreadPool;
 struct Stats {
   static constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-  int64_t count = 0;                                        // elements, NaN included
-  int64_t nan = 0, pos_inf = 0, neg_inf = 0, zero = 0;      // elements of each kind; both zeros count
-  double max = kNaN, min = kNaN, mean = kNaN, norm = kNaN;  // NaN if any element is NaN or count == 0
-  // Exact extrema of integer and bool tensors (int64 beyond 2^53 does not fit a double); uint64 as its bit pattern.
+  int64_t count = 0;                                    // elements, NaN included
+  int64_t nan = 0, pos_inf = 0, neg_inf = 0, zero = 0;  // elements of each kind; both zeros count
+  double max = kNaN, min = kNaN, mean = kNaN,
+         norm = kNaN;  // NaN if any element is NaN or count == 0
+  // Exact extrema of integer and bool tensors (int64 beyond 2^53 does not fit a double); uint64 as
+  // its bit pattern.
   int64_t int_max = 0, int_min = 0;
-  // Of the element bytes in logical order: equal tensors have equal fingerprints, whatever their strides; a changed, swapped or
-  // added element changes it. Also depends on dtype (not on shape). Not cryptographic.
+  // Of the element bytes in logical order: equal tensors have equal fingerprints, whatever their
+  // strides; a changed, swapped or added element changes it. Also depends on dtype (not on shape).
+  // Not cryptographic.
   uint64_t fingerprint = 0;
 };
 
-// Max, min, mean and L2 norm; of the modulus for complex dtypes. Sums run in double over a fixed virtual lane count and chunk
-// tree, so the result is bit-identical on every SIMD target, for any number of threads and for any strides.
-// Reads memory once. float4_e2m1fn_x2 counts both halves of each byte.
+// Max, min, mean and L2 norm; of the modulus for complex dtypes. Sums run in double over a fixed
+// virtual lane count and chunk tree, so the result is bit-identical on every SIMD target, for any
+// number of threads and for any strides. Reads memory once. float4_e2m1fn_x2 counts both halves of
+// each byte.
 //
 //   Stats s = ComputeStats(view);          // on this thread
 //   Stats s = ComputeStats(view, &pool);   // large tensors are split

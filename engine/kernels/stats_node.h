@@ -1,4 +1,5 @@
-// What ComputeStats knows of a part of a tensor, how two neighbouring parts make one, and how the whole becomes Stats.
+// What ComputeStats knows of a part of a tensor, how two neighbouring parts make one, and how the
+// whole becomes Stats.
 #pragma once
 
 #include <algorithm>
@@ -15,10 +16,12 @@ namespace msprobe {
 struct StatsNode {
   double sum = 0, sum_squares = 0;
   // Of anything if the part holds a NaN.
-  double max = -std::numeric_limits<double>::infinity(), min = std::numeric_limits<double>::infinity();
+  double max = -std::numeric_limits<double>::infinity(),
+         min = std::numeric_limits<double>::infinity();
   int64_t nan = 0, pos_inf = 0, neg_inf = 0, zero = 0;
   // 64-bit integers only; unsigned ones with the top bit flipped, so that their order is int64's.
-  int64_t int_max = std::numeric_limits<int64_t>::min(), int_min = std::numeric_limits<int64_t>::max();
+  int64_t int_max = std::numeric_limits<int64_t>::min(),
+          int_min = std::numeric_limits<int64_t>::max();
   uint64_t hash = 0;  // FinishChunk() of the part's chunks, added up
 
   static StatsNode Combine(const StatsNode& a, const StatsNode& b) {
@@ -54,7 +57,9 @@ inline Stats FinishStats(const StatsNode& node, DType dtype, int64_t elements) {
   const double count = static_cast<double>(s.count);
   s.max = node.max + 0.0;  // -0 becomes 0: which zero was met first must not show
   s.min = node.min + 0.0;
-  s.mean = std::isnan(node.sum) ? Stats::kNaN : node.sum / count;  // infinities of both signs: one NaN, not the CPU's choice
+  s.mean = std::isnan(node.sum)
+               ? Stats::kNaN
+               : node.sum / count;  // infinities of both signs: one NaN, not the CPU's choice
   s.norm = std::sqrt(node.sum_squares);
   if (IsWideInteger(dtype)) {
     const uint64_t flip = dtype == DType::kUInt64 ? kTopBit : 0;

@@ -1,4 +1,5 @@
-// ComputeStats the obvious way: the definition the vector kernel is tested against, bit for bit. Kept for ever.
+// ComputeStats the obvious way: the definition the vector kernel is tested against, bit for bit.
+// Kept for ever.
 #pragma once
 
 #include <cmath>
@@ -80,7 +81,8 @@ inline StatsNode ChunkStatsScalar(DType dtype, const uint8_t* p, int64_t n, int6
   return node;
 }
 
-// The chunk tree of chunks.h, recursively: the left part is the largest power of two of chunks that leaves something to the right.
+// The chunk tree of chunks.h, recursively: the left part is the largest power of two of chunks that
+// leaves something to the right.
 template <typename Node, typename ChunkNode>
 Node FoldScalar(int64_t first_chunk, int64_t chunks, const ChunkNode& chunk_node) {
   if (chunks == 1) return chunk_node(first_chunk);

@@ -20,7 +20,8 @@ void ExpectSame(const Diff& a, const Diff& b, const std::string& what) {
   EXPECT_EQ(a.nonfinite_golden, b.nonfinite_golden) << what;
   EXPECT_EQ(a.nonfinite_mismatch, b.nonfinite_mismatch) << what;
   const auto same = [&](double x, double y, const char* field) {
-    EXPECT_TRUE(Bits(x) == Bits(y) || (std::isnan(x) && std::isnan(y))) << what << ": " << field << " " << x << " " << y;
+    EXPECT_TRUE(Bits(x) == Bits(y) || (std::isnan(x) && std::isnan(y)))
+        << what << ": " << field << " " << x << " " << y;
   };
   same(a.cosine, b.cosine, "cosine");
   same(a.euclidean, b.euclidean, "euclidean");
@@ -38,7 +39,8 @@ void ExpectSame(const Diff& a, const Diff& b, const std::string& what) {
   same(a.worst_golden, b.worst_golden, "worst_golden");
 }
 
-// A second tensor of the same count of values: near the first, equal to it, or unrelated; another layout, maybe another dtype.
+// A second tensor of the same count of values: near the first, equal to it, or unrelated; another
+// layout, maybe another dtype.
 struct RandomPair {
   RandomTensor target, golden;
   std::string Text() const { return target.Text() + " against " + golden.Text(); }
@@ -50,7 +52,8 @@ RandomPair MakeRandomPair(Random& random, DType t, DType g, int64_t max_elements
   p.target = MakeRandomTensor(random, t, values, max_elements);
   const int64_t count = p.target.view().numel() * ValuesPerElement(t);
   const int64_t elements = count / ValuesPerElement(g);
-  if (elements * ValuesPerElement(g) != count) {  // half of an fp4 pair: take the target's own dtype
+  if (elements * ValuesPerElement(g) !=
+      count) {  // half of an fp4 pair: take the target's own dtype
     p.golden = p.target;
     return p;
   }
@@ -61,11 +64,14 @@ RandomPair MakeRandomPair(Random& random, DType t, DType g, int64_t max_elements
     CopyContiguous(p.target.view(), p.golden.bytes.data());
     for (uint64_t k = random() % 4; k > 0 && elements > 0; --k) {
       Fill(random, g, Values::kAnyBits,
-           p.golden.bytes.data() + static_cast<size_t>(Uniform(random, 0, elements - 1)) * DTypeSize(g), 1);
+           p.golden.bytes.data() +
+               static_cast<size_t>(Uniform(random, 0, elements - 1)) * DTypeSize(g),
+           1);
     }
     int64_t next = 1;
     p.golden.strides.assign(p.golden.shape.size(), 0);
-    for (size_t d = p.golden.shape.size(); d-- > 0; next *= p.golden.shape[d]) p.golden.strides[d] = next;
+    for (size_t d = p.golden.shape.size(); d-- > 0; next *= p.golden.shape[d])
+      p.golden.strides[d] = next;
     return p;
   }
   const int64_t step = Uniform(random, -1, 2);
@@ -88,7 +94,8 @@ TensorView Flat(const void* data, DType dtype, const int64_t& n) {
   return {.data = data, .dtype = dtype, .ndim = 1, .shape = &n};
 }
 
-// Every dtype against itself and 8 others, 200 layouts, every SIMD target, against the scalar definition, bit for bit.
+// Every dtype against itself and 8 others, 200 layouts, every SIMD target, against the scalar
+// definition, bit for bit.
 class DiffOfDType : public testing::TestWithParam<int> {};
 TEST_P(DiffOfDType, EqualsScalarOnEveryTarget) {
   const DType dtype = static_cast<DType>(GetParam());
@@ -115,7 +122,8 @@ TEST(Diff, BoundarySizesAndThreads) {
   Fill(random, DType::kFloat32, Values::kOrdinary, a.data(), most);
   b = a;
   for (int64_t i = 0; i < most; i += 777) EncodeElement(DType::kFloat32, 0.5, b.data() + i * 4);
-  for (const int64_t n : {int64_t{1}, int64_t{15}, int64_t{17}, kChunkElements - 1, kChunkElements + 1, kGroupElements, most}) {
+  for (const int64_t n : {int64_t{1}, int64_t{15}, int64_t{17}, kChunkElements - 1,
+                          kChunkElements + 1, kGroupElements, most}) {
     const TensorView t = Flat(a.data(), DType::kFloat32, n), g = Flat(b.data(), DType::kFloat32, n);
     const Diff expected = ComputeDiffScalar(t, g);
     ExpectSame(Compute(t, g), expected, std::to_string(n));
@@ -145,7 +153,8 @@ TEST(Diff, AgreesWithLongDouble) {
       gg += static_cast<long double>(g) * g;
       tg += static_cast<long double>(t) * g;
       dd += static_cast<long double>(t - g) * (t - g);
-      const double rel = g != 0 ? std::fabs(t - g) / std::fabs(g) : std::fabs((t + eps) - eps) / eps;
+      const double rel =
+          g != 0 ? std::fabs(t - g) / std::fabs(g) : std::fabs((t + eps) - eps) / eps;
       if (g != 0) {
         relative += rel;
         ++nonzero;
@@ -208,7 +217,8 @@ TEST(Diff, Zeros) {
 }
 
 TEST(Diff, NonFinite) {
-  const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  const float inf = std::numeric_limits<float>::infinity(),
+              nan = std::numeric_limits<float>::quiet_NaN();
   const Diff d = OfFloats({nan, inf, -inf, 1, 5, nan}, {nan, inf, inf, nan, 2, 7});
   EXPECT_EQ(d.count, 6);
   EXPECT_EQ(d.unequal, 4);
@@ -233,8 +243,10 @@ TEST(Diff, UlpInTheCoarserFormat) {
   EXPECT_EQ(OfFloats({-1e-45f}, {1e-45f}).max_ulp, 2);  // across zero, denormals
   const int64_t n = 1;
   const uint16_t half[] = {0x3c00}, half_next[] = {0x3c03};
-  EXPECT_EQ(Compute(Flat(half, DType::kFloat16, n), Flat(half_next, DType::kFloat16, n)).max_ulp, 3);
-  EXPECT_EQ(Compute(Flat(half, DType::kBFloat16, n), Flat(half_next, DType::kBFloat16, n)).max_ulp, 3);
+  EXPECT_EQ(Compute(Flat(half, DType::kFloat16, n), Flat(half_next, DType::kFloat16, n)).max_ulp,
+            3);
+  EXPECT_EQ(Compute(Flat(half, DType::kBFloat16, n), Flat(half_next, DType::kBFloat16, n)).max_ulp,
+            3);
   const float near[] = {1.001f};
   EXPECT_EQ(Compute(Flat(near, DType::kFloat32, n), Flat(half, DType::kFloat16, n)).max_ulp, 1);
   const uint16_t one[] = {0x3f80};
@@ -249,10 +261,14 @@ TEST(Diff, UlpInTheCoarserFormat) {
 
 // Every number of the small formats is one step from the next.
 TEST(Diff, OrdinalsAreConsecutive) {
-  for (const DType dtype : {DType::kFloat16, DType::kBFloat16, DType::kFloat8E4M3FN, DType::kFloat8E5M2,
-                            DType::kFloat8E4M3FNUZ, DType::kFloat8E5M2FNUZ, DType::kFloat8E8M0FNU}) {
-    const int largest = DTypeSize(dtype) == 2 ? 0x7fff : dtype == DType::kFloat8E8M0FNU ? 0xff : 0x7f;
-    const int64_t offset = dtype == DType::kFloat8E8M0FNU ? 1 : 0;  // no zero: byte 0 is the smallest number
+  for (const DType dtype :
+       {DType::kFloat16, DType::kBFloat16, DType::kFloat8E4M3FN, DType::kFloat8E5M2,
+        DType::kFloat8E4M3FNUZ, DType::kFloat8E5M2FNUZ, DType::kFloat8E8M0FNU}) {
+    const int largest = DTypeSize(dtype) == 2            ? 0x7fff
+                        : dtype == DType::kFloat8E8M0FNU ? 0xff
+                                                         : 0x7f;
+    const int64_t offset =
+        dtype == DType::kFloat8E8M0FNU ? 1 : 0;  // no zero: byte 0 is the smallest number
     for (int bits = 0; bits <= largest; ++bits) {
       const uint16_t element = static_cast<uint16_t>(bits);
       const double value = ElementToDouble(dtype, &element);
@@ -298,7 +314,8 @@ TEST(Diff, Complex) {
 TEST(Diff, CountsMustAgree) {
   const float v[] = {1, 2, 3};
   const int64_t two = 2, three = 3;
-  const Result<Diff> d = ComputeDiff(Flat(v, DType::kFloat32, two), Flat(v, DType::kFloat32, three));
+  const Result<Diff> d =
+      ComputeDiff(Flat(v, DType::kFloat32, two), Flat(v, DType::kFloat32, three));
   ASSERT_FALSE(d.ok());
   EXPECT_EQ(d.status().code(), ErrorCode::kInvalidArgument);
   EXPECT_NE(d.status().message().find("[3]"), std::string::npos);

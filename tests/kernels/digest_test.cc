@@ -28,7 +28,8 @@ TEST(Crc32, KnownAnswer) {
 TEST(Crc32, AnyLayoutInLogicalOrder) {
   Random random(3);
   for (int i = 0; i < 400; ++i) {
-    const RandomTensor t = MakeRandomTensor(random, static_cast<DType>(i % kDTypeCount), Values::kAnyBits, 9000);
+    const RandomTensor t =
+        MakeRandomTensor(random, static_cast<DType>(i % kDTypeCount), Values::kAnyBits, 9000);
     std::vector<uint8_t> bytes(static_cast<size_t>(t.view().numel()) * DTypeSize(t.dtype));
     CopyContiguous(t.view(), bytes.data());
     ASSERT_EQ(Crc32(t.view()), SlowCrc32(bytes)) << t.Text();

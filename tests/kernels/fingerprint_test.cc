@@ -100,7 +100,8 @@ TEST(Fingerprint, LengthOfZerosAndDTypeCount) {
   }
   const std::vector<uint8_t> bytes(64, 1);
   for (int d = 0; d < kDTypeCount; ++d) {
-    distinct.Add(Fingerprint(bytes, static_cast<DType>(d)), std::string(DTypeShortName(static_cast<DType>(d))));
+    distinct.Add(Fingerprint(bytes, static_cast<DType>(d)),
+                 std::string(DTypeShortName(static_cast<DType>(d))));
   }
 }
 
@@ -114,9 +115,11 @@ TEST(Fingerprint, SwappedWordsStripesAndChunksChangeIt) {
     for (size_t i = 0; i < 4; ++i) {
       for (size_t j = i + 1; j < 4; ++j) {
         std::vector<uint8_t> v = bytes;
-        std::swap_ranges(v.begin() + static_cast<long>(i * block), v.begin() + static_cast<long>((i + 1) * block),
+        std::swap_ranges(v.begin() + static_cast<long>(i * block),
+                         v.begin() + static_cast<long>((i + 1) * block),
                          v.begin() + static_cast<long>(j * block));
-        distinct.Add(Fingerprint(v), "blocks of " + std::to_string(block) + ": " + std::to_string(i) + " " + std::to_string(j));
+        distinct.Add(Fingerprint(v), "blocks of " + std::to_string(block) + ": " +
+                                         std::to_string(i) + " " + std::to_string(j));
       }
     }
   }

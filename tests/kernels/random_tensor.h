@@ -1,4 +1,5 @@
-// Random tensors of every dtype and layout, and a way to run a test on every SIMD target this CPU has.
+// Random tensors of every dtype and layout, and a way to run a test on every SIMD target this CPU
+// has.
 #pragma once
 
 #include <hwy/highway.h>
@@ -31,11 +32,20 @@ enum class Values {
 inline void EncodeElement(DType dtype, double value, uint8_t* out) {
   const auto put = [&](auto v) { std::memcpy(out, &v, sizeof(v)); };
   switch (dtype) {
-    case DType::kFloat64: put(value); break;
-    case DType::kFloat32: put(static_cast<float>(value)); break;
-    case DType::kFloat16: put(FloatToHalf(static_cast<float>(value))); break;
-    case DType::kBFloat16: put(FloatToBFloat16(static_cast<float>(value))); break;
-    default: break;
+    case DType::kFloat64:
+      put(value);
+      break;
+    case DType::kFloat32:
+      put(static_cast<float>(value));
+      break;
+    case DType::kFloat16:
+      put(FloatToHalf(static_cast<float>(value)));
+      break;
+    case DType::kBFloat16:
+      put(FloatToBFloat16(static_cast<float>(value)));
+      break;
+    default:
+      break;
   }
 }
 
@@ -46,17 +56,22 @@ struct RandomTensor {
   int64_t base = 0;  // elements before element (0, ..., 0)
 
   TensorView view() const {
-    return {.data = bytes.data() + base * static_cast<int64_t>(DTypeSize(dtype)), .dtype = dtype,
-            .ndim = static_cast<int>(shape.size()), .shape = shape.data(), .strides = strides.data()};
+    return {.data = bytes.data() + base * static_cast<int64_t>(DTypeSize(dtype)),
+            .dtype = dtype,
+            .ndim = static_cast<int>(shape.size()),
+            .shape = shape.data(),
+            .strides = strides.data()};
   }
   std::string Text() const {
-    return std::string(DTypeTorchName(dtype)) + " " + ShapeText(shape) + " strides " + ShapeText(strides);
+    return std::string(DTypeTorchName(dtype)) + " " + ShapeText(shape) + " strides " +
+           ShapeText(strides);
   }
 };
 
 inline void Fill(Random& random, DType dtype, Values values, uint8_t* bytes, int64_t elements) {
   const size_t size = DTypeSize(dtype);
-  for (size_t i = 0; i < static_cast<size_t>(elements) * size; ++i) bytes[i] = static_cast<uint8_t>(random());
+  for (size_t i = 0; i < static_cast<size_t>(elements) * size; ++i)
+    bytes[i] = static_cast<uint8_t>(random());
   if (dtype == DType::kBool) {
     for (int64_t i = 0; i < elements; ++i) bytes[i] &= 1;
   }
@@ -75,23 +90,38 @@ inline void Fill(Random& random, DType dtype, Values values, uint8_t* bytes, int
   }
   if (values == Values::kOrdinary || parts == 0) return;
   constexpr double kInf = std::numeric_limits<double>::infinity();
-  const double special[] = {std::numeric_limits<double>::quiet_NaN(), kInf, -kInf, -0.0, 0.0, 1e-310, -1e-40, 6e-8,
-                            1e-30, 60000.0, -3e38, 1e200, -1e308};
+  const double special[] = {std::numeric_limits<double>::quiet_NaN(),
+                            kInf,
+                            -kInf,
+                            -0.0,
+                            0.0,
+                            1e-310,
+                            -1e-40,
+                            6e-8,
+                            1e-30,
+                            60000.0,
+                            -3e38,
+                            1e200,
+                            -1e308};
   for (int k = 0; k < 4; ++k) {
     EncodeElement(part, special[random() % std::size(special)],
                   bytes + static_cast<size_t>(Uniform(random, 0, parts - 1)) * part_size);
   }
 }
 
-// A layout: contiguous, permuted, sliced with steps, reversed, expanded or overlapping; 0-d and empty too.
-inline RandomTensor MakeRandomTensor(Random& random, DType dtype, Values values, int64_t max_elements = 40000) {
+// A layout: contiguous, permuted, sliced with steps, reversed, expanded or overlapping; 0-d and
+// empty too.
+inline RandomTensor MakeRandomTensor(Random& random, DType dtype, Values values,
+                                     int64_t max_elements = 40000) {
   RandomTensor t;
   t.dtype = dtype;
   const int ndim = static_cast<int>(Uniform(random, 0, 5));
   int64_t numel = 1;
   for (int d = 0; d < ndim; ++d) {
     const int64_t pick = Uniform(random, 0, 19);
-    int64_t extent = pick == 0 ? Uniform(random, 0, 1) : pick < 15 ? Uniform(random, 1, 12) : Uniform(random, 1, 9000);
+    int64_t extent = pick == 0   ? Uniform(random, 0, 1)
+                     : pick < 15 ? Uniform(random, 1, 12)
+                                 : Uniform(random, 1, 9000);
     if (numel * extent > max_elements) extent = std::max<int64_t>(1, max_elements / numel);
     numel *= std::max<int64_t>(1, extent);
     t.shape.push_back(extent);
@@ -108,10 +138,17 @@ inline RandomTensor MakeRandomTensor(Random& random, DType dtype, Values values,
   }
   for (size_t d = 0; d < t.strides.size(); ++d) {
     switch (random() % 10) {
-      case 0: t.strides[d] = 0; break;
-      case 1: t.strides[d] = -t.strides[d]; break;
-      case 2: t.strides[d] = Uniform(random, 0, 3); break;  // overlapping
-      default: break;
+      case 0:
+        t.strides[d] = 0;
+        break;
+      case 1:
+        t.strides[d] = -t.strides[d];
+        break;
+      case 2:
+        t.strides[d] = Uniform(random, 0, 3);
+        break;  // overlapping
+      default:
+        break;
     }
   }
   int64_t low = 0, high = 0;

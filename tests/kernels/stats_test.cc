@@ -1,7 +1,6 @@
 #include "engine/kernels/stats.h"
 
 #include <gtest/gtest.h>
-
 #include <xmmintrin.h>
 
 #include <cmath>
@@ -48,7 +47,9 @@ TEST_P(StatsOfDType, EqualsScalarOnEveryTarget) {
     const Values values = static_cast<Values>(i % 3);
     const RandomTensor t = MakeRandomTensor(random, dtype, values, i % 20 == 0 ? 40000 : 3000);
     const Stats expected = ComputeStatsScalar(t.view());
-    ForEachTarget([&](const char* target) { ExpectSame(ComputeStats(t.view()), expected, t.Text() + " on " + target); });
+    ForEachTarget([&](const char* target) {
+      ExpectSame(ComputeStats(t.view()), expected, t.Text() + " on " + target);
+    });
     if (HasFailure()) return;
   }
 }
@@ -62,10 +63,12 @@ TEST(Stats, BoundarySizesAndThreads) {
   Random random(7);
   std::vector<uint8_t> bytes(static_cast<size_t>(2 * kGroupElements + 5000) * 4);
   Fill(random, DType::kFloat32, Values::kOrdinary, bytes.data(), 2 * kGroupElements + 5000);
-  for (const int64_t n : {int64_t{1}, int64_t{15}, int64_t{16}, int64_t{17}, int64_t{31}, int64_t{63}, int64_t{65},
-                          kChunkElements - 1, kChunkElements, kChunkElements + 1, 3 * kChunkElements + 5,
-                          kGroupElements - 1, kGroupElements, kGroupElements + 1, 2 * kGroupElements + 5000}) {
-    for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kInt8, DType::kFloat4E2M1X2}) {
+  for (const int64_t n :
+       {int64_t{1}, int64_t{15}, int64_t{16}, int64_t{17}, int64_t{31}, int64_t{63}, int64_t{65},
+        kChunkElements - 1, kChunkElements, kChunkElements + 1, 3 * kChunkElements + 5,
+        kGroupElements - 1, kGroupElements, kGroupElements + 1, 2 * kGroupElements + 5000}) {
+    for (const DType dtype :
+         {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kInt8, DType::kFloat4E2M1X2}) {
       const TensorView view = Flat(bytes.data(), dtype, n);
       const Stats expected = ComputeStatsScalar(view);
       const std::string what = std::string(DTypeTorchName(dtype)) + " " + std::to_string(n);
@@ -83,7 +86,11 @@ TEST(Stats, StridedEqualsContiguousCopyWithThreads) {
   std::vector<uint8_t> bytes(rows * columns * 4);
   Fill(random, DType::kFloat32, Values::kPlaced, bytes.data(), rows * columns);
   const int64_t shape[] = {columns, rows}, strides[] = {1, columns};
-  const TensorView view{.data = bytes.data(), .dtype = DType::kFloat32, .ndim = 2, .shape = shape, .strides = strides};
+  const TensorView view{.data = bytes.data(),
+                        .dtype = DType::kFloat32,
+                        .ndim = 2,
+                        .shape = shape,
+                        .strides = strides};
   std::vector<uint8_t> copy(bytes.size());
   CopyContiguous(view, copy.data());
   const int64_t n = rows * columns;
@@ -95,7 +102,8 @@ TEST(Stats, StridedEqualsContiguousCopyWithThreads) {
 // An oracle that shares nothing with the kernel: long double, one number after the other.
 TEST(Stats, AgreesWithLongDouble) {
   Random random(9);
-  for (const DType dtype : {DType::kFloat64, DType::kFloat32, DType::kFloat16, DType::kBFloat16, DType::kInt32, DType::kUInt8}) {
+  for (const DType dtype : {DType::kFloat64, DType::kFloat32, DType::kFloat16, DType::kBFloat16,
+                            DType::kInt32, DType::kUInt8}) {
     const int64_t n = 100003;
     const size_t size = DTypeSize(dtype);
     std::vector<uint8_t> bytes(static_cast<size_t>(n) * size);
@@ -119,7 +127,8 @@ TEST(Stats, AgreesWithLongDouble) {
 }
 
 TEST(Stats, SpecialValues) {
-  const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  const float inf = std::numeric_limits<float>::infinity(),
+              nan = std::numeric_limits<float>::quiet_NaN();
   Stats s = OfFloats({1, nan, -inf, 0, -0.0f, inf, inf});
   EXPECT_EQ(s.count, 7);
   EXPECT_EQ(s.nan, 1);
