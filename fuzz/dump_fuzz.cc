@@ -1,4 +1,5 @@
-// Any bytes as dump.json: an answer whose parts fit together, or a typed error. Never a crash, never a wrong index.
+// Any bytes as dump.json: an answer whose parts fit together, or a typed error. Never a crash,
+// never a wrong index.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -13,9 +14,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   msprobe::Dump dump;
   std::vector<std::string_view> stack_keys;
   msprobe::DumpFileLayout layout;
-  const msprobe::Status status = msprobe::ReadDumpFile("dump.json", text, &dump, &stack_keys, &layout);
+  const msprobe::Status status =
+      msprobe::ReadDumpFile("dump.json", text, &dump, &stack_keys, &layout);
   if (status.ok()) {
-    if (stack_keys.size() != dump.records.size() || layout.keep > size || layout.dropped > size) std::abort();
+    if (stack_keys.size() != dump.records.size() || layout.keep > size || layout.dropped > size)
+      std::abort();
     size_t next = 0, bytes = 0;
     for (size_t r = 0; r < dump.records.size(); ++r) {
       if (dump.records[r].first_leaf != next) std::abort();
@@ -23,8 +26,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       for (const msprobe::Leaf& leaf : dump.LeavesOf(dump.records[r])) {
         if (leaf.record != r) std::abort();
         if (leaf.data_name.find('/') != std::string_view::npos) std::abort();
-        for (const std::string_view part : {leaf.name, leaf.value, leaf.max, leaf.shape, leaf.dtype}) {
-          for (const char c : part) bytes += static_cast<unsigned char>(c);  // every byte must be there to be read
+        for (const std::string_view part :
+             {leaf.name, leaf.value, leaf.max, leaf.shape, leaf.dtype}) {
+          for (const char c : part)
+            bytes += static_cast<unsigned char>(c);  // every byte must be there to be read
         }
       }
     }

@@ -14,7 +14,8 @@
 namespace msprobe {
 namespace {
 
-// Writes everything or answers errno; a short write is continued so that the reason of a refusal is learned.
+// Writes everything or answers errno; a short write is continued so that the reason of a refusal is
+// learned.
 int WriteAll(int fd, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t n = ::write(fd, bytes.data(), bytes.size());
@@ -44,8 +45,9 @@ Result<MappedFile> MappedFile::Open(const std::string& path) {
   }
   if (!S_ISREG(info.st_mode)) {
     ::close(fd);
-    return InvalidDump(path).Expected("a regular file").Found(
-        S_ISDIR(info.st_mode) ? "a directory" : "a device, pipe or socket");
+    return InvalidDump(path)
+        .Expected("a regular file")
+        .Found(S_ISDIR(info.st_mode) ? "a directory" : "a device, pipe or socket");
   }
   MappedFile file;
   file.path_ = path;
@@ -78,7 +80,8 @@ MappedFile::~MappedFile() {
 }
 
 Result<AppendFile> AppendFile::Open(const std::string& path, bool keep) {
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (keep ? 0 : O_TRUNC), 0666);
+  const int fd =
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (keep ? 0 : O_TRUNC), 0666);
   if (fd < 0) return IoError(path, "open for writing", errno);
   struct stat info;
   if (::fstat(fd, &info) != 0) {
@@ -109,7 +112,8 @@ AppendFile::~AppendFile() {
 Status AppendFile::Append(std::string_view bytes) {
   if (fd_ < 0) return Internal("append to a closed file");
   if (const int error = WriteAll(fd_, bytes); error != 0) {
-    // Half a line would be read as damage: take it back. If even that fails, readers cut at the last newline.
+    // Half a line would be read as damage: take it back. If even that fails, readers cut at the
+    // last newline.
     (void)!::ftruncate(fd_, static_cast<off_t>(size_));
     return IoError(path_, "write", error);
   }

@@ -2,7 +2,8 @@
 //
 //   MSPROBE_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open("runs/a/dump.json"));
 //   Parse(file.bytes());
-//   MSPROBE_RETURN_IF_ERROR(WriteFileAtomically("out/result.csv", text));   // old or new, never half
+//   MSPROBE_RETURN_IF_ERROR(WriteFileAtomically("out/result.csv", text));   // old or new, never
+//   half
 #pragma once
 
 #include <cstddef>
@@ -15,8 +16,9 @@
 
 namespace msprobe {
 
-// A regular file mapped read-only. Refuses directories, devices and sockets. An empty file has empty bytes.
-// A file that another process truncates while mapped is outside what we can answer with an error.
+// A regular file mapped read-only. Refuses directories, devices and sockets. An empty file has
+// empty bytes. A file that another process truncates while mapped is outside what we can answer
+// with an error.
 class MappedFile {
  public:
   static Result<MappedFile> Open(const std::string& path);
@@ -33,19 +35,21 @@ class MappedFile {
   size_t size_ = 0;
 };
 
-// A file that only grows at its end, save for TruncateTo. Each Append is one write(2): after a kill the file holds
-// whole appends and at most a prefix of the last one.
+// A file that only grows at its end, save for TruncateTo. Each Append is one write(2): after a kill
+// the file holds whole appends and at most a prefix of the last one.
 class AppendFile {
  public:
-  // Creates the file, or opens an existing one at its end (keep = true) or empties it (keep = false).
+  // Creates the file, or opens an existing one at its end (keep = true) or empties it (keep =
+  // false).
   static Result<AppendFile> Open(const std::string& path, bool keep);
   AppendFile() = default;
   AppendFile(AppendFile&& other) noexcept;
   AppendFile& operator=(AppendFile&& other) noexcept;
   ~AppendFile();
-  Status Append(std::string_view bytes);  // on a short write (disk full) cuts the file back to what it was
+  Status Append(
+      std::string_view bytes);  // on a short write (disk full) cuts the file back to what it was
   Status TruncateTo(uint64_t size);
-  Status Sync();                          // fdatasync
+  Status Sync();  // fdatasync
   Status Close();
   bool is_open() const { return fd_ >= 0; }
   uint64_t size() const { return size_; }
@@ -57,7 +61,8 @@ class AppendFile {
   uint64_t size_ = 0;
 };
 
-// Writes `path` through a temporary file beside it and a rename; on any error nothing is left behind.
+// Writes `path` through a temporary file beside it and a rename; on any error nothing is left
+// behind.
 Status WriteFileAtomically(const std::string& path, std::string_view bytes);
 
 // Creates a directory and its parents. An existing directory is fine.

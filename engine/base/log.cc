@@ -17,7 +17,8 @@ std::atomic<int> log_rank{-1};
 LogLevel Threshold() {
   static const LogLevel level = [] {
     const char* text = std::getenv("MSPROBE_LOG_LEVEL");
-    if (text == nullptr || text[0] < '0' || text[0] > '4' || text[1] != '\0') return LogLevel::kInfo;
+    if (text == nullptr || text[0] < '0' || text[0] > '4' || text[1] != '\0')
+      return LogLevel::kInfo;
     return static_cast<LogLevel>(text[0] - '0');
   }();
   return level;

@@ -1,5 +1,5 @@
-// One line per event: "2026-01-02 03:04:05 (1234) [rank 0] [WARNING] message". Control characters become '_'.
-// MSPROBE_LOG_LEVEL: 0 debug, 1 info (default), 2 warning, 3 error, 4 silent.
+// One line per event: "2026-01-02 03:04:05 (1234) [rank 0] [WARNING] message". Control characters
+// become '_'. MSPROBE_LOG_LEVEL: 0 debug, 1 info (default), 2 warning, 3 error, 4 silent.
 //
 //   Log(LogLevel::kWarning, "the disk is full: collection stopped");
 #pragma once

@@ -11,14 +11,22 @@ const std::string kEmpty;
 
 std::string_view ErrorCodeName(ErrorCode code) {
   switch (code) {
-    case ErrorCode::kOk: return "ok";
-    case ErrorCode::kInvalidArgument: return "invalid argument";
-    case ErrorCode::kInvalidConfig: return "invalid configuration";
-    case ErrorCode::kInvalidDump: return "invalid dump";
-    case ErrorCode::kNotFound: return "not found";
-    case ErrorCode::kIo: return "input/output error";
-    case ErrorCode::kUnsupported: return "not supported";
-    case ErrorCode::kInternal: return "internal error";
+    case ErrorCode::kOk:
+      return "ok";
+    case ErrorCode::kInvalidArgument:
+      return "invalid argument";
+    case ErrorCode::kInvalidConfig:
+      return "invalid configuration";
+    case ErrorCode::kInvalidDump:
+      return "invalid dump";
+    case ErrorCode::kNotFound:
+      return "not found";
+    case ErrorCode::kIo:
+      return "input/output error";
+    case ErrorCode::kUnsupported:
+      return "not supported";
+    case ErrorCode::kInternal:
+      return "internal error";
   }
   return "unknown";
 }

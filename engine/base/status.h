@@ -1,12 +1,15 @@
-// How every fallible function of the engine answers: a Status, or a Result<T> that holds a value or a Status.
+// How every fallible function of the engine answers: a Status, or a Result<T> that holds a value or
+// a Status.
 //
 //   Result<MappedFile> Open(const std::string& path) {
-//     if (...) return NotFound(path).Expected("a dump folder or dump.json").Hint("msprobe compare --help");
+//     if (...) return NotFound(path).Expected("a dump folder or dump.json").Hint("msprobe compare
+//     --help");
 //   }
 //   MSPROBE_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
 //   MSPROBE_RETURN_IF_ERROR(writer.Close());
 //
-// An error is made where the fact is known, passed up unchanged, and printed once (cli/main.cc, python/src/errors.cc).
+// An error is made where the fact is known, passed up unchanged, and printed once (cli/main.cc,
+// python/src/errors.cc).
 #pragma once
 
 #include <cstdint>
@@ -22,11 +25,11 @@ enum class ErrorCode {
   kOk,
   kInvalidArgument,  // a flag, a keyword or a combination of them
   kInvalidConfig,    // a configuration file
-  kInvalidDump,      // a dump, tensor or mapping file whose content is damaged, truncated or hostile
-  kNotFound,         // a path that does not exist
-  kIo,               // the operating system refused: permission, disk full, ...
-  kUnsupported,      // understood, and not possible here
-  kInternal,         // our bug
+  kInvalidDump,  // a dump, tensor or mapping file whose content is damaged, truncated or hostile
+  kNotFound,     // a path that does not exist
+  kIo,           // the operating system refused: permission, disk full, ...
+  kUnsupported,  // understood, and not possible here
+  kInternal,     // our bug
 };
 
 // "invalid dump", "not found", ...
@@ -43,12 +46,12 @@ class [[nodiscard]] Status {
 
   // The parts of a message; each returns the status, so that they chain.
   Status&& At(std::string_view path, std::optional<uint64_t> offset = std::nullopt) &&;
-  Status&& Says(std::string_view message) &&;      // a plain sentence, when expected/found does not fit
+  Status&& Says(std::string_view message) &&;  // a plain sentence, when expected/found does not fit
   Status&& Expected(std::string_view what) &&;
   Status&& Found(std::string_view what) &&;
   Status&& Hint(std::string_view what_to_type_next) &&;
 
-  const std::string& path() const;                 // empty when the error is not about a file
+  const std::string& path() const;  // empty when the error is not about a file
   std::optional<uint64_t> offset() const;
   // "runs/a/dump.json:1048: expected '\"' before an entry name, found end of file"; no hint.
   std::string message() const;
@@ -69,18 +72,20 @@ Status InvalidArgument(std::string_view message = "");
 Status InvalidConfig(std::string_view path, std::optional<uint64_t> line = std::nullopt);
 Status InvalidDump(std::string_view path, std::optional<uint64_t> offset = std::nullopt);
 Status NotFound(std::string_view path);
-Status IoError(std::string_view path, std::string_view operation, int error_number);  // "cannot write: No space left on device"
+Status IoError(std::string_view path, std::string_view operation,
+               int error_number);  // "cannot write: No space left on device"
 Status Unsupported(std::string_view message);
 Status Internal(std::string_view message);
 
-// At most `max` characters of hostile text, control characters and quotes made visible, for use in Found().
+// At most `max` characters of hostile text, control characters and quotes made visible, for use in
+// Found().
 std::string Excerpt(std::string_view text, size_t max = 40);
 
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}                   // NOLINT: implicit on purpose
-  Result(Status status) : status_(std::move(status)) {}           // NOLINT
+  Result(T value) : value_(std::move(value)) {}          // NOLINT: implicit on purpose
+  Result(Status status) : status_(std::move(status)) {}  // NOLINT
   bool ok() const { return value_.has_value(); }
   const Status& status() const& { return status_; }
   Status&& status() && { return std::move(status_); }
@@ -100,8 +105,8 @@ class [[nodiscard]] Result {
 
 #define MSPROBE_CONCAT_INNER(a, b) a##b
 #define MSPROBE_CONCAT(a, b) MSPROBE_CONCAT_INNER(a, b)
-#define MSPROBE_RETURN_IF_ERROR(expression)              \
-  do {                                                   \
+#define MSPROBE_RETURN_IF_ERROR(expression)                                      \
+  do {                                                                           \
     if (::msprobe::Status status_ = (expression); !status_.ok()) return status_; \
   } while (false)
 #define MSPROBE_ASSIGN_OR_RETURN(declaration, expression) \

@@ -43,7 +43,8 @@ void AppendPythonFloat(std::string* out, double value) {
     *out += value < 0 ? "-Infinity" : "Infinity";
     return;
   }
-  // Python's repr uses an exponent below 1e-4 and from 1e16 on; to_chars would choose the shorter of the two forms.
+  // Python's repr uses an exponent below 1e-4 and from 1e16 on; to_chars would choose the shorter
+  // of the two forms.
   const double magnitude = std::fabs(value);
   const bool fixed = magnitude == 0 || (magnitude >= 1e-4 && magnitude < 1e16);
   std::array<char, 40> buffer;
@@ -56,16 +57,19 @@ void AppendPythonFloat(std::string* out, double value) {
 
 void AppendInteger(std::string* out, int64_t value) {
   std::array<char, 24> buffer;
-  out->append(buffer.data(), std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr);
+  out->append(buffer.data(),
+              std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr);
 }
 
 void AppendUnsigned(std::string* out, uint64_t value) {
   std::array<char, 24> buffer;
-  out->append(buffer.data(), std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr);
+  out->append(buffer.data(),
+              std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr);
 }
 
 void AppendHex(std::string* out, uint64_t value, int digits) {
-  for (int shift = 4 * (digits - 1); shift >= 0; shift -= 4) *out += kHexDigits[value >> shift & 15];
+  for (int shift = 4 * (digits - 1); shift >= 0; shift -= 4)
+    *out += kHexDigits[value >> shift & 15];
 }
 
 void AppendJsonString(std::string* out, std::string_view text) {
@@ -88,7 +92,8 @@ void AppendJsonString(std::string* out, std::string_view text) {
       *out += static_cast<char>(c);
     } else {
       uint32_t code_point = 0xfffd;
-      if (const int length = DecodeUtf8(text, &code_point); length > 0) used = static_cast<size_t>(length);
+      if (const int length = DecodeUtf8(text, &code_point); length > 0)
+        used = static_cast<size_t>(length);
       if (code_point >= 0x10000) {
         AppendEscapedUnit(out, 0xd800 + ((code_point - 0x10000) >> 10));
         AppendEscapedUnit(out, 0xdc00 + ((code_point - 0x10000) & 0x3ff));
@@ -101,7 +106,8 @@ void AppendJsonString(std::string* out, std::string_view text) {
   *out += '"';
 }
 
-std::string_view NearestSpelling(std::string_view word, std::span<const std::string_view> candidates) {
+std::string_view NearestSpelling(std::string_view word,
+                                 std::span<const std::string_view> candidates) {
   std::string_view best;
   size_t best_distance = std::max<size_t>(1, word.size() / 3) + 1;
   std::vector<size_t> row;

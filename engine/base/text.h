@@ -1,7 +1,7 @@
 // Text as our file formats spell it.
 //
-//   AppendPythonFloat(&line, 0.1);             // 0.1, 1e-05, inf and nan as json.dumps writes them: Infinity, NaN
-//   AppendJsonString(&line, "a\"b");           // "a\"b" with the quotes
+//   AppendPythonFloat(&line, 0.1);             // 0.1, 1e-05, inf and nan as json.dumps writes
+//   them: Infinity, NaN AppendJsonString(&line, "a\"b");           // "a\"b" with the quotes
 #pragma once
 
 #include <cstdint>
@@ -12,18 +12,21 @@
 
 namespace msprobe {
 
-// The shortest text that reads back as the same double, spelled as Python's repr(float): "1.0", "1e-05", "1e+16".
-// Not-finite values are JSON's common extension: NaN, Infinity, -Infinity.
+// The shortest text that reads back as the same double, spelled as Python's repr(float): "1.0",
+// "1e-05", "1e+16". Not-finite values are JSON's common extension: NaN, Infinity, -Infinity.
 void AppendPythonFloat(std::string* out, double value);
 void AppendInteger(std::string* out, int64_t value);
 void AppendUnsigned(std::string* out, uint64_t value);
 void AppendHex(std::string* out, uint64_t value, int digits);  // lower case, zero padded
 
-// A JSON string with its quotes; non-ASCII bytes are written as \uXXXX as json.dumps does (invalid UTF-8: \ufffd).
+// A JSON string with its quotes; non-ASCII bytes are written as \uXXXX as json.dumps does (invalid
+// UTF-8: \ufffd).
 void AppendJsonString(std::string* out, std::string_view text);
 
-// The candidate closest to `word` by edit distance, or "" when none is near enough to be a slip of the fingers.
-std::string_view NearestSpelling(std::string_view word, std::span<const std::string_view> candidates);
+// The candidate closest to `word` by edit distance, or "" when none is near enough to be a slip of
+// the fingers.
+std::string_view NearestSpelling(std::string_view word,
+                                 std::span<const std::string_view> candidates);
 
 std::vector<std::string_view> Split(std::string_view text, char separator);
 

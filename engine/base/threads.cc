@@ -62,7 +62,8 @@ struct ThreadPool::State {
   }
 };
 
-ThreadPool::ThreadPool(size_t threads) : threads_(std::max<size_t>(1, threads)), state_(new State) {}
+ThreadPool::ThreadPool(size_t threads)
+    : threads_(std::max<size_t>(1, threads)), state_(new State) {}
 
 ThreadPool::~ThreadPool() {
   if (state_->owner != ::getpid()) {
@@ -83,7 +84,8 @@ void ThreadPool::ParallelFor(size_t count, const std::function<void(size_t)>& bo
     return;
   }
   if (state_->owner != ::getpid()) {
-    // After fork the workers are gone and the locks may be held for ever: leave the old state and start anew.
+    // After fork the workers are gone and the locks may be held for ever: leave the old state and
+    // start anew.
     (void)state_.release();
     state_.reset(new State);
   }

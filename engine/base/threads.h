@@ -1,7 +1,8 @@
 // A small pool for data-parallel loops.
 //
-//   ThreadPool& pool = ThreadPool::Default();               // one worker per core but one, started at first use
-//   pool.ParallelFor(chunks, [&](size_t i) { Work(i); });   // the caller works too; returns when all are done
+//   ThreadPool& pool = ThreadPool::Default();               // one worker per core but one, started
+//   at first use pool.ParallelFor(chunks, [&](size_t i) { Work(i); });   // the caller works too;
+//   returns when all are done
 #pragma once
 
 #include <cstddef>
@@ -10,8 +11,9 @@
 
 namespace msprobe {
 
-// Threads start at the first ParallelFor and are started anew in a forked child. ParallelFor may be called from any thread;
-// calls from inside a loop body run on the calling thread. Bodies must not throw.
+// Threads start at the first ParallelFor and are started anew in a forked child. ParallelFor may be
+// called from any thread; calls from inside a loop body run on the calling thread. Bodies must not
+// throw.
 class ThreadPool {
  public:
   explicit ThreadPool(size_t threads);  // including the caller; 0 and 1 mean "no worker"
@@ -22,7 +24,8 @@ class ThreadPool {
   void ParallelFor(size_t count, const std::function<void(size_t)>& body);
   size_t threads() const { return threads_; }
 
-  // Shared by the whole process: one thread per core this process may run on, or MSPROBE_THREADS of them.
+  // Shared by the whole process: one thread per core this process may run on, or MSPROBE_THREADS of
+  // them.
   static ThreadPool& Default();
 
  private:

@@ -1,4 +1,5 @@
-// The version of the engine, the command line and the wheel: one number, kept equal to pyproject.toml by tests/base/version_test.cc.
+// The version of the engine, the command line and the wheel: one number, kept equal to
+// pyproject.toml by tests/base/version_test.cc.
 #pragma once
 
 #include <string_view>

@@ -45,7 +45,8 @@ std::vector<Partner> PairByPosition(size_t n) {
   return partners;
 }
 
-std::vector<Partner> PairByName(const Dump& target, const Dump& golden, const NameMapping& mapping) {
+std::vector<Partner> PairByName(const Dump& target, const Dump& golden,
+                                const NameMapping& mapping) {
   const CallIndex index(golden);
   std::vector<Partner> partners(target.records.size());
   for (size_t i = 0; i < target.records.size(); ++i) {
@@ -65,8 +66,10 @@ void PairFollowers(const Dump& target, const Dump& golden, const NameMapping& ma
     if (r.direction == Direction::kParameterGrad) {
       // The module may have another name; older generations do not number the entry.
       std::string_view api = MappedApi(r.api, &mapping);
-      const int32_t forward = target_index.Find(r.api, std::max<int64_t>(r.call, 0), Direction::kForward);
-      if (forward >= 0 && (*partners)[forward].golden >= 0) api = golden.records[(*partners)[forward].golden].api;
+      const int32_t forward =
+          target_index.Find(r.api, std::max<int64_t>(r.call, 0), Direction::kForward);
+      if (forward >= 0 && (*partners)[forward].golden >= 0)
+        api = golden.records[(*partners)[forward].golden].api;
       int32_t g = golden_index.Find(api, r.call, r.direction);
       if (g < 0 && r.call <= 0) g = golden_index.Find(api, r.call < 0 ? 0 : -1, r.direction);
       if (g >= 0) (*partners)[i] = {g, 1};
@@ -92,7 +95,8 @@ std::vector<uint32_t> Unpaired(const Dump& dump, const std::vector<char>& paired
 
 class RowBuilder {
  public:
-  RowBuilder(const Dump& target, const Dump& golden, const CompareOptions& options, AlignedDumps* out)
+  RowBuilder(const Dump& target, const Dump& golden, const CompareOptions& options,
+             AlignedDumps* out)
       : target_(target), golden_(golden), mapping_(options.mapping), out_(out) {}
 
   void Add(int32_t t, int32_t g, float confidence) {
@@ -137,7 +141,8 @@ std::vector<int32_t> FindForwards(const Dump& target, const Dump& golden,
     const bool in_target = pairs[p].target >= 0;
     const Record& r = in_target ? target.records[pairs[p].target] : golden.records[pairs[p].golden];
     if (r.direction != Direction::kBackward) continue;
-    const int32_t f = (in_target ? target_index : golden_index).Find(r.api, r.call, Direction::kForward);
+    const int32_t f =
+        (in_target ? target_index : golden_index).Find(r.api, r.call, Direction::kForward);
     if (f >= 0) forward[p] = in_target ? of_target[f] : of_golden[f];
   }
   return forward;
@@ -145,7 +150,8 @@ std::vector<int32_t> FindForwards(const Dump& target, const Dump& golden,
 
 }  // namespace
 
-std::vector<Partner> AlignRecords(const Dump& target, const Dump& golden, const CompareOptions& options) {
+std::vector<Partner> AlignRecords(const Dump& target, const Dump& golden,
+                                  const CompareOptions& options) {
   if (options.alignment == Alignment::kNames) return PairByName(target, golden, options.mapping);
   const KeyEvidence evidence = CommonEvidence(target, golden);
   const RecordKeys target_keys(target, evidence, &options.mapping);
@@ -160,7 +166,8 @@ std::vector<Partner> AlignRecords(const Dump& target, const Dump& golden, const 
   GapFiller filler(target, golden, target_keys, golden_keys, evidence, &partners);
   filler.Fill(Unpaired(target, none_t, false), Unpaired(golden, none_g, false));
   PairFollowers(target, golden, options.mapping, &partners);
-  // What is left of the backward pass (recomputed calls are numbered anew) is paired by order of appearance.
+  // What is left of the backward pass (recomputed calls are numbered anew) is paired by order of
+  // appearance.
   std::vector<char> paired_t(none_t), paired_g(none_g);
   for (size_t i = 0; i < partners.size(); ++i) {
     if (partners[i].golden < 0) continue;
@@ -180,7 +187,8 @@ AlignedDumps AlignDumps(const Dump& target, const Dump& golden, const CompareOpt
     paired[partners[i].golden] = 1;
     target_of[partners[i].golden] = static_cast<int32_t>(i);
   }
-  // A golden-only record stands behind the partner of the paired record before it; those before any at the very front.
+  // A golden-only record stands behind the partner of the paired record before it; those before any
+  // at the very front.
   std::vector<std::vector<int32_t>> behind(target.records.size());
   std::vector<int32_t> front;
   int32_t last = -1;

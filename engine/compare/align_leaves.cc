@@ -10,11 +10,16 @@ namespace {
 int SlotClass(Slot slot) {
   switch (slot) {
     case Slot::kInput:
-    case Slot::kKwarg: return 0;
-    case Slot::kParameter: return 1;
-    case Slot::kOutput: return 2;
-    case Slot::kParameterGrad: return 3;
-    case Slot::kDebug: return 4;
+    case Slot::kKwarg:
+      return 0;
+    case Slot::kParameter:
+      return 1;
+    case Slot::kOutput:
+      return 2;
+    case Slot::kParameterGrad:
+      return 3;
+    case Slot::kDebug:
+      return 4;
   }
   return 5;
 }
@@ -48,12 +53,14 @@ void AlignLeaves(const Dump& target, const Record* target_record, const Dump& go
   const auto a = target.LeavesOf(*target_record), b = golden.LeavesOf(*golden_record);
   bool trivial = n == m && mapping.leaves.empty();
   for (uint32_t i = 0; trivial && i < n; ++i) {
-    trivial = a[i].slot == b[i].slot && (a[i].name == b[i].name || LeafSuffix(a[i], *target_record) ==
-                                                                       LeafSuffix(b[i], *golden_record));
+    trivial = a[i].slot == b[i].slot &&
+              (a[i].name == b[i].name ||
+               LeafSuffix(a[i], *target_record) == LeafSuffix(b[i], *golden_record));
   }
   if (trivial) {
     for (uint32_t i = 0; i < n; ++i) {
-      rows->push_back({static_cast<int32_t>(t0 + i), static_cast<int32_t>(g0 + i), Match::kExact, 1});
+      rows->push_back(
+          {static_cast<int32_t>(t0 + i), static_cast<int32_t>(g0 + i), Match::kExact, 1});
     }
     return;
   }
@@ -73,10 +80,12 @@ void AlignLeaves(const Dump& target, const Record* target_record, const Dump& go
     if (!mapped.empty() && mapped.starts_with(golden_record->name)) {
       wanted = mapped.substr(golden_record->name.size());
     }
-    const auto it = std::lower_bound(order.begin(), order.end(), wanted,
-                                     [&](uint32_t x, std::string_view w) { return suffix_b(x) < w; });
+    const auto it =
+        std::lower_bound(order.begin(), order.end(), wanted,
+                         [&](uint32_t x, std::string_view w) { return suffix_b(x) < w; });
     if (it == order.end()) continue;
-    uint32_t& taken = taken_of_group[it - order.begin()];  // leaves of one suffix are given out in order
+    uint32_t& taken =
+        taken_of_group[it - order.begin()];  // leaves of one suffix are given out in order
     const auto pick = it + taken;
     if (pick >= order.end() || suffix_b(*pick) != wanted) continue;
     ++taken;
@@ -98,7 +107,8 @@ void AlignLeaves(const Dump& target, const Record* target_record, const Dump& go
       break;
     }
   }
-  // Golden-only rows stand before the first target row of a later slot class, so that tables read in order.
+  // Golden-only rows stand before the first target row of a later slot class, so that tables read
+  // in order.
   uint32_t j = 0;
   for (uint32_t i = 0; i <= n; ++i) {
     for (; j < m && (i == n || SlotClass(b[j].slot) < SlotClass(a[i].slot)); ++j) {

@@ -9,9 +9,15 @@ namespace {
 
 void Add(const Measure& m, int32_t row, SideSummary* side) {
   switch (m.verdict) {
-    case RowVerdict::kEqual: side->equal = true; break;
-    case RowVerdict::kNoise: side->noise = true; break;
-    case RowVerdict::kDiffers: side->differs = true; break;
+    case RowVerdict::kEqual:
+      side->equal = true;
+      break;
+    case RowVerdict::kNoise:
+      side->noise = true;
+      break;
+    case RowVerdict::kDiffers:
+      side->differs = true;
+      break;
     case RowVerdict::kUnknown:
       if (!IsNeutral(m)) side->unknown = true;
       return;
@@ -23,7 +29,9 @@ void Add(const Measure& m, int32_t row, SideSummary* side) {
   }
 }
 
-bool IsOutput(Slot slot) { return slot == Slot::kOutput || slot == Slot::kParameterGrad || slot == Slot::kDebug; }
+bool IsOutput(Slot slot) {
+  return slot == Slot::kOutput || slot == Slot::kParameterGrad || slot == Slot::kDebug;
+}
 
 CallClass Classify(const Comparison& c, int32_t p, bool diverged_before) {
   const RecordPair& pair = c.pairs[p];
@@ -31,8 +39,9 @@ CallClass Classify(const Comparison& c, int32_t p, bool diverged_before) {
   const CallSummary s = SummarizeCall(c, p);
   const int32_t forward = p < static_cast<int32_t>(c.forward_of.size()) ? c.forward_of[p] : -1;
   // Pairs are classified in execution order, forward before backward.
-  const bool forward_diverged = forward >= 0 && forward < p && (c.classes[forward] == CallClass::kIntroduced ||
-                                                                c.classes[forward] == CallClass::kInherited);
+  const bool forward_diverged =
+      forward >= 0 && forward < p &&
+      (c.classes[forward] == CallClass::kIntroduced || c.classes[forward] == CallClass::kInherited);
   if (s.in.differs) return CallClass::kInherited;
   if (s.out.differs) {
     const Record& record = c.target.records[pair.target];
@@ -76,7 +85,8 @@ void ClassifyCalls(Comparison* c) {
   bool diverged = false;
   for (size_t p = 0; p < c->pairs.size(); ++p) {
     c->classes[p] = Classify(*c, static_cast<int32_t>(p), diverged);
-    diverged = diverged || c->classes[p] == CallClass::kIntroduced || c->classes[p] == CallClass::kInherited;
+    diverged = diverged || c->classes[p] == CallClass::kIntroduced ||
+               c->classes[p] == CallClass::kInherited;
   }
 }
 

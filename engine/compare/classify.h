@@ -8,25 +8,26 @@ namespace msprobe {
 // What goes into a call (arguments, parameters) and what comes out, each summed over its rows.
 struct SideSummary {
   bool differs = false, noise = false, equal = false;
-  bool unknown = false;          // something recorded could not be judged
-  double severity = 0;           // worst of the rows that have one
-  int32_t worst_row = -1;        // of that row, index into Comparison::rows; the first that differs when none has a number
+  bool unknown = false;    // something recorded could not be judged
+  double severity = 0;     // worst of the rows that have one
+  int32_t worst_row = -1;  // of that row, index into Comparison::rows; the first that differs when
+                           // none has a number
   bool any() const { return differs || noise || equal || unknown; }
 };
 struct CallSummary {
   SideSummary in, out;
-  SideSummary arguments;         // of `in`: plain values only
-  SideSummary parameters;        // of `in`: parameters of a module only
+  SideSummary arguments;   // of `in`: plain values only
+  SideSummary parameters;  // of `in`: parameters of a module only
 };
 CallSummary SummarizeCall(const Comparison& comparison, int32_t pair);
 
 // Rules, first that fits:
 //   one side only                                        unknown
-//   an output differs, all tensors that go in agree      introduced (plain arguments that differ are the reason, not an excuse)
-//   a tensor or parameter that goes in differs           inherited
-//   gradients of parameters that differ after any call did: inherited (what made them is recorded elsewhere)
-//   backward: the forward call was introduced/inherited and something differs: inherited (it reads what forward saved)
-//   an output differs, and what went in is not known     unknown
+//   an output differs, all tensors that go in agree      introduced (plain arguments that differ
+//   are the reason, not an excuse) a tensor or parameter that goes in differs           inherited
+//   gradients of parameters that differ after any call did: inherited (what made them is recorded
+//   elsewhere) backward: the forward call was introduced/inherited and something differs: inherited
+//   (it reads what forward saved) an output differs, and what went in is not known     unknown
 //   nothing could be judged                              unknown
 //   else                                                 noise if anything is, equal otherwise
 // Fills comparison->classes; measures must be there.

@@ -52,10 +52,9 @@ constexpr Column kOldVerdict[] = {
 constexpr Column kOurVerdict[] = {
     {Id::kClass, "Class", true},         {Id::kVerdict, "Verdict", true},
     {Id::kMatch, "Match", true},         {Id::kConfidence, "Confidence", true},
-    {Id::kSeverity, "Severity", true},
-    {Id::kReason, "Reason", true},   {Id::kTargetNan, "NPU NaN", true},
-    {Id::kTargetInf, "NPU Inf", true},   {Id::kGoldenNan, "Bench NaN", true},
-    {Id::kGoldenInf, "Bench Inf", true},
+    {Id::kSeverity, "Severity", true},   {Id::kReason, "Reason", true},
+    {Id::kTargetNan, "NPU NaN", true},   {Id::kTargetInf, "NPU Inf", true},
+    {Id::kGoldenNan, "Bench NaN", true}, {Id::kGoldenInf, "Bench Inf", true},
 };
 constexpr Column kOurTensorMetrics[] = {
     {Id::kRmse, "RMSE", true},

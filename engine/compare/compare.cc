@@ -16,7 +16,8 @@ namespace msprobe {
 namespace {
 
 bool HasTensors(const Dump& dump) {
-  return dump.task == Task::kTensor || std::any_of(dump.leaves.begin(), dump.leaves.end(), [](const Leaf& leaf) {
+  return dump.task == Task::kTensor ||
+         std::any_of(dump.leaves.begin(), dump.leaves.end(), [](const Leaf& leaf) {
            return !leaf.data_name.empty() && leaf.data_name != "-1";
          });
 }
@@ -28,7 +29,9 @@ Result<Mode> ChooseMode(const Dump& target, const Dump& golden, const CompareOpt
           .At(dump->path)
           .Expected("a dump with numbers (task statistics or tensor)")
           .Found("task structure, which records names only")
-          .Hint("collect again with \"task\": \"statistics\", or look at the structure: msprobe graph_visualize");
+          .Hint(
+              "collect again with \"task\": \"statistics\", or look at the structure: msprobe "
+              "graph_visualize");
     }
   }
   if (!options.mode) {
@@ -38,12 +41,18 @@ Result<Mode> ChooseMode(const Dump& target, const Dump& golden, const CompareOpt
   }
   for (const Dump* dump : {&target, &golden}) {
     if (*options.mode == Mode::kMd5 && !dump->has_md5) {
-      return InvalidArgument().At(dump->path).Expected("checksums, to compare by checksum").Found("none").Hint(
-          "compare by statistics instead, or collect with \"summary_mode\": \"md5\"");
+      return InvalidArgument()
+          .At(dump->path)
+          .Expected("checksums, to compare by checksum")
+          .Found("none")
+          .Hint("compare by statistics instead, or collect with \"summary_mode\": \"md5\"");
     }
     if (*options.mode == Mode::kTensor && !HasTensors(*dump)) {
-      return InvalidArgument().At(dump->path).Expected("tensor files, to compare by element").Found("none").Hint(
-          "compare by statistics instead, or collect with \"task\": \"tensor\"");
+      return InvalidArgument()
+          .At(dump->path)
+          .Expected("tensor files, to compare by element")
+          .Found("none")
+          .Hint("compare by statistics instead, or collect with \"task\": \"tensor\"");
     }
   }
   return *options.mode;
@@ -64,9 +73,10 @@ Status CheckMapping(const Dump& target, const NameMapping& mapping) {
   return InvalidArgument()
       .At(target.path)
       .Expected("at least one name of the mapping in the target")
-      .Found("none of " + std::to_string(mapping.apis.size() + mapping.leaves.size()) + ", the first being " +
-             Excerpt(first))
-      .Hint("the mapping's left names are the target's; swap the two sides if they are the golden's");
+      .Found("none of " + std::to_string(mapping.apis.size() + mapping.leaves.size()) +
+             ", the first being " + Excerpt(first))
+      .Hint(
+          "the mapping's left names are the target's; swap the two sides if they are the golden's");
 }
 
 std::string Count(int64_t n, std::string_view one, std::string_view many) {
@@ -86,11 +96,14 @@ void NoteWhatWasNotObserved(Comparison* c) {
     }
     if (dump.records.empty()) out.push_back(fmt::format("the {} holds no record", side));
     if (dump.stacks.empty() && !dump.records.empty()) {
-      out.push_back(fmt::format("the {} has no call stacks (stack.json): calls are aligned without source lines", side));
+      out.push_back(fmt::format(
+          "the {} has no call stacks (stack.json): calls are aligned without source lines", side));
     }
     const auto thrown = std::count_if(dump.records.begin(), dump.records.end(),
                                       [](const Record& r) { return !r.exception.empty(); });
-    if (thrown > 0) out.push_back(fmt::format("{} of the {} ended with an exception", Count(thrown, "call", "calls"), side));
+    if (thrown > 0)
+      out.push_back(fmt::format("{} of the {} ended with an exception",
+                                Count(thrown, "call", "calls"), side));
   }
   const auto has_backward = [](const Dump& dump) {
     return std::any_of(dump.records.begin(), dump.records.end(),
@@ -104,19 +117,24 @@ void NoteWhatWasNotObserved(Comparison* c) {
   }
   const Summary s = Summarize(*c);
   if (s.target_only_calls > 0) {
-    out.push_back(Count(s.target_only_calls, "call of the target has", "calls of the target have") + " no partner in the golden");
+    out.push_back(Count(s.target_only_calls, "call of the target has", "calls of the target have") +
+                  " no partner in the golden");
   }
   if (s.golden_only_calls > 0) {
-    out.push_back(Count(s.golden_only_calls, "call of the golden has", "calls of the golden have") + " no partner in the target");
+    out.push_back(Count(s.golden_only_calls, "call of the golden has", "calls of the golden have") +
+                  " no partner in the target");
   }
   if (s.unreadable_rows > 0) {
-    out.push_back(Count(s.unreadable_rows, "tensor file pair", "tensor file pairs") + " could not be read");
+    out.push_back(Count(s.unreadable_rows, "tensor file pair", "tensor file pairs") +
+                  " could not be read");
   }
   const auto count_reason = [&](Reason reason) {
-    return std::count_if(c->measures.begin(), c->measures.end(), [&](const Measure& m) { return m.reason == reason; });
+    return std::count_if(c->measures.begin(), c->measures.end(),
+                         [&](const Measure& m) { return m.reason == reason; });
   };
   if (const auto n = count_reason(Reason::kBothNaN); n > 0) {
-    out.push_back(Count(n, "row is", "rows are") + " NaN on both sides, which says nothing of the elements");
+    out.push_back(Count(n, "row is", "rows are") +
+                  " NaN on both sides, which says nothing of the elements");
   }
   if (const auto n = count_reason(Reason::kNoCommonNumber); n > 0) {
     out.push_back(Count(n, "row has", "rows have") + " no number that both sides recorded");
@@ -127,7 +145,9 @@ void NoteWhatWasNotObserved(Comparison* c) {
 
 Result<Comparison> Compare(Dump target, Dump golden, const CompareOptions& options) {
   if (!(options.tolerance >= 0)) {
-    return InvalidArgument().Expected("a tolerance of 0 or more").Found(fmt::format("{}", options.tolerance));
+    return InvalidArgument()
+        .Expected("a tolerance of 0 or more")
+        .Found(fmt::format("{}", options.tolerance));
   }
   MSPROBE_ASSIGN_OR_RETURN(const Mode mode, ChooseMode(target, golden, options));
   MSPROBE_RETURN_IF_ERROR(CheckMapping(target, options.mapping));

@@ -3,7 +3,8 @@
 //   MSPROBE_ASSIGN_OR_RETURN(Dump target, ReadDump("runs/new/step0/rank0"));
 //   MSPROBE_ASSIGN_OR_RETURN(Dump golden, ReadDump("runs/old/step0/rank0"));
 //   MSPROBE_ASSIGN_OR_RETURN(Comparison result, Compare(std::move(target), std::move(golden), {}));
-//   std::string text = TerminalReport(result);        // report_terminal.h; also report_json.h, table_report.h
+//   std::string text = TerminalReport(result);        // report_terminal.h; also report_json.h,
+//   table_report.h
 #pragma once
 
 #include <cstdint>
@@ -20,33 +21,41 @@ class ThreadPool;
 
 // Names that differ on purpose. Keys are the target's spelling, values the golden's.
 struct NameMapping {
-  // Record::api, whole: {"Cell.net.fc.Dense", "Module.net.fc.Linear"}, {"Functional.abs", "Torch.abs"}.
+  // Record::api, whole: {"Cell.net.fc.Dense", "Module.net.fc.Linear"}, {"Functional.abs",
+  // "Torch.abs"}.
   std::map<std::string, std::string> apis;
-  // Leaf::name, whole: {"Functional.add.0.forward.input.1", "Torch.add.0.forward.kwargs.other"}. Wins over everything else.
+  // Leaf::name, whole: {"Functional.add.0.forward.input.1", "Torch.add.0.forward.kwargs.other"}.
+  // Wins over everything else.
   std::map<std::string, std::string> leaves;
   bool empty() const { return apis.empty() && leaves.empty(); }
 };
 
 enum class Alignment : uint8_t {
-  kAuto,   // equal names in the same order, else by content: survives inserted, removed and renamed calls
-  kNames,  // equal names only, as the earlier tools did: an inserted call shifts every later call of the same API
+  kAuto,   // equal names in the same order, else by content: survives inserted, removed and renamed
+           // calls
+  kNames,  // equal names only, as the earlier tools did: an inserted call shifts every later call
+           // of the same API
 };
 
 struct CompareOptions {
-  // Unset: tensors when both dumps have tensor files, checksums when both carry them, else statistics.
+  // Unset: tensors when both dumps have tensor files, checksums when both carry them, else
+  // statistics.
   std::optional<Mode> mode;
   Alignment alignment = Alignment::kAuto;
   NameMapping mapping;
-  // A row is `noise` up to this multiple of what rounding explains for its dtype (judge.h has the table).
+  // A row is `noise` up to this multiple of what rounding explains for its dtype (judge.h has the
+  // table).
   double tolerance = 1;
-  // Tensor mode: bytes of tensor files held at one time, over all threads. One pair may exceed it, alone.
+  // Tensor mode: bytes of tensor files held at one time, over all threads. One pair may exceed it,
+  // alone.
   uint64_t max_tensor_bytes = uint64_t{4} << 30;
   ThreadPool* pool = nullptr;  // null: ThreadPool::Default()
 };
 
-// Never fails for what single rows or files say: a damaged tensor file costs its own row (verdict unknown, note says why).
-// Errors: kInvalidArgument when the two cannot be compared at all: a `structure` dump, a mode the dumps have no data for,
-// or a mapping that names nothing in the target.
+// Never fails for what single rows or files say: a damaged tensor file costs its own row (verdict
+// unknown, note says why). Errors: kInvalidArgument when the two cannot be compared at all: a
+// `structure` dump, a mode the dumps have no data for, or a mapping that names nothing in the
+// target.
 Result<Comparison> Compare(Dump target, Dump golden, const CompareOptions& options = {});
 
 }  // namespace msprobe

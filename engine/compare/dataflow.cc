@@ -16,7 +16,8 @@ bool TellsTensorsApart(const Leaf& leaf) {
 }  // namespace
 
 bool SameNumbers(const Leaf& a, const Leaf& b) {
-  if (a.kind != LeafKind::kTensor || b.kind != LeafKind::kTensor || a.dtype != b.dtype) return false;
+  if (a.kind != LeafKind::kTensor || b.kind != LeafKind::kTensor || a.dtype != b.dtype)
+    return false;
   if (!a.fingerprint.empty() && !b.fingerprint.empty()) return a.fingerprint == b.fingerprint;
   if (!a.md5.empty() && !b.md5.empty()) return a.md5 == b.md5;
   return a.has_stats && b.has_stats && a.max == b.max && a.min == b.min && a.mean == b.mean &&

@@ -1,4 +1,5 @@
-// Which recorded output a recorded input was: dumps name no tensors, but equal numbers of an equal shape are hardly a coincidence.
+// Which recorded output a recorded input was: dumps name no tensors, but equal numbers of an equal
+// shape are hardly a coincidence.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +8,9 @@
 
 namespace msprobe {
 
-// The latest record before `before` with an output (of a backward record: a gradient) that has the numbers of `leaf`; -1: none,
-// or the leaf's numbers are too poor to tell (all zero, not recorded, one element of value 1).
+// The latest record before `before` with an output (of a backward record: a gradient) that has the
+// numbers of `leaf`; -1: none, or the leaf's numbers are too poor to tell (all zero, not recorded,
+// one element of value 1).
 int32_t FindProducer(const Dump& dump, const Leaf& leaf, int32_t before);
 
 // Both leaves hold the same numbers, as far as was recorded.

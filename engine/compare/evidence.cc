@@ -31,9 +31,12 @@ std::string Percent(double relative) {
   return fmt::format("{}%", ShortNumber(100 * relative));
 }
 
-std::string Plural(int64_t n, std::string_view word) { return fmt::format("{} {}{}", n, word, n == 1 ? "" : "s"); }
+std::string Plural(int64_t n, std::string_view word) {
+  return fmt::format("{} {}{}", n, word, n == 1 ? "" : "s");
+}
 
-// The kinds of non-finite elements of a leaf: "3 NaN, 1 +Inf", or what the extrema show when they were not counted.
+// The kinds of non-finite elements of a leaf: "3 NaN, 1 +Inf", or what the extrema show when they
+// were not counted.
 std::string NonFinite(const Leaf& leaf) {
   std::string out;
   const auto add = [&](int64_t n, std::string_view what) {
@@ -44,7 +47,8 @@ std::string NonFinite(const Leaf& leaf) {
   add(leaf.neg_inf_count, "-Inf");
   if (!out.empty()) return out;
   const double values[] = {leaf.max_value, leaf.min_value, leaf.mean_value, leaf.norm_value};
-  if (leaf.has_stats && std::any_of(values, values + 2, [](double v) { return std::isnan(v); })) return "NaN";
+  if (leaf.has_stats && std::any_of(values, values + 2, [](double v) { return std::isnan(v); }))
+    return "NaN";
   for (const double v : values) {
     if (std::isinf(v)) return v > 0 ? "+Inf" : "-Inf";
   }
@@ -66,7 +70,8 @@ std::string_view EntryName(const Comparison& c, int32_t pair) { return RecordOf(
 
 std::string_view LeafLabel(const Comparison& c, int32_t row) {
   const Leaf& leaf = LeafOf(c, row);
-  const Record& record = c.rows[row].target >= 0 ? c.target.records[leaf.record] : c.golden.records[leaf.record];
+  const Record& record =
+      c.rows[row].target >= 0 ? c.target.records[leaf.record] : c.golden.records[leaf.record];
   std::string_view label = LeafSuffix(leaf, record);
   while (label.starts_with('.')) label.remove_prefix(1);
   return label;
@@ -76,11 +81,19 @@ Before WhatCameBefore(const Comparison& c, int32_t pair) {
   Before b;
   for (int32_t p = 0; p < pair; ++p) {
     switch (c.classes[p]) {
-      case CallClass::kEqual: ++b.equal; break;
-      case CallClass::kNoise: ++b.noise; break;
+      case CallClass::kEqual:
+        ++b.equal;
+        break;
+      case CallClass::kNoise:
+        ++b.noise;
+        break;
       case CallClass::kIntroduced:
-      case CallClass::kInherited: ++b.diverged; break;
-      case CallClass::kUnknown: ++b.unjudged; break;
+      case CallClass::kInherited:
+        ++b.diverged;
+        break;
+      case CallClass::kUnknown:
+        ++b.unjudged;
+        break;
     }
     if (c.classes[p] != CallClass::kNoise) continue;
     const RecordPair& r = c.pairs[p];
@@ -98,8 +111,9 @@ double ExplainedFor(const Comparison& c, int32_t row) {
   const Row& r = c.rows[row];
   if (r.target < 0 || r.golden < 0) return 1;
   const Leaf &t = c.target.leaves[r.target], &g = c.golden.leaves[r.golden];
-  const double limit = ExplainedRoundings(CoarserRounding(t.dtype, g.dtype),
-                                          SummedTerms(c.golden, c.golden.records[g.record]), c.tolerance);
+  const double limit =
+      ExplainedRoundings(CoarserRounding(t.dtype, g.dtype),
+                         SummedTerms(c.golden, c.golden.records[g.record]), c.tolerance);
   return limit > 0 ? limit : 1;
 }
 
@@ -108,7 +122,8 @@ double JumpOf(const CallSummary& call) {
   return call.out.severity / std::max(call.in.severity, 1.0);
 }
 
-double ConfidenceOf(const Comparison& c, int32_t pair, const CallSummary& call, const Before& before) {
+double ConfidenceOf(const Comparison& c, int32_t pair, const CallSummary& call,
+                    const Before& before) {
   double confidence = c.pairs[pair].confidence;
   const bool inputs_known = call.in.any() || call.arguments.any();
   if (!inputs_known || call.in.unknown) {
@@ -124,7 +139,8 @@ double ConfidenceOf(const Comparison& c, int32_t pair, const CallSummary& call, 
     confidence *= call.out.severity > 0 ? 1 - 0.5 / std::max(size, 1.0) : 1;
   }
   if (before.total() > 0) {
-    confidence *= 1 - 0.5 * static_cast<double>(before.unjudged) / static_cast<double>(before.total());
+    confidence *=
+        1 - 0.5 * static_cast<double>(before.unjudged) / static_cast<double>(before.total());
   }
   return confidence;
 }
@@ -147,10 +163,16 @@ std::string DescribeBefore(const Comparison& c, const Before& b) {
     if (!out.empty()) out += ", ";
     out += text;
   };
-  if (b.equal > 0) add(fmt::format("{} before it {} {}", Plural(b.equal, "call"), b.equal == 1 ? "is" : "are", EqualWord(c)));
+  if (b.equal > 0)
+    add(fmt::format("{} before it {} {}", Plural(b.equal, "call"), b.equal == 1 ? "is" : "are",
+                    EqualWord(c)));
   if (b.noise > 0) {
-    add(fmt::format("{}{} within rounding (largest {} roundings)", b.equal > 0 ? std::to_string(b.noise) : Plural(b.noise, "call"),
-                    b.equal > 0 ? "" : b.noise == 1 ? " before it is" : " before it are", ShortNumber(b.largest_noise)));
+    add(fmt::format("{}{} within rounding (largest {} roundings)",
+                    b.equal > 0 ? std::to_string(b.noise) : Plural(b.noise, "call"),
+                    b.equal > 0    ? ""
+                    : b.noise == 1 ? " before it is"
+                                   : " before it are",
+                    ShortNumber(b.largest_noise)));
   }
   if (b.diverged > 0) add(fmt::format("{} already wrong", b.diverged));
   if (b.unjudged > 0) add(fmt::format("{} could not be judged", b.unjudged));
@@ -161,19 +183,24 @@ std::string DescribeError(const Comparison& c, int32_t row) {
   const Row& r = c.rows[row];
   const Measure& m = c.measures[row];
   const std::string label(LeafLabel(c, row));
-  if (r.target < 0 || r.golden < 0) return fmt::format("{} is {}", label, ReasonText(Reason::kNoPartner));
+  if (r.target < 0 || r.golden < 0)
+    return fmt::format("{} is {}", label, ReasonText(Reason::kNoPartner));
   const Leaf &t = c.target.leaves[r.target], &g = c.golden.leaves[r.golden];
   switch (m.reason) {
     case Reason::kShapeDiffers:
-      return fmt::format("{} has shape {} in the target, {} in the golden", label, t.shape, g.shape);
+      return fmt::format("{} has shape {} in the target, {} in the golden", label, t.shape,
+                         g.shape);
     case Reason::kValueDiffers:
-      return fmt::format("{} is {} in the target, {} in the golden", label, Excerpt(t.value), Excerpt(g.value));
+      return fmt::format("{} is {} in the target, {} in the golden", label, Excerpt(t.value),
+                         Excerpt(g.value));
     case Reason::kKindDiffers:
-      return fmt::format("{} is {} in the target, {} in the golden", label, t.dtype.empty() ? t.type : t.dtype,
-                         g.dtype.empty() ? g.type : g.dtype);
+      return fmt::format("{} is {} in the target, {} in the golden", label,
+                         t.dtype.empty() ? t.type : t.dtype, g.dtype.empty() ? g.type : g.dtype);
     case Reason::kNonFinite:
-      return fmt::format("{} has {} in the target, {} in the golden", label, NonFinite(t), NonFinite(g));
-    default: break;
+      return fmt::format("{} has {} in the target, {} in the golden", label, NonFinite(t),
+                         NonFinite(g));
+    default:
+      break;
   }
   if (m.verdict == RowVerdict::kUnknown) return fmt::format("{}: {}", label, ReasonText(m.reason));
   if (m.verdict == RowVerdict::kEqual) return fmt::format("{} is {}", label, EqualWord(c));
@@ -181,14 +208,17 @@ std::string DescribeError(const Comparison& c, int32_t row) {
     const Diff& d = c.diffs[m.tensor];
     return fmt::format("{} has relative L2 error {}", label, ShortNumber(d.relative_l2));
   }
-  if (m.reason == Reason::kChecksumDiffers && !(m.severity > 0)) return fmt::format("{} has another checksum", label);
+  if (m.reason == Reason::kChecksumDiffers && !(m.severity > 0))
+    return fmt::format("{} has another checksum", label);
   // The statistic that is furthest off, relative to the golden.
   struct Candidate {
     double relative, diff;
     std::string_view name;
   };
-  const Candidate all[] = {{m.norm_rel, m.norm_diff, "norm"}, {m.max_rel, m.max_diff, "maximum"},
-                           {m.min_rel, m.min_diff, "minimum"}, {m.mean_rel, m.mean_diff, "mean"}};
+  const Candidate all[] = {{m.norm_rel, m.norm_diff, "norm"},
+                           {m.max_rel, m.max_diff, "maximum"},
+                           {m.min_rel, m.min_diff, "minimum"},
+                           {m.mean_rel, m.mean_diff, "mean"}};
   const Candidate* worst = nullptr;
   for (const Candidate& s : all) {
     if (std::isnan(s.relative) || s.diff == 0) continue;
@@ -197,7 +227,8 @@ std::string DescribeError(const Comparison& c, int32_t row) {
   }
   if (worst == nullptr) return fmt::format("{} differs", label);
   if (std::isinf(worst->relative)) {
-    return fmt::format("{} of {} is {} where the golden's is 0", worst->name, label, ShortNumber(worst->diff));
+    return fmt::format("{} of {} is {} where the golden's is 0", worst->name, label,
+                       ShortNumber(worst->diff));
   }
   return fmt::format("{} of {} is off by {}", worst->name, label, Percent(worst->relative));
 }
@@ -209,9 +240,11 @@ std::string DescribeRow(const Comparison& c, int32_t row) {
   if (r.target < 0 || r.golden < 0 || !(m.severity > 0) || std::isinf(m.severity)) return text;
   if (m.tensor >= 0 && c.diffs[m.tensor].worst_index >= 0) {
     const Diff& d = c.diffs[m.tensor];
-    text += fmt::format(", the largest error {} at element {}", ShortNumber(d.max_abs_error), d.worst_index);
+    text += fmt::format(", the largest error {} at element {}", ShortNumber(d.max_abs_error),
+                        d.worst_index);
   }
-  const Rounding rounding = CoarserRounding(c.target.leaves[r.target].dtype, c.golden.leaves[r.golden].dtype);
+  const Rounding rounding =
+      CoarserRounding(c.target.leaves[r.target].dtype, c.golden.leaves[r.golden].dtype);
   if (rounding.epsilon > 0 && m.reason != Reason::kValueDiffers) {
     text += fmt::format(" ({} roundings of {})", ShortNumber(m.severity), rounding.name);
   }

@@ -18,7 +18,8 @@ struct Before {
 Before WhatCameBefore(const Comparison& comparison, int32_t pair);
 
 // The confidence of divergence.h's formula for a call that introduces a difference.
-double ConfidenceOf(const Comparison& comparison, int32_t pair, const CallSummary& call, const Before& before);
+double ConfidenceOf(const Comparison& comparison, int32_t pair, const CallSummary& call,
+                    const Before& before);
 
 // Roundings explained for one row (rounding.h), the unit that "size" of the formula is measured in.
 double ExplainedFor(const Comparison& comparison, int32_t row);
@@ -29,7 +30,8 @@ double JumpOf(const CallSummary& call);
 std::string DescribeBefore(const Comparison& comparison, const Before& before);
 // "bit-equal" where elements, checksums or fingerprints say so, "equal" where only statistics do.
 std::string_view EqualWord(const Comparison& comparison);
-// "norm of output.0 is off by 4.8% (4e5 roundings of float32)"; for non-finite, shape, text: what is different.
+// "norm of output.0 is off by 4.8% (4e5 roundings of float32)"; for non-finite, shape, text: what
+// is different.
 std::string DescribeRow(const Comparison& comparison, int32_t row);
 // The same without the roundings, for a column of a table: "norm of output.0 is off by 4.8%".
 std::string DescribeError(const Comparison& comparison, int32_t row);

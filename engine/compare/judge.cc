@@ -38,7 +38,8 @@ double Relative(double diff, double golden) {
 void SetDifference(int which, double target, double golden, Measure* m) {
   double* const diffs[] = {&m->max_diff, &m->min_diff, &m->mean_diff, &m->norm_diff};
   double* const rels[] = {&m->max_rel, &m->min_rel, &m->mean_rel, &m->norm_rel};
-  *diffs[which] = target == golden ? 0 : target - golden;  // infinities of one sign differ by nothing
+  *diffs[which] =
+      target == golden ? 0 : target - golden;  // infinities of one sign differ by nothing
   *rels[which] = Relative(*diffs[which], golden);
 }
 
@@ -68,8 +69,11 @@ bool JudgeNonFinite(const Quartet& t, const Quartet& g, Measure* m) {
     const bool t_finite = std::isfinite(t.value[i]), g_finite = std::isfinite(g.value[i]);
     if (t_finite && g_finite) continue;
     const bool t_nan = std::isnan(t.value[i]), g_nan = std::isnan(g.value[i]);
-    // A norm that overflows in a 16-bit type on one run and is finite on the other is no NaN of the data: the extrema decide.
-    if (i == kNorm && !t_nan && !g_nan && std::isfinite(t.value[kMax]) && std::isfinite(g.value[kMax])) continue;
+    // A norm that overflows in a 16-bit type on one run and is finite on the other is no NaN of the
+    // data: the extrema decide.
+    if (i == kNorm && !t_nan && !g_nan && std::isfinite(t.value[kMax]) &&
+        std::isfinite(g.value[kMax]))
+      continue;
     if (t_nan && g_nan) {
       both_nan = true;
     } else if (t_nan || g_nan || t.value[i] != g.value[i]) {
@@ -81,8 +85,8 @@ bool JudgeNonFinite(const Quartet& t, const Quartet& g, Measure* m) {
   return both_nan;
 }
 
-void JudgeStatistics(const Leaf& target, const Leaf& golden, const JudgeOptions& options, bool other_bits,
-                     Measure* m) {
+void JudgeStatistics(const Leaf& target, const Leaf& golden, const JudgeOptions& options,
+                     bool other_bits, Measure* m) {
   const Quartet t = QuartetOf(target), g = QuartetOf(golden);
   const Rounding r = CoarserRounding(target.dtype, golden.dtype);
   bool any = false, same = true;
@@ -116,7 +120,8 @@ void JudgeStatistics(const Leaf& target, const Leaf& golden, const JudgeOptions&
     if (both(i)) severity = std::max(severity, Disagreement(t.value[i], g.value[i], scale, r));
   }
   // Integers' mean and norm, where a generation recorded them, were summed in float32.
-  const Rounding sums = r.kind == NumberKind::kInteger || r.kind == NumberKind::kBool ? RoundingOf("float32") : r;
+  const Rounding sums =
+      r.kind == NumberKind::kInteger || r.kind == NumberKind::kBool ? RoundingOf("float32") : r;
   const double n = ElementCount(golden.shape);
   const double summed = n > 0 ? options.magnitude * std::sqrt(n) : 0;
   const double norm = std::max({std::abs(t.value[kNorm]), std::abs(g.value[kNorm]), summed});
@@ -125,10 +130,12 @@ void JudgeStatistics(const Leaf& target, const Leaf& golden, const JudgeOptions&
   }
   if (both(kMean)) {
     const double rms = both(kNorm) && std::isfinite(norm) && n > 0 ? norm / std::sqrt(n) : scale;
-    severity = std::max(severity, Disagreement(t.value[kMean], g.value[kMean],
-                                               std::max({rms, std::abs(g.value[kMean]), options.magnitude}), sums));
+    severity = std::max(
+        severity, Disagreement(t.value[kMean], g.value[kMean],
+                               std::max({rms, std::abs(g.value[kMean]), options.magnitude}), sums));
   }
-  const double limit = ExplainedRoundings(r.epsilon == 0 ? sums : r, options.terms, options.tolerance);
+  const double limit =
+      ExplainedRoundings(r.epsilon == 0 ? sums : r, options.terms, options.tolerance);
   Settle(m, severity <= limit ? RowVerdict::kNoise : RowVerdict::kDiffers, dtype, severity);
 }
 
@@ -176,21 +183,24 @@ double ElementCount(std::string_view shape) {
       continue;
     }
     double extent = 0;
-    for (; i < shape.size() && shape[i] >= '0' && shape[i] <= '9'; ++i) extent = extent * 10 + (shape[i] - '0');
+    for (; i < shape.size() && shape[i] >= '0' && shape[i] <= '9'; ++i)
+      extent = extent * 10 + (shape[i] - '0');
     count *= extent;
     any = true;
   }
   return any || shape == "[]" || shape == "()" ? count : -1;
 }
 
-void JudgeLeaves(const Leaf& target, const Leaf& golden, Mode mode, const JudgeOptions& options, Measure* m) {
+void JudgeLeaves(const Leaf& target, const Leaf& golden, Mode mode, const JudgeOptions& options,
+                 Measure* m) {
   if (target.kind == LeafKind::kNone && golden.kind == LeafKind::kNone) {
     return Settle(m, RowVerdict::kUnknown, Reason::kNothingRecorded, Measure().severity);
   }
   if (target.kind == LeafKind::kNone || golden.kind == LeafKind::kNone) {
     return Settle(m, RowVerdict::kUnknown, Reason::kNoCommonNumber, Measure().severity);
   }
-  if (target.kind != golden.kind) return Settle(m, RowVerdict::kDiffers, Reason::kKindDiffers, kInf);
+  if (target.kind != golden.kind)
+    return Settle(m, RowVerdict::kDiffers, Reason::kKindDiffers, kInf);
   if (target.kind == LeafKind::kScalar) return JudgeScalars(target, golden, options, m);
 
   if (!SameSqueezedShape(target.shape, golden.shape)) {
@@ -204,8 +214,8 @@ void JudgeLeaves(const Leaf& target, const Leaf& golden, Mode mode, const JudgeO
   }
   if (ElementCount(target.shape) == 0) return Settle(m, RowVerdict::kEqual, Reason::kEmpty, 0);
 
-  const bool fingerprints = !target.fingerprint.empty() && !golden.fingerprint.empty() &&
-                            target.dtype == golden.dtype;
+  const bool fingerprints =
+      !target.fingerprint.empty() && !golden.fingerprint.empty() && target.dtype == golden.dtype;
   const bool checksums = Recorded(target.md5) && Recorded(golden.md5);
   const bool bit_equal = (fingerprints && target.fingerprint == golden.fingerprint) ||
                          (checksums && target.md5 == golden.md5 && target.dtype == golden.dtype);
@@ -225,21 +235,26 @@ void JudgeLeaves(const Leaf& target, const Leaf& golden, Mode mode, const JudgeO
   }
 }
 
-void JudgeDiff(const Diff& d, const Leaf& target, const Leaf& golden, const JudgeOptions& options, Measure* m) {
-  const Reason dtype = RoundingOf(target.dtype).name == RoundingOf(golden.dtype).name ? Reason::kNone
-                                                                                     : Reason::kDTypeDiffers;
+void JudgeDiff(const Diff& d, const Leaf& target, const Leaf& golden, const JudgeOptions& options,
+               Measure* m) {
+  const Reason dtype = RoundingOf(target.dtype).name == RoundingOf(golden.dtype).name
+                           ? Reason::kNone
+                           : Reason::kDTypeDiffers;
   if (d.nonfinite_mismatch > 0) return Settle(m, RowVerdict::kDiffers, Reason::kNonFinite, kInf);
   if (d.count == 0) return Settle(m, RowVerdict::kEqual, Reason::kEmpty, 0);
   const int64_t finite = d.count - d.nonfinite_target;
   if (d.unequal == 0) {
     // NaN in the same places on both sides: the finite rest agrees, of the NaN nothing is known.
-    if (d.nonfinite_target > 0) return Settle(m, RowVerdict::kUnknown, Reason::kBothNaN, Measure().severity);
+    if (d.nonfinite_target > 0)
+      return Settle(m, RowVerdict::kUnknown, Reason::kBothNaN, Measure().severity);
     return Settle(m, RowVerdict::kEqual, dtype, 0);
   }
   const Rounding r = CoarserRounding(target.dtype, golden.dtype);
-  const double norm = d.relative_l2 > 0 && std::isfinite(d.relative_l2) ? d.euclidean / d.relative_l2 : 0;
+  const double norm =
+      d.relative_l2 > 0 && std::isfinite(d.relative_l2) ? d.euclidean / d.relative_l2 : 0;
   const double summed = finite > 0 ? options.magnitude * std::sqrt(static_cast<double>(finite)) : 0;
-  double scale = std::max(std::abs(d.worst_golden), finite > 0 ? norm / std::sqrt(static_cast<double>(finite)) : 0);
+  double scale = std::max(std::abs(d.worst_golden),
+                          finite > 0 ? norm / std::sqrt(static_cast<double>(finite)) : 0);
   for (const double v : {golden.max_value, golden.min_value, options.magnitude}) {
     if (std::isfinite(v)) scale = std::max(scale, std::abs(v));
   }
@@ -259,23 +274,40 @@ bool IsNeutral(const Measure& m) {
 
 std::string_view ReasonText(Reason reason) {
   switch (reason) {
-    case Reason::kNone: return "";
-    case Reason::kNoPartner: return "recorded on one side only";
-    case Reason::kNothingRecorded: return "nothing recorded on either side";
-    case Reason::kEmpty: return "no elements";
-    case Reason::kNoCommonNumber: return "no statistic, checksum or file that both sides have";
-    case Reason::kBothNaN: return "NaN on both sides: says nothing of the elements";
-    case Reason::kUninitialised: return "memory that nobody wrote";
-    case Reason::kNoFile: return "a tensor file is missing";
-    case Reason::kBadFile: return "a tensor file cannot be read";
-    case Reason::kKindDiffers: return "different kinds of value";
-    case Reason::kShapeDiffers: return "different shapes";
-    case Reason::kValueDiffers: return "the argument itself differs";
-    case Reason::kNonFinite: return "NaN or infinity on one side only, or of another sign";
-    case Reason::kChecksumDiffers: return "different checksums";
-    case Reason::kOtherBits: return "same statistics, other bits: rounded or reordered elements";
-    case Reason::kDTypeDiffers: return "different dtypes, judged by the coarser";
-    case Reason::kDevice: return "devices, which may differ";
+    case Reason::kNone:
+      return "";
+    case Reason::kNoPartner:
+      return "recorded on one side only";
+    case Reason::kNothingRecorded:
+      return "nothing recorded on either side";
+    case Reason::kEmpty:
+      return "no elements";
+    case Reason::kNoCommonNumber:
+      return "no statistic, checksum or file that both sides have";
+    case Reason::kBothNaN:
+      return "NaN on both sides: says nothing of the elements";
+    case Reason::kUninitialised:
+      return "memory that nobody wrote";
+    case Reason::kNoFile:
+      return "a tensor file is missing";
+    case Reason::kBadFile:
+      return "a tensor file cannot be read";
+    case Reason::kKindDiffers:
+      return "different kinds of value";
+    case Reason::kShapeDiffers:
+      return "different shapes";
+    case Reason::kValueDiffers:
+      return "the argument itself differs";
+    case Reason::kNonFinite:
+      return "NaN or infinity on one side only, or of another sign";
+    case Reason::kChecksumDiffers:
+      return "different checksums";
+    case Reason::kOtherBits:
+      return "same statistics, other bits: rounded or reordered elements";
+    case Reason::kDTypeDiffers:
+      return "different dtypes, judged by the coarser";
+    case Reason::kDevice:
+      return "devices, which may differ";
   }
   return "";
 }
@@ -285,7 +317,8 @@ std::string_view VerdictName(RowVerdict verdict) {
   return kNames[static_cast<int>(verdict)];
 }
 std::string_view ClassName(CallClass call_class) {
-  static constexpr std::string_view kNames[] = {"equal", "noise", "introduced", "inherited", "unknown"};
+  static constexpr std::string_view kNames[] = {"equal", "noise", "introduced", "inherited",
+                                                "unknown"};
   return kNames[static_cast<int>(call_class)];
 }
 std::string_view ModeName(Mode mode) {

@@ -25,7 +25,8 @@ void MeasureRows(const CompareOptions& options, Comparison* c) {
       }
       const Record& record = c->golden.records[pair.golden];
       double terms = -1;
-      const bool uninitialised = record.direction == Direction::kForward && ReturnsUninitialised(record.api);
+      const bool uninitialised =
+          record.direction == Direction::kForward && ReturnsUninitialised(record.api);
       for (uint32_t i = 0; i < pair.row_count; ++i) {
         const Row& row = c->rows[pair.first_row + i];
         if (row.target < 0 || row.golden < 0) {

@@ -6,7 +6,8 @@
 
 namespace msprobe {
 
-// From comparison->pairs and rows fills measures, in tensor mode also diffs, and notes for files that could not be read.
+// From comparison->pairs and rows fills measures, in tensor mode also diffs, and notes for files
+// that could not be read.
 void MeasureRows(const CompareOptions& options, Comparison* comparison);
 
 }  // namespace msprobe

@@ -14,7 +14,8 @@
 namespace msprobe {
 namespace {
 
-// Pairs up to this size are read many at a time, one a thread; larger ones one after the other, all threads on each.
+// Pairs up to this size are read many at a time, one a thread; larger ones one after the other, all
+// threads on each.
 constexpr uint64_t kSmallFile = uint64_t{8} << 20;
 
 struct Job {
@@ -26,7 +27,8 @@ struct Job {
 std::string TensorPath(const Dump& dump, const Leaf& leaf) {
   const std::string_view name = leaf.data_name;
   if (name.empty() || name == "-1" || name == "None" || dump.tensor_folder.empty()) return "";
-  if (name.find('/') != name.npos || name.find('\0') != name.npos || name == "." || name == "..") return "";
+  if (name.find('/') != name.npos || name.find('\0') != name.npos || name == "." || name == "..")
+    return "";
   return JoinPath(dump.tensor_folder, name);
 }
 
@@ -53,8 +55,8 @@ class TensorMeasurer {
 
   void Run() {
     std::vector<Job> small, large;
-    const uint64_t limit =
-        std::min(kSmallFile, options_.max_tensor_bytes / (2 * std::max<size_t>(1, pool_.threads())));
+    const uint64_t limit = std::min(
+        kSmallFile, options_.max_tensor_bytes / (2 * std::max<size_t>(1, pool_.threads())));
     for (const RecordPair& pair : c_.pairs) {
       if (pair.target < 0 || pair.golden < 0) continue;
       double terms = -1;
@@ -73,7 +75,8 @@ class TensorMeasurer {
     pool_.ParallelFor(small.size(), [&](size_t i) { Compare(small[i], nullptr); });
     for (const Job& job : large) Compare(job, &pool_);
     // In row order, so that the result does not depend on which thread came first.
-    std::sort(found_.begin(), found_.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::sort(found_.begin(), found_.end(),
+              [](const auto& a, const auto& b) { return a.first < b.first; });
     for (const auto& [row, diff] : found_) {
       c_.measures[row].tensor = static_cast<int32_t>(c_.diffs.size());
       c_.diffs.push_back(diff);
@@ -91,22 +94,24 @@ class TensorMeasurer {
     if (c_.rows[row].target < 0 || c_.rows[row].golden < 0) return false;
     const auto [t, g] = Leaves(row);
     const Reason reason = c_.measures[row].reason;
-    return t.kind == LeafKind::kTensor && g.kind == LeafKind::kTensor && reason != Reason::kUninitialised &&
-           reason != Reason::kEmpty;
+    return t.kind == LeafKind::kTensor && g.kind == LeafKind::kTensor &&
+           reason != Reason::kUninitialised && reason != Reason::kEmpty;
   }
 
   void Compare(const Job& job, ThreadPool* pool) {
     const auto [t, g] = Leaves(job.row);
     Measure& m = c_.measures[job.row];
-    const std::string target_path = TensorPath(c_.target, t), golden_path = TensorPath(c_.golden, g);
+    const std::string target_path = TensorPath(c_.target, t),
+                      golden_path = TensorPath(c_.golden, g);
     if (target_path.empty() || golden_path.empty()) {
       const bool target = target_path.empty();
       const std::string_view name = (target ? t : g).data_name;
       const std::string side = target ? "target" : "golden";
-      return Fail(job.row, Reason::kNoFile,
-                  name.empty() || name == "-1"
-                      ? "the " + side + " has no tensor file for this row"
-                      : "the " + side + " names a tensor file outside its folder: " + Excerpt(name));
+      return Fail(
+          job.row, Reason::kNoFile,
+          name.empty() || name == "-1"
+              ? "the " + side + " has no tensor file for this row"
+              : "the " + side + " names a tensor file outside its folder: " + Excerpt(name));
     }
     Result<TensorFile> target = ReadTensorFile(target_path);
     if (!target.ok()) return Fail(job.row, target.status());
@@ -120,13 +125,16 @@ class TensorMeasurer {
     }
     const Result<Diff> diff = ComputeDiff(target->view(), golden->view(), pool);
     if (!diff.ok()) return Fail(job.row, diff.status());
-    JudgeDiff(diff.value(), t, g, {.tolerance = options_.tolerance, .terms = job.terms, .magnitude = job.magnitude}, &m);
+    JudgeDiff(diff.value(), t, g,
+              {.tolerance = options_.tolerance, .terms = job.terms, .magnitude = job.magnitude},
+              &m);
     const std::lock_guard<std::mutex> lock(mutex_);
     found_.emplace_back(job.row, diff.value());
   }
 
   void Fail(uint32_t row, const Status& status) {
-    Fail(row, status.code() == ErrorCode::kNotFound ? Reason::kNoFile : Reason::kBadFile, status.message());
+    Fail(row, status.code() == ErrorCode::kNotFound ? Reason::kNoFile : Reason::kBadFile,
+         status.message());
   }
 
   void Fail(uint32_t row, Reason reason, std::string note) {

@@ -8,9 +8,10 @@ namespace msprobe {
 
 class ThreadPool;
 
-// For every row whose two leaves are tensors: fills Measure::tensor and Comparison::diffs and judges by the elements. Rows whose
-// files cannot be used keep no number and become unknown; notes name the file. At most options.max_tensor_bytes of files are
-// held at a time (a single larger pair is read alone).
+// For every row whose two leaves are tensors: fills Measure::tensor and Comparison::diffs and
+// judges by the elements. Rows whose files cannot be used keep no number and become unknown; notes
+// name the file. At most options.max_tensor_bytes of files are held at a time (a single larger pair
+// is read alone).
 void MeasureTensors(const CompareOptions& options, ThreadPool& pool, Comparison* comparison);
 
 }  // namespace msprobe

@@ -18,15 +18,19 @@ bool Mentions(std::string_view text, std::string_view part) {
                      [](char a, char b) { return Lower(a) == b; }) != text.end();
 }
 bool MentionsAny(std::string_view text, std::initializer_list<std::string_view> parts) {
-  return std::any_of(parts.begin(), parts.end(), [&](std::string_view p) { return Mentions(text, p); });
+  return std::any_of(parts.begin(), parts.end(),
+                     [&](std::string_view p) { return Mentions(text, p); });
 }
 bool IsAny(std::string_view text, std::initializer_list<std::string_view> names) {
   return std::find(names.begin(), names.end(), text) != names.end();
 }
 
-bool IsSum(std::string_view base) { return IsAny(base, {"sum", "mean", "nansum", "nanmean", "cumsum", "AvgPool2d", "avg_pool2d"}); }
+bool IsSum(std::string_view base) {
+  return IsAny(base, {"sum", "mean", "nansum", "nanmean", "cumsum", "AvgPool2d", "avg_pool2d"});
+}
 bool AddsInputs(std::string_view base) {
-  return IsAny(base, {"add", "sub", "iadd", "isub", "radd", "rsub", "subtract", "addcmul", "addcdiv", "lerp"});
+  return IsAny(base, {"add", "sub", "iadd", "isub", "radd", "rsub", "subtract", "addcmul",
+                      "addcdiv", "lerp"});
 }
 bool GoesIn(const Leaf& leaf) {
   return leaf.slot == Slot::kInput || leaf.slot == Slot::kKwarg || leaf.slot == Slot::kParameter;
@@ -37,31 +41,34 @@ bool GoesIn(const Leaf& leaf) {
 bool DrawsRandomNumbers(std::string_view api) {
   const std::string_view base = BaseApi(api);
   return MentionsAny(base, {"dropout", "rand", "bernoulli", "multinomial", "gumbel", "poisson"}) ||
-         IsAny(base, {"normal", "uniform", "exponential", "cauchy", "geometric", "log_normal", "rrelu"});
+         IsAny(base,
+               {"normal", "uniform", "exponential", "cauchy", "geometric", "log_normal", "rrelu"});
 }
 
 bool ReturnsUninitialised(std::string_view api) {
-  return IsAny(BaseApi(api),
-               {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_with_format"});
+  return IsAny(BaseApi(api), {"empty", "empty_like", "empty_strided", "new_empty",
+                              "new_empty_strided", "empty_with_format"});
 }
 
 bool IsContraction(std::string_view api) {
   const std::string_view base = BaseApi(api);
-  return MentionsAny(base, {"linear", "matmul", "addmm", "bmm", "einsum", "conv", "dense", "attention", "lstm", "gru",
-                            "addmv", "tensordot"}) ||
+  return MentionsAny(base, {"linear", "matmul", "addmm", "bmm", "einsum", "conv", "dense",
+                            "attention", "lstm", "gru", "addmv", "tensordot"}) ||
          IsAny(base, {"mm", "mv", "dot", "inner", "chain_matmul"});
 }
 
 bool AmplifiesRounding(std::string_view api) {
   const std::string_view base = BaseApi(api);
   return AddsInputs(base) || IsSum(base) ||
-         MentionsAny(base, {"norm", "softmax", "cross_entropy", "nll", "exp", "log", "var", "std", "rsqrt", "reciprocal",
-                            "acos", "asin", "tan", "pow", "inverse", "solve", "cholesky", "svd", "eig"});
+         MentionsAny(base, {"norm", "softmax", "cross_entropy", "nll", "exp", "log", "var", "std",
+                            "rsqrt", "reciprocal", "acos", "asin", "tan", "pow", "inverse", "solve",
+                            "cholesky", "svd", "eig"});
 }
 
 double SummedTerms(const Dump& dump, const Record& record) {
-  // Of inputs A, B and output C of a contraction, |A||B| / |C| is the square of the inner dimension; of a reduction |A| / |C| is
-  // the number of terms. Backward and module records are judged alike: their shapes are those of the same products.
+  // Of inputs A, B and output C of a contraction, |A||B| / |C| is the square of the inner
+  // dimension; of a reduction |A| / |C| is the number of terms. Backward and module records are
+  // judged alike: their shapes are those of the same products.
   double largest = 0, second = 0, out = 0;
   for (const Leaf& leaf : dump.LeavesOf(record)) {
     if (leaf.kind != LeafKind::kTensor) continue;
@@ -78,7 +85,8 @@ double SummedTerms(const Dump& dump, const Record& record) {
   if (largest <= 0) return 0;
   out = std::max(out, 1.0);
   double terms = largest / out;
-  if (second > 0 && IsContraction(record.api)) terms = std::max(terms, std::sqrt(largest * second / out));
+  if (second > 0 && IsContraction(record.api))
+    terms = std::max(terms, std::sqrt(largest * second / out));
   return terms > 1 ? terms : 0;
 }
 
@@ -86,7 +94,7 @@ double SummedMagnitude(const Dump& dump, const Record& record, const Leaf& outpu
   const std::string_view base = BaseApi(record.api);
   const double out = ElementCount(output.shape);
   if (out <= 0) return 0;
-  double largest = 0;           // absolute value among the inputs
+  double largest = 0;                     // absolute value among the inputs
   const Leaf *a = nullptr, *b = nullptr;  // the first two tensors that go in
   for (const Leaf& leaf : dump.LeavesOf(record)) {
     if (leaf.kind != LeafKind::kTensor || !GoesIn(leaf) || !leaf.has_stats) continue;
@@ -106,10 +114,12 @@ double SummedMagnitude(const Dump& dump, const Record& record, const Leaf& outpu
   const double terms = std::max(1.0, ElementCount(a->shape) / out);
   if (record.direction == Direction::kForward) {
     if (AddsInputs(base)) return largest;
-    if (IsSum(base)) return base.ends_with("mean") ? rms(*a) / std::sqrt(terms) : rms(*a) * std::sqrt(terms);
-    if (b != nullptr && IsContraction(record.api)) return rms(*a) * rms(*b) * std::sqrt(SummedTerms(dump, record));
-  } else if (record.direction == Direction::kBackward && output.shape.find(',') == output.shape.npos &&
-             IsContraction(record.api)) {
+    if (IsSum(base))
+      return base.ends_with("mean") ? rms(*a) / std::sqrt(terms) : rms(*a) * std::sqrt(terms);
+    if (b != nullptr && IsContraction(record.api))
+      return rms(*a) * rms(*b) * std::sqrt(SummedTerms(dump, record));
+  } else if (record.direction == Direction::kBackward &&
+             output.shape.find(',') == output.shape.npos && IsContraction(record.api)) {
     return rms(*a) * std::sqrt(terms);  // a bias' gradient: the sum of what comes in
   }
   return 0;

@@ -70,7 +70,8 @@ double NameSimilarity(std::string_view a, std::string_view b) {
       row[j] = std::min({change, row[j] + 1, row[j - 1] + 1});
     }
   }
-  return 1.0 - static_cast<double>(row[b.size()]) / static_cast<double>(std::max(a.size(), b.size()));
+  return 1.0 -
+         static_cast<double>(row[b.size()]) / static_cast<double>(std::max(a.size(), b.size()));
 }
 
 }  // namespace
@@ -84,9 +85,11 @@ double Similarity(const Dump& target, const Record& t, const Dump& golden, const
                         (i < b.size() && b[i].kind == LeafKind::kTensor);
     tensors += tensor;
     if (!tensor || i >= a.size() || i >= b.size()) continue;
-    same += a[i].slot == b[i].slot && a[i].kind == b[i].kind && SameSqueezedShape(a[i].shape, b[i].shape);
+    same += a[i].slot == b[i].slot && a[i].kind == b[i].kind &&
+            SameSqueezedShape(a[i].shape, b[i].shape);
   }
-  const double structure = tensors == 0 ? 0 : static_cast<double>(same) / static_cast<double>(tensors);
+  const double structure =
+      tensors == 0 ? 0 : static_cast<double>(same) / static_cast<double>(tensors);
   const double name = NameSimilarity(BaseApi(t.api), BaseApi(g.api));
   const bool place = !t.parent.empty() && WithoutCall(t.parent) == WithoutCall(g.parent);
   return 0.5 * structure + 0.35 * name + 0.15 * (place || t.parent.empty());
@@ -139,8 +142,9 @@ int GapFiller::Agreement(uint32_t target, uint32_t golden) const {
   return score;
 }
 
-// In a stretch that repeats itself a shortest edit leaves open which repetition was inserted: (ABCD)^12 against (ABCD)^11. The
-// values tell: the gap is moved along the repetition to where most calls around it agree.
+// In a stretch that repeats itself a shortest edit leaves open which repetition was inserted:
+// (ABCD)^12 against (ABCD)^11. The values tell: the gap is moved along the repetition to where most
+// calls around it agree.
 void GapFiller::Slide(std::span<const uint32_t> target, std::span<const uint32_t> golden) {
   std::vector<int> match_t(target.size(), -1), match_g(golden.size(), -1);
   std::vector<int> golden_position(golden_.records.size(), -1);
@@ -163,8 +167,9 @@ void GapFiller::Slide(std::span<const uint32_t> target, std::span<const uint32_t
   }
 }
 
-void GapFiller::SlideSide(std::span<const uint32_t> longer, std::span<const uint32_t> shorter, bool swapped,
-                          std::vector<int>* match_long, std::vector<int>* match_short) {
+void GapFiller::SlideSide(std::span<const uint32_t> longer, std::span<const uint32_t> shorter,
+                          bool swapped, std::vector<int>* match_long,
+                          std::vector<int>* match_short) {
   constexpr int kMaxSteps = 1 << 16;
   auto &ml = *match_long, &ms = *match_short;
   const int n = static_cast<int>(longer.size());
@@ -172,7 +177,8 @@ void GapFiller::SlideSide(std::span<const uint32_t> longer, std::span<const uint
     return swapped ? Agreement(shorter[s], longer[l]) : Agreement(longer[l], shorter[s]);
   };
   const auto same_key = [&](int l, int s) {
-    const RecordKeys &lk = swapped ? golden_keys_ : target_keys_, &sk = swapped ? target_keys_ : golden_keys_;
+    const RecordKeys &lk = swapped ? golden_keys_ : target_keys_,
+                     &sk = swapped ? target_keys_ : golden_keys_;
     return lk.Key(longer[l], KeyLevel::kSite) == sk.Key(shorter[s], KeyLevel::kSite);
   };
   for (int p = 0; p < n;) {
@@ -200,7 +206,8 @@ void GapFiller::SlideSide(std::span<const uint32_t> longer, std::span<const uint
     gain = 0;
     for (int i = 0; i < kMaxSteps; ++i) {  // towards the end
       const int l = end + i, s = after + i;
-      if (l >= n || s >= static_cast<int>(shorter.size()) || ml[l] != s || !same_key(l - k, s)) break;
+      if (l >= n || s >= static_cast<int>(shorter.size()) || ml[l] != s || !same_key(l - k, s))
+        break;
       gain += agreement(l - k, s) - agreement(l, s);
       if (gain > best_gain) best_gain = gain, best = i + 1;
     }
@@ -217,8 +224,8 @@ void GapFiller::SlideSide(std::span<const uint32_t> longer, std::span<const uint
   }
 }
 
-// Calls that ran in another order (threads, another schedule): the same number of left-over calls of one site on both sides,
-// near each other, are the same ones.
+// Calls that ran in another order (threads, another schedule): the same number of left-over calls
+// of one site on both sides, near each other, are the same ones.
 void GapFiller::PairMoved(std::span<const uint32_t> target, std::span<const uint32_t> golden) {
   struct Site {
     std::vector<std::pair<uint32_t, int>> target, golden;  // record, paired records before it
@@ -238,7 +245,8 @@ void GapFiller::PairMoved(std::span<const uint32_t> target, std::span<const uint
   for (const uint32_t i : golden) {
     if (paired[i]) {
       ++anchors;
-    } else if (const auto it = sites.find(golden_keys_.Key(i, KeyLevel::kSite)); it != sites.end()) {
+    } else if (const auto it = sites.find(golden_keys_.Key(i, KeyLevel::kSite));
+               it != sites.end()) {
       it->second.golden.emplace_back(i, anchors);
     }
   }
@@ -248,7 +256,8 @@ void GapFiller::PairMoved(std::span<const uint32_t> target, std::span<const uint
       const auto [t, before_t] = site.target[i];
       const auto [g, before_g] = site.golden[i];
       const Record &tr = target_.records[t], &gr = golden_.records[g];
-      const bool placed = evidence_.parents || (evidence_.stacks && tr.stack >= 0) || tr.name == gr.name;
+      const bool placed =
+          evidence_.parents || (evidence_.stacks && tr.stack >= 0) || tr.name == gr.name;
       if (placed && std::abs(before_t - before_g) <= kMovedDistance) Pair(t, g, kMovedConfidence);
     }
   }
@@ -257,8 +266,9 @@ void GapFiller::PairMoved(std::span<const uint32_t> target, std::span<const uint
 void GapFiller::PairRenamed(const Gap& gap) {
   const size_t n = gap.target.size(), m = gap.golden.size();
   if (n * m > kMaxRenamedPairs) return;
-  // The heaviest order-preserving pairing. Where one side has more calls (a fused operation against its parts), an output of one
-  // is not the output of the other: only calls of similar name are paired there.
+  // The heaviest order-preserving pairing. Where one side has more calls (a fused operation against
+  // its parts), an output of one is not the output of the other: only calls of similar name are
+  // paired there.
   const auto weight = [&](size_t i, size_t j) {
     const Record &t = target_.records[gap.target[i]], &g = golden_.records[gap.golden[j]];
     if (n != m && NameSimilarity(BaseApi(t.api), BaseApi(g.api)) < kMinNameSimilarity) return 0.0;
@@ -310,7 +320,8 @@ std::vector<GapFiller::Gap> GapFiller::GapsBetween(std::span<const uint32_t> tar
   std::vector<int> position(golden_.records.size(), -1);
   std::vector<char> paired(golden.size(), 0);
   for (size_t j = 0; j < golden.size(); ++j) position[golden[j]] = static_cast<int>(j);
-  std::vector<int> match(target.size(), -1), ahead(target.size() + 1, static_cast<int>(golden.size()));
+  std::vector<int> match(target.size(), -1),
+      ahead(target.size() + 1, static_cast<int>(golden.size()));
   for (size_t i = target.size(); i-- > 0;) {
     const int g = partners_[target[i]].golden;
     if (g >= 0) {
@@ -324,7 +335,8 @@ std::vector<GapFiller::Gap> GapFiller::GapsBetween(std::span<const uint32_t> tar
   int next_golden = 0;
   for (size_t i = 0; i <= target.size(); ++i) {
     const bool end = i == target.size();
-    // A pair divides when everything paired before it lies before it in the golden, and everything after it behind.
+    // A pair divides when everything paired before it lies before it in the golden, and everything
+    // after it behind.
     const bool divides = !end && match[i] >= next_golden && match[i] == ahead[i];
     if (!end && match[i] < 0) gap.target.push_back(target[i]);
     if (!end && !divides) continue;

@@ -12,11 +12,12 @@ uint64_t Mix(uint64_t a, uint64_t b) {
   return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
 }
 
-// Frames of the innermost calls tell one call site from another; outer ones (the training script, the launcher) differ between
-// runs of the same model.
+// Frames of the innermost calls tell one call site from another; outer ones (the training script,
+// the launcher) differ between runs of the same model.
 constexpr size_t kFramesInKey = 3;
 
-// Function and source text of "File <path>, line <n>, in <function>, \n <source>": what an edit elsewhere in the file leaves.
+// Function and source text of "File <path>, line <n>, in <function>, \n <source>": what an edit
+// elsewhere in the file leaves.
 uint64_t HashFrame(std::string_view frame) {
   const size_t in = frame.find(", in ");
   return HashText(in == std::string_view::npos ? frame : frame.substr(in));
@@ -45,7 +46,8 @@ uint64_t HashApi(std::string_view api, bool cross_framework) {
   const bool module = api.starts_with("Cell.") || api.starts_with("Module.");
   api = CommonPrefix(api, &seed);
   // "fc.Dense" against "fc.Linear": the path is the module's identity.
-  if (module) api = api.substr(0, api.rfind('.') == std::string_view::npos ? api.size() : api.rfind('.'));
+  if (module)
+    api = api.substr(0, api.rfind('.') == std::string_view::npos ? api.size() : api.rfind('.'));
   return HashText(api, seed);
 }
 
@@ -127,7 +129,8 @@ std::string_view BaseApi(std::string_view api) {
 
 std::string_view LeafSuffix(const Leaf& leaf, const Record& record) {
   if (leaf.name.starts_with(record.name)) return leaf.name.substr(record.name.size());
-  // Parameter gradients of some generations: "Module.fc.Linear.parameters_grad.weight" in entry "...parameters_grad.0".
+  // Parameter gradients of some generations: "Module.fc.Linear.parameters_grad.weight" in entry
+  // "...parameters_grad.0".
   if (leaf.name.starts_with(record.api)) return leaf.name.substr(record.api.size());
   return leaf.name;
 }

@@ -1,4 +1,5 @@
-// What a call looks like, apart from its number and its values: the keys that alignment compares, from strict to loose.
+// What a call looks like, apart from its number and its values: the keys that alignment compares,
+// from strict to loose.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +12,18 @@
 
 namespace msprobe {
 
-// All are of the call without its number; looser ones serve only in the gaps that stricter ones leave.
+// All are of the call without its number; looser ones serve only in the gaps that stricter ones
+// leave.
 enum class KeyLevel : uint8_t {
-  kSite,       // api, direction, enclosing module, leaf names and shapes, the source text of the innermost frames
+  kSite,       // api, direction, enclosing module, leaf names and shapes, the source text of the
+               // innermost frames
   kStructure,  // as kSite without the source: survives edited files
-  kLikeness,   // as kSite, but of the api only its last part, and no module: survives a renamed or wrapped module tree
+  kLikeness,   // as kSite, but of the api only its last part, and no module: survives a renamed or
+               // wrapped module tree
   kPlace,      // api, direction, enclosing module: survives another batch size
   kApi,        // api and direction: survives another module tree
-  kBaseName,   // last part of the api without underscores: Torch.add, Tensor.__add__ and Tensor.add_ are one
+  kBaseName,  // last part of the api without underscores: Torch.add, Tensor.__add__ and Tensor.add_
+              // are one
 };
 inline constexpr int kKeyLevels = 6;
 
@@ -29,7 +34,8 @@ struct KeyEvidence {
 };
 KeyEvidence CommonEvidence(const Dump& target, const Dump& golden);
 
-// One 64-bit hash a record. Equal keys mean "may be the same call". The target's names are seen through `mapping`.
+// One 64-bit hash a record. Equal keys mean "may be the same call". The target's names are seen
+// through `mapping`.
 class RecordKeys {
  public:
   RecordKeys(const Dump& dump, const KeyEvidence& evidence, const NameMapping* mapping);
@@ -45,7 +51,8 @@ class RecordKeys {
 };
 
 uint64_t HashText(std::string_view text, uint64_t seed = 0);
-// "Module.fc.Linear" of "Module.fc.Linear.forward.0"; the name itself when it is not a module call's.
+// "Module.fc.Linear" of "Module.fc.Linear.forward.0"; the name itself when it is not a module
+// call's.
 std::string_view WithoutCall(std::string_view entry_name);
 // The golden spelling of a target's api under `mapping` (null: as it is).
 std::string_view MappedApi(std::string_view api, const NameMapping* mapping);

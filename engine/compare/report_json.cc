@@ -113,8 +113,10 @@ class Report {
   void Divergence(const FirstDivergence& f) {
     const RecordPair& pair = c_.pairs[f.pair];
     w_.Open('{');
-    w_.Key("target_name"), w_.TextOrNull(pair.target < 0 ? "" : c_.target.records[pair.target].name);
-    w_.Key("golden_name"), w_.TextOrNull(pair.golden < 0 ? "" : c_.golden.records[pair.golden].name);
+    w_.Key("target_name"),
+        w_.TextOrNull(pair.target < 0 ? "" : c_.target.records[pair.target].name);
+    w_.Key("golden_name"),
+        w_.TextOrNull(pair.golden < 0 ? "" : c_.golden.records[pair.golden].name);
     w_.KeyText("class", ClassName(f.call_class));
     w_.Key("confidence"), w_.Number(std::round(f.confidence * 1000) / 1000);
     w_.KeyTextOrNull("source_line", f.source_line);
@@ -143,8 +145,9 @@ class Report {
     w_.Key("severity"), w_.NumberOrNull(m.severity);
     w_.Key("statistics");
     w_.Open('{');
-    const auto statistic = [&](std::string_view name, std::string_view target, std::string_view golden, double tv,
-                               double gv, double diff, double relative) {
+    const auto statistic = [&](std::string_view name, std::string_view target,
+                               std::string_view golden, double tv, double gv, double diff,
+                               double relative) {
       w_.Key(name);
       w_.Open('{');
       Value("target", target, tv);
@@ -194,14 +197,16 @@ class Report {
   void Counts() {
     w_.Key("calls");
     w_.Open('{');
-    for (int i = 0; i < 5; ++i) w_.KeyInteger(ClassName(static_cast<CallClass>(i)), summary_.calls[i]);
+    for (int i = 0; i < 5; ++i)
+      w_.KeyInteger(ClassName(static_cast<CallClass>(i)), summary_.calls[i]);
     w_.KeyInteger("aligned", summary_.aligned_calls);
     w_.KeyInteger("target_only", summary_.target_only_calls);
     w_.KeyInteger("golden_only", summary_.golden_only_calls);
     w_.Close('}');
     w_.Key("rows");
     w_.Open('{');
-    for (int i = 0; i < 4; ++i) w_.KeyInteger(VerdictName(static_cast<RowVerdict>(i)), summary_.rows[i]);
+    for (int i = 0; i < 4; ++i)
+      w_.KeyInteger(VerdictName(static_cast<RowVerdict>(i)), summary_.rows[i]);
     w_.KeyInteger("nothing_recorded", summary_.neutral_rows);
     w_.KeyInteger("target_only", summary_.target_only_rows);
     w_.KeyInteger("golden_only", summary_.golden_only_rows);

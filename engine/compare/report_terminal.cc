@@ -14,25 +14,32 @@ namespace msprobe {
 namespace {
 
 constexpr int kMaxLines = 24;
-constexpr std::string_view kRed = "\x1b[1;31m", kYellow = "\x1b[33m", kGreen = "\x1b[1;32m", kBold = "\x1b[1m",
-                           kDim = "\x1b[2m", kReset = "\x1b[0m";
+constexpr std::string_view kRed = "\x1b[1;31m", kYellow = "\x1b[33m", kGreen = "\x1b[1;32m",
+                           kBold = "\x1b[1m", kDim = "\x1b[2m", kReset = "\x1b[0m";
 
 std::string_view ColorOf(RowVerdict verdict) {
   switch (verdict) {
     case RowVerdict::kEqual:
-    case RowVerdict::kNoise: return kGreen;
-    case RowVerdict::kDiffers: return kRed;
-    case RowVerdict::kUnknown: return kYellow;
+    case RowVerdict::kNoise:
+      return kGreen;
+    case RowVerdict::kDiffers:
+      return kRed;
+    case RowVerdict::kUnknown:
+      return kYellow;
   }
   return "";
 }
 
 std::string_view Headline(RowVerdict verdict) {
   switch (verdict) {
-    case RowVerdict::kEqual: return "EQUAL";
-    case RowVerdict::kNoise: return "WITHIN ROUNDING";
-    case RowVerdict::kDiffers: return "DIFFERS";
-    case RowVerdict::kUnknown: return "UNKNOWN";
+    case RowVerdict::kEqual:
+      return "EQUAL";
+    case RowVerdict::kNoise:
+      return "WITHIN ROUNDING";
+    case RowVerdict::kDiffers:
+      return "DIFFERS";
+    case RowVerdict::kUnknown:
+      return "UNKNOWN";
   }
   return "";
 }
@@ -40,7 +47,10 @@ std::string_view Headline(RowVerdict verdict) {
 class Screen {
  public:
   Screen(const Comparison& c, const TerminalOptions& options)
-      : c_(c), s_(Summarize(c)), width_(std::clamp(options.width, 60, 100)), colors_(options.colors) {}
+      : c_(c),
+        s_(Summarize(c)),
+        width_(std::clamp(options.width, 60, 100)),
+        colors_(options.colors) {}
 
   std::string Draw() {
     std::vector<std::string> head = Header(), foot = Footer();
@@ -66,14 +76,16 @@ class Screen {
     std::vector<std::string> lines;
     const std::string left = fmt::format("msprobe compare, by {}", ModeName(c_.mode));
     const std::string_view headline = Headline(s_.verdict);
-    lines.push_back(left + std::string(std::max<int>(1, width_ - Columns(left) - Columns(headline)), ' ') +
+    lines.push_back(left +
+                    std::string(std::max<int>(1, width_ - Columns(left) - Columns(headline)), ' ') +
                     Paint(ColorOf(s_.verdict), headline));
     const auto side = [&](const char* name, const Dump& dump) {
-      const std::string about = fmt::format("{} calls, {} values{}{}", dump.records.size(), dump.leaves.size(),
-                                            dump.dialect.empty() ? "" : ", " + dump.dialect,
-                                            dump.complete ? "" : ", CUT SHORT");
+      const std::string about = fmt::format(
+          "{} calls, {} values{}{}", dump.records.size(), dump.leaves.size(),
+          dump.dialect.empty() ? "" : ", " + dump.dialect, dump.complete ? "" : ", CUT SHORT");
       const int room = width_ - 10 - 2 - Columns(about);
-      lines.push_back(fmt::format("  {}  {}  {}", name, Pad(CutLeft(Clean(Folder(dump)), room), room), about));
+      lines.push_back(
+          fmt::format("  {}  {}  {}", name, Pad(CutLeft(Clean(Folder(dump)), room), room), about));
     };
     side("target", c_.target);
     side("golden", c_.golden);
@@ -100,7 +112,9 @@ class Screen {
     const std::string title = "FIRST DIVERGENCE  ";
     const std::string sure = fmt::format("confidence {:.0f}%", 100 * f.confidence);
     const int room = width_ - Columns(title) - Columns(sure) - 2;
-    lines.push_back(Paint(kRed, title) + Paint(kBold, Pad(CutLeft(Clean(EntryName(c_, f.pair)), room), room)) + "  " + sure);
+    lines.push_back(Paint(kRed, title) +
+                    Paint(kBold, Pad(CutLeft(Clean(EntryName(c_, f.pair)), room), room)) + "  " +
+                    sure);
     if (!f.source_line.empty()) add(CutRight(Clean(f.source_line), width_ - 4), 1);
     add(f.why, 4);
     if (!f.advice.empty()) add("next: " + f.advice, 2);
@@ -112,21 +126,32 @@ class Screen {
     if (c_.target.records.empty() || c_.golden.records.empty()) {
       return "Nothing was compared: a dump without records says nothing about a run.";
     }
-    if (judged == 0) return "Nothing was compared: no value has a partner and a number on both sides.";
+    if (judged == 0)
+      return "Nothing was compared: no value has a partner and a number on both sides.";
     if (s_.verdict == RowVerdict::kEqual) {
-      return fmt::format("No divergence: all {} values recorded on both sides are {}.", judged,
-                         EqualWord(c_) == "equal" ? "equal in every recorded number" : EqualWord(c_));
+      return fmt::format(
+          "No divergence: all {} values recorded on both sides are {}.", judged,
+          EqualWord(c_) == "equal" ? "equal in every recorded number" : EqualWord(c_));
     }
     if (s_.verdict == RowVerdict::kNoise) {
-      return fmt::format("No divergence: {} values are {}, {} differ by no more than rounding explains "
-                         "(largest {} roundings of their dtype).", s_.rows[0], EqualWord(c_), s_.rows[1], ShortNumber(LargestNoise()));
+      return fmt::format(
+          "No divergence: {} values are {}, {} differ by no more than rounding explains "
+          "(largest {} roundings of their dtype).",
+          s_.rows[0], EqualWord(c_), s_.rows[1], ShortNumber(LargestNoise()));
     }
     if (s_.verdict == RowVerdict::kUnknown) {
-      return fmt::format("No divergence among the {} values that could be judged, but {} could not be: this is not a pass.",
-                         judged, s_.rows[3] - s_.neutral_rows);
+      return fmt::format(
+          "No divergence among the {} values that could be judged, but {} could not be: this is "
+          "not a pass.",
+          judged, s_.rows[3] - s_.neutral_rows);
     }
-    return s_.rows[2] > 0 ? fmt::format("{} values differ, none of them in the data a call takes or makes.", s_.rows[2])
-                          : fmt::format("All {} values with a partner agree, but the two runs did not make the same calls.", judged);
+    return s_.rows[2] > 0
+               ? fmt::format("{} values differ, none of them in the data a call takes or makes.",
+                             s_.rows[2])
+               : fmt::format(
+                     "All {} values with a partner agree, but the two runs did not make the same "
+                     "calls.",
+                     judged);
   }
 
   double LargestNoise() const {
@@ -137,7 +162,8 @@ class Screen {
     return largest;
   }
 
-  // The calls that differ, from the first divergence on, as many as fit in `room` lines (a blank one, a heading, a remainder).
+  // The calls that differ, from the first divergence on, as many as fit in `room` lines (a blank
+  // one, a heading, a remainder).
   std::vector<std::string> Table(int room) const {
     std::vector<std::string> lines;
     struct Line {
@@ -157,10 +183,14 @@ class Screen {
         ++more;
         continue;
       }
-      const SideSummary& side = call.out.differs ? call.out : call.in.differs ? call.in : call.arguments;
+      const SideSummary& side = call.out.differs  ? call.out
+                                : call.in.differs ? call.in
+                                                  : call.arguments;
       const Measure& m = c_.measures[side.worst_row];
       calls.push_back({Clean(EntryName(c_, p)), Clean(DescribeError(c_, side.worst_row)),
-                       m.reason == Reason::kValueDiffers || std::isnan(m.severity) ? "-" : ShortNumber(m.severity),
+                       m.reason == Reason::kValueDiffers || std::isnan(m.severity)
+                           ? "-"
+                           : ShortNumber(m.severity),
                        c_.classes[p]});
     }
     if (calls.empty()) return lines;
@@ -169,11 +199,13 @@ class Screen {
     name_width = std::min(name_width, width_ / 2);
     const int what_width = width_ - 2 - name_width - 2 - 10 - 2 - 2 - 9;
     lines.push_back("");
-    lines.push_back(Paint(kDim, fmt::format("  {}  {}  {}  roundings", Pad("also differs", name_width), Pad("class", 10),
-                                            Pad("worst value", what_width))));
+    lines.push_back(
+        Paint(kDim, fmt::format("  {}  {}  {}  roundings", Pad("also differs", name_width),
+                                Pad("class", 10), Pad("worst value", what_width))));
     for (const Line& line : calls) {
       const std::string_view color = line.call_class == CallClass::kIntroduced ? kRed : kYellow;
-      lines.push_back(fmt::format("  {}  {}  {}  {:>9}", Pad(CutLeft(line.name, name_width), name_width),
+      lines.push_back(fmt::format("  {}  {}  {}  {:>9}",
+                                  Pad(CutLeft(line.name, name_width), name_width),
                                   Paint(color, Pad(ClassName(line.call_class), 10)),
                                   Pad(CutRight(line.what, what_width), what_width), line.size));
     }
@@ -191,16 +223,22 @@ class Screen {
       return text.empty() ? std::string("none") : text;
     };
     using Named = std::vector<std::pair<int64_t, std::string_view>>;
-    lines.push_back("calls    " + counts(Named{{s_.calls[0], "equal"}, {s_.calls[1], "within rounding"}, {s_.calls[2], "introduced"},
-                                              {s_.calls[3], "inherited"}, {s_.calls[4], "unknown"},
-                                              {s_.aligned_calls, "paired under another name"}}));
-    lines.push_back("values   " + counts(Named{{s_.rows[0], "equal"}, {s_.rows[1], "within rounding"}, {s_.rows[2], "differ"},
-                                              {s_.rows[3] - s_.neutral_rows, "unknown"},
-                                              {s_.neutral_rows, "with nothing to compare"}}));
+    lines.push_back("calls    " + counts(Named{{s_.calls[0], "equal"},
+                                               {s_.calls[1], "within rounding"},
+                                               {s_.calls[2], "introduced"},
+                                               {s_.calls[3], "inherited"},
+                                               {s_.calls[4], "unknown"},
+                                               {s_.aligned_calls, "paired under another name"}}));
+    lines.push_back("values   " + counts(Named{{s_.rows[0], "equal"},
+                                               {s_.rows[1], "within rounding"},
+                                               {s_.rows[2], "differ"},
+                                               {s_.rows[3] - s_.neutral_rows, "unknown"},
+                                               {s_.neutral_rows, "with nothing to compare"}}));
     for (const bool target : {true, false}) {
       const int64_t count = target ? s_.target_only_calls : s_.golden_only_calls;
       if (count == 0) continue;
-      std::string text = fmt::format("only in the {}: {} call{}: ", target ? "target" : "golden", count, count == 1 ? "" : "s");
+      std::string text = fmt::format("only in the {}: {} call{}: ", target ? "target" : "golden",
+                                     count, count == 1 ? "" : "s");
       lines.push_back(CutRight(text + Clean(FirstUnmatched(target)), width_));
     }
     // Calls without partner have their own lines above.
@@ -210,7 +248,8 @@ class Screen {
       rest += (rest.empty() ? "" : "; ") + sentence;
     }
     if (!rest.empty()) {
-      for (std::string& line : Wrap("not observed: " + Clean(rest), width_, 3)) lines.push_back(std::move(line));
+      for (std::string& line : Wrap("not observed: " + Clean(rest), width_, 3))
+        lines.push_back(std::move(line));
     }
     return lines;
   }
@@ -220,7 +259,8 @@ class Screen {
     int listed = 0;
     for (size_t p = 0; p < c_.pairs.size() && listed < 4; ++p) {
       if ((target ? c_.pairs[p].golden : c_.pairs[p].target) >= 0) continue;
-      names += fmt::format("{}{}", listed++ > 0 ? ", " : "", EntryName(c_, static_cast<int32_t>(p)));
+      names +=
+          fmt::format("{}{}", listed++ > 0 ? ", " : "", EntryName(c_, static_cast<int32_t>(p)));
     }
     return names;
   }

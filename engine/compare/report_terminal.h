@@ -8,11 +8,12 @@
 namespace msprobe {
 
 struct TerminalOptions {
-  int width = 100;       // columns; less than 60 counts as 60, more than 100 as 100
-  bool colors = false;   // ANSI escapes; they do not count as columns
+  int width = 100;      // columns; less than 60 counts as 60, more than 100 as 100
+  bool colors = false;  // ANSI escapes; they do not count as columns
 };
 
-// Ends with a newline. Drawn in ASCII; names and source lines keep their UTF-8, control characters become '?'.
+// Ends with a newline. Drawn in ASCII; names and source lines keep their UTF-8, control characters
+// become '?'.
 //
 //   std::fputs(TerminalReport(comparison, {.colors = isatty(1)}).c_str(), stdout);
 std::string TerminalReport(const Comparison& comparison, const TerminalOptions& options = {});

@@ -16,7 +16,9 @@ constexpr Rounding Float(std::string_view name, double epsilon, double min_norma
                          double accumulator) {
   return {NumberKind::kFloat, epsilon, min_normal, explained, accumulator, name};
 }
-constexpr Rounding Exact(std::string_view name, NumberKind kind) { return {kind, 0, 0, 0, 0, name}; }
+constexpr Rounding Exact(std::string_view name, NumberKind kind) {
+  return {kind, 0, 0, 0, 0, name};
+}
 constexpr Rounding Complex(std::string_view name, Rounding part) {
   part.kind = NumberKind::kComplex;
   part.name = name;
@@ -67,7 +69,8 @@ bool SameIgnoringCase(std::string_view text, std::string_view lower) {
 
 Rounding RoundingOf(std::string_view dtype) {
   if (dtype.starts_with("torch.")) dtype.remove_prefix(6);
-  if (dtype.starts_with("<class '") && dtype.ends_with("'>")) dtype = dtype.substr(8, dtype.size() - 10);
+  if (dtype.starts_with("<class '") && dtype.ends_with("'>"))
+    dtype = dtype.substr(8, dtype.size() - 10);
   for (const Entry& entry : kTable) {
     if (SameIgnoringCase(dtype, entry.name)) return entry.rounding;
   }

@@ -1,17 +1,18 @@
-// What rounding explains: for each dtype the size of one rounding, and how many of them two honest runs may be apart.
+// What rounding explains: for each dtype the size of one rounding, and how many of them two honest
+// runs may be apart.
 //
 //   const Rounding r = CoarserRounding("torch.float16", "torch.float32");   // float16's
 //   severity = std::abs(t - g) / (r.epsilon * scale);  noise = severity <= r.explained;
 //
 // dtype      epsilon   explained  reason
-// float64    2^-52     64         accumulation of the order of 1000 terms in another order, a few operations deep
-// float32    2^-23     64         the same: 7.6e-6 of a tensor's scale
-// float16    2^-10     8          accumulated in float32, rounded a few times: 0.8 %
-// bfloat16   2^-7      4          the same: 3 %
-// float8     2^-3/2^-2 2          one rounding may fall to either side, on each run
+// float64    2^-52     64         accumulation of the order of 1000 terms in another order, a few
+// operations deep float32    2^-23     64         the same: 7.6e-6 of a tensor's scale float16
+// 2^-10     8          accumulated in float32, rounded a few times: 0.8 % bfloat16   2^-7      4
+// the same: 3 % float8     2^-3/2^-2 2          one rounding may fall to either side, on each run
 // integers, bool, text: exact
 //
-// Sums over k terms add sqrt(k) roundings of the type they are accumulated in (float32 for everything up to float32).
+// Sums over k terms add sqrt(k) roundings of the type they are accumulated in (float32 for
+// everything up to float32).
 #pragma once
 
 #include <cstdint>
@@ -23,14 +24,15 @@ enum class NumberKind : uint8_t { kFloat, kInteger, kBool, kComplex, kOther };
 
 struct Rounding {
   NumberKind kind = NumberKind::kOther;
-  double epsilon = 0;          // spacing of numbers just above 1
-  double min_normal = 0;       // below this the spacing no longer shrinks
-  double explained = 0;        // roundings of the table above
-  double accumulator = 0;      // epsilon of the type sums run in
-  std::string_view name;       // "float32"
+  double epsilon = 0;      // spacing of numbers just above 1
+  double min_normal = 0;   // below this the spacing no longer shrinks
+  double explained = 0;    // roundings of the table above
+  double accumulator = 0;  // epsilon of the type sums run in
+  std::string_view name;   // "float32"
 };
 
-// Of a dtype as dumps spell it: "torch.float32", "Float32", "float32", "<class 'float'>". Unknown ones are kOther and exact.
+// Of a dtype as dumps spell it: "torch.float32", "Float32", "float32", "<class 'float'>". Unknown
+// ones are kOther and exact.
 Rounding RoundingOf(std::string_view dtype);
 
 // Of a pair: the coarser one's when both are floats (or complex). Different kinds give kOther.

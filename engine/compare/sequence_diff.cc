@@ -14,7 +14,12 @@ struct Box {
 class Differ {
  public:
   Differ(std::span<const uint32_t> a, std::span<const uint32_t> b, uint32_t id_count, int max_cost)
-      : a_(a), b_(b), count_a_(id_count), count_b_(id_count), where_b_(id_count), max_cost_(max_cost) {}
+      : a_(a),
+        b_(b),
+        count_a_(id_count),
+        count_b_(id_count),
+        where_b_(id_count),
+        max_cost_(max_cost) {}
 
   std::vector<IndexPair> Run() {
     // An explicit stack: hostile input must not be able to exhaust the machine's.
@@ -35,7 +40,8 @@ class Differ {
   void Match(int i, int j) { matches_.emplace_back(i, j); }
 
   void Solve(Box box, std::vector<Box>* stack) {
-    while (box.a0 < box.a1 && box.b0 < box.b1 && a_[box.a0] == b_[box.b0]) Match(box.a0++, box.b0++);
+    while (box.a0 < box.a1 && box.b0 < box.b1 && a_[box.a0] == b_[box.b0])
+      Match(box.a0++, box.b0++);
     while (box.a0 < box.a1 && box.b0 < box.b1 && a_[box.a1 - 1] == b_[box.b1 - 1]) {
       Match(--box.a1, --box.b1);
     }
@@ -44,7 +50,8 @@ class Differ {
     SolveByMyers(box);
   }
 
-  // Matches elements unique on both sides (the longest chain of them in order) and leaves the stretches between.
+  // Matches elements unique on both sides (the longest chain of them in order) and leaves the
+  // stretches between.
   bool SplitAtUnique(const Box& box, std::vector<Box>* stack) {
     for (int i = box.a0; i < box.a1; ++i) ++count_a_[a_[i]];
     for (int j = box.b0; j < box.b1; ++j) {
@@ -85,7 +92,8 @@ class Differ {
     return true;
   }
 
-  // Nothing in common at all: the usual case of a replaced stretch, and the costliest one for Myers.
+  // Nothing in common at all: the usual case of a replaced stretch, and the costliest one for
+  // Myers.
   bool Lone(const Box& box) const {
     for (int i = box.a0; i < box.a1; ++i) {
       if (count_b_[a_[i]] > 0) return false;
@@ -93,7 +101,8 @@ class Differ {
     return true;
   }
 
-  // Myers' divide and conquer: a shortest edit path is split where the searches from both ends meet.
+  // Myers' divide and conquer: a shortest edit path is split where the searches from both ends
+  // meet.
   void SolveByMyers(const Box& box) {
     // Elements without any partner in this box only lengthen the search: leave them out of it.
     for (int i = box.a0; i < box.a1; ++i) ++count_a_[a_[i]];
@@ -164,8 +173,8 @@ class Differ {
         while (x < n && y < m && same(box.a1 - 1 - x, box.b1 - 1 - y)) ++x, ++y;
         backward_[zero + k] = x;
         const int r = delta - k;
-        if (!(delta & 1) && r >= -d && r <= d && forward_[zero + r] >= 0 && forward_[zero + r] <= n &&
-            x + forward_[zero + r] >= n && Inside(n - x, m - y, n, m)) {
+        if (!(delta & 1) && r >= -d && r <= d && forward_[zero + r] >= 0 &&
+            forward_[zero + r] <= n && x + forward_[zero + r] >= n && Inside(n - x, m - y, n, m)) {
           return {n - x, m - y};
         }
       }

@@ -61,7 +61,8 @@ std::vector<std::string> Wrap(std::string_view text, int width, size_t most) {
     }
     size_t end = BytesOf(text, width);
     // A word too long for a line is broken where the line ends.
-    const size_t space = end < text.size() && text[end] == ' ' ? end : text.substr(0, end).rfind(' ');
+    const size_t space =
+        end < text.size() && text[end] == ' ' ? end : text.substr(0, end).rfind(' ');
     if (space != text.npos && space > 0) end = space;
     lines.emplace_back(text.substr(0, end));
     text.remove_prefix(end);

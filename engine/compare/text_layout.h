@@ -8,11 +8,12 @@
 namespace msprobe {
 
 int Columns(std::string_view text);
-std::string Clean(std::string_view text);                    // control characters become '?', line ends a space
-std::string Pad(std::string_view text, int width);           // spaces behind
-std::string CutLeft(std::string_view text, int width);       // "...end" where it does not fit
-std::string CutRight(std::string_view text, int width);      // "start..."
-// Lines of at most `width` columns, broken at spaces; what does not fit in `most` lines is cut with "...".
+std::string Clean(std::string_view text);  // control characters become '?', line ends a space
+std::string Pad(std::string_view text, int width);       // spaces behind
+std::string CutLeft(std::string_view text, int width);   // "...end" where it does not fit
+std::string CutRight(std::string_view text, int width);  // "start..."
+// Lines of at most `width` columns, broken at spaces; what does not fit in `most` lines is cut with
+// "...".
 std::vector<std::string> Wrap(std::string_view text, int width, size_t most);
 
 }  // namespace msprobe

@@ -1,4 +1,5 @@
-// config.json: what to record. The same file as msprobe 1.0 to 26 read; docs/config.md has the table of keys.
+// config.json: what to record. The same file as msprobe 1.0 to 26 read; docs/config.md has the
+// table of keys.
 //
 //   MSPROBE_ASSIGN_OR_RETURN(Config config, LoadConfig("config.json", {.level = "mix"}));
 //   for (const std::string& line : config.warnings) Log(LogLevel::kWarning, line);
@@ -15,22 +16,28 @@
 
 namespace msprobe {
 
-enum class SummaryMode : uint8_t { kStatistics, kMd5 };  // md5: statistics and a CRC-32 of every tensor
+enum class SummaryMode : uint8_t {
+  kStatistics,
+  kMd5
+};  // md5: statistics and a CRC-32 of every tensor
 
 struct Config {
-  Task task = Task::kStatistics;             // kStatistics or kTensor
-  Level level = Level::kL1;                  // kL0, kL1 or kMix
-  std::string dump_path = "./dump_path";     // as written; relative to the working directory
-  std::vector<int64_t> rank, step;           // sorted, without repetition; empty: all
-  bool extra_info = true;                    // false: no stack.json and construct.json
+  Task task = Task::kStatistics;          // kStatistics or kTensor
+  Level level = Level::kL1;               // kL0, kL1 or kMix
+  std::string dump_path = "./dump_path";  // as written; relative to the working directory
+  std::vector<int64_t> rank, step;        // sorted, without repetition; empty: all
+  bool extra_info = true;                 // false: no stack.json and construct.json
 
-  std::vector<std::string> scope;            // none, or two entry names: an inclusive range in execution order
-  std::vector<std::string> list;             // substrings of entry names; one must occur
-  std::vector<std::string> tensor_list;      // task statistics: substrings of entries whose tensors are saved as well
-  bool forward = true, backward = true, input = true, output = true;  // data_mode: direction AND kind
+  std::vector<std::string>
+      scope;                      // none, or two entry names: an inclusive range in execution order
+  std::vector<std::string> list;  // substrings of entry names; one must occur
+  std::vector<std::string>
+      tensor_list;  // task statistics: substrings of entries whose tensors are saved as well
+  bool forward = true, backward = true, input = true,
+       output = true;  // data_mode: direction AND kind
   SummaryMode summary_mode = SummaryMode::kStatistics;
 
-  std::vector<std::string> warnings;         // one a line: keys that have no effect here
+  std::vector<std::string> warnings;  // one a line: keys that have no effect here
 };
 
 // Keyword arguments of the debugger; they win over the file. Elements of step: "7" or "3-6".
@@ -39,13 +46,14 @@ struct ConfigOverrides {
   std::optional<std::vector<std::string>> step;
 };
 
-// An empty path: the defaults above. Keys of any generation that ask for nothing else than what happens anyway are collected as
-// warnings; one that asks for something this version cannot do is an error.
-// Errors: kNotFound; kInvalidConfig with path and *line*, naming the key, what is allowed and the nearest spelling;
-// kInvalidArgument for an override.
+// An empty path: the defaults above. Keys of any generation that ask for nothing else than what
+// happens anyway are collected as warnings; one that asks for something this version cannot do is
+// an error. Errors: kNotFound; kInvalidConfig with path and *line*, naming the key, what is allowed
+// and the nearest spelling; kInvalidArgument for an override.
 Result<Config> LoadConfig(const std::string& path, const ConfigOverrides& overrides = {});
 
 // The same for text that is already in memory; `path` is for messages.
-Result<Config> ParseConfig(std::string_view text, std::string_view path, const ConfigOverrides& overrides = {});
+Result<Config> ParseConfig(std::string_view text, std::string_view path,
+                           const ConfigOverrides& overrides = {});
 
 }  // namespace msprobe

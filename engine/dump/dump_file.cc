@@ -21,11 +21,11 @@ struct Header {
 
 // One member of the outermost object, except "data".
 void HeaderMember(JsonCursor* json, JsonText key, Header* header) {
-  std::string* target = key == "task" ? &header->task
-                        : key == "level" ? &header->level
+  std::string* target = key == "task"        ? &header->task
+                        : key == "level"     ? &header->level
                         : key == "framework" ? &header->framework
-                        : key == "tool" ? &header->tool
-                                        : nullptr;
+                        : key == "tool"      ? &header->tool
+                                             : nullptr;
   JsonText text;
   if (target == nullptr || json->Peek() != '"') {
     json->Skip();
@@ -48,17 +48,20 @@ size_t ReadHeader(JsonCursor* json, Header* header) {
   return kNoData;
 }
 
-// Offsets at which pieces begin: entries that stand at the start of a line, indented as the first one is. An entry's insides are
-// on its own line or indented deeper; a file that only looks so is found out when a piece does not end with its entry.
+// Offsets at which pieces begin: entries that stand at the start of a line, indented as the first
+// one is. An entry's insides are on its own line or indented deeper; a file that only looks so is
+// found out when a piece does not end with its entry.
 std::vector<size_t> PieceStarts(std::string_view text, size_t begin) {
   std::vector<size_t> starts{begin};
   const size_t quote = text.find_first_not_of(" \n\r\t", begin);
   if (quote == std::string_view::npos || text[quote] != '"') return starts;
   const size_t newline = text.rfind('\n', quote);
   if (newline == std::string_view::npos || newline < begin) return starts;
-  const std::string_view line_start = text.substr(newline, quote + 1 - newline);  // "\n", blanks, quote
+  const std::string_view line_start =
+      text.substr(newline, quote + 1 - newline);  // "\n", blanks, quote
   // One thread reads in one go: pieces would only have to be joined again.
-  const size_t pieces = ThreadPool::Default().threads() < 2 ? 1 : (text.size() - begin) / kPieceBytes;
+  const size_t pieces =
+      ThreadPool::Default().threads() < 2 ? 1 : (text.size() - begin) / kPieceBytes;
   for (size_t i = 1; i < pieces; ++i) {
     const size_t from = begin + (text.size() - begin) / pieces * i;
     if (from <= starts.back()) continue;
@@ -82,8 +85,8 @@ struct Parsed {
 };
 
 // Reads the entries in pieces; false when the pieces do not fit together.
-bool ParsePieces(std::string_view path, std::string_view text, const std::vector<size_t>& starts, bool names_from_files,
-                 Parsed* parsed) {
+bool ParsePieces(std::string_view path, std::string_view text, const std::vector<size_t>& starts,
+                 bool names_from_files, Parsed* parsed) {
   const size_t count = starts.size();
   parsed->pieces.assign(count, {});
   std::vector<char> good(count, 1);
@@ -123,14 +126,17 @@ Level LevelOf(std::string_view text) {
 // "msprobe 27" from "msprobe 27.0.0"; the earlier tools are told by what they write.
 std::string DialectOf(const Header& header, const Dump& dump, bool has_recompute) {
   if (header.tool.starts_with("msprobe ")) return header.tool.substr(0, header.tool.find('.'));
-  const bool mindspore = std::any_of(dump.leaves.begin(), dump.leaves.end(),
-                                     [](const Leaf& leaf) { return leaf.type.starts_with("mindspore."); });
+  const bool mindspore = std::any_of(dump.leaves.begin(), dump.leaves.end(), [](const Leaf& leaf) {
+    return leaf.type.starts_with("mindspore.");
+  });
   if (!header.has_framework && !mindspore) return "msprobe 1.0";
   return has_recompute ? "msprobe 8" : "msprobe 26";
 }
 
-// Puts the pieces end to end. Each piece is freed as soon as it is moved, so that little is held twice.
-Status Join(std::string_view path, std::vector<Entries>* pieces, Dump* dump, std::vector<std::string_view>* stack_keys) {
+// Puts the pieces end to end. Each piece is freed as soon as it is moved, so that little is held
+// twice.
+Status Join(std::string_view path, std::vector<Entries>* pieces, Dump* dump,
+            std::vector<std::string_view>* stack_keys) {
   size_t records = 0, leaves = 0;
   for (const Entries& piece : *pieces) {
     records += piece.records.size();
@@ -165,19 +171,22 @@ Status Join(std::string_view path, std::vector<Entries>* pieces, Dump* dump, std
   return Status::Ok();
 }
 
-std::string Plural(size_t n, std::string_view one) { return fmt::format("{} {}{}", n, one, n == 1 ? "" : "s"); }
+std::string Plural(size_t n, std::string_view one) {
+  return fmt::format("{} {}{}", n, one, n == 1 ? "" : "s");
+}
 
 }  // namespace
 
-Status ReadDumpFile(std::string_view path, std::string_view text, Dump* dump, std::vector<std::string_view>* stack_keys,
-                    DumpFileLayout* layout) {
+Status ReadDumpFile(std::string_view path, std::string_view text, Dump* dump,
+                    std::vector<std::string_view>* stack_keys, DumpFileLayout* layout) {
   Header header;
   JsonCursor head(text);
   const size_t data = ReadHeader(&head, &header);
   if (head.failed()) {
     Status error = head.Error(path);
     if (head.truncated()) {
-      return std::move(error).Hint("the run was killed before it recorded anything: there is nothing to keep in this file");
+      return std::move(error).Hint(
+          "the run was killed before it recorded anything: there is nothing to keep in this file");
     }
     return std::move(error).Hint("this is no dump.json of any msprobe: check the path");
   }
@@ -215,7 +224,8 @@ Status ReadDumpFile(std::string_view path, std::string_view text, Dump* dump, st
         if (!tail.failed() && tail.offset() < text.size()) tail.Fail("nothing after the document");
         if (tail.failed() && !tail.truncated()) return tail.Error(path);
       }
-      if ((header.task == "tensor") == names_from_files) break;  // "task" stood behind "data" otherwise
+      if ((header.task == "tensor") == names_from_files)
+        break;  // "task" stood behind "data" otherwise
     }
     unfinished = !layout->root_closed;
     for (const Entries& piece : parsed.pieces) {
@@ -236,9 +246,11 @@ Status ReadDumpFile(std::string_view path, std::string_view text, Dump* dump, st
       layout->dropped = rest.size();
     }
     dump->complete = false;
-    dump->note = fmt::format("the run was killed: no closing braces; {} kept", Plural(dump->records.size(), "record"));
+    dump->note = fmt::format("the run was killed: no closing braces; {} kept",
+                             Plural(dump->records.size(), "record"));
     if (layout->dropped > 0) {
-      dump->note += fmt::format(", {} of an unfinished entry ignored", Plural(layout->dropped, "byte"));
+      dump->note +=
+          fmt::format(", {} of an unfinished entry ignored", Plural(layout->dropped, "byte"));
     }
   }
   return Status::Ok();

@@ -29,7 +29,8 @@ std::string HeaderText(const DumpHeader& header) {
 
 }  // namespace
 
-Status DumpWriter::Log::Create(const std::string& path, std::string_view header, std::string_view closing_text) {
+Status DumpWriter::Log::Create(const std::string& path, std::string_view header,
+                               std::string_view closing_text) {
   MSPROBE_ASSIGN_OR_RETURN(file, AppendFile::Open(path, /*keep=*/false));
   closing = closing_text;
   MSPROBE_RETURN_IF_ERROR(file.Append(header));
@@ -58,15 +59,18 @@ Status DumpWriter::Log::Reopen() {
   return file.TruncateTo(open_size);
 }
 
-Result<std::unique_ptr<DumpWriter>> DumpWriter::Create(const std::string& folder, const DumpHeader& header) {
+Result<std::unique_ptr<DumpWriter>> DumpWriter::Create(const std::string& folder,
+                                                       const DumpHeader& header) {
   auto writer = std::make_unique<DumpWriter>();
   writer->folder_ = folder;
   writer->extra_info_ = header.extra_info;
   MSPROBE_RETURN_IF_ERROR(MakeDirectories(folder));
-  MSPROBE_RETURN_IF_ERROR(writer->dump_.Create(JoinPath(folder, "dump.json"), HeaderText(header), "\n}}\n"));
+  MSPROBE_RETURN_IF_ERROR(
+      writer->dump_.Create(JoinPath(folder, "dump.json"), HeaderText(header), "\n}}\n"));
   if (header.extra_info) {
     MSPROBE_RETURN_IF_ERROR(writer->stack_.Create(JoinPath(folder, "stack.json"), "{\n", "\n}\n"));
-    MSPROBE_RETURN_IF_ERROR(writer->construct_.Create(JoinPath(folder, "construct.json"), "{\n", "\n}\n"));
+    MSPROBE_RETURN_IF_ERROR(
+        writer->construct_.Create(JoinPath(folder, "construct.json"), "{\n", "\n}\n"));
   }
   return writer;
 }
@@ -86,7 +90,8 @@ Status DumpWriter::AppendConstruct(std::string_view child, std::string_view pare
   return construct_.AppendLine(text);
 }
 
-Status DumpWriter::WriteStack(int64_t id, std::string_view names, const std::vector<std::string>& frames) {
+Status DumpWriter::WriteStack(int64_t id, std::string_view names,
+                              const std::vector<std::string>& frames) {
   std::string text = "\"";
   AppendInteger(&text, id);
   text += "\": [[";
@@ -113,7 +118,8 @@ Result<int64_t> DumpWriter::AddStack(std::string_view child, std::vector<std::st
 
 Status DumpWriter::NoteStack(int64_t id, std::string_view child) {
   if (!extra_info_) return Status::Ok();
-  std::string& waiting = stacks_[static_cast<size_t>(stack_number_[static_cast<size_t>(id)])].waiting;
+  std::string& waiting =
+      stacks_[static_cast<size_t>(stack_number_[static_cast<size_t>(id)])].waiting;
   const size_t before = waiting.size();
   if (!waiting.empty()) waiting += ", ";
   AppendJsonString(&waiting, child);
@@ -135,7 +141,8 @@ Status DumpWriter::FlushStacks() {
 Status DumpWriter::Close() {
   // All three are closed even when one fails; the first reason is the one reported.
   Status first = dump_.Close();
-  for (Status status : {extra_info_ ? FlushStacks() : Status::Ok(), stack_.Close(), construct_.Close()}) {
+  for (Status status :
+       {extra_info_ ? FlushStacks() : Status::Ok(), stack_.Close(), construct_.Close()}) {
     if (first.ok()) first = std::move(status);
   }
   return first;

@@ -1,6 +1,7 @@
-// Writes the three JSON files of one rank and step while training runs. Each file is a log: a header, then one entry a line, each
-// appended with one write(2); nothing written is ever rewritten but the closing braces, which Close() appends and a later
-// Reopen() cuts off again. A process killed at any moment leaves whole lines and at most a prefix of the last one.
+// Writes the three JSON files of one rank and step while training runs. Each file is a log: a
+// header, then one entry a line, each appended with one write(2); nothing written is ever rewritten
+// but the closing braces, which Close() appends and a later Reopen() cuts off again. A process
+// killed at any moment leaves whole lines and at most a prefix of the last one.
 //
 //   MSPROBE_ASSIGN_OR_RETURN(auto writer, DumpWriter::Create(folder, header));
 //   MSPROBE_RETURN_IF_ERROR(writer->Append(entry));                         // "name": {...}
@@ -18,27 +19,28 @@ namespace msprobe {
 
 struct DumpHeader {
   std::string task = "statistics", level = "L1", framework = "pytorch";
-  std::string dump_data_dir;   // "" is null: no tensors are stored
-  std::string tool;            // "msprobe 27.0.0"
-  bool extra_info = true;      // false: stack.json and construct.json are not written
+  std::string dump_data_dir;  // "" is null: no tensors are stored
+  std::string tool;           // "msprobe 27.0.0"
+  bool extra_info = true;     // false: stack.json and construct.json are not written
 };
 
 class DumpWriter {
  public:
   // Creates `folder` and the three files; an existing dump there is replaced.
-  static Result<std::unique_ptr<DumpWriter>> Create(const std::string& folder, const DumpHeader& header);
+  static Result<std::unique_ptr<DumpWriter>> Create(const std::string& folder,
+                                                    const DumpHeader& header);
 
   Status Append(std::string_view entry);
   // Remembers that `child` ran inside `parent` ("" is null).
   Status AppendConstruct(std::string_view child, std::string_view parent);
   // The first call with this stack: writes the frames. Returns the stack's number.
   Result<int64_t> AddStack(std::string_view child, std::vector<std::string> frames);
-  // A later call with stack `id`. The name is written at Close(), or earlier when many are waiting; until then only
-  // the entry's own "stack" member tells, which is why entries carry one.
+  // A later call with stack `id`. The name is written at Close(), or earlier when many are waiting;
+  // until then only the entry's own "stack" member tells, which is why entries carry one.
   Status NoteStack(int64_t id, std::string_view child);
 
-  Status Close();    // closing braces; idempotent
-  Status Reopen();   // goes on after Close()
+  Status Close();   // closing braces; idempotent
+  Status Reopen();  // goes on after Close()
   const std::string& folder() const { return folder_; }
   int64_t entries() const { return dump_.lines; }
 
@@ -48,9 +50,9 @@ class DumpWriter {
     AppendFile file;
     std::string_view closing;
     int64_t lines = 0;
-    uint64_t open_size = 0;   // size without the closing text
+    uint64_t open_size = 0;  // size without the closing text
     bool closed = false;
-    std::string line;         // reused
+    std::string line;  // reused
 
     Status Create(const std::string& path, std::string_view header, std::string_view closing_text);
     Status AppendLine(std::string_view text);
@@ -59,7 +61,7 @@ class DumpWriter {
   };
   struct Stack {
     std::vector<std::string> frames;
-    std::string waiting;      // names not written yet, as JSON strings joined with ", "
+    std::string waiting;  // names not written yet, as JSON strings joined with ", "
   };
   Status WriteStack(int64_t id, std::string_view names, const std::vector<std::string>& frames);
   Status FlushStacks();
@@ -68,7 +70,7 @@ class DumpWriter {
   bool extra_info_ = true;
   Log dump_, stack_, construct_;
   std::vector<Stack> stacks_;
-  int64_t next_stack_ = 0;    // numbers in the file; also those of later groups of the same stack
+  int64_t next_stack_ = 0;  // numbers in the file; also those of later groups of the same stack
   std::vector<int64_t> stack_number_;
   size_t waiting_bytes_ = 0;
 };

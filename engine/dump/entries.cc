@@ -44,7 +44,8 @@ Entries EntryParser::Parse(JsonCursor* json) {
   json_ = json;
   out_ = Entries();
   out_.end = json->offset();
-  // A tensor takes 180 to 300 bytes of text, a plain value less. Reserved memory that is not needed is never touched.
+  // A tensor takes 180 to 300 bytes of text, a plain value less. Reserved memory that is not needed
+  // is never touched.
   out_.leaves.reserve(json->remaining() / 160 + 16);
   out_.records.reserve(json->remaining() / 1000 + 4);
   out_.stack_keys.reserve(json->remaining() / 1000 + 4);
@@ -96,7 +97,8 @@ void EntryParser::Entry(JsonText name) {
 
   const auto first = out_.leaves.begin() + record.first_leaf;
   const auto by_slot = [](const Leaf& a, const Leaf& b) { return a.slot < b.slot; };
-  if (!std::is_sorted(first, out_.leaves.end(), by_slot)) std::stable_sort(first, out_.leaves.end(), by_slot);
+  if (!std::is_sorted(first, out_.leaves.end(), by_slot))
+    std::stable_sort(first, out_.leaves.end(), by_slot);
   out_.records.back().leaf_count = static_cast<uint32_t>(out_.leaves.size()) - record.first_leaf;
 }
 
@@ -132,10 +134,14 @@ void EntryParser::Member(std::string_view key) {
 
 void EntryParser::Walk(Slot slot) {
   switch (json_->Peek()) {
-    case '[': return List(slot);
-    case '{': return Object(slot);
-    case 'n': return NoneLeaf(slot);
-    default: return PlainLeaf(slot);
+    case '[':
+      return List(slot);
+    case '{':
+      return Object(slot);
+    case 'n':
+      return NoneLeaf(slot);
+    default:
+      return PlainLeaf(slot);
   }
 }
 
@@ -158,8 +164,9 @@ void EntryParser::Object(Slot slot) {
   for (bool first = true; json_->NextKey(&key); first = false) {
     const bool is_type = key == "type";
     if ((is_type || (first && key == "class_type")) && json_->Peek() == '"') {
-      // Members are read again from the first: writers put the type first, files need not. (A class_type is looked for in the
-      // first place only: reading nested objects twice on every level would never end.)
+      // Members are read again from the first: writers put the type first, files need not. (A
+      // class_type is looked for in the first place only: reading nested objects twice on every
+      // level would never end.)
       out_.leaves.resize(leaves);
       json_->ReopenObject(members);
       path_.resize(path.size());
@@ -210,7 +217,8 @@ void EntryParser::PlainLeaf(Slot slot) {
   Leaf& leaf = NewLeaf(slot, LeafKind::kScalar);
   leaf.name = out_.arena.Copy(path_);
   Scalar(&leaf);
-  leaf.type = leaf.dtype.starts_with("<class '") ? leaf.dtype.substr(8, leaf.dtype.size() - 10) : leaf.dtype;
+  leaf.type = leaf.dtype.starts_with("<class '") ? leaf.dtype.substr(8, leaf.dtype.size() - 10)
+                                                 : leaf.dtype;
 }
 
 void EntryParser::Scalar(Leaf* leaf) {
@@ -242,7 +250,9 @@ void EntryParser::Scalar(Leaf* leaf) {
       break;
     default:
       if (!json_->Number(&leaf->value)) return;
-      leaf->dtype = leaf->value.find_first_of(".eENI") == std::string_view::npos ? "<class 'int'>" : "<class 'float'>";
+      leaf->dtype = leaf->value.find_first_of(".eENI") == std::string_view::npos
+                        ? "<class 'int'>"
+                        : "<class 'float'>";
       leaf->max_value = JsonNumber(leaf->value);
       leaf->has_stats = true;
   }
@@ -319,7 +329,8 @@ void EntryParser::LeafObject(Slot slot) {
     leaf.has_stats = !std::isnan(leaf.max_value) || leaf.max == "NaN";
     if (leaf.fingerprint.size() > 0) {
       // Our dialect writes a count only when it is not zero.
-      for (int64_t* count : {&leaf.nan_count, &leaf.pos_inf_count, &leaf.neg_inf_count}) *count = std::max<int64_t>(*count, 0);
+      for (int64_t* count : {&leaf.nan_count, &leaf.pos_inf_count, &leaf.neg_inf_count})
+        *count = std::max<int64_t>(*count, 0);
     }
   } else {
     leaf.kind = LeafKind::kScalar;
@@ -345,13 +356,14 @@ void EntryParser::LeafObject(Slot slot) {
   }
   // "Functional.linear.0.forward.input.0.pt": the name without its extension.
   const bool file_named = names_from_files_ && !leaf.data_name.empty() && leaf.data_name != "-1";
-  leaf.name = file_named ? leaf.data_name.substr(0, leaf.data_name.rfind('.')) : out_.arena.Copy(path_);
+  leaf.name =
+      file_named ? leaf.data_name.substr(0, leaf.data_name.rfind('.')) : out_.arena.Copy(path_);
   out_.has_md5 |= !leaf.md5.empty();
   out_.leaves.push_back(leaf);
 }
 
-// {"class_type": "torch.distributed.P2POp", "tensor": {...}, "op": "isend", "peer": 1, ...}: the tensor's row has the value's own
-// name, the rest follows under it.
+// {"class_type": "torch.distributed.P2POp", "tensor": {...}, "op": "isend", "peer": 1, ...}: the
+// tensor's row has the value's own name, the rest follows under it.
 void EntryParser::PointToPoint(Slot slot) {
   JsonText key;
   PathScope path(&path_);
@@ -394,8 +406,8 @@ void EntryParser::SetStatistic(std::string_view* text, double* value) {
 void EntryParser::SetDataName(Leaf* leaf, JsonText text) {
   leaf->data_name = Text(text);
   // It will be opened below the tensor folder: no way out of it.
-  if (leaf->data_name.find_first_of(std::string_view("/\\\0", 3)) != std::string_view::npos || leaf->data_name == ".." ||
-      leaf->data_name == ".") {
+  if (leaf->data_name.find_first_of(std::string_view("/\\\0", 3)) != std::string_view::npos ||
+      leaf->data_name == ".." || leaf->data_name == ".") {
     json_->Fail("the name of a tensor file, without a folder, before this");
   }
 }
@@ -419,7 +431,8 @@ std::string_view EntryParser::Text(JsonText text) {
   return out_.arena.Copy(scratch_);
 }
 
-// The file's own spelling when it is already "[2, 3]"; otherwise (indented files) put together anew.
+// The file's own spelling when it is already "[2, 3]"; otherwise (indented files) put together
+// anew.
 std::string_view EntryParser::Shape() {
   if (json_->Peek() != '[') {
     JsonText text;

@@ -1,9 +1,10 @@
-// Turns entries of dump.json ("name": {...}) into records and leaves. One parser serves every dialect: it looks at what a value
-// is, not at who wrote it.
+// Turns entries of dump.json ("name": {...}) into records and leaves. One parser serves every
+// dialect: it looks at what a value is, not at who wrote it.
 //
 //   EntryParser parser;
 //   JsonCursor json(bytes, offset_after_the_brace_of_data);
-//   Entries found = parser.Parse(&json);     // found.end: after the last whole entry; json.failed() says why it stopped
+//   Entries found = parser.Parse(&json);     // found.end: after the last whole entry;
+//   json.failed() says why it stopped
 #pragma once
 
 #include <cstdint>
@@ -17,23 +18,26 @@
 
 namespace msprobe {
 
-// What a run of entries holds. Leaf::record and Record::first_leaf count from the start of this run.
+// What a run of entries holds. Leaf::record and Record::first_leaf count from the start of this
+// run.
 struct Entries {
   std::vector<Record> records;
   std::vector<Leaf> leaves;
   std::vector<std::string_view> stack_keys;  // one a record: its "stack" member; "" when absent
   TextArena arena;
-  size_t end = 0;            // offset behind the last whole entry
+  size_t end = 0;  // offset behind the last whole entry
   bool has_md5 = false;
   bool has_recompute = false;  // the mark of msprobe 8
 };
 
 class EntryParser {
  public:
-  // `names_from_files`: rows are named after their tensor file where they have one, as tables of tensor dumps are.
+  // `names_from_files`: rows are named after their tensor file where they have one, as tables of
+  // tensor dumps are.
   explicit EntryParser(bool names_from_files) : names_from_files_(names_from_files) {}
 
-  // Reads entries until '}' or the end of the text. After an error `entries` holds the whole entries before it.
+  // Reads entries until '}' or the end of the text. After an error `entries` holds the whole
+  // entries before it.
   Entries Parse(JsonCursor* json);
 
  private:
@@ -60,7 +64,7 @@ class EntryParser {
   const bool names_from_files_;
   JsonCursor* json_ = nullptr;
   Entries out_;
-  std::string path_;     // name of the leaf being read
+  std::string path_;  // name of the leaf being read
   std::string scratch_;
 };
 

@@ -13,7 +13,9 @@ void AppendExtremum(std::string* out, const TensorFields& fields, double value, 
     return;
   }
   switch (fields.kind) {
-    case DTypeKind::kBool: *out += exact ? "true" : "false"; return;
+    case DTypeKind::kBool:
+      *out += exact ? "true" : "false";
+      return;
     case DTypeKind::kUnsigned:
     case DTypeKind::kSigned:
       if (fields.is_unsigned64) {
@@ -23,7 +25,9 @@ void AppendExtremum(std::string* out, const TensorFields& fields, double value, 
       }
       return;
     case DTypeKind::kFloat:
-    case DTypeKind::kComplex: AppendPythonFloat(out, value); return;
+    case DTypeKind::kComplex:
+      AppendPythonFloat(out, value);
+      return;
   }
 }
 
@@ -69,7 +73,8 @@ void AppendTensor(std::string* out, const TensorFields& fields) {
   }
   *out += ']';
   AppendStats(out, fields);
-  if (fields.requires_grad >= 0) *out += fields.requires_grad ? ", \"requires_grad\": true" : ", \"requires_grad\": false";
+  if (fields.requires_grad >= 0)
+    *out += fields.requires_grad ? ", \"requires_grad\": true" : ", \"requires_grad\": false";
   if (!fields.data_name.empty()) {
     *out += ", \"data_name\": ";
     AppendJsonString(out, fields.data_name);
@@ -95,7 +100,8 @@ void AppendTensor(std::string* out, const TensorFields& fields) {
 
 std::string SafeFileName(std::string_view text, std::string_view extension) {
   std::string name;
-  for (const char c : text) name += c == '/' || static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '_' : c;
+  for (const char c : text)
+    name += c == '/' || static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '_' : c;
   if (name.size() + extension.size() > kMaxFileName) {
     uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
     for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
@@ -172,13 +178,13 @@ void NextIndex(std::string* path, size_t size, int64_t* index) {
 }  // namespace
 
 // Every value passes here first: separator, and the element's place in the path.
-#define MSPROBE_BEGIN_VALUE()                                       \
-  do {                                                              \
-    Frame& frame = frames_[depth_ - 1];                             \
-    if (frame.index >= 0) {                                         \
-      Comma();                                                      \
-      NextIndex(&path_, frame.path_size, &frame.index);             \
-    }                                                               \
+#define MSPROBE_BEGIN_VALUE()                           \
+  do {                                                  \
+    Frame& frame = frames_[depth_ - 1];                 \
+    if (frame.index >= 0) {                             \
+      Comma();                                          \
+      NextIndex(&path_, frame.path_size, &frame.index); \
+    }                                                   \
   } while (false)
 
 void EntryBuilder::Key(std::string_view key) {
@@ -240,7 +246,9 @@ void EntryBuilder::Float(std::string_view type, double value) {
   out_ += '}';
 }
 
-void EntryBuilder::String(std::string_view type, std::string_view value) { Member(type, "value", value); }
+void EntryBuilder::String(std::string_view type, std::string_view value) {
+  Member(type, "value", value);
+}
 
 void EntryBuilder::Member(std::string_view type, std::string_view key, std::string_view value) {
   MSPROBE_BEGIN_VALUE();

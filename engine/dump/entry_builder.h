@@ -1,4 +1,5 @@
-// Composes one entry of dump.json, piece by piece, into one reusable buffer: no allocation once the buffer has grown.
+// Composes one entry of dump.json, piece by piece, into one reusable buffer: no allocation once the
+// buffer has grown.
 //
 //   EntryBuilder b;
 //   b.Begin("Functional.relu.0.forward");
@@ -6,9 +7,11 @@
 //   b.Tensor({.dtype = "torch.float32", .shape = shape, .stats = &stats, .requires_grad = true});
 //   b.Int("int", 3);
 //   b.EndSlot(']');
-//   writer.Append(b.Finish());   // "Functional.relu.0.forward": {"input_args": [{"type": "torch.Tensor", ...}]}
+//   writer.Append(b.Finish());   // "Functional.relu.0.forward": {"input_args": [{"type":
+//   "torch.Tensor", ...}]}
 //
-// Keys, their order and the spelling of values are those of the earlier msprobe (docs/dump_format.md); ours come after them.
+// Keys, their order and the spelling of values are those of the earlier msprobe
+// (docs/dump_format.md); ours come after them.
 #pragma once
 
 #include <cstdint>
@@ -22,21 +25,22 @@ namespace msprobe {
 
 struct TensorFields {
   std::string_view type = "torch.Tensor";
-  std::string_view dtype;                 // "torch.float32"
+  std::string_view dtype;  // "torch.float32"
   std::span<const int64_t> shape;
-  DTypeKind kind = DTypeKind::kFloat;     // how Max and Min are spelled: 1.0, 1 or true
-  bool is_unsigned64 = false;             // int_max and int_min hold bit patterns
-  const Stats* stats = nullptr;           // null: nothing could be measured, the four values are null
-  int requires_grad = -1;                 // 0, 1, or -1: the framework has no such thing
+  DTypeKind kind = DTypeKind::kFloat;  // how Max and Min are spelled: 1.0, 1 or true
+  bool is_unsigned64 = false;          // int_max and int_min hold bit patterns
+  const Stats* stats = nullptr;        // null: nothing could be measured, the four values are null
+  int requires_grad = -1;              // 0, 1, or -1: the framework has no such thing
   bool fingerprint = true;
-  const uint32_t* crc32 = nullptr;        // written under "md5" when not null
-  std::string_view data_name;             // written when not empty
+  const uint32_t* crc32 = nullptr;  // written under "md5" when not null
+  std::string_view data_name;       // written when not empty
 };
 
 class EntryBuilder {
  public:
   void Begin(std::string_view name);
-  // `key` is the JSON key ("input_args"), `category` its spelling in names of tensor files ("input"); open is '[' or '{'.
+  // `key` is the JSON key ("input_args"), `category` its spelling in names of tensor files
+  // ("input"); open is '[' or '{'.
   void BeginSlot(std::string_view key, std::string_view category, char open);
   void EndSlot(char close);
   void Field(std::string_view key, std::string_view value);  // an additional member of the entry
@@ -54,13 +58,16 @@ class EntryBuilder {
   void Bool(bool value);
   void Int(std::string_view type, int64_t value);
   void Float(std::string_view type, double value);
-  void String(std::string_view type, std::string_view value);        // {"type": type, "value": "text"}
-  void Raw(std::string_view type, std::string_view json_value);      // value already JSON: [1, 2], null, 123456789012345678901
-  void Member(std::string_view type, std::string_view key, std::string_view value);  // {"type": ..., key: "text"}
-  void Piece(std::string_view json);                                 // a value composed elsewhere
+  void String(std::string_view type, std::string_view value);  // {"type": type, "value": "text"}
+  void Raw(std::string_view type,
+           std::string_view json_value);  // value already JSON: [1, 2], null, 123456789012345678901
+  void Member(std::string_view type, std::string_view key,
+              std::string_view value);  // {"type": ..., key: "text"}
+  void Piece(std::string_view json);    // a value composed elsewhere
 
   const std::string& name() const { return name_; }
-  // Name of the file for the tensor that would be written next: "<entry>.<category>.<path>.pt", made safe as a file name.
+  // Name of the file for the tensor that would be written next: "<entry>.<category>.<path>.pt",
+  // made safe as a file name.
   std::string TensorFileName() const;
 
  private:
@@ -70,19 +77,20 @@ class EntryBuilder {
 
   std::string out_;
   std::string name_;
-  std::string path_;               // ".0.logits" below the category
+  std::string path_;  // ".0.logits" below the category
   std::string_view category_;
   struct Frame {
-    size_t path_size;              // of path_ at the container's own level
-    int64_t index;                 // next element of a list, -1 in an object
+    size_t path_size;  // of path_ at the container's own level
+    int64_t index;     // next element of a list, -1 in an object
   };
   Frame frames_[402];
   int depth_ = 0;
   bool comma_ = false;
 };
 
-// `text` without characters that a file name may not have ('/' and control characters become '_'), at most 255 bytes; a longer
-// name keeps its end and a hash, so that different names stay different.
+// `text` without characters that a file name may not have ('/' and control characters become '_'),
+// at most 255 bytes; a longer name keeps its end and a hash, so that different names stay
+// different.
 std::string SafeFileName(std::string_view text, std::string_view extension);
 
 // A tensor's JSON object; what EntryBuilder::Tensor writes.

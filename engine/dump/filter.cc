@@ -8,8 +8,9 @@ namespace msprobe {
 namespace {
 
 bool ContainsAny(std::string_view name, const std::vector<std::string>& parts) {
-  return std::any_of(parts.begin(), parts.end(),
-                     [&](const std::string& part) { return name.find(part) != std::string_view::npos; });
+  return std::any_of(parts.begin(), parts.end(), [&](const std::string& part) {
+    return name.find(part) != std::string_view::npos;
+  });
 }
 
 }  // namespace
@@ -38,7 +39,9 @@ bool Filter::WantsRank(int64_t rank) const {
   return rank < 0 || ranks_.empty() || std::binary_search(ranks_.begin(), ranks_.end(), rank);
 }
 
-bool Filter::InList(std::string_view name) const { return list_.empty() || ContainsAny(name, list_); }
+bool Filter::InList(std::string_view name) const {
+  return list_.empty() || ContainsAny(name, list_);
+}
 
 bool Filter::InScope(std::string_view name, bool closes_at_once) {
   if (scope_begin_.empty()) return true;
@@ -62,7 +65,8 @@ bool Filter::EnterModule(std::string_view name) {
 
 void Filter::LeaveModule(std::string_view name) {
   if (name == scope_end_) open_ = false;
-  if (expand_modules_ && !list_.empty() && InList(name) && matching_modules_ > 0) --matching_modules_;
+  if (expand_modules_ && !list_.empty() && InList(name) && matching_modules_ > 0)
+    --matching_modules_;
 }
 
 void Filter::NewStep() {

@@ -39,7 +39,8 @@ EntryName ParseEntryName(std::string_view name) {
   const std::string_view last = CutLast(&head);
   if (last.empty()) return parsed;
 
-  // Module form: the direction stands before the number, or alone for the gradients of older parameters_grad entries.
+  // Module form: the direction stands before the number, or alone for the gradients of older
+  // parameters_grad entries.
   if (last == "parameters_grad") {
     parsed.api = head;
     parsed.direction = Direction::kParameterGrad;
@@ -54,7 +55,8 @@ EntryName ParseEntryName(std::string_view name) {
     parsed.api = rest;
     parsed.call = call;
     parsed.direction = direction;
-    parsed.is_module = true;  // also "<name>.<k>.forward.<n>" of the oldest module_dump, which has no prefix
+    parsed.is_module =
+        true;  // also "<name>.<k>.forward.<n>" of the oldest module_dump, which has no prefix
     return parsed;
   }
 

@@ -1,7 +1,8 @@
 // Entry names of every generation, taken apart.
 //
-//   EntryName n = ParseEntryName("Module.fc.Linear.forward.0");   // api "Module.fc.Linear", call 0, forward, module
-//   EntryName n = ParseEntryName("Functional.linear.3.backward"); // api "Functional.linear", call 3, backward
+//   EntryName n = ParseEntryName("Module.fc.Linear.forward.0");   // api "Module.fc.Linear", call
+//   0, forward, module EntryName n = ParseEntryName("Functional.linear.3.backward"); // api
+//   "Functional.linear", call 3, backward
 #pragma once
 
 #include <cstdint>
@@ -12,14 +13,15 @@
 namespace msprobe {
 
 struct EntryName {
-  std::string_view api;                       // a view into the name; the whole name when its form is unknown
-  int64_t call = -1;                          // -1: the name carries none
-  Direction direction = Direction::kNone;     // kNone: a debug save, or an unknown form
+  std::string_view api;  // a view into the name; the whole name when its form is unknown
+  int64_t call = -1;     // -1: the name carries none
+  Direction direction = Direction::kNone;  // kNone: a debug save, or an unknown form
   bool is_module = false;
-  bool is_debug = false;                      // "<name>.<n>.debug"
+  bool is_debug = false;  // "<name>.<n>.debug"
 };
 
-// Forms: "<Prefix>.<api>.<n>.forward|backward", "<path>.<Class>.forward|backward.<n>", "<path>.<Class>.parameters_grad[.<n>]",
+// Forms: "<Prefix>.<api>.<n>.forward|backward", "<path>.<Class>.forward|backward.<n>",
+// "<path>.<Class>.parameters_grad[.<n>]",
 // "<name>.<n>.debug". Anything else is an api of its own.
 EntryName ParseEntryName(std::string_view name);
 

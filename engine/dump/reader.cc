@@ -30,7 +30,8 @@ Status AddRanks(const std::string& folder, int step, std::vector<DumpLocation>* 
   for (const std::string& name : names) {
     if (!IsRankFolder(name)) continue;
     std::string file = DumpFileIn(JoinPath(folder, name));
-    if (!file.empty()) found->push_back({std::move(file), step, static_cast<int>(NumberAfter(name, "rank"))});
+    if (!file.empty())
+      found->push_back({std::move(file), step, static_cast<int>(NumberAfter(name, "rank"))});
   }
   return Status::Ok();
 }
@@ -52,17 +53,20 @@ Result<std::vector<DumpLocation>> FindDumps(const std::string& path) {
     found.push_back(Located(path));
     return found;
   }
-  if (!IsDirectory(path)) return NotFound(path).Expected("a dump.json, or a folder with dumps (step0/rank0/dump.json)");
+  if (!IsDirectory(path))
+    return NotFound(path).Expected("a dump.json, or a folder with dumps (step0/rank0/dump.json)");
   if (std::string file = DumpFileIn(path); !file.empty()) {
     found.push_back(Located(std::move(file)));
     return found;
   }
-  MSPROBE_RETURN_IF_ERROR(AddRanks(path, static_cast<int>(NumberAfter(BaseName(path), "step")), &found));
+  MSPROBE_RETURN_IF_ERROR(
+      AddRanks(path, static_cast<int>(NumberAfter(BaseName(path), "step")), &found));
   MSPROBE_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(path));
   for (const std::string& name : names) {
     const int64_t step = NumberAfter(name, "step");
     const std::string folder = JoinPath(path, name);
-    if (step >= 0 && IsDirectory(folder)) MSPROBE_RETURN_IF_ERROR(AddRanks(folder, static_cast<int>(step), &found));
+    if (step >= 0 && IsDirectory(folder))
+      MSPROBE_RETURN_IF_ERROR(AddRanks(folder, static_cast<int>(step), &found));
   }
   std::stable_sort(found.begin(), found.end(), [](const DumpLocation& a, const DumpLocation& b) {
     return a.step != b.step ? a.step < b.step : a.rank < b.rank;
@@ -73,7 +77,9 @@ Result<std::vector<DumpLocation>> FindDumps(const std::string& path) {
 Result<std::string> LocateDump(const std::string& path) {
   MSPROBE_ASSIGN_OR_RETURN(const std::vector<DumpLocation> found, FindDumps(path));
   if (found.empty()) {
-    return NotFound(path).Says("holds no dump").Expected("dump.json in it, or in a folder rank, rank0 or proc123 below it");
+    return NotFound(path)
+        .Says("holds no dump")
+        .Expected("dump.json in it, or in a folder rank, rank0 or proc123 below it");
   }
   if (found.size() > 1) {
     std::string folders;

@@ -8,10 +8,11 @@
 
 namespace msprobe {
 
-// `path`: a dump.json (or debug.json), the folder that holds it (rank0, rank, proc123), or a step folder with exactly one such
-// folder. Reads stack.json and construct.json beside it when they are there. A dump of a killed run is read as far as whole
-// lines go: complete is false and note says what is missing.
-// Errors: kNotFound; kInvalidDump with file and byte offset; kInvalidArgument when a folder holds several dumps.
+// `path`: a dump.json (or debug.json), the folder that holds it (rank0, rank, proc123), or a step
+// folder with exactly one such folder. Reads stack.json and construct.json beside it when they are
+// there. A dump of a killed run is read as far as whole lines go: complete is false and note says
+// what is missing. Errors: kNotFound; kInvalidDump with file and byte offset; kInvalidArgument when
+// a folder holds several dumps.
 Result<Dump> ReadDump(const std::string& path);
 
 // The dump.json that ReadDump(path) would read. Same errors, as far as they are about the path.
@@ -19,9 +20,9 @@ Result<std::string> LocateDump(const std::string& path);
 
 // The dumps below a folder: one per rank (and step), for messages and multi-rank verbs.
 struct DumpLocation {
-  std::string path;    // .../dump.json
-  int step = -1;       // -1: not below a step folder
-  int rank = -1;       // -1: not distributed
+  std::string path;  // .../dump.json
+  int step = -1;     // -1: not below a step folder
+  int rank = -1;     // -1: not distributed
 };
 Result<std::vector<DumpLocation>> FindDumps(const std::string& path);
 

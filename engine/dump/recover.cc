@@ -40,12 +40,12 @@ uint64_t UnfinishedBytes(std::string_view text) {
 struct SideFile {
   bool exists = false;
   bool closed = false;
-  bool empty = true;       // no member yet
-  uint64_t keep = 0;       // behind the last whole member, or behind the '{'
+  bool empty = true;  // no member yet
+  uint64_t keep = 0;  // behind the last whole member, or behind the '{'
   uint64_t size = 0, dropped = 0;
-  int64_t next_number = 0;                        // above every numeric key
-  std::unordered_set<std::string> names;          // of stack.json: entries some group lists
-  std::map<std::string, std::string> groups;      // of stack.json: number -> its frames, as JSON
+  int64_t next_number = 0;                    // above every numeric key
+  std::unordered_set<std::string> names;      // of stack.json: entries some group lists
+  std::map<std::string, std::string> groups;  // of stack.json: number -> its frames, as JSON
 };
 
 Result<SideFile> Inspect(const std::string& path) {
@@ -90,7 +90,8 @@ Result<SideFile> Inspect(const std::string& path) {
     side.empty = false;
     for (std::string& entry : listed) side.names.insert(std::move(entry));
     side.groups.emplace(name, frames);
-    if (name.size() <= 12 && name.find_first_not_of("0123456789") == std::string::npos && !name.empty()) {
+    if (name.size() <= 12 && name.find_first_not_of("0123456789") == std::string::npos &&
+        !name.empty()) {
       side.next_number = std::max<int64_t>(side.next_number, std::stoll(name) + 1);
     }
   }
@@ -100,12 +101,15 @@ Result<SideFile> Inspect(const std::string& path) {
   return side;
 }
 
-// Lines for calls that name their group themselves but that no group lists yet: the list was to be written at stop.
-std::string MissingNames(const Dump& dump, const std::vector<std::string_view>& stack_keys, SideFile* stacks) {
+// Lines for calls that name their group themselves but that no group lists yet: the list was to be
+// written at stop.
+std::string MissingNames(const Dump& dump, const std::vector<std::string_view>& stack_keys,
+                         SideFile* stacks) {
   std::map<std::string, std::string> lists;
   for (size_t i = 0; i < dump.records.size(); ++i) {
     const std::string name(dump.records[i].name), group(stack_keys[i]);
-    if (group.empty() || !stacks->groups.contains(group) || !stacks->names.insert(name).second) continue;
+    if (group.empty() || !stacks->groups.contains(group) || !stacks->names.insert(name).second)
+      continue;
     std::string& list = lists[group];
     if (!list.empty()) list += ", ";
     AppendJsonString(&list, name);
@@ -113,7 +117,8 @@ std::string MissingNames(const Dump& dump, const std::vector<std::string_view>& 
   std::string lines;
   for (const auto& [group, list] : lists) {
     if (!stacks->empty || !lines.empty()) lines += ",";
-    lines += fmt::format("\n\"{}\": [[{}], {}]", stacks->next_number++, list, stacks->groups[group]);
+    lines +=
+        fmt::format("\n\"{}\": [[{}], {}]", stacks->next_number++, list, stacks->groups[group]);
   }
   return lines;
 }
@@ -146,7 +151,8 @@ Result<RecoveredDump> RecoverDump(const std::string& path) {
     MSPROBE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(result.path));
     Dump dump;
     dump.folder = folder;
-    if (std::string tensors = JoinPath(folder, "dump_tensor_data"); IsDirectory(tensors)) dump.tensor_folder = tensors;
+    if (std::string tensors = JoinPath(folder, "dump_tensor_data"); IsDirectory(tensors))
+      dump.tensor_folder = tensors;
     std::vector<std::string_view> stack_keys;
     DumpFileLayout layout;
     MSPROBE_RETURN_IF_ERROR(ReadDumpFile(result.path, file.bytes(), &dump, &stack_keys, &layout));
@@ -154,7 +160,8 @@ Result<RecoveredDump> RecoverDump(const std::string& path) {
     if (!layout.root_closed) {
       result.dropped_bytes += layout.dropped;
       repairs.push_back({result.path, layout.keep, layout.data_closed ? "}\n" : "\n}}\n"});
-      result.missing.push_back("stop was never reached: calls after the last kept record are not there");
+      result.missing.push_back(
+          "stop was never reached: calls after the last kept record are not there");
     }
 
     for (const std::string_view name : {"stack.json", "construct.json"}) {
@@ -172,8 +179,9 @@ Result<RecoveredDump> RecoverDump(const std::string& path) {
     }
 
     if (const std::vector<std::string> absent = AbsentTensors(dump); !absent.empty()) {
-      result.missing.push_back(fmt::format("{} tensor files are named but not in {}: {}{}", absent.size(),
-                                           JoinPath(folder, "dump_tensor_data"), absent[0], absent.size() > 1 ? ", ..." : ""));
+      result.missing.push_back(fmt::format("{} tensor files are named but not in {}: {}{}",
+                                           absent.size(), JoinPath(folder, "dump_tensor_data"),
+                                           absent[0], absent.size() > 1 ? ", ..." : ""));
     }
   }
   for (const Repair& repair : repairs) {

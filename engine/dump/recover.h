@@ -13,17 +13,19 @@
 namespace msprobe {
 
 struct RecoveredDump {
-  std::string path;                    // the dump.json
-  int64_t records = 0;                 // kept in it: all that were whole
-  uint64_t dropped_bytes = 0;          // of unfinished entries, in the three files together
-  std::vector<std::string> closed;     // files that were open and now are closed; empty: nothing had to be done
-  std::vector<std::string> missing;    // sentences: what the run did not get to write
+  std::string path;            // the dump.json
+  int64_t records = 0;         // kept in it: all that were whole
+  uint64_t dropped_bytes = 0;  // of unfinished entries, in the three files together
+  std::vector<std::string>
+      closed;  // files that were open and now are closed; empty: nothing had to be done
+  std::vector<std::string> missing;  // sentences: what the run did not get to write
 };
 
-// `path` as for ReadDump. In dump.json, stack.json and construct.json the unfinished last entry is cut off and the closing braces
-// are appended; calls whose names had not reached stack.json yet are listed there. Never touches a whole entry or a tensor file;
-// a second call changes nothing. Do not call it while the run is alive.
-// Errors: as ReadDump (damage that is no truncation is reported, not repaired); kIo.
+// `path` as for ReadDump. In dump.json, stack.json and construct.json the unfinished last entry is
+// cut off and the closing braces are appended; calls whose names had not reached stack.json yet are
+// listed there. Never touches a whole entry or a tensor file; a second call changes nothing. Do not
+// call it while the run is alive. Errors: as ReadDump (damage that is no truncation is reported,
+// not repaired); kIo.
 Result<RecoveredDump> RecoverDump(const std::string& path);
 
 }  // namespace msprobe

@@ -13,7 +13,9 @@ namespace {
 constexpr char kTensorFolder[] = "dump_tensor_data";
 
 std::string_view TaskName(Task task) { return task == Task::kTensor ? "tensor" : "statistics"; }
-std::string_view LevelName(Level level) { return level == Level::kL0 ? "L0" : level == Level::kMix ? "mix" : "L1"; }
+std::string_view LevelName(Level level) {
+  return level == Level::kL0 ? "L0" : level == Level::kMix ? "mix" : "L1";
+}
 
 // MSPROBE_TENSOR_BUDGET_MB: host memory for tensors on their way to the disk.
 int64_t TensorBudget() {
@@ -63,7 +65,9 @@ Status Session::Open(std::optional<int> rank) {
   const bool store = config_.task == Task::kTensor || !config_.tensor_list.empty();
   if (store) header.dump_data_dir = JoinPath(folder_, kTensorFolder);
   MSPROBE_ASSIGN_OR_RETURN(writer_, DumpWriter::Create(folder_, header));
-  if (store) tensors_ = std::make_unique<TensorQueue>(header.dump_data_dir, TensorQueueOptions{.budget = TensorBudget()});
+  if (store)
+    tensors_ = std::make_unique<TensorQueue>(header.dump_data_dir,
+                                             TensorQueueOptions{.budget = TensorBudget()});
   if (rank) SetLogRank(*rank);
   return Status::Ok();
 }
@@ -109,7 +113,8 @@ int64_t Session::AddStack(int64_t stack, std::string_view name, std::vector<std:
     Fail(number.status());
     return -1;
   }
-  if (static_cast<size_t>(stack) >= stack_numbers_.size()) stack_numbers_.resize(static_cast<size_t>(stack) + 64, -1);
+  if (static_cast<size_t>(stack) >= stack_numbers_.size())
+    stack_numbers_.resize(static_cast<size_t>(stack) + 64, -1);
   return stack_numbers_[static_cast<size_t>(stack)] = *number;
 }
 
@@ -123,10 +128,15 @@ void Session::Fail(const Status& status) {
   collecting_ = false;
   ++epoch_;
   if (std::exchange(failed_, true)) return;
-  Log(LogLevel::kError, fmt::format("collection is off, the run goes on: {}{}{}", status.message(), status.hint().empty() ? "" : "; ", status.hint()));
+  Log(LogLevel::kError, fmt::format("collection is off, the run goes on: {}{}{}", status.message(),
+                                    status.hint().empty() ? "" : "; ", status.hint()));
   if (writer_ != nullptr) {
-    Log(LogLevel::kError, fmt::format("what was recorded until now is in {} (msprobe recover closes it for other tools)", folder_));
-    (void)writer_->Close();  // the disk may have room for three bytes; if not, readers manage without
+    Log(LogLevel::kError,
+        fmt::format(
+            "what was recorded until now is in {} (msprobe recover closes it for other tools)",
+            folder_));
+    (void)
+        writer_->Close();  // the disk may have room for three bytes; if not, readers manage without
   }
 }
 

@@ -1,10 +1,10 @@
-// One process's recording: which step it is, whether it is wanted, where its files go, and what happens when they cannot be
-// written. Knows no framework; a front end hands it names and composed entries.
+// One process's recording: which step it is, whether it is wanted, where its files go, and what
+// happens when they cannot be written. Knows no framework; a front end hands it names and composed
+// entries.
 //
 //   Session session(config);
-//   if (*session.Start(rank)) session.Record({.entry = builder.Finish(), .name = builder.name(), .parent = parent});
-//   session.Stop();
-//   session.Step();
+//   if (*session.Start(rank)) session.Record({.entry = builder.Finish(), .name = builder.name(),
+//   .parent = parent}); session.Stop(); session.Step();
 #pragma once
 
 #include <cstdint>
@@ -25,10 +25,12 @@ class Session {
  public:
   explicit Session(Config config, std::string framework = "pytorch");
 
-  // Begins or goes on collecting the current step. False: not wanted (step, rank, past the last step). `rank` is nullopt when the run is
-  // not distributed. Errors: kIo when the folder or its files cannot be made; collection is off then.
+  // Begins or goes on collecting the current step. False: not wanted (step, rank, past the last
+  // step). `rank` is nullopt when the run is not distributed. Errors: kIo when the folder or its
+  // files cannot be made; collection is off then.
   Result<bool> Start(std::optional<int> rank);
-  // Closes the files, waits for stored tensors. Another Start in the same step goes on where this one left.
+  // Closes the files, waits for stored tensors. Another Start in the same step goes on where this
+  // one left.
   Status Stop();
   // The step is over: counters begin at 0 again, the next Start writes to the next step's folder.
   void Step();
@@ -40,17 +42,18 @@ class Session {
 
   // Call numbers, by counter (an index that the front end hands out).
   int64_t NextCall(uint32_t counter);
-  void TakeBack(uint32_t counter);   // the last number of this counter was not used
+  void TakeBack(uint32_t counter);  // the last number of this counter was not used
 
   // One entry and what belongs to it. A failure to write turns collection off and is logged once.
   struct Item {
-    std::string_view entry;          // the whole line
+    std::string_view entry;  // the whole line
     std::string_view name;
-    std::string_view parent;         // "": none
-    bool construct = false;          // goes into construct.json
+    std::string_view parent;  // "": none
+    bool construct = false;   // goes into construct.json
   };
   void Record(const Item& item);
-  // The file-wide number of a stack: `stack` is the front end's own number, `frames` is asked for when this step has not seen it.
+  // The file-wide number of a stack: `stack` is the front end's own number, `frames` is asked for
+  // when this step has not seen it.
   template <typename Frames>
   int64_t NoteStack(int64_t stack, std::string_view name, Frames&& frames);
   // False when it could not be queued (collection is off then).
@@ -61,7 +64,9 @@ class Session {
   void Fail(const Status& status);
   const Config& config() const { return config_; }
   Filter& filter() { return filter_; }
-  const std::string& folder() const { return folder_; }  // of the current step and rank; "" before the first Start
+  const std::string& folder() const {
+    return folder_;
+  }  // of the current step and rank; "" before the first Start
   // In a forked child: forgets the files without touching them.
   void Abandon();
 
@@ -77,13 +82,15 @@ class Session {
   bool collecting_ = false, failed_ = false, said_end_ = false;
   std::unique_ptr<DumpWriter> writer_;
   std::unique_ptr<TensorQueue> tensors_;
-  std::vector<int64_t> calls_;           // by counter
-  std::vector<int64_t> stack_numbers_;   // the front end's number -> this file's, -1: not seen in this step
+  std::vector<int64_t> calls_;  // by counter
+  std::vector<int64_t>
+      stack_numbers_;  // the front end's number -> this file's, -1: not seen in this step
 };
 
 template <typename Frames>
 int64_t Session::NoteStack(int64_t stack, std::string_view name, Frames&& frames) {
-  if (static_cast<size_t>(stack) < stack_numbers_.size() && stack_numbers_[static_cast<size_t>(stack)] >= 0) {
+  if (static_cast<size_t>(stack) < stack_numbers_.size() &&
+      stack_numbers_[static_cast<size_t>(stack)] >= 0) {
     const int64_t number = stack_numbers_[static_cast<size_t>(stack)];
     if (const Status status = writer_->NoteStack(number, name); !status.ok()) Fail(status);
     return number;

@@ -13,9 +13,11 @@ namespace {
 // One side file while it is read: text that needs decoding goes to the arena.
 class SideFile {
  public:
-  explicit SideFile(Dump* dump, std::string_view file_name) : dump_(dump), path_(JoinPath(dump->folder, file_name)) {}
+  explicit SideFile(Dump* dump, std::string_view file_name)
+      : dump_(dump), path_(JoinPath(dump->folder, file_name)) {}
 
-  // Calls member(cursor, key) for each member of the file's object. Nothing happens when there is no such file.
+  // Calls member(cursor, key) for each member of the file's object. Nothing happens when there is
+  // no such file.
   template <typename Member>
   Status Read(Member&& member) {
     Result<MappedFile> opened = MappedFile::Open(path_);
@@ -29,7 +31,8 @@ class SideFile {
       members += !json.failed();
     }
     json.Peek();  // skips blanks
-    if (!json.failed() && json.offset() < file.bytes().size()) json.Fail("nothing after the document");
+    if (!json.failed() && json.offset() < file.bytes().size())
+      json.Fail("nothing after the document");
     if (json.failed() && !json.truncated()) {
       return json.Error(path_).Hint(
           fmt::format("the comparison can do without this file: mv {0} {0}.damaged", path_));
@@ -37,7 +40,8 @@ class SideFile {
     if (json.failed()) {
       dump_->complete = false;
       if (!dump_->note.empty()) dump_->note += "; ";
-      dump_->note += fmt::format("{} has no closing brace, {} entries read", BaseName(path_), members);
+      dump_->note +=
+          fmt::format("{} has no closing brace, {} entries read", BaseName(path_), members);
     }
     dump_->files.push_back(std::move(file));
     arena_.Release(&dump_->arena);
@@ -77,7 +81,8 @@ Status ReadStacks(const std::vector<std::string_view>& stack_keys, Dump* dump) {
     bool grouped = false;
     json->BeginArray();
     JsonText text;
-    // msprobe 8 and later: [[names], [frames]]; before: the key is an entry and the list holds its frames.
+    // msprobe 8 and later: [[names], [frames]]; before: the key is an entry and the list holds its
+    // frames.
     for (size_t i = 0; json->NextItem(); ++i) {
       if (json->Peek() == '[') {
         if (i > 1) json->Fail("a list of names and a list of frames, nothing after them");
@@ -98,7 +103,8 @@ Status ReadStacks(const std::vector<std::string_view>& stack_keys, Dump* dump) {
   }));
   for (size_t i = 0; i < dump->records.size(); ++i) {
     Record& record = dump->records[i];
-    if (const auto key = by_key.find(stack_keys[i]); !stack_keys[i].empty() && key != by_key.end()) {
+    if (const auto key = by_key.find(stack_keys[i]);
+        !stack_keys[i].empty() && key != by_key.end()) {
       record.stack = key->second;
     } else if (const auto name = by_name.find(record.name); name != by_name.end()) {
       record.stack = name->second;
@@ -127,12 +133,14 @@ Status ReadParents(Dump* dump) {
           while (json->NextItem()) json->Skip();
         }
         break;
-      default: json->Skip();  // null: no parent
+      default:
+        json->Skip();  // null: no parent
     }
   }));
   if (parents.empty()) return Status::Ok();
   for (Record& record : dump->records) {
-    if (const auto found = parents.find(record.name); found != parents.end()) record.parent = found->second;
+    if (const auto found = parents.find(record.name); found != parents.end())
+      record.parent = found->second;
   }
   return Status::Ok();
 }

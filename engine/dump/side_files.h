@@ -1,5 +1,5 @@
-// stack.json and construct.json: where each record was called from, and inside which module. Both may be absent, and both may
-// be cut short by a kill; whole lines are kept.
+// stack.json and construct.json: where each record was called from, and inside which module. Both
+// may be absent, and both may be cut short by a kill; whole lines are kept.
 #pragma once
 
 #include <string>
@@ -10,8 +10,9 @@
 
 namespace msprobe {
 
-// Reads <folder>/stack.json, when it is there, into dump->stacks and Record::stack. `stack_keys` (one a record, "" for none) name
-// a group directly and win over the names a group lists. Errors: kInvalidDump when the file is damaged.
+// Reads <folder>/stack.json, when it is there, into dump->stacks and Record::stack. `stack_keys`
+// (one a record, "" for none) name a group directly and win over the names a group lists. Errors:
+// kInvalidDump when the file is damaged.
 Status ReadStacks(const std::vector<std::string_view>& stack_keys, Dump* dump);
 
 // Reads <folder>/construct.json, when it is there, into Record::parent.

@@ -9,7 +9,8 @@
 
 namespace msprobe {
 
-TensorQueue::TensorQueue(std::string folder, TensorQueueOptions options) : folder_(std::move(folder)), options_(options) {}
+TensorQueue::TensorQueue(std::string folder, TensorQueueOptions options)
+    : folder_(std::move(folder)), options_(options) {}
 
 TensorQueue::~TensorQueue() {
   if (const Status status = Drain(); !status.ok()) Log(LogLevel::kError, status.message());
@@ -24,9 +25,12 @@ TensorQueue::~TensorQueue() {
 TensorQueue::Buffer TensorQueue::TakeBuffer(int64_t size) {
   std::unique_lock lock(mutex_);
   // Sizes are rounded up so that the few sizes of a model's tensors find each other's buffers.
-  const int64_t capacity = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(size, 4096))));
+  const int64_t capacity =
+      static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(size, 4096))));
   while (true) {
-    const auto spare = std::find_if(spare_.begin(), spare_.end(), [&](const Buffer& b) { return b.capacity >= size && b.capacity <= 4 * capacity; });
+    const auto spare = std::find_if(spare_.begin(), spare_.end(), [&](const Buffer& b) {
+      return b.capacity >= size && b.capacity <= 4 * capacity;
+    });
     if (spare != spare_.end()) {
       Buffer buffer = std::move(*spare);
       spare_.erase(spare);
@@ -63,7 +67,8 @@ Status TensorQueue::Push(const std::string& file_name, const TensorView& view) {
   {
     std::lock_guard lock(mutex_);
     jobs_.push_back({path, std::move(layout), std::move(buffer)});
-    while (static_cast<int>(threads_.size()) < options_.threads) threads_.emplace_back([this] { Work(); });
+    while (static_cast<int>(threads_.size()) < options_.threads)
+      threads_.emplace_back([this] { Work(); });
   }
   wake_.notify_one();
   return Status::Ok();

@@ -1,5 +1,5 @@
-// Stores tensors while training goes on: the caller's elements are copied, threads write the files. Bytes in flight are bounded by
-// a budget; a caller that is ahead of the disk waits.
+// Stores tensors while training goes on: the caller's elements are copied, threads write the files.
+// Bytes in flight are bounded by a budget; a caller that is ahead of the disk waits.
 //
 //   TensorQueue queue(folder, {.budget = 256 << 20});
 //   MSPROBE_RETURN_IF_ERROR(queue.Push("Functional.relu.0.forward.output.0.pt", view));
@@ -22,20 +22,21 @@
 namespace msprobe {
 
 struct TensorQueueOptions {
-  int64_t budget = 256 << 20;   // bytes of copies, waiting and being written
-  int threads = 1;              // started at the first Push
+  int64_t budget = 256 << 20;  // bytes of copies, waiting and being written
+  int threads = 1;             // started at the first Push
 };
 
 // Push and Drain are for one thread at a time. Must not be used in a forked child.
 class TensorQueue {
  public:
   TensorQueue(std::string folder, TensorQueueOptions options);
-  ~TensorQueue();   // drains; a failure that nobody asked for is logged
+  ~TensorQueue();  // drains; a failure that nobody asked for is logged
   TensorQueue(const TensorQueue&) = delete;
   TensorQueue& operator=(const TensorQueue&) = delete;
 
-  // Copies the elements and returns. A tensor larger than the whole budget is written before returning, without a copy when it is
-  // contiguous. After a failed write every Push answers that failure. Creates the folder at first use.
+  // Copies the elements and returns. A tensor larger than the whole budget is written before
+  // returning, without a copy when it is contiguous. After a failed write every Push answers that
+  // failure. Creates the folder at first use.
   Status Push(const std::string& file_name, const TensorView& view);
   Status Drain();
   int64_t bytes_written() const { return bytes_written_; }
@@ -60,8 +61,8 @@ class TensorQueue {
   std::mutex mutex_;
   std::condition_variable wake_, room_;
   std::deque<Job> jobs_;
-  std::vector<Buffer> spare_;       // buffers to use again: fresh memory costs a page fault per 4 KiB
-  int64_t allocated_ = 0;           // bytes of all buffers, spare ones too
+  std::vector<Buffer> spare_;  // buffers to use again: fresh memory costs a page fault per 4 KiB
+  int64_t allocated_ = 0;      // bytes of all buffers, spare ones too
   int busy_ = 0;
   bool quit_ = false;
   Status first_error_;

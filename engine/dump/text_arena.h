@@ -1,5 +1,6 @@
-// Text that outlives its source: strings are appended to large chunks, so that a hundred thousand small names cost a hundred
-// allocations. Views stay valid until the chunks that Release() hands out are destroyed.
+// Text that outlives its source: strings are appended to large chunks, so that a hundred thousand
+// small names cost a hundred allocations. Views stay valid until the chunks that Release() hands
+// out are destroyed.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +15,8 @@ class TextArena {
  public:
   std::string_view Copy(std::string_view text) {
     if (text.empty()) return {};
-    if (chunks_.empty() || chunks_.back().capacity() - chunks_.back().size() < text.size()) Grow(text.size());
+    if (chunks_.empty() || chunks_.back().capacity() - chunks_.back().size() < text.size())
+      Grow(text.size());
     std::string& chunk = chunks_.back();
     const size_t start = chunk.size();
     chunk.append(text);  // never beyond the reserved capacity: earlier views stay valid
@@ -30,9 +32,12 @@ class TextArena {
   static constexpr size_t kSmallest = 4096, kLargest = 256 * 1024;
 
   void Grow(size_t at_least) {
-    const size_t next = chunks_.empty() ? kSmallest : std::min(chunks_.back().capacity() * 2, kLargest);
+    const size_t next =
+        chunks_.empty() ? kSmallest : std::min(chunks_.back().capacity() * 2, kLargest);
     std::string chunk;
-    chunk.reserve(std::max(next, at_least));  // beyond the small-string buffer: moving the string keeps its bytes in place
+    chunk.reserve(std::max(
+        next,
+        at_least));  // beyond the small-string buffer: moving the string keeps its bytes in place
     chunks_.push_back(std::move(chunk));
   }
 

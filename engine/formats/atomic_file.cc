@@ -23,7 +23,8 @@ std::atomic<uint64_t> next_number{0};
 Result<AtomicFile> AtomicFile::Create(const std::string& path) {
   AtomicFile file;
   file.path_ = path;
-  // Process and number make the name unique without mkstemp's extra calls; O_EXCL keeps that honest.
+  // Process and number make the name unique without mkstemp's extra calls; O_EXCL keeps that
+  // honest.
   for (int attempt = 0; attempt < 100; ++attempt) {
     file.temporary_ = fmt::format("{}.{}.{}.part", path, ::getpid(), next_number++);
     file.fd_ = ::open(file.temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -58,8 +59,8 @@ Status AtomicFile::Write(std::span<const std::string_view> pieces) {
   constexpr size_t kBatch = 64;
   static_assert(kBatch <= IOV_MAX);
   std::array<iovec, kBatch> batch;
-  size_t next = 0;    // first piece not yet in the batch
-  size_t used = 0;    // pieces in the batch
+  size_t next = 0;  // first piece not yet in the batch
+  size_t used = 0;  // pieces in the batch
   while (true) {
     while (used < kBatch && next < pieces.size()) {
       const std::string_view piece = pieces[next++];

@@ -15,8 +15,8 @@
 
 namespace msprobe {
 
-// Written under "<path>.<pid>.<n>.part" and renamed by Commit(). Destroyed without Commit(), it is removed. Not for two
-// threads at once; different files from different threads are fine.
+// Written under "<path>.<pid>.<n>.part" and renamed by Commit(). Destroyed without Commit(), it is
+// removed. Not for two threads at once; different files from different threads are fine.
 class AtomicFile {
  public:
   static Result<AtomicFile> Create(const std::string& path);
@@ -32,7 +32,9 @@ class AtomicFile {
   }
   Status Commit();
 
-  const std::string& temporary_path() const { return temporary_; }  // for writers that insist on a path
+  const std::string& temporary_path() const {
+    return temporary_;
+  }  // for writers that insist on a path
   const std::string& path() const { return path_; }
   uint64_t size() const { return size_; }
 

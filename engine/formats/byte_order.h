@@ -8,7 +8,8 @@
 
 namespace msprobe {
 
-static_assert(std::endian::native == std::endian::little, "file formats are read in place: little-endian hosts only");
+static_assert(std::endian::native == std::endian::little,
+              "file formats are read in place: little-endian hosts only");
 
 template <typename T>
 T LoadLittle(const char* p) {

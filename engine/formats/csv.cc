@@ -10,8 +10,8 @@
 namespace msprobe {
 namespace {
 
-// What makes a cell need quotes: as in Python's csv module with lineterminator "\n", and the carriage return, which newer
-// versions of it quote as well.
+// What makes a cell need quotes: as in Python's csv module with lineterminator "\n", and the
+// carriage return, which newer versions of it quote as well.
 constexpr std::array<bool, 256> kNeedsQuotes = [] {
   std::array<bool, 256> table{};
   for (const char c : {',', '"', '\n', '\r'}) table[static_cast<unsigned char>(c)] = true;
@@ -26,12 +26,15 @@ bool LooksLikeFormula(std::string_view text) {
     case '-':
     case '@':
     case '\t':
-    case '\r': return true;
-    case '\xef': {  // full-width forms, which spreadsheets in East Asian locales take for the plain ones
+    case '\r':
+      return true;
+    case '\xef': {  // full-width forms, which spreadsheets in East Asian locales take for the plain
+                    // ones
       const std::string_view first = text.substr(0, 3);
       return first == "\uff1d" || first == "\uff0b" || first == "\uff0d" || first == "\uff20";
     }
-    default: return false;
+    default:
+      return false;
   }
 }
 

@@ -1,4 +1,5 @@
-// Tables as comma-separated text, spelled as Python's csv module does (QUOTE_MINIMAL, "\n" after each row).
+// Tables as comma-separated text, spelled as Python's csv module does (QUOTE_MINIMAL, "\n" after
+// each row).
 //
 //   CsvWriter rows;
 //   rows.TextCell("Tensor.add.0.forward"), rows.NumberCell(0.5), rows.EndRow();
@@ -19,12 +20,14 @@ class CsvWriter {
  public:
   void Reserve(size_t bytes) { text_.reserve(bytes); }
 
-  // Text that someone else chose: a name, a stack line, a message. One that a spreadsheet would run as a formula (it begins
-  // with = + - @, tab, carriage return, or a full-width = + - @) gets a leading apostrophe.
+  // Text that someone else chose: a name, a stack line, a message. One that a spreadsheet would run
+  // as a formula (it begins with = + - @, tab, carriage return, or a full-width = + - @) gets a
+  // leading apostrophe.
   void TextCell(std::string_view text);
-  // Text this program chose, written as it is apart from quoting: numbers in the file's own spelling, "N/A", " inf".
+  // Text this program chose, written as it is apart from quoting: numbers in the file's own
+  // spelling, "N/A", " inf".
   void NumberCell(std::string_view text);
-  void NumberCell(double value);   // as Python's str(float): 1.0, 1e-05, nan, inf, -inf
+  void NumberCell(double value);  // as Python's str(float): 1.0, 1e-05, nan, inf, -inf
   void IntegerCell(int64_t value);
   void EndRow();
 
@@ -39,7 +42,8 @@ class CsvWriter {
   size_t cells_ = 0;
 };
 
-// Writes the parts one after another through a temporary file: the old file or the new one, never half.
+// Writes the parts one after another through a temporary file: the old file or the new one, never
+// half.
 Status WriteCsv(const std::string& path, std::span<const CsvWriter> parts);
 
 }  // namespace msprobe

@@ -20,8 +20,8 @@ uint64_t Load8(const char* p) {
   return word;
 }
 
-// Marks the high bit of bytes that end a plain run inside a string: quote, backslash, control characters. Only the lowest
-// mark is exact, which is the one used.
+// Marks the high bit of bytes that end a plain run inside a string: quote, backslash, control
+// characters. Only the lowest mark is exact, which is the one used.
 uint64_t StringStops(uint64_t word) {
   const uint64_t quote = word ^ (kOnes * '"');
   const uint64_t backslash = word ^ (kOnes * '\\');
@@ -71,15 +71,26 @@ void AppendJsonText(std::string* out, JsonText text) {
       continue;
     }
     switch (const char c = raw[++i]) {
-      case 'b': *out += '\b'; break;
-      case 'f': *out += '\f'; break;
-      case 'n': *out += '\n'; break;
-      case 'r': *out += '\r'; break;
-      case 't': *out += '\t'; break;
+      case 'b':
+        *out += '\b';
+        break;
+      case 'f':
+        *out += '\f';
+        break;
+      case 'n':
+        *out += '\n';
+        break;
+      case 'r':
+        *out += '\r';
+        break;
+      case 't':
+        *out += '\t';
+        break;
       case 'u': {
         uint32_t unit = HexUnit(raw, i + 1);
         i += 4;
-        if (unit >= 0xd800 && unit < 0xdc00 && i + 6 < raw.size() && raw[i + 1] == '\\' && raw[i + 2] == 'u') {
+        if (unit >= 0xd800 && unit < 0xdc00 && i + 6 < raw.size() && raw[i + 1] == '\\' &&
+            raw[i + 2] == 'u') {
           const uint32_t low = HexUnit(raw, i + 3);
           if (low >= 0xdc00 && low < 0xe000) {
             unit = 0x10000 + ((unit - 0xd800) << 10) + (low - 0xdc00);
@@ -89,7 +100,8 @@ void AppendJsonText(std::string* out, JsonText text) {
         AppendUtf8(out, unit >= 0xd800 && unit < 0xe000 ? 0xfffd : unit);
         break;
       }
-      default: *out += c;  // quote, backslash, slash
+      default:
+        *out += c;  // quote, backslash, slash
     }
   }
 }
@@ -202,7 +214,8 @@ bool JsonCursor::Escape() {  // at the backslash
     p_ += 6;
     return true;
   }
-  if (c == '\0' || std::strchr("\"\\/bfnrt", c) == nullptr) return FailAt(p_, "an escape that JSON knows", false);
+  if (c == '\0' || std::strchr("\"\\/bfnrt", c) == nullptr)
+    return FailAt(p_, "an escape that JSON knows", false);
   p_ += 2;
   return true;
 }
@@ -263,7 +276,8 @@ bool JsonCursor::Number(std::string_view* text) {
     c = *p_;
   }
   if (!IsDigit(c)) {
-    if (c == 'I' ? Literal("Infinity", "a number") : c == 'N' && p_ == start && Literal("NaN", "a number")) {
+    if (c == 'I' ? Literal("Infinity", "a number")
+                 : c == 'N' && p_ == start && Literal("NaN", "a number")) {
       *text = {start, static_cast<size_t>(p_ - start)};
       return true;
     }
@@ -315,11 +329,15 @@ bool JsonCursor::Skip() {
     case '[':
       for (BeginArray(); NextItem();) Skip();
       return !failed();
-    case '"': return String(&text);
+    case '"':
+      return String(&text);
     case 't':
-    case 'f': return Bool(&value);
-    case 'n': return Null();
-    case '\0': return FailHere("a value");
+    case 'f':
+      return Bool(&value);
+    case 'n':
+      return Null();
+    case '\0':
+      return FailHere("a value");
     default:
       if (*p_ == '-' || *p_ == 'N' || *p_ == 'I' || IsDigit(*p_)) return Number(&number);
       return FailHere("a value");
@@ -337,7 +355,8 @@ bool JsonCursor::Raw(std::string_view* text) {
 Status JsonCursor::Error(std::string_view path) const {
   return InvalidDump(path, offset())
       .Expected(expected_ == nullptr ? "" : expected_)
-      .Found(truncated_ ? "the end of the file" : Excerpt(std::string_view(p_, static_cast<size_t>(text_end_ - p_)), 16));
+      .Found(truncated_ ? "the end of the file"
+                        : Excerpt(std::string_view(p_, static_cast<size_t>(text_end_ - p_)), 16));
 }
 
 double JsonNumber(std::string_view text) {
@@ -349,8 +368,9 @@ double JsonNumber(std::string_view text) {
     if (error == std::errc::result_out_of_range) {
       // Too large or too small: the exponent's sign, or its absence, tells which.
       const size_t e = text.find_first_of("eE");
-      const bool small = e != std::string_view::npos ? text.substr(e + 1).starts_with('-')
-                                                      : text.substr(0, 3).find("0.") != std::string_view::npos;
+      const bool small = e != std::string_view::npos
+                             ? text.substr(e + 1).starts_with('-')
+                             : text.substr(0, 3).find("0.") != std::string_view::npos;
       const double magnitude = small ? 0 : kInf;
       return text.starts_with('-') ? -magnitude : magnitude;
     }
@@ -364,7 +384,8 @@ namespace {
 
 class TreeBuilder {
  public:
-  TreeBuilder(std::string_view text, std::string_view path) : text_(text), path_(path), json_(text) {}
+  TreeBuilder(std::string_view text, std::string_view path)
+      : text_(text), path_(path), json_(text) {}
 
   Result<JsonValue> Build() {
     JsonValue root;
@@ -372,8 +393,9 @@ class TreeBuilder {
     if (!status.ok()) return status;
     if (json_.failed()) return SyntaxError();
     if (json_.Peek() != '\0' || json_.offset() < text_.size()) {
-      return InvalidConfig(path_, LineNow()).Expected("nothing after the document").Found(
-          Excerpt(text_.substr(json_.offset()), 16));
+      return InvalidConfig(path_, LineNow())
+          .Expected("nothing after the document")
+          .Found(Excerpt(text_.substr(json_.offset()), 16));
     }
     return root;
   }
@@ -410,7 +432,8 @@ class TreeBuilder {
           AppendJsonText(&member.key, text);
           member.line = LineNow();
           if (value->Find(member.key) != nullptr) {
-            return InvalidConfig(path_, member.line).Says(fmt::format("key {} appears twice", Excerpt(member.key)));
+            return InvalidConfig(path_, member.line)
+                .Says(fmt::format("key {} appears twice", Excerpt(member.key)));
           }
           MSPROBE_RETURN_IF_ERROR(Value(&member.value));
           value->members.push_back(std::move(member));
@@ -458,16 +481,24 @@ const JsonValue* JsonValue::Find(std::string_view key) const {
 
 std::string JsonValue::Describe() const {
   switch (kind) {
-    case Kind::kNull: return "null";
-    case Kind::kBool: return boolean ? "true" : "false";
-    case Kind::kNumber: return text;
-    case Kind::kString: return Excerpt(text);
-    case Kind::kArray: return "a list";
-    case Kind::kObject: return "an object";
+    case Kind::kNull:
+      return "null";
+    case Kind::kBool:
+      return boolean ? "true" : "false";
+    case Kind::kNumber:
+      return text;
+    case Kind::kString:
+      return Excerpt(text);
+    case Kind::kArray:
+      return "a list";
+    case Kind::kObject:
+      return "an object";
   }
   return "";
 }
 
-Result<JsonValue> ParseJson(std::string_view text, std::string_view path) { return TreeBuilder(text, path).Build(); }
+Result<JsonValue> ParseJson(std::string_view text, std::string_view path) {
+  return TreeBuilder(text, path).Build();
+}
 
 }  // namespace msprobe

@@ -1,10 +1,12 @@
-// JSON as dumps and configuration files use it: strict JSON plus the bare NaN, Infinity and -Infinity of Python's json.dumps.
-// Two ways in: a cursor that walks a large text and allocates nothing, and a small tree with line numbers for configurations.
+// JSON as dumps and configuration files use it: strict JSON plus the bare NaN, Infinity and
+// -Infinity of Python's json.dumps. Two ways in: a cursor that walks a large text and allocates
+// nothing, and a small tree with line numbers for configurations.
 //
 //   JsonCursor json(text);
 //   JsonText key;
 //   for (json.BeginObject(); json.NextKey(&key);) json.Skip();
-//   if (json.failed()) return json.Error(path);      // "dump.json:1048: expected ',' or '}', found \"x\""
+//   if (json.failed()) return json.Error(path);      // "dump.json:1048: expected ',' or '}', found
+//   \"x\""
 #pragma once
 
 #include <cstddef>
@@ -17,7 +19,8 @@
 
 namespace msprobe {
 
-// A string between its quotes, as it stands in the text. A cursor has checked its escapes: decoding cannot fail.
+// A string between its quotes, as it stands in the text. A cursor has checked its escapes: decoding
+// cannot fail.
 struct JsonText {
   std::string_view raw;
   bool escaped = false;  // raw holds backslashes; use AppendJsonText
@@ -28,14 +31,18 @@ struct JsonText {
 // Appends the characters a JSON string stands for, in UTF-8; half a surrogate pair becomes U+FFFD.
 void AppendJsonText(std::string* out, JsonText text);
 
-// Walks a JSON text from left to right. The first error sticks: every later call answers false, so that a caller tests once,
-// after its loops. Containers nest at most kMaxDepth deep. Bytes above 0x7f in strings are passed through unchecked.
+// Walks a JSON text from left to right. The first error sticks: every later call answers false, so
+// that a caller tests once, after its loops. Containers nest at most kMaxDepth deep. Bytes above
+// 0x7f in strings are passed through unchecked.
 class JsonCursor {
  public:
   static constexpr int kMaxDepth = 512;
 
   explicit JsonCursor(std::string_view text, size_t offset = 0)
-      : begin_(text.data()), p_(text.data() + offset), end_(text.data() + text.size()), text_end_(end_) {}
+      : begin_(text.data()),
+        p_(text.data() + offset),
+        end_(text.data() + text.size()),
+        text_end_(end_) {}
 
   // First character of the next value or punctuation; '\0' at the end of the text.
   char Peek() {
@@ -43,42 +50,48 @@ class JsonCursor {
     return p_ < end_ ? *p_ : '\0';
   }
 
-  bool BeginObject();            // consumes '{'
-  bool NextKey(JsonText* key);   // the next key and its ':'; false after consuming '}', or on an error
-  bool BeginArray();             // consumes '['
-  bool NextItem();               // true: a value follows; false after consuming ']', or on an error
-  // As NextKey for a run of "key": value pairs without braces of its own: false before '}' (not consumed), at the end of the
-  // text, also behind a last ',', or on an error.
+  bool BeginObject();  // consumes '{'
+  bool NextKey(
+      JsonText* key);  // the next key and its ':'; false after consuming '}', or on an error
+  bool BeginArray();   // consumes '['
+  bool NextItem();     // true: a value follows; false after consuming ']', or on an error
+  // As NextKey for a run of "key": value pairs without braces of its own: false before '}' (not
+  // consumed), at the end of the text, also behind a last ',', or on an error.
   bool NextKeyOrEnd(JsonText* key);
 
   bool String(JsonText* text);
   bool Number(std::string_view* text);  // NaN and infinities included
   bool Bool(bool* value);
   bool Null();
-  bool Skip();                          // any value, checked as it passes
-  bool Raw(std::string_view* text);     // any value, as it stands in the text
+  bool Skip();                       // any value, checked as it passes
+  bool Raw(std::string_view* text);  // any value, as it stands in the text
 
   bool failed() const { return expected_ != nullptr; }
-  bool truncated() const { return truncated_; }   // failed because the text ended where more had to come
+  bool truncated() const {
+    return truncated_;
+  }  // failed because the text ended where more had to come
   size_t offset() const { return static_cast<size_t>(p_ - begin_); }  // of the error, once failed
   size_t remaining() const { return static_cast<size_t>(end_ - p_); }
   // kInvalidDump with path, offset, expected and found.
   Status Error(std::string_view path) const;
   // Makes the caller's own finding (a wrong type, an unsafe name) the cursor's error. Static text.
   bool Fail(const char* expected) { return FailAt(p_, expected, false); }
-  // Back to directly after the '{' of an object whose member's value comes next: its members are read once more.
+  // Back to directly after the '{' of an object whose member's value comes next: its members are
+  // read once more.
   void ReopenObject(size_t offset_after_brace) {
     if (failed()) return;
     p_ = begin_ + offset_after_brace;
     fresh_ = true;
   }
   // What was passed since `offset`.
-  std::string_view Since(size_t offset) const { return {begin_ + offset, static_cast<size_t>(p_ - begin_) - offset}; }
+  std::string_view Since(size_t offset) const {
+    return {begin_ + offset, static_cast<size_t>(p_ - begin_) - offset};
+  }
 
  private:
   void SkipSpace() {
     // Most often there is nothing, or the one blank behind a comma or colon.
-    if (p_ < end_ && *p_ > ' ') return;
+    if (p_<end_&& * p_> ' ') return;
     if (end_ - p_ > 1 && *p_ == ' ' && p_[1] > ' ') {
       ++p_;
       return;
@@ -94,7 +107,7 @@ class JsonCursor {
 
   const char* begin_;
   const char* p_;
-  const char* end_;       // moved to the error once there is one
+  const char* end_;  // moved to the error once there is one
   const char* text_end_;
   const char* expected_ = nullptr;
   bool truncated_ = false;
@@ -102,7 +115,8 @@ class JsonCursor {
   int depth_ = 0;
 };
 
-// A number as double: what Python's float() gives, with NaN, Infinity and -Infinity. NaN for text that is no number.
+// A number as double: what Python's float() gives, with NaN, Infinity and -Infinity. NaN for text
+// that is no number.
 double JsonNumber(std::string_view text);
 
 struct JsonMember;
@@ -112,12 +126,13 @@ struct JsonValue {
   enum class Kind : uint8_t { kNull, kBool, kNumber, kString, kArray, kObject };
   Kind kind = Kind::kNull;
   bool boolean = false;
-  std::string text;                  // of a string, decoded; of a number, as spelled
-  std::vector<JsonValue> items;      // of an array
-  std::vector<JsonMember> members;   // of an object, in file order
-  uint64_t line = 0;                 // from 1
+  std::string text;                 // of a string, decoded; of a number, as spelled
+  std::vector<JsonValue> items;     // of an array
+  std::vector<JsonMember> members;  // of an object, in file order
+  uint64_t line = 0;                // from 1
 
-  const JsonValue* Find(std::string_view key) const;  // nullptr when this is no object or has no such key
+  const JsonValue* Find(
+      std::string_view key) const;  // nullptr when this is no object or has no such key
   // "a string", "a list", "true", "3": for the found part of a message.
   std::string Describe() const;
 };
@@ -128,7 +143,8 @@ struct JsonMember {
   JsonValue value;
 };
 
-// Errors: kInvalidConfig with path and *line* for a syntax error, a key that appears twice, or text after the document.
+// Errors: kInvalidConfig with path and *line* for a syntax error, a key that appears twice, or text
+// after the document.
 Result<JsonValue> ParseJson(std::string_view text, std::string_view path);
 
 }  // namespace msprobe

@@ -1,4 +1,5 @@
-// A YAML file of name lists, as support_wrap_ops.yaml is one: categories, each with a list of names.
+// A YAML file of name lists, as support_wrap_ops.yaml is one: categories, each with a list of
+// names.
 //
 //   functional:
 //     - conv1d

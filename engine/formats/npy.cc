@@ -22,9 +22,10 @@ struct NpyType {
   DType dtype;
 };
 constexpr NpyType kTypes[] = {
-    {"f8", DType::kFloat64}, {"f4", DType::kFloat32}, {"f2", DType::kFloat16}, {"b1", DType::kBool},
-    {"i8", DType::kInt64}, {"i4", DType::kInt32}, {"i2", DType::kInt16}, {"i1", DType::kInt8},
-    {"u8", DType::kUInt64}, {"u4", DType::kUInt32}, {"u2", DType::kUInt16}, {"u1", DType::kUInt8},
+    {"f8", DType::kFloat64},   {"f4", DType::kFloat32},     {"f2", DType::kFloat16},
+    {"b1", DType::kBool},      {"i8", DType::kInt64},       {"i4", DType::kInt32},
+    {"i2", DType::kInt16},     {"i1", DType::kInt8},        {"u8", DType::kUInt64},
+    {"u4", DType::kUInt32},    {"u2", DType::kUInt16},      {"u1", DType::kUInt8},
     {"c8", DType::kComplex64}, {"c16", DType::kComplex128},
 };
 
@@ -66,33 +67,43 @@ Result<TensorFile> ReadNpy(MappedFile file) {
   const std::string path = file.path();
   const std::string_view bytes = file.bytes();
   if (bytes.substr(0, kMagic.size()) != kMagic || bytes.size() < kMagic.size() + 4) {
-    return InvalidDump(path, 0).Expected("a .npy file, beginning with \\x93NUMPY")
+    return InvalidDump(path, 0)
+        .Expected("a .npy file, beginning with \\x93NUMPY")
         .Found(bytes.empty() ? "an empty file" : Excerpt(bytes, 8));
   }
   const auto major = static_cast<uint8_t>(bytes[6]), minor = static_cast<uint8_t>(bytes[7]);
   if (major < 1 || major > 3 || minor != 0) {
-    return InvalidDump(path, 6).Expected("npy version 1.0, 2.0 or 3.0").Found(fmt::format("{}.{}", major, minor));
+    return InvalidDump(path, 6)
+        .Expected("npy version 1.0, 2.0 or 3.0")
+        .Found(fmt::format("{}.{}", major, minor));
   }
   const size_t start = major == 1 ? 10 : 12;
-  if (bytes.size() < start) return InvalidDump(path, 8).Expected("the length of the header").Found("the end of the file");
-  const uint64_t length = major == 1 ? LoadLittle<uint16_t>(bytes.data() + 8) : LoadLittle<uint32_t>(bytes.data() + 8);
+  if (bytes.size() < start)
+    return InvalidDump(path, 8).Expected("the length of the header").Found("the end of the file");
+  const uint64_t length =
+      major == 1 ? LoadLittle<uint16_t>(bytes.data() + 8) : LoadLittle<uint32_t>(bytes.data() + 8);
   if (length > bytes.size() - start) {
-    return InvalidDump(path, 8).Expected(fmt::format("a header of {} bytes", length))
+    return InvalidDump(path, 8)
+        .Expected(fmt::format("a header of {} bytes", length))
         .Found(fmt::format("{} bytes up to the end of the file", bytes.size() - start));
   }
-  MSPROBE_ASSIGN_OR_RETURN(const NpyHeader header, ParseNpyHeader(bytes.substr(start, length), path, start));
+  MSPROBE_ASSIGN_OR_RETURN(const NpyHeader header,
+                           ParseNpyHeader(bytes.substr(start, length), path, start));
 
   const char order = header.descr.empty() ? '\0' : header.descr[0];
-  const std::optional<DType> dtype = DTypeOf(header.descr.substr(std::min<size_t>(1, header.descr.size())));
-  if (!dtype || (order != '<' && order != '>' && order != '|' && order != '=')) return RefuseType(path, header.descr);
+  const std::optional<DType> dtype =
+      DTypeOf(header.descr.substr(std::min<size_t>(1, header.descr.size())));
+  if (!dtype || (order != '<' && order != '>' && order != '|' && order != '='))
+    return RefuseType(path, header.descr);
   const size_t data_at = start + length;
   const Result<int64_t> size = CheckedByteSize(*dtype, header.shape);
   if (!size.ok() || static_cast<uint64_t>(*size) != bytes.size() - data_at) {
     return InvalidDump(path, data_at)
-        .Expected(size.ok() ? fmt::format("{} bytes of data for shape {} of {}", *size, ShapeText(header.shape),
-                                          DTypeShortName(*dtype))
+        .Expected(size.ok() ? fmt::format("{} bytes of data for shape {} of {}", *size,
+                                          ShapeText(header.shape), DTypeShortName(*dtype))
                             : "a tensor of at most 2^63 bytes")
-        .Found(size.ok() ? fmt::format("{}", bytes.size() - data_at) : "shape " + ShapeText(header.shape));
+        .Found(size.ok() ? fmt::format("{}", bytes.size() - data_at)
+                         : "shape " + ShapeText(header.shape));
   }
 
   TensorFile tensor{.dtype = *dtype, .shape = header.shape};
@@ -104,12 +115,14 @@ Result<TensorFile> ReadNpy(MappedFile file) {
     // An empty tensor may have extents whose product is over 2^63.
     if (tensor.shape[d] > 1 && __builtin_mul_overflow(stride, tensor.shape[d], &stride)) stride = 1;
   }
-  const size_t scalar = DTypeKindOf(*dtype) == DTypeKind::kComplex ? DTypeSize(*dtype) / 2 : DTypeSize(*dtype);
+  const size_t scalar =
+      DTypeKindOf(*dtype) == DTypeKind::kComplex ? DTypeSize(*dtype) / 2 : DTypeSize(*dtype);
   const char* data = bytes.data() + data_at;
   const bool swap = order == '>' && scalar > 1;
   if (swap || reinterpret_cast<uintptr_t>(data) % scalar != 0) {
     std::shared_ptr<char[]> buffer(new (std::nothrow) char[std::max<int64_t>(*size, 1)]);
-    if (buffer == nullptr) return Unsupported(fmt::format("{}: not enough memory for {} bytes", path, *size));
+    if (buffer == nullptr)
+      return Unsupported(fmt::format("{}: not enough memory for {} bytes", path, *size));
     if (swap) {
       SwapBytes(data, static_cast<size_t>(*size), scalar, buffer.get());
     } else if (*size > 0) {

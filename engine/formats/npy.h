@@ -11,14 +11,16 @@
 
 namespace msprobe {
 
-// bool, (u)int8..64, float16/32/64, complex64/128. Little-endian data stay in the mapped file; big-endian data are swapped into
-// memory of their own; Fortran order becomes strides. Object, string, date and structured arrays are kUnsupported; a header that
-// is not the literal dictionary NumPy writes, or a size that does not fit the file exactly, is kInvalidDump.
+// bool, (u)int8..64, float16/32/64, complex64/128. Little-endian data stay in the mapped file;
+// big-endian data are swapped into memory of their own; Fortran order becomes strides. Object,
+// string, date and structured arrays are kUnsupported; a header that is not the literal dictionary
+// NumPy writes, or a size that does not fit the file exactly, is kInvalidDump.
 Result<TensorFile> ReadNpy(const std::string& path);
 Result<TensorFile> ReadNpy(MappedFile file);
 
-// Writes version 1.0, C order, little-endian, whatever the view's strides. NumPy has no bfloat16, float8, float4 or complex32:
-// those are kUnsupported (write a .pt). The old file or the new one, never half.
+// Writes version 1.0, C order, little-endian, whatever the view's strides. NumPy has no bfloat16,
+// float8, float4 or complex32: those are kUnsupported (write a .pt). The old file or the new one,
+// never half.
 Status WriteNpy(const std::string& path, const TensorView& view);
 
 }  // namespace msprobe

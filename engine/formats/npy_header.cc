@@ -20,12 +20,16 @@ class HeaderParser {
       std::string_view key;
       if (!EatString(&key)) return Fail("a key in quotes or '}'");
       if (!Eat(':')) return Fail("':'");
-      bool* seen = key == "descr" ? &has_descr : key == "fortran_order" ? &has_order : key == "shape" ? &has_shape : nullptr;
+      bool* seen = key == "descr"           ? &has_descr
+                   : key == "fortran_order" ? &has_order
+                   : key == "shape"         ? &has_shape
+                                            : nullptr;
       if (seen == nullptr || *seen) return Fail("'descr', 'fortran_order' and 'shape', each once");
       *seen = true;
       if (key == "descr") {
         if (Peek() == '[' || Peek() == '(' || Peek() == '{') {
-          return Unsupported(path_ + ": structured arrays are not tensors").Hint("save one field: numpy.save(path, array['field'])");
+          return Unsupported(path_ + ": structured arrays are not tensors")
+              .Hint("save one field: numpy.save(path, array['field'])");
         }
         if (!EatString(&header.descr)) return Fail("a dtype in quotes");
       } else if (key == "fortran_order") {
@@ -84,11 +88,13 @@ class HeaderParser {
   Status ParseShape(std::vector<int64_t>* shape) {
     if (!Eat('(')) return Fail("'('");
     while (!Eat(')')) {
-      if (shape->size() == kMaxTensorDimensions) return Fail(fmt::format("at most {} dimensions", kMaxTensorDimensions));
+      if (shape->size() == kMaxTensorDimensions)
+        return Fail(fmt::format("at most {} dimensions", kMaxTensorDimensions));
       if (Peek() < '0' || Peek() > '9') return Fail("an extent");
       int64_t extent = 0;
       for (; at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9'; ++at_) {
-        if (__builtin_mul_overflow(extent, 10, &extent) || __builtin_add_overflow(extent, text_[at_] - '0', &extent)) {
+        if (__builtin_mul_overflow(extent, 10, &extent) ||
+            __builtin_add_overflow(extent, text_[at_] - '0', &extent)) {
           return Fail("an extent below 2^63");
         }
       }

@@ -11,13 +11,14 @@
 namespace msprobe {
 
 struct NpyHeader {
-  std::string_view descr;       // "<f4", without the quotes
+  std::string_view descr;  // "<f4", without the quotes
   bool fortran_order = false;
-  std::vector<int64_t> shape;   // extents >= 0
+  std::vector<int64_t> shape;  // extents >= 0
 };
 
-// `text`: "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }" and blanks; it starts at `offset` of `path`. Keys in
-// any order, each exactly once. kUnsupported when descr is not a plain string (structured arrays).
+// `text`: "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }" and blanks; it starts at
+// `offset` of `path`. Keys in any order, each exactly once. kUnsupported when descr is not a plain
+// string (structured arrays).
 Result<NpyHeader> ParseNpyHeader(std::string_view text, const std::string& path, uint64_t offset);
 
 }  // namespace msprobe

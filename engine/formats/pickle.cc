@@ -22,12 +22,14 @@ std::string PickleTree::DottedName(const PickleNode& node) const {
   return fmt::format("{}.{}", node.module, node.text);
 }
 
-// The pickle machine: a stack of node indices, a stack of marks into it, a memo. Every step reads its operands through Take,
-// which checks the length, and its stack through Pop and PopMark, which check the depth; after a failure those give harmless
-// values, and the loop stops at the first error.
+// The pickle machine: a stack of node indices, a stack of marks into it, a memo. Every step reads
+// its operands through Take, which checks the length, and its stack through Pop and PopMark, which
+// check the depth; after a failure those give harmless values, and the loop stops at the first
+// error.
 class Unpickler {
  public:
-  Unpickler(std::string_view bytes, const UnpickleOptions& options) : bytes_(bytes), options_(options) {}
+  Unpickler(std::string_view bytes, const UnpickleOptions& options)
+      : bytes_(bytes), options_(options) {}
 
   Result<PickleTree> Run(size_t* consumed) {
     if (bytes_.substr(0, 1) != "\x80") {
@@ -58,7 +60,10 @@ class Unpickler {
 
   void Fail(std::string_view expected, std::string_view found, std::string_view hint = "") {
     if (!error_.ok()) return;
-    error_ = InvalidDump(options_.path, options_.base_offset + opcode_at_).Expected(expected).Found(found).Hint(hint);
+    error_ = InvalidDump(options_.path, options_.base_offset + opcode_at_)
+                 .Expected(expected)
+                 .Found(found)
+                 .Hint(hint);
   }
 
   std::string_view Take(uint64_t size) {
@@ -157,7 +162,8 @@ class Unpickler {
       Fail("a mark on the pickle's stack", "none");
       return {};
     }
-    const std::vector<uint32_t> items(stack_.begin() + static_cast<ptrdiff_t>(marks_.back()), stack_.end());
+    const std::vector<uint32_t> items(stack_.begin() + static_cast<ptrdiff_t>(marks_.back()),
+                                      stack_.end());
     stack_.resize(marks_.back());
     marks_.pop_back();
     return items;
@@ -215,9 +221,10 @@ class Unpickler {
     if (!error_.ok()) return;
     if (!IsAllowedGlobal(module, name)) {
       const std::string_view hint = RefusedGlobalHint(module, name);
-      return Fail("plain tensors and values",
-                  fmt::format("the global {}", Excerpt(fmt::format("{}.{}", module, name), 100)),
-                  !hint.empty() ? hint : "Python might run code to open this file; msprobe does not");
+      return Fail(
+          "plain tensors and values",
+          fmt::format("the global {}", Excerpt(fmt::format("{}.{}", module, name), 100)),
+          !hint.empty() ? hint : "Python might run code to open this file; msprobe does not");
     }
     if (PickleNode* node = New(PickleKind::kGlobal)) {
       node->module = module;
@@ -242,14 +249,16 @@ class Unpickler {
     if (callee.kind != PickleKind::kGlobal || arguments.kind != PickleKind::kTuple) {
       return Fail("a call of a global with a tuple", "a call of something else");
     }
-    if (callee.module == "collections" && callee.text == "OrderedDict") return OrderedDict(arguments);
+    if (callee.module == "collections" && callee.text == "OrderedDict")
+      return OrderedDict(arguments);
     NewItems(PickleKind::kCall, call);
   }
 
   // OrderedDict() is filled by SETITEMS; Python 2 wrote OrderedDict([(key, value), ...]).
   void OrderedDict(const PickleNode& arguments) {
     std::vector<uint32_t> items;
-    if (arguments.items.size() > 1) return Fail("OrderedDict of one list of pairs", "more arguments");
+    if (arguments.items.size() > 1)
+      return Fail("OrderedDict of one list of pairs", "more arguments");
     if (arguments.items.size() == 1) {
       for (const uint32_t index : tree_.nodes_[arguments.items[0]].items) {
         const std::vector<uint32_t>& pair = tree_.nodes_[index].items;
@@ -260,7 +269,8 @@ class Unpickler {
     NewItems(PickleKind::kDict, std::move(items));
   }
 
-  // An object's state. Only an OrderedDict may have one (a state_dict's _metadata); it is no part of the value.
+  // An object's state. Only an OrderedDict may have one (a state_dict's _metadata); it is no part
+  // of the value.
   void Build() {
     (void)Pop();
     Top(PickleKind::kDict, "an OrderedDict to give attributes to");
@@ -311,69 +321,159 @@ class Unpickler {
 bool Unpickler::Step(uint8_t opcode) {
   switch (static_cast<Opcode>(opcode)) {
     case Opcode::kProto:
-      if (const uint8_t protocol = TakeNumber<uint8_t>(); error_.ok() && (protocol < 2 || protocol > 5)) {
+      if (const uint8_t protocol = TakeNumber<uint8_t>();
+          error_.ok() && (protocol < 2 || protocol > 5)) {
         Fail("a pickle of protocol 2 to 5", fmt::format("protocol {}", protocol));
       }
       break;
     case Opcode::kFrame:
       // The length is only a hint for readers of streams, but a wrong one is damage.
-      if (const uint64_t size = TakeNumber<uint64_t>(); error_.ok() && size > bytes_.size() - position_) {
-        Fail(fmt::format("a frame of at most {} bytes", bytes_.size() - position_), fmt::format("{}", size));
+      if (const uint64_t size = TakeNumber<uint64_t>();
+          error_.ok() && size > bytes_.size() - position_) {
+        Fail(fmt::format("a frame of at most {} bytes", bytes_.size() - position_),
+             fmt::format("{}", size));
       }
       break;
-    case Opcode::kStop: return Stop();
-    case Opcode::kMark: marks_.push_back(stack_.size()); break;
-    case Opcode::kPop: (void)Pop(); break;
-    case Opcode::kPopMark: (void)PopMark(); break;
-    case Opcode::kNone: NewInteger(PickleKind::kNone, 0); break;
-    case Opcode::kNewTrue: NewInteger(PickleKind::kBool, 1); break;
-    case Opcode::kNewFalse: NewInteger(PickleKind::kBool, 0); break;
-    case Opcode::kBinInt: NewInteger(PickleKind::kInt, TakeNumber<int32_t>()); break;
-    case Opcode::kBinInt1: NewInteger(PickleKind::kInt, TakeNumber<uint8_t>()); break;
-    case Opcode::kBinInt2: NewInteger(PickleKind::kInt, TakeNumber<uint16_t>()); break;
-    case Opcode::kLong1: Long(TakeNumber<uint8_t>()); break;
-    case Opcode::kLong4: Long(TakeNumber<uint32_t>()); break;
-    case Opcode::kBinFloat: Real(); break;
+    case Opcode::kStop:
+      return Stop();
+    case Opcode::kMark:
+      marks_.push_back(stack_.size());
+      break;
+    case Opcode::kPop:
+      (void)Pop();
+      break;
+    case Opcode::kPopMark:
+      (void)PopMark();
+      break;
+    case Opcode::kNone:
+      NewInteger(PickleKind::kNone, 0);
+      break;
+    case Opcode::kNewTrue:
+      NewInteger(PickleKind::kBool, 1);
+      break;
+    case Opcode::kNewFalse:
+      NewInteger(PickleKind::kBool, 0);
+      break;
+    case Opcode::kBinInt:
+      NewInteger(PickleKind::kInt, TakeNumber<int32_t>());
+      break;
+    case Opcode::kBinInt1:
+      NewInteger(PickleKind::kInt, TakeNumber<uint8_t>());
+      break;
+    case Opcode::kBinInt2:
+      NewInteger(PickleKind::kInt, TakeNumber<uint16_t>());
+      break;
+    case Opcode::kLong1:
+      Long(TakeNumber<uint8_t>());
+      break;
+    case Opcode::kLong4:
+      Long(TakeNumber<uint32_t>());
+      break;
+    case Opcode::kBinFloat:
+      Real();
+      break;
     case Opcode::kShortBinString:
-    case Opcode::kShortBinUnicode: NewText(PickleKind::kString, Take(TakeNumber<uint8_t>())); break;
+    case Opcode::kShortBinUnicode:
+      NewText(PickleKind::kString, Take(TakeNumber<uint8_t>()));
+      break;
     case Opcode::kBinString:
-    case Opcode::kBinUnicode: NewText(PickleKind::kString, Take(TakeNumber<uint32_t>())); break;
-    case Opcode::kBinUnicode8: NewText(PickleKind::kString, Take(TakeNumber<uint64_t>())); break;
-    case Opcode::kShortBinBytes: NewText(PickleKind::kBytes, Take(TakeNumber<uint8_t>())); break;
-    case Opcode::kBinBytes: NewText(PickleKind::kBytes, Take(TakeNumber<uint32_t>())); break;
+    case Opcode::kBinUnicode:
+      NewText(PickleKind::kString, Take(TakeNumber<uint32_t>()));
+      break;
+    case Opcode::kBinUnicode8:
+      NewText(PickleKind::kString, Take(TakeNumber<uint64_t>()));
+      break;
+    case Opcode::kShortBinBytes:
+      NewText(PickleKind::kBytes, Take(TakeNumber<uint8_t>()));
+      break;
+    case Opcode::kBinBytes:
+      NewText(PickleKind::kBytes, Take(TakeNumber<uint32_t>()));
+      break;
     case Opcode::kBinBytes8:
-    case Opcode::kByteArray8: NewText(PickleKind::kBytes, Take(TakeNumber<uint64_t>())); break;
-    case Opcode::kEmptyTuple: NewItems(PickleKind::kTuple, {}); break;
-    case Opcode::kTuple1: NewItems(PickleKind::kTuple, PopSome(1)); break;
-    case Opcode::kTuple2: NewItems(PickleKind::kTuple, PopSome(2)); break;
-    case Opcode::kTuple3: NewItems(PickleKind::kTuple, PopSome(3)); break;
-    case Opcode::kTuple: NewItems(PickleKind::kTuple, PopMark()); break;
-    case Opcode::kEmptyList: NewItems(PickleKind::kList, {}); break;
-    case Opcode::kList: NewItems(PickleKind::kList, PopMark()); break;
-    case Opcode::kAppend: Append(PopSome(1)); break;
-    case Opcode::kAppends: Append(PopMark()); break;
-    case Opcode::kEmptyDict: NewItems(PickleKind::kDict, {}); break;
-    case Opcode::kDict: Dict(); break;
-    case Opcode::kSetItem: SetItems(PopSome(2)); break;
-    case Opcode::kSetItems: SetItems(PopMark()); break;
-    case Opcode::kEmptySet: NewItems(PickleKind::kSet, {}); break;
-    case Opcode::kFrozenSet: NewItems(PickleKind::kSet, PopMark()); break;
-    case Opcode::kAddItems: AddToSet(); break;
+    case Opcode::kByteArray8:
+      NewText(PickleKind::kBytes, Take(TakeNumber<uint64_t>()));
+      break;
+    case Opcode::kEmptyTuple:
+      NewItems(PickleKind::kTuple, {});
+      break;
+    case Opcode::kTuple1:
+      NewItems(PickleKind::kTuple, PopSome(1));
+      break;
+    case Opcode::kTuple2:
+      NewItems(PickleKind::kTuple, PopSome(2));
+      break;
+    case Opcode::kTuple3:
+      NewItems(PickleKind::kTuple, PopSome(3));
+      break;
+    case Opcode::kTuple:
+      NewItems(PickleKind::kTuple, PopMark());
+      break;
+    case Opcode::kEmptyList:
+      NewItems(PickleKind::kList, {});
+      break;
+    case Opcode::kList:
+      NewItems(PickleKind::kList, PopMark());
+      break;
+    case Opcode::kAppend:
+      Append(PopSome(1));
+      break;
+    case Opcode::kAppends:
+      Append(PopMark());
+      break;
+    case Opcode::kEmptyDict:
+      NewItems(PickleKind::kDict, {});
+      break;
+    case Opcode::kDict:
+      Dict();
+      break;
+    case Opcode::kSetItem:
+      SetItems(PopSome(2));
+      break;
+    case Opcode::kSetItems:
+      SetItems(PopMark());
+      break;
+    case Opcode::kEmptySet:
+      NewItems(PickleKind::kSet, {});
+      break;
+    case Opcode::kFrozenSet:
+      NewItems(PickleKind::kSet, PopMark());
+      break;
+    case Opcode::kAddItems:
+      AddToSet();
+      break;
     case Opcode::kGlobal: {
       const std::string_view module = TakeLine();
       Global(module, TakeLine());
       break;
     }
-    case Opcode::kStackGlobal: StackGlobal(); break;
+    case Opcode::kStackGlobal:
+      StackGlobal();
+      break;
     case Opcode::kReduce:
-    case Opcode::kNewObj: Call(); break;
-    case Opcode::kBuild: Build(); break;
-    case Opcode::kBinPersId: NewItems(PickleKind::kPersistent, PopSome(1)); break;
-    case Opcode::kBinPut: Put(TakeNumber<uint8_t>()); break;
-    case Opcode::kLongBinPut: Put(TakeNumber<uint32_t>()); break;
-    case Opcode::kMemoize: Put(memo_count_); break;
-    case Opcode::kBinGet: Get(TakeNumber<uint8_t>()); break;
-    case Opcode::kLongBinGet: Get(TakeNumber<uint32_t>()); break;
+    case Opcode::kNewObj:
+      Call();
+      break;
+    case Opcode::kBuild:
+      Build();
+      break;
+    case Opcode::kBinPersId:
+      NewItems(PickleKind::kPersistent, PopSome(1));
+      break;
+    case Opcode::kBinPut:
+      Put(TakeNumber<uint8_t>());
+      break;
+    case Opcode::kLongBinPut:
+      Put(TakeNumber<uint32_t>());
+      break;
+    case Opcode::kMemoize:
+      Put(memo_count_);
+      break;
+    case Opcode::kBinGet:
+      Get(TakeNumber<uint8_t>());
+      break;
+    case Opcode::kLongBinGet:
+      Get(TakeNumber<uint32_t>());
+      break;
     default:
       Fail("an opcode that torch.save writes", OpcodeText(opcode));
       break;
@@ -381,7 +481,8 @@ bool Unpickler::Step(uint8_t opcode) {
   return false;
 }
 
-Result<PickleTree> Unpickle(std::string_view bytes, const UnpickleOptions& options, size_t* consumed) {
+Result<PickleTree> Unpickle(std::string_view bytes, const UnpickleOptions& options,
+                            size_t* consumed) {
   return Unpickler(bytes, options).Run(consumed);
 }
 

@@ -41,10 +41,12 @@ constexpr Global kAllowed[] = {
     {"_codecs", "encode"},  // bytes in protocol 2
 };
 
-constexpr std::string_view kStorageModules[] = {"torch", "torch.cuda", "torch.storage", "torch.npu", "torch_npu.npu"};
+constexpr std::string_view kStorageModules[] = {"torch", "torch.cuda", "torch.storage", "torch.npu",
+                                                "torch_npu.npu"};
 constexpr std::string_view kStorages[] = {
-    "DoubleStorage", "FloatStorage", "HalfStorage", "BFloat16Storage", "LongStorage", "IntStorage",
-    "ShortStorage", "CharStorage", "ByteStorage", "BoolStorage", "ComplexDoubleStorage", "ComplexFloatStorage",
+    "DoubleStorage",  "FloatStorage", "HalfStorage",          "BFloat16Storage",
+    "LongStorage",    "IntStorage",   "ShortStorage",         "CharStorage",
+    "ByteStorage",    "BoolStorage",  "ComplexDoubleStorage", "ComplexFloatStorage",
     "UntypedStorage",
 };
 
@@ -74,13 +76,15 @@ bool IsAllowedGlobal(std::string_view module, std::string_view name) {
     if (global.module == module && global.name == name) return true;
   }
   if (module == "torch" && DTypeFromTorchName(name) && name.substr(0, 6) != "torch.") return true;
-  return std::find(std::begin(kStorageModules), std::end(kStorageModules), module) != std::end(kStorageModules) &&
+  return std::find(std::begin(kStorageModules), std::end(kStorageModules), module) !=
+             std::end(kStorageModules) &&
          std::find(std::begin(kStorages), std::end(kStorages), name) != std::end(kStorages);
 }
 
 std::string_view RefusedGlobalHint(std::string_view module, std::string_view name) {
   for (const Hint& hint : kHints) {
-    if (module.find(hint.part) != std::string_view::npos || name.find(hint.part) != std::string_view::npos) {
+    if (module.find(hint.part) != std::string_view::npos ||
+        name.find(hint.part) != std::string_view::npos) {
       return hint.hint;
     }
   }

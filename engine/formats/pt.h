@@ -1,9 +1,11 @@
-// What torch.save writes: a zip of one pickle and the raw storages it points to. Opening one never runs code.
+// What torch.save writes: a zip of one pickle and the raw storages it points to. Opening one never
+// runs code.
 //
-//   MSPROBE_ASSIGN_OR_RETURN(TensorFile t, ReadPtTensor("Tensor.add.0.forward.output.0.pt"));  // the dump's case
-//   MSPROBE_ASSIGN_OR_RETURN(PtFile file, ReadPt("model.pt"));                                 // any tree of plain values
-//   for (const PtTensor& t : file.tensors) Print(t.name, t.tensor.view());                     // "['layer']['weight']"
-//   MSPROBE_RETURN_IF_ERROR(WritePt("copy.pt", t.view()));                                     // torch.load reads it
+//   MSPROBE_ASSIGN_OR_RETURN(TensorFile t, ReadPtTensor("Tensor.add.0.forward.output.0.pt"));  //
+//   the dump's case MSPROBE_ASSIGN_OR_RETURN(PtFile file, ReadPt("model.pt")); // any tree of plain
+//   values for (const PtTensor& t : file.tensors) Print(t.name, t.tensor.view()); //
+//   "['layer']['weight']" MSPROBE_RETURN_IF_ERROR(WritePt("copy.pt", t.view())); // torch.load
+//   reads it
 #pragma once
 
 #include <cstdint>
@@ -21,25 +23,27 @@
 namespace msprobe {
 
 struct PtTensor {
-  std::string name;     // how Python would reach it: "" for the root, "['state'][0]['exp_avg']"
-  uint32_t node = 0;    // in PtFile::tree
-  TensorFile tensor;    // conjugate and negative bits are resolved
+  std::string name;   // how Python would reach it: "" for the root, "['state'][0]['exp_avg']"
+  uint32_t node = 0;  // in PtFile::tree
+  TensorFile tensor;  // conjugate and negative bits are resolved
   bool requires_grad = false;
   bool is_parameter = false;
 };
 
 struct PtFile {
-  PickleTree tree;                   // None, numbers, strings, lists, dicts...; tensors are kCall nodes
-  std::vector<PtTensor> tensors;     // in the order of the tree; one that stands in two places is listed twice
-  std::shared_ptr<const void> owner; // what tree's strings point into
+  PickleTree tree;  // None, numbers, strings, lists, dicts...; tensors are kCall nodes
+  std::vector<PtTensor>
+      tensors;  // in the order of the tree; one that stands in two places is listed twice
+  std::shared_ptr<const void> owner;  // what tree's strings point into
 };
 
 struct PtReadOptions {
-  bool verify_checksums = true;      // a flipped bit in a dump must not pass for a numerical difference
+  bool verify_checksums = true;  // a flipped bit in a dump must not pass for a numerical difference
 };
 
-// Errors as in tensor_file.h. Refused by name: files that would need code (any global but a short list), sparse, quantized,
-// nested, meta and distributed tensors, big-endian files, TorchScript archives, and the format of torch.save before 1.6.
+// Errors as in tensor_file.h. Refused by name: files that would need code (any global but a short
+// list), sparse, quantized, nested, meta and distributed tensors, big-endian files, TorchScript
+// archives, and the format of torch.save before 1.6.
 Result<PtFile> ReadPt(const std::string& path, const PtReadOptions& options = {});
 Result<PtFile> ReadPt(MappedFile file, const PtReadOptions& options = {});
 // The file's only tensor, whether it is the root or the one tensor inside containers.
@@ -48,15 +52,16 @@ Result<TensorFile> ReadPtTensor(MappedFile file, const PtReadOptions& options = 
 
 struct PtWriteOptions {
   bool requires_grad = false;
-  bool is_parameter = false;                    // torch.load gives a torch.nn.Parameter
-  std::string_view archive_name = "archive";    // the folder inside the zip; torch uses the file's stem
+  bool is_parameter = false;  // torch.load gives a torch.nn.Parameter
+  std::string_view archive_name =
+      "archive";  // the folder inside the zip; torch uses the file's stem
 };
 
 // The bytes around a tensor's data, so that a writer thread needs one system call and no copy:
-//   PtLayout layout = MakePtLayout(dtype, shape);                       // once a tensor, microseconds
-//   file.Write({layout.prefix(), data, layout.Suffix(PtChecksum(data))});
-// prefix() does not depend on the data and its size is a multiple of 64. The file is prefix, data_size() bytes in logical
-// (row-major) order, suffix.
+//   PtLayout layout = MakePtLayout(dtype, shape);                       // once a tensor,
+//   microseconds file.Write({layout.prefix(), data, layout.Suffix(PtChecksum(data))});
+// prefix() does not depend on the data and its size is a multiple of 64. The file is prefix,
+// data_size() bytes in logical (row-major) order, suffix.
 class PtLayout {
  public:
   std::string_view prefix() const { return prefix_; }
@@ -70,11 +75,13 @@ class PtLayout {
   uint64_t data_size_ = 0;
 };
 // kInvalidArgument: a negative extent or a product over 2^63 bytes.
-Result<PtLayout> MakePtLayout(DType dtype, std::span<const int64_t> shape, const PtWriteOptions& options = {});
+Result<PtLayout> MakePtLayout(DType dtype, std::span<const int64_t> shape,
+                              const PtWriteOptions& options = {});
 uint32_t PtChecksum(std::string_view data);  // CRC-32 as zip has it
 
-// torch.load(weights_only=True) gives the view's elements bit for bit, contiguous, with its dtype and shape. Views with strides
-// are copied first (the viewed elements only). The old file or the new one, never half.
+// torch.load(weights_only=True) gives the view's elements bit for bit, contiguous, with its dtype
+// and shape. Views with strides are copied first (the viewed elements only). The old file or the
+// new one, never half.
 Status WritePt(const std::string& path, const TensorView& view, const PtWriteOptions& options = {});
 // The same for bytes that are already in logical order; data.size() must be layout.data_size().
 Status WritePt(const std::string& path, const PtLayout& layout, std::string_view data);

@@ -15,14 +15,19 @@ Result<std::string_view> FindFolder(const ZipReader& zip, const std::string& pat
   constexpr std::string_view kPickle = "/data.pkl";
   std::string_view folder;
   for (const ZipEntry& entry : zip.entries()) {
-    if (!entry.name.ends_with(kPickle) || entry.name.find('/') != entry.name.size() - kPickle.size()) continue;
-    if (!folder.empty()) return InvalidDump(path, entry.offset).Expected("one data.pkl").Found("a second one");
+    if (!entry.name.ends_with(kPickle) ||
+        entry.name.find('/') != entry.name.size() - kPickle.size())
+      continue;
+    if (!folder.empty())
+      return InvalidDump(path, entry.offset).Expected("one data.pkl").Found("a second one");
     folder = entry.name.substr(0, entry.name.size() - kPickle.size() + 1);
   }
   if (folder.empty()) {
     std::string found = fmt::format("{} entries", zip.entries().size());
     if (!zip.entries().empty()) found += ", the first " + Excerpt(zip.entries()[0].name, 60);
-    return InvalidDump(path).Expected("an archive of torch.save, with an entry NAME/data.pkl").Found(found);
+    return InvalidDump(path)
+        .Expected("an archive of torch.save, with an entry NAME/data.pkl")
+        .Found(found);
   }
   return folder;
 }
@@ -43,7 +48,8 @@ Result<PtFile> ReadPt(MappedFile mapped, const PtReadOptions& options) {
         .Hint("save it again as a zip: torch.save(torch.load(path, weights_only=True), path)");
   }
   if (bytes.substr(0, 2) != "PK") {
-    return InvalidDump(path, 0).Expected("a .pt file, a zip as torch.save writes it")
+    return InvalidDump(path, 0)
+        .Expected("a .pt file, a zip as torch.save writes it")
         .Found(bytes.empty() ? "an empty file" : Excerpt(bytes, 16));
   }
   MSPROBE_ASSIGN_OR_RETURN(const ZipReader zip, ZipReader::Open(bytes, path));
@@ -51,20 +57,26 @@ Result<PtFile> ReadPt(MappedFile mapped, const PtReadOptions& options) {
   if (const ZipEntry* order = zip.Find(fmt::format("{}byteorder", folder))) {
     MSPROBE_ASSIGN_OR_RETURN(const ZipContent text, zip.Read(*order, 64, options.verify_checksums));
     if (text.bytes == "big") {
-      return Unsupported(path + ": a file of a big-endian machine").Hint("save it again on a little-endian one");
+      return Unsupported(path + ": a file of a big-endian machine")
+          .Hint("save it again on a little-endian one");
     }
     if (text.bytes != "little") {
-      return InvalidDump(path, order->offset).Expected("byteorder little or big").Found(Excerpt(text.bytes));
+      return InvalidDump(path, order->offset)
+          .Expected("byteorder little or big")
+          .Found(Excerpt(text.bytes));
     }
   }
   const ZipEntry& entry = *zip.Find(fmt::format("{}data.pkl", folder));
   if (entry.size > kMaxPickle) {
-    return InvalidDump(path, entry.offset).Expected(fmt::format("a data.pkl of at most {} bytes", kMaxPickle))
+    return InvalidDump(path, entry.offset)
+        .Expected(fmt::format("a data.pkl of at most {} bytes", kMaxPickle))
         .Found(fmt::format("{}", entry.size));
   }
-  MSPROBE_ASSIGN_OR_RETURN(const ZipContent pickle, zip.Read(entry, kMaxPickle, options.verify_checksums));
+  MSPROBE_ASSIGN_OR_RETURN(const ZipContent pickle,
+                           zip.Read(entry, kMaxPickle, options.verify_checksums));
   PtFile out;
-  MSPROBE_ASSIGN_OR_RETURN(out.tree, Unpickle(pickle.bytes, {.path = path, .base_offset = entry.offset}));
+  MSPROBE_ASSIGN_OR_RETURN(out.tree,
+                           Unpickle(pickle.bytes, {.path = path, .base_offset = entry.offset}));
   out.owner = pickle.owner ? pickle.owner : file;
   PtTensorBuilder builder(out.tree, zip, folder, file, path, options);
   MSPROBE_ASSIGN_OR_RETURN(out.tensors, builder.Build());

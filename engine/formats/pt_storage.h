@@ -1,4 +1,5 @@
-// How torch names dtypes in files: a storage class for the older ones, a bare storage plus the dtype for the rest.
+// How torch names dtypes in files: a storage class for the older ones, a bare storage plus the
+// dtype for the rest.
 #pragma once
 
 #include <optional>

@@ -26,14 +26,15 @@ size_t ScalarSize(DType dtype) {
 
 Result<std::shared_ptr<char[]>> Allocate(uint64_t size, const std::string& path) {
   std::shared_ptr<char[]> buffer(new (std::nothrow) char[std::max<uint64_t>(size, 1)]);
-  if (buffer == nullptr) return Unsupported(fmt::format("{}: not enough memory for {} bytes", path, size));
+  if (buffer == nullptr)
+    return Unsupported(fmt::format("{}: not enough memory for {} bytes", path, size));
   return buffer;
 }
 
 }  // namespace
 
-Status PtTensorBuilder::Fail(const PickleNode& at, std::string_view expected, std::string_view found,
-                             std::string_view hint) const {
+Status PtTensorBuilder::Fail(const PickleNode& at, std::string_view expected,
+                             std::string_view found, std::string_view hint) const {
   return InvalidDump(path_, at.offset)
       .Expected(expected)
       .Found(name_.empty() ? std::string(found) : fmt::format("{} (in {})", found, name_))
@@ -48,9 +49,11 @@ Result<std::vector<PtTensor>> PtTensorBuilder::Build() {
 Status PtTensorBuilder::Walk(uint32_t index, int depth) {
   const PickleNode& node = tree_[index];
   if (depth > kMaxDepth) return Fail(node, fmt::format("nesting of at most {}", kMaxDepth), "more");
-  if (++visits_ > kMaxVisits) return Fail(node, fmt::format("at most {} values", kMaxVisits), "more");
+  if (++visits_ > kMaxVisits)
+    return Fail(node, fmt::format("at most {} values", kMaxVisits), "more");
   switch (node.kind) {
-    case PickleKind::kDict: return WalkDict(node, depth);
+    case PickleKind::kDict:
+      return WalkDict(node, depth);
     case PickleKind::kTuple:
     case PickleKind::kList:
     case PickleKind::kSet: {
@@ -83,7 +86,8 @@ Status PtTensorBuilder::Walk(uint32_t index, int depth) {
     }
     case PickleKind::kPersistent:
       return Fail(node, "tensors", "a bare storage", "save the tensor instead of its storage");
-    default: return Status::Ok();
+    default:
+      return Status::Ok();
   }
 }
 
@@ -93,7 +97,8 @@ Status PtTensorBuilder::WalkDict(const PickleNode& node, int depth) {
   for (size_t i = 0; i + 1 < node.items.size(); i += 2) {
     const PickleNode& key = tree_[node.items[i]];
     if (key.kind == PickleKind::kString) {
-      if (!seen.insert(key.text).second) return Fail(key, "each key once", Excerpt(key.text, 80) + " again");
+      if (!seen.insert(key.text).second)
+        return Fail(key, "each key once", Excerpt(key.text, 80) + " again");
       name_ += fmt::format("['{}']", key.text);
     } else if (key.kind == PickleKind::kInt || key.kind == PickleKind::kBool) {
       name_ += fmt::format("[{}]", key.integer);
@@ -106,7 +111,8 @@ Status PtTensorBuilder::WalkDict(const PickleNode& node, int depth) {
   return Status::Ok();
 }
 
-Result<PtTensor> PtTensorBuilder::BuildCall(const PickleNode& callee, const PickleNode& arguments, int depth) {
+Result<PtTensor> PtTensorBuilder::BuildCall(const PickleNode& callee, const PickleNode& arguments,
+                                            int depth) {
   if (callee.text == "_rebuild_parameter" || callee.text == "_rebuild_parameter_with_state") {
     return BuildParameter(arguments, depth);
   }
@@ -118,9 +124,11 @@ Result<PtTensor> PtTensorBuilder::BuildCall(const PickleNode& callee, const Pick
 
 // (tensor, requires_grad, hooks[, state])
 Result<PtTensor> PtTensorBuilder::BuildParameter(const PickleNode& arguments, int depth) {
-  if (depth > kMaxDepth) return Fail(arguments, fmt::format("nesting of at most {}", kMaxDepth), "more");
+  if (depth > kMaxDepth)
+    return Fail(arguments, fmt::format("nesting of at most {}", kMaxDepth), "more");
   const std::vector<uint32_t>& items = arguments.items;
-  if (items.size() < 3 || tree_[items[0]].kind != PickleKind::kCall || tree_[items[1]].kind != PickleKind::kBool) {
+  if (items.size() < 3 || tree_[items[0]].kind != PickleKind::kCall ||
+      tree_[items[1]].kind != PickleKind::kBool) {
     return Fail(arguments, "a parameter's tensor, requires_grad and hooks", "other arguments");
   }
   const PickleNode& call = tree_[items[0]];
@@ -134,12 +142,14 @@ Result<PtTensor> PtTensorBuilder::BuildParameter(const PickleNode& arguments, in
   return tensor;
 }
 
-// (rebuilder, class, its arguments, state): a tensor with attributes, or of a class that adds nothing to the data.
+// (rebuilder, class, its arguments, state): a tensor with attributes, or of a class that adds
+// nothing to the data.
 Result<PtTensor> PtTensorBuilder::BuildFromType(const PickleNode& arguments, int depth) {
-  if (depth > kMaxDepth) return Fail(arguments, fmt::format("nesting of at most {}", kMaxDepth), "more");
+  if (depth > kMaxDepth)
+    return Fail(arguments, fmt::format("nesting of at most {}", kMaxDepth), "more");
   const std::vector<uint32_t>& items = arguments.items;
-  if (items.size() < 3 || tree_[items[0]].kind != PickleKind::kGlobal || tree_[items[1]].kind != PickleKind::kGlobal ||
-      tree_[items[2]].kind != PickleKind::kTuple) {
+  if (items.size() < 3 || tree_[items[0]].kind != PickleKind::kGlobal ||
+      tree_[items[1]].kind != PickleKind::kGlobal || tree_[items[2]].kind != PickleKind::kTuple) {
     return Fail(arguments, "a rebuilder, a tensor class and arguments", "other arguments");
   }
   const PickleNode &callee = tree_[items[0]], &type = tree_[items[1]];
@@ -154,22 +164,26 @@ Result<PtTensor> PtTensorBuilder::BuildFromType(const PickleNode& arguments, int
   return tensor;
 }
 
-// v1: (storage, offset, size, stride); v2: + requires_grad, hooks[, metadata]; v3: + requires_grad, hooks, dtype[, metadata].
-Result<PtTensor> PtTensorBuilder::BuildTensor(const PickleNode& callee, const PickleNode& arguments) {
+// v1: (storage, offset, size, stride); v2: + requires_grad, hooks[, metadata]; v3: + requires_grad,
+// hooks, dtype[, metadata].
+Result<PtTensor> PtTensorBuilder::BuildTensor(const PickleNode& callee,
+                                              const PickleNode& arguments) {
   const std::vector<uint32_t>& items = arguments.items;
   const bool v1 = callee.text == "_rebuild_tensor", v3 = callee.text == "_rebuild_tensor_v3";
   const size_t required = v1 ? 4 : v3 ? 7 : 6;
   if (items.size() < required || tree_[items[0]].kind != PickleKind::kPersistent ||
       tree_[items[1]].kind != PickleKind::kInt) {
-    return Fail(arguments, fmt::format("the {} arguments of {}", required, callee.text), "other arguments");
+    return Fail(arguments, fmt::format("the {} arguments of {}", required, callee.text),
+                "other arguments");
   }
   MSPROBE_ASSIGN_OR_RETURN(const Storage storage, FindStorage(tree_[items[0]]));
   PtTensor out;
   TensorFile& tensor = out.tensor;
   if (v3) {
     const PickleNode& dtype = tree_[items[6]];
-    const std::optional<DType> known =
-        dtype.kind == PickleKind::kGlobal && dtype.module == "torch" ? DTypeFromTorchName(dtype.text) : std::nullopt;
+    const std::optional<DType> known = dtype.kind == PickleKind::kGlobal && dtype.module == "torch"
+                                           ? DTypeFromTorchName(dtype.text)
+                                           : std::nullopt;
     if (!known) return Fail(dtype, "a dtype", "another value");
     tensor.dtype = *known;
   } else if (storage.dtype) {
@@ -178,7 +192,8 @@ Result<PtTensor> PtTensorBuilder::BuildTensor(const PickleNode& callee, const Pi
     return Fail(arguments, "a storage with a dtype", "an untyped one");
   }
   if (!v1) {
-    if (tree_[items[4]].kind != PickleKind::kBool) return Fail(arguments, "requires_grad as a bool", "another value");
+    if (tree_[items[4]].kind != PickleKind::kBool)
+      return Fail(arguments, "requires_grad as a bool", "another value");
     out.requires_grad = tree_[items[4]].integer != 0;
   }
   MSPROBE_ASSIGN_OR_RETURN(tensor.shape, Integers(tree_[items[2]], "a shape"));
@@ -188,8 +203,9 @@ Result<PtTensor> PtTensorBuilder::BuildTensor(const PickleNode& callee, const Pi
   const auto limit = static_cast<int64_t>(storage.bytes.size() / size);
   const Result<int64_t> bytes = CheckedByteSize(tensor.dtype, tensor.shape);
   if (tensor.shape.size() != tensor.strides.size() || !bytes.ok() || *bytes > kMaxTensorBytes) {
-    return Fail(arguments, "a shape with as many strides, of at most 1 TiB",
-                fmt::format("shape {}, strides {}", ShapeText(tensor.shape), ShapeText(tensor.strides)));
+    return Fail(
+        arguments, "a shape with as many strides, of at most 1 TiB",
+        fmt::format("shape {}, strides {}", ShapeText(tensor.shape), ShapeText(tensor.strides)));
   }
   // The last element it reaches, counted from the storage's first.
   int64_t last = offset;
@@ -202,16 +218,19 @@ Result<PtTensor> PtTensorBuilder::BuildTensor(const PickleNode& callee, const Pi
   fits = fits && (*bytes > 0 ? last < limit : offset <= limit);
   if (!fits) {
     return Fail(arguments, fmt::format("a tensor inside its storage of {} elements", limit),
-                fmt::format("offset {}, shape {}, strides {}", offset, ShapeText(tensor.shape), ShapeText(tensor.strides)));
+                fmt::format("offset {}, shape {}, strides {}", offset, ShapeText(tensor.shape),
+                            ShapeText(tensor.strides)));
   }
   tensor.data = storage.bytes.data() + static_cast<size_t>(offset) * size;
   tensor.owner = storage.owner;
   const size_t metadata = v3 ? 7 : 6;
-  if (!v1 && items.size() > metadata) MSPROBE_RETURN_IF_ERROR(ResolveMathBits(tree_[items[metadata]], &tensor));
+  if (!v1 && items.size() > metadata)
+    MSPROBE_RETURN_IF_ERROR(ResolveMathBits(tree_[items[metadata]], &tensor));
   return out;
 }
 
-Result<std::vector<int64_t>> PtTensorBuilder::Integers(const PickleNode& tuple, std::string_view what) const {
+Result<std::vector<int64_t>> PtTensorBuilder::Integers(const PickleNode& tuple,
+                                                       std::string_view what) const {
   const PickleNode* node = &tuple;
   if (node->kind == PickleKind::kCall && tree_.DottedName(*node) == "torch.Size" &&
       tree_[node->items[1]].items.size() == 1) {
@@ -228,8 +247,9 @@ Result<std::vector<int64_t>> PtTensorBuilder::Integers(const PickleNode& tuple, 
   for (const uint32_t item : node->items) {
     const PickleNode& value = tree_[item];
     if (value.kind != PickleKind::kInt || value.integer < 0) {
-      return Fail(*node, fmt::format("{}: integers that are not negative", what),
-                  value.kind == PickleKind::kInt ? fmt::format("{}", value.integer) : "another value");
+      return Fail(
+          *node, fmt::format("{}: integers that are not negative", what),
+          value.kind == PickleKind::kInt ? fmt::format("{}", value.integer) : "another value");
     }
     values.push_back(value.integer);
   }
@@ -254,14 +274,18 @@ Result<PtTensorBuilder::Storage> PtTensorBuilder::FindStorage(const PickleNode& 
   if (found == storages_.end()) {
     const std::string entry_name = fmt::format("{}data/{}", folder_, key);
     const ZipEntry* entry = zip_.Find(entry_name);
-    if (entry == nullptr) return Fail(id, "an entry " + Excerpt(entry_name, 100) + " in the archive", "none");
+    if (entry == nullptr)
+      return Fail(id, "an entry " + Excerpt(entry_name, 100) + " in the archive", "none");
     MSPROBE_ASSIGN_OR_RETURN(const ZipContent content,
                              zip_.Read(*entry, kMaxInflatedStorage, options_.verify_checksums));
     Storage storage{.bytes = content.bytes, .owner = content.owner ? content.owner : file_};
-    // Archives of other writers may put data anywhere; elements must be aligned. 16 covers every dtype.
+    // Archives of other writers may put data anywhere; elements must be aligned. 16 covers every
+    // dtype.
     if (reinterpret_cast<uintptr_t>(storage.bytes.data()) % 16 != 0) {
-      MSPROBE_ASSIGN_OR_RETURN(const std::shared_ptr<char[]> copy, Allocate(storage.bytes.size(), path_));
-      if (!storage.bytes.empty()) std::memcpy(copy.get(), storage.bytes.data(), storage.bytes.size());
+      MSPROBE_ASSIGN_OR_RETURN(const std::shared_ptr<char[]> copy,
+                               Allocate(storage.bytes.size(), path_));
+      if (!storage.bytes.empty())
+        std::memcpy(copy.get(), storage.bytes.data(), storage.bytes.size());
       storage = {.bytes = {copy.get(), storage.bytes.size()}, .owner = copy};
     }
     found = storages_.emplace(key, std::move(storage)).first;
@@ -269,15 +293,17 @@ Result<PtTensorBuilder::Storage> PtTensorBuilder::FindStorage(const PickleNode& 
   int64_t bytes;
   if (count < 0 || __builtin_mul_overflow(count, static_cast<int64_t>(size), &bytes) ||
       static_cast<uint64_t>(bytes) != found->second.bytes.size()) {
-    return Fail(id, fmt::format("a storage of {} bytes, as the archive has it", found->second.bytes.size()),
-                fmt::format("{} elements of {} bytes", count, size));
+    return Fail(
+        id, fmt::format("a storage of {} bytes, as the archive has it", found->second.bytes.size()),
+        fmt::format("{} elements of {} bytes", count, size));
   }
   Storage storage = found->second;
   storage.dtype = dtype;
   return storage;
 }
 
-// torch keeps x.conj() and the imaginary part of it as flags on a view; here the values themselves are changed.
+// torch keeps x.conj() and the imaginary part of it as flags on a view; here the values themselves
+// are changed.
 Status PtTensorBuilder::ResolveMathBits(const PickleNode& metadata, TensorFile* tensor) const {
   bool conjugate = false, negative = false;
   for (size_t i = 0; metadata.kind == PickleKind::kDict && i + 1 < metadata.items.size(); i += 2) {
@@ -289,7 +315,8 @@ Status PtTensorBuilder::ResolveMathBits(const PickleNode& metadata, TensorFile* 
   conjugate = conjugate && kind == DTypeKind::kComplex;
   if (!conjugate && !negative) return Status::Ok();
   if (kind != DTypeKind::kComplex && kind != DTypeKind::kFloat) {
-    return Fail(metadata, "a negative bit on a floating-point tensor", std::string(DTypeShortName(tensor->dtype)));
+    return Fail(metadata, "a negative bit on a floating-point tensor",
+                std::string(DTypeShortName(tensor->dtype)));
   }
   const TensorView view = tensor->view();
   const auto bytes = static_cast<uint64_t>(view.numel()) * DTypeSize(tensor->dtype);
@@ -297,7 +324,8 @@ Status PtTensorBuilder::ResolveMathBits(const PickleNode& metadata, TensorFile* 
   CopyContiguous(view, copy.get());
   const size_t scalar = ScalarSize(tensor->dtype);
   const bool complex = kind == DTypeKind::kComplex;
-  // Every scalar's sign for "neg", every second one's for "conj"; both together leave the imaginary parts alone.
+  // Every scalar's sign for "neg", every second one's for "conj"; both together leave the imaginary
+  // parts alone.
   for (uint64_t at = 0, i = 0; at < bytes; at += scalar, ++i) {
     const bool imaginary = complex && i % 2 == 1;
     if (negative != (conjugate && imaginary)) copy[at + scalar - 1] ^= static_cast<char>(0x80);

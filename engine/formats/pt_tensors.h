@@ -14,14 +14,21 @@
 
 namespace msprobe {
 
-// Finds the tensors of a tree in its order. Every number in the pickle is checked against the storage it speaks of before a
-// pointer is made from it.
+// Finds the tensors of a tree in its order. Every number in the pickle is checked against the
+// storage it speaks of before a pointer is made from it.
 class PtTensorBuilder {
  public:
-  // `folder` is the archive's, with its '/'. All arguments must outlive the builder; `file` keeps the archive's bytes alive.
-  PtTensorBuilder(const PickleTree& tree, const ZipReader& zip, std::string_view folder, std::shared_ptr<const void> file,
-                  const std::string& path, const PtReadOptions& options)
-      : tree_(tree), zip_(zip), folder_(folder), file_(std::move(file)), path_(path), options_(options) {}
+  // `folder` is the archive's, with its '/'. All arguments must outlive the builder; `file` keeps
+  // the archive's bytes alive.
+  PtTensorBuilder(const PickleTree& tree, const ZipReader& zip, std::string_view folder,
+                  std::shared_ptr<const void> file, const std::string& path,
+                  const PtReadOptions& options)
+      : tree_(tree),
+        zip_(zip),
+        folder_(folder),
+        file_(std::move(file)),
+        path_(path),
+        options_(options) {}
 
   Result<std::vector<PtTensor>> Build();
 
@@ -32,7 +39,8 @@ class PtTensorBuilder {
     std::optional<DType> dtype;  // nullopt: untyped
   };
 
-  Status Fail(const PickleNode& at, std::string_view expected, std::string_view found, std::string_view hint = "") const;
+  Status Fail(const PickleNode& at, std::string_view expected, std::string_view found,
+              std::string_view hint = "") const;
   Status Walk(uint32_t index, int depth);
   Status WalkDict(const PickleNode& node, int depth);
   Result<PtTensor> BuildCall(const PickleNode& callee, const PickleNode& arguments, int depth);
@@ -53,8 +61,8 @@ class PtTensorBuilder {
   std::string name_;  // of the node the walk is at
   uint64_t visits_ = 0;
   std::vector<PtTensor> tensors_;
-  std::unordered_map<uint32_t, PtTensor> built_;               // by node: shared tensors are built once
-  std::unordered_map<std::string_view, Storage> storages_;     // by key
+  std::unordered_map<uint32_t, PtTensor> built_;  // by node: shared tensors are built once
+  std::unordered_map<std::string_view, Storage> storages_;  // by key
 };
 
 }  // namespace msprobe

@@ -13,7 +13,8 @@ namespace {
 
 constexpr uint64_t kDataAlignment = 64;  // as torch: a mapped tensor starts on a cache line
 
-// The opcodes of one tensor's pickle, as torch.save writes them, without the memo (nothing is referred to twice).
+// The opcodes of one tensor's pickle, as torch.save writes them, without the memo (nothing is
+// referred to twice).
 class PickleText {
  public:
   void Op(Opcode opcode) { text_ += static_cast<char>(opcode); }
@@ -53,13 +54,15 @@ class PickleText {
   std::string text_ = "\x80\x02";
 };
 
-std::string ComposePickle(DType dtype, std::span<const int64_t> shape, uint64_t numel, const PtWriteOptions& options) {
+std::string ComposePickle(DType dtype, std::span<const int64_t> shape, uint64_t numel,
+                          const PtWriteOptions& options) {
   const std::string_view storage = StorageOfDType(dtype);
   std::vector<int64_t> strides(shape.size());
   int64_t stride = 1;
   for (size_t d = shape.size(); d-- > 0;) {
     strides[d] = stride;
-    if (shape[d] > 1 && __builtin_mul_overflow(stride, shape[d], &stride)) stride = 1;  // an empty tensor
+    if (shape[d] > 1 && __builtin_mul_overflow(stride, shape[d], &stride))
+      stride = 1;  // an empty tensor
   }
   PickleText p;
   if (options.is_parameter) {
@@ -109,7 +112,8 @@ std::string PtLayout::Suffix(uint32_t checksum) const {
   return zip.Take();
 }
 
-Result<PtLayout> MakePtLayout(DType dtype, std::span<const int64_t> shape, const PtWriteOptions& options) {
+Result<PtLayout> MakePtLayout(DType dtype, std::span<const int64_t> shape,
+                              const PtWriteOptions& options) {
   const std::string_view name = options.archive_name;
   if (name.empty() || name == "." || name == ".." || name.size() > 1024 ||
       name.find_first_of(std::string_view("/\\\0", 3)) != std::string_view::npos) {
@@ -118,14 +122,16 @@ Result<PtLayout> MakePtLayout(DType dtype, std::span<const int64_t> shape, const
   const Result<int64_t> size = CheckedByteSize(dtype, shape);
   if (!size.ok() || shape.size() > static_cast<size_t>(kMaxTensorDimensions)) {
     return InvalidArgument()
-        .Expected(fmt::format("a tensor of at most {} dimensions and 2^63 bytes", kMaxTensorDimensions))
+        .Expected(
+            fmt::format("a tensor of at most {} dimensions and 2^63 bytes", kMaxTensorDimensions))
         .Found("shape " + ShapeText(shape));
   }
   PtLayout layout;
   layout.data_size_ = static_cast<uint64_t>(*size);
   const std::string folder = std::string(name) + "/";
   ZipComposer& zip = layout.zip_;
-  zip.Add(folder + "data.pkl", ComposePickle(dtype, shape, layout.data_size_ / DTypeSize(dtype), options));
+  zip.Add(folder + "data.pkl",
+          ComposePickle(dtype, shape, layout.data_size_ / DTypeSize(dtype), options));
   zip.Add(folder + "byteorder", "little");
   zip.Add(folder + "version", "3\n");
   zip.Begin(folder + "data/0", layout.data_size_, kDataAlignment);
@@ -135,7 +141,8 @@ Result<PtLayout> MakePtLayout(DType dtype, std::span<const int64_t> shape, const
 
 Status WritePt(const std::string& path, const PtLayout& layout, std::string_view data) {
   if (data.size() != layout.data_size()) {
-    return Internal(fmt::format("{}: {} bytes of data for a layout of {}", path, data.size(), layout.data_size()));
+    return Internal(fmt::format("{}: {} bytes of data for a layout of {}", path, data.size(),
+                                layout.data_size()));
   }
   MSPROBE_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(path));
   MSPROBE_RETURN_IF_ERROR(file.Write({layout.prefix(), data, layout.Suffix(PtChecksum(data))}));

@@ -12,8 +12,10 @@ Result<TensorFile> ReadTensorFile(const std::string& path) {
   MSPROBE_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
   const std::string_view bytes = file.bytes();
   if (bytes.substr(0, 6) == "\x93NUMPY") return ReadNpy(std::move(file));
-  if (bytes.substr(0, 2) == "PK" || bytes.substr(0, 1) == "\x80") return ReadPtTensor(std::move(file));
-  return InvalidDump(path, 0).Expected("a tensor file: .npy, or .pt as torch.save writes it")
+  if (bytes.substr(0, 2) == "PK" || bytes.substr(0, 1) == "\x80")
+    return ReadPtTensor(std::move(file));
+  return InvalidDump(path, 0)
+      .Expected("a tensor file: .npy, or .pt as torch.save writes it")
       .Found(bytes.empty() ? "an empty file" : Excerpt(bytes, 16));
 }
 

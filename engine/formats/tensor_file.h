@@ -1,7 +1,8 @@
 // One tensor read from a file, whatever the format: .npy or .pt, told by content and never by name.
 //
-//   MSPROBE_ASSIGN_OR_RETURN(TensorFile t, ReadTensorFile("dump_tensor_data/Tensor.add.0.forward.output.0.pt"));
-//   Stats s = ComputeStats(t.view());
+//   MSPROBE_ASSIGN_OR_RETURN(TensorFile t,
+//   ReadTensorFile("dump_tensor_data/Tensor.add.0.forward.output.0.pt")); Stats s =
+//   ComputeStats(t.view());
 #pragma once
 
 #include <cstdint>
@@ -14,8 +15,9 @@
 
 namespace msprobe {
 
-// A tensor and the memory behind it (usually the mapped file; copies share it). The data are aligned to their element size.
-// Reading is lazy where the format allows: pages are fetched when touched.
+// A tensor and the memory behind it (usually the mapped file; copies share it). The data are
+// aligned to their element size. Reading is lazy where the format allows: pages are fetched when
+// touched.
 struct TensorFile {
   DType dtype = DType::kFloat32;
   std::vector<int64_t> shape;
@@ -33,10 +35,12 @@ struct TensorFile {
   }
 };
 
-// Errors: kNotFound; kIo; kInvalidDump with file and byte offset (damaged, truncated, hostile, or neither format);
-// kUnsupported (a well-formed file whose content is not one plain tensor, for example object arrays or sparse tensors).
+// Errors: kNotFound; kIo; kInvalidDump with file and byte offset (damaged, truncated, hostile, or
+// neither format); kUnsupported (a well-formed file whose content is not one plain tensor, for
+// example object arrays or sparse tensors).
 Result<TensorFile> ReadTensorFile(const std::string& path);
 
-inline constexpr int kMaxTensorDimensions = 64;  // as in PyTorch and NumPy 2: more is refused when reading
+inline constexpr int kMaxTensorDimensions =
+    64;  // as in PyTorch and NumPy 2: more is refused when reading
 
 }  // namespace msprobe

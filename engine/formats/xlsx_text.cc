@@ -9,7 +9,8 @@ namespace {
 constexpr std::string_view kReplacement = "\xef\xbf\xbd";  // U+FFFD
 constexpr std::string_view kCut = " [cut]";
 
-// Length of the well-formed UTF-8 sequence at the start of `text`, or 0. XML forbids U+FFFE and U+FFFF.
+// Length of the well-formed UTF-8 sequence at the start of `text`, or 0. XML forbids U+FFFE and
+// U+FFFF.
 size_t SequenceLength(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
   const uint8_t first = byte(0);

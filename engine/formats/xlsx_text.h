@@ -9,8 +9,8 @@ namespace msprobe {
 
 inline constexpr size_t kMaxXlsxCharacters = 32767;  // of a cell, in UTF-16 units as Excel counts
 
-// Valid UTF-8 without NUL: bytes that are not become U+FFFD. A longer text is cut and ends in " [cut]" (in a limit below 32,
-// which is that of a sheet's name, it is only cut).
+// Valid UTF-8 without NUL: bytes that are not become U+FFFD. A longer text is cut and ends in "
+// [cut]" (in a limit below 32, which is that of a sheet's name, it is only cut).
 std::string XlsxText(std::string_view text, size_t max_characters = kMaxXlsxCharacters);
 void AssignXlsxText(std::string_view text, size_t max_characters, std::string* out);
 

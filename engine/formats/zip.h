@@ -1,4 +1,5 @@
-// Zip archives as torch.save and NumPy make them: read from memory, written as plain ("stored") entries.
+// Zip archives as torch.save and NumPy make them: read from memory, written as plain ("stored")
+// entries.
 //
 //   MSPROBE_ASSIGN_OR_RETURN(ZipReader zip, ZipReader::Open(file.bytes(), path));
 //   const ZipEntry* e = zip.Find("archive/data.pkl");
@@ -17,12 +18,12 @@
 namespace msprobe {
 
 struct ZipEntry {
-  std::string_view name;        // relative, no "..", no backslash, unique in the archive
+  std::string_view name;  // relative, no "..", no backslash, unique in the archive
   bool deflated = false;
   uint32_t crc32 = 0;
-  uint64_t stored_size = 0;     // bytes in the archive
-  uint64_t size = 0;            // bytes of content
-  uint64_t offset = 0;          // of the stored bytes in the archive
+  uint64_t stored_size = 0;  // bytes in the archive
+  uint64_t size = 0;         // bytes of content
+  uint64_t offset = 0;       // of the stored bytes in the archive
 };
 
 struct ZipContent {
@@ -30,9 +31,10 @@ struct ZipContent {
   std::shared_ptr<const void> owner;  // null when the bytes lie in the archive itself
 };
 
-// Everything is checked when opening: the directory ends where the archive ends, entries lie inside, before the directory, and
-// do not overlap; local and central headers agree; names are safe and unique. Refused: encryption, several disks, methods other
-// than stored and deflate. Errors are kInvalidDump with `path` and byte offset.
+// Everything is checked when opening: the directory ends where the archive ends, entries lie
+// inside, before the directory, and do not overlap; local and central headers agree; names are safe
+// and unique. Refused: encryption, several disks, methods other than stored and deflate. Errors are
+// kInvalidDump with `path` and byte offset.
 class ZipReader {
  public:
   // `archive` must outlive the reader and what it returns.
@@ -41,9 +43,9 @@ class ZipReader {
   const std::vector<ZipEntry>& entries() const { return entries_; }
   const ZipEntry* Find(std::string_view name) const;  // null: no such entry
 
-  // The content of an entry, its CRC-32 checked if asked and present (torch can be told to write zeros everywhere instead).
-  // Stored entries are not copied. kInvalidDump when a deflated entry's size is over `max_inflated` bytes, or more than
-  // deflate could hold in its stored bytes.
+  // The content of an entry, its CRC-32 checked if asked and present (torch can be told to write
+  // zeros everywhere instead). Stored entries are not copied. kInvalidDump when a deflated entry's
+  // size is over `max_inflated` bytes, or more than deflate could hold in its stored bytes.
   Result<ZipContent> Read(const ZipEntry& entry, uint64_t max_inflated, bool verify = true) const;
 
  private:
@@ -54,7 +56,8 @@ class ZipReader {
   bool has_checksums_ = false;
 };
 
-// Composes the records of an archive of stored entries; the caller writes them, and the contents between them.
+// Composes the records of an archive of stored entries; the caller writes them, and the contents
+// between them.
 //
 //   ZipComposer zip;
 //   zip.Add("a/version", "3\n");
@@ -65,7 +68,8 @@ class ZipReader {
 class ZipComposer {
  public:
   void Add(std::string_view name, std::string_view content, uint64_t alignment = 1);
-  void Begin(std::string_view name, uint64_t size, uint64_t alignment = 1);  // alignment: a power of two up to 4096
+  void Begin(std::string_view name, uint64_t size,
+             uint64_t alignment = 1);  // alignment: a power of two up to 4096
   void End(uint32_t crc32);
   void Finish();
   std::string Take();  // the bytes composed since the last Take

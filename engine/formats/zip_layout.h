@@ -26,7 +26,7 @@ inline constexpr uint16_t kFlagUtf8 = 1 << 11;
 inline constexpr uint16_t kStored = 0;
 inline constexpr uint16_t kDeflate = 8;
 inline constexpr uint16_t kZip64Extra = 0x0001;
-inline constexpr uint16_t kPaddingExtra = 0x4246;    // "FB": what torch pads with
-inline constexpr uint32_t kIn64 = 0xffffffff;        // a 32-bit field whose value is in the zip64 record
+inline constexpr uint16_t kPaddingExtra = 0x4246;  // "FB": what torch pads with
+inline constexpr uint32_t kIn64 = 0xffffffff;  // a 32-bit field whose value is in the zip64 record
 
 }  // namespace msprobe::zip

@@ -21,7 +21,8 @@ struct Directory {
 };
 
 Result<Directory> FindDirectory(std::string_view archive, const std::string& path) {
-  // The end record is followed by a comment of at most 65535 bytes and must account for every byte up to the end.
+  // The end record is followed by a comment of at most 65535 bytes and must account for every byte
+  // up to the end.
   const size_t lowest = archive.size() > kEndSize + 0xffff ? archive.size() - kEndSize - 0xffff : 0;
   std::optional<size_t> end;
   for (size_t at = archive.size(); at >= lowest + kEndSize; --at) {
@@ -43,14 +44,16 @@ Result<Directory> FindDirectory(std::string_view archive, const std::string& pat
   if (disk != 0 || directory_disk != 0 || disk_count != count) {
     return InvalidDump(path, *end).Expected("a zip archive on one disk").Found("a part of several");
   }
-  Directory directory{.offset = LoadLittle<uint32_t>(p + 16), .size = LoadLittle<uint32_t>(p + 12), .count = count};
+  Directory directory{
+      .offset = LoadLittle<uint32_t>(p + 16), .size = LoadLittle<uint32_t>(p + 12), .count = count};
   uint64_t directory_end = *end;
   if (*end >= kZip64LocatorSize && LoadLittle<uint32_t>(p - kZip64LocatorSize) == kZip64Locator) {
     const uint64_t at = LoadLittle<uint64_t>(p - kZip64LocatorSize + 8);
     const uint64_t locator = *end - kZip64LocatorSize;
     if (locator < kZip64EndSize || at != locator - kZip64EndSize ||
         LoadLittle<uint32_t>(archive.data() + at) != kZip64End) {
-      return InvalidDump(path, locator).Expected("the zip64 end record just before its locator")
+      return InvalidDump(path, locator)
+          .Expected("the zip64 end record just before its locator")
           .Found(fmt::format("a locator that points at offset {}", at));
     }
     const char* q = archive.data() + at;
@@ -61,7 +64,8 @@ Result<Directory> FindDirectory(std::string_view archive, const std::string& pat
                        (directory.size == kIn64 || directory.size == wide.size) &&
                        (directory.count == 0xffff || directory.count == wide.count);
     if (!agree) {
-      return InvalidDump(path, at).Expected("a zip64 end record that agrees with the end record")
+      return InvalidDump(path, at)
+          .Expected("a zip64 end record that agrees with the end record")
           .Found("different values");
     }
     directory = wide;
@@ -74,7 +78,8 @@ Result<Directory> FindDirectory(std::string_view archive, const std::string& pat
   }
   if (directory.count > directory.size / kCentralSize) {
     return InvalidDump(path, *end)
-        .Expected(fmt::format("at most {} entries in {} bytes", directory.size / kCentralSize, directory.size))
+        .Expected(fmt::format("at most {} entries in {} bytes", directory.size / kCentralSize,
+                              directory.size))
         .Found(fmt::format("{}", directory.count));
   }
   return directory;
@@ -93,7 +98,8 @@ bool IsSafeName(std::string_view name) {
   }
 }
 
-// Replaces the fields that say "see the zip64 record" by that record's values. False: the record is missing or short.
+// Replaces the fields that say "see the zip64 record" by that record's values. False: the record is
+// missing or short.
 bool ReadZip64(std::string_view extra, uint64_t* size, uint64_t* stored_size, uint64_t* offset) {
   while (extra.size() >= 4) {
     const uint16_t id = LoadLittle<uint16_t>(extra.data());
@@ -128,15 +134,19 @@ Result<ZipReader> ZipReader::Open(std::string_view archive, const std::string& p
   bool any_checksum = false;
   for (uint64_t i = 0; i < directory.count; ++i) {
     if (end - at < kCentralSize || LoadLittle<uint32_t>(archive.data() + at) != kCentralHeader) {
-      return InvalidDump(path, at).Expected("an entry of the zip directory")
+      return InvalidDump(path, at)
+          .Expected("an entry of the zip directory")
           .Found(Excerpt(archive.substr(at, std::min<uint64_t>(4, end - at))));
     }
     const char* p = archive.data() + at;
     const uint16_t flags = LoadLittle<uint16_t>(p + 8), method = LoadLittle<uint16_t>(p + 10);
-    const uint16_t name_size = LoadLittle<uint16_t>(p + 28), extra_size = LoadLittle<uint16_t>(p + 30);
-    const uint64_t record_size = uint64_t{kCentralSize} + name_size + extra_size + LoadLittle<uint16_t>(p + 32);
+    const uint16_t name_size = LoadLittle<uint16_t>(p + 28),
+                   extra_size = LoadLittle<uint16_t>(p + 30);
+    const uint64_t record_size =
+        uint64_t{kCentralSize} + name_size + extra_size + LoadLittle<uint16_t>(p + 32);
     if (record_size > end - at) {
-      return InvalidDump(path, at).Expected(fmt::format("a directory entry of at most {} bytes", end - at))
+      return InvalidDump(path, at)
+          .Expected(fmt::format("a directory entry of at most {} bytes", end - at))
           .Found(fmt::format("{}", record_size));
     }
     ZipEntry entry{.name = archive.substr(at + kCentralSize, name_size),
@@ -150,17 +160,21 @@ Result<ZipReader> ZipReader::Open(std::string_view archive, const std::string& p
       return InvalidDump(path, at).Expected("an entry name inside the archive").Found(shown);
     }
     if ((flags & kFlagEncrypted) != 0 || (method != kStored && method != kDeflate)) {
-      return InvalidDump(path, at).Expected("a stored or deflated entry")
+      return InvalidDump(path, at)
+          .Expected("a stored or deflated entry")
           .Found((flags & kFlagEncrypted) != 0 ? "an encrypted one, " + shown
                                                : fmt::format("method {} for {}", method, shown));
     }
-    if (!ReadZip64(archive.substr(at + kCentralSize + name_size, extra_size), &entry.size, &entry.stored_size,
-                   &local)) {
-      return InvalidDump(path, at).Expected("a zip64 record with the sizes of " + shown).Found("none, or a short one");
+    if (!ReadZip64(archive.substr(at + kCentralSize + name_size, extra_size), &entry.size,
+                   &entry.stored_size, &local)) {
+      return InvalidDump(path, at)
+          .Expected("a zip64 record with the sizes of " + shown)
+          .Found("none, or a short one");
     }
     if (local > directory.offset || directory.offset - local < kLocalSize ||
         LoadLittle<uint32_t>(archive.data() + local) != kLocalHeader) {
-      return InvalidDump(path, at).Expected("the offset of a local header")
+      return InvalidDump(path, at)
+          .Expected("the offset of a local header")
           .Found(fmt::format("{} for {}", local, shown));
     }
     const char* q = archive.data() + local;
@@ -169,7 +183,8 @@ Result<ZipReader> ZipReader::Open(std::string_view archive, const std::string& p
     if (header_size > directory.offset - local ||
         archive.substr(local + kLocalSize, local_name_size) != entry.name ||
         LoadLittle<uint16_t>(q + 8) != method) {
-      return InvalidDump(path, local).Expected("a local header that agrees with the directory's, " + shown)
+      return InvalidDump(path, local)
+          .Expected("a local header that agrees with the directory's, " + shown)
           .Found("another name, method or size");
     }
     entry.offset = local + header_size;
@@ -179,7 +194,8 @@ Result<ZipReader> ZipReader::Open(std::string_view archive, const std::string& p
           .Found(fmt::format("{}", entry.stored_size));
     }
     if (!entry.deflated && entry.stored_size != entry.size) {
-      return InvalidDump(path, at).Expected(fmt::format("{} bytes stored for {}", entry.size, shown))
+      return InvalidDump(path, at)
+          .Expected(fmt::format("{} bytes stored for {}", entry.size, shown))
           .Found(fmt::format("{}", entry.stored_size));
     }
     if (!reader.by_name_.emplace(entry.name, reader.entries_.size()).second) {
@@ -190,7 +206,8 @@ Result<ZipReader> ZipReader::Open(std::string_view archive, const std::string& p
     at += record_size;
   }
   if (at != end) {
-    return InvalidDump(path, at).Expected("the end of the zip directory")
+    return InvalidDump(path, at)
+        .Expected("the end of the zip directory")
         .Found(fmt::format("{} more bytes", end - at));
   }
   // Entries that share bytes are how a small file claims to hold a large one.
@@ -201,7 +218,8 @@ Result<ZipReader> ZipReader::Open(std::string_view archive, const std::string& p
   for (size_t i = 1; i < by_offset.size(); ++i) {
     const ZipEntry &before = *by_offset[i - 1], &entry = *by_offset[i];
     if (before.offset + before.stored_size + kLocalSize + entry.name.size() > entry.offset) {
-      return InvalidDump(path, entry.offset).Expected("entries that do not overlap")
+      return InvalidDump(path, entry.offset)
+          .Expected("entries that do not overlap")
           .Found(Excerpt(before.name, 80) + " and " + Excerpt(entry.name, 80));
     }
   }
@@ -214,31 +232,35 @@ const ZipEntry* ZipReader::Find(std::string_view name) const {
   return found == by_name_.end() ? nullptr : &entries_[found->second];
 }
 
-Result<ZipContent> ZipReader::Read(const ZipEntry& entry, uint64_t max_inflated, bool verify) const {
+Result<ZipContent> ZipReader::Read(const ZipEntry& entry, uint64_t max_inflated,
+                                   bool verify) const {
   ZipContent content{.bytes = archive_.substr(entry.offset, entry.stored_size)};
   if (entry.deflated) {
     constexpr uint64_t kMaxRatio = 1032;  // of deflate: 258 bytes in 2 bits
     if (entry.size > max_inflated || entry.size / kMaxRatio > entry.stored_size) {
       return InvalidDump(path_, entry.offset)
           .Expected(fmt::format("at most {} bytes in {}",
-                                std::min(max_inflated, (entry.stored_size + 1) * kMaxRatio), Excerpt(entry.name, 80)))
+                                std::min(max_inflated, (entry.stored_size + 1) * kMaxRatio),
+                                Excerpt(entry.name, 80)))
           .Found(fmt::format("{}", entry.size));
     }
     // Element data need no more alignment than malloc gives.
     std::shared_ptr<char[]> buffer(new (std::nothrow) char[std::max<uint64_t>(entry.size, 1)]);
     if (buffer == nullptr) {
-      return Unsupported(fmt::format("{}: not enough memory to inflate {} bytes", path_, entry.size));
+      return Unsupported(
+          fmt::format("{}: not enough memory to inflate {} bytes", path_, entry.size));
     }
-    const std::unique_ptr<libdeflate_decompressor, decltype(&libdeflate_free_decompressor)> inflater(
-        libdeflate_alloc_decompressor(), &libdeflate_free_decompressor);
+    const std::unique_ptr<libdeflate_decompressor, decltype(&libdeflate_free_decompressor)>
+        inflater(libdeflate_alloc_decompressor(), &libdeflate_free_decompressor);
     if (inflater == nullptr) return Internal("out of memory in libdeflate");
     size_t read = 0, written = 0;
     const libdeflate_result result =
-        libdeflate_deflate_decompress_ex(inflater.get(), content.bytes.data(), content.bytes.size(), buffer.get(),
-                                         entry.size, &read, &written);
+        libdeflate_deflate_decompress_ex(inflater.get(), content.bytes.data(), content.bytes.size(),
+                                         buffer.get(), entry.size, &read, &written);
     if (result != LIBDEFLATE_SUCCESS || read != content.bytes.size() || written != entry.size) {
       return InvalidDump(path_, entry.offset)
-          .Expected(fmt::format("{} bytes of deflated data in {}", entry.size, Excerpt(entry.name, 80)))
+          .Expected(
+              fmt::format("{} bytes of deflated data in {}", entry.size, Excerpt(entry.name, 80)))
           .Found("damaged data");
     }
     content.bytes = {buffer.get(), entry.size};
@@ -248,7 +270,8 @@ Result<ZipContent> ZipReader::Read(const ZipEntry& entry, uint64_t max_inflated,
     const uint32_t crc32 = Crc32(content.bytes);
     if (crc32 != entry.crc32) {
       return InvalidDump(path_, entry.offset)
-          .Expected(fmt::format("data with checksum {:08x} in {}", entry.crc32, Excerpt(entry.name, 80)))
+          .Expected(
+              fmt::format("data with checksum {:08x} in {}", entry.crc32, Excerpt(entry.name, 80)))
           .Found(fmt::format("{:08x}: the file is damaged", crc32));
     }
   }

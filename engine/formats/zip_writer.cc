@@ -36,7 +36,8 @@ void ZipComposer::Begin(std::string_view name, uint64_t size, uint64_t alignment
   entries_.push_back({std::string(name), position_ + pending_.size(), size, 0});
   std::string extra;
   if (zip64) {
-    // With a descriptor the sizes here are zero; the record says that the descriptor's are 8 bytes long.
+    // With a descriptor the sizes here are zero; the record says that the descriptor's are 8 bytes
+    // long.
     AppendLittle<uint16_t>(&extra, kZip64Extra);
     AppendLittle<uint16_t>(&extra, 16);
     AppendLittle<uint64_t>(&extra, 0);

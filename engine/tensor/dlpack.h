@@ -1,5 +1,6 @@
-// The parts of the DLPack ABI (version 1.x) the engine reads, and the way from one of its tensors to a TensorView.
-// Layouts follow the DLPack specification's dlpack.h; the structures may not change.
+// The parts of the DLPack ABI (version 1.x) the engine reads, and the way from one of its tensors
+// to a TensorView. Layouts follow the DLPack specification's dlpack.h; the structures may not
+// change.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +36,8 @@ struct ExchangeApi {
   void* managed_tensor_allocator;
   int (*managed_tensor_from_py_object)(void*, void**);
   int (*managed_tensor_to_py_object)(void*, void**);
-  int (*dltensor_from_py_object)(void* py_object, DLTensor* out);  // borrowed: valid while the object lives
+  int (*dltensor_from_py_object)(void* py_object,
+                                 DLTensor* out);  // borrowed: valid while the object lives
   int (*current_work_stream)(int32_t, int32_t, void**);
 };
 

@@ -42,8 +42,12 @@ constexpr std::string_view kPrefix = "torch.";
 
 size_t DTypeSize(DType dtype) { return kInfo[static_cast<size_t>(dtype)].size; }
 DTypeKind DTypeKindOf(DType dtype) { return kInfo[static_cast<size_t>(dtype)].kind; }
-std::string_view DTypeTorchName(DType dtype) { return kInfo[static_cast<size_t>(dtype)].torch_name; }
-std::string_view DTypeShortName(DType dtype) { return DTypeTorchName(dtype).substr(kPrefix.size()); }
+std::string_view DTypeTorchName(DType dtype) {
+  return kInfo[static_cast<size_t>(dtype)].torch_name;
+}
+std::string_view DTypeShortName(DType dtype) {
+  return DTypeTorchName(dtype).substr(kPrefix.size());
+}
 
 std::optional<DType> DTypeFromTorchName(std::string_view name) {
   if (name.substr(0, kPrefix.size()) == kPrefix) name.remove_prefix(kPrefix.size());

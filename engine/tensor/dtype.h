@@ -13,21 +13,37 @@
 namespace msprobe {
 
 enum class DType : uint8_t {
-  kFloat64, kFloat32, kFloat16, kBFloat16,
-  kFloat8E4M3FN, kFloat8E5M2, kFloat8E4M3FNUZ, kFloat8E5M2FNUZ, kFloat8E8M0FNU,
+  kFloat64,
+  kFloat32,
+  kFloat16,
+  kBFloat16,
+  kFloat8E4M3FN,
+  kFloat8E5M2,
+  kFloat8E4M3FNUZ,
+  kFloat8E5M2FNUZ,
+  kFloat8E8M0FNU,
   kFloat4E2M1X2,  // two 4-bit values a byte, low nibble first; shapes count bytes
-  kUInt8, kUInt16, kUInt32, kUInt64,
-  kInt8, kInt16, kInt32, kInt64,
-  kBool, kComplex64, kComplex128, kComplex32,
+  kUInt8,
+  kUInt16,
+  kUInt32,
+  kUInt64,
+  kInt8,
+  kInt16,
+  kInt32,
+  kInt64,
+  kBool,
+  kComplex64,
+  kComplex128,
+  kComplex32,
 };
 inline constexpr int kDTypeCount = 22;
 
 enum class DTypeKind : uint8_t { kFloat, kUnsigned, kSigned, kBool, kComplex };
 
-size_t DTypeSize(DType dtype);                   // bytes an element
+size_t DTypeSize(DType dtype);  // bytes an element
 DTypeKind DTypeKindOf(DType dtype);
-std::string_view DTypeTorchName(DType dtype);    // "torch.float32"
-std::string_view DTypeShortName(DType dtype);    // "float32": PyTorch's name without its module
+std::string_view DTypeTorchName(DType dtype);  // "torch.float32"
+std::string_view DTypeShortName(DType dtype);  // "float32": PyTorch's name without its module
 // With or without the "torch." prefix; unknown names are nullopt.
 std::optional<DType> DTypeFromTorchName(std::string_view name);
 

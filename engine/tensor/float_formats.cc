@@ -23,10 +23,10 @@ float Decode(uint32_t bits, int exponent_bits, int mantissa_bits, int bias) {
   const uint32_t mantissa = bits & ((1u << mantissa_bits) - 1);
   const uint32_t exponent = bits >> mantissa_bits & ((1u << exponent_bits) - 1);
   const bool negative = bits >> (mantissa_bits + exponent_bits) & 1;
-  const float magnitude =
-      exponent == 0
-          ? std::ldexp(static_cast<float>(mantissa), 1 - bias - mantissa_bits)
-          : std::ldexp(static_cast<float>(mantissa | 1u << mantissa_bits), static_cast<int>(exponent) - bias - mantissa_bits);
+  const float magnitude = exponent == 0
+                              ? std::ldexp(static_cast<float>(mantissa), 1 - bias - mantissa_bits)
+                              : std::ldexp(static_cast<float>(mantissa | 1u << mantissa_bits),
+                                           static_cast<int>(exponent) - bias - mantissa_bits);
   return negative ? -magnitude : magnitude;
 }
 
@@ -40,9 +40,13 @@ float HalfToFloat(uint16_t bits) {
   return Decode(bits, 5, 10, 15);
 }
 
-float BFloat16ToFloat(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
+float BFloat16ToFloat(uint16_t bits) {
+  return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+}
 
-float Float8E4M3FNToFloat(uint8_t bits) { return (bits & 0x7f) == 0x7f ? kNan : Decode(bits, 4, 3, 7); }
+float Float8E4M3FNToFloat(uint8_t bits) {
+  return (bits & 0x7f) == 0x7f ? kNan : Decode(bits, 4, 3, 7);
+}
 
 float Float8E5M2ToFloat(uint8_t bits) {
   if ((bits & 0x7c) == 0x7c) {
@@ -79,28 +83,47 @@ uint16_t FloatToBFloat16(float value) {
 
 double ElementToDouble(DType dtype, const void* p) {
   switch (dtype) {
-    case DType::kFloat64: return Load<double>(p);
-    case DType::kFloat32: return Load<float>(p);
-    case DType::kFloat16: return HalfToFloat(Load<uint16_t>(p));
-    case DType::kBFloat16: return BFloat16ToFloat(Load<uint16_t>(p));
-    case DType::kFloat8E4M3FN: return Float8E4M3FNToFloat(Load<uint8_t>(p));
-    case DType::kFloat8E5M2: return Float8E5M2ToFloat(Load<uint8_t>(p));
-    case DType::kFloat8E4M3FNUZ: return Float8E4M3FNUZToFloat(Load<uint8_t>(p));
-    case DType::kFloat8E5M2FNUZ: return Float8E5M2FNUZToFloat(Load<uint8_t>(p));
-    case DType::kFloat8E8M0FNU: return Float8E8M0ToFloat(Load<uint8_t>(p));
-    case DType::kUInt8: return Load<uint8_t>(p);
-    case DType::kUInt16: return Load<uint16_t>(p);
-    case DType::kUInt32: return Load<uint32_t>(p);
-    case DType::kUInt64: return static_cast<double>(Load<uint64_t>(p));
-    case DType::kInt8: return Load<int8_t>(p);
-    case DType::kInt16: return Load<int16_t>(p);
-    case DType::kInt32: return Load<int32_t>(p);
-    case DType::kInt64: return static_cast<double>(Load<int64_t>(p));
-    case DType::kBool: return Load<uint8_t>(p) != 0;
+    case DType::kFloat64:
+      return Load<double>(p);
+    case DType::kFloat32:
+      return Load<float>(p);
+    case DType::kFloat16:
+      return HalfToFloat(Load<uint16_t>(p));
+    case DType::kBFloat16:
+      return BFloat16ToFloat(Load<uint16_t>(p));
+    case DType::kFloat8E4M3FN:
+      return Float8E4M3FNToFloat(Load<uint8_t>(p));
+    case DType::kFloat8E5M2:
+      return Float8E5M2ToFloat(Load<uint8_t>(p));
+    case DType::kFloat8E4M3FNUZ:
+      return Float8E4M3FNUZToFloat(Load<uint8_t>(p));
+    case DType::kFloat8E5M2FNUZ:
+      return Float8E5M2FNUZToFloat(Load<uint8_t>(p));
+    case DType::kFloat8E8M0FNU:
+      return Float8E8M0ToFloat(Load<uint8_t>(p));
+    case DType::kUInt8:
+      return Load<uint8_t>(p);
+    case DType::kUInt16:
+      return Load<uint16_t>(p);
+    case DType::kUInt32:
+      return Load<uint32_t>(p);
+    case DType::kUInt64:
+      return static_cast<double>(Load<uint64_t>(p));
+    case DType::kInt8:
+      return Load<int8_t>(p);
+    case DType::kInt16:
+      return Load<int16_t>(p);
+    case DType::kInt32:
+      return Load<int32_t>(p);
+    case DType::kInt64:
+      return static_cast<double>(Load<int64_t>(p));
+    case DType::kBool:
+      return Load<uint8_t>(p) != 0;
     case DType::kFloat4E2M1X2:
     case DType::kComplex32:
     case DType::kComplex64:
-    case DType::kComplex128: break;
+    case DType::kComplex128:
+      break;
   }
   return kNan;
 }
@@ -108,10 +131,14 @@ double ElementToDouble(DType dtype, const void* p) {
 std::complex<double> ElementToComplex(DType dtype, const void* p) {
   const char* bytes = static_cast<const char*>(p);
   switch (dtype) {
-    case DType::kComplex32: return {HalfToFloat(Load<uint16_t>(bytes)), HalfToFloat(Load<uint16_t>(bytes + 2))};
-    case DType::kComplex64: return {Load<float>(bytes), Load<float>(bytes + 4)};
-    case DType::kComplex128: return {Load<double>(bytes), Load<double>(bytes + 8)};
-    default: return ElementToDouble(dtype, p);
+    case DType::kComplex32:
+      return {HalfToFloat(Load<uint16_t>(bytes)), HalfToFloat(Load<uint16_t>(bytes + 2))};
+    case DType::kComplex64:
+      return {Load<float>(bytes), Load<float>(bytes + 4)};
+    case DType::kComplex128:
+      return {Load<double>(bytes), Load<double>(bytes + 8)};
+    default:
+      return ElementToDouble(dtype, p);
   }
 }
 

@@ -1,9 +1,11 @@
-// The small float formats, one element at a time: the readable definition that kernels are tested against.
+// The small float formats, one element at a time: the readable definition that kernels are tested
+// against.
 //
 //   HalfToFloat(0x3c00)            // 1.0f
 //   ElementToDouble(DType::kBFloat16, p)
-// Sources: IEEE 754-2019 (binary16); OCP 8-bit floating point specification 1.0 (E4M3FN, E5M2); the *FNUZ forms as in ONNX
-// (no infinity, no negative zero, NaN is 0x80, bias one higher); OCP Microscaling formats 1.0 (E8M0, E2M1).
+// Sources: IEEE 754-2019 (binary16); OCP 8-bit floating point specification 1.0 (E4M3FN, E5M2); the
+// *FNUZ forms as in ONNX (no infinity, no negative zero, NaN is 0x80, bias one higher); OCP
+// Microscaling formats 1.0 (E8M0, E2M1).
 #pragma once
 
 #include <complex>
@@ -25,8 +27,8 @@ float Float4E2M1ToFloat(uint8_t nibble);  // the low four bits
 uint16_t FloatToHalf(float value);      // round to nearest even
 uint16_t FloatToBFloat16(float value);  // round to nearest even; NaN stays NaN
 
-// Value of the element at `p` for every dtype with one real value an element; int64 and uint64 above 2^53 are rounded.
-// Not for complex or kFloat4E2M1X2.
+// Value of the element at `p` for every dtype with one real value an element; int64 and uint64
+// above 2^53 are rounded. Not for complex or kFloat4E2M1X2.
 double ElementToDouble(DType dtype, const void* p);
 // Real and imaginary part; the imaginary part of a real dtype is 0. Not for kFloat4E2M1X2.
 std::complex<double> ElementToComplex(DType dtype, const void* p);

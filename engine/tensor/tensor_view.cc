@@ -37,8 +37,8 @@ StridedRuns MakeRuns(const TensorView& view) {
     runs.count = 1;
     return runs;
   }
-  // Merge from the innermost dimension outwards: (extent, stride) joins the previous loop when stepping it once equals
-  // running through that whole loop.
+  // Merge from the innermost dimension outwards: (extent, stride) joins the previous loop when
+  // stepping it once equals running through that whole loop.
   std::vector<int64_t> extent, stride;  // innermost first
   for (int d = view.ndim - 1; d >= 0; --d) {
     if (view.shape[d] == 1) continue;
@@ -61,13 +61,16 @@ Result<int64_t> CheckedByteSize(DType dtype, std::span<const int64_t> shape) {
   int64_t bytes = static_cast<int64_t>(DTypeSize(dtype));
   bool empty = false;
   for (const int64_t extent : shape) {
-    if (extent < 0) return InvalidDump("").Expected("a shape without negative extents").Found(ShapeText(shape));
+    if (extent < 0)
+      return InvalidDump("").Expected("a shape without negative extents").Found(ShapeText(shape));
     empty = empty || extent == 0;
   }
   if (empty) return int64_t{0};
   for (const int64_t extent : shape) {
     if (__builtin_mul_overflow(bytes, extent, &bytes)) {
-      return InvalidDump("").Expected("a tensor of at most 2^63 bytes").Found("shape " + ShapeText(shape));
+      return InvalidDump("")
+          .Expected("a tensor of at most 2^63 bytes")
+          .Found("shape " + ShapeText(shape));
     }
   }
   return bytes;

@@ -1,8 +1,8 @@
 // A tensor as the engine sees one: an address and what is needed to walk it. Owns nothing.
 //
 //   int64_t shape[] = {2, 3}, strides[] = {3, 1};
-//   TensorView v{.data = p, .dtype = DType::kFloat32, .ndim = 2, .shape = shape, .strides = strides};
-//   ComputeStats(v);                                  // engine/kernels/stats.h
+//   TensorView v{.data = p, .dtype = DType::kFloat32, .ndim = 2, .shape = shape, .strides =
+//   strides}; ComputeStats(v);                                  // engine/kernels/stats.h
 #pragma once
 
 #include <array>
@@ -17,8 +17,9 @@
 
 namespace msprobe {
 
-// Host memory. `shape` and `strides` have `ndim` entries, strides count elements (not bytes) and may be zero (expanded),
-// negative or overlapping. A null `strides` means contiguous, row-major. `data` points at element (0, ..., 0).
+// Host memory. `shape` and `strides` have `ndim` entries, strides count elements (not bytes) and
+// may be zero (expanded), negative or overlapping. A null `strides` means contiguous, row-major.
+// `data` points at element (0, ..., 0).
 struct TensorView {
   const void* data = nullptr;
   DType dtype = DType::kFloat32;
@@ -27,26 +28,29 @@ struct TensorView {
   const int64_t* strides = nullptr;
 
   std::span<const int64_t> dims() const { return {shape, static_cast<size_t>(ndim)}; }
-  int64_t numel() const;          // 1 for ndim 0
-  bool IsContiguous() const;      // row-major, dimensions of extent 1 ignored; true when empty
+  int64_t numel() const;      // 1 for ndim 0
+  bool IsContiguous() const;  // row-major, dimensions of extent 1 ignored; true when empty
 };
 
-// The loops that visit a view in logical (row-major) order: neighbouring dimensions merged, extent-1 dimensions dropped, so
-// that the innermost run is as long as possible. A contiguous tensor is one run of numel() elements with stride 1.
+// The loops that visit a view in logical (row-major) order: neighbouring dimensions merged,
+// extent-1 dimensions dropped, so that the innermost run is as long as possible. A contiguous
+// tensor is one run of numel() elements with stride 1.
 struct StridedRuns {
-  int64_t run = 0;                 // elements in the innermost loop (0 when the tensor is empty)
-  int64_t run_stride = 1;          // elements between neighbours in it
-  std::vector<int64_t> extent;     // the outer loops, outermost first
+  int64_t run = 0;              // elements in the innermost loop (0 when the tensor is empty)
+  int64_t run_stride = 1;       // elements between neighbours in it
+  std::vector<int64_t> extent;  // the outer loops, outermost first
   std::vector<int64_t> stride;
-  int64_t count = 0;               // number of runs
+  int64_t count = 0;  // number of runs
 
-  // Calls visit(element offset of the run's first element) for runs [first, last), in logical order.
+  // Calls visit(element offset of the run's first element) for runs [first, last), in logical
+  // order.
   template <typename Visit>
   void ForEach(int64_t first, int64_t last, Visit&& visit) const;
 };
 StridedRuns MakeRuns(const TensorView& view);
 
-// Product of extents times the element size, or an error when an extent is negative or the product overflows int64.
+// Product of extents times the element size, or an error when an extent is negative or the product
+// overflows int64.
 Result<int64_t> CheckedByteSize(DType dtype, std::span<const int64_t> shape);
 
 // Copies a view's elements, in logical order, to `out` (numel x element size bytes).

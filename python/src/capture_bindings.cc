@@ -2,7 +2,6 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
-
 #include <pthread.h>
 
 #include "bindings.h"
@@ -18,19 +17,23 @@ namespace {
 using capture::Collector;
 using Names = std::vector<std::string>;
 
-void Configure(const std::string& config_path, std::optional<std::string> task, std::optional<std::string> dump_path,
-               std::optional<std::string> level, std::optional<Names> step, const std::string& own_directory) {
-  Config config = ValueOrRaise(LoadConfig(config_path, {std::move(task), std::move(dump_path), std::move(level), std::move(step)}));
+void Configure(const std::string& config_path, std::optional<std::string> task,
+               std::optional<std::string> dump_path, std::optional<std::string> level,
+               std::optional<Names> step, const std::string& own_directory) {
+  Config config = ValueOrRaise(LoadConfig(
+      config_path, {std::move(task), std::move(dump_path), std::move(level), std::move(step)}));
   for (const std::string& line : config.warnings) Log(LogLevel::kWarning, line);
   RaiseIfError(capture::TorchApi::Load());
   Collector::Get().Configure(std::move(config));
   Collector::Get().stacks().HideDirectory(own_directory);
   // A forked child (a DataLoader worker) shares our files: it must not write to them.
-  static const int registered = ::pthread_atfork(nullptr, nullptr, [] { Collector::Get().session().Abandon(); });
+  static const int registered =
+      ::pthread_atfork(nullptr, nullptr, [] { Collector::Get().session().Abandon(); });
   if (registered != 0) Raise(Internal("pthread_atfork failed"));
 }
 
-std::vector<std::pair<std::string, std::string>> AddApis(const std::string& prefix, nb::handle owner, const Names& names,
+std::vector<std::pair<std::string, std::string>> AddApis(const std::string& prefix,
+                                                         nb::handle owner, const Names& names,
                                                          bool output_is_arguments) {
   std::vector<std::pair<std::string, std::string>> refused;
   for (const std::string& name : names) {
@@ -45,25 +48,46 @@ std::vector<std::pair<std::string, std::string>> AddApis(const std::string& pref
 void BindCapture(nb::module_& m) {
   using namespace nb::literals;
   const auto collector = []() -> Collector& { return Collector::Get(); };
-  m.def("configure", &Configure, "config_path"_a, "task"_a.none(), "dump_path"_a.none(), "level"_a.none(), "step"_a.none(), "own_directory"_a,
+  m.def("configure", &Configure, "config_path"_a, "task"_a.none(), "dump_path"_a.none(),
+        "level"_a.none(), "step"_a.none(), "own_directory"_a,
         "Load the configuration; keyword arguments win over the file.");
-  m.def("read_name_lists", [](const std::string& path) { return ValueOrRaise(ReadNameLists(path)); }, "path"_a,
-        "[(category, [name, ...]), ...] of a support_wrap_ops.yaml.");
+  m.def(
+      "read_name_lists", [](const std::string& path) { return ValueOrRaise(ReadNameLists(path)); },
+      "path"_a, "[(category, [name, ...]), ...] of a support_wrap_ops.yaml.");
   m.def("add_apis", &AddApis, "prefix"_a, "owner"_a, "names"_a, "output_is_arguments"_a = false,
-        "List attributes of `owner` for observation; returns [(name, reason), ...] of those that cannot be observed.");
-  m.def("add_module", [=](nb::handle module, const std::string& name) { collector().AddModule(module.ptr(), name); });
-  m.def("add_parameter", [=](nb::handle module, const std::string& name, bool expects) { collector().AddParameter(module.ptr(), name, expects); });
+        "List attributes of `owner` for observation; returns [(name, reason), ...] of those that "
+        "cannot be observed.");
+  m.def("add_module", [=](nb::handle module, const std::string& name) {
+    collector().AddModule(module.ptr(), name);
+  });
+  m.def("add_parameter", [=](nb::handle module, const std::string& name, bool expects) {
+    collector().AddParameter(module.ptr(), name, expects);
+  });
   m.def("forget_modules", [=] { collector().ForgetModules(); });
-  m.def("modules_wanted", [=] { return collector().modules_wanted(); }, "Whether the level records modules.");
-  m.def("apis_wanted", [=] { return collector().apis_wanted(); }, "Whether the level records APIs.");
-  m.def("start", [=](std::optional<int> rank) { return ValueOrRaise(collector().Start(rank)); }, "rank"_a.none(),
-        "Begin collecting; False when this step or rank is not wanted.");
-  m.def("stop_calls", [=] { collector().StopCalls(); }, "See no forward call any more; gradients of those seen still come.");
-  m.def("stop", [=] { RaiseIfError(collector().Stop()); }, "Stop collecting and complete the files.");
-  m.def("step", [=] { collector().Step(); }, "End the step.");
-  m.def("folder", [=] { return collector().session().folder(); }, "Where the current step is written.");
-  m.def("enter_module", [=](nb::handle module, nb::handle args) { collector().EnterModule(module.ptr(), args.ptr()); });
-  m.def("leave_module", [=](nb::handle module, nb::handle, nb::handle output) { collector().LeaveModule(module.ptr(), output.ptr()); });
+  m.def(
+      "modules_wanted", [=] { return collector().modules_wanted(); },
+      "Whether the level records modules.");
+  m.def(
+      "apis_wanted", [=] { return collector().apis_wanted(); }, "Whether the level records APIs.");
+  m.def(
+      "start", [=](std::optional<int> rank) { return ValueOrRaise(collector().Start(rank)); },
+      "rank"_a.none(), "Begin collecting; False when this step or rank is not wanted.");
+  m.def(
+      "stop_calls", [=] { collector().StopCalls(); },
+      "See no forward call any more; gradients of those seen still come.");
+  m.def(
+      "stop", [=] { RaiseIfError(collector().Stop()); }, "Stop collecting and complete the files.");
+  m.def(
+      "step", [=] { collector().Step(); }, "End the step.");
+  m.def(
+      "folder", [=] { return collector().session().folder(); },
+      "Where the current step is written.");
+  m.def("enter_module", [=](nb::handle module, nb::handle args) {
+    collector().EnterModule(module.ptr(), args.ptr());
+  });
+  m.def("leave_module", [=](nb::handle module, nb::handle, nb::handle output) {
+    collector().LeaveModule(module.ptr(), output.ptr());
+  });
   m.def("parameter_gradient", [=](nb::handle module, const std::string& name, nb::handle tensor) {
     collector().ParameterGradient(module.ptr(), name, tensor.ptr());
   });

@@ -15,8 +15,8 @@ namespace msprobe::python {
 
 namespace nb = nanobind;
 
-// Makes msprobe's exceptions members of the module. Two trees: MsprobeError is what a user can fix (ConfigError, DumpError,
-// UsageError, FileError, UnsupportedError), InternalError is our bug.
+// Makes msprobe's exceptions members of the module. Two trees: MsprobeError is what a user can fix
+// (ConfigError, DumpError, UsageError, FileError, UnsupportedError), InternalError is our bug.
 void DefineErrors(nb::module_& m);
 
 [[noreturn]] void Raise(const Status& status);
@@ -29,7 +29,8 @@ T ValueOrRaise(Result<T> result) {
   return std::move(result).value();
 }
 
-// A torch.Tensor, or anything with the buffer protocol or DLPack's CPU form (NumPy). Keeps the object alive.
+// A torch.Tensor, or anything with the buffer protocol or DLPack's CPU form (NumPy). Keeps the
+// object alive.
 class ArrayArgument {
  public:
   explicit ArrayArgument(nb::handle object);  // raises TypeError

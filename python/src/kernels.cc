@@ -89,7 +89,8 @@ void BindKernels(nb::module_& m) {
       .def_ro("worst_golden", &Diff::worst_golden);
   using namespace nb::literals;
   m.def("compute_stats", &PyComputeStats, "tensor"_a, "threads"_a = false, kComputeStatsDoc);
-  m.def("compute_diff", &PyComputeDiff, "target"_a, "golden"_a, "threads"_a = false, kComputeDiffDoc);
+  m.def("compute_diff", &PyComputeDiff, "target"_a, "golden"_a, "threads"_a = false,
+        kComputeDiffDoc);
   m.def("crc32", &PyCrc32, "tensor"_a, kCrc32Doc);
 }
 

@@ -11,5 +11,6 @@ NB_MODULE(_engine, m) {
   msprobe::python::DefineErrors(m);
   msprobe::python::BindKernels(m);
   msprobe::python::BindCapture(m);
-  if (!msprobe::capture::Interposer::Init() || !msprobe::capture::InitBackward()) throw nanobind::python_error();
+  if (!msprobe::capture::Interposer::Init() || !msprobe::capture::InitBackward())
+    throw nanobind::python_error();
 }

@@ -16,7 +16,8 @@ using test::DumpBuilder;
 using test::Numbers;
 using test::Tensor;
 
-// One call of a synthetic run; `truth` survives edits and says which calls of two runs are the same.
+// One call of a synthetic run; `truth` survives edits and says which calls of two runs are the
+// same.
 struct Step {
   std::string api, parent, shape;
   int line = 0;
@@ -106,7 +107,8 @@ TEST(AlignTest, EqualNamesPairByPosition) {
 // The trap: Functional.linear.5 of one run is Functional.linear.6 of the other.
 TEST(AlignTest, AnInsertedCallDoesNotShiftTheRest) {
   std::vector<Step> steps = Network(6), more = steps;
-  more.insert(more.begin() + 17, {"Functional.linear", "Module.layers.1.extra.Linear", "[4, 16, 64]", 99, true, -7});
+  more.insert(more.begin() + 17,
+              {"Functional.linear", "Module.layers.1.extra.Linear", "[4, 16, 64]", 99, true, -7});
   const Built target = Build(more), golden = Build(steps);
   EXPECT_EQ(Check(target, golden).share(), 1);
   const Score by_name = Check(target, golden, {.alignment = Alignment::kNames});
@@ -139,7 +141,9 @@ TEST(AlignTest, RandomEditsAreUndone) {
     for (int edit = 0; edit < 6; ++edit) {
       const size_t at = random() % target.size();
       switch (random() % 3) {
-        case 0: target.erase(target.begin() + at); break;
+        case 0:
+          target.erase(target.begin() + at);
+          break;
         case 1: {
           Step inserted = target[random() % target.size()];
           inserted.truth = -1 - edit - 10 * round;
@@ -147,14 +151,17 @@ TEST(AlignTest, RandomEditsAreUndone) {
           target.insert(target.begin() + at, inserted);
           break;
         }
-        case 2: target[at].api = target[at].api.substr(0, target[at].api.find('.')) + ".fast_" +
-                                 target[at].api.substr(target[at].api.find('.') + 1); break;
+        case 2:
+          target[at].api = target[at].api.substr(0, target[at].api.find('.')) + ".fast_" +
+                           target[at].api.substr(target[at].api.find('.') + 1);
+          break;
       }
     }
     const Score s = Check(Build(target), Build(golden));
     all.right += s.right, all.wrong += s.wrong, all.missed += s.missed;
   }
-  EXPECT_GE(all.share(), 0.99) << all.wrong << " wrong, " << all.missed << " missed of " << all.right;
+  EXPECT_GE(all.share(), 0.99) << all.wrong << " wrong, " << all.missed << " missed of "
+                               << all.right;
 }
 
 TEST(AlignTest, AnotherBatchSizeStillAligns) {
@@ -193,7 +200,8 @@ TEST(AlignTest, AFusedCallHasNoPartner) {
   std::vector<Step> golden = Network(2), target = golden;
   target.erase(target.begin() + 4, target.begin() + 7);  // matmul, softmax, matmul
   target.insert(target.begin() + 4,
-                {"Functional.scaled_dot_product_attention", "Module.layers.0.attn.Attention", "[4, 16, 64]", 24, true, -1});
+                {"Functional.scaled_dot_product_attention", "Module.layers.0.attn.Attention",
+                 "[4, 16, 64]", 24, true, -1});
   const Built t = Build(target), g = Build(golden);
   EXPECT_EQ(AlignRecords(t.dump, g.dump, {})[4].golden, -1);
   EXPECT_EQ(Check(t, g).share(), 1);
@@ -211,11 +219,13 @@ TEST(AlignTest, BackwardFollowsItsForwardInAnyOrder) {
 
 TEST(AlignTest, CallsInAnotherOrderArePairedByTheirSite) {
   std::vector<Step> golden = Network(3), target = golden;
-  std::rotate(target.begin() + 13, target.begin() + 14, target.begin() + 18);  // one call of layer 1 runs later
+  std::rotate(target.begin() + 13, target.begin() + 14,
+              target.begin() + 18);  // one call of layer 1 runs later
   EXPECT_EQ(Check(Build(target), Build(golden)).share(), 1);
 }
 
-// Checkpointing: the forward runs again during backward and the backward calls carry the new numbers.
+// Checkpointing: the forward runs again during backward and the backward calls carry the new
+// numbers.
 TEST(AlignTest, RecomputedBackwardIsPairedByOrder) {
   DumpBuilder t, g;
   for (int i = 0; i < 4; ++i) {
@@ -224,8 +234,12 @@ TEST(AlignTest, RecomputedBackwardIsPairedByOrder) {
     g.Call("Functional.linear." + n + ".forward").In(Numbers(i, 0, 0, 1)).Out(Numbers(i, 0, 0, 2));
   }
   for (int i = 3; i >= 0; --i) {
-    t.Call("Functional.linear." + std::to_string(4 + i) + ".backward").In(Numbers(i, 0, 0, 3)).Out(Numbers(i, 0, 0, 4));
-    g.Call("Functional.linear." + std::to_string(i) + ".backward").In(Numbers(i, 0, 0, 3)).Out(Numbers(i, 0, 0, 4));
+    t.Call("Functional.linear." + std::to_string(4 + i) + ".backward")
+        .In(Numbers(i, 0, 0, 3))
+        .Out(Numbers(i, 0, 0, 4));
+    g.Call("Functional.linear." + std::to_string(i) + ".backward")
+        .In(Numbers(i, 0, 0, 3))
+        .Out(Numbers(i, 0, 0, 4));
   }
   const Dump target = t.Take(), golden = g.Take();
   const auto partners = AlignRecords(target, golden, {});
@@ -280,8 +294,14 @@ TEST(AlignTest, EveryRecordAndLeafAppearsOnce) {
 
 TEST(AlignTest, GoldenOnlyCallsStandAtTheirPlace) {
   DumpBuilder t, g;
-  t.Call("Torch.a.0.forward").Out(Numbers(1, 0, 0, 1)).Call("Torch.c.0.forward").Out(Numbers(3, 0, 0, 1));
-  g.Call("Torch.a.0.forward").Out(Numbers(1, 0, 0, 1)).Call("Torch.bbbbbb.0.forward").Out(Numbers(2, 0, 0, 1).Shape("[7]"));
+  t.Call("Torch.a.0.forward")
+      .Out(Numbers(1, 0, 0, 1))
+      .Call("Torch.c.0.forward")
+      .Out(Numbers(3, 0, 0, 1));
+  g.Call("Torch.a.0.forward")
+      .Out(Numbers(1, 0, 0, 1))
+      .Call("Torch.bbbbbb.0.forward")
+      .Out(Numbers(2, 0, 0, 1).Shape("[7]"));
   g.Call("Torch.c.0.forward").Out(Numbers(3, 0, 0, 1));
   const Dump target = t.Take(), golden = g.Take();
   const AlignedDumps a = AlignDumps(target, golden, {});
@@ -292,8 +312,12 @@ TEST(AlignTest, GoldenOnlyCallsStandAtTheirPlace) {
 
 TEST(AlignLeavesTest, PositionAgainstKeyword) {
   DumpBuilder t, g;
-  t.Call("Functional.linear.0.forward").In(Numbers(1, 0, 0, 1)).In(Numbers(2, 0, 0, 1).Shape("[3]"));
-  g.Call("Functional.linear.0.forward").In(Numbers(1, 0, 0, 1)).Kwarg("bias", Numbers(2, 0, 0, 1).Shape("[3]"));
+  t.Call("Functional.linear.0.forward")
+      .In(Numbers(1, 0, 0, 1))
+      .In(Numbers(2, 0, 0, 1).Shape("[3]"));
+  g.Call("Functional.linear.0.forward")
+      .In(Numbers(1, 0, 0, 1))
+      .Kwarg("bias", Numbers(2, 0, 0, 1).Shape("[3]"));
   const Dump target = t.Take(), golden = g.Take();
   const AlignedDumps a = AlignDumps(target, golden, {});
   ASSERT_EQ(a.rows.size(), 2u);
@@ -304,7 +328,10 @@ TEST(AlignLeavesTest, PositionAgainstKeyword) {
 TEST(AlignLeavesTest, OneSidedLeavesAreShown) {
   DumpBuilder t, g;
   t.Call("Torch.f.0.forward").In(Numbers(1, 0, 0, 1)).Out(Numbers(1, 0, 0, 1));
-  g.Call("Torch.f.0.forward").In(Numbers(1, 0, 0, 1)).Out(Numbers(1, 0, 0, 1)).Out(Numbers(1, 0, 0, 1).Shape("[9]"));
+  g.Call("Torch.f.0.forward")
+      .In(Numbers(1, 0, 0, 1))
+      .Out(Numbers(1, 0, 0, 1))
+      .Out(Numbers(1, 0, 0, 1).Shape("[9]"));
   const Dump target = t.Take(), golden = g.Take();
   const AlignedDumps a = AlignDumps(target, golden, {});
   ASSERT_EQ(a.rows.size(), 3u);

@@ -16,8 +16,12 @@ using ::testing::HasSubstr;
 Dump ThreeCalls(double error = 0) {
   DumpBuilder b;
   b.Call("Functional.linear.0.forward").In(Numbers(1, -1, 0, 3)).Out(Numbers(2, -2, 0.5, 5));
-  b.Call("Functional.gelu.0.forward").In(Numbers(2, -2, 0.5, 5)).Out(test::Scaled(Numbers(2, 0, 0.6, 4), error));
-  b.Call("Functional.linear.1.forward").In(test::Scaled(Numbers(2, 0, 0.6, 4), error)).Out(Numbers(1 + error, 0, 0, 2));
+  b.Call("Functional.gelu.0.forward")
+      .In(Numbers(2, -2, 0.5, 5))
+      .Out(test::Scaled(Numbers(2, 0, 0.6, 4), error));
+  b.Call("Functional.linear.1.forward")
+      .In(test::Scaled(Numbers(2, 0, 0.6, 4), error))
+      .Out(Numbers(1 + error, 0, 0, 2));
   return b.Take();
 }
 

@@ -1,8 +1,8 @@
 // Builds dumps by hand.
 //
 //   DumpBuilder b;
-//   b.Call("Functional.linear.0.forward").In(Numbers(1, -1, 0, 5)).Out(Numbers(2, -2, 0, 7)).At("train.py", 10, "y = f(x)");
-//   Dump dump = b.Take();
+//   b.Call("Functional.linear.0.forward").In(Numbers(1, -1, 0, 5)).Out(Numbers(2, -2, 0,
+//   7)).At("train.py", 10, "y = f(x)"); Dump dump = b.Take();
 #pragma once
 
 #include <cmath>
@@ -59,7 +59,8 @@ class DumpBuilder {
     } else {
       direction = parts.back();
       r.call = number(parts[parts.size() - 2]);
-      r.api = r.name.substr(0, r.name.size() - direction.size() - parts[parts.size() - 2].size() - 2);
+      r.api =
+          r.name.substr(0, r.name.size() - direction.size() - parts[parts.size() - 2].size() - 2);
     }
     r.direction = direction == "forward"    ? Direction::kForward
                   : direction == "backward" ? Direction::kBackward
@@ -69,11 +70,21 @@ class DumpBuilder {
     inputs_ = outputs_ = 0;
     return *this;
   }
-  DumpBuilder& In(const Tensor& t) { return Add(t, Slot::kInput, ".input." + std::to_string(inputs_++)); }
-  DumpBuilder& Kwarg(std::string name, const Tensor& t) { return Add(t, Slot::kKwarg, ".kwargs." + name); }
-  DumpBuilder& Out(const Tensor& t) { return Add(t, Slot::kOutput, ".output." + std::to_string(outputs_++)); }
-  DumpBuilder& Parameter(std::string name, const Tensor& t) { return Add(t, Slot::kParameter, ".parameters." + name); }
-  DumpBuilder& Grad(std::string name, const Tensor& t) { return Add(t, Slot::kParameterGrad, "." + name); }
+  DumpBuilder& In(const Tensor& t) {
+    return Add(t, Slot::kInput, ".input." + std::to_string(inputs_++));
+  }
+  DumpBuilder& Kwarg(std::string name, const Tensor& t) {
+    return Add(t, Slot::kKwarg, ".kwargs." + name);
+  }
+  DumpBuilder& Out(const Tensor& t) {
+    return Add(t, Slot::kOutput, ".output." + std::to_string(outputs_++));
+  }
+  DumpBuilder& Parameter(std::string name, const Tensor& t) {
+    return Add(t, Slot::kParameter, ".parameters." + name);
+  }
+  DumpBuilder& Grad(std::string name, const Tensor& t) {
+    return Add(t, Slot::kParameterGrad, "." + name);
+  }
   DumpBuilder& Value(std::string name, std::string type, std::string value) {
     Leaf leaf = Start(Slot::kKwarg, ".kwargs." + name);
     leaf.kind = LeafKind::kScalar;
@@ -84,15 +95,19 @@ class DumpBuilder {
     return Finish(leaf);
   }
   DumpBuilder& Null(Slot slot = Slot::kInput) {
-    Leaf leaf = Start(slot, slot == Slot::kInput ? ".input." + std::to_string(inputs_++) : ".output.null");
+    Leaf leaf =
+        Start(slot, slot == Slot::kInput ? ".input." + std::to_string(inputs_++) : ".output.null");
     leaf.kind = LeafKind::kNone;
     return Finish(leaf);
   }
-  DumpBuilder& Parent(std::string_view name) { return dump_.records.back().parent = Text(name), *this; }
-  DumpBuilder& At(std::string_view file, int line, std::string_view source, std::string_view function = "forward") {
+  DumpBuilder& Parent(std::string_view name) {
+    return dump_.records.back().parent = Text(name), *this;
+  }
+  DumpBuilder& At(std::string_view file, int line, std::string_view source,
+                  std::string_view function = "forward") {
     dump_.records.back().stack = static_cast<int32_t>(dump_.stacks.size());
-    dump_.stacks.push_back({Text("File " + std::string(file) + ", line " + std::to_string(line) + ", in " +
-                                 std::string(function) + ", \n " + std::string(source))});
+    dump_.stacks.push_back({Text("File " + std::string(file) + ", line " + std::to_string(line) +
+                                 ", in " + std::string(function) + ", \n " + std::string(source))});
     return *this;
   }
   Dump& dump() { return dump_; }
@@ -131,8 +146,10 @@ class DumpBuilder {
     dump_.has_md5 = dump_.has_md5 || !t.md5.empty();
     if (t.stats) {
       leaf.has_stats = true;
-      leaf.max_value = t.max, leaf.min_value = t.min, leaf.mean_value = t.mean, leaf.norm_value = t.norm;
-      leaf.max = Number(t.max), leaf.min = Number(t.min), leaf.mean = Number(t.mean), leaf.norm = Number(t.norm);
+      leaf.max_value = t.max, leaf.min_value = t.min, leaf.mean_value = t.mean,
+      leaf.norm_value = t.norm;
+      leaf.max = Number(t.max), leaf.min = Number(t.min), leaf.mean = Number(t.mean),
+      leaf.norm = Number(t.norm);
     }
     return Finish(leaf);
   }

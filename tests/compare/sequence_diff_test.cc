@@ -53,8 +53,9 @@ TEST(SequenceDiffTest, OneInsertedElementShiftsTheRest) {
   EXPECT_EQ(DiffSequences(a, b, 10), (std::vector<IndexPair>{{0, 0}, {1, 1}, {3, 2}, {4, 3}}));
 }
 
-// Few kinds, so that hardly anything is unique and Myers' half does the work: it must find the longest. (Once equal ends are
-// trimmed an element may become unique after all, and an anchor; that may cost a match.)
+// Few kinds, so that hardly anything is unique and Myers' half does the work: it must find the
+// longest. (Once equal ends are trimmed an element may become unique after all, and an anchor; that
+// may cost a match.)
 TEST(SequenceDiffTest, IsLongestWithoutUniqueElements) {
   std::mt19937 random(7);
   int shorter = 0;
@@ -76,7 +77,8 @@ TEST(SequenceDiffTest, IsLongestWithoutUniqueElements) {
 TEST(SequenceDiffTest, AnyTwoSequencesGiveACommonSubsequence) {
   std::mt19937 random(11);
   for (int round = 0; round < 500; ++round) {
-    const Ids a = RandomIds(random, random() % 300, 100), b = RandomIds(random, random() % 300, 100);
+    const Ids a = RandomIds(random, random() % 300, 100),
+              b = RandomIds(random, random() % 300, 100);
     CheckIsCommon(a, b, DiffSequences(a, b, 100));
   }
 }

@@ -1,7 +1,7 @@
-"""Our csv against the tables that msprobe 26.2.0 wrote from the same dumps: cell by cell, in its columns.
+"""Our csv against the tables that msprobe 26.2.0 wrote from the same dumps, cell by cell.
 
-Where we differ on purpose is data: tests/data/tables/26.2.0/differences.json. An entry that no longer
-applies fails too, so that the list never says more than is true.
+Where we differ on purpose is data: tests/data/tables/26.2.0/differences.json. An entry that no
+longer applies fails too, so that the list never says more than is true.
 """
 
 import csv
@@ -11,7 +11,9 @@ import subprocess
 
 import pytest
 
-CASES = [f"{level}_{mode}" for level in ("L0", "L1", "mix") for mode in ("statistics", "md5", "tensor")]
+CASES = [
+    f"{level}_{mode}" for level in ("L0", "L1", "mix") for mode in ("statistics", "md5", "tensor")
+]
 
 
 def read(text):
@@ -50,9 +52,7 @@ def test_old_columns_equal_the_recorded_table(case, root, msprobe_bin):
     table = (data / "tables" / "26.2.0" / f"{case}.csv").read_text(encoding="utf-8")
     their_header, their_rows = read(table)
     differences = json.loads((data / "tables" / "26.2.0" / "differences.json").read_text())
-    allowed = {
-        (d["row"], d["column"]): d for d in differences["cells"] if case in d["cases"]
-    }
+    allowed = {(d["row"], d["column"]): d for d in differences["cells"] if case in d["cases"]}
 
     assert header[: len(their_header)] == their_header
     names = [row[0] for row in rows if row[0] != "N/A"]
@@ -66,7 +66,10 @@ def test_old_columns_equal_the_recorded_table(case, root, msprobe_bin):
                 continue
             key = (theirs[0], column)
             tolerance = differences["tolerances"].get(column)
-            if key in allowed and (allowed[key]["ours"], allowed[key]["theirs"]) == (our_cell, their_cell):
+            if key in allowed and (allowed[key]["ours"], allowed[key]["theirs"]) == (
+                our_cell,
+                their_cell,
+            ):
                 met.add(key)
             elif tolerance is None or not close(our_cell, their_cell, tolerance["relative"]):
                 surprises.append((*key, {"theirs": their_cell, "ours": our_cell}))

@@ -17,13 +17,15 @@ using ::testing::ElementsAre;
 class DumpWriterTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    folder_ = ::testing::TempDir() + "dump_writer_" + ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    folder_ = ::testing::TempDir() + "dump_writer_" +
+              ::testing::UnitTest::GetInstance()->current_test_info()->name();
     std::filesystem::remove_all(folder_);
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
   std::unique_ptr<DumpWriter> Create() {
-    Result<std::unique_ptr<DumpWriter>> writer = DumpWriter::Create(folder_, {.tool = "msprobe test"});
+    Result<std::unique_ptr<DumpWriter>> writer =
+        DumpWriter::Create(folder_, {.tool = "msprobe test"});
     EXPECT_TRUE(writer.ok()) << writer.status().message();
     return std::move(writer).value();
   }
@@ -53,8 +55,10 @@ TEST_F(DumpWriterTest, WritesOneEntryALine) {
   ASSERT_TRUE(writer->Append(std::string("\"Torch.b.0.forward\": ") + kEntry).ok());
   ASSERT_TRUE(writer->Close().ok());
   EXPECT_EQ(Text("dump.json"),
-            "{\"task\": \"statistics\", \"level\": \"L1\", \"framework\": \"pytorch\", \"dump_data_dir\": null, \"tool\": \"msprobe test\", \"data\": {\n"
-            "\"Torch.a.0.forward\": " + std::string(kEntry) + ",\n\"Torch.b.0.forward\": " + kEntry + "\n}}\n");
+            "{\"task\": \"statistics\", \"level\": \"L1\", \"framework\": \"pytorch\", "
+            "\"dump_data_dir\": null, \"tool\": \"msprobe test\", \"data\": {\n"
+            "\"Torch.a.0.forward\": " +
+                std::string(kEntry) + ",\n\"Torch.b.0.forward\": " + kEntry + "\n}}\n");
 }
 
 TEST_F(DumpWriterTest, EveryAppendIsOnDiskBeforeItReturns) {
@@ -80,14 +84,17 @@ TEST_F(DumpWriterTest, ReopenGoesOnWhereCloseLeft) {
 
 TEST_F(DumpWriterTest, LaterNamesOfAStackFollowAtClose) {
   auto writer = Create();
-  const Result<int64_t> id = writer->AddStack("Torch.a.0.forward", {"File x.py, line 1, in f, \n a()"});
+  const Result<int64_t> id =
+      writer->AddStack("Torch.a.0.forward", {"File x.py, line 1, in f, \n a()"});
   ASSERT_TRUE(id.ok());
   ASSERT_EQ(*id, 0);
   ASSERT_TRUE(writer->NoteStack(*id, "Torch.a.1.forward").ok());
   ASSERT_TRUE(writer->NoteStack(*id, "Torch.a.2.forward").ok());
   ASSERT_TRUE(writer->Close().ok());
   const std::string frames = R"x(["File x.py, line 1, in f, \n a()"])x";
-  EXPECT_EQ(Text("stack.json"), "{\n\"0\": [[\"Torch.a.0.forward\"], " + frames + "],\n\"1\": [[\"Torch.a.1.forward\", \"Torch.a.2.forward\"], " + frames + "]\n}\n");
+  EXPECT_EQ(Text("stack.json"), "{\n\"0\": [[\"Torch.a.0.forward\"], " + frames +
+                                    "],\n\"1\": [[\"Torch.a.1.forward\", \"Torch.a.2.forward\"], " +
+                                    frames + "]\n}\n");
 }
 
 TEST_F(DumpWriterTest, ManyWaitingNamesAreWrittenBeforeClose) {
@@ -104,7 +111,9 @@ TEST_F(DumpWriterTest, ConstructHasNullForNoParent) {
   ASSERT_TRUE(writer->AppendConstruct("Module.a.A.forward.0", "").ok());
   ASSERT_TRUE(writer->AppendConstruct("Torch.b.0.forward", "Module.a.A.forward.0").ok());
   ASSERT_TRUE(writer->Close().ok());
-  EXPECT_EQ(Text("construct.json"), "{\n\"Module.a.A.forward.0\": null,\n\"Torch.b.0.forward\": \"Module.a.A.forward.0\"\n}\n");
+  EXPECT_EQ(
+      Text("construct.json"),
+      "{\n\"Module.a.A.forward.0\": null,\n\"Torch.b.0.forward\": \"Module.a.A.forward.0\"\n}\n");
 }
 
 TEST_F(DumpWriterTest, AnUnwritablePlaceIsOneClearError) {

@@ -40,26 +40,36 @@ TEST(EntryBuilder, ComposesAnEntryInTheEarlierToolsOrderOfKeys) {
   b.Bool(false);
   b.EndSlot('}');
   b.Field("stack", "7");
-  EXPECT_EQ(b.Finish(),
-            R"("Functional.relu.0.forward": {"input_args": [{"type": "torch.Tensor", "dtype": "torch.float32", "shape": [2, 3], )"
-            R"("Max": 1.5, "Min": -0.5, "Mean": 0.25, "Norm": 2.0, "requires_grad": true, "fingerprint": "0123456789abcdef"}, )"
-            R"({"type": "int", "value": 3}], "input_kwargs": {"inplace": {"type": "bool", "value": false}}, "stack": "7"})");
+  EXPECT_EQ(
+      b.Finish(),
+      R"("Functional.relu.0.forward": {"input_args": [{"type": "torch.Tensor", "dtype": "torch.float32", "shape": [2, 3], )"
+      R"("Max": 1.5, "Min": -0.5, "Mean": 0.25, "Norm": 2.0, "requires_grad": true, "fingerprint": "0123456789abcdef"}, )"
+      R"({"type": "int", "value": 3}], "input_kwargs": {"inplace": {"type": "bool", "value": false}}, "stack": "7"})");
 }
 
 TEST(EntryBuilder, SpellsExtremaByKindOfDtype) {
   const Stats stats = SomeStats();
-  EXPECT_NE(TensorText({.dtype = "torch.int64", .kind = DTypeKind::kSigned, .stats = &stats}).find(R"("Max": 3, "Min": -1,)"), std::string::npos);
-  EXPECT_NE(TensorText({.dtype = "torch.bool", .kind = DTypeKind::kBool, .stats = &stats}).find(R"("Max": true, "Min": true,)"), std::string::npos);
+  EXPECT_NE(TensorText({.dtype = "torch.int64", .kind = DTypeKind::kSigned, .stats = &stats})
+                .find(R"("Max": 3, "Min": -1,)"),
+            std::string::npos);
+  EXPECT_NE(TensorText({.dtype = "torch.bool", .kind = DTypeKind::kBool, .stats = &stats})
+                .find(R"("Max": true, "Min": true,)"),
+            std::string::npos);
   Stats huge = stats;
   huge.int_max = -1;  // the bit pattern of 2^64 - 1
-  EXPECT_NE(TensorText({.dtype = "torch.uint64", .kind = DTypeKind::kUnsigned, .is_unsigned64 = true, .stats = &huge}).find("\"Max\": 18446744073709551615,"),
+  EXPECT_NE(TensorText({.dtype = "torch.uint64",
+                        .kind = DTypeKind::kUnsigned,
+                        .is_unsigned64 = true,
+                        .stats = &huge})
+                .find("\"Max\": 18446744073709551615,"),
             std::string::npos);
 }
 
 TEST(EntryBuilder, AnUnreadableOrEmptyTensorHasNullsNotNumbers) {
   const Stats empty;
   const std::string nulls = R"("Max": null, "Min": null, "Mean": null, "Norm": null)";
-  EXPECT_NE(TensorText({.dtype = "torch.float32", .stats = nullptr}).find(nulls), std::string::npos);
+  EXPECT_NE(TensorText({.dtype = "torch.float32", .stats = nullptr}).find(nulls),
+            std::string::npos);
   EXPECT_NE(TensorText({.dtype = "torch.float32", .stats = &empty}).find(nulls), std::string::npos);
 }
 
@@ -69,8 +79,13 @@ TEST(EntryBuilder, WritesNonFiniteValuesAndTheirCounts) {
   stats.min = stats.norm = std::numeric_limits<double>::quiet_NaN();
   stats.nan = 2;
   stats.neg_inf = 1;
-  const std::string text = TensorText({.dtype = "torch.float32", .stats = &stats, .fingerprint = false});
-  EXPECT_NE(text.find(R"("Max": Infinity, "Min": NaN, "Mean": Infinity, "Norm": NaN, "nan": 2, "neg_inf": 1})"), std::string::npos) << text;
+  const std::string text =
+      TensorText({.dtype = "torch.float32", .stats = &stats, .fingerprint = false});
+  EXPECT_NE(
+      text.find(
+          R"("Max": Infinity, "Min": NaN, "Mean": Infinity, "Norm": NaN, "nan": 2, "neg_inf": 1})"),
+      std::string::npos)
+      << text;
 }
 
 TEST(EntryBuilder, NamesTensorFilesByPlace) {
@@ -102,7 +117,8 @@ TEST(EntryBuilder, EscapesHostileNames) {
 
 TEST(SafeFileName, StaysInsideTheFolderAndBelowTheLimit) {
   EXPECT_EQ(SafeFileName("../../etc/passwd", ".pt"), ".._.._etc_passwd.pt");
-  const std::string a = SafeFileName(std::string(400, 'a') + "x", ".pt"), b = SafeFileName(std::string(401, 'a') + "x", ".pt");
+  const std::string a = SafeFileName(std::string(400, 'a') + "x", ".pt"),
+                    b = SafeFileName(std::string(401, 'a') + "x", ".pt");
   EXPECT_EQ(a.size(), 255u);
   EXPECT_NE(a, b);
   EXPECT_TRUE(a.ends_with("x.pt"));

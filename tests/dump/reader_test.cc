@@ -16,16 +16,19 @@ using ::testing::StartsWith;
 const std::string kDumps = MSPROBE_TEST_DATA "/dumps";
 
 constexpr std::string_view kHeader =
-    "{\"task\": \"statistics\", \"level\": \"mix\", \"framework\": \"pytorch\", \"dump_data_dir\": null, "
+    "{\"task\": \"statistics\", \"level\": \"mix\", \"framework\": \"pytorch\", \"dump_data_dir\": "
+    "null, "
     "\"tool\": \"msprobe 27.0.0\", \"data\": {\n";
 constexpr std::string_view kTensor =
-    "{\"type\": \"torch.Tensor\", \"dtype\": \"torch.float32\", \"shape\": [2, 3], \"Max\": 1.5, \"Min\": -0.5, \"Mean\": 0.25, "
-    "\"Norm\": 2.0, \"requires_grad\": true, \"fingerprint\": \"0123456789abcdef\", \"nan\": 2, \"zero\": 1}";
+    "{\"type\": \"torch.Tensor\", \"dtype\": \"torch.float32\", \"shape\": [2, 3], \"Max\": 1.5, "
+    "\"Min\": -0.5, \"Mean\": 0.25, "
+    "\"Norm\": 2.0, \"requires_grad\": true, \"fingerprint\": \"0123456789abcdef\", \"nan\": 2, "
+    "\"zero\": 1}";
 
 std::string Entry(std::string_view name, std::string_view more = "") {
   return "\"" + std::string(name) + "\": {\"input_args\": [" + std::string(kTensor) +
-         ", {\"type\": \"int\", \"value\": 3}], \"input_kwargs\": {}, \"output\": [" + std::string(kTensor) + "]" + std::string(more) +
-         "}";
+         ", {\"type\": \"int\", \"value\": 3}], \"input_kwargs\": {}, \"output\": [" +
+         std::string(kTensor) + "]" + std::string(more) + "}";
 }
 
 std::string Ours(std::initializer_list<std::string> entries, bool closed = true) {
@@ -42,16 +45,21 @@ std::string Ours(std::initializer_list<std::string> entries, bool closed = true)
 
 // The leaves of the only record.
 Result<Dump> ReadValues(const TemporaryFolder& folder, std::string_view values) {
-  return ReadDump(folder.Write("dump.json", Ours({"\"Torch.f.0.forward\": {\"input_args\": [" + std::string(values) + "]}"})));
+  return ReadDump(folder.Write("dump.json", Ours({"\"Torch.f.0.forward\": {\"input_args\": [" +
+                                                  std::string(values) + "]}"})));
 }
 
 // One line of a table, spelled as the tables of msprobe 26 are.
 std::string Row(const Leaf& leaf) {
-  const auto cell = [](std::string_view text) { return std::string(text == "null" ? "None" : text); };
+  const auto cell = [](std::string_view text) {
+    return std::string(text == "null" ? "None" : text);
+  };
   std::string row;
-  for (const std::string_view text : {leaf.name, leaf.dtype, leaf.shape}) row += std::string(text) + "|";
+  for (const std::string_view text : {leaf.name, leaf.dtype, leaf.shape})
+    row += std::string(text) + "|";
   row += leaf.requires_grad.empty() ? "N/A" : std::string(leaf.requires_grad);
-  for (const std::string_view text : {leaf.max, leaf.min, leaf.mean, leaf.norm}) row += "|" + cell(text);
+  for (const std::string_view text : {leaf.max, leaf.min, leaf.mean, leaf.norm})
+    row += "|" + cell(text);
   return row;
 }
 
@@ -82,7 +90,8 @@ TEST(ReadDump, EveryGeneration) {
       {"26.2.0/L0_statistics/base/step0", "msprobe 26", Level::kL0, 17, 51, 4, false},
       {"26.2.0/L1_md5/base/step0", "msprobe 26", Level::kL1, 17, 64, 9, true},
       {"26.2.0/L1_tensor/base/step0", "msprobe 26", Level::kL1, 17, 64, 9, false},
-      {"26.2.0/mix_statistics/base/step0/proc1001/dump.json", "msprobe 26", Level::kMix, 34, 115, 13, false},
+      {"26.2.0/mix_statistics/base/step0/proc1001/dump.json", "msprobe 26", Level::kMix, 34, 115,
+       13, false},
       {"26.2.0/debug/step1", "msprobe 26", Level::kDebug, 2, 4, 0, false},
   };
   for (const Recorded& c : cases) {
@@ -114,7 +123,8 @@ TEST(ReadDump, StacksParentsAndFilesOfMsprobe26) {
   EXPECT_EQ(conv.name, "Functional.conv2d.0.forward");
   EXPECT_EQ(conv.parent, "Module.conv.Conv2d.forward.0");
   ASSERT_GE(conv.stack, 0);
-  EXPECT_THAT(std::string(dump->stacks[static_cast<size_t>(conv.stack)].front()), HasSubstr("in _conv_forward, \n return F.conv2d("));
+  EXPECT_THAT(std::string(dump->stacks[static_cast<size_t>(conv.stack)].front()),
+              HasSubstr("in _conv_forward, \n return F.conv2d("));
   EXPECT_EQ(dump->records[1].parent, "");
   EXPECT_EQ(dump->tensor_folder, "");
 
@@ -134,18 +144,24 @@ TEST(ReadDump, FramesOfMsprobe1AreFoundByEntry) {
   size_t with_stack = 0;
   for (const Record& record : dump->records) with_stack += record.stack >= 0;
   EXPECT_EQ(with_stack, 13u);
-  EXPECT_THAT(std::string(dump->stacks[static_cast<size_t>(dump->records[0].stack)][0]), StartsWith("File "));
+  EXPECT_THAT(std::string(dump->stacks[static_cast<size_t>(dump->records[0].stack)][0]),
+              StartsWith("File "));
 }
 
 TEST(ReadDump, OurDialect) {
   TemporaryFolder folder;
   folder.Write("stack.json",
-               "{\n\"3\": [[\"Torch.f.0.forward\"], [\"File a.py, line 3, in f, \\n y\"]],\n\"9\": [[\"Torch.g.0.forward\"], [\"File b.py\"]]\n}\n");
-  folder.Write("construct.json", "{\n\"Torch.f.0.forward\": \"Module.m.M.forward.0\",\n\"Torch.g.0.forward\": [\"Module.n.N.forward.0\", 2],\n"
-                                 "\"megatron_micro_step_number\": 2,\n\"x\": null\n}\n");
-  const Result<Dump> read = ReadDump(
-      folder.Write("dump.json", Ours({Entry("Torch.f.0.forward", ", \"stack\": 3"),
-                                      Entry("Torch.g.0.forward", ", \"stack\": \"3\", \"exception\": \"RuntimeError\""), Entry("Torch.g.1.forward")})));
+               "{\n\"3\": [[\"Torch.f.0.forward\"], [\"File a.py, line 3, in f, \\n y\"]],\n\"9\": "
+               "[[\"Torch.g.0.forward\"], [\"File b.py\"]]\n}\n");
+  folder.Write("construct.json",
+               "{\n\"Torch.f.0.forward\": \"Module.m.M.forward.0\",\n\"Torch.g.0.forward\": "
+               "[\"Module.n.N.forward.0\", 2],\n"
+               "\"megatron_micro_step_number\": 2,\n\"x\": null\n}\n");
+  const Result<Dump> read = ReadDump(folder.Write(
+      "dump.json",
+      Ours({Entry("Torch.f.0.forward", ", \"stack\": 3"),
+            Entry("Torch.g.0.forward", ", \"stack\": \"3\", \"exception\": \"RuntimeError\""),
+            Entry("Torch.g.1.forward")})));
   ASSERT_TRUE(read.ok()) << read.status().ToString();
   const Dump& dump = *read;
   EXPECT_EQ(dump.dialect, "msprobe 27");
@@ -175,23 +191,30 @@ TEST(ReadDump, ValuesOfEveryKind) {
   const Value values[] = {
       {"{\"type\": \"int\", \"value\": 3}", "<class 'int'>|[]|N/A|3|3|3|3"},
       {"{\"type\": \"float\", \"value\": 1e-05}", "<class 'float'>|[]|N/A|1e-05|1e-05|1e-05|1e-05"},
-      {"{\"type\": \"float\", \"value\": -Infinity}", "<class 'float'>|[]|N/A|-Infinity|-Infinity|-Infinity|-Infinity"},
+      {"{\"type\": \"float\", \"value\": -Infinity}",
+       "<class 'float'>|[]|N/A|-Infinity|-Infinity|-Infinity|-Infinity"},
       {"{\"type\": \"bool\", \"value\": true}", "<class 'bool'>|[]|N/A|True|True|True|True"},
       {"{\"type\": \"str\", \"value\": \"a\\tb\"}", "<class 'str'>|[]|N/A|a\tb|a\tb|a\tb|a\tb"},
-      {"{\"type\": \"slice\", \"value\": [0, null, 2]}", "slice|(3,)|N/A|[0, None, 2]|[0, None, 2]|[0, None, 2]|[0, None, 2]"},
+      {"{\"type\": \"slice\", \"value\": [0, null, 2]}",
+       "slice|(3,)|N/A|[0, None, 2]|[0, None, 2]|[0, None, 2]|[0, None, 2]"},
       {"{\"type\": \"ellipsis\", \"value\": \"...\"}", "ellipsis|[]|N/A|...|...|...|..."},
-      {"{\"type\": \"torch.Size\", \"value\": [2, 3]}", "torch.Size|[2, 3]|N/A|None|None|None|None"},
+      {"{\"type\": \"torch.Size\", \"value\": [2, 3]}",
+       "torch.Size|[2, 3]|N/A|None|None|None|None"},
       {"{\"type\": \"torch.dtype\", \"value\": \"torch.float16\"}",
        "<class 'str'>|[]|N/A|torch.float16|torch.float16|torch.float16|torch.float16"},
-      {"{\"type\": \"torch.memory_format\", \"format\": \"channels_last\"}", "<class 'NoneType'>|[]|N/A|None|None|None|None"},
+      {"{\"type\": \"torch.memory_format\", \"format\": \"channels_last\"}",
+       "<class 'NoneType'>|[]|N/A|None|None|None|None"},
       {"{\"type\": \"torch.ProcessGroup\", \"group_ranks\": [0, 1], \"group_id\": \"a\"}",
        "torch.ProcessGroup|[]|N/A|[0, 1]|[0, 1]|[0, 1]|[0, 1]"},
-      {"{\"type\": \"torch.Tensor\", \"dtype\": \"torch.bool\", \"shape\": [], \"Max\": true, \"Min\": false, \"Mean\": null, \"Norm\": null, "
+      {"{\"type\": \"torch.Tensor\", \"dtype\": \"torch.bool\", \"shape\": [], \"Max\": true, "
+       "\"Min\": false, \"Mean\": null, \"Norm\": null, "
        "\"requires_grad\": false}",
        "torch.bool|[]|False|True|False|None|None"},
-      {"{\"type\": \"mindspore.Tensor\", \"dtype\": \"Float32\", \"shape\": [ 2,\n 3 ], \"Max\": NaN, \"Min\": 1, \"Mean\": 1, \"Norm\": 1}",
+      {"{\"type\": \"mindspore.Tensor\", \"dtype\": \"Float32\", \"shape\": [ 2,\n 3 ], \"Max\": "
+       "NaN, \"Min\": 1, \"Mean\": 1, \"Norm\": 1}",
        "Float32|[2, 3]|N/A|NaN|1|1|1"},
-      {"{\"dtype\": \"Float32\", \"shape\": [7], \"Max\": 1.0, \"type\": \"mindspore.Tensor\"}", "Float32|[7]|N/A|1.0|||"},
+      {"{\"dtype\": \"Float32\", \"shape\": [7], \"Max\": 1.0, \"type\": \"mindspore.Tensor\"}",
+       "Float32|[7]|N/A|1.0|||"},
       {"null", "N/A|N/A|N/A|None|None|None|None"},
       {"7", "<class 'int'>|[]|N/A|7|7|7|7"},
   };
@@ -206,28 +229,37 @@ TEST(ReadDump, ValuesOfEveryKind) {
 
 TEST(ReadDump, ContainersMakeNamesAndEmptyOnesNoRow) {
   TemporaryFolder folder;
-  const Result<Dump> dump = ReadValues(
-      folder, "[], {}, [[1, {\"a\\u00e9\": 2, \"type\": {\"type\": \"int\", \"value\": 5}}]], "
-              "{\"class_type\": \"torch.distributed.P2POp\", \"tensor\": " + std::string(kTensor) + ", \"op\": \"isend\", \"peer\": 1}");
+  const Result<Dump> dump =
+      ReadValues(folder,
+                 "[], {}, [[1, {\"a\\u00e9\": 2, \"type\": {\"type\": \"int\", \"value\": 5}}]], "
+                 "{\"class_type\": \"torch.distributed.P2POp\", \"tensor\": " +
+                     std::string(kTensor) + ", \"op\": \"isend\", \"peer\": 1}");
   ASSERT_TRUE(dump.ok()) << dump.status().ToString();
   std::vector<std::string> names;
   for (const Leaf& leaf : dump->leaves) names.push_back(std::string(leaf.name.substr(18)));
-  EXPECT_THAT(names, ElementsAre("input.2.0.0", "input.2.0.1.a\xc3\xa9", "input.2.0.1.type", "input.3", "input.3.op", "input.3.peer"));
+  EXPECT_THAT(names, ElementsAre("input.2.0.0", "input.2.0.1.a\xc3\xa9", "input.2.0.1.type",
+                                 "input.3", "input.3.op", "input.3.peer"));
 }
 
 TEST(ReadDump, TableOrderIsInputsKeywordsParametersOutputs) {
   TemporaryFolder folder;
   const std::string t(kTensor);
   const Result<Dump> dump = ReadDump(folder.Write(
-      "dump.json", Ours({"\"Module.m.M.forward.0\": {\"output\": " + t + ", \"parameters\": {\"w\": " + t + "}, \"input_kwargs\": {\"k\": " + t +
-                             ", \"src\": {\"type\": \"int\", \"value\": 1}}, \"input_args\": [" + t + "], \"is_recompute\": false}",
-                         "\"Module.m.M.parameters_grad.0\": {\"w\": [" + t + "], \"b\": [null, 2]}", "\"x.0.debug\": {\"h\": " + t + "}"})));
+      "dump.json",
+      Ours({"\"Module.m.M.forward.0\": {\"output\": " + t + ", \"parameters\": {\"w\": " + t +
+                "}, \"input_kwargs\": {\"k\": " + t +
+                ", \"src\": {\"type\": \"int\", \"value\": 1}}, \"input_args\": [" + t +
+                "], \"is_recompute\": false}",
+            "\"Module.m.M.parameters_grad.0\": {\"w\": [" + t + "], \"b\": [null, 2]}",
+            "\"x.0.debug\": {\"h\": " + t + "}"})));
   ASSERT_TRUE(dump.ok()) << dump.status().ToString();
   std::vector<std::string> names;
   for (const Leaf& leaf : dump->leaves) names.emplace_back(leaf.name);
-  EXPECT_THAT(names, ElementsAre("Module.m.M.forward.0.input.0", "Module.m.M.forward.0.input.k", "Module.m.M.forward.0.input.src",
-                                 "Module.m.M.forward.0.parameters.w", "Module.m.M.forward.0.output", "Module.m.M.parameters_grad.0.w",
-                                 "Module.m.M.parameters_grad.0.b", "Module.m.M.parameters_grad.0.b.1", "x.0.debug.h"));
+  EXPECT_THAT(names, ElementsAre("Module.m.M.forward.0.input.0", "Module.m.M.forward.0.input.k",
+                                 "Module.m.M.forward.0.input.src",
+                                 "Module.m.M.forward.0.parameters.w", "Module.m.M.forward.0.output",
+                                 "Module.m.M.parameters_grad.0.w", "Module.m.M.parameters_grad.0.b",
+                                 "Module.m.M.parameters_grad.0.b.1", "x.0.debug.h"));
   EXPECT_EQ(dump->leaves[2].dtype, "int");
   EXPECT_EQ(dump->leaves[5].slot, Slot::kParameterGrad);
   EXPECT_EQ(dump->leaves[8].slot, Slot::kDebug);
@@ -241,20 +273,25 @@ TEST(ReadDump, DamageIsReportedWithItsPlace) {
     EXPECT_EQ(dump.status().code(), ErrorCode::kInvalidDump);
     return dump.status().ok() ? "" : dump.status().message();
   };
-  EXPECT_THAT(message("not json at all"), HasSubstr("dump.json:0: expected '{', found \"not json at all\""));
+  EXPECT_THAT(message("not json at all"),
+              HasSubstr("dump.json:0: expected '{', found \"not json at all\""));
   EXPECT_THAT(message(""), HasSubstr("dump.json:0: expected '{', found the end of the file"));
   EXPECT_THAT(message("{}"), HasSubstr("expected the key \"data\" of a dump"));
   EXPECT_THAT(message("{\"task\": \"stat"), HasSubstr("found the end of the file"));
   std::string damaged = Ours({Entry("Torch.f.0.forward"), Entry("Torch.g.0.forward")});
   const size_t at = damaged.rfind("\"dtype\": ") + 7;
   damaged[at] = ';';
-  EXPECT_THAT(message(damaged), HasSubstr("dump.json:" + std::to_string(at) + ": expected ':' after a key"));
-  EXPECT_THAT(message(Ours({Entry("Torch.f.0.forward") + Entry("Torch.g.0.forward")})), HasSubstr("expected ',' or '}'"));
-  EXPECT_THAT(message(Ours({Entry("Torch.f.0.forward")}) + "x"), HasSubstr("nothing after the document"));
+  EXPECT_THAT(message(damaged),
+              HasSubstr("dump.json:" + std::to_string(at) + ": expected ':' after a key"));
+  EXPECT_THAT(message(Ours({Entry("Torch.f.0.forward") + Entry("Torch.g.0.forward")})),
+              HasSubstr("expected ',' or '}'"));
+  EXPECT_THAT(message(Ours({Entry("Torch.f.0.forward")}) + "x"),
+              HasSubstr("nothing after the document"));
   for (const char* name : {"../../etc/passwd", "a/b.pt", "..", "a\\\\b.pt", "a\\u0000.pt"}) {
     std::string entry = Entry("Torch.f.0.forward");
     entry.insert(entry.find("\"fingerprint\""), "\"data_name\": \"" + std::string(name) + "\", ");
-    EXPECT_THAT(message(Ours({entry})), HasSubstr("the name of a tensor file, without a folder")) << name;
+    EXPECT_THAT(message(Ours({entry})), HasSubstr("the name of a tensor file, without a folder"))
+        << name;
   }
   std::string counts = Entry("Torch.f.0.forward");
   counts.replace(counts.find("\"nan\": 2"), 8, "\"nan\": -2");
@@ -265,7 +302,8 @@ TEST(ReadDump, DamageIsReportedWithItsPlace) {
 TEST(ReadDump, HostileNestingEnds) {
   // Each object names its type last: reading it twice at every level would take 2^400 steps.
   std::string value = "1";
-  for (int i = 0; i < 400; ++i) value = "{\"a\": " + value + ", \"class_type\": \"x\", \"type\": \"y\"}";
+  for (int i = 0; i < 400; ++i)
+    value = "{\"a\": " + value + ", \"class_type\": \"x\", \"type\": \"y\"}";
   TemporaryFolder folder;
   const Result<Dump> dump = ReadValues(folder, value);
   ASSERT_TRUE(dump.ok());
@@ -337,10 +375,12 @@ void CutAtEveryByte(const std::string& text) {
   const size_t end = text.find_last_of('}');
   size_t answers = 0;
   for (size_t n = 0; n <= end; ++n) {
-    // A copy of exactly this size: reading beyond its end is an error that the address sanitizer sees.
+    // A copy of exactly this size: reading beyond its end is an error that the address sanitizer
+    // sees.
     const std::vector<char> bytes(text.begin(), text.begin() + static_cast<ptrdiff_t>(n));
     Read cut;
-    const Status status = ReadDumpFile("d.json", {bytes.data(), n}, &cut.dump, &cut.stack_keys, &cut.layout);
+    const Status status =
+        ReadDumpFile("d.json", {bytes.data(), n}, &cut.dump, &cut.stack_keys, &cut.layout);
     if (!status.ok()) {
       EXPECT_EQ(status.code(), ErrorCode::kInvalidDump) << n;
       EXPECT_EQ(answers, 0u) << "an error after an answer, at " << n;
@@ -357,24 +397,29 @@ void CutAtEveryByte(const std::string& text) {
 }
 
 TEST(ReadDump, CutAtEveryByteOurs) {
-  CutAtEveryByte(Ours({Entry("Torch.f.0.forward", ", \"stack\": 17"), Entry("Torch.g\\u00e9.0.forward"),
-                       "\"Module.m.M.parameters_grad.0\": {\"w\": [" + std::string(kTensor) + "]}", "\"x.0.debug\": null", "\"Torch.n.0.forward\": null",
-                       Entry("Torch.h.0.forward")}));
+  CutAtEveryByte(
+      Ours({Entry("Torch.f.0.forward", ", \"stack\": 17"), Entry("Torch.g\\u00e9.0.forward"),
+            "\"Module.m.M.parameters_grad.0\": {\"w\": [" + std::string(kTensor) + "]}",
+            "\"x.0.debug\": null", "\"Torch.n.0.forward\": null", Entry("Torch.h.0.forward")}));
 }
 
 TEST(ReadDump, CutAtEveryByteMsprobe26) {
   CutAtEveryByte(ReadWhole(kDumps + "/26.2.0/debug/step1/proc1001/debug.json"));
-  const std::string text = ReadWhole(kDumps + "/26.2.0/L0_statistics/base/step0/proc1001/dump.json");
+  const std::string text =
+      ReadWhole(kDumps + "/26.2.0/L0_statistics/base/step0/proc1001/dump.json");
   CutAtEveryByte(text);
 }
 
 TEST(ReadDump, KilledRunSaysWhatIsKept) {
   TemporaryFolder folder;
-  const std::string text = Ours({Entry("Torch.f.0.forward"), Entry("Torch.g.0.forward")}, /*closed=*/false);
+  const std::string text =
+      Ours({Entry("Torch.f.0.forward"), Entry("Torch.g.0.forward")}, /*closed=*/false);
   const Result<Dump> dump = ReadDump(folder.Write("dump.json", text + ",\n\"Tensor.ad"));
   ASSERT_TRUE(dump.ok());
   EXPECT_FALSE(dump->complete);
-  EXPECT_EQ(dump->note, "the run was killed: no closing braces; 2 records kept, 10 bytes of an unfinished entry ignored");
+  EXPECT_EQ(dump->note,
+            "the run was killed: no closing braces; 2 records kept, 10 bytes of an unfinished "
+            "entry ignored");
   const Result<Dump> clean = ReadDump(folder.Write("dump.json", text));
   ASSERT_TRUE(clean.ok());
   EXPECT_EQ(clean->note, "the run was killed: no closing braces; 2 records kept");
@@ -386,13 +431,17 @@ TEST(ReadDump, KilledRunSaysWhatIsKept) {
 // Large enough to be read in pieces: the answer is that of reading from front to back.
 TEST(ReadDump, PiecesJoinSeamlessly) {
   for (const bool indented : {false, true}) {
-    std::string text(indented ? "{\n \"task\": \"statistics\",\n \"level\": \"L1\",\n \"data\": {\n  " : kHeader);
+    std::string text(indented
+                         ? "{\n \"task\": \"statistics\",\n \"level\": \"L1\",\n \"data\": {\n  "
+                         : kHeader);
     constexpr int kEntries = 6000;
     for (int i = 0; i < kEntries; ++i) {
       if (i > 0) text += indented ? ",\n  " : ",\n";
-      std::string entry = Entry("Torch.f." + std::to_string(i) + ".forward", ", \"stack\": " + std::to_string(i));
+      std::string entry =
+          Entry("Torch.f." + std::to_string(i) + ".forward", ", \"stack\": " + std::to_string(i));
       if (indented) {
-        for (size_t at = 0; (at = entry.find("{\"type\"", at)) != std::string::npos; at += 8) entry.replace(at, 1, "{\n     ");
+        for (size_t at = 0; (at = entry.find("{\"type\"", at)) != std::string::npos; at += 8)
+          entry.replace(at, 1, "{\n     ");
       }
       text += entry;
     }
@@ -434,7 +483,9 @@ TEST(ReadDump, MisleadingLayoutIsReadFromFrontToBack) {
     text += "\"Torch.f." + std::to_string(i) + ".forward\": {\"input_kwargs\": {\n";
     for (int k = 0; k < 100; ++k) {
       if (k > 0) text += ",\n";
-      text += "\"k" + std::to_string(k) + "\": {\"type\": \"int\", \"value\": " + std::to_string(k) + "}" + std::string(60, ' ');
+      text += "\"k" + std::to_string(k) +
+              "\": {\"type\": \"int\", \"value\": " + std::to_string(k) + "}" +
+              std::string(60, ' ');
     }
     text += "}}";
   }
@@ -451,7 +502,8 @@ TEST(ReadDump, HeaderMembersMayFollowTheData) {
   TemporaryFolder folder;
   std::string entry = Entry("Torch.f.0.forward");
   entry.insert(entry.find("\"fingerprint\""), "\"data_name\": \"named.by.file.pt\", ");
-  const Result<Dump> dump = ReadDump(folder.Write("dump.json", "{\"data\": {" + entry + "}, \"task\": \"tensor\", \"level\": \"L0\"}"));
+  const Result<Dump> dump = ReadDump(folder.Write(
+      "dump.json", "{\"data\": {" + entry + "}, \"task\": \"tensor\", \"level\": \"L0\"}"));
   ASSERT_TRUE(dump.ok()) << dump.status().ToString();
   EXPECT_EQ(dump->task, Task::kTensor);
   EXPECT_EQ(dump->level, Level::kL0);

@@ -16,13 +16,19 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 const std::string kEntries[] = {
-    "\"Torch.f.0.forward\": {\"input_args\": [{\"type\": \"int\", \"value\": 3}], \"output\": [], \"stack\": 0}",
-    "\"Torch.f.1.forward\": {\"input_args\": [{\"type\": \"int\", \"value\": 4}], \"output\": [], \"stack\": 0}",
-    "\"Torch.g.0.forward\": {\"input_args\": [{\"type\": \"torch.Tensor\", \"dtype\": \"torch.int8\", \"shape\": [], \"Max\": 1, \"Min\": 1, "
-    "\"Mean\": 1.0, \"Norm\": 1.0, \"requires_grad\": false, \"data_name\": \"Torch.g.0.forward.input.0.pt\"}], \"stack\": 1}"};
+    "\"Torch.f.0.forward\": {\"input_args\": [{\"type\": \"int\", \"value\": 3}], \"output\": [], "
+    "\"stack\": 0}",
+    "\"Torch.f.1.forward\": {\"input_args\": [{\"type\": \"int\", \"value\": 4}], \"output\": [], "
+    "\"stack\": 0}",
+    "\"Torch.g.0.forward\": {\"input_args\": [{\"type\": \"torch.Tensor\", \"dtype\": "
+    "\"torch.int8\", \"shape\": [], \"Max\": 1, \"Min\": 1, "
+    "\"Mean\": 1.0, \"Norm\": 1.0, \"requires_grad\": false, \"data_name\": "
+    "\"Torch.g.0.forward.input.0.pt\"}], \"stack\": 1}"};
 
 std::string OpenDump(size_t entries = 3) {
-  std::string text = "{\"task\": \"tensor\", \"level\": \"L1\", \"framework\": \"pytorch\", \"dump_data_dir\": \"x\", \"tool\": \"msprobe 27.0.0\", \"data\": {\n";
+  std::string text =
+      "{\"task\": \"tensor\", \"level\": \"L1\", \"framework\": \"pytorch\", \"dump_data_dir\": "
+      "\"x\", \"tool\": \"msprobe 27.0.0\", \"data\": {\n";
   for (size_t i = 0; i < entries; ++i) text += (i > 0 ? ",\n" : "") + kEntries[i];
   return text;
 }
@@ -38,8 +44,13 @@ bool IsJson(const std::string& path) {
 TEST(RecoverDump, ClosesAllThreeFilesAndKeepsEveryWholeEntry) {
   TemporaryFolder folder;
   const std::string dump = folder.Write("dump.json", OpenDump() + ",\n\"Torch.h.0.fo");
-  const std::string stack = folder.Write("stack.json", "{\n\"0\": [[\"Torch.f.0.forward\"], [\"frame \\\"a\\\"\"]],\n\"1\": [[\"Torch.g.0.forward\"], [\"frame b\"]],\n\"2\": [[\"To");
-  const std::string construct = folder.Write("construct.json", "{\n\"Torch.f.0.forward\": null,\n\"Torch.f.1.forward\": \"Module.m.M.forward.0\"");
+  const std::string stack =
+      folder.Write("stack.json",
+                   "{\n\"0\": [[\"Torch.f.0.forward\"], [\"frame \\\"a\\\"\"]],\n\"1\": "
+                   "[[\"Torch.g.0.forward\"], [\"frame b\"]],\n\"2\": [[\"To");
+  const std::string construct = folder.Write(
+      "construct.json",
+      "{\n\"Torch.f.0.forward\": null,\n\"Torch.f.1.forward\": \"Module.m.M.forward.0\"");
   const Result<RecoveredDump> r = RecoverDump(folder.path());
   ASSERT_TRUE(r.ok()) << r.status().ToString();
   EXPECT_EQ(r->path, dump);
@@ -52,7 +63,8 @@ TEST(RecoverDump, ClosesAllThreeFilesAndKeepsEveryWholeEntry) {
   EXPECT_EQ(ReadWhole(dump), OpenDump() + "\n}}\n");
   for (const std::string& path : {dump, stack, construct}) EXPECT_TRUE(IsJson(path)) << path;
   // The second call of f was to be listed at stop; other tools know only the list.
-  EXPECT_THAT(ReadWhole(stack), HasSubstr(",\n\"2\": [[\"Torch.f.1.forward\"], [\"frame \\\"a\\\"\"]]\n}\n"));
+  EXPECT_THAT(ReadWhole(stack),
+              HasSubstr(",\n\"2\": [[\"Torch.f.1.forward\"], [\"frame \\\"a\\\"\"]]\n}\n"));
 
   const Result<Dump> read = ReadDump(folder.path());
   ASSERT_TRUE(read.ok());
@@ -90,7 +102,9 @@ TEST(RecoverDump, CutAtEveryByte) {
 }
 
 TEST(RecoverDump, SideFilesCutAtEveryByte) {
-  const std::string whole = "{\n\"0\": [[\"Torch.f.0.forward\"], [\"a\"]],\n\"1\": [[\"Torch.g.0.forward\"], [\"b\\n\"]]\n}\n";
+  const std::string whole =
+      "{\n\"0\": [[\"Torch.f.0.forward\"], [\"a\"]],\n\"1\": [[\"Torch.g.0.forward\"], "
+      "[\"b\\n\"]]\n}\n";
   TemporaryFolder folder;
   for (size_t n = 0; n <= whole.size(); ++n) {
     folder.Write("dump.json", OpenDump() + "\n}}\n");

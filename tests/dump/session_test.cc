@@ -13,13 +13,15 @@ namespace {
 class SessionTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    config_.dump_path = ::testing::TempDir() + "session_" + ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    config_.dump_path = ::testing::TempDir() + "session_" +
+                        ::testing::UnitTest::GetInstance()->current_test_info()->name();
     std::filesystem::remove_all(config_.dump_path);
   }
   void TearDown() override { std::filesystem::remove_all(config_.dump_path); }
 
   static void RecordOne(Session& session, const std::string& name) {
-    const std::string entry = "\"" + name + R"(": {"input_args": [], "input_kwargs": {}, "output": []})";
+    const std::string entry =
+        "\"" + name + R"(": {"input_args": [], "input_kwargs": {}, "output": []})";
     session.Record({.entry = entry, .name = name});
   }
   size_t Records(const std::string& below) const {

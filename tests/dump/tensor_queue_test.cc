@@ -14,7 +14,8 @@ namespace {
 class TensorQueueTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    folder_ = ::testing::TempDir() + "tensor_queue_" + ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    folder_ = ::testing::TempDir() + "tensor_queue_" +
+              ::testing::UnitTest::GetInstance()->current_test_info()->name();
     std::filesystem::remove_all(folder_);
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
@@ -58,7 +59,8 @@ TEST_F(TensorQueueTest, ManyTensorsThroughASmallBudget) {
   }
   ASSERT_TRUE(queue.Drain().ok());
   for (int i = 0; i < 100; ++i) {
-    EXPECT_EQ(Read(std::to_string(i) + ".pt"), std::vector<float>(static_cast<size_t>(100 + 70 * i), static_cast<float>(i)));
+    EXPECT_EQ(Read(std::to_string(i) + ".pt"),
+              std::vector<float>(static_cast<size_t>(100 + 70 * i), static_cast<float>(i)));
   }
 }
 
@@ -74,7 +76,13 @@ TEST_F(TensorQueueTest, StridedViewsAreStoredContiguous) {
   TensorQueue queue(folder_, {});
   const std::vector<float> values = {0, 1, 2, 3, 4, 5};
   const int64_t shape[] = {3, 2}, strides[] = {1, 3};
-  ASSERT_TRUE(queue.Push("t.pt", {.data = values.data(), .dtype = DType::kFloat32, .ndim = 2, .shape = shape, .strides = strides}).ok());
+  ASSERT_TRUE(queue
+                  .Push("t.pt", {.data = values.data(),
+                                 .dtype = DType::kFloat32,
+                                 .ndim = 2,
+                                 .shape = shape,
+                                 .strides = strides})
+                  .ok());
   ASSERT_TRUE(queue.Drain().ok());
   EXPECT_EQ(Read("t.pt"), (std::vector<float>{0, 3, 1, 4, 2, 5}));
 }

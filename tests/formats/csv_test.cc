@@ -40,7 +40,8 @@ TEST(Csv, ANameIsNeverAFormula) {
   EXPECT_EQ(Text("\t=1"), "'\t=1");
   EXPECT_EQ(Text("\r=1"), "\"'\r=1\"");
   EXPECT_EQ(Text("=HYPERLINK(\"x\",1)"), "\"'=HYPERLINK(\"\"x\"\",1)\"");
-  for (const char* first : {"\uff1d", "\uff0b", "\uff0d", "\uff20"}) EXPECT_EQ(Text(first), std::string("'") + first);
+  for (const char* first : {"\uff1d", "\uff0b", "\uff0d", "\uff20"})
+    EXPECT_EQ(Text(first), std::string("'") + first);
   EXPECT_EQ(Text("\uff21 = 1"), "\uff21 = 1");
   EXPECT_EQ(Text("a=b"), "a=b");
 }

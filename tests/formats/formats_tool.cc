@@ -1,8 +1,9 @@
 // A door into engine/formats for tests/python/test_formats.py.
 //
-//   formats_tool list FILE                   one line a tensor: name, dtype, shape, requires_grad, is_parameter, crc32
-//   formats_tool convert FILE OUT [FLAG...]  the file's tensor as .npy or .pt; flags: requires_grad parameter
-//   formats_tool csv|xlsx OUT                a table from standard input: "t" or "n", the cell, 0x1f; rows end with 0x1e
+//   formats_tool list FILE                   one line a tensor: name, dtype, shape, requires_grad,
+//   is_parameter, crc32 formats_tool convert FILE OUT [FLAG...]  the file's tensor as .npy or .pt;
+//   flags: requires_grad parameter formats_tool csv|xlsx OUT                a table from standard
+//   input: "t" or "n", the cell, 0x1f; rows end with 0x1e
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -21,12 +22,13 @@
 namespace msprobe {
 namespace {
 
-void PrintTensor(const std::string& name, const TensorFile& tensor, bool requires_grad, bool is_parameter) {
+void PrintTensor(const std::string& name, const TensorFile& tensor, bool requires_grad,
+                 bool is_parameter) {
   const TensorView view = tensor.view();
   std::string bytes(static_cast<size_t>(view.numel()) * DTypeSize(view.dtype), '\0');
   CopyContiguous(view, bytes.data());
-  fmt::print("{}\t{}\t{}\t{:d} {:d}\t{:08x}\n", name, DTypeShortName(view.dtype), ShapeText(view.dims()), requires_grad,
-             is_parameter, Crc32(bytes));
+  fmt::print("{}\t{}\t{}\t{:d} {:d}\t{:08x}\n", name, DTypeShortName(view.dtype),
+             ShapeText(view.dims()), requires_grad, is_parameter, Crc32(bytes));
 }
 
 Status List(const std::string& path) {
@@ -36,11 +38,13 @@ Status List(const std::string& path) {
     return Status::Ok();
   }
   MSPROBE_ASSIGN_OR_RETURN(const PtFile file, ReadPt(path));
-  for (const PtTensor& t : file.tensors) PrintTensor(t.name, t.tensor, t.requires_grad, t.is_parameter);
+  for (const PtTensor& t : file.tensors)
+    PrintTensor(t.name, t.tensor, t.requires_grad, t.is_parameter);
   return Status::Ok();
 }
 
-Status Convert(const std::string& from, const std::string& to, const std::vector<std::string>& flags) {
+Status Convert(const std::string& from, const std::string& to,
+               const std::vector<std::string>& flags) {
   MSPROBE_ASSIGN_OR_RETURN(const TensorFile tensor, ReadTensorFile(from));
   if (to.ends_with(".npy")) return WriteNpy(to, tensor.view());
   PtWriteOptions options;
@@ -79,23 +83,28 @@ Status Xlsx(const std::string& out, std::string_view table) {
       continue;
     }
     for (const std::string_view cell : cells) {
-      cell[0] == 't' ? book.TextCell(cell.substr(1)) : book.NumberCell(std::strtod(std::string(cell.substr(1)).c_str(), nullptr));
+      cell[0] == 't' ? book.TextCell(cell.substr(1))
+                     : book.NumberCell(std::strtod(std::string(cell.substr(1)).c_str(), nullptr));
     }
     const std::string_view first = cells[0].substr(1);
-    MSPROBE_RETURN_IF_ERROR(
-        book.EndRow(first == "red" ? RowColor::kRed : first == "yellow" ? RowColor::kYellow : RowColor::kNone));
+    MSPROBE_RETURN_IF_ERROR(book.EndRow(first == "red"      ? RowColor::kRed
+                                        : first == "yellow" ? RowColor::kYellow
+                                                            : RowColor::kNone));
   }
   return book.Close();
 }
 
 Status Run(const std::vector<std::string>& words) {
   if (words.size() == 2 && words[0] == "list") return List(words[1]);
-  if (words.size() >= 3 && words[0] == "convert") return Convert(words[1], words[2], {words.begin() + 3, words.end()});
+  if (words.size() >= 3 && words[0] == "convert")
+    return Convert(words[1], words[2], {words.begin() + 3, words.end()});
   if (words.size() == 2 && (words[0] == "csv" || words[0] == "xlsx")) {
-    const std::string table((std::istreambuf_iterator<char>(std::cin)), std::istreambuf_iterator<char>());
+    const std::string table((std::istreambuf_iterator<char>(std::cin)),
+                            std::istreambuf_iterator<char>());
     return words[0] == "csv" ? Csv(words[1], table) : Xlsx(words[1], table);
   }
-  return InvalidArgument("usage: formats_tool list FILE | convert FILE OUT [FLAG...] | csv OUT | xlsx OUT");
+  return InvalidArgument(
+      "usage: formats_tool list FILE | convert FILE OUT [FLAG...] | csv OUT | xlsx OUT");
 }
 
 }  // namespace

@@ -17,14 +17,16 @@
 namespace msprobe {
 
 struct GoldenTensor {
-  std::string file;   // path
-  std::string name;   // inside the file
+  std::string file;  // path
+  std::string name;  // inside the file
   std::string dtype, shape;
   bool requires_grad = false, is_parameter = false;
-  std::string crc;    // of the elements in logical order
+  std::string crc;  // of the elements in logical order
 };
 
-inline std::string DataPath(const std::string& name) { return std::string(MSPROBE_TEST_DATA) + "/" + name; }
+inline std::string DataPath(const std::string& name) {
+  return std::string(MSPROBE_TEST_DATA) + "/" + name;
+}
 
 inline std::vector<GoldenTensor> GoldenTensors(const std::string& suffix) {
   std::vector<GoldenTensor> tensors;

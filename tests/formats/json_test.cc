@@ -29,21 +29,26 @@ std::string Decoded(std::string_view quoted) {
 }
 
 TEST(JsonCursor, AcceptsWhatPythonWrites) {
-  for (const char* text : {"{}", "[]", " [ ] ", "null", "true", "-0", "0.5", "1e-05", "-1.5E+10", "NaN", "Infinity", "-Infinity",
-                           "{\"a\": [1, {\"b\": null}], \"c\": \"\\u00e9\"}", "[\n 1,\n\t2\r\n]", "\"\xc3\xa9\""}) {
+  for (const char* text :
+       {"{}", "[]", " [ ] ", "null", "true", "-0", "0.5", "1e-05", "-1.5E+10", "NaN", "Infinity",
+        "-Infinity", "{\"a\": [1, {\"b\": null}], \"c\": \"\\u00e9\"}", "[\n 1,\n\t2\r\n]",
+        "\"\xc3\xa9\""}) {
     EXPECT_TRUE(Accepts(text)) << text;
   }
 }
 
 TEST(JsonCursor, RefusesWhatIsNotJson) {
-  for (const char* text : {"", "{", "[1,]", "{\"a\":1,}", "{,}", "[1 2]", "{\"a\" 1}", "{a: 1}", "01", "1.", ".5", "+1", "1e", "-",
-                           "nul", "True", "nan", "-NaN", "\"a", "\"\\x\"", "\"\\u12g4\"", "\"\n\"", "[1] 2", "]", "{\"a\":}", "'a'"}) {
+  for (const char* text : {"",       "{",     "[1,]", "{\"a\":1,}", "{,}", "[1 2]",   "{\"a\" 1}",
+                           "{a: 1}", "01",    "1.",   ".5",         "+1",  "1e",      "-",
+                           "nul",    "True",  "nan",  "-NaN",       "\"a", "\"\\x\"", "\"\\u12g4\"",
+                           "\"\n\"", "[1] 2", "]",    "{\"a\":}",   "'a'"}) {
     EXPECT_FALSE(Accepts(text)) << text;
   }
 }
 
 TEST(JsonCursor, EveryPrefixIsTruncatedNotDamaged) {
-  const std::string text = R"({"a": [1.5e3, -Infinity, NaN, true, null], "b\n": {"c": "x\u0041y"}} )";
+  const std::string text =
+      R"({"a": [1.5e3, -Infinity, NaN, true, null], "b\n": {"c": "x\u0041y"}} )";
   for (size_t n = 0; n + 2 < text.size(); ++n) {
     JsonCursor json(std::string_view(text).substr(0, n));
     EXPECT_FALSE(json.Skip()) << n;
@@ -55,10 +60,12 @@ TEST(JsonCursor, EveryPrefixIsTruncatedNotDamaged) {
 TEST(JsonCursor, ErrorNamesTheByteAndWhatIsThere) {
   JsonCursor json("{\"a\": 1; \"b\": 2}");
   json.Skip();
-  EXPECT_EQ(json.Error("d.json").message(), "d.json:7: expected ',' or '}', found \"; \\\"b\\\": 2}\"");
+  EXPECT_EQ(json.Error("d.json").message(),
+            "d.json:7: expected ',' or '}', found \"; \\\"b\\\": 2}\"");
   JsonCursor open("[1, 2");
   open.Skip();
-  EXPECT_THAT(open.Error("d.json").message(), HasSubstr("d.json:5: expected ',' or ']', found the end of the file"));
+  EXPECT_THAT(open.Error("d.json").message(),
+              HasSubstr("d.json:5: expected ',' or ']', found the end of the file"));
 }
 
 TEST(JsonCursor, NestingIsLimited) {
@@ -98,10 +105,13 @@ TEST(JsonCursor, StringsOfEveryLengthAndPosition) {
 
 TEST(JsonText, DecodesEscapes) {
   EXPECT_EQ(Decoded(R"("\b\f\n\r\t\/\\\"")"), "\b\f\n\r\t/\\\"");
-  EXPECT_EQ(Decoded(R"("\u0041\u00e9\u20ac\ud83d\ude00")"), "A\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80");
+  EXPECT_EQ(Decoded(R"("\u0041\u00e9\u20ac\ud83d\ude00")"),
+            "A\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80");
   EXPECT_EQ(Decoded(R"("\ud83d")"), "\xef\xbf\xbd");
   EXPECT_EQ(Decoded(R"("\ude00x")"), "\xef\xbf\xbdx");
-  EXPECT_EQ(Decoded(R"("\ud83d\u0041")"), "\xef\xbf\xbd" "A");
+  EXPECT_EQ(Decoded(R"("\ud83d\u0041")"),
+            "\xef\xbf\xbd"
+            "A");
 }
 
 TEST(JsonNumber, ReadsAsPythonDoes) {
@@ -119,7 +129,8 @@ TEST(JsonNumber, ReadsAsPythonDoes) {
 }
 
 TEST(ParseJson, KeepsLinesAndKinds) {
-  const Result<JsonValue> root = ParseJson("{\n \"task\": \"tensor\",\n \"step\": [\n  1,\n  \"2-4\"\n ], \"on\": true\n}\n", "c.json");
+  const Result<JsonValue> root = ParseJson(
+      "{\n \"task\": \"tensor\",\n \"step\": [\n  1,\n  \"2-4\"\n ], \"on\": true\n}\n", "c.json");
   ASSERT_TRUE(root.ok()) << root.status().message();
   EXPECT_EQ(root->members.size(), 3u);
   EXPECT_EQ(root->members[0].line, 2u);
@@ -132,7 +143,9 @@ TEST(ParseJson, KeepsLinesAndKinds) {
 }
 
 TEST(ParseJson, ErrorsCountLines) {
-  const auto message = [](std::string_view text) { return ParseJson(text, "c.json").status().message(); };
+  const auto message = [](std::string_view text) {
+    return ParseJson(text, "c.json").status().message();
+  };
   EXPECT_EQ(message("{\n \"a\": 1,\n}"), "c.json:3: expected '\"' before a key, found \"}\"");
   EXPECT_EQ(message("{\n \"a\": 1,\n \"a\": 2}"), "c.json:3: key \"a\" appears twice");
   EXPECT_EQ(message("{}\n{}"), "c.json:2: expected nothing after the document, found \"{}\"");

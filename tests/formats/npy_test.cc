@@ -40,8 +40,8 @@ TEST(NpyRead, FortranOrderIsStridesNotACopy) {
 
 TEST(NpyRead, RefusesWhatIsNoTensor) {
   const std::pair<const char*, const char*> cases[] = {
-      {"object", "Python objects"}, {"text", "text or dates"}, {"date", "text or dates"},
-      {"structured", "structured arrays"}, {"raw", "raw bytes"}, {"longdouble", "astype"},
+      {"object", "Python objects"},        {"text", "text or dates"}, {"date", "text or dates"},
+      {"structured", "structured arrays"}, {"raw", "raw bytes"},      {"longdouble", "astype"},
   };
   for (const auto& [name, text] : cases) {
     const Status status = ReadNpy(DataPath(std::string("npy/refused/") + name + ".npy")).status();
@@ -60,7 +60,12 @@ TEST(NpyRead, AcceptsTheSpellingsPythonAccepts) {
 
 TEST(NpyRead, RefusesHeadersThatAreNotTheLiteral) {
   const char* headers[] = {
-      "", "{", "{}", "[1]", "{'descr': '<f4'}", "{'descr': '<f4', 'fortran_order': False, 'shape': (1)}",
+      "",
+      "{",
+      "{}",
+      "[1]",
+      "{'descr': '<f4'}",
+      "{'descr': '<f4', 'fortran_order': False, 'shape': (1)}",
       "{'descr': '<f4', 'fortran_order': False, 'shape': (-1,)}",
       "{'descr': '<f4', 'fortran_order': 0, 'shape': (1,)}",
       "{'descr': '<f4', 'fortran_order': False, 'shape': (1,), 'x': 1}",
@@ -81,12 +86,16 @@ TEST(NpyRead, RefusesHeadersThatAreNotTheLiteral) {
 TEST(NpyRead, SizeMustFitTheFileExactly) {
   const std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (2,)}";
   EXPECT_TRUE(ReadText(header, "12345678").ok());
-  EXPECT_THAT(ReadText(header, "1234567").message(), HasSubstr("expected 8 bytes of data for shape [2] of float32, found 7"));
+  EXPECT_THAT(ReadText(header, "1234567").message(),
+              HasSubstr("expected 8 bytes of data for shape [2] of float32, found 7"));
   EXPECT_THAT(ReadText(header, "123456789").message(), HasSubstr("found 9"));
   // 2^62 x 2^62 x 4 wraps round to 0.
-  const std::string huge = "{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904, 4611686018427387904)}";
+  const std::string huge =
+      "{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904, "
+      "4611686018427387904)}";
   EXPECT_EQ(ReadText(huge).code(), ErrorCode::kInvalidDump);
-  const std::string many = "{'descr': '<f4', 'fortran_order': False, 'shape': (" + std::string(260, '1') + ")}";
+  const std::string many =
+      "{'descr': '<f4', 'fortran_order': False, 'shape': (" + std::string(260, '1') + ")}";
   EXPECT_EQ(ReadText(many).code(), ErrorCode::kInvalidDump);
 }
 
@@ -124,7 +133,8 @@ TEST(NpyWrite, RoundTripKeepsEveryBit) {
 }
 
 TEST(NpyWrite, IsByteForByteWhatNumPyWrites) {
-  for (const char* name : {"npy/f4_c.npy", "npy/scalar.npy", "npy/type_i8.npy", "npy/bool.npy", "npy/empty.npy"}) {
+  for (const char* name :
+       {"npy/f4_c.npy", "npy/scalar.npy", "npy/type_i8.npy", "npy/bool.npy", "npy/empty.npy"}) {
     const std::string path = TestFolder() + "/t.npy";
     ASSERT_TRUE(WriteNpy(path, ReadNpy(DataPath(name))->view()).ok());
     EXPECT_EQ(ReadAll(path), ReadAll(DataPath(name))) << name;
@@ -134,7 +144,8 @@ TEST(NpyWrite, IsByteForByteWhatNumPyWrites) {
 TEST(NpyWrite, RefusesDTypesNumPyDoesNotHave) {
   const std::string folder = TestFolder();
   const uint32_t value = 0;
-  for (const DType dtype : {DType::kBFloat16, DType::kFloat8E4M3FN, DType::kComplex32, DType::kFloat4E2M1X2}) {
+  for (const DType dtype :
+       {DType::kBFloat16, DType::kFloat8E4M3FN, DType::kComplex32, DType::kFloat4E2M1X2}) {
     const Status status = WriteNpy(folder + "/t.npy", {.data = &value, .dtype = dtype});
     EXPECT_EQ(status.code(), ErrorCode::kUnsupported);
     EXPECT_THAT(status.message(), HasSubstr(std::string(DTypeShortName(dtype))));

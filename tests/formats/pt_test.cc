@@ -66,14 +66,10 @@ TEST(PtRead, TensorsThatShareAStorageShareMemory) {
 
 TEST(PtRead, RefusesInOneClearLine) {
   const std::pair<const char*, const char*> cases[] = {
-      {"before_1_6.pt", "before version 1.6"},
-      {"sparse.pt", "tensor.to_dense()"},
-      {"quantized.pt", "tensor.dequantize()"},
-      {"meta.pt", "a meta tensor has no data"},
-      {"module.pt", "module.state_dict()"},
-      {"numpy.pt", "numpy.save"},
-      {"storage.pt", "bare storage"},
-      {"torchscript.pt", "TorchScript"},
+      {"before_1_6.pt", "before version 1.6"}, {"sparse.pt", "tensor.to_dense()"},
+      {"quantized.pt", "tensor.dequantize()"}, {"meta.pt", "a meta tensor has no data"},
+      {"module.pt", "module.state_dict()"},    {"numpy.pt", "numpy.save"},
+      {"storage.pt", "bare storage"},          {"torchscript.pt", "TorchScript"},
   };
   for (const auto& [name, text] : cases) {
     const Result<PtFile> file = ReadPt(DataPath(std::string("pt/refused/") + name));
@@ -84,7 +80,8 @@ TEST(PtRead, RefusesInOneClearLine) {
 }
 
 TEST(PtRead, SaysHowManyTensorsThereAre) {
-  EXPECT_THAT(ReadPtTensor(DataPath("pt/tree.pt")).status().message(), HasSubstr("expected one tensor, found 3"));
+  EXPECT_THAT(ReadPtTensor(DataPath("pt/tree.pt")).status().message(),
+              HasSubstr("expected one tensor, found 3"));
   EXPECT_TRUE(ReadPtTensor(DataPath("pt/scalar.pt")).ok());
 }
 
@@ -115,9 +112,11 @@ Status ReadPickle(const std::string& opcodes, const std::string& storage = "0123
 struct Hostile {
   std::string function = "_rebuild_tensor_v2";
   std::string storage = "(X\7\0\0\0storagectorch\nFloatStorage\nX\1\0\0\0000X\3\0\0\0cpuK\4tQ"s;
-  std::string offset = "K\0"s, shape = "K\4\x85", strides = "K\1\x85", grad = "\x89", hooks = "N", rest;
+  std::string offset = "K\0"s, shape = "K\4\x85", strides = "K\1\x85", grad = "\x89", hooks = "N",
+              rest;
   Status Read() const {
-    return ReadPickle("ctorch._utils\n" + function + "\n(" + storage + offset + shape + strides + grad + hooks + rest + "tR");
+    return ReadPickle("ctorch._utils\n" + function + "\n(" + storage + offset + shape + strides +
+                      grad + hooks + rest + "tR");
   }
 };
 constexpr char kLarge[] = "\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x7f";  // 2^63 - 1
@@ -134,7 +133,8 @@ TEST(PtRead, ATensorLiesInsideItsStorage) {
       {{.shape = minus + "\x85"}, "not negative"},
       {{.shape = large + "\x85"}, "at most 1 TiB"},
       {{.shape = large + large + "\x86", .strides = "K\1K\1\x86"}, "at most 1 TiB"},
-      {{.shape = "J\xff\xff\xff\x7fJ\xff\xff\xff\x7f\x86", .strides = "K\0K\0\x86"s}, "at most 1 TiB"},
+      {{.shape = "J\xff\xff\xff\x7fJ\xff\xff\xff\x7f\x86", .strides = "K\0K\0\x86"s},
+       "at most 1 TiB"},
       {{.strides = minus + "\x85"}, "not negative"},
       {{.strides = large + "\x85"}, "inside its storage"},
       {{.strides = "K\2\x85"}, "inside its storage"},
@@ -154,17 +154,27 @@ TEST(PtRead, ATensorLiesInsideItsStorage) {
 }
 
 TEST(PtRead, AStorageIsWhatTheArchiveHas) {
-  const auto storage = [](const std::string& type, const std::string& key, const std::string& count) {
-    return Hostile{.storage = "(X\7\0\0\0storagec"s + type + "\nX\1\0\0\0"s + key + "X\3\0\0\0cpu"s + count + "tQ"}.Read();
+  const auto storage = [](const std::string& type, const std::string& key,
+                          const std::string& count) {
+    return Hostile{.storage = "(X\7\0\0\0storagec"s + type + "\nX\1\0\0\0"s + key +
+                              "X\3\0\0\0cpu"s + count + "tQ"}
+        .Read();
   };
   EXPECT_TRUE(storage("torch\nFloatStorage", "0", "K\4").ok());
-  EXPECT_THAT(storage("torch\nFloatStorage", "0", "K\3").message(), HasSubstr("a storage of 16 bytes"));
-  EXPECT_THAT(storage("torch\nFloatStorage", "0", "K\5").message(), HasSubstr("5 elements of 4 bytes"));
-  EXPECT_THAT(storage("torch\nDoubleStorage", "0", "K\4").message(), HasSubstr("a storage of 16 bytes"));
-  EXPECT_THAT(storage("torch\nFloatStorage", "0", kLarge).message(), HasSubstr("a storage of 16 bytes"));
-  EXPECT_THAT(storage("torch\nFloatStorage", "0", "J\xff\xff\xff\xff").message(), HasSubstr("a storage of 16 bytes"));
-  EXPECT_THAT(storage("torch\nFloatStorage", "1", "K\4").message(), HasSubstr("an entry \"a/data/1\" in the archive"));
-  EXPECT_THAT(storage("torch.storage\nUntypedStorage", "0", "K\x10").message(), HasSubstr("untyped"));
+  EXPECT_THAT(storage("torch\nFloatStorage", "0", "K\3").message(),
+              HasSubstr("a storage of 16 bytes"));
+  EXPECT_THAT(storage("torch\nFloatStorage", "0", "K\5").message(),
+              HasSubstr("5 elements of 4 bytes"));
+  EXPECT_THAT(storage("torch\nDoubleStorage", "0", "K\4").message(),
+              HasSubstr("a storage of 16 bytes"));
+  EXPECT_THAT(storage("torch\nFloatStorage", "0", kLarge).message(),
+              HasSubstr("a storage of 16 bytes"));
+  EXPECT_THAT(storage("torch\nFloatStorage", "0", "J\xff\xff\xff\xff").message(),
+              HasSubstr("a storage of 16 bytes"));
+  EXPECT_THAT(storage("torch\nFloatStorage", "1", "K\4").message(),
+              HasSubstr("an entry \"a/data/1\" in the archive"));
+  EXPECT_THAT(storage("torch.storage\nUntypedStorage", "0", "K\x10").message(),
+              HasSubstr("untyped"));
   EXPECT_THAT(storage("torch\nfloat32", "0", "K\4").message(), HasSubstr("a storage's class"));
   EXPECT_FALSE(Hostile{.storage = "NQ"}.Read().ok());
   EXPECT_FALSE(Hostile{.storage = ")Q"}.Read().ok());
@@ -181,15 +191,20 @@ TEST(PtRead, CallsThatAreNotTensorsAreRefused) {
   EXPECT_FALSE(ReadPickle("ctorch._utils\n_rebuild_parameter\n(N\x89NtR").ok());
   EXPECT_FALSE(ReadPickle("ctorch._utils\n_rebuild_parameter\n(ctorch\nSize\n)R\x89NtR").ok());
   EXPECT_FALSE(ReadPickle("ctorch._tensor\n_rebuild_from_type_v2\n(NNNNtR").ok());
-  EXPECT_FALSE(ReadPickle("ctorch._tensor\n_rebuild_from_type_v2\n(ctorch\nSize\nctorch\nTensor\n))tR").ok());
+  EXPECT_FALSE(
+      ReadPickle("ctorch._tensor\n_rebuild_from_type_v2\n(ctorch\nSize\nctorch\nTensor\n))tR")
+          .ok());
   EXPECT_TRUE(ReadPickle("ctorch\nSize\n)\x85R").ok()) << "a plain value without tensors";
   EXPECT_THAT(ReadPickle("}(X\1\0\0\0kNX\1\0\0\0kNu"s).message(), HasSubstr("each key once"));
 }
 
-// A few bytes that name the same list twice, again and again, are 2^64 values; a list inside itself has no end.
+// A few bytes that name the same list twice, again and again, are 2^64 values; a list inside itself
+// has no end.
 TEST(PtRead, BombsOfSharedValuesAreRefused) {
   std::string bomb = "]q\0"s;
-  for (int i = 0; i < 64; ++i) bomb += std::string("h") + static_cast<char>(i) + "h" + static_cast<char>(i) + "\x86q" + static_cast<char>(i + 1);
+  for (int i = 0; i < 64; ++i)
+    bomb += std::string("h") + static_cast<char>(i) + "h" + static_cast<char>(i) + "\x86q" +
+            static_cast<char>(i + 1);
   std::string whole = "(" + bomb + "t";
   EXPECT_THAT(ReadPickle(whole).message(), HasSubstr("values, found more"));
   EXPECT_THAT(ReadPickle("]q\0h\0a"s).message(), HasSubstr("nesting of at most 256"));
@@ -206,9 +221,12 @@ TEST(PtRead, BigEndianAndForeignArchives) {
   };
   const std::string none = "\x80\x02N.";
   EXPECT_TRUE(read({{"a/data.pkl", none}, {"a/byteorder", "little"}}).ok());
-  EXPECT_THAT(read({{"a/data.pkl", none}, {"a/byteorder", "big"}}).message(), HasSubstr("big-endian"));
-  EXPECT_THAT(read({{"a/data.pkl", none}, {"a/byteorder", "middle"}}).message(), HasSubstr("middle"));
-  EXPECT_THAT(read({{"a/data.pkl", none}, {"b/data.pkl", none}}).message(), HasSubstr("one data.pkl"));
+  EXPECT_THAT(read({{"a/data.pkl", none}, {"a/byteorder", "big"}}).message(),
+              HasSubstr("big-endian"));
+  EXPECT_THAT(read({{"a/data.pkl", none}, {"a/byteorder", "middle"}}).message(),
+              HasSubstr("middle"));
+  EXPECT_THAT(read({{"a/data.pkl", none}, {"b/data.pkl", none}}).message(),
+              HasSubstr("one data.pkl"));
   EXPECT_THAT(read({{"arr_0.npy", "x"}}).message(), HasSubstr("the first \"arr_0.npy\""));
 }
 
@@ -216,7 +234,8 @@ TEST(PtRead, BigEndianAndForeignArchives) {
 TEST(PtRead, UnalignedStoragesAreCopied) {
   for (int padding = 0; padding < 17; ++padding) {
     ZipComposer zip;
-    const std::string opcodes = "ctorch._utils\n_rebuild_tensor_v2\n(" + Hostile{}.storage + "K\0K\4\x85K\1\x85\x89NtR."s;
+    const std::string opcodes =
+        "ctorch._utils\n_rebuild_tensor_v2\n(" + Hostile{}.storage + "K\0K\4\x85K\1\x85\x89NtR."s;
     zip.Add("a/data.pkl", "\x80\x02" + opcodes);
     zip.Add("a/" + std::string(static_cast<size_t>(padding) + 1, 'x'), "");
     zip.Add("a/data/0", "0123456789abcdef");
@@ -237,7 +256,8 @@ TEST(PtWrite, RoundTripKeepsEveryBit) {
     SCOPED_TRACE(golden.file);
     const Result<TensorFile> tensor = ReadPtTensor(golden.file);
     ASSERT_TRUE(tensor.ok()) << tensor.status().message();
-    const PtWriteOptions options{.requires_grad = golden.requires_grad, .is_parameter = golden.is_parameter};
+    const PtWriteOptions options{.requires_grad = golden.requires_grad,
+                                 .is_parameter = golden.is_parameter};
     const Status written = WritePt(path, tensor->view(), options);
     ASSERT_TRUE(written.ok()) << written.message();
     const Result<PtFile> copy = ReadPt(path);
@@ -250,7 +270,8 @@ TEST(PtWrite, RoundTripKeepsEveryBit) {
     EXPECT_EQ(read.requires_grad, golden.requires_grad);
     EXPECT_EQ(read.is_parameter, golden.is_parameter);
     EXPECT_EQ(ElementsCrc(read.tensor.view()), golden.crc);
-    EXPECT_EQ(reinterpret_cast<uintptr_t>(read.tensor.data) % 64, 0u) << "a tensor starts on a cache line";
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(read.tensor.data) % 64, 0u)
+        << "a tensor starts on a cache line";
   }
   ExpectFolderHolds(TestFolder(), {"copy.pt"});
 }
@@ -259,7 +280,8 @@ TEST(PtWrite, WritesOnlyTheViewedElements) {
   std::vector<float> big(100000, 1.0f);
   const int64_t shape[] = {10}, strides[] = {10000};
   const std::string path = TestFolder() + "/few.pt";
-  ASSERT_TRUE(WritePt(path, {.data = big.data(), .ndim = 1, .shape = shape, .strides = strides}).ok());
+  ASSERT_TRUE(
+      WritePt(path, {.data = big.data(), .ndim = 1, .shape = shape, .strides = strides}).ok());
   EXPECT_LT(ReadAll(path).size(), 1000u);
 }
 
@@ -267,14 +289,16 @@ TEST(PtLayout, PrefixDataSuffixIsTheFile) {
   const int64_t shape[] = {3};
   const float data[] = {1, 2, 3};
   const std::string_view bytes(reinterpret_cast<const char*>(data), sizeof(data));
-  const Result<PtLayout> layout = MakePtLayout(DType::kFloat32, shape, {.archive_name = "Tensor.add.0"});
+  const Result<PtLayout> layout =
+      MakePtLayout(DType::kFloat32, shape, {.archive_name = "Tensor.add.0"});
   ASSERT_TRUE(layout.ok());
   EXPECT_EQ(layout->prefix().size() % 64, 0u);
   EXPECT_EQ(layout->data_size(), sizeof(data));
   const std::string path = TestFolder() + "/t.pt";
   ASSERT_TRUE(WritePt(path, *layout, bytes).ok());
   const std::string file = ReadAll(path);
-  EXPECT_EQ(file, std::string(layout->prefix()) + std::string(bytes) + layout->Suffix(PtChecksum(bytes)));
+  EXPECT_EQ(file,
+            std::string(layout->prefix()) + std::string(bytes) + layout->Suffix(PtChecksum(bytes)));
   EXPECT_THAT(file, HasSubstr("Tensor.add.0/data.pkl"));
   EXPECT_EQ(WritePt(path, *layout, "short").code(), ErrorCode::kInternal);
 }
@@ -283,7 +307,8 @@ TEST(PtLayout, RefusesWhatNoTensorHas) {
   const int64_t negative[] = {-1}, huge[] = {int64_t{1} << 40, int64_t{1} << 40};
   EXPECT_EQ(MakePtLayout(DType::kFloat32, negative).status().code(), ErrorCode::kInvalidArgument);
   EXPECT_EQ(MakePtLayout(DType::kFloat32, huge).status().code(), ErrorCode::kInvalidArgument);
-  EXPECT_EQ(MakePtLayout(DType::kFloat32, {}, {.archive_name = "a/b"}).status().code(), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(MakePtLayout(DType::kFloat32, {}, {.archive_name = "a/b"}).status().code(),
+            ErrorCode::kInvalidArgument);
 }
 
 // 5 GiB: sizes that need the zip64 records. Only the records are made, not the data.
@@ -303,7 +328,8 @@ TEST(PtWrite, ErrorsLeaveNothingBehind) {
   const Status status = WritePt(folder + "/no/such/folder/t.pt", {.data = &value});
   EXPECT_EQ(status.code(), ErrorCode::kIo);
   EXPECT_THAT(status.message(), HasSubstr("no/such/folder/t.pt"));
-  ASSERT_TRUE(MakeDirectories(folder + "/t.pt").ok());  // a directory stands where the file should go
+  ASSERT_TRUE(
+      MakeDirectories(folder + "/t.pt").ok());  // a directory stands where the file should go
   EXPECT_EQ(WritePt(folder + "/t.pt", {.data = &value}).code(), ErrorCode::kIo);
   ExpectFolderHolds(folder, {"t.pt"});
 }

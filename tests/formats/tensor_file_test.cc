@@ -18,7 +18,8 @@ using testing::HasSubstr;
 std::string Summary(const std::string& path, bool is_pt) {
   std::string text;
   const auto add = [&](const TensorFile& tensor) {
-    text += std::string(DTypeShortName(tensor.dtype)) + ShapeText(tensor.shape) + ElementsCrc(tensor.view());
+    text += std::string(DTypeShortName(tensor.dtype)) + ShapeText(tensor.shape) +
+            ElementsCrc(tensor.view());
   };
   Status status;
   if (is_pt) {
@@ -27,7 +28,8 @@ std::string Summary(const std::string& path, bool is_pt) {
     if (file.ok()) {
       text = "pt ";
       for (const PtTensor& tensor : file->tensors) {
-        text += tensor.name + (tensor.requires_grad ? "r" : "") + (tensor.is_parameter ? "p " : " ");
+        text +=
+            tensor.name + (tensor.requires_grad ? "r" : "") + (tensor.is_parameter ? "p " : " ");
         add(tensor.tensor);
       }
     }
@@ -37,7 +39,8 @@ std::string Summary(const std::string& path, bool is_pt) {
     if (file.ok()) add(*file);
   }
   if (!status.ok()) {
-    EXPECT_TRUE(status.code() == ErrorCode::kInvalidDump || status.code() == ErrorCode::kUnsupported)
+    EXPECT_TRUE(status.code() == ErrorCode::kInvalidDump ||
+                status.code() == ErrorCode::kUnsupported)
         << status.message();
     EXPECT_THAT(status.message(), HasSubstr(path));
   }
@@ -68,15 +71,16 @@ TEST_F(Damage, TruncationAtEveryByteIsAnError) {
       ASSERT_NO_FATAL_FAILURE(Open(golden));
       for (size_t size = bytes_.size(); size-- > 0;) {
         ASSERT_EQ(::ftruncate(fd_, static_cast<off_t>(size)), 0);
-        ASSERT_EQ(Summary(path_, is_pt_), "") << golden << " cut to " << size << " bytes was accepted";
+        ASSERT_EQ(Summary(path_, is_pt_), "")
+            << golden << " cut to " << size << " bytes was accepted";
       }
       Close();
     }
   }
 }
 
-// A .pt has checksums: whatever byte is damaged, the answer is an error or the very same tensors. A .npy has none, so another
-// answer may come of it; it must not be a crash.
+// A .pt has checksums: whatever byte is damaged, the answer is an error or the very same tensors. A
+// .npy has none, so another answer may come of it; it must not be a crash.
 TEST_F(Damage, EveryByteFlippedIsTheSameAnswerOrAnError) {
   for (const char* suffix : {".pt", ".npy"}) {
     for (const std::string& golden : GoldenFiles(suffix)) {
@@ -103,7 +107,8 @@ TEST(TensorFile, ChoosesByContentNotByName) {
   const std::string folder = TestFolder();
   ASSERT_TRUE(WriteFileAtomically(folder + "/a.npy", ReadAll(DataPath("pt/scalar.pt"))).ok());
   ASSERT_TRUE(WriteFileAtomically(folder + "/b.pt", ReadAll(DataPath("npy/scalar.npy"))).ok());
-  const Result<TensorFile> a = ReadTensorFile(folder + "/a.npy"), b = ReadTensorFile(folder + "/b.pt");
+  const Result<TensorFile> a = ReadTensorFile(folder + "/a.npy"),
+                           b = ReadTensorFile(folder + "/b.pt");
   ASSERT_TRUE(a.ok()) << a.status().message();
   ASSERT_TRUE(b.ok()) << b.status().message();
   EXPECT_EQ(a->dtype, DType::kFloat32);
@@ -118,7 +123,8 @@ TEST(TensorFile, SaysWhatItExpected) {
   ASSERT_TRUE(WriteFileAtomically(folder + "/text.pt", "hello").ok());
   EXPECT_THAT(ReadTensorFile(folder + "/text.pt").status().message(), HasSubstr("found \"hello\""));
   EXPECT_THAT(ReadTensorFile(folder).status().message(), HasSubstr("a directory"));
-  EXPECT_THAT(ReadTensorFile(DataPath("pt/refused/before_1_6.pt")).status().message(), HasSubstr("before version 1.6"));
+  EXPECT_THAT(ReadTensorFile(DataPath("pt/refused/before_1_6.pt")).status().message(),
+              HasSubstr("before version 1.6"));
 }
 
 TEST(TensorFile, CopiesShareTheMapping) {
@@ -128,7 +134,9 @@ TEST(TensorFile, CopiesShareTheMapping) {
     ASSERT_TRUE(tensor.ok());
     copy = *tensor;
   }
-  EXPECT_TRUE(static_cast<const float*>(copy.view().data)[0] != static_cast<const float*>(copy.view().data)[0]) << "NaN";
+  EXPECT_TRUE(static_cast<const float*>(copy.view().data)[0] !=
+              static_cast<const float*>(copy.view().data)[0])
+      << "NaN";
 }
 
 }  // namespace

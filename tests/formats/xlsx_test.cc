@@ -70,7 +70,8 @@ TEST(Xlsx, LongTablesGoOnInMoreSheets) {
   EXPECT_THAT(names, HasSubstr("a sheet with a name of 3_part_3"));
   EXPECT_THAT(names, HasSubstr("second"));
   EXPECT_THAT(Part(path, "xl/worksheets/sheet3.xml"), HasSubstr("<v>6</v>"));
-  EXPECT_THAT(Part(path, "xl/worksheets/sheet3.xml"), HasSubstr("Name")) << "each part has the header";
+  EXPECT_THAT(Part(path, "xl/worksheets/sheet3.xml"), HasSubstr("Name"))
+      << "each part has the header";
 }
 
 TEST(Xlsx, ErrorsLeaveNothingBehind) {
@@ -89,7 +90,8 @@ TEST(Xlsx, ErrorsLeaveNothingBehind) {
   {
     Result<XlsxWriter> book = XlsxWriter::Create(folder + "/t.xlsx");
     ASSERT_TRUE(book->AddSheet("x", kHeader).ok());
-    EXPECT_EQ(book->AddSheet("X", kHeader).code(), ErrorCode::kInvalidArgument) << "names differ in more than case";
+    EXPECT_EQ(book->AddSheet("X", kHeader).code(), ErrorCode::kInvalidArgument)
+        << "names differ in more than case";
   }
   ExpectFolderHolds(folder, {});
 }
@@ -97,10 +99,13 @@ TEST(Xlsx, ErrorsLeaveNothingBehind) {
 TEST(XlsxText, IsAlwaysValidUtf8WithinTheLimit) {
   EXPECT_EQ(XlsxText("caf\xc3\xa9"), "caf\xc3\xa9");
   EXPECT_EQ(XlsxText("a\xff\xc3(b"), "a\xef\xbf\xbd\xef\xbf\xbd(b");
-  EXPECT_EQ(XlsxText(std::string_view("a\0b", 3)), "a\xef\xbf\xbd" "b");
+  EXPECT_EQ(XlsxText(std::string_view("a\0b", 3)),
+            "a\xef\xbf\xbd"
+            "b");
   EXPECT_EQ(XlsxText("\xed\xa0\x80"), "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd") << "a lone surrogate";
   EXPECT_EQ(XlsxText("\xef\xbf\xbf").size(), 9u) << "U+FFFF is not XML";
-  EXPECT_EQ(XlsxText("\xf0\x9f\x98"), "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd") << "cut inside a sequence";
+  EXPECT_EQ(XlsxText("\xf0\x9f\x98"), "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd")
+      << "cut inside a sequence";
   EXPECT_EQ(XlsxText(std::string(50, 'x'), 40), std::string(34, 'x') + " [cut]");
   EXPECT_EQ(XlsxText("abcdef", 3), "abc");
   std::string faces;

@@ -84,7 +84,9 @@ TEST(Zip, ManyEntriesUseZip64) {
 
 TEST(Zip, RefusesUnsafeNamesAndDuplicates) {
   for (const char* name : {"../x", "a/../x", "..", "/etc/passwd", "a\\b", "a/.."}) {
-    EXPECT_THAT(OpenStatus(Archive({{name, "x"}})).message(), HasSubstr("an entry name inside the archive")) << name;
+    EXPECT_THAT(OpenStatus(Archive({{name, "x"}})).message(),
+                HasSubstr("an entry name inside the archive"))
+        << name;
   }
   EXPECT_TRUE(OpenStatus(Archive({{"a..b/..c", "x"}})).ok());
   EXPECT_THAT(OpenStatus(Archive({{"a", "x"}, {"a", "y"}})).message(), HasSubstr("each name once"));
@@ -108,21 +110,34 @@ TEST(Zip, RefusesDamagedFields) {
     return OpenStatus(bytes).message();
   };
   const size_t first = Central(good), second = Central(good, 1), end = End(good);
-  EXPECT_THAT(damaged([&](std::string* b) { Patch<uint16_t>(b, first + 8, 1); }), HasSubstr("encrypted"));
-  EXPECT_THAT(damaged([&](std::string* b) { Patch<uint16_t>(b, first + 10, 12); }), HasSubstr("method 12"));
-  EXPECT_THAT(damaged([&](std::string* b) { Patch<uint32_t>(b, first + 20, 1u << 30); }), HasSubstr("at most"));
-  EXPECT_THAT(damaged([&](std::string* b) { Patch<uint32_t>(b, first + 24, 4); }), HasSubstr("4 bytes stored"));
-  EXPECT_THAT(damaged([&](std::string* b) { Patch<uint32_t>(b, first + 24, 0xffffffff); }), HasSubstr("zip64 record"));
-  EXPECT_THAT(damaged([&](std::string* b) { Patch<uint32_t>(b, first + 42, 0xfffffff0); }), HasSubstr("local header"));
-  EXPECT_THAT(damaged([&](std::string* b) { Patch<uint16_t>(b, first + 28, 60000); }), HasSubstr("directory entry"));
+  EXPECT_THAT(damaged([&](std::string* b) { Patch<uint16_t>(b, first + 8, 1); }),
+              HasSubstr("encrypted"));
+  EXPECT_THAT(damaged([&](std::string* b) { Patch<uint16_t>(b, first + 10, 12); }),
+              HasSubstr("method 12"));
+  EXPECT_THAT(damaged([&](std::string* b) { Patch<uint32_t>(b, first + 20, 1u << 30); }),
+              HasSubstr("at most"));
+  EXPECT_THAT(damaged([&](std::string* b) { Patch<uint32_t>(b, first + 24, 4); }),
+              HasSubstr("4 bytes stored"));
+  EXPECT_THAT(damaged([&](std::string* b) { Patch<uint32_t>(b, first + 24, 0xffffffff); }),
+              HasSubstr("zip64 record"));
+  EXPECT_THAT(damaged([&](std::string* b) { Patch<uint32_t>(b, first + 42, 0xfffffff0); }),
+              HasSubstr("local header"));
+  EXPECT_THAT(damaged([&](std::string* b) { Patch<uint16_t>(b, first + 28, 60000); }),
+              HasSubstr("directory entry"));
   EXPECT_THAT(damaged([&](std::string* b) { (*b)[30] = 'z'; }), HasSubstr("agrees"));
   EXPECT_THAT(damaged([&](std::string* b) { Patch<uint16_t>(b, 28, 60000); }), HasSubstr("agrees"));
-  EXPECT_THAT(damaged([&](std::string* b) { Patch<uint16_t>(b, end + 10, 3), Patch<uint16_t>(b, end + 8, 3); }),
+  EXPECT_THAT(damaged([&](std::string* b) {
+                Patch<uint16_t>(b, end + 10, 3), Patch<uint16_t>(b, end + 8, 3);
+              }),
               HasSubstr("zip"));
-  EXPECT_THAT(damaged([&](std::string* b) { Patch<uint16_t>(b, end + 10, 60000), Patch<uint16_t>(b, end + 8, 60000); }),
+  EXPECT_THAT(damaged([&](std::string* b) {
+                Patch<uint16_t>(b, end + 10, 60000), Patch<uint16_t>(b, end + 8, 60000);
+              }),
               HasSubstr("at most 2 entries"));
-  EXPECT_THAT(damaged([&](std::string* b) { Patch<uint16_t>(b, end + 4, 1); }), HasSubstr("one disk"));
-  EXPECT_THAT(damaged([&](std::string* b) { Patch<uint32_t>(b, end + 16, 0x7fffffff); }), HasSubstr("directory"));
+  EXPECT_THAT(damaged([&](std::string* b) { Patch<uint16_t>(b, end + 4, 1); }),
+              HasSubstr("one disk"));
+  EXPECT_THAT(damaged([&](std::string* b) { Patch<uint32_t>(b, end + 16, 0x7fffffff); }),
+              HasSubstr("directory"));
   // The second entry claims to lie where the first does.
   EXPECT_FALSE(damaged([&](std::string* b) {
                  Patch<uint32_t>(b, second + 42, 0);

@@ -12,17 +12,20 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 class PrecisionDebugger:
     """Records what every API and module computed between :meth:`start` and :meth:`stop`.
 
-    One per process: a later construction returns the first object. Methods may be called on the class.
+    One per process: a later construction returns the first object. Methods may be called on the
+    class.
 
     Args:
         config_path: ``config.json`` (docs/config.md); keyword arguments win over it.
         task: ``"statistics"`` or ``"tensor"``.
         dump_path: folder that receives ``step<N>/rank<id>/``.
         level: ``"L0"`` modules, ``"L1"`` APIs, ``"mix"`` both.
-        model: the module whose descendants are recorded under L0 and mix; may be given to :meth:`start` instead.
+        model: the module whose descendants are recorded under L0 and mix; :meth:`start` takes it
+            as well.
         step: wanted steps, ``[2, "5-7"]``; all when empty.
     Raises:
-        msprobe.ConfigError: an unknown key or value; the message names the line and what is allowed.
+        msprobe.ConfigError: an unknown key or value; the message names the line and what is
+            allowed.
         msprobe.UsageError: an argument of the wrong type or value.
 
     Example::
@@ -53,7 +56,7 @@ class PrecisionDebugger:
 
     @classmethod
     def start(cls, model=None):
-        """Begin collecting this step, if it is wanted; a second call without :meth:`stop` changes nothing.
+        """Begin collecting this step, if it is wanted; again without :meth:`stop`: no effect.
 
         Args:
             model: a ``torch.nn.Module`` or a list of them; required once for L0 and mix.
@@ -63,7 +66,8 @@ class PrecisionDebugger:
             cls._model = model
         if _engine.modules_wanted() and cls._model is None:
             raise UsageError(
-                "level L0 and mix record modules: expected start(model) or PrecisionDebugger(model=...), found no model"
+                "level L0 and mix record modules: expected start(model) or "
+                "PrecisionDebugger(model=...), found no model"
             )
         hooks.begin(cls._model)
 
@@ -75,13 +79,13 @@ class PrecisionDebugger:
 
     @classmethod
     def forward_backward_dump_end(cls):
-        """Record no further forward call; gradients of the calls recorded so far still come, until :meth:`stop`."""
+        """Record no further forward call; gradients of those recorded still come, until stop."""
         cls._require_instance()
         _engine.stop_calls()
 
     @classmethod
     def step(cls):
-        """The step is over: call numbers begin at 0 again, the next start writes to the next ``step<N>``."""
+        """The step is over: call numbers begin at 0 again, in the next ``step<N>``."""
         cls.stop()
         _engine.step()
 
@@ -89,5 +93,6 @@ class PrecisionDebugger:
     def _require_instance(cls):
         if cls._instance is None:
             raise UsageError(
-                "expected PrecisionDebugger(...) to be constructed first; add `debugger = PrecisionDebugger()` before the loop"
+                "expected PrecisionDebugger(...) to be constructed first; add "
+                "`debugger = PrecisionDebugger()` before the loop"
             )

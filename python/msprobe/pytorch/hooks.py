@@ -1,4 +1,7 @@
-"""Where PyTorch lets itself be observed: API names, module hooks, parameter hooks. Says *this object, under this name*; the engine does the rest."""
+"""Where PyTorch lets itself be observed: API names, module hooks, parameter hooks.
+
+Says *this object, under this name*; the engine does the rest.
+"""
 
 import os
 from functools import partial
@@ -16,7 +19,10 @@ _named_model = None  # the model whose modules the engine knows
 
 
 def _owners():
-    """Category of support_wrap_ops.yaml -> (prefix, namespace, results are in the arguments), in order of precedence for functions with two names."""
+    """Category of support_wrap_ops.yaml -> (prefix, namespace, results are in the arguments).
+
+    In order of precedence for functions with two names.
+    """
     owners = {
         "functional": ("Functional", torch.nn.functional, False),
         "_VF": ("VF", torch._VF, False),
@@ -29,7 +35,7 @@ def _owners():
 
 
 def _add_apis():
-    """Tell the engine which functions to observe. Returns ``[(name, reason)]`` of those it cannot."""
+    """Tell the engine which functions to observe; ``[(name, reason)]`` of those it cannot."""
     lists = dict(_engine.read_name_lists(_LISTS))
     refused = []
     for category, (prefix, owner, in_arguments) in _owners().items():
@@ -49,7 +55,8 @@ def _add_modules(model):
     for prefix, root in _named_roots(model):
         if not isinstance(root, torch.nn.Module) or isinstance(root, torch.jit.ScriptModule):
             raise UsageError(
-                f"expected a torch.nn.Module (not scripted) or a list of them as model, found {type(root).__name__}"
+                "expected a torch.nn.Module (not scripted) or a list of them as model, "
+                f"found {type(root).__name__}"
             )
         for name, module in root.named_modules():
             if module is not root:

@@ -29,18 +29,19 @@ const Names& names() {
 struct Pending;
 using PendingList = std::list<std::shared_ptr<Pending>>;
 
-// One armed call. Owned by its hooks, so that one that never runs dies with the graph; once a gradient has arrived the list owns it too.
+// One armed call. Owned by its hooks, so that one that never runs dies with the graph; once a
+// gradient has arrived the list owns it too.
 struct Pending {
   GradientSink* sink;
   int64_t step;
   std::string name, parent;
   std::vector<std::string> inputs, outputs;  // JSON
-  std::vector<int> edges_left;               // per output: edges that have not brought their share yet
-  std::vector<PyRef> sums;                   // per output: shares so far, while more are to come
-  int hooks = 0, hooks_left = 0;             // on owners of input edges; those that have not fired
+  std::vector<int> edges_left;    // per output: edges that have not brought their share yet
+  std::vector<PyRef> sums;        // per output: shares so far, while more are to come
+  int hooks = 0, hooks_left = 0;  // on owners of input edges; those that have not fired
   int prehooks_left = 0;
   bool listed = false, done = false;
-  PendingList::iterator place;               // when listed
+  PendingList::iterator place;  // when listed
 
   void Arrived();
   void Finish();
@@ -61,13 +62,14 @@ void Pending::Finish() {
   if (std::exchange(listed, false)) Waiting().erase(place);  // the caller holds a reference
 }
 
-// A pre-hook (of an output's node) or a hook (of a node that owns edges of inputs), as a Python callable.
+// A pre-hook (of an output's node) or a hook (of a node that owns edges of inputs), as a Python
+// callable.
 struct Hook {
-  PyObject_HEAD
-  vectorcallfunc call;
+  PyObject_HEAD vectorcallfunc call;
   std::shared_ptr<Pending>* pending;
-  std::vector<std::pair<Py_ssize_t, size_t>>* wanted;   // position in the hook's gradients -> slot
-  std::vector<std::pair<Py_ssize_t, size_t>>* passed;   // pre-hook: the same gradient is that of an input (identity)
+  std::vector<std::pair<Py_ssize_t, size_t>>* wanted;  // position in the hook's gradients -> slot
+  std::vector<std::pair<Py_ssize_t, size_t>>*
+      passed;  // pre-hook: the same gradient is that of an input (identity)
   bool fired;
 };
 
@@ -102,7 +104,9 @@ PyObject* CallHook(PyObject* self, PyObject* const* args, size_t nargsf, PyObjec
   const std::shared_ptr<Pending> keep = *hook->pending;
   Pending& p = *keep;
   // Only the first backward through a recorded call is its record.
-  if (hook->fired || p.done || PyVectorcall_NARGS(nargsf) < 1 || !PyTuple_Check(args[0]) || !p.sink->Accepts(p.step)) Py_RETURN_NONE;
+  if (hook->fired || p.done || PyVectorcall_NARGS(nargsf) < 1 || !PyTuple_Check(args[0]) ||
+      !p.sink->Accepts(p.step))
+    Py_RETURN_NONE;
   hook->fired = true;
   const bool is_prehook = hook->passed != nullptr;
   PyObject* gradients = args[0];
@@ -132,7 +136,8 @@ PyObject* CallHook(PyObject* self, PyObject* const* args, size_t nargsf, PyObjec
 }
 
 void Pending::Arrived() {
-  // Nodes of outputs run before the nodes below them: when the last owner of an input's edge has fired, no gradient of an output follows.
+  // Nodes of outputs run before the nodes below them: when the last owner of an input's edge has
+  // fired, no gradient of an output follows.
   if (hooks_left == 0 && (hooks > 0 || prehooks_left == 0)) Finish();
 }
 
@@ -146,7 +151,8 @@ void DeallocHook(PyObject* self) {
 
 PyTypeObject hook_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 
-PyRef MakeHook(const std::shared_ptr<Pending>& pending, std::vector<std::pair<Py_ssize_t, size_t>> wanted, bool prehook,
+PyRef MakeHook(const std::shared_ptr<Pending>& pending,
+               std::vector<std::pair<Py_ssize_t, size_t>> wanted, bool prehook,
                std::vector<std::pair<Py_ssize_t, size_t>> passed = {}) {
   Hook* hook = PyObject_New(Hook, &hook_type);
   if (hook == nullptr) return PyRef();
@@ -195,7 +201,8 @@ InputEdges::InputEdges(const std::vector<PyObject*>& tensors) : slots_(tensors.s
 // The nodes between a call's outputs and its inputs.
 class GraphWalk {
  public:
-  GraphWalk(const InputEdges& edges, std::shared_ptr<Pending> pending) : edges_(edges), pending_(std::move(pending)) {}
+  GraphWalk(const InputEdges& edges, std::shared_ptr<Pending> pending)
+      : edges_(edges), pending_(std::move(pending)) {}
 
   // `passed` receives slots whose edge is the output itself.
   void Start(const PyRef& node) {
@@ -211,7 +218,8 @@ class GraphWalk {
   }
 
   bool IsInput(PyObject* node) const {
-    return std::any_of(edges_.edges_.begin(), edges_.edges_.end(), [&](const auto& e) { return e.node.get() == node; });
+    return std::any_of(edges_.edges_.begin(), edges_.edges_.end(),
+                       [&](const auto& e) { return e.node.get() == node; });
   }
 
  private:
@@ -241,7 +249,10 @@ class GraphWalk {
     if (hits.empty()) return;
     for (const auto& hit : hits) ++pending_->edges_left[hit.second];
     const PyRef hook = MakeHook(pending_, std::move(hits), /*prehook=*/false);
-    const PyRef handle = hook ? PyRef::Steal(PyObject_CallMethodOneArg(node.get(), names().register_hook, hook.get())) : PyRef();
+    const PyRef handle =
+        hook
+            ? PyRef::Steal(PyObject_CallMethodOneArg(node.get(), names().register_hook, hook.get()))
+            : PyRef();
     if (handle) {
       ++pending_->hooks;
       ++pending_->hooks_left;
@@ -253,7 +264,8 @@ class GraphWalk {
     return std::string_view(Py_TYPE(node)->tp_name).ends_with("AccumulateGrad");
   }
 
-  bool Match(PyObject* parent, int64_t number, Py_ssize_t position, std::vector<std::pair<Py_ssize_t, size_t>>* hits) const {
+  bool Match(PyObject* parent, int64_t number, Py_ssize_t position,
+             std::vector<std::pair<Py_ssize_t, size_t>>* hits) const {
     bool matched = false;
     PyRef leaf;
     for (const auto& edge : edges_.edges_) {
@@ -280,8 +292,8 @@ class GraphWalk {
   std::vector<PyRef> todo_, keep_;
 };
 
-bool ArmBackward(const InputEdges& edges, const std::vector<PyObject*>& outputs, GradientSink* sink, int64_t step, std::string name,
-                 std::string parent) {
+bool ArmBackward(const InputEdges& edges, const std::vector<PyObject*>& outputs, GradientSink* sink,
+                 int64_t step, std::string name, std::string parent) {
   const TorchApi& torch = TorchApi::Get();
   struct Start {
     PyRef node;
@@ -291,11 +303,13 @@ bool ArmBackward(const InputEdges& edges, const std::vector<PyObject*>& outputs,
   for (size_t j = 0; j < outputs.size(); ++j) {
     if (!torch.RequiresGrad(outputs[j])) continue;
     PyRef node = PyRef::Steal(torch.grad_fn(outputs[j]));
-    PyRef number = node && node.get() != Py_None ? PyRef::Steal(torch.output_number(outputs[j])) : PyRef();
+    PyRef number =
+        node && node.get() != Py_None ? PyRef::Steal(torch.output_number(outputs[j])) : PyRef();
     PyErr_Clear();
     if (!number) continue;
     const Py_ssize_t position = PyLong_AsSsize_t(number.get());
-    auto known = std::find_if(starts.begin(), starts.end(), [&](const Start& s) { return s.node.get() == node.get(); });
+    auto known = std::find_if(starts.begin(), starts.end(),
+                              [&](const Start& s) { return s.node.get() == node.get(); });
     if (known == starts.end()) known = starts.insert(starts.end(), Start{std::move(node), {}});
     known->wanted.emplace_back(position, j);
   }
@@ -324,8 +338,9 @@ bool ArmBackward(const InputEdges& edges, const std::vector<PyObject*>& outputs,
       }
     }
     const PyRef hook = MakeHook(pending, start.wanted, /*prehook=*/true, std::move(passed));
-    const PyRef handle =
-        hook ? PyRef::Steal(PyObject_CallMethodOneArg(start.node.get(), names().register_prehook, hook.get())) : PyRef();
+    const PyRef handle = hook ? PyRef::Steal(PyObject_CallMethodOneArg(
+                                    start.node.get(), names().register_prehook, hook.get()))
+                              : PyRef();
     if (handle) ++pending->prehooks_left;
     PyErr_Clear();
     walk.Start(start.node);

@@ -9,7 +9,8 @@
 namespace msprobe::capture {
 namespace {
 
-std::string Numbered(const std::string& stem, int64_t number, std::string_view direction, bool is_module) {
+std::string Numbered(const std::string& stem, int64_t number, std::string_view direction,
+                     bool is_module) {
   std::string name = stem;
   if (is_module) {
     name += direction;
@@ -24,7 +25,8 @@ std::string Numbered(const std::string& stem, int64_t number, std::string_view d
 }
 
 std::string_view ExceptionName(PyObject* type) {
-  return type != nullptr && PyType_Check(type) ? reinterpret_cast<PyTypeObject*>(type)->tp_name : "unknown";
+  return type != nullptr && PyType_Check(type) ? reinterpret_cast<PyTypeObject*>(type)->tp_name
+                                               : "unknown";
 }
 
 // sys.exception(), borrowed, for comparison.
@@ -40,12 +42,14 @@ PyObject* HandledException() {
 }  // namespace
 
 Collector& Collector::Get() {
-  static Collector* instance = new Collector;  // never destroyed: hooks may outlive static destructors
+  static Collector* instance =
+      new Collector;  // never destroyed: hooks may outlive static destructors
   return *instance;
 }
 
 Collector::ThreadState& Collector::Thread() {
-  // Entries still open when a thread ends hold Python references that cannot be given back then: left behind.
+  // Entries still open when a thread ends hold Python references that cannot be given back then:
+  // left behind.
   struct Holder {
     ThreadState* state = new ThreadState;
     ~Holder() {
@@ -62,20 +66,24 @@ void Collector::Configure(Config config) {
   apis_wanted_ = c.level == Level::kL1 || c.level == Level::kMix;
   modules_wanted_ = c.level == Level::kL0 || c.level == Level::kMix;
   options_.crc32 = c.summary_mode == SummaryMode::kMd5;
-  options_.store = [this](const std::string& file, const TensorView& view) { return session_->Store(file, view); };
+  options_.store = [this](const std::string& file, const TensorView& view) {
+    return session_->Store(file, view);
+  };
 }
 
 uint32_t Collector::CounterFor(const std::string& stem) {
   return counters_.try_emplace(stem, static_cast<uint32_t>(counters_.size())).first->second;
 }
 
-std::string Collector::AddApi(const std::string& prefix, PyObject* owner, const std::string& name, bool output_is_arguments) {
+std::string Collector::AddApi(const std::string& prefix, PyObject* owner, const std::string& name,
+                              bool output_is_arguments) {
   PyRef holder = PyRef::Borrow(owner), target = holder;
   std::vector<std::string_view> parts = Split(name, '.');
   PyRef attribute;
   for (const std::string_view part : parts) {
     holder = target;
-    attribute = PyRef::Steal(PyUnicode_FromStringAndSize(part.data(), static_cast<Py_ssize_t>(part.size())));
+    attribute = PyRef::Steal(
+        PyUnicode_FromStringAndSize(part.data(), static_cast<Py_ssize_t>(part.size())));
     target = PyRef::Steal(PyObject_GetAttr(holder.get(), attribute.get()));
     if (!target) {
       PyErr_Clear();
@@ -98,13 +106,15 @@ void Collector::AddModule(PyObject* module, const std::string& name) {
   Py_INCREF(module);
   module_order_.push_back(module);
   std::string_view type = Py_TYPE(module)->tp_name;
-  if (const size_t dot = type.rfind('.'); dot != std::string_view::npos) type.remove_prefix(dot + 1);
+  if (const size_t dot = type.rfind('.'); dot != std::string_view::npos)
+    type.remove_prefix(dot + 1);
   it->second.stem = "Module." + name + "." + std::string(type) + ".";
   it->second.forward_counter = CounterFor(it->second.stem + "forward");
   it->second.gradient_counter = CounterFor(it->second.stem + "parameters_grad");
 }
 
-void Collector::AddParameter(PyObject* module, const std::string& parameter, bool expects_gradient) {
+void Collector::AddParameter(PyObject* module, const std::string& parameter,
+                             bool expects_gradient) {
   const auto it = modules_.find(module);
   if (it != modules_.end() && expects_gradient) it->second.parameters.push_back(parameter);
 }
@@ -118,7 +128,9 @@ void Collector::ForgetModules() {
 Result<bool> Collector::Start(std::optional<int> rank) {
   MSPROBE_ASSIGN_OR_RETURN(const bool collecting, session_->Start(rank));
   if (collecting && apis_wanted_) {
-    ObservedFunction::ForEachStub([](PyObject* code, void* self) { static_cast<Collector*>(self)->stacks_.HideCode(code); }, this);
+    ObservedFunction::ForEachStub(
+        [](PyObject* code, void* self) { static_cast<Collector*>(self)->stacks_.HideCode(code); },
+        this);
     Interposer::Install(this);
   }
   return collecting;
@@ -142,7 +154,8 @@ void Collector::Step() {
   session_->Step();
 }
 
-std::unique_ptr<Collector::OpenCall> Collector::Begin(const std::string& stem, int64_t number, bool is_module) {
+std::unique_ptr<Collector::OpenCall> Collector::Begin(const std::string& stem, int64_t number,
+                                                      bool is_module) {
   ThreadState& thread = Thread();
   std::unique_ptr<OpenCall> call;
   if (thread.spare.empty()) {
@@ -166,7 +179,8 @@ std::unique_ptr<Collector::OpenCall> Collector::Begin(const std::string& stem, i
   call->module = call->handled = nullptr;
   call->output_is_arguments = false;
   // The filter follows the order of execution: every call is shown to it.
-  const bool listed = is_module ? filter.EnterModule(call->builder.name()) : filter.WantsEntry(call->builder.name());
+  const bool listed = is_module ? filter.EnterModule(call->builder.name())
+                                : filter.WantsEntry(call->builder.name());
   call->wanted = filter.forward && listed;
   call->wants_backward = filter.backward;
   return call;
@@ -178,13 +192,15 @@ void Collector::Recycle(std::unique_ptr<OpenCall> call) {
 }
 
 bool Collector::Stores(const std::string& name) const {
-  return session_->storing() && (session_->config().task == Task::kTensor || session_->filter().WantsTensor(name));
+  return session_->storing() &&
+         (session_->config().task == Task::kTensor || session_->filter().WantsTensor(name));
 }
 
 bool Collector::WriteInputs(OpenCall* call, const CallArgs& args) {
   const bool record = call->wanted && session_->filter().input;
   if (!record) scratch_.Begin("");
-  ValueWriter writer(record ? &call->builder : &scratch_, options_, record && Stores(call->builder.name()), /*measure=*/record);
+  ValueWriter writer(record ? &call->builder : &scratch_, options_,
+                     record && Stores(call->builder.name()), /*measure=*/record);
   writer.List("input_args", "input", args.self, args.positional, args.count);
   if (args.names != nullptr) {
     writer.Names("input_kwargs", "kwargs", args.names, args.positional + args.count);
@@ -206,7 +222,8 @@ void Collector::NoteStack(OpenCall* call) {
 void* Collector::Enter(const Api& api, const CallArgs& args) {
   if (!session_->collecting()) return nullptr;
   const KeepError keep;
-  std::unique_ptr<OpenCall> call = Begin(api.stem, session_->NextCall(api.counter), /*is_module=*/false);
+  std::unique_ptr<OpenCall> call =
+      Begin(api.stem, session_->NextCall(api.counter), /*is_module=*/false);
   call->output_is_arguments = api.output_is_arguments;
   if (api.output_is_arguments) call->wants_backward = false;
   if (!call->wanted && !call->wants_backward) {
@@ -228,24 +245,30 @@ void Collector::WriteArgumentsAsOutput(OpenCall* call, const CallArgs& args) {
   call->builder.BeginSlot("output", "output", '[');
   for (Py_ssize_t i = 0; i < args.count; ++i) writer.Value(args.positional[i]);
   if (args.names != nullptr) {
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args.names); ++i) writer.Value(args.positional[args.count + i]);
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args.names); ++i)
+      writer.Value(args.positional[args.count + i]);
   }
   PyObject *key, *value;
-  for (Py_ssize_t position = 0; args.dict != nullptr && PyDict_Next(args.dict, &position, &key, &value);) writer.Value(value);
+  for (Py_ssize_t position = 0;
+       args.dict != nullptr && PyDict_Next(args.dict, &position, &key, &value);)
+    writer.Value(value);
   call->builder.EndSlot(']');
 }
 
 void Collector::WriteOutput(OpenCall* call, PyObject* output, PyObject* module) {
   const bool record = call->wanted && session_->filter().output;
   if (!record) scratch_.Begin("");
-  ValueWriter writer(record ? &call->builder : &scratch_, options_, record && Stores(call->builder.name()), /*measure=*/record);
+  ValueWriter writer(record ? &call->builder : &scratch_, options_,
+                     record && Stores(call->builder.name()), /*measure=*/record);
   writer.Output("output", "output", output);
   const std::vector<PyObject*> outputs = writer.tensors();
   if (record && module != nullptr) {
     PyRef parameters = PyRef::Steal(PyObject_GetAttrString(module, "_parameters"));
-    writer.Dict("parameters", "parameters", parameters && PyDict_Check(parameters.get()) ? parameters.get() : nullptr);
+    writer.Dict("parameters", "parameters",
+                parameters && PyDict_Check(parameters.get()) ? parameters.get() : nullptr);
   }
-  if (call->wants_backward) ArmBackward(call->edges, outputs, this, call->step, call->backward, call->parent_backward);
+  if (call->wants_backward)
+    ArmBackward(call->edges, outputs, this, call->step, call->backward, call->parent_backward);
 }
 
 void Collector::Finish(OpenCall* call) {
@@ -277,15 +300,20 @@ void Collector::EnterModule(PyObject* module, PyObject* args) {
   const auto it = modules_.find(module);
   if (it == modules_.end() || !PyTuple_Check(args)) return;
   const Interposer::Pause pause;
-  std::unique_ptr<OpenCall> call = Begin(it->second.stem, session_->NextCall(it->second.forward_counter), /*is_module=*/true);
+  std::unique_ptr<OpenCall> call =
+      Begin(it->second.stem, session_->NextCall(it->second.forward_counter), /*is_module=*/true);
   call->module = module;
   call->handled = HandledException();
-  // A global pre-hook is not given the keyword arguments; the frame that calls it has them under this name.
+  // A global pre-hook is not given the keyword arguments; the frame that calls it has them under
+  // this name.
   PyObject* locals = PyEval_GetLocals();
-  PyObject* kwargs = locals != nullptr && PyDict_Check(locals) ? PyDict_GetItemString(locals, "kwargs") : nullptr;
+  PyObject* kwargs =
+      locals != nullptr && PyDict_Check(locals) ? PyDict_GetItemString(locals, "kwargs") : nullptr;
   if (kwargs != nullptr && !PyDict_Check(kwargs)) kwargs = nullptr;
   PyErr_Clear();
-  if (!WriteInputs(call.get(), {.positional = &PyTuple_GET_ITEM(args, 0), .count = PyTuple_GET_SIZE(args), .dict = kwargs})) {
+  if (!WriteInputs(call.get(), {.positional = &PyTuple_GET_ITEM(args, 0),
+                                .count = PyTuple_GET_SIZE(args),
+                                .dict = kwargs})) {
     session_->TakeBack(it->second.forward_counter);
     Recycle(std::move(call));
     return;
@@ -296,7 +324,9 @@ void Collector::EnterModule(PyObject* module, PyObject* args) {
 
 void Collector::LeaveModule(PyObject* module, PyObject* output) {
   std::vector<std::unique_ptr<OpenCall>>& open = Thread().modules;
-  if (std::none_of(open.begin(), open.end(), [&](const auto& call) { return call->module == module; })) return;
+  if (std::none_of(open.begin(), open.end(),
+                   [&](const auto& call) { return call->module == module; }))
+    return;
   const Interposer::Pause pause;
   while (true) {
     std::unique_ptr<OpenCall> call = std::move(open.back());
@@ -305,7 +335,9 @@ void Collector::LeaveModule(PyObject* module, PyObject* output) {
     const bool ours = call->module == module;
     PyObject* handled = HandledException();
     if (!ours || (output == Py_None && handled != nullptr && handled != call->handled)) {
-      call->builder.Field("exception", ExceptionName(handled ? reinterpret_cast<PyObject*>(Py_TYPE(handled)) : nullptr));
+      call->builder.Field(
+          "exception",
+          ExceptionName(handled ? reinterpret_cast<PyObject*>(Py_TYPE(handled)) : nullptr));
     } else {
       WriteOutput(call.get(), output, module);
     }
@@ -315,7 +347,8 @@ void Collector::LeaveModule(PyObject* module, PyObject* output) {
   }
 }
 
-void Collector::ParameterGradient(PyObject* module, const std::string& parameter, PyObject* tensor) {
+void Collector::ParameterGradient(PyObject* module, const std::string& parameter,
+                                  PyObject* tensor) {
   const auto it = modules_.find(module);
   if (it == modules_.end() || !session_->collecting() || !session_->filter().backward) return;
   const Interposer::Pause pause;
@@ -324,7 +357,9 @@ void Collector::ParameterGradient(PyObject* module, const std::string& parameter
   if (!gradient || gradient.get() == Py_None) return;
   ModuleInfo& info = it->second;
   if (info.gradients.count(parameter) > 0) WriteGradients(&info);
-  if (info.gradients.empty()) info.gradient_entry = Numbered(info.stem, session_->NextCall(info.gradient_counter), "parameters_grad", true);
+  if (info.gradients.empty())
+    info.gradient_entry =
+        Numbered(info.stem, session_->NextCall(info.gradient_counter), "parameters_grad", true);
   std::string& json = info.gradients[parameter];
   const std::string file = SafeFileName(info.gradient_entry + "." + parameter, ".pt");
   AppendTensorJson(&json, gradient.get(), options_, Stores(info.gradient_entry) ? &file : nullptr);
@@ -348,16 +383,21 @@ void Collector::WriteGradients(ModuleInfo* info) {
   info->gradients.clear();
 }
 
-std::string Collector::Compose(const std::string& name, bool is_input, size_t index, PyObject* gradient) {
+std::string Collector::Compose(const std::string& name, bool is_input, size_t index,
+                               PyObject* gradient) {
   std::string json;
-  if (!(is_input ? session_->filter().input : session_->filter().output) || !TorchApi::Get().IsTensor(gradient)) return "null";
+  if (!(is_input ? session_->filter().input : session_->filter().output) ||
+      !TorchApi::Get().IsTensor(gradient))
+    return "null";
   const Interposer::Pause pause;
-  const std::string file = SafeFileName(name + (is_input ? ".input." : ".output.") + std::to_string(index), ".pt");
+  const std::string file =
+      SafeFileName(name + (is_input ? ".input." : ".output.") + std::to_string(index), ".pt");
   AppendTensorJson(&json, gradient, options_, Stores(name) ? &file : nullptr);
   return json;
 }
 
-void Collector::Complete(const std::string& name, const std::string& parent, const std::vector<std::string>& inputs,
+void Collector::Complete(const std::string& name, const std::string& parent,
+                         const std::vector<std::string>& inputs,
                          const std::vector<std::string>& outputs) {
   if (!session_->collecting() || !session_->filter().WantsEntry(name)) return;
   EntryBuilder builder;

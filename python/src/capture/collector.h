@@ -1,7 +1,9 @@
-// Puts the pieces together: observed calls, module hooks and gradient hooks become entries of the session's dump.
+// Puts the pieces together: observed calls, module hooks and gradient hooks become entries of the
+// session's dump.
 //
-// Everything here runs with the GIL held, on whatever thread the program calls PyTorch from; state that belongs to a call lives per thread.
-// A fault of ours never reaches the program: the Python error is cleared, collection ends loudly, the call goes on.
+// Everything here runs with the GIL held, on whatever thread the program calls PyTorch from; state
+// that belongs to a call lives per thread. A fault of ours never reaches the program: the Python
+// error is cleared, collection ends loudly, the call goes on.
 #pragma once
 
 #include <Python.h>
@@ -30,15 +32,17 @@ class Collector final : public CallObserver, public GradientSink {
   Session& session() { return *session_; }
   StackTable& stacks() { return stacks_; }
 
-  // Lists `name` of `owner` (a dotted name is looked up step by step) under `prefix`. "" or why it is not observed.
-  std::string AddApi(const std::string& prefix, PyObject* owner, const std::string& name, bool output_is_arguments);
+  // Lists `name` of `owner` (a dotted name is looked up step by step) under `prefix`. "" or why it
+  // is not observed.
+  std::string AddApi(const std::string& prefix, PyObject* owner, const std::string& name,
+                     bool output_is_arguments);
   // `module` is called `name` ("encoder.ln") in the model given to start.
   void AddModule(PyObject* module, const std::string& name);
   void AddParameter(PyObject* module, const std::string& parameter, bool expects_gradient);
 
   Result<bool> Start(std::optional<int> rank);
   Status Stop();
-  void StopCalls();   // forward calls are not seen any more; gradients of those that were still come
+  void StopCalls();  // forward calls are not seen any more; gradients of those that were still come
   void Step();
   void ForgetModules();
   bool modules_wanted() const { return modules_wanted_; }
@@ -51,31 +55,36 @@ class Collector final : public CallObserver, public GradientSink {
 
   void* Enter(const Api& api, const CallArgs& args) override;
   void Leave(void* token, const CallArgs& args, PyObject* result) override;
-  bool Accepts(int64_t step) const override { return session_->collecting() && session_->step() == step; }
-  std::string Compose(const std::string& name, bool is_input, size_t index, PyObject* gradient) override;
-  void Complete(const std::string& name, const std::string& parent, const std::vector<std::string>& inputs,
+  bool Accepts(int64_t step) const override {
+    return session_->collecting() && session_->step() == step;
+  }
+  std::string Compose(const std::string& name, bool is_input, size_t index,
+                      PyObject* gradient) override;
+  void Complete(const std::string& name, const std::string& parent,
+                const std::vector<std::string>& inputs,
                 const std::vector<std::string>& outputs) override;
 
  private:
   // An entry that is being composed: between Enter and Leave, or between a module's hooks.
   struct OpenCall {
     EntryBuilder builder;
-    std::string backward, parent, parent_backward;  // names: of this call's gradients, of the module around it
+    std::string backward, parent,
+        parent_backward;  // names: of this call's gradients, of the module around it
     int64_t step = 0;
     int64_t stack = -1;
-    PyObject* module = nullptr;                     // of a module call
-    PyObject* handled = nullptr;                    // exception being handled when it began, to tell a new one
-    bool wanted = false;                            // goes into dump.json
+    PyObject* module = nullptr;   // of a module call
+    PyObject* handled = nullptr;  // exception being handled when it began, to tell a new one
+    bool wanted = false;          // goes into dump.json
     bool wants_backward = false;
     bool output_is_arguments = false;
     InputEdges edges;
   };
   struct ModuleInfo {
-    std::string stem;                               // "Module.encoder.ln.LayerNorm."
+    std::string stem;  // "Module.encoder.ln.LayerNorm."
     uint32_t forward_counter, gradient_counter;
-    std::vector<std::string> parameters;            // that expect a gradient
-    std::map<std::string, std::string> gradients;   // arrived, not written yet: JSON
-    std::string gradient_entry;                     // name of the entry they will be in
+    std::vector<std::string> parameters;           // that expect a gradient
+    std::map<std::string, std::string> gradients;  // arrived, not written yet: JSON
+    std::string gradient_entry;                    // name of the entry they will be in
   };
   struct ThreadState {
     std::vector<std::unique_ptr<OpenCall>> spare;
@@ -100,8 +109,8 @@ class Collector final : public CallObserver, public GradientSink {
   std::vector<std::unique_ptr<Api>> apis_;
   std::unordered_map<std::string, uint32_t> counters_;
   std::unordered_map<PyObject*, ModuleInfo> modules_;
-  std::vector<PyObject*> module_order_;   // keys of modules_; owned references
-  EntryBuilder scratch_;                  // what is walked but not recorded is written here
+  std::vector<PyObject*> module_order_;  // keys of modules_; owned references
+  EntryBuilder scratch_;                 // what is walked but not recorded is written here
   bool apis_wanted_ = false, modules_wanted_ = false;
 };
 

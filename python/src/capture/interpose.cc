@@ -11,7 +11,7 @@
 namespace msprobe::capture {
 namespace {
 
-constexpr int kMaxMethods = 1024;   // torch.Tensor has about 700
+constexpr int kMaxMethods = 1024;  // torch.Tensor has about 700
 constexpr int kMaxSlots = 16;
 
 CallObserver* observer = nullptr;
@@ -47,16 +47,19 @@ PyObject* CallBuiltin(PyObject* f, PyObject* const* args, size_t nargsf, PyObjec
   const CallArgs call{.positional = args, .count = PyVectorcall_NARGS(nargsf), .names = names};
   return Observe(*b.api, call, [&]() -> PyObject* {
     if (b.original != nullptr) return b.original(f, args, nargsf, names);
-    // METH_VARARGS | METH_KEYWORDS functions have no vectorcall of their own: tp_call reaches the untouched ml_meth.
+    // METH_VARARGS | METH_KEYWORDS functions have no vectorcall of their own: tp_call reaches the
+    // untouched ml_meth.
     PyRef tuple = PyRef::Steal(PyTuple_New(call.count));
     if (!tuple) return nullptr;
-    for (Py_ssize_t i = 0; i < call.count; ++i) PyTuple_SET_ITEM(tuple.get(), i, Py_NewRef(args[i]));
+    for (Py_ssize_t i = 0; i < call.count; ++i)
+      PyTuple_SET_ITEM(tuple.get(), i, Py_NewRef(args[i]));
     PyRef dict;
     if (names != nullptr && PyTuple_GET_SIZE(names) > 0) {
       dict = PyRef::Steal(PyDict_New());
       if (!dict) return nullptr;
       for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); ++i) {
-        if (PyDict_SetItem(dict.get(), PyTuple_GET_ITEM(names, i), args[call.count + i]) != 0) return nullptr;
+        if (PyDict_SetItem(dict.get(), PyTuple_GET_ITEM(names, i), args[call.count + i]) != 0)
+          return nullptr;
       }
     }
     return Py_TYPE(f)->tp_call(f, tuple.get(), dict.get());
@@ -67,21 +70,27 @@ PyObject* CallBuiltin(PyObject* f, PyObject* const* args, size_t nargsf, PyObjec
 template <int I>
 PyObject* CallWithKeywords(PyObject* self, PyObject* args, PyObject* kwargs) {
   const Method& m = methods[I];
-  const CallArgs call{.self = self, .positional = &PyTuple_GET_ITEM(args, 0), .count = PyTuple_GET_SIZE(args), .dict = kwargs};
+  const CallArgs call{.self = self,
+                      .positional = &PyTuple_GET_ITEM(args, 0),
+                      .count = PyTuple_GET_SIZE(args),
+                      .dict = kwargs};
   return Observe(*m.api, call, [&] {
-    return reinterpret_cast<PyCFunctionWithKeywords>(reinterpret_cast<void*>(m.original))(self, args, kwargs);
+    return reinterpret_cast<PyCFunctionWithKeywords>(reinterpret_cast<void*>(m.original))(
+        self, args, kwargs);
   });
 }
 
 template <int I>
 PyObject* CallVarargs(PyObject* self, PyObject* args) {
   const Method& m = methods[I];
-  const CallArgs call{.self = self, .positional = &PyTuple_GET_ITEM(args, 0), .count = PyTuple_GET_SIZE(args)};
+  const CallArgs call{
+      .self = self, .positional = &PyTuple_GET_ITEM(args, 0), .count = PyTuple_GET_SIZE(args)};
   return Observe(*m.api, call, [&] { return m.original(self, args); });
 }
 
 template <int I>
-PyObject* CallOneOrNone(PyObject* self, PyObject* arg) {  // METH_O, or METH_NOARGS with a null argument
+PyObject* CallOneOrNone(PyObject* self,
+                        PyObject* arg) {  // METH_O, or METH_NOARGS with a null argument
   const Method& m = methods[I];
   const CallArgs call{.self = self, .positional = &arg, .count = arg == nullptr ? 0 : 1};
   return Observe(*m.api, call, [&] { return m.original(self, arg); });
@@ -107,11 +116,15 @@ int CallSetItem(PyObject* self, PyObject* key, PyObject* value) {
 
 void* EntryPoint(const PyMethodDef* def, int index) {
   switch (def->ml_flags & ~METH_COEXIST) {
-    case METH_VARARGS | METH_KEYWORDS: return keyword_table[index];
-    case METH_VARARGS: return varargs_table[index];
+    case METH_VARARGS | METH_KEYWORDS:
+      return keyword_table[index];
+    case METH_VARARGS:
+      return varargs_table[index];
     case METH_O:
-    case METH_NOARGS: return one_table[index];
-    default: return nullptr;
+    case METH_NOARGS:
+      return one_table[index];
+    default:
+      return nullptr;
   }
 }
 
@@ -121,34 +134,40 @@ std::string AddMethod(PyObject* callable, const Api* api) {
     if (methods[i].def == def) return "";
   }
   if (method_count == kMaxMethods) return "too many methods are listed (1024 at most)";
-  if (EntryPoint(def, method_count) == nullptr) return "calling convention " + std::to_string(def->ml_flags) + " is not known";
+  if (EntryPoint(def, method_count) == nullptr)
+    return "calling convention " + std::to_string(def->ml_flags) + " is not known";
   methods[method_count++] = {def, def->ml_meth, api};
   return "";
 }
 
 void CollectTypes(PyTypeObject* type, objobjargproc original, std::vector<PyTypeObject*>* types) {
-  if (type->tp_as_mapping != nullptr && type->tp_as_mapping->mp_ass_subscript == original) types->push_back(type);
-  PyRef subclasses = PyRef::Steal(PyObject_CallMethod(reinterpret_cast<PyObject*>(type), "__subclasses__", nullptr));
+  if (type->tp_as_mapping != nullptr && type->tp_as_mapping->mp_ass_subscript == original)
+    types->push_back(type);
+  PyRef subclasses = PyRef::Steal(
+      PyObject_CallMethod(reinterpret_cast<PyObject*>(type), "__subclasses__", nullptr));
   if (!subclasses || !PyList_Check(subclasses.get())) {
     PyErr_Clear();
     return;
   }
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(subclasses.get()); ++i) {
-    CollectTypes(reinterpret_cast<PyTypeObject*>(PyList_GET_ITEM(subclasses.get(), i)), original, types);
+    CollectTypes(reinterpret_cast<PyTypeObject*>(PyList_GET_ITEM(subclasses.get(), i)), original,
+                 types);
   }
 }
 
 std::string AddSlot(PyObject* callable, PyObject* name, const Api* api) {
   if (Utf8(name) != "__setitem__") return "slot wrappers other than __setitem__ are not observed";
   PyTypeObject* owner = reinterpret_cast<PyWrapperDescrObject*>(callable)->d_common.d_type;
-  if (owner->tp_as_mapping == nullptr || owner->tp_as_mapping->mp_ass_subscript == nullptr) return "its type has no such slot";
+  if (owner->tp_as_mapping == nullptr || owner->tp_as_mapping->mp_ass_subscript == nullptr)
+    return "its type has no such slot";
   if (setitem.api == nullptr) setitem = {owner->tp_as_mapping->mp_ass_subscript, api, {owner}};
   return "";
 }
 
 }  // namespace
 
-PyObject* ObserveCall(const Api& api, const CallArgs& call, PyObject* (*original)(void*), void* context) {
+PyObject* ObserveCall(const Api& api, const CallArgs& call, PyObject* (*original)(void*),
+                      void* context) {
   struct Depth {
     Depth() { ++depth; }
     ~Depth() { --depth; }
@@ -166,8 +185,10 @@ std::string Interposer::Add(PyObject* owner, PyObject* name, PyObject* callable,
     auto* function = reinterpret_cast<PyCFunctionObject*>(callable);
     const int flags = function->m_ml->ml_flags & ~(METH_CLASS | METH_STATIC | METH_COEXIST);
     // Functions with fast-call flags are specialised by the interpreter past the pointer we swap.
-    if (flags != (METH_VARARGS | METH_KEYWORDS)) return "calling convention " + std::to_string(flags) + " is not known";
-    if (builtins.try_emplace(callable, Builtin{api, function->vectorcall}).second) Py_INCREF(callable);
+    if (flags != (METH_VARARGS | METH_KEYWORDS))
+      return "calling convention " + std::to_string(flags) + " is not known";
+    if (builtins.try_emplace(callable, Builtin{api, function->vectorcall}).second)
+      Py_INCREF(callable);
     return "";
   }
   if (Py_TYPE(callable) == &PyMethodDescr_Type) return AddMethod(callable, api);
@@ -187,7 +208,8 @@ std::string Interposer::Add(PyObject* owner, PyObject* name, PyObject* callable,
 void Interposer::Install(CallObserver* new_observer) {
   observer = new_observer;
   if (std::exchange(is_installed, true)) return;
-  for (auto& [object, b] : builtins) reinterpret_cast<PyCFunctionObject*>(object)->vectorcall = CallBuiltin;
+  for (auto& [object, b] : builtins)
+    reinterpret_cast<PyCFunctionObject*>(object)->vectorcall = CallBuiltin;
   for (int i = 0; i < method_count; ++i) {
     methods[i].def->ml_meth = reinterpret_cast<PyCFunction>(EntryPoint(methods[i].def, i));
   }
@@ -202,7 +224,8 @@ void Interposer::Install(CallObserver* new_observer) {
 
 void Interposer::Remove() {
   if (!std::exchange(is_installed, false)) return;
-  for (auto& [object, b] : builtins) reinterpret_cast<PyCFunctionObject*>(object)->vectorcall = b.original;
+  for (auto& [object, b] : builtins)
+    reinterpret_cast<PyCFunctionObject*>(object)->vectorcall = b.original;
   for (int i = 0; i < method_count; ++i) methods[i].def->ml_meth = methods[i].original;
   if (setitem.api != nullptr) {
     PyTypeObject* owner = setitem.types.front();
@@ -222,7 +245,8 @@ Interposer::Pause::Pause() { ++depth; }
 Interposer::Pause::~Pause() { --depth; }
 
 bool Interposer::Init() {
-  FillTables(std::make_integer_sequence<int, kMaxMethods>{}, keyword_table.data(), varargs_table.data(), one_table.data());
+  FillTables(std::make_integer_sequence<int, kMaxMethods>{}, keyword_table.data(),
+             varargs_table.data(), one_table.data());
   return ObservedFunction::Init();
 }
 

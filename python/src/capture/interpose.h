@@ -1,11 +1,12 @@
-// Sees every call of a listed function or method without replacing any object: Python keeps, inside each callable, the pointer that is
-// called, and that pointer is swapped in place. Identity, hash, equality, signature and every alias stay; nobody who holds the function
-// needs to be told. Stop restores every pointer.
+// Sees every call of a listed function or method without replacing any object: Python keeps, inside
+// each callable, the pointer that is called, and that pointer is swapped in place. Identity, hash,
+// equality, signature and every alias stay; nobody who holds the function needs to be told. Stop
+// restores every pointer.
 //
-//   builtin (torch.add, F.gelu)         PyCFunctionObject::vectorcall; never its ml_meth, which hash and == use
-//   method (Tensor.add_, __add__)       PyMethodDef::ml_meth
-//   Python function (F.relu)            __code__: a stub whose constant is the observer
-//   slot wrapper (Tensor.__setitem__)   the types' slot
+//   builtin (torch.add, F.gelu)         PyCFunctionObject::vectorcall; never its ml_meth, which
+//   hash and == use method (Tensor.add_, __add__)       PyMethodDef::ml_meth Python function
+//   (F.relu)            __code__: a stub whose constant is the observer slot wrapper
+//   (Tensor.__setitem__)   the types' slot
 //
 //   Interposer::Add(function, api);     // answers what cannot be observed, and why
 //   Interposer::Install();  ...  Interposer::Remove();
@@ -20,22 +21,24 @@ namespace msprobe::capture {
 
 // One listed name.
 struct Api {
-  std::string prefix;            // "Functional"
-  std::string stem;              // "Functional.linear.": what entry names begin with
-  uint32_t counter = 0;          // index of the call counter; names that print alike share one
+  std::string prefix;                // "Functional"
+  std::string stem;                  // "Functional.linear.": what entry names begin with
+  uint32_t counter = 0;              // index of the call counter; names that print alike share one
   bool output_is_arguments = false;  // collectives: results are written into the arguments
 };
 
 // The arguments of one call, as they came. Exactly one of the two forms of keywords is used.
 struct CallArgs {
-  PyObject* self = nullptr;                  // methods; null otherwise
+  PyObject* self = nullptr;  // methods; null otherwise
   PyObject* const* positional = nullptr;
   Py_ssize_t count = 0;
-  PyObject* dict = nullptr;                  // keywords as a dict, or
-  PyObject* names = nullptr;                 // keywords as a tuple of names, their values after the positional ones
+  PyObject* dict = nullptr;  // keywords as a dict, or
+  PyObject* names =
+      nullptr;  // keywords as a tuple of names, their values after the positional ones
 };
 
-// What is done around a call. `token` travels from Enter to Leave; null from Enter: the call is of no interest.
+// What is done around a call. `token` travels from Enter to Leave; null from Enter: the call is of
+// no interest.
 class CallObserver {
  public:
   virtual ~CallObserver() = default;
@@ -46,14 +49,16 @@ class CallObserver {
 
 class Interposer {
  public:
-  // Prepares `callable`, which is attribute `name` of `owner`. Returns "" or why it cannot be observed. A callable that was added
-  // before keeps its first name ("" is returned). `api` must live for ever.
+  // Prepares `callable`, which is attribute `name` of `owner`. Returns "" or why it cannot be
+  // observed. A callable that was added before keeps its first name ("" is returned). `api` must
+  // live for ever.
   static std::string Add(PyObject* owner, PyObject* name, PyObject* callable, const Api* api);
   static void Install(CallObserver* observer);
   static void Remove();
   static bool installed();
 
-  // While one of these lives, calls of this thread go straight through: our own use of the framework.
+  // While one of these lives, calls of this thread go straight through: our own use of the
+  // framework.
   class Pause {
    public:
     Pause();

@@ -7,8 +7,7 @@ namespace {
 
 // The constant in a stub: knows the api and a twin of the function that runs the original code.
 struct Observer {
-  PyObject_HEAD
-  const Api* api;
+  PyObject_HEAD const Api* api;
   PyObject* original;
 };
 
@@ -18,8 +17,10 @@ std::vector<PyObject*>* stubs = nullptr;
 // The stub is `return OBSERVER(*args, **kwargs)`: always a tuple and a dict.
 PyObject* CallObserved(PyObject* self, PyObject* args, PyObject* kwargs) {
   const Observer* observer = reinterpret_cast<Observer*>(self);
-  const CallArgs call{.positional = &PyTuple_GET_ITEM(args, 0), .count = PyTuple_GET_SIZE(args), .dict = kwargs};
-  return Observe(*observer->api, call, [&] { return PyObject_Call(observer->original, args, kwargs); });
+  const CallArgs call{
+      .positional = &PyTuple_GET_ITEM(args, 0), .count = PyTuple_GET_SIZE(args), .dict = kwargs};
+  return Observe(*observer->api, call,
+                 [&] { return PyObject_Call(observer->original, args, kwargs); });
 }
 
 // def stub(*args, **kwargs): return "OBSERVER"(*args, **kwargs), compiled once.
@@ -27,7 +28,8 @@ PyRef StubTemplate() {
   static PyObject* code = [] {
     PyRef globals = PyRef::Steal(PyDict_New());
     PyDict_SetItemString(globals.get(), "__builtins__", PyEval_GetBuiltins());
-    // Called through a name, then renamed to a constant below: the compiler warns of calling a constant.
+    // Called through a name, then renamed to a constant below: the compiler warns of calling a
+    // constant.
     PyRef done = PyRef::Steal(PyRun_String(
         "import warnings\nwith warnings.catch_warnings():\n    warnings.simplefilter('ignore')\n"
         "    exec(\"def stub(*args, **kwargs): return 'OBSERVER'(*args, **kwargs)\")\n",
@@ -39,7 +41,8 @@ PyRef StubTemplate() {
   return PyRef::Borrow(code);
 }
 
-// The template with our observer in place of the constant, and what tracebacks and warnings show taken from the original.
+// The template with our observer in place of the constant, and what tracebacks and warnings show
+// taken from the original.
 PyRef MakeStub(PyCodeObject* original, PyObject* observer) {
   PyRef code = StubTemplate();
   if (!code) return PyRef();
@@ -51,14 +54,19 @@ PyRef MakeStub(PyCodeObject* original, PyObject* observer) {
     const bool ours = PyUnicode_Check(constant) && Utf8(constant) == "OBSERVER";
     PyTuple_SET_ITEM(replaced.get(), i, Py_NewRef(ours ? observer : constant));
   }
-  PyRef free_variables = PyRef::Steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(original), "co_freevars"));
+  PyRef free_variables =
+      PyRef::Steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(original), "co_freevars"));
   PyRef replace = PyRef::Steal(PyObject_GetAttrString(code.get(), "replace"));
   PyRef no_args = PyRef::Steal(PyTuple_New(0));
-  PyRef changes = free_variables ? PyRef::Steal(Py_BuildValue("{sOsOsOsOsi}", "co_consts", replaced.get(), "co_freevars", free_variables.get(),
-                                                              "co_name", original->co_name, "co_filename", original->co_filename,
-                                                              "co_firstlineno", original->co_firstlineno))
-                                 : PyRef();
-  return replace && changes ? PyRef::Steal(PyObject_Call(replace.get(), no_args.get(), changes.get())) : PyRef();
+  PyRef changes = free_variables
+                      ? PyRef::Steal(Py_BuildValue(
+                            "{sOsOsOsOsi}", "co_consts", replaced.get(), "co_freevars",
+                            free_variables.get(), "co_name", original->co_name, "co_filename",
+                            original->co_filename, "co_firstlineno", original->co_firstlineno))
+                      : PyRef();
+  return replace && changes
+             ? PyRef::Steal(PyObject_Call(replace.get(), no_args.get(), changes.get()))
+             : PyRef();
 }
 
 void DeallocObserver(PyObject* self) {
@@ -71,7 +79,8 @@ void DeallocObserver(PyObject* self) {
 std::string ObservedFunction::Prepare(PyObject* function, const Api* api) {
   auto* f = reinterpret_cast<PyFunctionObject*>(function);
   auto* code = reinterpret_cast<PyCodeObject*>(f->func_code);
-  if (code->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)) return "generators and coroutines are not observed";
+  if (code->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR))
+    return "generators and coroutines are not observed";
   PyRef twin = PyRef::Steal(PyFunction_New(f->func_code, f->func_globals));
   if (twin) {
     // What the twin shares with the function: name, defaults and the closure's cells.

@@ -1,6 +1,7 @@
-// Calls of a plain Python function, seen by giving the function another __code__: a stub whose constant is our observer. The function
-// object, its hash, name, defaults and closure stay. (From CPython 3.11 on Python-to-Python calls do not go through a pointer that could
-// be swapped instead.)
+// Calls of a plain Python function, seen by giving the function another __code__: a stub whose
+// constant is our observer. The function object, its hash, name, defaults and closure stay. (From
+// CPython 3.11 on Python-to-Python calls do not go through a pointer that could be swapped
+// instead.)
 #pragma once
 
 #include <Python.h>
@@ -13,8 +14,10 @@
 
 namespace msprobe::capture {
 
-// Runs `original(context)` between Enter and Leave when this is the outermost listed call of the thread.
-PyObject* ObserveCall(const Api& api, const CallArgs& call, PyObject* (*original)(void*), void* context);
+// Runs `original(context)` between Enter and Leave when this is the outermost listed call of the
+// thread.
+PyObject* ObserveCall(const Api& api, const CallArgs& call, PyObject* (*original)(void*),
+                      void* context);
 
 template <typename F>
 PyObject* Observe(const Api& api, const CallArgs& call, F&& original) {

@@ -16,10 +16,13 @@ uint64_t Mix(uint64_t hash, uint64_t value) {
   return hash ^ hash >> 29;
 }
 
-// The text of a line through Python's linecache, which also knows notebooks and zipped modules; "" when there is none.
+// The text of a line through Python's linecache, which also knows notebooks and zipped modules; ""
+// when there is none.
 std::string SourceLine(PyObject* file, int line) {
   PyRef linecache = PyRef::Steal(PyImport_ImportModule("linecache"));
-  PyRef text = linecache ? PyRef::Steal(PyObject_CallMethod(linecache.get(), "getline", "Oi", file, line)) : PyRef();
+  PyRef text = linecache
+                   ? PyRef::Steal(PyObject_CallMethod(linecache.get(), "getline", "Oi", file, line))
+                   : PyRef();
   if (!text) {
     PyErr_Clear();
     return {};
@@ -82,7 +85,8 @@ const std::string& StackTable::FormatSite(const Site& site) {
     const int line = PyCode_Addr2Line(site.code, site.instruction);
     const std::string source = SourceLine(site.code->co_filename, line);
     if (!source.empty()) {
-      it->second = fmt::format("File {}, line {}, in {}, \n {}", Utf8(site.code->co_filename), line, Utf8(site.code->co_name), source);
+      it->second = fmt::format("File {}, line {}, in {}, \n {}", Utf8(site.code->co_filename), line,
+                               Utf8(site.code->co_name), source);
     }
   }
   return it->second;

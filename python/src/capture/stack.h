@@ -1,7 +1,9 @@
-// The Python call stack of a record: walked natively, interned by (code, instruction), formatted once.
+// The Python call stack of a record: walked natively, interned by (code, instruction), formatted
+// once.
 //
-//   StackKey key = stacks.Walk();               // a few hundred nanoseconds for a stack seen before
-//   if (key.is_new) frames = stacks.Format();   // "File train.py, line 3, in forward, \n y = F.gelu(x)", innermost first
+//   StackKey key = stacks.Walk();               // a few hundred nanoseconds for a stack seen
+//   before if (key.is_new) frames = stacks.Format();   // "File train.py, line 3, in forward, \n y
+//   = F.gelu(x)", innermost first
 #pragma once
 
 #include <Python.h>
@@ -25,7 +27,8 @@ class StackTable {
   // A code object put in place of an observed function's: not a frame of the user's either.
   void HideCode(PyObject* code) { hidden_code_.insert(code); }
 
-  // Number of the current stack: equal stacks, equal numbers, from 0 on. `*is_new` tells that nobody asked before.
+  // Number of the current stack: equal stacks, equal numbers, from 0 on. `*is_new` tells that
+  // nobody asked before.
   int64_t Intern(bool* is_new);
   // Frames of the stack that Intern saw last.
   std::vector<std::string> Format();
@@ -45,9 +48,9 @@ class StackTable {
 
   std::string hidden_;
   std::unordered_set<PyObject*> hidden_code_;
-  std::unordered_map<PyCodeObject*, bool> hidden_files_;   // verdict by code object
+  std::unordered_map<PyCodeObject*, bool> hidden_files_;  // verdict by code object
   std::unordered_multimap<uint64_t, Known> known_;
-  std::unordered_map<PyCodeObject*, PyRef> codes_;         // keeps addresses from being used again
+  std::unordered_map<PyCodeObject*, PyRef> codes_;  // keeps addresses from being used again
   std::map<std::pair<PyCodeObject*, int>, std::string> texts_;
   std::vector<Site> current_;
   int64_t next_ = 0;

@@ -15,7 +15,9 @@ PyRef CallMethod(PyObject* object, const char* name) {
   return result;
 }
 
-bool IsTrueMethod(PyObject* object, const char* name) { return CallMethod(object, name).get() == Py_True; }
+bool IsTrueMethod(PyObject* object, const char* name) {
+  return CallMethod(object, name).get() == Py_True;
+}
 
 // Copies a sequence of ints; -1 when it is not one or too long.
 int ReadInts(PyObject* sequence, int64_t* out, int max) {
@@ -62,15 +64,18 @@ bool TensorAccess::ReadExchange(PyObject* tensor) {
   std::optional<TensorView> view = dlpack::ToView(raw);
   if (!view || view->ndim > kMaxDims) return false;
   const bool on_host = raw.device.device_type == dlpack::kCpuDevice;
-  const bool maybe_lazy = DTypeKindOf(view->dtype) == DTypeKind::kComplex || DTypeKindOf(view->dtype) == DTypeKind::kFloat;
+  const bool maybe_lazy = DTypeKindOf(view->dtype) == DTypeKind::kComplex ||
+                          DTypeKindOf(view->dtype) == DTypeKind::kFloat;
   if (!keep_ && (!on_host || (maybe_lazy && (IsTrueMethod(tensor, "is_neg") ||
-                                             (DTypeKindOf(view->dtype) == DTypeKind::kComplex && IsTrueMethod(tensor, "is_conj")))))) {
+                                             (DTypeKindOf(view->dtype) == DTypeKind::kComplex &&
+                                              IsTrueMethod(tensor, "is_conj")))))) {
     keep_ = Resolved(tensor);
     return keep_ && ReadExchange(keep_.get());
   }
   if (!on_host || (view->data == nullptr && view->numel() != 0)) return false;
   ndim_ = view->ndim;
-  std::copy_n(view->shape, ndim_, shape_.data());  // the borrowed arrays die with an in-place resize
+  std::copy_n(view->shape, ndim_,
+              shape_.data());  // the borrowed arrays die with an in-place resize
   view_ = *view;
   view_.shape = shape_.data();
   if (view->strides != nullptr) {
@@ -85,20 +90,28 @@ bool TensorAccess::ReadAttributes(PyObject* tensor) {
   PyRef device = PyRef::Steal(PyObject_GetAttrString(tensor, "device"));
   PyRef layout = PyRef::Steal(PyObject_GetAttrString(tensor, "layout"));
   PyErr_Clear();
-  if (!device || !layout || StrOf(layout.get()) != "torch.strided" || IsTrueMethod(tensor, "is_quantized")) return false;
+  if (!device || !layout || StrOf(layout.get()) != "torch.strided" ||
+      IsTrueMethod(tensor, "is_quantized"))
+    return false;
   const std::string place = StrOf(device.get());
   if (place == "meta") return false;
-  if (!keep_ && (place != "cpu" || IsTrueMethod(tensor, "is_neg") || IsTrueMethod(tensor, "is_conj"))) {
+  if (!keep_ &&
+      (place != "cpu" || IsTrueMethod(tensor, "is_neg") || IsTrueMethod(tensor, "is_conj"))) {
     keep_ = Resolved(tensor);
     return keep_ && ReadAttributes(keep_.get());
   }
   Describe(tensor);
   const std::optional<DType> dtype = DTypeFromTorchName(dtype_);
   PyRef strides = CallMethod(tensor, "stride"), address = CallMethod(tensor, "data_ptr");
-  if (!dtype || !strides || !address || ReadInts(strides.get(), strides_.data(), kMaxDims) != ndim_) return false;
+  if (!dtype || !strides || !address || ReadInts(strides.get(), strides_.data(), kMaxDims) != ndim_)
+    return false;
   void* data = PyLong_AsVoidPtr(address.get());
   PyErr_Clear();
-  view_ = {.data = data, .dtype = *dtype, .ndim = ndim_, .shape = shape_.data(), .strides = strides_.data()};
+  view_ = {.data = data,
+           .dtype = *dtype,
+           .ndim = ndim_,
+           .shape = shape_.data(),
+           .strides = strides_.data()};
   return data != nullptr || view_.numel() == 0;
 }
 

@@ -1,5 +1,5 @@
-// From a Python tensor to what the engine reads. One function for every PyTorch: DLPack's exchange table when there is one (tens of
-// nanoseconds), attributes otherwise.
+// From a Python tensor to what the engine reads. One function for every PyTorch: DLPack's exchange
+// table when there is one (tens of nanoseconds), attributes otherwise.
 //
 //   TensorAccess t(object);
 //   if (t.readable()) Stats s = ComputeStats(t.view());
@@ -26,10 +26,11 @@ class TensorAccess {
   TensorAccess(const TensorAccess&) = delete;
   TensorAccess& operator=(const TensorAccess&) = delete;
 
-  // False for tensors whose elements cannot be read as a strided array on the host (sparse, quantized, meta, nested, ...).
+  // False for tensors whose elements cannot be read as a strided array on the host (sparse,
+  // quantized, meta, nested, ...).
   bool readable() const { return readable_; }
-  const TensorView& view() const { return view_; }          // when readable
-  std::string_view dtype() const { return dtype_; }         // "torch.float32", "torch.qint8"
+  const TensorView& view() const { return view_; }   // when readable
+  std::string_view dtype() const { return dtype_; }  // "torch.float32", "torch.qint8"
   std::span<const int64_t> shape() const { return {shape_.data(), static_cast<size_t>(ndim_)}; }
   // The name under "type" in dump.json: "torch.Tensor" for plain tensors and most subclasses.
   std::string_view type() const { return type_; }
@@ -37,10 +38,10 @@ class TensorAccess {
  private:
   bool ReadExchange(PyObject* tensor);
   bool ReadAttributes(PyObject* tensor);
-  void Describe(PyObject* tensor);                           // shape and dtype only
-  PyRef Resolved(PyObject* tensor) const;                    // the tensor without conj or neg bit, on the host
+  void Describe(PyObject* tensor);         // shape and dtype only
+  PyRef Resolved(PyObject* tensor) const;  // the tensor without conj or neg bit, on the host
 
-  PyRef keep_;          // a copy made for reading
+  PyRef keep_;  // a copy made for reading
   TensorView view_;
   int ndim_ = 0;
   bool readable_ = false;

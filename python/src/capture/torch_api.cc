@@ -44,7 +44,8 @@ bool FastGetter::Load(PyTypeObject* type, const char* name) {
 Status TorchApi::Load() {
   if (loaded) return Status::Ok();
   api.tensor_base = FindType("torch._C", {"TensorBase"});
-  if (api.tensor_base == nullptr) api.tensor_base = FindType("torch._C", {"_TensorBase"});  // before 2.1
+  if (api.tensor_base == nullptr)
+    api.tensor_base = FindType("torch._C", {"_TensorBase"});  // before 2.1
   api.tensor = FindType("torch", {"Tensor"});
   api.parameter = FindType("torch.nn", {"Parameter"});
   if (api.tensor_base == nullptr || api.tensor == nullptr || api.parameter == nullptr) {
@@ -58,15 +59,19 @@ Status TorchApi::Load() {
   api.device = FindType("torch", {"device"});
   api.memory_format = FindType("torch", {"memory_format"});
   api.sequence_number = Find("torch._C", {"_autograd", "_get_sequence_nr"}).release();
-  if (!api.requires_grad.Load(api.tensor_base, "requires_grad") || !api.grad_fn.Load(api.tensor_base, "grad_fn") ||
+  if (!api.requires_grad.Load(api.tensor_base, "requires_grad") ||
+      !api.grad_fn.Load(api.tensor_base, "grad_fn") ||
       !api.output_number.Load(api.tensor_base, "output_nr")) {
-    return Unsupported("this PyTorch keeps requires_grad, grad_fn or output_nr in a way we do not know")
+    return Unsupported(
+               "this PyTorch keeps requires_grad, grad_fn or output_nr in a way we do not know")
         .Hint("use a PyTorch release from 1.13 on");
   }
-  if (PyRef capsule = Find("torch", {"Tensor", "__dlpack_c_exchange_api__"}); capsule && PyCapsule_CheckExact(capsule.get())) {
+  if (PyRef capsule = Find("torch", {"Tensor", "__dlpack_c_exchange_api__"});
+      capsule && PyCapsule_CheckExact(capsule.get())) {
     auto* table = static_cast<dlpack::ExchangeApi*>(
         PyCapsule_GetPointer(capsule.get(), PyCapsule_GetName(capsule.get())));
-    if (table != nullptr && table->major == 1 && table->dltensor_from_py_object != nullptr) api.exchange = table;
+    if (table != nullptr && table->major == 1 && table->dltensor_from_py_object != nullptr)
+      api.exchange = table;
     PyErr_Clear();
   }
   loaded = true;

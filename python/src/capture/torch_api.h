@@ -1,4 +1,5 @@
-// What the capture code needs of PyTorch, looked up once: no PyTorch library is linked, no header of it is used.
+// What the capture code needs of PyTorch, looked up once: no PyTorch library is linked, no header
+// of it is used.
 //
 //   MSPROBE_RETURN_IF_ERROR(TorchApi::Load());        // after `import torch`
 //   const TorchApi& torch = TorchApi::Get();
@@ -15,7 +16,8 @@ namespace msprobe::capture {
 // An attribute of a type that C code implements: called without a dictionary look-up.
 class FastGetter {
  public:
-  // The getset descriptor `name` in the type's MRO; a later subclass that overrides it is not asked.
+  // The getset descriptor `name` in the type's MRO; a later subclass that overrides it is not
+  // asked.
   bool Load(PyTypeObject* type, const char* name);
   PyObject* operator()(PyObject* object) const { return get_(object, closure_); }  // new reference
 
@@ -28,23 +30,26 @@ struct TorchApi {
   static Status Load();
   static const TorchApi& Get();
 
-  PyTypeObject* tensor_base = nullptr;     // torch._C.TensorBase
-  PyTypeObject* tensor = nullptr;          // torch.Tensor
-  PyTypeObject* parameter = nullptr;       // torch.nn.Parameter
-  PyTypeObject* fake_tensor = nullptr;     // torch._subclasses.FakeTensor; null in old versions
+  PyTypeObject* tensor_base = nullptr;  // torch._C.TensorBase
+  PyTypeObject* tensor = nullptr;       // torch.Tensor
+  PyTypeObject* parameter = nullptr;    // torch.nn.Parameter
+  PyTypeObject* fake_tensor = nullptr;  // torch._subclasses.FakeTensor; null in old versions
   PyTypeObject* functional_tensor = nullptr;
-  PyTypeObject* accumulate_grad = nullptr; // type of a leaf's graph node; null until the first one is met
-  PyTypeObject* size = nullptr;            // torch.Size
+  PyTypeObject* accumulate_grad =
+      nullptr;                   // type of a leaf's graph node; null until the first one is met
+  PyTypeObject* size = nullptr;  // torch.Size
   PyTypeObject* dtype = nullptr;
   PyTypeObject* device = nullptr;
   PyTypeObject* memory_format = nullptr;
-  PyObject* sequence_number = nullptr;     // torch._C._autograd._get_sequence_nr; null in old versions
+  PyObject* sequence_number = nullptr;  // torch._C._autograd._get_sequence_nr; null in old versions
   FastGetter requires_grad, grad_fn, output_number;
-  dlpack::ExchangeApi* exchange = nullptr; // null: PyTorch before 2.9, attributes are used
+  dlpack::ExchangeApi* exchange = nullptr;  // null: PyTorch before 2.9, attributes are used
 
   bool IsTensor(PyObject* object) const { return PyObject_TypeCheck(object, tensor_base); }
   // Exactly torch.Tensor or Parameter: no subclass that may answer for another tensor.
-  bool IsPlainTensor(PyObject* object) const { return Py_TYPE(object) == tensor || Py_TYPE(object) == parameter; }
+  bool IsPlainTensor(PyObject* object) const {
+    return Py_TYPE(object) == tensor || Py_TYPE(object) == parameter;
+  }
   // A tensor without data that stands for another one while a compiler traces.
   bool IsTracing(PyObject* object) const {
     return (fake_tensor && PyObject_TypeCheck(object, fake_tensor)) ||

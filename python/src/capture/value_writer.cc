@@ -18,12 +18,14 @@ constexpr int64_t kParallelBytes = 1 << 20;
 // The class name without its module: "int", "float64".
 std::string_view ShortTypeName(PyObject* value) {
   std::string_view name = Py_TYPE(value)->tp_name;
-  if (const size_t dot = name.rfind('.'); dot != std::string_view::npos) name.remove_prefix(dot + 1);
+  if (const size_t dot = name.rfind('.'); dot != std::string_view::npos)
+    name.remove_prefix(dot + 1);
   return name;
 }
 
 bool IsNumpyScalar(PyObject* value) {
-  return std::string_view(Py_TYPE(value)->tp_name).starts_with("numpy.") && PyObject_HasAttrString(value, "item");
+  return std::string_view(Py_TYPE(value)->tp_name).starts_with("numpy.") &&
+         PyObject_HasAttrString(value, "item");
 }
 
 void AppendIntOrNull(std::string* out, PyObject* value) {
@@ -70,13 +72,12 @@ Stats MeasureTensor(const TensorView& view) {
   ThreadPool* pool = bytes >= kParallelBytes ? &ThreadPool::Default() : nullptr;
   if (bytes < kReleaseGilBytes) return ComputeStats(view, pool);
   Stats stats;
-  Py_BEGIN_ALLOW_THREADS
-  stats = ComputeStats(view, pool);
-  Py_END_ALLOW_THREADS
-  return stats;
+  Py_BEGIN_ALLOW_THREADS stats = ComputeStats(view, pool);
+  Py_END_ALLOW_THREADS return stats;
 }
 
-void AppendTensorJson(std::string* out, PyObject* tensor, const ValueOptions& options, const std::string* file_name) {
+void AppendTensorJson(std::string* out, PyObject* tensor, const ValueOptions& options,
+                      const std::string* file_name) {
   Measured measured(tensor, options);
   if (file_name != nullptr && measured.access.readable()) {
     const bool stored = options.store(*file_name, measured.access.view());
@@ -85,11 +86,13 @@ void AppendTensorJson(std::string* out, PyObject* tensor, const ValueOptions& op
   AppendTensor(out, measured.fields);
 }
 
-void ValueWriter::List(std::string_view key, std::string_view category, PyObject* const* values, Py_ssize_t count) {
+void ValueWriter::List(std::string_view key, std::string_view category, PyObject* const* values,
+                       Py_ssize_t count) {
   List(key, category, nullptr, values, count);
 }
 
-void ValueWriter::List(std::string_view key, std::string_view category, PyObject* self, PyObject* const* values, Py_ssize_t count) {
+void ValueWriter::List(std::string_view key, std::string_view category, PyObject* self,
+                       PyObject* const* values, Py_ssize_t count) {
   b_.BeginSlot(key, category, '[');
   if (self != nullptr) Value(self);
   for (Py_ssize_t i = 0; i < count; ++i) Value(values[i]);
@@ -100,14 +103,16 @@ void ValueWriter::Dict(std::string_view key, std::string_view category, PyObject
   b_.BeginSlot(key, category, '{');
   PyObject *name, *value;
   for (Py_ssize_t position = 0; dict != nullptr && PyDict_Next(dict, &position, &name, &value);) {
-    const PyRef keep_name = PyRef::Borrow(name), keep_value = PyRef::Borrow(value);  // the GIL may be given up below
+    const PyRef keep_name = PyRef::Borrow(name),
+                keep_value = PyRef::Borrow(value);  // the GIL may be given up below
     b_.Key(Utf8(name));
     Value(value, 1);
   }
   b_.EndSlot('}');
 }
 
-void ValueWriter::Names(std::string_view key, std::string_view category, PyObject* names, PyObject* const* values) {
+void ValueWriter::Names(std::string_view key, std::string_view category, PyObject* names,
+                        PyObject* const* values) {
   b_.BeginSlot(key, category, '{');
   const Py_ssize_t count = names == nullptr ? 0 : PyTuple_GET_SIZE(names);
   for (Py_ssize_t i = 0; i < count; ++i) {
@@ -126,7 +131,8 @@ void ValueWriter::Output(std::string_view key, std::string_view category, PyObje
       Value(item.get());
     }
   } else if (PyTuple_Check(result) && !PyObject_HasAttrString(result, "_fields")) {
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(result); ++i) Value(PyTuple_GET_ITEM(result, i));  // torch.return_types.*
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(result); ++i)
+      Value(PyTuple_GET_ITEM(result, i));  // torch.return_types.*
   } else {
     Value(result);
   }
@@ -218,7 +224,8 @@ void ValueWriter::SequenceValue(PyObject* sequence, int depth) {
 }
 
 bool ValueWriter::FieldsValue(PyObject* value, int depth) {
-  PyRef fields = PyRef::Steal(PyObject_GetAttrString(value, PyTuple_Check(value) ? "_fields" : "__dataclass_fields__"));
+  PyRef fields = PyRef::Steal(
+      PyObject_GetAttrString(value, PyTuple_Check(value) ? "_fields" : "__dataclass_fields__"));
   PyRef names = fields ? PyRef::Steal(PySequence_Tuple(fields.get())) : PyRef();
   PyErr_Clear();
   if (!names || PyType_Check(value)) return false;
@@ -257,7 +264,8 @@ void ValueWriter::OtherValue(PyObject* value, int depth) {
     SliceValue(value);
   } else if (value == Py_Ellipsis) {
     b_.String("ellipsis", "...");
-  } else if ((PyTuple_Check(value) && !PyTuple_CheckExact(value)) || PyObject_HasAttrString(value, "__dataclass_fields__")) {
+  } else if ((PyTuple_Check(value) && !PyTuple_CheckExact(value)) ||
+             PyObject_HasAttrString(value, "__dataclass_fields__")) {
     if (!FieldsValue(value, depth)) PyTuple_Check(value) ? SequenceValue(value, depth) : b_.Null();
   } else if (PyTuple_Check(value) || PyList_Check(value)) {
     SequenceValue(value, depth);

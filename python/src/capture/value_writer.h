@@ -1,4 +1,5 @@
-// Writes what a call was given or returned (tensors, numbers, containers of them) into the entry that is being composed.
+// Writes what a call was given or returned (tensors, numbers, containers of them) into the entry
+// that is being composed.
 //
 //   ValueWriter writer(&builder, options);
 //   writer.List("input_args", "input", args, n);
@@ -22,8 +23,9 @@ class ThreadPool;
 namespace msprobe::capture {
 
 struct ValueOptions {
-  bool crc32 = false;           // summary mode md5
-  // Called for each readable tensor of an entry whose tensors are stored; returns false when it could not be queued.
+  bool crc32 = false;  // summary mode md5
+  // Called for each readable tensor of an entry whose tensors are stored; returns false when it
+  // could not be queued.
   std::function<bool(const std::string& file_name, const TensorView& view)> store;
 };
 
@@ -34,18 +36,23 @@ class ValueWriter {
       : b_(*builder), options_(options), store_(store), measure_(measure) {}
 
   // "input_args": [...]
-  void List(std::string_view key, std::string_view category, PyObject* const* values, Py_ssize_t count);
+  void List(std::string_view key, std::string_view category, PyObject* const* values,
+            Py_ssize_t count);
   // The same for a call whose first positional value is kept apart (bound methods).
-  void List(std::string_view key, std::string_view category, PyObject* self, PyObject* const* values, Py_ssize_t count);
+  void List(std::string_view key, std::string_view category, PyObject* self,
+            PyObject* const* values, Py_ssize_t count);
   // "input_kwargs": {...}: from a dict (may be null), or from names and values of a vectorcall.
   void Dict(std::string_view key, std::string_view category, PyObject* dict);
-  void Names(std::string_view key, std::string_view category, PyObject* names, PyObject* const* values);
+  void Names(std::string_view key, std::string_view category, PyObject* names,
+             PyObject* const* values);
   // "output": [...]: the elements of a tuple or list, else one element.
   void Output(std::string_view key, std::string_view category, PyObject* result);
   void Value(PyObject* value, int depth = 0);
 
   const std::vector<PyObject*>& tensors() const { return tensors_; }  // borrowed
-  bool tracing() const { return tracing_; }    // a compiler is tracing: what was written means nothing
+  bool tracing() const {
+    return tracing_;
+  }  // a compiler is tracing: what was written means nothing
 
  private:
   void TensorValue(PyObject* tensor);
@@ -54,7 +61,7 @@ class ValueWriter {
   void SliceValue(PyObject* value);
   void DictValue(PyObject* dict, int depth);
   void SequenceValue(PyObject* sequence, int depth);
-  bool FieldsValue(PyObject* value, int depth);   // namedtuple or dataclass
+  bool FieldsValue(PyObject* value, int depth);  // namedtuple or dataclass
 
   EntryBuilder& b_;
   const ValueOptions& options_;
@@ -67,6 +74,7 @@ class ValueWriter {
 Stats MeasureTensor(const TensorView& view);
 
 // The JSON object of one tensor (a gradient), with the same options.
-void AppendTensorJson(std::string* out, PyObject* tensor, const ValueOptions& options, const std::string* file_name);
+void AppendTensorJson(std::string* out, PyObject* tensor, const ValueOptions& options,
+                      const std::string* file_name);
 
 }  // namespace msprobe::capture
