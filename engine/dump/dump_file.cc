@@ -84,9 +84,14 @@ struct Parsed {
   bool truncated = false;  // the last piece ends inside an entry
 };
 
+EntryParser::Options OptionsFor(const Header& header) {
+  return {.names_from_files = header.task == "tensor",
+          .counts_zeros = header.tool.starts_with("msprobe ")};
+}
+
 // Reads the entries in pieces; false when the pieces do not fit together.
 bool ParsePieces(std::string_view path, std::string_view text, const std::vector<size_t>& starts,
-                 bool names_from_files, Parsed* parsed) {
+                 const EntryParser::Options& options, Parsed* parsed) {
   const size_t count = starts.size();
   parsed->pieces.assign(count, {});
   std::vector<char> good(count, 1);
@@ -94,7 +99,7 @@ bool ParsePieces(std::string_view path, std::string_view text, const std::vector
     const bool last = i + 1 == count;
     const size_t end = last ? text.size() : starts[i + 1];
     JsonCursor json(text.substr(0, end), starts[i]);
-    EntryParser parser(names_from_files);
+    EntryParser parser(options);
     Entries& piece = parsed->pieces[i] = parser.Parse(&json);
     if (!last) {
       good[i] = !json.failed() && Stripped(text.substr(piece.end, end - piece.end)) == ",";
@@ -201,11 +206,11 @@ Status ReadDumpFile(std::string_view path, std::string_view text, Dump* dump,
   if (data != kNoData) {
     Parsed parsed;
     while (true) {
-      const bool names_from_files = header.task == "tensor";
+      const EntryParser::Options options = OptionsFor(header);
       const std::vector<size_t> starts = PieceStarts(text, data);
-      if (!ParsePieces(path, text, starts, names_from_files, &parsed)) {
+      if (!ParsePieces(path, text, starts, options, &parsed)) {
         parsed = Parsed();
-        ParsePieces(path, text, {data}, names_from_files, &parsed);
+        ParsePieces(path, text, {data}, options, &parsed);
       }
       if (!parsed.error.ok()) return parsed.error;
       end = parsed.pieces.back().end;
@@ -224,8 +229,7 @@ Status ReadDumpFile(std::string_view path, std::string_view text, Dump* dump,
         if (!tail.failed() && tail.offset() < text.size()) tail.Fail("nothing after the document");
         if (tail.failed() && !tail.truncated()) return tail.Error(path);
       }
-      if ((header.task == "tensor") == names_from_files)
-        break;  // "task" stood behind "data" otherwise
+      if (OptionsFor(header) == options) break;  // "task" or "tool" stood behind "data"
     }
     unfinished = !layout->root_closed;
     for (const Entries& piece : parsed.pieces) {

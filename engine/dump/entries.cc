@@ -327,10 +327,11 @@ void EntryParser::LeafObject(Slot slot) {
   if (has_dtype && has_shape) {
     leaf.kind = LeafKind::kTensor;
     leaf.has_stats = !std::isnan(leaf.max_value) || leaf.max == "NaN";
-    if (leaf.fingerprint.size() > 0) {
-      // Our dialect writes a count only when it is not zero.
-      for (int64_t* count : {&leaf.nan_count, &leaf.pos_inf_count, &leaf.neg_inf_count})
+    if (options_.counts_zeros && leaf.has_stats) {
+      for (int64_t* count :
+           {&leaf.nan_count, &leaf.pos_inf_count, &leaf.neg_inf_count, &leaf.zero_count}) {
         *count = std::max<int64_t>(*count, 0);
+      }
     }
   } else {
     leaf.kind = LeafKind::kScalar;
@@ -355,7 +356,8 @@ void EntryParser::LeafObject(Slot slot) {
     }
   }
   // "Functional.linear.0.forward.input.0.pt": the name without its extension.
-  const bool file_named = names_from_files_ && !leaf.data_name.empty() && leaf.data_name != "-1";
+  const bool file_named =
+      options_.names_from_files && !leaf.data_name.empty() && leaf.data_name != "-1";
   leaf.name =
       file_named ? leaf.data_name.substr(0, leaf.data_name.rfind('.')) : out_.arena.Copy(path_);
   out_.has_md5 |= !leaf.md5.empty();
@@ -406,7 +408,7 @@ void EntryParser::SetStatistic(std::string_view* text, double* value) {
 void EntryParser::SetDataName(Leaf* leaf, JsonText text) {
   leaf->data_name = Text(text);
   // It will be opened below the tensor folder: no way out of it.
-  if (leaf->data_name.find_first_of(std::string_view("/\\\0", 3)) != std::string_view::npos ||
+  if (leaf->data_name.find_first_of(std::string_view("/\0", 2)) != std::string_view::npos ||
       leaf->data_name == ".." || leaf->data_name == ".") {
     json_->Fail("the name of a tensor file, without a folder, before this");
   }

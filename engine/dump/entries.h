@@ -1,10 +1,9 @@
 // Turns entries of dump.json ("name": {...}) into records and leaves. One parser serves every
 // dialect: it looks at what a value is, not at who wrote it.
 //
-//   EntryParser parser;
+//   EntryParser parser({.counts_zeros = true});
 //   JsonCursor json(bytes, offset_after_the_brace_of_data);
-//   Entries found = parser.Parse(&json);     // found.end: after the last whole entry;
-//   json.failed() says why it stopped
+//   Entries found = parser.Parse(&json);   // up to found.end; json.failed(): why it stopped there
 #pragma once
 
 #include <cstdint>
@@ -32,9 +31,12 @@ struct Entries {
 
 class EntryParser {
  public:
-  // `names_from_files`: rows are named after their tensor file where they have one, as tables of
-  // tensor dumps are.
-  explicit EntryParser(bool names_from_files) : names_from_files_(names_from_files) {}
+  struct Options {
+    bool names_from_files = false;  // rows are named after their tensor file, as in tensor tables
+    bool counts_zeros = false;      // our dialect: a count (NaN, zeros, ...) that is not there is 0
+    bool operator==(const Options&) const = default;
+  };
+  explicit EntryParser(const Options& options) : options_(options) {}
 
   // Reads entries until '}' or the end of the text. After an error `entries` holds the whole
   // entries before it.
@@ -61,7 +63,7 @@ class EntryParser {
   void AppendPython();
   int64_t Count();
 
-  const bool names_from_files_;
+  const Options options_;
   JsonCursor* json_ = nullptr;
   Entries out_;
   std::string path_;  // name of the leaf being read

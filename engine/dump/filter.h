@@ -1,8 +1,7 @@
 // Which steps, ranks, entries and values a configuration wants. Cheap enough to ask for every call.
 //
 //   Filter filter(config);
-//   if (filter.WantsStep(7) && filter.forward && filter.WantsEntry("Functional.relu.0.forward"))
-//   Record();
+//   if (filter.WantsStep(7) && filter.forward && filter.WantsEntry(name)) Record();
 #pragma once
 
 #include <cstdint>

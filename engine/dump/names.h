@@ -1,8 +1,8 @@
 // Entry names of every generation, taken apart.
 //
-//   EntryName n = ParseEntryName("Module.fc.Linear.forward.0");   // api "Module.fc.Linear", call
-//   0, forward, module EntryName n = ParseEntryName("Functional.linear.3.backward"); // api
-//   "Functional.linear", call 3, backward
+//   ParseEntryName("Module.fc.Linear.forward.0");     // "Module.fc.Linear", call 0, forward,
+//   module ParseEntryName("Functional.linear.3.backward");   // "Functional.linear", call 3,
+//   backward
 #pragma once
 
 #include <cstdint>

@@ -13,11 +13,10 @@
 namespace msprobe {
 
 struct RecoveredDump {
-  std::string path;            // the dump.json
-  int64_t records = 0;         // kept in it: all that were whole
-  uint64_t dropped_bytes = 0;  // of unfinished entries, in the three files together
-  std::vector<std::string>
-      closed;  // files that were open and now are closed; empty: nothing had to be done
+  std::string path;                  // the dump.json
+  int64_t records = 0;               // kept in it: all that were whole
+  uint64_t dropped_bytes = 0;        // of unfinished entries, in the three files together
+  std::vector<std::string> closed;   // files that were open; empty: nothing had to be done
   std::vector<std::string> missing;  // sentences: what the run did not get to write
 };
 

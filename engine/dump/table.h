@@ -1,7 +1,7 @@
 // What a dump says, whatever generation wrote it: records in execution order, each with its leaves
 // (tensors and plain values).
 //
-//   MSPROBE_ASSIGN_OR_RETURN(Dump dump, ReadDump("runs/a/step0/rank0"));        // reader.h
+//   MSPROBE_ASSIGN_OR_RETURN(Dump dump, ReadDump("runs/a/step0/rank0"));   // reader.h
 //   for (const Record& r : dump.records)
 //     for (const Leaf& leaf : dump.LeavesOf(r)) Print(leaf.name, leaf.max);
 //
@@ -29,9 +29,8 @@ enum class Slot : uint8_t { kInput, kKwarg, kParameter, kOutput, kParameterGrad,
 enum class Direction : uint8_t { kForward, kBackward, kParameterGrad, kNone };
 enum class LeafKind : uint8_t {
   kTensor,
-  kScalar,  // a plain value with a type: int, float, str, bool, slice, torch.Size, dtype, process
-            // group, ...
-  kNone,  // null where the tool recorded nothing: dtype and shape "N/A", the four statistics "null"
+  kScalar,  // a plain value with a type: int, str, slice, torch.Size, dtype, process group, ...
+  kNone,    // null: nothing was recorded; dtype and shape are "N/A", the four statistics "null"
 };
 
 struct Leaf {
@@ -40,39 +39,36 @@ struct Leaf {
   uint32_t record = 0;  // index into Dump::records
   Slot slot = Slot::kInput;
   LeafKind kind = LeafKind::kTensor;
-  bool has_stats = false;  // numbers below are meaningful: a measured tensor, a scalar that is a
-                           // number or a bool
+  bool has_stats = false;  // the numbers below mean something: a measured tensor, a number, a bool
   std::string_view name;   // row name in tables: "Functional.linear.0.forward.input.0"
   std::string_view type;   // "torch.Tensor", "int", ...
   std::string_view dtype;  // "torch.float32", "Float32"; "<class 'int'>" for a Python scalar
   std::string_view shape;  // "[2, 3]" as a Python list prints
   std::string_view requires_grad;  // "True", "False" or "" when the dialect does not say
-  std::string_view max, min, mean,
-      norm;  // as spelled in the file ("NaN", "Infinity"); "" when absent, "null" when null, "True"
-             // for true; of a scalar: its value as Python prints it, four times
+  // As spelled in the file ("NaN", "Infinity"); "" when absent, "null" when null, "True" for true.
+  // Of a scalar: its value as Python prints it, four times.
+  std::string_view max, min, mean, norm;
   double max_value = kNaN, min_value = kNaN, mean_value = kNaN, norm_value = kNaN;
-  int64_t nan_count = -1, pos_inf_count = -1, neg_inf_count = -1,
-          zero_count = -1;  // -1: the dialect does not say
+  // -1: the dialect does not say.
+  int64_t nan_count = -1, pos_inf_count = -1, neg_inf_count = -1, zero_count = -1;
   std::string_view md5;  // checksum text (CRC-32 or xor, as the dialect wrote it); "" when absent
   std::string_view fingerprint;  // ours, 16 hex digits; "" when absent
   std::string_view value;        // text of a scalar
-  std::string_view data_name;    // file under the tensor folder; "" when none, "-1" when the tool
-                                 // failed to write it
+  // File under the tensor folder, without a folder of its own; "" when none, "-1" when the tool
+  // failed to write it.
+  std::string_view data_name;
 };
 
 struct Record {
-  std::string_view
-      name;  // entry name: "Functional.linear.0.forward", "Module.fc.Linear.backward.0"
-  std::string_view
-      api;            // without call number and direction: "Functional.linear", "Module.fc.Linear"
-  int64_t call = -1;  // call number; -1 when the name has none
+  std::string_view name;  // "Functional.linear.0.forward", "Module.fc.Linear.backward.0"
+  std::string_view api;   // without call number and direction: "Functional.linear"
+  int64_t call = -1;      // call number; -1 when the name has none
   Direction direction = Direction::kNone;
   bool is_module = false;  // Module.* or Cell.*
   uint32_t first_leaf = 0, leaf_count = 0;
-  int32_t stack = -1;       // index into Dump::stacks, -1: unknown
-  std::string_view parent;  // entry name of the enclosing module call; "" when none or unknown
-  std::string_view
-      exception;  // type of the exception that ended the call; "" when it returned (ours only)
+  int32_t stack = -1;          // index into Dump::stacks, -1: unknown
+  std::string_view parent;     // entry name of the enclosing module call; "" when none or unknown
+  std::string_view exception;  // type of the exception that ended the call (ours only); else ""
 };
 
 struct Dump {

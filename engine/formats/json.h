@@ -5,8 +5,7 @@
 //   JsonCursor json(text);
 //   JsonText key;
 //   for (json.BeginObject(); json.NextKey(&key);) json.Skip();
-//   if (json.failed()) return json.Error(path);      // "dump.json:1048: expected ',' or '}', found
-//   \"x\""
+//   if (json.failed()) return json.Error(path);   // "a.json:7: expected ',' or '}', found \"x\""
 #pragma once
 
 #include <cstddef>

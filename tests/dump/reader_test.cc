@@ -177,7 +177,8 @@ TEST(ReadDump, OurDialect) {
   const Leaf& leaf = dump.leaves[0];
   EXPECT_EQ(leaf.fingerprint, "0123456789abcdef");
   EXPECT_EQ(leaf.nan_count, 2);
-  EXPECT_EQ(leaf.pos_inf_count, 0);  // ours, and not mentioned
+  EXPECT_EQ(leaf.pos_inf_count, 0);         // ours, and not mentioned
+  EXPECT_EQ(dump.leaves[1].nan_count, -1);  // not a tensor
   EXPECT_EQ(leaf.zero_count, 1);
   EXPECT_EQ(leaf.max_value, 1.5);
   EXPECT_TRUE(leaf.has_stats);
@@ -287,7 +288,7 @@ TEST(ReadDump, DamageIsReportedWithItsPlace) {
               HasSubstr("expected ',' or '}'"));
   EXPECT_THAT(message(Ours({Entry("Torch.f.0.forward")}) + "x"),
               HasSubstr("nothing after the document"));
-  for (const char* name : {"../../etc/passwd", "a/b.pt", "..", "a\\\\b.pt", "a\\u0000.pt"}) {
+  for (const char* name : {"../../etc/passwd", "a/b.pt", "..", "a\\u0000.pt"}) {
     std::string entry = Entry("Torch.f.0.forward");
     entry.insert(entry.find("\"fingerprint\""), "\"data_name\": \"" + std::string(name) + "\", ");
     EXPECT_THAT(message(Ours({entry})), HasSubstr("the name of a tensor file, without a folder"))
@@ -508,6 +509,7 @@ TEST(ReadDump, HeaderMembersMayFollowTheData) {
   EXPECT_EQ(dump->task, Task::kTensor);
   EXPECT_EQ(dump->level, Level::kL0);
   EXPECT_EQ(dump->leaves[0].name, "named.by.file");
+  EXPECT_EQ(dump->leaves[0].pos_inf_count, -1);  // an earlier tool: not known
   EXPECT_EQ(dump->dialect, "msprobe 1.0");
 }
 
