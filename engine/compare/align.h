@@ -6,8 +6,8 @@
 // looser ones in the gaps they leave. A pair of forward calls then says which backward records
 // belong together, in whatever order they ran.
 //
-//   AlignedDumps a = AlignDumps(target, golden, options);   // every record and every leaf of both
-//   is in it exactly once
+//   AlignedDumps a = AlignDumps(target, golden, options);
+// Every record and every leaf of both is in the result exactly once.
 #pragma once
 
 #include <vector>

@@ -22,14 +22,16 @@ struct CallSummary {
 CallSummary SummarizeCall(const Comparison& comparison, int32_t pair);
 
 // Rules, first that fits:
-//   one side only                                        unknown
-//   an output differs, all tensors that go in agree      introduced (plain arguments that differ
-//   are the reason, not an excuse) a tensor or parameter that goes in differs           inherited
-//   gradients of parameters that differ after any call did: inherited (what made them is recorded
-//   elsewhere) backward: the forward call was introduced/inherited and something differs: inherited
-//   (it reads what forward saved) an output differs, and what went in is not known     unknown
-//   nothing could be judged                              unknown
-//   else                                                 noise if anything is, equal otherwise
+//   one side only                                      unknown
+//   a tensor that goes in differs                      inherited
+//   an output differs, and
+//     the forward call of this backward call diverged  inherited: it reads what forward saved
+//     gradients of parameters, after any divergence    inherited: made elsewhere
+//     what goes in is not known                        unknown
+//     all tensors that go in agree                     introduced
+// (Plain arguments that differ are then the reason, not an excuse.)
+//   something recorded could not be judged             unknown
+//   else                                               noise if anything is noise, or equal
 // Fills comparison->classes; measures must be there.
 void ClassifyCalls(Comparison* comparison);
 

@@ -3,8 +3,7 @@
 //   MSPROBE_ASSIGN_OR_RETURN(Dump target, ReadDump("runs/new/step0/rank0"));
 //   MSPROBE_ASSIGN_OR_RETURN(Dump golden, ReadDump("runs/old/step0/rank0"));
 //   MSPROBE_ASSIGN_OR_RETURN(Comparison result, Compare(std::move(target), std::move(golden), {}));
-//   std::string text = TerminalReport(result);        // report_terminal.h; also report_json.h,
-//   table_report.h
+//   std::string text = TerminalReport(result);  // or JsonReport, WriteTableCsv
 #pragma once
 
 #include <cstdint>

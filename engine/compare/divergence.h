@@ -8,11 +8,11 @@
 //
 // confidence = pair x inputs x jump x size x before, each 0 to 1:
 //   pair    how sure the pair is (RecordPair::confidence)
-//   inputs  1 bit-equal, 0.9 within rounding, 0.4 not recorded
-//   jump    inputs within rounding only: 1 - 1/j with j = output severity / input severity, at
-//   least 0.1 size    1 - 0.5 / s with s = output severity / what rounding explains: just over the
-//   limit counts half before  1 - 0.5 x share of earlier calls that could not be judged or have no
-//   partner
+//   inputs  1 equal, 0.9 within rounding, 0.4 not recorded
+//   jump    inputs within rounding only: 1 - 1/j, at least 0.1, with
+//           j = output severity / input severity, over 100 more for calls that amplify by nature
+//   size    1 - 0.5/s with s = output severity / what rounding explains: just over counts half
+//   before  1 - 0.5 x share of earlier calls that could not be judged or have no partner
 // A module with recorded children none of which shows the error counts 0.8: the cause is inside,
 // and was not recorded.
 #pragma once

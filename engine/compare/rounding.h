@@ -4,12 +4,13 @@
 //   const Rounding r = CoarserRounding("torch.float16", "torch.float32");   // float16's
 //   severity = std::abs(t - g) / (r.epsilon * scale);  noise = severity <= r.explained;
 //
-// dtype      epsilon   explained  reason
-// float64    2^-52     64         accumulation of the order of 1000 terms in another order, a few
-// operations deep float32    2^-23     64         the same: 7.6e-6 of a tensor's scale float16
-// 2^-10     8          accumulated in float32, rounded a few times: 0.8 % bfloat16   2^-7      4
-// the same: 3 % float8     2^-3/2^-2 2          one rounding may fall to either side, on each run
-// integers, bool, text: exact
+// dtype     epsilon    explained  reason
+// float64   2^-52      64         some thousand terms added in another order, a few calls deep
+// float32   2^-23      64         the same: 7.6e-6 of a tensor's scale
+// float16   2^-10      8          accumulated in float32, rounded a few times: 0.8 %
+// bfloat16  2^-7       4          the same: 3 %
+// float8    2^-3/2^-2  2          one rounding may fall to either side, on each run
+// Integers, bool and text are exact.
 //
 // Sums over k terms add sqrt(k) roundings of the type they are accumulated in (float32 for
 // everything up to float32).

@@ -1,0 +1,285 @@
+#include "engine/compare/divergence.h"
+
+#include <gmock/gmock.h>
+
+#include "engine/compare/evidence.h"
+#include "tests/compare/dump_builder.h"
+
+namespace msprobe {
+namespace {
+
+using test::DumpBuilder;
+using test::MustCompare;
+using test::Numbers;
+using test::Scaled;
+using test::Tensor;
+using ::testing::HasSubstr;
+
+// Distinct values a step of the network, wrong by `error`.
+Tensor Value(int step, double error = 0) {
+  return Scaled(Numbers(2 + step, -1 - step, 0.1 * step, 7 + step), error);
+}
+constexpr double kWrong = 0.05, kRounding = 1e-6;
+
+std::string_view First(const Comparison& c) {
+  return c.first.pair < 0 ? "none" : EntryName(c, c.first.pair);
+}
+
+// Calls f0, f1, ... each reading what the one before made; the output of `wrong` and all after it
+// are off.
+Dump Chain(int calls, int wrong, double error = kWrong, double before = 0) {
+  DumpBuilder b;
+  for (int i = 0; i < calls; ++i) {
+    const auto error_at = [&](int step) { return step > wrong ? error : before; };
+    b.Call("Functional.f" + std::to_string(i) + ".0.forward")
+        .In(Value(i, error_at(i)))
+        .Out(Value(i + 1, error_at(i + 1)));
+    b.At("/env/site-packages/torch/nn/functional.py", 9, "return x", "f");
+    b.dump().stacks.back().push_back(
+        b.dump().arena.emplace_back("File train.py, line 41, in forward, \n y = f(x)"));
+  }
+  return b.Take();
+}
+
+TEST(DivergenceTest, IntroducedWhereInputsAgree) {
+  const Comparison c = MustCompare(Chain(6, 3), Chain(6, 99));
+  EXPECT_EQ(First(c), "Functional.f3.0.forward");
+  EXPECT_EQ(c.first.call_class, CallClass::kIntroduced);
+  EXPECT_GT(c.first.confidence, 0.9);
+  EXPECT_EQ(c.first.source_line, "train.py:41 in forward: y = f(x)");
+  EXPECT_THAT(c.first.why, HasSubstr("3 calls before it are equal"));
+  EXPECT_THAT(c.first.why, HasSubstr("output.0"));
+  EXPECT_EQ(c.classes[4], CallClass::kInherited);
+}
+
+TEST(DivergenceTest, NothingWrongIsNothingNamed) {
+  EXPECT_EQ(First(MustCompare(Chain(4, 99), Chain(4, 99))), "none");
+}
+
+TEST(DivergenceTest, RoundingBeforeItLowersTheConfidence) {
+  const Comparison c = MustCompare(Chain(6, 3, kWrong, kRounding), Chain(6, 99));
+  EXPECT_EQ(First(c), "Functional.f3.0.forward");
+  EXPECT_LT(c.first.confidence, 0.95);
+  EXPECT_GT(c.first.confidence, 0.8);
+  EXPECT_THAT(c.first.why, HasSubstr("within rounding"));
+}
+
+TEST(DivergenceTest, AnotherArgumentIsTheReason) {
+  DumpBuilder t, g;
+  for (auto [b, p] : {std::pair{&t, "0.5"}, std::pair{&g, "0.1"}}) {
+    b->Call("Functional.dropout.0.forward")
+        .In(Value(1))
+        .Value("p", "float", p)
+        .Out(Value(2, b == &t ? kWrong : 0));
+  }
+  const Comparison c = MustCompare(t.Take(), g.Take());
+  EXPECT_EQ(c.first.call_class, CallClass::kIntroduced);
+  EXPECT_THAT(c.first.why, HasSubstr("the call itself was made differently"));
+  EXPECT_THAT(c.first.why, HasSubstr("0.5"));
+}
+
+TEST(DivergenceTest, RandomOperationsPointAtTheSeed) {
+  DumpBuilder t, g;
+  t.Call("Functional.dropout.0.forward").In(Value(1)).Out(Value(2, kWrong));
+  g.Call("Functional.dropout.0.forward").In(Value(1)).Out(Value(2));
+  EXPECT_THAT(MustCompare(t.Take(), g.Take()).first.advice, HasSubstr("seed"));
+}
+
+TEST(DivergenceTest, AParameterThatDiffersBeginsBeforeTheRun) {
+  const auto build = [](double error) {
+    DumpBuilder b;
+    b.Call("Module.ln.LayerNorm.forward.0").In(Value(0)).Out(Value(1));
+    b.Call("Module.fc.Linear.forward.0")
+        .In(Value(1))
+        .Parameter("weight", Value(7, error))
+        .Out(Value(2, error));
+    return b.Take();
+  };
+  const Comparison c = MustCompare(build(kWrong), build(0));
+  EXPECT_EQ(First(c), "Module.fc.Linear.forward.0");
+  EXPECT_EQ(c.first.call_class, CallClass::kInherited);
+  EXPECT_THAT(c.first.why, HasSubstr("parameters.weight"));
+  EXPECT_THAT(c.first.why, HasSubstr("before the first recorded operation"));
+}
+
+TEST(DivergenceTest, InputDataDifferAtTheEntry) {
+  const Comparison c = MustCompare(Chain(3, -1), Chain(3, 99));
+  EXPECT_EQ(First(c), "Functional.f0.0.forward");
+  EXPECT_EQ(c.first.call_class, CallClass::kInherited);
+  EXPECT_THAT(c.first.why, HasSubstr("the error begins before the first recorded operation"));
+}
+
+TEST(DivergenceTest, AnInsertedOperationIsNamed) {
+  DumpBuilder t, g;
+  for (DumpBuilder* b : {&t, &g}) {
+    b->Call("Functional.a.0.forward").In(Value(0)).Out(Value(1));
+    Tensor passed = Value(1);
+    if (b == &t) {
+      passed = Value(1, kWrong);
+      b->Call("Tensor.scale.0.forward").In(Value(1)).Out(passed);
+    }
+    b->Call("Functional.b.0.forward").In(passed).Out(Value(2, b == &t ? kWrong : 0));
+  }
+  const Comparison c = MustCompare(t.Take(), g.Take());
+  EXPECT_EQ(First(c), "Tensor.scale.0.forward");
+  EXPECT_THAT(c.first.why, HasSubstr("exists only in the target"));
+  EXPECT_GT(c.first.confidence, 0.8);
+}
+
+TEST(DivergenceTest, AMissingOperationIsNamed) {
+  DumpBuilder t, g;
+  for (DumpBuilder* b : {&t, &g}) {
+    b->Call("Functional.a.0.forward").In(Value(0)).Out(Value(1));
+    Tensor passed = Value(1);
+    if (b == &g) {
+      passed = Value(1, kWrong);
+      b->Call("Tensor.scale.0.forward").In(Value(1)).Out(passed);
+    }
+    b->Call("Functional.b.0.forward").In(passed).Out(Value(2, b == &g ? kWrong : 0));
+  }
+  const Comparison c = MustCompare(t.Take(), g.Take());
+  EXPECT_EQ(First(c), "Tensor.scale.0.forward");
+  EXPECT_THAT(c.first.why, HasSubstr("exists only in the golden"));
+}
+
+// An extra call without effect is not the cause of what happens much later.
+TEST(DivergenceTest, AHarmlessExtraCallIsNotTheCause) {
+  Dump golden = Chain(40, 99);
+  DumpBuilder b;
+  b.Call("Torch.check.0.forward").In(Value(50)).Out(Value(51));
+  for (int i = 0; i < 40; ++i) {
+    b.Call("Functional.f" + std::to_string(i) + ".0.forward")
+        .In(Value(i, i > 30 ? kWrong : 0))
+        .Out(Value(i + 1, i >= 30 ? kWrong : 0));
+  }
+  EXPECT_EQ(First(MustCompare(b.Take(), std::move(golden))), "Functional.f30.0.forward");
+}
+
+// Modules are written when they complete: the call inside is named, not the one around it.
+TEST(DivergenceTest, TheInnermostOperationIsNamed) {
+  const auto build = [](double error) {
+    DumpBuilder b;
+    b.Call("Functional.linear.0.forward")
+        .Parent("Module.fc.Linear.forward.0")
+        .In(Value(1))
+        .Out(Value(2, error));
+    b.Call("Module.fc.Linear.forward.0")
+        .Parent("Module.net.Net.forward.0")
+        .In(Value(1))
+        .Out(Value(2, error));
+    b.Call("Module.net.Net.forward.0").In(Value(1)).Out(Value(3, error));
+    return b.Take();
+  };
+  const Comparison c = MustCompare(build(kWrong), build(0));
+  EXPECT_EQ(First(c), "Functional.linear.0.forward");
+  EXPECT_TRUE(c.runners_up.empty());  // the modules around it are the same error
+}
+
+TEST(DivergenceTest, AnUnrecordedOperationInsideAModule) {
+  const auto build = [](double error) {
+    DumpBuilder b;
+    b.Call("Functional.a.0.forward").Parent("Module.net.Net.forward.0").In(Value(1)).Out(Value(2));
+    b.Call("Functional.b.0.forward")
+        .Parent("Module.net.Net.forward.0")
+        .In(Value(5, error))
+        .Out(Value(6, error));
+    b.Call("Module.net.Net.forward.0").In(Value(1)).Out(Value(6, error));
+    return b.Take();
+  };
+  const Comparison c = MustCompare(build(kWrong), build(0));
+  EXPECT_EQ(First(c), "Functional.b.0.forward");
+  EXPECT_THAT(c.first.why, HasSubstr("Module.net.Net.forward.0"));
+  EXPECT_THAT(c.first.why, HasSubstr("not recorded"));
+}
+
+TEST(DivergenceTest, BackwardIntroducesWhenForwardAgrees) {
+  const auto build = [](double error) {
+    DumpBuilder b;
+    b.Call("Functional.gelu.0.forward")
+        .In(Value(1))
+        .Out(Value(2))
+        .At("train.py", 5, "y = F.gelu(x)");
+    b.Call("Functional.gelu.0.backward").In(Value(3)).Out(Value(4, error));
+    return b.Take();
+  };
+  const Comparison c = MustCompare(build(kWrong), build(0));
+  EXPECT_EQ(First(c), "Functional.gelu.0.backward");
+  EXPECT_EQ(c.first.source_line, "train.py:5 in forward: y = F.gelu(x)");  // its forward's
+}
+
+TEST(DivergenceTest, BackwardOfADivergedForwardInherits) {
+  const auto build = [](double error) {
+    DumpBuilder b;
+    b.Call("Functional.gelu.0.forward").In(Value(1)).Out(Value(2, error));
+    b.Call("Functional.gelu.0.backward").In(Value(3)).Out(Value(4, error));
+    return b.Take();
+  };
+  const Comparison c = MustCompare(build(kWrong), build(0));
+  EXPECT_EQ(c.classes[1], CallClass::kInherited);
+}
+
+TEST(DivergenceTest, GradualGrowthHasLowConfidence) {
+  const auto build = [](bool drifts) {
+    DumpBuilder b;
+    double error = drifts ? 4e-7 : 0;
+    for (int i = 0; i < 6; ++i) {
+      const double next = error * 2;
+      b.Call("Functional.f" + std::to_string(i) + ".0.forward")
+          .In(Value(i, error))
+          .Out(Value(i + 1, next));
+      error = next;
+    }
+    return b.Take();
+  };
+  const Comparison c = MustCompare(build(true), build(false));
+  ASSERT_GE(c.first.pair, 0);
+  EXPECT_LE(c.first.confidence, 0.4);
+  EXPECT_THAT(c.first.why, HasSubstr("grow"));
+}
+
+TEST(DivergenceTest, ANormalisationAmplifiesByNature) {
+  const auto build = [](const std::string& name, double in, double out) {
+    DumpBuilder b;
+    b.Call("Functional." + name + ".0.forward").In(Value(1, in)).Out(Value(2, out));
+    return b.Take();
+  };
+  const Comparison norm =
+      MustCompare(build("layer_norm", kRounding, 1e-4), build("layer_norm", 0, 0));
+  const Comparison gelu = MustCompare(build("gelu", kRounding, 1e-4), build("gelu", 0, 0));
+  EXPECT_LT(norm.first.confidence, gelu.first.confidence);
+  EXPECT_THAT(norm.first.advice, HasSubstr("enlarges the rounding"));
+}
+
+TEST(DivergenceTest, WithoutInputsOnlyASuspicion) {
+  const auto build = [](double error) {
+    DumpBuilder b;
+    b.Call("Functional.a.0.forward")
+        .Out(Value(1))
+        .Call("Functional.b.0.forward")
+        .Out(Value(2, error));
+    return b.Take();
+  };
+  const Comparison c = MustCompare(build(kWrong), build(0));
+  EXPECT_EQ(First(c), "Functional.b.0.forward");
+  EXPECT_EQ(c.first.call_class, CallClass::kUnknown);
+  EXPECT_LE(c.first.confidence, 0.4);
+  EXPECT_THAT(c.first.why, HasSubstr("inputs were not recorded"));
+}
+
+TEST(DivergenceTest, RunnersUpAreOtherBeginnings) {
+  const auto build = [](double error) {
+    DumpBuilder b;
+    for (int i = 0; i < 9; ++i) {
+      b.Call("Functional.f" + std::to_string(i) + ".0.forward")
+          .In(Value(2 * i))
+          .Out(Value(2 * i + 1, error));
+    }
+    return b.Take();
+  };
+  const Comparison c = MustCompare(build(kWrong), build(0));
+  EXPECT_EQ(First(c), "Functional.f0.0.forward");
+  EXPECT_EQ(c.runners_up.size(), 5u);
+}
+
+}  // namespace
+}  // namespace msprobe

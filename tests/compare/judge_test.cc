@@ -1,0 +1,269 @@
+#include "engine/compare/judge.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "engine/compare/rounding.h"
+#include "tests/compare/dump_builder.h"
+
+namespace msprobe {
+namespace {
+
+using test::DumpBuilder;
+using test::MustCompare;
+using test::Numbers;
+using test::Scaled;
+using test::Tensor;
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+// The measure of one input row; inputs are judged without knowledge of the call.
+Measure Judge(const Tensor& target, const Tensor& golden, Mode mode = Mode::kStatistics) {
+  DumpBuilder t, g;
+  t.Call("Torch.f.0.forward").In(target);
+  g.Call("Torch.f.0.forward").In(golden);
+  const Dump a = t.Take(), b = g.Take();
+  Measure m;
+  JudgeLeaves(a.leaves[0], b.leaves[0], mode, {}, &m);
+  return m;
+}
+
+const Tensor kBase = Numbers(2, -3, 0.25, 10);
+
+TEST(JudgeTest, IdenticalNumbersAreEqual) {
+  const Measure m = Judge(kBase, kBase);
+  EXPECT_EQ(m.verdict, RowVerdict::kEqual);
+  EXPECT_EQ(m.severity, 0);
+  EXPECT_EQ(m.max_diff, 0);
+}
+
+TEST(JudgeTest, DifferencesAndRelativeErrors) {
+  const Measure m = Judge(Numbers(3, -3, 0.25, 10), kBase);
+  EXPECT_EQ(m.max_diff, 1);
+  EXPECT_EQ(m.max_rel, 0.5);
+  EXPECT_EQ(m.norm_rel, 0);
+  EXPECT_EQ(Judge(Numbers(3, 1, 0, 1), Numbers(3, 0, 0, 1)).min_rel, kInf);
+}
+
+TEST(JudgeTest, LimitsFollowTheDType) {
+  struct Case {
+    const char* dtype;
+    double within, beyond;  // relative error
+  };
+  for (const Case& c : {Case{"torch.float64", 1e-14, 1e-12}, Case{"torch.float32", 5e-6, 5e-5},
+                        Case{"torch.float16", 5e-3, 5e-2}, Case{"torch.bfloat16", 2e-2, 1e-1},
+                        Case{"Float32", 5e-6, 5e-5}}) {
+    Tensor golden = kBase;
+    golden.DType(c.dtype);
+    EXPECT_EQ(Judge(Scaled(golden, c.within), golden).verdict, RowVerdict::kNoise) << c.dtype;
+    EXPECT_EQ(Judge(Scaled(golden, c.beyond), golden).verdict, RowVerdict::kDiffers) << c.dtype;
+  }
+}
+
+TEST(JudgeTest, CoarserDTypeDecides) {
+  Tensor half = Scaled(kBase, 5e-3);
+  half.DType("torch.float16");
+  const Measure m = Judge(half, kBase);
+  EXPECT_EQ(m.verdict, RowVerdict::kNoise);
+  EXPECT_EQ(m.reason, Reason::kDTypeDiffers);
+}
+
+// A mean near zero is a sum that cancels: 1e-9 against -1e-9 is nothing beside values of size 1.
+TEST(JudgeTest, MeanIsHeldAgainstTheValuesItSums) {
+  const Tensor golden = Numbers(2, -2, 1e-9, 3);
+  EXPECT_EQ(Judge(Numbers(2, -2, -1e-9, 3), golden).verdict, RowVerdict::kNoise);
+  EXPECT_EQ(Judge(Numbers(2, -2, 1e-2, 3), golden).verdict, RowVerdict::kDiffers);
+}
+
+TEST(JudgeTest, SmallExtremumIsHeldAgainstTheLargerOne) {
+  EXPECT_EQ(Judge(Numbers(100, 1e-6, 50, 500), Numbers(100, 2e-6, 50, 500)).verdict,
+            RowVerdict::kNoise);
+}
+
+TEST(JudgeTest, IntegersAndBoolsAreExact) {
+  Tensor golden = Numbers(16777216, 0, 1, 5);
+  golden.DType("torch.int64");
+  Tensor target = golden;
+  target.max += 1;
+  EXPECT_EQ(Judge(target, golden).verdict, RowVerdict::kDiffers);
+  EXPECT_EQ(Judge(golden, golden).verdict, RowVerdict::kEqual);
+}
+
+TEST(JudgeTest, NaNIsNeverEqual) {
+  const Tensor nan = Numbers(kNaN, kNaN, kNaN, kNaN);
+  const Measure both = Judge(nan, nan);
+  EXPECT_EQ(both.verdict, RowVerdict::kUnknown);
+  EXPECT_EQ(both.reason, Reason::kBothNaN);
+  for (const Measure& m : {Judge(nan, kBase), Judge(kBase, nan)}) {
+    EXPECT_EQ(m.verdict, RowVerdict::kDiffers);
+    EXPECT_EQ(m.severity, kInf);
+  }
+}
+
+TEST(JudgeTest, BitsProveNaNEqual) {
+  Tensor nan = Numbers(kNaN, kNaN, kNaN, kNaN);
+  nan.Print("00112233aabbccdd");
+  EXPECT_EQ(Judge(nan, nan).verdict, RowVerdict::kEqual);
+  Tensor other = nan;
+  other.Print("ffffffffaabbccdd");
+  EXPECT_EQ(Judge(nan, other).verdict, RowVerdict::kUnknown);
+}
+
+TEST(JudgeTest, SignsOfInfinityMatter) {
+  const Tensor up = Numbers(kInf, -1, kInf, kInf), down = Numbers(1, -kInf, -kInf, kInf);
+  EXPECT_EQ(Judge(up, down).verdict, RowVerdict::kDiffers);
+  EXPECT_EQ(Judge(up, up).verdict, RowVerdict::kEqual);
+  EXPECT_EQ(Judge(up, kBase).severity, kInf);
+}
+
+TEST(JudgeTest, CountsOfNonFiniteElementsMatter) {
+  DumpBuilder t, g;
+  t.Call("Torch.f.0.forward").In(kBase).last().nan_count = 3;
+  g.Call("Torch.f.0.forward").In(kBase).last().nan_count = 2;
+  const Dump a = t.Take(), b = g.Take();
+  Measure m;
+  JudgeLeaves(a.leaves[0], b.leaves[0], Mode::kStatistics, {}, &m);
+  EXPECT_EQ(m.verdict, RowVerdict::kDiffers);
+  EXPECT_EQ(m.reason, Reason::kNonFinite);
+}
+
+TEST(JudgeTest, OtherBitsOfEqualNumbersAreNoise) {
+  Tensor a = kBase, b = kBase;
+  a.Print("0000000000000001"), b.Print("0000000000000002");
+  const Measure m = Judge(a, b);
+  EXPECT_EQ(m.verdict, RowVerdict::kNoise);
+  EXPECT_EQ(m.reason, Reason::kOtherBits);
+}
+
+TEST(JudgeTest, WhatOneSideDidNotRecordIsNotHeldAgainstIt) {
+  DumpBuilder t, g;
+  t.Call("Torch.f.0.forward").In(kBase);
+  g.Call("Torch.f.0.forward").In(kBase).last().mean = "null";
+  g.last().mean_value = kNaN;
+  const Dump a = t.Take(), b = g.Take();
+  Measure m;
+  JudgeLeaves(a.leaves[0], b.leaves[0], Mode::kStatistics, {}, &m);
+  EXPECT_EQ(m.verdict, RowVerdict::kEqual);
+  EXPECT_TRUE(std::isnan(m.mean_diff));
+}
+
+TEST(JudgeTest, NothingInCommonIsUnknown) {
+  Tensor bare = kBase;
+  bare.NoStats();
+  const Measure m = Judge(bare, bare);
+  EXPECT_EQ(m.verdict, RowVerdict::kUnknown);
+  EXPECT_EQ(m.reason, Reason::kNoCommonNumber);
+  EXPECT_FALSE(IsNeutral(m));
+}
+
+TEST(JudgeTest, ShapesCompareSqueezed) {
+  Tensor row = kBase, column = kBase, other = kBase;
+  row.Shape("[1, 6]"), column.Shape("[6]"), other.Shape("[2, 3]");
+  EXPECT_EQ(Judge(row, column).verdict, RowVerdict::kEqual);
+  EXPECT_EQ(Judge(row, other).verdict, RowVerdict::kDiffers);
+  EXPECT_EQ(Judge(row, other).reason, Reason::kShapeDiffers);
+}
+
+TEST(JudgeTest, EmptyTensorsAreEqual) {
+  Tensor empty = kBase;
+  empty.NoStats().Shape("[0, 3]");
+  EXPECT_EQ(Judge(empty, empty).verdict, RowVerdict::kEqual);
+}
+
+TEST(JudgeTest, ChecksumsCompareAsText) {
+  Tensor a = kBase, b = kBase;
+  a.Md5("0a1b2c3d"), b.Md5("0a1b2c3d");
+  EXPECT_EQ(Judge(a, b, Mode::kMd5).verdict, RowVerdict::kEqual);
+  b.Md5("0a1b2c3e");
+  const Measure m = Judge(a, b, Mode::kMd5);
+  EXPECT_EQ(m.verdict, RowVerdict::kDiffers);
+  EXPECT_EQ(m.reason, Reason::kChecksumDiffers);
+  EXPECT_EQ(Judge(a, kBase, Mode::kMd5).verdict, RowVerdict::kUnknown);
+}
+
+Measure JudgeValues(const char* type, const char* target, const char* golden) {
+  DumpBuilder t, g;
+  t.Call("Torch.f.0.forward").Value("p", type, target);
+  g.Call("Torch.f.0.forward").Value("p", type, golden);
+  const Dump a = t.Take(), b = g.Take();
+  Measure m;
+  JudgeLeaves(a.leaves[0], b.leaves[0], Mode::kStatistics, {}, &m);
+  return m;
+}
+
+TEST(JudgeTest, PlainValues) {
+  EXPECT_EQ(JudgeValues("int", "3", "3").verdict, RowVerdict::kEqual);
+  EXPECT_EQ(JudgeValues("int", "3", "4").verdict, RowVerdict::kDiffers);
+  EXPECT_EQ(JudgeValues("float", "0.1", "0.1000000001").verdict, RowVerdict::kNoise);
+  EXPECT_EQ(JudgeValues("float", "0.1", "0.2").verdict, RowVerdict::kDiffers);
+  EXPECT_EQ(JudgeValues("float", "nan", "nan").verdict, RowVerdict::kEqual);
+  EXPECT_EQ(JudgeValues("str", "mean", "sum").reason, Reason::kValueDiffers);
+  EXPECT_TRUE(IsNeutral(JudgeValues("torch.device", "npu:0", "cuda:0")));
+  EXPECT_TRUE(IsNeutral(JudgeValues("torch.dtype", "torch.float16", "torch.float32")));
+}
+
+TEST(JudgeTest, SumsOfManyTermsMayRoundMore) {
+  const Rounding r = RoundingOf("torch.float32");
+  EXPECT_EQ(ExplainedRoundings(r, 0, 1), 64);
+  EXPECT_EQ(ExplainedRoundings(r, 4096, 1), 128);
+  EXPECT_EQ(ExplainedRoundings(r, 4096, 2), 256);
+  EXPECT_LT(ExplainedRoundings(RoundingOf("torch.float16"), 4096, 1),
+            8.1);  // accumulated in float32
+}
+
+// x - y that nearly cancels: its rounding is that of x.
+TEST(JudgeTest, CancellationIsHeldAgainstWhatWasSubtracted) {
+  for (const char* call : {"Torch.sub.0.forward", "Torch.relu.0.forward"}) {
+    DumpBuilder t, g;
+    t.Call(call).In(Numbers(1000, -1000, 0, 3000)).Out(Numbers(1.1e-4, -1e-4, 0, 3e-4));
+    g.Call(call).In(Numbers(1000, -1000, 0, 3000)).Out(Numbers(0.9e-4, -1e-4, 0, 3e-4));
+    const Comparison c = MustCompare(t.Take(), g.Take());
+    EXPECT_EQ(c.measures[1].verdict, std::string_view(call).find("sub") != std::string_view::npos
+                                         ? RowVerdict::kNoise
+                                         : RowVerdict::kDiffers)
+        << call;
+  }
+}
+
+TEST(JudgeTest, MemoryThatNobodyWroteIsNotJudged) {
+  DumpBuilder t, g;
+  t.Call("Torch.empty_like.0.forward").In(kBase).Out(Numbers(9, 0, 1, 9));
+  g.Call("Torch.empty_like.0.forward").In(kBase).Out(Numbers(7, 0, 1, 9));
+  const Comparison c = MustCompare(t.Take(), g.Take());
+  EXPECT_EQ(c.measures[1].reason, Reason::kUninitialised);
+  EXPECT_EQ(c.first.pair, -1);
+}
+
+Diff OneWrong(double error, double scale) {
+  Diff d;
+  d.count = 100, d.unequal = 1;
+  d.max_abs_error = error, d.euclidean = error, d.relative_l2 = error / (scale * 10);
+  d.worst_golden = scale, d.worst_target = scale + error;
+  return d;
+}
+
+TEST(JudgeDiffTest, Elements) {
+  Leaf leaf;
+  leaf.dtype = "torch.float32";
+  Measure m;
+  JudgeDiff(OneWrong(1e-6, 1), leaf, leaf, {}, &m);
+  EXPECT_EQ(m.verdict, RowVerdict::kNoise);
+  JudgeDiff(OneWrong(1e-3, 1), leaf, leaf, {}, &m);
+  EXPECT_EQ(m.verdict, RowVerdict::kDiffers);
+  Diff same;
+  same.count = 4;
+  JudgeDiff(same, leaf, leaf, {}, &m);
+  EXPECT_EQ(m.verdict, RowVerdict::kEqual);
+  same.nonfinite_target = same.nonfinite_golden = 1;
+  JudgeDiff(same, leaf, leaf, {}, &m);
+  EXPECT_EQ(m.verdict, RowVerdict::kUnknown);
+  same.nonfinite_mismatch = 1;
+  JudgeDiff(same, leaf, leaf, {}, &m);
+  EXPECT_EQ(m.verdict, RowVerdict::kDiffers);
+  EXPECT_EQ(m.severity, kInf);
+}
+
+}  // namespace
+}  // namespace msprobe
