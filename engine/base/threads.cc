@@ -102,8 +102,8 @@ void ThreadPool::ParallelFor(size_t count, const std::function<void(size_t)>& bo
   s.wake.notify_all();
   s.Drain();
   std::unique_lock lock(s.mutex);
-  s.body = nullptr;
   s.done.wait(lock, [&] { return s.busy == 0; });
+  s.body = nullptr;  // not before: a worker may have taken an index and not yet read the body
 }
 
 ThreadPool& ThreadPool::Default() {
