@@ -95,9 +95,11 @@ struct Column {
 };
 
 enum class CellKind : uint8_t {
-  kText,     // from a dump or a source file: never to be read as a formula
-  kNumber,   // one of our numbers, or the spelling of one in the dump
-  kKeyword,  // a fixed word of ours, or a text that cannot begin with + - = @
+  kText,      // from a dump or a source file: never to be read as a formula
+  kNumber,    // one of our numbers, or the spelling of one in the dump
+  kWord,      // a fixed word of ours: "pass", "N/A", "50.0%"; needs no quotes in csv, and kNumber
+              // neither
+  kSentence,  // ours as well, and may hold commas and quotes: a list
 };
 
 struct TableCell {

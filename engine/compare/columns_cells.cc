@@ -1,5 +1,6 @@
 // The text of each cell of a row.
 #include <cmath>
+#include <optional>
 
 #include "engine/base/text.h"
 #include "engine/compare/columns.h"
@@ -93,21 +94,21 @@ class TableFormat::Filler {
       case Id::kFiveThousandths:
         return Metric(diff_ ? diff_->ratio_within_5e3 : Diff::kNaN, Rounding::kDecimals, true);
       case Id::kMaxDiff:
-        return Difference(&Leaf::max);
+        return Difference(0);
       case Id::kMinDiff:
-        return Difference(&Leaf::min);
+        return Difference(1);
       case Id::kMeanDiff:
-        return Difference(&Leaf::mean);
+        return Difference(2);
       case Id::kNormDiff:
-        return Difference(&Leaf::norm);
+        return Difference(3);
       case Id::kMaxRel:
-        return Relative(&Leaf::max);
+        return Relative(0);
       case Id::kMinRel:
-        return Relative(&Leaf::min);
+        return Relative(1);
       case Id::kMeanRel:
-        return Relative(&Leaf::mean);
+        return Relative(2);
       case Id::kNormRel:
-        return Relative(&Leaf::norm);
+        return Relative(3);
       case Id::kTargetMax:
         return Statistic(target_, &Leaf::max);
       case Id::kTargetMin:
@@ -137,14 +138,14 @@ class TableFormat::Filler {
         return Keyword(OldResultName(f_.verdicts_[row_].result));
       case Id::kErrMessage:
         AppendErrMessage(&out_.text, c_, row_, f_.verdicts_[row_]);
-        return CellKind::kKeyword;
+        return CellKind::kSentence;
       case Id::kStack:
         return Stack();
       case Id::kDataName:
         return DataName();
       case Id::kClass:
-        return Keyword(
-            ClassName(Pair() < c_.classes.size() ? c_.classes[Pair()] : CallClass::kUnknown));
+        return Keyword(ClassName(CallIndex() < c_.classes.size() ? c_.classes[CallIndex()]
+                                                                 : CallClass::kUnknown));
       case Id::kVerdict:
         return Keyword(VerdictName(measure.verdict));
       case Id::kMatch:
@@ -188,14 +189,14 @@ class TableFormat::Filler {
       case Id::kSourceLine:
         return SourceLine();
     }
-    return CellKind::kKeyword;
+    return CellKind::kWord;
   }
 
-  uint32_t Pair() const { return f_.pair_of_[row_]; }
+  uint32_t CallIndex() const { return f_.pair_of_[row_]; }
 
   CellKind Keyword(std::string_view text) {
     out_.text += text;
-    return CellKind::kKeyword;
+    return CellKind::kWord;
   }
 
   CellKind FromDump(std::string_view text) {
@@ -234,18 +235,32 @@ class TableFormat::Filler {
     const std::string_view spelled = leaf->*member;
     const std::string_view text = StatisticText(spelled);
     out_.text += text;
-    if (text.empty()) return CellKind::kKeyword;
-    const bool number = (text[0] >= '0' && text[0] <= '9') || text[0] == '-' || text[0] == ' ';
-    // A Python string argument may hold anything.
-    return leaf->kind == LeafKind::kScalar && !number ? CellKind::kText
-           : number && IsPlainNumber(text)            ? CellKind::kNumber
-           : leaf->kind == LeafKind::kScalar          ? CellKind::kText
-                                                      : CellKind::kKeyword;
+    if (IsPlainNumber(text)) return CellKind::kNumber;
+    // A string argument, or what a hostile file has in a number's place, may hold anything.
+    const bool word =
+        text == "None" || text == "Nan" || text == "True" || text == "False" || text == "N/A";
+    return word ? CellKind::kWord : CellKind::kText;
   }
 
   static bool IsPlainNumber(std::string_view text) {
-    return text == " inf" || text == " -inf" ||
-           text.find_first_not_of("0123456789.eE+-") == std::string_view::npos;
+    if (text.empty()) return false;
+    const bool begins = (text[0] >= '0' && text[0] <= '9') || text[0] == '-';
+    if (!begins) return text == " inf" || text == " -inf";
+    for (const char c : text) {
+      if ((c < '0' || c > '9') && c != '.' && c != 'e' && c != 'E' && c != '+' && c != '-')
+        return false;
+    }
+    // "-1+1" is no number, and a spreadsheet would work it out.
+    const size_t sign = text.find_first_of("+-", 1);
+    return sign == std::string_view::npos || text[sign - 1] == 'e' || text[sign - 1] == 'E';
+  }
+
+  // Both the difference and the relative error ask.
+  const StatisticPair& Pair(int i) {
+    static constexpr std::string_view Leaf::*kMembers[] = {&Leaf::max, &Leaf::min, &Leaf::mean,
+                                                           &Leaf::norm};
+    if (!compared_[i]) compared_[i] = Compared(kMembers[i]);
+    return *compared_[i];
   }
 
   StatisticPair Compared(std::string_view Leaf::*member) const {
@@ -264,19 +279,19 @@ class TableFormat::Filler {
     return CompareStatistic(target_->*member, golden_->*member);
   }
 
-  CellKind Difference(std::string_view Leaf::*member) {
-    const StatisticPair pair = Compared(member);
+  CellKind Difference(int i) {
+    const StatisticPair& pair = Pair(i);
     if (pair.kind != StatisticPair::Kind::kNumbers) return Special(pair.kind);
     return Number(pair.diff);
   }
 
-  CellKind Relative(std::string_view Leaf::*member) {
-    const StatisticPair pair = Compared(member);
+  CellKind Relative(int i) {
+    const StatisticPair& pair = Pair(i);
     if (pair.kind != StatisticPair::Kind::kNumbers) return Special(pair.kind);
     if (std::isinf(pair.relative)) return Keyword("inf");
     AppendPythonFloat(&out_.text, pair.relative * 100);
     out_.text += '%';
-    return CellKind::kKeyword;
+    return CellKind::kWord;
   }
 
   CellKind Special(StatisticPair::Kind kind) {
@@ -331,22 +346,23 @@ class TableFormat::Filler {
       return leaf == nullptr ? "N/A" : leaf->data_name.empty() ? "-1" : leaf->data_name;
     };
     AppendPythonList(&out_.text, {name(target_), name(golden_)});
-    return CellKind::kKeyword;
+    return CellKind::kSentence;
   }
 
   // On the first row of a call only, as the earlier tools have it.
   CellKind Stack() {
-    const RecordPair& pair = c_.pairs[Pair()];
+    const RecordPair& pair = c_.pairs[CallIndex()];
     const int32_t stack = pair.target >= 0 ? c_.target.records[pair.target].stack : -1;
     if (stack < 0 || row_ != pair.first_row) return Keyword("N/A");
-    return Keyword(f_.stack_texts_[stack]);
+    out_.text += f_.stack_texts_[stack];
+    return CellKind::kSentence;
   }
 
   // A backward call has the line of its forward call.
   CellKind SourceLine() {
-    const std::string* line = SourceOf(Pair());
-    if (line == nullptr && Pair() < c_.forward_of.size() && c_.forward_of[Pair()] >= 0) {
-      line = SourceOf(static_cast<uint32_t>(c_.forward_of[Pair()]));
+    const std::string* line = SourceOf(CallIndex());
+    if (line == nullptr && CallIndex() < c_.forward_of.size() && c_.forward_of[CallIndex()] >= 0) {
+      line = SourceOf(static_cast<uint32_t>(c_.forward_of[CallIndex()]));
     }
     return FromDump(line != nullptr ? std::string_view(*line) : "");
   }
@@ -367,6 +383,7 @@ class TableFormat::Filler {
   const Leaf* target_ = nullptr;
   const Leaf* golden_ = nullptr;
   const Diff* diff_ = nullptr;
+  std::optional<StatisticPair> compared_[4];  // of max, min, mean, norm
 };
 
 void TableFormat::Fill(size_t row, TableRow* out) const { Filler(*this, row, out).Fill(); }

@@ -196,8 +196,10 @@ class Screen {
     if (calls.empty()) return lines;
     int name_width = 4;
     for (const Line& line : calls) name_width = std::max(name_width, Columns(line.name));
-    name_width = std::min(name_width, width_ / 2);
-    const int what_width = width_ - 2 - name_width - 2 - 10 - 2 - 2 - 9;
+    constexpr int kOthers = 2 + 2 + 10 + 2 + 2 + 9;  // class, roundings and blanks
+    constexpr int kLeastWhat = 12;
+    name_width = std::min({name_width, width_ / 2, width_ - kOthers - kLeastWhat});
+    const int what_width = width_ - kOthers - name_width;
     lines.push_back("");
     lines.push_back(
         Paint(kDim, fmt::format("  {}  {}  {}  roundings", Pad("also differs", name_width),

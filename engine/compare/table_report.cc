@@ -21,15 +21,26 @@ std::vector<std::string_view> Header(const TableFormat& table) {
   return names;
 }
 
-void FormatPart(const TableFormat& table, size_t first, size_t last, CsvWriter* out) {
+// Most cells are numbers and words that never need quotes: these are appended as they are, the
+// others by CsvWriter's rules.
+void FormatPart(const TableFormat& table, size_t first, size_t last, std::string* out) {
   TableRow row;
+  CsvWriter quoted;
   for (size_t i = first; i < last; ++i) {
     table.Fill(i, &row);
+    bool comma = false;
     for (const TableCell& cell : row.cells) {
-      const std::string_view text = row.TextOf(cell);
-      cell.kind == CellKind::kText ? out->TextCell(text) : out->NumberCell(text);
+      if (comma) *out += ',';
+      comma = true;
+      std::string_view text = row.TextOf(cell);
+      if (cell.kind == CellKind::kText || cell.kind == CellKind::kSentence) {
+        quoted.Clear();
+        cell.kind == CellKind::kText ? quoted.TextCell(text) : quoted.NumberCell(text);
+        text = quoted.text();
+      }
+      *out += text;
     }
-    out->EndRow();
+    *out += '\n';
   }
 }
 
@@ -44,19 +55,19 @@ Status StreamTableCsv(const TableFormat& table,
   const std::string_view head = header.text();
   MSPROBE_RETURN_IF_ERROR(write({&head, 1}));
   ThreadPool& pool = ThreadPool::Default();
-  std::vector<CsvWriter> parts(kPartsPerThread * std::max<size_t>(1, pool.threads()));
+  std::vector<std::string> parts(kPartsPerThread * std::max<size_t>(1, pool.threads()));
   std::vector<std::string_view> texts;
   const size_t rows = table.rows(), rows_per_wave = parts.size() * kRowsPerPart;
   for (size_t start = 0; start < rows; start += rows_per_wave) {
     const size_t end = std::min(rows, start + rows_per_wave);
     const size_t count = (end - start + kRowsPerPart - 1) / kRowsPerPart;
     pool.ParallelFor(count, [&](size_t i) {
-      parts[i].Clear();
+      parts[i].clear();
       const size_t first = start + i * kRowsPerPart;
       FormatPart(table, first, std::min(end, first + kRowsPerPart), &parts[i]);
     });
     texts.clear();
-    for (size_t i = 0; i < count; ++i) texts.push_back(parts[i].text());
+    for (size_t i = 0; i < count; ++i) texts.push_back(parts[i]);
     MSPROBE_RETURN_IF_ERROR(write(texts));
     if (progress) progress(end, rows);
   }

@@ -5,8 +5,8 @@
 // Neighbouring nodes are combined pairwise, then the results pairwise, and so on; a node without a
 // neighbour moves up unchanged.
 //
-//   Node node = FoldChunks<Node>(numel, pool,
-//                                [&](int64_t first, int64_t n, int64_t chunk) { ... });
+//   Node node = FoldChunks<Node, NoScratch>(numel, pool,
+//       [&](int64_t first, int64_t n, int64_t chunk, NoScratch&) { ... });
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,6 @@
 
 #include "engine/base/threads.h"
 #include "engine/kernels/float_environment.h"
-#include "engine/tensor/tensor_view.h"
 
 namespace msprobe {
 
@@ -52,17 +51,19 @@ class PairwiseFold {
   uint64_t count_ = 0;
 };
 
-// `chunk_node(first element, elements, chunk number)` gives a Node and may run on several threads
-// at once. count > 0.
-template <typename Node, typename ChunkNode>
+// `chunk_node(first element, elements, chunk number, scratch)` gives a Node and may run on several
+// threads at once, each with a Scratch of its own. count > 0.
+template <typename Node, typename Scratch, typename ChunkNode>
 Node FoldChunks(int64_t count, ThreadPool* pool, const ChunkNode& chunk_node) {
-  if (count <= kChunkElements) return chunk_node(int64_t{0}, count, int64_t{0});
-  const auto group_node = [&](int64_t group) {
+  Scratch scratch;
+  if (count <= kChunkElements) return chunk_node(int64_t{0}, count, int64_t{0}, scratch);
+  const auto group_node = [&](int64_t group, Scratch& group_scratch) {
     const FloatEnvironment environment;
     PairwiseFold<Node, 7> fold;
     const int64_t last = std::min(count, (group + 1) * kGroupElements);
     for (int64_t first = group * kGroupElements; first < last; first += kChunkElements) {
-      fold.Push(chunk_node(first, std::min(kChunkElements, last - first), first / kChunkElements));
+      const int64_t n = std::min(kChunkElements, last - first);
+      fold.Push(chunk_node(first, n, first / kChunkElements, group_scratch));
     }
     return fold.Finish();
   };
@@ -70,40 +71,17 @@ Node FoldChunks(int64_t count, ThreadPool* pool, const ChunkNode& chunk_node) {
   PairwiseFold<Node, 48> fold;
   if (groups > 1 && pool != nullptr && pool->threads() > 1) {
     std::vector<Node> nodes(static_cast<size_t>(groups));
-    pool->ParallelFor(nodes.size(),
-                      [&](size_t g) { nodes[g] = group_node(static_cast<int64_t>(g)); });
+    pool->ParallelFor(nodes.size(), [&](size_t g) {
+      Scratch group_scratch;
+      nodes[g] = group_node(static_cast<int64_t>(g), group_scratch);
+    });
     for (const Node& node : nodes) fold.Push(node);
   } else {
-    for (int64_t g = 0; g < groups; ++g) fold.Push(group_node(g));
+    for (int64_t g = 0; g < groups; ++g) fold.Push(group_node(g, scratch));
   }
   return fold.Finish();
 }
 
-// Largest chunk in bytes: complex128.
-inline constexpr size_t kMaxChunkBytes = static_cast<size_t>(kChunkElements) * 16;
-
-// Hands out any stretch of a view's elements as contiguous memory: in place where it already is,
-// else copied to a buffer. Shared by threads; a buffer belongs to one.
-class ChunkReader {
- public:
-  explicit ChunkReader(const TensorView& view);
-
-  bool contiguous() const { return contiguous_; }
-  // Elements [first, first + n) in logical order, n <= kChunkElements. `buffer` may be null when
-  // contiguous().
-  const uint8_t* Read(int64_t first, int64_t n, uint8_t* buffer) const {
-    if (contiguous_) return data_ + first * size_;
-    Gather(first, n, buffer);
-    return buffer;
-  }
-
- private:
-  void Gather(int64_t first, int64_t n, uint8_t* out) const;
-
-  const uint8_t* data_;
-  int64_t size_;  // bytes an element
-  bool contiguous_;
-  StridedRuns runs_;  // empty when contiguous
-};
+struct NoScratch {};
 
 }  // namespace msprobe

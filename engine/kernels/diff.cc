@@ -1,5 +1,6 @@
 #include "engine/kernels/diff.h"
 
+#include "engine/kernels/chunk_reader.h"
 #include "engine/kernels/chunks.h"
 #include "engine/kernels/diff_node.h"
 #include "engine/kernels/diff_pairs.h"
@@ -489,14 +490,18 @@ class PairReader {
   PairReader(const TensorView& target, const TensorView& golden)
       : t_(target.dtype), g_(golden.dtype), target_(target), golden_(golden) {}
 
-  // Values [first, first + n); the buffers of kMaxChunkBytes are used where a side is not
-  // contiguous.
-  ChunkPair Read(int64_t first, int64_t n, uint8_t* t_buffer, uint8_t* g_buffer) const {
+  // The windows of one thread.
+  struct Windows {
+    ChunkReader::Window target, golden;
+    explicit Windows(bool one_chunk = false) : target(one_chunk), golden(one_chunk) {}
+  };
+
+  // Values [first, first + n).
+  ChunkPair Read(int64_t first, int64_t n, Windows* windows) const {
     const int64_t tv = ValuesPerElement(t_), gv = ValuesPerElement(g_);
-    return {t_, g_, target_.Read(first / tv, n / tv, t_buffer),
-            golden_.Read(first / gv, n / gv, g_buffer), n};
+    return {t_, g_, target_.Read(first / tv, n / tv, &windows->target),
+            golden_.Read(first / gv, n / gv, &windows->golden), n};
   }
-  bool contiguous() const { return target_.contiguous() && golden_.contiguous(); }
 
  private:
   DType t_, g_;
@@ -510,20 +515,12 @@ DiffNode DiffOfChunk(const ChunkPair& pair, int64_t chunk) {
   return node;
 }
 
-[[gnu::noinline]] DiffNode DiffOfStrided(const PairReader& reader, int64_t count,
-                                         ThreadPool* pool) {
-  return FoldChunks<DiffNode>(count, pool, [&](int64_t first, int64_t n, int64_t chunk) {
-    alignas(64) uint8_t t[kMaxChunkBytes], g[kMaxChunkBytes];
-    return DiffOfChunk(reader.Read(first, n, t, g), chunk);
-  });
-}
-
 // The index in the tensor of the pair searched for, which is known to be in `chunk`.
 [[gnu::noinline]] int64_t FindInChunk(const PairReader& reader, int64_t chunk, int64_t count,
                                       const Search& search, Pair* found) {
-  alignas(64) uint8_t t[kMaxChunkBytes], g[kMaxChunkBytes];
+  PairReader::Windows windows(/*one_chunk=*/true);
   const int64_t first = chunk * kChunkElements;
-  const ChunkPair c = reader.Read(first, std::min(kChunkElements, count - first), t, g);
+  const ChunkPair c = reader.Read(first, std::min(kChunkElements, count - first), &windows);
   const int64_t at = HWY_DYNAMIC_DISPATCH(FindPair)(c, search);
   if (at < 0) return -1;
   *found = PairAt(c.t, c.tp, c.g, c.gp, at);
@@ -560,12 +557,10 @@ Result<Diff> ComputeDiff(const TensorView& target, const TensorView& golden, Thr
   if (count == 0) return Diff();
   const FloatEnvironment environment;
   const PairReader reader(target, golden);
-  const DiffNode node =
-      !reader.contiguous()
-          ? DiffOfStrided(reader, count, pool)
-          : FoldChunks<DiffNode>(count, pool, [&](int64_t first, int64_t n, int64_t chunk) {
-              return DiffOfChunk(reader.Read(first, n, nullptr, nullptr), chunk);
-            });
+  const DiffNode node = FoldChunks<DiffNode, PairReader::Windows>(
+      count, pool, [&](int64_t first, int64_t n, int64_t chunk, PairReader::Windows& windows) {
+        return DiffOfChunk(reader.Read(first, n, &windows), chunk);
+      });
   Diff diff = FinishDiff(node, UlpKindOf(target.dtype, golden.dtype), count);
   if (node.unequal > 0)
     FindIndices(reader, node, PairKindOf(target.dtype, golden.dtype), count, &diff);

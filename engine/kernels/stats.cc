@@ -1,5 +1,6 @@
 #include "engine/kernels/stats.h"
 
+#include "engine/kernels/chunk_reader.h"
 #include "engine/kernels/chunks.h"
 #include "engine/kernels/stats_node.h"
 #include "engine/kernels/stats_scalar.h"
@@ -287,10 +288,11 @@ StatsNode StatsOfChunk(DType dtype, const uint8_t* p, int64_t n, int64_t chunk) 
 [[gnu::noinline]] StatsNode StatsOfStrided(const TensorView& view, int64_t numel,
                                            ThreadPool* pool) {
   const ChunkReader reader(view);
-  return FoldChunks<StatsNode>(numel, pool, [&](int64_t first, int64_t n, int64_t chunk) {
-    alignas(64) uint8_t buffer[kMaxChunkBytes];
-    return StatsOfChunk(view.dtype, reader.Read(first, n, buffer), n, chunk);
-  });
+  using Window = ChunkReader::Window;
+  return FoldChunks<StatsNode, Window>(
+      numel, pool, [&](int64_t first, int64_t n, int64_t chunk, Window& window) {
+        return StatsOfChunk(view.dtype, reader.Read(first, n, &window), n, chunk);
+      });
 }
 
 }  // namespace
@@ -305,9 +307,10 @@ Stats ComputeStats(const TensorView& view, ThreadPool* pool) {
   } else {
     const uint8_t* data = static_cast<const uint8_t*>(view.data);
     const int64_t size = static_cast<int64_t>(DTypeSize(view.dtype));
-    node = FoldChunks<StatsNode>(numel, pool, [&](int64_t first, int64_t n, int64_t chunk) {
-      return StatsOfChunk(view.dtype, data + first * size, n, chunk);
-    });
+    node = FoldChunks<StatsNode, NoScratch>(
+        numel, pool, [&](int64_t first, int64_t n, int64_t chunk, NoScratch&) {
+          return StatsOfChunk(view.dtype, data + first * size, n, chunk);
+        });
   }
   return FinishStats(node, view.dtype, numel);
 }

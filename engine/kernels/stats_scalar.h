@@ -2,6 +2,7 @@
 // Kept for ever.
 #pragma once
 
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <vector>

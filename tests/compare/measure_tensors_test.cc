@@ -1,0 +1,133 @@
+#include "engine/compare/measure_tensors.h"
+
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "engine/compare/summary.h"
+#include "engine/formats/npy.h"
+#include "tests/compare/dump_builder.h"
+
+namespace msprobe {
+namespace {
+
+using test::DumpBuilder;
+using test::MustCompare;
+using test::Numbers;
+using ::testing::HasSubstr;
+
+class MeasureTensorsTest : public ::testing::Test {
+ protected:
+  MeasureTensorsTest()
+      : folder_(std::filesystem::temp_directory_path() /
+                ("msprobe_tensors_" + std::to_string(::getpid()))) {
+    for (const char* side : {"target", "golden"})
+      std::filesystem::create_directories(folder_ / side);
+  }
+  ~MeasureTensorsTest() override { std::filesystem::remove_all(folder_); }
+
+  void Write(const std::string& name, const std::vector<float>& values,
+             std::vector<int64_t> shape = {}) {
+    if (shape.empty()) shape = {static_cast<int64_t>(values.size())};
+    const TensorView view{.data = values.data(),
+                          .dtype = DType::kFloat32,
+                          .ndim = static_cast<int>(shape.size()),
+                          .shape = shape.data()};
+    const Status status = WriteNpy(folder_ / name, view);
+    ASSERT_TRUE(status.ok()) << status.ToString();
+  }
+  // One call whose output lies in `file`, after one whose output is always good.
+  Dump MakeDump(const std::string& side, const std::string& file) {
+    DumpBuilder b;
+    b.dump().task = Task::kTensor;
+    b.dump().tensor_folder = folder_ / side;
+    b.Call("Torch.good.0.forward").Out(Numbers(1, 0, 0.5, 1).Shape("[4]").Data("good.npy"));
+    b.Call("Torch.f.0.forward").Out(Numbers(1, 0, 0.5, 1).Shape("[4]").Data(file));
+    return b.Take();
+  }
+  Comparison Run(const std::string& target = "x.npy", const std::string& golden = "x.npy",
+                 const CompareOptions& options = {}) {
+    Write("target/good.npy", {1, 2, 3, 4});
+    Write("golden/good.npy", {1, 2, 3, 4});
+    return MustCompare(MakeDump("target", target), MakeDump("golden", golden), options);
+  }
+
+  std::filesystem::path folder_;
+};
+
+TEST_F(MeasureTensorsTest, ElementsDecideNotStatistics) {
+  Write("target/x.npy", {1, 2, 3, 4.5});
+  Write("golden/x.npy", {1, 2, 3, 4});
+  const Comparison c = Run();
+  EXPECT_EQ(c.mode, Mode::kTensor);
+  EXPECT_EQ(c.measures[0].verdict, RowVerdict::kEqual);
+  EXPECT_EQ(c.measures[1].verdict, RowVerdict::kDiffers);
+  ASSERT_EQ(c.measures[1].tensor, 1);
+  EXPECT_EQ(c.diffs[1].max_abs_error, 0.5);
+  EXPECT_EQ(c.diffs[1].worst_index, 3);
+  EXPECT_TRUE(c.notes.empty());
+}
+
+TEST_F(MeasureTensorsTest, LargeFilesTakeTheOtherPath) {
+  Write("target/x.npy", {1, 2, 3, 4.5});
+  Write("golden/x.npy", {1, 2, 3, 4});
+  const Comparison c = Run("x.npy", "x.npy", {.max_tensor_bytes = 1});
+  EXPECT_EQ(c.measures[0].verdict, RowVerdict::kEqual);
+  EXPECT_EQ(c.diffs[c.measures[1].tensor].max_abs_error, 0.5);
+}
+
+TEST_F(MeasureTensorsTest, AMissingFileCostsItsRowOnly) {
+  Write("golden/x.npy", {1, 2, 3, 4});
+  const Comparison c = Run();
+  EXPECT_EQ(c.measures[0].verdict, RowVerdict::kEqual);
+  EXPECT_EQ(c.measures[1].verdict, RowVerdict::kUnknown);
+  EXPECT_EQ(c.measures[1].reason, Reason::kNoFile);
+  EXPECT_THAT(c.notes[1], HasSubstr("target/x.npy"));
+  EXPECT_EQ(Summarize(c).verdict, RowVerdict::kUnknown);
+}
+
+TEST_F(MeasureTensorsTest, ADamagedFileCostsItsRowOnly) {
+  Write("target/x.npy", {1, 2, 3, 4});
+  Write("golden/x.npy", {1, 2, 3, 4});
+  std::filesystem::resize_file(folder_ / "golden/x.npy",
+                               std::filesystem::file_size(folder_ / "golden/x.npy") - 3);
+  const Comparison c = Run();
+  EXPECT_EQ(c.measures[1].verdict, RowVerdict::kUnknown);
+  EXPECT_EQ(c.measures[1].reason, Reason::kBadFile);
+  EXPECT_THAT(c.notes[1], HasSubstr("golden/x.npy"));
+}
+
+TEST_F(MeasureTensorsTest, ANameCannotLeaveTheFolder) {
+  Write("golden/x.npy", {1, 2, 3, 4});
+  const Comparison c = Run("../golden/x.npy");
+  EXPECT_EQ(c.measures[1].verdict, RowVerdict::kUnknown);
+  EXPECT_THAT(c.notes[1], HasSubstr("outside its folder"));
+}
+
+TEST_F(MeasureTensorsTest, FilesThatWereNeverWritten) {
+  Write("golden/x.npy", {1, 2, 3, 4});
+  const Comparison c = Run("-1");
+  EXPECT_EQ(c.measures[1].reason, Reason::kNoFile);
+  EXPECT_THAT(c.notes[1], HasSubstr("the target has no tensor file"));
+}
+
+TEST_F(MeasureTensorsTest, ShapesInTheFilesCompareSqueezed) {
+  Write("target/x.npy", {1, 2, 3, 4}, {1, 4});
+  Write("golden/x.npy", {1, 2, 3, 4}, {4, 1});
+  EXPECT_EQ(Run().measures[1].verdict, RowVerdict::kEqual);
+  Write("golden/x.npy", {1, 2, 3, 4}, {2, 2});
+  EXPECT_EQ(Run().measures[1].reason, Reason::kShapeDiffers);
+}
+
+TEST_F(MeasureTensorsTest, NaNInTheSamePlaceIsUnknown) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  Write("target/x.npy", {1, nan, 3, 4});
+  Write("golden/x.npy", {1, nan, 3, 4});
+  EXPECT_EQ(Run().measures[1].reason, Reason::kBothNaN);
+  Write("golden/x.npy", {1, 2, 3, 4});
+  EXPECT_EQ(Run().measures[1].verdict, RowVerdict::kDiffers);
+}
+
+}  // namespace
+}  // namespace msprobe

@@ -1,0 +1,180 @@
+// The two reports that are drawn from a comparison: JSON for programs, one screen for people.
+#include <gmock/gmock.h>
+#include <simdjson.h>
+
+#include "engine/compare/report_json.h"
+#include "engine/compare/report_terminal.h"
+#include "engine/compare/text_layout.h"
+#include "tests/compare/dump_builder.h"
+
+namespace msprobe {
+namespace {
+
+using test::DumpBuilder;
+using test::MustCompare;
+using test::Numbers;
+using test::Scaled;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+// Many calls with long names, all wrong after the first few, and calls that only one side made.
+Dump Large(double error, bool target) {
+  DumpBuilder b;
+  for (int i = 0; i < 60; ++i) {
+    const double e = i > 5 ? error : 0;
+    const std::string name = "Module.encoder.layers." + std::to_string(i) +
+                             ".self_attention.with_a_name_that_goes_on.Attention.forward.0";
+    b.Call(name)
+        .In(Scaled(Numbers(i, -1, 0.5, 9 + i), i > 6 ? error : 0))
+        .Out(Scaled(Numbers(i + 1, -1, 0.5, 8 + i), e));
+    b.At("/home/somebody/a/very/long/path/to/the/training/script/of/a/model/train.py", 41,
+         "y = self.layers[index](x, mask=mask)");
+    if (i % 9 == 0) {
+      b.Call(std::string(target ? "Torch.only_here." : "Tensor.something_else.") +
+             std::to_string(i) + ".forward")
+          .Out(Numbers(99, 0, 1, i).Shape(target ? "[7]" : "[8, 8]"));
+    }
+  }
+  b.dump().path = "/runs/a/very/long/folder/name/that/does/not/fit/anywhere/step0/rank0/dump.json";
+  return b.Take();
+}
+
+std::vector<std::string> Lines(const std::string& text) {
+  std::vector<std::string> lines;
+  for (std::string_view line : Split(text, '\n')) lines.emplace_back(line);
+  EXPECT_TRUE(lines.back().empty());
+  lines.pop_back();
+  return lines;
+}
+
+simdjson::dom::element Parse(simdjson::dom::parser& parser, const std::string& text) {
+  simdjson::dom::element document;
+  EXPECT_EQ(parser.parse(text).get(document), simdjson::SUCCESS) << text;
+  return document;
+}
+
+TEST(TerminalReportTest, FitsOneScreen) {
+  for (const bool complete : {true, false}) {
+    Dump target = Large(0.1, true), golden = Large(0, false);
+    target.complete = complete;
+    target.note = std::string(200, 'x') + " words " + std::string(200, 'y');
+    const Comparison c = MustCompare(std::move(target), std::move(golden));
+    for (const int width : {60, 80, 100, 300}) {
+      const auto lines = Lines(TerminalReport(c, {.width = width}));
+      EXPECT_LE(lines.size(), 24u);
+      for (const std::string& line : lines) {
+        EXPECT_LE(Columns(line), std::min(width, 100)) << line;
+        for (const char ch : line) EXPECT_TRUE(ch >= ' ' && ch < 0x7f) << line;
+      }
+    }
+  }
+}
+
+TEST(TerminalReportTest, SaysWhatWhereAndWhy) {
+  const std::string text = TerminalReport(MustCompare(Large(0.1, true), Large(0, false)));
+  EXPECT_THAT(text, HasSubstr("DIFFERS"));
+  EXPECT_THAT(text, HasSubstr("FIRST DIVERGENCE"));
+  EXPECT_THAT(text, HasSubstr("Attention.forward.0"));
+  EXPECT_THAT(text, HasSubstr("confidence"));
+  EXPECT_THAT(text, HasSubstr("only in the target: 7 calls"));
+  EXPECT_THAT(text, HasSubstr("only in the golden: 7 calls"));
+  EXPECT_THAT(text, HasSubstr("no backward pass was recorded"));
+}
+
+TEST(TerminalReportTest, ColorsOnlyWhenAsked) {
+  const Comparison c = MustCompare(Large(0.1, true), Large(0, false));
+  EXPECT_THAT(TerminalReport(c), Not(HasSubstr("\x1b")));
+  EXPECT_THAT(TerminalReport(c, {.colors = true}), HasSubstr("\x1b[1;31mDIFFERS"));
+}
+
+TEST(TerminalReportTest, EqualNoiseAndNothing) {
+  const auto one = [](double error) {
+    DumpBuilder b;
+    b.Call("Torch.f.0.forward").In(Numbers(1, 0, 0.5, 2)).Out(Scaled(Numbers(3, 0, 1, 4), error));
+    return b.Take();
+  };
+  EXPECT_THAT(TerminalReport(MustCompare(one(0), one(0))), HasSubstr("all 2 values"));
+  EXPECT_THAT(TerminalReport(MustCompare(one(0), one(0))), Not(HasSubstr("bit-equal")));
+  const std::string noise = TerminalReport(MustCompare(one(1e-6), one(0)));
+  EXPECT_THAT(noise, HasSubstr("WITHIN ROUNDING"));
+  EXPECT_THAT(noise, Not(HasSubstr("FIRST DIVERGENCE")));
+  const std::string nothing = TerminalReport(MustCompare(Dump(), Dump()));
+  EXPECT_THAT(nothing, HasSubstr("UNKNOWN"));
+  EXPECT_THAT(nothing, HasSubstr("Nothing was compared"));
+  EXPECT_THAT(nothing, Not(HasSubstr("No divergence")));
+}
+
+TEST(TerminalReportTest, UnknownIsNotAPass) {
+  DumpBuilder t, g;
+  for (DumpBuilder* b : {&t, &g}) {
+    b->Call("Torch.f.0.forward").In(Numbers(1, 0, 0, 1)).Out(Numbers(kNaN, kNaN, kNaN, kNaN));
+  }
+  const std::string text = TerminalReport(MustCompare(t.Take(), g.Take()));
+  EXPECT_THAT(text, HasSubstr("UNKNOWN"));
+  EXPECT_THAT(text, HasSubstr("not a pass"));
+  EXPECT_THAT(text, HasSubstr("NaN on both sides"));
+}
+
+TEST(TerminalReportTest, HostileNamesCannotDriveTheTerminal) {
+  const auto build = [](double error) {
+    DumpBuilder b;
+    b.Call("Torch.\x1b[2J\nevil.0.forward").In(Numbers(1, 0, 0, 1));
+    b.Out(Scaled(Numbers(1, 0, 0, 1), error));
+    return b.Take();
+  };
+  const std::string text = TerminalReport(MustCompare(build(0.5), build(0)));
+  EXPECT_THAT(text, Not(HasSubstr("\x1b")));
+  EXPECT_THAT(text, HasSubstr("Torch.?[2J evil.0.forward"));
+}
+
+TEST(JsonReportTest, FirstDivergenceAndCounts) {
+  simdjson::dom::parser parser;
+  const auto doc = Parse(parser, JsonReport(MustCompare(Large(0.1, true), Large(0, false))));
+  EXPECT_EQ(std::string_view(doc["schema"]), kJsonReportSchema);
+  EXPECT_EQ(std::string_view(doc["verdict"]), "differs");
+  EXPECT_EQ(std::string_view(doc["first_divergence"]["class"]), "introduced");
+  EXPECT_GT(double(doc["first_divergence"]["confidence"]), 0.5);
+  EXPECT_THAT(std::string(std::string_view(doc["first_divergence"]["source_line"])),
+              HasSubstr("train.py:41 in forward"));
+  const auto norm = doc["first_divergence"]["worst"]["statistics"]["norm"];
+  EXPECT_NEAR(double(norm["relative"]), 0.1, 1e-9);
+  EXPECT_EQ(int64_t(doc["calls"]["target_only"]), 7);
+  EXPECT_EQ(int64_t(doc["calls"]["golden_only"]), 7);
+  EXPECT_EQ(doc["unmatched"]["target"].get_array().size(), 7u);
+  EXPECT_GT(int64_t(doc["rows"]["differs"]), 50);
+}
+
+TEST(JsonReportTest, StaysStrictWithNonFiniteNumbersAndHostileText) {
+  DumpBuilder t, g;
+  t.Call("Torch.\"q\\.0.forward").In(Numbers(1, 0, 0, 1)).Out(Numbers(kNaN, kNaN, kNaN, kNaN));
+  g.Call("Torch.\"q\\.0.forward").In(Numbers(1, 0, 0, 1)).Out(Numbers(1 / 0.0, -1 / 0.0, 0, 1));
+  simdjson::dom::parser parser;
+  const auto doc = Parse(parser, JsonReport(MustCompare(t.Take(), g.Take())));
+  const auto worst = doc["first_divergence"]["worst"];
+  EXPECT_EQ(std::string_view(worst["severity"]), "Infinity");
+  EXPECT_EQ(std::string_view(worst["statistics"]["max"]["target"]), "NaN");
+  EXPECT_EQ(std::string_view(worst["statistics"]["min"]["golden"]), "-Infinity");
+  EXPECT_EQ(std::string_view(doc["first_divergence"]["target_name"]), "Torch.\"q\\.0.forward");
+}
+
+TEST(JsonReportTest, NothingComparedIsUnknown) {
+  simdjson::dom::parser parser;
+  const auto doc = Parse(parser, JsonReport(MustCompare(Dump(), Dump())));
+  EXPECT_EQ(std::string_view(doc["verdict"]), "unknown");
+  EXPECT_TRUE(doc["first_divergence"].is_null());
+}
+
+TEST(TextLayoutTest, CutsAndWraps) {
+  EXPECT_EQ(CutRight("abcdefgh", 6), "abc...");
+  EXPECT_EQ(CutLeft("abcdefgh", 6), "...fgh");
+  EXPECT_EQ(CutRight("äöüäöüäö", 6), "äöü...");
+  EXPECT_EQ(Pad("ä", 3), "ä  ");
+  EXPECT_EQ(Wrap("one two three", 7, 5), (std::vector<std::string>{"one two", "three"}));
+  EXPECT_EQ(Wrap("one two three four", 7, 2), (std::vector<std::string>{"one two", "thre..."}));
+  EXPECT_EQ(Wrap("abcdefghij", 4, 9), (std::vector<std::string>{"abcd", "efgh", "ij"}));
+}
+
+}  // namespace
+}  // namespace msprobe
