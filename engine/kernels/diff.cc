@@ -211,8 +211,8 @@ HWY_INLINE void ScanFloats(const uint8_t* tp, const uint8_t* gp, int64_t n, doub
       gp =
           static_cast<const uint8_t*>(std::memcpy(tail_g, gp, static_cast<size_t>(n - i) * kBytes));
     }
-    hwy::Prefetch(tp + kPrefetchBytes);
-    hwy::Prefetch(gp + kPrefetchBytes);
+    PrefetchAhead(tp);
+    PrefetchAhead(gp);
     for (size_t k = 0; k < kFloatVecs; ++k) {
       const uint8_t* t_at = tp + k * kFloatsPerVec * kBytes;
       const uint8_t* g_at = gp + k * kFloatsPerVec * kBytes;

@@ -138,7 +138,7 @@ HWY_INLINE void Scan(const uint8_t* p, size_t n, uint64_t chunk, StatsNode* node
   Hasher<kHash> hasher;
   const uint64_t bytes = n * Loader::kBytes;
   for (; n >= kStep; n -= kStep, p += kStepBytes) {
-    for (size_t b = 0; b < kStepBytes; b += kStripeBytes) hwy::Prefetch(p + kPrefetchBytes + b);
+    for (size_t b = 0; b < kStepBytes; b += kStripeBytes) PrefetchAhead(p + b);
     for (size_t b = 0; b < kStepBytes; b += kStripeBytes) hasher.Stripe(p + b);
     for (size_t i = 0; i < kStep; i += kLanes) {
       accumulator.template Add<Loader, false>(p + i * Loader::kBytes, kLanes);
