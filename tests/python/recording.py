@@ -1,0 +1,80 @@
+"""Children that record, and what they left on disk.
+
+The debugger is one per process, so whatever records runs in a forked child: torch is imported once.
+"""
+
+import json
+import multiprocessing
+import traceback
+from pathlib import Path
+
+import torch
+import torch._dynamo  # the first optimizer would import it, in every child anew
+
+import msprobe.pytorch  # noqa: F401  likewise
+
+GIVE_UP_S = 120  # a child that hangs is killed; no test waits for this
+
+
+class ForkedError(AssertionError):
+    """What a child raised, with its traceback."""
+
+
+def _work(pipe, function, args, kwargs):
+    # OpenMP's threads do not survive a fork.
+    torch.set_num_threads(1)
+    try:
+        pipe.send((True, function(*args, **kwargs)))
+    except BaseException:
+        pipe.send((False, traceback.format_exc()))
+
+
+def run_forked(function, *args, **kwargs):
+    """`function(*args, **kwargs)` in a child of its own; its result, which must be picklable."""
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+    child = context.Process(target=_work, args=(sender, function, args, kwargs))
+    child.start()
+    sender.close()
+    try:
+        if not receiver.poll(GIVE_UP_S):
+            raise ForkedError(f"{function.__name__} did not end in {GIVE_UP_S} s")
+        done, result = receiver.recv()
+    except EOFError:
+        child.join()
+        raise ForkedError(f"{function.__name__} died with exit code {child.exitcode}") from None
+    finally:
+        if child.is_alive() and not receiver.closed:
+            receiver.close()
+        child.join(GIVE_UP_S)
+        child.kill()
+    if not done:
+        raise ForkedError(f"in the child:\n{result}")
+    return result
+
+
+class Dump:
+    """The files of one rank and step. `data`: entry name -> record."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.header = json.loads((folder / "dump.json").read_text())
+        self.data = self.header.pop("data")
+
+    @property
+    def names(self) -> list:
+        return list(self.data)
+
+    def side(self, name: str) -> dict:
+        """stack.json or construct.json."""
+        return json.loads((self.folder / name).read_text())
+
+    def tensors(self) -> dict:
+        """File name -> tensor, of dump_tensor_data."""
+        files = sorted((self.folder / "dump_tensor_data").glob("*.pt"))
+        return {file.name: torch.load(file, weights_only=True) for file in files}
+
+
+def read_dump(dump_path, step: int = 0) -> Dump:
+    """What a run that is not distributed left of one step."""
+    return Dump(Path(dump_path) / f"step{step}" / "rank")
