@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <filesystem>
 #include <utility>
@@ -140,12 +141,17 @@ Status AppendFile::Close() {
 }
 
 Status WriteFileAtomically(const std::string& path, std::string_view bytes) {
-  std::string temporary = path + ".XXXXXX";
-  const int fd = ::mkstemp(temporary.data());
+  // Not mkstemp: it makes 0600, and the mask to widen that by cannot be read without changing it
+  // for every thread of the process.
+  static std::atomic<unsigned> next_number{0};
+  std::string temporary;
+  int fd = -1;
+  for (int attempt = 0; attempt < 100 && fd < 0; ++attempt) {
+    temporary = path + '.' + std::to_string(::getpid()) + '.' + std::to_string(next_number++);
+    fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd < 0 && errno != EEXIST) break;
+  }
   if (fd < 0) return IoError(path, "create a temporary file beside it", errno);
-  const mode_t mask = ::umask(0);  // mkstemp makes 0600; give what open() would have given
-  ::umask(mask);
-  ::fchmod(fd, 0666 & ~mask);
   int error = WriteAll(fd, bytes);
   if (::close(fd) != 0 && error == 0) error = errno;
   if (error == 0 && ::rename(temporary.c_str(), path.c_str()) != 0) error = errno;

@@ -33,24 +33,33 @@ std::string_view ErrorCodeName(ErrorCode code) {
 
 Status::Status(ErrorCode code) : rep_(std::make_shared<Rep>()) { rep_->code = code; }
 
+void Status::OwnRep() {
+  if (rep_.use_count() > 1) rep_ = std::make_shared<Rep>(*rep_);
+}
+
 Status&& Status::At(std::string_view path, std::optional<uint64_t> offset) && {
+  OwnRep();
   rep_->path = path;
   rep_->offset = offset;
   return std::move(*this);
 }
 Status&& Status::Says(std::string_view message) && {
+  OwnRep();
   rep_->says = message;
   return std::move(*this);
 }
 Status&& Status::Expected(std::string_view what) && {
+  OwnRep();
   rep_->expected = what;
   return std::move(*this);
 }
 Status&& Status::Found(std::string_view what) && {
+  OwnRep();
   rep_->found = what;
   return std::move(*this);
 }
 Status&& Status::Hint(std::string_view what_to_type_next) && {
+  OwnRep();
   rep_->hint = what_to_type_next;
   return std::move(*this);
 }

@@ -44,7 +44,8 @@ class [[nodiscard]] Status {
   bool ok() const { return rep_ == nullptr; }
   ErrorCode code() const { return rep_ ? rep_->code : ErrorCode::kOk; }
 
-  // The parts of a message; each returns the status, so that they chain.
+  // The parts of a message; each returns the status, so that they chain. Copies made before stay as
+  // they were.
   Status&& At(std::string_view path, std::optional<uint64_t> offset = std::nullopt) &&;
   Status&& Says(std::string_view message) &&;  // a plain sentence, when expected/found does not fit
   Status&& Expected(std::string_view what) &&;
@@ -65,6 +66,8 @@ class [[nodiscard]] Status {
     std::string path, says, expected, found, hint;
     std::optional<uint64_t> offset;
   };
+  void OwnRep();  // before a change: copies share their parts
+
   std::shared_ptr<Rep> rep_;  // null when ok: passing a success on costs nothing
 };
 

@@ -80,6 +80,10 @@ void AppendJsonString(std::string* out, std::string_view text) {
     if (c == '"' || c == '\\') {
       *out += '\\';
       *out += static_cast<char>(c);
+    } else if (c == '\b') {
+      *out += "\\b";
+    } else if (c == '\f') {
+      *out += "\\f";
     } else if (c == '\n') {
       *out += "\\n";
     } else if (c == '\r') {

@@ -3,10 +3,12 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstdlib>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -36,7 +38,11 @@ struct ThreadPool::State {
   pid_t owner = ::getpid();
 
   void Start(size_t workers_wanted) {
-    while (workers.size() < workers_wanted) workers.emplace_back([this] { Work(); });
+    try {
+      while (workers.size() < workers_wanted) workers.emplace_back([this] { Work(); });
+    } catch (const std::system_error&) {
+      // A limit on threads or memory: the caller takes every index that no worker takes.
+    }
   }
 
   void Drain() {
@@ -66,16 +72,26 @@ ThreadPool::ThreadPool(size_t threads)
     : threads_(std::max<size_t>(1, threads)), state_(new State) {}
 
 ThreadPool::~ThreadPool() {
-  if (state_->owner != ::getpid()) {
-    (void)state_.release();  // a forked child owns no worker: joining would wait for ever
-    return;
-  }
+  State* s = state_;
+  if (s->owner != ::getpid()) return;  // a forked child owns no worker: joining would never end
   {
-    std::lock_guard lock(state_->mutex);
-    state_->quit = true;
+    std::lock_guard lock(s->mutex);
+    s->quit = true;
   }
-  state_->wake.notify_all();
-  for (std::thread& worker : state_->workers) worker.join();
+  s->wake.notify_all();
+  for (std::thread& worker : s->workers) worker.join();
+  delete s;
+}
+
+ThreadPool::State& ThreadPool::OfThisProcess() {
+  State* s = state_;
+  if (s->owner == ::getpid()) return *s;
+  // After fork the workers are gone and the locks may be held for ever: leave the old state and
+  // start anew. Several threads of the child may come here at once: one of them wins.
+  State* fresh = new State;
+  if (state_.compare_exchange_strong(s, fresh)) return *fresh;
+  delete fresh;
+  return *s;
 }
 
 void ThreadPool::ParallelFor(size_t count, const std::function<void(size_t)>& body) {
@@ -83,13 +99,7 @@ void ThreadPool::ParallelFor(size_t count, const std::function<void(size_t)>& bo
     for (size_t i = 0; i < count; ++i) body(i);
     return;
   }
-  if (state_->owner != ::getpid()) {
-    // After fork the workers are gone and the locks may be held for ever: leave the old state and
-    // start anew.
-    (void)state_.release();
-    state_.reset(new State);
-  }
-  State& s = *state_;
+  State& s = OfThisProcess();
   std::lock_guard turn(s.one_loop);
   {
     std::lock_guard lock(s.mutex);

@@ -5,15 +5,15 @@
 //   returns when all are done
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <functional>
-#include <memory>
 
 namespace msprobe {
 
-// Threads start at the first ParallelFor and are started anew in a forked child. ParallelFor may be
-// called from any thread; calls from inside a loop body run on the calling thread. Bodies must not
-// throw.
+// Threads start at the first ParallelFor and are started anew in a forked child; where the system
+// gives no more threads, those there are do the work. ParallelFor may be called from any thread;
+// calls from inside a loop body run on the calling thread. Bodies must not throw.
 class ThreadPool {
  public:
   explicit ThreadPool(size_t threads);  // including the caller; 0 and 1 mean "no worker"
@@ -30,8 +30,10 @@ class ThreadPool {
 
  private:
   struct State;
+  State& OfThisProcess();
+
   size_t threads_;
-  std::unique_ptr<State> state_;
+  std::atomic<State*> state_;
 };
 
 }  // namespace msprobe
