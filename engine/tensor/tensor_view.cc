@@ -2,27 +2,31 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace msprobe {
+namespace {
+
+// Asked before extents are multiplied: beside a zero the others may be of any size.
+bool IsEmpty(std::span<const int64_t> shape) {
+  return std::find(shape.begin(), shape.end(), 0) != shape.end();
+}
+
+}  // namespace
 
 int64_t TensorView::numel() const {
+  if (IsEmpty(dims())) return 0;
   int64_t n = 1;
   for (const int64_t extent : dims()) n *= extent;
   return n;
 }
 
 bool TensorView::IsContiguous() const {
-  if (strides == nullptr) return true;
+  if (strides == nullptr || IsEmpty(dims())) return true;
   int64_t expected = 1;
   for (int d = ndim - 1; d >= 0; --d) {
-    if (shape[d] == 0) return true;
-    if (shape[d] != 1 && strides[d] != expected) {
-      for (int e = d; e >= 0; --e) {
-        if (shape[e] == 0) return true;
-      }
-      return false;
-    }
+    if (shape[d] != 1 && strides[d] != expected) return false;
     expected *= shape[d];
   }
   return true;
@@ -59,17 +63,15 @@ StridedRuns MakeRuns(const TensorView& view) {
 
 Result<int64_t> CheckedByteSize(DType dtype, std::span<const int64_t> shape) {
   int64_t bytes = static_cast<int64_t>(DTypeSize(dtype));
-  bool empty = false;
   for (const int64_t extent : shape) {
     if (extent < 0)
       return InvalidDump("").Expected("a shape without negative extents").Found(ShapeText(shape));
-    empty = empty || extent == 0;
   }
-  if (empty) return int64_t{0};
+  if (IsEmpty(shape)) return int64_t{0};
   for (const int64_t extent : shape) {
     if (__builtin_mul_overflow(bytes, extent, &bytes)) {
       return InvalidDump("")
-          .Expected("a tensor of at most 2^63 bytes")
+          .Expected("a tensor of less than 2^63 bytes")
           .Found("shape " + ShapeText(shape));
     }
   }
