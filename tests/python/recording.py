@@ -53,6 +53,12 @@ def run_forked(function, *args, **kwargs):
     return result
 
 
+def whole_tensors(folder: Path) -> dict:
+    """File name -> tensor; a file that is not whole raises."""
+    files = sorted(folder.glob("*.pt"))
+    return {file.name: torch.load(file, weights_only=True) for file in files}
+
+
 class Dump:
     """The files of one rank and step. `data`: entry name -> record."""
 
@@ -71,8 +77,7 @@ class Dump:
 
     def tensors(self) -> dict:
         """File name -> tensor, of dump_tensor_data."""
-        files = sorted((self.folder / "dump_tensor_data").glob("*.pt"))
-        return {file.name: torch.load(file, weights_only=True) for file in files}
+        return whole_tensors(self.folder / "dump_tensor_data")
 
 
 def read_dump(dump_path, step: int = 0) -> Dump:

@@ -1,0 +1,182 @@
+"""kill -9 at a random moment: every acknowledged record is in what is left.
+
+A record is acknowledged when the call that made it has returned to Python. The child tells so
+through a pipe; what it has written there survives it. Ten moments here,
+two hundred in the campaign.
+"""
+
+import json
+import os
+import random
+import select
+import shutil
+import signal
+import subprocess
+import time
+from collections import defaultdict
+
+import pytest
+import torch
+from recording import read_dump, whole_tensors
+from torch.nn import functional as F
+
+LATEST_S = 0.15  # after the first acknowledged record
+KINDS = [(level, task) for level in ("L1", "mix", "L0") for task in ("statistics", "tensor")]
+
+
+class Layer(torch.nn.Module):
+    """Tells of its own calls of functions; its own name comes from whoever calls it."""
+
+    def __init__(self, told):
+        super().__init__()
+        self.linear = torch.nn.Linear(24, 24)
+        self.told = told
+
+    def forward(self, x):
+        x = F.linear(x, self.linear.weight, self.linear.bias)
+        self.told("Functional.linear")
+        x = F.gelu(x)
+        self.told("Functional.gelu")
+        x = torch.tanh(x)
+        self.told("Torch.tanh")
+        return x
+
+
+def child_main(folder, level, task, pipe):
+    """Trains until it is killed."""
+    from msprobe.pytorch import PrecisionDebugger
+
+    torch.set_num_threads(1)
+    debugger = PrecisionDebugger(dump_path=str(folder), level=level, task=task)
+    step, calls = 0, defaultdict(int)
+
+    def tell(names):
+        os.write(pipe, "".join(f"{step} {name}\n" for name in names).encode())
+
+    def told(api):
+        if level != "L0":
+            tell([f"{api}.{calls[api]}.forward"])
+        calls[api] += 1
+
+    model = torch.nn.ModuleList(Layer(told) for _ in range(24))
+    x = torch.randn(16, 24)
+    while True:
+        debugger.start(model)
+        y = x
+        for index, layer in enumerate(model):
+            y = layer(y)
+            if level != "L1":
+                tell([f"Module.{index}.Layer.forward.0"])
+        y.sum().backward()
+        if level != "L0":
+            tell(f"{api}.{n}.backward" for api in calls for n in range(calls[api]))
+        if level != "L1":
+            tell(f"Module.{index}.Layer.backward.0" for index in range(1, len(model)))
+        debugger.stop()
+        debugger.step()
+        step += 1
+        calls.clear()
+
+
+def train_and_kill(folder, level, task, dice):
+    """Step -> names acknowledged before the kill."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.close(reader)
+            child_main(folder, level, task, writer)
+        finally:
+            os._exit(9)
+    os.close(writer)
+    heard, deadline = bytearray(), None
+    delay = dice.uniform(0, LATEST_S)
+    while deadline is None or time.monotonic() < deadline:
+        left = None if deadline is None else max(0.0, deadline - time.monotonic())
+        if not select.select([reader], [], [], left)[0]:
+            continue
+        got = os.read(reader, 1 << 16)
+        if not got:
+            break  # it died by itself
+        heard += got
+        if deadline is None:
+            deadline = time.monotonic() + delay
+    os.kill(child, signal.SIGKILL)
+    while got := os.read(reader, 1 << 16):
+        heard += got
+    os.close(reader)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL, "it did not live until the kill"
+    acknowledged = defaultdict(set)
+    for line in heard.decode().splitlines(keepends=True):
+        assert line.endswith("\n")  # a write of the child is whole
+        step, name = line.split()
+        acknowledged[int(step)].add(name)
+    return acknowledged
+
+
+def msprobe(binary, *words):
+    done = subprocess.run([binary, *map(str, words)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def check(binary, folder, acknowledged):
+    """Reads what is left: of finished steps as JSON, of the last before recovery and after."""
+    for step, names in acknowledged.items():
+        rank = folder / f"step{step}" / "rank"
+        if step + 1 in acknowledged:
+            assert names <= set(read_dump(folder, step).names), f"step {step}"
+            continue
+        listed = set(msprobe(binary, "show", rank).split())
+        assert names <= listed, f"step {step}: show does not list {sorted(names - listed)[:5]}"
+        before = (rank / "dump.json").read_bytes()
+        msprobe(binary, "recover", rank)
+        for file in ("dump.json", "stack.json", "construct.json"):
+            json.loads((rank / file).read_text())
+        kept = set(json.loads((rank / "dump.json").read_text())["data"])
+        assert names <= kept, f"step {step}: recover lost {sorted(names - kept)[:5]}"
+        assert "nothing to do" in msprobe(binary, "recover", rank)
+        # What was whole is not rewritten: cut after the last whole entry, then closed.
+        after = (rank / "dump.json").read_bytes()
+        assert before.startswith(after.removesuffix(b"\n}}\n"))
+        if (rank / "dump_tensor_data").exists():
+            whole_tensors(rank / "dump_tensor_data")
+    lost = {path.name for path in folder.glob("step*")} - {f"step{step}" for step in acknowledged}
+    assert len(lost) <= 1, "only the step that was about to begin has no acknowledged record"
+
+
+def rounds(count, seed, folder, binary):
+    dice = random.Random(seed)
+    records = cut = 0
+    for number in range(count):
+        level, task = KINDS[number % len(KINDS)]
+        place = folder / f"{number}"
+        acknowledged = train_and_kill(place, level, task, dice)
+        assert acknowledged
+        last = place / f"step{max(acknowledged)}" / "rank" / "dump.json"
+        cut += not last.read_bytes().endswith(b"\n}}\n")
+        records += sum(map(len, acknowledged.values()))
+        check(binary, place, acknowledged)
+        shutil.rmtree(place)
+    return records, cut
+
+
+def test_ten_kills_lose_no_acknowledged_record(tmp_path, msprobe_bin):
+    records, _ = rounds(10, 1, tmp_path, msprobe_bin)
+    assert records > 100
+
+
+@pytest.mark.campaign
+def test_two_hundred_kills_lose_no_acknowledged_record(tmp_path, msprobe_bin):
+    records, cut = rounds(200, 2, tmp_path, msprobe_bin)
+    print(f"200 kills, {cut} within a step: {records} acknowledged records, none lost")
+    assert cut > 50, "the kills did not fall into steps"
+
+
+def test_a_missing_record_is_seen(tmp_path, msprobe_bin):
+    """The check itself: an acknowledged name that is not in the dump fails it."""
+    acknowledged = train_and_kill(tmp_path / "run", "L1", "statistics", random.Random(3))
+    acknowledged[max(acknowledged)].add("Functional.gelu.99.forward")
+    with pytest.raises(AssertionError, match=r"show does not list \['Functional.gelu.99.forward'"):
+        check(msprobe_bin, tmp_path / "run", acknowledged)
