@@ -109,6 +109,20 @@ TEST(MappedFile, LeavesNoDescriptorOpen) {
   EXPECT_EQ(open_files(), before);
 }
 
+TEST(MappedFile, LetsGoOfItsMapping) {
+  const TemporaryFolder folder;
+  const std::string path = folder.Write("mapped", "x");
+  const auto mapped = [&] { return ReadWhole("/proc/self/maps").find(path) != std::string::npos; };
+  {
+    Result<MappedFile> file = MappedFile::Open(path);
+    ASSERT_TRUE(file.ok());
+    EXPECT_TRUE(mapped());
+    const MappedFile moved(std::move(*file));
+    EXPECT_EQ(moved.bytes(), "x");
+  }
+  EXPECT_FALSE(mapped());
+}
+
 TEST(Folders, MakeDirectoriesMakesParentsAndAcceptsWhatIsThere) {
   const TemporaryFolder folder;
   const std::string deep = folder.path() + "/a/b/c";
@@ -154,6 +168,7 @@ TEST(Folders, KindsOfPaths) {
   EXPECT_TRUE(IsDirectory(folder.path()));
   EXPECT_FALSE(IsRegularFile(folder.path()));
   EXPECT_FALSE(IsRegularFile("/dev/null"));
+  EXPECT_FALSE(IsDirectory("/dev/null"));
   EXPECT_FALSE(IsDirectory(folder.path() + "/none"));
   EXPECT_FALSE(IsRegularFile(folder.path() + "/none"));
 }

@@ -146,6 +146,10 @@ TEST(JsonString, InvalidUtf8BecomesTheReplacementCharacter) {
   EXPECT_EQ(Json("\xed\xa0\x80"), R"("\ufffd\ufffd\ufffd")");  // a surrogate
   EXPECT_EQ(Json("\xf4\x90\x80\x80").size(), 4u * 6 + 2);      // above U+10FFFF
   EXPECT_EQ(Json("\xf0\x8f\xbf\xbf").size(), 4u * 6 + 2);      // U+FFFF in four bytes
+  EXPECT_EQ(Json("\xf8\x90\x80\x80").size(), 4u * 6 + 2);      // a lead byte of five
+  // What lies behind the end is not looked at.
+  EXPECT_EQ(Json(std::string_view("\xe2\x82\xac", 2)), R"("\ufffd\ufffd")");
+  EXPECT_EQ(Json(std::string_view("\xc3\xa9", 1)), R"("\ufffd")");
   EXPECT_EQ(Json("\xff\xfe"), R"("\ufffd\ufffd")");
 }
 
@@ -156,6 +160,7 @@ TEST(NearestSpelling, ASlipOfTheFingersAndNoMore) {
   EXPECT_EQ(NearestSpelling("recovr", verbs), "recover");
   EXPECT_EQ(NearestSpelling("shw", verbs), "show");
   EXPECT_EQ(NearestSpelling("shoow", verbs), "show");
+  EXPECT_EQ(NearestSpelling("shxx", verbs), "");
   EXPECT_EQ(NearestSpelling("dump", verbs), "");
   EXPECT_EQ(NearestSpelling("", verbs), "");
   EXPECT_EQ(NearestSpelling("compare", {}), "");

@@ -1,11 +1,10 @@
 // One version number: engine/base/version.h, pyproject.toml and CMakeLists.txt agree.
 #include "engine/base/version.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
-#include <regex>
-#include <sstream>
 #include <string>
 
 namespace msprobe {
@@ -13,35 +12,31 @@ namespace {
 
 const std::string kRoot = std::string(MSPROBE_TEST_DATA) + "/../..";
 
-// The text of the first group of `pattern`, which must be found exactly once in `file`.
-std::string OnlyMatch(const std::string& file, const std::string& pattern) {
+// What follows `key` up to one of `ends`; `key` must begin exactly one line of `file`.
+std::string ValueOf(const std::string& file, const std::string& key, const char* ends) {
   std::ifstream in(kRoot + "/" + file);
   EXPECT_TRUE(in) << file;
-  std::stringstream text;
-  text << in.rdbuf();
-  const std::string content = text.str();
-  const std::regex regex(pattern, std::regex::ECMAScript | std::regex::multiline);
-  std::sregex_iterator match(content.begin(), content.end(), regex), end;
-  if (match == end) {
-    ADD_FAILURE() << file << " has nothing like " << pattern;
-    return "";
+  std::string value;
+  int found = 0;
+  for (std::string line; std::getline(in, line);) {
+    if (line.rfind(key, 0) != 0) continue;
+    value = line.substr(key.size(), line.find_first_of(ends, key.size()) - key.size());
+    ++found;
   }
-  const std::string found = (*match)[1];
-  EXPECT_EQ(++match, end) << file << " has more than one " << pattern;
-  return found;
+  EXPECT_EQ(found, 1) << "lines of " << file << " that begin with " << key;
+  return value;
 }
 
 TEST(Version, IsThatOfTheWheel) {
-  EXPECT_EQ(OnlyMatch("pyproject.toml", "^version = \"([^\"]*)\"$"), kVersion);
+  EXPECT_EQ(ValueOf("pyproject.toml", "version = \"", "\""), kVersion);
 }
 
 TEST(Version, IsThatOfTheBuild) {
-  EXPECT_EQ(OnlyMatch("CMakeLists.txt", "^project\\(msprobe VERSION ([^ )]*)"), kVersion);
+  EXPECT_EQ(ValueOf("CMakeLists.txt", "project(msprobe VERSION ", " )"), kVersion);
 }
 
 TEST(Version, IsThreeNumbers) {
-  const std::regex three("[0-9]+\\.[0-9]+\\.[0-9]+");
-  EXPECT_TRUE(std::regex_match(kVersion.begin(), kVersion.end(), three)) << kVersion;
+  EXPECT_THAT(std::string(kVersion), ::testing::MatchesRegex("[0-9]+[.][0-9]+[.][0-9]+"));
 }
 
 }  // namespace
