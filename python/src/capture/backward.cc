@@ -4,6 +4,7 @@
 #include <list>
 #include <unordered_set>
 
+#include "capture/node_hooks.h"
 #include "capture/torch_api.h"
 
 namespace msprobe::capture {
@@ -15,8 +16,6 @@ PyObject* InternedName(const char* text) { return PyUnicode_InternFromString(tex
 
 struct Names {
   PyObject* next_functions = InternedName("next_functions");
-  PyObject* register_hook = InternedName("register_hook");
-  PyObject* register_prehook = InternedName("register_prehook");
   PyObject* sequence = InternedName("_sequence_nr");
   PyObject* variable = InternedName("variable");
   PyObject* detach = InternedName("detach");
@@ -249,15 +248,10 @@ class GraphWalk {
     if (hits.empty()) return;
     for (const auto& hit : hits) ++pending_->edges_left[hit.second];
     const PyRef hook = MakeHook(pending_, std::move(hits), /*prehook=*/false);
-    const PyRef handle =
-        hook
-            ? PyRef::Steal(PyObject_CallMethodOneArg(node.get(), names().register_hook, hook.get()))
-            : PyRef();
-    if (handle) {
+    if (hook && NodeHooks::Add(node.get(), hook.get(), NodeHooks::kAfter)) {
       ++pending_->hooks;
       ++pending_->hooks_left;
     }
-    PyErr_Clear();
   }
 
   static bool IsLeafNode(PyObject* node) {
@@ -338,11 +332,8 @@ bool ArmBackward(const InputEdges& edges, const std::vector<PyObject*>& outputs,
       }
     }
     const PyRef hook = MakeHook(pending, start.wanted, /*prehook=*/true, std::move(passed));
-    const PyRef handle = hook ? PyRef::Steal(PyObject_CallMethodOneArg(
-                                    start.node.get(), names().register_prehook, hook.get()))
-                              : PyRef();
-    if (handle) ++pending->prehooks_left;
-    PyErr_Clear();
+    if (hook && NodeHooks::Add(start.node.get(), hook.get(), NodeHooks::kBefore))
+      ++pending->prehooks_left;
     walk.Start(start.node);
   }
   walk.Run();
@@ -355,6 +346,8 @@ void FlushBackward() {
     pending->Finish();
   }
 }
+
+void WatchBackward(bool on) { on ? NodeHooks::Install(&hook_type) : NodeHooks::Remove(); }
 
 bool InitBackward() {
   hook_type.tp_name = "msprobe._engine.GradientHook";

@@ -70,6 +70,9 @@ bool ArmBackward(const InputEdges& edges, const std::vector<PyObject*>& outputs,
 // (at stop).
 void FlushBackward();
 
+// On while calls are armed: their hooks are registered the short way (node_hooks.h).
+void WatchBackward(bool on);
+
 // Readies the hook type; once, at import.
 bool InitBackward();
 

@@ -127,6 +127,7 @@ void Collector::ForgetModules() {
 
 Result<bool> Collector::Start(std::optional<int> rank) {
   MSPROBE_ASSIGN_OR_RETURN(const bool collecting, session_->Start(rank));
+  if (collecting && session_->filter().backward) WatchBackward(true);
   if (collecting && apis_wanted_) {
     ObservedFunction::ForEachStub(
         [](PyObject* code, void* self) { static_cast<Collector*>(self)->stacks_.HideCode(code); },
@@ -146,6 +147,7 @@ Status Collector::Stop() {
 
 void Collector::StopCalls() {
   Interposer::Remove();
+  WatchBackward(false);
   Thread().modules.clear();
 }
 

@@ -64,11 +64,12 @@ bool TensorAccess::ReadExchange(PyObject* tensor) {
   std::optional<TensorView> view = dlpack::ToView(raw);
   if (!view || view->ndim > kMaxDims) return false;
   const bool on_host = raw.device.device_type == dlpack::kCpuDevice;
-  const bool maybe_lazy = DTypeKindOf(view->dtype) == DTypeKind::kComplex ||
-                          DTypeKindOf(view->dtype) == DTypeKind::kFloat;
-  if (!keep_ && (!on_host || (maybe_lazy && (IsTrueMethod(tensor, "is_neg") ||
-                                             (DTypeKindOf(view->dtype) == DTypeKind::kComplex &&
-                                              IsTrueMethod(tensor, "is_conj")))))) {
+  const DTypeKind kind = DTypeKindOf(view->dtype);
+  const bool is_complex = kind == DTypeKind::kComplex;
+  const TorchApi& torch = TorchApi::Get();
+  const bool lazy = ((is_complex || kind == DTypeKind::kFloat) && torch.IsNegated(tensor)) ||
+                    (is_complex && torch.IsConjugated(tensor));
+  if (!keep_ && (!on_host || lazy)) {
     keep_ = Resolved(tensor);
     return keep_ && ReadExchange(keep_.get());
   }
@@ -95,8 +96,8 @@ bool TensorAccess::ReadAttributes(PyObject* tensor) {
     return false;
   const std::string place = StrOf(device.get());
   if (place == "meta") return false;
-  if (!keep_ &&
-      (place != "cpu" || IsTrueMethod(tensor, "is_neg") || IsTrueMethod(tensor, "is_conj"))) {
+  if (!keep_ && (place != "cpu" || TorchApi::Get().IsNegated(tensor) ||
+                 TorchApi::Get().IsConjugated(tensor))) {
     keep_ = Resolved(tensor);
     return keep_ && ReadAttributes(keep_.get());
   }

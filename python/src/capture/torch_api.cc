@@ -41,6 +41,20 @@ bool FastGetter::Load(PyTypeObject* type, const char* name) {
   return true;
 }
 
+bool FastMethod::Load(PyTypeObject* type, const char* name) {
+  PyRef descriptor = PyRef::Steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(type), name));
+  if (!descriptor || Py_TYPE(descriptor.get()) != &PyMethodDescr_Type) {
+    PyErr_Clear();
+    return false;
+  }
+  const PyMethodDef* def = reinterpret_cast<PyMethodDescrObject*>(descriptor.get())->d_method;
+  if ((def->ml_flags & (METH_NOARGS | METH_O | METH_VARARGS | METH_FASTCALL)) != METH_NOARGS)
+    return false;
+  call_ = def->ml_meth;
+  descriptor.release();
+  return true;
+}
+
 Status TorchApi::Load() {
   if (loaded) return Status::Ok();
   api.tensor_base = FindType("torch._C", {"TensorBase"});
@@ -61,9 +75,12 @@ Status TorchApi::Load() {
   api.sequence_number = Find("torch._C", {"_autograd", "_get_sequence_nr"}).release();
   if (!api.requires_grad.Load(api.tensor_base, "requires_grad") ||
       !api.grad_fn.Load(api.tensor_base, "grad_fn") ||
-      !api.output_number.Load(api.tensor_base, "output_nr")) {
+      !api.output_number.Load(api.tensor_base, "output_nr") ||
+      !api.is_neg.Load(api.tensor_base, "is_neg") ||
+      !api.is_conj.Load(api.tensor_base, "is_conj")) {
     return Unsupported(
-               "this PyTorch keeps requires_grad, grad_fn or output_nr in a way we do not know")
+               "this PyTorch keeps requires_grad, grad_fn, output_nr, is_neg or is_conj in a way "
+               "we do not know")
         .Hint("use a PyTorch release from 1.13 on");
   }
   if (PyRef capsule = Find("torch", {"Tensor", "__dlpack_c_exchange_api__"});
@@ -80,14 +97,23 @@ Status TorchApi::Load() {
 
 const TorchApi& TorchApi::Get() { return api; }
 
-bool TorchApi::RequiresGrad(PyObject* tensor_object) const {
-  PyObject* flag = requires_grad(tensor_object);
-  if (flag == nullptr) {
-    PyErr_Clear();
-    return false;
-  }
-  Py_DECREF(flag);
+namespace {
+
+// Takes the result of a getter; an error is no.
+bool IsTrue(PyObject* flag) {
+  if (flag == nullptr) PyErr_Clear();
+  Py_XDECREF(flag);
   return flag == Py_True;
+}
+
+}  // namespace
+
+bool TorchApi::RequiresGrad(PyObject* tensor_object) const {
+  return IsTrue(requires_grad(tensor_object));
+}
+bool TorchApi::IsNegated(PyObject* tensor_object) const { return IsTrue(is_neg(tensor_object)); }
+bool TorchApi::IsConjugated(PyObject* tensor_object) const {
+  return IsTrue(is_conj(tensor_object));
 }
 
 }  // namespace msprobe::capture

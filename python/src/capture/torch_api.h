@@ -26,6 +26,17 @@ class FastGetter {
   void* closure_ = nullptr;
 };
 
+// A method without arguments that C code implements: called without a look-up, and never seen by
+// whoever observes calls.
+class FastMethod {
+ public:
+  bool Load(PyTypeObject* type, const char* name);
+  PyObject* operator()(PyObject* object) const { return call_(object, nullptr); }  // new reference
+
+ private:
+  PyCFunction call_ = nullptr;
+};
+
 struct TorchApi {
   static Status Load();
   static const TorchApi& Get();
@@ -43,6 +54,7 @@ struct TorchApi {
   PyTypeObject* memory_format = nullptr;
   PyObject* sequence_number = nullptr;  // torch._C._autograd._get_sequence_nr; null in old versions
   FastGetter requires_grad, grad_fn, output_number;
+  FastMethod is_neg, is_conj;
   dlpack::ExchangeApi* exchange = nullptr;  // null: PyTorch before 2.9, attributes are used
 
   bool IsTensor(PyObject* object) const { return PyObject_TypeCheck(object, tensor_base); }
@@ -56,6 +68,9 @@ struct TorchApi {
            (functional_tensor && PyObject_TypeCheck(object, functional_tensor));
   }
   bool RequiresGrad(PyObject* tensor_object) const;
+  // Its memory holds other numbers than it stands for, until resolved.
+  bool IsNegated(PyObject* tensor_object) const;
+  bool IsConjugated(PyObject* tensor_object) const;
 };
 
 }  // namespace msprobe::capture
