@@ -1,0 +1,250 @@
+"""Bad configuration: one message that says file, line, expected, found; nothing is left behind."""
+
+import json
+import os
+import pathlib
+import resource
+import signal
+import subprocess
+
+import pytest
+import torch
+from recording import read_dump, run_forked
+
+import msprobe
+
+TASKS = 'expected "statistics" or "tensor"'
+KEYS = 'expected "task", "dump_path", "rank", "step", "level" or "extra_info"'
+
+# name: (text of config.json, what the message has to hold besides the file's name)
+FILES = {
+    "unknown key": ('{\n"levels": "L0"}', [":2", '"levels"', KEYS, 'did you mean "level"?']),
+    "key out of its place": ('{"list": []}', [":1", '"list"', '"statistics": {"list": ...}']),
+    "unknown key of the task": ('{"statistics": {\n\n"lst": []}}', [":3", '"lst"', '"list"?']),
+    "key twice": ('{"level": "L0",\n"level": "L1"}', [":2", '"level"', "twice"]),
+    "unknown task": ('{"task": "tensr"}', [":1", TASKS, 'found "tensr"', '"tensor"?']),
+    "old task": ('{"task": "nan_check"}', [":1", TASKS, "this version does not do"]),
+    "unknown level": ('{"level": "l1"}', [":1", 'expected "L0", "L1" or "mix"', 'found "l1"']),
+    "unknown mode": ('{"statistics": {"summary_mode": "md4"}}', [":1", '"md5"', 'found "md4"']),
+    "unknown direction": ('{"statistics": {"data_mode": ["sideways"]}}', [":1", '"forward"']),
+    "all and more": ('{"statistics": {"data_mode": ["all", "input"]}}', [":1", '"all" alone']),
+    "old key": ('{\n\n"async_dump": true}', [":3", '"async_dump"', "not possible", "remove"]),
+    "level a number": ('{"level": 1}', [":1", '"level"', "expected a string", "found 1"]),
+    "dump_path a list": ('{"dump_path": ["a"]}', [":1", '"dump_path"', "expected a string"]),
+    "dump_path empty": ('{"dump_path": ""}', [":1", '"dump_path"', "expected a folder"]),
+    "step a number": ('{"step": 3}', [":1", '"step"', "expected a list", "found 3"]),
+    "step negative": ('{"step": [-1]}', [":1", '"step"', "0 to 1000000", '-1']),
+    "step backwards": ('{"step": ["6-3"]}', [":1", '"step"', 'found "6-3"']),
+    "rank true": ('{"rank": [true]}', [":1", '"rank"', "found true"]),
+    "list a text": ('{"statistics": {"list": "relu"}}', [":1", "list of strings", '"relu"']),
+    "list of an empty text": ('{"statistics": {"list": [""]}}', [":1", "not empty"]),
+    "scope of three": ('{"statistics": {"scope": ["a", "b", "c"]}}', [":1", "two entry names"]),
+    "scope of modules": (
+        '{"statistics": {"scope": ["Module.a.B.forward.0", "Module.a.B.forward.0"]}}',
+        [":1", '"Functional.relu.0.forward" (level L1)', "Module.a.B.forward.0"],
+    ),
+    "section a list": ('{"statistics": []}', [":1", '"statistics"', "expected an object"]),
+    "extra_info a text": ('{"extra_info": "no"}', [":1", "expected true or false", 'found "no"']),
+    "not an object": ("[1]", [":1", "expected an object"]),
+    "truncated": ('{"task": "statistics",\n "level": "L', [":2", "expected", "end of the file"]),
+    "truncated after a key": ('{"task"', [":1", "expected ':'", "end of the file"]),
+    "empty file": ("", [":1", "expected", "end of the file"]),
+    "trailing text": ('{"level": "L0"}}', [":1", "expected", "found"]),
+    "a comment": ('{"level": "L0" // modules\n}', [":1", "expected"]),
+    "binary": ("\0\1\2", [":1", "expected"]),
+}  # fmt: skip
+
+
+def refused(folder, *arguments, started=False, **keywords):
+    """Type and text of the exception; then a good construction has to work."""
+    from msprobe.pytorch import PrecisionDebugger
+
+    os.chdir(folder)
+    try:
+        debugger = PrecisionDebugger(*arguments, **keywords)
+        if started:
+            debugger.start()
+    except Exception as error:
+        found = type(error).__name__, str(error)
+    else:
+        return "nothing was raised", ""
+    left = sorted(path.name for path in folder.rglob("*"))
+    if not started:
+        PrecisionDebugger(dump_path=str(folder / "good"), level="L1").start()
+        torch.relu(torch.ones(2))
+        PrecisionDebugger.stop()
+        assert read_dump(folder / "good").names == ["Torch.relu.0.forward"]
+    return *found, left
+
+
+def check_message(text, pieces):
+    for piece in pieces:
+        assert piece in text, text
+    lines = text.splitlines()
+    assert len(lines) <= 2 and all(line.startswith("hint:") for line in lines[1:]), text
+
+
+@pytest.mark.parametrize("case", FILES)
+def test_a_bad_file(case, tmp_path):
+    content, pieces = FILES[case]
+    (tmp_path / "config.json").write_text(content)
+    kind, text, left = run_forked(refused, tmp_path, "config.json")
+    assert kind == "ConfigError"
+    assert text.startswith("config.json:"), text
+    check_message(text, pieces)
+    assert left == ["config.json"]  # no dump_path folder
+
+
+def test_a_missing_file(tmp_path):
+    kind, text, left = run_forked(refused, tmp_path, "nowhere.json")
+    assert (kind, left) == ("FileError", [])
+    check_message(text, ["nowhere.json"])
+
+
+@pytest.mark.xfail(strict=True, reason="a folder given as config_path is called a DumpError")
+def test_a_folder_for_a_file(tmp_path):
+    (tmp_path / "config.json").mkdir()
+    kind, text, left = run_forked(refused, tmp_path, "config.json")
+    assert (kind, left) == ("FileError", ["config.json"])
+    check_message(text, ["config.json"])
+
+
+ARGUMENTS = {
+    "task": ({"task": "tensr"}, ["task", TASKS, 'found "tensr"']),
+    "level": ({"level": "L9"}, ["level", '"L0", "L1" or "mix"', 'found "L9"']),
+    "dump_path": ({"dump_path": ""}, ["dump_path", "expected a folder"]),
+    "step": ({"step": ["a"]}, ["step", 'found "a"']),
+    "negative step": ({"step": [-2]}, ["step", 'found "-2"']),
+}
+
+
+@pytest.mark.parametrize("case", ARGUMENTS)
+def test_a_bad_argument(case, tmp_path):
+    keywords, pieces = ARGUMENTS[case]
+    kind, text, left = run_forked(refused, tmp_path, **keywords)
+    assert (kind, left) == ("UsageError", [])
+    check_message(text, pieces)
+
+
+ESCAPES = pytest.mark.xfail(
+    strict=True, reason="a TypeError of nanobind or of a loop escapes PrecisionDebugger"
+)
+WRONG_TYPES = [
+    pytest.param({"level": 1}, marks=ESCAPES),
+    pytest.param({"task": ["tensor"]}, marks=ESCAPES),
+    pytest.param({"dump_path": 7}, marks=ESCAPES),
+    pytest.param({"dump_path": pathlib.Path("a")}, marks=ESCAPES),
+    pytest.param({"config_path": 3}, marks=ESCAPES),
+    pytest.param({"step": 3}, marks=ESCAPES),
+    {"step": [1.5]},
+    {"step": [True]},
+]
+
+
+@pytest.mark.parametrize("keywords", WRONG_TYPES, ids=str)
+def test_an_argument_of_the_wrong_type(keywords, tmp_path):
+    """A usage error that names the argument, as the docstring of the class promises."""
+    kind, text, *_ = run_forked(refused, tmp_path, **keywords)
+    assert kind == "UsageError", text
+    check_message(text, [*keywords, "expected"])
+
+
+@pytest.mark.parametrize("method", ["start", "stop", "step", "forward_backward_dump_end"])
+def test_a_method_before_the_construction(method):
+    from msprobe.pytorch import PrecisionDebugger
+
+    with pytest.raises(msprobe.UsageError, match=r"expected PrecisionDebugger\(\.\.\.\)"):
+        getattr(PrecisionDebugger, method)()
+
+
+@pytest.mark.parametrize("level", ["L0", "mix"])
+def test_modules_without_a_model(level, tmp_path):
+    kind, text, left = run_forked(refused, tmp_path, started=True, dump_path="out", level=level)
+    assert (kind, left) == ("UsageError", [])
+    check_message(text, ["level L0 and mix", "expected start(model)"])
+
+
+def start_with(folder, model):
+    from msprobe.pytorch import PrecisionDebugger
+
+    debugger = PrecisionDebugger(dump_path=str(folder / "out"), level="mix")
+    try:
+        debugger.start(model)
+    except msprobe.UsageError as error:
+        return str(error)
+    return None
+
+
+@pytest.mark.parametrize("model", [3, torch.ones(2), [torch.nn.ReLU(), "x"], torch.nn.ReLU])
+def test_a_model_that_is_none(model, tmp_path):
+    text = run_forked(start_with, tmp_path, model)
+    check_message(text or "nothing was raised", ["expected a torch.nn.Module", "found"])
+    assert not (tmp_path / "out").exists()
+
+
+def train_anyway(folder, dump_path):
+    """What start() raised, and whether the training can go on after it."""
+    from msprobe.pytorch import PrecisionDebugger
+
+    debugger = PrecisionDebugger(dump_path=dump_path)
+    raised = []
+    for _ in range(3):
+        try:
+            debugger.start()
+        except msprobe.FileError as error:
+            raised.append(str(error))
+        torch.relu(torch.ones(2))
+        debugger.stop()
+        debugger.step()
+    return raised
+
+
+# As root, permissions stop nobody; a file in the way does.
+@pytest.mark.parametrize("below", ["", "/a", "/a/b"])
+def test_an_unwritable_dump_path(below, tmp_path):
+    (tmp_path / "blocked").write_text("mine")
+    raised = run_forked(train_anyway, tmp_path, f"{tmp_path}/blocked{below}")
+    assert len(raised) == 1  # once, not at every step
+    check_message(raised[0], [f"{tmp_path}/blocked", "Not a directory"])
+    assert (tmp_path / "blocked").read_text() == "mine"
+    assert list(tmp_path.iterdir()) == [tmp_path / "blocked"]
+
+
+def test_a_file_of_the_dump_that_cannot_be_made(tmp_path):
+    (tmp_path / "step0/rank/dump.json").mkdir(parents=True)
+    raised = run_forked(train_anyway, tmp_path, str(tmp_path))
+    assert len(raised) == 1
+    check_message(raised[0], ["step0/rank/dump.json", "Is a directory"])
+    assert [path.name for path in (tmp_path / "step0/rank").iterdir()] == ["dump.json"]
+
+
+def fill_the_disk(folder):
+    """Trains while the disk, a limit on the size of files, fills up; the last sum."""
+    from msprobe.pytorch import PrecisionDebugger
+
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
+    debugger = PrecisionDebugger(dump_path=str(folder / "out"))
+    debugger.start()
+    total = torch.zeros(1)
+    for _ in range(200):
+        total = total + torch.relu(torch.ones(1))
+    debugger.stop()
+    debugger.step()
+    debugger.start()
+    return total.item()
+
+
+def test_a_full_disk_does_not_stop_the_training(tmp_path, msprobe_bin, capfd):
+    assert run_forked(fill_the_disk, tmp_path) == 200.0
+    said = capfd.readouterr().err
+    assert said.count("collection is off, the run goes on") == 1
+    assert "dump.json" in said
+    shown = subprocess.run([msprobe_bin, "show", tmp_path / "out"], capture_output=True, text=True)
+    assert shown.returncode == 0, shown.stderr
+    assert "Torch.relu.5.forward" in shown.stdout
+    recovered = [msprobe_bin, "recover", tmp_path / "out/step0/rank"]
+    assert subprocess.run(recovered, capture_output=True).returncode == 0
+    kept = json.loads((tmp_path / "out/step0/rank/dump.json").read_text())["data"]
+    assert len(kept) > 10
+    assert not (tmp_path / "out/step1").exists()
