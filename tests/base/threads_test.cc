@@ -8,9 +8,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <set>
 #include <system_error>
 #include <thread>
@@ -86,6 +88,20 @@ TEST(ThreadPool, AllThreadsTakePart) {
   EXPECT_EQ(ids.count(std::this_thread::get_id()), 1u);
 }
 
+TEST(ThreadPool, ReturnsOnlyWhenTheSlowestIsDone) {
+  ThreadPool pool(2);
+  const std::thread::id caller = std::this_thread::get_id();
+  std::atomic<int> inside = 0;
+  std::atomic<bool> worker_done = false;
+  pool.ParallelFor(2, [&](size_t) {
+    for (++inside; inside < 2;) std::this_thread::yield();  // one index each
+    if (std::this_thread::get_id() == caller) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    worker_done = true;
+  });
+  EXPECT_TRUE(worker_done);
+}
+
 TEST(ThreadPool, OneThreadWorksInOrderOnTheCaller) {
   ThreadPool pool(1);
   std::vector<size_t> order;
@@ -121,6 +137,26 @@ TEST(ThreadPool, CallersTakeTurns) {
   }
   for (std::thread& caller : callers) caller.join();
   EXPECT_EQ(wrong, 0);
+}
+
+TEST(ThreadPool, ALoopBegunDuringAnotherTakesNothingFromIt) {
+  ThreadPool pool(2);
+  std::atomic<bool> second_comes = false;
+  std::vector<std::atomic<int>> visits(40);
+  std::thread first([&] {
+    pool.ParallelFor(visits.size(), [&](size_t i) {
+      while (!second_comes) std::this_thread::yield();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));  // time for the second to come
+      ++visits[i];
+    });
+  });
+  while (std::accumulate(visits.begin(), visits.end(), 0) == 0) {
+    second_comes = true;
+    std::this_thread::yield();
+  }
+  EXPECT_TRUE(VisitsEachOnce(pool, 40));
+  first.join();
+  for (const std::atomic<int>& n : visits) EXPECT_EQ(n, 1);
 }
 
 TEST(ThreadPool, EndsWithoutEverHavingLooped) {
