@@ -61,15 +61,24 @@ void Pending::Finish() {
   if (std::exchange(listed, false)) Waiting().erase(place);  // the caller holds a reference
 }
 
-// A pre-hook (of an output's node) or a hook (of a node that owns edges of inputs), as a Python
-// callable.
+using Positions =
+    std::vector<std::pair<Py_ssize_t, size_t>>;  // position in a node's gradients -> slot
+
+// What one hook does on one node.
+struct Task {
+  std::shared_ptr<Pending> pending;
+  Positions results;  // gradients that come in: of outputs of the call
+  Positions passed;   // come in as well, and are those of inputs of the call (identity)
+  Positions edges;    // gradients that go out: shares of inputs of the call
+  NodeHooks::When when;
+  bool fired = false;
+};
+
+// As a Python callable: before the node runs it is given (coming in), after it (going out, coming
+// in).
 struct Hook {
   PyObject_HEAD vectorcallfunc call;
-  std::shared_ptr<Pending>* pending;
-  std::vector<std::pair<Py_ssize_t, size_t>>* wanted;  // position in the hook's gradients -> slot
-  std::vector<std::pair<Py_ssize_t, size_t>>*
-      passed;  // pre-hook: the same gradient is that of an input (identity)
-  bool fired;
+  Task* task;
 };
 
 void AddShare(Pending& p, size_t slot, PyObject* gradient) {
@@ -98,37 +107,37 @@ void AddShare(Pending& p, size_t slot, PyObject* gradient) {
   }
 }
 
+void Take(Pending& p, const Task& task, PyObject* incoming, PyObject* outgoing) {
+  const auto each = [](const Positions& positions, PyObject* gradients, const auto& take) {
+    for (const auto& [position, slot] : positions) {
+      if (position < PyTuple_GET_SIZE(gradients)) take(slot, PyTuple_GET_ITEM(gradients, position));
+    }
+  };
+  const auto add = [&](size_t slot, PyObject* gradient) { AddShare(p, slot, gradient); };
+  each(task.results, incoming, [&](size_t slot, PyObject* gradient) {
+    if (gradient != Py_None) p.inputs[slot] = p.sink->Compose(p.name, true, slot, gradient);
+  });
+  each(task.passed, incoming, add);
+  if (outgoing != nullptr) each(task.edges, outgoing, add);
+}
+
 PyObject* CallHook(PyObject* self, PyObject* const* args, size_t nargsf, PyObject*) {
-  Hook* hook = reinterpret_cast<Hook*>(self);
-  const std::shared_ptr<Pending> keep = *hook->pending;
+  Task& task = *reinterpret_cast<Hook*>(self)->task;
+  const std::shared_ptr<Pending> keep = task.pending;
   Pending& p = *keep;
+  const bool after = task.when == NodeHooks::kAfter;
+  const Py_ssize_t count = PyVectorcall_NARGS(nargsf);
   // Only the first backward through a recorded call is its record.
-  if (hook->fired || p.done || PyVectorcall_NARGS(nargsf) < 1 || !PyTuple_Check(args[0]) ||
-      !p.sink->Accepts(p.step))
+  if (task.fired || p.done || count < (after ? 2 : 1) || !PyTuple_Check(args[0]) ||
+      (after && !PyTuple_Check(args[1])) || !p.sink->Accepts(p.step))
     Py_RETURN_NONE;
-  hook->fired = true;
-  const bool is_prehook = hook->passed != nullptr;
-  PyObject* gradients = args[0];
-  const Py_ssize_t count = PyTuple_GET_SIZE(gradients);
+  task.fired = true;
   if (!p.listed) {
     p.listed = true;
     p.place = Waiting().insert(Waiting().end(), keep);
   }
-  for (const auto& [position, slot] : *hook->wanted) {
-    if (position >= count) continue;
-    PyObject* gradient = PyTuple_GET_ITEM(gradients, position);
-    if (!is_prehook) {
-      AddShare(p, slot, gradient);
-    } else if (gradient != Py_None) {
-      p.inputs[slot] = p.sink->Compose(p.name, true, slot, gradient);
-    }
-  }
-  if (is_prehook) {
-    for (const auto& [position, slot] : *hook->passed) {
-      if (position < count) AddShare(p, slot, PyTuple_GET_ITEM(gradients, position));
-    }
-  }
-  --(is_prehook ? p.prehooks_left : p.hooks_left);
+  Take(p, task, args[after ? 1 : 0], after ? args[0] : nullptr);
+  --(after ? p.hooks_left : p.prehooks_left);
   p.Arrived();
   PyErr_Clear();
   Py_RETURN_NONE;
@@ -141,26 +150,27 @@ void Pending::Arrived() {
 }
 
 void DeallocHook(PyObject* self) {
-  Hook* hook = reinterpret_cast<Hook*>(self);
-  delete hook->pending;
-  delete hook->wanted;
-  delete hook->passed;
+  delete reinterpret_cast<Hook*>(self)->task;
   PyObject_Free(self);
 }
 
 PyTypeObject hook_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 
-PyRef MakeHook(const std::shared_ptr<Pending>& pending,
-               std::vector<std::pair<Py_ssize_t, size_t>> wanted, bool prehook,
-               std::vector<std::pair<Py_ssize_t, size_t>> passed = {}) {
+void AddHook(PyObject* node, Task task) {
   Hook* hook = PyObject_New(Hook, &hook_type);
-  if (hook == nullptr) return PyRef();
+  if (hook == nullptr) return PyErr_Clear();
+  const NodeHooks::When when = task.when;
+  Pending& pending = *task.pending;
   hook->call = CallHook;
-  hook->pending = new std::shared_ptr<Pending>(pending);
-  hook->wanted = new std::vector(std::move(wanted));
-  hook->passed = prehook ? new std::vector(std::move(passed)) : nullptr;
-  hook->fired = false;
-  return PyRef::Steal(reinterpret_cast<PyObject*>(hook));
+  hook->task = new Task(std::move(task));
+  const PyRef owned = PyRef::Steal(reinterpret_cast<PyObject*>(hook));
+  if (!NodeHooks::Add(node, owned.get(), when)) return;
+  if (when == NodeHooks::kBefore) {
+    ++pending.prehooks_left;
+  } else {
+    ++pending.hooks;
+    ++pending.hooks_left;
+  }
 }
 
 uint64_t SequenceOf(PyObject* node) {
@@ -203,16 +213,21 @@ class GraphWalk {
   GraphWalk(const InputEdges& edges, std::shared_ptr<Pending> pending)
       : edges_(edges), pending_(std::move(pending)) {}
 
-  // `passed` receives slots whose edge is the output itself.
-  void Start(const PyRef& node) {
-    if (!IsInput(node.get())) Push(node);
+  // Edges of inputs that `node`, of an output, has itself; the nodes below it are left for Run.
+  Positions Start(const PyRef& node) {
+    Positions edges;
+    if (!IsInput(node.get()) && See(node)) edges = Edges(node);
+    return edges;
   }
 
   void Run() {
     while (!todo_.empty() && seen_.size() < kMaxNodes) {
       PyRef node = std::move(todo_.back());
       todo_.pop_back();
-      Visit(node);
+      Positions edges = Edges(node);
+      if (!edges.empty())
+        AddHook(node.get(),
+                {.pending = pending_, .edges = std::move(edges), .when = NodeHooks::kAfter});
     }
   }
 
@@ -222,20 +237,20 @@ class GraphWalk {
   }
 
  private:
-  void Push(PyRef node) {
-    if (seen_.insert(node.get()).second) {
-      keep_.push_back(node);  // an address must not be used again while we compare by it
-      todo_.push_back(std::move(node));
-    }
+  bool See(const PyRef& node) {
+    if (!seen_.insert(node.get()).second) return false;
+    keep_.push_back(node);  // an address must not be used again while we compare by it
+    return true;
   }
 
-  void Visit(const PyRef& node) {
+  // The edges of inputs that `node` has; its other parents made by the call are left for Run.
+  Positions Edges(const PyRef& node) {
+    Positions hits;
     PyRef next = PyRef::Steal(PyObject_GetAttr(node.get(), names().next_functions));
     if (!next || !PyTuple_Check(next.get())) {
       PyErr_Clear();
-      return;
+      return hits;
     }
-    std::vector<std::pair<Py_ssize_t, size_t>> hits;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(next.get()); ++i) {
       PyObject* edge = PyTuple_GET_ITEM(next.get(), i);
       if (!PyTuple_Check(edge) || PyTuple_GET_SIZE(edge) != 2) continue;
@@ -243,23 +258,19 @@ class GraphWalk {
       if (parent == Py_None) continue;
       if (Match(parent, PyLong_AsLongLong(PyTuple_GET_ITEM(edge, 1)), i, &hits)) continue;
       if (IsLeafNode(parent) || IsInput(parent)) continue;
-      if (SequenceOf(parent) >= edges_.first_sequence_) Push(PyRef::Borrow(parent));
+      PyRef below = PyRef::Borrow(parent);
+      if (SequenceOf(parent) >= edges_.first_sequence_ && See(below))
+        todo_.push_back(std::move(below));
     }
-    if (hits.empty()) return;
     for (const auto& hit : hits) ++pending_->edges_left[hit.second];
-    const PyRef hook = MakeHook(pending_, std::move(hits), /*prehook=*/false);
-    if (hook && NodeHooks::Add(node.get(), hook.get(), NodeHooks::kAfter)) {
-      ++pending_->hooks;
-      ++pending_->hooks_left;
-    }
+    return hits;
   }
 
   static bool IsLeafNode(PyObject* node) {
     return std::string_view(Py_TYPE(node)->tp_name).ends_with("AccumulateGrad");
   }
 
-  bool Match(PyObject* parent, int64_t number, Py_ssize_t position,
-             std::vector<std::pair<Py_ssize_t, size_t>>* hits) const {
+  bool Match(PyObject* parent, int64_t number, Py_ssize_t position, Positions* hits) const {
     bool matched = false;
     PyRef leaf;
     for (const auto& edge : edges_.edges_) {
@@ -291,7 +302,7 @@ bool ArmBackward(const InputEdges& edges, const std::vector<PyObject*>& outputs,
   const TorchApi& torch = TorchApi::Get();
   struct Start {
     PyRef node;
-    std::vector<std::pair<Py_ssize_t, size_t>> wanted;
+    Positions results;
   };
   std::vector<Start> starts;
   for (size_t j = 0; j < outputs.size(); ++j) {
@@ -305,7 +316,7 @@ bool ArmBackward(const InputEdges& edges, const std::vector<PyObject*>& outputs,
     auto known = std::find_if(starts.begin(), starts.end(),
                               [&](const Start& s) { return s.node.get() == node.get(); });
     if (known == starts.end()) known = starts.insert(starts.end(), Start{std::move(node), {}});
-    known->wanted.emplace_back(position, j);
+    known->results.emplace_back(position, j);
   }
   if (starts.empty()) return false;
 
@@ -321,20 +332,32 @@ bool ArmBackward(const InputEdges& edges, const std::vector<PyObject*>& outputs,
 
   GraphWalk walk(edges, pending);
   for (Start& start : starts) {
-    std::vector<std::pair<Py_ssize_t, size_t>> passed;
+    Task task{.pending = pending, .when = NodeHooks::kBefore};
     for (const auto& edge : edges.edges_) {
-      for (const auto& [position, j] : start.wanted) {
+      for (const auto& [position, j] : start.results) {
         if (edge.node.get() == start.node.get() && edge.number == position) {
-          passed.emplace_back(position, edge.slot);
+          task.passed.emplace_back(position, edge.slot);
           ++pending->edges_left[edge.slot];
           break;
         }
       }
     }
-    const PyRef hook = MakeHook(pending, start.wanted, /*prehook=*/true, std::move(passed));
-    if (hook && NodeHooks::Add(start.node.get(), hook.get(), NodeHooks::kBefore))
-      ++pending->prehooks_left;
-    walk.Start(start.node);
+    task.results = std::move(start.results);
+    Positions own = walk.Start(start.node);
+    if (own.empty()) {
+      AddHook(start.node.get(), std::move(task));
+      continue;
+    }
+    // One hook sees both sides, unless the node is the user's own function: that one may change
+    // what comes in.
+    Task after{.pending = pending, .edges = std::move(own), .when = NodeHooks::kAfter};
+    if (torch.IsPythonNode(start.node.get())) {
+      AddHook(start.node.get(), std::move(task));
+    } else {
+      after.results = std::move(task.results);
+      after.passed = std::move(task.passed);
+    }
+    AddHook(start.node.get(), std::move(after));
   }
   walk.Run();
   return true;

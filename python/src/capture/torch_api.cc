@@ -68,6 +68,7 @@ Status TorchApi::Load() {
   }
   api.fake_tensor = FindType("torch._subclasses.fake_tensor", {"FakeTensor"});
   api.functional_tensor = FindType("torch._subclasses.functional_tensor", {"FunctionalTensor"});
+  api.python_node = FindType("torch._C", {"_FunctionBase"});
   api.size = FindType("torch", {"Size"});
   api.dtype = FindType("torch", {"dtype"});
   api.device = FindType("torch", {"device"});

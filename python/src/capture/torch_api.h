@@ -46,9 +46,8 @@ struct TorchApi {
   PyTypeObject* parameter = nullptr;    // torch.nn.Parameter
   PyTypeObject* fake_tensor = nullptr;  // torch._subclasses.FakeTensor; null in old versions
   PyTypeObject* functional_tensor = nullptr;
-  PyTypeObject* accumulate_grad =
-      nullptr;                   // type of a leaf's graph node; null until the first one is met
-  PyTypeObject* size = nullptr;  // torch.Size
+  PyTypeObject* python_node = nullptr;  // torch._C._FunctionBase: nodes of autograd.Function
+  PyTypeObject* size = nullptr;         // torch.Size
   PyTypeObject* dtype = nullptr;
   PyTypeObject* device = nullptr;
   PyTypeObject* memory_format = nullptr;
@@ -66,6 +65,10 @@ struct TorchApi {
   bool IsTracing(PyObject* object) const {
     return (fake_tensor && PyObject_TypeCheck(object, fake_tensor)) ||
            (functional_tensor && PyObject_TypeCheck(object, functional_tensor));
+  }
+  // Its backward is Python code.
+  bool IsPythonNode(PyObject* node) const {
+    return python_node == nullptr || PyObject_TypeCheck(node, python_node);
   }
   bool RequiresGrad(PyObject* tensor_object) const;
   // Its memory holds other numbers than it stands for, until resolved.
