@@ -242,7 +242,6 @@ UNREADABLE = {
     "meta": lambda: torch.ones(2, device="meta"),
     "text": lambda: "x",
     "array of text": lambda: np.array(["x"]),
-    "none": lambda: None,
 }
 
 
