@@ -52,7 +52,8 @@ class CompareVerb : public Verb {
   }
 
   Result<int> Run(Console& out) override {
-    if (!IsDirectory(output_) && IsRegularFile(output_)) {
+    if (output_.empty()) return InvalidArgument("-o is empty").Hint("name a folder");
+    if (!IsDirectory(output_) && Exists(output_)) {
       return InvalidArgument(fmt::format("-o {} is a file", output_)).Hint("name a folder");
     }
     MSPROBE_ASSIGN_OR_RETURN(std::vector<DumpPair> pairs, PairDumps(target_, golden_));

@@ -33,8 +33,9 @@ bool HoldsDump(const std::string& folder) {
 }
 
 Result<Side> FindSide(const std::string& path, std::string_view flag) {
+  if (path.empty()) return InvalidArgument(fmt::format("{} is empty", flag)).Hint("name a folder");
   if (!IsDirectory(path) || HoldsDump(path)) {
-    if (!IsDirectory(path) && !IsRegularFile(path)) {
+    if (!Exists(path)) {
       return NotFound(path)
           .Expected("a dump.json, a rank folder or a step folder")
           .Hint(fmt::format(

@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <string>
 
+#include "engine/base/text.h"
+
 namespace msprobe {
 namespace {
 
@@ -34,7 +36,8 @@ int WriteAll(int fd, std::string_view text) {
 }  // namespace
 
 std::string MakePrintable(std::string_view text) {
-  std::string out(text);
+  std::string out;
+  AppendValidUtf8(&out, text);
   for (char& c : out) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
   }

@@ -3,6 +3,7 @@
 
 #include "cli/verb.h"
 #include "engine/compare/source_line.h"
+#include "engine/dump/names.h"
 #include "engine/dump/reader.h"
 
 namespace msprobe {
@@ -49,7 +50,11 @@ class Show : public Verb {
   void AddFlags(CLI::App& app) override {
     app.add_option("dump", dump_, "dump folder or dump.json")->required();
     app.add_option("--filter", filter_, "only records whose name contains this text");
-    app.add_option("--limit", limit_, "at most this many records")->check(CLI::PositiveNumber);
+    app.add_option("--limit", limit_, "at most this many records")
+        ->check([](const std::string& text) {
+          return NumberAfter(text, "") > 0 ? std::string()
+                                           : "expected a number from 1 on, found " + text;
+        });
   }
 
   Result<int> Run(Console& out) override {

@@ -46,7 +46,8 @@ Result<MappedFile> MappedFile::Open(const std::string& path) {
   }
   if (!S_ISREG(info.st_mode)) {
     ::close(fd);
-    return InvalidDump(path)
+    return Status(ErrorCode::kIo)
+        .At(path)
         .Expected("a regular file")
         .Found(S_ISDIR(info.st_mode) ? "a directory" : "a device, pipe or socket");
   }
@@ -81,8 +82,9 @@ MappedFile::~MappedFile() {
 }
 
 Result<AppendFile> AppendFile::Open(const std::string& path, bool keep) {
-  const int fd =
-      ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (keep ? 0 : O_TRUNC), 0666);
+  // O_NONBLOCK: opening a named pipe would otherwise wait for a reader for ever.
+  const int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | (keep ? 0 : O_TRUNC);
+  const int fd = ::open(path.c_str(), flags, 0666);
   if (fd < 0) return IoError(path, "open for writing", errno);
   struct stat info;
   if (::fstat(fd, &info) != 0) {
@@ -177,11 +179,16 @@ Result<std::vector<std::string>> ListDirectory(const std::string& path) {
     return IoError(path, "list the directory", errno);
   }
   std::vector<std::string> names;
-  while (const dirent* entry = ::readdir(directory)) {
+  while (true) {
+    errno = 0;  // the one way to tell the end from a failure
+    const dirent* entry = ::readdir(directory);
+    if (entry == nullptr) break;
     const std::string_view name = entry->d_name;
     if (name != "." && name != "..") names.emplace_back(name);
   }
+  const int error = errno;
   ::closedir(directory);
+  if (error != 0) return IoError(path, "list the directory", error);
   std::sort(names.begin(), names.end());
   return names;
 }
@@ -194,6 +201,16 @@ bool IsDirectory(const std::string& path) {
 bool IsRegularFile(const std::string& path) {
   struct stat info;
   return ::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
+}
+
+bool Exists(const std::string& path) {
+  struct stat info;
+  return ::stat(path.c_str(), &info) == 0;
+}
+
+Status RemoveFile(const std::string& path) {
+  if (::unlink(path.c_str()) == 0 || errno == ENOENT) return Status::Ok();
+  return IoError(path, "remove", errno);
 }
 
 std::string JoinPath(std::string_view directory, std::string_view name) {

@@ -73,6 +73,8 @@ Result<std::vector<std::string>> ListDirectory(const std::string& path);
 
 bool IsDirectory(const std::string& path);
 bool IsRegularFile(const std::string& path);
+bool Exists(const std::string& path);        // as anything: a device as well
+Status RemoveFile(const std::string& path);  // none there: fine
 std::string JoinPath(std::string_view directory, std::string_view name);
 std::string BaseName(std::string_view path);
 std::string DirectoryName(std::string_view path);

@@ -110,25 +110,50 @@ void AppendJsonString(std::string* out, std::string_view text) {
   *out += '"';
 }
 
+void AppendValidUtf8(std::string* out, std::string_view text) {
+  while (!text.empty()) {
+    const auto beyond = std::find_if(text.begin(), text.end(),
+                                     [](char c) { return static_cast<unsigned char>(c) >= 0x80; });
+    const size_t ascii = static_cast<size_t>(beyond - text.begin());
+    *out += text.substr(0, ascii);
+    text.remove_prefix(ascii);
+    if (text.empty()) return;
+    uint32_t code_point;
+    const int length = DecodeUtf8(text, &code_point);
+    *out += length > 0 ? text.substr(0, static_cast<size_t>(length)) : "\xef\xbf\xbd";
+    text.remove_prefix(static_cast<size_t>(std::max(1, length)));
+  }
+}
+
+namespace {
+
+// Letters to insert, remove, replace or swap with their neighbour (optimal string alignment).
+size_t EditDistance(std::string_view a, std::string_view b) {
+  std::vector<size_t> before(b.size() + 1), above(b.size() + 1), row(b.size() + 1);
+  for (size_t j = 0; j < row.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    std::swap(before, above);
+    std::swap(above, row);
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      row[j] = std::min({above[j - 1] + (a[i - 1] != b[j - 1]), above[j] + 1, row[j - 1] + 1});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        row[j] = std::min(row[j], before[j - 2] + 1);
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
 std::string_view NearestSpelling(std::string_view word,
                                  std::span<const std::string_view> candidates) {
   std::string_view best;
   size_t best_distance = std::max<size_t>(1, word.size() / 3) + 1;
-  std::vector<size_t> row;
   for (const std::string_view candidate : candidates) {
-    row.resize(candidate.size() + 1);
-    for (size_t j = 0; j < row.size(); ++j) row[j] = j;
-    for (size_t i = 1; i <= word.size(); ++i) {
-      size_t diagonal = row[0];
-      row[0] = i;
-      for (size_t j = 1; j < row.size(); ++j) {
-        const size_t replaced = diagonal + (word[i - 1] != candidate[j - 1]);
-        diagonal = row[j];
-        row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
-      }
-    }
-    if (row.back() < best_distance) {
-      best_distance = row.back();
+    const size_t distance = EditDistance(word, candidate);
+    if (distance < best_distance) {
+      best_distance = distance;
       best = candidate;
     }
   }

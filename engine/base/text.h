@@ -23,6 +23,9 @@ void AppendHex(std::string* out, uint64_t value, int digits);  // lower case, ze
 // UTF-8: \ufffd).
 void AppendJsonString(std::string* out, std::string_view text);
 
+// The text with U+FFFD for every byte that is no UTF-8. Appends to `out`.
+void AppendValidUtf8(std::string* out, std::string_view text);
+
 // The candidate closest to `word` by edit distance, or "" when none is near enough to be a slip of
 // the fingers.
 std::string_view NearestSpelling(std::string_view word,

@@ -45,10 +45,11 @@ constexpr OtherKey kOtherTopKeys[] = {
     {"precision", "\"low\" \"high\"", "statistics are always accumulated in double precision"},
     {"risk_level", "\"ALL\" \"FOCUS\"", "every API is recorded; use \"list\" to record fewer"},
     {"dump_enable", "true", "the file is read once; use start() and stop() in the script"},
-    {"custom_op_namespaces", "[] [\"_C_ascend\"]", "register operators in the script"},
-    {"seed", "1234", "collecting never seeds anything; call seed_all(seed=...) in the script"},
+    {"custom_op_namespaces", "[] [\"_C_ascend\"]",
+     "operators of other namespaces are not observed"},
+    {"seed", "1234", "collecting never seeds anything; call torch.manual_seed in the script"},
     {"is_deterministic", "false",
-     "collecting changes no setting; call seed_all(mode=True) in the script"},
+     "collecting changes no setting; call torch.use_deterministic_algorithms in the script"},
     {"enable_dataloader", "false", "call start(), stop() and step() in the script"},
     {"acl_config", "\"\"", "kernel-level dumps need the vendor's tool"},
 };
@@ -111,6 +112,7 @@ Status Choose(const Place& place, std::string_view word, Names allowed, Names ot
                      .Found(Contains(other, word)
                                 ? fmt::format("{}, which this version does not do", Quoted(word))
                                 : Excerpt(word));
+  if (Contains(other, word)) return error;
   if (const std::string_view near = NearestSpelling(word, allowed); !near.empty()) {
     return std::move(error).Hint(fmt::format("did you mean {}?", Quoted(near)));
   }

@@ -71,6 +71,10 @@ Result<std::unique_ptr<DumpWriter>> DumpWriter::Create(const std::string& folder
     MSPROBE_RETURN_IF_ERROR(writer->stack_.Create(JoinPath(folder, "stack.json"), "{\n", "\n}\n"));
     MSPROBE_RETURN_IF_ERROR(
         writer->construct_.Create(JoinPath(folder, "construct.json"), "{\n", "\n}\n"));
+  } else {
+    // Those of an earlier run would be taken for ours.
+    for (const char* name : {"stack.json", "construct.json"})
+      MSPROBE_RETURN_IF_ERROR(RemoveFile(JoinPath(folder, name)));
   }
   return writer;
 }

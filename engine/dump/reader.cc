@@ -49,12 +49,12 @@ DumpLocation Located(std::string file) {
 
 Result<std::vector<DumpLocation>> FindDumps(const std::string& path) {
   std::vector<DumpLocation> found;
-  if (IsRegularFile(path)) {
+  if (!Exists(path))
+    return NotFound(path).Expected("a dump.json, or a folder with dumps (step0/rank0/dump.json)");
+  if (!IsDirectory(path)) {
     found.push_back(Located(path));
     return found;
   }
-  if (!IsDirectory(path))
-    return NotFound(path).Expected("a dump.json, or a folder with dumps (step0/rank0/dump.json)");
   if (std::string file = DumpFileIn(path); !file.empty()) {
     found.push_back(Located(std::move(file)));
     return found;

@@ -45,8 +45,16 @@ void CsvWriter::Separate() {
 }
 
 void CsvWriter::AppendQuoted(std::string_view text, bool guard) {
-  bool quote = false;
-  for (const char c : text) quote |= kNeedsQuotes[static_cast<unsigned char>(c)];
+  bool quote = false, ascii = true;
+  for (const char c : text) {
+    quote |= kNeedsQuotes[static_cast<unsigned char>(c)];
+    ascii &= static_cast<unsigned char>(c) < 0x80;
+  }
+  std::string valid;
+  if (!ascii) {
+    AppendValidUtf8(&valid, text);
+    text = valid;
+  }
   if (!quote) {
     if (guard) text_ += '\'';
     text_ += text;

@@ -101,7 +101,7 @@ Result<TensorFile> ReadNpy(MappedFile file) {
     return InvalidDump(path, data_at)
         .Expected(size.ok() ? fmt::format("{} bytes of data for shape {} of {}", *size,
                                           ShapeText(header.shape), DTypeShortName(*dtype))
-                            : "a tensor of at most 2^63 bytes")
+                            : "a tensor of less than 2^63 bytes")
         .Found(size.ok() ? fmt::format("{}", bytes.size() - data_at)
                          : "shape " + ShapeText(header.shape));
   }

@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -17,11 +18,12 @@ namespace {
 using capture::Collector;
 using Names = std::vector<std::string>;
 
-void Configure(const std::string& config_path, std::optional<std::string> task,
-               std::optional<std::string> dump_path, std::optional<std::string> level,
-               std::optional<Names> step, const std::string& own_directory) {
-  Config config = ValueOrRaise(LoadConfig(
-      config_path, {std::move(task), std::move(dump_path), std::move(level), std::move(step)}));
+void Configure(nb::handle config_path, nb::handle task, nb::handle dump_path, nb::handle level,
+               nb::handle step, const std::string& own_directory) {
+  Config config =
+      ValueOrRaise(LoadConfig(PathArgument("config_path", config_path).value_or(""),
+                              {TextArgument("task", task), PathArgument("dump_path", dump_path),
+                               TextArgument("level", level), StepArgument("step", step)}));
   for (const std::string& line : config.warnings) Log(LogLevel::kWarning, line);
   RaiseIfError(capture::TorchApi::Load());
   Collector::Get().Configure(std::move(config));
@@ -32,15 +34,14 @@ void Configure(const std::string& config_path, std::optional<std::string> task,
   if (registered != 0) Raise(Internal("pthread_atfork failed"));
 }
 
-std::vector<std::pair<std::string, std::string>> AddApis(const std::string& prefix,
-                                                         nb::handle owner, const Names& names,
-                                                         bool output_is_arguments) {
-  std::vector<std::pair<std::string, std::string>> refused;
+void AddApis(const std::string& prefix, nb::handle owner, const Names& names,
+             bool output_is_arguments) {
   for (const std::string& name : names) {
-    std::string reason = Collector::Get().AddApi(prefix, owner.ptr(), name, output_is_arguments);
-    if (!reason.empty()) refused.emplace_back(prefix + "." + name, std::move(reason));
+    const std::string reason =
+        Collector::Get().AddApi(prefix, owner.ptr(), name, output_is_arguments);
+    if (!reason.empty())
+      Log(LogLevel::kDebug, fmt::format("{}.{} is not observed: {}", prefix, name, reason));
   }
-  return refused;
 }
 
 }  // namespace
@@ -48,15 +49,14 @@ std::vector<std::pair<std::string, std::string>> AddApis(const std::string& pref
 void BindCapture(nb::module_& m) {
   using namespace nb::literals;
   const auto collector = []() -> Collector& { return Collector::Get(); };
-  m.def("configure", &Configure, "config_path"_a, "task"_a.none(), "dump_path"_a.none(),
+  m.def("configure", &Configure, "config_path"_a.none(), "task"_a.none(), "dump_path"_a.none(),
         "level"_a.none(), "step"_a.none(), "own_directory"_a,
         "Load the configuration; keyword arguments win over the file.");
   m.def(
       "read_name_lists", [](const std::string& path) { return ValueOrRaise(ReadNameLists(path)); },
       "path"_a, "[(category, [name, ...]), ...] of a support_wrap_ops.yaml.");
   m.def("add_apis", &AddApis, "prefix"_a, "owner"_a, "names"_a, "output_is_arguments"_a = false,
-        "List attributes of `owner` for observation; returns [(name, reason), ...] of those that "
-        "cannot be observed.");
+        "List attributes of `owner` for observation; those that cannot be observed are logged.");
   m.def("add_module", [=](nb::handle module, const std::string& name) {
     collector().AddModule(module.ptr(), name);
   });
@@ -85,9 +85,13 @@ void BindCapture(nb::module_& m) {
   m.def("enter_module", [=](nb::handle module, nb::handle args) {
     collector().EnterModule(module.ptr(), args.ptr());
   });
-  m.def("leave_module", [=](nb::handle module, nb::handle, nb::handle output) {
-    collector().LeaveModule(module.ptr(), output.ptr());
-  });
+  // The output is None also when the module raised: the hook is called always.
+  m.def(
+      "leave_module",
+      [=](nb::handle module, nb::handle, nb::handle output) {
+        collector().LeaveModule(module.ptr(), output.ptr());
+      },
+      "module"_a, "args"_a, "output"_a.none());
   m.def("parameter_gradient", [=](nb::handle module, const std::string& name, nb::handle tensor) {
     collector().ParameterGradient(module.ptr(), name, tensor.ptr());
   });

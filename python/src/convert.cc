@@ -1,6 +1,8 @@
 #include "convert.h"
 
+#include <fmt/format.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
 
 #include "capture/tensor_access.h"
 #include "capture/torch_api.h"
@@ -66,10 +68,64 @@ void Raise(const Status& status) {
   throw nb::python_error();
 }
 
+namespace {
+
+[[noreturn]] void RaiseArgument(std::string_view name, std::string_view expected,
+                                nb::handle value) {
+  Raise(InvalidArgument(fmt::format("keyword argument {}", name))
+            .Expected(expected)
+            .Found(Excerpt(nb::repr(value).c_str())));
+}
+
+bool IsNumber(nb::handle value) {
+  return nb::isinstance<nb::int_>(value) && !PyBool_Check(value.ptr());
+}
+
+// "7" or "3-6".
+std::string StepText(std::string_view name, nb::handle value, nb::handle whole) {
+  if (!IsNumber(value) && !nb::isinstance<nb::str>(value))
+    RaiseArgument(name, "a number, a text such as \"3-6\", or a list of them", whole);
+  return nb::str(value).c_str();
+}
+
+}  // namespace
+
+std::optional<std::string> TextArgument(std::string_view name, nb::handle value) {
+  if (value.is_none()) return std::nullopt;
+  if (!nb::isinstance<nb::str>(value)) RaiseArgument(name, "a text", value);
+  return nb::cast<std::string>(value);
+}
+
+std::optional<std::string> PathArgument(std::string_view name, nb::handle value) {
+  if (value.is_none()) return std::nullopt;
+  const nb::object path = nb::steal(PyOS_FSPath(value.ptr()));
+  if (!path.is_valid() || !nb::isinstance<nb::str>(path)) {
+    PyErr_Clear();
+    RaiseArgument(name, "a path", value);
+  }
+  return nb::cast<std::string>(path);
+}
+
+std::optional<std::vector<std::string>> StepArgument(std::string_view name, nb::handle value) {
+  if (value.is_none()) return std::nullopt;
+  std::vector<std::string> steps;
+  if (nb::isinstance<nb::list>(value) || nb::isinstance<nb::tuple>(value)) {
+    for (nb::handle item : value) steps.push_back(StepText(name, item, value));
+  } else {
+    steps.push_back(StepText(name, value, value));
+  }
+  return steps;
+}
+
 ArrayArgument::ArrayArgument(nb::handle object) : keep_(nb::borrow(object)) {
+  // A script that has a tensor has imported PyTorch.
+  if (capture::TorchApi::Get().tensor_base == nullptr &&
+      PyDict_GetItemString(PyImport_GetModuleDict(), "torch") != nullptr)
+    RaiseIfError(capture::TorchApi::Load());
   if (capture::TorchApi::Get().tensor_base != nullptr &&
       capture::TorchApi::Get().IsTensor(object.ptr())) {
     const capture::TensorAccess access(object.ptr());
+    if (access.resolved() != nullptr) keep_ = nb::borrow(access.resolved());
     if (!access.readable())
       throw nb::type_error(
           "expected a dense tensor, found one whose elements cannot be read as a strided array");
@@ -78,7 +134,9 @@ ArrayArgument::ArrayArgument(nb::handle object) : keep_(nb::borrow(object)) {
       strides_.assign(access.view().strides, access.view().strides + access.view().ndim);
     view_ = access.view();
   } else {
-    const auto array = nb::cast<nb::ndarray<nb::ro, nb::device::cpu>>(object);
+    nb::ndarray<nb::ro, nb::device::cpu> array;
+    if (!nb::try_cast(object, array))
+      throw nb::type_error("expected a tensor or an array of numbers in CPU memory");
     const nb::dlpack::dtype type = array.dtype();
     const std::optional<DType> dtype = dlpack::ToDType({type.code, type.bits, type.lanes});
     if (!dtype)

@@ -29,6 +29,14 @@ T ValueOrRaise(Result<T> result) {
   return std::move(result).value();
 }
 
+// Keyword arguments of PrecisionDebugger; None is left to the configuration. Raise UsageError that
+// names the argument.
+std::optional<std::string> TextArgument(std::string_view name, nb::handle value);
+std::optional<std::string> PathArgument(std::string_view name,
+                                        nb::handle value);  // str or PathLike
+std::optional<std::vector<std::string>> StepArgument(
+    std::string_view name, nb::handle value);  // a number, a text such as "3-6", or a list of them
+
 // A torch.Tensor, or anything with the buffer protocol or DLPack's CPU form (NumPy). Keeps the
 // object alive.
 class ArrayArgument {
@@ -37,7 +45,7 @@ class ArrayArgument {
   const TensorView& view() const { return view_; }
 
  private:
-  nb::object keep_;
+  nb::object keep_;  // what owns the elements
   TensorView view_;
   std::vector<int64_t> shape_, strides_;
 };

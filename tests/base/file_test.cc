@@ -78,7 +78,7 @@ TEST(MappedFile, RefusesWhatIsNoRegularFile) {
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   for (const std::string& path : {pipe, std::string("/dev/zero")}) {
     const Status status = MappedFile::Open(path).status();
-    EXPECT_EQ(status.code(), ErrorCode::kInvalidDump);
+    EXPECT_EQ(status.code(), ErrorCode::kIo);
     EXPECT_EQ(status.message(), path + ": expected a regular file, found a device, pipe or socket");
   }
 }

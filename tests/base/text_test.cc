@@ -174,6 +174,28 @@ TEST(NearestSpelling, TheNearestOfSeveral) {
   EXPECT_EQ(NearestSpelling("tank", names), "tank");
 }
 
+TEST(NearestSpelling, NeighboursSwapped) {
+  const std::string_view keys[] = {"task", "list", "level"};
+  EXPECT_EQ(NearestSpelling("taks", keys), "task");
+  EXPECT_EQ(NearestSpelling("lsit", keys), "list");
+  EXPECT_EQ(NearestSpelling("kast", keys), "");  // swapped over a distance: two slips
+}
+
+TEST(AppendValidUtf8, ReplacesWhatIsNone) {
+  const auto valid = [](std::string_view text) {
+    std::string out = ">";
+    AppendValidUtf8(&out, text);
+    return out;
+  };
+  EXPECT_EQ(valid(""), ">");
+  EXPECT_EQ(valid("plain"), ">plain");
+  EXPECT_EQ(valid("\xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80"),
+            ">\xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80");
+  EXPECT_EQ(valid("a\xfe"), ">a\xef\xbf\xbd");
+  EXPECT_EQ(valid("\xe2\x82"), ">\xef\xbf\xbd\xef\xbf\xbd");    // cut off amid a character
+  EXPECT_EQ(valid("\xc0\x80!"), ">\xef\xbf\xbd\xef\xbf\xbd!");  // longer than it need be
+}
+
 TEST(Split, KeepsEmptyParts) {
   using Parts = std::vector<std::string_view>;
   EXPECT_EQ(Split("", '.'), Parts{""});

@@ -47,13 +47,7 @@ def check(found, expected):
         assert found == expected
 
 
-NOT_NONE = pytest.mark.xfail(
-    strict=True, reason="leave_module takes no None: a module that returns None raises TypeError"
-)
-CASES = [pytest.param(name, marks=NOT_NONE if name == "None" else ()) for name in VALUES]
-
-
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", VALUES)
 def test_a_value_is_recorded_or_null(case, tmp_path, capfd):
     _, expected = VALUES[case]
     assert run_forked(call_with, tmp_path, case, "statistics")
@@ -135,9 +129,6 @@ def catch(folder):
     return [str(warning.message) for warning in caught]
 
 
-@pytest.mark.xfail(
-    strict=True, reason="leave_module takes no None: modules that raise stay open, with a warning"
-)
 def test_a_module_that_raises_is_recorded_and_left(tmp_path):
     said = run_forked(catch, tmp_path)
     dump = read_dump(tmp_path)

@@ -219,19 +219,8 @@ def check_lazy(case, folder=None):
         assert getattr(found, key) == getattr(plain, key), key
 
 
-def lazy_cases():
-    """(case, way), with what is known to fail."""
-    reasons = {
-        "dlpack": "compute_stats of a tensor ignores its conjugate and negative bits",
-        "exchange table": "ArrayArgument frees the resolved copy before its elements are read",
-    }
-    for way, reason in reasons.items():
-        for case in LAZY:
-            marks = pytest.mark.xfail(strict=True, reason=reason)
-            yield pytest.param(case, way, marks=marks if case in ("conjugate", "negative") else ())
-
-
-@pytest.mark.parametrize(("case", "way"), list(lazy_cases()))
+@pytest.mark.parametrize("way", ["dlpack", "exchange table"])
+@pytest.mark.parametrize("case", LAZY)
 def test_lazy_tensors(case, way, tmp_path):
     """Read as if they were resolved."""
     run_forked(check_lazy, case, None if way == "dlpack" else tmp_path)
@@ -245,9 +234,6 @@ UNREADABLE = {
 }
 
 
-@pytest.mark.xfail(
-    strict=True, reason="std::bad_cast of nanobind escapes ArrayArgument as a RuntimeError"
-)
 @pytest.mark.parametrize("case", UNREADABLE)
 def test_what_is_no_array_is_a_type_error(case):
     with pytest.raises(TypeError, match="expected"):

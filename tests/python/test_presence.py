@@ -130,10 +130,6 @@ def test_a_signature_of_a_builtin_stays_while_collecting(phases, name):
     assert phases["collecting"][name]["signature"] == phases["before"][name]["signature"]
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="the stub that stands in for __code__ takes (*args, **kwargs) and shows in signatures",
-)
 @pytest.mark.parametrize("name", STUBBED)
 def test_a_signature_of_a_python_function_stays_while_collecting(phases, name):
     assert phases["collecting"][name]["signature"] == phases["before"][name]["signature"]

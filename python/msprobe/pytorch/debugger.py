@@ -22,7 +22,7 @@ class PrecisionDebugger:
         level: ``"L0"`` modules, ``"L1"`` APIs, ``"mix"`` both.
         model: the module whose descendants are recorded under L0 and mix; :meth:`start` takes it
             as well.
-        step: wanted steps, ``[2, "5-7"]``; all when empty.
+        step: wanted steps, ``3``, ``"5-7"`` or ``[2, "5-7"]``; all when empty.
     Raises:
         msprobe.ConfigError: an unknown key or value; the message names the line and what is
             allowed.
@@ -47,8 +47,7 @@ class PrecisionDebugger:
     ):
         if cls._instance is not None:
             return cls._instance
-        steps = None if step is None else [str(s) for s in step]
-        _engine.configure(config_path or "", task, dump_path, level, steps, _PACKAGE)
+        _engine.configure(config_path, task, dump_path, level, step, _PACKAGE)
         cls._instance = super().__new__(cls)
         cls._model = model
         atexit.register(cls.stop)

@@ -4,6 +4,7 @@ Says *this object, under this name*; the engine does the rest.
 """
 
 import os
+import sys
 from functools import partial
 
 import torch
@@ -29,18 +30,18 @@ def _owners():
         "tensor": ("Tensor", torch.Tensor, False),
         "torch": ("Torch", torch, False),
     }
+    if "torch_npu" in sys.modules:
+        owners["torch_npu"] = ("NPU", sys.modules["torch_npu"], False)
     if torch.distributed.is_available():
         owners["distributed"] = ("Distributed", torch.distributed, True)
     return owners
 
 
 def _add_apis():
-    """Tell the engine which functions to observe; ``[(name, reason)]`` of those it cannot."""
+    """Tell the engine which functions to observe."""
     lists = dict(_engine.read_name_lists(_LISTS))
-    refused = []
     for category, (prefix, owner, in_arguments) in _owners().items():
-        refused += _engine.add_apis(prefix, owner, lists.get(category, []), in_arguments)
-    return refused
+        _engine.add_apis(prefix, owner, lists.get(category, []), in_arguments)
 
 
 def _named_roots(model):

@@ -127,6 +127,7 @@ void Collector::ForgetModules() {
 
 Result<bool> Collector::Start(std::optional<int> rank) {
   MSPROBE_ASSIGN_OR_RETURN(const bool collecting, session_->Start(rank));
+  sees_calls_ = collecting;
   if (collecting && session_->filter().backward) WatchBackward(true);
   if (collecting && apis_wanted_) {
     ObservedFunction::ForEachStub(
@@ -146,6 +147,7 @@ Status Collector::Stop() {
 }
 
 void Collector::StopCalls() {
+  sees_calls_ = false;
   Interposer::Remove();
   WatchBackward(false);
   Thread().modules.clear();
@@ -298,7 +300,7 @@ void Collector::Leave(void* token, const CallArgs& args, PyObject* result) {
 }
 
 void Collector::EnterModule(PyObject* module, PyObject* args) {
-  if (!session_->collecting() || !modules_wanted_) return;
+  if (!sees_calls_ || !session_->collecting() || !modules_wanted_) return;
   const auto it = modules_.find(module);
   if (it == modules_.end() || !PyTuple_Check(args)) return;
   const Interposer::Pause pause;

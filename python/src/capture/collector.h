@@ -112,6 +112,7 @@ class Collector final : public CallObserver, public GradientSink {
   std::vector<PyObject*> module_order_;  // keys of modules_; owned references
   EntryBuilder scratch_;                 // what is walked but not recorded is written here
   bool apis_wanted_ = false, modules_wanted_ = false;
+  bool sees_calls_ = false;  // from Start to StopCalls
 };
 
 }  // namespace msprobe::capture

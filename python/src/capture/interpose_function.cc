@@ -69,6 +69,20 @@ PyRef MakeStub(PyCodeObject* original, PyObject* observer) {
              : PyRef();
 }
 
+// inspect.signature of the function, which the stub's code would hide; null where the function
+// says itself what its signature is (__signature__, or __wrapped__).
+PyRef SignatureOf(PyObject* function) {
+  PyRef signature;
+  if (!PyObject_HasAttrString(function, "__signature__") &&
+      !PyObject_HasAttrString(function, "__wrapped__")) {
+    const PyRef inspect = PyRef::Steal(PyImport_ImportModule("inspect"));
+    if (inspect)
+      signature = PyRef::Steal(PyObject_CallMethod(inspect.get(), "signature", "O", function));
+  }
+  PyErr_Clear();
+  return signature;
+}
+
 void DeallocObserver(PyObject* self) {
   Py_XDECREF(reinterpret_cast<Observer*>(self)->original);
   PyObject_Free(self);
@@ -105,6 +119,7 @@ std::string ObservedFunction::Prepare(PyObject* function, const Api* api) {
     PyErr_Clear();
     return "no stub could be made for its code";
   }
+  signature_ = SignatureOf(function);
   stubs->push_back(stub_.get());
   code_ = PyRef::Borrow(f->func_code);
   function_ = PyRef::Borrow(function);
@@ -112,10 +127,13 @@ std::string ObservedFunction::Prepare(PyObject* function, const Api* api) {
 }
 
 void ObservedFunction::Install() {
+  if (signature_ && PyObject_SetAttrString(function_.get(), "__signature__", signature_.get()) != 0)
+    PyErr_Clear();
   if (PyObject_SetAttrString(function_.get(), "__code__", stub_.get()) != 0) PyErr_Clear();
 }
 
 void ObservedFunction::Remove() {
+  if (signature_ && PyObject_DelAttrString(function_.get(), "__signature__") != 0) PyErr_Clear();
   if (PyObject_SetAttrString(function_.get(), "__code__", code_.get()) != 0) PyErr_Clear();
 }
 

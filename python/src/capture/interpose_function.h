@@ -38,7 +38,7 @@ class ObservedFunction {
   static void ForEachStub(void (*visit)(PyObject* code, void* context), void* context);
 
  private:
-  PyRef function_, code_, stub_;
+  PyRef function_, code_, stub_, signature_;
 };
 
 }  // namespace msprobe::capture

@@ -29,8 +29,9 @@ class TensorAccess {
   // False for tensors whose elements cannot be read as a strided array on the host (sparse,
   // quantized, meta, nested, ...).
   bool readable() const { return readable_; }
-  const TensorView& view() const { return view_; }   // when readable
-  std::string_view dtype() const { return dtype_; }  // "torch.float32", "torch.qint8"
+  const TensorView& view() const { return view_; }    // when readable
+  PyObject* resolved() const { return keep_.get(); }  // what `view` is of, if not the tensor itself
+  std::string_view dtype() const { return dtype_; }   // "torch.float32", "torch.qint8"
   std::span<const int64_t> shape() const { return {shape_.data(), static_cast<size_t>(ndim_)}; }
   // The name under "type" in dump.json: "torch.Tensor" for plain tensors and most subclasses.
   std::string_view type() const { return type_; }
