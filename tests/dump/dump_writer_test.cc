@@ -124,5 +124,15 @@ TEST_F(DumpWriterTest, AnUnwritablePlaceIsOneClearError) {
   EXPECT_NE(writer.status().message().find(folder_), std::string::npos);
 }
 
+// The folder may hold another run: what this one does not write would be taken for its own.
+TEST_F(DumpWriterTest, WithoutExtraInfoNoOldStackStays) {
+  ASSERT_TRUE(Create()->Close().ok());
+  ASSERT_TRUE(IsRegularFile(JoinPath(folder_, "stack.json")));
+  ASSERT_TRUE(DumpWriter::Create(folder_, {.tool = "msprobe test", .extra_info = false}).ok());
+  EXPECT_FALSE(Exists(JoinPath(folder_, "stack.json")));
+  EXPECT_FALSE(Exists(JoinPath(folder_, "construct.json")));
+  EXPECT_TRUE(IsRegularFile(JoinPath(folder_, "dump.json")));
+}
+
 }  // namespace
 }  // namespace msprobe
