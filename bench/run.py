@@ -8,10 +8,8 @@ Medians and ratios: absolute times belong to the machine. Raw figures: build/ben
 import argparse
 import json
 import math
-import statistics
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -34,29 +32,6 @@ def table(rows: list) -> None:
         cells += [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
         print("  " + "  ".join(cells))
     sys.stdout.flush()
-
-
-def memory_rates() -> dict:
-    """Bytes read per second, one thread: copying 256 MiB, and our statistics of the same bytes."""
-    import torch
-
-    from msprobe import _engine
-
-    torch.set_num_threads(1)
-    source = torch.randn(64 << 20)
-    target = torch.empty_like(source)
-    size = source.numel() * source.element_size()
-    work = {
-        "memcpy": lambda: target.copy_(source),
-        "statistics": lambda: _engine.compute_stats(source),
-    }
-    times = {name: [] for name in work}
-    for _ in range(7):
-        for name, run in work.items():
-            started = time.perf_counter()
-            run()
-            times[name].append(time.perf_counter() - started)
-    return {name: size / statistics.median(values) for name, values in times.items()}
 
 
 def bytes_of(row: dict) -> int:
@@ -139,11 +114,10 @@ def price(result: dict) -> float:
     return result["added_ms"] + max(0.0, result["idle_ms"] - result["bare_ms"])
 
 
-def bench_training(options, rates: dict) -> list:
+def bench_training(options) -> list:
     print(
         f"\ntraining: milliseconds added to one step, medians of {options.pairs} off/on pairs in "
-        "one process\n  physics: reading every recorded tensor once at the rate of our kernel, "
-        f"{rates['statistics'] / 1e9:.1f} GB/s (memcpy {rates['memcpy'] / 1e9:.1f} GB/s), and "
+        "one process\n  physics: reading tensors as those recorded once with our kernel alone, and "
         f"{PER_RECORD_US:.0f} us a record"
     )
     heading = ["program, level, task", "bare ms", "idle +ms", "added ms", "records", "us/record"]
@@ -154,8 +128,8 @@ def bench_training(options, rates: dict) -> list:
         for setting in SETTINGS:
             ours = run_training(Path(sys.executable), "ours", program, setting, options)
             results.append(ours)
-            seconds = ours["bytes"] / rates["statistics"] + PER_RECORD_US * 1e-6 * ours["records"]
-            physics = ours["physics_ms"] = seconds * 1e3
+            physics = ours["read_ms"] + PER_RECORD_US * 1e-3 * ours["records"]
+            ours["physics_ms"] = physics
             raw = ours["raw_write_ms"]
             per_record = ours["added_ms"] * 1e3 / ours["records"]
             line = [
@@ -199,8 +173,7 @@ def main():
     if options.only in (None, "kernels"):
         results["kernels"] = bench_kernels(options.build)
     if options.only in (None, "train"):
-        results["rates"] = memory_rates()
-        results["train"] = bench_training(options, results["rates"])
+        results["train"] = bench_training(options)
     if options.only in (None, "compare"):
         bench_compare(options.peer)
     (options.build / "bench" / "results.json").write_text(json.dumps(results, indent=1) + "\n")

@@ -9,8 +9,8 @@ median. The tool is whichever `msprobe` this Python imports; --tool only names i
 
 import argparse
 import json
+import math
 import os
-import shutil
 import statistics
 import sys
 import tempfile
@@ -52,26 +52,41 @@ def write_config(folder: Path, options) -> Path:
     return path
 
 
-def tensor_bytes(node) -> int:
-    """Bytes of all tensors described in a dump, from their shapes and dtypes."""
+def described_tensors(node):
+    """(dtype, shape) of every tensor described in a dump."""
     if isinstance(node, list):
-        return sum(tensor_bytes(item) for item in node)
-    if not isinstance(node, dict):
-        return 0
-    if node.get("dtype") in ITEM_SIZES and isinstance(node.get("shape"), list):
-        size = ITEM_SIZES[node["dtype"]]
-        for extent in node["shape"]:
-            size *= extent
-        return size
-    return sum(tensor_bytes(item) for item in node.values())
+        for item in node:
+            yield from described_tensors(item)
+    elif isinstance(node, dict):
+        if node.get("dtype") in ITEM_SIZES and isinstance(node.get("shape"), list):
+            yield node["dtype"], node["shape"]
+        else:
+            for item in node.values():
+                yield from described_tensors(item)
+
+
+def read_once_ms(tensors: list) -> float:
+    """Time of our kernel alone to read tensors as those of a dump, each once; the median of 5."""
+    from msprobe import _engine
+
+    data = [torch.ones(shape, dtype=getattr(torch, dtype[6:])) for dtype, shape in tensors]
+    times = []
+    for _ in range(5):
+        started = time.perf_counter()
+        for tensor in data:
+            _engine.compute_stats(tensor)
+        times.append((time.perf_counter() - started) * 1e3)
+    return statistics.median(times)
 
 
 def inspect_dump(folder: Path) -> dict:
-    """Records, bytes of the tensors observed and bytes of the tensor files of one step's dump."""
+    """Records, tensors, their bytes and the bytes of the tensor files of one step's dump."""
     (path,) = folder.glob("step*/*/dump.json")
     data = json.loads(path.read_text())["data"]
     files = [file.stat().st_size for file in path.parent.glob("dump_tensor_data/*")]
-    return {"records": len(data), "bytes": tensor_bytes(data), "file_bytes": sum(files)}
+    tensors = list(described_tensors(data))
+    size = sum(ITEM_SIZES[dtype] * math.prod(shape) for dtype, shape in tensors)
+    return {"records": len(data), "tensors": tensors, "bytes": size, "file_bytes": sum(files)}
 
 
 def raw_write_ms(folder: Path, size: int) -> float:
@@ -125,8 +140,12 @@ def measure(options, folder: Path) -> dict:
             on.append(on_ms)
             if options.task == "tensor":
                 raw.append(raw_write_ms(folder, seen["file_bytes"]))
-        shutil.rmtree(dump)
+        # Deleted only at the end: a file system that has just deleted many files is slow to make as
+        # many (ext4 passes over every inode freed in the last seconds).
+        dump.rename(folder / f"dump{pair}")
+    tensors = seen.pop("tensors")
     return {
+        "read_ms": read_once_ms(tensors) if options.tool == "ours" else None,
         "bare_ms": statistics.median(bare),
         "idle_ms": statistics.median(idle),
         "on_ms": statistics.median(on),

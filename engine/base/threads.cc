@@ -24,6 +24,25 @@ size_t AvailableCores() {
   return std::max<size_t>(1, std::thread::hardware_concurrency());
 }
 
+// A loop on a borrowed team. The caller takes indices from the front, the others from the back:
+// with two threads each has the half that a static schedule gives it.
+struct TeamLoop {
+  const std::function<void(size_t)>& body;
+  const size_t count;
+  const std::thread::id caller = std::this_thread::get_id();
+  std::atomic<size_t> taken{0}, front{0}, back{0};
+
+  void Drain() {
+    const bool from_front = std::this_thread::get_id() == caller;
+    inside_loop = true;
+    while (taken.fetch_add(1, std::memory_order_relaxed) < count) {
+      body(from_front ? front.fetch_add(1, std::memory_order_relaxed)
+                      : count - 1 - back.fetch_add(1, std::memory_order_relaxed));
+    }
+    inside_loop = false;
+  }
+};
+
 }  // namespace
 
 struct ThreadPool::State {
@@ -99,6 +118,10 @@ void ThreadPool::ParallelFor(size_t count, const std::function<void(size_t)>& bo
     for (size_t i = 0; i < count; ++i) body(i);
     return;
   }
+  if (const Team team = team_.load(); team != nullptr && team_process_ == ::getpid()) {
+    TeamLoop loop{body, count};
+    return team([](void* l) { static_cast<TeamLoop*>(l)->Drain(); }, &loop);
+  }
   State& s = OfThisProcess();
   std::lock_guard turn(s.one_loop);
   {
@@ -114,6 +137,11 @@ void ThreadPool::ParallelFor(size_t count, const std::function<void(size_t)>& bo
   std::unique_lock lock(s.mutex);
   s.done.wait(lock, [&] { return s.busy == 0; });
   s.body = nullptr;  // not before: a worker may have taken an index and not yet read the body
+}
+
+void ThreadPool::Borrow(Team team) {
+  team_process_ = ::getpid();
+  team_ = team;
 }
 
 ThreadPool& ThreadPool::Default() {

@@ -1,8 +1,7 @@
 // A small pool for data-parallel loops.
 //
-//   ThreadPool& pool = ThreadPool::Default();               // one worker per core but one, started
-//   at first use pool.ParallelFor(chunks, [&](size_t i) { Work(i); });   // the caller works too;
-//   returns when all are done
+//   ThreadPool& pool = ThreadPool::Default();            // a worker per core but one
+//   pool.ParallelFor(chunks, [&](size_t i) { Work(i); });  // the caller works too
 #pragma once
 
 #include <atomic>
@@ -21,6 +20,14 @@ class ThreadPool {
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
+  // Runs `work(context)` on each thread of a team that somebody else keeps, the caller among them,
+  // and returns when all are done.
+  using Team = void (*)(void (*work)(void*), void* context);
+  // From now on loops of this process run on that team: its threads are awake (they wait for their
+  // owner's next loop in a busy loop, and would compete with ours for the cores), and each finds
+  // in its cache what it wrote there last. Not in a forked child.
+  void Borrow(Team team);
+
   void ParallelFor(size_t count, const std::function<void(size_t)>& body);
   size_t threads() const { return threads_; }
 
@@ -34,6 +41,8 @@ class ThreadPool {
 
   size_t threads_;
   std::atomic<State*> state_;
+  std::atomic<Team> team_ = nullptr;
+  std::atomic<int> team_process_ = 0;
 };
 
 }  // namespace msprobe

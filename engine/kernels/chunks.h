@@ -22,7 +22,7 @@ namespace msprobe {
 // With its working space about what an L1 cache holds.
 inline constexpr int64_t kChunkElements = 4096;
 // Chunks a thread takes at a time; a power of two, so that they are a subtree of the whole.
-inline constexpr int64_t kGroupChunks = 64;
+inline constexpr int64_t kGroupChunks = 16;
 inline constexpr int64_t kGroupElements = kChunkElements * kGroupChunks;
 
 // Combines nodes pushed in order, pairwise: a binary counter whose digit k holds the node of 2^k

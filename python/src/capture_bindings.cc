@@ -7,6 +7,7 @@
 
 #include "bindings.h"
 #include "capture/collector.h"
+#include "capture/openmp_team.h"
 #include "capture/torch_api.h"
 #include "convert.h"
 #include "engine/base/log.h"
@@ -26,6 +27,7 @@ void Configure(nb::handle config_path, nb::handle task, nb::handle dump_path, nb
                                TextArgument("level", level), StepArgument("step", step)}));
   for (const std::string& line : config.warnings) Log(LogLevel::kWarning, line);
   RaiseIfError(capture::TorchApi::Load());
+  capture::BorrowOpenMpTeam();
   Collector::Get().Configure(std::move(config));
   Collector::Get().stacks().HideDirectory(own_directory);
   // A forked child (a DataLoader worker) shares our files: it must not write to them.

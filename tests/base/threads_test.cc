@@ -159,6 +159,40 @@ TEST(ThreadPool, ALoopBegunDuringAnotherTakesNothingFromIt) {
   for (const std::atomic<int>& n : visits) EXPECT_EQ(n, 1);
 }
 
+// A team of three that somebody else keeps.
+void ThreeThreads(void (*work)(void*), void* context) {
+  std::thread second(work, context), third(work, context);
+  work(context);
+  second.join();
+  third.join();
+}
+
+TEST(ThreadPool, BorrowedTeamVisitsEachIndexOnce) {
+  ThreadPool pool(2);
+  pool.Borrow(ThreeThreads);
+  for (const size_t count : {2, 3, 7, 1000}) {
+    std::vector<std::atomic<int>> visits(count);
+    pool.ParallelFor(count, [&](size_t i) { ++visits[i]; });
+    for (const auto& n : visits) EXPECT_EQ(n, 1);
+  }
+}
+
+TEST(ThreadPool, BorrowedTeamTakesPartAndInnerLoopsStay) {
+  ThreadPool pool(2);
+  pool.Borrow(ThreeThreads);
+  std::mutex mutex;
+  std::set<std::thread::id> seen;
+  std::atomic<int> inner = 0;
+  pool.ParallelFor(64, [&](size_t) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    pool.ParallelFor(4, [&](size_t) { ++inner; });
+    std::lock_guard lock(mutex);
+    seen.insert(std::this_thread::get_id());
+  });
+  EXPECT_EQ(inner, 256);
+  EXPECT_EQ(seen.size(), 3u);
+}
+
 TEST(ThreadPool, EndsWithoutEverHavingLooped) {
   for (int i = 0; i < 100; ++i) ThreadPool pool(4);
 }

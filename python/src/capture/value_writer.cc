@@ -13,7 +13,7 @@ namespace {
 constexpr int kMaxDepth = 400;
 // Below this many bytes, giving up the GIL costs more than it gives to others.
 constexpr int64_t kReleaseGilBytes = 1 << 20;
-constexpr int64_t kParallelBytes = 1 << 20;
+constexpr int64_t kParallelBytes = 1 << 19;
 
 // The class name without its module: "int", "float64".
 std::string_view ShortTypeName(PyObject* value) {
