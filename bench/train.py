@@ -2,15 +2,17 @@
 
     python bench/train.py --tool ours|peer --program toy40 --level L1 --task statistics --pairs 20
 
-Three kinds of steps: bare (no tool in the process yet), idle (tool constructed, not collecting), on
-(collecting). Idle and on alternate, so a drift of the machine hits both alike; every figure is a
-median. The tool is whichever `msprobe` this Python imports; --tool only names it.
+Four kinds of steps: bare (no tool in the process yet), idle (tool constructed, never started), and
+in turns off (between two collections) and on (collecting), so that a drift of the machine hits both
+alike; every figure is a median. The tool is whichever `msprobe` this Python imports; --tool only
+names it.
 """
 
 import argparse
 import json
 import math
 import os
+import shutil
 import statistics
 import sys
 import tempfile
@@ -125,31 +127,37 @@ def measure(options, folder: Path) -> dict:
 
     debugger = PrecisionDebugger(config_path=str(write_config(folder, options)))
 
+    idle = [timed(step) for _ in range(options.pairs)]
+
     def observed_step():
         debugger.start(model=model)
         step()
         debugger.stop()
         debugger.step()
 
-    idle, on, seen, raw = [], [], None, []
+    off, on, seen, raw = [], [], None, []
     for pair in range(options.pairs + 1):
-        idle_ms, on_ms = timed(step), timed(observed_step)
+        off_ms, on_ms = timed(step), timed(observed_step)
         seen = inspect_dump(dump) if seen is None else seen
         if pair:  # the first pair warms up
-            idle.append(idle_ms)
+            off.append(off_ms)
             on.append(on_ms)
             if options.task == "tensor":
                 raw.append(raw_write_ms(folder, seen["file_bytes"]))
-        # Deleted only at the end: a file system that has just deleted many files is slow to make as
-        # many (ext4 passes over every inode freed in the last seconds).
-        dump.rename(folder / f"dump{pair}")
+        # A file system that has just deleted many files is slow to make as many (ext4 passes over
+        # every inode freed in the last seconds): tensor files are deleted at the end only.
+        if options.task == "tensor":
+            dump.rename(folder / f"dump{pair}")
+        else:
+            shutil.rmtree(dump)
     tensors = seen.pop("tensors")
     return {
         "read_ms": read_once_ms(tensors) if options.tool == "ours" else None,
         "bare_ms": statistics.median(bare),
         "idle_ms": statistics.median(idle),
         "on_ms": statistics.median(on),
-        "added_ms": statistics.median(a - b for a, b in zip(on, idle, strict=True)),
+        "off_ms": statistics.median(off),
+        "added_ms": statistics.median(a - b for a, b in zip(on, off, strict=True)),
         "raw_write_ms": statistics.median(raw) if raw else None,
         **seen,
     }
