@@ -60,9 +60,11 @@ enum class Reason : uint8_t {
   kNonFinite,        // differs: NaN or infinity on one side only, or infinities of opposite sign
   kChecksumDiffers,  // differs: checksums say no more than that
   kOtherBits,        // noise: the same statistics, yet other bits: rounded or reordered elements
-  kDTypeDiffers,  // any verdict: judged by the coarser of two float dtypes; unknown for two dtype
-                  // arguments, as mixed precision has
-  kDevice,        // unknown: devices, which differ on purpose; not counted against a run
+  kDTypeDiffers,   // any verdict: judged by the coarser of two float dtypes; unknown for two dtype
+                   // arguments, as mixed precision has
+  kGradientOrder,  // unknown: gradients of an API's inputs, which the two tools list in different
+                   // orders; not counted against a run
+  kDevice,         // unknown: devices, which differ on purpose; not counted against a run
 };
 
 // What the measuring step leaves for one row. Numbers are NaN where they do not apply.

@@ -269,13 +269,16 @@ void JudgeDiff(const Diff& d, const Leaf& target, const Leaf& golden, const Judg
 bool IsNeutral(const Measure& m) {
   return m.verdict == RowVerdict::kUnknown &&
          (m.reason == Reason::kNothingRecorded || m.reason == Reason::kUninitialised ||
-          m.reason == Reason::kDevice || m.reason == Reason::kDTypeDiffers);
+          m.reason == Reason::kDevice || m.reason == Reason::kGradientOrder ||
+          m.reason == Reason::kDTypeDiffers);
 }
 
 std::string_view ReasonText(Reason reason) {
   switch (reason) {
     case Reason::kNone:
       return "";
+    case Reason::kGradientOrder:
+      return "the two tools list these gradients in different orders";
     case Reason::kNoPartner:
       return "recorded on one side only";
     case Reason::kNothingRecorded:

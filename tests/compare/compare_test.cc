@@ -70,5 +70,28 @@ TEST(CompareTest, MappingThatNamesNothingIsRefused) {
   EXPECT_THAT(result.status().message(), HasSubstr("Cell.no.Such"));
 }
 
+// The earlier tools list gradients of inputs in the order of the graph.
+TEST(CompareTest, GradientsInAnotherOrderSayNothing) {
+  const auto backward = [](const char* dialect, bool swapped) {
+    const test::Tensor first = Numbers(1, -1, 0, 3).Shape("[2, 4]");
+    const test::Tensor second = Numbers(5, -4, 0.5, 9).Shape("[3, 4]");
+    DumpBuilder b;
+    b.Call("Functional.linear.0.forward").In(Numbers(1, -1, 0, 3)).Out(Numbers(2, -2, 0.5, 5));
+    b.Call("Functional.linear.0.backward")
+        .In(Numbers(2, -2, 0.5, 5))
+        .Out(swapped ? second : first)
+        .Out(swapped ? first : second);
+    b.dump().dialect = dialect;
+    return b.Take();
+  };
+  const auto verdict = [&](const char* target, const char* golden) {
+    return Summarize(MustCompare(backward(target, false), backward(golden, true))).verdict;
+  };
+  EXPECT_EQ(verdict("msprobe 27", "msprobe 26"), RowVerdict::kEqual);
+  EXPECT_EQ(verdict("msprobe 8", "msprobe 27"), RowVerdict::kEqual);
+  EXPECT_EQ(verdict("msprobe 27", "msprobe 27"), RowVerdict::kDiffers);
+  EXPECT_EQ(verdict("msprobe 8", "msprobe 26"), RowVerdict::kDiffers);
+}
+
 }  // namespace
 }  // namespace msprobe

@@ -4,6 +4,7 @@
 #include <list>
 #include <unordered_set>
 
+#include "capture/interpose.h"
 #include "capture/node_hooks.h"
 #include "capture/torch_api.h"
 
@@ -132,6 +133,7 @@ PyObject* CallHook(PyObject* self, PyObject* const* args, size_t nargsf, PyObjec
       (after && !PyTuple_Check(args[1])) || !p.sink->Accepts(p.step))
     Py_RETURN_NONE;
   task.fired = true;
+  const Interposer::Pause pause;  // adding shares is no call of the program
   if (!p.listed) {
     p.listed = true;
     p.place = Waiting().insert(Waiting().end(), keep);
