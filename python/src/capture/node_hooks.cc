@@ -1,11 +1,14 @@
 #include "capture/node_hooks.h"
 
+#include <utility>
+
 #include "capture/py_ref.h"
 
 namespace msprobe::capture {
 namespace {
 
 PyTypeObject* our_hook_type = nullptr;
+bool is_installed = false;  // to set an attribute of a type costs every cached look-up in it
 
 // (dict of hooks or None, hook) -> (dict, handle), as _HookMixin._register_hook.
 PyObject* RegisterHook(PyObject* original, PyObject* const* args, Py_ssize_t count) {
@@ -59,10 +62,12 @@ void Put(const PyRef& what) {
 
 void NodeHooks::Install(PyTypeObject* ours) {
   our_hook_type = ours;
-  Put(ThePlace().stand_in);
+  if (!std::exchange(is_installed, true)) Put(ThePlace().stand_in);
 }
 
-void NodeHooks::Remove() { Put(ThePlace().descriptor); }
+void NodeHooks::Remove() {
+  if (std::exchange(is_installed, false)) Put(ThePlace().descriptor);
+}
 
 bool NodeHooks::Add(PyObject* node, PyObject* hook, When when) {
   static PyObject* const names[] = {PyUnicode_InternFromString("register_prehook"),
