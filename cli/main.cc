@@ -1,5 +1,6 @@
 // msprobe <verb> [flags]. Parses, runs one verb, prints one error.
 #include <fmt/format.h>
+#include <malloc.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -114,6 +115,11 @@ Result<int> Main(std::vector<std::string> arguments, Console& console) {
 }  // namespace msprobe
 
 int main(int argc, char** argv) {
+#ifdef __GLIBC__
+  // Large tables go back to the system when freed. Left to itself malloc learns from the first of
+  // them to keep the next in its heap, where the peak of memory would hold both.
+  (void)mallopt(M_MMAP_THRESHOLD, 512 << 10);
+#endif
   msprobe::Console console;
   // The engine answers with Status; what still throws (no memory, a library's fault) is ours to
   // answer for, not the user's.

@@ -22,7 +22,6 @@ TO_SPLIT = {
     "engine/formats/json.cc": 510,
     "engine/formats/pickle.cc": 490,
     "engine/kernels/diff.cc": 580,
-    "python/src/capture/collector.cc": 420,
     "tests/dump/reader_test.cc": 530,
 }
 CPP = {".cc", ".h"}

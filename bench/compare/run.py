@@ -24,17 +24,19 @@ APIS = ("linear", "gelu", "layer_norm", "softmax", "dropout")
 FRAME = "File train.py, line {line}, in forward, \n x = self.layer{line}(x)"
 
 
-def tensor(generator, noise):
-    """One leaf; `noise` moves its numbers."""
+def tensor(generator, noise, ours):
+    """One leaf as the tool writes it; `noise` moves its numbers."""
     numbers = [generator.uniform(-4, 4) for _ in range(4)]
     scale = 1 + (noise if generator.random() < 0.01 else 0)
     leaf = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [8, 128, 256]}
     leaf.update(zip(("Max", "Min", "Mean", "Norm"), (n * scale for n in numbers), strict=True))
     leaf["requires_grad"] = True
+    if ours:
+        leaf["fingerprint"] = f"{hash(tuple(leaf.values())[3:]) % 2**64:016x}"
     return leaf
 
 
-def entries(leaves, noise):
+def entries(leaves, noise, ours):
     """Entry name -> entry, in execution order."""
     generator = random.Random(7)
     calls = {}
@@ -42,8 +44,8 @@ def entries(leaves, noise):
         api = APIS[i % len(APIS)]
         number = calls.get(api, 0)
         calls[api] = number + 1
-        inputs = [tensor(generator, noise) for _ in range(LEAVES_PER_CALL - 1)]
-        output = [tensor(generator, noise)]
+        inputs = [tensor(generator, noise, ours) for _ in range(LEAVES_PER_CALL - 1)]
+        output = [tensor(generator, noise, ours)]
         yield (
             f"Functional.{api}.{number}.forward",
             {"input_args": inputs, "input_kwargs": {}, "output": output},
@@ -59,13 +61,13 @@ def write_dump(folder, leaves, noise, ours):
         if ours:
             head["tool"] = "msprobe 27.0.0"
             out.write(json.dumps(head)[:-1] + ', "data": {\n')
-            for i, (name, entry) in enumerate(entries(leaves, noise)):
+            for i, (name, entry) in enumerate(entries(leaves, noise, ours)):
                 names.append(name)
-                entry["stack"] = i % 64
+                entry["stack"] = str(i % 64)
                 out.write(("" if i == 0 else ",\n") + json.dumps(name) + ": " + json.dumps(entry))
             out.write("\n}}\n")
         else:
-            data = dict(entries(leaves, noise))
+            data = dict(entries(leaves, noise, ours))
             names = list(data)
             json.dump({**head, "data": data}, out, indent=1)
     stacks = {
@@ -118,11 +120,12 @@ def main():
                 write_dump(folder / layout / side, options.leaves, noise, ours)
                 paths.append(folder / layout / side / "dump.json")
             flags = ["compare", "-tp", str(paths[0]), "-gp", str(paths[1])]
-            sizes[layout] = sum(path.stat().st_size for path in paths)
+            files = [file for path in paths for file in path.parent.iterdir()]
+            sizes[layout] = sum(file.stat().st_size for file in files)
             runs[("msprobe", layout)] = [binary, *flags]
             if options.peer and not ours:
                 runs[("msprobe 26", layout)] = [str(options.peer.parent / "msprobe"), *flags]
-            runs[("read the bytes", layout)] = paths
+            runs[("read the bytes", layout)] = files
         times = {key: [] for key in runs}
         memory = dict.fromkeys(runs, 0)
         for _ in range(options.rounds):

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <filesystem>
 #include <utility>
 
 namespace msprobe {
@@ -165,11 +164,14 @@ Status WriteFileAtomically(const std::string& path, std::string_view bytes) {
 }
 
 Status MakeDirectories(const std::string& path) {
-  std::error_code error;
-  std::filesystem::create_directories(path, error);
-  if (error) return IoError(path, "create the directory", error.value());
-  if (!IsDirectory(path)) return IoError(path, "create the directory", ENOTDIR);
-  return Status::Ok();
+  if (::mkdir(path.c_str(), 0777) == 0) return Status::Ok();
+  if (errno == ENOENT && DirectoryName(path) != path) {
+    MSPROBE_RETURN_IF_ERROR(MakeDirectories(DirectoryName(path)));
+    if (::mkdir(path.c_str(), 0777) == 0) return Status::Ok();
+  }
+  const int error = errno;
+  if (IsDirectory(path)) return Status::Ok();  // also when another process was quicker
+  return IoError(path, "create the directory", error == EEXIST ? ENOTDIR : error);
 }
 
 Result<std::vector<std::string>> ListDirectory(const std::string& path) {

@@ -2,8 +2,7 @@
 //
 //   MSPROBE_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open("runs/a/dump.json"));
 //   Parse(file.bytes());
-//   MSPROBE_RETURN_IF_ERROR(WriteFileAtomically("out/result.csv", text));   // old or new, never
-//   half
+//   MSPROBE_RETURN_IF_ERROR(WriteFileAtomically("out/result.csv", text));   // old or new
 #pragma once
 
 #include <cstddef>

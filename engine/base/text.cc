@@ -68,44 +68,63 @@ void AppendUnsigned(std::string* out, uint64_t value) {
 }
 
 void AppendHex(std::string* out, uint64_t value, int digits) {
-  for (int shift = 4 * (digits - 1); shift >= 0; shift -= 4)
-    *out += kHexDigits[value >> shift & 15];
+  std::array<char, 16> buffer;
+  for (int i = digits; i-- > 0; value >>= 4)
+    buffer[static_cast<size_t>(i)] = kHexDigits[value & 15];
+  out->append(buffer.data(), static_cast<size_t>(digits));
 }
+
+namespace {
+
+// As it stands between quotes.
+bool IsPlainJson(char c) {
+  const unsigned char u = static_cast<unsigned char>(c);
+  return u >= 0x20 && u < 0x7f && u != '"' && u != '\\';
+}
+
+// Appends the escape of the first character of `text`; returns how many bytes it has.
+size_t AppendEscape(std::string* out, std::string_view text) {
+  const unsigned char c = static_cast<unsigned char>(text[0]);
+  if (c == '"' || c == '\\') {
+    *out += '\\';
+    *out += static_cast<char>(c);
+  } else if (c == '\b') {
+    *out += "\\b";
+  } else if (c == '\f') {
+    *out += "\\f";
+  } else if (c == '\n') {
+    *out += "\\n";
+  } else if (c == '\r') {
+    *out += "\\r";
+  } else if (c == '\t') {
+    *out += "\\t";
+  } else if (c < 0x80) {
+    AppendEscapedUnit(out, c);
+  } else {
+    uint32_t code_point = 0xfffd;
+    const int length = DecodeUtf8(text, &code_point);
+    if (code_point >= 0x10000) {
+      AppendEscapedUnit(out, 0xd800 + ((code_point - 0x10000) >> 10));
+      AppendEscapedUnit(out, 0xdc00 + ((code_point - 0x10000) & 0x3ff));
+    } else {
+      AppendEscapedUnit(out, code_point);
+    }
+    return static_cast<size_t>(std::max(1, length));
+  }
+  return 1;
+}
+
+}  // namespace
 
 void AppendJsonString(std::string* out, std::string_view text) {
   *out += '"';
-  while (!text.empty()) {
-    const unsigned char c = static_cast<unsigned char>(text[0]);
-    size_t used = 1;
-    if (c == '"' || c == '\\') {
-      *out += '\\';
-      *out += static_cast<char>(c);
-    } else if (c == '\b') {
-      *out += "\\b";
-    } else if (c == '\f') {
-      *out += "\\f";
-    } else if (c == '\n') {
-      *out += "\\n";
-    } else if (c == '\r') {
-      *out += "\\r";
-    } else if (c == '\t') {
-      *out += "\\t";
-    } else if (c < 0x20 || c == 0x7f) {
-      AppendEscapedUnit(out, c);
-    } else if (c < 0x80) {
-      *out += static_cast<char>(c);
-    } else {
-      uint32_t code_point = 0xfffd;
-      if (const int length = DecodeUtf8(text, &code_point); length > 0)
-        used = static_cast<size_t>(length);
-      if (code_point >= 0x10000) {
-        AppendEscapedUnit(out, 0xd800 + ((code_point - 0x10000) >> 10));
-        AppendEscapedUnit(out, 0xdc00 + ((code_point - 0x10000) & 0x3ff));
-      } else {
-        AppendEscapedUnit(out, code_point);
-      }
-    }
-    text.remove_prefix(used);
+  while (true) {
+    const auto special = std::find_if_not(text.begin(), text.end(), IsPlainJson);
+    const size_t plain = static_cast<size_t>(special - text.begin());
+    out->append(text.data(), plain);
+    text.remove_prefix(plain);
+    if (text.empty()) break;
+    text.remove_prefix(AppendEscape(out, text));
   }
   *out += '"';
 }

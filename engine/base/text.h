@@ -1,7 +1,7 @@
 // Text as our file formats spell it.
 //
-//   AppendPythonFloat(&line, 0.1);             // 0.1, 1e-05, inf and nan as json.dumps writes
-//   them: Infinity, NaN AppendJsonString(&line, "a\"b");           // "a\"b" with the quotes
+//   AppendPythonFloat(&line, 1e-5);      // 1e-05; infinities and NaN as json.dumps writes them
+//   AppendJsonString(&line, "a\"b");     // "a\"b", with the quotes
 #pragma once
 
 #include <cstdint>

@@ -7,8 +7,7 @@
 //   b.Tensor({.dtype = "torch.float32", .shape = shape, .stats = &stats, .requires_grad = true});
 //   b.Int("int", 3);
 //   b.EndSlot(']');
-//   writer.Append(b.Finish());   // "Functional.relu.0.forward": {"input_args": [{"type":
-//   "torch.Tensor", ...}]}
+//   writer.Append(b.Finish());   // "Functional.relu.0.forward": {"input_args": [{"type": ...}]}
 //
 // Keys, their order and the spelling of values are those of the earlier msprobe
 // (docs/dump_format.md); ours come after them.

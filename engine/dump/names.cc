@@ -1,5 +1,7 @@
 #include "engine/dump/names.h"
 
+#include "engine/base/text.h"
+
 namespace msprobe {
 namespace {
 
@@ -71,6 +73,21 @@ EntryName ParseEntryName(std::string_view name) {
     parsed.call = call;
   }
   return parsed;
+}
+
+std::string ComposeEntryName(std::string_view stem, int64_t call, std::string_view direction,
+                             bool is_module) {
+  std::string name(stem);
+  if (is_module) {
+    name += direction;
+    name += '.';
+    AppendInteger(&name, call);
+  } else {
+    AppendInteger(&name, call);
+    name += '.';
+    name += direction;
+  }
+  return name;
 }
 
 int64_t NumberAfter(std::string_view text, std::string_view prefix) {

@@ -1,11 +1,11 @@
-// Entry names of every generation, taken apart.
+// Entry names of every generation, taken apart, and ours, put together.
 //
-//   ParseEntryName("Module.fc.Linear.forward.0");     // "Module.fc.Linear", call 0, forward,
-//   module ParseEntryName("Functional.linear.3.backward");   // "Functional.linear", call 3,
-//   backward
+//   ParseEntryName("Module.fc.Linear.forward.0");    // "Module.fc.Linear", 0, forward, a module
+//   ParseEntryName("Functional.linear.3.backward");  // "Functional.linear", 3, backward
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "engine/dump/table.h"
@@ -24,6 +24,11 @@ struct EntryName {
 // "<path>.<Class>.parameters_grad[.<n>]",
 // "<name>.<n>.debug". Anything else is an api of its own.
 EntryName ParseEntryName(std::string_view name);
+
+// Its inverse: `stem` with its dot ("Functional.linear."), call number and direction; a module's
+// number comes last.
+std::string ComposeEntryName(std::string_view stem, int64_t call, std::string_view direction,
+                             bool is_module);
 
 // "step12" with prefix "step" is 12; "rank" alone, "rank01" and "rank-1" are -1.
 int64_t NumberAfter(std::string_view text, std::string_view prefix);

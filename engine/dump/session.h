@@ -3,8 +3,10 @@
 // entries.
 //
 //   Session session(config);
-//   if (*session.Start(rank)) session.Record({.entry = builder.Finish(), .name = builder.name(),
-//   .parent = parent}); session.Stop(); session.Step();
+//   if (*session.Start(rank))
+//     session.Record({.entry = builder.Finish(), .name = builder.name(), .parent = parent});
+//   session.Stop();
+//   session.Step();
 #pragma once
 
 #include <cstdint>

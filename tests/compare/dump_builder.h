@@ -1,8 +1,11 @@
 // Builds dumps by hand.
 //
 //   DumpBuilder b;
-//   b.Call("Functional.linear.0.forward").In(Numbers(1, -1, 0, 5)).Out(Numbers(2, -2, 0,
-//   7)).At("train.py", 10, "y = f(x)"); Dump dump = b.Take();
+//   b.Call("Functional.linear.0.forward")
+//       .In(Numbers(1, -1, 0, 5))
+//       .Out(Numbers(2, -2, 0, 7))
+//       .At("train.py", 10, "y = f(x)");
+//   Dump dump = b.Take();
 #pragma once
 
 #include <cmath>

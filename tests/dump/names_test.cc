@@ -51,6 +51,20 @@ TEST(ParseEntryName, FormsOfEveryGeneration) {
   EXPECT_TRUE(ParseEntryName("mid_grad.0.debug").is_debug);
 }
 
+TEST(ComposeEntryName, IsWhatParsingTakesApart) {
+  EXPECT_EQ(ComposeEntryName("Functional.linear.", 3, "backward", false),
+            "Functional.linear.3.backward");
+  EXPECT_EQ(ComposeEntryName("Module.fc.Linear.", 0, "parameters_grad", true),
+            "Module.fc.Linear.parameters_grad.0");
+  for (const bool is_module : {false, true}) {
+    const std::string name = ComposeEntryName("Module.a.B.", 12, "forward", is_module);
+    const EntryName parsed = ParseEntryName(name);
+    EXPECT_EQ(parsed.api, "Module.a.B");
+    EXPECT_EQ(parsed.call, 12);
+    EXPECT_EQ(parsed.direction, Direction::kForward);
+  }
+}
+
 TEST(NumberAfter, OnlyPlainNumbers) {
   EXPECT_EQ(NumberAfter("step12", "step"), 12);
   EXPECT_EQ(NumberAfter("rank0", "rank"), 0);

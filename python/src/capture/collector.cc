@@ -1,45 +1,11 @@
 #include "capture/collector.h"
 
-#include <algorithm>
-
 #include "capture/interpose_function.h"
 #include "capture/torch_api.h"
 #include "engine/base/text.h"
+#include "engine/dump/names.h"
 
 namespace msprobe::capture {
-namespace {
-
-std::string Numbered(const std::string& stem, int64_t number, std::string_view direction,
-                     bool is_module) {
-  std::string name = stem;
-  if (is_module) {
-    name += direction;
-    name += '.';
-    AppendInteger(&name, number);
-  } else {
-    AppendInteger(&name, number);
-    name += '.';
-    name += direction;
-  }
-  return name;
-}
-
-std::string_view ExceptionName(PyObject* type) {
-  return type != nullptr && PyType_Check(type) ? reinterpret_cast<PyTypeObject*>(type)->tp_name
-                                               : "unknown";
-}
-
-// sys.exception(), borrowed, for comparison.
-PyObject* HandledException() {
-  PyObject *type, *value, *traceback;
-  PyErr_GetExcInfo(&type, &value, &traceback);
-  Py_XDECREF(type);
-  Py_XDECREF(value);
-  Py_XDECREF(traceback);
-  return value == Py_None ? nullptr : value;
-}
-
-}  // namespace
 
 Collector& Collector::Get() {
   static Collector* instance =
@@ -100,31 +66,6 @@ std::string Collector::AddApi(const std::string& prefix, PyObject* owner, const 
   return reason;
 }
 
-void Collector::AddModule(PyObject* module, const std::string& name) {
-  const auto [it, inserted] = modules_.try_emplace(module);
-  if (!inserted) return;  // a module that stands in two places keeps its first name
-  Py_INCREF(module);
-  module_order_.push_back(module);
-  std::string_view type = Py_TYPE(module)->tp_name;
-  if (const size_t dot = type.rfind('.'); dot != std::string_view::npos)
-    type.remove_prefix(dot + 1);
-  it->second.stem = "Module." + name + "." + std::string(type) + ".";
-  it->second.forward_counter = CounterFor(it->second.stem + "forward");
-  it->second.gradient_counter = CounterFor(it->second.stem + "parameters_grad");
-}
-
-void Collector::AddParameter(PyObject* module, const std::string& parameter,
-                             bool expects_gradient) {
-  const auto it = modules_.find(module);
-  if (it != modules_.end() && expects_gradient) it->second.parameters.push_back(parameter);
-}
-
-void Collector::ForgetModules() {
-  modules_.clear();
-  for (PyObject* module : module_order_) Py_DECREF(module);
-  module_order_.clear();
-}
-
 Result<bool> Collector::Start(std::optional<int> rank) {
   MSPROBE_ASSIGN_OR_RETURN(const bool collecting, session_->Start(rank));
   sees_calls_ = collecting;
@@ -169,8 +110,8 @@ std::unique_ptr<Collector::OpenCall> Collector::Begin(const std::string& stem, i
     thread.spare.pop_back();
   }
   Filter& filter = session_->filter();
-  call->builder.Begin(Numbered(stem, number, "forward", is_module));
-  call->backward = Numbered(stem, number, "backward", is_module);
+  call->builder.Begin(ComposeEntryName(stem, number, "forward", is_module));
+  call->backward = ComposeEntryName(stem, number, "backward", is_module);
   if (thread.modules.empty()) {
     call->parent.clear();
     call->parent_backward.clear();
@@ -285,7 +226,7 @@ void Collector::Finish(OpenCall* call) {
 void Collector::Leave(void* token, const CallArgs& args, PyObject* result) {
   std::unique_ptr<OpenCall> call(static_cast<OpenCall*>(token));
   {
-    const std::string_view exception = result == nullptr ? ExceptionName(PyErr_Occurred()) : "";
+    const std::string_view exception = result == nullptr ? TypeName(PyErr_Occurred()) : "";
     const KeepError keep;
     if (result == nullptr) {
       call->builder.Field("exception", exception);
@@ -299,94 +240,6 @@ void Collector::Leave(void* token, const CallArgs& args, PyObject* result) {
   Recycle(std::move(call));
 }
 
-void Collector::EnterModule(PyObject* module, PyObject* args) {
-  if (!sees_calls_ || !session_->collecting() || !modules_wanted_) return;
-  const auto it = modules_.find(module);
-  if (it == modules_.end() || !PyTuple_Check(args)) return;
-  const Interposer::Pause pause;
-  std::unique_ptr<OpenCall> call =
-      Begin(it->second.stem, session_->NextCall(it->second.forward_counter), /*is_module=*/true);
-  call->module = module;
-  call->handled = HandledException();
-  // A global pre-hook is not given the keyword arguments; the frame that calls it has them under
-  // this name.
-  PyObject* locals = PyEval_GetLocals();
-  PyObject* kwargs =
-      locals != nullptr && PyDict_Check(locals) ? PyDict_GetItemString(locals, "kwargs") : nullptr;
-  if (kwargs != nullptr && !PyDict_Check(kwargs)) kwargs = nullptr;
-  PyErr_Clear();
-  if (!WriteInputs(call.get(), {.positional = &PyTuple_GET_ITEM(args, 0),
-                                .count = PyTuple_GET_SIZE(args),
-                                .dict = kwargs})) {
-    session_->TakeBack(it->second.forward_counter);
-    Recycle(std::move(call));
-    return;
-  }
-  NoteStack(call.get());
-  Thread().modules.push_back(std::move(call));
-}
-
-void Collector::LeaveModule(PyObject* module, PyObject* output) {
-  std::vector<std::unique_ptr<OpenCall>>& open = Thread().modules;
-  if (std::none_of(open.begin(), open.end(),
-                   [&](const auto& call) { return call->module == module; }))
-    return;
-  const Interposer::Pause pause;
-  while (true) {
-    std::unique_ptr<OpenCall> call = std::move(open.back());
-    open.pop_back();
-    session_->filter().LeaveModule(call->builder.name());
-    const bool ours = call->module == module;
-    PyObject* handled = HandledException();
-    if (!ours || (output == Py_None && handled != nullptr && handled != call->handled)) {
-      call->builder.Field(
-          "exception",
-          ExceptionName(handled ? reinterpret_cast<PyObject*>(Py_TYPE(handled)) : nullptr));
-    } else {
-      WriteOutput(call.get(), output, module);
-    }
-    Finish(call.get());
-    Recycle(std::move(call));
-    if (ours) return;
-  }
-}
-
-void Collector::ParameterGradient(PyObject* module, const std::string& parameter,
-                                  PyObject* tensor) {
-  const auto it = modules_.find(module);
-  if (it == modules_.end() || !session_->collecting() || !session_->filter().backward) return;
-  const Interposer::Pause pause;
-  PyRef gradient = PyRef::Steal(PyObject_GetAttrString(tensor, "grad"));
-  PyErr_Clear();
-  if (!gradient || gradient.get() == Py_None) return;
-  ModuleInfo& info = it->second;
-  if (info.gradients.count(parameter) > 0) WriteGradients(&info);
-  if (info.gradients.empty())
-    info.gradient_entry =
-        Numbered(info.stem, session_->NextCall(info.gradient_counter), "parameters_grad", true);
-  std::string& json = info.gradients[parameter];
-  const std::string file = SafeFileName(info.gradient_entry + "." + parameter, ".pt");
-  AppendTensorJson(&json, gradient.get(), options_, Stores(info.gradient_entry) ? &file : nullptr);
-  if (info.gradients.size() == info.parameters.size()) WriteGradients(&info);
-}
-
-void Collector::WriteGradients(ModuleInfo* info) {
-  if (info->gradients.empty()) return;
-  if (session_->filter().WantsEntry(info->gradient_entry)) {
-    EntryBuilder builder;
-    builder.Begin(info->gradient_entry);
-    for (const std::string& parameter : info->parameters) {
-      const auto it = info->gradients.find(parameter);
-      if (it == info->gradients.end()) continue;
-      builder.BeginSlot(parameter, "", '[');
-      builder.Piece(it->second);
-      builder.EndSlot(']');
-    }
-    session_->Record({.entry = builder.Finish(), .name = info->gradient_entry});
-  }
-  info->gradients.clear();
-}
-
 std::string Collector::Compose(const std::string& name, bool is_input, size_t index,
                                PyObject* gradient) {
   std::string json;
@@ -394,9 +247,10 @@ std::string Collector::Compose(const std::string& name, bool is_input, size_t in
       !TorchApi::Get().IsTensor(gradient))
     return "null";
   const Interposer::Pause pause;
-  const std::string file =
-      SafeFileName(name + (is_input ? ".input." : ".output.") + std::to_string(index), ".pt");
-  AppendTensorJson(&json, gradient, options_, Stores(name) ? &file : nullptr);
+  std::string file;
+  if (Stores(name))
+    file = SafeFileName(name + (is_input ? ".input." : ".output.") + std::to_string(index), ".pt");
+  AppendTensorJson(&json, gradient, options_, file);
   return json;
 }
 
@@ -404,7 +258,7 @@ void Collector::Complete(const std::string& name, const std::string& parent,
                          const std::vector<std::string>& inputs,
                          const std::vector<std::string>& outputs) {
   if (!session_->collecting() || !session_->filter().WantsEntry(name)) return;
-  EntryBuilder builder;
+  EntryBuilder& builder = gradient_entry_;  // the GIL is held all along
   builder.Begin(name);
   const auto slot = [&](const char* key, const std::vector<std::string>& values) {
     builder.BeginSlot(key, key, '[');

@@ -111,6 +111,7 @@ class Collector final : public CallObserver, public GradientSink {
   std::unordered_map<PyObject*, ModuleInfo> modules_;
   std::vector<PyObject*> module_order_;  // keys of modules_; owned references
   EntryBuilder scratch_;                 // what is walked but not recorded is written here
+  EntryBuilder gradient_entry_;          // reused
   bool apis_wanted_ = false, modules_wanted_ = false;
   bool sees_calls_ = false;  // from Start to StopCalls
 };

@@ -22,6 +22,7 @@ struct Builtin {
   const Api* api;
   vectorcallfunc original;
 };
+using BuiltinMap = std::unordered_map<PyObject*, Builtin>;
 struct Method {
   PyMethodDef* def;
   PyCFunction original;
@@ -34,7 +35,9 @@ struct Slot {
   std::vector<PyTypeObject*> types;
 };
 
-std::unordered_map<PyObject*, Builtin>& builtins = *new std::unordered_map<PyObject*, Builtin>;
+BuiltinMap& builtins = *new BuiltinMap;
+// The same in a row, to walk over at every start and stop.
+std::vector<BuiltinMap::value_type*>& builtin_row = *new std::vector<BuiltinMap::value_type*>;
 std::array<Method, kMaxMethods> methods;
 int method_count = 0;
 Slot setitem;
@@ -164,6 +167,23 @@ std::string AddSlot(PyObject* callable, PyObject* name, const Api* api) {
   return "";
 }
 
+// Sets every swapped pointer to what the two functions answer. The objects lie scattered in memory:
+// those to come are fetched ahead.
+template <typename F, typename M>
+void ForEachPointer(F&& function, M&& method) {
+  constexpr size_t kAhead = 8;
+  const size_t count = static_cast<size_t>(method_count);
+  for (size_t i = 0; i < builtin_row.size(); ++i) {
+    if (i + kAhead < builtin_row.size()) __builtin_prefetch(builtin_row[i + kAhead]->first, 1);
+    auto& [object, b] = *builtin_row[i];
+    reinterpret_cast<PyCFunctionObject*>(object)->vectorcall = function(b);
+  }
+  for (size_t i = 0; i < count; ++i) {
+    if (i + kAhead < count) __builtin_prefetch(methods[i + kAhead].def, 1);
+    methods[i].def->ml_meth = method(methods[i], static_cast<int>(i));
+  }
+}
+
 }  // namespace
 
 PyObject* ObserveCall(const Api& api, const CallArgs& call, PyObject* (*original)(void*),
@@ -187,8 +207,11 @@ std::string Interposer::Add(PyObject* owner, PyObject* name, PyObject* callable,
     // Functions with fast-call flags are specialised by the interpreter past the pointer we swap.
     if (flags != (METH_VARARGS | METH_KEYWORDS))
       return "calling convention " + std::to_string(flags) + " is not known";
-    if (builtins.try_emplace(callable, Builtin{api, function->vectorcall}).second)
+    const auto [it, inserted] = builtins.try_emplace(callable, Builtin{api, function->vectorcall});
+    if (inserted) {
       Py_INCREF(callable);
+      builtin_row.push_back(&*it);
+    }
     return "";
   }
   if (Py_TYPE(callable) == &PyMethodDescr_Type) return AddMethod(callable, api);
@@ -208,11 +231,9 @@ std::string Interposer::Add(PyObject* owner, PyObject* name, PyObject* callable,
 void Interposer::Install(CallObserver* new_observer) {
   observer = new_observer;
   if (std::exchange(is_installed, true)) return;
-  for (auto& [object, b] : builtins)
-    reinterpret_cast<PyCFunctionObject*>(object)->vectorcall = CallBuiltin;
-  for (int i = 0; i < method_count; ++i) {
-    methods[i].def->ml_meth = reinterpret_cast<PyCFunction>(EntryPoint(methods[i].def, i));
-  }
+  ForEachPointer(
+      [](const Builtin&) { return CallBuiltin; },
+      [](const Method& m, int i) { return reinterpret_cast<PyCFunction>(EntryPoint(m.def, i)); });
   if (setitem.api != nullptr) {
     PyTypeObject* owner = setitem.types.front();
     setitem.types.clear();
@@ -224,9 +245,8 @@ void Interposer::Install(CallObserver* new_observer) {
 
 void Interposer::Remove() {
   if (!std::exchange(is_installed, false)) return;
-  for (auto& [object, b] : builtins)
-    reinterpret_cast<PyCFunctionObject*>(object)->vectorcall = b.original;
-  for (int i = 0; i < method_count; ++i) methods[i].def->ml_meth = methods[i].original;
+  ForEachPointer([](const Builtin& b) { return b.original; },
+                 [](const Method& m, int) { return m.original; });
   if (setitem.api != nullptr) {
     PyTypeObject* owner = setitem.types.front();
     // Types made meanwhile have inherited our pointer.

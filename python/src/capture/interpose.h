@@ -3,10 +3,11 @@
 // equality, signature and every alias stay; nobody who holds the function needs to be told. Stop
 // restores every pointer.
 //
-//   builtin (torch.add, F.gelu)         PyCFunctionObject::vectorcall; never its ml_meth, which
-//   hash and == use method (Tensor.add_, __add__)       PyMethodDef::ml_meth Python function
-//   (F.relu)            __code__: a stub whose constant is the observer slot wrapper
-//   (Tensor.__setitem__)   the types' slot
+//   builtin (torch.add, F.gelu)             PyCFunctionObject::vectorcall; never its ml_meth,
+//                                           which hash and == use
+//   method (Tensor.add_, __add__)           PyMethodDef::ml_meth
+//   Python function (F.relu)                __code__: a stub whose constant is the observer
+//   slot wrapper (Tensor.__setitem__)       the types' slot
 //
 //   Interposer::Add(function, api);     // answers what cannot be observed, and why
 //   Interposer::Install();  ...  Interposer::Remove();

@@ -13,6 +13,10 @@ struct Observer {
 
 PyTypeObject observer_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 std::vector<PyObject*>* stubs = nullptr;
+// Interned by Init: every start and stop sets them on all functions.
+struct {
+  PyObject *code, *signature;
+} names;
 
 // The stub is `return OBSERVER(*args, **kwargs)`: always a tuple and a dict.
 PyObject* CallObserved(PyObject* self, PyObject* args, PyObject* kwargs) {
@@ -127,18 +131,19 @@ std::string ObservedFunction::Prepare(PyObject* function, const Api* api) {
 }
 
 void ObservedFunction::Install() {
-  if (signature_ && PyObject_SetAttrString(function_.get(), "__signature__", signature_.get()) != 0)
+  if (signature_ && PyObject_SetAttr(function_.get(), names.signature, signature_.get()) != 0)
     PyErr_Clear();
-  if (PyObject_SetAttrString(function_.get(), "__code__", stub_.get()) != 0) PyErr_Clear();
+  if (PyObject_SetAttr(function_.get(), names.code, stub_.get()) != 0) PyErr_Clear();
 }
 
 void ObservedFunction::Remove() {
-  if (signature_ && PyObject_DelAttrString(function_.get(), "__signature__") != 0) PyErr_Clear();
-  if (PyObject_SetAttrString(function_.get(), "__code__", code_.get()) != 0) PyErr_Clear();
+  if (signature_ && PyObject_DelAttr(function_.get(), names.signature) != 0) PyErr_Clear();
+  if (PyObject_SetAttr(function_.get(), names.code, code_.get()) != 0) PyErr_Clear();
 }
 
 bool ObservedFunction::Init() {
   stubs = new std::vector<PyObject*>;
+  names = {PyUnicode_InternFromString("__code__"), PyUnicode_InternFromString("__signature__")};
   observer_type.tp_name = "msprobe._engine.FunctionObserver";
   observer_type.tp_basicsize = sizeof(Observer);
   observer_type.tp_flags = Py_TPFLAGS_DEFAULT;

@@ -58,6 +58,12 @@ inline std::string StrOf(PyObject* object) {
   return std::string(Utf8(text.get()));
 }
 
+// The name of a type; "unknown" of what is none.
+inline std::string_view TypeName(PyObject* type) {
+  return type != nullptr && PyType_Check(type) ? reinterpret_cast<PyTypeObject*>(type)->tp_name
+                                               : "unknown";
+}
+
 // Keeps a pending Python exception over a piece of our own work.
 class KeepError {
  public:

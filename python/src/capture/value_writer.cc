@@ -77,11 +77,11 @@ Stats MeasureTensor(const TensorView& view) {
 }
 
 void AppendTensorJson(std::string* out, PyObject* tensor, const ValueOptions& options,
-                      const std::string* file_name) {
+                      const std::string& file_name) {
   Measured measured(tensor, options);
-  if (file_name != nullptr && measured.access.readable()) {
-    const bool stored = options.store(*file_name, measured.access.view());
-    measured.fields.data_name = stored ? std::string_view(*file_name) : "-1";
+  if (!file_name.empty() && measured.access.readable()) {
+    const bool stored = options.store(file_name, measured.access.view());
+    measured.fields.data_name = stored ? std::string_view(file_name) : "-1";
   }
   AppendTensor(out, measured.fields);
 }

@@ -73,8 +73,9 @@ class ValueWriter {
 // Statistics of a view; a large one is read without the GIL and by all cores.
 Stats MeasureTensor(const TensorView& view);
 
-// The JSON object of one tensor (a gradient), with the same options.
+// The JSON object of one tensor (a gradient), with the same options; stored when `file_name` is
+// not "".
 void AppendTensorJson(std::string* out, PyObject* tensor, const ValueOptions& options,
-                      const std::string* file_name);
+                      const std::string& file_name);
 
 }  // namespace msprobe::capture
