@@ -88,19 +88,29 @@ def inspect_dump(folder: Path) -> dict:
     files = [file.stat().st_size for file in path.parent.glob("dump_tensor_data/*")]
     tensors = list(described_tensors(data))
     size = sum(ITEM_SIZES[dtype] * math.prod(shape) for dtype, shape in tensors)
-    return {"records": len(data), "tensors": tensors, "bytes": size, "file_bytes": sum(files)}
+    return {"records": len(data), "tensors": tensors, "bytes": size, "files": files}
 
 
-def raw_write_ms(folder: Path, size: int) -> float:
+def raw_write_ms(path: Path, size: int) -> float:
     """Time to write `size` bytes once, in large sequential pieces, to the disk of the dump."""
     piece = memoryview(bytes(8 << 20))
     started = time.perf_counter()
-    with open(folder / "raw", "wb", buffering=0) as file:
+    with open(path, "wb", buffering=0) as file:
         for offset in range(0, size, len(piece)):
             file.write(piece[: min(len(piece), size - offset)])
-    elapsed = time.perf_counter() - started
-    (folder / "raw").unlink()
-    return elapsed * 1e3
+    return (time.perf_counter() - started) * 1e3
+
+
+def raw_files_ms(folder: Path, sizes: list) -> float:
+    """Time to make as many files of these sizes and nothing else, one write each."""
+    bytes_of = memoryview(bytes(max(sizes, default=0)))
+    folder.mkdir()
+    started = time.perf_counter()
+    for index, size in enumerate(sizes):
+        file = os.open(f"{folder}/{index}.pt", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        os.write(file, bytes_of[:size])
+        os.close(file)
+    return (time.perf_counter() - started) * 1e3
 
 
 def measure(options, folder: Path) -> dict:
@@ -135,7 +145,7 @@ def measure(options, folder: Path) -> dict:
         debugger.stop()
         debugger.step()
 
-    off, on, seen, raw = [], [], None, []
+    off, on, seen, raw, raw_files = [], [], None, [], []
     for pair in range(options.pairs + 1):
         off_ms, on_ms = timed(step), timed(observed_step)
         seen = inspect_dump(dump) if seen is None else seen
@@ -143,14 +153,16 @@ def measure(options, folder: Path) -> dict:
             off.append(off_ms)
             on.append(on_ms)
             if options.task == "tensor":
-                raw.append(raw_write_ms(folder, seen["file_bytes"]))
-        # A file system that has just deleted many files is slow to make as many (ext4 passes over
-        # every inode freed in the last seconds): tensor files are deleted at the end only.
+                raw.append(raw_write_ms(folder / f"raw{pair}", sum(seen["files"])))
+                raw_files.append(raw_files_ms(folder / f"raw_files{pair}", seen["files"]))
+        # A file system that has just deleted many files is slow to make as many (ext4 without a
+        # journal passes over every inode freed in the last minutes), and memory that has just been
+        # freed is quick to fill: tensor files and the raw ones beside them are deleted at the end.
         if options.task == "tensor":
             dump.rename(folder / f"dump{pair}")
         else:
             shutil.rmtree(dump)
-    tensors = seen.pop("tensors")
+    tensors, files = seen.pop("tensors"), seen.pop("files")
     return {
         "read_ms": read_once_ms(tensors) if options.tool == "ours" else None,
         "bare_ms": statistics.median(bare),
@@ -159,6 +171,9 @@ def measure(options, folder: Path) -> dict:
         "off_ms": statistics.median(off),
         "added_ms": statistics.median(a - b for a, b in zip(on, off, strict=True)),
         "raw_write_ms": statistics.median(raw) if raw else None,
+        "raw_files_ms": statistics.median(raw_files) if raw else None,
+        "files": len(files),
+        "file_bytes": sum(files),
         **seen,
     }
 

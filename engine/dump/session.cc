@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "engine/base/log.h"
+#include "engine/base/threads.h"
 #include "engine/base/version.h"
 
 namespace msprobe {
@@ -17,11 +18,15 @@ std::string_view LevelName(Level level) {
   return level == Level::kL0 ? "L0" : level == Level::kMix ? "mix" : "L1";
 }
 
-// MSPROBE_TENSOR_BUDGET_MB: host memory for tensors on their way to the disk.
+// Host memory for tensors on their way to the disk. With two cores a writer only takes from
+// training what it gives.
 int64_t TensorBudget() {
   const char* text = std::getenv("MSPROBE_TENSOR_BUDGET_MB");
-  const int64_t megabytes = text ? std::strtoll(text, nullptr, 10) : 0;
-  return (megabytes > 0 ? megabytes : 256) << 20;
+  char* end = nullptr;
+  const int64_t megabytes = text ? std::strtoll(text, &end, 10) : -1;
+  if (megabytes >= 0 && megabytes < INT64_MAX >> 20 && end != text && *end == '\0')
+    return megabytes << 20;
+  return ThreadPool::Default().threads() > 2 ? 256 << 20 : 0;
 }
 
 }  // namespace
@@ -65,9 +70,9 @@ Status Session::Open(std::optional<int> rank) {
   const bool store = config_.task == Task::kTensor || !config_.tensor_list.empty();
   if (store) header.dump_data_dir = JoinPath(folder_, kTensorFolder);
   MSPROBE_ASSIGN_OR_RETURN(writer_, DumpWriter::Create(folder_, header));
-  if (store)
-    tensors_ = std::make_unique<TensorQueue>(header.dump_data_dir,
-                                             TensorQueueOptions{.budget = TensorBudget()});
+  if (store && tensors_ == nullptr)
+    tensors_ = std::make_unique<TensorQueue>(TensorQueueOptions{.budget = TensorBudget()});
+  if (store) tensors_->SetFolder(header.dump_data_dir);
   if (rank) SetLogRank(*rank);
   return Status::Ok();
 }
@@ -89,7 +94,8 @@ void Session::Step() {
   calls_.assign(calls_.size(), 0);
   stack_numbers_.clear();
   filter_.NewStep();
-  tensors_.reset();
+  // Its buffers serve the next step as well: fresh memory costs more than the copy.
+  if (!filter_.WantsStep(step_)) tensors_.reset();
   writer_.reset();
 }
 

@@ -6,11 +6,9 @@
 
 #include "engine/base/file.h"
 #include "engine/base/log.h"
+#include "engine/base/threads.h"
 
 namespace msprobe {
-
-TensorQueue::TensorQueue(std::string folder, TensorQueueOptions options)
-    : folder_(std::move(folder)), options_(options) {}
 
 TensorQueue::~TensorQueue() {
   if (const Status status = Drain(); !status.ok()) Log(LogLevel::kError, status.message());
@@ -20,6 +18,11 @@ TensorQueue::~TensorQueue() {
   }
   wake_.notify_all();
   for (std::thread& thread : threads_) thread.join();
+}
+
+void TensorQueue::SetFolder(std::string folder) {
+  folder_ = std::move(folder);
+  folder_made_ = false;
 }
 
 TensorQueue::Buffer TensorQueue::TakeBuffer(int64_t size) {
@@ -55,8 +58,8 @@ Status TensorQueue::Push(const std::string& file_name, const TensorView& view) {
     std::lock_guard lock(mutex_);
     if (!first_error_.ok()) return first_error_;
   }
-  if (bytes > options_.budget / 2) {
-    MSPROBE_RETURN_IF_ERROR(WritePt(path, view));
+  if (options_.budget == 0 || bytes > options_.budget / 2) {
+    MSPROBE_RETURN_IF_ERROR(WritePt(path, view, {}, &ThreadPool::Default()));
     std::lock_guard lock(mutex_);
     bytes_written_ += bytes;
     return Status::Ok();

@@ -1,7 +1,9 @@
-// Stores tensors while training goes on: the caller's elements are copied, threads write the files.
-// Bytes in flight are bounded by a budget; a caller that is ahead of the disk waits.
+// Stores tensors while training goes on: the caller's elements are copied, a thread writes the
+// files. Bytes in flight are bounded by a budget; a caller that is ahead of the disk waits. Without
+// a budget the caller writes: quicker where training uses every core anyway.
 //
-//   TensorQueue queue(folder, {.budget = 256 << 20});
+//   TensorQueue queue({.budget = 256 << 20});
+//   queue.SetFolder("step0/rank0/dump_tensor_data");
 //   MSPROBE_RETURN_IF_ERROR(queue.Push("Functional.relu.0.forward.output.0.pt", view));
 //   MSPROBE_RETURN_IF_ERROR(queue.Drain());      // all files complete, or the first reason why not
 #pragma once
@@ -22,21 +24,23 @@
 namespace msprobe {
 
 struct TensorQueueOptions {
-  int64_t budget = 256 << 20;  // bytes of copies, waiting and being written
+  int64_t budget = 256 << 20;  // bytes of copies, waiting and being written; 0: none are made
   int threads = 1;             // started at the first Push
 };
 
 // Push and Drain are for one thread at a time. Must not be used in a forked child.
 class TensorQueue {
  public:
-  TensorQueue(std::string folder, TensorQueueOptions options);
+  explicit TensorQueue(TensorQueueOptions options) : options_(options) {}
   ~TensorQueue();  // drains; a failure that nobody asked for is logged
   TensorQueue(const TensorQueue&) = delete;
   TensorQueue& operator=(const TensorQueue&) = delete;
 
+  // Where the tensors pushed from now on go. It is made at the first of them.
+  void SetFolder(std::string folder);
   // Copies the elements and returns. A tensor larger than the whole budget is written before
   // returning, without a copy when it is contiguous. After a failed write every Push answers that
-  // failure. Creates the folder at first use.
+  // failure.
   Status Push(const std::string& file_name, const TensorView& view);
   Status Drain();
   int64_t bytes_written() const { return bytes_written_; }
@@ -54,7 +58,7 @@ class TensorQueue {
   Buffer TakeBuffer(int64_t size);  // waits for room; mutex_ held by the caller through lock
   void Work();
 
-  const std::string folder_;
+  std::string folder_;
   const TensorQueueOptions options_;
   bool folder_made_ = false;
 

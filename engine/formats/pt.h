@@ -1,11 +1,11 @@
 // What torch.save writes: a zip of one pickle and the raw storages it points to. Opening one never
 // runs code.
 //
-//   MSPROBE_ASSIGN_OR_RETURN(TensorFile t, ReadPtTensor("Tensor.add.0.forward.output.0.pt"));  //
-//   the dump's case MSPROBE_ASSIGN_OR_RETURN(PtFile file, ReadPt("model.pt")); // any tree of plain
-//   values for (const PtTensor& t : file.tensors) Print(t.name, t.tensor.view()); //
-//   "['layer']['weight']" MSPROBE_RETURN_IF_ERROR(WritePt("copy.pt", t.view())); // torch.load
-//   reads it
+//   MSPROBE_ASSIGN_OR_RETURN(TensorFile t, ReadPtTensor("Tensor.add.0.forward.output.0.pt"));
+//   MSPROBE_ASSIGN_OR_RETURN(PtFile file, ReadPt("model.pt"));       // any tree of plain values
+//   for (const PtTensor& t : file.tensors) Print(t.name, t.tensor.view());  //
+//   "['layer']['weight']" MSPROBE_RETURN_IF_ERROR(WritePt("copy.pt", t.view()));           //
+//   torch.load reads it
 #pragma once
 
 #include <cstdint>
@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "engine/base/file.h"
+#include "engine/base/threads.h"
 #include "engine/formats/pickle.h"
 #include "engine/formats/tensor_file.h"
 #include "engine/formats/zip.h"
@@ -57,9 +58,9 @@ struct PtWriteOptions {
       "archive";  // the folder inside the zip; torch uses the file's stem
 };
 
-// The bytes around a tensor's data, so that a writer thread needs one system call and no copy:
-//   PtLayout layout = MakePtLayout(dtype, shape);                       // once a tensor,
-//   microseconds file.Write({layout.prefix(), data, layout.Suffix(PtChecksum(data))});
+// The bytes around a tensor's data, so that writing it needs no copy:
+//   PtLayout layout = MakePtLayout(dtype, shape);   // once a tensor, microseconds
+//   file.Write({layout.prefix(), data, layout.Suffix(Crc32(data))});
 // prefix() does not depend on the data and its size is a multiple of 64. The file is prefix,
 // data_size() bytes in logical (row-major) order, suffix.
 class PtLayout {
@@ -77,13 +78,14 @@ class PtLayout {
 // kInvalidArgument: a negative extent or a product over 2^63 bytes.
 Result<PtLayout> MakePtLayout(DType dtype, std::span<const int64_t> shape,
                               const PtWriteOptions& options = {});
-uint32_t PtChecksum(std::string_view data);  // CRC-32 as zip has it
 
 // torch.load(weights_only=True) gives the view's elements bit for bit, contiguous, with its dtype
 // and shape. Views with strides are copied first (the viewed elements only). The old file or the
-// new one, never half.
-Status WritePt(const std::string& path, const TensorView& view, const PtWriteOptions& options = {});
+// new one, never half. A second thread of `pool` makes the checksum of large tensors meanwhile.
+Status WritePt(const std::string& path, const TensorView& view, const PtWriteOptions& options = {},
+               ThreadPool* pool = nullptr);
 // The same for bytes that are already in logical order; data.size() must be layout.data_size().
-Status WritePt(const std::string& path, const PtLayout& layout, std::string_view data);
+Status WritePt(const std::string& path, const PtLayout& layout, std::string_view data,
+               ThreadPool* pool = nullptr);
 
 }  // namespace msprobe

@@ -11,7 +11,9 @@
 namespace msprobe {
 namespace {
 
-constexpr uint64_t kDataAlignment = 64;  // as torch: a mapped tensor starts on a cache line
+constexpr size_t kPieceBytes = 256 << 10;
+constexpr size_t kSharedBytes = 1 << 20;  // from here on a second thread makes the checksum
+constexpr uint64_t kDataAlignment = 64;   // as torch: a mapped tensor starts on a cache line
 
 // The opcodes of one tensor's pickle, as torch.save writes them, without the memo (nothing is
 // referred to twice).
@@ -103,8 +105,6 @@ std::string ComposePickle(DType dtype, std::span<const int64_t> shape, uint64_t 
 
 }  // namespace
 
-uint32_t PtChecksum(std::string_view data) { return Crc32(data); }
-
 std::string PtLayout::Suffix(uint32_t checksum) const {
   ZipComposer zip = zip_;
   zip.End(checksum);
@@ -139,24 +139,50 @@ Result<PtLayout> MakePtLayout(DType dtype, std::span<const int64_t> shape,
   return layout;
 }
 
-Status WritePt(const std::string& path, const PtLayout& layout, std::string_view data) {
+Status WritePt(const std::string& path, const PtLayout& layout, std::string_view data,
+               ThreadPool* pool) {
   if (data.size() != layout.data_size()) {
     return Internal(fmt::format("{}: {} bytes of data for a layout of {}", path, data.size(),
                                 layout.data_size()));
   }
   MSPROBE_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(path));
-  MSPROBE_RETURN_IF_ERROR(file.Write({layout.prefix(), data, layout.Suffix(PtChecksum(data))}));
-  return file.Commit();
+  if (pool != nullptr && pool->threads() > 1 && data.size() >= kSharedBytes) {
+    Status written;
+    uint32_t checksum = 0;
+    pool->ParallelFor(2, [&](size_t i) {
+      if (i == 0) written = file.Write({layout.prefix(), data});
+      if (i == 1) checksum = Crc32(data);
+    });
+    MSPROBE_RETURN_IF_ERROR(written);
+    MSPROBE_RETURN_IF_ERROR(file.Write({layout.Suffix(checksum)}));
+    return file.Commit();
+  }
+  // In pieces, so that the data comes from memory once: for its checksum, and from the cache to the
+  // file.
+  std::string_view prefix = layout.prefix();
+  uint32_t checksum = 0;
+  while (true) {
+    const std::string_view piece = data.substr(0, kPieceBytes);
+    data.remove_prefix(piece.size());
+    checksum = Crc32(piece, checksum);
+    if (data.empty()) {
+      MSPROBE_RETURN_IF_ERROR(file.Write({prefix, piece, layout.Suffix(checksum)}));
+      return file.Commit();
+    }
+    MSPROBE_RETURN_IF_ERROR(file.Write({prefix, piece}));
+    prefix = {};
+  }
 }
 
-Status WritePt(const std::string& path, const TensorView& view, const PtWriteOptions& options) {
+Status WritePt(const std::string& path, const TensorView& view, const PtWriteOptions& options,
+               ThreadPool* pool) {
   MSPROBE_ASSIGN_OR_RETURN(const PtLayout layout, MakePtLayout(view.dtype, view.dims(), options));
   if (view.IsContiguous()) {
-    return WritePt(path, layout, {static_cast<const char*>(view.data), layout.data_size()});
+    return WritePt(path, layout, {static_cast<const char*>(view.data), layout.data_size()}, pool);
   }
   std::string copy(layout.data_size(), '\0');
   CopyContiguous(view, copy.data());
-  return WritePt(path, layout, copy);
+  return WritePt(path, layout, copy, pool);
 }
 
 }  // namespace msprobe

@@ -85,6 +85,7 @@ class ZipComposer {
   uint64_t position_ = 0;  // of the next byte in the archive
 };
 
-uint32_t Crc32(std::string_view bytes);
+// Of all the bytes, when it is called with one piece after another and what the last call answered.
+uint32_t Crc32(std::string_view bytes, uint32_t before = 0);
 
 }  // namespace msprobe

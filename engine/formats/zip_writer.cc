@@ -22,7 +22,9 @@ uint32_t Field32(uint64_t value) {
 }
 }  // namespace
 
-uint32_t Crc32(std::string_view bytes) { return libdeflate_crc32(0, bytes.data(), bytes.size()); }
+uint32_t Crc32(std::string_view bytes, uint32_t before) {
+  return libdeflate_crc32(before, bytes.data(), bytes.size());
+}
 
 void ZipComposer::Add(std::string_view name, std::string_view content, uint64_t alignment) {
   Begin(name, content.size(), alignment);

@@ -38,7 +38,8 @@ TensorView ViewOf(const std::vector<float>& values, const int64_t* shape) {
 }
 
 TEST_F(TensorQueueTest, StoresWhatTheTensorHeldAtPush) {
-  TensorQueue queue(folder_, {});
+  TensorQueue queue(TensorQueueOptions{});
+  queue.SetFolder(folder_);
   std::vector<float> values(1000);
   std::iota(values.begin(), values.end(), 0.0f);
   const std::vector<float> before = values;
@@ -51,7 +52,8 @@ TEST_F(TensorQueueTest, StoresWhatTheTensorHeldAtPush) {
 }
 
 TEST_F(TensorQueueTest, ManyTensorsThroughASmallBudget) {
-  TensorQueue queue(folder_, {.budget = 64 << 10});
+  TensorQueue queue({.budget = 64 << 10});
+  queue.SetFolder(folder_);
   for (int i = 0; i < 100; ++i) {
     const std::vector<float> values(static_cast<size_t>(100 + 70 * i), static_cast<float>(i));
     const int64_t shape[] = {static_cast<int64_t>(values.size())};
@@ -64,16 +66,43 @@ TEST_F(TensorQueueTest, ManyTensorsThroughASmallBudget) {
   }
 }
 
+TEST_F(TensorQueueTest, AStepsTensorsGoToItsFolder) {
+  TensorQueue queue(TensorQueueOptions{});
+  const int64_t shape[] = {2};
+  for (const char* step : {"step0", "step1"}) {
+    queue.SetFolder(JoinPath(folder_, step));
+    const std::vector<float> values = {step[4] - '0' + 0.5f, 2};
+    ASSERT_TRUE(queue.Push("a.pt", ViewOf(values, shape)).ok());
+  }
+  ASSERT_TRUE(queue.Drain().ok());
+  EXPECT_EQ(Read("step0/a.pt"), (std::vector<float>{0.5f, 2}));
+  EXPECT_EQ(Read("step1/a.pt"), (std::vector<float>{1.5f, 2}));
+}
+
 TEST_F(TensorQueueTest, ATensorBeyondTheBudgetIsWrittenAtOnce) {
-  TensorQueue queue(folder_, {.budget = 1024});
+  TensorQueue queue({.budget = 1024});
+  queue.SetFolder(folder_);
   const std::vector<float> values(10000, 2.5f);
   const int64_t shape[] = {10000};
   ASSERT_TRUE(queue.Push("big.pt", ViewOf(values, shape)).ok());
   EXPECT_EQ(Read("big.pt"), values);
 }
 
+TEST_F(TensorQueueTest, WithoutABudgetTheCallerWrites) {
+  TensorQueue queue({.budget = 0});
+  queue.SetFolder(folder_);
+  const std::vector<float> values(10, 2.5f);
+  for (const int64_t size : {0, 10}) {
+    const std::string name = std::to_string(size) + ".pt";
+    ASSERT_TRUE(queue.Push(name, ViewOf(values, &size)).ok());
+    EXPECT_EQ(Read(name), std::vector<float>(static_cast<size_t>(size), 2.5f));
+  }
+  EXPECT_EQ(queue.bytes_written(), 40);
+}
+
 TEST_F(TensorQueueTest, StridedViewsAreStoredContiguous) {
-  TensorQueue queue(folder_, {});
+  TensorQueue queue(TensorQueueOptions{});
+  queue.SetFolder(folder_);
   const std::vector<float> values = {0, 1, 2, 3, 4, 5};
   const int64_t shape[] = {3, 2}, strides[] = {1, 3};
   ASSERT_TRUE(queue
@@ -89,7 +118,8 @@ TEST_F(TensorQueueTest, StridedViewsAreStoredContiguous) {
 
 TEST_F(TensorQueueTest, AFailureIsKeptAndAnswered) {
   std::ofstream(folder_) << "a file where the folder should be";
-  TensorQueue queue(folder_, {});
+  TensorQueue queue(TensorQueueOptions{});
+  queue.SetFolder(folder_);
   const std::vector<float> values(10, 1.0f);
   const int64_t shape[] = {10};
   const Status status = queue.Push("a.pt", ViewOf(values, shape));
@@ -97,7 +127,8 @@ TEST_F(TensorQueueTest, AFailureIsKeptAndAnswered) {
 }
 
 TEST_F(TensorQueueTest, AFailureInTheWriterThreadReachesDrainAndLaterPushes) {
-  TensorQueue queue(folder_, {});
+  TensorQueue queue(TensorQueueOptions{});
+  queue.SetFolder(folder_);
   const std::vector<float> values(10, 1.0f);
   const int64_t shape[] = {10};
   ASSERT_TRUE(queue.Push("a.pt", ViewOf(values, shape)).ok());

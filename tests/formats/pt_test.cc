@@ -285,6 +285,23 @@ TEST(PtWrite, WritesOnlyTheViewedElements) {
   EXPECT_LT(ReadAll(path).size(), 1000u);
 }
 
+TEST(PtWrite, TheFileIsTheSameHoweverItIsWritten) {
+  // Pieces, and a second thread for the checksum, begin at some size: 0 to 3 MB, around the edges.
+  ThreadPool pool(2);
+  for (const int64_t size : {0, 1, (256 << 10) - 1, 256 << 10, (256 << 10) + 1, 1 << 20, 3000001}) {
+    std::vector<uint8_t> data(static_cast<size_t>(size));
+    for (size_t i = 0; i < data.size(); ++i) data[i] = static_cast<uint8_t>(i * i >> 7);
+    const TensorView view{.data = data.data(), .dtype = DType::kUInt8, .ndim = 1, .shape = &size};
+    const std::string alone = TestFolder() + "/alone.pt", shared = TestFolder() + "/shared.pt";
+    ASSERT_TRUE(WritePt(alone, view).ok());
+    ASSERT_TRUE(WritePt(shared, view, {}, &pool).ok());
+    EXPECT_EQ(ReadAll(alone), ReadAll(shared)) << size;
+    const Result<TensorFile> read = ReadPtTensor(shared);  // checks the checksum
+    ASSERT_TRUE(read.ok()) << read.status().message();
+    EXPECT_EQ(ElementsCrc(read->view()), ElementsCrc(view)) << size;
+  }
+}
+
 TEST(PtLayout, PrefixDataSuffixIsTheFile) {
   const int64_t shape[] = {3};
   const float data[] = {1, 2, 3};
@@ -298,7 +315,7 @@ TEST(PtLayout, PrefixDataSuffixIsTheFile) {
   ASSERT_TRUE(WritePt(path, *layout, bytes).ok());
   const std::string file = ReadAll(path);
   EXPECT_EQ(file,
-            std::string(layout->prefix()) + std::string(bytes) + layout->Suffix(PtChecksum(bytes)));
+            std::string(layout->prefix()) + std::string(bytes) + layout->Suffix(Crc32(bytes)));
   EXPECT_THAT(file, HasSubstr("Tensor.add.0/data.pkl"));
   EXPECT_EQ(WritePt(path, *layout, "short").code(), ErrorCode::kInternal);
 }

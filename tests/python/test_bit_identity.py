@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import random
 from functools import cache
 
@@ -59,6 +60,8 @@ def digest(named_tensors):
 def make_debugger(folder, level, task):
     from msprobe.pytorch import PrecisionDebugger
 
+    # Tensors are written by the calls under L0, by a thread under L1 and mix.
+    os.environ["MSPROBE_TENSOR_BUDGET_MB"] = "0" if level == "L0" else "64"
     config = folder / "config.json"
     config.write_text(
         json.dumps({"dump_path": str(folder / "dump"), "level": level, **TASKS[task]})

@@ -231,8 +231,10 @@ def test_summary_mode_statistics(tmp_path, mode):
     assert not any("md5" in tensor for tensor in leaves(dump.data))
 
 
-def test_task_tensor(tmp_path):
+@pytest.mark.parametrize("budget", ["0", "8"])  # written by the call, by a thread
+def test_task_tensor(budget, tmp_path, monkeypatch):
     """One file a tensor, named in the record, with the elements."""
+    monkeypatch.setenv("MSPROBE_TENSOR_BUDGET_MB", budget)
     output, inputs = run_forked(
         train, tmp_path, {"dump_path": "out", "task": "tensor", "level": "mix"}
     )

@@ -85,6 +85,7 @@ def train_and_kill(folder, level, task, dice):
     if child == 0:
         try:
             os.close(reader)
+            os.environ["MSPROBE_TENSOR_BUDGET_MB"] = dice.choice(["0", "64"])
             child_main(folder, level, task, writer)
         finally:
             os._exit(9)
