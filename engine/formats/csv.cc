@@ -1,6 +1,5 @@
 #include "engine/formats/csv.h"
 
-#include <array>
 #include <cmath>
 #include <vector>
 
@@ -9,14 +8,6 @@
 
 namespace msprobe {
 namespace {
-
-// What makes a cell need quotes: as in Python's csv module with lineterminator "\n", and the
-// carriage return, which newer versions of it quote as well.
-constexpr std::array<bool, 256> kNeedsQuotes = [] {
-  std::array<bool, 256> table{};
-  for (const char c : {',', '"', '\n', '\r'}) table[static_cast<unsigned char>(c)] = true;
-  return table;
-}();
 
 bool LooksLikeFormula(std::string_view text) {
   if (text.empty()) return false;
@@ -45,13 +36,16 @@ void CsvWriter::Separate() {
 }
 
 void CsvWriter::AppendQuoted(std::string_view text, bool guard) {
-  bool quote = false, ascii = true;
+  // What makes a cell need quotes: as in Python's csv module with lineterminator "\n", and the
+  // carriage return, which newer versions of it quote as well. (Bytes, not bools: the compiler
+  // looks at many at a time.)
+  unsigned char quote = 0, high = 0;
   for (const char c : text) {
-    quote |= kNeedsQuotes[static_cast<unsigned char>(c)];
-    ascii &= static_cast<unsigned char>(c) < 0x80;
+    quote |= static_cast<unsigned char>((c == ',') | (c == '"') | (c == '\n') | (c == '\r'));
+    high |= static_cast<unsigned char>(c);
   }
   std::string valid;
-  if (!ascii) {
+  if (high >= 0x80) {
     AppendValidUtf8(&valid, text);
     text = valid;
   }
@@ -62,10 +56,11 @@ void CsvWriter::AppendQuoted(std::string_view text, bool guard) {
   }
   text_ += '"';
   if (guard) text_ += '\'';
-  for (const char c : text) {
-    if (c == '"') text_ += '"';
-    text_ += c;
+  for (size_t at; (at = text.find('"')) != std::string_view::npos; text.remove_prefix(at + 1)) {
+    text_ += text.substr(0, at + 1);
+    text_ += '"';
   }
+  text_ += text;
   text_ += '"';
 }
 
