@@ -179,6 +179,17 @@ std::string DescribeBefore(const Comparison& c, const Before& b) {
   return out;
 }
 
+namespace {
+
+// A number as it is, anything else as text of somebody else's.
+std::string PlainValue(const Leaf& leaf) {
+  constexpr size_t kLongestNumber = 40;
+  return leaf.has_stats && leaf.value.size() <= kLongestNumber ? std::string(leaf.value)
+                                                               : Excerpt(leaf.value);
+}
+
+}  // namespace
+
 std::string DescribeError(const Comparison& c, int32_t row) {
   const Row& r = c.rows[row];
   const Measure& m = c.measures[row];
@@ -191,8 +202,8 @@ std::string DescribeError(const Comparison& c, int32_t row) {
       return fmt::format("{} has shape {} in the target, {} in the golden", label, t.shape,
                          g.shape);
     case Reason::kValueDiffers:
-      return fmt::format("{} is {} in the target, {} in the golden", label, Excerpt(t.value),
-                         Excerpt(g.value));
+      return fmt::format("{} is {} in the target, {} in the golden", label, PlainValue(t),
+                         PlainValue(g));
     case Reason::kKindDiffers:
       return fmt::format("{} is {} in the target, {} in the golden", label,
                          t.dtype.empty() ? t.type : t.dtype, g.dtype.empty() ? g.type : g.dtype);
