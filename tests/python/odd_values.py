@@ -8,6 +8,7 @@ import collections
 import dataclasses
 import enum
 import fractions
+import math
 import threading
 
 import numpy as np
@@ -119,9 +120,18 @@ def tensor(**fields):
     return check
 
 
-def array(found):
-    """null, or as the earlier tool spelled it."""
-    assert found is None or found["type"] == "numpy.ndarray"
+def array(dtype, shape, **fields):
+    """A NumPy array's object; without statistics when no fields are given."""
+
+    def check(found):
+        assert (found["type"], found["dtype"], found["shape"]) == ("numpy.ndarray", dtype, shape)
+        assert "requires_grad" not in found
+        for key in ("Max", "Min", "Mean", "Norm"):
+            value = fields.get(key)
+            assert found[key] == (None if value is None else pytest.approx(value, rel=1e-12)), key
+        assert found.get("fingerprint") != "" and ("fingerprint" in found) == bool(fields)
+
+    return check
 
 
 def deep(found):
@@ -152,6 +162,8 @@ def batch(found):
 
 
 # name: (the argument, made in the child; what the record has to hold of it)
+ONES = {"Max": 1, "Min": 1, "Mean": 1, "Norm": math.sqrt(6)}
+SCALAR = {"Max": 2, "Min": 2, "Mean": 2, "Norm": 2}
 VALUES = {
     "None": (lambda: None, None),
     "bool": (lambda: True, one("bool", True)),
@@ -212,10 +224,30 @@ VALUES = {
     "numpy double": (lambda: np.float64(1.5), one("float64", 1.5)),
     "numpy int": (lambda: np.int8(-3), one("int8", -3)),
     "numpy bool": (lambda: np.bool_(True), one("bool", True)),
-    "numpy array": (lambda: np.ones((2, 3)), array),
-    "numpy text": (lambda: np.array(["a"]), array),
-    "numpy objects": (lambda: np.array([None, {}], dtype=object), array),
-    "empty numpy array": (lambda: np.ones(0), array),
+    "numpy array": (lambda: np.ones((2, 3)), array("float64", [2, 3], **ONES)),
+    "numpy array with strides": (
+        lambda: np.arange(12, dtype=np.int16).reshape(2, 6)[::-1, ::2],
+        array("int16", [2, 3], Max=10, Min=0, Mean=5, Norm=math.sqrt(220)),
+    ),
+    "numpy array off its alignment": (
+        lambda: np.frombuffer(b"\0" + np.float32([1, 3]).tobytes(), np.float32, offset=1),
+        array("float32", [2], Max=3, Min=1, Mean=2, Norm=math.sqrt(10)),
+    ),
+    "field of numpy records": (
+        lambda: np.array([(1, 2.5), (2, 3.5)], dtype=[("a", "i1"), ("b", "f4")])["b"],
+        array("float32", [2], Max=3.5, Min=2.5, Mean=3, Norm=math.sqrt(18.5)),
+    ),
+    "numpy scalar array": (lambda: np.array(2.0), array("float64", [], **SCALAR)),
+    "read-only numpy array": (
+        lambda: np.broadcast_to(np.float16(1), (2, 3)),
+        array("float16", [2, 3], **ONES),
+    ),
+    "foreign byte order": (lambda: np.ones(2, ">f4"), array(">f4", [2])),
+    "numpy long double": (lambda: np.ones(2, np.longdouble), array("float128", [2])),
+    "empty numpy array": (lambda: np.ones(0), array("float64", [0], zero=None)),
+    "numpy text": (lambda: np.array(["a"]), array("<U1", [1])),
+    "numpy dates": (lambda: np.array(["2026-01-01"], "M8[D]"), array("datetime64[D]", [1])),
+    "numpy objects": (lambda: np.array([None, {}], dtype=object), array("object", [2])),
     "numpy time": (lambda: np.datetime64("2026-01-01"), None),
     "depth 300": (lambda: nested(300), deep),
     "depth 2000": (lambda: nested(2000), deep),

@@ -70,7 +70,7 @@ def test_a_value_is_recorded_or_null(case, tmp_path, capfd):
 def test_tensors_inside_a_value_are_stored(case, tmp_path):
     run_forked(call_with, tmp_path, case, "tensor")
     files = read_dump(tmp_path).tensors()
-    inner = {"dict of tensors": ".t", "dataclass": ".inputs"}.get(case)
+    inner = {"dict of tensors": ".t", "dataclass": ".inputs", "numpy array": ""}.get(case)
     name = f"Functional.softmax.0.forward.input.2{inner}.pt"
     assert (name in files) == (inner is not None)
 

@@ -56,12 +56,17 @@ class ValueWriter {
 
  private:
   void TensorValue(PyObject* tensor);
+  void ArrayValue(PyObject* array);  // of NumPy
   void OtherValue(PyObject* value, int depth);
   void IntValue(PyObject* value);
   void SliceValue(PyObject* value);
   void DictValue(PyObject* dict, int depth);
   void SequenceValue(PyObject* sequence, int depth);
   bool FieldsValue(PyObject* value, int depth);  // namedtuple or dataclass
+  void GroupValue(PyObject* group);
+  void PointToPointValue(PyObject* value, int depth);
+  template <typename Access>
+  void Measure(const Access& access, int requires_grad);
 
   EntryBuilder& b_;
   const ValueOptions& options_;

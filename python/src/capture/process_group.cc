@@ -1,0 +1,71 @@
+#include "capture/process_group.h"
+
+#include "capture/py_ref.h"
+#include "engine/base/text.h"
+#include "engine/formats/zip.h"
+
+namespace msprobe::capture {
+namespace {
+
+PyRef Distributed(const char* name) {
+  const PyRef module = PyRef::Steal(PyImport_ImportModule("torch.distributed"));
+  PyRef found = module ? PyRef::Steal(PyObject_GetAttrString(module.get(), name)) : PyRef();
+  PyErr_Clear();
+  return found;
+}
+
+// Looked up once and kept for ever, as types live.
+struct Types {
+  PyRef process_group = Distributed("ProcessGroup");
+  PyRef reduce_op = Distributed("ReduceOp");
+  PyRef reduce_op_type;  // of ReduceOp.SUM
+  PyRef point_to_point = Distributed("P2POp");
+  PyRef ranks_of = Distributed("get_process_group_ranks");
+
+  Types() {
+    const PyRef sum =
+        reduce_op ? PyRef::Steal(PyObject_GetAttrString(reduce_op.get(), "SUM")) : PyRef();
+    PyErr_Clear();
+    if (sum) reduce_op_type = PyRef::Borrow(reinterpret_cast<PyObject*>(Py_TYPE(sum.get())));
+  }
+};
+
+const Types& TheTypes() {
+  static const Types* types = new Types;
+  return *types;
+}
+
+bool IsA(PyObject* object, const PyRef& type) {
+  return type && PyType_Check(type.get()) &&
+         PyObject_TypeCheck(object, reinterpret_cast<PyTypeObject*>(type.get()));
+}
+
+}  // namespace
+
+bool IsProcessGroup(PyObject* object) { return IsA(object, TheTypes().process_group); }
+
+bool IsReduceOp(PyObject* object) {
+  return IsA(object, TheTypes().reduce_op) || IsA(object, TheTypes().reduce_op_type);
+}
+
+bool IsPointToPoint(PyObject* object) { return IsA(object, TheTypes().point_to_point); }
+
+GroupNames NamesOfGroup(PyObject* group) {
+  GroupNames names;
+  const PyRef& ranks_of = TheTypes().ranks_of;
+  const PyRef ranks = ranks_of && group != nullptr
+                          ? PyRef::Steal(PyObject_CallOneArg(ranks_of.get(), group))
+                          : PyRef();
+  PyErr_Clear();
+  if (!ranks || !PyList_Check(ranks.get())) return names;
+  names.ranks = StrOf(ranks.get());
+  AppendHex(&names.id, Crc32(names.ranks), 8);
+  return names;
+}
+
+std::string NameOfReduceOp(PyObject* op) {
+  std::string text = StrOf(op);
+  return text.find(" at 0x") == std::string::npos ? text : "ReduceOp";
+}
+
+}  // namespace msprobe::capture
