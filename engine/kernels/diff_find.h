@@ -1,0 +1,16 @@
+// The places that Diff names, which the pass over memory does not keep: it only notes in which
+// chunk they are, and that one chunk is looked at again.
+#pragma once
+
+#include "engine/kernels/chunk_pair.h"
+#include "engine/kernels/diff.h"
+#include "engine/kernels/diff_node.h"
+
+namespace msprobe {
+
+// Fills first_index, worst_index and the values there. `node` is of the whole tensors of `count`
+// values, not all of them equal.
+void FindIndices(const ChunkPairReader& reader, const DiffNode& node, PairKind kind, int64_t count,
+                 Diff* diff);
+
+}  // namespace msprobe
