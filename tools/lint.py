@@ -16,7 +16,6 @@ ROOT = Path(__file__).resolve().parent.parent
 MAX_LINES = 400
 # Files still to be split, and the size they may not grow beyond. Entries only leave this list.
 TO_SPLIT = {
-    "engine/compare/divergence.cc": 430,
     "engine/dump/config.cc": 410,
     "engine/dump/entries.cc": 510,
     "engine/formats/json.cc": 510,

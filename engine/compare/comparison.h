@@ -30,6 +30,7 @@ struct RecordPair {
   Match match = Match::kExact;
   float confidence = 1;
   uint32_t first_row = 0, row_count = 0;
+  bool matched() const { return target >= 0 && golden >= 0; }
 };
 
 // Verdict of one row. Unknown is not a pass.

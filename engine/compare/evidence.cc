@@ -21,10 +21,6 @@ const Leaf& LeafOf(const Comparison& c, int32_t row) {
   const Row& r = c.rows[row];
   return r.target >= 0 ? c.target.leaves[r.target] : c.golden.leaves[r.golden];
 }
-const Record& RecordOf(const Comparison& c, int32_t pair) {
-  const RecordPair& p = c.pairs[pair];
-  return p.target >= 0 ? c.target.records[p.target] : c.golden.records[p.golden];
-}
 
 std::string Percent(double relative) {
   if (!(relative < 100)) return fmt::format("{} times", ShortNumber(relative));
@@ -64,6 +60,11 @@ std::string ShortNumber(double value) {
   if (size != 0 && (size >= 1e5 || size < 1e-3)) return fmt::format("{:.1e}", value);
   if (size >= 10) return fmt::format("{:.0f}", value);
   return fmt::format("{:.2g}", value);
+}
+
+const Record& RecordOf(const Comparison& c, int32_t pair) {
+  const RecordPair& p = c.pairs[pair];
+  return p.target >= 0 ? c.target.records[p.target] : c.golden.records[p.golden];
 }
 
 std::string_view EntryName(const Comparison& c, int32_t pair) { return RecordOf(c, pair).name; }
@@ -138,11 +139,7 @@ double ConfidenceOf(const Comparison& c, int32_t pair, const CallSummary& call,
     // Checksums alone say nothing of the size.
     confidence *= call.out.severity > 0 ? 1 - 0.5 / std::max(size, 1.0) : 1;
   }
-  if (before.total() > 0) {
-    confidence *=
-        1 - 0.5 * static_cast<double>(before.unjudged) / static_cast<double>(before.total());
-  }
-  return confidence;
+  return confidence * before.JudgedFactor();
 }
 
 std::string_view EqualWord(const Comparison& c) {

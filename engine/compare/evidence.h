@@ -14,6 +14,10 @@ struct Before {
   int64_t unjudged = 0;                        // unknown, or without partner
   double largest_noise = 0;                    // severity
   int64_t total() const { return equal + noise + diverged + unjudged; }
+  // "before" of divergence.h's formula.
+  double JudgedFactor() const {
+    return total() > 0 ? 1 - 0.5 * static_cast<double>(unjudged) / static_cast<double>(total()) : 1;
+  }
 };
 Before WhatCameBefore(const Comparison& comparison, int32_t pair);
 
@@ -35,7 +39,8 @@ std::string_view EqualWord(const Comparison& comparison);
 std::string DescribeRow(const Comparison& comparison, int32_t row);
 // The same without the roundings, for a column of a table: "norm of output.0 is off by 4.8%".
 std::string DescribeError(const Comparison& comparison, int32_t row);
-// Entry name on the side that recorded it, the target's first.
+// The record on the side that has it, the target's first; and its entry name.
+const Record& RecordOf(const Comparison& comparison, int32_t pair);
 std::string_view EntryName(const Comparison& comparison, int32_t pair);
 // "output.0" of the row's leaf.
 std::string_view LeafLabel(const Comparison& comparison, int32_t row);
