@@ -11,8 +11,6 @@
 namespace msprobe {
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
-
 void ExpectSame(const Diff& a, const Diff& b, const std::string& what) {
   EXPECT_EQ(a.count, b.count) << what;
   EXPECT_EQ(a.unequal, b.unequal) << what;
@@ -90,10 +88,6 @@ Diff Compute(const TensorView& t, const TensorView& g, ThreadPool* pool = nullpt
   return *d;
 }
 
-TensorView Flat(const void* data, DType dtype, const int64_t& n) {
-  return {.data = data, .dtype = dtype, .ndim = 1, .shape = &n};
-}
-
 // Every dtype against itself and 8 others, 200 layouts, every SIMD target, against the scalar
 // definition, bit for bit.
 class DiffOfDType : public testing::TestWithParam<int> {};
@@ -110,9 +104,7 @@ TEST_P(DiffOfDType, EqualsScalarOnEveryTarget) {
     if (HasFailure()) return;
   }
 }
-INSTANTIATE_TEST_SUITE_P(All, DiffOfDType, testing::Range(0, kDTypeCount), [](const auto& info) {
-  return std::string(DTypeShortName(static_cast<DType>(info.param)));
-});
+INSTANTIATE_TEST_SUITE_P(All, DiffOfDType, testing::Range(0, kDTypeCount), DTypeOfInstance);
 
 TEST(Diff, BoundarySizesAndThreads) {
   ThreadPool two(2), three(3);

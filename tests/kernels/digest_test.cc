@@ -20,9 +20,9 @@ uint32_t SlowCrc32(const std::vector<uint8_t>& bytes) {
 TEST(Crc32, KnownAnswer) {
   const char text[] = "123456789";
   const int64_t n = 9;
-  EXPECT_EQ(Crc32({.data = text, .dtype = DType::kUInt8, .ndim = 1, .shape = &n}), 0xcbf43926u);
+  EXPECT_EQ(Crc32(Flat(text, DType::kUInt8, n)), 0xcbf43926u);
   const int64_t none = 0;
-  EXPECT_EQ(Crc32({.data = nullptr, .dtype = DType::kUInt8, .ndim = 1, .shape = &none}), 0u);
+  EXPECT_EQ(Crc32(Flat(nullptr, DType::kUInt8, none)), 0u);
 }
 
 TEST(Crc32, AnyLayoutInLogicalOrder) {

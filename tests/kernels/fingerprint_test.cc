@@ -16,7 +16,7 @@ namespace {
 
 uint64_t Fingerprint(const std::vector<uint8_t>& bytes, DType dtype = DType::kUInt8) {
   const int64_t n = static_cast<int64_t>(bytes.size() / DTypeSize(dtype));
-  return ComputeStats({.data = bytes.data(), .dtype = dtype, .ndim = 1, .shape = &n}).fingerprint;
+  return ComputeStats(Flat(bytes.data(), dtype, n)).fingerprint;
 }
 
 std::vector<uint8_t> RandomBytes(Random& random, size_t n) {

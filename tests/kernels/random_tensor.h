@@ -2,6 +2,7 @@
 // has.
 #pragma once
 
+#include <gtest/gtest.h>
 #include <hwy/highway.h>
 
 #include <bit>
@@ -17,6 +18,8 @@
 namespace msprobe {
 
 using Random = std::mt19937_64;
+
+inline constexpr double kInf = std::numeric_limits<double>::infinity();
 
 inline int64_t Uniform(Random& random, int64_t low, int64_t high) {
   return std::uniform_int_distribution<int64_t>(low, high)(random);
@@ -89,7 +92,6 @@ inline void Fill(Random& random, DType dtype, Values values, uint8_t* bytes, int
     EncodeElement(part, v, bytes + static_cast<size_t>(i) * part_size);
   }
   if (values == Values::kOrdinary || parts == 0) return;
-  constexpr double kInf = std::numeric_limits<double>::infinity();
   const double special[] = {std::numeric_limits<double>::quiet_NaN(),
                             kInf,
                             -kInf,
@@ -161,6 +163,16 @@ inline RandomTensor MakeRandomTensor(Random& random, DType dtype, Values values,
   t.bytes.resize(static_cast<size_t>(high - low + 1) * DTypeSize(dtype));
   Fill(random, dtype, values, t.bytes.data(), high - low + 1);
   return t;
+}
+
+// `n` contiguous elements; `n` outlives the view.
+inline TensorView Flat(const void* data, DType dtype, const int64_t& n) {
+  return {.data = data, .dtype = dtype, .ndim = 1, .shape = &n};
+}
+
+// Names the instances of a test that runs for every dtype, its parameter.
+inline std::string DTypeOfInstance(const testing::TestParamInfo<int>& info) {
+  return std::string(DTypeShortName(static_cast<DType>(info.param)));
 }
 
 // Calls `body` once for each SIMD target that this CPU has and the engine was compiled for.

@@ -12,8 +12,6 @@
 namespace msprobe {
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
-
 void ExpectSame(const Stats& a, const Stats& b, const std::string& what) {
   EXPECT_EQ(a.count, b.count) << what;
   EXPECT_EQ(a.nan, b.nan) << what;
@@ -27,10 +25,6 @@ void ExpectSame(const Stats& a, const Stats& b, const std::string& what) {
   EXPECT_EQ(a.int_max, b.int_max) << what;
   EXPECT_EQ(a.int_min, b.int_min) << what;
   EXPECT_EQ(a.fingerprint, b.fingerprint) << what;
-}
-
-TensorView Flat(const void* data, DType dtype, const int64_t& n) {
-  return {.data = data, .dtype = dtype, .ndim = 1, .shape = &n};
 }
 
 Stats OfFloats(const std::vector<float>& v) {
@@ -53,9 +47,7 @@ TEST_P(StatsOfDType, EqualsScalarOnEveryTarget) {
     if (HasFailure()) return;
   }
 }
-INSTANTIATE_TEST_SUITE_P(All, StatsOfDType, testing::Range(0, kDTypeCount), [](const auto& info) {
-  return std::string(DTypeShortName(static_cast<DType>(info.param)));
-});
+INSTANTIATE_TEST_SUITE_P(All, StatsOfDType, testing::Range(0, kDTypeCount), DTypeOfInstance);
 
 // Sizes around every boundary: step, chunk, group; with and without threads.
 TEST(Stats, BoundarySizesAndThreads) {
