@@ -1,8 +1,6 @@
 // What the engine writes with engine/base/file.h: appends and whole files.
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -13,6 +11,7 @@
 #include <utility>
 
 #include "engine/base/file.h"
+#include "tests/base/full_disk.h"
 #include "tests/dump/temporary_folder.h"
 
 namespace {
@@ -33,24 +32,6 @@ mode_t Mode(const std::string& path) {
   EXPECT_EQ(::stat(path.c_str(), &info), 0) << path;
   return info.st_mode & 0777;
 }
-
-// Files may not grow beyond `bytes` while it lives: a disk that fills, without one.
-class FullDisk {
- public:
-  explicit FullDisk(rlim_t bytes) : old_handler_(::signal(SIGXFSZ, SIG_IGN)) {
-    ::getrlimit(RLIMIT_FSIZE, &old_);
-    const rlimit limit{bytes, old_.rlim_max};
-    EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
-  }
-  ~FullDisk() {
-    ::setrlimit(RLIMIT_FSIZE, &old_);
-    ::signal(SIGXFSZ, old_handler_);
-  }
-
- private:
-  rlimit old_{};
-  sighandler_t old_handler_;
-};
 
 TEST(AppendFile, CreatesEmptiesOrKeeps) {
   const TemporaryFolder folder;

@@ -1,12 +1,11 @@
 #include "cli/compare_inputs.h"
 
 #include <gmock/gmock.h>
-#include <unistd.h>
 
-#include <filesystem>
 #include <string>
 
 #include "engine/base/file.h"
+#include "tests/dump/temporary_folder.h"
 
 namespace msprobe {
 namespace {
@@ -16,22 +15,12 @@ using ::testing::HasSubstr;
 
 class CompareInputs : public ::testing::Test {
  protected:
-  void SetUp() override {
-    root_ = ::testing::TempDir() + "compare_inputs_" + std::to_string(::getpid());
-    std::filesystem::remove_all(root_);
-  }
-  void TearDown() override { std::filesystem::remove_all(root_); }
-
   std::string Dump(const std::string& folder, const std::string& name = "dump.json") {
-    EXPECT_TRUE(MakeDirectories(JoinPath(root_, folder)).ok());
-    const std::string path = JoinPath(JoinPath(root_, folder), name);
-    EXPECT_TRUE(
-        WriteFileAtomically(path, "{\"task\": \"statistics\", \"level\": \"L1\", \"data\": {}}")
-            .ok());
-    return path;
+    return root_.Write(folder + "/" + name,
+                       "{\"task\": \"statistics\", \"level\": \"L1\", \"data\": {}}");
   }
-  std::string Path(const std::string& name) { return JoinPath(root_, name); }
-  std::string root_;
+  std::string Path(const std::string& name) { return JoinPath(root_.path(), name); }
+  const TemporaryFolder root_;
 };
 
 TEST_F(CompareInputs, FilesAreTakenAsTheyAre) {

@@ -1,13 +1,13 @@
 #include "engine/compare/measure_tensors.h"
 
 #include <gmock/gmock.h>
-#include <unistd.h>
 
 #include <filesystem>
 
 #include "engine/compare/summary.h"
 #include "engine/formats/npy.h"
 #include "tests/compare/dump_builder.h"
+#include "tests/dump/temporary_folder.h"
 
 namespace msprobe {
 namespace {
@@ -19,13 +19,10 @@ using ::testing::HasSubstr;
 
 class MeasureTensorsTest : public ::testing::Test {
  protected:
-  MeasureTensorsTest()
-      : folder_(std::filesystem::temp_directory_path() /
-                ("msprobe_tensors_" + std::to_string(::getpid()))) {
+  MeasureTensorsTest() {
     for (const char* side : {"target", "golden"})
       std::filesystem::create_directories(folder_ / side);
   }
-  ~MeasureTensorsTest() override { std::filesystem::remove_all(folder_); }
 
   void Write(const std::string& name, const std::vector<float>& values,
              std::vector<int64_t> shape = {}) {
@@ -53,7 +50,8 @@ class MeasureTensorsTest : public ::testing::Test {
     return MustCompare(MakeDump("target", target), MakeDump("golden", golden), options);
   }
 
-  std::filesystem::path folder_;
+  const TemporaryFolder temporary_;
+  const std::filesystem::path folder_ = temporary_.path();
 };
 
 TEST_F(MeasureTensorsTest, ElementsDecideNotStatistics) {

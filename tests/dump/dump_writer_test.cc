@@ -3,11 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
-#include <sstream>
-
 #include "engine/dump/reader.h"
+#include "tests/dump/temporary_folder.h"
 
 namespace msprobe {
 namespace {
@@ -16,25 +13,13 @@ using ::testing::ElementsAre;
 
 class DumpWriterTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = ::testing::TempDir() + "dump_writer_" +
-              ::testing::UnitTest::GetInstance()->current_test_info()->name();
-    std::filesystem::remove_all(folder_);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
   std::unique_ptr<DumpWriter> Create() {
     Result<std::unique_ptr<DumpWriter>> writer =
         DumpWriter::Create(folder_, {.tool = "msprobe test"});
     EXPECT_TRUE(writer.ok()) << writer.status().message();
     return std::move(writer).value();
   }
-  std::string Text(const char* name) const {
-    std::ifstream in(JoinPath(folder_, name));
-    std::stringstream text;
-    text << in.rdbuf();
-    return text.str();
-  }
+  std::string Text(const char* name) const { return ReadWhole(JoinPath(folder_, name)); }
   std::vector<std::string> RecordNames(bool* complete) const {
     Result<Dump> dump = ReadDump(folder_);
     EXPECT_TRUE(dump.ok()) << dump.status().message();
@@ -44,26 +29,28 @@ class DumpWriterTest : public ::testing::Test {
     return names;
   }
 
-  std::string folder_;
+  const TemporaryFolder temporary_;
+  const std::string folder_ = temporary_.path() + "/rank0";  // the writer is to make it
 };
 
-constexpr char kEntry[] = R"({"input_args": [], "input_kwargs": {}, "output": []})";
+std::string Entry(const std::string& name) {
+  return "\"" + name + R"(": {"input_args": [], "input_kwargs": {}, "output": []})";
+}
 
 TEST_F(DumpWriterTest, WritesOneEntryALine) {
   auto writer = Create();
-  ASSERT_TRUE(writer->Append(std::string("\"Torch.a.0.forward\": ") + kEntry).ok());
-  ASSERT_TRUE(writer->Append(std::string("\"Torch.b.0.forward\": ") + kEntry).ok());
+  ASSERT_TRUE(writer->Append(Entry("Torch.a.0.forward")).ok());
+  ASSERT_TRUE(writer->Append(Entry("Torch.b.0.forward")).ok());
   ASSERT_TRUE(writer->Close().ok());
   EXPECT_EQ(Text("dump.json"),
             "{\"task\": \"statistics\", \"level\": \"L1\", \"framework\": \"pytorch\", "
-            "\"dump_data_dir\": null, \"tool\": \"msprobe test\", \"data\": {\n"
-            "\"Torch.a.0.forward\": " +
-                std::string(kEntry) + ",\n\"Torch.b.0.forward\": " + kEntry + "\n}}\n");
+            "\"dump_data_dir\": null, \"tool\": \"msprobe test\", \"data\": {\n" +
+                Entry("Torch.a.0.forward") + ",\n" + Entry("Torch.b.0.forward") + "\n}}\n");
 }
 
 TEST_F(DumpWriterTest, EveryAppendIsOnDiskBeforeItReturns) {
   auto writer = Create();
-  ASSERT_TRUE(writer->Append(std::string("\"Torch.a.0.forward\": ") + kEntry).ok());
+  ASSERT_TRUE(writer->Append(Entry("Torch.a.0.forward")).ok());
   bool complete;  // not closed: as after a kill
   EXPECT_THAT(RecordNames(&complete), ElementsAre("Torch.a.0.forward"));
   EXPECT_FALSE(complete);
@@ -71,11 +58,11 @@ TEST_F(DumpWriterTest, EveryAppendIsOnDiskBeforeItReturns) {
 
 TEST_F(DumpWriterTest, ReopenGoesOnWhereCloseLeft) {
   auto writer = Create();
-  ASSERT_TRUE(writer->Append(std::string("\"Torch.a.0.forward\": ") + kEntry).ok());
+  ASSERT_TRUE(writer->Append(Entry("Torch.a.0.forward")).ok());
   ASSERT_TRUE(writer->Close().ok());
   ASSERT_TRUE(writer->Close().ok());  // idempotent
   ASSERT_TRUE(writer->Reopen().ok());
-  ASSERT_TRUE(writer->Append(std::string("\"Torch.b.0.forward\": ") + kEntry).ok());
+  ASSERT_TRUE(writer->Append(Entry("Torch.b.0.forward")).ok());
   ASSERT_TRUE(writer->Close().ok());
   bool complete;
   EXPECT_THAT(RecordNames(&complete), ElementsAre("Torch.a.0.forward", "Torch.b.0.forward"));
@@ -117,8 +104,8 @@ TEST_F(DumpWriterTest, ConstructHasNullForNoParent) {
 }
 
 TEST_F(DumpWriterTest, AnUnwritablePlaceIsOneClearError) {
-  std::ofstream(folder_) << "a file where the folder should be";
-  const auto writer = DumpWriter::Create(folder_ + "/rank0", {});
+  temporary_.Write("rank0", "a file where the folder should be");
+  const auto writer = DumpWriter::Create(folder_ + "/below", {});
   ASSERT_FALSE(writer.ok());
   EXPECT_EQ(writer.status().code(), ErrorCode::kIo);
   EXPECT_NE(writer.status().message().find(folder_), std::string::npos);

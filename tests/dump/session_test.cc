@@ -2,22 +2,15 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
-
 #include "engine/dump/reader.h"
+#include "tests/dump/temporary_folder.h"
 
 namespace msprobe {
 namespace {
 
 class SessionTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    config_.dump_path = ::testing::TempDir() + "session_" +
-                        ::testing::UnitTest::GetInstance()->current_test_info()->name();
-    std::filesystem::remove_all(config_.dump_path);
-  }
-  void TearDown() override { std::filesystem::remove_all(config_.dump_path); }
+  SessionTest() { config_.dump_path = temporary_.path() + "/dump"; }  // not there yet
 
   static void RecordOne(Session& session, const std::string& name) {
     const std::string entry =
@@ -29,6 +22,7 @@ class SessionTest : public ::testing::Test {
     return dump.ok() ? dump->records.size() : 0;
   }
 
+  const TemporaryFolder temporary_;
   Config config_;
 };
 
@@ -66,11 +60,11 @@ TEST_F(SessionTest, OnlyWantedStepsAndRanks) {
   EXPECT_TRUE(*session.Start(2));
   session.Step();
   EXPECT_FALSE(*session.Start(2));
-  EXPECT_FALSE(std::filesystem::exists(config_.dump_path + "/step0"));
+  EXPECT_FALSE(Exists(config_.dump_path + "/step0"));
 }
 
 TEST_F(SessionTest, AFaultTurnsCollectionOffForGood) {
-  std::ofstream(config_.dump_path) << "a file where the folder should be";
+  temporary_.Write("dump", "a file where the folder should be");
   Session session(config_);
   const Result<bool> started = session.Start(std::nullopt);
   ASSERT_FALSE(started.ok());

@@ -3,23 +3,16 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
 #include <numeric>
 
 #include "engine/base/file.h"
+#include "tests/dump/temporary_folder.h"
 
 namespace msprobe {
 namespace {
 
 class TensorQueueTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = ::testing::TempDir() + "tensor_queue_" +
-              ::testing::UnitTest::GetInstance()->current_test_info()->name();
-    std::filesystem::remove_all(folder_);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
   std::vector<float> Read(const std::string& name) const {
     Result<TensorFile> file = ReadPtTensor(JoinPath(folder_, name));
     EXPECT_TRUE(file.ok()) << file.status().message();
@@ -30,7 +23,8 @@ class TensorQueueTest : public ::testing::Test {
     return values;
   }
 
-  std::string folder_;
+  const TemporaryFolder temporary_;
+  const std::string folder_ = temporary_.path() + "/tensors";  // the queue is to make it
 };
 
 TensorView ViewOf(const std::vector<float>& values, const int64_t* shape) {
@@ -117,7 +111,7 @@ TEST_F(TensorQueueTest, StridedViewsAreStoredContiguous) {
 }
 
 TEST_F(TensorQueueTest, AFailureIsKeptAndAnswered) {
-  std::ofstream(folder_) << "a file where the folder should be";
+  temporary_.Write("tensors", "a file where the folder should be");
   TensorQueue queue(TensorQueueOptions{});
   queue.SetFolder(folder_);
   const std::vector<float> values(10, 1.0f);

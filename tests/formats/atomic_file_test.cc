@@ -1,10 +1,8 @@
 #include "engine/formats/atomic_file.h"
 
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
-#include <csignal>
-
+#include "tests/base/full_disk.h"
 #include "tests/formats/golden.h"
 
 namespace msprobe {
@@ -16,10 +14,10 @@ TEST(AtomicFile, HasItsNameOnlyAfterCommit) {
   Result<AtomicFile> file = AtomicFile::Create(path);
   ASSERT_TRUE(file.ok());
   ASSERT_TRUE(file->Write({"n", "", "ew"}).ok());
-  EXPECT_EQ(ReadAll(path), "old");
+  EXPECT_EQ(ReadWhole(path), "old");
   EXPECT_EQ(file->size(), 3u);
   ASSERT_TRUE(file->Commit().ok());
-  EXPECT_EQ(ReadAll(path), "new");
+  EXPECT_EQ(ReadWhole(path), "new");
   EXPECT_EQ(file->Commit().code(), ErrorCode::kInternal);
   EXPECT_EQ(file->Write({"x"}).code(), ErrorCode::kInternal);
   ExpectFolderHolds(folder, {"a"});
@@ -44,23 +42,14 @@ TEST(AtomicFile, RefusesAFolderThatDoesNotExist) {
   EXPECT_EQ(status.path(), path);
 }
 
-// A file size limit stands in for a full disk: both make write(2) fail halfway.
 TEST(AtomicFile, AFullDiskIsAnErrorAndLeavesNothing) {
   const std::string folder = TestFolder();
-  rlimit old_limit;
-  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &old_limit), 0);
-  rlimit limit = old_limit;
-  limit.rlim_cur = 1000;
-  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
-  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
-  Status status;
   {
+    const FullDisk full(1000);
     Result<AtomicFile> file = AtomicFile::Create(folder + "/a");
-    status = file->Write({std::string(600, 'x'), std::string(600, 'y')});
+    ASSERT_TRUE(file.ok());
+    EXPECT_EQ(file->Write({std::string(600, 'x'), std::string(600, 'y')}).code(), ErrorCode::kIo);
   }
-  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &old_limit), 0);
-  std::signal(SIGXFSZ, old_handler);
-  EXPECT_EQ(status.code(), ErrorCode::kIo);
   ExpectFolderHolds(folder, {});
 }
 

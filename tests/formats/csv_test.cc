@@ -79,7 +79,7 @@ TEST(Csv, PartsAreWrittenInOrder) {
   }
   const std::string folder = TestFolder();
   ASSERT_TRUE(WriteCsv(folder + "/t.csv", parts).ok());
-  EXPECT_EQ(ReadAll(folder + "/t.csv"), expected);
+  EXPECT_EQ(ReadWhole(folder + "/t.csv"), expected);
   ExpectFolderHolds(folder, {"t.csv"});
 }
 

@@ -1,18 +1,19 @@
-// tests/data/{pt,npy}/expected.txt: what torch and NumPy read in the files beside it.
+// tests/data/{pt,npy}/expected.txt, what torch and NumPy read in the files beside it; and what the
+// tests of file formats make files with.
 #pragma once
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/base/file.h"
 #include "engine/base/text.h"
 #include "engine/formats/tensor_file.h"
 #include "engine/formats/zip.h"
+#include "tests/dump/temporary_folder.h"
 
 namespace msprobe {
 
@@ -67,21 +68,19 @@ inline std::string ElementsCrc(const TensorView& view) {
   return text;
 }
 
-inline std::string ReadAll(const std::string& path) {
-  Result<MappedFile> file = MappedFile::Open(path);
-  EXPECT_TRUE(file.ok()) << file.status().message();
-  return file.ok() ? std::string(file->bytes()) : "";
+// An archive of these entries.
+inline std::string Archive(const std::vector<std::pair<std::string, std::string>>& entries) {
+  ZipComposer zip;
+  for (const auto& [name, content] : entries) zip.Add(name, content);
+  zip.Finish();
+  return zip.Take();
 }
 
 // A folder of the running test, the same at each call; it goes when the program ends.
 inline std::string TestFolder() {
-  struct Root {
-    std::string path = testing::TempDir() + "formats_test." + std::to_string(::getpid());
-    ~Root() { std::filesystem::remove_all(path); }
-  };
-  static const Root root;
+  static const TemporaryFolder root;
   const testing::TestInfo& info = *testing::UnitTest::GetInstance()->current_test_info();
-  std::string folder = root.path + "/" + info.test_suite_name() + "." + info.name();
+  std::string folder = root.path() + "/" + info.test_suite_name() + "." + info.name();
   EXPECT_TRUE(MakeDirectories(folder).ok());
   return folder;
 }

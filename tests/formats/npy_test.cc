@@ -137,7 +137,7 @@ TEST(NpyWrite, IsByteForByteWhatNumPyWrites) {
        {"npy/f4_c.npy", "npy/scalar.npy", "npy/type_i8.npy", "npy/bool.npy", "npy/empty.npy"}) {
     const std::string path = TestFolder() + "/t.npy";
     ASSERT_TRUE(WriteNpy(path, ReadNpy(DataPath(name))->view()).ok());
-    EXPECT_EQ(ReadAll(path), ReadAll(DataPath(name))) << name;
+    EXPECT_EQ(ReadWhole(path), ReadWhole(DataPath(name))) << name;
   }
 }
 

@@ -16,7 +16,7 @@ Result<PickleTree> Load(const std::string& opcodes) {
 // Of a pickle that must be refused: protocol 2, these opcodes.
 std::string Refusal(const std::string& opcodes) {
   const std::string pickle = "\x80\x02" + opcodes;
-  const Result<PickleTree> tree = Unpickle(pickle, {.path = "x.pt", .base_offset = 1000});
+  const Result<PickleTree> tree = Load(pickle);
   EXPECT_FALSE(tree.ok()) << "not refused: " << Excerpt(pickle, 200);
   EXPECT_EQ(tree.status().code(), ErrorCode::kInvalidDump);
   EXPECT_EQ(tree.status().path(), "x.pt");

@@ -86,7 +86,7 @@ TEST(PtRead, SaysHowManyTensorsThereAre) {
 }
 
 TEST(PtRead, ADamagedElementIsAnErrorNotADifference) {
-  std::string bytes = ReadAll(DataPath("pt/dtype_float32.pt"));
+  std::string bytes = ReadWhole(DataPath("pt/dtype_float32.pt"));
   const Result<PtFile> file = ReadPt(DataPath("pt/dtype_float32.pt"));
   ASSERT_TRUE(file.ok());
   const std::string elements = Elements(file->tensors[0].tensor.view());
@@ -212,11 +212,8 @@ TEST(PtRead, BombsOfSharedValuesAreRefused) {
 
 TEST(PtRead, BigEndianAndForeignArchives) {
   const auto read = [](const std::vector<std::pair<std::string, std::string>>& entries) {
-    ZipComposer zip;
-    for (const auto& [name, content] : entries) zip.Add(name, content);
-    zip.Finish();
     const std::string path = TestFolder() + "/t.pt";
-    EXPECT_TRUE(WriteFileAtomically(path, zip.Take()).ok());
+    EXPECT_TRUE(WriteFileAtomically(path, Archive(entries)).ok());
     return ReadPt(path).status();
   };
   const std::string none = "\x80\x02N.";
@@ -233,15 +230,14 @@ TEST(PtRead, BigEndianAndForeignArchives) {
 // Written by others: data at any offset. Elements must still be aligned.
 TEST(PtRead, UnalignedStoragesAreCopied) {
   for (int padding = 0; padding < 17; ++padding) {
-    ZipComposer zip;
     const std::string opcodes =
         "ctorch._utils\n_rebuild_tensor_v2\n(" + Hostile{}.storage + "K\0K\4\x85K\1\x85\x89NtR."s;
-    zip.Add("a/data.pkl", "\x80\x02" + opcodes);
-    zip.Add("a/" + std::string(static_cast<size_t>(padding) + 1, 'x'), "");
-    zip.Add("a/data/0", "0123456789abcdef");
-    zip.Finish();
     const std::string path = TestFolder() + "/t.pt";
-    ASSERT_TRUE(WriteFileAtomically(path, zip.Take()).ok());
+    const std::string bytes =
+        Archive({{"a/data.pkl", "\x80\x02" + opcodes},
+                 {"a/" + std::string(static_cast<size_t>(padding) + 1, 'x'), ""},
+                 {"a/data/0", "0123456789abcdef"}});
+    ASSERT_TRUE(WriteFileAtomically(path, bytes).ok());
     const Result<TensorFile> tensor = ReadPtTensor(path);
     ASSERT_TRUE(tensor.ok()) << tensor.status().message();
     EXPECT_EQ(reinterpret_cast<uintptr_t>(tensor->data) % 16, 0u);
@@ -282,7 +278,7 @@ TEST(PtWrite, WritesOnlyTheViewedElements) {
   const std::string path = TestFolder() + "/few.pt";
   ASSERT_TRUE(
       WritePt(path, {.data = big.data(), .ndim = 1, .shape = shape, .strides = strides}).ok());
-  EXPECT_LT(ReadAll(path).size(), 1000u);
+  EXPECT_LT(ReadWhole(path).size(), 1000u);
 }
 
 TEST(PtWrite, TheFileIsTheSameHoweverItIsWritten) {
@@ -295,7 +291,7 @@ TEST(PtWrite, TheFileIsTheSameHoweverItIsWritten) {
     const std::string alone = TestFolder() + "/alone.pt", shared = TestFolder() + "/shared.pt";
     ASSERT_TRUE(WritePt(alone, view).ok());
     ASSERT_TRUE(WritePt(shared, view, {}, &pool).ok());
-    EXPECT_EQ(ReadAll(alone), ReadAll(shared)) << size;
+    EXPECT_EQ(ReadWhole(alone), ReadWhole(shared)) << size;
     const Result<TensorFile> read = ReadPtTensor(shared);  // checks the checksum
     ASSERT_TRUE(read.ok()) << read.status().message();
     EXPECT_EQ(ElementsCrc(read->view()), ElementsCrc(view)) << size;
@@ -313,7 +309,7 @@ TEST(PtLayout, PrefixDataSuffixIsTheFile) {
   EXPECT_EQ(layout->data_size(), sizeof(data));
   const std::string path = TestFolder() + "/t.pt";
   ASSERT_TRUE(WritePt(path, *layout, bytes).ok());
-  const std::string file = ReadAll(path);
+  const std::string file = ReadWhole(path);
   EXPECT_EQ(file,
             std::string(layout->prefix()) + std::string(bytes) + layout->Suffix(Crc32(bytes)));
   EXPECT_THAT(file, HasSubstr("Tensor.add.0/data.pkl"));

@@ -50,7 +50,7 @@ std::string Summary(const std::string& path, bool is_pt) {
 class Damage : public testing::Test {
  protected:
   void Open(const std::string& golden) {
-    bytes_ = ReadAll(golden);
+    bytes_ = ReadWhole(golden);
     is_pt_ = golden.ends_with(".pt");
     path_ = TestFolder() + "/" + BaseName(golden);
     ASSERT_TRUE(WriteFileAtomically(path_, bytes_).ok());
@@ -105,8 +105,8 @@ TEST_F(Damage, EveryByteFlippedIsTheSameAnswerOrAnError) {
 
 TEST(TensorFile, ChoosesByContentNotByName) {
   const std::string folder = TestFolder();
-  ASSERT_TRUE(WriteFileAtomically(folder + "/a.npy", ReadAll(DataPath("pt/scalar.pt"))).ok());
-  ASSERT_TRUE(WriteFileAtomically(folder + "/b.pt", ReadAll(DataPath("npy/scalar.npy"))).ok());
+  ASSERT_TRUE(WriteFileAtomically(folder + "/a.npy", ReadWhole(DataPath("pt/scalar.pt"))).ok());
+  ASSERT_TRUE(WriteFileAtomically(folder + "/b.pt", ReadWhole(DataPath("npy/scalar.npy"))).ok());
   const Result<TensorFile> a = ReadTensorFile(folder + "/a.npy"),
                            b = ReadTensorFile(folder + "/b.pt");
   ASSERT_TRUE(a.ok()) << a.status().message();

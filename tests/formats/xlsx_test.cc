@@ -19,7 +19,7 @@ constexpr std::string_view kHeader[] = {"Name", "Value"};
 
 // One part of a workbook, "xl/worksheets/sheet1.xml".
 std::string Part(const std::string& path, const std::string& name) {
-  const std::string bytes = ReadAll(path);
+  const std::string bytes = ReadWhole(path);
   const Result<ZipReader> zip = ZipReader::Open(bytes, path);
   EXPECT_TRUE(zip.ok()) << zip.status().message();
   const ZipEntry* entry = zip.ok() ? zip->Find(name) : nullptr;

@@ -12,13 +12,6 @@ namespace {
 
 using testing::HasSubstr;
 
-std::string Archive(const std::vector<std::pair<std::string, std::string>>& entries) {
-  ZipComposer zip;
-  for (const auto& [name, content] : entries) zip.Add(name, content);
-  zip.Finish();
-  return zip.Take();
-}
-
 template <typename T>
 void Patch(std::string* bytes, size_t at, T value) {
   std::memcpy(bytes->data() + at, &value, sizeof(T));
@@ -165,7 +158,7 @@ TEST(Zip, ChecksTheChecksum) {
 }
 
 TEST(Zip, DeflatedEntriesAreBounded) {
-  const std::string bytes = ReadAll(DataPath("pt/deflated.pt"));
+  const std::string bytes = ReadWhole(DataPath("pt/deflated.pt"));
   const Result<ZipReader> zip = ZipReader::Open(bytes, "x.zip");
   ASSERT_TRUE(zip.ok()) << zip.status().message();
   const ZipEntry* entry = zip->Find("transposed/data.pkl");
