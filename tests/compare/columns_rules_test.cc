@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <limits>
 #include <string>
 
 #include "tests/compare/dump_builder.h"
@@ -11,12 +10,12 @@ namespace msprobe {
 namespace {
 
 using test::DumpBuilder;
+using test::kInf;
+using test::kNaN;
 using test::MustCompare;
 using test::Numbers;
+using test::OneInput;
 using test::Tensor;
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 Tensor Norm(double norm) { return Numbers(1, -1, 0, norm); }
 
@@ -31,10 +30,7 @@ std::vector<OldVerdict> JudgeNorms(const std::string& call, std::vector<double> 
 }
 
 OldVerdict JudgeOne(const Tensor& target, const Tensor& golden) {
-  DumpBuilder t, g;
-  t.Call("Torch.f.0.forward").In(target);
-  g.Call("Torch.f.0.forward").In(golden);
-  return JudgeByOldRules(MustCompare(t.Take(), g.Take()))[0];
+  return JudgeByOldRules(MustCompare(OneInput(target), OneInput(golden)))[0];
 }
 
 TEST(OldRules, OutputBeyondHalfWhileInputsAgree) {

@@ -2,7 +2,6 @@
 
 #include <gmock/gmock.h>
 
-#include <limits>
 #include <map>
 #include <string>
 
@@ -13,12 +12,13 @@ namespace msprobe {
 namespace {
 
 using test::DumpBuilder;
+using test::kInf;
+using test::kNaN;
 using test::MustCompare;
 using test::Numbers;
+using test::OneOutput;
+using test::Tensor;
 using ::testing::ElementsAre;
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 std::vector<std::string> OldNames(const TableFormat& format) {
   std::vector<std::string> names;
@@ -40,11 +40,8 @@ std::map<std::string, std::string> RowOf(const TableFormat& format, size_t i) {
 }
 
 // One call with these outputs on both sides.
-Comparison Outputs(const test::Tensor& target, const test::Tensor& golden) {
-  DumpBuilder t, g;
-  t.Call("Torch.f.0.forward").Out(target);
-  g.Call("Torch.f.0.forward").Out(golden);
-  return MustCompare(t.Take(), g.Take());
+Comparison Outputs(const Tensor& target, const Tensor& golden) {
+  return MustCompare(OneOutput(target), OneOutput(golden));
 }
 
 TEST(Columns, StatisticsColumnsAreTheOldOnesInOrder) {

@@ -8,7 +8,9 @@
 //   Dump dump = b.Take();
 #pragma once
 
-#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +20,9 @@
 #include "engine/dump/table.h"
 
 namespace msprobe::test {
+
+inline constexpr double kInf = std::numeric_limits<double>::infinity();
+inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 // One tensor's numbers, and how its leaf is spelled.
 struct Tensor {
@@ -160,6 +165,14 @@ class DumpBuilder {
   Dump dump_;
   int inputs_ = 0, outputs_ = 0;
 };
+
+// A dump of one call with this input, or this output, alone.
+inline Dump OneInput(const Tensor& t) {
+  return DumpBuilder().Call("Torch.f.0.forward").In(t).Take();
+}
+inline Dump OneOutput(const Tensor& t) {
+  return DumpBuilder().Call("Torch.f.0.forward").Out(t).Take();
+}
 
 inline Comparison MustCompare(Dump target, Dump golden, const CompareOptions& options = {}) {
   Result<Comparison> result = Compare(std::move(target), std::move(golden), options);

@@ -11,23 +11,22 @@ namespace msprobe {
 namespace {
 
 using test::DumpBuilder;
+using test::kInf;
+using test::kNaN;
 using test::MustCompare;
 using test::Numbers;
+using test::OneInput;
 using test::Scaled;
 using test::Tensor;
 
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInf = std::numeric_limits<double>::infinity();
-
-// The measure of one input row; inputs are judged without knowledge of the call.
-Measure Judge(const Tensor& target, const Tensor& golden, Mode mode = Mode::kStatistics) {
-  DumpBuilder t, g;
-  t.Call("Torch.f.0.forward").In(target);
-  g.Call("Torch.f.0.forward").In(golden);
-  const Dump a = t.Take(), b = g.Take();
+// The measure of the first row, without knowledge of the call.
+Measure Judge(const Dump& target, const Dump& golden, Mode mode = Mode::kStatistics) {
   Measure m;
-  JudgeLeaves(a.leaves[0], b.leaves[0], mode, {}, &m);
+  JudgeLeaves(target.leaves[0], golden.leaves[0], mode, {}, &m);
   return m;
+}
+Measure Judge(const Tensor& target, const Tensor& golden, Mode mode = Mode::kStatistics) {
+  return Judge(OneInput(target), OneInput(golden), mode);
 }
 
 const Tensor kBase = Numbers(2, -3, 0.25, 10);
@@ -122,9 +121,7 @@ TEST(JudgeTest, CountsOfNonFiniteElementsMatter) {
   DumpBuilder t, g;
   t.Call("Torch.f.0.forward").In(kBase).last().nan_count = 3;
   g.Call("Torch.f.0.forward").In(kBase).last().nan_count = 2;
-  const Dump a = t.Take(), b = g.Take();
-  Measure m;
-  JudgeLeaves(a.leaves[0], b.leaves[0], Mode::kStatistics, {}, &m);
+  const Measure m = Judge(t.Take(), g.Take());
   EXPECT_EQ(m.verdict, RowVerdict::kDiffers);
   EXPECT_EQ(m.reason, Reason::kNonFinite);
 }
@@ -142,9 +139,7 @@ TEST(JudgeTest, WhatOneSideDidNotRecordIsNotHeldAgainstIt) {
   t.Call("Torch.f.0.forward").In(kBase);
   g.Call("Torch.f.0.forward").In(kBase).last().mean = "null";
   g.last().mean_value = kNaN;
-  const Dump a = t.Take(), b = g.Take();
-  Measure m;
-  JudgeLeaves(a.leaves[0], b.leaves[0], Mode::kStatistics, {}, &m);
+  const Measure m = Judge(t.Take(), g.Take());
   EXPECT_EQ(m.verdict, RowVerdict::kEqual);
   EXPECT_TRUE(std::isnan(m.mean_diff));
 }
@@ -187,10 +182,7 @@ Measure JudgeValues(const char* type, const char* target, const char* golden) {
   DumpBuilder t, g;
   t.Call("Torch.f.0.forward").Value("p", type, target);
   g.Call("Torch.f.0.forward").Value("p", type, golden);
-  const Dump a = t.Take(), b = g.Take();
-  Measure m;
-  JudgeLeaves(a.leaves[0], b.leaves[0], Mode::kStatistics, {}, &m);
-  return m;
+  return Judge(t.Take(), g.Take());
 }
 
 TEST(JudgeTest, PlainValues) {

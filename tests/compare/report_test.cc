@@ -11,13 +11,12 @@ namespace msprobe {
 namespace {
 
 using test::DumpBuilder;
+using test::kNaN;
 using test::MustCompare;
 using test::Numbers;
 using test::Scaled;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 // Many calls with long names, all wrong after the first few, and calls that only one side made.
 Dump Large(double error, bool target) {
