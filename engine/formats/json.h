@@ -90,7 +90,7 @@ class JsonCursor {
  private:
   void SkipSpace() {
     // Most often there is nothing, or the one blank behind a comma or colon.
-    if (p_<end_&& * p_> ' ') return;
+    if (end_ > p_ && *p_ > ' ') return;
     if (end_ - p_ > 1 && *p_ == ' ' && p_[1] > ' ') {
       ++p_;
       return;
