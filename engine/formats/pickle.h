@@ -57,7 +57,7 @@ class PickleTree {
   std::string DottedName(const PickleNode& node) const;
 
  private:
-  friend class Unpickler;
+  friend class PickleMachine;
   std::vector<PickleNode> nodes_;
   uint32_t root_ = 0;
 };
