@@ -17,7 +17,6 @@ MAX_LINES = 400
 # Files still to be split, and the size they may not grow beyond. Entries only leave this list.
 TO_SPLIT = {
     "engine/dump/config.cc": 410,
-    "engine/dump/entries.cc": 510,
     "tests/dump/reader_test.cc": 530,
 }
 CPP = {".cc", ".h"}

@@ -43,25 +43,30 @@ class EntryParser {
   Entries Parse(JsonCursor* json);
 
  private:
+  // What holds values: entries.cc.
   void Entry(JsonText name);
   void Member(std::string_view key);
   void Walk(Slot slot);
   void Object(Slot slot);
   void List(Slot slot);
   void ParameterGrad();
-  void LeafObject(Slot slot);
   void PointToPoint(Slot slot);
+
+  // One value: entries_leaves.cc.
+  void LeafObject(Slot slot);
   void NoneLeaf(Slot slot);
   void PlainLeaf(Slot slot);
   void Scalar(Leaf* leaf);
   Leaf& NewLeaf(Slot slot, LeafKind kind);
   void SetStatistic(std::string_view* text, double* value);
   void SetDataName(Leaf* leaf, JsonText text);
-  std::string_view Text(JsonText text);
+  int64_t Count();
+
+  // Text of one value: entries_text.cc.
+  std::string_view Text(JsonText text) { return out_.arena.Decode(text); }
   std::string_view Shape();
   std::string_view PythonText();
   void AppendPython();
-  int64_t Count();
 
   const Options options_;
   JsonCursor* json_ = nullptr;

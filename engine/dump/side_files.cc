@@ -48,12 +48,7 @@ class SideFile {
     return Status::Ok();
   }
 
-  std::string_view Text(JsonText text) {
-    if (!text.escaped) return text.raw;
-    scratch_.clear();
-    AppendJsonText(&scratch_, text);
-    return arena_.Copy(scratch_);
-  }
+  std::string_view Text(JsonText text) { return arena_.Decode(text); }
 
   // A list of strings; anything else in it is an error of the cursor.
   void Strings(JsonCursor* json, std::vector<std::string_view>* out) {
@@ -67,7 +62,6 @@ class SideFile {
   Dump* dump_;
   std::string path_;
   TextArena arena_;
-  std::string scratch_;
 };
 
 }  // namespace

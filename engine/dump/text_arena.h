@@ -9,17 +9,27 @@
 #include <string_view>
 #include <utility>
 
+#include "engine/formats/json.h"
+
 namespace msprobe {
 
 class TextArena {
  public:
   std::string_view Copy(std::string_view text) {
     if (text.empty()) return {};
-    if (chunks_.empty() || chunks_.back().capacity() - chunks_.back().size() < text.size())
-      Grow(text.size());
-    std::string& chunk = chunks_.back();
+    std::string& chunk = ChunkWithRoom(text.size());
     const size_t start = chunk.size();
-    chunk.append(text);  // never beyond the reserved capacity: earlier views stay valid
+    chunk.append(text);
+    return std::string_view(chunk).substr(start);
+  }
+
+  // The characters a JSON string stands for. One without escapes is not copied: the view points
+  // into its own text.
+  std::string_view Decode(JsonText text) {
+    if (!text.escaped) return text.raw;
+    std::string& chunk = ChunkWithRoom(text.raw.size());  // decoding never makes text longer
+    const size_t start = chunk.size();
+    AppendJsonText(&chunk, text);
     return std::string_view(chunk).substr(start);
   }
 
@@ -30,6 +40,12 @@ class TextArena {
 
  private:
   static constexpr size_t kSmallest = 4096, kLargest = 256 * 1024;
+
+  // The last chunk is never filled beyond the capacity it has now: earlier views stay valid.
+  std::string& ChunkWithRoom(size_t size) {
+    if (chunks_.empty() || chunks_.back().capacity() - chunks_.back().size() < size) Grow(size);
+    return chunks_.back();
+  }
 
   void Grow(size_t at_least) {
     const size_t next =

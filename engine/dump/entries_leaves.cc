@@ -1,0 +1,233 @@
+// One value of an entry becomes a leaf.
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "engine/dump/entries.h"
+
+namespace msprobe {
+namespace {
+
+// Keyword arguments that the tables of msprobe give the dtype "int" instead of "<class 'int'>".
+bool IsRankKeyword(std::string_view path) {
+  const std::string_view key = path.substr(path.rfind('.') + 1);
+  return key == "src" || key == "dst" || key == "group_src" || key == "group_dst";
+}
+
+// What tables show of a value that is no tensor. `has_value`: its text and dtype are set already.
+void DescribePlainValue(bool has_value, std::string_view ranks, std::string_view format,
+                        std::string_view path, Leaf* leaf) {
+  leaf->kind = LeafKind::kScalar;
+  if (!ranks.empty()) {
+    leaf->dtype = leaf->type;
+    leaf->shape = "[]";
+    leaf->value = leaf->max = leaf->min = leaf->mean = leaf->norm = ranks;
+  } else if (leaf->type == "torch.Size") {
+    leaf->dtype = leaf->type;
+    leaf->shape = leaf->value;
+    leaf->max = leaf->min = leaf->mean = leaf->norm = "null";
+  } else if (leaf->type == "slice" || leaf->type == "ellipsis") {
+    leaf->dtype = leaf->type;
+    leaf->shape = leaf->type == "slice" ? "(3,)" : "[]";
+  } else if (!has_value) {
+    leaf->dtype = "<class 'NoneType'>";
+    leaf->shape = "[]";
+    leaf->max = leaf->min = leaf->mean = leaf->norm = "None";
+    leaf->value = format;  // torch.memory_format: the tables say None, the value is known
+  } else if (leaf->type == "int" && IsRankKeyword(path)) {
+    leaf->dtype = leaf->type;
+  }
+}
+
+}  // namespace
+
+Leaf& EntryParser::NewLeaf(Slot slot, LeafKind kind) {
+  Leaf& leaf = out_.leaves.emplace_back();
+  leaf.record = static_cast<uint32_t>(out_.records.size() - 1);
+  leaf.slot = slot;
+  leaf.kind = kind;
+  return leaf;
+}
+
+void EntryParser::NoneLeaf(Slot slot) {
+  if (!json_->Null()) return;
+  Leaf& leaf = NewLeaf(slot, LeafKind::kNone);
+  leaf.name = out_.arena.Copy(path_);
+  leaf.dtype = leaf.shape = "N/A";
+  leaf.max = leaf.min = leaf.mean = leaf.norm = "null";
+}
+
+// A bare value where the tools write {"type", "value"}.
+void EntryParser::PlainLeaf(Slot slot) {
+  Leaf& leaf = NewLeaf(slot, LeafKind::kScalar);
+  leaf.name = out_.arena.Copy(path_);
+  Scalar(&leaf);
+  leaf.type = leaf.dtype.starts_with("<class '") ? leaf.dtype.substr(8, leaf.dtype.size() - 10)
+                                                 : leaf.dtype;
+}
+
+void EntryParser::Scalar(Leaf* leaf) {
+  leaf->shape = "[]";
+  const char c = json_->Peek();
+  JsonText text;
+  bool flag;
+  switch (c) {
+    case '"':
+      leaf->dtype = "<class 'str'>";
+      if (json_->String(&text)) leaf->value = Text(text);
+      break;
+    case 't':
+    case 'f':
+      leaf->dtype = "<class 'bool'>";
+      if (!json_->Bool(&flag)) return;
+      leaf->value = flag ? "True" : "False";
+      leaf->max_value = flag;
+      leaf->has_stats = true;
+      break;
+    case 'n':
+      leaf->dtype = "<class 'NoneType'>";
+      if (json_->Null()) leaf->value = "None";
+      break;
+    case '[':
+    case '{':
+      leaf->dtype = c == '[' ? "<class 'list'>" : "<class 'dict'>";
+      leaf->value = PythonText();
+      break;
+    default:
+      if (!json_->Number(&leaf->value)) return;
+      leaf->dtype = leaf->value.find_first_of(".eENI") == std::string_view::npos
+                        ? "<class 'int'>"
+                        : "<class 'float'>";
+      leaf->max_value = JsonNumber(leaf->value);
+      leaf->has_stats = true;
+  }
+  leaf->max = leaf->min = leaf->mean = leaf->norm = leaf->value;
+  leaf->min_value = leaf->mean_value = leaf->norm_value = leaf->max_value;
+}
+
+void EntryParser::LeafObject(Slot slot) {
+  Leaf& leaf = NewLeaf(slot, LeafKind::kTensor);
+  bool has_dtype = false, has_shape = false, has_value = false;
+  JsonText key, text;
+  std::string_view ranks, format;
+  while (json_->NextKey(&key)) {
+    const std::string_view k = key.escaped ? std::string_view() : key.raw;
+    if (k == "type") {
+      if (json_->String(&text)) leaf.type = Text(text);
+    } else if (k == "dtype") {
+      has_dtype = true;
+      if (json_->String(&text)) leaf.dtype = Text(text);
+    } else if (k == "shape") {
+      has_shape = true;
+      leaf.shape = Shape();
+    } else if (k == "Max") {
+      SetStatistic(&leaf.max, &leaf.max_value);
+    } else if (k == "Min") {
+      SetStatistic(&leaf.min, &leaf.min_value);
+    } else if (k == "Mean") {
+      SetStatistic(&leaf.mean, &leaf.mean_value);
+    } else if (k == "Norm") {
+      SetStatistic(&leaf.norm, &leaf.norm_value);
+    } else if (k == "requires_grad") {
+      bool flag = false;
+      if (json_->Bool(&flag)) leaf.requires_grad = flag ? "True" : "False";
+    } else if (k == "value" && !has_value) {
+      has_value = true;
+      const std::string_view dtype = leaf.dtype, shape = leaf.shape;
+      Scalar(&leaf);
+      if (has_dtype) leaf.dtype = dtype;
+      if (has_shape) leaf.shape = shape;
+    } else if (k == "md5") {
+      if (json_->Peek() == 'n') {
+        json_->Null();
+      } else if (json_->Peek() == '"') {
+        if (json_->String(&text)) leaf.md5 = Text(text);
+      } else {
+        json_->Number(&leaf.md5);  // 0-d tensors under xor: the value itself
+      }
+    } else if (k == "fingerprint") {
+      if (json_->String(&text)) leaf.fingerprint = Text(text);
+    } else if (k == "data_name") {
+      if (json_->String(&text)) SetDataName(&leaf, text);
+    } else if (k == "nan") {
+      leaf.nan_count = Count();
+    } else if (k == "pos_inf") {
+      leaf.pos_inf_count = Count();
+    } else if (k == "neg_inf") {
+      leaf.neg_inf_count = Count();
+    } else if (k == "zero") {
+      leaf.zero_count = Count();
+    } else if (k == "group_ranks") {
+      ranks = PythonText();
+    } else if (k == "format" && json_->Peek() == '"') {
+      if (json_->String(&text)) format = Text(text);
+    } else {
+      json_->Skip();
+    }
+  }
+  if (json_->failed()) return;
+
+  if (has_dtype && has_shape) {
+    leaf.has_stats = !std::isnan(leaf.max_value) || leaf.max == "NaN";
+    if (options_.counts_zeros && leaf.has_stats) {
+      for (int64_t* count :
+           {&leaf.nan_count, &leaf.pos_inf_count, &leaf.neg_inf_count, &leaf.zero_count}) {
+        *count = std::max<int64_t>(*count, 0);
+      }
+    }
+  } else {
+    DescribePlainValue(has_value, ranks, format, path_, &leaf);
+  }
+  // "Functional.linear.0.forward.input.0.pt": the name without its extension.
+  const bool file_named =
+      options_.names_from_files && !leaf.data_name.empty() && leaf.data_name != "-1";
+  leaf.name =
+      file_named ? leaf.data_name.substr(0, leaf.data_name.rfind('.')) : out_.arena.Copy(path_);
+  out_.has_md5 |= !leaf.md5.empty();
+}
+
+void EntryParser::SetStatistic(std::string_view* text, double* value) {
+  JsonText string;
+  bool flag;
+  switch (json_->Peek()) {
+    case 'n':
+      if (json_->Null()) *text = "null";
+      break;
+    case 't':
+    case 'f':
+      if (!json_->Bool(&flag)) return;
+      *text = flag ? "True" : "False";
+      *value = flag;
+      break;
+    case '"':  // graph collectors write text
+      if (!json_->String(&string)) return;
+      *text = Text(string);
+      *value = JsonNumber(*text);
+      break;
+    default:
+      if (json_->Number(text)) *value = JsonNumber(*text);
+  }
+}
+
+void EntryParser::SetDataName(Leaf* leaf, JsonText text) {
+  leaf->data_name = Text(text);
+  // It will be opened below the tensor folder: no way out of it.
+  if (leaf->data_name.find_first_of(std::string_view("/\0", 2)) != std::string_view::npos ||
+      leaf->data_name == ".." || leaf->data_name == ".") {
+    json_->Fail("the name of a tensor file, without a folder, before this");
+  }
+}
+
+int64_t EntryParser::Count() {
+  std::string_view text;
+  int64_t value = -1;
+  if (!json_->Number(&text)) return -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 0) {
+    json_->Fail("a count of elements before this");
+    return -1;
+  }
+  return value;
+}
+
+}  // namespace msprobe
