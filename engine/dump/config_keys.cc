@@ -1,0 +1,94 @@
+#include "engine/dump/config_keys.h"
+
+#include <fmt/format.h>
+
+#include <iterator>
+#include <span>
+
+#include "engine/base/text.h"
+#include "engine/dump/config_values.h"
+
+namespace msprobe {
+namespace {
+
+// A key of some generation that has no counterpart. `harmless` lists the values (as JSON, blanks
+// between them) under which leaving it out records the same.
+struct OtherKey {
+  std::string_view key, harmless, why;
+};
+constexpr OtherKey kOtherTopKeys[] = {
+    {"async_dump", "false", "tensors are always written in the background, in bounded memory"},
+    {"precision", "\"low\" \"high\"", "statistics are always accumulated in double precision"},
+    {"risk_level", "\"ALL\" \"FOCUS\"", "every API is recorded; use \"list\" to record fewer"},
+    {"dump_enable", "true", "the file is read once; use start() and stop() in the script"},
+    {"custom_op_namespaces", "[] [\"_C_ascend\"]",
+     "operators of other namespaces are not observed"},
+    {"seed", "1234", "collecting never seeds anything; call torch.manual_seed in the script"},
+    {"is_deterministic", "false",
+     "collecting changes no setting; call torch.use_deterministic_algorithms in the script"},
+    {"enable_dataloader", "false", "call start(), stop() and step() in the script"},
+    {"acl_config", "\"\"", "kernel-level dumps need the vendor's tool"},
+};
+constexpr OtherKey kOtherTaskKeys[] = {
+    {"slice", "[]", "whole tensors are recorded"},
+    {"request_id", "\"\"", "whole steps are recorded"},
+    {"bench_path", "\"\"", "compare the dumps afterwards: msprobe compare -tp A -gp B"},
+    {"diff_nums", "1", "compare the dumps afterwards: msprobe compare -tp A -gp B"},
+    {"backward_input", "[] \"\"", "kernel-level dumps need the vendor's tool"},
+    {"file_format", "\"\" \"npy\" \"pt\"", "tensors are written in the framework's own format"},
+    {"online_run_ut", "false", "dump to files and check them afterwards"},
+    {"nfs_path", "\"\"", "dump to files and check them afterwards"},
+    {"host", "\"\"", "dump to files and check them afterwards"},
+    {"port", "-1", "dump to files and check them afterwards"},
+    {"tls_path", "\"\" \"./\"", "dump to files and check them afterwards"},
+};
+
+// A small value as JSON, to look it up in OtherKey::harmless.
+std::string JsonOf(const JsonValue& value) {
+  if (value.kind == JsonValue::Kind::kString) return Quoted(value.text);
+  if (value.kind != JsonValue::Kind::kArray) return value.Describe();
+  std::string text = "[";
+  for (const JsonValue& item : value.items) text += (text.size() > 1 ? "," : "") + JsonOf(item);
+  return text + "]";
+}
+
+}  // namespace
+
+Status UnknownKey(std::string_view path, std::string_view section, const JsonMember& member,
+                  std::vector<std::string>* warnings) {
+  const Names allowed = section.empty() ? Names(kTopKeys) : Names(kTaskKeys);
+  const std::span<const OtherKey> others =
+      section.empty() ? std::span<const OtherKey>(kOtherTopKeys) : kOtherTaskKeys;
+  for (const OtherKey& other : others) {
+    if (other.key != member.key) continue;
+    const std::string value = JsonOf(member.value);
+    const std::vector<std::string_view> harmless = Split(other.harmless, ' ');
+    if (member.value.kind == JsonValue::Kind::kNull || Contains(harmless, value)) {
+      warnings->push_back(
+          fmt::format("{}:{}: \"{}\" has no effect: {}", path, member.line, member.key, other.why));
+      return Status::Ok();
+    }
+    return InvalidConfig(path, member.line)
+        .Says(fmt::format("\"{}\": {} is not possible in this version", member.key,
+                          member.value.Describe()))
+        .Hint(fmt::format("remove the key; {}", other.why));
+  }
+  Status error = InvalidConfig(path, member.line)
+                     .Says(section.empty() ? fmt::format("unknown key {}", Excerpt(member.key))
+                                           : fmt::format("unknown key {} in \"{}\"",
+                                                         Excerpt(member.key), section))
+                     .Expected(OneOf(allowed));
+  std::vector<std::string_view> candidates(allowed.begin(), allowed.end());
+  if (section.empty()) candidates.insert(candidates.end(), std::begin(kTasks), std::end(kTasks));
+  for (const OtherKey& other : others) candidates.push_back(other.key);
+  const std::string_view near = NearestSpelling(member.key, candidates);
+  if (!near.empty()) return std::move(error).Hint(fmt::format("did you mean {}?", Quoted(near)));
+  if (section.empty() && Contains(kTaskKeys, member.key)) {
+    return std::move(error).Hint(
+        fmt::format("{0} belongs into the section of the task: \"statistics\": {{{0}: ...}}",
+                    Quoted(member.key)));
+  }
+  return error;
+}
+
+}  // namespace msprobe

@@ -1,0 +1,110 @@
+#include "engine/dump/config_values.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "engine/base/text.h"
+#include "engine/dump/names.h"
+
+namespace msprobe {
+namespace {
+
+constexpr int64_t kLargestNumber = 1'000'000;
+
+Status WrongNumber(const Place& place, std::string_view found) {
+  return place.Error()
+      .Expected("numbers from 0 to 1000000 such as 7, \"7\" or \"3-6\"")
+      .Found(found);
+}
+
+void SortUnique(std::vector<int64_t>* numbers) {
+  std::sort(numbers->begin(), numbers->end());
+  numbers->erase(std::unique(numbers->begin(), numbers->end()), numbers->end());
+}
+
+// One element: "7" or "3-6".
+Status AppendRange(const Place& place, std::string_view text, std::vector<int64_t>* out) {
+  const size_t dash = text.find('-');
+  const int64_t first = NumberAfter(text.substr(0, dash), "");
+  const int64_t last =
+      dash == std::string_view::npos ? first : NumberAfter(text.substr(dash + 1), "");
+  if (first < 0 || last < first || last > kLargestNumber) return WrongNumber(place, Excerpt(text));
+  for (int64_t i = first; i <= last; ++i) out->push_back(i);
+  if (out->size() > 4 * kLargestNumber) SortUnique(out);  // many overlapping ranges: stay small
+  return Status::Ok();
+}
+
+}  // namespace
+
+bool Contains(Names names, std::string_view word) {
+  return std::find(names.begin(), names.end(), word) != names.end();
+}
+
+std::string Quoted(std::string_view text) { return fmt::format("\"{}\"", text); }
+
+std::string OneOf(Names names) {
+  std::string text;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (i > 0) text += i + 1 == names.size() ? " or " : ", ";
+    text += Quoted(names[i]);
+  }
+  return text;
+}
+
+Status Place::Error() const {
+  if (path.empty()) return InvalidArgument(fmt::format("keyword argument {}", key));
+  return InvalidConfig(path, line).Says(Quoted(key));
+}
+
+Status WrongType(const Place& place, std::string_view expected, const JsonValue& found) {
+  return place.Error().Expected(expected).Found(found.Describe());
+}
+
+Status Choose(const Place& place, std::string_view word, Names allowed, Names other) {
+  if (Contains(allowed, word)) return Status::Ok();
+  Status error = place.Error()
+                     .Expected(OneOf(allowed))
+                     .Found(Contains(other, word)
+                                ? fmt::format("{}, which this version does not do", Quoted(word))
+                                : Excerpt(word));
+  if (Contains(other, word)) return error;
+  if (const std::string_view near = NearestSpelling(word, allowed); !near.empty()) {
+    return std::move(error).Hint(fmt::format("did you mean {}?", Quoted(near)));
+  }
+  return error;
+}
+
+Status ReadNumbers(const Place& place, const JsonValue& list, std::vector<int64_t>* out) {
+  if (list.kind != JsonValue::Kind::kArray)
+    return WrongType(place, "a list such as [0, \"3-6\"]", list);
+  for (const JsonValue& item : list.items) {
+    const Place at{place.path, item.line, place.key};
+    if (item.kind != JsonValue::Kind::kNumber && item.kind != JsonValue::Kind::kString) {
+      return WrongNumber(at, item.Describe());
+    }
+    MSPROBE_RETURN_IF_ERROR(AppendRange(at, item.text, out));
+  }
+  SortUnique(out);
+  return Status::Ok();
+}
+
+Status ReadNumbers(const Place& place, std::span<const std::string> list,
+                   std::vector<int64_t>* out) {
+  for (const std::string& item : list) MSPROBE_RETURN_IF_ERROR(AppendRange(place, item, out));
+  SortUnique(out);
+  return Status::Ok();
+}
+
+Status ReadStrings(const Place& place, const JsonValue& list, std::vector<std::string>* out) {
+  if (list.kind != JsonValue::Kind::kArray) return WrongType(place, "a list of strings", list);
+  for (const JsonValue& item : list.items) {
+    if (item.kind != JsonValue::Kind::kString || item.text.empty()) {
+      return WrongType({place.path, item.line, place.key}, "a string that is not empty", item);
+    }
+    out->push_back(item.text);
+  }
+  return Status::Ok();
+}
+
+}  // namespace msprobe

@@ -1,0 +1,44 @@
+// Values of a configuration, each refused with its place, what is allowed and the nearest
+// spelling: words out of a list, numbers, strings.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/formats/json.h"
+
+namespace msprobe {
+
+using Names = std::span<const std::string_view>;
+
+bool Contains(Names names, std::string_view word);
+std::string Quoted(std::string_view text);  // "text"
+std::string OneOf(Names names);             // "a", "b" or "c"
+
+// Where a value stands, for its messages: a line of the file, or a keyword argument.
+struct Place {
+  std::string_view path;  // empty: a keyword argument
+  uint64_t line = 0;
+  std::string_view key;
+
+  Status Error() const;
+};
+
+Status WrongType(const Place& place, std::string_view expected, const JsonValue& found);
+
+// A word out of a list. `other`: words of other generations, which get an answer of their own.
+Status Choose(const Place& place, std::string_view word, Names allowed, Names other);
+
+// Numbers from 0 to 1000000, in the order of their size and without repetition; an element is
+// 7, "7" or "3-6".
+Status ReadNumbers(const Place& place, const JsonValue& list, std::vector<int64_t>* out);
+Status ReadNumbers(const Place& place, std::span<const std::string> list,
+                   std::vector<int64_t>* out);
+
+// Strings, none of them empty.
+Status ReadStrings(const Place& place, const JsonValue& list, std::vector<std::string>* out);
+
+}  // namespace msprobe
