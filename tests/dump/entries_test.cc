@@ -1,0 +1,115 @@
+#include "engine/dump/entries.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engine/dump/reader.h"
+#include "tests/dump/dump_text.h"
+#include "tests/dump/temporary_folder.h"
+
+namespace msprobe {
+namespace {
+
+using ::testing::ElementsAre;
+
+// The leaves of the only record.
+Result<Dump> ReadValues(const TemporaryFolder& folder, std::string_view values) {
+  return ReadDump(folder.Write("dump.json", Ours({"\"Torch.f.0.forward\": {\"input_args\": [" +
+                                                  std::string(values) + "]}"})));
+}
+
+TEST(ReadDump, ValuesOfEveryKind) {
+  struct Value {
+    const char* json;
+    const char* row;
+  };
+  const Value values[] = {
+      {"{\"type\": \"int\", \"value\": 3}", "<class 'int'>|[]|N/A|3|3|3|3"},
+      {"{\"type\": \"float\", \"value\": 1e-05}", "<class 'float'>|[]|N/A|1e-05|1e-05|1e-05|1e-05"},
+      {"{\"type\": \"float\", \"value\": -Infinity}",
+       "<class 'float'>|[]|N/A|-Infinity|-Infinity|-Infinity|-Infinity"},
+      {"{\"type\": \"bool\", \"value\": true}", "<class 'bool'>|[]|N/A|True|True|True|True"},
+      {"{\"type\": \"str\", \"value\": \"a\\tb\"}", "<class 'str'>|[]|N/A|a\tb|a\tb|a\tb|a\tb"},
+      {"{\"type\": \"slice\", \"value\": [0, null, 2]}",
+       "slice|(3,)|N/A|[0, None, 2]|[0, None, 2]|[0, None, 2]|[0, None, 2]"},
+      {"{\"type\": \"ellipsis\", \"value\": \"...\"}", "ellipsis|[]|N/A|...|...|...|..."},
+      {"{\"type\": \"torch.Size\", \"value\": [2, 3]}",
+       "torch.Size|[2, 3]|N/A|None|None|None|None"},
+      {"{\"type\": \"torch.dtype\", \"value\": \"torch.float16\"}",
+       "<class 'str'>|[]|N/A|torch.float16|torch.float16|torch.float16|torch.float16"},
+      {"{\"type\": \"torch.memory_format\", \"format\": \"channels_last\"}",
+       "<class 'NoneType'>|[]|N/A|None|None|None|None"},
+      {"{\"type\": \"torch.ProcessGroup\", \"group_ranks\": [0, 1], \"group_id\": \"a\"}",
+       "torch.ProcessGroup|[]|N/A|[0, 1]|[0, 1]|[0, 1]|[0, 1]"},
+      {"{\"type\": \"torch.Tensor\", \"dtype\": \"torch.bool\", \"shape\": [], \"Max\": true, "
+       "\"Min\": false, \"Mean\": null, \"Norm\": null, "
+       "\"requires_grad\": false}",
+       "torch.bool|[]|False|True|False|None|None"},
+      {"{\"type\": \"mindspore.Tensor\", \"dtype\": \"Float32\", \"shape\": [ 2,\n 3 ], \"Max\": "
+       "NaN, \"Min\": 1, \"Mean\": 1, \"Norm\": 1}",
+       "Float32|[2, 3]|N/A|NaN|1|1|1"},
+      {"{\"dtype\": \"Float32\", \"shape\": [7], \"Max\": 1.0, \"type\": \"mindspore.Tensor\"}",
+       "Float32|[7]|N/A|1.0|||"},
+      {"null", "N/A|N/A|N/A|None|None|None|None"},
+      {"7", "<class 'int'>|[]|N/A|7|7|7|7"},
+  };
+  TemporaryFolder folder;
+  for (const Value& value : values) {
+    const Result<Dump> dump = ReadValues(folder, value.json);
+    ASSERT_TRUE(dump.ok()) << value.json << "\n" << dump.status().ToString();
+    ASSERT_EQ(dump->leaves.size(), 1u) << value.json;
+    EXPECT_EQ(Row(dump->leaves[0]), "Torch.f.0.forward.input.0|" + std::string(value.row));
+  }
+}
+
+TEST(ReadDump, ContainersMakeNamesAndEmptyOnesNoRow) {
+  TemporaryFolder folder;
+  const Result<Dump> dump =
+      ReadValues(folder,
+                 "[], {}, [[1, {\"a\\u00e9\": 2, \"type\": {\"type\": \"int\", \"value\": 5}}]], "
+                 "{\"class_type\": \"torch.distributed.P2POp\", \"tensor\": " +
+                     std::string(kTensor) + ", \"op\": \"isend\", \"peer\": 1}");
+  ASSERT_TRUE(dump.ok()) << dump.status().ToString();
+  std::vector<std::string> names;
+  for (const Leaf& leaf : dump->leaves) names.push_back(std::string(leaf.name.substr(18)));
+  EXPECT_THAT(names, ElementsAre("input.2.0.0", "input.2.0.1.a\xc3\xa9", "input.2.0.1.type",
+                                 "input.3", "input.3.op", "input.3.peer"));
+}
+
+TEST(ReadDump, TableOrderIsInputsKeywordsParametersOutputs) {
+  TemporaryFolder folder;
+  const std::string t(kTensor);
+  const Result<Dump> dump = ReadDump(folder.Write(
+      "dump.json",
+      Ours({"\"Module.m.M.forward.0\": {\"output\": " + t + ", \"parameters\": {\"w\": " + t +
+                "}, \"input_kwargs\": {\"k\": " + t +
+                ", \"src\": {\"type\": \"int\", \"value\": 1}}, \"input_args\": [" + t +
+                "], \"is_recompute\": false}",
+            "\"Module.m.M.parameters_grad.0\": {\"w\": [" + t + "], \"b\": [null, 2]}",
+            "\"x.0.debug\": {\"h\": " + t + "}"})));
+  ASSERT_TRUE(dump.ok()) << dump.status().ToString();
+  std::vector<std::string> names;
+  for (const Leaf& leaf : dump->leaves) names.emplace_back(leaf.name);
+  EXPECT_THAT(names, ElementsAre("Module.m.M.forward.0.input.0", "Module.m.M.forward.0.input.k",
+                                 "Module.m.M.forward.0.input.src",
+                                 "Module.m.M.forward.0.parameters.w", "Module.m.M.forward.0.output",
+                                 "Module.m.M.parameters_grad.0.w", "Module.m.M.parameters_grad.0.b",
+                                 "Module.m.M.parameters_grad.0.b.1", "x.0.debug.h"));
+  EXPECT_EQ(dump->leaves[2].dtype, "int");
+  EXPECT_EQ(dump->leaves[5].slot, Slot::kParameterGrad);
+  EXPECT_EQ(dump->leaves[8].slot, Slot::kDebug);
+}
+
+TEST(ReadDump, HostileNestingEnds) {
+  // Each object names its type last: reading it twice at every level would take 2^400 steps.
+  std::string value = "1";
+  for (int i = 0; i < 400; ++i)
+    value = "{\"a\": " + value + ", \"class_type\": \"x\", \"type\": \"y\"}";
+  TemporaryFolder folder;
+  const Result<Dump> dump = ReadValues(folder, value);
+  ASSERT_TRUE(dump.ok());
+  EXPECT_EQ(dump->leaves.size(), 1u);
+}
+
+}  // namespace
+}  // namespace msprobe
