@@ -1,4 +1,5 @@
 // What the strings and numbers of a JSON text stand for.
+#include <algorithm>
 #include <charconv>
 #include <limits>
 
@@ -23,6 +24,23 @@ uint32_t HexUnit(std::string_view raw, size_t at) {
   uint32_t unit = 0;
   std::from_chars(raw.data() + at, raw.data() + at + 4, unit, 16);
   return unit;
+}
+
+// Of a number that no double holds, and so is not 0: too small rather than too large? Its first
+// digit other than 0 and its exponent tell together.
+bool IsBelowOne(std::string_view text) {
+  constexpr int64_t kFar = int64_t{1} << 62;
+  const std::string_view digits = text.substr(0, text.find_first_of("eE"));
+  const auto point = static_cast<int64_t>(std::min(digits.find('.'), digits.size()));
+  const auto first = static_cast<int64_t>(digits.find_first_of("123456789"));
+  std::string_view exponent = text.substr(std::min(digits.size() + 1, text.size()));
+  if (exponent.starts_with('+')) exponent.remove_prefix(1);
+  int64_t shift = 0;
+  if (std::from_chars(exponent.data(), exponent.data() + exponent.size(), shift).ec ==
+      std::errc::result_out_of_range) {
+    shift = exponent.starts_with('-') ? -kFar : kFar;
+  }
+  return point - first + std::clamp(shift, -kFar, kFar) <= 0;
 }
 
 }  // namespace
@@ -81,12 +99,7 @@ double JsonNumber(std::string_view text) {
   if (end == text.data() + text.size()) {
     if (error == std::errc()) return value;
     if (error == std::errc::result_out_of_range) {
-      // Too large or too small: the exponent's sign, or its absence, tells which.
-      const size_t e = text.find_first_of("eE");
-      const bool small = e != std::string_view::npos
-                             ? text.substr(e + 1).starts_with('-')
-                             : text.substr(0, 3).find("0.") != std::string_view::npos;
-      const double magnitude = small ? 0 : kInf;
+      const double magnitude = IsBelowOne(text) ? 0 : kInf;
       return text.starts_with('-') ? -magnitude : magnitude;
     }
   }

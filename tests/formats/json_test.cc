@@ -123,6 +123,15 @@ TEST(JsonNumber, ReadsAsPythonDoes) {
   EXPECT_EQ(JsonNumber("1e400"), std::numeric_limits<double>::infinity());
   EXPECT_EQ(JsonNumber("-1e400"), -std::numeric_limits<double>::infinity());
   EXPECT_EQ(JsonNumber("1e-400"), 0.0);
+  // The digits may be at odds with the sign of the exponent.
+  const std::string zeros(400, '0');
+  EXPECT_EQ(JsonNumber("1" + zeros + "e-50"), std::numeric_limits<double>::infinity());
+  EXPECT_EQ(JsonNumber("-0." + zeros + "1e+50"), 0.0);
+  EXPECT_EQ(JsonNumber("1" + zeros + "e-400"), 1.0);
+  EXPECT_EQ(JsonNumber("1e99999999999999999999"), std::numeric_limits<double>::infinity());
+  EXPECT_EQ(JsonNumber("1e-99999999999999999999"), 0.0);
+  EXPECT_EQ(JsonNumber("0e99999999999999999999"), 0.0);
+  EXPECT_EQ(JsonNumber("0." + zeros + "0"), 0.0);
   EXPECT_TRUE(std::isnan(JsonNumber("NaN")));
   EXPECT_TRUE(std::isnan(JsonNumber("abc")));
   EXPECT_TRUE(std::isnan(JsonNumber("")));
