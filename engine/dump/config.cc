@@ -71,17 +71,19 @@ class ConfigReader {
 
   // task, level and dump_path, from the file or from a keyword argument.
   Status Word(const Place& place, const std::string& word) {
-    if (place.key == "dump_path") {
+    const bool is_task = place.key == "task", is_level = place.key == "level";
+    // An argument wins over the file: what the file says then need not be possible here.
+    const std::optional<std::string>& argument = is_task    ? overrides_.task
+                                                 : is_level ? overrides_.level
+                                                            : overrides_.dump_path;
+    if (!place.path.empty() && argument.has_value()) return Status::Ok();
+    if (!is_task && !is_level) {
       if (word.empty()) return place.Error().Expected("a folder").Found("an empty string");
       if (word.find('\0') != std::string::npos)
         return place.Error().Expected("a folder").Found(Excerpt(word));
       config_.dump_path = word;
       return Status::Ok();
     }
-    // An argument wins over the file: what the file says then need not be possible here.
-    const bool is_task = place.key == "task";
-    if (!place.path.empty() && (is_task ? overrides_.task : overrides_.level).has_value())
-      return Status::Ok();
     if (word.empty()) return Status::Ok();  // the default, as in earlier generations
     if (is_task) {
       MSPROBE_RETURN_IF_ERROR(Choose(place, word, kTasks, kOtherTasks));

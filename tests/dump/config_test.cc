@@ -67,6 +67,7 @@ TEST(ParseConfig, ArgumentsWin) {
   EXPECT_EQ(config.dump_path, "elsewhere");
   EXPECT_THAT(config.step, ElementsAre(1, 2, 3, 7));
   EXPECT_THAT(config.list, ElementsAre("a"));
+  EXPECT_EQ(Parsed(R"({"dump_path": ""})", {.dump_path = "elsewhere"}).dump_path, "elsewhere");
   const Result<Config> refused = ParseConfig("{}", "c.json", {.level = "L9"});
   EXPECT_EQ(refused.status().code(), ErrorCode::kInvalidArgument);
   EXPECT_EQ(refused.status().message(),
