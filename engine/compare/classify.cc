@@ -36,18 +36,17 @@ bool IsOutput(Slot slot) {
 CallClass Classify(const Comparison& c, int32_t p, bool diverged_before) {
   const RecordPair& pair = c.pairs[p];
   if (pair.target < 0 || pair.golden < 0) return CallClass::kUnknown;
-  const CallSummary s = SummarizeCall(c, p);
+  CallSummary s = SummarizeCall(c, p);
   const int32_t forward = p < static_cast<int32_t>(c.forward_of.size()) ? c.forward_of[p] : -1;
   // Pairs are classified in execution order, forward before backward.
   const bool forward_diverged =
       forward >= 0 && forward < p &&
       (c.classes[forward] == CallClass::kIntroduced || c.classes[forward] == CallClass::kInherited);
+  const bool gradients = c.target.records[pair.target].direction == Direction::kParameterGrad;
+  if (s.out.differs && gradients && !diverged_before) s = SummarizeGradients(c, p);
   if (s.in.differs) return CallClass::kInherited;
   if (s.out.differs) {
-    const Record& record = c.target.records[pair.target];
-    if (forward_diverged || (record.direction == Direction::kParameterGrad && diverged_before)) {
-      return CallClass::kInherited;
-    }
+    if (forward_diverged || (gradients && diverged_before)) return CallClass::kInherited;
     const bool knows_inputs = s.in.any() || s.arguments.any();
     if (!knows_inputs || s.in.unknown) return CallClass::kUnknown;
     return CallClass::kIntroduced;
@@ -77,6 +76,34 @@ CallSummary SummarizeCall(const Comparison& c, int32_t p) {
       if (leaf.slot == Slot::kParameter) Add(m, at, &s.parameters);
     }
   }
+  return s;
+}
+
+int32_t ModuleCallOf(const Comparison& c, int32_t gradients, Direction direction) {
+  constexpr int32_t kNear = 1 << 16;  // calls; a bound on the time, not on what is right
+  const auto record_of = [&](int32_t p) -> const Record& {
+    const RecordPair& pair = c.pairs[p];
+    return pair.target >= 0 ? c.target.records[pair.target] : c.golden.records[pair.golden];
+  };
+  const Record& wanted = record_of(gradients);
+  const auto fits = [&](int32_t p) {
+    const Record& r = record_of(p);
+    return r.direction == direction && r.is_module && r.api == wanted.api;
+  };
+  const int32_t size = static_cast<int32_t>(c.pairs.size());
+  // The backward call ends just before or after; the forward call lies far back.
+  for (int32_t away = 1; away < kNear && (gradients - away >= 0 || gradients + away < size);
+       ++away) {
+    if (gradients + away < size && fits(gradients + away)) return gradients + away;
+    if (gradients - away >= 0 && fits(gradients - away)) return gradients - away;
+  }
+  return -1;
+}
+
+CallSummary SummarizeGradients(const Comparison& c, int32_t gradients) {
+  CallSummary s = SummarizeCall(c, gradients);
+  const int32_t backward = ModuleCallOf(c, gradients, Direction::kBackward);
+  if (backward >= 0 && c.pairs[backward].matched()) s.in = SummarizeCall(c, backward).in;
   return s;
 }
 

@@ -21,12 +21,19 @@ struct CallSummary {
 };
 CallSummary SummarizeCall(const Comparison& comparison, int32_t pair);
 
+// The module call of `direction` that gradients of parameters belong to; -1: none near by.
+int32_t ModuleCallOf(const Comparison& comparison, int32_t gradients, Direction direction);
+// The same for gradients of parameters, which are recorded without what they are made of: what goes
+// into the module's backward call, which may be recorded after them.
+CallSummary SummarizeGradients(const Comparison& comparison, int32_t gradients);
+
 // Rules, first that fits:
 //   one side only                                      unknown
 //   a tensor that goes in differs                      inherited
 //   an output differs, and
 //     the forward call of this backward call diverged  inherited: it reads what forward saved
 //     gradients of parameters, after any divergence    inherited: made elsewhere
+//     gradients of parameters                          as what goes into the module's backward call
 //     what goes in is not known                        unknown
 //     all tensors that go in agree                     introduced
 // (Plain arguments that differ are then the reason, not an excuse.)

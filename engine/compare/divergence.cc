@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/compare/classify.h"
+#include "engine/compare/dataflow.h"
 #include "engine/compare/evidence.h"
 #include "engine/compare/explain.h"
 #include "engine/compare/suspects.h"
@@ -45,6 +46,32 @@ bool Contains(const Comparison& c, int32_t module, int32_t inner) {
   return false;
 }
 
+// A parameter's gradient is recorded as soon as it is there, the call that made it when all its
+// gradients are: that call, when it follows and is wrong by itself; else `p`.
+int32_t MakerOfGradient(const Comparison& c, int32_t p) {
+  constexpr int32_t kNear = 64;
+  if (RecordOf(c, p).direction != Direction::kParameterGrad) return p;
+  const auto makes = [&](int32_t q) {
+    const RecordPair &gradients = c.pairs[p], &call = c.pairs[q];
+    for (uint32_t i = gradients.first_row; i < gradients.first_row + gradients.row_count; ++i) {
+      if (c.measures[i].verdict != RowVerdict::kDiffers) continue;
+      for (uint32_t j = call.first_row; j < call.first_row + call.row_count; ++j) {
+        const Row &gradient = c.rows[i], &made = c.rows[j];
+        if (made.target >= 0 && made.golden >= 0 && gradient.target >= 0 && gradient.golden >= 0 &&
+            c.target.leaves[made.target].slot == Slot::kOutput &&
+            SameNumbers(c.target.leaves[made.target], c.target.leaves[gradient.target]) &&
+            SameNumbers(c.golden.leaves[made.golden], c.golden.leaves[gradient.golden]))
+          return true;
+      }
+    }
+    return false;
+  };
+  for (int32_t q = p + 1; q < SizeOf(c) && q <= p + kNear; ++q) {
+    if (c.classes[q] == CallClass::kIntroduced && c.pairs[q].matched() && makes(q)) return q;
+  }
+  return p;
+}
+
 FirstDivergence Explain(const Comparison& c, int32_t p) {
   if (c.classes[p] == CallClass::kInherited) return ExplainInherited(c, p);
   if (const int32_t jump = LargestJump(c, p); jump >= 0) return ExplainDrift(c, jump, p);
@@ -73,8 +100,9 @@ std::vector<FirstDivergence> RunnersUp(const Comparison& c, int32_t first, int32
 }  // namespace
 
 void FindFirstDivergence(Comparison* c) {
-  const int32_t first = FirstDiverged(*c);
+  int32_t first = FirstDiverged(*c);
   if (first < 0) return;
+  first = MakerOfGradient(*c, first);
   c->first = Explain(*c, first);
   c->runners_up = RunnersUp(*c, first, c->first.pair);
 }

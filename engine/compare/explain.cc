@@ -30,6 +30,9 @@ std::string SourceLine(const Comparison& c, int32_t p) {
   if (text.empty()) text = line(c.golden, c.pairs[p].golden);
   if (text.empty() && p < static_cast<int32_t>(c.forward_of.size()) && c.forward_of[p] >= 0) {
     text = SourceLine(c, c.forward_of[p]);  // backward records have no stack of their own
+  } else if (text.empty() && RecordOf(c, p).direction == Direction::kParameterGrad) {
+    const int32_t forward = ModuleCallOf(c, p, Direction::kForward);
+    if (forward >= 0) text = SourceLine(c, forward);
   }
   return text;
 }
@@ -102,7 +105,9 @@ FirstDivergence StartExplanation(const Comparison& c, int32_t p, int32_t row) {
 }
 
 FirstDivergence ExplainIntroduced(const Comparison& c, int32_t p) {
-  const CallSummary call = SummarizeCall(c, p);
+  const CallSummary call = RecordOf(c, p).direction == Direction::kParameterGrad
+                               ? SummarizeGradients(c, p)
+                               : SummarizeCall(c, p);
   const Before before = WhatCameBefore(c, p);
   FirstDivergence f = StartExplanation(c, p, call.out.worst_row);
   f.confidence = ConfidenceOf(c, p, call, before);

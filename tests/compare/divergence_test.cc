@@ -208,6 +208,48 @@ TEST(DivergenceTest, BackwardOfADivergedForwardInherits) {
   EXPECT_EQ(c.classes[1], CallClass::kInherited);
 }
 
+// A module's parameter gradient, wrong by `error`, recorded before the backward call that made it,
+// as happens: autograd accumulates a leaf's gradient as soon as it is there.
+Dump WrongWeightGradient(double error, double into_backward, bool with_api) {
+  DumpBuilder b;
+  b.Call("Module.fc.Linear.forward.0").In(Value(1)).Out(Value(2));
+  b.At("train.py", 41, "y = self.fc(x)");
+  if (with_api) {
+    b.Call("Functional.linear.0.forward").In(Value(1)).In(Value(9)).Out(Value(2));
+    b.At("linear.py", 7, "return F.linear(x, w)");
+  }
+  b.Call("Module.fc.Linear.parameters_grad.0").Grad("weight", Value(5, error));
+  if (with_api)
+    b.Call("Functional.linear.0.backward").In(Value(3)).Out(Value(4)).Out(Value(5, error));
+  b.Call("Module.fc.Linear.backward.0").In(Value(3, into_backward)).Out(Value(4));
+  return b.Take();
+}
+
+TEST(DivergenceTest, AParametersGradientBeginsWhereItsBackwardAgrees) {
+  const Comparison c =
+      MustCompare(WrongWeightGradient(kWrong, 0, false), WrongWeightGradient(0, 0, false));
+  EXPECT_EQ(First(c), "Module.fc.Linear.parameters_grad.0");
+  EXPECT_EQ(c.first.call_class, CallClass::kIntroduced);
+  EXPECT_GT(c.first.confidence, 0.9);
+  EXPECT_THAT(c.first.why, HasSubstr("its inputs are equal"));
+  EXPECT_EQ(c.first.source_line, "train.py:41 in forward: y = self.fc(x)");
+}
+
+TEST(DivergenceTest, AParametersGradientInheritsFromItsBackward) {
+  const Comparison c =
+      MustCompare(WrongWeightGradient(kWrong, kWrong, false), WrongWeightGradient(0, 0, false));
+  EXPECT_EQ(c.classes[1], CallClass::kInherited);
+}
+
+TEST(DivergenceTest, TheCallThatMadeAParametersGradientIsNamed) {
+  const Comparison c =
+      MustCompare(WrongWeightGradient(kWrong, 0, true), WrongWeightGradient(0, 0, true));
+  EXPECT_EQ(First(c), "Functional.linear.0.backward");
+  EXPECT_EQ(c.first.call_class, CallClass::kIntroduced);
+  EXPECT_GT(c.first.confidence, 0.9);
+  EXPECT_TRUE(c.runners_up.empty());
+}
+
 TEST(DivergenceTest, GradualGrowthHasLowConfidence) {
   const auto build = [](bool drifts) {
     DumpBuilder b;
