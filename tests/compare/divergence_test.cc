@@ -78,6 +78,33 @@ TEST(DivergenceTest, AnotherArgumentIsTheReason) {
   EXPECT_THAT(c.first.why, HasSubstr("0.5"));
 }
 
+// A product in `dtype`, off by `error`, and a sum in float32 that it goes into.
+Dump ProductIn(const std::string& dtype, double error) {
+  DumpBuilder b;
+  b.Call("Functional.linear.0.forward").In(Value(1)).Out(Value(2, error).DType(dtype));
+  b.Call("Tensor.__add__.0.forward")
+      .In(Value(3))
+      .In(Value(2, error).DType(dtype))
+      .Out(Value(4, error));
+  return b.Take();
+}
+
+TEST(DivergenceTest, WhatACoarserDTypeLeavesIsSaidToBeThat) {
+  for (const bool target : {true, false}) {
+    Dump coarse = ProductIn("torch.bfloat16", 1e-3), fine = ProductIn("torch.float32", 0);
+    const Comparison c = target ? MustCompare(std::move(coarse), std::move(fine))
+                                : MustCompare(std::move(fine), std::move(coarse));
+    EXPECT_EQ(First(c), "Tensor.__add__.0.forward");
+    EXPECT_LT(c.first.confidence, 0.5);
+    EXPECT_THAT(c.first.advice,
+                HasSubstr(target ? "the target computes in bfloat16 where the golden has float32, "
+                                   "from Functional.linear.0.forward on"
+                                 : "the golden computes in bfloat16"));
+  }
+  const Comparison c = MustCompare(ProductIn("torch.bfloat16", 0.5), ProductIn("torch.float32", 0));
+  EXPECT_EQ(c.first.advice.find("computes in"), std::string::npos) << "too large for that";
+}
+
 TEST(DivergenceTest, RandomOperationsPointAtTheSeed) {
   DumpBuilder t, g;
   t.Call("Functional.dropout.0.forward").In(Value(1)).Out(Value(2, kWrong));
