@@ -100,7 +100,7 @@ std::string Advice(const Comparison& c, int32_t p, const CallSummary& call) {
   const Measure* worst = call.out.worst_row >= 0 ? &c.measures[call.out.worst_row] : nullptr;
   if (call.arguments.differs) return "compare the two call sites and the configuration they read";
   if (DrawsRandomNumbers(r.api)) {
-    return "this operation draws random numbers: fix the seed on both sides (seed_all) before "
+    return "this operation draws random numbers: fix the seed on both sides before "
            "looking further";
   }
   if (worst != nullptr && worst->reason == Reason::kShapeDiffers)
