@@ -64,10 +64,14 @@ std::string DescribeInputs(const Comparison& c, const CallSummary& call) {
   return inputs;
 }
 
-// Whether one side computes in a coarser float from some call at or before `p` on, and the error in
-// `row` is of a size that this leaves: a sentence of it, else "".
-std::string MixedPrecision(const Comparison& c, int32_t p, int32_t row) {
-  if (row < 0 || !std::isfinite(c.measures[row].severity)) return "";
+// Whether one side computes in a coarser float from some call at or before `p` on, and the error of
+// the call is of a size that this leaves: a sentence of it, else "".
+std::string MixedPrecision(const Comparison& c, int32_t p, const CallSummary& call) {
+  const int32_t row = call.out.worst_row;
+  // Another argument is a reason of its own; checksums alone tell no size.
+  if (row < 0 || call.arguments.differs || !(c.measures[row].severity > 0) ||
+      std::isinf(c.measures[row].severity))
+    return "";
   const auto leaves = [&](const Row& r) {
     return std::pair(&c.target.leaves[r.target], &c.golden.leaves[r.golden]);
   };
@@ -146,7 +150,7 @@ FirstDivergence ExplainIntroduced(const Comparison& c, int32_t p) {
   f.confidence = ConfidenceOf(c, p, call, before);
   f.why = fmt::format("{}; {}; {}", DescribeBefore(c, before), DescribeInputs(c, call),
                       DescribeRow(c, f.row));
-  f.advice = MixedPrecision(c, p, f.row);
+  f.advice = MixedPrecision(c, p, call);
   if (!f.advice.empty()) {
     f.confidence *= kMixedPrecisionConfidence;
     return f;

@@ -38,7 +38,7 @@ class TensorQueue {
 
   // Where the tensors pushed from now on go. It is made at the first of them.
   void SetFolder(std::string folder);
-  // Copies the elements and returns. A tensor larger than the whole budget is written before
+  // Copies the elements and returns. A tensor larger than half the budget is written before
   // returning, without a copy when it is contiguous. After a failed write every Push answers that
   // failure.
   Status Push(const std::string& file_name, const TensorView& view);
@@ -55,7 +55,7 @@ class TensorQueue {
     PtLayout layout;
     Buffer buffer;
   };
-  Buffer TakeBuffer(int64_t size);  // waits for room; mutex_ held by the caller through lock
+  Buffer TakeBuffer(int64_t size);  // waits for room
   void Work();
 
   std::string folder_;

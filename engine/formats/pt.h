@@ -3,9 +3,8 @@
 //
 //   MSPROBE_ASSIGN_OR_RETURN(TensorFile t, ReadPtTensor("Tensor.add.0.forward.output.0.pt"));
 //   MSPROBE_ASSIGN_OR_RETURN(PtFile file, ReadPt("model.pt"));       // any tree of plain values
-//   for (const PtTensor& t : file.tensors) Print(t.name, t.tensor.view());  //
-//   "['layer']['weight']" MSPROBE_RETURN_IF_ERROR(WritePt("copy.pt", t.view()));           //
-//   torch.load reads it
+//   for (const PtTensor& t : file.tensors) Print(t.name);      // "['layer']['weight']"
+//   MSPROBE_RETURN_IF_ERROR(WritePt("copy.pt", t.view()));     // torch.load reads it
 #pragma once
 
 #include <cstdint>

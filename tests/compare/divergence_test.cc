@@ -105,6 +105,19 @@ TEST(DivergenceTest, WhatACoarserDTypeLeavesIsSaidToBeThat) {
   EXPECT_EQ(c.first.advice.find("computes in"), std::string::npos) << "too large for that";
 }
 
+TEST(DivergenceTest, ACoarserDTypeIsNoExcuseForAnotherArgument) {
+  const auto with_alpha = [](Dump dump, const char* alpha) {
+    DumpBuilder b;
+    b.dump() = std::move(dump);
+    return b.Value("alpha", "float", alpha).Take();
+  };
+  const Comparison c = MustCompare(with_alpha(ProductIn("torch.bfloat16", 1e-3), "2.0"),
+                                   with_alpha(ProductIn("torch.float32", 0), "1.0"));
+  EXPECT_EQ(First(c), "Tensor.__add__.0.forward");
+  EXPECT_EQ(c.first.advice.find("computes in"), std::string::npos);
+  EXPECT_THAT(c.first.why, HasSubstr("the call itself was made differently"));
+}
+
 TEST(DivergenceTest, RandomOperationsPointAtTheSeed) {
   DumpBuilder t, g;
   t.Call("Functional.dropout.0.forward").In(Value(1)).Out(Value(2, kWrong));

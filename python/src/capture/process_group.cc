@@ -7,8 +7,11 @@
 namespace msprobe::capture {
 namespace {
 
+// Part of torch.distributed, which `import torch` has imported. Not imported here: that may give up
+// the GIL, and another thread would wait for TheTypes with it.
 PyRef Distributed(const char* name) {
-  const PyRef module = PyRef::Steal(PyImport_ImportModule("torch.distributed"));
+  const PyRef path = PyRef::Steal(PyUnicode_FromString("torch.distributed"));
+  const PyRef module = path ? PyRef::Steal(PyImport_GetModule(path.get())) : PyRef();
   PyRef found = module ? PyRef::Steal(PyObject_GetAttrString(module.get(), name)) : PyRef();
   PyErr_Clear();
   return found;
