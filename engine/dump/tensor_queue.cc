@@ -59,10 +59,11 @@ Status TensorQueue::Push(const std::string& file_name, const TensorView& view) {
     if (!first_error_.ok()) return first_error_;
   }
   if (options_.budget == 0 || bytes > options_.budget / 2) {
-    MSPROBE_RETURN_IF_ERROR(WritePt(path, view, {}, &ThreadPool::Default()));
+    const Status written = WritePt(path, view, {}, &ThreadPool::Default());
     std::lock_guard lock(mutex_);
-    bytes_written_ += bytes;
-    return Status::Ok();
+    if (written.ok()) bytes_written_ += bytes;
+    if (first_error_.ok()) first_error_ = written;
+    return written;
   }
   MSPROBE_ASSIGN_OR_RETURN(PtLayout layout, MakePtLayout(view.dtype, view.dims()));
   Buffer buffer = TakeBuffer(bytes);

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "engine/base/file.h"
+#include "tests/base/full_disk.h"
 #include "tests/dump/temporary_folder.h"
 
 namespace msprobe {
@@ -131,6 +132,23 @@ TEST_F(TensorQueueTest, AFailureInTheWriterThreadReachesDrainAndLaterPushes) {
   ASSERT_TRUE(queue.Push("b.pt", ViewOf(values, shape)).ok());
   EXPECT_EQ(queue.Drain().code(), ErrorCode::kIo);
   EXPECT_FALSE(queue.Push("c.pt", ViewOf(values, shape)).ok());
+}
+
+TEST_F(TensorQueueTest, AFullDiskLeavesNoHalfFileAndIsRemembered) {
+  // Written in one piece, in several, and with a second thread for the checksum.
+  for (const int64_t size : {2000, 100'000, 1'000'000}) {
+    TensorQueue queue({.budget = 0});
+    queue.SetFolder(folder_);
+    const std::vector<float> values(static_cast<size_t>(size), 1.0f);
+    {
+      const FullDisk full(4096);
+      EXPECT_EQ(queue.Push("a.pt", ViewOf(values, &size)).code(), ErrorCode::kIo) << size;
+    }
+    EXPECT_TRUE(std::filesystem::is_empty(folder_)) << size;
+    const int64_t small = 10;
+    EXPECT_EQ(queue.Push("b.pt", ViewOf(values, &small)).code(), ErrorCode::kIo) << size;
+    EXPECT_EQ(queue.Drain().code(), ErrorCode::kIo) << size;
+  }
 }
 
 }  // namespace
