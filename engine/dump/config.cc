@@ -14,6 +14,7 @@ namespace msprobe {
 namespace {
 
 constexpr size_t kLargestConfig = 1 << 20;
+constexpr int64_t kLargestSeed = UINT32_MAX;  // what NumPy takes
 
 Task TaskNamed(std::string_view word) {
   return word == "tensor" ? Task::kTensor : Task::kStatistics;
@@ -40,6 +41,7 @@ class ConfigReader {
       for (const JsonMember& member : section->members)
         MSPROBE_RETURN_IF_ERROR(InSection(section_name, member));
     }
+    ResolveDataMode();
     return std::move(config_);
   }
 
@@ -59,14 +61,38 @@ class ConfigReader {
     if (value.kind == JsonValue::Kind::kNull) return Status::Ok();  // as if left out
     if (key == "rank") return ReadNumbers(At(member), value, &config_.rank);
     if (key == "step") return ReadNumbers(At(member), value, &config_.step);
-    if (key == "extra_info") {
-      if (value.kind != JsonValue::Kind::kBool)
-        return WrongType(At(member), "true or false", value);
-      config_.extra_info = value.boolean;
-      return Status::Ok();
+    if (key == "extra_info") return ReadBool(At(member), value, &config_.extra_info);
+    if (key == "async_dump") return ReadBool(At(member), value, &config_.async_dump);
+    if (key == "enable_dataloader") return ReadBool(At(member), value, &config_.enable_dataloader);
+    if (key == "dump_enable") return ReadBool(At(member), value, &config_.dump_enable.emplace());
+    if (key == "is_deterministic")
+      return ReadBool(At(member), value, &config_.is_deterministic.emplace());
+    if (key == "seed")
+      return ReadInteger(At(member), value, 0, kLargestSeed, &config_.seed.emplace());
+    if (key == "precision") return Precision(member);
+    if (key == "risk_level") return Risk(member);
+    if (key == "custom_op_namespaces") {
+      config_.custom_op_namespaces.clear();
+      return ReadStrings(At(member), value, &config_.custom_op_namespaces);
     }
     if (value.kind != JsonValue::Kind::kString) return WrongType(At(member), "a string", value);
     return Word(At(member), value.text);
+  }
+
+  Status Precision(const JsonMember& member) {
+    std::string word;
+    MSPROBE_RETURN_IF_ERROR(ReadWord(At(member), member.value, kPrecisions, &word));
+    Warn(member, "has no effect: statistics are always accumulated in double precision");
+    return Status::Ok();
+  }
+
+  Status Risk(const JsonMember& member) {
+    std::string word;
+    MSPROBE_RETURN_IF_ERROR(ReadWord(At(member), member.value, kRiskLevels, &word));
+    config_.risk_level = word == "CORE"    ? RiskLevel::kCore
+                         : word == "FOCUS" ? RiskLevel::kFocus
+                                           : RiskLevel::kAll;
+    return Status::Ok();
   }
 
   // task, level and dump_path, from the file or from a keyword argument.
@@ -89,6 +115,13 @@ class ConfigReader {
       MSPROBE_RETURN_IF_ERROR(Choose(place, word, kTasks, kOtherTasks));
       config_.task = TaskNamed(word);
     } else {
+      if (word == "L2") {
+        config_.warnings.push_back(
+            fmt::format("{}level L2 records kernels of NPU devices only: nothing is collected",
+                        place.Prefix()));
+        config_.level = Level::kL2;
+        return Status::Ok();
+      }
       MSPROBE_RETURN_IF_ERROR(Choose(place, word, kLevels, kOtherLevels));
       config_.level = LevelNamed(word);
     }
@@ -113,7 +146,9 @@ class ConfigReader {
     if (member.value.kind == JsonValue::Kind::kNull) return Status::Ok();
     if (member.key == "scope") return Scope(member);
     if (member.key == "list") return ReadStrings(At(member), member.value, &config_.list);
-    if (member.key == "data_mode") return DataMode(member);
+    if (member.key == "data_mode") return ReadDataMode(member);
+    if (member.key == "data_mode_rule")
+      return ReadWord(At(member), member.value, kDataModeRules, &data_mode_rule_);
     if (member.key == "tensor_list") {
       MSPROBE_RETURN_IF_ERROR(ReadStrings(At(member), member.value, &config_.tensor_list));
       if (config_.task == Task::kTensor && !config_.tensor_list.empty()) {
@@ -124,13 +159,10 @@ class ConfigReader {
       }
       return Status::Ok();
     }
-    if (member.value.kind != JsonValue::Kind::kString)
-      return WrongType(At(member), OneOf(kSummaryModes), member.value);
-    if (member.value.text.empty()) return Status::Ok();
+    std::string word;
     MSPROBE_RETURN_IF_ERROR(
-        Choose(At(member), member.value.text, kSummaryModes, kOtherSummaryModes));
-    config_.summary_mode =
-        member.value.text == "md5" ? SummaryMode::kMd5 : SummaryMode::kStatistics;
+        ReadWord(At(member), member.value, kSummaryModes, &word, kOtherSummaryModes));
+    config_.summary_mode = word == "md5" ? SummaryMode::kMd5 : SummaryMode::kStatistics;
     return Status::Ok();
   }
 
@@ -164,30 +196,50 @@ class ConfigReader {
     return Status::Ok();
   }
 
-  Status DataMode(const JsonMember& member) {
-    std::vector<std::string> words;
+  Status ReadDataMode(const JsonMember& member) {
+    std::vector<std::string>& words = data_modes_;
     MSPROBE_RETURN_IF_ERROR(ReadStrings(At(member), member.value, &words));
     for (const std::string& word : words)
-      MSPROBE_RETURN_IF_ERROR(Choose(At(member), word, kDataModes, {}));
-    const auto has = [&](std::string_view word) {
-      return std::find(words.begin(), words.end(), word) != words.end();
-    };
-    if (has("all") && words.size() > 1) {
+      MSPROBE_RETURN_IF_ERROR(Choose(At(member), word, kDataModes));
+    if (std::find(words.begin(), words.end(), "all") != words.end() && words.size() > 1) {
       return At(member)
           .Error()
           .Expected("\"all\" alone, or other words without it")
           .Found(fmt::format("{} words", words.size()));
     }
-    // A dimension that is not mentioned is not restricted.
-    if (has("forward") != has("backward"))
-      (has("forward") ? config_.backward : config_.forward) = false;
-    if (has("input") != has("output")) (has("input") ? config_.output : config_.input) = false;
     return Status::Ok();
+  }
+
+  void ResolveDataMode() {
+    const auto has = [&](std::string_view word) {
+      return std::find(data_modes_.begin(), data_modes_.end(), word) != data_modes_.end();
+    };
+    if (data_modes_.empty() || has("all")) return;
+    DataMode& mode = config_.data_mode;
+    if (data_mode_rule_ == "or") {
+      mode = {.forward_input = has("forward") || has("input"),
+              .forward_output = has("forward") || has("output"),
+              .backward_input = has("backward") || has("input"),
+              .backward_output = has("backward") || has("output")};
+      return;
+    }
+    // A dimension that is not mentioned is not restricted.
+    const bool forward = has("forward") || !has("backward");
+    const bool backward = has("backward") || !has("forward");
+    const bool input = has("input") || !has("output"), output = has("output") || !has("input");
+    mode = {forward && input, forward && output, backward && input, backward && output};
+  }
+
+  void Warn(const JsonMember& member, std::string_view text) {
+    config_.warnings.push_back(
+        fmt::format("{}{} {}", At(member).Prefix(), Quoted(member.key), text));
   }
 
   std::string_view path_;
   const ConfigOverrides& overrides_;
   Config config_;
+  std::vector<std::string> data_modes_;
+  std::string data_mode_rule_;
 };
 
 }  // namespace

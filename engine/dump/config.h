@@ -21,9 +21,20 @@ enum class SummaryMode : uint8_t {
   kMd5
 };  // md5: statistics and a CRC-32 of every tensor
 
+// Which API calls are recorded, by how much they can harm a result: api_rules.h.
+enum class RiskLevel : uint8_t { kAll, kFocus, kCore };
+
+// Which values of which entries are recorded. Gradients of parameters belong to backward().
+struct DataMode {
+  bool forward_input = true, forward_output = true, backward_input = true, backward_output = true;
+
+  bool forward() const { return forward_input || forward_output; }
+  bool backward() const { return backward_input || backward_output; }
+};
+
 struct Config {
   Task task = Task::kStatistics;          // kStatistics or kTensor
-  Level level = Level::kL1;               // kL0, kL1 or kMix
+  Level level = Level::kL1;               // kL0, kL1, kMix; kL2: nothing is recorded
   std::string dump_path = "./dump_path";  // as written; relative to the working directory
   std::vector<int64_t> rank, step;        // sorted, without repetition; empty: all
   bool extra_info = true;                 // false: no stack.json and construct.json
@@ -33,9 +44,16 @@ struct Config {
   std::vector<std::string> list;  // substrings of entry names; one must occur
   std::vector<std::string>
       tensor_list;  // task statistics: substrings of entries whose tensors are saved as well
-  bool forward = true, backward = true, input = true,
-       output = true;  // data_mode: direction AND kind
+  DataMode data_mode;
   SummaryMode summary_mode = SummaryMode::kStatistics;
+
+  RiskLevel risk_level = RiskLevel::kAll;  // without meaning where scope or list is set
+  bool async_dump = false;                 // tensors are written by a thread on any machine
+  std::optional<bool> dump_enable;         // set: the file is read again when it changes
+  std::optional<int64_t> seed;             // set, or the next: the front end seeds once
+  std::optional<bool> is_deterministic;
+  bool enable_dataloader = false;  // the front end starts and stops with each batch
+  std::vector<std::string> custom_op_namespaces = {"_C_ascend"};  // of torch.ops
 
   std::vector<std::string> warnings;  // one a line: keys that have no effect here
 };

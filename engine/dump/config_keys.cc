@@ -6,7 +6,6 @@
 #include <span>
 
 #include "engine/base/text.h"
-#include "engine/dump/config_values.h"
 
 namespace msprobe {
 namespace {
@@ -16,26 +15,18 @@ namespace {
 struct OtherKey {
   std::string_view key, harmless, why;
 };
+constexpr std::string_view kAnyValue = "*";
 constexpr OtherKey kOtherTopKeys[] = {
-    {"async_dump", "false", "tensors are always written in the background, in bounded memory"},
-    {"precision", "\"low\" \"high\"", "statistics are always accumulated in double precision"},
-    {"risk_level", "\"ALL\" \"FOCUS\"", "every API is recorded; use \"list\" to record fewer"},
-    {"dump_enable", "true", "the file is read once; use start() and stop() in the script"},
-    {"custom_op_namespaces", "[] [\"_C_ascend\"]",
-     "operators of other namespaces are not observed"},
-    {"seed", "1234", "collecting never seeds anything; call torch.manual_seed in the script"},
-    {"is_deterministic", "false",
-     "collecting changes no setting; call torch.use_deterministic_algorithms in the script"},
-    {"enable_dataloader", "false", "call start(), stop() and step() in the script"},
-    {"acl_config", "\"\"", "kernel-level dumps need the vendor's tool"},
+    {"acl_config", kAnyValue, "kernels of NPU devices are recorded by the vendor's tool"},
 };
 constexpr OtherKey kOtherTaskKeys[] = {
     {"slice", "[]", "whole tensors are recorded"},
     {"request_id", "\"\"", "whole steps are recorded"},
     {"bench_path", "\"\"", "compare the dumps afterwards: msprobe compare -tp A -gp B"},
     {"diff_nums", "1", "compare the dumps afterwards: msprobe compare -tp A -gp B"},
-    {"backward_input", "[] \"\"", "kernel-level dumps need the vendor's tool"},
-    {"file_format", "\"\" \"npy\" \"pt\"", "tensors are written in the framework's own format"},
+    {"backward_input", kAnyValue, "kernels of NPU devices are recorded by the vendor's tool"},
+    {"file_format", "\"\" \"npy\" \"bin\" \"pt\"",
+     "tensors are written in the framework's own format"},
     {"online_run_ut", "false", "dump to files and check them afterwards"},
     {"nfs_path", "\"\"", "dump to files and check them afterwards"},
     {"host", "\"\"", "dump to files and check them afterwards"},
@@ -63,7 +54,8 @@ Status UnknownKey(std::string_view path, std::string_view section, const JsonMem
     if (other.key != member.key) continue;
     const std::string value = JsonOf(member.value);
     const std::vector<std::string_view> harmless = Split(other.harmless, ' ');
-    if (member.value.kind == JsonValue::Kind::kNull || Contains(harmless, value)) {
+    if (other.harmless == kAnyValue || member.value.kind == JsonValue::Kind::kNull ||
+        Contains(harmless, value)) {
       warnings->push_back(
           fmt::format("{}:{}: \"{}\" has no effect: {}", path, member.line, member.key, other.why));
       return Status::Ok();

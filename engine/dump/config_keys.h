@@ -6,26 +6,56 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/dump/config_values.h"
 #include "engine/formats/json.h"
 
 namespace msprobe {
 
-inline constexpr std::string_view kTopKeys[] = {"task", "dump_path", "rank",
-                                                "step", "level",     "extra_info"};
-inline constexpr std::string_view kTaskKeys[] = {"scope", "list", "data_mode", "summary_mode",
-                                                 "tensor_list"};
+inline constexpr std::string_view kTopKeys[] = {"task",
+                                                "dump_path",
+                                                "rank",
+                                                "step",
+                                                "level",
+                                                "extra_info",
+                                                "async_dump",
+                                                "precision",
+                                                "risk_level",
+                                                "seed",
+                                                "is_deterministic",
+                                                "enable_dataloader",
+                                                "dump_enable",
+                                                "custom_op_namespaces"};
+inline constexpr std::string_view kTaskKeys[] = {"scope",          "list",         "data_mode",
+                                                 "data_mode_rule", "summary_mode", "tensor_list"};
 inline constexpr std::string_view kTasks[] = {"statistics", "tensor"};
 inline constexpr std::string_view kLevels[] = {"L0", "L1", "mix"};
 inline constexpr std::string_view kDataModes[] = {"all", "forward", "backward", "input", "output"};
+inline constexpr std::string_view kDataModeRules[] = {"and", "or"};
+inline constexpr std::string_view kPrecisions[] = {"low", "high"};
+inline constexpr std::string_view kRiskLevels[] = {"ALL", "FOCUS", "CORE"};
 inline constexpr std::string_view kSummaryModes[] = {"statistics", "md5"};
+
+inline constexpr std::string_view kCheckInstead =
+    "use \"tensor\" here and in a run that is trusted, then: msprobe compare -tp DIR -gp DIR";
+inline constexpr std::string_view kBenchmarkInstead =
+    "record the run twice, once with the suspected operation in higher precision, then: msprobe "
+    "compare -tp DIR -gp DIR";
 
 // Of other generations, or not possible here. Their own sections may stand in the file: it is
 // shared between tools.
-inline constexpr std::string_view kOtherTasks[] = {
-    "structure",      "nan_check",      "acc_check",  "diff_check", "exception_dump",
-    "overflow_check", "free_benchmark", "grad_probe", "run_ut"};
-inline constexpr std::string_view kOtherLevels[] = {"L2", "debug"};
-inline constexpr std::string_view kOtherSummaryModes[] = {"xor"};
+inline constexpr OtherWord kOtherTasks[] = {
+    {"structure", ""},
+    {"nan_check", ""},
+    {"acc_check", kCheckInstead},
+    {"diff_check", kCheckInstead},
+    {"exception_dump",
+     "use \"statistics\": an entry is in the file as soon as its call returns, a crash loses none"},
+    {"overflow_check", ""},
+    {"free_benchmark", kBenchmarkInstead},
+    {"grad_probe", ""},
+    {"run_ut", kCheckInstead}};
+inline constexpr OtherWord kOtherLevels[] = {{"debug", ""}};
+inline constexpr OtherWord kOtherSummaryModes[] = {{"xor", ""}};
 
 // What to do about a key that is not among ours. `section`: the task whose section it stands in,
 // empty at the top. One that another generation knows and that asks for nothing else than what

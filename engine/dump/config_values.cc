@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 
 #include "engine/base/text.h"
 #include "engine/dump/names.h"
@@ -57,22 +58,60 @@ Status Place::Error() const {
   return InvalidConfig(path, line).Says(Quoted(key));
 }
 
+std::string Place::Prefix() const { return path.empty() ? "" : fmt::format("{}:{}: ", path, line); }
+
 Status WrongType(const Place& place, std::string_view expected, const JsonValue& found) {
   return place.Error().Expected(expected).Found(found.Describe());
 }
 
-Status Choose(const Place& place, std::string_view word, Names allowed, Names other) {
+bool Contains(std::span<const OtherWord> words, std::string_view word) {
+  return std::any_of(words.begin(), words.end(),
+                     [&](const OtherWord& w) { return w.word == word; });
+}
+
+Status Choose(const Place& place, std::string_view word, Names allowed,
+              std::span<const OtherWord> other) {
   if (Contains(allowed, word)) return Status::Ok();
-  Status error = place.Error()
-                     .Expected(OneOf(allowed))
-                     .Found(Contains(other, word)
-                                ? fmt::format("{}, which this version does not do", Quoted(word))
-                                : Excerpt(word));
-  if (Contains(other, word)) return error;
+  for (const OtherWord& known : other) {
+    if (known.word != word) continue;
+    Status error = place.Error()
+                       .Expected(OneOf(allowed))
+                       .Found(fmt::format("{}, which this version does not do", Quoted(word)));
+    if (known.instead.empty()) return error;
+    return std::move(error).Hint(known.instead);
+  }
+  Status error = place.Error().Expected(OneOf(allowed)).Found(Excerpt(word));
   if (const std::string_view near = NearestSpelling(word, allowed); !near.empty()) {
     return std::move(error).Hint(fmt::format("did you mean {}?", Quoted(near)));
   }
   return error;
+}
+
+Status ReadWord(const Place& place, const JsonValue& value, Names allowed, std::string* out,
+                std::span<const OtherWord> other) {
+  if (value.kind != JsonValue::Kind::kString) return WrongType(place, OneOf(allowed), value);
+  if (!value.text.empty()) MSPROBE_RETURN_IF_ERROR(Choose(place, value.text, allowed, other));
+  *out = value.text;
+  return Status::Ok();
+}
+
+Status ReadBool(const Place& place, const JsonValue& value, bool* out) {
+  if (value.kind != JsonValue::Kind::kBool) return WrongType(place, "true or false", value);
+  *out = value.boolean;
+  return Status::Ok();
+}
+
+Status ReadInteger(const Place& place, const JsonValue& value, int64_t smallest, int64_t largest,
+                   int64_t* out) {
+  const char* end = value.text.data() + value.text.size();
+  int64_t number = 0;
+  const auto [stop, error] = std::from_chars(value.text.data(), end, number);
+  if (value.kind != JsonValue::Kind::kNumber || error != std::errc() || stop != end ||
+      number < smallest || number > largest) {
+    return WrongType(place, fmt::format("a whole number from {} to {}", smallest, largest), value);
+  }
+  *out = number;
+  return Status::Ok();
 }
 
 Status ReadNumbers(const Place& place, const JsonValue& list, std::vector<int64_t>* out) {

@@ -25,12 +25,27 @@ struct Place {
   std::string_view key;
 
   Status Error() const;
+  std::string Prefix() const;  // of a warning: "config.json:3: "; "" for a keyword argument
 };
 
 Status WrongType(const Place& place, std::string_view expected, const JsonValue& found);
 
-// A word out of a list. `other`: words of other generations, which get an answer of their own.
-Status Choose(const Place& place, std::string_view word, Names allowed, Names other);
+// A word of other generations that is not possible here, and what to do instead ("": no advice).
+struct OtherWord {
+  std::string_view word, instead;
+};
+bool Contains(std::span<const OtherWord> words, std::string_view word);
+
+// A word out of a list. `other`: words that get an answer of their own.
+Status Choose(const Place& place, std::string_view word, Names allowed,
+              std::span<const OtherWord> other = {});
+// The same for a value, which must be a string. "" is accepted: the default.
+Status ReadWord(const Place& place, const JsonValue& value, Names allowed, std::string* out,
+                std::span<const OtherWord> other = {});
+
+Status ReadBool(const Place& place, const JsonValue& value, bool* out);
+Status ReadInteger(const Place& place, const JsonValue& value, int64_t smallest, int64_t largest,
+                   int64_t* out);
 
 // Numbers from 0 to 1000000, in the order of their size and without repetition; an element is
 // 7, "7" or "3-6".

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "engine/dump/config.h"
-
 namespace msprobe {
 namespace {
 
@@ -16,10 +14,7 @@ bool ContainsAny(std::string_view name, const std::vector<std::string>& parts) {
 }  // namespace
 
 Filter::Filter(const Config& config)
-    : forward(config.forward),
-      backward(config.backward),
-      input(config.input),
-      output(config.output),
+    : data_mode(config.data_mode),
       steps_(config.step),
       ranks_(config.rank),
       list_(config.list),

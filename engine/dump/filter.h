@@ -1,7 +1,7 @@
 // Which steps, ranks, entries and values a configuration wants. Cheap enough to ask for every call.
 //
 //   Filter filter(config);
-//   if (filter.WantsStep(7) && filter.forward && filter.WantsEntry(name)) Record();
+//   if (filter.WantsStep(7) && filter.data_mode.forward() && filter.WantsEntry(name)) Record();
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 #include <string_view>
 #include <vector>
 
-namespace msprobe {
+#include "engine/dump/config.h"
 
-struct Config;
+namespace msprobe {
 
 class Filter {
  public:
@@ -37,7 +37,7 @@ class Filter {
   // Whether an entry's tensors are to be saved although the task is statistics.
   bool WantsTensor(std::string_view name) const;
 
-  bool forward = true, backward = true, input = true, output = true;
+  DataMode data_mode;
   // Neither scope nor list: every entry is wanted, WantsEntry need not be asked.
   bool wants_all_entries() const { return scope_begin_.empty() && list_.empty(); }
 

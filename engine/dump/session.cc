@@ -37,6 +37,7 @@ Session::Session(Config config, std::string framework)
 Result<bool> Session::Start(std::optional<int> rank) {
   if (failed_) return false;
   if (collecting_) return true;
+  if (config_.level == Level::kL2) return false;  // said when the configuration was read
   if (!filter_.WantsStep(step_)) {
     if (filter_.IsPastLastStep(step_) && !std::exchange(said_end_, true)) {
       Log(LogLevel::kInfo, "all wanted steps are recorded; the run goes on without collection");

@@ -1,8 +1,10 @@
 #include "engine/dump/config.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "engine/dump/config_keys.h"
 #include "tests/dump/temporary_folder.h"
 
 namespace msprobe {
@@ -24,14 +26,28 @@ std::string Refused(std::string_view text, const ConfigOverrides& overrides = {}
   return config.ok() ? "(accepted)" : config.status().ToString();
 }
 
+std::string Wanted(const DataMode& mode) {
+  std::string text;
+  if (mode.forward_input) text += "fi ";
+  if (mode.forward_output) text += "fo ";
+  if (mode.backward_input) text += "bi ";
+  if (mode.backward_output) text += "bo ";
+  if (!text.empty()) text.pop_back();
+  return text;
+}
+
 TEST(LoadConfig, DefaultsWithoutAFile) {
   const Result<Config> config = LoadConfig("");
   ASSERT_TRUE(config.ok());
   EXPECT_EQ(config->task, Task::kStatistics);
   EXPECT_EQ(config->level, Level::kL1);
   EXPECT_EQ(config->dump_path, "./dump_path");
-  EXPECT_TRUE(config->forward && config->backward && config->input && config->output &&
-              config->extra_info);
+  EXPECT_TRUE(config->extra_info);
+  EXPECT_EQ(Wanted(config->data_mode), "fi fo bi bo");
+  EXPECT_EQ(config->risk_level, RiskLevel::kAll);
+  EXPECT_FALSE(config->async_dump || config->enable_dataloader || config->dump_enable ||
+               config->seed || config->is_deterministic);
+  EXPECT_THAT(config->custom_op_namespaces, ElementsAre("_C_ascend"));
   EXPECT_EQ(LoadConfig("/nowhere/config.json").status().code(), ErrorCode::kNotFound);
 }
 
@@ -52,8 +68,7 @@ TEST(LoadConfig, ReadsEveryKey) {
               ElementsAre("Functional.relu.0.forward", "Module.fc.Linear.forward.0"));
   EXPECT_THAT(config->list, ElementsAre("layers.3."));
   EXPECT_THAT(config->tensor_list, ElementsAre("softmax"));
-  EXPECT_TRUE(config->forward && config->input);
-  EXPECT_FALSE(config->backward || config->output);
+  EXPECT_EQ(Wanted(config->data_mode), "fi");
   EXPECT_EQ(config->summary_mode, SummaryMode::kMd5);
   EXPECT_THAT(config->warnings, IsEmpty());
 }
@@ -76,26 +91,30 @@ TEST(ParseConfig, ArgumentsWin) {
 
 TEST(ParseConfig, DataMode) {
   struct Case {
-    const char* words;
-    bool forward, backward, input, output;
+    const char *words, *both, *either;  // under "and", under "or"
   };
-  for (const Case& c :
-       {Case{"[]", 1, 1, 1, 1}, Case{"[\"all\"]", 1, 1, 1, 1}, Case{"[\"forward\"]", 1, 0, 1, 1},
-        Case{"[\"output\"]", 1, 1, 0, 1}, Case{"[\"backward\", \"output\"]", 0, 1, 0, 1},
-        Case{"[\"forward\", \"backward\", \"input\"]", 1, 1, 1, 0}}) {
-    const Config config = Parsed(std::string("{\"statistics\": {\"data_mode\": ") + c.words + "}}");
-    EXPECT_EQ(config.forward, c.forward) << c.words;
-    EXPECT_EQ(config.backward, c.backward) << c.words;
-    EXPECT_EQ(config.input, c.input) << c.words;
-    EXPECT_EQ(config.output, c.output) << c.words;
+  for (const Case& c : {
+           Case{"[]", "fi fo bi bo", "fi fo bi bo"},
+           Case{"[\"all\"]", "fi fo bi bo", "fi fo bi bo"},
+           Case{"[\"forward\"]", "fi fo", "fi fo"},
+           Case{"[\"output\"]", "fo bo", "fo bo"},
+           Case{"[\"backward\", \"output\"]", "bo", "fo bi bo"},
+           Case{"[\"forward\", \"input\"]", "fi", "fi fo bi"},
+           Case{"[\"forward\", \"backward\", \"input\"]", "fi bi", "fi fo bi bo"},
+       }) {
+    const std::string section = std::string("{\"statistics\": {\"data_mode\": ") + c.words;
+    EXPECT_EQ(Wanted(Parsed(section + "}}").data_mode), c.both) << c.words;
+    EXPECT_EQ(Wanted(Parsed(section + ", \"data_mode_rule\": \"and\"}}").data_mode), c.both);
+    EXPECT_EQ(Wanted(Parsed(section + ", \"data_mode_rule\": \"or\"}}").data_mode), c.either)
+        << c.words;
   }
 }
 
 TEST(ParseConfig, UnknownKeysAndValuesNameTheNearest) {
   EXPECT_EQ(Refused("{\n \"tasks\": \"tensor\"}"),
-            "error: c.json:2: unknown key \"tasks\"; expected \"task\", \"dump_path\", \"rank\", "
-            "\"step\", \"level\" or \"extra_info\"\n"
-            "hint:  did you mean \"task\"?\n");
+            fmt::format("error: c.json:2: unknown key \"tasks\"; expected {}\n"
+                        "hint:  did you mean \"task\"?\n",
+                        OneOf(kTopKeys)));
   EXPECT_THAT(Refused("{\"statistics\": {\n\"lists\": []}}"),
               HasSubstr("c.json:2: unknown key \"lists\" in \"statistics\""));
   EXPECT_THAT(Refused("{\"statistics\": {\"lists\": []}}"), HasSubstr("did you mean \"list\"?"));
@@ -103,8 +122,6 @@ TEST(ParseConfig, UnknownKeysAndValuesNameTheNearest) {
   EXPECT_THAT(Refused("{\"task\": \"statistic\"}"), HasSubstr("did you mean \"statistics\"?"));
   EXPECT_THAT(Refused("{\"task\": \"structure\"}"),
               HasSubstr("found \"structure\", which this version does not do"));
-  EXPECT_THAT(Refused("{\"level\": \"L2\"}"),
-              HasSubstr("expected \"L0\", \"L1\" or \"mix\", found \"L2\", which"));
   EXPECT_THAT(Refused("{\"statistics\": {\"summary_mode\": \"xor\"}}"),
               HasSubstr("found \"xor\", which"));
   EXPECT_THAT(Refused("{\"statistics\": {\"data_mode\": [\"forwards\"]}}"),
@@ -126,6 +143,28 @@ TEST(ParseConfig, WrongValues) {
         "{\"step\": [1000001]}",
         "{\"step\": [\"\"]}",
         "{\"extra_info\": 1}",
+        "{\"async_dump\": 1}",
+        "{\"enable_dataloader\": \"yes\"}",
+        "{\"dump_enable\": 0}",
+        "{\"is_deterministic\": 0}",
+        "{\"seed\": -1}",
+        "{\"seed\": 4294967296}",
+        "{\"seed\": 1.0}",
+        "{\"seed\": \"1\"}",
+        "{\"seed\": true}",
+        "{\"precision\": \"middle\"}",
+        "{\"risk_level\": \"all\"}",
+        "{\"custom_op_namespaces\": \"mine\"}",
+        "{\"custom_op_namespaces\": [1]}",
+        "{\"rank\": [-1]}",
+        "{\"rank\": [\"-1\"]}",
+        "{\"step\": [false]}",
+        "{\"step\": [\" 1\"]}",
+        "{\"step\": [\"1-2-3\"]}",
+        "{\"step\": [null]}",
+        "{\"step\": [[1]]}",
+        "{\"step\": {\"0\": 1}}",
+        "{\"statistics\": {\"data_mode_rule\": \"xor\"}}",
         "{\"statistics\": []}",
         "{\"statistics\": {\"list\": \"relu\"}}",
         "{\"statistics\": {\"list\": [1]}}",
@@ -149,19 +188,52 @@ TEST(ParseConfig, WrongValues) {
       HasSubstr("expected a module call such as \"Module.fc.Linear.forward.0\" (level L0)"));
 }
 
+TEST(ParseConfig, KeysThatTheFrontEndActsOn) {
+  const Config config = Parsed(R"({"async_dump": true, "risk_level": "CORE", "seed": 7,
+    "is_deterministic": false, "enable_dataloader": true, "custom_op_namespaces": ["mine"],
+    "dump_enable": false})");
+  EXPECT_THAT(config.warnings, IsEmpty());
+  EXPECT_TRUE(config.async_dump && config.enable_dataloader);
+  EXPECT_EQ(config.risk_level, RiskLevel::kCore);
+  EXPECT_EQ(Parsed(R"({"risk_level": "FOCUS"})").risk_level, RiskLevel::kFocus);
+  EXPECT_EQ(config.seed, 7);
+  EXPECT_EQ(config.is_deterministic, false);
+  EXPECT_EQ(config.dump_enable, false);
+  EXPECT_THAT(config.custom_op_namespaces, ElementsAre("mine"));
+  EXPECT_THAT(Parsed(R"({"custom_op_namespaces": []})").custom_op_namespaces, IsEmpty());
+  EXPECT_EQ(Parsed(R"({"seed": 4294967295})").seed, 4294967295);
+}
+
 TEST(ParseConfig, KeysOfOtherGenerations) {
   const Config config = Parsed(
-      R"({"async_dump": false, "precision": "high", "risk_level": "ALL", "seed": 1234, "is_deterministic": false,
-    "enable_dataloader": false, "acl_config": "", "custom_op_namespaces": ["_C_ascend"], "dump_enable": null,
-    "statistics": {"slice": [], "request_id": ""}})");
-  EXPECT_THAT(config.warnings, SizeIs(11));
-  EXPECT_THAT(config.warnings[0], HasSubstr("c.json:1: \"async_dump\" has no effect: "));
-  for (const char* text : {"{\"async_dump\": true}", "{\"risk_level\": \"CORE\"}", "{\"seed\": 7}",
-                           "{\"is_deterministic\": true}", "{\"dump_enable\": false}",
-                           "{\"statistics\": {\"slice\": [{\"dim\": 0}]}}",
+      R"({"precision": "high", "acl_config": "acl.json",
+    "statistics": {"slice": [], "request_id": "", "backward_input": ["a.pt"]}})");
+  EXPECT_THAT(config.warnings, SizeIs(5));
+  EXPECT_THAT(config.warnings[0], HasSubstr("c.json:1: \"precision\" has no effect: "));
+  EXPECT_THAT(config.warnings[1],
+              HasSubstr("c.json:1: \"acl_config\" has no effect: kernels of NPU"));
+  for (const char* text : {"{\"statistics\": {\"slice\": [{\"dim\": 0}]}}",
                            "{\"statistics\": {\"request_id\": \"chatcmpl-1\"}}"}) {
     EXPECT_THAT(Refused(text), HasSubstr("is not possible in this version")) << text;
     EXPECT_THAT(Refused(text), HasSubstr("hint:  remove the key; ")) << text;
+  }
+}
+
+TEST(ParseConfig, LevelL2IsAcceptedAndRecordsNothing) {
+  const Config config = Parsed("{\n\"level\": \"L2\", \"statistics\": {\"list\": [\"a\"]}}");
+  EXPECT_EQ(config.level, Level::kL2);
+  EXPECT_THAT(config.warnings,
+              ElementsAre("c.json:2: level L2 records kernels of NPU devices only: nothing is "
+                          "collected"));
+  EXPECT_THAT(Parsed("{}", {.level = "L2"}).warnings,
+              ElementsAre(::testing::StartsWith("level L2 records kernels of NPU")));
+}
+
+TEST(ParseConfig, TasksThatAreNotPossibleSayWhatToDoInstead) {
+  for (const char* task :
+       {"acc_check", "run_ut", "free_benchmark", "exception_dump", "diff_check"}) {
+    const std::string error = Refused(std::string("{\"task\": \"") + task + "\"}");
+    EXPECT_THAT(error, HasSubstr("which this version does not do\nhint:  ")) << task;
   }
 }
 

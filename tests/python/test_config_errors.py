@@ -13,7 +13,7 @@ from recording import read_dump, run_forked
 import msprobe
 
 TASKS = 'expected "statistics" or "tensor"'
-KEYS = 'expected "task", "dump_path", "rank", "step", "level" or "extra_info"'
+KEYS = 'expected "task", "dump_path", "rank", "step", "level", "extra_info", '
 
 # name: (text of config.json, what the message has to hold besides the file's name)
 FILES = {
@@ -27,7 +27,8 @@ FILES = {
     "unknown mode": ('{"statistics": {"summary_mode": "md4"}}', [":1", '"md5"', 'found "md4"']),
     "unknown direction": ('{"statistics": {"data_mode": ["sideways"]}}', [":1", '"forward"']),
     "all and more": ('{"statistics": {"data_mode": ["all", "input"]}}', [":1", '"all" alone']),
-    "old key": ('{\n\n"async_dump": true}', [":3", '"async_dump"', "not possible", "remove"]),
+    "old key": ('{"tensor": {\n\n"online_run_ut": true}, "task": "tensor"}',
+                [":3", '"online_run_ut"', "not possible", "remove"]),
     "level a number": ('{"level": 1}', [":1", '"level"', "expected a string", "found 1"]),
     "dump_path a list": ('{"dump_path": ["a"]}', [":1", '"dump_path"', "expected a string"]),
     "dump_path empty": ('{"dump_path": ""}', [":1", '"dump_path"', "expected a folder"]),

@@ -267,7 +267,7 @@ def test_a_section_of_another_task_is_not_read(tmp_path):
 
 
 def test_keyword_arguments_win(tmp_path):
-    config = {"dump_path": "file", "level": "L2", "task": "structure", "step": [0]}
+    config = {"dump_path": "file", "level": "L2", "task": "free_benchmark", "step": [0]}
     keywords = {
         "dump_path": str(tmp_path / "a/b/c"),
         "level": "L0",

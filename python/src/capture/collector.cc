@@ -69,7 +69,7 @@ std::string Collector::AddApi(const std::string& prefix, PyObject* owner, const 
 Result<bool> Collector::Start(std::optional<int> rank) {
   MSPROBE_ASSIGN_OR_RETURN(const bool collecting, session_->Start(rank));
   sees_calls_ = collecting;
-  if (collecting && session_->filter().backward) WatchBackward(true);
+  if (collecting && session_->filter().data_mode.backward()) WatchBackward(true);
   if (collecting && apis_wanted_) {
     ObservedFunction::ForEachStub(
         [](PyObject* code, void* self) { static_cast<Collector*>(self)->stacks_.HideCode(code); },
@@ -126,8 +126,8 @@ std::unique_ptr<Collector::OpenCall> Collector::Begin(const std::string& stem, i
   // The filter follows the order of execution: every call is shown to it.
   const bool listed = is_module ? filter.EnterModule(call->builder.name())
                                 : filter.WantsEntry(call->builder.name());
-  call->wanted = filter.forward && listed;
-  call->wants_backward = filter.backward;
+  call->wanted = filter.data_mode.forward() && listed;
+  call->wants_backward = filter.data_mode.backward();
   return call;
 }
 
@@ -142,7 +142,7 @@ bool Collector::Stores(const std::string& name) const {
 }
 
 bool Collector::WriteInputs(OpenCall* call, const CallArgs& args) {
-  const bool record = call->wanted && session_->filter().input;
+  const bool record = call->wanted && session_->filter().data_mode.forward_input;
   if (!record) scratch_.Begin("");
   ValueWriter writer(record ? &call->builder : &scratch_, options_,
                      record && Stores(call->builder.name()), /*measure=*/record);
@@ -185,7 +185,7 @@ void* Collector::Enter(const Api& api, const CallArgs& args) {
 }
 
 void Collector::WriteArgumentsAsOutput(OpenCall* call, const CallArgs& args) {
-  if (!call->wanted || !session_->filter().output) return;
+  if (!call->wanted || !session_->filter().data_mode.forward_output) return;
   ValueWriter writer(&call->builder, options_, Stores(call->builder.name()), /*measure=*/true);
   call->builder.BeginSlot("output", "output", '[');
   for (Py_ssize_t i = 0; i < args.count; ++i) writer.Value(args.positional[i]);
@@ -201,7 +201,7 @@ void Collector::WriteArgumentsAsOutput(OpenCall* call, const CallArgs& args) {
 }
 
 void Collector::WriteOutput(OpenCall* call, PyObject* output, PyObject* module) {
-  const bool record = call->wanted && session_->filter().output;
+  const bool record = call->wanted && session_->filter().data_mode.forward_output;
   if (!record) scratch_.Begin("");
   ValueWriter writer(record ? &call->builder : &scratch_, options_,
                      record && Stores(call->builder.name()), /*measure=*/record);
@@ -243,7 +243,8 @@ void Collector::Leave(void* token, const CallArgs& args, PyObject* result) {
 std::string Collector::Compose(const std::string& name, bool is_input, size_t index,
                                PyObject* gradient) {
   std::string json;
-  if (!(is_input ? session_->filter().input : session_->filter().output) ||
+  const DataMode& mode = session_->filter().data_mode;
+  if (!(is_input ? mode.backward_input : mode.backward_output) ||
       !TorchApi::Get().IsTensor(gradient))
     return "null";
   const Interposer::Pause pause;
@@ -265,8 +266,9 @@ void Collector::Complete(const std::string& name, const std::string& parent,
     for (const std::string& value : values) builder.Piece(value);
     builder.EndSlot(']');
   };
-  if (session_->filter().input) slot("input", inputs);
-  if (session_->filter().output) slot("output", outputs);
+  const DataMode& mode = session_->filter().data_mode;
+  if (mode.backward_input) slot("input", inputs);
+  if (mode.backward_output) slot("output", outputs);
   session_->Record({builder.Finish(), name, parent, modules_wanted_});
 }
 
