@@ -9,22 +9,6 @@
 namespace msprobe {
 namespace {
 
-std::string_view TaskName(Task task) {
-  switch (task) {
-    case Task::kStatistics:
-      return "statistics";
-    case Task::kTensor:
-      return "tensor";
-    case Task::kStructure:
-      return "structure";
-    case Task::kOverflowCheck:
-      return "overflow_check";
-    case Task::kOther:
-      return "other task";
-  }
-  return "";
-}
-
 std::string_view LevelName(Level level) {
   switch (level) {
     case Level::kL0:

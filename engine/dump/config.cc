@@ -16,9 +16,6 @@ namespace {
 constexpr size_t kLargestConfig = 1 << 20;
 constexpr int64_t kLargestSeed = UINT32_MAX;  // what NumPy takes
 
-Task TaskNamed(std::string_view word) {
-  return word == "tensor" ? Task::kTensor : Task::kStatistics;
-}
 Level LevelNamed(std::string_view word) {
   return word == "L0" ? Level::kL0 : word == "mix" ? Level::kMix : Level::kL1;
 }
@@ -36,12 +33,13 @@ class ConfigReader {
     }
     for (const JsonMember& member : root.members) MSPROBE_RETURN_IF_ERROR(Top(member));
     MSPROBE_RETURN_IF_ERROR(Override());
-    const std::string_view section_name = config_.task == Task::kTensor ? "tensor" : "statistics";
+    const std::string_view section_name = TaskName(config_.task);
     if (const JsonValue* section = root.Find(section_name); section != nullptr) {
       for (const JsonMember& member : section->members)
         MSPROBE_RETURN_IF_ERROR(InSection(section_name, member));
     }
     ResolveDataMode();
+    if (config_.task == Task::kStructure) MSPROBE_RETURN_IF_ERROR(CheckStructure());
     return std::move(config_);
   }
 
@@ -141,6 +139,11 @@ class ConfigReader {
   }
 
   Status InSection(std::string_view section, const JsonMember& member) {
+    if (config_.task == Task::kStructure) {
+      return InvalidConfig(path_, member.line)
+          .Says(fmt::format("{} in \"structure\": task structure has no keys", Excerpt(member.key)))
+          .Hint("remove the key");
+    }
     if (!Contains(kTaskKeys, member.key))
       return UnknownKey(path_, section, member, &config_.warnings);
     if (member.value.kind == JsonValue::Kind::kNull) return Status::Ok();
@@ -163,6 +166,20 @@ class ConfigReader {
     MSPROBE_RETURN_IF_ERROR(
         ReadWord(At(member), member.value, kSummaryModes, &word, kOtherSummaryModes));
     config_.summary_mode = word == "md5" ? SummaryMode::kMd5 : SummaryMode::kStatistics;
+    return Status::Ok();
+  }
+
+  Status CheckStructure() {
+    if (!config_.extra_info) {
+      return InvalidConfig(path_)
+          .Says(
+              "task structure writes stack.json and construct.json, \"extra_info\": false neither")
+          .Hint("remove \"extra_info\"");
+    }
+    if (config_.level != Level::kL0 && config_.level != Level::kMix) {
+      config_.warnings.push_back("task structure records modules: level mix is used");
+      config_.level = Level::kMix;
+    }
     return Status::Ok();
   }
 

@@ -33,7 +33,7 @@ struct DataMode {
 };
 
 struct Config {
-  Task task = Task::kStatistics;          // kStatistics or kTensor
+  Task task = Task::kStatistics;          // kStatistics, kTensor or kStructure
   Level level = Level::kL1;               // kL0, kL1, kMix; kL2: nothing is recorded
   std::string dump_path = "./dump_path";  // as written; relative to the working directory
   std::vector<int64_t> rank, step;        // sorted, without repetition; empty: all

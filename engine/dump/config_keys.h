@@ -27,7 +27,7 @@ inline constexpr std::string_view kTopKeys[] = {"task",
                                                 "custom_op_namespaces"};
 inline constexpr std::string_view kTaskKeys[] = {"scope",          "list",         "data_mode",
                                                  "data_mode_rule", "summary_mode", "tensor_list"};
-inline constexpr std::string_view kTasks[] = {"statistics", "tensor"};
+inline constexpr std::string_view kTasks[] = {"statistics", "tensor", "structure"};
 inline constexpr std::string_view kLevels[] = {"L0", "L1", "mix"};
 inline constexpr std::string_view kDataModes[] = {"all", "forward", "backward", "input", "output"};
 inline constexpr std::string_view kDataModeRules[] = {"and", "or"};
@@ -44,7 +44,6 @@ inline constexpr std::string_view kBenchmarkInstead =
 // Of other generations, or not possible here. Their own sections may stand in the file: it is
 // shared between tools.
 inline constexpr OtherWord kOtherTasks[] = {
-    {"structure", ""},
     {"nan_check", ""},
     {"acc_check", kCheckInstead},
     {"diff_check", kCheckInstead},

@@ -6,6 +6,7 @@
 
 #include "engine/base/threads.h"
 #include "engine/dump/entries.h"
+#include "engine/dump/names.h"
 #include "engine/formats/json.h"
 
 namespace msprobe {
@@ -109,14 +110,6 @@ bool ParsePieces(std::string_view path, std::string_view text, const std::vector
     }
   });
   return std::all_of(good.begin(), good.end(), [](char g) { return g != 0; });
-}
-
-Task TaskOf(std::string_view text) {
-  if (text == "statistics") return Task::kStatistics;
-  if (text == "tensor") return Task::kTensor;
-  if (text == "structure") return Task::kStructure;
-  if (text == "overflow_check") return Task::kOverflowCheck;
-  return Task::kOther;
 }
 
 Level LevelOf(std::string_view text) {
@@ -239,7 +232,7 @@ Status ReadDumpFile(std::string_view path, std::string_view text, Dump* dump,
     MSPROBE_RETURN_IF_ERROR(Join(path, &parsed.pieces, dump, stack_keys));
   }
 
-  dump->task = TaskOf(header.task);
+  dump->task = TaskNamed(header.task);
   dump->level = LevelOf(header.level);
   if (header.has_framework) dump->framework = header.framework;
   dump->dialect = DialectOf(header, *dump, has_recompute);

@@ -1,9 +1,16 @@
 #include "engine/dump/names.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "engine/base/text.h"
 
 namespace msprobe {
 namespace {
+
+// In the order of Task.
+constexpr std::string_view kTaskNames[] = {"statistics",     "tensor",    "structure",
+                                           "overflow_check", "nan_check", "other task"};
 
 // A call number: digits only, no leading zero, no overflow; -1 otherwise.
 int64_t CallNumber(std::string_view text) {
@@ -88,6 +95,14 @@ std::string ComposeEntryName(std::string_view stem, int64_t call, std::string_vi
     name += direction;
   }
   return name;
+}
+
+std::string_view TaskName(Task task) { return kTaskNames[static_cast<size_t>(task)]; }
+
+Task TaskNamed(std::string_view word) {
+  const auto* const found = std::find(std::begin(kTaskNames), std::end(kTaskNames), word);
+  return found == std::end(kTaskNames) ? Task::kOther
+                                       : static_cast<Task>(found - std::begin(kTaskNames));
 }
 
 int64_t NumberAfter(std::string_view text, std::string_view prefix) {

@@ -30,6 +30,10 @@ EntryName ParseEntryName(std::string_view name);
 std::string ComposeEntryName(std::string_view stem, int64_t call, std::string_view direction,
                              bool is_module);
 
+// As spelled in config.json and dump.json; kOther is "other task", and what any other word names.
+std::string_view TaskName(Task task);
+Task TaskNamed(std::string_view word);
+
 // "step12" with prefix "step" is 12; "rank" alone, "rank01" and "rank-1" are -1.
 int64_t NumberAfter(std::string_view text, std::string_view prefix);
 

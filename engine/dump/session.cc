@@ -7,13 +7,13 @@
 #include "engine/base/log.h"
 #include "engine/base/threads.h"
 #include "engine/base/version.h"
+#include "engine/dump/names.h"
 
 namespace msprobe {
 namespace {
 
 constexpr char kTensorFolder[] = "dump_tensor_data";
 
-std::string_view TaskName(Task task) { return task == Task::kTensor ? "tensor" : "statistics"; }
 std::string_view LevelName(Level level) {
   return level == Level::kL0 ? "L0" : level == Level::kMix ? "mix" : "L1";
 }
@@ -109,7 +109,7 @@ void Session::TakeBack(uint32_t counter) { --calls_[counter]; }
 
 void Session::Record(const Item& item) {
   if (!collecting_) return;
-  Status status = writer_->Append(item.entry);
+  Status status = item.entry.empty() ? Status::Ok() : writer_->Append(item.entry);
   if (status.ok() && item.construct) status = writer_->AppendConstruct(item.name, item.parent);
   if (!status.ok()) Fail(status);
 }

@@ -48,7 +48,7 @@ class Session {
 
   // One entry and what belongs to it. A failure to write turns collection off and is logged once.
   struct Item {
-    std::string_view entry;  // the whole line
+    std::string_view entry;  // the whole line; "": not in dump.json (task structure)
     std::string_view name;
     std::string_view parent;  // "": none
     bool construct = false;   // goes into construct.json

@@ -110,6 +110,20 @@ TEST(ParseConfig, DataMode) {
   }
 }
 
+TEST(ParseConfig, StructureIsOfModules) {
+  const Config apis =
+      Parsed(R"({"task": "structure", "level": "L1", "statistics": {"list": [""]}})");
+  EXPECT_EQ(apis.task, Task::kStructure);
+  EXPECT_EQ(apis.level, Level::kMix);
+  EXPECT_THAT(apis.warnings, ElementsAre(HasSubstr("level mix is used")));
+  const Config modules = Parsed(R"({"task": "structure", "level": "L0", "structure": {}})");
+  EXPECT_EQ(modules.level, Level::kL0);
+  EXPECT_THAT(modules.warnings, IsEmpty());
+  EXPECT_THAT(Refused(R"({"task": "structure", "structure": {"list": []}})"),
+              HasSubstr("task structure has no keys"));
+  EXPECT_THAT(Refused(R"({"task": "structure", "extra_info": false})"), HasSubstr("extra_info"));
+}
+
 TEST(ParseConfig, UnknownKeysAndValuesNameTheNearest) {
   EXPECT_EQ(Refused("{\n \"tasks\": \"tensor\"}"),
             fmt::format("error: c.json:2: unknown key \"tasks\"; expected {}\n"
@@ -120,8 +134,8 @@ TEST(ParseConfig, UnknownKeysAndValuesNameTheNearest) {
   EXPECT_THAT(Refused("{\"statistics\": {\"lists\": []}}"), HasSubstr("did you mean \"list\"?"));
   EXPECT_THAT(Refused("{\"list\": []}"), HasSubstr("belongs into the section of the task"));
   EXPECT_THAT(Refused("{\"task\": \"statistic\"}"), HasSubstr("did you mean \"statistics\"?"));
-  EXPECT_THAT(Refused("{\"task\": \"structure\"}"),
-              HasSubstr("found \"structure\", which this version does not do"));
+  EXPECT_THAT(Refused("{\"task\": \"run_ut\"}"),
+              HasSubstr("found \"run_ut\", which this version does not do"));
   EXPECT_THAT(Refused("{\"statistics\": {\"summary_mode\": \"xor\"}}"),
               HasSubstr("found \"xor\", which"));
   EXPECT_THAT(Refused("{\"statistics\": {\"data_mode\": [\"forwards\"]}}"),

@@ -12,7 +12,7 @@ from recording import read_dump, run_forked
 
 import msprobe
 
-TASKS = 'expected "statistics" or "tensor"'
+TASKS = 'expected "statistics", "tensor"'
 KEYS = 'expected "task", "dump_path", "rank", "step", "level", "extra_info", '
 
 # name: (text of config.json, what the message has to hold besides the file's name)
@@ -22,7 +22,7 @@ FILES = {
     "unknown key of the task": ('{"statistics": {\n\n"lst": []}}', [":3", '"lst"', '"list"?']),
     "key twice": ('{"level": "L0",\n"level": "L1"}', [":2", '"level"', "twice"]),
     "unknown task": ('{"task": "tensr"}', [":1", TASKS, 'found "tensr"', '"tensor"?']),
-    "old task": ('{"task": "nan_check"}', [":1", TASKS, "this version does not do"]),
+    "old task": ('{"task": "acc_check"}', [":1", TASKS, "this version does not do"]),
     "unknown level": ('{"level": "l1"}', [":1", 'expected "L0", "L1" or "mix"', 'found "l1"']),
     "unknown mode": ('{"statistics": {"summary_mode": "md4"}}', [":1", '"md5"', 'found "md4"']),
     "unknown direction": ('{"statistics": {"data_mode": ["sideways"]}}', [":1", '"forward"']),
@@ -42,6 +42,14 @@ FILES = {
     "scope of modules": (
         '{"statistics": {"scope": ["Module.a.B.forward.0", "Module.a.B.forward.0"]}}',
         [":1", '"Functional.relu.0.forward" (level L1)', "Module.a.B.forward.0"],
+    ),
+    "structure, and no files for it": (
+        '{"task": "structure", "extra_info": false}',
+        ["stack.json", 'remove "extra_info"'],
+    ),
+    "structure of a list": (
+        '{"task": "structure", "structure": {\n"list": ["relu"]}}',
+        [":2", '"list"', "task structure has no keys"],
     ),
     "section a list": ('{"statistics": []}', [":1", '"statistics"', "expected an object"]),
     "extra_info a text": ('{"extra_info": "no"}', [":1", "expected true or false", 'found "no"']),

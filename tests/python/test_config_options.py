@@ -253,6 +253,29 @@ def test_tensor_list(tmp_path):
     assert {name.rsplit(".", 3)[0] for name in dump.tensors()} == {"Functional.relu.0.forward"}
 
 
+@pytest.mark.parametrize("level", ["L0", "L1", "mix"])
+def test_task_structure(tmp_path, level):
+    """Names, places and parents of every call; no value. L1 is no structure: mix."""
+    dump = dump_of(tmp_path, {"task": "structure", "level": level})
+    calls = FORWARD_MODULES | (FORWARD_APIS if level != "L0" else set())
+    gradients = BACKWARD_MODULES | (BACKWARD_APIS if level != "L0" else set())
+    assert dump.names == []
+    assert (dump.header["task"], dump.header["level"]) == (
+        "structure",
+        "L0" if level == "L0" else "mix",
+    )
+    assert sorted(path.name for path in dump.folder.iterdir()) == [
+        "construct.json",
+        "dump.json",
+        "stack.json",
+    ]
+    parents = dump.side("construct.json")
+    assert parents.keys() == calls | gradients
+    inside = {"Functional.relu.0.forward": "Module.1.ReLU.forward.0"}
+    assert level == "L0" or parents.items() >= inside.items()
+    assert {name for names, _ in dump.side("stack.json").values() for name in names} == calls
+
+
 def test_extra_info_off(tmp_path):
     dump = dump_of(tmp_path, {"extra_info": False})
     assert [path.name for path in dump.folder.iterdir()] == ["dump.json"]

@@ -17,7 +17,7 @@ class PrecisionDebugger:
 
     Args:
         config_path: ``config.json`` (docs/config.md); keyword arguments win over it.
-        task: ``"statistics"`` or ``"tensor"``.
+        task: ``"statistics"``, ``"tensor"`` or ``"structure"``.
         dump_path: folder that receives ``step<N>/rank<id>/``.
         level: ``"L0"`` modules, ``"L1"`` APIs, ``"mix"`` both.
         model: the module whose descendants are recorded under L0 and mix; :meth:`start` takes it

@@ -142,7 +142,8 @@ bool Collector::Stores(const std::string& name) const {
 }
 
 bool Collector::WriteInputs(OpenCall* call, const CallArgs& args) {
-  const bool record = call->wanted && session_->filter().data_mode.forward_input;
+  const bool record =
+      call->wanted && session_->filter().data_mode.forward_input && records_values();
   if (!record) scratch_.Begin("");
   ValueWriter writer(record ? &call->builder : &scratch_, options_,
                      record && Stores(call->builder.name()), /*measure=*/record);
@@ -185,7 +186,7 @@ void* Collector::Enter(const Api& api, const CallArgs& args) {
 }
 
 void Collector::WriteArgumentsAsOutput(OpenCall* call, const CallArgs& args) {
-  if (!call->wanted || !session_->filter().data_mode.forward_output) return;
+  if (!call->wanted || !session_->filter().data_mode.forward_output || !records_values()) return;
   ValueWriter writer(&call->builder, options_, Stores(call->builder.name()), /*measure=*/true);
   call->builder.BeginSlot("output", "output", '[');
   for (Py_ssize_t i = 0; i < args.count; ++i) writer.Value(args.positional[i]);
@@ -201,7 +202,8 @@ void Collector::WriteArgumentsAsOutput(OpenCall* call, const CallArgs& args) {
 }
 
 void Collector::WriteOutput(OpenCall* call, PyObject* output, PyObject* module) {
-  const bool record = call->wanted && session_->filter().data_mode.forward_output;
+  const bool record =
+      call->wanted && session_->filter().data_mode.forward_output && records_values();
   if (!record) scratch_.Begin("");
   ValueWriter writer(record ? &call->builder : &scratch_, options_,
                      record && Stores(call->builder.name()), /*measure=*/record);
@@ -220,7 +222,8 @@ void Collector::Finish(OpenCall* call) {
   if (!call->wanted || !session_->collecting() || call->step != session_->step()) return;
   // As text, like the keys of stack.json: the earlier tool's reader stops at a number here.
   if (call->stack >= 0) call->builder.Field("stack", std::to_string(call->stack));
-  session_->Record({call->builder.Finish(), call->builder.name(), call->parent, modules_wanted_});
+  session_->Record({records_values() ? call->builder.Finish() : "", call->builder.name(),
+                    call->parent, modules_wanted_});
 }
 
 void Collector::Leave(void* token, const CallArgs& args, PyObject* result) {
@@ -244,7 +247,7 @@ std::string Collector::Compose(const std::string& name, bool is_input, size_t in
                                PyObject* gradient) {
   std::string json;
   const DataMode& mode = session_->filter().data_mode;
-  if (!(is_input ? mode.backward_input : mode.backward_output) ||
+  if (!(is_input ? mode.backward_input : mode.backward_output) || !records_values() ||
       !TorchApi::Get().IsTensor(gradient))
     return "null";
   const Interposer::Pause pause;
@@ -259,6 +262,10 @@ void Collector::Complete(const std::string& name, const std::string& parent,
                          const std::vector<std::string>& inputs,
                          const std::vector<std::string>& outputs) {
   if (!session_->collecting() || !session_->filter().WantsEntry(name)) return;
+  if (!records_values()) {
+    session_->Record({.entry = "", .name = name, .parent = parent, .construct = modules_wanted_});
+    return;
+  }
   EntryBuilder& builder = gradient_entry_;  // the GIL is held all along
   builder.Begin(name);
   const auto slot = [&](const char* key, const std::vector<std::string>& values) {

@@ -101,6 +101,8 @@ class Collector final : public CallObserver, public GradientSink {
   void Finish(OpenCall* call);
   void WriteGradients(ModuleInfo* info);
   bool Stores(const std::string& name) const;
+  // False under task structure: tensors are only met, dump.json stays empty.
+  bool records_values() const { return session_->config().task != Task::kStructure; }
   uint32_t CounterFor(const std::string& stem);
 
   std::unique_ptr<Session> session_;

@@ -99,7 +99,8 @@ void Collector::LeaveModule(PyObject* module, PyObject* output) {
 void Collector::ParameterGradient(PyObject* module, const std::string& parameter,
                                   PyObject* tensor) {
   const auto it = modules_.find(module);
-  if (it == modules_.end() || !session_->collecting() || !session_->filter().data_mode.backward())
+  if (it == modules_.end() || !session_->collecting() || !session_->filter().data_mode.backward() ||
+      !records_values())
     return;
   const Interposer::Pause pause;
   PyRef gradient = PyRef::Steal(PyObject_GetAttrString(tensor, "grad"));
