@@ -66,6 +66,11 @@ class Show : public Verb {
               dump.has_md5 ? " with checksums" : "", LevelName(dump.level));
     out.Print("records {}, values {}, stacks {}\n", dump.records.size(), dump.leaves.size(),
               dump.stacks.size());
+    std::string run;
+    for (const auto& [key, text] : dump.provenance)
+      run += (run.empty() ? "" : ", ") + key + " " + text;
+    if (!run.empty()) out.Print("run: {}\n", MakePrintable(run));
+    if (!dump.weights.empty()) out.Print("weights {}\n", dump.weights.size());
     if (!dump.note.empty()) out.Print("note: {}\n", MakePrintable(dump.note));
   }
 

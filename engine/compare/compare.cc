@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "engine/compare/align.h"
+#include "engine/compare/beginning.h"
 #include "engine/compare/classify.h"
 #include "engine/compare/divergence.h"
 #include "engine/compare/judge.h"
@@ -190,6 +191,7 @@ Result<Comparison> Compare(Dump target, Dump golden, const CompareOptions& optio
   ForgiveGradientOrder(&c);
   ClassifyCalls(&c);
   FindFirstDivergence(&c);
+  CompareBeginnings(&c);
   NoteWhatWasNotObserved(&c);
   return c;
 }

@@ -104,6 +104,13 @@ struct FirstDivergence {
   std::string advice;       // what to look at next; "" when there is nothing to add
 };
 
+// What the two runs began from, as sentences without an end stop; "" where the dumps do not tell.
+struct Beginning {
+  std::string weights;   // "the same weights (148)"
+  std::string data;      // "the same data (3 tensors)"
+  std::string settings;  // what differs: "torch is 2.13.0 in the target, 2.12.0 in the golden"
+};
+
 struct Comparison {
   Dump target, golden;
   Mode mode = Mode::kStatistics;
@@ -119,6 +126,7 @@ struct Comparison {
   // The pair of the forward call that a backward record belongs to, one a pair; -1: none recorded,
   // or not a backward record.
   std::vector<int32_t> forward_of;
+  Beginning beginning;
   FirstDivergence first;
   std::vector<FirstDivergence> runners_up;
   std::vector<std::string>

@@ -89,6 +89,12 @@ class Report {
     w_.Close(']');
     Counts();
     Unmatched();
+    w_.Key("beginning");
+    w_.Open('{');
+    w_.KeyTextOrNull("weights", c_.beginning.weights);
+    w_.KeyTextOrNull("data", c_.beginning.data);
+    w_.KeyTextOrNull("settings", c_.beginning.settings);
+    w_.Close('}');
     w_.Key("not_observed");
     w_.Open('[');
     for (const std::string& sentence : c_.not_observed) w_.Element(), w_.Text(sentence);

@@ -89,6 +89,18 @@ class Screen {
     };
     side("target", c_.target);
     side("golden", c_.golden);
+    const auto also = [&](std::string_view label, const std::string& text) {
+      if (text.empty()) return;
+      std::vector<std::string> wrapped = Wrap(Clean(text), width_ - 10, 2);
+      for (size_t i = 0; i < wrapped.size(); ++i)
+        lines.push_back(fmt::format("  {:<6}  {}", i == 0 ? label : "", wrapped[i]));
+    };
+    const Beginning& o = c_.beginning;
+    const bool both = !o.weights.empty() && !o.data.empty();
+    also("began", o.weights.empty() && o.data.empty()
+                      ? ""
+                      : "from " + o.weights + (both ? " and " : "") + o.data);
+    also("run", o.settings);
     lines.push_back("");
     return lines;
   }

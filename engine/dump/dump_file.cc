@@ -18,7 +18,24 @@ constexpr size_t kNoData = static_cast<size_t>(-1);
 struct Header {
   std::string task = "statistics", level, framework, tool;
   bool has_framework = false;
+  std::vector<std::pair<std::string, std::string>> provenance;
 };
+
+// {"torch": "2.13.0", "threads": 2, ...}: each value as text.
+void ReadProvenance(JsonCursor* json, Header* header) {
+  JsonText key, text;
+  for (json->BeginObject(); json->NextKey(&key);) {
+    std::string name, value;
+    AppendJsonText(&name, key);
+    std::string_view raw;
+    if (json->Peek() == '"') {
+      if (json->String(&text)) AppendJsonText(&value, text);
+    } else if (json->Raw(&raw)) {
+      value = raw;
+    }
+    header->provenance.emplace_back(std::move(name), std::move(value));
+  }
+}
 
 // One member of the outermost object, except "data".
 void HeaderMember(JsonCursor* json, JsonText key, Header* header) {
@@ -28,7 +45,9 @@ void HeaderMember(JsonCursor* json, JsonText key, Header* header) {
                         : key == "tool"      ? &header->tool
                                              : nullptr;
   JsonText text;
-  if (target == nullptr || json->Peek() != '"') {
+  if (key == "provenance" && json->Peek() == '{') {
+    ReadProvenance(json, header);
+  } else if (target == nullptr || json->Peek() != '"') {
     json->Skip();
   } else if (json->String(&text)) {
     target->clear();

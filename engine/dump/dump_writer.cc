@@ -23,6 +23,7 @@ std::string HeaderText(const DumpHeader& header) {
   }
   text += ", \"tool\": ";
   AppendJsonString(&text, header.tool);
+  if (!header.provenance.empty()) text += ", \"provenance\": " + header.provenance;
   text += ", \"data\": {\n";
   return text;
 }

@@ -21,6 +21,7 @@ struct DumpHeader {
   std::string task = "statistics", level = "L1", framework = "pytorch";
   std::string dump_data_dir;  // "" is null: no tensors are stored
   std::string tool;           // "msprobe 27.0.0"
+  std::string provenance;     // a JSON object; "" leaves it out
   bool extra_info = true;     // false: stack.json and construct.json are not written
 };
 

@@ -110,6 +110,7 @@ Result<Dump> ReadDump(const std::string& path) {
   dump.files.push_back(std::move(file));
   MSPROBE_RETURN_IF_ERROR(ReadStacks(stack_keys, &dump));
   MSPROBE_RETURN_IF_ERROR(ReadParents(&dump));
+  MSPROBE_RETURN_IF_ERROR(ReadWeights(&dump));
   return dump;
 }
 

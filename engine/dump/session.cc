@@ -67,6 +67,7 @@ Status Session::Open(std::optional<int> rank) {
   header.level = LevelName(config_.level);
   header.framework = framework_;
   header.tool = fmt::format("msprobe {}", kVersion);
+  header.provenance = provenance_;
   header.extra_info = config_.extra_info;
   const bool store = config_.task == Task::kTensor || !config_.tensor_list.empty();
   if (store) header.dump_data_dir = JoinPath(folder_, kTensorFolder);
@@ -112,6 +113,12 @@ void Session::Record(const Item& item) {
   Status status = item.entry.empty() ? Status::Ok() : writer_->Append(item.entry);
   if (status.ok() && item.construct) status = writer_->AppendConstruct(item.name, item.parent);
   if (!status.ok()) Fail(status);
+}
+
+void Session::WriteBeside(const std::string& file_name, std::string_view text) {
+  if (!collecting_) return;
+  if (const Status status = WriteFileAtomically(JoinPath(folder_, file_name), text); !status.ok())
+    Fail(status);
 }
 
 int64_t Session::AddStack(int64_t stack, std::string_view name, std::vector<std::string> frames) {

@@ -38,6 +38,12 @@ class Session {
   void Step();
 
   bool collecting() const { return collecting_; }
+  // Of the run, for the header of files opened from now on: a JSON object.
+  void SetProvenance(std::string json) { provenance_ = std::move(json); }
+  // Writes a file of its own beside dump.json. A failure turns collection off, as in Record.
+  void WriteBeside(const std::string& file_name, std::string_view text);
+  // The next Start, if the step is wanted, begins new files.
+  bool begins_step() const { return writer_ == nullptr; }
   // Grows with every Start and Step: tells what was armed for an earlier one.
   uint64_t epoch() const { return epoch_; }
   int64_t step() const { return step_; }
@@ -78,7 +84,7 @@ class Session {
 
   Config config_;
   Filter filter_;
-  std::string framework_, folder_;
+  std::string framework_, folder_, provenance_;
   int64_t step_ = 0;
   uint64_t epoch_ = 0;
   bool collecting_ = false, failed_ = false, said_end_ = false;

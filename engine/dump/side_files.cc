@@ -139,4 +139,20 @@ Status ReadParents(Dump* dump) {
   return Status::Ok();
 }
 
+Status ReadWeights(Dump* dump) {
+  SideFile file(dump, "weights.json");
+  return file.Read([&](JsonCursor* json, std::string_view name) {
+    Weight weight{.name = name};
+    JsonText key, text;
+    for (json->BeginObject(); json->NextKey(&key);) {
+      if (key == "fingerprint" && json->Peek() == '"') {
+        if (json->String(&text)) weight.fingerprint = file.Text(text);
+      } else {
+        json->Skip();
+      }
+    }
+    if (!json->failed()) dump->weights.push_back(weight);
+  });
+}
+
 }  // namespace msprobe

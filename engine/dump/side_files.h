@@ -18,4 +18,7 @@ Status ReadStacks(const std::vector<std::string_view>& stack_keys, Dump* dump);
 // Reads <folder>/construct.json, when it is there, into Record::parent.
 Status ReadParents(Dump* dump);
 
+// Reads <folder>/weights.json, when it is there, into dump->weights.
+Status ReadWeights(Dump* dump);
+
 }  // namespace msprobe

@@ -15,6 +15,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "engine/base/file.h"
@@ -71,6 +72,12 @@ struct Record {
   std::string_view exception;  // type of the exception that ended the call (ours only); else ""
 };
 
+// A parameter or buffer that the run began with.
+struct Weight {
+  std::string_view name;         // "encoder.ln.weight"
+  std::string_view fingerprint;  // "" when its elements could not be read
+};
+
 struct Dump {
   std::string path;           // the dump.json that was read
   std::string folder;         // its directory
@@ -86,6 +93,9 @@ struct Dump {
   std::vector<Record> records;  // in execution (file) order
   std::vector<Leaf> leaves;     // grouped by record, in table order within one
   std::vector<std::vector<std::string_view>> stacks;  // frames, innermost first
+  std::vector<Weight> weights;  // of weights.json: at the first start of a run only
+  // What the header says of the run (ours only): "torch" -> "2.13.0", "seed" -> "1234", ...
+  std::vector<std::pair<std::string, std::string>> provenance;
 
   std::vector<MappedFile> files;  // what the views point into
   std::deque<std::string> arena;

@@ -74,6 +74,11 @@ void BindCapture(nb::module_& m) {
   m.def(
       "start", [=](std::optional<int> rank) { return ValueOrRaise(collector().Start(rank)); },
       "rank"_a.none(), "Begin collecting; False when this step or rank is not wanted.");
+  m.def("note_weights", [=](const std::vector<std::pair<std::string, nb::object>>& models) {
+    std::vector<std::pair<std::string, PyObject*>> pairs;
+    for (const auto& [prefix, model] : models) pairs.emplace_back(prefix, model.ptr());
+    collector().NoteWeights(pairs);
+  });
   m.def(
       "stop_calls", [=] { collector().StopCalls(); },
       "See no forward call any more; gradients of those seen still come.");

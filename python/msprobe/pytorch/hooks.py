@@ -94,8 +94,12 @@ def begin(model):
     if _engine.modules_wanted() and model is not _named_model:
         _add_modules(model)
         _named_model = model
-    if _engine.start(_rank()) and _engine.modules_wanted() and not _handles:
+    if not _engine.start(_rank()):
+        return
+    if _engine.modules_wanted() and not _handles:
         _install_module_hooks(model)
+    if model is not None:
+        _engine.note_weights(_named_roots(model))
 
 
 def end():

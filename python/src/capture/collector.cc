@@ -1,7 +1,9 @@
 #include "capture/collector.h"
 
 #include "capture/interpose_function.h"
+#include "capture/provenance.h"
 #include "capture/torch_api.h"
+#include "capture/weights.h"
 #include "engine/base/text.h"
 #include "engine/dump/names.h"
 
@@ -67,6 +69,8 @@ std::string Collector::AddApi(const std::string& prefix, PyObject* owner, const 
 }
 
 Result<bool> Collector::Start(std::optional<int> rank) {
+  if (session_->begins_step() && session_->filter().WantsStep(session_->step()))
+    session_->SetProvenance(ProvenanceJson());
   MSPROBE_ASSIGN_OR_RETURN(const bool collecting, session_->Start(rank));
   sees_calls_ = collecting;
   if (collecting && session_->filter().data_mode.backward()) WatchBackward(true);
@@ -77,6 +81,13 @@ Result<bool> Collector::Start(std::optional<int> rank) {
     Interposer::Install(this);
   }
   return collecting;
+}
+
+void Collector::NoteWeights(const std::vector<std::pair<std::string, PyObject*>>& models) {
+  if (models.empty() || std::exchange(noted_weights_, true)) return;
+  WeightsText text;
+  for (const auto& [prefix, model] : models) text.Add(prefix, model);
+  session_->WriteBeside("weights.json", text.Finish());
 }
 
 Status Collector::Stop() {

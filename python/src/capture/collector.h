@@ -42,6 +42,8 @@ class Collector final : public CallObserver, public GradientSink {
 
   Result<bool> Start(std::optional<int> rank);
   Status Stop();
+  // Once in a run, after its first Start: weights.json, of (prefix of names, model) pairs.
+  void NoteWeights(const std::vector<std::pair<std::string, PyObject*>>& models);
   void StopCalls();  // forward calls are not seen any more; gradients of those that were still come
   void Step();
   void ForgetModules();
@@ -115,6 +117,7 @@ class Collector final : public CallObserver, public GradientSink {
   EntryBuilder scratch_;                 // what is walked but not recorded is written here
   EntryBuilder gradient_entry_;          // reused
   bool apis_wanted_ = false, modules_wanted_ = false;
+  bool noted_weights_ = false;
   bool sees_calls_ = false;  // from Start to StopCalls
 };
 

@@ -1,0 +1,101 @@
+#include "engine/compare/beginning.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+namespace msprobe {
+namespace {
+
+using Fingerprints = std::unordered_set<std::string_view>;
+
+std::string CompareWeights(const Dump& target, const Dump& golden) {
+  if (target.weights.empty() || golden.weights.empty()) return {};
+  std::unordered_map<std::string_view, std::string_view> expected;
+  for (const Weight& weight : golden.weights) expected.emplace(weight.name, weight.fingerprint);
+  int64_t same = 0, other = 0, unread = 0;
+  std::string_view first;
+  for (const Weight& weight : target.weights) {
+    const auto found = expected.find(weight.name);
+    if (found == expected.end()) continue;
+    if (weight.fingerprint.empty() || found->second.empty()) {
+      ++unread;
+    } else if (weight.fingerprint == found->second) {
+      ++same;
+    } else if (other++ == 0) {
+      first = weight.name;
+    }
+  }
+  const int64_t common = same + other + unread;
+  if (same + other == 0) return "weights that have no name in common, or could not be read";
+  const int64_t alone =
+      static_cast<int64_t>(target.weights.size() + golden.weights.size()) - 2 * common;
+  const std::string rest =
+      fmt::format("{}{}", alone > 0 ? fmt::format(", {} on one side only", alone) : "",
+                  unread > 0 ? fmt::format(", {} not readable", unread) : "");
+  if (other == 0) return fmt::format("the same weights ({}{})", same, rest);
+  return fmt::format("other weights ({} of {} differ, first {}{})", other, same + other, first,
+                     rest);
+}
+
+// Tensors that come from outside: not made by a recorded call, no weight.
+std::string CompareData(const Comparison& c) {
+  Fingerprints known, seen;
+  for (const Weight& weight : c.target.weights) known.insert(weight.fingerprint);
+  int64_t same = 0;
+  const size_t end = c.first.pair < 0 ? c.pairs.size() : static_cast<size_t>(c.first.pair) + 1;
+  for (size_t p = 0; p < end; ++p) {
+    const RecordPair& pair = c.pairs[p];
+    if (pair.target < 0 || c.target.records[pair.target].direction != Direction::kForward) continue;
+    for (uint32_t r = pair.first_row; r < pair.first_row + pair.row_count; ++r) {
+      const Row& row = c.rows[r];
+      if (row.target < 0) continue;
+      const Leaf& leaf = c.target.leaves[row.target];
+      if (leaf.kind != LeafKind::kTensor || leaf.fingerprint.empty()) continue;
+      if (leaf.slot == Slot::kParameter || leaf.slot == Slot::kOutput) {
+        known.insert(leaf.fingerprint);
+        continue;
+      }
+      if (row.golden < 0 || known.count(leaf.fingerprint) > 0) continue;
+      if (c.measures[r].verdict == RowVerdict::kEqual) {
+        same += seen.insert(leaf.fingerprint).second;
+      } else if (c.measures[r].verdict == RowVerdict::kDiffers) {
+        return fmt::format("other data ({} differs)", leaf.name);
+      }
+    }
+  }
+  if (same == 0) return {};
+  return fmt::format("the same data ({} tensor{} from outside{})", same, same == 1 ? "" : "s",
+                     c.first.pair < 0 ? "" : " up to the divergence");
+}
+
+std::string CompareSettings(const Dump& target, const Dump& golden) {
+  std::string text;
+  for (const auto& [key, value] : target.provenance) {
+    const auto other = std::find_if(golden.provenance.begin(), golden.provenance.end(),
+                                    [&](const auto& pair) { return pair.first == key; });
+    if (other == golden.provenance.end() || other->second == value) continue;
+    if (!text.empty()) text += "; ";
+    if (key == "random_state") {
+      text += "the random state is another";
+    } else {
+      // A commit is told by its first digits.
+      const size_t digits = key == "git" ? 10 : std::string::npos;
+      text += fmt::format("{} {} in the target, {} in the golden", key, value.substr(0, digits),
+                          other->second.substr(0, digits));
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+void CompareBeginnings(Comparison* comparison) {
+  comparison->beginning = {.weights = CompareWeights(comparison->target, comparison->golden),
+                           .data = CompareData(*comparison),
+                           .settings = CompareSettings(comparison->target, comparison->golden)};
+}
+
+}  // namespace msprobe

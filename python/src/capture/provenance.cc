@@ -1,0 +1,114 @@
+#include "capture/provenance.h"
+
+#include <Python.h>
+
+#include <optional>
+
+#include "capture/py_ref.h"
+#include "capture/tensor_access.h"
+#include "engine/base/file.h"
+#include "engine/base/text.h"
+#include "engine/dump/provenance.h"
+#include "engine/kernels/stats.h"
+
+namespace msprobe::capture {
+namespace {
+
+// A module that is loaded already; null otherwise.
+PyRef Loaded(const char* name) {
+  PyRef module = PyRef::Borrow(PyDict_GetItemString(PyImport_GetModuleDict(), name));
+  return module && module.get() != Py_None ? module : PyRef();
+}
+
+PyRef Attribute(const PyRef& object, const char* name) {
+  PyRef found = object ? PyRef::Steal(PyObject_GetAttrString(object.get(), name)) : PyRef();
+  PyErr_Clear();
+  return found;
+}
+
+PyRef Call(const PyRef& object, const char* name) {
+  const PyRef function = Attribute(object, name);
+  PyRef result = function ? PyRef::Steal(PyObject_CallNoArgs(function.get())) : PyRef();
+  PyErr_Clear();
+  return result;
+}
+
+class JsonObject {
+ public:
+  void Text(std::string_view key, std::string_view value) {
+    if (value.empty()) return;
+    Key(key);
+    AppendJsonString(&json_, value);
+  }
+  void Plain(std::string_view key, const PyRef& value) {  // a number or boolean
+    if (!value) return;
+    Key(key);
+    json_ += PyBool_Check(value.get()) ? (value.get() == Py_True ? "true" : "false")
+                                       : StrOf(value.get());
+  }
+  std::string Finish() { return json_ + "}"; }
+
+ private:
+  void Key(std::string_view key) {
+    if (json_.size() > 1) json_ += ", ";
+    AppendJsonString(&json_, key);
+    json_ += ": ";
+  }
+  std::string json_ = "{";
+};
+
+// "NVIDIA H100" of an accelerator in use, else "cpu".
+std::string Device() {
+  for (const char* name : {"npu", "cuda", "xpu"}) {
+    const PyRef backend = Loaded((std::string("torch.") + name).c_str());
+    if (backend && Call(backend, "is_initialized").get() == Py_True) {
+      const PyRef device = Call(backend, "get_device_name");
+      return device ? std::string(name) + ": " + StrOf(device.get()) : name;
+    }
+  }
+  return "cpu";
+}
+
+// The folder of the script that runs; the working directory without one.
+std::string ScriptFolder() {
+  const PyRef file = Attribute(Loaded("__main__"), "__file__");
+  std::string folder = DirectoryName(file ? std::string(Utf8(file.get())) : std::string());
+  if (folder.starts_with('/')) return folder;
+  const PyRef os = Loaded("os");
+  const PyRef here = Call(os, "getcwd");
+  const std::string base = here ? std::string(Utf8(here.get())) : std::string(".");
+  return folder.empty() ? base : JoinPath(base, folder);
+}
+
+// Of the generator's state as it is now.
+std::string RandomState(const PyRef& torch) {
+  const PyRef state = Call(torch, "get_rng_state");
+  std::string text;
+  if (!state) return text;
+  const TensorAccess access(state.get());
+  if (access.readable()) AppendHex(&text, ComputeStats(access.view()).fingerprint, 16);
+  return text;
+}
+
+}  // namespace
+
+std::string ProvenanceJson() {
+  const PyRef torch = Loaded("torch");
+  JsonObject json;
+  const std::string_view version = Py_GetVersion();
+  json.Text("python", version.substr(0, version.find(' ')));
+  const PyRef torch_version = Attribute(torch, "__version__");
+  if (torch_version) json.Text("torch", StrOf(torch_version.get()));
+  if (const PyRef numpy = Attribute(Loaded("numpy"), "__version__"))
+    json.Text("numpy", StrOf(numpy.get()));
+  json.Text("device", Device());
+  json.Plain("threads", Call(torch, "get_num_threads"));
+  json.Plain("deterministic", Call(torch, "are_deterministic_algorithms_enabled"));
+  json.Plain("seed", Call(torch, "initial_seed"));
+  json.Text("random_state", RandomState(torch));
+  static const std::string revision = GitRevision(ScriptFolder());
+  json.Text("git", revision);
+  return json.Finish();
+}
+
+}  // namespace msprobe::capture

@@ -1,0 +1,63 @@
+#include "engine/compare/beginning.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/compare/dump_builder.h"
+
+namespace msprobe {
+namespace {
+
+using test::DumpBuilder;
+using test::MustCompare;
+using test::Numbers;
+
+// Data go into a linear layer, what it makes into another one.
+Dump OneRun(const char* data, const char* made, const char* weight) {
+  DumpBuilder b;
+  b.Call("Functional.linear.0.forward")
+      .In(Numbers(1, -1, 0, 3).Print(data))
+      .In(Numbers(1, -1, 0, 2).Print(weight))
+      .Out(Numbers(2, -2, 0, 5).Print(made));
+  b.Call("Functional.relu.0.forward")
+      .In(Numbers(2, -2, 0, 5).Print(made))
+      .Out(Numbers(2, 0, 1, 4).Print(made));
+  Dump dump = b.Take();
+  dump.weights = {{.name = "fc.weight", .fingerprint = weight}};
+  dump.provenance = {{"torch", weight}, {"seed", "7"}};
+  return dump;
+}
+
+TEST(BeginningTest, TheSameWeightsAndData) {
+  const Beginning b = MustCompare(OneRun("d", "m", "w"), OneRun("d", "m", "w")).beginning;
+  EXPECT_EQ(b.weights, "the same weights (1)");
+  EXPECT_EQ(b.data, "the same data (1 tensor from outside)");
+  EXPECT_EQ(b.settings, "");
+}
+
+TEST(BeginningTest, OtherWeightsAreNoData) {
+  Dump target = OneRun("d", "m", "w");
+  target.weights.push_back({.name = "only.here", .fingerprint = "x"});
+  const Beginning b = MustCompare(std::move(target), OneRun("d", "n", "v")).beginning;
+  EXPECT_EQ(b.weights, "other weights (1 of 1 differ, first fc.weight, 1 on one side only)");
+  EXPECT_EQ(b.settings, "torch w in the target, v in the golden");
+}
+
+TEST(BeginningTest, OtherData) {
+  Dump golden = OneRun("e", "n", "w");
+  golden.leaves[0].max_value = 9;
+  golden.leaves[0].max = "9";
+  const Beginning b = MustCompare(OneRun("d", "m", "w"), std::move(golden)).beginning;
+  EXPECT_EQ(b.data, "other data (Functional.linear.0.forward.input.0 differs)");
+}
+
+TEST(BeginningTest, NothingIsSaidOfWhatIsNotKnown) {
+  Dump target = OneRun("d", "m", "w"), golden = OneRun("d", "m", "w");
+  target.weights.clear();
+  golden.provenance.clear();
+  const Beginning b = MustCompare(std::move(target), std::move(golden)).beginning;
+  EXPECT_EQ(b.weights, "");
+  EXPECT_EQ(b.settings, "");
+}
+
+}  // namespace
+}  // namespace msprobe
