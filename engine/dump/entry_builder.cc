@@ -159,11 +159,16 @@ void EntryBuilder::BeginSlot(std::string_view key, std::string_view category, ch
 void EntryBuilder::EndSlot(char close) { CloseContainer(close); }
 
 void EntryBuilder::Field(std::string_view key, std::string_view value) {
+  RawField(key, "");
+  AppendJsonString(&out_, value);
+}
+
+void EntryBuilder::RawField(std::string_view key, std::string_view json) {
   Comma();
   out_ += '"';
   out_ += key;
   out_ += "\": ";
-  AppendJsonString(&out_, value);
+  out_ += json;
 }
 
 namespace {

@@ -42,7 +42,9 @@ class EntryBuilder {
   // ("input"); open is '[' or '{'.
   void BeginSlot(std::string_view key, std::string_view category, char open);
   void EndSlot(char close);
-  void Field(std::string_view key, std::string_view value);  // an additional member of the entry
+  // Additional members of the entry: text, and what is JSON already.
+  void Field(std::string_view key, std::string_view value);
+  void RawField(std::string_view key, std::string_view json);
   // The whole line without separator and newline; valid until the next Begin.
   std::string_view Finish();
 

@@ -2,6 +2,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 #include <pthread.h>
 
@@ -36,14 +37,24 @@ void Configure(nb::handle config_path, nb::handle task, nb::handle dump_path, nb
   if (registered != 0) Raise(Internal("pthread_atfork failed"));
 }
 
-void AddApis(const std::string& prefix, nb::handle owner, const Names& names,
+void AddApis(const std::string& prefix, nb::handle owner, const Names& names, bool is_collective,
              bool output_is_arguments) {
   for (const std::string& name : names) {
-    const std::string reason =
-        Collector::Get().AddApi(prefix, owner.ptr(), name, output_is_arguments);
+    const std::string reason = Collector::Get().AddApi(
+        prefix, owner.ptr(), name,
+        {.is_collective = is_collective, .output_is_arguments = output_is_arguments});
     if (!reason.empty())
       Log(LogLevel::kDebug, fmt::format("{}.{} is not observed: {}", prefix, name, reason));
   }
+}
+
+void AddWait(nb::handle owner, const std::string& name, std::string_view kind) {
+  const auto which = kind == "poll"      ? capture::Api::kPoll
+                     : kind == "hand on" ? capture::Api::kHandOn
+                                         : capture::Api::kWait;
+  const std::string reason = Collector::Get().AddWait(owner.ptr(), name, which);
+  if (!reason.empty())
+    Log(LogLevel::kDebug, fmt::format("calls of {} are not seen: {}", name, reason));
 }
 
 }  // namespace
@@ -57,8 +68,12 @@ void BindCapture(nb::module_& m) {
   m.def(
       "read_name_lists", [](const std::string& path) { return ValueOrRaise(ReadNameLists(path)); },
       "path"_a, "[(category, [name, ...]), ...] of a support_wrap_ops.yaml.");
-  m.def("add_apis", &AddApis, "prefix"_a, "owner"_a, "names"_a, "output_is_arguments"_a = false,
+  m.def("add_apis", &AddApis, "prefix"_a, "owner"_a, "names"_a, "is_collective"_a = false,
+        "output_is_arguments"_a = false,
         "List attributes of `owner` for observation; those that cannot be observed are logged.");
+  m.def("add_wait", &AddWait, "owner"_a, "name"_a, "kind"_a = "wait",
+        "Learn from calls of this attribute that results are final: its first argument is when it "
+        "returns (\"wait\") or returns True (\"poll\"), or takes its second one on (\"hand on\").");
   m.def("add_module", [=](nb::handle module, const std::string& name) {
     collector().AddModule(module.ptr(), name);
   });

@@ -5,11 +5,13 @@ The debugger is one per process, so whatever records runs in a forked child: tor
 
 import json
 import multiprocessing
+import tempfile
 import traceback
 from pathlib import Path
 
 import torch
 import torch._dynamo  # the first optimizer would import it, in every child anew
+import torch.distributed
 
 import msprobe.pytorch  # noqa: F401  likewise
 
@@ -29,20 +31,23 @@ def _work(pipe, function, args, kwargs):
         pipe.send((False, traceback.format_exc()))
 
 
-def run_forked(function, *args, **kwargs):
-    """`function(*args, **kwargs)` in a child of its own; its result, which must be picklable."""
+def _start(function, args, kwargs):
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
     child = context.Process(target=_work, args=(sender, function, args, kwargs))
     child.start()
     sender.close()
+    return child, receiver
+
+
+def _result(child, receiver, name):
     try:
         if not receiver.poll(GIVE_UP_S):
-            raise ForkedError(f"{function.__name__} did not end in {GIVE_UP_S} s")
+            raise ForkedError(f"{name} did not end in {GIVE_UP_S} s")
         done, result = receiver.recv()
     except EOFError:
         child.join()
-        raise ForkedError(f"{function.__name__} died with exit code {child.exitcode}") from None
+        raise ForkedError(f"{name} died with exit code {child.exitcode}") from None
     finally:
         if child.is_alive() and not receiver.closed:
             receiver.close()
@@ -51,6 +56,29 @@ def run_forked(function, *args, **kwargs):
     if not done:
         raise ForkedError(f"in the child:\n{result}")
     return result
+
+
+def run_forked(function, *args, **kwargs):
+    """`function(*args, **kwargs)` in a child of its own; its result, which must be picklable."""
+    return _result(*_start(function, args, kwargs), function.__name__)
+
+
+def _as_rank(function, rank, ranks, store, args, kwargs):
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{store}", rank=rank, world_size=ranks
+    )
+    return function(rank, *args, **kwargs)
+
+
+def run_ranks(ranks, function, *args, **kwargs):
+    """`function(rank, *args, **kwargs)` in `ranks` children that form a gloo group; all results."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = Path(folder) / "store"
+        children = [
+            _start(_as_rank, (function, rank, ranks, store, args, kwargs), {})
+            for rank in range(ranks)
+        ]
+        return [_result(*child, f"{function.__name__} of a rank") for child in children]
 
 
 def whole_tensors(folder: Path) -> dict:
@@ -80,6 +108,6 @@ class Dump:
         return whole_tensors(self.folder / "dump_tensor_data")
 
 
-def read_dump(dump_path, step: int = 0) -> Dump:
-    """What a run that is not distributed left of one step."""
-    return Dump(Path(dump_path) / f"step{step}" / "rank")
+def read_dump(dump_path, step: int = 0, rank="") -> Dump:
+    """What one rank left of one step; without a rank, a run that is not distributed."""
+    return Dump(Path(dump_path) / f"step{step}" / f"rank{rank}")

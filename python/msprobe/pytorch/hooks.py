@@ -20,28 +20,44 @@ _named_model = None  # the model whose modules the engine knows
 
 
 def _owners():
-    """Category of support_wrap_ops.yaml -> (prefix, namespace, results are in the arguments).
+    """Category of support_wrap_ops.yaml -> (prefix, namespace).
 
     In order of precedence for functions with two names.
     """
     owners = {
-        "functional": ("Functional", torch.nn.functional, False),
-        "_VF": ("VF", torch._VF, False),
-        "tensor": ("Tensor", torch.Tensor, False),
-        "torch": ("Torch", torch, False),
+        "functional": ("Functional", torch.nn.functional),
+        "_VF": ("VF", torch._VF),
+        "tensor": ("Tensor", torch.Tensor),
+        "torch": ("Torch", torch),
     }
     if "torch_npu" in sys.modules:
-        owners["torch_npu"] = ("NPU", sys.modules["torch_npu"], False)
-    if torch.distributed.is_available():
-        owners["distributed"] = ("Distributed", torch.distributed, True)
+        owners["torch_npu"] = ("NPU", sys.modules["torch_npu"])
     return owners
 
 
 def _add_apis():
     """Tell the engine which functions to observe."""
     lists = dict(_engine.read_name_lists(_LISTS))
-    for category, (prefix, owner, in_arguments) in _owners().items():
-        _engine.add_apis(prefix, owner, lists.get(category, []), in_arguments)
+    for category, (prefix, owner) in _owners().items():
+        _engine.add_apis(prefix, owner, lists.get(category, []))
+    if torch.distributed.is_available():
+        _add_collectives(lists)
+
+
+def _add_collectives(lists):
+    """Collectives, and how the program waits for those that are asynchronous."""
+    c10d = torch.distributed.distributed_c10d
+    _engine.add_apis(
+        "Distributed",
+        torch.distributed,
+        lists.get("distributed", []),
+        is_collective=True,
+        output_is_arguments=True,
+    )
+    for name, kind in (("wait", "wait"), ("synchronize", "wait"), ("is_completed", "poll")):
+        _engine.add_wait(torch.distributed.Work, name, kind)
+    if hasattr(c10d, "_CoalescingManager"):
+        _engine.add_wait(c10d._CoalescingManager, "append", "hand on")
 
 
 def _named_roots(model):

@@ -1,5 +1,6 @@
 #include "capture/collector.h"
 
+#include "capture/collective_call.h"
 #include "capture/interpose_function.h"
 #include "capture/provenance.h"
 #include "capture/torch_api.h"
@@ -44,7 +45,7 @@ uint32_t Collector::CounterFor(const std::string& stem) {
 }
 
 std::string Collector::AddApi(const std::string& prefix, PyObject* owner, const std::string& name,
-                              bool output_is_arguments) {
+                              ApiTraits traits) {
   PyRef holder = PyRef::Borrow(owner), target = holder;
   std::vector<std::string_view> parts = Split(name, '.');
   PyRef attribute;
@@ -62,7 +63,10 @@ std::string Collector::AddApi(const std::string& prefix, PyObject* owner, const 
   api->prefix = prefix;
   api->stem = prefix + "." + std::string(parts.back()) + ".";
   api->counter = CounterFor(api->stem);
-  api->output_is_arguments = output_is_arguments;
+  api->output_is_arguments = traits.output_is_arguments;
+  if (traits.is_collective)
+    api->collective =
+        std::make_shared<const CollectiveSignature>(std::string(parts.back()), target.get());
   std::string reason = Interposer::Add(holder.get(), attribute.get(), target.get(), api.get());
   if (reason.empty()) apis_.push_back(std::move(api));
   return reason;
@@ -92,6 +96,8 @@ void Collector::NoteWeights(const std::vector<std::pair<std::string, PyObject*>>
 
 Status Collector::Stop() {
   StopCalls();
+  FlushLate();
+  Interposer::Remove();
   if (!session_->collecting()) return Status::Ok();
   FlushBackward();
   for (PyObject* module : module_order_) WriteGradients(&modules_.at(module));
@@ -100,7 +106,7 @@ Status Collector::Stop() {
 
 void Collector::StopCalls() {
   sees_calls_ = false;
-  Interposer::Remove();
+  if (late_.empty()) Interposer::Remove();  // else waiting is still to be seen
   WatchBackward(false);
   Thread().modules.clear();
 }
@@ -133,7 +139,8 @@ std::unique_ptr<Collector::OpenCall> Collector::Begin(const std::string& stem, i
   call->step = session_->step();
   call->stack = -1;
   call->module = call->handled = nullptr;
-  call->output_is_arguments = false;
+  call->api = nullptr;
+  call->group.clear();
   // The filter follows the order of execution: every call is shown to it.
   const bool listed = is_module ? filter.EnterModule(call->builder.name())
                                 : filter.WantsEntry(call->builder.name());
@@ -177,11 +184,12 @@ void Collector::NoteStack(OpenCall* call) {
 }
 
 void* Collector::Enter(const Api& api, const CallArgs& args) {
-  if (!session_->collecting()) return nullptr;
+  if (!sees_calls_ || !session_->collecting()) return nullptr;
   const KeepError keep;
+  if (coalescing_ > 0) SettleCoalesced(nullptr);
   std::unique_ptr<OpenCall> call =
       Begin(api.stem, session_->NextCall(api.counter), /*is_module=*/false);
-  call->output_is_arguments = api.output_is_arguments;
+  call->api = &api;
   if (api.output_is_arguments) call->wants_backward = false;
   if (!call->wanted && !call->wants_backward) {
     Recycle(std::move(call));
@@ -194,22 +202,6 @@ void* Collector::Enter(const Api& api, const CallArgs& args) {
   }
   NoteStack(call.get());
   return call.release();
-}
-
-void Collector::WriteArgumentsAsOutput(OpenCall* call, const CallArgs& args) {
-  if (!call->wanted || !session_->filter().data_mode.forward_output || !records_values()) return;
-  ValueWriter writer(&call->builder, options_, Stores(call->builder.name()), /*measure=*/true);
-  call->builder.BeginSlot("output", "output", '[');
-  for (Py_ssize_t i = 0; i < args.count; ++i) writer.Value(args.positional[i]);
-  if (args.names != nullptr) {
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args.names); ++i)
-      writer.Value(args.positional[args.count + i]);
-  }
-  PyObject *key, *value;
-  for (Py_ssize_t position = 0;
-       args.dict != nullptr && PyDict_Next(args.dict, &position, &key, &value);)
-    writer.Value(value);
-  call->builder.EndSlot(']');
 }
 
 void Collector::WriteOutput(OpenCall* call, PyObject* output, PyObject* module) {
@@ -231,6 +223,7 @@ void Collector::WriteOutput(OpenCall* call, PyObject* output, PyObject* module) 
 
 void Collector::Finish(OpenCall* call) {
   if (!call->wanted || !session_->collecting() || call->step != session_->step()) return;
+  if (!call->group.empty()) call->builder.RawField("group", call->group);
   // As text, like the keys of stack.json: the earlier tool's reader stops at a number here.
   if (call->stack >= 0) call->builder.Field("stack", std::to_string(call->stack));
   session_->Record({records_values() ? call->builder.Finish() : "", call->builder.name(),
@@ -242,10 +235,11 @@ void Collector::Leave(void* token, const CallArgs& args, PyObject* result) {
   {
     const std::string_view exception = result == nullptr ? TypeName(PyErr_Occurred()) : "";
     const KeepError keep;
+    if (call->api->collective && Postpone(&call, args, result)) return;
     if (result == nullptr) {
       call->builder.Field("exception", exception);
-    } else if (call->output_is_arguments) {
-      WriteArgumentsAsOutput(call.get(), args);
+    } else if (call->api->output_is_arguments) {
+      WriteList(call.get(), Flatten(args));
     } else {
       WriteOutput(call.get(), result, nullptr);
     }

@@ -8,6 +8,7 @@
 
 #include <Python.h>
 
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -23,6 +24,15 @@
 
 namespace msprobe::capture {
 
+// What sets the functions of a list apart.
+struct ApiTraits {
+  bool is_collective = false;        // runs in a process group
+  bool output_is_arguments = false;  // results are written into the arguments
+};
+
+// The values of a call, those of keywords behind the positional ones.
+std::vector<PyRef> Flatten(const CallArgs& args);
+
 class Collector final : public CallObserver, public GradientSink {
  public:
   static Collector& Get();
@@ -35,7 +45,10 @@ class Collector final : public CallObserver, public GradientSink {
   // Lists `name` of `owner` (a dotted name is looked up step by step) under `prefix`. "" or why it
   // is not observed.
   std::string AddApi(const std::string& prefix, PyObject* owner, const std::string& name,
-                     bool output_is_arguments);
+                     ApiTraits traits);
+  // Methods and functions by which the program learns that what a call left to be waited for is
+  // complete ("" or why they are not seen).
+  std::string AddWait(PyObject* owner, const std::string& name, Api::Kind kind);
   // `module` is called `name` ("encoder.ln") in the model given to start.
   void AddModule(PyObject* module, const std::string& name);
   void AddParameter(PyObject* module, const std::string& parameter, bool expects_gradient);
@@ -57,6 +70,7 @@ class Collector final : public CallObserver, public GradientSink {
 
   void* Enter(const Api& api, const CallArgs& args) override;
   void Leave(void* token, const CallArgs& args, PyObject* result) override;
+  void Learn(const Api& api, const CallArgs& args, PyObject* result) override;
   bool Accepts(int64_t step) const override {
     return session_->collecting() && session_->step() == step;
   }
@@ -78,8 +92,16 @@ class Collector final : public CallObserver, public GradientSink {
     PyObject* handled = nullptr;  // exception being handled when it began, to tell a new one
     bool wanted = false;          // goes into dump.json
     bool wants_backward = false;
-    bool output_is_arguments = false;
+    const Api* api = nullptr;  // of an API call
+    std::string group;         // of a collective: JSON
     InputEdges edges;
+  };
+  // A collective that has returned, whose results come later.
+  struct LateCall {
+    std::unique_ptr<OpenCall> call;
+    std::vector<PyRef> values;   // what holds the results: all arguments, or the tensors returned
+    std::vector<PyRef> handles;  // not waited for yet: works, or tensors inside those returned
+    PyRef group;                 // while a coalescing manager is putting its calls together
   };
   struct ModuleInfo {
     std::string stem;  // "Module.encoder.ln.LayerNorm."
@@ -98,7 +120,13 @@ class Collector final : public CallObserver, public GradientSink {
   static void Recycle(std::unique_ptr<OpenCall> call);
   bool WriteInputs(OpenCall* call, const CallArgs& args);
   void WriteOutput(OpenCall* call, PyObject* output, PyObject* module);
-  void WriteArgumentsAsOutput(OpenCall* call, const CallArgs& args);
+  void WriteList(OpenCall* call, const std::vector<PyRef>& values);
+  // Takes the call when its results come later.
+  bool Postpone(std::unique_ptr<OpenCall>* call, const CallArgs& args, PyObject* result);
+  void Waited(PyObject* handle, std::string_view exception);
+  void SettleCoalesced(PyObject* work);
+  void CompleteLate(LateCall late, std::string_view exception, bool at_stop);
+  void FlushLate();
   void NoteStack(OpenCall* call);
   void Finish(OpenCall* call);
   void WriteGradients(ModuleInfo* info);
@@ -113,6 +141,8 @@ class Collector final : public CallObserver, public GradientSink {
   std::vector<std::unique_ptr<Api>> apis_;
   std::unordered_map<std::string, uint32_t> counters_;
   std::unordered_map<PyObject*, ModuleInfo> modules_;
+  std::list<LateCall> late_;
+  size_t coalescing_ = 0;                // of late_
   std::vector<PyObject*> module_order_;  // keys of modules_; owned references
   EntryBuilder scratch_;                 // what is walked but not recorded is written here
   EntryBuilder gradient_entry_;          // reused

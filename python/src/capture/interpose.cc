@@ -188,6 +188,11 @@ void ForEachPointer(F&& function, M&& method) {
 
 PyObject* ObserveCall(const Api& api, const CallArgs& call, PyObject* (*original)(void*),
                       void* context) {
+  if (api.kind != Api::kCall) {
+    PyObject* result = original(context);
+    if (observer != nullptr) observer->Learn(api, call, result);
+    return result;
+  }
   struct Depth {
     Depth() { ++depth; }
     ~Depth() { --depth; }
@@ -201,11 +206,16 @@ PyObject* ObserveCall(const Api& api, const CallArgs& call, PyObject* (*original
 
 std::string Interposer::Add(PyObject* owner, PyObject* name, PyObject* callable, const Api* api) {
   (void)owner;
+  // Methods of pybind11's classes. Called through bound methods, which the interpreter never
+  // specialises.
+  const bool is_bound = PyInstanceMethod_Check(callable);
+  if (is_bound) callable = PyInstanceMethod_GET_FUNCTION(callable);
   if (PyCFunction_CheckExact(callable)) {
     auto* function = reinterpret_cast<PyCFunctionObject*>(callable);
     const int flags = function->m_ml->ml_flags & ~(METH_CLASS | METH_STATIC | METH_COEXIST);
     // Functions with fast-call flags are specialised by the interpreter past the pointer we swap.
-    if (flags != (METH_VARARGS | METH_KEYWORDS))
+    if (flags != (METH_VARARGS | METH_KEYWORDS) &&
+        !(is_bound && flags == (METH_FASTCALL | METH_KEYWORDS)))
       return "calling convention " + std::to_string(flags) + " is not known";
     const auto [it, inserted] = builtins.try_emplace(callable, Builtin{api, function->vectorcall});
     if (inserted) {

@@ -7,6 +7,7 @@
 //                                           which hash and == use
 //   method (Tensor.add_, __add__)           PyMethodDef::ml_meth
 //   Python function (F.relu)                __code__: a stub whose constant is the observer
+//   method of a pybind11 class (Work.wait)  the vectorcall of the builtin inside
 //   slot wrapper (Tensor.__setitem__)       the types' slot
 //
 //   Interposer::Add(function, api);     // answers what cannot be observed, and why
@@ -16,16 +17,27 @@
 #include <Python.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 namespace msprobe::capture {
 
-// One listed name.
+class CollectiveSignature;
+
+// One listed name, or a function by which the program learns that results are final.
 struct Api {
+  enum Kind {
+    kCall,    // recorded, when it is the outermost one
+    kWait,    // its first argument is complete when it returns
+    kPoll,    // the same when it returns True
+    kHandOn,  // hands its second argument to its first: work of calls that were put together
+  };
   std::string prefix;                // "Functional"
   std::string stem;                  // "Functional.linear.": what entry names begin with
   uint32_t counter = 0;              // index of the call counter; names that print alike share one
   bool output_is_arguments = false;  // collectives: results are written into the arguments
+  std::shared_ptr<const CollectiveSignature> collective;  // null: no call of torch.distributed
+  Kind kind = kCall;
 };
 
 // The arguments of one call, as they came. Exactly one of the two forms of keywords is used.
@@ -46,6 +58,8 @@ class CallObserver {
   virtual void* Enter(const Api& api, const CallArgs& args) = 0;
   // `result` is null when the call raised (the exception is set and stays set).
   virtual void Leave(void* token, const CallArgs& args, PyObject* result) = 0;
+  // After each call of a kind other than kCall, at any depth.
+  virtual void Learn(const Api& api, const CallArgs& args, PyObject* result) = 0;
 };
 
 class Interposer {

@@ -23,6 +23,7 @@ struct Types {
   PyRef reduce_op = Distributed("ReduceOp");
   PyRef reduce_op_type;  // of ReduceOp.SUM
   PyRef point_to_point = Distributed("P2POp");
+  PyRef work = Distributed("Work");
   PyRef ranks_of = Distributed("get_process_group_ranks");
 
   Types() {
@@ -53,6 +54,18 @@ bool IsReduceOp(PyObject* object) {
 
 bool IsPointToPoint(PyObject* object) { return IsA(object, TheTypes().point_to_point); }
 
+bool IsWork(PyObject* object) { return IsA(object, TheTypes().work); }
+
+bool IsAsyncTensor(PyObject* object) {
+  return std::string_view(Py_TYPE(object)->tp_name) == "AsyncCollectiveTensor";
+}
+
+bool IsWaitedFor(PyObject* async_tensor) {
+  const PyRef flag = PyRef::Steal(PyObject_GetAttrString(async_tensor, "completed"));
+  PyErr_Clear();
+  return flag.get() == Py_True;
+}
+
 GroupNames NamesOfGroup(PyObject* group) {
   GroupNames names;
   const PyRef& ranks_of = TheTypes().ranks_of;
@@ -63,6 +76,9 @@ GroupNames NamesOfGroup(PyObject* group) {
   if (!ranks || !PyList_Check(ranks.get())) return names;
   names.ranks = StrOf(ranks.get());
   AppendHex(&names.id, Crc32(names.ranks), 8);
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(ranks.get()); ++i)
+    names.members.push_back(PyLong_AsLongLong(PyList_GET_ITEM(ranks.get(), i)));
+  PyErr_Clear();
   return names;
 }
 

@@ -4,7 +4,9 @@
 
 #include <Python.h>
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 namespace msprobe::capture {
 
@@ -12,11 +14,17 @@ namespace msprobe::capture {
 bool IsProcessGroup(PyObject* object);
 bool IsReduceOp(PyObject* object);
 bool IsPointToPoint(PyObject* object);  // P2POp
+bool IsWork(PyObject* object);
+// What functional collectives return: a tensor around one that may still be on its way. Any
+// operation on it waits; asking here does not.
+bool IsAsyncTensor(PyObject* object);
+bool IsWaitedFor(PyObject* async_tensor);
 
 // The ranks of a group as Python prints the list, and their checksum, by which dumps name a group:
-// "[0, 1]", "77849d8c". Both are "" when the group does not tell.
+// "[0, 1]", "77849d8c". All are empty when the group does not tell.
 struct GroupNames {
   std::string ranks, id;
+  std::vector<int64_t> members;  // the same ranks
 };
 GroupNames NamesOfGroup(PyObject* group);
 

@@ -1,0 +1,197 @@
+// Calls of torch.distributed: whose results stand in their arguments, often not before they were
+// waited for. Nothing here waits or communicates.
+#include <algorithm>
+
+#include "capture/collective_call.h"
+#include "capture/collector.h"
+#include "capture/process_group.h"
+#include "capture/torch_api.h"
+
+namespace msprobe::capture {
+namespace {
+
+// The tensor inside an AsyncCollectiveTensor that nobody has waited for; null for anything else.
+PyRef Unfinished(PyObject* value) {
+  PyRef inner;
+  if (IsAsyncTensor(value) && !IsWaitedFor(value))
+    inner = PyRef::Steal(PyObject_GetAttrString(value, "elem"));
+  PyErr_Clear();
+  return inner;
+}
+
+template <typename F>
+void ForEachResult(PyObject* result, F&& visit) {
+  if (!PyTuple_Check(result) && !PyList_Check(result)) return visit(result);
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(result); ++i)
+    visit(PySequence_Fast_GET_ITEM(result, i));
+}
+
+// work.is_completed(): a question, not a wait.
+bool IsCompleted(PyObject* work) {
+  const PyRef answer = PyRef::Steal(PyObject_CallMethod(work, "is_completed", nullptr));
+  PyErr_Clear();
+  return answer.get() == Py_True;
+}
+
+}  // namespace
+
+std::vector<PyRef> Flatten(const CallArgs& args) {
+  std::vector<PyRef> values;
+  const Py_ssize_t named = args.names != nullptr ? PyTuple_GET_SIZE(args.names) : 0;
+  for (Py_ssize_t i = 0; i < args.count + named; ++i)
+    values.push_back(PyRef::Borrow(args.positional[i]));
+  PyObject *key, *value;
+  for (Py_ssize_t i = 0; args.dict != nullptr && PyDict_Next(args.dict, &i, &key, &value);)
+    values.push_back(PyRef::Borrow(value));
+  return values;
+}
+
+std::string Collector::AddWait(PyObject* owner, const std::string& name, Api::Kind kind) {
+  const PyRef key = PyRef::Steal(PyUnicode_FromString(name.c_str()));
+  // From the type's own dictionary: looking a method up would bind it.
+  PyRef target;
+  if (PyType_Check(owner)) {
+    PyObject* dict = reinterpret_cast<PyTypeObject*>(owner)->tp_dict;
+    target = PyRef::Borrow(dict ? PyDict_GetItemWithError(dict, key.get()) : nullptr);
+  } else {
+    target = PyRef::Steal(PyObject_GetAttr(owner, key.get()));
+  }
+  PyErr_Clear();
+  if (!target) return "this PyTorch does not have it";
+  auto api = std::make_unique<Api>();
+  api->kind = kind;
+  std::string reason = Interposer::Add(owner, key.get(), target.get(), api.get());
+  if (reason.empty()) apis_.push_back(std::move(api));
+  return reason;
+}
+
+void Collector::WriteList(OpenCall* call, const std::vector<PyRef>& values) {
+  if (!call->wanted || !session_->filter().data_mode.forward_output || !records_values()) return;
+  ValueWriter writer(&call->builder, options_, Stores(call->builder.name()), /*measure=*/true);
+  call->builder.BeginSlot("output", "output", '[');
+  for (const PyRef& value : values) writer.Value(value.get());
+  call->builder.EndSlot(']');
+}
+
+bool Collector::Postpone(std::unique_ptr<OpenCall>* call, const CallArgs& args, PyObject* result) {
+  const Interposer::Pause pause;
+  OpenCall& open = **call;
+  open.group = DescribeGroup(*open.api->collective, args, result);
+  if (result == nullptr) return false;
+  LateCall late;
+  if (open.api->output_is_arguments) {
+    const PyRef group = GroupOf(*open.api->collective, args);
+    if (group && IsCoalescing(group.get())) {
+      late.group = group;
+      ++coalescing_;
+    } else {
+      ForEachResult(result, [&](PyObject* work) {
+        if (IsWork(work)) late.handles.push_back(PyRef::Borrow(work));
+      });
+      if (late.handles.empty()) return false;
+    }
+    late.values = Flatten(args);
+  } else {
+    ForEachResult(result, [&](PyObject* tensor) {
+      PyRef inner = Unfinished(tensor);
+      late.values.push_back(inner ? inner : PyRef::Borrow(tensor));
+      if (inner) late.handles.push_back(std::move(inner));
+    });
+    if (late.handles.empty()) return false;
+    if (open.wants_backward) {
+      // The graph is walked now, the numbers are written when they are there.
+      const bool wanted = std::exchange(open.wanted, false);
+      WriteOutput(&open, result, nullptr);
+      open.wanted = wanted;
+    }
+  }
+  late.call = std::move(*call);
+  late_.push_back(std::move(late));
+  return true;
+}
+
+void Collector::Learn(const Api& api, const CallArgs& args, PyObject* result) {
+  if (late_.empty()) return;
+  const std::string_view exception = result == nullptr ? TypeName(PyErr_Occurred()) : "";
+  const KeepError keep;
+  const Interposer::Pause pause;
+  const std::vector<PyRef> given = Flatten(args);
+  if (given.empty()) return;
+  switch (api.kind) {
+    case Api::kPoll:
+      if (result != Py_True) return;
+      [[fallthrough]];
+    case Api::kWait:
+      if (coalescing_ > 0) SettleCoalesced(nullptr);
+      return Waited(given[0].get(), exception);
+    case Api::kHandOn:
+      if (given.size() > 1 && IsWork(given[1].get())) SettleCoalesced(given[1].get());
+      return;
+    case Api::kCall:
+      return;
+  }
+}
+
+void Collector::Waited(PyObject* handle, std::string_view exception) {
+  std::list<LateCall> complete;
+  for (auto it = late_.begin(); it != late_.end();) {
+    const auto next = std::next(it);
+    const size_t before = it->handles.size();
+    std::erase_if(it->handles, [&](const PyRef& h) { return h.get() == handle; });
+    // One that failed will not be waited for a second time.
+    if (it->handles.size() < before && (it->handles.empty() || !exception.empty()))
+      complete.splice(complete.end(), late_, it);
+    it = next;
+  }
+  for (LateCall& late : complete) CompleteLate(std::move(late), exception, /*at_stop=*/false);
+}
+
+// Calls of managers that have ended: they belong to `work`, or have no work that anybody could wait
+// for, and are complete.
+void Collector::SettleCoalesced(PyObject* work) {
+  std::list<LateCall> complete;
+  for (auto it = late_.begin(); it != late_.end();) {
+    const auto next = std::next(it);
+    if (it->group && !IsCoalescing(it->group.get())) {
+      it->group = PyRef();
+      --coalescing_;
+      if (work != nullptr) {
+        it->handles.push_back(PyRef::Borrow(work));
+      } else {
+        complete.splice(complete.end(), late_, it);
+      }
+    }
+    it = next;
+  }
+  for (LateCall& late : complete) CompleteLate(std::move(late), "", /*at_stop=*/false);
+}
+
+void Collector::CompleteLate(LateCall late, std::string_view exception, bool at_stop) {
+  OpenCall* call = late.call.get();
+  bool is_final = exception.empty();
+  for (const PyRef& handle : late.handles)
+    is_final = is_final && at_stop && IsWork(handle.get()) && IsCompleted(handle.get());
+  if (late.group) is_final = false;
+  if (!exception.empty()) {
+    call->builder.Field("exception", exception);
+  } else if (is_final) {
+    WriteList(call, late.values);
+  }
+  call->builder.Field("async", !exception.empty() ? "failed"
+                               : !is_final        ? "not complete at stop"
+                               : at_stop          ? "complete at stop"
+                                                  : "waited for");
+  Finish(call);
+  Recycle(std::move(late.call));
+}
+
+void Collector::FlushLate() {
+  const Interposer::Pause pause;
+  if (coalescing_ > 0) SettleCoalesced(nullptr);
+  std::list<LateCall> rest;
+  rest.swap(late_);
+  coalescing_ = 0;
+  for (LateCall& late : rest) CompleteLate(std::move(late), "", /*at_stop=*/true);
+}
+
+}  // namespace msprobe::capture
