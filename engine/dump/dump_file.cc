@@ -255,6 +255,7 @@ Status ReadDumpFile(std::string_view path, std::string_view text, Dump* dump,
   dump->level = LevelOf(header.level);
   if (header.has_framework) dump->framework = header.framework;
   dump->dialect = DialectOf(header, *dump, has_recompute);
+  dump->provenance = std::move(header.provenance);
   if (unfinished) {
     if (!layout->data_closed) {
       std::string_view rest = Stripped(text.substr(end));
