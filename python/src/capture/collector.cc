@@ -215,7 +215,8 @@ void Collector::WriteOutput(OpenCall* call, PyObject* output, PyObject* module) 
   if (record && module != nullptr) {
     PyRef parameters = PyRef::Steal(PyObject_GetAttrString(module, "_parameters"));
     writer.Dict("parameters", "parameters",
-                parameters && PyDict_Check(parameters.get()) ? parameters.get() : nullptr);
+                parameters && PyDict_Check(parameters.get()) ? parameters.get() : nullptr,
+                /*leave_out_none=*/true);
   }
   if (call->wants_backward)
     ArmBackward(call->edges, outputs, this, call->step, call->backward, call->parent_backward);

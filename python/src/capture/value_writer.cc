@@ -76,10 +76,12 @@ void ValueWriter::List(std::string_view key, std::string_view category, PyObject
   b_.EndSlot(']');
 }
 
-void ValueWriter::Dict(std::string_view key, std::string_view category, PyObject* dict) {
+void ValueWriter::Dict(std::string_view key, std::string_view category, PyObject* dict,
+                       bool leave_out_none) {
   b_.BeginSlot(key, category, '{');
   PyObject *name, *value;
   for (Py_ssize_t position = 0; dict != nullptr && PyDict_Next(dict, &position, &name, &value);) {
+    if (leave_out_none && value == Py_None) continue;
     const PyRef keep_name = PyRef::Borrow(name),
                 keep_value = PyRef::Borrow(value);  // the GIL may be given up below
     b_.Key(Utf8(name));

@@ -42,7 +42,9 @@ class ValueWriter {
   void List(std::string_view key, std::string_view category, PyObject* self,
             PyObject* const* values, Py_ssize_t count);
   // "input_kwargs": {...}: from a dict (may be null), or from names and values of a vectorcall.
-  void Dict(std::string_view key, std::string_view category, PyObject* dict);
+  // A module's parameters that are None are left out.
+  void Dict(std::string_view key, std::string_view category, PyObject* dict,
+            bool leave_out_none = false);
   void Names(std::string_view key, std::string_view category, PyObject* names,
              PyObject* const* values);
   // "output": [...]: the elements of a tuple or list, else one element.

@@ -1,0 +1,93 @@
+"""Our record of a program beside those of msprobe 1.0.4, 8.3.3 and 26.2.0 of the same program.
+
+Names, counters, order, values, parents and stacks are equal but for the rows of docs/differences.md
+that tests/data/programs/differences.json points to. How theirs were recorded: README beside them.
+"""
+
+import json
+import re
+import subprocess
+import sys
+
+import peer_programs
+import pytest
+import torch
+
+VERSIONS = ("1.0.4", "8.3.3", "26.2.0")
+
+
+@pytest.fixture(scope="module")
+def programs(root):
+    if not torch.__version__.startswith("2.13."):
+        pytest.skip("theirs were recorded with PyTorch 2.13, which makes other calls inside")
+    return root / "tests/data/programs"
+
+
+@pytest.fixture(scope="module")
+def ours(programs, tmp_path_factory):
+    """Everything record.py records; in processes of its own, which choose how they compute."""
+    folder = tmp_path_factory.mktemp("ours")
+    command = [sys.executable, programs / "record.py", folder]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def rules(programs):
+    return json.loads((programs / "differences.json").read_text())
+
+
+def dumps(folder) -> list:
+    """(program/level_mode, step/rank) of every dump in it."""
+    parts = (path.parent.relative_to(folder).parts for path in sorted(folder.glob("**/dump.json")))
+    return [("/".join(each[:2]), "/".join(each[2:])) for each in parts]
+
+
+def applies(rule: dict, version: str, line: str) -> bool:
+    return version in rule.get("versions", VERSIONS) and bool(
+        re.fullmatch(rule["match"], line, re.S)
+    )
+
+
+@pytest.fixture(scope="module")
+def found(programs, ours):
+    """(version, setting, line) of every deviation."""
+    lines = []
+    for version in VERSIONS:
+        for setting, place in dumps(programs / version):
+            theirs, mine = programs / version / setting, ours / setting
+            exact = peer_programs.result_of(theirs) == peer_programs.result_of(mine)
+            for line in peer_programs.deviations(theirs / place, mine / place, exact):
+                lines.append((version, f"{setting}/{place}", line))
+    return lines
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_same_dumps(programs, ours, version):
+    assert dumps(ours) == dumps(programs / version)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_deviation_is_a_deliberate_one(found, rules, version):
+    unexplained = [
+        f"{place}: {line}"
+        for found_in, place, line in found
+        if found_in == version and not any(applies(rule, version, line) for rule in rules)
+    ]
+    assert not unexplained, "\n".join(unexplained[:40])
+
+
+def test_every_rule_applies(found, rules):
+    idle = [
+        rule
+        for rule in rules
+        for version in rule.get("versions", VERSIONS[-1:])
+        if not any(applies(rule, version, line) for at, _, line in found if at == version)
+    ]
+    assert not idle
+
+
+def test_every_rule_is_a_row_of_the_docs(rules, root):
+    text = (root / "docs/differences.md").read_text()
+    assert not [rule["row"] for rule in rules if f"\n| {rule['row']} |" not in text]
