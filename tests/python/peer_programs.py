@@ -23,7 +23,7 @@ KINDS = (
 )
 STATISTICS = ("Max", "Min", "Mean", "Norm")
 OURS_ONLY = {"nan", "pos_inf", "neg_inf", "zero", "fingerprint"}  # of a tensor
-RECORD_OURS_ONLY = {"stack"}
+RECORD_OURS_ONLY = {"stack", "group"}  # docs/dump_format.md says "ours" behind them
 HEADER = ("task", "level", "framework", "dump_data_dir")
 EPSILON = 2.0**-23  # theirs are accumulated in float32
 ROUNDINGS = 16
