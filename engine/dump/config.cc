@@ -162,11 +162,14 @@ class ConfigReader {
       }
       return Status::Ok();
     }
-    std::string word;
-    MSPROBE_RETURN_IF_ERROR(
-        ReadWord(At(member), member.value, kSummaryModes, &word, kOtherSummaryModes));
-    config_.summary_mode = word == "md5" ? SummaryMode::kMd5 : SummaryMode::kStatistics;
-    return Status::Ok();
+    if (member.key == "slice") return ReadSlices(At(member), member.value, &config_.slice);
+    if (member.key == "request_id") {
+      if (member.value.kind != JsonValue::Kind::kString)
+        return WrongType(At(member), "a string", member.value);
+      config_.request_id = member.value.text;
+      return Status::Ok();
+    }
+    return ReadSummaryMode(At(member), member.value, &config_.summary, &config_.warnings);
   }
 
   Status CheckStructure() {

@@ -12,14 +12,11 @@
 #include <vector>
 
 #include "engine/base/status.h"
+#include "engine/dump/slice.h"
+#include "engine/dump/summary.h"
 #include "engine/dump/table.h"
 
 namespace msprobe {
-
-enum class SummaryMode : uint8_t {
-  kStatistics,
-  kMd5
-};  // md5: statistics and a CRC-32 of every tensor
 
 // Which API calls are recorded, by how much they can harm a result: api_rules.h.
 enum class RiskLevel : uint8_t { kAll, kFocus, kCore };
@@ -45,7 +42,9 @@ struct Config {
   std::vector<std::string>
       tensor_list;  // task statistics: substrings of entries whose tensors are saved as well
   DataMode data_mode;
-  SummaryMode summary_mode = SummaryMode::kStatistics;
+  Summary summary;
+  std::vector<SliceRule> slice;  // the part of each tensor that is recorded
+  std::string request_id;        // "": whole batches; else the request whose tokens are recorded
 
   RiskLevel risk_level = RiskLevel::kAll;  // without meaning where scope or list is set
   bool async_dump = false;                 // tensors are written by a thread on any machine

@@ -26,14 +26,14 @@ inline constexpr std::string_view kTopKeys[] = {"task",
                                                 "dump_enable",
                                                 "custom_op_namespaces"};
 inline constexpr std::string_view kTaskKeys[] = {"scope",          "list",         "data_mode",
-                                                 "data_mode_rule", "summary_mode", "tensor_list"};
+                                                 "data_mode_rule", "summary_mode", "tensor_list",
+                                                 "slice",          "request_id"};
 inline constexpr std::string_view kTasks[] = {"statistics", "tensor", "structure"};
 inline constexpr std::string_view kLevels[] = {"L0", "L1", "mix"};
 inline constexpr std::string_view kDataModes[] = {"all", "forward", "backward", "input", "output"};
 inline constexpr std::string_view kDataModeRules[] = {"and", "or"};
 inline constexpr std::string_view kPrecisions[] = {"low", "high"};
 inline constexpr std::string_view kRiskLevels[] = {"ALL", "FOCUS", "CORE"};
-inline constexpr std::string_view kSummaryModes[] = {"statistics", "md5"};
 
 inline constexpr std::string_view kCheckInstead =
     "use \"tensor\" here and in a run that is trusted, then: msprobe compare -tp DIR -gp DIR";
@@ -54,7 +54,6 @@ inline constexpr OtherWord kOtherTasks[] = {
     {"grad_probe", ""},
     {"run_ut", kCheckInstead}};
 inline constexpr OtherWord kOtherLevels[] = {{"debug", ""}};
-inline constexpr OtherWord kOtherSummaryModes[] = {{"xor", ""}};
 
 // What to do about a key that is not among ours. `section`: the task whose section it stands in,
 // empty at the top. One that another generation knows and that asks for nothing else than what

@@ -59,6 +59,18 @@ void AppendStats(std::string* out, const TensorFields& fields) {
   AppendPythonFloat(out, stats->norm);
 }
 
+void AppendChecksum(std::string* out, const TensorFields& fields) {
+  if (fields.crc32 == nullptr && fields.xor64 == nullptr) return;
+  *out += ", \"md5\": \"";
+  if (fields.crc32 != nullptr) {
+    AppendHex(out, *fields.crc32, 8);
+  } else {
+    *out += "0x";
+    AppendHex(out, *fields.xor64, 16);
+  }
+  *out += '"';
+}
+
 }  // namespace
 
 void AppendTensor(std::string* out, const TensorFields& fields) {
@@ -72,23 +84,21 @@ void AppendTensor(std::string* out, const TensorFields& fields) {
     AppendInteger(out, fields.shape[d]);
   }
   *out += ']';
-  AppendStats(out, fields);
+  fields.statistics ? AppendStats(out, fields) : AppendChecksum(out, fields);
   if (fields.requires_grad >= 0)
     *out += fields.requires_grad ? ", \"requires_grad\": true" : ", \"requires_grad\": false";
   if (!fields.data_name.empty()) {
     *out += ", \"data_name\": ";
     AppendJsonString(out, fields.data_name);
   }
-  if (fields.crc32 != nullptr) {
-    *out += ", \"md5\": \"";
-    AppendHex(out, *fields.crc32, 8);
-    *out += '"';
-  }
+  if (fields.statistics) AppendChecksum(out, fields);
   if (const Stats* stats = fields.stats; stats != nullptr) {
-    AppendCount(out, "nan", stats->nan);
-    AppendCount(out, "pos_inf", stats->pos_inf);
-    AppendCount(out, "neg_inf", stats->neg_inf);
-    AppendCount(out, "zero", stats->zero);
+    if (fields.statistics) {
+      AppendCount(out, "nan", stats->nan);
+      AppendCount(out, "pos_inf", stats->pos_inf);
+      AppendCount(out, "neg_inf", stats->neg_inf);
+      AppendCount(out, "zero", stats->zero);
+    }
     if (fields.fingerprint) {
       *out += ", \"fingerprint\": \"";
       AppendHex(out, stats->fingerprint, 16);

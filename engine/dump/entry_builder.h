@@ -31,8 +31,11 @@ struct TensorFields {
   const Stats* stats = nullptr;        // null: nothing could be measured, the four values are null
   int requires_grad = -1;              // 0, 1, or -1: the framework has no such thing
   bool fingerprint = true;
-  const uint32_t* crc32 = nullptr;  // written under "md5" when not null
-  std::string_view data_name;       // written when not empty
+  bool statistics = true;  // false: the four values and the counts are left out
+  // Written under "md5" when not null, one of them; without statistics right behind the shape.
+  const uint32_t* crc32 = nullptr;
+  const uint64_t* xor64 = nullptr;
+  std::string_view data_name;  // written when not empty
 };
 
 class EntryBuilder {

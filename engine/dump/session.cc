@@ -32,7 +32,10 @@ int64_t TensorBudget() {
 }  // namespace
 
 Session::Session(Config config, std::string framework)
-    : config_(std::move(config)), filter_(config_), framework_(std::move(framework)) {}
+    : config_(std::move(config)),
+      filter_(config_),
+      slicer_(config_.slice),
+      framework_(std::move(framework)) {}
 
 Result<bool> Session::Start(std::optional<int> rank) {
   if (failed_) return false;
@@ -45,6 +48,11 @@ Result<bool> Session::Start(std::optional<int> rank) {
     return false;
   }
   if (!filter_.WantsRank(rank.value_or(-1))) return false;
+  if (request_is_absent_) {
+    Log(LogLevel::kWarning, fmt::format("step {} is not collected: request {} has no tokens in it",
+                                        step_, Excerpt(config_.request_id)));
+    return false;
+  }
   if (writer_ != nullptr) {
     if (const Status status = writer_->Reopen(); !status.ok()) {
       Fail(status);
@@ -57,6 +65,21 @@ Result<bool> Session::Start(std::optional<int> rank) {
   ++epoch_;
   collecting_ = true;
   return true;
+}
+
+void Session::ScheduleTokens(const std::optional<TokenCounts>& counts) {
+  request_is_absent_ = false;
+  slicer_.SetRequest(std::nullopt);
+  if (!counts) return;
+  if (config_.request_id.empty()) {
+    if (!std::exchange(said_no_request_, true))
+      Log(LogLevel::kWarning,
+          "scheduled_tokens has no effect: the configuration has no request_id");
+    return;
+  }
+  std::optional<SliceRule> rule = SliceOfRequest(*counts, config_.request_id);
+  request_is_absent_ = !rule;
+  slicer_.SetRequest(std::move(rule));
 }
 
 Status Session::Open(std::optional<int> rank) {

@@ -27,9 +27,14 @@ class Session {
  public:
   explicit Session(Config config, std::string framework = "pytorch");
 
+  // Tokens of each request in the coming step, before Start: only those of the configured request
+  // are recorded. nullopt: not known, whole tensors are recorded.
+  void ScheduleTokens(const std::optional<TokenCounts>& counts);
+  const Slicer& slicer() const { return slicer_; }
+
   // Begins or goes on collecting the current step. False: not wanted (step, rank, past the last
-  // step). `rank` is nullopt when the run is not distributed. Errors: kIo when the folder or its
-  // files cannot be made; collection is off then.
+  // step, request). `rank` is nullopt when the run is not distributed. Errors: kIo when the folder
+  // or its files cannot be made; collection is off then.
   Result<bool> Start(std::optional<int> rank);
   // Closes the files, waits for stored tensors. Another Start in the same step goes on where this
   // one left.
@@ -84,10 +89,12 @@ class Session {
 
   Config config_;
   Filter filter_;
+  Slicer slicer_;
+  bool request_is_absent_ = false;
   std::string framework_, folder_, provenance_;
   int64_t step_ = 0;
   uint64_t epoch_ = 0;
-  bool collecting_ = false, failed_ = false, said_end_ = false;
+  bool collecting_ = false, failed_ = false, said_end_ = false, said_no_request_ = false;
   std::unique_ptr<DumpWriter> writer_;
   std::unique_ptr<TensorQueue> tensors_;
   std::vector<int64_t> calls_;  // by counter

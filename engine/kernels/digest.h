@@ -13,4 +13,10 @@ namespace msprobe {
 //   AppendHex(&text, Crc32(view), 8);      // "0a1b2c3d"
 uint32_t Crc32(const TensorView& view);
 
+// Exclusive or of the element bytes in logical order, taken as little-endian words of 8 bytes, the
+// last one filled up with zeros. Blind to the order of words; equal pairs cancel. Empty: 0.
+//
+//   AppendHex(&text, Xor64(view), 16);     // "00000000deadbeef"
+uint64_t Xor64(const TensorView& view);
+
 }  // namespace msprobe

@@ -95,6 +95,10 @@ void BindCapture(nb::module_& m) {
     collector().NoteWeights(pairs);
   });
   m.def(
+      "schedule_tokens",
+      [=](nb::handle tokens) { collector().session().ScheduleTokens(TokensArgument(tokens)); },
+      "tokens"_a.none(), "{request id: number of tokens} of the coming step, or None.");
+  m.def(
       "stop_calls", [=] { collector().StopCalls(); },
       "See no forward call any more; gradients of those seen still come.");
   m.def(

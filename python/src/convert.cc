@@ -6,6 +6,7 @@
 
 #include "capture/tensor_access.h"
 #include "capture/torch_api.h"
+#include "engine/base/log.h"
 #include "engine/tensor/dlpack.h"
 
 namespace msprobe::python {
@@ -115,6 +116,27 @@ std::optional<std::vector<std::string>> StepArgument(std::string_view name, nb::
     steps.push_back(StepText(name, value, value));
   }
   return steps;
+}
+
+std::optional<TokenCounts> TokensArgument(nb::handle value) {
+  if (value.is_none()) return std::nullopt;
+  TokenCounts counts;
+  bool good = nb::isinstance<nb::dict>(value);
+  if (good) {
+    for (const auto& [request, tokens] : nb::cast<nb::dict>(value)) {
+      int64_t count = -1;
+      good = good && nb::isinstance<nb::str>(request) && PyLong_CheckExact(tokens.ptr()) &&
+             nb::try_cast(tokens, count) && count >= 0;
+      if (good) counts.emplace_back(nb::cast<std::string>(request), count);
+    }
+  }
+  if (good) return counts;
+  Log(LogLevel::kWarning,
+      fmt::format("scheduled_tokens: expected {{request id: number of tokens}} such as "
+                  "{{\"req-1\": 128}}, found {}; whole tensors are recorded",
+                  nb::isinstance<nb::dict>(value) ? "other keys or values"
+                                                  : Py_TYPE(value.ptr())->tp_name));
+  return std::nullopt;
 }
 
 ArrayArgument::ArrayArgument(nb::handle object) : keep_(nb::borrow(object)) {

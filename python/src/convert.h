@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/base/status.h"
+#include "engine/dump/slice.h"
 #include "engine/tensor/tensor_view.h"
 
 namespace msprobe::python {
@@ -36,6 +37,10 @@ std::optional<std::string> PathArgument(std::string_view name,
                                         nb::handle value);  // str or PathLike
 std::optional<std::vector<std::string>> StepArgument(
     std::string_view name, nb::handle value);  // a number, a text such as "3-6", or a list of them
+
+// scheduled_tokens={request id: number of tokens}. Never raises: None, and with a warning anything
+// else than such a dict, is nullopt.
+std::optional<TokenCounts> TokensArgument(nb::handle value);
 
 // A torch.Tensor, or anything with the buffer protocol or DLPack's CPU form (NumPy). Keeps the
 // object alive.

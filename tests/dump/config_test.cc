@@ -69,7 +69,7 @@ TEST(LoadConfig, ReadsEveryKey) {
   EXPECT_THAT(config->list, ElementsAre("layers.3."));
   EXPECT_THAT(config->tensor_list, ElementsAre("softmax"));
   EXPECT_EQ(Wanted(config->data_mode), "fi");
-  EXPECT_EQ(config->summary_mode, SummaryMode::kMd5);
+  EXPECT_EQ(config->summary, (Summary{true, Checksum::kCrc32}));
   EXPECT_THAT(config->warnings, IsEmpty());
 }
 
@@ -110,6 +110,38 @@ TEST(ParseConfig, DataMode) {
   }
 }
 
+TEST(ParseConfig, SummaryMode) {
+  struct Case {
+    const char* value;
+    bool statistics;
+    Checksum checksum;
+    int warnings = 0;
+  };
+  for (const Case& c :
+       {Case{"\"\"", true, Checksum::kNone}, Case{"\"statistics\"", true, Checksum::kNone},
+        Case{"\"md5\"", true, Checksum::kCrc32}, Case{"\"xor\"", false, Checksum::kXor},
+        Case{"[]", true, Checksum::kNone}, Case{"[\"xor\"]", false, Checksum::kXor},
+        Case{"[\"md5\"]", true, Checksum::kCrc32}, Case{"[\"hash\"]", true, Checksum::kCrc32},
+        Case{"[\"statistics\", \"xor\"]", true, Checksum::kXor},
+        Case{"[\"max\", \"negative zero count\", \"l2norm\"]", true, Checksum::kNone},
+        Case{"[\"xor\", \"md5\"]", true, Checksum::kCrc32, 1}}) {
+    const Config config =
+        Parsed(fmt::format(R"({{"statistics": {{"summary_mode": {}}}}})", c.value));
+    EXPECT_EQ(config.summary, (Summary{c.statistics, c.checksum})) << c.value;
+    EXPECT_THAT(config.warnings, SizeIs(c.warnings)) << c.value;
+  }
+}
+
+TEST(ParseConfig, Slices) {
+  const Config config = Parsed(
+      R"({"task": "tensor", "tensor": {"request_id": "req-1", "slice": [
+         {}, {"dim": 2, "size": 9, "begin": -4, "end": -1}, {"size": null, "end": 0}]}})");
+  EXPECT_THAT(config.slice,
+              ElementsAre(SliceRule{}, SliceRule{.dim = 2, .size = 9, .begin = -4, .end = -1},
+                          SliceRule{.end = 0}));
+  EXPECT_EQ(config.request_id, "req-1");
+}
+
 TEST(ParseConfig, StructureIsOfModules) {
   const Config apis =
       Parsed(R"({"task": "structure", "level": "L1", "statistics": {"list": [""]}})");
@@ -136,8 +168,11 @@ TEST(ParseConfig, UnknownKeysAndValuesNameTheNearest) {
   EXPECT_THAT(Refused("{\"task\": \"statistic\"}"), HasSubstr("did you mean \"statistics\"?"));
   EXPECT_THAT(Refused("{\"task\": \"run_ut\"}"),
               HasSubstr("found \"run_ut\", which this version does not do"));
-  EXPECT_THAT(Refused("{\"statistics\": {\"summary_mode\": \"xor\"}}"),
-              HasSubstr("found \"xor\", which"));
+  EXPECT_THAT(Refused("{\"statistics\": {\"summary_mode\": [\"l2nrm\"]}}"),
+              HasSubstr("did you mean \"l2norm\"?"));
+  EXPECT_THAT(
+      Refused("{\"statistics\": {\"slice\": [{\"dims\": 1}]}}"),
+      HasSubstr("\"slice\"; expected \"dim\", \"size\", \"begin\" or \"end\", found \"dims\""));
   EXPECT_THAT(Refused("{\"statistics\": {\"data_mode\": [\"forwards\"]}}"),
               HasSubstr("did you mean \"forward\"?"));
 }
@@ -184,7 +219,16 @@ TEST(ParseConfig, WrongValues) {
         "{\"statistics\": {\"list\": [1]}}",
         "{\"statistics\": {\"list\": [\"\"]}}",
         "{\"statistics\": {\"data_mode\": [\"all\", \"input\"]}}",
-        "{\"statistics\": {\"summary_mode\": [\"md5\"]}}",
+        "{\"statistics\": {\"summary_mode\": 1}}",
+        "{\"statistics\": {\"summary_mode\": \"max\"}}",
+        "{\"statistics\": {\"summary_mode\": [\"md5\", \"md4\"]}}",
+        "{\"statistics\": {\"slice\": {}}}",
+        "{\"statistics\": {\"slice\": [0]}}",
+        "{\"statistics\": {\"slice\": [{\"dim\": -1}]}}",
+        "{\"statistics\": {\"slice\": [{\"size\": -1}]}}",
+        "{\"statistics\": {\"slice\": [{\"begin\": \"0\"}]}}",
+        "{\"statistics\": {\"slice\": [{\"end\": true}]}}",
+        "{\"statistics\": {\"request_id\": 7}}",
         "{\"statistics\": {\"scope\": [\"a\", \"b\", \"c\"]}}",
         "{\"statistics\": {\"scope\": [\"Functional.relu\", \"Functional.relu.1.forward\"]}}",
         "{\"task\": \"tensor\", \"tensor\": {\"tensor_list\": [\"a\"]}}",
@@ -221,13 +265,13 @@ TEST(ParseConfig, KeysThatTheFrontEndActsOn) {
 TEST(ParseConfig, KeysOfOtherGenerations) {
   const Config config = Parsed(
       R"({"precision": "high", "acl_config": "acl.json",
-    "statistics": {"slice": [], "request_id": "", "backward_input": ["a.pt"]}})");
+    "statistics": {"host": "", "port": -1, "backward_input": ["a.pt"]}})");
   EXPECT_THAT(config.warnings, SizeIs(5));
   EXPECT_THAT(config.warnings[0], HasSubstr("c.json:1: \"precision\" has no effect: "));
   EXPECT_THAT(config.warnings[1],
               HasSubstr("c.json:1: \"acl_config\" has no effect: kernels of NPU"));
-  for (const char* text : {"{\"statistics\": {\"slice\": [{\"dim\": 0}]}}",
-                           "{\"statistics\": {\"request_id\": \"chatcmpl-1\"}}"}) {
+  for (const char* text : {"{\"statistics\": {\"host\": \"10.0.0.1\"}}",
+                           "{\"statistics\": {\"online_run_ut\": true}}"}) {
     EXPECT_THAT(Refused(text), HasSubstr("is not possible in this version")) << text;
     EXPECT_THAT(Refused(text), HasSubstr("hint:  remove the key; ")) << text;
   }

@@ -65,6 +65,26 @@ TEST(EntryBuilder, SpellsExtremaByKindOfDtype) {
             std::string::npos);
 }
 
+TEST(EntryBuilder, AChecksumStandsWhereTheEarlierToolPutsIt) {
+  const Stats stats = SomeStats();
+  const int64_t shape[] = {2};
+  const uint32_t crc32 = 0x00abcdef;
+  const uint64_t xor64 = 0x81560d85042591cd;
+  TensorFields fields{.dtype = "torch.int8", .shape = shape, .requires_grad = 0};
+  fields.stats = &stats;
+  fields.crc32 = &crc32;
+  EXPECT_NE(TensorText(fields).find(R"("requires_grad": false, "md5": "00abcdef", "finger)"),
+            std::string::npos);
+  fields.crc32 = nullptr;
+  fields.xor64 = &xor64;
+  EXPECT_NE(TensorText(fields).find(R"(false, "md5": "0x81560d85042591cd", "finger)"),
+            std::string::npos);
+  fields.statistics = false;
+  EXPECT_EQ(TensorText(fields), R"({"type": "torch.Tensor", "dtype": "torch.int8", "shape": [2], )"
+                                R"("md5": "0x81560d85042591cd", "requires_grad": false, )"
+                                R"("fingerprint": "0123456789abcdef"})");
+}
+
 TEST(EntryBuilder, AnUnreadableOrEmptyTensorHasNullsNotNumbers) {
   const Stats empty;
   const std::string nulls = R"("Max": null, "Min": null, "Mean": null, "Norm": null)";

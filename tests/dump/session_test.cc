@@ -50,6 +50,24 @@ TEST_F(SessionTest, StartsInOneStepGoOnInOneFile) {
   EXPECT_EQ(session.NextCall(0), 0);  // call numbers begin again
 }
 
+TEST_F(SessionTest, AStepWithoutTheRequestIsNotCollected) {
+  config_.request_id = "b";
+  Session session(config_);
+  EXPECT_TRUE(*session.Start(std::nullopt));  // no schedule: whole tensors
+  EXPECT_TRUE(session.slicer().empty());
+  session.Step();
+  session.ScheduleTokens(TokenCounts{{"a", 3}});
+  EXPECT_FALSE(*session.Start(std::nullopt));
+  session.Step();
+  session.ScheduleTokens(TokenCounts{{"a", 3}, {"b", 2}});
+  EXPECT_TRUE(*session.Start(std::nullopt));
+  EXPECT_FALSE(session.slicer().empty());
+  session.Step();
+  session.ScheduleTokens(std::nullopt);
+  EXPECT_TRUE(*session.Start(std::nullopt));
+  EXPECT_TRUE(session.slicer().empty());
+}
+
 TEST_F(SessionTest, OnlyWantedStepsAndRanks) {
   config_.step = {1};
   config_.rank = {2};

@@ -36,5 +36,34 @@ TEST(Crc32, AnyLayoutInLogicalOrder) {
   }
 }
 
+// Byte by byte, each at its place in a word.
+uint64_t SlowXor64(const std::vector<uint8_t>& bytes) {
+  uint64_t result = 0;
+  for (size_t i = 0; i < bytes.size(); ++i) result ^= uint64_t{bytes[i]} << 8 * (i % 8);
+  return result;
+}
+
+TEST(Xor64, KnownAnswer) {
+  const double two[] = {1.0, -1.0};
+  const int64_t n = 2, none = 0;
+  EXPECT_EQ(Xor64(Flat(two, DType::kFloat64, n)), uint64_t{1} << 63);
+  const uint8_t bytes[] = {1, 2, 3, 4, 5, 6, 7, 8, 0xf1};
+  const int64_t nine = 9, one = 1;
+  EXPECT_EQ(Xor64(Flat(bytes, DType::kUInt8, nine)), 0x0807060504030201u ^ 0xf1);
+  EXPECT_EQ(Xor64(Flat(bytes, DType::kInt16, one)), 0x0201u);
+  EXPECT_EQ(Xor64(Flat(nullptr, DType::kUInt8, none)), 0u);
+}
+
+TEST(Xor64, AnyLayoutInLogicalOrder) {
+  Random random(4);
+  for (int i = 0; i < 400; ++i) {
+    const RandomTensor t =
+        MakeRandomTensor(random, static_cast<DType>(i % kDTypeCount), Values::kAnyBits, 9000);
+    std::vector<uint8_t> bytes(static_cast<size_t>(t.view().numel()) * DTypeSize(t.dtype));
+    CopyContiguous(t.view(), bytes.data());
+    ASSERT_EQ(Xor64(t.view()), SlowXor64(bytes)) << t.Text();
+  }
+}
+
 }  // namespace
 }  // namespace msprobe

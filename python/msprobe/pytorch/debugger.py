@@ -54,11 +54,14 @@ class PrecisionDebugger:
         return cls._instance
 
     @classmethod
-    def start(cls, model=None):
+    def start(cls, model=None, *, scheduled_tokens=None):
         """Begin collecting this step, if it is wanted; again without :meth:`stop`: no effect.
 
         Args:
             model: a ``torch.nn.Module`` or a list of them; required once for L0 and mix.
+            scheduled_tokens: ``{request id: number of tokens}`` of this step, in the order in which
+                they lie in dimension 0; with ``request_id`` in the configuration only the tokens of
+                that request are recorded.
         """
         cls._require_instance()
         if model is not None:
@@ -68,6 +71,7 @@ class PrecisionDebugger:
                 "level L0 and mix record modules: expected start(model) or "
                 "PrecisionDebugger(model=...), found no model"
             )
+        _engine.schedule_tokens(scheduled_tokens)
         hooks.begin(cls._model)
 
     @classmethod

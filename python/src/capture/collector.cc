@@ -34,7 +34,7 @@ void Collector::Configure(Config config) {
   const Config& c = session_->config();
   apis_wanted_ = c.level == Level::kL1 || c.level == Level::kMix;
   modules_wanted_ = c.level == Level::kL0 || c.level == Level::kMix;
-  options_.crc32 = c.summary_mode == SummaryMode::kMd5;
+  options_.summary = c.summary;
   options_.store = [this](const std::string& file, const TensorView& view) {
     return session_->Store(file, view);
   };
@@ -77,6 +77,7 @@ Result<bool> Collector::Start(std::optional<int> rank) {
     session_->SetProvenance(ProvenanceJson());
   MSPROBE_ASSIGN_OR_RETURN(const bool collecting, session_->Start(rank));
   sees_calls_ = collecting;
+  options_.slicer = session_->slicer().empty() ? nullptr : &session_->slicer();
   if (collecting && session_->filter().data_mode.backward()) WatchBackward(true);
   if (collecting && apis_wanted_) {
     ObservedFunction::ForEachStub(
@@ -88,7 +89,7 @@ Result<bool> Collector::Start(std::optional<int> rank) {
 }
 
 void Collector::NoteWeights(const std::vector<std::pair<std::string, PyObject*>>& models) {
-  if (models.empty() || std::exchange(noted_weights_, true)) return;
+  if (models.empty() || !records_values() || std::exchange(noted_weights_, true)) return;
   WeightsText text;
   for (const auto& [prefix, model] : models) text.Add(prefix, model);
   session_->WriteBeside("weights.json", text.Finish());

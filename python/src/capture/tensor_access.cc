@@ -116,6 +116,10 @@ bool TensorAccess::ReadAttributes(PyObject* tensor) {
   return data != nullptr || view_.numel() == 0;
 }
 
+void TensorAccess::Slice(const Slicer& slicer) {
+  if (readable_) slicer.Apply(&view_, shape_.data(), strides_.data());
+}
+
 void TensorAccess::Describe(PyObject* tensor) {
   PyRef shape = PyRef::Steal(PyObject_GetAttrString(tensor, "shape"));
   PyErr_Clear();

@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "capture/py_ref.h"
+#include "engine/dump/slice.h"
 #include "engine/tensor/tensor_view.h"
 
 namespace msprobe::capture {
@@ -25,6 +26,9 @@ class TensorAccess {
   explicit TensorAccess(PyObject* tensor);
   TensorAccess(const TensorAccess&) = delete;
   TensorAccess& operator=(const TensorAccess&) = delete;
+
+  // Narrows what is read. A tensor that is not readable stays as it is.
+  void Slice(const Slicer& slicer);
 
   // False for tensors whose elements cannot be read as a strided array on the host (sparse,
   // quantized, meta, nested, ...).

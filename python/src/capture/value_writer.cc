@@ -18,6 +18,7 @@ constexpr int64_t kParallelBytes = 1 << 19;
 struct Measured {
   Stats stats;
   uint32_t crc32 = 0;
+  uint64_t xor64 = 0;
   TensorFields fields;
 
   // `access`, a TensorAccess or NumpyArray, must outlive this object.
@@ -26,15 +27,19 @@ struct Measured {
     fields.type = access.type();
     fields.dtype = access.dtype();
     fields.shape = access.shape();
+    fields.statistics = options.summary.statistics;
     if (!access.readable()) return;
     const TensorView& view = access.view();
     stats = MeasureTensor(view);
     fields.stats = &stats;
     fields.kind = DTypeKindOf(view.dtype);
     fields.is_unsigned64 = view.dtype == DType::kUInt64;
-    if (options.crc32) {
+    if (options.summary.checksum == Checksum::kCrc32) {
       crc32 = Crc32(view);
       fields.crc32 = &crc32;
+    } else if (options.summary.checksum == Checksum::kXor) {
+      xor64 = Xor64(view);
+      fields.xor64 = &xor64;
     }
   }
   Measured(const Measured&) = delete;
@@ -53,7 +58,8 @@ Stats MeasureTensor(const TensorView& view) {
 
 void AppendTensorJson(std::string* out, PyObject* tensor, const ValueOptions& options,
                       const std::string& file_name) {
-  const TensorAccess access(tensor);
+  TensorAccess access(tensor);
+  if (options.slicer != nullptr) access.Slice(*options.slicer);
   Measured measured(access, options);
   measured.fields.requires_grad = TorchApi::Get().RequiresGrad(tensor);
   if (!file_name.empty() && access.readable()) {
@@ -129,7 +135,9 @@ void ValueWriter::TensorValue(PyObject* tensor) {
     b_.Null();
     return;
   }
-  Measure(TensorAccess(tensor), TorchApi::Get().RequiresGrad(tensor));
+  TensorAccess access(tensor);
+  if (options_.slicer != nullptr) access.Slice(*options_.slicer);
+  Measure(access, TorchApi::Get().RequiresGrad(tensor));
 }
 
 template <typename Access>

@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "engine/dump/entry_builder.h"
+#include "engine/dump/slice.h"
+#include "engine/dump/summary.h"
 #include "engine/tensor/tensor_view.h"
 
 namespace msprobe {
@@ -23,7 +25,8 @@ class ThreadPool;
 namespace msprobe::capture {
 
 struct ValueOptions {
-  bool crc32 = false;  // summary mode md5
+  Summary summary;
+  const Slicer* slicer = nullptr;  // the part of each tensor that is recorded; null: all of it
   // Called for each readable tensor of an entry whose tensors are stored; returns false when it
   // could not be queued.
   std::function<bool(const std::string& file_name, const TensorView& view)> store;

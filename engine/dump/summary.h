@@ -1,0 +1,30 @@
+// What is recorded of a tensor besides its type, dtype and shape: "summary_mode".
+//
+//   Summary summary;                                             // statistics, no checksum
+//   MSPROBE_RETURN_IF_ERROR(ReadSummaryMode(place, value, &summary, &warnings));
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/dump/config_values.h"
+
+namespace msprobe {
+
+enum class Checksum : uint8_t { kNone, kCrc32, kXor };
+
+struct Summary {
+  bool statistics = true;  // Max, Min, Mean, Norm and the counts
+  Checksum checksum = Checksum::kNone;
+
+  bool operator==(const Summary&) const = default;
+};
+
+// A word, or a list of words, each of which adds what it asks for. "md5" alone includes statistics,
+// "xor" alone does not. Both checksums stand under one key: the CRC-32 is written then, with a
+// warning, since it sees the order of the elements. "" and []: the default.
+Status ReadSummaryMode(const Place& place, const JsonValue& value, Summary* summary,
+                       std::vector<std::string>* warnings);
+
+}  // namespace msprobe
