@@ -1,12 +1,10 @@
 """The class that training scripts use."""
 
 import atexit
-import os
 
 from msprobe import UsageError, _engine
 from msprobe.pytorch import hooks
-
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+from msprobe.pytorch.process import PACKAGE
 
 
 class PrecisionDebugger:
@@ -47,7 +45,7 @@ class PrecisionDebugger:
     ):
         if cls._instance is not None:
             return cls._instance
-        _engine.configure(config_path, task, dump_path, level, step, _PACKAGE)
+        _engine.configure(config_path, task, dump_path, level, step, PACKAGE)
         cls._instance = super().__new__(cls)
         cls._model = model
         atexit.register(cls.stop)

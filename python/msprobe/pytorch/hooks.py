@@ -11,6 +11,7 @@ import torch
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
 from msprobe import UsageError, _engine
+from msprobe.pytorch.process import rank
 
 _LISTS = os.path.join(os.path.dirname(__file__), "hook_module", "support_wrap_ops.yaml")
 
@@ -94,13 +95,6 @@ def _install_module_hooks(model):
                     _handles.append(parameter.register_post_accumulate_grad_hook(hook))
 
 
-def _rank():
-    distributed = torch.distributed
-    if distributed.is_available() and distributed.is_initialized():
-        return distributed.get_rank()
-    return None
-
-
 def begin(model):
     """Start collecting, if the engine wants this step and rank."""
     global _apis_added, _named_model
@@ -110,7 +104,7 @@ def begin(model):
     if _engine.modules_wanted() and model is not _named_model:
         _add_modules(model)
         _named_model = model
-    if not _engine.start(_rank()):
+    if not _engine.start(rank()):
         return
     if _engine.modules_wanted() and not _handles:
         _install_module_hooks(model)

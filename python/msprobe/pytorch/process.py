@@ -1,0 +1,15 @@
+"""Which process of a run this is, and which files are ours."""
+
+import os
+
+import torch
+
+PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep  # not a user's code
+
+
+def rank():
+    """The rank in torch.distributed; None in a run that is not distributed."""
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank()
+    return None
