@@ -112,9 +112,9 @@ Status Session::Stop() {
   return first;
 }
 
-void Session::Step() {
+void Session::BeginAtStep(int64_t step) {
   if (const Status status = Stop(); !status.ok()) return;  // logged by Stop
-  ++step_;
+  step_ = step;
   ++epoch_;
   calls_.assign(calls_.size(), 0);
   stack_numbers_.clear();

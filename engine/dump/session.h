@@ -40,7 +40,8 @@ class Session {
   // one left.
   Status Stop();
   // The step is over: counters begin at 0 again, the next Start writes to the next step's folder.
-  void Step();
+  void Step() { BeginAtStep(step_ + 1); }
+  void BeginAtStep(int64_t step);  // the same, for a training that goes on from another step
 
   bool collecting() const { return collecting_; }
   // Of the run, for the header of files opened from now on: a JSON object.

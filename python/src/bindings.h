@@ -1,4 +1,4 @@
-// One binding function per engine folder.
+// One binding function per engine folder, and for what the Python side needs.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -7,5 +7,6 @@ namespace msprobe::python {
 
 void BindKernels(nanobind::module_& m);
 void BindCapture(nanobind::module_& m);
+void BindFront(nanobind::module_& m);
 
 }  // namespace msprobe::python

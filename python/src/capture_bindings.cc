@@ -9,7 +9,6 @@
 #include "bindings.h"
 #include "capture/collector.h"
 #include "capture/openmp_team.h"
-#include "capture/random_log.h"
 #include "capture/torch_api.h"
 #include "convert.h"
 #include "engine/base/log.h"
@@ -109,19 +108,6 @@ void BindCapture(nb::module_& m) {
   m.def(
       "folder", [=] { return collector().session().folder(); },
       "Where the current step is written.");
-  m.def(
-      "open_random_log",
-      [](const std::string& folder, std::optional<int> rank, const std::string& own_directory) {
-        RaiseIfError(capture::RandomLog::Get().Open(folder, rank, own_directory));
-      },
-      "folder"_a, "rank"_a.none(), "own_directory"_a,
-      "Create the file that note_random appends to.");
-  m.def(
-      "note_random",
-      [](const std::string& api, std::optional<int> rank) {
-        capture::RandomLog::Get().Note(api, rank);
-      },
-      "api"_a, "rank"_a.none(), "One call of a random function, from the running stack.");
   m.def("enter_module", [=](nb::handle module, nb::handle args) {
     collector().EnterModule(module.ptr(), args.ptr());
   });

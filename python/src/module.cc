@@ -11,6 +11,7 @@ NB_MODULE(_engine, m) {
   msprobe::python::DefineErrors(m);
   msprobe::python::BindKernels(m);
   msprobe::python::BindCapture(m);
+  msprobe::python::BindFront(m);
   if (!msprobe::capture::Interposer::Init() || !msprobe::capture::InitBackward())
     throw nanobind::python_error();
 }

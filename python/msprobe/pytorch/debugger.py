@@ -1,10 +1,45 @@
 """The class that training scripts use."""
 
 import atexit
+import functools
+import os
+import threading
 
 from msprobe import UsageError, _engine
-from msprobe.pytorch import hooks
+from msprobe.pytorch import hooks, regions
 from msprobe.pytorch.process import PACKAGE
+
+_lock = threading.RLock()
+
+
+def _renew_lock():
+    global _lock
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)  # another thread of the parent may have held it
+
+
+def _method(function):
+    """A method of the class: one thread at a time, once there is a debugger."""
+
+    @functools.wraps(function)
+    def locked(cls, *args, **kwargs):
+        with _lock:
+            if cls._instance is None:
+                raise UsageError(
+                    "expected PrecisionDebugger(...) to be constructed first; add "
+                    "`debugger = PrecisionDebugger()` before the loop"
+                )
+            return function(cls, *args, **kwargs)
+
+    return classmethod(locked)
+
+
+def _is_steps(value):
+    """Whether the fifth argument is a step list, as msprobe 26 has it there, and no model."""
+    elements = value if isinstance(value, (list, tuple)) else [value]
+    return all(isinstance(element, (int, str)) for element in elements)
 
 
 class PrecisionDebugger:
@@ -18,8 +53,8 @@ class PrecisionDebugger:
         task: ``"statistics"``, ``"tensor"`` or ``"structure"``.
         dump_path: folder that receives ``step<N>/rank<id>/``.
         level: ``"L0"`` modules, ``"L1"`` APIs, ``"mix"`` both.
-        model: the module whose descendants are recorded under L0 and mix; :meth:`start` takes it
-            as well.
+        model: the module whose descendants are recorded under L0 and mix, or a list of them;
+            :meth:`start` takes it as well. Fifth by position, it may be ``step`` instead.
         step: wanted steps, ``3``, ``"5-7"`` or ``[2, "5-7"]``; all when empty.
     Raises:
         msprobe.ConfigError: an unknown key or value; the message names the line and what is
@@ -43,57 +78,67 @@ class PrecisionDebugger:
     def __new__(
         cls, config_path=None, task=None, dump_path=None, level=None, model=None, step=None
     ):
-        if cls._instance is not None:
+        with _lock:
+            if cls._instance is not None:
+                return cls._instance
+            if model is not None and step is None and _is_steps(model):
+                model, step = None, model
+            if model is not None:
+                hooks.check_model(model)
+            _engine.configure(config_path, task, dump_path, level, step, PACKAGE)
+            cls._instance = super().__new__(cls)
+            cls._model = model
+            atexit.register(cls.stop)
             return cls._instance
-        _engine.configure(config_path, task, dump_path, level, step, PACKAGE)
-        cls._instance = super().__new__(cls)
-        cls._model = model
-        atexit.register(cls.stop)
-        return cls._instance
 
-    @classmethod
-    def start(cls, model=None, *, scheduled_tokens=None):
+    @_method
+    def start(cls, model=None, token_range=None, rank_id=None, scheduled_tokens=None):
         """Begin collecting this step, if it is wanted; again without :meth:`stop`: no effect.
 
         Args:
-            model: a ``torch.nn.Module`` or a list of them; required once for L0 and mix.
+            model: a ``torch.nn.Module`` or a list of them; required once for L0 and mix, and for
+                ``token_range``.
+            token_range: ``[first, last]``, from 0 on and both included: of the forward passes of
+                the model (of a list, of its first) up to :meth:`stop`, only these are recorded.
+            rank_id: names the folder ``rank<id>`` instead of the rank in ``torch.distributed``.
             scheduled_tokens: ``{request id: number of tokens}`` of this step, in the order in which
                 they lie in dimension 0; with ``request_id`` in the configuration only the tokens of
                 that request are recorded.
         """
-        cls._require_instance()
+        regions.check(token_range, rank_id)
         if model is not None:
+            hooks.check_model(model)
             cls._model = model
-        if _engine.modules_wanted() and cls._model is None:
+        if cls._model is None and (_engine.modules_wanted() or token_range is not None):
             raise UsageError(
-                "level L0 and mix record modules: expected start(model) or "
-                "PrecisionDebugger(model=...), found no model"
+                "level L0 and mix record modules, and token_range counts calls of the model: "
+                "expected start(model) or PrecisionDebugger(model=...), found no model"
             )
         _engine.schedule_tokens(scheduled_tokens)
-        hooks.begin(cls._model)
+        regions.begin(cls._model, token_range)
+        hooks.begin(cls._model, rank_id)
 
-    @classmethod
+    @_method
     def stop(cls):
         """Stop collecting and complete the files; :meth:`start` may follow in the same step."""
-        cls._require_instance()
+        regions.end()
         hooks.end()
 
-    @classmethod
+    @_method
     def forward_backward_dump_end(cls):
         """Record no further forward call; gradients of those recorded still come, until stop."""
-        cls._require_instance()
         _engine.stop_calls()
 
-    @classmethod
+    @_method
     def step(cls):
         """The step is over: call numbers begin at 0 again, in the next ``step<N>``."""
         cls.stop()
         _engine.step()
 
-    @classmethod
-    def _require_instance(cls):
-        if cls._instance is None:
-            raise UsageError(
-                "expected PrecisionDebugger(...) to be constructed first; add "
-                "`debugger = PrecisionDebugger()` before the loop"
-            )
+    @_method
+    def set_init_step(cls, step):
+        """Number the steps from ``step`` on; before the loop of a training that is resumed."""
+        if isinstance(step, bool) or not isinstance(step, int) or not 0 <= step <= 1000000:
+            raise UsageError(f"set_init_step; expected a number from 0 to 1000000, found {step!r}")
+        cls.stop()
+        _engine.begin_at_step(step)

@@ -68,14 +68,20 @@ def _named_roots(model):
     return [("", model)]
 
 
-def _add_modules(model):
-    _engine.forget_modules()
-    for prefix, root in _named_roots(model):
+def check_model(model):
+    """Refuse what is no module and no list of modules."""
+    roots = _named_roots(model)
+    for _, root in roots or [("", model)]:
         if not isinstance(root, torch.nn.Module) or isinstance(root, torch.jit.ScriptModule):
             raise UsageError(
                 "expected a torch.nn.Module (not scripted) or a list of them as model, "
                 f"found {type(root).__name__}"
             )
+
+
+def _add_modules(model):
+    _engine.forget_modules()
+    for prefix, root in _named_roots(model):
         for name, module in root.named_modules():
             if module is not root:
                 _engine.add_module(module, prefix + name)
@@ -95,7 +101,7 @@ def _install_module_hooks(model):
                     _handles.append(parameter.register_post_accumulate_grad_hook(hook))
 
 
-def begin(model):
+def begin(model, rank_id=None):
     """Start collecting, if the engine wants this step and rank."""
     global _apis_added, _named_model
     if _engine.apis_wanted() and not _apis_added:
@@ -104,7 +110,7 @@ def begin(model):
     if _engine.modules_wanted() and model is not _named_model:
         _add_modules(model)
         _named_model = model
-    if not _engine.start(rank()):
+    if not _engine.start(rank() if rank_id is None else rank_id):
         return
     if _engine.modules_wanted() and not _handles:
         _install_module_hooks(model)

@@ -76,16 +76,32 @@ Result<bool> Collector::Start(std::optional<int> rank) {
   if (session_->begins_step() && session_->filter().WantsStep(session_->step()))
     session_->SetProvenance(ProvenanceJson());
   MSPROBE_ASSIGN_OR_RETURN(const bool collecting, session_->Start(rank));
-  sees_calls_ = collecting;
   options_.slicer = session_->slicer().empty() ? nullptr : &session_->slicer();
-  if (collecting && session_->filter().data_mode.backward()) WatchBackward(true);
-  if (collecting && apis_wanted_) {
-    ObservedFunction::ForEachStub(
-        [](PyObject* code, void* self) { static_cast<Collector*>(self)->stacks_.HideCode(code); },
-        this);
-    Interposer::Install(this);
-  }
+  sees_calls_ = false;
+  tokens_ = 0;
+  if (collecting && !token_range_) SeeCalls();
   return collecting;
+}
+
+void Collector::SeeCalls() {
+  sees_calls_ = true;
+  if (session_->filter().data_mode.backward()) WatchBackward(true);
+  if (!apis_wanted_) return;
+  ObservedFunction::ForEachStub(
+      [](PyObject* code, void* self) { static_cast<Collector*>(self)->stacks_.HideCode(code); },
+      this);
+  Interposer::Install(this);
+}
+
+void Collector::SetTokenRange(std::optional<std::pair<int64_t, int64_t>> range) {
+  token_range_ = range;
+}
+
+void Collector::BeginToken() {
+  if (!token_range_ || !session_->collecting()) return;
+  const int64_t token = tokens_++;
+  if (token == token_range_->first) SeeCalls();
+  if (token == token_range_->second + 1) StopCalls();
 }
 
 void Collector::NoteWeights(const std::vector<std::pair<std::string, PyObject*>>& models) {
@@ -115,6 +131,11 @@ void Collector::StopCalls() {
 void Collector::Step() {
   (void)Stop();  // a failure is logged where it happens
   session_->Step();
+}
+
+void Collector::BeginAtStep(int64_t step) {
+  (void)Stop();
+  session_->BeginAtStep(step);
 }
 
 std::unique_ptr<Collector::OpenCall> Collector::Begin(const std::string& stem, int64_t number,

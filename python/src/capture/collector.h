@@ -57,8 +57,13 @@ class Collector final : public CallObserver, public GradientSink {
   Status Stop();
   // Once in a run, after its first Start: weights.json, of (prefix of names, model) pairs.
   void NoteWeights(const std::vector<std::pair<std::string, PyObject*>>& models);
+  // From now on, only what happens from the model's forward number `range->first` to number
+  // `range->second` after a Start is recorded; BeginToken says that a forward begins.
+  void SetTokenRange(std::optional<std::pair<int64_t, int64_t>> range);
+  void BeginToken();
   void StopCalls();  // forward calls are not seen any more; gradients of those that were still come
   void Step();
+  void BeginAtStep(int64_t step);
   void ForgetModules();
   bool modules_wanted() const { return modules_wanted_; }
   bool apis_wanted() const { return apis_wanted_; }
@@ -116,6 +121,7 @@ class Collector final : public CallObserver, public GradientSink {
   };
 
   static ThreadState& Thread();
+  void SeeCalls();
   std::unique_ptr<OpenCall> Begin(const std::string& stem, int64_t number, bool is_module);
   static void Recycle(std::unique_ptr<OpenCall> call);
   bool WriteInputs(OpenCall* call, const CallArgs& args);
@@ -146,6 +152,8 @@ class Collector final : public CallObserver, public GradientSink {
   std::vector<PyObject*> module_order_;  // keys of modules_; owned references
   EntryBuilder scratch_;                 // what is walked but not recorded is written here
   EntryBuilder gradient_entry_;          // reused
+  std::optional<std::pair<int64_t, int64_t>> token_range_;
+  int64_t tokens_ = 0;  // forwards of the model since Start
   bool apis_wanted_ = false, modules_wanted_ = false;
   bool noted_weights_ = false;
   bool sees_calls_ = false;  // from Start to StopCalls

@@ -102,6 +102,7 @@ void Collector::ParameterGradient(PyObject* module, const std::string& parameter
   if (it == modules_.end() || !session_->collecting() || !session_->filter().data_mode.backward() ||
       !records_values())
     return;
+  if (token_range_ && tokens_ <= token_range_->first) return;  // the range is still to come
   const Interposer::Pause pause;
   PyRef gradient = PyRef::Steal(PyObject_GetAttrString(tensor, "grad"));
   PyErr_Clear();

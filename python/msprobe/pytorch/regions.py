@@ -1,0 +1,37 @@
+"""Which part of what runs between start and stop is recorded."""
+
+from msprobe import UsageError, _engine
+
+_handles = []  # of hooks installed by begin(), removed by end()
+
+
+def _is_count(value):
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def check(token_range, rank_id):
+    """Refuse what start() cannot mean."""
+    if token_range is not None:
+        pair = list(token_range) if isinstance(token_range, (list, tuple)) else []
+        if len(pair) != 2 or not all(map(_is_count, pair)) or pair[0] > pair[1]:
+            raise UsageError(
+                "start: token_range; expected [first, last], two numbers from 0 on in the order "
+                f"of their size, found {token_range!r}"
+            )
+    if rank_id is not None and not _is_count(rank_id):
+        raise UsageError(f"start: rank_id; expected a number from 0 on, found {rank_id!r}")
+
+
+def begin(model, token_range):
+    """Before the engine starts: restrict what it sees to some forward passes of the model."""
+    end()
+    _engine.set_token_range(*(token_range or (None, None)))
+    if token_range is not None:
+        root = model[0] if isinstance(model, (list, tuple)) else model
+        _handles.append(root.register_forward_pre_hook(_engine.begin_token))
+
+
+def end():
+    """Remove every hook."""
+    while _handles:
+        _handles.pop().remove()

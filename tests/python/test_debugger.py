@@ -1,0 +1,236 @@
+"""The constructor and the methods of PrecisionDebugger, as every generation calls them."""
+
+import inspect
+import threading
+
+import pytest
+import torch
+from recording import read_dump, run_forked
+
+from msprobe import UsageError
+from msprobe.pytorch import PrecisionDebugger
+
+MODEL = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
+X = torch.ones(1, 2)
+
+
+def train(debugger, model=MODEL, steps=1, **start):
+    for _ in range(steps):
+        debugger.start(model, **start)
+        model(X).sum().backward()
+        debugger.stop()
+        debugger.step()
+
+
+def model_in_the_constructor(folder):
+    debugger = PrecisionDebugger(None, "statistics", str(folder), "L0", MODEL)
+    debugger.start()
+    MODEL(X)
+    debugger.stop()
+    assert read_dump(folder).names[0] == "Module.0.Linear.forward.0"
+
+
+def steps_fifth_by_position(folder):
+    debugger = PrecisionDebugger(None, "statistics", str(folder), "L1", [1])
+    train(debugger, steps=3)
+    assert [path.name for path in folder.iterdir()] == ["step1"]
+
+
+def no_steps_fifth_by_position(folder):
+    train(PrecisionDebugger(None, None, str(folder), None, []), steps=2)
+    assert (folder / "step0").exists() and (folder / "step1").exists()
+
+
+def several_models(folder):
+    debugger = PrecisionDebugger(dump_path=str(folder), level="L0", model=(MODEL, MODEL[0]))
+    debugger.start()
+    MODEL(X)
+    debugger.stop()
+    assert read_dump(folder).names[0] == "Module.0.0.Linear.forward.0"
+
+
+def one_per_process_called_on_the_class(folder):
+    first = PrecisionDebugger(dump_path=str(folder))
+    assert PrecisionDebugger(dump_path="elsewhere", level="mix") is first
+    PrecisionDebugger.start(MODEL)
+    MODEL(X)
+    PrecisionDebugger.stop()
+    PrecisionDebugger.step()
+    assert read_dump(folder).names == ["Functional.linear.0.forward", "Functional.relu.0.forward"]
+
+
+def rank_id_names_the_folder(folder):
+    train(PrecisionDebugger(dump_path=str(folder)), rank_id=3)
+    assert [path.name for path in (folder / "step0").iterdir()] == ["rank3"]
+
+
+def steps_from(folder):
+    debugger = PrecisionDebugger(dump_path=str(folder), step=[7])
+    debugger.set_init_step(6)
+    train(debugger, steps=3)
+    assert [path.name for path in folder.iterdir()] == ["step7"]
+    assert read_dump(folder, 7).names[0] == "Functional.linear.0.forward"
+
+
+def tokens(folder):
+    debugger = PrecisionDebugger(dump_path=str(folder), level="mix")
+    for _ in range(2):  # counted anew between each start and stop
+        debugger.start([MODEL], token_range=[1, 2])
+        torch.relu(X)
+        for _ in range(5):
+            MODEL(X)
+        debugger.stop()
+        debugger.step()
+    for step in range(2):
+        names = read_dump(folder, step).names
+        assert [n for n in names if "Linear" in n] == [
+            "Module.0.0.Linear.forward.0",
+            "Module.0.0.Linear.forward.1",
+        ]
+        assert not any(name.startswith("Torch.relu") for name in names)
+    debugger.start(MODEL)  # and everything again without a range
+    MODEL(X)
+    torch.relu(X)
+    debugger.stop()
+    assert read_dump(folder, 2).names[-1] == "Torch.relu.0.forward"
+    assert not MODEL._forward_pre_hooks
+
+
+def gradients_of_tokens(folder):
+    debugger = PrecisionDebugger(dump_path=str(folder), level="mix")
+    debugger.start(MODEL, token_range=(1, 1))
+    for _ in range(3):
+        MODEL(X).sum().backward()
+    debugger.stop()
+    names = read_dump(folder).names
+    assert sum("Functional.linear" in n and n.endswith(".backward") for n in names) == 1
+    assert sum("parameters_grad" in name for name in names) == 2  # after the first forward
+
+
+def two_threads(folder):
+    debugger = PrecisionDebugger(dump_path=str(folder), level="mix")
+    failed = []
+
+    def work():
+        try:
+            for _ in range(50):
+                debugger.start(MODEL)
+                MODEL(X)
+                debugger.stop()
+        except BaseException as error:
+            failed.append(error)
+
+    workers = [threading.Thread(target=work) for _ in range(2)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    debugger.stop()
+    assert not failed
+    assert len(read_dump(folder).names) > 50
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        model_in_the_constructor,
+        steps_fifth_by_position,
+        no_steps_fifth_by_position,
+        several_models,
+        one_per_process_called_on_the_class,
+        rank_id_names_the_folder,
+        steps_from,
+        tokens,
+        gradients_of_tokens,
+        two_threads,
+    ],
+)
+def test_debugger(check, tmp_path):
+    run_forked(check, tmp_path)
+
+
+def misuse(folder, action, message):
+    debugger = PrecisionDebugger(dump_path=str(folder), level="L0")
+    with pytest.raises(UsageError) as error:
+        action(debugger)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "action, message",
+    [
+        (lambda d: d.start(), "found no model"),
+        (lambda d: d.start(3), "expected a torch.nn.Module (not scripted) or a list"),
+        (lambda d: d.start([]), "found list"),
+        (lambda d: d.start(torch.jit.script(MODEL)), "found RecursiveScriptModule"),
+        (lambda d: d.start([MODEL, None]), "found NoneType"),
+        (lambda d: d.start(MODEL, token_range=[2, 1]), "token_range; expected [first, last]"),
+        (lambda d: d.start(MODEL, token_range=[1]), "found [1]"),
+        (lambda d: d.start(MODEL, token_range=[True, 2]), "found [True, 2]"),
+        (lambda d: d.start(MODEL, rank_id=-1), "rank_id; expected a number from 0 on, found -1"),
+        (lambda d: d.start(MODEL, rank_id="0"), "found '0'"),
+        (lambda d: d.set_init_step(-1), "set_init_step; expected a number from 0 to 1000000"),
+        (lambda d: d.set_init_step(1.0), "found 1.0"),
+    ],
+)
+def test_misuse(action, message, tmp_path):
+    run_forked(misuse, tmp_path, action, message)
+
+
+def token_range_needs_a_model(folder):
+    debugger = PrecisionDebugger(dump_path=str(folder))
+    with pytest.raises(UsageError, match="token_range counts calls of the model"):
+        debugger.start(token_range=[0, 1])
+
+
+def wrong_model_in_the_constructor():
+    with pytest.raises(UsageError, match="found dict"):
+        PrecisionDebugger(model={})
+    assert PrecisionDebugger._instance is None
+
+
+def harmless(folder):
+    debugger = PrecisionDebugger(dump_path=str(folder))
+    debugger.stop()
+    debugger.step()  # counts one step
+    assert not folder.exists()
+    debugger.start()
+    debugger.start()
+    MODEL(X)
+    debugger.stop()
+    debugger.stop()
+    assert len(read_dump(folder, 1).names) == 2
+
+
+def never_stepped(folder):
+    debugger = PrecisionDebugger(dump_path=str(folder))
+    for _ in range(2):
+        debugger.start()
+        torch.relu(X)
+        debugger.stop()
+    assert read_dump(folder).names == ["Torch.relu.0.forward", "Torch.relu.1.forward"]
+
+
+def test_other_misuse(tmp_path):
+    run_forked(token_range_needs_a_model, tmp_path / "a")
+    run_forked(wrong_model_in_the_constructor)
+    run_forked(harmless, tmp_path / "b")
+    run_forked(never_stepped, tmp_path / "c")
+
+
+METHODS = [
+    name
+    for name, method in inspect.getmembers(PrecisionDebugger, inspect.ismethod)
+    if not name.startswith("_")
+]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_before_construction(name):
+    needed = [
+        parameter
+        for parameter in inspect.signature(getattr(PrecisionDebugger, name)).parameters.values()
+        if parameter.default is parameter.empty
+    ]
+    with pytest.raises(UsageError, match="to be constructed first; add"):
+        getattr(PrecisionDebugger, name)(*[1] * len(needed))
