@@ -12,6 +12,7 @@
 #include "engine/compare/measure.h"
 #include "engine/compare/record_keys.h"
 #include "engine/compare/summary.h"
+#include "engine/dump/names.h"
 
 namespace msprobe {
 namespace {
@@ -25,11 +26,11 @@ bool HasTensors(const Dump& dump) {
 
 Result<Mode> ChooseMode(const Dump& target, const Dump& golden, const CompareOptions& options) {
   for (const Dump* dump : {&target, &golden}) {
-    if (dump->task == Task::kStructure) {
+    if (dump->task == Task::kStructure || dump->task == Task::kNanCheck) {
       return InvalidArgument()
           .At(dump->path)
           .Expected("a dump with numbers (task statistics or tensor)")
-          .Found("task structure, which records names only")
+          .Found(fmt::format("task {}, which records none", TaskName(dump->task)))
           .Hint(
               "collect again with \"task\": \"statistics\", or look at the structure: msprobe "
               "graph_visualize");

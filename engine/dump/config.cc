@@ -40,6 +40,7 @@ class ConfigReader {
     }
     ResolveDataMode();
     if (config_.task == Task::kStructure) MSPROBE_RETURN_IF_ERROR(CheckStructure());
+    if (config_.task == Task::kNanCheck) MSPROBE_RETURN_IF_ERROR(CheckNan());
     return std::move(config_);
   }
 
@@ -146,6 +147,11 @@ class ConfigReader {
     }
     if (!Contains(kTaskKeys, member.key))
       return UnknownKey(path_, section, member, &config_.warnings);
+    if (config_.task == Task::kNanCheck && !Contains(kNanCheckKeys, member.key)) {
+      return InvalidConfig(path_, member.line)
+          .Says(fmt::format("{} has no meaning in task {}", Quoted(member.key), section))
+          .Expected(OneOf(kNanCheckKeys));
+    }
     if (member.value.kind == JsonValue::Kind::kNull) return Status::Ok();
     if (member.key == "scope") return Scope(member);
     if (member.key == "list") return ReadStrings(At(member), member.value, &config_.list);
@@ -184,6 +190,27 @@ class ConfigReader {
       config_.level = Level::kMix;
     }
     return Status::Ok();
+  }
+
+  Status CheckNan() {
+    if (config_.level != Level::kL1 && config_.level != Level::kL2) {
+      return InvalidConfig(path_)
+          .Says("task nan_check looks at API calls")
+          .Expected("\"level\": \"L1\"")
+          .Found(config_.level == Level::kL0 ? "\"L0\"" : "\"mix\"");
+    }
+    return OutputsAreSeen();
+  }
+
+  // For tasks that look at outputs.
+  Status OutputsAreSeen() {
+    const DataMode& mode = config_.data_mode;
+    if (mode.forward_output >= mode.forward_input && mode.backward_output >= mode.backward_input)
+      return Status::Ok();
+    return InvalidConfig(path_)
+        .Says(fmt::format("task {} looks at outputs", TaskName(config_.task)))
+        .Expected("\"output\" beside \"input\" in \"data_mode\"")
+        .Found("\"input\" alone");
   }
 
   Status Scope(const JsonMember& member) {

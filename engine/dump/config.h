@@ -30,7 +30,7 @@ struct DataMode {
 };
 
 struct Config {
-  Task task = Task::kStatistics;          // kStatistics, kTensor or kStructure
+  Task task = Task::kStatistics;          // kStatistics, kTensor, kStructure or kNanCheck
   Level level = Level::kL1;               // kL0, kL1, kMix; kL2: nothing is recorded
   std::string dump_path = "./dump_path";  // as written; relative to the working directory
   std::vector<int64_t> rank, step;        // sorted, without repetition; empty: all
@@ -40,7 +40,8 @@ struct Config {
       scope;                      // none, or two entry names: an inclusive range in execution order
   std::vector<std::string> list;  // substrings of entry names; one must occur
   std::vector<std::string>
-      tensor_list;  // task statistics: substrings of entries whose tensors are saved as well
+      tensor_list;  // substrings of entries whose tensors are saved as well (task statistics), or
+                    // whose NaN and infinities are counted and located (task nan_check)
   DataMode data_mode;
   Summary summary;
   std::vector<SliceRule> slice;  // the part of each tensor that is recorded

@@ -28,7 +28,10 @@ inline constexpr std::string_view kTopKeys[] = {"task",
 inline constexpr std::string_view kTaskKeys[] = {"scope",          "list",         "data_mode",
                                                  "data_mode_rule", "summary_mode", "tensor_list",
                                                  "slice",          "request_id"};
-inline constexpr std::string_view kTasks[] = {"statistics", "tensor", "structure"};
+// Of those, what the section of a task that records no statistics may hold.
+inline constexpr std::string_view kNanCheckKeys[] = {"scope", "list", "data_mode", "data_mode_rule",
+                                                     "tensor_list"};
+inline constexpr std::string_view kTasks[] = {"statistics", "tensor", "structure", "nan_check"};
 inline constexpr std::string_view kLevels[] = {"L0", "L1", "mix"};
 inline constexpr std::string_view kDataModes[] = {"all", "forward", "backward", "input", "output"};
 inline constexpr std::string_view kDataModeRules[] = {"and", "or"};
@@ -44,7 +47,6 @@ inline constexpr std::string_view kBenchmarkInstead =
 // Of other generations, or not possible here. Their own sections may stand in the file: it is
 // shared between tools.
 inline constexpr OtherWord kOtherTasks[] = {
-    {"nan_check", ""},
     {"acc_check", kCheckInstead},
     {"diff_check", kCheckInstead},
     {"exception_dump",

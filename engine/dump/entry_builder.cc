@@ -93,11 +93,15 @@ void AppendTensor(std::string* out, const TensorFields& fields) {
   }
   if (fields.statistics) AppendChecksum(out, fields);
   if (const Stats* stats = fields.stats; stats != nullptr) {
-    if (fields.statistics) {
+    if (fields.statistics || fields.counts) {
       AppendCount(out, "nan", stats->nan);
       AppendCount(out, "pos_inf", stats->pos_inf);
       AppendCount(out, "neg_inf", stats->neg_inf);
       AppendCount(out, "zero", stats->zero);
+    }
+    if (fields.first_nonfinite >= 0) {
+      *out += ", \"first_nonfinite\": ";
+      AppendInteger(out, fields.first_nonfinite);
     }
     if (fields.fingerprint) {
       *out += ", \"fingerprint\": \"";

@@ -31,7 +31,9 @@ struct TensorFields {
   const Stats* stats = nullptr;        // null: nothing could be measured, the four values are null
   int requires_grad = -1;              // 0, 1, or -1: the framework has no such thing
   bool fingerprint = true;
-  bool statistics = true;  // false: the four values and the counts are left out
+  bool statistics = true;        // false: the four values and the counts are left out
+  bool counts = false;           // counts in spite of that
+  int64_t first_nonfinite = -1;  // place of the first NaN or infinity; written when not negative
   // Written under "md5" when not null, one of them; without statistics right behind the shape.
   const uint32_t* crc32 = nullptr;
   const uint64_t* xor64 = nullptr;

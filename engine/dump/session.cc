@@ -92,7 +92,8 @@ Status Session::Open(std::optional<int> rank) {
   header.tool = fmt::format("msprobe {}", kVersion);
   header.provenance = provenance_;
   header.extra_info = config_.extra_info;
-  const bool store = config_.task == Task::kTensor || !config_.tensor_list.empty();
+  const bool store = config_.task == Task::kTensor ||
+                     (config_.task == Task::kStatistics && !config_.tensor_list.empty());
   if (store) header.dump_data_dir = JoinPath(folder_, kTensorFolder);
   MSPROBE_ASSIGN_OR_RETURN(writer_, DumpWriter::Create(folder_, header));
   if (store && tensors_ == nullptr)

@@ -110,6 +110,22 @@ TEST(ParseConfig, DataMode) {
   }
 }
 
+TEST(ParseConfig, NanCheckLooksAtOutputsOfApis) {
+  const Config config = Parsed(
+      R"({"task": "nan_check", "nan_check": {"tensor_list": ["a"], "data_mode": ["output"]}})");
+  EXPECT_EQ(config.task, Task::kNanCheck);
+  EXPECT_THAT(config.tensor_list, ElementsAre("a"));
+  EXPECT_THAT(Refused(R"({"task": "nan_check", "level": "mix"})"),
+              HasSubstr("expected \"level\": \"L1\", found \"mix\""));
+  for (const char* modes : {"[\"input\"]", "[\"input\", \"forward\"]"}) {
+    EXPECT_THAT(
+        Refused(fmt::format(R"({{"task": "nan_check", "nan_check": {{"data_mode": {}}}}})", modes)),
+        HasSubstr("task nan_check looks at outputs; expected \"output\" beside"));
+  }
+  EXPECT_THAT(Refused(R"({"task": "nan_check", "nan_check": {"summary_mode": "md5"}})"),
+              HasSubstr("\"summary_mode\" has no meaning in task nan_check; expected \"scope\""));
+}
+
 TEST(ParseConfig, SummaryMode) {
   struct Case {
     const char* value;

@@ -85,6 +85,19 @@ TEST(EntryBuilder, AChecksumStandsWhereTheEarlierToolPutsIt) {
                                 R"("fingerprint": "0123456789abcdef"})");
 }
 
+TEST(EntryBuilder, WhereNumbersAreNotWantedAPlaceMayBe) {
+  Stats stats = SomeStats();
+  stats.nan = 2;
+  TensorFields fields{.dtype = "torch.int8", .stats = &stats, .requires_grad = 1};
+  fields.statistics = fields.fingerprint = false;
+  const std::string head =
+      R"({"type": "torch.Tensor", "dtype": "torch.int8", "shape": [], "requires_grad": true)";
+  EXPECT_EQ(TensorText(fields), head + "}");
+  fields.counts = true;
+  fields.first_nonfinite = 4;
+  EXPECT_EQ(TensorText(fields), head + R"(, "nan": 2, "first_nonfinite": 4})");
+}
+
 TEST(EntryBuilder, AnUnreadableOrEmptyTensorHasNullsNotNumbers) {
   const Stats empty;
   const std::string nulls = R"("Max": null, "Min": null, "Mean": null, "Norm": null)";

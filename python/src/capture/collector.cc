@@ -35,6 +35,7 @@ void Collector::Configure(Config config) {
   apis_wanted_ = c.level == Level::kL1 || c.level == Level::kMix;
   modules_wanted_ = c.level == Level::kL0 || c.level == Level::kMix;
   options_.summary = c.summary;
+  options_.numbers = c.task != Task::kNanCheck;
   options_.store = [this](const std::string& file, const TensorView& view) {
     return session_->Store(file, view);
   };
@@ -117,6 +118,7 @@ Status Collector::Stop() {
   Interposer::Remove();
   if (!session_->collecting()) return Status::Ok();
   FlushBackward();
+  seen_gradients_.clear();
   for (PyObject* module : module_order_) WriteGradients(&modules_.at(module));
   return session_->Stop();
 }
@@ -163,6 +165,7 @@ std::unique_ptr<Collector::OpenCall> Collector::Begin(const std::string& stem, i
   call->module = call->handled = nullptr;
   call->api = nullptr;
   call->group.clear();
+  call->given = call->made = {};
   // The filter follows the order of execution: every call is shown to it.
   const bool listed = is_module ? filter.EnterModule(call->builder.name())
                                 : filter.WantsEntry(call->builder.name());
@@ -181,12 +184,20 @@ bool Collector::Stores(const std::string& name) const {
          (session_->config().task == Task::kTensor || session_->filter().WantsTensor(name));
 }
 
+EntryStyle Collector::StyleOf(const std::string& name, bool is_output) const {
+  if (!looks_for_nan()) return {.store = Stores(name)};
+  const bool locate = session_->filter().WantsTensor(name);
+  return {.reading = is_output || locate ? Reading::kMeasured : Reading::kDescribed,
+          .locate = locate};
+}
+
 bool Collector::WriteInputs(OpenCall* call, const CallArgs& args) {
   const bool record =
       call->wanted && session_->filter().data_mode.forward_input && records_values();
   if (!record) scratch_.Begin("");
-  ValueWriter writer(record ? &call->builder : &scratch_, options_,
-                     record && Stores(call->builder.name()), /*measure=*/record);
+  ValueWriter writer(
+      record ? &call->builder : &scratch_, options_,
+      record ? StyleOf(call->builder.name(), /*is_output=*/false) : EntryStyle{Reading::kMet});
   writer.List("input_args", "input", args.self, args.positional, args.count);
   if (args.names != nullptr) {
     writer.Names("input_kwargs", "kwargs", args.names, args.positional + args.count);
@@ -194,6 +205,7 @@ bool Collector::WriteInputs(OpenCall* call, const CallArgs& args) {
     writer.Dict("input_kwargs", "kwargs", args.dict);
   }
   if (writer.tracing()) return false;
+  call->given = writer.nonfinite();
   if (call->wants_backward) call->edges = InputEdges(writer.tensors());
   return true;
 }
@@ -230,10 +242,12 @@ void Collector::WriteOutput(OpenCall* call, PyObject* output, PyObject* module) 
   const bool record =
       call->wanted && session_->filter().data_mode.forward_output && records_values();
   if (!record) scratch_.Begin("");
-  ValueWriter writer(record ? &call->builder : &scratch_, options_,
-                     record && Stores(call->builder.name()), /*measure=*/record);
+  const EntryStyle style =
+      record ? StyleOf(call->builder.name(), /*is_output=*/true) : EntryStyle{Reading::kMet};
+  ValueWriter writer(record ? &call->builder : &scratch_, options_, style);
   writer.Output("output", "output", output);
   const std::vector<PyObject*> outputs = writer.tensors();
+  call->made = writer.nonfinite();
   if (record && module != nullptr) {
     PyRef parameters = PyRef::Steal(PyObject_GetAttrString(module, "_parameters"));
     writer.Dict("parameters", "parameters",
@@ -248,6 +262,7 @@ void Collector::Finish(OpenCall* call) {
   if (!call->wanted || !session_->collecting() || call->step != session_->step()) return;
   if (!call->group.empty()) call->builder.RawField("group", call->group);
   // As text, like the keys of stack.json: the earlier tool's reader stops at a number here.
+  if (looks_for_nan()) call->builder.RawField("is_nan", call->made.any() ? "1" : "0");
   if (call->stack >= 0) call->builder.Field("stack", std::to_string(call->stack));
   session_->Record({records_values() ? call->builder.Finish() : "", call->builder.name(),
                     call->parent, modules_wanted_});
@@ -282,13 +297,20 @@ std::string Collector::Compose(const std::string& name, bool is_input, size_t in
   std::string file;
   if (Stores(name))
     file = SafeFileName(name + (is_input ? ".input." : ".output.") + std::to_string(index), ".pt");
-  AppendTensorJson(&json, gradient, options_, file);
+  Nonfinite held;
+  AppendTensorJson(&json, gradient, options_, StyleOf(name, !is_input), file, &held);
+  if (looks_for_nan()) {
+    SeenGradients& seen = seen_gradients_[name];
+    (is_input ? seen.given : seen.made).Add(held);
+  }
   return json;
 }
 
 void Collector::Complete(const std::string& name, const std::string& parent,
                          const std::vector<std::string>& inputs,
                          const std::vector<std::string>& outputs) {
+  SeenGradients seen;
+  if (auto found = seen_gradients_.extract(name); !found.empty()) seen = std::move(found.mapped());
   if (!session_->collecting() || !session_->filter().WantsEntry(name)) return;
   if (!records_values()) {
     session_->Record({.entry = "", .name = name, .parent = parent, .construct = modules_wanted_});
@@ -304,6 +326,7 @@ void Collector::Complete(const std::string& name, const std::string& parent,
   const DataMode& mode = session_->filter().data_mode;
   if (mode.backward_input) slot("input", inputs);
   if (mode.backward_output) slot("output", outputs);
+  if (looks_for_nan()) builder.RawField("is_nan", seen.made.any() ? "1" : "0");
   session_->Record({builder.Finish(), name, parent, modules_wanted_});
 }
 

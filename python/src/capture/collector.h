@@ -96,6 +96,7 @@ class Collector final : public CallObserver, public GradientSink {
     PyObject* module = nullptr;   // of a module call
     PyObject* handled = nullptr;  // exception being handled when it began, to tell a new one
     bool wanted = false;          // goes into dump.json
+    Nonfinite given, made;        // in its inputs, in its outputs
     bool wants_backward = false;
     const Api* api = nullptr;  // of an API call
     std::string group;         // of a collective: JSON
@@ -114,6 +115,10 @@ class Collector final : public CallObserver, public GradientSink {
     std::vector<std::string> parameters;           // that expect a gradient
     std::map<std::string, std::string> gradients;  // arrived, not written yet: JSON
     std::string gradient_entry;                    // name of the entry they will be in
+  };
+  // What the gradients of a call hold, until all have come. Tasks that look for NaN only.
+  struct SeenGradients {
+    Nonfinite given, made;
   };
   struct ThreadState {
     std::vector<std::unique_ptr<OpenCall>> spare;
@@ -137,6 +142,8 @@ class Collector final : public CallObserver, public GradientSink {
   void Finish(OpenCall* call);
   void WriteGradients(ModuleInfo* info);
   bool Stores(const std::string& name) const;
+  EntryStyle StyleOf(const std::string& name, bool is_output) const;
+  bool looks_for_nan() const { return session_->config().task == Task::kNanCheck; }
   // False under task structure: tensors are only met, dump.json stays empty.
   bool records_values() const { return session_->config().task != Task::kStructure; }
   uint32_t CounterFor(const std::string& stem);
@@ -147,6 +154,7 @@ class Collector final : public CallObserver, public GradientSink {
   std::vector<std::unique_ptr<Api>> apis_;
   std::unordered_map<std::string, uint32_t> counters_;
   std::unordered_map<PyObject*, ModuleInfo> modules_;
+  std::unordered_map<std::string, SeenGradients> seen_gradients_;  // by entry
   std::list<LateCall> late_;
   size_t coalescing_ = 0;                // of late_
   std::vector<PyObject*> module_order_;  // keys of modules_; owned references

@@ -67,9 +67,10 @@ std::string Collector::AddWait(PyObject* owner, const std::string& name, Api::Ki
 
 void Collector::WriteList(OpenCall* call, const std::vector<PyRef>& values) {
   if (!call->wanted || !session_->filter().data_mode.forward_output || !records_values()) return;
-  ValueWriter writer(&call->builder, options_, Stores(call->builder.name()), /*measure=*/true);
+  ValueWriter writer(&call->builder, options_, StyleOf(call->builder.name(), /*is_output=*/true));
   call->builder.BeginSlot("output", "output", '[');
   for (const PyRef& value : values) writer.Value(value.get());
+  call->made = writer.nonfinite();
   call->builder.EndSlot(']');
 }
 

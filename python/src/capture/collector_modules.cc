@@ -116,7 +116,7 @@ void Collector::ParameterGradient(PyObject* module, const std::string& parameter
   std::string file;
   if (Stores(info.gradient_entry))
     file = SafeFileName(info.gradient_entry + "." + parameter, ".pt");
-  AppendTensorJson(&json, gradient.get(), options_, file);
+  AppendTensorJson(&json, gradient.get(), options_, StyleOf(info.gradient_entry, true), file);
   if (info.gradients.size() == info.parameters.size()) WriteGradients(&info);
 }
 

@@ -48,12 +48,17 @@ void ValueWriter::Value(PyObject* value, int depth) {
   } else if (PyLong_CheckExact(value)) {
     IntValue(value);
   } else if (PyFloat_CheckExact(value)) {
-    b_.Float("float", PyFloat_AS_DOUBLE(value));
+    FloatValue("float", PyFloat_AS_DOUBLE(value));
   } else if (PyUnicode_CheckExact(value)) {
     b_.String("str", Utf8(value));
   } else {
     OtherValue(value, depth);
   }
+}
+
+void ValueWriter::FloatValue(std::string_view type, double value) {
+  nonfinite_.Add(value);
+  b_.Float(type, value);
 }
 
 void ValueWriter::IntValue(PyObject* value) {
@@ -189,7 +194,7 @@ void ValueWriter::OtherValue(PyObject* value, int depth) {
   } else if (PyDict_Check(value)) {
     DictValue(value, depth);
   } else if (PyFloat_Check(value)) {
-    b_.Float(ShortTypeName(value), PyFloat_AS_DOUBLE(value));
+    FloatValue(ShortTypeName(value), PyFloat_AS_DOUBLE(value));
   } else if (PyLong_Check(value)) {
     b_.Raw(ShortTypeName(value), StrOf(PyRef::Steal(PyNumber_Index(value)).get()));
   } else if (PyUnicode_Check(value)) {
@@ -212,7 +217,7 @@ void ValueWriter::OtherValue(PyObject* value, int depth) {
     } else if (number && PyLong_Check(number.get())) {
       b_.Raw(ShortTypeName(value), StrOf(number.get()));
     } else if (number && PyFloat_Check(number.get())) {
-      b_.Float(ShortTypeName(value), PyFloat_AS_DOUBLE(number.get()));
+      FloatValue(ShortTypeName(value), PyFloat_AS_DOUBLE(number.get()));
     } else {
       b_.Null();
     }

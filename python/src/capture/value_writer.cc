@@ -6,6 +6,7 @@
 #include "capture/torch_api.h"
 #include "engine/base/threads.h"
 #include "engine/kernels/digest.h"
+#include "engine/kernels/find_nonfinite.h"
 
 namespace msprobe::capture {
 namespace {
@@ -23,17 +24,22 @@ struct Measured {
 
   // `access`, a TensorAccess or NumpyArray, must outlive this object.
   template <typename Access>
-  Measured(const Access& access, const ValueOptions& options) {
+  Measured(const Access& access, const ValueOptions& options, EntryStyle style) {
     fields.type = access.type();
     fields.dtype = access.dtype();
     fields.shape = access.shape();
-    fields.statistics = options.summary.statistics;
-    if (!access.readable()) return;
+    fields.statistics = options.numbers && options.summary.statistics;
+    fields.fingerprint = options.numbers;
+    if (!access.readable() || style.reading != Reading::kMeasured) return;
     const TensorView& view = access.view();
     stats = MeasureTensor(view);
     fields.stats = &stats;
     fields.kind = DTypeKindOf(view.dtype);
     fields.is_unsigned64 = view.dtype == DType::kUInt64;
+    fields.counts = style.locate;
+    if (style.locate && stats.nan + stats.pos_inf + stats.neg_inf > 0)
+      fields.first_nonfinite = FirstNonfinite(view);
+    if (!options.numbers) return;
     if (options.summary.checksum == Checksum::kCrc32) {
       crc32 = Crc32(view);
       fields.crc32 = &crc32;
@@ -57,10 +63,11 @@ Stats MeasureTensor(const TensorView& view) {
 }
 
 void AppendTensorJson(std::string* out, PyObject* tensor, const ValueOptions& options,
-                      const std::string& file_name) {
+                      EntryStyle style, const std::string& file_name, Nonfinite* nonfinite) {
   TensorAccess access(tensor);
   if (options.slicer != nullptr) access.Slice(*options.slicer);
-  Measured measured(access, options);
+  Measured measured(access, options, style);
+  if (nonfinite != nullptr) nonfinite->Add(measured.stats);
   measured.fields.requires_grad = TorchApi::Get().RequiresGrad(tensor);
   if (!file_name.empty() && access.readable()) {
     const bool stored = options.store(file_name, access.view());
@@ -131,7 +138,7 @@ void ValueWriter::TensorValue(PyObject* tensor) {
     return;
   }
   tensors_.push_back(tensor);
-  if (!measure_) {
+  if (style_.reading == Reading::kMet) {
     b_.Null();
     return;
   }
@@ -142,10 +149,11 @@ void ValueWriter::TensorValue(PyObject* tensor) {
 
 template <typename Access>
 void ValueWriter::Measure(const Access& access, int requires_grad) {
-  Measured measured(access, options_);
+  Measured measured(access, options_, style_);
+  nonfinite_.Add(measured.stats);
   measured.fields.requires_grad = requires_grad;
   std::string file_name;
-  if (store_ && access.readable()) {
+  if (style_.store && access.readable()) {
     file_name = b_.TensorFileName();
     if (!options_.store(file_name, access.view())) file_name = "-1";
     measured.fields.data_name = file_name;
@@ -154,7 +162,7 @@ void ValueWriter::Measure(const Access& access, int requires_grad) {
 }
 
 void ValueWriter::ArrayValue(PyObject* array) {
-  measure_ ? Measure(NumpyArray(array), /*requires_grad=*/-1) : b_.Null();
+  style_.reading != Reading::kMet ? Measure(NumpyArray(array), /*requires_grad=*/-1) : b_.Null();
 }
 
 }  // namespace msprobe::capture

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "engine/dump/entry_builder.h"
+#include "engine/dump/nonfinite.h"
 #include "engine/dump/slice.h"
 #include "engine/dump/summary.h"
 #include "engine/tensor/tensor_view.h"
@@ -24,8 +25,23 @@ class ThreadPool;
 
 namespace msprobe::capture {
 
+// How much of a tensor is looked at.
+enum class Reading : uint8_t {
+  kMet,        // that it is there: for its gradient
+  kDescribed,  // type, dtype and shape
+  kMeasured,   // the elements
+};
+
+// How the values of one entry are written.
+struct EntryStyle {
+  Reading reading = Reading::kMeasured;
+  bool store = false;   // tensors go to files too
+  bool locate = false;  // counts and the first place of what is not finite
+};
+
 struct ValueOptions {
   Summary summary;
+  bool numbers = true;             // false: nothing that is measured is written (task nan_check)
   const Slicer* slicer = nullptr;  // the part of each tensor that is recorded; null: all of it
   // Called for each readable tensor of an entry whose tensors are stored; returns false when it
   // could not be queued.
@@ -34,9 +50,8 @@ struct ValueOptions {
 
 class ValueWriter {
  public:
-  // `store`: tensors go to files too. `measure` false: tensors are only met, not read.
-  ValueWriter(EntryBuilder* builder, const ValueOptions& options, bool store, bool measure)
-      : b_(*builder), options_(options), store_(store), measure_(measure) {}
+  ValueWriter(EntryBuilder* builder, const ValueOptions& options, EntryStyle style)
+      : b_(*builder), options_(options), style_(style) {}
 
   // "input_args": [...]
   void List(std::string_view key, std::string_view category, PyObject* const* values,
@@ -55,6 +70,7 @@ class ValueWriter {
   void Value(PyObject* value, int depth = 0);
 
   const std::vector<PyObject*>& tensors() const { return tensors_; }  // borrowed
+  const Nonfinite& nonfinite() const { return nonfinite_; }  // of what was measured, and of numbers
   bool tracing() const {
     return tracing_;
   }  // a compiler is tracing: what was written means nothing
@@ -70,12 +86,14 @@ class ValueWriter {
   bool FieldsValue(PyObject* value, int depth);  // namedtuple or dataclass
   void GroupValue(PyObject* group);
   void PointToPointValue(PyObject* value, int depth);
+  void FloatValue(std::string_view type, double value);
   template <typename Access>
   void Measure(const Access& access, int requires_grad);
 
   EntryBuilder& b_;
   const ValueOptions& options_;
-  bool store_, measure_;
+  EntryStyle style_;
+  Nonfinite nonfinite_;
   bool tracing_ = false;
   std::vector<PyObject*> tensors_;
 };
@@ -83,9 +101,10 @@ class ValueWriter {
 // Statistics of a view; a large one is read without the GIL and by all cores.
 Stats MeasureTensor(const TensorView& view);
 
-// The JSON object of one tensor (a gradient), with the same options; stored when `file_name` is
-// not "".
+// The JSON object of one tensor (a gradient), in the same way; stored when `file_name` is not "".
+// Adds what it holds to `nonfinite`.
 void AppendTensorJson(std::string* out, PyObject* tensor, const ValueOptions& options,
-                      const std::string& file_name);
+                      EntryStyle style, const std::string& file_name,
+                      Nonfinite* nonfinite = nullptr);
 
 }  // namespace msprobe::capture

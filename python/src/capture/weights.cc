@@ -25,7 +25,7 @@ void WeightsText::AddNamed(std::string_view prefix, PyObject* model, const char*
     text_ += '\n';
     AppendJsonString(&text_, std::string(prefix) + std::string(Utf8(name)));
     text_ += ": ";
-    AppendTensorJson(&text_, tensor, ValueOptions(), "");
+    AppendTensorJson(&text_, tensor, ValueOptions(), {}, "");
   }
   PyErr_Clear();
 }

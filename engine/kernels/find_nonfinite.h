@@ -1,0 +1,16 @@
+// The place of the first NaN or infinity.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/tensor/tensor_view.h"
+
+namespace msprobe {
+
+// Number of the first element, in logical order, that is NaN or infinite (complex: either part);
+// -1 when all are finite. Meant for tensors known to hold one: stops there.
+//
+//   if (stats.nan > 0) where = FirstNonfinite(view);
+int64_t FirstNonfinite(const TensorView& view);
+
+}  // namespace msprobe
