@@ -3,11 +3,14 @@
 
 #include "cli/verb.h"
 #include "engine/compare/source_line.h"
+#include "engine/dump/coverage.h"
 #include "engine/dump/names.h"
 #include "engine/dump/reader.h"
 
 namespace msprobe {
 namespace {
+
+constexpr size_t kMaxOperations = 8;  // kinds of operations that were not observed
 
 std::string_view LevelName(Level level) {
   switch (level) {
@@ -71,6 +74,13 @@ class Show : public Verb {
       run += (run.empty() ? "" : ", ") + key + " " + text;
     if (!run.empty()) out.Print("run: {}\n", MakePrintable(run));
     if (!dump.weights.empty()) out.Print("weights {}\n", dump.weights.size());
+    if (const Result<Coverage> coverage = ReadCoverage(JoinPath(dump.folder, kCoverageFile));
+        coverage.ok()) {
+      for (const std::string& line : CoverageLines(*coverage, kMaxOperations))
+        out.Print("{}\n", MakePrintable(line));
+    } else if (coverage.status().code() != ErrorCode::kNotFound) {
+      out.Print("note: {}\n", MakePrintable(coverage.status().message()));
+    }
     if (!dump.note.empty()) out.Print("note: {}\n", MakePrintable(dump.note));
   }
 

@@ -33,7 +33,7 @@ void Configure(nb::handle config_path, nb::handle task, nb::handle dump_path, nb
   Collector::Get().stacks().HideDirectory(own_directory);
   // A forked child (a DataLoader worker) shares our files: it must not write to them.
   static const int registered =
-      ::pthread_atfork(nullptr, nullptr, [] { Collector::Get().session().Abandon(); });
+      ::pthread_atfork(nullptr, nullptr, [] { Collector::Get().Abandon(); });
   if (registered != 0) Raise(Internal("pthread_atfork failed"));
 }
 

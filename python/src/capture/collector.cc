@@ -5,6 +5,7 @@
 #include "capture/provenance.h"
 #include "capture/torch_api.h"
 #include "capture/weights.h"
+#include "engine/base/log.h"
 #include "engine/base/text.h"
 #include "engine/dump/names.h"
 
@@ -41,6 +42,11 @@ void Collector::Configure(Config config) {
   };
 }
 
+void Collector::Abandon() {
+  DispatchCount::Abandon();
+  session_->Abandon();
+}
+
 uint32_t Collector::CounterFor(const std::string& stem) {
   return counters_.try_emplace(stem, static_cast<uint32_t>(counters_.size())).first->second;
 }
@@ -69,7 +75,11 @@ std::string Collector::AddApi(const std::string& prefix, PyObject* owner, const 
     api->collective =
         std::make_shared<const CollectiveSignature>(std::string(parts.back()), target.get());
   std::string reason = Interposer::Add(holder.get(), attribute.get(), target.get(), api.get());
-  if (reason.empty()) apis_.push_back(std::move(api));
+  if (reason.empty()) {
+    apis_.push_back(std::move(api));
+  } else {
+    coverage_.unseen.push_back({prefix + "." + name, reason});
+  }
   return reason;
 }
 
@@ -86,6 +96,7 @@ Result<bool> Collector::Start(std::optional<int> rank) {
 
 void Collector::SeeCalls() {
   sees_calls_ = true;
+  coverage_.Start(/*modules_only=*/!apis_wanted_);
   if (session_->filter().data_mode.backward()) WatchBackward(true);
   if (!apis_wanted_) return;
   ObservedFunction::ForEachStub(
@@ -120,6 +131,7 @@ Status Collector::Stop() {
   FlushBackward();
   seen_gradients_.clear();
   for (PyObject* module : module_order_) WriteGradients(&modules_.at(module));
+  WriteCoverage();
   return session_->Stop();
 }
 
@@ -128,11 +140,26 @@ void Collector::StopCalls() {
   if (late_.empty()) Interposer::Remove();  // else waiting is still to be seen
   WatchBackward(false);
   Thread().modules.clear();
+  call_place.modules = 0;
 }
 
 void Collector::Step() {
   (void)Stop();  // a failure is logged where it happens
   session_->Step();
+  coverage_.NewStep();
+}
+
+void Collector::WriteCoverage() {
+  std::unordered_set<std::string> listed;
+  for (const auto& api : apis_) {
+    if (api->stem.empty()) continue;  // waits for another call
+    const std::string_view stem(api->stem.data(), api->stem.size() - 1);
+    listed.emplace(stem.substr(stem.find('.') + 1));
+  }
+  const Coverage coverage = coverage_.Stop(listed);
+  session_->WriteBeside(kCoverageFile, CoverageJson(coverage));
+  if (std::exchange(said_coverage_, true)) return;
+  for (const std::string& line : CoverageLines(coverage, 3)) Log(LogLevel::kInfo, line);
 }
 
 void Collector::BeginAtStep(int64_t step) {
@@ -218,6 +245,7 @@ void Collector::NoteStack(OpenCall* call) {
 }
 
 void* Collector::Enter(const Api& api, const CallArgs& args) {
+  call_place.place = Place::kOutside;
   if (!sees_calls_ || !session_->collecting()) return nullptr;
   const KeepError keep;
   if (coalescing_ > 0) SettleCoalesced(nullptr);
@@ -225,11 +253,15 @@ void* Collector::Enter(const Api& api, const CallArgs& args) {
       Begin(api.stem, session_->NextCall(api.counter), /*is_module=*/false);
   call->api = &api;
   if (api.output_is_arguments) call->wants_backward = false;
+  if (!call->wanted) ++coverage_.apis.ignored;
+  call_place.place = call->wanted ? Place::kRecorded : Place::kIgnored;
   if (!call->wanted && !call->wants_backward) {
     Recycle(std::move(call));
     return nullptr;
   }
   if (!WriteInputs(call.get(), args)) {
+    ++coverage_.apis.traced;
+    call_place.place = Place::kOutside;
     session_->TakeBack(api.counter);
     Recycle(std::move(call));
     return nullptr;
@@ -255,11 +287,13 @@ void Collector::WriteOutput(OpenCall* call, PyObject* output, PyObject* module) 
                 /*leave_out_none=*/true);
   }
   if (call->wants_backward)
-    ArmBackward(call->edges, outputs, this, call->step, call->backward, call->parent_backward);
+    coverage_.expected_gradients +=
+        ArmBackward(call->edges, outputs, this, call->step, call->backward, call->parent_backward);
 }
 
 void Collector::Finish(OpenCall* call) {
   if (!call->wanted || !session_->collecting() || call->step != session_->step()) return;
+  ++(call->module != nullptr ? coverage_.modules : coverage_.apis).recorded;
   if (!call->group.empty()) call->builder.RawField("group", call->group);
   // As text, like the keys of stack.json: the earlier tool's reader stops at a number here.
   if (looks_for_nan()) call->builder.RawField("is_nan", call->made.any() ? "1" : "0");
@@ -311,6 +345,7 @@ void Collector::Complete(const std::string& name, const std::string& parent,
                          const std::vector<std::string>& outputs) {
   SeenGradients seen;
   if (auto found = seen_gradients_.extract(name); !found.empty()) seen = std::move(found.mapped());
+  ++coverage_.gradients;
   if (!session_->collecting() || !session_->filter().WantsEntry(name)) return;
   if (!records_values()) {
     session_->Record({.entry = "", .name = name, .parent = parent, .construct = modules_wanted_});

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "capture/backward.h"
+#include "capture/coverage_counter.h"
 #include "capture/interpose.h"
 #include "capture/stack.h"
 #include "capture/value_writer.h"
@@ -40,6 +41,7 @@ class Collector final : public CallObserver, public GradientSink {
   void Configure(Config config);
   bool configured() const { return session_ != nullptr; }
   Session& session() { return *session_; }
+  void Abandon();  // in a forked child: nothing is recorded, no file is touched
   StackTable& stacks() { return stacks_; }
 
   // Lists `name` of `owner` (a dotted name is looked up step by step) under `prefix`. "" or why it
@@ -140,6 +142,7 @@ class Collector final : public CallObserver, public GradientSink {
   void FlushLate();
   void NoteStack(OpenCall* call);
   void Finish(OpenCall* call);
+  void WriteCoverage();
   void WriteGradients(ModuleInfo* info);
   bool Stores(const std::string& name) const;
   EntryStyle StyleOf(const std::string& name, bool is_output) const;
@@ -164,6 +167,8 @@ class Collector final : public CallObserver, public GradientSink {
   int64_t tokens_ = 0;  // forwards of the model since Start
   bool apis_wanted_ = false, modules_wanted_ = false;
   bool noted_weights_ = false;
+  CoverageCounter coverage_;
+  bool said_coverage_ = false;
   bool sees_calls_ = false;  // from Start to StopCalls
 };
 

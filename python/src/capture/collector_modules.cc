@@ -64,11 +64,14 @@ void Collector::EnterModule(PyObject* module, PyObject* args) {
   if (!WriteInputs(call.get(), {.positional = &PyTuple_GET_ITEM(args, 0),
                                 .count = PyTuple_GET_SIZE(args),
                                 .dict = kwargs})) {
+    ++coverage_.modules.traced;
     session_->TakeBack(it->second.forward_counter);
     Recycle(std::move(call));
     return;
   }
   NoteStack(call.get());
+  if (!call->wanted) ++coverage_.modules.ignored;
+  call_place.modules += call->wanted;
   Thread().modules.push_back(std::move(call));
 }
 
@@ -82,6 +85,7 @@ void Collector::LeaveModule(PyObject* module, PyObject* output) {
     std::unique_ptr<OpenCall> call = std::move(open.back());
     open.pop_back();
     session_->filter().LeaveModule(call->builder.name());
+    call_place.modules -= call->wanted;
     const bool ours = call->module == module;
     PyObject* handled = HandledException();
     if (!ours || (output == Py_None && handled != nullptr && handled != call->handled)) {

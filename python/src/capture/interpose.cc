@@ -197,9 +197,15 @@ PyObject* ObserveCall(const Api& api, const CallArgs& call, PyObject* (*original
     Depth() { ++depth; }
     ~Depth() { --depth; }
   } guard;
-  if (depth > 1 || observer == nullptr) return original(context);
-  void* token = observer->Enter(api, call);
+  if (depth > 1 || observer == nullptr) {
+    nested_calls += call_place.place == Place::kRecorded;
+    return original(context);
+  }
+  const InPlace ours(Place::kOurs);
+  void* token = observer->Enter(api, call);  // says where the call runs
+  call_place.fresh = true;
   PyObject* result = original(context);
+  call_place.place = Place::kOurs;
   if (token != nullptr) observer->Leave(token, call, result);
   return result;
 }
@@ -271,7 +277,7 @@ void Interposer::Remove() {
 
 bool Interposer::installed() { return is_installed; }
 
-Interposer::Pause::Pause() { ++depth; }
+Interposer::Pause::Pause() : place_(Place::kOurs) { ++depth; }
 Interposer::Pause::~Pause() { --depth; }
 
 bool Interposer::Init() {

@@ -20,6 +20,8 @@
 #include <memory>
 #include <string>
 
+#include "capture/call_place.h"
+
 namespace msprobe::capture {
 
 class CollectiveSignature;
@@ -55,6 +57,7 @@ struct CallArgs {
 class CallObserver {
  public:
   virtual ~CallObserver() = default;
+  // Leaves in call_place where the call runs.
   virtual void* Enter(const Api& api, const CallArgs& args) = 0;
   // `result` is null when the call raised (the exception is set and stays set).
   virtual void Leave(void* token, const CallArgs& args, PyObject* result) = 0;
@@ -80,6 +83,9 @@ class Interposer {
     ~Pause();
     Pause(const Pause&) = delete;
     Pause& operator=(const Pause&) = delete;
+
+   private:
+    const InPlace place_;
   };
   static bool Init();  // readies types; once, at import
 };

@@ -1,0 +1,37 @@
+// Where the calling thread is, seen from the observer: for counting what was observed.
+#pragma once
+
+#include <cstdint>
+
+namespace msprobe::capture {
+
+enum class Place : uint8_t {
+  kOutside,   // of every listed call
+  kRecorded,  // inside a call that has a record
+  kIgnored,   // inside a call that the configuration leaves out
+  kOurs,      // our own use of the framework
+};
+
+struct CallPlace {
+  Place place = Place::kOutside;
+  bool fresh = false;  // the next operation is the recorded call itself, not something inside it
+  int modules = 0;     // recorded modules that are running
+};
+inline constinit thread_local CallPlace call_place;
+
+// Listed calls inside a recorded one. Guarded by the GIL.
+inline int64_t nested_calls = 0;
+
+// Sets the place for as long as it lives.
+class InPlace {
+ public:
+  explicit InPlace(Place place) : before_(call_place.place) { call_place.place = place; }
+  ~InPlace() { call_place.place = before_; }
+  InPlace(const InPlace&) = delete;
+  InPlace& operator=(const InPlace&) = delete;
+
+ private:
+  const Place before_;
+};
+
+}  // namespace msprobe::capture

@@ -1,0 +1,40 @@
+// Keeps count, over one step, of what was observed and what was not.
+//
+//   counter.Start(modules_only);  ...  ++counter.apis.recorded;  ...
+//   Coverage coverage = counter.Stop(names);      // what engine/dump/coverage.h writes
+//   counter.NewStep();
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "capture/dispatch_count.h"
+#include "engine/dump/coverage.h"
+
+namespace msprobe::capture {
+
+class CoverageCounter {
+ public:
+  CallCounts apis, modules;                       // but for apis.nested
+  int64_t gradients = 0, expected_gradients = 0;  // backward records; calls that wait for one
+  std::vector<Coverage::Api> unseen;              // listed and not observed
+
+  // A start of a step that is recorded. The dispatcher is counted in the first such step of the
+  // process only: that costs time, and one step tells what a program is made of.
+  void Start(bool modules_only);
+  // All of the step so far. `listed`: last names of the APIs that are observed ("relu").
+  Coverage Stop(const std::unordered_set<std::string>& listed);
+  void NewStep();
+
+ private:
+  void AddTally();
+
+  int64_t nested_before_ = 0;
+  bool modules_only_ = false, counts_ = false, counted_before_ = false;
+  std::string problem_;
+  DispatchCount::Tally tally_;
+};
+
+}  // namespace msprobe::capture

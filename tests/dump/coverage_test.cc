@@ -1,0 +1,69 @@
+#include "engine/dump/coverage.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/dump/temporary_folder.h"
+
+namespace msprobe {
+namespace {
+
+using ::testing::ElementsAre;
+
+Coverage Example() {
+  Coverage c;
+  c.apis = {.recorded = 5, .nested = 2, .ignored = 1, .traced = 3};
+  c.modules = {.recorded = 4};
+  c.gradients = 3;
+  c.gradients_missing = 1;
+  c.counted = true;
+  c.recorded = 5, c.nested = 9, c.gradient = 7, c.ignored = 2, c.compiled_regions = 1;
+  c.not_observed = {{"aten::view", 12, "not \"listed\""}, {"my::op", 1, "other library"}};
+  c.apis_not_observed = {{"Torch.foo", "calling convention 128 is not known"}};
+  return c;
+}
+
+TEST(Coverage, IsReadAsItWasWritten) {
+  TemporaryFolder folder;
+  const std::string text = CoverageJson(Example());
+  const Result<Coverage> read = ReadCoverage(folder.Write("coverage.json", text));
+  ASSERT_TRUE(read.ok()) << read.status().ToString();
+  EXPECT_EQ(CoverageJson(*read), text);
+  EXPECT_EQ(read->not_observed_count(), 13);
+  EXPECT_EQ(read->apis_not_observed[0].reason, "calling convention 128 is not known");
+}
+
+TEST(Coverage, WithoutOperationsSaysWhy) {
+  TemporaryFolder folder;
+  Coverage c = Example();
+  c.counted = false;
+  c.why_not_counted = "only the first recorded step is";
+  c.not_observed.clear();
+  const Result<Coverage> read = ReadCoverage(folder.Write("coverage.json", CoverageJson(c)));
+  ASSERT_TRUE(read.ok());
+  EXPECT_FALSE(read->counted);
+  EXPECT_EQ(CoverageLines(*read, 5).back(),
+            "operations: not counted, only the first recorded step is");
+}
+
+TEST(Coverage, LinesForAPerson) {
+  EXPECT_THAT(
+      CoverageLines(Example(), 1),
+      ElementsAre("API calls: 5 recorded, 2 inside those, 1 left out by the configuration, 3 "
+                  "traced by a compiler",
+                  "module calls: 4 recorded", "gradients of calls: 3 recorded, 1 never came",
+                  "operations: 5 recorded, 9 more inside recorded calls, 7 of the backward pass, 2 "
+                  "left out by the configuration, 13 not observed",
+                  "  12 aten::view: not \"listed\"", "  and others, see coverage.json",
+                  "compiled code was entered 1 time: what it computes is not seen"));
+}
+
+TEST(Coverage, ADamagedFileIsAnError) {
+  TemporaryFolder folder;
+  const Result<Coverage> read = ReadCoverage(folder.Write("coverage.json", "{\"apis\": "));
+  ASSERT_FALSE(read.ok());
+  EXPECT_EQ(read.status().code(), ErrorCode::kInvalidConfig);
+}
+
+}  // namespace
+}  // namespace msprobe

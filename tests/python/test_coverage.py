@@ -1,0 +1,123 @@
+"""coverage.json: what was recorded, and what was not, and why."""
+
+import json
+import subprocess
+
+import torch
+from recording import run_forked
+from torch.nn import functional as F
+
+CONFIG = {"task": "statistics", "level": "L1"}
+
+
+def record(folder, body, steps=1, level="L1", model=None, **section):
+    from msprobe.pytorch import PrecisionDebugger
+
+    config = folder / "config.json"
+    config.write_text(json.dumps(CONFIG | {"level": level, "statistics": section}))
+    debugger = PrecisionDebugger(str(config), dump_path=str(folder / "dump"))
+    prepared = body()
+    for _ in range(steps):
+        debugger.start(model)
+        prepared()
+        debugger.stop()
+        debugger.step()
+
+
+def coverage(folder, step=0):
+    return json.loads((folder / f"dump/step{step}/rank/coverage.json").read_text())
+
+
+def unseen(report):
+    return {item["operation"]: (item["count"], item["reason"]) for item in report["not_observed"]}
+
+
+def plain():
+    x, w = torch.randn(4, 4, requires_grad=True), torch.randn(4, 4)
+
+    def body():
+        y = F.linear(x, w).view(16)  # view is not in the list
+        F.gumbel_softmax(y, dim=0).sum().backward()  # calls listed functions itself
+
+    return body
+
+
+def test_every_operation_is_accounted_for(tmp_path):
+    run_forked(record, tmp_path, plain)
+    report = coverage(tmp_path)
+    assert report["apis"]["recorded"] == 3
+    assert report["apis"]["nested"] > 0
+    assert report["gradients"] == {"recorded": 3, "missing": 0}
+    operations = report["operations"]
+    assert operations["recorded"] == 3
+    assert operations["nested"] > 3
+    assert operations["gradient"] > 3
+    assert operations["ignored"] == 0
+    assert unseen(report)["aten::view"] == (1, "not in support_wrap_ops.yaml")
+    assert operations["not_observed"] == sum(count for count, _ in unseen(report).values())
+
+
+def test_what_the_configuration_leaves_out(tmp_path):
+    run_forked(record, tmp_path, plain, list=["linear"])
+    report = coverage(tmp_path)
+    assert (report["apis"]["recorded"], report["apis"]["ignored"]) == (1, 2)
+    assert report["operations"]["ignored"] > 1
+    assert report["operations"]["recorded"] == 1
+
+
+def test_the_dispatcher_is_asked_in_the_first_step_only(tmp_path):
+    run_forked(record, tmp_path, plain, steps=2)
+    first, second = coverage(tmp_path, 0), coverage(tmp_path, 1)
+    assert first["operations"]
+    assert second["operations"] is None
+    assert second["why_no_operations"]
+    for key in ("apis", "modules", "gradients"):
+        assert first[key] == second[key]
+
+
+def compiled():
+    function = torch.compile(lambda t: torch.relu(t * 2).sum(), backend="aot_eager")
+    x = torch.randn(4)
+    function(x)
+    return lambda: function(x)
+
+
+def test_compiled_code_is_not_observed(tmp_path):
+    run_forked(record, tmp_path, compiled)
+    report = coverage(tmp_path)
+    assert report["operations"]["compiled_regions"] == 1
+    assert report["apis"]["recorded"] == 0
+    assert unseen(report)["aten::relu"] == (1, "inside compiled code")
+
+
+def foreign():
+    torch.library.define("coverage_test::twice", "(Tensor x) -> Tensor")
+    torch.library.impl("coverage_test::twice", "cpu")(lambda x: x.clone())
+    x = torch.randn(4)
+    return lambda: torch.ops.coverage_test.twice(x)
+
+
+def test_operators_of_other_libraries(tmp_path):
+    run_forked(record, tmp_path, foreign)
+    count, reason = unseen(coverage(tmp_path))["coverage_test::twice"]
+    assert count == 1
+    assert "custom_op_namespaces" in reason
+
+
+def test_level_l0_counts_what_modules_hold(tmp_path):
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
+    run_forked(
+        record, tmp_path, lambda: lambda: model(torch.ones(2, 4)) * 2, level="L0", model=model
+    )
+    report = coverage(tmp_path)
+    assert report["modules"]["recorded"] == 2
+    assert unseen(report)["aten::mul"] == (1, "outside of every recorded module")
+    assert "aten::relu" not in unseen(report)
+
+
+def test_show_prints_it(tmp_path, msprobe_bin):
+    run_forked(record, tmp_path, plain)
+    command = [msprobe_bin, "show", tmp_path / "dump/step0", "--limit", "1"]
+    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert "API calls: 3 recorded" in text
+    assert "1 aten::view: not in support_wrap_ops.yaml" in text
