@@ -5,7 +5,8 @@
 namespace msprobe {
 namespace {
 
-constexpr size_t kMaxFileName = 255;
+// 255 less what a temporary file beside it has behind its name (".<pid>.<number>.part").
+constexpr size_t kMaxFileName = 220;
 
 void AppendExtremum(std::string* out, const TensorFields& fields, double value, int64_t exact) {
   if (fields.stats->count == 0) {
@@ -122,7 +123,9 @@ std::string SafeFileName(std::string_view text, std::string_view extension) {
     std::string head;
     AppendHex(&head, hash, 16);
     head += '_';
-    name = head + name.substr(name.size() - (kMaxFileName - extension.size() - head.size()));
+    size_t begin = name.size() - (kMaxFileName - extension.size() - head.size());
+    while (begin < name.size() && (name[begin] & 0xC0) == 0x80) ++begin;  // whole characters
+    name = head + name.substr(begin);
   }
   name += extension;
   return name;

@@ -77,9 +77,21 @@ void BindCapture(nb::module_& m) {
   m.def("add_module", [=](nb::handle module, const std::string& name) {
     collector().AddModule(module.ptr(), name);
   });
-  m.def("add_parameter", [=](nb::handle module, const std::string& name, bool expects) {
-    collector().AddParameter(module.ptr(), name, expects);
+  m.def("add_parameter", [=](nb::handle module, const std::string& name) {
+    collector().AddParameter(module.ptr(), name);
   });
+  m.def(
+      "add_module_patcher",
+      [](nb::handle function) {
+        if (PyFunction_Check(function.ptr())) capture::ModuleCalls::AddPatcher(function.ptr());
+      },
+      "function"_a, "A Python function that sets nn.Module.__call__ to what it was.");
+  m.def(
+      "name_region",
+      [=](nb::handle code, const std::string& region) {
+        collector().stacks().NameRegion(code.inc_ref().ptr(), region);
+      },
+      "code"_a, "region"_a, "Calls below this code object have `region` as parent.");
   m.def("forget_modules", [=] { collector().ForgetModules(); });
   m.def(
       "modules_wanted", [=] { return collector().modules_wanted(); },
@@ -108,16 +120,6 @@ void BindCapture(nb::module_& m) {
   m.def(
       "folder", [=] { return collector().session().folder(); },
       "Where the current step is written.");
-  m.def("enter_module", [=](nb::handle module, nb::handle args) {
-    collector().EnterModule(module.ptr(), args.ptr());
-  });
-  // The output is None also when the module raised: the hook is called always.
-  m.def(
-      "leave_module",
-      [=](nb::handle module, nb::handle, nb::handle output) {
-        collector().LeaveModule(module.ptr(), output.ptr());
-      },
-      "module"_a, "args"_a, "output"_a.none());
   m.def("parameter_gradient", [=](nb::handle module, const std::string& name, nb::handle tensor) {
     collector().ParameterGradient(module.ptr(), name, tensor.ptr());
   });

@@ -3,12 +3,14 @@
 Says *this object, under this name*; the engine does the rest.
 """
 
+import inspect
 import os
 import sys
+import types
+from contextlib import nullcontext
 from functools import partial
 
 import torch
-from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
 from msprobe import UsageError, _engine
 from msprobe.pytorch.process import rank
@@ -16,8 +18,11 @@ from msprobe.pytorch.process import rank
 _LISTS = os.path.join(os.path.dirname(__file__), "hook_module", "support_wrap_ops.yaml")
 
 _handles = []  # of hooks installed by begin(), removed by end()
+# While collecting: id of a model, and of a module in one -> what names of its children begin with.
+# The engine and the debugger keep them alive.
+_roots, _prefixes = {}, {}
 _apis_added = False
-_named_model = None  # the model whose modules the engine knows
+_places_added = False
 
 
 def _owners():
@@ -79,47 +84,102 @@ def check_model(model):
             )
 
 
-def _add_modules(model):
-    _engine.forget_modules()
+def _observe_modules(model):
+    """Tell the engine the modules as they are now, and hear of those that come later."""
     for prefix, root in _named_roots(model):
-        for name, module in root.named_modules():
+        _roots[id(root)] = prefix
+        for name, module in root.named_modules(prefix=prefix.removesuffix(".")):
             if module is not root:
-                _engine.add_module(module, prefix + name)
-                for parameter_name, parameter in module._parameters.items():
-                    if parameter is not None:
-                        _engine.add_parameter(module, parameter_name, parameter.requires_grad)
+                _add_module(name, module)
+    for register, hear in (
+        ("register_module_module_registration_hook", _module_came),
+        ("register_module_parameter_registration_hook", _parameter_came),
+    ):
+        if hasattr(torch.nn.modules.module, register):  # from 2.0 on
+            _handles.append(getattr(torch.nn.modules.module, register)(hear))
 
 
-def _install_module_hooks(model):
-    _handles.append(register_module_forward_pre_hook(_engine.enter_module))
-    _handles.append(register_module_forward_hook(_engine.leave_module, always_call=True))
-    for _, root in _named_roots(model):
-        for module in root.modules():
-            for name, parameter in module._parameters.items():
-                if parameter is not None and parameter.requires_grad and module is not root:
-                    hook = partial(_engine.parameter_gradient, module, name)
-                    _handles.append(parameter.register_post_accumulate_grad_hook(hook))
+def _add_module(name, module):
+    if id(module) in _prefixes:  # it stands in two places, and keeps its first name
+        return
+    _prefixes[id(module)] = name + "."
+    _engine.add_module(module, name)
+    for parameter_name, parameter in module._parameters.items():
+        _add_parameter(module, parameter_name, parameter)
+
+
+def _add_parameter(module, name, parameter):
+    if parameter is None or not parameter.requires_grad:
+        return
+    _engine.add_parameter(module, name)
+    hook = partial(_engine.parameter_gradient, module, name)
+    # A parameter of a lazy module, not initialized yet, takes it only so.
+    lazy = torch.nn.parameter.is_lazy(parameter)
+    with torch._C.DisableTorchFunctionSubclass() if lazy else nullcontext():
+        _handles.append(parameter.register_post_accumulate_grad_hook(hook))
+
+
+def _module_came(parent, name, module):
+    prefix = _prefixes.get(id(parent), _roots.get(id(parent)))
+    if module is not None and prefix is not None:
+        for path, each in module.named_modules(prefix=prefix + name):
+            _add_module(path, each)
+
+
+def _parameter_came(module, name, parameter):
+    if id(module) in _prefixes:
+        _add_parameter(module, name, parameter)
+
+
+def _add_places():
+    """What PyTorch does around calls: it is told to the engine once."""
+    patcher = getattr(sys.modules.get("torch.fx._symbolic_trace"), "_Patcher", None)
+    for name in ("revert_all_patches", "__exit__"):
+        if hasattr(patcher, name):
+            _engine.add_module_patcher(getattr(patcher, name))
+    clip_grad = sys.modules["torch.nn.utils.clip_grad"]
+    for name in ("clip_grad_norm_", "clip_grad_norm", "clip_grad_value_"):
+        _engine.name_region(inspect.unwrap(getattr(clip_grad, name)).__code__, "clip_grad")
+    megatron = sys.modules.get("megatron.core.optimizer")
+    if hasattr(megatron, "MegatronOptimizer"):
+        _engine.name_region(megatron.MegatronOptimizer.clip_grad_norm.__code__, "clip_grad")
+    # Every optimizer's step() runs inside this function.
+    for code in _codes_within(torch.optim.Optimizer.__dict__.values()):
+        if code.co_name == "wrapper":
+            _engine.name_region(code, "optimizer")
+
+
+def _codes_within(objects):
+    """The code objects of functions, and of the functions made in them."""
+    for value in objects:
+        code = getattr(getattr(value, "__func__", value), "__code__", value)
+        if isinstance(code, types.CodeType):
+            yield code
+            yield from _codes_within(code.co_consts)
 
 
 def begin(model, rank_id=None):
     """Start collecting, if the engine wants this step and rank."""
-    global _apis_added, _named_model
+    global _apis_added, _places_added
     if _engine.apis_wanted() and not _apis_added:
         _add_apis()
         _apis_added = True
-    if _engine.modules_wanted() and model is not _named_model:
-        _add_modules(model)
-        _named_model = model
+    if _engine.modules_wanted() and not _places_added:
+        _add_places()
+        _places_added = True
     if not _engine.start(rank() if rank_id is None else rank_id):
         return
-    if _engine.modules_wanted() and not _handles:
-        _install_module_hooks(model)
+    if _engine.modules_wanted() and not _roots:
+        _observe_modules(model)
     if model is not None:
         _engine.note_weights(_named_roots(model))
 
 
 def end():
-    """Stop collecting; every hook is removed."""
+    """Stop collecting; every hook is removed, no module is held."""
     while _handles:
         _handles.pop().remove()
     _engine.stop()
+    _engine.forget_modules()
+    _prefixes.clear()
+    _roots.clear()

@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "capture/interpose.h"
+#include "capture/module_calls.h"
 #include "capture/node_hooks.h"
 #include "capture/torch_api.h"
 
@@ -133,6 +134,8 @@ PyObject* CallHook(PyObject* self, PyObject* const* args, size_t nargsf, PyObjec
       (after && !PyTuple_Check(args[1])) || !p.sink->Accepts(p.step))
     Py_RETURN_NONE;
   task.fired = true;
+  ModuleCalls::Repair();
+  const QuietTorch quiet;
   const Interposer::Pause pause;  // adding shares is no call of the program
   if (!p.listed) {
     p.listed = true;
@@ -188,6 +191,7 @@ InputEdges::InputEdges(const std::vector<PyObject*>& tensors) : slots_(tensors.s
   const TorchApi& torch = TorchApi::Get();
   for (size_t i = 0; i < tensors.size(); ++i) {
     if (!torch.RequiresGrad(tensors[i])) continue;
+    const QuietTorch quiet(tensors[i]);
     PyRef node = PyRef::Steal(torch.grad_fn(tensors[i]));
     if (!node) {
       PyErr_Clear();
@@ -309,6 +313,7 @@ bool ArmBackward(const InputEdges& edges, const std::vector<PyObject*>& outputs,
   std::vector<Start> starts;
   for (size_t j = 0; j < outputs.size(); ++j) {
     if (!torch.RequiresGrad(outputs[j])) continue;
+    const QuietTorch quiet(outputs[j]);
     PyRef node = PyRef::Steal(torch.grad_fn(outputs[j]));
     PyRef number =
         node && node.get() != Py_None ? PyRef::Steal(torch.output_number(outputs[j])) : PyRef();

@@ -98,6 +98,7 @@ void Collector::SeeCalls() {
   sees_calls_ = true;
   coverage_.Start(/*modules_only=*/!apis_wanted_);
   if (session_->filter().data_mode.backward()) WatchBackward(true);
+  if (modules_wanted_) ModuleCalls::Install(this);
   if (!apis_wanted_) return;
   ObservedFunction::ForEachStub(
       [](PyObject* code, void* self) { static_cast<Collector*>(self)->stacks_.HideCode(code); },
@@ -138,6 +139,7 @@ Status Collector::Stop() {
 void Collector::StopCalls() {
   sees_calls_ = false;
   if (late_.empty()) Interposer::Remove();  // else waiting is still to be seen
+  ModuleCalls::Remove();
   WatchBackward(false);
   Thread().modules.clear();
   call_place.modules = 0;
@@ -189,7 +191,7 @@ std::unique_ptr<Collector::OpenCall> Collector::Begin(const std::string& stem, i
   }
   call->step = session_->step();
   call->stack = -1;
-  call->module = call->handled = nullptr;
+  call->ticket = 0;
   call->api = nullptr;
   call->group.clear();
   call->given = call->made = {};
@@ -242,12 +244,22 @@ void Collector::NoteStack(OpenCall* call) {
   bool is_new;
   const int64_t number = stacks_.Intern(&is_new);
   call->stack = session_->NoteStack(number, call->builder.name(), [&] { return stacks_.Format(); });
+  if (modules_wanted_ && call->parent.empty()) NoteRegion(call, stacks_.Region(number));
+}
+
+void Collector::NoteRegion(OpenCall* call, const std::string& region) {
+  if (region.empty()) return;
+  call->parent = region;
+  int64_t& step = region_steps_.try_emplace(region, -1).first->second;
+  if (std::exchange(step, session_->step()) != session_->step())
+    session_->Record({.entry = "", .name = region, .parent = "", .construct = true});
 }
 
 void* Collector::Enter(const Api& api, const CallArgs& args) {
   call_place.place = Place::kOutside;
   if (!sees_calls_ || !session_->collecting()) return nullptr;
   const KeepError keep;
+  const QuietTorch quiet;
   if (coalescing_ > 0) SettleCoalesced(nullptr);
   std::unique_ptr<OpenCall> call =
       Begin(api.stem, session_->NextCall(api.counter), /*is_module=*/false);
@@ -307,6 +319,7 @@ void Collector::Leave(void* token, const CallArgs& args, PyObject* result) {
   {
     const std::string_view exception = result == nullptr ? TypeName(PyErr_Occurred()) : "";
     const KeepError keep;
+    const QuietTorch quiet;
     if (call->api->collective && Postpone(&call, args, result)) return;
     if (result == nullptr) {
       call->builder.Field("exception", exception);
@@ -328,6 +341,7 @@ std::string Collector::Compose(const std::string& name, bool is_input, size_t in
       !TorchApi::Get().IsTensor(gradient))
     return "null";
   const Interposer::Pause pause;
+  const QuietTorch quiet;
   std::string file;
   if (Stores(name))
     file = SafeFileName(name + (is_input ? ".input." : ".output.") + std::to_string(index), ".pt");

@@ -19,6 +19,7 @@
 #include "capture/backward.h"
 #include "capture/coverage_counter.h"
 #include "capture/interpose.h"
+#include "capture/module_calls.h"
 #include "capture/stack.h"
 #include "capture/value_writer.h"
 #include "engine/dump/session.h"
@@ -34,7 +35,7 @@ struct ApiTraits {
 // The values of a call, those of keywords behind the positional ones.
 std::vector<PyRef> Flatten(const CallArgs& args);
 
-class Collector final : public CallObserver, public GradientSink {
+class Collector final : public CallObserver, public ModuleObserver, public GradientSink {
  public:
   static Collector& Get();
 
@@ -53,7 +54,7 @@ class Collector final : public CallObserver, public GradientSink {
   std::string AddWait(PyObject* owner, const std::string& name, Api::Kind kind);
   // `module` is called `name` ("encoder.ln") in the model given to start.
   void AddModule(PyObject* module, const std::string& name);
-  void AddParameter(PyObject* module, const std::string& parameter, bool expects_gradient);
+  void AddParameter(PyObject* module, const std::string& parameter);  // that expects a gradient
 
   Result<bool> Start(std::optional<int> rank);
   Status Stop();
@@ -70,14 +71,14 @@ class Collector final : public CallObserver, public GradientSink {
   bool modules_wanted() const { return modules_wanted_; }
   bool apis_wanted() const { return apis_wanted_; }
 
-  // Module hooks: before and after a module's forward, and when a parameter's gradient is complete.
-  void EnterModule(PyObject* module, PyObject* args);
-  void LeaveModule(PyObject* module, PyObject* output);
+  // When a parameter's gradient is complete.
   void ParameterGradient(PyObject* module, const std::string& parameter, PyObject* tensor);
 
   void* Enter(const Api& api, const CallArgs& args) override;
   void Leave(void* token, const CallArgs& args, PyObject* result) override;
   void Learn(const Api& api, const CallArgs& args, PyObject* result) override;
+  void* EnterModule(PyObject* module, const CallArgs& args) override;
+  void LeaveModule(void* token, PyObject* module, PyObject* result) override;
   bool Accepts(int64_t step) const override {
     return session_->collecting() && session_->step() == step;
   }
@@ -88,17 +89,16 @@ class Collector final : public CallObserver, public GradientSink {
                 const std::vector<std::string>& outputs) override;
 
  private:
-  // An entry that is being composed: between Enter and Leave, or between a module's hooks.
+  // An entry that is being composed: between Enter and Leave.
   struct OpenCall {
     EntryBuilder builder;
     std::string backward, parent,
         parent_backward;  // names: of this call's gradients, of the module around it
     int64_t step = 0;
     int64_t stack = -1;
-    PyObject* module = nullptr;   // of a module call
-    PyObject* handled = nullptr;  // exception being handled when it began, to tell a new one
-    bool wanted = false;          // goes into dump.json
-    Nonfinite given, made;        // in its inputs, in its outputs
+    uintptr_t ticket = 0;   // of a module call: its token, no two are alike
+    bool wanted = false;    // goes into dump.json
+    Nonfinite given, made;  // in its inputs, in its outputs
     bool wants_backward = false;
     const Api* api = nullptr;  // of an API call
     std::string group;         // of a collective: JSON
@@ -124,7 +124,7 @@ class Collector final : public CallObserver, public GradientSink {
   };
   struct ThreadState {
     std::vector<std::unique_ptr<OpenCall>> spare;
-    std::vector<std::unique_ptr<OpenCall>> modules;  // innermost last
+    std::vector<std::unique_ptr<OpenCall>> modules;  // innermost last; emptied by stop
   };
 
   static ThreadState& Thread();
@@ -141,6 +141,8 @@ class Collector final : public CallObserver, public GradientSink {
   void CompleteLate(LateCall late, std::string_view exception, bool at_stop);
   void FlushLate();
   void NoteStack(OpenCall* call);
+  // What no module encloses belongs to what the program was doing: a root of construct.json.
+  void NoteRegion(OpenCall* call, const std::string& region);
   void Finish(OpenCall* call);
   void WriteCoverage();
   void WriteGradients(ModuleInfo* info);
@@ -156,6 +158,7 @@ class Collector final : public CallObserver, public GradientSink {
   StackTable stacks_;
   std::vector<std::unique_ptr<Api>> apis_;
   std::unordered_map<std::string, uint32_t> counters_;
+  std::map<std::string, int64_t> region_steps_;  // region -> the last step that has it
   std::unordered_map<PyObject*, ModuleInfo> modules_;
   std::unordered_map<std::string, SeenGradients> seen_gradients_;  // by entry
   std::list<LateCall> late_;
@@ -165,6 +168,7 @@ class Collector final : public CallObserver, public GradientSink {
   EntryBuilder gradient_entry_;          // reused
   std::optional<std::pair<int64_t, int64_t>> token_range_;
   int64_t tokens_ = 0;  // forwards of the model since Start
+  uintptr_t last_ticket_ = 0;
   bool apis_wanted_ = false, modules_wanted_ = false;
   bool noted_weights_ = false;
   CoverageCounter coverage_;

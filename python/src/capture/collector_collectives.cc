@@ -129,6 +129,7 @@ void Collector::Learn(const Api& api, const CallArgs& args, PyObject* result) {
       if (given.size() > 1 && IsWork(given[1].get())) SettleCoalesced(given[1].get());
       return;
     case Api::kCall:
+    case Api::kPatcher:
       return;
   }
 }

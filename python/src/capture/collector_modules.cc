@@ -3,28 +3,23 @@
 
 #include "capture/collector.h"
 #include "capture/interpose.h"
+#include "capture/module_calls.h"
+#include "capture/torch_api.h"
 #include "engine/dump/names.h"
 
 namespace msprobe::capture {
-namespace {
-
-// sys.exception(), borrowed, for comparison.
-PyObject* HandledException() {
-  PyObject *type, *value, *traceback;
-  PyErr_GetExcInfo(&type, &value, &traceback);
-  Py_XDECREF(type);
-  Py_XDECREF(value);
-  Py_XDECREF(traceback);
-  return value == Py_None ? nullptr : value;
-}
-
-}  // namespace
 
 void Collector::AddModule(PyObject* module, const std::string& name) {
   const auto [it, inserted] = modules_.try_emplace(module);
   if (!inserted) return;  // a module that stands in two places keeps its first name
   Py_INCREF(module);
   module_order_.push_back(module);
+  ModuleCalls::Watch(Py_TYPE(module));
+  // A lazy module turns into this class at its first call.
+  const PyRef later = PyRef::Steal(PyObject_GetAttrString(module, "cls_to_become"));
+  PyErr_Clear();
+  if (later && PyType_Check(later.get()))
+    ModuleCalls::Watch(reinterpret_cast<PyTypeObject*>(later.get()));
   std::string_view type = Py_TYPE(module)->tp_name;
   if (const size_t dot = type.rfind('.'); dot != std::string_view::npos)
     type.remove_prefix(dot + 1);
@@ -33,70 +28,68 @@ void Collector::AddModule(PyObject* module, const std::string& name) {
   it->second.gradient_counter = CounterFor(it->second.stem + "parameters_grad");
 }
 
-void Collector::AddParameter(PyObject* module, const std::string& parameter,
-                             bool expects_gradient) {
+void Collector::AddParameter(PyObject* module, const std::string& parameter) {
   const auto it = modules_.find(module);
-  if (it != modules_.end() && expects_gradient) it->second.parameters.push_back(parameter);
+  if (it == modules_.end()) return;
+  std::vector<std::string>& known = it->second.parameters;
+  if (std::find(known.begin(), known.end(), parameter) == known.end()) known.push_back(parameter);
 }
 
 void Collector::ForgetModules() {
+  ModuleCalls::Forget();
   modules_.clear();
   for (PyObject* module : module_order_) Py_DECREF(module);
   module_order_.clear();
 }
 
-void Collector::EnterModule(PyObject* module, PyObject* args) {
-  if (!sees_calls_ || !session_->collecting() || !modules_wanted_) return;
+void* Collector::EnterModule(PyObject* module, const CallArgs& args) {
+  if (!sees_calls_ || !session_->collecting()) return nullptr;
   const auto it = modules_.find(module);
-  if (it == modules_.end() || !PyTuple_Check(args)) return;
+  if (it == modules_.end()) return nullptr;
+  const KeepError keep;
   const Interposer::Pause pause;
+  const QuietTorch quiet;
   std::unique_ptr<OpenCall> call =
       Begin(it->second.stem, session_->NextCall(it->second.forward_counter), /*is_module=*/true);
-  call->module = module;
-  call->handled = HandledException();
-  // A global pre-hook is not given the keyword arguments; the frame that calls it has them under
-  // this name.
-  PyObject* locals = PyEval_GetLocals();
-  PyObject* kwargs =
-      locals != nullptr && PyDict_Check(locals) ? PyDict_GetItemString(locals, "kwargs") : nullptr;
-  if (kwargs != nullptr && !PyDict_Check(kwargs)) kwargs = nullptr;
-  PyErr_Clear();
-  if (!WriteInputs(call.get(), {.positional = &PyTuple_GET_ITEM(args, 0),
-                                .count = PyTuple_GET_SIZE(args),
-                                .dict = kwargs})) {
+  if (!WriteInputs(call.get(), args)) {
     ++coverage_.modules.traced;
     session_->TakeBack(it->second.forward_counter);
     Recycle(std::move(call));
-    return;
+    return nullptr;
   }
   NoteStack(call.get());
   if (!call->wanted) ++coverage_.modules.ignored;
   call_place.modules += call->wanted;
-  Thread().modules.push_back(std::move(call));
+  call->ticket = ++last_ticket_;
+  std::vector<std::unique_ptr<OpenCall>>& open = Thread().modules;
+  open.push_back(std::move(call));
+  return reinterpret_cast<void*>(open.back()->ticket);
 }
 
-void Collector::LeaveModule(PyObject* module, PyObject* output) {
+void Collector::LeaveModule(void* token, PyObject* module, PyObject* result) {
   std::vector<std::unique_ptr<OpenCall>>& open = Thread().modules;
-  if (std::none_of(open.begin(), open.end(),
-                   [&](const auto& call) { return call->module == module; }))
+  const uintptr_t ticket = reinterpret_cast<uintptr_t>(token);
+  // Closed by a stop in the meantime, or called in another thread than it returns in.
+  if (std::none_of(open.begin(), open.end(), [&](const auto& c) { return c->ticket == ticket; }))
     return;
+  const std::string_view exception = result == nullptr ? TypeName(PyErr_Occurred()) : "";
+  const KeepError keep;
   const Interposer::Pause pause;
-  while (true) {
+  const QuietTorch quiet;
+  bool ours = false;
+  while (!ours) {
     std::unique_ptr<OpenCall> call = std::move(open.back());
     open.pop_back();
+    ours = call->ticket == ticket;
     session_->filter().LeaveModule(call->builder.name());
     call_place.modules -= call->wanted;
-    const bool ours = call->module == module;
-    PyObject* handled = HandledException();
-    if (!ours || (output == Py_None && handled != nullptr && handled != call->handled)) {
-      call->builder.Field(
-          "exception", TypeName(handled ? reinterpret_cast<PyObject*>(Py_TYPE(handled)) : nullptr));
+    if (ours && result != nullptr) {
+      WriteOutput(call.get(), result, module);
     } else {
-      WriteOutput(call.get(), output, module);
+      call->builder.Field("exception", exception);
     }
     Finish(call.get());
     Recycle(std::move(call));
-    if (ours) return;
   }
 }
 
@@ -108,6 +101,7 @@ void Collector::ParameterGradient(PyObject* module, const std::string& parameter
     return;
   if (token_range_ && tokens_ <= token_range_->first) return;  // the range is still to come
   const Interposer::Pause pause;
+  const QuietTorch quiet;
   PyRef gradient = PyRef::Steal(PyObject_GetAttrString(tensor, "grad"));
   PyErr_Clear();
   if (!gradient || gradient.get() == Py_None) return;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "capture/interpose_function.h"
+#include "capture/module_calls.h"
 #include "capture/py_ref.h"
 
 namespace msprobe::capture {
@@ -190,7 +191,11 @@ PyObject* ObserveCall(const Api& api, const CallArgs& call, PyObject* (*original
                       void* context) {
   if (api.kind != Api::kCall) {
     PyObject* result = original(context);
-    if (observer != nullptr) observer->Learn(api, call, result);
+    if (api.kind == Api::kPatcher) {
+      ModuleCalls::Repair();
+    } else if (observer != nullptr) {
+      observer->Learn(api, call, result);
+    }
     return result;
   }
   struct Depth {
@@ -201,6 +206,7 @@ PyObject* ObserveCall(const Api& api, const CallArgs& call, PyObject* (*original
     nested_calls += call_place.place == Place::kRecorded;
     return original(context);
   }
+  ModuleCalls::Repair();
   const InPlace ours(Place::kOurs);
   void* token = observer->Enter(api, call);  // says where the call runs
   call_place.fresh = true;

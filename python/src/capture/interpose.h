@@ -29,10 +29,11 @@ class CollectiveSignature;
 // One listed name, or a function by which the program learns that results are final.
 struct Api {
   enum Kind {
-    kCall,    // recorded, when it is the outermost one
-    kWait,    // its first argument is complete when it returns
-    kPoll,    // the same when it returns True
-    kHandOn,  // hands its second argument to its first: work of calls that were put together
+    kCall,     // recorded, when it is the outermost one
+    kWait,     // its first argument is complete when it returns
+    kPoll,     // the same when it returns True
+    kHandOn,   // hands its second argument to its first: work of calls that were put together
+    kPatcher,  // resets the pointers of module calls (module_calls.h)
   };
   std::string prefix;                // "Functional"
   std::string stem;                  // "Functional.linear.": what entry names begin with
@@ -61,7 +62,7 @@ class CallObserver {
   virtual void* Enter(const Api& api, const CallArgs& args) = 0;
   // `result` is null when the call raised (the exception is set and stays set).
   virtual void Leave(void* token, const CallArgs& args, PyObject* result) = 0;
-  // After each call of a kind other than kCall, at any depth.
+  // After each call by which something is learned to be final, at any depth.
   virtual void Learn(const Api& api, const CallArgs& args, PyObject* result) = 0;
 };
 

@@ -76,7 +76,16 @@ int64_t StackTable::Intern(bool* is_new) {
   }
   *is_new = true;
   known_.emplace(hash, Known{current_, next_});
+  region_of_.push_back(FindRegion());
   return next_++;
+}
+
+std::string StackTable::FindRegion() const {
+  for (const Site& site : current_) {
+    const auto it = regions_.find(reinterpret_cast<PyObject*>(site.code));
+    if (it != regions_.end()) return it->second;
+  }
+  return {};
 }
 
 const std::string& StackTable::FormatSite(const Site& site) {

@@ -26,6 +26,13 @@ class StackTable {
   // A code object put in place of an observed function's: not a frame of the user's either.
   void HideCode(PyObject* code) { hidden_code_.insert(code); }
 
+  // Calls below this code belong to `region` ("optimizer"), unless another one is nearer.
+  void NameRegion(PyObject* code, std::string region) { regions_[code] = std::move(region); }
+  // Of a stack by its number; "": none.
+  const std::string& Region(int64_t number) const {
+    return region_of_[static_cast<size_t>(number)];
+  }
+
   // Number of the current stack: equal stacks, equal numbers, from 0 on. `*is_new` tells that
   // nobody asked before.
   int64_t Intern(bool* is_new);
@@ -43,10 +50,13 @@ class StackTable {
     int64_t number;
   };
   bool Hidden(PyCodeObject* code);
+  std::string FindRegion() const;
   const std::string& FormatSite(const Site& site);
 
   std::string hidden_;
   std::unordered_set<PyObject*> hidden_code_;
+  std::unordered_map<PyObject*, std::string> regions_;    // by code object, which lives for ever
+  std::vector<std::string> region_of_;                    // by number
   std::unordered_map<PyCodeObject*, bool> hidden_files_;  // verdict by code object
   std::unordered_multimap<uint64_t, Known> known_;
   std::unordered_map<PyCodeObject*, PyRef> codes_;  // keeps addresses from being used again

@@ -40,6 +40,7 @@ int ReadInts(PyObject* sequence, int64_t* out, int max) {
 }  // namespace
 
 TensorAccess::TensorAccess(PyObject* tensor) {
+  const QuietTorch quiet(tensor);
   const TorchApi& torch = TorchApi::Get();
   if (!torch.IsPlainTensor(tensor)) {
     const std::string_view name = Py_TYPE(tensor)->tp_name;

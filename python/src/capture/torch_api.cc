@@ -73,6 +73,8 @@ Status TorchApi::Load() {
   api.dtype = FindType("torch", {"dtype"});
   api.device = FindType("torch", {"device"});
   api.memory_format = FindType("torch", {"memory_format"});
+  api.function_mode_enabled = Find("torch._C", {"_is_torch_function_mode_enabled"}).release();
+  api.disable_function = Find("torch._C", {"DisableTorchFunction"}).release();
   api.sequence_number = Find("torch._C", {"_autograd", "_get_sequence_nr"}).release();
   if (!api.requires_grad.Load(api.tensor_base, "requires_grad") ||
       !api.grad_fn.Load(api.tensor_base, "grad_fn") ||
@@ -109,7 +111,36 @@ bool IsTrue(PyObject* flag) {
 
 }  // namespace
 
+QuietTorch::QuietTorch() {
+  if (api.function_mode_enabled == nullptr) return;
+  PyObject* active = PyObject_CallNoArgs(api.function_mode_enabled);
+  if (IsTrue(active)) Begin();
+}
+
+QuietTorch::QuietTorch(PyObject* tensor) {
+  if (!api.IsPlainTensor(tensor)) Begin();
+}
+
+void QuietTorch::Begin() {
+  static PyObject* const enter = PyUnicode_InternFromString("__enter__");
+  if (api.disable_function == nullptr) return;
+  guard_ = PyObject_CallNoArgs(api.disable_function);
+  const PyRef entered = guard_ ? PyRef::Steal(PyObject_CallMethodNoArgs(guard_, enter)) : PyRef();
+  if (!entered) Py_CLEAR(guard_);
+  PyErr_Clear();
+}
+
+QuietTorch::~QuietTorch() {
+  if (guard_ == nullptr) return;
+  const KeepError keep;
+  const PyRef left =
+      PyRef::Steal(PyObject_CallMethod(guard_, "__exit__", "OOO", Py_None, Py_None, Py_None));
+  PyErr_Clear();
+  Py_DECREF(guard_);
+}
+
 bool TorchApi::RequiresGrad(PyObject* tensor_object) const {
+  const QuietTorch quiet(tensor_object);
   return IsTrue(requires_grad(tensor_object));
 }
 bool TorchApi::IsNegated(PyObject* tensor_object) const { return IsTrue(is_neg(tensor_object)); }

@@ -37,6 +37,21 @@ class FastMethod {
   PyCFunction call_ = nullptr;
 };
 
+// While one of these lives, what this thread asks PyTorch does not reach a TorchFunctionMode of the
+// program's, or a tensor subclass's __torch_function__. Nothing is done where neither is in sight.
+class QuietTorch {
+ public:
+  QuietTorch();                           // a mode may be active
+  explicit QuietTorch(PyObject* tensor);  // may be of a subclass
+  ~QuietTorch();
+  QuietTorch(const QuietTorch&) = delete;
+  QuietTorch& operator=(const QuietTorch&) = delete;
+
+ private:
+  void Begin();
+  PyObject* guard_ = nullptr;
+};
+
 struct TorchApi {
   static Status Load();
   static const TorchApi& Get();
@@ -51,6 +66,9 @@ struct TorchApi {
   PyTypeObject* dtype = nullptr;
   PyTypeObject* device = nullptr;
   PyTypeObject* memory_format = nullptr;
+  PyObject* function_mode_enabled =
+      nullptr;  // torch._C._is_torch_function_mode_enabled; null in old versions
+  PyObject* disable_function = nullptr;  // torch._C.DisableTorchFunction
   PyObject* sequence_number = nullptr;  // torch._C._autograd._get_sequence_nr; null in old versions
   FastGetter requires_grad, grad_fn, output_number;
   FastMethod is_neg, is_conj;

@@ -1,0 +1,30 @@
+"""What real programs do, one small program each: PROGRAMS, name -> Program (see watch.py)."""
+
+from real_programs import (
+    autograd,
+    checkpoints,
+    compilers,
+    hooks,
+    models,
+    modules,
+    observers,
+    optimizers,
+    processes,
+    tensors,
+    transforms,
+)
+from real_programs.watch import gather
+
+PROGRAMS = gather(
+    autograd,
+    checkpoints,
+    compilers,
+    hooks,
+    models,
+    modules,
+    observers,
+    optimizers,
+    processes,
+    tensors,
+    transforms,
+)

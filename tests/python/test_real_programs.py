@@ -1,0 +1,154 @@
+"""What real programs do: the same bits with the tool on, and a dump that is right and whole."""
+
+import copy
+import hashlib
+import json
+import random
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+from real_programs import PROGRAMS
+from real_programs.watch import Watch
+from recording import read_dump, run_forked
+
+TASKS = {
+    "statistics": {"task": "statistics"},
+    "md5": {"task": "statistics", "statistics": {"summary_mode": "md5"}},
+    "tensor": {"task": "tensor"},
+}
+WAYS = [(level, task) for level in ("L0", "L1", "mix") for task in TASKS]
+ALWAYS = ("mix", "tensor")  # the others run in the campaign
+
+
+def way(name, level_and_task):
+    """One test; only one way of the quick programs runs always."""
+    slow = PROGRAMS[name].slow or level_and_task != ALWAYS
+    return pytest.param(
+        name,
+        *level_and_task,
+        id="-".join((name, *level_and_task)),
+        marks=[pytest.mark.campaign] if slow else [],
+    )
+
+
+def digest(value):
+    """Any result as something that is equal only when each bit is."""
+    if isinstance(value, torch.Tensor):
+        plain = value.detach().resolve_conj().resolve_neg().contiguous()
+        raw = plain.view(torch.uint8) if plain.dim() else plain.reshape(1).view(torch.uint8)
+        return str(value.dtype), tuple(value.shape), hashlib.sha256(raw.numpy()).hexdigest()
+    if isinstance(value, np.ndarray):
+        return str(value.dtype), value.shape, hashlib.sha256(value.tobytes()).hexdigest()
+    if isinstance(value, dict):
+        return [(str(key), digest(item)) for key, item in value.items()]
+    if isinstance(value, (list, tuple)):
+        return [digest(item) for item in value]
+    if isinstance(value, float):
+        return value.hex()
+    return value
+
+
+def run(name, folder=None, level=None, task=None):
+    """(what the program computed and left, what it saw itself)."""
+    for seed in (random.seed, np.random.seed, torch.manual_seed):
+        seed(1)
+    watch = Watch()
+    if folder:
+        from msprobe.pytorch import PrecisionDebugger
+
+        config = folder / "config.json"
+        config.write_text(
+            json.dumps({"dump_path": str(folder / "dump"), "level": level, **TASKS[task]})
+        )
+        watch = Watch(PrecisionDebugger(str(config)))
+    result = PROGRAMS[name].run(watch)
+    left = {
+        "result": digest(result),
+        "noted": digest(watch.noted),
+        "torch random": digest(torch.get_rng_state()),
+        "other random": (random.getstate(), np.random.get_state()[1].tobytes()),
+        "modes": (torch.is_grad_enabled(), torch.is_inference_mode_enabled()),
+    }
+    return left, watch.noted
+
+
+@cache
+def without_the_tool(name):
+    return run_forked(run, name)[0]
+
+
+def leaves(value, where=""):
+    """(place, tensor object) of an entry's value."""
+    if isinstance(value, dict) and "dtype" in value and "shape" in value:
+        yield where, value
+    elif isinstance(value, (dict, list)):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, item in items:
+            yield from leaves(item, f"{where}.{key}")
+
+
+def check_tensors(dump, noted):
+    """Each file holds what its entry says, and what the program itself saw at that place."""
+    files = dump.tensors()
+    for name, entry in dump.data.items():
+        for where, leaf in leaves(entry):
+            if "data_name" not in leaf:
+                continue
+            tensor = files[leaf["data_name"]]
+            found = str(tensor.dtype).removeprefix("torch."), list(tensor.shape)
+            assert found == (leaf["dtype"].removeprefix("torch."), leaf["shape"]), where
+            if tensor.numel() and tensor.is_floating_point() and not tensor.isnan().any():
+                found = (leaf["Max"], leaf["Min"])
+                assert found == (tensor.max().item(), tensor.min().item()), f"{name}{where}"
+    for place, value in noted.items():
+        assert np.array_equal(files[f"{place}.pt"].numpy(), value), place
+
+
+def check_parents(dump, program):
+    """Every parent is an entry that exists, and encloses its child's direction."""
+    construct = dump.side("construct.json")
+    own = {name: parent for name, parent in construct.items() if parent is not None}
+    for child, parent in own.items():
+        assert parent in construct, child
+        if parent.startswith("Module."):
+            direction = "backward" if ".backward" in child else "forward"
+            assert f".{direction}" in parent, child
+    for child, parent in program.parents.items():
+        assert construct[child] == parent, child
+    recorded = {name for name in dump.names if ".parameters_grad" not in name}
+    assert recorded <= set(construct)
+
+
+CASES = [way(name, each) for name in PROGRAMS for each in WAYS]
+
+
+@pytest.mark.parametrize(("name", "level", "task"), CASES)
+def test_a_program_computes_the_same_and_is_recorded(name, level, task, tmp_path, capfd):
+    left, noted = run_forked(run, name, tmp_path, level, task)
+    plain = without_the_tool(name)
+    for what in plain:
+        assert left[what] == plain[what], what
+    assert "collection is off" not in capfd.readouterr().err
+    dump, program = read_dump(tmp_path / "dump"), PROGRAMS[name]
+    for part in program.absent:
+        assert not [entry for entry in dump.names if part in entry], part
+    if task == "tensor" and level == "mix":
+        check_tensors(dump, noted)
+    if level == "mix":
+        assert [entry for entry in program.records if entry not in dump.data] == []
+        check_parents(dump, program)
+
+
+QUICK = [
+    pytest.param(name, marks=[pytest.mark.campaign] if PROGRAMS[name].slow else [])
+    for name in PROGRAMS
+]
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("name", QUICK)
+def test_a_program_computes_the_same_without_the_tool(name):
+    """Otherwise nothing above means anything."""
+    assert run_forked(run, name)[0] == copy.deepcopy(without_the_tool(name))
