@@ -54,6 +54,7 @@ void* Collector::EnterModule(PyObject* module, const CallArgs& args) {
   if (!WriteInputs(call.get(), args)) {
     ++coverage_.modules.traced;
     session_->TakeBack(it->second.forward_counter);
+    session_->filter().LeaveModule(call->builder.name());
     Recycle(std::move(call));
     return nullptr;
   }
