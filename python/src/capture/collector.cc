@@ -305,7 +305,7 @@ void Collector::WriteOutput(OpenCall* call, PyObject* output, PyObject* module) 
 
 void Collector::Finish(OpenCall* call) {
   if (!call->wanted || !session_->collecting() || call->step != session_->step()) return;
-  ++(call->module != nullptr ? coverage_.modules : coverage_.apis).recorded;
+  ++(call->ticket != 0 ? coverage_.modules : coverage_.apis).recorded;
   if (!call->group.empty()) call->builder.RawField("group", call->group);
   // As text, like the keys of stack.json: the earlier tool's reader stops at a number here.
   if (looks_for_nan()) call->builder.RawField("is_nan", call->made.any() ? "1" : "0");
