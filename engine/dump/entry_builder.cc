@@ -88,6 +88,8 @@ void AppendTensor(std::string* out, const TensorFields& fields) {
   fields.statistics ? AppendStats(out, fields) : AppendChecksum(out, fields);
   if (fields.requires_grad >= 0)
     *out += fields.requires_grad ? ", \"requires_grad\": true" : ", \"requires_grad\": false";
+  if (!fields.device_mesh.empty()) (*out += ", \"device_mesh\": ") += fields.device_mesh;
+  if (!fields.placements.empty()) (*out += ", \"placements\": ") += fields.placements;
   if (!fields.data_name.empty()) {
     *out += ", \"data_name\": ";
     AppendJsonString(out, fields.data_name);

@@ -37,6 +37,8 @@ struct TensorFields {
   // Written under "md5" when not null, one of them; without statistics right behind the shape.
   const uint32_t* crc32 = nullptr;
   const uint64_t* xor64 = nullptr;
+  // A tensor that is spread over processes, as JSON; "" otherwise.
+  std::string_view device_mesh, placements;
   std::string_view data_name;  // written when not empty
 };
 

@@ -99,10 +99,18 @@ def _observe_modules(model):
             _handles.append(getattr(torch.nn.modules.module, register)(hear))
 
 
+def _is_wrapper(module):
+    """Whether it only passes on what the module inside is given and returns."""
+    fsdp = sys.modules.get("torch.distributed.fsdp")
+    return fsdp is not None and isinstance(module, fsdp.FullyShardedDataParallel)
+
+
 def _add_module(name, module):
     if id(module) in _prefixes:  # it stands in two places, and keeps its first name
         return
     _prefixes[id(module)] = name + "."
+    if _is_wrapper(module):
+        return
     _engine.add_module(module, name)
     for parameter_name, parameter in module._parameters.items():
         _add_parameter(module, parameter_name, parameter)

@@ -4,6 +4,7 @@
 #include <list>
 #include <unordered_set>
 
+#include "capture/distributed_tensor.h"
 #include "capture/interpose.h"
 #include "capture/module_calls.h"
 #include "capture/node_hooks.h"
@@ -93,6 +94,9 @@ void AddShare(Pending& p, size_t slot, PyObject* gradient) {
   if (gradient != Py_None) {
     if (!sum) {
       sum = PyRef::Borrow(gradient);
+    } else if (IsDTensor(sum.get()) || IsDTensor(gradient)) {
+      sum = AddShards(sum.get(), gradient);
+      if (!sum) left = 0;  // not to be had without communication: null
     } else {
       // Detached, so that a backward with create_graph does not see our addition.
       PyRef a = PyRef::Steal(PyObject_CallMethodNoArgs(sum.get(), names().detach));

@@ -4,6 +4,7 @@
 
 #include "capture/collective_call.h"
 #include "capture/collector.h"
+#include "capture/distributed_tensor.h"
 #include "capture/process_group.h"
 #include "capture/torch_api.h"
 
@@ -12,11 +13,7 @@ namespace {
 
 // The tensor inside an AsyncCollectiveTensor that nobody has waited for; null for anything else.
 PyRef Unfinished(PyObject* value) {
-  PyRef inner;
-  if (IsAsyncTensor(value) && !IsWaitedFor(value))
-    inner = PyRef::Steal(PyObject_GetAttrString(value, "elem"));
-  PyErr_Clear();
-  return inner;
+  return IsAsyncTensor(value) && !IsWaitedFor(value) ? AsyncResult(value) : PyRef();
 }
 
 template <typename F>

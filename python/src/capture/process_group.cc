@@ -56,16 +56,6 @@ bool IsPointToPoint(PyObject* object) { return IsA(object, TheTypes().point_to_p
 
 bool IsWork(PyObject* object) { return IsA(object, TheTypes().work); }
 
-bool IsAsyncTensor(PyObject* object) {
-  return std::string_view(Py_TYPE(object)->tp_name) == "AsyncCollectiveTensor";
-}
-
-bool IsWaitedFor(PyObject* async_tensor) {
-  const PyRef flag = PyRef::Steal(PyObject_GetAttrString(async_tensor, "completed"));
-  PyErr_Clear();
-  return flag.get() == Py_True;
-}
-
 GroupNames NamesOfGroup(PyObject* group) {
   GroupNames names;
   const PyRef& ranks_of = TheTypes().ranks_of;

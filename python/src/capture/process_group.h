@@ -15,10 +15,6 @@ bool IsProcessGroup(PyObject* object);
 bool IsReduceOp(PyObject* object);
 bool IsPointToPoint(PyObject* object);  // P2POp
 bool IsWork(PyObject* object);
-// What functional collectives return: a tensor around one that may still be on its way. Any
-// operation on it waits; asking here does not.
-bool IsAsyncTensor(PyObject* object);
-bool IsWaitedFor(PyObject* async_tensor);
 
 // The ranks of a group as Python prints the list, and their checksum, by which dumps name a group:
 // "[0, 1]", "77849d8c". All are empty when the group does not tell.

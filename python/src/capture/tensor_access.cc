@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "capture/distributed_tensor.h"
 #include "capture/torch_api.h"
 #include "engine/tensor/dlpack.h"
 
@@ -41,19 +42,39 @@ int ReadInts(PyObject* sequence, int64_t* out, int max) {
 
 TensorAccess::TensorAccess(PyObject* tensor) {
   const QuietTorch quiet(tensor);
-  const TorchApi& torch = TorchApi::Get();
-  if (!torch.IsPlainTensor(tensor)) {
-    const std::string_view name = Py_TYPE(tensor)->tp_name;
-    if (name == "DTensor" || name.ends_with(".DTensor")) type_ = "torch.distributed.tensor.DTensor";
-    if (name.ends_with("NestedTensor")) type_ = "torch.nested._internal.nested_tensor.NestedTensor";
-    if (torch.IsTracing(tensor)) {  // holds no data: asking for its address only draws a warning
-      type_ = "torch._subclasses.fake_tensor.FakeTensor";
-      Describe(tensor);
-      return;
-    }
-  }
-  readable_ = torch.exchange != nullptr ? ReadExchange(tensor) : ReadAttributes(tensor);
+  PyObject* holder = TorchApi::Get().IsPlainTensor(tensor) ? tensor : Holder(&tensor);
+  if (holder != nullptr)
+    readable_ = TorchApi::Get().exchange != nullptr ? ReadExchange(holder) : ReadAttributes(holder);
   if (!readable_) Describe(tensor);
+}
+
+PyObject* TensorAccess::Holder(PyObject** tensor) {
+  const TorchApi& torch = TorchApi::Get();
+  if (std::string_view(Py_TYPE(*tensor)->tp_name).ends_with("NestedTensor"))
+    type_ = "torch.nested._internal.nested_tensor.NestedTensor";
+  if (IsDTensor(*tensor)) {
+    type_ = "torch.distributed.tensor.DTensor";
+    Layout layout = LayoutOf(*tensor);
+    device_mesh_ = std::move(layout.device_mesh);
+    placements_ = std::move(layout.placements);
+    inner_ = LocalShard(*tensor);
+    if (!torch.IsTensor(inner_.get())) return nullptr;
+    *tensor = inner_.get();
+  }
+  if (IsAsyncTensor(*tensor)) {
+    if (device_mesh_.empty())
+      type_ = "torch.distributed._functional_collectives.AsyncCollectiveTensor";
+    if (!IsWaitedFor(*tensor)) return nullptr;
+    result_ = AsyncResult(*tensor);
+    if (!result_ || !torch.IsTensor(result_.get())) return nullptr;
+    *tensor = result_.get();
+  }
+  // Without data: asking for its address only draws a warning.
+  if (torch.IsTracing(*tensor)) {
+    type_ = "torch._subclasses.fake_tensor.FakeTensor";
+    return nullptr;
+  }
+  return *tensor;
 }
 
 bool TensorAccess::ReadExchange(PyObject* tensor) {

@@ -37,22 +37,28 @@ class TensorAccess {
   PyObject* resolved() const { return keep_.get(); }  // what `view` is of, if not the tensor itself
   std::string_view dtype() const { return dtype_; }   // "torch.float32", "torch.qint8"
   std::span<const int64_t> shape() const { return {shape_.data(), static_cast<size_t>(ndim_)}; }
+  // Of a DTensor, as JSON; "" otherwise. All else is of the local shard.
+  const std::string& device_mesh() const { return device_mesh_; }
+  const std::string& placements() const { return placements_; }
   // The name under "type" in dump.json: "torch.Tensor" for plain tensors and most subclasses.
   std::string_view type() const { return type_; }
 
  private:
   bool ReadExchange(PyObject* tensor);
   bool ReadAttributes(PyObject* tensor);
+  // The tensor to read, null for none; `tensor` becomes the one whose shape and dtype count.
+  PyObject* Holder(PyObject** tensor);
   void Describe(PyObject* tensor);         // shape and dtype only
   PyRef Resolved(PyObject* tensor) const;  // the tensor without conj or neg bit, on the host
 
-  PyRef keep_;  // a copy made for reading
+  PyRef inner_, result_;  // of a DTensor, of an AsyncCollectiveTensor: what has the elements
+  PyRef keep_;            // a copy made for reading
   TensorView view_;
   int ndim_ = 0;
   bool readable_ = false;
   std::array<int64_t, kMaxDims> shape_;
   std::array<int64_t, kMaxDims> strides_;
-  std::string dtype_text_;
+  std::string dtype_text_, device_mesh_, placements_;
   std::string_view dtype_, type_ = "torch.Tensor";
 };
 

@@ -1,5 +1,6 @@
 #include "capture/value_writer.h"
 
+#include "capture/distributed_tensor.h"
 #include "capture/numpy_array.h"
 #include "capture/py_ref.h"
 #include "capture/tensor_access.h"
@@ -30,6 +31,10 @@ struct Measured {
     fields.shape = access.shape();
     fields.statistics = options.numbers && options.summary.statistics;
     fields.fingerprint = options.numbers;
+    if constexpr (requires { access.device_mesh(); }) {
+      fields.device_mesh = access.device_mesh();
+      fields.placements = access.placements();
+    }
     if (!access.readable() || style.reading != Reading::kMeasured) return;
     const TensorView& view = access.view();
     stats = MeasureTensor(view);
@@ -132,7 +137,8 @@ void ValueWriter::Output(std::string_view key, std::string_view category, PyObje
 }
 
 void ValueWriter::TensorValue(PyObject* tensor) {
-  if (TorchApi::Get().IsTracing(tensor)) {
+  const TorchApi& torch = TorchApi::Get();
+  if (torch.IsTracing(tensor) || (IsDTensor(tensor) && torch.IsTracing(LocalShard(tensor).get()))) {
     tracing_ = true;
     b_.Null();
     return;
@@ -144,7 +150,7 @@ void ValueWriter::TensorValue(PyObject* tensor) {
   }
   TensorAccess access(tensor);
   if (options_.slicer != nullptr) access.Slice(*options_.slicer);
-  Measure(access, TorchApi::Get().RequiresGrad(tensor));
+  Measure(access, torch.RequiresGrad(tensor));
 }
 
 template <typename Access>

@@ -1,0 +1,245 @@
+"""Small programs on several processes: PROGRAMS, name -> build(rank, ranks).
+
+`build` returns (what start() is given, step): `step()` trains once, optimizer included, and
+returns the loss (0 where a process sees none). Under torchrun, with either generation of the tool:
+
+    torchrun --nproc_per_node=4 distributed_programs.py NAME config.json
+"""
+
+import hashlib
+import sys
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
+from torch.distributed.tensor import Replicate, Shard
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    RowwiseParallel,
+    SequenceParallel,
+    parallelize_module,
+)
+from torch.nn import functional as F
+from torch.nn.parallel import DistributedDataParallel
+
+WIDTH = 8
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(WIDTH)
+        self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH, bias=False)
+
+    def forward(self, x):
+        return x + self.down(F.gelu(self.up(self.norm(x))))
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Linear(4, WIDTH)
+        self.blocks = nn.Sequential(Block(), Block())
+        self.head = nn.Linear(WIDTH, 2)
+
+    def forward(self, x):
+        return self.head(self.blocks(self.embed(x)))
+
+
+def batch(rank):
+    generator = torch.Generator().manual_seed(100 + rank)
+    return torch.randn(2, 4, 4, generator=generator), torch.randn(2, 4, 2, generator=generator)
+
+
+def net():
+    torch.manual_seed(7)
+    return Net()
+
+
+def training(model, optimizer, x, y):
+    def step():
+        optimizer.zero_grad()
+        loss = F.mse_loss(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return model, step
+
+
+def sgd(model):
+    return torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+
+def ddp(rank, ranks):
+    model = DistributedDataParallel(net(), bucket_cap_mb=0.001)
+    return training(model, sgd(model), *batch(rank))
+
+
+def ddp_hook(rank, ranks):
+    """Buckets travel through a hook in Python."""
+    model = DistributedDataParallel(net(), gradient_as_bucket_view=True)
+
+    def average(state, bucket):
+        work = dist.all_reduce(bucket.buffer().div_(ranks), async_op=True)
+        return work.get_future().then(lambda future: future.value()[0])
+
+    model.register_comm_hook(None, average)
+    return training(model, sgd(model), *batch(rank))
+
+
+def fsdp1(rank, ranks, **options):
+    inner = net()
+    options["device_id"] = torch.device("cpu")
+    inner.blocks[0] = FullyShardedDataParallel(inner.blocks[0], **options)
+    model = FullyShardedDataParallel(inner, **options)
+    return training(model, sgd(model), *batch(rank))
+
+
+def fsdp1_original(rank, ranks):
+    return fsdp1(rank, ranks, use_orig_params=True)
+
+
+def fsdp2(rank, ranks):
+    model = net()
+    mesh = init_device_mesh("cpu", (ranks,))
+    for block in model.blocks:
+        fully_shard(block, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    return training(model, sgd(model), *batch(rank))
+
+
+def tensor_parallel(rank, ranks):
+    """With sequence parallelism: activations travel as DTensors."""
+    model = net()
+    sequence = {"output_layouts": Shard(1), "use_local_output": False}
+    plan = {
+        "embed": RowwiseParallel(input_layouts=Replicate(), **sequence),
+        "blocks.*.norm": SequenceParallel(),
+        "blocks.*.up": ColwiseParallel(input_layouts=Shard(1)),
+        "blocks.*.down": RowwiseParallel(**sequence),
+        "head": ColwiseParallel(input_layouts=Shard(1), output_layouts=Replicate()),
+    }
+    parallelize_module(model, init_device_mesh("cpu", (ranks,)), plan)
+    return training(model, sgd(model), *batch(0))
+
+
+def halves(rank, ranks):
+    """Stage `rank` of the net, and whether this process takes part."""
+    model = net()
+    first = nn.Sequential(model.embed, model.blocks[0])
+    return first if rank == 0 else nn.Sequential(model.blocks[1], model.head)
+
+
+def pipeline_by_hand(rank, ranks):
+    """Two stages, send and recv; the remaining processes do nothing."""
+    x, y = batch(0)
+    stage = halves(rank, ranks)
+    optimizer = sgd(stage)
+    shape = (2, 4, WIDTH)
+
+    def step():
+        optimizer.zero_grad()
+        loss = torch.zeros(())
+        if rank == 0:
+            out = stage(x)
+            dist.send(out.detach(), dst=1)
+            gradient = torch.empty(shape)
+            dist.recv(gradient, src=1)
+            out.backward(gradient)
+        elif rank == 1:
+            received = torch.empty(shape)
+            dist.irecv(received, src=0).wait()
+            received.requires_grad_()
+            loss = F.mse_loss(stage(received), y)
+            loss.backward()
+            work = dist.isend(received.grad, dst=0)
+            work.wait()
+        optimizer.step()
+        return loss
+
+    return stage, step
+
+
+def pipeline(rank, ranks):
+    """Two stages of torch.distributed.pipelining, in as many pipelines as there are pairs."""
+    x, y = batch(0)
+    mesh = init_device_mesh("cpu", (ranks // 2, 2), mesh_dim_names=("data", "stage"))
+    group = mesh.get_group("stage")
+    place = dist.get_rank(group)
+    model = halves(place, ranks)
+    stage = PipelineStage(model, place, 2, torch.device("cpu"), group=group)
+    schedule = ScheduleGPipe(stage, n_microbatches=2, loss_fn=F.mse_loss)
+    optimizer = sgd(model)
+
+    def step():
+        optimizer.zero_grad()
+        losses = []
+        if place == 0:
+            schedule.step(x)
+        else:
+            schedule.step(target=y, losses=losses)
+        optimizer.step()
+        return torch.stack(losses).sum() if losses else torch.zeros(())
+
+    return model, step
+
+
+def zero1(rank, ranks):
+    model = DistributedDataParallel(net())
+    optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.Adam, lr=0.1)
+    return training(model, optimizer, *batch(rank))
+
+
+PROGRAMS = {
+    f.__name__: f
+    for f in (
+        ddp,
+        ddp_hook,
+        fsdp1,
+        fsdp1_original,
+        fsdp2,
+        tensor_parallel,
+        pipeline_by_hand,
+        pipeline,
+        zero1,
+    )
+}
+
+
+def local(tensor):
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
+
+
+def digest(tensor):
+    return hashlib.sha256(local(tensor).detach().contiguous().numpy().tobytes()).hexdigest()
+
+
+def train(name, rank, ranks, steps, debugger=None):
+    """Hashes of losses, gradients and weights of this process."""
+    model, step = PROGRAMS[name](rank, ranks)
+    left = []
+    for _ in range(steps):
+        if debugger:
+            debugger.start(model)
+        left.append(digest(step()))
+        if debugger:
+            debugger.stop()
+            debugger.step()
+    for parameter_name, parameter in model.named_parameters():
+        gradient = None if parameter.grad is None else digest(parameter.grad)
+        left.append((parameter_name, digest(parameter), gradient))
+    return left
+
+
+if __name__ == "__main__":
+    from msprobe.pytorch import PrecisionDebugger
+
+    dist.init_process_group("gloo")
+    the_debugger = PrecisionDebugger(config_path=sys.argv[2])
+    train(sys.argv[1], dist.get_rank(), dist.get_world_size(), 1, the_debugger)
+    dist.destroy_process_group()
