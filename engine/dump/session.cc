@@ -19,14 +19,14 @@ std::string_view LevelName(Level level) {
 }
 
 // Host memory for tensors on their way to the disk. With two cores a writer only takes from
-// training what it gives.
-int64_t TensorBudget() {
+// training what it gives, unless the configuration asks for it.
+int64_t TensorBudget(bool async_dump) {
   const char* text = std::getenv("MSPROBE_TENSOR_BUDGET_MB");
   char* end = nullptr;
   const int64_t megabytes = text ? std::strtoll(text, &end, 10) : -1;
   if (megabytes >= 0 && megabytes < INT64_MAX >> 20 && end != text && *end == '\0')
     return megabytes << 20;
-  return ThreadPool::Default().threads() > 2 ? 256 << 20 : 0;
+  return async_dump || ThreadPool::Default().threads() > 2 ? 256 << 20 : 0;
 }
 
 }  // namespace
@@ -97,7 +97,8 @@ Status Session::Open(std::optional<int> rank) {
   if (store) header.dump_data_dir = JoinPath(folder_, kTensorFolder);
   MSPROBE_ASSIGN_OR_RETURN(writer_, DumpWriter::Create(folder_, header));
   if (store && tensors_ == nullptr)
-    tensors_ = std::make_unique<TensorQueue>(TensorQueueOptions{.budget = TensorBudget()});
+    tensors_ = std::make_unique<TensorQueue>(
+        TensorQueueOptions{.budget = TensorBudget(config_.async_dump)});
   if (store) tensors_->SetFolder(header.dump_data_dir);
   if (rank) SetLogRank(*rank);
   return Status::Ok();

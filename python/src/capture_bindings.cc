@@ -74,6 +74,19 @@ void BindCapture(nb::module_& m) {
   m.def("add_wait", &AddWait, "owner"_a, "name"_a, "kind"_a = "wait",
         "Learn from calls of this attribute that results are final: its first argument is when it "
         "returns (\"wait\") or returns True (\"poll\"), or takes its second one on (\"hand on\").");
+  m.def(
+      "read_api_rules",
+      [=](const std::string& risk_levels, const std::string& ignored_values) {
+        RaiseIfError(collector().ReadApiRules(risk_levels, ignored_values));
+      },
+      "risk_levels"_a, "ignored_values"_a, "What two YAML files say of single APIs.");
+  m.def(
+      "warn_unmet_rules",
+      [=] {
+        for (const std::string& line : collector().api_rules().Unmet())
+          Log(LogLevel::kWarning, line);
+      },
+      "Name the rules about APIs that nothing lists; after the last add_apis().");
   m.def("add_module", [=](nb::handle module, const std::string& name) {
     collector().AddModule(module.ptr(), name);
   });

@@ -67,6 +67,15 @@ def test_level(tmp_path, level, names):
     assert inside == ("Module.1.ReLU.forward.0" if level == "mix" else None)
 
 
+def test_level_l2_gets_one_line_and_records_nothing(tmp_path, capfd):
+    config = {"dump_path": "out", "level": "L2", "acl_config": "acl.json"}
+    run_forked(train, tmp_path, config, steps=2)
+    assert not (tmp_path / "out").exists()
+    said = capfd.readouterr().err.splitlines()
+    assert [line.count("nothing is collected") for line in said] == [1, 0]
+    assert '"acl_config" has no effect' in said[1]
+
+
 WORDS = ["forward", "backward", "input", "output"]
 MODES = [["all"], [], *(list(c) for n in (1, 2, 3, 4) for c in itertools.combinations(WORDS, n))]
 
@@ -90,6 +99,28 @@ def test_data_mode(tmp_path, mode):
         else:
             keys = ({"input"} if given else set()) | ({"output"} if made else set())
         assert set(dump.data[name]) == keys, name
+
+
+@pytest.mark.parametrize(
+    ("mode", "forward", "backward"),
+    [
+        (["forward", "input"], "io", "i"),
+        (["backward", "output"], "o", "io"),
+        (["input"], "i", "i"),
+        (["all"], "io", "io"),
+        (["forward"], "io", ""),
+    ],
+)
+def test_data_mode_rule_or(tmp_path, mode, forward, backward):
+    """As msprobe 1.0: what any word takes."""
+    section = {"data_mode": mode, "data_mode_rule": "or"}
+    dump = dump_of(tmp_path, {"level": "mix", "statistics": section})
+    for name, record in dump.data.items():
+        if "forward" in name:
+            assert ("input_args" in record, "output" in record) == ("i" in forward, "o" in forward)
+        elif name not in GRADIENTS:
+            assert ("input" in record, "output" in record) == ("i" in backward, "o" in backward)
+    assert (set(dump.names) == L0 | L1) == bool(backward)
 
 
 @pytest.mark.parametrize(

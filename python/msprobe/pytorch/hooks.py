@@ -15,7 +15,7 @@ import torch
 from msprobe import UsageError, _engine
 from msprobe.pytorch.process import rank
 
-_LISTS = os.path.join(os.path.dirname(__file__), "hook_module", "support_wrap_ops.yaml")
+_LISTS = os.path.join(os.path.dirname(__file__), "hook_module")
 
 _handles = []  # of hooks installed by begin(), removed by end()
 # While collecting: id of a model, and of a module in one -> what names of its children begin with.
@@ -43,11 +43,15 @@ def _owners():
 
 def _add_apis():
     """Tell the engine which functions to observe."""
-    lists = dict(_engine.read_name_lists(_LISTS))
+    lists = dict(_engine.read_name_lists(os.path.join(_LISTS, "support_wrap_ops.yaml")))
+    _engine.read_api_rules(
+        os.path.join(_LISTS, "risk_levels.yaml"), os.path.join(_LISTS, "builtin_ignore_ops.yaml")
+    )
     for category, (prefix, owner) in _owners().items():
         _engine.add_apis(prefix, owner, lists.get(category, []))
     if torch.distributed.is_available():
         _add_collectives(lists)
+    _engine.warn_unmet_rules()
 
 
 def _add_collectives(lists):

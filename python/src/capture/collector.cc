@@ -51,38 +51,6 @@ uint32_t Collector::CounterFor(const std::string& stem) {
   return counters_.try_emplace(stem, static_cast<uint32_t>(counters_.size())).first->second;
 }
 
-std::string Collector::AddApi(const std::string& prefix, PyObject* owner, const std::string& name,
-                              ApiTraits traits) {
-  PyRef holder = PyRef::Borrow(owner), target = holder;
-  std::vector<std::string_view> parts = Split(name, '.');
-  PyRef attribute;
-  for (const std::string_view part : parts) {
-    holder = target;
-    attribute = PyRef::Steal(
-        PyUnicode_FromStringAndSize(part.data(), static_cast<Py_ssize_t>(part.size())));
-    target = PyRef::Steal(PyObject_GetAttr(holder.get(), attribute.get()));
-    if (!target) {
-      PyErr_Clear();
-      return "this PyTorch does not have it";
-    }
-  }
-  auto api = std::make_unique<Api>();
-  api->prefix = prefix;
-  api->stem = prefix + "." + std::string(parts.back()) + ".";
-  api->counter = CounterFor(api->stem);
-  api->output_is_arguments = traits.output_is_arguments;
-  if (traits.is_collective)
-    api->collective =
-        std::make_shared<const CollectiveSignature>(std::string(parts.back()), target.get());
-  std::string reason = Interposer::Add(holder.get(), attribute.get(), target.get(), api.get());
-  if (reason.empty()) {
-    apis_.push_back(std::move(api));
-  } else {
-    coverage_.unseen.push_back({prefix + "." + name, reason});
-  }
-  return reason;
-}
-
 Result<bool> Collector::Start(std::optional<int> rank) {
   if (session_->begins_step() && session_->filter().WantsStep(session_->step()))
     session_->SetProvenance(ProvenanceJson());
@@ -227,6 +195,8 @@ bool Collector::WriteInputs(OpenCall* call, const CallArgs& args) {
   ValueWriter writer(
       record ? &call->builder : &scratch_, options_,
       record ? StyleOf(call->builder.name(), /*is_output=*/false) : EntryStyle{Reading::kMet});
+  if (call->api != nullptr && call->api->ignored != nullptr)
+    writer.Ignore(&call->api->ignored->input);
   writer.List("input_args", "input", args.self, args.positional, args.count);
   if (args.names != nullptr) {
     writer.Names("input_kwargs", "kwargs", args.names, args.positional + args.count);
@@ -258,6 +228,12 @@ void Collector::NoteRegion(OpenCall* call, const std::string& region) {
 void* Collector::Enter(const Api& api, const CallArgs& args) {
   call_place.place = Place::kOutside;
   if (!sees_calls_ || !session_->collecting()) return nullptr;
+  if (!api.recorded) {
+    (void)session_->NextCall(api.counter);
+    ++coverage_.apis.ignored;
+    call_place.place = Place::kIgnored;
+    return nullptr;
+  }
   const KeepError keep;
   const QuietTorch quiet;
   if (coalescing_ > 0) SettleCoalesced(nullptr);
@@ -289,6 +265,8 @@ void Collector::WriteOutput(OpenCall* call, PyObject* output, PyObject* module) 
   const EntryStyle style =
       record ? StyleOf(call->builder.name(), /*is_output=*/true) : EntryStyle{Reading::kMet};
   ValueWriter writer(record ? &call->builder : &scratch_, options_, style);
+  if (call->api != nullptr && call->api->ignored != nullptr)
+    writer.Ignore(&call->api->ignored->output);
   writer.Output("output", "output", output);
   const std::vector<PyObject*> outputs = writer.tensors();
   call->made = writer.nonfinite();

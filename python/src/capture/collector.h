@@ -22,6 +22,7 @@
 #include "capture/module_calls.h"
 #include "capture/stack.h"
 #include "capture/value_writer.h"
+#include "engine/dump/api_rules.h"
 #include "engine/dump/session.h"
 
 namespace msprobe::capture {
@@ -52,6 +53,9 @@ class Collector final : public CallObserver, public ModuleObserver, public Gradi
   // Methods and functions by which the program learns that what a call left to be waited for is
   // complete ("" or why they are not seen).
   std::string AddWait(PyObject* owner, const std::string& name, Api::Kind kind);
+  // What the two files say of single APIs, those listed before and after. Warns of nothing.
+  Status ReadApiRules(const std::string& risk_levels, const std::string& ignored_values);
+  const ApiRules& api_rules() const { return rules_; }
   // `module` is called `name` ("encoder.ln") in the model given to start.
   void AddModule(PyObject* module, const std::string& name);
   void AddParameter(PyObject* module, const std::string& parameter);  // that expects a gradient
@@ -151,12 +155,14 @@ class Collector final : public CallObserver, public ModuleObserver, public Gradi
   bool looks_for_nan() const { return session_->config().task == Task::kNanCheck; }
   // False under task structure: tensors are only met, dump.json stays empty.
   bool records_values() const { return session_->config().task != Task::kStructure; }
+  void ApplyRules(Api* api);
   uint32_t CounterFor(const std::string& stem);
 
   std::unique_ptr<Session> session_;
   ValueOptions options_;
   StackTable stacks_;
   std::vector<std::unique_ptr<Api>> apis_;
+  ApiRules rules_;
   std::unordered_map<std::string, uint32_t> counters_;
   std::map<std::string, int64_t> region_steps_;  // region -> the last step that has it
   std::unordered_map<PyObject*, ModuleInfo> modules_;

@@ -66,7 +66,9 @@ void Collector::WriteList(OpenCall* call, const std::vector<PyRef>& values) {
   if (!call->wanted || !session_->filter().data_mode.forward_output || !records_values()) return;
   ValueWriter writer(&call->builder, options_, StyleOf(call->builder.name(), /*is_output=*/true));
   call->builder.BeginSlot("output", "output", '[');
-  for (const PyRef& value : values) writer.Value(value.get());
+  if (call->api->ignored != nullptr) writer.Ignore(&call->api->ignored->output);
+  for (size_t i = 0; i < values.size(); ++i)
+    writer.ValueAt(static_cast<int64_t>(i), values[i].get());
   call->made = writer.nonfinite();
   call->builder.EndSlot(']');
 }

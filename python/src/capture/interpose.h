@@ -21,12 +21,14 @@
 #include <string>
 
 #include "capture/call_place.h"
+#include "engine/formats/ignore_rules.h"
 
 namespace msprobe::capture {
 
 class CollectiveSignature;
 
-// One listed name, or a function by which the program learns that results are final.
+// One listed name, or a function by which the program learns that results are final. `recorded`
+// and `ignored` may change between recordings.
 struct Api {
   enum Kind {
     kCall,     // recorded, when it is the outermost one
@@ -41,6 +43,8 @@ struct Api {
   bool output_is_arguments = false;  // collectives: results are written into the arguments
   std::shared_ptr<const CollectiveSignature> collective;  // null: no call of torch.distributed
   Kind kind = kCall;
+  bool recorded = true;                 // false: left out by the risk level, only counted
+  const IgnoreRule* ignored = nullptr;  // its values that are left out
 };
 
 // The arguments of one call, as they came. Exactly one of the two forms of keywords is used.

@@ -89,8 +89,9 @@ void ValueWriter::List(std::string_view key, std::string_view category, PyObject
 void ValueWriter::List(std::string_view key, std::string_view category, PyObject* self,
                        PyObject* const* values, Py_ssize_t count) {
   b_.BeginSlot(key, category, '[');
-  if (self != nullptr) Value(self);
-  for (Py_ssize_t i = 0; i < count; ++i) Value(values[i]);
+  Py_ssize_t first = 0;
+  if (self != nullptr) ValueAt(first++, self);
+  for (Py_ssize_t i = 0; i < count; ++i) ValueAt(first + i, values[i]);
   b_.EndSlot(']');
 }
 
@@ -103,7 +104,10 @@ void ValueWriter::Dict(std::string_view key, std::string_view category, PyObject
     const PyRef keep_name = PyRef::Borrow(name),
                 keep_value = PyRef::Borrow(value);  // the GIL may be given up below
     b_.Key(Utf8(name));
-    Value(value, 1);
+    if (ignored_ != nullptr && ignored_->Has(Utf8(name)))
+      Ignored(value);
+    else
+      Value(value, 1);
   }
   b_.EndSlot('}');
 }
@@ -113,8 +117,12 @@ void ValueWriter::Names(std::string_view key, std::string_view category, PyObjec
   b_.BeginSlot(key, category, '{');
   const Py_ssize_t count = names == nullptr ? 0 : PyTuple_GET_SIZE(names);
   for (Py_ssize_t i = 0; i < count; ++i) {
-    b_.Key(Utf8(PyTuple_GET_ITEM(names, i)));
-    Value(values[i], 1);
+    const std::string_view name = Utf8(PyTuple_GET_ITEM(names, i));
+    b_.Key(name);
+    if (ignored_ != nullptr && ignored_->Has(name))
+      Ignored(values[i]);
+    else
+      Value(values[i], 1);
   }
   b_.EndSlot('}');
 }
@@ -125,15 +133,32 @@ void ValueWriter::Output(std::string_view key, std::string_view category, PyObje
     const Py_ssize_t count = PySequence_Fast_GET_SIZE(result);
     for (Py_ssize_t i = 0; i < count && i < PySequence_Fast_GET_SIZE(result); ++i) {
       const PyRef item = PyRef::Borrow(PySequence_Fast_GET_ITEM(result, i));
-      Value(item.get());
+      ValueAt(i, item.get());
     }
   } else if (PyTuple_Check(result) && !PyObject_HasAttrString(result, "_fields")) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(result); ++i)
-      Value(PyTuple_GET_ITEM(result, i));  // torch.return_types.*
+      ValueAt(i, PyTuple_GET_ITEM(result, i));  // torch.return_types.*
   } else {
-    Value(result);
+    ValueAt(0, result);
   }
   b_.EndSlot(']');
+}
+
+void ValueWriter::ValueAt(int64_t position, PyObject* value) {
+  if (ignored_ != nullptr && ignored_->Has(position)) return Ignored(value);
+  Value(value);
+}
+
+void ValueWriter::Ignored(PyObject* value) {
+  b_.Null();
+  // Gradients are recorded: its tensors are to be known.
+  EntryBuilder nowhere;
+  nowhere.Begin("");
+  nowhere.BeginSlot("", "", '[');
+  ValueWriter walk(&nowhere, options_, EntryStyle{Reading::kMet});
+  walk.Value(value);
+  tensors_.insert(tensors_.end(), walk.tensors_.begin(), walk.tensors_.end());
+  tracing_ = tracing_ || walk.tracing_;
 }
 
 void ValueWriter::TensorValue(PyObject* tensor) {

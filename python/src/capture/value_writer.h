@@ -17,6 +17,7 @@
 #include "engine/dump/nonfinite.h"
 #include "engine/dump/slice.h"
 #include "engine/dump/summary.h"
+#include "engine/formats/ignore_rules.h"
 #include "engine/tensor/tensor_view.h"
 
 namespace msprobe {
@@ -68,6 +69,10 @@ class ValueWriter {
   // "output": [...]: the elements of a tuple or list, else one element.
   void Output(std::string_view key, std::string_view category, PyObject* result);
   void Value(PyObject* value, int depth = 0);
+  // What the next calls of List, Dict, Names and Output leave out; nullptr: nothing. null stands in
+  // its place, its tensors count as met.
+  void Ignore(const IgnoredValues* ignored) { ignored_ = ignored; }
+  void ValueAt(int64_t position, PyObject* value);  // of a list
 
   const std::vector<PyObject*>& tensors() const { return tensors_; }  // borrowed
   const Nonfinite& nonfinite() const { return nonfinite_; }  // of what was measured, and of numbers
@@ -76,6 +81,7 @@ class ValueWriter {
   }  // a compiler is tracing: what was written means nothing
 
  private:
+  void Ignored(PyObject* value);
   void TensorValue(PyObject* tensor);
   void ArrayValue(PyObject* array);  // of NumPy
   void OtherValue(PyObject* value, int depth);
@@ -95,6 +101,7 @@ class ValueWriter {
   EntryStyle style_;
   Nonfinite nonfinite_;
   bool tracing_ = false;
+  const IgnoredValues* ignored_ = nullptr;
   std::vector<PyObject*> tensors_;
 };
 

@@ -1,0 +1,32 @@
+// What the readers of YAML files share: one file, parsed, every failure a Status with its line.
+// For those readers only: yaml-cpp stays behind it.
+#pragma once
+
+#include <yaml-cpp/yaml.h>
+
+#include <string>
+
+#include "engine/base/file.h"
+#include "engine/base/status.h"
+
+namespace msprobe {
+
+inline Status WrongYaml(const std::string& path, const YAML::Mark& mark, const char* expected) {
+  return InvalidConfig(path, static_cast<uint64_t>(mark.line) + 1).Expected(expected);
+}
+
+// parse(root) -> Result<T>. Errors: kNotFound; kInvalidConfig with path and line.
+template <typename T, typename Parse>
+Result<T> ReadYaml(const std::string& path, Parse&& parse) {
+  constexpr size_t kMaxFileBytes = 16 << 20;
+  MSPROBE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
+  if (file.bytes().size() > kMaxFileBytes)
+    return InvalidConfig(path).Expected("a file of at most 16 MiB");
+  try {
+    return parse(YAML::Load(std::string(file.bytes())));
+  } catch (const YAML::Exception& error) {
+    return WrongYaml(path, error.mark, "YAML").Found(error.msg);
+  }
+}
+
+}  // namespace msprobe
