@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 
+#include "engine/base/file.h"
 #include "engine/base/log.h"
 #include "engine/base/threads.h"
 #include "engine/base/version.h"
@@ -95,6 +96,10 @@ Status Session::Open(std::optional<int> rank) {
   const bool store = config_.task == Task::kTensor ||
                      (config_.task == Task::kStatistics && !config_.tensor_list.empty());
   if (store) header.dump_data_dir = JoinPath(folder_, kTensorFolder);
+  if (Exists(JoinPath(folder_, "dump.json")) && !std::exchange(said_replaces_, true))
+    Log(LogLevel::kWarning,
+        fmt::format("{} holds an earlier dump: it is replaced; another dump_path would keep it",
+                    folder_));
   MSPROBE_ASSIGN_OR_RETURN(writer_, DumpWriter::Create(folder_, header));
   if (store && tensors_ == nullptr)
     tensors_ = std::make_unique<TensorQueue>(

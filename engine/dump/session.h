@@ -95,7 +95,8 @@ class Session {
   std::string framework_, folder_, provenance_;
   int64_t step_ = 0;
   uint64_t epoch_ = 0;
-  bool collecting_ = false, failed_ = false, said_end_ = false, said_no_request_ = false;
+  bool collecting_ = false, failed_ = false;
+  bool said_end_ = false, said_no_request_ = false, said_replaces_ = false;
   std::unique_ptr<DumpWriter> writer_;
   std::unique_ptr<TensorQueue> tensors_;
   std::vector<int64_t> calls_;  // by counter

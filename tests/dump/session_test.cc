@@ -50,6 +50,21 @@ TEST_F(SessionTest, StartsInOneStepGoOnInOneFile) {
   EXPECT_EQ(session.NextCall(0), 0);  // call numbers begin again
 }
 
+TEST_F(SessionTest, SaysThatAnEarlierDumpIsReplaced) {
+  for (const bool again : {false, true}) {
+    Session session(config_);
+    testing::internal::CaptureStderr();
+    for (int step = 0; step < 2; ++step) {
+      ASSERT_TRUE(*session.Start(std::nullopt));
+      session.Step();
+    }
+    const std::string said = testing::internal::GetCapturedStderr();
+    const size_t first = said.find("holds an earlier dump: it is replaced");
+    EXPECT_EQ(first != std::string::npos, again) << said;
+    EXPECT_EQ(said.find("replaced", first + 40), std::string::npos) << "once is enough";
+  }
+}
+
 TEST_F(SessionTest, AStepWithoutTheRequestIsNotCollected) {
   config_.request_id = "b";
   Session session(config_);
