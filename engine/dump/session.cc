@@ -8,6 +8,7 @@
 #include "engine/base/log.h"
 #include "engine/base/threads.h"
 #include "engine/base/version.h"
+#include "engine/dump/folder_claim.h"
 #include "engine/dump/names.h"
 
 namespace msprobe {
@@ -84,8 +85,10 @@ void Session::ScheduleTokens(const std::optional<TokenCounts>& counts) {
 }
 
 Status Session::Open(std::optional<int> rank) {
+  const std::string step = fmt::format("step{}", step_);
   const std::string rank_folder = rank ? fmt::format("rank{}", *rank) : "rank";
-  folder_ = JoinPath(JoinPath(config_.dump_path, fmt::format("step{}", step_)), rank_folder);
+  folder_ = JoinPath(JoinPath(config_.dump_path, step),
+                     ClaimFolder(config_.dump_path, step, rank_folder));
   DumpHeader header;
   header.task = TaskName(config_.task);
   header.level = LevelName(config_.level);
@@ -188,6 +191,7 @@ void Session::Abandon() {
   collecting_ = false;
   failed_ = true;
   ++epoch_;
+  ForgetClaims();
   (void)writer_.release();
   (void)tensors_.release();
 }

@@ -63,6 +63,12 @@ def run_forked(function, *args, **kwargs):
     return _result(*_start(function, args, kwargs), function.__name__)
 
 
+def run_together(calls):
+    """Each of `calls`, (function, *args), in a child of its own, all at the same time."""
+    children = [_start(function, args, {}) for function, *args in calls]
+    return [_result(*child, call[0].__name__) for child, call in zip(children, calls, strict=True)]
+
+
 def _as_rank(function, rank, ranks, store, args, kwargs):
     torch.distributed.init_process_group(
         "gloo", init_method=f"file://{store}", rank=rank, world_size=ranks
@@ -74,11 +80,9 @@ def run_ranks(ranks, function, *args, **kwargs):
     """`function(rank, *args, **kwargs)` in `ranks` children that form a gloo group; all results."""
     with tempfile.TemporaryDirectory() as folder:
         store = Path(folder) / "store"
-        children = [
-            _start(_as_rank, (function, rank, ranks, store, args, kwargs), {})
-            for rank in range(ranks)
-        ]
-        return [_result(*child, f"{function.__name__} of a rank") for child in children]
+        return run_together(
+            [(_as_rank, function, rank, ranks, store, args, kwargs) for rank in range(ranks)]
+        )
 
 
 def whole_tensors(folder: Path) -> dict:

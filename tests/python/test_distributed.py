@@ -1,12 +1,14 @@
 """Programs on several processes (distributed_programs.py): recording changes none of them."""
 
 import json
+import multiprocessing
 import os
 
 import pytest
+import torch
 import torch.distributed as dist
 from distributed_programs import PROGRAMS, train
-from recording import read_dump, run_ranks
+from recording import Dump, read_dump, run_ranks, run_together
 
 from msprobe.pytorch import PrecisionDebugger
 
@@ -163,3 +165,43 @@ def test_ranks_that_start_and_step_alone(tmp_path):
     assert run_ranks(2, uneven, tmp_path) == [0, 1]
     assert os.listdir(tmp_path) == ["step0"]
     assert os.listdir(tmp_path / "step0") == ["rank0"]
+
+
+def before_the_group(rank, folder, everyone, environment):
+    """Starts before init_process_group; goes on after it."""
+    os.environ.update(environment)
+    debugger = PrecisionDebugger(dump_path=str(folder / "dump"), level="L1")
+    debugger.start()
+    everyone.wait()
+    torch.relu(torch.tensor(float(rank + 1)))
+    debugger.stop()
+    store = f"file://{folder}/store"
+    dist.init_process_group("gloo", init_method=store, rank=rank, world_size=2)
+    debugger.start()
+    torch.relu(torch.tensor(float(rank + 1)))
+    debugger.step()
+    debugger.start()
+    debugger.stop()
+    return os.getpid()
+
+
+@pytest.mark.parametrize("launcher", [True, False])
+def test_processes_that_have_no_group_yet_write_to_different_folders(tmp_path, launcher):
+    everyone = multiprocessing.get_context("fork").Barrier(2)
+    environment = [{"RANK": str(rank), "WORLD_SIZE": "2"} if launcher else {} for rank in range(2)]
+    pids = run_together(
+        [(before_the_group, rank, tmp_path, everyone, environment[rank]) for rank in range(2)]
+    )
+    folders = set(os.listdir(tmp_path / "dump" / "step0"))
+    if launcher:
+        assert folders == {"rank0", "rank1"}
+    else:  # the first one that comes has the plain name
+        assert folders in ({"rank", f"proc{pid}"} for pid in pids)
+    values = []
+    for folder in folders:
+        data = Dump(tmp_path / "dump" / "step0" / folder).data
+        calls = [data[f"Torch.relu.{n}.forward"]["input_args"][0]["Max"] for n in range(2)]
+        assert calls[0] == calls[1]
+        values.append(calls[0])
+    assert sorted(values) == [1.0, 2.0]
+    assert set(os.listdir(tmp_path / "dump" / "step1")) == {"rank0", "rank1"}

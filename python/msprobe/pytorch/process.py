@@ -8,8 +8,10 @@ PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep  
 
 
 def rank():
-    """The rank in torch.distributed; None in a run that is not distributed."""
+    """The rank in torch.distributed, or the one that a launcher such as torchrun has given to this
+    process (RANK, where WORLD_SIZE is set too); None in a run that is not distributed."""
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_initialized():
         return distributed.get_rank()
-    return None
+    given = os.environ.get("RANK", "")
+    return int(given) if given.isdecimal() and "WORLD_SIZE" in os.environ else None
