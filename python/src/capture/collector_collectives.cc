@@ -23,11 +23,32 @@ void ForEachResult(PyObject* result, F&& visit) {
     visit(PySequence_Fast_GET_ITEM(result, i));
 }
 
-// work.is_completed(): a question, not a wait.
-bool IsCompleted(PyObject* work) {
-  const PyRef answer = PyRef::Steal(PyObject_CallMethod(work, "is_completed", nullptr));
+PyRef Answer(const PyRef& object, const char* method) {
+  PyRef answer =
+      object ? PyRef::Steal(PyObject_CallMethod(object.get(), method, nullptr)) : PyRef();
   PyErr_Clear();
-  return answer.get() == Py_True;
+  return answer;
+}
+
+bool IsOnHost(PyObject* value) {
+  if (PyList_Check(value) || PyTuple_Check(value)) {
+    bool all = true;
+    ForEachResult(value, [&](PyObject* item) { all = all && IsOnHost(item); });
+    return all;
+  }
+  if (!TorchApi::Get().IsTensor(value)) return true;
+  const PyRef flag = PyRef::Steal(PyObject_GetAttrString(value, "is_cpu"));
+  PyErr_Clear();
+  return flag.get() == Py_True;
+}
+
+// Asks, and does not wait. A backend completes the future first, and then the work; on a device the
+// future of a work that is only queued is complete already, so there it is not asked.
+bool IsCompleted(const PyRef& work, const std::vector<PyRef>& values) {
+  if (Answer(work, "is_completed").get() == Py_True) return true;
+  return std::all_of(values.begin(), values.end(),
+                     [](const PyRef& value) { return IsOnHost(value.get()); }) &&
+         Answer(Answer(work, "get_future"), "done").get() == Py_True;
 }
 
 }  // namespace
@@ -171,7 +192,7 @@ void Collector::CompleteLate(LateCall late, std::string_view exception, bool at_
   OpenCall* call = late.call.get();
   bool is_final = exception.empty();
   for (const PyRef& handle : late.handles)
-    is_final = is_final && at_stop && IsWork(handle.get()) && IsCompleted(handle.get());
+    is_final = is_final && at_stop && IsWork(handle.get()) && IsCompleted(handle, late.values);
   if (late.group) is_final = false;
   if (!exception.empty()) {
     call->builder.Field("exception", exception);
