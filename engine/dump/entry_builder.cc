@@ -1,6 +1,7 @@
 #include "engine/dump/entry_builder.h"
 
 #include "engine/base/text.h"
+#include "engine/dump/late_stats.h"
 
 namespace msprobe {
 namespace {
@@ -40,7 +41,21 @@ void AppendCount(std::string* out, std::string_view key, int64_t count) {
   AppendInteger(out, count);
 }
 
-void AppendStats(std::string* out, const TensorFields& fields) {
+void AppendChecksum(std::string* out, const TensorFields& fields) {
+  if (fields.crc32 == nullptr && fields.xor64 == nullptr) return;
+  *out += ", \"md5\": \"";
+  if (fields.crc32 != nullptr) {
+    AppendHex(out, *fields.crc32, 8);
+  } else {
+    *out += "0x";
+    AppendHex(out, *fields.xor64, 16);
+  }
+  *out += '"';
+}
+
+}  // namespace
+
+void AppendStatistics(std::string* out, const TensorFields& fields) {
   const Stats* stats = fields.stats;
   if (stats == nullptr) {
     *out += R"(, "Max": null, "Min": null, "Mean": null, "Norm": null)";
@@ -60,19 +75,12 @@ void AppendStats(std::string* out, const TensorFields& fields) {
   AppendPythonFloat(out, stats->norm);
 }
 
-void AppendChecksum(std::string* out, const TensorFields& fields) {
-  if (fields.crc32 == nullptr && fields.xor64 == nullptr) return;
-  *out += ", \"md5\": \"";
-  if (fields.crc32 != nullptr) {
-    AppendHex(out, *fields.crc32, 8);
-  } else {
-    *out += "0x";
-    AppendHex(out, *fields.xor64, 16);
-  }
-  *out += '"';
+void AppendCounts(std::string* out, const TensorFields& fields) {
+  AppendCount(out, "nan", fields.stats->nan);
+  AppendCount(out, "pos_inf", fields.stats->pos_inf);
+  AppendCount(out, "neg_inf", fields.stats->neg_inf);
+  AppendCount(out, "zero", fields.stats->zero);
 }
-
-}  // namespace
 
 void AppendTensor(std::string* out, const TensorFields& fields) {
   *out += "{\"type\": ";
@@ -85,7 +93,11 @@ void AppendTensor(std::string* out, const TensorFields& fields) {
     AppendInteger(out, fields.shape[d]);
   }
   *out += ']';
-  fields.statistics ? AppendStats(out, fields) : AppendChecksum(out, fields);
+  if (fields.later >= 0) {
+    AppendLateStats(out, fields);
+  } else {
+    fields.statistics ? AppendStatistics(out, fields) : AppendChecksum(out, fields);
+  }
   if (fields.requires_grad >= 0)
     *out += fields.requires_grad ? ", \"requires_grad\": true" : ", \"requires_grad\": false";
   if (!fields.device_mesh.empty()) (*out += ", \"device_mesh\": ") += fields.device_mesh;
@@ -95,13 +107,9 @@ void AppendTensor(std::string* out, const TensorFields& fields) {
     AppendJsonString(out, fields.data_name);
   }
   if (fields.statistics) AppendChecksum(out, fields);
+  if (fields.later >= 0) AppendLateCounts(out, fields);
   if (const Stats* stats = fields.stats; stats != nullptr) {
-    if (fields.statistics || fields.counts) {
-      AppendCount(out, "nan", stats->nan);
-      AppendCount(out, "pos_inf", stats->pos_inf);
-      AppendCount(out, "neg_inf", stats->neg_inf);
-      AppendCount(out, "zero", stats->zero);
-    }
+    if (fields.statistics || fields.counts) AppendCounts(out, fields);
     if (fields.first_nonfinite >= 0) {
       *out += ", \"first_nonfinite\": ";
       AppendInteger(out, fields.first_nonfinite);

@@ -29,6 +29,7 @@ struct TensorFields {
   DTypeKind kind = DTypeKind::kFloat;  // how Max and Min are spelled: 1.0, 1 or true
   bool is_unsigned64 = false;          // int_max and int_min hold bit patterns
   const Stats* stats = nullptr;        // null: nothing could be measured, the four values are null
+  int64_t later = -1;                  // not negative: the statistics come later (late_stats.h)
   int requires_grad = -1;              // 0, 1, or -1: the framework has no such thing
   bool fingerprint = true;
   bool statistics = true;        // false: the four values and the counts are left out
@@ -100,6 +101,10 @@ class EntryBuilder {
 // at most 255 bytes; a longer name keeps its end and a hash, so that different names stay
 // different.
 std::string SafeFileName(std::string_view text, std::string_view extension);
+
+// The four values, and the counts that are not zero, of `fields.stats`, each behind a comma.
+void AppendStatistics(std::string* out, const TensorFields& fields);
+void AppendCounts(std::string* out, const TensorFields& fields);
 
 // A tensor's JSON object; what EntryBuilder::Tensor writes.
 void AppendTensor(std::string* out, const TensorFields& fields);

@@ -113,6 +113,7 @@ Status Session::Open(std::optional<int> rank) {
 }
 
 Status Session::Stop() {
+  DrainLate(/*give_up=*/true);
   if (!std::exchange(collecting_, false)) return Status::Ok();
   ++epoch_;
   Status first = tensors_ ? tensors_->Drain() : Status::Ok();
@@ -142,6 +143,27 @@ int64_t Session::NextCall(uint32_t counter) {
 void Session::TakeBack(uint32_t counter) { --calls_[counter]; }
 
 void Session::Record(const Item& item) {
+  if (!collecting_) return;
+  if (late_.waiting() || HasMarks(item.entry)) {
+    late_.Add({std::string(item.entry), std::string(item.name), std::string(item.parent),
+               item.construct});
+  } else {
+    Write(item);
+  }
+}
+
+void Session::KnowLateStats(std::span<const std::pair<int64_t, Stats>> stats) {
+  for (const auto& [ticket, known] : stats) late_.Know(ticket, known);
+  DrainLate(/*give_up=*/false);
+}
+
+void Session::DrainLate(bool give_up) {
+  late_.Drain(give_up, [&](const LateEntry& e) {
+    Write({e.entry, e.name, e.parent, e.construct});
+  });
+}
+
+void Session::Write(const Item& item) {
   if (!collecting_) return;
   Status status = item.entry.empty() ? Status::Ok() : writer_->Append(item.entry);
   if (status.ok() && item.construct) status = writer_->AppendConstruct(item.name, item.parent);

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,7 @@
 #include "engine/dump/config.h"
 #include "engine/dump/dump_writer.h"
 #include "engine/dump/filter.h"
+#include "engine/dump/late_stats.h"
 #include "engine/dump/tensor_queue.h"
 
 namespace msprobe {
@@ -66,6 +68,8 @@ class Session {
     bool construct = false;   // goes into construct.json
   };
   void Record(const Item& item);
+  // Statistics that entries with marks wait for; what can be written then is.
+  void KnowLateStats(std::span<const std::pair<int64_t, Stats>> stats);
   // The file-wide number of a stack: `stack` is the front end's own number, `frames` is asked for
   // when this step has not seen it.
   template <typename Frames>
@@ -85,6 +89,8 @@ class Session {
   void Abandon();
 
  private:
+  void Write(const Item& item);
+  void DrainLate(bool give_up);
   Status Open(std::optional<int> rank);
   int64_t AddStack(int64_t stack, std::string_view name, std::vector<std::string> frames);
 
@@ -98,6 +104,7 @@ class Session {
   bool collecting_ = false, failed_ = false;
   bool said_end_ = false, said_no_request_ = false, said_replaces_ = false;
   std::unique_ptr<DumpWriter> writer_;
+  LateEntries late_;
   std::unique_ptr<TensorQueue> tensors_;
   std::vector<int64_t> calls_;  // by counter
   std::vector<int64_t>

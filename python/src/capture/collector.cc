@@ -37,6 +37,8 @@ void Collector::Configure(Config config) {
   modules_wanted_ = c.level == Level::kL0 || c.level == Level::kMix;
   options_.summary = c.summary;
   options_.numbers = c.task != Task::kNanCheck;
+  // Other tasks need a tensor's numbers before the call goes on.
+  options_.device = c.task == Task::kStatistics ? &device_ : nullptr;
   options_.store = [this](const std::string& file, const TensorView& view) {
     return session_->Store(file, view);
   };
@@ -100,9 +102,12 @@ Status Collector::Stop() {
   FlushBackward();
   seen_gradients_.clear();
   for (PyObject* module : module_order_) WriteGradients(&modules_.at(module));
+  FetchLate();
   WriteCoverage();
   return session_->Stop();
 }
+
+void Collector::FetchLate() { session_->KnowLateStats(device_.Fetch()); }
 
 void Collector::StopCalls() {
   sees_calls_ = false;
@@ -290,6 +295,7 @@ void Collector::Finish(OpenCall* call) {
   if (call->stack >= 0) call->builder.Field("stack", std::to_string(call->stack));
   session_->Record({records_values() ? call->builder.Finish() : "", call->builder.name(),
                     call->parent, modules_wanted_});
+  if (device_.many_pending()) FetchLate();
 }
 
 void Collector::Leave(void* token, const CallArgs& args, PyObject* result) {
@@ -355,6 +361,7 @@ void Collector::Complete(const std::string& name, const std::string& parent,
   if (mode.backward_output) slot("output", outputs);
   if (looks_for_nan()) builder.RawField("is_nan", seen.made.any() ? "1" : "0");
   session_->Record({builder.Finish(), name, parent, modules_wanted_});
+  if (device_.many_pending()) FetchLate();
 }
 
 }  // namespace msprobe::capture

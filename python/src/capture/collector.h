@@ -18,6 +18,7 @@
 
 #include "capture/backward.h"
 #include "capture/coverage_counter.h"
+#include "capture/device_stats.h"
 #include "capture/interpose.h"
 #include "capture/module_calls.h"
 #include "capture/stack.h"
@@ -149,6 +150,7 @@ class Collector final : public CallObserver, public ModuleObserver, public Gradi
   void NoteRegion(OpenCall* call, const std::string& region);
   void Finish(OpenCall* call);
   void WriteCoverage();
+  void FetchLate();  // what lies on devices
   void WriteGradients(ModuleInfo* info);
   bool Stores(const std::string& name) const;
   EntryStyle StyleOf(const std::string& name, bool is_output) const;
@@ -177,6 +179,7 @@ class Collector final : public CallObserver, public ModuleObserver, public Gradi
   uintptr_t last_ticket_ = 0;
   bool apis_wanted_ = false, modules_wanted_ = false;
   bool noted_weights_ = false;
+  DeviceStats device_;
   CoverageCounter coverage_;
   bool said_coverage_ = false;
   bool sees_calls_ = false;  // from Start to StopCalls

@@ -40,12 +40,21 @@ int ReadInts(PyObject* sequence, int64_t* out, int max) {
 
 }  // namespace
 
-TensorAccess::TensorAccess(PyObject* tensor) {
+TensorAccess::TensorAccess(PyObject* tensor, Fetch fetch) : fetch_(fetch) {
   const QuietTorch quiet(tensor);
-  PyObject* holder = TorchApi::Get().IsPlainTensor(tensor) ? tensor : Holder(&tensor);
-  if (holder != nullptr)
-    readable_ = TorchApi::Get().exchange != nullptr ? ReadExchange(holder) : ReadAttributes(holder);
+  holder_ = TorchApi::Get().IsPlainTensor(tensor) ? tensor : Holder(&tensor);
+  if (holder_ != nullptr) Read();
   if (!readable_) Describe(tensor);
+}
+
+void TensorAccess::Read() {
+  readable_ = TorchApi::Get().exchange != nullptr ? ReadExchange(holder_) : ReadAttributes(holder_);
+}
+
+void TensorAccess::FetchNow() {
+  const QuietTorch quiet(holder_);
+  fetch_ = Fetch::kAlways;
+  Read();
 }
 
 PyObject* TensorAccess::Holder(PyObject** tensor) {
@@ -77,6 +86,12 @@ PyObject* TensorAccess::Holder(PyObject** tensor) {
   return *tensor;
 }
 
+bool TensorAccess::StaysOnDevice(bool on_host, DType dtype) {
+  on_device_ = fetch_ == Fetch::kNothing || (fetch_ == Fetch::kNever && !on_host);
+  if (on_device_) view_.dtype = dtype;
+  return on_device_;
+}
+
 bool TensorAccess::ReadExchange(PyObject* tensor) {
   dlpack::DLTensor raw;
   if (TorchApi::Get().exchange->dltensor_from_py_object(tensor, &raw) != 0) {
@@ -86,6 +101,7 @@ bool TensorAccess::ReadExchange(PyObject* tensor) {
   std::optional<TensorView> view = dlpack::ToView(raw);
   if (!view || view->ndim > kMaxDims) return false;
   const bool on_host = raw.device.device_type == dlpack::kCpuDevice;
+  if (StaysOnDevice(on_host, view->dtype)) return false;
   const DTypeKind kind = DTypeKindOf(view->dtype);
   const bool is_complex = kind == DTypeKind::kComplex;
   const TorchApi& torch = TorchApi::Get();
@@ -118,13 +134,14 @@ bool TensorAccess::ReadAttributes(PyObject* tensor) {
     return false;
   const std::string place = StrOf(device.get());
   if (place == "meta") return false;
+  Describe(tensor);
+  const std::optional<DType> dtype = DTypeFromTorchName(dtype_);
+  if (dtype && StaysOnDevice(place == "cpu", *dtype)) return false;
   if (!keep_ && (place != "cpu" || TorchApi::Get().IsNegated(tensor) ||
                  TorchApi::Get().IsConjugated(tensor))) {
     keep_ = Resolved(tensor);
     return keep_ && ReadAttributes(keep_.get());
   }
-  Describe(tensor);
-  const std::optional<DType> dtype = DTypeFromTorchName(dtype_);
   PyRef strides = CallMethod(tensor, "stride"), address = CallMethod(tensor, "data_ptr");
   if (!dtype || !strides || !address || ReadInts(strides.get(), strides_.data(), kMaxDims) != ndim_)
     return false;

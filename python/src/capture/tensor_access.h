@@ -18,12 +18,19 @@
 
 namespace msprobe::capture {
 
+// Whether elements are copied to the host when they lie elsewhere.
+enum class Fetch : uint8_t {
+  kAlways,
+  kNever,    // they stay there: not readable, on_device() tells
+  kNothing,  // the same for the host's own, as if it were a device: for tests
+};
+
 class TensorAccess {
  public:
   static constexpr int kMaxDims = 64;
 
   // `tensor` is borrowed and must outlive this object. Never leaves a Python error set.
-  explicit TensorAccess(PyObject* tensor);
+  explicit TensorAccess(PyObject* tensor, Fetch fetch = Fetch::kAlways);
   TensorAccess(const TensorAccess&) = delete;
   TensorAccess& operator=(const TensorAccess&) = delete;
 
@@ -33,6 +40,10 @@ class TensorAccess {
   // False for tensors whose elements cannot be read as a strided array on the host (sparse,
   // quantized, meta, nested, ...).
   bool readable() const { return readable_; }
+  bool on_device() const { return on_device_; }       // not readable: Fetch::kNever
+  void FetchNow();                                    // what lies on a device, after all
+  PyObject* holder() const { return holder_; }        // the tensor that has the elements
+  DType element_type() const { return view_.dtype; }  // when readable or on_device
   const TensorView& view() const { return view_; }    // when readable
   PyObject* resolved() const { return keep_.get(); }  // what `view` is of, if not the tensor itself
   std::string_view dtype() const { return dtype_; }   // "torch.float32", "torch.qint8"
@@ -44,6 +55,8 @@ class TensorAccess {
   std::string_view type() const { return type_; }
 
  private:
+  bool StaysOnDevice(bool on_host, DType dtype);
+  void Read();
   bool ReadExchange(PyObject* tensor);
   bool ReadAttributes(PyObject* tensor);
   // The tensor to read, null for none; `tensor` becomes the one whose shape and dtype count.
@@ -55,7 +68,9 @@ class TensorAccess {
   PyRef keep_;            // a copy made for reading
   TensorView view_;
   int ndim_ = 0;
-  bool readable_ = false;
+  Fetch fetch_;
+  PyObject* holder_ = nullptr;
+  bool readable_ = false, on_device_ = false;
   std::array<int64_t, kMaxDims> shape_;
   std::array<int64_t, kMaxDims> strides_;
   std::string dtype_text_, device_mesh_, placements_;

@@ -1,5 +1,6 @@
 #include "capture/value_writer.h"
 
+#include "capture/device_stats.h"
 #include "capture/distributed_tensor.h"
 #include "capture/numpy_array.h"
 #include "capture/py_ref.h"
@@ -25,7 +26,7 @@ struct Measured {
 
   // `access`, a TensorAccess or NumpyArray, must outlive this object.
   template <typename Access>
-  Measured(const Access& access, const ValueOptions& options, EntryStyle style) {
+  Measured(const Access& access, const ValueOptions& options, EntryStyle style, int64_t ticket) {
     fields.type = access.type();
     fields.dtype = access.dtype();
     fields.shape = access.shape();
@@ -34,6 +35,11 @@ struct Measured {
     if constexpr (requires { access.device_mesh(); }) {
       fields.device_mesh = access.device_mesh();
       fields.placements = access.placements();
+      if (ticket >= 0) {
+        fields.later = ticket;
+        fields.kind = DTypeKindOf(access.element_type());
+        fields.is_unsigned64 = access.element_type() == DType::kUInt64;
+      }
     }
     if (!access.readable() || style.reading != Reading::kMeasured) return;
     const TensorView& view = access.view();
@@ -56,6 +62,26 @@ struct Measured {
   Measured(const Measured&) = delete;
 };
 
+// Whether a tensor's elements are needed here at once.
+Fetch FetchFor(const ValueOptions& options, EntryStyle style) {
+  if (style.reading != Reading::kMeasured) return Fetch::kNever;
+  const bool only_statistics =
+      options.numbers && options.summary.statistics && options.summary.checksum == Checksum::kNone;
+  if (options.device == nullptr || !only_statistics || style.store || style.locate ||
+      options.slicer != nullptr)
+    return Fetch::kAlways;
+  static const bool takes_host = DeviceStats::TakesHost();
+  return takes_host ? Fetch::kNothing : Fetch::kNever;
+}
+
+// The ticket under which statistics of a tensor on a device come later; -1: they are taken here.
+int64_t TicketFor(TensorAccess* access, const ValueOptions& options, EntryStyle style) {
+  if (!access->on_device() || style.reading != Reading::kMeasured) return -1;
+  const int64_t ticket = options.device->Add(access->holder(), access->element_type());
+  if (ticket < 0) access->FetchNow();
+  return ticket;
+}
+
 }  // namespace
 
 Stats MeasureTensor(const TensorView& view) {
@@ -69,9 +95,10 @@ Stats MeasureTensor(const TensorView& view) {
 
 void AppendTensorJson(std::string* out, PyObject* tensor, const ValueOptions& options,
                       EntryStyle style, const std::string& file_name, Nonfinite* nonfinite) {
-  TensorAccess access(tensor);
+  TensorAccess access(tensor, file_name.empty() ? FetchFor(options, style) : Fetch::kAlways);
+  const int64_t ticket = TicketFor(&access, options, style);
   if (options.slicer != nullptr) access.Slice(*options.slicer);
-  Measured measured(access, options, style);
+  Measured measured(access, options, style, ticket);
   if (nonfinite != nullptr) nonfinite->Add(measured.stats);
   measured.fields.requires_grad = TorchApi::Get().RequiresGrad(tensor);
   if (!file_name.empty() && access.readable()) {
@@ -173,14 +200,15 @@ void ValueWriter::TensorValue(PyObject* tensor) {
     b_.Null();
     return;
   }
-  TensorAccess access(tensor);
+  TensorAccess access(tensor, FetchFor(options_, style_));
+  const int64_t ticket = TicketFor(&access, options_, style_);
   if (options_.slicer != nullptr) access.Slice(*options_.slicer);
-  Measure(access, torch.RequiresGrad(tensor));
+  Measure(access, torch.RequiresGrad(tensor), ticket);
 }
 
 template <typename Access>
-void ValueWriter::Measure(const Access& access, int requires_grad) {
-  Measured measured(access, options_, style_);
+void ValueWriter::Measure(const Access& access, int requires_grad, int64_t ticket) {
+  Measured measured(access, options_, style_, ticket);
   nonfinite_.Add(measured.stats);
   measured.fields.requires_grad = requires_grad;
   std::string file_name;
@@ -193,7 +221,8 @@ void ValueWriter::Measure(const Access& access, int requires_grad) {
 }
 
 void ValueWriter::ArrayValue(PyObject* array) {
-  style_.reading != Reading::kMet ? Measure(NumpyArray(array), /*requires_grad=*/-1) : b_.Null();
+  style_.reading != Reading::kMet ? Measure(NumpyArray(array), /*requires_grad=*/-1, /*ticket=*/-1)
+                                  : b_.Null();
 }
 
 }  // namespace msprobe::capture

@@ -26,6 +26,8 @@ class ThreadPool;
 
 namespace msprobe::capture {
 
+class DeviceStats;
+
 // How much of a tensor is looked at.
 enum class Reading : uint8_t {
   kMet,        // that it is there: for its gradient
@@ -42,7 +44,9 @@ struct EntryStyle {
 
 struct ValueOptions {
   Summary summary;
-  bool numbers = true;             // false: nothing that is measured is written (task nan_check)
+  bool numbers = true;  // false: nothing that is measured is written (task nan_check)
+  // Measures what lies on a device without waiting for it; null: it is fetched and measured here.
+  DeviceStats* device = nullptr;
   const Slicer* slicer = nullptr;  // the part of each tensor that is recorded; null: all of it
   // Called for each readable tensor of an entry whose tensors are stored; returns false when it
   // could not be queued.
@@ -94,7 +98,7 @@ class ValueWriter {
   void PointToPointValue(PyObject* value, int depth);
   void FloatValue(std::string_view type, double value);
   template <typename Access>
-  void Measure(const Access& access, int requires_grad);
+  void Measure(const Access& access, int requires_grad, int64_t ticket);
 
   EntryBuilder& b_;
   const ValueOptions& options_;
