@@ -1,6 +1,7 @@
 """Prints every speed claim beside memcpy, and with --peer beside the earlier tool, in one run.
 
-    python bench/run.py --build build [--peer .cache/peer/bin/python] [--only kernels|compare|train]
+    python bench/run.py --build build [--peer .cache/peer/bin/python]
+                        [--only kernels|train|idle|volume|compare]
 
 Medians and ratios: absolute times belong to the machine. Raw figures: build/bench/results.json.
 """
@@ -12,26 +13,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from collecting import bench_idle, bench_training, bench_volume
+from tables import table
+
 ROOT = Path(__file__).resolve().parent.parent
-PER_RECORD_US = 8.0  # what noting a name, a stack and a line may cost beside reading the numbers
-PROGRAMS = ("toy40", "gpt", "resnet")
-SETTINGS = (
-    ("L0", "statistics", "statistics"),
-    ("L1", "statistics", "statistics"),
-    ("mix", "statistics", "statistics"),
-    ("L1", "statistics", "md5"),
-    ("L1", "tensor", "statistics"),
-)
-
-
-def table(rows: list) -> None:
-    """Prints rows of cells, the heading first; all columns but the first are set to the right."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        cells = [row[0].ljust(widths[0])]
-        cells += [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
-        print("  " + "  ".join(cells))
-    sys.stdout.flush()
 
 
 def bytes_of(row: dict) -> int:
@@ -108,75 +93,11 @@ def bench_compare(peer) -> None:
         sys.exit("error: bench/compare/run.py failed")
 
 
-def run_training(python: Path, tool: str, program: str, setting, options) -> dict:
-    level, task, summary = setting
-    command = [str(python), str(ROOT / "bench" / "train.py"), "--tool", tool]
-    command += ["--program", program, "--level", level, "--task", task, "--summary", summary]
-    pairs = min(4, options.pairs) if task == "tensor" else options.pairs  # gigabytes a step
-    command += ["--pairs", str(pairs), "--scratch", str(options.scratch)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(f"error: {' '.join(command)}\n{done.stderr}")
-    return json.loads(done.stdout)
-
-
-def price(result: dict) -> float:
-    """Milliseconds of a collected step over a bare one, with what stays when it is off."""
-    return result["added_ms"] + max(0.0, result["off_ms"] - result["bare_ms"])
-
-
-def bench_training(options) -> list:
-    print(
-        f"\ntraining: milliseconds added to one step, medians of {options.pairs} off/on pairs in "
-        "one process\n  physics: reading tensors as those recorded once with our kernel alone, and "
-        f"{PER_RECORD_US:.0f} us a record\n  raw: the tensor files' bytes written in one go to the "
-        "same disk, and in as many files"
-    )
-    heading = ["program, level, task", "bare ms", "idle x", "added ms", "records", "us/record"]
-    heading += ["physics ms", "x physics", "x raw write", "x raw files"]
-    heading += ["peer ms", "peer records", "peer / ours", "per record"] if options.peer else []
-    lines, results = [heading], []
-    for program in PROGRAMS:
-        for setting in SETTINGS:
-            ours = run_training(Path(sys.executable), "ours", program, setting, options)
-            results.append(ours)
-            physics = ours["read_ms"] + PER_RECORD_US * 1e-3 * ours["records"]
-            ours["physics_ms"] = physics
-            raw = ours["raw_write_ms"]
-            per_record = ours["added_ms"] * 1e3 / ours["records"]
-            line = [
-                f"{program} {setting[0]} {'md5' if setting[2] == 'md5' else setting[1]}",
-                f"{ours['bare_ms']:.2f}",
-                f"{ours['idle_ms'] / ours['bare_ms']:.2f}",
-                f"{ours['added_ms']:.2f}",
-                str(ours["records"]),
-                f"{per_record:.1f}",
-                f"{physics:.2f}",
-                f"{ours['added_ms'] / physics:.2f}",
-                f"{ours['added_ms'] / raw:.2f}" if raw else "",
-                f"{ours['added_ms'] / ours['raw_files_ms']:.2f}" if raw else "",
-            ]
-            if options.peer:
-                theirs = run_training(options.peer, "peer", program, setting, options)
-                results.append(theirs)
-                added = price(theirs)
-                line += [
-                    f"{added:.2f}",
-                    str(theirs["records"]),
-                    f"{added / price(ours):.1f}",
-                    f"{added / theirs['records'] / (price(ours) / ours['records']):.1f}",
-                ]
-            lines.append(line)
-            print(f"  {line[0]} ...", file=sys.stderr, flush=True)
-    table(lines)
-    return results
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=Path, default=Path("build"))
     parser.add_argument("--peer", type=Path, help="python of a venv with the earlier tool")
-    parser.add_argument("--only", choices=("kernels", "compare", "train"))
+    parser.add_argument("--only", choices=("kernels", "train", "idle", "volume", "compare"))
     parser.add_argument("--pairs", type=int, default=12, help="off/on pairs of steps a program")
     options = parser.parse_args()
     options.scratch = options.build.resolve() / "bench" / "scratch"
@@ -188,6 +109,10 @@ def main():
         bench_numpy()
     if options.only in (None, "train"):
         results["train"] = bench_training(options)
+    if options.only in (None, "idle"):
+        results["idle"] = bench_idle()
+    if options.only in (None, "volume"):
+        results["volume"] = bench_volume(options)
     if options.only in (None, "compare"):
         bench_compare(options.peer)
     (options.build / "bench" / "results.json").write_text(json.dumps(results, indent=1) + "\n")

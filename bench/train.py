@@ -2,10 +2,10 @@
 
     python bench/train.py --tool ours|peer --program toy40 --level L1 --task statistics --pairs 20
 
-Four kinds of steps: bare (no tool in the process yet), idle (tool constructed, never started), and
-in turns off (between two collections) and on (collecting), so that a drift of the machine hits both
-alike; every figure is a median. The tool is whichever `msprobe` this Python imports; --tool only
-names it.
+Three kinds of steps: bare (no tool in the process yet), and in turns off (between two collections)
+and on (collecting), so that a drift of the machine hits both alike; every figure is a median. The
+tool is whichever `msprobe` this Python imports; --tool only names it. `ddp` is the GPT in two
+processes of one thread each; the figures are those of the first.
 """
 
 import argparse
@@ -14,6 +14,7 @@ import math
 import os
 import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -26,7 +27,9 @@ import torch
 
 from models import gpt, resnet, toy
 
-PROGRAMS = {"toy40": toy, "gpt": gpt, "resnet": resnet}
+PROGRAMS = {"toy40": toy, "gpt": gpt, "resnet": resnet, "ddp": gpt}
+WORLD = 2
+JSON_FILES = ("dump.json", "stack.json", "construct.json")  # what both tools write
 ITEM_SIZES = {
     **{f"torch.{name}": 1 for name in ("bool", "uint8", "int8")},
     **{f"torch.{name}": 2 for name in ("float16", "bfloat16", "int16")},
@@ -82,13 +85,15 @@ def read_once_ms(tensors: list) -> float:
 
 
 def inspect_dump(folder: Path) -> dict:
-    """Records, tensors, their bytes and the bytes of the tensor files of one step's dump."""
+    """Records, tensors, their bytes, and the bytes of all the files of one step's dump."""
     (path,) = folder.glob("step*/*/dump.json")
     data = json.loads(path.read_text())["data"]
     files = [file.stat().st_size for file in path.parent.glob("dump_tensor_data/*")]
     tensors = list(described_tensors(data))
     size = sum(ITEM_SIZES[dtype] * math.prod(shape) for dtype, shape in tensors)
-    return {"records": len(data), "tensors": tensors, "bytes": size, "files": files}
+    json_bytes = sum(path.with_name(name).stat().st_size for name in JSON_FILES)
+    seen = {"records": len(data), "tensors": tensors, "bytes": size, "files": files}
+    return seen | {"json_bytes": json_bytes}
 
 
 def raw_write_ms(path: Path, size: int) -> float:
@@ -116,6 +121,13 @@ def raw_files_ms(folder: Path, sizes: list) -> float:
 def measure(options, folder: Path) -> dict:
     program = PROGRAMS[options.program]
     model, batch = program.build(0)
+    if options.program == "ddp":
+        torch.set_num_threads(1)
+        rendezvous = f"file://{options.rendezvous}"
+        torch.distributed.init_process_group(
+            "gloo", rendezvous, rank=options.rank, world_size=WORLD
+        )
+        model = torch.nn.parallel.DistributedDataParallel(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
     dump = folder / "dump"
 
@@ -136,8 +148,6 @@ def measure(options, folder: Path) -> dict:
     from msprobe.pytorch import PrecisionDebugger
 
     debugger = PrecisionDebugger(config_path=str(write_config(folder, options)))
-
-    idle = [timed(step) for _ in range(options.pairs)]
 
     def observed_step():
         debugger.start(model=model)
@@ -166,7 +176,6 @@ def measure(options, folder: Path) -> dict:
     return {
         "read_ms": read_once_ms(tensors) if options.tool == "ours" else None,
         "bare_ms": statistics.median(bare),
-        "idle_ms": statistics.median(idle),
         "on_ms": statistics.median(on),
         "off_ms": statistics.median(off),
         "added_ms": statistics.median(a - b for a, b in zip(on, off, strict=True)),
@@ -187,13 +196,22 @@ def main():
     parser.add_argument("--summary", choices=("statistics", "md5"), default="statistics")
     parser.add_argument("--pairs", type=int, default=20)
     parser.add_argument("--scratch", help="where the dumps go (default: the temporary folder)")
+    parser.add_argument("--rank", type=int, default=0, help=argparse.SUPPRESS)
+    parser.add_argument("--rendezvous", help=argparse.SUPPRESS)
     options = parser.parse_args()
 
     # Whatever the tool prints goes to stderr: stdout is the result alone.
     result_file = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     with tempfile.TemporaryDirectory(dir=options.scratch, ignore_cleanup_errors=True) as folder:
+        other = None
+        if options.program == "ddp" and options.rendezvous is None:
+            options.rendezvous = f"{folder}/rendezvous"
+            again = ["--rank", "1", "--rendezvous", options.rendezvous]
+            other = subprocess.Popen([sys.executable, *sys.argv, *again])
         result = measure(options, Path(folder))
+        if other is not None and other.wait() != 0:
+            sys.exit(f"error: the second process ended with exit code {other.returncode}")
     for name in ("tool", "program", "level", "task", "summary"):
         result[name] = getattr(options, name)
     print(json.dumps(result), file=result_file, flush=True)

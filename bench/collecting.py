@@ -1,0 +1,179 @@
+"""What recording costs in time, memory and bytes, and not recording in time; with the targets."""
+
+import json
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+from tables import table, verdict
+
+BENCH = Path(__file__).resolve().parent
+PER_RECORD_US = 8.0  # what noting a name, a stack and a line may cost beside reading the numbers
+OF_PHYSICS = 1.5  # times the time to read the bytes once; the cost of noting comes on top
+OF_PEER = {"large": 8.0, "small": 30.0}  # how many times less than the earlier tool adds
+OF_RAW = 1 / 0.9  # of the time the tensor files alone take
+NOT_RECORDING = 1.01
+HELD_MB = 64
+OF_PEER_BYTES = 0.6
+PROGRAMS = {"toy40": 1, "gpt": 2, "resnet": 2, "ddp": 2}  # divides the pairs of slow ones
+SETTINGS = (
+    ("L0", "statistics", "statistics"),
+    ("L1", "statistics", "statistics"),
+    ("mix", "statistics", "statistics"),
+    ("L1", "statistics", "md5"),
+    ("L1", "tensor", "statistics"),
+)
+
+
+def run_json(command: list, seconds: float | None = None) -> dict:
+    """What a program of this folder prints; ends this one when it fails."""
+    done = subprocess.run(
+        [str(part) for part in command], capture_output=True, text=True, timeout=seconds
+    )
+    if done.returncode != 0:
+        sys.exit(f"error: {' '.join(map(str, command))}\n{done.stderr}")
+    return json.loads(done.stdout)
+
+
+def run_training(python: Path, tool: str, program: str, setting, options) -> dict:
+    level, task, summary = setting
+    command = [python, BENCH / "train.py", "--tool", tool, "--program", program]
+    command += ["--level", level, "--task", task, "--summary", summary]
+    pairs = max(2, options.pairs // PROGRAMS[program])
+    pairs = min(4, pairs) if task == "tensor" else pairs  # gigabytes a step
+    return run_json([*command, "--pairs", pairs, "--scratch", options.scratch])
+
+
+def price(result: dict) -> float:
+    """Milliseconds of a collected step over a bare one, with what stays when it is off."""
+    return result["added_ms"] + max(0.0, result["off_ms"] - result["bare_ms"])
+
+
+def judge(ours: dict, theirs: dict | None) -> tuple:
+    """(what is asked, verdict) of one row."""
+    physics = ours["added_ms"] <= ours["physics_ms"]
+    if ours["task"] == "tensor":
+        limit = OF_RAW * ours["raw_files_ms"] + ours["physics_ms"]
+        return "<= raw files / 0.9 + physics", verdict(ours["added_ms"] <= limit)
+    if theirs is None:
+        return "<= physics", verdict(physics)
+    times = price(theirs) / price(ours)
+    if ours["read_ms"] > PER_RECORD_US * 1e-3 * ours["records"]:
+        return f"{OF_PEER['large']:.0f} x less or physics", verdict(
+            physics or times >= OF_PEER["large"]
+        )
+    return f"{OF_PEER['small']:.0f} x less and physics", verdict(
+        physics and times >= OF_PEER["small"]
+    )
+
+
+def title(result: dict) -> str:
+    kind = "md5" if result["summary"] == "md5" else result["task"]
+    return f"{result['program']} {result['level']} {kind}"
+
+
+def bench_training(options) -> list:
+    print(
+        f"\ntraining: milliseconds added to one step, medians of {options.pairs} off/on pairs "
+        f"(half as many of slow programs)\n  physics: {OF_PHYSICS} times the time to read tensors "
+        f"as those recorded once with our kernel alone, and {PER_RECORD_US:.0f} us a record\n"
+        "  raw: the tensor files' bytes written in one go to the same disk, and in as many files"
+    )
+    heading = ["program, level, task", "bare ms", "added ms", "records", "us/record", "physics ms"]
+    heading += ["x physics", "x raw write", "x raw files"]
+    heading += ["peer ms", "peer records", "peer / ours"] if options.peer else []
+    lines, results = [[*heading, "target", "verdict"]], []
+    for program in PROGRAMS:
+        for setting in SETTINGS:
+            ours = run_training(Path(sys.executable), "ours", program, setting, options)
+            results.append(ours)
+            reading = OF_PHYSICS * ours["read_ms"]
+            ours["physics_ms"] = reading + PER_RECORD_US * 1e-3 * ours["records"]
+            raw = ours["raw_write_ms"]
+            line = [
+                title(ours),
+                f"{ours['bare_ms']:.2f}",
+                f"{ours['added_ms']:.2f}",
+                str(ours["records"]),
+                f"{ours['added_ms'] * 1e3 / ours['records']:.1f}",
+                f"{ours['physics_ms']:.2f}",
+                f"{ours['added_ms'] / ours['physics_ms']:.2f}",
+                f"{ours['added_ms'] / raw:.2f}" if raw else "",
+                f"{ours['added_ms'] / ours['raw_files_ms']:.2f}" if raw else "",
+            ]
+            theirs = None
+            if options.peer:
+                theirs = run_training(options.peer, "peer", program, setting, options)
+                results.append(theirs)
+                line += [f"{price(theirs):.2f}", str(theirs["records"])]
+                line.append(f"{price(theirs) / price(ours):.1f}")
+            lines.append([*line, *judge(ours, theirs)])
+            print(f"  {line[0]} ...", file=sys.stderr, flush=True)
+    table(lines)
+    if options.peer:
+        print_sizes(results)
+    return results
+
+
+def print_sizes(results: list) -> None:
+    """dump.json, stack.json and construct.json of the same step, written by both."""
+    print("\nbytes of dump.json, stack.json and construct.json of one step")
+    heading = ["program, level, task", "ours", "a record", "peer", "a record", "ours / peer"]
+    lines = [[*heading, "target", "verdict"]]
+    for ours, theirs in zip(results[::2], results[1::2], strict=True):
+        share = ours["json_bytes"] / theirs["json_bytes"]
+        line = [title(ours)]
+        for each in (ours, theirs):
+            line += [str(each["json_bytes"]), f"{each['json_bytes'] / each['records']:.0f}"]
+        lines.append(
+            [*line, f"{share:.2f}", f"<= {OF_PEER_BYTES}", verdict(share <= OF_PEER_BYTES)]
+        )
+    table(lines)
+
+
+def bench_idle() -> dict:
+    print(
+        "\nnot recording: a step's time over that without the tool, processes in turns; the "
+        "control is a second process without it",
+        flush=True,
+    )
+    results = run_json([sys.executable, BENCH / "idle.py"])
+    lines = [["program", "state", "ratio", "control", "target", "verdict"]]
+    for program, states in results.items():
+        control = states.pop("control")
+        for state, ratio in states.items():
+            said = verdict(ratio <= NOT_RECORDING)
+            if abs(control - 1) > NOT_RECORDING - 1:
+                said = "too noisy to say"
+            lines.append(
+                [program, state, f"{ratio:.3f}", f"{control:.3f}", f"<= {NOT_RECORDING}", said]
+            )
+    table(lines)
+    return results
+
+
+def bench_volume(options) -> list:
+    print("\nmany records in one step, statistics L1: memory held, bytes written")
+    arguments = [BENCH / "volume.py", "--scratch", options.scratch, "--tool"]
+    ours = run_json([sys.executable, *arguments, "ours"])
+    results = [ours]
+    if options.peer:  # its time grows as N squared
+        results.append(run_json([options.peer, *arguments, "peer", "--records", "10000", "40000"]))
+    heading = ["tool, records", "held MB", "written MB", "bytes a record", "us/record"]
+    lines = [[*heading, "target", "verdict"]]
+    per_record = statistics.median(row["written"] / row["records"] for row in ours["rows"])
+    for result in results:
+        for row in result["rows"]:
+            each = row["written"] / row["records"]
+            line = [f"{result['tool']} {row['records']}", f"{row['held_mb']:.1f}"]
+            line += [f"{row['written'] / 1e6:.1f}", f"{each:.0f}"]
+            line.append(f"{row['seconds'] * 1e6 / row['records']:.1f}")
+            if result is ours:
+                said = verdict(row["held_mb"] <= HELD_MB and each <= 1.05 * per_record)
+                line += [f"<= {HELD_MB} MB, linear", said]
+            else:
+                line += ["", ""]
+            lines.append(line)
+    table(lines)
+    return results
