@@ -31,17 +31,28 @@ int64_t TensorBudget(bool async_dump) {
   return async_dump || ThreadPool::Default().threads() > 2 ? 256 << 20 : 0;
 }
 
+bool Stores(const Config& config) {
+  return config.task == Task::kTensor ||
+         (config.task == Task::kStatistics && !config.tensor_list.empty());
+}
+
 }  // namespace
 
 Session::Session(Config config, std::string framework)
     : config_(std::move(config)),
       filter_(config_),
+      enabled_(config_.dump_enable.value_or(true)),
       slicer_(config_.slice),
       framework_(std::move(framework)) {}
 
 Result<bool> Session::Start(std::optional<int> rank) {
-  if (failed_) return false;
+  if (failed_ || !enabled()) return false;
   if (collecting_) return true;
+  if (next_ && !std::exchange(said_later_, true)) {
+    Log(LogLevel::kInfo, fmt::format("step {} is begun: the changed configuration holds from the "
+                                     "next step on, after step()",
+                                     step_));
+  }
   if (config_.level == Level::kL2) return false;  // said when the configuration was read
   if (!filter_.WantsStep(step_)) {
     if (filter_.IsPastLastStep(step_) && !std::exchange(said_end_, true)) {
@@ -96,8 +107,7 @@ Status Session::Open(std::optional<int> rank) {
   header.tool = fmt::format("msprobe {}", kVersion);
   header.provenance = provenance_;
   header.extra_info = config_.extra_info;
-  const bool store = config_.task == Task::kTensor ||
-                     (config_.task == Task::kStatistics && !config_.tensor_list.empty());
+  const bool store = Stores(config_);
   if (store) header.dump_data_dir = JoinPath(folder_, kTensorFolder);
   if (Exists(JoinPath(folder_, "dump.json")) && !std::exchange(said_replaces_, true))
     Log(LogLevel::kWarning,
@@ -111,6 +121,37 @@ Status Session::Open(std::optional<int> rank) {
   if (rank) SetLogRank(*rank);
   return Status::Ok();
 }
+
+void Session::Adopt(Config config) {
+  if (config.dump_path != config_.dump_path) {
+    writer_.reset();
+    stack_numbers_.clear();
+  }
+  if (writer_ == nullptr) tensors_.reset();
+  config_ = std::move(config);
+  filter_ = Filter(config_);
+  slicer_ = Slicer(config_.slice);
+  failed_ = said_end_ = said_later_ = false;
+  ++configured_;
+}
+
+void Session::Reconfigure(Config config) {
+  if (abandoned_) return;
+  refused_ = false;
+  enabled_ = config.dump_enable.value_or(enabled_);
+  // What is on the disk of this step stays, and its header stays true.
+  const bool same_header = config.task == config_.task && config.level == config_.level &&
+                           config.extra_info == config_.extra_info &&
+                           Stores(config) == Stores(config_) && !failed_;
+  next_.reset();
+  if (writer_ == nullptr || same_header || config.dump_path != config_.dump_path) {
+    Adopt(std::move(config));
+  } else {
+    next_ = std::move(config);
+  }
+}
+
+void Session::Refuse() { refused_ = true; }
 
 Status Session::Stop() {
   DrainLate(/*give_up=*/true);
@@ -133,6 +174,7 @@ void Session::BeginAtStep(int64_t step) {
   // Its buffers serve the next step as well: fresh memory costs more than the copy.
   if (!filter_.WantsStep(step_)) tensors_.reset();
   writer_.reset();
+  if (next_) Adopt(*std::exchange(next_, std::nullopt));
 }
 
 int64_t Session::NextCall(uint32_t counter) {
@@ -211,7 +253,7 @@ void Session::Fail(const Status& status) {
 
 void Session::Abandon() {
   collecting_ = false;
-  failed_ = true;
+  failed_ = abandoned_ = true;
   ++epoch_;
   ForgetClaims();
   (void)writer_.release();

@@ -45,6 +45,14 @@ class Session {
   void Step() { BeginAtStep(step_ + 1); }
   void BeginAtStep(int64_t step);  // the same, for a training that goes on from another step
 
+  // The configuration's file has changed; call after Stop. What it says holds from the next Start
+  // on, or from the next step on where the files of this step are begun and need another header.
+  // Whether it is enabled (dump_enable) holds at once.
+  void Reconfigure(Config config);
+  void Refuse();  // the file cannot be used: nothing is recorded until the next Reconfigure
+  bool enabled() const { return enabled_ && !refused_; }
+  uint64_t configured() const { return configured_; }  // configurations that came to hold
+
   bool collecting() const { return collecting_; }
   // Of the run, for the header of files opened from now on: a JSON object.
   void SetProvenance(std::string json) { provenance_ = std::move(json); }
@@ -92,17 +100,21 @@ class Session {
   void Write(const Item& item);
   void DrainLate(bool give_up);
   Status Open(std::optional<int> rank);
+  void Adopt(Config config);
   int64_t AddStack(int64_t stack, std::string_view name, std::vector<std::string> frames);
 
   Config config_;
   Filter filter_;
+  std::optional<Config> next_;  // from the next step on
+  bool enabled_ = true, refused_ = false, abandoned_ = false;
+  uint64_t configured_ = 0;
   Slicer slicer_;
   bool request_is_absent_ = false;
   std::string framework_, folder_, provenance_;
   int64_t step_ = 0;
   uint64_t epoch_ = 0;
   bool collecting_ = false, failed_ = false;
-  bool said_end_ = false, said_no_request_ = false, said_replaces_ = false;
+  bool said_end_ = false, said_later_ = false, said_no_request_ = false, said_replaces_ = false;
   std::unique_ptr<DumpWriter> writer_;
   LateEntries late_;
   std::unique_ptr<TensorQueue> tensors_;

@@ -22,14 +22,14 @@ using Names = std::vector<std::string>;
 
 void Configure(nb::handle config_path, nb::handle task, nb::handle dump_path, nb::handle level,
                nb::handle step, const std::string& own_directory) {
-  Config config =
-      ValueOrRaise(LoadConfig(PathArgument("config_path", config_path).value_or(""),
-                              {TextArgument("task", task), PathArgument("dump_path", dump_path),
-                               TextArgument("level", level), StepArgument("step", step)}));
-  for (const std::string& line : config.warnings) Log(LogLevel::kWarning, line);
+  const std::string path = PathArgument("config_path", config_path).value_or("");
+  const ConfigOverrides overrides{TextArgument("task", task), PathArgument("dump_path", dump_path),
+                                  TextArgument("level", level), StepArgument("step", step)};
+  auto watch = std::make_unique<ConfigWatch>(path, overrides);
+  Config config = ValueOrRaise(LoadConfig(path, overrides));
   RaiseIfError(capture::TorchApi::Load());
   capture::BorrowOpenMpTeam();
-  Collector::Get().Configure(std::move(config));
+  Collector::Get().Configure(std::move(config), std::move(watch));
   Collector::Get().stacks().HideDirectory(own_directory);
   // A forked child (a DataLoader worker) shares our files: it must not write to them.
   static const int registered =
@@ -65,6 +65,9 @@ void BindCapture(nb::module_& m) {
   m.def("configure", &Configure, "config_path"_a.none(), "task"_a.none(), "dump_path"_a.none(),
         "level"_a.none(), "step"_a.none(), "own_directory"_a,
         "Load the configuration; keyword arguments win over the file.");
+  m.def(
+      "refresh", [=](bool has_model) { return collector().Refresh(has_model); }, "has_model"_a,
+      "Read a changed configuration again; True when collection has stopped for it.");
   m.def(
       "read_name_lists", [](const std::string& path) { return ValueOrRaise(ReadNameLists(path)); },
       "path"_a, "[(category, [name, ...]), ...] of a support_wrap_ops.yaml.");

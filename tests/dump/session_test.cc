@@ -121,5 +121,45 @@ TEST_F(SessionTest, StacksAreNumberedPerStep) {
   EXPECT_EQ(formatted, 2);
 }
 
+TEST_F(SessionTest, AChangedConfigurationHoldsFromTheNextStart) {
+  Session session(config_);
+  ASSERT_TRUE(*session.Start(std::nullopt));
+  RecordOne(session, "Torch.a.0.forward");
+  ASSERT_TRUE(session.Stop().ok());
+  config_.level = Level::kL0;  // the header of this step says L1
+  session.Reconfigure(config_);
+  EXPECT_EQ(session.config().level, Level::kL1);
+  EXPECT_TRUE(*session.Start(std::nullopt));
+  session.Step();
+  EXPECT_EQ(session.config().level, Level::kL0);
+  config_.dump_enable = false;
+  session.Reconfigure(config_);
+  EXPECT_FALSE(*session.Start(std::nullopt));
+  config_.dump_enable.reset();  // as it was
+  session.Reconfigure(config_);
+  EXPECT_FALSE(*session.Start(std::nullopt));
+  config_.dump_enable = true;
+  session.Reconfigure(config_);
+  EXPECT_TRUE(*session.Start(std::nullopt));
+  ASSERT_TRUE(session.Stop().ok());
+  session.Refuse();
+  EXPECT_FALSE(session.enabled() || *session.Start(std::nullopt));
+  session.Abandon();
+  session.Reconfigure(config_);
+  EXPECT_FALSE(*session.Start(std::nullopt));
+  EXPECT_EQ(Records("step0/rank"), 1u);
+}
+
+TEST_F(SessionTest, AnotherDumpPathBeginsNewFilesAtOnce) {
+  Session session(config_);
+  ASSERT_TRUE(*session.Start(std::nullopt));
+  ASSERT_TRUE(session.Stop().ok());
+  config_.dump_path += "_more";
+  session.Reconfigure(config_);
+  ASSERT_TRUE(*session.Start(std::nullopt));
+  EXPECT_EQ(session.folder(), config_.dump_path + "/step0/rank");
+  session.Step();
+}
+
 }  // namespace
 }  // namespace msprobe

@@ -109,6 +109,7 @@ class PrecisionDebugger:
         if model is not None:
             hooks.check_model(model)
             cls._model = model
+        hooks.refresh(cls._model)
         if cls._model is None and (_engine.modules_wanted() or token_range is not None):
             raise UsageError(
                 "level L0 and mix record modules, and token_range counts calls of the model: "
@@ -123,6 +124,7 @@ class PrecisionDebugger:
         """Stop collecting and complete the files; :meth:`start` may follow in the same step."""
         regions.end()
         hooks.end()
+        hooks.refresh(cls._model)
 
     @_method
     def forward_backward_dump_end(cls):

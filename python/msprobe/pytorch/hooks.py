@@ -170,6 +170,12 @@ def _codes_within(objects):
             yield from _codes_within(code.co_consts)
 
 
+def refresh(model):
+    """Read the configuration again if its file has changed (key dump_enable)."""
+    if _engine.refresh(model is not None):
+        end()
+
+
 def begin(model, rank_id=None):
     """Start collecting, if the engine wants this step and rank."""
     global _apis_added, _places_added

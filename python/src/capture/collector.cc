@@ -30,20 +30,6 @@ Collector::ThreadState& Collector::Thread() {
   return *holder.state;
 }
 
-void Collector::Configure(Config config) {
-  session_ = std::make_unique<Session>(std::move(config));
-  const Config& c = session_->config();
-  apis_wanted_ = c.level == Level::kL1 || c.level == Level::kMix;
-  modules_wanted_ = c.level == Level::kL0 || c.level == Level::kMix;
-  options_.summary = c.summary;
-  options_.numbers = c.task != Task::kNanCheck;
-  // Other tasks need a tensor's numbers before the call goes on.
-  options_.device = c.task == Task::kStatistics ? &device_ : nullptr;
-  options_.store = [this](const std::string& file, const TensorView& view) {
-    return session_->Store(file, view);
-  };
-}
-
 void Collector::Abandon() {
   DispatchCount::Abandon();
   session_->Abandon();
@@ -121,6 +107,7 @@ void Collector::StopCalls() {
 void Collector::Step() {
   (void)Stop();  // a failure is logged where it happens
   session_->Step();
+  if (session_->configured() != configured_) Adopt();
   coverage_.NewStep();
 }
 
@@ -140,6 +127,7 @@ void Collector::WriteCoverage() {
 void Collector::BeginAtStep(int64_t step) {
   (void)Stop();
   session_->BeginAtStep(step);
+  if (session_->configured() != configured_) Adopt();
 }
 
 std::unique_ptr<Collector::OpenCall> Collector::Begin(const std::string& stem, int64_t number,

@@ -24,6 +24,7 @@
 #include "capture/stack.h"
 #include "capture/value_writer.h"
 #include "engine/dump/api_rules.h"
+#include "engine/dump/config_watch.h"
 #include "engine/dump/session.h"
 
 namespace msprobe::capture {
@@ -41,7 +42,11 @@ class Collector final : public CallObserver, public ModuleObserver, public Gradi
  public:
   static Collector& Get();
 
-  void Configure(Config config);
+  // `watch`: set when the file is to be read again as it changes.
+  void Configure(Config config, std::unique_ptr<ConfigWatch> watch = nullptr);
+  // Reads the configuration again if it is time and the file has changed; collection stops then.
+  // True: it has stopped, and what the configuration asks for may be another thing.
+  bool Refresh(bool has_model);
   bool configured() const { return session_ != nullptr; }
   Session& session() { return *session_; }
   void Abandon();  // in a forked child: nothing is recorded, no file is touched
@@ -158,9 +163,13 @@ class Collector final : public CallObserver, public ModuleObserver, public Gradi
   // False under task structure: tensors are only met, dump.json stays empty.
   bool records_values() const { return session_->config().task != Task::kStructure; }
   void ApplyRules(Api* api);
+  void Adopt();  // what follows from the session's configuration
   uint32_t CounterFor(const std::string& stem);
 
   std::unique_ptr<Session> session_;
+  std::unique_ptr<ConfigWatch> watch_;
+  std::string refusal_;      // last said about the watched file
+  uint64_t configured_ = 0;  // the session's configuration that Adopt has seen
   ValueOptions options_;
   StackTable stacks_;
   std::vector<std::unique_ptr<Api>> apis_;

@@ -1,0 +1,74 @@
+// What a configuration makes of a Collector, at first and when its file has changed.
+#include <fmt/format.h>
+
+#include "capture/collector.h"
+#include "engine/base/log.h"
+
+namespace msprobe::capture {
+namespace {
+
+bool RecordsModules(const Config& config) {
+  return config.level == Level::kL0 || config.level == Level::kMix;
+}
+
+}  // namespace
+
+void Collector::Configure(Config config, std::unique_ptr<ConfigWatch> watch) {
+  for (const std::string& line : config.warnings) Log(LogLevel::kWarning, line);
+  session_ = std::make_unique<Session>(std::move(config));
+  watch_ = session_->config().dump_enable ? std::move(watch) : nullptr;
+  if (!session_->enabled())
+    Log(LogLevel::kInfo, "collection is off until the configuration says \"dump_enable\": true");
+  options_.store = [this](const std::string& file, const TensorView& view) {
+    return session_->Store(file, view);
+  };
+  Adopt();
+}
+
+void Collector::Adopt() {
+  const Config& config = session_->config();
+  configured_ = session_->configured();
+  modules_wanted_ = RecordsModules(config);
+  apis_wanted_ = config.level == Level::kL1 || config.level == Level::kMix;
+  options_.summary = config.summary;
+  options_.numbers = config.task != Task::kNanCheck;
+  // Other tasks need a tensor's numbers before the call goes on.
+  options_.device = config.task == Task::kStatistics ? &device_ : nullptr;
+  for (const std::unique_ptr<Api>& api : apis_) ApplyRules(api.get());
+}
+
+bool Collector::Refresh(bool has_model) {
+  if (watch_ == nullptr) return false;
+  std::optional<Result<Config>> read = watch_->Poll(ConfigWatch::Clock::now(), session_->enabled());
+  if (!read) return false;
+  (void)Stop();  // a failure is logged where it happens
+  Status refusal = read->ok() ? Status::Ok() : read->status();
+  if (read->ok() && RecordsModules(**read) && !has_model) {
+    watch_->Refuse();
+    refusal = InvalidConfig(watch_->path())
+                  .Expected("level \"L1\", or a model: start(model)")
+                  .Found("a level that records modules, and no model");
+  }
+  if (!refusal.ok()) {
+    session_->Refuse();
+    if (refusal.message() != refusal_) {
+      Log(LogLevel::kWarning,
+          fmt::format("collection is off until the file is right: {}{}{}", refusal.message(),
+                      refusal.hint().empty() ? "" : "; ", refusal.hint()));
+    }
+    refusal_ = refusal.message();
+    return true;
+  }
+  refusal_.clear();
+  Config config = **std::move(read);
+  if (config.warnings != session_->config().warnings) {
+    for (const std::string& line : config.warnings) Log(LogLevel::kWarning, line);
+  }
+  session_->Reconfigure(std::move(config));
+  Log(LogLevel::kInfo, fmt::format("{} has changed and was read again: collection is {}",
+                                   watch_->path(), session_->enabled() ? "on" : "off"));
+  Adopt();
+  return true;
+}
+
+}  // namespace msprobe::capture
