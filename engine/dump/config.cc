@@ -17,6 +17,7 @@ constexpr size_t kLargestConfig = 1 << 20;
 constexpr int64_t kLargestSeed = UINT32_MAX;  // what NumPy takes
 
 Level LevelNamed(std::string_view word) {
+  if (word == "debug") return Level::kDebug;
   return word == "L0" ? Level::kL0 : word == "mix" ? Level::kMix : Level::kL1;
 }
 
@@ -41,6 +42,7 @@ class ConfigReader {
     ResolveDataMode();
     if (config_.task == Task::kStructure) MSPROBE_RETURN_IF_ERROR(CheckStructure());
     if (config_.task == Task::kNanCheck) MSPROBE_RETURN_IF_ERROR(CheckNan());
+    if (config_.level == Level::kDebug) ClearSelection();
     return std::move(config_);
   }
 
@@ -121,7 +123,7 @@ class ConfigReader {
         config_.level = Level::kL2;
         return Status::Ok();
       }
-      MSPROBE_RETURN_IF_ERROR(Choose(place, word, kLevels, kOtherLevels));
+      MSPROBE_RETURN_IF_ERROR(Choose(place, word, kLevels, {}));
       config_.level = LevelNamed(word);
     }
     return Status::Ok();
@@ -197,7 +199,9 @@ class ConfigReader {
       return InvalidConfig(path_)
           .Says("task nan_check looks at API calls")
           .Expected("\"level\": \"L1\"")
-          .Found(config_.level == Level::kL0 ? "\"L0\"" : "\"mix\"");
+          .Found(config_.level == Level::kL0    ? "\"L0\""
+                 : config_.level == Level::kMix ? "\"mix\""
+                                                : "\"debug\"");
     }
     return OutputsAreSeen();
   }
@@ -211,6 +215,23 @@ class ConfigReader {
         .Says(fmt::format("task {} looks at outputs", TaskName(config_.task)))
         .Expected("\"output\" beside \"input\" in \"data_mode\"")
         .Found("\"input\" alone");
+  }
+
+  // Under level debug the script says what is saved.
+  void ClearSelection() {
+    const std::pair<std::string_view, std::vector<std::string>*> selections[] = {
+        {"scope", &config_.scope}, {"list", &config_.list}, {"tensor_list", &config_.tensor_list}};
+    for (const auto& [key, names] : selections) {
+      if (names->empty()) continue;
+      config_.warnings.push_back(
+          fmt::format("\"{}\" has no effect under level debug: save() says what is recorded", key));
+      names->clear();
+    }
+    const DataMode& mode = config_.data_mode;
+    if (!mode.forward_input || !mode.forward_output || !mode.backward_input ||
+        !mode.backward_output)
+      config_.warnings.push_back("\"data_mode\" has no effect under level debug");
+    config_.data_mode = DataMode();
   }
 
   Status Scope(const JsonMember& member) {

@@ -31,7 +31,7 @@ struct DataMode {
 
 struct Config {
   Task task = Task::kStatistics;          // kStatistics, kTensor, kStructure or kNanCheck
-  Level level = Level::kL1;               // kL0, kL1, kMix; kL2: nothing is recorded
+  Level level = Level::kL1;               // kL0, kL1, kMix, kDebug; kL2: nothing is recorded
   std::string dump_path = "./dump_path";  // as written; relative to the working directory
   std::vector<int64_t> rank, step;        // sorted, without repetition; empty: all
   bool extra_info = true;                 // false: no stack.json and construct.json

@@ -32,7 +32,7 @@ inline constexpr std::string_view kTaskKeys[] = {"scope",          "list",      
 inline constexpr std::string_view kNanCheckKeys[] = {"scope", "list", "data_mode", "data_mode_rule",
                                                      "tensor_list"};
 inline constexpr std::string_view kTasks[] = {"statistics", "tensor", "structure", "nan_check"};
-inline constexpr std::string_view kLevels[] = {"L0", "L1", "mix"};
+inline constexpr std::string_view kLevels[] = {"L0", "L1", "mix", "debug"};
 inline constexpr std::string_view kDataModes[] = {"all", "forward", "backward", "input", "output"};
 inline constexpr std::string_view kDataModeRules[] = {"and", "or"};
 inline constexpr std::string_view kPrecisions[] = {"low", "high"};
@@ -55,7 +55,6 @@ inline constexpr OtherWord kOtherTasks[] = {
     {"free_benchmark", kBenchmarkInstead},
     {"grad_probe", ""},
     {"run_ut", kCheckInstead}};
-inline constexpr OtherWord kOtherLevels[] = {{"debug", ""}};
 
 // What to do about a key that is not among ours. `section`: the task whose section it stands in,
 // empty at the top. One that another generation knows and that asks for nothing else than what

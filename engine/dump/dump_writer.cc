@@ -64,10 +64,12 @@ Result<std::unique_ptr<DumpWriter>> DumpWriter::Create(const std::string& folder
                                                        const DumpHeader& header) {
   auto writer = std::make_unique<DumpWriter>();
   writer->folder_ = folder;
-  writer->extra_info_ = header.extra_info;
+  const bool alone = header.file_name != "dump.json";
+  writer->extra_info_ = header.extra_info && !alone;
   MSPROBE_RETURN_IF_ERROR(MakeDirectories(folder));
   MSPROBE_RETURN_IF_ERROR(
-      writer->dump_.Create(JoinPath(folder, "dump.json"), HeaderText(header), "\n}}\n"));
+      writer->dump_.Create(JoinPath(folder, header.file_name), HeaderText(header), "\n}}\n"));
+  if (alone) return writer;
   if (header.extra_info) {
     MSPROBE_RETURN_IF_ERROR(writer->stack_.Create(JoinPath(folder, "stack.json"), "{\n", "\n}\n"));
     MSPROBE_RETURN_IF_ERROR(

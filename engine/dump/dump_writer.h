@@ -18,6 +18,7 @@
 namespace msprobe {
 
 struct DumpHeader {
+  std::string file_name = "dump.json";  // debug.json stands alone: no other file belongs to it
   std::string task = "statistics", level = "L1", framework = "pytorch";
   std::string dump_data_dir;  // "" is null: no tensors are stored
   std::string tool;           // "msprobe 27.0.0"

@@ -156,6 +156,18 @@ std::string_view EntryBuilder::Finish() {
   return out_;
 }
 
+void EntryBuilder::BeginValue(std::string_view name) {
+  Begin(name);
+  out_.pop_back();
+  category_ = {};
+  frames_[depth_++] = {0, -1};
+}
+
+std::string_view EntryBuilder::FinishValue() {
+  --depth_;
+  return out_;
+}
+
 void EntryBuilder::Comma() {
   if (comma_) out_ += ", ";
   comma_ = true;

@@ -53,6 +53,9 @@ class EntryBuilder {
   // Additional members of the entry: text, and what is JSON already.
   void Field(std::string_view key, std::string_view value);
   void RawField(std::string_view key, std::string_view json);
+  // An entry that is one value, not an object of slots: "name": VALUE.
+  void BeginValue(std::string_view name);
+  std::string_view FinishValue();
   // The whole line without separator and newline; valid until the next Begin.
   std::string_view Finish();
 

@@ -17,6 +17,7 @@ namespace {
 constexpr char kTensorFolder[] = "dump_tensor_data";
 
 std::string_view LevelName(Level level) {
+  if (level == Level::kDebug) return "debug";
   return level == Level::kL0 ? "L0" : level == Level::kMix ? "mix" : "L1";
 }
 
@@ -107,9 +108,10 @@ Status Session::Open(std::optional<int> rank) {
   header.tool = fmt::format("msprobe {}", kVersion);
   header.provenance = provenance_;
   header.extra_info = config_.extra_info;
+  if (config_.level == Level::kDebug) header.file_name = "debug.json";
   const bool store = Stores(config_);
   if (store) header.dump_data_dir = JoinPath(folder_, kTensorFolder);
-  if (Exists(JoinPath(folder_, "dump.json")) && !std::exchange(said_replaces_, true))
+  if (Exists(JoinPath(folder_, header.file_name)) && !std::exchange(said_replaces_, true))
     Log(LogLevel::kWarning,
         fmt::format("{} holds an earlier dump: it is replaced; another dump_path would keep it",
                     folder_));

@@ -28,6 +28,16 @@ void BindFront(nb::module_& m) {
       "begin_at_step", [=](int64_t step) { collector().BeginAtStep(step); }, "step"_a,
       "End the step; the next has this number.");
   m.def(
+      "save",
+      [=](nb::handle variable, nb::handle name, bool with_gradients, std::optional<int> rank) {
+        collector().Save(variable.ptr(), name.ptr(), with_gradients, rank);
+      },
+      "variable"_a.none(), "name"_a.none(), "with_gradients"_a, "rank"_a.none(),
+      "Level debug: record a value, and its gradients when they come.");
+  m.def(
+      "flush_saves", [=] { collector().FlushSaves(); },
+      "Record what has come of gradients that are waited for.");
+  m.def(
       "open_random_log",
       [](const std::string& folder, std::optional<int> rank, const std::string& own_directory) {
         RaiseIfError(RandomLog::Get().Open(folder, rank, own_directory));

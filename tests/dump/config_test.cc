@@ -86,7 +86,7 @@ TEST(ParseConfig, ArgumentsWin) {
   const Result<Config> refused = ParseConfig("{}", "c.json", {.level = "L9"});
   EXPECT_EQ(refused.status().code(), ErrorCode::kInvalidArgument);
   EXPECT_EQ(refused.status().message(),
-            "keyword argument level; expected \"L0\", \"L1\" or \"mix\", found \"L9\"");
+            "keyword argument level; expected \"L0\", \"L1\", \"mix\" or \"debug\", found \"L9\"");
 }
 
 TEST(ParseConfig, DataMode) {

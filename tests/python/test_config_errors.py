@@ -23,7 +23,7 @@ FILES = {
     "key twice": ('{"level": "L0",\n"level": "L1"}', [":2", '"level"', "twice"]),
     "unknown task": ('{"task": "tensr"}', [":1", TASKS, 'found "tensr"', '"tensor"?']),
     "old task": ('{"task": "acc_check"}', [":1", TASKS, "this version does not do"]),
-    "unknown level": ('{"level": "l1"}', [":1", 'expected "L0", "L1" or "mix"', 'found "l1"']),
+    "unknown level": ('{"level": "l1"}', [":1", '"L0", "L1", "mix" or "debug"', '"l1"']),
     "unknown mode": ('{"statistics": {"summary_mode": "md4"}}', [":1", '"md5"', 'found "md4"']),
     "unknown direction": ('{"statistics": {"data_mode": ["sideways"]}}', [":1", '"forward"']),
     "all and more": ('{"statistics": {"data_mode": ["all", "input"]}}', [":1", '"all" alone']),
@@ -118,7 +118,7 @@ def test_a_folder_for_a_file(tmp_path):
 
 ARGUMENTS = {
     "task": ({"task": "tensr"}, ["task", TASKS, 'found "tensr"']),
-    "level": ({"level": "L9"}, ["level", '"L0", "L1" or "mix"', 'found "L9"']),
+    "level": ({"level": "L9"}, ["level", '"L0", "L1", "mix" or "debug"', 'found "L9"']),
     "dump_path": ({"dump_path": ""}, ["dump_path", "expected a folder"]),
     "step": ({"step": ["a"]}, ["step", 'found "a"']),
     "negative step": ({"step": [-2]}, ["step", 'found "-2"']),

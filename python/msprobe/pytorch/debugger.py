@@ -7,7 +7,7 @@ import threading
 
 from msprobe import UsageError, _engine
 from msprobe.pytorch import hooks, regions
-from msprobe.pytorch.process import PACKAGE
+from msprobe.pytorch.process import PACKAGE, rank
 
 _lock = threading.RLock()
 
@@ -89,6 +89,7 @@ class PrecisionDebugger:
             cls._instance = super().__new__(cls)
             cls._model = model
             atexit.register(cls.stop)
+            atexit.register(_engine.flush_saves)  # before stop: the last registered runs first
             return cls._instance
 
     @_method
@@ -136,6 +137,20 @@ class PrecisionDebugger:
         """The step is over: call numbers begin at 0 again, in the next ``step<N>``."""
         cls.stop()
         _engine.step()
+
+    @_method
+    def save(cls, variable, name, save_backward=True):
+        """Level ``"debug"``: record one value, at once, as ``<name>.<n>.debug`` in debug.json.
+
+        Needs neither :meth:`start` nor :meth:`stop`.
+
+        Args:
+            variable: a tensor, a number, text, or lists and dictionaries of them; anything else
+                is a warning.
+            name: ``n`` counts the values of this name in the step.
+            save_backward: record the gradients of its tensors too, as ``<name>_grad.<n>.debug``.
+        """
+        _engine.save(variable, name, bool(save_backward), rank())
 
     @_method
     def set_init_step(cls, step):

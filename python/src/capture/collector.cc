@@ -39,10 +39,15 @@ uint32_t Collector::CounterFor(const std::string& stem) {
   return counters_.try_emplace(stem, static_cast<uint32_t>(counters_.size())).first->second;
 }
 
-Result<bool> Collector::Start(std::optional<int> rank) {
+Result<bool> Collector::StartSession(std::optional<int> rank) {
   if (session_->begins_step() && session_->filter().WantsStep(session_->step()))
     session_->SetProvenance(ProvenanceJson());
-  MSPROBE_ASSIGN_OR_RETURN(const bool collecting, session_->Start(rank));
+  return session_->Start(rank);
+}
+
+Result<bool> Collector::Start(std::optional<int> rank) {
+  if (session_->config().level == Level::kDebug) return false;  // Save starts by itself
+  MSPROBE_ASSIGN_OR_RETURN(const bool collecting, StartSession(rank));
   options_.slicer = session_->slicer().empty() ? nullptr : &session_->slicer();
   sees_calls_ = false;
   tokens_ = 0;
@@ -89,7 +94,7 @@ Status Collector::Stop() {
   seen_gradients_.clear();
   for (PyObject* module : module_order_) WriteGradients(&modules_.at(module));
   FetchLate();
-  WriteCoverage();
+  if (session_->config().level != Level::kDebug) WriteCoverage();
   return session_->Stop();
 }
 
@@ -105,6 +110,7 @@ void Collector::StopCalls() {
 }
 
 void Collector::Step() {
+  FlushSaves();
   (void)Stop();  // a failure is logged where it happens
   session_->Step();
   if (session_->configured() != configured_) Adopt();
@@ -125,6 +131,7 @@ void Collector::WriteCoverage() {
 }
 
 void Collector::BeginAtStep(int64_t step) {
+  FlushSaves();
   (void)Stop();
   session_->BeginAtStep(step);
   if (session_->configured() != configured_) Adopt();

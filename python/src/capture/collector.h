@@ -38,6 +38,8 @@ struct ApiTraits {
 // The values of a call, those of keywords behind the positional ones.
 std::vector<PyRef> Flatten(const CallArgs& args);
 
+struct SavedGradients;  // collector_debug.cc
+
 class Collector final : public CallObserver, public ModuleObserver, public GradientSink {
  public:
   static Collector& Get();
@@ -83,6 +85,12 @@ class Collector final : public CallObserver, public ModuleObserver, public Gradi
 
   // When a parameter's gradient is complete.
   void ParameterGradient(PyObject* module, const std::string& parameter, PyObject* tensor);
+
+  // Level debug: an entry of `variable` (a tensor, a number, text, or lists and dictionaries of
+  // them), and one of the gradients of its tensors when they have come. Anything else: a warning.
+  void Save(PyObject* variable, PyObject* name, bool with_gradients, std::optional<int> rank);
+  // Writes what has come of gradients that are still waited for.
+  void FlushSaves();
 
   void* Enter(const Api& api, const CallArgs& args) override;
   void Leave(void* token, const CallArgs& args, PyObject* result) override;
@@ -139,6 +147,9 @@ class Collector final : public CallObserver, public ModuleObserver, public Gradi
 
   static ThreadState& Thread();
   void SeeCalls();
+  Result<bool> StartSession(std::optional<int> rank);
+  void SaveGradient(SavedGradients* saved, size_t index, PyObject* gradient);
+  void WriteSaved(SavedGradients* saved);
   std::unique_ptr<OpenCall> Begin(const std::string& stem, int64_t number, bool is_module);
   static void Recycle(std::unique_ptr<OpenCall> call);
   bool WriteInputs(OpenCall* call, const CallArgs& args);
@@ -183,6 +194,7 @@ class Collector final : public CallObserver, public ModuleObserver, public Gradi
   std::vector<PyObject*> module_order_;  // keys of modules_; owned references
   EntryBuilder scratch_;                 // what is walked but not recorded is written here
   EntryBuilder gradient_entry_;          // reused
+  std::list<std::shared_ptr<SavedGradients>> saves_;  // that wait for gradients
   std::optional<std::pair<int64_t, int64_t>> token_range_;
   int64_t tokens_ = 0;  // forwards of the model since Start
   uintptr_t last_ticket_ = 0;
