@@ -1,11 +1,13 @@
 // What the methods of PrecisionDebugger beyond start, stop and step need, and random_save.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include "bindings.h"
 #include "capture/collector.h"
 #include "capture/random_log.h"
 #include "convert.h"
+#include "engine/base/log.h"
 
 namespace msprobe::python {
 
@@ -37,6 +39,31 @@ void BindFront(nb::module_& m) {
   m.def(
       "flush_saves", [=] { collector().FlushSaves(); },
       "Record what has come of gradients that are waited for.");
+  m.def(
+      "register_api",
+      [=](const std::string& prefix, nb::handle module, nb::handle name) {
+        return collector().RegisterApi(prefix, module.ptr(), name.ptr());
+      },
+      "prefix"_a, "module"_a, "name"_a, "Observe an attribute; why that cannot be, or nothing.");
+  m.def("restore_api", [=](nb::handle module, nb::handle name) {
+    collector().RestoreApi(module.ptr(), name.ptr());
+  });
+  m.def(
+      "add_operator",
+      [=](const std::string& prefix, const std::string& name, const nb::list& objects) {
+        std::vector<PyObject*> pointers;
+        for (nb::handle object : objects) pointers.push_back(object.ptr());
+        collector().AddOperator(prefix, name, pointers);
+      },
+      "prefix"_a, "name"_a, "objects"_a, "Observe an operator: its packet and its overloads.");
+  m.def(
+      "add_kernel_run", [=](nb::handle run) { return collector().AddKernelRun(run.ptr()); },
+      "run"_a, "Observe the launches of a class of Triton kernels; why not, or nothing.");
+  m.def(
+      "custom_op_namespaces", [=] { return collector().session().config().custom_op_namespaces; },
+      "Namespaces of torch.ops to observe.");
+  m.def(
+      "warn", [](const std::string& message) { Log(LogLevel::kWarning, message); }, "message"_a);
   m.def(
       "open_random_log",
       [](const std::string& folder, std::optional<int> rank, const std::string& own_directory) {

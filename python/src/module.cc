@@ -2,6 +2,7 @@
 #include "bindings.h"
 #include "capture/backward.h"
 #include "capture/interpose.h"
+#include "capture/observed_callable.h"
 #include "convert.h"
 #include "engine/base/version.h"
 
@@ -12,6 +13,7 @@ NB_MODULE(_engine, m) {
   msprobe::python::BindKernels(m);
   msprobe::python::BindCapture(m);
   msprobe::python::BindFront(m);
-  if (!msprobe::capture::Interposer::Init() || !msprobe::capture::InitBackward())
+  if (!msprobe::capture::Interposer::Init() || !msprobe::capture::InitBackward() ||
+      !msprobe::capture::InitObservedCallable())
     throw nanobind::python_error();
 }

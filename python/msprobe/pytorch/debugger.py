@@ -6,7 +6,7 @@ import os
 import threading
 
 from msprobe import UsageError, _engine
-from msprobe.pytorch import hooks, regions
+from msprobe.pytorch import custom_apis, hooks, regions
 from msprobe.pytorch.process import PACKAGE, rank
 
 _lock = threading.RLock()
@@ -151,6 +151,22 @@ class PrecisionDebugger:
             save_backward: record the gradients of its tensors too, as ``<name>_grad.<n>.debug``.
         """
         _engine.save(variable, name, bool(save_backward), rank())
+
+    @_method
+    def register_custom_api(cls, module, api, api_prefix=None):
+        """Record calls of ``module.api`` too, as ``<prefix>.<api>.<n>.forward``.
+
+        Args:
+            module: a module or class.
+            api: the name of one of its functions.
+            api_prefix: the module's ``__name__`` when empty, else ``Custom``.
+        """
+        custom_apis.register(module, api, api_prefix)
+
+    @_method
+    def restore_custom_api(cls, module, api):
+        """Undo :meth:`register_custom_api`."""
+        custom_apis.restore(module, api)
 
     @_method
     def set_init_step(cls, step):

@@ -13,6 +13,7 @@ from functools import partial
 import torch
 
 from msprobe import UsageError, _engine
+from msprobe.pytorch import custom_apis
 from msprobe.pytorch.process import rank
 
 _LISTS = os.path.join(os.path.dirname(__file__), "hook_module")
@@ -182,6 +183,8 @@ def begin(model, rank_id=None):
     if _engine.apis_wanted() and not _apis_added:
         _add_apis()
         _apis_added = True
+    if _engine.apis_wanted():
+        custom_apis.add()
     if _engine.modules_wanted() and not _places_added:
         _add_places()
         _places_added = True

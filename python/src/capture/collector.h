@@ -64,6 +64,15 @@ class Collector final : public CallObserver, public ModuleObserver, public Gradi
   // What the two files say of single APIs, those listed before and after. Warns of nothing.
   Status ReadApiRules(const std::string& risk_levels, const std::string& ignored_values);
   const ApiRules& api_rules() const { return rules_; }
+  // What the program names itself: attribute `name` of `module`, under `prefix`, from now on. ""
+  // or why it is not observed.
+  std::string RegisterApi(const std::string& prefix, PyObject* module, PyObject* name);
+  void RestoreApi(PyObject* module, PyObject* name);
+  // An operator of torch.ops (`objects`: its packet and overloads), seen where it is called.
+  void AddOperator(const std::string& prefix, const std::string& name,
+                   const std::vector<PyObject*>& objects);
+  // `run` of a class of Triton's kernels, whose results are in its arguments.
+  std::string AddKernelRun(PyObject* run);
   // `module` is called `name` ("encoder.ln") in the model given to start.
   void AddModule(PyObject* module, const std::string& name);
   void AddParameter(PyObject* module, const std::string& parameter);  // that expects a gradient
@@ -146,6 +155,9 @@ class Collector final : public CallObserver, public ModuleObserver, public Gradi
   };
 
   static ThreadState& Thread();
+  Api* NewApi(const std::string& prefix, const std::string& name);
+  template <typename F>
+  void WhileRemoved(F&& change);
   void SeeCalls();
   Result<bool> StartSession(std::optional<int> rank);
   void SaveGradient(SavedGradients* saved, size_t index, PyObject* gradient);
@@ -194,7 +206,15 @@ class Collector final : public CallObserver, public ModuleObserver, public Gradi
   std::vector<PyObject*> module_order_;  // keys of modules_; owned references
   EntryBuilder scratch_;                 // what is walked but not recorded is written here
   EntryBuilder gradient_entry_;          // reused
-  std::list<std::shared_ptr<SavedGradients>> saves_;  // that wait for gradients
+  // Registered by the program: what was there, and what stands there now where that is another.
+  struct CustomApi {
+    PyRef module, name, original, stand_in;
+    Api* api;
+  };
+  std::list<CustomApi> custom_;
+  std::unordered_map<PyObject*, const Api*> operators_;  // packets and overloads
+  std::unordered_map<std::string, const Api*> kernels_;  // Triton's, by name
+  std::list<std::shared_ptr<SavedGradients>> saves_;     // that wait for gradients
   std::optional<std::pair<int64_t, int64_t>> token_range_;
   int64_t tokens_ = 0;  // forwards of the model since Start
   uintptr_t last_ticket_ = 0;

@@ -189,6 +189,7 @@ void ForEachPointer(F&& function, M&& method) {
 
 PyObject* ObserveCall(const Api& api, const CallArgs& call, PyObject* (*original)(void*),
                       void* context) {
+  if (api.off) return original(context);
   if (api.kind != Api::kCall) {
     PyObject* result = original(context);
     if (api.kind == Api::kPatcher) {
@@ -248,6 +249,30 @@ std::string Interposer::Add(PyObject* owner, PyObject* name, PyObject* callable,
     return reason;
   }
   return "objects of type " + std::string(Py_TYPE(callable)->tp_name) + " are not observed";
+}
+
+std::string Interposer::AddDispatch(PyObject* function, ApiOf api_of) {
+  if (!PyFunction_Check(function))
+    return "objects of type " + std::string(Py_TYPE(function)->tp_name) + " are not observed";
+  for (const ObservedFunction& f : functions) {
+    if (f.function() == function) return "";
+  }
+  ObservedFunction observed;
+  std::string reason = observed.Prepare(function, nullptr, api_of);
+  if (reason.empty()) functions.push_back(std::move(observed));
+  return reason;
+}
+
+const Api* Interposer::Find(PyObject* callable) {
+  if (const auto it = builtins.find(callable); it != builtins.end()) return it->second.api;
+  for (int i = 0; i < method_count && Py_TYPE(callable) == &PyMethodDescr_Type; ++i) {
+    if (methods[i].def == reinterpret_cast<PyMethodDescrObject*>(callable)->d_method)
+      return methods[i].api;
+  }
+  for (const ObservedFunction& f : functions) {
+    if (f.function() == callable) return f.api();
+  }
+  return nullptr;
 }
 
 void Interposer::Install(CallObserver* new_observer) {

@@ -45,6 +45,7 @@ struct Api {
   Kind kind = kCall;
   bool recorded = true;                 // false: left out by the risk level, only counted
   const IgnoreRule* ignored = nullptr;  // its values that are left out
+  bool off = false;  // registered by the program, and restored: calls go straight through
 };
 
 // The arguments of one call, as they came. Exactly one of the two forms of keywords is used.
@@ -76,6 +77,12 @@ class Interposer {
   // observed. A callable that was added before keeps its first name ("" is returned). `api` must
   // live for ever.
   static std::string Add(PyObject* owner, PyObject* name, PyObject* callable, const Api* api);
+  // The same for a function whose first argument says what is called (a class's `__call__`):
+  // `api_of` answers null for what is not observed. The first argument is no value of the call.
+  using ApiOf = const Api* (*)(PyObject* self);
+  static std::string AddDispatch(PyObject* function, ApiOf api_of);
+  // What `callable` was added as; null: it was not.
+  static const Api* Find(PyObject* callable);
   static void Install(CallObserver* observer);
   static void Remove();
   static bool installed();

@@ -9,6 +9,7 @@ namespace {
 struct Observer {
   PyObject_HEAD const Api* api;
   PyObject* original;
+  Interposer::ApiOf api_of;  // null: `api` is known
 };
 
 PyTypeObject observer_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
@@ -21,6 +22,15 @@ struct {
 // The stub is `return OBSERVER(*args, **kwargs)`: always a tuple and a dict.
 PyObject* CallObserved(PyObject* self, PyObject* args, PyObject* kwargs) {
   const Observer* observer = reinterpret_cast<Observer*>(self);
+  if (observer->api_of != nullptr) {
+    const Py_ssize_t count = PyTuple_GET_SIZE(args);
+    const Api* api = count > 0 ? observer->api_of(PyTuple_GET_ITEM(args, 0)) : nullptr;
+    auto original = [&] { return PyObject_Call(observer->original, args, kwargs); };
+    if (api == nullptr) return original();
+    const CallArgs call{
+        .positional = &PyTuple_GET_ITEM(args, 0) + 1, .count = count - 1, .dict = kwargs};
+    return Observe(*api, call, original);
+  }
   const CallArgs call{
       .positional = &PyTuple_GET_ITEM(args, 0), .count = PyTuple_GET_SIZE(args), .dict = kwargs};
   return Observe(*observer->api, call,
@@ -94,7 +104,8 @@ void DeallocObserver(PyObject* self) {
 
 }  // namespace
 
-std::string ObservedFunction::Prepare(PyObject* function, const Api* api) {
+std::string ObservedFunction::Prepare(PyObject* function, const Api* api,
+                                      Interposer::ApiOf api_of) {
   auto* f = reinterpret_cast<PyFunctionObject*>(function);
   auto* code = reinterpret_cast<PyCodeObject*>(f->func_code);
   if (code->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR))
@@ -115,7 +126,8 @@ std::string ObservedFunction::Prepare(PyObject* function, const Api* api) {
     PyErr_Clear();
     return "its function object could not be copied";
   }
-  observer->api = api;
+  api_ = observer->api = api;
+  observer->api_of = api_of;
   observer->original = twin.release();
   const PyRef owned = PyRef::Steal(reinterpret_cast<PyObject*>(observer));
   stub_ = MakeStub(code, owned.get());

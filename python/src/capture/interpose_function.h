@@ -29,15 +29,18 @@ PyObject* Observe(const Api& api, const CallArgs& call, F&& original) {
 class ObservedFunction {
  public:
   // Returns "" or why not.
-  std::string Prepare(PyObject* function, const Api* api);
+  // `api_of` set: see Interposer::AddDispatch; `api` is null then.
+  std::string Prepare(PyObject* function, const Api* api, Interposer::ApiOf api_of = nullptr);
   void Install();
   void Remove();
   PyObject* function() const { return function_.get(); }
+  const Api* api() const { return api_; }
 
   static bool Init();
   static void ForEachStub(void (*visit)(PyObject* code, void* context), void* context);
 
  private:
+  const Api* api_ = nullptr;
   PyRef function_, code_, stub_, signature_;
 };
 

@@ -1,0 +1,94 @@
+"""Functions beyond PyTorch's own: registered ones, torch.ops namespaces, Triton kernels."""
+
+import os
+import sys
+
+import torch
+
+from msprobe import UsageError, _engine
+
+_LISTS = os.path.join(os.path.dirname(__file__), "hook_module", "custom_wrap_ops.yaml")
+
+_missing = set()  # names of the list that were warned of
+_looked_at = None  # what was loaded when torch.ops was looked at
+
+
+def register(module, api, prefix):
+    """Observe attribute `api` of `module`."""
+    prefix = prefix or getattr(module, "__name__", "Custom")
+    for name, value in (("api", api), ("api_prefix", prefix)):
+        if not isinstance(value, str) or not value:
+            raise UsageError(f"register_custom_api: {name}; expected a name, found {value!r}")
+    reason = _engine.register_api(prefix, module, api)
+    if reason:
+        raise UsageError(f"register_custom_api: {_name_of(module)}.{api} is not observed: {reason}")
+
+
+def restore(module, api):
+    """Observe it no more."""
+    if not isinstance(api, str) or not hasattr(module, api):
+        raise UsageError(f"restore_custom_api: {_name_of(module)} has no attribute {api!r}")
+    _engine.restore_api(module, api)
+
+
+def _name_of(module):
+    return getattr(module, "__name__", repr(module))
+
+
+def add():
+    """At each start: what has come since the last one."""
+    _add_listed()
+    _add_operators()
+    _add_kernels()
+
+
+def _add_listed():
+    """custom_wrap_ops.yaml: module -> names. Modules that nobody has imported call nothing yet."""
+    missing = {}
+    for module_name, names in _engine.read_name_lists(_LISTS):
+        module = sys.modules.get(module_name)
+        for name in names:
+            reason = "the module is not imported yet"
+            if module is not None:
+                reason = _engine.register_api(module_name, module, name)
+            if reason:
+                missing[f"{module_name}.{name}"] = reason
+    fresh = [f"{name} ({reason})" for name, reason in missing.items() if name not in _missing]
+    _missing.update(missing)
+    if fresh:
+        _engine.warn(f"custom_wrap_ops.yaml: not observed until a later start: {', '.join(fresh)}")
+
+
+def _add_operators():
+    global _looked_at
+    namespaces = _engine.custom_op_namespaces()
+    # Operators come with a module, a library or a decorator; a look at all of them takes time.
+    loaded = (len(sys.modules), len(torch.ops.loaded_libraries), len(_defined()))
+    if not namespaces or loaded == _looked_at:
+        return
+    _looked_at = loaded
+    for schema in torch._C._jit_get_all_schemas():
+        namespace, _, operator = schema.name.partition("::")
+        if namespace in namespaces:
+            packet = getattr(getattr(torch.ops, namespace), operator)
+            overloads = [getattr(packet, overload) for overload in packet.overloads()]
+            _engine.add_operator(namespace, operator, [packet, *overloads])
+
+
+def _defined():
+    return getattr(torch.library, "_defs", ())
+
+
+def _add_kernels():
+    """Every class that launches kernels; only where the program has imported Triton."""
+    places = (
+        ("triton.runtime.jit", "JITFunction"),
+        ("triton.runtime.autotuner", "Autotuner"),
+        ("triton.runtime.autotuner", "Heuristics"),
+    )
+    for module_name, class_name in places:
+        run = getattr(getattr(sys.modules.get(module_name), class_name, None), "run", None)
+        reason = _engine.add_kernel_run(run) if run is not None else ""
+        if reason and reason not in _missing:
+            _missing.add(reason)
+            _engine.warn(f"launches of {class_name} are not recorded: {reason}")

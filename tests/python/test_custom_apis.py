@@ -1,0 +1,206 @@
+"""Calls of functions that the program names itself: registered, listed, of torch.ops, of Triton."""
+
+import functools
+import inspect
+import operator
+import sys
+import types
+
+import pytest
+import torch
+from recording import read_dump, run_forked
+
+from msprobe import UsageError
+from msprobe.pytorch import PrecisionDebugger, custom_apis
+
+X = torch.tensor([1.0, -2.0], requires_grad=True)
+mine = types.ModuleType("mine")
+
+
+def rotary(x, *, scale=2.0):
+    return x * scale
+
+
+class Fused:
+    name = "fused"
+
+    def __call__(self, x):
+        return torch.relu(x)
+
+
+class Layer:
+    def run(self, x):
+        return x + 1
+
+
+def setup():
+    mine.rotary, mine.Fused, mine.Layer = rotary, Fused, Layer
+    mine.fused, mine.half = Fused(), functools.partial(rotary, scale=0.5)
+    mine.mul = operator.mul  # a builtin that no pointer swap reaches
+
+
+def registered(folder):
+    setup()
+    debugger = PrecisionDebugger(dump_path=str(folder))
+    originals = {name: getattr(mine, name) for name in ("rotary", "fused", "half", "mul")}
+    signature = inspect.signature(rotary)
+    for name in originals:
+        debugger.register_custom_api(mine, name)
+        debugger.register_custom_api(mine, name)  # again: no effect
+    debugger.register_custom_api(Layer, "run", "Own")
+    assert mine.rotary is rotary and mine.fused.name == "fused" and mine.fused == originals["fused"]
+    debugger.start()
+    rotary(X, scale=3.0).sum().backward()
+    mine.fused(X)
+    mine.half(X)  # calls rotary inside: one record
+    mine.mul(X, 2.0)
+    Layer().run(X)
+    assert inspect.signature(rotary) == signature
+    debugger.stop()
+    dump = read_dump(folder)
+    assert [n for n in dump.names if n.endswith("forward")] == [
+        "mine.rotary.0.forward",
+        "Tensor.sum.0.forward",
+        "mine.fused.0.forward",
+        "mine.half.0.forward",
+        "mine.mul.0.forward",
+        "Own.run.0.forward",
+    ]
+    assert dump.data["mine.rotary.0.forward"]["input_kwargs"]["scale"]["value"] == 3.0
+    assert dump.data["mine.rotary.0.backward"]["output"][0]["Max"] == 3.0
+    for name in originals:
+        debugger.restore_custom_api(mine, name)
+        assert getattr(mine, name) is originals[name]
+    debugger.step()
+    debugger.start()
+    mine.fused(X), rotary(X)
+    debugger.register_custom_api(mine, "rotary", "Again")  # while recording
+    rotary(X)
+    debugger.stop()
+    assert read_dump(folder, 1).names == [
+        "Torch.relu.0.forward",
+        "Tensor.__mul__.0.forward",
+        "Again.rotary.0.forward",
+    ]
+
+
+def refused(folder):
+    setup()
+    debugger = PrecisionDebugger(dump_path=str(folder))
+    for arguments, message in (
+        ((mine, "nothing"), "mine.nothing is not observed: it has no such attribute"),
+        ((mine, 3), "api; expected a name, found 3"),
+        ((mine, "rotary", 3), "api_prefix; expected a name, found 3"),
+        ((mine, "__name__"), "it cannot be called"),
+        ((int, "__add__"), "the attribute cannot be set"),
+    ):
+        with pytest.raises(UsageError) as error:
+            debugger.register_custom_api(*arguments)
+        assert message in str(error.value), error.value
+    with pytest.raises(UsageError, match="mine has no attribute 'nothing'"):
+        debugger.restore_custom_api(mine, "nothing")
+    debugger.start()
+    debugger.stop()
+    with pytest.raises(UsageError, match=r"recorded already, as Torch\.relu"):
+        debugger.register_custom_api(torch, "relu")
+
+
+def namespaces(folder):
+    config = folder / "config.json"
+    config.write_text('{"custom_op_namespaces": ["early", "late"]}')
+
+    @torch.library.custom_op("early::twice", mutates_args=())
+    def twice(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    packet = torch.ops.early.twice
+    debugger = PrecisionDebugger(str(config), dump_path=str(folder / "out"))
+    debugger.start()
+    packet(X.detach())
+    packet.default(X.detach())
+    twice(X.detach())
+    debugger.stop()
+    assert read_dump(folder / "out").names == [f"early.twice.{n}.forward" for n in range(3)]
+    assert torch.ops.early.twice is packet
+    library = torch.library.Library("late", "DEF")
+    library.define("thrice(Tensor x) -> Tensor")
+    library.impl("thrice", lambda x: x * 3, "CompositeImplicitAutograd")
+    debugger.step()
+    debugger.start()
+    torch.ops.late.thrice(X)
+    torch.ops.aten.relu(X)  # of no namespace that is wanted
+    debugger.stop()
+    assert read_dump(folder / "out", 1).names[:1] == ["late.thrice.0.forward"]
+    assert not any("relu" in name for name in read_dump(folder / "out", 1).names)
+
+
+def listed(folder):
+    custom_apis._LISTS = str(folder / "custom_wrap_ops.yaml")
+    (folder / "custom_wrap_ops.yaml").write_text(
+        "mine:\n  - rotary\n  - later\nnot.there:\n  - x\n"
+    )
+    setup()
+    sys.modules["mine"] = mine
+    debugger = PrecisionDebugger(dump_path=str(folder / "out"))
+    for step in range(2):
+        debugger.start()
+        mine.rotary(X)
+        if step:
+            mine.later(X)
+        debugger.stop()
+        debugger.step()
+        mine.later = lambda x: x - 1
+    assert read_dump(folder / "out").names == ["mine.rotary.0.forward"]
+    assert read_dump(folder / "out", 1).names == ["mine.rotary.0.forward", "mine.later.0.forward"]
+
+
+class JITFunction:
+    def __init__(self, fn):
+        self.fn, self.__name__ = fn, fn.__name__
+
+    def run(self, *args, grid, warmup=False):
+        self.fn(*args)
+
+
+class Autotuner:
+    def __init__(self, fn):
+        self.fn = fn
+
+    def run(self, *args, **kwargs):
+        return self.fn.run(*args, **kwargs)
+
+
+def triton(folder):
+    def add_one(x, n):
+        x += n
+
+    for name, values in (
+        ("triton.runtime.jit", {"JITFunction": JITFunction}),
+        ("triton.runtime.autotuner", {"Autotuner": Autotuner}),
+    ):
+        sys.modules[name] = types.ModuleType(name)
+        vars(sys.modules[name]).update(values)
+    debugger = PrecisionDebugger(dump_path=str(folder))
+    debugger.start()
+    x = torch.zeros(2)
+    JITFunction(add_one).run(x, 1, grid=(1,))
+    Autotuner(JITFunction(add_one)).run(x, 2, grid=(1,))
+    debugger.stop()
+    data = read_dump(folder).data
+    kernels = [data[name] for name in data if name.startswith("Triton")]
+    assert [n for n in data if n.startswith("Triton")] == [
+        "Triton.add_one.0.forward",
+        "Triton.add_one.1.forward",
+    ]
+    assert [(k["input_args"][0]["Max"], k["output"][0]["Max"]) for k in kernels] == [(0, 1), (1, 3)]
+
+
+@pytest.mark.parametrize("check", [registered, refused, namespaces, listed, triton])
+def test_custom(check, tmp_path):
+    run_forked(check, tmp_path)
+
+
+def test_listed_warns_once(tmp_path, capfd):
+    run_forked(listed, tmp_path)
+    (line,) = [line for line in capfd.readouterr().err.splitlines() if "custom_wrap_ops" in line]
+    assert "mine.later (it has no such attribute), not.there.x (the module is not imported" in line
