@@ -113,7 +113,7 @@ def two_threads(folder):
 
     def work():
         try:
-            for _ in range(50):
+            for _ in range(20):
                 debugger.start(MODEL)
                 MODEL(X)
                 debugger.stop()
@@ -127,7 +127,7 @@ def two_threads(folder):
         worker.join()
     debugger.stop()
     assert not failed
-    assert len(read_dump(folder).names) > 50
+    assert len(read_dump(folder).names) > 20
 
 
 @pytest.mark.parametrize(

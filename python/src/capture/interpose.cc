@@ -209,11 +209,12 @@ PyObject* ObserveCall(const Api& api, const CallArgs& call, PyObject* (*original
   }
   ModuleCalls::Repair();
   const InPlace ours(Place::kOurs);
-  void* token = observer->Enter(api, call);  // says where the call runs
+  CallObserver* const entered = observer;   // another thread may stop while the call runs
+  void* token = entered->Enter(api, call);  // says where the call runs
   call_place.fresh = true;
   PyObject* result = original(context);
   call_place.place = Place::kOurs;
-  if (token != nullptr) observer->Leave(token, call, result);
+  if (token != nullptr) entered->Leave(token, call, result);
   return result;
 }
 

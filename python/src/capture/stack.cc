@@ -89,21 +89,26 @@ std::string StackTable::FindRegion() const {
 }
 
 const std::string& StackTable::FormatSite(const Site& site) {
-  const auto [it, inserted] = texts_.try_emplace({site.code, site.instruction});
-  if (inserted) {
+  const std::pair<PyCodeObject*, int> key{site.code, site.instruction};
+  auto it = texts_.find(key);
+  if (it == texts_.end()) {
+    std::string text;
     const int line = PyCode_Addr2Line(site.code, site.instruction);
     const std::string source = SourceLine(site.code->co_filename, line);
     if (!source.empty()) {
-      it->second = fmt::format("File {}, line {}, in {}, \n {}", Utf8(site.code->co_filename), line,
-                               Utf8(site.code->co_name), source);
+      text = fmt::format("File {}, line {}, in {}, \n {}", Utf8(site.code->co_filename), line,
+                         Utf8(site.code->co_name), source);
     }
+    it = texts_.try_emplace(key, std::move(text)).first;
   }
   return it->second;
 }
 
 std::vector<std::string> StackTable::Format() {
   std::vector<std::string> frames;
-  for (const Site& site : current_) {
+  // Reading a source file lets other threads run, which intern stacks of their own.
+  const std::vector<Site> sites = current_;
+  for (const Site& site : sites) {
     if (const std::string& text = FormatSite(site); !text.empty()) frames.push_back(text);
   }
   return frames;

@@ -1,0 +1,67 @@
+"""The examples of msprobe's first documentation, as they stand there, leave the tree it shows."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+EXAMPLES = "tests/data/seeds/001"
+# What the examples leave to the reader.
+BEFORE = """
+import torch
+model = torch.nn.Linear(4, 2)
+data_loader = [(torch.ones(3, 4), None)] * 2
+"""
+
+
+def run(root, folder, section, config):
+    """Runs an example; it writes to ./dump_path below `folder`."""
+    text = (root / EXAMPLES / f"example_{section}.py.txt").read_text()
+    lines = [line for line in text.splitlines() if "npu" not in line]
+    # The loops are indented by tabs and by blanks; "..." stands for the reader's own lines.
+    lines = [line.expandtabs(4).replace("    #...", "    loss = output.sum()") for line in lines]
+    program = "\n".join(lines)
+    (folder / "train.py").write_text(program if section == "2.1" else BEFORE + program)
+    (folder / "config.json").write_text(json.dumps(config | {"dump_path": "./dump_path"}))
+    done = subprocess.run([sys.executable, "train.py"], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return folder / "dump_path"
+
+
+def names(rank):
+    return list(json.loads((rank / "dump.json").read_text())["data"])
+
+
+@pytest.mark.parametrize("level", ["L0", "L1", "mix"])
+def test_whole_model(root, tmp_path, level):
+    rank = run(root, tmp_path, "2.1", {"task": "tensor", "level": level}) / "step0" / "rank"
+    assert sorted(path.name for path in rank.iterdir()) == [
+        "construct.json",
+        "coverage.json",
+        "dump.json",
+        "dump_tensor_data",
+        "stack.json",
+        *(["weights.json"]),
+    ]
+    files = {path.name for path in (rank / "dump_tensor_data").iterdir()}
+    modules = {
+        "Module.linear_1.Linear.forward.0.input.0.pt",
+        "Module.linear_2.Linear.backward.0.input.0.pt",
+        "Module.linear_2.Linear.parameters_grad.0.weight.pt",
+    }
+    apis = {"Functional.relu.0.forward.output.0.pt", "Functional.linear.1.backward.input.0.pt"}
+    assert modules <= files if level != "L1" else not modules & files
+    assert apis <= files if level != "L0" else not apis & files
+
+
+@pytest.mark.parametrize("section", ["2.2", "2.3"])
+def test_each_step(root, tmp_path, section):
+    dump_path = run(root, tmp_path, section, {"task": "statistics", "level": "L1"})
+    assert sorted(path.name for path in dump_path.iterdir()) == ["step0", "step1"]
+    for step in dump_path.iterdir():
+        found = names(step / "rank")
+        assert found[0] == "Functional.linear.0.forward"
+        assert found[-1] == "Functional.linear.0.backward"
+        # What runs after forward_backward_dump_end() is not seen.
+        assert ("Tensor.sum.0.forward" in found) == (section == "2.2")
