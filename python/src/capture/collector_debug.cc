@@ -117,7 +117,9 @@ void Collector::Save(PyObject* variable, PyObject* name, bool with_gradients,
   const int64_t number = session_->NextCall(CounterFor("save " + text));
   EntryBuilder builder;
   builder.BeginValue(fmt::format("{}.{}.debug", text, number));
-  ValueWriter writer(&builder, options_, StyleOf(builder.name(), /*is_output=*/true));
+  ValueOptions options = options_;
+  options.device = nullptr;  // written at once, wherever the tensor is
+  ValueWriter writer(&builder, options, StyleOf(builder.name(), /*is_output=*/true));
   writer.Value(variable);
   const std::string entry(builder.FinishValue());
   session_->Record({.entry = entry, .name = builder.name()});
@@ -163,7 +165,9 @@ void Collector::SaveGradient(SavedGradients* saved, size_t index, PyObject* grad
   if (!started.ok() || !*started) return;
   std::string file;
   if (Stores(saved->name)) file = SafeFileName(saved->name + hole.path, ".pt");
-  AppendTensorJson(&hole.json, gradient, options_, StyleOf(saved->name, true), file);
+  ValueOptions options = options_;
+  options.device = nullptr;
+  AppendTensorJson(&hole.json, gradient, options, StyleOf(saved->name, true), file);
   Release(hole.handle);
   if (--saved->missing > 0) return;
   WriteSaved(saved);
