@@ -6,6 +6,7 @@ import zlib
 import pytest
 import torch
 import torch.distributed as dist
+import torch.distributed._functional_collectives as functional_collectives
 from recording import read_dump, run_ranks
 from torch.distributed import all_reduce as imported_before
 
@@ -195,3 +196,33 @@ def test_waiting_is_seen_after_the_end_of_forward(tmp_path):
     data, _ = entries(tmp_path, ended_early)
     assert list(data[0]) == ["Torch.full.0.forward", "Distributed.all_reduce.0.forward"]
     assert data[0]["Distributed.all_reduce.0.forward"]["output"][0]["Max"] == 3.0
+
+
+def functional(rank):
+    pending = functional_collectives.all_reduce(full(rank), "sum", dist.group.WORLD)
+    torch.nn.functional.softmax(torch.ones(2), 0, pending)  # which does not look at it
+    before = pending.completed
+    total = pending + 1  # waits
+    return before, float(total[0]), pending.completed
+
+
+def test_what_is_on_its_way_is_not_waited_for(tmp_path):
+    data, results = entries(tmp_path, functional)
+    assert results == [(False, 4.0, True)] * 2
+    for records in data:
+        given = records["Functional.softmax.0.forward"]["input_args"][2]
+        kind = "torch.distributed._functional_collectives.AsyncCollectiveTensor"
+        assert (given["type"], given["shape"], given["Max"]) == (kind, [N], None)
+
+
+def compiled(rank):
+    @torch.compile(backend="eager", fullgraph=True)
+    def double(x):
+        return functional_collectives.all_reduce(x * 2, "sum", "0") + 1
+
+    return float(double(torch.ones(2))[0])
+
+
+def test_a_compiled_collective_stays_in_one_graph(tmp_path):
+    _, results = entries(tmp_path, compiled)
+    assert results == [5.0] * 2

@@ -134,8 +134,8 @@ class Collector final : public CallObserver, public ModuleObserver, public Gradi
   // A collective that has returned, whose results come later.
   struct LateCall {
     std::unique_ptr<OpenCall> call;
-    std::vector<PyRef> values;   // what holds the results: all arguments, or the tensors returned
-    std::vector<PyRef> handles;  // not waited for yet: works, or tensors inside those returned
+    std::vector<PyRef> values;   // all arguments: they hold the results
+    std::vector<PyRef> handles;  // works that were not waited for yet
     PyRef group;                 // while a coalescing manager is putting its calls together
   };
   struct ModuleInfo {

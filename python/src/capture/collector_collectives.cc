@@ -4,17 +4,11 @@
 
 #include "capture/collective_call.h"
 #include "capture/collector.h"
-#include "capture/distributed_tensor.h"
 #include "capture/process_group.h"
 #include "capture/torch_api.h"
 
 namespace msprobe::capture {
 namespace {
-
-// The tensor inside an AsyncCollectiveTensor that nobody has waited for; null for anything else.
-PyRef Unfinished(PyObject* value) {
-  return IsAsyncTensor(value) && !IsWaitedFor(value) ? AsyncResult(value) : PyRef();
-}
 
 template <typename F>
 void ForEachResult(PyObject* result, F&& visit) {
@@ -100,32 +94,17 @@ bool Collector::Postpone(std::unique_ptr<OpenCall>* call, const CallArgs& args, 
   open.group = DescribeGroup(*open.api->collective, args, result);
   if (result == nullptr) return false;
   LateCall late;
-  if (open.api->output_is_arguments) {
-    const PyRef group = GroupOf(*open.api->collective, args);
-    if (group && IsCoalescing(group.get())) {
-      late.group = group;
-      ++coalescing_;
-    } else {
-      ForEachResult(result, [&](PyObject* work) {
-        if (IsWork(work)) late.handles.push_back(PyRef::Borrow(work));
-      });
-      if (late.handles.empty()) return false;
-    }
-    late.values = Flatten(args);
+  const PyRef group = GroupOf(*open.api->collective, args);
+  if (group && IsCoalescing(group.get())) {
+    late.group = group;
+    ++coalescing_;
   } else {
-    ForEachResult(result, [&](PyObject* tensor) {
-      PyRef inner = Unfinished(tensor);
-      late.values.push_back(inner ? inner : PyRef::Borrow(tensor));
-      if (inner) late.handles.push_back(std::move(inner));
+    ForEachResult(result, [&](PyObject* work) {
+      if (IsWork(work)) late.handles.push_back(PyRef::Borrow(work));
     });
     if (late.handles.empty()) return false;
-    if (open.wants_backward) {
-      // The graph is walked now, the numbers are written when they are there.
-      const bool wanted = std::exchange(open.wanted, false);
-      WriteOutput(&open, result, nullptr);
-      open.wanted = wanted;
-    }
   }
+  late.values = Flatten(args);
   late.call = std::move(*call);
   late_.push_back(std::move(late));
   return true;
@@ -192,7 +171,7 @@ void Collector::CompleteLate(LateCall late, std::string_view exception, bool at_
   OpenCall* call = late.call.get();
   bool is_final = exception.empty();
   for (const PyRef& handle : late.handles)
-    is_final = is_final && at_stop && IsWork(handle.get()) && IsCompleted(handle, late.values);
+    is_final = is_final && at_stop && IsCompleted(handle, late.values);
   if (late.group) is_final = false;
   if (!exception.empty()) {
     call->builder.Field("exception", exception);
