@@ -66,6 +66,23 @@ void BindCapture(nb::module_& m) {
         "level"_a.none(), "step"_a.none(), "own_directory"_a,
         "Load the configuration; keyword arguments win over the file.");
   m.def(
+      "log",
+      [](const std::string& text, bool warning) {
+        Log(warning ? LogLevel::kWarning : LogLevel::kInfo, text);
+      },
+      "text"_a, "warning"_a = false);
+  m.def(
+      "seeding",
+      [=]() -> std::optional<std::pair<int64_t, bool>> {
+        const Config& config = collector().session().config();
+        if (!config.seed && !config.is_deterministic) return std::nullopt;
+        return std::pair(config.seed.value_or(1234), config.is_deterministic.value_or(false));
+      },
+      "(seed, is_deterministic) when the configuration has one of these keys.");
+  m.def(
+      "each_batch_is_a_step", [=] { return collector().session().config().enable_dataloader; },
+      "Whether a DataLoader starts and stops (enable_dataloader).");
+  m.def(
       "refresh", [=](bool has_model) { return collector().Refresh(has_model); }, "has_model"_a,
       "Read a changed configuration again; True when collection has stopped for it.");
   m.def(

@@ -6,8 +6,9 @@ import os
 import threading
 
 from msprobe import UsageError, _engine
-from msprobe.pytorch import custom_apis, hooks, regions
+from msprobe.pytorch import custom_apis, dataloader, hooks, regions
 from msprobe.pytorch.process import PACKAGE, rank
+from msprobe.pytorch.reproducibility import seed_as_configured
 
 _lock = threading.RLock()
 
@@ -88,8 +89,10 @@ class PrecisionDebugger:
             _engine.configure(config_path, task, dump_path, level, step, PACKAGE)
             cls._instance = super().__new__(cls)
             cls._model = model
-            atexit.register(cls.stop)
-            atexit.register(_engine.flush_saves)  # before stop: the last registered runs first
+            atexit.register(cls._end)
+            atexit.register(_engine.flush_saves)  # before the end: the last registered runs first
+            seed_as_configured()
+            cls._follow_batches()
             return cls._instance
 
     @_method
@@ -110,7 +113,12 @@ class PrecisionDebugger:
         if model is not None:
             hooks.check_model(model)
             cls._model = model
-        hooks.refresh(cls._model)
+        if not dataloader.warns("start"):
+            cls._begin(token_range, rank_id, scheduled_tokens)
+
+    @_method
+    def _begin(cls, token_range=None, rank_id=None, scheduled_tokens=None):
+        cls._refresh()
         if cls._model is None and (_engine.modules_wanted() or token_range is not None):
             raise UsageError(
                 "level L0 and mix record modules, and token_range counts calls of the model: "
@@ -123,9 +131,24 @@ class PrecisionDebugger:
     @_method
     def stop(cls):
         """Stop collecting and complete the files; :meth:`start` may follow in the same step."""
+        if not dataloader.warns("stop"):
+            cls._end()
+
+    @_method
+    def _end(cls):
         regions.end()
         hooks.end()
-        hooks.refresh(cls._model)
+        cls._refresh()
+
+    @classmethod
+    def _refresh(cls):
+        if hooks.refresh(cls._model):
+            cls._follow_batches()
+
+    @classmethod
+    def _follow_batches(cls):
+        asked = _engine.each_batch_is_a_step()
+        dataloader.observe(cls._begin, cls._end_step) if asked else dataloader.observe()
 
     @_method
     def forward_backward_dump_end(cls):
@@ -135,7 +158,12 @@ class PrecisionDebugger:
     @_method
     def step(cls):
         """The step is over: call numbers begin at 0 again, in the next ``step<N>``."""
-        cls.stop()
+        if not dataloader.warns("step"):
+            cls._end_step()
+
+    @_method
+    def _end_step(cls):
+        cls._end()
         _engine.step()
 
     @_method
@@ -173,5 +201,5 @@ class PrecisionDebugger:
         """Number the steps from ``step`` on; before the loop of a training that is resumed."""
         if isinstance(step, bool) or not isinstance(step, int) or not 0 <= step <= 1000000:
             raise UsageError(f"set_init_step; expected a number from 0 to 1000000, found {step!r}")
-        cls.stop()
+        cls._end()
         _engine.begin_at_step(step)

@@ -172,9 +172,11 @@ def _codes_within(objects):
 
 
 def refresh(model):
-    """Read the configuration again if its file has changed (key dump_enable)."""
-    if _engine.refresh(model is not None):
+    """Read the configuration again if its file has changed (key dump_enable); whether it has."""
+    changed = _engine.refresh(model is not None)
+    if changed:
         end()
+    return changed
 
 
 def begin(model, rank_id=None):

@@ -1,0 +1,73 @@
+"""The key enable_dataloader: each batch of a DataLoader is a step."""
+
+import os
+import types
+
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+from msprobe import MsprobeError, _engine
+
+_next = _BaseDataLoaderIter.__next__  # every iterator of a DataLoader inherits it
+_code = _next.__code__
+_original = types.FunctionType(_code, _next.__globals__, _next.__name__, _next.__defaults__)
+_batches = None  # who is told; None: nobody
+_said = set()  # warnings
+
+
+class _Batches:
+    """Calls `start` before the program gets a batch, `end_step` when it asks for the next.
+
+    Loading is not recorded, in this process either.
+    """
+
+    def __init__(self, start, end_step):
+        self._start, self._end_step = start, end_step
+        self._process = os.getpid()
+        self._running = False
+
+    def next(self, iterator):
+        if os.getpid() != self._process:
+            return _original(iterator)
+        if self._running:
+            self._running = False
+            _guarded(self._end_step)
+        batch = _original(iterator)
+        self._running = True
+        _guarded(self._start)
+        return batch
+
+
+def _guarded(method):
+    """The program did not call it: what goes wrong is said, and the training goes on."""
+    try:
+        method()
+    except MsprobeError as error:
+        _warn_once(str(error))
+
+
+def _warn_once(text):
+    if text not in _said:
+        _said.add(text)
+        _engine.log(text, warning=True)
+
+
+def _observed_next(self):
+    from msprobe.pytorch import dataloader as ours
+
+    return ours._batches.next(self) if ours._batches else ours._original(self)
+
+
+def observe(start=None, end_step=None):
+    """From now on batches call these, or nothing. The function stays the object it is."""
+    global _batches
+    _batches = None if start is None else _Batches(start, end_step)
+    _next.__code__ = _code if start is None else _observed_next.__code__
+
+
+def warns(method):
+    """Whether batches call the debugger, so that a call of the script has no effect."""
+    if _batches is not None:
+        _warn_once(
+            f"{method}() has no effect: with enable_dataloader each batch of a DataLoader is a step"
+        )
+    return _batches is not None
