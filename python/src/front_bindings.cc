@@ -27,6 +27,15 @@ void BindFront(nb::module_& m) {
       "Of the forwards that begin_token tells of, record only these; None: everything.");
   m.def("begin_token", [=](nb::handle, nb::handle) { collector().BeginToken(); });
   m.def(
+      "set_only_module",
+      [=](nb::handle module) {
+        collector().SetOnlyModule(module.is_none() ? nullptr : module.ptr());
+      },
+      "module"_a.none(), "Record this module's own calls and nothing else; None: all again.");
+  m.def(
+      "collecting", [=] { return collector().session().collecting(); },
+      "Whether the current step is being recorded.");
+  m.def(
       "begin_at_step", [=](int64_t step) { collector().BeginAtStep(step); }, "step"_a,
       "End the step; the next has this number.");
   m.def(

@@ -181,6 +181,19 @@ class PrecisionDebugger:
         _engine.save(variable, name, bool(save_backward), rank())
 
     @_method
+    def module_dump(cls, module, dump_name):
+        """Until :meth:`module_dump_end`, record this module's own calls and nothing else.
+
+        Between :meth:`start` and :meth:`stop`. Entries are ``Module.<dump_name>.<Class>...``.
+        """
+        hooks.begin_module_dump(module, dump_name)
+
+    @_method
+    def module_dump_end(cls):
+        """Record everything that the level records again."""
+        hooks.end_module_dump()
+
+    @_method
     def register_custom_api(cls, module, api, api_prefix=None):
         """Record calls of ``module.api`` too, as ``<prefix>.<api>.<n>.forward``.
 
@@ -203,3 +216,7 @@ class PrecisionDebugger:
             raise UsageError(f"set_init_step; expected a number from 0 to 1000000, found {step!r}")
         cls._end()
         _engine.begin_at_step(step)
+
+
+module_dump = PrecisionDebugger.module_dump
+module_dump_end = PrecisionDebugger.module_dump_end

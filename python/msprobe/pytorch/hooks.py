@@ -22,6 +22,7 @@ _handles = []  # of hooks installed by begin(), removed by end()
 # While collecting: id of a model, and of a module in one -> what names of its children begin with.
 # The engine and the debugger keep them alive.
 _roots, _prefixes = {}, {}
+_dumped = set()  # id of modules given to module_dump
 _apis_added = False
 _places_added = False
 
@@ -144,6 +145,28 @@ def _parameter_came(module, name, parameter):
         _add_parameter(module, name, parameter)
 
 
+def begin_module_dump(module, name):
+    """Until end_module_dump, record this module's own calls and nothing else."""
+    if isinstance(module, (list, tuple)):
+        raise UsageError("module_dump; expected one torch.nn.Module, found a list")
+    check_model(module)
+    if not isinstance(name, str) or not name:
+        raise UsageError(f"module_dump; expected a name for the module, found {name!r}")
+    if not _engine.collecting():
+        return
+    if id(module) in _prefixes and id(module) not in _dumped:
+        _engine.warn(f"module_dump({name}) has no effect: the level records this module anyway")
+        return
+    _dumped.add(id(module))
+    _add_module(name, module)
+    _engine.set_only_module(module)
+
+
+def end_module_dump():
+    """Record everything again."""
+    _engine.set_only_module(None)
+
+
 def _add_places():
     """What PyTorch does around calls: it is told to the engine once."""
     patcher = getattr(sys.modules.get("torch.fx._symbolic_trace"), "_Patcher", None)
@@ -206,3 +229,4 @@ def end():
     _engine.forget_modules()
     _prefixes.clear()
     _roots.clear()
+    _dumped.clear()

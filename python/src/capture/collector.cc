@@ -71,6 +71,13 @@ void Collector::SetTokenRange(std::optional<std::pair<int64_t, int64_t>> range) 
   token_range_ = range;
 }
 
+void Collector::SetOnlyModule(PyObject* module) {
+  only_module_ = module;
+  if (module == nullptr) return;
+  dumped_.insert(module);
+  if (sees_calls_) ModuleCalls::Install(this);
+}
+
 void Collector::BeginToken() {
   if (!token_range_ || !session_->collecting()) return;
   const int64_t token = tokens_++;
@@ -86,6 +93,7 @@ void Collector::NoteWeights(const std::vector<std::pair<std::string, PyObject*>>
 }
 
 Status Collector::Stop() {
+  only_module_ = nullptr;
   StopCalls();
   FlushLate();
   Interposer::Remove();
@@ -227,7 +235,7 @@ void Collector::NoteRegion(OpenCall* call, const std::string& region) {
 
 void* Collector::Enter(const Api& api, const CallArgs& args) {
   call_place.place = Place::kOutside;
-  if (!sees_calls_ || !session_->collecting()) return nullptr;
+  if (!sees_calls_ || only_module_ != nullptr || !session_->collecting()) return nullptr;
   if (!api.recorded) {
     (void)session_->NextCall(api.counter);
     ++coverage_.apis.ignored;

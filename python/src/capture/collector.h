@@ -14,6 +14,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "capture/backward.h"
@@ -85,6 +86,8 @@ class Collector final : public CallObserver, public ModuleObserver, public Gradi
   // `range->second` after a Start is recorded; BeginToken says that a forward begins.
   void SetTokenRange(std::optional<std::pair<int64_t, int64_t>> range);
   void BeginToken();
+  // Until it is null again, this module's own calls are recorded and nothing else. AddModule first.
+  void SetOnlyModule(PyObject* module);
   void StopCalls();  // forward calls are not seen any more; gradients of those that were still come
   void Step();
   void BeginAtStep(int64_t step);
@@ -216,7 +219,9 @@ class Collector final : public CallObserver, public ModuleObserver, public Gradi
   std::unordered_map<std::string, const Api*> kernels_;  // Triton's, by name
   std::list<std::shared_ptr<SavedGradients>> saves_;     // that wait for gradients
   std::optional<std::pair<int64_t, int64_t>> token_range_;
-  int64_t tokens_ = 0;  // forwards of the model since Start
+  PyObject* only_module_ = nullptr;
+  std::unordered_set<PyObject*> dumped_;  // recorded while they are the only one, never else
+  int64_t tokens_ = 0;                    // forwards of the model since Start
   uintptr_t last_ticket_ = 0;
   bool apis_wanted_ = false, modules_wanted_ = false;
   bool noted_weights_ = false;

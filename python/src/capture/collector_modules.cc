@@ -38,6 +38,7 @@ void Collector::AddParameter(PyObject* module, const std::string& parameter) {
 void Collector::ForgetModules() {
   ModuleCalls::Forget();
   modules_.clear();
+  dumped_.clear();
   for (PyObject* module : module_order_) Py_DECREF(module);
   module_order_.clear();
 }
@@ -46,6 +47,7 @@ void* Collector::EnterModule(PyObject* module, const CallArgs& args) {
   if (!sees_calls_ || !session_->collecting()) return nullptr;
   const auto it = modules_.find(module);
   if (it == modules_.end()) return nullptr;
+  if (only_module_ != nullptr ? module != only_module_ : dumped_.count(module) > 0) return nullptr;
   const KeepError keep;
   const Interposer::Pause pause;
   const QuietTorch quiet;
