@@ -44,7 +44,7 @@ class Net(nn.Module):
         super().__init__()
         self.embed = nn.Linear(4, WIDTH)
         self.blocks = nn.Sequential(Block(), Block())
-        self.head = nn.Linear(WIDTH, 2)
+        self.head = nn.Linear(WIDTH, 4)
 
     def forward(self, x):
         return self.head(self.blocks(self.embed(x)))
@@ -52,7 +52,7 @@ class Net(nn.Module):
 
 def batch(rank):
     generator = torch.Generator().manual_seed(100 + rank)
-    return torch.randn(2, 4, 4, generator=generator), torch.randn(2, 4, 2, generator=generator)
+    return torch.randn(2, 4, 4, generator=generator), torch.randn(2, 4, 4, generator=generator)
 
 
 def net():
