@@ -2,10 +2,10 @@
 #include <string>
 
 #include "cli/verb.h"
-#include "engine/compare/source_line.h"
 #include "engine/dump/coverage.h"
 #include "engine/dump/names.h"
 #include "engine/dump/reader.h"
+#include "engine/dump/source_line.h"
 
 namespace msprobe {
 namespace {

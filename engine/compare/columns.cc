@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "engine/compare/columns_text.h"
-#include "engine/compare/source_line.h"
+#include "engine/dump/source_line.h"
 
 namespace msprobe {
 namespace {

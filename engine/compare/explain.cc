@@ -11,7 +11,7 @@
 #include "engine/compare/judge.h"
 #include "engine/compare/operations.h"
 #include "engine/compare/rounding.h"
-#include "engine/compare/source_line.h"
+#include "engine/dump/source_line.h"
 
 namespace msprobe {
 namespace {

@@ -6,6 +6,7 @@
 
 #include "engine/compare/judge.h"
 #include "engine/compare/record_keys.h"
+#include "engine/dump/names.h"
 
 namespace msprobe {
 namespace {
@@ -45,10 +46,7 @@ bool DrawsRandomNumbers(std::string_view api) {
                {"normal", "uniform", "exponential", "cauchy", "geometric", "log_normal", "rrelu"});
 }
 
-bool ReturnsUninitialised(std::string_view api) {
-  return IsAny(BaseApi(api), {"empty", "empty_like", "empty_strided", "new_empty",
-                              "new_empty_strided", "empty_with_format"});
-}
+bool ReturnsUninitialised(std::string_view api) { return ReturnsUnwrittenMemory(BaseApi(api)); }
 
 bool IsContraction(std::string_view api) {
   const std::string_view base = BaseApi(api);

@@ -14,11 +14,20 @@ namespace msprobe {
 namespace {
 
 constexpr size_t kLargestConfig = 1 << 20;
+constexpr int64_t kLargestCount = 1'000'000'000;
 constexpr int64_t kLargestSeed = UINT32_MAX;  // what NumPy takes
 
 Level LevelNamed(std::string_view word) {
   if (word == "debug") return Level::kDebug;
   return word == "L0" ? Level::kL0 : word == "mix" ? Level::kMix : Level::kL1;
+}
+
+// What the section of a task may hold.
+Names SectionKeys(Task task) {
+  constexpr size_t kOfOverflow = 2;  // the last of kTaskKeys
+  if (task == Task::kNanCheck) return kNanCheckKeys;
+  if (task == Task::kOverflowCheck) return kOverflowKeys;
+  return Names(kTaskKeys).first(std::size(kTaskKeys) - kOfOverflow);
 }
 
 class ConfigReader {
@@ -43,6 +52,7 @@ class ConfigReader {
     if (config_.task == Task::kStructure) MSPROBE_RETURN_IF_ERROR(CheckStructure());
     if (config_.task == Task::kNanCheck) MSPROBE_RETURN_IF_ERROR(CheckNan());
     if (config_.level == Level::kDebug) ClearSelection();
+    if (config_.task == Task::kOverflowCheck) MSPROBE_RETURN_IF_ERROR(OutputsAreSeen());
     return std::move(config_);
   }
 
@@ -149,10 +159,11 @@ class ConfigReader {
     }
     if (!Contains(kTaskKeys, member.key))
       return UnknownKey(path_, section, member, &config_.warnings);
-    if (config_.task == Task::kNanCheck && !Contains(kNanCheckKeys, member.key)) {
+    const Names allowed = SectionKeys(config_.task);
+    if (!Contains(allowed, member.key)) {
       return InvalidConfig(path_, member.line)
           .Says(fmt::format("{} has no meaning in task {}", Quoted(member.key), section))
-          .Expected(OneOf(kNanCheckKeys));
+          .Expected(OneOf(allowed));
     }
     if (member.value.kind == JsonValue::Kind::kNull) return Status::Ok();
     if (member.key == "scope") return Scope(member);
@@ -168,6 +179,13 @@ class ConfigReader {
             .Says("\"tensor_list\" belongs to task statistics: task tensor saves every tensor")
             .Hint("use \"list\" to record fewer entries");
       }
+      return Status::Ok();
+    }
+    if (member.key == "overflow_nums") return OverflowNums(member);
+    if (member.key == "check_mode") {
+      std::string word;
+      MSPROBE_RETURN_IF_ERROR(ReadWord(At(member), member.value, kCheckModes, &word));
+      Warn(member, "has no effect: it chooses units of an NPU");
       return Status::Ok();
     }
     if (member.key == "slice") return ReadSlices(At(member), member.value, &config_.slice);
@@ -204,6 +222,13 @@ class ConfigReader {
                                                 : "\"debug\"");
     }
     return OutputsAreSeen();
+  }
+
+  Status OverflowNums(const JsonMember& member) {
+    MSPROBE_RETURN_IF_ERROR(
+        ReadInteger(At(member), member.value, -1, kLargestCount, &config_.overflow_nums));
+    if (config_.overflow_nums != 0) return Status::Ok();
+    return WrongType(At(member), "a number of calls, or -1 for no end", member.value);
   }
 
   // For tasks that look at outputs.

@@ -30,8 +30,8 @@ struct DataMode {
 };
 
 struct Config {
-  Task task = Task::kStatistics;          // kStatistics, kTensor, kStructure or kNanCheck
-  Level level = Level::kL1;               // kL0, kL1, kMix, kDebug; kL2: nothing is recorded
+  Task task = Task::kStatistics;  // kStatistics, kTensor, kStructure, kOverflowCheck, kNanCheck
+  Level level = Level::kL1;       // kL0, kL1, kMix, kDebug; kL2: nothing is recorded
   std::string dump_path = "./dump_path";  // as written; relative to the working directory
   std::vector<int64_t> rank, step;        // sorted, without repetition; empty: all
   bool extra_info = true;                 // false: no stack.json and construct.json
@@ -45,6 +45,7 @@ struct Config {
   DataMode data_mode;
   Summary summary;
   std::vector<SliceRule> slice;  // the part of each tensor that is recorded
+  int64_t overflow_nums = 1;     // task overflow_check: calls after which it ends; -1: never
   std::string request_id;        // "": whole batches; else the request whose tokens are recorded
 
   RiskLevel risk_level = RiskLevel::kAll;  // without meaning where scope or list is set

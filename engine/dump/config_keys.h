@@ -25,13 +25,17 @@ inline constexpr std::string_view kTopKeys[] = {"task",
                                                 "enable_dataloader",
                                                 "dump_enable",
                                                 "custom_op_namespaces"};
-inline constexpr std::string_view kTaskKeys[] = {"scope",          "list",         "data_mode",
-                                                 "data_mode_rule", "summary_mode", "tensor_list",
-                                                 "slice",          "request_id"};
+inline constexpr std::string_view kTaskKeys[] = {
+    "scope",       "list",  "data_mode",  "data_mode_rule", "summary_mode",
+    "tensor_list", "slice", "request_id", "overflow_nums",  "check_mode"};
 // Of those, what the section of a task that records no statistics may hold.
 inline constexpr std::string_view kNanCheckKeys[] = {"scope", "list", "data_mode", "data_mode_rule",
                                                      "tensor_list"};
-inline constexpr std::string_view kTasks[] = {"statistics", "tensor", "structure", "nan_check"};
+inline constexpr std::string_view kOverflowKeys[] = {
+    "scope", "list", "data_mode", "data_mode_rule", "overflow_nums", "check_mode"};
+inline constexpr std::string_view kCheckModes[] = {"all", "aicore", "atomic"};
+inline constexpr std::string_view kTasks[] = {"statistics", "tensor", "structure", "nan_check",
+                                              "overflow_check"};
 inline constexpr std::string_view kLevels[] = {"L0", "L1", "mix", "debug"};
 inline constexpr std::string_view kDataModes[] = {"all", "forward", "backward", "input", "output"};
 inline constexpr std::string_view kDataModeRules[] = {"and", "or"};
@@ -51,7 +55,6 @@ inline constexpr OtherWord kOtherTasks[] = {
     {"diff_check", kCheckInstead},
     {"exception_dump",
      "use \"statistics\": an entry is in the file as soon as its call returns, a crash loses none"},
-    {"overflow_check", ""},
     {"free_benchmark", kBenchmarkInstead},
     {"grad_probe", ""},
     {"run_ut", kCheckInstead}};

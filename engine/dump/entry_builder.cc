@@ -202,6 +202,14 @@ void EntryBuilder::Field(std::string_view key, std::string_view value) {
   AppendJsonString(&out_, value);
 }
 
+void EntryBuilder::ForgetFile(std::string_view file_name) {
+  constexpr std::string_view kKey = "\"data_name\": ";
+  std::string text(kKey);
+  AppendJsonString(&text, file_name);
+  if (const size_t at = out_.find(text); at != std::string::npos)
+    out_.replace(at + kKey.size(), text.size() - kKey.size(), "\"-1\"");
+}
+
 void EntryBuilder::RawField(std::string_view key, std::string_view json) {
   Comma();
   out_ += '"';

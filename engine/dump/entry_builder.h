@@ -56,6 +56,8 @@ class EntryBuilder {
   // An entry that is one value, not an object of slots: "name": VALUE.
   void BeginValue(std::string_view name);
   std::string_view FinishValue();
+  // The tensor file of this name could not be kept: the entry says "-1" in its place.
+  void ForgetFile(std::string_view file_name);
   // The whole line without separator and newline; valid until the next Begin.
   std::string_view Finish();
 

@@ -97,6 +97,12 @@ std::string ComposeEntryName(std::string_view stem, int64_t call, std::string_vi
   return name;
 }
 
+bool ReturnsUnwrittenMemory(std::string_view function) {
+  constexpr std::string_view kNames[] = {"empty",     "empty_like",        "empty_strided",
+                                         "new_empty", "new_empty_strided", "empty_with_format"};
+  return std::find(std::begin(kNames), std::end(kNames), function) != std::end(kNames);
+}
+
 std::string_view TaskName(Task task) { return kTaskNames[static_cast<size_t>(task)]; }
 
 Task TaskNamed(std::string_view word) {

@@ -30,6 +30,9 @@ EntryName ParseEntryName(std::string_view name);
 std::string ComposeEntryName(std::string_view stem, int64_t call, std::string_view direction,
                              bool is_module);
 
+// Whether a function ("empty_like", without prefix) returns memory that nobody wrote.
+bool ReturnsUnwrittenMemory(std::string_view function);
+
 // As spelled in config.json and dump.json; kOther is "other task", and what any other word names.
 std::string_view TaskName(Task task);
 Task TaskNamed(std::string_view word);

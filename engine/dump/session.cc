@@ -33,7 +33,7 @@ int64_t TensorBudget(bool async_dump) {
 }
 
 bool Stores(const Config& config) {
-  return config.task == Task::kTensor ||
+  return config.task == Task::kTensor || config.task == Task::kOverflowCheck ||
          (config.task == Task::kStatistics && !config.tensor_list.empty());
 }
 
@@ -47,7 +47,7 @@ Session::Session(Config config, std::string framework)
       framework_(std::move(framework)) {}
 
 Result<bool> Session::Start(std::optional<int> rank) {
-  if (failed_ || !enabled()) return false;
+  if (failed_ || concluded_ || !enabled()) return false;
   if (collecting_) return true;
   if (next_ && !std::exchange(said_later_, true)) {
     Log(LogLevel::kInfo, fmt::format("step {} is begun: the changed configuration holds from the "
@@ -81,17 +81,22 @@ Result<bool> Session::Start(std::optional<int> rank) {
   return true;
 }
 
-void Session::ScheduleTokens(const std::optional<TokenCounts>& counts) {
+void Session::ScheduleTokens(std::optional<TokenCounts> counts) {
+  tokens_ = std::move(counts);
+  ApplyTokens();
+}
+
+void Session::ApplyTokens() {
   request_is_absent_ = false;
   slicer_.SetRequest(std::nullopt);
-  if (!counts) return;
+  if (!tokens_) return;
   if (config_.request_id.empty()) {
     if (!std::exchange(said_no_request_, true))
       Log(LogLevel::kWarning,
           "scheduled_tokens has no effect: the configuration has no request_id");
     return;
   }
-  std::optional<SliceRule> rule = SliceOfRequest(*counts, config_.request_id);
+  std::optional<SliceRule> rule = SliceOfRequest(*tokens_, config_.request_id);
   request_is_absent_ = !rule;
   slicer_.SetRequest(std::move(rule));
 }
@@ -133,7 +138,8 @@ void Session::Adopt(Config config) {
   config_ = std::move(config);
   filter_ = Filter(config_);
   slicer_ = Slicer(config_.slice);
-  failed_ = said_end_ = said_later_ = false;
+  ApplyTokens();
+  failed_ = concluded_ = said_end_ = said_later_ = false;
   ++configured_;
 }
 
@@ -235,6 +241,12 @@ bool Session::Store(const std::string& file_name, const TensorView& view) {
   const Status status = tensors_->Push(file_name, view);
   if (!status.ok()) Fail(status);
   return status.ok();
+}
+
+void Session::Conclude(std::string_view why) {
+  if (!Stop().ok()) return;  // logged by Stop
+  concluded_ = true;
+  Log(LogLevel::kInfo, fmt::format("{}; the run goes on without collection", why));
 }
 
 void Session::Fail(const Status& status) {

@@ -31,7 +31,7 @@ class Session {
 
   // Tokens of each request in the coming step, before Start: only those of the configured request
   // are recorded. nullopt: not known, whole tensors are recorded.
-  void ScheduleTokens(const std::optional<TokenCounts>& counts);
+  void ScheduleTokens(std::optional<TokenCounts> counts);
   const Slicer& slicer() const { return slicer_; }
 
   // Begins or goes on collecting the current step. False: not wanted (step, rank, past the last
@@ -86,6 +86,8 @@ class Session {
   bool Store(const std::string& file_name, const TensorView& view);
   bool storing() const { return tensors_ != nullptr; }
 
+  // All that was wanted is recorded: the files are closed as by Stop, a later Start begins nothing.
+  void Conclude(std::string_view why);
   // Turns collection off, keeps what is on disk, says why, once.
   void Fail(const Status& status);
   const Config& config() const { return config_; }
@@ -100,6 +102,7 @@ class Session {
   void Write(const Item& item);
   void DrainLate(bool give_up);
   Status Open(std::optional<int> rank);
+  void ApplyTokens();
   void Adopt(Config config);
   int64_t AddStack(int64_t stack, std::string_view name, std::vector<std::string> frames);
 
@@ -109,11 +112,12 @@ class Session {
   bool enabled_ = true, refused_ = false, abandoned_ = false;
   uint64_t configured_ = 0;
   Slicer slicer_;
+  std::optional<TokenCounts> tokens_;  // of the coming step
   bool request_is_absent_ = false;
   std::string framework_, folder_, provenance_;
   int64_t step_ = 0;
   uint64_t epoch_ = 0;
-  bool collecting_ = false, failed_ = false;
+  bool collecting_ = false, failed_ = false, concluded_ = false;
   bool said_end_ = false, said_later_ = false, said_no_request_ = false, said_replaces_ = false;
   std::unique_ptr<DumpWriter> writer_;
   LateEntries late_;

@@ -126,6 +126,26 @@ TEST(ParseConfig, NanCheckLooksAtOutputsOfApis) {
               HasSubstr("\"summary_mode\" has no meaning in task nan_check; expected \"scope\""));
 }
 
+TEST(ParseConfig, OverflowCheck) {
+  const auto parsed = [](std::string_view section) {
+    return Parsed(
+        fmt::format(R"({{"task": "overflow_check", "overflow_check": {{{}}}}})", section));
+  };
+  EXPECT_EQ(parsed("").overflow_nums, 1);
+  EXPECT_EQ(parsed(R"("overflow_nums": -1)").overflow_nums, -1);
+  EXPECT_EQ(parsed(R"("overflow_nums": 3)").overflow_nums, 3);
+  EXPECT_THAT(parsed(R"("check_mode": "all")").warnings, ElementsAre(HasSubstr("no effect")));
+  for (const char* section :
+       {R"("overflow_nums": 0)", R"("overflow_nums": -2)", R"("overflow_nums": "1")",
+        R"("check_mode": "al")", R"("tensor_list": [])", R"("data_mode": ["input"])"}) {
+    EXPECT_THAT(
+        Refused(fmt::format(R"({{"task": "overflow_check", "overflow_check": {{{}}}}})", section)),
+        HasSubstr("expected"))
+        << section;
+  }
+  EXPECT_THAT(Refused(R"({"statistics": {"overflow_nums": 2}})"), HasSubstr("no meaning in task"));
+}
+
 TEST(ParseConfig, SummaryMode) {
   struct Case {
     const char* value;

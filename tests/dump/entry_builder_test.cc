@@ -98,6 +98,21 @@ TEST(EntryBuilder, WhereNumbersAreNotWantedAPlaceMayBe) {
   EXPECT_EQ(TensorText(fields), head + R"(, "nan": 2, "first_nonfinite": 4})");
 }
 
+TEST(EntryBuilder, ForgetsAFile) {
+  EntryBuilder b;
+  b.Begin("a");
+  b.BeginSlot("input", "input", '[');
+  b.Tensor(
+      {.dtype = "torch.int8", .fingerprint = false, .statistics = false, .data_name = "x\".pt"});
+  b.Tensor({.dtype = "torch.int8", .fingerprint = false, .statistics = false, .data_name = "y.pt"});
+  b.EndSlot(']');
+  b.ForgetFile("x\".pt");
+  b.ForgetFile("z.pt");
+  const std::string tensor = R"({"type": "torch.Tensor", "dtype": "torch.int8", "shape": [], )";
+  EXPECT_EQ(b.Finish(), R"("a": {"input": [)" + tensor + R"("data_name": "-1"}, )" + tensor +
+                            R"("data_name": "y.pt"}]})");
+}
+
 TEST(EntryBuilder, AnUnreadableOrEmptyTensorHasNullsNotNumbers) {
   const Stats empty;
   const std::string nulls = R"("Max": null, "Min": null, "Mean": null, "Norm": null)";

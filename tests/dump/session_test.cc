@@ -83,6 +83,20 @@ TEST_F(SessionTest, AStepWithoutTheRequestIsNotCollected) {
   EXPECT_TRUE(session.slicer().empty());
 }
 
+TEST_F(SessionTest, ConcludedIsClosedAndBeginsNothingMore) {
+  Session session(config_);
+  ASSERT_TRUE(*session.Start(std::nullopt));
+  RecordOne(session, "Torch.a.0.forward");
+  session.Conclude("enough");
+  EXPECT_FALSE(session.collecting());
+  RecordOne(session, "Torch.a.1.forward");
+  EXPECT_TRUE(session.Stop().ok());
+  EXPECT_FALSE(*session.Start(std::nullopt));
+  session.Step();
+  EXPECT_FALSE(*session.Start(std::nullopt));
+  EXPECT_EQ(Records("step0/rank"), 1u);
+}
+
 TEST_F(SessionTest, OnlyWantedStepsAndRanks) {
   config_.step = {1};
   config_.rank = {2};

@@ -21,6 +21,14 @@ TASKS = {
     "md5": {"task": "statistics", "statistics": {"summary_mode": "md5"}},
     "tensor": {"task": "tensor"},
 }
+# Tasks with an own way of looking, each at the level that sees most: name -> (level, config).
+OTHER_TASKS = {
+    "structure": ("mix", {"task": "structure"}),
+    "nan_check": ("L1", {"task": "nan_check", "nan_check": {"tensor_list": ["a"]}}),
+    "overflow_check": ("mix", {"task": "overflow_check", "overflow_check": {"overflow_nums": -1}}),
+    "slices": ("mix", {"tensor": {"slice": [{"dim": 0, "end": 1}]}, "task": "tensor"}),
+}
+CONFIGS = TASKS | {task: config for task, (_, config) in OTHER_TASKS.items()}
 
 
 def example(module, **sizes):
@@ -64,7 +72,7 @@ def make_debugger(folder, level, task):
     os.environ["MSPROBE_TENSOR_BUDGET_MB"] = "0" if level == "L0" else "64"
     config = folder / "config.json"
     config.write_text(
-        json.dumps({"dump_path": str(folder / "dump"), "level": level, **TASKS[task]})
+        json.dumps({"dump_path": str(folder / "dump"), "level": level, **CONFIGS[task]})
     )
     return PrecisionDebugger(str(config))
 
@@ -124,6 +132,17 @@ def test_training_is_the_same_bits(name, level, task, tmp_path, capfd):
         kinds = {entry.startswith("Module.") for entry in dump.names}
         assert kinds == {"L0": {True}, "L1": {False}, "mix": {True, False}}[level]
         assert bool(dump.tensors()) == (task == "tensor")
+
+
+@pytest.mark.parametrize("task", OTHER_TASKS)
+@pytest.mark.parametrize("name", ALL)
+def test_training_is_the_same_bits_under_other_tasks(name, task, tmp_path, capfd):
+    recorded = run_forked(train, name, tmp_path, OTHER_TASKS[task][0], task)
+    plain = without_the_tool(name)
+    for what in plain:
+        assert recorded[what] == plain[what], what
+    assert "collection is off" not in capfd.readouterr().err
+    assert read_dump(tmp_path / "dump").header["task"] == CONFIGS[task]["task"]
 
 
 @pytest.mark.parametrize("name", ALL)

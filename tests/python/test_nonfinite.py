@@ -64,3 +64,110 @@ def test_nan_check_locates_in_tensor_list(tmp_path):
     (gradient,) = dump.data["Torch.sqrt.0.backward"]["output"]
     assert (gradient["pos_inf"], gradient["first_nonfinite"]) == (1, 1)
     assert "nan" not in dump.data["Torch.relu.0.forward"]["output"][0]
+
+
+def overflow():
+    """Three calls make what is not finite; others pass it on, or are given it."""
+    x = X.detach()
+    masked = x.masked_fill(x < 0, float("-inf"))  # asked for: passed on
+    torch.softmax(masked, 0)
+    torch.empty(3).fill_(float("nan"))
+    y = torch.div(1.0, x)  # Inf
+    torch.add(y, 1.0)
+    torch.sub(y, y)  # NaN of Inf
+    x.clone().log_()  # in place: its input is gone
+
+
+def make_nan(dump):
+    return {
+        name: sorted(file.removeprefix(name + ".") for file in dump.tensors() if name in file)
+        for name in dump.names
+    }
+
+
+def test_overflow_check_records_what_makes_nan(tmp_path, capfd):
+    dump = dump_of(tmp_path, overflow, "overflow_check", overflow_nums=-1)
+    assert make_nan(dump) == {
+        "Torch.div.0.forward": ["input.1.pt", "output.0.pt"],
+        "Torch.sub.0.forward": ["input.0.pt", "input.1.pt", "output.0.pt"],
+        "Tensor.log_.0.forward": ["output.0.pt"],
+    }
+    record = dump.data["Tensor.log_.0.forward"]
+    assert record["input_args"][0]["data_name"] == "-1"
+    assert record["input_args"][0]["Max"] == 4.0  # before the call
+    assert record["changed_in_place"] == "input.0"
+    assert torch.equal(dump.tensors()["Torch.div.0.forward.input.1.pt"], X.detach())
+    assert {name for names, _ in dump.side("stack.json").values() for name in names} == set(
+        dump.names
+    )
+    said = capfd.readouterr().err
+    assert "Torch.div.0.forward makes Inf (1): " in said
+    assert "in overflow: y = torch.div(1.0, x)" in said
+    assert "Torch.sub.0.forward makes NaN (2): " in said
+    assert "Tensor.masked_fill.0.forward passes on Inf" in said
+
+
+@pytest.mark.parametrize(("nums", "names"), [(None, 1), (2, 2), (3, 3), (9, 3)])
+def test_overflow_nums_ends_the_check_not_the_run(nums, names, tmp_path, capfd):
+    keys = {} if nums is None else {"overflow_nums": nums}
+    dump = dump_of(tmp_path, overflow, "overflow_check", **keys)
+    assert len(dump.names) == names
+    said = capfd.readouterr().err
+    assert ("the run goes on without collection" in said) == (names == (nums or 1))
+
+
+def overflow_in_gradients():
+    x = torch.tensor([4.0, 0.0], requires_grad=True)
+    weight = torch.tensor([1e30, 1e30], requires_grad=True)
+    torch.sqrt(torch.mul(x, weight)).sum().backward()
+
+
+def test_overflow_check_sees_gradients(tmp_path, capfd):
+    dump = dump_of(tmp_path, overflow_in_gradients, "overflow_check", overflow_nums=-1)
+    files = make_nan(dump)
+    assert files["Torch.sqrt.0.backward"] == ["input.0.pt", "output.0.pt"]
+    assert dump.data["Torch.sqrt.0.backward"]["output"][0]["pos_inf"] == 1
+    assert "Torch.sqrt.0.backward makes Inf (1): " in capfd.readouterr().err
+    assert "Tensor.sum.0.backward" not in files
+
+
+class Halves(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = torch.nn.Linear(2, 2)
+
+    def forward(self, x):
+        return self.lin(x).log()
+
+
+def run_modules(nan_weight):
+    from msprobe.pytorch import PrecisionDebugger
+
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(Halves(), torch.nn.ReLU())
+    with torch.no_grad():
+        model[0].lin.weight.fill_(float("nan") if nan_weight else -1.0)
+        model[0].lin.bias.fill_(0.0)
+    PrecisionDebugger.start(model)
+    model(torch.ones(1, 2)).sum().backward()
+
+
+@pytest.mark.parametrize("nan_weight", [False, True])
+def test_overflow_check_of_modules(nan_weight, tmp_path):
+    """A module given NaN by its parameters, or by those inside, did not make it."""
+
+    def record_modules():
+        from msprobe.pytorch import PrecisionDebugger
+
+        (tmp_path / "config.json").write_text(
+            json.dumps({"task": "overflow_check", "level": "L0",
+                        "overflow_check": {"overflow_nums": -1}})
+        )  # fmt: skip
+        debugger = PrecisionDebugger(str(tmp_path / "config.json"), dump_path=str(tmp_path / "out"))
+        run_modules(nan_weight)
+        debugger.stop()
+
+    run_forked(record_modules)
+    names = read_dump(tmp_path / "out").names
+    forward = [name for name in names if "forward" in name]
+    assert forward == ([] if nan_weight else ["Module.0.Halves.forward.0"])

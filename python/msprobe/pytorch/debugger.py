@@ -51,7 +51,8 @@ class PrecisionDebugger:
 
     Args:
         config_path: ``config.json`` (docs/config.md); keyword arguments win over it.
-        task: ``"statistics"``, ``"tensor"``, ``"structure"`` or ``"nan_check"``.
+        task: ``"statistics"``, ``"tensor"``, ``"structure"``, ``"nan_check"`` or
+            ``"overflow_check"``.
         dump_path: folder that receives ``step<N>/rank<id>/``.
         level: ``"L0"`` modules, ``"L1"`` APIs, ``"mix"`` both.
         model: the module whose descendants are recorded under L0 and mix, or a list of them;

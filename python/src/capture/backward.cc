@@ -146,6 +146,7 @@ PyObject* CallHook(PyObject* self, PyObject* const* args, size_t nargsf, PyObjec
     p.place = Waiting().insert(Waiting().end(), keep);
   }
   Take(p, task, args[after ? 1 : 0], after ? args[0] : nullptr);
+  p.sink->Settle(p.name);
   --(after ? p.hooks_left : p.prehooks_left);
   p.Arrived();
   PyErr_Clear();

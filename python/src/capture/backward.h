@@ -34,6 +34,8 @@ class GradientSink {
   // leaves a Python error set.
   virtual std::string Compose(const std::string& name, bool is_input, size_t index,
                               PyObject* gradient) = 0;
+  // What one node of the graph brought is composed; tensors it gave must not be kept any longer.
+  virtual void Settle(const std::string& name) = 0;
   // All gradients that will come have come: JSON values, "null" where none came.
   virtual void Complete(const std::string& name, const std::string& parent,
                         const std::vector<std::string>& inputs,

@@ -99,7 +99,7 @@ Status Collector::Stop() {
   Interposer::Remove();
   if (!session_->collecting()) return Status::Ok();
   FlushBackward();
-  seen_gradients_.clear();
+  ForgetGradients();
   for (PyObject* module : module_order_) WriteGradients(&modules_.at(module));
   FetchLate();
   if (session_->config().level != Level::kDebug) WriteCoverage();
@@ -166,7 +166,8 @@ std::unique_ptr<Collector::OpenCall> Collector::Begin(const std::string& stem, i
     call->parent_backward = thread.modules.back()->backward;
   }
   call->step = session_->step();
-  call->stack = -1;
+  call->stack = call->site = -1;
+  call->held.clear();
   call->ticket = 0;
   call->api = nullptr;
   call->group.clear();
@@ -185,8 +186,8 @@ void Collector::Recycle(std::unique_ptr<OpenCall> call) {
 }
 
 bool Collector::Stores(const std::string& name) const {
-  return session_->storing() &&
-         (session_->config().task == Task::kTensor || session_->filter().WantsTensor(name));
+  return session_->storing() && (session_->config().task == Task::kTensor || looks_for_overflow() ||
+                                 session_->filter().WantsTensor(name));
 }
 
 EntryStyle Collector::StyleOf(const std::string& name, bool is_output) const {
@@ -200,9 +201,13 @@ bool Collector::WriteInputs(OpenCall* call, const CallArgs& args) {
   const bool record =
       call->wanted && session_->filter().data_mode.forward_input && records_values();
   if (!record) scratch_.Begin("");
-  ValueWriter writer(
-      record ? &call->builder : &scratch_, options_,
-      record ? StyleOf(call->builder.name(), /*is_output=*/false) : EntryStyle{Reading::kMet});
+  EntryStyle style =
+      record ? StyleOf(call->builder.name(), /*is_output=*/false) : EntryStyle{Reading::kMet};
+  if (looks_for_overflow() && call->wanted) {
+    style.reading = Reading::kMeasured;  // what was given excuses what is made of it
+    style.held = &call->held;
+  }
+  ValueWriter writer(record ? &call->builder : &scratch_, options_, style);
   if (call->api != nullptr && call->api->ignored != nullptr)
     writer.Ignore(&call->api->ignored->input);
   writer.List("input_args", "input", args.self, args.positional, args.count);
@@ -218,11 +223,13 @@ bool Collector::WriteInputs(OpenCall* call, const CallArgs& args) {
 }
 
 void Collector::NoteStack(OpenCall* call) {
-  if (!call->wanted || !session_->config().extra_info) return;
+  if (!call->wanted || !(session_->config().extra_info || looks_for_overflow())) return;
   bool is_new;
-  const int64_t number = stacks_.Intern(&is_new);
-  call->stack = session_->NoteStack(number, call->builder.name(), [&] { return stacks_.Format(); });
-  if (modules_wanted_ && call->parent.empty()) NoteRegion(call, stacks_.Region(number));
+  call->site = stacks_.Intern(&is_new);
+  if (looks_for_overflow()) return;  // not known yet whether it is recorded
+  call->stack =
+      session_->NoteStack(call->site, call->builder.name(), [&] { return stacks_.Format(); });
+  if (modules_wanted_ && call->parent.empty()) NoteRegion(call, stacks_.Region(call->site));
 }
 
 void Collector::NoteRegion(OpenCall* call, const std::string& region) {
@@ -270,8 +277,9 @@ void Collector::WriteOutput(OpenCall* call, PyObject* output, PyObject* module) 
   const bool record =
       call->wanted && session_->filter().data_mode.forward_output && records_values();
   if (!record) scratch_.Begin("");
-  const EntryStyle style =
+  EntryStyle style =
       record ? StyleOf(call->builder.name(), /*is_output=*/true) : EntryStyle{Reading::kMet};
+  if (looks_for_overflow()) style.held = &call->held;
   ValueWriter writer(record ? &call->builder : &scratch_, options_, style);
   if (call->api != nullptr && call->api->ignored != nullptr)
     writer.Ignore(&call->api->ignored->output);
@@ -280,18 +288,30 @@ void Collector::WriteOutput(OpenCall* call, PyObject* output, PyObject* module) 
   call->made = writer.nonfinite();
   if (record && module != nullptr) {
     PyRef parameters = PyRef::Steal(PyObject_GetAttrString(module, "_parameters"));
-    writer.Dict("parameters", "parameters",
-                parameters && PyDict_Check(parameters.get()) ? parameters.get() : nullptr,
-                /*leave_out_none=*/true);
+    ValueWriter of_parameters(&call->builder, options_, style);
+    of_parameters.Dict("parameters", "parameters",
+                       parameters && PyDict_Check(parameters.get()) ? parameters.get() : nullptr,
+                       /*leave_out_none=*/true);
+    // They went in, here and in the modules around.
+    call->given.Add(of_parameters.nonfinite());
+    for (const auto& around : Thread().modules) around->given.Add(of_parameters.nonfinite());
   }
-  if (call->wants_backward)
-    coverage_.expected_gradients +=
-        ArmBackward(call->edges, outputs, this, call->step, call->backward, call->parent_backward);
+  if (call->wants_backward &&
+      ArmBackward(call->edges, outputs, this, call->step, call->backward, call->parent_backward)) {
+    ++coverage_.expected_gradients;
+    if (looks_for_overflow()) seen_gradients_[call->backward].site = call->site;
+  }
 }
 
 void Collector::Finish(OpenCall* call) {
   if (!call->wanted || !session_->collecting() || call->step != session_->step()) return;
-  ++(call->ticket != 0 ? coverage_.modules : coverage_.apis).recorded;
+  CallCounts& counts = call->ticket != 0 ? coverage_.modules : coverage_.apis;
+  std::string_view overflow;
+  if (looks_for_overflow() && (overflow = SettleForward(call)).empty()) {
+    ++counts.ignored;
+    return;
+  }
+  ++counts.recorded;
   if (!call->group.empty()) call->builder.RawField("group", call->group);
   // As text, like the keys of stack.json: the earlier tool's reader stops at a number here.
   if (looks_for_nan()) call->builder.RawField("is_nan", call->made.any() ? "1" : "0");
@@ -299,6 +319,7 @@ void Collector::Finish(OpenCall* call) {
   session_->Record({records_values() ? call->builder.Finish() : "", call->builder.name(),
                     call->parent, modules_wanted_});
   if (device_.many_pending()) FetchLate();
+  if (!overflow.empty()) CountOverflow(call->builder.name(), overflow, call->site);
 }
 
 void Collector::Leave(void* token, const CallArgs& args, PyObject* result) {
@@ -332,12 +353,13 @@ std::string Collector::Compose(const std::string& name, bool is_input, size_t in
   std::string file;
   if (Stores(name))
     file = SafeFileName(name + (is_input ? ".input." : ".output.") + std::to_string(index), ".pt");
-  Nonfinite held;
-  AppendTensorJson(&json, gradient, options_, StyleOf(name, !is_input), file, &held);
-  if (looks_for_nan()) {
-    SeenGradients& seen = seen_gradients_[name];
-    (is_input ? seen.given : seen.made).Add(held);
-  }
+  Nonfinite nonfinite;
+  std::vector<Held> held;
+  EntryStyle style = StyleOf(name, !is_input);
+  if (looks_for_overflow()) style.held = &held;
+  AppendTensorJson(&json, gradient, options_, style, file, &nonfinite);
+  if (looks_for_nan() || looks_for_overflow())
+    HoldGradient(name, is_input, std::move(held), nonfinite);
   return json;
 }
 
@@ -347,6 +369,7 @@ void Collector::Complete(const std::string& name, const std::string& parent,
   SeenGradients seen;
   if (auto found = seen_gradients_.extract(name); !found.empty()) seen = std::move(found.mapped());
   ++coverage_.gradients;
+  for (const Held& held : seen.incoming) held_bytes_ -= held.bytes;
   if (!session_->collecting() || !session_->filter().WantsEntry(name)) return;
   if (!records_values()) {
     session_->Record({.entry = "", .name = name, .parent = parent, .construct = modules_wanted_});
@@ -363,8 +386,11 @@ void Collector::Complete(const std::string& name, const std::string& parent,
   if (mode.backward_input) slot("input", inputs);
   if (mode.backward_output) slot("output", outputs);
   if (looks_for_nan()) builder.RawField("is_nan", seen.made.any() ? "1" : "0");
+  std::string_view overflow;
+  if (looks_for_overflow() && (overflow = SettleBackward(name, &seen, &builder)).empty()) return;
   session_->Record({builder.Finish(), name, parent, modules_wanted_});
   if (device_.many_pending()) FetchLate();
+  if (!overflow.empty()) CountOverflow(name, overflow, seen.site);
 }
 
 }  // namespace msprobe::capture

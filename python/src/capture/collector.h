@@ -114,6 +114,7 @@ class Collector final : public CallObserver, public ModuleObserver, public Gradi
   }
   std::string Compose(const std::string& name, bool is_input, size_t index,
                       PyObject* gradient) override;
+  void Settle(const std::string& name) override;
   void Complete(const std::string& name, const std::string& parent,
                 const std::vector<std::string>& inputs,
                 const std::vector<std::string>& outputs) override;
@@ -125,10 +126,12 @@ class Collector final : public CallObserver, public ModuleObserver, public Gradi
     std::string backward, parent,
         parent_backward;  // names: of this call's gradients, of the module around it
     int64_t step = 0;
-    int64_t stack = -1;
-    uintptr_t ticket = 0;   // of a module call: its token, no two are alike
-    bool wanted = false;    // goes into dump.json
-    Nonfinite given, made;  // in its inputs, in its outputs
+    int64_t stack = -1;      // number in stack.json
+    int64_t site = -1;       // number in stacks_
+    uintptr_t ticket = 0;    // of a module call: its token, no two are alike
+    bool wanted = false;     // goes into dump.json
+    Nonfinite given, made;   // in its inputs, in its outputs
+    std::vector<Held> held;  // task overflow_check: its tensors
     bool wants_backward = false;
     const Api* api = nullptr;  // of an API call
     std::string group;         // of a collective: JSON
@@ -151,6 +154,9 @@ class Collector final : public CallObserver, public ModuleObserver, public Gradi
   // What the gradients of a call hold, until all have come. Tasks that look for NaN only.
   struct SeenGradients {
     Nonfinite given, made;
+    int64_t site = -1;                     // of the forward call
+    std::vector<Held> incoming, outgoing;  // task overflow_check: waiting
+    std::vector<std::string> lost;         // files that will not be
   };
   struct ThreadState {
     std::vector<std::unique_ptr<OpenCall>> spare;
@@ -186,6 +192,23 @@ class Collector final : public CallObserver, public ModuleObserver, public Gradi
   bool Stores(const std::string& name) const;
   EntryStyle StyleOf(const std::string& name, bool is_output) const;
   bool looks_for_nan() const { return session_->config().task == Task::kNanCheck; }
+  bool looks_for_overflow() const { return session_->config().task == Task::kOverflowCheck; }
+  // Task overflow_check, in collector_overflow.cc. Kinds ("NaN") that a call made, "": it is not
+  // recorded.
+  std::string_view Overflow(const std::string& name, const Nonfinite& given, const Nonfinite& made,
+                            int64_t site);
+  std::string_view SettleForward(OpenCall* call);
+  std::string_view SettleBackward(const std::string& name, SeenGradients* seen,
+                                  EntryBuilder* builder);
+  void HoldGradient(const std::string& name, bool is_input, std::vector<Held> held,
+                    const Nonfinite& nonfinite);
+  void SettleOutgoing(SeenGradients* seen);
+  bool StoreHeld(const Held& held);
+  void StoreAll(const std::vector<Held>& all, EntryBuilder* builder);
+  std::string WhereIs(int64_t site);
+  void CountOverflow(const std::string& name, std::string_view kinds, int64_t site);
+  void ForgetGradients();
+  void CheckGradient(ModuleInfo* info, const std::string& parameter, PyObject* gradient);
   // False under task structure: tensors are only met, dump.json stays empty.
   bool records_values() const { return session_->config().task != Task::kStructure; }
   void ApplyRules(Api* api);
@@ -204,6 +227,8 @@ class Collector final : public CallObserver, public ModuleObserver, public Gradi
   std::map<std::string, int64_t> region_steps_;  // region -> the last step that has it
   std::unordered_map<PyObject*, ModuleInfo> modules_;
   std::unordered_map<std::string, SeenGradients> seen_gradients_;  // by entry
+  int64_t held_bytes_ = 0, overflows_ = 0, passed_on_step_ = -1;
+  bool nonfinite_gradients_ = false;  // some gradient of this step was not finite
   std::list<LateCall> late_;
   size_t coalescing_ = 0;                // of late_
   std::vector<PyObject*> module_order_;  // keys of modules_; owned references

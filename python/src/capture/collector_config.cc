@@ -31,6 +31,7 @@ void Collector::Adopt() {
   modules_wanted_ = RecordsModules(config);
   apis_wanted_ = config.level == Level::kL1 || config.level == Level::kMix;
   options_.summary = config.summary;
+  overflows_ = 0;
   options_.numbers = config.task != Task::kNanCheck;
   // Other tasks need a tensor's numbers before the call goes on.
   options_.device = config.task == Task::kStatistics ? &device_ : nullptr;

@@ -109,6 +109,7 @@ void Collector::ParameterGradient(PyObject* module, const std::string& parameter
   PyErr_Clear();
   if (!gradient || gradient.get() == Py_None) return;
   ModuleInfo& info = it->second;
+  if (looks_for_overflow()) return CheckGradient(&info, parameter, gradient.get());
   if (info.gradients.count(parameter) > 0) WriteGradients(&info);
   if (info.gradients.empty())
     info.gradient_entry = ComposeEntryName(info.stem, session_->NextCall(info.gradient_counter),

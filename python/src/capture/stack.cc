@@ -75,7 +75,7 @@ int64_t StackTable::Intern(bool* is_new) {
     }
   }
   *is_new = true;
-  known_.emplace(hash, Known{current_, next_});
+  by_number_.push_back(&known_.emplace(hash, Known{current_, next_})->second.sites);
   region_of_.push_back(FindRegion());
   return next_++;
 }
@@ -104,10 +104,15 @@ const std::string& StackTable::FormatSite(const Site& site) {
   return it->second;
 }
 
-std::vector<std::string> StackTable::Format() {
+std::vector<std::string> StackTable::Format() { return FormatSites(current_); }
+
+std::vector<std::string> StackTable::Format(int64_t number) {
+  return FormatSites(*by_number_[static_cast<size_t>(number)]);
+}
+
+std::vector<std::string> StackTable::FormatSites(std::vector<Site> sites) {
+  // A copy: reading a source file lets other threads run, which intern stacks of their own.
   std::vector<std::string> frames;
-  // Reading a source file lets other threads run, which intern stacks of their own.
-  const std::vector<Site> sites = current_;
   for (const Site& site : sites) {
     if (const std::string& text = FormatSite(site); !text.empty()) frames.push_back(text);
   }

@@ -36,8 +36,9 @@ class StackTable {
   // Number of the current stack: equal stacks, equal numbers, from 0 on. `*is_new` tells that
   // nobody asked before.
   int64_t Intern(bool* is_new);
-  // Frames of the stack that Intern saw last.
+  // Frames of the stack that Intern saw last, or of one that it gave a number.
   std::vector<std::string> Format();
+  std::vector<std::string> Format(int64_t number);
 
  private:
   struct Site {
@@ -51,6 +52,7 @@ class StackTable {
   };
   bool Hidden(PyCodeObject* code);
   std::string FindRegion() const;
+  std::vector<std::string> FormatSites(std::vector<Site> sites);
   const std::string& FormatSite(const Site& site);
 
   std::string hidden_;
@@ -62,6 +64,7 @@ class StackTable {
   std::unordered_map<PyCodeObject*, PyRef> codes_;  // keeps addresses from being used again
   std::map<std::pair<PyCodeObject*, int>, std::string> texts_;
   std::vector<Site> current_;
+  std::vector<const std::vector<Site>*> by_number_;  // into known_
   int64_t next_ = 0;
 };
 

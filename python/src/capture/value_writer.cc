@@ -68,7 +68,7 @@ Fetch FetchFor(const ValueOptions& options, EntryStyle style) {
   const bool only_statistics =
       options.numbers && options.summary.statistics && options.summary.checksum == Checksum::kNone;
   if (options.device == nullptr || !only_statistics || style.store || style.locate ||
-      options.slicer != nullptr)
+      style.held != nullptr || options.slicer != nullptr)
     return Fetch::kAlways;
   static const bool takes_host = DeviceStats::TakesHost();
   return takes_host ? Fetch::kNothing : Fetch::kNever;
@@ -80,6 +80,15 @@ int64_t TicketFor(TensorAccess* access, const ValueOptions& options, EntryStyle 
   const int64_t ticket = options.device->Add(access->holder(), access->element_type());
   if (ticket < 0) access->FetchNow();
   return ticket;
+}
+
+// Stores the elements now, or keeps the value for later. False: could not be stored.
+bool Keep(PyObject* value, const TensorView& view, const Stats& stats, const ValueOptions& options,
+          EntryStyle style, const std::string& file_name) {
+  if (style.held == nullptr) return options.store(file_name, view);
+  style.held->push_back({PyRef::Borrow(value), file_name, stats.fingerprint,
+                         view.numel() * static_cast<int64_t>(DTypeSize(view.dtype))});
+  return true;
 }
 
 }  // namespace
@@ -101,10 +110,9 @@ void AppendTensorJson(std::string* out, PyObject* tensor, const ValueOptions& op
   Measured measured(access, options, style, ticket);
   if (nonfinite != nullptr) nonfinite->Add(measured.stats);
   measured.fields.requires_grad = TorchApi::Get().RequiresGrad(tensor);
-  if (!file_name.empty() && access.readable()) {
-    const bool stored = options.store(file_name, access.view());
-    measured.fields.data_name = stored ? std::string_view(file_name) : "-1";
-  }
+  if (!file_name.empty() && access.readable())
+    measured.fields.data_name =
+        Keep(tensor, access.view(), measured.stats, options, style, file_name) ? file_name : "-1";
   AppendTensor(out, measured.fields);
 }
 
@@ -203,26 +211,28 @@ void ValueWriter::TensorValue(PyObject* tensor) {
   TensorAccess access(tensor, FetchFor(options_, style_));
   const int64_t ticket = TicketFor(&access, options_, style_);
   if (options_.slicer != nullptr) access.Slice(*options_.slicer);
-  Measure(access, torch.RequiresGrad(tensor), ticket);
+  Measure(access, tensor, torch.RequiresGrad(tensor), ticket);
 }
 
 template <typename Access>
-void ValueWriter::Measure(const Access& access, int requires_grad, int64_t ticket) {
+void ValueWriter::Measure(const Access& access, PyObject* value, int requires_grad,
+                          int64_t ticket) {
   Measured measured(access, options_, style_, ticket);
   nonfinite_.Add(measured.stats);
   measured.fields.requires_grad = requires_grad;
   std::string file_name;
   if (style_.store && access.readable()) {
     file_name = b_.TensorFileName();
-    if (!options_.store(file_name, access.view())) file_name = "-1";
+    if (!Keep(value, access.view(), measured.stats, options_, style_, file_name)) file_name = "-1";
     measured.fields.data_name = file_name;
   }
   b_.Tensor(measured.fields);
 }
 
 void ValueWriter::ArrayValue(PyObject* array) {
-  style_.reading != Reading::kMet ? Measure(NumpyArray(array), /*requires_grad=*/-1, /*ticket=*/-1)
-                                  : b_.Null();
+  style_.reading != Reading::kMet
+      ? Measure(NumpyArray(array), array, /*requires_grad=*/-1, /*ticket=*/-1)
+      : b_.Null();
 }
 
 }  // namespace msprobe::capture

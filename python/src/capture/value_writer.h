@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "capture/py_ref.h"
 #include "engine/dump/entry_builder.h"
 #include "engine/dump/nonfinite.h"
 #include "engine/dump/slice.h"
@@ -35,11 +36,20 @@ enum class Reading : uint8_t {
   kMeasured,   // the elements
 };
 
+// A tensor or array whose file is written later, or never (task overflow_check).
+struct Held {
+  PyRef value;
+  std::string file;
+  uint64_t fingerprint;  // of what was recorded: tells whether it was changed since
+  int64_t bytes;
+};
+
 // How the values of one entry are written.
 struct EntryStyle {
   Reading reading = Reading::kMeasured;
-  bool store = false;   // tensors go to files too
-  bool locate = false;  // counts and the first place of what is not finite
+  bool store = false;                 // tensors go to files too
+  bool locate = false;                // counts and the first place of what is not finite
+  std::vector<Held>* held = nullptr;  // tensors that would be stored are kept here instead
 };
 
 struct ValueOptions {
@@ -98,7 +108,7 @@ class ValueWriter {
   void PointToPointValue(PyObject* value, int depth);
   void FloatValue(std::string_view type, double value);
   template <typename Access>
-  void Measure(const Access& access, int requires_grad, int64_t ticket);
+  void Measure(const Access& access, PyObject* value, int requires_grad, int64_t ticket);
 
   EntryBuilder& b_;
   const ValueOptions& options_;

@@ -1,4 +1,4 @@
-#include "engine/compare/source_line.h"
+#include "engine/dump/source_line.h"
 
 #include <gtest/gtest.h>
 
