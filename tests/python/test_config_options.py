@@ -297,6 +297,7 @@ def test_task_structure(tmp_path, level):
     )
     assert sorted(path.name for path in dump.folder.iterdir()) == [
         "construct.json",
+        "coverage.json",
         "dump.json",
         "stack.json",
     ]
@@ -309,7 +310,11 @@ def test_task_structure(tmp_path, level):
 
 def test_extra_info_off(tmp_path):
     dump = dump_of(tmp_path, {"extra_info": False})
-    assert {path.name for path in dump.folder.iterdir()} == {"dump.json", "weights.json"}
+    assert {path.name for path in dump.folder.iterdir()} == {
+        "coverage.json",
+        "dump.json",
+        "weights.json",
+    }
     assert not any("stack" in record for record in dump.data.values())
 
 

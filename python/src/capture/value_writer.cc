@@ -110,9 +110,10 @@ void AppendTensorJson(std::string* out, PyObject* tensor, const ValueOptions& op
   Measured measured(access, options, style, ticket);
   if (nonfinite != nullptr) nonfinite->Add(measured.stats);
   measured.fields.requires_grad = TorchApi::Get().RequiresGrad(tensor);
-  if (!file_name.empty() && access.readable())
-    measured.fields.data_name =
-        Keep(tensor, access.view(), measured.stats, options, style, file_name) ? file_name : "-1";
+  if (!file_name.empty() && access.readable()) {
+    const bool kept = Keep(tensor, access.view(), measured.stats, options, style, file_name);
+    measured.fields.data_name = kept ? std::string_view(file_name) : "-1";
+  }
   AppendTensor(out, measured.fields);
 }
 
