@@ -51,6 +51,7 @@ void AddApis(const std::string& prefix, nb::handle owner, const Names& names, bo
 void AddWait(nb::handle owner, const std::string& name, std::string_view kind) {
   const auto which = kind == "poll"      ? capture::Api::kPoll
                      : kind == "hand on" ? capture::Api::kHandOn
+                     : kind == "compile" ? capture::Api::kCompiler
                                          : capture::Api::kWait;
   const std::string reason = Collector::Get().AddWait(owner.ptr(), name, which);
   if (!reason.empty())
@@ -93,7 +94,18 @@ void BindCapture(nb::module_& m) {
         "List attributes of `owner` for observation; those that cannot be observed are logged.");
   m.def("add_wait", &AddWait, "owner"_a, "name"_a, "kind"_a = "wait",
         "Learn from calls of this attribute that results are final: its first argument is when it "
-        "returns (\"wait\") or returns True (\"poll\"), or takes its second one on (\"hand on\").");
+        "returns (\"wait\") or returns True (\"poll\"), or takes its second one on (\"hand on\"). "
+        "\"compile\": a compiler comes.");
+  m.def(
+      "before_compiling",
+      [](nb::handle callable) { capture::Interposer::BeforeCompiling(callable.ptr()); },
+      "callable"_a, "Called once, before the first call of a function added as \"compile\".");
+  m.def(
+      "observed_functions", [] { return nb::steal(capture::Interposer::Functions()); },
+      "The Python functions that are observed, but for collectives.");
+  m.def(
+      "release", [](nb::handle function) { capture::Interposer::Release(function.ptr()); },
+      "function"_a, "Observe this Python function no more.");
   m.def(
       "read_api_rules",
       [=](const std::string& risk_levels, const std::string& ignored_values) {
@@ -125,6 +137,24 @@ void BindCapture(nb::module_& m) {
         collector().stacks().NameRegion(code.inc_ref().ptr(), region);
       },
       "code"_a, "region"_a, "Calls below this code object have `region` as parent.");
+  m.def(
+      "hook_of_known",
+      [](nb::list known, nb::callable hook) {
+        return nb::cpp_function(
+            [known, hook](nb::handle object, nb::handle name, nb::handle value) {
+              const nb::object id = nb::steal(PyLong_FromVoidPtr(object.ptr()));
+              for (nb::handle ids : known) {
+                if (PyDict_Contains(ids.ptr(), id.ptr()) == 1) {
+                  hook(object, name, value);
+                  return;
+                }
+              }
+            },
+            nb::arg("object"), nb::arg("name"), nb::arg("value").none());
+      },
+      "known"_a, "hook"_a,
+      "The hook, called for objects whose id is a key of one of the dicts: for all others there is "
+      "no Python frame, which torch.compile would trace.");
   m.def("forget_modules", [=] { collector().ForgetModules(); });
   m.def(
       "modules_wanted", [=] { return collector().modules_wanted(); },

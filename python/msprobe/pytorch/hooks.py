@@ -72,6 +72,31 @@ def _add_collectives(lists):
         _engine.add_wait(c10d._CoalescingManager, "append", "hand on")
 
 
+def _watch_compiler():
+    """See torch.compile come, before it reads the code of functions that we have exchanged.
+
+    A function that it has compiled by its code keeps that code: guards compare it at every call.
+    """
+    frames = sys.modules.get("torch._dynamo.convert_frame")
+    if getattr(frames, "FRAME_COUNTER", 0) > 0:
+        _release_compiled_functions()
+        return
+    _engine.before_compiling(_release_compiled_functions)
+    for owner, name in ((torch, "compile"), (torch.export, "export"), (frames, "_compile")):
+        if hasattr(owner, name):
+            _engine.add_wait(owner, name, "compile")
+
+
+def _release_compiled_functions():
+    rules = sys.modules.get("torch._dynamo.trace_rules")
+    if rules is None:  # it is on its way: torch.compile was called for the first time
+        from torch._dynamo import trace_rules as rules
+    for function in _engine.observed_functions():
+        kind = rules.lookup(function)
+        if kind is None or not issubclass(kind, rules.TorchInGraphFunctionVariable):
+            _engine.release(function)
+
+
 def _named_roots(model):
     """(prefix of names, root) of a model or a list of models."""
     if isinstance(model, (list, tuple)):
@@ -102,7 +127,8 @@ def _observe_modules(model):
         ("register_module_parameter_registration_hook", _parameter_came),
     ):
         if hasattr(torch.nn.modules.module, register):  # from 2.0 on
-            _handles.append(getattr(torch.nn.modules.module, register)(hear))
+            hook = _engine.hook_of_known([_prefixes, _roots], hear)
+            _handles.append(getattr(torch.nn.modules.module, register)(hook))
 
 
 def _is_wrapper(module):
@@ -210,6 +236,7 @@ def begin(model, rank_id=None):
         _apis_added = True
     if _engine.apis_wanted():
         custom_apis.add()
+        _watch_compiler()
     if _engine.modules_wanted() and not _places_added:
         _add_places()
         _places_added = True

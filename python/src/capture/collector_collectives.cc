@@ -129,6 +129,7 @@ void Collector::Learn(const Api& api, const CallArgs& args, PyObject* result) {
     case Api::kHandOn:
       if (given.size() > 1 && IsWork(given[1].get())) SettleCoalesced(given[1].get());
       return;
+    case Api::kCompiler:
     case Api::kCall:
     case Api::kPatcher:
       return;

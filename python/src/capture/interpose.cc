@@ -185,11 +185,26 @@ void ForEachPointer(F&& function, M&& method) {
   }
 }
 
+PyObject* before_compiling = nullptr;  // owned; null once it was called
+
+void TellOfCompiler() {
+  const PyRef callable = PyRef::Steal(std::exchange(before_compiling, nullptr));
+  if (!callable) return;
+  const KeepError keep;
+  const Interposer::Pause pause;
+  const PyRef done = PyRef::Steal(PyObject_CallNoArgs(callable.get()));
+  PyErr_Clear();
+}
+
 }  // namespace
 
 PyObject* ObserveCall(const Api& api, const CallArgs& call, PyObject* (*original)(void*),
                       void* context) {
   if (api.off) return original(context);
+  if (api.kind == Api::kCompiler) {
+    TellOfCompiler();
+    return original(context);
+  }
   if (api.kind != Api::kCall) {
     PyObject* result = original(context);
     if (api.kind == Api::kPatcher) {
@@ -308,6 +323,26 @@ void Interposer::Remove() {
 }
 
 bool Interposer::installed() { return is_installed; }
+
+void Interposer::BeforeCompiling(PyObject* callable) {
+  Py_XDECREF(std::exchange(before_compiling, Py_NewRef(callable)));
+}
+
+PyObject* Interposer::Functions() {
+  PyObject* list = PyList_New(0);
+  for (const ObservedFunction& f : functions) {
+    const Api* api = f.api();
+    if (list != nullptr && api && api->kind == Api::kCall && api->collective == nullptr)
+      (void)PyList_Append(list, f.function());
+  }
+  return list;
+}
+
+void Interposer::Release(PyObject* function) {
+  for (ObservedFunction& f : functions) {
+    if (f.function() == function) f.Release(is_installed);
+  }
+}
 
 Interposer::Pause::Pause() : place_(Place::kOurs) { ++depth; }
 Interposer::Pause::~Pause() { --depth; }

@@ -143,14 +143,21 @@ std::string ObservedFunction::Prepare(PyObject* function, const Api* api,
 }
 
 void ObservedFunction::Install() {
+  if (released_) return;
   if (signature_ && PyObject_SetAttr(function_.get(), names.signature, signature_.get()) != 0)
     PyErr_Clear();
   if (PyObject_SetAttr(function_.get(), names.code, stub_.get()) != 0) PyErr_Clear();
 }
 
 void ObservedFunction::Remove() {
+  if (released_) return;
   if (signature_ && PyObject_DelAttr(function_.get(), names.signature) != 0) PyErr_Clear();
   if (PyObject_SetAttr(function_.get(), names.code, code_.get()) != 0) PyErr_Clear();
+}
+
+void ObservedFunction::Release(bool installed) {
+  if (installed) Remove();
+  released_ = true;
 }
 
 bool ObservedFunction::Init() {

@@ -33,6 +33,7 @@ class ObservedFunction {
   std::string Prepare(PyObject* function, const Api* api, Interposer::ApiOf api_of = nullptr);
   void Install();
   void Remove();
+  void Release(bool installed);  // for good
   PyObject* function() const { return function_.get(); }
   const Api* api() const { return api_; }
 
@@ -42,6 +43,7 @@ class ObservedFunction {
  private:
   const Api* api_ = nullptr;
   PyRef function_, code_, stub_, signature_;
+  bool released_ = false;
 };
 
 }  // namespace msprobe::capture

@@ -148,6 +148,40 @@ def compiled_function(watch):
     return result, swish(torch.ones(3, 4)), backend.graphs, backend.calls
 
 
+def inlined(x):
+    """Functions that are compiled by their code."""
+    x = F.pad(x, (1, 1)).unflatten(0, (1, -1)) + F.threshold(1 - x.norm(), 0.1, 2.0)
+    return F.triplet_margin_with_distance_loss(x, x + 1, x * 2)
+
+
+@program("Torch.tanh.0.forward")
+def inlined_functions(watch):
+    torch._dynamo.reset()
+    counters.clear()
+    backend = Counting()
+    first, second = (torch.compile(inlined, backend=backend, fullgraph=True) for _ in range(2))
+    results = [first(torch.ones(3, 4))]
+    for _ in range(2):
+        with watch(nn.Module()):
+            results += [torch.tanh(first(torch.ones(3, 4))), second(torch.ones(3, 4))]
+            results += [inlined(torch.ones(3, 4)), F.pad(torch.ones(2), (1, 1))]
+        results.append(first(torch.ones(3, 4)))
+    return results, counts(), backend.graphs, backend.calls
+
+
+@program("Functional.pad.0.forward", "Torch.tanh.0.forward")
+def first_compiled_while_collecting(watch):
+    torch._dynamo.reset()
+    counters.clear()
+    backend, results = Counting(), []
+    for _ in range(3):
+        with watch(nn.Module()):
+            results.append(F.pad(torch.ones(2), (1, 1)))
+            compiled = torch.compile(inlined, backend=backend, fullgraph=True)
+            results.append(torch.tanh(compiled(torch.ones(3, 4))))
+    return results, counts(), backend.graphs, backend.calls
+
+
 @program(*AROUND, absent=["Functional.gelu"])
 def aot_eager(watch):
     torch._dynamo.reset()
@@ -164,8 +198,9 @@ def inductor(watch):
     return train(watch, model, torch.compile(model))
 
 
-@program(*AROUND, slow=True)
+@program("Torch.tanh.0.forward", absent=["backward"], slow=True)
 def compiled_autograd(watch):
+    """Backward runs in compiled code: no gradient is seen, and coverage.json says so."""
     torch._dynamo.reset()
     model = Net()
     with torch._dynamo.config.patch(compiled_autograd=True):
@@ -205,7 +240,8 @@ def jit_script(watch):
         module = torch.jit.script(model)
         y = torch.sigmoid(module(function(torch.ones(3, 4))))
         y.sum().backward()
-    return y, str(function.graph), str(module.fc1.code), state_of(model)
+    kinds = [node.kind() for node in function.graph.nodes()]
+    return y, kinds, str(module.fc1.code), state_of(model)
 
 
 @program("Torch.sigmoid.0.forward")
