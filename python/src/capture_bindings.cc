@@ -13,6 +13,7 @@
 #include "convert.h"
 #include "engine/base/log.h"
 #include "engine/formats/name_lists.h"
+#include "shipped_names.h"
 
 namespace msprobe::python {
 namespace {
@@ -37,15 +38,20 @@ void Configure(nb::handle config_path, nb::handle task, nb::handle dump_path, nb
   if (registered != 0) Raise(Internal("pthread_atfork failed"));
 }
 
-void AddApis(const std::string& prefix, nb::handle owner, const Names& names, bool is_collective,
-             bool output_is_arguments) {
+// Answers the names that somebody has added to the shipped list and that are not there.
+Names AddApis(const std::string& prefix, nb::handle owner, const Names& names, bool is_collective,
+              bool output_is_arguments) {
+  Names missing;
   for (const std::string& name : names) {
     const std::string reason = Collector::Get().AddApi(
         prefix, owner.ptr(), name,
         {.is_collective = is_collective, .output_is_arguments = output_is_arguments});
-    if (!reason.empty())
-      Log(LogLevel::kDebug, fmt::format("{}.{} is not observed: {}", prefix, name, reason));
+    if (reason.empty()) continue;
+    Log(LogLevel::kDebug, fmt::format("{}.{} is not observed: {}", prefix, name, reason));
+    if (kShippedNames.find("  - " + name + "\n") == std::string_view::npos)
+      missing.push_back(fmt::format("{}.{} ({})", prefix, name, reason));
   }
+  return missing;
 }
 
 void AddWait(nb::handle owner, const std::string& name, std::string_view kind) {

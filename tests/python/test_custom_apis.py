@@ -3,6 +3,7 @@
 import functools
 import inspect
 import operator
+import shutil
 import sys
 import types
 
@@ -10,8 +11,8 @@ import pytest
 import torch
 from recording import read_dump, run_forked
 
-from msprobe import UsageError
-from msprobe.pytorch import PrecisionDebugger, custom_apis
+from msprobe import ConfigError, UsageError
+from msprobe.pytorch import PrecisionDebugger, custom_apis, hooks
 
 X = torch.tensor([1.0, -2.0], requires_grad=True)
 mine = types.ModuleType("mine")
@@ -204,3 +205,41 @@ def test_listed_warns_once(tmp_path, capfd):
     run_forked(listed, tmp_path)
     (line,) = [line for line in capfd.readouterr().err.splitlines() if "custom_wrap_ops" in line]
     assert "mine.later (it has no such attribute), not.there.x (the module is not imported" in line
+
+
+def edited(folder):
+    shutil.copytree(hooks._LISTS, folder / "lists")
+    names = folder / "lists" / "support_wrap_ops.yaml"
+    text = names.read_text().replace(
+        "functional:\n", "functional:\n  - no_such_op\n  - pad_circular\n"
+    )
+    names.write_text(text + "\nmy_category:\n  - x\n")
+    hooks._LISTS = str(folder / "lists")
+    debugger = PrecisionDebugger(dump_path=str(folder / "out"))
+    for _ in range(2):
+        debugger.start()
+        torch.relu(X)
+        debugger.stop()
+    assert read_dump(folder / "out").names == ["Torch.relu.0.forward", "Torch.relu.1.forward"]
+    names.write_text("functional:\n - [\n")
+    hooks._apis_added = False
+    with pytest.raises(ConfigError, match=r"support_wrap_ops.yaml:\d+: expected"):
+        debugger.start()
+
+
+def test_edited_list(tmp_path, capfd):
+    run_forked(edited, tmp_path)
+    (line,) = [line for line in capfd.readouterr().err.splitlines() if "support_wrap_ops" in line]
+    assert "Functional.no_such_op (this PyTorch does not have it), Functional.pad_circular" in line
+    assert line.endswith("category my_category (not known)")
+
+
+def shipped(folder):
+    debugger = PrecisionDebugger(dump_path=str(folder))
+    debugger.start()
+    debugger.stop()
+
+
+def test_the_shipped_list_warns_of_nothing(tmp_path, capfd):
+    run_forked(shipped, tmp_path)
+    assert "support_wrap_ops" not in capfd.readouterr().err

@@ -25,6 +25,7 @@ _roots, _prefixes = {}, {}
 _dumped = set()  # id of modules given to module_dump
 _apis_added = False
 _places_added = False
+_CATEGORIES = ("functional", "tensor", "torch", "_VF", "torch_npu", "distributed")
 
 
 def _owners():
@@ -49,8 +50,12 @@ def _add_apis():
     _engine.read_api_rules(
         os.path.join(_LISTS, "risk_levels.yaml"), os.path.join(_LISTS, "builtin_ignore_ops.yaml")
     )
+    missing = []
     for category, (prefix, owner) in _owners().items():
-        _engine.add_apis(prefix, owner, lists.get(category, []))
+        missing += _engine.add_apis(prefix, owner, lists.get(category, []))
+    missing += [f"category {name} (not known)" for name in lists if name not in _CATEGORIES]
+    if missing:
+        _engine.warn(f"support_wrap_ops.yaml: not observed: {', '.join(missing)}")
     if torch.distributed.is_available():
         _add_collectives(lists)
     _engine.warn_unmet_rules()
