@@ -11,6 +11,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "engine/base/system_calls.h"
+
 namespace msprobe {
 namespace {
 
@@ -18,11 +20,8 @@ namespace {
 // learned.
 int WriteAll(int fd, std::string_view bytes) {
   while (!bytes.empty()) {
-    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
-    if (n < 0) {
-      if (errno == EINTR) continue;
-      return errno;
-    }
+    const ssize_t n = Uninterrupted([&] { return ::write(fd, bytes.data(), bytes.size()); });
+    if (n < 0) return errno;
     bytes.remove_prefix(static_cast<size_t>(n));
   }
   return 0;
@@ -32,7 +31,8 @@ int WriteAll(int fd, std::string_view bytes) {
 
 Result<MappedFile> MappedFile::Open(const std::string& path) {
   // O_NONBLOCK: opening a named pipe would otherwise wait for a writer for ever.
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  const int fd =
+      Uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); });
   if (fd < 0) {
     if (errno == ENOENT || errno == ENOTDIR) return NotFound(path);
     return IoError(path, "open", errno);
@@ -83,7 +83,7 @@ MappedFile::~MappedFile() {
 Result<AppendFile> AppendFile::Open(const std::string& path, bool keep) {
   // O_NONBLOCK: opening a named pipe would otherwise wait for a reader for ever.
   const int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | (keep ? 0 : O_TRUNC);
-  const int fd = ::open(path.c_str(), flags, 0666);
+  const int fd = Uninterrupted([&] { return ::open(path.c_str(), flags, 0666); });
   if (fd < 0) return IoError(path, "open for writing", errno);
   struct stat info;
   if (::fstat(fd, &info) != 0) {
@@ -95,6 +95,7 @@ Result<AppendFile> AppendFile::Open(const std::string& path, bool keep) {
   file.path_ = path;
   file.fd_ = fd;
   file.size_ = static_cast<uint64_t>(info.st_size);
+  file.needs_quiet_ = QuietSizeLimit::IsNeeded();
   return file;
 }
 
@@ -104,6 +105,8 @@ AppendFile& AppendFile::operator=(AppendFile&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(fd_, other.fd_);
   std::swap(size_, other.size_);
+  std::swap(torn_, other.torn_);
+  std::swap(needs_quiet_, other.needs_quiet_);
   return *this;
 }
 
@@ -113,10 +116,12 @@ AppendFile::~AppendFile() {
 
 Status AppendFile::Append(std::string_view bytes) {
   if (fd_ < 0) return Internal("append to a closed file");
+  if (torn_) MSPROBE_RETURN_IF_ERROR(TruncateTo(size_));
+  const QuietSizeLimit quiet(needs_quiet_);
   if (const int error = WriteAll(fd_, bytes); error != 0) {
-    // Half a line would be read as damage: take it back. If even that fails, readers cut at the
-    // last newline.
-    (void)!::ftruncate(fd_, static_cast<off_t>(size_));
+    // Half a line is taken back. If even that fails nothing may follow it: at the end of the file
+    // readers know what it is, in the middle it would be damage.
+    torn_ = !TruncateTo(size_).ok();
     return IoError(path_, "write", error);
   }
   size_ += bytes.size();
@@ -124,21 +129,28 @@ Status AppendFile::Append(std::string_view bytes) {
 }
 
 Status AppendFile::TruncateTo(uint64_t size) {
-  if (::ftruncate(fd_, static_cast<off_t>(size)) != 0) return IoError(path_, "truncate", errno);
+  if (Uninterrupted([&] { return ::ftruncate(fd_, static_cast<off_t>(size)); }) != 0)
+    return IoError(path_, "truncate", errno);
   size_ = size;
+  torn_ = false;
   return Status::Ok();
 }
 
 Status AppendFile::Sync() {
-  if (::fdatasync(fd_) != 0) return IoError(path_, "sync", errno);
+  if (Uninterrupted([&] { return ::fdatasync(fd_); }) != 0) return IoError(path_, "sync", errno);
   return Status::Ok();
 }
 
 Status AppendFile::Close() {
   if (fd_ < 0) return Status::Ok();
-  const int fd = std::exchange(fd_, -1);
-  if (::close(fd) != 0) return IoError(path_, "close", errno);
+  if (const int error = CloseFile(std::exchange(fd_, -1)); error != 0)
+    return IoError(path_, "close", error);
   return Status::Ok();
+}
+
+bool AppendFile::IsRemoved() const {
+  struct stat info;
+  return ::fstat(fd_, &info) == 0 && info.st_nlink == 0;
 }
 
 Status WriteFileAtomically(const std::string& path, std::string_view bytes) {
@@ -149,12 +161,17 @@ Status WriteFileAtomically(const std::string& path, std::string_view bytes) {
   int fd = -1;
   for (int attempt = 0; attempt < 100 && fd < 0; ++attempt) {
     temporary = path + '.' + std::to_string(::getpid()) + '.' + std::to_string(next_number++);
-    fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    fd = Uninterrupted(
+        [&] { return ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666); });
     if (fd < 0 && errno != EEXIST) break;
   }
   if (fd < 0) return IoError(path, "create a temporary file beside it", errno);
-  int error = WriteAll(fd, bytes);
-  if (::close(fd) != 0 && error == 0) error = errno;
+  int error;
+  {
+    const QuietSizeLimit quiet(QuietSizeLimit::IsNeeded());
+    error = WriteAll(fd, bytes);
+  }
+  if (const int closed = CloseFile(fd); error == 0) error = closed;
   if (error == 0 && ::rename(temporary.c_str(), path.c_str()) != 0) error = errno;
   if (error != 0) {
     ::unlink(temporary.c_str());

@@ -45,12 +45,14 @@ class AppendFile {
   AppendFile(AppendFile&& other) noexcept;
   AppendFile& operator=(AppendFile&& other) noexcept;
   ~AppendFile();
-  Status Append(
-      std::string_view bytes);  // on a short write (disk full) cuts the file back to what it was
+  // When it cannot be written (disk full), the file is cut back to what it was; where that fails
+  // too, nothing is appended behind the half until it can be cut.
+  Status Append(std::string_view bytes);
   Status TruncateTo(uint64_t size);
   Status Sync();  // fdatasync
   Status Close();
   bool is_open() const { return fd_ >= 0; }
+  bool IsRemoved() const;  // somebody deleted it: nobody will find what is written
   uint64_t size() const { return size_; }
   const std::string& path() const { return path_; }
 
@@ -58,6 +60,8 @@ class AppendFile {
   std::string path_;
   int fd_ = -1;
   uint64_t size_ = 0;
+  bool torn_ = false;         // the file may end in half an append
+  bool needs_quiet_ = false;  // see system_calls.h
 };
 
 // Writes `path` through a temporary file beside it and a rename; on any error nothing is left

@@ -203,7 +203,8 @@ Status ReadDumpFile(std::string_view path, std::string_view text, Dump* dump,
     Status error = head.Error(path);
     if (head.truncated()) {
       return std::move(error).Hint(
-          "the run was killed before it recorded anything: there is nothing to keep in this file");
+          "the run was killed, or could not write, before it recorded anything: there is nothing "
+          "to keep in this file");
     }
     return std::move(error).Hint("this is no dump.json of any msprobe: check the path");
   }
@@ -263,7 +264,7 @@ Status ReadDumpFile(std::string_view path, std::string_view text, Dump* dump,
       layout->dropped = rest.size();
     }
     dump->complete = false;
-    dump->note = fmt::format("the run was killed: no closing braces; {} kept",
+    dump->note = fmt::format("the run was killed or could not write: no closing braces; {} kept",
                              Plural(dump->records.size(), "record"));
     if (layout->dropped > 0) {
       dump->note +=

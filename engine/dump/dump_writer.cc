@@ -34,7 +34,10 @@ Status DumpWriter::Log::Create(const std::string& path, std::string_view header,
                                std::string_view closing_text) {
   MSPROBE_ASSIGN_OR_RETURN(file, AppendFile::Open(path, /*keep=*/false));
   closing = closing_text;
-  MSPROBE_RETURN_IF_ERROR(file.Append(header));
+  if (Status status = file.Append(header); !status.ok()) {
+    (void)RemoveFile(path);  // without a header it would be no dump, but damage
+    return status;
+  }
   open_size = file.size();
   return Status::Ok();
 }
@@ -52,6 +55,12 @@ Status DumpWriter::Log::Close() {
   if (closed || !file.is_open()) return Status::Ok();
   closed = true;
   return file.Append(closing);
+}
+
+Status DumpWriter::Log::Finish() {
+  if (!file.is_open()) return Status::Ok();
+  MSPROBE_RETURN_IF_ERROR(Close());
+  return file.Close();
 }
 
 Status DumpWriter::Log::Reopen() {
@@ -151,6 +160,19 @@ Status DumpWriter::Close() {
   for (Status status :
        {extra_info_ ? FlushStacks() : Status::Ok(), stack_.Close(), construct_.Close()}) {
     if (first.ok()) first = std::move(status);
+  }
+  if (first.ok() && dump_.file.is_open() && dump_.file.IsRemoved()) {
+    return Status(ErrorCode::kIo)
+        .At(dump_.file.path())
+        .Says("somebody removed this file while it was being written");
+  }
+  return first;
+}
+
+Status DumpWriter::Finish() {
+  Status first = Close();
+  for (Log* log : {&dump_, &stack_, &construct_}) {
+    if (Status status = log->Finish(); first.ok()) first = std::move(status);
   }
   return first;
 }

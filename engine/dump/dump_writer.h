@@ -43,6 +43,7 @@ class DumpWriter {
 
   Status Close();   // closing braces; idempotent
   Status Reopen();  // goes on after Close()
+  Status Finish();  // Close(), and the files are given back: disks tell of some failures only then
   const std::string& folder() const { return folder_; }
   int64_t entries() const { return dump_.lines; }
 
@@ -59,6 +60,7 @@ class DumpWriter {
     Status Create(const std::string& path, std::string_view header, std::string_view closing_text);
     Status AppendLine(std::string_view text);
     Status Close();
+    Status Finish();
     Status Reopen();
   };
   struct Stack {

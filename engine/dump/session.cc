@@ -1,8 +1,10 @@
 #include "engine/dump/session.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cstdlib>
+#include <exception>
 
 #include "engine/base/file.h"
 #include "engine/base/log.h"
@@ -174,6 +176,10 @@ Status Session::Stop() {
 
 void Session::BeginAtStep(int64_t step) {
   if (const Status status = Stop(); !status.ok()) return;  // logged by Stop
+  if (writer_ != nullptr && !failed_) {
+    if (const Status status = writer_->Finish(); !status.ok()) return Fail(status);
+    writer_.reset();
+  }
   step_ = step;
   ++epoch_;
   calls_.assign(calls_.size(), 0);
@@ -181,7 +187,6 @@ void Session::BeginAtStep(int64_t step) {
   filter_.NewStep();
   // Its buffers serve the next step as well: fresh memory costs more than the copy.
   if (!filter_.WantsStep(step_)) tensors_.reset();
-  writer_.reset();
   if (next_) Adopt(*std::exchange(next_, std::nullopt));
 }
 
@@ -238,6 +243,7 @@ int64_t Session::AddStack(int64_t stack, std::string_view name, std::vector<std:
 }
 
 bool Session::Store(const std::string& file_name, const TensorView& view) {
+  if (!collecting_) return false;
   const Status status = tensors_->Push(file_name, view);
   if (!status.ok()) Fail(status);
   return status.ok();
@@ -249,19 +255,22 @@ void Session::Conclude(std::string_view why) {
   Log(LogLevel::kInfo, fmt::format("{}; the run goes on without collection", why));
 }
 
-void Session::Fail(const Status& status) {
+void Session::Fail(const Status& status) noexcept {
   collecting_ = false;
   ++epoch_;
   if (std::exchange(failed_, true)) return;
-  Log(LogLevel::kError, fmt::format("collection is off, the run goes on: {}{}{}", status.message(),
-                                    status.hint().empty() ? "" : "; ", status.hint()));
-  if (writer_ != nullptr) {
-    Log(LogLevel::kError,
-        fmt::format(
-            "what was recorded until now is in {} (msprobe recover closes it for other tools)",
-            folder_));
-    (void)
-        writer_->Close();  // the disk may have room for three bytes; if not, readers manage without
+  try {
+    std::string line = "collection is off, the run goes on: " + status.message();
+    if (!status.hint().empty()) line += "; " + status.hint();
+    if (writer_ != nullptr)
+      line += fmt::format("; what was recorded until now is in {} (msprobe recover closes it)",
+                          folder_);
+    Log(LogLevel::kError, line);
+    // Entries that are written speak of the tensors that wait.
+    if (tensors_ != nullptr) (void)tensors_->Drain();
+  } catch (const std::exception&) {
+    static constexpr char kLine[] = "msprobe: collection is off, the run goes on: out of memory\n";
+    (void)!::write(STDERR_FILENO, kLine, sizeof(kLine) - 1);
   }
 }
 

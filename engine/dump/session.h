@@ -78,8 +78,8 @@ class Session {
   void Record(const Item& item);
   // Statistics that entries with marks wait for; what can be written then is.
   void KnowLateStats(std::span<const std::pair<int64_t, Stats>> stats);
-  // The file-wide number of a stack: `stack` is the front end's own number, `frames` is asked for
-  // when this step has not seen it.
+  // The file-wide number of a stack, -1 when collection is off: `stack` is the front end's own
+  // number, `frames` is asked for when this step has not seen it.
   template <typename Frames>
   int64_t NoteStack(int64_t stack, std::string_view name, Frames&& frames);
   // False when it could not be queued (collection is off then).
@@ -88,8 +88,9 @@ class Session {
 
   // All that was wanted is recorded: the files are closed as by Stop, a later Start begins nothing.
   void Conclude(std::string_view why);
-  // Turns collection off, keeps what is on disk, says why, once.
-  void Fail(const Status& status);
+  // Turns collection off for good, keeps what is on disk, says why, once. The files stay open at
+  // their end, so that readers know that they are not whole.
+  void Fail(const Status& status) noexcept;
   const Config& config() const { return config_; }
   Filter& filter() { return filter_; }
   const std::string& folder() const {
@@ -129,6 +130,7 @@ class Session {
 
 template <typename Frames>
 int64_t Session::NoteStack(int64_t stack, std::string_view name, Frames&& frames) {
+  if (!collecting_) return -1;
   if (static_cast<size_t>(stack) < stack_numbers_.size() &&
       stack_numbers_[static_cast<size_t>(stack)] >= 0) {
     const int64_t number = stack_numbers_[static_cast<size_t>(stack)];

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <exception>
+#include <system_error>
 #include <utility>
 
 #include "engine/base/file.h"
@@ -11,7 +13,8 @@
 namespace msprobe {
 
 TensorQueue::~TensorQueue() {
-  if (const Status status = Drain(); !status.ok()) Log(LogLevel::kError, status.message());
+  const bool told = told_;
+  if (const Status status = Drain(); !status.ok() && !told) Log(LogLevel::kError, status.message());
   {
     std::lock_guard lock(mutex_);
     quit_ = true;
@@ -46,8 +49,9 @@ TensorQueue::Buffer TensorQueue::TakeBuffer(int64_t size) {
     if (allocated_ == 0 || allocated_ + capacity <= options_.budget) break;
     room_.wait(lock);
   }
+  std::unique_ptr<char[]> bytes(new char[static_cast<size_t>(capacity)]);
   allocated_ += capacity;
-  return {std::unique_ptr<char[]>(new char[static_cast<size_t>(capacity)]), capacity};
+  return {std::move(bytes), capacity};
 }
 
 Status TensorQueue::Push(const std::string& file_name, const TensorView& view) {
@@ -56,13 +60,14 @@ Status TensorQueue::Push(const std::string& file_name, const TensorView& view) {
   const std::string path = JoinPath(folder_, file_name);
   {
     std::lock_guard lock(mutex_);
-    if (!first_error_.ok()) return first_error_;
+    if (!first_error_.ok()) return told_ = true, first_error_;
   }
-  if (options_.budget == 0 || bytes > options_.budget / 2) {
+  if (options_.budget == 0 || !HasThreads() || bytes > options_.budget / 2) {
     const Status written = WritePt(path, view, {}, &ThreadPool::Default());
     std::lock_guard lock(mutex_);
     if (written.ok()) bytes_written_ += bytes;
     if (first_error_.ok()) first_error_ = written;
+    told_ |= !written.ok();
     return written;
   }
   MSPROBE_ASSIGN_OR_RETURN(PtLayout layout, MakePtLayout(view.dtype, view.dims()));
@@ -71,11 +76,28 @@ Status TensorQueue::Push(const std::string& file_name, const TensorView& view) {
   {
     std::lock_guard lock(mutex_);
     jobs_.push_back({path, std::move(layout), std::move(buffer)});
-    while (static_cast<int>(threads_.size()) < options_.threads)
-      threads_.emplace_back([this] { Work(); });
   }
   wake_.notify_one();
   return Status::Ok();
+}
+
+bool TensorQueue::HasThreads() {
+  try {
+    while (static_cast<int>(threads_.size()) < options_.threads)
+      threads_.emplace_back([this] { Work(); });
+  } catch (const std::system_error&) {
+    // The system gives no more threads: those there are do the work, or the caller.
+  }
+  return !threads_.empty();
+}
+
+Status TensorQueue::Write(const Job& job) {
+  try {
+    return WritePt(job.path, job.layout,
+                   std::string_view(job.buffer.bytes.get(), job.layout.data_size()));
+  } catch (const std::exception& error) {
+    return Internal(error.what());  // on this thread nobody else would catch it
+  }
 }
 
 void TensorQueue::Work() {
@@ -87,8 +109,7 @@ void TensorQueue::Work() {
     jobs_.pop_front();
     ++busy_;
     lock.unlock();
-    const std::string_view data(job.buffer.bytes.get(), job.layout.data_size());
-    Status status = WritePt(job.path, job.layout, data);
+    Status status = Write(job);
     lock.lock();
     --busy_;
     if (status.ok()) {
@@ -104,6 +125,7 @@ void TensorQueue::Work() {
 Status TensorQueue::Drain() {
   std::unique_lock lock(mutex_);
   room_.wait(lock, [&] { return jobs_.empty() && busy_ == 0; });
+  told_ |= !first_error_.ok();
   return first_error_;
 }
 

@@ -56,6 +56,8 @@ class TensorQueue {
     Buffer buffer;
   };
   Buffer TakeBuffer(int64_t size);  // waits for room
+  bool HasThreads();                // starts them; false: there are none to be had
+  static Status Write(const Job& job);
   void Work();
 
   std::string folder_;
@@ -70,6 +72,7 @@ class TensorQueue {
   int busy_ = 0;
   bool quit_ = false;
   Status first_error_;
+  bool told_ = false;  // some caller was given it
   int64_t bytes_written_ = 0;
   std::vector<std::thread> threads_;
 };

@@ -13,6 +13,8 @@
 #include <cstdio>
 #include <utility>
 
+#include "engine/base/system_calls.h"
+
 namespace msprobe {
 namespace {
 
@@ -27,8 +29,13 @@ Result<AtomicFile> AtomicFile::Create(const std::string& path) {
   // honest.
   for (int attempt = 0; attempt < 100; ++attempt) {
     file.temporary_ = fmt::format("{}.{}.{}.part", path, ::getpid(), next_number++);
-    file.fd_ = ::open(file.temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (file.fd_ >= 0) return file;
+    file.fd_ = Uninterrupted([&] {
+      return ::open(file.temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    });
+    if (file.fd_ >= 0) {
+      file.needs_quiet_ = QuietSizeLimit::IsNeeded();
+      return file;
+    }
     if (errno != EEXIST) break;
   }
   const int error = errno;
@@ -43,6 +50,7 @@ AtomicFile& AtomicFile::operator=(AtomicFile&& other) noexcept {
   std::swap(temporary_, other.temporary_);
   std::swap(fd_, other.fd_);
   std::swap(size_, other.size_);
+  std::swap(needs_quiet_, other.needs_quiet_);
   return *this;
 }
 
@@ -56,6 +64,7 @@ void AtomicFile::Discard() {
 
 Status AtomicFile::Write(std::span<const std::string_view> pieces) {
   if (fd_ < 0) return Internal("write to a closed file");
+  const QuietSizeLimit quiet(needs_quiet_);
   constexpr size_t kBatch = 64;
   static_assert(kBatch <= IOV_MAX);
   std::array<iovec, kBatch> batch;
@@ -67,11 +76,9 @@ Status AtomicFile::Write(std::span<const std::string_view> pieces) {
       if (!piece.empty()) batch[used++] = {const_cast<char*>(piece.data()), piece.size()};
     }
     if (used == 0) return Status::Ok();
-    const ssize_t written = ::writev(fd_, batch.data(), static_cast<int>(used));
-    if (written < 0) {
-      if (errno == EINTR) continue;
-      return IoError(path_, "write", errno);
-    }
+    const ssize_t written =
+        Uninterrupted([&] { return ::writev(fd_, batch.data(), static_cast<int>(used)); });
+    if (written < 0) return IoError(path_, "write", errno);
     size_ += static_cast<uint64_t>(written);
     size_t rest = static_cast<size_t>(written), done = 0;
     while (done < used && rest >= batch[done].iov_len) rest -= batch[done++].iov_len;
@@ -86,8 +93,7 @@ Status AtomicFile::Write(std::span<const std::string_view> pieces) {
 
 Status AtomicFile::Commit() {
   if (fd_ < 0) return Internal("commit of a closed file");
-  if (::close(std::exchange(fd_, -1)) != 0) {
-    const int error = errno;
+  if (const int error = CloseFile(std::exchange(fd_, -1)); error != 0) {
     ::unlink(temporary_.c_str());
     return IoError(path_, "write", error);
   }

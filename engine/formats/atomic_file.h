@@ -43,6 +43,7 @@ class AtomicFile {
   std::string path_, temporary_;
   int fd_ = -1;
   uint64_t size_ = 0;
+  bool needs_quiet_ = false;  // see system_calls.h
 };
 
 }  // namespace msprobe

@@ -167,30 +167,43 @@ void BindCapture(nb::module_& m) {
       "Whether the level records modules.");
   m.def(
       "apis_wanted", [=] { return collector().apis_wanted(); }, "Whether the level records APIs.");
+  // From here on nothing raises: what cannot be written is logged where it happens, and the
+  // training goes on.
   m.def(
-      "start", [=](std::optional<int> rank) { return ValueOrRaise(collector().Start(rank)); },
-      "rank"_a.none(), "Begin collecting; False when this step or rank is not wanted.");
+      "start",
+      [=](std::optional<int> rank) {
+        return collector().Guarded([&] {
+          const Result<bool> collecting = collector().Start(rank);
+          return collecting.ok() && *collecting;
+        });
+      },
+      "rank"_a.none(),
+      "Begin collecting; False when this step or rank is not wanted, or collection is off.");
   m.def("note_weights", [=](const std::vector<std::pair<std::string, nb::object>>& models) {
     std::vector<std::pair<std::string, PyObject*>> pairs;
     for (const auto& [prefix, model] : models) pairs.emplace_back(prefix, model.ptr());
-    collector().NoteWeights(pairs);
+    collector().Guarded([&] { collector().NoteWeights(pairs); });
   });
   m.def(
       "schedule_tokens",
       [=](nb::handle tokens) { collector().session().ScheduleTokens(TokensArgument(tokens)); },
       "tokens"_a.none(), "{request id: number of tokens} of the coming step, or None.");
   m.def(
-      "stop_calls", [=] { collector().StopCalls(); },
+      "fault", [=](const std::string& what) { collector().Fault(what.c_str()); },
+      "Something of ours failed: end collection and say so, once.");
+  m.def(
+      "stop_calls", [=] { collector().Guarded([&] { collector().StopCalls(); }); },
       "See no forward call any more; gradients of those seen still come.");
   m.def(
-      "stop", [=] { RaiseIfError(collector().Stop()); }, "Stop collecting and complete the files.");
+      "stop", [=] { collector().Guarded([&] { (void)collector().Stop(); }); },
+      "Stop collecting and complete the files.");
   m.def(
-      "step", [=] { collector().Step(); }, "End the step.");
+      "step", [=] { collector().Guarded([&] { collector().Step(); }); }, "End the step.");
   m.def(
       "folder", [=] { return collector().session().folder(); },
       "Where the current step is written.");
   m.def("parameter_gradient", [=](nb::handle module, const std::string& name, nb::handle tensor) {
-    collector().ParameterGradient(module.ptr(), name, tensor.ptr());
+    collector().Guarded([&] { collector().ParameterGradient(module.ptr(), name, tensor.ptr()); });
   });
 }
 

@@ -81,6 +81,34 @@ TEST(AppendFile, ShortWriteIsTakenBack) {
   EXPECT_EQ(ReadWhole(path), "kept\nfits\n");
 }
 
+TEST(AppendFile, SaysWhenItWasRemoved) {
+  const TemporaryFolder folder;
+  Result<AppendFile> file = AppendFile::Open(folder.path() + "/file", false);
+  ASSERT_TRUE(file.ok());
+  EXPECT_FALSE(file->IsRemoved());
+  ASSERT_TRUE(RemoveFile(folder.path() + "/file").ok());
+  EXPECT_TRUE(file->IsRemoved());
+}
+
+// A program that went back to the default of SIGXFSZ dies of it when somebody else writes, not when
+// we do.
+TEST(QuietSizeLimit, TheSignalOfOurWriteKillsNobody) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/file";
+  EXPECT_EXIT(
+      {
+        const FullDisk full(10);
+        ::signal(SIGXFSZ, SIG_DFL);
+        Result<AppendFile> file = AppendFile::Open(path, false);
+        const bool refused = file.ok() && !file->Append("too long for it\n").ok() &&
+                             !WriteFileAtomically(path, "too long for it\n").ok();
+        sigset_t pending;
+        ::sigpending(&pending);
+        ::_exit(refused && !::sigismember(&pending, SIGXFSZ) ? 7 : 8);
+      },
+      ::testing::ExitedWithCode(7), "");
+}
+
 TEST(AppendFile, RefusalsAreErrors) {
   const TemporaryFolder folder;
   EXPECT_EQ(AppendFile::Open(folder.path(), true).status().message(),

@@ -100,7 +100,9 @@ void CutAtEveryByte(const std::string& text) {
     }
     ++answers;
     EXPECT_FALSE(cut.dump.complete) << n;
-    EXPECT_THAT(cut.dump.note, StartsWith("the run was killed: no closing braces; ")) << n;
+    EXPECT_THAT(cut.dump.note,
+                StartsWith("the run was killed or could not write: no closing braces; "))
+        << n;
     EXPECT_EQ(cut.stack_keys.size(), cut.dump.records.size()) << n;
     EXPECT_LE(cut.layout.keep, n);
     ASSERT_NO_FATAL_FAILURE(ExpectPrefix(cut.dump, whole.dump)) << n;
@@ -130,14 +132,16 @@ TEST(ReadDump, KilledRunSaysWhatIsKept) {
   ASSERT_TRUE(dump.ok());
   EXPECT_FALSE(dump->complete);
   EXPECT_EQ(dump->note,
-            "the run was killed: no closing braces; 2 records kept, 10 bytes of an unfinished "
+            "the run was killed or could not write: no closing braces; 2 records kept, 10 bytes of "
+            "an unfinished "
             "entry ignored");
   const Result<Dump> clean = ReadDump(folder.Write("dump.json", text));
   ASSERT_TRUE(clean.ok());
-  EXPECT_EQ(clean->note, "the run was killed: no closing braces; 2 records kept");
+  EXPECT_EQ(clean->note,
+            "the run was killed or could not write: no closing braces; 2 records kept");
   const Result<Dump> none = ReadDump(folder.Write("dump.json", kHeader));
   ASSERT_TRUE(none.ok());
-  EXPECT_EQ(none->note, "the run was killed: no closing braces; 0 records kept");
+  EXPECT_EQ(none->note, "the run was killed or could not write: no closing braces; 0 records kept");
 }
 
 // Large enough to be read in pieces: the answer is that of reading from front to back.

@@ -1,5 +1,6 @@
 #include "engine/dump/session.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "engine/dump/reader.h"
@@ -119,6 +120,36 @@ TEST_F(SessionTest, AFaultTurnsCollectionOffForGood) {
   EXPECT_FALSE(session.collecting());
   EXPECT_FALSE(*session.Start(std::nullopt));  // the run goes on; nothing more is tried
   RecordOne(session, "Torch.a.0.forward");
+}
+
+// A call that is under way when collection fails still asks for its stack, and stores its tensors.
+TEST_F(SessionTest, NothingIsWrittenAfterAFault) {
+  config_.task = Task::kTensor;
+  Session session(config_);
+  ASSERT_TRUE(*session.Start(std::nullopt));
+  RecordOne(session, "Torch.a.0.forward");
+  const auto frames = [] { return std::vector<std::string>{"frame"}; };
+  EXPECT_EQ(session.NoteStack(0, "Torch.a.0.forward", frames), 0);
+  session.Fail(Status(ErrorCode::kIo));
+  const std::string stacks = ReadWhole(session.folder() + "/stack.json");
+  EXPECT_EQ(session.NoteStack(0, "Torch.b.0.forward", frames), -1);
+  EXPECT_EQ(session.NoteStack(1, "Torch.c.0.forward", frames), -1);
+  EXPECT_FALSE(session.Store("a.pt", TensorView()));
+  RecordOne(session, "Torch.b.0.forward");
+  session.Step();
+  EXPECT_EQ(ReadWhole(session.folder() + "/stack.json"), stacks);
+  const Result<Dump> dump = ReadDump(session.folder());
+  ASSERT_TRUE(dump.ok());
+  EXPECT_EQ(dump->records.size(), 1u);
+  EXPECT_FALSE(dump->complete);  // nobody takes it for the whole step
+}
+
+TEST_F(SessionTest, ARemovedDumpIsAFault) {
+  Session session(config_);
+  ASSERT_TRUE(*session.Start(std::nullopt));
+  ASSERT_TRUE(RemoveFile(session.folder() + "/dump.json").ok());
+  EXPECT_THAT(session.Stop().message(), ::testing::HasSubstr("somebody removed this file"));
+  EXPECT_FALSE(*session.Start(std::nullopt));
 }
 
 TEST_F(SessionTest, StacksAreNumberedPerStep) {

@@ -235,6 +235,16 @@ def refresh(model):
 
 def begin(model, rank_id=None):
     """Start collecting, if the engine wants this step and rank."""
+    try:
+        _begin(model, rank_id)
+    except UsageError:  # the caller's
+        raise
+    except Exception as error:  # ours: the training goes on without us
+        _engine.fault(f"{type(error).__name__}: {error}")
+        end()
+
+
+def _begin(model, rank_id):
     global _apis_added, _places_added
     if _engine.apis_wanted() and not _apis_added:
         _add_apis()
@@ -256,7 +266,8 @@ def begin(model, rank_id=None):
 def end():
     """Stop collecting; every hook is removed, no module is held."""
     while _handles:
-        _handles.pop().remove()
+        _handles[-1].remove()  # before it is forgotten: Ctrl-C may come in between
+        _handles.pop()
     _engine.stop()
     _engine.forget_modules()
     _prefixes.clear()

@@ -1,6 +1,7 @@
 #include "capture/backward.h"
 
 #include <algorithm>
+#include <exception>
 #include <list>
 #include <unordered_set>
 
@@ -141,14 +142,18 @@ PyObject* CallHook(PyObject* self, PyObject* const* args, size_t nargsf, PyObjec
   ModuleCalls::Repair();
   const QuietTorch quiet;
   const Interposer::Pause pause;  // adding shares is no call of the program
-  if (!p.listed) {
-    p.listed = true;
-    p.place = Waiting().insert(Waiting().end(), keep);
+  try {
+    if (!p.listed) {
+      p.place = Waiting().insert(Waiting().end(), keep);
+      p.listed = true;
+    }
+    Take(p, task, args[after ? 1 : 0], after ? args[0] : nullptr);
+    p.sink->Settle(p.name);
+    --(after ? p.hooks_left : p.prehooks_left);
+    p.Arrived();
+  } catch (const std::exception& error) {
+    p.sink->Fault(error.what());
   }
-  Take(p, task, args[after ? 1 : 0], after ? args[0] : nullptr);
-  p.sink->Settle(p.name);
-  --(after ? p.hooks_left : p.prehooks_left);
-  p.Arrived();
   PyErr_Clear();
   Py_RETURN_NONE;
 }
@@ -172,8 +177,9 @@ void AddHook(PyObject* node, Task task) {
   const NodeHooks::When when = task.when;
   Pending& pending = *task.pending;
   hook->call = CallHook;
-  hook->task = new Task(std::move(task));
+  hook->task = nullptr;
   const PyRef owned = PyRef::Steal(reinterpret_cast<PyObject*>(hook));
+  hook->task = new Task(std::move(task));
   if (!NodeHooks::Add(node, owned.get(), when)) return;
   if (when == NodeHooks::kBefore) {
     ++pending.prehooks_left;

@@ -40,6 +40,8 @@ class GradientSink {
   virtual void Complete(const std::string& name, const std::string& parent,
                         const std::vector<std::string>& inputs,
                         const std::vector<std::string>& outputs) = 0;
+  // A hook could not do its work.
+  virtual void Fault(const char* what) noexcept = 0;
 };
 
 class InputEdges {

@@ -240,6 +240,15 @@ void Collector::NoteRegion(OpenCall* call, const std::string& region) {
     session_->Record({.entry = "", .name = region, .parent = "", .construct = true});
 }
 
+void Collector::Fault(const char* what) noexcept {
+  try {
+    const std::string_view text = what;
+    session_->Fail(text == "std::bad_alloc" ? Unsupported("out of memory") : Internal(what));
+  } catch (const std::exception&) {
+    session_->Fail(Status::Ok());  // there is no memory even to say so
+  }
+}
+
 void* Collector::Enter(const Api& api, const CallArgs& args) {
   call_place.place = Place::kOutside;
   if (!sees_calls_ || only_module_ != nullptr || !session_->collecting()) return nullptr;
@@ -251,6 +260,10 @@ void* Collector::Enter(const Api& api, const CallArgs& args) {
   }
   const KeepError keep;
   const QuietTorch quiet;
+  return Guarded([&] { return EnterCall(api, args); });
+}
+
+void* Collector::EnterCall(const Api& api, const CallArgs& args) {
   if (coalescing_ > 0) SettleCoalesced(nullptr);
   std::unique_ptr<OpenCall> call =
       Begin(api.stem, session_->NextCall(api.counter), /*is_module=*/false);
@@ -324,6 +337,10 @@ void Collector::Finish(OpenCall* call) {
 
 void Collector::Leave(void* token, const CallArgs& args, PyObject* result) {
   std::unique_ptr<OpenCall> call(static_cast<OpenCall*>(token));
+  Guarded([&] { LeaveCall(std::move(call), args, result); });
+}
+
+void Collector::LeaveCall(std::unique_ptr<OpenCall> call, const CallArgs& args, PyObject* result) {
   {
     const std::string_view exception = result == nullptr ? TypeName(PyErr_Occurred()) : "";
     const KeepError keep;

@@ -8,11 +8,13 @@
 
 #include <Python.h>
 
+#include <exception>
 #include <list>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -92,6 +94,18 @@ class Collector final : public CallObserver, public ModuleObserver, public Gradi
   void Step();
   void BeginAtStep(int64_t step);
   void ForgetModules();
+  // A fault of ours: collection ends, loudly, once.
+  void Fault(const char* what) noexcept override;
+  // Does a piece of our own work; what it throws (no memory) is a fault and reaches nobody else.
+  template <typename Work, typename Answer = std::invoke_result_t<Work>>
+  Answer Guarded(Work&& work) noexcept {
+    try {
+      return work();
+    } catch (const std::exception& error) {
+      Fault(error.what());
+    }
+    return Answer();
+  }
   bool modules_wanted() const { return modules_wanted_; }
   bool apis_wanted() const { return apis_wanted_; }
 
@@ -171,6 +185,11 @@ class Collector final : public CallObserver, public ModuleObserver, public Gradi
   Result<bool> StartSession(std::optional<int> rank);
   void SaveGradient(SavedGradients* saved, size_t index, PyObject* gradient);
   void WriteSaved(SavedGradients* saved);
+  void* EnterCall(const Api& api, const CallArgs& args);
+  void* EnterModuleCall(ModuleInfo* info, const CallArgs& args);
+  void LeaveModuleCall(uintptr_t ticket, PyObject* module, PyObject* result,
+                       std::string_view exception);
+  void LeaveCall(std::unique_ptr<OpenCall> call, const CallArgs& args, PyObject* result);
   std::unique_ptr<OpenCall> Begin(const std::string& stem, int64_t number, bool is_module);
   static void Recycle(std::unique_ptr<OpenCall> call);
   bool WriteInputs(OpenCall* call, const CallArgs& args);

@@ -51,11 +51,15 @@ void* Collector::EnterModule(PyObject* module, const CallArgs& args) {
   const KeepError keep;
   const Interposer::Pause pause;
   const QuietTorch quiet;
+  return Guarded([&] { return EnterModuleCall(&it->second, args); });
+}
+
+void* Collector::EnterModuleCall(ModuleInfo* info, const CallArgs& args) {
   std::unique_ptr<OpenCall> call =
-      Begin(it->second.stem, session_->NextCall(it->second.forward_counter), /*is_module=*/true);
+      Begin(info->stem, session_->NextCall(info->forward_counter), /*is_module=*/true);
   if (!WriteInputs(call.get(), args)) {
     ++coverage_.modules.traced;
-    session_->TakeBack(it->second.forward_counter);
+    session_->TakeBack(info->forward_counter);
     session_->filter().LeaveModule(call->builder.name());
     Recycle(std::move(call));
     return nullptr;
@@ -79,6 +83,12 @@ void Collector::LeaveModule(void* token, PyObject* module, PyObject* result) {
   const KeepError keep;
   const Interposer::Pause pause;
   const QuietTorch quiet;
+  Guarded([&] { LeaveModuleCall(ticket, module, result, exception); });
+}
+
+void Collector::LeaveModuleCall(uintptr_t ticket, PyObject* module, PyObject* result,
+                                std::string_view exception) {
+  std::vector<std::unique_ptr<OpenCall>>& open = Thread().modules;
   bool ours = false;
   while (!ours) {
     std::unique_ptr<OpenCall> call = std::move(open.back());

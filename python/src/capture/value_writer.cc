@@ -97,9 +97,12 @@ Stats MeasureTensor(const TensorView& view) {
   const int64_t bytes = view.numel() * static_cast<int64_t>(DTypeSize(view.dtype));
   ThreadPool* pool = bytes >= kParallelBytes ? &ThreadPool::Default() : nullptr;
   if (bytes < kReleaseGilBytes) return ComputeStats(view, pool);
-  Stats stats;
-  Py_BEGIN_ALLOW_THREADS stats = ComputeStats(view, pool);
-  Py_END_ALLOW_THREADS return stats;
+  struct ReleasedGil {  // taken back on an exception, too
+    PyThreadState* state = PyEval_SaveThread();
+    ~ReleasedGil() { PyEval_RestoreThread(state); }
+  };
+  const ReleasedGil released;
+  return ComputeStats(view, pool);
 }
 
 void AppendTensorJson(std::string* out, PyObject* tensor, const ValueOptions& options,
