@@ -167,8 +167,8 @@ void BindCapture(nb::module_& m) {
       "Whether the level records modules.");
   m.def(
       "apis_wanted", [=] { return collector().apis_wanted(); }, "Whether the level records APIs.");
-  // From here on nothing raises: what cannot be written is logged where it happens, and the
-  // training goes on.
+  // From here on nothing raises: what cannot be done is logged where it happens, and the training
+  // goes on.
   m.def(
       "start",
       [=](std::optional<int> rank) {
@@ -179,10 +179,13 @@ void BindCapture(nb::module_& m) {
       },
       "rank"_a.none(),
       "Begin collecting; False when this step or rank is not wanted, or collection is off.");
-  m.def("note_weights", [=](const std::vector<std::pair<std::string, nb::object>>& models) {
-    std::vector<std::pair<std::string, PyObject*>> pairs;
-    for (const auto& [prefix, model] : models) pairs.emplace_back(prefix, model.ptr());
-    collector().Guarded([&] { collector().NoteWeights(pairs); });
+  m.def("note_weights", [=](nb::list models) {  // [(prefix, model), ...]
+    collector().Guarded([&] {
+      std::vector<std::pair<std::string, PyObject*>> pairs;
+      for (nb::handle pair : models)
+        pairs.emplace_back(nb::str(pair[0]).c_str(), nb::object(pair[1]).ptr());
+      collector().NoteWeights(pairs);
+    });
   });
   m.def(
       "schedule_tokens",
@@ -202,7 +205,8 @@ void BindCapture(nb::module_& m) {
   m.def(
       "folder", [=] { return collector().session().folder(); },
       "Where the current step is written.");
-  m.def("parameter_gradient", [=](nb::handle module, const std::string& name, nb::handle tensor) {
+  // Not a std::string: where it has no memory to convert one, nanobind ends the program.
+  m.def("parameter_gradient", [=](nb::handle module, const char* name, nb::handle tensor) {
     collector().Guarded([&] { collector().ParameterGradient(module.ptr(), name, tensor.ptr()); });
   });
 }

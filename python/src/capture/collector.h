@@ -189,6 +189,8 @@ class Collector final : public CallObserver, public ModuleObserver, public Gradi
   void* EnterModuleCall(ModuleInfo* info, const CallArgs& args);
   void LeaveModuleCall(uintptr_t ticket, PyObject* module, PyObject* result,
                        std::string_view exception);
+  void LearnFrom(const Api& api, const CallArgs& args, PyObject* result,
+                 std::string_view exception);
   void LeaveCall(std::unique_ptr<OpenCall> call, const CallArgs& args, PyObject* result);
   std::unique_ptr<OpenCall> Begin(const std::string& stem, int64_t number, bool is_module);
   static void Recycle(std::unique_ptr<OpenCall> call);

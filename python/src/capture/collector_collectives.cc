@@ -117,6 +117,11 @@ void Collector::Learn(const Api& api, const CallArgs& args, PyObject* result) {
   const std::string_view exception = result == nullptr ? TypeName(PyErr_Occurred()) : "";
   const KeepError keep;
   const Interposer::Pause pause;
+  Guarded([&] { LearnFrom(api, args, result, exception); });
+}
+
+void Collector::LearnFrom(const Api& api, const CallArgs& args, PyObject* result,
+                          std::string_view exception) {
   const std::vector<PyRef> given = Flatten(args);
   if (given.empty()) return;
   switch (api.kind) {
