@@ -1,6 +1,8 @@
 #include "engine/dump/recover.h"
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "cli/verb.h"
 
@@ -11,13 +13,36 @@ class Recover : public Verb {
  public:
   std::string_view name() const override { return "recover"; }
   std::string_view summary() const override {
-    return "close a dump that a killed run left open, and say what is missing";
+    return "close dumps that a killed run left open, and say what is missing";
   }
   void AddFlags(CLI::App& app) override {
-    app.add_option("dump", dump_, "dump folder or dump.json")->required();
+    app.add_option("dump", dump_, "dump.json, its folder, or a folder of many steps and ranks")
+        ->required();
   }
   Result<int> Run(Console& out) override {
-    MSPROBE_ASSIGN_OR_RETURN(RecoveredDump recovered, RecoverDump(dump_));
+    MSPROBE_ASSIGN_OR_RETURN(const std::vector<RecoveredDump> dumps, RecoverDumps(dump_));
+    if (dumps.size() == 1 && !dumps[0].failed.ok()) return dumps[0].failed;
+    size_t failed = 0;
+    for (const RecoveredDump& recovered : dumps) {
+      if (!recovered.failed.ok()) {
+        ++failed;
+        out.Error(recovered.failed);
+        continue;
+      }
+      Print(recovered, out);
+    }
+    if (dumps.size() > 1) {
+      const auto closed = std::count_if(dumps.begin(), dumps.end(), [](const RecoveredDump& r) {
+        return r.failed.ok() && !r.closed.empty();
+      });
+      out.Print("{} dumps: {} closed, {} whole already, {} cannot be closed\n", dumps.size(),
+                closed, dumps.size() - static_cast<size_t>(closed) - failed, failed);
+    }
+    return failed > 0 ? kExitError : kExitOk;
+  }
+
+ private:
+  static void Print(const RecoveredDump& recovered, Console& out) {
     if (recovered.closed.empty()) {
       out.Print("{}: whole already, {} records; nothing to do\n", recovered.path,
                 recovered.records);
@@ -26,11 +51,10 @@ class Recover : public Verb {
                 recovered.records, recovered.dropped_bytes);
     }
     for (const std::string& file : recovered.closed) out.Print("closed: {}\n", file);
-    for (const std::string& what : recovered.missing) out.Print("missing: {}\n", what);
-    return kExitOk;
+    for (const std::string& what : recovered.missing)
+      out.Print("missing: {}\n", MakePrintable(what));
   }
 
- private:
   std::string dump_;
 };
 

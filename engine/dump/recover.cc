@@ -10,6 +10,7 @@
 #include "engine/base/text.h"
 #include "engine/dump/dump_file.h"
 #include "engine/dump/reader.h"
+#include "engine/dump/recover_missing.h"
 #include "engine/formats/json.h"
 
 namespace msprobe {
@@ -45,7 +46,7 @@ struct SideFile {
   uint64_t size = 0, dropped = 0;
   int64_t next_number = 0;                    // above every numeric key
   std::unordered_set<std::string> names;      // of stack.json: entries some group lists
-  std::map<std::string, std::string> groups;  // of stack.json: number -> its frames, as JSON
+  std::map<std::string, std::string> groups;  // key -> of stack.json its frames, as JSON
 };
 
 Result<SideFile> Inspect(const std::string& path) {
@@ -123,23 +124,22 @@ std::string MissingNames(const Dump& dump, const std::vector<std::string_view>& 
   return lines;
 }
 
-// Names of tensor files that the dump speaks of and that are not there.
-std::vector<std::string> AbsentTensors(const Dump& dump) {
-  std::unordered_set<std::string> present;
-  if (!dump.tensor_folder.empty()) {
-    if (Result<std::vector<std::string>> names = ListDirectory(dump.tensor_folder); names.ok()) {
-      present.insert(names->begin(), names->end());
+}  // namespace
+
+Result<std::vector<RecoveredDump>> RecoverDumps(const std::string& path) {
+  MSPROBE_ASSIGN_OR_RETURN(const std::vector<DumpLocation> found, FindDumps(path));
+  if (found.empty()) return LocateDump(path).status();
+  std::vector<RecoveredDump> results;
+  for (const DumpLocation& location : found) {
+    Result<RecoveredDump> recovered = RecoverDump(location.path);
+    if (recovered.ok()) {
+      results.push_back(std::move(*recovered));
+    } else {
+      results.push_back({.path = location.path, .failed = recovered.status()});
     }
   }
-  std::vector<std::string> absent;
-  for (const Leaf& leaf : dump.leaves) {
-    if (leaf.data_name.empty() || leaf.data_name == "-1") continue;
-    if (!present.contains(std::string(leaf.data_name))) absent.emplace_back(leaf.data_name);
-  }
-  return absent;
+  return results;
 }
-
-}  // namespace
 
 Result<RecoveredDump> RecoverDump(const std::string& path) {
   RecoveredDump result;
@@ -171,6 +171,13 @@ Result<RecoveredDump> RecoverDump(const std::string& path) {
         result.missing.push_back(fmt::format("there is no {}", name));
         continue;
       }
+      if (!layout.root_closed) {
+        if (name == "stack.json") {
+          AddMissingStacks(dump, stack_keys, side.names, side.groups, &result.missing);
+        } else {
+          AddMissingParents(dump, side.groups, &result.missing);
+        }
+      }
       if (side.closed) continue;
       std::string append = side.size == 0 || side.keep == 0 ? "{" : "";
       if (name == "stack.json") append += MissingNames(dump, stack_keys, &side);
@@ -178,11 +185,7 @@ Result<RecoveredDump> RecoverDump(const std::string& path) {
       repairs.push_back({side_path, side.keep, append + "\n}\n"});
     }
 
-    if (const std::vector<std::string> absent = AbsentTensors(dump); !absent.empty()) {
-      result.missing.push_back(fmt::format("{} tensor files are named but not in {}: {}{}",
-                                           absent.size(), JoinPath(folder, "dump_tensor_data"),
-                                           absent[0], absent.size() > 1 ? ", ..." : ""));
-    }
+    AddMissingTensors(dump, &result.missing);
   }
   for (const Repair& repair : repairs) {
     MSPROBE_RETURN_IF_ERROR(Apply(repair));

@@ -2,6 +2,7 @@
 //
 //   MSPROBE_ASSIGN_OR_RETURN(RecoveredDump r, RecoverDump("runs/a/step0/rank0"));
 //   Print("{} records kept, {} bytes of unfinished lines removed", r.records, r.dropped_bytes);
+//   RecoverDumps("runs/a")   // every step and rank
 #pragma once
 
 #include <cstdint>
@@ -18,6 +19,7 @@ struct RecoveredDump {
   uint64_t dropped_bytes = 0;        // of unfinished entries, in the three files together
   std::vector<std::string> closed;   // files that were open; empty: nothing had to be done
   std::vector<std::string> missing;  // sentences: what the run did not get to write
+  Status failed;                     // of RecoverDumps: why nothing was done to this one
 };
 
 // `path` as for ReadDump. In dump.json, stack.json and construct.json the unfinished last entry is
@@ -26,5 +28,9 @@ struct RecoveredDump {
 // call it while the run is alive. Errors: as ReadDump (damage that is no truncation is reported,
 // not repaired); kIo.
 Result<RecoveredDump> RecoverDump(const std::string& path);
+
+// Each dump below `path`, of all steps and ranks, in their order; one that cannot be closed keeps
+// nobody from the others. Errors: kNotFound when there is none.
+Result<std::vector<RecoveredDump>> RecoverDumps(const std::string& path);
 
 }  // namespace msprobe
