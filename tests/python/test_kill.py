@@ -1,13 +1,15 @@
-"""kill -9 at a random moment: every acknowledged record is in what is left.
+"""A run that dies at a random moment, in any way: every acknowledged record is in what is left.
 
 A record is acknowledged when the call that made it has returned to Python. The child tells so
-through a pipe; what it has written there survives it. Ten moments here,
-two hundred in the campaign.
+through a pipe; what it has written there survives it. A dozen moments here,
+hundreds in the campaign.
 """
 
+import faulthandler
 import json
 import os
 import random
+import resource
 import select
 import shutil
 import signal
@@ -21,6 +23,13 @@ from recording import read_dump, whole_tensors
 from torch.nn import functional as F
 
 LATEST_S = 0.15  # after the first acknowledged record
+# How a run dies: the signal it is sent, and the code that its parent sees.
+DEATHS = {
+    "kill -9": (signal.SIGKILL, -signal.SIGKILL),
+    "SIGTERM": (signal.SIGTERM, -signal.SIGTERM),
+    "abort": (signal.SIGABRT, -signal.SIGABRT),
+    "os._exit": (signal.SIGUSR1, 3),  # from a handler of the program's own
+}
 KINDS = [(level, task) for level in ("L1", "mix", "L0") for task in ("statistics", "tensor")]
 
 
@@ -47,6 +56,9 @@ def child_main(folder, level, task, pipe):
     from msprobe.pytorch import PrecisionDebugger
 
     torch.set_num_threads(1)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    faulthandler.disable()  # pytest has it print the stack of an abort
+    signal.signal(signal.SIGUSR1, lambda *_: os._exit(3))
     debugger = PrecisionDebugger(dump_path=str(folder), level=level, task=task)
     step, calls = 0, defaultdict(int)
 
@@ -78,7 +90,7 @@ def child_main(folder, level, task, pipe):
         calls.clear()
 
 
-def train_and_kill(folder, level, task, dice):
+def train_and_kill(folder, level, task, dice, death="kill -9"):
     """Step -> names acknowledged before the kill."""
     reader, writer = os.pipe()
     child = os.fork()
@@ -102,12 +114,13 @@ def train_and_kill(folder, level, task, dice):
         heard += got
         if deadline is None:
             deadline = time.monotonic() + delay
-    os.kill(child, signal.SIGKILL)
+    sent, code = DEATHS[death]
+    os.kill(child, sent)
     while got := os.read(reader, 1 << 16):
         heard += got
     os.close(reader)
     _, status = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL, "it did not live until the kill"
+    assert os.waitstatus_to_exitcode(status) == code, "it did not live until the kill"
     acknowledged = defaultdict(set)
     for line in heard.decode().splitlines(keepends=True):
         assert line.endswith("\n")  # a write of the child is whole
@@ -153,7 +166,8 @@ def rounds(count, seed, folder, binary):
     for number in range(count):
         level, task = KINDS[number % len(KINDS)]
         place = folder / f"{number}"
-        acknowledged = train_and_kill(place, level, task, dice)
+        death = list(DEATHS)[number // len(KINDS) % len(DEATHS)]
+        acknowledged = train_and_kill(place, level, task, dice, death)
         assert acknowledged
         last = place / f"step{max(acknowledged)}" / "rank" / "dump.json"
         cut += not last.read_bytes().endswith(b"\n}}\n")
@@ -163,15 +177,21 @@ def rounds(count, seed, folder, binary):
     return records, cut
 
 
-def test_ten_kills_lose_no_acknowledged_record(tmp_path, msprobe_bin):
-    records, _ = rounds(10, 1, tmp_path, msprobe_bin)
+def test_a_dozen_deaths_lose_no_acknowledged_record(tmp_path, msprobe_bin):
+    records, _ = rounds(len(KINDS) * 2, 1, tmp_path, msprobe_bin)
     assert records > 100
 
 
+@pytest.mark.parametrize("death", ["abort", "os._exit"])
+def test_other_deaths(tmp_path, msprobe_bin, death):
+    acknowledged = train_and_kill(tmp_path / "run", "mix", "tensor", random.Random(5), death)
+    check(msprobe_bin, tmp_path / "run", acknowledged)
+
+
 @pytest.mark.campaign
-def test_two_hundred_kills_lose_no_acknowledged_record(tmp_path, msprobe_bin):
-    records, cut = rounds(200, 2, tmp_path, msprobe_bin)
-    print(f"200 kills, {cut} within a step: {records} acknowledged records, none lost")
+def test_two_hundred_deaths_lose_no_acknowledged_record(tmp_path, msprobe_bin):
+    records, cut = rounds(240, 2, tmp_path, msprobe_bin)
+    print(f"240 deaths of {len(DEATHS)} kinds, {cut} in a step: {records} records, none lost")
     assert cut > 50, "the kills did not fall into steps"
 
 

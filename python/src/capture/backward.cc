@@ -16,13 +16,11 @@ namespace {
 
 constexpr size_t kMaxNodes = 1 << 20;
 
-PyObject* InternedName(const char* text) { return PyUnicode_InternFromString(text); }
-
 struct Names {
-  PyObject* next_functions = InternedName("next_functions");
-  PyObject* sequence = InternedName("_sequence_nr");
-  PyObject* variable = InternedName("variable");
-  PyObject* detach = InternedName("detach");
+  PyObject* next_functions = PyUnicode_InternFromString("next_functions");
+  PyObject* sequence = PyUnicode_InternFromString("_sequence_nr");
+  PyObject* variable = PyUnicode_InternFromString("variable");
+  PyObject* detach = PyUnicode_InternFromString("detach");
 };
 const Names& names() {
   static const Names instance;
