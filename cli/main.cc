@@ -59,11 +59,29 @@ std::string WithShortSpellings(std::string message) {
   return message;
 }
 
+// The first word that is neither a flag nor the value of one; "-m" begins a command as well.
+size_t CommandStart(const CLI::App& app, const std::vector<std::string>& arguments) {
+  size_t i = 0;
+  while (i < arguments.size() && arguments[i].starts_with("-") && arguments[i] != "-m") {
+    const size_t equals = arguments[i].find('=');
+    const CLI::Option* option = app.get_option_no_throw(arguments[i].substr(0, equals));
+    const bool has_value = option != nullptr && option->get_items_expected_max() > 0;
+    i += has_value && equals == std::string::npos ? 2 : 1;
+  }
+  return std::min(i, arguments.size());
+}
+
 Result<int> Parse(Verb& verb, std::vector<std::string> arguments, Console& console) {
   CLI::App app(std::string(verb.summary()), fmt::format("msprobe {}", verb.name()));
   app.formatter(std::make_shared<HelpFormatter>());
   app.allow_extras();
   verb.AddFlags(app);
+  if (verb.TakesCommand()) {
+    const auto start = arguments.begin() + static_cast<long>(CommandStart(app, arguments));
+    verb.SetCommand({start, arguments.end()});
+    arguments.erase(start, arguments.end());
+  }
+  arguments = NormalizeArguments(arguments);
   try {
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
     app.parse(reversed);
@@ -104,7 +122,7 @@ Result<int> Main(std::vector<std::string> arguments, Console& console) {
   for (const auto& verb : verbs) {
     if (verb->name() == arguments[0]) {
       arguments.erase(arguments.begin());
-      return Parse(*verb, NormalizeArguments(arguments), console);
+      return Parse(*verb, arguments, console);
     }
     names.push_back(verb->name());
   }

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -23,12 +24,16 @@ class Verb {
   virtual std::string_view name() const = 0;
   virtual std::string_view summary() const = 0;  // one line, for the list of verbs
   virtual void AddFlags(CLI::App& app) = 0;      // pointers to members: the verb outlives the app
+  // The words from the first that is no flag on, when the verb runs a command: they are not parsed.
+  virtual bool TakesCommand() const { return false; }
+  virtual void SetCommand(std::vector<std::string>) {}
   virtual Result<int> Run(
       Console& out) = 0;  // the exit code; an error is printed by main and exits with kExitError
 };
 
 std::unique_ptr<Verb> MakeCompareVerb();
 std::unique_ptr<Verb> MakeRecoverVerb();
+std::unique_ptr<Verb> MakeSelfcheckVerb();
 std::unique_ptr<Verb> MakeShowVerb();
 std::unique_ptr<Verb> MakeVersionVerb();
 

@@ -23,6 +23,7 @@ std::vector<std::unique_ptr<Verb>> AllVerbs() {
   verbs.push_back(MakeCompareVerb());
   verbs.push_back(MakeShowVerb());
   verbs.push_back(MakeRecoverVerb());
+  verbs.push_back(MakeSelfcheckVerb());
   verbs.push_back(MakeVersionVerb());
   return verbs;
 }

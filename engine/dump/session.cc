@@ -46,10 +46,14 @@ Session::Session(Config config, std::string framework)
       filter_(config_),
       enabled_(config_.dump_enable.value_or(true)),
       slicer_(config_.slice),
-      framework_(std::move(framework)) {}
+      framework_(std::move(framework)) {
+  const char* disabled = std::getenv("MSPROBE_DISABLE");
+  disabled_ = disabled != nullptr && std::string_view(disabled) == "1";
+  if (disabled_) Log(LogLevel::kInfo, "MSPROBE_DISABLE is 1: nothing is recorded");
+}
 
 Result<bool> Session::Start(std::optional<int> rank) {
-  if (failed_ || concluded_ || !enabled()) return false;
+  if (disabled_ || failed_ || concluded_ || !enabled()) return false;
   if (collecting_) return true;
   if (next_ && !std::exchange(said_later_, true)) {
     Log(LogLevel::kInfo, fmt::format("step {} is begun: the changed configuration holds from the "
@@ -175,11 +179,11 @@ Status Session::Stop() {
 }
 
 void Session::BeginAtStep(int64_t step) {
-  if (const Status status = Stop(); !status.ok()) return;  // logged by Stop
+  (void)Stop();  // logs what fails
   if (writer_ != nullptr && !failed_) {
-    if (const Status status = writer_->Finish(); !status.ok()) return Fail(status);
-    writer_.reset();
+    if (const Status status = writer_->Finish(); !status.ok()) Fail(status);
   }
+  writer_.reset();
   step_ = step;
   ++epoch_;
   calls_.assign(calls_.size(), 0);

@@ -54,6 +54,7 @@ class Session {
   uint64_t configured() const { return configured_; }  // configurations that came to hold
 
   bool collecting() const { return collecting_; }
+  bool disabled() const { return disabled_; }  // MSPROBE_DISABLE=1
   // Of the run, for the header of files opened from now on: a JSON object.
   void SetProvenance(std::string json) { provenance_ = std::move(json); }
   // Writes a file of its own beside dump.json. A failure turns collection off, as in Record.
@@ -118,6 +119,7 @@ class Session {
   std::string framework_, folder_, provenance_;
   int64_t step_ = 0;
   uint64_t epoch_ = 0;
+  bool disabled_ = false;
   bool collecting_ = false, failed_ = false, concluded_ = false;
   bool said_end_ = false, said_later_ = false, said_no_request_ = false, said_replaces_ = false;
   std::unique_ptr<DumpWriter> writer_;

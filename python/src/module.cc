@@ -13,6 +13,7 @@ NB_MODULE(_engine, m) {
   msprobe::python::BindKernels(m);
   msprobe::python::BindCapture(m);
   msprobe::python::BindFront(m);
+  msprobe::python::BindSelfcheck(m);
   if (!msprobe::capture::Interposer::Init() || !msprobe::capture::InitBackward() ||
       !msprobe::capture::InitObservedCallable())
     throw nanobind::python_error();

@@ -174,8 +174,7 @@ void AddHook(PyObject* node, Task task) {
   if (hook == nullptr) return PyErr_Clear();
   const NodeHooks::When when = task.when;
   Pending& pending = *task.pending;
-  hook->call = CallHook;
-  hook->task = nullptr;
+  hook->call = CallHook, hook->task = nullptr;
   const PyRef owned = PyRef::Steal(reinterpret_cast<PyObject*>(hook));
   hook->task = new Task(std::move(task));
   if (!NodeHooks::Add(node, owned.get(), when)) return;

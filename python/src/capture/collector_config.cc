@@ -28,8 +28,9 @@ void Collector::Configure(Config config, std::unique_ptr<ConfigWatch> watch) {
 void Collector::Adopt() {
   const Config& config = session_->config();
   configured_ = session_->configured();
-  modules_wanted_ = RecordsModules(config);
-  apis_wanted_ = config.level == Level::kL1 || config.level == Level::kMix;
+  modules_wanted_ = !session_->disabled() && RecordsModules(config);
+  apis_wanted_ =
+      !session_->disabled() && (config.level == Level::kL1 || config.level == Level::kMix);
   options_.summary = config.summary;
   overflows_ = 0;
   options_.numbers = config.task != Task::kNanCheck;

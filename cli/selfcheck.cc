@@ -1,0 +1,150 @@
+#include "cli/selfcheck.h"
+
+#include <fmt/format.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <system_error>
+
+#include "cli/verb.h"
+#include "engine/base/file.h"
+#include "engine/base/text.h"
+
+namespace msprobe {
+namespace {
+
+std::string Duration(int64_t nanoseconds) {
+  const double ns = static_cast<double>(nanoseconds);
+  return nanoseconds < 1'000'000 ? fmt::format("{:.0f} us", ns / 1e3)
+                                 : fmt::format("{:.2f} ms", ns / 1e6);
+}
+
+class Selfcheck : public Verb {
+ public:
+  std::string_view name() const override { return "selfcheck"; }
+  std::string_view summary() const override {
+    return "are all bits of a training the same with the tool off and on, at what cost";
+  }
+  void AddFlags(CLI::App& app) override {
+    app.footer(
+        "msprobe selfcheck [FLAGS] SCRIPT.py [ARGUMENTS]\n"
+        "msprobe selfcheck [FLAGS] -m MODULE [ARGUMENTS]\n\n"
+        "The program is run twice without the tool and once with it, in one process each.\n"
+        "Exit code: 0 identical, 1 the tool changed something, 2 could not be judged.");
+    app.add_option("--level", options_.level, "L0, L1 or mix (the default)");
+    app.add_option("--task", options_.task, "statistics (the default), tensor, ...");
+    app.add_option("--config", options_.config, "config.json of the run with the tool");
+    app.add_option("--steps", options_.steps, "end the program after this many steps")
+        ->check(CLI::PositiveNumber);
+    app.add_option("--python", options_.python, "interpreter; else the one beside msprobe");
+    app.add_option("--format", format_, "table or json")->check(CLI::IsMember({"table", "json"}));
+    app.add_option("--keep", options_.folder, "keep logs, outputs and the dump in this folder");
+  }
+  bool TakesCommand() const override { return true; }
+  void SetCommand(std::vector<std::string> words) override { options_.command = std::move(words); }
+
+  Result<int> Run(Console& out) override {
+    MSPROBE_RETURN_IF_ERROR(CheckCommand());
+    options_.drive_options_given =
+        !options_.level.empty() || !options_.task.empty() || !options_.config.empty();
+    if (options_.level.empty() && options_.config.empty()) options_.level = "mix";
+    const bool keep = !options_.folder.empty();
+    if (keep) {
+      MSPROBE_RETURN_IF_ERROR(MakeDirectories(options_.folder));
+    } else {
+      std::string pattern = std::filesystem::temp_directory_path() / "msprobe_selfcheck_XXXXXX";
+      if (::mkdtemp(pattern.data()) == nullptr) return IoError(pattern, "create", errno);
+      options_.folder = pattern;
+    }
+    options_.progress = [&](std::string_view text) { out.Progress("{}", text); };
+    const Result<SelfcheckResult> result = RunSelfcheck(options_);
+    out.ClearProgress();
+    std::error_code ignored;
+    if (!keep) std::filesystem::remove_all(options_.folder, ignored);
+    if (!result.ok()) return result.status();
+    format_ == "json" ? PrintJson(*result, out) : PrintTable(*result, out);
+    constexpr int kCodes[] = {kExitOk, kExitDiffers, kExitError};
+    return kCodes[result->verdict];
+  }
+
+ private:
+  Status CheckCommand() const {
+    const std::vector<std::string>& command = options_.command;
+    const bool is_module = !command.empty() && command[0] == "-m";
+    if (command.empty() || (is_module && command.size() < 2)) {
+      return InvalidArgument("msprobe selfcheck: expected a script, or -m and a module")
+          .Hint("msprobe selfcheck train.py --epochs 1");
+    }
+    if (!is_module && !IsRegularFile(command[0])) {
+      return NotFound(command[0]).Expected("a training script");
+    }
+    return Status::Ok();
+  }
+
+  std::string CommandText() const {
+    std::string text;
+    for (const std::string& word : options_.command) text += (text.empty() ? "" : " ") + word;
+    return MakePrintable(text);
+  }
+
+  void PrintTable(const SelfcheckResult& r, Console& out) const {
+    constexpr std::string_view kVerdicts[] = {"IDENTICAL", "DIFFERS", "UNKNOWN"};
+    out.Print("msprobe selfcheck, {}: {}\n", CommandText(), kVerdicts[r.verdict]);
+    const auto line = [&](std::string_view key, std::string_view text) {
+      if (!text.empty()) out.Print("  {:<9} {}\n", key, MakePrintable(text));
+    };
+    line("reason", r.reason);
+    line("next", r.hint);
+    if (r.steps > 0) {
+      line("compared",
+           fmt::format("{} steps ({}), {} parameters: {} losses, gradients, weights and random "
+                       "generators",
+                       r.steps, r.unit == "backward" ? "backward passes" : "optimizer.step()",
+                       r.parameters, r.values));
+    }
+    if (r.on_nanoseconds > 0) {
+      const int64_t added = r.on_nanoseconds - r.off_nanoseconds;
+      line("time", fmt::format("a step takes {} without the tool, {} with it (median): {} added",
+                               Duration(r.off_nanoseconds), Duration(r.on_nanoseconds),
+                               Duration(added > 0 ? added : 0)));
+      line("written", fmt::format("{} records, {} bytes{}", r.records, r.bytes,
+                                  r.own_debugger ? ", by the script's own debugger" : ""));
+    }
+    for (const std::string& note : r.notes) line("note", note);
+    if (!r.output.empty()) out.Print("\nits last lines:\n{}\n", r.output);
+  }
+
+  void PrintJson(const SelfcheckResult& r, Console& out) const {
+    constexpr std::string_view kVerdicts[] = {"identical", "differs", "unknown"};
+    std::string json = fmt::format("{{\"verdict\": \"{}\"", kVerdicts[r.verdict]);
+    const auto text = [&](std::string_view key, std::string_view value) {
+      json += fmt::format(", \"{}\": ", key);
+      AppendJsonString(&json, value);
+    };
+    text("command", CommandText());
+    text("reason", r.reason);
+    text("hint", r.hint);
+    text("output", r.output);
+    text("unit", r.unit);
+    json += fmt::format(
+        ", \"steps\": {}, \"parameters\": {}, \"values\": {}, \"own_debugger\": {}, "
+        "\"nanoseconds_a_step\": {{\"off\": {}, \"on\": {}}}, \"records\": {}, \"bytes\": {}, "
+        "\"notes\": [",
+        r.steps, r.parameters, r.values, r.own_debugger, r.off_nanoseconds, r.on_nanoseconds,
+        r.records, r.bytes);
+    for (const std::string& note : r.notes) {
+      if (json.back() != '[') json += ", ";
+      AppendJsonString(&json, note);
+    }
+    out.Print("{}]}}\n", json);
+  }
+
+  SelfcheckOptions options_;
+  std::string format_ = "table";
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> MakeSelfcheckVerb() { return std::make_unique<Selfcheck>(); }
+
+}  // namespace msprobe

@@ -1,0 +1,214 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <set>
+#include <system_error>
+
+#include "cli/program.h"
+#include "cli/selfcheck.h"
+#include "engine/base/text.h"
+#include "engine/dump/config.h"
+#include "engine/dump/reader.h"
+#include "engine/selfcheck/run_log.h"
+#include "engine/selfcheck/verdict.h"
+
+namespace msprobe {
+namespace {
+
+constexpr size_t kOutputLines = 20;
+
+struct OneRun {
+  int code = 0;
+  std::string output;  // file
+  RunLog log;
+};
+
+class Runs {
+ public:
+  explicit Runs(const SelfcheckOptions& options) : options_(options) {
+    python_ = options.python;
+    for (const char* name : {"python", "python3"}) {
+      if (python_.empty()) python_ = BesideThisProgram(name);
+    }
+    if (python_.empty()) python_ = "python3";
+  }
+
+  // `drive`: keyword arguments of the debugger, as JSON; "" for none.
+  Result<OneRun> Once(const std::string& name, bool with_tool, const std::string& unit,
+                      const std::string& drive) const {
+    if (options_.progress) options_.progress(fmt::format("running {}", name));
+    OneRun run;
+    run.output = JoinPath(options_.folder, name + ".txt");
+    const std::string log = JoinPath(options_.folder, name + ".log");
+    MSPROBE_RETURN_IF_ERROR(RemoveFile(log));
+    std::vector<std::string> words = {python_, "-m", "msprobe.pytorch.selfcheck",
+                                      log,     unit, std::to_string(options_.steps),
+                                      drive};
+    words.insert(words.end(), options_.command.begin(), options_.command.end());
+    MSPROBE_ASSIGN_OR_RETURN(
+        run.code, RunProgram(words, run.output, {{"MSPROBE_DISABLE", with_tool ? "" : "1"}}));
+    if (run.code == 0) {
+      MSPROBE_ASSIGN_OR_RETURN(run.log, ReadRunLog(log));
+    }
+    return run;
+  }
+
+ private:
+  const SelfcheckOptions& options_;
+  std::string python_;
+};
+
+std::string HowItEnded(int code) {
+  return code < 0 ? fmt::format("was ended by signal {}", -code)
+                  : fmt::format("ended with exit code {}", code);
+}
+
+bool HasLoss(const RunLog& log) {
+  for (const RunLog::Step& step : log.steps) {
+    for (const RunLog::Value& value : step.values) {
+      if (value.kind == ValueKind::kLoss) return true;
+    }
+  }
+  return false;
+}
+
+void CountValues(const RunLog& log, SelfcheckResult* result) {
+  std::set<std::string> parameters;
+  result->steps = log.StepCount();
+  for (const RunLog::Step& step : log.steps) {
+    result->values += step.values.size();
+    for (const RunLog::Value& value : step.values) {
+      if (value.kind == ValueKind::kWeight) parameters.insert(value.name);
+    }
+  }
+  result->parameters = parameters.size();
+}
+
+// Records and bytes below a dump folder.
+void CountDump(const std::string& folder, SelfcheckResult* result) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  for (fs::recursive_directory_iterator it(folder, error), end; !error && it != end;
+       it.increment(error)) {
+    if (!it->is_regular_file(error)) continue;
+    result->bytes += it->file_size(error);
+    if (it->path().filename() != "dump.json") continue;
+    if (const Result<MappedFile> file = MappedFile::Open(it->path()); file.ok()) {
+      const std::string_view text = file->bytes();  // one entry a line
+      for (size_t at = 0; (at = text.find("\n\"", at)) != std::string_view::npos; ++at)
+        ++result->records;
+    }
+  }
+}
+
+std::string DriveArguments(const SelfcheckOptions& options) {
+  std::string json = "{\"dump_path\": ";
+  AppendJsonString(&json, JoinPath(options.folder, "dump"));
+  const auto add = [&](std::string_view key, const std::string& value) {
+    if (value.empty()) return;
+    json += fmt::format(", \"{}\": ", key);
+    AppendJsonString(&json, value);
+  };
+  add("config_path", options.config);
+  add("level", options.level);
+  add("task", options.task);
+  return json + "}";
+}
+
+SelfcheckResult Failed(SelfcheckResult result, SelfcheckResult::Verdict verdict,
+                       std::string_view what, const OneRun& run) {
+  result.verdict = verdict;
+  result.reason = fmt::format("{} {}", what, HowItEnded(run.code));
+  result.output = LastLines(run.output, kOutputLines);
+  return result;
+}
+
+}  // namespace
+
+Result<SelfcheckResult> RunSelfcheck(const SelfcheckOptions& options) {
+  const char* world = std::getenv("WORLD_SIZE");
+  if (world != nullptr && std::atoi(world) > 1) {
+    return Unsupported("selfcheck watches programs of one process only")
+        .Expected("WORLD_SIZE to be 1 or not set")
+        .Found(world);
+  }
+  const auto given = [](const std::string& text) {
+    return text.empty() ? std::nullopt : std::optional<std::string>(text);
+  };
+  // A mistake in these would look like a program that fails with the tool on.
+  MSPROBE_RETURN_IF_ERROR(
+      LoadConfig(options.config, {given(options.task), std::nullopt, given(options.level), {}})
+          .status());
+  const Runs runs(options);
+  SelfcheckResult result;
+  MSPROBE_ASSIGN_OR_RETURN(OneRun off, runs.Once("off", false, result.unit, ""));
+  if (off.code != 0)
+    return Failed(result, SelfcheckResult::kUnknown, "the program itself, without the tool,", off);
+  if (off.log.StepCount() == 0 && HasLoss(off.log)) {
+    result.unit = "backward";
+    MSPROBE_ASSIGN_OR_RETURN(off, runs.Once("off", false, result.unit, ""));
+    if (off.code != 0)
+      return Failed(result, SelfcheckResult::kUnknown, "the program itself, without the tool,",
+                    off);
+  }
+  if (off.log.StepCount() == 0) {
+    result.reason = "nothing to compare: neither an optimizer's step nor backward() was seen";
+    result.hint =
+        "a launcher (torchrun) trains in processes of its own, which are not seen: pass the "
+        "training script itself";
+    return result;
+  }
+  CountValues(off.log, &result);
+  result.own_debugger = off.log.HasNote("own debugger");
+  MSPROBE_ASSIGN_OR_RETURN(const OneRun again, runs.Once("off_again", false, result.unit, ""));
+  if (again.code != 0)
+    return Failed(result, SelfcheckResult::kUnknown, "the program's second run without the tool",
+                  again);
+  if (const auto difference = FirstDifference(off.log, again.log)) {
+    result.reason =
+        "the program itself is not reproducible: two runs without the tool differ "
+        "first at " +
+        difference->Text();
+    result.hint =
+        "seed every random generator and ask for deterministic algorithms: "
+        "msprobe.pytorch.seed_all(mode=True) at the top of the script";
+    return result;
+  }
+  if (result.own_debugger && options.drive_options_given) {
+    result.notes.push_back(
+        "the script has a PrecisionDebugger of its own: --level, --task and --config have no "
+        "effect");
+  }
+  MSPROBE_ASSIGN_OR_RETURN(
+      const OneRun on, runs.Once("on", true, result.unit,
+                                 result.own_debugger ? std::string() : DriveArguments(options)));
+  if (on.code != 0)
+    return Failed(result, SelfcheckResult::kDiffers, "with the tool on the program", on);
+  result.off_nanoseconds = std::min(MedianStep(off.log), MedianStep(again.log));
+  result.on_nanoseconds = MedianStep(on.log);
+  std::string dump = JoinPath(options.folder, "dump");
+  for (const std::string& note : on.log.notes) {
+    if (note.starts_with("folder ")) dump = note.substr(7);
+    if (note.find(" cannot be read: ") != std::string::npos &&
+        std::find(result.notes.begin(), result.notes.end(), note) == result.notes.end())
+      result.notes.push_back(note);
+  }
+  if (!result.own_debugger || on.log.HasNote("folder " + dump)) CountDump(dump, &result);
+  if (const auto difference = FirstDifference(off.log, on.log)) {
+    result.verdict = SelfcheckResult::kDiffers;
+    result.reason =
+        "with the tool on the program computes something else, first at " + difference->Text();
+  } else if (result.records == 0) {
+    result.reason = "the tool recorded nothing: the run with it proves nothing";
+    result.hint = "what it said is in " + on.output + " (with --keep)";
+    result.output = LastLines(on.output, kOutputLines);
+  } else {
+    result.verdict = SelfcheckResult::kIdentical;
+  }
+  return result;
+}
+
+}  // namespace msprobe

@@ -1,0 +1,59 @@
+// What a training says of itself while it runs: at every step a fingerprint of each loss, gradient,
+// weight and random generator. An append-only text file, one write a step.
+//
+//   RunLogWriter log("off.log");                              RunLog log = *ReadRunLog("off.log");
+//   log.Value(ValueKind::kLoss, "backward 0", 0x1234);        log.steps[0].values[0].name
+//   log.EndStep(nanoseconds);
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/file.h"
+#include "engine/base/status.h"
+
+namespace msprobe {
+
+// In the order in which one step of training makes them.
+enum class ValueKind : uint8_t { kWeight, kLoss, kGradient, kRandom };
+std::string_view ValueKindName(ValueKind kind);  // "weight", "loss", "gradient", "random numbers"
+
+struct RunLog {
+  struct Value {
+    ValueKind kind;
+    std::string name;
+    uint64_t fingerprint;
+  };
+  struct Step {
+    std::vector<Value> values;
+    int64_t nanoseconds = 0;  // since the step before, watching not counted
+    bool is_end = false;      // what there was when the program ended, behind the last step
+  };
+  std::vector<Step> steps;
+  std::vector<std::string> notes;  // lines of Note()
+  bool HasNote(std::string_view text) const;
+  size_t StepCount() const;  // without the end
+};
+
+// Not for two threads at once. A forked child's calls do nothing.
+class RunLogWriter {
+ public:
+  static Result<RunLogWriter> Create(const std::string& path);
+  void Value(ValueKind kind, std::string_view name, uint64_t fingerprint);
+  Status EndStep(int64_t nanoseconds);
+  Status End();  // the values since the last step are those of the end
+  Status Note(std::string_view text);
+
+ private:
+  Status Flush(std::string line);
+  AppendFile file_;
+  std::string text_;
+  int process_ = 0;
+};
+
+// Errors: kNotFound; kInvalidDump with the file and the line's offset.
+Result<RunLog> ReadRunLog(const std::string& path);
+
+}  // namespace msprobe
