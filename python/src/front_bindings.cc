@@ -41,12 +41,13 @@ void BindFront(nb::module_& m) {
   m.def(
       "save",
       [=](nb::handle variable, nb::handle name, bool with_gradients, std::optional<int> rank) {
-        collector().Save(variable.ptr(), name.ptr(), with_gradients, rank);
+        collector().Guarded(
+            [&] { collector().Save(variable.ptr(), name.ptr(), with_gradients, rank); });
       },
       "variable"_a.none(), "name"_a.none(), "with_gradients"_a, "rank"_a.none(),
       "Level debug: record a value, and its gradients when they come.");
   m.def(
-      "flush_saves", [=] { collector().FlushSaves(); },
+      "flush_saves", [=] { collector().Guarded([&] { collector().FlushSaves(); }); },
       "Record what has come of gradients that are waited for.");
   m.def(
       "register_api",

@@ -138,7 +138,8 @@ void Collector::Save(PyObject* variable, PyObject* name, bool with_gradients,
       [](PyObject* self, PyObject* gradient) -> PyObject* {
         auto* hook = static_cast<Hook*>(PyCapsule_GetPointer(self, kHookName));
         if (hook != nullptr)
-          Collector::Get().SaveGradient(hook->saved.get(), hook->index, gradient);
+          Collector::Get().Guarded(
+              [&] { Collector::Get().SaveGradient(hook->saved.get(), hook->index, gradient); });
         PyErr_Clear();
         Py_RETURN_NONE;
       },
