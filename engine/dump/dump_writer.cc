@@ -1,12 +1,16 @@
 #include "engine/dump/dump_writer.h"
 
+#include <utility>
+
 #include "engine/base/text.h"
+#include "engine/formats/atomic_file.h"
 
 namespace msprobe {
 namespace {
 
 // Names of later calls wait in memory for Close(); beyond this many bytes they are written at once.
 constexpr size_t kMaxWaitingBytes = 4 << 20;
+constexpr size_t kMergePiece = 1 << 20;  // bytes written in one call
 
 std::string HeaderText(const DumpHeader& header) {
   std::string text = "{\"task\": ";
@@ -25,6 +29,27 @@ std::string HeaderText(const DumpHeader& header) {
   AppendJsonString(&text, header.tool);
   if (!header.provenance.empty()) text += ", \"provenance\": " + header.provenance;
   text += ", \"data\": {\n";
+  return text;
+}
+
+// One line of stack.json: "id": [[names], [frames]].
+std::string StackLine(int64_t id, std::initializer_list<std::string_view> names,
+                      const std::vector<std::string>& frames) {
+  std::string text = "\"";
+  AppendInteger(&text, id);
+  text += "\":[[";
+  bool first = true;
+  for (const std::string_view more : names) {
+    if (more.empty()) continue;
+    if (!std::exchange(first, false)) text += ',';
+    text += more;
+  }
+  text += "],[";
+  for (size_t i = 0; i < frames.size(); ++i) {
+    if (i) text += ',';
+    AppendJsonString(&text, frames[i]);
+  }
+  text += "]]";
   return text;
 }
 
@@ -97,7 +122,7 @@ Status DumpWriter::AppendConstruct(std::string_view child, std::string_view pare
   if (!extra_info_) return Status::Ok();
   std::string text;
   AppendJsonString(&text, child);
-  text += ": ";
+  text += ':';
   if (parent.empty()) {
     text += "null";
   } else {
@@ -106,29 +131,22 @@ Status DumpWriter::AppendConstruct(std::string_view child, std::string_view pare
   return construct_.AppendLine(text);
 }
 
-Status DumpWriter::WriteStack(int64_t id, std::string_view names,
-                              const std::vector<std::string>& frames) {
-  std::string text = "\"";
-  AppendInteger(&text, id);
-  text += "\": [[";
-  text += names;
-  text += "], [";
-  for (size_t i = 0; i < frames.size(); ++i) {
-    if (i) text += ", ";
-    AppendJsonString(&text, frames[i]);
-  }
-  text += "]]";
-  return stack_.AppendLine(text);
-}
-
 Result<int64_t> DumpWriter::AddStack(std::string_view child, std::vector<std::string> frames) {
+  // Calls on one line are different places in the code and yet read the same.
+  std::string text;
+  for (const std::string& frame : frames) (text += frame) += '\n';
+  if (const auto known = by_frames_.find(text); known != by_frames_.end()) {
+    MSPROBE_RETURN_IF_ERROR(NoteStack(known->second, child));
+    return known->second;
+  }
   const int64_t id = next_stack_++;
+  by_frames_.emplace(std::move(text), id);
   std::string name;
   AppendJsonString(&name, child);
-  if (extra_info_) MSPROBE_RETURN_IF_ERROR(WriteStack(id, name, frames));
+  if (extra_info_) MSPROBE_RETURN_IF_ERROR(stack_.AppendLine(StackLine(id, {name}, frames)));
   stack_number_.resize(static_cast<size_t>(id) + 1, -1);
   stack_number_[static_cast<size_t>(id)] = static_cast<int64_t>(stacks_.size());
-  stacks_.push_back({std::move(frames), {}});
+  stacks_.push_back({std::move(name), std::move(frames), {}});
   return id;
 }
 
@@ -137,7 +155,7 @@ Status DumpWriter::NoteStack(int64_t id, std::string_view child) {
   std::string& waiting =
       stacks_[static_cast<size_t>(stack_number_[static_cast<size_t>(id)])].waiting;
   const size_t before = waiting.size();
-  if (!waiting.empty()) waiting += ", ";
+  if (!waiting.empty()) waiting += ',';
   AppendJsonString(&waiting, child);
   waiting_bytes_ += waiting.size() - before;
   return waiting_bytes_ > kMaxWaitingBytes ? FlushStacks() : Status::Ok();
@@ -147,10 +165,35 @@ Status DumpWriter::FlushStacks() {
   for (Stack& stack : stacks_) {
     if (stack.waiting.empty()) continue;
     // A group of its own under a new number: the frames stand there again, nothing is rewritten.
-    MSPROBE_RETURN_IF_ERROR(WriteStack(next_stack_++, stack.waiting, stack.frames));
+    MSPROBE_RETURN_IF_ERROR(
+        stack_.AppendLine(StackLine(next_stack_++, {stack.waiting}, stack.frames)));
     stack.waiting = std::string();
   }
+  has_groups_ = true;
   waiting_bytes_ = 0;
+  return Status::Ok();
+}
+
+Status DumpWriter::MergeStacks() {
+  if (waiting_bytes_ == 0) return Status::Ok();
+  if (has_groups_) return FlushStacks();
+  const std::string path = stack_.file.path();
+  MSPROBE_ASSIGN_OR_RETURN(AtomicFile merged, AtomicFile::Create(path));
+  std::string text = "{\n";
+  for (size_t id = 0; id < stack_number_.size(); ++id) {
+    Stack& stack = stacks_[static_cast<size_t>(stack_number_[id])];
+    if (id > 0) text += ",\n";
+    text += StackLine(static_cast<int64_t>(id), {stack.first, stack.waiting}, stack.frames);
+    stack.waiting = std::string();
+    if (text.size() < kMergePiece && id + 1 < stack_number_.size()) continue;
+    MSPROBE_RETURN_IF_ERROR(merged.Write({text}));
+    text.clear();
+  }
+  MSPROBE_RETURN_IF_ERROR(merged.Commit());
+  has_groups_ = true;
+  waiting_bytes_ = 0;
+  MSPROBE_ASSIGN_OR_RETURN(stack_.file, AppendFile::Open(path, /*keep=*/true));
+  stack_.open_size = stack_.file.size();
   return Status::Ok();
 }
 
@@ -158,7 +201,7 @@ Status DumpWriter::Close() {
   // All three are closed even when one fails; the first reason is the one reported.
   Status first = dump_.Close();
   for (Status status :
-       {extra_info_ ? FlushStacks() : Status::Ok(), stack_.Close(), construct_.Close()}) {
+       {extra_info_ ? MergeStacks() : Status::Ok(), stack_.Close(), construct_.Close()}) {
     if (first.ok()) first = std::move(status);
   }
   if (first.ok() && dump_.file.is_open() && dump_.file.IsRemoved()) {

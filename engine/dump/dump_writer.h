@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "engine/base/file.h"
@@ -35,10 +36,13 @@ class DumpWriter {
   Status Append(std::string_view entry);
   // Remembers that `child` ran inside `parent` ("" is null).
   Status AppendConstruct(std::string_view child, std::string_view parent);
-  // The first call with this stack: writes the frames. Returns the stack's number.
+  // The first call with this stack: writes the frames, unless a stack reads the same. Returns the
+  // stack's number. The first
+  // Close() puts the names of later calls beside them, through a rename; when many are waiting
+  // before that, and after it, they get further groups of their own.
   Result<int64_t> AddStack(std::string_view child, std::vector<std::string> frames);
-  // A later call with stack `id`. The name is written at Close(), or earlier when many are waiting;
-  // until then only the entry's own "stack" member tells, which is why entries carry one.
+  // A later call with stack `id`. Until its name is written only the entry's own "stack" member
+  // tells, which is why entries carry one.
   Status NoteStack(int64_t id, std::string_view child);
 
   Status Close();   // closing braces; idempotent
@@ -64,11 +68,12 @@ class DumpWriter {
     Status Reopen();
   };
   struct Stack {
+    std::string first;  // name of the first call, as a JSON string
     std::vector<std::string> frames;
     std::string waiting;  // names not written yet, as JSON strings joined with ", "
   };
-  Status WriteStack(int64_t id, std::string_view names, const std::vector<std::string>& frames);
   Status FlushStacks();
+  Status MergeStacks();
 
   std::string folder_;
   bool extra_info_ = true;
@@ -76,7 +81,9 @@ class DumpWriter {
   std::vector<Stack> stacks_;
   int64_t next_stack_ = 0;  // numbers in the file; also those of later groups of the same stack
   std::vector<int64_t> stack_number_;
+  std::unordered_map<std::string, int64_t> by_frames_;
   size_t waiting_bytes_ = 0;
+  bool has_groups_ = false;  // of later calls: stacks stand in the file more than once
 };
 
 }  // namespace msprobe

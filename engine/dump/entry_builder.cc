@@ -35,15 +35,15 @@ void AppendExtremum(std::string* out, const TensorFields& fields, double value, 
 
 void AppendCount(std::string* out, std::string_view key, int64_t count) {
   if (count == 0) return;
-  *out += ", \"";
+  *out += ",\"";
   *out += key;
-  *out += "\": ";
+  *out += "\":";
   AppendInteger(out, count);
 }
 
 void AppendChecksum(std::string* out, const TensorFields& fields) {
   if (fields.crc32 == nullptr && fields.xor64 == nullptr) return;
-  *out += ", \"md5\": \"";
+  *out += ",\"md5\":\"";
   if (fields.crc32 != nullptr) {
     AppendHex(out, *fields.crc32, 8);
   } else {
@@ -58,20 +58,20 @@ void AppendChecksum(std::string* out, const TensorFields& fields) {
 void AppendStatistics(std::string* out, const TensorFields& fields) {
   const Stats* stats = fields.stats;
   if (stats == nullptr) {
-    *out += R"(, "Max": null, "Min": null, "Mean": null, "Norm": null)";
+    *out += R"(,"Max":null,"Min":null,"Mean":null,"Norm":null)";
     return;
   }
-  *out += ", \"Max\": ";
+  *out += ",\"Max\":";
   AppendExtremum(out, fields, stats->max, stats->int_max);
-  *out += ", \"Min\": ";
+  *out += ",\"Min\":";
   AppendExtremum(out, fields, stats->min, stats->int_min);
   if (stats->count == 0) {
-    *out += R"(, "Mean": null, "Norm": null)";
+    *out += R"(,"Mean":null,"Norm":null)";
     return;
   }
-  *out += ", \"Mean\": ";
+  *out += ",\"Mean\":";
   AppendPythonFloat(out, stats->mean);
-  *out += ", \"Norm\": ";
+  *out += ",\"Norm\":";
   AppendPythonFloat(out, stats->norm);
 }
 
@@ -83,13 +83,13 @@ void AppendCounts(std::string* out, const TensorFields& fields) {
 }
 
 void AppendTensor(std::string* out, const TensorFields& fields) {
-  *out += "{\"type\": ";
+  *out += "{\"type\":";
   AppendJsonString(out, fields.type);
-  *out += ", \"dtype\": \"";
+  *out += ",\"dtype\":\"";
   *out += fields.dtype;
-  *out += "\", \"shape\": [";
+  *out += "\",\"shape\":[";
   for (size_t d = 0; d < fields.shape.size(); ++d) {
-    if (d) *out += ", ";
+    if (d) *out += ", ";  // as Python prints a list: readers take the text as it stands
     AppendInteger(out, fields.shape[d]);
   }
   *out += ']';
@@ -99,11 +99,11 @@ void AppendTensor(std::string* out, const TensorFields& fields) {
     fields.statistics ? AppendStatistics(out, fields) : AppendChecksum(out, fields);
   }
   if (fields.requires_grad >= 0)
-    *out += fields.requires_grad ? ", \"requires_grad\": true" : ", \"requires_grad\": false";
-  if (!fields.device_mesh.empty()) (*out += ", \"device_mesh\": ") += fields.device_mesh;
-  if (!fields.placements.empty()) (*out += ", \"placements\": ") += fields.placements;
+    *out += fields.requires_grad ? ",\"requires_grad\":true" : ",\"requires_grad\":false";
+  if (!fields.device_mesh.empty()) (*out += ",\"device_mesh\":") += fields.device_mesh;
+  if (!fields.placements.empty()) (*out += ",\"placements\":") += fields.placements;
   if (!fields.data_name.empty()) {
-    *out += ", \"data_name\": ";
+    *out += ",\"data_name\":";
     AppendJsonString(out, fields.data_name);
   }
   if (fields.statistics) AppendChecksum(out, fields);
@@ -111,11 +111,11 @@ void AppendTensor(std::string* out, const TensorFields& fields) {
   if (const Stats* stats = fields.stats; stats != nullptr) {
     if (fields.statistics || fields.counts) AppendCounts(out, fields);
     if (fields.first_nonfinite >= 0) {
-      *out += ", \"first_nonfinite\": ";
+      *out += ",\"first_nonfinite\":";
       AppendInteger(out, fields.first_nonfinite);
     }
     if (fields.fingerprint) {
-      *out += ", \"fingerprint\": \"";
+      *out += ",\"fingerprint\":\"";
       AppendHex(out, stats->fingerprint, 16);
       *out += '"';
     }
@@ -169,7 +169,7 @@ std::string_view EntryBuilder::FinishValue() {
 }
 
 void EntryBuilder::Comma() {
-  if (comma_) out_ += ", ";
+  if (comma_) out_ += ",";
   comma_ = true;
 }
 
@@ -189,7 +189,7 @@ void EntryBuilder::BeginSlot(std::string_view key, std::string_view category, ch
   Comma();
   out_ += '"';
   out_ += key;
-  out_ += "\": ";
+  out_ += "\":";
   category_ = category;
   path_.clear();
   OpenContainer(open, open == '[');
@@ -214,7 +214,7 @@ void EntryBuilder::RawField(std::string_view key, std::string_view json) {
   Comma();
   out_ += '"';
   out_ += key;
-  out_ += "\": ";
+  out_ += "\":";
   out_ += json;
 }
 
@@ -242,7 +242,7 @@ void NextIndex(std::string* path, size_t size, int64_t* index) {
 void EntryBuilder::Key(std::string_view key) {
   Comma();
   AppendJsonString(&out_, key);
-  out_ += ": ";
+  out_ += ":";
   path_.resize(frames_[depth_ - 1].path_size);
   path_ += '.';
   path_ += key;
@@ -271,9 +271,9 @@ void EntryBuilder::Tensor(const TensorFields& fields) {
 
 void EntryBuilder::Raw(std::string_view type, std::string_view json_value) {
   MSPROBE_BEGIN_VALUE();
-  out_ += "{\"type\": ";
+  out_ += "{\"type\":";
   AppendJsonString(&out_, type);
-  out_ += ", \"value\": ";
+  out_ += ",\"value\":";
   out_ += json_value;
   out_ += '}';
 }
@@ -282,18 +282,18 @@ void EntryBuilder::Bool(bool value) { Raw("bool", value ? "true" : "false"); }
 
 void EntryBuilder::Int(std::string_view type, int64_t value) {
   MSPROBE_BEGIN_VALUE();
-  out_ += "{\"type\": ";
+  out_ += "{\"type\":";
   AppendJsonString(&out_, type);
-  out_ += ", \"value\": ";
+  out_ += ",\"value\":";
   AppendInteger(&out_, value);
   out_ += '}';
 }
 
 void EntryBuilder::Float(std::string_view type, double value) {
   MSPROBE_BEGIN_VALUE();
-  out_ += "{\"type\": ";
+  out_ += "{\"type\":";
   AppendJsonString(&out_, type);
-  out_ += ", \"value\": ";
+  out_ += ",\"value\":";
   AppendPythonFloat(&out_, value);
   out_ += '}';
 }
@@ -304,11 +304,11 @@ void EntryBuilder::String(std::string_view type, std::string_view value) {
 
 void EntryBuilder::Member(std::string_view type, std::string_view key, std::string_view value) {
   MSPROBE_BEGIN_VALUE();
-  out_ += "{\"type\": ";
+  out_ += "{\"type\":";
   AppendJsonString(&out_, type);
-  out_ += ", ";
+  out_ += ",";
   AppendJsonString(&out_, key);
-  out_ += ": ";
+  out_ += ":";
   AppendJsonString(&out_, value);
   out_ += '}';
 }

@@ -69,19 +69,27 @@ TEST_F(DumpWriterTest, ReopenGoesOnWhereCloseLeft) {
   EXPECT_TRUE(complete);
 }
 
-TEST_F(DumpWriterTest, LaterNamesOfAStackFollowAtClose) {
+TEST_F(DumpWriterTest, LaterNamesOfAStackJoinTheFirstAtClose) {
   auto writer = Create();
-  const Result<int64_t> id =
-      writer->AddStack("Torch.a.0.forward", {"File x.py, line 1, in f, \n a()"});
-  ASSERT_TRUE(id.ok());
-  ASSERT_EQ(*id, 0);
-  ASSERT_TRUE(writer->NoteStack(*id, "Torch.a.1.forward").ok());
-  ASSERT_TRUE(writer->NoteStack(*id, "Torch.a.2.forward").ok());
-  ASSERT_TRUE(writer->Close().ok());
   const std::string frames = R"x(["File x.py, line 1, in f, \n a()"])x";
-  EXPECT_EQ(Text("stack.json"), "{\n\"0\": [[\"Torch.a.0.forward\"], " + frames +
-                                    "],\n\"1\": [[\"Torch.a.1.forward\", \"Torch.a.2.forward\"], " +
-                                    frames + "]\n}\n");
+  ASSERT_TRUE(writer->AddStack("Torch.a.0.forward", {"File x.py, line 1, in f, \n a()"}).ok());
+  ASSERT_TRUE(writer->AddStack("Torch.b.0.forward", {}).ok());
+  ASSERT_TRUE(writer->NoteStack(0, "Torch.a.1.forward").ok());
+  // Another place that reads the same.
+  EXPECT_EQ(*writer->AddStack("Torch.a.2.forward", {"File x.py, line 1, in f, \n a()"}), 0);
+  // Killed now, the file tells of each stack once.
+  EXPECT_EQ(Text("stack.json"), "{\n\"0\":[[\"Torch.a.0.forward\"]," + frames +
+                                    "],\n\"1\":[[\"Torch.b.0.forward\"],[]]");
+  ASSERT_TRUE(writer->Close().ok());
+  const std::string first =
+      "{\n\"0\":[[\"Torch.a.0.forward\",\"Torch.a.1.forward\",\"Torch.a.2.forward\"]," + frames +
+      "],\n\"1\":[[\"Torch.b.0.forward\"],[]]";
+  EXPECT_EQ(Text("stack.json"), first + "\n}\n");
+  // From then on nothing is written again: names of later calls get a group of their own.
+  ASSERT_TRUE(writer->Reopen().ok());
+  ASSERT_TRUE(writer->NoteStack(0, "Torch.a.3.forward").ok());
+  ASSERT_TRUE(writer->Close().ok());
+  EXPECT_EQ(Text("stack.json"), first + ",\n\"2\":[[\"Torch.a.3.forward\"]," + frames + "]\n}\n");
 }
 
 TEST_F(DumpWriterTest, ManyWaitingNamesAreWrittenBeforeClose) {
@@ -100,7 +108,7 @@ TEST_F(DumpWriterTest, ConstructHasNullForNoParent) {
   ASSERT_TRUE(writer->Close().ok());
   EXPECT_EQ(
       Text("construct.json"),
-      "{\n\"Module.a.A.forward.0\": null,\n\"Torch.b.0.forward\": \"Module.a.A.forward.0\"\n}\n");
+      "{\n\"Module.a.A.forward.0\":null,\n\"Torch.b.0.forward\":\"Module.a.A.forward.0\"\n}\n");
 }
 
 TEST_F(DumpWriterTest, AnUnwritablePlaceIsOneClearError) {

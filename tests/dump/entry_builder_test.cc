@@ -42,18 +42,18 @@ TEST(EntryBuilder, ComposesAnEntryInTheEarlierToolsOrderOfKeys) {
   b.Field("stack", "7");
   EXPECT_EQ(
       b.Finish(),
-      R"("Functional.relu.0.forward": {"input_args": [{"type": "torch.Tensor", "dtype": "torch.float32", "shape": [2, 3], )"
-      R"("Max": 1.5, "Min": -0.5, "Mean": 0.25, "Norm": 2.0, "requires_grad": true, "fingerprint": "0123456789abcdef"}, )"
-      R"({"type": "int", "value": 3}], "input_kwargs": {"inplace": {"type": "bool", "value": false}}, "stack": "7"})");
+      R"("Functional.relu.0.forward": {"input_args":[{"type":"torch.Tensor","dtype":"torch.float32","shape":[2, 3],)"
+      R"("Max":1.5,"Min":-0.5,"Mean":0.25,"Norm":2.0,"requires_grad":true,"fingerprint":"0123456789abcdef"},)"
+      R"({"type":"int","value":3}],"input_kwargs":{"inplace":{"type":"bool","value":false}},"stack":"7"})");
 }
 
 TEST(EntryBuilder, SpellsExtremaByKindOfDtype) {
   const Stats stats = SomeStats();
   EXPECT_NE(TensorText({.dtype = "torch.int64", .kind = DTypeKind::kSigned, .stats = &stats})
-                .find(R"("Max": 3, "Min": -1,)"),
+                .find(R"("Max":3,"Min":-1,)"),
             std::string::npos);
   EXPECT_NE(TensorText({.dtype = "torch.bool", .kind = DTypeKind::kBool, .stats = &stats})
-                .find(R"("Max": true, "Min": true,)"),
+                .find(R"("Max":true,"Min":true,)"),
             std::string::npos);
   Stats huge = stats;
   huge.int_max = -1;  // the bit pattern of 2^64 - 1
@@ -61,7 +61,7 @@ TEST(EntryBuilder, SpellsExtremaByKindOfDtype) {
                         .kind = DTypeKind::kUnsigned,
                         .is_unsigned64 = true,
                         .stats = &huge})
-                .find("\"Max\": 18446744073709551615,"),
+                .find("\"Max\":18446744073709551615,"),
             std::string::npos);
 }
 
@@ -73,16 +73,16 @@ TEST(EntryBuilder, AChecksumStandsWhereTheEarlierToolPutsIt) {
   TensorFields fields{.dtype = "torch.int8", .shape = shape, .requires_grad = 0};
   fields.stats = &stats;
   fields.crc32 = &crc32;
-  EXPECT_NE(TensorText(fields).find(R"("requires_grad": false, "md5": "00abcdef", "finger)"),
+  EXPECT_NE(TensorText(fields).find(R"("requires_grad":false,"md5":"00abcdef","finger)"),
             std::string::npos);
   fields.crc32 = nullptr;
   fields.xor64 = &xor64;
-  EXPECT_NE(TensorText(fields).find(R"(false, "md5": "0x81560d85042591cd", "finger)"),
+  EXPECT_NE(TensorText(fields).find(R"(false,"md5":"0x81560d85042591cd","finger)"),
             std::string::npos);
   fields.statistics = false;
-  EXPECT_EQ(TensorText(fields), R"({"type": "torch.Tensor", "dtype": "torch.int8", "shape": [2], )"
-                                R"("md5": "0x81560d85042591cd", "requires_grad": false, )"
-                                R"("fingerprint": "0123456789abcdef"})");
+  EXPECT_EQ(TensorText(fields), R"({"type":"torch.Tensor","dtype":"torch.int8","shape":[2],)"
+                                R"("md5":"0x81560d85042591cd","requires_grad":false,)"
+                                R"("fingerprint":"0123456789abcdef"})");
 }
 
 TEST(EntryBuilder, WhereNumbersAreNotWantedAPlaceMayBe) {
@@ -91,11 +91,11 @@ TEST(EntryBuilder, WhereNumbersAreNotWantedAPlaceMayBe) {
   TensorFields fields{.dtype = "torch.int8", .stats = &stats, .requires_grad = 1};
   fields.statistics = fields.fingerprint = false;
   const std::string head =
-      R"({"type": "torch.Tensor", "dtype": "torch.int8", "shape": [], "requires_grad": true)";
+      R"({"type":"torch.Tensor","dtype":"torch.int8","shape":[],"requires_grad":true)";
   EXPECT_EQ(TensorText(fields), head + "}");
   fields.counts = true;
   fields.first_nonfinite = 4;
-  EXPECT_EQ(TensorText(fields), head + R"(, "nan": 2, "first_nonfinite": 4})");
+  EXPECT_EQ(TensorText(fields), head + R"(,"nan":2,"first_nonfinite":4})");
 }
 
 TEST(EntryBuilder, ForgetsAFile) {
@@ -115,7 +115,7 @@ TEST(EntryBuilder, ForgetsAFile) {
 
 TEST(EntryBuilder, AnUnreadableOrEmptyTensorHasNullsNotNumbers) {
   const Stats empty;
-  const std::string nulls = R"("Max": null, "Min": null, "Mean": null, "Norm": null)";
+  const std::string nulls = R"("Max":null,"Min":null,"Mean":null,"Norm":null)";
   EXPECT_NE(TensorText({.dtype = "torch.float32", .stats = nullptr}).find(nulls),
             std::string::npos);
   EXPECT_NE(TensorText({.dtype = "torch.float32", .stats = &empty}).find(nulls), std::string::npos);
@@ -130,8 +130,7 @@ TEST(EntryBuilder, WritesNonFiniteValuesAndTheirCounts) {
   const std::string text =
       TensorText({.dtype = "torch.float32", .stats = &stats, .fingerprint = false});
   EXPECT_NE(
-      text.find(
-          R"("Max": Infinity, "Min": NaN, "Mean": Infinity, "Norm": NaN, "nan": 2, "neg_inf": 1})"),
+      text.find(R"("Max":Infinity,"Min":NaN,"Mean":Infinity,"Norm":NaN,"nan":2,"neg_inf":1})"),
       std::string::npos)
       << text;
 }
