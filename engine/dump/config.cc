@@ -87,6 +87,7 @@ class ConfigReader {
       return ReadStrings(At(member), value, &config_.custom_op_namespaces);
     }
     if (value.kind != JsonValue::Kind::kString) return WrongType(At(member), "a string", value);
+    if (key == "$schema") return Status::Ok();  // for the editor that the file is written in
     return Word(At(member), value.text);
   }
 

@@ -24,7 +24,8 @@ inline constexpr std::string_view kTopKeys[] = {"task",
                                                 "is_deterministic",
                                                 "enable_dataloader",
                                                 "dump_enable",
-                                                "custom_op_namespaces"};
+                                                "custom_op_namespaces",
+                                                "$schema"};
 inline constexpr std::string_view kTaskKeys[] = {
     "scope",       "list",  "data_mode",  "data_mode_rule", "summary_mode",
     "tensor_list", "slice", "request_id", "overflow_nums",  "check_mode"};

@@ -356,3 +356,26 @@ def test_there_is_one_debugger(tmp_path):
     assert run_forked(second_debugger, tmp_path)
     assert read_dump(tmp_path / "first").names == ["Torch.relu.0.forward"]
     assert not (tmp_path / "second").exists()
+
+
+IDLE = {"precision": "high", "$schema": "s.json", "acl_config": "a.json", "exception_dump": {}}
+IDLE_SECTION = {"file_format": "npy", "online_run_ut": False, "port": -1, "tls_path": "./"}
+IDLE_SECTION |= {"host": "", "nfs_path": "", "bench_path": "", "diff_nums": 1}
+IDLE_SECTION |= {"backward_input": ["a.pt"]}
+
+
+def test_keys_without_effect_change_nothing_and_say_so(tmp_path, capfd):
+    for name in ("with", "without"):
+        (tmp_path / name).mkdir()
+    section = {"summary_mode": "md5"}
+    dump = dump_of(tmp_path / "with", {**IDLE, "statistics": section | IDLE_SECTION})
+    said = capfd.readouterr().err
+    for key in {**IDLE, **IDLE_SECTION}.keys() - {"$schema", "exception_dump"}:
+        assert said.count(f'"{key}" has no effect') == 1, said
+    assert dump.data == dump_of(tmp_path / "without", {"statistics": section}).data
+
+
+def test_check_mode_has_no_effect(tmp_path, capfd):
+    config = {"task": "overflow_check", "overflow_check": {"check_mode": "aicore"}}
+    assert dump_of(tmp_path, config).data == {}  # nothing overflows
+    assert capfd.readouterr().err.count('"check_mode" has no effect') == 1
