@@ -203,7 +203,7 @@ void EntryBuilder::Field(std::string_view key, std::string_view value) {
 }
 
 void EntryBuilder::ForgetFile(std::string_view file_name) {
-  constexpr std::string_view kKey = "\"data_name\": ";
+  constexpr std::string_view kKey = "\"data_name\":";
   std::string text(kKey);
   AppendJsonString(&text, file_name);
   if (const size_t at = out_.find(text); at != std::string::npos)

@@ -108,9 +108,9 @@ TEST(EntryBuilder, ForgetsAFile) {
   b.EndSlot(']');
   b.ForgetFile("x\".pt");
   b.ForgetFile("z.pt");
-  const std::string tensor = R"({"type": "torch.Tensor", "dtype": "torch.int8", "shape": [], )";
-  EXPECT_EQ(b.Finish(), R"("a": {"input": [)" + tensor + R"("data_name": "-1"}, )" + tensor +
-                            R"("data_name": "y.pt"}]})");
+  const std::string tensor = R"({"type":"torch.Tensor","dtype":"torch.int8","shape":[],)";
+  EXPECT_EQ(b.Finish(), R"("a": {"input":[)" + tensor + R"("data_name":"-1"},)" + tensor +
+                            R"("data_name":"y.pt"}]})");
 }
 
 TEST(EntryBuilder, AnUnreadableOrEmptyTensorHasNullsNotNumbers) {
