@@ -52,7 +52,7 @@ Session::Session(Config config, std::string framework)
   if (disabled_) Log(LogLevel::kInfo, "MSPROBE_DISABLE is 1: nothing is recorded");
 }
 
-Result<bool> Session::Start(std::optional<int> rank) {
+bool Session::StepIsWanted() {
   if (disabled_ || failed_ || concluded_ || !enabled()) return false;
   if (collecting_) return true;
   if (next_ && !std::exchange(said_later_, true)) {
@@ -67,6 +67,12 @@ Result<bool> Session::Start(std::optional<int> rank) {
     }
     return false;
   }
+  return true;
+}
+
+Result<bool> Session::Start(std::optional<int> rank) {
+  if (!StepIsWanted()) return false;
+  if (collecting_) return true;
   if (!filter_.WantsRank(rank.value_or(-1))) return false;
   if (request_is_absent_) {
     Log(LogLevel::kWarning, fmt::format("step {} is not collected: request {} has no tokens in it",

@@ -34,6 +34,8 @@ class Session {
   void ScheduleTokens(std::optional<TokenCounts> counts);
   const Slicer& slicer() const { return slicer_; }
 
+  // Whether Start can begin anything now: the least that is asked of a step without interest.
+  bool StepIsWanted();
   // Begins or goes on collecting the current step. False: not wanted (step, rank, past the last
   // step, request). `rank` is nullopt when the run is not distributed. Errors: kIo when the folder
   // or its files cannot be made; collection is off then.

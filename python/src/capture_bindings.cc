@@ -170,6 +170,9 @@ void BindCapture(nb::module_& m) {
   // From here on nothing raises: what cannot be done is logged where it happens, and the training
   // goes on.
   m.def(
+      "step_is_wanted", [=] { return collector().session().StepIsWanted(); },
+      "Whether start() can begin anything now.");
+  m.def(
       "start",
       [=](std::optional<int> rank) {
         return collector().Guarded([&] {

@@ -120,6 +120,8 @@ class PrecisionDebugger:
     @_method
     def _begin(cls, token_range=None, rank_id=None, scheduled_tokens=None):
         cls._refresh()
+        if not _engine.step_is_wanted():
+            return
         if cls._model is None and (_engine.modules_wanted() or token_range is not None):
             raise UsageError(
                 "level L0 and mix record modules, and token_range counts calls of the model: "
