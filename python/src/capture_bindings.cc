@@ -39,10 +39,12 @@ void Configure(nb::handle config_path, nb::handle task, nb::handle dump_path, nb
 }
 
 // Answers the names that somebody has added to the shipped list and that are not there.
-Names AddApis(const std::string& prefix, nb::handle owner, const Names& names, bool is_collective,
+// Names come as Python's own: where nanobind has no memory for a std::string, it ends the program.
+Names AddApis(const char* prefix, nb::handle owner, const nb::list& names, bool is_collective,
               bool output_is_arguments) {
   Names missing;
-  for (const std::string& name : names) {
+  for (const nb::handle each : names) {
+    const std::string name = nb::borrow<nb::str>(each).c_str();
     const std::string reason = Collector::Get().AddApi(
         prefix, owner.ptr(), name,
         {.is_collective = is_collective, .output_is_arguments = output_is_arguments});
@@ -54,7 +56,7 @@ Names AddApis(const std::string& prefix, nb::handle owner, const Names& names, b
   return missing;
 }
 
-void AddWait(nb::handle owner, const std::string& name, std::string_view kind) {
+void AddWait(nb::handle owner, const char* name, std::string_view kind) {
   const auto which = kind == "poll"      ? capture::Api::kPoll
                      : kind == "hand on" ? capture::Api::kHandOn
                      : kind == "compile" ? capture::Api::kCompiler
@@ -93,7 +95,7 @@ void BindCapture(nb::module_& m) {
       "refresh", [=](bool has_model) { return collector().Refresh(has_model); }, "has_model"_a,
       "Read a changed configuration again; True when collection has stopped for it.");
   m.def(
-      "read_name_lists", [](const std::string& path) { return ValueOrRaise(ReadNameLists(path)); },
+      "read_name_lists", [](const char* path) { return ValueOrRaise(ReadNameLists(path)); },
       "path"_a, "[(category, [name, ...]), ...] of a support_wrap_ops.yaml.");
   m.def("add_apis", &AddApis, "prefix"_a, "owner"_a, "names"_a, "is_collective"_a = false,
         "output_is_arguments"_a = false,
@@ -114,7 +116,7 @@ void BindCapture(nb::module_& m) {
       "function"_a, "Observe this Python function no more.");
   m.def(
       "read_api_rules",
-      [=](const std::string& risk_levels, const std::string& ignored_values) {
+      [=](const char* risk_levels, const char* ignored_values) {
         RaiseIfError(collector().ReadApiRules(risk_levels, ignored_values));
       },
       "risk_levels"_a, "ignored_values"_a, "What two YAML files say of single APIs.");
@@ -125,12 +127,10 @@ void BindCapture(nb::module_& m) {
           Log(LogLevel::kWarning, line);
       },
       "Name the rules about APIs that nothing lists; after the last add_apis().");
-  m.def("add_module", [=](nb::handle module, const std::string& name) {
-    collector().AddModule(module.ptr(), name);
-  });
-  m.def("add_parameter", [=](nb::handle module, const std::string& name) {
-    collector().AddParameter(module.ptr(), name);
-  });
+  m.def("add_module",
+        [=](nb::handle module, const char* name) { collector().AddModule(module.ptr(), name); });
+  m.def("add_parameter",
+        [=](nb::handle module, const char* name) { collector().AddParameter(module.ptr(), name); });
   m.def(
       "add_module_patcher",
       [](nb::handle function) {
@@ -139,7 +139,7 @@ void BindCapture(nb::module_& m) {
       "function"_a, "A Python function that sets nn.Module.__call__ to what it was.");
   m.def(
       "name_region",
-      [=](nb::handle code, const std::string& region) {
+      [=](nb::handle code, const char* region) {
         collector().stacks().NameRegion(code.inc_ref().ptr(), region);
       },
       "code"_a, "region"_a, "Calls below this code object have `region` as parent.");
@@ -195,7 +195,7 @@ void BindCapture(nb::module_& m) {
       [=](nb::handle tokens) { collector().session().ScheduleTokens(TokensArgument(tokens)); },
       "tokens"_a.none(), "{request id: number of tokens} of the coming step, or None.");
   m.def(
-      "fault", [=](const std::string& what) { collector().Fault(what.c_str()); },
+      "fault", [=](const char* what) { collector().Fault(what); },
       "Something of ours failed: end collection and say so, once.");
   m.def(
       "stop_calls", [=] { collector().Guarded([&] { collector().StopCalls(); }); },

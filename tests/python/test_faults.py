@@ -108,11 +108,13 @@ def check_dump(binary, dump, golden, output):
 def check(server, binary, answer, golden, harmless, where):
     assert answer["code"] == 0, f"{where}: {answer['log']}"
     assert answer["digest"] == server.plain, f"{where}: the training was changed"
-    wanted = 0 if harmless or not answer["injected"] else 1
-    assert len(answer["errors"]) == wanted, f"{where}: {answer['log']}"
+    errors = len(answer["errors"])
+    assert errors <= (0 if harmless or not answer["injected"] else 1), f"{where}: {answer['log']}"
     records = check_dump(binary, answer["dump"], golden["dump"], server.folder / "compared")
-    if wanted == 0:
-        assert records == golden["records"], f"{where}: {records} records"
+    if errors == 0:  # then nothing may be missing
+        assert records == golden["records"], f"{where}: {records} records, {answer['log']}"
+        for path in answer["dump"].glob("step*/rank"):
+            assert "missing" not in msprobe(binary, "recover", path), where
     shutil.rmtree(answer["dump"], ignore_errors=True)
     return records
 
