@@ -24,10 +24,11 @@ Level LevelNamed(std::string_view word) {
 
 // What the section of a task may hold.
 Names SectionKeys(Task task) {
-  constexpr size_t kOfOverflow = 2;  // the last of kTaskKeys
+  constexpr size_t kOfOverflow = 2, kOfTensor = 2;  // the last of kTaskKeys, those before them
   if (task == Task::kNanCheck) return kNanCheckKeys;
   if (task == Task::kOverflowCheck) return kOverflowKeys;
-  return Names(kTaskKeys).first(std::size(kTaskKeys) - kOfOverflow);
+  return Names(kTaskKeys).first(std::size(kTaskKeys) - kOfOverflow -
+                                (task == Task::kTensor ? 0 : kOfTensor));
 }
 
 class ConfigReader {
@@ -52,6 +53,7 @@ class ConfigReader {
     if (config_.task == Task::kStructure) MSPROBE_RETURN_IF_ERROR(CheckStructure());
     if (config_.task == Task::kNanCheck) MSPROBE_RETURN_IF_ERROR(CheckNan());
     if (config_.level == Level::kDebug) ClearSelection();
+    MSPROBE_RETURN_IF_ERROR(CheckSearch());
     if (config_.task == Task::kOverflowCheck) MSPROBE_RETURN_IF_ERROR(OutputsAreSeen());
     return std::move(config_);
   }
@@ -182,7 +184,12 @@ class ConfigReader {
       }
       return Status::Ok();
     }
-    if (member.key == "overflow_nums") return OverflowNums(member);
+    if (member.key == "overflow_nums") return CallsToTheEnd(member, &config_.overflow_nums);
+    if (member.key == "diff_nums") {
+      has_diff_nums_ = true;
+      return CallsToTheEnd(member, &config_.diff_nums);
+    }
+    if (member.key == "bench_path") return Text(member, &config_.bench_path);
     if (member.key == "check_mode") {
       std::string word;
       MSPROBE_RETURN_IF_ERROR(ReadWord(At(member), member.value, kCheckModes, &word));
@@ -190,12 +197,7 @@ class ConfigReader {
       return Status::Ok();
     }
     if (member.key == "slice") return ReadSlices(At(member), member.value, &config_.slice);
-    if (member.key == "request_id") {
-      if (member.value.kind != JsonValue::Kind::kString)
-        return WrongType(At(member), "a string", member.value);
-      config_.request_id = member.value.text;
-      return Status::Ok();
-    }
+    if (member.key == "request_id") return Text(member, &config_.request_id);
     return ReadSummaryMode(At(member), member.value, &config_.summary, &config_.warnings);
   }
 
@@ -225,11 +227,42 @@ class ConfigReader {
     return OutputsAreSeen();
   }
 
-  Status OverflowNums(const JsonMember& member) {
-    MSPROBE_RETURN_IF_ERROR(
-        ReadInteger(At(member), member.value, -1, kLargestCount, &config_.overflow_nums));
-    if (config_.overflow_nums != 0) return Status::Ok();
+  Status Text(const JsonMember& member, std::string* text) {
+    if (member.value.kind != JsonValue::Kind::kString)
+      return WrongType(At(member), "a string", member.value);
+    *text = member.value.text;
+    return Status::Ok();
+  }
+
+  Status CallsToTheEnd(const JsonMember& member, int64_t* calls) {
+    MSPROBE_RETURN_IF_ERROR(ReadInteger(At(member), member.value, -1, kLargestCount, calls));
+    if (*calls != 0) return Status::Ok();
     return WrongType(At(member), "a number of calls, or -1 for no end", member.value);
+  }
+
+  // Whole forward calls are compared with those of bench_path.
+  Status CheckSearch() {
+    if (config_.bench_path.empty()) {
+      if (has_diff_nums_)
+        config_.warnings.push_back("\"diff_nums\" has no effect without \"bench_path\"");
+      return Status::Ok();
+    }
+    if (config_.bench_path.find('\0') != std::string::npos)
+      return Place{path_, 0, "bench_path"}
+          .Error()
+          .Expected("a folder")
+          .Found(Excerpt(config_.bench_path));
+    DataMode& mode = config_.data_mode;
+    const bool partial = !config_.slice.empty() || !config_.request_id.empty();
+    if (partial || !mode.forward_input || !mode.forward_output) {
+      return InvalidConfig(path_)
+          .Says("\"bench_path\" compares what forward calls were given and made")
+          .Expected(partial ? "no \"slice\" and no \"request_id\" beside it"
+                            : "\"data_mode\" [\"all\"] or [\"forward\"]")
+          .Found(partial ? "parts of tensors" : "one that leaves some out");
+    }
+    mode.backward_input = mode.backward_output = false;
+    return Status::Ok();
   }
 
   // For tasks that look at outputs.
@@ -258,6 +291,9 @@ class ConfigReader {
         !mode.backward_output)
       config_.warnings.push_back("\"data_mode\" has no effect under level debug");
     config_.data_mode = DataMode();
+    if (!std::exchange(config_.bench_path, "").empty())
+      config_.warnings.push_back("\"bench_path\" has no effect under level debug");
+    has_diff_nums_ = false;
   }
 
   Status Scope(const JsonMember& member) {
@@ -334,6 +370,7 @@ class ConfigReader {
   Config config_;
   std::vector<std::string> data_modes_;
   std::string data_mode_rule_;
+  bool has_diff_nums_ = false;
 };
 
 }  // namespace

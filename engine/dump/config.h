@@ -46,6 +46,8 @@ struct Config {
   Summary summary;
   std::vector<SliceRule> slice;  // the part of each tensor that is recorded
   int64_t overflow_nums = 1;     // task overflow_check: calls after which it ends; -1: never
+  std::string bench_path;        // task tensor: only calls that differ from this dump; "": all
+  int64_t diff_nums = 1;         // of bench_path: calls after which it ends; -1: never
   std::string request_id;        // "": whole batches; else the request whose tokens are recorded
 
   RiskLevel risk_level = RiskLevel::kAll;  // without meaning where scope or list is set

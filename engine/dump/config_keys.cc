@@ -20,8 +20,6 @@ constexpr OtherKey kOtherTopKeys[] = {
     {"acl_config", kAnyValue, "kernels of NPU devices are recorded by the vendor's tool"},
 };
 constexpr OtherKey kOtherTaskKeys[] = {
-    {"bench_path", "\"\"", "compare the dumps afterwards: msprobe compare -tp A -gp B"},
-    {"diff_nums", "1", "compare the dumps afterwards: msprobe compare -tp A -gp B"},
     {"backward_input", kAnyValue, "kernels of NPU devices are recorded by the vendor's tool"},
     {"file_format", "\"\" \"npy\" \"bin\" \"pt\"",
      "tensors are written in the framework's own format"},

@@ -27,8 +27,8 @@ inline constexpr std::string_view kTopKeys[] = {"task",
                                                 "custom_op_namespaces",
                                                 "$schema"};
 inline constexpr std::string_view kTaskKeys[] = {
-    "scope",       "list",  "data_mode",  "data_mode_rule", "summary_mode",
-    "tensor_list", "slice", "request_id", "overflow_nums",  "check_mode"};
+    "scope", "list",       "data_mode",  "data_mode_rule", "summary_mode",  "tensor_list",
+    "slice", "request_id", "bench_path", "diff_nums",      "overflow_nums", "check_mode"};
 // Of those, what the section of a task that records no statistics may hold.
 inline constexpr std::string_view kNanCheckKeys[] = {"scope", "list", "data_mode", "data_mode_rule",
                                                      "tensor_list"};

@@ -156,6 +156,8 @@ std::string_view EntryBuilder::Finish() {
   return out_;
 }
 
+void EntryBuilder::Reopen() { out_.pop_back(); }
+
 void EntryBuilder::BeginValue(std::string_view name) {
   Begin(name);
   out_.pop_back();

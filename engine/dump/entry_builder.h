@@ -60,6 +60,7 @@ class EntryBuilder {
   void ForgetFile(std::string_view file_name);
   // The whole line without separator and newline; valid until the next Begin.
   std::string_view Finish();
+  void Reopen();  // after Finish: further members follow
 
   // Values, inside a slot. Within an object call Key() before each.
   void Key(std::string_view key);

@@ -28,6 +28,7 @@ void Configure(nb::handle config_path, nb::handle task, nb::handle dump_path, nb
                                   TextArgument("level", level), StepArgument("step", step)};
   auto watch = std::make_unique<ConfigWatch>(path, overrides);
   Config config = ValueOrRaise(LoadConfig(path, overrides));
+  RaiseIfError(Collector::CheckReference(config));
   RaiseIfError(capture::TorchApi::Load());
   capture::BorrowOpenMpTeam();
   Collector::Get().Configure(std::move(config), std::move(watch));

@@ -146,6 +146,35 @@ TEST(ParseConfig, OverflowCheck) {
   EXPECT_THAT(Refused(R"({"statistics": {"overflow_nums": 2}})"), HasSubstr("no meaning in task"));
 }
 
+TEST(ParseConfig, BenchPath) {
+  const auto text = [](std::string_view section, std::string_view level = "L1") {
+    return fmt::format(R"({{"task": "tensor", "level": "{}", "tensor": {{{}}}}})", level, section);
+  };
+  const Config all = Parsed(text(R"("bench_path": "golden")"));
+  EXPECT_EQ(all.bench_path, "golden");
+  EXPECT_EQ(all.diff_nums, 1);
+  EXPECT_TRUE(all.data_mode.forward_input && all.data_mode.forward_output);
+  EXPECT_FALSE(all.data_mode.backward());
+  EXPECT_EQ(
+      Parsed(text(R"("bench_path": "a", "diff_nums": -1, "data_mode": ["forward"])")).diff_nums,
+      -1);
+  EXPECT_TRUE(Parsed(text(R"("bench_path": "")")).data_mode.backward());
+  EXPECT_THAT(Parsed(text(R"("diff_nums": 2)")).warnings, ElementsAre(HasSubstr("no effect")));
+  const Config debug = Parsed(text(R"("bench_path": "a", "diff_nums": 2)", "debug"));
+  EXPECT_EQ(debug.bench_path, "");
+  EXPECT_THAT(debug.warnings, ElementsAre(HasSubstr("\"bench_path\" has no effect")));
+  for (const char* section :
+       {R"("bench_path": 3)", R"("bench_path": "a", "diff_nums": 0)",
+        R"("bench_path": "a", "diff_nums": -2)", R"("bench_path": "a", "diff_nums": 1.5)",
+        R"("bench_path": "a", "data_mode": ["input"])",
+        R"("bench_path": "a", "data_mode": ["backward"])",
+        R"("bench_path": "a", "slice": [{"dim": 0, "end": 1}])",
+        R"("bench_path": "a", "request_id": "r")"}) {
+    EXPECT_THAT(Refused(text(section)), HasSubstr("expected")) << section;
+  }
+  EXPECT_THAT(Refused(R"({"statistics": {"bench_path": "a"}})"), HasSubstr("no meaning in task"));
+}
+
 TEST(ParseConfig, SummaryMode) {
   struct Case {
     const char* value;

@@ -360,7 +360,7 @@ def test_there_is_one_debugger(tmp_path):
 
 IDLE = {"precision": "high", "$schema": "s.json", "acl_config": "a.json", "exception_dump": {}}
 IDLE_SECTION = {"file_format": "npy", "online_run_ut": False, "port": -1, "tls_path": "./"}
-IDLE_SECTION |= {"host": "", "nfs_path": "", "bench_path": "", "diff_nums": 1}
+IDLE_SECTION |= {"host": "", "nfs_path": ""}
 IDLE_SECTION |= {"backward_input": ["a.pt"]}
 
 

@@ -12,6 +12,7 @@ from test_config_errors import FILES
 
 SCHEMA = json.loads(resources.files("msprobe").joinpath("config.schema.json").read_text())
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
+GOLDEN = Path(__file__).parents[1] / "data/dumps/26.2.0/L1_md5/base"
 API, MODULE = '"Functional.relu.0.forward"', '"Module.fc.Linear.forward.0"'
 
 
@@ -39,6 +40,8 @@ GOOD = [
     in_task('{"slice": [{"dim": 0, "size": null, "begin": -2, "end": 4}]}'),
     in_task(f'{{"scope": [{API}, {API}]}}'),
     in_task('{"tensor_list": []}', "tensor"),
+    in_task('{"bench_path": "", "diff_nums": 1}', "tensor"),
+    in_task(f'{{"bench_path": "{GOLDEN}", "diff_nums": -1, "summary_mode": "md5"}}', "tensor"),
     in_task('{"file_format": "npy", "online_run_ut": false, "port": -1}', "tensor"),
     in_task("{}", "structure"),
     in_task('{"data_mode": ["output"], "tensor_list": ["a"]}', "nan_check"),
@@ -77,7 +80,9 @@ BAD = [
     in_task('{"slice": [{"from": 1}]}'),
     in_task('{"slice": {"dim": 1}}'),
     in_task('{"request_id": 3}'),
-    in_task('{"bench_path": "x"}', "tensor"),
+    in_task('{"bench_path": 3}', "tensor"),
+    in_task('{"diff_nums": 0}', "tensor"),
+    in_task('{"bench_path": "a"}'),
     in_task('{"tensor_list": ["a"]}', "tensor"),
     in_task('{"list": []}', "structure"),
     '{"task": "structure", "extra_info": false}',

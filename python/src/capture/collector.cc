@@ -40,6 +40,10 @@ uint32_t Collector::CounterFor(const std::string& stem) {
 }
 
 Result<bool> Collector::StartSession(std::optional<int> rank) {
+  if (search_ != nullptr) {
+    MSPROBE_ASSIGN_OR_RETURN(const bool found, BeginSearch(rank));
+    if (!found) return false;
+  }
   if (session_->begins_step() && session_->filter().WantsStep(session_->step()))
     session_->SetProvenance(ProvenanceJson());
   return session_->Start(rank);
@@ -103,6 +107,7 @@ Status Collector::Stop() {
   for (PyObject* module : module_order_) WriteGradients(&modules_.at(module));
   FetchLate();
   if (session_->config().level != Level::kDebug) WriteCoverage();
+  ReportSearch();
   return session_->Stop();
 }
 
@@ -203,7 +208,7 @@ bool Collector::WriteInputs(OpenCall* call, const CallArgs& args) {
   if (!record) scratch_.Begin("");
   EntryStyle style =
       record ? StyleOf(call->builder.name(), /*is_output=*/false) : EntryStyle{Reading::kMet};
-  if (looks_for_overflow() && call->wanted) {
+  if (waits_to_record() && call->wanted) {
     style.reading = Reading::kMeasured;  // what was given excuses what is made of it
     style.held = &call->held;
   }
@@ -223,10 +228,10 @@ bool Collector::WriteInputs(OpenCall* call, const CallArgs& args) {
 }
 
 void Collector::NoteStack(OpenCall* call) {
-  if (!call->wanted || !(session_->config().extra_info || looks_for_overflow())) return;
+  if (!call->wanted || !(session_->config().extra_info || waits_to_record())) return;
   bool is_new;
   call->site = stacks_.Intern(&is_new);
-  if (looks_for_overflow()) return;  // not known yet whether it is recorded
+  if (waits_to_record()) return;  // not known yet whether it is recorded
   call->stack =
       session_->NoteStack(call->site, call->builder.name(), [&] { return stacks_.Format(); });
   if (modules_wanted_ && call->parent.empty()) NoteRegion(call, stacks_.Region(call->site));
@@ -283,7 +288,7 @@ void Collector::WriteOutput(OpenCall* call, PyObject* output, PyObject* module) 
   if (!record) scratch_.Begin("");
   EntryStyle style =
       record ? StyleOf(call->builder.name(), /*is_output=*/true) : EntryStyle{Reading::kMet};
-  if (looks_for_overflow()) style.held = &call->held;
+  if (waits_to_record()) style.held = &call->held;
   ValueWriter writer(record ? &call->builder : &scratch_, options_, style);
   if (call->api != nullptr && call->api->ignored != nullptr)
     writer.Ignore(&call->api->ignored->output);
@@ -310,8 +315,7 @@ void Collector::WriteOutput(OpenCall* call, PyObject* output, PyObject* module) 
 void Collector::Finish(OpenCall* call) {
   if (!call->wanted || !session_->collecting() || call->step != session_->step()) return;
   CallCounts& counts = call->ticket != 0 ? coverage_.modules : coverage_.apis;
-  std::string_view overflow;
-  if (looks_for_overflow() && (overflow = SettleForward(call)).empty()) {
+  if (waits_to_record() && !SettleForward(call)) {
     ++counts.ignored;
     return;
   }
@@ -323,7 +327,8 @@ void Collector::Finish(OpenCall* call) {
   session_->Record({records_values() ? call->builder.Finish() : "", call->builder.name(),
                     call->parent, modules_wanted_});
   if (device_.many_pending()) FetchLate();
-  if (!overflow.empty()) CountOverflow(call->builder.name(), overflow, call->site);
+  if (looks_for_overflow()) CountOverflow(call->builder.name(), call->found, call->site);
+  if (search_ != nullptr) CountDifference(call->builder.name(), call->site);
 }
 
 void Collector::Leave(void* token, const CallArgs& args, PyObject* result) {

@@ -28,6 +28,7 @@
 #include "capture/value_writer.h"
 #include "engine/dump/api_rules.h"
 #include "engine/dump/config_watch.h"
+#include "engine/dump/reference_search.h"
 #include "engine/dump/session.h"
 
 namespace msprobe::capture {
@@ -47,6 +48,8 @@ class Collector final : public CallObserver, public ModuleObserver, public Gradi
  public:
   static Collector& Get();
 
+  // What only the disk can say of a configuration: that its "bench_path" can be compared with.
+  static Status CheckReference(const Config& config);
   // `watch`: set when the file is to be read again as it changes.
   void Configure(Config config, std::unique_ptr<ConfigWatch> watch = nullptr);
   // Reads the configuration again if it is time and the file has changed; collection stops then.
@@ -145,7 +148,8 @@ class Collector final : public CallObserver, public ModuleObserver, public Gradi
     uintptr_t ticket = 0;    // of a module call: its token, no two are alike
     bool wanted = false;     // goes into dump.json
     Nonfinite given, made;   // in its inputs, in its outputs
-    std::vector<Held> held;  // task overflow_check: its tensors
+    std::string_view found;  // why it is recorded: "NaN", of tasks that choose
+    std::vector<Held> held;  // its tensors, until that is known
     bool wants_backward = false;
     const Api* api = nullptr;  // of an API call
     std::string group;         // of a collective: JSON
@@ -214,11 +218,19 @@ class Collector final : public CallObserver, public ModuleObserver, public Gradi
   EntryStyle StyleOf(const std::string& name, bool is_output) const;
   bool looks_for_nan() const { return session_->config().task == Task::kNanCheck; }
   bool looks_for_overflow() const { return session_->config().task == Task::kOverflowCheck; }
-  // Task overflow_check, in collector_overflow.cc. Kinds ("NaN") that a call made, "": it is not
+  // Whether a call is recorded is known when it is over: collector_overflow.cc, _search.cc.
+  bool waits_to_record() const { return looks_for_overflow() || search_ != nullptr; }
+  bool SettleForward(OpenCall* call);
+  void CountFound(std::string_view what, int64_t limit, std::string_view kind, int64_t site);
+  // With "bench_path".
+  Result<bool> BeginSearch(std::optional<int> rank);
+  bool DiffersFromReference(OpenCall* call);
+  void CountDifference(const std::string& name, int64_t site);
+  void ReportSearch();
+  // Task overflow_check. Kinds ("NaN") that a call made, "": it is not
   // recorded.
   std::string_view Overflow(const std::string& name, const Nonfinite& given, const Nonfinite& made,
                             int64_t site);
-  std::string_view SettleForward(OpenCall* call);
   std::string_view SettleBackward(const std::string& name, SeenGradients* seen,
                                   EntryBuilder* builder);
   void HoldGradient(const std::string& name, bool is_input, std::vector<Held> held,
@@ -238,8 +250,9 @@ class Collector final : public CallObserver, public ModuleObserver, public Gradi
 
   std::unique_ptr<Session> session_;
   std::unique_ptr<ConfigWatch> watch_;
-  std::string refusal_;      // last said about the watched file
-  uint64_t configured_ = 0;  // the session's configuration that Adopt has seen
+  std::unique_ptr<ReferenceSearch> search_;  // with "bench_path"
+  std::string refusal_;                      // last said about the watched file
+  uint64_t configured_ = 0;                  // the session's configuration that Adopt has seen
   ValueOptions options_;
   StackTable stacks_;
   std::vector<std::unique_ptr<Api>> apis_;
@@ -248,7 +261,7 @@ class Collector final : public CallObserver, public ModuleObserver, public Gradi
   std::map<std::string, int64_t> region_steps_;  // region -> the last step that has it
   std::unordered_map<PyObject*, ModuleInfo> modules_;
   std::unordered_map<std::string, SeenGradients> seen_gradients_;  // by entry
-  int64_t held_bytes_ = 0, overflows_ = 0, passed_on_step_ = -1;
+  int64_t held_bytes_ = 0, found_ = 0, passed_on_step_ = -1;
   bool nonfinite_gradients_ = false;  // some gradient of this step was not finite
   std::list<LateCall> late_;
   size_t coalescing_ = 0;                // of late_

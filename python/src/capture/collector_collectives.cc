@@ -80,7 +80,7 @@ std::string Collector::AddWait(PyObject* owner, const std::string& name, Api::Ki
 void Collector::WriteList(OpenCall* call, const std::vector<PyRef>& values) {
   if (!call->wanted || !session_->filter().data_mode.forward_output || !records_values()) return;
   EntryStyle style = StyleOf(call->builder.name(), /*is_output=*/true);
-  if (looks_for_overflow()) style.held = &call->held;
+  if (waits_to_record()) style.held = &call->held;
   ValueWriter writer(&call->builder, options_, style);
   call->builder.BeginSlot("output", "output", '[');
   if (call->api->ignored != nullptr) writer.Ignore(&call->api->ignored->output);

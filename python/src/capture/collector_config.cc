@@ -13,6 +13,11 @@ bool RecordsModules(const Config& config) {
 
 }  // namespace
 
+Status Collector::CheckReference(const Config& config) {
+  return config.bench_path.empty() ? Status::Ok()
+                                   : ReferenceSearch::Check(config.bench_path, config.dump_path);
+}
+
 void Collector::Configure(Config config, std::unique_ptr<ConfigWatch> watch) {
   for (const std::string& line : config.warnings) Log(LogLevel::kWarning, line);
   session_ = std::make_unique<Session>(std::move(config));
@@ -32,7 +37,9 @@ void Collector::Adopt() {
   apis_wanted_ =
       !session_->disabled() && (config.level == Level::kL1 || config.level == Level::kMix);
   options_.summary = config.summary;
-  overflows_ = 0;
+  found_ = 0;
+  search_.reset();
+  if (!config.bench_path.empty()) search_ = std::make_unique<ReferenceSearch>(config.bench_path);
   options_.numbers = config.task != Task::kNanCheck;
   // Other tasks need a tensor's numbers before the call goes on.
   options_.device = config.task == Task::kStatistics ? &device_ : nullptr;
@@ -51,6 +58,7 @@ bool Collector::Refresh(bool has_model) {
                   .Expected("level \"L1\", or a model: start(model)")
                   .Found("a level that records modules, and no model");
   }
+  if (refusal.ok() && !(refusal = CheckReference(**read)).ok()) watch_->Refuse();
   if (!refusal.ok()) {
     session_->Refuse();
     if (refusal.message() != refusal_) {

@@ -69,25 +69,35 @@ std::string_view Collector::Overflow(const std::string& name, const Nonfinite& g
 }
 
 void Collector::CountOverflow(const std::string& name, std::string_view kinds, int64_t site) {
-  const int64_t limit = session_->config().overflow_nums;
-  ++overflows_;
-  Log(LogLevel::kWarning,
-      fmt::format("{} makes {} ({}{}){}", name, kinds, overflows_,
-                  limit > 0 ? fmt::format(" of {}", limit) : "", WhereIs(site)));
-  if (overflows_ != limit) return;
-  WriteCoverage();
-  session_->Conclude(fmt::format("{} calls that overflow are recorded", overflows_));
+  CountFound(fmt::format("{} makes {}", name, kinds), session_->config().overflow_nums, "overflow",
+             site);
 }
 
-std::string_view Collector::SettleForward(OpenCall* call) {
+void Collector::CountFound(std::string_view what, int64_t limit, std::string_view kind,
+                           int64_t site) {
+  ++found_;
+  Log(LogLevel::kWarning,
+      fmt::format("{} ({}{}){}", what, found_, limit > 0 ? fmt::format(" of {}", limit) : "",
+                  WhereIs(site)));
+  if (found_ != limit) return;
+  WriteCoverage();
+  ReportSearch();
+  session_->Conclude(fmt::format("{} calls that {} are recorded", found_, kind));
+}
+
+bool Collector::SettleForward(OpenCall* call) {
   const std::vector<Held> held = std::exchange(call->held, {});
   const std::string& name = call->builder.name();
-  const std::string_view kinds = Overflow(name, call->given, call->made, call->site);
-  if (kinds.empty()) return kinds;
+  if (looks_for_overflow()) {
+    call->found = Overflow(name, call->given, call->made, call->site);
+    if (call->found.empty()) return false;
+  } else if (!DiffersFromReference(call)) {
+    return false;
+  }
   StoreAll(held, &call->builder);
   if (session_->collecting() && session_->config().extra_info)
     call->stack = session_->NoteStack(call->site, name, [&] { return stacks_.Format(call->site); });
-  return kinds;
+  return true;
 }
 
 void Collector::HoldGradient(const std::string& name, bool is_input, std::vector<Held> held,

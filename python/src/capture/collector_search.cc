@@ -1,0 +1,39 @@
+// With "bench_path": only forward calls that differ from an earlier dump are recorded.
+#include <fmt/format.h>
+
+#include "capture/collector.h"
+#include "engine/base/log.h"
+
+namespace msprobe::capture {
+
+Result<bool> Collector::BeginSearch(std::optional<int> rank) {
+  // What is begun goes on; what is not wanted needs no dump: the session says so.
+  if (!session_->begins_step() || !session_->StepIsWanted() ||
+      !session_->filter().WantsRank(rank.value_or(-1)))
+    return true;
+  Result<bool> found = search_->Begin(session_->step(), rank);
+  if (!found.ok()) session_->Fail(found.status());
+  // Checksums are compared with what the dump has.
+  options_.summary = session_->config().summary;
+  if (search_->checksum() != Checksum::kNone) options_.summary.checksum = search_->checksum();
+  return found;
+}
+
+bool Collector::DiffersFromReference(OpenCall* call) {
+  const bool differs = search_->Judge(call->builder.Finish()) == ReferenceSearch::Verdict::kDiffers;
+  call->builder.Reopen();
+  return differs;
+}
+
+void Collector::CountDifference(const std::string& name, int64_t site) {
+  CountFound(fmt::format("{} makes something else than in {} of the same inputs", name,
+                         session_->config().bench_path),
+             session_->config().diff_nums, "differ", site);
+}
+
+void Collector::ReportSearch() {
+  if (search_ == nullptr) return;
+  if (const std::string report = search_->Report(); !report.empty()) Log(LogLevel::kInfo, report);
+}
+
+}  // namespace msprobe::capture
