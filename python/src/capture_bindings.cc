@@ -130,8 +130,9 @@ void BindCapture(nb::module_& m) {
       "Name the rules about APIs that nothing lists; after the last add_apis().");
   m.def("add_module",
         [=](nb::handle module, const char* name) { collector().AddModule(module.ptr(), name); });
-  m.def("add_parameter",
-        [=](nb::handle module, const char* name) { collector().AddParameter(module.ptr(), name); });
+  m.def("add_parameter", [=](nb::handle module, const char* name, nb::handle parameter) {
+    collector().AddParameter(module.ptr(), name, parameter.ptr());
+  });
   m.def(
       "add_module_patcher",
       [](nb::handle function) {
@@ -209,10 +210,6 @@ void BindCapture(nb::module_& m) {
   m.def(
       "folder", [=] { return collector().session().folder(); },
       "Where the current step is written.");
-  // Not a std::string: where it has no memory to convert one, nanobind ends the program.
-  m.def("parameter_gradient", [=](nb::handle module, const char* name, nb::handle tensor) {
-    collector().Guarded([&] { collector().ParameterGradient(module.ptr(), name, tensor.ptr()); });
-  });
 }
 
 }  // namespace msprobe::python

@@ -3,6 +3,7 @@
 #include "capture/backward.h"
 #include "capture/interpose.h"
 #include "capture/observed_callable.h"
+#include "capture/parameter_hooks.h"
 #include "convert.h"
 #include "engine/base/version.h"
 
@@ -15,6 +16,6 @@ NB_MODULE(_engine, m) {
   msprobe::python::BindFront(m);
   msprobe::python::BindSelfcheck(m);
   if (!msprobe::capture::Interposer::Init() || !msprobe::capture::InitBackward() ||
-      !msprobe::capture::InitObservedCallable())
+      !msprobe::capture::ParameterHooks::Init() || !msprobe::capture::InitObservedCallable())
     throw nanobind::python_error();
 }

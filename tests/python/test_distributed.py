@@ -102,7 +102,7 @@ def test_what_one_stage_sends_the_other_receives(mix):
     for sent, got in ((activation, received), (gradient, returned)):
         fingerprint = sent["input_args"][0]["fingerprint"]
         assert got["output"][0]["fingerprint"] == fingerprint
-        assert got["input_args"][0]["fingerprint"] != fingerprint
+        assert got["input_args"][0] is None  # what a receiver is given means nothing
         assert sent["group"]["role"] == "source" and got["group"]["role"] == "receiver"
 
 

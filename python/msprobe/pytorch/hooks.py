@@ -7,12 +7,10 @@ import inspect
 import os
 import sys
 import types
-from contextlib import nullcontext
-from functools import partial
 
 import torch
 
-from msprobe import UsageError, _engine
+from msprobe import ConfigError, UsageError, _engine
 from msprobe.pytorch import custom_apis
 from msprobe.pytorch.process import rank
 
@@ -154,14 +152,8 @@ def _add_module(name, module):
 
 
 def _add_parameter(module, name, parameter):
-    if parameter is None or not parameter.requires_grad:
-        return
-    _engine.add_parameter(module, name)
-    hook = partial(_engine.parameter_gradient, module, name)
-    # A parameter of a lazy module, not initialized yet, takes it only so.
-    lazy = torch.nn.parameter.is_lazy(parameter)
-    with torch._C.DisableTorchFunctionSubclass() if lazy else nullcontext():
-        _handles.append(parameter.register_post_accumulate_grad_hook(hook))
+    if parameter is not None and parameter.requires_grad:
+        _engine.add_parameter(module, name, parameter)
 
 
 def _module_came(parent, name, module):
@@ -237,7 +229,7 @@ def begin(model, rank_id=None):
     """Start collecting, if the engine wants this step and rank."""
     try:
         _begin(model, rank_id)
-    except UsageError:  # the caller's
+    except (UsageError, ConfigError):  # the caller's
         raise
     except Exception as error:  # ours: the training goes on without us
         _engine.fault(f"{type(error).__name__}: {error}")

@@ -24,6 +24,7 @@
 #include "capture/device_stats.h"
 #include "capture/interpose.h"
 #include "capture/module_calls.h"
+#include "capture/parameter_hooks.h"
 #include "capture/stack.h"
 #include "capture/value_writer.h"
 #include "engine/dump/api_rules.h"
@@ -44,7 +45,10 @@ std::vector<PyRef> Flatten(const CallArgs& args);
 
 struct SavedGradients;  // collector_debug.cc
 
-class Collector final : public CallObserver, public ModuleObserver, public GradientSink {
+class Collector final : public CallObserver,
+                        public ModuleObserver,
+                        public GradientSink,
+                        public ParameterObserver {
  public:
   static Collector& Get();
 
@@ -81,7 +85,8 @@ class Collector final : public CallObserver, public ModuleObserver, public Gradi
   std::string AddKernelRun(PyObject* run);
   // `module` is called `name` ("encoder.ln") in the model given to start.
   void AddModule(PyObject* module, const std::string& name);
-  void AddParameter(PyObject* module, const std::string& parameter);  // that expects a gradient
+  // `tensor`, the module's parameter of this name, expects a gradient.
+  void AddParameter(PyObject* module, const std::string& parameter, PyObject* tensor);
 
   Result<bool> Start(std::optional<int> rank);
   Status Stop();
@@ -112,9 +117,6 @@ class Collector final : public CallObserver, public ModuleObserver, public Gradi
   bool modules_wanted() const { return modules_wanted_; }
   bool apis_wanted() const { return apis_wanted_; }
 
-  // When a parameter's gradient is complete.
-  void ParameterGradient(PyObject* module, const std::string& parameter, PyObject* tensor);
-
   // Level debug: an entry of `variable` (a tensor, a number, text, or lists and dictionaries of
   // them), and one of the gradients of its tensors when they have come. Anything else: a warning.
   void Save(PyObject* variable, PyObject* name, bool with_gradients, std::optional<int> rank);
@@ -126,6 +128,7 @@ class Collector final : public CallObserver, public ModuleObserver, public Gradi
   void Learn(const Api& api, const CallArgs& args, PyObject* result) override;
   void* EnterModule(PyObject* module, const CallArgs& args) override;
   void LeaveModule(void* token, PyObject* module, PyObject* result) override;
+  void GradientCame(PyObject* module, const std::string& parameter, PyObject* tensor) override;
   bool Accepts(int64_t step) const override {
     return session_->collecting() && session_->step() == step;
   }
@@ -137,6 +140,7 @@ class Collector final : public CallObserver, public ModuleObserver, public Gradi
                 const std::vector<std::string>& outputs) override;
 
  private:
+  void ParameterGradient(PyObject* module, const std::string& parameter, PyObject* tensor);
   // An entry that is being composed: between Enter and Leave.
   struct OpenCall {
     EntryBuilder builder;
@@ -283,7 +287,7 @@ class Collector final : public CallObserver, public ModuleObserver, public Gradi
   int64_t tokens_ = 0;                    // forwards of the model since Start
   uintptr_t last_ticket_ = 0;
   bool apis_wanted_ = false, modules_wanted_ = false;
-  bool noted_weights_ = false;
+  bool noted_weights_ = false, no_hooks_ = false;
   DeviceStats device_;
   CoverageCounter coverage_;
   bool said_coverage_ = false;

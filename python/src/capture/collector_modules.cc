@@ -1,10 +1,12 @@
 // Module calls and the gradients of their parameters.
 #include <algorithm>
+#include <utility>
 
 #include "capture/collector.h"
 #include "capture/interpose.h"
 #include "capture/module_calls.h"
 #include "capture/torch_api.h"
+#include "engine/base/log.h"
 #include "engine/dump/names.h"
 
 namespace msprobe::capture {
@@ -28,14 +30,22 @@ void Collector::AddModule(PyObject* module, const std::string& name) {
   it->second.gradient_counter = CounterFor(it->second.stem + "parameters_grad");
 }
 
-void Collector::AddParameter(PyObject* module, const std::string& parameter) {
+void Collector::AddParameter(PyObject* module, const std::string& parameter, PyObject* tensor) {
   const auto it = modules_.find(module);
   if (it == modules_.end()) return;
+  if (!ParameterHooks::Add(tensor, module, parameter, this) && !std::exchange(no_hooks_, true))
+    Log(LogLevel::kWarning,
+        "gradients of parameters are not recorded: that needs PyTorch 2.1 or newer");
   std::vector<std::string>& known = it->second.parameters;
   if (std::find(known.begin(), known.end(), parameter) == known.end()) known.push_back(parameter);
 }
 
+void Collector::GradientCame(PyObject* module, const std::string& parameter, PyObject* tensor) {
+  Guarded([&] { ParameterGradient(module, parameter, tensor); });
+}
+
 void Collector::ForgetModules() {
+  ParameterHooks::RemoveAll();
   ModuleCalls::Forget();
   modules_.clear();
   dumped_.clear();
