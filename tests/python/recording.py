@@ -73,6 +73,7 @@ def _as_rank(function, rank, ranks, store, args, kwargs):
     torch.distributed.init_process_group(
         "gloo", init_method=f"file://{store}", rank=rank, world_size=ranks
     )
+    torch.distributed.barrier()  # who leaves early would take along those that still connect
     return function(rank, *args, **kwargs)
 
 

@@ -182,6 +182,7 @@ def before_the_group(rank, folder, everyone, environment):
     debugger.step()
     debugger.start()
     debugger.stop()
+    everyone.wait()  # who leaves early takes the connection along
     return os.getpid()
 
 
