@@ -2,11 +2,14 @@
 
 import json
 import re
+import shutil
+import time
 from pathlib import Path
 
 import pytest
 import torch
 from recording import read_dump, run_forked
+from test_hot_reload import GIVE_UP_S, L1, Training
 from torch.nn import functional
 
 GOLDEN_26 = Path(__file__).parents[1] / "data/dumps/26.2.0/L1_md5/base"
@@ -191,3 +194,39 @@ def test_what_cannot_be_compared_is_refused_at_once(tmp_path):
     assert "bench_path" in run_forked(refused, tmp_path / "b", tmp_path / "nowhere")
     path = golden(tmp_path)
     assert "write over" in run_forked(refused, tmp_path / "golden", path)
+
+
+def reload(folder):
+    on = {"dump_enable": True, "task": "tensor"}
+    training = Training(folder, on)
+    assert training.step() == L1
+    (folder / "golden").mkdir()  # not below a folder of a step: for all of them
+    shutil.copy(folder / "out/step0/rank/dump.json", folder / "golden")
+    wanted = {**on, "tensor": {"bench_path": "golden", "diff_nums": -1}}
+    training.write({**on, "tensor": {"bench_path": "nowhere"}})
+    training.until(None)  # refused
+    training.write(wanted)
+    training.until(set())  # nothing differs
+    training.write(on)
+    training.until(L1)
+    training.debugger.start()  # in the middle of a step
+    training.debugger.stop()
+    training.write(wanted)
+    end = time.monotonic() + GIVE_UP_S
+    before, now = -1, 0
+    while before != now:  # until the calls, other than any in the dump, are not recorded any more
+        assert time.monotonic() < end
+        training.debugger.start()
+        torch.relu(torch.ones(1))
+        training.debugger.stop()
+        time.sleep(0.05)
+        before, now = now, len(read_dump(training.out, training.steps).names)
+
+
+def test_it_comes_and_goes_while_the_training_runs(tmp_path, capfd):
+    run_forked(reload, tmp_path)
+    said = capfd.readouterr().err
+    assert said.count("collection is off until the file is right: nowhere") == 1
+    compared = re.findall("compared with (.*?): (.*)", said)
+    assert {file for file, _ in compared} == {"golden/dump.json"}
+    assert "without a namesake" in compared[-1][1]  # the last step's second calls

@@ -7,10 +7,8 @@
 namespace msprobe::capture {
 
 Result<bool> Collector::BeginSearch(std::optional<int> rank) {
-  // What is begun goes on; what is not wanted needs no dump: the session says so.
-  if (!session_->begins_step() || !session_->StepIsWanted() ||
-      !session_->filter().WantsRank(rank.value_or(-1)))
-    return true;
+  // What is not wanted needs no dump: the session says so.
+  if (!session_->StepIsWanted() || !session_->filter().WantsRank(rank.value_or(-1))) return true;
   Result<bool> found = search_->Begin(session_->step(), rank);
   if (!found.ok()) session_->Fail(found.status());
   // Checksums are compared with what the dump has.
