@@ -91,6 +91,9 @@ Status DumpWriter::Log::Finish() {
 Status DumpWriter::Log::Reopen() {
   if (!closed) return Status::Ok();
   closed = false;
+  if (!file.is_open()) {  // put in its place as a whole
+    MSPROBE_ASSIGN_OR_RETURN(file, AppendFile::Open(std::string(file.path()), /*keep=*/true));
+  }
   return file.TruncateTo(open_size);
 }
 
@@ -185,15 +188,17 @@ Status DumpWriter::MergeStacks() {
     if (id > 0) text += ",\n";
     text += StackLine(static_cast<int64_t>(id), {stack.first, stack.waiting}, stack.frames);
     stack.waiting = std::string();
-    if (text.size() < kMergePiece && id + 1 < stack_number_.size()) continue;
+    if (text.size() < kMergePiece) continue;
     MSPROBE_RETURN_IF_ERROR(merged.Write({text}));
     text.clear();
   }
+  MSPROBE_RETURN_IF_ERROR(merged.Write({text, stack_.closing}));
   MSPROBE_RETURN_IF_ERROR(merged.Commit());
   has_groups_ = true;
   waiting_bytes_ = 0;
-  MSPROBE_ASSIGN_OR_RETURN(stack_.file, AppendFile::Open(path, /*keep=*/true));
-  stack_.open_size = stack_.file.size();
+  MSPROBE_RETURN_IF_ERROR(stack_.file.Close());
+  stack_.closed = true;
+  stack_.open_size = merged.size() - stack_.closing.size();
   return Status::Ok();
 }
 

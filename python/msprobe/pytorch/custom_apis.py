@@ -9,6 +9,7 @@ from msprobe import UsageError, _engine
 
 _LISTS = os.path.join(os.path.dirname(__file__), "hook_module", "custom_wrap_ops.yaml")
 
+_listed = None  # (module, names) of the list that are still to be observed
 _missing = set()  # names of the list that were warned of
 _looked_at = None  # what was loaded when torch.ops was looked at
 
@@ -44,8 +45,11 @@ def add():
 
 def _add_listed():
     """custom_wrap_ops.yaml: module -> names. Modules that nobody has imported call nothing yet."""
-    missing = {}
-    for module_name, names in _engine.read_name_lists(_LISTS):
+    global _listed
+    if _listed is None:
+        _listed = _engine.read_name_lists(_LISTS)
+    missing, waiting = {}, []
+    for module_name, names in _listed:
         module = sys.modules.get(module_name)
         for name in names:
             reason = "the module is not imported yet"
@@ -53,6 +57,8 @@ def _add_listed():
                 reason = _engine.register_api(module_name, module, name)
             if reason:
                 missing[f"{module_name}.{name}"] = reason
+                waiting.append((module_name, [name]))
+    _listed = waiting
     fresh = [f"{name} ({reason})" for name, reason in missing.items() if name not in _missing]
     _missing.update(missing)
     if fresh:

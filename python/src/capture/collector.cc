@@ -1,5 +1,7 @@
 #include "capture/collector.h"
 
+#include <algorithm>
+
 #include "capture/collective_call.h"
 #include "capture/interpose_function.h"
 #include "capture/provenance.h"
@@ -131,13 +133,13 @@ void Collector::Step() {
 }
 
 void Collector::WriteCoverage() {
-  std::unordered_set<std::string> listed;
-  for (const auto& api : apis_) {
-    if (api->stem.empty()) continue;  // waits for another call
-    const std::string_view stem(api->stem.data(), api->stem.size() - 1);
-    listed.emplace(stem.substr(stem.find('.') + 1));
-  }
-  const Coverage coverage = coverage_.Stop(listed);
+  const Coverage coverage = coverage_.Stop([this](std::string_view name) {
+    return std::any_of(apis_.begin(), apis_.end(), [&](const auto& api) {
+      const std::string_view stem = api->stem;  // "Torch.relu."; empty: it waits for another call
+      return stem.size() > name.size() + 1 && stem.ends_with('.') &&
+             stem.substr(stem.find('.') + 1, stem.size() - stem.find('.') - 2) == name;
+    });
+  });
   session_->WriteBeside(kCoverageFile, CoverageJson(coverage));
   if (std::exchange(said_coverage_, true)) return;
   for (const std::string& line : CoverageLines(coverage, 3)) Log(LogLevel::kInfo, line);

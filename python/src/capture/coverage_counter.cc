@@ -13,7 +13,7 @@ using Outside = DispatchCount::Outside;
 
 // Why an operation that no record holds has none.
 std::string Reason(std::string_view operation, Outside place, bool modules_only,
-                   const std::unordered_set<std::string>& listed) {
+                   const CoverageCounter::IsListed& is_listed) {
   switch (place) {
     case Outside::kCompiled:
       return "inside compiled code";
@@ -29,9 +29,9 @@ std::string Reason(std::string_view operation, Outside place, bool modules_only,
   const std::string_view space = operation.substr(0, colons);
   std::string name(operation.substr(colons + 2));
   if (space != "aten") return "an operator of another library; name it in \"custom_op_namespaces\"";
-  if (listed.count(name) > 0) return "called from C++ code, not from Python";
+  if (is_listed(name)) return "called from C++ code, not from Python";
   while (name.ends_with('_')) name.pop_back();
-  if (listed.count(name) > 0) return "called from C++ code, or in a way that is not listed";
+  if (is_listed(name)) return "called from C++ code, or in a way that is not listed";
   return "not in support_wrap_ops.yaml";
 }
 
@@ -59,7 +59,7 @@ void CoverageCounter::AddTally() {
   for (const auto& [key, count] : more.outside) tally_.outside[key] += count;
 }
 
-Coverage CoverageCounter::Stop(const std::unordered_set<std::string>& listed) {
+Coverage CoverageCounter::Stop(const IsListed& is_listed) {
   apis.nested = nested_calls - nested_before_;
   Coverage coverage;
   coverage.apis = apis;
@@ -78,7 +78,7 @@ Coverage CoverageCounter::Stop(const std::unordered_set<std::string>& listed) {
   coverage.compiled_regions = tally_.compiled_regions;
   for (const auto& [key, count] : tally_.outside)
     coverage.not_observed.push_back(
-        {key.first, count, Reason(key.first, key.second, modules_only_, listed)});
+        {key.first, count, Reason(key.first, key.second, modules_only_, is_listed)});
   std::stable_sort(coverage.not_observed.begin(), coverage.not_observed.end(),
                    [](const auto& a, const auto& b) { return a.count > b.count; });
   return coverage;

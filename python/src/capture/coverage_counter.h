@@ -6,8 +6,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
-#include <unordered_set>
+#include <string_view>
 #include <vector>
 
 #include "capture/dispatch_count.h"
@@ -24,8 +25,9 @@ class CoverageCounter {
   // A start of a step that is recorded. The dispatcher is counted in the first such step of the
   // process only: that costs time, and one step tells what a program is made of.
   void Start(bool modules_only);
-  // All of the step so far. `listed`: last names of the APIs that are observed ("relu").
-  Coverage Stop(const std::unordered_set<std::string>& listed);
+  // All of the step so far. `is_listed`: whether an API of this last name ("relu") is observed.
+  using IsListed = std::function<bool(std::string_view name)>;
+  Coverage Stop(const IsListed& is_listed);
   void NewStep();
 
  private:
