@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "engine/base/file.h"
+#include "engine/dump/config_effects.h"
 #include "engine/dump/config_keys.h"
 #include "engine/dump/config_values.h"
 #include "engine/dump/names.h"
@@ -24,10 +25,12 @@ Level LevelNamed(std::string_view word) {
 
 // What the section of a task may hold.
 Names SectionKeys(Task task) {
-  constexpr size_t kOfOverflow = 2, kOfTensor = 2;  // the last of kTaskKeys, those before them
+  // The last of kTaskKeys, those before them.
+  constexpr size_t kOfOthers = 2 + std::size(kGradProbeKeys), kOfTensor = 2;
+  if (task == Task::kGradProbe) return kGradProbeKeys;
   if (task == Task::kNanCheck) return kNanCheckKeys;
   if (task == Task::kOverflowCheck) return kOverflowKeys;
-  return Names(kTaskKeys).first(std::size(kTaskKeys) - kOfOverflow -
+  return Names(kTaskKeys).first(std::size(kTaskKeys) - kOfOthers -
                                 (task == Task::kTensor ? 0 : kOfTensor));
 }
 
@@ -52,7 +55,11 @@ class ConfigReader {
     ResolveDataMode();
     if (config_.task == Task::kStructure) MSPROBE_RETURN_IF_ERROR(CheckStructure());
     if (config_.task == Task::kNanCheck) MSPROBE_RETURN_IF_ERROR(CheckNan());
-    if (config_.level == Level::kDebug) ClearSelection();
+    if (config_.task == Task::kGradProbe) LeaveStepsToOptimizers(&config_);
+    if (config_.level == Level::kDebug) {
+      LeaveSelectionToScript(&config_);
+      has_diff_nums_ = false;
+    }
     MSPROBE_RETURN_IF_ERROR(CheckSearch());
     if (config_.task == Task::kOverflowCheck) MSPROBE_RETURN_IF_ERROR(OutputsAreSeen());
     return std::move(config_);
@@ -169,6 +176,8 @@ class ConfigReader {
           .Expected(OneOf(allowed));
     }
     if (member.value.kind == JsonValue::Kind::kNull) return Status::Ok();
+    if (config_.task == Task::kGradProbe)
+      return ReadGradientRule(At(member), member.value, &config_.gradients);
     if (member.key == "scope") return Scope(member);
     if (member.key == "list") return ReadStrings(At(member), member.value, &config_.list);
     if (member.key == "data_mode") return ReadDataMode(member);
@@ -274,26 +283,6 @@ class ConfigReader {
         .Says(fmt::format("task {} looks at outputs", TaskName(config_.task)))
         .Expected("\"output\" beside \"input\" in \"data_mode\"")
         .Found("\"input\" alone");
-  }
-
-  // Under level debug the script says what is saved.
-  void ClearSelection() {
-    const std::pair<std::string_view, std::vector<std::string>*> selections[] = {
-        {"scope", &config_.scope}, {"list", &config_.list}, {"tensor_list", &config_.tensor_list}};
-    for (const auto& [key, names] : selections) {
-      if (names->empty()) continue;
-      config_.warnings.push_back(
-          fmt::format("\"{}\" has no effect under level debug: save() says what is recorded", key));
-      names->clear();
-    }
-    const DataMode& mode = config_.data_mode;
-    if (!mode.forward_input || !mode.forward_output || !mode.backward_input ||
-        !mode.backward_output)
-      config_.warnings.push_back("\"data_mode\" has no effect under level debug");
-    config_.data_mode = DataMode();
-    if (!std::exchange(config_.bench_path, "").empty())
-      config_.warnings.push_back("\"bench_path\" has no effect under level debug");
-    has_diff_nums_ = false;
   }
 
   Status Scope(const JsonMember& member) {

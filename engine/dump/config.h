@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/base/status.h"
+#include "engine/dump/gradient_rules.h"
 #include "engine/dump/slice.h"
 #include "engine/dump/summary.h"
 #include "engine/dump/table.h"
@@ -30,8 +31,8 @@ struct DataMode {
 };
 
 struct Config {
-  Task task = Task::kStatistics;  // kStatistics, kTensor, kStructure, kOverflowCheck, kNanCheck
-  Level level = Level::kL1;       // kL0, kL1, kMix, kDebug; kL2: nothing is recorded
+  Task task = Task::kStatistics;          // all but kOther
+  Level level = Level::kL1;               // kL0, kL1, kMix, kDebug; kL2: nothing is recorded
   std::string dump_path = "./dump_path";  // as written; relative to the working directory
   std::vector<int64_t> rank, step;        // sorted, without repetition; empty: all
   bool extra_info = true;                 // false: no stack.json and construct.json
@@ -48,6 +49,7 @@ struct Config {
   int64_t overflow_nums = 1;     // task overflow_check: calls after which it ends; -1: never
   std::string bench_path;        // task tensor: only calls that differ from this dump; "": all
   int64_t diff_nums = 1;         // of bench_path: calls after which it ends; -1: never
+  GradientRules gradients;       // task grad_probe, which records nothing else
   std::string request_id;        // "": whole batches; else the request whose tokens are recorded
 
   RiskLevel risk_level = RiskLevel::kAll;  // without meaning where scope or list is set

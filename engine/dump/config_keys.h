@@ -27,16 +27,18 @@ inline constexpr std::string_view kTopKeys[] = {"task",
                                                 "custom_op_namespaces",
                                                 "$schema"};
 inline constexpr std::string_view kTaskKeys[] = {
-    "scope", "list",       "data_mode",  "data_mode_rule", "summary_mode",  "tensor_list",
-    "slice", "request_id", "bench_path", "diff_nums",      "overflow_nums", "check_mode"};
+    "scope",         "list",       "data_mode",  "data_mode_rule", "summary_mode",
+    "tensor_list",   "slice",      "request_id", "bench_path",     "diff_nums",
+    "overflow_nums", "check_mode", "grad_level", "param_list",     "bounds"};
 // Of those, what the section of a task that records no statistics may hold.
 inline constexpr std::string_view kNanCheckKeys[] = {"scope", "list", "data_mode", "data_mode_rule",
                                                      "tensor_list"};
 inline constexpr std::string_view kOverflowKeys[] = {
     "scope", "list", "data_mode", "data_mode_rule", "overflow_nums", "check_mode"};
+inline constexpr std::string_view kGradProbeKeys[] = {"grad_level", "param_list", "bounds"};
 inline constexpr std::string_view kCheckModes[] = {"all", "aicore", "atomic"};
-inline constexpr std::string_view kTasks[] = {"statistics", "tensor", "structure", "nan_check",
-                                              "overflow_check"};
+inline constexpr std::string_view kTasks[] = {"statistics", "tensor",         "structure",
+                                              "nan_check",  "overflow_check", "grad_probe"};
 inline constexpr std::string_view kLevels[] = {"L0", "L1", "mix", "debug"};
 inline constexpr std::string_view kDataModes[] = {"all", "forward", "backward", "input", "output"};
 inline constexpr std::string_view kDataModeRules[] = {"and", "or"};
@@ -57,7 +59,6 @@ inline constexpr OtherWord kOtherTasks[] = {
     {"exception_dump",
      "use \"statistics\": an entry is in the file as soon as its call returns, a crash loses none"},
     {"free_benchmark", kBenchmarkInstead},
-    {"grad_probe", ""},
     {"run_ut", kCheckInstead}};
 
 // What to do about a key that is not among ours. `section`: the task whose section it stands in,

@@ -9,8 +9,8 @@ namespace msprobe {
 namespace {
 
 // In the order of Task.
-constexpr std::string_view kTaskNames[] = {"statistics",     "tensor",    "structure",
-                                           "overflow_check", "nan_check", "other task"};
+constexpr std::string_view kTaskNames[] = {
+    "statistics", "tensor", "structure", "overflow_check", "nan_check", "grad_probe", "other task"};
 
 // A call number: digits only, no leading zero, no overflow; -1 otherwise.
 int64_t CallNumber(std::string_view text) {

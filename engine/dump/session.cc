@@ -60,7 +60,8 @@ bool Session::StepIsWanted() {
                                      "next step on, after step()",
                                      step_));
   }
-  if (config_.level == Level::kL2) return false;  // said when the configuration was read
+  if (config_.level == Level::kL2) return false;       // said when the configuration was read
+  if (config_.task == Task::kGradProbe) return false;  // gradients are read at optimizer steps
   if (!filter_.WantsStep(step_)) {
     if (filter_.IsPastLastStep(step_) && !std::exchange(said_end_, true)) {
       Log(LogLevel::kInfo, "all wanted steps are recorded; the run goes on without collection");

@@ -22,7 +22,15 @@
 
 namespace msprobe {
 
-enum class Task : uint8_t { kStatistics, kTensor, kStructure, kOverflowCheck, kNanCheck, kOther };
+enum class Task : uint8_t {
+  kStatistics,
+  kTensor,
+  kStructure,
+  kOverflowCheck,
+  kNanCheck,
+  kGradProbe,
+  kOther
+};
 enum class Level : uint8_t { kL0, kL1, kMix, kL2, kDebug, kOther };
 
 // In the order in which tables list them within one record.

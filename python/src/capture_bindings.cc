@@ -8,6 +8,7 @@
 
 #include "bindings.h"
 #include "capture/collector.h"
+#include "capture/gradient_probe.h"
 #include "capture/openmp_team.h"
 #include "capture/torch_api.h"
 #include "convert.h"
@@ -34,8 +35,10 @@ void Configure(nb::handle config_path, nb::handle task, nb::handle dump_path, nb
   Collector::Get().Configure(std::move(config), std::move(watch));
   Collector::Get().stacks().HideDirectory(own_directory);
   // A forked child (a DataLoader worker) shares our files: it must not write to them.
-  static const int registered =
-      ::pthread_atfork(nullptr, nullptr, [] { Collector::Get().Abandon(); });
+  static const int registered = ::pthread_atfork(nullptr, nullptr, [] {
+    Collector::Get().Abandon();
+    capture::GradientProbe::Get().Abandon();
+  });
   if (registered != 0) Raise(Internal("pthread_atfork failed"));
 }
 

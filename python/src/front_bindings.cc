@@ -5,6 +5,7 @@
 
 #include "bindings.h"
 #include "capture/collector.h"
+#include "capture/gradient_probe.h"
 #include "capture/random_log.h"
 #include "convert.h"
 #include "engine/base/log.h"
@@ -12,6 +13,8 @@
 namespace msprobe::python {
 
 using capture::Collector;
+using capture::GradientProbe;
+using capture::PyRef;
 using capture::RandomLog;
 
 void BindFront(nb::module_& m) {
@@ -36,8 +39,12 @@ void BindFront(nb::module_& m) {
       "collecting", [=] { return collector().session().collecting(); },
       "Whether the current step is being recorded.");
   m.def(
-      "begin_at_step", [=](int64_t step) { collector().BeginAtStep(step); }, "step"_a,
-      "End the step; the next has this number.");
+      "begin_at_step",
+      [=](int64_t step) {
+        collector().BeginAtStep(step);
+        GradientProbe::Get().BeginAtStep(step);
+      },
+      "step"_a, "End the step; the next has this number.");
   m.def(
       "save",
       [=](nb::handle variable, nb::handle name, bool with_gradients, std::optional<int> rank) {
@@ -74,6 +81,25 @@ void BindFront(nb::module_& m) {
       "Namespaces of torch.ops to observe.");
   m.def(
       "warn", [](const std::string& message) { Log(LogLevel::kWarning, message); }, "message"_a);
+  m.def(
+      "watch_gradients",
+      [=](nb::list models) {  // [(prefix, model), ...]
+        std::vector<std::pair<std::string, PyRef>> pairs;
+        for (nb::handle pair : models)
+          pairs.emplace_back(nb::str(pair[0]).c_str(), PyRef::Borrow(nb::object(pair[1]).ptr()));
+        RaiseIfError(GradientProbe::Get().Watch(collector().session(), std::move(pairs)));
+      },
+      "models"_a, "Task grad_probe: summarise the gradients of these models from now on.");
+  m.def(
+      "optimizer_begins",
+      [=](nb::handle optimizer, std::optional<int> rank) {
+        collector().Guarded([&] {
+          GradientProbe::Get().StepBegins(&collector().session(), optimizer.ptr(), rank);
+        });
+      },
+      "optimizer"_a, "rank"_a.none(), "An optimizer is about to use the gradients.");
+  m.def("optimizer_ends",
+        [](nb::handle optimizer) { GradientProbe::Get().StepEnds(optimizer.ptr()); });
   m.def(
       "open_random_log",
       [](const std::string& folder, std::optional<int> rank, const std::string& own_directory) {

@@ -175,6 +175,22 @@ TEST(ParseConfig, BenchPath) {
   EXPECT_THAT(Refused(R"({"statistics": {"bench_path": "a"}})"), HasSubstr("no meaning in task"));
 }
 
+TEST(ParseConfig, GradProbe) {
+  const Config config = Parsed(R"({"task": "grad_probe", "level": "mix", "dump_enable": true,
+  "grad_probe": {"grad_level": "L2", "param_list": ["a"], "bounds": [-2, 1e-3, 0.5]}})");
+  EXPECT_EQ(config.gradients.level, GradLevel::kL2);
+  EXPECT_THAT(config.gradients.parameters, ElementsAre("a"));
+  EXPECT_THAT(config.gradients.bounds, ElementsAre(-2, 1e-3, 0.5));
+  EXPECT_THAT(config.gradients.bound_texts, ElementsAre("-2", "0.001", "0.5"));
+  EXPECT_THAT(config.warnings, ElementsAre("\"level\" has no effect in task grad_probe",
+                                           "\"dump_enable\" has no effect in task grad_probe"));
+  EXPECT_FALSE(config.dump_enable);
+  EXPECT_EQ(Parsed("{}", {.task = "grad_probe"}).gradients.level, GradLevel::kL1);
+  EXPECT_THAT(Refused(R"({"task": "grad_probe", "grad_probe": {"list": []}})"),
+              HasSubstr("\"list\" has no meaning in task grad_probe; expected \"grad_level\", "
+                        "\"param_list\" or \"bounds\""));
+}
+
 TEST(ParseConfig, SummaryMode) {
   struct Case {
     const char* value;

@@ -51,6 +51,18 @@ FILES = {
         '{"task": "structure", "structure": {\n"list": ["relu"]}}',
         [":2", '"list"', "task structure has no keys"],
     ),
+    "unknown level of gradients": (
+        '{"task": "grad_probe", "grad_probe": {\n"grad_level": "l1"}}',
+        [":2", '"grad_level"', '"L0", "L1" or "L2"', 'did you mean "L1"?'],
+    ),
+    "bounds that descend": (
+        '{"task": "grad_probe", "grad_probe": {\n"bounds": [0,\n-1]}}',
+        [":3", '"bounds"', "ascending numbers such as [-1, 0, 1]", "found -1"],
+    ),
+    "key beside grad_level": (
+        '{"task": "grad_probe", "grad_probe": {\n"grad_levels": "L1"}}',
+        [":2", '"grad_levels"', 'did you mean "grad_level"?'],
+    ),
     "section a list": ('{"statistics": []}', [":1", '"statistics"', "expected an object"]),
     "extra_info a text": ('{"extra_info": "no"}', [":1", "expected true or false", 'found "no"']),
     "not an object": ("[1]", [":1", "expected an object"]),

@@ -47,6 +47,8 @@ GOOD = [
     in_task('{"data_mode": ["output"], "tensor_list": ["a"]}', "nan_check"),
     in_task('{"data_mode": ["input", "output"]}', "nan_check"),
     in_task('{"data_mode": ["input", "forward", "backward"], "data_mode_rule": "or"}', "nan_check"),
+    in_task('{"grad_level": "L2", "param_list": ["a"], "bounds": [-2.5, 0, 1e3]}', "grad_probe"),
+    in_task('{"grad_level": "", "bounds": [], "port": -1}', "grad_probe"),
     in_task('{"overflow_nums": -1, "check_mode": "aicore", "list": ["a"]}', "overflow_check"),
     f'{{"level": "L0", "statistics": {{"scope": [{MODULE}]}}}}',
     f'{{"level": "mix", "statistics": {{"scope": [{MODULE}, {API}]}}}}',
@@ -95,11 +97,16 @@ BAD = [
     in_task('{"tensor_list": []}', "overflow_check"),
     in_task('{"data_mode": ["input"]}', "overflow_check"),
     in_task('{"overflow_nums": 1}'),
+    in_task('{"bounds": []}'),
+    in_task('{"list": []}', "grad_probe"),
+    in_task('{"param_list": "a"}', "grad_probe"),
+    in_task('{"bounds": [1, 1]}', "grad_probe"),
+    in_task('{"bounds": [1e40]}', "grad_probe"),
     f'{{"level": "L0", "statistics": {{"scope": [{API}]}}}}',
     '{"level": "mix", "statistics": {"scope": ["Functional.relu"]}}',
 ]
 # What a schema cannot say; the engine refuses it.
-ENGINE_ONLY = {"step backwards", "key twice"}
+ENGINE_ONLY = {"step backwards", "key twice", "bounds that descend"}
 
 
 def test_every_key_has_a_test_of_its_own():
@@ -107,7 +114,7 @@ def test_every_key_has_a_test_of_its_own():
     here = Path(__file__)
     texts = [file.read_text() for file in here.parent.glob("test_*.py") if file != here]
     keys = SCHEMA["properties"] | SCHEMA["$defs"]["keys"]["properties"]
-    sections = {"acc_check", "diff_check", "exception_dump", "grad_probe", "run_ut"}
+    sections = {"acc_check", "diff_check", "exception_dump", "run_ut"}
     for key in keys.keys() - sections:
         assert any(
             re.search(rf'"{re.escape(key)}\\?"|\b{re.escape(key)}=', text) for text in texts

@@ -94,14 +94,19 @@ def mistakes(folder):
     os.remove("config.json")
     training.until(None)
     training.write({"dump_enable": True, "level": "L0"})
-    return training.until(L0)
+    training.until(L0)
+    training.write({"dump_enable": True, "task": "grad_probe"})
+    training.until(None)
+    training.write({"dump_enable": True})
+    return training.until(L1)
 
 
 def test_a_file_that_cannot_be_used_turns_collection_off_until_it_can(tmp_path, capfd):
     assert run_forked(mistakes, tmp_path)
     said = capfd.readouterr().err
-    assert said.count("collection is off until the file is right") == 2
+    assert said.count("collection is off until the file is right") == 3
     assert "config.json:1: expected" in said
+    assert 'expected a task that records calls, as at the construction, found "grad_probe"' in said
 
 
 def without_model(folder):

@@ -52,7 +52,7 @@ class PrecisionDebugger:
     Args:
         config_path: ``config.json`` (docs/config.md); keyword arguments win over it.
         task: ``"statistics"``, ``"tensor"``, ``"structure"``, ``"nan_check"`` or
-            ``"overflow_check"``.
+            ``"overflow_check"``, or ``"grad_probe"``, which has :meth:`monitor`.
         dump_path: folder that receives ``step<N>/rank<id>/``.
         level: ``"L0"`` modules, ``"L1"`` APIs, ``"mix"`` both.
         model: the module whose descendants are recorded under L0 and mix, or a list of them;
@@ -168,6 +168,14 @@ class PrecisionDebugger:
     def _end_step(cls):
         cls._end()
         _engine.step()
+
+    @_method
+    def monitor(cls, model):
+        """Task ``"grad_probe"``: summarise the model's gradients at each step of an optimizer.
+
+        Once, before the loop; :meth:`start`, :meth:`stop` and :meth:`step` have no effect then.
+        """
+        hooks.monitor(model)
 
     @_method
     def save(cls, variable, name, save_backward=True):

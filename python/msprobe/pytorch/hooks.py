@@ -23,6 +23,7 @@ _roots, _prefixes = {}, {}
 _dumped = set()  # id of modules given to module_dump
 _apis_added = False
 _places_added = False
+_optimizers_hooked = False
 _CATEGORIES = ("functional", "tensor", "torch", "_VF", "torch_npu", "distributed")
 
 
@@ -116,6 +117,28 @@ def check_model(model):
                 "expected a torch.nn.Module (not scripted) or a list of them as model, "
                 f"found {type(root).__name__}"
             )
+
+
+def monitor(model):
+    """Tell the engine of each step that an optimizer of this process takes."""
+    global _optimizers_hooked
+    optimizers = sys.modules["torch.optim.optimizer"]
+    if not hasattr(optimizers, "register_optimizer_step_post_hook"):
+        raise UsageError(f"monitor; expected PyTorch 2.0 or later, found {torch.__version__}")
+    check_model(model)
+    _engine.watch_gradients(_named_roots(model))
+    if not _optimizers_hooked:
+        optimizers.register_optimizer_step_pre_hook(_optimizer_begins)
+        optimizers.register_optimizer_step_post_hook(_optimizer_ends)
+        _optimizers_hooked = True
+
+
+def _optimizer_begins(optimizer, args, kwargs):
+    _engine.optimizer_begins(optimizer, rank())
+
+
+def _optimizer_ends(optimizer, args, kwargs):
+    _engine.optimizer_ends(optimizer)
 
 
 def _observe_modules(model):

@@ -33,9 +33,9 @@ void Collector::Configure(Config config, std::unique_ptr<ConfigWatch> watch) {
 void Collector::Adopt() {
   const Config& config = session_->config();
   configured_ = session_->configured();
-  modules_wanted_ = !session_->disabled() && RecordsModules(config);
-  apis_wanted_ =
-      !session_->disabled() && (config.level == Level::kL1 || config.level == Level::kMix);
+  const bool records_calls = !session_->disabled() && config.task != Task::kGradProbe;
+  modules_wanted_ = records_calls && RecordsModules(config);
+  apis_wanted_ = records_calls && (config.level == Level::kL1 || config.level == Level::kMix);
   options_.summary = config.summary;
   found_ = 0;
   search_.reset();
@@ -59,6 +59,12 @@ bool Collector::Refresh(bool has_model) {
                   .Found("a level that records modules, and no model");
   }
   if (refusal.ok() && !(refusal = CheckReference(**read)).ok()) watch_->Refuse();
+  if (read->ok() && (*read)->task == Task::kGradProbe) {
+    watch_->Refuse();
+    refusal = InvalidConfig(watch_->path())
+                  .Expected("a task that records calls, as at the construction")
+                  .Found("\"grad_probe\"");
+  }
   if (!refusal.ok()) {
     session_->Refuse();
     if (refusal.message() != refusal_) {

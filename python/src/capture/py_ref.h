@@ -64,6 +64,18 @@ inline std::string_view TypeName(PyObject* type) {
                                                : "unknown";
 }
 
+// Other threads run Python while this lives; taken back on an exception, too.
+class ReleasedGil {
+ public:
+  ReleasedGil() = default;
+  ~ReleasedGil() { PyEval_RestoreThread(state_); }
+  ReleasedGil(const ReleasedGil&) = delete;
+  ReleasedGil& operator=(const ReleasedGil&) = delete;
+
+ private:
+  PyThreadState* state_ = PyEval_SaveThread();
+};
+
 // Keeps a pending Python exception over a piece of our own work.
 class KeepError {
  public:

@@ -97,10 +97,6 @@ Stats MeasureTensor(const TensorView& view) {
   const int64_t bytes = view.numel() * static_cast<int64_t>(DTypeSize(view.dtype));
   ThreadPool* pool = bytes >= kParallelBytes ? &ThreadPool::Default() : nullptr;
   if (bytes < kReleaseGilBytes) return ComputeStats(view, pool);
-  struct ReleasedGil {  // taken back on an exception, too
-    PyThreadState* state = PyEval_SaveThread();
-    ~ReleasedGil() { PyEval_RestoreThread(state); }
-  };
   const ReleasedGil released;
   return ComputeStats(view, pool);
 }

@@ -1,0 +1,237 @@
+"""Task grad_probe: what an optimizer is about to use, beside numbers that PyTorch computes."""
+
+import csv
+import json
+import zlib
+
+import numpy as np
+import pytest
+import torch
+from recording import run_forked, run_ranks
+from test_bit_identity import ALL, digest, without_the_tool
+from test_bit_identity import train as plain_train
+
+from msprobe import UsageError
+from msprobe.pytorch import PrecisionDebugger
+
+STEPS = 3
+
+
+def write_config(folder, level="L1", **section):
+    top = {key: section.pop(key) for key in ("rank", "step") if key in section}
+    section = {"grad_level": level, **section}
+    file = folder / "config.json"
+    dump_path = str(folder / "dump")
+    file.write_text(
+        json.dumps({"task": "grad_probe", "dump_path": dump_path, "grad_probe": section, **top})
+    )
+    return str(file)
+
+
+def model_and_data():
+    torch.manual_seed(1)
+    model = torch.nn.Sequential(
+        torch.nn.Linear(5, 700), torch.nn.ReLU(), torch.nn.Linear(700, 3), torch.nn.Linear(9, 9)
+    )
+    model[2].bias.requires_grad_(False)
+    return model, torch.randn(8, 5)
+
+
+def probe(folder, **section):
+    """Gradients by step, as they were when the optimizer began."""
+    debugger = PrecisionDebugger(write_config(folder, **section))
+    model, x = model_and_data()
+    debugger.monitor(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    seen = []
+    for _ in range(STEPS):
+        for part in x.chunk(2):  # a step of two backward passes
+            debugger.start(model)
+            model[:3](part).square().sum().backward()
+            debugger.stop()
+            debugger.step()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        named = model.named_parameters()
+        seen.append({k: p.grad.clone().numpy() for k, p in named if p.grad is not None})
+        optimizer.step()
+        optimizer.zero_grad()
+    return seen
+
+
+def table(folder, step, rank=0):
+    with (folder / "dump" / f"rank{rank}" / f"grad_summary_{step}.csv").open(newline="") as file:
+        return list(csv.reader(file))
+
+
+def numbers(gradient):
+    wide = gradient.astype(np.float64)
+    return [wide.max(), wide.min(), np.linalg.norm(wide.ravel())]
+
+
+def check_rows(rows, seen, extra):
+    """`extra`: what stands between the name and the maximum."""
+    assert [row[0] for row in rows[1:]] == list(seen)
+    for row in rows[1:]:
+        gradient = seen[row[0]]
+        cells = extra(gradient)
+        assert row[1:-4] == [str(cell) for cell in cells]
+        np.testing.assert_allclose([float(cell) for cell in row[-4:-1]], numbers(gradient), 1e-12)
+        assert row[-1] == str(list(gradient.shape))
+
+
+def files(folder):
+    root = folder / "dump"
+    return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
+
+
+def test_checksums(tmp_path):
+    seen = run_forked(probe, tmp_path, level="L0")
+    for step in range(STEPS):
+        rows = table(tmp_path, step)
+        assert rows[0] == ["param_name", "MD5", "max", "min", "norm", "shape"]
+        check_rows(rows, seen[step], lambda g: [f"{zlib.crc32(g.tobytes()):08x}"])
+    assert files(tmp_path) == [f"rank0/grad_summary_{step}.csv" for step in range(STEPS)]
+
+
+def test_directions(tmp_path):
+    seen = run_forked(probe, tmp_path)
+    for step in range(STEPS):
+        rows = table(tmp_path, step)
+        assert rows[0] == ["param_name", "max", "min", "norm", "shape"]
+        check_rows(rows, seen[step], lambda g: [])
+        folder = tmp_path / "dump" / "rank0" / f"step{step}"
+        assert {file.stem for file in folder.iterdir()} == set(seen[step])
+        for name, gradient in seen[step].items():
+            positive = np.load(folder / f"{name}.npy")
+            assert positive.dtype == np.bool_
+            np.testing.assert_array_equal(positive, gradient > 0)
+
+
+def test_intervals(tmp_path):
+    bounds = [-0.01, 0, 1e-3]
+    seen = run_forked(probe, tmp_path, level="L2", bounds=bounds)
+
+    def shares(gradient):
+        place = np.digitize(gradient.ravel(), bounds, right=True)
+        counts = [*np.bincount(place, minlength=4), (gradient == 0).sum()]
+        return [float(count / gradient.size) for count in counts]
+
+    for step in range(STEPS):
+        rows = table(tmp_path, step)
+        head = ["(-inf, -0.01]", "(-0.01, 0]", "(0, 0.001]", "(0.001, inf)", "=0"]
+        assert rows[0] == ["param_name", *head, "max", "min", "norm", "shape"]
+        check_rows(rows, seen[step], shares)
+    assert len(files(tmp_path)) == STEPS * (1 + len(seen[0]))
+
+
+def test_filters(tmp_path, capfd):
+    run_forked(probe, tmp_path, step=[1], param_list=["2.weight", "0.weigth"])
+    assert [row[0] for row in table(tmp_path, 1)] == ["param_name", "2.weight"]
+    assert files(tmp_path) == ["rank0/grad_summary_1.csv", "rank0/step1/2.weight.npy"]
+    said = capfd.readouterr().err
+    assert 'the model has no parameter "0.weigth"; did you mean "0.weight"?' in said
+    assert "all wanted steps are recorded" in said
+
+
+def as_rank(rank, folder, config):
+    debugger = PrecisionDebugger(config)
+    model, x = model_and_data()
+    debugger.monitor(model)
+    model[:3](x).sum().backward()
+    torch.optim.SGD(model.parameters(), lr=0.1).step()
+
+
+def test_ranks(tmp_path):
+    run_ranks(2, as_rank, tmp_path, write_config(tmp_path, "L0", rank=[1]))
+    assert files(tmp_path) == ["rank1/grad_summary_0.csv"]
+
+
+class Outer(torch.optim.Optimizer):
+    """Runs another optimizer, as ZeroRedundancyOptimizer does."""
+
+    def __init__(self, inner):
+        super().__init__(inner.param_groups, {})
+        self.inner = inner
+
+    def step(self, closure=None):
+        self.inner.step()
+
+
+def special(folder):
+    debugger = PrecisionDebugger(write_config(folder, "L2", bounds=[]))
+    model = torch.nn.Module()
+    for name in ("plain", "main", "complex", "rounded", "empty"):
+        dtype = {"complex": torch.complex64, "rounded": torch.bfloat16}.get(name, torch.float32)
+        parameter = torch.nn.Parameter(torch.ones(0 if name == "empty" else 4, dtype=dtype))
+        model.register_parameter(name, parameter)
+        parameter.grad = torch.full_like(parameter, 2)
+    model.plain.grad[:3] = torch.tensor([0.0, torch.nan, torch.inf])
+    model.main.main_grad = torch.full((4,), 5.0)
+    debugger.set_init_step(7)
+    debugger.monitor(model)
+    optimizer = Outer(torch.optim.SGD(model.parameters(), lr=0.0))
+    optimizer.step()
+    optimizer.step()
+
+
+def test_what_is_special(tmp_path, capfd):
+    """A main_grad, NaN, bfloat16, no element, complex numbers, an optimizer around another."""
+    run_forked(special, tmp_path)
+    rows = {row[0]: row[1:] for row in table(tmp_path, 7)}
+    assert rows == {
+        "param_name": ["=0", "max", "min", "norm", "shape"],
+        "plain": ["0.25", "nan", "nan", "nan", "[4]"],
+        "main": ["0.0", "5.0", "5.0", "10.0", "[4]"],
+        "rounded": ["0.0", "2.0", "2.0", "4.0", "[4]"],
+        "empty": ["0.0", "nan", "nan", "nan", "[0]"],
+    }
+    assert {file.name for file in (tmp_path / "dump" / "rank0").glob("*.csv")} == {
+        "grad_summary_7.csv",
+        "grad_summary_8.csv",
+    }
+    assert capfd.readouterr().err.count("leaves out the gradient of complex") == 1
+
+
+def train(name, folder):
+    debugger = PrecisionDebugger(write_config(folder, "L2"))
+    hooked = []
+
+    def monitor(model):
+        if not hooked:
+            debugger.monitor(model)
+            hooked.append(model)
+
+    return plain_train(name, disturb=monitor)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_training_is_the_same_bits(name, tmp_path):
+    assert run_forked(train, name, tmp_path) == without_the_tool(name)
+    assert len(list((tmp_path / "dump" / "rank0").glob("*.csv"))) == 10
+
+
+def misuse(folder):
+    with pytest.raises(UsageError, match="to be constructed first"):
+        PrecisionDebugger.monitor(torch.nn.Linear(2, 2))
+    debugger = PrecisionDebugger(dump_path=str(folder / "dump"))
+    with pytest.raises(UsageError, match='expected task "grad_probe", found "statistics"'):
+        debugger.monitor(torch.nn.Linear(2, 2))
+    with pytest.raises(UsageError, match="found int"):
+        debugger.monitor(3)
+
+
+def test_misuse(tmp_path):
+    run_forked(misuse, tmp_path)
+
+
+def in_a_bad_place(folder):
+    (folder / "dump").write_text("a file")
+    return digest(enumerate(torch.tensor(g) for g in probe(folder)[-1].values()))
+
+
+def test_a_fault_leaves_the_training_alone(tmp_path, capfd):
+    (tmp_path / "good").mkdir()
+    good = run_forked(probe, tmp_path / "good")[-1]
+    bad = run_forked(in_a_bad_place, tmp_path)
+    assert bad == digest(enumerate(torch.tensor(g) for g in good.values()))
+    assert capfd.readouterr().err.count("collection is off, the run goes on") == 1
