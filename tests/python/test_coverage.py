@@ -1,11 +1,16 @@
 """coverage.json: what was recorded, and what was not, and why."""
 
+import ctypes
 import json
 import subprocess
+from pathlib import Path
 
+import pytest
 import torch
 from recording import run_forked
 from torch.nn import functional as F
+
+from msprobe import _engine
 
 CONFIG = {"task": "statistics", "level": "L1"}
 
@@ -113,6 +118,30 @@ def test_level_l0_counts_what_modules_hold(tmp_path):
     assert report["modules"]["recorded"] == 2
     assert unseen(report)["aten::mul"] == (1, "outside of every recorded module")
     assert "aten::relu" not in unseen(report)
+
+
+def is_dispatcher_watched():
+    library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
+    watched = library._ZN2at18hasGlobalCallbacksEv
+    watched.restype = ctypes.c_bool
+    return watched()
+
+
+def watched_until_the_end(folder, breaks):
+    from msprobe.pytorch import PrecisionDebugger
+
+    debugger = PrecisionDebugger(dump_path=str(folder / "dump"), level="L1")
+    debugger.start()
+    watched = [is_dispatcher_watched()]
+    if breaks:
+        _engine.fault("a test")
+    debugger.stop()
+    return [*watched, is_dispatcher_watched()]
+
+
+@pytest.mark.parametrize("breaks", [False, True])
+def test_the_dispatcher_is_left_alone_afterwards(tmp_path, breaks):
+    assert run_forked(watched_until_the_end, tmp_path, breaks) == [True, False]
 
 
 def test_show_prints_it(tmp_path, msprobe_bin):

@@ -103,6 +103,8 @@ Status Collector::Stop() {
   StopCalls();
   FlushLate();
   Interposer::Remove();
+  // After a fault, too: asking the dispatcher costs time at each operation.
+  DispatchCount::Remove();
   if (!session_->collecting()) return Status::Ok();
   FlushBackward();
   ForgetGradients();
