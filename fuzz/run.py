@@ -33,6 +33,8 @@ def seeds(name):
     """The bytes a corpus starts from."""
     if name == "npy":
         return [path.read_bytes() for path in sorted(DATA.glob("npy/**/*.npy"))]
+    if name == "safetensors":
+        return [path.read_bytes() for path in sorted(DATA.glob("safetensors/**/*.safetensors"))]
     archives = [path for path in sorted(DATA.glob("pt/**/*.pt")) if zipfile.is_zipfile(path)]
     if name in ("pt", "zip"):
         return [path.read_bytes() for path in archives]
@@ -71,7 +73,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=pathlib.Path, required=True, help="build folder")
     parser.add_argument("--seconds", type=int, default=120, help="for each reader")
-    parser.add_argument("names", nargs="+", help="npy pt pickle zip dump")
+    parser.add_argument("names", nargs="+", help="npy safetensors pt pickle zip dump")
     arguments = parser.parse_args()
     results = [fuzz(arguments.build, name, arguments.seconds) for name in arguments.names]
     return 0 if all(results) else 1

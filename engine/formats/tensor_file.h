@@ -1,4 +1,5 @@
-// One tensor read from a file, whatever the format: .npy or .pt, told by content and never by name.
+// One tensor read from a file, whatever the format: .npy, .pt or .safetensors, told by content and
+// never by name.
 //
 //   MSPROBE_ASSIGN_OR_RETURN(TensorFile t,
 //   ReadTensorFile("dump_tensor_data/Tensor.add.0.forward.output.0.pt")); Stats s =
@@ -36,7 +37,7 @@ struct TensorFile {
 };
 
 // Errors: kNotFound; kIo; kInvalidDump with file and byte offset (damaged, truncated, hostile, or
-// neither format); kUnsupported (a well-formed file whose content is not one plain tensor, for
+// none of the formats); kUnsupported (a well-formed file whose content is not one plain tensor, for
 // example object arrays or sparse tensors).
 Result<TensorFile> ReadTensorFile(const std::string& path);
 
