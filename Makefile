@@ -17,7 +17,11 @@ sum = $(firstword $(shell cksum < $(1)))
 venv_stamp := $(venv)/.ready-$(call sum,packaging/python-requirements.txt)
 peer_stamp := $(peer)/.ready-$(call sum,packaging/peer-requirements.txt)
 
-.PHONY: help setup build test test-all demo bench bench-peer lint format clean
+# Seconds that all fuzz targets have together, and which of them.
+FUZZ_SECONDS ?= 3600
+FUZZ ?=
+
+.PHONY: help setup build test test-all sanitize fuzz demo bench bench-peer lint format clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -42,6 +46,17 @@ test: build ## C++ and Python tests; the last line counts both
 
 test-all: build ## the same and the long campaigns
 	@$(bin)/python tests/run.py --build $(build) --campaigns
+
+# Each in a folder of its own. Under address,undefined all C++ tests and fuzz targets' seeds; under thread what has threads.
+sanitize: setup ## C++ tests with AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer
+	@tools/sanitize.sh $(bin)/python $(JOBS)
+
+fuzz: setup ## all readers on hostile files; FUZZ_SECONDS=3600 together, FUZZ="pt dump" for some
+	@packaging/install-debian.sh packaging/debian-fuzz.txt
+	@test -f build-fuzz/build.ninja || CC=clang-14 CXX=clang++-14 cmake -S . -B build-fuzz -G Ninja -DMSPROBE_FUZZ=ON \
+	  -DMSPROBE_SANITIZE=address,undefined,fuzzer-no-link > /dev/null
+	@ninja -C build-fuzz -j $(JOBS)
+	@$(bin)/python fuzz/run.py --build build-fuzz --seconds $(FUZZ_SECONDS) $(FUZZ)
 
 demo: build ## plant a fault in one operation, find it again
 	@examples/demo/demo.sh $(bin)
@@ -68,5 +83,5 @@ lint: setup ## layout, ruff, shell syntax, file sizes; changes nothing
 format: setup ## lay out the C++ and Python sources
 	@$(bin)/python tools/lint.py --fix
 
-clean: ## remove build/ and demo_output/ (not .venv/)
-	rm -rf $(build) demo_output
+clean: ## remove build folders and demo_output/ (not .venv/)
+	rm -rf $(build) build-asan build-tsan build-fuzz demo_output

@@ -6,7 +6,6 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/dump/config.h"
 #include "engine/dump/dump_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -37,7 +36,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   } else if (status.code() != msprobe::ErrorCode::kInvalidDump || status.message().empty()) {
     std::abort();
   }
-  const auto config = msprobe::ParseConfig(text, "config.json");
-  if (!config.ok() && config.status().code() != msprobe::ErrorCode::kInvalidConfig) std::abort();
   return 0;
 }

@@ -1,69 +1,50 @@
-"""Fuzzes the readers from seeds under tests/data and prints what came of it.
+"""Fuzzes the readers from recorded files and prints what came of it.
 
-    CC=clang-14 CXX=clang++-14 cmake -S . -B build-fuzz -G Ninja -DMSPROBE_FUZZ=ON \
-        -DMSPROBE_SANITIZE=address,undefined,fuzzer-no-link
-    ninja -C build-fuzz pt_fuzz
-    python fuzz/run.py --build build-fuzz --seconds 120 pt
+    make fuzz                    # all of them, an hour together
+    make fuzz FUZZ_SECONDS=600 FUZZ="pt dump"
 
 A reader that crashes leaves the input in the build folder, and the exit code is 1.
 """
 
 import argparse
-import pathlib
 import re
 import shutil
 import subprocess
 import sys
-import zipfile
+import time
+from pathlib import Path
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-DATA = ROOT / "tests" / "data"
+from seeds import ROOT, SEEDS, write_corpus
 
-
-def pickles_of(archive):
-    with zipfile.ZipFile(archive) as file:
-        for name in file.namelist():
-            if name.endswith("data.pkl"):
-                info = file.getinfo(name)
-                info.CRC = None  # one golden file has none on purpose
-                yield file.read(info)
-
-
-def seeds(name):
-    """The bytes a corpus starts from."""
-    if name == "npy":
-        return [path.read_bytes() for path in sorted(DATA.glob("npy/**/*.npy"))]
-    if name == "safetensors":
-        return [path.read_bytes() for path in sorted(DATA.glob("safetensors/**/*.safetensors"))]
-    archives = [path for path in sorted(DATA.glob("pt/**/*.pt")) if zipfile.is_zipfile(path)]
-    if name in ("pt", "zip"):
-        return [path.read_bytes() for path in archives]
-    if name == "pickle":
-        return [pickle for path in archives for pickle in pickles_of(path)]
-    return [path.read_bytes() for path in sorted((DATA / "dumps").glob("**/*.json"))]
+# Words that mutations rarely guess. Recorded dumps are larger than other inputs.
+WORDS = {"npy": "npy", "pt": "pickle", "pickle": "pickle", "zip": "pickle"}
+LONGEST = {"dump": 1 << 16, "recover": 1 << 16, "compare": 1 << 16}
 
 
 def fuzz(build, name, seconds):
     program = (build / "fuzz" / f"{name}_fuzz").resolve()
     if not program.exists():
-        sys.exit(f"{program} is not built; type: ninja -C {build} {name}_fuzz")
-    work = build.resolve() / "corpus" / name
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True)
-    for index, content in enumerate(seeds(name)):
-        (work / f"seed{index}").write_bytes(content)
-    command = [program, work, f"-max_total_time={seconds}", "-max_len=8192", "-print_final_stats=1"]
-    command += ["-rss_limit_mb=4096", "-timeout=20", f"-artifact_prefix={build.resolve()}/{name}-"]
-    dictionary = ROOT / "fuzz" / f"{name}.dict"
-    if not dictionary.exists() and name in ("pt", "pickle"):
-        dictionary = ROOT / "fuzz" / "pickle.dict"
+        sys.exit(f"{program} is not built; type: make fuzz")
+    corpus = build.resolve() / "corpus" / name
+    shutil.rmtree(corpus, ignore_errors=True)
+    write_corpus(name, corpus)
+    command = [program, corpus, f"-max_total_time={seconds}", "-print_final_stats=1"]
+    command += [f"-max_len={LONGEST.get(name, 8192)}", "-rss_limit_mb=4096", "-timeout=20"]
+    command += [f"-artifact_prefix={build.resolve()}/{name}-"]
+    dictionary = ROOT / "fuzz" / f"{WORDS.get(name, 'json')}.dict"
     if dictionary.exists():
         command.append(f"-dict={dictionary}")
+    started = time.monotonic()
     done = subprocess.run(command, capture_output=True, text=True, errors="replace")
+    took = time.monotonic() - started
     runs = re.findall(r"stat::number_of_executed_units:\s*(\d+)", done.stderr)
     covered = re.findall(r"cov: (\d+) ft: (\d+)", done.stderr)
     edges = covered[-1] if covered else ("?", "?")
-    print(f"{name}: {runs[-1] if runs else '?'} executions, {edges[0]} edges, {edges[1]} features")
+    print(
+        f"{name:<12} {runs[-1] if runs else '?':>10} executions {edges[0]:>6} edges "
+        f"{edges[1]:>6} features {took:6.0f} s  {'ok' if done.returncode == 0 else 'FAILED'}",
+        flush=True,
+    )
     if done.returncode != 0:
         print(done.stderr[-4000:])
     return done.returncode == 0
@@ -71,11 +52,15 @@ def fuzz(build, name, seconds):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--build", type=pathlib.Path, required=True, help="build folder")
-    parser.add_argument("--seconds", type=int, default=120, help="for each reader")
-    parser.add_argument("names", nargs="+", help="npy safetensors pt pickle zip dump")
-    arguments = parser.parse_args()
-    results = [fuzz(arguments.build, name, arguments.seconds) for name in arguments.names]
+    parser.add_argument("--build", type=Path, required=True, help="build folder")
+    parser.add_argument("--seconds", type=int, default=3600, help="for all of them together")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(SEEDS)}")
+    options = parser.parse_args()
+    names = options.names or list(SEEDS)
+    if unknown := set(names) - set(SEEDS):
+        parser.error(f"no target {', '.join(sorted(unknown))}; there are {', '.join(SEEDS)}")
+    results = [fuzz(options.build, name, options.seconds // len(names)) for name in names]
+    print(f"{sum(results)} of {len(results)} targets without a finding")
     return 0 if all(results) else 1
 
 

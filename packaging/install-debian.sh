@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Installs what packaging/debian-packages.txt names and this machine lacks. As root it does so itself;
+# install-debian.sh [LIST]: installs what LIST (packaging/debian-packages.txt) names and this machine lacks. As root it does so itself;
 # otherwise it prints the line to type and stops. Costs nothing when everything is there.
 set -euo pipefail
-list="$(dirname "$0")/debian-packages.txt"
+list="${1:-$(dirname "$0")/debian-packages.txt}"
 
 if ! command -v dpkg-query > /dev/null; then
   echo "note: not a Debian system; the libraries of $list must be installed by other means" >&2

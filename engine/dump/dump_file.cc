@@ -252,6 +252,13 @@ Status ReadDumpFile(std::string_view path, std::string_view text, Dump* dump,
     MSPROBE_RETURN_IF_ERROR(Join(path, &parsed.pieces, dump, stack_keys));
   }
 
+  if (data == kNoData) {  // a header is a whole file: task structure of the earlier tools
+    head.Peek();
+    if (head.offset() < text.size()) head.Fail("nothing after the document");
+    if (head.failed()) return head.Error(path);
+    *layout = {.keep = end, .data_closed = true, .root_closed = true};
+  }
+
   dump->task = TaskNamed(header.task);
   dump->level = LevelOf(header.level);
   if (header.has_framework) dump->framework = header.framework;

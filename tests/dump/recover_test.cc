@@ -117,6 +117,16 @@ TEST(RecoverDump, SideFilesCutAtEveryByte) {
   }
 }
 
+TEST(RecoverDump, LeavesAHeaderWithoutDataAlone) {
+  TemporaryFolder folder;
+  const std::string text = "{\"task\": \"structure\", \"level\": \"mix\"}\n";
+  const std::string dump = folder.Write("dump.json", text);
+  const Result<RecoveredDump> r = RecoverDump(folder.path());
+  ASSERT_TRUE(r.ok()) << r.status().ToString();
+  EXPECT_THAT(r->closed, IsEmpty());
+  EXPECT_EQ(ReadWhole(dump), text);
+}
+
 TEST(RecoverDump, LeavesDamageAlone) {
   TemporaryFolder folder;
   std::string text = OpenDump();

@@ -1,0 +1,37 @@
+// Any two dumps that can be read can be compared, and every report of it is made.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+#include <utility>
+
+#include "engine/compare/compare.h"
+#include "engine/compare/report_json.h"
+#include "engine/compare/report_terminal.h"
+#include "engine/dump/reader.h"
+#include "engine/formats/json.h"
+#include "fuzz/memory_folder.h"
+#include "fuzz/tensor_check.h"
+
+// Up to a first 0x1e the target, then the golden.
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static msprobe::MemoryFolder folder;
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const size_t end = text.find('\x1e');
+  folder.Set("target/dump.json", text.substr(0, end));
+  folder.Set("golden/dump.json",
+             end == std::string_view::npos ? std::string_view() : text.substr(end + 1));
+  auto target = msprobe::ReadDump(folder.path() + "/target");
+  auto golden = msprobe::ReadDump(folder.path() + "/golden");
+  if (!target.ok() || !golden.ok()) return 0;
+  const auto result = msprobe::Compare(std::move(*target), std::move(*golden), {});
+  if (!result.ok()) {
+    if (result.status().code() != msprobe::ErrorCode::kInvalidArgument) std::abort();
+    return 0;
+  }
+  if (msprobe::TerminalReport(*result).empty()) std::abort();
+  const std::string report = msprobe::JsonReport(*result);
+  msprobe::JsonCursor json(report);
+  if (!json.Skip()) std::abort();
+  return 0;
+}

@@ -1,0 +1,22 @@
+// Any bytes as config.json: a configuration, or an error that names the file.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
+#include "engine/dump/config.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const auto config = msprobe::ParseConfig(text, "config.json");
+  if (config.ok()) {
+    for (const std::string& line : config->warnings)
+      if (line.empty()) std::abort();
+    if (!std::is_sorted(config->step.begin(), config->step.end())) std::abort();
+    return 0;
+  }
+  if (config.status().code() != msprobe::ErrorCode::kInvalidConfig) std::abort();
+  if (config.status().message().find("config.json") == std::string::npos) std::abort();
+  return 0;
+}

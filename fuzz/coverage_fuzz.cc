@@ -1,0 +1,24 @@
+// Any bytes as coverage.json: what is read can be shown and written, and is the same read again.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+
+#include "engine/dump/coverage.h"
+#include "fuzz/memory_file.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static msprobe::MemoryFile file;
+  const std::string& path = file.Set(data, size);
+  const auto coverage = msprobe::ReadCoverage(path);
+  if (!coverage.ok()) {
+    if (coverage.status().code() != msprobe::ErrorCode::kInvalidConfig) std::abort();
+    if (coverage.status().message().find(path) == std::string::npos) std::abort();
+    return 0;
+  }
+  msprobe::CoverageLines(*coverage, 3);
+  const std::string written = msprobe::CoverageJson(*coverage);
+  file.Set(reinterpret_cast<const uint8_t*>(written.data()), written.size());
+  const auto again = msprobe::ReadCoverage(path);
+  if (!again.ok() || msprobe::CoverageJson(*again) != written) std::abort();
+  return 0;
+}

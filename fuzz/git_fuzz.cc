@@ -1,0 +1,27 @@
+// Any bytes in the files of a repository: a revision, or none.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
+#include "engine/dump/provenance.h"
+#include "fuzz/memory_folder.h"
+
+// Up to a first 0x1e HEAD, then packed-refs, then the branch "main"; and all of it as the file .git
+// of a worktree.
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static msprobe::MemoryFolder folder;
+  std::string_view rest(reinterpret_cast<const char*>(data), size);
+  folder.Set("worktree/.git", rest);
+  for (const char* name :
+       {"clone/.git/HEAD", "clone/.git/packed-refs", "clone/.git/refs/heads/main"}) {
+    const size_t end = rest.find('\x1e');
+    folder.Set(name, rest.substr(0, end));
+    rest = end == std::string_view::npos ? std::string_view() : rest.substr(end + 1);
+  }
+  for (const char* place : {"/worktree", "/clone"}) {
+    const std::string revision = msprobe::GitRevision(folder.path() + place);
+    if (!revision.empty() && revision.size() != 40 && revision.size() != 64) std::abort();
+  }
+  return 0;
+}

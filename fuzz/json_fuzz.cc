@@ -1,0 +1,71 @@
+// The two ways into JSON agree: what makes a tree, the cursor passes over as one value; and every
+// text that the cursor hands out can be decoded.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "engine/formats/json.h"
+
+namespace {
+
+// Every value below; how many there are.
+size_t Walk(msprobe::JsonCursor* json) {
+  size_t values = 1;
+  msprobe::JsonText text;
+  std::string_view number;
+  bool flag = false;
+  switch (json->Peek()) {
+    case '{':
+      for (json->BeginObject(); json->NextKey(&text);) {
+        std::string key;
+        msprobe::AppendJsonText(&key, text);
+        values += Walk(json);
+      }
+      break;
+    case '[':
+      for (json->BeginArray(); json->NextItem();) values += Walk(json);
+      break;
+    case '"': {
+      std::string decoded;
+      if (json->String(&text)) msprobe::AppendJsonText(&decoded, text);
+      if (!text.escaped && !json->failed() && decoded != text.raw) std::abort();
+      break;
+    }
+    case 't':
+    case 'f':
+      json->Bool(&flag);
+      break;
+    case 'n':
+      json->Null();
+      break;
+    default:
+      if (json->Number(&number)) msprobe::JsonNumber(number);
+  }
+  return values;
+}
+
+size_t Count(const msprobe::JsonValue& value) {
+  size_t values = 1;
+  for (const msprobe::JsonValue& item : value.items) values += Count(item);
+  for (const msprobe::JsonMember& member : value.members) values += Count(member.value);
+  return values;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  msprobe::JsonCursor skipping(text), walking(text);
+  const bool skipped = skipping.Skip();
+  const size_t values = Walk(&walking);
+  if (skipped == walking.failed()) std::abort();
+  if (!skipped && (walking.offset() > size || skipping.offset() > size)) std::abort();
+  if (!skipped && skipping.Error("a.json").message().find("a.json") == std::string::npos)
+    std::abort();
+  const auto tree = msprobe::ParseJson(text, "a.json");
+  if (tree.ok() && (!skipped || Count(*tree) != values)) std::abort();
+  if (!tree.ok() && tree.status().code() != msprobe::ErrorCode::kInvalidConfig) std::abort();
+  return 0;
+}

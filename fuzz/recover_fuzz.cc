@@ -1,0 +1,36 @@
+// Any bytes as the files of a killed run: recovery refuses them, or leaves a dump that is whole,
+// and a second one has nothing to do.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
+#include "engine/dump/reader.h"
+#include "engine/dump/recover.h"
+#include "fuzz/memory_folder.h"
+#include "fuzz/tensor_check.h"
+
+// Up to a first 0x1e dump.json, then stack.json, then construct.json.
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static msprobe::MemoryFolder folder;
+  std::string_view rest(reinterpret_cast<const char*>(data), size);
+  for (const char* name : {"dump.json", "stack.json", "construct.json"}) {
+    const size_t end = rest.find('\x1e');
+    folder.Set(name, rest.substr(0, end));
+    rest = end == std::string_view::npos ? std::string_view() : rest.substr(end + 1);
+  }
+  const auto before = msprobe::ReadDump(folder.path());
+  if (!before.ok()) msprobe::CheckRefusal(before.status(), folder.path());
+  const size_t records = before.ok() ? before->records.size() : 0;
+  const auto recovered = msprobe::RecoverDump(folder.path());
+  if (!recovered.ok()) {
+    msprobe::CheckRefusal(recovered.status(), folder.path());
+    return 0;
+  }
+  if (!before.ok() || recovered->records != static_cast<int64_t>(records)) std::abort();
+  const auto after = msprobe::ReadDump(folder.path());
+  if (!after.ok() || !after->complete || after->records.size() != records) std::abort();
+  const auto again = msprobe::RecoverDump(folder.path());
+  if (!again.ok() || !again->closed.empty() || again->dropped_bytes != 0) std::abort();
+  return 0;
+}

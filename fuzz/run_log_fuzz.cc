@@ -1,0 +1,23 @@
+// Any bytes as what a training says of itself under `msprobe selfcheck`.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+
+#include "engine/selfcheck/run_log.h"
+#include "fuzz/memory_file.h"
+#include "fuzz/tensor_check.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static msprobe::MemoryFile file;
+  const std::string& path = file.Set(data, size);
+  const auto log = msprobe::ReadRunLog(path);
+  if (!log.ok()) {
+    msprobe::CheckRefusal(log.status(), path);
+    return 0;
+  }
+  if (log->StepCount() > log->steps.size()) std::abort();
+  for (const msprobe::RunLog::Step& step : log->steps)
+    for (const msprobe::RunLog::Value& value : step.values)
+      if (msprobe::ValueKindName(value.kind).empty()) std::abort();
+  return 0;
+}

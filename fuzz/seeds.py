@@ -1,0 +1,120 @@
+"""What the corpora start from: bytes that each reader takes, most of them recorded ones."""
+
+import itertools
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+DATA = ROOT / "tests" / "data"
+CASES = ROOT / "tests" / "compare" / "cases"
+APART = b"\x1e"  # between the files of one input
+
+CONFIGS = (
+    b'{"task":"statistics","dump_path":"d","rank":[0,"1-3"],"step":["2","4-5"],"level":"mix",'
+    b'"extra_info":false,"risk_level":"CORE","async_dump":true,"dump_enable":true,"seed":7,'
+    b'"is_deterministic":false,"custom_op_namespaces":["mine"],"statistics":{"scope":'
+    b'["Module.a.Linear.forward.0","Module.b.Linear.forward.0"],"list":["relu"],"data_mode":'
+    b'["forward","input"],"data_mode_rule":"or","summary_mode":["md5","max","zero count"],'
+    b'"tensor_list":["linear"],"slice":[{"dim":0,"size":128,"begin":0,"end":-1}],"request_id":"r"}}',
+    b'{"task":"tensor","level":"L1","tensor":{"bench_path":"golden","diff_nums":-1,"list":[]}}',
+    b'{"task":"overflow_check","level":"L1","overflow_check":{"overflow_nums":3,"check_mode":"all"}}',
+    b'{"task":"grad_probe","grad_probe":{"grad_level":"L2","param_list":["w"],"bounds":[-1,0,1e3]}}',
+    b'{"task":"nan_check","nan_check":{"tensor_list":["softmax"],"data_mode":"all"}}',
+    b'{"task":"statistics","level":"L2","seed":1234,"enable_dataloader":true,"acl_config":""}',
+)
+COVERAGES = (
+    b'{"schema":"msprobe.coverage/1","apis":{"recorded":3,"nested":1,"ignored":0,"traced":0},'
+    b'"modules":{"recorded":2,"ignored":0,"traced":0},"gradients":{"recorded":3,"missing":1},'
+    b'"operations":{"recorded":3,"nested":9,"gradient":4,"ignored":0,"not_observed":2,'
+    b'"compiled_regions":1},"not_observed":[{"operation":"aten::view","count":2,"reason":"no"}],'
+    b'"apis_not_observed":[{"api":"Torch.foo","reason":"flags"}]}',
+    b'{"schema":"msprobe.coverage/1","apis":{"recorded":3,"nested":1,"ignored":0,"traced":0},'
+    b'"modules":{"recorded":0,"ignored":0,"traced":0},"gradients":{"recorded":0,"missing":0},'
+    b'"operations":null,"why_no_operations":"first step only","not_observed":[],'
+    b'"apis_not_observed":[]}',
+)
+RUN_LOGS = (
+    b"weight\t0123456789abcdef\tfc.weight\nrandom\tfedcba9876543210\ttorch\nstep\t12345\n"
+    b"loss\t0000000000000001\tbackward 0\ngradient\t00000000000000ff\tfc.weight\nstep\t777\n"
+    b"note\ttool on\nweight\t0123456789abcdef\tfc.weight\nend\n",
+)
+WEIGHTS = (b'{"schema":"msprobe.weights/1","weights":{"fc.weight":"0123456789abcdef","b":null}}',)
+TEXTS = ('Tensor.add.0.forward\0=1+1\0\uff1dfx\0a,"b"\nc\r\0\u20ac\U0001f600\0\x01\x1f-2'.encode(),)
+REVISIONS = (
+    b"ref: refs/heads/main\n" + APART + b"0" * 40 + b" refs/heads/main\n" + APART + b"1" * 40,
+    b"2" * 64 + b"\n",
+    b"gitdir: ../clone/.git\n",
+)
+
+
+def pickles_of(archive):
+    with zipfile.ZipFile(archive) as file:
+        for name in file.namelist():
+            if name.endswith("data.pkl"):
+                info = file.getinfo(name)
+                info.CRC = None  # one golden file has none on purpose
+                yield file.read(info)
+
+
+def contents(*patterns):
+    paths = itertools.chain.from_iterable(sorted(DATA.glob(pattern)) for pattern in patterns)
+    return [path.read_bytes() for path in paths]
+
+
+def archives():
+    return [path for path in sorted(DATA.glob("pt/**/*.pt")) if zipfile.is_zipfile(path)]
+
+
+def folders():
+    """Folders of recorded dumps: theirs, and ours among the cases."""
+    recorded = [*DATA.glob("dumps/**/dump.json"), *CASES.glob("**/dump.json")]
+    return [path.parent for path in sorted(recorded)]
+
+
+def killed():
+    """Whole dumps, and what a kill leaves of them."""
+    for folder in folders():
+        names = ("dump.json", "stack.json", "construct.json")
+        files = [(folder / name).read_bytes() for name in names if (folder / name).exists()]
+        yield APART.join(files)
+        yield APART.join(file[: len(file) // 2] for file in files)
+
+
+def pairs():
+    """Each dump beside the next, which is mostly the other side of one comparison."""
+    dumps = [(folder / "dump.json").read_bytes() for folder in folders()]
+    for one, other in itertools.pairwise(dumps):
+        yield one + APART + other
+
+
+SEEDS = {
+    "npy": lambda: contents("npy/**/*.npy"),
+    "safetensors": lambda: contents("safetensors/**/*.safetensors"),
+    "pt": lambda: [path.read_bytes() for path in archives()],
+    "zip": lambda: [path.read_bytes() for path in archives()],
+    "pickle": lambda: [pickle for path in archives() for pickle in pickles_of(path)],
+    "json": lambda: [*CONFIGS, *contents("dumps/**/*.json")],
+    "dump": lambda: [
+        *contents("dumps/**/debug.json"),
+        *((folder / "dump.json").read_bytes() for folder in folders()),
+    ],
+    "side_files": lambda: [*WEIGHTS, *contents("dumps/**/stack.json", "dumps/**/construct.json")],
+    "recover": lambda: list(killed()),
+    "compare": lambda: list(pairs()),
+    "config": lambda: list(CONFIGS),
+    "coverage": lambda: list(COVERAGES),
+    "run_log": lambda: list(RUN_LOGS),
+    "git": lambda: list(REVISIONS),
+    "yaml": lambda: [
+        path.read_bytes()[:4000]
+        for path in sorted((ROOT / "python/msprobe/pytorch/hook_module").glob("*.yaml"))
+    ],
+    "tables": lambda: list(TEXTS),
+}
+
+
+def write_corpus(name, folder):
+    """The seeds of a target as files of a new folder."""
+    folder.mkdir(parents=True)
+    for index, content in enumerate(SEEDS[name]()):
+        (folder / f"seed{index}").write_bytes(content)

@@ -1,0 +1,32 @@
+// Any bytes as each of the YAML files that users may edit.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+
+#include "engine/formats/ignore_rules.h"
+#include "engine/formats/name_lists.h"
+#include "fuzz/memory_file.h"
+
+namespace {
+
+void CheckRefusal(const msprobe::Status& status, const std::string& path) {
+  if (status.code() != msprobe::ErrorCode::kInvalidConfig) std::abort();
+  if (status.message().find(path) == std::string::npos) std::abort();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static msprobe::MemoryFile file;
+  const std::string& path = file.Set(data, size);
+  const auto lists = msprobe::ReadNameLists(path);
+  if (!lists.ok()) CheckRefusal(lists.status(), path);
+  const auto rules = msprobe::ReadIgnoreRules(path);
+  if (!rules.ok()) {
+    CheckRefusal(rules.status(), path);
+    return 0;
+  }
+  for (const msprobe::IgnoreRule& rule : *rules)
+    if (rule.line == 0) std::abort();
+  return 0;
+}

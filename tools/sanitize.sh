@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# tools/sanitize.sh PYTHON JOBS: builds the C++ tests under sanitizers, in build-asan/ and build-tsan/, and runs them: all of
+# them and the seeds of the fuzz targets under address and undefined, those with threads under thread.
+set -euo pipefail
+python=$1 jobs=$2
+export ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1 UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
+export TSAN_OPTIONS=halt_on_error=1
+with_threads="base kernels formats dump compare"
+
+build() {
+  echo "== $1: $2"
+  [ -f "$1/build.ninja" ] || cmake -S . -B "$1" -G Ninja -DMSPROBE_TESTS=ON "-DMSPROBE_SANITIZE=$2" > /dev/null
+  ninja -C "$1" -j "$jobs"
+}
+
+status=0
+run() { # run BUILD NAME
+  echo "-- $1 $2"
+  "$1/tests/$2/$2_test" --gtest_brief=1 || status=1
+}
+
+build build-asan address,undefined
+for folder in build-asan/tests/*/*_test; do run build-asan "$(basename "$(dirname "$folder")")"; done
+MSPROBE_BUILD_DIR=build-asan "$python" -m pytest -q tests/python/test_fuzz.py || status=1
+build build-tsan thread
+for name in $with_threads; do run build-tsan "$name"; done
+exit $status
