@@ -42,13 +42,13 @@ void AppendCount(std::string* out, std::string_view key, int64_t count) {
 }
 
 void AppendChecksum(std::string* out, const TensorFields& fields) {
-  if (fields.crc32 == nullptr && fields.xor64 == nullptr) return;
+  if (fields.checksum == Checksum::kNone || fields.stats == nullptr) return;
   *out += ",\"md5\":\"";
-  if (fields.crc32 != nullptr) {
-    AppendHex(out, *fields.crc32, 8);
+  if (fields.checksum == Checksum::kCrc32) {
+    AppendHex(out, fields.stats->checksum, 8);
   } else {
     *out += "0x";
-    AppendHex(out, *fields.xor64, 16);
+    AppendHex(out, fields.stats->checksum, 16);
   }
   *out += '"';
 }

@@ -35,9 +35,8 @@ struct TensorFields {
   bool statistics = true;        // false: the four values and the counts are left out
   bool counts = false;           // counts in spite of that
   int64_t first_nonfinite = -1;  // place of the first NaN or infinity; written when not negative
-  // Written under "md5" when not null, one of them; without statistics right behind the shape.
-  const uint32_t* crc32 = nullptr;
-  const uint64_t* xor64 = nullptr;
+  // What stats->checksum is; written under "md5", without statistics right behind the shape.
+  Checksum checksum = Checksum::kNone;
   // A tensor that is spread over processes, as JSON; "" otherwise.
   std::string_view device_mesh, placements;
   std::string_view data_name;  // written when not empty

@@ -47,12 +47,13 @@ Status GradientSummary::Add(std::string_view parameter, const TensorView& gradie
   ThreadPool* pool = numel * static_cast<int64_t>(DTypeSize(gradient.dtype)) >= kParallelBytes
                          ? &ThreadPool::Default()
                          : nullptr;
-  const Stats stats = ComputeStats(gradient, pool);
+  const bool checksum = rules_.level == GradLevel::kL0;
+  const Stats stats = ComputeStats(gradient, pool, checksum ? Checksum::kCrc32 : Checksum::kNone);
   rows_.TextCell(parameter);
-  if (rules_.level == GradLevel::kL0) {
-    std::string checksum;
-    AppendHex(&checksum, Crc32(gradient), 8);
-    rows_.NumberCell(checksum);
+  if (checksum) {
+    std::string text;
+    AppendHex(&text, stats.checksum, 8);
+    rows_.NumberCell(text);
   } else {
     std::vector<uint8_t> positive(static_cast<size_t>(numel));
     const bool spread = rules_.level == GradLevel::kL2;

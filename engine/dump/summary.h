@@ -9,10 +9,9 @@
 #include <vector>
 
 #include "engine/dump/config_values.h"
+#include "engine/kernels/digest.h"
 
 namespace msprobe {
-
-enum class Checksum : uint8_t { kNone, kCrc32, kXor };
 
 struct Summary {
   bool statistics = true;  // Max, Min, Mean, Norm and the counts

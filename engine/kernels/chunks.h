@@ -51,8 +51,14 @@ class PairwiseFold {
   uint64_t count_ = 0;
 };
 
+// Whether FoldChunks has several threads at work.
+inline bool InParallel(int64_t count, const ThreadPool* pool) {
+  return count > kGroupElements && pool != nullptr && pool->threads() > 1;
+}
+
 // `chunk_node(first element, elements, chunk number, scratch)` gives a Node and may run on several
-// threads at once, each with a Scratch of its own. count > 0.
+// threads at once, each with a Scratch of its own; a group's chunks come in order, on one thread.
+// count > 0.
 template <typename Node, typename Scratch, typename ChunkNode>
 Node FoldChunks(int64_t count, ThreadPool* pool, const ChunkNode& chunk_node) {
   Scratch scratch;
@@ -69,7 +75,7 @@ Node FoldChunks(int64_t count, ThreadPool* pool, const ChunkNode& chunk_node) {
   };
   const int64_t groups = (count + kGroupElements - 1) / kGroupElements;
   PairwiseFold<Node, 48> fold;
-  if (groups > 1 && pool != nullptr && pool->threads() > 1) {
+  if (InParallel(count, pool)) {
     std::vector<Node> nodes(static_cast<size_t>(groups));
     pool->ParallelFor(nodes.size(), [&](size_t g) {
       Scratch group_scratch;

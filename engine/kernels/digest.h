@@ -7,6 +7,9 @@
 
 namespace msprobe {
 
+// ComputeStats takes one of them along in its pass.
+enum class Checksum : uint8_t { kNone, kCrc32, kXor };
+
 // CRC-32 (IEEE 802.3, as zlib.crc32) of the element bytes in logical order: what the earlier tools
 // store under "md5".
 //

@@ -1,5 +1,6 @@
 #include "engine/kernels/stats.h"
 
+#include "engine/kernels/checksum_parts.h"
 #include "engine/kernels/chunk_reader.h"
 #include "engine/kernels/chunks.h"
 #include "engine/kernels/stats_node.h"
@@ -285,34 +286,43 @@ StatsNode StatsOfChunk(DType dtype, const uint8_t* p, int64_t n, int64_t chunk) 
 
 // Apart, so that the path of a small contiguous tensor has neither the buffer nor the allocations
 // of its runs.
-[[gnu::noinline]] StatsNode StatsOfStrided(const TensorView& view, int64_t numel,
-                                           ThreadPool* pool) {
+[[gnu::noinline]] StatsNode StatsOfStrided(const TensorView& view, int64_t numel, ThreadPool* pool,
+                                           ChecksumParts* checksum) {
   const ChunkReader reader(view);
+  const int64_t size = static_cast<int64_t>(DTypeSize(view.dtype));
   using Window = ChunkReader::Window;
   return FoldChunks<StatsNode, Window>(
       numel, pool, [&](int64_t first, int64_t n, int64_t chunk, Window& window) {
-        return StatsOfChunk(view.dtype, reader.Read(first, n, &window), n, chunk);
+        const uint8_t* p = reader.Read(first, n, &window);
+        checksum->Add(chunk, p, n * size);
+        return StatsOfChunk(view.dtype, p, n, chunk);
       });
 }
 
 }  // namespace
 
-Stats ComputeStats(const TensorView& view, ThreadPool* pool) {
+Stats ComputeStats(const TensorView& view, ThreadPool* pool, Checksum checksum) {
   const int64_t numel = view.numel();
   if (numel == 0) return EmptyStats(view.dtype);
   const FloatEnvironment environment;
+  const int64_t size = static_cast<int64_t>(DTypeSize(view.dtype));
+  ChecksumParts parts(checksum,
+                      InParallel(numel, pool) ? (numel + kGroupElements - 1) / kGroupElements : 1);
   StatsNode node;
   if (!view.IsContiguous()) {
-    node = StatsOfStrided(view, numel, pool);
+    node = StatsOfStrided(view, numel, pool, &parts);
   } else {
     const uint8_t* data = static_cast<const uint8_t*>(view.data);
-    const int64_t size = static_cast<int64_t>(DTypeSize(view.dtype));
     node = FoldChunks<StatsNode, NoScratch>(
         numel, pool, [&](int64_t first, int64_t n, int64_t chunk, NoScratch&) {
-          return StatsOfChunk(view.dtype, data + first * size, n, chunk);
+          const StatsNode of_chunk = StatsOfChunk(view.dtype, data + first * size, n, chunk);
+          parts.Add(chunk, data + first * size, n * size);
+          return of_chunk;
         });
   }
-  return FinishStats(node, view.dtype, numel);
+  Stats stats = FinishStats(node, view.dtype, numel);
+  stats.checksum = parts.Finish(kGroupElements * size, numel * size);
+  return stats;
 }
 
 }  // namespace msprobe

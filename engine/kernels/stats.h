@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "engine/kernels/digest.h"
 #include "engine/tensor/tensor_view.h"
 
 namespace msprobe {
@@ -24,6 +25,7 @@ struct Stats {
   // strides; a changed, swapped or added element changes it. Also depends on dtype (not on shape).
   // Not cryptographic.
   uint64_t fingerprint = 0;
+  uint64_t checksum = 0;  // the one that was asked for
 };
 
 // Max, min, mean and L2 norm; of the modulus for complex dtypes. Sums run in double over a fixed
@@ -33,6 +35,8 @@ struct Stats {
 //
 //   Stats s = ComputeStats(view);          // on this thread
 //   Stats s = ComputeStats(view, &pool);   // large tensors are split
-Stats ComputeStats(const TensorView& view, ThreadPool* pool = nullptr);
+//   Stats s = ComputeStats(view, &pool, Checksum::kCrc32);  // s.checksum == Crc32(view)
+Stats ComputeStats(const TensorView& view, ThreadPool* pool = nullptr,
+                   Checksum checksum = Checksum::kNone);
 
 }  // namespace msprobe

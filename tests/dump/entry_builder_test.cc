@@ -66,17 +66,16 @@ TEST(EntryBuilder, SpellsExtremaByKindOfDtype) {
 }
 
 TEST(EntryBuilder, AChecksumStandsWhereTheEarlierToolPutsIt) {
-  const Stats stats = SomeStats();
+  Stats stats = SomeStats();
+  stats.checksum = 0x00abcdef;
   const int64_t shape[] = {2};
-  const uint32_t crc32 = 0x00abcdef;
-  const uint64_t xor64 = 0x81560d85042591cd;
   TensorFields fields{.dtype = "torch.int8", .shape = shape, .requires_grad = 0};
   fields.stats = &stats;
-  fields.crc32 = &crc32;
+  fields.checksum = Checksum::kCrc32;
   EXPECT_NE(TensorText(fields).find(R"("requires_grad":false,"md5":"00abcdef","finger)"),
             std::string::npos);
-  fields.crc32 = nullptr;
-  fields.xor64 = &xor64;
+  stats.checksum = 0x81560d85042591cd;
+  fields.checksum = Checksum::kXor;
   EXPECT_NE(TensorText(fields).find(R"(false,"md5":"0x81560d85042591cd","finger)"),
             std::string::npos);
   fields.statistics = false;

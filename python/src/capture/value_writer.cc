@@ -7,7 +7,6 @@
 #include "capture/tensor_access.h"
 #include "capture/torch_api.h"
 #include "engine/base/threads.h"
-#include "engine/kernels/digest.h"
 #include "engine/kernels/find_nonfinite.h"
 
 namespace msprobe::capture {
@@ -20,8 +19,6 @@ constexpr int64_t kParallelBytes = 1 << 19;
 // What an entry says of a tensor or array, but for the place it goes to.
 struct Measured {
   Stats stats;
-  uint32_t crc32 = 0;
-  uint64_t xor64 = 0;
   TensorFields fields;
 
   // `access`, a TensorAccess or NumpyArray, must outlive this object.
@@ -43,21 +40,14 @@ struct Measured {
     }
     if (!access.readable() || style.reading != Reading::kMeasured) return;
     const TensorView& view = access.view();
-    stats = MeasureTensor(view);
+    if (options.numbers) fields.checksum = options.summary.checksum;
+    stats = MeasureTensor(view, fields.checksum);
     fields.stats = &stats;
     fields.kind = DTypeKindOf(view.dtype);
     fields.is_unsigned64 = view.dtype == DType::kUInt64;
     fields.counts = style.locate;
     if (style.locate && stats.nan + stats.pos_inf + stats.neg_inf > 0)
       fields.first_nonfinite = FirstNonfinite(view);
-    if (!options.numbers) return;
-    if (options.summary.checksum == Checksum::kCrc32) {
-      crc32 = Crc32(view);
-      fields.crc32 = &crc32;
-    } else if (options.summary.checksum == Checksum::kXor) {
-      xor64 = Xor64(view);
-      fields.xor64 = &xor64;
-    }
   }
   Measured(const Measured&) = delete;
 };
@@ -93,12 +83,12 @@ bool Keep(PyObject* value, const TensorView& view, const Stats& stats, const Val
 
 }  // namespace
 
-Stats MeasureTensor(const TensorView& view) {
+Stats MeasureTensor(const TensorView& view, Checksum checksum) {
   const int64_t bytes = view.numel() * static_cast<int64_t>(DTypeSize(view.dtype));
   ThreadPool* pool = bytes >= kParallelBytes ? &ThreadPool::Default() : nullptr;
-  if (bytes < kReleaseGilBytes) return ComputeStats(view, pool);
+  if (bytes < kReleaseGilBytes) return ComputeStats(view, pool, checksum);
   const ReleasedGil released;
-  return ComputeStats(view, pool);
+  return ComputeStats(view, pool, checksum);
 }
 
 void AppendTensorJson(std::string* out, PyObject* tensor, const ValueOptions& options,

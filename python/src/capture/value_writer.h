@@ -119,8 +119,8 @@ class ValueWriter {
   std::vector<PyObject*> tensors_;
 };
 
-// Statistics of a view; a large one is read without the GIL and by all cores.
-Stats MeasureTensor(const TensorView& view);
+// Statistics and a checksum of a view; a large one is read without the GIL and by all cores.
+Stats MeasureTensor(const TensorView& view, Checksum checksum = Checksum::kNone);
 
 // The JSON object of one tensor (a gradient), in the same way; stored when `file_name` is not "".
 // Adds what it holds to `nonfinite`.
