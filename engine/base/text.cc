@@ -34,31 +34,35 @@ int DecodeUtf8(std::string_view text, uint32_t* code_point) {
 
 }  // namespace
 
-void AppendPythonFloat(std::string* out, double value) {
-  if (std::isnan(value)) {
-    *out += "NaN";
-    return;
-  }
-  if (std::isinf(value)) {
-    *out += value < 0 ? "-Infinity" : "Infinity";
-    return;
-  }
+size_t WritePythonFloat(char* out, double value) {
+  const auto word = [&](std::string_view text) { return text.copy(out, text.size()); };
+  if (std::isnan(value)) return word("NaN");
+  if (std::isinf(value)) return word(value < 0 ? "-Infinity" : "Infinity");
   // Python's repr uses an exponent below 1e-4 and from 1e16 on; to_chars would choose the shorter
   // of the two forms.
   const double magnitude = std::fabs(value);
   const bool fixed = magnitude == 0 || (magnitude >= 1e-4 && magnitude < 1e16);
-  std::array<char, 40> buffer;
   const auto format = fixed ? std::chars_format::fixed : std::chars_format::scientific;
-  const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value, format).ptr;
-  const std::string_view text(buffer.data(), static_cast<size_t>(end - buffer.data()));
-  *out += text;
-  if (fixed && text.find('.') == std::string_view::npos) *out += ".0";
+  char* end = std::to_chars(out, out + kLongestNumber - 2, value, format).ptr;
+  if (fixed && std::find(out, end, '.') == end) {
+    *end++ = '.';
+    *end++ = '0';
+  }
+  return static_cast<size_t>(end - out);
+}
+
+size_t WriteInteger(char* out, int64_t value) {
+  return static_cast<size_t>(std::to_chars(out, out + kLongestNumber, value).ptr - out);
+}
+
+void AppendPythonFloat(std::string* out, double value) {
+  char text[kLongestNumber];
+  out->append(text, WritePythonFloat(text, value));
 }
 
 void AppendInteger(std::string* out, int64_t value) {
-  std::array<char, 24> buffer;
-  out->append(buffer.data(),
-              std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr);
+  char text[kLongestNumber];
+  out->append(text, WriteInteger(text, value));
 }
 
 void AppendUnsigned(std::string* out, uint64_t value) {

@@ -4,6 +4,7 @@
 //   AppendJsonString(&line, "a\"b");     // "a\"b", with the quotes
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -16,6 +17,10 @@ namespace msprobe {
 // "1e-05", "1e+16". Not-finite values are JSON's common extension: NaN, Infinity, -Infinity.
 void AppendPythonFloat(std::string* out, double value);
 void AppendInteger(std::string* out, int64_t value);
+// The same into `out`, which has room for kLongestNumber characters; returns how many it took.
+inline constexpr size_t kLongestNumber = 40;
+size_t WritePythonFloat(char* out, double value);
+size_t WriteInteger(char* out, int64_t value);
 void AppendUnsigned(std::string* out, uint64_t value);
 void AppendHex(std::string* out, uint64_t value, int digits);  // lower case, zero padded
 

@@ -4,6 +4,7 @@
 
 #include "engine/compare/columns_text.h"
 #include "engine/dump/source_line.h"
+#include "engine/formats/csv.h"
 
 namespace msprobe {
 namespace {
@@ -104,6 +105,9 @@ TableFormat::TableFormat(const Comparison& comparison)
   }
   for (const auto& frames : comparison.target.stacks) {
     AppendPythonList(&stack_texts_.emplace_back(), frames);
+    CsvWriter cell;
+    cell.NumberCell(stack_texts_.back());
+    stack_cells_.emplace_back(cell.text());
     target_sources_.push_back(UserSourceLine(frames));
   }
   for (const auto& frames : comparison.golden.stacks)

@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/base/text_buffer.h"
 #include "engine/compare/columns_rules.h"
 #include "engine/compare/comparison.h"
 
@@ -108,10 +109,10 @@ struct TableCell {
 };
 
 struct TableRow {
-  std::string text;
+  TextBuffer text;
   std::vector<TableCell> cells;  // one a column
   std::string_view TextOf(const TableCell& cell) const {
-    return {text.data() + cell.offset, cell.size};
+    return text.view().substr(cell.offset, cell.size);
   }
 };
 
@@ -124,6 +125,9 @@ class TableFormat {
   size_t rows() const { return comparison_.rows.size(); }
   // Replaces the content of `out` by row `row`. Thread-safe for different `out`.
   void Fill(size_t row, TableRow* out) const;
+  // Appends row `row` as a line of csv: what the cells of Fill would give, in one go. Thread-safe,
+  // too.
+  void AppendCsv(size_t row, TextBuffer* out) const;
   OldResult ResultOf(size_t row) const { return verdicts_[row].result; }
 
  private:
@@ -133,6 +137,7 @@ class TableFormat {
   std::vector<uint32_t> pair_of_;         // one a row
   std::vector<OldVerdict> verdicts_;      // one a row
   std::vector<std::string> stack_texts_;  // one a stack of the target
+  std::vector<std::string> stack_cells_;  // the same as csv
   std::vector<std::string> target_sources_,
       golden_sources_;  // one a stack of each side: "train.py:41 in forward: y = ..."
 };

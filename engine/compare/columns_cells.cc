@@ -6,6 +6,8 @@
 #include "engine/compare/columns.h"
 #include "engine/compare/columns_text.h"
 #include "engine/compare/judge.h"
+#include "engine/compare/record_keys.h"
+#include "engine/formats/csv.h"
 
 namespace msprobe {
 namespace {
@@ -26,39 +28,42 @@ std::string_view MatchName(Match value) {
   return "";
 }
 
-// Shapes without the dimensions of extent 1: [1, 3] and [3] hold the same elements in the same
-// order.
-std::string Squeezed(std::string_view shape) {
-  std::string out;
-  if (shape.size() < 2) return out;
-  for (std::string_view extent : Split(shape.substr(1, shape.size() - 2), ',')) {
-    while (!extent.empty() && extent.front() == ' ') extent.remove_prefix(1);
-    if (extent != "1" && !extent.empty()) out.append(extent) += ',';
-  }
-  return out;
-}
-
 }  // namespace
 
 // Fills one row; lives for the call.
 class TableFormat::Filler {
  public:
-  Filler(const TableFormat& format, size_t row, TableRow* out)
-      : f_(format), c_(format.comparison_), row_(row), out_(*out), r_(c_.rows[row]) {
+  Filler(const TableFormat& format, size_t row, TextBuffer* text)
+      : f_(format), c_(format.comparison_), row_(row), text_(*text), r_(c_.rows[row]) {
     if (r_.target >= 0) target_ = &c_.target.leaves[r_.target];
     if (r_.golden >= 0) golden_ = &c_.golden.leaves[r_.golden];
     diff_ = MetricsOf(c_, row);
   }
 
-  void Fill() {
-    out_.text.clear();
-    out_.cells.clear();
+  void Fill(std::vector<TableCell>* cells) {
+    cells->clear();
     for (const Column& column : f_.columns_) {
-      const size_t start = out_.text.size();
+      const size_t start = text_.size();
       const CellKind kind = Write(column.id);
-      out_.cells.push_back(
-          {static_cast<uint32_t>(start), static_cast<uint32_t>(out_.text.size() - start), kind});
+      cells->push_back(
+          {static_cast<uint32_t>(start), static_cast<uint32_t>(text_.size() - start), kind});
     }
+  }
+
+  void AppendCsv() {
+    for (const Column& column : f_.columns_) {
+      if (column.id == Id::kStack) {
+        AppendStack(f_.stack_cells_);
+      } else {
+        const size_t start = text_.size();
+        const CellKind kind = Write(column.id);
+        if (kind == CellKind::kText || kind == CellKind::kSentence) {
+          QuoteCsvCell(&text_, start, kind == CellKind::kText);
+        }
+      }
+      text_ += ',';
+    }
+    text_.data()[text_.size() - 1] = '\n';
   }
 
  private:
@@ -137,10 +142,9 @@ class TableFormat::Filler {
       case Id::kResult:
         return Keyword(OldResultName(f_.verdicts_[row_].result));
       case Id::kErrMessage:
-        AppendErrMessage(&out_.text, c_, row_, f_.verdicts_[row_]);
-        return CellKind::kSentence;
+        return ErrMessage();
       case Id::kStack:
-        return Stack();
+        return AppendStack(f_.stack_texts_);
       case Id::kDataName:
         return DataName();
       case Id::kClass:
@@ -155,11 +159,8 @@ class TableFormat::Filler {
         return r_.confidence == 1 ? Keyword("1.0") : Number(r_.confidence, 2);
       case Id::kSeverity:
         return Number(measure.severity, 4);
-      case Id::kReason: {
-        const size_t before = out_.text.size();
-        AppendReason(&out_.text, c_, row_);
-        return out_.text.size() == before ? Keyword("") : CellKind::kText;
-      }
+      case Id::kReason:
+        return ReasonCell(measure);
       case Id::kTargetNan:
         return Count(target_ ? target_->nan_count : -1);
       case Id::kTargetInf:
@@ -195,13 +196,13 @@ class TableFormat::Filler {
   uint32_t CallIndex() const { return f_.pair_of_[row_]; }
 
   CellKind Keyword(std::string_view text) {
-    out_.text += text;
+    text_ += text;
     return CellKind::kWord;
   }
 
   CellKind FromDump(std::string_view text) {
     if (text.empty()) return Keyword("N/A");
-    out_.text += text;
+    text_ += text;
     return CellKind::kText;
   }
 
@@ -209,17 +210,30 @@ class TableFormat::Filler {
   CellKind Number(double value, int decimals = -1) {
     if (std::isnan(value)) return Keyword("N/A");
     if (std::isinf(value)) return Keyword(value < 0 ? "-inf" : "inf");
-    if (decimals >= 0) {
-      AppendRounded(&out_.text, value, decimals);
-    } else {
-      AppendPythonFloat(&out_.text, value);
-    }
+    text_.Number(decimals >= 0 ? Rounded(value, decimals) : value);
     return CellKind::kNumber;
+  }
+
+  CellKind ErrMessage() {
+    const OldVerdict& verdict = f_.verdicts_[row_];
+    if (verdict.result == OldResult::kPass) return Keyword("[]");
+    std::string list;
+    AppendErrMessage(&list, c_, row_, verdict);
+    text_ += list;
+    return CellKind::kSentence;
+  }
+
+  CellKind ReasonCell(const Measure& measure) {
+    if (measure.reason == Reason::kNone && c_.notes.empty()) return Keyword("");
+    std::string reason;
+    AppendReason(&reason, c_, row_);
+    text_ += reason;
+    return reason.empty() ? CellKind::kWord : CellKind::kText;
   }
 
   CellKind Count(int64_t value) {
     if (value < 0) return Keyword("N/A");
-    AppendInteger(&out_.text, value);
+    text_.Integer(value);
     return CellKind::kNumber;
   }
 
@@ -234,25 +248,12 @@ class TableFormat::Filler {
     if (leaf->kind == LeafKind::kNone) return Keyword("None");
     const std::string_view spelled = leaf->*member;
     const std::string_view text = StatisticText(spelled);
-    out_.text += text;
+    text_ += text;
     if (IsPlainNumber(text)) return CellKind::kNumber;
     // A string argument, or what a hostile file has in a number's place, may hold anything.
     const bool word =
         text == "None" || text == "Nan" || text == "True" || text == "False" || text == "N/A";
     return word ? CellKind::kWord : CellKind::kText;
-  }
-
-  static bool IsPlainNumber(std::string_view text) {
-    if (text.empty()) return false;
-    const bool begins = (text[0] >= '0' && text[0] <= '9') || text[0] == '-';
-    if (!begins) return text == " inf" || text == " -inf";
-    for (const char c : text) {
-      if ((c < '0' || c > '9') && c != '.' && c != 'e' && c != 'E' && c != '+' && c != '-')
-        return false;
-    }
-    // "-1+1" is no number, and a spreadsheet would work it out.
-    const size_t sign = text.find_first_of("+-", 1);
-    return sign == std::string_view::npos || text[sign - 1] == 'e' || text[sign - 1] == 'E';
   }
 
   // Both the difference and the relative error ask.
@@ -289,8 +290,8 @@ class TableFormat::Filler {
     const StatisticPair& pair = Pair(i);
     if (pair.kind != StatisticPair::Kind::kNumbers) return Special(pair.kind);
     if (std::isinf(pair.relative)) return Keyword("inf");
-    AppendPythonFloat(&out_.text, pair.relative * 100);
-    out_.text += '%';
+    text_.Number(pair.relative * 100);
+    text_ += '%';
     return CellKind::kWord;
   }
 
@@ -319,14 +320,13 @@ class TableFormat::Filler {
     if (target_ == nullptr || golden_ == nullptr) return Keyword("unsupported");
     if (diff_ == nullptr) {
       const bool tensors = target_->kind == LeafKind::kTensor && golden_->kind == LeafKind::kTensor;
-      const bool shapes = tensors && target_->shape != golden_->shape &&
-                          Squeezed(target_->shape) != Squeezed(golden_->shape);
+      const bool shapes = tensors && !SameSqueezedShape(target_->shape, golden_->shape);
       return Keyword(shapes ? "shape unmatched" : "unsupported");
     }
     if (diff_->count == 0 && diff_->nonfinite_target == 0 && diff_->nonfinite_golden == 0) {
       return Keyword("unsupported");
     }
-    const bool single = Squeezed(target_->shape).empty();
+    const bool single = SameSqueezedShape(target_->shape, "[]");
     if (single && many) return Keyword("unsupported");
     if (diff_->nonfinite_mismatch > 0) return Keyword(single ? "Nan" : "N/A");
     if (std::isnan(value)) return Keyword("Nan");
@@ -345,16 +345,18 @@ class TableFormat::Filler {
     const auto name = [](const Leaf* leaf) {
       return leaf == nullptr ? "N/A" : leaf->data_name.empty() ? "-1" : leaf->data_name;
     };
-    AppendPythonList(&out_.text, {name(target_), name(golden_)});
+    std::string list;
+    AppendPythonList(&list, {name(target_), name(golden_)});
+    text_ += list;
     return CellKind::kSentence;
   }
 
   // On the first row of a call only, as the earlier tools have it.
-  CellKind Stack() {
+  CellKind AppendStack(const std::vector<std::string>& spelled) {
     const RecordPair& pair = c_.pairs[CallIndex()];
     const int32_t stack = pair.target >= 0 ? c_.target.records[pair.target].stack : -1;
     if (stack < 0 || row_ != pair.first_row) return Keyword("N/A");
-    out_.text += f_.stack_texts_[stack];
+    text_ += spelled[stack];
     return CellKind::kSentence;
   }
 
@@ -378,7 +380,7 @@ class TableFormat::Filler {
   const TableFormat& f_;
   const Comparison& c_;
   const size_t row_;
-  TableRow& out_;
+  TextBuffer& text_;
   const Row& r_;
   const Leaf* target_ = nullptr;
   const Leaf* golden_ = nullptr;
@@ -386,6 +388,13 @@ class TableFormat::Filler {
   std::optional<StatisticPair> compared_[4];  // of max, min, mean, norm
 };
 
-void TableFormat::Fill(size_t row, TableRow* out) const { Filler(*this, row, out).Fill(); }
+void TableFormat::Fill(size_t row, TableRow* out) const {
+  out->text.Clear();
+  Filler(*this, row, &out->text).Fill(&out->cells);
+}
+
+void TableFormat::AppendCsv(size_t row, TextBuffer* out) const {
+  Filler(*this, row, out).AppendCsv();
+}
 
 }  // namespace msprobe

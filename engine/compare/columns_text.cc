@@ -60,6 +60,19 @@ std::string_view StatisticText(std::string_view spelled) {
   }
 }
 
+bool IsPlainNumber(std::string_view text) {
+  if (text.empty()) return false;
+  const bool begins = (text[0] >= '0' && text[0] <= '9') || text[0] == '-';
+  if (!begins) return text == " inf" || text == " -inf";
+  for (const char c : text) {
+    if ((c < '0' || c > '9') && c != '.' && c != 'e' && c != 'E' && c != '+' && c != '-')
+      return false;
+  }
+  // "-1+1" is no number, and a spreadsheet would work it out.
+  const size_t sign = text.find_first_of("+-", 1);
+  return sign == std::string_view::npos || text[sign - 1] == 'e' || text[sign - 1] == 'E';
+}
+
 void AppendPythonList(std::string* out, const std::vector<std::string_view>& items) {
   *out += '[';
   for (size_t i = 0; i < items.size(); ++i) {
@@ -73,7 +86,7 @@ void AppendPythonList(std::string* out, const std::vector<std::string_view>& ite
   *out += ']';
 }
 
-void AppendRounded(std::string* out, double value, int decimals) {
+double Rounded(double value, int decimals) {
   // Beyond 1e15 a double has no decimals left; and no text of that length would fit.
   if (std::isfinite(value) && std::fabs(value) < 1e15) {
     char text[64];
@@ -81,7 +94,7 @@ void AppendRounded(std::string* out, double value, int decimals) {
         std::to_chars(text, text + sizeof(text), value, std::chars_format::fixed, decimals).ptr;
     std::from_chars(text, end, value);
   }
-  AppendPythonFloat(out, value);
+  return value;
 }
 
 }  // namespace msprobe

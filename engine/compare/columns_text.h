@@ -11,12 +11,14 @@ namespace msprobe {
 // "True"; "N/A" when absent.
 std::string_view StatisticText(std::string_view spelled);
 
+// Whether a spreadsheet reads it as a number, and not as a sum ("-1+1").
+bool IsPlainNumber(std::string_view text);
+
 // Appends Python's repr() of a list of strings: ['a', "it's"], the form of the stack and Data_name
 // cells.
 void AppendPythonList(std::string* out, const std::vector<std::string_view>& items);
 
-// Appends `value` rounded to 12 decimals and spelled as Python prints a float: how the earlier
-// tools round their metrics.
-void AppendRounded(std::string* out, double value, int decimals = 12);
+// `value` rounded to decimals as the earlier tools round their metrics (to 12).
+double Rounded(double value, int decimals);
 
 }  // namespace msprobe

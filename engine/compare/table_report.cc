@@ -4,6 +4,7 @@
 #include <charconv>
 #include <vector>
 
+#include "engine/base/ordered.h"
 #include "engine/base/threads.h"
 #include "engine/formats/atomic_file.h"
 #include "engine/formats/csv.h"
@@ -12,36 +13,13 @@
 namespace msprobe {
 namespace {
 
-constexpr size_t kRowsPerPart = 1024;
-constexpr size_t kPartsPerThread = 4;
+constexpr size_t kRowsPerPart = 512;  // what a core's own cache holds
+constexpr size_t kPartsReady = 16;
 
 std::vector<std::string_view> Header(const TableFormat& table) {
   std::vector<std::string_view> names;
   for (const Column& column : table.columns()) names.push_back(column.name);
   return names;
-}
-
-// Most cells are numbers and words that never need quotes: these are appended as they are, the
-// others by CsvWriter's rules.
-void FormatPart(const TableFormat& table, size_t first, size_t last, std::string* out) {
-  TableRow row;
-  CsvWriter quoted;
-  for (size_t i = first; i < last; ++i) {
-    table.Fill(i, &row);
-    bool comma = false;
-    for (const TableCell& cell : row.cells) {
-      if (comma) *out += ',';
-      comma = true;
-      std::string_view text = row.TextOf(cell);
-      if (cell.kind == CellKind::kText || cell.kind == CellKind::kSentence) {
-        quoted.Clear();
-        cell.kind == CellKind::kText ? quoted.TextCell(text) : quoted.NumberCell(text);
-        text = quoted.text();
-      }
-      *out += text;
-    }
-    *out += '\n';
-  }
 }
 
 }  // namespace
@@ -54,24 +32,23 @@ Status StreamTableCsv(const TableFormat& table,
   header.EndRow();
   const std::string_view head = header.text();
   MSPROBE_RETURN_IF_ERROR(write({&head, 1}));
-  ThreadPool& pool = ThreadPool::Default();
-  std::vector<std::string> parts(kPartsPerThread * std::max<size_t>(1, pool.threads()));
-  std::vector<std::string_view> texts;
-  const size_t rows = table.rows(), rows_per_wave = parts.size() * kRowsPerPart;
-  for (size_t start = 0; start < rows; start += rows_per_wave) {
-    const size_t end = std::min(rows, start + rows_per_wave);
-    const size_t count = (end - start + kRowsPerPart - 1) / kRowsPerPart;
-    pool.ParallelFor(count, [&](size_t i) {
-      parts[i].clear();
-      const size_t first = start + i * kRowsPerPart;
-      FormatPart(table, first, std::min(end, first + kRowsPerPart), &parts[i]);
-    });
-    texts.clear();
-    for (size_t i = 0; i < count; ++i) texts.push_back(parts[i]);
-    MSPROBE_RETURN_IF_ERROR(write(texts));
-    if (progress) progress(end, rows);
-  }
-  return Status::Ok();
+  const size_t rows = table.rows();
+  size_t done = 0;
+  OrderedParts<TextBuffer> parts(kPartsReady, [&](TextBuffer* part) {
+    const std::string_view text = part->view();
+    MSPROBE_RETURN_IF_ERROR(write({&text, 1}));
+    done = std::min(rows, done + kRowsPerPart);
+    if (progress) progress(done, rows);
+    return Status::Ok();
+  });
+  ThreadPool::Default().ParallelFor((rows + kRowsPerPart - 1) / kRowsPerPart, [&](size_t i) {
+    TextBuffer part = parts.Take();
+    part.Clear();
+    const size_t last = std::min(rows, (i + 1) * kRowsPerPart);
+    for (size_t row = i * kRowsPerPart; row < last; ++row) table.AppendCsv(row, &part);
+    parts.Put(i, std::move(part));
+  });
+  return parts.status();
 }
 
 Status WriteTableCsv(const TableFormat& table, const std::string& path,

@@ -17,8 +17,9 @@ namespace msprobe {
 // Called now and then with the rows done so far. May be empty.
 using TableProgress = std::function<void(size_t done, size_t all)>;
 
-// Rows are formatted in parallel, a few thousand at a time, and handed to `write` in order: memory
-// does not grow with the table. The header comes first.
+// Rows are formatted in parallel, a few hundred at a time, and handed to `write` in order while
+// others are formatted (from one thread at a time, but not always the same): memory does not grow
+// with the table. The header comes first. `progress` is called from where `write` is.
 Status StreamTableCsv(const TableFormat& table,
                       const std::function<Status(std::span<const std::string_view>)>& write,
                       const TableProgress& progress = {});

@@ -1,6 +1,7 @@
 #include "engine/formats/csv.h"
 
 #include <cmath>
+#include <cstring>
 #include <vector>
 
 #include "engine/base/text.h"
@@ -29,7 +30,45 @@ bool LooksLikeFormula(std::string_view text) {
   }
 }
 
+constexpr unsigned char kSeparators = 1, kQuotes = 2, kBeyondAscii = 0x80;
+
+// Which kinds of character the end of `text` has, 16 bytes at a time: for the compiler, one step.
+unsigned char KindsOfCharacters(TextBuffer* text, size_t start) {
+  std::memset(text->data() + text->size(), 0, 16);
+  unsigned char kinds = 0;
+  for (size_t at = start; at < text->size(); at += 16) {
+    const char* const block = text->data() + at;
+    unsigned char of_block[16];
+    for (int i = 0; i < 16; ++i) {
+      const char c = block[i];
+      of_block[i] = static_cast<unsigned char>(
+          ((c == ',') | (c == '\n') | (c == '\r') ? kSeparators : 0) | (c == '"' ? kQuotes : 0) |
+          (static_cast<unsigned char>(c) & kBeyondAscii));
+    }
+    for (int i = 0; i < 16; ++i) kinds |= of_block[i];
+  }
+  return kinds;
+}
+
 }  // namespace
+
+void QuoteCsvCell(TextBuffer* text, size_t start, bool guard) {
+  if (text->size() == start) return;
+  const unsigned char kinds = KindsOfCharacters(text, start);
+  const bool formula = guard && LooksLikeFormula(text->view().substr(start));
+  if (kinds == 0 && !formula) return;
+  if (kinds == kSeparators && !formula) {
+    *text += '"';
+    *text += '"';
+    std::memmove(text->data() + start + 1, text->data() + start, text->size() - start - 2);
+    text->data()[start] = '"';
+    return;
+  }
+  CsvWriter cell;
+  guard ? cell.TextCell(text->view().substr(start)) : cell.NumberCell(text->view().substr(start));
+  text->Truncate(start);
+  *text += cell.text();
+}
 
 void CsvWriter::Separate() {
   if (cells_++ > 0) text_ += ',';

@@ -12,8 +12,13 @@
 #include <string_view>
 
 #include "engine/base/status.h"
+#include "engine/base/text_buffer.h"
 
 namespace msprobe {
+
+// Makes a csv cell of the end of `text`, from `start` on: as TextCell below (`guard`), or as
+// NumberCell. For writers of large tables, whose cells rarely need anything.
+void QuoteCsvCell(TextBuffer* text, size_t start, bool guard);
 
 // Rows in memory. Large tables are built as several of these, one per thread, and written together.
 class CsvWriter {

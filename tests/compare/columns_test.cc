@@ -191,7 +191,7 @@ TEST(ColumnsText, PythonLists) {
 TEST(ColumnsText, RoundsAsPythonDoes) {
   const auto rounded = [](double v, int decimals) {
     std::string out;
-    AppendRounded(&out, v, decimals);
+    AppendPythonFloat(&out, Rounded(v, decimals));
     return out;
   };
   EXPECT_EQ(rounded(0.123456789012345, 12), "0.123456789012");

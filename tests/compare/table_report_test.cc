@@ -6,6 +6,7 @@
 #include <string>
 
 #include "engine/base/file.h"
+#include "engine/formats/csv.h"
 #include "tests/compare/dump_builder.h"
 #include "tests/dump/temporary_folder.h"
 
@@ -46,6 +47,27 @@ TEST(TableReport, RowsKeepTheirOrderAcrossThreads) {
     const std::string name = "Torch.f." + std::to_string(i) + ".forward.output.0,";
     ASSERT_EQ(text.compare(at, name.size(), name), 0) << i;
     at = text.find('\n', at) + 1;
+  }
+}
+
+TEST(TableReport, ALineIsTheCellsOfItsRow) {
+  DumpBuilder t, g;
+  t.Call("Torch.=f,\"x\".0.forward").In(Numbers(1, 0, 1, 1)).Out(Numbers(3, 0, 1.5, 1));
+  g.Call("Torch.=f,\"x\".0.forward").In(Numbers(1, 0, 1, 1)).Out(Numbers(2, -7, 1, 1));
+  const Comparison c = MustCompare(t.Take(), g.Take());
+  const TableFormat table(c);
+  for (size_t i = 0; i < table.rows(); ++i) {
+    TableRow row;
+    table.Fill(i, &row);
+    CsvWriter cells;
+    for (const TableCell& cell : row.cells) {
+      cell.kind == CellKind::kText ? cells.TextCell(row.TextOf(cell))
+                                   : cells.NumberCell(row.TextOf(cell));
+    }
+    cells.EndRow();
+    TextBuffer line;
+    table.AppendCsv(i, &line);
+    EXPECT_EQ(line.view(), cells.text());
   }
 }
 

@@ -32,6 +32,24 @@ TEST(Csv, QuotesOnlyWhereNeeded) {
   EXPECT_EQ(Text(""), "");
 }
 
+// Cells of a large table are made in place; they are the cells of CsvWriter.
+TEST(Csv, ACellMadeInPlaceIsTheSame) {
+  for (const std::string core :
+       {"", "a", "=1+1", "-", "a,b", "[8, 128]", "say \"hi\"", "two\nlines", "two\rlines",
+        "\uff1d1", "caf\u00e9", "\xff,", "sixteen letters.", "seventeen letters",
+        "a name of more than 32 letters, x", "=SUM(A1), \"quoted\""}) {
+    for (const bool guard : {true, false}) {
+      CsvWriter expected;
+      guard ? expected.TextCell(core) : expected.NumberCell(core);
+      TextBuffer text;
+      text += "before,";
+      text += core;
+      QuoteCsvCell(&text, 7, guard);
+      EXPECT_EQ(text.view(), "before," + std::string(expected.text())) << core;
+    }
+  }
+}
+
 TEST(Csv, ANameIsNeverAFormula) {
   EXPECT_EQ(Text("=1+1"), "'=1+1");
   EXPECT_EQ(Text("+1"), "'+1");

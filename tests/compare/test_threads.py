@@ -1,0 +1,46 @@
+"""What a comparison says does not depend on how many threads there are."""
+
+import json
+import os
+import random
+import subprocess
+
+
+def leaf(generator):
+    numbers = [generator.uniform(-4, 4) for _ in range(4)]
+    value = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [8, generator.randrange(9)]}
+    value |= dict(zip(("Max", "Min", "Mean", "Norm"), numbers, strict=True))
+    return value | {"requires_grad": True}
+
+
+def write_dump(folder, inserted):
+    """A dump of several of the pieces that files are cut into; one side has calls of its own."""
+    generator, entries = random.Random(3), {}
+    for i in range(3000):
+        call = {"input_args": [leaf(generator), leaf(generator)], "output": [leaf(generator)]}
+        if inserted and i % 500 == 250:
+            entries[f"Torch.extra.{i}.forward"] = call | {"input_kwargs": {"a": '=x,"y"\n'}}
+            call["output"][0]["Max"] += 1
+        entries[f"Torch.f{i % 3}.{i // 3}.forward"] = call
+    head = {"task": "statistics", "level": "L1", "framework": "pytorch", "data": entries}
+    folder.mkdir()
+    (folder / "dump.json").write_text(json.dumps(head, indent=1))
+    assert (folder / "dump.json").stat().st_size > 2_000_000
+
+
+def test_one_thread_and_many_give_the_same_bytes(msprobe_bin, tmp_path):
+    write_dump(tmp_path / "target", inserted=True)
+    write_dump(tmp_path / "golden", inserted=False)
+
+    def answer(threads, kind):
+        command = [msprobe_bin, "compare", "-tp", "target", "-gp", "golden", "--format", kind]
+        environment = os.environ | {"MSPROBE_THREADS": str(threads)}
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, env=environment)
+        assert done.returncode == 0, done.stderr.decode()
+        return done.stdout
+
+    for kind in ("csv", "json"):
+        alone = answer(1, kind)
+        assert len(alone) > 100
+        for threads in (2, 5):
+            assert answer(threads, kind) == alone, (kind, threads)
