@@ -75,7 +75,7 @@ std::string CompareSettings(const Dump& target, const Dump& golden) {
   std::string text;
   for (const auto& [key, value] : target.provenance) {
     const auto other = std::find_if(golden.provenance.begin(), golden.provenance.end(),
-                                    [&](const auto& pair) { return pair.first == key; });
+                                    [&name = key](const auto& pair) { return pair.first == name; });
     if (other == golden.provenance.end() || other->second == value) continue;
     if (!text.empty()) text += "; ";
     if (key == "random_state") {

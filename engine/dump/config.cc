@@ -93,7 +93,10 @@ class ConfigReader {
     if (key == "risk_level") return Risk(member);
     if (key == "custom_op_namespaces") {
       config_.custom_op_namespaces.clear();
-      return ReadStrings(At(member), value, &config_.custom_op_namespaces);
+      MSPROBE_RETURN_IF_ERROR(ReadStrings(At(member), value, &config_.custom_op_namespaces));
+      if (std::erase(config_.custom_op_namespaces, "_c10d_functional") > 0)
+        Warn(member, "\"_c10d_functional\" is left out: results are not there when a call returns");
+      return Status::Ok();
     }
     if (value.kind != JsonValue::Kind::kString) return WrongType(At(member), "a string", value);
     if (key == "$schema") return Status::Ok();  // for the editor that the file is written in

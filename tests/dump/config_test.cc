@@ -340,6 +340,9 @@ TEST(ParseConfig, KeysThatTheFrontEndActsOn) {
   EXPECT_EQ(config.dump_enable, false);
   EXPECT_THAT(config.custom_op_namespaces, ElementsAre("mine"));
   EXPECT_THAT(Parsed(R"({"custom_op_namespaces": []})").custom_op_namespaces, IsEmpty());
+  const Config functional = Parsed(R"({"custom_op_namespaces": ["_c10d_functional", "mine"]})");
+  EXPECT_THAT(functional.custom_op_namespaces, ElementsAre("mine"));
+  EXPECT_THAT(functional.warnings, ElementsAre(HasSubstr("results are not there")));
   EXPECT_EQ(Parsed(R"({"seed": 4294967295})").seed, 4294967295);
 }
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from recording import run_forked
+from recording import run_forked, run_ranks
 from torch.nn import functional as F
 
 from msprobe import _engine
@@ -118,6 +118,33 @@ def test_level_l0_counts_what_modules_hold(tmp_path):
     assert report["modules"]["recorded"] == 2
     assert unseen(report)["aten::mul"] == (1, "outside of every recorded module")
     assert "aten::relu" not in unseen(report)
+
+
+def communicate(rank, folder):
+    """DDP's reducer, and functional collectives; neither is a call that is recorded."""
+    import torch.distributed._functional_collectives as functional
+    from distributed_programs import train
+
+    from msprobe.pytorch import PrecisionDebugger
+
+    debugger = PrecisionDebugger(dump_path=str(folder / "dump"), level="L1")
+    debugger.start()
+    everyone = torch.distributed.group.WORLD
+    gathered = functional.all_gather_tensor(torch.ones(2) + rank, 0, everyone)
+    assert functional.all_reduce(gathered, "sum", everyone).tolist() == [2, 2, 4, 4]
+    train("ddp", rank, 2, 1, debugger)
+
+
+def test_communication_that_is_not_recorded_is_named(tmp_path):
+    run_ranks(2, communicate, tmp_path)
+    for rank in range(2):
+        folder = tmp_path / f"dump/step0/rank{rank}"
+        seen = unseen(json.loads((folder / "coverage.json").read_text()))
+        count, reason = seen["c10d::allreduce_"]
+        assert count >= 1 and "DDP" in reason  # as many as there are buckets
+        for call in ("all_reduce", "all_gather_into_tensor"):
+            assert "functional collective" in seen[f"_c10d_functional::{call}"][1]
+        assert not [name for name in seen if "reducer" in name]  # a range, no operator
 
 
 def is_dispatcher_watched():

@@ -21,6 +21,8 @@ std::string Reason(std::string_view operation, Outside place, bool modules_only,
       return "while a compiler traces, or under a dispatch mode";
     case Outside::kOtherThread:
       return "on a thread without Python";
+    case Outside::kBackward:
+      return "communication started in C++ while gradients are computed, as DDP's reducer does";
     case Outside::kPython:
       break;
   }
@@ -28,6 +30,9 @@ std::string Reason(std::string_view operation, Outside place, bool modules_only,
   const size_t colons = operation.find("::");
   const std::string_view space = operation.substr(0, colons);
   std::string name(operation.substr(colons + 2));
+  if (space == "_c10d_functional" || space == "_c10d_functional_autograd")
+    return "functional collective: its result is not there when the call returns";
+  if (space == "c10d") return "communication that is not started through torch.distributed";
   if (space != "aten") return "an operator of another library; name it in \"custom_op_namespaces\"";
   if (is_listed(name)) return "called from C++ code, not from Python";
   while (name.ends_with('_')) name.pop_back();

@@ -62,6 +62,8 @@ std::unique_ptr<Region> Count(std::string_view name) {
   DispatchCount::Tally& tally = shared.tally;
   if (call_place.place == Place::kRecorded) {
     ++(std::exchange(call_place.fresh, false) ? tally.recorded : tally.nested);
+  } else if (gradient_depth > 0 && name.starts_with("c10d::")) {
+    ++tally.outside[{std::string(name), DispatchCount::Outside::kBackward}];
   } else if (gradient_depth > 0) {
     ++tally.gradient;
   } else if (call_place.place == Place::kIgnored) {
@@ -75,6 +77,15 @@ std::unique_ptr<Region> Count(std::string_view name) {
   return nullptr;
 }
 
+// Operators have a namespace; the rest are ranges that somebody named, and some of those look alike
+// ("torch.distributed.ddp.reducer::copy_bucket_to_grad").
+bool IsOperator(std::string_view name) {
+  const size_t colons = name.find("::");
+  return colons != std::string_view::npos && name.find(' ') == std::string_view::npos &&
+         name.substr(0, colons).find('.') == std::string_view::npos &&
+         !name.starts_with("autograd::");
+}
+
 std::unique_ptr<Region> Start(const void* record_function) {
   if (is_off.load(std::memory_order_relaxed) || call_place.place == Place::kOurs) return nullptr;
   try {
@@ -86,10 +97,7 @@ std::unique_ptr<Region> Start(const void* record_function) {
       ++shared.tally.compiled_regions;
       return std::make_unique<Region>(&compiled_depth);
     }
-    // Operators have a namespace; the rest are ranges that somebody named.
-    if (name.find("::") != std::string_view::npos && !name.starts_with("autograd::") &&
-        name.find(' ') == std::string_view::npos)
-      return Count(name);
+    if (IsOperator(name)) return Count(name);
   } catch (const std::bad_alloc&) {
     // One operation less is counted; the program must not be told.
   }

@@ -18,7 +18,8 @@ namespace msprobe::capture {
 class DispatchCount {
  public:
   // Why an operation outside of all listed calls is not observed, as far as the place tells.
-  enum class Outside : uint8_t { kPython, kOtherThread, kTracing, kCompiled };
+  // kBackward: communication, started while gradients are computed and by no listed call.
+  enum class Outside : uint8_t { kPython, kOtherThread, kTracing, kCompiled, kBackward };
   struct Tally {
     int64_t recorded = 0, nested = 0, gradient = 0, ignored = 0, compiled_regions = 0;
     std::map<std::pair<std::string, Outside>, int64_t> outside;  // by operation
