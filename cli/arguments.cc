@@ -45,8 +45,6 @@ constexpr std::array kMissing = {
             "layer mapping files are not supported; renamed calls are paired by their content"},
     Missing{"--layer_mapping",
             "layer mapping files are not supported; renamed calls are paired by their content"},
-    Missing{"--rank", "kernel dumps are not supported; to compare one rank pass its folder"},
-    Missing{"--step", "kernel dumps are not supported; to compare one step pass its folder"},
     Missing{"--consistent_check", "the training-inference check is not supported"},
     Missing{"--backend", "the training-inference check is not supported"},
     Missing{"-i", "compare.json is not read; its two paths are the flags -tp and -gp"},

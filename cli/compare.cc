@@ -9,9 +9,9 @@
 
 #include "cli/compare_inputs.h"
 #include "cli/compare_output.h"
+#include "cli/rank_flags.h"
 #include "cli/verb.h"
 #include "engine/base/file.h"
-#include "engine/compare/summary.h"
 #include "engine/dump/reader.h"
 
 namespace msprobe {
@@ -26,7 +26,7 @@ class CompareVerb : public Verb {
 
   void AddFlags(CLI::App& app) override {
     app.add_option("--target_path", target_,
-                   "the run under test: dump.json, rank folder or step folder")
+                   "the run under test: dump.json, rank folder, step folder or dump_path")
         ->required();
     app.add_option("--golden_path", golden_, "the run to trust, the same kind of path")->required();
     app.add_option("-o,--output_path", output_, "folder for the result files; created when missing")
@@ -48,6 +48,7 @@ class CompareVerb : public Verb {
           return mode == "auto" ? std::string()
                                 : "mode " + mode + " is not supported; auto compares two dumps";
         });
+    ranks_.Add(app);
     output_option_ = app.get_option("--output_path");
   }
 
@@ -56,45 +57,45 @@ class CompareVerb : public Verb {
     if (!IsDirectory(output_) && Exists(output_)) {
       return InvalidArgument(fmt::format("-o {} is a file", output_)).Hint("name a folder");
     }
-    MSPROBE_ASSIGN_OR_RETURN(std::vector<DumpPair> pairs, PairDumps(target_, golden_));
+    MSPROBE_ASSIGN_OR_RETURN(const PairOptions selection, ranks_.Options());
+    MSPROBE_ASSIGN_OR_RETURN(const PairedDumps paired, PairDumps(target_, golden_, selection));
+    const std::vector<DumpPair>& pairs = paired.pairs;
     if (format_ == "csv" && pairs.size() > 1) {
       return InvalidArgument(
-                 fmt::format("--format csv prints one table, and there are {} ranks", pairs.size()))
+                 fmt::format("--format csv prints one table, and there are {}", pairs.size()))
           .Hint("leave --format out: each rank gets its file");
     }
-    CompareOutput output({.folder = output_,
+    CompareOutput output({.target = target_,
+                          .golden = golden_,
+                          .folder = output_,
                           .format = format_ == "json"  ? StdoutFormat::kJson
                                     : format_ == "csv" ? StdoutFormat::kCsv
                                                        : StdoutFormat::kTable,
                           .write_table = format_ != "csv" || output_option_->count() > 0,
                           .xlsx = xlsx_,
                           .diff_analyze = diff_analyze_,
-                          .log_rows = log_rows_,
-                          .ranks = pairs.size()},
-                         out);
-    bool agrees = true;
-    for (const DumpPair& pair : pairs) {
-      MSPROBE_ASSIGN_OR_RETURN(Comparison comparison, ComparePair(pair, out));
-      MSPROBE_RETURN_IF_ERROR(output.Add(pair, comparison));
-      const RowVerdict verdict = Summarize(comparison).verdict;
-      agrees = agrees && (verdict == RowVerdict::kEqual || verdict == RowVerdict::kNoise);
-    }
+                          .log_rows = log_rows_},
+                         paired, out);
+    ForEachPair(pairs, log_rows_, [&](size_t i) { output.Add(i, ComparePair(pairs[i], output)); });
     MSPROBE_RETURN_IF_ERROR(output.Finish());
-    return exit_code_ && !agrees ? kExitDiffers : kExitOk;
+    if (!output.complete()) return kExitError;
+    return exit_code_ && !output.agrees() ? kExitDiffers : kExitOk;
   }
 
  private:
-  static Result<Comparison> ComparePair(const DumpPair& pair, Console& out) {
-    out.Progress("reading {}", pair.target);
+  static Result<Comparison> ComparePair(const DumpPair& pair, CompareOutput& out) {
+    out.Progress("reading " + pair.target);
     MSPROBE_ASSIGN_OR_RETURN(Dump target, ReadDump(pair.target));
-    out.Progress("reading {}", pair.golden);
+    out.Progress("reading " + pair.golden);
     MSPROBE_ASSIGN_OR_RETURN(Dump golden, ReadDump(pair.golden));
-    out.Progress("comparing {} with {} values", target.leaves.size(), golden.leaves.size());
+    out.Progress(
+        fmt::format("comparing {} with {} values", target.leaves.size(), golden.leaves.size()));
     return Compare(std::move(target), std::move(golden));
   }
 
   std::string target_, golden_, output_ = "./output", format_ = "table", mode_ = "auto";
   bool xlsx_ = false, diff_analyze_ = false, exit_code_ = false, log_rows_ = false, fuzzy_ = false;
+  RankFlags ranks_;
   CLI::Option* output_option_ = nullptr;
 };
 

@@ -3,13 +3,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <map>
 #include <set>
+#include <system_error>
 
 #include "engine/base/file.h"
+#include "engine/base/threads.h"
+#include "engine/dump/names.h"
 #include "engine/dump/reader.h"
 
 namespace msprobe {
 namespace {
+
+constexpr uint64_t kSmall = uint64_t{32} << 20;  // bytes of one side's dump.json
 
 // At most a dozen numbers: "0, 1, 2, ... and 61 more".
 std::string Listed(const std::set<int>& numbers) {
@@ -17,14 +24,18 @@ std::string Listed(const std::set<int>& numbers) {
   size_t shown = 0;
   for (int n : numbers) {
     if (shown == 12) return text + fmt::format(" and {} more", numbers.size() - shown);
-    text += fmt::format("{}{}", shown++ == 0 ? "" : ", ", n);
+    const std::string name = n < 0 ? "one without a number" : fmt::format("{}", n);
+    text += (shown++ == 0 ? "" : ", ") + name;
   }
-  return text;
+  return text.empty() ? "none" : text;
 }
 
 struct Side {
-  std::vector<DumpLocation> dumps;
-  bool named = false;  // the path names one dump, so its rank number does not matter
+  std::string path;
+  std::string_view flag;
+  std::map<int, std::vector<DumpLocation>> steps;
+  bool names_step = false;  // the path is one step or one dump: the number of the step is no matter
+  bool names_dump = false;  // nor is that of the rank
 };
 
 bool HoldsDump(const std::string& folder) {
@@ -34,76 +45,203 @@ bool HoldsDump(const std::string& folder) {
 
 Result<Side> FindSide(const std::string& path, std::string_view flag) {
   if (path.empty()) return InvalidArgument(fmt::format("{} is empty", flag)).Hint("name a folder");
-  if (!IsDirectory(path) || HoldsDump(path)) {
-    if (!Exists(path)) {
-      return NotFound(path)
-          .Expected("a dump.json, a rank folder or a step folder")
-          .Hint(fmt::format(
-              "{} takes what the run wrote below its dump_path, for example {} runs/a/step0", flag,
-              flag));
-    }
-    return Side{{{path, -1, -1}}, true};
+  Side side{.path = path, .flag = flag};
+  const std::string hint = fmt::format(
+      "{} takes what the run wrote below its dump_path, for example {} runs/a/step0", flag, flag);
+  if (!Exists(path)) {
+    return NotFound(path).Expected("a dump.json, a rank folder or a step folder").Hint(hint);
   }
-  Side side;
-  MSPROBE_ASSIGN_OR_RETURN(side.dumps, FindDumps(path));
-  if (side.dumps.empty()) {
+  if (!IsDirectory(path) || HoldsDump(path)) {
+    side.names_step = side.names_dump = true;
+    side.steps[-1].push_back({path, -1, -1});
+    return side;
+  }
+  MSPROBE_ASSIGN_OR_RETURN(const std::vector<DumpLocation> dumps, FindDumps(path));
+  if (dumps.empty()) {
     return InvalidArgument()
         .At(path)
         .Expected("dump.json in it, or in rank folders or step folders in it")
         .Found("none")
-        .Hint(fmt::format(
-            "{} takes what the run wrote below its dump_path, for example {} runs/a/step0", flag,
-            flag));
+        .Hint(hint);
   }
-  std::set<int> steps;
-  for (const DumpLocation& dump : side.dumps) steps.insert(dump.step);
-  if (steps.size() > 1) {
-    return InvalidArgument(fmt::format("{} holds {} steps ({}); one step is compared at a time",
-                                       path, steps.size(), Listed(steps)))
-        .Hint(fmt::format("{} {}", flag, JoinPath(path, fmt::format("step{}", *steps.begin()))));
-  }
+  for (const DumpLocation& dump : dumps) side.steps[dump.step].push_back(dump);
+  side.names_step = side.steps.size() == 1 &&
+                    (side.steps.begin()->first < 0 || NumberAfter(BaseName(path), "step") >= 0);
   return side;
+}
+
+std::set<int> StepsOf(const Side& side) {
+  std::set<int> steps;
+  for (const auto& [step, dumps] : side.steps) steps.insert(step);
+  return steps;
+}
+
+std::set<int> RanksOf(const std::vector<DumpLocation>& dumps) {
+  std::set<int> ranks;
+  for (const DumpLocation& dump : dumps) ranks.insert(dump.rank);
+  return ranks;
+}
+
+// Keeps the wanted numbers of `numbers`; those that are not there are an error, or are left out.
+Status Select(const std::optional<std::vector<int64_t>>& wanted, std::string_view what,
+              const std::string& where, const PairOptions& options, std::set<int>* numbers,
+              PairedDumps* out) {
+  if (!wanted) return Status::Ok();
+  std::set<int> kept, missing;
+  for (const int64_t n : *wanted) {
+    (numbers->contains(static_cast<int>(n)) ? kept : missing).insert(static_cast<int>(n));
+  }
+  if (!missing.empty()) {
+    const std::string text = fmt::format("{} has no {} {}", where, what, Listed(missing));
+    if (!options.common) {
+      return InvalidArgument(fmt::format("{}; it has {}", text, Listed(*numbers)))
+          .Hint("--common compares what both sides have");
+    }
+    out->left_out.push_back(text);
+  }
+  *numbers = std::move(kept);
+  return Status::Ok();
+}
+
+// What both have, in place of both; different sets are an error, or what is over is left out.
+Status Agree(std::string_view what, const Side& target, const Side& golden, std::string_view where,
+             const PairOptions& options, std::set<int>* a, std::set<int>* b, PairedDumps* out) {
+  if (*a == *b) return Status::Ok();
+  std::set<int> common;
+  std::set_intersection(a->begin(), a->end(), b->begin(), b->end(),
+                        std::inserter(common, common.end()));
+  if (!options.common) {
+    const size_t n = a->size(), m = b->size();
+    return InvalidArgument(
+               fmt::format(
+                   "{}the {}s differ: {} has {}, {} has {}; {}s are paired by number{}", where,
+                   what, target.path, Listed(*a), golden.path, Listed(*b), what,
+                   n != m && what == "rank"
+                       ? fmt::format(", and a run of {} does not compute what one of {} does", n, m)
+                       : ""))
+        .Hint(common.empty()
+                  ? fmt::format("pass two {} folders to compare these two, whatever their numbers",
+                                what)
+                  : fmt::format("--common compares the {}s that both have; two {} folders are "
+                                "compared whatever their numbers",
+                                what, what));
+  }
+  const auto leave_out = [&](const Side& side, const std::set<int>& numbers) {
+    std::set<int> rest;
+    std::set_difference(numbers.begin(), numbers.end(), common.begin(), common.end(),
+                        std::inserter(rest, rest.end()));
+    if (!rest.empty()) {
+      out->left_out.push_back(fmt::format("{}{} {} of {}", where, what, Listed(rest), side.path));
+    }
+  };
+  leave_out(target, *a), leave_out(golden, *b);
+  *a = *b = common;
+  return Status::Ok();
+}
+
+class Pairing {
+ public:
+  Pairing(Side target, Side golden, const PairOptions& options)
+      : target_(std::move(target)), golden_(std::move(golden)), options_(options) {}
+
+  Result<PairedDumps> Run() {
+    std::set<int> a = StepsOf(target_), b = StepsOf(golden_);
+    MSPROBE_RETURN_IF_ERROR(Select(options_.steps, "step", target_.path, options_, &a, &out_));
+    MSPROBE_RETURN_IF_ERROR(Select(options_.steps, "step", golden_.path, options_, &b, &out_));
+    const bool same_step =
+        a.size() == 1 && b.size() == 1 && (target_.names_step || golden_.names_step);
+    if (same_step) {
+      MSPROBE_RETURN_IF_ERROR(PairStep(-1, *a.begin(), *b.begin()));
+    } else {
+      MSPROBE_RETURN_IF_ERROR(Agree("step", target_, golden_, "", options_, &a, &b, &out_));
+      for (const int step : a)
+        MSPROBE_RETURN_IF_ERROR(PairStep(a.size() > 1 ? step : -1, step, step));
+    }
+    if (out_.pairs.empty()) {
+      return InvalidArgument(fmt::format("{} and {} have no step and rank in common", target_.path,
+                                         golden_.path))
+          .Hint("pass two rank folders to compare these two, whatever their numbers");
+    }
+    return std::move(out_);
+  }
+
+ private:
+  Status PairStep(int step, int target_step, int golden_step) {
+    const std::vector<DumpLocation>& a = target_.steps.at(target_step);
+    const std::vector<DumpLocation>& b = golden_.steps.at(golden_step);
+    if (a.size() == 1 && b.size() == 1 && !options_.ranks) {
+      const int t = a[0].rank, g = b[0].rank;
+      if (t == g || t < 0 || g < 0 || target_.names_dump || golden_.names_dump) {
+        Add(step, -1, a[0], b[0]);
+        return Status::Ok();
+      }
+    }
+    std::set<int> ranks = RanksOf(a), golden_ranks = RanksOf(b);
+    for (const auto& [side, dumps, found] :
+         {std::tuple(&target_, &a, &ranks), std::tuple(&golden_, &b, &golden_ranks)}) {
+      if (found->size() != dumps->size()) {
+        return InvalidArgument(
+                   fmt::format("{} holds several dumps of one rank, or dumps without a rank number",
+                               side->path))
+            .Hint("pass the folder of one of them");
+      }
+      MSPROBE_RETURN_IF_ERROR(Select(options_.ranks, "rank", side->path, options_, found, &out_));
+    }
+    const std::string where = step >= 0 ? fmt::format("step {}: ", step) : "";
+    MSPROBE_RETURN_IF_ERROR(
+        Agree("rank", target_, golden_, where, options_, &ranks, &golden_ranks, &out_));
+    const auto of = [](const std::vector<DumpLocation>& dumps, int rank) -> const DumpLocation& {
+      return *std::find_if(dumps.begin(), dumps.end(),
+                           [&](const DumpLocation& dump) { return dump.rank == rank; });
+    };
+    for (const int rank : ranks) Add(step, rank, of(a, rank), of(b, rank));
+    return Status::Ok();
+  }
+
+  void Add(int step, int rank, const DumpLocation& target, const DumpLocation& golden) {
+    const auto is_debug = [](const std::string& path) { return BaseName(path) == "debug.json"; };
+    out_.pairs.push_back(
+        {target.path, golden.path, rank, is_debug(target.path) && is_debug(golden.path), step});
+  }
+
+  Side target_, golden_;
+  const PairOptions& options_;
+  PairedDumps out_;
+};
+
+// One thread at a time per pair would leave the others idle, or hold too much at once.
+bool IsLarge(const std::string& path) {
+  std::string file = path;
+  if (IsDirectory(path)) {
+    Result<std::string> located = LocateDump(path);
+    if (!located.ok()) return false;
+    file = *located;
+  }
+  std::error_code error;
+  const uint64_t size = std::filesystem::file_size(file, error);
+  return (!error && size > kSmall) ||
+         IsDirectory(JoinPath(DirectoryName(file), "dump_tensor_data"));
 }
 
 }  // namespace
 
-Result<std::vector<DumpPair>> PairDumps(const std::string& target, const std::string& golden) {
+Result<PairedDumps> PairDumps(const std::string& target, const std::string& golden,
+                              const PairOptions& options) {
   MSPROBE_ASSIGN_OR_RETURN(Side a, FindSide(target, "-tp"));
   MSPROBE_ASSIGN_OR_RETURN(Side b, FindSide(golden, "-gp"));
-  const auto is_debug = [](const std::string& path) { return BaseName(path) == "debug.json"; };
-  const auto pair = [&](const DumpLocation& t, const DumpLocation& g, int rank) {
-    return DumpPair{t.path, g.path, rank, is_debug(t.path) && is_debug(g.path)};
-  };
-  if (a.dumps.size() == 1 && b.dumps.size() == 1) {
-    const int t = a.dumps[0].rank, g = b.dumps[0].rank;
-    if (t == g || t < 0 || g < 0 || a.named || b.named) {
-      return std::vector<DumpPair>{pair(a.dumps[0], b.dumps[0], -1)};
-    }
+  return Pairing(std::move(a), std::move(b), options).Run();
+}
+
+void ForEachPair(std::span<const DumpPair> pairs, bool one_at_a_time,
+                 const std::function<void(size_t)>& body) {
+  std::vector<size_t> small, large;
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    const bool alone =
+        one_at_a_time || pairs.size() == 1 || IsLarge(pairs[i].target) || IsLarge(pairs[i].golden);
+    (alone ? large : small).push_back(i);
   }
-  const auto by_rank = [](const DumpLocation& x, const DumpLocation& y) { return x.rank < y.rank; };
-  std::sort(a.dumps.begin(), a.dumps.end(), by_rank);
-  std::sort(b.dumps.begin(), b.dumps.end(), by_rank);
-  std::set<int> target_ranks, golden_ranks;
-  for (const DumpLocation& dump : a.dumps) target_ranks.insert(dump.rank);
-  for (const DumpLocation& dump : b.dumps) golden_ranks.insert(dump.rank);
-  if (target_ranks.size() != a.dumps.size() || golden_ranks.size() != b.dumps.size()) {
-    const std::string& where = target_ranks.size() != a.dumps.size() ? target : golden;
-    return InvalidArgument(
-               fmt::format("{} holds several dumps of one rank, or dumps without a rank number",
-                           where))
-        .Hint("pass the folder of one of them");
-  }
-  if (target_ranks != golden_ranks) {
-    return InvalidArgument(
-               fmt::format("the ranks differ: {} has {}, {} has {}; ranks are paired by number",
-                           target, Listed(target_ranks), golden, Listed(golden_ranks)))
-        .Hint("pass two rank folders to compare these two, whatever their numbers");
-  }
-  std::vector<DumpPair> pairs;
-  for (size_t i = 0; i < a.dumps.size(); ++i) {
-    pairs.push_back(pair(a.dumps[i], b.dumps[i], a.dumps[i].rank));
-  }
-  return pairs;
+  ThreadPool::Default().ParallelFor(small.size(), [&](size_t i) { body(small[i]); });
+  for (const size_t i : large) body(i);
 }
 
 }  // namespace msprobe

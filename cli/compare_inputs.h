@@ -1,10 +1,13 @@
 // What the two paths of `msprobe compare` mean: which dump is compared with which.
 //
-//   MSPROBE_ASSIGN_OR_RETURN(std::vector<DumpPair> pairs, PairDumps("runs/new/step0",
-//   "runs/good/step0")); for (const DumpPair& p : pairs) Compare(ReadDump(p.target),
-//   ReadDump(p.golden));
+//   MSPROBE_ASSIGN_OR_RETURN(PairedDumps paired, PairDumps("runs/new", "runs/good", {}));
+//   for (const DumpPair& p : paired.pairs) Compare(ReadDump(p.target), ReadDump(p.golden));
 #pragma once
 
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,12 +19,30 @@ struct DumpPair {
   std::string target, golden;  // for ReadDump
   int rank = -1;               // -1: not distributed, or one dump a side
   bool debug_save = false;     // debug.json files
+  int step = -1;               // -1: one step a side
+};
+
+struct PairedDumps {
+  std::vector<DumpPair> pairs;        // by step, then by rank
+  std::vector<std::string> left_out;  // what only one side has, as sentences
+};
+
+struct PairOptions {
+  std::optional<std::vector<int64_t>> ranks, steps;  // only these
+  bool common = false;  // compare what both sides have, instead of refusing
 };
 
 // Each path is a dump.json (debug.json), the folder that holds it, a step folder, or a folder with
-// one step. One dump a side: these two, whatever they are called. Several ranks: paired by rank
-// number. Errors: kNotFound; kInvalidArgument when several steps are below a path, or the sides do
-// not have the same ranks.
-Result<std::vector<DumpPair>> PairDumps(const std::string& target, const std::string& golden);
+// steps. One dump a side: these two, whatever they are called. Several: paired by number of step
+// and rank. Two step folders, or folders of one step, count as the same step. Errors: kNotFound;
+// kInvalidArgument when the sides do not have the same steps and ranks, or not the wanted ones.
+Result<PairedDumps> PairDumps(const std::string& target, const std::string& golden,
+                              const PairOptions& options = {});
+
+// Calls `body` with the index of each pair: of small dumps several at a time, each on one thread,
+// large ones and those with tensor files one after another, each on all threads. So memory holds at
+// most one large pair, or a small one a thread.
+void ForEachPair(std::span<const DumpPair> pairs, bool one_at_a_time,
+                 const std::function<void(size_t)>& body);
 
 }  // namespace msprobe

@@ -10,35 +10,11 @@
 #include "engine/base/text.h"
 #include "engine/compare/judge.h"
 #include "engine/compare/report_json.h"
+#include "engine/compare/report_ranks.h"
 #include "engine/compare/report_terminal.h"
-#include "engine/compare/summary.h"
 #include "engine/compare/table_report.h"
 
 namespace msprobe {
-namespace {
-
-// For choosing the rank whose report is shown in full.
-int Badness(RowVerdict verdict) {
-  switch (verdict) {
-    case RowVerdict::kEqual:
-      return 0;
-    case RowVerdict::kNoise:
-      return 1;
-    case RowVerdict::kUnknown:
-      return 2;
-    case RowVerdict::kDiffers:
-      return 3;
-  }
-  return 0;
-}
-
-std::string_view FirstDivergenceName(const Comparison& c) {
-  if (c.first.pair < 0) return "";
-  const RecordPair& pair = c.pairs[c.first.pair];
-  return pair.target >= 0 ? c.target.records[pair.target].name : c.golden.records[pair.golden].name;
-}
-
-}  // namespace
 
 std::string TimeStamp(long long seconds_since_epoch) {
   const std::time_t time = static_cast<std::time_t>(seconds_since_epoch);
@@ -48,38 +24,64 @@ std::string TimeStamp(long long seconds_since_epoch) {
   return std::string(text, std::strftime(text, sizeof(text), "%Y%m%d%H%M%S", &local));
 }
 
-CompareOutput::CompareOutput(CompareOutputOptions options, Console& console)
-    : options_(std::move(options)), console_(console) {
+CompareOutput::CompareOutput(CompareOutputOptions options, const PairedDumps& paired,
+                             Console& console)
+    : options_(std::move(options)), paired_(paired), console_(console) {
   // Two comparisons within one second do not overwrite each other.
   long long now = std::time(nullptr);
-  const auto taken = [&](const std::string& stamp) {
-    Result<std::vector<std::string>> names = ListDirectory(options_.folder);
+  const auto taken = [&](const std::string& folder, const std::string& stamp) {
+    Result<std::vector<std::string>> names = ListDirectory(folder);
     return names.ok() && std::any_of(names->begin(), names->end(), [&](const std::string& name) {
              return name.find(stamp) != std::string::npos;
            });
   };
-  while (taken(TimeStamp(now))) ++now;
+  const std::string first = FolderOf(paired.pairs.front());
+  while (taken(options_.folder, TimeStamp(now)) || taken(first, TimeStamp(now))) ++now;
   time_ = TimeStamp(now);
+  kept_.resize(paired.pairs.size());
 }
 
-Status CompareOutput::Add(const DumpPair& pair, const Comparison& comparison) {
-  const TableFormat table(comparison);
-  if (options_.write_table) MSPROBE_RETURN_IF_ERROR(WriteTable(pair, table));
-  if (options_.diff_analyze) {
-    analysis_ += analysis_.empty() ? "{" : ",\n ";
-    AppendDiffAnalysis(&analysis_, comparison, pair.rank);
+void CompareOutput::Progress(std::string_view text) {
+  std::lock_guard lock(mutex_);
+  if (kept_.size() == 1) return console_.Progress("{}", text);
+  console_.Progress("{} of {} pairs compared", done_, kept_.size());
+}
+
+void CompareOutput::Add(size_t index, const Result<Comparison>& comparison) {
+  const DumpPair& pair = paired_.pairs[index];
+  RankResult& result = kept_[index].result;
+  const Status status = comparison.ok() ? Keep(index, *comparison) : comparison.status();
+  result.step = pair.step;
+  result.rank = pair.rank;
+  if (!status.ok()) {
+    result.failed = status;
+    result.target = pair.target;
+    result.golden = pair.golden;
   }
+  std::lock_guard lock(mutex_);
+  ++done_;
+}
+
+Status CompareOutput::Keep(size_t index, const Comparison& comparison) {
+  const DumpPair& pair = paired_.pairs[index];
+  Kept& kept = kept_[index];
+  kept.result = SummarizeRank(comparison, pair.step, pair.rank);
+  const TableFormat table(comparison);
+  if (options_.write_table) MSPROBE_RETURN_IF_ERROR(WriteTable(index, table));
+  if (options_.diff_analyze) kept.analysis = DivergenceNode(comparison);
   if (options_.log_rows) LogRows(comparison);
   switch (options_.format) {
     case StdoutFormat::kTable:
-      Report(pair, comparison);
+      if (kept_.size() == 1) {
+        constexpr int kLinesBehind = 3;  // a blank line, the file, the prompt
+        kept.report = TerminalReport(comparison, {.width = console_.width(),
+                                                  .lines = console_.height() - kLinesBehind,
+                                                  .colors = console_.colors()});
+      }
       break;
     case StdoutFormat::kJson:
-      if (options_.ranks > 1) {
-        json_ += fmt::format("{}\"{}\": ", json_.empty() ? "" : ",\n", pair.rank);
-      }
-      json_ += JsonReport(comparison);
-      while (!json_.empty() && json_.back() == '\n') json_.pop_back();
+      kept.json = JsonReport(comparison);
+      while (!kept.json.empty() && kept.json.back() == '\n') kept.json.pop_back();
       break;
     case StdoutFormat::kCsv:
       return StreamTableCsv(table, [&](std::span<const std::string_view> pieces) {
@@ -90,35 +92,26 @@ Status CompareOutput::Add(const DumpPair& pair, const Comparison& comparison) {
   return Status::Ok();
 }
 
-Status CompareOutput::WriteTable(const DumpPair& pair, const TableFormat& table) {
-  MSPROBE_RETURN_IF_ERROR(MakeDirectories(options_.folder));
-  const std::string rank = options_.ranks > 1 ? fmt::format("_rank{}", pair.rank) : "";
+std::string CompareOutput::FolderOf(const DumpPair& pair) const {
+  return pair.step < 0 ? options_.folder
+                       : JoinPath(options_.folder, fmt::format("step{}", pair.step));
+}
+
+Status CompareOutput::WriteTable(size_t index, const TableFormat& table) {
+  const DumpPair& pair = paired_.pairs[index];
+  const std::string folder = FolderOf(pair);
+  MSPROBE_RETURN_IF_ERROR(MakeDirectories(folder));
+  const std::string rank = pair.rank >= 0 ? fmt::format("_rank{}", pair.rank) : "";
   const std::string name = fmt::format("{}compare_result{}_{}.{}", pair.debug_save ? "debug_" : "",
                                        rank, time_, options_.xlsx ? "xlsx" : "csv");
-  const std::string path = JoinPath(options_.folder, name);
+  const std::string path = JoinPath(folder, name);
   const auto progress = [&](size_t done, size_t all) {
-    console_.Progress("writing {}: {} of {} rows", name, done, all);
+    Progress(fmt::format("writing {}: {} of {} rows", name, done, all));
   };
   MSPROBE_RETURN_IF_ERROR(options_.xlsx ? WriteTableXlsx(table, path, progress)
                                         : WriteTableCsv(table, path, progress));
-  files_ += fmt::format("written: {}\n", path);
+  kept_[index].result.table = path;
   return Status::Ok();
-}
-
-void CompareOutput::Report(const DumpPair& pair, const Comparison& comparison) {
-  const TerminalOptions look{.width = console_.width(), .colors = console_.colors()};
-  if (options_.ranks == 1) {
-    report_ = TerminalReport(comparison, look);
-    return;
-  }
-  const RowVerdict verdict = Summarize(comparison).verdict;
-  const std::string first = MakePrintable(FirstDivergenceName(comparison));
-  console_.Print("rank {:<5} {}{}{}\n", pair.rank, VerdictName(verdict),
-                 first.empty() ? "" : ", first at ", first);
-  if (Badness(verdict) > worst_) {
-    report_ = fmt::format("\nrank {}\n{}", pair.rank, TerminalReport(comparison, look));
-    worst_ = Badness(verdict);
-  }
 }
 
 void CompareOutput::LogRows(const Comparison& c) {
@@ -136,24 +129,115 @@ void CompareOutput::LogRows(const Comparison& c) {
   console_.Warn(text);
 }
 
-Status CompareOutput::Finish() {
-  if (options_.diff_analyze) {
-    MSPROBE_RETURN_IF_ERROR(MakeDirectories(options_.folder));
-    const std::string path = JoinPath(options_.folder, fmt::format("diff_analyze_{}.json", time_));
-    MSPROBE_RETURN_IF_ERROR(WriteFileAtomically(path, analysis_ + "}\n"));
-    files_ += fmt::format("written: {}\n", path);
-  }
-  switch (options_.format) {
-    case StdoutFormat::kTable:
-      console_.Write(report_ + "\n" + files_);
-      break;
-    case StdoutFormat::kJson:
-      console_.Write(options_.ranks > 1 ? "{\"ranks\": {" + json_ + "}}\n" : json_ + "\n");
-      break;
-    case StdoutFormat::kCsv:
-      break;
+Status CompareOutput::WriteFile(const std::string& folder, const std::string& name,
+                                const std::string& text) {
+  MSPROBE_RETURN_IF_ERROR(MakeDirectories(folder));
+  const std::string path = JoinPath(folder, name);
+  MSPROBE_RETURN_IF_ERROR(WriteFileAtomically(path, text));
+  files_.push_back(path);
+  return Status::Ok();
+}
+
+// One file a step.
+Status CompareOutput::WriteAnalyses() {
+  std::timespec now{};
+  (void)std::timespec_get(&now, TIME_UTC);
+  const std::string name =
+      fmt::format("diff_analyze_{}{:09}.json", static_cast<long long>(now.tv_sec), now.tv_nsec);
+  for (const StepOrigins& step : OriginsOfSteps(results_)) {
+    std::vector<std::string_view> nodes;
+    for (const size_t i : step.results) nodes.push_back(kept_[i].analysis);
+    MSPROBE_RETURN_IF_ERROR(
+        WriteFile(FolderOf({.step = step.step}), name, DiffAnalysis(step, results_, nodes)));
   }
   return Status::Ok();
+}
+
+// "written: out/compare_result_rank0_TIME.csv and 63 more tables"
+std::string CompareOutput::Written() const {
+  std::string text;
+  size_t tables = 0;
+  for (const RankResult& result : results_) {
+    if (!result.table.empty() && tables++ == 0) text = fmt::format("written: {}", result.table);
+  }
+  if (tables > 1) text += fmt::format(" and {} more like it", tables - 1);
+  if (tables > 0) text += '\n';
+  constexpr size_t kShown = 4;
+  for (size_t i = 0; i < std::min(kShown, files_.size()); ++i) {
+    text += fmt::format("written: {}\n", files_[i]);
+  }
+  if (files_.size() > kShown)
+    text += fmt::format("written: {} more files\n", files_.size() - kShown);
+  return text;
+}
+
+void CompareOutput::PrintReport() {
+  const std::string written = Written();
+  if (results_.size() == 1) {
+    std::string left_out;
+    for (const std::string& what : paired_.left_out) {
+      left_out += "not compared: " + MakePrintable(what) + "\n";
+    }
+    return console_.Write(kept_[0].report + left_out + "\n" + written);
+  }
+  const auto lines = static_cast<int>(std::count(written.begin(), written.end(), '\n'));
+  console_.Write(RanksReport(results_, {options_.target, options_.golden, paired_.left_out},
+                             {.width = console_.width(),
+                              .lines = console_.height() - 2 - lines,
+                              .colors = console_.colors()}));
+  console_.Write("\n" + written);
+}
+
+void CompareOutput::PrintJson() {
+  if (kept_.size() == 1) return console_.Write(kept_[0].json + "\n");
+  std::string text;
+  int step = -2;
+  for (size_t i = 0; i < kept_.size(); ++i) {
+    const RankResult& r = results_[i];
+    if (r.step != step) {
+      if (r.step >= 0)
+        text += fmt::format("{}\"{}\": ", i == 0 ? "{\"steps\": {" : "}},\n", r.step);
+      text += "{\"ranks\": {";
+      step = r.step;
+    } else {
+      text += ",\n";
+    }
+    text += fmt::format("\"{}\": ", r.rank < 0 ? "" : fmt::format("{}", r.rank));
+    if (r.failed.ok()) {
+      text += kept_[i].json;
+      continue;
+    }
+    text += "{\"error\": ";
+    AppendJsonString(&text, r.failed.message());
+    text += '}';
+  }
+  console_.Write(text + (step >= 0 ? "}}}}\n" : "}}\n"));
+}
+
+Status CompareOutput::Finish() {
+  for (Kept& kept : kept_) results_.push_back(std::move(kept.result));
+  if (results_.size() == 1 && !results_[0].failed.ok()) return results_[0].failed;
+  if (options_.diff_analyze) MSPROBE_RETURN_IF_ERROR(WriteAnalyses());
+  if (results_.size() > 1 && options_.write_table) {
+    MSPROBE_RETURN_IF_ERROR(WriteFile(options_.folder, fmt::format("compare_summary_{}.csv", time_),
+                                      RankSummaryCsv(results_)));
+  }
+  if (options_.format == StdoutFormat::kTable) PrintReport();
+  if (options_.format == StdoutFormat::kJson) PrintJson();
+  for (const RankResult& r : results_) {
+    if (!r.failed.ok()) console_.Error(r.failed);
+  }
+  return Status::Ok();
+}
+
+bool CompareOutput::agrees() const {
+  const RowVerdict verdict = VerdictOver(results_);
+  return verdict == RowVerdict::kEqual || verdict == RowVerdict::kNoise;
+}
+
+bool CompareOutput::complete() const {
+  return std::all_of(results_.begin(), results_.end(),
+                     [](const RankResult& r) { return r.failed.ok(); });
 }
 
 }  // namespace msprobe

@@ -1,17 +1,21 @@
-// What `msprobe compare` leaves behind: a table file per rank, diff_analyze_TIME.json, and what is
-// printed.
+// What `msprobe compare` leaves behind: a table file a pair of dumps, files over all of them, and
+// what is printed.
 //
-//   CompareOutput output(options, console);
-//   for (...) MSPROBE_RETURN_IF_ERROR(output.Add(pair, comparison));
+//   CompareOutput output(options, paired.pairs, console);
+//   ForEachPair(pairs, false, [&](size_t i) { output.Add(i, comparison of pair i); });
 //   MSPROBE_RETURN_IF_ERROR(output.Finish());
 #pragma once
 
+#include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "cli/compare_inputs.h"
 #include "cli/console.h"
 #include "engine/compare/comparison.h"
+#include "engine/compare/rank_result.h"
 
 namespace msprobe {
 
@@ -20,35 +24,54 @@ class TableFormat;
 enum class StdoutFormat { kTable, kJson, kCsv };
 
 struct CompareOutputOptions {
+  std::string target, golden;  // as they were typed
   std::string folder;
   StdoutFormat format = StdoutFormat::kTable;
   bool write_table = true;
   bool xlsx = false;
   bool diff_analyze = false;
   bool log_rows = false;
-  size_t ranks = 1;
 };
 
 class CompareOutput {
  public:
-  CompareOutput(CompareOutputOptions options, Console& console);
+  // `paired` outlives the output.
+  CompareOutput(CompareOutputOptions options, const PairedDumps& paired, Console& console);
 
-  // Writes the rank's table and prints, or keeps for Finish, what there is to say about it.
-  Status Add(const DumpPair& pair, const Comparison& comparison);
+  // Writes the table of pair `index` and keeps what Finish has to say of it; what fails is kept as
+  // well. For different pairs from several threads at a time.
+  void Add(size_t index, const Result<Comparison>& comparison);
+  // Files over all pairs, and the summary. An only pair that failed is the error.
   Status Finish();
 
+  bool agrees() const;    // after Finish: everything is equal or within rounding
+  bool complete() const;  // every pair could be compared
+  void Progress(std::string_view text);
+
  private:
-  Status WriteTable(const DumpPair& pair, const TableFormat& table);
-  void Report(const DumpPair& pair, const Comparison& comparison);
+  struct Kept {
+    RankResult result;
+    std::string report, json, analysis;
+  };
+  Status Keep(size_t index, const Comparison& comparison);
+  Status WriteTable(size_t index, const TableFormat& table);
+  Status WriteFile(const std::string& folder, const std::string& name, const std::string& text);
+  Status WriteAnalyses();
+  void PrintReport();
+  void PrintJson();
   void LogRows(const Comparison& comparison);
+  std::string FolderOf(const DumpPair& pair) const;
+  std::string Written() const;
 
   CompareOutputOptions options_;
+  const PairedDumps& paired_;
   Console& console_;
   std::string time_;  // of the file names: 20260102030405
-  std::string json_, analysis_;
-  std::string report_;  // of the first rank that has something to say, of several
-  std::string files_;   // "written: ..." lines
-  int worst_ = -1;      // of the ranks so far: how bad the one in report_ is
+  std::mutex mutex_;  // of the console
+  size_t done_ = 0;   // pairs
+  std::vector<Kept> kept_;
+  std::vector<RankResult> results_;  // of kept_, after Finish
+  std::vector<std::string> files_;   // over all pairs
 };
 
 // "20260102030405", local time: the form of the earlier tools' file names.

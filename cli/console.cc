@@ -51,6 +51,7 @@ Console::Console()
   winsize size{};
   if (is_terminal_ && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 40) {
     width_ = size.ws_col;
+    if (size.ws_row >= 16) height_ = size.ws_row;
   }
 }
 

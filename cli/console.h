@@ -44,6 +44,7 @@ class Console {
 
   bool colors() const { return colors_; }  // a terminal, and neither NO_COLOR nor TERM=dumb
   int width() const { return width_; }     // columns; 100 when not a terminal
+  int height() const { return height_; }   // lines; 24 when not a terminal
   bool is_terminal() const { return is_terminal_; }
 
  private:
@@ -52,7 +53,7 @@ class Console {
   Status failed_;
   bool is_terminal_, colors_, progress_;
   bool progress_shown_ = false;
-  int width_ = 100;
+  int width_ = 100, height_ = 24;
 };
 
 }  // namespace msprobe

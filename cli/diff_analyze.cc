@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "engine/base/text.h"
 #include "engine/compare/judge.h"
+#include "engine/compare/report_ranks.h"
 
 namespace msprobe {
 namespace {
@@ -60,39 +62,94 @@ void AppendRows(std::string* out, const Comparison& c, const RecordPair& pair, b
   *out += '}';
 }
 
-}  // namespace
+void AppendRanks(std::string* out, std::span<const int32_t> ranks) {
+  *out += '[';
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    if (i > 0) *out += ", ";
+    AppendInteger(out, ranks[i]);
+  }
+  *out += ']';
+}
 
-void AppendDiffAnalysis(std::string* out, const Comparison& c, int rank) {
-  AppendJsonString(out, fmt::format("rank_{}", rank < 0 ? 0 : rank));
-  *out += ": [";
-  if (c.first.pair >= 0) {
-    const RecordPair& pair = c.pairs[c.first.pair];
-    const Dump& dump = pair.target >= 0 ? c.target : c.golden;
-    const Record& record = dump.records[pair.target >= 0 ? pair.target : pair.golden];
-    *out += "{\"op_name\": ";
-    AppendJsonString(out, record.name);
-    *out += ", \"data_info\": {\"input\": ";
-    AppendRows(out, c, pair, false);
-    *out += ", \"output\": ";
-    AppendRows(out, c, pair, true);
-    *out += "}, \"stack_info\": [";
-    if (record.stack >= 0) {
-      for (size_t i = 0; i < dump.stacks[record.stack].size(); ++i) {
-        if (i > 0) *out += ", ";
-        AppendJsonString(out, dump.stacks[record.stack][i]);
-      }
-    }
-    *out += "], \"class\": ";
-    AppendJsonString(out, ClassName(c.first.call_class));
-    *out += ", \"confidence\": ";
-    AppendPythonFloat(out, std::isfinite(c.first.confidence) ? c.first.confidence : 0);
+void AppendHops(std::string* out, const RankOrigins& found) {
+  *out += '[';
+  bool first = true;
+  for (const RankHop& hop : found.hops) {
+    if (hop.from.empty()) continue;
+    *out += first ? "{\"op_name\": " : ", {\"op_name\": ";
+    first = false;
+    AppendJsonString(out, hop.name);
     *out += ", \"source_line\": ";
-    AppendJsonString(out, c.first.source_line);
-    *out += ", \"why\": ";
-    AppendJsonString(out, c.first.why);
+    AppendJsonString(out, hop.source_line);
+    *out += ", \"from\": ";
+    AppendRanks(out, hop.from);
+    *out += ", \"to\": ";
+    AppendRanks(out, hop.to);
     *out += '}';
   }
   *out += ']';
+}
+
+}  // namespace
+
+std::string DivergenceNode(const Comparison& c) {
+  if (c.first.pair < 0) return "";
+  std::string text;
+  std::string* out = &text;
+  const RecordPair& pair = c.pairs[c.first.pair];
+  const Dump& dump = pair.target >= 0 ? c.target : c.golden;
+  const Record& record = dump.records[pair.target >= 0 ? pair.target : pair.golden];
+  *out += "\"op_name\": ";
+  AppendJsonString(out, record.name);
+  *out += ", \"data_info\": {\"input\": ";
+  AppendRows(out, c, pair, false);
+  *out += ", \"output\": ";
+  AppendRows(out, c, pair, true);
+  *out += "}, \"stack_info\": [";
+  if (record.stack >= 0) {
+    for (size_t i = 0; i < dump.stacks[record.stack].size(); ++i) {
+      if (i > 0) *out += ", ";
+      AppendJsonString(out, dump.stacks[record.stack][i]);
+    }
+  }
+  *out += "], \"class\": ";
+  AppendJsonString(out, ClassName(c.first.call_class));
+  *out += ", \"confidence\": ";
+  AppendPythonFloat(out, std::isfinite(c.first.confidence) ? c.first.confidence : 0);
+  *out += ", \"source_line\": ";
+  AppendJsonString(out, c.first.source_line);
+  *out += ", \"why\": ";
+  AppendJsonString(out, c.first.why);
+  return text;
+}
+
+std::string DiffAnalysis(const StepOrigins& step, std::span<const RankResult> results,
+                         const std::vector<std::string_view>& nodes) {
+  std::string out = "{";
+  bool first = true;
+  for (const RankOrigin& origin : step.found.origins) {
+    const RankResult& result = results[step.results[origin.trace]];
+    out += first ? "" : ",\n ";
+    first = false;
+    AppendJsonString(&out, fmt::format("rank_{}", std::max(result.rank, 0)));
+    out += fmt::format(": [{{{}", nodes[origin.trace]);
+    if (origin.in_exchange) {
+      out += ", \"exchange\": ";
+      AppendJsonString(&out, DescribeExchange(origin));
+    }
+    if (results.size() > 1) {
+      out += ", \"reached\": ";
+      AppendRanks(&out, origin.reached);
+      out += ", \"travelled\": ";
+      AppendHops(&out, step.found);
+      if (const std::string text = DescribeOutside(step, results); !text.empty()) {
+        out += ", \"from_outside\": ";
+        AppendJsonString(&out, text);
+      }
+    }
+    out += "}]";
+  }
+  return out + "}\n";
 }
 
 }  // namespace msprobe

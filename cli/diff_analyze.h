@@ -1,20 +1,30 @@
-// diff_analyze_{time}.json: the first divergence of each rank, in the shape the earlier tools gave
-// it, with our reasons added.
+// diff_analyze_{nanoseconds}.json: where wrong numbers begin, in the shape the earlier tools gave
+// it, with our reasons added. Ranks that only received a wrong number are not in it.
 //
 //   {"rank_0": [{"op_name": "Functional.linear.4.forward",
 //                "data_info": {"input": {"...input.0": {"NPU max": 1.0, "Bench max": 1.0, ...}},
 //                "output": {...}}, "stack_info": ["File train.py, line 4, in f, ..."], "class":
 //                "introduced", "confidence": 0.9, "source_line": "train.py:4 in f: ...", "why":
-//                "..."}]}
+//                "...", "reached": [1, 2], "travelled": [{"op_name": "Distributed.all_reduce.0...",
+//                "source_line": "...", "from": [0], "to": [1, 2]}]}]}
 #pragma once
 
+#include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "engine/compare/comparison.h"
+#include "engine/compare/rank_result.h"
 
 namespace msprobe {
 
-// Appends `"rank_0": [...]`; the list is empty when the rank has no divergence.
-void AppendDiffAnalysis(std::string* out, const Comparison& comparison, int rank);
+// The members of one rank's object, without what concerns other ranks; "" when the rank has no
+// divergence.
+std::string DivergenceNode(const Comparison& comparison);
+
+// The file of one step. `nodes`: of step.results, in that order.
+std::string DiffAnalysis(const StepOrigins& step, std::span<const RankResult> results,
+                         const std::vector<std::string_view>& nodes);
 
 }  // namespace msprobe

@@ -15,17 +15,6 @@ constexpr size_t kMaxRunnersUp = 5;
 
 int32_t SizeOf(const Comparison& c) { return static_cast<int32_t>(c.pairs.size()); }
 
-// The first pair with a wrong number; -1: none.
-int32_t FirstDiverged(const Comparison& c) {
-  for (int32_t p = 0; p < SizeOf(c); ++p) {
-    if (c.classes[p] == CallClass::kIntroduced || c.classes[p] == CallClass::kInherited) return p;
-    if (c.classes[p] == CallClass::kUnknown && c.pairs[p].matched() &&
-        SummarizeCall(c, p).out.differs)
-      return p;
-  }
-  return -1;
-}
-
 // `module` is a module call that runs `inner` inside itself.
 bool Contains(const Comparison& c, int32_t module, int32_t inner) {
   if (inner < 0 || module < 0 || !RecordOf(c, module).is_module ||
@@ -99,8 +88,18 @@ std::vector<FirstDivergence> RunnersUp(const Comparison& c, int32_t first, int32
 
 }  // namespace
 
+int32_t FirstWrongCall(const Comparison& c) {
+  for (int32_t p = 0; p < SizeOf(c); ++p) {
+    if (c.classes[p] == CallClass::kIntroduced || c.classes[p] == CallClass::kInherited) return p;
+    if (c.classes[p] == CallClass::kUnknown && c.pairs[p].matched() &&
+        SummarizeCall(c, p).out.differs)
+      return p;
+  }
+  return -1;
+}
+
 void FindFirstDivergence(Comparison* c) {
-  int32_t first = FirstDiverged(*c);
+  int32_t first = FirstWrongCall(*c);
   if (first < 0) return;
   first = MakerOfGradient(*c, first);
   c->first = Explain(*c, first);

@@ -21,6 +21,10 @@
 
 namespace msprobe {
 
+// The pair of the first call with a wrong number, whatever introduced it; -1: none. Classes must be
+// there.
+int32_t FirstWrongCall(const Comparison& comparison);
+
 // Fills comparison->first and runners_up (at most five); measures and classes must be there.
 void FindFirstDivergence(Comparison* comparison);
 

@@ -1,8 +1,10 @@
 #include "engine/compare/measure.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "engine/base/threads.h"
+#include "engine/compare/exchange.h"
 #include "engine/compare/judge.h"
 #include "engine/compare/measure_tensors.h"
 #include "engine/compare/operations.h"
@@ -27,6 +29,7 @@ void MeasureRows(const CompareOptions& options, Comparison* c) {
       double terms = -1;
       const bool uninitialised =
           record.direction == Direction::kForward && ReturnsUninitialised(record.api);
+      const std::optional<Exchange> exchange = ExchangeOf(c->golden, record);
       for (uint32_t i = 0; i < pair.row_count; ++i) {
         const Row& row = c->rows[pair.first_row + i];
         if (row.target < 0 || row.golden < 0) {
@@ -35,6 +38,9 @@ void MeasureRows(const CompareOptions& options, Comparison* c) {
         }
         const Leaf &target = c->target.leaves[row.target], &golden = c->golden.leaves[row.golden];
         const bool output = target.slot == Slot::kOutput;
+        const bool unwritten =
+            output ? uninitialised
+                   : exchange && PartOf(*exchange, record, golden) == ExchangePart::kBuffer;
         JudgeLeaves(target, golden, c->mode, {.tolerance = options.tolerance}, &measures[i]);
         // What the call sums only matters where its numbers are not simply the same.
         if (output && measures[i].verdict != RowVerdict::kEqual) {
@@ -44,7 +50,7 @@ void MeasureRows(const CompareOptions& options, Comparison* c) {
                                    .magnitude = SummedMagnitude(c->golden, record, golden)};
           JudgeLeaves(target, golden, c->mode, judge, &measures[i]);
         }
-        if (uninitialised && output && measures[i].verdict != RowVerdict::kEqual) {
+        if (unwritten && measures[i].verdict != RowVerdict::kEqual) {
           measures[i].verdict = RowVerdict::kUnknown;
           measures[i].reason = Reason::kUninitialised;
         }

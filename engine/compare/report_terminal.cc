@@ -8,41 +8,11 @@
 #include "engine/compare/evidence.h"
 #include "engine/compare/judge.h"
 #include "engine/compare/summary.h"
+#include "engine/compare/terminal_words.h"
 #include "engine/compare/text_layout.h"
 
 namespace msprobe {
 namespace {
-
-constexpr int kMaxLines = 24;
-constexpr std::string_view kRed = "\x1b[1;31m", kYellow = "\x1b[33m", kGreen = "\x1b[1;32m",
-                           kBold = "\x1b[1m", kDim = "\x1b[2m", kReset = "\x1b[0m";
-
-std::string_view ColorOf(RowVerdict verdict) {
-  switch (verdict) {
-    case RowVerdict::kEqual:
-    case RowVerdict::kNoise:
-      return kGreen;
-    case RowVerdict::kDiffers:
-      return kRed;
-    case RowVerdict::kUnknown:
-      return kYellow;
-  }
-  return "";
-}
-
-std::string_view Headline(RowVerdict verdict) {
-  switch (verdict) {
-    case RowVerdict::kEqual:
-      return "EQUAL";
-    case RowVerdict::kNoise:
-      return "WITHIN ROUNDING";
-    case RowVerdict::kDiffers:
-      return "DIFFERS";
-    case RowVerdict::kUnknown:
-      return "UNKNOWN";
-  }
-  return "";
-}
 
 class Screen {
  public:
@@ -50,13 +20,14 @@ class Screen {
       : c_(c),
         s_(Summarize(c)),
         width_(std::clamp(options.width, 60, 100)),
+        lines_(options.lines),
         colors_(options.colors) {}
 
   std::string Draw() {
     std::vector<std::string> head = Header(), foot = Footer();
     std::vector<std::string> lines = head;
     Append(Finding(), &lines);
-    const int left = kMaxLines - static_cast<int>(lines.size() + foot.size());
+    const int left = lines_ - static_cast<int>(lines.size() + foot.size());
     Append(Table(left), &lines);
     Append(foot, &lines);
     std::string out;
@@ -281,7 +252,7 @@ class Screen {
 
   const Comparison& c_;
   const Summary s_;
-  const int width_;
+  const int width_, lines_;
   const bool colors_;
 };
 

@@ -1,4 +1,4 @@
-// The comparison on one screen: at most 24 lines of 100 columns.
+// The comparison on one screen.
 #pragma once
 
 #include <string>
@@ -9,6 +9,7 @@ namespace msprobe {
 
 struct TerminalOptions {
   int width = 100;      // columns; less than 60 counts as 60, more than 100 as 100
+  int lines = 24;       // at most, as far as the finding itself leaves room
   bool colors = false;  // ANSI escapes; they do not count as columns
 };
 

@@ -24,19 +24,22 @@ void SortUnique(std::vector<int64_t>* numbers) {
   numbers->erase(std::unique(numbers->begin(), numbers->end()), numbers->end());
 }
 
-// One element: "7" or "3-6".
 Status AppendRange(const Place& place, std::string_view text, std::vector<int64_t>* out) {
+  return AppendNumberRange(text, out) ? Status::Ok() : WrongNumber(place, Excerpt(text));
+}
+
+}  // namespace
+
+bool AppendNumberRange(std::string_view text, std::vector<int64_t>* out) {
   const size_t dash = text.find('-');
   const int64_t first = NumberAfter(text.substr(0, dash), "");
   const int64_t last =
       dash == std::string_view::npos ? first : NumberAfter(text.substr(dash + 1), "");
-  if (first < 0 || last < first || last > kLargestNumber) return WrongNumber(place, Excerpt(text));
+  if (first < 0 || last < first || last > kLargestNumber) return false;
   for (int64_t i = first; i <= last; ++i) out->push_back(i);
   if (out->size() > 4 * kLargestNumber) SortUnique(out);  // many overlapping ranges: stay small
-  return Status::Ok();
+  return true;
 }
-
-}  // namespace
 
 bool Contains(Names names, std::string_view word) {
   return std::find(names.begin(), names.end(), word) != names.end();

@@ -53,6 +53,9 @@ Status ReadNumbers(const Place& place, const JsonValue& list, std::vector<int64_
 Status ReadNumbers(const Place& place, std::span<const std::string> list,
                    std::vector<int64_t>* out);
 
+// Appends "7" or "3-6", of numbers from 0 to 1000000; false: it is neither.
+bool AppendNumberRange(std::string_view text, std::vector<int64_t>* out);
+
 // Strings, none of them empty.
 Status ReadStrings(const Place& place, const JsonValue& list, std::vector<std::string>* out);
 

@@ -163,6 +163,7 @@ Status Join(std::string_view path, std::vector<Entries>* pieces, Dump* dump,
   if (pieces->size() == 1) {
     dump->records = std::move(pieces->front().records);
     dump->leaves = std::move(pieces->front().leaves);
+    dump->groups = std::move(pieces->front().groups);
     *stack_keys = std::move(pieces->front().stack_keys);
     pieces->front().arena.Release(&dump->arena);
     return Status::Ok();
@@ -173,14 +174,17 @@ Status Join(std::string_view path, std::vector<Entries>* pieces, Dump* dump,
   for (Entries& piece : *pieces) {
     const auto record_base = static_cast<uint32_t>(dump->records.size());
     const auto leaf_base = static_cast<uint32_t>(dump->leaves.size());
+    const auto group_base = static_cast<int32_t>(dump->groups.size());
     for (Record& record : piece.records) {
       record.first_leaf += leaf_base;
+      if (record.group >= 0) record.group += group_base;
       dump->records.push_back(record);
     }
     for (Leaf& leaf : piece.leaves) {
       leaf.record += record_base;
       dump->leaves.push_back(leaf);
     }
+    dump->groups.insert(dump->groups.end(), piece.groups.begin(), piece.groups.end());
     stack_keys->insert(stack_keys->end(), piece.stack_keys.begin(), piece.stack_keys.end());
     piece.arena.Release(&dump->arena);
     piece = Entries();

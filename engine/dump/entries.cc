@@ -118,10 +118,43 @@ void EntryParser::Member(std::string_view key) {
   } else if (key == "exception" && json_->Peek() == '"') {
     JsonText text;
     if (json_->String(&text)) out_.records.back().exception = Text(text);
+  } else if (key == "group" && json_->Peek() == '{') {
+    TakesPart();
   } else {
     out_.has_recompute |= key == "is_recompute";
     json_->Skip();  // members of dialects to come
   }
+}
+
+// {"ranks": [0, 1], "id": "77849d8c", "rank": 1, "role": "receiver", "from": 0}
+void EntryParser::TakesPart() {
+  ProcessGroup group;
+  JsonText key, text;
+  std::string_view number;
+  const auto read_number = [&](int32_t* out) {
+    if (!json_->Number(&number)) return;
+    const int64_t value = NumberAfter(number, "");
+    if (value >= 0 && value <= INT32_MAX) *out = static_cast<int32_t>(value);
+  };
+  for (json_->BeginObject(); json_->NextKey(&key);) {
+    const char next = json_->Peek();
+    if (key == "ranks" && next == '[') {
+      group.ranks = Shape();
+    } else if (key == "role" && next == '"') {
+      if (!json_->String(&text)) continue;
+      group.role = text == "source"     ? ProcessGroup::Role::kSource
+                   : text == "receiver" ? ProcessGroup::Role::kReceiver
+                                        : ProcessGroup::Role::kNone;
+    } else if (key == "rank" && next != '"') {
+      read_number(&group.place);
+    } else if ((key == "from" || key == "to") && next != '"') {
+      read_number(&group.peer);
+    } else {
+      json_->Skip();
+    }
+  }
+  out_.records.back().group = static_cast<int32_t>(out_.groups.size());
+  out_.groups.push_back(group);
 }
 
 void EntryParser::Walk(Slot slot) {

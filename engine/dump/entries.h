@@ -22,6 +22,7 @@ namespace msprobe {
 struct Entries {
   std::vector<Record> records;
   std::vector<Leaf> leaves;
+  std::vector<ProcessGroup> groups;          // Record::group counts from the start of this run
   std::vector<std::string_view> stack_keys;  // one a record: its "stack" member; "" when absent
   TextArena arena;
   size_t end = 0;  // offset behind the last whole entry
@@ -51,6 +52,7 @@ class EntryParser {
   void List(Slot slot);
   void ParameterGrad();
   void PointToPoint(Slot slot);
+  void TakesPart();
 
   // One value: entries_leaves.cc.
   void LeafObject(Slot slot);

@@ -68,6 +68,15 @@ struct Leaf {
   std::string_view data_name;
 };
 
+// Who took part in a call of torch.distributed. Numbers of processes count over all of them.
+struct ProcessGroup {
+  enum class Role : uint8_t { kNone, kSource, kReceiver };
+  std::string_view ranks;  // "[0, 1]", in the group's order
+  int32_t place = -1;      // of this process in `ranks`
+  Role role = Role::kNone;
+  int32_t peer = -1;  // whom the numbers come from or go to, in calls that have one
+};
+
 struct Record {
   std::string_view name;  // "Functional.linear.0.forward", "Module.fc.Linear.backward.0"
   std::string_view api;   // without call number and direction: "Functional.linear"
@@ -76,6 +85,7 @@ struct Record {
   bool is_module = false;  // Module.* or Cell.*
   uint32_t first_leaf = 0, leaf_count = 0;
   int32_t stack = -1;          // index into Dump::stacks, -1: unknown
+  int32_t group = -1;          // index into Dump::groups, -1: none recorded
   std::string_view parent;     // entry name of the enclosing module call; "" when none or unknown
   std::string_view exception;  // type of the exception that ended the call (ours only); else ""
 };
@@ -101,6 +111,7 @@ struct Dump {
   std::vector<Record> records;  // in execution (file) order
   std::vector<Leaf> leaves;     // grouped by record, in table order within one
   std::vector<std::vector<std::string_view>> stacks;  // frames, innermost first
+  std::vector<ProcessGroup> groups;
   std::vector<Weight> weights;  // of weights.json: at the first start of a run only
   // What the header says of the run (ours only): "torch" -> "2.13.0", "seed" -> "1234", ...
   std::vector<std::pair<std::string, std::string>> provenance;

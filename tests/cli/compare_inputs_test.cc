@@ -27,17 +27,17 @@ TEST_F(CompareInputs, FilesAreTakenAsTheyAre) {
   const std::string a = Dump("a/rank3"), b = Dump("b/rank7");
   const auto pairs = PairDumps(a, b);
   ASSERT_TRUE(pairs.ok()) << pairs.status().ToString();
-  ASSERT_EQ(pairs->size(), 1u);
-  EXPECT_EQ((*pairs)[0].target, a);
-  EXPECT_EQ((*pairs)[0].golden, b);
-  EXPECT_FALSE((*pairs)[0].debug_save);
+  ASSERT_EQ(pairs->pairs.size(), 1u);
+  EXPECT_EQ(pairs->pairs[0].target, a);
+  EXPECT_EQ(pairs->pairs[0].golden, b);
+  EXPECT_FALSE(pairs->pairs[0].debug_save);
 }
 
 TEST_F(CompareInputs, FolderOfOneDumpAgainstAFile) {
   Dump("a/step0/proc11");
   const auto pairs = PairDumps(Path("a"), Dump("b"));
   ASSERT_TRUE(pairs.ok()) << pairs.status().ToString();
-  EXPECT_THAT((*pairs)[0].target, EndsWith("step0/proc11/dump.json"));
+  EXPECT_THAT(pairs->pairs[0].target, EndsWith("step0/proc11/dump.json"));
 }
 
 TEST_F(CompareInputs, RanksArePairedByNumber) {
@@ -46,12 +46,12 @@ TEST_F(CompareInputs, RanksArePairedByNumber) {
   }
   const auto pairs = PairDumps(Path("a"), Path("b"));
   ASSERT_TRUE(pairs.ok()) << pairs.status().ToString();
-  ASSERT_EQ(pairs->size(), 3u);
+  ASSERT_EQ(pairs->pairs.size(), 3u);
   for (size_t i = 0; i < 3; ++i) {
     const int rank[] = {0, 2, 10};
-    EXPECT_EQ((*pairs)[i].rank, rank[i]);
-    EXPECT_THAT((*pairs)[i].target, HasSubstr("a/rank" + std::to_string(rank[i]) + "/"));
-    EXPECT_THAT((*pairs)[i].golden, HasSubstr("b/rank" + std::to_string(rank[i]) + "/"));
+    EXPECT_EQ(pairs->pairs[i].rank, rank[i]);
+    EXPECT_THAT(pairs->pairs[i].target, HasSubstr("a/rank" + std::to_string(rank[i]) + "/"));
+    EXPECT_THAT(pairs->pairs[i].golden, HasSubstr("b/rank" + std::to_string(rank[i]) + "/"));
   }
 }
 
@@ -69,12 +69,52 @@ TEST_F(CompareInputs, OneRankASideWithOtherNumbersIsRefusedUnlessNamed) {
   EXPECT_TRUE(PairDumps(Path("a/rank0"), Path("b/rank1")).ok());
 }
 
-TEST_F(CompareInputs, SeveralStepsAreListed) {
-  Dump("a/step0/rank"), Dump("a/step7/rank"), Dump("b/step0/rank");
+TEST_F(CompareInputs, CommonRanksAndStepsOnDemand) {
+  for (const char* dump : {"a/step0/rank0", "a/step0/rank1", "a/step7/rank0", "b/step0/rank0",
+                           "b/step0/rank2", "b/step8/rank0"})
+    Dump(dump);
+  const auto refused = PairDumps(Path("a"), Path("b"));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.status().message(), HasSubstr("the steps differ"));
+  const auto pairs = PairDumps(Path("a"), Path("b"), {.common = true});
+  ASSERT_TRUE(pairs.ok()) << pairs.status().ToString();
+  ASSERT_EQ(pairs->pairs.size(), 1u);
+  EXPECT_EQ(pairs->pairs[0].rank, 0);
+  EXPECT_EQ(pairs->left_out.size(), 4u);
+}
+
+TEST_F(CompareInputs, StepsArePairedByNumber) {
+  for (const char* side : {"a", "b"}) {
+    for (const char* step : {"10", "2"}) Dump(std::string(side) + "/step" + step + "/rank");
+  }
   const auto pairs = PairDumps(Path("a"), Path("b"));
-  ASSERT_FALSE(pairs.ok());
-  EXPECT_THAT(pairs.status().message(), HasSubstr("2 steps (0, 7)"));
-  EXPECT_THAT(pairs.status().hint(), HasSubstr("a/step0"));
+  ASSERT_TRUE(pairs.ok()) << pairs.status().ToString();
+  ASSERT_EQ(pairs->pairs.size(), 2u);
+  EXPECT_EQ(pairs->pairs[0].step, 2);
+  EXPECT_THAT(pairs->pairs[1].golden, HasSubstr("b/step10/"));
+}
+
+TEST_F(CompareInputs, SelectedRanksAndSteps) {
+  for (const char* side : {"a", "b"}) {
+    for (const char* rank : {"0", "1", "2"})
+      for (const char* step : {"0", "1"}) Dump(std::string(side) + "/step" + step + "/rank" + rank);
+  }
+  const auto pairs = PairDumps(Path("a"), Path("b"), {.ranks = {{0, 2}}, .steps = {{1}}});
+  ASSERT_TRUE(pairs.ok()) << pairs.status().ToString();
+  ASSERT_EQ(pairs->pairs.size(), 2u);
+  EXPECT_EQ(pairs->pairs[1].rank, 2);
+  EXPECT_EQ(pairs->pairs[1].step, -1);  // the only one
+  const auto missing = PairDumps(Path("a"), Path("b"), {.ranks = {{0, 5}}});
+  ASSERT_FALSE(missing.ok());
+  EXPECT_THAT(missing.status().message(), HasSubstr("has no rank 5; it has 0, 1, 2"));
+}
+
+TEST_F(CompareInputs, StepFoldersAreTheSameStepWhateverTheirNumbers) {
+  Dump("a/step0/rank0"), Dump("a/step0/rank1"), Dump("b/step5/rank0"), Dump("b/step5/rank1");
+  EXPECT_FALSE(PairDumps(Path("a"), Path("b")).ok());
+  const auto pairs = PairDumps(Path("a/step0"), Path("b/step5"));
+  ASSERT_TRUE(pairs.ok()) << pairs.status().ToString();
+  EXPECT_EQ(pairs->pairs.size(), 2u);
 }
 
 TEST_F(CompareInputs, NothingThere) {
@@ -86,7 +126,7 @@ TEST_F(CompareInputs, NothingThere) {
 TEST_F(CompareInputs, DebugSaves) {
   const auto pairs = PairDumps(Dump("a", "debug.json"), Dump("b", "debug.json"));
   ASSERT_TRUE(pairs.ok());
-  EXPECT_TRUE((*pairs)[0].debug_save);
+  EXPECT_TRUE(pairs->pairs[0].debug_save);
 }
 
 }  // namespace

@@ -18,7 +18,8 @@ from pathlib import Path
 import pytest
 
 CASES = Path(__file__).resolve().parent / "cases"
-TIME = re.compile(r"(?<![\d.])20\d{12}(?!\d)")  # in file names and messages: 20260102030405
+# In file names and messages: 20260102030405, or nanoseconds.
+TIME = re.compile(r"(?<![\d.])20\d{12}(?!\d)|(?<=diff_analyze_)\d{19}(?=\.json)")
 
 
 def cases():

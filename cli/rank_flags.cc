@@ -1,0 +1,45 @@
+#include "cli/rank_flags.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "engine/base/text.h"
+#include "engine/dump/config_values.h"
+
+namespace msprobe {
+namespace {
+
+Result<std::optional<std::vector<int64_t>>> Numbers(std::string_view flag,
+                                                    const std::string& text) {
+  if (text.empty()) return std::optional<std::vector<int64_t>>();
+  std::vector<int64_t> numbers;
+  for (const std::string_view part : Split(text, ',')) {
+    if (!AppendNumberRange(part, &numbers)) {
+      return InvalidArgument(fmt::format("{} {}", flag, Excerpt(text)))
+          .Expected("numbers and ranges such as 0,2-5")
+          .Found(Excerpt(part));
+    }
+  }
+  std::sort(numbers.begin(), numbers.end());
+  numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
+  return std::optional(std::move(numbers));
+}
+
+}  // namespace
+
+void RankFlags::Add(CLI::App& app) {
+  app.add_option("--rank", ranks, "of several ranks only these: 0,2-5");
+  app.add_option("--step", steps, "of several steps only these: 0,10-19");
+  app.add_flag("--common", common,
+               "compare the ranks and steps that both sides have, where they are not the same");
+}
+
+Result<PairOptions> RankFlags::Options() const {
+  PairOptions options{.common = common};
+  MSPROBE_ASSIGN_OR_RETURN(options.ranks, Numbers("--rank", ranks));
+  MSPROBE_ASSIGN_OR_RETURN(options.steps, Numbers("--step", steps));
+  return options;
+}
+
+}  // namespace msprobe
