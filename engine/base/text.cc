@@ -172,7 +172,7 @@ size_t EditDistance(std::string_view a, std::string_view b) {
 std::string_view NearestSpelling(std::string_view word,
                                  std::span<const std::string_view> candidates) {
   std::string_view best;
-  size_t best_distance = std::max<size_t>(1, word.size() / 3) + 1;
+  size_t best_distance = std::max<size_t>(1, (word.size() + 1) / 3) + 1;
   for (const std::string_view candidate : candidates) {
     const size_t distance = EditDistance(word, candidate);
     if (distance < best_distance) {

@@ -166,6 +166,12 @@ TEST(NearestSpelling, ASlipOfTheFingersAndNoMore) {
   EXPECT_EQ(NearestSpelling("compare", {}), "");
 }
 
+TEST(NearestSpelling, TwoSlipsInFiveLetters) {
+  const std::string_view keys[] = {"scope", "step", "slice"};
+  EXPECT_EQ(NearestSpelling("scoop", keys), "scope");
+  EXPECT_EQ(NearestSpelling("stats", keys), "");
+}
+
 TEST(NearestSpelling, TheNearestOfSeveral) {
   const std::string_view names[] = {"ranks", "rank", "tank"};
   EXPECT_EQ(NearestSpelling("rankk", names), "ranks");  // one away from both: the first named
