@@ -21,6 +21,8 @@ constexpr std::array kAliases = {
     FlagAlias{"--diff-analyze", "--diff_analyze"},
     FlagAlias{"--fuzzy-match", "--fuzzy_match"},
     FlagAlias{"--exit_code", "--exit-code"},
+    FlagAlias{"--table_format", "--table-format"},
+    FlagAlias{"-hl", "--highlight"},
 };
 
 // What earlier generations had and this one does not do (yet): a script that uses it must not go on
@@ -49,8 +51,9 @@ constexpr std::array kMissing = {
     Missing{"--backend", "the training-inference check is not supported"},
     Missing{"-i", "compare.json is not read; its two paths are the flags -tp and -gp"},
     Missing{"--input_path", "compare.json is not read; its two paths are the flags -tp and -gp"},
-    Missing{"-s", "stack.json beside the target is always read"},
-    Missing{"--stack_mode", "stack.json beside the target is always read"},
+    Missing{"-s", "stack.json beside the target is always read; --no-stacks leaves the column out"},
+    Missing{"--stack_mode",
+            "stack.json beside the target is always read; --no-stacks leaves the column out"},
 };
 
 }  // namespace
@@ -102,10 +105,6 @@ Status UnknownFlag(std::string_view flag, std::string_view verb,
 }
 
 Status UnknownVerb(std::string_view word, std::span<const std::string_view> verbs) {
-  if (word == "-f" || word == "--framework") {
-    return InvalidArgument("the framework is read from the dumps: -f is no longer needed")
-        .Hint("msprobe compare -tp TARGET -gp GOLDEN");
-  }
   const std::string_view nearest = NearestSpelling(word, verbs);
   Status status = InvalidArgument(fmt::format("msprobe has no verb {}", Excerpt(word)));
   return nearest.empty() ? std::move(status).Hint("msprobe --help")

@@ -32,6 +32,14 @@ class CompareVerb : public Verb {
     app.add_option("-o,--output_path", output_, "folder for the result files; created when missing")
         ->capture_default_str();
     app.add_flag("--xlsx", xlsx_, "write the table as an Excel workbook instead of csv");
+    app.add_option("--table-format", generation_,
+                   "columns and cells as msprobe 1.0, 8 or 26 wrote them; ours follow behind")
+        ->check(CLI::IsMember({"1.0", "8", "26"}))
+        ->capture_default_str();
+    app.add_flag("--no-stacks", no_stacks_, "leave out the column NPU_Stack_Info");
+    app.add_flag("--highlight", highlight_,
+                 "table format 8: color suspicious rows of the workbook, and say why");
+    app.add_flag("--advisor", advisor_, "also write advisor_TIME.txt about the first failing row");
     app.add_flag("--diff_analyze", diff_analyze_,
                  "also write diff_analyze_TIME.json: where each rank first differs");
     app.add_option("--format", format_,
@@ -74,7 +82,9 @@ class CompareVerb : public Verb {
                           .write_table = format_ != "csv" || output_option_->count() > 0,
                           .xlsx = xlsx_,
                           .diff_analyze = diff_analyze_,
-                          .log_rows = log_rows_},
+                          .log_rows = log_rows_,
+                          .advisor = advisor_,
+                          .table = Table()},
                          paired, out);
     ForEachPair(pairs, log_rows_, [&](size_t i) { output.Add(i, ComparePair(pairs[i], output)); });
     MSPROBE_RETURN_IF_ERROR(output.Finish());
@@ -83,6 +93,14 @@ class CompareVerb : public Verb {
   }
 
  private:
+  TableOptions Table() const {
+    return {.generation = generation_ == "1.0" ? Generation::k1
+                          : generation_ == "8" ? Generation::k8
+                                               : Generation::k26,
+            .stacks = !no_stacks_,
+            .highlight = highlight_};
+  }
+
   static Result<Comparison> ComparePair(const DumpPair& pair, CompareOutput& out) {
     out.Progress("reading " + pair.target);
     MSPROBE_ASSIGN_OR_RETURN(Dump target, ReadDump(pair.target));
@@ -93,7 +111,9 @@ class CompareVerb : public Verb {
     return Compare(std::move(target), std::move(golden));
   }
 
-  std::string target_, golden_, output_ = "./output", format_ = "table", mode_ = "auto";
+  std::string target_, golden_, output_ = "./output", format_ = "table", mode_ = "auto",
+                                generation_ = "26";
+  bool no_stacks_ = false, highlight_ = false, advisor_ = false;
   bool xlsx_ = false, diff_analyze_ = false, exit_code_ = false, log_rows_ = false, fuzzy_ = false;
   RankFlags ranks_;
   CLI::Option* output_option_ = nullptr;

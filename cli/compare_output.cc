@@ -8,6 +8,7 @@
 #include "cli/diff_analyze.h"
 #include "engine/base/file.h"
 #include "engine/base/text.h"
+#include "engine/compare/advisor.h"
 #include "engine/compare/judge.h"
 #include "engine/compare/report_json.h"
 #include "engine/compare/report_ranks.h"
@@ -66,8 +67,9 @@ Status CompareOutput::Keep(size_t index, const Comparison& comparison) {
   const DumpPair& pair = paired_.pairs[index];
   Kept& kept = kept_[index];
   kept.result = SummarizeRank(comparison, pair.step, pair.rank);
-  const TableFormat table(comparison);
+  const TableFormat table(comparison, options_.table);
   if (options_.write_table) MSPROBE_RETURN_IF_ERROR(WriteTable(index, table));
+  if (options_.advisor) MSPROBE_RETURN_IF_ERROR(WriteAdvisor(pair, comparison, table));
   if (options_.diff_analyze) kept.analysis = DivergenceNode(comparison);
   if (options_.log_rows) LogRows(comparison);
   switch (options_.format) {
@@ -111,6 +113,18 @@ Status CompareOutput::WriteTable(size_t index, const TableFormat& table) {
   MSPROBE_RETURN_IF_ERROR(options_.xlsx ? WriteTableXlsx(table, path, progress)
                                         : WriteTableCsv(table, path, progress));
   kept_[index].result.table = path;
+  return Status::Ok();
+}
+
+Status CompareOutput::WriteAdvisor(const DumpPair& pair, const Comparison& comparison,
+                                   const TableFormat& table) {
+  const std::string folder = FolderOf(pair);
+  MSPROBE_RETURN_IF_ERROR(MakeDirectories(folder));
+  const std::string rank = pair.rank >= 0 ? fmt::format("_rank{}", pair.rank) : "";
+  const std::string path = JoinPath(folder, fmt::format("advisor{}_{}.txt", rank, time_));
+  MSPROBE_RETURN_IF_ERROR(WriteFileAtomically(path, AdvisorText(comparison, table)));
+  std::lock_guard lock(mutex_);
+  files_.push_back(path);
   return Status::Ok();
 }
 

@@ -16,6 +16,7 @@
 #include "cli/console.h"
 #include "engine/compare/comparison.h"
 #include "engine/compare/rank_result.h"
+#include "engine/compare/table_options.h"
 
 namespace msprobe {
 
@@ -31,6 +32,8 @@ struct CompareOutputOptions {
   bool xlsx = false;
   bool diff_analyze = false;
   bool log_rows = false;
+  bool advisor = false;  // write advisor_TIME.txt
+  TableOptions table;
 };
 
 class CompareOutput {
@@ -59,6 +62,7 @@ class CompareOutput {
   Status WriteAnalyses();
   void PrintReport();
   void PrintJson();
+  Status WriteAdvisor(const DumpPair& pair, const Comparison& comparison, const TableFormat& table);
   void LogRows(const Comparison& comparison);
   std::string FolderOf(const DumpPair& pair) const;
   std::string Written() const;

@@ -10,6 +10,7 @@
 
 #include "cli/arguments.h"
 #include "cli/console.h"
+#include "cli/legacy_arguments.h"
 #include "cli/verb.h"
 
 namespace msprobe {
@@ -112,6 +113,9 @@ Result<int> Parse(Verb& verb, std::vector<std::string> arguments, Console& conso
 
 Result<int> Main(std::vector<std::string> arguments, Console& console) {
   std::vector<std::unique_ptr<Verb>> verbs = AllVerbs();
+  if (IsLegacyForm(arguments)) {
+    MSPROBE_ASSIGN_OR_RETURN(arguments, LegacyArguments(arguments));
+  }
   if (arguments.empty() || arguments[0] == "-h" || arguments[0] == "--help" ||
       arguments[0] == "help") {
     console.Write(TopLevelHelp(verbs));

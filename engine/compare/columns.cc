@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/compare/columns_text.h"
+#include "engine/compare/legacy_cells.h"
 #include "engine/dump/source_line.h"
 #include "engine/formats/csv.h"
 
@@ -74,7 +75,37 @@ void Append(std::vector<Column>* columns, const Column (&more)[kSize]) {
   columns->insert(columns->end(), more, more + kSize);
 }
 
-std::vector<Column> ColumnsOf(const Comparison& c) {
+}  // namespace
+
+std::vector<Column> LegacyColumns(const Comparison& c, const TableOptions& options) {
+  const bool first = options.generation == Generation::k1;
+  std::vector<Column> columns;
+  Append(&columns, kIdentity);
+  if (first) columns.resize(columns.size() - 2);  // without requires_grad
+  if (c.mode == Mode::kTensor) {
+    Append(&columns, kTensorMetrics);
+    if (first) std::erase_if(columns, [](const Column& x) { return x.id == Id::kEuclidean; });
+  }
+  if (c.mode == Mode::kStatistics) Append(&columns, kStatisticsMetrics);
+  if (c.mode == Mode::kMd5) {
+    Append(&columns, kChecksums);
+  } else {
+    Append(&columns, kStatistics);
+  }
+  if (!first) columns.push_back(kOldVerdict[0]);
+  columns.push_back(
+      {Id::kResult, c.mode == Mode::kTensor ? "Accuracy Reached or Not" : "Result", false});
+  if (c.mode != Mode::kMd5) columns.push_back(kOldVerdict[2]);
+  if (options.stacks && !c.target.stacks.empty()) {
+    columns.push_back({Id::kStack, "NPU_Stack_Info", false});
+  }
+  if (c.mode == Mode::kTensor) columns.push_back({Id::kDataName, "Data_name", false});
+  return columns;
+}
+
+namespace {
+
+std::vector<Column> Columns26(const Comparison& c, const TableOptions& options) {
   std::vector<Column> columns;
   Append(&columns, kIdentity);
   if (c.mode == Mode::kTensor) Append(&columns, kTensorMetrics);
@@ -82,8 +113,16 @@ std::vector<Column> ColumnsOf(const Comparison& c) {
   if (c.mode != Mode::kMd5) Append(&columns, kStatistics);
   if (c.mode == Mode::kMd5) Append(&columns, kChecksums);
   Append(&columns, kOldVerdict);
-  if (!c.target.stacks.empty()) columns.push_back({Id::kStack, "NPU_Stack_Info", false});
+  if (options.stacks && !c.target.stacks.empty()) {
+    columns.push_back({Id::kStack, "NPU_Stack_Info", false});
+  }
   if (c.mode == Mode::kTensor) columns.push_back({Id::kDataName, "Data_name", false});
+  return columns;
+}
+
+std::vector<Column> ColumnsOf(const Comparison& c, const TableOptions& options) {
+  std::vector<Column> columns =
+      options.generation == Generation::k26 ? Columns26(c, options) : LegacyColumns(c, options);
   Append(&columns, kOurVerdict);
   if (c.mode == Mode::kTensor) Append(&columns, kOurTensorMetrics);
   if (!c.target.stacks.empty() || !c.golden.stacks.empty()) {
@@ -94,11 +133,17 @@ std::vector<Column> ColumnsOf(const Comparison& c) {
 
 }  // namespace
 
-TableFormat::TableFormat(const Comparison& comparison)
+TableFormat::~TableFormat() = default;
+
+TableFormat::TableFormat(const Comparison& comparison, const TableOptions& options)
     : comparison_(comparison),
-      columns_(ColumnsOf(comparison)),
+      columns_(ColumnsOf(comparison, options)),
       pair_of_(comparison.rows.size()),
       verdicts_(JudgeByOldRules(comparison)) {
+  if (options.generation != Generation::k26) {
+    legacy_ = std::make_unique<LegacyTable>(comparison, options, Thresholds{});
+    later_stack_ = options.generation == Generation::k1 ? "None" : "N/A";
+  }
   for (size_t i = 0; i < comparison.pairs.size(); ++i) {
     const RecordPair& pair = comparison.pairs[i];
     std::fill_n(pair_of_.begin() + pair.first_row, pair.row_count, static_cast<uint32_t>(i));
@@ -112,6 +157,18 @@ TableFormat::TableFormat(const Comparison& comparison)
   }
   for (const auto& frames : comparison.golden.stacks)
     golden_sources_.push_back(UserSourceLine(frames));
+}
+
+RowColor TableFormat::ColorOf(size_t row) const {
+  if (legacy_) return legacy_->verdict(row).color;
+  const OldResult result = verdicts_[row].result;
+  return result == OldResult::kError     ? RowColor::kRed
+         : result == OldResult::kWarning ? RowColor::kYellow
+                                         : RowColor::kNone;
+}
+
+const LegacyVerdict* TableFormat::LegacyVerdictOf(size_t row) const {
+  return legacy_ ? &legacy_->verdict(row) : nullptr;
 }
 
 }  // namespace msprobe

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,8 @@
 #include "engine/base/text_buffer.h"
 #include "engine/compare/columns_rules.h"
 #include "engine/compare/comparison.h"
+#include "engine/compare/table_options.h"
+#include "engine/formats/xlsx.h"
 
 namespace msprobe {
 
@@ -116,11 +119,15 @@ struct TableRow {
   }
 };
 
+class LegacyTable;
+struct LegacyVerdict;
+
 // Prepares what rows share (verdicts by the old rules, spelling of stacks). Refers to the
 // comparison, which must outlive it.
 class TableFormat {
  public:
-  explicit TableFormat(const Comparison& comparison);
+  explicit TableFormat(const Comparison& comparison, const TableOptions& options = {});
+  ~TableFormat();
   const std::vector<Column>& columns() const { return columns_; }
   size_t rows() const { return comparison_.rows.size(); }
   // Replaces the content of `out` by row `row`. Thread-safe for different `out`.
@@ -128,12 +135,16 @@ class TableFormat {
   // Appends row `row` as a line of csv: what the cells of Fill would give, in one go. Thread-safe,
   // too.
   void AppendCsv(size_t row, TextBuffer* out) const;
-  OldResult ResultOf(size_t row) const { return verdicts_[row].result; }
+  RowColor ColorOf(size_t row) const;
+  // Of generations 1.0 and 8; null in the table of 26.
+  const LegacyVerdict* LegacyVerdictOf(size_t row) const;
 
  private:
   class Filler;
   const Comparison& comparison_;
   std::vector<Column> columns_;
+  std::unique_ptr<LegacyTable> legacy_;   // of generations 1.0 and 8
+  std::string_view later_stack_ = "N/A";  // in the rows behind the first of a call
   std::vector<uint32_t> pair_of_;         // one a row
   std::vector<OldVerdict> verdicts_;      // one a row
   std::vector<std::string> stack_texts_;  // one a stack of the target

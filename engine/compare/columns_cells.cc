@@ -6,28 +6,14 @@
 #include "engine/compare/columns.h"
 #include "engine/compare/columns_text.h"
 #include "engine/compare/judge.h"
+#include "engine/compare/legacy_cells.h"
 #include "engine/compare/record_keys.h"
 #include "engine/formats/csv.h"
 
 namespace msprobe {
+
 namespace {
-
 using Id = ColumnId;
-
-std::string_view MatchName(Match value) {
-  switch (value) {
-    case Match::kExact:
-      return "exact";
-    case Match::kAligned:
-      return "aligned";
-    case Match::kTargetOnly:
-      return "target only";
-    case Match::kGoldenOnly:
-      return "golden only";
-  }
-  return "";
-}
-
 }  // namespace
 
 // Fills one row; lives for the call.
@@ -44,7 +30,7 @@ class TableFormat::Filler {
     cells->clear();
     for (const Column& column : f_.columns_) {
       const size_t start = text_.size();
-      const CellKind kind = Write(column.id);
+      const CellKind kind = WriteColumn(column);
       cells->push_back(
           {static_cast<uint32_t>(start), static_cast<uint32_t>(text_.size() - start), kind});
     }
@@ -56,7 +42,7 @@ class TableFormat::Filler {
         AppendStack(f_.stack_cells_);
       } else {
         const size_t start = text_.size();
-        const CellKind kind = Write(column.id);
+        const CellKind kind = WriteColumn(column);
         if (kind == CellKind::kText || kind == CellKind::kSentence) {
           QuoteCsvCell(&text_, start, kind == CellKind::kText);
         }
@@ -67,6 +53,16 @@ class TableFormat::Filler {
   }
 
  private:
+  CellKind WriteColumn(const Column& column) {
+    if (f_.legacy_ && !column.ours) {
+      std::string cell;
+      const std::optional<CellKind> kind = f_.legacy_->Cell(row_, column.id, &cell);
+      text_ += cell;
+      if (kind) return *kind;
+    }
+    return Write(column.id);
+  }
+
   CellKind Write(Id id) {
     const Measure& measure = c_.measures[row_];
     switch (id) {
@@ -355,7 +351,7 @@ class TableFormat::Filler {
   CellKind AppendStack(const std::vector<std::string>& spelled) {
     const RecordPair& pair = c_.pairs[CallIndex()];
     const int32_t stack = pair.target >= 0 ? c_.target.records[pair.target].stack : -1;
-    if (stack < 0 || row_ != pair.first_row) return Keyword("N/A");
+    if (stack < 0 || row_ != pair.first_row) return Keyword(f_.later_stack_);
     text_ += spelled[stack];
     return CellKind::kSentence;
   }

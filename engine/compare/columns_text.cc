@@ -40,6 +40,20 @@ void AppendPythonChar(std::string* out, char c, char quote) {
 
 }  // namespace
 
+std::string_view MatchName(Match value) {
+  switch (value) {
+    case Match::kExact:
+      return "exact";
+    case Match::kAligned:
+      return "aligned";
+    case Match::kTargetOnly:
+      return "target only";
+    case Match::kGoldenOnly:
+      return "golden only";
+  }
+  return "";
+}
+
 std::string_view StatisticText(std::string_view spelled) {
   if (spelled.empty()) return "N/A";
   switch (spelled[0]) {

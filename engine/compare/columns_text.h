@@ -5,7 +5,11 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/compare/comparison.h"
+
 namespace msprobe {
+
+std::string_view MatchName(Match value);  // "exact", "aligned", "target only", "golden only"
 
 // The file's spelling of a statistic as the tables print it: "Nan", " inf", " -inf", "None",
 // "True"; "N/A" when absent.

@@ -77,10 +77,7 @@ Status WriteTableXlsx(const TableFormat& table, const std::string& path,
                              std::from_chars(text.data(), end, number).ptr == end;
       is_number ? book.NumberCell(number) : book.TextCell(text);
     }
-    const OldResult result = table.ResultOf(i);
-    MSPROBE_RETURN_IF_ERROR(book.EndRow(result == OldResult::kError     ? RowColor::kRed
-                                        : result == OldResult::kWarning ? RowColor::kYellow
-                                                                        : RowColor::kNone));
+    MSPROBE_RETURN_IF_ERROR(book.EndRow(table.ColorOf(i)));
     if (progress && i % 8192 == 0) progress(i, table.rows());
   }
   return book.Close();

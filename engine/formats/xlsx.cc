@@ -19,8 +19,8 @@ constexpr uint32_t kMaxRows = LXW_ROW_MAX;
 constexpr size_t kMaxColumns = LXW_COL_MAX;
 constexpr size_t kMaxNameCharacters = LXW_SHEETNAME_MAX;
 constexpr double kColumnWidth = 18;  // characters
-constexpr lxw_color_t kRedFill = 0xff6666;
-constexpr lxw_color_t kYellowFill = 0xffff99;
+constexpr lxw_color_t kRedFill = 0xff0000;
+constexpr lxw_color_t kYellowFill = 0xffff00;
 
 struct Cell {
   std::string text;

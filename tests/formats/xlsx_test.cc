@@ -49,7 +49,7 @@ TEST(Xlsx, HeaderCellsAndColours) {
   EXPECT_THAT(sheet, HasSubstr("<t>nan</t>"));
   EXPECT_THAT(sheet, HasSubstr("<autoFilter ref=\"A1:B3\"/>"));
   EXPECT_THAT(sheet, HasSubstr("state=\"frozen\""));
-  EXPECT_THAT(Part(path, "xl/styles.xml"), HasSubstr("FFFF6666"));
+  EXPECT_THAT(Part(path, "xl/styles.xml"), HasSubstr("FFFF0000"));
 }
 
 TEST(Xlsx, LongTablesGoOnInMoreSheets) {

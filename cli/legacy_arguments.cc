@@ -1,0 +1,105 @@
+#include "cli/legacy_arguments.h"
+
+#include <fmt/format.h>
+
+#include "engine/compare/compare_input.h"
+
+namespace msprobe {
+namespace {
+
+constexpr std::string_view kHint = "msprobe -f pytorch compare -i compare.json -o out";
+
+// "--input_path=x" and "--input_path", "x" alike; empty when `flag` is neither name.
+struct Words {
+  const std::vector<std::string>& all;
+  size_t at;
+
+  bool Is(std::string_view short_name, std::string_view long_name) const {
+    const std::string_view word = std::string_view(all[at]).substr(0, all[at].find('='));
+    return word == short_name || word == long_name;
+  }
+  Result<std::string> Value() {
+    const size_t equals = all[at].find('=');
+    if (equals != std::string::npos) return all[at].substr(equals + 1);
+    if (at + 1 == all.size() || all[at + 1].starts_with("-")) {
+      return InvalidArgument(fmt::format("{} needs a value", all[at])).Hint(kHint);
+    }
+    return all[++at];
+  }
+};
+
+Result<std::vector<std::string>> LegacyCompare(const std::vector<std::string>& arguments) {
+  std::vector<std::string> rest;
+  std::string input_path;
+  bool stacks = false, advisor = true, first = false;
+  for (Words words{arguments, 3}; words.at < arguments.size(); ++words.at) {
+    const std::string& word = arguments[words.at];
+    if (words.Is("-i", "--input_path")) {
+      MSPROBE_ASSIGN_OR_RETURN(input_path, words.Value());
+    } else if (word == "-h" || word == "--help") {
+      return std::vector<std::string>{"compare", "--help"};
+    } else if (word == "-s" || word == "--stack_mode") {
+      stacks = true;
+    } else if (word == "-c" || word == "--compare_only" || word == "-a" ||
+               word == "--auto_analyze") {
+      advisor = false;
+    } else if (word == "-f") {
+      rest.push_back("--fuzzy_match");
+    } else if (word == "-hl") {
+      rest.push_back("--highlight");
+    } else if (words.Is("--table-format", "--table_format")) {
+      MSPROBE_ASSIGN_OR_RETURN(const std::string format, words.Value());
+      first = format == "1.0";
+      rest.insert(rest.end(), {"--table-format", format});
+    } else {
+      rest.push_back(word);
+    }
+  }
+  if (input_path.empty()) {
+    return InvalidArgument("-i compare.json is missing: with -f, compare takes its paths from it")
+        .Hint("-i compare.json, or without -f: msprobe compare -tp TARGET -gp GOLDEN");
+  }
+  MSPROBE_ASSIGN_OR_RETURN(const CompareInput input, ReadCompareInput(input_path));
+  std::vector<std::string> out = {"compare",       "--target_path", input.target,
+                                  "--golden_path", input.golden,    "--xlsx"};
+  out.insert(out.end(), rest.begin(), rest.end());
+  const auto has = [&](std::string_view flag) {
+    for (const std::string& word : rest) {
+      if (word == flag) return true;
+    }
+    return false;
+  };
+  if (!has("--table-format")) out.insert(out.end(), {"--table-format", "8"});
+  if (advisor) out.push_back("--advisor");
+  // Without a stack_path, 8 shows the stacks it finds.
+  const bool shown = stacks || (!input.has_stack && !first);
+  if (!shown) out.push_back("--no-stacks");
+  if (input.print_log) out.push_back("--is_print_compare_log");
+  return out;
+}
+
+}  // namespace
+
+bool IsLegacyForm(const std::vector<std::string>& arguments) {
+  return !arguments.empty() &&
+         (arguments[0] == "-f" || arguments[0].substr(0, arguments[0].find('=')) == "--framework");
+}
+
+Result<std::vector<std::string>> LegacyArguments(const std::vector<std::string>& arguments) {
+  std::vector<std::string> words = arguments;
+  if (const size_t equals = words[0].find('='); equals != std::string::npos) {
+    words.insert(words.begin() + 1, words[0].substr(equals + 1));
+    words[0].resize(equals);
+  }
+  if (words.size() < 3) return std::vector<std::string>{"--help"};
+  if (words[1] != "pytorch" && words[1] != "mindspore") {
+    return InvalidArgument()
+        .Expected(fmt::format("pytorch or mindspore after {}", words[0]))
+        .Found(Excerpt(words[1]))
+        .Hint(kHint);
+  }
+  if (words[2] == "compare") return LegacyCompare(words);
+  return std::vector<std::string>(words.begin() + 2, words.end());
+}
+
+}  // namespace msprobe

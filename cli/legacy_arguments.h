@@ -1,0 +1,21 @@
+// The command line of msprobe 1.0 and 8, said in ours.
+//
+//   LegacyArguments({"-f", "pytorch", "compare", "-i", "compare.json", "-o", "out"});
+//   // compare --target_path ... --golden_path ... --table-format 8 --xlsx --advisor -o out
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/base/status.h"
+
+namespace msprobe {
+
+// Whether the arguments begin with -f or --framework.
+bool IsLegacyForm(const std::vector<std::string>& arguments);
+
+// What to type today. compare reads the compare.json it names. Errors: kInvalidArgument for a
+// framework there is none of or a missing -i; those of ReadCompareInput.
+Result<std::vector<std::string>> LegacyArguments(const std::vector<std::string>& arguments);
+
+}  // namespace msprobe

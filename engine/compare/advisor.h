@@ -1,0 +1,18 @@
+// advisor_TIME.txt of msprobe 1.0 and 8: three lines for the first row that fails.
+//
+//   Line: 14
+//   Suspect Nodes: Module.head.Linear.backward.0.input.0
+//   Expert Advice: ...
+#pragma once
+
+#include <string>
+
+#include "engine/compare/columns.h"
+
+namespace msprobe {
+
+// The first row whose verdict in this table is No, Different, Warning, or error (26). Line counts
+// rows from 0, below the header. NA in the first two lines when there is none.
+std::string AdvisorText(const Comparison& comparison, const TableFormat& table);
+
+}  // namespace msprobe

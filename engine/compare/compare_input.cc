@@ -1,0 +1,119 @@
+#include "engine/compare/compare_input.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <filesystem>
+#include <vector>
+
+#include "engine/base/file.h"
+#include "engine/base/text.h"
+#include "engine/formats/json.h"
+
+namespace msprobe {
+namespace {
+
+constexpr std::array<std::string_view, 11> kKeys = {
+    "npu_path",        "bench_path",           "stack_path", "npu_json_path", "bench_json_path",
+    "stack_json_path", "is_print_compare_log", "rank_id",    "step_id",       "common",
+    "map_dict"};
+
+Status WrongType(std::string_view path, const JsonMember& member, std::string_view expected) {
+  return InvalidConfig(path, member.line)
+      .Expected(fmt::format("{} after \"{}\"", expected, member.key))
+      .Found(member.value.Describe());
+}
+
+Status OtherKey(std::string_view path, const JsonMember& member) {
+  if (member.key == "rank_id" || member.key == "step_id") {
+    return InvalidConfig(path, member.line)
+        .Says(fmt::format("\"{}\" compares kernel dumps of MindSpore, which is not supported",
+                          member.key))
+        .Hint("npu_path and bench_path take a dump.json, a rank folder or a step folder");
+  }
+  if (member.key == "common" || member.key == "map_dict") {
+    return InvalidConfig(path, member.line)
+        .Says(fmt::format("\"{}\" compares single points of static graphs, which is not supported",
+                          member.key))
+        .Hint("compare two folders of .npy files: msprobe compare -tp TARGET -gp GOLDEN");
+  }
+  const std::string_view nearest = NearestSpelling(member.key, kKeys);
+  Status status = InvalidConfig(path, member.line)
+                      .Expected("npu_path, bench_path, stack_path or is_print_compare_log")
+                      .Found(Excerpt(member.key));
+  return nearest.empty() ? status
+                         : std::move(status).Hint(fmt::format("did you mean {}?", nearest));
+}
+
+Status CheckStack(std::string_view path, const CompareInput& input, const JsonMember& stack) {
+  if (!Exists(stack.value.text)) {
+    return NotFound(stack.value.text)
+        .Expected(fmt::format("the stack.json that {} names", path))
+        .Hint("leave stack_path out: the file beside npu_path is read");
+  }
+  const std::string folder = IsDirectory(input.target) ? input.target : DirectoryName(input.target);
+  std::error_code error;
+  if (IsDirectory(stack.value.text) ||
+      std::filesystem::equivalent(DirectoryName(stack.value.text), folder, error)) {
+    return Status::Ok();
+  }
+  return InvalidConfig(path, stack.line)
+      .Expected("the stack.json beside npu_path")
+      .Found(stack.value.text)
+      .Hint("leave stack_path out, or copy the file to where npu_path is");
+}
+
+}  // namespace
+
+Result<CompareInput> ParseCompareInput(std::string_view json, std::string_view path) {
+  MSPROBE_ASSIGN_OR_RETURN(const JsonValue root, ParseJson(json, path));
+  if (root.kind != JsonValue::Kind::kObject) {
+    return InvalidConfig(path, root.line)
+        .Expected("{\"npu_path\": ..., \"bench_path\": ...}")
+        .Found(root.Describe());
+  }
+  CompareInput input;
+  const JsonMember* stack = nullptr;
+  for (const JsonMember& member : root.members) {
+    const std::string_view key = member.key;
+    const bool text = member.value.kind == JsonValue::Kind::kString;
+    if (key == "npu_path" || key == "npu_json_path" || key == "bench_path" ||
+        key == "bench_json_path") {
+      if (!text || member.value.text.empty()) return WrongType(path, member, "a path");
+      std::string& side = key.starts_with("npu") ? input.target : input.golden;
+      if (!side.empty()) {
+        return InvalidConfig(path, member.line)
+            .Says(fmt::format("\"{}\" says again what is said above", key));
+      }
+      side = member.value.text;
+    } else if (key == "stack_path" || key == "stack_json_path") {
+      if (!text) return WrongType(path, member, "a path");
+      if (!member.value.text.empty()) stack = &member;
+    } else if (key == "is_print_compare_log") {
+      if (member.value.kind != JsonValue::Kind::kBool) {
+        return WrongType(path, member, "true or false");
+      }
+      input.print_log = member.value.boolean;
+    } else {
+      return OtherKey(path, member);
+    }
+  }
+  for (const bool target : {true, false}) {
+    if (!(target ? input.target : input.golden).empty()) continue;
+    return InvalidConfig(path)
+        .Expected(target ? "\"npu_path\", the run under test" : "\"bench_path\", the run to trust")
+        .Found("no such key");
+  }
+  if (stack != nullptr) {
+    MSPROBE_RETURN_IF_ERROR(CheckStack(path, input, *stack));
+    input.has_stack = true;
+  }
+  return input;
+}
+
+Result<CompareInput> ReadCompareInput(const std::string& path) {
+  MSPROBE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
+  return ParseCompareInput(file.bytes(), path);
+}
+
+}  // namespace msprobe
