@@ -8,6 +8,7 @@ printed are medians and peak resident memory (getrusage), beside reading the sam
 """
 
 import argparse
+import base64
 import json
 import os
 import random
@@ -29,10 +30,14 @@ def tensor(generator, noise, ours):
     numbers = [generator.uniform(-4, 4) for _ in range(4)]
     scale = 1 + (noise if generator.random() < 0.01 else 0)
     leaf = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [8, 128, 256]}
-    leaf.update(zip(("Max", "Min", "Mean", "Norm"), (n * scale for n in numbers), strict=True))
+    numbers = [n * scale for n in numbers]
+    if ours:
+        numbers = [float(f"{n:.8g}") for n in numbers]  # the digits of a float32
+    leaf.update(zip(("Max", "Min", "Mean", "Norm"), numbers, strict=True))
     leaf["requires_grad"] = True
     if ours:
-        leaf["fingerprint"] = f"{hash(tuple(leaf.values())[3:]) % 2**64:016x}"
+        fingerprint = (hash(tuple(leaf.values())[3:]) % 2**64).to_bytes(8, "big")
+        leaf["fp"] = base64.urlsafe_b64encode(fingerprint).decode()[:11]
     return leaf
 
 

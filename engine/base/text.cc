@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <limits>
 
 namespace msprobe {
 namespace {
@@ -60,6 +61,30 @@ void AppendPythonFloat(std::string* out, double value) {
   out->append(text, WritePythonFloat(text, value));
 }
 
+namespace {
+
+bool IsInFloatRange(double value) {
+  const double magnitude = std::fabs(value);
+  return magnitude == 0 || (magnitude >= std::numeric_limits<float>::min() &&
+                            magnitude <= std::numeric_limits<float>::max());
+}
+
+}  // namespace
+
+double RoundToFloat32(double value) {
+  return IsInFloatRange(value) ? static_cast<double>(static_cast<float>(value)) : value;
+}
+
+void AppendPythonFloat32(std::string* out, double value) {
+  if (!IsInFloatRange(value)) return AppendPythonFloat(out, value);
+  std::array<char, 24> buffer;
+  const auto end =
+      std::to_chars(buffer.data(), buffer.data() + buffer.size(), static_cast<float>(value)).ptr;
+  const std::string_view text(buffer.data(), static_cast<size_t>(end - buffer.data()));
+  *out += text;
+  if (text.find_first_of(".e") == std::string_view::npos) *out += ".0";
+}
+
 void AppendInteger(std::string* out, int64_t value) {
   char text[kLongestNumber];
   out->append(text, WriteInteger(text, value));
@@ -76,6 +101,41 @@ void AppendHex(std::string* out, uint64_t value, int digits) {
   for (int i = digits; i-- > 0; value >>= 4)
     buffer[static_cast<size_t>(i)] = kHexDigits[value & 15];
   out->append(buffer.data(), static_cast<size_t>(digits));
+}
+
+namespace {
+
+constexpr char kBase64Digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+constexpr size_t kBase64Size = 11;  // of 64 bits
+
+}  // namespace
+
+void AppendBase64(std::string* out, uint64_t value) {
+  std::array<char, kBase64Size> buffer;
+  for (char& c : buffer) {
+    c = kBase64Digits[value >> 58];
+    value <<= 6;
+  }
+  out->append(buffer.data(), buffer.size());
+}
+
+std::optional<uint64_t> ParseBase64(std::string_view text) {
+  static constexpr auto kValues = [] {
+    std::array<uint8_t, 256> values{};
+    values.fill(64);
+    for (uint8_t i = 0; i < 64; ++i) values[static_cast<unsigned char>(kBase64Digits[i])] = i;
+    return values;
+  }();
+  if (text.size() != kBase64Size) return std::nullopt;
+  uint64_t value = 0;
+  uint8_t digit = 0;
+  for (const char c : text) {
+    value = value << 6 | digit;
+    digit = kValues[static_cast<unsigned char>(c)];
+    if (digit > 63) return std::nullopt;
+  }
+  if (digit % 4 != 0) return std::nullopt;  // the last has four bits
+  return value << 4 | digit >> 2;
 }
 
 namespace {
@@ -172,7 +232,7 @@ size_t EditDistance(std::string_view a, std::string_view b) {
 std::string_view NearestSpelling(std::string_view word,
                                  std::span<const std::string_view> candidates) {
   std::string_view best;
-  size_t best_distance = std::max<size_t>(1, (word.size() + 1) / 3) + 1;
+  size_t best_distance = std::max<size_t>(1, word.size() / 3) + 1;
   for (const std::string_view candidate : candidates) {
     const size_t distance = EditDistance(word, candidate);
     if (distance < best_distance) {

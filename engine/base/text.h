@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,6 +17,11 @@ namespace msprobe {
 // The shortest text that reads back as the same double, spelled as Python's repr(float): "1.0",
 // "1e-05", "1e+16". Not-finite values are JSON's common extension: NaN, Infinity, -Infinity.
 void AppendPythonFloat(std::string* out, double value);
+// Of a number of which only as much matters as a float32 holds: the shortest text that reads back
+// as the same float, "4.5626955". Outside of a normal float's range as AppendPythonFloat.
+void AppendPythonFloat32(std::string* out, double value);
+// The number meant by a text of AppendPythonFloat32 that was read as a double.
+double RoundToFloat32(double value);
 void AppendInteger(std::string* out, int64_t value);
 // The same into `out`, which has room for kLongestNumber characters; returns how many it took.
 inline constexpr size_t kLongestNumber = 40;
@@ -23,6 +29,12 @@ size_t WritePythonFloat(char* out, double value);
 size_t WriteInteger(char* out, int64_t value);
 void AppendUnsigned(std::string* out, uint64_t value);
 void AppendHex(std::string* out, uint64_t value, int digits);  // lower case, zero padded
+
+// The eight bytes, the highest first, in base 64 with RFC 4648's letters for file names and without
+// padding: "PTeOEIhdkUA".
+void AppendBase64(std::string* out, uint64_t value);
+// Of a text that is none: nullopt.
+std::optional<uint64_t> ParseBase64(std::string_view text);
 
 // A JSON string with its quotes; non-ASCII bytes are written as \uXXXX as json.dumps does (invalid
 // UTF-8: \ufffd).

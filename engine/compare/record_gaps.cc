@@ -47,7 +47,13 @@ int LeafAgreement(const Leaf& a, const Leaf& b) {
   if (a.fingerprint.size() && b.fingerprint.size()) return a.fingerprint == b.fingerprint ? 2 : 0;
   if (a.md5.size() && b.md5.size()) return a.md5 == b.md5 ? 2 : 0;
   if (!a.has_stats || !b.has_stats) return 0;
-  if (a.max == b.max && a.min == b.min && a.norm == b.norm) return 2;
+  const auto same = [](std::string_view s, std::string_view t, double x, double y) {
+    return s == t || x == y;  // spelled with more digits
+  };
+  if (same(a.max, b.max, a.max_value, b.max_value) &&
+      same(a.min, b.min, a.min_value, b.min_value) &&
+      same(a.norm, b.norm, a.norm_value, b.norm_value))
+    return 2;
   const auto close = [](double x, double y) {
     return std::abs(x - y) <= 1e-3 * std::max(std::abs(x), std::abs(y));
   };

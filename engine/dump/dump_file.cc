@@ -105,8 +105,7 @@ struct Parsed {
 };
 
 EntryParser::Options OptionsFor(const Header& header) {
-  return {.names_from_files = header.task == "tensor",
-          .counts_zeros = header.tool.starts_with("msprobe ")};
+  return {.names_from_files = header.task == "tensor", .ours = header.tool.starts_with("msprobe ")};
 }
 
 // Reads the entries in pieces; false when the pieces do not fit together.

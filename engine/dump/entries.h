@@ -1,7 +1,7 @@
 // Turns entries of dump.json ("name": {...}) into records and leaves. One parser serves every
 // dialect: it looks at what a value is, not at who wrote it.
 //
-//   EntryParser parser({.counts_zeros = true});
+//   EntryParser parser({.ours = true});
 //   JsonCursor json(bytes, offset_after_the_brace_of_data);
 //   Entries found = parser.Parse(&json);   // up to found.end; json.failed(): why it stopped there
 #pragma once
@@ -34,7 +34,8 @@ class EntryParser {
  public:
   struct Options {
     bool names_from_files = false;  // rows are named after their tensor file, as in tensor tables
-    bool counts_zeros = false;      // our dialect: a count (NaN, zeros, ...) that is not there is 0
+    bool ours = false;  // a count (NaN, zeros, ...) that is not there is 0; numbers of narrow
+                        // floats are float32 numbers
     bool operator==(const Options&) const = default;
   };
   explicit EntryParser(const Options& options) : options_(options) {}

@@ -3,7 +3,9 @@
 #include <charconv>
 #include <cmath>
 
+#include "engine/base/text.h"
 #include "engine/dump/entries.h"
+#include "engine/tensor/dtype.h"
 
 namespace msprobe {
 namespace {
@@ -145,8 +147,8 @@ void EntryParser::LeafObject(Slot slot) {
       } else {
         json_->Number(&leaf.md5);  // 0-d tensors under xor: the value itself
       }
-    } else if (k == "fingerprint") {
-      if (json_->String(&text)) leaf.fingerprint = Text(text);
+    } else if (k == "fp" || k == "fingerprint") {
+      if (json_->String(&text)) leaf.fingerprint = FingerprintText(Text(text), &out_.arena);
     } else if (k == "data_name") {
       if (json_->String(&text)) SetDataName(&leaf, text);
     } else if (k == "nan") {
@@ -169,7 +171,11 @@ void EntryParser::LeafObject(Slot slot) {
 
   if (has_dtype && has_shape) {
     leaf.has_stats = !std::isnan(leaf.max_value) || leaf.max == "NaN";
-    if (options_.counts_zeros && leaf.has_stats) {
+    if (options_.ours && IsNarrowFloat(leaf.dtype)) {
+      for (double* number : {&leaf.max_value, &leaf.min_value, &leaf.mean_value, &leaf.norm_value})
+        *number = RoundToFloat32(*number);
+    }
+    if (options_.ours && leaf.has_stats) {
       for (int64_t* count :
            {&leaf.nan_count, &leaf.pos_inf_count, &leaf.neg_inf_count, &leaf.zero_count}) {
         *count = std::max<int64_t>(*count, 0);

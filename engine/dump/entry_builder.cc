@@ -9,6 +9,10 @@ namespace {
 // 255 less what a temporary file beside it has behind its name (".<pid>.<number>.part").
 constexpr size_t kMaxFileName = 220;
 
+void AppendNumber(std::string* out, const TensorFields& fields, double value) {
+  fields.is_narrow_float ? AppendPythonFloat32(out, value) : AppendPythonFloat(out, value);
+}
+
 void AppendExtremum(std::string* out, const TensorFields& fields, double value, int64_t exact) {
   if (fields.stats->count == 0) {
     *out += "null";
@@ -28,7 +32,7 @@ void AppendExtremum(std::string* out, const TensorFields& fields, double value, 
       return;
     case DTypeKind::kFloat:
     case DTypeKind::kComplex:
-      AppendPythonFloat(out, value);
+      AppendNumber(out, fields, value);
       return;
   }
 }
@@ -70,9 +74,9 @@ void AppendStatistics(std::string* out, const TensorFields& fields) {
     return;
   }
   *out += ",\"Mean\":";
-  AppendPythonFloat(out, stats->mean);
+  AppendNumber(out, fields, stats->mean);
   *out += ",\"Norm\":";
-  AppendPythonFloat(out, stats->norm);
+  AppendNumber(out, fields, stats->norm);
 }
 
 void AppendCounts(std::string* out, const TensorFields& fields) {
@@ -115,8 +119,8 @@ void AppendTensor(std::string* out, const TensorFields& fields) {
       AppendInteger(out, fields.first_nonfinite);
     }
     if (fields.fingerprint) {
-      *out += ",\"fingerprint\":\"";
-      AppendHex(out, stats->fingerprint, 16);
+      *out += ",\"fp\":\"";
+      AppendBase64(out, stats->fingerprint);
       *out += '"';
     }
   }

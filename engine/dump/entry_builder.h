@@ -28,6 +28,7 @@ struct TensorFields {
   std::span<const int64_t> shape;
   DTypeKind kind = DTypeKind::kFloat;  // how Max and Min are spelled: 1.0, 1 or true
   bool is_unsigned64 = false;          // int_max and int_min hold bit patterns
+  bool is_narrow_float = false;        // no number needs more digits than a float32 has
   const Stats* stats = nullptr;        // null: nothing could be measured, the four values are null
   int64_t later = -1;                  // not negative: the statistics come later (late_stats.h)
   int requires_grad = -1;              // 0, 1, or -1: the framework has no such thing

@@ -16,12 +16,12 @@ struct Mark {
   TensorFields fields;
 };
 
-// kBegin, 's' or 'c', kind, 'u' for uint64 or '-', ticket, kEnd.
+// kBegin, 's' or 'c', kind, 'u' for uint64, 'f' for narrow floats or '-', ticket, kEnd.
 void AppendMark(std::string* out, char what, const TensorFields& fields) {
   *out += kBegin;
   *out += what;
   *out += static_cast<char>('0' + static_cast<int>(fields.kind));
-  *out += fields.is_unsigned64 ? 'u' : '-';
+  *out += fields.is_unsigned64 ? 'u' : fields.is_narrow_float ? 'f' : '-';
   AppendInteger(out, fields.later);
   *out += kEnd;
 }
@@ -30,6 +30,7 @@ Mark ReadMark(std::string_view text) {  // without kBegin and kEnd
   Mark mark{.counts = text[0] == 'c', .fields = {}};
   mark.fields.kind = static_cast<DTypeKind>(text[1] - '0');
   mark.fields.is_unsigned64 = text[2] == 'u';
+  mark.fields.is_narrow_float = text[2] == 'f';
   std::from_chars(text.data() + 3, text.data() + text.size(), mark.fields.later);
   return mark;
 }

@@ -49,6 +49,7 @@ class SideFile {
   }
 
   std::string_view Text(JsonText text) { return arena_.Decode(text); }
+  std::string_view Fingerprint(JsonText text) { return FingerprintText(Text(text), &arena_); }
 
   // A list of strings; anything else in it is an error of the cursor.
   void Strings(JsonCursor* json, std::vector<std::string_view>* out) {
@@ -145,8 +146,8 @@ Status ReadWeights(Dump* dump) {
     Weight weight{.name = name};
     JsonText key, text;
     for (json->BeginObject(); json->NextKey(&key);) {
-      if (key == "fingerprint" && json->Peek() == '"') {
-        if (json->String(&text)) weight.fingerprint = file.Text(text);
+      if ((key == "fp" || key == "fingerprint") && json->Peek() == '"') {
+        if (json->String(&text)) weight.fingerprint = file.Fingerprint(text);
       } else {
         json->Skip();
       }

@@ -61,7 +61,7 @@ struct Leaf {
   // -1: the dialect does not say.
   int64_t nan_count = -1, pos_inf_count = -1, neg_inf_count = -1, zero_count = -1;
   std::string_view md5;  // checksum text (CRC-32 or xor, as the dialect wrote it); "" when absent
-  std::string_view fingerprint;  // ours, 16 hex digits; "" when absent
+  std::string_view fingerprint;  // ours, as 16 hex digits; "" when absent
   std::string_view value;        // text of a scalar
   // File under the tensor folder, without a folder of its own; "" when none, "-1" when the tool
   // failed to write it.

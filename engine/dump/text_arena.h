@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "engine/base/text.h"
 #include "engine/formats/json.h"
 
 namespace msprobe {
@@ -59,5 +60,15 @@ class TextArena {
 
   std::deque<std::string> chunks_;
 };
+
+// A fingerprint in 16 hexadecimal digits, as our first dumps spelled it, whichever way this one is
+// spelled. What is neither stays as it is.
+inline std::string_view FingerprintText(std::string_view text, TextArena* arena) {
+  const std::optional<uint64_t> value = ParseBase64(text);
+  if (!value) return text;
+  std::string hex;
+  AppendHex(&hex, *value, 16);
+  return arena->Copy(hex);
+}
 
 }  // namespace msprobe

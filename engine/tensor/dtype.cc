@@ -57,4 +57,15 @@ std::optional<DType> DTypeFromTorchName(std::string_view name) {
   return std::nullopt;
 }
 
+bool IsNarrowFloat(DType dtype) {
+  return DTypeKindOf(dtype) == DTypeKind::kFloat && dtype != DType::kFloat64;
+}
+
+bool IsNarrowFloat(std::string_view name) {
+  if (name.starts_with(kPrefix)) name.remove_prefix(kPrefix.size());
+  if (name == "float32" || name == "bfloat16") return true;  // most are
+  const std::optional<DType> dtype = DTypeFromTorchName(name);
+  return dtype && IsNarrowFloat(*dtype);
+}
+
 }  // namespace msprobe

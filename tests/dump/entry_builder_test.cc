@@ -43,8 +43,22 @@ TEST(EntryBuilder, ComposesAnEntryInTheEarlierToolsOrderOfKeys) {
   EXPECT_EQ(
       b.Finish(),
       R"("Functional.relu.0.forward": {"input_args":[{"type":"torch.Tensor","dtype":"torch.float32","shape":[2, 3],)"
-      R"("Max":1.5,"Min":-0.5,"Mean":0.25,"Norm":2.0,"requires_grad":true,"fingerprint":"0123456789abcdef"},)"
+      R"("Max":1.5,"Min":-0.5,"Mean":0.25,"Norm":2.0,"requires_grad":true,"fp":"ASNFZ4mrze8"},)"
       R"({"type":"int","value":3}],"input_kwargs":{"inplace":{"type":"bool","value":false}},"stack":"7"})");
+}
+
+TEST(EntryBuilder, NumbersOfNarrowFloatsHaveTheDigitsOfAFloat32) {
+  Stats stats = SomeStats();
+  stats.max = 4.562695503234863, stats.min = -std::numeric_limits<double>::infinity();
+  stats.mean = -0.0011109666459075337, stats.norm = 1e300;
+  TensorFields fields{.dtype = "torch.float16", .stats = &stats};
+  EXPECT_NE(TensorText(fields).find(R"("Max":4.562695503234863,"Min":-Infinity,)"
+                                    R"("Mean":-0.0011109666459075337,"Norm":1e+300,)"),
+            std::string::npos);
+  fields.is_narrow_float = true;
+  EXPECT_NE(TensorText(fields).find(R"("Max":4.5626955,"Min":-Infinity,)"
+                                    R"("Mean":-0.0011109667,"Norm":1e+300,)"),
+            std::string::npos);
 }
 
 TEST(EntryBuilder, SpellsExtremaByKindOfDtype) {
@@ -72,16 +86,16 @@ TEST(EntryBuilder, AChecksumStandsWhereTheEarlierToolPutsIt) {
   TensorFields fields{.dtype = "torch.int8", .shape = shape, .requires_grad = 0};
   fields.stats = &stats;
   fields.checksum = Checksum::kCrc32;
-  EXPECT_NE(TensorText(fields).find(R"("requires_grad":false,"md5":"00abcdef","finger)"),
+  EXPECT_NE(TensorText(fields).find(R"("requires_grad":false,"md5":"00abcdef","fp":"ASN)"),
             std::string::npos);
   stats.checksum = 0x81560d85042591cd;
   fields.checksum = Checksum::kXor;
-  EXPECT_NE(TensorText(fields).find(R"(false,"md5":"0x81560d85042591cd","finger)"),
+  EXPECT_NE(TensorText(fields).find(R"(false,"md5":"0x81560d85042591cd","fp":"ASN)"),
             std::string::npos);
   fields.statistics = false;
   EXPECT_EQ(TensorText(fields), R"({"type":"torch.Tensor","dtype":"torch.int8","shape":[2],)"
                                 R"("md5":"0x81560d85042591cd","requires_grad":false,)"
-                                R"("fingerprint":"0123456789abcdef"})");
+                                R"("fp":"ASNFZ4mrze8"})");
 }
 
 TEST(EntryBuilder, WhereNumbersAreNotWantedAPlaceMayBe) {

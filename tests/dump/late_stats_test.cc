@@ -14,7 +14,7 @@ std::string Tensor(const TensorFields& fields) {
 Stats SomeStats() {
   Stats s;
   s.count = 4, s.nan = 1, s.zero = 2;
-  s.max = 1.5, s.min = -0.5, s.mean = 0.25, s.norm = 2;
+  s.max = 1.5, s.min = -0.5, s.mean = 0.1, s.norm = 2;
   s.int_max = 7, s.int_min = -7;
   return s;
 }
@@ -30,6 +30,7 @@ TEST(LateEntries, AreWhatTheyWouldHaveBeenAtOnce) {
   for (const DTypeKind kind : {DTypeKind::kFloat, DTypeKind::kSigned, DTypeKind::kBool}) {
     TensorFields now{.dtype = "torch.x", .kind = kind, .stats = &stats, .requires_grad = 1};
     now.fingerprint = false;
+    now.is_narrow_float = kind == DTypeKind::kFloat;
     TensorFields later = now;
     later.stats = nullptr;
     later.later = 12;

@@ -1,5 +1,6 @@
 #include "engine/dump/reader.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -113,6 +114,35 @@ TEST(ReadDump, OurDialect) {
   EXPECT_EQ(leaf.zero_count, 1);
   EXPECT_EQ(leaf.max_value, 1.5);
   EXPECT_TRUE(leaf.has_stats);
+}
+
+// As we spell them now, and as our first dumps and the earlier tools do.
+TEST(ReadDump, NumbersOfNarrowFloatsAndFingerprintsInBothSpellings) {
+  TemporaryFolder folder;
+  const auto leaf_of = [&](std::string_view dtype, std::string_view numbers) {
+    const std::string tensor = fmt::format(
+        R"({{"type": "torch.Tensor", "dtype": "{}", "shape": [2], {}}})", dtype, numbers);
+    const Result<Dump> dump = ReadDump(folder.Write(
+        "dump.json", Ours({R"("Torch.f.0.forward": {"input_args": [)" + tensor + "]}"})));
+    EXPECT_TRUE(dump.ok()) << dump.status().ToString();
+    const Leaf& leaf = dump->leaves[0];
+    return std::tuple(leaf.max_value, leaf.min_value, leaf.mean_value, leaf.norm_value,
+                      std::string(leaf.fingerprint));
+  };
+  const std::string_view now =
+      R"("Max": 4.5626955, "Min": 0.1, "Mean": -0.0011109667, "Norm": 1e+300, "fp": "ASNFZ4mrze8")";
+  const std::string_view before =
+      R"("Max": 4.562695503234863, "Min": 0.10000000149011612, "Mean": -0.0011109666459075337,
+         "Norm": 1e+300, "fingerprint": "0123456789abcdef")";
+  for (const std::string_view dtype : {"torch.float32", "float32", "torch.bfloat16"}) {
+    EXPECT_EQ(leaf_of(dtype, now), leaf_of(dtype, before)) << dtype;
+    EXPECT_EQ(leaf_of(dtype, now),
+              std::tuple(4.562695503234863, 0.10000000149011612,
+                         static_cast<double>(-0.0011109667f), 1e300, "0123456789abcdef"))
+        << dtype;
+  }
+  EXPECT_EQ(std::get<1>(leaf_of("torch.float64", now)), 0.1);
+  EXPECT_EQ(std::get<4>(leaf_of("torch.float32", R"("fp": "neither")")), "neither");
 }
 
 TEST(ReadDump, FindsTheDump) {

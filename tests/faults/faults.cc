@@ -4,9 +4,9 @@
 //   lib = ctypes.CDLL(None)
 //   lib.faults_arm(b"/tmp/run", b"write,rename", 7, errno.ENOSPC, 0)
 //   ...; lib.faults_injected()
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <link.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ bool lasting = false;  // every call from the N-th on, as on a full disk
 std::atomic<bool> armed{false};
 std::atomic<long> left{0}, seen{0}, injected{0};
 
-uintptr_t code_begin = 0, code_end = 0;  // of the library whose `new` counts
+char library[256];  // whose `new` counts; "" for none
 std::atomic<long> news_left{0};
 
 bool Counts(const char* call) {
@@ -61,17 +61,9 @@ int FaultFor(const char* call, int fd) {
   return FaultFor(call, path);
 }
 
-// The executable segment of the loaded library whose path contains `name`: looking up the symbol of
-// each caller (dladdr) takes longer than the training.
-int FindCode(dl_phdr_info* info, size_t, void* name) {
-  if (strstr(info->dlpi_name, static_cast<const char*>(name)) == nullptr) return 0;
-  for (int i = 0; i < info->dlpi_phnum; ++i) {
-    const auto& segment = info->dlpi_phdr[i];
-    if (segment.p_type != PT_LOAD || (segment.p_flags & PF_X) == 0) continue;
-    code_begin = info->dlpi_addr + segment.p_vaddr;
-    code_end = code_begin + segment.p_memsz;
-  }
-  return 1;
+template <typename F>
+F Next(F, const char* name) {
+  return reinterpret_cast<F>(dlsym(RTLD_NEXT, name));
 }
 
 int Refuse(int error) {
@@ -97,14 +89,14 @@ void faults_arm(const char* below, const char* which, long at, int error, int fr
   armed = true;
 }
 void faults_arm_new(const char* in_library, long at) {
-  code_begin = code_end = 0;
-  dl_iterate_phdr(FindCode, const_cast<char*>(in_library));
+  snprintf(library, sizeof(library), "%s", in_library);
   injected = 0, seen = 0;
   news_left = at;
 }
 void faults_disarm() {
   armed = false;
   news_left = 0;
+  library[0] = '\0';
 }
 long faults_seen() { return seen; }
 long faults_injected() { return injected; }
@@ -162,8 +154,9 @@ int close(int fd) {
 // C++'s own default is to call malloc; a failure is what a program without memory meets.
 void* operator new(size_t size) {
   if (news_left > 0) {
-    const auto caller = reinterpret_cast<uintptr_t>(__builtin_return_address(0));
-    if (caller >= code_begin && caller < code_end) {
+    Dl_info from;
+    if (dladdr(__builtin_return_address(0), &from) != 0 && from.dli_fname != nullptr &&
+        strstr(from.dli_fname, library) != nullptr) {
       ++seen;
       if (--news_left == 0) {
         ++injected;

@@ -129,7 +129,7 @@ def array(dtype, shape, **fields):
         for key in ("Max", "Min", "Mean", "Norm"):
             value = fields.get(key)
             assert found[key] == (None if value is None else pytest.approx(value, rel=1e-12)), key
-        assert found.get("fingerprint") != "" and ("fingerprint" in found) == bool(fields)
+        assert found.get("fp") != "" and ("fp" in found) == bool(fields)
 
     return check
 

@@ -87,8 +87,8 @@ def test_a_training_has_the_same_numbers(tmp_path):
     run_forked(record_training, tmp_path / "there", True)
     here, there = read_dump(tmp_path / "here"), read_dump(tmp_path / "there")
     assert assert_same_numbers(here, there) > 100
-    assert "fingerprint" in json.dumps(here.data)
-    assert "fingerprint" not in json.dumps(there.data)
+    assert '"fp"' in json.dumps(here.data)
+    assert '"fp"' not in json.dumps(there.data)
     assert here.side("construct.json") == there.side("construct.json")
 
 

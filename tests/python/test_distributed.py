@@ -100,8 +100,8 @@ def test_what_one_stage_sends_the_other_receives(mix):
     (activation,), (received,) = calls(first, "send"), calls(second, "irecv")
     (gradient,), (returned,) = calls(second, "isend"), calls(first, "recv")
     for sent, got in ((activation, received), (gradient, returned)):
-        fingerprint = sent["input_args"][0]["fingerprint"]
-        assert got["output"][0]["fingerprint"] == fingerprint
+        fingerprint = sent["input_args"][0]["fp"]
+        assert got["output"][0]["fp"] == fingerprint
         assert got["input_args"][0] is None  # what a receiver is given means nothing
         assert sent["group"]["role"] == "source" and got["group"]["role"] == "receiver"
 

@@ -64,7 +64,7 @@ def test_xor(mode, tmp_path):
     run_forked(record, tmp_path, section(summary_mode=mode), show_all)
     found = inputs_of(read_dump(tmp_path / "out"), "Torch.clone")
     assert [tensor["md5"] for tensor in found] == [xor_of(tensor) for tensor in tensors()]
-    keys = ["type", "dtype", "shape", "md5", "requires_grad", "fingerprint"]
+    keys = ["type", "dtype", "shape", "md5", "requires_grad", "fp"]
     assert all(list(tensor) == keys for tensor in found)
 
 
@@ -130,7 +130,7 @@ def test_slice(task, tmp_path):
     assert [tensor["shape"] for tensor in found] == [list(part.shape) for part in parts]
     assert [tensor["Max"] for tensor in found] == [part.max().item() for part in parts]
     assert [tensor["Norm"] for tensor in found] == [
-        pytest.approx(part.double().norm().item(), rel=1e-12) for part in parts
+        pytest.approx(part.double().norm().item(), rel=2**-24) for part in parts
     ]
     gradient = dump.data["Tensor.__mul__.0.backward"]["output"][0]
     assert (gradient["shape"], gradient["Max"]) == ([3, 2], base[:3, -2:].max().item())

@@ -34,8 +34,7 @@ struct Measured {
       fields.placements = access.placements();
       if (ticket >= 0) {
         fields.later = ticket;
-        fields.kind = DTypeKindOf(access.element_type());
-        fields.is_unsigned64 = access.element_type() == DType::kUInt64;
+        SetElementType(access.element_type());
       }
     }
     if (!access.readable() || style.reading != Reading::kMeasured) return;
@@ -43,13 +42,18 @@ struct Measured {
     if (options.numbers) fields.checksum = options.summary.checksum;
     stats = MeasureTensor(view, fields.checksum);
     fields.stats = &stats;
-    fields.kind = DTypeKindOf(view.dtype);
-    fields.is_unsigned64 = view.dtype == DType::kUInt64;
+    SetElementType(view.dtype);
     fields.counts = style.locate;
     if (style.locate && stats.nan + stats.pos_inf + stats.neg_inf > 0)
       fields.first_nonfinite = FirstNonfinite(view);
   }
   Measured(const Measured&) = delete;
+
+  void SetElementType(DType dtype) {
+    fields.kind = DTypeKindOf(dtype);
+    fields.is_unsigned64 = dtype == DType::kUInt64;
+    fields.is_narrow_float = IsNarrowFloat(dtype);
+  }
 };
 
 // Whether a tensor's elements are needed here at once.
