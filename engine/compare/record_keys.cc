@@ -12,9 +12,20 @@ uint64_t Mix(uint64_t a, uint64_t b) {
   return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
 }
 
-// Frames of the innermost calls tell one call site from another; outer ones (the training script,
-// the launcher) differ between runs of the same model.
+// Frames of the innermost calls tell one call site from another, down to the forward() of the
+// module; outer ones (the training script, the launcher) differ between runs of the same model.
 constexpr size_t kFramesInKey = 3;
+
+// What the call of a module looks like from inside: its forward(), and below it frames of
+// torch.nn.Module, which dumps of ours leave out.
+bool IsFrameOf(std::string_view frame, std::string_view function) {
+  const size_t in = frame.find(", in ");
+  return in != std::string_view::npos && frame.substr(in + 5).starts_with(function);
+}
+bool IsForward(std::string_view frame) { return IsFrameOf(frame, "forward,"); }
+bool IsModuleCall(std::string_view frame) {
+  return IsFrameOf(frame, "_call_impl,") || IsFrameOf(frame, "_wrapped_call_impl,");
+}
 
 // Function and source text of "File <path>, line <n>, in <function>, \n <source>": what an edit
 // elsewhere in the file leaves.
@@ -149,7 +160,11 @@ RecordKeys::RecordKeys(const Dump& dump, const KeyEvidence& evidence, const Name
   stacks_.reserve(dump.stacks.size());
   for (const auto& frames : dump.stacks) {
     uint64_t h = 1;
-    for (size_t i = 0; i < frames.size() && i < kFramesInKey; ++i) h = Mix(h, HashFrame(frames[i]));
+    for (size_t i = 0; i < frames.size() && i < kFramesInKey; ++i) {
+      if (IsModuleCall(frames[i])) break;
+      h = Mix(h, HashFrame(frames[i]));
+      if (IsForward(frames[i])) break;
+    }
     stacks_.push_back(h);
   }
 }

@@ -34,6 +34,7 @@ void Configure(nb::handle config_path, nb::handle task, nb::handle dump_path, nb
   capture::BorrowOpenMpTeam();
   Collector::Get().Configure(std::move(config), std::move(watch));
   Collector::Get().stacks().HideDirectory(own_directory);
+  Collector::Get().stacks().HideModuleCalls();
   // A forked child (a DataLoader worker) shares our files: it must not write to them.
   static const int registered = ::pthread_atfork(nullptr, nullptr, [] {
     Collector::Get().Abandon();

@@ -114,7 +114,7 @@ def tensor(**fields):
         assert found["type"] in ("torch.Tensor", NESTED)
         for key, value in fields.items():
             if isinstance(value, float) and not isinstance(found[key], bool):
-                value = pytest.approx(value, rel=1e-12)
+                value = pytest.approx(value, rel=2**-24)
             assert found[key] == value, key
 
     return check
@@ -128,7 +128,7 @@ def array(dtype, shape, **fields):
         assert "requires_grad" not in found
         for key in ("Max", "Min", "Mean", "Norm"):
             value = fields.get(key)
-            assert found[key] == (None if value is None else pytest.approx(value, rel=1e-12)), key
+            assert found[key] == (None if value is None else pytest.approx(value, rel=2**-24)), key
         assert found.get("fp") != "" and ("fp" in found) == bool(fields)
 
     return check

@@ -45,6 +45,28 @@ bool StackTable::Hidden(PyCodeObject* code) {
   return it->second;
 }
 
+void StackTable::HideModuleCalls() {
+  const PyRef nn = PyRef::Steal(PyImport_ImportModule("torch.nn"));
+  const PyRef type = nn ? PyRef::Steal(PyObject_GetAttrString(nn.get(), "Module")) : PyRef();
+  const auto hide = [&](PyObject* code) {
+    HideCode(code);
+    codes_.emplace(reinterpret_cast<PyCodeObject*>(code), PyRef::Borrow(code));
+  };
+  for (const char* name : {"_wrapped_call_impl", "_call_impl"}) {
+    const PyRef function = type ? PyRef::Steal(PyObject_GetAttrString(type.get(), name)) : PyRef();
+    if (!function || !PyFunction_Check(function.get())) continue;  // PyTorch 1 has only one
+    PyObject* const code = PyFunction_GET_CODE(function.get());
+    hide(code);
+    const PyRef constants = PyRef::Steal(PyObject_GetAttrString(code, "co_consts"));
+    if (!constants || !PyTuple_Check(constants.get())) continue;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(constants.get()); ++i) {
+      PyObject* const inner = PyTuple_GET_ITEM(constants.get(), i);
+      if (PyCode_Check(inner)) hide(inner);  // runs forward() where there are hooks
+    }
+  }
+  PyErr_Clear();
+}
+
 int64_t StackTable::Intern(bool* is_new) {
   current_.clear();
   uint64_t hash = 0;

@@ -25,6 +25,9 @@ class StackTable {
   void HideDirectory(std::string directory) { hidden_ = std::move(directory); }
   // A code object put in place of an observed function's: not a frame of the user's either.
   void HideCode(PyObject* code) { hidden_code_.insert(code); }
+  // The functions of torch.nn.Module between a call of a module and its forward(): the same frames
+  // each time. Never leaves a Python error behind.
+  void HideModuleCalls();
 
   // Calls below this code belong to `region` ("optimizer"), unless another one is nearer.
   void NameRegion(PyObject* code, std::string region) { regions_[code] = std::move(region); }
