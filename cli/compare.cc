@@ -9,6 +9,7 @@
 
 #include "cli/compare_inputs.h"
 #include "cli/compare_output.h"
+#include "cli/mapping_flags.h"
 #include "cli/rank_flags.h"
 #include "cli/verb.h"
 #include "engine/base/file.h"
@@ -57,6 +58,7 @@ class CompareVerb : public Verb {
                                 : "mode " + mode + " is not supported; auto compares two dumps";
         });
     ranks_.Add(app);
+    mapping_.Add(app);
     output_option_ = app.get_option("--output_path");
   }
 
@@ -101,14 +103,22 @@ class CompareVerb : public Verb {
             .highlight = highlight_};
   }
 
-  static Result<Comparison> ComparePair(const DumpPair& pair, CompareOutput& out) {
+  Result<Comparison> ComparePair(const DumpPair& pair, CompareOutput& out) {
     out.Progress("reading " + pair.target);
     MSPROBE_ASSIGN_OR_RETURN(Dump target, ReadDump(pair.target));
     out.Progress("reading " + pair.golden);
     MSPROBE_ASSIGN_OR_RETURN(Dump golden, ReadDump(pair.golden));
     out.Progress(
         fmt::format("comparing {} with {} values", target.leaves.size(), golden.leaves.size()));
-    return Compare(std::move(target), std::move(golden));
+    CompareOptions options;
+    MSPROBE_ASSIGN_OR_RETURN(options.mapping, mapping_.For(target, golden));
+    Result<Comparison> comparison = Compare(std::move(target), std::move(golden), options);
+    if (comparison.ok()) {
+      MSPROBE_ASSIGN_OR_RETURN(const std::string saved,
+                               mapping_.Save(output_, pair.rank, *comparison));
+      if (!saved.empty()) comparison->not_observed.push_back("what names came to is in " + saved);
+    }
+    return comparison;
   }
 
   std::string target_, golden_, output_ = "./output", format_ = "table", mode_ = "auto",
@@ -116,6 +126,7 @@ class CompareVerb : public Verb {
   bool no_stacks_ = false, highlight_ = false, advisor_ = false;
   bool xlsx_ = false, diff_analyze_ = false, exit_code_ = false, log_rows_ = false, fuzzy_ = false;
   RankFlags ranks_;
+  MappingFlags mapping_;
   CLI::Option* output_option_ = nullptr;
 };
 

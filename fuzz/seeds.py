@@ -40,6 +40,15 @@ RUN_LOGS = (
 )
 WEIGHTS = (b'{"schema":"msprobe.weights/1","weights":{"fc.weight":"0123456789abcdef","b":null}}',)
 TEXTS = ('Tensor.add.0.forward\0=1+1\0\uff1dfx\0a,"b"\nc\r\0\u20ac\U0001f600\0\x01\x1f-2'.encode(),)
+MAPPINGS = (
+    b"net.fc.Dense: net.fc.Linear\nencoder: backbone\n",
+    b"- ms_api: Functional.abs\n  pt_api: Torch.abs\n  ms_args: [0, 1]\n  pt_args: [1, 0]\n"
+    b"- {ms_api: a, pt_api: b, ms_output: [0], pt_outputs: [1], ms_parameters: [w],"
+    b" pt_parameters: [weight], ms_parameters_grad: [], pt_parameters_grad: []}\n",
+    b"TopLayer:\n  backbone: model\nBlock:\n  attn.qkv: self_attention.linear_qkv\n",
+    rb"s/layers\.([0-9]+)/blocks.\1/gi",
+    b"s|a/b|[&]|",
+)
 REVISIONS = (
     b"ref: refs/heads/main\n" + APART + b"0" * 40 + b" refs/heads/main\n" + APART + b"1" * 40,
     b"2" * 64 + b"\n",
@@ -109,6 +118,7 @@ SEEDS = {
     "side_files": lambda: [*WEIGHTS, *contents("dumps/**/stack.json", "dumps/**/construct.json")],
     "recover": lambda: list(killed()),
     "compare": lambda: list(pairs()),
+    "mapping": lambda: list(MAPPINGS),
     "config": lambda: list(CONFIGS),
     "coverage": lambda: list(COVERAGES),
     "run_log": lambda: list(RUN_LOGS),
