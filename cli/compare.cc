@@ -12,6 +12,7 @@
 #include "cli/rank_flags.h"
 #include "cli/verb.h"
 #include "engine/base/file.h"
+#include "engine/checkpoint/compare_checkpoints.h"
 #include "engine/dump/reader.h"
 
 namespace msprobe {
@@ -26,7 +27,8 @@ class CompareVerb : public Verb {
 
   void AddFlags(CLI::App& app) override {
     app.add_option("--target_path", target_,
-                   "the run under test: dump.json, rank folder, step folder or dump_path")
+                   "the run under test: dump.json, rank folder, step folder or dump_path; or a "
+                   "checkpoint")
         ->required();
     app.add_option("--golden_path", golden_, "the run to trust, the same kind of path")->required();
     app.add_option("-o,--output_path", output_, "folder for the result files; created when missing")
@@ -65,8 +67,14 @@ class CompareVerb : public Verb {
     if (!IsDirectory(output_) && Exists(output_)) {
       return InvalidArgument(fmt::format("-o {} is a file", output_)).Hint("name a folder");
     }
+    const bool checkpoints = LooksLikeCheckpoint(target_) && LooksLikeCheckpoint(golden_);
     MSPROBE_ASSIGN_OR_RETURN(const PairOptions selection, ranks_.Options());
-    MSPROBE_ASSIGN_OR_RETURN(const PairedDumps paired, PairDumps(target_, golden_, selection));
+    PairedDumps paired;
+    if (checkpoints) {
+      paired.pairs = {{.target = target_, .golden = golden_}};
+    } else {
+      MSPROBE_ASSIGN_OR_RETURN(paired, PairDumps(target_, golden_, selection));
+    }
     const std::vector<DumpPair>& pairs = paired.pairs;
     if (format_ == "csv" && pairs.size() > 1) {
       return InvalidArgument(
@@ -86,7 +94,12 @@ class CompareVerb : public Verb {
                           .advisor = advisor_,
                           .table = Table()},
                          paired, out);
-    ForEachPair(pairs, log_rows_, [&](size_t i) { output.Add(i, ComparePair(pairs[i], output)); });
+    if (checkpoints) {
+      output.Add(0, CompareCheckpointPair(pairs[0], output));
+    } else {
+      ForEachPair(pairs, log_rows_,
+                  [&](size_t i) { output.Add(i, ComparePair(pairs[i], output)); });
+    }
     MSPROBE_RETURN_IF_ERROR(output.Finish());
     if (!output.complete()) return kExitError;
     return exit_code_ && !output.agrees() ? kExitDiffers : kExitOk;
@@ -109,6 +122,16 @@ class CompareVerb : public Verb {
     out.Progress(
         fmt::format("comparing {} with {} values", target.leaves.size(), golden.leaves.size()));
     return Compare(std::move(target), std::move(golden));
+  }
+
+  static Result<Comparison> CompareCheckpointPair(const DumpPair& pair, CompareOutput& out) {
+    out.Progress("opening " + pair.target);
+    MSPROBE_ASSIGN_OR_RETURN(const Checkpoint target, Checkpoint::Open(pair.target));
+    out.Progress("opening " + pair.golden);
+    MSPROBE_ASSIGN_OR_RETURN(const Checkpoint golden, Checkpoint::Open(pair.golden));
+    out.Progress(fmt::format("comparing {} with {} tensors", target.tensors().size(),
+                             golden.tensors().size()));
+    return CompareCheckpoints(target, golden);
   }
 
   std::string target_, golden_, output_ = "./output", format_ = "table", mode_ = "auto",

@@ -8,6 +8,7 @@
 #include "cli/diff_analyze.h"
 #include "engine/base/file.h"
 #include "engine/base/text.h"
+#include "engine/checkpoint/compare_checkpoints.h"
 #include "engine/compare/advisor.h"
 #include "engine/compare/judge.h"
 #include "engine/compare/report_json.h"
@@ -76,9 +77,11 @@ Status CompareOutput::Keep(size_t index, const Comparison& comparison) {
     case StdoutFormat::kTable:
       if (kept_.size() == 1) {
         constexpr int kLinesBehind = 3;  // a blank line, the file, the prompt
-        kept.report = TerminalReport(comparison, {.width = console_.width(),
-                                                  .lines = console_.height() - kLinesBehind,
-                                                  .colors = console_.colors()});
+        kept.report = IsCheckpointComparison(comparison)
+                          ? CheckpointReport(comparison)
+                          : TerminalReport(comparison, {.width = console_.width(),
+                                                        .lines = console_.height() - kLinesBehind,
+                                                        .colors = console_.colors()});
       }
       break;
     case StdoutFormat::kJson:

@@ -40,6 +40,7 @@ RUN_LOGS = (
 )
 WEIGHTS = (b'{"schema":"msprobe.weights/1","weights":{"fc.weight":"0123456789abcdef","b":null}}',)
 TEXTS = ('Tensor.add.0.forward\0=1+1\0\uff1dfx\0a,"b"\nc\r\0\u20ac\U0001f600\0\x01\x1f-2'.encode(),)
+INDICES = (b'{"metadata":{"total_size":8},"weight_map":{"a.w":"model-1.safetensors","b":"x.bin"}}',)
 REVISIONS = (
     b"ref: refs/heads/main\n" + APART + b"0" * 40 + b" refs/heads/main\n" + APART + b"1" * 40,
     b"2" * 64 + b"\n",
@@ -101,6 +102,11 @@ SEEDS = {
     "side_files": lambda: [*WEIGHTS, *contents("dumps/**/stack.json", "dumps/**/construct.json")],
     "recover": lambda: list(killed()),
     "compare": lambda: list(pairs()),
+    "checkpoint": lambda: [
+        *INDICES,
+        *contents("checkpoints/**/*.pt", "checkpoints/dcp/.metadata"),
+        *(path.read_bytes() for path in archives()),
+    ],
     "config": lambda: list(CONFIGS),
     "coverage": lambda: list(COVERAGES),
     "run_log": lambda: list(RUN_LOGS),

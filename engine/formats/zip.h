@@ -41,7 +41,8 @@ class ZipReader {
   static Result<ZipReader> Open(std::string_view archive, const std::string& path);
 
   const std::vector<ZipEntry>& entries() const { return entries_; }
-  const ZipEntry* Find(std::string_view name) const;  // null: no such entry
+  const ZipEntry* Find(std::string_view name) const;     // null: no such entry
+  bool has_checksums() const { return has_checksums_; }  // false: zeros in place of all of them
 
   // The content of an entry, its CRC-32 checked if asked and present (torch can be told to write
   // zeros everywhere instead). Stored entries are not copied. kInvalidDump when a deflated entry's
