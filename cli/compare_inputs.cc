@@ -38,9 +38,9 @@ struct Side {
   bool names_dump = false;  // nor is that of the rank
 };
 
-bool HoldsDump(const std::string& folder) {
-  return IsRegularFile(JoinPath(folder, "dump.json")) ||
-         IsRegularFile(JoinPath(folder, "debug.json"));
+bool SamePath(const std::string& a, const std::string& b) {
+  std::error_code error;
+  return std::filesystem::equivalent(a, b, error) && !error;
 }
 
 Result<Side> FindSide(const std::string& path, std::string_view flag) {
@@ -51,7 +51,7 @@ Result<Side> FindSide(const std::string& path, std::string_view flag) {
   if (!Exists(path)) {
     return NotFound(path).Expected("a dump.json, a rank folder or a step folder").Hint(hint);
   }
-  if (!IsDirectory(path) || HoldsDump(path)) {
+  if (!IsDirectory(path)) {
     side.names_step = side.names_dump = true;
     side.steps[-1].push_back({path, -1, -1});
     return side;
@@ -63,6 +63,12 @@ Result<Side> FindSide(const std::string& path, std::string_view flag) {
         .Expected("dump.json in it, or in rank folders or step folders in it")
         .Found("none")
         .Hint(hint);
+  }
+  if (dumps.size() == 1 &&
+      (dumps[0].path == path || SamePath(DirectoryName(dumps[0].path), path))) {
+    side.names_step = side.names_dump = true;
+    side.steps[-1].push_back({dumps[0].path, -1, -1});
+    return side;
   }
   for (const DumpLocation& dump : dumps) side.steps[dump.step].push_back(dump);
   side.names_step = side.steps.size() == 1 &&

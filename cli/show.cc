@@ -102,9 +102,10 @@ class Show : public Verb {
 
   // "input.0" of "Functional.linear.0.forward.input.0".
   static std::string_view ShortName(const Record& record, const Leaf& leaf) {
-    const bool inside = leaf.name.size() > record.name.size() + 1 &&
-                        leaf.name.substr(0, record.name.size()) == record.name &&
-                        leaf.name[record.name.size()] == '.';
+    const bool inside =
+        leaf.name.size() > record.name.size() + 1 &&
+        leaf.name.substr(0, record.name.size()) == record.name &&
+        (leaf.name[record.name.size()] == '.' || leaf.name[record.name.size()] == '_');
     return inside ? leaf.name.substr(record.name.size() + 1) : leaf.name;
   }
 

@@ -72,6 +72,12 @@ def folders():
     return [path.parent for path in sorted(recorded)]
 
 
+def lines():
+    """Dumps of torch_npu.hooks and ptdbg_ascend."""
+    found = [*DATA.glob("dumps/**/*.pkl"), *CASES.glob("**/*.pkl")]
+    return [path.read_bytes() for path in sorted(found)]
+
+
 def killed():
     """Whole dumps, and what a kill leaves of them."""
     for folder in folders():
@@ -84,6 +90,7 @@ def killed():
 def pairs():
     """Each dump beside the next, which is mostly the other side of one comparison."""
     dumps = [(folder / "dump.json").read_bytes() for folder in folders()]
+    dumps += lines()
     for one, other in itertools.pairwise(dumps):
         yield one + APART + other
 
@@ -99,6 +106,7 @@ SEEDS = {
         *contents("dumps/**/debug.json"),
         *((folder / "dump.json").read_bytes() for folder in folders()),
     ],
+    "lines": lines,
     "side_files": lambda: [*WEIGHTS, *contents("dumps/**/stack.json", "dumps/**/construct.json")],
     "recover": lambda: list(killed()),
     "compare": lambda: list(pairs()),

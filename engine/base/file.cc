@@ -37,6 +37,10 @@ Result<MappedFile> MappedFile::Open(const std::string& path) {
     if (errno == ENOENT || errno == ENOTDIR) return NotFound(path);
     return IoError(path, "open", errno);
   }
+  return Map(fd, path);
+}
+
+Result<MappedFile> MappedFile::Map(int fd, const std::string& path) {
   struct stat info;
   if (::fstat(fd, &info) != 0) {
     const int error = errno;
@@ -65,6 +69,56 @@ Result<MappedFile> MappedFile::Open(const std::string& path) {
   }
   ::close(fd);
   return file;
+}
+
+Result<MappedFile> MappedFile::OpenBelow(const std::string& folder, std::string_view name) {
+  const auto refuse = [&](std::string_view found) {
+    return InvalidDump(folder)
+        .Expected("the names of plain files in it")
+        .Found(Excerpt(name, 120) + ", " + std::string(found));
+  };
+  if (name.empty() || name.front() == '/' || name.find('\0') != name.npos)
+    return refuse("which is no name of a file in it");
+  const std::string path = JoinPath(folder, name);
+  int at = Uninterrupted([&] { return ::open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC); });
+  if (at < 0) {
+    if (errno == ENOENT || errno == ENOTDIR) return NotFound(path);
+    return IoError(folder, "open", errno);
+  }
+  while (true) {
+    const size_t slash = name.find('/');
+    const std::string part(name.substr(0, slash));
+    const bool last = slash == name.npos;
+    struct stat info;
+    Status status;
+    if (part.empty() || part == "." || part == "..") {
+      status = refuse("which leads out of it");
+    } else if (::fstatat(at, part.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) {
+      status = errno == ENOENT || errno == ENOTDIR || errno == ENAMETOOLONG
+                   ? NotFound(path)
+                   : IoError(path, "stat", errno);
+    } else if (S_ISLNK(info.st_mode)) {
+      status = refuse("a symbolic link: links inside a dump are not followed");
+    } else if (last ? !S_ISREG(info.st_mode) : !S_ISDIR(info.st_mode)) {
+      status = refuse(S_ISDIR(info.st_mode)   ? "a folder"
+                      : S_ISREG(info.st_mode) ? "with a file in a folder's place"
+                                              : "a device, pipe or socket");
+    }
+    if (!status.ok()) {
+      ::close(at);
+      return status;
+    }
+    // Should a link have come in between: O_NOFOLLOW refuses it.
+    const int flags = last ? O_RDONLY | O_NONBLOCK : O_PATH | O_DIRECTORY;
+    const int next =
+        Uninterrupted([&] { return ::openat(at, part.c_str(), flags | O_NOFOLLOW | O_CLOEXEC); });
+    const int error = errno;
+    ::close(at);
+    if (next < 0) return IoError(path, "open", error);
+    if (last) return Map(next, path);
+    at = next;
+    name.remove_prefix(slash + 1);
+  }
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept { *this = std::move(other); }
@@ -220,6 +274,11 @@ bool IsDirectory(const std::string& path) {
 bool IsRegularFile(const std::string& path) {
   struct stat info;
   return ::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
+}
+
+bool IsLink(const std::string& path) {
+  struct stat info;
+  return ::lstat(path.c_str(), &info) == 0 && S_ISLNK(info.st_mode);
 }
 
 bool Exists(const std::string& path) {

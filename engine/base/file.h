@@ -21,6 +21,10 @@ namespace msprobe {
 class MappedFile {
  public:
   static Result<MappedFile> Open(const std::string& path);
+  // A file that hostile text names: `name` ("a.pt", "b/a.pt") is looked up below `folder` and
+  // nowhere else. kInvalidDump, naming it, for a symbolic link on the way, "..", an absolute path,
+  // a device, pipe or folder. The folder itself is the caller's.
+  static Result<MappedFile> OpenBelow(const std::string& folder, std::string_view name);
   MappedFile() = default;
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&& other) noexcept;
@@ -29,6 +33,7 @@ class MappedFile {
   const std::string& path() const { return path_; }
 
  private:
+  static Result<MappedFile> Map(int fd, const std::string& path);  // closes fd
   std::string path_;
   const char* data_ = nullptr;
   size_t size_ = 0;
@@ -76,6 +81,7 @@ Result<std::vector<std::string>> ListDirectory(const std::string& path);
 
 bool IsDirectory(const std::string& path);
 bool IsRegularFile(const std::string& path);
+bool IsLink(const std::string& path);        // symbolic; the functions around this one follow links
 bool Exists(const std::string& path);        // as anything: a device as well
 Status RemoveFile(const std::string& path);  // none there: fine
 std::string JoinPath(std::string_view directory, std::string_view name);

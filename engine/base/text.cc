@@ -243,6 +243,32 @@ std::string_view NearestSpelling(std::string_view word,
   return best;
 }
 
+bool NaturalLess(std::string_view a, std::string_view b) {
+  const auto digit = [](std::string_view s, size_t i) {
+    return i < s.size() && s[i] >= '0' && s[i] <= '9';
+  };
+  // The digits from i on, without leading zeros.
+  const auto run = [&](std::string_view s, size_t* i) {
+    while (digit(s, *i) && s[*i] == '0') ++*i;
+    const size_t start = *i;
+    while (digit(s, *i)) ++*i;
+    return s.substr(start, *i - start);
+  };
+  size_t i = 0, j = 0;
+  while (i < a.size() && j < b.size()) {
+    if (digit(a, i) && digit(b, j)) {
+      const std::string_view x = run(a, &i), y = run(b, &j);
+      if (x.size() != y.size()) return x.size() < y.size();
+      if (x != y) return x < y;
+    } else {
+      if (a[i] != b[j]) return static_cast<unsigned char>(a[i]) < static_cast<unsigned char>(b[j]);
+      ++i, ++j;
+    }
+  }
+  if (a.size() - i != b.size() - j) return a.size() - i < b.size() - j;
+  return a < b;  // "01" and "1" are two names
+}
+
 std::vector<std::string_view> Split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
   while (true) {

@@ -152,7 +152,10 @@ std::vector<int32_t> FindForwards(const Dump& target, const Dump& golden,
 
 std::vector<Partner> AlignRecords(const Dump& target, const Dump& golden,
                                   const CompareOptions& options) {
-  if (options.alignment == Alignment::kNames) return PairByName(target, golden, options.mapping);
+  // A tensor file's name is all that tells what it holds.
+  const bool files = target.dialect == kPlainTensors && golden.dialect == kPlainTensors;
+  if (options.alignment == Alignment::kNames || files)
+    return PairByName(target, golden, options.mapping);
   const KeyEvidence evidence = CommonEvidence(target, golden);
   const RecordKeys target_keys(target, evidence, &options.mapping);
   const RecordKeys golden_keys(golden, evidence, nullptr);

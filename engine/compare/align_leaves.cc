@@ -1,28 +1,11 @@
 #include <algorithm>
+#include <utility>
 
 #include "engine/compare/align.h"
 #include "engine/compare/record_keys.h"
 
 namespace msprobe {
 namespace {
-
-// What goes in may be passed by position or by name; what comes out may not.
-int SlotClass(Slot slot) {
-  switch (slot) {
-    case Slot::kInput:
-    case Slot::kKwarg:
-      return 0;
-    case Slot::kParameter:
-      return 1;
-    case Slot::kOutput:
-      return 2;
-    case Slot::kParameterGrad:
-      return 3;
-    case Slot::kDebug:
-      return 4;
-  }
-  return 5;
-}
 
 constexpr float kRenamedLeafConfidence = 0.6f;
 constexpr uint32_t kMaxLookAhead = 256;  // leaves; bounds the work on a record with very many
@@ -55,7 +38,7 @@ void AlignLeaves(const Dump& target, const Record* target_record, const Dump& go
   for (uint32_t i = 0; trivial && i < n; ++i) {
     trivial = a[i].slot == b[i].slot &&
               (a[i].name == b[i].name ||
-               LeafSuffix(a[i], *target_record) == LeafSuffix(b[i], *golden_record));
+               LeafPlace(a[i], *target_record) == LeafPlace(b[i], *golden_record));
   }
   if (trivial) {
     for (uint32_t i = 0; i < n; ++i) {
@@ -65,29 +48,35 @@ void AlignLeaves(const Dump& target, const Record* target_record, const Dump& go
     return;
   }
 
-  // By suffix; sorted, since a hostile record may have very many leaves.
+  // By place; sorted, since a hostile record may have very many leaves.
+  using Place = std::pair<uint64_t, std::string_view>;
   std::vector<int32_t> partner(n, -1);
   std::vector<float> confidence(n, 1);
   std::vector<char> used(m, 0);
   std::vector<uint32_t> order(m), taken_of_group(m, 0);
   for (uint32_t j = 0; j < m; ++j) order[j] = j;
-  const auto suffix_b = [&](uint32_t j) { return LeafSuffix(b[j], *golden_record); };
+  const auto place_b = [&](uint32_t j) {
+    return Place(SlotClass(b[j].slot), LeafPlace(b[j], *golden_record));
+  };
   std::stable_sort(order.begin(), order.end(),
-                   [&](uint32_t x, uint32_t y) { return suffix_b(x) < suffix_b(y); });
+                   [&](uint32_t x, uint32_t y) { return place_b(x) < place_b(y); });
   for (uint32_t i = 0; i < n; ++i) {
-    std::string_view mapped = MappedLeaf(a[i], mapping);
-    std::string_view wanted = LeafSuffix(a[i], *target_record);
-    if (!mapped.empty() && mapped.starts_with(golden_record->name)) {
-      wanted = mapped.substr(golden_record->name.size());
+    if (const std::string_view mapped = MappedLeaf(a[i], mapping); !mapped.empty()) {
+      for (uint32_t j = 0; j < m && partner[i] < 0; ++j) {
+        if (!used[j] && b[j].name == mapped) partner[i] = static_cast<int32_t>(j), used[j] = 1;
+      }
+      if (partner[i] >= 0) continue;
     }
-    const auto it =
-        std::lower_bound(order.begin(), order.end(), wanted,
-                         [&](uint32_t x, std::string_view w) { return suffix_b(x) < w; });
+    const Place wanted(SlotClass(a[i].slot), LeafPlace(a[i], *target_record));
+    const auto it = std::lower_bound(order.begin(), order.end(), wanted,
+                                     [&](uint32_t x, const Place& w) { return place_b(x) < w; });
     if (it == order.end()) continue;
-    uint32_t& taken =
-        taken_of_group[it - order.begin()];  // leaves of one suffix are given out in order
+    // Leaves of one place are given out in order; those that a mapping took are not.
+    uint32_t& taken = taken_of_group[it - order.begin()];
+    while (it + taken < order.end() && place_b(*(it + taken)) == wanted && used[*(it + taken)])
+      ++taken;
     const auto pick = it + taken;
-    if (pick >= order.end() || suffix_b(*pick) != wanted) continue;
+    if (pick >= order.end() || place_b(*pick) != wanted) continue;
     ++taken;
     partner[i] = static_cast<int32_t>(*pick);
     used[*pick] = 1;

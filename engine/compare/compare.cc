@@ -4,61 +4,19 @@
 
 #include <algorithm>
 
+#include "engine/base/threads.h"
 #include "engine/compare/align.h"
 #include "engine/compare/beginning.h"
 #include "engine/compare/classify.h"
+#include "engine/compare/common_data.h"
 #include "engine/compare/divergence.h"
 #include "engine/compare/judge.h"
 #include "engine/compare/measure.h"
 #include "engine/compare/record_keys.h"
 #include "engine/compare/summary.h"
-#include "engine/dump/names.h"
 
 namespace msprobe {
 namespace {
-
-bool HasTensors(const Dump& dump) {
-  return dump.task == Task::kTensor ||
-         std::any_of(dump.leaves.begin(), dump.leaves.end(), [](const Leaf& leaf) {
-           return !leaf.data_name.empty() && leaf.data_name != "-1";
-         });
-}
-
-Result<Mode> ChooseMode(const Dump& target, const Dump& golden, const CompareOptions& options) {
-  for (const Dump* dump : {&target, &golden}) {
-    if (dump->task == Task::kStructure || dump->task == Task::kNanCheck) {
-      return InvalidArgument()
-          .At(dump->path)
-          .Expected("a dump with numbers (task statistics or tensor)")
-          .Found(fmt::format("task {}, which records none", TaskName(dump->task)))
-          .Hint(
-              "collect again with \"task\": \"statistics\", or look at the structure: msprobe "
-              "graph_visualize");
-    }
-  }
-  if (!options.mode) {
-    if (target.task == Task::kTensor && golden.task == Task::kTensor) return Mode::kTensor;
-    if (target.has_md5 && golden.has_md5) return Mode::kMd5;
-    return Mode::kStatistics;
-  }
-  for (const Dump* dump : {&target, &golden}) {
-    if (*options.mode == Mode::kMd5 && !dump->has_md5) {
-      return InvalidArgument()
-          .At(dump->path)
-          .Expected("checksums, to compare by checksum")
-          .Found("none")
-          .Hint("compare by statistics instead, or collect with \"summary_mode\": \"md5\"");
-    }
-    if (*options.mode == Mode::kTensor && !HasTensors(*dump)) {
-      return InvalidArgument()
-          .At(dump->path)
-          .Expected("tensor files, to compare by element")
-          .Found("none")
-          .Hint("compare by statistics instead, or collect with \"task\": \"tensor\"");
-    }
-  }
-  return *options.mode;
-}
 
 Status CheckMapping(const Dump& target, const NameMapping& mapping) {
   if (mapping.empty()) return Status::Ok();
@@ -97,7 +55,10 @@ void NoteWhatWasNotObserved(Comparison* c) {
       out.push_back(fmt::format("{}: {}", side, dump.note));
     }
     if (dump.records.empty()) out.push_back(fmt::format("the {} holds no record", side));
-    if (dump.stacks.empty() && !dump.records.empty()) {
+    if (dump.sampled && c->mode == Mode::kTensor) {
+      out.push_back(fmt::format("the {} holds samples of its tensors: the other elements", side));
+    }
+    if (dump.stacks.empty() && !dump.records.empty() && dump.dialect != kPlainTensors) {
       out.push_back(fmt::format(
           "the {} has no call stacks (stack.json): calls are aligned without source lines", side));
     }
@@ -112,7 +73,10 @@ void NoteWhatWasNotObserved(Comparison* c) {
                        [](const Record& r) { return r.direction == Direction::kBackward; });
   };
   const bool tb = has_backward(c->target), gb = has_backward(c->golden);
-  if (!tb && !gb && !c->target.records.empty()) {
+  const bool files = c->target.dialect == kPlainTensors && c->golden.dialect == kPlainTensors;
+  if (files) {
+    // Nothing says what a file is.
+  } else if (!tb && !gb && !c->target.records.empty()) {
     out.push_back("no backward pass was recorded on either side");
   } else if (tb != gb) {
     out.push_back(fmt::format("the {} recorded no backward pass", tb ? "golden" : "target"));
@@ -177,9 +141,13 @@ Result<Comparison> Compare(Dump target, Dump golden, const CompareOptions& optio
         .Expected("a tolerance of 0 or more")
         .Found(fmt::format("{}", options.tolerance));
   }
-  MSPROBE_ASSIGN_OR_RETURN(const Mode mode, ChooseMode(target, golden, options));
+  MSPROBE_ASSIGN_OR_RETURN(const Mode mode, ChooseMode(target, golden, options.mode));
   MSPROBE_RETURN_IF_ERROR(CheckMapping(target, options.mapping));
+  ThreadPool& pool = options.pool != nullptr ? *options.pool : ThreadPool::Default();
+  std::string reduced;
+  if (mode == Mode::kStatistics) reduced = ReduceToStatistics(pool, &target, &golden);
   Comparison c;
+  if (!reduced.empty()) c.not_observed.push_back(std::move(reduced));
   c.target = std::move(target);
   c.golden = std::move(golden);
   c.mode = mode;

@@ -74,8 +74,8 @@ std::string_view LeafLabel(const Comparison& c, int32_t row) {
   const Record& record =
       c.rows[row].target >= 0 ? c.target.records[leaf.record] : c.golden.records[leaf.record];
   std::string_view label = LeafSuffix(leaf, record);
-  while (label.starts_with('.')) label.remove_prefix(1);
-  return label;
+  while (label.starts_with('.') || label.starts_with('_')) label.remove_prefix(1);
+  return label.empty() ? leaf.name : label;
 }
 
 Before WhatCameBefore(const Comparison& c, int32_t pair) {

@@ -1,15 +1,13 @@
 #include "engine/compare/measure_tensors.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <mutex>
 #include <utility>
 
-#include "engine/base/file.h"
 #include "engine/base/threads.h"
 #include "engine/compare/judge.h"
 #include "engine/compare/operations.h"
-#include "engine/formats/tensor_file.h"
+#include "engine/dump/tensor_data.h"
 
 namespace msprobe {
 namespace {
@@ -22,21 +20,6 @@ struct Job {
   uint32_t row;
   double terms, magnitude;  // see JudgeOptions
 };
-
-// A data file's path, or "" when the name is none or points out of the folder.
-std::string TensorPath(const Dump& dump, const Leaf& leaf) {
-  const std::string_view name = leaf.data_name;
-  if (name.empty() || name == "-1" || name == "None" || dump.tensor_folder.empty()) return "";
-  if (name.find('/') != name.npos || name.find('\0') != name.npos || name == "." || name == "..")
-    return "";
-  return JoinPath(dump.tensor_folder, name);
-}
-
-uint64_t FileSize(const std::string& path) {
-  std::error_code error;
-  const auto size = std::filesystem::file_size(path, error);
-  return error ? 0 : size;
-}
 
 bool SameSqueezed(const std::vector<int64_t>& a, const std::vector<int64_t>& b) {
   size_t i = 0, j = 0;
@@ -64,8 +47,7 @@ class TensorMeasurer {
         if (!WantsFiles(i)) continue;
         const auto [t, g] = Leaves(i);
         if (terms < 0) terms = SummedTerms(c_.golden, c_.golden.records[pair.golden]);
-        const uint64_t size =
-            std::max(FileSize(TensorPath(c_.target, t)), FileSize(TensorPath(c_.golden, g)));
+        const uint64_t size = std::max(TensorDataSize(c_.target, t), TensorDataSize(c_.golden, g));
         const bool output = t.slot == Slot::kOutput;
         const Record& record = c_.golden.records[pair.golden];
         (size <= limit ? small : large)
@@ -101,21 +83,13 @@ class TensorMeasurer {
   void Compare(const Job& job, ThreadPool* pool) {
     const auto [t, g] = Leaves(job.row);
     Measure& m = c_.measures[job.row];
-    const std::string target_path = TensorPath(c_.target, t),
-                      golden_path = TensorPath(c_.golden, g);
-    if (target_path.empty() || golden_path.empty()) {
-      const bool target = target_path.empty();
-      const std::string_view name = (target ? t : g).data_name;
-      const std::string side = target ? "target" : "golden";
-      return Fail(
-          job.row, Reason::kNoFile,
-          name.empty() || name == "-1"
-              ? "the " + side + " has no tensor file for this row"
-              : "the " + side + " names a tensor file outside its folder: " + Excerpt(name));
+    if (!HasTensorData(t) || !HasTensorData(g)) {
+      const std::string side = HasTensorData(t) ? "golden" : "target";
+      return Fail(job.row, Reason::kNoFile, "the " + side + " has no tensor file for this row");
     }
-    Result<TensorFile> target = ReadTensorFile(target_path);
+    const Result<TensorFile> target = ReadTensorData(c_.target, t);
     if (!target.ok()) return Fail(job.row, target.status());
-    Result<TensorFile> golden = ReadTensorFile(golden_path);
+    const Result<TensorFile> golden = ReadTensorData(c_.golden, g);
     if (!golden.ok()) return Fail(job.row, golden.status());
     if (!SameSqueezed(target->shape, golden->shape)) {
       m.verdict = RowVerdict::kDiffers;

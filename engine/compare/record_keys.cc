@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "engine/dump/line_names.h"
+
 namespace msprobe {
 namespace {
 
@@ -143,7 +145,38 @@ std::string_view LeafSuffix(const Leaf& leaf, const Record& record) {
   // Parameter gradients of some generations: "Module.fc.Linear.parameters_grad.weight" in entry
   // "...parameters_grad.0".
   if (leaf.name.starts_with(record.api)) return leaf.name.substr(record.api.size());
-  return leaf.name;
+  // torch_npu.hooks numbers each value.
+  const std::string_view name = WithoutLineNumber(leaf.name), stem = WithoutLineNumber(record.name);
+  return name.starts_with(stem) ? name.substr(stem.size()) : leaf.name;
+}
+
+uint64_t SlotClass(Slot slot) {
+  switch (slot) {
+    case Slot::kInput:
+    case Slot::kKwarg:
+      return 0;
+    case Slot::kParameter:
+      return 1;
+    case Slot::kOutput:
+      return 2;
+    case Slot::kParameterGrad:
+      return 3;
+    case Slot::kDebug:
+      return 4;
+  }
+  return 5;
+}
+
+std::string_view LeafPlace(const Leaf& leaf, const Record& record) {
+  std::string_view place = LeafSuffix(leaf, record);
+  if (leaf.slot == Slot::kDebug) return place;
+  if (place.starts_with('.') || place.starts_with('_')) place.remove_prefix(1);
+  for (const std::string_view word : {"input", "output", "parameters"}) {
+    if (!place.starts_with(word)) continue;
+    if (place.size() == word.size()) return "0";
+    if (place[word.size()] == '.') return place.substr(word.size() + 1);
+  }
+  return place;
 }
 
 bool SameSqueezedShape(std::string_view a, std::string_view b) {
@@ -188,7 +221,8 @@ uint64_t RecordKeys::Key(uint32_t index, KeyLevel level) const {
   }
   if (level == KeyLevel::kPlace) return h;
   for (const Leaf& leaf : dump_.LeavesOf(r)) {
-    h = Mix(h, HashText(LeafSuffix(leaf, r), static_cast<uint64_t>(leaf.kind)));
+    h = Mix(h, HashText(LeafPlace(leaf, r),
+                        static_cast<uint64_t>(leaf.kind) * 8 + SlotClass(leaf.slot)));
     ForEachExtent(leaf.shape, [&](std::string_view extent) { h = HashText(extent, h); });
   }
   if (level == KeyLevel::kStructure) return h;

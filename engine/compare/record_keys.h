@@ -60,6 +60,12 @@ std::string_view MappedApi(std::string_view api, const NameMapping* mapping);
 std::string_view BaseApi(std::string_view api);
 // The part of a leaf's name that belongs to the leaf: ".input.0" of "Torch.add.3.forward.input.0".
 std::string_view LeafSuffix(const Leaf& leaf, const Record& record);
+// The leaf's place in its slot, the same in every dialect: "0" of "Torch.add.3.forward.input.0",
+// "Torch_add_3_forward_input.0" and, of a single result, "Torch_add_3_forward_output".
+std::string_view LeafPlace(const Leaf& leaf, const Record& record);
+// What may be paired with what: what goes in may be passed by position or by name, what comes out
+// may not.
+uint64_t SlotClass(Slot slot);
 // Shapes are the same but for dimensions of extent 1: "[1, 3]" and "[3]".
 bool SameSqueezedShape(std::string_view a, std::string_view b);
 

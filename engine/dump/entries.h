@@ -62,7 +62,6 @@ class EntryParser {
   void Scalar(Leaf* leaf);
   Leaf& NewLeaf(Slot slot, LeafKind kind);
   void SetStatistic(std::string_view* text, double* value);
-  void SetDataName(Leaf* leaf, JsonText text);
   int64_t Count();
 
   // Text of one value: entries_text.cc.

@@ -150,7 +150,7 @@ void EntryParser::LeafObject(Slot slot) {
     } else if (k == "fp" || k == "fingerprint") {
       if (json_->String(&text)) leaf.fingerprint = FingerprintText(Text(text), &out_.arena);
     } else if (k == "data_name") {
-      if (json_->String(&text)) SetDataName(&leaf, text);
+      if (json_->String(&text)) leaf.data_name = Text(text);
     } else if (k == "nan") {
       leaf.nan_count = Count();
     } else if (k == "pos_inf") {
@@ -186,7 +186,8 @@ void EntryParser::LeafObject(Slot slot) {
   }
   // "Functional.linear.0.forward.input.0.pt": the name without its extension.
   const bool file_named =
-      options_.names_from_files && !leaf.data_name.empty() && leaf.data_name != "-1";
+      options_.names_from_files && !leaf.data_name.empty() && leaf.data_name != "-1" &&
+      leaf.data_name.find('/') == leaf.data_name.npos;  // not for one that leads out
   leaf.name =
       file_named ? leaf.data_name.substr(0, leaf.data_name.rfind('.')) : out_.arena.Copy(path_);
   out_.has_md5 |= !leaf.md5.empty();
@@ -212,15 +213,6 @@ void EntryParser::SetStatistic(std::string_view* text, double* value) {
       break;
     default:
       if (json_->Number(text)) *value = JsonNumber(*text);
-  }
-}
-
-void EntryParser::SetDataName(Leaf* leaf, JsonText text) {
-  leaf->data_name = Text(text);
-  // It will be opened below the tensor folder: no way out of it.
-  if (leaf->data_name.find_first_of(std::string_view("/\0", 2)) != std::string_view::npos ||
-      leaf->data_name == ".." || leaf->data_name == ".") {
-    json_->Fail("the name of a tensor file, without a folder, before this");
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "engine/base/file.h"
 #include "engine/base/text.h"
+#include "engine/dump/dialect.h"
 #include "engine/dump/dump_file.h"
 #include "engine/dump/reader.h"
 #include "engine/dump/recover_missing.h"
@@ -148,11 +149,19 @@ Result<RecoveredDump> RecoverDump(const std::string& path) {
   const std::string folder = DirectoryName(result.path);
   {
     // The views below point into the mapped file: all of them are gone before it is shortened.
-    MSPROBE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(result.path));
+    const bool tensors = IsDirectory(result.path);
+    MSPROBE_ASSIGN_OR_RETURN(const MappedFile file, tensors ? Result<MappedFile>(MappedFile())
+                                                            : MappedFile::Open(result.path));
+    const FileKind kind = KindOf(file.bytes());
+    if (tensors || kind == FileKind::kTensor || kind == FileKind::kLines) {
+      return Unsupported(result.path + ": recover closes a dump.json; this is " +
+                         (kind == FileKind::kLines ? "a dump of whole lines" : "tensors") +
+                         ", which needs no closing");
+    }
     Dump dump;
     dump.folder = folder;
-    if (std::string tensors = JoinPath(folder, "dump_tensor_data"); IsDirectory(tensors))
-      dump.tensor_folder = tensors;
+    if (std::string data = JoinPath(folder, "dump_tensor_data"); IsDirectory(data))
+      dump.tensor_folder = data;
     std::vector<std::string_view> stack_keys;
     DumpFileLayout layout;
     MSPROBE_RETURN_IF_ERROR(ReadDumpFile(result.path, file.bytes(), &dump, &stack_keys, &layout));

@@ -14,14 +14,18 @@ namespace {
 class SideFile {
  public:
   explicit SideFile(Dump* dump, std::string_view file_name)
-      : dump_(dump), path_(JoinPath(dump->folder, file_name)) {}
+      : dump_(dump), file_name_(file_name), path_(JoinPath(dump->folder, file_name)) {}
 
   // Calls member(cursor, key) for each member of the file's object. Nothing happens when there is
   // no such file.
   template <typename Member>
   Status Read(Member&& member) {
-    Result<MappedFile> opened = MappedFile::Open(path_);
+    Result<MappedFile> opened = MappedFile::OpenBelow(dump_->folder, file_name_);
     if (!opened.ok() && opened.status().code() == ErrorCode::kNotFound) return Status::Ok();
+    if (!opened.ok() && opened.status().code() == ErrorCode::kInvalidDump) {
+      dump_->AddNote(opened.status().message());  // a link, a device: the dump does without
+      return Status::Ok();
+    }
     MSPROBE_ASSIGN_OR_RETURN(MappedFile file, std::move(opened));
     JsonCursor json(file.bytes());
     JsonText key;
@@ -39,9 +43,8 @@ class SideFile {
     }
     if (json.failed()) {
       dump_->complete = false;
-      if (!dump_->note.empty()) dump_->note += "; ";
-      dump_->note +=
-          fmt::format("{} has no closing brace, {} entries read", BaseName(path_), members);
+      dump_->AddNote(
+          fmt::format("{} has no closing brace, {} entries read", BaseName(path_), members));
     }
     dump_->files.push_back(std::move(file));
     arena_.Release(&dump_->arena);
@@ -61,6 +64,7 @@ class SideFile {
 
  private:
   Dump* dump_;
+  std::string_view file_name_;
   std::string path_;
   TextArena arena_;
 };

@@ -38,7 +38,8 @@ Frame ParseFrame(std::string_view text) {
 }
 
 bool IsInstalled(std::string_view path) {
-  for (std::string_view mark : {"/site-packages/", "/dist-packages/", "<frozen ", "/lib/python"}) {
+  for (std::string_view mark :
+       {"/site-packages/", "/dist-packages/", "<frozen ", "/lib/python", "/ptdbg_ascend/"}) {
     if (path.find(mark) != std::string_view::npos) return true;
   }
   return false;

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <deque>
 #include <limits>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -62,9 +63,11 @@ struct Leaf {
   int64_t nan_count = -1, pos_inf_count = -1, neg_inf_count = -1, zero_count = -1;
   std::string_view md5;  // checksum text (CRC-32 or xor, as the dialect wrote it); "" when absent
   std::string_view fingerprint;  // ours, as 16 hex digits; "" when absent
-  std::string_view value;        // text of a scalar
-  // File under the tensor folder, without a folder of its own; "" when none, "-1" when the tool
-  // failed to write it.
+  // Text of a scalar. Of a tensor: its name inside a file that holds several, or, without
+  // data_name, its elements as dumps of torch_npu.hooks list them, "[1.5, -2.0]".
+  std::string_view value;
+  // File below the tensor folder, as the dump spells it (ReadTensorData in tensor_data.h looks
+  // nowhere else); "" when none, "-1" when the tool failed to write it.
   std::string_view data_name;
 };
 
@@ -96,15 +99,20 @@ struct Weight {
   std::string_view fingerprint;  // "" when its elements could not be read
 };
 
+class TensorArchives;
+
+inline constexpr std::string_view kPlainTensors = "tensors";  // a dialect: no dump around them
+
 struct Dump {
-  std::string path;           // the dump.json that was read
+  std::string path;           // the file that was read; of a folder of tensors, the folder
   std::string folder;         // its directory
   std::string tensor_folder;  // folder of the tensor files; "" when there is none
-  std::string dialect;        // "msprobe 27", "msprobe 26", "msprobe 8", "msprobe 1.0"
+  std::string dialect;        // "msprobe 27", "ptdbg_ascend 4", "tensors", ...: docs/dialects.md
   std::string framework = "pytorch";
   Task task = Task::kStatistics;
   Level level = Level::kOther;
   bool has_md5 = false;  // some leaf carries a checksum: compared by checksum
+  bool sampled = false;  // tensor data are a sample of each tensor's elements
   bool complete = true;  // false: the run was killed; `note` says what is missing
   std::string note;
 
@@ -116,9 +124,14 @@ struct Dump {
   // What the header says of the run (ours only): "torch" -> "2.13.0", "seed" -> "1234", ...
   std::vector<std::pair<std::string, std::string>> provenance;
 
-  std::vector<MappedFile> files;  // what the views point into
+  std::vector<MappedFile> files;                   // what the views point into
+  std::shared_ptr<const TensorArchives> archives;  // files of several tensors; see tensor_data.h
   std::deque<std::string> arena;
 
+  void AddNote(std::string_view text) {
+    if (!note.empty()) note += "; ";
+    note += text;
+  }
   std::span<const Leaf> LeavesOf(const Record& record) const {
     return {leaves.data() + record.first_leaf, record.leaf_count};
   }

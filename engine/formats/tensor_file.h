@@ -9,8 +9,10 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "engine/base/file.h"
 #include "engine/base/status.h"
 #include "engine/tensor/tensor_view.h"
 
@@ -40,6 +42,10 @@ struct TensorFile {
 // none of the formats); kUnsupported (a well-formed file whose content is not one plain tensor, for
 // example object arrays or sparse tensors).
 Result<TensorFile> ReadTensorFile(const std::string& path);
+Result<TensorFile> ReadTensorFile(MappedFile file);
+
+// Whether a file begins as one of the formats does (any zip and any pickle may be a .pt).
+bool LooksLikeTensorFile(std::string_view bytes);
 
 inline constexpr int kMaxTensorDimensions =
     64;  // as in PyTorch and NumPy 2: more is refused when reading

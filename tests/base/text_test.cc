@@ -256,6 +256,15 @@ TEST(AppendValidUtf8, ReplacesWhatIsNone) {
   EXPECT_EQ(valid("\xc0\x80!"), ">\xef\xbf\xbd\xef\xbf\xbd!");  // longer than it need be
 }
 
+TEST(NaturalLess, DigitsAreNumbers) {
+  const std::string_view sorted[] = {"",    "a",    "a01",  "a1",    "a2",
+                                     "a10", "a10b", "b1/2", "b1/11", "b2"};
+  for (size_t i = 0; i < std::size(sorted); ++i) {
+    for (size_t j = 0; j < std::size(sorted); ++j)
+      EXPECT_EQ(NaturalLess(sorted[i], sorted[j]), i < j) << sorted[i] << " " << sorted[j];
+  }
+}
+
 TEST(Split, KeepsEmptyParts) {
   using Parts = std::vector<std::string_view>;
   EXPECT_EQ(Split("", '.'), Parts{""});

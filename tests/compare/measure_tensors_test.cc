@@ -100,7 +100,7 @@ TEST_F(MeasureTensorsTest, ANameCannotLeaveTheFolder) {
   Write("golden/x.npy", {1, 2, 3, 4});
   const Comparison c = Run("../golden/x.npy");
   EXPECT_EQ(c.measures[1].verdict, RowVerdict::kUnknown);
-  EXPECT_THAT(c.notes[1], HasSubstr("outside its folder"));
+  EXPECT_THAT(c.notes[1], HasSubstr("leads out of it"));
 }
 
 TEST_F(MeasureTensorsTest, FilesThatWereNeverWritten) {

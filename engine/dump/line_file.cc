@@ -1,0 +1,234 @@
+#include "engine/dump/line_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/base/text.h"
+#include "engine/dump/line_names.h"
+#include "engine/dump/line_values.h"
+#include "engine/dump/text_arena.h"
+
+namespace msprobe {
+namespace {
+
+constexpr std::string_view kHooks = "torch_npu.hooks";
+constexpr std::string_view kFirstPtdbg = "ptdbg_ascend 0.1";
+
+class LineReader {
+ public:
+  LineReader(std::string_view path, std::string_view text, Dump* dump,
+             std::vector<int32_t>* segments)
+      : path_(path), text_(text), dump_(*dump), segments_(segments) {}
+
+  Status Read() {
+    size_t at = 0;
+    while ((at = text_.find_first_not_of(" \r\n\t", at)) != text_.npos) {
+      JsonCursor json(text_, at);
+      LineValues values;
+      if (ReadLineValues(&json, &arena_, &values)) {
+        Add(values);
+        at = json.offset();
+        continue;
+      }
+      const size_t newline = text_.find('\n', json.offset());
+      if (newline == text_.npos) {
+        dump_.complete = false;
+        dump_.AddNote(
+            fmt::format("the run was killed or could not write: {} bytes of an "
+                        "unfinished line ignored",
+                        text_.size() - at));
+        break;
+      }
+      if (bad_lines_++ == 0) {
+        first_bad_ = json.Error(path_);
+        first_bad_line_ = 1 + std::count(text_.begin(), text_.begin() + at, '\n');
+      }
+      at = newline + 1;
+    }
+    if (dump_.records.empty() && bad_lines_ > 0) return first_bad_;
+    if (dump_.records.empty()) {
+      return InvalidDump(path_)
+          .Expected(
+              "lines of torch_npu.hooks or ptdbg_ascend, [\"Tensor_add_0_forward_input.0\", "
+              "...]")
+          .Found(unknown_ > 0 ? "other names, the first " + Excerpt(first_unknown_) : "none");
+    }
+    Finish();
+    return Status::Ok();
+  }
+
+ private:
+  void Add(const LineValues& line) {
+    const std::optional<LineName> name = ParseLineName(line.name);
+    if (!name) {
+      if (unknown_++ == 0) first_unknown_ = line.name;
+      return;
+    }
+    if (name->part == LinePart::kStack) {
+      AddStack(*name, line);
+      return;
+    }
+    numbered_ |= name->number >= 0;
+    dotted_ |= name->separator == '.';
+    hooks_ |= line.is_listed;
+    has_norm_ |= line.statistics.size() == 4;
+    dump_.has_md5 |= !line.digest.empty();
+    if (BeginsRecord(*name)) NewRecord(*name);
+    Record& record = dump_.records.back();
+    Leaf leaf{.record = static_cast<uint32_t>(dump_.records.size() - 1),
+              .slot = name->part == LinePart::kInput ? Slot::kInput : Slot::kOutput};
+    leaf.name = line.name;
+    FillLeaf(line, &leaf);
+    ++record.leaf_count;
+    dump_.leaves.push_back(leaf);
+    // The first files of ptdbg_ascend 0.1 hold every step-th element of a large tensor.
+    dump_.sampled |= numbered_ && line.step > 1 && line.step <= 100;
+    last_part_ = name->part;
+    last_rest_ = name->rest;
+  }
+
+  // torch_npu.hooks numbers each line: there a call ends where its parts start over.
+  bool BeginsRecord(const LineName& name) const {
+    if (dump_.records.empty()) return true;
+    const std::string_view last = dump_.records.back().name;
+    if (WithoutLineNumber(name.stem) != WithoutLineNumber(last)) return true;
+    if (name.number < 0) return false;
+    if (!hooks_) return name.stem != last;
+    if (name.part != last_part_) return name.part == LinePart::kInput;
+    return !NaturalLess(last_rest_, name.rest);
+  }
+
+  void NewRecord(const LineName& name) {
+    if (name.number >= 0) {
+      if (name.number < last_number_) ++segment_;
+      last_number_ = name.number;
+    }
+    Record record{.name = name.stem};
+    record.api = arena_.Copy(name.Api());
+    record.call = name.call;
+    record.direction = name.direction;
+    record.is_module = name.type == "Module";
+    record.first_leaf = static_cast<uint32_t>(dump_.leaves.size());
+    dump_.records.push_back(record);
+    segments_->push_back(segment_);
+  }
+
+  // A defect of ptdbg_ascend 0.1 writes the list, its frames and their parts once more each, as
+  // stack_info.0 and stack_info.0.0; torch_npu.hooks has one line a frame, stack_info.0, a text.
+  void AddStack(const LineName& name, const LineValues& line) {
+    const auto [found, is_new] =
+        stack_of_.emplace(name.stem, static_cast<int32_t>(dump_.stacks.size()));
+    if (is_new) dump_.stacks.emplace_back();
+    std::vector<std::string_view>& frames = dump_.stacks[found->second];
+    if (name.rest.empty()) {
+      frames = line.frames;
+    } else if (line.is_text && name.rest.rfind('.') == 0) {
+      frames.insert(frames.end(), line.frames.begin(), line.frames.end());
+    }
+  }
+
+  void Finish() {
+    for (Record& record : dump_.records) {
+      if (const auto found = stack_of_.find(record.name); found != stack_of_.end())
+        record.stack = found->second;
+    }
+    if (numbered_) NumberCalls();
+    if (numbered_ && !dotted_) SwapBackward();
+    if (hooks_) FindSamples();
+    dump_.task = hooks_ ? Task::kTensor : Task::kStatistics;
+    dump_.level = Level::kL1;
+    dump_.dialect = hooks_                       ? kHooks
+                    : numbered_                  ? kFirstPtdbg
+                    : dotted_                    ? "ptdbg_ascend 6"
+                    : has_norm_ || dump_.has_md5 ? "ptdbg_ascend 5"
+                    : AllBare()                  ? kFirstPtdbg
+                                                 : "ptdbg_ascend 1 to 4";
+    if (bad_lines_ > 0) {
+      dump_.AddNote(fmt::format("{} {} could not be read, the first is line {}: {}", bad_lines_,
+                                bad_lines_ == 1 ? "line" : "lines", first_bad_line_,
+                                first_bad_.message()));
+    }
+    if (unknown_ > 0) {
+      dump_.AddNote(fmt::format("{} {} of another form left out, the first {}", unknown_,
+                                unknown_ == 1 ? "name" : "names", Excerpt(first_unknown_)));
+    }
+    arena_.Release(&dump_.arena);
+  }
+
+  bool AllBare() const {
+    return std::all_of(dump_.records.begin(), dump_.records.end(),
+                       [](const Record& r) { return r.call < 0; });
+  }
+
+  // Calls of one API by order of appearance; backward calls in the reverse order of the forward
+  // ones when there are as many, as autograd runs them.
+  void NumberCalls() {
+    std::unordered_map<std::string_view, int64_t> forward, backward, seen;
+    for (const Record& r : dump_.records)
+      ++(r.direction == Direction::kForward ? forward : backward)[r.api];
+    std::unordered_map<std::string_view, int64_t> done;
+    for (Record& r : dump_.records) {
+      if (r.direction == Direction::kForward) {
+        r.call = seen[r.api]++;
+      } else {
+        const int64_t n = done[r.api]++, all = backward[r.api];
+        r.call = forward[r.api] == all ? all - 1 - n : n;
+      }
+    }
+  }
+
+  void SwapBackward() {
+    for (const Record& r : dump_.records) {
+      if (r.direction != Direction::kBackward) continue;
+      const auto first = dump_.leaves.begin() + r.first_leaf, end = first + r.leaf_count;
+      for (auto leaf = first; leaf != end; ++leaf)
+        leaf->slot = leaf->slot == Slot::kInput ? Slot::kOutput : Slot::kInput;
+      std::stable_sort(first, end, [](const Leaf& a, const Leaf& b) { return a.slot < b.slot; });
+    }
+  }
+
+  // The first ten elements and max, min, mean; or all elements. A tensor of 13 says neither: the
+  // others of the file do.
+  void FindSamples() {
+    bool full = false, sampled = false;
+    for (const Leaf& leaf : dump_.leaves) {
+      const ListForm form = FormOfList(leaf);
+      full |= form == ListForm::kAll;
+      sampled |= form == ListForm::kSample;
+    }
+    for (Leaf& leaf : dump_.leaves) {
+      const ListForm form = FormOfList(leaf);
+      if (form == ListForm::kSample || (form == ListForm::kEither && (sampled || !full)))
+        TakeStatisticsFromList(&leaf);
+    }
+    dump_.sampled = sampled || !full;
+  }
+
+  std::string_view path_, text_;
+  Dump& dump_;
+  TextArena arena_;
+  std::unordered_map<std::string_view, int32_t> stack_of_;  // by stem
+  std::vector<int32_t>* segments_;
+  bool numbered_ = false, dotted_ = false, hooks_ = false, has_norm_ = false;
+  int32_t segment_ = 0;
+  int64_t last_number_ = -1;
+  LinePart last_part_ = LinePart::kInput;
+  std::string_view last_rest_, first_unknown_;
+  size_t bad_lines_ = 0, unknown_ = 0;
+  int64_t first_bad_line_ = 0;
+  Status first_bad_;
+};
+
+}  // namespace
+
+Status ReadLines(std::string_view path, std::string_view text, Dump* dump,
+                 std::vector<int32_t>* segments) {
+  segments->clear();
+  return LineReader(path, text, dump, segments).Read();
+}
+
+}  // namespace msprobe

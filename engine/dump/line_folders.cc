@@ -1,0 +1,67 @@
+// The folders of .npy files that lie beside a dump of lines.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "engine/dump/line_file.h"
+#include "engine/dump/text_arena.h"
+
+namespace msprobe {
+namespace {
+
+// "body" of "body.pkl".
+std::string_view StemOf(std::string_view name) {
+  const size_t dot = name.rfind('.');
+  return dot == name.npos || dot == 0 ? name : name.substr(0, dot);
+}
+
+// The folder with the file's stem; else those of the first ptdbg_ascend, "body_20230104_134530", in
+// the order of their time.
+Result<std::vector<std::string>> DataFolders(const Dump& dump) {
+  const std::string file = BaseName(dump.path);
+  const std::string stem(StemOf(file));
+  const auto is_folder = [&](const std::string& name) {
+    const std::string path = JoinPath(dump.folder, name);
+    return IsDirectory(path) && !IsLink(path);
+  };
+  if (stem != file && is_folder(stem)) return std::vector<std::string>{stem};
+  MSPROBE_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(dump.folder));
+  std::vector<std::string> found;
+  for (const std::string& name : names) {
+    const bool timed = name.size() > stem.size() + 1 && name.starts_with(stem + "_") &&
+                       name.find_first_not_of("0123456789_", stem.size()) == name.npos;
+    if (timed && is_folder(name)) found.push_back(name);
+  }
+  return found;
+}
+
+}  // namespace
+
+Status ReadLineFile(MappedFile file, Dump* dump) {
+  std::vector<int32_t> segments;
+  MSPROBE_RETURN_IF_ERROR(ReadLines(dump->path, file.bytes(), dump, &segments));
+  dump->files.push_back(std::move(file));
+  if (dump->task == Task::kTensor) return Status::Ok();  // the values stand in the lines
+  MSPROBE_ASSIGN_OR_RETURN(const std::vector<std::string> folders, DataFolders(*dump));
+  if (folders.empty()) return Status::Ok();
+  dump->task = Task::kTensor;
+  const auto runs = static_cast<size_t>(*std::max_element(segments.begin(), segments.end())) + 1;
+  const bool one = folders.size() == 1;
+  dump->tensor_folder = one ? JoinPath(dump->folder, folders[0]) : dump->folder;
+  if (!one && runs != folders.size()) {
+    dump->AddNote(fmt::format("{} folders of tensors for {} {}: all are looked for in {}",
+                              folders.size(), runs, runs == 1 ? "run" : "runs", folders.back()));
+  }
+  TextArena arena;
+  for (Leaf& leaf : dump->leaves) {
+    if (leaf.kind != LeafKind::kTensor) continue;
+    const size_t run =
+        runs == folders.size() ? static_cast<size_t>(segments[leaf.record]) : folders.size() - 1;
+    leaf.data_name = arena.Copy(one ? fmt::format("{}.npy", leaf.name)
+                                    : fmt::format("{}/{}.npy", folders[run], leaf.name));
+  }
+  arena.Release(&dump->arena);
+  return Status::Ok();
+}
+
+}  // namespace msprobe

@@ -1,0 +1,38 @@
+// One line of a dump of torch_npu.hooks or ptdbg_ascend, taken apart, and made a leaf.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "engine/dump/table.h"
+#include "engine/dump/text_arena.h"
+#include "engine/formats/json.h"
+
+namespace msprobe {
+
+struct LineValues {
+  std::string_view name;
+  int64_t step = 0;         // second element of ptdbg_ascend: what was sampled, 101 for overflows
+  bool is_listed = false;   // torch_npu.hooks: the values stand in the line
+  std::string_view listed;  // "[1.5, -2.0]"
+  std::string_view digest;  // MD5 or CRC-32, hexadecimal
+  std::string_view dtype, shape;
+  bool is_scalar = false;                    // the shape is a text: a Python value
+  std::vector<std::string_view> statistics;  // max, min, mean, perhaps norm; "" where not a number
+  std::vector<std::string_view> frames;      // of a stack, as stack.json spells them
+  bool is_text = false;                      // the stack is one text
+};
+
+// Reads one list; false: json.failed(), or it is none of the forms.
+bool ReadLineValues(JsonCursor* json, TextArena* arena, LineValues* line);
+
+// Everything of the leaf but record, slot and name.
+void FillLeaf(const LineValues& line, Leaf* leaf);
+
+// What the list of a torch_npu.hooks line holds, by its length and the shape.
+enum class ListForm : uint8_t { kOther, kAll, kSample, kEither };
+ListForm FormOfList(const Leaf& leaf);
+void TakeStatisticsFromList(Leaf* leaf);
+
+}  // namespace msprobe

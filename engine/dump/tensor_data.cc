@@ -1,0 +1,186 @@
+#include "engine/dump/tensor_data.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+
+#include "engine/formats/json.h"
+#include "engine/formats/npy.h"
+#include "engine/formats/pt.h"
+#include "engine/formats/safetensors.h"
+
+namespace msprobe {
+namespace {
+
+bool HasFile(const Leaf& leaf) {
+  return !leaf.data_name.empty() && leaf.data_name != "-1" && leaf.data_name != "None";
+}
+
+// "['layer'][0]['weight']" -> "layer.0.weight", the name that other formats give the tensor.
+std::string Dotted(std::string_view python) {
+  std::string out;
+  while (!python.empty()) {
+    size_t end = python.find(']');
+    if (python[0] != '[' || end == python.npos) return out.append(python);
+    std::string_view key = python.substr(1, end - 1);
+    if (!key.empty() && (key[0] == '\'' || key[0] == '"')) {
+      end = python.find(std::string{key[0], ']'}, 2);
+      if (end == python.npos) return out.append(python);
+      key = python.substr(2, end - 2);
+      ++end;
+    }
+    if (!out.empty()) out += '.';
+    out += key;
+    python.remove_prefix(end + 1);
+  }
+  return out;
+}
+
+// "[1.5, NaN, 2]": nested lists are flattened.
+Result<TensorFile> ReadListed(const Dump& dump, const Leaf& leaf) {
+  auto values = std::make_shared<std::vector<double>>();
+  JsonCursor json(leaf.value);
+  std::string_view number;
+  bool flag = false;
+  int depth = 0;
+  for (json.BeginArray(), depth = 1; depth > 0 && !json.failed();) {
+    if (!json.NextItem()) {
+      --depth;
+    } else if (json.Peek() == '[') {
+      json.BeginArray(), ++depth;
+    } else if (json.Peek() == 't' || json.Peek() == 'f') {
+      if (json.Bool(&flag)) values->push_back(flag);
+    } else if (json.Number(&number)) {
+      values->push_back(JsonNumber(number));
+    }
+  }
+  if (json.failed()) return json.Error(dump.path);
+  TensorFile tensor{.dtype = DType::kFloat64,
+                    .shape = {static_cast<int64_t>(values->size())},
+                    .strides = {1},
+                    .data = values->data()};
+  tensor.owner = values;
+  return tensor;
+}
+
+// The extents of "[2, 3]" when their product is `count`.
+std::optional<std::vector<int64_t>> ShapeOf(std::string_view text, int64_t count) {
+  std::vector<int64_t> shape;
+  JsonCursor json(text);
+  std::string_view number;
+  int64_t product = 1;
+  for (json.BeginArray(); json.NextItem();) {
+    if (!json.Number(&number)) return std::nullopt;
+    const double extent = JsonNumber(number);
+    if (!(extent >= 0 && extent <= 1e15) || shape.size() == kMaxTensorDimensions ||
+        __builtin_mul_overflow(product, static_cast<int64_t>(extent), &product)) {
+      return std::nullopt;
+    }
+    shape.push_back(static_cast<int64_t>(extent));
+  }
+  if (json.failed() || product != count) return std::nullopt;
+  return shape;
+}
+
+void Unflatten(const Leaf& leaf, TensorFile* tensor) {
+  if (tensor->shape.size() != 1 || tensor->strides[0] != 1) return;
+  std::optional<std::vector<int64_t>> shape = ShapeOf(leaf.shape, tensor->shape[0]);
+  if (!shape || shape->size() == 1) return;
+  tensor->strides.assign(shape->size(), 1);
+  for (size_t d = shape->size(); d-- > 1;)
+    tensor->strides[d - 1] = tensor->strides[d] * std::max<int64_t>((*shape)[d], 1);
+  tensor->shape = std::move(*shape);
+}
+
+}  // namespace
+
+bool HasTensorData(const Leaf& leaf) {
+  return leaf.kind == LeafKind::kTensor && (HasFile(leaf) || leaf.value.starts_with('['));
+}
+
+uint64_t TensorDataSize(const Dump& dump, const Leaf& leaf) {
+  if (!HasFile(leaf)) return leaf.value.size();
+  struct stat info;
+  const std::string path = JoinPath(dump.tensor_folder, leaf.data_name);
+  return ::lstat(path.c_str(), &info) == 0 ? static_cast<uint64_t>(info.st_size) : 0;
+}
+
+Result<TensorFile> ReadTensorData(const Dump& dump, const Leaf& leaf) {
+  Result<TensorFile> tensor = NotFound(dump.path).Says("has no tensor data for this row");
+  if (!HasFile(leaf)) {
+    if (HasTensorData(leaf)) tensor = ReadListed(dump, leaf);
+  } else if (dump.tensor_folder.empty()) {
+    return NotFound(JoinPath(dump.folder, leaf.data_name)).Says("is in no folder of tensor files");
+  } else if (dump.archives != nullptr && !leaf.value.empty()) {
+    return dump.archives->Read(leaf.data_name, leaf.value);
+  } else {
+    MSPROBE_ASSIGN_OR_RETURN(MappedFile file,
+                             MappedFile::OpenBelow(dump.tensor_folder, leaf.data_name));
+    tensor = ReadTensorFile(std::move(file));
+  }
+  if (tensor.ok()) Unflatten(leaf, &*tensor);
+  return tensor;
+}
+
+struct TensorArchives::Archive {
+  std::string folder;
+  std::optional<SafetensorsFile> safetensors;
+  std::optional<PtFile> pt;
+  std::unordered_map<std::string, size_t> pt_items;
+  // A flipped bit must not pass for a numerical difference: checked when a tensor is first asked.
+  mutable std::once_flag verify;
+  mutable Status verified;
+};
+
+TensorArchives::TensorArchives() = default;
+TensorArchives::~TensorArchives() = default;
+
+Result<std::vector<TensorArchives::Item>> TensorArchives::Open(const std::string& folder,
+                                                               std::string_view name) {
+  MSPROBE_ASSIGN_OR_RETURN(MappedFile file, MappedFile::OpenBelow(folder, name));
+  auto archive = std::make_unique<Archive>();
+  archive->folder = folder;
+  std::vector<Item> items;
+  if (LooksLikeSafetensors(file.bytes())) {
+    MSPROBE_ASSIGN_OR_RETURN(archive->safetensors, SafetensorsFile::Open(std::move(file)));
+    for (const SafetensorsEntry& entry : archive->safetensors->entries())
+      items.push_back({entry.name, entry.dtype, entry.shape});
+  } else if (file.bytes().starts_with("PK") || file.bytes().starts_with("\x80")) {
+    MSPROBE_ASSIGN_OR_RETURN(archive->pt, ReadPt(std::move(file), {.verify_checksums = false}));
+    for (const PtTensor& tensor : archive->pt->tensors) {
+      std::string item = Dotted(tensor.name);
+      for (int n = 2; !archive->pt_items.emplace(item, items.size()).second; ++n)
+        item = fmt::format("{}#{}", Dotted(tensor.name), n);
+      items.push_back({std::move(item), tensor.tensor.dtype, tensor.tensor.shape});
+    }
+  } else {
+    MSPROBE_ASSIGN_OR_RETURN(const TensorFile tensor, ReadTensorFile(std::move(file)));
+    items.push_back({"", tensor.dtype, tensor.shape});
+  }
+  if (items.size() > 1) archives_[std::string(name)] = std::move(archive);
+  return items;
+}
+
+Result<TensorFile> TensorArchives::Read(std::string_view name, std::string_view item) const {
+  const auto found = archives_.find(name);
+  if (found == archives_.end()) return Internal("a tensor of a file that is not open");
+  const Archive& archive = *found->second;
+  if (archive.safetensors) {
+    const SafetensorsEntry* entry = archive.safetensors->Find(item);
+    if (entry == nullptr) return Internal("a tensor that its file does not hold");
+    return archive.safetensors->Read(*entry);
+  }
+  std::call_once(archive.verify, [&] {
+    Result<MappedFile> file = MappedFile::OpenBelow(archive.folder, name);
+    archive.verified = file.ok() ? ReadPt(std::move(*file)).status() : file.status();
+  });
+  if (!archive.verified.ok()) return archive.verified;
+  const auto tensor = archive.pt_items.find(std::string(item));
+  if (tensor == archive.pt_items.end()) return Internal("a tensor that its file does not hold");
+  return archive.pt->tensors[tensor->second].tensor;
+}
+
+}  // namespace msprobe

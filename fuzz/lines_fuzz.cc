@@ -1,0 +1,43 @@
+// Any bytes as a dump of torch_npu.hooks or ptdbg_ascend: records and leaves that fit together, or
+// a typed error.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+#include <vector>
+
+#include "engine/dump/line_file.h"
+#include "engine/dump/tensor_data.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  msprobe::Dump dump;
+  dump.path = "dump.pkl";
+  std::vector<int32_t> segments;
+  const msprobe::Status status = msprobe::ReadLines("dump.pkl", text, &dump, &segments);
+  if (!status.ok()) {
+    if (status.code() != msprobe::ErrorCode::kInvalidDump || status.message().empty()) std::abort();
+    return 0;
+  }
+  if (segments.size() != dump.records.size()) std::abort();
+  size_t next = 0, bytes = 0;
+  for (size_t r = 0; r < dump.records.size(); ++r) {
+    const msprobe::Record& record = dump.records[r];
+    if (record.first_leaf != next || record.stack >= static_cast<int32_t>(dump.stacks.size()))
+      std::abort();
+    next += record.leaf_count;
+    for (const msprobe::Leaf& leaf : dump.LeavesOf(record)) {
+      if (leaf.record != r) std::abort();
+      for (const std::string_view part : {leaf.name, leaf.value, leaf.max, leaf.norm, leaf.shape,
+                                          leaf.dtype, leaf.md5, record.api, record.name}) {
+        for (const char c : part) bytes += static_cast<unsigned char>(c);
+      }
+      if (msprobe::HasTensorData(leaf)) {
+        const auto tensor = msprobe::ReadTensorData(dump, leaf);
+        if (tensor.ok() && tensor->shape.size() != tensor->strides.size()) std::abort();
+      }
+    }
+  }
+  if (next != dump.leaves.size() || bytes == static_cast<size_t>(-1)) std::abort();
+  return 0;
+}
