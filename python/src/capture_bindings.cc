@@ -61,6 +61,14 @@ Names AddApis(const char* prefix, nb::handle owner, const nb::list& names, bool 
   return missing;
 }
 
+// Of [(prefix of names, model), ...].
+std::vector<std::pair<std::string, PyObject*>> NamedModels(const nb::list& models) {
+  std::vector<std::pair<std::string, PyObject*>> pairs;
+  for (nb::handle pair : models)
+    pairs.emplace_back(nb::str(pair[0]).c_str(), nb::object(pair[1]).ptr());
+  return pairs;
+}
+
 void AddWait(nb::handle owner, const char* name, std::string_view kind) {
   const auto which = kind == "poll"      ? capture::Api::kPoll
                      : kind == "hand on" ? capture::Api::kHandOn
@@ -132,11 +140,28 @@ void BindCapture(nb::module_& m) {
           Log(LogLevel::kWarning, line);
       },
       "Name the rules about APIs that nothing lists; after the last add_apis().");
-  m.def("add_module",
-        [=](nb::handle module, const char* name) { collector().AddModule(module.ptr(), name); });
-  m.def("add_parameter", [=](nb::handle module, const char* name, nb::handle parameter) {
-    collector().AddParameter(module.ptr(), name, parameter.ptr());
-  });
+  m.def(
+      "observe_modules",
+      [=](nb::list models) {
+        collector().Guarded([&] { collector().ObserveModules(NamedModels(models)); });
+      },
+      "models"_a,
+      "Record the modules of these [(prefix of names, model), ...] until forget_modules.");
+  m.def(
+      "module_came",
+      [=](nb::handle parent, nb::handle name, nb::handle module) {
+        collector().Guarded(
+            [&] { collector().module_tree().ModuleCame(parent.ptr(), name.ptr(), module.ptr()); });
+      },
+      "parent"_a, "name"_a, "module"_a.none(), "A module was registered in another one.");
+  m.def(
+      "parameter_came",
+      [=](nb::handle module, nb::handle name, nb::handle parameter) {
+        collector().Guarded([&] {
+          collector().module_tree().ParameterCame(module.ptr(), name.ptr(), parameter.ptr());
+        });
+      },
+      "module"_a, "name"_a, "parameter"_a.none(), "A parameter was registered in a module.");
   m.def(
       "add_module_patcher",
       [](nb::handle function) {
@@ -149,24 +174,6 @@ void BindCapture(nb::module_& m) {
         collector().stacks().NameRegion(code.inc_ref().ptr(), region);
       },
       "code"_a, "region"_a, "Calls below this code object have `region` as parent.");
-  m.def(
-      "hook_of_known",
-      [](nb::list known, nb::callable hook) {
-        return nb::cpp_function(
-            [known, hook](nb::handle object, nb::handle name, nb::handle value) {
-              const nb::object id = nb::steal(PyLong_FromVoidPtr(object.ptr()));
-              for (nb::handle ids : known) {
-                if (PyDict_Contains(ids.ptr(), id.ptr()) == 1) {
-                  hook(object, name, value);
-                  return;
-                }
-              }
-            },
-            nb::arg("object"), nb::arg("name"), nb::arg("value").none());
-      },
-      "known"_a, "hook"_a,
-      "The hook, called for objects whose id is a key of one of the dicts: for all others there is "
-      "no Python frame, which torch.compile would trace.");
   m.def("forget_modules", [=] { collector().ForgetModules(); });
   m.def(
       "modules_wanted", [=] { return collector().modules_wanted(); },
@@ -188,13 +195,8 @@ void BindCapture(nb::module_& m) {
       },
       "rank"_a.none(),
       "Begin collecting; False when this step or rank is not wanted, or collection is off.");
-  m.def("note_weights", [=](nb::list models) {  // [(prefix, model), ...]
-    collector().Guarded([&] {
-      std::vector<std::pair<std::string, PyObject*>> pairs;
-      for (nb::handle pair : models)
-        pairs.emplace_back(nb::str(pair[0]).c_str(), nb::object(pair[1]).ptr());
-      collector().NoteWeights(pairs);
-    });
+  m.def("note_weights", [=](nb::list models) {
+    collector().Guarded([&] { collector().NoteWeights(NamedModels(models)); });
   });
   m.def(
       "schedule_tokens",

@@ -30,11 +30,13 @@ void BindFront(nb::module_& m) {
       "Of the forwards that begin_token tells of, record only these; None: everything.");
   m.def("begin_token", [=](nb::handle, nb::handle) { collector().BeginToken(); });
   m.def(
-      "set_only_module",
-      [=](nb::handle module) {
-        collector().SetOnlyModule(module.is_none() ? nullptr : module.ptr());
+      "begin_module_dump",
+      [=](nb::handle module, const char* name) {
+        collector().Guarded([&] { collector().BeginModuleDump(module.ptr(), name); });
       },
-      "module"_a.none(), "Record this module's own calls and nothing else; None: all again.");
+      "module"_a, "name"_a, "Record this module's own calls, under this name, and nothing else.");
+  m.def(
+      "end_module_dump", [=] { collector().EndModuleDump(); }, "Record everything again.");
   m.def(
       "collecting", [=] { return collector().session().collecting(); },
       "Whether the current step is being recorded.");

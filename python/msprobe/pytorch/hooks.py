@@ -17,10 +17,6 @@ from msprobe.pytorch.process import rank
 _LISTS = os.path.join(os.path.dirname(__file__), "hook_module")
 
 _handles = []  # of hooks installed by begin(), removed by end()
-# While collecting: id of a model, and of a module in one -> what names of its children begin with.
-# The engine and the debugger keep them alive.
-_roots, _prefixes = {}, {}
-_dumped = set()  # id of modules given to module_dump
 _apis_added = False
 _places_added = False
 _optimizers_hooked = False
@@ -141,54 +137,17 @@ def _optimizer_ends(optimizer, args, kwargs):
     _engine.optimizer_ends(optimizer)
 
 
-def _observe_modules(model):
-    """Tell the engine the modules as they are now, and hear of those that come later."""
-    for prefix, root in _named_roots(model):
-        _roots[id(root)] = prefix
-        for name, module in root.named_modules(prefix=prefix.removesuffix(".")):
-            if module is not root:
-                _add_module(name, module)
+def _hear_of_modules():
+    """Let the engine hear of modules and parameters that are registered from now on.
+
+    Its functions are no Python frames, which torch.compile would trace.
+    """
     for register, hear in (
-        ("register_module_module_registration_hook", _module_came),
-        ("register_module_parameter_registration_hook", _parameter_came),
+        ("register_module_module_registration_hook", _engine.module_came),
+        ("register_module_parameter_registration_hook", _engine.parameter_came),
     ):
         if hasattr(torch.nn.modules.module, register):  # from 2.0 on
-            hook = _engine.hook_of_known([_prefixes, _roots], hear)
-            _handles.append(getattr(torch.nn.modules.module, register)(hook))
-
-
-def _is_wrapper(module):
-    """Whether it only passes on what the module inside is given and returns."""
-    fsdp = sys.modules.get("torch.distributed.fsdp")
-    return fsdp is not None and isinstance(module, fsdp.FullyShardedDataParallel)
-
-
-def _add_module(name, module):
-    if id(module) in _prefixes:  # it stands in two places, and keeps its first name
-        return
-    _prefixes[id(module)] = name + "."
-    if _is_wrapper(module):
-        return
-    _engine.add_module(module, name)
-    for parameter_name, parameter in module._parameters.items():
-        _add_parameter(module, parameter_name, parameter)
-
-
-def _add_parameter(module, name, parameter):
-    if parameter is not None and parameter.requires_grad:
-        _engine.add_parameter(module, name, parameter)
-
-
-def _module_came(parent, name, module):
-    prefix = _prefixes.get(id(parent), _roots.get(id(parent)))
-    if module is not None and prefix is not None:
-        for path, each in module.named_modules(prefix=prefix + name):
-            _add_module(path, each)
-
-
-def _parameter_came(module, name, parameter):
-    if id(module) in _prefixes:
-        _add_parameter(module, name, parameter)
+            _handles.append(getattr(torch.nn.modules.module, register)(hear))
 
 
 def begin_module_dump(module, name):
@@ -198,19 +157,12 @@ def begin_module_dump(module, name):
     check_model(module)
     if not isinstance(name, str) or not name:
         raise UsageError(f"module_dump; expected a name for the module, found {name!r}")
-    if not _engine.collecting():
-        return
-    if id(module) in _prefixes and id(module) not in _dumped:
-        _engine.warn(f"module_dump({name}) has no effect: the level records this module anyway")
-        return
-    _dumped.add(id(module))
-    _add_module(name, module)
-    _engine.set_only_module(module)
+    _engine.begin_module_dump(module, name)
 
 
 def end_module_dump():
     """Record everything again."""
-    _engine.set_only_module(None)
+    _engine.end_module_dump()
 
 
 def _add_places():
@@ -272,8 +224,9 @@ def _begin(model, rank_id):
         _places_added = True
     if not _engine.start(rank() if rank_id is None else rank_id):
         return
-    if _engine.modules_wanted() and not _roots:
-        _observe_modules(model)
+    if _engine.modules_wanted() and not _handles:
+        _engine.observe_modules(_named_roots(model))
+        _hear_of_modules()
     if model is not None:
         _engine.note_weights(_named_roots(model))
 
@@ -285,6 +238,3 @@ def end():
         _handles.pop()
     _engine.stop()
     _engine.forget_modules()
-    _prefixes.clear()
-    _roots.clear()
-    _dumped.clear()

@@ -37,10 +37,6 @@ void Collector::Abandon() {
   session_->Abandon();
 }
 
-uint32_t Collector::CounterFor(const std::string& stem) {
-  return counters_.try_emplace(stem, static_cast<uint32_t>(counters_.size())).first->second;
-}
-
 Result<bool> Collector::StartSession(std::optional<int> rank) {
   if (search_ != nullptr) {
     MSPROBE_ASSIGN_OR_RETURN(const bool found, BeginSearch(rank));
@@ -77,13 +73,6 @@ void Collector::SetTokenRange(std::optional<std::pair<int64_t, int64_t>> range) 
   token_range_ = range;
 }
 
-void Collector::SetOnlyModule(PyObject* module) {
-  only_module_ = module;
-  if (module == nullptr) return;
-  dumped_.insert(module);
-  if (sees_calls_) ModuleCalls::Install(this);
-}
-
 void Collector::BeginToken() {
   if (!token_range_ || !session_->collecting()) return;
   const int64_t token = tokens_++;
@@ -108,7 +97,7 @@ Status Collector::Stop() {
   if (!session_->collecting()) return Status::Ok();
   FlushBackward();
   ForgetGradients();
-  for (PyObject* module : module_order_) WriteGradients(&modules_.at(module));
+  WriteArrivedGradients();
   FetchLate();
   if (session_->config().level != Level::kDebug) WriteCoverage();
   ReportSearch();
@@ -300,7 +289,7 @@ void Collector::WriteOutput(OpenCall* call, PyObject* output, PyObject* module) 
   const std::vector<PyObject*> outputs = writer.tensors();
   call->made = writer.nonfinite();
   if (record && module != nullptr) {
-    PyRef parameters = PyRef::Steal(PyObject_GetAttrString(module, "_parameters"));
+    const PyRef parameters = ModuleTree::ParametersOf(module);
     ValueWriter of_parameters(&call->builder, options_, style);
     of_parameters.Dict("parameters", "parameters",
                        parameters && PyDict_Check(parameters.get()) ? parameters.get() : nullptr,

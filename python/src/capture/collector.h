@@ -24,6 +24,7 @@
 #include "capture/device_stats.h"
 #include "capture/interpose.h"
 #include "capture/module_calls.h"
+#include "capture/module_tree.h"
 #include "capture/parameter_hooks.h"
 #include "capture/stack.h"
 #include "capture/value_writer.h"
@@ -83,10 +84,10 @@ class Collector final : public CallObserver,
                    const std::vector<PyObject*>& objects);
   // `run` of a class of Triton's kernels, whose results are in its arguments.
   std::string AddKernelRun(PyObject* run);
-  // `module` is called `name` ("encoder.ln") in the model given to start.
-  void AddModule(PyObject* module, const std::string& name);
-  // `tensor`, the module's parameter of this name, expects a gradient.
-  void AddParameter(PyObject* module, const std::string& parameter, PyObject* tensor);
+  // Records the modules of these (prefix of names, model) pairs, until ForgetModules; no effect
+  // when there are some already.
+  void ObserveModules(const std::vector<std::pair<std::string, PyObject*>>& models);
+  ModuleTree& module_tree() { return module_tree_; }
 
   Result<bool> Start(std::optional<int> rank);
   Status Stop();
@@ -96,8 +97,9 @@ class Collector final : public CallObserver,
   // `range->second` after a Start is recorded; BeginToken says that a forward begins.
   void SetTokenRange(std::optional<std::pair<int64_t, int64_t>> range);
   void BeginToken();
-  // Until it is null again, this module's own calls are recorded and nothing else. AddModule first.
-  void SetOnlyModule(PyObject* module);
+  // Until EndModuleDump, this module's own calls are recorded, under `name`, and nothing else.
+  void BeginModuleDump(PyObject* module, const std::string& name);
+  void EndModuleDump() { only_module_ = nullptr; }
   void StopCalls();  // forward calls are not seen any more; gradients of those that were still come
   void Step();
   void BeginAtStep(int64_t step);
@@ -166,12 +168,10 @@ class Collector final : public CallObserver,
     std::vector<PyRef> handles;  // works that were not waited for yet
     PyRef group;                 // while a coalescing manager is putting its calls together
   };
-  struct ModuleInfo {
-    std::string stem;  // "Module.encoder.ln.LayerNorm."
-    uint32_t forward_counter, gradient_counter;
-    std::vector<std::string> parameters;           // that expect a gradient
-    std::map<std::string, std::string> gradients;  // arrived, not written yet: JSON
-    std::string gradient_entry;                    // name of the entry they will be in
+  // Gradients of a module's parameters that have come and are not written yet.
+  struct ArrivedGradients {
+    std::map<std::string, std::string> json;  // by parameter
+    std::string entry;                        // name of the entry they will be in
   };
   // What the gradients of a call hold, until all have come. Tasks that look for NaN only.
   struct SeenGradients {
@@ -194,7 +194,7 @@ class Collector final : public CallObserver,
   void SaveGradient(SavedGradients* saved, size_t index, PyObject* gradient);
   void WriteSaved(SavedGradients* saved);
   void* EnterCall(const Api& api, const CallArgs& args);
-  void* EnterModuleCall(ModuleInfo* info, const CallArgs& args);
+  void* EnterModuleCall(const NamedModule& module, const CallArgs& args);
   void LeaveModuleCall(uintptr_t ticket, PyObject* module, PyObject* result,
                        std::string_view exception);
   void LearnFrom(const Api& api, const CallArgs& args, PyObject* result,
@@ -217,7 +217,8 @@ class Collector final : public CallObserver,
   void Finish(OpenCall* call);
   void WriteCoverage();
   void FetchLate();  // what lies on devices
-  void WriteGradients(ModuleInfo* info);
+  void WriteArrivedGradients();
+  void WriteGradients(const NamedModule& module, ArrivedGradients* arrived);
   bool Stores(const std::string& name) const;
   EntryStyle StyleOf(const std::string& name, bool is_output) const;
   bool looks_for_nan() const { return session_->config().task == Task::kNanCheck; }
@@ -245,12 +246,11 @@ class Collector final : public CallObserver,
   std::string WhereIs(int64_t site);
   void CountOverflow(const std::string& name, std::string_view kinds, int64_t site);
   void ForgetGradients();
-  void CheckGradient(ModuleInfo* info, const std::string& parameter, PyObject* gradient);
+  void CheckGradient(const NamedModule& module, const std::string& parameter, PyObject* gradient);
   // False under task structure: tensors are only met, dump.json stays empty.
   bool records_values() const { return session_->config().task != Task::kStructure; }
   void ApplyRules(Api* api);
   void Adopt();  // what follows from the session's configuration
-  uint32_t CounterFor(const std::string& stem);
 
   std::unique_ptr<Session> session_;
   std::unique_ptr<ConfigWatch> watch_;
@@ -261,17 +261,17 @@ class Collector final : public CallObserver,
   StackTable stacks_;
   std::vector<std::unique_ptr<Api>> apis_;
   ApiRules rules_;
-  std::unordered_map<std::string, uint32_t> counters_;
-  std::map<std::string, int64_t> region_steps_;  // region -> the last step that has it
-  std::unordered_map<PyObject*, ModuleInfo> modules_;
+  CounterNames counters_;
+  ModuleTree module_tree_{&counters_, this};
+  std::map<std::string, int64_t> region_steps_;              // region -> the last step that has it
+  std::unordered_map<PyObject*, ArrivedGradients> arrived_;  // by module
   std::unordered_map<std::string, SeenGradients> seen_gradients_;  // by entry
   int64_t held_bytes_ = 0, found_ = 0, passed_on_step_ = -1;
   bool nonfinite_gradients_ = false;  // some gradient of this step was not finite
   std::list<LateCall> late_;
-  size_t coalescing_ = 0;                // of late_
-  std::vector<PyObject*> module_order_;  // keys of modules_; owned references
-  EntryBuilder scratch_;                 // what is walked but not recorded is written here
-  EntryBuilder gradient_entry_;          // reused
+  size_t coalescing_ = 0;        // of late_
+  EntryBuilder scratch_;         // what is walked but not recorded is written here
+  EntryBuilder gradient_entry_;  // reused
   // Registered by the program: what was there, and what stands there now where that is another.
   struct CustomApi {
     PyRef module, name, original, stand_in;
@@ -287,7 +287,7 @@ class Collector final : public CallObserver,
   int64_t tokens_ = 0;                    // forwards of the model since Start
   uintptr_t last_ticket_ = 0;
   bool apis_wanted_ = false, modules_wanted_ = false;
-  bool noted_weights_ = false, no_hooks_ = false;
+  bool noted_weights_ = false;
   DeviceStats device_;
   CoverageCounter coverage_;
   bool said_coverage_ = false;

@@ -33,7 +33,7 @@ std::string Collector::AddApi(const std::string& prefix, PyObject* owner, const 
   auto api = std::make_unique<Api>();
   api->prefix = prefix;
   api->stem = prefix + "." + std::string(parts.back()) + ".";
-  api->counter = CounterFor(api->stem);
+  api->counter = counters_.Of(api->stem);
   api->output_is_arguments = traits.output_is_arguments;
   if (traits.is_collective)
     api->collective =

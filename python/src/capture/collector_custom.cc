@@ -32,7 +32,7 @@ Api* Collector::NewApi(const std::string& prefix, const std::string& name) {
   auto api = std::make_unique<Api>();
   api->prefix = prefix;
   api->stem = prefix + "." + name + ".";
-  api->counter = CounterFor(api->stem);
+  api->counter = counters_.Of(api->stem);
   ApplyRules(api.get());
   apis_.push_back(std::move(api));
   return apis_.back().get();
@@ -62,7 +62,7 @@ std::string Collector::RegisterApi(const std::string& prefix, PyObject* module, 
     custom.api->off = false;
     if (again) custom.api->prefix = prefix;
     if (again) custom.api->stem = prefix + "." + std::string(Utf8(name)) + ".";
-    if (again) custom.api->counter = CounterFor(custom.api->stem);
+    if (again) custom.api->counter = counters_.Of(custom.api->stem);
     return "";
   }
   if (const Api* api = Interposer::Find(target.get()))

@@ -114,7 +114,7 @@ void Collector::Save(PyObject* variable, PyObject* name, bool with_gradients,
   const Result<bool> started = StartSession(rank);
   if (!started.ok() || !*started) return;  // said where it happened; not wanted
   const std::string text(Utf8(name));
-  const int64_t number = session_->NextCall(CounterFor("save " + text));
+  const int64_t number = session_->NextCall(counters_.Of("save " + text));
   EntryBuilder builder;
   builder.BeginValue(fmt::format("{}.{}.debug", text, number));
   ValueOptions options = options_;

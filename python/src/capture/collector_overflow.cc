@@ -142,9 +142,10 @@ std::string_view Collector::SettleBackward(const std::string& name, SeenGradient
 
 // Of a parameter: what it was made of is not known, so it counts when no gradient before it was
 // otherwise. An entry of its own.
-void Collector::CheckGradient(ModuleInfo* info, const std::string& parameter, PyObject* gradient) {
-  const int64_t call = session_->NextCall(info->gradient_counter);
-  const std::string name = ComposeEntryName(info->stem, call, "parameters_grad", true);
+void Collector::CheckGradient(const NamedModule& module, const std::string& parameter,
+                              PyObject* gradient) {
+  const int64_t call = session_->NextCall(module.gradient_counter);
+  const std::string name = ComposeEntryName(module.stem, call, "parameters_grad", true);
   if (!session_->filter().WantsEntry(name)) return;
   EntryBuilder builder;
   builder.Begin(name);

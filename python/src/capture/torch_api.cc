@@ -79,10 +79,11 @@ Status TorchApi::Load() {
   if (!api.requires_grad.Load(api.tensor_base, "requires_grad") ||
       !api.grad_fn.Load(api.tensor_base, "grad_fn") ||
       !api.output_number.Load(api.tensor_base, "output_nr") ||
-      !api.is_neg.Load(api.tensor_base, "is_neg") ||
+      !api.grad.Load(api.tensor_base, "grad") || !api.is_neg.Load(api.tensor_base, "is_neg") ||
       !api.is_conj.Load(api.tensor_base, "is_conj")) {
     return Unsupported(
-               "this PyTorch keeps requires_grad, grad_fn, output_nr, is_neg or is_conj in a way "
+               "this PyTorch keeps requires_grad, grad_fn, output_nr, grad, is_neg or is_conj in a "
+               "way "
                "we do not know")
         .Hint("use a PyTorch release from 1.13 on");
   }
