@@ -141,13 +141,6 @@ void BindCapture(nb::module_& m) {
       },
       "Name the rules about APIs that nothing lists; after the last add_apis().");
   m.def(
-      "observe_modules",
-      [=](nb::list models) {
-        collector().Guarded([&] { collector().ObserveModules(NamedModels(models)); });
-      },
-      "models"_a,
-      "Record the modules of these [(prefix of names, model), ...] until forget_modules.");
-  m.def(
       "module_came",
       [=](nb::handle parent, nb::handle name, nb::handle module) {
         collector().Guarded(
@@ -174,7 +167,6 @@ void BindCapture(nb::module_& m) {
         collector().stacks().NameRegion(code.inc_ref().ptr(), region);
       },
       "code"_a, "region"_a, "Calls below this code object have `region` as parent.");
-  m.def("forget_modules", [=] { collector().ForgetModules(); });
   m.def(
       "modules_wanted", [=] { return collector().modules_wanted(); },
       "Whether the level records modules.");
@@ -187,17 +179,15 @@ void BindCapture(nb::module_& m) {
       "Whether start() can begin anything now.");
   m.def(
       "start",
-      [=](std::optional<int> rank) {
+      [=](std::optional<int> rank, nb::list models) {
         return collector().Guarded([&] {
-          const Result<bool> collecting = collector().Start(rank);
+          const Result<bool> collecting = collector().Start(rank, NamedModels(models));
           return collecting.ok() && *collecting;
         });
       },
-      "rank"_a.none(),
-      "Begin collecting; False when this step or rank is not wanted, or collection is off.");
-  m.def("note_weights", [=](nb::list models) {
-    collector().Guarded([&] { collector().NoteWeights(NamedModels(models)); });
-  });
+      "rank"_a.none(), "models"_a,
+      "Begin collecting, with the modules of [(prefix of names, model), ...]; False when this step "
+      "or rank is not wanted, or collection is off.");
   m.def(
       "schedule_tokens",
       [=](nb::handle tokens) { collector().session().ScheduleTokens(TokensArgument(tokens)); },
@@ -209,8 +199,12 @@ void BindCapture(nb::module_& m) {
       "stop_calls", [=] { collector().Guarded([&] { collector().StopCalls(); }); },
       "See no forward call any more; gradients of those seen still come.");
   m.def(
-      "stop", [=] { collector().Guarded([&] { (void)collector().Stop(); }); },
-      "Stop collecting and complete the files.");
+      "stop",
+      [=] {
+        collector().Guarded([&] { (void)collector().Stop(); });
+        collector().Guarded([&] { collector().ForgetModules(); });
+      },
+      "Stop collecting and complete the files; no module is held any more.");
   m.def(
       "step", [=] { collector().Guarded([&] { collector().Step(); }); }, "End the step.");
   m.def(

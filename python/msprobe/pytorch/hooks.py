@@ -16,7 +16,7 @@ from msprobe.pytorch.process import rank
 
 _LISTS = os.path.join(os.path.dirname(__file__), "hook_module")
 
-_handles = []  # of hooks installed by begin(), removed by end()
+_KEY = "msprobe"  # of our hooks, among others' that have numbers
 _apis_added = False
 _places_added = False
 _optimizers_hooked = False
@@ -137,17 +137,19 @@ def _optimizer_ends(optimizer, args, kwargs):
     _engine.optimizer_ends(optimizer)
 
 
-def _hear_of_modules():
-    """Let the engine hear of modules and parameters that are registered from now on.
+def _hear_of_modules(hear):
+    """Let the engine hear of modules and parameters that are registered, or no more.
 
-    Its functions are no Python frames, which torch.compile would trace.
+    Its functions are no Python frames, which torch.compile would trace. One step each: an interrupt
+    in between leaves nothing half done.
     """
-    for register, hear in (
-        ("register_module_module_registration_hook", _engine.module_came),
-        ("register_module_parameter_registration_hook", _engine.parameter_came),
-    ):
-        if hasattr(torch.nn.modules.module, register):  # from 2.0 on
-            _handles.append(getattr(torch.nn.modules.module, register)(hear))
+    for kind, function in (("module", _engine.module_came), ("parameter", _engine.parameter_came)):
+        # From PyTorch 2.0 on.
+        hooks = getattr(torch.nn.modules.module, f"_global_{kind}_registration_hooks", None)
+        if hooks is not None and hear:
+            hooks[_KEY] = function
+        elif hooks is not None:
+            hooks.pop(_KEY, None)
 
 
 def begin_module_dump(module, name):
@@ -222,19 +224,12 @@ def _begin(model, rank_id):
     if _engine.modules_wanted() and not _places_added:
         _add_places()
         _places_added = True
-    if not _engine.start(rank() if rank_id is None else rank_id):
-        return
-    if _engine.modules_wanted() and not _handles:
-        _engine.observe_modules(_named_roots(model))
-        _hear_of_modules()
-    if model is not None:
-        _engine.note_weights(_named_roots(model))
+    models = [] if model is None else _named_roots(model)
+    if _engine.start(rank() if rank_id is None else rank_id, models):
+        _hear_of_modules(_engine.modules_wanted())
 
 
 def end():
     """Stop collecting; every hook is removed, no module is held."""
-    while _handles:
-        _handles[-1].remove()  # before it is forgotten: Ctrl-C may come in between
-        _handles.pop()
+    _hear_of_modules(False)
     _engine.stop()
-    _engine.forget_modules()

@@ -47,14 +47,19 @@ Result<bool> Collector::StartSession(std::optional<int> rank) {
   return session_->Start(rank);
 }
 
-Result<bool> Collector::Start(std::optional<int> rank) {
+Result<bool> Collector::Start(std::optional<int> rank, const NamedModels& models) {
   if (session_->config().level == Level::kDebug) return false;  // Save starts by itself
   MSPROBE_ASSIGN_OR_RETURN(const bool collecting, StartSession(rank));
   options_.slicer = session_->slicer().empty() ? nullptr : &session_->slicer();
   sees_calls_ = false;
   tokens_ = 0;
-  if (collecting && !token_range_) SeeCalls();
-  return collecting;
+  if (!collecting) return false;
+  if (!token_range_) SeeCalls();
+  if (modules_wanted_ && module_tree_.empty()) {
+    for (const auto& [prefix, model] : models) module_tree_.AddModel(prefix, model);
+  }
+  NoteWeights(models);
+  return true;
 }
 
 void Collector::SeeCalls() {
@@ -80,7 +85,7 @@ void Collector::BeginToken() {
   if (token == token_range_->second + 1) StopCalls();
 }
 
-void Collector::NoteWeights(const std::vector<std::pair<std::string, PyObject*>>& models) {
+void Collector::NoteWeights(const NamedModels& models) {
   if (models.empty() || !records_values() || std::exchange(noted_weights_, true)) return;
   WeightsText text;
   for (const auto& [prefix, model] : models) text.Add(prefix, model);
@@ -99,7 +104,7 @@ Status Collector::Stop() {
   ForgetGradients();
   WriteArrivedGradients();
   FetchLate();
-  if (session_->config().level != Level::kDebug) WriteCoverage();
+  WriteCoverage();
   ReportSearch();
   return session_->Stop();
 }
@@ -124,13 +129,15 @@ void Collector::Step() {
 }
 
 void Collector::WriteCoverage() {
-  const Coverage coverage = coverage_.Stop([this](std::string_view name) {
+  Coverage coverage = coverage_.Stop([this](std::string_view name) {
     return std::any_of(apis_.begin(), apis_.end(), [&](const auto& api) {
       const std::string_view stem = api->stem;  // "Torch.relu."; empty: it waits for another call
       return stem.size() > name.size() + 1 && stem.ends_with('.') &&
              stem.substr(stem.find('.') + 1, stem.size() - stem.find('.') - 2) == name;
     });
   });
+  if (session_->config().level == Level::kDebug)
+    coverage.why_not_counted = "level debug records what save() is given";
   session_->WriteBeside(kCoverageFile, CoverageJson(coverage));
   if (std::exchange(said_coverage_, true)) return;
   for (const std::string& line : CoverageLines(coverage, 3)) Log(LogLevel::kInfo, line);

@@ -84,15 +84,14 @@ class Collector final : public CallObserver,
                    const std::vector<PyObject*>& objects);
   // `run` of a class of Triton's kernels, whose results are in its arguments.
   std::string AddKernelRun(PyObject* run);
-  // Records the modules of these (prefix of names, model) pairs, until ForgetModules; no effect
-  // when there are some already.
-  void ObserveModules(const std::vector<std::pair<std::string, PyObject*>>& models);
   ModuleTree& module_tree() { return module_tree_; }
 
-  Result<bool> Start(std::optional<int> rank);
+  // Prefix of the names in it, and a model.
+  using NamedModels = std::vector<std::pair<std::string, PyObject*>>;
+  // Modules of the models are known until ForgetModules; a second Start before has no effect on
+  // them.
+  Result<bool> Start(std::optional<int> rank, const NamedModels& models);
   Status Stop();
-  // Once in a run, after its first Start: weights.json, of (prefix of names, model) pairs.
-  void NoteWeights(const std::vector<std::pair<std::string, PyObject*>>& models);
   // From now on, only what happens from the model's forward number `range->first` to number
   // `range->second` after a Start is recorded; BeginToken says that a forward begins.
   void SetTokenRange(std::optional<std::pair<int64_t, int64_t>> range);
@@ -190,6 +189,7 @@ class Collector final : public CallObserver,
   template <typename F>
   void WhileRemoved(F&& change);
   void SeeCalls();
+  void NoteWeights(const NamedModels& models);  // once in a run: weights.json
   Result<bool> StartSession(std::optional<int> rank);
   void SaveGradient(SavedGradients* saved, size_t index, PyObject* gradient);
   void WriteSaved(SavedGradients* saved);
@@ -216,6 +216,9 @@ class Collector final : public CallObserver,
   void NoteRegion(OpenCall* call, const std::string& region);
   void Finish(OpenCall* call);
   void WriteCoverage();
+  bool RecordGradients(const std::string& name, const std::string& parent,
+                       const std::vector<std::string>& inputs,
+                       const std::vector<std::string>& outputs, SeenGradients* seen);
   void FetchLate();  // what lies on devices
   void WriteArrivedGradients();
   void WriteGradients(const NamedModule& module, ArrivedGradients* arrived);

@@ -26,7 +26,7 @@ std::string Collector::AddApi(const std::string& prefix, PyObject* owner, const 
         PyUnicode_FromStringAndSize(part.data(), static_cast<Py_ssize_t>(part.size())));
     target = PyRef::Steal(PyObject_GetAttr(holder.get(), attribute.get()));
     if (!target) {
-      PyErr_Clear();
+      ClearError();
       return "this PyTorch does not have it";
     }
   }
@@ -50,6 +50,7 @@ std::string Collector::AddApi(const std::string& prefix, PyObject* owner, const 
 
 Status Collector::ReadApiRules(const std::string& risk_levels, const std::string& ignored_values) {
   MSPROBE_ASSIGN_OR_RETURN(rules_, ApiRules::Read(risk_levels, ignored_values));
+  coverage_.unseen.clear();  // the lists are about to be read, perhaps not for the first time
   for (const std::unique_ptr<Api>& api : apis_) ApplyRules(api.get());
   return Status::Ok();
 }

@@ -20,7 +20,7 @@ void ForEachResult(PyObject* result, F&& visit) {
 PyRef Answer(const PyRef& object, const char* method) {
   PyRef answer =
       object ? PyRef::Steal(PyObject_CallMethod(object.get(), method, nullptr)) : PyRef();
-  PyErr_Clear();
+  ClearError();
   return answer;
 }
 
@@ -32,7 +32,7 @@ bool IsOnHost(PyObject* value) {
   }
   if (!TorchApi::Get().IsTensor(value)) return true;
   const PyRef flag = PyRef::Steal(PyObject_GetAttrString(value, "is_cpu"));
-  PyErr_Clear();
+  ClearError();
   return flag.get() == Py_True;
 }
 
@@ -68,7 +68,7 @@ std::string Collector::AddWait(PyObject* owner, const std::string& name, Api::Ki
   } else {
     target = PyRef::Steal(PyObject_GetAttr(owner, key.get()));
   }
-  PyErr_Clear();
+  ClearError();
   if (!target) return "this PyTorch does not have it";
   auto api = std::make_unique<Api>();
   api->kind = kind;

@@ -9,7 +9,7 @@ namespace {
 // The text attribute `name` of `object`, "" when it has none.
 std::string TextAttribute(PyObject* object, const char* name) {
   const PyRef text = PyRef::Steal(PyObject_GetAttrString(object, name));
-  PyErr_Clear();
+  ClearError();
   return std::string(Utf8(text.get()));
 }
 
@@ -18,7 +18,7 @@ std::string KernelName(PyObject* kernel) {
   PyRef at = PyRef::Borrow(kernel);
   for (int depth = 0; depth < 16; ++depth) {
     PyRef inner = PyRef::Steal(PyObject_GetAttrString(at.get(), "fn"));
-    PyErr_Clear();
+    ClearError();
     if (!inner) break;
     at = std::move(inner);
   }
@@ -51,7 +51,7 @@ void Collector::WhileRemoved(F&& change) {
 std::string Collector::RegisterApi(const std::string& prefix, PyObject* module, PyObject* name) {
   const PyRef target = PyRef::Steal(PyObject_GetAttr(module, name));
   if (!target) {
-    PyErr_Clear();
+    ClearError();
     return "it has no such attribute";
   }
   if (OriginalOf(target.get()) != nullptr) return "";  // registered already
@@ -74,7 +74,7 @@ std::string Collector::RegisterApi(const std::string& prefix, PyObject* module, 
   if (!reason.empty()) {
     custom.stand_in = MakeObservedCallable(target.get(), api);
     if (!custom.stand_in || PyObject_SetAttr(module, name, custom.stand_in.get()) != 0) {
-      PyErr_Clear();
+      ClearError();
       return reason + ", and the attribute cannot be set";
     }
   }
@@ -84,14 +84,14 @@ std::string Collector::RegisterApi(const std::string& prefix, PyObject* module, 
 
 void Collector::RestoreApi(PyObject* module, PyObject* name) {
   const PyRef now = PyRef::Steal(PyObject_GetAttr(module, name));
-  PyErr_Clear();
+  ClearError();
   for (auto it = custom_.begin(); it != custom_.end(); ++it) {
     const int same = PyObject_RichCompareBool(it->name.get(), name, Py_EQ);
     if (it->module.get() != module || same != 1) continue;
     it->api->off = true;
     if (!it->stand_in) continue;  // its function stays known, and is left alone
     if (now.get() == it->stand_in.get() && PyObject_SetAttr(module, name, it->original.get()) != 0)
-      PyErr_Clear();
+      ClearError();
     custom_.erase(it);
     return;
   }
@@ -105,7 +105,7 @@ void Collector::AddOperator(const std::string& prefix, const std::string& name,
     operators_.emplace(Py_NewRef(object), api);
     const PyRef call = PyRef::Steal(
         PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(object)), "__call__"));
-    PyErr_Clear();
+    ClearError();
     if (!call) continue;
     WhileRemoved([&] {
       (void)Interposer::AddDispatch(call.get(), [](PyObject* self) -> const Api* {

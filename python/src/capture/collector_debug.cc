@@ -87,7 +87,7 @@ struct Hook {
 void Release(const PyRef& handle) {
   if (!handle) return;
   const PyRef done = PyRef::Steal(PyObject_CallMethod(handle.get(), "remove", nullptr));
-  PyErr_Clear();
+  ClearError();
 }
 
 }  // namespace
@@ -109,6 +109,7 @@ void Collector::Save(PyObject* variable, PyObject* name, bool with_gradients,
                     StrOf(name),
                     PyUnicode_Check(name) ? TypeName((PyObject*)Py_TYPE(variable))
                                           : TypeName((PyObject*)Py_TYPE(name))));
+    ++coverage_.refused_saves;
     return;
   }
   const Result<bool> started = StartSession(rank);
@@ -123,6 +124,7 @@ void Collector::Save(PyObject* variable, PyObject* name, bool with_gradients,
   writer.Value(variable);
   const std::string entry(builder.FinishValue());
   session_->Record({.entry = entry, .name = builder.name()});
+  ++coverage_.saves;
   if (!with_gradients) return;
 
   auto saved = std::make_shared<SavedGradients>();
@@ -140,7 +142,7 @@ void Collector::Save(PyObject* variable, PyObject* name, bool with_gradients,
         if (hook != nullptr)
           Collector::Get().Guarded(
               [&] { Collector::Get().SaveGradient(hook->saved.get(), hook->index, gradient); });
-        PyErr_Clear();
+        ClearError();
         Py_RETURN_NONE;
       },
       METH_O, nullptr};
@@ -152,9 +154,10 @@ void Collector::Save(PyObject* variable, PyObject* name, bool with_gradients,
     const PyRef hook = PyRef::Steal(PyCFunction_New(&method, capsule.get()));
     saved->holes[i].handle =
         PyRef::Steal(PyObject_CallMethod(tensors[i], "register_hook", "O", hook.get()));
-    PyErr_Clear();
+    ClearError();
   }
   saves_.push_back(std::move(saved));
+  ++coverage_.expected_gradients;
 }
 
 void Collector::SaveGradient(SavedGradients* saved, size_t index, PyObject* gradient) {
@@ -172,6 +175,7 @@ void Collector::SaveGradient(SavedGradients* saved, size_t index, PyObject* grad
   Release(hole.handle);
   if (--saved->missing > 0) return;
   WriteSaved(saved);
+  ++coverage_.gradients;
   saves_.remove_if([&](const auto& waiting) { return waiting.get() == saved; });
 }
 

@@ -33,12 +33,20 @@ void Collector::Complete(const std::string& name, const std::string& parent,
                          const std::vector<std::string>& outputs) {
   SeenGradients seen;
   if (auto found = seen_gradients_.extract(name); !found.empty()) seen = std::move(found.mapped());
-  ++coverage_.gradients;
   for (const Held& held : seen.incoming) held_bytes_ -= held.bytes;
-  if (!session_->collecting() || !session_->filter().WantsEntry(name)) return;
+  if (!session_->collecting() || !session_->filter().WantsEntry(name) ||
+      !RecordGradients(name, parent, inputs, outputs, &seen))
+    ++coverage_.ignored_gradients;
+}
+
+// False when the task finds nothing in them.
+bool Collector::RecordGradients(const std::string& name, const std::string& parent,
+                                const std::vector<std::string>& inputs,
+                                const std::vector<std::string>& outputs, SeenGradients* seen) {
   if (!records_values()) {
+    ++coverage_.gradients;
     session_->Record({.entry = "", .name = name, .parent = parent, .construct = modules_wanted_});
-    return;
+    return true;
   }
   EntryBuilder& builder = gradient_entry_;  // the GIL is held all along
   builder.Begin(name);
@@ -50,12 +58,15 @@ void Collector::Complete(const std::string& name, const std::string& parent,
   const DataMode& mode = session_->filter().data_mode;
   if (mode.backward_input) slot("input", inputs);
   if (mode.backward_output) slot("output", outputs);
-  if (looks_for_nan()) builder.RawField("is_nan", seen.made.any() ? "1" : "0");
+  if (looks_for_nan()) builder.RawField("is_nan", seen->made.any() ? "1" : "0");
   std::string_view overflow;
-  if (looks_for_overflow() && (overflow = SettleBackward(name, &seen, &builder)).empty()) return;
+  if (looks_for_overflow() && (overflow = SettleBackward(name, seen, &builder)).empty())
+    return false;
+  ++coverage_.gradients;
   session_->Record({builder.Finish(), name, parent, modules_wanted_});
   if (device_.many_pending()) FetchLate();
-  if (!overflow.empty()) CountOverflow(name, overflow, seen.site);
+  if (!overflow.empty()) CountOverflow(name, overflow, seen->site);
+  return true;
 }
 
 void Collector::Fault(const char* what) noexcept {

@@ -10,11 +10,6 @@
 
 namespace msprobe::capture {
 
-void Collector::ObserveModules(const std::vector<std::pair<std::string, PyObject*>>& models) {
-  if (!module_tree_.empty()) return;
-  for (const auto& [prefix, model] : models) module_tree_.AddModel(prefix, model);
-}
-
 void Collector::BeginModuleDump(PyObject* module, const std::string& name) {
   if (!session_->collecting()) return;
   if (module_tree_.Knows(module) && dumped_.count(module) == 0) {
@@ -113,7 +108,7 @@ void Collector::ParameterGradient(PyObject* module, const std::string& parameter
   const PyRef gradient =
       PyRef::Steal(TorchApi::Get().IsPlainTensor(tensor) ? TorchApi::Get().grad(tensor)
                                                          : PyObject_GetAttrString(tensor, "grad"));
-  PyErr_Clear();
+  ClearError();
   if (!gradient || gradient.get() == Py_None) return;
   if (looks_for_overflow()) return CheckGradient(*known, parameter, gradient.get());
   ArrivedGradients& arrived = arrived_[module];

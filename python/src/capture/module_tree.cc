@@ -17,7 +17,7 @@ PyRef OwnAttribute(PyObject* object, PyObject* name) {
   const PyRef dict = PyRef::Steal(PyObject_GenericGetDict(object, nullptr));
   PyRef value =
       PyRef::Borrow(dict ? PyDict_GetItemWithError(dict.get(), name) : nullptr);  // else an error
-  PyErr_Clear();
+  ClearError();
   return value ? std::move(value) : PyRef::Steal(PyObject_GetAttr(object, name));
 }
 
@@ -38,7 +38,7 @@ std::vector<std::pair<PyRef, PyRef>> Items(const PyRef& mapping) {
     if (PyArg_ParseTuple(PyList_GET_ITEM(list.get(), i), "OO", &key, &value))
       items.emplace_back(PyRef::Borrow(key), PyRef::Borrow(value));
   }
-  PyErr_Clear();
+  ClearError();
   return items;
 }
 
@@ -49,7 +49,7 @@ bool NamesModules(PyTypeObject* type) {
     const PyRef torch_nn = PyRef::Steal(PyImport_ImportModule("torch.nn"));
     const PyRef module =
         torch_nn ? PyRef::Steal(PyObject_GetAttrString(torch_nn.get(), "Module")) : PyRef();
-    PyErr_Clear();
+    ClearError();
     return module ? _PyType_Lookup(reinterpret_cast<PyTypeObject*>(module.get()), name) : nullptr;
   }();
   return _PyType_Lookup(type, name) != usual;
@@ -60,7 +60,7 @@ bool NamesModules(PyTypeObject* type) {
 PyRef ModuleTree::ParametersOf(PyObject* module) {
   static PyObject* const name = PyUnicode_InternFromString("_parameters");
   PyRef parameters = OwnAttribute(module, name);
-  PyErr_Clear();
+  ClearError();
   return parameters;
 }
 
@@ -69,7 +69,7 @@ void ModuleTree::FindWrapper() {
   const PyRef fsdp = PyRef::Steal(PyImport_GetModule(name));
   const PyRef type =
       fsdp ? PyRef::Steal(PyObject_GetAttrString(fsdp.get(), "FullyShardedDataParallel")) : PyRef();
-  PyErr_Clear();
+  ClearError();
   if (type && PyType_Check(type.get())) wrapper_ = reinterpret_cast<PyTypeObject*>(type.get());
 }
 
@@ -87,7 +87,7 @@ void ModuleTree::AddBelow(PyObject* module, const std::string& prefix, PyObject*
     const std::string name = prefix + std::string(Utf8(key.get()));
     if (AddOne(child.get(), name)) AddBelow(child.get(), name + ".", model);
   }
-  PyErr_Clear();
+  ClearError();
 }
 
 void ModuleTree::AddNamed(PyObject* module, const std::string& prefix, PyObject* model) {
@@ -106,7 +106,7 @@ void ModuleTree::AddNamed(PyObject* module, const std::string& prefix, PyObject*
     if (!PyArg_ParseTuple(PyList_GET_ITEM(list.get(), i), "OO", &name, &each)) break;
     if (each != model && each != module) (void)AddOne(each, std::string(Utf8(name)));
   }
-  PyErr_Clear();
+  ClearError();
 }
 
 void ModuleTree::Add(PyObject* module, const std::string& name) { (void)AddOne(module, name); }

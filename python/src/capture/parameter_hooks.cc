@@ -61,7 +61,7 @@ bool ParameterHooks::Add(PyObject* parameter, PyObject* module, const std::strin
   }
   auto* hook = hooks ? PyObject_New(Hook, &hook_type) : nullptr;
   if (hook == nullptr) {
-    PyErr_Clear();
+    ClearError();
     return false;
   }
   hook->call = CallHook;
@@ -71,7 +71,7 @@ bool ParameterHooks::Add(PyObject* parameter, PyObject* module, const std::strin
   PyRef owned = PyRef::Steal(reinterpret_cast<PyObject*>(hook));
   // The key cannot be that of somebody's handle: those are numbers.
   if (PyObject_SetItem(hooks.get(), owned.get(), owned.get()) != 0) {
-    PyErr_Clear();
+    ClearError();
     return false;
   }
   places.emplace_back(std::move(hooks), std::move(owned));
@@ -80,7 +80,7 @@ bool ParameterHooks::Add(PyObject* parameter, PyObject* module, const std::strin
 
 void ParameterHooks::RemoveAll() {
   for (const auto& [hooks, hook] : places) {
-    if (PyObject_DelItem(hooks.get(), hook.get()) != 0) PyErr_Clear();  // somebody emptied it
+    if (PyObject_DelItem(hooks.get(), hook.get()) != 0) ClearError();  // somebody emptied it
   }
   places.clear();
 }
