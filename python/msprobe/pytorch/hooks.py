@@ -20,7 +20,13 @@ _KEY = "msprobe"  # of our hooks, among others' that have numbers
 _apis_added = False
 _places_added = False
 _optimizers_hooked = False
-_CATEGORIES = ("functional", "tensor", "torch", "_VF", "torch_npu", "distributed")
+_CATEGORIES = ("functional", "tensor", "torch", "_VF", "torch_npu", "distributed", "aten")
+# Category -> (prefix, module) of packages that the program may have imported.
+_PACKAGES = {
+    "torch_npu": ("NPU", "torch_npu"),
+    "mindspeed": ("MindSpeed", "mindspeed.ops"),
+    "npu_distributed": ("Distributed", "torch_npu.distributed"),
+}
 
 
 def _owners():
@@ -34,8 +40,9 @@ def _owners():
         "tensor": ("Tensor", torch.Tensor),
         "torch": ("Torch", torch),
     }
-    if "torch_npu" in sys.modules:
-        owners["torch_npu"] = ("NPU", sys.modules["torch_npu"])
+    for category, (prefix, module) in _PACKAGES.items():
+        if module in sys.modules:
+            owners[category] = (prefix, sys.modules[module])
     return owners
 
 
@@ -46,9 +53,16 @@ def _add_apis():
         os.path.join(_LISTS, "risk_levels.yaml"), os.path.join(_LISTS, "builtin_ignore_ops.yaml")
     )
     missing = []
-    for category, (prefix, owner) in _owners().items():
-        missing += _engine.add_apis(prefix, owner, lists.get(category, []))
-    missing += [f"category {name} (not known)" for name in lists if name not in _CATEGORIES]
+    owners = _owners()
+    for category, (prefix, owner) in owners.items():
+        moves = category == "npu_distributed"
+        missing += _engine.add_apis(prefix, owner, lists.get(category, []), moves, moves)
+    missing += custom_apis.add_aten(lists.get("aten", []))
+    for category in lists:
+        if category in _PACKAGES and category not in owners and category != "torch_npu":
+            missing.append(f"category {category} ({_PACKAGES[category][1]} is not imported)")
+        elif category not in _CATEGORIES and category not in _PACKAGES:
+            missing.append(f"category {category} (not known)")
     if missing:
         _engine.warn(f"support_wrap_ops.yaml: not observed: {', '.join(missing)}")
     if torch.distributed.is_available():
