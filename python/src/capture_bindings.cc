@@ -50,7 +50,7 @@ Names AddApis(const char* prefix, nb::handle owner, const nb::list& names, bool 
   Names missing;
   for (const nb::handle each : names) {
     const std::string name = nb::borrow<nb::str>(each).c_str();
-    const std::string reason = Collector::Get().AddApi(
+    const std::string reason = Collector::Get().apis().Add(
         prefix, owner.ptr(), name,
         {.is_collective = is_collective, .output_is_arguments = output_is_arguments});
     if (reason.empty()) continue;
@@ -74,7 +74,7 @@ void AddWait(nb::handle owner, const char* name, std::string_view kind) {
                      : kind == "hand on" ? capture::Api::kHandOn
                      : kind == "compile" ? capture::Api::kCompiler
                                          : capture::Api::kWait;
-  const std::string reason = Collector::Get().AddWait(owner.ptr(), name, which);
+  const std::string reason = Collector::Get().apis().AddWait(owner.ptr(), name, which);
   if (!reason.empty())
     Log(LogLevel::kDebug, fmt::format("calls of {} are not seen: {}", name, reason));
 }
@@ -130,13 +130,13 @@ void BindCapture(nb::module_& m) {
   m.def(
       "read_api_rules",
       [=](const char* risk_levels, const char* ignored_values) {
-        RaiseIfError(collector().ReadApiRules(risk_levels, ignored_values));
+        RaiseIfError(collector().apis().ReadRules(risk_levels, ignored_values));
       },
       "risk_levels"_a, "ignored_values"_a, "What two YAML files say of single APIs.");
   m.def(
       "warn_unmet_rules",
       [=] {
-        for (const std::string& line : collector().api_rules().Unmet())
+        for (const std::string& line : collector().apis().rules().Unmet())
           Log(LogLevel::kWarning, line);
       },
       "Name the rules about APIs that nothing lists; after the last add_apis().");

@@ -51,33 +51,34 @@ void BindFront(nb::module_& m) {
       "save",
       [=](nb::handle variable, nb::handle name, bool with_gradients, std::optional<int> rank) {
         collector().Guarded(
-            [&] { collector().Save(variable.ptr(), name.ptr(), with_gradients, rank); });
+            [&] { collector().saves().Save(variable.ptr(), name.ptr(), with_gradients, rank); });
       },
       "variable"_a.none(), "name"_a.none(), "with_gradients"_a, "rank"_a.none(),
       "Level debug: record a value, and its gradients when they come.");
   m.def(
-      "flush_saves", [=] { collector().Guarded([&] { collector().FlushSaves(); }); },
+      "flush_saves", [=] { collector().Guarded([&] { collector().saves().Flush(); }); },
       "Record what has come of gradients that are waited for.");
   m.def(
       "register_api",
       [=](const std::string& prefix, nb::handle module, nb::handle name) {
-        return collector().RegisterApi(prefix, module.ptr(), name.ptr());
+        return collector().custom_apis().Register(prefix, module.ptr(), name.ptr());
       },
       "prefix"_a, "module"_a, "name"_a, "Observe an attribute; why that cannot be, or nothing.");
   m.def("restore_api", [=](nb::handle module, nb::handle name) {
-    collector().RestoreApi(module.ptr(), name.ptr());
+    collector().custom_apis().Restore(module.ptr(), name.ptr());
   });
   m.def(
       "add_operator",
       [=](const std::string& prefix, const std::string& name, const nb::list& objects) {
         std::vector<PyObject*> pointers;
         for (nb::handle object : objects) pointers.push_back(object.ptr());
-        collector().AddOperator(prefix, name, pointers);
+        collector().custom_apis().AddOperator(prefix, name, pointers);
       },
       "prefix"_a, "name"_a, "objects"_a, "Observe an operator: its packet and its overloads.");
   m.def(
-      "add_kernel_run", [=](nb::handle run) { return collector().AddKernelRun(run.ptr()); },
-      "run"_a, "Observe the launches of a class of Triton kernels; why not, or nothing.");
+      "add_kernel_run",
+      [=](nb::handle run) { return collector().custom_apis().AddKernelRun(run.ptr()); }, "run"_a,
+      "Observe the launches of a class of Triton kernels; why not, or nothing.");
   m.def(
       "custom_op_namespaces", [=] { return collector().session().config().custom_op_namespaces; },
       "Namespaces of torch.ops to observe.");

@@ -5,6 +5,7 @@
 #include <list>
 #include <unordered_set>
 
+#include "capture/callable_type.h"
 #include "capture/distributed_tensor.h"
 #include "capture/interpose.h"
 #include "capture/module_calls.h"
@@ -388,13 +389,7 @@ void FlushBackward() {
 void WatchBackward(bool on) { on ? NodeHooks::Install(&hook_type) : NodeHooks::Remove(); }
 
 bool InitBackward() {
-  hook_type.tp_name = "msprobe._engine.GradientHook";
-  hook_type.tp_basicsize = sizeof(Hook);
-  hook_type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL;
-  hook_type.tp_vectorcall_offset = offsetof(Hook, call);
-  hook_type.tp_call = PyVectorcall_Call;
-  hook_type.tp_dealloc = DeallocHook;
-  return PyType_Ready(&hook_type) == 0;
+  return ReadyCallableType<Hook>(&hook_type, "msprobe._engine.GradientHook", DeallocHook);
 }
 
 }  // namespace msprobe::capture

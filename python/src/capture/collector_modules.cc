@@ -11,7 +11,7 @@
 namespace msprobe::capture {
 
 void Collector::BeginModuleDump(PyObject* module, const std::string& name) {
-  if (!session_->collecting()) return;
+  if (!run_.session->collecting()) return;
   if (module_tree_.Knows(module) && dumped_.count(module) == 0) {
     Log(LogLevel::kWarning,
         "module_dump(" + name + ") has no effect: the level records this module anyway");
@@ -24,17 +24,18 @@ void Collector::BeginModuleDump(PyObject* module, const std::string& name) {
 }
 
 void Collector::GradientCame(PyObject* module, const std::string& parameter, PyObject* tensor) {
-  Guarded([&] { ParameterGradient(module, parameter, tensor); });
+  if (token_range_ && tokens_ <= token_range_->first) return;  // the range is still to come
+  Guarded([&] { parameter_gradients_.Came(module, parameter, tensor); });
 }
 
 void Collector::ForgetModules() {
-  arrived_.clear();
+  parameter_gradients_.Forget();
   dumped_.clear();
   module_tree_.Forget();
 }
 
 void* Collector::EnterModule(PyObject* module, const CallArgs& args) {
-  if (!sees_calls_ || !session_->collecting()) return nullptr;
+  if (!sees_calls_ || !run_.session->collecting()) return nullptr;
   const NamedModule* known = module_tree_.Find(module);
   if (known == nullptr) return nullptr;
   if (only_module_ != nullptr ? module != only_module_ : dumped_.count(module) > 0) return nullptr;
@@ -46,16 +47,16 @@ void* Collector::EnterModule(PyObject* module, const CallArgs& args) {
 
 void* Collector::EnterModuleCall(const NamedModule& module, const CallArgs& args) {
   std::unique_ptr<OpenCall> call =
-      Begin(module.stem, session_->NextCall(module.forward_counter), /*is_module=*/true);
+      Begin(module.stem, run_.session->NextCall(module.forward_counter), /*is_module=*/true);
   if (!WriteInputs(call.get(), args)) {
-    ++coverage_.modules.traced;
-    session_->TakeBack(module.forward_counter);
-    session_->filter().LeaveModule(call->builder.name());
+    ++run_.coverage.modules.traced;
+    run_.session->TakeBack(module.forward_counter);
+    run_.session->filter().LeaveModule(call->builder.name());
     Recycle(std::move(call));
     return nullptr;
   }
   NoteStack(call.get());
-  if (!call->wanted) ++coverage_.modules.ignored;
+  if (!call->wanted) ++run_.coverage.modules.ignored;
   call_place.modules += call->wanted;
   call->ticket = ++last_ticket_;
   std::vector<std::unique_ptr<OpenCall>>& open = Thread().modules;
@@ -84,7 +85,7 @@ void Collector::LeaveModuleCall(uintptr_t ticket, PyObject* module, PyObject* re
     std::unique_ptr<OpenCall> call = std::move(open.back());
     open.pop_back();
     ours = call->ticket == ticket;
-    session_->filter().LeaveModule(call->builder.name());
+    run_.session->filter().LeaveModule(call->builder.name());
     call_place.modules -= call->wanted;
     if (ours && result != nullptr) {
       WriteOutput(call.get(), result, module);
@@ -94,57 +95,6 @@ void Collector::LeaveModuleCall(uintptr_t ticket, PyObject* module, PyObject* re
     Finish(call.get());
     Recycle(std::move(call));
   }
-}
-
-void Collector::ParameterGradient(PyObject* module, const std::string& parameter,
-                                  PyObject* tensor) {
-  const NamedModule* known = module_tree_.Find(module);
-  if (known == nullptr || !session_->collecting() || !session_->filter().data_mode.backward() ||
-      !records_values())
-    return;
-  if (token_range_ && tokens_ <= token_range_->first) return;  // the range is still to come
-  const Interposer::Pause pause;
-  const QuietTorch quiet;
-  const PyRef gradient =
-      PyRef::Steal(TorchApi::Get().IsPlainTensor(tensor) ? TorchApi::Get().grad(tensor)
-                                                         : PyObject_GetAttrString(tensor, "grad"));
-  ClearError();
-  if (!gradient || gradient.get() == Py_None) return;
-  if (looks_for_overflow()) return CheckGradient(*known, parameter, gradient.get());
-  ArrivedGradients& arrived = arrived_[module];
-  if (arrived.json.count(parameter) > 0) WriteGradients(*known, &arrived);
-  if (arrived.json.empty())
-    arrived.entry = ComposeEntryName(known->stem, session_->NextCall(known->gradient_counter),
-                                     "parameters_grad", true);
-  std::string& json = arrived.json[parameter];
-  std::string file;
-  if (Stores(arrived.entry)) file = SafeFileName(arrived.entry + "." + parameter, ".pt");
-  AppendTensorJson(&json, gradient.get(), options_, StyleOf(arrived.entry, true), file);
-  if (arrived.json.size() == known->parameters.size()) WriteGradients(*known, &arrived);
-}
-
-void Collector::WriteArrivedGradients() {
-  for (const PyRef& module : module_tree_.in_order()) {
-    const auto it = arrived_.find(module.get());
-    if (it != arrived_.end()) WriteGradients(*module_tree_.Find(module.get()), &it->second);
-  }
-}
-
-void Collector::WriteGradients(const NamedModule& module, ArrivedGradients* arrived) {
-  if (arrived->json.empty()) return;
-  if (session_->filter().WantsEntry(arrived->entry)) {
-    EntryBuilder builder;
-    builder.Begin(arrived->entry);
-    for (const std::string& parameter : module.parameters) {
-      const auto it = arrived->json.find(parameter);
-      if (it == arrived->json.end()) continue;
-      builder.BeginSlot(parameter, "", '[');
-      builder.Piece(it->second);
-      builder.EndSlot(']');
-    }
-    session_->Record({.entry = builder.Finish(), .name = arrived->entry});
-  }
-  arrived->json.clear();
 }
 
 }  // namespace msprobe::capture

@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "capture/callable_type.h"
 #include "capture/py_ref.h"
 #include "capture/torch_api.h"
 
@@ -40,13 +41,7 @@ void DeallocHook(PyObject* self) {
 }  // namespace
 
 bool ParameterHooks::Init() {
-  hook_type.tp_name = "msprobe._engine.ParameterHook";
-  hook_type.tp_basicsize = sizeof(Hook);
-  hook_type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL;
-  hook_type.tp_vectorcall_offset = offsetof(Hook, call);
-  hook_type.tp_call = PyVectorcall_Call;
-  hook_type.tp_dealloc = DeallocHook;
-  return PyType_Ready(&hook_type) == 0;
+  return ReadyCallableType<Hook>(&hook_type, "msprobe._engine.ParameterHook", DeallocHook);
 }
 
 bool ParameterHooks::Add(PyObject* parameter, PyObject* module, const std::string& name,

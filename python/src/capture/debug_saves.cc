@@ -1,4 +1,5 @@
-// Level debug: single values that the script itself names, and their gradients.
+#include "capture/debug_saves.h"
+
 #include <fmt/format.h>
 
 #include "capture/collector.h"
@@ -80,6 +81,7 @@ void Shape(PyObject* value, const std::string& path, SavedGradients* saved,
 
 // What a tensor's hook knows: which hole of what.
 struct Hook {
+  DebugSaves* saves;
   std::shared_ptr<SavedGradients> saved;
   size_t index;
 };
@@ -92,10 +94,10 @@ void Release(const PyRef& handle) {
 
 }  // namespace
 
-void Collector::Save(PyObject* variable, PyObject* name, bool with_gradients,
-                     std::optional<int> rank) {
+void DebugSaves::Save(PyObject* variable, PyObject* name, bool with_gradients,
+                      std::optional<int> rank) {
   static bool said = false;
-  if (session_->config().level != Level::kDebug) {
+  if (recording_->session->config().level != Level::kDebug) {
     if (!std::exchange(said, true))
       Log(LogLevel::kWarning, "save() records under level debug only: nothing is saved");
     return;
@@ -109,22 +111,21 @@ void Collector::Save(PyObject* variable, PyObject* name, bool with_gradients,
                     StrOf(name),
                     PyUnicode_Check(name) ? TypeName((PyObject*)Py_TYPE(variable))
                                           : TypeName((PyObject*)Py_TYPE(name))));
-    ++coverage_.refused_saves;
+    ++recording_->coverage.refused_saves;
     return;
   }
-  const Result<bool> started = StartSession(rank);
-  if (!started.ok() || !*started) return;  // said where it happened; not wanted
+  if (!start_(rank)) return;
   const std::string text(Utf8(name));
-  const int64_t number = session_->NextCall(counters_.Of("save " + text));
+  const int64_t number = recording_->session->NextCall(recording_->counters.Of("save " + text));
   EntryBuilder builder;
   builder.BeginValue(fmt::format("{}.{}.debug", text, number));
-  ValueOptions options = options_;
+  ValueOptions options = recording_->options;
   options.device = nullptr;  // written at once, wherever the tensor is
-  ValueWriter writer(&builder, options, StyleOf(builder.name(), /*is_output=*/true));
+  ValueWriter writer(&builder, options, recording_->StyleOf(builder.name(), /*is_output=*/true));
   writer.Value(variable);
   const std::string entry(builder.FinishValue());
-  session_->Record({.entry = entry, .name = builder.name()});
-  ++coverage_.saves;
+  recording_->session->Record({.entry = entry, .name = builder.name()});
+  ++recording_->coverage.saves;
   if (!with_gradients) return;
 
   auto saved = std::make_shared<SavedGradients>();
@@ -132,7 +133,7 @@ void Collector::Save(PyObject* variable, PyObject* name, bool with_gradients,
   Shape(variable, "", saved.get(), &tensors);
   if (tensors.empty()) return;
   saved->name = fmt::format("{}_grad.{}.debug", text, number);
-  saved->step = session_->step();
+  saved->step = recording_->session->step();
   saved->rank = rank;
   saved->missing = tensors.size();
   static PyMethodDef method = {
@@ -141,14 +142,14 @@ void Collector::Save(PyObject* variable, PyObject* name, bool with_gradients,
         auto* hook = static_cast<Hook*>(PyCapsule_GetPointer(self, kHookName));
         if (hook != nullptr)
           Collector::Get().Guarded(
-              [&] { Collector::Get().SaveGradient(hook->saved.get(), hook->index, gradient); });
+              [&] { hook->saves->GradientCame(hook->saved.get(), hook->index, gradient); });
         ClearError();
         Py_RETURN_NONE;
       },
       METH_O, nullptr};
   for (size_t i = 0; i < tensors.size(); ++i) {
     const PyRef capsule =
-        PyRef::Steal(PyCapsule_New(new Hook{saved, i}, kHookName, [](PyObject* object) {
+        PyRef::Steal(PyCapsule_New(new Hook{this, saved, i}, kHookName, [](PyObject* object) {
           delete static_cast<Hook*>(PyCapsule_GetPointer(object, kHookName));
         }));
     const PyRef hook = PyRef::Steal(PyCFunction_New(&method, capsule.get()));
@@ -156,30 +157,29 @@ void Collector::Save(PyObject* variable, PyObject* name, bool with_gradients,
         PyRef::Steal(PyObject_CallMethod(tensors[i], "register_hook", "O", hook.get()));
     ClearError();
   }
-  saves_.push_back(std::move(saved));
-  ++coverage_.expected_gradients;
+  waiting_.push_back(std::move(saved));
+  ++recording_->coverage.expected_gradients;
 }
 
-void Collector::SaveGradient(SavedGradients* saved, size_t index, PyObject* gradient) {
+void DebugSaves::GradientCame(SavedGradients* saved, size_t index, PyObject* gradient) {
   SavedGradients::Hole& hole = saved->holes[index];
-  if (!hole.json.empty() || saved->step != session_->step()) return;
+  if (!hole.json.empty() || saved->step != recording_->session->step()) return;
   const KeepError keep;
   const Interposer::Pause pause;
-  const Result<bool> started = StartSession(saved->rank);  // stop() may have been called since
-  if (!started.ok() || !*started) return;
+  if (!start_(saved->rank)) return;  // stop() may have been called since
   std::string file;
-  if (Stores(saved->name)) file = SafeFileName(saved->name + hole.path, ".pt");
-  ValueOptions options = options_;
+  if (recording_->Stores(saved->name)) file = SafeFileName(saved->name + hole.path, ".pt");
+  ValueOptions options = recording_->options;
   options.device = nullptr;
-  AppendTensorJson(&hole.json, gradient, options, StyleOf(saved->name, true), file);
+  AppendTensorJson(&hole.json, gradient, options, recording_->StyleOf(saved->name, true), file);
   Release(hole.handle);
   if (--saved->missing > 0) return;
-  WriteSaved(saved);
-  ++coverage_.gradients;
-  saves_.remove_if([&](const auto& waiting) { return waiting.get() == saved; });
+  Write(saved);
+  ++recording_->coverage.gradients;
+  waiting_.remove_if([&](const auto& waiting) { return waiting.get() == saved; });
 }
 
-void Collector::WriteSaved(SavedGradients* saved) {
+void DebugSaves::Write(SavedGradients* saved) {
   std::string entry;
   AppendJsonString(&entry, saved->name);
   entry += ": " + saved->pieces[0];
@@ -187,17 +187,16 @@ void Collector::WriteSaved(SavedGradients* saved) {
     entry += saved->holes[i].json.empty() ? "null" : saved->holes[i].json;
     entry += saved->pieces[i + 1];
   }
-  session_->Record({.entry = entry, .name = saved->name});
+  recording_->session->Record({.entry = entry, .name = saved->name});
 }
 
-void Collector::FlushSaves() {
+void DebugSaves::Flush() {
   const KeepError keep;
-  while (!saves_.empty()) {
-    const std::shared_ptr<SavedGradients> saved = std::move(saves_.front());
-    saves_.pop_front();
+  while (!waiting_.empty()) {
+    const std::shared_ptr<SavedGradients> saved = std::move(waiting_.front());
+    waiting_.pop_front();
     for (const SavedGradients::Hole& hole : saved->holes) Release(hole.handle);
-    const Result<bool> started = StartSession(saved->rank);
-    if (started.ok() && *started) WriteSaved(saved.get());
+    if (start_(saved->rank)) Write(saved.get());
   }
 }
 

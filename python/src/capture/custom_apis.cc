@@ -1,6 +1,5 @@
-// Functions that the program, or a list of its own, names: custom APIs, operators of other
-// namespaces of torch.ops, Triton kernels.
-#include "capture/collector.h"
+#include "capture/custom_apis.h"
+
 #include "capture/observed_callable.h"
 
 namespace msprobe::capture {
@@ -28,27 +27,7 @@ std::string KernelName(PyObject* kernel) {
 
 }  // namespace
 
-Api* Collector::NewApi(const std::string& prefix, const std::string& name) {
-  auto api = std::make_unique<Api>();
-  api->prefix = prefix;
-  api->stem = prefix + "." + name + ".";
-  api->counter = counters_.Of(api->stem);
-  ApplyRules(api.get());
-  apis_.push_back(std::move(api));
-  return apis_.back().get();
-}
-
-// What is added to the interposer while it is installed would not be seen before the next start.
-template <typename F>
-void Collector::WhileRemoved(F&& change) {
-  const bool installed = Interposer::installed(), sees_calls = sees_calls_;
-  if (installed) Interposer::Remove();
-  change();
-  if (installed) SeeCalls();
-  sees_calls_ = sees_calls;
-}
-
-std::string Collector::RegisterApi(const std::string& prefix, PyObject* module, PyObject* name) {
+std::string CustomApis::Register(const std::string& prefix, PyObject* module, PyObject* name) {
   const PyRef target = PyRef::Steal(PyObject_GetAttr(module, name));
   if (!target) {
     ClearError();
@@ -62,14 +41,14 @@ std::string Collector::RegisterApi(const std::string& prefix, PyObject* module, 
     custom.api->off = false;
     if (again) custom.api->prefix = prefix;
     if (again) custom.api->stem = prefix + "." + std::string(Utf8(name)) + ".";
-    if (again) custom.api->counter = counters_.Of(custom.api->stem);
+    if (again) custom.api->counter = recording_->counters.Of(custom.api->stem);
     return "";
   }
   if (const Api* api = Interposer::Find(target.get()))
     return "it is recorded already, as " + api->stem.substr(0, api->stem.size() - 1);
-  Api* api = NewApi(prefix, std::string(Utf8(name)));
+  Api* api = table_->New(prefix, std::string(Utf8(name)));
   std::string reason;
-  WhileRemoved([&] { reason = Interposer::Add(module, name, target.get(), api); });
+  while_removed_([&] { reason = Interposer::Add(module, name, target.get(), api); });
   CustomApi custom{PyRef::Borrow(module), PyRef::Borrow(name), target, PyRef(), api};
   if (!reason.empty()) {
     custom.stand_in = MakeObservedCallable(target.get(), api);
@@ -82,7 +61,7 @@ std::string Collector::RegisterApi(const std::string& prefix, PyObject* module, 
   return "";
 }
 
-void Collector::RestoreApi(PyObject* module, PyObject* name) {
+void CustomApis::Restore(PyObject* module, PyObject* name) {
   const PyRef now = PyRef::Steal(PyObject_GetAttr(module, name));
   ClearError();
   for (auto it = custom_.begin(); it != custom_.end(); ++it) {
@@ -97,19 +76,19 @@ void Collector::RestoreApi(PyObject* module, PyObject* name) {
   }
 }
 
-void Collector::AddOperator(const std::string& prefix, const std::string& name,
-                            const std::vector<PyObject*>& objects) {
+void CustomApis::AddOperator(const std::string& prefix, const std::string& name,
+                             const std::vector<PyObject*>& objects) {
   if (objects.empty() || operators_.count(objects.front()) > 0) return;
-  const Api* api = NewApi(prefix, name);
+  const Api* api = table_->New(prefix, name);
   for (PyObject* object : objects) {
     operators_.emplace(Py_NewRef(object), api);
     const PyRef call = PyRef::Steal(
         PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(object)), "__call__"));
     ClearError();
     if (!call) continue;
-    WhileRemoved([&] {
+    while_removed_([&] {
       (void)Interposer::AddDispatch(call.get(), [](PyObject* self) -> const Api* {
-        const auto& known = Get().operators_;
+        const auto& known = instance_->operators_;
         const auto it = known.find(self);
         return it == known.end() ? nullptr : it->second;
       });
@@ -117,15 +96,15 @@ void Collector::AddOperator(const std::string& prefix, const std::string& name,
   }
 }
 
-std::string Collector::AddKernelRun(PyObject* run) {
+std::string CustomApis::AddKernelRun(PyObject* run) {
   std::string reason;
-  WhileRemoved([&] {
+  while_removed_([&] {
     reason = Interposer::AddDispatch(run, [](PyObject* self) -> const Api* {
       const KeepError keep;
       const std::string name = KernelName(self);
-      const Api*& api = Get().kernels_[name];
+      const Api*& api = instance_->kernels_[name];
       if (api == nullptr) {
-        Api* made = Get().NewApi("Triton", name);
+        Api* made = instance_->table_->New("Triton", name);
         made->output_is_arguments = true;
         api = made;
       }

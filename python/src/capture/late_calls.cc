@@ -1,9 +1,8 @@
-// Calls of torch.distributed: whose results stand in their arguments, often not before they were
-// waited for. Nothing here waits or communicates.
+#include "capture/late_calls.h"
+
 #include <algorithm>
 
 #include "capture/collective_call.h"
-#include "capture/collector.h"
 #include "capture/process_group.h"
 #include "capture/torch_api.h"
 
@@ -58,39 +57,7 @@ std::vector<PyRef> Flatten(const CallArgs& args) {
   return values;
 }
 
-std::string Collector::AddWait(PyObject* owner, const std::string& name, Api::Kind kind) {
-  const PyRef key = PyRef::Steal(PyUnicode_FromString(name.c_str()));
-  // From the type's own dictionary: looking a method up would bind it.
-  PyRef target;
-  if (PyType_Check(owner)) {
-    PyObject* dict = reinterpret_cast<PyTypeObject*>(owner)->tp_dict;
-    target = PyRef::Borrow(dict ? PyDict_GetItemWithError(dict, key.get()) : nullptr);
-  } else {
-    target = PyRef::Steal(PyObject_GetAttr(owner, key.get()));
-  }
-  ClearError();
-  if (!target) return "this PyTorch does not have it";
-  auto api = std::make_unique<Api>();
-  api->kind = kind;
-  std::string reason = Interposer::Add(owner, key.get(), target.get(), api.get());
-  if (reason.empty()) apis_.push_back(std::move(api));
-  return reason;
-}
-
-void Collector::WriteList(OpenCall* call, const std::vector<PyRef>& values) {
-  if (!call->wanted || !session_->filter().data_mode.forward_output || !records_values()) return;
-  EntryStyle style = StyleOf(call->builder.name(), /*is_output=*/true);
-  if (waits_to_record()) style.held = &call->held;
-  ValueWriter writer(&call->builder, options_, style);
-  call->builder.BeginSlot("output", "output", '[');
-  if (call->api->ignored != nullptr) writer.Ignore(&call->api->ignored->output);
-  for (size_t i = 0; i < values.size(); ++i)
-    writer.ValueAt(static_cast<int64_t>(i), values[i].get());
-  call->made = writer.nonfinite();
-  call->builder.EndSlot(']');
-}
-
-bool Collector::Postpone(std::unique_ptr<OpenCall>* call, const CallArgs& args, PyObject* result) {
+bool LateCalls::Postpone(std::unique_ptr<OpenCall>* call, const CallArgs& args, PyObject* result) {
   const Interposer::Pause pause;
   OpenCall& open = **call;
   open.group = DescribeGroup(*open.api->collective, args, result);
@@ -112,16 +79,9 @@ bool Collector::Postpone(std::unique_ptr<OpenCall>* call, const CallArgs& args, 
   return true;
 }
 
-void Collector::Learn(const Api& api, const CallArgs& args, PyObject* result) {
+void LateCalls::Learn(const Api& api, const CallArgs& args, PyObject* result,
+                      std::string_view exception) {
   if (late_.empty()) return;
-  const std::string_view exception = result == nullptr ? TypeName(PyErr_Occurred()) : "";
-  const KeepError keep;
-  const Interposer::Pause pause;
-  Guarded([&] { LearnFrom(api, args, result, exception); });
-}
-
-void Collector::LearnFrom(const Api& api, const CallArgs& args, PyObject* result,
-                          std::string_view exception) {
   const std::vector<PyRef> given = Flatten(args);
   if (given.empty()) return;
   switch (api.kind) {
@@ -141,7 +101,7 @@ void Collector::LearnFrom(const Api& api, const CallArgs& args, PyObject* result
   }
 }
 
-void Collector::Waited(PyObject* handle, std::string_view exception) {
+void LateCalls::Waited(PyObject* handle, std::string_view exception) {
   std::list<LateCall> complete;
   for (auto it = late_.begin(); it != late_.end();) {
     const auto next = std::next(it);
@@ -152,12 +112,12 @@ void Collector::Waited(PyObject* handle, std::string_view exception) {
       complete.splice(complete.end(), late_, it);
     it = next;
   }
-  for (LateCall& late : complete) CompleteLate(std::move(late), exception, /*at_stop=*/false);
+  for (LateCall& late : complete) Complete(std::move(late), exception, /*at_stop=*/false);
 }
 
 // Calls of managers that have ended: they belong to `work`, or have no work that anybody could wait
 // for, and are complete.
-void Collector::SettleCoalesced(PyObject* work) {
+void LateCalls::SettleCoalesced(PyObject* work) {
   std::list<LateCall> complete;
   for (auto it = late_.begin(); it != late_.end();) {
     const auto next = std::next(it);
@@ -172,10 +132,10 @@ void Collector::SettleCoalesced(PyObject* work) {
     }
     it = next;
   }
-  for (LateCall& late : complete) CompleteLate(std::move(late), "", /*at_stop=*/false);
+  for (LateCall& late : complete) Complete(std::move(late), "", /*at_stop=*/false);
 }
 
-void Collector::CompleteLate(LateCall late, std::string_view exception, bool at_stop) {
+void LateCalls::Complete(LateCall late, std::string_view exception, bool at_stop) {
   OpenCall* call = late.call.get();
   bool is_final = exception.empty();
   for (const PyRef& handle : late.handles)
@@ -184,23 +144,23 @@ void Collector::CompleteLate(LateCall late, std::string_view exception, bool at_
   if (!exception.empty()) {
     call->builder.Field("exception", exception);
   } else if (is_final) {
-    WriteList(call, late.values);
+    writer_->WriteList(call, late.values);
   }
   call->builder.Field("async", !exception.empty() ? "failed"
                                : !is_final        ? "not complete at stop"
                                : at_stop          ? "complete at stop"
                                                   : "waited for");
-  Finish(call);
-  Recycle(std::move(late.call));
+  writer_->Finish(call);
+  writer_->Recycle(std::move(late.call));
 }
 
-void Collector::FlushLate() {
+void LateCalls::Flush() {
   const Interposer::Pause pause;
   if (coalescing_ > 0) SettleCoalesced(nullptr);
   std::list<LateCall> rest;
   rest.swap(late_);
   coalescing_ = 0;
-  for (LateCall& late : rest) CompleteLate(std::move(late), "", /*at_stop=*/true);
+  for (LateCall& late : rest) Complete(std::move(late), "", /*at_stop=*/true);
 }
 
 }  // namespace msprobe::capture
