@@ -129,6 +129,7 @@ class TableFormat {
   explicit TableFormat(const Comparison& comparison, const TableOptions& options = {});
   ~TableFormat();
   const std::vector<Column>& columns() const { return columns_; }
+  const Comparison& comparison() const { return comparison_; }
   size_t rows() const { return comparison_.rows.size(); }
   // Replaces the content of `out` by row `row`. Thread-safe for different `out`.
   void Fill(size_t row, TableRow* out) const;

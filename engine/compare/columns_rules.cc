@@ -10,6 +10,7 @@
 #include "engine/base/threads.h"
 #include "engine/compare/columns_text.h"
 #include "engine/compare/judge.h"
+#include "engine/compare/residency.h"
 #include "engine/formats/zip.h"
 
 namespace msprobe {
@@ -279,10 +280,14 @@ std::vector<OldVerdict> JudgeByOldRules(const Comparison& comparison) {
   std::vector<OldVerdict> verdicts(comparison.rows.size());
   constexpr size_t kPairsPerChunk = 1024;
   const size_t pairs = comparison.pairs.size();
+  Residency residency(comparison.target, comparison.golden);
   ThreadPool::Default().ParallelFor(
       (pairs + kPairsPerChunk - 1) / kPairsPerChunk, [&](size_t chunk) {
         CallJudge judge(comparison, &verdicts);
         const size_t last = std::min(pairs, (chunk + 1) * kPairsPerChunk);
+        const RecordPair &from = comparison.pairs[chunk * kPairsPerChunk],
+                         &to = comparison.pairs[last - 1];
+        residency.Passed(to.first_row + to.row_count - from.first_row);
         for (size_t i = chunk * kPairsPerChunk; i < last; ++i) judge.Judge(comparison.pairs[i]);
       });
   return verdicts;

@@ -6,6 +6,7 @@
 
 #include "engine/base/ordered.h"
 #include "engine/base/threads.h"
+#include "engine/compare/residency.h"
 #include "engine/formats/atomic_file.h"
 #include "engine/formats/csv.h"
 #include "engine/formats/xlsx.h"
@@ -41,10 +42,12 @@ Status StreamTableCsv(const TableFormat& table,
     if (progress) progress(done, rows);
     return Status::Ok();
   });
+  Residency residency(table.comparison().target, table.comparison().golden);
   ThreadPool::Default().ParallelFor((rows + kRowsPerPart - 1) / kRowsPerPart, [&](size_t i) {
     TextBuffer part = parts.Take();
     part.Clear();
     const size_t last = std::min(rows, (i + 1) * kRowsPerPart);
+    residency.Passed(last - i * kRowsPerPart);
     for (size_t row = i * kRowsPerPart; row < last; ++row) table.AppendCsv(row, &part);
     parts.Put(i, std::move(part));
   });
