@@ -38,6 +38,7 @@ class CompareVerb : public Verb {
                    "columns and cells as msprobe 1.0, 8 or 26 wrote them; ours follow behind")
         ->check(CLI::IsMember({"1.0", "8", "26"}))
         ->capture_default_str();
+    app.add_option("--suffix", suffix_, "text behind compare_result in the names of the files");
     app.add_flag("--no-stacks", no_stacks_, "leave out the column NPU_Stack_Info");
     app.add_flag("--highlight", highlight_,
                  "table format 8: color suspicious rows of the workbook, and say why");
@@ -64,6 +65,10 @@ class CompareVerb : public Verb {
 
   Result<int> Run(Console& out) override {
     if (output_.empty()) return InvalidArgument("-o is empty").Hint("name a folder");
+    if (suffix_.find('/') != std::string::npos) {
+      return InvalidArgument(fmt::format("--suffix {} holds a /", suffix_))
+          .Hint("-o names the folder");
+    }
     if (!IsDirectory(output_) && Exists(output_)) {
       return InvalidArgument(fmt::format("-o {} is a file", output_)).Hint("name a folder");
     }
@@ -92,6 +97,7 @@ class CompareVerb : public Verb {
                           .diff_analyze = diff_analyze_,
                           .log_rows = log_rows_,
                           .advisor = advisor_,
+                          .suffix = suffix_,
                           .table = Table()},
                          paired, out);
     if (checkpoints) {
@@ -135,7 +141,7 @@ class CompareVerb : public Verb {
   }
 
   std::string target_, golden_, output_ = "./output", format_ = "table", mode_ = "auto",
-                                generation_ = "26";
+                                generation_ = "26", suffix_;
   bool no_stacks_ = false, highlight_ = false, advisor_ = false;
   bool xlsx_ = false, diff_analyze_ = false, exit_code_ = false, log_rows_ = false, fuzzy_ = false;
   RankFlags ranks_;

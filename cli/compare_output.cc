@@ -106,7 +106,8 @@ Status CompareOutput::WriteTable(size_t index, const TableFormat& table) {
   const DumpPair& pair = paired_.pairs[index];
   const std::string folder = FolderOf(pair);
   MSPROBE_RETURN_IF_ERROR(MakeDirectories(folder));
-  const std::string rank = pair.rank >= 0 ? fmt::format("_rank{}", pair.rank) : "";
+  const std::string rank =
+      options_.suffix + (pair.rank >= 0 ? fmt::format("_rank{}", pair.rank) : "");
   const std::string name = fmt::format("{}compare_result{}_{}.{}", pair.debug_save ? "debug_" : "",
                                        rank, time_, options_.xlsx ? "xlsx" : "csv");
   const std::string path = JoinPath(folder, name);
@@ -123,7 +124,8 @@ Status CompareOutput::WriteAdvisor(const DumpPair& pair, const Comparison& compa
                                    const TableFormat& table) {
   const std::string folder = FolderOf(pair);
   MSPROBE_RETURN_IF_ERROR(MakeDirectories(folder));
-  const std::string rank = pair.rank >= 0 ? fmt::format("_rank{}", pair.rank) : "";
+  const std::string rank =
+      options_.suffix + (pair.rank >= 0 ? fmt::format("_rank{}", pair.rank) : "");
   const std::string path = JoinPath(folder, fmt::format("advisor{}_{}.txt", rank, time_));
   MSPROBE_RETURN_IF_ERROR(WriteFileAtomically(path, AdvisorText(comparison, table)));
   std::lock_guard lock(mutex_);

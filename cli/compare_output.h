@@ -33,6 +33,7 @@ struct CompareOutputOptions {
   bool diff_analyze = false;
   bool log_rows = false;
   bool advisor = false;  // write advisor_TIME.txt
+  std::string suffix;    // behind compare_result and advisor in the names of files
   TableOptions table;
 };
 
