@@ -18,6 +18,21 @@
 namespace msprobe {
 namespace {
 
+// "" for auto; else why not, and what there is instead.
+std::string CheckMode(const std::string& mode) {
+  if (mode == "auto") return "";
+  if (mode == "torchair" || mode == "atb") {
+    return fmt::format(
+        "mode {} is not supported; two folders of .npy or .pt files are compared without it: -tp "
+        "FOLDER -gp FOLDER (files of CANN's own form: convert them with its msaccucmp first)",
+        mode);
+  }
+  if (mode == "offline_data" || mode == "offline_model") {
+    return fmt::format("mode {} is not supported: it needs CANN; its msaccucmp does it", mode);
+  }
+  return fmt::format("there is no mode {}; auto compares two dumps", mode);
+}
+
 class CompareVerb : public Verb {
  public:
   std::string_view name() const override { return "compare"; }
@@ -38,6 +53,8 @@ class CompareVerb : public Verb {
                    "columns and cells as msprobe 1.0, 8 or 26 wrote them; ours follow behind")
         ->check(CLI::IsMember({"1.0", "8", "26"}))
         ->capture_default_str();
+    app.add_option("--thresholds", thresholds_,
+                   "yaml file with the numbers that verdicts are made with; see docs/compare.md");
     app.add_option("--suffix", suffix_, "text behind compare_result in the names of the files");
     app.add_flag("--no-stacks", no_stacks_, "leave out the column NPU_Stack_Info");
     app.add_flag("--highlight", highlight_,
@@ -54,17 +71,17 @@ class CompareVerb : public Verb {
     app.add_flag("--is_print_compare_log", log_rows_,
                  "log the verdict of each row on standard error");
     app.add_flag("--fuzzy_match", fuzzy_, "accepted; call numbers never decide a match");
-    app.add_option("-m,--mode", mode_, "auto, the one mode there is")
-        ->check([](const std::string& mode) {
-          return mode == "auto" ? std::string()
-                                : "mode " + mode + " is not supported; auto compares two dumps";
-        });
+    app.add_option("-m,--mode", mode_, "auto, the one mode there is")->check(&CheckMode);
     ranks_.Add(app);
     output_option_ = app.get_option("--output_path");
   }
 
   Result<int> Run(Console& out) override {
     if (output_.empty()) return InvalidArgument("-o is empty").Hint("name a folder");
+    if (!thresholds_.empty()) {
+      MSPROBE_ASSIGN_OR_RETURN(ThresholdTable table, ThresholdTable::Read(thresholds_));
+      options_.thresholds = std::make_shared<ThresholdTable>(std::move(table));
+    }
     if (suffix_.find('/') != std::string::npos) {
       return InvalidArgument(fmt::format("--suffix {} holds a /", suffix_))
           .Hint("-o names the folder");
@@ -120,14 +137,14 @@ class CompareVerb : public Verb {
             .highlight = highlight_};
   }
 
-  static Result<Comparison> ComparePair(const DumpPair& pair, CompareOutput& out) {
+  Result<Comparison> ComparePair(const DumpPair& pair, CompareOutput& out) const {
     out.Progress("reading " + pair.target);
     MSPROBE_ASSIGN_OR_RETURN(Dump target, ReadDump(pair.target));
     out.Progress("reading " + pair.golden);
     MSPROBE_ASSIGN_OR_RETURN(Dump golden, ReadDump(pair.golden));
     out.Progress(
         fmt::format("comparing {} with {} values", target.leaves.size(), golden.leaves.size()));
-    return Compare(std::move(target), std::move(golden));
+    return Compare(std::move(target), std::move(golden), options_);
   }
 
   static Result<Comparison> CompareCheckpointPair(const DumpPair& pair, CompareOutput& out) {
@@ -141,7 +158,8 @@ class CompareVerb : public Verb {
   }
 
   std::string target_, golden_, output_ = "./output", format_ = "table", mode_ = "auto",
-                                generation_ = "26", suffix_;
+                                generation_ = "26", suffix_, thresholds_;
+  CompareOptions options_;
   bool no_stacks_ = false, highlight_ = false, advisor_ = false;
   bool xlsx_ = false, diff_analyze_ = false, exit_code_ = false, log_rows_ = false, fuzzy_ = false;
   RankFlags ranks_;

@@ -141,7 +141,7 @@ TableFormat::TableFormat(const Comparison& comparison, const TableOptions& optio
       pair_of_(comparison.rows.size()),
       verdicts_(JudgeByOldRules(comparison)) {
   if (options.generation != Generation::k26) {
-    legacy_ = std::make_unique<LegacyTable>(comparison, options, Thresholds{});
+    legacy_ = std::make_unique<LegacyTable>(comparison, options);
     later_stack_ = options.generation == Generation::k1 ? "None" : "N/A";
   }
   for (size_t i = 0; i < comparison.pairs.size(); ++i) {

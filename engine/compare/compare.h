@@ -48,6 +48,7 @@ struct CompareOptions {
   // Tensor mode: bytes of tensor files held at one time, over all threads. One pair may exceed it,
   // alone.
   uint64_t max_tensor_bytes = uint64_t{4} << 30;
+  std::shared_ptr<const ThresholdTable> thresholds;  // null: the shipped ones
   ThreadPool* pool = nullptr;  // null: ThreadPool::Default()
 };
 

@@ -9,6 +9,7 @@
 #include "engine/compare/measure_tensors.h"
 #include "engine/compare/operations.h"
 #include "engine/compare/residency.h"
+#include "engine/compare/rounding.h"
 
 namespace msprobe {
 
@@ -42,16 +43,19 @@ void MeasureRows(const CompareOptions& options, Comparison* c) {
         }
         const Leaf &target = c->target.leaves[row.target], &golden = c->golden.leaves[row.golden];
         const bool output = target.slot == Slot::kOutput;
+        const double explained =
+            c->Thresholds().Explained(record.api, CoarserDType(target.dtype, golden.dtype));
         const bool unwritten =
             output ? uninitialised
                    : exchange && PartOf(*exchange, record, golden) == ExchangePart::kBuffer;
-        JudgeLeaves(target, golden, c->mode, {.tolerance = options.tolerance}, &measures[i]);
+        JudgeLeaves(target, golden, c->mode, {.tolerance = options.tolerance, .explained = explained}, &measures[i]);
         // What the call sums only matters where its numbers are not simply the same.
         if (output && measures[i].verdict != RowVerdict::kEqual) {
           if (terms < 0) terms = SummedTerms(c->golden, record);
           const JudgeOptions judge{.tolerance = options.tolerance,
                                    .terms = terms,
-                                   .magnitude = SummedMagnitude(c->golden, record, golden)};
+                                   .magnitude = SummedMagnitude(c->golden, record, golden),
+                                   .explained = explained};
           JudgeLeaves(target, golden, c->mode, judge, &measures[i]);
         }
         if (unwritten && measures[i].verdict != RowVerdict::kEqual) {

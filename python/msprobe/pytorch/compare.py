@@ -10,6 +10,7 @@ _SWITCHES = {"highlight": "-hl", "diff_analyze": "--diff_analyze"}
 _VALUES = {
     "suffix": "--suffix",
     "table_format": "--table-format",
+    "thresholds": "--thresholds",
     "data_mapping": "--data_mapping",
     "cell_mapping": "--cell_mapping",
     "api_mapping": "--api_mapping",
@@ -36,7 +37,7 @@ def compare(
         auto_analyze: write ``advisor_TIME.txt``.
         fuzzy_match: accepted; call numbers never decide which calls belong together.
         **kwargs: ``highlight``, ``suffix``, ``table_format`` ("1.0", "8" or "26"),
-            ``diff_analyze``, ``data_mapping`` and the other mappings (paths).
+            ``thresholds`` (a file), ``diff_analyze``, ``data_mapping`` and the other mappings (paths).
 
     Raises:
         msprobe.UsageError: an argument that is not known, dumps that cannot be compared.
