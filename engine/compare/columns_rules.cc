@@ -168,7 +168,8 @@ class CallJudge {
       const StatisticPair norm = CompareStatistic(Target(row).norm, Golden(row).norm);
       const bool infinite =
           norm.kind == StatisticPair::Kind::kPosInf || norm.kind == StatisticPair::Kind::kNegInf;
-      if (infinite || (norm.kind == StatisticPair::Kind::kNumbers && norm.relative > t.output_norm)) {
+      if (infinite ||
+          (norm.kind == StatisticPair::Kind::kNumbers && norm.relative > t.output_norm)) {
         Fire(row, OldRule::kNormRelative);
       }
     }

@@ -49,7 +49,7 @@ struct CompareOptions {
   // alone.
   uint64_t max_tensor_bytes = uint64_t{4} << 30;
   std::shared_ptr<const ThresholdTable> thresholds;  // null: the shipped ones
-  ThreadPool* pool = nullptr;  // null: ThreadPool::Default()
+  ThreadPool* pool = nullptr;                        // null: ThreadPool::Default()
 };
 
 // Never fails for what single rows or files say: a damaged tensor file costs its own row (verdict

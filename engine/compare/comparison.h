@@ -119,7 +119,7 @@ struct Comparison {
   }
   Dump target, golden;
   Mode mode = Mode::kStatistics;
-  double tolerance = 1;           // of CompareOptions, which the verdicts were made with
+  double tolerance = 1;  // of CompareOptions, which the verdicts were made with
   std::shared_ptr<const ThresholdTable> thresholds;  // null: the shipped ones
   std::vector<RecordPair> pairs;  // in execution order of the target; golden-only pairs at their
                                   // place in the golden order

@@ -19,9 +19,7 @@ std::vector<Column> LegacyColumns(const Comparison& comparison, const TableOptio
 class LegacyTable {
  public:
   LegacyTable(const Comparison& comparison, const TableOptions& options)
-      : c_(comparison),
-        options_(options),
-        verdicts_(JudgeByLegacyRules(comparison, options)) {}
+      : c_(comparison), options_(options), verdicts_(JudgeByLegacyRules(comparison, options)) {}
 
   // Appends the cell's text. Nothing is appended, and there is no kind, where the cell is the same
   // as in the table of 26.

@@ -50,7 +50,8 @@ std::string NoteText(Note note, Generation generation, const Thresholds::Highlig
       return fmt::format("maximum absolute error exceeds {:g}", h.max_abs_error);
     case Note::kRedThousandth:
       return fmt::format(
-          "The input/parameter's one thousandth err ratio exceeds {:g}, while the output's is below "
+          "The input/parameter's one thousandth err ratio exceeds {:g}, while the output's is "
+          "below "
           "{:g}",
           h.input_thousandth, h.output_thousandth);
     case Note::kRedRelative:

@@ -48,7 +48,8 @@ void MeasureRows(const CompareOptions& options, Comparison* c) {
         const bool unwritten =
             output ? uninitialised
                    : exchange && PartOf(*exchange, record, golden) == ExchangePart::kBuffer;
-        JudgeLeaves(target, golden, c->mode, {.tolerance = options.tolerance, .explained = explained}, &measures[i]);
+        JudgeLeaves(target, golden, c->mode,
+                    {.tolerance = options.tolerance, .explained = explained}, &measures[i]);
         // What the call sums only matters where its numbers are not simply the same.
         if (output && measures[i].verdict != RowVerdict::kEqual) {
           if (terms < 0) terms = SummedTerms(c->golden, record);

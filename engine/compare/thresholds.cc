@@ -19,8 +19,10 @@ struct Field {
   std::string_view section, key;
   double& (*of)(Thresholds&);
 };
-#define MSPROBE_FIELD(section, member, key) \
-  Field { section, #key, [](Thresholds & t) -> double& { return t.member.key; } }
+#define MSPROBE_FIELD(section, member, key)                              \
+  Field {                                                                \
+    section, #key, [](Thresholds& t) -> double& { return t.member.key; } \
+  }
 constexpr std::array kFields = {
     MSPROBE_FIELD("rules_26", rules26, input_thousandth),
     MSPROBE_FIELD("rules_26", rules26, output_thousandth),
@@ -110,9 +112,8 @@ class ThresholdReader {
 
   Status Section(const std::string& name, const YAML::Node& at, const YAML::Node& values,
                  ThresholdTable::Override* into) {
-    static constexpr std::array<std::string_view, 5> kSections = {"rules_26", "rules_8",
-                                                                  "highlight", "rounding",
-                                                                  "overrides"};
+    static constexpr std::array<std::string_view, 5> kSections = {
+        "rules_26", "rules_8", "highlight", "rounding", "overrides"};
     std::vector<std::string_view> keys;
     for (const Field& field : kFields) {
       if (field.section == name) keys.push_back(field.key);
@@ -183,8 +184,8 @@ class ThresholdReader {
 const ThresholdTable& ThresholdTable::Shipped() {
   static const ThresholdTable table = [] {
     ThresholdTable made;
-    const Status status = ThresholdReader("thresholds.yaml", &made)
-                              .Run(YAML::Load(std::string(kShippedThresholds)));
+    const Status status =
+        ThresholdReader("thresholds.yaml", &made).Run(YAML::Load(std::string(kShippedThresholds)));
     if (!status.ok()) std::abort();  // the file is part of the program, and tested
     made.changes_rounding_ = false;
     return made;

@@ -1,5 +1,5 @@
-// The numbers that verdicts are made with: thresholds.yaml, which is shipped, and what a user's file
-// changes in it, for all rows or for those of an operation or a dtype.
+// The numbers that verdicts are made with: thresholds.yaml, which is shipped, and what a user's
+// file changes in it, for all rows or for those of an operation or a dtype.
 //
 //   MSPROBE_ASSIGN_OR_RETURN(ThresholdTable table, ThresholdTable::Read("mine.yaml"));
 //   Thresholds scratch;
@@ -56,7 +56,7 @@ class ThresholdTable {
  private:
   friend class ThresholdReader;
   struct Override {
-    std::string operation, dtype;  // "": any
+    std::string operation, dtype;                // "": any
     std::vector<std::pair<int, double>> values;  // index of a field, its value
     double rounding = -1;
     bool Fits(std::string_view api, std::string_view name) const;

@@ -37,7 +37,8 @@ def compare(
         auto_analyze: write ``advisor_TIME.txt``.
         fuzzy_match: accepted; call numbers never decide which calls belong together.
         **kwargs: ``highlight``, ``suffix``, ``table_format`` ("1.0", "8" or "26"),
-            ``thresholds`` (a file), ``diff_analyze``, ``data_mapping`` and the other mappings (paths).
+            ``thresholds`` (a file),
+            ``diff_analyze``, ``data_mapping`` and the other mappings (paths).
 
     Raises:
         msprobe.UsageError: an argument that is not known, dumps that cannot be compared.
