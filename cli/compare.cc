@@ -10,6 +10,7 @@
 #include "cli/compare_inputs.h"
 #include "cli/compare_output.h"
 #include "cli/rank_flags.h"
+#include "cli/report_flags.h"
 #include "cli/verb.h"
 #include "engine/base/file.h"
 #include "engine/checkpoint/compare_checkpoints.h"
@@ -67,6 +68,7 @@ class CompareVerb : public Verb {
     app.add_flag("--fuzzy_match", fuzzy_, "accepted; call numbers never decide a match");
     app.add_option("-m,--mode", mode_, "auto, the one mode there is")->check(&CheckMode);
     ranks_.Add(app);
+    reports_.Add(app);
     output_option_ = app.get_option("--output_path");
   }
 
@@ -84,6 +86,7 @@ class CompareVerb : public Verb {
       return InvalidArgument(fmt::format("-o {} is a file", output_)).Hint("name a folder");
     }
     const bool checkpoints = LooksLikeCheckpoint(target_) && LooksLikeCheckpoint(golden_);
+    MSPROBE_ASSIGN_OR_RETURN(const FailOn limits, reports_.Limits());
     MSPROBE_ASSIGN_OR_RETURN(const PairOptions selection, ranks_.Options());
     PairedDumps paired;
     if (checkpoints) {
@@ -109,7 +112,9 @@ class CompareVerb : public Verb {
                           .log_rows = log_rows_,
                           .advisor = advisor_,
                           .suffix = suffix_,
-                          .table = Table()},
+                          .table = Table(),
+                          .reports = reports_,
+                          .limits = limits},
                          paired, out);
     if (checkpoints) {
       output.Add(0, CompareCheckpointPair(pairs[0], output));
@@ -119,7 +124,8 @@ class CompareVerb : public Verb {
     }
     MSPROBE_RETURN_IF_ERROR(output.Finish());
     if (!output.complete()) return kExitError;
-    return exit_code_ && !output.agrees() ? kExitDiffers : kExitOk;
+    const bool agrees = !exit_code_ || output.agrees();
+    return agrees && output.within_limits() ? kExitOk : kExitDiffers;
   }
 
  private:
@@ -157,6 +163,7 @@ class CompareVerb : public Verb {
   bool no_stacks_ = false, highlight_ = false, advisor_ = false;
   bool xlsx_ = false, diff_analyze_ = false, exit_code_ = false, log_rows_ = false, fuzzy_ = false;
   RankFlags ranks_;
+  ReportFlags reports_;
   CLI::Option* output_option_ = nullptr;
 };
 

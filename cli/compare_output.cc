@@ -73,6 +73,10 @@ Status CompareOutput::Keep(size_t index, const Comparison& comparison) {
   if (options_.advisor) MSPROBE_RETURN_IF_ERROR(WriteAdvisor(pair, comparison, table));
   if (options_.diff_analyze) kept.analysis = DivergenceNode(comparison);
   if (options_.log_rows) LogRows(comparison);
+  if (options_.reports.NeedDetails()) kept.result.details = DetailsOf(comparison);
+  if (!options_.limits.empty()) {
+    MSPROBE_ASSIGN_OR_RETURN(kept.result.hits, CheckRows(options_.limits, table));
+  }
   switch (options_.format) {
     case StdoutFormat::kTable:
       if (kept_.size() == 1) {
@@ -241,10 +245,16 @@ Status CompareOutput::Finish() {
     MSPROBE_RETURN_IF_ERROR(WriteFile(options_.folder, fmt::format("compare_summary_{}.csv", time_),
                                       RankSummaryCsv(results_)));
   }
+  MSPROBE_RETURN_IF_ERROR(options_.reports.Write(
+      results_, {options_.target, options_.golden, paired_.left_out}, &files_));
   if (options_.format == StdoutFormat::kTable) PrintReport();
   if (options_.format == StdoutFormat::kJson) PrintJson();
   for (const RankResult& r : results_) {
     if (!r.failed.ok()) console_.Error(r.failed);
+    for (const FailHit& hit : r.hits) {
+      const std::string rank = r.rank < 0 ? "" : fmt::format("rank {}: ", r.rank);
+      console_.Warn(fmt::format("fail-on: {}{}\n", rank, MakePrintable(DescribeHit(hit))));
+    }
   }
   return Status::Ok();
 }
@@ -252,6 +262,11 @@ Status CompareOutput::Finish() {
 bool CompareOutput::agrees() const {
   const RowVerdict verdict = VerdictOver(results_);
   return verdict == RowVerdict::kEqual || verdict == RowVerdict::kNoise;
+}
+
+bool CompareOutput::within_limits() const {
+  return std::all_of(results_.begin(), results_.end(),
+                     [](const RankResult& r) { return r.hits.empty(); });
 }
 
 bool CompareOutput::complete() const {

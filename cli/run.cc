@@ -31,7 +31,7 @@ std::string TopLevelHelp(const std::vector<std::unique_ptr<Verb>>& verbs) {
       ": compares what two training runs computed and names the first wrong number\n\n"
       "usage: msprobe VERB [FLAGS]\n\n";
   for (const auto& verb : verbs)
-    text += fmt::format("  {:<10} {}\n", verb->name(), verb->summary());
+    text += fmt::format("  {:<13} {}\n", verb->name(), verb->summary());
   text +=
       "\n  msprobe compare -tp runs/new/step0 -gp runs/good/step0 -o out\n"
       "\nmsprobe VERB --help says more.\n";

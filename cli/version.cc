@@ -22,6 +22,7 @@ std::vector<std::unique_ptr<Verb>> AllVerbs() {
   std::vector<std::unique_ptr<Verb>> verbs;
   verbs.push_back(MakeCompareVerb());
   verbs.push_back(MakeConfigCheckVerb());
+  verbs.push_back(MakeMergeResultVerb());
   verbs.push_back(MakeShowVerb());
   verbs.push_back(MakeRecoverVerb());
   verbs.push_back(MakeSelfcheckVerb());

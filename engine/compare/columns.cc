@@ -161,10 +161,18 @@ TableFormat::TableFormat(const Comparison& comparison, const TableOptions& optio
 
 RowColor TableFormat::ColorOf(size_t row) const {
   if (legacy_) return legacy_->verdict(row).color;
-  const OldResult result = verdicts_[row].result;
-  return result == OldResult::kError     ? RowColor::kRed
-         : result == OldResult::kWarning ? RowColor::kYellow
-                                         : RowColor::kNone;
+  switch (verdicts_[row].result) {
+    case OldResult::kError:
+      return RowColor::kRed;
+    case OldResult::kWarning:
+      return RowColor::kYellow;
+    case OldResult::kUnmatched:
+    case OldResult::kUnknown:
+      return RowColor::kGrey;
+    case OldResult::kPass:
+      break;
+  }
+  return RowColor::kNone;
 }
 
 const LegacyVerdict* TableFormat::LegacyVerdictOf(size_t row) const {
