@@ -2,11 +2,12 @@
 
 import json
 from importlib import resources
+from pathlib import Path
 
 import jsonschema
 import pytest
-from test_cases import CASES
 
+CASES = Path(__file__).resolve().parent / "cases"
 SCHEMA = json.loads(resources.files("msprobe").joinpath("compare.schema.json").read_text())
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 DOCUMENTS = [
