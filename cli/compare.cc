@@ -9,6 +9,7 @@
 
 #include "cli/compare_inputs.h"
 #include "cli/compare_output.h"
+#include "cli/mapping_flags.h"
 #include "cli/rank_flags.h"
 #include "cli/report_flags.h"
 #include "cli/verb.h"
@@ -69,6 +70,7 @@ class CompareVerb : public Verb {
     app.add_option("-m,--mode", mode_, "auto, the one mode there is")->check(&CheckMode);
     ranks_.Add(app);
     reports_.Add(app);
+    mapping_.Add(app);
     output_option_ = app.get_option("--output_path");
   }
 
@@ -144,7 +146,15 @@ class CompareVerb : public Verb {
     MSPROBE_ASSIGN_OR_RETURN(Dump golden, ReadDump(pair.golden));
     out.Progress(
         fmt::format("comparing {} with {} values", target.leaves.size(), golden.leaves.size()));
-    return Compare(std::move(target), std::move(golden), options_);
+    CompareOptions options = options_;
+    MSPROBE_ASSIGN_OR_RETURN(options.mapping, mapping_.For(target, golden));
+    Result<Comparison> comparison = Compare(std::move(target), std::move(golden), options);
+    if (comparison.ok()) {
+      MSPROBE_ASSIGN_OR_RETURN(const std::string saved,
+                               mapping_.Save(output_, pair.rank, *comparison));
+      if (!saved.empty()) comparison->not_observed.push_back("what names came to is in " + saved);
+    }
+    return comparison;
   }
 
   static Result<Comparison> CompareCheckpointPair(const DumpPair& pair, CompareOutput& out) {
@@ -164,6 +174,7 @@ class CompareVerb : public Verb {
   bool xlsx_ = false, diff_analyze_ = false, exit_code_ = false, log_rows_ = false, fuzzy_ = false;
   RankFlags ranks_;
   ReportFlags reports_;
+  MappingFlags mapping_;
   CLI::Option* output_option_ = nullptr;
 };
 

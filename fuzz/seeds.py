@@ -47,6 +47,15 @@ SHEETS = (
     b"<sst><si><t>NPU Name</t></si></sst>",
     b'Name,"a,""b"\nc"\r\n,\n\n1',
 )
+MAPPINGS = (
+    b"net.fc.Dense: net.fc.Linear\nencoder: backbone\n",
+    b"- ms_api: Functional.abs\n  pt_api: Torch.abs\n  ms_args: [0, 1]\n  pt_args: [1, 0]\n"
+    b"- {ms_api: a, pt_api: b, ms_output: [0], pt_outputs: [1], ms_parameters: [w],"
+    b" pt_parameters: [weight], ms_parameters_grad: [], pt_parameters_grad: []}\n",
+    b"TopLayer:\n  backbone: model\nBlock:\n  attn.qkv: self_attention.linear_qkv\n",
+    rb"s/layers\.([0-9]+)/blocks.\1/gi",
+    b"s|a/b|[&]|",
+)
 REVISIONS = (
     b"ref: refs/heads/main\n" + APART + b"0" * 40 + b" refs/heads/main\n" + APART + b"1" * 40,
     b"2" * 64 + b"\n",
@@ -121,6 +130,7 @@ SEEDS = {
         *contents("checkpoints/**/*.pt", "checkpoints/dcp/.metadata"),
         *(path.read_bytes() for path in archives()),
     ],
+    "mapping": lambda: list(MAPPINGS),
     "config": lambda: list(CONFIGS),
     "coverage": lambda: list(COVERAGES),
     "run_log": lambda: list(RUN_LOGS),

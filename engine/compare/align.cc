@@ -68,6 +68,7 @@ void PairFollowers(const Dump& target, const Dump& golden, const NameMapping& ma
   const CallIndex target_index(target), golden_index(golden);
   for (size_t i = 0; i < target.records.size(); ++i) {
     const Record& r = target.records[i];
+    if ((*partners)[i].golden >= 0) continue;  // linked
     if (r.direction == Direction::kParameterGrad) {
       // The module may have another name; older generations do not number the entry.
       std::string_view api = MappedApi(r.api, &mapping);
@@ -102,7 +103,12 @@ class RowBuilder {
  public:
   RowBuilder(const Dump& target, const Dump& golden, const CompareOptions& options,
              AlignedDumps* out)
-      : target_(target), golden_(golden), mapping_(options.mapping), out_(out) {}
+      : target_(target),
+        golden_(golden),
+        mapping_(options.mapping),
+        links_(LinkLeaves(target, golden, options.mapping)),
+        seen_(golden.records.size(), 0),
+        out_(out) {}
 
   void Add(int32_t t, int32_t g, float confidence) {
     const Record* tr = t >= 0 ? &target_.records[t] : nullptr;
@@ -115,7 +121,10 @@ class RowBuilder {
     } else {
       pair.match = tr->name == gr->name ? Match::kExact : Match::kAligned;
     }
-    AlignLeaves(target_, tr, golden_, gr, mapping_, &out_->rows);
+    const bool again = g >= 0 && seen_[g];
+    if (g >= 0) seen_[g] = 1;
+    AlignLeaves(target_, tr, golden_, gr, mapping_, &out_->rows, links_.empty() ? nullptr : &links_,
+                again);
     pair.row_count = static_cast<uint32_t>(out_->rows.size()) - pair.first_row;
     if (pair.match == Match::kAligned) {
       for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
@@ -130,6 +139,8 @@ class RowBuilder {
  private:
   const Dump &target_, &golden_;
   const NameMapping& mapping_;
+  const LeafLinks links_;
+  std::vector<char> seen_;  // one a golden record
   AlignedDumps* out_;
 };
 
@@ -170,18 +181,24 @@ std::vector<Partner> AlignRecords(const Dump& target, const Dump& golden,
   const RecordKeys target_keys(target, evidence, &options.mapping);
   const RecordKeys golden_keys(golden, evidence, nullptr);
   ThreadPool& pool = options.pool != nullptr ? *options.pool : ThreadPool::Default();
-  if (SameSequence(target, golden, target_keys, golden_keys, pool)) {
+  const std::vector<int32_t> linked = LinkLeaves(target, golden, options.mapping).record_of;
+  if (linked.empty() && SameSequence(target, golden, target_keys, golden_keys, pool)) {
     return PairByPosition(target.records.size());
   }
 
   std::vector<Partner> partners(target.records.size());
-  const std::vector<char> none_t(target.records.size(), 0), none_g(golden.records.size(), 0);
+  std::vector<char> linked_t(target.records.size(), 0), linked_g(golden.records.size(), 0);
+  for (size_t i = 0; i < linked.size(); ++i) {
+    if (linked[i] < 0) continue;
+    partners[i] = {linked[i], 1};
+    linked_t[i] = linked_g[linked[i]] = 1;
+  }
   GapFiller filler(target, golden, target_keys, golden_keys, evidence, &partners);
-  filler.Fill(Unpaired(target, none_t, false), Unpaired(golden, none_g, false));
+  filler.Fill(Unpaired(target, linked_t, false), Unpaired(golden, linked_g, false));
   PairFollowers(target, golden, options.mapping, &partners);
   // What is left of the backward pass (recomputed calls are numbered anew) is paired by order of
   // appearance.
-  std::vector<char> paired_t(none_t), paired_g(none_g);
+  std::vector<char> paired_t(linked_t), paired_g(linked_g);
   for (size_t i = 0; i < partners.size(); ++i) {
     if (partners[i].golden < 0) continue;
     paired_t[i] = 1;

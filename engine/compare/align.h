@@ -7,13 +7,15 @@
 // belong together, in whatever order they ran.
 //
 //   AlignedDumps a = AlignDumps(target, golden, options);
-// Every record and every leaf of both is in the result exactly once.
+// Every record and every leaf of both is in the result exactly once; a golden record twice where a
+// data mapping pairs its values with those of several calls.
 #pragma once
 
 #include <vector>
 
 #include "engine/compare/compare.h"
 #include "engine/compare/comparison.h"
+#include "engine/compare/leaf_links.h"
 
 namespace msprobe {
 
@@ -37,8 +39,10 @@ struct Partner {
 std::vector<Partner> AlignRecords(const Dump& target, const Dump& golden,
                                   const CompareOptions& options);
 
-// Appends the rows of two records (either may be null: one side only).
+// Appends the rows of two records (either may be null: one side only). Linked leaves are paired as
+// the links say; with `links_only`, because the golden record has a partner already, no others are.
 void AlignLeaves(const Dump& target, const Record* target_record, const Dump& golden,
-                 const Record* golden_record, const NameMapping& mapping, std::vector<Row>* rows);
+                 const Record* golden_record, const NameMapping& mapping, std::vector<Row>* rows,
+                 const LeafLinks* links = nullptr, bool links_only = false);
 
 }  // namespace msprobe

@@ -19,7 +19,7 @@ namespace msprobe {
 namespace {
 
 Status CheckMapping(const Dump& target, const NameMapping& mapping) {
-  if (mapping.empty()) return Status::Ok();
+  if (mapping.apis.empty() && mapping.leaves.empty()) return Status::Ok();
   for (const Record& r : target.records) {
     if (!mapping.apis.empty() && mapping.apis.count(std::string(r.api)) > 0) return Status::Ok();
   }
@@ -148,6 +148,8 @@ Result<Comparison> Compare(Dump target, Dump golden, const CompareOptions& optio
   if (mode == Mode::kStatistics) reduced = ReduceToStatistics(pool, &target, &golden);
   Comparison c;
   if (!reduced.empty()) c.not_observed.push_back(std::move(reduced));
+  c.not_observed.insert(c.not_observed.end(), options.mapping.notes.begin(),
+                        options.mapping.notes.end());
   c.target = std::move(target);
   c.golden = std::move(golden);
   c.mode = mode;

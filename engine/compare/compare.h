@@ -9,7 +9,10 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "engine/base/status.h"
 #include "engine/compare/comparison.h"
@@ -24,9 +27,18 @@ struct NameMapping {
   // "Torch.abs"}.
   std::map<std::string, std::string> apis;
   // Leaf::name, whole: {"Functional.add.0.forward.input.1", "Torch.add.0.forward.kwargs.other"}.
-  // Wins over everything else.
+  // Wins over everything else; the two may belong to calls that are not paired otherwise.
   std::map<std::string, std::string> leaves;
-  bool empty() const { return apis.empty() && leaves.empty(); }
+  // Of calls of an api (the target's spelling): where its values are found in the golden. Keys are
+  // SlotClass (record_keys.h) of the forward call and first part of the place, "0" or "weight";
+  // values of a listed slot class without an entry have no partner.
+  struct Places {
+    std::map<std::pair<uint64_t, std::string>, std::string> moved;
+    std::set<uint64_t> listed;
+  };
+  std::map<std::string, Places> places;
+  std::vector<std::string> notes;  // what of a request could not be done; told with the result
+  bool empty() const { return apis.empty() && leaves.empty() && places.empty(); }
 };
 
 enum class Alignment : uint8_t {

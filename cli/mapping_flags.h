@@ -1,0 +1,27 @@
+// The flags of `msprobe compare` that say which names differ on purpose.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "engine/base/status.h"
+#include "engine/compare/mapping.h"
+
+namespace msprobe {
+
+class MappingFlags {
+ public:
+  void Add(CLI::App& app);
+  Result<NameMapping> For(const Dump& target, const Dump& golden) const;
+  // With a layer mapping: data_mapping_TIME.yaml in `folder`, what it came to. "" or the file.
+  Result<std::string> Save(const std::string& folder, int rank, const Comparison& comparison) const;
+
+ private:
+  MappingRequest Request() const;
+
+  std::string api_, cell_, layer_, data_;
+  std::vector<std::string> renames_;
+  CLI::Option *api_option_ = nullptr, *cell_option_ = nullptr, *layer_option_ = nullptr;
+};
+
+}  // namespace msprobe

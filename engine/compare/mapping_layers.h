@@ -1,0 +1,34 @@
+// Layer mappings: module paths rewritten from the outermost class inwards.
+//
+//   MSPROBE_ASSIGN_OR_RETURN(LayerMapping layers, LayerMapping::Make(rules, target, golden));
+//   layers.Map("backbone.0.attn.qkv.Dense");   // "model.0.self_attention.linear_qkv.Linear"
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "engine/compare/mapping_files.h"
+#include "engine/dump/table.h"
+
+namespace msprobe {
+
+class LayerMapping {
+ public:
+  // kInvalidArgument when a side has no construct.json or stack.json: they tell where calls belong.
+  static Result<LayerMapping> Make(LayerRules rules, const Dump& target, const Dump& golden);
+
+  // "path.Class" of the target in the golden's spelling: children renamed by the rules of the class
+  // they belong to, the longest dotted child first; the class is the one that the golden has there.
+  std::string Map(std::string_view name);
+  bool has_rules() const { return !rules_.empty(); }
+  size_t hits() const { return hits_; }
+
+ private:
+  LayerRules rules_;
+  std::unordered_map<std::string, std::string> target_classes_, golden_classes_;  // by path
+  size_t hits_ = 0;
+};
+
+}  // namespace msprobe

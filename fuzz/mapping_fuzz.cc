@@ -1,0 +1,34 @@
+// Any bytes as each of the mapping files and as an expression: an answer, or an error that says
+// where.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
+#include "engine/compare/mapping_files.h"
+#include "engine/compare/rename.h"
+#include "fuzz/memory_file.h"
+
+namespace {
+
+void Check(const msprobe::Status& status) {
+  if (!status.ok() && status.code() != msprobe::ErrorCode::kInvalidConfig) std::abort();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static msprobe::MemoryFile file;
+  const std::string& path = file.Set(data, size);
+  Check(msprobe::ReadNamePairs(path).status());
+  Check(msprobe::ReadApiMapping(path).status());
+  Check(msprobe::ReadLayerMapping(path).status());
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const auto rename = msprobe::Rename::Parse(text.substr(0, 200));
+  if (rename.ok()) {
+    rename->Apply("Module.backbone.0.attn");
+  } else if (rename.status().code() != msprobe::ErrorCode::kInvalidArgument) {
+    std::abort();
+  }
+  return 0;
+}
