@@ -71,7 +71,7 @@ TEST(MappingFiles, RefusedWithTheLine) {
   EXPECT_THAT(flat("a: b\nc: [d]\n"), HasSubstr("m.yaml:2: expected a name, a colon"));
   EXPECT_THAT(flat("a: b\n\na: c\n"), HasSubstr("m.yaml:3: expected each name once"));
   EXPECT_THAT(flat("- a\n"), HasSubstr("m.yaml:1: expected a mapping of names"));
-  EXPECT_THAT(flat("a: 'b\n"), HasSubstr("m.yaml:"));
+  EXPECT_THAT(flat("a: [b\n"), HasSubstr("m.yaml:"));
   const auto api = [&](const char* text) {
     return ReadApiMapping(folder.Write("m.yaml", text)).status().message();
   };
