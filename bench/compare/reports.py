@@ -77,7 +77,9 @@ def bench_workbook(binary, folder, options):
             text=True,
         )
         theirs = float(done.stdout)
-        print(f"  {options.rows} rows, openpyxl, writing only  {theirs:8.2f} s  {theirs / ours:.0f} x")
+        print(
+            f"  {options.rows} rows, openpyxl, writing only  {theirs:8.2f} s  {theirs / ours:.0f} x"
+        )
 
 
 def main():
