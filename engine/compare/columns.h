@@ -131,7 +131,6 @@ class TableFormat {
   const std::vector<Column>& columns() const { return columns_; }
   const Comparison& comparison() const { return comparison_; }
   size_t rows() const { return comparison_.rows.size(); }
-  const Comparison& comparison() const { return comparison_; }
   // Replaces the content of `out` by row `row`. Thread-safe for different `out`.
   void Fill(size_t row, TableRow* out) const;
   // Appends row `row` as a line of csv: what the cells of Fill would give, in one go. Thread-safe,

@@ -273,6 +273,11 @@ Status ReadDumpFile(std::string_view path, std::string_view text, Dump* dump,
     dump->groups = std::move(parsed.all.groups);
     *stack_keys = std::move(parsed.all.stack_keys);
     parsed.all.arena.Release(&dump->arena);
+  } else {  // a header is a whole file: task structure of the earlier tools
+    head.Peek();
+    if (head.offset() < text.size()) head.Fail("nothing after the document");
+    if (head.failed()) return head.Error(path);
+    *layout = {.keep = end, .data_closed = true, .root_closed = true};
   }
 
   dump->task = TaskNamed(header.task);

@@ -166,10 +166,12 @@ class Book {
         row = number;
         used = 0;
         cell.column = -1;
+        in_cell = false;
       } else if (xml.name() == "row") {
         cells.assign(texts.begin(), texts.begin() + static_cast<long>(used));
         total += used;
         if (total > kMaxCells) return InvalidDump(place).Says("more than 536870912 cells");
+        used = 0;
         if (!cells.empty() && !sink({sheet, row, cells})) return *stopped = true, Status::Ok();
       } else if (xml.name() == "c" && open) {
         const std::string_view reference = xml.Attribute("r");
@@ -183,6 +185,9 @@ class Book {
         cell.text.clear();
         in_cell = true;
       } else if (xml.name() == "c") {
+        if (!in_cell) {
+          return InvalidDump(place).Expected("<c> before </c>, in one row").Found("none");
+        }
         in_cell = false;
         MSPROBE_RETURN_IF_ERROR(Finish(place, &cell));
         const auto needed = static_cast<size_t>(cell.column) + 1;

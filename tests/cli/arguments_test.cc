@@ -36,9 +36,9 @@ TEST(Arguments, UnknownFlagNamesTheNearest) {
 }
 
 TEST(Arguments, FlagsOfEarlierToolsSayWhy) {
-  const Status status = UnknownFlag("-lm", "compare", {});
+  const Status status = UnknownFlag("--backend", "compare", {});
   EXPECT_EQ(status.code(), ErrorCode::kUnsupported);
-  EXPECT_THAT(status.ToString(), HasSubstr("layer mapping"));
+  EXPECT_THAT(status.ToString(), HasSubstr("training-inference"));
 }
 
 TEST(Arguments, UnknownVerb) {

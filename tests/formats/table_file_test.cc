@@ -112,6 +112,7 @@ TEST(ReadXlsx, HostileSheetsAreRefused) {
       "<worksheet><sheetData><row><c r='XFE1'><v>0</v></c></row></sheetData></worksheet>",
       "<worksheet><sheetData><row r='x'/></sheetData></worksheet>",
       "<worksheet><sheetData><row><c><v>&lol;</v></c></row></sheetData></worksheet>",
+      "<worksheet><row r='1'><c t='inlineStr'><is><t>a<row></c></row></worksheet>",
       "<worksheet><sheetData>",
       "</worksheet>",
   };
