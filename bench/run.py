@@ -84,13 +84,14 @@ def bench_numpy() -> None:
 
 
 def bench_compare(peer) -> None:
-    """The comparison's own script prints its table."""
-    command = [sys.executable, str(ROOT / "bench" / "compare" / "run.py")]
-    if peer:
-        command += ["--peer", str(peer)]
+    """The comparison's own scripts print their tables."""
     print("\ncompare", flush=True)
-    if subprocess.run(command, cwd=ROOT).returncode != 0:
-        sys.exit("error: bench/compare/run.py failed")
+    for script in ("run.py", "reports.py"):
+        command = [sys.executable, str(ROOT / "bench" / "compare" / script)]
+        if peer:
+            command += ["--peer", str(peer)]
+        if subprocess.run(command, cwd=ROOT).returncode != 0:
+            sys.exit(f"error: bench/compare/{script} failed")
 
 
 def main():

@@ -11,12 +11,23 @@
 #include "cli/compare_output.h"
 #include "cli/mapping_flags.h"
 #include "cli/rank_flags.h"
+#include "cli/report_flags.h"
 #include "cli/verb.h"
 #include "engine/base/file.h"
+#include "engine/checkpoint/compare_checkpoints.h"
 #include "engine/dump/reader.h"
 
 namespace msprobe {
 namespace {
+
+// "" for auto; else why not, and what there is instead.
+std::string CheckMode(const std::string& mode) {
+  if (mode == "auto") return "";
+  if (mode == "torchair" || mode == "atb" || mode == "offline_data" || mode == "offline_model") {
+    return fmt::format("mode {} is not supported: it needs CANN; its msaccucmp does it", mode);
+  }
+  return fmt::format("there is no mode {}; auto compares two dumps", mode);
+}
 
 class CompareVerb : public Verb {
  public:
@@ -27,7 +38,8 @@ class CompareVerb : public Verb {
 
   void AddFlags(CLI::App& app) override {
     app.add_option("--target_path", target_,
-                   "the run under test: dump.json, rank folder, step folder or dump_path")
+                   "the run under test: dump.json, rank folder, step folder or dump_path; or a "
+                   "checkpoint")
         ->required();
     app.add_option("--golden_path", golden_, "the run to trust, the same kind of path")->required();
     app.add_option("-o,--output_path", output_, "folder for the result files; created when missing")
@@ -37,6 +49,9 @@ class CompareVerb : public Verb {
                    "columns and cells as msprobe 1.0, 8 or 26 wrote them; ours follow behind")
         ->check(CLI::IsMember({"1.0", "8", "26"}))
         ->capture_default_str();
+    app.add_option("--thresholds", thresholds_,
+                   "yaml file with the numbers that verdicts are made with; see docs/compare.md");
+    app.add_option("--suffix", suffix_, "text behind compare_result in the names of the files");
     app.add_flag("--no-stacks", no_stacks_, "leave out the column NPU_Stack_Info");
     app.add_flag("--highlight", highlight_,
                  "table format 8: color suspicious rows of the workbook, and say why");
@@ -52,23 +67,35 @@ class CompareVerb : public Verb {
     app.add_flag("--is_print_compare_log", log_rows_,
                  "log the verdict of each row on standard error");
     app.add_flag("--fuzzy_match", fuzzy_, "accepted; call numbers never decide a match");
-    app.add_option("-m,--mode", mode_, "auto, the one mode there is")
-        ->check([](const std::string& mode) {
-          return mode == "auto" ? std::string()
-                                : "mode " + mode + " is not supported; auto compares two dumps";
-        });
+    app.add_option("-m,--mode", mode_, "auto, the one mode there is")->check(&CheckMode);
     ranks_.Add(app);
+    reports_.Add(app);
     mapping_.Add(app);
     output_option_ = app.get_option("--output_path");
   }
 
   Result<int> Run(Console& out) override {
     if (output_.empty()) return InvalidArgument("-o is empty").Hint("name a folder");
+    if (!thresholds_.empty()) {
+      MSPROBE_ASSIGN_OR_RETURN(ThresholdTable table, ThresholdTable::Read(thresholds_));
+      options_.thresholds = std::make_shared<ThresholdTable>(std::move(table));
+    }
+    if (suffix_.find('/') != std::string::npos) {
+      return InvalidArgument(fmt::format("--suffix {} holds a /", suffix_))
+          .Hint("-o names the folder");
+    }
     if (!IsDirectory(output_) && Exists(output_)) {
       return InvalidArgument(fmt::format("-o {} is a file", output_)).Hint("name a folder");
     }
+    const bool checkpoints = LooksLikeCheckpoint(target_) && LooksLikeCheckpoint(golden_);
+    MSPROBE_ASSIGN_OR_RETURN(const FailOn limits, reports_.Limits());
     MSPROBE_ASSIGN_OR_RETURN(const PairOptions selection, ranks_.Options());
-    MSPROBE_ASSIGN_OR_RETURN(const PairedDumps paired, PairDumps(target_, golden_, selection));
+    PairedDumps paired;
+    if (checkpoints) {
+      paired.pairs = {{.target = target_, .golden = golden_}};
+    } else {
+      MSPROBE_ASSIGN_OR_RETURN(paired, PairDumps(target_, golden_, selection));
+    }
     const std::vector<DumpPair>& pairs = paired.pairs;
     if (format_ == "csv" && pairs.size() > 1) {
       return InvalidArgument(
@@ -86,12 +113,21 @@ class CompareVerb : public Verb {
                           .diff_analyze = diff_analyze_,
                           .log_rows = log_rows_,
                           .advisor = advisor_,
-                          .table = Table()},
+                          .suffix = suffix_,
+                          .table = Table(),
+                          .reports = reports_,
+                          .limits = limits},
                          paired, out);
-    ForEachPair(pairs, log_rows_, [&](size_t i) { output.Add(i, ComparePair(pairs[i], output)); });
+    if (checkpoints) {
+      output.Add(0, CompareCheckpointPair(pairs[0], output));
+    } else {
+      ForEachPair(pairs, log_rows_,
+                  [&](size_t i) { output.Add(i, ComparePair(pairs[i], output)); });
+    }
     MSPROBE_RETURN_IF_ERROR(output.Finish());
     if (!output.complete()) return kExitError;
-    return exit_code_ && !output.agrees() ? kExitDiffers : kExitOk;
+    const bool agrees = !exit_code_ || output.agrees();
+    return agrees && output.within_limits() ? kExitOk : kExitDiffers;
   }
 
  private:
@@ -103,14 +139,14 @@ class CompareVerb : public Verb {
             .highlight = highlight_};
   }
 
-  Result<Comparison> ComparePair(const DumpPair& pair, CompareOutput& out) {
+  Result<Comparison> ComparePair(const DumpPair& pair, CompareOutput& out) const {
     out.Progress("reading " + pair.target);
     MSPROBE_ASSIGN_OR_RETURN(Dump target, ReadDump(pair.target));
     out.Progress("reading " + pair.golden);
     MSPROBE_ASSIGN_OR_RETURN(Dump golden, ReadDump(pair.golden));
     out.Progress(
         fmt::format("comparing {} with {} values", target.leaves.size(), golden.leaves.size()));
-    CompareOptions options;
+    CompareOptions options = options_;
     MSPROBE_ASSIGN_OR_RETURN(options.mapping, mapping_.For(target, golden));
     Result<Comparison> comparison = Compare(std::move(target), std::move(golden), options);
     if (comparison.ok()) {
@@ -121,11 +157,23 @@ class CompareVerb : public Verb {
     return comparison;
   }
 
+  static Result<Comparison> CompareCheckpointPair(const DumpPair& pair, CompareOutput& out) {
+    out.Progress("opening " + pair.target);
+    MSPROBE_ASSIGN_OR_RETURN(const Checkpoint target, Checkpoint::Open(pair.target));
+    out.Progress("opening " + pair.golden);
+    MSPROBE_ASSIGN_OR_RETURN(const Checkpoint golden, Checkpoint::Open(pair.golden));
+    out.Progress(fmt::format("comparing {} with {} tensors", target.tensors().size(),
+                             golden.tensors().size()));
+    return CompareCheckpoints(target, golden);
+  }
+
   std::string target_, golden_, output_ = "./output", format_ = "table", mode_ = "auto",
-                                generation_ = "26";
+                                generation_ = "26", suffix_, thresholds_;
+  CompareOptions options_;
   bool no_stacks_ = false, highlight_ = false, advisor_ = false;
   bool xlsx_ = false, diff_analyze_ = false, exit_code_ = false, log_rows_ = false, fuzzy_ = false;
   RankFlags ranks_;
+  ReportFlags reports_;
   MappingFlags mapping_;
   CLI::Option* output_option_ = nullptr;
 };

@@ -8,6 +8,7 @@
 #include "cli/diff_analyze.h"
 #include "engine/base/file.h"
 #include "engine/base/text.h"
+#include "engine/checkpoint/compare_checkpoints.h"
 #include "engine/compare/advisor.h"
 #include "engine/compare/judge.h"
 #include "engine/compare/report_json.h"
@@ -72,13 +73,19 @@ Status CompareOutput::Keep(size_t index, const Comparison& comparison) {
   if (options_.advisor) MSPROBE_RETURN_IF_ERROR(WriteAdvisor(pair, comparison, table));
   if (options_.diff_analyze) kept.analysis = DivergenceNode(comparison);
   if (options_.log_rows) LogRows(comparison);
+  if (options_.reports.NeedDetails()) kept.result.details = DetailsOf(comparison);
+  if (!options_.limits.empty()) {
+    MSPROBE_ASSIGN_OR_RETURN(kept.result.hits, CheckRows(options_.limits, table));
+  }
   switch (options_.format) {
     case StdoutFormat::kTable:
       if (kept_.size() == 1) {
         constexpr int kLinesBehind = 3;  // a blank line, the file, the prompt
-        kept.report = TerminalReport(comparison, {.width = console_.width(),
-                                                  .lines = console_.height() - kLinesBehind,
-                                                  .colors = console_.colors()});
+        kept.report = IsCheckpointComparison(comparison)
+                          ? CheckpointReport(comparison)
+                          : TerminalReport(comparison, {.width = console_.width(),
+                                                        .lines = console_.height() - kLinesBehind,
+                                                        .colors = console_.colors()});
       }
       break;
     case StdoutFormat::kJson:
@@ -103,7 +110,8 @@ Status CompareOutput::WriteTable(size_t index, const TableFormat& table) {
   const DumpPair& pair = paired_.pairs[index];
   const std::string folder = FolderOf(pair);
   MSPROBE_RETURN_IF_ERROR(MakeDirectories(folder));
-  const std::string rank = pair.rank >= 0 ? fmt::format("_rank{}", pair.rank) : "";
+  const std::string rank =
+      options_.suffix + (pair.rank >= 0 ? fmt::format("_rank{}", pair.rank) : "");
   const std::string name = fmt::format("{}compare_result{}_{}.{}", pair.debug_save ? "debug_" : "",
                                        rank, time_, options_.xlsx ? "xlsx" : "csv");
   const std::string path = JoinPath(folder, name);
@@ -120,7 +128,8 @@ Status CompareOutput::WriteAdvisor(const DumpPair& pair, const Comparison& compa
                                    const TableFormat& table) {
   const std::string folder = FolderOf(pair);
   MSPROBE_RETURN_IF_ERROR(MakeDirectories(folder));
-  const std::string rank = pair.rank >= 0 ? fmt::format("_rank{}", pair.rank) : "";
+  const std::string rank =
+      options_.suffix + (pair.rank >= 0 ? fmt::format("_rank{}", pair.rank) : "");
   const std::string path = JoinPath(folder, fmt::format("advisor{}_{}.txt", rank, time_));
   MSPROBE_RETURN_IF_ERROR(WriteFileAtomically(path, AdvisorText(comparison, table)));
   std::lock_guard lock(mutex_);
@@ -236,10 +245,16 @@ Status CompareOutput::Finish() {
     MSPROBE_RETURN_IF_ERROR(WriteFile(options_.folder, fmt::format("compare_summary_{}.csv", time_),
                                       RankSummaryCsv(results_)));
   }
+  MSPROBE_RETURN_IF_ERROR(options_.reports.Write(
+      results_, {options_.target, options_.golden, paired_.left_out}, &files_));
   if (options_.format == StdoutFormat::kTable) PrintReport();
   if (options_.format == StdoutFormat::kJson) PrintJson();
   for (const RankResult& r : results_) {
     if (!r.failed.ok()) console_.Error(r.failed);
+    for (const FailHit& hit : r.hits) {
+      const std::string rank = r.rank < 0 ? "" : fmt::format("rank {}: ", r.rank);
+      console_.Warn(fmt::format("fail-on: {}{}\n", rank, MakePrintable(DescribeHit(hit))));
+    }
   }
   return Status::Ok();
 }
@@ -247,6 +262,11 @@ Status CompareOutput::Finish() {
 bool CompareOutput::agrees() const {
   const RowVerdict verdict = VerdictOver(results_);
   return verdict == RowVerdict::kEqual || verdict == RowVerdict::kNoise;
+}
+
+bool CompareOutput::within_limits() const {
+  return std::all_of(results_.begin(), results_.end(),
+                     [](const RankResult& r) { return r.hits.empty(); });
 }
 
 bool CompareOutput::complete() const {

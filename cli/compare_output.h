@@ -14,6 +14,7 @@
 
 #include "cli/compare_inputs.h"
 #include "cli/console.h"
+#include "cli/report_flags.h"
 #include "engine/compare/comparison.h"
 #include "engine/compare/rank_result.h"
 #include "engine/compare/table_options.h"
@@ -33,7 +34,10 @@ struct CompareOutputOptions {
   bool diff_analyze = false;
   bool log_rows = false;
   bool advisor = false;  // write advisor_TIME.txt
+  std::string suffix;    // behind compare_result and advisor in the names of files
   TableOptions table;
+  ReportFlags reports;
+  FailOn limits;
 };
 
 class CompareOutput {
@@ -47,8 +51,9 @@ class CompareOutput {
   // Files over all pairs, and the summary. An only pair that failed is the error.
   Status Finish();
 
-  bool agrees() const;    // after Finish: everything is equal or within rounding
-  bool complete() const;  // every pair could be compared
+  bool agrees() const;         // after Finish: everything is equal or within rounding
+  bool within_limits() const;  // of --fail-on
+  bool complete() const;       // every pair could be compared
   void Progress(std::string_view text);
 
  private:

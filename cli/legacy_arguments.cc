@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "engine/compare/compare_input.h"
-
 namespace msprobe {
 namespace {
 
@@ -29,16 +27,34 @@ struct Words {
 };
 
 Result<std::vector<std::string>> LegacyCompare(const std::vector<std::string>& arguments) {
-  std::vector<std::string> rest;
+  std::vector<std::string> flags;
   std::string input_path;
-  bool stacks = false, advisor = true, first = false;
   for (Words words{arguments, 3}; words.at < arguments.size(); ++words.at) {
     const std::string& word = arguments[words.at];
+    if (word == "-h" || word == "--help") return std::vector<std::string>{"compare", "--help"};
     if (words.Is("-i", "--input_path")) {
       MSPROBE_ASSIGN_OR_RETURN(input_path, words.Value());
-    } else if (word == "-h" || word == "--help") {
-      return std::vector<std::string>{"compare", "--help"};
-    } else if (word == "-s" || word == "--stack_mode") {
+    } else {
+      flags.push_back(word);
+    }
+  }
+  if (input_path.empty()) {
+    return InvalidArgument("-i compare.json is missing: with -f, compare takes its paths from it")
+        .Hint("-i compare.json, or without -f: msprobe compare -tp TARGET -gp GOLDEN");
+  }
+  MSPROBE_ASSIGN_OR_RETURN(const CompareInput input, ReadCompareInput(input_path));
+  return LegacyCompareArguments(flags, input);
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> LegacyCompareArguments(const std::vector<std::string>& flags,
+                                                        const CompareInput& input) {
+  std::vector<std::string> rest;
+  bool stacks = false, advisor = true, first = false;
+  for (Words words{flags, 0}; words.at < flags.size(); ++words.at) {
+    const std::string& word = flags[words.at];
+    if (word == "-s" || word == "--stack_mode") {
       stacks = true;
     } else if (word == "-c" || word == "--compare_only" || word == "-a" ||
                word == "--auto_analyze") {
@@ -55,11 +71,6 @@ Result<std::vector<std::string>> LegacyCompare(const std::vector<std::string>& a
       rest.push_back(word);
     }
   }
-  if (input_path.empty()) {
-    return InvalidArgument("-i compare.json is missing: with -f, compare takes its paths from it")
-        .Hint("-i compare.json, or without -f: msprobe compare -tp TARGET -gp GOLDEN");
-  }
-  MSPROBE_ASSIGN_OR_RETURN(const CompareInput input, ReadCompareInput(input_path));
   std::vector<std::string> out = {"compare",       "--target_path", input.target,
                                   "--golden_path", input.golden,    "--xlsx"};
   out.insert(out.end(), rest.begin(), rest.end());
@@ -77,8 +88,6 @@ Result<std::vector<std::string>> LegacyCompare(const std::vector<std::string>& a
   if (input.print_log) out.push_back("--is_print_compare_log");
   return out;
 }
-
-}  // namespace
 
 bool IsLegacyForm(const std::vector<std::string>& arguments) {
   return !arguments.empty() &&

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/base/status.h"
+#include "engine/compare/compare_input.h"
 
 namespace msprobe {
 
@@ -17,5 +18,9 @@ bool IsLegacyForm(const std::vector<std::string>& arguments);
 // What to type today. compare reads the compare.json it names. Errors: kInvalidArgument for a
 // framework there is none of or a missing -i; those of ReadCompareInput.
 Result<std::vector<std::string>> LegacyArguments(const std::vector<std::string>& arguments);
+
+// `flags`: what follows `compare` there. `input`: what compare.json would say, in place of -i.
+Result<std::vector<std::string>> LegacyCompareArguments(const std::vector<std::string>& flags,
+                                                        const CompareInput& input);
 
 }  // namespace msprobe

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <string>
 
+#include "cli/show_files.h"
 #include "cli/verb.h"
 #include "engine/dump/coverage.h"
 #include "engine/dump/names.h"
@@ -33,11 +34,24 @@ std::string_view LevelName(Level level) {
 class Show : public Verb {
  public:
   std::string_view name() const override { return "show"; }
-  std::string_view summary() const override { return "print what a dump holds, readably"; }
+  std::string_view summary() const override { return "print a dump, a tensor or a table readably"; }
   void AddFlags(CLI::App& app) override {
-    app.add_option("dump", dump_, "dump folder or dump.json")->required();
-    app.add_option("--filter", filter_, "only records whose name contains this text");
-    app.add_option("--limit", limit_, "at most this many records")
+    app.footer(
+        "Also stack.json, construct.json, coverage.json, weights.json, tables (.csv, .xlsx) and\n"
+        "tensors (.npy, .pt, .safetensors): their statistics, where the extremes and the first "
+        "NaN\n"
+        "are, with --slice their elements. Slices are NumPy's, an item a dimension:\n"
+        "  3      index 3, the dimension goes away      -1     the last\n"
+        "  0:2    0 and 1      ::2  each second      ::-1  backwards      :  all\n"
+        "  ...    all dimensions between\n"
+        "  msprobe show step0/rank/dump_tensor_data/Torch.mm.0.forward.output.0.pt --slice "
+        "0:2,:,3");
+    app.add_option("dump", dump_, "dump folder, dump.json, or another file, see below")->required();
+    app.add_option("--filter", filter_, "only records, tensors or rows that contain this text");
+    app.add_option("--slice", slice_, "print these elements of a tensor: 0:2,:,3");
+    app.add_option("--golden", golden_,
+                   "of a tensor, print the elements that are furthest from this file's");
+    app.add_option("--limit", limit_, "at most this many records, rows or elements")
         ->check([](const std::string& text) {
           return NumberAfter(text, "") > 0 ? std::string()
                                            : "expected a number from 1 on, found " + text;
@@ -45,6 +59,15 @@ class Show : public Verb {
   }
 
   Result<int> Run(Console& out) override {
+    const ShowTensorOptions options{
+        .filter = filter_, .slice = slice_, .golden = golden_, .limit = limit_};
+    MSPROBE_ASSIGN_OR_RETURN(const bool shown_already, ShowOtherFile(dump_, options, out));
+    if (shown_already) return kExitOk;
+    if (!slice_.empty() || !golden_.empty()) {
+      return InvalidArgument(fmt::format("{} is no tensor file; --slice and --golden take one",
+                                         Excerpt(dump_, 80)))
+          .Hint("tensors are in dump_tensor_data beside dump.json, under task tensor");
+    }
     MSPROBE_ASSIGN_OR_RETURN(Dump dump, ReadDump(dump_));
     PrintHeader(dump, out);
     int64_t shown = 0, matching = 0;
@@ -137,7 +160,7 @@ class Show : public Verb {
     out.Write("\n");
   }
 
-  std::string dump_, filter_;
+  std::string dump_, filter_, slice_, golden_;
   int64_t limit_ = 0;
 };
 

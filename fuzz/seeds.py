@@ -40,6 +40,13 @@ RUN_LOGS = (
 )
 WEIGHTS = (b'{"schema":"msprobe.weights/1","weights":{"fc.weight":"0123456789abcdef","b":null}}',)
 TEXTS = ('Tensor.add.0.forward\0=1+1\0\uff1dfx\0a,"b"\nc\r\0\u20ac\U0001f600\0\x01\x1f-2'.encode(),)
+INDICES = (b'{"metadata":{"total_size":8},"weight_map":{"a.w":"model-1.safetensors","b":"x.bin"}}',)
+SHEETS = (
+    b"<worksheet><sheetData><row r='1'><c r='A1' t='s'><v>0</v></c><c t='inlineStr'><is><t>a&amp;"
+    b"_x0007_</t></is></c></row><row><c r='C2'><v>1.5</v></c></row></sheetData></worksheet>\0"
+    b"<sst><si><t>NPU Name</t></si></sst>",
+    b'Name,"a,""b"\nc"\r\n,\n\n1',
+)
 MAPPINGS = (
     b"net.fc.Dense: net.fc.Linear\nencoder: backbone\n",
     b"- ms_api: Functional.abs\n  pt_api: Torch.abs\n  ms_args: [0, 1]\n  pt_args: [1, 0]\n"
@@ -118,6 +125,11 @@ SEEDS = {
     "side_files": lambda: [*WEIGHTS, *contents("dumps/**/stack.json", "dumps/**/construct.json")],
     "recover": lambda: list(killed()),
     "compare": lambda: list(pairs()),
+    "checkpoint": lambda: [
+        *INDICES,
+        *contents("checkpoints/**/*.pt", "checkpoints/dcp/.metadata"),
+        *(path.read_bytes() for path in archives()),
+    ],
     "mapping": lambda: list(MAPPINGS),
     "config": lambda: list(CONFIGS),
     "coverage": lambda: list(COVERAGES),
@@ -128,6 +140,7 @@ SEEDS = {
         for path in sorted((ROOT / "python/msprobe/pytorch/hook_module").glob("*.yaml"))
     ],
     "tables": lambda: list(TEXTS),
+    "table_file": lambda: list(SHEETS),
 }
 
 

@@ -1,17 +1,15 @@
 """Times `msprobe compare` as a whole process, beside the earlier tool when its Python is given.
 
-    python bench/compare/run.py [--peer .cache/peer/bin/python] [--leaves 100000] [--rounds 5]
+    python bench/compare/run.py [--peer .cache/peer/bin/python] [--rounds 5] [--only NAME] [--small]
 
-Two dumps of the same run are made up, one number in a hundred apart: as this version writes them
-and as msprobe 26 does. Each round runs every program once, so that they share the machine's moods;
-printed are medians and peak resident memory (getrusage), beside reading the same bytes once.
+Inputs are made up, one number in a hundred apart. Each round runs every program once, so that they
+share the machine's moods; printed are medians and peak resident memory, beside reading the same
+bytes once. The earlier tool runs once where it takes minutes (a million entries: ten times what a
+hundred thousand take, as it is linear). --small: everything at a twentieth of its size.
 """
 
 import argparse
-import base64
-import json
 import os
-import random
 import shutil
 import statistics
 import subprocess
@@ -20,139 +18,167 @@ import tempfile
 import time
 from pathlib import Path
 
-LEAVES_PER_CALL = 4
-APIS = ("linear", "gelu", "layer_norm", "softmax", "dropout")
-FRAME = "File train.py, line {line}, in forward, \n x = self.layer{line}(x)"
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+import inputs
+from tables import table, verdict
 
-def tensor(generator, noise, ours):
-    """One leaf as the tool writes it; `noise` moves its numbers."""
-    numbers = [generator.uniform(-4, 4) for _ in range(4)]
-    scale = 1 + (noise if generator.random() < 0.01 else 0)
-    leaf = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [8, 128, 256]}
-    numbers = [n * scale for n in numbers]
-    if ours:
-        numbers = [float(f"{n:.8g}") for n in numbers]  # the digits of a float32
-    leaf.update(zip(("Max", "Min", "Mean", "Norm"), numbers, strict=True))
-    leaf["requires_grad"] = True
-    if ours:
-        fingerprint = (hash(tuple(leaf.values())[3:]) % 2**64).to_bytes(8, "big")
-        leaf["fp"] = base64.urlsafe_b64encode(fingerprint).decode()[:11]
-    return leaf
-
-
-def entries(leaves, noise, ours):
-    """Entry name -> entry, in execution order."""
-    generator = random.Random(7)
-    calls = {}
-    for i in range(leaves // LEAVES_PER_CALL):
-        api = APIS[i % len(APIS)]
-        number = calls.get(api, 0)
-        calls[api] = number + 1
-        inputs = [tensor(generator, noise, ours) for _ in range(LEAVES_PER_CALL - 1)]
-        output = [tensor(generator, noise, ours)]
-        yield (
-            f"Functional.{api}.{number}.forward",
-            {"input_args": inputs, "input_kwargs": {}, "output": output},
-        )
-
-
-def write_dump(folder, leaves, noise, ours):
-    """Writes dump.json, stack.json and construct.json in our layout or in that of msprobe 26."""
-    folder.mkdir(parents=True)
-    head = {"task": "statistics", "level": "L1", "framework": "pytorch", "dump_data_dir": None}
-    names = []
-    with open(folder / "dump.json", "w") as out:
-        if ours:
-            head["tool"] = "msprobe 27.0.0"
-            out.write(json.dumps(head)[:-1] + ', "data": {\n')
-            for i, (name, entry) in enumerate(entries(leaves, noise, ours)):
-                names.append(name)
-                entry["stack"] = str(i % 64)
-                out.write(("" if i == 0 else ",\n") + json.dumps(name) + ": " + json.dumps(entry))
-            out.write("\n}}\n")
-        else:
-            data = dict(entries(leaves, noise, ours))
-            names = list(data)
-            json.dump({**head, "data": data}, out, indent=1)
-    stacks = {
-        str(i): [names[i::64], [FRAME.format(line=i)] * 6] for i in range(min(64, len(names)))
-    }
-    (folder / "stack.json").write_text(json.dumps(stacks, indent=1))
-    (folder / "construct.json").write_text(json.dumps(dict.fromkeys(names), indent=1))
+OF_PEER = 100  # times as fast as the earlier tool, statistics
+OF_PEER_TENSORS = 50
+OF_INPUT = 3.0  # peak memory over the size of one side's files
+# A child's account of memory begins with what its parent holds: a small program starts it.
+MEASURE = (
+    "import os, sys, time; started = time.perf_counter(); "
+    "pid = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ); "
+    "_, status, usage = os.wait4(pid, 0); "
+    "print('measured', status, time.perf_counter() - started, usage.ru_maxrss)"
+)
 
 
 def run_once(command, folder):
-    """Wall seconds and peak resident bytes of one process (its children included)."""
+    """Wall seconds and peak resident bytes of one process."""
     out = folder / "out"
     shutil.rmtree(out, ignore_errors=True)
-    with open(folder / "log", "wb") as log:
-        started = time.perf_counter()
-        process = subprocess.Popen([*command, "-o", str(out)], stdout=log, stderr=log)
-        _, status, usage = os.wait4(process.pid, 0)
-        seconds = time.perf_counter() - started
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode != 0 or not list(out.glob("compare_result*.csv")):
-        sys.exit(f"error: {' '.join(command)} failed:\n{(folder / 'log').read_text()}")
-    return seconds, usage.ru_maxrss * 1024
+    whole = [sys.executable, "-I", "-c", MEASURE, *map(str, command), "-o", str(out)]
+    done = subprocess.run(whole, capture_output=True, text=True)
+    words = done.stdout.splitlines()[-1].split() if done.stdout else ["", "1"]
+    if words[0] != "measured" or words[1] != "0" or not list(out.rglob("compare_result*.csv")):
+        sys.exit(f"error: {' '.join(map(str, command))} failed:\n{done.stdout}{done.stderr}")
+    return float(words[2]), int(words[3]) * 1024
 
 
-def read_once(paths):
+def read_once(folder):
     """Seconds to read the input files, the floor of any comparison."""
     started = time.perf_counter()
-    for path in paths:
-        path.read_bytes()
+    for path in folder.rglob("*"):
+        if path.is_file():
+            path.read_bytes()
     return time.perf_counter() - started
+
+
+def median_of(rounds, *measured):
+    """The medians of each function's seconds, the functions in turns; and the largest memory."""
+    times, memory = [[] for _ in measured], [0] * len(measured)
+    for _ in range(rounds):
+        for i, measure in enumerate(measured):
+            answer = measure()
+            seconds, peak = answer if isinstance(answer, tuple) else (answer, 0)
+            times[i].append(seconds)
+            memory[i] = max(memory[i], peak)
+    return [statistics.median(values) for values in times], memory
+
+
+class Bench:
+    def __init__(self, options, folder):
+        self.options, self.folder = options, folder
+        beside = Path(sys.executable).parent / "msprobe"
+        self.ours = os.environ.get("MSPROBE_BIN", str(beside))
+        if not Path(self.ours).exists():
+            sys.exit(f"error: no msprobe program at {self.ours}; type: make build")
+        self.peer = options.peer and str(options.peer.parent / "msprobe")
+        self.lines = [
+            ["what", "MB in", "read ms", "ms", "MB peak", "peer ms", "x peer", "target", "verdict"]
+        ]
+
+    def row(self, name, place, make, target, limit_ms, peer=None, of_peer=None, memory=False):
+        """Makes the input, times it, adds a line. `peer`: seconds of the earlier tool, by a run."""
+        print(f"  {name} ...", file=sys.stderr, flush=True)
+        folder = self.folder / place
+        make(folder)
+        size = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file())
+        step = folder / "target" / "step0"
+        sides = [
+            folder / side / ("step0" if step.exists() else "") for side in ("target", "golden")
+        ]
+        flags = ["compare", "-tp", sides[0], "-gp", sides[1]]
+        (reading, ours), (_, peak) = median_of(
+            self.options.rounds,
+            lambda: read_once(folder),
+            lambda: run_once([self.ours, *flags], self.folder),
+        )
+        theirs = peer(flags) if self.peer and peer else None
+        met = ours * 1e3 <= limit_ms if limit_ms else True
+        if memory:
+            met = met and peak <= OF_INPUT * size / 2
+        if theirs and of_peer:
+            met = met and theirs / ours >= of_peer
+        self.lines.append(
+            [
+                name,
+                f"{size / 1e6:.0f}",
+                f"{reading * 1e3:.0f}",
+                f"{ours * 1e3:.0f}",
+                f"{peak / 1e6:.0f} ({2 * peak / size:.1f} x one side)",
+                f"{theirs * 1e3:.0f}" if theirs else "",
+                f"{theirs / ours:.0f}" if theirs else "",
+                target,
+                verdict(met),
+            ]
+        )
+        shutil.rmtree(folder)
+        return ours, theirs
+
+    def run_peer(self, flags):
+        files = [
+            flag / "dump.json" if isinstance(flag, Path) and flag.is_dir() else flag
+            for flag in flags
+        ]
+        return run_once([self.peer, *files], self.folder)[0]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--peer", type=Path, help="Python of the earlier tool's venv")
-    parser.add_argument("--leaves", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", help="rows whose name holds this")
+    parser.add_argument("--small", action="store_true", help="a twentieth of each size")
     options = parser.parse_args()
-    beside = Path(sys.executable).parent / "msprobe"
-    binary = os.environ.get("MSPROBE_BIN", str(beside))
-    if not Path(binary).exists():
-        sys.exit(f"error: no msprobe program at {binary}; type: make build")
+    part = 20 if options.small else 1
 
     with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch)
-        runs, sizes = {}, {}
-        for layout, ours in (("layout_27", True), ("layout_26", False)):
-            paths = []
-            for side, noise in (("target", 1e-3), ("golden", 0.0)):
-                write_dump(folder / layout / side, options.leaves, noise, ours)
-                paths.append(folder / layout / side / "dump.json")
-            flags = ["compare", "-tp", str(paths[0]), "-gp", str(paths[1])]
-            files = [file for path in paths for file in path.parent.iterdir()]
-            sizes[layout] = sum(file.stat().st_size for file in files)
-            runs[("msprobe", layout)] = [binary, *flags]
-            if options.peer and not ours:
-                runs[("msprobe 26", layout)] = [str(options.peer.parent / "msprobe"), *flags]
-            runs[("read the bytes", layout)] = files
-        times = {key: [] for key in runs}
-        memory = dict.fromkeys(runs, 0)
-        for _ in range(options.rounds):
-            for key, command in runs.items():
-                if key[0] == "read the bytes":
-                    times[key].append(read_once(command))
-                    continue
-                seconds, peak = run_once(command, folder)
-                times[key].append(seconds)
-                memory[key] = max(memory[key], peak)
+        bench = Bench(options, Path(scratch))
+        seen = {}
 
-    print(f"  {options.leaves} leaves a side, csv, whole process, median of {options.rounds}")
-    fastest = statistics.median(times[("msprobe", "layout_26")])
-    for key, values in times.items():
-        seconds, size = statistics.median(values), sizes[key[1]]
-        line = f"  {key[0]:<16}{key[1]:<20}{seconds * 1e3:9.1f} ms"
-        line += f"{size / 1e6:8.1f} MB in"
-        if memory[key]:
-            line += f"{memory[key] / 1e6:8.1f} MB peak, {memory[key] / size:.1f} x the input"
-        if key[0] == "msprobe 26":
-            line += f"; {seconds / fastest:.0f} x slower"
-        print(line)
+        def peer_now(flags):
+            seen["100,000"] = bench.run_peer(flags)
+            return seen["100,000"]
+
+        def peer_times_ten(_):
+            return 10 * seen["100,000"] if "100,000" in seen else None
+
+        def made(leaves, ours):
+            return lambda folder: inputs.statistics(folder, leaves // part, ours)
+
+        def tensors(files, elements):
+            return lambda folder: inputs.tensors(folder, files, elements // part)
+
+        fast, large = "<= 300 ms", "<= 2000 ms, <= 3 x one side"
+
+        def row(name, make, target, limit, peer=None, of_peer=None, memory=False):
+            if not options.only or options.only in name:
+                bench.row(name, "input", make, target, limit, peer, of_peer, memory)
+
+        fast, large = "<= 300 ms", "<= 2000 ms, <= 3 x one side"
+        times = ", >= 100 x peer"
+        row(
+            "100,000 entries, layout of 26",
+            made(100_000, False),
+            fast + times,
+            300,
+            peer_now,
+            OF_PEER,
+        )
+        row("100,000 entries, ours", made(100_000, True), fast, 300)
+        name, make = "1,000,000 entries, layout of 26", made(1_000_000, False)
+        row(name, make, large + times, 2000, peer_times_ten, OF_PEER, memory=True)
+        row("1,000,000 entries, ours", made(1_000_000, True), large, 2000, memory=True)
+        ranks = "64 ranks of 20,000 entries"
+        row(ranks, lambda f: inputs.ranks(f, 64, 20_000 // part), "<= 2000 ms", 2000)
+        name, make = "2 x 490 MB in 480 files each", tensors(480, 255_000)
+        row(name, make, ">= 50 x peer", None, bench.run_peer, OF_PEER_TENSORS)
+        row("2 x 5 GB in 40 files each, warm", tensors(40, 31_250_000), ">= 10 GB/s", 1000 / part)
+        print(f"  whole processes, csv, medians of {options.rounds}")
+        table(bench.lines)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 namespace msprobe {
@@ -146,6 +147,25 @@ bool IsPlainJson(char c) {
   return u >= 0x20 && u < 0x7f && u != '"' && u != '\\';
 }
 
+// How many characters from the beginning on are plain. Eight at a time: names and stacks are most
+// of what is written.
+size_t PlainPrefix(std::string_view text) {
+  constexpr uint64_t kOnes = 0x0101010101010101, kHighs = 0x8080808080808080;
+  // In each byte the high bit tells of a zero; those behind the first may be false.
+  const auto zeros = [](uint64_t word) { return (word - kOnes) & ~word & kHighs; };
+  size_t at = 0;
+  for (; at + sizeof(uint64_t) <= text.size(); at += sizeof(uint64_t)) {
+    uint64_t word;
+    std::memcpy(&word, text.data() + at, sizeof(word));
+    const uint64_t special = word | (word + kOnes)              // from 0x7f on
+                             | ((word - 0x20 * kOnes) & ~word)  // below 0x20
+                             | zeros(word ^ ('"' * kOnes)) | zeros(word ^ ('\\' * kOnes));
+    if ((special & kHighs) != 0) break;
+  }
+  while (at < text.size() && IsPlainJson(text[at])) ++at;
+  return at;
+}
+
 // Appends the escape of the first character of `text`; returns how many bytes it has.
 size_t AppendEscape(std::string* out, std::string_view text) {
   const unsigned char c = static_cast<unsigned char>(text[0]);
@@ -183,8 +203,7 @@ size_t AppendEscape(std::string* out, std::string_view text) {
 void AppendJsonString(std::string* out, std::string_view text) {
   *out += '"';
   while (true) {
-    const auto special = std::find_if_not(text.begin(), text.end(), IsPlainJson);
-    const size_t plain = static_cast<size_t>(special - text.begin());
+    const size_t plain = PlainPrefix(text);
     out->append(text.data(), plain);
     text.remove_prefix(plain);
     if (text.empty()) break;

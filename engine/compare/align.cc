@@ -6,6 +6,7 @@
 #include "engine/compare/call_index.h"
 #include "engine/compare/record_gaps.h"
 #include "engine/compare/record_keys.h"
+#include "engine/compare/residency.h"
 
 namespace msprobe {
 namespace {
@@ -26,7 +27,11 @@ bool SameSequence(const Dump& target, const Dump& golden, const RecordKeys& targ
   if (n != golden.records.size()) return false;
   constexpr size_t kChunk = 1024;
   std::vector<char> same((n + kChunk - 1) / kChunk, 1);
+  Residency residency(target, golden);
   pool.ParallelFor(same.size(), [&](size_t c) {
+    const size_t first = target.records[c * kChunk].first_leaf;
+    const Record& last = target.records[std::min(n, (c + 1) * kChunk) - 1];
+    residency.Passed(last.first_leaf + last.leaf_count - first);
     for (size_t i = c * kChunk; i < std::min(n, (c + 1) * kChunk); ++i) {
       const Record &t = target.records[i], &g = golden.records[i];
       if (t.name != g.name || target_keys.Stack(t) != golden_keys.Stack(g) ||
@@ -146,8 +151,13 @@ std::vector<int32_t> FindForwards(const Dump& target, const Dump& golden,
     if (pairs[p].target >= 0) of_target[pairs[p].target] = static_cast<int32_t>(p);
     if (pairs[p].golden >= 0) of_golden[pairs[p].golden] = static_cast<int32_t>(p);
   }
-  const CallIndex target_index(target), golden_index(golden);
   std::vector<int32_t> forward(pairs.size(), -1);
+  const auto has_backward = [](const Dump& dump) {
+    return std::any_of(dump.records.begin(), dump.records.end(),
+                       [](const Record& r) { return r.direction == Direction::kBackward; });
+  };
+  if (!has_backward(target) && !has_backward(golden)) return forward;
+  const CallIndex target_index(target), golden_index(golden);
   for (size_t p = 0; p < pairs.size(); ++p) {
     const bool in_target = pairs[p].target >= 0;
     const Record& r = in_target ? target.records[pairs[p].target] : golden.records[pairs[p].golden];

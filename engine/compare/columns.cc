@@ -141,7 +141,7 @@ TableFormat::TableFormat(const Comparison& comparison, const TableOptions& optio
       pair_of_(comparison.rows.size()),
       verdicts_(JudgeByOldRules(comparison)) {
   if (options.generation != Generation::k26) {
-    legacy_ = std::make_unique<LegacyTable>(comparison, options, Thresholds{});
+    legacy_ = std::make_unique<LegacyTable>(comparison, options);
     later_stack_ = options.generation == Generation::k1 ? "None" : "N/A";
   }
   for (size_t i = 0; i < comparison.pairs.size(); ++i) {
@@ -161,10 +161,18 @@ TableFormat::TableFormat(const Comparison& comparison, const TableOptions& optio
 
 RowColor TableFormat::ColorOf(size_t row) const {
   if (legacy_) return legacy_->verdict(row).color;
-  const OldResult result = verdicts_[row].result;
-  return result == OldResult::kError     ? RowColor::kRed
-         : result == OldResult::kWarning ? RowColor::kYellow
-                                         : RowColor::kNone;
+  switch (verdicts_[row].result) {
+    case OldResult::kError:
+      return RowColor::kRed;
+    case OldResult::kWarning:
+      return RowColor::kYellow;
+    case OldResult::kUnmatched:
+    case OldResult::kUnknown:
+      return RowColor::kGrey;
+    case OldResult::kPass:
+      break;
+  }
+  return RowColor::kNone;
 }
 
 const LegacyVerdict* TableFormat::LegacyVerdictOf(size_t row) const {

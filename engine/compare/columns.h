@@ -129,13 +129,17 @@ class TableFormat {
   explicit TableFormat(const Comparison& comparison, const TableOptions& options = {});
   ~TableFormat();
   const std::vector<Column>& columns() const { return columns_; }
+  const Comparison& comparison() const { return comparison_; }
   size_t rows() const { return comparison_.rows.size(); }
   // Replaces the content of `out` by row `row`. Thread-safe for different `out`.
   void Fill(size_t row, TableRow* out) const;
   // Appends row `row` as a line of csv: what the cells of Fill would give, in one go. Thread-safe,
   // too.
   void AppendCsv(size_t row, TextBuffer* out) const;
+  // Red, yellow, grey for what is no answer; in the colors of the generation.
   RowColor ColorOf(size_t row) const;
+  // By the rules of 26, in every generation's table.
+  OldResult ResultOf(size_t row) const { return verdicts_[row].result; }
   // Of generations 1.0 and 8; null in the table of 26.
   const LegacyVerdict* LegacyVerdictOf(size_t row) const;
 

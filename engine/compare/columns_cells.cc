@@ -12,13 +12,10 @@
 
 namespace msprobe {
 
-namespace {
-using Id = ColumnId;
-}  // namespace
-
 // Fills one row; lives for the call.
 class TableFormat::Filler {
  public:
+  using Id = ColumnId;
   Filler(const TableFormat& format, size_t row, TextBuffer* text)
       : f_(format), c_(format.comparison_), row_(row), text_(*text), r_(c_.rows[row]) {
     if (r_.target >= 0) target_ = &c_.target.leaves[r_.target];

@@ -1,5 +1,7 @@
 #include "engine/compare/columns_rules.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -10,6 +12,7 @@
 #include "engine/base/threads.h"
 #include "engine/compare/columns_text.h"
 #include "engine/compare/judge.h"
+#include "engine/compare/residency.h"
 #include "engine/formats/zip.h"
 
 namespace msprobe {
@@ -95,6 +98,11 @@ class CallJudge {
   bool Paired(uint32_t row) const { return c_.rows[row].target >= 0 && c_.rows[row].golden >= 0; }
   const Leaf& Target(uint32_t row) const { return c_.target.leaves[c_.rows[row].target]; }
   const Leaf& Golden(uint32_t row) const { return c_.golden.leaves[c_.rows[row].golden]; }
+  const Thresholds::Rules26& Of(uint32_t row) {
+    const Leaf& leaf = Target(row);
+    const std::string_view api = c_.target.records[leaf.record].api;
+    return c_.Thresholds().For(api, leaf.dtype, &scratch_).rules26;
+  }
   void Fire(uint32_t row, OldRule rule) {
     verdicts_[row].rules |= static_cast<uint16_t>(1u << static_cast<int>(rule));
   }
@@ -148,16 +156,20 @@ class CallJudge {
         worst_row = row;
       }
     }
-    if (worst_row != last && worst_output > (worst_input == 0 ? 0.1 : 10 * worst_input)) {
-      Fire(worst_row, OldRule::kTenTimes);
+    if (worst_row != last) {
+      const Thresholds::Rules26& t = Of(worst_row);
+      const double limit = worst_input == 0 ? t.norm_from_zero : t.norm_factor * worst_input;
+      if (worst_output > limit) Fire(worst_row, OldRule::kTenTimes);
     }
-    if (!(worst_input < 0.1)) return;
     for (uint32_t row = first; row < last; ++row) {
       if (!Paired(row) || Target(row).slot != Slot::kOutput) continue;
+      const Thresholds::Rules26& t = Of(row);
+      if (!(worst_input < t.input_norm)) continue;
       const StatisticPair norm = CompareStatistic(Target(row).norm, Golden(row).norm);
       const bool infinite =
           norm.kind == StatisticPair::Kind::kPosInf || norm.kind == StatisticPair::Kind::kNegInf;
-      if (infinite || (norm.kind == StatisticPair::Kind::kNumbers && norm.relative > 0.5)) {
+      if (infinite ||
+          (norm.kind == StatisticPair::Kind::kNumbers && norm.relative > t.output_norm)) {
         Fire(row, OldRule::kNormRelative);
       }
     }
@@ -183,10 +195,12 @@ class CallJudge {
         }
       }
     }
-    if (ratio_row != last && input_ratio > 0.9 && output_ratio < 0.6) {
+    if (ratio_row != last && input_ratio > Of(ratio_row).input_thousandth &&
+        output_ratio < Of(ratio_row).output_thousandth) {
       Fire(ratio_row, OldRule::kThousandth);
     }
-    if (cosine_row != last && input_cosine > 0.9 && input_cosine - output_cosine > 0.1) {
+    if (cosine_row != last && input_cosine > Of(cosine_row).input_cosine &&
+        input_cosine - output_cosine > Of(cosine_row).cosine_drop) {
       Fire(cosine_row, OldRule::kCosine);
     }
   }
@@ -209,6 +223,7 @@ class CallJudge {
 
   const Comparison& c_;
   std::vector<OldVerdict>& verdicts_;
+  Thresholds scratch_;
 };
 
 }  // namespace
@@ -244,15 +259,18 @@ std::string_view OldResultName(OldResult result) {
 
 bool IsErrorRule(OldRule rule) { return rule < OldRule::kTenTimes; }
 
-std::string_view OldRuleMessage(OldRule rule) {
+std::string OldRuleMessage(OldRule rule, const Thresholds& thresholds) {
+  const Thresholds::Rules26& t = thresholds.rules26;
   switch (rule) {
     case OldRule::kNonFinite:
       return "error: There is nan/inf/-inf in the maximum or minimum value of NPU.";
     case OldRule::kThousandth:
-      return "error: The input/parameters of One Thousandth Err Ratio > 0.9 while the output < "
-             "0.6.";
+      return fmt::format(
+          "error: The input/parameters of One Thousandth Err Ratio > {:g} while the output < {:g}.",
+          t.input_thousandth, t.output_thousandth);
     case OldRule::kNormRelative:
-      return "error: The NormRelativeErr of output is greater than 0.5.";
+      return fmt::format("error: The NormRelativeErr of output is greater than {:g}.",
+                         t.output_norm);
     case OldRule::kRequiresGrad:
       return "error: The Required_Grad of NPU and Bench are inconsistent";
     case OldRule::kScalar:
@@ -264,9 +282,12 @@ std::string_view OldRuleMessage(OldRule rule) {
     case OldRule::kMd5:
       return "error: The CRC-32 value of NPU differs from that of the bench.";
     case OldRule::kTenTimes:
-      return "warning: The norm relative error of output is 10 times that of input.";
+      return fmt::format("warning: The norm relative error of output is {:g} times that of input.",
+                         t.norm_factor);
     case OldRule::kCosine:
-      return "warning: The input/parameters of Cosine > 0.9, and input/parameters - output > 0.1";
+      return fmt::format(
+          "warning: The input/parameters of Cosine > {:g}, and input/parameters - output > {:g}",
+          t.input_cosine, t.cosine_drop);
     case OldRule::kDtypePrecision:
       return "warning: The dtype of NPU and Bench are of different precision.";
     case OldRule::kMd5Missing:
@@ -279,10 +300,14 @@ std::vector<OldVerdict> JudgeByOldRules(const Comparison& comparison) {
   std::vector<OldVerdict> verdicts(comparison.rows.size());
   constexpr size_t kPairsPerChunk = 1024;
   const size_t pairs = comparison.pairs.size();
+  Residency residency(comparison.target, comparison.golden);
   ThreadPool::Default().ParallelFor(
       (pairs + kPairsPerChunk - 1) / kPairsPerChunk, [&](size_t chunk) {
         CallJudge judge(comparison, &verdicts);
         const size_t last = std::min(pairs, (chunk + 1) * kPairsPerChunk);
+        const RecordPair &from = comparison.pairs[chunk * kPairsPerChunk],
+                         &to = comparison.pairs[last - 1];
+        residency.Passed(to.first_row + to.row_count - from.first_row);
         for (size_t i = chunk * kPairsPerChunk; i < last; ++i) judge.Judge(comparison.pairs[i]);
       });
   return verdicts;
@@ -303,12 +328,18 @@ void AppendErrMessage(std::string* out, const Comparison& comparison, size_t row
   const auto separate = [&] {
     if (out->size() != start) *out += ", ";
   };
+  const Row& r = comparison.rows[row];
+  Thresholds scratch;
+  const Leaf* leaf = r.target >= 0 ? &comparison.target.leaves[r.target] : nullptr;
+  const Thresholds& thresholds =
+      leaf == nullptr ? comparison.Thresholds().base()
+                      : comparison.Thresholds().For(comparison.target.records[leaf->record].api,
+                                                    leaf->dtype, &scratch);
   for (int rule = 0; rule < kOldRuleCount; ++rule) {
     if (!verdict.Has(static_cast<OldRule>(rule))) continue;
     separate();
-    AppendJsonString(out, OldRuleMessage(static_cast<OldRule>(rule)));
+    AppendJsonString(out, OldRuleMessage(static_cast<OldRule>(rule), thresholds));
   }
-  const Row& r = comparison.rows[row];
   if (r.golden < 0 || r.target < 0) {
     separate();
     *out += r.golden < 0 ? "\"unmatched: only NPU has this parameter.\""

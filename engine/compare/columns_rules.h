@@ -37,7 +37,7 @@ enum class OldRule : uint8_t {
   kMd5Missing,      // warning: no checksum on one side
 };
 inline constexpr int kOldRuleCount = 12;
-std::string_view OldRuleMessage(OldRule rule);
+std::string OldRuleMessage(OldRule rule, const Thresholds& thresholds);
 bool IsErrorRule(OldRule rule);
 
 struct OldVerdict {

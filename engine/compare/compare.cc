@@ -154,6 +154,7 @@ Result<Comparison> Compare(Dump target, Dump golden, const CompareOptions& optio
   c.golden = std::move(golden);
   c.mode = mode;
   c.tolerance = options.tolerance;
+  c.thresholds = options.thresholds;
   AlignedDumps aligned = AlignDumps(c.target, c.golden, options);
   c.pairs = std::move(aligned.pairs);
   c.rows = std::move(aligned.rows);

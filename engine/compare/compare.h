@@ -60,7 +60,8 @@ struct CompareOptions {
   // Tensor mode: bytes of tensor files held at one time, over all threads. One pair may exceed it,
   // alone.
   uint64_t max_tensor_bytes = uint64_t{4} << 30;
-  ThreadPool* pool = nullptr;  // null: ThreadPool::Default()
+  std::shared_ptr<const ThresholdTable> thresholds;  // null: the shipped ones
+  ThreadPool* pool = nullptr;                        // null: ThreadPool::Default()
 };
 
 // Never fails for what single rows or files say: a damaged tensor file costs its own row (verdict

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "engine/compare/thresholds.h"
 #include "engine/dump/table.h"
 #include "engine/kernels/diff.h"
 
@@ -112,9 +114,13 @@ struct Beginning {
 };
 
 struct Comparison {
+  const ThresholdTable& Thresholds() const {
+    return thresholds ? *thresholds : ThresholdTable::Shipped();
+  }
   Dump target, golden;
   Mode mode = Mode::kStatistics;
-  double tolerance = 1;           // of CompareOptions, which the verdicts were made with
+  double tolerance = 1;  // of CompareOptions, which the verdicts were made with
+  std::shared_ptr<const ThresholdTable> thresholds;  // null: the shipped ones
   std::vector<RecordPair> pairs;  // in execution order of the target; golden-only pairs at their
                                   // place in the golden order
   std::vector<Row> rows;          // grouped by pair

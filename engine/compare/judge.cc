@@ -55,6 +55,12 @@ bool NonFiniteCountsDiffer(const Leaf& t, const Leaf& g) {
          CountsDiffer(t.neg_inf_count, g.neg_inf_count);
 }
 
+Rounding RoundingFor(const Leaf& target, const Leaf& golden, const JudgeOptions& options) {
+  Rounding r = CoarserRounding(target.dtype, golden.dtype);
+  if (options.explained >= 0) r.explained = options.explained;
+  return r;
+}
+
 double Disagreement(double a, double b, double scale, const Rounding& r) {
   if (a == b) return 0;
   if (r.epsilon == 0) return kInf;  // exact kinds
@@ -88,7 +94,7 @@ bool JudgeNonFinite(const Quartet& t, const Quartet& g, Measure* m) {
 void JudgeStatistics(const Leaf& target, const Leaf& golden, const JudgeOptions& options,
                      bool other_bits, Measure* m) {
   const Quartet t = QuartetOf(target), g = QuartetOf(golden);
-  const Rounding r = CoarserRounding(target.dtype, golden.dtype);
+  const Rounding r = RoundingFor(target, golden, options);
   bool any = false, same = true;
   for (int i = 0; i < 4; ++i) {
     if (!Recorded(t.text[i]) || !Recorded(g.text[i])) continue;
@@ -249,7 +255,7 @@ void JudgeDiff(const Diff& d, const Leaf& target, const Leaf& golden, const Judg
       return Settle(m, RowVerdict::kUnknown, Reason::kBothNaN, Measure().severity);
     return Settle(m, RowVerdict::kEqual, dtype, 0);
   }
-  const Rounding r = CoarserRounding(target.dtype, golden.dtype);
+  const Rounding r = RoundingFor(target, golden, options);
   const double norm =
       d.relative_l2 > 0 && std::isfinite(d.relative_l2) ? d.euclidean / d.relative_l2 : 0;
   const double summed = finite > 0 ? options.magnitude * std::sqrt(static_cast<double>(finite)) : 0;

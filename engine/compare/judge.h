@@ -22,6 +22,8 @@ struct JudgeOptions {
   // Size of what was added up to make this row's tensor, where the call tells (x - y: that of x and
   // y); 0: not known.
   double magnitude = 0;
+  // Roundings that are explained, in place of those of rounding.h; -1: those.
+  double explained = -1;
 };
 
 // By what both leaves recorded: statistics, counts, fingerprints; by checksum alone where `mode` is

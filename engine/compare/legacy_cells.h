@@ -1,6 +1,6 @@
 // The columns and cells in which the tables of msprobe 1.0 and 8 differ from those of 26.
 //
-//   LegacyTable legacy(comparison, options, thresholds);
+//   LegacyTable legacy(comparison, options);
 //   std::optional<CellKind> kind = legacy.Cell(row, ColumnId::kCosine, &text);   // none: as in 26
 #pragma once
 
@@ -18,11 +18,8 @@ std::vector<Column> LegacyColumns(const Comparison& comparison, const TableOptio
 
 class LegacyTable {
  public:
-  LegacyTable(const Comparison& comparison, const TableOptions& options,
-              const Thresholds& thresholds)
-      : c_(comparison),
-        options_(options),
-        verdicts_(JudgeByLegacyRules(comparison, options, thresholds)) {}
+  LegacyTable(const Comparison& comparison, const TableOptions& options)
+      : c_(comparison), options_(options), verdicts_(JudgeByLegacyRules(comparison, options)) {}
 
   // Appends the cell's text. Nothing is appended, and there is no kind, where the cell is the same
   // as in the table of 26.

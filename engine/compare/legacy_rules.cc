@@ -35,9 +35,8 @@ std::string_view LoadedAs(std::string_view dtype) {
 
 class CallJudge {
  public:
-  CallJudge(const Comparison& c, const TableOptions& options, const Thresholds& thresholds,
-            std::vector<LegacyVerdict>* verdicts)
-      : c_(c), options_(options), t_(thresholds), verdicts_(*verdicts) {}
+  CallJudge(const Comparison& c, const TableOptions& options, std::vector<LegacyVerdict>* verdicts)
+      : c_(c), options_(options), verdicts_(*verdicts) {}
 
   void Judge(const RecordPair& pair) {
     const uint32_t last = pair.first_row + pair.row_count;
@@ -69,6 +68,9 @@ class CallJudge {
   }
 
  private:
+  // Of a row that the target has.
+  const Thresholds& Of(uint32_t row) { return LegacyThresholds(c_, row, &scratch_); }
+
   Word JudgeChecksum(uint32_t row, const Leaf* target, const Leaf* golden) {
     if (target == nullptr || golden == nullptr) return Word::kAbsent;
     if (options_.generation == Generation::k1 && (target->md5.empty() || golden->md5.empty())) {
@@ -89,7 +91,7 @@ class CallJudge {
       const LegacyPair pair = CompareLegacyStatistic(target, golden, i, options_.generation);
       if (pair.kind != LegacyPair::Kind::kNumbers) continue;
       const double scale = std::abs(std::max(pair.target, pair.golden)) + 1e-10;
-      warn = std::abs(pair.diff) / scale > t_.rules8.statistics;
+      warn = std::abs(pair.diff) / scale > Of(row).rules8.statistics;
     }
     if (!warn) return Word::kNothing;
     v->Add(Note::kDoubleCheck);
@@ -152,7 +154,7 @@ class CallJudge {
       v->Add(std::isinf(diff.relative_l2) ? Note::kGoldenZero : Note::kTargetZero);
       return Word::kNo;
     }
-    const Thresholds::Rules8& r = t_.rules8;
+    const Thresholds::Rules8& r = Of(row).rules8;
     const bool no = (diff.cosine < r.cosine && diff.max_abs_error > r.max_abs_error) ||
                     diff.cosine < r.worst_cosine || diff.max_abs_error > r.worst_max_abs_error;
     return no ? Word::kNo : Word::kYes;
@@ -207,8 +209,8 @@ class CallJudge {
       const Leaf* target = r.target >= 0 ? &c_.target.leaves[r.target] : nullptr;
       const Seen seen = Look(row);
       if (target != nullptr && IsNonFinite(*target)) Red(row, Note::kRedNonFinite);
-      if (seen.difference > t_.highlight.max_abs_error) Red(row, Note::kRedHuge);
       if (target == nullptr) continue;
+      if (seen.difference > Of(row).highlight.max_abs_error) Red(row, Note::kRedHuge);
       (target->slot == Slot::kOutput ? outputs : inputs).push_back(seen);
     }
     for (const Seen& output : outputs) {
@@ -225,7 +227,7 @@ class CallJudge {
   }
 
   void ColorRed(const Seen& input, const Seen& output) {
-    const Thresholds::Highlight& h = t_.highlight;
+    const Thresholds::Highlight& h = Of(output.row).highlight;
     if (input.thousandth > h.input_thousandth && output.thousandth < h.output_thousandth) {
       Red(output.row, Note::kRedThousandth);
     }
@@ -233,7 +235,7 @@ class CallJudge {
   }
 
   void ColorYellow(const Seen& input, const Seen& output) {
-    const Thresholds::Highlight& h = t_.highlight;
+    const Thresholds::Highlight& h = Of(output.row).highlight;
     if (input.difference > h.order_from && output.difference > h.order_from &&
         output.difference >= h.order_of_magnitude * input.difference) {
       Yellow(output.row, Note::kYellowMagnitude);
@@ -249,21 +251,20 @@ class CallJudge {
 
   const Comparison& c_;
   const TableOptions& options_;
-  const Thresholds& t_;
   std::vector<LegacyVerdict>& verdicts_;
+  Thresholds scratch_;
 };
 
 }  // namespace
 
 std::vector<LegacyVerdict> JudgeByLegacyRules(const Comparison& comparison,
-                                              const TableOptions& options,
-                                              const Thresholds& thresholds) {
+                                              const TableOptions& options) {
   std::vector<LegacyVerdict> verdicts(comparison.rows.size());
   constexpr size_t kPairsPerChunk = 1024;
   const size_t pairs = comparison.pairs.size();
   ThreadPool::Default().ParallelFor(
       (pairs + kPairsPerChunk - 1) / kPairsPerChunk, [&](size_t chunk) {
-        CallJudge judge(comparison, options, thresholds, &verdicts);
+        CallJudge judge(comparison, options, &verdicts);
         const size_t last = std::min(pairs, (chunk + 1) * kPairsPerChunk);
         for (size_t i = chunk * kPairsPerChunk; i < last; ++i) judge.Judge(comparison.pairs[i]);
       });
@@ -271,6 +272,14 @@ std::vector<LegacyVerdict> JudgeByLegacyRules(const Comparison& comparison,
 }
 
 bool HasTensorFile(const Leaf& leaf) { return !leaf.data_name.empty() && leaf.data_name != "-1"; }
+
+const Thresholds& LegacyThresholds(const Comparison& comparison, size_t row, Thresholds* scratch) {
+  const int32_t target = comparison.rows[row].target;
+  if (target < 0) return comparison.Thresholds().base();
+  const Leaf& leaf = comparison.target.leaves[target];
+  const std::string_view api = comparison.target.records[leaf.record].api;
+  return comparison.Thresholds().For(api, leaf.dtype, scratch);
+}
 
 LegacyPair CompareLegacyStatistic(const Leaf* target, const Leaf* golden, int which,
                                   Generation generation) {

@@ -1,7 +1,7 @@
 // The verdict of a row as msprobe 1.0 and 8 gave it: the word in `Accuracy Reached or Not` or
 // `Result`, the sentences of Err_message, the color of the row.
 //
-//   std::vector<LegacyVerdict> verdicts = JudgeByLegacyRules(comparison, options, thresholds);
+//   std::vector<LegacyVerdict> verdicts = JudgeByLegacyRules(comparison, options);
 //   AppendLegacyMessage(&cell, comparison, i, verdicts[i], Generation::k8);
 //
 // What they could not know is not a pass here either: NaN on both sides is None, not Yes.
@@ -72,11 +72,13 @@ struct LegacyVerdict {
 
 // One a row.
 std::vector<LegacyVerdict> JudgeByLegacyRules(const Comparison& comparison,
-                                              const TableOptions& options,
-                                              const Thresholds& thresholds);
+                                              const TableOptions& options);
 
 void AppendLegacyMessage(std::string* out, const Comparison& comparison, size_t row,
                          const LegacyVerdict& verdict, Generation generation);
+
+// What the row is judged with; may be *scratch.
+const Thresholds& LegacyThresholds(const Comparison& comparison, size_t row, Thresholds* scratch);
 
 // The leaf names a tensor file ("-1" stands for none).
 bool HasTensorFile(const Leaf& leaf);

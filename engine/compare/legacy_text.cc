@@ -1,4 +1,6 @@
 // The sentences of msprobe 1.0 and 8.
+#include <fmt/format.h>
+
 #include "engine/compare/columns_text.h"
 #include "engine/compare/legacy_rules.h"
 
@@ -7,7 +9,7 @@ namespace {
 
 using Note = LegacyNote;
 
-std::string_view NoteText(Note note, Generation generation) {
+std::string NoteText(Note note, Generation generation, const Thresholds::Highlight& h) {
   const bool first = generation == Generation::k1;
   switch (note) {
     case Note::kNoGolden:
@@ -45,23 +47,36 @@ std::string_view NoteText(Note note, Generation generation) {
     case Note::kRedNonFinite:
       return "maximum or minimum is nan, -inf, or inf";
     case Note::kRedHuge:
-      return "maximum absolute error exceeds 1e+10";
+      return fmt::format("maximum absolute error exceeds {:g}", h.max_abs_error);
     case Note::kRedThousandth:
-      return "The input/parameter's one thousandth err ratio exceeds 0.9, while the output's is "
-             "below 0.6";
+      return fmt::format(
+          "The input/parameter's one thousandth err ratio exceeds {:g}, while the output's is "
+          "below "
+          "{:g}",
+          h.input_thousandth, h.output_thousandth);
     case Note::kRedRelative:
-      return "maximum relative error exceeds 0.5";
+      return fmt::format("maximum relative error exceeds {:g}", h.output_relative);
     case Note::kYellowMagnitude:
-      return "maximum absolute error of both input/parameters and output exceed 1, with the output "
-             "larger by an order of magnitude";
+      return fmt::format(
+          "maximum absolute error of both input/parameters and output exceed {:g}, with the output "
+          "larger by {}",
+          h.order_from,
+          h.order_of_magnitude == 10 ? "an order of magnitude"
+                                     : fmt::format("a factor of {:g}", h.order_of_magnitude));
     case Note::kYellowThousandth:
-      return "The output's one thousandth err ratio decreases by more than 0.1 compared to the "
-             "input/parameter's";
+      return fmt::format(
+          "The output's one thousandth err ratio decreases by more than {:g} compared to the "
+          "input/parameter's",
+          h.thousandth_drop);
     case Note::kYellowCosine:
-      return "The output's cosine decreases by more than 0.1 compared to the input/parameter's";
+      return fmt::format(
+          "The output's cosine decreases by more than {:g} compared to the input/parameter's",
+          h.cosine_drop);
     case Note::kYellowRelative:
-      return "The output's maximum relative error exceeds 0.1, while the input/parameter's is "
-             "below 0.01";
+      return fmt::format(
+          "The output's maximum relative error exceeds {:g}, while the input/parameter's is below "
+          "{:g}",
+          h.output_relative_yellow, h.input_relative);
     case Note::kYellowRequiresGrad:
       return "requires_grad is inconsistent";
   }
@@ -103,6 +118,8 @@ std::string_view LegacyWordText(LegacyWord word) {
 
 void AppendLegacyMessage(std::string* out, const Comparison& comparison, size_t row,
                          const LegacyVerdict& verdict, Generation generation) {
+  Thresholds scratch;
+  const Thresholds::Highlight& highlight = LegacyThresholds(comparison, row, &scratch).highlight;
   const size_t start = out->size();
   for (int i = 0; i < kLegacyNoteCount; ++i) {
     const Note note = static_cast<Note>(i);
@@ -111,7 +128,7 @@ void AppendLegacyMessage(std::string* out, const Comparison& comparison, size_t 
     if (note == Note::kUnreadable) {
       AppendUnreadable(out, comparison, row);
     } else {
-      *out += NoteText(note, generation);
+      *out += NoteText(note, generation, highlight);
     }
   }
 }

@@ -7,6 +7,7 @@
 #include "engine/base/threads.h"
 #include "engine/compare/judge.h"
 #include "engine/compare/operations.h"
+#include "engine/compare/rounding.h"
 #include "engine/dump/tensor_data.h"
 
 namespace msprobe {
@@ -100,7 +101,11 @@ class TensorMeasurer {
     const Result<Diff> diff = ComputeDiff(target->view(), golden->view(), pool);
     if (!diff.ok()) return Fail(job.row, diff.status());
     JudgeDiff(diff.value(), t, g,
-              {.tolerance = options_.tolerance, .terms = job.terms, .magnitude = job.magnitude},
+              {.tolerance = options_.tolerance,
+               .terms = job.terms,
+               .magnitude = job.magnitude,
+               .explained = c_.Thresholds().Explained(c_.golden.records[g.record].api,
+                                                      CoarserDType(t.dtype, g.dtype))},
               &m);
     const std::lock_guard<std::mutex> lock(mutex_);
     found_.emplace_back(job.row, diff.value());

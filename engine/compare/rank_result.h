@@ -14,6 +14,8 @@
 
 #include "engine/base/status.h"
 #include "engine/compare/comparison.h"
+#include "engine/compare/fail_on.h"
+#include "engine/compare/rank_details.h"
 #include "engine/compare/rank_origin.h"
 #include "engine/compare/rank_trace.h"
 #include "engine/compare/summary.h"
@@ -30,7 +32,9 @@ struct RankResult {
   FirstDivergence first;   // first.pair < 0: none
   std::string first_name;  // of its call, "" when there is none
   RankTrace trace;
-  std::string table;  // file with its rows; "" when none was written
+  std::string table;          // file with its rows; "" when none was written
+  RankDetails details;        // for reports that list calls; else empty
+  std::vector<FailHit> hits;  // limits that were not kept
 };
 
 RankResult SummarizeRank(const Comparison& comparison, int32_t step, int32_t rank);

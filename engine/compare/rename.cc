@@ -7,7 +7,7 @@
 namespace msprobe {
 namespace {
 
-constexpr size_t kLongest = 1000;  // std::regex recurses once a character
+constexpr size_t kLongest = 1000;
 
 Status Wrong(std::string_view expression, size_t at, std::string_view expected) {
   return InvalidArgument(fmt::format("--rename {}, character {}: expected {}",
@@ -71,7 +71,8 @@ Result<Rename> Rename::Parse(std::string_view text) {
     ++at;
   }
   if (parts[0].empty()) return Wrong(text, 2, "what to find");
-  auto flags = std::regex::ECMAScript;
+  // Without it a name can take exponential time and a stack frame a character.
+  auto flags = std::regex::ECMAScript | std::regex_constants::__polynomial;
   for (; at < text.size(); ++at) {
     if (text[at] == 'g') {
       out.everywhere_ = true;

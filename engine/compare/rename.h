@@ -10,8 +10,8 @@
 namespace msprobe {
 
 // "s/from/to/", with any character in the place of '/', and g (every place, not the first) or i
-// (case does not matter) behind it. `from` is an ECMAScript expression; in `to`, \1 to \9 are its
-// groups and & is all that was found.
+// (case does not matter) behind it. `from` is an ECMAScript expression without back-references
+// (matching takes polynomial time); in `to`, \1 to \9 are its groups and & is all that was found.
 class Rename {
  public:
   // kInvalidArgument: what is wrong, and at which character (from 1).

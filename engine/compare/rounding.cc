@@ -86,6 +86,12 @@ Rounding CoarserRounding(std::string_view target_dtype, std::string_view golden_
   return t.epsilon >= g.epsilon ? t : g;
 }
 
+std::string_view CoarserDType(std::string_view target_dtype, std::string_view golden_dtype) {
+  if (target_dtype == golden_dtype) return target_dtype;
+  return RoundingOf(target_dtype).epsilon >= RoundingOf(golden_dtype).epsilon ? target_dtype
+                                                                              : golden_dtype;
+}
+
 double ExplainedRoundings(const Rounding& r, double terms, double tolerance) {
   if (r.epsilon == 0) return 0;
   const double sum = terms > 1 ? std::sqrt(terms) * r.accumulator / r.epsilon : 0;

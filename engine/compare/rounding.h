@@ -39,6 +39,9 @@ Rounding RoundingOf(std::string_view dtype);
 // Of a pair: the coarser one's when both are floats (or complex). Different kinds give kOther.
 Rounding CoarserRounding(std::string_view target_dtype, std::string_view golden_dtype);
 
+// The dtype of that one, as the pair spells it.
+std::string_view CoarserDType(std::string_view target_dtype, std::string_view golden_dtype);
+
 // Limit in units of r.epsilon for a number that sums `terms` products; 0 or 1: none.
 double ExplainedRoundings(const Rounding& r, double terms, double tolerance);
 

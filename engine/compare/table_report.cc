@@ -1,11 +1,15 @@
 #include "engine/compare/table_report.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <charconv>
+#include <string>
 #include <vector>
 
 #include "engine/base/ordered.h"
 #include "engine/base/threads.h"
+#include "engine/compare/residency.h"
+#include "engine/compare/summary_sheet.h"
 #include "engine/formats/atomic_file.h"
 #include "engine/formats/csv.h"
 #include "engine/formats/xlsx.h"
@@ -41,10 +45,12 @@ Status StreamTableCsv(const TableFormat& table,
     if (progress) progress(done, rows);
     return Status::Ok();
   });
+  Residency residency(table.comparison().target, table.comparison().golden);
   ThreadPool::Default().ParallelFor((rows + kRowsPerPart - 1) / kRowsPerPart, [&](size_t i) {
     TextBuffer part = parts.Take();
     part.Clear();
     const size_t last = std::min(rows, (i + 1) * kRowsPerPart);
+    residency.Passed(last - i * kRowsPerPart);
     for (size_t row = i * kRowsPerPart; row < last; ++row) table.AppendCsv(row, &part);
     parts.Put(i, std::move(part));
   });
@@ -59,27 +65,81 @@ Status WriteTableCsv(const TableFormat& table, const std::string& path,
   return file.Commit();
 }
 
-Status WriteTableXlsx(const TableFormat& table, const std::string& path,
-                      const TableProgress& progress) {
-  MSPROBE_ASSIGN_OR_RETURN(XlsxWriter book, XlsxWriter::Create(path));
-  const std::vector<std::string_view> header = Header(table);
-  MSPROBE_RETURN_IF_ERROR(book.AddSheet("compare_result", header));
+namespace {
+
+void FillSheetRows(const TableFormat& table, size_t first, size_t last, XlsxRows* out) {
   TableRow row;
-  for (size_t i = 0; i < table.rows(); ++i) {
+  for (size_t i = first; i < last; ++i) {
     table.Fill(i, &row);
+    out->BeginRow(table.ColorOf(i));
     for (const TableCell& cell : row.cells) {
       const std::string_view text = row.TextOf(cell);
-      double number = 0;
-      const char* end = text.data() + text.size();
-      // An integer whose digits a cell cannot hold stays text, so that none is lost.
-      const bool too_long = text.size() > 15 && text.find_first_of(".eE") == std::string_view::npos;
-      const bool is_number = cell.kind == CellKind::kNumber && !text.empty() && !too_long &&
-                             std::from_chars(text.data(), end, number).ptr == end;
-      is_number ? book.NumberCell(number) : book.TextCell(text);
+      cell.kind == CellKind::kNumber ? out->SpelledCell(text) : out->TextCell(text);
     }
-    MSPROBE_RETURN_IF_ERROR(book.EndRow(table.ColorOf(i)));
-    if (progress && i % 8192 == 0) progress(i, table.rows());
+    out->EndRow();
   }
+  out->Compress();
+}
+
+// As wide as what stands in the first rows, within reason.
+std::vector<double> Widths(const TableFormat& table, size_t rows) {
+  constexpr size_t kNarrowest = 8, kWidest = 60;
+  std::vector<size_t> widths;
+  for (const Column& column : table.columns()) widths.push_back(column.name.size() + 3);
+  TableRow row;
+  for (size_t i = 0; i < std::min<size_t>(rows, table.rows()); ++i) {
+    table.Fill(i, &row);
+    for (size_t k = 0; k < row.cells.size(); ++k) {
+      widths[k] = std::max<size_t>(widths[k], row.TextOf(row.cells[k]).size() + 1);
+    }
+  }
+  std::vector<double> out;
+  for (const size_t width : widths) {
+    out.push_back(static_cast<double>(std::clamp(width, kNarrowest, kWidest)));
+  }
+  return out;
+}
+
+// Rows [first, last) as one sheet.
+Status WriteSheet(const TableFormat& table, size_t first, size_t last, const std::string& name,
+                  const TableProgress& progress, XlsxWriter* book) {
+  constexpr size_t kSampled = 500;
+  MSPROBE_RETURN_IF_ERROR(book->AddSheet({.name = name,
+                                          .header = Header(table),
+                                          .widths = Widths(table, kSampled),
+                                          .rows = static_cast<uint32_t>(last - first)}));
+  size_t done = first;
+  OrderedParts<XlsxRows> parts(kPartsReady, [&](XlsxRows* part) {
+    MSPROBE_RETURN_IF_ERROR(book->Append({part, 1}));
+    done = std::min(last, done + kRowsPerPart);
+    if (progress) progress(done, table.rows());
+    return Status::Ok();
+  });
+  const size_t count = (last - first + kRowsPerPart - 1) / kRowsPerPart;
+  ThreadPool::Default().ParallelFor(count, [&](size_t i) {
+    XlsxRows part = parts.Take();
+    const size_t from = first + i * kRowsPerPart;
+    part.Start(static_cast<uint32_t>(from - first + 2));  // behind the header
+    FillSheetRows(table, from, std::min(last, from + kRowsPerPart), &part);
+    parts.Put(i, std::move(part));
+  });
+  return parts.status();
+}
+
+}  // namespace
+
+Status WriteTableXlsx(const TableFormat& table, const std::string& path,
+                      const TableProgress& progress, size_t rows_per_sheet) {
+  MSPROBE_ASSIGN_OR_RETURN(XlsxWriter book, XlsxWriter::Create(path));
+  size_t first = 0;
+  for (int part = 1; part == 1 || first < table.rows(); ++part) {
+    const size_t last = std::min(table.rows(), first + rows_per_sheet);
+    const std::string name =
+        fmt::format("compare_result{}", part == 1 ? "" : fmt::format("_part_{}", part));
+    MSPROBE_RETURN_IF_ERROR(WriteSheet(table, first, last, name, progress, &book));
+    first = last;
+  }
+  MSPROBE_RETURN_IF_ERROR(WriteSummarySheet(table, &book));
   return book.Close();
 }
 

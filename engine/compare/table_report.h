@@ -11,6 +11,7 @@
 
 #include "engine/base/status.h"
 #include "engine/compare/columns.h"
+#include "engine/formats/xlsx.h"
 
 namespace msprobe {
 
@@ -27,8 +28,9 @@ Status StreamTableCsv(const TableFormat& table,
 // Both write through a temporary file: the whole table or nothing.
 Status WriteTableCsv(const TableFormat& table, const std::string& path,
                      const TableProgress& progress = {});
-// Errors in red, warnings in yellow; beyond Excel's rows the table goes on in further sheets.
+// Errors in red, warnings in yellow, unknown and unmatched rows in grey; beyond Excel's rows the
+// table goes on in further sheets. A sheet "summary" comes last: programs read the first.
 Status WriteTableXlsx(const TableFormat& table, const std::string& path,
-                      const TableProgress& progress = {});
+                      const TableProgress& progress = {}, size_t rows_per_sheet = kMaxXlsxRows - 1);
 
 }  // namespace msprobe

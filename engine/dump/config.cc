@@ -56,6 +56,10 @@ class ConfigReader {
     if (config_.task == Task::kStructure) MSPROBE_RETURN_IF_ERROR(CheckStructure());
     if (config_.task == Task::kNanCheck) MSPROBE_RETURN_IF_ERROR(CheckNan());
     if (config_.task == Task::kGradProbe) LeaveStepsToOptimizers(&config_);
+    if (config_.level == Level::kL2) {
+      config_.warnings.push_back(
+          level_place_ + "level L2 records kernels of NPU devices only: nothing is collected");
+    }
     if (config_.level == Level::kDebug) {
       LeaveSelectionToScript(&config_);
       has_diff_nums_ = false;
@@ -140,10 +144,8 @@ class ConfigReader {
       config_.task = TaskNamed(word);
     } else {
       if (word == "L2") {
-        config_.warnings.push_back(
-            fmt::format("{}level L2 records kernels of NPU devices only: nothing is collected",
-                        place.Prefix()));
         config_.level = Level::kL2;
+        level_place_ = place.Prefix();
         return Status::Ok();
       }
       MSPROBE_RETURN_IF_ERROR(Choose(place, word, kLevels, {}));
@@ -361,7 +363,7 @@ class ConfigReader {
   const ConfigOverrides& overrides_;
   Config config_;
   std::vector<std::string> data_modes_;
-  std::string data_mode_rule_;
+  std::string data_mode_rule_, level_place_;
   bool has_diff_nums_ = false;
 };
 

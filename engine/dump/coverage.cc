@@ -33,7 +33,13 @@ void ForEachCallCount(C& c, Visit&& visit) {
 template <typename C, typename Visit>
 void ForEachGradientCount(C& c, Visit&& visit) {
   visit("recorded", c.gradients);
+  visit("ignored", c.gradients_ignored);
   visit("missing", c.gradients_missing);
+}
+template <typename C, typename Visit>
+void ForEachSaveCount(C& c, Visit&& visit) {
+  visit("recorded", c.saves);
+  visit("refused", c.saves_refused);
 }
 
 // {"recorded": 3, ...}
@@ -89,14 +95,17 @@ int64_t Coverage::not_observed_count() const {
 }
 
 std::string CoverageJson(const Coverage& coverage) {
-  Counts apis, modules, gradients, operations;
+  Counts apis, modules, gradients, saves, operations;
   ForEachCallCount(coverage.apis, apis);
   ForEachCallCount(coverage.modules, modules);
   ForEachGradientCount(coverage, gradients);
+  ForEachSaveCount(coverage, saves);
   ForEachOperationCount(coverage, operations);
   std::string json = fmt::format(
       "{{\n\"schema\": \"{}\",\n\"apis\": {{{}}},\n\"modules\": {{{}}},\n\"gradients\": {{{}}},\n",
       kSchema, apis.text(), modules.text(), gradients.text());
+  if (coverage.saves + coverage.saves_refused > 0)
+    json += fmt::format("\"saves\": {{{}}},\n", saves.text());
   json += coverage.counted ? fmt::format("\"operations\": {{{}, \"not_observed\": {}}},\n",
                                          operations.text(), coverage.not_observed_count())
                            : fmt::format("\"operations\": null,\n\"why_no_operations\": {},\n",
@@ -123,6 +132,7 @@ Result<Coverage> ReadCoverage(const std::string& path) {
   ForEachCallCount(coverage.apis, CountReader(root.Find("apis")));
   ForEachCallCount(coverage.modules, CountReader(root.Find("modules")));
   ForEachGradientCount(coverage, CountReader(root.Find("gradients")));
+  ForEachSaveCount(coverage, CountReader(root.Find("saves")));
   const JsonValue* operations = root.Find("operations");
   coverage.counted = operations != nullptr && operations->kind == JsonValue::Kind::kObject;
   ForEachOperationCount(coverage, CountReader(operations));
@@ -148,11 +158,19 @@ std::vector<std::string> CoverageLines(const Coverage& coverage, size_t most) {
   const CallCounts &a = coverage.apis, &m = coverage.modules;
   if (a.recorded + a.ignored + a.traced > 0) lines.push_back(CallLine("API calls", a));
   if (m.recorded + m.ignored + m.traced > 0) lines.push_back(CallLine("module calls", m));
-  if (coverage.gradients + coverage.gradients_missing > 0) {
-    lines.push_back(fmt::format("gradients of calls: {} recorded{}", coverage.gradients,
-                                coverage.gradients_missing > 0
-                                    ? fmt::format(", {} never came", coverage.gradients_missing)
-                                    : ""));
+  const int64_t saves = coverage.saves + coverage.saves_refused;
+  if (saves > 0) {
+    lines.push_back(fmt::format("saved values: {} recorded", coverage.saves));
+    if (coverage.saves_refused > 0)
+      lines.back() += fmt::format(", {} refused", coverage.saves_refused);
+  }
+  if (coverage.gradients + coverage.gradients_ignored + coverage.gradients_missing > 0) {
+    lines.push_back(fmt::format("gradients of {}: {} recorded",
+                                saves > 0 ? "saved values" : "calls", coverage.gradients));
+    if (coverage.gradients_ignored > 0)
+      lines.back() += fmt::format(", {} left out by the configuration", coverage.gradients_ignored);
+    if (coverage.gradients_missing > 0)
+      lines.back() += fmt::format(", {} never came", coverage.gradients_missing);
   }
   if (!coverage.counted) {
     if (!coverage.why_not_counted.empty())

@@ -37,7 +37,11 @@ struct Coverage {
 
   CallCounts apis, modules;
   int64_t gradients = 0;          // backward records
-  int64_t gradients_missing = 0;  // recorded calls whose gradients were awaited and never came
+  int64_t gradients_ignored = 0;  // came, and were left out by the task or the configuration
+  int64_t gradients_missing = 0;  // of calls that were looked at: awaited, and never came
+
+  // Level debug, where gradients are those of saved values.
+  int64_t saves = 0, saves_refused = 0;  // values given to save(), and those it cannot record
 
   // What the dispatcher of the framework ran; each operation counts once, under the first of these
   // that holds. One that is not observed counts with all it ran inside.

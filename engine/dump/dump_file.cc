@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 
+#include "engine/base/ordered.h"
+#include "engine/base/pages.h"
 #include "engine/base/threads.h"
 #include "engine/dump/entries.h"
 #include "engine/dump/names.h"
@@ -79,9 +82,7 @@ std::vector<size_t> PieceStarts(std::string_view text, size_t begin) {
   if (newline == std::string_view::npos || newline < begin) return starts;
   const std::string_view line_start =
       text.substr(newline, quote + 1 - newline);  // "\n", blanks, quote
-  // One thread reads in one go: pieces would only have to be joined again.
-  const size_t pieces =
-      ThreadPool::Default().threads() < 2 ? 1 : (text.size() - begin) / kPieceBytes;
+  const size_t pieces = (text.size() - begin) / kPieceBytes;
   for (size_t i = 1; i < pieces; ++i) {
     const size_t from = begin + (text.size() - begin) / pieces * i;
     if (from <= starts.back()) continue;
@@ -99,35 +100,92 @@ std::string_view Stripped(std::string_view text) {
 }
 
 struct Parsed {
-  std::vector<Entries> pieces;
+  Entries all;             // of every piece, end to end
   Status error;            // of the last piece, when it is no truncation
   bool truncated = false;  // the last piece ends inside an entry
 };
+
+// Room for what the rest of the text will add, going by what `done` of its `size` bytes gave, so
+// that nothing large is moved when it grows.
+template <typename T>
+void MakeRoom(std::vector<T>* items, size_t more, size_t done, size_t size) {
+  const size_t needed = items->size() + more;
+  if (needed <= items->capacity()) return;
+  const double rest = static_cast<double>(size) / static_cast<double>(std::max<size_t>(done, 1));
+  items->reserve(static_cast<size_t>(static_cast<double>(needed) * std::max(1.0, rest) * 1.03) +
+                 64);
+  PreferLargePages(items->data() + items->size(), (items->capacity() - items->size()) * sizeof(T));
+}
+
+// Puts a piece behind the others; its memory stays its own.
+Status Append(std::string_view path, Entries* piece, size_t done, size_t size, Entries* all) {
+  const size_t leaves = all->leaves.size(), records = all->records.size();
+  if (leaves + piece->leaves.size() > UINT32_MAX)
+    return InvalidDump(path).Says("holds more than 4294967295 values");
+  const auto groups = static_cast<int32_t>(all->groups.size());
+  for (Record& record : piece->records) {
+    record.first_leaf += static_cast<uint32_t>(leaves);
+    if (record.group >= 0) record.group += groups;
+  }
+  for (Leaf& leaf : piece->leaves) leaf.record += static_cast<uint32_t>(records);
+  MakeRoom(&all->records, piece->records.size(), done, size);
+  MakeRoom(&all->leaves, piece->leaves.size(), done, size);
+  MakeRoom(&all->stack_keys, piece->stack_keys.size(), done, size);
+  all->records.insert(all->records.end(), piece->records.begin(), piece->records.end());
+  all->leaves.insert(all->leaves.end(), piece->leaves.begin(), piece->leaves.end());
+  all->stack_keys.insert(all->stack_keys.end(), piece->stack_keys.begin(), piece->stack_keys.end());
+  all->groups.insert(all->groups.end(), piece->groups.begin(), piece->groups.end());
+  all->arena.Take(&piece->arena);
+  all->end = piece->end;
+  all->has_md5 |= piece->has_md5;
+  all->has_recompute |= piece->has_recompute;
+  return Status::Ok();
+}
 
 EntryParser::Options OptionsFor(const Header& header) {
   return {.names_from_files = header.task == "tensor", .ours = header.tool.starts_with("msprobe ")};
 }
 
-// Reads the entries in pieces; false when the pieces do not fit together.
+// Reads the entries in pieces; false when the pieces do not fit together. What was read is put
+// where it stays while other pieces are read, and its memory used again.
 bool ParsePieces(std::string_view path, std::string_view text, const std::vector<size_t>& starts,
-                 const EntryParser::Options& options, Parsed* parsed) {
+                 const EntryParser::Options& options, bool mapped, Parsed* parsed) {
   const size_t count = starts.size();
-  parsed->pieces.assign(count, {});
-  std::vector<char> good(count, 1);
-  ThreadPool::Default().ParallelFor(count, [&](size_t i) {
+  const auto note_end = [&](const JsonCursor& json) {
+    if (!json.failed()) return;
+    parsed->truncated = json.truncated();
+    if (!json.truncated()) parsed->error = json.Error(path);
+  };
+  if (count == 1) {
+    JsonCursor json(text, starts[0]);
+    parsed->all = EntryParser(options).Parse(&json);
+    note_end(json);
+    if (parsed->error.ok() && parsed->all.leaves.size() > UINT32_MAX)
+      parsed->error = InvalidDump(path).Says("holds more than 4294967295 values");
+    return true;
+  }
+  std::atomic<bool> good = true;
+  ThreadPool& pool = ThreadPool::Default();
+  size_t joined = 0;
+  OrderedParts<Entries> pieces(2 * pool.threads() + 2, [&](Entries* piece) {
+    const size_t end = ++joined < count ? starts[joined] : text.size();
+    return Append(path, piece, end - starts[0], text.size() - starts[0], &parsed->all);
+  });
+  pool.ParallelFor(count, [&](size_t i) {
     const bool last = i + 1 == count;
     const size_t end = last ? text.size() : starts[i + 1];
     JsonCursor json(text.substr(0, end), starts[i]);
-    EntryParser parser(options);
-    Entries& piece = parsed->pieces[i] = parser.Parse(&json);
-    if (!last) {
-      good[i] = !json.failed() && Stripped(text.substr(piece.end, end - piece.end)) == ",";
-    } else if (json.failed()) {
-      parsed->truncated = json.truncated();
-      if (!json.truncated()) parsed->error = json.Error(path);
+    Entries piece = EntryParser(options).Parse(&json, pieces.Take());
+    if (last) {
+      note_end(json);
+    } else if (json.failed() || Stripped(text.substr(piece.end, end - piece.end)) != ",") {
+      good = false;
     }
+    if (mapped) ForgetPages(text.substr(starts[i], end - starts[i]));
+    pieces.Put(i, std::move(piece));
   });
-  return std::all_of(good.begin(), good.end(), [](char g) { return g != 0; });
+  if (good && !pieces.status().ok()) parsed->error = pieces.status();
+  return good;
 }
 
 Level LevelOf(std::string_view text) {
@@ -149,48 +207,6 @@ std::string DialectOf(const Header& header, const Dump& dump, bool has_recompute
   return has_recompute ? "msprobe 8" : "msprobe 26";
 }
 
-// Puts the pieces end to end. Each piece is freed as soon as it is moved, so that little is held
-// twice.
-Status Join(std::string_view path, std::vector<Entries>* pieces, Dump* dump,
-            std::vector<std::string_view>* stack_keys) {
-  size_t records = 0, leaves = 0;
-  for (const Entries& piece : *pieces) {
-    records += piece.records.size();
-    leaves += piece.leaves.size();
-  }
-  if (leaves > UINT32_MAX) return InvalidDump(path).Says("holds more than 4294967295 values");
-  if (pieces->size() == 1) {
-    dump->records = std::move(pieces->front().records);
-    dump->leaves = std::move(pieces->front().leaves);
-    dump->groups = std::move(pieces->front().groups);
-    *stack_keys = std::move(pieces->front().stack_keys);
-    pieces->front().arena.Release(&dump->arena);
-    return Status::Ok();
-  }
-  dump->records.reserve(records);
-  dump->leaves.reserve(leaves);
-  stack_keys->reserve(records);
-  for (Entries& piece : *pieces) {
-    const auto record_base = static_cast<uint32_t>(dump->records.size());
-    const auto leaf_base = static_cast<uint32_t>(dump->leaves.size());
-    const auto group_base = static_cast<int32_t>(dump->groups.size());
-    for (Record& record : piece.records) {
-      record.first_leaf += leaf_base;
-      if (record.group >= 0) record.group += group_base;
-      dump->records.push_back(record);
-    }
-    for (Leaf& leaf : piece.leaves) {
-      leaf.record += record_base;
-      dump->leaves.push_back(leaf);
-    }
-    dump->groups.insert(dump->groups.end(), piece.groups.begin(), piece.groups.end());
-    stack_keys->insert(stack_keys->end(), piece.stack_keys.begin(), piece.stack_keys.end());
-    piece.arena.Release(&dump->arena);
-    piece = Entries();
-  }
-  return Status::Ok();
-}
-
 std::string Plural(size_t n, std::string_view one) {
   return fmt::format("{} {}{}", n, one, n == 1 ? "" : "s");
 }
@@ -198,7 +214,8 @@ std::string Plural(size_t n, std::string_view one) {
 }  // namespace
 
 Status ReadDumpFile(std::string_view path, std::string_view text, Dump* dump,
-                    std::vector<std::string_view>* stack_keys, DumpFileLayout* layout) {
+                    std::vector<std::string_view>* stack_keys, DumpFileLayout* layout,
+                    bool mapped) {
   Header header;
   JsonCursor head(text);
   const size_t data = ReadHeader(&head, &header);
@@ -224,12 +241,13 @@ Status ReadDumpFile(std::string_view path, std::string_view text, Dump* dump,
     while (true) {
       const EntryParser::Options options = OptionsFor(header);
       const std::vector<size_t> starts = PieceStarts(text, data);
-      if (!ParsePieces(path, text, starts, options, &parsed)) {
+      parsed = Parsed();
+      if (!ParsePieces(path, text, starts, options, mapped, &parsed)) {
         parsed = Parsed();
-        ParsePieces(path, text, {data}, options, &parsed);
+        ParsePieces(path, text, {data}, options, mapped, &parsed);
       }
       if (!parsed.error.ok()) return parsed.error;
-      end = parsed.pieces.back().end;
+      end = parsed.all.end;
       layout->keep = end;
       if (parsed.truncated) break;
       // What follows the entries: '}', perhaps more members of the header, '}'.
@@ -248,14 +266,14 @@ Status ReadDumpFile(std::string_view path, std::string_view text, Dump* dump,
       if (OptionsFor(header) == options) break;  // "task" or "tool" stood behind "data"
     }
     unfinished = !layout->root_closed;
-    for (const Entries& piece : parsed.pieces) {
-      dump->has_md5 |= piece.has_md5;
-      has_recompute |= piece.has_recompute;
-    }
-    MSPROBE_RETURN_IF_ERROR(Join(path, &parsed.pieces, dump, stack_keys));
-  }
-
-  if (data == kNoData) {  // a header is a whole file: task structure of the earlier tools
+    dump->has_md5 = parsed.all.has_md5;
+    has_recompute = parsed.all.has_recompute;
+    dump->records = std::move(parsed.all.records);
+    dump->leaves = std::move(parsed.all.leaves);
+    dump->groups = std::move(parsed.all.groups);
+    *stack_keys = std::move(parsed.all.stack_keys);
+    parsed.all.arena.Release(&dump->arena);
+  } else {  // a header is a whole file: task structure of the earlier tools
     head.Peek();
     if (head.offset() < text.size()) head.Fail("nothing after the document");
     if (head.failed()) return head.Error(path);

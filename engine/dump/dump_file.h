@@ -20,8 +20,10 @@ struct DumpFileLayout {
 
 // Fills everything of `dump` that dump.json knows: header fields, records, leaves, arena, complete,
 // note. Views point into `text`. `stack_keys` gets one element a record: its "stack" member.
+// `mapped`: the text is that of a MappedFile; its pages are given back once they are read.
 // Errors: kInvalidDump with path and offset.
 Status ReadDumpFile(std::string_view path, std::string_view text, Dump* dump,
-                    std::vector<std::string_view>* stack_keys, DumpFileLayout* layout);
+                    std::vector<std::string_view>* stack_keys, DumpFileLayout* layout,
+                    bool mapped = false);
 
 }  // namespace msprobe

@@ -32,9 +32,10 @@ class PathScope {
 
 }  // namespace
 
-Entries EntryParser::Parse(JsonCursor* json) {
+Entries EntryParser::Parse(JsonCursor* json, Entries memory) {
   json_ = json;
-  out_ = Entries();
+  out_ = std::move(memory);
+  out_.Clear();
   out_.end = json->offset();
   // A tensor takes 180 to 300 bytes of text, a plain value less. Reserved memory that is not needed
   // is never touched.
@@ -58,7 +59,8 @@ Entries EntryParser::Parse(JsonCursor* json) {
 
 void EntryParser::Entry(JsonText name) {
   Record record;
-  record.name = Text(name);
+  // Names and keys of stacks are looked up by many: copies keep the file's pages out of it.
+  record.name = out_.arena.Copy(Text(name));
   const EntryName parsed = ParseEntryName(record.name);
   record.api = parsed.api;
   record.call = parsed.call;
@@ -111,9 +113,9 @@ void EntryParser::Member(std::string_view key) {
     JsonText text;
     std::string_view number;
     if (json_->Peek() == '"') {
-      if (json_->String(&text)) out_.stack_keys.back() = Text(text);
+      if (json_->String(&text)) out_.stack_keys.back() = out_.arena.Copy(Text(text));
     } else if (json_->Number(&number)) {
-      out_.stack_keys.back() = number;
+      out_.stack_keys.back() = out_.arena.Copy(number);
     }
   } else if (key == "exception" && json_->Peek() == '"') {
     JsonText text;

@@ -28,6 +28,17 @@ struct Entries {
   size_t end = 0;  // offset behind the last whole entry
   bool has_md5 = false;
   bool has_recompute = false;  // the mark of msprobe 8
+
+  // Empty again, with its memory.
+  void Clear() {
+    records.clear();
+    leaves.clear();
+    groups.clear();
+    stack_keys.clear();
+    arena = TextArena();
+    end = 0;
+    has_md5 = has_recompute = false;
+  }
 };
 
 class EntryParser {
@@ -41,8 +52,8 @@ class EntryParser {
   explicit EntryParser(const Options& options) : options_(options) {}
 
   // Reads entries until '}' or the end of the text. After an error `entries` holds the whole
-  // entries before it.
-  Entries Parse(JsonCursor* json);
+  // entries before it. `memory` is what an earlier run used, to be used again.
+  Entries Parse(JsonCursor* json, Entries memory = {});
 
  private:
   // What holds values: entries.cc.

@@ -131,13 +131,15 @@ std::string SafeFileName(std::string_view text, std::string_view extension) {
   std::string name;
   for (const char c : text)
     name += c == '/' || static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '_' : c;
-  if (name.size() + extension.size() > kMaxFileName) {
+  const bool too_long = name.size() + extension.size() > kMaxFileName;
+  if (too_long || name != text) {         // two texts, two names
     uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
     for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
     std::string head;
     AppendHex(&head, hash, 16);
     head += '_';
-    size_t begin = name.size() - (kMaxFileName - extension.size() - head.size());
+    const size_t room = kMaxFileName - extension.size() - head.size();
+    size_t begin = name.size() > room ? name.size() - room : 0;
     while (begin < name.size() && (name[begin] & 0xC0) == 0x80) ++begin;  // whole characters
     name = head + name.substr(begin);
   }

@@ -104,8 +104,8 @@ class EntryBuilder {
 };
 
 // `text` without characters that a file name may not have ('/' and control characters become '_'),
-// at most 255 bytes; a longer name keeps its end and a hash, so that different names stay
-// different.
+// at most 255 bytes; a name that had to be changed gets a hash in front, a longer one keeps its
+// end: different names stay different.
 std::string SafeFileName(std::string_view text, std::string_view extension);
 
 // The four values, and the counts that are not zero, of `fields.stats`, each behind a comma.

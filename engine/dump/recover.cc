@@ -146,6 +146,8 @@ Result<RecoveredDump> RecoverDump(const std::string& path) {
   RecoveredDump result;
   std::vector<Repair> repairs;
   MSPROBE_ASSIGN_OR_RETURN(result.path, LocateDump(path));
+  // Damage in any of the files is said before one of them is touched.
+  MSPROBE_RETURN_IF_ERROR(ReadDump(result.path).status());
   const std::string folder = DirectoryName(result.path);
   {
     // The views below point into the mapped file: all of them are gone before it is shortened.

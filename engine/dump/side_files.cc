@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "engine/dump/text_arena.h"
@@ -73,6 +74,10 @@ class SideFile {
 
 Status ReadStacks(const std::vector<std::string_view>& stack_keys, Dump* dump) {
   std::unordered_map<std::string_view, int32_t> by_key, by_name;
+  // Entries that say their stack need not be looked for among its names.
+  const bool by_names = std::any_of(stack_keys.begin(), stack_keys.end(),
+                                    [](std::string_view key) { return key.empty(); });
+  if (by_names) by_name.reserve(dump->records.size());
   SideFile file(dump, "stack.json");
   MSPROBE_RETURN_IF_ERROR(file.Read([&](JsonCursor* json, std::string_view key) {
     const auto index = static_cast<int32_t>(dump->stacks.size());
@@ -85,7 +90,11 @@ Status ReadStacks(const std::vector<std::string_view>& stack_keys, Dump* dump) {
     for (size_t i = 0; json->NextItem(); ++i) {
       if (json->Peek() == '[') {
         if (i > 1) json->Fail("a list of names and a list of frames, nothing after them");
-        file.Strings(json, i == 0 ? &names : &frames);
+        if (i == 0 && !by_names) {
+          json->Skip();
+        } else {
+          file.Strings(json, i == 0 ? &names : &frames);
+        }
         grouped = true;
       } else if (json->String(&text)) {
         frames.push_back(file.Text(text));

@@ -54,6 +54,11 @@ TensorQueue::Buffer TensorQueue::TakeBuffer(int64_t size) {
   return {std::move(bytes), capacity};
 }
 
+int64_t TensorQueue::bytes_held() {
+  const std::lock_guard lock(mutex_);
+  return allocated_;
+}
+
 Status TensorQueue::Push(const std::string& file_name, const TensorView& view) {
   if (!std::exchange(folder_made_, true)) MSPROBE_RETURN_IF_ERROR(MakeDirectories(folder_));
   MSPROBE_ASSIGN_OR_RETURN(const int64_t bytes, CheckedByteSize(view.dtype, view.dims()));

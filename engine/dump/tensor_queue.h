@@ -44,6 +44,7 @@ class TensorQueue {
   Status Push(const std::string& file_name, const TensorView& view);
   Status Drain();
   int64_t bytes_written() const { return bytes_written_; }
+  int64_t bytes_held();  // of buffers; never above the budget
 
  private:
   struct Buffer {

@@ -34,6 +34,13 @@ class TextArena {
     return std::string_view(chunk).substr(start);
   }
 
+  // Everything of `other`; its views stay as they are.
+  void Take(TextArena* other) {
+    // What is added next goes to the last chunk: ours, unless it is full.
+    for (std::string& chunk : other->chunks_) chunks_.push_back(std::move(chunk));
+    other->chunks_.clear();
+  }
+
   void Release(std::deque<std::string>* out) {
     for (std::string& chunk : chunks_) out->push_back(std::move(chunk));
     chunks_.clear();

@@ -52,7 +52,7 @@ class Unpickler : private PickleMachine {
 
   void Global(std::string_view module, std::string_view name) {
     if (!ok()) return;
-    if (!IsAllowedGlobal(module, name)) {
+    if (!keeps_objects() && !IsAllowedGlobal(module, name)) {
       const std::string_view hint = RefusedGlobalHint(module, name);
       return Fail(
           "plain tensors and values",
@@ -84,6 +84,8 @@ class Unpickler : private PickleMachine {
     }
     if (callee.module == "collections" && callee.text == "OrderedDict")
       return OrderedDict(arguments);
+    if (callee.module == "collections" && callee.text == "defaultdict")
+      return NewItems(PickleKind::kDict, {});
     NewItems(PickleKind::kCall, call);
   }
 
@@ -105,17 +107,23 @@ class Unpickler : private PickleMachine {
   // An object's state. Only an OrderedDict may have one (a state_dict's _metadata); it is no part
   // of the value.
   void Build() {
-    (void)Pop();
-    Top(PickleKind::kDict, "an OrderedDict to give attributes to");
+    const uint32_t state = Pop();
+    if (ok() && keeps_objects() && TopIs(PickleKind::kCall)) {
+      AddItems(Top(PickleKind::kCall, "an object"), {state});
+    } else if (!ok() || !keeps_objects()) {
+      Top(PickleKind::kDict, "an OrderedDict to give attributes to");
+    }
   }
 
   void SetItems(const std::vector<uint32_t>& items) {
+    if (IsObject()) return;  // of a class of its own: not looked into
     const uint32_t dict = Top(PickleKind::kDict, "a dict to put items into");
     if (items.size() % 2 != 0) Fail("pairs of keys and values", "an odd number of values");
     if (ok()) AddItems(dict, items);
   }
 
   void Append(const std::vector<uint32_t>& items) {
+    if (IsObject()) return;
     const uint32_t list = Top(PickleKind::kList, "a list to append to");
     if (ok()) AddItems(list, items);
   }
@@ -131,6 +139,8 @@ class Unpickler : private PickleMachine {
     const uint32_t set = Top(PickleKind::kSet, "a set to add to");
     if (ok()) AddItems(set, items);
   }
+
+  bool IsObject() const { return ok() && keeps_objects() && TopIs(PickleKind::kCall); }
 
   bool Step(uint8_t opcode);
 };

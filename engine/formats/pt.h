@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -28,6 +29,8 @@ struct PtTensor {
   TensorFile tensor;  // conjugate and negative bits are resolved
   bool requires_grad = false;
   bool is_parameter = false;
+  std::string_view storage;          // what it is a view of, as the file has it
+  std::optional<uint32_t> checksum;  // CRC-32 of that, when the file has one
 };
 
 struct PtFile {
@@ -39,6 +42,11 @@ struct PtFile {
 
 struct PtReadOptions {
   bool verify_checksums = true;  // a flipped bit in a dump must not pass for a numerical difference
+  // Objects that are no tensors (a Namespace of arguments, states of generators) are left in the
+  // tree as they are, and never made; without it they are refused.
+  bool keep_objects = false;
+  // The archive is a part of the file; size 0: all of it.
+  uint64_t offset = 0, size = 0;
 };
 
 // Errors as in tensor_file.h. Refused by name: files that would need code (any global but a short

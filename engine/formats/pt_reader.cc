@@ -42,7 +42,13 @@ Result<PtFile> ReadPt(const std::string& path, const PtReadOptions& options) {
 Result<PtFile> ReadPt(MappedFile mapped, const PtReadOptions& options) {
   const auto file = std::make_shared<MappedFile>(std::move(mapped));
   const std::string& path = file->path();
-  const std::string_view bytes = file->bytes();
+  std::string_view bytes = file->bytes();
+  if (options.offset > bytes.size() || options.size > bytes.size() - options.offset) {
+    return InvalidDump(path, options.offset)
+        .Expected(fmt::format("{} bytes of a tensor", options.size))
+        .Found(fmt::format("a file of {}", bytes.size()));
+  }
+  if (options.size > 0) bytes = bytes.substr(options.offset, options.size);
   if (bytes.substr(0, 1) == "\x80") {
     return Unsupported(path + ": the format torch.save wrote before version 1.6, or a bare pickle")
         .Hint("save it again as a zip: torch.save(torch.load(path, weights_only=True), path)");
@@ -75,8 +81,10 @@ Result<PtFile> ReadPt(MappedFile mapped, const PtReadOptions& options) {
   MSPROBE_ASSIGN_OR_RETURN(const ZipContent pickle,
                            zip.Read(entry, kMaxPickle, options.verify_checksums));
   PtFile out;
-  MSPROBE_ASSIGN_OR_RETURN(out.tree,
-                           Unpickle(pickle.bytes, {.path = path, .base_offset = entry.offset}));
+  MSPROBE_ASSIGN_OR_RETURN(
+      out.tree,
+      Unpickle(pickle.bytes,
+               {.path = path, .base_offset = entry.offset, .keep_objects = options.keep_objects}));
   out.owner = pickle.owner ? pickle.owner : file;
   PtTensorBuilder builder(out.tree, zip, folder, file, path, options);
   MSPROBE_ASSIGN_OR_RETURN(out.tensors, builder.Build());

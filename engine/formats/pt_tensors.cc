@@ -8,6 +8,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "engine/formats/pickle_globals.h"
 #include "engine/formats/pt_storage.h"
 
 namespace msprobe {
@@ -67,6 +68,8 @@ Status PtTensorBuilder::Walk(uint32_t index, int depth) {
     }
     case PickleKind::kCall: {
       const PickleNode &callee = tree_[node.items[0]], &arguments = tree_[node.items[1]];
+      if (options_.keep_objects && !IsAllowedGlobal(callee.module, callee.text))
+        return Status::Ok();
       if (callee.module == "torch._utils" || callee.module == "torch._tensor") {
         auto built = built_.find(index);
         if (built == built_.end()) {
@@ -223,6 +226,8 @@ Result<PtTensor> PtTensorBuilder::BuildTensor(const PickleNode& callee,
   }
   tensor.data = storage.bytes.data() + static_cast<size_t>(offset) * size;
   tensor.owner = storage.owner;
+  out.storage = storage.stored;
+  out.checksum = storage.checksum;
   const size_t metadata = v3 ? 7 : 6;
   if (!v1 && items.size() > metadata)
     MSPROBE_RETURN_IF_ERROR(ResolveMathBits(tree_[items[metadata]], &tensor));
@@ -279,6 +284,10 @@ Result<PtTensorBuilder::Storage> PtTensorBuilder::FindStorage(const PickleNode& 
     MSPROBE_ASSIGN_OR_RETURN(const ZipContent content,
                              zip_.Read(*entry, kMaxInflatedStorage, options_.verify_checksums));
     Storage storage{.bytes = content.bytes, .owner = content.owner ? content.owner : file_};
+    if (!entry->deflated) {
+      storage.stored = content.bytes;
+      if (zip_.has_checksums()) storage.checksum = entry->crc32;
+    }
     // Archives of other writers may put data anywhere; elements must be aligned. 16 covers every
     // dtype.
     if (reinterpret_cast<uintptr_t>(storage.bytes.data()) % 16 != 0) {

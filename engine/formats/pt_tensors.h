@@ -36,7 +36,9 @@ class PtTensorBuilder {
   struct Storage {
     std::string_view bytes;
     std::shared_ptr<const void> owner;
-    std::optional<DType> dtype;  // nullopt: untyped
+    std::optional<DType> dtype;        // nullopt: untyped
+    std::string_view stored;           // its bytes in the file
+    std::optional<uint32_t> checksum;  // of these
   };
 
   Status Fail(const PickleNode& at, std::string_view expected, std::string_view found,

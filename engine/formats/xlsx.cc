@@ -1,220 +1,273 @@
 #include "engine/formats/xlsx.h"
 
 #include <fmt/format.h>
-#include <xlsxwriter.h>
+#include <zlib.h>
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
-#include <vector>
 
 #include "engine/base/file.h"
 #include "engine/formats/atomic_file.h"
 #include "engine/formats/xlsx_text.h"
+#include "engine/formats/zip.h"
 
 namespace msprobe {
 namespace {
 
-constexpr uint32_t kMaxRows = LXW_ROW_MAX;
-constexpr size_t kMaxColumns = LXW_COL_MAX;
-constexpr size_t kMaxNameCharacters = LXW_SHEETNAME_MAX;
-constexpr double kColumnWidth = 18;  // characters
-constexpr lxw_color_t kRedFill = 0xff0000;
-constexpr lxw_color_t kYellowFill = 0xffff00;
+constexpr size_t kMaxNameCharacters = 31;
+constexpr double kColumnWidth = 18;                   // characters
+constexpr uint64_t kMaxPart = uint64_t{4'000} << 20;  // bytes of a file in the archive, or of it
 
-struct Cell {
+constexpr std::string_view kXml = "<?xml version=\"1.0\" encoding=\"UTF-8\" standalone=\"yes\"?>\n";
+constexpr std::string_view kMain = "http://schemas.openxmlformats.org/spreadsheetml/2006/main";
+constexpr std::string_view kRelationships =
+    "http://schemas.openxmlformats.org/officeDocument/2006/relationships";
+constexpr std::string_view kPackage =
+    "http://schemas.openxmlformats.org/package/2006/relationships";
+constexpr std::string_view kContentTypes =
+    "http://schemas.openxmlformats.org/package/2006/content-types";
+
+// One cell style for each RowColor, in its order.
+std::string Styles() {
+  std::string text = fmt::format(
+      "{}<styleSheet xmlns=\"{}\"><fonts count=\"2\"><font><sz val=\"11\"/><name "
+      "val=\"Calibri\"/></font><font><b/><sz val=\"11\"/><name val=\"Calibri\"/></font></fonts>"
+      "<fills count=\"5\"><fill><patternFill patternType=\"none\"/></fill><fill><patternFill "
+      "patternType=\"gray125\"/></fill>",
+      kXml, kMain);
+  for (const std::string_view color : {"FFFF0000", "FFFFFF00", "FFE0E0E0"}) {
+    text += fmt::format(
+        "<fill><patternFill patternType=\"solid\"><fgColor rgb=\"{}\"/><bgColor "
+        "indexed=\"64\"/></patternFill></fill>",
+        color);
+  }
+  text +=
+      "</fills><borders count=\"1\"><border><left/><right/><top/><bottom/><diagonal/></border>"
+      "</borders><cellStyleXfs count=\"1\"><xf numFmtId=\"0\" fontId=\"0\" fillId=\"0\" "
+      "borderId=\"0\"/></cellStyleXfs><cellXfs count=\"5\">";
+  for (const auto& [font, fill] : {std::pair(0, 0), {0, 2}, {0, 3}, {0, 4}, {1, 0}}) {
+    text += fmt::format(
+        "<xf numFmtId=\"0\" fontId=\"{}\" fillId=\"{}\" borderId=\"0\" xfId=\"0\" "
+        "applyFont=\"1\" applyFill=\"1\"/>",
+        font, fill);
+  }
+  return text +
+         "</cellXfs><cellStyles count=\"1\"><cellStyle name=\"Normal\" xfId=\"0\" "
+         "builtinId=\"0\"/></cellStyles></styleSheet>";
+}
+
+std::string Letters(size_t column) {
   std::string text;
-  double number = 0;
-  bool is_number = false;
-};
+  for (size_t left = column + 1; left > 0; left = (left - 1) / 26) {
+    text.insert(text.begin(), static_cast<char>('A' + (left - 1) % 26));
+  }
+  return text;
+}
+
+std::string Lower(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+  return out;
+}
 
 }  // namespace
 
 struct XlsxWriter::State {
   AtomicFile file;
-  lxw_workbook* book = nullptr;
-  lxw_format *header_format = nullptr, *red = nullptr, *yellow = nullptr;
-  lxw_worksheet* sheet = nullptr;
-  std::vector<lxw_worksheet*> sheets;
-  std::string name;  // of the newest AddSheet
-  std::vector<std::string> header;
-  int part = 1;
-  uint32_t row = 0, max_rows = kMaxRows;
-  std::vector<Cell> cells;  // of the row being filled; the first `used`
-  size_t used = 0;
-  Status error;  // the first one; every later call answers it again
+  ZipComposer zip;
+  std::vector<std::string> names, filters;  // of the sheets; "$A$1:$C$9", or "" without a header
+  bool in_sheet = false;
+  uint32_t row = 1;
+  uint32_t crc32 = 0;  // of the sheet so far
+  uint64_t size = 0, stored = 0;
+  std::string filter;  // of the sheet: "A1:C9"
+  Status error;        // the first one; every later call answers it again
 
-  ~State() {
-    if (book != nullptr) lxw_workbook_free(book);
+  Status Keep(Status status) {
+    if (!status.ok() && error.ok()) error = status;
+    return status;
   }
-
-  Status Failed(lxw_error code, std::string_view what) {
-    if (code == LXW_NO_ERROR) return Status::Ok();
-    error = Status(ErrorCode::kIo)
-                .At(file.path())
-                .Says(fmt::format("cannot {}: {}", what, lxw_strerror(code)));
-    return error;
+  Status WritePending() {
+    const std::string bytes = zip.Take();
+    return Keep(file.Write({bytes}));
   }
-
-  Cell& NextCell() {
-    if (used == cells.size()) cells.emplace_back();
-    return cells[used++];
+  Status Write(std::string_view xml);
+  Status FinishSheet();
+  Status AddFile(std::string_view name, const std::string& text) {
+    zip.Add(name, text);
+    return WritePending();
   }
-
-  Status StartSheet(const std::string& sheet_name);
-  void FinishSheet();
 };
 
 XlsxWriter::XlsxWriter(std::unique_ptr<State> state) : state_(std::move(state)) {}
 XlsxWriter::XlsxWriter(XlsxWriter&& other) noexcept = default;
 XlsxWriter& XlsxWriter::operator=(XlsxWriter&& other) noexcept = default;
 XlsxWriter::~XlsxWriter() = default;
-
-void XlsxWriter::set_max_rows(uint32_t rows_with_header) {
-  state_->max_rows = std::clamp<uint32_t>(rows_with_header, 2, kMaxRows);
-}
+uint32_t XlsxWriter::next_row() const { return state_->row; }
 
 Result<XlsxWriter> XlsxWriter::Create(const std::string& path) {
   auto state = std::make_unique<State>();
   MSPROBE_ASSIGN_OR_RETURN(state->file, AtomicFile::Create(path));
-  // Rows wait in temporary files until Close(): beside the result, for /tmp may be small, or
-  // memory.
-  std::string directory = DirectoryName(path);
-  lxw_workbook_options options{
-      .constant_memory = LXW_TRUE, .tmpdir = directory.data(), .use_zip64 = LXW_TRUE};
-  state->book = workbook_new_opt(state->file.temporary_path().c_str(), &options);
-  if (state->book == nullptr)
-    return Status(ErrorCode::kIo).At(path).Says("cannot start a workbook");
-  state->header_format = workbook_add_format(state->book);
-  state->red = workbook_add_format(state->book);
-  state->yellow = workbook_add_format(state->book);
-  if (state->header_format == nullptr || state->red == nullptr || state->yellow == nullptr) {
-    return Internal("out of memory in libxlsxwriter");
-  }
-  format_set_bold(state->header_format);
-  format_set_bg_color(state->red, kRedFill);
-  format_set_bg_color(state->yellow, kYellowFill);
   return XlsxWriter(std::move(state));
 }
 
-Status XlsxWriter::AddSheet(std::string_view name, std::span<const std::string_view> header) {
+// Text of the sheet that is no row.
+Status XlsxWriter::State::Write(std::string_view xml) {
+  XlsxRows piece;
+  piece.xml_ = xml;
+  piece.Compress();
+  crc32 = static_cast<uint32_t>(
+      ::crc32_combine(crc32, piece.crc32_, static_cast<z_off_t>(piece.xml_.size())));
+  size += piece.xml_.size();
+  stored += piece.deflated_.size();
+  return Keep(file.Write({piece.deflated_}));
+}
+
+Status XlsxWriter::AddSheet(const XlsxSheet& sheet) {
   State& s = *state_;
   if (!s.error.ok()) return s.error;
-  if (header.empty() || header.size() > kMaxColumns) {
+  if (sheet.header.size() > kMaxXlsxColumns) {
     return InvalidArgument()
-        .Expected(fmt::format("1 to {} columns", kMaxColumns))
-        .Found(fmt::format("{}", header.size()));
+        .Expected(fmt::format("at most {} columns", kMaxXlsxColumns))
+        .Found(fmt::format("{}", sheet.header.size()));
   }
-  const std::string clean = XlsxText(name, kMaxNameCharacters);
-  const lxw_error valid = workbook_validate_sheet_name(s.book, clean.c_str());
-  if (valid != LXW_NO_ERROR) {
-    return InvalidArgument(
-        fmt::format("{}: sheet name {}: {}", s.file.path(), Excerpt(clean), lxw_strerror(valid)));
+  const std::string name = XlsxText(sheet.name, kMaxNameCharacters);
+  const bool taken = std::any_of(s.names.begin(), s.names.end(), [&](const std::string& other) {
+    return Lower(other) == Lower(name);
+  });
+  if (name.empty() || taken || name.find_first_of("[]:*?/\\") != name.npos ||
+      name.front() == '\'' || name.back() == '\'') {
+    return InvalidArgument(fmt::format(
+        "{}: sheet name {}: {}", s.file.path(), Excerpt(name),
+        taken ? "there is one of that name" : "Excel refuses empty names and []:*?/\\ in them"));
   }
-  s.FinishSheet();
-  s.name = clean;
-  s.header.clear();
-  for (const std::string_view cell : header) s.header.push_back(XlsxText(cell));
-  s.part = 1;
-  return s.StartSheet(clean);
-}
-
-Status XlsxWriter::State::StartSheet(const std::string& sheet_name) {
-  sheet = workbook_add_worksheet(book, sheet_name.c_str());
-  if (sheet == nullptr) {
-    error = Status(ErrorCode::kIo)
-                .At(file.path())
-                .Says("cannot add a sheet: no temporary file beside it, or no memory");
-    return error;
+  MSPROBE_RETURN_IF_ERROR(s.FinishSheet());
+  s.names.push_back(name);
+  const bool has_header = !sheet.header.empty();
+  s.filter =
+      has_header ? fmt::format("A1:{}{}", Letters(sheet.header.size() - 1), sheet.rows + 1) : "";
+  s.filters.push_back(
+      has_header ? fmt::format("$A$1:${}${}", Letters(sheet.header.size() - 1), sheet.rows + 1)
+                 : "");
+  s.in_sheet = true;
+  s.row = 1;
+  s.crc32 = 0;
+  s.size = s.stored = 0;
+  s.zip.BeginDeflated(fmt::format("xl/worksheets/sheet{}.xml", s.names.size()));
+  MSPROBE_RETURN_IF_ERROR(s.WritePending());
+  std::string xml = fmt::format("{}<worksheet xmlns=\"{}\">", kXml, kMain);
+  if (has_header) {
+    xml +=
+        "<sheetViews><sheetView workbookViewId=\"0\"><pane ySplit=\"1\" topLeftCell=\"A2\" "
+        "activePane=\"bottomLeft\" state=\"frozen\"/></sheetView></sheetViews>";
   }
-  sheets.push_back(sheet);
-  worksheet_freeze_panes(sheet, 1, 0);
-  const auto last = static_cast<lxw_col_t>(header.size() - 1);
-  MSPROBE_RETURN_IF_ERROR(
-      Failed(worksheet_set_column(sheet, 0, last, kColumnWidth, nullptr), "set a column's width"));
-  for (size_t i = 0; i < header.size(); ++i) {
-    MSPROBE_RETURN_IF_ERROR(Failed(worksheet_write_string(sheet, 0, static_cast<lxw_col_t>(i),
-                                                          header[i].c_str(), header_format),
-                                   "write a header"));
+  const size_t columns = std::max(sheet.header.size(), sheet.widths.size());
+  if (columns > 0) xml += "<cols>";
+  for (size_t i = 0; i < columns; ++i) {
+    xml += fmt::format("<col min=\"{0}\" max=\"{0}\" width=\"{1}\" customWidth=\"1\"/>", i + 1,
+                       i < sheet.widths.size() ? sheet.widths[i] : kColumnWidth);
   }
-  row = 1;
-  return Status::Ok();
+  if (columns > 0) xml += "</cols>";
+  MSPROBE_RETURN_IF_ERROR(s.Write(xml + "<sheetData>"));
+  if (!has_header) return Status::Ok();
+  XlsxRows header(1);
+  header.BeginRow(RowColor::kBold);
+  for (const std::string_view cell : sheet.header) header.TextCell(cell);
+  header.EndRow();
+  header.Compress();
+  return Append({&header, 1});
 }
 
-void XlsxWriter::State::FinishSheet() {
-  if (sheet == nullptr) return;
-  // Only now is the last row known. Its arguments are in range, so it cannot fail.
-  worksheet_autofilter(sheet, 0, 0, row - 1, static_cast<lxw_col_t>(header.size() - 1));
-  sheet = nullptr;
-}
-
-void XlsxWriter::TextCell(std::string_view text) {
-  Cell& cell = state_->NextCell();
-  AssignXlsxText(text, kMaxXlsxCharacters, &cell.text);
-  cell.is_number = false;
-}
-
-void XlsxWriter::NumberCell(double value) {
-  if (!std::isfinite(value))
-    return TextCell(std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf");
-  Cell& cell = state_->NextCell();
-  cell.number = value;
-  cell.is_number = true;
-}
-
-Status XlsxWriter::EndRow(RowColor color) {
+Status XlsxWriter::Append(std::span<const XlsxRows> pieces) {
   State& s = *state_;
   if (!s.error.ok()) return s.error;
-  const size_t used = std::exchange(s.used, 0);
-  if (s.sheet == nullptr) return Internal("a row before AddSheet, or after Close");
-  if (used > kMaxColumns)
-    return InvalidArgument(
-        fmt::format("a row of {} cells; Excel has {} columns", used, kMaxColumns));
-  if (s.row == s.max_rows) {
-    s.FinishSheet();
-    const std::string suffix = fmt::format("_part_{}", ++s.part);
-    MSPROBE_RETURN_IF_ERROR(
-        s.StartSheet(XlsxText(s.name, kMaxNameCharacters - suffix.size()) + suffix));
-  }
-  lxw_format* format = color == RowColor::kRed      ? s.red
-                       : color == RowColor::kYellow ? s.yellow
-                                                    : nullptr;
-  for (size_t i = 0; i < used; ++i) {
-    const auto column = static_cast<lxw_col_t>(i);
-    const Cell& cell = s.cells[i];
-    if (cell.is_number) {
-      MSPROBE_RETURN_IF_ERROR(s.Failed(
-          worksheet_write_number(s.sheet, s.row, column, cell.number, format), "write a cell"));
-    } else if (!cell.text.empty() || format != nullptr) {
-      const lxw_error code =
-          cell.text.empty()
-              ? worksheet_write_blank(s.sheet, s.row, column, format)
-              : worksheet_write_string(s.sheet, s.row, column, cell.text.c_str(), format);
-      MSPROBE_RETURN_IF_ERROR(s.Failed(code, "write a cell"));
+  if (!s.in_sheet) return Internal("rows before AddSheet, or after Close");
+  std::vector<std::string_view> bytes;
+  for (const XlsxRows& piece : pieces) {
+    if (piece.columns_ > kMaxXlsxColumns || piece.row_ > kMaxXlsxRows + 1) {
+      return s.Keep(InvalidArgument(fmt::format(
+          "{}: a sheet of {} rows and {} columns; Excel has "
+          "{} and {}",
+          s.file.path(), piece.row_ - 1, piece.columns_, kMaxXlsxRows, kMaxXlsxColumns)));
     }
+    s.row = piece.row_;
+    s.crc32 = static_cast<uint32_t>(
+        ::crc32_combine(s.crc32, piece.crc32_, static_cast<z_off_t>(piece.xml_.size())));
+    s.size += piece.xml_.size();
+    s.stored += piece.deflated_.size();
+    bytes.push_back(piece.deflated_);
   }
-  ++s.row;
-  return Status::Ok();
+  if (s.size > kMaxPart || s.file.size() + s.stored > kMaxPart) {
+    return s.Keep(Unsupported(fmt::format("{}: more than 4 GB of rows do not fit into a workbook",
+                                          s.file.path()))
+                      .Hint("csv has no such limit"));
+  }
+  return s.Keep(s.file.Write(bytes));
+}
+
+Status XlsxWriter::State::FinishSheet() {
+  if (!std::exchange(in_sheet, false)) return Status::Ok();
+  MSPROBE_RETURN_IF_ERROR(Write(
+      filter.empty() ? "</sheetData></worksheet>"
+                     : fmt::format("</sheetData><autoFilter ref=\"{}\"/></worksheet>", filter)));
+  constexpr std::string_view kLastBlock("\x03\x00", 2);  // empty, and marked as the last
+  MSPROBE_RETURN_IF_ERROR(Keep(file.Write({kLastBlock})));
+  zip.EndDeflated(crc32, stored + kLastBlock.size(), size);
+  return WritePending();
 }
 
 Status XlsxWriter::Close() {
   State& s = *state_;
   if (!s.error.ok()) return s.error;
-  if (s.book == nullptr) return Internal("a workbook closed twice");
-  if (s.sheets.empty()) return Internal("a workbook without a sheet");
-  s.FinishSheet();
-  // libxlsxwriter does not look whether its rows reached the temporary files.
-  for (lxw_worksheet* sheet : s.sheets) {
-    if (sheet->optimize_tmpfile != nullptr &&
-        (std::fflush(sheet->optimize_tmpfile) != 0 || std::ferror(sheet->optimize_tmpfile) != 0)) {
-      s.error = Status(ErrorCode::kIo)
-                    .At(s.file.path())
-                    .Says("cannot write the rows: no space left beside it");
-      return s.error;
+  if (s.names.empty()) return Internal("a workbook without a sheet, or closed twice");
+  MSPROBE_RETURN_IF_ERROR(s.FinishSheet());
+  std::string types = fmt::format(
+      "{}<Types xmlns=\"{}\"><Default Extension=\"rels\" "
+      "ContentType=\"application/vnd.openxmlformats-package.relationships+xml\"/><Default "
+      "Extension=\"xml\" ContentType=\"application/xml\"/><Override PartName=\"/xl/workbook.xml\" "
+      "ContentType=\"application/"
+      "vnd.openxmlformats-officedocument.spreadsheetml.sheet.main+xml\"/><Override "
+      "PartName=\"/xl/styles.xml\" "
+      "ContentType=\"application/vnd.openxmlformats-officedocument.spreadsheetml.styles+xml\"/>",
+      kXml, kContentTypes);
+  std::string book =
+      fmt::format("{}<workbook xmlns=\"{}\" xmlns:r=\"{}\"><sheets>", kXml, kMain, kRelationships);
+  std::string links = fmt::format("{}<Relationships xmlns=\"{}\">", kXml, kPackage);
+  std::string filters;
+  const auto link = [](size_t id, std::string_view type, std::string_view target) {
+    return fmt::format("<Relationship Id=\"rId{}\" Type=\"{}/{}\" Target=\"{}\"/>", id,
+                       kRelationships, type, target);
+  };
+  for (size_t i = 0; i < s.names.size(); ++i) {
+    std::string name, quoted;
+    AppendXmlText(&name, s.names[i]);
+    for (const char c : name) quoted += c == '\'' ? "''" : std::string(1, c);
+    types += fmt::format(
+        "<Override PartName=\"/xl/worksheets/sheet{}.xml\" ContentType=\"application/"
+        "vnd.openxmlformats-officedocument.spreadsheetml.worksheet+xml\"/>",
+        i + 1);
+    book += fmt::format("<sheet name=\"{}\" sheetId=\"{}\" r:id=\"rId{}\"/>", name, i + 1, i + 1);
+    links += link(i + 1, "worksheet", fmt::format("worksheets/sheet{}.xml", i + 1));
+    if (!s.filters[i].empty()) {
+      filters += fmt::format(
+          "<definedName name=\"_xlnm._FilterDatabase\" localSheetId=\"{}\" "
+          "hidden=\"1\">'{}'!{}</definedName>",
+          i, quoted, s.filters[i]);
     }
   }
-  MSPROBE_RETURN_IF_ERROR(
-      s.Failed(workbook_close(std::exchange(s.book, nullptr)), "write the workbook"));
+  book += "</sheets>";
+  if (!filters.empty()) book += "<definedNames>" + filters + "</definedNames>";
+  links += link(s.names.size() + 1, "styles", "styles.xml") + "</Relationships>";
+  MSPROBE_RETURN_IF_ERROR(s.AddFile("[Content_Types].xml", types + "</Types>"));
+  MSPROBE_RETURN_IF_ERROR(s.AddFile(
+      "_rels/.rels", fmt::format("{}<Relationships xmlns=\"{}\">{}</Relationships>", kXml, kPackage,
+                                 link(1, "officeDocument", "xl/workbook.xml"))));
+  MSPROBE_RETURN_IF_ERROR(s.AddFile("xl/workbook.xml", book + "</workbook>"));
+  MSPROBE_RETURN_IF_ERROR(s.AddFile("xl/_rels/workbook.xml.rels", links));
+  MSPROBE_RETURN_IF_ERROR(s.AddFile("xl/styles.xml", Styles()));
+  s.zip.Finish();
+  MSPROBE_RETURN_IF_ERROR(s.WritePending());
+  s.names.clear();
   return s.file.Commit();
 }
 

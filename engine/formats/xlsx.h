@@ -1,9 +1,11 @@
-// Tables as an Excel workbook, written row by row in constant memory.
+// Tables as an Excel workbook. Rows are composed and compressed in pieces, on any thread, and
+// written in order.
 //
 //   MSPROBE_ASSIGN_OR_RETURN(XlsxWriter book, XlsxWriter::Create("out/result.xlsx"));
-//   MSPROBE_RETURN_IF_ERROR(book.AddSheet("result", header));   // header: bold, frozen, with a
-//   filter on each column book.TextCell("Tensor.add.0.forward"), book.NumberCell(0.5);
-//   MSPROBE_RETURN_IF_ERROR(book.EndRow(RowColor::kRed));
+//   MSPROBE_RETURN_IF_ERROR(book.AddSheet({.name = "result", .header = header, .rows = 1}));
+//   XlsxRows rows(book.next_row());
+//   rows.BeginRow(RowColor::kRed), rows.TextCell("Tensor.add.0"), rows.NumberCell(0.5),
+//   rows.EndRow(); rows.Compress(); MSPROBE_RETURN_IF_ERROR(book.Append({&rows, 1}));
 //   MSPROBE_RETURN_IF_ERROR(book.Close());                      // only now does the file exist
 #pragma once
 
@@ -12,18 +14,54 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "engine/base/status.h"
 
 namespace msprobe {
 
-enum class RowColor { kNone, kRed, kYellow };
+enum class RowColor : uint8_t { kNone, kRed, kYellow, kGrey, kBold };
 
-// Text is always text: a name that looks like a formula, a link or a number stays what it is. A
-// text over Excel's limit of 32,767 characters is cut and ends in " [cut]"; bytes that are not
-// UTF-8 become U+FFFD. Numbers Excel cannot hold (NaN, infinities) are written as the texts nan,
-// inf, -inf. A sheet with more rows than Excel has (1,048,576 with the header) goes on in sheets
-// "<name>_part_2", "<name>_part_3", ..., each with the header. Not for two threads at once.
+inline constexpr uint32_t kMaxXlsxRows = 1'048'576;  // of a sheet, the header among them
+inline constexpr size_t kMaxXlsxColumns = 16'384;
+
+// Consecutive rows of a sheet. Text is always text: a name that looks like a formula, a link or a
+// number stays what it is. A text over Excel's limit of 32,767 characters is cut and ends in
+// " [cut]"; bytes that are not UTF-8 become U+FFFD. Numbers Excel cannot hold (NaN, infinities) are
+// written as the texts nan, inf, -inf.
+class XlsxRows {
+ public:
+  explicit XlsxRows(uint32_t first_row = 2) : row_(first_row) {}  // numbers from 1
+  void Start(uint32_t first_row);  // forgets what it holds, keeps the memory
+
+  void BeginRow(RowColor color = RowColor::kNone);
+  void TextCell(std::string_view text);
+  void NumberCell(double value);
+  // The spelling of a number, as it is; text when it is none, or has more digits than a cell holds.
+  void SpelledCell(std::string_view text);
+  void EndRow();
+
+  // Makes the piece that XlsxWriter::Append takes.
+  void Compress();
+
+ private:
+  friend class XlsxWriter;
+  void BeginCell();
+  uint32_t row_;
+  RowColor color_ = RowColor::kNone;
+  size_t column_ = 0, columns_ = 0;  // of this row; the most of any
+  std::string xml_, clean_, deflated_;
+  uint32_t crc32_ = 0;
+};
+
+struct XlsxSheet {
+  std::string_view name;
+  std::vector<std::string_view> header;  // bold, frozen, with a filter on each column; may be empty
+  std::vector<double> widths;            // of columns, in characters; missing ones get a default
+  uint32_t rows = 0;                     // that will be appended, the header not among them
+};
+
+// Not for two threads at once.
 class XlsxWriter {
  public:
   static Result<XlsxWriter> Create(const std::string& path);
@@ -31,16 +69,13 @@ class XlsxWriter {
   XlsxWriter& operator=(XlsxWriter&& other) noexcept;
   ~XlsxWriter();  // without Close(): leaves nothing behind
 
-  // Starts a sheet; rows go to the newest one. Names are cut to 31 characters; those Excel refuses
-  // are kInvalidArgument.
-  Status AddSheet(std::string_view name, std::span<const std::string_view> header);
-  void TextCell(std::string_view text);
-  void NumberCell(double value);
-  Status EndRow(RowColor color = RowColor::kNone);
+  // Starts a sheet; rows go to the newest one. Names are cut to 31 characters; those Excel refuses,
+  // and names that are there already, are kInvalidArgument.
+  Status AddSheet(const XlsxSheet& sheet);
+  uint32_t next_row() const;  // number of the row that comes next
+  // Compressed pieces in order.
+  Status Append(std::span<const XlsxRows> pieces);
   Status Close();
-
-  // Smaller sheets, for tests.
-  void set_max_rows(uint32_t rows_with_header);
 
  private:
   struct State;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "engine/base/text.h"
+
 namespace msprobe {
 namespace {
 
@@ -29,7 +31,47 @@ size_t SequenceLength(std::string_view text) {
   return overlong || surrogate || too_large || forbidden ? 0 : length;
 }
 
+// "_x0007_" in a text that means nothing but itself.
+bool LooksEscaped(std::string_view text) {
+  const auto is_hex = [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+  };
+  return text.size() >= 7 && text[1] == 'x' && text[6] == '_' &&
+         std::all_of(text.begin() + 2, text.begin() + 6, is_hex);
+}
+
 }  // namespace
+
+void AppendXmlText(std::string* out, std::string_view text) {
+  size_t plain = 0;  // start of what needs no change
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto c = static_cast<unsigned char>(text[i]);
+    if (c >= 0x20 && c != '&' && c != '<' && c != '>' && c != '"' && c != 0x7f && c != '_')
+      continue;
+    if (c == '\n' || c == '\t' || (c == '_' && !LooksEscaped(text.substr(i)))) continue;
+    out->append(text, plain, i - plain);
+    plain = i + 1;
+    switch (c) {
+      case '&':
+        *out += "&amp;";
+        break;
+      case '<':
+        *out += "&lt;";
+        break;
+      case '>':
+        *out += "&gt;";
+        break;
+      case '"':
+        *out += "&quot;";
+        break;
+      default:
+        *out += "_x00";
+        AppendHex(out, c, 2);
+        *out += '_';
+    }
+  }
+  out->append(text, plain);
+}
 
 void AssignXlsxText(std::string_view text, size_t max_characters, std::string* out) {
   // Nearly every cell is short and plain.

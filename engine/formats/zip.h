@@ -41,7 +41,8 @@ class ZipReader {
   static Result<ZipReader> Open(std::string_view archive, const std::string& path);
 
   const std::vector<ZipEntry>& entries() const { return entries_; }
-  const ZipEntry* Find(std::string_view name) const;  // null: no such entry
+  const ZipEntry* Find(std::string_view name) const;     // null: no such entry
+  bool has_checksums() const { return has_checksums_; }  // false: zeros in place of all of them
 
   // The content of an entry, its CRC-32 checked if asked and present (torch can be told to write
   // zeros everywhere instead). Stored entries are not copied. kInvalidDump when a deflated entry's
@@ -56,8 +57,7 @@ class ZipReader {
   bool has_checksums_ = false;
 };
 
-// Composes the records of an archive of stored entries; the caller writes them, and the contents
-// between them.
+// Composes the records of an archive; the caller writes them, and the contents between them.
 //
 //   ZipComposer zip;
 //   zip.Add("a/version", "3\n");
@@ -71,6 +71,10 @@ class ZipComposer {
   void Begin(std::string_view name, uint64_t size,
              uint64_t alignment = 1);  // alignment: a power of two up to 4096
   void End(uint32_t crc32);
+  // Content that the caller has compressed (raw deflate), of less than 4 GiB: its sizes are told at
+  // the end.
+  void BeginDeflated(std::string_view name);
+  void EndDeflated(uint32_t crc32, uint64_t stored_size, uint64_t size);
   void Finish();
   std::string Take();  // the bytes composed since the last Take
 
@@ -78,8 +82,12 @@ class ZipComposer {
   struct Entry {
     std::string name;
     uint64_t offset, size;
-    uint32_t crc32;
+    uint32_t crc32 = 0;
+    uint64_t stored_size = size;
+    bool deflated = false;
   };
+  void LocalHeader(std::string_view name, const std::string& extra, bool zip64);
+  void Descriptor();
   std::vector<Entry> entries_;
   std::string pending_;
   uint64_t position_ = 0;  // of the next byte in the archive

@@ -35,7 +35,7 @@ void ZipComposer::Add(std::string_view name, std::string_view content, uint64_t 
 
 void ZipComposer::Begin(std::string_view name, uint64_t size, uint64_t alignment) {
   const bool zip64 = Needs64(size);
-  entries_.push_back({std::string(name), position_ + pending_.size(), size, 0});
+  entries_.push_back({std::string(name), position_ + pending_.size(), size});
   std::string extra;
   if (zip64) {
     // With a descriptor the sizes here are zero; the record says that the descriptor's are 8 bytes
@@ -52,10 +52,35 @@ void ZipComposer::Begin(std::string_view name, uint64_t size, uint64_t alignment
     AppendLittle<uint16_t>(&extra, static_cast<uint16_t>(padding));
     extra.append(padding, 'Z');
   }
+  LocalHeader(name, extra, zip64);
+  position_ += size;
+}
+
+void ZipComposer::End(uint32_t crc32) {
+  entries_.back().crc32 = crc32;
+  Descriptor();
+}
+
+void ZipComposer::BeginDeflated(std::string_view name) {
+  entries_.push_back({std::string(name), position_ + pending_.size(), 0});
+  entries_.back().deflated = true;
+  LocalHeader(name, "", false);
+}
+
+void ZipComposer::EndDeflated(uint32_t crc32, uint64_t stored_size, uint64_t size) {
+  position_ += stored_size;
+  Entry& entry = entries_.back();
+  entry.crc32 = crc32;
+  entry.stored_size = stored_size;
+  entry.size = size;
+  Descriptor();
+}
+
+void ZipComposer::LocalHeader(std::string_view name, const std::string& extra, bool zip64) {
   AppendLittle<uint32_t>(&pending_, kLocalHeader);
   AppendLittle<uint16_t>(&pending_, zip64 ? kVersion64 : kVersion);
   AppendLittle<uint16_t>(&pending_, kFlagDescriptor | kFlagUtf8);
-  AppendLittle<uint16_t>(&pending_, kStored);
+  AppendLittle<uint16_t>(&pending_, entries_.back().deflated ? kDeflate : kStored);
   AppendLittle<uint16_t>(&pending_, 0);  // time
   AppendLittle<uint16_t>(&pending_, kDate);
   AppendLittle<uint32_t>(&pending_, 0);  // checksum and sizes: in the descriptor
@@ -65,19 +90,17 @@ void ZipComposer::Begin(std::string_view name, uint64_t size, uint64_t alignment
   AppendLittle<uint16_t>(&pending_, static_cast<uint16_t>(extra.size()));
   pending_ += name;
   pending_ += extra;
-  position_ += size;
 }
 
-void ZipComposer::End(uint32_t crc32) {
-  Entry& entry = entries_.back();
-  entry.crc32 = crc32;
+void ZipComposer::Descriptor() {
+  const Entry& entry = entries_.back();
   AppendLittle<uint32_t>(&pending_, kDataDescriptor);
-  AppendLittle<uint32_t>(&pending_, crc32);
-  for (int i = 0; i < 2; ++i) {
+  AppendLittle<uint32_t>(&pending_, entry.crc32);
+  for (const uint64_t size : {entry.stored_size, entry.size}) {
     if (Needs64(entry.size)) {
-      AppendLittle<uint64_t>(&pending_, entry.size);
+      AppendLittle<uint64_t>(&pending_, size);
     } else {
-      AppendLittle<uint32_t>(&pending_, static_cast<uint32_t>(entry.size));
+      AppendLittle<uint32_t>(&pending_, static_cast<uint32_t>(size));
     }
   }
 }
@@ -96,11 +119,11 @@ void ZipComposer::Finish() {
     AppendLittle<uint16_t>(&pending_, zip64 ? kVersion64 : kVersion);
     AppendLittle<uint16_t>(&pending_, zip64 ? kVersion64 : kVersion);
     AppendLittle<uint16_t>(&pending_, kFlagDescriptor | kFlagUtf8);
-    AppendLittle<uint16_t>(&pending_, kStored);
+    AppendLittle<uint16_t>(&pending_, entry.deflated ? kDeflate : kStored);
     AppendLittle<uint16_t>(&pending_, 0);
     AppendLittle<uint16_t>(&pending_, kDate);
     AppendLittle<uint32_t>(&pending_, entry.crc32);
-    AppendLittle<uint32_t>(&pending_, Field32(entry.size));
+    AppendLittle<uint32_t>(&pending_, Field32(entry.stored_size));
     AppendLittle<uint32_t>(&pending_, Field32(entry.size));
     AppendLittle<uint16_t>(&pending_, static_cast<uint16_t>(entry.name.size()));
     AppendLittle<uint16_t>(&pending_, static_cast<uint16_t>(zip64 ? extra.size() + 4 : 0));

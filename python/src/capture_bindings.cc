@@ -50,7 +50,7 @@ Names AddApis(const char* prefix, nb::handle owner, const nb::list& names, bool 
   Names missing;
   for (const nb::handle each : names) {
     const std::string name = nb::borrow<nb::str>(each).c_str();
-    const std::string reason = Collector::Get().AddApi(
+    const std::string reason = Collector::Get().apis().Add(
         prefix, owner.ptr(), name,
         {.is_collective = is_collective, .output_is_arguments = output_is_arguments});
     if (reason.empty()) continue;
@@ -61,12 +61,20 @@ Names AddApis(const char* prefix, nb::handle owner, const nb::list& names, bool 
   return missing;
 }
 
+// Of [(prefix of names, model), ...].
+std::vector<std::pair<std::string, PyObject*>> NamedModels(const nb::list& models) {
+  std::vector<std::pair<std::string, PyObject*>> pairs;
+  for (nb::handle pair : models)
+    pairs.emplace_back(nb::str(pair[0]).c_str(), nb::object(pair[1]).ptr());
+  return pairs;
+}
+
 void AddWait(nb::handle owner, const char* name, std::string_view kind) {
   const auto which = kind == "poll"      ? capture::Api::kPoll
                      : kind == "hand on" ? capture::Api::kHandOn
                      : kind == "compile" ? capture::Api::kCompiler
                                          : capture::Api::kWait;
-  const std::string reason = Collector::Get().AddWait(owner.ptr(), name, which);
+  const std::string reason = Collector::Get().apis().AddWait(owner.ptr(), name, which);
   if (!reason.empty())
     Log(LogLevel::kDebug, fmt::format("calls of {} are not seen: {}", name, reason));
 }
@@ -122,21 +130,31 @@ void BindCapture(nb::module_& m) {
   m.def(
       "read_api_rules",
       [=](const char* risk_levels, const char* ignored_values) {
-        RaiseIfError(collector().ReadApiRules(risk_levels, ignored_values));
+        RaiseIfError(collector().apis().ReadRules(risk_levels, ignored_values));
       },
       "risk_levels"_a, "ignored_values"_a, "What two YAML files say of single APIs.");
   m.def(
       "warn_unmet_rules",
       [=] {
-        for (const std::string& line : collector().api_rules().Unmet())
+        for (const std::string& line : collector().apis().rules().Unmet())
           Log(LogLevel::kWarning, line);
       },
       "Name the rules about APIs that nothing lists; after the last add_apis().");
-  m.def("add_module",
-        [=](nb::handle module, const char* name) { collector().AddModule(module.ptr(), name); });
-  m.def("add_parameter", [=](nb::handle module, const char* name, nb::handle parameter) {
-    collector().AddParameter(module.ptr(), name, parameter.ptr());
-  });
+  m.def(
+      "module_came",
+      [=](nb::handle parent, nb::handle name, nb::handle module) {
+        collector().Guarded(
+            [&] { collector().module_tree().ModuleCame(parent.ptr(), name.ptr(), module.ptr()); });
+      },
+      "parent"_a, "name"_a, "module"_a.none(), "A module was registered in another one.");
+  m.def(
+      "parameter_came",
+      [=](nb::handle module, nb::handle name, nb::handle parameter) {
+        collector().Guarded([&] {
+          collector().module_tree().ParameterCame(module.ptr(), name.ptr(), parameter.ptr());
+        });
+      },
+      "module"_a, "name"_a, "parameter"_a.none(), "A parameter was registered in a module.");
   m.def(
       "add_module_patcher",
       [](nb::handle function) {
@@ -150,25 +168,6 @@ void BindCapture(nb::module_& m) {
       },
       "code"_a, "region"_a, "Calls below this code object have `region` as parent.");
   m.def(
-      "hook_of_known",
-      [](nb::list known, nb::callable hook) {
-        return nb::cpp_function(
-            [known, hook](nb::handle object, nb::handle name, nb::handle value) {
-              const nb::object id = nb::steal(PyLong_FromVoidPtr(object.ptr()));
-              for (nb::handle ids : known) {
-                if (PyDict_Contains(ids.ptr(), id.ptr()) == 1) {
-                  hook(object, name, value);
-                  return;
-                }
-              }
-            },
-            nb::arg("object"), nb::arg("name"), nb::arg("value").none());
-      },
-      "known"_a, "hook"_a,
-      "The hook, called for objects whose id is a key of one of the dicts: for all others there is "
-      "no Python frame, which torch.compile would trace.");
-  m.def("forget_modules", [=] { collector().ForgetModules(); });
-  m.def(
       "modules_wanted", [=] { return collector().modules_wanted(); },
       "Whether the level records modules.");
   m.def(
@@ -180,22 +179,15 @@ void BindCapture(nb::module_& m) {
       "Whether start() can begin anything now.");
   m.def(
       "start",
-      [=](std::optional<int> rank) {
+      [=](std::optional<int> rank, nb::list models) {
         return collector().Guarded([&] {
-          const Result<bool> collecting = collector().Start(rank);
+          const Result<bool> collecting = collector().Start(rank, NamedModels(models));
           return collecting.ok() && *collecting;
         });
       },
-      "rank"_a.none(),
-      "Begin collecting; False when this step or rank is not wanted, or collection is off.");
-  m.def("note_weights", [=](nb::list models) {  // [(prefix, model), ...]
-    collector().Guarded([&] {
-      std::vector<std::pair<std::string, PyObject*>> pairs;
-      for (nb::handle pair : models)
-        pairs.emplace_back(nb::str(pair[0]).c_str(), nb::object(pair[1]).ptr());
-      collector().NoteWeights(pairs);
-    });
-  });
+      "rank"_a.none(), "models"_a,
+      "Begin collecting, with the modules of [(prefix of names, model), ...]; False when this step "
+      "or rank is not wanted, or collection is off.");
   m.def(
       "schedule_tokens",
       [=](nb::handle tokens) { collector().session().ScheduleTokens(TokensArgument(tokens)); },
@@ -207,8 +199,12 @@ void BindCapture(nb::module_& m) {
       "stop_calls", [=] { collector().Guarded([&] { collector().StopCalls(); }); },
       "See no forward call any more; gradients of those seen still come.");
   m.def(
-      "stop", [=] { collector().Guarded([&] { (void)collector().Stop(); }); },
-      "Stop collecting and complete the files.");
+      "stop",
+      [=] {
+        collector().Guarded([&] { (void)collector().Stop(); });
+        collector().Guarded([&] { collector().ForgetModules(); });
+      },
+      "Stop collecting and complete the files; no module is held any more.");
   m.def(
       "step", [=] { collector().Guarded([&] { collector().Step(); }); }, "End the step.");
   m.def(

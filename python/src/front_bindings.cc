@@ -30,11 +30,13 @@ void BindFront(nb::module_& m) {
       "Of the forwards that begin_token tells of, record only these; None: everything.");
   m.def("begin_token", [=](nb::handle, nb::handle) { collector().BeginToken(); });
   m.def(
-      "set_only_module",
-      [=](nb::handle module) {
-        collector().SetOnlyModule(module.is_none() ? nullptr : module.ptr());
+      "begin_module_dump",
+      [=](nb::handle module, const char* name) {
+        collector().Guarded([&] { collector().BeginModuleDump(module.ptr(), name); });
       },
-      "module"_a.none(), "Record this module's own calls and nothing else; None: all again.");
+      "module"_a, "name"_a, "Record this module's own calls, under this name, and nothing else.");
+  m.def(
+      "end_module_dump", [=] { collector().EndModuleDump(); }, "Record everything again.");
   m.def(
       "collecting", [=] { return collector().session().collecting(); },
       "Whether the current step is being recorded.");
@@ -49,33 +51,34 @@ void BindFront(nb::module_& m) {
       "save",
       [=](nb::handle variable, nb::handle name, bool with_gradients, std::optional<int> rank) {
         collector().Guarded(
-            [&] { collector().Save(variable.ptr(), name.ptr(), with_gradients, rank); });
+            [&] { collector().saves().Save(variable.ptr(), name.ptr(), with_gradients, rank); });
       },
       "variable"_a.none(), "name"_a.none(), "with_gradients"_a, "rank"_a.none(),
       "Level debug: record a value, and its gradients when they come.");
   m.def(
-      "flush_saves", [=] { collector().Guarded([&] { collector().FlushSaves(); }); },
+      "flush_saves", [=] { collector().Guarded([&] { collector().saves().Flush(); }); },
       "Record what has come of gradients that are waited for.");
   m.def(
       "register_api",
       [=](const std::string& prefix, nb::handle module, nb::handle name) {
-        return collector().RegisterApi(prefix, module.ptr(), name.ptr());
+        return collector().custom_apis().Register(prefix, module.ptr(), name.ptr());
       },
       "prefix"_a, "module"_a, "name"_a, "Observe an attribute; why that cannot be, or nothing.");
   m.def("restore_api", [=](nb::handle module, nb::handle name) {
-    collector().RestoreApi(module.ptr(), name.ptr());
+    collector().custom_apis().Restore(module.ptr(), name.ptr());
   });
   m.def(
       "add_operator",
       [=](const std::string& prefix, const std::string& name, const nb::list& objects) {
         std::vector<PyObject*> pointers;
         for (nb::handle object : objects) pointers.push_back(object.ptr());
-        collector().AddOperator(prefix, name, pointers);
+        collector().custom_apis().AddOperator(prefix, name, pointers);
       },
       "prefix"_a, "name"_a, "objects"_a, "Observe an operator: its packet and its overloads.");
   m.def(
-      "add_kernel_run", [=](nb::handle run) { return collector().AddKernelRun(run.ptr()); },
-      "run"_a, "Observe the launches of a class of Triton kernels; why not, or nothing.");
+      "add_kernel_run",
+      [=](nb::handle run) { return collector().custom_apis().AddKernelRun(run.ptr()); }, "run"_a,
+      "Observe the launches of a class of Triton kernels; why not, or nothing.");
   m.def(
       "custom_op_namespaces", [=] { return collector().session().config().custom_op_namespaces; },
       "Namespaces of torch.ops to observe.");

@@ -36,7 +36,7 @@ TEST(Arguments, UnknownFlagNamesTheNearest) {
 }
 
 TEST(Arguments, FlagsOfEarlierToolsSayWhy) {
-  const Status status = UnknownFlag("--consistent_check", "compare", {});
+  const Status status = UnknownFlag("--backend", "compare", {});
   EXPECT_EQ(status.code(), ErrorCode::kUnsupported);
   EXPECT_THAT(status.ToString(), HasSubstr("training-inference"));
 }
@@ -44,7 +44,6 @@ TEST(Arguments, FlagsOfEarlierToolsSayWhy) {
 TEST(Arguments, UnknownVerb) {
   const std::vector<std::string_view> verbs = {"compare", "show"};
   EXPECT_THAT(UnknownVerb("compere", verbs).ToString(), HasSubstr("msprobe compare"));
-  EXPECT_THAT(UnknownVerb("-f", verbs).ToString(), HasSubstr("no longer needed"));
   EXPECT_THAT(UnknownVerb("x\x1b[31m", verbs).ToString(), ::testing::Not(HasSubstr("\x1b")));
 }
 

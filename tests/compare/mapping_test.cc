@@ -39,6 +39,8 @@ TEST(Rename, AsSedHasIt) {
   EXPECT_EQ(apply("s/x/[&]$\\&/", "x"), "[x]$&");
   EXPECT_EQ(apply("s/(x)/\\10/", "x"), "x0");
   EXPECT_EQ(apply("s/x//", "axb"), "ab");
+  const std::string long_name(900, 'a');  // not exponential
+  EXPECT_EQ(apply("s/(a*)*b/c/", long_name.c_str()), long_name);
 }
 
 TEST(Rename, WhatIsWrongAndWhere) {
@@ -55,6 +57,7 @@ TEST(Rename, WhatIsWrongAndWhere) {
       {"s/a[b/c/", "character 4"},
       {"s/*a/c/", "character 3"},
       {"s/(a)/\\2/", "which has 1"},
+      {"s/(a)\\1/b/", "a regular expression"},
   };
   for (const auto& [expression, text] : cases) {
     const Status status = Rename::Parse(expression).status();

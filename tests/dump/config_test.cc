@@ -369,6 +369,10 @@ TEST(ParseConfig, LevelL2IsAcceptedAndRecordsNothing) {
                           "collected"));
   EXPECT_THAT(Parsed("{}", {.level = "L2"}).warnings,
               ElementsAre(::testing::StartsWith("level L2 records kernels of NPU")));
+  EXPECT_THAT(Parsed(R"({"level": "L2", "task": "grad_probe"})").warnings,
+              ElementsAre("\"level\" has no effect in task grad_probe"));
+  EXPECT_THAT(Parsed(R"({"level": "L2", "task": "structure"})").warnings,
+              ElementsAre("task structure records modules: level mix is used"));
 }
 
 TEST(ParseConfig, TasksThatAreNotPossibleSayWhatToDoInstead) {

@@ -15,9 +15,11 @@ Coverage Example() {
   c.apis = {.recorded = 5, .nested = 2, .ignored = 1, .traced = 3};
   c.modules = {.recorded = 4};
   c.gradients = 3;
+  c.gradients_ignored = 2;
   c.gradients_missing = 1;
   c.counted = true;
   c.recorded = 5, c.nested = 9, c.gradient = 7, c.ignored = 2, c.compiled_regions = 1;
+  c.saves = 6, c.saves_refused = 1;
   c.not_observed = {{"aten::view", 12, "not \"listed\""}, {"my::op", 1, "other library"}};
   c.apis_not_observed = {{"Torch.foo", "calling convention 128 is not known"}};
   return c;
@@ -51,7 +53,9 @@ TEST(Coverage, LinesForAPerson) {
       CoverageLines(Example(), 1),
       ElementsAre("API calls: 5 recorded, 2 inside those, 1 left out by the configuration, 3 "
                   "traced by a compiler",
-                  "module calls: 4 recorded", "gradients of calls: 3 recorded, 1 never came",
+                  "module calls: 4 recorded", "saved values: 6 recorded, 1 refused",
+                  "gradients of saved values: 3 recorded, 2 left out by the configuration, "
+                  "1 never came",
                   "operations: 5 recorded, 9 more inside recorded calls, 7 of the backward pass, 2 "
                   "left out by the configuration, 13 not observed",
                   "  12 aten::view: not \"listed\"", "  and others, see coverage.json",

@@ -176,7 +176,9 @@ TEST(EntryBuilder, EscapesHostileNames) {
 }
 
 TEST(SafeFileName, StaysInsideTheFolderAndBelowTheLimit) {
-  EXPECT_EQ(SafeFileName("../../etc/passwd", ".pt"), ".._.._etc_passwd.pt");
+  EXPECT_EQ(SafeFileName("a_b", ".pt"), "a_b.pt");
+  EXPECT_EQ(SafeFileName("../../etc/passwd", ".pt"), "2bef2c0bbbdefdfa_.._.._etc_passwd.pt");
+  EXPECT_NE(SafeFileName("a/b", ".pt"), SafeFileName("a\nb", ".pt"));
   const std::string a = SafeFileName(std::string(400, 'a') + "x", ".pt"),
                     b = SafeFileName(std::string(401, 'a') + "x", ".pt");
   EXPECT_EQ(a.size(), 220u);  // and a temporary file beside it has room for its ending

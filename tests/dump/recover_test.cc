@@ -117,6 +117,16 @@ TEST(RecoverDump, SideFilesCutAtEveryByte) {
   }
 }
 
+TEST(RecoverDump, TouchesNoFileWhenAnotherIsDamaged) {
+  TemporaryFolder folder;
+  const std::string dump = folder.Write("dump.json", OpenDump());
+  folder.Write("stack.json", "{\n\"0\": \"no group\"\n}\n");
+  const Result<RecoveredDump> r = RecoverDump(folder.path());
+  ASSERT_FALSE(r.ok());
+  EXPECT_THAT(r.status().message(), HasSubstr("stack.json"));
+  EXPECT_EQ(ReadWhole(dump), OpenDump());
+}
+
 TEST(RecoverDump, LeavesAHeaderWithoutDataAlone) {
   TemporaryFolder folder;
   const std::string text = "{\"task\": \"structure\", \"level\": \"mix\"}\n";

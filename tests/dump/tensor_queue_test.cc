@@ -53,6 +53,7 @@ TEST_F(TensorQueueTest, ManyTensorsThroughASmallBudget) {
     const std::vector<float> values(static_cast<size_t>(100 + 70 * i), static_cast<float>(i));
     const int64_t shape[] = {static_cast<int64_t>(values.size())};
     ASSERT_TRUE(queue.Push(std::to_string(i) + ".pt", ViewOf(values, shape)).ok());
+    EXPECT_LE(queue.bytes_held(), 64 << 10);
   }
   ASSERT_TRUE(queue.Drain().ok());
   for (int i = 0; i < 100; ++i) {

@@ -71,26 +71,28 @@ Status Csv(const std::string& out, std::string_view table) {
 // The first row is the header; a row whose first cell is "red" or "yellow" is coloured.
 Status Xlsx(const std::string& out, std::string_view table) {
   MSPROBE_ASSIGN_OR_RETURN(XlsxWriter book, XlsxWriter::Create(out));
-  bool header = true;
-  for (std::string_view row : Split(table, '\x1e')) {
-    if (row.empty()) continue;
-    row.remove_suffix(1);
-    std::vector<std::string_view> cells = Split(row, '\x1f');
-    if (header) {
-      for (std::string_view& cell : cells) cell.remove_prefix(1);
-      MSPROBE_RETURN_IF_ERROR(book.AddSheet("table", cells));
-      header = false;
-      continue;
-    }
-    for (const std::string_view cell : cells) {
-      cell[0] == 't' ? book.TextCell(cell.substr(1))
-                     : book.NumberCell(std::strtod(std::string(cell.substr(1)).c_str(), nullptr));
-    }
-    const std::string_view first = cells[0].substr(1);
-    MSPROBE_RETURN_IF_ERROR(book.EndRow(first == "red"      ? RowColor::kRed
-                                        : first == "yellow" ? RowColor::kYellow
-                                                            : RowColor::kNone));
+  std::vector<std::string_view> rows;
+  for (const std::string_view row : Split(table, '\x1e')) {
+    if (!row.empty()) rows.push_back(row.substr(0, row.size() - 1));
   }
+  std::vector<std::string_view> header = Split(rows.front(), '\x1f');
+  for (std::string_view& cell : header) cell.remove_prefix(1);
+  MSPROBE_RETURN_IF_ERROR(book.AddSheet(
+      {.name = "table", .header = header, .rows = static_cast<uint32_t>(rows.size() - 1)}));
+  XlsxRows piece(book.next_row());
+  for (size_t i = 1; i < rows.size(); ++i) {
+    const std::vector<std::string_view> cells = Split(rows[i], '\x1f');
+    const std::string_view first = cells[0].substr(1);
+    piece.BeginRow(first == "red"      ? RowColor::kRed
+                   : first == "yellow" ? RowColor::kYellow
+                                       : RowColor::kNone);
+    for (const std::string_view cell : cells) {
+      cell[0] == 't' ? piece.TextCell(cell.substr(1)) : piece.SpelledCell(cell.substr(1));
+    }
+    piece.EndRow();
+  }
+  piece.Compress();
+  MSPROBE_RETURN_IF_ERROR(book.Append({&piece, 1}));
   return book.Close();
 }
 

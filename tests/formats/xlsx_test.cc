@@ -15,7 +15,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-constexpr std::string_view kHeader[] = {"Name", "Value"};
+const std::vector<std::string_view> kHeader = {"Name", "Value"};
 
 // One part of a workbook, "xl/worksheets/sheet1.xml".
 std::string Part(const std::string& path, const std::string& name) {
@@ -29,49 +29,74 @@ std::string Part(const std::string& path, const std::string& name) {
   return std::string(content->bytes);
 }
 
+// A sheet of these rows, in one piece.
+Status AddRows(XlsxWriter* book, XlsxRows rows) {
+  rows.Compress();
+  return book->Append({&rows, 1});
+}
+
 TEST(Xlsx, HeaderCellsAndColours) {
   const std::string folder = TestFolder(), path = folder + "/t.xlsx";
   Result<XlsxWriter> book = XlsxWriter::Create(path);
   ASSERT_TRUE(book.ok()) << book.status().message();
-  ASSERT_TRUE(book->AddSheet("result", kHeader).ok());
-  book->TextCell("=1+1"), book->NumberCell(0.5);
-  ASSERT_TRUE(book->EndRow(RowColor::kRed).ok());
-  book->TextCell("a<b&\"c\""), book->NumberCell(std::nan(""));
-  ASSERT_TRUE(book->EndRow(RowColor::kYellow).ok());
+  ASSERT_TRUE(book->AddSheet({.name = "result", .header = kHeader, .rows = 2}).ok());
+  XlsxRows rows(book->next_row());
+  rows.BeginRow(RowColor::kRed), rows.TextCell("=1+1"), rows.NumberCell(0.5), rows.EndRow();
+  rows.BeginRow(RowColor::kYellow), rows.TextCell("a<b&\"c\"\x07"), rows.NumberCell(std::nan(""));
+  rows.EndRow();
+  ASSERT_TRUE(AddRows(&*book, std::move(rows)).ok());
   EXPECT_FALSE(IsRegularFile(path)) << "only Close makes the file";
   ASSERT_TRUE(book->Close().ok());
   ExpectFolderHolds(folder, {"t.xlsx"});
   const std::string sheet = Part(path, "xl/worksheets/sheet1.xml");
-  EXPECT_THAT(sheet, HasSubstr("<t>=1+1</t>"));
+  EXPECT_THAT(sheet, HasSubstr("<c r=\"A2\" s=\"1\" t=\"inlineStr\"><is><t>=1+1</t>"));
   EXPECT_THAT(sheet, Not(HasSubstr("<f>"))) << "a name must not become a formula";
   EXPECT_THAT(sheet, HasSubstr("<v>0.5</v>"));
-  EXPECT_THAT(sheet, HasSubstr("a&lt;b&amp;"));
+  EXPECT_THAT(sheet, HasSubstr("a&lt;b&amp;&quot;c&quot;_x0007_"));
   EXPECT_THAT(sheet, HasSubstr("<t>nan</t>"));
   EXPECT_THAT(sheet, HasSubstr("<autoFilter ref=\"A1:B3\"/>"));
   EXPECT_THAT(sheet, HasSubstr("state=\"frozen\""));
   EXPECT_THAT(Part(path, "xl/styles.xml"), HasSubstr("FFFF0000"));
 }
 
-TEST(Xlsx, LongTablesGoOnInMoreSheets) {
+TEST(Xlsx, SpelledNumbersAndWhatLooksLikeThem) {
   const std::string path = TestFolder() + "/t.xlsx";
   Result<XlsxWriter> book = XlsxWriter::Create(path);
-  ASSERT_TRUE(book.ok());
-  book->set_max_rows(4);
-  ASSERT_TRUE(book->AddSheet("a sheet with a name of 31 chars", kHeader).ok());
-  for (int i = 0; i < 7; ++i) {
-    book->TextCell("row"), book->NumberCell(i);
-    ASSERT_TRUE(book->EndRow().ok());
+  ASSERT_TRUE(book->AddSheet({.name = "s"}).ok());
+  XlsxRows rows(book->next_row());
+  rows.BeginRow();
+  for (const char* text : {"1e-05", "1234567890123456", "0x10", "", " inf", "nan"}) {
+    rows.SpelledCell(text);
   }
-  ASSERT_TRUE(book->AddSheet("second", kHeader).ok());
+  rows.EndRow();
+  ASSERT_TRUE(AddRows(&*book, std::move(rows)).ok());
   ASSERT_TRUE(book->Close().ok());
-  const std::string names = Part(path, "xl/workbook.xml");
-  EXPECT_THAT(names, HasSubstr("a sheet with a name of 31 chars"));
-  EXPECT_THAT(names, HasSubstr("a sheet with a name of 3_part_2"));
-  EXPECT_THAT(names, HasSubstr("a sheet with a name of 3_part_3"));
-  EXPECT_THAT(names, HasSubstr("second"));
-  EXPECT_THAT(Part(path, "xl/worksheets/sheet3.xml"), HasSubstr("<v>6</v>"));
-  EXPECT_THAT(Part(path, "xl/worksheets/sheet3.xml"), HasSubstr("Name"))
-      << "each part has the header";
+  const std::string sheet = Part(path, "xl/worksheets/sheet1.xml");
+  EXPECT_THAT(sheet, HasSubstr("<c r=\"A1\"><v>1e-05</v></c>"));
+  EXPECT_THAT(sheet, HasSubstr("<t>1234567890123456</t>")) << "no digit may be lost";
+  EXPECT_THAT(sheet, HasSubstr("<t>0x10</t>"));
+  EXPECT_THAT(sheet, Not(HasSubstr("\"D1\"")));
+  EXPECT_THAT(sheet, HasSubstr("xml:space=\"preserve\"> inf</t>"));
+}
+
+TEST(Xlsx, PiecesAreJoined) {
+  const std::string path = TestFolder() + "/t.xlsx";
+  Result<XlsxWriter> book = XlsxWriter::Create(path);
+  ASSERT_TRUE(book->AddSheet({.name = "s", .header = kHeader, .rows = 3000}).ok());
+  std::vector<XlsxRows> pieces;
+  for (uint32_t start = 2; start < 3002; start += 1000) {
+    XlsxRows& rows = pieces.emplace_back(start);
+    for (int i = 0; i < 1000; ++i) {
+      rows.BeginRow(), rows.TextCell("row"), rows.NumberCell(i), rows.EndRow();
+    }
+    rows.Compress();
+  }
+  ASSERT_TRUE(book->Append(pieces).ok());
+  EXPECT_EQ(book->next_row(), 3002u);
+  ASSERT_TRUE(book->Close().ok());
+  const std::string sheet = Part(path, "xl/worksheets/sheet1.xml");
+  EXPECT_THAT(sheet, HasSubstr("<row r=\"3001\">"));
+  EXPECT_THAT(sheet, testing::EndsWith("</worksheet>"));
 }
 
 TEST(Xlsx, ErrorsLeaveNothingBehind) {
@@ -80,18 +105,18 @@ TEST(Xlsx, ErrorsLeaveNothingBehind) {
   {
     Result<XlsxWriter> book = XlsxWriter::Create(folder + "/t.xlsx");
     ASSERT_TRUE(book.ok());
-    const Status status = book->AddSheet("what?", kHeader);
+    const Status status = book->AddSheet({.name = "what?"});
     EXPECT_EQ(status.code(), ErrorCode::kInvalidArgument);
     EXPECT_THAT(status.message(), HasSubstr("what?"));
-    EXPECT_EQ(book->AddSheet("x", {}).code(), ErrorCode::kInvalidArgument);
-    EXPECT_FALSE(book->EndRow().ok()) << "no sheet yet";
+    EXPECT_FALSE(AddRows(&*book, XlsxRows(1)).ok()) << "no sheet yet";
     EXPECT_FALSE(book->Close().ok());
   }
   {
     Result<XlsxWriter> book = XlsxWriter::Create(folder + "/t.xlsx");
-    ASSERT_TRUE(book->AddSheet("x", kHeader).ok());
-    EXPECT_EQ(book->AddSheet("X", kHeader).code(), ErrorCode::kInvalidArgument)
+    ASSERT_TRUE(book->AddSheet({.name = "x", .header = kHeader}).ok());
+    EXPECT_EQ(book->AddSheet({.name = "X"}).code(), ErrorCode::kInvalidArgument)
         << "names differ in more than case";
+    EXPECT_EQ(AddRows(&*book, XlsxRows(kMaxXlsxRows + 2)).code(), ErrorCode::kInvalidArgument);
   }
   ExpectFolderHolds(folder, {});
 }

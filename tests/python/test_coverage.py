@@ -52,7 +52,7 @@ def test_every_operation_is_accounted_for(tmp_path):
     report = coverage(tmp_path)
     assert report["apis"]["recorded"] == 3
     assert report["apis"]["nested"] > 0
-    assert report["gradients"] == {"recorded": 3, "missing": 0}
+    assert report["gradients"] == {"recorded": 3, "ignored": 0, "missing": 0}
     operations = report["operations"]
     assert operations["recorded"] == 3
     assert operations["nested"] > 3
@@ -68,6 +68,49 @@ def test_what_the_configuration_leaves_out(tmp_path):
     assert (report["apis"]["recorded"], report["apis"]["ignored"]) == (1, 2)
     assert report["operations"]["ignored"] > 1
     assert report["operations"]["recorded"] == 1
+
+
+def overflow(folder):
+    from msprobe.pytorch import PrecisionDebugger
+
+    (folder / "config.json").write_text('{"overflow_check": {"overflow_nums": -1}}')
+    debugger = PrecisionDebugger(
+        str(folder / "config.json"), "overflow_check", str(folder / "dump"), "L1"
+    )
+    x = torch.tensor([1.0, 4.0], requires_grad=True)
+    debugger.start()
+    torch.sqrt(torch.mul(x, 2.0)).sum().backward()
+    zero = torch.zeros(2, requires_grad=True)
+    torch.sqrt(zero).sum().backward()  # of which the gradient is infinite
+    debugger.stop()
+
+
+def test_what_overflow_check_only_looks_at(tmp_path):
+    run_forked(overflow, tmp_path)
+    report = coverage(tmp_path)
+    data = json.loads((tmp_path / "dump/step0/rank/dump.json").read_text())["data"]
+    assert [name for name in data if "backward" in name] == ["Torch.sqrt.1.backward"]
+    assert (report["apis"]["recorded"], report["apis"]["ignored"]) == (0, 5)
+    assert report["gradients"] == {"recorded": 1, "ignored": 4, "missing": 0}
+
+
+def saves(folder):
+    from msprobe.pytorch import PrecisionDebugger
+
+    debugger = PrecisionDebugger(dump_path=str(folder / "dump"), level="debug")
+    x = torch.ones(2, requires_grad=True)
+    for value in (x, [x * 2], 3, object()):
+        debugger.save(value, "v")
+    (x * 3).sum().backward()
+    debugger.step()
+
+
+def test_what_level_debug_saves(tmp_path):
+    run_forked(saves, tmp_path)
+    report = coverage(tmp_path)
+    assert report["saves"] == {"recorded": 3, "refused": 1}
+    assert report["gradients"] == {"recorded": 1, "ignored": 0, "missing": 1}
+    assert report["operations"] is None and "save()" in report["why_no_operations"]
 
 
 def test_the_dispatcher_is_asked_in_the_first_step_only(tmp_path):

@@ -234,6 +234,37 @@ def test_edited_list(tmp_path, capfd):
     assert line.endswith("category my_category (not known)")
 
 
+def of_other_packages(folder):
+    """Categories of lists of the earlier tools."""
+    shutil.copytree(hooks._LISTS, folder / "lists")
+    with open(folder / "lists" / "support_wrap_ops.yaml", "a") as names:
+        names.write("\naten:\n  - add\n  - softmax.no\nmindspeed:\n  - swiglu\n")
+        names.write("npu_distributed:\n  - isend\n")
+    hooks._LISTS = str(folder / "lists")
+    mindspeed = types.ModuleType("mindspeed.ops")
+    mindspeed.swiglu = lambda x: x * 2
+    sys.modules["mindspeed.ops"] = mindspeed
+    debugger = PrecisionDebugger(dump_path=str(folder / "out"))
+    debugger.start()
+    torch.ops.aten.add(torch.ops.aten.add.Tensor(X, X), X)
+    mindspeed.swiglu(X)
+    debugger.stop()
+    assert read_dump(folder / "out").names == [
+        "Aten.add.0.forward",
+        "Aten.add.1.forward",
+        "MindSpeed.swiglu.0.forward",
+    ]
+
+
+def test_lists_with_categories_of_other_packages(tmp_path, capfd):
+    run_forked(of_other_packages, tmp_path)
+    (line,) = [line for line in capfd.readouterr().err.splitlines() if "support_wrap_ops" in line]
+    assert line.endswith(
+        "not observed: Aten.softmax.no (this PyTorch does not have it), "
+        "category npu_distributed (torch_npu.distributed is not imported)"
+    )
+
+
 def shipped(folder):
     debugger = PrecisionDebugger(dump_path=str(folder))
     debugger.start()

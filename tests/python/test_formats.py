@@ -156,6 +156,9 @@ def test_csv_guards_names_and_reads_back(tool, tmp_path):
         "\r=1",
         '=HYPERLINK("http://x","y")',
         "\uff1d1+1",
+        "\uff0b1",
+        "\uff0d1",
+        "\uff20SUM(A1)",
     ]
     tool(
         "csv", tmp_path / "t.csv", stdin=table_bytes([[("t", name), ("n", "-1")] for name in names])

@@ -76,9 +76,27 @@ def _add_operators():
     for schema in torch._C._jit_get_all_schemas():
         namespace, _, operator = schema.name.partition("::")
         if namespace in namespaces:
-            packet = getattr(getattr(torch.ops, namespace), operator)
-            overloads = [getattr(packet, overload) for overload in packet.overloads()]
-            _engine.add_operator(namespace, operator, [packet, *overloads])
+            _add_packet(namespace, operator, getattr(getattr(torch.ops, namespace), operator))
+
+
+def _add_packet(prefix, operator, packet):
+    overloads = [getattr(packet, overload) for overload in packet.overloads()]
+    _engine.add_operator(prefix, operator, [packet, *overloads])
+
+
+def add_aten(names):
+    """Category aten of support_wrap_ops.yaml: what the program calls as torch.ops.aten.<name>.
+
+    Answers the names that are not there.
+    """
+    missing = []
+    for name in names:
+        packet = getattr(torch.ops.aten, name, None)
+        if isinstance(packet, torch._ops.OpOverloadPacket):
+            _add_packet("Aten", name, packet)
+        else:
+            missing.append(f"Aten.{name} (this PyTorch does not have it)")
+    return missing
 
 
 def _defined():

@@ -16,15 +16,17 @@ from msprobe.pytorch.process import rank
 
 _LISTS = os.path.join(os.path.dirname(__file__), "hook_module")
 
-_handles = []  # of hooks installed by begin(), removed by end()
-# While collecting: id of a model, and of a module in one -> what names of its children begin with.
-# The engine and the debugger keep them alive.
-_roots, _prefixes = {}, {}
-_dumped = set()  # id of modules given to module_dump
+_KEY = "msprobe"  # of our hooks, among others' that have numbers
 _apis_added = False
 _places_added = False
 _optimizers_hooked = False
-_CATEGORIES = ("functional", "tensor", "torch", "_VF", "torch_npu", "distributed")
+_CATEGORIES = ("functional", "tensor", "torch", "_VF", "torch_npu", "distributed", "aten")
+# Category -> (prefix, module) of packages that the program may have imported.
+_PACKAGES = {
+    "torch_npu": ("NPU", "torch_npu"),
+    "mindspeed": ("MindSpeed", "mindspeed.ops"),
+    "npu_distributed": ("Distributed", "torch_npu.distributed"),
+}
 
 
 def _owners():
@@ -38,8 +40,9 @@ def _owners():
         "tensor": ("Tensor", torch.Tensor),
         "torch": ("Torch", torch),
     }
-    if "torch_npu" in sys.modules:
-        owners["torch_npu"] = ("NPU", sys.modules["torch_npu"])
+    for category, (prefix, module) in _PACKAGES.items():
+        if module in sys.modules:
+            owners[category] = (prefix, sys.modules[module])
     return owners
 
 
@@ -50,9 +53,16 @@ def _add_apis():
         os.path.join(_LISTS, "risk_levels.yaml"), os.path.join(_LISTS, "builtin_ignore_ops.yaml")
     )
     missing = []
-    for category, (prefix, owner) in _owners().items():
-        missing += _engine.add_apis(prefix, owner, lists.get(category, []))
-    missing += [f"category {name} (not known)" for name in lists if name not in _CATEGORIES]
+    owners = _owners()
+    for category, (prefix, owner) in owners.items():
+        moves = category == "npu_distributed"
+        missing += _engine.add_apis(prefix, owner, lists.get(category, []), moves, moves)
+    missing += custom_apis.add_aten(lists.get("aten", []))
+    for category in lists:
+        if category in _PACKAGES and category not in owners and category != "torch_npu":
+            missing.append(f"category {category} ({_PACKAGES[category][1]} is not imported)")
+        elif category not in _CATEGORIES and category not in _PACKAGES:
+            missing.append(f"category {category} (not known)")
     if missing:
         _engine.warn(f"support_wrap_ops.yaml: not observed: {', '.join(missing)}")
     if torch.distributed.is_available():
@@ -141,54 +151,19 @@ def _optimizer_ends(optimizer, args, kwargs):
     _engine.optimizer_ends(optimizer)
 
 
-def _observe_modules(model):
-    """Tell the engine the modules as they are now, and hear of those that come later."""
-    for prefix, root in _named_roots(model):
-        _roots[id(root)] = prefix
-        for name, module in root.named_modules(prefix=prefix.removesuffix(".")):
-            if module is not root:
-                _add_module(name, module)
-    for register, hear in (
-        ("register_module_module_registration_hook", _module_came),
-        ("register_module_parameter_registration_hook", _parameter_came),
-    ):
-        if hasattr(torch.nn.modules.module, register):  # from 2.0 on
-            hook = _engine.hook_of_known([_prefixes, _roots], hear)
-            _handles.append(getattr(torch.nn.modules.module, register)(hook))
+def _hear_of_modules(hear):
+    """Let the engine hear of modules and parameters that are registered, or no more.
 
-
-def _is_wrapper(module):
-    """Whether it only passes on what the module inside is given and returns."""
-    fsdp = sys.modules.get("torch.distributed.fsdp")
-    return fsdp is not None and isinstance(module, fsdp.FullyShardedDataParallel)
-
-
-def _add_module(name, module):
-    if id(module) in _prefixes:  # it stands in two places, and keeps its first name
-        return
-    _prefixes[id(module)] = name + "."
-    if _is_wrapper(module):
-        return
-    _engine.add_module(module, name)
-    for parameter_name, parameter in module._parameters.items():
-        _add_parameter(module, parameter_name, parameter)
-
-
-def _add_parameter(module, name, parameter):
-    if parameter is not None and parameter.requires_grad:
-        _engine.add_parameter(module, name, parameter)
-
-
-def _module_came(parent, name, module):
-    prefix = _prefixes.get(id(parent), _roots.get(id(parent)))
-    if module is not None and prefix is not None:
-        for path, each in module.named_modules(prefix=prefix + name):
-            _add_module(path, each)
-
-
-def _parameter_came(module, name, parameter):
-    if id(module) in _prefixes:
-        _add_parameter(module, name, parameter)
+    Its functions are no Python frames, which torch.compile would trace. One step each: an interrupt
+    in between leaves nothing half done.
+    """
+    for kind, function in (("module", _engine.module_came), ("parameter", _engine.parameter_came)):
+        # From PyTorch 2.0 on.
+        hooks = getattr(torch.nn.modules.module, f"_global_{kind}_registration_hooks", None)
+        if hooks is not None and hear:
+            hooks[_KEY] = function
+        elif hooks is not None:
+            hooks.pop(_KEY, None)
 
 
 def begin_module_dump(module, name):
@@ -198,19 +173,12 @@ def begin_module_dump(module, name):
     check_model(module)
     if not isinstance(name, str) or not name:
         raise UsageError(f"module_dump; expected a name for the module, found {name!r}")
-    if not _engine.collecting():
-        return
-    if id(module) in _prefixes and id(module) not in _dumped:
-        _engine.warn(f"module_dump({name}) has no effect: the level records this module anyway")
-        return
-    _dumped.add(id(module))
-    _add_module(name, module)
-    _engine.set_only_module(module)
+    _engine.begin_module_dump(module, name)
 
 
 def end_module_dump():
     """Record everything again."""
-    _engine.set_only_module(None)
+    _engine.end_module_dump()
 
 
 def _add_places():
@@ -270,21 +238,12 @@ def _begin(model, rank_id):
     if _engine.modules_wanted() and not _places_added:
         _add_places()
         _places_added = True
-    if not _engine.start(rank() if rank_id is None else rank_id):
-        return
-    if _engine.modules_wanted() and not _roots:
-        _observe_modules(model)
-    if model is not None:
-        _engine.note_weights(_named_roots(model))
+    models = [] if model is None else _named_roots(model)
+    if _engine.start(rank() if rank_id is None else rank_id, models):
+        _hear_of_modules(_engine.modules_wanted())
 
 
 def end():
     """Stop collecting; every hook is removed, no module is held."""
-    while _handles:
-        _handles[-1].remove()  # before it is forgotten: Ctrl-C may come in between
-        _handles.pop()
+    _hear_of_modules(False)
     _engine.stop()
-    _engine.forget_modules()
-    _prefixes.clear()
-    _roots.clear()
-    _dumped.clear()

@@ -2,7 +2,8 @@
 
 from msprobe import UsageError, _engine
 
-_handles = []  # of hooks installed by begin(), removed by end()
+_KEY = "msprobe"  # of our hook, among others' that have numbers
+_root = None  # the module that has it
 
 
 def _is_count(value):
@@ -24,14 +25,17 @@ def check(token_range, rank_id):
 
 def begin(model, token_range):
     """Before the engine starts: restrict what it sees to some forward passes of the model."""
+    global _root
     end()
     _engine.set_token_range(*(token_range or (None, None)))
     if token_range is not None:
-        root = model[0] if isinstance(model, (list, tuple)) else model
-        _handles.append(root.register_forward_pre_hook(_engine.begin_token))
+        _root = model[0] if isinstance(model, (list, tuple)) else model
+        _root._forward_pre_hooks[_KEY] = _engine.begin_token
 
 
 def end():
     """Remove every hook."""
-    while _handles:
-        _handles.pop().remove()
+    global _root
+    if _root is not None:
+        _root._forward_pre_hooks.pop(_KEY, None)
+        _root = None

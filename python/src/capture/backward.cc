@@ -5,6 +5,7 @@
 #include <list>
 #include <unordered_set>
 
+#include "capture/callable_type.h"
 #include "capture/distributed_tensor.h"
 #include "capture/interpose.h"
 #include "capture/module_calls.h"
@@ -101,7 +102,7 @@ void AddShare(Pending& p, size_t slot, PyObject* gradient) {
       PyRef a = PyRef::Steal(PyObject_CallMethodNoArgs(sum.get(), names().detach));
       PyRef b = PyRef::Steal(PyObject_CallMethodNoArgs(gradient, names().detach));
       if (a && b) sum = PyRef::Steal(PyNumber_Add(a.get(), b.get()));
-      PyErr_Clear();
+      ClearError();
     }
   }
   if (!sum) return;
@@ -152,7 +153,7 @@ PyObject* CallHook(PyObject* self, PyObject* const* args, size_t nargsf, PyObjec
   } catch (const std::exception& error) {
     p.sink->Fault(error.what());
   }
-  PyErr_Clear();
+  ClearError();
   Py_RETURN_NONE;
 }
 
@@ -171,7 +172,7 @@ PyTypeObject hook_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 
 void AddHook(PyObject* node, Task task) {
   Hook* hook = PyObject_New(Hook, &hook_type);
-  if (hook == nullptr) return PyErr_Clear();
+  if (hook == nullptr) return ClearError();
   const NodeHooks::When when = task.when;
   Pending& pending = *task.pending;
   hook->call = CallHook, hook->task = nullptr;
@@ -189,7 +190,7 @@ void AddHook(PyObject* node, Task task) {
 uint64_t SequenceOf(PyObject* node) {
   PyRef number = PyRef::Steal(PyObject_CallMethodNoArgs(node, names().sequence));
   const uint64_t value = number ? PyLong_AsUnsignedLongLongMask(number.get()) : UINT64_MAX;
-  PyErr_Clear();
+  ClearError();
   return value;
 }
 
@@ -202,7 +203,7 @@ InputEdges::InputEdges(const std::vector<PyObject*>& tensors) : slots_(tensors.s
     const QuietTorch quiet(tensors[i]);
     PyRef node = PyRef::Steal(torch.grad_fn(tensors[i]));
     if (!node) {
-      PyErr_Clear();
+      ClearError();
       continue;
     }
     if (node.get() == Py_None) {
@@ -211,13 +212,13 @@ InputEdges::InputEdges(const std::vector<PyObject*>& tensors) : slots_(tensors.s
     }
     PyRef number = PyRef::Steal(torch.output_number(tensors[i]));
     const int64_t output = number ? PyLong_AsLongLong(number.get()) : -1;
-    PyErr_Clear();
+    ClearError();
     edges_.push_back({std::move(node), nullptr, output, i});
   }
   if (torch.sequence_number != nullptr) {
     PyRef number = PyRef::Steal(PyObject_CallNoArgs(torch.sequence_number));
     if (number) first_sequence_ = PyLong_AsUnsignedLongLongMask(number.get());
-    PyErr_Clear();
+    ClearError();
   }
 }
 
@@ -262,7 +263,7 @@ class GraphWalk {
     Positions hits;
     PyRef next = PyRef::Steal(PyObject_GetAttr(node.get(), names().next_functions));
     if (!next || !PyTuple_Check(next.get())) {
-      PyErr_Clear();
+      ClearError();
       return hits;
     }
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(next.get()); ++i) {
@@ -294,7 +295,7 @@ class GraphWalk {
         if (!leaf) {
           if (!IsLeafNode(parent)) continue;
           leaf = PyRef::Steal(PyObject_GetAttr(parent, names().variable));
-          PyErr_Clear();
+          ClearError();
           if (!leaf) continue;
         }
         if (leaf.get() != edge.leaf) continue;
@@ -325,7 +326,7 @@ bool ArmBackward(const InputEdges& edges, const std::vector<PyObject*>& outputs,
     PyRef node = PyRef::Steal(torch.grad_fn(outputs[j]));
     PyRef number =
         node && node.get() != Py_None ? PyRef::Steal(torch.output_number(outputs[j])) : PyRef();
-    PyErr_Clear();
+    ClearError();
     if (!number) continue;
     const Py_ssize_t position = PyLong_AsSsize_t(number.get());
     auto known = std::find_if(starts.begin(), starts.end(),
@@ -388,13 +389,7 @@ void FlushBackward() {
 void WatchBackward(bool on) { on ? NodeHooks::Install(&hook_type) : NodeHooks::Remove(); }
 
 bool InitBackward() {
-  hook_type.tp_name = "msprobe._engine.GradientHook";
-  hook_type.tp_basicsize = sizeof(Hook);
-  hook_type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL;
-  hook_type.tp_vectorcall_offset = offsetof(Hook, call);
-  hook_type.tp_call = PyVectorcall_Call;
-  hook_type.tp_dealloc = DeallocHook;
-  return PyType_Ready(&hook_type) == 0;
+  return ReadyCallableType<Hook>(&hook_type, "msprobe._engine.GradientHook", DeallocHook);
 }
 
 }  // namespace msprobe::capture

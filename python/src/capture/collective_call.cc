@@ -17,7 +17,7 @@ constexpr const char* kNames[CollectiveSignature::kParameters] = {"group", "src"
 
 PyRef Attribute(PyObject* object, const char* name) {
   PyRef found = object ? PyRef::Steal(PyObject_GetAttrString(object, name)) : PyRef();
-  PyErr_Clear();
+  ClearError();
   return found;
 }
 
@@ -25,7 +25,7 @@ PyRef Attribute(PyObject* object, const char* name) {
 PyRef Module(const char* name) {
   const PyRef path = PyRef::Steal(PyUnicode_FromString(name));
   PyRef module = path ? PyRef::Steal(PyImport_GetModule(path.get())) : PyRef();
-  PyErr_Clear();
+  ClearError();
   return module;
 }
 
@@ -38,14 +38,14 @@ PyRef Call(PyObject* object, const char* method, PyObject* argument = nullptr) {
     result = PyRef::Steal(argument ? PyObject_CallOneArg(function.get(), argument)
                                    : PyObject_CallNoArgs(function.get()));
   }
-  PyErr_Clear();
+  ClearError();
   return result;
 }
 
 int64_t IntOr(PyObject* object, int64_t otherwise) {
   if (object == nullptr || !PyLong_Check(object)) return otherwise;
   const int64_t value = PyLong_AsLongLong(object);
-  return PyErr_Occurred() ? (PyErr_Clear(), otherwise) : value;
+  return PyErr_Occurred() ? (ClearError(), otherwise) : value;
 }
 
 // What functional collectives take for a group: also a name, a device mesh, or a mesh and its
@@ -106,7 +106,7 @@ PyObject* CollectiveSignature::Argument(Parameter parameter, const CallArgs& arg
     found = args.positional[place];
   } else if (args.dict != nullptr) {
     found = PyDict_GetItemString(args.dict, kNames[parameter]);
-    PyErr_Clear();
+    ClearError();
   }
   return found == Py_None ? nullptr : found;
 }
@@ -164,7 +164,7 @@ bool IsCoalescing(PyObject* group) {
   if (group == nullptr || !state || !PyDict_Check(state.get()) || PyDict_GET_SIZE(state.get()) == 0)
     return false;
   const int contains = PyDict_Contains(state.get(), group);
-  PyErr_Clear();
+  ClearError();
   return contains == 1;
 }
 

@@ -20,35 +20,36 @@ Status Collector::CheckReference(const Config& config) {
 
 void Collector::Configure(Config config, std::unique_ptr<ConfigWatch> watch) {
   for (const std::string& line : config.warnings) Log(LogLevel::kWarning, line);
-  session_ = std::make_unique<Session>(std::move(config));
-  watch_ = session_->config().dump_enable ? std::move(watch) : nullptr;
-  if (!session_->enabled())
+  run_.session = std::make_unique<Session>(std::move(config));
+  watch_ = run_.session->config().dump_enable ? std::move(watch) : nullptr;
+  if (!run_.session->enabled())
     Log(LogLevel::kInfo, "collection is off until the configuration says \"dump_enable\": true");
-  options_.store = [this](const std::string& file, const TensorView& view) {
-    return session_->Store(file, view);
+  run_.options.store = [this](const std::string& file, const TensorView& view) {
+    return run_.session->Store(file, view);
   };
   Adopt();
 }
 
 void Collector::Adopt() {
-  const Config& config = session_->config();
-  configured_ = session_->configured();
-  const bool records_calls = !session_->disabled() && config.task != Task::kGradProbe;
-  modules_wanted_ = records_calls && RecordsModules(config);
-  apis_wanted_ = records_calls && (config.level == Level::kL1 || config.level == Level::kMix);
-  options_.summary = config.summary;
-  found_ = 0;
+  const Config& config = run_.session->config();
+  configured_ = run_.session->configured();
+  const bool records_calls = !run_.session->disabled() && config.task != Task::kGradProbe;
+  run_.modules_wanted = records_calls && RecordsModules(config);
+  run_.apis_wanted = records_calls && (config.level == Level::kL1 || config.level == Level::kMix);
+  run_.options.summary = config.summary;
+  found_.Forget();
   search_.reset();
   if (!config.bench_path.empty()) search_ = std::make_unique<ReferenceSearch>(config.bench_path);
-  options_.numbers = config.task != Task::kNanCheck;
+  run_.options.numbers = config.task != Task::kNanCheck;
   // Other tasks need a tensor's numbers before the call goes on.
-  options_.device = config.task == Task::kStatistics ? &device_ : nullptr;
-  for (const std::unique_ptr<Api>& api : apis_) ApplyRules(api.get());
+  run_.options.device = config.task == Task::kStatistics ? &run_.device : nullptr;
+  apis_.ApplyRules();
 }
 
 bool Collector::Refresh(bool has_model) {
   if (watch_ == nullptr) return false;
-  std::optional<Result<Config>> read = watch_->Poll(ConfigWatch::Clock::now(), session_->enabled());
+  std::optional<Result<Config>> read =
+      watch_->Poll(ConfigWatch::Clock::now(), run_.session->enabled());
   if (!read) return false;
   (void)Stop();  // a failure is logged where it happens
   Status refusal = read->ok() ? Status::Ok() : read->status();
@@ -66,7 +67,7 @@ bool Collector::Refresh(bool has_model) {
                   .Found("\"grad_probe\"");
   }
   if (!refusal.ok()) {
-    session_->Refuse();
+    run_.session->Refuse();
     if (refusal.message() != refusal_) {
       Log(LogLevel::kWarning,
           fmt::format("collection is off until the file is right: {}{}{}", refusal.message(),
@@ -77,12 +78,12 @@ bool Collector::Refresh(bool has_model) {
   }
   refusal_.clear();
   Config config = **std::move(read);
-  if (config.warnings != session_->config().warnings) {
+  if (config.warnings != run_.session->config().warnings) {
     for (const std::string& line : config.warnings) Log(LogLevel::kWarning, line);
   }
-  session_->Reconfigure(std::move(config));
+  run_.session->Reconfigure(std::move(config));
   Log(LogLevel::kInfo, fmt::format("{} has changed and was read again: collection is {}",
-                                   watch_->path(), session_->enabled() ? "on" : "off"));
+                                   watch_->path(), run_.session->enabled() ? "on" : "off"));
   Adopt();
   return true;
 }

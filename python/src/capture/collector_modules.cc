@@ -1,6 +1,5 @@
 // Module calls and the gradients of their parameters.
 #include <algorithm>
-#include <utility>
 
 #include "capture/collector.h"
 #include "capture/interpose.h"
@@ -11,71 +10,53 @@
 
 namespace msprobe::capture {
 
-void Collector::AddModule(PyObject* module, const std::string& name) {
-  const auto [it, inserted] = modules_.try_emplace(module);
-  if (!inserted) return;  // a module that stands in two places keeps its first name
-  Py_INCREF(module);
-  module_order_.push_back(module);
-  ModuleCalls::Watch(Py_TYPE(module));
-  // A lazy module turns into this class at its first call.
-  const PyRef later = PyRef::Steal(PyObject_GetAttrString(module, "cls_to_become"));
-  PyErr_Clear();
-  if (later && PyType_Check(later.get()))
-    ModuleCalls::Watch(reinterpret_cast<PyTypeObject*>(later.get()));
-  std::string_view type = Py_TYPE(module)->tp_name;
-  if (const size_t dot = type.rfind('.'); dot != std::string_view::npos)
-    type.remove_prefix(dot + 1);
-  it->second.stem = "Module." + name + "." + std::string(type) + ".";
-  it->second.forward_counter = CounterFor(it->second.stem + "forward");
-  it->second.gradient_counter = CounterFor(it->second.stem + "parameters_grad");
-}
-
-void Collector::AddParameter(PyObject* module, const std::string& parameter, PyObject* tensor) {
-  const auto it = modules_.find(module);
-  if (it == modules_.end()) return;
-  if (!ParameterHooks::Add(tensor, module, parameter, this) && !std::exchange(no_hooks_, true))
+void Collector::BeginModuleDump(PyObject* module, const std::string& name) {
+  if (!run_.session->collecting()) return;
+  if (module_tree_.Knows(module) && dumped_.count(module) == 0) {
     Log(LogLevel::kWarning,
-        "gradients of parameters are not recorded: that needs PyTorch 2.1 or newer");
-  std::vector<std::string>& known = it->second.parameters;
-  if (std::find(known.begin(), known.end(), parameter) == known.end()) known.push_back(parameter);
+        "module_dump(" + name + ") has no effect: the level records this module anyway");
+    return;
+  }
+  module_tree_.Add(module, name);
+  only_module_ = module;
+  dumped_.insert(module);
+  if (sees_calls_) ModuleCalls::Install(this);
 }
 
 void Collector::GradientCame(PyObject* module, const std::string& parameter, PyObject* tensor) {
-  Guarded([&] { ParameterGradient(module, parameter, tensor); });
+  if (token_range_ && tokens_ <= token_range_->first) return;  // the range is still to come
+  Guarded([&] { parameter_gradients_.Came(module, parameter, tensor); });
 }
 
 void Collector::ForgetModules() {
-  ParameterHooks::RemoveAll();
-  ModuleCalls::Forget();
-  modules_.clear();
+  parameter_gradients_.Forget();
   dumped_.clear();
-  for (PyObject* module : module_order_) Py_DECREF(module);
-  module_order_.clear();
+  module_tree_.Forget();
 }
 
 void* Collector::EnterModule(PyObject* module, const CallArgs& args) {
-  if (!sees_calls_ || !session_->collecting()) return nullptr;
-  const auto it = modules_.find(module);
-  if (it == modules_.end()) return nullptr;
+  if (!sees_calls_ || !run_.session->collecting()) return nullptr;
+  const NamedModule* known = module_tree_.Find(module);
+  if (known == nullptr) return nullptr;
   if (only_module_ != nullptr ? module != only_module_ : dumped_.count(module) > 0) return nullptr;
   const KeepError keep;
   const Interposer::Pause pause;
   const QuietTorch quiet;
-  return Guarded([&] { return EnterModuleCall(&it->second, args); });
+  return Guarded([&] { return EnterModuleCall(*known, args); });
 }
 
-void* Collector::EnterModuleCall(ModuleInfo* info, const CallArgs& args) {
+void* Collector::EnterModuleCall(const NamedModule& module, const CallArgs& args) {
   std::unique_ptr<OpenCall> call =
-      Begin(info->stem, session_->NextCall(info->forward_counter), /*is_module=*/true);
+      Begin(module.stem, run_.session->NextCall(module.forward_counter), /*is_module=*/true);
   if (!WriteInputs(call.get(), args)) {
-    ++coverage_.modules.traced;
-    session_->TakeBack(info->forward_counter);
-    session_->filter().LeaveModule(call->builder.name());
+    ++run_.coverage.modules.traced;
+    run_.session->TakeBack(module.forward_counter);
+    run_.session->filter().LeaveModule(call->builder.name());
     Recycle(std::move(call));
     return nullptr;
   }
   NoteStack(call.get());
-  if (!call->wanted) ++coverage_.modules.ignored;
+  if (!call->wanted) ++run_.coverage.modules.ignored;
   call_place.modules += call->wanted;
   call->ticket = ++last_ticket_;
   std::vector<std::unique_ptr<OpenCall>>& open = Thread().modules;
@@ -104,7 +85,7 @@ void Collector::LeaveModuleCall(uintptr_t ticket, PyObject* module, PyObject* re
     std::unique_ptr<OpenCall> call = std::move(open.back());
     open.pop_back();
     ours = call->ticket == ticket;
-    session_->filter().LeaveModule(call->builder.name());
+    run_.session->filter().LeaveModule(call->builder.name());
     call_place.modules -= call->wanted;
     if (ours && result != nullptr) {
       WriteOutput(call.get(), result, module);
@@ -114,49 +95,6 @@ void Collector::LeaveModuleCall(uintptr_t ticket, PyObject* module, PyObject* re
     Finish(call.get());
     Recycle(std::move(call));
   }
-}
-
-void Collector::ParameterGradient(PyObject* module, const std::string& parameter,
-                                  PyObject* tensor) {
-  const auto it = modules_.find(module);
-  if (it == modules_.end() || !session_->collecting() || !session_->filter().data_mode.backward() ||
-      !records_values())
-    return;
-  if (token_range_ && tokens_ <= token_range_->first) return;  // the range is still to come
-  const Interposer::Pause pause;
-  const QuietTorch quiet;
-  PyRef gradient = PyRef::Steal(PyObject_GetAttrString(tensor, "grad"));
-  PyErr_Clear();
-  if (!gradient || gradient.get() == Py_None) return;
-  ModuleInfo& info = it->second;
-  if (looks_for_overflow()) return CheckGradient(&info, parameter, gradient.get());
-  if (info.gradients.count(parameter) > 0) WriteGradients(&info);
-  if (info.gradients.empty())
-    info.gradient_entry = ComposeEntryName(info.stem, session_->NextCall(info.gradient_counter),
-                                           "parameters_grad", true);
-  std::string& json = info.gradients[parameter];
-  std::string file;
-  if (Stores(info.gradient_entry))
-    file = SafeFileName(info.gradient_entry + "." + parameter, ".pt");
-  AppendTensorJson(&json, gradient.get(), options_, StyleOf(info.gradient_entry, true), file);
-  if (info.gradients.size() == info.parameters.size()) WriteGradients(&info);
-}
-
-void Collector::WriteGradients(ModuleInfo* info) {
-  if (info->gradients.empty()) return;
-  if (session_->filter().WantsEntry(info->gradient_entry)) {
-    EntryBuilder builder;
-    builder.Begin(info->gradient_entry);
-    for (const std::string& parameter : info->parameters) {
-      const auto it = info->gradients.find(parameter);
-      if (it == info->gradients.end()) continue;
-      builder.BeginSlot(parameter, "", '[');
-      builder.Piece(it->second);
-      builder.EndSlot(']');
-    }
-    session_->Record({.entry = builder.Finish(), .name = info->gradient_entry});
-  }
-  info->gradients.clear();
 }
 
 }  // namespace msprobe::capture

@@ -8,12 +8,13 @@ namespace msprobe::capture {
 
 Result<bool> Collector::BeginSearch(std::optional<int> rank) {
   // What is not wanted needs no dump: the session says so.
-  if (!session_->StepIsWanted() || !session_->filter().WantsRank(rank.value_or(-1))) return true;
-  Result<bool> found = search_->Begin(session_->step(), rank);
-  if (!found.ok()) session_->Fail(found.status());
+  if (!run_.session->StepIsWanted() || !run_.session->filter().WantsRank(rank.value_or(-1)))
+    return true;
+  Result<bool> found = search_->Begin(run_.session->step(), rank);
+  if (!found.ok()) run_.session->Fail(found.status());
   // Checksums are compared with what the dump has.
-  options_.summary = session_->config().summary;
-  if (search_->checksum() != Checksum::kNone) options_.summary.checksum = search_->checksum();
+  run_.options.summary = run_.session->config().summary;
+  if (search_->checksum() != Checksum::kNone) run_.options.summary.checksum = search_->checksum();
   return found;
 }
 
@@ -24,9 +25,9 @@ bool Collector::DiffersFromReference(OpenCall* call) {
 }
 
 void Collector::CountDifference(const std::string& name, int64_t site) {
-  CountFound(fmt::format("{} makes something else than in {} of the same inputs", name,
-                         session_->config().bench_path),
-             session_->config().diff_nums, "differ", site);
+  found_.Count(fmt::format("{} makes something else than in {} of the same inputs", name,
+                           run_.session->config().bench_path),
+               run_.session->config().diff_nums, "differ", site);
 }
 
 void Collector::ReportSearch() {

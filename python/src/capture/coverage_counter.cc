@@ -70,7 +70,10 @@ Coverage CoverageCounter::Stop(const IsListed& is_listed) {
   coverage.apis = apis;
   coverage.modules = modules;
   coverage.gradients = gradients;
-  coverage.gradients_missing = expected_gradients - gradients;
+  coverage.gradients_ignored = ignored_gradients;
+  coverage.gradients_missing = expected_gradients - gradients - ignored_gradients;
+  coverage.saves = saves;
+  coverage.saves_refused = refused_saves;
   coverage.apis_not_observed = unseen;
   coverage.counted = counts_;
   coverage.why_not_counted = problem_;
@@ -91,7 +94,7 @@ Coverage CoverageCounter::Stop(const IsListed& is_listed) {
 
 void CoverageCounter::NewStep() {
   apis = modules = {};
-  gradients = expected_gradients = 0;
+  gradients = ignored_gradients = expected_gradients = saves = refused_saves = 0;
   nested_before_ = nested_calls;
   counted_before_ = counted_before_ || counts_;
   counts_ = false;

@@ -18,9 +18,11 @@ namespace msprobe::capture {
 
 class CoverageCounter {
  public:
-  CallCounts apis, modules;                       // but for apis.nested
-  int64_t gradients = 0, expected_gradients = 0;  // backward records; calls that wait for one
-  std::vector<Coverage::Api> unseen;              // listed and not observed
+  CallCounts apis, modules;                      // but for apis.nested
+  int64_t gradients = 0, ignored_gradients = 0;  // backward records; those that are none
+  int64_t expected_gradients = 0;                // calls, or saved values, that wait for one
+  int64_t saves = 0, refused_saves = 0;
+  std::vector<Coverage::Api> unseen;  // listed and not observed
 
   // A start of a step that is recorded. The dispatcher is counted in the first such step of the
   // process only: that costs time, and one step tells what a program is made of.

@@ -19,7 +19,7 @@ constexpr int kValues = 10;
 class Torch {
  public:
   Torch() : torch_(PyRef::Steal(PyImport_ImportModule("torch"))) {}
-  ~Torch() { PyErr_Clear(); }
+  ~Torch() { ClearError(); }
 
   PyRef Constant(const char* name) { return Get(torch_, name); }
   PyRef Call(const PyRef& tensor, const char* method) {
@@ -100,7 +100,7 @@ Stats StatsFrom(const double* v, int64_t count) {
 
 long Number(const PyRef& value) {
   const long number = value ? PyLong_AsLong(value.get()) : -1;
-  PyErr_Clear();
+  ClearError();
   return number;
 }
 

@@ -109,7 +109,7 @@ std::string TorchFolder() {
   const PyRef module = PyRef::Borrow(PyDict_GetItemString(PyImport_GetModuleDict(), "torch"));
   const PyRef file =
       module ? PyRef::Steal(PyObject_GetAttrString(module.get(), "__file__")) : PyRef();
-  PyErr_Clear();
+  ClearError();
   return file ? DirectoryName(Utf8(file.get())) : std::string();
 }
 

@@ -9,7 +9,7 @@ namespace {
 
 PyRef Attribute(PyObject* object, const char* name) {
   PyRef found = object ? PyRef::Steal(PyObject_GetAttrString(object, name)) : PyRef();
-  PyErr_Clear();
+  ClearError();
   return found;
 }
 
@@ -31,7 +31,7 @@ std::string MeshJson(PyObject* mesh) {
   const PyRef tensor = Attribute(mesh, "mesh");
   const PyRef list =
       tensor ? PyRef::Steal(PyObject_CallMethod(tensor.get(), "tolist", nullptr)) : PyRef();
-  PyErr_Clear();
+  ClearError();
   return list && PyList_Check(list.get()) ? StrOf(list.get()) : "null";
 }
 
@@ -107,7 +107,7 @@ PyRef AddShards(PyObject* a, PyObject* b) {
   PyRef result = names ? PyRef::Steal(PyObject_Call(reinterpret_cast<PyObject*>(Py_TYPE(a)),
                                                     args.get(), names.get()))
                        : PyRef();
-  PyErr_Clear();
+  ClearError();
   return result;
 }
 

@@ -21,7 +21,7 @@ PyRef GradientOf(PyObject* parameter) {
   for (const char* attribute : {"main_grad", "grad"}) {
     PyRef gradient = PyRef::Steal(PyObject_GetAttrString(parameter, attribute));
     if (gradient && gradient.get() != Py_None) return gradient;
-    PyErr_Clear();
+    ClearError();
   }
   return PyRef();
 }
@@ -60,7 +60,7 @@ std::vector<GradientProbe::Named> GradientProbe::Parameters() const {
       parameters.emplace_back(prefix + std::string(Utf8(name)), PyRef::Borrow(tensor));
     }
   }
-  PyErr_Clear();
+  ClearError();
   return parameters;
 }
 

@@ -150,7 +150,7 @@ void CollectTypes(PyTypeObject* type, objobjargproc original, std::vector<PyType
   PyRef subclasses = PyRef::Steal(
       PyObject_CallMethod(reinterpret_cast<PyObject*>(type), "__subclasses__", nullptr));
   if (!subclasses || !PyList_Check(subclasses.get())) {
-    PyErr_Clear();
+    ClearError();
     return;
   }
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(subclasses.get()); ++i) {
@@ -193,7 +193,7 @@ void TellOfCompiler() {
   const KeepError keep;
   const Interposer::Pause pause;
   const PyRef done = PyRef::Steal(PyObject_CallNoArgs(callable.get()));
-  PyErr_Clear();
+  ClearError();
 }
 
 }  // namespace

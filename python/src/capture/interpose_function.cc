@@ -49,7 +49,7 @@ PyRef StubTemplate() {
         "    exec(\"def stub(*args, **kwargs): return 'OBSERVER'(*args, **kwargs)\")\n",
         Py_file_input, globals.get(), globals.get()));
     PyObject* stub = done ? PyDict_GetItemString(globals.get(), "stub") : nullptr;
-    if (stub == nullptr) PyErr_Clear();
+    if (stub == nullptr) ClearError();
     return stub ? PyObject_GetAttrString(stub, "__code__") : nullptr;
   }();
   return PyRef::Borrow(code);
@@ -93,7 +93,7 @@ PyRef SignatureOf(PyObject* function) {
     if (inspect)
       signature = PyRef::Steal(PyObject_CallMethod(inspect.get(), "signature", "O", function));
   }
-  PyErr_Clear();
+  ClearError();
   return signature;
 }
 
@@ -123,7 +123,7 @@ std::string ObservedFunction::Prepare(PyObject* function, const Api* api,
   }
   Observer* observer = twin ? PyObject_New(Observer, &observer_type) : nullptr;
   if (observer == nullptr) {
-    PyErr_Clear();
+    ClearError();
     return "its function object could not be copied";
   }
   api_ = observer->api = api;
@@ -132,7 +132,7 @@ std::string ObservedFunction::Prepare(PyObject* function, const Api* api,
   const PyRef owned = PyRef::Steal(reinterpret_cast<PyObject*>(observer));
   stub_ = MakeStub(code, owned.get());
   if (!stub_) {
-    PyErr_Clear();
+    ClearError();
     return "no stub could be made for its code";
   }
   signature_ = SignatureOf(function);
@@ -145,14 +145,14 @@ std::string ObservedFunction::Prepare(PyObject* function, const Api* api,
 void ObservedFunction::Install() {
   if (released_) return;
   if (signature_ && PyObject_SetAttr(function_.get(), names.signature, signature_.get()) != 0)
-    PyErr_Clear();
-  if (PyObject_SetAttr(function_.get(), names.code, stub_.get()) != 0) PyErr_Clear();
+    ClearError();
+  if (PyObject_SetAttr(function_.get(), names.code, stub_.get()) != 0) ClearError();
 }
 
 void ObservedFunction::Remove() {
   if (released_) return;
-  if (signature_ && PyObject_DelAttr(function_.get(), names.signature) != 0) PyErr_Clear();
-  if (PyObject_SetAttr(function_.get(), names.code, code_.get()) != 0) PyErr_Clear();
+  if (signature_ && PyObject_DelAttr(function_.get(), names.signature) != 0) ClearError();
+  if (PyObject_SetAttr(function_.get(), names.code, code_.get()) != 0) ClearError();
 }
 
 void ObservedFunction::Release(bool installed) {

@@ -41,7 +41,7 @@ Place FindPlace() {
     if (place.descriptor && original)
       place.stand_in = PyRef::Steal(PyCFunction_New(&method, original.get()));
   }
-  PyErr_Clear();
+  ClearError();
   return place;
 }
 
@@ -55,7 +55,7 @@ void Put(const PyRef& what) {
   const Place& place = ThePlace();
   if (place.stand_in &&
       PyObject_SetAttrString(place.owner.get(), "_register_hook", what.get()) != 0)
-    PyErr_Clear();
+    ClearError();
 }
 
 }  // namespace
@@ -73,7 +73,7 @@ bool NodeHooks::Add(PyObject* node, PyObject* hook, When when) {
   static PyObject* const names[] = {PyUnicode_InternFromString("register_prehook"),
                                     PyUnicode_InternFromString("register_hook")};
   const PyRef handle = PyRef::Steal(PyObject_CallMethodOneArg(node, names[when == kAfter], hook));
-  PyErr_Clear();
+  ClearError();
   return static_cast<bool>(handle);
 }
 

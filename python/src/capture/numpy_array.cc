@@ -44,7 +44,7 @@ bool NumpyArray::IsArray(PyObject* object) {
     static PyObject* const name = PyUnicode_InternFromString("numpy");
     const PyRef module = PyRef::Steal(PyImport_GetModule(name));
     PyRef found = module ? PyRef::Steal(PyObject_GetAttrString(module.get(), "ndarray")) : PyRef();
-    PyErr_Clear();
+    ClearError();
     if (!found || !PyType_Check(found.get())) return false;
     type = reinterpret_cast<PyTypeObject*>(found.release());
   }
@@ -58,7 +58,7 @@ NumpyArray::NumpyArray(PyObject* array) {
     return;
   PyBuffer_Release(&buffer_);
   copy_ = PyRef::Steal(PyObject_CallMethod(array, "copy", nullptr));
-  PyErr_Clear();
+  ClearError();
   readable_ = copy_ && Read(copy_.get());
 }
 
@@ -68,7 +68,7 @@ NumpyArray::~NumpyArray() {
 
 bool NumpyArray::Read(PyObject* array) {
   if (PyObject_GetBuffer(array, &buffer_, PyBUF_STRIDES | PyBUF_FORMAT) != 0) {
-    PyErr_Clear();
+    ClearError();
     buffer_ = {};
     return false;
   }
@@ -93,15 +93,15 @@ bool NumpyArray::Read(PyObject* array) {
 
 void NumpyArray::Describe(PyObject* array) {
   const PyRef dtype = PyRef::Steal(PyObject_GetAttrString(array, "dtype"));
-  PyErr_Clear();
+  ClearError();
   dtype_ = dtype ? StrOf(dtype.get()) : "unknown";
   const PyRef shape = PyRef::Steal(PyObject_GetAttrString(array, "shape"));
-  PyErr_Clear();
+  ClearError();
   if (!shape || !PyTuple_Check(shape.get()) || PyTuple_GET_SIZE(shape.get()) > kMaxDims) return;
   ndim_ = static_cast<int>(PyTuple_GET_SIZE(shape.get()));
   for (int d = 0; d < ndim_; ++d)
     shape_[static_cast<size_t>(d)] = PyLong_AsLongLong(PyTuple_GET_ITEM(shape.get(), d));
-  PyErr_Clear();
+  ClearError();
 }
 
 }  // namespace msprobe::capture

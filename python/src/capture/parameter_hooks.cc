@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "capture/callable_type.h"
 #include "capture/py_ref.h"
 #include "capture/torch_api.h"
 
@@ -40,13 +41,7 @@ void DeallocHook(PyObject* self) {
 }  // namespace
 
 bool ParameterHooks::Init() {
-  hook_type.tp_name = "msprobe._engine.ParameterHook";
-  hook_type.tp_basicsize = sizeof(Hook);
-  hook_type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL;
-  hook_type.tp_vectorcall_offset = offsetof(Hook, call);
-  hook_type.tp_call = PyVectorcall_Call;
-  hook_type.tp_dealloc = DeallocHook;
-  return PyType_Ready(&hook_type) == 0;
+  return ReadyCallableType<Hook>(&hook_type, "msprobe._engine.ParameterHook", DeallocHook);
 }
 
 bool ParameterHooks::Add(PyObject* parameter, PyObject* module, const std::string& name,
@@ -61,7 +56,7 @@ bool ParameterHooks::Add(PyObject* parameter, PyObject* module, const std::strin
   }
   auto* hook = hooks ? PyObject_New(Hook, &hook_type) : nullptr;
   if (hook == nullptr) {
-    PyErr_Clear();
+    ClearError();
     return false;
   }
   hook->call = CallHook;
@@ -71,7 +66,7 @@ bool ParameterHooks::Add(PyObject* parameter, PyObject* module, const std::strin
   PyRef owned = PyRef::Steal(reinterpret_cast<PyObject*>(hook));
   // The key cannot be that of somebody's handle: those are numbers.
   if (PyObject_SetItem(hooks.get(), owned.get(), owned.get()) != 0) {
-    PyErr_Clear();
+    ClearError();
     return false;
   }
   places.emplace_back(std::move(hooks), std::move(owned));
@@ -80,7 +75,7 @@ bool ParameterHooks::Add(PyObject* parameter, PyObject* module, const std::strin
 
 void ParameterHooks::RemoveAll() {
   for (const auto& [hooks, hook] : places) {
-    if (PyObject_DelItem(hooks.get(), hook.get()) != 0) PyErr_Clear();  // somebody emptied it
+    if (PyObject_DelItem(hooks.get(), hook.get()) != 0) ClearError();  // somebody emptied it
   }
   places.clear();
 }

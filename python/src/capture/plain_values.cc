@@ -30,7 +30,7 @@ void AppendIntOrNull(std::string* out, PyObject* value) {
       *out += StrOf(number.get());
       return;
     }
-    PyErr_Clear();
+    ClearError();
   }
   *out += "null";
 }
@@ -109,13 +109,13 @@ bool ValueWriter::FieldsValue(PyObject* value, int depth) {
   PyRef fields = PyRef::Steal(
       PyObject_GetAttrString(value, PyTuple_Check(value) ? "_fields" : "__dataclass_fields__"));
   PyRef names = fields ? PyRef::Steal(PySequence_Tuple(fields.get())) : PyRef();
-  PyErr_Clear();
+  ClearError();
   if (!names || PyType_Check(value)) return false;
   b_.BeginObject();
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names.get()); ++i) {
     PyObject* name = PyTuple_GET_ITEM(names.get(), i);
     PyRef field = PyRef::Steal(PyObject_GetAttr(value, name));
-    PyErr_Clear();
+    ClearError();
     if (!PyUnicode_Check(name)) continue;
     b_.Key(Utf8(name));
     Value(field.get(), depth + 1);
@@ -134,7 +134,7 @@ void ValueWriter::GroupValue(PyObject* group) {
 void ValueWriter::PointToPointValue(PyObject* value, int depth) {
   const auto attribute = [&](const char* name) {
     PyRef found = PyRef::Steal(PyObject_GetAttrString(value, name));
-    PyErr_Clear();
+    ClearError();
     return found;
   };
   const auto text = [&](std::string_view key, const std::string& content) {
@@ -151,7 +151,7 @@ void ValueWriter::PointToPointValue(PyObject* value, int depth) {
   const PyRef function = attribute("op");
   const PyRef name =
       function ? PyRef::Steal(PyObject_GetAttrString(function.get(), "__name__")) : PyRef();
-  PyErr_Clear();
+  ClearError();
   text("op", name ? StrOf(name.get()) : "unknown");
   for (const char* key : {"peer", "tag"}) {
     const PyRef number = attribute(key);
@@ -211,7 +211,7 @@ void ValueWriter::OtherValue(PyObject* value, int depth) {
     PointToPointValue(value, depth);
   } else if (IsNumpyScalar(value)) {
     PyRef number = PyRef::Steal(PyObject_CallMethod(value, "item", nullptr));
-    PyErr_Clear();
+    ClearError();
     if (number && PyBool_Check(number.get())) {
       b_.Raw(ShortTypeName(value), number.get() == Py_True ? "true" : "false");
     } else if (number && PyLong_Check(number.get())) {

@@ -13,7 +13,7 @@ PyRef Distributed(const char* name) {
   const PyRef path = PyRef::Steal(PyUnicode_FromString("torch.distributed"));
   const PyRef module = path ? PyRef::Steal(PyImport_GetModule(path.get())) : PyRef();
   PyRef found = module ? PyRef::Steal(PyObject_GetAttrString(module.get(), name)) : PyRef();
-  PyErr_Clear();
+  ClearError();
   return found;
 }
 
@@ -29,7 +29,7 @@ struct Types {
   Types() {
     const PyRef sum =
         reduce_op ? PyRef::Steal(PyObject_GetAttrString(reduce_op.get(), "SUM")) : PyRef();
-    PyErr_Clear();
+    ClearError();
     if (sum) reduce_op_type = PyRef::Borrow(reinterpret_cast<PyObject*>(Py_TYPE(sum.get())));
   }
 };
@@ -62,13 +62,13 @@ GroupNames NamesOfGroup(PyObject* group) {
   const PyRef ranks = ranks_of && group != nullptr
                           ? PyRef::Steal(PyObject_CallOneArg(ranks_of.get(), group))
                           : PyRef();
-  PyErr_Clear();
+  ClearError();
   if (!ranks || !PyList_Check(ranks.get())) return names;
   names.ranks = StrOf(ranks.get());
   AppendHex(&names.id, Crc32(names.ranks), 8);
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(ranks.get()); ++i)
     names.members.push_back(PyLong_AsLongLong(PyList_GET_ITEM(ranks.get(), i)));
-  PyErr_Clear();
+  ClearError();
   return names;
 }
 

@@ -22,14 +22,14 @@ PyRef Loaded(const char* name) {
 
 PyRef Attribute(const PyRef& object, const char* name) {
   PyRef found = object ? PyRef::Steal(PyObject_GetAttrString(object.get(), name)) : PyRef();
-  PyErr_Clear();
+  ClearError();
   return found;
 }
 
 PyRef Call(const PyRef& object, const char* name) {
   const PyRef function = Attribute(object, name);
   PyRef result = function ? PyRef::Steal(PyObject_CallNoArgs(function.get())) : PyRef();
-  PyErr_Clear();
+  ClearError();
   return result;
 }
 

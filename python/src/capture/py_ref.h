@@ -9,6 +9,15 @@
 
 namespace msprobe::capture {
 
+// Drops an error of our own work. Ctrl-C is the program's, whoever happened to run Python code when
+// it came: it comes again when we are done.
+inline void ClearError() {
+  if (PyErr_Occurred() == nullptr) return;
+  const bool interrupted = PyErr_ExceptionMatches(PyExc_KeyboardInterrupt) != 0;
+  PyErr_Clear();
+  if (interrupted) PyErr_SetInterrupt();
+}
+
 class PyRef {
  public:
   PyRef() = default;
@@ -42,7 +51,7 @@ inline std::string_view Utf8(PyObject* text) {
   Py_ssize_t size = 0;
   const char* data = PyUnicode_AsUTF8AndSize(text, &size);
   if (data == nullptr) {
-    PyErr_Clear();
+    ClearError();
     return "?";
   }
   return {data, static_cast<size_t>(size)};
@@ -52,7 +61,7 @@ inline std::string_view Utf8(PyObject* text) {
 inline std::string StrOf(PyObject* object) {
   PyRef text = PyRef::Steal(PyObject_Str(object));
   if (!text) {
-    PyErr_Clear();
+    ClearError();
     return {};
   }
   return std::string(Utf8(text.get()));
@@ -80,7 +89,10 @@ class ReleasedGil {
 class KeepError {
  public:
   KeepError() { PyErr_Fetch(&type_, &value_, &traceback_); }
-  ~KeepError() { PyErr_Restore(type_, value_, traceback_); }
+  ~KeepError() {
+    ClearError();
+    PyErr_Restore(type_, value_, traceback_);
+  }
   KeepError(const KeepError&) = delete;
   KeepError& operator=(const KeepError&) = delete;
 

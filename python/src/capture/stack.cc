@@ -24,7 +24,7 @@ std::string SourceLine(PyObject* file, int line) {
                    ? PyRef::Steal(PyObject_CallMethod(linecache.get(), "getline", "Oi", file, line))
                    : PyRef();
   if (!text) {
-    PyErr_Clear();
+    ClearError();
     return {};
   }
   std::string_view source = Utf8(text.get());

@@ -12,7 +12,7 @@ namespace {
 // Result of a method without arguments, null without an error set when it raises.
 PyRef CallMethod(PyObject* object, const char* name) {
   PyRef result = PyRef::Steal(PyObject_CallMethod(object, name, nullptr));
-  if (!result) PyErr_Clear();
+  if (!result) ClearError();
   return result;
 }
 
@@ -24,14 +24,14 @@ bool IsTrueMethod(PyObject* object, const char* name) {
 int ReadInts(PyObject* sequence, int64_t* out, int max) {
   PyRef fast = PyRef::Steal(PySequence_Fast(sequence, ""));
   if (!fast || PySequence_Fast_GET_SIZE(fast.get()) > max) {
-    PyErr_Clear();
+    ClearError();
     return -1;
   }
   const int n = static_cast<int>(PySequence_Fast_GET_SIZE(fast.get()));
   for (int i = 0; i < n; ++i) {
     out[i] = PyLong_AsLongLong(PySequence_Fast_GET_ITEM(fast.get(), i));  // symbolic sizes raise
     if (out[i] == -1 && PyErr_Occurred()) {
-      PyErr_Clear();
+      ClearError();
       return -1;
     }
   }
@@ -95,7 +95,7 @@ bool TensorAccess::StaysOnDevice(bool on_host, DType dtype) {
 bool TensorAccess::ReadExchange(PyObject* tensor) {
   dlpack::DLTensor raw;
   if (TorchApi::Get().exchange->dltensor_from_py_object(tensor, &raw) != 0) {
-    PyErr_Clear();
+    ClearError();
     return false;
   }
   std::optional<TensorView> view = dlpack::ToView(raw);
@@ -128,7 +128,7 @@ bool TensorAccess::ReadExchange(PyObject* tensor) {
 bool TensorAccess::ReadAttributes(PyObject* tensor) {
   PyRef device = PyRef::Steal(PyObject_GetAttrString(tensor, "device"));
   PyRef layout = PyRef::Steal(PyObject_GetAttrString(tensor, "layout"));
-  PyErr_Clear();
+  ClearError();
   if (!device || !layout || StrOf(layout.get()) != "torch.strided" ||
       IsTrueMethod(tensor, "is_quantized"))
     return false;
@@ -146,7 +146,7 @@ bool TensorAccess::ReadAttributes(PyObject* tensor) {
   if (!dtype || !strides || !address || ReadInts(strides.get(), strides_.data(), kMaxDims) != ndim_)
     return false;
   void* data = PyLong_AsVoidPtr(address.get());
-  PyErr_Clear();
+  ClearError();
   view_ = {.data = data,
            .dtype = *dtype,
            .ndim = ndim_,
@@ -161,10 +161,10 @@ void TensorAccess::Slice(const Slicer& slicer) {
 
 void TensorAccess::Describe(PyObject* tensor) {
   PyRef shape = PyRef::Steal(PyObject_GetAttrString(tensor, "shape"));
-  PyErr_Clear();
+  ClearError();
   ndim_ = shape ? std::max(0, ReadInts(shape.get(), shape_.data(), kMaxDims)) : 0;
   PyRef dtype = PyRef::Steal(PyObject_GetAttrString(tensor, "dtype"));
-  PyErr_Clear();
+  ClearError();
   dtype_text_ = dtype ? StrOf(dtype.get()) : "unknown";
   dtype_ = dtype_text_;
 }

@@ -15,7 +15,7 @@ PyRef Find(const char* module, std::initializer_list<const char*> attributes) {
     if (!object) break;
     object = PyRef::Steal(PyObject_GetAttrString(object.get(), name));
   }
-  if (!object) PyErr_Clear();
+  if (!object) ClearError();
   return object;
 }
 
@@ -31,7 +31,7 @@ PyTypeObject* FindType(const char* module, std::initializer_list<const char*> at
 bool FastGetter::Load(PyTypeObject* type, const char* name) {
   PyRef descriptor = PyRef::Steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(type), name));
   if (!descriptor || Py_TYPE(descriptor.get()) != &PyGetSetDescr_Type) {
-    PyErr_Clear();
+    ClearError();
     return false;
   }
   const PyGetSetDef* def = reinterpret_cast<PyGetSetDescrObject*>(descriptor.get())->d_getset;
@@ -44,7 +44,7 @@ bool FastGetter::Load(PyTypeObject* type, const char* name) {
 bool FastMethod::Load(PyTypeObject* type, const char* name) {
   PyRef descriptor = PyRef::Steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(type), name));
   if (!descriptor || Py_TYPE(descriptor.get()) != &PyMethodDescr_Type) {
-    PyErr_Clear();
+    ClearError();
     return false;
   }
   const PyMethodDef* def = reinterpret_cast<PyMethodDescrObject*>(descriptor.get())->d_method;
@@ -79,10 +79,11 @@ Status TorchApi::Load() {
   if (!api.requires_grad.Load(api.tensor_base, "requires_grad") ||
       !api.grad_fn.Load(api.tensor_base, "grad_fn") ||
       !api.output_number.Load(api.tensor_base, "output_nr") ||
-      !api.is_neg.Load(api.tensor_base, "is_neg") ||
+      !api.grad.Load(api.tensor_base, "grad") || !api.is_neg.Load(api.tensor_base, "is_neg") ||
       !api.is_conj.Load(api.tensor_base, "is_conj")) {
     return Unsupported(
-               "this PyTorch keeps requires_grad, grad_fn, output_nr, is_neg or is_conj in a way "
+               "this PyTorch keeps requires_grad, grad_fn, output_nr, grad, is_neg or is_conj in a "
+               "way "
                "we do not know")
         .Hint("use a PyTorch release from 1.13 on");
   }
@@ -92,7 +93,7 @@ Status TorchApi::Load() {
         PyCapsule_GetPointer(capsule.get(), PyCapsule_GetName(capsule.get())));
     if (table != nullptr && table->major == 1 && table->dltensor_from_py_object != nullptr)
       api.exchange = table;
-    PyErr_Clear();
+    ClearError();
   }
   loaded = true;
   return Status::Ok();
@@ -104,7 +105,7 @@ namespace {
 
 // Takes the result of a getter; an error is no.
 bool IsTrue(PyObject* flag) {
-  if (flag == nullptr) PyErr_Clear();
+  if (flag == nullptr) ClearError();
   Py_XDECREF(flag);
   return flag == Py_True;
 }
@@ -127,7 +128,7 @@ void QuietTorch::Begin() {
   guard_ = PyObject_CallNoArgs(api.disable_function);
   const PyRef entered = guard_ ? PyRef::Steal(PyObject_CallMethodNoArgs(guard_, enter)) : PyRef();
   if (!entered) Py_CLEAR(guard_);
-  PyErr_Clear();
+  ClearError();
 }
 
 QuietTorch::~QuietTorch() {
@@ -135,7 +136,7 @@ QuietTorch::~QuietTorch() {
   const KeepError keep;
   const PyRef left =
       PyRef::Steal(PyObject_CallMethod(guard_, "__exit__", "OOO", Py_None, Py_None, Py_None));
-  PyErr_Clear();
+  ClearError();
   Py_DECREF(guard_);
 }
 

@@ -11,13 +11,13 @@ void WeightsText::Add(std::string_view prefix, PyObject* model) {
   const Interposer::Pause pause;
   AddNamed(prefix, model, "named_parameters");
   AddNamed(prefix, model, "named_buffers");
-  PyErr_Clear();
+  ClearError();
 }
 
 void WeightsText::AddNamed(std::string_view prefix, PyObject* model, const char* method) {
   const PyRef pairs = PyRef::Steal(PyObject_CallMethod(model, method, nullptr));
   const PyRef iterator = pairs ? PyRef::Steal(PyObject_GetIter(pairs.get())) : PyRef();
-  if (!iterator) return PyErr_Clear();
+  if (!iterator) return ClearError();
   while (const PyRef pair = PyRef::Steal(PyIter_Next(iterator.get()))) {
     PyObject *name, *tensor;
     if (!PyArg_ParseTuple(pair.get(), "OO", &name, &tensor)) break;
@@ -27,7 +27,7 @@ void WeightsText::AddNamed(std::string_view prefix, PyObject* model, const char*
     text_ += ": ";
     AppendTensorJson(&text_, tensor, ValueOptions(), {}, "");
   }
-  PyErr_Clear();
+  ClearError();
 }
 
 }  // namespace msprobe::capture

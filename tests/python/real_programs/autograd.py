@@ -148,6 +148,9 @@ def several_outputs(watch):
         parts = torch.split(y, 2, dim=1)
         best = torch.max(y, dim=1)
         (parts[0].sum() + 2 * parts[1].sum() + best.values.sum()).backward()
+        for number in range(2):
+            gradient = torch.full((2, 2), number + 1.0)
+            watch.note(f"Torch.split.0.backward.input.{number}", gradient)
     return type(best).__name__, best._fields if hasattr(best, "_fields") else None, state_of(model)
 
 

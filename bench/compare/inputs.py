@@ -1,0 +1,121 @@
+"""Makes up what comparisons are timed with: dumps of statistics, of tensors, of many ranks."""
+
+import base64
+import json
+import random
+from pathlib import Path
+
+LEAVES_PER_CALL = 4
+APIS = ("linear", "gelu", "layer_norm", "softmax", "dropout")
+FRAME = "File train.py, line {line}, in forward, \n x = self.layer{line}(x)"
+SIDES = (("target", 1e-3), ("golden", 0.0))
+
+
+def tensor(generator, noise, ours):
+    """One leaf as the tool writes it; `noise` moves its numbers."""
+    numbers = [generator.uniform(-4, 4) for _ in range(4)]
+    scale = 1 + (noise if generator.random() < 0.01 else 0)
+    leaf = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [8, 128, 256]}
+    numbers = [n * scale for n in numbers]
+    if ours:
+        numbers = [float(f"{n:.8g}") for n in numbers]  # the digits of a float32
+    leaf.update(zip(("Max", "Min", "Mean", "Norm"), numbers, strict=True))
+    leaf["requires_grad"] = True
+    if ours:
+        fingerprint = (hash(tuple(leaf.values())[3:]) % 2**64).to_bytes(8, "big")
+        leaf["fp"] = base64.urlsafe_b64encode(fingerprint).decode()[:11]
+    return leaf
+
+
+def entries(leaves, noise, ours):
+    """Entry name -> entry, in execution order."""
+    generator = random.Random(7)
+    calls = {}
+    for i in range(leaves // LEAVES_PER_CALL):
+        api = APIS[i % len(APIS)]
+        number = calls.get(api, 0)
+        calls[api] = number + 1
+        inputs = [tensor(generator, noise, ours) for _ in range(LEAVES_PER_CALL - 1)]
+        output = [tensor(generator, noise, ours)]
+        yield (
+            f"Functional.{api}.{number}.forward",
+            {"input_args": inputs, "input_kwargs": {}, "output": output},
+        )
+
+
+def write_dump(folder, leaves, noise, ours):
+    """Writes dump.json, stack.json and construct.json in our layout or in that of msprobe 26."""
+    folder.mkdir(parents=True)
+    head = {"task": "statistics", "level": "L1", "framework": "pytorch", "dump_data_dir": None}
+    names = []
+    with open(folder / "dump.json", "w") as out:
+        if ours:
+            head["tool"] = "msprobe 27.0.0"
+            out.write(json.dumps(head)[:-1] + ', "data": {\n')
+            for i, (name, entry) in enumerate(entries(leaves, noise, ours)):
+                names.append(name)
+                entry["stack"] = str(i % 64)
+                line = json.dumps(name) + ": " + json.dumps(entry, separators=(",", ":"))
+                out.write(("" if i == 0 else ",\n") + line)
+            out.write("\n}}\n")
+        else:
+            data = dict(entries(leaves, noise, ours))
+            names = list(data)
+            json.dump({**head, "data": data}, out, indent=1)
+    stacks = {
+        str(i): [names[i::64], [FRAME.format(line=i)] * 6] for i in range(min(64, len(names)))
+    }
+    (folder / "stack.json").write_text(json.dumps(stacks, indent=1))
+    (folder / "construct.json").write_text(json.dumps(dict.fromkeys(names), indent=1))
+
+
+def statistics(folder: Path, leaves: int, ours: bool) -> None:
+    for side, noise in SIDES:
+        write_dump(folder / side, leaves, noise, ours)
+
+
+def ranks(folder: Path, count: int, leaves: int) -> None:
+    """A step of `count` ranks that recorded the same."""
+    statistics(folder / "one", leaves, ours=True)
+    for side, _ in SIDES:
+        for rank in range(count):
+            place = folder / side / "step0" / f"rank{rank}"
+            place.mkdir(parents=True)
+            for file in (folder / "one" / side).iterdir():
+                (place / file.name).write_bytes(file.read_bytes())
+
+
+def tensors(folder: Path, files: int, elements: int) -> int:
+    """Two dumps of task tensor, each of `files` float32 tensors; the bytes of both."""
+    import torch
+
+    values = torch.randn(elements)
+    for side, noise in SIDES:
+        place = folder / side / "dump_tensor_data"
+        place.mkdir(parents=True)
+        data = {}
+        for i in range(files // 2):
+            name = f"Functional.linear.{i}.forward"
+            entry = {"input_kwargs": {}}
+            for key, row in (("input_args", "input.0"), ("output", "output.0")):
+                file = f"{name}.{row}.pt"
+                values[i % elements] += noise
+                torch.save(values, place / file)
+                entry[key] = [
+                    {
+                        "type": "torch.Tensor",
+                        "dtype": "torch.float32",
+                        "shape": [elements],
+                        "Max": 4.0,
+                        "Min": -4.0,
+                        "Mean": 0.0,
+                        "Norm": elements**0.5,
+                        "requires_grad": False,
+                        "data_name": file,
+                    }
+                ]
+            data[name] = entry
+        head = {"task": "tensor", "level": "L1", "framework": "pytorch"}
+        head["dump_data_dir"] = str(place)
+        (folder / side / "dump.json").write_text(json.dumps({**head, "data": data}))
+    return sum(path.stat().st_size for path in folder.rglob("*.pt"))

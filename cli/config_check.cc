@@ -1,0 +1,88 @@
+#include <fmt/format.h>
+
+#include <string>
+#include <vector>
+
+#include "cli/verb.h"
+#include "engine/base/file.h"
+#include "engine/checkpoint/compare_checkpoints.h"
+#include "engine/compare/summary.h"
+
+namespace msprobe {
+namespace {
+
+class ConfigCheck : public Verb {
+ public:
+  std::string_view name() const override { return "config_check"; }
+  std::string_view summary() const override {
+    return "compare two checkpoints, parameter by parameter";
+  }
+
+  void AddFlags(CLI::App& app) override {
+    app.add_option(
+           "-c,--compare", compare_,
+           "two checkpoints: files (.pt, .bin, .safetensors), folders of shards, Megatron's "
+           "iter_0000100, folders of torch.distributed.checkpoint")
+        ->expected(2);
+    app.add_option("-o,--output", output_,
+                   "the JSON file with l2, cos, numel and shape of each parameter; must not exist")
+        ->capture_default_str();
+    app.add_flag("--exit-code", exit_code_,
+                 "exit with 1 unless everything is equal or within rounding");
+    app.add_option("-d,--dump", dump_, "files of a training's settings to pack: not supported")
+        ->expected(0, CLI::detail::expected_max_vector_size);
+    app.add_option("--verl-compare", verl_, "two logs of veRL: not supported")->expected(2);
+    app.add_option("--verl-verify", verify_, "a log of veRL: not supported")->expected(1, 2);
+    app.add_option("--slime-compare", slime_, "two logs of slime: not supported")->expected(2);
+  }
+
+  Result<int> Run(Console& out) override {
+    if (dump_given()) {
+      return Unsupported("config_check -d packs the environment, packages and scripts of a run")
+          .Hint(
+              "every dump of ours says versions, seeds, threads and weights in its header, and "
+              "compare names what differs: msprobe compare -tp NEW -gp OLD");
+    }
+    if (!verl_.empty() || !verify_.empty() || !slime_.empty())
+      return Unsupported("logs of veRL and slime are not read").Hint("diff the two logs");
+    if (compare_.size() != 2)
+      return InvalidArgument("-c and two checkpoints are needed")
+          .Hint("msprobe config_check -c A B");
+    for (const std::string& path : compare_) {
+      if (!path.ends_with(".zip")) continue;
+      return Unsupported(path + ": packs of settings (config_check -d) are not compared")
+          .Hint("unpack both and diff the folders");
+    }
+    if (Exists(output_)) {
+      return InvalidArgument(fmt::format("-o {} is there already", output_))
+          .Hint("name another file, or remove it");
+    }
+    out.Progress("opening {}", compare_[0]);
+    MSPROBE_ASSIGN_OR_RETURN(const Checkpoint target, Checkpoint::Open(compare_[0]));
+    out.Progress("opening {}", compare_[1]);
+    MSPROBE_ASSIGN_OR_RETURN(const Checkpoint golden, Checkpoint::Open(compare_[1]));
+    out.Progress("comparing {} with {} tensors", target.tensors().size(), golden.tensors().size());
+    const Comparison c = CompareCheckpoints(target, golden);
+    const std::string folder = DirectoryName(output_);
+    if (!folder.empty()) MSPROBE_RETURN_IF_ERROR(MakeDirectories(folder));
+    MSPROBE_RETURN_IF_ERROR(WriteFileAtomically(output_, SimilarityJson(c)));
+    out.Write(CheckpointReport(c) + fmt::format("\nwritten: {}\n", output_));
+    const RowVerdict verdict = Summarize(c).verdict;
+    const bool agrees = verdict == RowVerdict::kEqual || verdict == RowVerdict::kNoise;
+    return exit_code_ && !agrees ? kExitDiffers : kExitOk;
+  }
+
+ private:
+  bool dump_given() const { return dump_option_ != nullptr && dump_option_->count() > 0; }
+
+  std::vector<std::string> compare_, dump_, verl_, verify_, slime_;
+  std::string output_ = "./ckpt_similarity.json";
+  bool exit_code_ = false;
+  CLI::Option* dump_option_ = nullptr;
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> MakeConfigCheckVerb() { return std::make_unique<ConfigCheck>(); }
+
+}  // namespace msprobe

@@ -1,0 +1,59 @@
+#include <fmt/format.h>
+
+#include <ctime>
+
+#include "cli/compare_output.h"
+#include "cli/verb.h"
+#include "engine/base/file.h"
+#include "engine/compare/merge_ranks.h"
+
+namespace msprobe {
+namespace {
+
+class MergeResult : public Verb {
+ public:
+  std::string_view name() const override { return "merge_result"; }
+  std::string_view summary() const override {
+    return "put the results of chosen calls of all ranks side by side";
+  }
+  void AddFlags(CLI::App& app) override {
+    app.add_option("-i,--input_dir", input_,
+                   "folder of the tables compare_result_rank0_TIME.csv "
+                   "or .xlsx, ...")
+        ->required();
+    app.add_option("-o,--output_dir", output_, "folder for multi_ranks_compare_merge_TIME.xlsx")
+        ->required();
+    app.add_option("--config_path", config_,
+                   "yaml: api, a list of names of calls; compare_index, a list of columns "
+                   "(left out: all metrics)")
+        ->required();
+  }
+
+  Result<int> Run(Console& out) override {
+    MSPROBE_ASSIGN_OR_RETURN(const MergeConfig config, ReadMergeConfig(config_));
+    MSPROBE_ASSIGN_OR_RETURN(const MergedTables merged, MergeRanks(input_, config));
+    MSPROBE_RETURN_IF_ERROR(MakeDirectories(output_));
+    const std::string path =
+        JoinPath(output_, fmt::format("multi_ranks_compare_merge_{}.xlsx",
+                                      TimeStamp(static_cast<long long>(std::time(nullptr)))));
+    MSPROBE_RETURN_IF_ERROR(WriteMerged(merged, path));
+    for (const std::string& note : merged.notes) {
+      out.Warn(MakePrintable("left out: " + note) + "\n");
+    }
+    for (const MergedTables::Index& index : merged.indices) {
+      out.Print("{}: {} rows of {} ranks\n", MakePrintable(index.name), index.rows.size(),
+                merged.ranks.size());
+    }
+    out.Print("written: {}\n", path);
+    return kExitOk;
+  }
+
+ private:
+  std::string input_, output_, config_;
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> MakeMergeResultVerb() { return std::make_unique<MergeResult>(); }
+
+}  // namespace msprobe

@@ -1,0 +1,43 @@
+#include "cli/report_flags.h"
+
+#include "engine/base/file.h"
+#include "engine/compare/report_ci.h"
+
+namespace msprobe {
+
+void ReportFlags::Add(CLI::App& app) {
+  app.add_option("--junit", junit, "also write JUnit XML to this file, a test an operation");
+  app.add_option("--markdown", markdown,
+                 "also write a summary in Markdown to this file, as for a job's page");
+  app.add_option("--fail-on", fail_on,
+                 "exit with 1 when a value is error, warning, unmatched, unknown, differs, noise, "
+                 "or beyond a limit such as MaxRelativeErr>0.01; commas between several")
+      ->allow_extra_args(false);
+}
+
+Result<FailOn> ReportFlags::Limits() const {
+  FailOn limits;
+  for (const std::string& text : fail_on) {
+    MSPROBE_ASSIGN_OR_RETURN(FailOn more, ParseFailOn(text));
+    limits.conditions.insert(limits.conditions.end(), more.conditions.begin(),
+                             more.conditions.end());
+  }
+  return limits;
+}
+
+Status ReportFlags::Write(std::span<const RankResult> results, const RanksCompared& compared,
+                          std::vector<std::string>* files) const {
+  const auto write = [&](const std::string& path, const std::string& text) {
+    MSPROBE_RETURN_IF_ERROR(MakeDirectories(DirectoryName(path)));
+    MSPROBE_RETURN_IF_ERROR(WriteFileAtomically(path, text));
+    files->push_back(path);
+    return Status::Ok();
+  };
+  if (!junit.empty()) MSPROBE_RETURN_IF_ERROR(write(junit, JUnitReport(results)));
+  if (!markdown.empty()) {
+    MSPROBE_RETURN_IF_ERROR(write(markdown, MarkdownReport(results, compared)));
+  }
+  return Status::Ok();
+}
+
+}  // namespace msprobe

@@ -1,0 +1,120 @@
+#include "engine/checkpoint/checkpoint_names.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <set>
+#include <unordered_map>
+
+#include "engine/base/text.h"
+
+namespace msprobe {
+namespace {
+
+using Index = std::unordered_map<std::string_view, int32_t>;
+
+Index IndexOf(const std::vector<std::string>& names) {
+  Index index;
+  for (size_t i = 0; i < names.size(); ++i) index.emplace(names[i], static_cast<int32_t>(i));
+  return index;
+}
+
+size_t CommonNames(const std::vector<std::string>& names, const Index& index,
+                   std::string_view wrapper) {
+  size_t common = 0;
+  for (const std::string& name : names) {
+    std::string_view rest = name;
+    if (!rest.starts_with(wrapper)) continue;
+    rest.remove_prefix(wrapper.size());
+    common += index.contains(rest);
+  }
+  return common;
+}
+
+// The leading parts of names ("state_dict.model.") without which most of them are found on the
+// other side; "" when the names are better as they are.
+std::string FindWrapper(const std::vector<std::string>& names, const Index& other) {
+  constexpr int kDeepest = 3;
+  std::set<std::string> candidates;
+  for (const std::string& name : names) {
+    size_t end = 0;
+    for (int depth = 0; depth < kDeepest && (end = name.find('.', end)) != name.npos; ++depth)
+      candidates.insert(name.substr(0, ++end));
+    if (candidates.size() > 64) break;
+  }
+  std::string best;
+  size_t most = CommonNames(names, other, "");
+  for (const std::string& candidate : candidates) {
+    const size_t common = CommonNames(names, other, candidate);
+    if (common > most) {
+      most = common;
+      best = candidate;
+    }
+  }
+  return best;
+}
+
+std::vector<std::string> NamesOf(const Checkpoint& checkpoint) {
+  std::vector<std::string> names;
+  for (const CheckpointTensor& tensor : checkpoint.tensors()) names.push_back(tensor.name);
+  return names;
+}
+
+// Takes the wrapper away where no other tensor has the name that is left.
+void Unwrap(const std::string& wrapper, std::vector<std::string>* names) {
+  std::set<std::string> taken(names->begin(), names->end());
+  for (std::string& name : *names) {
+    if (!name.starts_with(wrapper)) continue;
+    std::string rest = name.substr(wrapper.size());
+    if (!rest.empty() && taken.insert(rest).second) name = std::move(rest);
+  }
+}
+
+}  // namespace
+
+PairedNames PairNames(const Checkpoint& target, const Checkpoint& golden) {
+  PairedNames out{.target = NamesOf(target), .golden = NamesOf(golden)};
+  const std::string of_target = FindWrapper(out.target, IndexOf(out.golden));
+  const std::string of_golden = FindWrapper(out.golden, IndexOf(out.target));
+  const size_t without_target = CommonNames(out.target, IndexOf(out.golden), of_target);
+  const size_t without_golden = CommonNames(out.golden, IndexOf(out.target), of_golden);
+  const bool is_target = without_target >= without_golden;
+  const std::string& wrapper = is_target ? of_target : of_golden;
+  if (!wrapper.empty()) {
+    Unwrap(wrapper, is_target ? &out.target : &out.golden);
+    out.notes.push_back(fmt::format("names of the {} are compared without {} in front",
+                                    is_target ? "target" : "golden", wrapper));
+  }
+  const Index by_name = IndexOf(out.target);
+  std::vector<char> paired(out.target.size(), 0);
+  for (size_t g = 0; g < out.golden.size(); ++g) {
+    const auto found = by_name.find(out.golden[g]);
+    const int32_t t = found == by_name.end() ? -1 : found->second;
+    if (t >= 0) paired[t] = 1;
+    out.pairs.emplace_back(t, static_cast<int32_t>(g));
+  }
+  for (size_t t = 0; t < paired.size(); ++t) {
+    if (!paired[t]) out.pairs.emplace_back(static_cast<int32_t>(t), -1);
+  }
+  return out;
+}
+
+std::string IndexText(int64_t index, std::string_view shape) {
+  std::vector<int64_t> extents, position;
+  if (shape.size() > 2) {
+    for (std::string_view part : Split(shape.substr(1, shape.size() - 2), ',')) {
+      while (part.starts_with(' ')) part.remove_prefix(1);
+      int64_t extent = 0;
+      const auto end = std::from_chars(part.data(), part.data() + part.size(), extent);
+      if (end.ec != std::errc() || extent <= 0) return std::to_string(index);
+      extents.push_back(extent);
+    }
+  }
+  position.resize(extents.size());
+  for (size_t d = extents.size(); d-- > 0; index /= extents[d]) position[d] = index % extents[d];
+  return ShapeText(position);
+}
+
+}  // namespace msprobe

@@ -1,0 +1,29 @@
+// Which parameter of one checkpoint is which of the other, and how its elements are named.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/compare/comparison.h"
+
+namespace msprobe {
+
+struct PairedNames {
+  std::vector<std::string> target, golden;         // as tables show them, one a tensor
+  std::vector<std::pair<int32_t, int32_t>> pairs;  // by golden order where both have it; -1: none
+  std::vector<std::string> notes;
+};
+PairedNames PairNames(const Checkpoint& target, const Checkpoint& golden);
+
+// "[2, 0, 5]" of a row-major index and a shape such as "[4, 3, 8]"; the number itself where the
+// shape does not tell.
+std::string IndexText(int64_t index, std::string_view shape);
+
+// "1.5 against 1.25 at [2, 0]; relative L2 ...": one row of a comparison.
+std::string WorstElement(const Comparison& comparison, size_t row);
+
+}  // namespace msprobe

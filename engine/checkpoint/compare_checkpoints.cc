@@ -1,0 +1,207 @@
+#include "engine/checkpoint/compare_checkpoints.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "engine/base/threads.h"
+#include "engine/checkpoint/checkpoint_names.h"
+#include "engine/compare/judge.h"
+#include "engine/dump/text_arena.h"
+
+namespace msprobe {
+namespace {
+
+// Pairs up to this size are read many at a time, one a thread; larger ones one after the other, all
+// threads on each.
+constexpr int64_t kSmallTensor = int64_t{8} << 20;
+
+// What tables show of a checkpoint: a call of one output a parameter.
+Dump Listed(const Checkpoint& checkpoint, const std::vector<std::string>& names) {
+  Dump dump;
+  dump.path = checkpoint.path();
+  dump.dialect = "checkpoint: " + checkpoint.layout();
+  dump.task = Task::kTensor;
+  TextArena arena;
+  const std::vector<CheckpointTensor>& tensors = checkpoint.tensors();
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    Record record;
+    record.name = record.api = arena.Copy(names[i]);
+    record.first_leaf = static_cast<uint32_t>(i);
+    record.leaf_count = 1;
+    Leaf leaf;
+    leaf.record = static_cast<uint32_t>(i);
+    leaf.slot = Slot::kOutput;
+    leaf.name = record.name;
+    leaf.type = tensors[i].is_parameter ? "torch.nn.Parameter" : "torch.Tensor";
+    leaf.dtype = DTypeTorchName(tensors[i].dtype);
+    leaf.shape = arena.Copy(ShapeText(tensors[i].shape));
+    leaf.data_name = arena.Copy(tensors[i].name);
+    dump.records.push_back(record);
+    dump.leaves.push_back(leaf);
+  }
+  arena.Release(&dump.arena);
+  return dump;
+}
+
+class Measurer {
+ public:
+  Measurer(const Checkpoint& target, const Checkpoint& golden, const CompareOptions& options,
+           Comparison* c)
+      : target_(target),
+        golden_(golden),
+        options_(options),
+        pool_(options.pool != nullptr ? *options.pool : ThreadPool::Default()),
+        c_(*c) {}
+
+  void Run() {
+    c_.measures.assign(c_.rows.size(), {});
+    c_.notes.resize(c_.rows.size());
+    found_.resize(c_.rows.size());
+    std::vector<uint32_t> small, large;
+    const int64_t limit = std::min(
+        kSmallTensor, static_cast<int64_t>(options_.max_tensor_bytes / (2 * pool_.threads())));
+    for (uint32_t i = 0; i < c_.rows.size(); ++i) {
+      const Row& row = c_.rows[i];
+      Measure& m = c_.measures[i];
+      if (row.target < 0 || row.golden < 0) {
+        m.reason = Reason::kNoPartner;
+        continue;
+      }
+      const CheckpointTensor& t = target_.tensors()[row.target];
+      const CheckpointTensor& g = golden_.tensors()[row.golden];
+      if (t.shape != g.shape) {
+        m.verdict = RowVerdict::kDiffers;
+        m.reason = Reason::kShapeDiffers;
+        m.severity = std::numeric_limits<double>::infinity();
+        continue;
+      }
+      const auto size = [](const CheckpointTensor& tensor) {
+        const Result<int64_t> bytes = CheckedByteSize(tensor.dtype, tensor.shape);
+        return bytes.ok() ? *bytes : 0;
+      };
+      (std::max(size(t), size(g)) <= limit ? small : large).push_back(i);
+    }
+    pool_.ParallelFor(small.size(), [&](size_t i) { Compare(small[i], nullptr); });
+    for (const uint32_t row : large) Compare(row, &pool_);
+    for (size_t i = 0; i < found_.size(); ++i) {
+      if (!found_[i]) continue;
+      c_.measures[i].tensor = static_cast<int32_t>(c_.diffs.size());
+      c_.diffs.push_back(*found_[i]);
+    }
+    if (std::all_of(c_.notes.begin(), c_.notes.end(), [](const auto& n) { return n.empty(); }))
+      c_.notes.clear();
+  }
+
+ private:
+  void Compare(uint32_t row, ThreadPool* pool) {
+    const int32_t t = c_.rows[row].target, g = c_.rows[row].golden;
+    // Both at a time: checking a large one's checksum takes as long as comparing it.
+    Result<TensorFile> sides[2] = {Status(), Status()};
+    const auto read = [&](size_t side) {
+      sides[side] =
+          side == 0 ? target_.Read(target_.tensors()[t]) : golden_.Read(golden_.tensors()[g]);
+    };
+    pool != nullptr ? pool->ParallelFor(2, read) : (read(0), read(1));
+    for (const Result<TensorFile>& side : sides) {
+      if (!side.ok()) return Fail(row, side.status());
+    }
+    const Result<Diff> diff = ComputeDiff(sides[0]->view(), sides[1]->view(), pool);
+    if (!diff.ok()) return Fail(row, diff.status());
+    JudgeDiff(*diff, c_.target.leaves[t], c_.golden.leaves[g], {.tolerance = options_.tolerance},
+              &c_.measures[row]);
+    found_[row] = *diff;
+  }
+
+  void Fail(uint32_t row, const Status& status) {
+    Measure& m = c_.measures[row];
+    m.reason = status.code() == ErrorCode::kNotFound ? Reason::kNoFile : Reason::kBadFile;
+    c_.notes[row] = status.message();
+  }
+
+  const Checkpoint &target_, &golden_;
+  const CompareOptions& options_;
+  ThreadPool& pool_;
+  Comparison& c_;
+  std::vector<std::optional<Diff>> found_;
+};
+
+// NaN or an infinity on one side only is worse than any number; then the larger severity.
+bool IsWorse(const Measure& a, const Measure& b) {
+  if (a.verdict != b.verdict) return a.verdict == RowVerdict::kDiffers;
+  return a.severity > b.severity;
+}
+
+void NameTheWorst(Comparison* c) {
+  int32_t worst = -1;
+  for (size_t i = 0; i < c->rows.size(); ++i) {
+    const Measure& m = c->measures[i];
+    if (m.verdict != RowVerdict::kDiffers && m.verdict != RowVerdict::kNoise) continue;
+    if (m.severity == 0) continue;
+    if (worst < 0 || IsWorse(m, c->measures[worst])) worst = static_cast<int32_t>(i);
+  }
+  if (worst < 0) return;
+  c->first.row = worst;
+  c->first.pair = worst;  // a pair a row
+  c->first.call_class = c->classes[worst];
+  c->first.confidence = 1;
+  c->first.why = WorstElement(*c, worst);
+}
+
+}  // namespace
+
+std::string WorstElement(const Comparison& c, size_t row) {
+  const Measure& m = c.measures[row];
+  if (m.reason == Reason::kShapeDiffers) {
+    return fmt::format("shape {} against {}", c.target.leaves[c.rows[row].target].shape,
+                       c.golden.leaves[c.rows[row].golden].shape);
+  }
+  if (m.tensor < 0) return std::string(ReasonText(m.reason));
+  const Diff& d = c.diffs[m.tensor];
+  std::string text;
+  if (d.worst_index >= 0) {
+    text = fmt::format("{:.9g} against {:.9g} at {}", d.worst_target, d.worst_golden,
+                       IndexText(d.worst_index, c.target.leaves[c.rows[row].target].shape));
+  }
+  if (d.nonfinite_mismatch > 0) {
+    return text + fmt::format("; {} of {} elements NaN or infinite on one side, or of another sign",
+                              d.nonfinite_mismatch, d.count);
+  }
+  return text + fmt::format("; relative L2 {:.3g}, cosine {:.6g}, {} of {} elements differ",
+                            d.relative_l2, d.cosine, d.unequal, d.count);
+}
+
+Comparison CompareCheckpoints(const Checkpoint& target, const Checkpoint& golden,
+                              const CompareOptions& options) {
+  Comparison c;
+  c.mode = Mode::kTensor;
+  c.tolerance = options.tolerance;
+  PairedNames names = PairNames(target, golden);
+  c.target = Listed(target, names.target);
+  c.golden = Listed(golden, names.golden);
+  c.not_observed = std::move(names.notes);
+  for (const Checkpoint* side : {&target, &golden}) {
+    for (const std::string& note : side->notes()) c.not_observed.push_back("passed over: " + note);
+  }
+  for (const auto& [t, g] : names.pairs) {
+    const Match match = t < 0 ? Match::kGoldenOnly : g < 0 ? Match::kTargetOnly : Match::kExact;
+    const float confidence = match == Match::kExact ? 1 : 0;
+    c.pairs.push_back({t, g, match, confidence, static_cast<uint32_t>(c.rows.size()), 1});
+    c.rows.push_back({t, g, match, confidence});
+  }
+  c.forward_of.assign(c.pairs.size(), -1);
+  Measurer(target, golden, options, &c).Run();
+  for (const Measure& m : c.measures) {
+    c.classes.push_back(m.verdict == RowVerdict::kEqual     ? CallClass::kEqual
+                        : m.verdict == RowVerdict::kNoise   ? CallClass::kNoise
+                        : m.verdict == RowVerdict::kDiffers ? CallClass::kIntroduced
+                                                            : CallClass::kUnknown);
+  }
+  NameTheWorst(&c);
+  return c;
+}
+
+}  // namespace msprobe

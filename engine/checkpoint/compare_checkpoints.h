@@ -1,0 +1,34 @@
+// Two checkpoints in, one Comparison out: a row a parameter, in the golden's names.
+//
+//   MSPROBE_ASSIGN_OR_RETURN(Checkpoint target, Checkpoint::Open("new/model.safetensors"));
+//   MSPROBE_ASSIGN_OR_RETURN(Checkpoint golden, Checkpoint::Open("old/pytorch_model.bin"));
+//   const Comparison c = CompareCheckpoints(target, golden);
+//   std::string text = CheckpointReport(c);           // or WriteTableCsv, JsonReport
+//   std::string json = SimilarityJson(c);             // what config_check -c writes
+#pragma once
+
+#include <string>
+
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/compare/compare.h"
+
+namespace msprobe {
+
+// Parameters are paired by name; where one side wraps its names ("module.", "model.",
+// "state_dict.") and the other does not, without the wrapper, which is said in not_observed. The
+// others stand in rows of their own. Each pair is read, compared by element and let go: small ones
+// one a thread, large ones one after the other. A tensor that cannot be read costs its own row.
+// `first` is the worst parameter and its worst element.
+Comparison CompareCheckpoints(const Checkpoint& target, const Checkpoint& golden,
+                              const CompareOptions& options = {});
+
+bool IsCheckpointComparison(const Comparison& comparison);
+
+// For a terminal: what differs, the worst first, and what only one side has.
+std::string CheckpointReport(const Comparison& comparison);
+
+// {"name": {"l2": ..., "cos": ..., "numel": ..., "shape": [...]}, ...} of the model's parameters
+// that both have; null where shapes differ, and both shapes then, as msprobe 26 writes it.
+std::string SimilarityJson(const Comparison& comparison);
+
+}  // namespace msprobe

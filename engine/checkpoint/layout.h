@@ -1,0 +1,21 @@
+// Which of the layouts a path has.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/base/status.h"
+
+namespace msprobe {
+
+struct CheckpointLayout {
+  enum class Kind { kNone, kFiles, kIndexed, kMegatron, kDistributed };
+  Kind kind = Kind::kNone;
+  std::string folder;              // the files' own: of Megatron, iter_0000100
+  std::vector<std::string> files;  // kFiles: paths; kIndexed: the name of the index
+};
+
+// Errors: kNotFound; kIo; kInvalidDump for a latest_checkpointed_iteration.txt that names nothing.
+Result<CheckpointLayout> FindLayout(const std::string& path);
+
+}  // namespace msprobe

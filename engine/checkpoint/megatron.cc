@@ -1,0 +1,249 @@
+// Megatron's checkpoints: a folder a rank, each with its share of the model. Shares are joined and
+// numbered through as msprobe 26 does, so that models saved with other parallel sizes compare.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "engine/base/file.h"
+#include "engine/base/text.h"
+#include "engine/checkpoint/checkpoint.h"
+
+namespace msprobe {
+namespace {
+
+struct RankFolder {
+  std::string path;
+  int tensor = 0, pipeline = 0, expert = 0;
+};
+
+// Older names of the same parameters, in this order.
+constexpr std::pair<std::string_view, std::string_view> kNewNames[] = {
+    {"self_attention.linear_qkv.layer_norm_", "input_layernorm."},
+    {"language_model.", ""},
+    {"encoder", "decoder"},
+    {".input_norm.", ".input_layernorm."},
+    {"query_key_value", "linear_qkv"},
+    {".dense.", ".linear_proj."},
+    {"post_attention_norm", "pre_mlp_layernorm"},
+    {"dense_h_to_4h", "linear_fc1"},
+    {"dense_4h_to_h", "linear_fc2"},
+    {"mlp.local_experts", "mlp.experts.local_experts"},
+    {"final_norm", "final_layernorm"},
+    {"word_embeddings_for_head", "output_layer"},
+};
+constexpr std::string_view kSplitAlong0[] = {"linear_qkv", "linear_fc1", "word_embeddings.weight",
+                                             "output_layer.weight"};
+constexpr std::string_view kSplitAlong1[] = {"linear_fc2.weight", "linear_proj.weight"};
+
+template <size_t kSize>
+bool NamesAny(std::string_view name, const std::string_view (&parts)[kSize]) {
+  return std::any_of(std::begin(parts), std::end(parts), [&](std::string_view part) {
+    return name.find(part) != std::string_view::npos;
+  });
+}
+
+std::string NewName(std::string name) {
+  for (const auto& [from, to] : kNewNames) {
+    for (size_t at = 0; (at = name.find(from, at)) != std::string::npos; at += to.size())
+      name.replace(at, from.size(), to);
+  }
+  return name;
+}
+
+// The number behind "layers." or "experts.", and where it stands; -1: none.
+int64_t NumberBehind(std::string_view name, std::string_view word, size_t* at, size_t* size) {
+  for (size_t found = 0; (found = name.find(word, found)) != std::string_view::npos; ++found) {
+    const size_t digits = found + word.size();
+    int64_t number = -1;
+    const auto end = std::from_chars(name.data() + digits, name.data() + name.size(), number);
+    if (end.ec != std::errc() || end.ptr == name.data() + name.size() || *end.ptr != '.') continue;
+    *at = digits;
+    *size = static_cast<size_t>(end.ptr - name.data()) - digits;
+    return number;
+  }
+  return -1;
+}
+
+void Renumber(std::string_view word, int64_t add, std::string* name) {
+  size_t at, size;
+  const int64_t number = NumberBehind(*name, word, &at, &size);
+  if (number >= 0 && add != 0) name->replace(at, size, std::to_string(number + add));
+}
+
+// What the run's own arguments say, an argparse.Namespace that nobody makes.
+class Arguments : public PickleVisitor {
+ public:
+  void Visit(const PickleTree& tree) override {
+    const PickleNode* state = Member(tree, tree.root(), "args");
+    if (state == nullptr || state->kind != PickleKind::kCall || state->items.size() < 3) return;
+    const PickleNode& members = tree[state->items[2]];
+    const auto number = [&](std::string_view key, int64_t* out) {
+      const PickleNode* value = Member(tree, members, key);
+      if (value != nullptr && value->kind == PickleKind::kInt) *out = value->integer;
+    };
+    number("expert_model_parallel_size", &experts);
+    number("pipeline_model_parallel_size", &pipeline);
+  }
+  int64_t experts = -1, pipeline = -1;  // sizes; -1: not said
+
+ private:
+  static const PickleNode* Member(const PickleTree& tree, const PickleNode& dict,
+                                  std::string_view key) {
+    if (dict.kind != PickleKind::kDict) return nullptr;
+    for (size_t i = 0; i + 1 < dict.items.size(); i += 2) {
+      const PickleNode& name = tree[dict.items[i]];
+      if (name.kind == PickleKind::kString && name.text == key) return &tree[dict.items[i + 1]];
+    }
+    return nullptr;
+  }
+};
+
+// mp_rank_TT, mp_rank_TT_PPP, mp_rank_TT_EEE (one pipeline stage) or mp_rank_TT_PPP_EEE.
+std::optional<RankFolder> ParseRank(const std::string& folder, const std::string& name) {
+  std::vector<int> numbers;
+  for (const std::string_view part : Split(std::string_view(name).substr(8), '_')) {
+    int number = -1;
+    const auto end = std::from_chars(part.data(), part.data() + part.size(), number);
+    if (end.ec != std::errc() || end.ptr != part.data() + part.size() || number < 0)
+      return std::nullopt;
+    numbers.push_back(number);
+  }
+  if (numbers.empty() || numbers.size() > 3) return std::nullopt;
+  numbers.resize(3, 0);
+  return RankFolder{JoinPath(folder, name), numbers[0], numbers[1], numbers[2]};
+}
+
+// "model.decoder..." and "model1.decoder..." (virtual stage 1) of the model; anything else is not.
+bool IsModelTensor(std::string_view name, int* stage, std::string_view* rest) {
+  if (!name.starts_with("model")) return false;
+  name.remove_prefix(5);
+  *stage = 0;
+  const auto end = std::from_chars(name.data(), name.data() + name.size(), *stage);
+  name.remove_prefix(static_cast<size_t>(end.ptr - name.data()));
+  if (!name.starts_with('.')) return false;
+  *rest = name.substr(1);
+  return true;
+}
+
+// Where a share begins is what the shares before it hold.
+Status Join(std::string name, std::vector<TensorPiece> shares, CheckpointTensor* out) {
+  const bool along0 = NamesAny(name, kSplitAlong0), along1 = NamesAny(name, kSplitAlong1);
+  out->dtype = shares[0].dtype;
+  out->shape = shares[0].shape;
+  out->name = std::move(name);
+  const size_t dimension = along0 ? 0 : 1;
+  const bool split = (along0 || along1) && shares.size() > 1 && out->shape.size() > dimension;
+  if (!split) {
+    out->parts.push_back({std::move(shares[0]), {}});
+    return Status::Ok();
+  }
+  const std::vector<int64_t> first = out->shape;
+  int64_t begin = 0;
+  for (TensorPiece& share : shares) {
+    std::vector<int64_t> expected = share.shape;
+    if (expected.size() == first.size()) expected[dimension] = first[dimension];
+    if (share.dtype != out->dtype || expected != first) {
+      return InvalidDump(*share.file)
+          .Expected(fmt::format("a share of {} as {} {}", Excerpt(out->name),
+                                DTypeShortName(out->dtype), ShapeText(first)))
+          .Found(fmt::format("{} {}", DTypeShortName(share.dtype), ShapeText(share.shape)));
+    }
+    std::vector<int64_t> at(first.size(), 0);
+    at[dimension] = begin;
+    begin += share.shape[dimension];
+    out->parts.push_back({std::move(share), std::move(at)});
+  }
+  out->shape[dimension] = begin;
+  return Status::Ok();
+}
+
+}  // namespace
+
+Status CheckpointBuilder::AddMegatron(const std::string& folder) {
+  MSPROBE_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(folder));
+  std::vector<RankFolder> ranks;
+  for (const std::string& name : names) {
+    if (!name.starts_with("mp_rank_")) continue;
+    std::optional<RankFolder> rank = ParseRank(folder, name);
+    if (!rank) {
+      return InvalidDump(JoinPath(folder, name))
+          .Expected("mp_rank_ and the tensor, pipeline and expert rank, as mp_rank_00_000_000")
+          .Found(Excerpt(name));
+    }
+    ranks.push_back(std::move(*rank));
+  }
+
+  struct Share {
+    RankFolder rank;
+    int stage;  // virtual pipeline stage
+    TensorPiece piece;
+  };
+  std::vector<Share> shares;
+  Arguments arguments;
+  for (RankFolder& rank : ranks) {
+    std::vector<std::string> files;
+    for (const std::string_view name : {"model_optim_rng.pt", "model_rng.pt"}) {
+      if (std::string file = JoinPath(rank.path, name); IsRegularFile(file))
+        files.push_back(std::move(file));
+    }
+    if (files.empty()) {
+      return NotFound(JoinPath(rank.path, "model_optim_rng.pt"))
+          .Expected("the share of each rank, to join them");
+    }
+    std::vector<TensorPiece> pieces;
+    MSPROBE_RETURN_IF_ERROR(ListPieces(files[0], &pieces, &arguments));
+    // Two numbers are tensor and expert rank where there is but one pipeline stage.
+    if (arguments.pipeline == 1 && arguments.experts > 1 && rank.expert == 0)
+      rank.expert = std::exchange(rank.pipeline, 0);
+    for (TensorPiece& piece : pieces) {
+      int stage;
+      std::string_view rest;
+      if (IsModelTensor(piece.name, &stage, &rest)) {
+        piece.name = NewName(std::string(rest));
+        shares.push_back({rank, stage, std::move(piece)});
+      } else {
+        CheckpointTensor tensor{.name = fmt::format("{}.{}", BaseName(rank.path), piece.name),
+                                .dtype = piece.dtype,
+                                .shape = piece.shape,
+                                .is_parameter = false};
+        tensor.parts.push_back({std::move(piece), {}});
+        Add(std::move(tensor));
+      }
+    }
+  }
+
+  // Layers of a stage and experts of a rank, as the first ones have them.
+  int64_t layers = 0, experts = 0;
+  int stages = 0;
+  for (const Share& share : shares) {
+    size_t at, size;
+    stages = std::max(stages, share.rank.pipeline + 1);
+    if (share.rank.pipeline == 0)
+      layers = std::max(layers, NumberBehind(share.piece.name, "layers.", &at, &size) + 1);
+    if (share.rank.expert == 0)
+      experts = std::max(experts, NumberBehind(share.piece.name, "experts.", &at, &size) + 1);
+  }
+  std::map<std::string, std::map<int, TensorPiece>> by_name;  // tensor rank -> share
+  for (Share& share : shares) {
+    std::string name = share.piece.name;
+    const RankFolder& rank = share.rank;
+    Renumber("layers.", (int64_t{stages} * share.stage + rank.pipeline) * layers, &name);
+    Renumber("experts.", int64_t{rank.expert} * experts, &name);
+    by_name[name].emplace(rank.tensor, std::move(share.piece));
+  }
+  for (auto& [name, by_rank] : by_name) {
+    std::vector<TensorPiece> pieces;
+    for (auto& [rank, piece] : by_rank) pieces.push_back(std::move(piece));
+    CheckpointTensor tensor;
+    MSPROBE_RETURN_IF_ERROR(Join(name, std::move(pieces), &tensor));
+    Add(std::move(tensor));
+  }
+  return Finish(fmt::format("Megatron, {} rank{}", ranks.size(), ranks.size() == 1 ? "" : "s"));
+}
+
+}  // namespace msprobe

@@ -1,0 +1,49 @@
+// Any bytes as each of the files that checkpoints are made of: a file of torch.save with objects in
+// it, Megatron's share of a rank, the .metadata of torch.distributed.checkpoint, an index of
+// shards.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "engine/checkpoint/checkpoint.h"
+#include "fuzz/memory_folder.h"
+#include "fuzz/tensor_check.h"
+
+namespace {
+
+void Open(const std::string& path) {
+  const msprobe::Result<msprobe::Checkpoint> checkpoint = msprobe::Checkpoint::Open(path);
+  if (!checkpoint.ok()) {
+    if (checkpoint.status().code() == msprobe::ErrorCode::kInternal) std::abort();
+    return;
+  }
+  for (const msprobe::CheckpointTensor& tensor : checkpoint->tensors()) {
+    const msprobe::Result<int64_t> size = msprobe::CheckedByteSize(tensor.dtype, tensor.shape);
+    if (!size.ok() || *size > 1 << 20) continue;
+    const msprobe::Result<msprobe::TensorFile> data = checkpoint->Read(tensor);
+    if (data.ok()) msprobe::CheckTensor(*data);
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static msprobe::MemoryFolder folder;
+  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+  if (bytes.starts_with("PK")) {
+    folder.Set("model.pt", bytes);
+    Open(folder.path() + "/model.pt");
+    for (const char* rank : {"mp_rank_00", "mp_rank_01"})
+      folder.Set("megatron/" + std::string(rank) + "/model_optim_rng.pt", bytes);
+    Open(folder.path() + "/megatron");
+  } else if (bytes.starts_with("\x80")) {
+    folder.Set("dcp/.metadata", bytes);
+    Open(folder.path() + "/dcp");
+  } else {
+    folder.Set("indexed/model.safetensors.index.json", bytes);
+    Open(folder.path() + "/indexed");
+  }
+  return 0;
+}

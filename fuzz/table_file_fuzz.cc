@@ -1,0 +1,49 @@
+// Tables that somebody else wrote: bytes as csv, as a workbook, and as the sheet and the shared
+// texts of one. Read or refused; what is read stays within the limits.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "engine/formats/table_file.h"
+#include "engine/formats/xlsx.h"
+#include "engine/formats/zip.h"
+#include "fuzz/tensor_check.h"
+
+namespace {
+
+bool Check(const msprobe::TableLine& line) {
+  if (line.cells.empty() || line.cells.size() > 65536) std::abort();
+  size_t bytes = 0;
+  for (const std::string_view cell : line.cells) bytes += cell.size();
+  return bytes < (1u << 30);
+}
+
+std::string Workbook(std::string_view sheet, std::string_view strings) {
+  msprobe::ZipComposer zip;
+  zip.Add("xl/workbook.xml", "<workbook><sheet name='s' r:id='1'/></workbook>");
+  zip.Add("xl/_rels/workbook.xml.rels",
+          "<a><Relationship Id='1' Target='worksheets/sheet1.xml'/></a>");
+  zip.Add("xl/worksheets/sheet1.xml", sheet);
+  zip.Add("xl/sharedStrings.xml", strings);
+  zip.Finish();
+  return zip.Take();
+}
+
+void Judge(const msprobe::Status& status) {
+  if (!status.ok()) msprobe::CheckRefusal(status, "fuzz");
+}
+
+}  // namespace
+
+// A NUL parts the sheet from the shared texts.
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+  Judge(msprobe::ReadCsv(bytes, "fuzz", Check));
+  Judge(msprobe::ReadXlsx(bytes, "fuzz", Check));
+  const std::string_view sheet = bytes.substr(0, bytes.find('\0'));
+  const std::string_view strings = sheet.size() < size ? bytes.substr(sheet.size() + 1) : "<sst/>";
+  Judge(msprobe::ReadXlsx(Workbook(sheet, strings), "fuzz", Check));
+  return 0;
+}

@@ -1,0 +1,85 @@
+"""``from msprobe.pytorch import compare, compare_distributed``: the calls of msprobe 1.0 and 8."""
+
+import json
+import os
+
+from msprobe import UsageError, _engine
+
+# Keyword -> flag of the older command line; what takes a value takes a text or a path.
+_SWITCHES = {"highlight": "-hl", "diff_analyze": "--diff_analyze"}
+_VALUES = {
+    "suffix": "--suffix",
+    "table_format": "--table-format",
+    "thresholds": "--thresholds",
+    "data_mapping": "--data_mapping",
+    "cell_mapping": "--cell_mapping",
+    "api_mapping": "--api_mapping",
+    "layer_mapping": "--layer_mapping",
+}
+
+
+def compare(
+    input_param: dict,
+    output_path: str,
+    stack_mode: bool = False,
+    auto_analyze: bool = True,
+    fuzzy_match: bool = False,
+    **kwargs,
+) -> None:
+    """Writes the table, and the advisor's text, of two dumps; docs/compare.md says what is in it.
+
+    Args:
+        input_param: what a ``compare.json`` says: ``npu_path``, ``bench_path`` and perhaps
+            ``stack_path``, ``is_print_compare_log``; or ``npu_json_path``, ``bench_json_path``,
+            ``stack_json_path``.
+        output_path: folder for the files; created when missing.
+        stack_mode: show the stacks that ``stack_path`` names.
+        auto_analyze: write ``advisor_TIME.txt``.
+        fuzzy_match: accepted; call numbers never decide which calls belong together.
+        **kwargs: ``highlight``, ``suffix``, ``table_format`` ("1.0", "8" or "26"),
+            ``thresholds`` (a file),
+            ``diff_analyze``, ``data_mapping`` and the other mappings (paths).
+
+    Raises:
+        msprobe.UsageError: an argument that is not known, dumps that cannot be compared.
+        msprobe.ConfigError: a key of ``input_param`` that is not known or has the wrong type.
+        msprobe.FileError, msprobe.DumpError: a path that is not there, a damaged dump.
+    """
+    if not isinstance(input_param, dict):
+        raise UsageError(f"input_param: expected a dict, found {type(input_param).__name__}")
+    flags = ["--output_path", os.fspath(output_path)]
+    flags += ["-s"] * bool(stack_mode) + ["-c"] * (not auto_analyze) + ["-f"] * bool(fuzzy_match)
+    for key, value in kwargs.items():
+        if key in _SWITCHES:
+            flags += [_SWITCHES[key]] * bool(value)
+        elif key not in _VALUES:
+            known = ", ".join([*_SWITCHES, *_VALUES])
+            raise UsageError(f"compare has no argument {key!r}; it has {known}")
+        elif value is not None and value != "":
+            flags += [_VALUES[key], _text(key, value)]
+    _engine.compare(json.dumps(input_param, default=os.fspath), flags)
+
+
+def compare_distributed(npu_dump_dir: str, bench_dump_dir: str, output_path: str, **kwargs) -> None:
+    """:func:`compare` for two folders with several ranks (or steps), paired by number.
+
+    Args:
+        npu_dump_dir: the folder under test, for example ``runs/new/step0``.
+        bench_dump_dir: the folder to trust.
+        output_path: folder for the files, one table a rank.
+        **kwargs: those of :func:`compare`; ``suffix`` is taken by the ranks' numbers.
+    """
+    if kwargs.get("suffix"):
+        raise UsageError("compare_distributed: suffix is taken by the ranks' numbers")
+    paths = {
+        "npu_path": os.fspath(npu_dump_dir),
+        "bench_path": os.fspath(bench_dump_dir),
+        "is_print_compare_log": bool(kwargs.pop("is_print_compare_log", False)),
+    }
+    compare(paths, output_path, **kwargs)
+
+
+def _text(key, value):
+    if isinstance(value, (str, os.PathLike)):
+        return os.fspath(value)
+    raise UsageError(f"{key}: expected a text or a path, found {type(value).__name__}")

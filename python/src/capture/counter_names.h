@@ -1,0 +1,21 @@
+// Call counters by what they count: names that print alike share one.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+
+namespace msprobe::capture {
+
+class CounterNames {
+ public:
+  // Index of the session's counter (Session::NextCall) of "Functional.linear.".
+  uint32_t Of(const std::string& what) {
+    return index_.try_emplace(what, static_cast<uint32_t>(index_.size())).first->second;
+  }
+
+ private:
+  std::unordered_map<std::string, uint32_t> index_;
+};
+
+}  // namespace msprobe::capture

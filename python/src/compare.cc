@@ -1,0 +1,41 @@
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "bindings.h"
+#include "cli/console.h"
+#include "cli/legacy_arguments.h"
+#include "cli/run.h"
+#include "cli/verb.h"
+#include "convert.h"
+
+namespace msprobe::python {
+namespace {
+
+// What the older command line does with that compare.json; raises what it would print.
+void Compare(const std::string& input, const std::vector<std::string>& flags) {
+  const CompareInput paths = ValueOrRaise(ParseCompareInput(input, "input_param"));
+  const std::vector<std::string> arguments = ValueOrRaise(LegacyCompareArguments(flags, paths));
+  Result<int> code = kExitOk;
+  {
+    nb::gil_scoped_release release;
+    Console console;
+    code = RunMsprobe(arguments, console);
+    if (code.ok()) {
+      if (Status written = console.Flush(); !written.ok()) code = written;
+    }
+  }
+  if (ValueOrRaise(std::move(code)) == kExitError) {
+    Raise(InvalidArgument("not everything could be compared; what was is written"));
+  }
+}
+
+}  // namespace
+
+void BindCompare(nb::module_& m) {
+  using namespace nb::literals;
+  m.def("compare", &Compare, "input"_a, "flags"_a,
+        "Compares two dumps as `msprobe -f pytorch compare` does; `input` is the text of its "
+        "compare.json.");
+}
+
+}  // namespace msprobe::python

@@ -1,0 +1,65 @@
+#include "engine/checkpoint/checkpoint.h"
+
+#include <gtest/gtest.h>
+
+#include "engine/base/file.h"
+#include "engine/checkpoint/checkpoint_names.h"
+#include "tests/dump/temporary_folder.h"
+
+namespace msprobe {
+namespace {
+
+const std::string kData = MSPROBE_TEST_DATA "/checkpoints";
+
+TEST(Checkpoint, SharesOfRanksAreJoined) {
+  const Result<Checkpoint> c = Checkpoint::Open(kData + "/megatron");
+  ASSERT_TRUE(c.ok()) << c.status().ToString();
+  ASSERT_EQ(c->tensors().size(), 1u);
+  EXPECT_EQ(c->tensors()[0].name, "decoder.layers.0.mlp.linear_fc2.weight");
+  EXPECT_EQ(c->tensors()[0].shape, (std::vector<int64_t>{2, 6}));
+  const Result<TensorFile> data = c->Read(c->tensors()[0]);
+  ASSERT_TRUE(data.ok()) << data.status().ToString();
+  const auto* values = static_cast<const float*>(data->data);
+  const float expected[] = {0, 1, 2, 0, 1, 2, 3, 4, 5, 3, 4, 5};
+  for (int i = 0; i < 12; ++i) EXPECT_EQ(values[i], expected[i]) << i;
+}
+
+TEST(Checkpoint, PartsOfADistributedOneAreFound) {
+  const Result<Checkpoint> c = Checkpoint::Open(kData + "/dcp");
+  ASSERT_TRUE(c.ok()) << c.status().ToString();
+  ASSERT_EQ(c->tensors().size(), 1u) << "a number is no tensor";
+  EXPECT_EQ(c->tensors()[0].name, "w");
+  EXPECT_EQ(c->tensors()[0].shape, (std::vector<int64_t>{4}));
+}
+
+TEST(Checkpoint, AnIndexNamesFilesBesideItOnly) {
+  const TemporaryFolder folder;
+  const std::string index = folder.path() + "/model.safetensors.index.json";
+  for (const char* text :
+       {R"({"weight_map": {"a": "../a.safetensors"}})", R"({"weight_map": {"a": "/etc/passwd"}})",
+        R"({"weight_map": {}})", R"({"weight_map": 3})", "{"}) {
+    ASSERT_TRUE(WriteFileAtomically(index, text).ok());
+    const Result<Checkpoint> c = Checkpoint::Open(folder.path());
+    ASSERT_FALSE(c.ok()) << text;
+    EXPECT_EQ(c.status().code(), ErrorCode::kInvalidDump) << text;
+  }
+}
+
+TEST(Checkpoint, WhatIsNoneIsNotTakenForOne) {
+  EXPECT_FALSE(LooksLikeCheckpoint(kData));
+  EXPECT_FALSE(LooksLikeCheckpoint(kData + "/README.md"));
+  EXPECT_FALSE(LooksLikeCheckpoint(kData + "/missing"));
+  EXPECT_TRUE(LooksLikeCheckpoint(kData + "/megatron"));
+  EXPECT_TRUE(LooksLikeCheckpoint(kData + "/dcp"));
+  EXPECT_TRUE(LooksLikeCheckpoint(kData + "/megatron/mp_rank_00/model_optim_rng.pt"));
+}
+
+TEST(Checkpoint, AnElementIsNamedByItsPlace) {
+  EXPECT_EQ(IndexText(0, "[]"), "[]");
+  EXPECT_EQ(IndexText(3, "[4]"), "[3]");
+  EXPECT_EQ(IndexText(23, "[2, 3, 4]"), "[1, 2, 3]");
+  EXPECT_EQ(IndexText(7, "N/A"), "7");
+}
+
+}  // namespace
+}  // namespace msprobe

@@ -1,0 +1,109 @@
+#include "engine/compare/merge_ranks.h"
+
+#include <gmock/gmock.h>
+
+#include "engine/base/file.h"
+#include "engine/formats/table_file.h"
+#include "engine/formats/xlsx.h"
+#include "tests/dump/temporary_folder.h"
+
+namespace msprobe {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+class MergeResults : public ::testing::Test {
+ protected:
+  static std::string Table(const std::string& norm) {
+    return "NPU Name,Bench Name,NormRelativeErr,NPU max,Bench max,Requires_grad Consistent\n"
+           "Functional.a.0.forward.input.0,x,0.0%,1,1,True\n"
+           "Distributed.all_reduce.0.forward.output.0,x," +
+           norm + ",3.0,4.0,True\n";
+  }
+  Result<MergedTables> Merge(MergeConfig config) { return MergeRanks(folder_.path(), config); }
+  const TemporaryFolder folder_;
+};
+
+TEST_F(MergeResults, SideBySideByRank) {
+  folder_.Write("compare_result_rank10_20260102030405.csv", Table("5.0%"));
+  folder_.Write("compare_result_rank2_20260102030405.csv", Table("N/A"));
+  folder_.Write("compare_summary_20260102030405.csv", "x\n");
+  const auto merged = Merge({{"Distributed.all_reduce"}, {}});
+  ASSERT_TRUE(merged.ok()) << merged.status().ToString();
+  EXPECT_THAT(merged->ranks, ElementsAre(2, 10));
+  ASSERT_EQ(merged->indices.size(), 2u);
+  EXPECT_EQ(merged->indices[0].name, "NormRelativeErr");
+  ASSERT_THAT(merged->indices[0].rows, SizeIs(1));
+  EXPECT_EQ(merged->indices[0].rows[0].values.at(10), "5.0%");
+  EXPECT_EQ(merged->indices[0].rows[0].values.at(2), "NPU:3.0  Bench:4.0");
+  EXPECT_EQ(merged->indices[1].name, "Requires_grad Consistent");
+
+  const std::string path = JoinPath(folder_.path(), "merged.xlsx");
+  ASSERT_TRUE(WriteMerged(*merged, path).ok());
+  std::vector<std::string> lines;
+  ASSERT_TRUE(ReadTableFile(path, [&](const TableLine& line) {
+                std::string text(line.sheet);
+                for (const std::string_view cell : line.cells) text += "|" + std::string(cell);
+                lines.push_back(text);
+                return true;
+              }).ok());
+  EXPECT_THAT(lines,
+              ElementsAre("NormRelativeErr|NPU Name|rank2|rank10",
+                          "NormRelativeErr|Distributed.all_reduce.0.forward.output.0|NPU:3.0  "
+                          "Bench:4.0|5.0%",
+                          "Requires_grad Consistent|NPU Name|rank2|rank10",
+                          "Requires_grad Consistent|Distributed.all_reduce.0.forward.output.0|True|"
+                          "True"));
+}
+
+TEST_F(MergeResults, WorkbooksOfMsprobe1AndTheNewestOfARank) {
+  const std::string path =
+      JoinPath(folder_.path(), "compare_result_rank0-rank0_20260102030405.xlsx");
+  Result<XlsxWriter> book = XlsxWriter::Create(path);
+  ASSERT_TRUE(book->AddSheet({.name = "Sheet1", .header = {"NPU Name", "Cosine"}, .rows = 1}).ok());
+  XlsxRows rows(2);
+  rows.BeginRow(), rows.TextCell("Torch.mm.0.forward.output.0"), rows.NumberCell(0.5);
+  rows.EndRow();
+  rows.Compress();
+  ASSERT_TRUE(book->Append({&rows, 1}).ok());
+  ASSERT_TRUE(book->AddSheet({.name = "summary"}).ok());
+  ASSERT_TRUE(book->Close().ok());
+  folder_.Write("compare_result_rank1_20260102030405.csv", "NPU Name,Cosine\n");
+  folder_.Write("compare_result_rank1_20270102030405.csv",
+                "NPU Name,Cosine\nTorch.mm.0.forward.output.0,0.25\n");
+  const auto merged = Merge({{"Torch.mm"}, {"Cosine", "Cosin"}});
+  ASSERT_TRUE(merged.ok()) << merged.status().ToString();
+  ASSERT_THAT(merged->indices, SizeIs(1));
+  EXPECT_THAT(merged->indices[0].rows[0].values,
+              ElementsAre(std::pair(0, "0.5"), std::pair(1, "0.25")));
+  EXPECT_THAT(merged->notes, SizeIs(3));
+  EXPECT_THAT(merged->notes[0], HasSubstr("is newer"));
+  EXPECT_THAT(merged->notes[1], HasSubstr("did you mean Cosine"));
+}
+
+TEST_F(MergeResults, WhatCannotBeMerged) {
+  EXPECT_EQ(Merge({{"a"}, {}}).status().code(), ErrorCode::kInvalidArgument);  // no file
+  folder_.Write("compare_result_rank0_20260102030405.csv", Table("1%"));
+  folder_.Write("compare_result_rank1_20260102030405.csv", Table("1%"));
+  EXPECT_THAT(Merge({{"Torch.none"}, {}}).status().message(), HasSubstr("no row of 2 tables"));
+  EXPECT_THAT(Merge({{"Distributed.all_reduce"}, {"Cosine"}}).status().message(),
+              HasSubstr("no table has a column"));
+  folder_.Write("compare_result_rank2_20260102030405.csv", "a,b\n");
+  EXPECT_THAT(Merge({{"Distributed.all_reduce"}, {}}).status().message(), HasSubstr("NPU Name"));
+  folder_.Write("compare_result_rank2_20260102030405.csv", "");
+  EXPECT_FALSE(Merge({{"Distributed.all_reduce"}, {}}).ok());
+}
+
+TEST_F(MergeResults, Configuration) {
+  const auto config = ReadMergeConfig(
+      folder_.Write("a.yaml", "api:\n  - Distributed.all_reduce\ncompare_index:\n"));
+  ASSERT_TRUE(config.ok()) << config.status().ToString();
+  EXPECT_THAT(config->apis, ElementsAre("Distributed.all_reduce"));
+  EXPECT_FALSE(ReadMergeConfig(folder_.Write("b.yaml", "compare_index: [Cosine]\n")).ok());
+  EXPECT_FALSE(ReadMergeConfig(folder_.Write("c.yaml", "apis: [x]\n")).ok());
+}
+
+}  // namespace
+}  // namespace msprobe

@@ -1,0 +1,68 @@
+"""``msprobe.pytorch.compare`` and ``compare_distributed``: the calls of msprobe 1.0 and 8."""
+
+import shutil
+
+import pytest
+
+import msprobe
+from msprobe.pytorch import compare, compare_distributed
+
+DUMPS = "tests/data/dumps/8.3.3/L0_statistics"
+
+
+@pytest.fixture
+def paths(root):
+    """Target and golden dump.json."""
+    return tuple(root / DUMPS / run / "step0" / "rank" / "dump.json" for run in ("pert", "base"))
+
+
+def names(folder):
+    """The files of a folder without their time."""
+    return sorted("".join(c for c in path.name if not c.isdigit()) for path in folder.iterdir())
+
+
+@pytest.mark.parametrize("keys", [("npu_path", "bench_path"), ("npu_json_path", "bench_json_path")])
+def test_both_spellings_of_the_keys_write_table_and_advice(keys, paths, tmp_path):
+    compare({**dict(zip(keys, paths, strict=True)), "is_print_compare_log": False}, tmp_path / "o")
+    assert names(tmp_path / "o") == ["advisor_.txt", "compare_result_.xlsx"]
+
+
+def test_arguments_reach_the_engine(paths, tmp_path):
+    request = {"npu_path": paths[0], "bench_path": paths[1], "is_print_compare_log": False}
+    out = tmp_path / "o"
+    compare(request, out, True, False, fuzzy_match=True, suffix="_x", highlight=True)
+    assert names(out) == ["compare_result_x_.xlsx"]
+
+
+def test_folders_are_paired_by_rank(paths, tmp_path, capfd):
+    for side, path in zip(("new", "old"), paths, strict=True):
+        for rank in (0, 1):
+            shutil.copytree(path.parent, tmp_path / side / f"rank{rank}")
+    compare_distributed(str(tmp_path / "new"), str(tmp_path / "old"), str(tmp_path / "out"))
+    written = names(tmp_path / "out")
+    assert written.count("advisor_rank_.txt") == written.count("compare_result_rank_.xlsx") == 2
+    assert "rank" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        ({"npu_path": "gone.json"}, msprobe.FileError, "gone.json"),
+        ({"npu_pth": "a"}, msprobe.ConfigError, "npu_path"),
+        ({"npu_path": 3}, msprobe.ConfigError, "a path"),
+    ],
+)
+def test_bad_input_is_one_exception_that_says_what(change, error, words, paths, tmp_path):
+    request = {"npu_path": str(paths[0]), "bench_path": str(paths[1]), **change}
+    with pytest.raises(error, match=words):
+        compare(request, tmp_path / "o")
+
+
+def test_bad_arguments(paths, tmp_path):
+    request = {"npu_path": str(paths[0]), "bench_path": str(paths[1])}
+    with pytest.raises(msprobe.UsageError, match="hightlight"):
+        compare(request, tmp_path / "o", hightlight=True)
+    with pytest.raises(msprobe.UsageError, match="a dict"):
+        compare("compare.json", tmp_path / "o")
+    with pytest.raises(msprobe.UsageError, match="suffix"):
+        compare_distributed("a", "b", tmp_path / "o", suffix="x")

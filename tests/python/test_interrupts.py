@@ -1,0 +1,115 @@
+"""Ctrl-C inside start, stop and step: what follows is as if it had come a moment later."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from recording import Dump, run_forked
+from torch.nn.modules import module as torch_module
+
+import msprobe
+from msprobe import _engine
+from msprobe.pytorch import PrecisionDebugger
+
+OURS = str(Path(msprobe.__file__).parent)
+
+
+def interrupt_at(number):
+    """A trace function that raises KeyboardInterrupt at that line of ours."""
+    left = number
+
+    def trace(frame, event, argument):
+        nonlocal left
+        if not frame.f_code.co_filename.startswith(OURS):
+            return None
+        if event == "line":
+            left -= 1
+            if left < 0:
+                raise KeyboardInterrupt
+        return trace
+
+    return trace
+
+
+def one_step(debugger, model):
+    debugger.start(model)
+    model(torch.ones(1, 2)).sum().backward()
+    debugger.stop()
+    folder = Path(_engine.folder())
+    debugger.step()
+    return folder
+
+
+def interrupted_step(debugger, model, number):
+    sys.settrace(interrupt_at(number))
+    try:
+        one_step(debugger, model)
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(None)
+    return False
+
+
+def check_left_behind(debugger, model):
+    debugger.stop()
+    debugger.step()
+    assert not torch_module._global_module_registration_hooks
+    assert not any(p._post_accumulate_grad_hooks for p in model.parameters())
+
+
+def everywhere(folder):
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
+    debugger = PrecisionDebugger(dump_path=str(folder), level="mix")
+    number = 0
+    while interrupted_step(debugger, model, number):  # the lists of APIs are read again each time
+        check_left_behind(debugger, model)
+        number += 1
+    assert number > 50
+    whole = Dump(one_step(debugger, model)).names
+    assert len(whole) == 11
+    number = 0
+    while interrupted_step(debugger, model, number):
+        check_left_behind(debugger, model)
+        assert Dump(one_step(debugger, model)).names == whole, f"after line {number}"
+        number += 1
+    assert number > 30
+
+
+def start_again(folder):
+    """Interrupted, and started again without stop."""
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
+    debugger = PrecisionDebugger(dump_path=str(folder), level="mix")
+    whole, number, again = Dump(one_step(debugger, model)).names, 0, True
+    while again:
+        sys.settrace(interrupt_at(number))
+        try:
+            debugger.start(model)
+            again = False
+        except KeyboardInterrupt:
+            number += 1
+        finally:
+            sys.settrace(None)
+        assert Dump(one_step(debugger, model)).names == whole, f"after line {number}"
+    assert number > 10
+
+
+class Interrupted(torch.nn.Sequential):
+    def named_modules(self, *args, **kwargs):
+        raise KeyboardInterrupt
+
+
+def in_our_own_work(folder):
+    """While the engine runs Python code of the program's."""
+    model = torch.nn.Sequential(Interrupted(torch.nn.Linear(2, 2)), torch.nn.ReLU())
+    debugger = PrecisionDebugger(dump_path=str(folder), level="L0")
+    with pytest.raises(KeyboardInterrupt):
+        debugger.start(model)
+        model(torch.ones(1, 2))
+    debugger.stop()
+
+
+@pytest.mark.parametrize("check", [everywhere, start_again, in_our_own_work])
+def test_interrupted(check, tmp_path):
+    run_forked(check, tmp_path)
