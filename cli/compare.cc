@@ -92,6 +92,12 @@ class CompareVerb : public Verb {
     MSPROBE_ASSIGN_OR_RETURN(const PairOptions selection, ranks_.Options());
     PairedDumps paired;
     if (checkpoints) {
+      if (mapping_.given() || ranks_.given()) {
+        return Unsupported(
+                   "mappings, --rename, --rank and --step choose calls of dumps; these are "
+                   "checkpoints, whose parameters are paired by name")
+            .Hint("leave the flag out; wrappers such as module. and model. are passed over");
+      }
       paired.pairs = {{.target = target_, .golden = golden_}};
     } else {
       MSPROBE_ASSIGN_OR_RETURN(paired, PairDumps(target_, golden_, selection));
@@ -157,14 +163,14 @@ class CompareVerb : public Verb {
     return comparison;
   }
 
-  static Result<Comparison> CompareCheckpointPair(const DumpPair& pair, CompareOutput& out) {
+  Result<Comparison> CompareCheckpointPair(const DumpPair& pair, CompareOutput& out) const {
     out.Progress("opening " + pair.target);
     MSPROBE_ASSIGN_OR_RETURN(const Checkpoint target, Checkpoint::Open(pair.target));
     out.Progress("opening " + pair.golden);
     MSPROBE_ASSIGN_OR_RETURN(const Checkpoint golden, Checkpoint::Open(pair.golden));
     out.Progress(fmt::format("comparing {} with {} tensors", target.tensors().size(),
                              golden.tensors().size()));
-    return CompareCheckpoints(target, golden);
+    return CompareCheckpoints(target, golden, options_);
   }
 
   std::string target_, golden_, output_ = "./output", format_ = "table", mode_ = "auto",

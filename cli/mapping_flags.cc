@@ -29,6 +29,11 @@ void MappingFlags::Add(CLI::App& app) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
+bool MappingFlags::given() const {
+  return api_option_->count() + cell_option_->count() + layer_option_->count() > 0 ||
+         !data_.empty() || !renames_.empty();
+}
+
 MappingRequest MappingFlags::Request() const {
   MappingRequest request{.data_file = data_, .renames = renames_};
   if (api_option_->count() > 0) request.api_file = api_;

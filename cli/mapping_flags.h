@@ -12,6 +12,7 @@ namespace msprobe {
 class MappingFlags {
  public:
   void Add(CLI::App& app);
+  bool given() const;
   Result<NameMapping> For(const Dump& target, const Dump& golden) const;
   // With a layer mapping: data_mapping_TIME.yaml in `folder`, what it came to. "" or the file.
   Result<std::string> Save(const std::string& folder, int rank, const Comparison& comparison) const;

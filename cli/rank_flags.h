@@ -18,6 +18,7 @@ struct RankFlags {
   bool common = false;
 
   void Add(CLI::App& app);
+  bool given() const { return !ranks.empty() || !steps.empty() || common; }
   // kInvalidArgument: not a list such as 0,2-5.
   Result<PairOptions> Options() const;
 };

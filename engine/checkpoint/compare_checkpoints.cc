@@ -10,6 +10,7 @@
 #include "engine/base/threads.h"
 #include "engine/checkpoint/checkpoint_names.h"
 #include "engine/compare/judge.h"
+#include "engine/compare/rounding.h"
 #include "engine/dump/text_arena.h"
 
 namespace msprobe {
@@ -111,7 +112,10 @@ class Measurer {
     }
     const Result<Diff> diff = ComputeDiff(sides[0]->view(), sides[1]->view(), pool);
     if (!diff.ok()) return Fail(row, diff.status());
-    JudgeDiff(*diff, c_.target.leaves[t], c_.golden.leaves[g], {.tolerance = options_.tolerance},
+    const Leaf &a = c_.target.leaves[t], &b = c_.golden.leaves[g];
+    JudgeDiff(*diff, a, b,
+              {.tolerance = options_.tolerance,
+               .explained = c_.Thresholds().Explained("", CoarserDType(a.dtype, b.dtype))},
               &c_.measures[row]);
     found_[row] = *diff;
   }
@@ -179,6 +183,7 @@ Comparison CompareCheckpoints(const Checkpoint& target, const Checkpoint& golden
   Comparison c;
   c.mode = Mode::kTensor;
   c.tolerance = options.tolerance;
+  c.thresholds = options.thresholds;
   PairedNames names = PairNames(target, golden);
   c.target = Listed(target, names.target);
   c.golden = Listed(golden, names.golden);

@@ -275,3 +275,13 @@ def test_what_config_check_does_not_do_is_said_in_one_line(msprobe_bin, tmp_path
     assert done.returncode == 2
     assert done.stderr.startswith("error: ") and "\nhint:  " in done.stderr
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("words", [("--rename", "s/a/b/"), ("-cm",), ("--rank", "0")])
+def test_what_chooses_calls_of_dumps_is_refused(msprobe_bin, tmp_path, words):
+    torch.save({"w": torch.ones(2)}, tmp_path / "a.pt")
+    command = [msprobe_bin, "compare", "-tp", "a.pt", "-gp", "a.pt", "-o", "o", *words]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "--rename" in done.stderr and "checkpoints" in done.stderr
+    assert not (tmp_path / "o").exists()
