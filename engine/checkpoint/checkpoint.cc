@@ -39,6 +39,19 @@ void Place(const char* block, const std::vector<int64_t>& extents, const std::ve
   }
 }
 
+// Before memory is taken for what a file only claims.
+Status CheckParts(const std::string& checkpoint, const CheckpointTensor& tensor, int64_t bytes) {
+  int64_t placed = 0;
+  for (const CheckpointTensor::Part& part : tensor.parts) {
+    MSPROBE_ASSIGN_OR_RETURN(const int64_t size, CheckedByteSize(tensor.dtype, part.piece.shape));
+    if (__builtin_add_overflow(placed, size, &placed)) break;
+  }
+  if (placed == bytes) return Status::Ok();
+  return InvalidDump(checkpoint)
+      .Expected(fmt::format("all {} bytes of {}", bytes, Excerpt(tensor.name)))
+      .Found(fmt::format("parts of {} bytes", placed));
+}
+
 }  // namespace
 
 Result<TensorFile> Checkpoint::Read(const CheckpointTensor& tensor) const {
@@ -51,14 +64,15 @@ Result<TensorFile> Checkpoint::Read(const CheckpointTensor& tensor) const {
   }
   const size_t element = DTypeSize(tensor.dtype);
   MSPROBE_ASSIGN_OR_RETURN(const int64_t bytes, CheckedByteSize(tensor.dtype, tensor.shape));
+  MSPROBE_RETURN_IF_ERROR(CheckParts(path_, tensor, bytes));
+  // Zeroed: parts of a damaged one may lie on each other and leave a hole.
   const auto size = static_cast<size_t>(std::max<int64_t>(bytes, 1));
-  const std::shared_ptr<char[]> whole(new (std::nothrow) char[size]);
+  const std::shared_ptr<char[]> whole(new (std::nothrow) char[size]());
   if (whole == nullptr) {
     return Unsupported(
         fmt::format("not enough memory for the {} bytes of {}", bytes, Excerpt(tensor.name)));
   }
   std::vector<char> block;
-  int64_t placed = 0;
   for (const CheckpointTensor::Part& part : tensor.parts) {
     MSPROBE_ASSIGN_OR_RETURN(const TensorFile piece, ReadPiece(part.piece));
     if (piece.dtype != tensor.dtype || piece.shape != part.piece.shape) {
@@ -74,21 +88,13 @@ Result<TensorFile> Checkpoint::Read(const CheckpointTensor& tensor) const {
       CopyContiguous(view, block.data());
       data = block.data();
     }
-    placed += view.numel();
     if (view.numel() > 0) Place(data, piece.shape, part.at, tensor.shape, element, whole.get());
   }
-  if (placed * static_cast<int64_t>(element) != bytes) {
-    return InvalidDump(path_)
-        .Expected(fmt::format("all {} bytes of {}", bytes, Excerpt(tensor.name)))
-        .Found(fmt::format("parts of {} elements", placed));
-  }
-  TensorFile out{.dtype = tensor.dtype, .shape = tensor.shape, .data = whole.get(), .owner = whole};
-  out.strides.resize(out.shape.size());
-  int64_t stride = 1;
-  for (size_t d = out.shape.size(); d-- > 0; stride *= std::max<int64_t>(1, out.shape[d])) {
-    out.strides[d] = stride;
-  }
-  return out;
+  return TensorFile{.dtype = tensor.dtype,
+                    .shape = tensor.shape,
+                    .strides = ContiguousStrides(tensor.shape),
+                    .data = whole.get(),
+                    .owner = whole};
 }
 
 void CheckpointBuilder::Add(CheckpointTensor tensor) { out_.tensors_.push_back(std::move(tensor)); }

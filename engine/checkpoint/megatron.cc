@@ -55,6 +55,8 @@ std::string NewName(std::string name) {
   return name;
 }
 
+constexpr int64_t kMostOfAKind = 1'000'000;  // layers, experts, ranks: more is damage
+
 // The number behind "layers." or "experts.", and where it stands; -1: none.
 int64_t NumberBehind(std::string_view name, std::string_view word, size_t* at, size_t* size) {
   for (size_t found = 0; (found = name.find(word, found)) != std::string_view::npos; ++found) {
@@ -62,6 +64,7 @@ int64_t NumberBehind(std::string_view name, std::string_view word, size_t* at, s
     int64_t number = -1;
     const auto end = std::from_chars(name.data() + digits, name.data() + name.size(), number);
     if (end.ec != std::errc() || end.ptr == name.data() + name.size() || *end.ptr != '.') continue;
+    if (number < 0 || number > kMostOfAKind) continue;
     *at = digits;
     *size = static_cast<size_t>(end.ptr - name.data()) - digits;
     return number;
@@ -109,8 +112,10 @@ std::optional<RankFolder> ParseRank(const std::string& folder, const std::string
   for (const std::string_view part : Split(std::string_view(name).substr(8), '_')) {
     int number = -1;
     const auto end = std::from_chars(part.data(), part.data() + part.size(), number);
-    if (end.ec != std::errc() || end.ptr != part.data() + part.size() || number < 0)
+    if (end.ec != std::errc() || end.ptr != part.data() + part.size() || number < 0 ||
+        number > kMostOfAKind) {
       return std::nullopt;
+    }
     numbers.push_back(number);
   }
   if (numbers.empty() || numbers.size() > 3) return std::nullopt;
@@ -125,7 +130,7 @@ bool IsModelTensor(std::string_view name, int* stage, std::string_view* rest) {
   *stage = 0;
   const auto end = std::from_chars(name.data(), name.data() + name.size(), *stage);
   name.remove_prefix(static_cast<size_t>(end.ptr - name.data()));
-  if (!name.starts_with('.')) return false;
+  if (!name.starts_with('.') || *stage < 0 || *stage > kMostOfAKind) return false;
   *rest = name.substr(1);
   return true;
 }
@@ -155,7 +160,12 @@ Status Join(std::string name, std::vector<TensorPiece> shares, CheckpointTensor*
     }
     std::vector<int64_t> at(first.size(), 0);
     at[dimension] = begin;
-    begin += share.shape[dimension];
+    if (__builtin_add_overflow(begin, share.shape[dimension], &begin)) {
+      return InvalidDump(*share.file)
+          .Expected(
+              fmt::format("shares of {} that are less than 2^63 together", Excerpt(out->name)))
+          .Found(ShapeText(share.shape));
+    }
     out->parts.push_back({std::move(share), std::move(at)});
   }
   out->shape[dimension] = begin;

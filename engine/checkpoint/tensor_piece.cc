@@ -78,13 +78,8 @@ Status ListSafetensors(MappedFile mapped, const std::shared_ptr<const std::strin
                       .file = path,
                       .dtype = entry.dtype,
                       .shape = entry.shape,
-                      .strides = std::vector<int64_t>(entry.shape.size()),
+                      .strides = ContiguousStrides(entry.shape),
                       .offset = entry.offset};
-    int64_t stride = 1;
-    for (size_t d = piece.shape.size(); d-- > 0;) {
-      piece.strides[d] = stride;
-      stride *= std::max<int64_t>(1, piece.shape[d]);
-    }
     pieces->push_back(std::move(piece));
   }
   return Status::Ok();
@@ -92,11 +87,9 @@ Status ListSafetensors(MappedFile mapped, const std::shared_ptr<const std::strin
 
 // The farthest element's end, counted in bytes from the first element.
 uint64_t Reach(const TensorPiece& piece) {
+  if (std::find(piece.shape.begin(), piece.shape.end(), 0) != piece.shape.end()) return 0;
   int64_t last = 0;
-  for (size_t d = 0; d < piece.shape.size(); ++d) {
-    if (piece.shape[d] == 0) return 0;
-    last += (piece.shape[d] - 1) * piece.strides[d];
-  }
+  for (size_t d = 0; d < piece.shape.size(); ++d) last += (piece.shape[d] - 1) * piece.strides[d];
   return (static_cast<uint64_t>(last) + 1) * DTypeSize(piece.dtype);
 }
 

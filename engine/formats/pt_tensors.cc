@@ -341,10 +341,7 @@ Status PtTensorBuilder::ResolveMathBits(const PickleNode& metadata, TensorFile* 
   }
   tensor->data = copy.get();
   tensor->owner = copy;
-  int64_t stride = 1;
-  for (size_t d = tensor->shape.size(); d-- > 0; stride *= std::max<int64_t>(tensor->shape[d], 1)) {
-    tensor->strides[d] = stride;
-  }
+  tensor->strides = ContiguousStrides(tensor->shape);
   return Status::Ok();
 }
 

@@ -59,13 +59,7 @@ class PickleText {
 std::string ComposePickle(DType dtype, std::span<const int64_t> shape, uint64_t numel,
                           const PtWriteOptions& options) {
   const std::string_view storage = StorageOfDType(dtype);
-  std::vector<int64_t> strides(shape.size());
-  int64_t stride = 1;
-  for (size_t d = shape.size(); d-- > 0;) {
-    strides[d] = stride;
-    if (shape[d] > 1 && __builtin_mul_overflow(stride, shape[d], &stride))
-      stride = 1;  // an empty tensor
-  }
+  const std::vector<int64_t> strides = ContiguousStrides(shape);
   PickleText p;
   if (options.is_parameter) {
     p.Global("torch._utils", "_rebuild_parameter");

@@ -264,14 +264,8 @@ const SafetensorsEntry* SafetensorsFile::Find(std::string_view name) const {
 }
 
 Result<TensorFile> SafetensorsFile::Read(const SafetensorsEntry& entry) const {
-  TensorFile tensor{.dtype = entry.dtype, .shape = entry.shape};
-  tensor.strides.resize(tensor.shape.size());
-  int64_t stride = 1;
-  for (size_t d = tensor.shape.size(); d-- > 0;) {
-    tensor.strides[d] = stride;
-    // An empty tensor may have extents whose product is over 2^63.
-    if (tensor.shape[d] > 1 && __builtin_mul_overflow(stride, tensor.shape[d], &stride)) stride = 1;
-  }
+  TensorFile tensor{
+      .dtype = entry.dtype, .shape = entry.shape, .strides = ContiguousStrides(entry.shape)};
   const char* const data = file_->bytes().data() + entry.offset;
   if (reinterpret_cast<uintptr_t>(data) % DTypeSize(entry.dtype) == 0) {
     tensor.data = data;

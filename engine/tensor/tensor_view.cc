@@ -78,6 +78,16 @@ Result<int64_t> CheckedByteSize(DType dtype, std::span<const int64_t> shape) {
   return bytes;
 }
 
+std::vector<int64_t> ContiguousStrides(std::span<const int64_t> shape) {
+  std::vector<int64_t> strides(shape.size());
+  int64_t stride = 1;
+  for (size_t d = shape.size(); d-- > 0;) {
+    strides[d] = stride;
+    if (shape[d] > 1 && __builtin_mul_overflow(stride, shape[d], &stride)) stride = 1;
+  }
+  return strides;
+}
+
 void CopyContiguous(const TensorView& view, void* out) {
   const size_t size = DTypeSize(view.dtype);
   const char* source = static_cast<const char*>(view.data);

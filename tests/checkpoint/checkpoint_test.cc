@@ -45,6 +45,28 @@ TEST(Checkpoint, AnIndexNamesFilesBesideItOnly) {
   }
 }
 
+TEST(Checkpoint, PartsThatDoNotCoverItAreRefused) {
+  const Result<Checkpoint> c = Checkpoint::Open(kData + "/megatron");
+  ASSERT_TRUE(c.ok()) << c.status().ToString();
+  CheckpointTensor claimed = c->tensors()[0];
+  claimed.shape = {int64_t{1} << 40, 1 << 20};  // 4 EiB: refused before memory is taken
+  const Result<TensorFile> data = c->Read(claimed);
+  ASSERT_FALSE(data.ok());
+  EXPECT_EQ(data.status().code(), ErrorCode::kInvalidDump);
+}
+
+TEST(Checkpoint, AnEmptyTensorMayHaveHugeExtents) {
+  const TemporaryFolder folder;
+  const std::string header =
+      R"({"w": {"dtype": "F32", "shape": [1099511627776, 1099511627776, 0], "data_offsets": [0, 0]}})";
+  std::string file(8, 0);
+  file[0] = static_cast<char>(header.size());
+  ASSERT_TRUE(WriteFileAtomically(folder.path() + "/w.safetensors", file + header).ok());
+  const Result<Checkpoint> c = Checkpoint::Open(folder.path() + "/w.safetensors");
+  ASSERT_TRUE(c.ok()) << c.status().ToString();
+  EXPECT_TRUE(c->Read(c->tensors()[0]).ok());
+}
+
 TEST(Checkpoint, WhatIsNoneIsNotTakenForOne) {
   EXPECT_FALSE(LooksLikeCheckpoint(kData));
   EXPECT_FALSE(LooksLikeCheckpoint(kData + "/README.md"));

@@ -219,6 +219,14 @@ TEST(CheckedByteSize, ProductOfExtentsAndElementSize) {
   EXPECT_EQ(*CheckedByteSize(DType::kFloat32, Numbers{(int64_t{1} << 61) - 1}), INT64_MAX - 3);
 }
 
+TEST(ContiguousStrides, RowMajorAndNeverOverflowing) {
+  EXPECT_EQ(ContiguousStrides(Numbers{}), Numbers{});
+  EXPECT_EQ(ContiguousStrides(Numbers{2, 3, 4}), (Numbers{12, 4, 1}));
+  EXPECT_EQ(ContiguousStrides(Numbers{3, 0, 4}), (Numbers{4, 4, 1}));
+  const int64_t huge = int64_t{1} << 40;
+  EXPECT_EQ(ContiguousStrides(Numbers{huge, huge, 0}).back(), 1);  // no more is asked of it
+}
+
 TEST(CheckedByteSize, RefusesWhatNoMemoryHolds) {
   const int64_t two = int64_t{1} << 32;
   for (const Numbers& shape :
