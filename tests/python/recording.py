@@ -25,6 +25,8 @@ class ForkedError(AssertionError):
 def _work(pipe, function, args, kwargs):
     # OpenMP's threads do not survive a fork.
     torch.set_num_threads(1)
+    # PyTorch makes its autograd engine anew in a forked child, unlocked: never in several threads.
+    torch.ones((), requires_grad=True).exp()
     # What another test compiled in the parent is none of this child's business.
     torch._dynamo.convert_frame.FRAME_COUNTER = 0
     try:
