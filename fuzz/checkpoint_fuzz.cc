@@ -13,6 +13,12 @@
 
 namespace {
 
+using namespace std::string_view_literals;
+
+constexpr std::string_view kShard =
+    "\x38\0\0\0\0\0\0\0{\"a.w\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}   "
+    "\0\0\x80\x3f\0\0\0\0"sv;
+
 void Open(const std::string& path) {
   const msprobe::Result<msprobe::Checkpoint> checkpoint = msprobe::Checkpoint::Open(path);
   if (!checkpoint.ok()) {
@@ -42,8 +48,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     folder.Set("dcp/.metadata", bytes);
     Open(folder.path() + "/dcp");
   } else {
+    folder.Set("indexed/model-1.safetensors", kShard);
     folder.Set("indexed/model.safetensors.index.json", bytes);
     Open(folder.path() + "/indexed");
+    folder.Set("tracked/iter_0000012/mp_rank_00/model_optim_rng.pt", kShard);
+    folder.Set("tracked/latest_checkpointed_iteration.txt", bytes);
+    Open(folder.path() + "/tracked");
   }
   return 0;
 }

@@ -40,7 +40,12 @@ RUN_LOGS = (
 )
 WEIGHTS = (b'{"schema":"msprobe.weights/1","weights":{"fc.weight":"0123456789abcdef","b":null}}',)
 TEXTS = ('Tensor.add.0.forward\0=1+1\0\uff1dfx\0a,"b"\nc\r\0\u20ac\U0001f600\0\x01\x1f-2'.encode(),)
-INDICES = (b'{"metadata":{"total_size":8},"weight_map":{"a.w":"model-1.safetensors","b":"x.bin"}}',)
+INDICES = (
+    b'{"metadata":{"total_size":8},"weight_map":{"a.w":"model-1.safetensors","b":"x.bin"}}',
+    b'{"metadata":{"total_size":8},"weight_map":{"a.w":"model-1.safetensors"}}',
+    b"12\n",
+    b"release",
+)
 SHEETS = (
     b"<worksheet><sheetData><row r='1'><c r='A1' t='s'><v>0</v></c><c t='inlineStr'><is><t>a&amp;"
     b"_x0007_</t></is></c></row><row><c r='C2'><v>1.5</v></c></row></sheetData></worksheet>\0"
@@ -55,6 +60,41 @@ MAPPINGS = (
     b"TopLayer:\n  backbone: model\nBlock:\n  attn.qkv: self_attention.linear_qkv\n",
     rb"s/layers\.([0-9]+)/blocks.\1/gi",
     b"s|a/b|[&]|",
+)
+NAMES = (
+    b"- ms_api: Functional.add\n  pt_api: Torch.add\n  ms_args: [0]\n  pt_args: [0]\n"
+    b"  ms_outputs: [0]\n  pt_outputs: [0]\n",
+    b"fc.Dense: fc.Linear\nnet: net\n",
+    b"TopLayer:\n  net: net\nDense:\n  fc: fc\n",
+    b"Functional.add.0.forward.input.0: Torch.add.0.forward.input.0\n",
+)
+COMPARE_INPUTS = (
+    b'{"npu_path":"b/dump.json","bench_path":"a/dump.json","stack_path":"","rank_id":"0",'
+    b'"is_print_compare_log":false}',
+    b'{"npu_path":"b","bench_path":"a","is_print_compare_log":true}',
+    b'{"npu_json_path":"b","bench_json_path":"a","stack_json_path":"b/stack.json"}',
+    b'{"npu_path":{},"common":[0],"map_dict":{"a":"b"}}',
+)
+THRESHOLDS = (
+    b"rules_8: {cosine: 0.95}\nrounding:\n  float16: 16\n",
+    b"overrides:\n  - operation: softmax\n    dtype: float16\n    rounding: 16\n"
+    b"    rules_26: {input_norm: 1e-3}\n    highlight: {order_from: 2}\n",
+)
+MERGES = (
+    b"api:\n  - Distributed.all_reduce\ncompare_index:\n  - Max diff\n"
+    + APART
+    + b'NPU Name,Max diff,NPU max,Bench max\n"Distributed.all_reduce.0.forward.input.0",1,2,3\n'
+    + APART
+    + b"NPU Name,Max diff\nDistributed.all_reduce.0.forward.input.0,N/A\n",
+    b"api: [a]\n"
+    + APART
+    + b"NPU Name,NPU MD5,Result\nx.a.0,1,Pass\n"
+    + APART
+    + b"NPU Name,Result,Result\nx.a.0,Nan,\n",
+)
+EXPRESSIONS = (
+    *(b"0:2,:,3", b"...,::-1", b"-1", b"2-5", b"Module.fc.Linear.forward.0", b"a.3.debug"),
+    *(b"error,MaxRelativeErr>0.01", b"cosine<99%, unmatched", b"Functional.linear.3.backward"),
 )
 REVISIONS = (
     b"ref: refs/heads/main\n" + APART + b"0" * 40 + b" refs/heads/main\n" + APART + b"1" * 40,
@@ -85,6 +125,10 @@ def folders():
     """Folders of recorded dumps: theirs, and ours among the cases."""
     recorded = [*DATA.glob("dumps/**/dump.json"), *CASES.glob("**/dump.json")]
     return [path.parent for path in sorted(recorded)]
+
+
+def tensors():
+    return contents("npy/**/*.npy", "safetensors/**/*.safetensors", "pt/**/*.pt")
 
 
 def lines():
@@ -131,6 +175,18 @@ SEEDS = {
         *(path.read_bytes() for path in archives()),
     ],
     "mapping": lambda: list(MAPPINGS),
+    "names": lambda: [*NAMES, *MAPPINGS],
+    "compare_input": lambda: list(COMPARE_INPUTS),
+    "thresholds": lambda: [(ROOT / "engine/compare/thresholds.yaml").read_bytes(), *THRESHOLDS],
+    "merge": lambda: list(MERGES),
+    "expressions": lambda: list(EXPRESSIONS),
+    "tensor_folder": lambda: tensors(),
+    "reference": lambda: [
+        (folder / "dump.json").read_bytes()
+        for folder in folders()
+        if {"checksums", "L1_md5"} & set(folder.parts)
+    ],
+    "show": lambda: [*tensors(), *WEIGHTS, *COVERAGES, *SHEETS, *contents("dumps/**/stack.json")],
     "config": lambda: list(CONFIGS),
     "coverage": lambda: list(COVERAGES),
     "run_log": lambda: list(RUN_LOGS),

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstdlib>
 
+#include "engine/dump/api_rules.h"
 #include "engine/formats/ignore_rules.h"
 #include "engine/formats/name_lists.h"
 #include "fuzz/memory_file.h"
@@ -21,6 +22,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string& path = file.Set(data, size);
   const auto lists = msprobe::ReadNameLists(path);
   if (!lists.ok()) CheckRefusal(lists.status(), path);
+  const auto of_apis = msprobe::ApiRules::Read(path, path);
+  if (!of_apis.ok()) CheckRefusal(of_apis.status(), path);
   const auto rules = msprobe::ReadIgnoreRules(path);
   if (!rules.ok()) {
     CheckRefusal(rules.status(), path);

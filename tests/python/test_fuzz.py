@@ -10,7 +10,15 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "fuzz"))
 from seeds import SEEDS, write_corpus
 
-RUNS = {"yaml": 1000, "tables": 200, "recover": 1000, "compare": 500, "git": 1000}
+RUNS = {
+    "yaml": 1000,
+    "names": 1500,
+    "show": 1500,
+    "tables": 200,
+    "recover": 1000,
+    "compare": 500,
+    "git": 1000,
+}
 
 
 @pytest.mark.parametrize("name", SEEDS)

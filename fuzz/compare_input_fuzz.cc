@@ -1,0 +1,25 @@
+// Any bytes as the compare.json of msprobe 1.0 and 8: two paths, or an error that names the file;
+// and what is read becomes words of today's command line.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
+#include "cli/legacy_arguments.h"
+#include "engine/compare/compare_input.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const auto input = msprobe::ParseCompareInput(text, "compare.json");
+  if (!input.ok()) {
+    const auto code = input.status().code();
+    if (code != msprobe::ErrorCode::kInvalidConfig && code != msprobe::ErrorCode::kNotFound)
+      std::abort();
+    if (input.status().message().find("compare.json") == std::string::npos) std::abort();
+    return 0;
+  }
+  if (input->target.empty() || input->golden.empty()) std::abort();
+  const auto words = msprobe::LegacyCompareArguments({"-s", "-o", "out"}, *input);
+  if (!words.ok() || words->front() != "compare") std::abort();
+  return 0;
+}

@@ -1,0 +1,42 @@
+// What `msprobe merge_result` reads: its configuration and the tables of two ranks, any bytes. What
+// is read is merged, and can be written.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "engine/compare/merge_ranks.h"
+#include "fuzz/memory_folder.h"
+
+namespace {
+
+bool Holds(const msprobe::Status& status) {
+  if (!status.ok() && (status.code() == msprobe::ErrorCode::kInternal || status.message().empty()))
+    std::abort();
+  return status.ok();
+}
+
+}  // namespace
+
+// Up to a first 0x1e the configuration, then the table of rank 0, then that of rank 1.
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static msprobe::MemoryFolder folder;
+  std::string_view rest(reinterpret_cast<const char*>(data), size);
+  for (const char* name : {"merge.yaml", "tables/compare_result_rank0_20260102030405.csv",
+                           "tables/compare_result_rank1_20260102030405.csv"}) {
+    const size_t end = rest.find('\x1e');
+    folder.Set(name, rest.substr(0, end));
+    rest = end == std::string_view::npos ? std::string_view() : rest.substr(end + 1);
+  }
+  const auto config = msprobe::ReadMergeConfig(folder.path() + "/merge.yaml");
+  if (!Holds(config.status())) return 0;
+  const auto merged = msprobe::MergeRanks(folder.path() + "/tables", *config);
+  if (!Holds(merged.status())) return 0;
+  for (const msprobe::MergedTables::Index& index : merged->indices) {
+    for (const msprobe::MergedTables::Row& row : index.rows)
+      if (row.values.empty() || row.values.size() > merged->ranks.size()) std::abort();
+  }
+  if (!msprobe::WriteMerged(*merged, folder.path() + "/merged.xlsx").ok()) std::abort();
+  return 0;
+}

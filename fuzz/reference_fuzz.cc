@@ -1,0 +1,33 @@
+// Any bytes as the dump that "bench_path" names: a search begins, and judges any line as a call.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "engine/dump/reference_search.h"
+#include "fuzz/memory_folder.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static msprobe::MemoryFolder folder;
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  folder.Set("golden/step0/rank/dump.json", text);
+  const std::string path = folder.path() + "/golden";
+  // Without checksums a search only warns; a run would not have begun.
+  if (!msprobe::ReferenceSearch::Check(path, folder.path() + "/now").ok()) return 0;
+  msprobe::ReferenceSearch search(path);
+  const auto found = search.Begin(0, std::nullopt);
+  if (!found.ok()) std::abort();
+  if (!*found) return 0;
+  for (size_t at = 0; at < size;) {
+    const size_t end = std::min(text.find('\n', at), size);
+    std::string_view line = text.substr(at, end - at);
+    while (line.ends_with(',') || line.ends_with('\r')) line.remove_suffix(1);
+    search.Judge(line);
+    at = end + 1;
+  }
+  search.Report();
+  return 0;
+}

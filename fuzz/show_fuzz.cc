@@ -1,0 +1,55 @@
+// Any bytes as a file given to `msprobe show`: printed, or refused by name.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "cli/show_files.h"
+#include "fuzz/memory_folder.h"
+
+namespace {
+
+// What is printed goes nowhere while one of these lives.
+class Silence {
+ public:
+  Silence() : kept_(::dup(STDOUT_FILENO)) {
+    const int nowhere = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
+    if (kept_ < 0 || nowhere < 0 || ::dup2(nowhere, STDOUT_FILENO) < 0) std::abort();
+    ::close(nowhere);
+  }
+  ~Silence() {
+    ::dup2(kept_, STDOUT_FILENO);
+    ::close(kept_);
+  }
+
+ private:
+  int kept_;
+};
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static msprobe::MemoryFolder folder;
+  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+  const Silence silence;
+  for (const char* name : {"side.json", "table.csv", "tensor.pt"}) {
+    folder.Set(name, bytes);
+    const std::string path = folder.path() + "/" + name;
+    msprobe::Console out;
+    for (const msprobe::ShowTensorOptions& options :
+         {msprobe::ShowTensorOptions{},
+          {.filter = "a", .slice = "0:2,...", .limit = 3},
+          {.golden = path}}) {
+      const auto shown = msprobe::ShowOtherFile(path, options, out);
+      if (shown.ok()) continue;
+      if (shown.status().code() == msprobe::ErrorCode::kInternal ||
+          shown.status().message().empty())
+        std::abort();
+    }
+  }
+  return 0;
+}

@@ -1,0 +1,32 @@
+// Any bytes as a user's thresholds: numbers that verdicts can be made with, or an error that names
+// the file.
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
+#include "engine/compare/thresholds.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const auto table = msprobe::ThresholdTable::Parse(text, "mine.yaml");
+  if (!table.ok()) {
+    if (table.status().code() != msprobe::ErrorCode::kInvalidConfig) std::abort();
+    if (table.status().message().find("mine.yaml") == std::string::npos) std::abort();
+    return 0;
+  }
+  for (const char* api : {"Functional.softmax", "Torch.mm", ""}) {
+    for (const char* dtype : {"torch.float16", "BFloat16", "torch.float32", ""}) {
+      msprobe::Thresholds scratch;
+      const msprobe::Thresholds& t = table->For(api, dtype, &scratch);
+      for (const double limit : {t.rules26.input_thousandth, t.rules26.cosine_drop, t.rules8.cosine,
+                                 t.highlight.max_abs_error, t.highlight.input_relative}) {
+        if (!(limit >= 0) || std::isinf(limit)) std::abort();
+      }
+      const double explained = table->Explained(api, dtype);
+      if (explained != -1 && !(explained >= 0 && std::isfinite(explained))) std::abort();
+    }
+  }
+  return 0;
+}
