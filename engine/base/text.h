@@ -52,5 +52,7 @@ std::string_view NearestSpelling(std::string_view word,
 bool NaturalLess(std::string_view a, std::string_view b);
 
 std::vector<std::string_view> Split(std::string_view text, char separator);
+// Without the spaces, tabs and line breaks at both ends.
+std::string_view Trim(std::string_view text);
 
 }  // namespace msprobe

@@ -20,11 +20,6 @@ constexpr std::pair<std::string_view, Kind> kWords[] = {
     {"error", Kind::kError},     {"warning", Kind::kWarning}, {"unmatched", Kind::kUnmatched},
     {"unknown", Kind::kUnknown}, {"differs", Kind::kDiffers}, {"noise", Kind::kNoise}};
 
-std::string_view Trim(std::string_view text) {
-  const size_t first = text.find_first_not_of(' ');
-  return first == text.npos ? "" : text.substr(first, text.find_last_not_of(' ') + 1 - first);
-}
-
 // "onethousandtherrratio" of "One Thousandth Err Ratio".
 std::string Plain(std::string_view name) {
   std::string out;

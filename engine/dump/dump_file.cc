@@ -7,6 +7,7 @@
 
 #include "engine/base/ordered.h"
 #include "engine/base/pages.h"
+#include "engine/base/text.h"
 #include "engine/base/threads.h"
 #include "engine/dump/entries.h"
 #include "engine/dump/names.h"
@@ -93,12 +94,6 @@ std::vector<size_t> PieceStarts(std::string_view text, size_t begin) {
   return starts;
 }
 
-std::string_view Stripped(std::string_view text) {
-  const size_t first = text.find_first_not_of(" \n\r\t");
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \n\r\t") + 1 - first);
-}
-
 struct Parsed {
   Entries all;             // of every piece, end to end
   Status error;            // of the last piece, when it is no truncation
@@ -178,7 +173,7 @@ bool ParsePieces(std::string_view path, std::string_view text, const std::vector
     Entries piece = EntryParser(options).Parse(&json, pieces.Take());
     if (last) {
       note_end(json);
-    } else if (json.failed() || Stripped(text.substr(piece.end, end - piece.end)) != ",") {
+    } else if (json.failed() || Trim(text.substr(piece.end, end - piece.end)) != ",") {
       good = false;
     }
     if (mapped) ForgetPages(text.substr(starts[i], end - starts[i]));
@@ -287,8 +282,8 @@ Status ReadDumpFile(std::string_view path, std::string_view text, Dump* dump,
   dump->provenance = std::move(header.provenance);
   if (unfinished) {
     if (!layout->data_closed) {
-      std::string_view rest = Stripped(text.substr(end));
-      if (rest.starts_with(',')) rest = Stripped(rest.substr(1));
+      std::string_view rest = Trim(text.substr(end));
+      if (rest.starts_with(',')) rest = Trim(rest.substr(1));
       layout->dropped = rest.size();
     }
     dump->complete = false;

@@ -18,12 +18,6 @@ std::string Contents(const std::string& path) {
                                                            : std::string();
 }
 
-std::string_view Trimmed(std::string_view text) {
-  while (!text.empty() && (text.back() == '\n' || text.back() == '\r' || text.back() == ' '))
-    text.remove_suffix(1);
-  return text;
-}
-
 bool IsRevision(std::string_view text) {
   return (text.size() == 40 || text.size() == 64) &&
          std::all_of(text.begin(), text.end(),
@@ -41,7 +35,7 @@ std::string GitFolder(const std::string& directory) {
   const std::string text = Contents(dot_git);
   constexpr std::string_view kPrefix = "gitdir: ";
   if (!text.starts_with(kPrefix)) return {};
-  return Resolved(directory, Trimmed(std::string_view(text).substr(kPrefix.size())));
+  return Resolved(directory, Trim(std::string_view(text).substr(kPrefix.size())));
 }
 
 // A reference out of packed-refs: lines of "<revision> <name>".
@@ -68,7 +62,7 @@ std::string GitRevision(const std::string& directory) {
   }
   if (folder.empty()) return {};
   const std::string head = Contents(JoinPath(folder, "HEAD"));
-  const std::string_view text = Trimmed(head);
+  const std::string_view text = Trim(head);
   if (IsRevision(text)) return std::string(text);
   constexpr std::string_view kPrefix = "ref: ";
   if (!text.starts_with(kPrefix)) return {};
@@ -76,10 +70,10 @@ std::string GitRevision(const std::string& directory) {
   if (!name.starts_with("refs/") || name.find("..") != std::string_view::npos) return {};
   // The references of a worktree stand in the repository it belongs to.
   const std::string common_file = Contents(JoinPath(folder, "commondir"));
-  const std::string common = common_file.empty() ? folder : Resolved(folder, Trimmed(common_file));
+  const std::string common = common_file.empty() ? folder : Resolved(folder, Trim(common_file));
   for (const std::string& where : {folder, common}) {
     const std::string loose = Contents(JoinPath(where, name));
-    if (IsRevision(Trimmed(loose))) return std::string(Trimmed(loose));
+    if (IsRevision(Trim(loose))) return std::string(Trim(loose));
   }
   return Packed(common, name);
 }

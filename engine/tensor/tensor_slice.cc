@@ -13,12 +13,6 @@
 namespace msprobe {
 namespace {
 
-std::string_view Trim(std::string_view text) {
-  while (text.starts_with(' ')) text.remove_prefix(1);
-  while (text.ends_with(' ')) text.remove_suffix(1);
-  return text;
-}
-
 Status Wrong(std::string_view text, std::string_view item) {
   return InvalidArgument(fmt::format("slice {}", Excerpt(text)))
       .Expected("an index or start:stop:step for each dimension, such as 0:2,:,-1")

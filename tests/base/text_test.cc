@@ -275,6 +275,12 @@ TEST(NaturalLess, DigitsAreNumbers) {
   }
 }
 
+TEST(Trim, BlanksAtBothEndsOnly) {
+  for (const std::string_view blank : {"", " ", " \t\r\n "}) EXPECT_EQ(Trim(blank), "");
+  EXPECT_EQ(Trim("a b"), "a b");
+  EXPECT_EQ(Trim("\t a b\r\n"), "a b");
+}
+
 TEST(Split, KeepsEmptyParts) {
   using Parts = std::vector<std::string_view>;
   EXPECT_EQ(Split("", '.'), Parts{""});
