@@ -1,5 +1,6 @@
 """Ctrl-C inside start, stop and step: what follows is as if it had come a moment later."""
 
+import signal
 import sys
 from pathlib import Path
 
@@ -110,6 +111,15 @@ def in_our_own_work(folder):
     debugger.stop()
 
 
-@pytest.mark.parametrize("check", [everywhere, start_again, in_our_own_work])
+def without_a_handler(folder):
+    """As in a job that a shell began in the background."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    in_our_own_work(folder)
+
+
+CHECKS = [everywhere, start_again, in_our_own_work, without_a_handler]
+
+
+@pytest.mark.parametrize("check", CHECKS)
 def test_interrupted(check, tmp_path):
     run_forked(check, tmp_path)

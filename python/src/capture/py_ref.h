@@ -10,12 +10,18 @@
 namespace msprobe::capture {
 
 // Drops an error of our own work. Ctrl-C is the program's, whoever happened to run Python code when
-// it came: it comes again when we are done.
+// it came: it comes again when we are done. No signal is sent for it: SIGINT may be ignored, and a
+// handler of the program's has been called already.
 inline void ClearError() {
   if (PyErr_Occurred() == nullptr) return;
   const bool interrupted = PyErr_ExceptionMatches(PyExc_KeyboardInterrupt) != 0;
   PyErr_Clear();
-  if (interrupted) PyErr_SetInterrupt();
+  if (!interrupted) return;
+  const auto raise = [](void*) {
+    PyErr_SetNone(PyExc_KeyboardInterrupt);
+    return -1;
+  };
+  if (Py_AddPendingCall(raise, nullptr) != 0) PyErr_SetInterrupt();  // 32 wait already
 }
 
 class PyRef {
