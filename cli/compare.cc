@@ -92,11 +92,9 @@ class CompareVerb : public Verb {
     MSPROBE_ASSIGN_OR_RETURN(const PairOptions selection, ranks_.Options());
     PairedDumps paired;
     if (checkpoints) {
-      if (mapping_.given() || ranks_.given()) {
-        return Unsupported(
-                   "mappings, --rename, --rank and --step choose calls of dumps; these are "
-                   "checkpoints, whose parameters are paired by name")
-            .Hint("leave the flag out; wrappers such as module. and model. are passed over");
+      if (ranks_.given()) {
+        return Unsupported("--rank, --step and --common choose dumps; these are checkpoints")
+            .Hint("leave the flag out; the shares of all ranks are put together");
       }
       paired.pairs = {{.target = target_, .golden = golden_}};
     } else {
@@ -170,7 +168,8 @@ class CompareVerb : public Verb {
     MSPROBE_ASSIGN_OR_RETURN(const Checkpoint golden, Checkpoint::Open(pair.golden));
     out.Progress(fmt::format("comparing {} with {} tensors", target.tensors().size(),
                              golden.tensors().size()));
-    return CompareCheckpoints(target, golden, options_);
+    MSPROBE_ASSIGN_OR_RETURN(const ParameterMapping names, mapping_.For(target));
+    return CompareCheckpoints(target, golden, options_, names);
   }
 
   std::string target_, golden_, output_ = "./output", format_ = "table", mode_ = "auto",

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/mapping_flags.h"
 #include "cli/verb.h"
 #include "engine/base/file.h"
 #include "engine/checkpoint/compare_checkpoints.h"
@@ -27,6 +28,7 @@ class ConfigCheck : public Verb {
     app.add_option("-o,--output", output_,
                    "the JSON file with l2, cos, numel and shape of each parameter; must not exist")
         ->capture_default_str();
+    names_.AddForParameters(app);
     app.add_flag("--exit-code", exit_code_,
                  "exit with 1 unless everything is equal or within rounding");
     app.add_option("-d,--dump", dump_, "files of a training's settings to pack: not supported")
@@ -62,7 +64,8 @@ class ConfigCheck : public Verb {
     out.Progress("opening {}", compare_[1]);
     MSPROBE_ASSIGN_OR_RETURN(const Checkpoint golden, Checkpoint::Open(compare_[1]));
     out.Progress("comparing {} with {} tensors", target.tensors().size(), golden.tensors().size());
-    const Comparison c = CompareCheckpoints(target, golden);
+    MSPROBE_ASSIGN_OR_RETURN(const ParameterMapping names, names_.For(target));
+    const Comparison c = CompareCheckpoints(target, golden, {}, names);
     const std::string folder = DirectoryName(output_);
     if (!folder.empty()) MSPROBE_RETURN_IF_ERROR(MakeDirectories(folder));
     MSPROBE_RETURN_IF_ERROR(WriteFileAtomically(output_, SimilarityJson(c)));
@@ -78,6 +81,7 @@ class ConfigCheck : public Verb {
   std::vector<std::string> compare_, dump_, verl_, verify_, slime_;
   std::string output_ = "./ckpt_similarity.json";
   bool exit_code_ = false;
+  MappingFlags names_;
   CLI::Option* dump_option_ = nullptr;
 };
 

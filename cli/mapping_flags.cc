@@ -8,18 +8,25 @@
 #include "engine/base/file.h"
 
 namespace msprobe {
+namespace {
+
+CLI::Option* OptionalFile(CLI::App& app, const char* name, std::string* value, const char* help) {
+  return app.add_option(name, *value, help)->expected(0, 1)->type_name("[FILE]");
+}
+
+}  // namespace
 
 void MappingFlags::Add(CLI::App& app) {
-  const auto optional_file = [&](const char* name, std::string* value, const char* help) {
-    return app.add_option(name, *value, help)->expected(0, 1)->type_name("[FILE]");
-  };
-  cell_option_ =
-      optional_file("--cell_mapping", &cell_,
-                    "names of modules that differ on purpose; see docs/compare_names.md");
-  api_option_ = optional_file("--api_mapping", &api_, "the same for API calls and their arguments");
+  AddForParameters(app);
+  api_option_ = OptionalFile(app, "--api_mapping", &api_, "names of API calls and their arguments");
   layer_option_ =
-      optional_file("--layer_mapping", &layer_,
-                    "the same by class; saves what it came to as data_mapping_TIME.yaml");
+      OptionalFile(app, "--layer_mapping", &layer_,
+                   "names of layers, by class; saves what it came to as data_mapping_TIME.yaml");
+}
+
+void MappingFlags::AddForParameters(CLI::App& app) {
+  cell_option_ = OptionalFile(app, "--cell_mapping", &cell_,
+                              "names of modules that differ on purpose; see docs/compare_names.md");
   app.add_option("--data_mapping", data_, "pairs of values, target name: golden name")
       ->type_name("FILE");
   app.add_option("--rename", renames_,
@@ -29,21 +36,20 @@ void MappingFlags::Add(CLI::App& app) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
-bool MappingFlags::given() const {
-  return api_option_->count() + cell_option_->count() + layer_option_->count() > 0 ||
-         !data_.empty() || !renames_.empty();
-}
-
 MappingRequest MappingFlags::Request() const {
   MappingRequest request{.data_file = data_, .renames = renames_};
-  if (api_option_->count() > 0) request.api_file = api_;
+  if (api_option_ != nullptr && api_option_->count() > 0) request.api_file = api_;
   if (cell_option_->count() > 0) request.cell_file = cell_;
-  if (layer_option_->count() > 0) request.layer_file = layer_;
+  if (layer_option_ != nullptr && layer_option_->count() > 0) request.layer_file = layer_;
   return request;
 }
 
 Result<NameMapping> MappingFlags::For(const Dump& target, const Dump& golden) const {
   return BuildMapping(Request(), target, golden);
+}
+
+Result<ParameterMapping> MappingFlags::For(const Checkpoint& target) const {
+  return BuildParameterMapping(Request(), target);
 }
 
 Result<std::string> MappingFlags::Save(const std::string& folder, int rank,

@@ -1,10 +1,11 @@
-// The flags of `msprobe compare` that say which names differ on purpose.
+// The flags of `msprobe compare` and `config_check` that say which names differ on purpose.
 #pragma once
 
 #include <CLI/CLI.hpp>
 #include <string>
 
 #include "engine/base/status.h"
+#include "engine/checkpoint/parameter_mapping.h"
 #include "engine/compare/mapping.h"
 
 namespace msprobe {
@@ -12,8 +13,10 @@ namespace msprobe {
 class MappingFlags {
  public:
   void Add(CLI::App& app);
-  bool given() const;
+  // Those that names of parameters can be mapped with, alone.
+  void AddForParameters(CLI::App& app);
   Result<NameMapping> For(const Dump& target, const Dump& golden) const;
+  Result<ParameterMapping> For(const Checkpoint& target) const;
   // With a layer mapping: data_mapping_TIME.yaml in `folder`, what it came to. "" or the file.
   Result<std::string> Save(const std::string& folder, int rank, const Comparison& comparison) const;
 

@@ -74,29 +74,50 @@ void Unwrap(const std::string& wrapper, std::vector<std::string>* names) {
 
 }  // namespace
 
-PairedNames PairNames(const Checkpoint& target, const Checkpoint& golden) {
+PairedNames PairNames(const Checkpoint& target, const Checkpoint& golden,
+                      const ParameterMapping& mapping) {
   PairedNames out{.target = NamesOf(target), .golden = NamesOf(golden)};
-  const std::string of_target = FindWrapper(out.target, IndexOf(out.golden));
-  const std::string of_golden = FindWrapper(out.golden, IndexOf(out.target));
-  const size_t without_target = CommonNames(out.target, IndexOf(out.golden), of_target);
-  const size_t without_golden = CommonNames(out.golden, IndexOf(out.target), of_golden);
+  std::vector<int32_t> target_of(out.golden.size(), -1);
+  // What the target's are looked for as; tables show their own names.
+  std::vector<std::string> wanted = out.target;
+  const Index golden_names = IndexOf(out.golden);
+  for (size_t t = 0; t < wanted.size(); ++t) {
+    const auto mapped = mapping.names.find(wanted[t]);
+    out.mapped.push_back(mapped != mapping.names.end());
+    if (mapped == mapping.names.end()) continue;
+    const auto whole = golden_names.find(mapped->second);
+    if (whole != golden_names.end() && target_of[whole->second] < 0) {
+      target_of[whole->second] = static_cast<int32_t>(t);
+      wanted[t].clear();  // found, wrapper and all
+    } else {
+      wanted[t] = mapped->second;
+    }
+  }
+  const std::string of_target = FindWrapper(wanted, golden_names);
+  const std::string of_golden = FindWrapper(out.golden, IndexOf(wanted));
+  const size_t without_target = CommonNames(wanted, golden_names, of_target);
+  const size_t without_golden = CommonNames(out.golden, IndexOf(wanted), of_golden);
   const bool is_target = without_target >= without_golden;
   const std::string& wrapper = is_target ? of_target : of_golden;
   if (!wrapper.empty()) {
-    Unwrap(wrapper, is_target ? &out.target : &out.golden);
+    Unwrap(wrapper, is_target ? &wanted : &out.golden);
     out.notes.push_back(fmt::format("names of the {} are compared without {} in front",
                                     is_target ? "target" : "golden", wrapper));
   }
-  const Index by_name = IndexOf(out.target);
-  std::vector<char> paired(out.target.size(), 0);
+  out.notes.insert(out.notes.end(), mapping.notes.begin(), mapping.notes.end());
+
+  const Index by_name = IndexOf(wanted);
+  std::vector<char> paired(wanted.size(), 0);
   for (size_t g = 0; g < out.golden.size(); ++g) {
     const auto found = by_name.find(out.golden[g]);
-    const int32_t t = found == by_name.end() ? -1 : found->second;
-    if (t >= 0) paired[t] = 1;
-    out.pairs.emplace_back(t, static_cast<int32_t>(g));
+    if (target_of[g] < 0 && found != by_name.end() && !out.golden[g].empty())
+      target_of[g] = found->second;
+    if (target_of[g] >= 0) paired[target_of[g]] = 1;
+    out.pairs.emplace_back(target_of[g], static_cast<int32_t>(g));
   }
-  for (size_t t = 0; t < paired.size(); ++t) {
+  for (size_t t = 0; t < wanted.size(); ++t) {
     if (!paired[t]) out.pairs.emplace_back(static_cast<int32_t>(t), -1);
+    if (!out.mapped[t]) out.target[t] = std::move(wanted[t]);
   }
   return out;
 }

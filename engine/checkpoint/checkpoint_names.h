@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/checkpoint/parameter_mapping.h"
 #include "engine/compare/comparison.h"
 
 namespace msprobe {
@@ -15,9 +16,11 @@ namespace msprobe {
 struct PairedNames {
   std::vector<std::string> target, golden;         // as tables show them, one a tensor
   std::vector<std::pair<int32_t, int32_t>> pairs;  // by golden order where both have it; -1: none
+  std::vector<char> mapped;                        // one a target: called differently on purpose
   std::vector<std::string> notes;
 };
-PairedNames PairNames(const Checkpoint& target, const Checkpoint& golden);
+PairedNames PairNames(const Checkpoint& target, const Checkpoint& golden,
+                      const ParameterMapping& mapping = {});
 
 // "[2, 0, 5]" of a row-major index and a shape such as "[4, 3, 8]"; the number itself where the
 // shape does not tell.

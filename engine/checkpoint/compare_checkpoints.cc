@@ -179,12 +179,12 @@ std::string WorstElement(const Comparison& c, size_t row) {
 }
 
 Comparison CompareCheckpoints(const Checkpoint& target, const Checkpoint& golden,
-                              const CompareOptions& options) {
+                              const CompareOptions& options, const ParameterMapping& mapping) {
   Comparison c;
   c.mode = Mode::kTensor;
   c.tolerance = options.tolerance;
   c.thresholds = options.thresholds;
-  PairedNames names = PairNames(target, golden);
+  PairedNames names = PairNames(target, golden, mapping);
   c.target = Listed(target, names.target);
   c.golden = Listed(golden, names.golden);
   c.not_observed = std::move(names.notes);
@@ -192,8 +192,11 @@ Comparison CompareCheckpoints(const Checkpoint& target, const Checkpoint& golden
     for (const std::string& note : side->notes()) c.not_observed.push_back("passed over: " + note);
   }
   for (const auto& [t, g] : names.pairs) {
-    const Match match = t < 0 ? Match::kGoldenOnly : g < 0 ? Match::kTargetOnly : Match::kExact;
-    const float confidence = match == Match::kExact ? 1 : 0;
+    const Match match = t < 0             ? Match::kGoldenOnly
+                        : g < 0           ? Match::kTargetOnly
+                        : names.mapped[t] ? Match::kAligned
+                                          : Match::kExact;
+    const float confidence = t >= 0 && g >= 0 ? 1 : 0;
     c.pairs.push_back({t, g, match, confidence, static_cast<uint32_t>(c.rows.size()), 1});
     c.rows.push_back({t, g, match, confidence});
   }

@@ -10,17 +10,20 @@
 #include <string>
 
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/checkpoint/parameter_mapping.h"
 #include "engine/compare/compare.h"
 
 namespace msprobe {
 
 // Parameters are paired by name; where one side wraps its names ("module.", "model.",
-// "state_dict.") and the other does not, without the wrapper, which is said in not_observed. The
-// others stand in rows of their own. Each pair is read, compared by element and let go: small ones
-// one a thread, large ones one after the other. A tensor that cannot be read costs its own row.
-// `first` is the worst parameter and its worst element.
+// "state_dict.") and the other does not, without the wrapper, which is said in not_observed;
+// `names` says which are called differently on purpose. The others stand in rows of their own. Each
+// pair is read, compared by element and let go: small ones one a thread, large ones one after the
+// other. A tensor that cannot be read costs its own row. `first` is the worst parameter and its
+// worst element.
 Comparison CompareCheckpoints(const Checkpoint& target, const Checkpoint& golden,
-                              const CompareOptions& options = {});
+                              const CompareOptions& options = {},
+                              const ParameterMapping& names = {});
 
 bool IsCheckpointComparison(const Comparison& comparison);
 

@@ -277,11 +277,75 @@ def test_what_config_check_does_not_do_is_said_in_one_line(msprobe_bin, tmp_path
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("words", [("--rename", "s/a/b/"), ("-cm",), ("--rank", "0")])
-def test_what_chooses_calls_of_dumps_is_refused(msprobe_bin, tmp_path, words):
+def renamed(state, names):
+    """The same tensors, each layer under `names` instead of layers."""
+    return {key.replace("layers.", names): tensor for key, tensor in state.items()}
+
+
+@pytest.mark.parametrize(
+    "flags, text",
+    [
+        (["--rename", "s/^ema\\.stack\\.(\\d)/layers.\\1/"], ""),
+        (["-cm", "names.yaml"], "ema.stack: layers\n"),
+        (
+            ["-cm", "names.yaml"],
+            "".join(f"ema.stack.{i}.Dense: layers.{i}.Linear\n" for i in range(4)),
+        ),
+        (
+            ["-dm", "names.yaml"],
+            "".join(f"ema.stack.{i}.weight: layers.{i}.weight\n" for i in range(4)),
+        ),
+        # Where the target is wrapped as a whole, a name may be said with the wrapper or without.
+        (
+            ["-dm", "names.yaml"],
+            "".join(f"ema.stack.{i}.weight: model.layers.{i}.weight\n" for i in range(4)),
+        ),
+    ],
+)
+@pytest.mark.parametrize("verb", ["compare", "config_check"])
+def test_parameters_that_are_called_differently_on_purpose(
+    msprobe_bin, tmp_path, verb, flags, text
+):
+    state = model()
+    torch.save(renamed(with_one_change(state), "ema.stack."), tmp_path / "t.pt")
+    torch.save({"model": state}, tmp_path / "g.pt")
+    (tmp_path / "names.yaml").write_text(text)
+    paths = ["-tp", "t.pt", "-gp", "g.pt", "--format", "csv"]
+    words = paths if verb == "compare" else ["-c", "t.pt", "g.pt", "-o", "o.json"]
+    command = [msprobe_bin, verb, *words, *flags]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    if verb == "config_check":
+        found = json.loads((tmp_path / "o.json").read_text())
+        assert set(found) == set(state), done.stdout
+        different = [name for name, numbers in found.items() if numbers["l2"] > 0]
+    else:
+        rows = list(csv.DictReader(done.stdout.splitlines()))
+        assert len(rows) == len(state), done.stdout
+        assert {row["NPU Name"] for row in rows} == set(renamed(state, "ema.stack."))
+        different = [row["Bench Name"] for row in rows if row["Verdict"] != "equal"]
+    assert len(different) == 1 and different[0].endswith("layers.2.weight")
+
+
+def test_a_rename_that_fits_nothing_is_said(compare, msprobe_bin, tmp_path):
+    save_flat(tmp_path / "a.pt", model())
+    command = [msprobe_bin, "compare", "-tp", "a.pt", "-gp", "a.pt", "-o", "o"]
+    for flags in (["--rename", "s/zzz/y/"], ["--rename", "s/zzz"], ["-cm", "missing.yaml"]):
+        done = subprocess.run([*command, *flags], capture_output=True, text=True, cwd=tmp_path)
+        if flags[1] == "s/zzz/y/":
+            assert done.returncode == 0 and "changes no name of the target" in done.stdout
+        else:
+            assert done.returncode == 2 and done.stderr.startswith("error: ")
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [("-am", "-am pairs calls"), ("-lm", "-lm goes by classes"), ("--rank=0", "--rank")],
+)
+def test_what_chooses_calls_of_dumps_is_refused(msprobe_bin, tmp_path, words, said):
     torch.save({"w": torch.ones(2)}, tmp_path / "a.pt")
-    command = [msprobe_bin, "compare", "-tp", "a.pt", "-gp", "a.pt", "-o", "o", *words]
+    command = [msprobe_bin, "compare", "-tp", "a.pt", "-gp", "a.pt", "-o", "o", words]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 2
-    assert "--rename" in done.stderr and "checkpoints" in done.stderr
+    assert said in done.stderr and "checkpoint" in done.stderr and "\nhint:  " in done.stderr
     assert not (tmp_path / "o").exists()
