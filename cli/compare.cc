@@ -49,8 +49,10 @@ class CompareVerb : public Verb {
                    "columns and cells as msprobe 1.0, 8 or 26 wrote them; ours follow behind")
         ->check(CLI::IsMember({"1.0", "8", "26"}))
         ->capture_default_str();
-    app.add_option("--thresholds", thresholds_,
-                   "yaml file with the numbers that verdicts are made with; see docs/compare.md");
+    app.add_option(
+        "--thresholds", thresholds_,
+        "yaml file with the numbers that verdicts are made with; the shipped ones to copy from: "
+        "msprobe/thresholds.yaml in the installed package");
     app.add_option("--suffix", suffix_, "text behind compare_result in the names of the files");
     app.add_flag("--no-stacks", no_stacks_, "leave out the column NPU_Stack_Info");
     app.add_flag("--highlight", highlight_,

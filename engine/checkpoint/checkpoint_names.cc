@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <set>
 #include <unordered_map>
@@ -120,22 +119,6 @@ PairedNames PairNames(const Checkpoint& target, const Checkpoint& golden,
     if (!out.mapped[t]) out.target[t] = std::move(wanted[t]);
   }
   return out;
-}
-
-std::string IndexText(int64_t index, std::string_view shape) {
-  std::vector<int64_t> extents, position;
-  if (shape.size() > 2) {
-    for (std::string_view part : Split(shape.substr(1, shape.size() - 2), ',')) {
-      while (part.starts_with(' ')) part.remove_prefix(1);
-      int64_t extent = 0;
-      const auto end = std::from_chars(part.data(), part.data() + part.size(), extent);
-      if (end.ec != std::errc() || extent <= 0) return std::to_string(index);
-      extents.push_back(extent);
-    }
-  }
-  position.resize(extents.size());
-  for (size_t d = extents.size(); d-- > 0; index /= extents[d]) position[d] = index % extents[d];
-  return ShapeText(position);
 }
 
 }  // namespace msprobe

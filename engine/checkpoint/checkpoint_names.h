@@ -22,10 +22,6 @@ struct PairedNames {
 PairedNames PairNames(const Checkpoint& target, const Checkpoint& golden,
                       const ParameterMapping& mapping = {});
 
-// "[2, 0, 5]" of a row-major index and a shape such as "[4, 3, 8]"; the number itself where the
-// shape does not tell.
-std::string IndexText(int64_t index, std::string_view shape);
-
 // "1.5 against 1.25 at [2, 0]; relative L2 ...": one row of a comparison.
 std::string WorstElement(const Comparison& comparison, size_t row);
 

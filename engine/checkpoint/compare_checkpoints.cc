@@ -9,7 +9,9 @@
 
 #include "engine/base/threads.h"
 #include "engine/checkpoint/checkpoint_names.h"
+#include "engine/compare/columns_text.h"
 #include "engine/compare/judge.h"
+#include "engine/compare/measure_tensors.h"
 #include "engine/compare/rounding.h"
 #include "engine/dump/text_arena.h"
 
@@ -117,6 +119,8 @@ class Measurer {
               {.tolerance = options_.tolerance,
                .explained = c_.Thresholds().Explained("", CoarserDType(a.dtype, b.dtype))},
               &c_.measures[row]);
+    CountNonFinite(*sides[0], diff->nonfinite_target, pool, &c_.target.leaves[t]);
+    CountNonFinite(*sides[1], diff->nonfinite_golden, pool, &c_.golden.leaves[g]);
     found_[row] = *diff;
   }
 

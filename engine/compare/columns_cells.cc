@@ -92,21 +92,15 @@ class TableFormat::Filler {
       case Id::kFiveThousandths:
         return Metric(diff_ ? diff_->ratio_within_5e3 : Diff::kNaN, Rounding::kDecimals, true);
       case Id::kMaxDiff:
-        return Difference(0);
       case Id::kMinDiff:
-        return Difference(1);
       case Id::kMeanDiff:
-        return Difference(2);
       case Id::kNormDiff:
-        return Difference(3);
+        return Difference(static_cast<int>(id) - static_cast<int>(Id::kMaxDiff));
       case Id::kMaxRel:
-        return Relative(0);
       case Id::kMinRel:
-        return Relative(1);
       case Id::kMeanRel:
-        return Relative(2);
       case Id::kNormRel:
-        return Relative(3);
+        return Relative(static_cast<int>(id) - static_cast<int>(Id::kMaxRel));
       case Id::kTargetMax:
         return Statistic(target_, &Leaf::max);
       case Id::kTargetMin:
@@ -156,12 +150,16 @@ class TableFormat::Filler {
         return ReasonCell(measure);
       case Id::kTargetNan:
         return Count(target_ ? target_->nan_count : -1);
-      case Id::kTargetInf:
-        return Count(target_ ? Infinities(*target_) : -1);
+      case Id::kTargetPosInf:
+        return Count(target_ ? target_->pos_inf_count : -1);
+      case Id::kTargetNegInf:
+        return Count(target_ ? target_->neg_inf_count : -1);
       case Id::kGoldenNan:
         return Count(golden_ ? golden_->nan_count : -1);
-      case Id::kGoldenInf:
-        return Count(golden_ ? Infinities(*golden_) : -1);
+      case Id::kGoldenPosInf:
+        return Count(golden_ ? golden_->pos_inf_count : -1);
+      case Id::kGoldenNegInf:
+        return Count(golden_ ? golden_->neg_inf_count : -1);
       case Id::kRmse:
         return Number(diff_ ? diff_->rmse : Diff::kNaN);
       case Id::kMape:
@@ -170,12 +168,14 @@ class TableFormat::Filler {
         return Number(diff_ ? diff_->relative_l2 : Diff::kNaN);
       case Id::kMaxUlp:
         return Count(diff_ ? diff_->max_ulp : -1);
+      case Id::kNonFiniteMatched:
+        return Count(diff_ ? diff_->nonfinite_matched : -1);
       case Id::kNonFiniteMismatch:
         return Count(diff_ ? diff_->nonfinite_mismatch : -1);
-      case Id::kFirstIndex:
-        return Count(diff_ ? diff_->first_index : -1);
-      case Id::kWorstIndex:
-        return Count(diff_ ? diff_->worst_index : -1);
+      case Id::kFirstPosition:
+        return Position(diff_ ? diff_->first_index : -1);
+      case Id::kWorstPosition:
+        return Position(diff_ ? diff_->worst_index : -1);
       case Id::kWorstTarget:
         return WorstValue(diff_ ? diff_->worst_target : 0);
       case Id::kWorstGolden:
@@ -230,10 +230,11 @@ class TableFormat::Filler {
     return CellKind::kNumber;
   }
 
-  static int64_t Infinities(const Leaf& leaf) {
-    return leaf.pos_inf_count < 0 || leaf.neg_inf_count < 0
-               ? -1
-               : leaf.pos_inf_count + leaf.neg_inf_count;
+  // "[3, 17]", as the target's shape has it.
+  CellKind Position(int64_t index) {
+    if (index < 0) return Keyword("N/A");
+    text_ += IndexText(index, target_->shape);
+    return CellKind::kSentence;
   }
 
   CellKind Statistic(const Leaf* leaf, std::string_view Leaf::*member) {

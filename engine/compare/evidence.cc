@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/compare/columns_text.h"
 #include "engine/compare/judge.h"
 #include "engine/compare/operations.h"
 #include "engine/compare/record_keys.h"
@@ -248,8 +249,8 @@ std::string DescribeRow(const Comparison& c, int32_t row) {
   if (r.target < 0 || r.golden < 0 || !(m.severity > 0) || std::isinf(m.severity)) return text;
   if (m.tensor >= 0 && c.diffs[m.tensor].worst_index >= 0) {
     const Diff& d = c.diffs[m.tensor];
-    text += fmt::format(", the largest error {} at element {}", ShortNumber(d.max_abs_error),
-                        d.worst_index);
+    text += fmt::format(", the largest error {} at {}", ShortNumber(d.max_abs_error),
+                        IndexText(d.worst_index, c.target.leaves[r.target].shape));
   }
   const Rounding rounding =
       CoarserRounding(c.target.leaves[r.target].dtype, c.golden.leaves[r.golden].dtype);

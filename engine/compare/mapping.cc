@@ -136,6 +136,9 @@ class MappingBuilder {
     note(!apis_.empty(), api_hits_, "the api mapping");
     note(!cells_.empty(), cell_hits_, "the cell mapping");
     note(layers_ && layers_->has_rules(), layers_ ? layers_->hits() : 0, "the layer mapping");
+    if (layers_) {
+      for (const std::string& shift : layers_->shifts()) out_.notes.push_back(shift);
+    }
     for (size_t i = 0; i < renames_.size(); ++i) {
       if (rename_hits_[i] == 0)
         out_.notes.push_back("--rename " + renames_[i].expression() +

@@ -1,6 +1,10 @@
 #include "engine/compare/mapping_layers.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cstdlib>
+#include <unordered_set>
 #include <vector>
 
 #include "engine/base/text.h"
@@ -25,6 +29,44 @@ std::unordered_map<std::string, std::string> ClassesOf(const Dump& dump) {
   return classes;
 }
 
+int64_t NumberOf(std::string_view part) {
+  constexpr size_t kMostDigits = 9;
+  const bool digits = !part.empty() && part.size() <= kMostDigits &&
+                      part.find_first_not_of("0123456789") == part.npos;
+  return digits ? std::strtoll(std::string(part).c_str(), nullptr, 10) : -1;
+}
+
+// The numbers that are children of each path: {0, 1} of "net.layers".
+std::unordered_map<std::string, std::set<int64_t>> NumbersOf(const Dump& dump) {
+  std::unordered_map<std::string, std::set<int64_t>> numbers;
+  std::unordered_set<std::string_view> seen;
+  for (const Record& r : dump.records) {
+    if (!r.is_module || !seen.insert(r.api).second) continue;
+    const std::string_view path = r.api.substr(r.api.find('.') + 1);
+    for (size_t at = path.find('.'); at != path.npos; at = path.find('.', at + 1)) {
+      const std::string_view child = path.substr(at + 1, path.find('.', at + 1) - at - 1);
+      if (const int64_t number = NumberOf(child); number >= 0)
+        numbers[std::string(path.substr(0, at))].insert(number);
+    }
+  }
+  return numbers;
+}
+
+// How much is added to the target's numbers; 0 where the two do not tell.
+int64_t ShiftOf(const std::set<int64_t>* target, const std::set<int64_t>* golden) {
+  if (target == nullptr || golden == nullptr || target->size() != golden->size()) return 0;
+  for (const std::set<int64_t>* side : {target, golden}) {
+    if (*side->rbegin() - *side->begin() + 1 != static_cast<int64_t>(side->size())) return 0;
+  }
+  return *golden->begin() - *target->begin();
+}
+
+template <typename Map>
+const typename Map::mapped_type* Find(const Map& map, const std::string& key) {
+  const auto found = map.find(key);
+  return found == map.end() ? nullptr : &found->second;
+}
+
 }  // namespace
 
 Result<LayerMapping> LayerMapping::Make(LayerRules rules, const Dump& target, const Dump& golden) {
@@ -42,6 +84,8 @@ Result<LayerMapping> LayerMapping::Make(LayerRules rules, const Dump& target, co
   out.rules_ = std::move(rules);
   out.target_classes_ = ClassesOf(target);
   out.golden_classes_ = ClassesOf(golden);
+  out.target_numbers_ = NumbersOf(target);
+  out.golden_numbers_ = NumbersOf(golden);
   return out;
 }
 
@@ -75,7 +119,17 @@ std::string LayerMapping::Map(std::string_view name) {
         mapped = to;
       }
     }
-    append(&out, taken > 0 ? mapped : parts[i]);
+    std::string shifted;
+    if (const int64_t number = NumberOf(parts[i]); taken == 0 && number >= 0) {
+      const std::set<int64_t>* numbers = Find(target_numbers_, done);
+      const int64_t shift = ShiftOf(numbers, Find(golden_numbers_, out));
+      if (shift != 0) {
+        shifted = std::to_string(number + shift);
+        shifts_.insert(fmt::format("{}.{} and on are {}.{} and on in the golden", done,
+                                   *numbers->begin(), out, *numbers->begin() + shift));
+      }
+    }
+    append(&out, taken > 0 ? mapped : shifted.empty() ? parts[i] : shifted);
     for (const size_t end = i + std::max<size_t>(taken, 1); i < end && i < parts.size(); ++i)
       append(&done, parts[i]);
   }

@@ -9,6 +9,7 @@
 #include "engine/compare/operations.h"
 #include "engine/compare/rounding.h"
 #include "engine/dump/tensor_data.h"
+#include "engine/kernels/stats.h"
 
 namespace msprobe {
 namespace {
@@ -107,6 +108,12 @@ class TensorMeasurer {
                .explained = c_.Thresholds().Explained(c_.golden.records[g.record].api,
                                                       CoarserDType(t.dtype, g.dtype))},
               &m);
+    const Row& row = c_.rows[job.row];
+    // What a sample holds is not what the tensor holds.
+    if (!c_.target.sampled)
+      CountNonFinite(*target, diff->nonfinite_target, pool, &c_.target.leaves[row.target]);
+    if (!c_.golden.sampled)
+      CountNonFinite(*golden, diff->nonfinite_golden, pool, &c_.golden.leaves[row.golden]);
     const std::lock_guard<std::mutex> lock(mutex_);
     found_.emplace_back(job.row, diff.value());
   }
@@ -134,6 +141,15 @@ class TensorMeasurer {
 };
 
 }  // namespace
+
+void CountNonFinite(const TensorFile& tensor, int64_t nonfinite, ThreadPool* pool, Leaf* leaf) {
+  if (leaf->nan_count >= 0) return;
+  // Another pass over memory, for the few tensors that need it.
+  const Stats stats = nonfinite > 0 ? ComputeStats(tensor.view(), pool) : Stats();
+  leaf->nan_count = stats.nan;
+  leaf->pos_inf_count = stats.pos_inf;
+  leaf->neg_inf_count = stats.neg_inf;
+}
 
 void MeasureTensors(const CompareOptions& options, ThreadPool& pool, Comparison* comparison) {
   TensorMeasurer(options, pool, comparison).Run();

@@ -3,6 +3,7 @@
 
 #include "engine/compare/compare.h"
 #include "engine/compare/comparison.h"
+#include "engine/formats/tensor_file.h"
 
 namespace msprobe {
 
@@ -13,5 +14,9 @@ class ThreadPool;
 // name the file. At most options.max_tensor_bytes of files are held at a time (a single larger pair
 // is read alone).
 void MeasureTensors(const CompareOptions& options, ThreadPool& pool, Comparison* comparison);
+
+// What a dump did not count, and what a checkpoint cannot: NaN and the infinities of each sign in a
+// tensor that was compared, of which `nonfinite` elements are not finite.
+void CountNonFinite(const TensorFile& tensor, int64_t nonfinite, ThreadPool* pool, Leaf* leaf);
 
 }  // namespace msprobe

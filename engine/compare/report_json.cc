@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/base/text.h"
+#include "engine/compare/columns_text.h"
 #include "engine/compare/evidence.h"
 #include "engine/compare/judge.h"
 #include "engine/compare/summary.h"
@@ -50,6 +51,7 @@ class JsonWriter {
   }
   // NaN means here: does not apply.
   void NumberOrNull(double value) { std::isnan(value) ? Null() : Number(value); }
+  void Raw(std::string_view json) { text_ += json; }
   void Bool(bool value) { text_ += value ? "true" : "false"; }
   void Null() { text_ += "null"; }
   std::string Take() { return std::move(text_) + "\n"; }
@@ -149,6 +151,8 @@ class Report {
     w_.KeyTextOrNull("reason", ReasonText(m.reason));
     w_.KeyTextOrNull("note", c_.notes.empty() ? "" : c_.notes[index]);
     w_.Key("severity"), w_.NumberOrNull(m.severity);
+    NonFinite("target_nonfinite", t);
+    NonFinite("golden_nonfinite", g);
     w_.Key("statistics");
     w_.Open('{');
     const auto statistic = [&](std::string_view name, std::string_view target,
@@ -170,7 +174,18 @@ class Report {
     statistic("norm", a.norm, b.norm, a.norm_value, b.norm_value, m.norm_diff, m.norm_rel);
     w_.Close('}');
     w_.Key("elements");
-    m.tensor < 0 ? w_.Null() : Elements(c_.diffs[m.tensor]);
+    m.tensor < 0 ? w_.Null() : Elements(c_.diffs[m.tensor], t->shape);
+    w_.Close('}');
+  }
+
+  // Elements of each kind; null when nobody counted them.
+  void NonFinite(std::string_view key, const Leaf* leaf) {
+    w_.Key(key);
+    if (leaf == nullptr || leaf->nan_count < 0) return w_.Null();
+    w_.Open('{');
+    w_.KeyInteger("nan", leaf->nan_count);
+    w_.KeyInteger("pos_inf", leaf->pos_inf_count);
+    w_.KeyInteger("neg_inf", leaf->neg_inf_count);
     w_.Close('}');
   }
 
@@ -180,13 +195,14 @@ class Report {
     text.empty() || text == "null" ? w_.Null() : w_.Number(value);
   }
 
-  void Elements(const Diff& d) {
+  void Elements(const Diff& d, std::string_view shape) {
     w_.Open('{');
     w_.KeyInteger("count", d.count);
     w_.KeyInteger("unequal", d.unequal);
     w_.KeyInteger("nonfinite_target", d.nonfinite_target);
     w_.KeyInteger("nonfinite_golden", d.nonfinite_golden);
     w_.KeyInteger("nonfinite_mismatch", d.nonfinite_mismatch);
+    w_.KeyInteger("nonfinite_matched", d.nonfinite_matched);
     w_.Key("cosine"), w_.NumberOrNull(d.cosine);
     w_.Key("relative_l2"), w_.NumberOrNull(d.relative_l2);
     w_.Key("max_abs_error"), w_.NumberOrNull(d.max_abs_error);
@@ -195,9 +211,17 @@ class Report {
     w_.Key("max_ulp"), d.max_ulp < 0 ? w_.Null() : w_.Integer(d.max_ulp);
     w_.Key("first_index"), d.first_index < 0 ? w_.Null() : w_.Integer(d.first_index);
     w_.Key("worst_index"), d.worst_index < 0 ? w_.Null() : w_.Integer(d.worst_index);
+    w_.Key("first_position"), Position(d.first_index, shape);
+    w_.Key("worst_position"), Position(d.worst_index, shape);
     w_.Key("worst_target"), d.worst_index < 0 ? w_.Null() : w_.Number(d.worst_target);
     w_.Key("worst_golden"), d.worst_index < 0 ? w_.Null() : w_.Number(d.worst_golden);
     w_.Close('}');
+  }
+
+  // The index as a list; null when there is none, or the shape does not tell.
+  void Position(int64_t index, std::string_view shape) {
+    const std::string text = index < 0 ? "" : IndexText(index, shape);
+    text.starts_with('[') ? w_.Raw(text) : w_.Null();
   }
 
   void Counts() {

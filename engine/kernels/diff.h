@@ -22,6 +22,7 @@ struct Diff {
                         // Inf of the same sign
   int64_t nonfinite_target = 0, nonfinite_golden = 0;
   int64_t nonfinite_mismatch = 0;  // not the same kind on both sides (NaN, +Inf, -Inf, finite)
+  int64_t nonfinite_matched = 0;   // of one kind, and not finite, on both sides
 
   double cosine = kNaN;         // sum TG / (|T||G|); 1 when both are all zero, NaN when only one is
   double euclidean = kNaN;      // |T - G|

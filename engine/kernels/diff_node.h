@@ -169,6 +169,7 @@ inline Diff FinishDiff(const DiffNode& node, UlpKind ulp, int64_t count) {
   d.nonfinite_target = node.nonfinite_target;
   d.nonfinite_golden = node.nonfinite_golden;
   d.nonfinite_mismatch = node.mismatch;
+  d.nonfinite_matched = count - node.finite - node.mismatch;
   d.ratio_within_1e3 = static_cast<double>(node.within_1e3) / static_cast<double>(count);
   d.ratio_within_5e3 = static_cast<double>(node.within_5e3) / static_cast<double>(count);
   if (node.finite == 0) return d;

@@ -73,6 +73,7 @@ void BindKernels(nb::module_& m) {
       .def_ro("nonfinite_target", &Diff::nonfinite_target)
       .def_ro("nonfinite_golden", &Diff::nonfinite_golden)
       .def_ro("nonfinite_mismatch", &Diff::nonfinite_mismatch)
+      .def_ro("nonfinite_matched", &Diff::nonfinite_matched)
       .def_ro("cosine", &Diff::cosine)
       .def_ro("euclidean", &Diff::euclidean)
       .def_ro("relative_l2", &Diff::relative_l2)

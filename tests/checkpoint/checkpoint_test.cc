@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/base/file.h"
-#include "engine/checkpoint/checkpoint_names.h"
+#include "engine/compare/columns_text.h"
 #include "tests/dump/temporary_folder.h"
 
 namespace msprobe {

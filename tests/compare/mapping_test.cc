@@ -222,5 +222,29 @@ TEST(Mapping, LayersByClass) {
                                      "Module.model.0.attention.linear_qkv.Linear")));
 }
 
+TEST(Mapping, LayersOfAPipelineStageCountFromTheGoldensFirst) {
+  const TemporaryFolder folder;
+  folder.Write("construct.json", "{}");
+  folder.Write("stack.json", "{}");
+  const auto stage = [&](std::initializer_list<int> layers) {
+    DumpBuilder b;
+    b.dump().folder = folder.path();
+    for (const int layer : layers) {
+      b.Call("Module.net.layers." + std::to_string(layer) + ".Block.forward.0")
+          .Out(Numbers(1, 0, 0, 1));
+    }
+    return b.Take();
+  };
+  const NameMapping shifted = MustBuild({.layer_file = ""}, stage({4, 5}), stage({0, 1}));
+  EXPECT_THAT(shifted.apis,
+              ElementsAre(Pair("Module.net.layers.4.Block", "Module.net.layers.0.Block"),
+                          Pair("Module.net.layers.5.Block", "Module.net.layers.1.Block")));
+  EXPECT_THAT(shifted.notes,
+              ElementsAre("net.layers.4 and on are net.layers.0 and on in the golden"));
+  // A stage against the whole model, and layers with a gap: the numbers say what they say.
+  EXPECT_TRUE(MustBuild({.layer_file = ""}, stage({2, 3}), stage({0, 1, 2, 3})).apis.empty());
+  EXPECT_TRUE(MustBuild({.layer_file = ""}, stage({2, 4}), stage({0, 1})).apis.empty());
+}
+
 }  // namespace
 }  // namespace msprobe

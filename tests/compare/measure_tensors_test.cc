@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <array>
 #include <filesystem>
 
 #include "engine/compare/summary.h"
@@ -15,6 +16,7 @@ namespace {
 using test::DumpBuilder;
 using test::MustCompare;
 using test::Numbers;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 class MeasureTensorsTest : public ::testing::Test {
@@ -73,6 +75,20 @@ TEST_F(MeasureTensorsTest, LargeFilesTakeTheOtherPath) {
   const Comparison c = Run("x.npy", "x.npy", {.max_tensor_bytes = 1});
   EXPECT_EQ(c.measures[0].verdict, RowVerdict::kEqual);
   EXPECT_EQ(c.diffs[c.measures[1].tensor].max_abs_error, 0.5);
+}
+
+TEST_F(MeasureTensorsTest, WhatIsNotFiniteIsCountedAndMatchedWithItsSign) {
+  const float nan = std::numeric_limits<float>::quiet_NaN(),
+              inf = std::numeric_limits<float>::infinity();
+  Write("target/x.npy", {nan, inf, -inf, 4, 5, nan}, {2, 3});
+  Write("golden/x.npy", {nan, inf, inf, 4, 5, 6}, {2, 3});
+  const Comparison c = Run();
+  const Diff& d = c.diffs[c.measures[1].tensor];
+  EXPECT_EQ(d.nonfinite_matched, 2);
+  EXPECT_EQ(d.nonfinite_mismatch, 2);
+  const Leaf &t = c.target.leaves[c.rows[1].target], &g = c.golden.leaves[c.rows[1].golden];
+  EXPECT_THAT((std::array{t.nan_count, t.pos_inf_count, t.neg_inf_count}), ElementsAre(2, 1, 1));
+  EXPECT_THAT((std::array{g.nan_count, g.pos_inf_count, g.neg_inf_count}), ElementsAre(1, 2, 0));
 }
 
 TEST_F(MeasureTensorsTest, AMissingFileCostsItsRowOnly) {

@@ -31,6 +31,7 @@ void ExpectSame(const Diff& a, const Diff& b, const std::string& what) {
   same(a.rmse, b.rmse, "rmse");
   same(a.mape, b.mape, "mape");
   EXPECT_EQ(a.max_ulp, b.max_ulp) << what;
+  EXPECT_EQ(a.nonfinite_matched, b.nonfinite_matched) << what;
   EXPECT_EQ(a.first_index, b.first_index) << what;
   EXPECT_EQ(a.worst_index, b.worst_index) << what;
   same(a.worst_target, b.worst_target, "worst_target");
@@ -217,6 +218,7 @@ TEST(Diff, NonFinite) {
   EXPECT_EQ(d.nonfinite_target, 4);
   EXPECT_EQ(d.nonfinite_golden, 4);
   EXPECT_EQ(d.nonfinite_mismatch, 3);
+  EXPECT_EQ(d.nonfinite_matched, 2) << "the first NaN, the first infinity";
   EXPECT_EQ(d.max_abs_error, 3);
   EXPECT_EQ(d.euclidean, 3);
   EXPECT_EQ(d.first_index, 2);

@@ -117,7 +117,7 @@ def test_every_layout_holds_the_same_model(compare, tmp_path, layout):
     assert set(verdicts.values()) == {"equal"}
     worst = rows["layers.2.weight"]
     value = state["layers.2.weight"][3, 4].item()
-    assert int(worst["Worst Index"]) == 3 * 8 + 4
+    assert worst["Worst Position"] == "[3, 4]" == worst["First Position"]
     assert float(worst["Bench at Worst"]) == value
     assert float(worst["MaxAbsErr"]) == pytest.approx(0.5)
     assert "worst parameter: layers.2.weight (torch.float32, [16, 8])" in text
