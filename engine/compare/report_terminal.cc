@@ -98,7 +98,7 @@ class Screen {
     lines.push_back(Paint(kRed, title) +
                     Paint(kBold, Pad(CutLeft(Clean(EntryName(c_, f.pair)), room), room)) + "  " +
                     sure);
-    if (!f.source_line.empty()) add(CutRight(Clean(f.source_line), width_ - 4), 1);
+    if (!f.source_line.empty()) add(f.source_line, 2);
     add(f.why, 4);
     if (!f.advice.empty()) add("next: " + f.advice, 2);
     return lines;

@@ -1,5 +1,7 @@
 #include "engine/dump/source_line.h"
 
+#include <optional>
+
 namespace msprobe {
 namespace {
 
@@ -37,34 +39,53 @@ Frame ParseFrame(std::string_view text) {
   return frame;
 }
 
-bool IsInstalled(std::string_view path) {
-  for (std::string_view mark :
-       {"/site-packages/", "/dist-packages/", "<frozen ", "/lib/python", "/ptdbg_ascend/"}) {
+// Where nobody looks for a mistake of the model: PyTorch, Python's own library, earlier tools.
+bool IsFramework(std::string_view path) {
+  for (std::string_view mark : {"-packages/torch/", "-packages/torch_npu/", "-packages/mindspore/",
+                                "-packages/msprobe/", "<frozen ", "/ptdbg_ascend/"}) {
     if (path.find(mark) != std::string_view::npos) return true;
   }
-  return false;
+  return path.find("/lib/python") != std::string_view::npos &&
+         path.find("-packages/") == std::string_view::npos;
+}
+
+// "transformers/models/gpt2/modeling_gpt2.py" of an installed package; else "".
+std::string_view InPackage(std::string_view path) {
+  for (const std::string_view mark : {"/site-packages/", "/dist-packages/"}) {
+    if (const size_t at = path.rfind(mark); at != path.npos) return path.substr(at + mark.size());
+  }
+  return {};
+}
+
+void AppendPlace(std::string* out, const Frame& frame) {
+  const std::string_view packaged = InPackage(frame.path);
+  out->append(packaged.empty() ? frame.path : packaged).append(":").append(frame.line);
 }
 
 }  // namespace
 
 std::string UserSourceLine(const std::vector<std::string_view>& frames) {
   if (frames.empty()) return "";
-  size_t chosen = 0;
-  for (size_t i = 0; i < frames.size(); ++i) {
+  std::optional<Frame> found, own;
+  for (size_t i = 0; i < frames.size() && !own; ++i) {
     const Frame frame = ParseFrame(frames[i]);
-    if (frame.parsed && !IsInstalled(frame.path)) {
-      chosen = i;
-      break;
-    }
+    if (!frame.parsed || IsFramework(frame.path)) continue;
+    if (!found) found = frame;
+    if (InPackage(frame.path).empty()) own = frame;
   }
-  const Frame frame = ParseFrame(frames[chosen]);
+  const Frame frame = found ? *found : ParseFrame(frames[0]);
   std::string out;
   if (frame.parsed) {
-    out.append(frame.path).append(":").append(frame.line);
+    AppendPlace(&out, frame);
     if (!frame.function.empty()) out.append(" in ").append(frame.function);
+    if (own && !InPackage(frame.path).empty()) {
+      out += " (from ";
+      AppendPlace(&out, *own);
+      out += ')';
+    }
     if (!frame.source.empty()) out.append(": ").append(frame.source);
   } else {
-    out = frames[chosen];
+    out = frames[0];
   }
   for (char& c : out) {
     if (c == '\n' || c == '\r' || c == '\t') c = ' ';

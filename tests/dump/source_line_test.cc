@@ -14,10 +14,23 @@ TEST(SourceLine, TheUsersOwnFrameWins) {
             "train.py:41 in forward: y = F.gelu(x)");
 }
 
-TEST(SourceLine, InnermostWhenAllAreInstalled) {
+TEST(SourceLine, APackageHoldsTheModel) {
+  EXPECT_EQ(UserSourceLine(
+                {"File /x/lib/python3.11/site-packages/torch/nn/modules/linear.py, line 1, in "
+                 "forward, \n return F.linear(input, self.weight)",
+                 "File /x/lib/python3.11/site-packages/timm/vit.py, line 2, in forward, \n fc(x)",
+                 "File /x/lib/python3.11/site-packages/timm/run.py, line 3, in call, \n block(x)",
+                 "File /home/train.py, line 4, in step, \n loss = model(x)"}),
+            "timm/vit.py:2 in forward (from /home/train.py:4): fc(x)");
   EXPECT_EQ(UserSourceLine({"File /x/dist-packages/a.py, line 1, in f, \n g(1,",
                             "File /x/dist-packages/b.py, line 2, in h, \n f()"}),
-            "/x/dist-packages/a.py:1 in f: g(1,");
+            "a.py:1 in f: g(1,");
+}
+
+TEST(SourceLine, InnermostWhenAllAreTheFrameworks) {
+  EXPECT_EQ(UserSourceLine({"File /x/dist-packages/torch/a.py, line 1, in f, \n g(1,",
+                            "File /usr/lib/python3.11/b.py, line 2, in h, \n f()"}),
+            "torch/a.py:1 in f: g(1,");
 }
 
 TEST(SourceLine, OddSpellings) {
