@@ -41,9 +41,26 @@ constexpr std::array kAliases = {
 struct Missing {
   std::string_view flag, why;
 };
+constexpr std::string_view kTrainingInference =
+    "training against inference is not compared as such; -cm and -dm pair modules of other names";
+constexpr std::string_view kOffline =
+    "offline models are not compared: it needs CANN; its msaccucmp does it";
 constexpr std::array kMissing = {
-    Missing{"--consistent_check", "the training-inference check is not supported"},
-    Missing{"--backend", "the training-inference check is not supported"},
+    Missing{"--consistent_check", kTrainingInference},
+    Missing{"--backend", kTrainingInference},
+    Missing{"--config", "tensors are compared as they were recorded, without post-processing"},
+    Missing{"-fr", kOffline},
+    Missing{"--fusion_rule_file", kOffline},
+    Missing{"-qfr", kOffline},
+    Missing{"--quant_fusion_rule_file", kOffline},
+    Missing{"-cfr", kOffline},
+    Missing{"--close_fusion_rule_file", kOffline},
+    Missing{"-ofs", kOffline},
+    Missing{"--onnx_fusion_switch", kOffline},
+    Missing{"--input_data", kOffline},
+    Missing{"--input_shape", kOffline},
+    Missing{"--output_size", kOffline},
+    Missing{"--dym_shape_range", kOffline},
     Missing{"-i", "compare.json is not read; its two paths are the flags -tp and -gp"},
     Missing{"--input_path", "compare.json is not read; its two paths are the flags -tp and -gp"},
     Missing{"-s", "stack.json beside the target is always read; --no-stacks leaves the column out"},

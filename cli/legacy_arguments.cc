@@ -1,6 +1,7 @@
 #include "cli/legacy_arguments.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace msprobe {
 namespace {
@@ -46,6 +47,25 @@ Result<std::vector<std::string>> LegacyCompare(const std::vector<std::string>& a
   return LegacyCompareArguments(flags, input);
 }
 
+std::string Listed(const std::vector<int64_t>& numbers) {
+  return fmt::format("{}", fmt::join(numbers, ","));
+}
+
+// `from` before the type and number of a file's name, as an expression that renames it to `to`.
+std::string RenameOf(const std::string& from, const std::string& to) {
+  const auto quoted = [](const std::string& text) {
+    std::string out;
+    for (const char c : text) {
+      const bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
+                         (c >= 'A' && c <= 'Z') || c == '_' || static_cast<signed char>(c) < 0;
+      if (!plain) out += '\\';
+      out += c;
+    }
+    return out;
+  };
+  return "s/(^|\\/)" + quoted(from) + "(_[A-Za-z0-9]+_[0-9]+)$/\\1" + quoted(to) + "\\2/";
+}
+
 }  // namespace
 
 Result<std::vector<std::string>> LegacyCompareArguments(const std::vector<std::string>& flags,
@@ -85,6 +105,10 @@ Result<std::vector<std::string>> LegacyCompareArguments(const std::vector<std::s
   // Without a stack_path, 8 shows the stacks it finds.
   const bool shown = stacks || (!input.has_stack && !first);
   if (!shown) out.push_back("--no-stacks");
+  if (!input.ranks.empty()) out.insert(out.end(), {"--rank", Listed(input.ranks)});
+  if (!input.steps.empty()) out.insert(out.end(), {"--step", Listed(input.steps)});
+  for (const auto& [from, to] : input.renamed)
+    out.insert(out.end(), {"--rename", RenameOf(from, to)});
   if (input.print_log) out.push_back("--is_print_compare_log");
   return out;
 }

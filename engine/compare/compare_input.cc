@@ -8,6 +8,7 @@
 
 #include "engine/base/file.h"
 #include "engine/base/text.h"
+#include "engine/dump/config_values.h"
 #include "engine/formats/json.h"
 
 namespace msprobe {
@@ -25,24 +26,33 @@ Status WrongType(std::string_view path, const JsonMember& member, std::string_vi
 }
 
 Status OtherKey(std::string_view path, const JsonMember& member) {
-  if (member.key == "rank_id" || member.key == "step_id") {
-    return InvalidConfig(path, member.line)
-        .Says(fmt::format("\"{}\" compares kernel dumps of MindSpore, which is not supported",
-                          member.key))
-        .Hint("npu_path and bench_path take a dump.json, a rank folder or a step folder");
-  }
-  if (member.key == "common" || member.key == "map_dict") {
-    return InvalidConfig(path, member.line)
-        .Says(fmt::format("\"{}\" compares single points of static graphs, which is not supported",
-                          member.key))
-        .Hint("compare two folders of .npy files: msprobe compare -tp TARGET -gp GOLDEN");
-  }
   const std::string_view nearest = NearestSpelling(member.key, kKeys);
   Status status = InvalidConfig(path, member.line)
                       .Expected("npu_path, bench_path, stack_path or is_print_compare_log")
                       .Found(Excerpt(member.key));
   return nearest.empty() ? status
                          : std::move(status).Hint(fmt::format("did you mean {}?", nearest));
+}
+
+// [0, 1], the ids of ranks and steps.
+Status ReadIds(std::string_view path, const JsonMember& member, std::vector<int64_t>* ids) {
+  const auto wrong = [&] { return WrongType(path, member, "a list of numbers such as [0, 1]"); };
+  if (member.value.kind != JsonValue::Kind::kArray || member.value.items.empty()) return wrong();
+  for (const JsonValue& item : member.value.items) {
+    if (item.kind != JsonValue::Kind::kNumber || !AppendNumberRange(item.text, ids)) return wrong();
+  }
+  return Status::Ok();
+}
+
+Status ReadNames(std::string_view path, const JsonMember& member, CompareInput* input) {
+  const auto wrong = [&] { return WrongType(path, member, "pairs such as {\"input\": \"x\"}"); };
+  if (member.value.kind != JsonValue::Kind::kObject) return wrong();
+  for (const JsonMember& pair : member.value.members) {
+    const bool named = pair.value.kind == JsonValue::Kind::kString && !pair.value.text.empty();
+    if (!named || pair.key.empty()) return wrong();
+    input->renamed.emplace_back(pair.key, pair.value.text);
+  }
+  return Status::Ok();
 }
 
 Status CheckStack(std::string_view path, const CompareInput& input, const JsonMember& stack) {
@@ -94,6 +104,15 @@ Result<CompareInput> ParseCompareInput(std::string_view json, std::string_view p
         return WrongType(path, member, "true or false");
       }
       input.print_log = member.value.boolean;
+    } else if (key == "rank_id" || key == "step_id") {
+      MSPROBE_RETURN_IF_ERROR(
+          ReadIds(path, member, key == "rank_id" ? &input.ranks : &input.steps));
+    } else if (key == "map_dict") {
+      MSPROBE_RETURN_IF_ERROR(ReadNames(path, member, &input));
+    } else if (key == "common") {
+      if (member.value.kind != JsonValue::Kind::kBool) {
+        return WrongType(path, member, "true or false");
+      }
     } else {
       return OtherKey(path, member);
     }

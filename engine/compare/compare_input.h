@@ -6,8 +6,11 @@
 //   MSPROBE_ASSIGN_OR_RETURN(CompareInput input, ReadCompareInput("compare.json"));
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "engine/base/status.h"
 
@@ -17,12 +20,16 @@ struct CompareInput {
   std::string target, golden;
   bool has_stack = false;  // a stack_path is given: whether stacks are shown is then -s
   bool print_log = true;
+  std::vector<int64_t> ranks, steps;  // rank_id, step_id: only these
+  // map_dict: {"input", "x"} pairs input_float32_1.npy with x_float32_1.npy.
+  std::vector<std::pair<std::string, std::string>> renamed;
 };
 
 // Keys are npu_path, bench_path, stack_path or, as 1.0 has them, npu_json_path, bench_json_path,
-// stack_json_path. Errors: kNotFound; kInvalidConfig with the line: no JSON, a key that is not
-// known or of another mode, a value of another type, a path that is missing, a stack_path that is
-// not the stack.json beside npu_path.
+// stack_json_path; and rank_id, step_id, common, map_dict, which MindSpore had: `common` says that
+// the paths are folders of .npy files, which is seen without being told. Errors: kNotFound;
+// kInvalidConfig with the line: no JSON, a key that is not known, a value of another type, a path
+// that is missing, a stack_path that is not the stack.json beside npu_path.
 Result<CompareInput> ParseCompareInput(std::string_view json, std::string_view path);
 Result<CompareInput> ReadCompareInput(const std::string& path);
 

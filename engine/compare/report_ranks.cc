@@ -159,7 +159,8 @@ class Screen {
     where += fmt::format("{}, {}", Ranks(place.ranks), Clean(place.result->first_name));
     const int room = width_ - Columns(title) - Columns(sure) - 2;
     Line(Paint(kRed, title) + Paint(kBold, Pad(CutRight(where, room), room)) + "  " + sure);
-    if (!f.source_line.empty()) Say(f.source_line, 2, "  | ");
+    if (!f.source_line.empty())
+      Say(CutSource(Clean(f.source_line), SourceRoom(width_ - 4)), 2, "  | ");
     if (place.origin->in_exchange) Say(DescribeExchange(*place.origin), 2, "  | ");
     Say(f.why, 3, "  | ");
     if (!f.advice.empty()) Say("next: " + f.advice, 2, "  | ");

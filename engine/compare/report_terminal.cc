@@ -95,10 +95,13 @@ class Screen {
     const std::string title = "FIRST DIVERGENCE  ";
     const std::string sure = fmt::format("confidence {:.0f}%", 100 * f.confidence);
     const int room = width_ - Columns(title) - Columns(sure) - 2;
-    lines.push_back(Paint(kRed, title) +
-                    Paint(kBold, Pad(CutLeft(Clean(EntryName(c_, f.pair)), room), room)) + "  " +
-                    sure);
-    if (!f.source_line.empty()) add(f.source_line, 2);
+    const std::string name = Clean(EntryName(c_, f.pair));
+    const bool fits = Columns(name) <= room;
+    lines.push_back(Paint(kRed, title) + Paint(kBold, Pad(fits ? name : "", room)) + "  " + sure);
+    if (!fits) add(name, 3);
+    const bool low = lines_ < 22;
+    if (!f.source_line.empty())
+      add(CutSource(f.source_line, low ? width_ - 4 : SourceRoom(width_ - 4)), low ? 1 : 2);
     add(f.why, 4);
     if (!f.advice.empty()) add("next: " + f.advice, 2);
     return lines;
@@ -145,14 +148,36 @@ class Screen {
     return largest;
   }
 
+  struct Line {
+    std::string name, what, size;
+    CallClass call_class;
+  };
+
+  // How much of their names all calls that differ have in front, up to a dot.
+  size_t SharedPath(const std::vector<Line>& calls) const {
+    if (c_.first.pair < 0) return 0;
+    const std::string first = Clean(EntryName(c_, c_.first.pair));
+    size_t shared = first.size();
+    for (const Line& call : calls) {
+      const auto [a, b] =
+          std::mismatch(call.name.begin(), call.name.end(), first.begin(), first.end());
+      shared = std::min(shared, static_cast<size_t>(a - call.name.begin()));
+    }
+    return first.rfind('.', shared) + 1;
+  }
+
+  // What tells it from the others stays.
+  static std::string ShortName(std::string_view name, size_t shared, int width) {
+    if (Columns(name) <= width) return std::string(name);
+    const std::string whole = CutParts(name, width);
+    if (shared <= 3 || !whole.starts_with("...")) return whole;
+    return CutParts("..." + std::string(name.substr(shared)), width);
+  }
+
   // The calls that differ, from the first divergence on, as many as fit in `room` lines (a blank
   // one, a heading, a remainder).
   std::vector<std::string> Table(int room) const {
     std::vector<std::string> lines;
-    struct Line {
-      std::string name, what, size;
-      CallClass call_class;
-    };
     std::vector<Line> calls;
     int64_t more = 0;
     const int most = std::min(8, room - 3);
@@ -183,6 +208,7 @@ class Screen {
     constexpr int kLeastWhat = 12;
     name_width = std::min({name_width, width_ / 2, width_ - kOthers - kLeastWhat});
     const int what_width = width_ - kOthers - name_width;
+    const size_t shared = SharedPath(calls);
     lines.push_back("");
     lines.push_back(
         Paint(kDim, fmt::format("  {}  {}  {}  roundings", Pad("also differs", name_width),
@@ -190,7 +216,7 @@ class Screen {
     for (const Line& line : calls) {
       const std::string_view color = line.call_class == CallClass::kIntroduced ? kRed : kYellow;
       lines.push_back(fmt::format("  {}  {}  {}  {:>9}",
-                                  Pad(CutLeft(line.name, name_width), name_width),
+                                  Pad(ShortName(line.name, shared, name_width), name_width),
                                   Paint(color, Pad(ClassName(line.call_class), 10)),
                                   Pad(CutRight(line.what, what_width), what_width), line.size));
     }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/base/text.h"
+
 namespace msprobe {
 namespace {
 
@@ -50,6 +52,40 @@ std::string CutLeft(std::string_view text, int width) {
   if (columns <= width) return std::string(text);
   if (width <= 3) return CutRight(text, width);
   return "..." + std::string(text.substr(BytesOf(text, columns - (width - 3))));
+}
+
+std::string CutParts(std::string_view name, int width) {
+  constexpr int kShortest = 4;  // columns of a part, the mark with it
+  if (Columns(name) <= width) return std::string(name);
+  std::vector<std::string_view> parts = Split(name, '.');
+  std::vector<int> widths;
+  int excess = static_cast<int>(parts.size()) - 1 - width;
+  for (const std::string_view part : parts) {
+    const bool number = part.find_first_not_of("0123456789") == part.npos;
+    widths.push_back(number ? 0 : Columns(part));
+    excess += Columns(part);
+  }
+  for (; excess > 0; --excess) {
+    const auto longest = std::max_element(widths.begin(), widths.end());
+    if (*longest <= kShortest) return CutLeft(name, width);
+    --*longest;
+  }
+  std::string out;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (i > 0) out += '.';
+    const bool cut = widths[i] > 0 && widths[i] < Columns(parts[i]);
+    out += cut ? parts[i].substr(0, BytesOf(parts[i], widths[i] - 1)) : parts[i];
+    if (cut) out += '~';
+  }
+  return out;
+}
+
+std::string CutSource(std::string_view line, int width) {
+  if (Columns(line) <= width) return std::string(line);
+  const size_t file = line.substr(0, line.find(" in ")).rfind('/');
+  const size_t folder = file == line.npos || file == 0 ? line.npos : line.rfind('/', file - 1);
+  if (folder == line.npos || folder == 0) return CutRight(line, width);
+  return CutRight("..." + std::string(line.substr(folder)), width);
 }
 
 std::vector<std::string> Wrap(std::string_view text, int width, size_t most) {

@@ -38,7 +38,7 @@ TEST(Arguments, UnknownFlagNamesTheNearest) {
 TEST(Arguments, FlagsOfEarlierToolsSayWhy) {
   const Status status = UnknownFlag("--backend", "compare", {});
   EXPECT_EQ(status.code(), ErrorCode::kUnsupported);
-  EXPECT_THAT(status.ToString(), HasSubstr("training-inference"));
+  EXPECT_THAT(status.ToString(), HasSubstr("training against inference"));
 }
 
 TEST(Arguments, UnknownVerb) {

@@ -54,6 +54,19 @@ simdjson::dom::element Parse(simdjson::dom::parser& parser, const std::string& t
   return document;
 }
 
+TEST(TextLayout, WhatIsCutAway) {
+  EXPECT_EQ(CutParts("layers.0.fc.Linear", 18), "layers.0.fc.Linear");
+  EXPECT_EQ(CutParts("layers.10.fc.Linear", 16), "lay~.10.fc.Line~");
+  EXPECT_EQ(CutParts("\xd1\x81\xd0\xbb\xd0\xbe\xd0\xb9\xd0\xb9.1", 6),
+            "\xd1\x81\xd0\xbb\xd0\xbe~.1");
+  EXPECT_EQ(CutParts("layers.10.fc.Linear", 11), "...c.Linear") << "parts of four at least";
+  const char* line = "/home/me/deep/run/train.py:41 in forward: y = gelu(x)";
+  EXPECT_EQ(CutSource(line, 80), line);
+  EXPECT_EQ(CutSource(line, 50), ".../run/train.py:41 in forward: y = gelu(x)");
+  EXPECT_EQ(CutSource(line, 30), ".../run/train.py:41 in forw...");
+  EXPECT_EQ(CutSource("train.py:41 in forward: y = a / b", 20), "train.py:41 in fo...");
+}
+
 TEST(TerminalReportTest, FitsOneScreen) {
   for (const bool complete : {true, false}) {
     Dump target = Large(0.1, true), golden = Large(0, false);
