@@ -9,7 +9,9 @@ with_threads="base kernels formats dump compare"
 
 build() {
   echo "== $1: $2"
-  [ -f "$1/build.ninja" ] || cmake -S . -B "$1" -G Ninja -DMSPROBE_TESTS=ON "-DMSPROBE_SANITIZE=$2" > /dev/null
+  # -O1: half the time to build, and a stack that reads like the source.
+  [ -f "$1/build.ninja" ] || cmake -S . -B "$1" -G Ninja -DMSPROBE_TESTS=ON "-DMSPROBE_SANITIZE=$2" \
+    "-DCMAKE_CXX_FLAGS_RELEASE=-O1 -D_GLIBCXX_ASSERTIONS" > /dev/null
   ninja -C "$1" -j "$jobs"
 }
 

@@ -24,6 +24,9 @@ struct Diff {
   int64_t nonfinite_mismatch = 0;  // not the same kind on both sides (NaN, +Inf, -Inf, finite)
   int64_t nonfinite_matched = 0;   // of one kind, and not finite, on both sides
 
+  // Cosine and relative_l2 of unequal tensors are NaN where the squares leave the range of a double
+  // (elements of float64 beyond 1e154, or all of them below 1e-136); euclidean may be infinite
+  // then.
   double cosine = kNaN;         // sum TG / (|T||G|); 1 when both are all zero, NaN when only one is
   double euclidean = kNaN;      // |T - G|
   double relative_l2 = kNaN;    // |T - G| / |G|; 0 when both are zero, inf when only G is

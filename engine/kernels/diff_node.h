@@ -174,22 +174,31 @@ inline Diff FinishDiff(const DiffNode& node, UlpKind ulp, int64_t count) {
   d.ratio_within_5e3 = static_cast<double>(node.within_5e3) / static_cast<double>(count);
   if (node.finite == 0) return d;
   const double target = std::sqrt(node.tt), golden = std::sqrt(node.gg);
-  if (node.tg == node.tt && node.tg == node.gg) {
+  d.euclidean = std::max(std::sqrt(node.dd), node.max_abs);  // never below, were it not for range
+  const bool equal = node.unequal == node.mismatch;
+  // Squares that leave the range of a double, as float64 beyond 1e154 or all below 1e-136 have
+  // them, say nothing of angles.
+  constexpr double kLeast = 0x1p-900;
+  const bool golden_is_zero = node.golden_zero == node.finite;
+  const bool lost = !std::isfinite(node.tt + node.gg + node.dd) ||
+                    (!golden_is_zero && node.gg < kLeast) ||
+                    (golden_is_zero && node.max_abs > 0 && node.tt < kLeast);
+  if (equal || (!lost && node.tg == node.tt && node.tg == node.gg)) {
     d.cosine = 1.0;  // equal tensors, zeros included: not 1 - 1e-16
-  } else if (target != 0 && golden != 0) {
-    const double cosine = node.tg / target / golden;
-    d.cosine = std::isnan(cosine) ? Diff::kNaN : std::clamp(cosine, -1.0, 1.0);
+  } else if (!lost && target != 0 && golden != 0) {
+    d.cosine = std::clamp(node.tg / target / golden, -1.0, 1.0);
   }
-  d.euclidean = std::sqrt(node.dd);
-  if (golden != 0) {
-    const double relative = d.euclidean / golden;
-    d.relative_l2 = std::isnan(relative) ? Diff::kNaN : relative;
-  } else {
-    d.relative_l2 = target == 0 ? 0.0 : std::numeric_limits<double>::infinity();
+  if (equal) {
+    d.relative_l2 = 0;
+  } else if (golden_is_zero) {
+    d.relative_l2 = std::numeric_limits<double>::infinity();
+  } else if (!lost) {
+    d.relative_l2 = d.euclidean / golden;
   }
   d.max_abs_error = node.max_abs;
   d.max_rel_error = node.max_relative;
-  d.rmse = std::sqrt(node.dd / static_cast<double>(node.finite));
+  const auto finite = static_cast<double>(node.finite);
+  d.rmse = node.dd < kLeast ? d.euclidean / std::sqrt(finite) : std::sqrt(node.dd / finite);
   const int64_t nonzero = node.finite - node.golden_zero;
   if (nonzero > 0) d.mape = node.relative / static_cast<double>(nonzero);
   if (ulp != UlpKind::kNone) {

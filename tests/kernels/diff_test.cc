@@ -209,6 +209,24 @@ TEST(Diff, Zeros) {
   EXPECT_EQ(d.relative_l2, 1);
 }
 
+TEST(Diff, SquaresOutOfRange) {
+  for (const double size : {1e200, 1e-200}) {
+    const double t[] = {size, 0}, g[] = {size, 2 * size};
+    const int64_t shape[] = {2}, strides[] = {1};
+    const auto of = [&](const double* p) {
+      return TensorView{p, DType::kFloat64, 1, shape, strides};
+    };
+    const Diff d = *ComputeDiff(of(t), of(g));
+    EXPECT_TRUE(std::isnan(d.cosine) && std::isnan(d.relative_l2)) << size;
+    EXPECT_EQ(d.euclidean, size > 1 ? kInf : 2 * size);
+    EXPECT_EQ(d.max_abs_error, 2 * size);
+    const Diff same = *ComputeDiff(of(g), of(g));
+    EXPECT_EQ(same.cosine, 1) << size;
+    EXPECT_EQ(same.relative_l2, 0);
+    EXPECT_EQ(same.euclidean, 0);
+  }
+}
+
 TEST(Diff, NonFinite) {
   const float inf = std::numeric_limits<float>::infinity(),
               nan = std::numeric_limits<float>::quiet_NaN();

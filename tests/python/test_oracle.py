@@ -11,6 +11,7 @@ import random
 import numpy as np
 import pytest
 import torch
+from elements import DTYPES, numbers, short
 from recording import run_forked
 
 from msprobe import _engine
@@ -18,25 +19,10 @@ from msprobe import _engine
 LAYOUTS = 200
 RELATIVE = 1e-12  # of mean and norm; of the mean modulus where terms cancel
 
-FP4 = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
-FP4 += [-x for x in FP4]
-
 # Not of numbers, or not to be made on a CPU: quantized tensors, bags of bits, parts of a byte.
 OTHER = {"qint8", "qint32", "quint8", "quint4x2", "quint2x4"}
 OTHER |= {"bits8", "bits16", "bits1x8", "bits2x4", "bits4x2"}
 OTHER |= {f"{sign}int{bits}" for sign in ("", "u") for bits in range(1, 8)}
-
-DTYPES = [getattr(torch, name) for name in (
-    "float64", "float32", "float16", "bfloat16",
-    "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu",
-    "float4_e2m1fn_x2",
-    "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool",
-    "complex32", "complex64", "complex128",
-)]  # fmt: skip
-
-
-def short(dtype):
-    return str(dtype).removeprefix("torch.")
 
 
 def test_every_dtype_of_torch_is_here():
@@ -93,18 +79,6 @@ def random_layout(dtype, dice):
         elif change == "overlap" and extent > 3:
             tensor = tensor.unfold(axis, 3, 1)
     return tensor
-
-
-def numbers(tensor):
-    """The elements in float64 or complex128, flat."""
-    if tensor.dtype == torch.float4_e2m1fn_x2:
-        raw = tensor.view(torch.uint8).contiguous().numpy().ravel()
-        return np.array(FP4)[np.stack([raw & 15, raw >> 4], axis=1).ravel()]
-    if tensor.dtype.is_complex:
-        return tensor.to(torch.complex128).contiguous().numpy().ravel()
-    if tensor.dtype.is_floating_point:
-        return tensor.to(torch.float64).contiguous().numpy().ravel()
-    return tensor.contiguous().numpy().ravel()
 
 
 def close(found, expected, scale):
