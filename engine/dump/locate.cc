@@ -26,11 +26,13 @@ Result<std::vector<std::string>> DumpFilesIn(const std::string& folder) {
   constexpr size_t kMaxLooks = 256;  // a folder of other things is not searched through
   for (const std::string_view name : kFileNames) {
     std::string path = JoinPath(folder, name);
-    if (!IsRegularFile(path)) continue;
     if (IsLink(path)) {
       return InvalidArgument(path + " is a symbolic link: links inside a dump are not followed")
           .Hint("name the file it points to");
     }
+    if (!Exists(path)) continue;
+    if (IsDirectory(path)) return InvalidDump(path).Expected("a file").Found("a folder");
+    // Also what is no plain file: opening it says so, and costs this rank only.
     return std::vector<std::string>{std::move(path)};
   }
   MSPROBE_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(folder));

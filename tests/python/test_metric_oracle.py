@@ -19,8 +19,9 @@ NOT_NUMPY |= {torch.bfloat16, torch.complex32}
 RELATIVE = 1e-12
 METRICS = ["Cosine", "EucDist", "MaxAbsErr", "MaxRelativeErr"]
 METRICS += ["One Thousandth Err Ratio", "Five Thousandths Err Ratio"]
-OURS = ["RMSE", "MAPE", "Relative L2", "Max ULP", "Mismatched Non-finite"]
-OURS += ["First Index", "Worst Index", "NPU at Worst", "Bench at Worst"]
+OURS = ["RMSE", "MAPE", "Relative L2", "Max ULP", "Matched Non-finite", "Mismatched Non-finite"]
+OURS += ["First Position", "Worst Position", "NPU at Worst", "Bench at Worst"]
+OURS += [f"{side} {kind}" for side in ("NPU", "Bench") for kind in ("NaN", "+Inf", "-Inf")]
 # Columns of the earlier tools are rounded, Cosine near 1 even more.
 DECIMALS = dict.fromkeys(METRICS, 12) | {"EucDist": 400}
 SQUARES = 1e130  # of elements of float64: beyond, sums of squares are infinite or nothing
@@ -164,6 +165,13 @@ def ulps(t, g, x, y):
     return max(abs(int(a) - int(b)) for a, b in zip(x, y, strict=True))
 
 
+def place(index, tensor):
+    shape = list(tensor.shape)
+    if tensor.dtype == torch.float4_e2m1fn_x2:
+        shape[-1] *= 2
+    return str([int(i) for i in np.unravel_index(index, shape)])
+
+
 def modulus(x):
     return np.hypot(x.real, x.imag) if x.dtype.kind == "c" else np.abs(x)
 
@@ -184,19 +192,22 @@ def expected(target, golden):
         same = np.array([gap == 0 for gap in gaps])
     finite = np.isfinite(t) & np.isfinite(g)
     mismatched = int((~finite & ~same).sum())
-    out = {"Mismatched Non-finite": mismatched}
+    out = {"Mismatched Non-finite": mismatched, "Matched Non-finite": int((~finite & same).sum())}
+    for side, values in (("NPU", t), ("Bench", g)):
+        size = modulus(values) if kind is np.complex128 else values
+        for word, test in (("NaN", np.isnan), ("+Inf", np.isposinf), ("-Inf", np.isneginf)):
+            out[f"{side} {word}"] = int(test(size).sum())
     wrong = np.flatnonzero(~same)
     distance = (
         np.array(gaps, dtype=np.float64)
         if whole
         else modulus(np.where(finite, t, 0) - np.where(finite, g, 0))
     )
-    out["First Index"] = out["Worst Index"] = out["NPU at Worst"] = out["Bench at Worst"] = "N/A"
     if wrong.size:
-        out["First Index"] = wrong[0]
+        out["First Position"] = place(wrong[0], target)
         bad = wrong[~finite[wrong]]
         worst = bad[0] if bad.size else wrong[np.argmax(distance[wrong])]
-        out["Worst Index"] = worst
+        out["Worst Position"] = place(worst, target)
         for key, side in (("NPU at Worst", t), ("Bench at Worst", g)):
             out[key] = modulus(side)[worst] if kind is np.complex128 else side[worst]
     good, gold, apart = t[finite], g[finite], distance[finite]
@@ -249,8 +260,7 @@ def agrees(cell, want, column):
     if not math.isfinite(want):
         return found == want or (math.isnan(found) and math.isnan(want))
     decimals = 6 if column == "Cosine" and want > 0.9999 else DECIMALS.get(column, 400)
-    exact = column in ("Max ULP", "First Index", "Worst Index", "Mismatched Non-finite")
-    if exact:
+    if isinstance(want, int):
         return int(cell) == want
     return abs(found - want) <= RELATIVE * abs(want) + 0.51 * 10.0**-decimals
 
