@@ -62,7 +62,10 @@ Result<Side> FindSide(const std::string& path, std::string_view flag) {
         .At(path)
         .Expected("dump.json in it, or in rank folders or step folders in it")
         .Found("none")
-        .Hint(hint);
+        .Hint(IsDirectory(JoinPath(path, "pynative"))
+                  ? fmt::format("of a mixed dump, one half at a time: {} {}", flag,
+                                JoinPath(path, "pynative"))
+                  : hint);
   }
   if (dumps.size() == 1 &&
       (dumps[0].path == path || SamePath(DirectoryName(dumps[0].path), path))) {

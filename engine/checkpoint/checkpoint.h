@@ -23,10 +23,15 @@ struct CheckpointTensor {
     TensorPiece piece;
     std::vector<int64_t> at;  // of its first element in the whole
   };
+  struct Copy {
+    TensorPiece piece;
+    size_t part = 0;  // what it should be the same as
+  };
   std::string name;
   DType dtype = DType::kFloat32;
   std::vector<int64_t> shape;
   std::vector<Part> parts;   // one that is the whole, or several that cover it
+  std::vector<Copy> copies;  // of parts, that other ranks hold
   bool is_parameter = true;  // of the model; false: of the optimizer, a generator, ... (where the
                              // layout tells)
 };

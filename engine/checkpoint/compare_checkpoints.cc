@@ -9,6 +9,7 @@
 
 #include "engine/base/threads.h"
 #include "engine/checkpoint/checkpoint_names.h"
+#include "engine/checkpoint/copies.h"
 #include "engine/compare/columns_text.h"
 #include "engine/compare/judge.h"
 #include "engine/compare/measure_tensors.h"
@@ -203,6 +204,11 @@ Comparison CompareCheckpoints(const Checkpoint& target, const Checkpoint& golden
     const float confidence = t >= 0 && g >= 0 ? 1 : 0;
     c.pairs.push_back({t, g, match, confidence, static_cast<uint32_t>(c.rows.size()), 1});
     c.rows.push_back({t, g, match, confidence});
+  }
+  ThreadPool& pool = options.pool != nullptr ? *options.pool : ThreadPool::Default();
+  for (const auto& [side, name] : {std::pair{&target, "target"}, {&golden, "golden"}}) {
+    if (std::string text = DifferingCopies(*side, name, pool); !text.empty())
+      c.not_observed.push_back(std::move(text));
   }
   c.forward_of.assign(c.pairs.size(), -1);
   Measurer(target, golden, options, &c).Run();

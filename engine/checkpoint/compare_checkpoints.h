@@ -21,6 +21,7 @@ namespace msprobe {
 // pair is read, compared by element and let go: small ones one a thread, large ones one after the
 // other. A tensor that cannot be read costs its own row. `first` is the worst parameter and its
 // worst element.
+// What several ranks should hold alike and do not is said in not_observed.
 Comparison CompareCheckpoints(const Checkpoint& target, const Checkpoint& golden,
                               const CompareOptions& options = {},
                               const ParameterMapping& names = {});

@@ -145,6 +145,7 @@ Status Join(std::string name, std::vector<TensorPiece> shares, CheckpointTensor*
   const bool split = (along0 || along1) && shares.size() > 1 && out->shape.size() > dimension;
   if (!split) {
     out->parts.push_back({std::move(shares[0]), {}});
+    for (size_t i = 1; i < shares.size(); ++i) out->copies.push_back({std::move(shares[i]), 0});
     return Status::Ok();
   }
   const std::vector<int64_t> first = out->shape;
@@ -238,19 +239,36 @@ Status CheckpointBuilder::AddMegatron(const std::string& folder) {
     if (share.rank.expert == 0)
       experts = std::max(experts, NumberBehind(share.piece.name, "experts.", &at, &size) + 1);
   }
-  std::map<std::string, std::map<int, TensorPiece>> by_name;  // tensor rank -> share
+  struct Ranks {
+    std::map<int, TensorPiece> shares;                // by tensor rank
+    std::vector<std::pair<int, TensorPiece>> copies;  // of shares, on other expert ranks
+  };
+  std::map<std::string, Ranks> by_name;
   for (Share& share : shares) {
     std::string name = share.piece.name;
     const RankFolder& rank = share.rank;
     Renumber("layers.", (int64_t{stages} * share.stage + rank.pipeline) * layers, &name);
     Renumber("experts.", int64_t{rank.expert} * experts, &name);
-    by_name[name].emplace(rank.tensor, std::move(share.piece));
+    Ranks& of_name = by_name[name];
+    if (of_name.shares.contains(rank.tensor)) {
+      of_name.copies.emplace_back(rank.tensor, std::move(share.piece));
+    } else {
+      of_name.shares.emplace(rank.tensor, std::move(share.piece));
+    }
   }
-  for (auto& [name, by_rank] : by_name) {
+  for (auto& [name, of_name] : by_name) {
     std::vector<TensorPiece> pieces;
-    for (auto& [rank, piece] : by_rank) pieces.push_back(std::move(piece));
+    std::map<int, size_t> part_of;
+    for (auto& [rank, piece] : of_name.shares) {
+      part_of[rank] = pieces.size();
+      pieces.push_back(std::move(piece));
+    }
     CheckpointTensor tensor;
     MSPROBE_RETURN_IF_ERROR(Join(name, std::move(pieces), &tensor));
+    for (auto& [rank, piece] : of_name.copies) {
+      const size_t part = tensor.parts.size() > 1 ? part_of[rank] : 0;
+      tensor.copies.push_back({std::move(piece), part});
+    }
     Add(std::move(tensor));
   }
   return Finish(fmt::format("Megatron, {} rank{}", ranks.size(), ranks.size() == 1 ? "" : "s"));

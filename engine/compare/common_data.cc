@@ -90,8 +90,8 @@ Result<Mode> ChooseMode(const Dump& target, const Dump& golden, std::optional<Mo
           .Expected("a dump with numbers (task statistics or tensor)")
           .Found(fmt::format("task {}, which records none", TaskName(dump->task)))
           .Hint(
-              "collect again with \"task\": \"statistics\", or look at the structure: msprobe "
-              "graph_visualize");
+              "collect again with \"task\": \"statistics\", or look at the structure: msprobe show "
+              "FILE");
     }
   }
   if (!wanted) {

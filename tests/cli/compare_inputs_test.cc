@@ -123,6 +123,13 @@ TEST_F(CompareInputs, NothingThere) {
   EXPECT_EQ(PairDumps(Path("a"), Dump("b")).status().code(), ErrorCode::kInvalidArgument);
 }
 
+TEST_F(CompareInputs, HalvesOfAMixedDumpAreNamed) {
+  Dump("a/pynative/step0/rank0");
+  const Status status = PairDumps(Path("a"), Path("a")).status();
+  EXPECT_THAT(status.ToString(), HasSubstr("a/pynative"));
+  EXPECT_TRUE(PairDumps(Path("a/pynative"), Path("a/pynative")).ok());
+}
+
 TEST_F(CompareInputs, DebugSaves) {
   const auto pairs = PairDumps(Dump("a", "debug.json"), Dump("b", "debug.json"));
   ASSERT_TRUE(pairs.ok());

@@ -122,6 +122,25 @@ def test_shares_of_megatron_are_the_whole_model(msprobe_bin, tmp_path, sizes):
     assert different == {wrong: "[3, 5]"}
 
 
+@pytest.mark.parametrize("name", ["input_layernorm", "self_attention.linear_qkv"])
+def test_a_parameter_that_ranks_should_hold_alike_and_do_not(msprobe_bin, tmp_path, name):
+    state = whole_model()
+    save_megatron(tmp_path / "shared", state, (2, 1, 1, 2))
+    torch.save(state, tmp_path / "whole.pt")
+    command = [msprobe_bin, "compare", "-tp", "shared", "-gp", "whole.pt"]
+    said = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path).stdout
+    assert "worst parameter" not in said and "not the same on all ranks" not in said
+    file = tmp_path / "shared/iter_0000007/mp_rank_01_001/model_optim_rng.pt"
+    saved = torch.load(file, weights_only=False)
+    key = f"decoder.layers.5.{name}.weight"
+    saved["model"][key].view(-1)[0] = 9
+    torch.save(saved, file)
+    said = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path).stdout
+    said = " ".join(said.split())
+    assert f"1 parameter of the target is not the same on all ranks that hold it: {key}" in said
+    assert "mp_rank_01_001 against mp_rank_0" in said and "9 against " in said
+
+
 def save_fully_sharded(rank, folder, state):
     """Each process writes its shards; an odd number of rows leaves unequal ones."""
     import torch.distributed.checkpoint as dcp

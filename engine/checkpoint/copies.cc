@@ -1,0 +1,59 @@
+#include "engine/checkpoint/copies.h"
+
+#include <fmt/format.h>
+
+#include <vector>
+
+#include "engine/base/file.h"
+#include "engine/kernels/diff.h"
+
+namespace msprobe {
+namespace {
+
+std::string RankOf(const TensorPiece& piece) { return BaseName(DirectoryName(*piece.file)); }
+
+// How a copy is not the piece that is taken for the tensor; "" when it is.
+std::string Difference(const TensorPiece& taken, const TensorPiece& copy) {
+  const Result<TensorFile> a = ReadPiece(copy), b = ReadPiece(taken);
+  // What cannot be read costs the row of the tensor itself; of a copy it is told here.
+  if (!b.ok()) return "";
+  if (!a.ok()) return a.status().message();
+  if (a->shape != b->shape) {
+    return fmt::format("shape {} against {}", ShapeText(a->shape), ShapeText(b->shape));
+  }
+  const Result<Diff> diff = ComputeDiff(a->view(), b->view());
+  if (!diff.ok()) return diff.status().message();
+  if (diff->unequal == 0) return "";
+  return fmt::format("{} of {} elements differ, {:.9g} against {:.9g}", diff->unequal, diff->count,
+                     diff->worst_target, diff->worst_golden);
+}
+
+}  // namespace
+
+std::string DifferingCopies(const Checkpoint& checkpoint, std::string_view side, ThreadPool& pool) {
+  const std::vector<CheckpointTensor>& tensors = checkpoint.tensors();
+  std::vector<std::string> found(tensors.size());
+  pool.ParallelFor(tensors.size(), [&](size_t i) {
+    for (const CheckpointTensor::Copy& copy : tensors[i].copies) {
+      const TensorPiece& taken = tensors[i].parts[copy.part].piece;
+      const std::string difference = Difference(taken, copy.piece);
+      if (difference.empty()) continue;
+      found[i] = fmt::format("{} ({} against {}: {})", tensors[i].name, RankOf(copy.piece),
+                             RankOf(taken), difference);
+      break;
+    }
+  });
+  size_t count = 0;
+  const std::string* first = nullptr;
+  for (const std::string& text : found) {
+    if (text.empty()) continue;
+    if (first == nullptr) first = &text;
+    ++count;
+  }
+  if (first == nullptr) return "";
+  return fmt::format("{} parameter{} of the {} {} not the same on all ranks that hold {}{}", count,
+                     count == 1 ? "" : "s", side, count == 1 ? "is" : "are",
+                     count == 1 ? "it: " : "them, the first: ", *first);
+}
+
+}  // namespace msprobe
