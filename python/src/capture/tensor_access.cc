@@ -38,6 +38,19 @@ int ReadInts(PyObject* sequence, int64_t* out, int max) {
   return n;
 }
 
+// A tensor without memory may say that its elements lie at its storage offset from nowhere: a
+// wrapper of another one (torchao), a view made while a compiler traces. Asked only where hardly
+// any memory lies.
+bool IsOffsetFromNull(PyObject* tensor, const void* data, DType dtype) {
+  constexpr uintptr_t kUsualMemory = uintptr_t{1} << 40;
+  const auto address = reinterpret_cast<uintptr_t>(data);
+  if (address == 0 || address >= kUsualMemory) return false;
+  const PyRef offset = CallMethod(tensor, "storage_offset");
+  const int64_t elements = offset ? PyLong_AsLongLong(offset.get()) : -1;
+  ClearError();
+  return elements < 0 || static_cast<uintptr_t>(elements) * DTypeSize(dtype) == address;
+}
+
 }  // namespace
 
 TensorAccess::TensorAccess(PyObject* tensor, Fetch fetch) : fetch_(fetch) {
@@ -111,7 +124,10 @@ bool TensorAccess::ReadExchange(PyObject* tensor) {
     keep_ = Resolved(tensor);
     return keep_ && ReadExchange(keep_.get());
   }
-  if (!on_host || (view->data == nullptr && view->numel() != 0)) return false;
+  if (!on_host || (view->data == nullptr && view->numel() != 0) ||
+      IsOffsetFromNull(tensor, view->data, view->dtype)) {
+    return false;
+  }
   ndim_ = view->ndim;
   std::copy_n(view->shape, ndim_,
               shape_.data());  // the borrowed arrays die with an in-place resize
@@ -152,7 +168,7 @@ bool TensorAccess::ReadAttributes(PyObject* tensor) {
            .ndim = ndim_,
            .shape = shape_.data(),
            .strides = strides_.data()};
-  return data != nullptr || view_.numel() == 0;
+  return (data != nullptr && !IsOffsetFromNull(tensor, data, *dtype)) || view_.numel() == 0;
 }
 
 void TensorAccess::Slice(const Slicer& slicer) {

@@ -89,7 +89,12 @@ class Logged(torch.Tensor):
     @staticmethod
     def __new__(cls, inner):
         return torch.Tensor._make_wrapper_subclass(
-            cls, inner.shape, dtype=inner.dtype, requires_grad=inner.requires_grad
+            cls,
+            inner.shape,
+            strides=inner.stride(),
+            storage_offset=inner.storage_offset(),
+            dtype=inner.dtype,
+            requires_grad=inner.requires_grad,
         )
 
     def __init__(self, inner):
@@ -124,7 +129,8 @@ def dispatch_subclass(watch):
     with watch(model):
         y = torch.sin(Logged(torch.randn(2, 3))) * 2
         z = torch.cos(y.inner)
-    return y.inner, z, list(logged)
+        view = torch.exp(Logged(torch.randn(4, 3)[1:]))  # its data lie behind a null pointer
+    return y.inner, z, view.inner, list(logged)
 
 
 @program("Module.0.Linear.forward.0", "Torch.sin.0.forward")
