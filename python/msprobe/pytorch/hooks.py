@@ -90,21 +90,25 @@ def _watch_compiler():
     """See torch.compile come, before it reads the code of functions that we have exchanged.
 
     A function that it has compiled by its code keeps that code: guards compare it at every call.
+    What it calls itself while it traces is no step of the program.
     """
     frames = sys.modules.get("torch._dynamo.convert_frame")
-    if getattr(frames, "FRAME_COUNTER", 0) > 0:
-        _release_compiled_functions()
-        return
-    _engine.before_compiling(_release_compiled_functions)
     for owner, name in ((torch, "compile"), (torch.export, "export"), (frames, "_compile")):
         if hasattr(owner, name):
             _engine.add_wait(owner, name, "compile")
+    if getattr(frames, "FRAME_COUNTER", 0) > 0:
+        _release_compiled_functions()
+    else:
+        _engine.before_compiling(_release_compiled_functions)
 
 
 def _release_compiled_functions():
-    rules = sys.modules.get("torch._dynamo.trace_rules")
-    if rules is None:  # it is on its way: torch.compile was called for the first time
-        from torch._dynamo import trace_rules as rules
+    if "torch._dynamo.trace_rules" not in sys.modules:
+        # It is on its way: torch.compile was called for the first time.
+        import torch._dynamo.convert_frame as frames
+
+        _engine.add_wait(frames, "_compile", "compile")
+    rules = sys.modules["torch._dynamo.trace_rules"]
     for function in _engine.observed_functions():
         kind = rules.lookup(function)
         if kind is None or not issubclass(kind, rules.TorchInGraphFunctionVariable):

@@ -62,6 +62,7 @@ std::string ApiTable::AddWait(PyObject* owner, const std::string& name, Api::Kin
   }
   ClearError();
   if (!target) return "this PyTorch does not have it";
+  if (Interposer::Find(target.get()) != nullptr) return "";  // since an earlier start
   auto api = std::make_unique<Api>();
   api->kind = kind;
   std::string reason = Interposer::Add(owner, key.get(), target.get(), api.get());

@@ -120,7 +120,7 @@ void* Collector::EnterCall(const Api& api, const CallArgs& args) {
     return nullptr;
   }
   if (!WriteInputs(call.get(), args)) {
-    ++run_.coverage.apis.traced;
+    ++traced_calls;
     call_place.place = Place::kOutside;
     run_.session->TakeBack(api.counter);
     Recycle(std::move(call));

@@ -44,6 +44,7 @@ std::string Reason(std::string_view operation, Outside place, bool modules_only,
 
 void CoverageCounter::Start(bool modules_only) {
   nested_before_ = nested_calls - apis.nested;
+  traced_before_ = traced_calls - apis.traced;
   modules_only_ = modules_only;
   if (counted_before_) {
     problem_ = "only the first recorded step is";
@@ -66,6 +67,7 @@ void CoverageCounter::AddTally() {
 
 Coverage CoverageCounter::Stop(const IsListed& is_listed) {
   apis.nested = nested_calls - nested_before_;
+  apis.traced = traced_calls - traced_before_;
   Coverage coverage;
   coverage.apis = apis;
   coverage.modules = modules;
@@ -96,6 +98,7 @@ void CoverageCounter::NewStep() {
   apis = modules = {};
   gradients = ignored_gradients = expected_gradients = saves = refused_saves = 0;
   nested_before_ = nested_calls;
+  traced_before_ = traced_calls;
   counted_before_ = counted_before_ || counts_;
   counts_ = false;
   tally_ = {};

@@ -35,7 +35,7 @@ class CoverageCounter {
  private:
   void AddTally();
 
-  int64_t nested_before_ = 0;
+  int64_t nested_before_ = 0, traced_before_ = 0;
   bool modules_only_ = false, counts_ = false, counted_before_ = false;
   std::string problem_;
   DispatchCount::Tally tally_;

@@ -51,7 +51,8 @@ std::atomic<bool> is_off{true};
 DispatchCount::Outside PlaceOutside() {
   using Outside = DispatchCount::Outside;
   if (compiled_depth > 0) return Outside::kCompiled;
-  if (any_modes_set != nullptr && any_modes_set(/*skip infrastructure modes*/ false))
+  if (call_place.compilers > 0 ||
+      (any_modes_set != nullptr && any_modes_set(/*skip infrastructure modes*/ false)))
     return Outside::kTracing;
   return PyGILState_GetThisThreadState() == nullptr ? Outside::kOtherThread : Outside::kPython;
 }

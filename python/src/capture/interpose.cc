@@ -203,6 +203,10 @@ PyObject* ObserveCall(const Api& api, const CallArgs& call, PyObject* (*original
   if (api.off) return original(context);
   if (api.kind == Api::kCompiler) {
     TellOfCompiler();
+    struct Tracing {
+      Tracing() { ++call_place.compilers; }
+      ~Tracing() { --call_place.compilers; }
+    } guard;
     return original(context);
   }
   if (api.kind != Api::kCall) {
@@ -213,6 +217,10 @@ PyObject* ObserveCall(const Api& api, const CallArgs& call, PyObject* (*original
       observer->Learn(api, call, result);
     }
     return result;
+  }
+  if (call_place.compilers > 0) {
+    ++traced_calls;
+    return original(context);
   }
   struct Depth {
     Depth() { ++depth; }
@@ -261,8 +269,10 @@ std::string Interposer::Add(PyObject* owner, PyObject* name, PyObject* callable,
     }
     ObservedFunction observed;
     std::string reason = observed.Prepare(callable, api);
-    if (reason.empty()) functions.push_back(std::move(observed));
-    return reason;
+    if (!reason.empty()) return reason;
+    functions.push_back(std::move(observed));
+    if (is_installed) functions.back().Install();  // of a compiler that was imported just now
+    return "";
   }
   return "objects of type " + std::string(Py_TYPE(callable)->tp_name) + " are not observed";
 }

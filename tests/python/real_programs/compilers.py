@@ -67,6 +67,23 @@ def train(watch, model, compiled, width=4, steps=3, sizes=(3, 3, 3)):
 AROUND = ["Torch.tanh.0.forward", "Tensor.square.0.backward"]
 
 
+class Chunks(Net):
+    """Views that begin behind their storage's first element, which tracing asks for strides."""
+
+    def forward(self, x):
+        left, right = torch.chunk(self.fc2(self.fc1(x)), 2, dim=1)
+        return left * right.unsqueeze(0).expand(2, -1, -1)
+
+
+@program(*AROUND, absent=("Tensor.stride.1.", "Torch.chunk"))
+def views_traced(watch):
+    """What the compiler calls while it traces is no step; one stride is at run time."""
+    torch._dynamo.reset()
+    counters.clear()
+    model = Chunks()
+    return train(watch, model, torch.compile(model, backend="aot_eager"))
+
+
 @program(*AROUND)
 def counting_backend(watch):
     torch._dynamo.reset()
