@@ -14,6 +14,7 @@
 #include "cli/report_flags.h"
 #include "cli/verb.h"
 #include "engine/base/file.h"
+#include "engine/base/threads.h"
 #include "engine/checkpoint/compare_checkpoints.h"
 #include "engine/dump/reader.h"
 
@@ -146,10 +147,17 @@ class CompareVerb : public Verb {
   }
 
   Result<Comparison> ComparePair(const DumpPair& pair, CompareOutput& out) const {
-    out.Progress("reading " + pair.target);
-    MSPROBE_ASSIGN_OR_RETURN(Dump target, ReadDump(pair.target));
-    out.Progress("reading " + pair.golden);
-    MSPROBE_ASSIGN_OR_RETURN(Dump golden, ReadDump(pair.golden));
+    out.Progress(fmt::format("reading {} and {}", pair.target, pair.golden));
+    std::optional<Result<Dump>> sides[2];
+    const auto read = [&](size_t i) { sides[i] = ReadDump(i == 0 ? pair.target : pair.golden); };
+    // A core for each side; with more of them, all on one side and then on the other.
+    if (ThreadPool::Default().threads() == 2) {
+      ThreadPool::Default().ParallelFor(2, read);
+    } else {
+      read(0), read(1);
+    }
+    MSPROBE_ASSIGN_OR_RETURN(Dump target, *std::move(sides[0]));
+    MSPROBE_ASSIGN_OR_RETURN(Dump golden, *std::move(sides[1]));
     out.Progress(
         fmt::format("comparing {} with {} values", target.leaves.size(), golden.leaves.size()));
     CompareOptions options = options_;

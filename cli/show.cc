@@ -72,7 +72,7 @@ class Show : public Verb {
     PrintHeader(dump, out);
     int64_t shown = 0, matching = 0;
     for (const Record& record : dump.records) {
-      if (record.name.find(filter_) == std::string_view::npos) continue;
+      if (record.name.view().find(filter_) == std::string_view::npos) continue;
       ++matching;
       if (limit_ > 0 && shown >= limit_) continue;
       ++shown;
@@ -125,11 +125,11 @@ class Show : public Verb {
 
   // "input.0" of "Functional.linear.0.forward.input.0".
   static std::string_view ShortName(const Record& record, const Leaf& leaf) {
-    const bool inside =
-        leaf.name.size() > record.name.size() + 1 &&
-        leaf.name.substr(0, record.name.size()) == record.name &&
-        (leaf.name[record.name.size()] == '.' || leaf.name[record.name.size()] == '_');
-    return inside ? leaf.name.substr(record.name.size() + 1) : leaf.name;
+    const bool inside = leaf.name.size() > record.name.size() + 1 &&
+                        leaf.name.substr(0, record.name.size()) == record.name &&
+                        (leaf.name.view()[record.name.size()] == '.' ||
+                         leaf.name.view()[record.name.size()] == '_');
+    return inside ? leaf.name.substr(record.name.size() + 1) : leaf.name.view();
   }
 
   static void PrintLeaf(const Record& record, const Leaf& leaf, size_t width, Console& out) {
@@ -154,8 +154,8 @@ class Show : public Verb {
     const auto count = [&](std::string_view label, int64_t n) {
       if (n > 0) out.Print("  {} {}", label, n);
     };
-    count("nan", leaf.nan_count), count("+inf", leaf.pos_inf_count),
-        count("-inf", leaf.neg_inf_count);
+    count("nan", leaf.counts->nan), count("+inf", leaf.counts->pos_inf),
+        count("-inf", leaf.counts->neg_inf);
     field("md5", leaf.md5), field("file", leaf.data_name);
     out.Write("\n");
   }

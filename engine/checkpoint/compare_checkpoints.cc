@@ -120,8 +120,8 @@ class Measurer {
               {.tolerance = options_.tolerance,
                .explained = c_.Thresholds().Explained("", CoarserDType(a.dtype, b.dtype))},
               &c_.measures[row]);
-    CountNonFinite(*sides[0], diff->nonfinite_target, pool, &c_.target.leaves[t]);
-    CountNonFinite(*sides[1], diff->nonfinite_golden, pool, &c_.golden.leaves[g]);
+    CountNonFinite(*sides[0], diff->nonfinite_target, pool, &c_.target, &c_.target.leaves[t]);
+    CountNonFinite(*sides[1], diff->nonfinite_golden, pool, &c_.golden, &c_.golden.leaves[g]);
     found_[row] = *diff;
   }
 

@@ -102,21 +102,15 @@ class TableFormat::Filler {
       case Id::kNormRel:
         return Relative(static_cast<int>(id) - static_cast<int>(Id::kMaxRel));
       case Id::kTargetMax:
-        return Statistic(target_, &Leaf::max);
       case Id::kTargetMin:
-        return Statistic(target_, &Leaf::min);
       case Id::kTargetMean:
-        return Statistic(target_, &Leaf::mean);
       case Id::kTargetNorm:
-        return Statistic(target_, &Leaf::norm);
+        return Statistic(target_, static_cast<int>(id) - static_cast<int>(Id::kTargetMax));
       case Id::kGoldenMax:
-        return Statistic(golden_, &Leaf::max);
       case Id::kGoldenMin:
-        return Statistic(golden_, &Leaf::min);
       case Id::kGoldenMean:
-        return Statistic(golden_, &Leaf::mean);
       case Id::kGoldenNorm:
-        return Statistic(golden_, &Leaf::norm);
+        return Statistic(golden_, static_cast<int>(id) - static_cast<int>(Id::kGoldenMax));
       case Id::kTargetMd5:
         return FromDump(target_ ? ChecksumText(*target_) : "");
       case Id::kGoldenMd5:
@@ -149,17 +143,17 @@ class TableFormat::Filler {
       case Id::kReason:
         return ReasonCell(measure);
       case Id::kTargetNan:
-        return Count(target_ ? target_->nan_count : -1);
+        return Count(target_ ? target_->counts->nan : -1);
       case Id::kTargetPosInf:
-        return Count(target_ ? target_->pos_inf_count : -1);
+        return Count(target_ ? target_->counts->pos_inf : -1);
       case Id::kTargetNegInf:
-        return Count(target_ ? target_->neg_inf_count : -1);
+        return Count(target_ ? target_->counts->neg_inf : -1);
       case Id::kGoldenNan:
-        return Count(golden_ ? golden_->nan_count : -1);
+        return Count(golden_ ? golden_->counts->nan : -1);
       case Id::kGoldenPosInf:
-        return Count(golden_ ? golden_->pos_inf_count : -1);
+        return Count(golden_ ? golden_->counts->pos_inf : -1);
       case Id::kGoldenNegInf:
-        return Count(golden_ ? golden_->neg_inf_count : -1);
+        return Count(golden_ ? golden_->counts->neg_inf : -1);
       case Id::kRmse:
         return Number(diff_ ? diff_->rmse : Diff::kNaN);
       case Id::kMape:
@@ -237,10 +231,21 @@ class TableFormat::Filler {
     return CellKind::kSentence;
   }
 
-  CellKind Statistic(const Leaf* leaf, std::string_view Leaf::*member) {
+  // Of max, min, mean, norm.
+  static constexpr TextRef Leaf::*kTexts[] = {&Leaf::max, &Leaf::min, &Leaf::mean, &Leaf::norm};
+  static constexpr double Leaf::*kNumbers[] = {&Leaf::max_value, &Leaf::min_value,
+                                               &Leaf::mean_value, &Leaf::norm_value};
+
+  CellKind Statistic(const Leaf* leaf, int i) {
     if (leaf == nullptr) return Keyword("N/A");
     if (leaf->kind == LeafKind::kNone) return Keyword("None");
-    const std::string_view spelled = leaf->*member;
+    const std::string_view spelled = leaf->*kTexts[i];
+    // Nearly always it was read as a number, and is one.
+    if (std::isfinite(leaf->*kNumbers[i]) && !spelled.empty() && spelled[0] <= '9' &&
+        (spelled[0] >= '0' || spelled[0] == '-')) {
+      text_ += spelled;
+      return CellKind::kNumber;
+    }
     const std::string_view text = StatisticText(spelled);
     text_ += text;
     if (IsPlainNumber(text)) return CellKind::kNumber;
@@ -251,15 +256,11 @@ class TableFormat::Filler {
   }
 
   const StatisticPair& Pair(int i) {
-    static constexpr std::string_view Leaf::*kTexts[] = {&Leaf::max, &Leaf::min, &Leaf::mean,
-                                                         &Leaf::norm};
-    static constexpr double Leaf::*kNumbers[] = {&Leaf::max_value, &Leaf::min_value,
-                                                 &Leaf::mean_value, &Leaf::norm_value};
     if (!compared_[i]) compared_[i] = Compared(kTexts[i], kNumbers[i]);
     return *compared_[i];
   }
 
-  StatisticPair Compared(std::string_view Leaf::*member, double Leaf::*number) const {
+  StatisticPair Compared(TextRef Leaf::*member, double Leaf::*number) const {
     if (target_ == nullptr || golden_ == nullptr) return {StatisticPair::Kind::kAbsent};
     const bool target_none = target_->kind == LeafKind::kNone,
                golden_none = golden_->kind == LeafKind::kNone;

@@ -122,7 +122,7 @@ class CallJudge {
     }
     if (target.slot != Slot::kOutput && target.kind == LeafKind::kScalar &&
         golden.kind == LeafKind::kScalar && target.shape == "[]" &&
-        target.dtype.find("class") != std::string_view::npos && target.max != golden.max) {
+        target.dtype.view().find("class") != std::string_view::npos && target.max != golden.max) {
       Fire(row, OldRule::kScalar);
     }
     if (target.dtype != golden.dtype) {

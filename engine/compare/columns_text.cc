@@ -79,13 +79,17 @@ bool IsPlainNumber(std::string_view text) {
   if (text.empty()) return false;
   const bool begins = (text[0] >= '0' && text[0] <= '9') || text[0] == '-';
   if (!begins) return text == " inf" || text == " -inf";
-  for (const char c : text) {
-    if ((c < '0' || c > '9') && c != '.' && c != 'e' && c != 'E' && c != '+' && c != '-')
-      return false;
+  bool signed_before = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if ((c >= '0' && c <= '9') || c == '.' || c == 'e' || c == 'E') continue;
+    if (c != '+' && c != '-') return false;
+    if (i == 0 || signed_before) continue;
+    // "-1+1" is no number, and a spreadsheet would work it out.
+    signed_before = true;
+    if (text[i - 1] != 'e' && text[i - 1] != 'E') return false;
   }
-  // "-1+1" is no number, and a spreadsheet would work it out.
-  const size_t sign = text.find_first_of("+-", 1);
-  return sign == std::string_view::npos || text[sign - 1] == 'e' || text[sign - 1] == 'E';
+  return true;
 }
 
 void AppendPythonList(std::string* out, const std::vector<std::string_view>& items) {

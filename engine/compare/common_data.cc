@@ -31,8 +31,9 @@ struct Filled {
 };
 
 // Statistics of the elements, for those that the leaf does not have.
-void SetStatistics(const Stats& stats, TextArena* arena, Leaf* leaf) {
-  const auto set = [&](std::string_view Leaf::*text, double Leaf::*number, double value) {
+void SetStatistics(const Stats& stats, TextArena* arena, std::list<ElementCounts>* counts,
+                   Leaf* leaf) {
+  const auto set = [&](TextRef Leaf::*text, double Leaf::*number, double value) {
     if (!(leaf->*text).empty()) return;
     std::string spelled;
     AppendPythonFloat(&spelled, value);
@@ -44,10 +45,8 @@ void SetStatistics(const Stats& stats, TextArena* arena, Leaf* leaf) {
   set(&Leaf::mean, &Leaf::mean_value, stats.mean);
   set(&Leaf::norm, &Leaf::norm_value, stats.norm);
   leaf->has_stats = true;
-  leaf->nan_count = stats.nan;
-  leaf->pos_inf_count = stats.pos_inf;
-  leaf->neg_inf_count = stats.neg_inf;
-  leaf->zero_count = stats.zero;
+  leaf->counts =
+      &counts->emplace_back(ElementCounts{stats.nan, stats.pos_inf, stats.neg_inf, stats.zero});
   if (leaf->fingerprint.empty()) {
     std::string digits;
     AppendHex(&digits, stats.fingerprint, 16);
@@ -70,7 +69,7 @@ Filled FillStatistics(ThreadPool& pool, Dump* dump) {
     const Stats stats = tensor.ok() ? ComputeStats(tensor->view()) : Stats();
     const std::lock_guard<std::mutex> lock(mutex);
     if (tensor.ok()) {
-      SetStatistics(stats, &arena, &leaf);
+      SetStatistics(stats, &arena, &dump->counts, &leaf);
       ++filled.computed;
     } else if (filled.unreadable++ == 0) {
       filled.first_unreadable = tensor.status().message();

@@ -70,12 +70,9 @@ enum class Reason : uint8_t {
   kDevice,         // unknown: devices, which differ on purpose; not counted against a run
 };
 
-// What the measuring step leaves for one row. Numbers are NaN where they do not apply.
+// What the measuring step leaves for one row. Numbers are NaN where they do not apply. How far its
+// statistics are apart is DifferencesOf (judge.h).
 struct Measure {
-  // statistics: target - golden, and |diff / golden| (not percent)
-  double max_diff = Diff::kNaN, min_diff = Diff::kNaN, mean_diff = Diff::kNaN,
-         norm_diff = Diff::kNaN;
-  double max_rel = Diff::kNaN, min_rel = Diff::kNaN, mean_rel = Diff::kNaN, norm_rel = Diff::kNaN;
   int32_t tensor = -1;  // index into Comparison::diffs for tensor mode, -1: not computed
   RowVerdict verdict = RowVerdict::kUnknown;
   Reason reason = Reason::kNone;

@@ -39,9 +39,9 @@ std::string NonFinite(const Leaf& leaf) {
   const auto add = [&](int64_t n, std::string_view what) {
     if (n > 0) out += fmt::format("{}{} {}", out.empty() ? "" : ", ", n, what);
   };
-  add(leaf.nan_count, "NaN");
-  add(leaf.pos_inf_count, "+Inf");
-  add(leaf.neg_inf_count, "-Inf");
+  add(leaf.counts->nan, "NaN");
+  add(leaf.counts->pos_inf, "+Inf");
+  add(leaf.counts->neg_inf, "-Inf");
   if (!out.empty()) return out;
   const double values[] = {leaf.max_value, leaf.min_value, leaf.mean_value, leaf.norm_value};
   if (leaf.has_stats && std::any_of(values, values + 2, [](double v) { return std::isnan(v); }))
@@ -76,7 +76,7 @@ std::string_view LeafLabel(const Comparison& c, int32_t row) {
       c.rows[row].target >= 0 ? c.target.records[leaf.record] : c.golden.records[leaf.record];
   std::string_view label = LeafSuffix(leaf, record);
   while (label.starts_with('.') || label.starts_with('_')) label.remove_prefix(1);
-  return label.empty() ? leaf.name : label;
+  return label.empty() ? leaf.name.view() : label;
 }
 
 Before WhatCameBefore(const Comparison& c, int32_t pair) {
@@ -224,10 +224,11 @@ std::string DescribeError(const Comparison& c, int32_t row) {
     double relative, diff;
     std::string_view name;
   };
-  const Candidate all[] = {{m.norm_rel, m.norm_diff, "norm"},
-                           {m.max_rel, m.max_diff, "maximum"},
-                           {m.min_rel, m.min_diff, "minimum"},
-                           {m.mean_rel, m.mean_diff, "mean"}};
+  const Differences d = DifferencesOf(t, g);
+  const Candidate all[] = {{d.norm_rel, d.norm_diff, "norm"},
+                           {d.max_rel, d.max_diff, "maximum"},
+                           {d.min_rel, d.min_diff, "minimum"},
+                           {d.mean_rel, d.mean_diff, "mean"}};
   const Candidate* worst = nullptr;
   for (const Candidate& s : all) {
     if (std::isnan(s.relative) || s.diff == 0) continue;

@@ -78,7 +78,7 @@ void ReadBatch(const Dump& dump, const Record& record, Exchange* e) {
 
 std::optional<Exchange> ExchangeOf(const Dump& dump, const Record& record) {
   if (record.direction != Direction::kForward || record.is_module ||
-      (record.group < 0 && record.api.find("Distributed.") == std::string_view::npos)) {
+      (record.group < 0 && record.api.view().find("Distributed.") == std::string_view::npos)) {
     return std::nullopt;
   }
   Exchange e;

@@ -35,9 +35,9 @@ double Relative(double diff, double golden) {
   return golden == 0 ? kInf : std::abs(diff / golden);
 }
 
-void SetDifference(int which, double target, double golden, Measure* m) {
-  double* const diffs[] = {&m->max_diff, &m->min_diff, &m->mean_diff, &m->norm_diff};
-  double* const rels[] = {&m->max_rel, &m->min_rel, &m->mean_rel, &m->norm_rel};
+void SetDifference(int which, double target, double golden, Differences* d) {
+  double* const diffs[] = {&d->max_diff, &d->min_diff, &d->mean_diff, &d->norm_diff};
+  double* const rels[] = {&d->max_rel, &d->min_rel, &d->mean_rel, &d->norm_rel};
   *diffs[which] =
       target == golden ? 0 : target - golden;  // infinities of one sign differ by nothing
   *rels[which] = Relative(*diffs[which], golden);
@@ -51,8 +51,9 @@ void Settle(Measure* m, RowVerdict verdict, Reason reason, double severity) {
 
 bool CountsDiffer(int64_t a, int64_t b) { return a >= 0 && b >= 0 && a != b; }
 bool NonFiniteCountsDiffer(const Leaf& t, const Leaf& g) {
-  return CountsDiffer(t.nan_count, g.nan_count) || CountsDiffer(t.pos_inf_count, g.pos_inf_count) ||
-         CountsDiffer(t.neg_inf_count, g.neg_inf_count);
+  return CountsDiffer(t.counts->nan, g.counts->nan) ||
+         CountsDiffer(t.counts->pos_inf, g.counts->pos_inf) ||
+         CountsDiffer(t.counts->neg_inf, g.counts->neg_inf);
 }
 
 Rounding RoundingFor(const Leaf& target, const Leaf& golden, const JudgeOptions& options) {
@@ -99,7 +100,6 @@ void JudgeStatistics(const Leaf& target, const Leaf& golden, const JudgeOptions&
   for (int i = 0; i < 4; ++i) {
     if (!Recorded(t.text[i]) || !Recorded(g.text[i])) continue;
     any = true;
-    SetDifference(i, t.value[i], g.value[i], m);
     same = same && (t.text[i] == g.text[i] || t.value[i] == g.value[i]) && !IsNaNText(t.text[i]);
   }
   if (NonFiniteCountsDiffer(target, golden)) {
@@ -112,7 +112,7 @@ void JudgeStatistics(const Leaf& target, const Leaf& golden, const JudgeOptions&
                                RoundingOf(target.dtype).name == RoundingOf(golden.dtype).name
                            ? Reason::kNone
                            : Reason::kDTypeDiffers;
-  if (same && !CountsDiffer(target.zero_count, golden.zero_count)) {
+  if (same && !CountsDiffer(target.counts->zero, golden.counts->zero)) {
     return other_bits ? Settle(m, RowVerdict::kNoise, Reason::kOtherBits, 0)
                       : Settle(m, RowVerdict::kEqual, dtype, 0);
   }
@@ -147,6 +147,11 @@ void JudgeStatistics(const Leaf& target, const Leaf& golden, const JudgeOptions&
 
 bool IsFloatDType(std::string_view value) { return RoundingOf(value).kind == NumberKind::kFloat; }
 
+bool FiniteNumber(std::string_view text, double* out) {
+  const auto end = std::from_chars(text.data(), text.data() + text.size(), *out);
+  return end.ec == std::errc() && end.ptr == text.data() + text.size() && std::isfinite(*out);
+}
+
 void JudgeScalars(const Leaf& target, const Leaf& golden, const JudgeOptions& options, Measure* m) {
   if (target.value == golden.value) return Settle(m, RowVerdict::kEqual, Reason::kNone, 0);
   if (target.type == "torch.device" && golden.type == "torch.device") {
@@ -155,14 +160,8 @@ void JudgeScalars(const Leaf& target, const Leaf& golden, const JudgeOptions& op
   if (IsFloatDType(target.value) && IsFloatDType(golden.value)) {
     return Settle(m, RowVerdict::kUnknown, Reason::kDTypeDiffers, Measure().severity);
   }
-  const auto number = [](std::string_view text, double* out) {
-    const auto end = std::from_chars(text.data(), text.data() + text.size(), *out);
-    return end.ec == std::errc() && end.ptr == text.data() + text.size();
-  };
   double t = 0, g = 0;
-  const bool numbers = number(target.value, &t) && number(golden.value, &g);
-  if (numbers && std::isfinite(t) && std::isfinite(g)) {
-    for (const int i : {kMax, kMin, kMean, kNorm}) SetDifference(i, t, g, m);
+  if (FiniteNumber(target.value, &t) && FiniteNumber(golden.value, &g)) {
     const bool floats = target.type == "float" || golden.type == "float";
     const Rounding r = floats ? RoundingOf("float") : Rounding{};
     const double severity = Disagreement(t, g, std::max(std::abs(t), std::abs(g)), r);
@@ -195,6 +194,28 @@ double ElementCount(std::string_view shape) {
     any = true;
   }
   return any || shape == "[]" || shape == "()" ? count : -1;
+}
+
+Differences DifferencesOf(const Leaf& target, const Leaf& golden) {
+  Differences d;
+  if (target.kind != golden.kind || target.kind == LeafKind::kNone) return d;
+  if (target.kind == LeafKind::kScalar) {
+    double t = 0, g = 0;
+    if (FiniteNumber(target.value, &t) && FiniteNumber(golden.value, &g)) {
+      for (const int i : {kMax, kMin, kMean, kNorm}) SetDifference(i, t, g, &d);
+    }
+    return d;
+  }
+  if (!SameSqueezedShape(target.shape, golden.shape) || ElementCount(target.shape) == 0) return d;
+  const NumberKind t_kind = RoundingOf(target.dtype).kind, g_kind = RoundingOf(golden.dtype).kind;
+  if (t_kind != g_kind && t_kind != NumberKind::kOther && g_kind != NumberKind::kOther) return d;
+  const Quartet t = QuartetOf(target), g = QuartetOf(golden);
+  for (const int i : {kMax, kMin, kMean, kNorm}) {
+    if (Recorded(t.text[i]) && Recorded(g.text[i])) {
+      SetDifference(i, t.value[i], g.value[i], &d);
+    }
+  }
+  return d;
 }
 
 void JudgeLeaves(const Leaf& target, const Leaf& golden, Mode mode, const JudgeOptions& options,

@@ -26,8 +26,18 @@ struct JudgeOptions {
   double explained = -1;
 };
 
+// How far the statistics of two leaves are apart; NaN where one of them is not a number, or where
+// the leaves are of other kinds or shapes.
+struct Differences {
+  // target - golden, and |diff / golden| (not percent)
+  double max_diff = Diff::kNaN, min_diff = Diff::kNaN, mean_diff = Diff::kNaN,
+         norm_diff = Diff::kNaN;
+  double max_rel = Diff::kNaN, min_rel = Diff::kNaN, mean_rel = Diff::kNaN, norm_rel = Diff::kNaN;
+};
+Differences DifferencesOf(const Leaf& target, const Leaf& golden);
+
 // By what both leaves recorded: statistics, counts, fingerprints; by checksum alone where `mode` is
-// kMd5. Fills the differences, the verdict, the reason and the severity of `m`. Severity compares
+// kMd5. Fills the verdict, the reason and the severity of `m`. Severity compares
 //   max, min  with the tensor's scale, max(|max|, |min|)
 //   norm      with the norm
 //   mean      with the root of the mean square, norm / sqrt(n): a mean is a sum that cancels

@@ -26,8 +26,8 @@ CellKind NonFinite(double value, Generation generation, std::string* out) {
   return Word(value < 0 ? "-inf\t" : "inf\t", out);
 }
 
-std::optional<CellKind> Statistic(const Leaf* leaf, std::string_view Leaf::*member,
-                                  Generation generation, std::string* out) {
+std::optional<CellKind> Statistic(const Leaf* leaf, TextRef Leaf::*member, Generation generation,
+                                  std::string* out) {
   if (leaf == nullptr || leaf->kind != LeafKind::kTensor) return std::nullopt;
   const std::string_view spelled = leaf->*member;
   if (spelled == "NaN") return NonFinite(Diff::kNaN, generation, out);

@@ -14,8 +14,7 @@ namespace {
 
 using Note = LegacyNote;
 using Word = LegacyWord;
-constexpr std::string_view Leaf::*kStatistics[] = {&Leaf::max, &Leaf::min, &Leaf::mean,
-                                                   &Leaf::norm};
+constexpr TextRef Leaf::*kStatistics[] = {&Leaf::max, &Leaf::min, &Leaf::mean, &Leaf::norm};
 constexpr double Leaf::*kValues[] = {&Leaf::max_value, &Leaf::min_value, &Leaf::mean_value,
                                      &Leaf::norm_value};
 

@@ -23,7 +23,7 @@ std::unordered_map<std::string, std::string> ClassesOf(const Dump& dump) {
   std::unordered_map<std::string, std::string> classes;
   for (const Record& r : dump.records) {
     if (!r.is_module) continue;
-    auto [path, name] = PathAndClass(r.api.substr(r.api.find('.') + 1));
+    auto [path, name] = PathAndClass(r.api.substr(r.api.view().find('.') + 1));
     classes.emplace(std::move(path), std::move(name));
   }
   return classes;
@@ -42,7 +42,7 @@ std::unordered_map<std::string, std::set<int64_t>> NumbersOf(const Dump& dump) {
   std::unordered_set<std::string_view> seen;
   for (const Record& r : dump.records) {
     if (!r.is_module || !seen.insert(r.api).second) continue;
-    const std::string_view path = r.api.substr(r.api.find('.') + 1);
+    const std::string_view path = r.api.substr(r.api.view().find('.') + 1);
     for (size_t at = path.find('.'); at != path.npos; at = path.find('.', at + 1)) {
       const std::string_view child = path.substr(at + 1, path.find('.', at + 1) - at - 1);
       if (const int64_t number = NumberOf(child); number >= 0)

@@ -111,9 +111,11 @@ class TensorMeasurer {
     const Row& row = c_.rows[job.row];
     // What a sample holds is not what the tensor holds.
     if (!c_.target.sampled)
-      CountNonFinite(*target, diff->nonfinite_target, pool, &c_.target.leaves[row.target]);
+      CountNonFinite(*target, diff->nonfinite_target, pool, &c_.target,
+                     &c_.target.leaves[row.target]);
     if (!c_.golden.sampled)
-      CountNonFinite(*golden, diff->nonfinite_golden, pool, &c_.golden.leaves[row.golden]);
+      CountNonFinite(*golden, diff->nonfinite_golden, pool, &c_.golden,
+                     &c_.golden.leaves[row.golden]);
     const std::lock_guard<std::mutex> lock(mutex_);
     found_.emplace_back(job.row, diff.value());
   }
@@ -142,13 +144,19 @@ class TensorMeasurer {
 
 }  // namespace
 
-void CountNonFinite(const TensorFile& tensor, int64_t nonfinite, ThreadPool* pool, Leaf* leaf) {
-  if (leaf->nan_count >= 0) return;
+void CountNonFinite(const TensorFile& tensor, int64_t nonfinite, ThreadPool* pool, Dump* dump,
+                    Leaf* leaf) {
+  static constexpr ElementCounts kAllFinite{.nan = 0, .pos_inf = 0, .neg_inf = 0};
+  if (leaf->counts->nan >= 0) return;
+  const int64_t zero = leaf->counts->zero;
+  leaf->counts = &kAllFinite;
+  if (nonfinite == 0 && zero < 0) return;
   // Another pass over memory, for the few tensors that need it.
   const Stats stats = nonfinite > 0 ? ComputeStats(tensor.view(), pool) : Stats();
-  leaf->nan_count = stats.nan;
-  leaf->pos_inf_count = stats.pos_inf;
-  leaf->neg_inf_count = stats.neg_inf;
+  static std::mutex mutex;  // of every dump's list
+  const std::lock_guard lock(mutex);
+  leaf->counts =
+      &dump->counts.emplace_back(ElementCounts{stats.nan, stats.pos_inf, stats.neg_inf, zero});
 }
 
 void MeasureTensors(const CompareOptions& options, ThreadPool& pool, Comparison* comparison) {

@@ -17,6 +17,7 @@ void MeasureTensors(const CompareOptions& options, ThreadPool& pool, Comparison*
 
 // What a dump did not count, and what a checkpoint cannot: NaN and the infinities of each sign in a
 // tensor that was compared, of which `nonfinite` elements are not finite.
-void CountNonFinite(const TensorFile& tensor, int64_t nonfinite, ThreadPool* pool, Leaf* leaf);
+void CountNonFinite(const TensorFile& tensor, int64_t nonfinite, ThreadPool* pool, Dump* dump,
+                    Leaf* leaf);
 
 }  // namespace msprobe

@@ -117,7 +117,7 @@ double SummedMagnitude(const Dump& dump, const Record& record, const Leaf& outpu
     if (b != nullptr && IsContraction(record.api))
       return rms(*a) * rms(*b) * std::sqrt(SummedTerms(dump, record));
   } else if (record.direction == Direction::kBackward &&
-             output.shape.find(',') == output.shape.npos && IsContraction(record.api)) {
+             output.shape.view().find(',') == std::string_view::npos && IsContraction(record.api)) {
     return rms(*a) * std::sqrt(terms);  // a bias' gradient: the sum of what comes in
   }
   return 0;

@@ -147,7 +147,7 @@ std::string_view LeafSuffix(const Leaf& leaf, const Record& record) {
   if (leaf.name.starts_with(record.api)) return leaf.name.substr(record.api.size());
   // torch_npu.hooks numbers each value.
   const std::string_view name = WithoutLineNumber(leaf.name), stem = WithoutLineNumber(record.name);
-  return name.starts_with(stem) ? name.substr(stem.size()) : leaf.name;
+  return name.starts_with(stem) ? name.substr(stem.size()) : leaf.name.view();
 }
 
 uint64_t SlotClass(Slot slot) {

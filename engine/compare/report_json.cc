@@ -168,10 +168,11 @@ class Report {
     };
     const Leaf none;
     const Leaf &a = t ? *t : none, &b = g ? *g : none;
-    statistic("max", a.max, b.max, a.max_value, b.max_value, m.max_diff, m.max_rel);
-    statistic("min", a.min, b.min, a.min_value, b.min_value, m.min_diff, m.min_rel);
-    statistic("mean", a.mean, b.mean, a.mean_value, b.mean_value, m.mean_diff, m.mean_rel);
-    statistic("norm", a.norm, b.norm, a.norm_value, b.norm_value, m.norm_diff, m.norm_rel);
+    const Differences d = t && g ? DifferencesOf(a, b) : Differences();
+    statistic("max", a.max, b.max, a.max_value, b.max_value, d.max_diff, d.max_rel);
+    statistic("min", a.min, b.min, a.min_value, b.min_value, d.min_diff, d.min_rel);
+    statistic("mean", a.mean, b.mean, a.mean_value, b.mean_value, d.mean_diff, d.mean_rel);
+    statistic("norm", a.norm, b.norm, a.norm_value, b.norm_value, d.norm_diff, d.norm_rel);
     w_.Close('}');
     w_.Key("elements");
     m.tensor < 0 ? w_.Null() : Elements(c_.diffs[m.tensor], t->shape);
@@ -181,11 +182,11 @@ class Report {
   // Elements of each kind; null when nobody counted them.
   void NonFinite(std::string_view key, const Leaf* leaf) {
     w_.Key(key);
-    if (leaf == nullptr || leaf->nan_count < 0) return w_.Null();
+    if (leaf == nullptr || leaf->counts->nan < 0) return w_.Null();
     w_.Open('{');
-    w_.KeyInteger("nan", leaf->nan_count);
-    w_.KeyInteger("pos_inf", leaf->pos_inf_count);
-    w_.KeyInteger("neg_inf", leaf->neg_inf_count);
+    w_.KeyInteger("nan", leaf->counts->nan);
+    w_.KeyInteger("pos_inf", leaf->counts->pos_inf);
+    w_.KeyInteger("neg_inf", leaf->counts->neg_inf);
     w_.Close('}');
   }
 

@@ -131,6 +131,7 @@ Status Append(std::string_view path, Entries* piece, size_t done, size_t size, E
   all->stack_keys.insert(all->stack_keys.end(), piece->stack_keys.begin(), piece->stack_keys.end());
   all->groups.insert(all->groups.end(), piece->groups.begin(), piece->groups.end());
   all->arena.Take(&piece->arena);
+  all->counts.splice(all->counts.end(), piece->counts);
   all->end = piece->end;
   all->has_md5 |= piece->has_md5;
   all->has_recompute |= piece->has_recompute;
@@ -268,6 +269,7 @@ Status ReadDumpFile(std::string_view path, std::string_view text, Dump* dump,
     dump->groups = std::move(parsed.all.groups);
     *stack_keys = std::move(parsed.all.stack_keys);
     parsed.all.arena.Release(&dump->arena);
+    dump->counts = std::move(parsed.all.counts);
   } else {  // a header is a whole file: task structure of the earlier tools
     head.Peek();
     if (head.offset() < text.size()) head.Fail("nothing after the document");

@@ -7,10 +7,12 @@
 #pragma once
 
 #include <cstdint>
+#include <list>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "engine/base/text_ref.h"
 #include "engine/dump/table.h"
 #include "engine/dump/text_arena.h"
 #include "engine/formats/json.h"
@@ -25,7 +27,8 @@ struct Entries {
   std::vector<ProcessGroup> groups;          // Record::group counts from the start of this run
   std::vector<std::string_view> stack_keys;  // one a record: its "stack" member; "" when absent
   TextArena arena;
-  size_t end = 0;  // offset behind the last whole entry
+  std::list<ElementCounts> counts;  // of leaves
+  size_t end = 0;                   // offset behind the last whole entry
   bool has_md5 = false;
   bool has_recompute = false;  // the mark of msprobe 8
 
@@ -36,6 +39,7 @@ struct Entries {
     groups.clear();
     stack_keys.clear();
     arena = TextArena();
+    counts.clear();
     end = 0;
     has_md5 = has_recompute = false;
   }
@@ -72,10 +76,22 @@ class EntryParser {
   void PlainLeaf(Slot slot);
   void Scalar(Leaf* leaf);
   Leaf& NewLeaf(Slot slot, LeafKind kind);
-  void SetStatistic(std::string_view* text, double* value);
+  void SetStatistic(TextRef* text, double* value);
   int64_t Count();
 
   // Text of one value: entries_text.cc.
+  // Of types, dtypes and shapes there are few: each is read and kept once, as long as it comes
+  // again soon.
+  struct KnownTexts {
+    static constexpr size_t kCount = 4;
+    struct {
+      std::string_view raw;  // with its quotes or brackets
+      TextRef text;
+    } known[kCount];
+    size_t next = 0;
+  };
+  template <typename Read>
+  TextRef ReadKnown(KnownTexts* texts, Read&& read);
   std::string_view Text(JsonText text) { return out_.arena.Decode(text); }
   std::string_view Shape();
   std::string_view PythonText();
@@ -86,6 +102,7 @@ class EntryParser {
   Entries out_;
   std::string path_;  // name of the leaf being read
   std::string scratch_;
+  KnownTexts types_, dtypes_, shapes_;
 };
 
 }  // namespace msprobe

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstring>
 
 #include "engine/base/text.h"
 #include "engine/dump/entries.h"
@@ -41,6 +42,12 @@ void DescribePlainValue(bool has_value, std::string_view ranks, std::string_view
   }
 }
 
+// By length first: comparing with each word in turn takes longer than reading the value.
+template <size_t kSize>
+bool Is(std::string_view key, const char (&word)[kSize]) {
+  return key.size() == kSize - 1 && std::memcmp(key.data(), word, kSize - 1) == 0;
+}
+
 }  // namespace
 
 Leaf& EntryParser::NewLeaf(Slot slot, LeafKind kind) {
@@ -49,6 +56,23 @@ Leaf& EntryParser::NewLeaf(Slot slot, LeafKind kind) {
   leaf.slot = slot;
   leaf.kind = kind;
   return leaf;
+}
+
+template <typename Read>
+TextRef EntryParser::ReadKnown(KnownTexts* texts, Read&& read) {
+  json_->Peek();  // skips blanks
+  for (const auto& [raw, text] : texts->known) {
+    if (json_->PassKnown(raw)) return text;
+  }
+  const size_t start = json_->offset();
+  const std::string_view text = read();
+  const std::string_view raw = json_->Since(start);
+  if (json_->failed()) return text;
+  // A copy, where it is not one: pages of the file need not come back for it.
+  const bool in_file = text.data() >= raw.data() && text.data() < raw.data() + raw.size();
+  const TextRef kept = in_file ? out_.arena.Copy(text) : text;
+  if (raw.size() < 256) texts->known[texts->next++ % KnownTexts::kCount] = {raw, kept};
+  return kept;
 }
 
 void EntryParser::NoneLeaf(Slot slot) {
@@ -65,13 +89,14 @@ void EntryParser::PlainLeaf(Slot slot) {
   leaf.name = out_.arena.Copy(path_);
   Scalar(&leaf);
   leaf.type = leaf.dtype.starts_with("<class '") ? leaf.dtype.substr(8, leaf.dtype.size() - 10)
-                                                 : leaf.dtype;
+                                                 : leaf.dtype.view();
 }
 
 void EntryParser::Scalar(Leaf* leaf) {
   leaf->shape = "[]";
   const char c = json_->Peek();
   JsonText text;
+  std::string_view number;
   bool flag;
   switch (c) {
     case '"':
@@ -96,11 +121,11 @@ void EntryParser::Scalar(Leaf* leaf) {
       leaf->value = PythonText();
       break;
     default:
-      if (!json_->Number(&leaf->value)) return;
-      leaf->dtype = leaf->value.find_first_of(".eENI") == std::string_view::npos
-                        ? "<class 'int'>"
-                        : "<class 'float'>";
-      leaf->max_value = JsonNumber(leaf->value);
+      if (!json_->Number(&number)) return;
+      leaf->value = number;
+      leaf->dtype = number.find_first_of(".eENI") == std::string_view::npos ? "<class 'int'>"
+                                                                            : "<class 'float'>";
+      leaf->max_value = JsonNumber(number);
       leaf->has_stats = true;
   }
   leaf->max = leaf->min = leaf->mean = leaf->norm = leaf->value;
@@ -111,57 +136,64 @@ void EntryParser::LeafObject(Slot slot) {
   Leaf& leaf = NewLeaf(slot, LeafKind::kTensor);
   bool has_dtype = false, has_shape = false, has_value = false;
   JsonText key, text;
-  std::string_view ranks, format;
+  std::string_view ranks, format, number;
+  ElementCounts counts;
+  bool counted = false;
+  const auto read_text = [&] { return json_->String(&text) ? Text(text) : std::string_view(); };
   while (json_->NextKey(&key)) {
     const std::string_view k = key.escaped ? std::string_view() : key.raw;
-    if (k == "type") {
-      if (json_->String(&text)) leaf.type = Text(text);
-    } else if (k == "dtype") {
+    if (Is(k, "type")) {
+      leaf.type = ReadKnown(&types_, read_text);
+    } else if (Is(k, "dtype")) {
       has_dtype = true;
-      if (json_->String(&text)) leaf.dtype = Text(text);
-    } else if (k == "shape") {
+      leaf.dtype = ReadKnown(&dtypes_, read_text);
+    } else if (Is(k, "shape")) {
       has_shape = true;
-      leaf.shape = Shape();
-    } else if (k == "Max") {
+      leaf.shape = ReadKnown(&shapes_, [&] { return Shape(); });
+    } else if (Is(k, "Max")) {
       SetStatistic(&leaf.max, &leaf.max_value);
-    } else if (k == "Min") {
+    } else if (Is(k, "Min")) {
       SetStatistic(&leaf.min, &leaf.min_value);
-    } else if (k == "Mean") {
+    } else if (Is(k, "Mean")) {
       SetStatistic(&leaf.mean, &leaf.mean_value);
-    } else if (k == "Norm") {
+    } else if (Is(k, "Norm")) {
       SetStatistic(&leaf.norm, &leaf.norm_value);
-    } else if (k == "requires_grad") {
+    } else if (Is(k, "requires_grad")) {
       bool flag = false;
       if (json_->Bool(&flag)) leaf.requires_grad = flag ? "True" : "False";
-    } else if (k == "value" && !has_value) {
+    } else if (Is(k, "value") && !has_value) {
       has_value = true;
       const std::string_view dtype = leaf.dtype, shape = leaf.shape;
       Scalar(&leaf);
       if (has_dtype) leaf.dtype = dtype;
       if (has_shape) leaf.shape = shape;
-    } else if (k == "md5") {
+    } else if (Is(k, "md5")) {
       if (json_->Peek() == 'n') {
         json_->Null();
       } else if (json_->Peek() == '"') {
         if (json_->String(&text)) leaf.md5 = Text(text);
       } else {
-        json_->Number(&leaf.md5);  // 0-d tensors under xor: the value itself
+        if (json_->Number(&number)) leaf.md5 = number;  // 0-d tensors under xor: the value itself
       }
-    } else if (k == "fp" || k == "fingerprint") {
+    } else if (Is(k, "fp") || Is(k, "fingerprint")) {
       if (json_->String(&text)) leaf.fingerprint = FingerprintText(Text(text), &out_.arena);
-    } else if (k == "data_name") {
+    } else if (Is(k, "data_name")) {
       if (json_->String(&text)) leaf.data_name = Text(text);
-    } else if (k == "nan") {
-      leaf.nan_count = Count();
-    } else if (k == "pos_inf") {
-      leaf.pos_inf_count = Count();
-    } else if (k == "neg_inf") {
-      leaf.neg_inf_count = Count();
-    } else if (k == "zero") {
-      leaf.zero_count = Count();
-    } else if (k == "group_ranks") {
+    } else if (Is(k, "nan")) {
+      counts.nan = Count();
+      counted = true;
+    } else if (Is(k, "pos_inf")) {
+      counts.pos_inf = Count();
+      counted = true;
+    } else if (Is(k, "neg_inf")) {
+      counts.neg_inf = Count();
+      counted = true;
+    } else if (Is(k, "zero")) {
+      counts.zero = Count();
+      counted = true;
+    } else if (Is(k, "group_ranks")) {
       ranks = PythonText();
-    } else if (k == "format" && json_->Peek() == '"') {
+    } else if (Is(k, "format") && json_->Peek() == '"') {
       if (json_->String(&text)) format = Text(text);
     } else {
       json_->Skip();
@@ -176,25 +208,27 @@ void EntryParser::LeafObject(Slot slot) {
         *number = RoundToFloat32(*number);
     }
     if (options_.ours && leaf.has_stats) {
-      for (int64_t* count :
-           {&leaf.nan_count, &leaf.pos_inf_count, &leaf.neg_inf_count, &leaf.zero_count}) {
+      leaf.counts = &kNoneOfAKind;
+      for (int64_t* count : {&counts.nan, &counts.pos_inf, &counts.neg_inf, &counts.zero}) {
         *count = std::max<int64_t>(*count, 0);
       }
     }
   } else {
     DescribePlainValue(has_value, ranks, format, path_, &leaf);
   }
+  if (counted) leaf.counts = &out_.counts.emplace_back(counts);
   // "Functional.linear.0.forward.input.0.pt": the name without its extension.
   const bool file_named =
       options_.names_from_files && !leaf.data_name.empty() && leaf.data_name != "-1" &&
-      leaf.data_name.find('/') == leaf.data_name.npos;  // not for one that leads out
-  leaf.name =
-      file_named ? leaf.data_name.substr(0, leaf.data_name.rfind('.')) : out_.arena.Copy(path_);
+      leaf.data_name.view().find('/') == std::string_view::npos;  // not for one that leads out
+  leaf.name = file_named ? leaf.data_name.substr(0, leaf.data_name.view().rfind('.'))
+                         : out_.arena.Copy(path_);
   out_.has_md5 |= !leaf.md5.empty();
 }
 
-void EntryParser::SetStatistic(std::string_view* text, double* value) {
+void EntryParser::SetStatistic(TextRef* text, double* value) {
   JsonText string;
+  std::string_view number;
   bool flag;
   switch (json_->Peek()) {
     case 'n':
@@ -212,7 +246,9 @@ void EntryParser::SetStatistic(std::string_view* text, double* value) {
       *value = JsonNumber(*text);
       break;
     default:
-      if (json_->Number(text)) *value = JsonNumber(*text);
+      if (!json_->Number(&number)) return;
+      *text = number;
+      *value = JsonNumber(number);
   }
 }
 

@@ -173,7 +173,7 @@ bool ReadLineValues(JsonCursor* json, TextArena* arena, LineValues* line) {
 }
 
 void FillLeaf(const LineValues& line, Leaf* leaf) {
-  std::string_view Leaf::*const texts[] = {&Leaf::max, &Leaf::min, &Leaf::mean, &Leaf::norm};
+  TextRef Leaf::*const texts[] = {&Leaf::max, &Leaf::min, &Leaf::mean, &Leaf::norm};
   double Leaf::*const values[] = {&Leaf::max_value, &Leaf::min_value, &Leaf::mean_value,
                                   &Leaf::norm_value};
   leaf->dtype = line.dtype;

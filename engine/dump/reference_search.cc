@@ -164,7 +164,7 @@ ReferenceSearch::Verdict ReferenceSearch::Compare(std::string_view entry) const 
   const Record& record = ours.records.front();
   const auto found = calls_.find(record.name);
   if (found == calls_.end()) return Verdict::kNoPartner;
-  if (ReturnsUnwrittenMemory(record.api.substr(record.api.rfind('.') + 1)))
+  if (ReturnsUnwrittenMemory(record.api.substr(record.api.view().rfind('.') + 1)))
     return Verdict::kUnclear;
 
   std::vector<Leaf> tensors;

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <deque>
 #include <limits>
+#include <list>
 #include <memory>
 #include <span>
 #include <string>
@@ -20,6 +21,7 @@
 #include <vector>
 
 #include "engine/base/file.h"
+#include "engine/base/text_ref.h"
 
 namespace msprobe {
 
@@ -43,6 +45,13 @@ enum class LeafKind : uint8_t {
   kNone,    // null: nothing was recorded; dtype and shape are "N/A", the four statistics "null"
 };
 
+// Elements of each kind; -1: the dialect does not say.
+struct ElementCounts {
+  int64_t nan = -1, pos_inf = -1, neg_inf = -1, zero = -1;
+};
+inline constexpr ElementCounts kUnknownCounts{}, kNoneOfAKind{0, 0, 0, 0};
+
+// Held by the million: what most leaves have alike is held once.
 struct Leaf {
   static constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
@@ -50,25 +59,24 @@ struct Leaf {
   Slot slot = Slot::kInput;
   LeafKind kind = LeafKind::kTensor;
   bool has_stats = false;  // the numbers below mean something: a measured tensor, a number, a bool
-  std::string_view name;   // row name in tables: "Functional.linear.0.forward.input.0"
-  std::string_view type;   // "torch.Tensor", "int", ...
-  std::string_view dtype;  // "torch.float32", "Float32"; "<class 'int'>" for a Python scalar
-  std::string_view shape;  // "[2, 3]" as a Python list prints
-  std::string_view requires_grad;  // "True", "False" or "" when the dialect does not say
+  TextRef name;            // row name in tables: "Functional.linear.0.forward.input.0"
+  TextRef type;            // "torch.Tensor", "int", ...
+  TextRef dtype;           // "torch.float32", "Float32"; "<class 'int'>" for a Python scalar
+  TextRef shape;           // "[2, 3]" as a Python list prints
+  TextRef requires_grad;   // "True", "False" or "" when the dialect does not say
   // As spelled in the file ("NaN", "Infinity"); "" when absent, "null" when null, "True" for true.
   // Of a scalar: its value as Python prints it, four times.
-  std::string_view max, min, mean, norm;
+  TextRef max, min, mean, norm;
   double max_value = kNaN, min_value = kNaN, mean_value = kNaN, norm_value = kNaN;
-  // -1: the dialect does not say.
-  int64_t nan_count = -1, pos_inf_count = -1, neg_inf_count = -1, zero_count = -1;
-  std::string_view md5;  // checksum text (CRC-32 or xor, as the dialect wrote it); "" when absent
-  std::string_view fingerprint;  // ours, as 16 hex digits; "" when absent
+  const ElementCounts* counts = &kUnknownCounts;  // or one of Dump::counts
+  TextRef md5;          // checksum text (CRC-32 or xor, as the dialect wrote it); "" when absent
+  TextRef fingerprint;  // ours, as 16 hex digits; "" when absent
   // Text of a scalar. Of a tensor: its name inside a file that holds several, or, without
   // data_name, its elements as dumps of torch_npu.hooks list them, "[1.5, -2.0]".
-  std::string_view value;
+  TextRef value;
   // File below the tensor folder, as the dump spells it (ReadTensorData in tensor_data.h looks
   // nowhere else); "" when none, "-1" when the tool failed to write it.
-  std::string_view data_name;
+  TextRef data_name;
 };
 
 // Who took part in a call of torch.distributed. Numbers of processes count over all of them.
@@ -81,16 +89,16 @@ struct ProcessGroup {
 };
 
 struct Record {
-  std::string_view name;  // "Functional.linear.0.forward", "Module.fc.Linear.backward.0"
-  std::string_view api;   // without call number and direction: "Functional.linear"
-  int64_t call = -1;      // call number; -1 when the name has none
+  TextRef name;       // "Functional.linear.0.forward", "Module.fc.Linear.backward.0"
+  TextRef api;        // without call number and direction: "Functional.linear"
+  int64_t call = -1;  // call number; -1 when the name has none
   Direction direction = Direction::kNone;
   bool is_module = false;  // Module.* or Cell.*
   uint32_t first_leaf = 0, leaf_count = 0;
-  int32_t stack = -1;          // index into Dump::stacks, -1: unknown
-  int32_t group = -1;          // index into Dump::groups, -1: none recorded
-  std::string_view parent;     // entry name of the enclosing module call; "" when none or unknown
-  std::string_view exception;  // type of the exception that ended the call (ours only); else ""
+  int32_t stack = -1;  // index into Dump::stacks, -1: unknown
+  int32_t group = -1;  // index into Dump::groups, -1: none recorded
+  TextRef parent;      // entry name of the enclosing module call; "" when none or unknown
+  TextRef exception;   // type of the exception that ended the call (ours only); else ""
 };
 
 // A parameter or buffer that the run began with.
@@ -127,6 +135,7 @@ struct Dump {
   std::vector<MappedFile> files;                   // what the views point into
   std::shared_ptr<const TensorArchives> archives;  // files of several tensors; see tensor_data.h
   std::deque<std::string> arena;
+  std::list<ElementCounts> counts;
 
   void AddNote(std::string_view text) {
     if (!note.empty()) note += "; ";

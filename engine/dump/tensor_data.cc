@@ -98,7 +98,7 @@ void Unflatten(const Leaf& leaf, TensorFile* tensor) {
 }  // namespace
 
 bool HasTensorData(const Leaf& leaf) {
-  return leaf.kind == LeafKind::kTensor && (HasFile(leaf) || leaf.value.starts_with('['));
+  return leaf.kind == LeafKind::kTensor && (HasFile(leaf) || leaf.value.starts_with("["));
 }
 
 uint64_t TensorDataSize(const Dump& dump, const Leaf& leaf) {

@@ -97,7 +97,7 @@ class FolderReader {
   void Add(std::string_view name, std::string_view api, std::string_view file,
            const TensorArchives::Item* item, std::string_view member) {
     Record record{.name = arena_.Copy(name)};
-    record.api = api == name ? record.name : arena_.Copy(api);
+    record.api = api == name ? record.name.view() : arena_.Copy(api);
     record.first_leaf = static_cast<uint32_t>(dump_.leaves.size());
     record.leaf_count = 1;
     Leaf leaf{.record = static_cast<uint32_t>(dump_.records.size()), .slot = Slot::kDebug};

@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -81,6 +82,16 @@ class JsonCursor {
     if (failed()) return;
     p_ = begin_ + offset_after_brace;
     fresh_ = true;
+  }
+  // Passes `value`, the text of a string, list or object that was read before, where the same comes
+  // next; else does nothing.
+  bool PassKnown(std::string_view value) {
+    if (value.empty() || remaining() < value.size() ||
+        std::memcmp(p_, value.data(), value.size()) != 0 || failed()) {
+      return false;
+    }
+    p_ += value.size();
+    return !(fresh_ = false);
   }
   // What was passed since `offset`.
   std::string_view Since(size_t offset) const {

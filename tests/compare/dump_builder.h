@@ -63,7 +63,7 @@ class DumpBuilder {
     if (r.is_module) {
       r.call = number(parts.back());
       direction = parts[parts.size() - 2];
-      r.api = r.name.substr(0, r.name.rfind(direction) - 1);
+      r.api = r.name.substr(0, r.name.view().rfind(direction) - 1);
     } else {
       direction = parts.back();
       r.call = number(parts[parts.size() - 2]);

@@ -87,8 +87,10 @@ TEST_F(MeasureTensorsTest, WhatIsNotFiniteIsCountedAndMatchedWithItsSign) {
   EXPECT_EQ(d.nonfinite_matched, 2);
   EXPECT_EQ(d.nonfinite_mismatch, 2);
   const Leaf &t = c.target.leaves[c.rows[1].target], &g = c.golden.leaves[c.rows[1].golden];
-  EXPECT_THAT((std::array{t.nan_count, t.pos_inf_count, t.neg_inf_count}), ElementsAre(2, 1, 1));
-  EXPECT_THAT((std::array{g.nan_count, g.pos_inf_count, g.neg_inf_count}), ElementsAre(1, 2, 0));
+  EXPECT_THAT((std::array{t.counts->nan, t.counts->pos_inf, t.counts->neg_inf}),
+              ElementsAre(2, 1, 1));
+  EXPECT_THAT((std::array{g.counts->nan, g.counts->pos_inf, g.counts->neg_inf}),
+              ElementsAre(1, 2, 0));
 }
 
 TEST_F(MeasureTensorsTest, AMissingFileCostsItsRowOnly) {

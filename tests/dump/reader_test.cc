@@ -108,10 +108,10 @@ TEST(ReadDump, OurDialect) {
   EXPECT_EQ(dump.records[1].exception, "RuntimeError");
   const Leaf& leaf = dump.leaves[0];
   EXPECT_EQ(leaf.fingerprint, "0123456789abcdef");
-  EXPECT_EQ(leaf.nan_count, 2);
-  EXPECT_EQ(leaf.pos_inf_count, 0);         // ours, and not mentioned
-  EXPECT_EQ(dump.leaves[1].nan_count, -1);  // not a tensor
-  EXPECT_EQ(leaf.zero_count, 1);
+  EXPECT_EQ(leaf.counts->nan, 2);
+  EXPECT_EQ(leaf.counts->pos_inf, 0);         // ours, and not mentioned
+  EXPECT_EQ(dump.leaves[1].counts->nan, -1);  // not a tensor
+  EXPECT_EQ(leaf.counts->zero, 1);
   EXPECT_EQ(leaf.max_value, 1.5);
   EXPECT_TRUE(leaf.has_stats);
 }
