@@ -190,6 +190,23 @@ Status AppendFile::TruncateTo(uint64_t size) {
   return Status::Ok();
 }
 
+bool AppendFile::Replace(std::string_view bytes) {
+  // A kill waits until the page that is being copied is whole, and this page is on the disk
+  // already: it cannot be full.
+  constexpr size_t kPage = 4096;
+  if (fd_ < 0 || torn_ || size_ == 0 || bytes.size() < size_ || bytes.size() > kPage) return false;
+  // Linux appends what pwrite(2) is given as long as O_APPEND is set.
+  const int flags = ::fcntl(fd_, F_GETFL);
+  if (flags < 0 || ::fcntl(fd_, F_SETFL, flags & ~O_APPEND) != 0) return false;
+  const QuietSizeLimit quiet(needs_quiet_);
+  const ssize_t written =
+      Uninterrupted([&] { return ::pwrite(fd_, bytes.data(), bytes.size(), 0); });
+  (void)::fcntl(fd_, F_SETFL, flags);
+  if (written != static_cast<ssize_t>(bytes.size())) return false;
+  size_ = bytes.size();
+  return true;
+}
+
 Status AppendFile::Sync() {
   if (Uninterrupted([&] { return ::fdatasync(fd_); }) != 0) return IoError(path_, "sync", errno);
   return Status::Ok();

@@ -39,8 +39,8 @@ class MappedFile {
   size_t size_ = 0;
 };
 
-// A file that only grows at its end, save for TruncateTo. Each Append is one write(2): after a kill
-// the file holds whole appends and at most a prefix of the last one.
+// A file that only grows at its end, save for TruncateTo and Replace. Each Append is one write(2):
+// after a kill the file holds whole appends and at most a prefix of the last one.
 class AppendFile {
  public:
   // Creates the file, or opens an existing one at its end (keep = true) or empties it (keep =
@@ -54,6 +54,10 @@ class AppendFile {
   // too, nothing is appended behind the half until it can be cut.
   Status Append(std::string_view bytes);
   Status TruncateTo(uint64_t size);
+  // Puts `bytes` in the place of all there is, with one write(2) that no kill can cut in two.
+  // False: it could not be done so, because there is more of it than a page or less than there was;
+  // the file is as before.
+  bool Replace(std::string_view bytes);
   Status Sync();  // fdatasync
   Status Close();
   bool is_open() const { return fd_ >= 0; }

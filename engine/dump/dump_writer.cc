@@ -10,7 +10,6 @@ namespace {
 
 // Names of later calls wait in memory for Close(); beyond this many bytes they are written at once.
 constexpr size_t kMaxWaitingBytes = 4 << 20;
-constexpr size_t kMergePiece = 1 << 20;  // bytes written in one call
 
 std::string HeaderText(const DumpHeader& header) {
   std::string text = "{\"task\": ";
@@ -180,25 +179,25 @@ Status DumpWriter::FlushStacks() {
 Status DumpWriter::MergeStacks() {
   if (waiting_bytes_ == 0) return Status::Ok();
   if (has_groups_) return FlushStacks();
-  const std::string path = stack_.file.path();
-  MSPROBE_ASSIGN_OR_RETURN(AtomicFile merged, AtomicFile::Create(path));
   std::string text = "{\n";
   for (size_t id = 0; id < stack_number_.size(); ++id) {
     Stack& stack = stacks_[static_cast<size_t>(stack_number_[id])];
     if (id > 0) text += ",\n";
     text += StackLine(static_cast<int64_t>(id), {stack.first, stack.waiting}, stack.frames);
     stack.waiting = std::string();
-    if (text.size() < kMergePiece) continue;
-    MSPROBE_RETURN_IF_ERROR(merged.Write({text}));
-    text.clear();
   }
-  MSPROBE_RETURN_IF_ERROR(merged.Write({text, stack_.closing}));
-  MSPROBE_RETURN_IF_ERROR(merged.Commit());
+  const size_t open_size = text.size();
+  text += stack_.closing;
+  if (!stack_.file.Replace(text)) {  // cheaper than all of what follows
+    MSPROBE_ASSIGN_OR_RETURN(AtomicFile merged, AtomicFile::Create(stack_.file.path()));
+    MSPROBE_RETURN_IF_ERROR(merged.Write({text}));
+    MSPROBE_RETURN_IF_ERROR(merged.Commit());
+    MSPROBE_RETURN_IF_ERROR(stack_.file.Close());
+  }
   has_groups_ = true;
   waiting_bytes_ = 0;
-  MSPROBE_RETURN_IF_ERROR(stack_.file.Close());
   stack_.closed = true;
-  stack_.open_size = merged.size() - stack_.closing.size();
+  stack_.open_size = open_size;
   return Status::Ok();
 }
 

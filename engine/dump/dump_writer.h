@@ -38,8 +38,8 @@ class DumpWriter {
   Status AppendConstruct(std::string_view child, std::string_view parent);
   // The first call with this stack: writes the frames, unless a stack reads the same. Returns the
   // stack's number. The first
-  // Close() puts the names of later calls beside them, through a rename; when many are waiting
-  // before that, and after it, they get further groups of their own.
+  // Close() puts the names of later calls beside them, the whole file at once; when many are
+  // waiting before that, and after it, they get further groups of their own.
   Result<int64_t> AddStack(std::string_view child, std::vector<std::string> frames);
   // A later call with stack `id`. Until its name is written only the entry's own "stack" member
   // tells, which is why entries carry one.

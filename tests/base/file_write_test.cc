@@ -81,6 +81,22 @@ TEST(AppendFile, ShortWriteIsTakenBack) {
   EXPECT_EQ(ReadWhole(path), "kept\nfits\n");
 }
 
+TEST(AppendFile, ReplaceTakesAPageThatIsNoShorter) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/file";
+  Result<AppendFile> file = AppendFile::Open(path, false);
+  ASSERT_TRUE(file.ok());
+  EXPECT_FALSE(file->Replace("not begun"));
+  ASSERT_TRUE(file->Append("long").ok());
+  EXPECT_FALSE(file->Replace("abc"));
+  EXPECT_FALSE(file->Replace(std::string(5000, 'x')));
+  EXPECT_EQ(ReadWhole(path), "long");
+  EXPECT_TRUE(file->Replace("longer"));
+  EXPECT_EQ(file->size(), 6u);
+  ASSERT_TRUE(file->Append(" still").ok());
+  EXPECT_EQ(ReadWhole(path), "longer still");
+}
+
 TEST(AppendFile, SaysWhenItWasRemoved) {
   const TemporaryFolder folder;
   Result<AppendFile> file = AppendFile::Open(folder.path() + "/file", false);
