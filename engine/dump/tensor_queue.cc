@@ -11,6 +11,11 @@
 #include "engine/base/threads.h"
 
 namespace msprobe {
+namespace {
+
+constexpr size_t kMaxLayouts = 512;  // about a KiB each
+
+}  // namespace
 
 TensorQueue::~TensorQueue() {
   const bool told = told_;
@@ -59,23 +64,34 @@ int64_t TensorQueue::bytes_held() {
   return allocated_;
 }
 
+Result<std::shared_ptr<const PtLayout>> TensorQueue::LayoutOf(const TensorView& view) {
+  const std::span<const int64_t> shape = view.dims();
+  std::pair key(view.dtype, std::vector<int64_t>(shape.begin(), shape.end()));
+  if (const auto known = layouts_.find(key); known != layouts_.end()) return known->second;
+  MSPROBE_ASSIGN_OR_RETURN(PtLayout made, MakePtLayout(view.dtype, shape));
+  if (layouts_.size() >= kMaxLayouts) layouts_.clear();
+  auto layout = std::make_shared<const PtLayout>(std::move(made));
+  layouts_.emplace(std::move(key), layout);
+  return layout;
+}
+
 Status TensorQueue::Push(const std::string& file_name, const TensorView& view) {
   if (!std::exchange(folder_made_, true)) MSPROBE_RETURN_IF_ERROR(MakeDirectories(folder_));
-  MSPROBE_ASSIGN_OR_RETURN(const int64_t bytes, CheckedByteSize(view.dtype, view.dims()));
+  MSPROBE_ASSIGN_OR_RETURN(std::shared_ptr<const PtLayout> layout, LayoutOf(view));
+  const auto bytes = static_cast<int64_t>(layout->data_size());
   const std::string path = JoinPath(folder_, file_name);
   {
     std::lock_guard lock(mutex_);
     if (!first_error_.ok()) return told_ = true, first_error_;
   }
   if (options_.budget == 0 || !HasThreads() || bytes > options_.budget / 2) {
-    const Status written = WritePt(path, view, {}, &ThreadPool::Default());
+    const Status written = WritePt(path, *layout, view, &ThreadPool::Default());
     std::lock_guard lock(mutex_);
     if (written.ok()) bytes_written_ += bytes;
     if (first_error_.ok()) first_error_ = written;
     told_ |= !written.ok();
     return written;
   }
-  MSPROBE_ASSIGN_OR_RETURN(PtLayout layout, MakePtLayout(view.dtype, view.dims()));
   Buffer buffer = TakeBuffer(bytes);
   CopyContiguous(view, buffer.bytes.get());
   {
@@ -98,8 +114,8 @@ bool TensorQueue::HasThreads() {
 
 Status TensorQueue::Write(const Job& job) {
   try {
-    return WritePt(job.path, job.layout,
-                   std::string_view(job.buffer.bytes.get(), job.layout.data_size()));
+    return WritePt(job.path, *job.layout,
+                   std::string_view(job.buffer.bytes.get(), job.layout->data_size()));
   } catch (const std::exception& error) {
     return Internal(error.what());  // on this thread nobody else would catch it
   }
@@ -118,7 +134,7 @@ void TensorQueue::Work() {
     lock.lock();
     --busy_;
     if (status.ok()) {
-      bytes_written_ += static_cast<int64_t>(job.layout.data_size());
+      bytes_written_ += static_cast<int64_t>(job.layout->data_size());
     } else if (first_error_.ok()) {
       first_error_ = std::move(status);
     }

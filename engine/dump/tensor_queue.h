@@ -11,10 +11,12 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "engine/base/status.h"
@@ -53,9 +55,11 @@ class TensorQueue {
   };
   struct Job {
     std::string path;
-    PtLayout layout;
+    std::shared_ptr<const PtLayout> layout;
     Buffer buffer;
   };
+  // A program has few shapes: each layout is composed once.
+  Result<std::shared_ptr<const PtLayout>> LayoutOf(const TensorView& view);
   Buffer TakeBuffer(int64_t size);  // waits for room
   bool HasThreads();                // starts them; false: there are none to be had
   static Status Write(const Job& job);
@@ -64,6 +68,7 @@ class TensorQueue {
   std::string folder_;
   const TensorQueueOptions options_;
   bool folder_made_ = false;
+  std::map<std::pair<DType, std::vector<int64_t>>, std::shared_ptr<const PtLayout>> layouts_;
 
   std::mutex mutex_;
   std::condition_variable wake_, room_;

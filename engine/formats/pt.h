@@ -7,6 +7,7 @@
 //   MSPROBE_RETURN_IF_ERROR(WritePt("copy.pt", t.view()));     // torch.load reads it
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -19,7 +20,6 @@
 #include "engine/base/threads.h"
 #include "engine/formats/pickle.h"
 #include "engine/formats/tensor_file.h"
-#include "engine/formats/zip.h"
 
 namespace msprobe {
 
@@ -78,8 +78,8 @@ class PtLayout {
 
  private:
   friend Result<PtLayout> MakePtLayout(DType, std::span<const int64_t>, const PtWriteOptions&);
-  std::string prefix_;
-  ZipComposer zip_;
+  std::string prefix_, suffix_;              // the latter with zeros for the checksum
+  std::array<size_t, 2> checksum_places_{};  // in the suffix
   uint64_t data_size_ = 0;
 };
 // kInvalidArgument: a negative extent or a product over 2^63 bytes.
@@ -90,6 +90,9 @@ Result<PtLayout> MakePtLayout(DType dtype, std::span<const int64_t> shape,
 // and shape. Views with strides are copied first (the viewed elements only). The old file or the
 // new one, never half. A second thread of `pool` makes the checksum of large tensors meanwhile.
 Status WritePt(const std::string& path, const TensorView& view, const PtWriteOptions& options = {},
+               ThreadPool* pool = nullptr);
+// The same with a layout made before, of the view's dtype and shape.
+Status WritePt(const std::string& path, const PtLayout& layout, const TensorView& view,
                ThreadPool* pool = nullptr);
 // The same for bytes that are already in logical order; data.size() must be layout.data_size().
 Status WritePt(const std::string& path, const PtLayout& layout, std::string_view data,

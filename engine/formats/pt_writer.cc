@@ -7,6 +7,7 @@
 #include "engine/formats/pickle_opcodes.h"
 #include "engine/formats/pt.h"
 #include "engine/formats/pt_storage.h"
+#include "engine/formats/zip.h"
 
 namespace msprobe {
 namespace {
@@ -100,10 +101,10 @@ std::string ComposePickle(DType dtype, std::span<const int64_t> shape, uint64_t 
 }  // namespace
 
 std::string PtLayout::Suffix(uint32_t checksum) const {
-  ZipComposer zip = zip_;
-  zip.End(checksum);
-  zip.Finish();
-  return zip.Take();
+  std::string suffix = suffix_, bytes;
+  AppendLittle<uint32_t>(&bytes, checksum);
+  for (const size_t place : checksum_places_) suffix.replace(place, bytes.size(), bytes);
+  return suffix;
 }
 
 Result<PtLayout> MakePtLayout(DType dtype, std::span<const int64_t> shape,
@@ -123,13 +124,28 @@ Result<PtLayout> MakePtLayout(DType dtype, std::span<const int64_t> shape,
   PtLayout layout;
   layout.data_size_ = static_cast<uint64_t>(*size);
   const std::string folder = std::string(name) + "/";
-  ZipComposer& zip = layout.zip_;
+  ZipComposer zip;
   zip.Add(folder + "data.pkl",
           ComposePickle(dtype, shape, layout.data_size_ / DTypeSize(dtype), options));
   zip.Add(folder + "byteorder", "little");
   zip.Add(folder + "version", "3\n");
   zip.Begin(folder + "data/0", layout.data_size_, kDataAlignment);
   layout.prefix_ = zip.Take();
+  const auto suffix = [&](uint32_t checksum) {
+    ZipComposer end = zip;
+    end.End(checksum);
+    end.Finish();
+    return end.Take();
+  };
+  layout.suffix_ = suffix(0);
+  // Behind the data and in the directory: where the suffix for another checksum differs.
+  const std::string other = suffix(~0u);
+  size_t at = 0;
+  for (size_t& place : layout.checksum_places_) {
+    while (layout.suffix_[at] == other[at]) ++at;
+    place = at;
+    at += sizeof(uint32_t);
+  }
   return layout;
 }
 
@@ -168,15 +184,20 @@ Status WritePt(const std::string& path, const PtLayout& layout, std::string_view
   }
 }
 
-Status WritePt(const std::string& path, const TensorView& view, const PtWriteOptions& options,
+Status WritePt(const std::string& path, const PtLayout& layout, const TensorView& view,
                ThreadPool* pool) {
-  MSPROBE_ASSIGN_OR_RETURN(const PtLayout layout, MakePtLayout(view.dtype, view.dims(), options));
   if (view.IsContiguous()) {
     return WritePt(path, layout, {static_cast<const char*>(view.data), layout.data_size()}, pool);
   }
   std::string copy(layout.data_size(), '\0');
   CopyContiguous(view, copy.data());
   return WritePt(path, layout, copy, pool);
+}
+
+Status WritePt(const std::string& path, const TensorView& view, const PtWriteOptions& options,
+               ThreadPool* pool) {
+  MSPROBE_ASSIGN_OR_RETURN(const PtLayout layout, MakePtLayout(view.dtype, view.dims(), options));
+  return WritePt(path, layout, view, pool);
 }
 
 }  // namespace msprobe

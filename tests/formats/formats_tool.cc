@@ -18,6 +18,7 @@
 #include "engine/formats/npy.h"
 #include "engine/formats/pt.h"
 #include "engine/formats/xlsx.h"
+#include "engine/formats/zip.h"
 
 namespace msprobe {
 namespace {

@@ -5,6 +5,7 @@
 
 #include <map>
 
+#include "engine/formats/zip.h"
 #include "tests/formats/golden.h"
 
 namespace msprobe {
