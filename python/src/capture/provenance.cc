@@ -61,6 +61,8 @@ class JsonObject {
 std::string Device() {
   for (const char* name : {"npu", "cuda", "xpu"}) {
     const PyRef backend = Loaded((std::string("torch.") + name).c_str());
+    // Most answer with an attribute already.
+    if (Attribute(backend, "_initialized").get() == Py_False) continue;
     if (backend && Call(backend, "is_initialized").get() == Py_True) {
       const PyRef device = Call(backend, "get_device_name");
       return device ? std::string(name) + ": " + StrOf(device.get()) : name;
@@ -81,8 +83,8 @@ std::string ScriptFolder() {
 }
 
 // Of the generator's state as it is now.
-std::string RandomState(const PyRef& torch) {
-  const PyRef state = Call(torch, "get_rng_state");
+std::string RandomState(const PyRef& generator) {
+  const PyRef state = Call(generator, "get_state");
   std::string text;
   if (!state) return text;
   const TensorAccess access(state.get());
@@ -104,8 +106,9 @@ std::string ProvenanceJson() {
   json.Text("device", Device());
   json.Plain("threads", Call(torch, "get_num_threads"));
   json.Plain("deterministic", Call(torch, "are_deterministic_algorithms_enabled"));
-  json.Plain("seed", Call(torch, "initial_seed"));
-  json.Text("random_state", RandomState(torch));
+  const PyRef generator = Attribute(torch, "default_generator");
+  json.Plain("seed", Call(generator, "initial_seed"));
+  json.Text("random_state", RandomState(generator));
   static const std::string revision = GitRevision(ScriptFolder());
   json.Text("git", revision);
   return json.Finish();
