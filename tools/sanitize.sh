@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # tools/sanitize.sh PYTHON JOBS: builds the C++ tests under sanitizers, in build-asan/ and build-tsan/, and runs them: all of
-# them and the seeds of the fuzz targets under address and undefined, those with threads under thread.
+# them, the seeds of the fuzz targets and the command on the end-to-end cases under address and undefined, those with threads
+# under thread.
 set -euo pipefail
 python=$1 jobs=$2
 export ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1 UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
@@ -23,7 +24,8 @@ run() { # run BUILD NAME
 
 build build-asan address,undefined
 for folder in build-asan/tests/*/*_test; do run build-asan "$(basename "$(dirname "$folder")")"; done
-MSPROBE_BUILD_DIR=build-asan "$python" -m pytest -q tests/python/test_fuzz.py || status=1
+MSPROBE_BUILD_DIR=build-asan MSPROBE_BIN=$PWD/build-asan/cli/msprobe \
+  "$python" -m pytest -q tests/python/test_fuzz.py tests/python/test_metric_oracle.py tests/compare || status=1
 build build-tsan thread
 export GTEST_FILTER=-Damage.*  # files cut at every byte, by one thread: minutes for nothing
 for name in $with_threads; do run build-tsan "$name"; done
