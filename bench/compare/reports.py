@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from run import write_dump
+from inputs import write_dump
 
 OPENPYXL = """
 import csv, sys, time, openpyxl

@@ -152,8 +152,6 @@ def main():
         def tensors(files, elements):
             return lambda folder: inputs.tensors(folder, files, elements // part)
 
-        fast, large = "<= 300 ms", "<= 2000 ms, <= 3 x one side"
-
         def row(name, make, target, limit, peer=None, of_peer=None, memory=False):
             if not options.only or options.only in name:
                 bench.row(name, "input", make, target, limit, peer, of_peer, memory)
