@@ -1,10 +1,9 @@
-#include <libdeflate.h>
-
 #include <utility>
 
 #include "engine/formats/byte_order.h"
 #include "engine/formats/zip.h"
 #include "engine/formats/zip_layout.h"
+#include "engine/kernels/byte_checksums.h"
 
 namespace msprobe {
 
@@ -23,7 +22,7 @@ uint32_t Field32(uint64_t value) {
 }  // namespace
 
 uint32_t Crc32(std::string_view bytes, uint32_t before) {
-  return libdeflate_crc32(before, bytes.data(), bytes.size());
+  return UpdateCrc32(before, reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
 }
 
 void ZipComposer::Add(std::string_view name, std::string_view content, uint64_t alignment) {
