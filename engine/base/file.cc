@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -192,13 +193,14 @@ Status AppendFile::TruncateTo(uint64_t size) {
 
 bool AppendFile::Replace(std::string_view bytes) {
   // A kill waits until the page that is being copied is whole, and this page is on the disk
-  // already: it cannot be full.
+  // already: it cannot be full. A limit of the file's size would cut it.
   constexpr size_t kPage = 4096;
   if (fd_ < 0 || torn_ || size_ == 0 || bytes.size() < size_ || bytes.size() > kPage) return false;
+  struct rlimit limit;
+  if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || bytes.size() > limit.rlim_cur) return false;
   // Linux appends what pwrite(2) is given as long as O_APPEND is set.
   const int flags = ::fcntl(fd_, F_GETFL);
   if (flags < 0 || ::fcntl(fd_, F_SETFL, flags & ~O_APPEND) != 0) return false;
-  const QuietSizeLimit quiet(needs_quiet_);
   const ssize_t written =
       Uninterrupted([&] { return ::pwrite(fd_, bytes.data(), bytes.size(), 0); });
   (void)::fcntl(fd_, F_SETFL, flags);

@@ -55,8 +55,8 @@ class AppendFile {
   Status Append(std::string_view bytes);
   Status TruncateTo(uint64_t size);
   // Puts `bytes` in the place of all there is, with one write(2) that no kill can cut in two.
-  // False: it could not be done so, because there is more of it than a page or less than there was;
-  // the file is as before.
+  // False: it could not be done so, because there is more of it than a page, more than a file may
+  // have, or less than there was; the file is as before.
   bool Replace(std::string_view bytes);
   Status Sync();  // fdatasync
   Status Close();

@@ -1,6 +1,7 @@
 // What the engine writes with engine/base/file.h: appends and whole files.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -90,6 +91,12 @@ TEST(AppendFile, ReplaceTakesAPageThatIsNoShorter) {
   ASSERT_TRUE(file->Append("long").ok());
   EXPECT_FALSE(file->Replace("abc"));
   EXPECT_FALSE(file->Replace(std::string(5000, 'x')));
+  struct rlimit before, small;
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  small = {.rlim_cur = 5, .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  EXPECT_FALSE(file->Replace("longer"));
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
   EXPECT_EQ(ReadWhole(path), "long");
   EXPECT_TRUE(file->Replace("longer"));
   EXPECT_EQ(file->size(), 6u);
