@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "engine/base/status.h"
+#include "engine/base/threads.h"
 
 namespace msprobe {
 
@@ -95,5 +96,7 @@ class ZipComposer {
 
 // Of all the bytes, when it is called with one piece after another and what the last call answered.
 uint32_t Crc32(std::string_view bytes, uint32_t before = 0);
+// The same of megabytes, by all threads of the pool.
+uint32_t Crc32(std::string_view bytes, ThreadPool* pool);
 
 }  // namespace msprobe

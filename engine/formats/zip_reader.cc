@@ -267,7 +267,7 @@ Result<ZipContent> ZipReader::Read(const ZipEntry& entry, uint64_t max_inflated,
     content.owner = buffer;
   }
   if (verify && has_checksums_) {
-    const uint32_t crc32 = Crc32(content.bytes);
+    const uint32_t crc32 = Crc32(content.bytes, &ThreadPool::Default());
     if (crc32 != entry.crc32) {
       return InvalidDump(path_, entry.offset)
           .Expected(

@@ -25,6 +25,18 @@ uint32_t Crc32(std::string_view bytes, uint32_t before) {
   return UpdateCrc32(before, reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
 }
 
+uint32_t Crc32(std::string_view bytes, ThreadPool* pool) {
+  constexpr size_t kPiece = size_t{1} << 20;
+  const size_t pieces = bytes.size() / kPiece;
+  if (pieces < 4) return Crc32(bytes);
+  std::vector<uint32_t> sums(pieces);
+  pool->ParallelFor(pieces, [&](size_t i) { sums[i] = Crc32(bytes.substr(i * kPiece, kPiece)); });
+  const uint32_t shift = Crc32Shift(kPiece);
+  uint32_t sum = sums[0];
+  for (size_t i = 1; i < pieces; ++i) sum = CombineCrc32(sum, sums[i], shift);
+  return Crc32(bytes.substr(pieces * kPiece), sum);
+}
+
 void ZipComposer::Add(std::string_view name, std::string_view content, uint64_t alignment) {
   Begin(name, content.size(), alignment);
   position_ -= content.size();  // it lies in pending_, not with the caller
