@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "engine/base/threads.h"
@@ -89,9 +90,9 @@ class TensorMeasurer {
       const std::string side = HasTensorData(t) ? "golden" : "target";
       return Fail(job.row, Reason::kNoFile, "the " + side + " has no tensor file for this row");
     }
-    const Result<TensorFile> target = ReadTensorData(c_.target, t);
+    const Result<TensorFile> target = ReadTensorData(c_.target, t, Verify::kByCaller);
     if (!target.ok()) return Fail(job.row, target.status());
-    const Result<TensorFile> golden = ReadTensorData(c_.golden, g);
+    const Result<TensorFile> golden = ReadTensorData(c_.golden, g, Verify::kByCaller);
     if (!golden.ok()) return Fail(job.row, golden.status());
     if (!SameSqueezed(target->shape, golden->shape)) {
       m.verdict = RowVerdict::kDiffers;
@@ -99,8 +100,15 @@ class TensorMeasurer {
       m.severity = std::numeric_limits<double>::infinity();
       return;
     }
-    const Result<Diff> diff = ComputeDiff(target->view(), golden->view(), pool);
+    Crc32Pair checksums;
+    const bool verify = target->crc32 || golden->crc32;
+    const Result<Diff> diff =
+        ComputeDiff(target->view(), golden->view(), pool, verify ? &checksums : nullptr);
     if (!diff.ok()) return Fail(job.row, diff.status());
+    for (const Status& status : {Verified(c_.target, t, target->crc32, checksums.target),
+                                 Verified(c_.golden, g, golden->crc32, checksums.golden)}) {
+      if (!status.ok()) return Fail(job.row, status);
+    }
     JudgeDiff(diff.value(), t, g,
               {.tolerance = options_.tolerance,
                .terms = job.terms,
@@ -118,6 +126,15 @@ class TensorMeasurer {
                      &c_.golden.leaves[row.golden]);
     const std::lock_guard<std::mutex> lock(mutex_);
     found_.emplace_back(job.row, diff.value());
+  }
+
+  // What is wrong with a file whose elements do not have its checksum.
+  static Status Verified(const Dump& dump, const Leaf& leaf, std::optional<uint32_t> expected,
+                         uint32_t found) {
+    if (!expected || *expected == found) return Status::Ok();
+    const Status status = ReadTensorData(dump, leaf).status();
+    if (status.ok()) return InvalidDump(leaf.data_name).Says("changed while it was read");
+    return status;
   }
 
   void Fail(uint32_t row, const Status& status) {

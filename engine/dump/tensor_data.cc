@@ -108,7 +108,7 @@ uint64_t TensorDataSize(const Dump& dump, const Leaf& leaf) {
   return ::lstat(path.c_str(), &info) == 0 ? static_cast<uint64_t>(info.st_size) : 0;
 }
 
-Result<TensorFile> ReadTensorData(const Dump& dump, const Leaf& leaf) {
+Result<TensorFile> ReadTensorData(const Dump& dump, const Leaf& leaf, Verify verify) {
   Result<TensorFile> tensor = NotFound(dump.path).Says("has no tensor data for this row");
   if (!HasFile(leaf)) {
     if (HasTensorData(leaf)) tensor = ReadListed(dump, leaf);
@@ -119,7 +119,7 @@ Result<TensorFile> ReadTensorData(const Dump& dump, const Leaf& leaf) {
   } else {
     MSPROBE_ASSIGN_OR_RETURN(MappedFile file,
                              MappedFile::OpenBelow(dump.tensor_folder, leaf.data_name));
-    tensor = ReadTensorFile(std::move(file));
+    tensor = ReadTensorFile(std::move(file), verify);
   }
   if (tensor.ok()) Unflatten(leaf, &*tensor);
   return tensor;

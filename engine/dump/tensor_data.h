@@ -23,7 +23,8 @@ bool HasTensorData(const Leaf& leaf);
 // Below dump.tensor_folder only: symbolic links, "..", absolute paths and devices are refused.
 // Elements of the oldest dumps, flattened on the way to the file, get the leaf's shape back.
 // Errors: as ReadTensorFile; kNotFound also when the leaf has no data.
-Result<TensorFile> ReadTensorData(const Dump& dump, const Leaf& leaf);
+Result<TensorFile> ReadTensorData(const Dump& dump, const Leaf& leaf,
+                                  Verify verify = Verify::kByReader);
 
 // Bytes of the leaf's file, for planning; 0 when there is none.
 uint64_t TensorDataSize(const Dump& dump, const Leaf& leaf);

@@ -42,6 +42,7 @@ struct PtFile {
 
 struct PtReadOptions {
   bool verify_checksums = true;  // a flipped bit in a dump must not pass for a numerical difference
+  bool verify_storages = true;   // with those of the elements
   // Objects that are no tensors (a Namespace of arguments, states of generators) are left in the
   // tree as they are, and never made; without it they are refused.
   bool keep_objects = false;
@@ -56,7 +57,8 @@ Result<PtFile> ReadPt(const std::string& path, const PtReadOptions& options = {}
 Result<PtFile> ReadPt(MappedFile file, const PtReadOptions& options = {});
 // The file's only tensor, whether it is the root or the one tensor inside containers.
 Result<TensorFile> ReadPtTensor(const std::string& path, const PtReadOptions& options = {});
-Result<TensorFile> ReadPtTensor(MappedFile file, const PtReadOptions& options = {});
+Result<TensorFile> ReadPtTensor(MappedFile file, const PtReadOptions& options = {},
+                                Verify verify = Verify::kByReader);
 
 struct PtWriteOptions {
   bool requires_grad = false;

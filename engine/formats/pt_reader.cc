@@ -32,15 +32,7 @@ Result<std::string_view> FindFolder(const ZipReader& zip, const std::string& pat
   return folder;
 }
 
-}  // namespace
-
-Result<PtFile> ReadPt(const std::string& path, const PtReadOptions& options) {
-  MSPROBE_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
-  return ReadPt(std::move(file), options);
-}
-
-Result<PtFile> ReadPt(MappedFile mapped, const PtReadOptions& options) {
-  const auto file = std::make_shared<MappedFile>(std::move(mapped));
+Result<PtFile> Read(const std::shared_ptr<const MappedFile>& file, const PtReadOptions& options) {
   const std::string& path = file->path();
   std::string_view bytes = file->bytes();
   if (options.offset > bytes.size() || options.size > bytes.size() - options.offset) {
@@ -91,18 +83,51 @@ Result<PtFile> ReadPt(MappedFile mapped, const PtReadOptions& options) {
   return out;
 }
 
+// `checksum`: of all the tensor's elements in logical order, when the file has it.
+Result<TensorFile> ReadTensor(const std::shared_ptr<const MappedFile>& mapped,
+                              const PtReadOptions& options,
+                              std::optional<uint32_t>* checksum = nullptr) {
+  MSPROBE_ASSIGN_OR_RETURN(PtFile file, Read(mapped, options));
+  if (file.tensors.size() != 1) {
+    return Unsupported(
+        fmt::format("{}: expected one tensor, found {}", mapped->path(), file.tensors.size()));
+  }
+  PtTensor& found = file.tensors[0];
+  const TensorView view = found.tensor.view();
+  if (checksum != nullptr && found.storage.data() == view.data && view.IsContiguous() &&
+      static_cast<uint64_t>(view.numel()) * DTypeSize(view.dtype) == found.storage.size()) {
+    *checksum = found.checksum;
+  }
+  return std::move(found.tensor);
+}
+
+}  // namespace
+
+Result<PtFile> ReadPt(const std::string& path, const PtReadOptions& options) {
+  MSPROBE_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
+  return ReadPt(std::move(file), options);
+}
+
+Result<PtFile> ReadPt(MappedFile mapped, const PtReadOptions& options) {
+  return Read(std::make_shared<MappedFile>(std::move(mapped)), options);
+}
+
 Result<TensorFile> ReadPtTensor(const std::string& path, const PtReadOptions& options) {
   MSPROBE_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
   return ReadPtTensor(std::move(file), options);
 }
 
-Result<TensorFile> ReadPtTensor(MappedFile mapped, const PtReadOptions& options) {
-  const std::string path = mapped.path();
-  MSPROBE_ASSIGN_OR_RETURN(PtFile file, ReadPt(std::move(mapped), options));
-  if (file.tensors.size() != 1) {
-    return Unsupported(fmt::format("{}: expected one tensor, found {}", path, file.tensors.size()));
-  }
-  return std::move(file.tensors[0].tensor);
+Result<TensorFile> ReadPtTensor(MappedFile mapped, const PtReadOptions& options, Verify verify) {
+  const auto file = std::make_shared<MappedFile>(std::move(mapped));
+  if (verify == Verify::kByReader || !options.verify_checksums) return ReadTensor(file, options);
+  PtReadOptions later = options;
+  later.verify_storages = false;
+  std::optional<uint32_t> checksum;
+  MSPROBE_ASSIGN_OR_RETURN(TensorFile tensor, ReadTensor(file, later, &checksum));
+  // Of a part of a storage, or one in another order, there is no checksum.
+  if (!checksum) return ReadTensor(file, options);
+  tensor.crc32 = checksum;
+  return tensor;
 }
 
 }  // namespace msprobe

@@ -282,7 +282,8 @@ Result<PtTensorBuilder::Storage> PtTensorBuilder::FindStorage(const PickleNode& 
     if (entry == nullptr)
       return Fail(id, "an entry " + Excerpt(entry_name, 100) + " in the archive", "none");
     MSPROBE_ASSIGN_OR_RETURN(const ZipContent content,
-                             zip_.Read(*entry, kMaxInflatedStorage, options_.verify_checksums));
+                             zip_.Read(*entry, kMaxInflatedStorage,
+                                       options_.verify_checksums && options_.verify_storages));
     Storage storage{.bytes = content.bytes, .owner = content.owner ? content.owner : file_};
     if (!entry->deflated) {
       storage.stored = content.bytes;

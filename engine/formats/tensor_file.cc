@@ -23,12 +23,12 @@ Result<TensorFile> ReadTensorFile(const std::string& path) {
   return ReadTensorFile(std::move(file));
 }
 
-Result<TensorFile> ReadTensorFile(MappedFile file) {
+Result<TensorFile> ReadTensorFile(MappedFile file, Verify verify) {
   const std::string_view bytes = file.bytes();
   if (IsNpy(bytes)) return ReadNpy(std::move(file));
   // Before the pickle: a header of 128 bytes begins with its first byte, too.
   if (LooksLikeSafetensors(bytes)) return ReadSafetensorsTensor(std::move(file));
-  if (IsPt(bytes)) return ReadPtTensor(std::move(file));
+  if (IsPt(bytes)) return ReadPtTensor(std::move(file), {}, verify);
   return InvalidDump(file.path(), 0)
       .Expected("a tensor file: .npy, .safetensors, or .pt as torch.save writes it")
       .Found(bytes.empty() ? "an empty file" : Excerpt(bytes, 16));

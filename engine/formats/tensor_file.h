@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,6 +27,7 @@ struct TensorFile {
   std::vector<int64_t> shape;
   std::vector<int64_t> strides;       // elements, as many as shape; never negative
   const void* data = nullptr;         // element (0, ..., 0)
+  std::optional<uint32_t> crc32;      // what Crc32(view()) must be, when Verify::kByCaller left it
   std::shared_ptr<const void> owner;  // keeps `data` alive
 
   // Points into this object: valid while it lives and is not moved.
@@ -38,11 +40,15 @@ struct TensorFile {
   }
 };
 
+// Who checks the elements against the checksum that a .pt has of them. A caller that reads them all
+// anyway saves a pass over memory.
+enum class Verify : uint8_t { kByReader, kByCaller };
+
 // Errors: kNotFound; kIo; kInvalidDump with file and byte offset (damaged, truncated, hostile, or
 // none of the formats); kUnsupported (a well-formed file whose content is not one plain tensor, for
 // example object arrays or sparse tensors).
 Result<TensorFile> ReadTensorFile(const std::string& path);
-Result<TensorFile> ReadTensorFile(MappedFile file);
+Result<TensorFile> ReadTensorFile(MappedFile file, Verify verify = Verify::kByReader);
 
 // Whether a file begins as one of the formats does (any zip and any pickle may be a .pt).
 bool LooksLikeTensorFile(std::string_view bytes);

@@ -1,5 +1,6 @@
 #include "engine/kernels/diff.h"
 
+#include "engine/kernels/checksum_parts.h"
 #include "engine/kernels/chunk_pair.h"
 #include "engine/kernels/chunks.h"
 #include "engine/kernels/diff_find.h"
@@ -147,6 +148,11 @@ DiffNode DiffOfChunk(const ChunkPair& pair, int64_t chunk) {
 }  // namespace
 
 Result<Diff> ComputeDiff(const TensorView& target, const TensorView& golden, ThreadPool* pool) {
+  return ComputeDiff(target, golden, pool, nullptr);
+}
+
+Result<Diff> ComputeDiff(const TensorView& target, const TensorView& golden, ThreadPool* pool,
+                         Crc32Pair* checksums) {
   const int64_t count = target.numel() * ValuesPerElement(target.dtype);
   const int64_t golden_count = golden.numel() * ValuesPerElement(golden.dtype);
   if (count != golden_count) {
@@ -155,13 +161,29 @@ Result<Diff> ComputeDiff(const TensorView& target, const TensorView& golden, Thr
                   ShapeText(target.dims()))
         .Found(std::to_string(golden_count) + " of shape " + ShapeText(golden.dims()));
   }
+  if (checksums != nullptr) *checksums = {};
   if (count == 0) return Diff();
   const FloatEnvironment environment;
   const ChunkPairReader reader(target, golden);
+  const Checksum kind = checksums != nullptr ? Checksum::kCrc32 : Checksum::kNone;
+  const int64_t groups = InParallel(count, pool) ? (count - 1) / kGroupElements + 1 : 1;
+  const auto bytes = [](DType dtype, int64_t n) {
+    return n / ValuesPerElement(dtype) * static_cast<int64_t>(DTypeSize(dtype));
+  };
+  ChecksumParts of_target(kind, groups), of_golden(kind, groups);
   const DiffNode node = FoldChunks<DiffNode, ChunkPairReader::Windows>(
       count, pool, [&](int64_t first, int64_t n, int64_t chunk, ChunkPairReader::Windows& windows) {
-        return DiffOfChunk(reader.Read(first, n, &windows), chunk);
+        const ChunkPair pair = reader.Read(first, n, &windows);
+        of_target.Add(chunk, pair.tp, bytes(pair.t, n));
+        of_golden.Add(chunk, pair.gp, bytes(pair.g, n));
+        return DiffOfChunk(pair, chunk);
       });
+  if (checksums != nullptr) {
+    const auto sum = [&](const ChecksumParts& parts, DType dtype) {
+      return static_cast<uint32_t>(parts.Finish(bytes(dtype, kGroupElements), bytes(dtype, count)));
+    };
+    *checksums = {sum(of_target, target.dtype), sum(of_golden, golden.dtype)};
+  }
   Diff diff = FinishDiff(node, UlpKindOf(target.dtype, golden.dtype), count);
   if (node.unequal > 0)
     FindIndices(reader, node, PairKindOf(target.dtype, golden.dtype), count, &diff);

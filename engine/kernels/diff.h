@@ -57,4 +57,11 @@ struct Diff {
 Result<Diff> ComputeDiff(const TensorView& target, const TensorView& golden,
                          ThreadPool* pool = nullptr);
 
+// The same, and Crc32() of both (digest.h), while their elements are in the cache.
+struct Crc32Pair {
+  uint32_t target = 0, golden = 0;
+};
+Result<Diff> ComputeDiff(const TensorView& target, const TensorView& golden, ThreadPool* pool,
+                         Crc32Pair* checksums);
+
 }  // namespace msprobe

@@ -4,9 +4,12 @@
 
 #include <array>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 
 #include "engine/compare/summary.h"
 #include "engine/formats/npy.h"
+#include "engine/formats/pt.h"
 #include "tests/compare/dump_builder.h"
 #include "tests/dump/temporary_folder.h"
 
@@ -112,6 +115,31 @@ TEST_F(MeasureTensorsTest, ADamagedFileCostsItsRowOnly) {
   EXPECT_EQ(c.measures[1].verdict, RowVerdict::kUnknown);
   EXPECT_EQ(c.measures[1].reason, Reason::kBadFile);
   EXPECT_THAT(c.notes[1], HasSubstr("golden/x.npy"));
+}
+
+TEST_F(MeasureTensorsTest, AFlippedBitIsNoDifferenceOfNumbers) {
+  for (const std::string side : {"target", "golden"}) {
+    SCOPED_TRACE(side);
+    const float values[] = {1, 2, 3, 4};
+    const int64_t shape = 4;
+    for (const char* file : {"target/x.pt", "golden/x.pt"})
+      ASSERT_TRUE(WritePt(folder_ / file, {.data = values, .ndim = 1, .shape = &shape}).ok());
+    const Comparison whole = Run("x.pt", "x.pt");
+    EXPECT_EQ(whole.measures[1].verdict, RowVerdict::kEqual);
+    std::fstream file(folder_ / side / "x.pt", std::ios::in | std::ios::out | std::ios::binary);
+    std::string bytes((std::istreambuf_iterator<char>(file)), {});
+    const size_t place =
+        bytes.find(std::string_view(reinterpret_cast<const char*>(values), sizeof(values)));
+    ASSERT_NE(place, bytes.npos);
+    file.seekp(static_cast<std::streamoff>(place) + 1);
+    file.put('\x01');
+    file.close();
+    const Comparison c = Run("x.pt", "x.pt");
+    EXPECT_EQ(c.measures[1].reason, Reason::kBadFile);
+    EXPECT_THAT(c.notes[1], HasSubstr(side + "/x.pt"));
+    EXPECT_THAT(c.notes[1], HasSubstr("the file is damaged"));
+    EXPECT_EQ(c.measures[0].verdict, RowVerdict::kEqual);
+  }
 }
 
 TEST_F(MeasureTensorsTest, ANameCannotLeaveTheFolder) {

@@ -246,6 +246,33 @@ TEST(PtRead, UnalignedStoragesAreCopied) {
   }
 }
 
+TEST(PtReader, TheChecksumIsLeftToACallerWhereItIsOfTheWholeTensor) {
+  for (const GoldenTensor& golden : GoldenTensors(".pt")) {
+    if (!golden.name.empty()) continue;
+    SCOPED_TRACE(golden.file);
+    const Result<TensorFile> tensor =
+        ReadPtTensor(*MappedFile::Open(golden.file), {}, Verify::kByCaller);
+    ASSERT_TRUE(tensor.ok()) << tensor.status().message();
+    if (tensor->crc32) {
+      EXPECT_EQ(*tensor->crc32, Crc32(Elements(tensor->view())));
+    }
+  }
+  // The last element changed: the reader says so, or leaves it to be seen.
+  const float values[] = {1, 2, 3, 4};
+  const int64_t shape = 4;
+  const std::string path = TestFolder() + "/t.pt";
+  ASSERT_TRUE(WritePt(path, {.data = values, .ndim = 1, .shape = &shape}).ok());
+  std::string bytes = ReadWhole(path);
+  bytes[bytes.find(std::string_view(reinterpret_cast<const char*>(values), sizeof(values))) + 15] ^=
+      1;
+  ASSERT_TRUE(WriteFileAtomically(path, bytes).ok());
+  EXPECT_THAT(ReadPtTensor(path).status().message(), HasSubstr("the file is damaged"));
+  const Result<TensorFile> tensor = ReadPtTensor(*MappedFile::Open(path), {}, Verify::kByCaller);
+  ASSERT_TRUE(tensor.ok()) << tensor.status().message();
+  EXPECT_TRUE(tensor->crc32.has_value());
+  EXPECT_NE(*tensor->crc32, Crc32(Elements(tensor->view())));
+}
+
 TEST(PtWrite, RoundTripKeepsEveryBit) {
   const std::string path = TestFolder() + "/copy.pt";
   for (const GoldenTensor& golden : GoldenTensors(".pt")) {

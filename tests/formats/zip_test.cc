@@ -69,7 +69,8 @@ TEST(Zip, AChecksumByManyThreadsIsThatOfOne) {
   ThreadPool pool(3);
   std::string bytes(9 << 20, '\0');
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>((i * 2654435761u) >> 13);
-  for (const size_t size : {size_t{0}, size_t{5}, size_t{4 << 20}, size_t{(5 << 20) + 17}, bytes.size()}) {
+  for (const size_t size :
+       {size_t{0}, size_t{5}, size_t{4 << 20}, size_t{(5 << 20) + 17}, bytes.size()}) {
     const std::string_view part(bytes.data(), size);
     EXPECT_EQ(Crc32(part, &pool), Crc32(part)) << size;
   }

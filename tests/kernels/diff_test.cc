@@ -6,6 +6,7 @@
 
 #include "engine/base/threads.h"
 #include "engine/kernels/diff_scalar.h"
+#include "engine/kernels/digest.h"
 #include "tests/kernels/random_tensor.h"
 
 namespace msprobe {
@@ -86,6 +87,10 @@ RandomPair MakeRandomPair(Random& random, DType t, DType g, int64_t max_elements
 Diff Compute(const TensorView& t, const TensorView& g, ThreadPool* pool = nullptr) {
   Result<Diff> d = ComputeDiff(t, g, pool);
   EXPECT_TRUE(d.ok()) << d.status().message();
+  Crc32Pair checksums{1, 1};
+  ExpectSame(*ComputeDiff(t, g, pool, &checksums), *d, "with checksums");
+  EXPECT_EQ(checksums.target, Crc32(t));
+  EXPECT_EQ(checksums.golden, Crc32(g));
   return *d;
 }
 
