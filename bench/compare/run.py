@@ -48,11 +48,14 @@ def run_once(command, folder):
 
 
 def read_once(folder):
-    """Seconds to read the input files, the floor of any comparison."""
+    """Seconds to read the input files into one buffer, with one thread."""
+    buffer = memoryview(bytearray(1 << 20))
     started = time.perf_counter()
     for path in folder.rglob("*"):
         if path.is_file():
-            path.read_bytes()
+            with path.open("rb", buffering=0) as file:
+                while file.readinto(buffer):
+                    pass
     return time.perf_counter() - started
 
 
