@@ -72,7 +72,8 @@ std::vector<std::pair<std::string, PyObject*>> NamedModels(const nb::list& model
 void AddWait(nb::handle owner, const char* name, std::string_view kind) {
   const auto which = kind == "poll"      ? capture::Api::kPoll
                      : kind == "hand on" ? capture::Api::kHandOn
-                     : kind == "compile" ? capture::Api::kCompiler
+                     : kind == "trace"   ? capture::Api::kCompiler
+                     : kind == "frames"  ? capture::Api::kEvaluator
                                          : capture::Api::kWait;
   const std::string reason = Collector::Get().apis().AddWait(owner.ptr(), name, which);
   if (!reason.empty())
@@ -116,17 +117,12 @@ void BindCapture(nb::module_& m) {
   m.def("add_wait", &AddWait, "owner"_a, "name"_a, "kind"_a = "wait",
         "Learn from calls of this attribute that results are final: its first argument is when it "
         "returns (\"wait\") or returns True (\"poll\"), or takes its second one on (\"hand on\"). "
-        "\"compile\": a compiler comes.");
+        "\"trace\": a compiler traces in it. \"frames\": it decides who evaluates frames.");
   m.def(
       "before_compiling",
       [](nb::handle callable) { capture::Interposer::BeforeCompiling(callable.ptr()); },
-      "callable"_a, "Called once, before the first call of a function added as \"compile\".");
-  m.def(
-      "observed_functions", [] { return nb::steal(capture::Interposer::Functions()); },
-      "The Python functions that are observed, but for collectives.");
-  m.def(
-      "release", [](nb::handle function) { capture::Interposer::Release(function.ptr()); },
-      "function"_a, "Observe this Python function no more.");
+      "callable"_a,
+      "Called once, before the first call of a function added as \"trace\" or \"frames\".");
   m.def(
       "read_api_rules",
       [=](const char* risk_levels, const char* ignored_values) {

@@ -27,8 +27,6 @@ def _work(pipe, function, args, kwargs):
     torch.set_num_threads(1)
     # PyTorch makes its autograd engine anew in a forked child, unlocked: never in several threads.
     torch.ones((), requires_grad=True).exp()
-    # What another test compiled in the parent is none of this child's business.
-    torch._dynamo.convert_frame.FRAME_COUNTER = 0
     try:
         pipe.send((True, function(*args, **kwargs)))
     except BaseException:

@@ -196,7 +196,54 @@ def triton(folder):
     assert [(k["input_args"][0]["Max"], k["output"][0]["Max"]) for k in kernels] == [(0, 1), (1, 3)]
 
 
-@pytest.mark.parametrize("check", [registered, refused, namespaces, listed, triton])
+def one_argument(folder):
+    """A builtin that the interpreter calls past its pointer, from places that call it often."""
+    mine.neg, value = operator.neg, hash(operator.neg)
+    debugger = PrecisionDebugger(dump_path=str(folder))
+    debugger.register_custom_api(mine, "neg")
+
+    def often():
+        for _ in range(100):
+            assert operator.neg(2) == -2
+
+    often()
+    debugger.start()
+    often()
+    assert mine.neg is operator.neg and hash(operator.neg) == value
+    assert operator.neg.__doc__ == "Same as -a."
+    with pytest.raises(TypeError, match="exactly one argument"):
+        operator.neg(1, 2)
+    debugger.stop()
+    often()
+    assert len(read_dump(folder).names) == 101
+
+
+def compiled(folder):
+    """Compiled code in which a registered function is inlined, which is called outside as well."""
+    setup()
+    debugger = PrecisionDebugger(dump_path=str(folder))
+    debugger.register_custom_api(mine, "rotary")
+    graphs = []
+
+    def backend(graph, inputs):
+        graphs.append(graph)
+        return graph
+
+    function = torch.compile(lambda x: rotary(x) + 1, backend=backend, fullgraph=True)
+    for _ in range(2):
+        function(X)
+        debugger.start()
+        rotary(function(X))
+        debugger.stop()
+        debugger.step()
+    assert len(graphs) == 1
+    for step in range(2):
+        assert read_dump(folder, step).names[-1] == "mine.rotary.0.forward"
+
+
+@pytest.mark.parametrize(
+    "check", [registered, refused, namespaces, listed, triton, one_argument, compiled]
+)
 def test_custom(check, tmp_path):
     run_forked(check, tmp_path)
 

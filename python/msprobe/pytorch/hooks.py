@@ -87,32 +87,25 @@ def _add_collectives(lists):
 
 
 def _watch_compiler():
-    """See torch.compile come, before it reads the code of functions that we have exchanged.
+    """See torch.compile at work.
 
-    A function that it has compiled by its code keeps that code: guards compare it at every call.
-    What it calls itself while it traces is no step of the program.
+    What it calls while it traces is no step of the program, and while it evaluates frames it reads
+    the code of functions, and compares it.
     """
-    frames = sys.modules.get("torch._dynamo.convert_frame")
-    for owner, name in ((torch, "compile"), (torch.export, "export"), (frames, "_compile")):
-        if hasattr(owner, name):
-            _engine.add_wait(owner, name, "compile")
-    if getattr(frames, "FRAME_COUNTER", 0) > 0:
-        _release_compiled_functions()
+    dynamo = getattr(torch._C, "_dynamo", None)
+    _engine.add_wait(getattr(dynamo, "eval_frame", None), "set_eval_frame", "frames")
+    _engine.add_wait(getattr(torch, "export", None), "export", "trace")
+    if "torch._dynamo.convert_frame" in sys.modules:
+        _watch_tracing()
     else:
-        _engine.before_compiling(_release_compiled_functions)
+        _engine.before_compiling(_watch_tracing)
 
 
-def _release_compiled_functions():
-    if "torch._dynamo.trace_rules" not in sys.modules:
-        # It is on its way: torch.compile was called for the first time.
-        import torch._dynamo.convert_frame as frames
+def _watch_tracing():
+    import torch._dynamo.convert_frame as frames  # it is there, or on its way
 
-        _engine.add_wait(frames, "_compile", "compile")
-    rules = sys.modules["torch._dynamo.trace_rules"]
-    for function in _engine.observed_functions():
-        kind = rules.lookup(function)
-        if kind is None or not issubclass(kind, rules.TorchInGraphFunctionVariable):
-            _engine.release(function)
+    for name in ("_compile", "fullgraph_capture"):
+        _engine.add_wait(frames, name, "trace")
 
 
 def _named_roots(model):

@@ -1,6 +1,6 @@
 #include "capture/collector.h"
 
-#include "capture/interpose_function.h"
+#include "capture/code_stub.h"
 #include "capture/provenance.h"
 #include "capture/weights.h"
 #include "engine/base/log.h"
@@ -62,7 +62,7 @@ void Collector::SeeCalls() {
   if (run_.session->filter().data_mode.backward()) WatchBackward(true);
   if (run_.modules_wanted) ModuleCalls::Install(this);
   if (!run_.apis_wanted) return;
-  ObservedFunction::ForEachStub(
+  CodeStub::ForEach(
       [](PyObject* code, void* self) { static_cast<Collector*>(self)->run_.stacks.HideCode(code); },
       this);
   Interposer::Install(this);

@@ -1,6 +1,7 @@
 #include "capture/interpose.h"
 
 #include <array>
+#include <deque>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -22,6 +23,9 @@ thread_local int depth = 0;
 struct Builtin {
   const Api* api;
   vectorcallfunc original;
+  // Functions of one argument are specialised by the interpreter past the pointer, by their flags:
+  // while observed they have a definition of our own, which differs in nothing else.
+  PyMethodDef *def = nullptr, *own_def = nullptr;
 };
 using BuiltinMap = std::unordered_map<PyObject*, Builtin>;
 struct Method {
@@ -43,7 +47,7 @@ std::array<Method, kMaxMethods> methods;
 int method_count = 0;
 Slot setitem;
 // Never destroyed: at exit the interpreter is gone before static destructors run.
-std::vector<ObservedFunction>& functions = *new std::vector<ObservedFunction>;
+std::deque<ObservedFunction>& functions = *new std::deque<ObservedFunction>;
 bool is_installed = false;
 
 PyObject* CallBuiltin(PyObject* f, PyObject* const* args, size_t nargsf, PyObject* names) {
@@ -168,6 +172,19 @@ std::string AddSlot(PyObject* callable, PyObject* name, const Api* api) {
   return "";
 }
 
+std::string AddFunction(PyObject* function, const Api* api, Interposer::ApiOf api_of) {
+  for (const ObservedFunction& f : functions) {
+    if (f.function() == function) return "";
+  }
+  std::string reason = functions.emplace_back().Prepare(function, api, api_of);
+  if (!reason.empty()) {
+    functions.pop_back();
+  } else if (is_installed) {
+    functions.back().Install();  // of a compiler that was imported just now
+  }
+  return reason;
+}
+
 // Sets every swapped pointer to what the two functions answer. The objects lie scattered in memory:
 // those to come are fetched ahead.
 template <typename F, typename M>
@@ -177,7 +194,9 @@ void ForEachPointer(F&& function, M&& method) {
   for (size_t i = 0; i < builtin_row.size(); ++i) {
     if (i + kAhead < builtin_row.size()) __builtin_prefetch(builtin_row[i + kAhead]->first, 1);
     auto& [object, b] = *builtin_row[i];
-    reinterpret_cast<PyCFunctionObject*>(object)->vectorcall = function(b);
+    auto* const f = reinterpret_cast<PyCFunctionObject*>(object);
+    f->vectorcall = function(b);
+    if (b.def != nullptr) f->m_ml = f->vectorcall == b.original ? b.def : b.own_def;
   }
   for (size_t i = 0; i < count; ++i) {
     if (i + kAhead < count) __builtin_prefetch(methods[i + kAhead].def, 1);
@@ -206,8 +225,15 @@ PyObject* ObserveCall(const Api& api, const CallArgs& call, PyObject* (*original
     struct Tracing {
       Tracing() { ++call_place.compilers; }
       ~Tracing() { --call_place.compilers; }
+      const CodeStub::Away away;
     } guard;
     return original(context);
+  }
+  if (api.kind == Api::kEvaluator) {
+    TellOfCompiler();
+    PyObject* result = original(context);
+    CodeStub::Follow();
+    return result;
   }
   if (api.kind != Api::kCall) {
     PyObject* result = original(context);
@@ -251,12 +277,17 @@ std::string Interposer::Add(PyObject* owner, PyObject* name, PyObject* callable,
     auto* function = reinterpret_cast<PyCFunctionObject*>(callable);
     const int flags = function->m_ml->ml_flags & ~(METH_CLASS | METH_STATIC | METH_COEXIST);
     // Functions with fast-call flags are specialised by the interpreter past the pointer we swap.
-    if (flags != (METH_VARARGS | METH_KEYWORDS) &&
+    if (flags != (METH_VARARGS | METH_KEYWORDS) && flags != METH_VARARGS && flags != METH_O &&
         !(is_bound && flags == (METH_FASTCALL | METH_KEYWORDS)))
       return "calling convention " + std::to_string(flags) + " is not known";
     const auto [it, inserted] = builtins.try_emplace(callable, Builtin{api, function->vectorcall});
     if (inserted) {
       Py_INCREF(callable);
+      if (flags == METH_O) {
+        it->second.def = function->m_ml;
+        it->second.own_def = new PyMethodDef(*function->m_ml);
+        it->second.own_def->ml_flags ^= METH_O | METH_VARARGS | METH_KEYWORDS;
+      }
       builtin_row.push_back(&*it);
     }
     return "";
@@ -264,15 +295,7 @@ std::string Interposer::Add(PyObject* owner, PyObject* name, PyObject* callable,
   if (Py_TYPE(callable) == &PyMethodDescr_Type) return AddMethod(callable, api);
   if (Py_TYPE(callable) == &PyWrapperDescr_Type) return AddSlot(callable, name, api);
   if (PyFunction_Check(callable)) {
-    for (const ObservedFunction& f : functions) {
-      if (f.function() == callable) return "";
-    }
-    ObservedFunction observed;
-    std::string reason = observed.Prepare(callable, api);
-    if (!reason.empty()) return reason;
-    functions.push_back(std::move(observed));
-    if (is_installed) functions.back().Install();  // of a compiler that was imported just now
-    return "";
+    return AddFunction(callable, api, nullptr);
   }
   return "objects of type " + std::string(Py_TYPE(callable)->tp_name) + " are not observed";
 }
@@ -280,13 +303,7 @@ std::string Interposer::Add(PyObject* owner, PyObject* name, PyObject* callable,
 std::string Interposer::AddDispatch(PyObject* function, ApiOf api_of) {
   if (!PyFunction_Check(function))
     return "objects of type " + std::string(Py_TYPE(function)->tp_name) + " are not observed";
-  for (const ObservedFunction& f : functions) {
-    if (f.function() == function) return "";
-  }
-  ObservedFunction observed;
-  std::string reason = observed.Prepare(function, nullptr, api_of);
-  if (reason.empty()) functions.push_back(std::move(observed));
-  return reason;
+  return AddFunction(function, nullptr, api_of);
 }
 
 const Api* Interposer::Find(PyObject* callable) {
@@ -338,29 +355,13 @@ void Interposer::BeforeCompiling(PyObject* callable) {
   Py_XDECREF(std::exchange(before_compiling, Py_NewRef(callable)));
 }
 
-PyObject* Interposer::Functions() {
-  PyObject* list = PyList_New(0);
-  for (const ObservedFunction& f : functions) {
-    const Api* api = f.api();
-    if (list != nullptr && api && api->kind == Api::kCall && api->collective == nullptr)
-      (void)PyList_Append(list, f.function());
-  }
-  return list;
-}
-
-void Interposer::Release(PyObject* function) {
-  for (ObservedFunction& f : functions) {
-    if (f.function() == function) f.Release(is_installed);
-  }
-}
-
 Interposer::Pause::Pause() : place_(Place::kOurs) { ++depth; }
 Interposer::Pause::~Pause() { --depth; }
 
 bool Interposer::Init() {
   FillTables(std::make_integer_sequence<int, kMaxMethods>{}, keyword_table.data(),
              varargs_table.data(), one_table.data());
-  return ObservedFunction::Init();
+  return CodeStub::Init();
 }
 
 }  // namespace msprobe::capture

@@ -6,7 +6,7 @@
 //   builtin (torch.add, F.gelu)             PyCFunctionObject::vectorcall; never its ml_meth,
 //                                           which hash and == use
 //   method (Tensor.add_, __add__)           PyMethodDef::ml_meth
-//   Python function (F.relu)                __code__: a stub whose constant is the observer
+//   Python function (F.relu)                PyFunctionObject::vectorcall (and code_stub.h)
 //   method of a pybind11 class (Work.wait)  the vectorcall of the builtin inside
 //   slot wrapper (Tensor.__setitem__)       the types' slot
 //
@@ -31,12 +31,13 @@ class CollectiveSignature;
 // and `ignored` may change between recordings.
 struct Api {
   enum Kind {
-    kCall,      // recorded, when it is the outermost one
-    kWait,      // its first argument is complete when it returns
-    kPoll,      // the same when it returns True
-    kHandOn,    // hands its second argument to its first: work of calls that were put together
-    kCompiler,  // begins to compile Python functions by their code
-    kPatcher,   // resets the pointers of module calls (module_calls.h)
+    kCall,       // recorded, when it is the outermost one
+    kWait,       // its first argument is complete when it returns
+    kPoll,       // the same when it returns True
+    kHandOn,     // hands its second argument to its first: work of calls that were put together
+    kCompiler,   // traces: what it calls is no step of the program; reads Python functions' code
+    kEvaluator,  // decides who evaluates frames, as torch.compile does
+    kPatcher,    // resets the pointers of module calls (module_calls.h)
   };
   std::string prefix;                // "Functional"
   std::string stem;                  // "Functional.linear.": what entry names begin with
@@ -87,13 +88,8 @@ class Interposer {
   static void Install(CallObserver* observer);
   static void Remove();
   static bool installed();
-  // Called once, before the first call of a kCompiler: may Release functions that would be compiled
-  // by their code, which is ours while we observe.
+  // Called once, before the first call of a kCompiler or kEvaluator: may Add more of them.
   static void BeforeCompiling(PyObject* callable);
-  // The Python functions that are observed, but for collectives: a list, a new reference.
-  static PyObject* Functions();
-  // A Python function is observed no more, now and later.
-  static void Release(PyObject* function);
 
   // While one of these lives, calls of this thread go straight through: our own use of the
   // framework.

@@ -95,6 +95,7 @@ void LateCalls::Learn(const Api& api, const CallArgs& args, PyObject* result,
       if (given.size() > 1 && IsWork(given[1].get())) SettleCoalesced(given[1].get());
       return;
     case Api::kCompiler:
+    case Api::kEvaluator:
     case Api::kCall:
     case Api::kPatcher:
       return;

@@ -1,7 +1,7 @@
 #include "capture/module_calls.h"
 
+#include <deque>
 #include <unordered_map>
-#include <vector>
 
 #include "capture/interpose_function.h"
 
@@ -12,7 +12,7 @@ namespace {
 // is gone before static destructors run.
 std::unordered_map<PyTypeObject*, ternaryfunc>& types =
     *new std::unordered_map<PyTypeObject*, ternaryfunc>;
-std::vector<ObservedFunction>& patchers = *new std::vector<ObservedFunction>;
+std::deque<ObservedFunction>& patchers = *new std::deque<ObservedFunction>;
 ModuleObserver* observer = nullptr;
 
 }  // namespace
@@ -55,8 +55,7 @@ void ModuleCalls::AddPatcher(PyObject* function) {
     patcher->kind = Api::kPatcher;
     return patcher;
   }();
-  ObservedFunction observed;
-  if (observed.Prepare(function, api).empty()) patchers.push_back(std::move(observed));
+  if (!patchers.emplace_back().Prepare(function, api).empty()) patchers.pop_back();
 }
 
 void ModuleCalls::Install(ModuleObserver* new_observer) {

@@ -1,6 +1,6 @@
 #include "capture/observed_callable.h"
 
-#include "capture/interpose_function.h"
+#include "capture/observe.h"
 
 namespace msprobe::capture {
 namespace {
