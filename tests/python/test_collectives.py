@@ -23,6 +23,7 @@ def record(rank, calls, folder, level="L1"):
     result = calls(rank)
     debugger.stop()
     debugger.step()
+    dist.barrier()  # who leaves early ends what the other still begins
     return result
 
 
