@@ -6,10 +6,10 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "engine/compare/outside_data.h"
+
 namespace msprobe {
 namespace {
-
-using Fingerprints = std::unordered_set<std::string_view>;
 
 std::string CompareWeights(const Dump& target, const Dump& golden) {
   if (target.weights.empty() || golden.weights.empty()) return {};
@@ -42,33 +42,24 @@ std::string CompareWeights(const Dump& target, const Dump& golden) {
 
 // Tensors that come from outside: not made by a recorded call, no weight.
 std::string CompareData(const Comparison& c) {
-  Fingerprints known, seen;
-  for (const Weight& weight : c.target.weights) known.insert(weight.fingerprint);
-  int64_t same = 0;
+  std::unordered_set<std::string_view> same, rounded;
+  std::string_view other;
   const size_t end = c.first.pair < 0 ? c.pairs.size() : static_cast<size_t>(c.first.pair) + 1;
-  for (size_t p = 0; p < end; ++p) {
-    const RecordPair& pair = c.pairs[p];
-    if (pair.target < 0 || c.target.records[pair.target].direction != Direction::kForward) continue;
-    for (uint32_t r = pair.first_row; r < pair.first_row + pair.row_count; ++r) {
-      const Row& row = c.rows[r];
-      if (row.target < 0) continue;
-      const Leaf& leaf = c.target.leaves[row.target];
-      if (leaf.kind != LeafKind::kTensor || leaf.fingerprint.empty()) continue;
-      if (leaf.slot == Slot::kParameter || leaf.slot == Slot::kOutput) {
-        known.insert(leaf.fingerprint);
-        continue;
-      }
-      if (row.golden < 0 || known.count(leaf.fingerprint) > 0) continue;
-      if (c.measures[r].verdict == RowVerdict::kEqual) {
-        same += seen.insert(leaf.fingerprint).second;
-      } else if (c.measures[r].verdict == RowVerdict::kDiffers) {
-        return fmt::format("other data ({} differs)", leaf.name);
-      }
-    }
-  }
-  if (same == 0) return {};
-  return fmt::format("the same data ({} tensor{} from outside{})", same, same == 1 ? "" : "s",
-                     c.first.pair < 0 ? "" : " up to the divergence");
+  ForEachOutsideRow(c, end, [&](uint32_t row) {
+    const Leaf& leaf = c.target.leaves[c.rows[row].target];
+    const RowVerdict verdict = c.measures[row].verdict;
+    if (verdict == RowVerdict::kEqual) same.insert(leaf.fingerprint);
+    if (verdict == RowVerdict::kNoise) rounded.insert(leaf.fingerprint);
+    if (verdict == RowVerdict::kDiffers) other = leaf.name;
+    return other.empty();
+  });
+  if (!other.empty()) return fmt::format("other data ({} differs)", other);
+  const size_t count = same.size() + rounded.size();
+  if (count == 0) return {};
+  return fmt::format(
+      "the same data ({} tensor{} from outside{}{})", count, count == 1 ? "" : "s",
+      c.first.pair < 0 ? "" : " up to the divergence",
+      rounded.empty() ? "" : fmt::format(", {} rounded or reordered", rounded.size()));
 }
 
 std::string CompareSettings(const Dump& target, const Dump& golden) {

@@ -12,6 +12,7 @@
 #include "engine/compare/divergence.h"
 #include "engine/compare/judge.h"
 #include "engine/compare/measure.h"
+#include "engine/compare/outside_data.h"
 #include "engine/compare/record_keys.h"
 #include "engine/compare/summary.h"
 
@@ -160,6 +161,7 @@ Result<Comparison> Compare(Dump target, Dump golden, const CompareOptions& optio
   c.rows = std::move(aligned.rows);
   c.forward_of = std::move(aligned.forward_of);
   MeasureRows(options, &c);
+  JudgeOutsideIntegers(&c);
   ForgiveGradientOrder(&c);
   ClassifyCalls(&c);
   FindFirstDivergence(&c);

@@ -192,8 +192,13 @@ std::string DescribeError(const Comparison& c, int32_t row) {
   const Row& r = c.rows[row];
   const Measure& m = c.measures[row];
   const std::string label(LeafLabel(c, row));
-  if (r.target < 0 || r.golden < 0)
-    return fmt::format("{} is {}", label, ReasonText(Reason::kNoPartner));
+  if (r.target < 0 || r.golden < 0) {
+    const Leaf& leaf = LeafOf(c, row);
+    if (leaf.kind != LeafKind::kScalar)
+      return fmt::format("{} is {}", label, ReasonText(Reason::kNoPartner));
+    return fmt::format("{} is {} in the {}, and not given in the {}", label, PlainValue(leaf),
+                       r.target >= 0 ? "target" : "golden", r.target >= 0 ? "golden" : "target");
+  }
   const Leaf &t = c.target.leaves[r.target], &g = c.golden.leaves[r.golden];
   switch (m.reason) {
     case Reason::kShapeDiffers:
@@ -205,6 +210,8 @@ std::string DescribeError(const Comparison& c, int32_t row) {
     case Reason::kKindDiffers:
       return fmt::format("{} is {} in the target, {} in the golden", label,
                          t.dtype.empty() ? t.type : t.dtype, g.dtype.empty() ? g.type : g.dtype);
+    case Reason::kOtherElements:
+      return fmt::format("{} has the same statistics, and other elements", label);
     case Reason::kNonFinite:
       return fmt::format("{} has {} in the target, {} in the golden", label, NonFinite(t),
                          NonFinite(g));

@@ -9,6 +9,7 @@
 #include "engine/compare/evidence.h"
 #include "engine/compare/explain_shared.h"
 #include "engine/compare/judge.h"
+#include "engine/compare/one_side.h"
 #include "engine/compare/operations.h"
 #include "engine/compare/rounding.h"
 #include "engine/dump/source_line.h"
@@ -45,7 +46,7 @@ bool IsFloat32(const Comparison& c, int32_t row) {
                            c.golden.leaves[r.golden].dtype == "Float32");
 }
 
-std::string DescribeInputs(const Comparison& c, const CallSummary& call) {
+std::string DescribeInputs(const Comparison& c, int32_t p, const CallSummary& call) {
   std::string inputs;
   if (!call.in.any() && !call.arguments.any()) {
     inputs = "its inputs were not recorded";
@@ -57,9 +58,11 @@ std::string DescribeInputs(const Comparison& c, const CallSummary& call) {
   } else {
     inputs = fmt::format("its inputs are {}", EqualWord(c));
   }
-  if (call.arguments.differs) {
-    inputs += fmt::format(", but the call itself was made differently: {}",
-                          DescribeRow(c, call.arguments.worst_row));
+  const int32_t argument =
+      call.arguments.differs ? call.arguments.worst_row : ArgumentOfOneSide(c, p);
+  if (argument >= 0) {
+    inputs +=
+        fmt::format(", but the call itself was made differently: {}", DescribeRow(c, argument));
   }
   return inputs;
 }
@@ -118,6 +121,8 @@ std::string Advice(const Comparison& c, int32_t p, const CallSummary& call) {
     return "an error of this size is what TF32 or a 16-bit accumulation makes of float32: check "
            "the matmul precision setting";
   }
+  if (ArgumentOfOneSide(c, p) >= 0)
+    return "compare the two call sites: the other side takes the default";
   return "";
 }
 
@@ -148,7 +153,7 @@ FirstDivergence ExplainIntroduced(const Comparison& c, int32_t p) {
   const Before before = WhatCameBefore(c, p);
   FirstDivergence f = StartExplanation(c, p, call.out.worst_row);
   f.confidence = ConfidenceOf(c, p, call, before);
-  f.why = fmt::format("{}; {}; {}", DescribeBefore(c, before), DescribeInputs(c, call),
+  f.why = fmt::format("{}; {}; {}", DescribeBefore(c, before), DescribeInputs(c, p, call),
                       DescribeRow(c, f.row));
   f.advice = MixedPrecision(c, p, call);
   if (!f.advice.empty()) {

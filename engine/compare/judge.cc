@@ -334,6 +334,8 @@ std::string_view ReasonText(Reason reason) {
       return "different checksums";
     case Reason::kOtherBits:
       return "same statistics, other bits: rounded or reordered elements";
+    case Reason::kOtherElements:
+      return "same statistics, other elements: other data, or the same in another order";
     case Reason::kDTypeDiffers:
       return "different dtypes, judged by the coarser";
     case Reason::kDevice:

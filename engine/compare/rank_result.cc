@@ -7,6 +7,7 @@
 #include "engine/base/file.h"
 #include "engine/compare/evidence.h"
 #include "engine/compare/judge.h"
+#include "engine/compare/one_side.h"
 #include "engine/formats/csv.h"
 
 namespace msprobe {
@@ -22,7 +23,11 @@ RankResult SummarizeRank(const Comparison& c, int32_t step, int32_t rank) {
   r.golden_complete = c.golden.complete;
   r.summary = Summarize(c);
   r.first = c.first;
-  if (c.first.pair >= 0) r.first_name = EntryName(c, c.first.pair);
+  if (c.first.pair >= 0) {
+    r.first_name = EntryName(c, c.first.pair);
+  } else {
+    r.one_sided = DescribeCallsOfOneSide(c);
+  }
   r.trace = TraceRank(c, rank);
   return r;
 }

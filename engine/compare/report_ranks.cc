@@ -42,7 +42,11 @@ class Screen {
     const auto first = std::find_if(steps.begin(), steps.end(), [](const StepOrigins& step) {
       return !step.found.origins.empty();
     });
-    if (first != steps.end()) Begins(*first, steps.size() > 1);
+    if (first != steps.end()) {
+      Begins(*first, steps.size() > 1);
+    } else {
+      CallsOfOneSide(steps.size() > 1);
+    }
     for (const std::string& sentence : compared_.left_out) Say("not compared: " + sentence, 2);
     return std::move(out_);
   }
@@ -148,6 +152,13 @@ class Screen {
     return places;
   }
 
+  // "step 3, rank 1, ", of them what there is.
+  static std::string Where(int32_t step, const std::vector<int32_t>& ranks, bool say_step) {
+    std::string text = say_step && step >= 0 ? fmt::format("step {}, ", step) : "";
+    if (ranks.size() > 1 || ranks[0] >= 0) text += Ranks(ranks) + ", ";
+    return text;
+  }
+
   void Begins(const StepOrigins& step, bool say_step) {
     const std::vector<Place> places = PlacesOf(step, results_);
     const Place& place = places.front();
@@ -155,8 +166,8 @@ class Screen {
     Line("");
     const std::string title = "FIRST DIVERGENCE  ";
     const std::string sure = fmt::format("confidence {:.0f}%", 100 * f.confidence);
-    std::string where = say_step && step.step >= 0 ? fmt::format("step {}, ", step.step) : "";
-    where += fmt::format("{}, {}", Ranks(place.ranks), Clean(place.result->first_name));
+    const std::string where =
+        Where(step.step, place.ranks, say_step) + Clean(place.result->first_name);
     const int room = width_ - Columns(title) - Columns(sure) - 2;
     Line(Paint(kRed, title) + Paint(kBold, Pad(CutRight(where, room), room)) + "  " + sure);
     if (!f.source_line.empty())
@@ -180,6 +191,19 @@ class Screen {
           1, "  ");
     }
     if (places.size() > 4) Line(fmt::format("  and in {} places more", places.size() - 4));
+  }
+
+  // No number is wrong: of the first pair of dumps that do not hold the same calls.
+  void CallsOfOneSide(bool say_step) {
+    for (const RankResult& r : results_) {
+      if (r.one_sided.empty()) continue;
+      Line("");
+      Say(fmt::format("All values with a partner agree, but the two runs did not make the same "
+                      "calls: {}{}",
+                      Where(r.step, {r.rank}, say_step), r.one_sided),
+          4);
+      return;
+    }
   }
 
   static constexpr int kFailed = 4;

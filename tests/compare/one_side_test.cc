@@ -1,0 +1,78 @@
+#include "engine/compare/one_side.h"
+
+#include <gmock/gmock.h>
+
+#include "engine/compare/rank_result.h"
+#include "engine/compare/report_ranks.h"
+#include "tests/compare/dump_builder.h"
+
+namespace msprobe {
+namespace {
+
+using test::DumpBuilder;
+using test::MustCompare;
+using test::Numbers;
+using test::Scaled;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+enum class Passed { kNothing, kByName, kUnderAnotherName };
+
+Dump Gelu(Passed passed, double error) {
+  DumpBuilder b;
+  b.Call("Functional.gelu.0.forward").In(Numbers(3, -3, 0.5, 9));
+  if (passed == Passed::kByName) b.Value("approximate", "str", "tanh");
+  if (passed == Passed::kUnderAnotherName) b.Value("1", "str", "tanh");
+  b.Out(Scaled(Numbers(3, -0.2, 0.9, 7), error));
+  return b.Take();
+}
+
+TEST(OneSide, AnArgumentThatOnlyOneSidePasses) {
+  const Comparison c = MustCompare(Gelu(Passed::kByName, 0.01), Gelu(Passed::kNothing, 0));
+  EXPECT_EQ(c.first.call_class, CallClass::kIntroduced);
+  EXPECT_THAT(c.first.why, HasSubstr("kwargs.approximate is \"tanh\" in the target, and not given "
+                                     "in the golden"));
+  const Comparison swapped = MustCompare(Gelu(Passed::kNothing, 0.01), Gelu(Passed::kByName, 0));
+  EXPECT_THAT(swapped.first.why, HasSubstr("in the golden, and not given in the target"));
+}
+
+TEST(OneSide, TheSameArgumentInAnotherPlaceIsNone) {
+  const Comparison c = MustCompare(Gelu(Passed::kByName, 0.01), Gelu(Passed::kUnderAnotherName, 0));
+  EXPECT_EQ(ArgumentOfOneSide(c, 0), -1);
+  EXPECT_THAT(c.first.why, Not(HasSubstr("made differently")));
+}
+
+// Clips gradients, or does not, and nothing comes of it.
+Dump Step(bool clips) {
+  DumpBuilder b;
+  b.Call("Functional.linear.0.forward").In(Numbers(1, -1, 0, 3)).Out(Numbers(2, -2, 0, 5));
+  if (clips) {
+    b.Call("Torch.clamp.0.forward").In(Numbers(9, 9, 9, 9)).Out(Numbers(1, 1, 1, 1));
+    b.At("train.py", 72, "clip_grad_norm_(net.parameters(), 1.0)", "<module>");
+  }
+  b.Call("Functional.relu.0.forward").In(Numbers(2, -2, 0, 5)).Out(Numbers(2, 0, 1, 4));
+  return b.Take();
+}
+
+TEST(OneSide, CallsAloneAreADifferenceWithAPlace) {
+  const Comparison c = MustCompare(Step(false), Step(true));
+  EXPECT_EQ(c.first.pair, -1);
+  EXPECT_EQ(DescribeCallsOfOneSide(c),
+            "one call is only in the golden, Torch.clamp.0.forward (train.py:72 in <module>: "
+            "clip_grad_norm_(net.parameters(), 1.0))");
+  const std::vector<RankResult> steps = {SummarizeRank(MustCompare(Step(true), Step(true)), 0, -1),
+                                         SummarizeRank(c, 1, -1)};
+  const std::string report = RanksReport(steps, {.target = "t", .golden = "g"}, {.width = 100});
+  EXPECT_THAT(report, HasSubstr("All values with a partner agree, but the two runs did not make"));
+  EXPECT_THAT(report, HasSubstr("step 1, one call is"));
+  EXPECT_THAT(report, HasSubstr("train.py:72"));
+}
+
+TEST(OneSide, WhatAKilledRunDidNotGetToIsNotHeldAgainstIt) {
+  Dump killed = Step(false);
+  killed.complete = false;
+  EXPECT_EQ(DescribeCallsOfOneSide(MustCompare(std::move(killed), Step(true))), "");
+}
+
+}  // namespace
+}  // namespace msprobe
