@@ -29,6 +29,7 @@ void ForEachCallCount(C& c, Visit&& visit) {
   visit("nested", c.nested);
   visit("ignored", c.ignored);
   visit("traced", c.traced);
+  visit("wrappers", c.wrappers);
 }
 template <typename C, typename Visit>
 void ForEachGradientCount(C& c, Visit&& visit) {
@@ -83,6 +84,7 @@ std::string CallLine(std::string_view what, const CallCounts& c) {
   if (c.nested > 0) line += fmt::format(", {} inside those", c.nested);
   if (c.ignored > 0) line += fmt::format(", {} left out by the configuration", c.ignored);
   if (c.traced > 0) line += fmt::format(", {} traced by a compiler", c.traced);
+  if (c.wrappers > 0) line += fmt::format(", {} by wrappers of compiled code", c.wrappers);
   return line;
 }
 
@@ -156,7 +158,7 @@ Result<Coverage> ReadCoverage(const std::string& path) {
 std::vector<std::string> CoverageLines(const Coverage& coverage, size_t most) {
   std::vector<std::string> lines;
   const CallCounts &a = coverage.apis, &m = coverage.modules;
-  if (a.recorded + a.ignored + a.traced > 0) lines.push_back(CallLine("API calls", a));
+  if (a.recorded + a.ignored + a.traced + a.wrappers > 0) lines.push_back(CallLine("API calls", a));
   if (m.recorded + m.ignored + m.traced > 0) lines.push_back(CallLine("module calls", m));
   const int64_t saves = coverage.saves + coverage.saves_refused;
   if (saves > 0) {
@@ -195,9 +197,9 @@ std::vector<std::string> CoverageLines(const Coverage& coverage, size_t most) {
     lines.push_back(fmt::format("  {} {}: {}", operation.count, operation.name, operation.reason));
   }
   if (coverage.compiled_regions > 0) {
-    lines.push_back(fmt::format("compiled code was entered {} time{}: what it computes is not seen",
-                                coverage.compiled_regions,
-                                coverage.compiled_regions == 1 ? "" : "s"));
+    lines.push_back(
+        fmt::format("compiled code was entered {} time{}: what its own kernels compute is not seen",
+                    coverage.compiled_regions, coverage.compiled_regions == 1 ? "" : "s"));
   }
   return lines;
 }

@@ -22,6 +22,7 @@ struct CallCounts {
   int64_t nested = 0;    // inside a call that is recorded (APIs only)
   int64_t ignored = 0;   // left out by the configuration
   int64_t traced = 0;    // made by a compiler that traces: no numbers there
+  int64_t wrappers = 0;  // made by what PyTorch puts around compiled code (APIs only)
 };
 
 struct Coverage {

@@ -12,7 +12,7 @@ using ::testing::ElementsAre;
 
 Coverage Example() {
   Coverage c;
-  c.apis = {.recorded = 5, .nested = 2, .ignored = 1, .traced = 3};
+  c.apis = {.recorded = 5, .nested = 2, .ignored = 1, .traced = 3, .wrappers = 6};
   c.modules = {.recorded = 4};
   c.gradients = 3;
   c.gradients_ignored = 2;
@@ -52,14 +52,14 @@ TEST(Coverage, LinesForAPerson) {
   EXPECT_THAT(
       CoverageLines(Example(), 1),
       ElementsAre("API calls: 5 recorded, 2 inside those, 1 left out by the configuration, 3 "
-                  "traced by a compiler",
+                  "traced by a compiler, 6 by wrappers of compiled code",
                   "module calls: 4 recorded", "saved values: 6 recorded, 1 refused",
                   "gradients of saved values: 3 recorded, 2 left out by the configuration, "
                   "1 never came",
                   "operations: 5 recorded, 9 more inside recorded calls, 7 of the backward pass, 2 "
                   "left out by the configuration, 13 not observed",
                   "  12 aten::view: not \"listed\"", "  and others, see coverage.json",
-                  "compiled code was entered 1 time: what it computes is not seen"));
+                  "compiled code was entered 1 time: what its own kernels compute is not seen"));
 }
 
 TEST(Coverage, ADamagedFileIsAnError) {

@@ -138,6 +138,21 @@ def test_compiled_code_is_not_observed(tmp_path):
     assert unseen(report)["aten::relu"] == (1, "inside compiled code")
 
 
+def compiled_backward():
+    """Its wrapper looks at the strides of the gradient."""
+    function = torch.compile(lambda t: torch.relu(t.t() * 2), backend="aot_eager")
+    x = torch.randn(2, 4, requires_grad=True)
+    function(x)
+    return lambda: function(x).sum().backward()
+
+
+def test_wrappers_of_compiled_code_are_counted_apart(tmp_path):
+    run_forked(record, tmp_path, compiled_backward)
+    report = coverage(tmp_path)
+    assert report["apis"]["wrappers"] == 1
+    assert report["apis"]["recorded"] == 1
+
+
 def foreign():
     torch.library.define("coverage_test::twice", "(Tensor x) -> Tensor")
     torch.library.impl("coverage_test::twice", "cpu")(lambda x: x.clone())

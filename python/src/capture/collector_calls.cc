@@ -108,6 +108,10 @@ void* Collector::Enter(const Api& api, const CallArgs& args) {
 }
 
 void* Collector::EnterCall(const Api& api, const CallArgs& args) {
+  if (run_.stacks.InCompiledWrapper()) {
+    ++run_.coverage.apis.wrappers;
+    return nullptr;
+  }
   late_.Settle();
   std::unique_ptr<OpenCall> call =
       Begin(api.stem, run_.session->NextCall(api.counter), /*is_module=*/false);

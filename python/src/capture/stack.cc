@@ -10,6 +10,30 @@ namespace {
 
 constexpr size_t kMaxFrames = 256;
 
+// The frames of this thread, innermost first.
+class Frames {
+ public:
+  Frames() { Set(PyThreadState_GetFrame(PyThreadState_Get())); }
+  explicit operator bool() const { return static_cast<bool>(frame_); }
+  void Next() { Set(PyFrame_GetBack(frame())); }
+  PyCodeObject* code() const { return reinterpret_cast<PyCodeObject*>(code_.get()); }
+  int instruction() const {
+#if PY_VERSION_HEX >= 0x030b0000
+    return PyFrame_GetLasti(frame());
+#else
+    return frame()->f_lasti;
+#endif
+  }
+
+ private:
+  PyFrameObject* frame() const { return reinterpret_cast<PyFrameObject*>(frame_.get()); }
+  void Set(PyFrameObject* frame) {
+    frame_ = PyRef::Steal(reinterpret_cast<PyObject*>(frame));
+    code_ = PyRef::Steal(frame ? reinterpret_cast<PyObject*>(PyFrame_GetCode(frame)) : nullptr);
+  }
+  PyRef frame_, code_;
+};
+
 uint64_t Mix(uint64_t hash, uint64_t value) {
   hash ^= value;
   hash *= 0x9e3779b97f4a7c15u;
@@ -35,14 +59,23 @@ std::string SourceLine(PyObject* file, int line) {
 
 }  // namespace
 
-bool StackTable::Hidden(PyCodeObject* code) {
-  const auto [it, inserted] = hidden_files_.try_emplace(code, false);
+const StackTable::Kind& StackTable::KindOf(PyCodeObject* code) {
+  const auto [it, inserted] = kinds_.try_emplace(code);
   if (inserted) {
-    it->second = hidden_code_.count(reinterpret_cast<PyObject*>(code)) > 0 ||
-                 (!hidden_.empty() && Utf8(code->co_filename).substr(0, hidden_.size()) == hidden_);
+    const std::string_view file = Utf8(code->co_filename);
+    it->second = {.hidden = hidden_code_.count(reinterpret_cast<PyObject*>(code)) > 0 ||
+                            (!hidden_.empty() && file.substr(0, hidden_.size()) == hidden_),
+                  // Code that is made there as the program runs has a name in it, too.
+                  .compiled_wrapper = file.find("/torch/_functorch/_aot_autograd/") != file.npos};
     codes_.emplace(code, PyRef::Borrow(reinterpret_cast<PyObject*>(code)));
   }
   return it->second;
+}
+
+bool StackTable::InCompiledWrapper() {
+  Frames frames;
+  while (frames && KindOf(frames.code()).hidden) frames.Next();
+  return frames && KindOf(frames.code()).compiled_wrapper;
 }
 
 void StackTable::HideModuleCalls() {
@@ -70,25 +103,14 @@ void StackTable::HideModuleCalls() {
 int64_t StackTable::Intern(bool* is_new) {
   current_.clear();
   uint64_t hash = 0;
-  PyFrameObject* frame = PyThreadState_GetFrame(PyThreadState_Get());
-  while (frame != nullptr && current_.size() < kMaxFrames) {
-    PyCodeObject* code = PyFrame_GetCode(frame);
-    if (!Hidden(code)) {
-#if PY_VERSION_HEX >= 0x030b0000
-      const Site site{code, PyFrame_GetLasti(frame)};
-#else
-      const Site site{code, frame->f_lasti};
-#endif
-      current_.push_back(site);
-      hash = Mix(hash, reinterpret_cast<uintptr_t>(code));
-      hash = Mix(hash, static_cast<uint64_t>(site.instruction));
-    }
-    Py_DECREF(code);  // the frame, or codes_, keeps it
-    PyFrameObject* back = PyFrame_GetBack(frame);
-    Py_DECREF(frame);
-    frame = back;
+  for (Frames frames; frames && current_.size() < kMaxFrames; frames.Next()) {
+    PyCodeObject* const code = frames.code();  // kept by the frame, or by codes_
+    if (KindOf(code).hidden) continue;
+    const Site site{code, frames.instruction()};
+    current_.push_back(site);
+    hash = Mix(hash, reinterpret_cast<uintptr_t>(code));
+    hash = Mix(hash, static_cast<uint64_t>(site.instruction));
   }
-  Py_XDECREF(frame);
   const auto [first, last] = known_.equal_range(hash);
   for (auto it = first; it != last; ++it) {
     if (it->second.sites == current_) {

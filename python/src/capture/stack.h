@@ -29,6 +29,10 @@ class StackTable {
   // each time. Never leaves a Python error behind.
   void HideModuleCalls();
 
+  // Whether what runs now was put around compiled code by PyTorch (AOT autograd): the program has
+  // not called it.
+  bool InCompiledWrapper();
+
   // Calls below this code belong to `region` ("optimizer"), unless another one is nearer.
   void NameRegion(PyObject* code, std::string region) { regions_[code] = std::move(region); }
   // Of a stack by its number; "": none.
@@ -53,16 +57,19 @@ class StackTable {
     std::vector<Site> sites;
     int64_t number;
   };
-  bool Hidden(PyCodeObject* code);
+  struct Kind {
+    bool hidden, compiled_wrapper;
+  };
+  const Kind& KindOf(PyCodeObject* code);
   std::string FindRegion() const;
   std::vector<std::string> FormatSites(std::vector<Site> sites);
   const std::string& FormatSite(const Site& site);
 
   std::string hidden_;
   std::unordered_set<PyObject*> hidden_code_;
-  std::unordered_map<PyObject*, std::string> regions_;    // by code object, which lives for ever
-  std::vector<std::string> region_of_;                    // by number
-  std::unordered_map<PyCodeObject*, bool> hidden_files_;  // verdict by code object
+  std::unordered_map<PyObject*, std::string> regions_;  // by code object, which lives for ever
+  std::vector<std::string> region_of_;                  // by number
+  std::unordered_map<PyCodeObject*, Kind> kinds_;
   std::unordered_multimap<uint64_t, Known> known_;
   std::unordered_map<PyCodeObject*, PyRef> codes_;  // keeps addresses from being used again
   std::map<std::pair<PyCodeObject*, int>, std::string> texts_;
