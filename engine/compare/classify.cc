@@ -1,8 +1,11 @@
 #include "engine/compare/classify.h"
 
 #include <cmath>
+#include <vector>
 
+#include "engine/compare/evidence.h"
 #include "engine/compare/judge.h"
+#include "engine/compare/operations.h"
 
 namespace msprobe {
 namespace {
@@ -105,6 +108,28 @@ CallSummary SummarizeGradients(const Comparison& c, int32_t gradients) {
   const int32_t backward = ModuleCallOf(c, gradients, Direction::kBackward);
   if (backward >= 0 && c.pairs[backward].matched()) s.in = SummarizeCall(c, backward).in;
   return s;
+}
+
+void ForgiveEnlargedRounding(Comparison* c) {
+  std::vector<int32_t> enlarging;
+  for (size_t p = 0; p < c->pairs.size(); ++p) {
+    const int32_t at = static_cast<int32_t>(p);
+    const CallSummary call = SummarizeCall(*c, at);
+    if (!call.out.differs && !call.in.differs && !call.arguments.differs) continue;
+    if (c->classes[p] != CallClass::kIntroduced || !IsEnlargedRounding(*c, at, call) ||
+        !UpdatesInPlace(RecordOf(*c, at).api))
+      return;
+    enlarging.push_back(at);
+  }
+  for (const int32_t p : enlarging) {
+    const RecordPair& pair = c->pairs[p];
+    for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
+      if (c->measures[i].verdict != RowVerdict::kDiffers) continue;
+      c->measures[i].verdict = RowVerdict::kNoise;
+      c->measures[i].reason = Reason::kEnlarged;
+    }
+    c->classes[p] = CallClass::kNoise;
+  }
 }
 
 void ClassifyCalls(Comparison* c) {

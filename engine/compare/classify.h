@@ -42,4 +42,9 @@ CallSummary SummarizeGradients(const Comparison& comparison, int32_t gradients);
 // Fills comparison->classes; measures must be there.
 void ClassifyCalls(Comparison* comparison);
 
+// Where nothing is wrong but that updates in place enlarged the rounding of their inputs, and no
+// call passes it on: these rows and calls are noise (an optimizer divides a gradient that is zero
+// but for rounding by its own size). With anything else wrong all stay as they are.
+void ForgiveEnlargedRounding(Comparison* comparison);
+
 }  // namespace msprobe

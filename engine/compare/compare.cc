@@ -164,6 +164,7 @@ Result<Comparison> Compare(Dump target, Dump golden, const CompareOptions& optio
   JudgeOutsideIntegers(&c);
   ForgiveGradientOrder(&c);
   ClassifyCalls(&c);
+  ForgiveEnlargedRounding(&c);
   FindFirstDivergence(&c);
   CompareBeginnings(&c);
   NoteWhatWasNotObserved(&c);

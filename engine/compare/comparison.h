@@ -64,6 +64,7 @@ enum class Reason : uint8_t {
   kChecksumDiffers,  // differs: checksums say no more than that
   kOtherBits,        // noise: the same statistics, yet other bits: rounded or reordered elements
   kOtherElements,    // differs: the same, of integers that rounding cannot have made
+  kEnlarged,         // noise: rounding of its inputs, which the operation enlarges by its nature
   kDTypeDiffers,   // any verdict: judged by the coarser of two float dtypes; unknown for two dtype
                    // arguments, as mixed precision has
   kGradientOrder,  // unknown: gradients of an API's inputs, which the two tools list in different

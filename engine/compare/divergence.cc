@@ -12,6 +12,9 @@ namespace msprobe {
 namespace {
 
 constexpr size_t kMaxRunnersUp = 5;
+// Rounding that an operation enlarges by its nature is a weak first: it must not hide a sure one.
+constexpr double kWeak = 0.2, kSure = 0.8;
+constexpr int kMostLooks = 200;  // at calls after a weak first; a bound on the time
 
 int32_t SizeOf(const Comparison& c) { return static_cast<int32_t>(c.pairs.size()); }
 
@@ -86,6 +89,34 @@ std::vector<FirstDivergence> RunnersUp(const Comparison& c, int32_t first, int32
   return out;
 }
 
+// Whether something wrong that goes into the call was made by a recorded call.
+bool TakesWhatACallMade(const Comparison& c, int32_t p) {
+  const RecordPair& pair = c.pairs[p];
+  for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
+    const Row& row = c.rows[i];
+    if (c.measures[i].verdict != RowVerdict::kDiffers || row.target < 0) continue;
+    const int32_t maker = FindProducer(c.target, c.target.leaves[row.target], pair.target);
+    for (int32_t q = 0; maker >= 0 && q < p; ++q) {
+      if (c.pairs[q].target == maker && SummarizeCall(c, q).out.differs) return true;
+    }
+  }
+  return false;
+}
+
+// The first call after `weak` that is sure to introduce an error of its own.
+FirstDivergence SurerThan(const Comparison& c, int32_t weak) {
+  int looks = 0;
+  for (int32_t p = weak + 1; p < SizeOf(c) && looks < kMostLooks; ++p) {
+    const bool introduced = c.classes[p] == CallClass::kIntroduced;
+    if (!introduced && c.classes[p] != CallClass::kInherited) continue;
+    ++looks;
+    if (!introduced && TakesWhatACallMade(c, p)) continue;
+    FirstDivergence found = Explain(c, p);
+    if (found.confidence >= kSure) return found;
+  }
+  return {};
+}
+
 }  // namespace
 
 int32_t FirstWrongCall(const Comparison& c) {
@@ -104,6 +135,13 @@ void FindFirstDivergence(Comparison* c) {
   first = MakerOfGradient(*c, first);
   c->first = Explain(*c, first);
   c->runners_up = RunnersUp(*c, first, c->first.pair);
+  if (c->first.confidence >= kWeak) return;
+  FirstDivergence surer = SurerThan(*c, first);
+  if (surer.pair < 0) return;
+  std::erase_if(c->runners_up, [&](const FirstDivergence& r) { return r.pair == surer.pair; });
+  c->runners_up.insert(c->runners_up.begin(), std::move(c->first));
+  if (c->runners_up.size() > kMaxRunnersUp) c->runners_up.pop_back();
+  c->first = std::move(surer);
 }
 
 }  // namespace msprobe

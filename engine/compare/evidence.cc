@@ -124,6 +124,11 @@ double JumpOf(const CallSummary& call) {
   return call.out.severity / std::max(call.in.severity, 1.0);
 }
 
+bool IsEnlargedRounding(const Comparison& c, int32_t pair, const CallSummary& call) {
+  return call.in.noise && !call.in.differs && !call.in.unknown && !call.arguments.differs &&
+         AmplifiesRounding(RecordOf(c, pair).api) && JumpOf(call) <= kNaturalAmplification;
+}
+
 double ConfidenceOf(const Comparison& c, int32_t pair, const CallSummary& call,
                     const Before& before) {
   double confidence = c.pairs[pair].confidence;

@@ -29,6 +29,8 @@ double ConfidenceOf(const Comparison& comparison, int32_t pair, const CallSummar
 double ExplainedFor(const Comparison& comparison, int32_t row);
 // output severity / input severity; infinity when what goes in is bit-equal.
 double JumpOf(const CallSummary& call);
+// The operation enlarges the rounding of its inputs by its nature, and that is all it did.
+bool IsEnlargedRounding(const Comparison& comparison, int32_t pair, const CallSummary& call);
 
 // "312 calls before it are bit-equal, 14 within rounding (largest 3.1 roundings)"
 std::string DescribeBefore(const Comparison& comparison, const Before& before);

@@ -334,6 +334,8 @@ std::string_view ReasonText(Reason reason) {
       return "different checksums";
     case Reason::kOtherBits:
       return "same statistics, other bits: rounded or reordered elements";
+    case Reason::kEnlarged:
+      return "the operation enlarges the rounding of its inputs by its nature";
     case Reason::kOtherElements:
       return "same statistics, other elements: other data, or the same in another order";
     case Reason::kDTypeDiffers:

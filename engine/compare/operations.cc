@@ -63,6 +63,12 @@ bool AmplifiesRounding(std::string_view api) {
                             "cholesky", "svd", "eig"});
 }
 
+bool UpdatesInPlace(std::string_view api) {
+  const std::string_view name = api.substr(api.rfind('.') + 1);
+  if (name.starts_with("__")) return name.starts_with("__i") && name != "__invert__";
+  return name.ends_with('_');
+}
+
 double SummedTerms(const Dump& dump, const Record& record) {
   // Of inputs A, B and output C of a contraction, |A||B| / |C| is the square of the inner
   // dimension; of a reduction |A| / |C| is the number of terms. Backward and module records are

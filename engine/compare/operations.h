@@ -15,6 +15,8 @@ bool IsContraction(std::string_view api);  // sums of products: linear, matmul, 
 // Enlarges the relative error of its input by far, by its nature: differences, normalisations,
 // exponentials, logarithms.
 bool AmplifiesRounding(std::string_view api);
+// Changes its first argument, as the arithmetic of optimizers does.
+bool UpdatesInPlace(std::string_view api);
 
 // Values summed into one element of the call's outputs, as far as name and shapes tell: a matmul's
 // inner dimension, a reduction's ratio of input to output; 0 when they do not.

@@ -173,7 +173,7 @@ class Screen {
     if (!f.source_line.empty())
       Say(CutSource(Clean(f.source_line), SourceRoom(width_ - 4)), 2, "  | ");
     if (place.origin->in_exchange) Say(DescribeExchange(*place.origin), 2, "  | ");
-    Say(f.why, 3, "  | ");
+    Say(f.why, 5, "  | ");
     if (!f.advice.empty()) Say("next: " + f.advice, 2, "  | ");
     size_t hops = 0;
     for (const RankHop& hop : step.found.hops) {

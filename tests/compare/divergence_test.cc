@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "engine/compare/evidence.h"
+#include "engine/compare/summary.h"
 #include "tests/compare/dump_builder.h"
 
 namespace msprobe {
@@ -351,6 +352,37 @@ TEST(DivergenceTest, RunnersUpAreOtherBeginnings) {
   const Comparison c = MustCompare(build(kWrong), build(0));
   EXPECT_EQ(First(c), "Functional.f0.0.forward");
   EXPECT_EQ(c.runners_up.size(), 5u);
+}
+
+// Adam divides a gradient that is zero but for rounding by its own size; a parameter whose gradient
+// somebody cleared, or not.
+Dump OptimizerStep(double rounding, double enlarged, bool cleared = false) {
+  DumpBuilder b;
+  b.Call("Functional.linear.0.forward").In(Value(1, rounding)).Out(Value(2, rounding));
+  b.Call("Tensor.addcdiv_.0.forward").In(Value(3, rounding)).Out(Value(4, enlarged));
+  b.Call("Tensor.lerp_.0.forward").In(Value(5)).In(Value(6, cleared ? kWrong : 0));
+  b.Out(Value(7, cleared ? kWrong : 0));
+  return b.Take();
+}
+
+TEST(DivergenceTest, RoundingThatOnlyAnOptimizerEnlargesIsNoDifference) {
+  const Comparison c = MustCompare(OptimizerStep(kRounding, 60 * kRounding), OptimizerStep(0, 0));
+  EXPECT_EQ(c.first.pair, -1);
+  EXPECT_EQ(c.classes[1], CallClass::kNoise);
+  EXPECT_EQ(Summarize(c).verdict, RowVerdict::kNoise);
+  const Comparison more =
+      MustCompare(OptimizerStep(kRounding, 6000 * kRounding), OptimizerStep(0, 0));
+  EXPECT_EQ(First(more), "Tensor.addcdiv_.0.forward");
+  const Comparison none = MustCompare(OptimizerStep(0, 60 * kRounding), OptimizerStep(0, 0));
+  EXPECT_EQ(First(none), "Tensor.addcdiv_.0.forward");
+}
+
+TEST(DivergenceTest, EnlargedRoundingDoesNotHideAnError) {
+  const Comparison c =
+      MustCompare(OptimizerStep(kRounding, 60 * kRounding, true), OptimizerStep(0, 0));
+  EXPECT_EQ(First(c), "Tensor.lerp_.0.forward");
+  ASSERT_FALSE(c.runners_up.empty());
+  EXPECT_EQ(EntryName(c, c.runners_up[0].pair), "Tensor.addcdiv_.0.forward");
 }
 
 }  // namespace
