@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <ctime>
 #include <optional>
 #include <string>
@@ -14,12 +15,18 @@
 #include "cli/report_flags.h"
 #include "cli/verb.h"
 #include "engine/base/file.h"
+#include "engine/base/memory_size.h"
 #include "engine/base/threads.h"
 #include "engine/checkpoint/compare_checkpoints.h"
+#include "engine/compare/measure_tensors.h"
 #include "engine/dump/reader.h"
 
 namespace msprobe {
 namespace {
+
+constexpr uint64_t kSmallestMemory = uint64_t{128} << 20;
+// Of a parameter: its names, its place in files, its row.
+constexpr uint64_t kMemoryOfParameter = 1024;
 
 // "" for auto; else why not, and what there is instead.
 std::string CheckMode(const std::string& mode) {
@@ -71,6 +78,9 @@ class CompareVerb : public Verb {
                  "log the verdict of each row on standard error");
     app.add_flag("--fuzzy_match", fuzzy_, "accepted; call numbers never decide a match");
     app.add_option("-m,--mode", mode_, "auto, the one mode there is")->check(&CheckMode);
+    app.add_option("--memory", memory_,
+                   "the most memory to take, such as 4GB; what does not fit is not compared, and "
+                   "says what it needs. Without it: what the machine or its container has");
     ranks_.Add(app);
     reports_.Add(app);
     mapping_.Add(app);
@@ -83,6 +93,7 @@ class CompareVerb : public Verb {
       MSPROBE_ASSIGN_OR_RETURN(ThresholdTable table, ThresholdTable::Read(thresholds_));
       options_.thresholds = std::make_shared<ThresholdTable>(std::move(table));
     }
+    MSPROBE_ASSIGN_OR_RETURN(const uint64_t memory, Memory());
     if (suffix_.find('/') != std::string::npos) {
       return InvalidArgument(fmt::format("--suffix {} holds a /", suffix_))
           .Hint("-o names the folder");
@@ -126,10 +137,16 @@ class CompareVerb : public Verb {
                           .limits = limits},
                          paired, out);
     if (checkpoints) {
-      output.Add(0, CompareCheckpointPair(pairs[0], output));
+      output.Add(0, CompareCheckpointPair(pairs[0], memory, output));
     } else {
-      ForEachPair(pairs, log_rows_,
-                  [&](size_t i) { output.Add(i, ComparePair(pairs[i], output)); });
+      ForEachPair(pairs, log_rows_, memory, [&](size_t i, uint64_t part) {
+        MemoryBudget budget(
+            {.bytes = part, .file_bytes = FileSizes(pairs[i]), .asked_for = !memory_.empty()});
+        const Result<Comparison> comparison = ComparePair(pairs[i], &budget, output);
+        if (budget.exceeded() && part < memory) return false;
+        output.Add(i, comparison);
+        return true;
+      });
     }
     MSPROBE_RETURN_IF_ERROR(output.Finish());
     if (!output.complete()) return kExitError;
@@ -146,10 +163,32 @@ class CompareVerb : public Verb {
             .highlight = highlight_};
   }
 
-  Result<Comparison> ComparePair(const DumpPair& pair, CompareOutput& out) const {
+  // What may be taken: by the flag, or of what there is.
+  Result<uint64_t> Memory() {
+    if (memory_.empty()) return AvailableMemory();
+    MSPROBE_ASSIGN_OR_RETURN(const uint64_t memory, ParseMemorySize(memory_));
+    if (memory < kSmallestMemory) {
+      return InvalidArgument()
+          .Expected(fmt::format("a --memory of at least {}", MemorySizeText(kSmallestMemory)))
+          .Found(memory_);
+    }
+    options_.mapped_counts = true;
+    return memory;
+  }
+
+  void LimitTensors(uint64_t left, CompareOptions* options) const {
+    options->most_tensor_bytes = left;
+    options->max_tensor_bytes =
+        options->mapped_counts ? left : std::min(options->max_tensor_bytes, left);
+  }
+
+  Result<Comparison> ComparePair(const DumpPair& pair, MemoryBudget* memory,
+                                 CompareOutput& out) const {
     out.Progress(fmt::format("reading {} and {}", pair.target, pair.golden));
     std::optional<Result<Dump>> sides[2];
-    const auto read = [&](size_t i) { sides[i] = ReadDump(i == 0 ? pair.target : pair.golden); };
+    const auto read = [&](size_t i) {
+      sides[i] = ReadDump(i == 0 ? pair.target : pair.golden, memory);
+    };
     // A core for each side; with more of them, all on one side and then on the other.
     if (ThreadPool::Default().threads() == 2) {
       ThreadPool::Default().ParallelFor(2, read);
@@ -161,7 +200,13 @@ class CompareVerb : public Verb {
     out.Progress(
         fmt::format("comparing {} with {} values", target.leaves.size(), golden.leaves.size()));
     CompareOptions options = options_;
+    MSPROBE_RETURN_IF_ERROR(memory->Take(pair.target, mapping_.Memory(target, golden)));
     MSPROBE_ASSIGN_OR_RETURN(options.mapping, mapping_.For(target, golden));
+    if (target.task == Task::kTensor && golden.task == Task::kTensor) {
+      const size_t rows = std::min(target.leaves.size(), golden.leaves.size());
+      MSPROBE_RETURN_IF_ERROR(memory->Take(pair.target, rows * kMemoryOfTensorRow));
+    }
+    LimitTensors(memory->left(), &options);
     Result<Comparison> comparison = Compare(std::move(target), std::move(golden), options);
     if (comparison.ok()) {
       MSPROBE_ASSIGN_OR_RETURN(const std::string saved,
@@ -171,7 +216,8 @@ class CompareVerb : public Verb {
     return comparison;
   }
 
-  Result<Comparison> CompareCheckpointPair(const DumpPair& pair, CompareOutput& out) const {
+  Result<Comparison> CompareCheckpointPair(const DumpPair& pair, uint64_t memory,
+                                           CompareOutput& out) const {
     out.Progress("opening " + pair.target);
     MSPROBE_ASSIGN_OR_RETURN(const Checkpoint target, Checkpoint::Open(pair.target));
     out.Progress("opening " + pair.golden);
@@ -179,11 +225,15 @@ class CompareVerb : public Verb {
     out.Progress(fmt::format("comparing {} with {} tensors", target.tensors().size(),
                              golden.tensors().size()));
     MSPROBE_ASSIGN_OR_RETURN(const ParameterMapping names, mapping_.For(target));
-    return CompareCheckpoints(target, golden, options_, names);
+    CompareOptions options = options_;
+    const uint64_t held =
+        FixedMemory() + kMemoryOfParameter * (target.tensors().size() + golden.tensors().size());
+    LimitTensors(memory - std::min(memory, held), &options);
+    return CompareCheckpoints(target, golden, options, names);
   }
 
   std::string target_, golden_, output_ = "./output", format_ = "table", mode_ = "auto",
-                                generation_ = "26", suffix_, thresholds_;
+                                generation_ = "26", suffix_, thresholds_, memory_;
   CompareOptions options_;
   bool no_stacks_ = false, highlight_ = false, advisor_ = false;
   bool xlsx_ = false, diff_analyze_ = false, exit_code_ = false, log_rows_ = false, fuzzy_ = false;

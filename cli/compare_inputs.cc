@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <mutex>
 #include <set>
 #include <system_error>
 
 #include "engine/base/file.h"
 #include "engine/base/threads.h"
+#include "engine/dump/memory_budget.h"
 #include "engine/dump/names.h"
 #include "engine/dump/reader.h"
 
@@ -218,18 +220,22 @@ class Pairing {
   PairedDumps out_;
 };
 
+std::string DumpFileOf(const std::string& path) {
+  if (!IsDirectory(path)) return path;
+  Result<std::string> located = LocateDump(path);
+  return located.ok() ? *located : "";
+}
+
+uint64_t FileSize(const std::string& path) {
+  std::error_code error;
+  const uint64_t size = std::filesystem::file_size(path, error);
+  return error ? 0 : size;
+}
+
 // One thread at a time per pair would leave the others idle, or hold too much at once.
 bool IsLarge(const std::string& path) {
-  std::string file = path;
-  if (IsDirectory(path)) {
-    Result<std::string> located = LocateDump(path);
-    if (!located.ok()) return false;
-    file = *located;
-  }
-  std::error_code error;
-  const uint64_t size = std::filesystem::file_size(file, error);
-  return (!error && size > kSmall) ||
-         IsDirectory(JoinPath(DirectoryName(file), "dump_tensor_data"));
+  const std::string file = DumpFileOf(path);
+  return FileSize(file) > kSmall || IsDirectory(JoinPath(DirectoryName(file), "dump_tensor_data"));
 }
 
 }  // namespace
@@ -241,16 +247,30 @@ Result<PairedDumps> PairDumps(const std::string& target, const std::string& gold
   return Pairing(std::move(a), std::move(b), options).Run();
 }
 
-void ForEachPair(std::span<const DumpPair> pairs, bool one_at_a_time,
-                 const std::function<void(size_t)>& body) {
-  std::vector<size_t> small, large;
+uint64_t FileSizes(const DumpPair& pair) {
+  return FileSize(DumpFileOf(pair.target)) + FileSize(DumpFileOf(pair.golden));
+}
+
+void ForEachPair(std::span<const DumpPair> pairs, bool one_at_a_time, uint64_t memory,
+                 const std::function<bool(size_t, uint64_t)>& body) {
+  // What reading takes of most dumps, in sizes of their files; `body` tells those that take more.
+  constexpr uint64_t kTimesItsFile = 3;
+  const uint64_t at_a_time = std::min(ThreadPool::Default().threads(), pairs.size());
+  const uint64_t each = (memory - std::min(memory, FixedMemory())) / at_a_time;
+  std::vector<size_t> together, alone;
   for (size_t i = 0; i < pairs.size(); ++i) {
-    const bool alone =
-        one_at_a_time || pairs.size() == 1 || IsLarge(pairs[i].target) || IsLarge(pairs[i].golden);
-    (alone ? large : small).push_back(i);
+    const bool is_alone = one_at_a_time || pairs.size() == 1 || IsLarge(pairs[i].target) ||
+                          IsLarge(pairs[i].golden) || FileSizes(pairs[i]) > each / kTimesItsFile;
+    (is_alone ? alone : together).push_back(i);
   }
-  ThreadPool::Default().ParallelFor(small.size(), [&](size_t i) { body(small[i]); });
-  for (const size_t i : large) body(i);
+  std::mutex mutex;
+  ThreadPool::Default().ParallelFor(together.size(), [&](size_t i) {
+    if (body(together[i], each + FixedMemory())) return;
+    const std::lock_guard lock(mutex);
+    alone.push_back(together[i]);
+  });
+  std::sort(alone.begin(), alone.end());
+  for (const size_t i : alone) (void)body(i, memory);
 }
 
 }  // namespace msprobe

@@ -41,8 +41,12 @@ Result<PairedDumps> PairDumps(const std::string& target, const std::string& gold
 
 // Calls `body` with the index of each pair: of small dumps several at a time, each on one thread,
 // large ones and those with tensor files one after another, each on all threads. So memory holds at
-// most one large pair, or a small one a thread.
-void ForEachPair(std::span<const DumpPair> pairs, bool one_at_a_time,
-                 const std::function<void(size_t)>& body);
+// most one large pair, or a small one a thread. `body` also gets how much of `memory` bytes the
+// pair may take; where it answers that this is too little, it is called again, alone, with all.
+void ForEachPair(std::span<const DumpPair> pairs, bool one_at_a_time, uint64_t memory,
+                 const std::function<bool(size_t, uint64_t)>& body);
+
+// Bytes of the files of both sides.
+uint64_t FileSizes(const DumpPair& pair);
 
 }  // namespace msprobe

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <ctime>
+#include <filesystem>
+#include <system_error>
 
 #include "cli/compare_output.h"
 #include "engine/base/file.h"
@@ -46,6 +49,18 @@ MappingRequest MappingFlags::Request() const {
 
 Result<NameMapping> MappingFlags::For(const Dump& target, const Dump& golden) const {
   return BuildMapping(Request(), target, golden);
+}
+
+uint64_t MappingFlags::Memory(const Dump& target, const Dump& golden) const {
+  uint64_t bytes = 0;
+  std::error_code error;
+  if (!data_.empty()) {  // its names as they are held, and a table of the golden's
+    const uint64_t size = std::filesystem::file_size(data_, error);
+    if (!error) bytes += 8 * size + 72 * golden.leaves.size();
+  }
+  if (layer_option_->count() > 0)  // the text that is saved
+    bytes += 256 * std::max(target.leaves.size(), golden.leaves.size());
+  return bytes;
 }
 
 Result<ParameterMapping> MappingFlags::For(const Checkpoint& target) const {

@@ -16,6 +16,8 @@ class MappingFlags {
   // Those that names of parameters can be mapped with, alone.
   void AddForParameters(CLI::App& app);
   Result<NameMapping> For(const Dump& target, const Dump& golden) const;
+  // What For and Save take, and the comparison for it.
+  uint64_t Memory(const Dump& target, const Dump& golden) const;
   Result<ParameterMapping> For(const Checkpoint& target) const;
   // With a layer mapping: data_mapping_TIME.yaml in `folder`, what it came to. "" or the file.
   Result<std::string> Save(const std::string& folder, int rank, const Comparison& comparison) const;

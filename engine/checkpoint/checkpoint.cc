@@ -54,6 +54,22 @@ Status CheckParts(const std::string& checkpoint, const CheckpointTensor& tensor,
 
 }  // namespace
 
+Checkpoint::Cost Checkpoint::CostOf(const CheckpointTensor& tensor) {
+  Cost cost;
+  for (const CheckpointTensor::Part& part : tensor.parts)
+    cost.mapped = std::max(cost.mapped, SizeOf(part.piece));
+  if (IsWhole(tensor)) return cost;
+  // The whole, and a share of it that is laid out otherwise.
+  const Result<int64_t> bytes = CheckedByteSize(tensor.dtype, tensor.shape);
+  cost.made = bytes.ok() ? static_cast<uint64_t>(*bytes) : 0;
+  for (const CheckpointTensor::Part& part : tensor.parts) {
+    if (part.piece.strides == ContiguousStrides(part.piece.shape)) continue;
+    cost.made += cost.mapped;
+    break;
+  }
+  return cost;
+}
+
 Result<TensorFile> Checkpoint::Read(const CheckpointTensor& tensor) const {
   if (IsWhole(tensor)) {
     MSPROBE_ASSIGN_OR_RETURN(TensorFile whole, ReadPiece(tensor.parts[0].piece));

@@ -53,6 +53,12 @@ class Checkpoint {
 
   // Thread-safe. Of one piece: mapped. Of several: put together in memory.
   Result<TensorFile> Read(const CheckpointTensor& tensor) const;
+  // Bytes that Read takes at most; what is mapped the system can take back.
+  struct Cost {
+    uint64_t mapped = 0, made = 0;
+    uint64_t all() const { return mapped + made; }
+  };
+  static Cost CostOf(const CheckpointTensor& tensor);
 
  private:
   friend class CheckpointBuilder;

@@ -21,7 +21,7 @@ namespace {
 
 // Pairs up to this size are read many at a time, one a thread; larger ones one after the other, all
 // threads on each.
-constexpr int64_t kSmallTensor = int64_t{8} << 20;
+constexpr uint64_t kSmallTensor = uint64_t{8} << 20;
 
 // What tables show of a checkpoint: a call of one output a parameter.
 Dump Listed(const Checkpoint& checkpoint, const std::vector<std::string>& names) {
@@ -66,8 +66,8 @@ class Measurer {
     c_.notes.resize(c_.rows.size());
     found_.resize(c_.rows.size());
     std::vector<uint32_t> small, large;
-    const int64_t limit = std::min(
-        kSmallTensor, static_cast<int64_t>(options_.max_tensor_bytes / (2 * pool_.threads())));
+    const uint64_t limit = std::min(
+        kSmallTensor, options_.max_tensor_bytes / (2 * std::max<size_t>(1, pool_.threads())));
     for (uint32_t i = 0; i < c_.rows.size(); ++i) {
       const Row& row = c_.rows[i];
       Measure& m = c_.measures[i];
@@ -83,11 +83,13 @@ class Measurer {
         m.severity = std::numeric_limits<double>::infinity();
         continue;
       }
-      const auto size = [](const CheckpointTensor& tensor) {
-        const Result<int64_t> bytes = CheckedByteSize(tensor.dtype, tensor.shape);
-        return bytes.ok() ? *bytes : 0;
-      };
-      (std::max(size(t), size(g)) <= limit ? small : large).push_back(i);
+      const Checkpoint::Cost a = Checkpoint::CostOf(t), b = Checkpoint::CostOf(g);
+      const uint64_t needed = options_.mapped_counts ? a.all() + b.all() : a.made + b.made;
+      if (needed > options_.most_tensor_bytes) {
+        Fail(i, TooLarge(needed, options_.most_tensor_bytes));
+        continue;
+      }
+      (std::max(a.all(), b.all()) <= limit ? small : large).push_back(i);
     }
     pool_.ParallelFor(small.size(), [&](size_t i) { Compare(small[i], nullptr); });
     for (const uint32_t row : large) Compare(row, &pool_);
@@ -207,7 +209,7 @@ Comparison CompareCheckpoints(const Checkpoint& target, const Checkpoint& golden
   }
   ThreadPool& pool = options.pool != nullptr ? *options.pool : ThreadPool::Default();
   for (const auto& [side, name] : {std::pair{&target, "target"}, {&golden, "golden"}}) {
-    if (std::string text = DifferingCopies(*side, name, pool); !text.empty())
+    if (std::string text = DifferingCopies(*side, name, options, pool); !text.empty())
       c.not_observed.push_back(std::move(text));
   }
   c.forward_of.assign(c.pairs.size(), -1);

@@ -30,10 +30,11 @@ std::string Difference(const TensorPiece& taken, const TensorPiece& copy) {
 
 }  // namespace
 
-std::string DifferingCopies(const Checkpoint& checkpoint, std::string_view side, ThreadPool& pool) {
+std::string DifferingCopies(const Checkpoint& checkpoint, std::string_view side,
+                            const CompareOptions& options, ThreadPool& pool) {
   const std::vector<CheckpointTensor>& tensors = checkpoint.tensors();
   std::vector<std::string> found(tensors.size());
-  pool.ParallelFor(tensors.size(), [&](size_t i) {
+  const auto look = [&](size_t i) {
     for (const CheckpointTensor::Copy& copy : tensors[i].copies) {
       const TensorPiece& taken = tensors[i].parts[copy.part].piece;
       const std::string difference = Difference(taken, copy.piece);
@@ -42,7 +43,21 @@ std::string DifferingCopies(const Checkpoint& checkpoint, std::string_view side,
                              RankOf(taken), difference);
       break;
     }
-  });
+  };
+  // As many at a time as there is room for.
+  std::vector<size_t> small, large;
+  size_t passed = 0;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (tensors[i].copies.empty()) continue;
+    const uint64_t needed = 2 * Checkpoint::CostOf(tensors[i]).mapped;
+    if (options.mapped_counts && needed > options.most_tensor_bytes) {
+      ++passed;
+    } else {
+      (needed <= options.max_tensor_bytes / pool.threads() ? small : large).push_back(i);
+    }
+  }
+  pool.ParallelFor(small.size(), [&](size_t i) { look(small[i]); });
+  for (const size_t i : large) look(i);
   size_t count = 0;
   const std::string* first = nullptr;
   for (const std::string& text : found) {
@@ -50,10 +65,17 @@ std::string DifferingCopies(const Checkpoint& checkpoint, std::string_view side,
     if (first == nullptr) first = &text;
     ++count;
   }
-  if (first == nullptr) return "";
+  const std::string unseen =
+      passed == 0 ? ""
+                  : fmt::format(
+                        "what other ranks of the {} hold of {} parameter{} is too large for "
+                        "the memory there may be, and was not compared",
+                        side, passed, passed == 1 ? "" : "s");
+  if (first == nullptr) return unseen;
   return fmt::format("{} parameter{} of the {} {} not the same on all ranks that hold {}{}", count,
                      count == 1 ? "" : "s", side, count == 1 ? "is" : "are",
-                     count == 1 ? "it: " : "them, the first: ", *first);
+                     count == 1 ? "it: " : "them, the first: ", *first) +
+         (unseen.empty() ? "" : "; " + unseen);
 }
 
 }  // namespace msprobe

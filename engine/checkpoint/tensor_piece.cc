@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <new>
 #include <utility>
 
+#include "engine/base/pages.h"
 #include "engine/formats/pt.h"
 #include "engine/formats/safetensors.h"
 #include "engine/formats/zip.h"
@@ -34,7 +34,7 @@ Status ListPt(MappedFile mapped, const std::shared_ptr<const std::string>& path,
               std::vector<TensorPiece>* pieces, PickleVisitor* visitor) {
   const std::string_view bytes = mapped.bytes();
   MSPROBE_ASSIGN_OR_RETURN(
-      PtFile file, ReadPt(std::move(mapped), {.verify_checksums = false, .keep_objects = true}));
+      PtFile file, ReadPt(std::move(mapped), {.verify_storages = false, .keep_objects = true}));
   if (visitor != nullptr) visitor->Visit(file.tree);
   const auto inside = [&](const void* data) {
     const char* const p = static_cast<const char*>(data);
@@ -103,6 +103,12 @@ Status ListPieces(const std::string& path, std::vector<TensorPiece>* pieces,
   return ListPt(std::move(file), name, pieces, visitor);
 }
 
+uint64_t SizeOf(const TensorPiece& piece) {
+  if (piece.archive_size > 0) return piece.archive_size;
+  if (piece.held) return 0;
+  return std::max(Reach(piece), piece.check ? piece.check->size : 0);
+}
+
 Result<TensorFile> ReadPiece(const TensorPiece& piece) {
   const std::string& path = *piece.file;
   MSPROBE_ASSIGN_OR_RETURN(MappedFile mapped, MappedFile::Open(path));
@@ -149,7 +155,7 @@ Result<TensorFile> ReadPiece(const TensorPiece& piece) {
     const std::shared_ptr<char[]> copy(new (std::nothrow) char[reach]);
     if (copy == nullptr)
       return Unsupported(fmt::format("{}: not enough memory for {} bytes", path, reach));
-    std::memcpy(copy.get(), tensor.data, reach);
+    CopyAndForget(bytes.substr(piece.offset, reach), copy.get());
     tensor.data = copy.get();
     tensor.owner = copy;
   }

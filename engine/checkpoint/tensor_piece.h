@@ -48,6 +48,9 @@ struct PickleVisitor {
 Status ListPieces(const std::string& path, std::vector<TensorPiece>* pieces,
                   PickleVisitor* visitor = nullptr);
 
+// Bytes of the file that reading it touches.
+uint64_t SizeOf(const TensorPiece& piece);
+
 // Thread-safe. Errors as in tensor_file.h; kInvalidDump also when the file is another one by now.
 Result<TensorFile> ReadPiece(const TensorPiece& piece);
 

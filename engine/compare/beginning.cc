@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <unordered_map>
-#include <unordered_set>
 
+#include "engine/compare/fingerprint_set.h"
 #include "engine/compare/outside_data.h"
 
 namespace msprobe {
@@ -42,14 +42,14 @@ std::string CompareWeights(const Dump& target, const Dump& golden) {
 
 // Tensors that come from outside: not made by a recorded call, no weight.
 std::string CompareData(const Comparison& c) {
-  std::unordered_set<std::string_view> same, rounded;
+  FingerprintSet same, rounded;
   std::string_view other;
   const size_t end = c.first.pair < 0 ? c.pairs.size() : static_cast<size_t>(c.first.pair) + 1;
   ForEachOutsideRow(c, end, [&](uint32_t row) {
     const Leaf& leaf = c.target.leaves[c.rows[row].target];
     const RowVerdict verdict = c.measures[row].verdict;
-    if (verdict == RowVerdict::kEqual) same.insert(leaf.fingerprint);
-    if (verdict == RowVerdict::kNoise) rounded.insert(leaf.fingerprint);
+    if (verdict == RowVerdict::kEqual) same.Insert(leaf.fingerprint);
+    if (verdict == RowVerdict::kNoise) rounded.Insert(leaf.fingerprint);
     if (verdict == RowVerdict::kDiffers) other = leaf.name;
     return other.empty();
   });
@@ -59,7 +59,7 @@ std::string CompareData(const Comparison& c) {
   return fmt::format(
       "the same data ({} tensor{} from outside{}{})", count, count == 1 ? "" : "s",
       c.first.pair < 0 ? "" : " up to the divergence",
-      rounded.empty() ? "" : fmt::format(", {} rounded or reordered", rounded.size()));
+      rounded.size() == 0 ? "" : fmt::format(", {} rounded or reordered", rounded.size()));
 }
 
 std::string CompareSettings(const Dump& target, const Dump& golden) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/base/text.h"
+#include "engine/compare/measure_tensors.h"
 #include "engine/dump/names.h"
 #include "engine/dump/tensor_data.h"
 #include "engine/dump/text_arena.h"
@@ -54,7 +55,7 @@ void SetStatistics(const Stats& stats, TextArena* arena, std::list<ElementCounts
   }
 }
 
-Filled FillStatistics(ThreadPool& pool, Dump* dump) {
+Filled FillStatistics(const CompareOptions& options, ThreadPool& pool, Dump* dump) {
   Filled filled;
   if (dump->sampled) return filled;  // statistics of a sample are not those of the tensor
   std::vector<uint32_t> wanting;
@@ -63,10 +64,13 @@ Filled FillStatistics(ThreadPool& pool, Dump* dump) {
   }
   std::mutex mutex;
   TextArena arena;
-  pool.ParallelFor(wanting.size(), [&](size_t i) {
-    Leaf& leaf = dump->leaves[wanting[i]];
-    const Result<TensorFile> tensor = ReadTensorData(*dump, leaf);
-    const Stats stats = tensor.ok() ? ComputeStats(tensor->view()) : Stats();
+  const auto fill = [&](uint32_t i, ThreadPool* threads) {
+    Leaf& leaf = dump->leaves[i];
+    const uint64_t size = TensorDataSize(*dump, leaf);
+    const bool fits = !options.mapped_counts || size <= options.most_tensor_bytes;
+    const Result<TensorFile> tensor =
+        fits ? ReadTensorData(*dump, leaf) : TooLarge(size, options.most_tensor_bytes);
+    const Stats stats = tensor.ok() ? ComputeStats(tensor->view(), threads) : Stats();
     const std::lock_guard<std::mutex> lock(mutex);
     if (tensor.ok()) {
       SetStatistics(stats, &arena, &dump->counts, &leaf);
@@ -74,7 +78,15 @@ Filled FillStatistics(ThreadPool& pool, Dump* dump) {
     } else if (filled.unreadable++ == 0) {
       filled.first_unreadable = tensor.status().message();
     }
+  };
+  // Small ones a thread each, large ones one after another.
+  const uint64_t small = options.max_tensor_bytes / std::max<size_t>(1, pool.threads());
+  const auto large = std::stable_partition(wanting.begin(), wanting.end(), [&](uint32_t i) {
+    return TensorDataSize(*dump, dump->leaves[i]) <= small;
   });
+  pool.ParallelFor(static_cast<size_t>(large - wanting.begin()),
+                   [&](size_t i) { fill(wanting[i], nullptr); });
+  std::for_each(large, wanting.end(), [&](uint32_t i) { fill(i, &pool); });
   arena.Release(&dump->arena);
   return filled;
 }
@@ -121,7 +133,8 @@ Result<Mode> ChooseMode(const Dump& target, const Dump& golden, std::optional<Mo
   return *wanted;
 }
 
-std::string ReduceToStatistics(ThreadPool& pool, Dump* target, Dump* golden) {
+std::string ReduceToStatistics(const CompareOptions& options, ThreadPool& pool, Dump* target,
+                               Dump* golden) {
   const bool both_sampled = target->sampled == golden->sampled;
   const bool t = target->task == Task::kTensor, g = golden->task == Task::kTensor;
   if (t == g && (both_sampled || !t)) return "";
@@ -131,7 +144,7 @@ std::string ReduceToStatistics(ThreadPool& pool, Dump* target, Dump* golden) {
                             : "the target has no tensors";
   line += ": compared by statistics";
   for (const auto& [dump, side] : {std::pair{target, "target"}, std::pair{golden, "golden"}}) {
-    const Filled filled = FillStatistics(pool, dump);
+    const Filled filled = FillStatistics(options, pool, dump);
     if (filled.computed > 0) {
       line += fmt::format(", those of {} {} computed from the {}'s tensors", filled.computed,
                           filled.computed == 1 ? "value" : "values", side);

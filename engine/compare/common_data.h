@@ -6,6 +6,7 @@
 
 #include "engine/base/status.h"
 #include "engine/base/threads.h"
+#include "engine/compare/compare.h"
 #include "engine/compare/comparison.h"
 
 namespace msprobe {
@@ -17,6 +18,7 @@ Result<Mode> ChooseMode(const Dump& target, const Dump& golden, std::optional<Mo
 // For statistics: where only one side has tensor data, the statistics that it did not record are
 // computed from them. Answers the line that says what the comparison was reduced to, "" when it was
 // not.
-std::string ReduceToStatistics(ThreadPool& pool, Dump* target, Dump* golden);
+std::string ReduceToStatistics(const CompareOptions& options, ThreadPool& pool, Dump* target,
+                               Dump* golden);
 
 }  // namespace msprobe

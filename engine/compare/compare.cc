@@ -146,7 +146,7 @@ Result<Comparison> Compare(Dump target, Dump golden, const CompareOptions& optio
   MSPROBE_RETURN_IF_ERROR(CheckMapping(target, options.mapping));
   ThreadPool& pool = options.pool != nullptr ? *options.pool : ThreadPool::Default();
   std::string reduced;
-  if (mode == Mode::kStatistics) reduced = ReduceToStatistics(pool, &target, &golden);
+  if (mode == Mode::kStatistics) reduced = ReduceToStatistics(options, pool, &target, &golden);
   Comparison c;
   if (!reduced.empty()) c.not_observed.push_back(std::move(reduced));
   c.not_observed.insert(c.not_observed.end(), options.mapping.notes.begin(),

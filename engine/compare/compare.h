@@ -57,9 +57,13 @@ struct CompareOptions {
   // A row is `noise` up to this multiple of what rounding explains for its dtype (judge.h has the
   // table).
   double tolerance = 1;
-  // Tensor mode: bytes of tensor files held at one time, over all threads. One pair may exceed it,
-  // alone.
+  // Bytes of tensor files held at one time, over all threads. One pair may exceed it, alone.
   uint64_t max_tensor_bytes = uint64_t{4} << 30;
+  // A pair of tensors that needs more memory than this is not read: its row is unknown, and says
+  // what it needs. Files that are mapped need none, as the system can take it back, unless they
+  // count, too.
+  uint64_t most_tensor_bytes = UINT64_MAX;
+  bool mapped_counts = false;
   std::shared_ptr<const ThresholdTable> thresholds;  // null: the shipped ones
   ThreadPool* pool = nullptr;                        // null: ThreadPool::Default()
 };

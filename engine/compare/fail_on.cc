@@ -9,6 +9,7 @@
 #include "engine/base/text.h"
 #include "engine/base/threads.h"
 #include "engine/compare/judge.h"
+#include "engine/compare/residency.h"
 
 namespace msprobe {
 namespace {
@@ -158,9 +159,11 @@ Result<std::vector<FailHit>> CheckRows(const FailOn& limits, const TableFormat& 
   constexpr size_t kChunk = 4096;
   const size_t chunks = (table.rows() + kChunk - 1) / kChunk;
   std::vector<std::vector<Tally>> tallies(chunks, std::vector<Tally>(count));
+  Residency residency(table.comparison().target, table.comparison().golden);
   ThreadPool::Default().ParallelFor(chunks, [&](size_t chunk) {
     TableRow row;
     const size_t end = std::min(table.rows(), (chunk + 1) * kChunk);
+    residency.Passed(end - chunk * kChunk);
     for (size_t r = chunk * kChunk; r < end; ++r) {
       if (cells) table.Fill(r, &row);
       for (size_t i = 0; i < count; ++i) {

@@ -1,10 +1,13 @@
 #include "engine/compare/measure_tensors.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <mutex>
 #include <optional>
 #include <utility>
 
+#include "engine/base/memory_size.h"
 #include "engine/base/threads.h"
 #include "engine/compare/judge.h"
 #include "engine/compare/operations.h"
@@ -50,18 +53,24 @@ class TensorMeasurer {
         if (!WantsFiles(i)) continue;
         const auto [t, g] = Leaves(i);
         if (terms < 0) terms = SummedTerms(c_.golden, c_.golden.records[pair.golden]);
-        const uint64_t size = std::max(TensorDataSize(c_.target, t), TensorDataSize(c_.golden, g));
+        const uint64_t sizes[] = {TensorDataSize(c_.target, t), TensorDataSize(c_.golden, g)};
         const bool output = t.slot == Slot::kOutput;
         const Record& record = c_.golden.records[pair.golden];
-        (size <= limit ? small : large)
+        if (options_.mapped_counts && sizes[0] + sizes[1] > options_.most_tensor_bytes) {
+          Fail(i, TooLarge(sizes[0] + sizes[1], options_.most_tensor_bytes));
+          continue;
+        }
+        (std::max(sizes[0], sizes[1]) <= limit ? small : large)
             .push_back({i, output ? terms : 0, output ? SummedMagnitude(c_.golden, record, g) : 0});
       }
     }
+    found_.reserve(small.size() + large.size());
     pool_.ParallelFor(small.size(), [&](size_t i) { Compare(small[i], nullptr); });
     for (const Job& job : large) Compare(job, &pool_);
     // In row order, so that the result does not depend on which thread came first.
     std::sort(found_.begin(), found_.end(),
               [](const auto& a, const auto& b) { return a.first < b.first; });
+    c_.diffs.reserve(found_.size());
     for (const auto& [row, diff] : found_) {
       c_.measures[row].tensor = static_cast<int32_t>(c_.diffs.size());
       c_.diffs.push_back(diff);
@@ -160,6 +169,11 @@ class TensorMeasurer {
 };
 
 }  // namespace
+
+Status TooLarge(uint64_t needed, uint64_t left) {
+  return Unsupported(fmt::format("comparing these tensors needs {} of memory, and {} is left",
+                                 MemorySizeText(needed), MemorySizeText(left)));
+}
 
 void CountNonFinite(const TensorFile& tensor, int64_t nonfinite, ThreadPool* pool, Dump* dump,
                     Leaf* leaf) {

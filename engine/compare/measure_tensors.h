@@ -9,11 +9,17 @@ namespace msprobe {
 
 class ThreadPool;
 
+// What a row takes whose tensors are compared, beside the row itself.
+inline constexpr uint64_t kMemoryOfTensorRow = 2 * sizeof(Diff) + 64;
+
 // For every row whose two leaves are tensors: fills Measure::tensor and Comparison::diffs and
 // judges by the elements. Rows whose files cannot be used keep no number and become unknown; notes
 // name the file. At most options.max_tensor_bytes of files are held at a time (a single larger pair
-// is read alone).
+// is read alone, or not at all: options.most_tensor_bytes).
 void MeasureTensors(const CompareOptions& options, ThreadPool& pool, Comparison* comparison);
+
+// Why tensors are not read: options.most_tensor_bytes.
+Status TooLarge(uint64_t needed, uint64_t left);
 
 // What a dump did not count, and what a checkpoint cannot: NaN and the infinities of each sign in a
 // tensor that was compared, of which `nonfinite` elements are not finite.

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <limits>
-#include <string_view>
-#include <unordered_set>
 
+#include "engine/compare/fingerprint_set.h"
+#include "engine/compare/residency.h"
 #include "engine/compare/rounding.h"
 
 namespace msprobe {
@@ -20,10 +20,12 @@ bool IsExact(const Leaf& leaf) {
 
 void ForEachOutsideRow(const Comparison& c, size_t pairs,
                        const std::function<bool(uint32_t row)>& body) {
-  std::unordered_set<std::string_view> known;
-  for (const Weight& weight : c.target.weights) known.insert(weight.fingerprint);
+  FingerprintSet known;
+  Residency residency(c.target);
+  for (const Weight& weight : c.target.weights) known.Insert(weight.fingerprint);
   for (size_t p = 0; p < pairs; ++p) {
     const RecordPair& pair = c.pairs[p];
+    residency.Passed(pair.row_count);
     if (pair.target < 0 || c.target.records[pair.target].direction != Direction::kForward) continue;
     for (uint32_t r = pair.first_row; r < pair.first_row + pair.row_count; ++r) {
       const Row& row = c.rows[r];
@@ -31,8 +33,8 @@ void ForEachOutsideRow(const Comparison& c, size_t pairs,
       const Leaf& leaf = c.target.leaves[row.target];
       if (leaf.kind != LeafKind::kTensor || leaf.fingerprint.empty()) continue;
       if (leaf.slot == Slot::kParameter || leaf.slot == Slot::kOutput) {
-        known.insert(leaf.fingerprint);
-      } else if (row.golden >= 0 && known.count(leaf.fingerprint) == 0 && !body(r)) {
+        known.Insert(leaf.fingerprint);
+      } else if (row.golden >= 0 && !known.Has(leaf.fingerprint) && !body(r)) {
         return;
       }
     }

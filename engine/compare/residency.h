@@ -16,21 +16,21 @@ namespace msprobe {
 class Residency {
  public:
   Residency(const Dump& target, const Dump& golden) : target_(target), golden_(golden) {}
+  explicit Residency(const Dump& only) : Residency(only, only) {}
   ~Residency() { Forget(); }
 
   // Thread-safe. Others may be reading: what they touch comes back from the system's cache.
   void Passed(size_t rows) {
-    constexpr size_t kRows = 1 << 16;
+    constexpr size_t kRows = 1 << 14;
     const size_t before = rows_.fetch_add(rows, std::memory_order_relaxed);
     if (before / kRows != (before + rows) / kRows) Forget();
   }
 
  private:
   void Forget() const {
-    constexpr size_t kLarge = size_t{32} << 20;
     for (const Dump* dump : {&target_, &golden_}) {
       for (const MappedFile& file : dump->files) {
-        if (file.bytes().size() >= kLarge) ForgetPages(file.bytes());
+        if (file.bytes().size() >= kLargeFile) ForgetPages(file.bytes());
       }
     }
   }

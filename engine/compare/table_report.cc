@@ -115,11 +115,13 @@ Status WriteSheet(const TableFormat& table, size_t first, size_t last, const std
     if (progress) progress(done, table.rows());
     return Status::Ok();
   });
+  Residency residency(table.comparison().target, table.comparison().golden);
   const size_t count = (last - first + kRowsPerPart - 1) / kRowsPerPart;
   ThreadPool::Default().ParallelFor(count, [&](size_t i) {
     XlsxRows part = parts.Take();
     const size_t from = first + i * kRowsPerPart;
     part.Start(static_cast<uint32_t>(from - first + 2));  // behind the header
+    residency.Passed(std::min(last - from, kRowsPerPart));
     FillSheetRows(table, from, std::min(last, from + kRowsPerPart), &part);
     parts.Put(i, std::move(part));
   });

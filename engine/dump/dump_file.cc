@@ -75,7 +75,7 @@ size_t ReadHeader(JsonCursor* json, Header* header) {
 // Offsets at which pieces begin: entries that stand at the start of a line, indented as the first
 // one is. An entry's insides are on its own line or indented deeper; a file that only looks so is
 // found out when a piece does not end with its entry.
-std::vector<size_t> PieceStarts(std::string_view text, size_t begin) {
+std::vector<size_t> PieceStarts(std::string_view text, size_t begin, bool mapped) {
   std::vector<size_t> starts{begin};
   const size_t quote = text.find_first_not_of(" \n\r\t", begin);
   if (quote == std::string_view::npos || text[quote] != '"') return starts;
@@ -89,6 +89,7 @@ std::vector<size_t> PieceStarts(std::string_view text, size_t begin) {
     if (from <= starts.back()) continue;
     const size_t found = text.find(line_start, from);
     if (found == std::string_view::npos) break;
+    if (mapped) ForgetPagesAround(text.substr(from, found - from), text);
     starts.push_back(found + line_start.size() - 1);
   }
   return starts;
@@ -142,10 +143,18 @@ EntryParser::Options OptionsFor(const Header& header) {
   return {.names_from_files = header.task == "tensor", .ours = header.tool.starts_with("msprobe ")};
 }
 
+// What they take when so many leaves have come to them; all move where there is no room.
+uint64_t MemoryWith(const Entries& all, size_t more) {
+  const size_t size = all.leaves.size();
+  const size_t moved = size + more > all.leaves.capacity() ? size * sizeof(Leaf) : 0;
+  return MemoryOf(all.records.size(), size + more, all.arena.bytes() + moved);
+}
+
 // Reads the entries in pieces; false when the pieces do not fit together. What was read is put
 // where it stays while other pieces are read, and its memory used again.
 bool ParsePieces(std::string_view path, std::string_view text, const std::vector<size_t>& starts,
-                 const EntryParser::Options& options, bool mapped, Parsed* parsed) {
+                 const EntryParser::Options& options, bool mapped, MemoryShare* memory,
+                 Parsed* parsed) {
   const size_t count = starts.size();
   const auto note_end = [&](const JsonCursor& json) {
     if (!json.failed()) return;
@@ -154,20 +163,32 @@ bool ParsePieces(std::string_view path, std::string_view text, const std::vector
   };
   if (count == 1) {
     JsonCursor json(text, starts[0]);
-    parsed->all = EntryParser(options).Parse(&json);
+    size_t forgotten = 0;
+    parsed->all = EntryParser(options).Parse(&json, {}, [&](const Entries& all) {
+      if (mapped) ForgetPagesAround(text.substr(forgotten, all.end - forgotten), text);
+      forgotten = all.end;
+      return memory->Holds(MemoryWith(all, EntryParser::kBetweenChecks) + (mapped ? 0 : all.end),
+                           all.end);
+    });
     note_end(json);
+    if (parsed->error.ok()) parsed->error = parsed->all.full;
     if (parsed->error.ok() && parsed->all.leaves.size() > UINT32_MAX)
       parsed->error = InvalidDump(path).Says("holds more than 4294967295 values");
     return true;
   }
-  std::atomic<bool> good = true;
+  std::atomic<bool> good = true, full = false;
   ThreadPool& pool = ThreadPool::Default();
   size_t joined = 0;
   OrderedParts<Entries> pieces(2 * pool.threads() + 2, [&](Entries* piece) {
     const size_t end = ++joined < count ? starts[joined] : text.size();
+    const Status room =
+        memory->Holds(MemoryWith(parsed->all, piece->leaves.size()) + (mapped ? 0 : end), end);
+    full = !room.ok();
+    MSPROBE_RETURN_IF_ERROR(room);
     return Append(path, piece, end - starts[0], text.size() - starts[0], &parsed->all);
   });
   pool.ParallelFor(count, [&](size_t i) {
+    if (full) return pieces.Put(i, Entries());
     const bool last = i + 1 == count;
     const size_t end = last ? text.size() : starts[i + 1];
     JsonCursor json(text.substr(0, end), starts[i]);
@@ -177,7 +198,7 @@ bool ParsePieces(std::string_view path, std::string_view text, const std::vector
     } else if (json.failed() || Trim(text.substr(piece.end, end - piece.end)) != ",") {
       good = false;
     }
-    if (mapped) ForgetPages(text.substr(starts[i], end - starts[i]));
+    if (mapped) ForgetPagesAround(text.substr(starts[i], end - starts[i]), text);
     pieces.Put(i, std::move(piece));
   });
   if (good && !pieces.status().ok()) parsed->error = pieces.status();
@@ -210,8 +231,10 @@ std::string Plural(size_t n, std::string_view one) {
 }  // namespace
 
 Status ReadDumpFile(std::string_view path, std::string_view text, Dump* dump,
-                    std::vector<std::string_view>* stack_keys, DumpFileLayout* layout,
-                    bool mapped) {
+                    std::vector<std::string_view>* stack_keys, DumpFileLayout* layout, bool mapped,
+                    MemoryShare* memory) {
+  MemoryShare unbounded(nullptr, path);
+  if (memory == nullptr) memory = &unbounded;
   Header header;
   JsonCursor head(text);
   const size_t data = ReadHeader(&head, &header);
@@ -236,11 +259,11 @@ Status ReadDumpFile(std::string_view path, std::string_view text, Dump* dump,
     Parsed parsed;
     while (true) {
       const EntryParser::Options options = OptionsFor(header);
-      const std::vector<size_t> starts = PieceStarts(text, data);
+      const std::vector<size_t> starts = PieceStarts(text, data, mapped);
       parsed = Parsed();
-      if (!ParsePieces(path, text, starts, options, mapped, &parsed)) {
+      if (!ParsePieces(path, text, starts, options, mapped, memory, &parsed)) {
         parsed = Parsed();
-        ParsePieces(path, text, {data}, options, mapped, &parsed);
+        ParsePieces(path, text, {data}, options, mapped, memory, &parsed);
       }
       if (!parsed.error.ok()) return parsed.error;
       end = parsed.all.end;

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/dump/memory_budget.h"
 #include "engine/dump/table.h"
 
 namespace msprobe {
@@ -21,9 +22,9 @@ struct DumpFileLayout {
 // Fills everything of `dump` that dump.json knows: header fields, records, leaves, arena, complete,
 // note. Views point into `text`. `stack_keys` gets one element a record: its "stack" member.
 // `mapped`: the text is that of a MappedFile; its pages are given back once they are read.
-// Errors: kInvalidDump with path and offset.
+// Errors: kInvalidDump with path and offset; kUnsupported when `memory` does not allow for it.
 Status ReadDumpFile(std::string_view path, std::string_view text, Dump* dump,
                     std::vector<std::string_view>* stack_keys, DumpFileLayout* layout,
-                    bool mapped = false);
+                    bool mapped = false, MemoryShare* memory = nullptr);
 
 }  // namespace msprobe

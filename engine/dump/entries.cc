@@ -32,9 +32,11 @@ class PathScope {
 
 }  // namespace
 
-Entries EntryParser::Parse(JsonCursor* json, Entries memory) {
+Entries EntryParser::Parse(JsonCursor* json, Entries room, const Check& check) {
   json_ = json;
-  out_ = std::move(memory);
+  out_ = std::move(room);
+  size_t next_check = kBetweenChecks;
+  const size_t begin = json->offset();
   out_.Clear();
   out_.end = json->offset();
   // A tensor takes 180 to 300 bytes of text, a plain value less. Reserved memory that is not needed
@@ -53,6 +55,18 @@ Entries EntryParser::Parse(JsonCursor* json, Entries memory) {
       break;
     }
     out_.end = json->offset();
+    if (check && out_.leaves.size() >= next_check) {
+      // The rest is like what came: nothing large is moved when it grows.
+      if (next_check == kBetweenChecks) {
+        const double more =
+            static_cast<double>(json->remaining()) / static_cast<double>(json->offset() - begin);
+        out_.leaves.reserve(
+            static_cast<size_t>(static_cast<double>(out_.leaves.size()) * (1 + 1.03 * more)));
+      }
+      next_check = out_.leaves.size() + kBetweenChecks;
+      out_.full = check(out_);
+      if (!out_.full.ok()) break;
+    }
   }
   return std::move(out_);
 }

@@ -7,11 +7,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "engine/base/status.h"
 #include "engine/base/text_ref.h"
 #include "engine/dump/table.h"
 #include "engine/dump/text_arena.h"
@@ -31,6 +33,7 @@ struct Entries {
   size_t end = 0;                   // offset behind the last whole entry
   bool has_md5 = false;
   bool has_recompute = false;  // the mark of msprobe 8
+  Status full;                 // why the rest was not read: EntryParser::Check
 
   // Empty again, with its memory.
   void Clear() {
@@ -42,6 +45,7 @@ struct Entries {
     counts.clear();
     end = 0;
     has_md5 = has_recompute = false;
+    full = Status::Ok();
   }
 };
 
@@ -56,8 +60,11 @@ class EntryParser {
   explicit EntryParser(const Options& options) : options_(options) {}
 
   // Reads entries until '}' or the end of the text. After an error `entries` holds the whole
-  // entries before it. `memory` is what an earlier run used, to be used again.
-  Entries Parse(JsonCursor* json, Entries memory = {});
+  // entries before it. `room` is the memory of an earlier run, to be used again. `check` sees
+  // what there is, every kBetweenChecks leaves, and may stop it: Entries::full.
+  static constexpr size_t kBetweenChecks = 4096;
+  using Check = std::function<Status(const Entries&)>;
+  Entries Parse(JsonCursor* json, Entries room = {}, const Check& check = {});
 
  private:
   // What holds values: entries.cc.

@@ -21,8 +21,8 @@ constexpr std::string_view kFirstPtdbg = "ptdbg_ascend 0.1";
 class LineReader {
  public:
   LineReader(std::string_view path, std::string_view text, Dump* dump,
-             std::vector<int32_t>* segments)
-      : path_(path), text_(text), dump_(*dump), segments_(segments) {}
+             std::vector<int32_t>* segments, MemoryShare* memory)
+      : path_(path), text_(text), dump_(*dump), segments_(segments), memory_(memory) {}
 
   Status Read() {
     size_t at = 0;
@@ -32,6 +32,7 @@ class LineReader {
       if (ReadLineValues(&json, &arena_, &values)) {
         Add(values);
         at = json.offset();
+        MSPROBE_RETURN_IF_ERROR(CheckMemory(at));
         continue;
       }
       const size_t newline = text_.find('\n', json.offset());
@@ -89,6 +90,17 @@ class LineReader {
     dump_.sampled |= numbered_ && line.step > 1 && line.step <= 100;
     last_part_ = name->part;
     last_rest_ = name->rest;
+  }
+
+  // Of what was read up to `at`, with the lines themselves.
+  Status CheckMemory(size_t at) {
+    constexpr size_t kBetweenChecks = 4096;  // leaves
+    const size_t leaves = dump_.leaves.size();
+    if (memory_ == nullptr || leaves < next_check_) return Status::Ok();
+    next_check_ = leaves + kBetweenChecks;
+    const size_t moved = next_check_ > dump_.leaves.capacity() ? leaves : 0;
+    return memory_->Holds(
+        MemoryOf(dump_.records.size(), leaves, arena_.bytes() + moved * sizeof(Leaf) + at), at);
   }
 
   // torch_npu.hooks numbers each line: there a call ends where its parts start over.
@@ -213,6 +225,8 @@ class LineReader {
   TextArena arena_;
   std::unordered_map<std::string_view, int32_t> stack_of_;  // by stem
   std::vector<int32_t>* segments_;
+  MemoryShare* memory_;
+  size_t next_check_ = 0;
   bool numbered_ = false, dotted_ = false, hooks_ = false, has_norm_ = false;
   int32_t segment_ = 0;
   int64_t last_number_ = -1;
@@ -226,9 +240,9 @@ class LineReader {
 }  // namespace
 
 Status ReadLines(std::string_view path, std::string_view text, Dump* dump,
-                 std::vector<int32_t>* segments) {
+                 std::vector<int32_t>* segments, MemoryShare* memory) {
   segments->clear();
-  return LineReader(path, text, dump, segments).Read();
+  return LineReader(path, text, dump, segments, memory).Read();
 }
 
 }  // namespace msprobe

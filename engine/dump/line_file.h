@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/base/file.h"
+#include "engine/dump/memory_budget.h"
 #include "engine/dump/table.h"
 
 namespace msprobe {
@@ -19,13 +20,14 @@ namespace msprobe {
 // beside it know. Lines of one call become one record, by their parsed names. In backward calls of
 // torch_npu.hooks and ptdbg_ascend 0.1 "input" is what the call produced: their slots say so, their
 // names stay. Lines that cannot be read are left out and counted in dump->note; an unfinished last
-// line makes the dump incomplete. Errors: kInvalidDump when no line can be read.
-Status ReadLineFile(MappedFile file, Dump* dump);
+// line makes the dump incomplete. Errors: kInvalidDump when no line can be
+// read; kUnsupported when `memory` does not allow for it.
+Status ReadLineFile(MappedFile file, MemoryShare* memory, Dump* dump);
 
 // Its first half: the lines alone. Views point into `text`. `segments` gets one number a record:
 // how often the numbers in front of names started over before it (each time ptdbg_ascend 0.1 began
 // a folder of its own).
 Status ReadLines(std::string_view path, std::string_view text, Dump* dump,
-                 std::vector<int32_t>* segments);
+                 std::vector<int32_t>* segments, MemoryShare* memory = nullptr);
 
 }  // namespace msprobe

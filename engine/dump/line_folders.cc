@@ -37,9 +37,9 @@ Result<std::vector<std::string>> DataFolders(const Dump& dump) {
 
 }  // namespace
 
-Status ReadLineFile(MappedFile file, Dump* dump) {
+Status ReadLineFile(MappedFile file, MemoryShare* memory, Dump* dump) {
   std::vector<int32_t> segments;
-  MSPROBE_RETURN_IF_ERROR(ReadLines(dump->path, file.bytes(), dump, &segments));
+  MSPROBE_RETURN_IF_ERROR(ReadLines(dump->path, file.bytes(), dump, &segments, memory));
   dump->files.push_back(std::move(file));
   if (dump->task == Task::kTensor) return Status::Ok();  // the values stand in the lines
   MSPROBE_ASSIGN_OR_RETURN(const std::vector<std::string> folders, DataFolders(*dump));

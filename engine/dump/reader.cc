@@ -11,38 +11,43 @@ namespace msprobe {
 namespace {
 
 constexpr char kTensorFolder[] = "dump_tensor_data";
-constexpr size_t kLargeFile = size_t{32} << 20;  // from here on pages are given back when read
 
-Status ReadJson(MappedFile file, Dump* dump) {
+Status ReadJson(MappedFile file, MemoryShare* memory, Dump* dump) {
   std::vector<std::string_view> stack_keys;
   DumpFileLayout layout;
+  const uint64_t size = file.bytes().size();
   MSPROBE_RETURN_IF_ERROR(ReadDumpFile(dump->path, file.bytes(), dump, &stack_keys, &layout,
-                                       file.bytes().size() >= kLargeFile));
+                                       file.bytes().size() >= kLargeFile, memory));
   dump->files.push_back(std::move(file));
   if (std::string folder = JoinPath(dump->folder, kTensorFolder); IsLink(folder)) {
     dump->AddNote(folder + " is a symbolic link: links inside a dump are not followed");
   } else if (IsDirectory(folder)) {
     dump->tensor_folder = std::move(folder);
   }
-  MSPROBE_RETURN_IF_ERROR(ReadStacks(stack_keys, dump));
-  MSPROBE_RETURN_IF_ERROR(ReadParents(dump));
+  MSPROBE_RETURN_IF_ERROR(memory->Holds(MemoryOf(*dump), size));
+  MSPROBE_RETURN_IF_ERROR(ReadStacks(stack_keys, dump, memory));
+  MSPROBE_RETURN_IF_ERROR(ReadParents(dump, memory));
   return ReadWeights(dump);
 }
 
 }  // namespace
 
-Result<Dump> ReadDump(const std::string& path) {
+Result<Dump> ReadDump(const std::string& path, MemoryBudget* budget) {
   Dump dump;
   MSPROBE_ASSIGN_OR_RETURN(dump.path, LocateDump(path));
   if (IsDirectory(dump.path)) return ReadTensorFolder(dump.path);
   dump.folder = DirectoryName(dump.path);
   MSPROBE_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(dump.path));
   const FileKind kind = KindOf(file.bytes());
+  const uint64_t size = file.bytes().size();
+  MemoryShare memory(budget, dump.path);
   if (kind == FileKind::kTensor) return ReadTensorFolder(dump.path);
-  MSPROBE_RETURN_IF_ERROR(kind == FileKind::kLines ? ReadLineFile(std::move(file), &dump)
-                                                   : ReadJson(std::move(file), &dump));
-  for (const MappedFile& large : dump.files) {
-    if (large.bytes().size() >= kLargeFile) ForgetPages(large.bytes());
+  MSPROBE_RETURN_IF_ERROR(kind == FileKind::kLines ? ReadLineFile(std::move(file), &memory, &dump)
+                                                   : ReadJson(std::move(file), &memory, &dump));
+  MSPROBE_RETURN_IF_ERROR(memory.Holds(MemoryOf(dump), size));
+  // Of side files little is looked at again; of the dump itself, if it is small, everything is.
+  for (const MappedFile& read : dump.files) {
+    if (read.path() != dump.path || read.bytes().size() >= kLargeFile) ForgetPages(read.bytes());
   }
   return dump;
 }

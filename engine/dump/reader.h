@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/dump/memory_budget.h"
 #include "engine/dump/table.h"
 
 namespace msprobe {
@@ -12,8 +13,9 @@ namespace msprobe {
 // folder with exactly one such folder. Reads stack.json and construct.json beside it when they are
 // there. A dump of a killed run is read as far as whole lines go: complete is false and note says
 // what is missing. Errors: kNotFound; kInvalidDump with file and byte offset; kInvalidArgument when
-// a folder holds several dumps.
-Result<Dump> ReadDump(const std::string& path);
+// a folder holds several dumps; kUnsupported, saying what it needs, when it does not fit into
+// `budget`.
+Result<Dump> ReadDump(const std::string& path, MemoryBudget* budget = nullptr);
 
 // The dump.json that ReadDump(path) would read. Same errors, as far as they are about the path.
 Result<std::string> LocateDump(const std::string& path);

@@ -7,6 +7,7 @@
 #include <functional>
 #include <unordered_map>
 
+#include "engine/base/pages.h"
 #include "engine/dump/text_arena.h"
 #include "engine/formats/json.h"
 
@@ -16,11 +17,14 @@ namespace {
 // One side file while it is read: text that needs decoding goes to the arena.
 class SideFile {
  public:
-  explicit SideFile(Dump* dump, std::string_view file_name)
-      : dump_(dump), file_name_(file_name), path_(JoinPath(dump->folder, file_name)) {}
+  SideFile(Dump* dump, std::string_view file_name, MemoryShare* memory)
+      : dump_(dump),
+        file_name_(file_name),
+        path_(JoinPath(dump->folder, file_name)),
+        memory_(memory) {}
 
-  // Calls member(cursor, key) for each member of the file's object. Nothing happens when there is
-  // no such file.
+  // Calls member(cursor, key), which answers how many bytes it added to its tables, for each member
+  // of the file's object. Nothing happens when there is no such file.
   template <typename Member>
   Status Read(Member&& member) {
     Result<MappedFile> opened = MappedFile::OpenBelow(dump_->folder, file_name_);
@@ -33,9 +37,16 @@ class SideFile {
     JsonCursor json(file.bytes());
     JsonText key;
     int64_t members = 0;
+    uint64_t added = 0;
+    size_t seen = 0;
     for (json.BeginObject(); json.NextKey(&key);) {
-      member(&json, Text(key));
+      added += member(&json, Text(key));
       members += !json.failed();
+      constexpr size_t kBetween = size_t{1} << 20;
+      if (json.offset() < seen + kBetween) continue;
+      ForgetPagesAround(file.bytes().substr(seen, json.offset() - seen), file.bytes());
+      seen = json.offset();
+      if (memory_ != nullptr) MSPROBE_RETURN_IF_ERROR(memory_->Beside(NotForRows(added)));
     }
     json.Peek();  // skips blanks
     if (!json.failed() && json.offset() < file.bytes().size())
@@ -66,9 +77,16 @@ class SideFile {
   }
 
  private:
+  // What the tables take of memory that is not counted already, for rows that are not there yet.
+  uint64_t NotForRows(uint64_t bytes) const {
+    const uint64_t rows = MemoryForComparing(dump_->records.size(), dump_->leaves.size());
+    return std::max(bytes + arena_.bytes(), rows) - rows;
+  }
+
   Dump* dump_;
   std::string_view file_name_;
   std::string path_;
+  MemoryShare* memory_;
   TextArena arena_;
 };
 
@@ -110,13 +128,14 @@ class TextNumbers {
 
 }  // namespace
 
-Status ReadStacks(const std::vector<std::string_view>& stack_keys, Dump* dump) {
+Status ReadStacks(const std::vector<std::string_view>& stack_keys, Dump* dump,
+                  MemoryShare* memory) {
   TextNumbers by_key, by_name;
   // Entries that say their stack need not be looked for among its names.
   const bool by_names = std::any_of(stack_keys.begin(), stack_keys.end(),
                                     [](std::string_view key) { return key.empty(); });
   if (by_names) by_name.Reserve(dump->records.size());
-  SideFile file(dump, "stack.json");
+  SideFile file(dump, "stack.json", memory);
   MSPROBE_RETURN_IF_ERROR(file.Read([&](JsonCursor* json, std::string_view key) {
     const auto index = static_cast<int32_t>(dump->stacks.size());
     std::vector<std::string_view> names, frames;
@@ -138,14 +157,18 @@ Status ReadStacks(const std::vector<std::string_view>& stack_keys, Dump* dump) {
         frames.push_back(file.Text(text));
       }
     }
-    if (json->failed()) return;
+    if (json->failed()) return size_t{0};
     if (grouped) {
       by_key.Add(key, index);
       for (const std::string_view name : names) by_name.Add(name, index);
     } else {
       by_name.Add(key, index);
     }
+    constexpr size_t kOfName = 48;  // in the table
+    const size_t added =
+        kOfName * (names.size() + 1) + sizeof(frames) + frames.size() * sizeof(frames[0]);
     dump->stacks.push_back(std::move(frames));
+    return added;
   }));
   for (size_t i = 0; i < dump->records.size(); ++i) {
     Record& record = dump->records[i];
@@ -155,9 +178,10 @@ Status ReadStacks(const std::vector<std::string_view>& stack_keys, Dump* dump) {
   return Status::Ok();
 }
 
-Status ReadParents(Dump* dump) {
+Status ReadParents(Dump* dump, MemoryShare* memory) {
+  constexpr size_t kOfParent = 80;
   std::unordered_map<std::string_view, std::string_view> parents;
-  SideFile file(dump, "construct.json");
+  SideFile file(dump, "construct.json", memory);
   MSPROBE_RETURN_IF_ERROR(file.Read([&](JsonCursor* json, std::string_view child) {
     JsonText text;
     switch (json->Peek()) {
@@ -177,7 +201,9 @@ Status ReadParents(Dump* dump) {
         break;
       default:
         json->Skip();  // null: no parent
+        return size_t{0};
     }
+    return kOfParent;
   }));
   if (parents.empty()) return Status::Ok();
   for (Record& record : dump->records) {
@@ -188,7 +214,7 @@ Status ReadParents(Dump* dump) {
 }
 
 Status ReadWeights(Dump* dump) {
-  SideFile file(dump, "weights.json");
+  SideFile file(dump, "weights.json", nullptr);
   return file.Read([&](JsonCursor* json, std::string_view name) {
     Weight weight{.name = name};
     JsonText key, text;
@@ -200,6 +226,7 @@ Status ReadWeights(Dump* dump) {
       }
     }
     if (!json->failed()) dump->weights.push_back(weight);
+    return sizeof(weight);
   });
 }
 

@@ -6,17 +6,20 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/dump/memory_budget.h"
 #include "engine/dump/table.h"
 
 namespace msprobe {
 
 // Reads <folder>/stack.json, when it is there, into dump->stacks and Record::stack. `stack_keys`
 // (one a record, "" for none) name a group directly and win over the names a group lists. Errors:
-// kInvalidDump when the file is damaged.
-Status ReadStacks(const std::vector<std::string_view>& stack_keys, Dump* dump);
+// kInvalidDump when the file is damaged; of all of these kUnsupported when `memory`, of which the
+// dump holds its part, does not allow for it.
+Status ReadStacks(const std::vector<std::string_view>& stack_keys, Dump* dump,
+                  MemoryShare* memory = nullptr);
 
 // Reads <folder>/construct.json, when it is there, into Record::parent.
-Status ReadParents(Dump* dump);
+Status ReadParents(Dump* dump, MemoryShare* memory = nullptr);
 
 // Reads <folder>/weights.json, when it is there, into dump->weights.
 Status ReadWeights(Dump* dump);

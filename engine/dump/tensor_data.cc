@@ -7,10 +7,12 @@
 #include <optional>
 #include <unordered_map>
 
+#include "engine/base/pages.h"
 #include "engine/formats/json.h"
 #include "engine/formats/npy.h"
 #include "engine/formats/pt.h"
 #include "engine/formats/safetensors.h"
+#include "engine/formats/zip.h"
 
 namespace msprobe {
 namespace {
@@ -103,6 +105,8 @@ bool HasTensorData(const Leaf& leaf) {
 
 uint64_t TensorDataSize(const Dump& dump, const Leaf& leaf) {
   if (!HasFile(leaf)) return leaf.value.size();
+  if (dump.archives != nullptr && !leaf.value.empty())
+    return dump.archives->SizeOf(leaf.data_name, leaf.value);
   struct stat info;
   const std::string path = JoinPath(dump.tensor_folder, leaf.data_name);
   return ::lstat(path.c_str(), &info) == 0 ? static_cast<uint64_t>(info.st_size) : 0;
@@ -126,13 +130,23 @@ Result<TensorFile> ReadTensorData(const Dump& dump, const Leaf& leaf, Verify ver
 }
 
 struct TensorArchives::Archive {
-  std::string folder;
+  std::string path;
+  std::string_view bytes;
   std::optional<SafetensorsFile> safetensors;
   std::optional<PtFile> pt;
   std::unordered_map<std::string, size_t> pt_items;
-  // A flipped bit must not pass for a numerical difference: checked when a tensor is first asked.
-  mutable std::once_flag verify;
-  mutable Status verified;
+  // A flipped bit must not pass for a numerical difference: a storage is checked when the first
+  // tensor that lies in it is asked for.
+  struct Check {
+    std::once_flag once;
+    bool intact = true;
+  };
+  mutable std::map<const char*, Check> checks;
+
+  const PtTensor* FindPt(std::string_view item) const {
+    const auto found = pt_items.find(std::string(item));
+    return found == pt_items.end() ? nullptr : &pt->tensors[found->second];
+  }
 };
 
 TensorArchives::TensorArchives() = default;
@@ -142,45 +156,77 @@ Result<std::vector<TensorArchives::Item>> TensorArchives::Open(const std::string
                                                                std::string_view name) {
   MSPROBE_ASSIGN_OR_RETURN(MappedFile file, MappedFile::OpenBelow(folder, name));
   auto archive = std::make_unique<Archive>();
-  archive->folder = folder;
+  archive->path = file.path();
+  archive->bytes = file.bytes();
   std::vector<Item> items;
   if (LooksLikeSafetensors(file.bytes())) {
     MSPROBE_ASSIGN_OR_RETURN(archive->safetensors, SafetensorsFile::Open(std::move(file)));
     for (const SafetensorsEntry& entry : archive->safetensors->entries())
       items.push_back({entry.name, entry.dtype, entry.shape});
   } else if (file.bytes().starts_with("PK") || file.bytes().starts_with("\x80")) {
-    MSPROBE_ASSIGN_OR_RETURN(archive->pt, ReadPt(std::move(file), {.verify_checksums = false}));
+    MSPROBE_ASSIGN_OR_RETURN(archive->pt, ReadPt(std::move(file), {.verify_storages = false}));
     for (const PtTensor& tensor : archive->pt->tensors) {
       std::string item = Dotted(tensor.name);
       for (int n = 2; !archive->pt_items.emplace(item, items.size()).second; ++n)
         item = fmt::format("{}#{}", Dotted(tensor.name), n);
       items.push_back({std::move(item), tensor.tensor.dtype, tensor.tensor.shape});
+      if (tensor.checksum) (void)archive->checks[tensor.storage.data()];
     }
   } else {
-    MSPROBE_ASSIGN_OR_RETURN(const TensorFile tensor, ReadTensorFile(std::move(file)));
+    MSPROBE_ASSIGN_OR_RETURN(const TensorFile tensor, LooksLikeNpy(file.bytes())
+                                                          ? DescribeNpy(file)
+                                                          : ReadTensorFile(std::move(file)));
     items.push_back({"", tensor.dtype, tensor.shape});
   }
   if (items.size() > 1) archives_[std::string(name)] = std::move(archive);
   return items;
 }
 
+uint64_t TensorArchives::SizeOf(std::string_view name, std::string_view item) const {
+  const auto found = archives_.find(name);
+  if (found == archives_.end()) return 0;
+  const Archive& archive = *found->second;
+  if (archive.safetensors) {
+    const SafetensorsEntry* entry = archive.safetensors->Find(item);
+    return entry == nullptr ? 0 : entry->size;
+  }
+  const PtTensor* tensor = archive.FindPt(item);
+  return tensor == nullptr ? 0 : tensor->storage.size();
+}
+
 Result<TensorFile> TensorArchives::Read(std::string_view name, std::string_view item) const {
   const auto found = archives_.find(name);
   if (found == archives_.end()) return Internal("a tensor of a file that is not open");
   const Archive& archive = *found->second;
+  TensorFile tensor;
+  std::string_view pages;
   if (archive.safetensors) {
     const SafetensorsEntry* entry = archive.safetensors->Find(item);
     if (entry == nullptr) return Internal("a tensor that its file does not hold");
-    return archive.safetensors->Read(*entry);
+    MSPROBE_ASSIGN_OR_RETURN(tensor, archive.safetensors->Read(*entry));
+    pages = archive.bytes.substr(entry->offset, entry->size);
+  } else {
+    const PtTensor* listed = archive.FindPt(item);
+    if (listed == nullptr) return Internal("a tensor that its file does not hold");
+    pages = listed->storage;
+    if (listed->checksum) {
+      Archive::Check& check = archive.checks.at(pages.data());
+      std::call_once(check.once, [&] { check.intact = Crc32(pages) == *listed->checksum; });
+      if (!check.intact) {
+        return InvalidDump(archive.path, static_cast<uint64_t>(pages.data() - archive.bytes.data()))
+            .Expected(fmt::format("data with checksum {:08x}", *listed->checksum))
+            .Found("other data: the file is damaged");
+      }
+    }
+    tensor = listed->tensor;
   }
-  std::call_once(archive.verify, [&] {
-    Result<MappedFile> file = MappedFile::OpenBelow(archive.folder, name);
-    archive.verified = file.ok() ? ReadPt(std::move(*file)).status() : file.status();
-  });
-  if (!archive.verified.ok()) return archive.verified;
-  const auto tensor = archive.pt_items.find(std::string(item));
-  if (tensor == archive.pt_items.end()) return Internal("a tensor that its file does not hold");
-  return archive.pt->tensors[tensor->second].tensor;
+  if (pages.empty()) return tensor;
+  // The file stays mapped; what of it is in memory goes with the tensor.
+  tensor.owner = std::shared_ptr<const void>(
+      tensor.data, [owner = tensor.owner, pages, bytes = archive.bytes](const void*) {
+        ForgetPagesAround(pages, bytes);
+      });
+  return tensor;
 }
 
 }  // namespace msprobe

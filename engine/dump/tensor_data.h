@@ -26,7 +26,7 @@ bool HasTensorData(const Leaf& leaf);
 Result<TensorFile> ReadTensorData(const Dump& dump, const Leaf& leaf,
                                   Verify verify = Verify::kByReader);
 
-// Bytes of the leaf's file, for planning; 0 when there is none.
+// Bytes that reading it takes, for planning; 0 when there is no file.
 uint64_t TensorDataSize(const Dump& dump, const Leaf& leaf);
 
 // Files that hold several tensors: opened once, mapped, read when asked.
@@ -42,7 +42,10 @@ class TensorArchives {
 
   // The tensors of `name` below `folder`; the file stays open when there are several.
   Result<std::vector<Item>> Open(const std::string& folder, std::string_view name);
+  // Its pages are given back with the tensor.
   Result<TensorFile> Read(std::string_view name, std::string_view item) const;
+  // Bytes that reading it takes; 0: none there.
+  uint64_t SizeOf(std::string_view name, std::string_view item) const;
 
  private:
   struct Archive;

@@ -41,6 +41,12 @@ class TextArena {
     other->chunks_.clear();
   }
 
+  size_t bytes() const {
+    size_t sum = 0;
+    for (const std::string& chunk : chunks_) sum += chunk.size();
+    return sum;
+  }
+
   void Release(std::deque<std::string>* out) {
     for (std::string& chunk : chunks_) out->push_back(std::move(chunk));
     chunks_.clear();

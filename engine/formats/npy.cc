@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <new>
 #include <optional>
 
+#include "engine/base/pages.h"
 #include "engine/formats/atomic_file.h"
 #include "engine/formats/byte_order.h"
 #include "engine/formats/npy_header.h"
@@ -52,19 +52,29 @@ Status RefuseType(const std::string& path, std::string_view descr) {
 }
 
 // One scalar of `size` bytes at a time, from big to little endian.
-void SwapBytes(const char* from, size_t bytes, size_t size, char* to) {
-  for (size_t i = 0; i < bytes; i += size) std::reverse_copy(from + i, from + i + size, to + i);
+void SwapBytes(char* data, size_t bytes, size_t size) {
+  for (size_t i = 0; i < bytes; i += size) std::reverse(data + i, data + i + size);
 }
 
 }  // namespace
+
+bool LooksLikeNpy(std::string_view bytes) { return bytes.starts_with(kMagic); }
 
 Result<TensorFile> ReadNpy(const std::string& path) {
   MSPROBE_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
   return ReadNpy(std::move(file));
 }
 
-Result<TensorFile> ReadNpy(MappedFile file) {
-  const std::string path = file.path();
+namespace {
+
+struct Npy {
+  TensorFile tensor;  // without elements
+  size_t data_at = 0, size = 0;
+  bool swap = false;
+};
+
+Result<Npy> ReadHeader(const MappedFile& file) {
+  const std::string& path = file.path();
   const std::string_view bytes = file.bytes();
   if (bytes.substr(0, kMagic.size()) != kMagic || bytes.size() < kMagic.size() + 4) {
     return InvalidDump(path, 0)
@@ -115,26 +125,38 @@ Result<TensorFile> ReadNpy(MappedFile file) {
     // An empty tensor may have extents whose product is over 2^63.
     if (tensor.shape[d] > 1 && __builtin_mul_overflow(stride, tensor.shape[d], &stride)) stride = 1;
   }
+  return Npy{std::move(tensor), data_at, static_cast<size_t>(*size), order == '>'};
+}
+
+}  // namespace
+
+Result<TensorFile> DescribeNpy(const MappedFile& file) {
+  MSPROBE_ASSIGN_OR_RETURN(Npy npy, ReadHeader(file));
+  return std::move(npy.tensor);
+}
+
+Result<TensorFile> ReadNpy(MappedFile file) {
+  MSPROBE_ASSIGN_OR_RETURN(Npy npy, ReadHeader(file));
+  TensorFile& tensor = npy.tensor;
+  const DType dtype = tensor.dtype;
   const size_t scalar =
-      DTypeKindOf(*dtype) == DTypeKind::kComplex ? DTypeSize(*dtype) / 2 : DTypeSize(*dtype);
-  const char* data = bytes.data() + data_at;
-  const bool swap = order == '>' && scalar > 1;
+      DTypeKindOf(dtype) == DTypeKind::kComplex ? DTypeSize(dtype) / 2 : DTypeSize(dtype);
+  const std::string_view elements = file.bytes().substr(npy.data_at);
+  const char* data = elements.data();
+  const bool swap = npy.swap && scalar > 1;
   if (swap || reinterpret_cast<uintptr_t>(data) % scalar != 0) {
-    std::shared_ptr<char[]> buffer(new (std::nothrow) char[std::max<int64_t>(*size, 1)]);
+    std::shared_ptr<char[]> buffer(new (std::nothrow) char[std::max<size_t>(npy.size, 1)]);
     if (buffer == nullptr)
-      return Unsupported(fmt::format("{}: not enough memory for {} bytes", path, *size));
-    if (swap) {
-      SwapBytes(data, static_cast<size_t>(*size), scalar, buffer.get());
-    } else if (*size > 0) {
-      std::memcpy(buffer.get(), data, static_cast<size_t>(*size));
-    }
+      return Unsupported(fmt::format("{}: not enough memory for {} bytes", file.path(), npy.size));
+    CopyAndForget(elements, buffer.get());
+    if (swap) SwapBytes(buffer.get(), npy.size, scalar);
     tensor.data = buffer.get();
     tensor.owner = buffer;
   } else {
     tensor.data = data;
     tensor.owner = std::make_shared<MappedFile>(std::move(file));
   }
-  return tensor;
+  return std::move(tensor);
 }
 
 Status WriteNpy(const std::string& path, const TensorView& view) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "engine/base/file.h"
 #include "engine/formats/tensor_file.h"
@@ -17,6 +18,9 @@ namespace msprobe {
 // NumPy writes, or a size that does not fit the file exactly, is kInvalidDump.
 Result<TensorFile> ReadNpy(const std::string& path);
 Result<TensorFile> ReadNpy(MappedFile file);
+bool LooksLikeNpy(std::string_view bytes);
+// Dtype and shape alone, no elements: data is null.
+Result<TensorFile> DescribeNpy(const MappedFile& file);
 
 // Writes version 1.0, C order, little-endian, whatever the view's strides. NumPy has no bfloat16,
 // float8, float4 or complex32: those are kUnsupported (write a .pt). The old file or the new one,

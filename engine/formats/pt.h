@@ -42,7 +42,8 @@ struct PtFile {
 
 struct PtReadOptions {
   bool verify_checksums = true;  // a flipped bit in a dump must not pass for a numerical difference
-  bool verify_storages = true;   // with those of the elements
+  // With those of the elements; false: who reads them does it, see PtTensor::checksum.
+  bool verify_storages = true;
   // Objects that are no tensors (a Namespace of arguments, states of generators) are left in the
   // tree as they are, and never made; without it they are refused.
   bool keep_objects = false;

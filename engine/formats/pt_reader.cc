@@ -125,7 +125,10 @@ Result<TensorFile> ReadPtTensor(MappedFile mapped, const PtReadOptions& options,
   std::optional<uint32_t> checksum;
   MSPROBE_ASSIGN_OR_RETURN(TensorFile tensor, ReadTensor(file, later, &checksum));
   // Of a part of a storage, or one in another order, there is no checksum.
-  if (!checksum) return ReadTensor(file, options);
+  if (!checksum) {
+    tensor = {};  // what it holds is made again
+    return ReadTensor(file, options);
+  }
   tensor.crc32 = checksum;
   return tensor;
 }

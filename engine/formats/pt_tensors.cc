@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <new>
 #include <unordered_set>
 #include <utility>
 
+#include "engine/base/pages.h"
 #include "engine/formats/pickle_globals.h"
 #include "engine/formats/pt_storage.h"
 
@@ -281,9 +281,10 @@ Result<PtTensorBuilder::Storage> PtTensorBuilder::FindStorage(const PickleNode& 
     const ZipEntry* entry = zip_.Find(entry_name);
     if (entry == nullptr)
       return Fail(id, "an entry " + Excerpt(entry_name, 100) + " in the archive", "none");
-    MSPROBE_ASSIGN_OR_RETURN(const ZipContent content,
-                             zip_.Read(*entry, kMaxInflatedStorage,
-                                       options_.verify_checksums && options_.verify_storages));
+    MSPROBE_ASSIGN_OR_RETURN(
+        const ZipContent content,
+        zip_.Read(*entry, kMaxInflatedStorage,
+                  options_.verify_checksums && (options_.verify_storages || entry->deflated)));
     Storage storage{.bytes = content.bytes, .owner = content.owner ? content.owner : file_};
     if (!entry->deflated) {
       storage.stored = content.bytes;
@@ -292,10 +293,11 @@ Result<PtTensorBuilder::Storage> PtTensorBuilder::FindStorage(const PickleNode& 
     // Archives of other writers may put data anywhere; elements must be aligned. 16 covers every
     // dtype.
     if (reinterpret_cast<uintptr_t>(storage.bytes.data()) % 16 != 0) {
+      if (options_.verify_checksums && !options_.verify_storages)
+        MSPROBE_RETURN_IF_ERROR(zip_.Read(*entry, kMaxInflatedStorage, true).status());
       MSPROBE_ASSIGN_OR_RETURN(const std::shared_ptr<char[]> copy,
                                Allocate(storage.bytes.size(), path_));
-      if (!storage.bytes.empty())
-        std::memcpy(copy.get(), storage.bytes.data(), storage.bytes.size());
+      CopyAndForget(storage.bytes, copy.get());
       storage = {.bytes = {copy.get(), storage.bytes.size()}, .owner = copy};
     }
     found = storages_.emplace(key, std::move(storage)).first;

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstring>
 #include <new>
 #include <numeric>
 #include <optional>
 
+#include "engine/base/pages.h"
 #include "engine/formats/byte_order.h"
 #include "engine/formats/json.h"
 
@@ -276,7 +276,7 @@ Result<TensorFile> SafetensorsFile::Read(const SafetensorsEntry& entry) const {
   if (copy == nullptr)
     return Unsupported(
         fmt::format("{}: not enough memory for {} bytes", file_->path(), entry.size));
-  if (entry.size > 0) std::memcpy(copy.get(), data, entry.size);
+  CopyAndForget(file_->bytes().substr(entry.offset, entry.size), copy.get());
   tensor.data = copy.get();
   tensor.owner = copy;
   return tensor;

@@ -9,13 +9,12 @@
 namespace msprobe {
 namespace {
 
-bool IsNpy(std::string_view bytes) { return bytes.starts_with("\x93NUMPY"); }
 bool IsPt(std::string_view bytes) { return bytes.starts_with("PK") || bytes.starts_with("\x80"); }
 
 }  // namespace
 
 bool LooksLikeTensorFile(std::string_view bytes) {
-  return IsNpy(bytes) || IsPt(bytes) || LooksLikeSafetensors(bytes);
+  return LooksLikeNpy(bytes) || IsPt(bytes) || LooksLikeSafetensors(bytes);
 }
 
 Result<TensorFile> ReadTensorFile(const std::string& path) {
@@ -25,7 +24,7 @@ Result<TensorFile> ReadTensorFile(const std::string& path) {
 
 Result<TensorFile> ReadTensorFile(MappedFile file, Verify verify) {
   const std::string_view bytes = file.bytes();
-  if (IsNpy(bytes)) return ReadNpy(std::move(file));
+  if (LooksLikeNpy(bytes)) return ReadNpy(std::move(file));
   // Before the pickle: a header of 128 bytes begins with its first byte, too.
   if (LooksLikeSafetensors(bytes)) return ReadSafetensorsTensor(std::move(file));
   if (IsPt(bytes)) return ReadPtTensor(std::move(file), {}, verify);

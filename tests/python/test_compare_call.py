@@ -62,6 +62,8 @@ def test_bad_arguments(paths, tmp_path):
     request = {"npu_path": str(paths[0]), "bench_path": str(paths[1])}
     with pytest.raises(msprobe.UsageError, match="hightlight"):
         compare(request, tmp_path / "o", hightlight=True)
+    with pytest.raises(msprobe.UsageError, match="such as 4GB"):
+        compare(request, tmp_path / "o", memory="much")
     with pytest.raises(msprobe.UsageError, match="a dict"):
         compare("compare.json", tmp_path / "o")
     with pytest.raises(msprobe.UsageError, match="suffix"):

@@ -9,6 +9,7 @@ from msprobe import UsageError, _engine
 _SWITCHES = {"highlight": "-hl", "diff_analyze": "--diff_analyze"}
 _VALUES = {
     "suffix": "--suffix",
+    "memory": "--memory",
     "table_format": "--table-format",
     "thresholds": "--thresholds",
     "data_mapping": "--data_mapping",
@@ -37,7 +38,7 @@ def compare(
         auto_analyze: write ``advisor_TIME.txt``.
         fuzzy_match: accepted; call numbers never decide which calls belong together.
         **kwargs: ``highlight``, ``suffix``, ``table_format`` ("1.0", "8" or "26"),
-            ``thresholds`` (a file),
+            ``thresholds`` (a file), ``memory`` ("4GB"),
             ``diff_analyze``, ``data_mapping`` and the other mappings (paths).
 
     Raises:
