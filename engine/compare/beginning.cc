@@ -7,6 +7,7 @@
 
 #include "engine/compare/fingerprint_set.h"
 #include "engine/compare/outside_data.h"
+#include "engine/compare/rounding.h"
 
 namespace msprobe {
 namespace {
@@ -62,8 +63,20 @@ std::string CompareData(const Comparison& c) {
       rounded.size() == 0 ? "" : fmt::format(", {} rounded or reordered", rounded.size()));
 }
 
-std::string CompareSettings(const Dump& target, const Dump& golden) {
-  std::string text;
+// What both sides compute in, where that is not the same.
+std::string ComparePrecision(const Comparison& c) {
+  if (c.coarse_row == UINT32_MAX) return {};
+  const Row& row = c.rows[c.coarse_row];
+  const Leaf &target = c.target.leaves[row.target], &golden = c.golden.leaves[row.golden];
+  const bool is_target = RoundingOf(target.dtype).epsilon > RoundingOf(golden.dtype).epsilon;
+  return fmt::format(
+      "the {} computes in {} where the {} has {}, from {} on: floats from there are judged by {}",
+      is_target ? "target" : "golden", RoundingOf((is_target ? target : golden).dtype).name,
+      is_target ? "golden" : "target", RoundingOf((is_target ? golden : target).dtype).name,
+      c.target.records[target.record].name, RoundingOf(c.coarse_dtype).name);
+}
+
+std::string CompareSettings(const Dump& target, const Dump& golden, std::string text) {
   for (const auto& [key, value] : target.provenance) {
     const auto other = std::find_if(golden.provenance.begin(), golden.provenance.end(),
                                     [&name = key](const auto& pair) { return pair.first == name; });
@@ -86,7 +99,8 @@ std::string CompareSettings(const Dump& target, const Dump& golden) {
 void CompareBeginnings(Comparison* comparison) {
   comparison->beginning = {.weights = CompareWeights(comparison->target, comparison->golden),
                            .data = CompareData(*comparison),
-                           .settings = CompareSettings(comparison->target, comparison->golden)};
+                           .settings = CompareSettings(comparison->target, comparison->golden,
+                                                       ComparePrecision(*comparison))};
 }
 
 }  // namespace msprobe

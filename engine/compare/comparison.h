@@ -63,8 +63,10 @@ enum class Reason : uint8_t {
   kNonFinite,        // differs: NaN or infinity on one side only, or infinities of opposite sign
   kChecksumDiffers,  // differs: checksums say no more than that
   kOtherBits,        // noise: the same statistics, yet other bits: rounded or reordered elements
-  kOtherElements,    // differs: the same, of integers that rounding cannot have made
-  kEnlarged,         // noise: rounding of its inputs, which the operation enlarges by its nature
+  kCoarserBefore,  // noise, differs: judged by a coarser float, which a call before it computed in
+                   // on one side
+  kOtherElements,  // differs: the same, of integers that rounding cannot have made
+  kEnlarged,       // noise: rounding of its inputs, which the operation enlarges by its nature
   kDTypeDiffers,   // any verdict: judged by the coarser of two float dtypes; unknown for two dtype
                    // arguments, as mixed precision has
   kGradientOrder,  // unknown: gradients of an API's inputs, which the two tools list in different
@@ -125,6 +127,10 @@ struct Comparison {
   std::vector<Row> rows;          // grouped by pair
   std::vector<Measure> measures;  // one a row
   std::vector<Diff> diffs;        // tensor mode
+  // Where one side computes in a coarser float dtype: its first row, and the coarsest such dtype,
+  // which floats from there on are judged by.
+  uint32_t coarse_row = UINT32_MAX;
+  std::string_view coarse_dtype;
   std::vector<std::string>
       notes;  // one a row when not empty(): unreadable file, ... (Measure::reason says the rest)
   std::vector<CallClass> classes;  // one a pair

@@ -109,13 +109,18 @@ Before WhatCameBefore(const Comparison& c, int32_t pair) {
   return b;
 }
 
+Rounding RoundingOfRow(const Comparison& c, int32_t row) {
+  const Leaf &t = c.target.leaves[c.rows[row].target], &g = c.golden.leaves[c.rows[row].golden];
+  if (c.measures[row].reason == Reason::kCoarserBefore) return RoundingOf(c.coarse_dtype);
+  return CoarserRounding(t.dtype, g.dtype);
+}
+
 double ExplainedFor(const Comparison& c, int32_t row) {
   const Row& r = c.rows[row];
   if (r.target < 0 || r.golden < 0) return 1;
-  const Leaf &t = c.target.leaves[r.target], &g = c.golden.leaves[r.golden];
-  const double limit =
-      ExplainedRoundings(CoarserRounding(t.dtype, g.dtype),
-                         SummedTerms(c.golden, c.golden.records[g.record]), c.tolerance);
+  const Leaf& g = c.golden.leaves[r.golden];
+  const double limit = ExplainedRoundings(
+      RoundingOfRow(c, row), SummedTerms(c.golden, c.golden.records[g.record]), c.tolerance);
   return limit > 0 ? limit : 1;
 }
 
@@ -265,8 +270,7 @@ std::string DescribeRow(const Comparison& c, int32_t row) {
     text += fmt::format(", the largest error {} at {}", ShortNumber(d.max_abs_error),
                         IndexText(d.worst_index, c.target.leaves[r.target].shape));
   }
-  const Rounding rounding =
-      CoarserRounding(c.target.leaves[r.target].dtype, c.golden.leaves[r.golden].dtype);
+  const Rounding rounding = RoundingOfRow(c, row);
   if (rounding.epsilon > 0 && m.reason != Reason::kValueDiffers) {
     text += fmt::format(" ({} roundings of {})", ShortNumber(m.severity), rounding.name);
   }

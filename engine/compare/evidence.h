@@ -5,6 +5,7 @@
 
 #include "engine/compare/classify.h"
 #include "engine/compare/comparison.h"
+#include "engine/compare/rounding.h"
 
 namespace msprobe {
 
@@ -26,6 +27,7 @@ double ConfidenceOf(const Comparison& comparison, int32_t pair, const CallSummar
                     const Before& before);
 
 // Roundings explained for one row (rounding.h), the unit that "size" of the formula is measured in.
+Rounding RoundingOfRow(const Comparison& comparison, int32_t row);
 double ExplainedFor(const Comparison& comparison, int32_t row);
 // output severity / input severity; infinity when what goes in is bit-equal.
 double JumpOf(const CallSummary& call);

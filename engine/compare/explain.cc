@@ -18,7 +18,6 @@ namespace msprobe {
 namespace {
 
 constexpr double kDriftConfidence = 0.4;
-constexpr double kMixedPrecisionConfidence = 0.4;  // what the coarser dtype leaves anyway
 constexpr double kNeighbourConfidence = 0.5;  // a call without partner near the first wrong input
 constexpr double kContainerConfidence = 0.8;  // a module whose recorded children show nothing
 
@@ -65,41 +64,6 @@ std::string DescribeInputs(const Comparison& c, int32_t p, const CallSummary& ca
         fmt::format(", but the call itself was made differently: {}", DescribeRow(c, argument));
   }
   return inputs;
-}
-
-// Whether one side computes in a coarser float from some call at or before `p` on, and the error of
-// the call is of a size that this leaves: a sentence of it, else "".
-std::string MixedPrecision(const Comparison& c, int32_t p, const CallSummary& call) {
-  const int32_t row = call.out.worst_row;
-  // Another argument is a reason of its own; checksums alone tell no size.
-  if (row < 0 || call.arguments.differs || !(c.measures[row].severity > 0) ||
-      std::isinf(c.measures[row].severity))
-    return "";
-  const auto leaves = [&](const Row& r) {
-    return std::pair(&c.target.leaves[r.target], &c.golden.leaves[r.golden]);
-  };
-  const auto [wrong_t, wrong_g] = leaves(c.rows[row]);
-  const double error =
-      c.measures[row].severity * CoarserRounding(wrong_t->dtype, wrong_g->dtype).epsilon;
-  for (int32_t q = 0; q <= p; ++q) {
-    if (!c.pairs[q].matched()) continue;
-    for (uint32_t i = c.pairs[q].first_row; i < c.pairs[q].first_row + c.pairs[q].row_count; ++i) {
-      if (c.rows[i].target < 0 || c.rows[i].golden < 0) continue;
-      const auto [t, g] = leaves(c.rows[i]);
-      if (t->dtype == g->dtype || t->kind != LeafKind::kTensor || g->kind != LeafKind::kTensor)
-        continue;
-      const Rounding coarse = CoarserRounding(t->dtype, g->dtype);
-      if (coarse.kind != NumberKind::kFloat || error > coarse.explained * coarse.epsilon) continue;
-      const bool target = RoundingOf(t->dtype).epsilon == coarse.epsilon;
-      return fmt::format(
-          "the {} computes in {} where the {} has {}, from {} on, which leaves errors of this "
-          "size: "
-          "compare runs of one precision",
-          target ? "target" : "golden", coarse.name, target ? "golden" : "target",
-          RoundingOf(target ? g->dtype : t->dtype).name, EntryName(c, q));
-    }
-  }
-  return "";
 }
 
 std::string Advice(const Comparison& c, int32_t p, const CallSummary& call) {
@@ -155,11 +119,6 @@ FirstDivergence ExplainIntroduced(const Comparison& c, int32_t p) {
   f.confidence = ConfidenceOf(c, p, call, before);
   f.why = fmt::format("{}; {}; {}", DescribeBefore(c, before), DescribeInputs(c, p, call),
                       DescribeRow(c, f.row));
-  f.advice = MixedPrecision(c, p, call);
-  if (!f.advice.empty()) {
-    f.confidence *= kMixedPrecisionConfidence;
-    return f;
-  }
   f.advice = Advice(c, p, call);
   if (!RecordOf(c, p).is_module) return f;
   if (const int children = CountChildren(c, p); children > 0) {

@@ -57,9 +57,20 @@ bool NonFiniteCountsDiffer(const Leaf& t, const Leaf& g) {
 }
 
 Rounding RoundingFor(const Leaf& target, const Leaf& golden, const JudgeOptions& options) {
-  Rounding r = CoarserRounding(target.dtype, golden.dtype);
+  const std::string_view judged = JudgedDType(target.dtype, golden.dtype, options.coarse_dtype);
+  Rounding r = judged == options.coarse_dtype ? RoundingOf(judged)
+                                              : CoarserRounding(target.dtype, golden.dtype);
   if (options.explained >= 0) r.explained = options.explained;
   return r;
+}
+
+// Why a pair is judged by `r`.
+Reason DTypeReason(const Leaf& target, const Leaf& golden, const Rounding& r) {
+  if (target.dtype != golden.dtype && r.kind != NumberKind::kOther &&
+      RoundingOf(target.dtype).name != RoundingOf(golden.dtype).name)
+    return Reason::kDTypeDiffers;
+  const bool own = r.epsilon == CoarserRounding(target.dtype, golden.dtype).epsilon;
+  return own || r.kind == NumberKind::kOther ? Reason::kNone : Reason::kCoarserBefore;
 }
 
 double Disagreement(double a, double b, double scale, const Rounding& r) {
@@ -108,10 +119,7 @@ void JudgeStatistics(const Leaf& target, const Leaf& golden, const JudgeOptions&
   if (!any) return Settle(m, RowVerdict::kUnknown, Reason::kNoCommonNumber, Measure().severity);
   if (JudgeNonFinite(t, g, m)) return;
 
-  const Reason dtype = target.dtype == golden.dtype || r.kind == NumberKind::kOther ||
-                               RoundingOf(target.dtype).name == RoundingOf(golden.dtype).name
-                           ? Reason::kNone
-                           : Reason::kDTypeDiffers;
+  const Reason dtype = DTypeReason(target, golden, r);
   if (same && !CountsDiffer(target.counts->zero, golden.counts->zero)) {
     return other_bits ? Settle(m, RowVerdict::kNoise, Reason::kOtherBits, 0)
                       : Settle(m, RowVerdict::kEqual, dtype, 0);
@@ -264,9 +272,8 @@ void JudgeLeaves(const Leaf& target, const Leaf& golden, Mode mode, const JudgeO
 
 void JudgeDiff(const Diff& d, const Leaf& target, const Leaf& golden, const JudgeOptions& options,
                Measure* m) {
-  const Reason dtype = RoundingOf(target.dtype).name == RoundingOf(golden.dtype).name
-                           ? Reason::kNone
-                           : Reason::kDTypeDiffers;
+  const Rounding r = RoundingFor(target, golden, options);
+  const Reason dtype = DTypeReason(target, golden, r);
   if (d.nonfinite_mismatch > 0) return Settle(m, RowVerdict::kDiffers, Reason::kNonFinite, kInf);
   if (d.count == 0) return Settle(m, RowVerdict::kEqual, Reason::kEmpty, 0);
   const int64_t finite = d.count - d.nonfinite_target;
@@ -276,7 +283,6 @@ void JudgeDiff(const Diff& d, const Leaf& target, const Leaf& golden, const Judg
       return Settle(m, RowVerdict::kUnknown, Reason::kBothNaN, Measure().severity);
     return Settle(m, RowVerdict::kEqual, dtype, 0);
   }
-  const Rounding r = RoundingFor(target, golden, options);
   const double norm =
       d.relative_l2 > 0 && std::isfinite(d.relative_l2) ? d.euclidean / d.relative_l2 : 0;
   const double summed = finite > 0 ? options.magnitude * std::sqrt(static_cast<double>(finite)) : 0;
@@ -334,6 +340,8 @@ std::string_view ReasonText(Reason reason) {
       return "different checksums";
     case Reason::kOtherBits:
       return "same statistics, other bits: rounded or reordered elements";
+    case Reason::kCoarserBefore:
+      return "judged by a coarser dtype, which one side computed in before";
     case Reason::kEnlarged:
       return "the operation enlarges the rounding of its inputs by its nature";
     case Reason::kOtherElements:

@@ -24,6 +24,8 @@ struct JudgeOptions {
   double magnitude = 0;
   // Roundings that are explained, in place of those of rounding.h; -1: those.
   double explained = -1;
+  // A coarser float dtype that a call before this one computed in on one side; "": none did.
+  std::string_view coarse_dtype;
 };
 
 // How far the statistics of two leaves are apart; NaN where one of them is not a number, or where

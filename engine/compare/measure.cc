@@ -1,6 +1,7 @@
 #include "engine/compare/measure.h"
 
 #include <algorithm>
+#include <atomic>
 #include <optional>
 
 #include "engine/base/threads.h"
@@ -12,6 +13,76 @@
 #include "engine/compare/rounding.h"
 
 namespace msprobe {
+namespace {
+
+// float8 and narrower are formats of single tensors, scaled for the purpose: what is computed from
+// them has another error.
+constexpr double kCoarsest = 0x1p-7;  // bfloat16's epsilon
+
+// The first row whose tensors are of two float dtypes, and the coarsest such dtype. The rows before
+// `first` hold none.
+void FindCoarseDType(uint32_t first, Comparison* c) {
+  double coarsest = 0;
+  for (uint32_t i = first; i < c->rows.size(); ++i) {
+    const Row& row = c->rows[i];
+    if (c->measures[i].reason != Reason::kDTypeDiffers || row.target < 0 || row.golden < 0)
+      continue;
+    const Leaf &target = c->target.leaves[row.target], &golden = c->golden.leaves[row.golden];
+    if (target.kind != LeafKind::kTensor) continue;
+    const Rounding r = CoarserRounding(target.dtype, golden.dtype);
+    if (r.kind != NumberKind::kFloat || r.epsilon <= coarsest || r.epsilon > kCoarsest) continue;
+    if (coarsest == 0) c->coarse_row = i;
+    coarsest = r.epsilon;
+    c->coarse_dtype = CoarserDType(target.dtype, golden.dtype);
+  }
+}
+
+// Whether the call was made with other plain arguments: its error has a reason of its own.
+bool HasOtherArguments(const Comparison& c, const RecordPair& pair) {
+  for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
+    if (c.measures[i].reason == Reason::kValueDiffers) return true;
+  }
+  return false;
+}
+
+// Judges one row by what both sides recorded.
+void JudgeRow(const Comparison& c, const Record& record, uint32_t i, double* terms, Measure* m) {
+  const Leaf &target = c.target.leaves[c.rows[i].target],
+             &golden = c.golden.leaves[c.rows[i].golden];
+  JudgeOptions options{.tolerance = c.tolerance};
+  if (i > c.coarse_row) options.coarse_dtype = c.coarse_dtype;
+  options.explained = c.Thresholds().Explained(
+      record.api, JudgedDType(target.dtype, golden.dtype, options.coarse_dtype));
+  JudgeLeaves(target, golden, c.mode, options, m);
+  // What the call sums only matters where its numbers are not simply the same.
+  if (target.slot != Slot::kOutput || m->verdict == RowVerdict::kEqual) return;
+  if (*terms < 0) *terms = SummedTerms(c.golden, record);
+  options.terms = *terms;
+  options.magnitude = SummedMagnitude(c.golden, record, golden);
+  JudgeLeaves(target, golden, c.mode, options, m);
+}
+
+// Floats behind the first row of two dtypes carry the rounding of the coarser one.
+void JudgeByCoarseDType(Comparison* c) {
+  for (const RecordPair& pair : c->pairs) {
+    if (!pair.matched() || pair.first_row + pair.row_count <= c->coarse_row) continue;
+    const bool other_arguments = HasOtherArguments(*c, pair);
+    double terms = -1;
+    for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
+      const Row& row = c->rows[i];
+      Measure& m = c->measures[i];
+      if (i <= c->coarse_row || row.target < 0 || row.golden < 0) continue;
+      const Leaf& leaf = c->target.leaves[row.target];
+      const bool output = leaf.slot == Slot::kOutput;
+      if (leaf.kind != LeafKind::kTensor || (output && other_arguments) ||
+          (m.verdict != RowVerdict::kDiffers && m.verdict != RowVerdict::kNoise))
+        continue;
+      JudgeRow(*c, c->golden.records[pair.golden], i, &terms, &m);
+    }
+  }
+}
+
+}  // namespace
 
 void MeasureRows(const CompareOptions& options, Comparison* c) {
   c->measures.assign(c->rows.size(), {});
@@ -19,6 +90,7 @@ void MeasureRows(const CompareOptions& options, Comparison* c) {
   constexpr size_t kChunk = 512;  // pairs
   const size_t chunks = (c->pairs.size() + kChunk - 1) / kChunk;
   Residency residency(c->target, c->golden);
+  std::atomic<uint32_t> two_dtypes = UINT32_MAX;  // a row before all those of two dtypes
   pool.ParallelFor(chunks, [&](size_t chunk) {
     const size_t end = std::min(c->pairs.size(), (chunk + 1) * kChunk);
     const RecordPair& last = c->pairs[end - 1];
@@ -43,21 +115,15 @@ void MeasureRows(const CompareOptions& options, Comparison* c) {
         }
         const Leaf &target = c->target.leaves[row.target], &golden = c->golden.leaves[row.golden];
         const bool output = target.slot == Slot::kOutput;
-        const double explained =
-            c->Thresholds().Explained(record.api, CoarserDType(target.dtype, golden.dtype));
         const bool unwritten =
             output ? uninitialised
                    : exchange && PartOf(*exchange, record, golden) == ExchangePart::kBuffer;
-        JudgeLeaves(target, golden, c->mode,
-                    {.tolerance = options.tolerance, .explained = explained}, &measures[i]);
-        // What the call sums only matters where its numbers are not simply the same.
-        if (output && measures[i].verdict != RowVerdict::kEqual) {
-          if (terms < 0) terms = SummedTerms(c->golden, record);
-          const JudgeOptions judge{.tolerance = options.tolerance,
-                                   .terms = terms,
-                                   .magnitude = SummedMagnitude(c->golden, record, golden),
-                                   .explained = explained};
-          JudgeLeaves(target, golden, c->mode, judge, &measures[i]);
+        JudgeRow(*c, record, pair.first_row + i, &terms, &measures[i]);
+        if (measures[i].reason == Reason::kDTypeDiffers) {
+          uint32_t first = two_dtypes.load(std::memory_order_relaxed);
+          while (pair.first_row < first &&
+                 !two_dtypes.compare_exchange_weak(first, pair.first_row)) {
+          }
         }
         if (unwritten && measures[i].verdict != RowVerdict::kEqual) {
           measures[i].verdict = RowVerdict::kUnknown;
@@ -66,6 +132,10 @@ void MeasureRows(const CompareOptions& options, Comparison* c) {
       }
     }
   });
+  if (c->mode != Mode::kMd5 && two_dtypes < UINT32_MAX) {
+    FindCoarseDType(two_dtypes, c);
+    if (c->coarse_row < UINT32_MAX) JudgeByCoarseDType(c);
+  }
   if (c->mode == Mode::kTensor) MeasureTensors(options, pool, c);
 }
 

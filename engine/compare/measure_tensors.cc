@@ -118,12 +118,14 @@ class TensorMeasurer {
                                  Verified(c_.golden, g, golden->crc32, checksums.golden)}) {
       if (!status.ok()) return Fail(job.row, status);
     }
+    const std::string_view before = job.row > c_.coarse_row ? c_.coarse_dtype : "";
     JudgeDiff(diff.value(), t, g,
               {.tolerance = options_.tolerance,
                .terms = job.terms,
                .magnitude = job.magnitude,
                .explained = c_.Thresholds().Explained(c_.golden.records[g.record].api,
-                                                      CoarserDType(t.dtype, g.dtype))},
+                                                      JudgedDType(t.dtype, g.dtype, before)),
+               .coarse_dtype = before},
               &m);
     const Row& row = c_.rows[job.row];
     // What a sample holds is not what the tensor holds.

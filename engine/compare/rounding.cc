@@ -92,6 +92,13 @@ std::string_view CoarserDType(std::string_view target_dtype, std::string_view go
                                                                               : golden_dtype;
 }
 
+std::string_view JudgedDType(std::string_view target_dtype, std::string_view golden_dtype,
+                             std::string_view before) {
+  const std::string_view own = CoarserDType(target_dtype, golden_dtype);
+  const Rounding r = CoarserRounding(target_dtype, golden_dtype);
+  return r.kind == NumberKind::kFloat && RoundingOf(before).epsilon > r.epsilon ? before : own;
+}
+
 double ExplainedRoundings(const Rounding& r, double terms, double tolerance) {
   if (r.epsilon == 0) return 0;
   const double sum = terms > 1 ? std::sqrt(terms) * r.accumulator / r.epsilon : 0;

@@ -42,6 +42,11 @@ Rounding CoarserRounding(std::string_view target_dtype, std::string_view golden_
 // The dtype of that one, as the pair spells it.
 std::string_view CoarserDType(std::string_view target_dtype, std::string_view golden_dtype);
 
+// The dtype to judge a pair by, of which a call before it computed in `before` on one side: the
+// coarsest of floats. "" for `before`: none did.
+std::string_view JudgedDType(std::string_view target_dtype, std::string_view golden_dtype,
+                             std::string_view before);
+
 // Limit in units of r.epsilon for a number that sums `terms` products; 0 or 1: none.
 double ExplainedRoundings(const Rounding& r, double terms, double tolerance);
 
