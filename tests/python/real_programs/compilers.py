@@ -3,7 +3,10 @@
 Compiled regions run unobserved; what is around them is recorded.
 """
 
+import threading
+
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch._dynamo.utils import counters
 from torch.nn import functional as F
@@ -256,6 +259,51 @@ def started_in_compiled_code(watch):
     for _ in range(3):
         results += [compiled(torch.ones(3, 4)), F.softmax(torch.ones(2), dim=0)]
     return results, counts(), backend.graphs, backend.calls
+
+
+@program("Functional.pad.0.forward", "Functional.pad.1.forward")
+def compiled_on_another_thread(watch):
+    """While one thread compiles, the calls of another are the program's."""
+    torch._dynamo.reset()
+    counters.clear()
+    compiling, go_on, results = threading.Event(), threading.Event(), []
+
+    def backend(graph, inputs):
+        compiling.set()
+        go_on.wait()
+        return graph
+
+    compiled = torch.compile(inlined, backend=backend, fullgraph=True)
+    thread = threading.Thread(target=lambda: results.append(compiled(torch.ones(3, 4))))
+    with watch(nn.Module()):
+        thread.start()
+        compiling.wait()
+        results.append(F.pad(torch.ones(2), (1, 1)))
+        go_on.set()
+        thread.join()
+        results.append(F.pad(torch.ones(2), (2, 1)))
+        results.append(compiled(torch.ones(3, 4)))
+    return [results[1], results[0], *results[2:]], counts()
+
+
+@program("Distributed.all_reduce.0.forward", absent=["all_reduce.1."])
+def compiled_collective(watch):
+    """A collective in compiled code, and one outside of it."""
+    torch._dynamo.reset()
+    counters.clear()
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+
+    def exchange(x):
+        dist.all_reduce(x)
+        return x * 2
+
+    compiled, results = torch.compile(exchange, backend="aot_eager", fullgraph=True), []
+    for _ in range(2):
+        results.append(compiled(torch.ones(3)))
+        with watch(nn.Module()):
+            results += [compiled(torch.ones(3)), exchange(torch.ones(3))]
+    dist.destroy_process_group()
+    return results, counts()
 
 
 @program("Torch.tanh.0.forward", *BY_CODE)
