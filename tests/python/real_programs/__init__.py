@@ -3,6 +3,7 @@
 from real_programs import (
     autograd,
     checkpoints,
+    compiled_calls,
     compilers,
     hooks,
     models,
@@ -18,6 +19,7 @@ from real_programs.watch import gather
 PROGRAMS = gather(
     autograd,
     checkpoints,
+    compiled_calls,
     compilers,
     hooks,
     models,
