@@ -48,6 +48,9 @@ void AppendValidUtf8(std::string* out, std::string_view text);
 std::string_view NearestSpelling(std::string_view word,
                                  std::span<const std::string_view> candidates);
 
+// ASCII letters in lower case.
+std::string Lower(std::string_view text);
+
 // Whether a stands before b where runs of digits count as numbers: "step2" before "step10".
 bool NaturalLess(std::string_view a, std::string_view b);
 

@@ -77,6 +77,10 @@ class Measurer {
       }
       const CheckpointTensor& t = target_.tensors()[row.target];
       const CheckpointTensor& g = golden_.tensors()[row.golden];
+      if (IsPacked(t.dtype) != IsPacked(g.dtype)) {
+        m.reason = Reason::kPacked;
+        continue;
+      }
       if (t.shape != g.shape) {
         m.verdict = RowVerdict::kDiffers;
         m.reason = Reason::kShapeDiffers;
@@ -98,6 +102,8 @@ class Measurer {
       c_.measures[i].tensor = static_cast<int32_t>(c_.diffs.size());
       c_.diffs.push_back(*found_[i]);
     }
+    target_counts_.MoveTo(&c_.target);
+    golden_counts_.MoveTo(&c_.golden);
     if (std::all_of(c_.notes.begin(), c_.notes.end(), [](const auto& n) { return n.empty(); }))
       c_.notes.clear();
   }
@@ -122,8 +128,9 @@ class Measurer {
               {.tolerance = options_.tolerance,
                .explained = c_.Thresholds().Explained("", CoarserDType(a.dtype, b.dtype))},
               &c_.measures[row]);
-    CountNonFinite(*sides[0], diff->nonfinite_target, pool, &c_.target, &c_.target.leaves[t]);
-    CountNonFinite(*sides[1], diff->nonfinite_golden, pool, &c_.golden, &c_.golden.leaves[g]);
+    // A parameter stands in one row.
+    c_.target.leaves[t].counts = target_counts_.Of(*sides[0], diff->nonfinite_target, pool, a);
+    c_.golden.leaves[g].counts = golden_counts_.Of(*sides[1], diff->nonfinite_golden, pool, b);
     found_[row] = *diff;
   }
 
@@ -138,6 +145,7 @@ class Measurer {
   ThreadPool& pool_;
   Comparison& c_;
   std::vector<std::optional<Diff>> found_;
+  NonFiniteCounts target_counts_, golden_counts_;
 };
 
 // NaN or an infinity on one side only is worse than any number; then the larger severity.

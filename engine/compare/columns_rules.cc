@@ -116,6 +116,8 @@ class CallJudge {
         !IsNonFinite(golden.min)) {
       Fire(row, OldRule::kNonFinite);
     }
+    if (c_.measures[row].reason == Reason::kNonFinite && target.max.empty() && golden.max.empty())
+      Fire(row, OldRule::kOneSided);
     if (target.requires_grad != golden.requires_grad && !target.requires_grad.empty() &&
         !golden.requires_grad.empty()) {
       Fire(row, OldRule::kRequiresGrad);
@@ -281,6 +283,8 @@ std::string OldRuleMessage(OldRule rule, const Thresholds& thresholds) {
       return "error: The shape of NPU and Bench are inconsistent.";
     case OldRule::kMd5:
       return "error: The CRC-32 value of NPU differs from that of the bench.";
+    case OldRule::kOneSided:
+      return "error: There is nan/inf/-inf on one side only, or of another sign.";
     case OldRule::kTenTimes:
       return fmt::format("warning: The norm relative error of output is {:g} times that of input.",
                          t.norm_factor);

@@ -30,13 +30,15 @@ enum class OldRule : uint8_t {
   kDtype,         // error
   kShape,         // error
   kMd5,           // error: both checksums are known and differ
+  kOneSided,      // error: NaN or infinity among elements on one side only; of tensors that have no
+                  // statistics, which kNonFinite goes by
   kTenTimes,      // warning: statistics, the worst output is ten times worse than the inputs
   kCosine,  // warning: tensor mode, cosine falls by more than 0.1 from inputs to this, the worst
             // output
   kDtypePrecision,  // warning: both are floating point, of different precision
   kMd5Missing,      // warning: no checksum on one side
 };
-inline constexpr int kOldRuleCount = 12;
+inline constexpr int kOldRuleCount = 13;
 std::string OldRuleMessage(OldRule rule, const Thresholds& thresholds);
 bool IsErrorRule(OldRule rule);
 

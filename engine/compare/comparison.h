@@ -71,6 +71,7 @@ enum class Reason : uint8_t {
                    // arguments, as mixed precision has
   kGradientOrder,  // unknown: gradients of an API's inputs, which the two tools list in different
                    // orders; not counted against a run
+  kPacked,         // unknown: an element is two values (float4_e2m1fn_x2) on one side only
   kDevice,         // unknown: devices, which differ on purpose; not counted against a run
 };
 

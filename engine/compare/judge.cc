@@ -348,6 +348,8 @@ std::string_view ReasonText(Reason reason) {
       return "same statistics, other elements: other data, or the same in another order";
     case Reason::kDTypeDiffers:
       return "different dtypes, judged by the coarser";
+    case Reason::kPacked:
+      return "each element holds two values on one side only: not compared";
     case Reason::kDevice:
       return "devices, which may differ";
   }

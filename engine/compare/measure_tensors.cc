@@ -69,12 +69,17 @@ class TensorMeasurer {
     for (const Job& job : large) Compare(job, &pool_);
     // In row order, so that the result does not depend on which thread came first.
     std::sort(found_.begin(), found_.end(),
-              [](const auto& a, const auto& b) { return a.first < b.first; });
+              [](const Found& a, const Found& b) { return a.row < b.row; });
     c_.diffs.reserve(found_.size());
-    for (const auto& [row, diff] : found_) {
-      c_.measures[row].tensor = static_cast<int32_t>(c_.diffs.size());
-      c_.diffs.push_back(diff);
+    for (const Found& found : found_) {
+      c_.measures[found.row].tensor = static_cast<int32_t>(c_.diffs.size());
+      c_.diffs.push_back(found.diff);
+      // Not before: rows may share a leaf, and others read it meanwhile.
+      c_.target.leaves[c_.rows[found.row].target].counts = found.target;
+      c_.golden.leaves[c_.rows[found.row].golden].counts = found.golden;
     }
+    target_counts_.MoveTo(&c_.target);
+    golden_counts_.MoveTo(&c_.golden);
     if (!notes_.empty() && c_.notes.empty()) c_.notes.resize(c_.rows.size());
     for (auto& [row, note] : notes_) c_.notes[row] = std::move(note);
   }
@@ -103,6 +108,12 @@ class TensorMeasurer {
     if (!target.ok()) return Fail(job.row, target.status());
     const Result<TensorFile> golden = ReadTensorData(c_.golden, g, Verify::kByCaller);
     if (!golden.ok()) return Fail(job.row, golden.status());
+    if (IsPacked(target->dtype) != IsPacked(golden->dtype)) {
+      m.verdict = RowVerdict::kUnknown;
+      m.reason = Reason::kPacked;
+      m.severity = Diff::kNaN;
+      return;
+    }
     if (!SameSqueezed(target->shape, golden->shape)) {
       m.verdict = RowVerdict::kDiffers;
       m.reason = Reason::kShapeDiffers;
@@ -127,16 +138,13 @@ class TensorMeasurer {
                                                       JudgedDType(t.dtype, g.dtype, before)),
                .coarse_dtype = before},
               &m);
-    const Row& row = c_.rows[job.row];
     // What a sample holds is not what the tensor holds.
-    if (!c_.target.sampled)
-      CountNonFinite(*target, diff->nonfinite_target, pool, &c_.target,
-                     &c_.target.leaves[row.target]);
-    if (!c_.golden.sampled)
-      CountNonFinite(*golden, diff->nonfinite_golden, pool, &c_.golden,
-                     &c_.golden.leaves[row.golden]);
+    const ElementCounts* in_target =
+        c_.target.sampled ? t.counts : target_counts_.Of(*target, diff->nonfinite_target, pool, t);
+    const ElementCounts* in_golden =
+        c_.golden.sampled ? g.counts : golden_counts_.Of(*golden, diff->nonfinite_golden, pool, g);
     const std::lock_guard<std::mutex> lock(mutex_);
-    found_.emplace_back(job.row, diff.value());
+    found_.push_back({job.row, in_target, in_golden, diff.value()});
   }
 
   // What is wrong with a file whose elements do not have its checksum.
@@ -166,7 +174,13 @@ class TensorMeasurer {
   ThreadPool& pool_;
   Comparison& c_;
   std::mutex mutex_;
-  std::vector<std::pair<uint32_t, Diff>> found_;
+  struct Found {
+    uint32_t row;
+    const ElementCounts *target, *golden;
+    Diff diff;
+  };
+  std::vector<Found> found_;
+  NonFiniteCounts target_counts_, golden_counts_;
   std::vector<std::pair<uint32_t, std::string>> notes_;
 };
 
@@ -177,19 +191,16 @@ Status TooLarge(uint64_t needed, uint64_t left) {
                                  MemorySizeText(needed), MemorySizeText(left)));
 }
 
-void CountNonFinite(const TensorFile& tensor, int64_t nonfinite, ThreadPool* pool, Dump* dump,
-                    Leaf* leaf) {
+const ElementCounts* NonFiniteCounts::Of(const TensorFile& tensor, int64_t nonfinite,
+                                         ThreadPool* pool, const Leaf& leaf) {
   static constexpr ElementCounts kAllFinite{.nan = 0, .pos_inf = 0, .neg_inf = 0};
-  if (leaf->counts->nan >= 0) return;
-  const int64_t zero = leaf->counts->zero;
-  leaf->counts = &kAllFinite;
-  if (nonfinite == 0 && zero < 0) return;
+  if (leaf.counts->nan >= 0) return leaf.counts;
+  const int64_t zero = leaf.counts->zero;
+  if (nonfinite == 0 && zero < 0) return &kAllFinite;
   // Another pass over memory, for the few tensors that need it.
   const Stats stats = nonfinite > 0 ? ComputeStats(tensor.view(), pool) : Stats();
-  static std::mutex mutex;  // of every dump's list
-  const std::lock_guard lock(mutex);
-  leaf->counts =
-      &dump->counts.emplace_back(ElementCounts{stats.nan, stats.pos_inf, stats.neg_inf, zero});
+  const std::lock_guard lock(mutex_);
+  return &found_.emplace_back(ElementCounts{stats.nan, stats.pos_inf, stats.neg_inf, zero});
 }
 
 void MeasureTensors(const CompareOptions& options, ThreadPool& pool, Comparison* comparison) {

@@ -1,6 +1,9 @@
 // The element-wise half of measuring: reads both files of a row and compares every element.
 #pragma once
 
+#include <list>
+#include <mutex>
+
 #include "engine/compare/compare.h"
 #include "engine/compare/comparison.h"
 #include "engine/formats/tensor_file.h"
@@ -21,9 +24,24 @@ void MeasureTensors(const CompareOptions& options, ThreadPool& pool, Comparison*
 // Why tensors are not read: options.most_tensor_bytes.
 Status TooLarge(uint64_t needed, uint64_t left);
 
-// What a dump did not count, and what a checkpoint cannot: NaN and the infinities of each sign in a
-// tensor that was compared, of which `nonfinite` elements are not finite.
-void CountNonFinite(const TensorFile& tensor, int64_t nonfinite, ThreadPool* pool, Dump* dump,
-                    Leaf* leaf);
+// What a dump did not count, and what a checkpoint cannot: NaN and the infinities of each sign in
+// tensors that were compared. Leaves are set when all rows are measured: rows may share one.
+//
+//   leaf.counts = counts.Of(tensor, diff.nonfinite_target, pool, leaf);   // from any thread
+//   counts.MoveTo(&dump);
+class NonFiniteCounts {
+ public:
+  // `nonfinite`: how many elements are not finite. What the leaf knows already stays.
+  const ElementCounts* Of(const TensorFile& tensor, int64_t nonfinite, ThreadPool* pool,
+                          const Leaf& leaf);
+  void MoveTo(Dump* dump) { dump->counts.splice(dump->counts.end(), found_); }
+
+ private:
+  std::mutex mutex_;
+  std::list<ElementCounts> found_;
+};
+
+// Whether an element is two values; shapes count elements.
+inline bool IsPacked(DType dtype) { return dtype == DType::kFloat4E2M1X2; }
 
 }  // namespace msprobe

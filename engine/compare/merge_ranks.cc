@@ -214,11 +214,17 @@ class Merger {
   std::vector<std::unordered_map<std::string, size_t>> rows_;  // of each index: name -> row
 };
 
-// Excel's names of sheets are short and without some characters.
-std::string SheetName(std::string_view index) {
-  std::string name(index.substr(0, 31));
-  for (char& c : name) {
+// Excel's names of sheets are short, without some characters, and differ in more than case.
+std::string SheetName(std::string_view index, std::set<std::string>* taken) {
+  constexpr size_t kMost = 31;
+  std::string whole(index);
+  for (char& c : whole) {
     if (std::string_view("[]:*?/\\'").find(c) != std::string_view::npos) c = '_';
+  }
+  std::string name = whole.substr(0, kMost);
+  for (int n = 2; !taken->insert(Lower(name)).second; ++n) {
+    const std::string number = fmt::format("~{}", n);
+    name = whole.substr(0, kMost - number.size()) + number;
   }
   return name;
 }
@@ -272,8 +278,9 @@ Status WriteMerged(const MergedTables& merged, const std::string& path) {
   for (const int64_t rank : merged.ranks) ranks.push_back(fmt::format("rank{}", rank));
   std::vector<std::string_view> header = {kName};
   header.insert(header.end(), ranks.begin(), ranks.end());
+  std::set<std::string> taken;
   for (const MergedTables::Index& index : merged.indices) {
-    MSPROBE_RETURN_IF_ERROR(book.AddSheet({.name = SheetName(index.name),
+    MSPROBE_RETURN_IF_ERROR(book.AddSheet({.name = SheetName(index.name, &taken),
                                            .header = header,
                                            .widths = {60},
                                            .rows = static_cast<uint32_t>(index.rows.size())}));

@@ -66,8 +66,12 @@ Status AddRanks(const std::string& folder, int step, std::vector<DumpLocation>* 
   for (const std::string& name : names) {
     const std::string rank = JoinPath(folder, name);
     if (!IsRankFolder(name) || !IsDirectory(rank)) continue;
-    MSPROBE_ASSIGN_OR_RETURN(std::vector<std::string> files, DumpFilesIn(rank));
-    for (std::string& file : files) {
+    Result<std::vector<std::string>> files = DumpFilesIn(rank);
+    if (!files.ok()) {  // a link in place of the dump: costs this rank only
+      found->push_back({rank, step, static_cast<int>(NumberAfter(name, "rank")), files.status()});
+      continue;
+    }
+    for (std::string& file : *files) {
       lines = lines || (BaseName(file) != kFileNames[0] && BaseName(file) != kFileNames[1]);
       found->push_back({std::move(file), step, static_cast<int>(NumberAfter(name, "rank"))});
     }
@@ -149,6 +153,7 @@ Result<std::string> LocateDump(const std::string& path) {
         .Found(std::to_string(found.size()) + ": " + list)
         .Hint(beside ? "name one of these files" : "name one of these folders");
   }
+  MSPROBE_RETURN_IF_ERROR(found[0].refused);
   return found[0].path;
 }
 

@@ -25,6 +25,7 @@ struct DumpLocation {
   std::string path;  // .../dump.json
   int step = -1;     // -1: not below a step folder
   int rank = -1;     // -1: not distributed
+  Status refused;    // a link in place of the dump, say; then `path` is its folder
 };
 Result<std::vector<DumpLocation>> FindDumps(const std::string& path);
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engine/base/file.h"
+#include "engine/base/text.h"
 #include "engine/formats/atomic_file.h"
 #include "engine/formats/xlsx_text.h"
 #include "engine/formats/zip.h"
@@ -62,12 +63,6 @@ std::string Letters(size_t column) {
     text.insert(text.begin(), static_cast<char>('A' + (left - 1) % 26));
   }
   return text;
-}
-
-std::string Lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
-  return out;
 }
 
 }  // namespace

@@ -7,6 +7,8 @@
 #include <fstream>
 #include <iterator>
 
+#include "engine/base/threads.h"
+#include "engine/compare/judge.h"
 #include "engine/compare/summary.h"
 #include "engine/formats/npy.h"
 #include "engine/formats/pt.h"
@@ -94,6 +96,43 @@ TEST_F(MeasureTensorsTest, WhatIsNotFiniteIsCountedAndMatchedWithItsSign) {
               ElementsAre(2, 1, 1));
   EXPECT_THAT((std::array{g.counts->nan, g.counts->pos_inf, g.counts->neg_inf}),
               ElementsAre(1, 2, 0));
+}
+
+// For the thread sanitizer: what one row's thread counts, another's must not read meanwhile.
+TEST_F(MeasureTensorsTest, RowsMayShareALeaf) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  Write("target/x.npy", {nan, 2, 3, 4});
+  Write("golden/x.npy", {nan, 2, 3, nan});
+  Comparison c;
+  c.mode = Mode::kTensor;
+  c.target = MakeDump("target", "x.npy");
+  c.golden = MakeDump("golden", "x.npy");
+  constexpr uint32_t kRows = 64;
+  c.rows.assign(kRows, {.target = 1, .golden = 1});
+  c.measures.resize(kRows);
+  c.pairs = {{.target = 1, .golden = 1, .row_count = kRows}};
+  ThreadPool pool(4);
+  MeasureTensors({}, pool, &c);
+  EXPECT_EQ(c.diffs.size(), kRows);
+  EXPECT_EQ(c.target.leaves[1].counts->nan, 1);
+  EXPECT_EQ(c.golden.leaves[1].counts->nan, 2);
+}
+
+TEST_F(MeasureTensorsTest, PackedElementsAgainstWholeOnes) {
+  const std::vector<uint8_t> packed{0x10, 0x32};  // 0, 0.5, 1, 1.5
+  const std::array<int64_t, 1> shape{2};
+  const TensorView view{
+      .data = packed.data(), .dtype = DType::kFloat4E2M1X2, .ndim = 1, .shape = shape.data()};
+  ASSERT_TRUE(WritePt(folder_ / "target/x.npy", view).ok());
+  for (const std::vector<float>& golden :
+       {std::vector<float>{0, 0.5, 1, 1.5}, std::vector<float>{0, 1}}) {
+    Write("golden/x.npy", golden);
+    const Comparison c = Run();
+    EXPECT_EQ(c.measures[1].verdict, RowVerdict::kUnknown);
+    EXPECT_EQ(ReasonText(c.measures[1].reason),
+              "each element holds two values on one side only: not compared");
+    EXPECT_TRUE(c.notes.empty());
+  }
 }
 
 TEST_F(MeasureTensorsTest, AMissingFileCostsItsRowOnly) {

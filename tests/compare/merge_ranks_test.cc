@@ -14,6 +14,19 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
+// "sheet|cell|cell" for each line.
+std::vector<std::string> LinesOf(const std::string& path) {
+  std::vector<std::string> lines;
+  const Status status = ReadTableFile(path, [&](const TableLine& line) {
+    std::string text(line.sheet);
+    for (const std::string_view cell : line.cells) text += "|" + std::string(cell);
+    lines.push_back(text);
+    return true;
+  });
+  EXPECT_TRUE(status.ok()) << status.ToString();
+  return lines;
+}
+
 class MergeResults : public ::testing::Test {
  protected:
   static std::string Table(const std::string& norm) {
@@ -42,14 +55,7 @@ TEST_F(MergeResults, SideBySideByRank) {
 
   const std::string path = JoinPath(folder_.path(), "merged.xlsx");
   ASSERT_TRUE(WriteMerged(*merged, path).ok());
-  std::vector<std::string> lines;
-  ASSERT_TRUE(ReadTableFile(path, [&](const TableLine& line) {
-                std::string text(line.sheet);
-                for (const std::string_view cell : line.cells) text += "|" + std::string(cell);
-                lines.push_back(text);
-                return true;
-              }).ok());
-  EXPECT_THAT(lines,
+  EXPECT_THAT(LinesOf(path),
               ElementsAre("NormRelativeErr|NPU Name|rank2|rank10",
                           "NormRelativeErr|Distributed.all_reduce.0.forward.output.0|NPU:3.0  "
                           "Bench:4.0|5.0%",
@@ -81,6 +87,20 @@ TEST_F(MergeResults, WorkbooksOfMsprobe1AndTheNewestOfARank) {
   EXPECT_THAT(merged->notes, SizeIs(3));
   EXPECT_THAT(merged->notes[0], HasSubstr("is newer"));
   EXPECT_THAT(merged->notes[1], HasSubstr("did you mean Cosine"));
+}
+
+TEST_F(MergeResults, SheetsHaveNamesOfTheirOwn) {
+  const std::string stem(31, 'n');
+  MergedTables merged{.ranks = {0}};
+  for (const std::string& name :
+       {std::string("a/b"), std::string("A*b"), std::string("a_b"), stem + "1", stem + "2"})
+    merged.indices.push_back({.name = name});
+  const std::string path = JoinPath(folder_.path(), "merged.xlsx");
+  const Status status = WriteMerged(merged, path);
+  ASSERT_TRUE(status.ok()) << status.ToString();
+  EXPECT_THAT(LinesOf(path),
+              ElementsAre("a_b|NPU Name|rank0", "A_b~2|NPU Name|rank0", "a_b~3|NPU Name|rank0",
+                          stem + "|NPU Name|rank0", stem.substr(2) + "~2|NPU Name|rank0"));
 }
 
 TEST_F(MergeResults, WhatCannotBeMerged) {

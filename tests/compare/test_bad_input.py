@@ -140,18 +140,21 @@ def test_a_side_file_that_is_none_is_left_out(damaged, msprobe_bin, make, name):
 
 
 def test_partial_results_are_kept_and_marked(tmp_path, msprobe_bin):
-    """Of four ranks one is damaged and one no file: the others' tables are written."""
+    """Of five ranks one is damaged, one a link, one no file: the others' tables are written."""
     for side in ("target", "golden"):
-        for rank in range(4):
+        for rank in range(5):
             write(tmp_path / side / f"rank{rank}", {"Torch.add": ([tensor()], [tensor()])})
     (tmp_path / "target/rank1/dump.json").write_text('{"task": "statistics", "data": {"a": 5 oops')
     (tmp_path / "target/rank2/dump.json").unlink()
     os.mkfifo(tmp_path / "target/rank2/dump.json")
+    (tmp_path / "target/rank4/dump.json").unlink()
+    (tmp_path / "target/rank4/dump.json").symlink_to("../rank0/dump.json")
     done = run(msprobe_bin, tmp_path, *COMMANDS["26"], "-o", "out")
     assert done.returncode == 2
     written = sorted(re.findall(r"rank\d", " ".join(p.name for p in (tmp_path / "out").iterdir())))
     assert written == ["rank0", "rank3"], done.stdout + done.stderr
     assert "rank1" in done.stderr and "FAILED" in done.stdout
+    assert "rank4/dump.json is a symbolic link" in done.stderr
     (summary,) = (tmp_path / "out").glob("compare_summary*.csv")
     text = summary.read_text()
     assert "rank1" in text or re.search(r"^.*\b1\b.*oops.*$", text, re.M), text

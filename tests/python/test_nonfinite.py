@@ -1,7 +1,10 @@
 """Tasks that look for NaN and infinities."""
 
+import csv
 import json
+import subprocess
 
+import numpy
 import pytest
 import torch
 from recording import read_dump, run_forked
@@ -171,3 +174,23 @@ def test_overflow_check_of_modules(nan_weight, tmp_path):
     names = read_dump(tmp_path / "out").names
     forward = [name for name in names if "forward" in name]
     assert forward == ([] if nan_weight else ["Module.0.Halves.forward.0"])
+
+
+def test_nan_in_files_without_a_dump(msprobe_bin, tmp_path):
+    """Tables of the earlier tools go by recorded statistics; of plain tensors there are none."""
+    fine, bad = numpy.ones(4, "f4"), numpy.array([1, numpy.nan, 1, 1], "f4")
+    pairs = {"both": (bad, bad), "golden": (fine, bad), "none": (fine, fine), "target": (bad, fine)}
+    for side in (0, 1):
+        (tmp_path / "tg"[side]).mkdir()
+        for name, values in pairs.items():
+            numpy.save(tmp_path / "tg"[side] / f"{name}.npy", values[side])
+    command = [msprobe_bin, "compare", "-tp", "t", "-gp", "g", "--format", "csv"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    rows = {row["NPU Name"]: row for row in csv.DictReader(done.stdout.splitlines())}
+    assert {name: (row["Result"], row["Verdict"]) for name, row in rows.items()} == {
+        "both": ("unknown", "unknown"),
+        "golden": ("error", "differs"),
+        "none": ("pass", "equal"),
+        "target": ("error", "differs"),
+    }
+    assert "on one side only, or of another sign" in rows["target"]["Err_message"]
