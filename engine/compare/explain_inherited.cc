@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <charconv>
 #include <optional>
 
 #include "engine/compare/dataflow.h"
@@ -69,16 +70,30 @@ bool ArePartners(const Comparison& c, int32_t target, int32_t golden) {
                      [&](const RecordPair& p) { return p.target == target && p.golden == golden; });
 }
 
+// The number of the step, from ".../step3/rank0/dump.json"; 0 where the path does not tell.
+int StepOf(std::string_view path) {
+  const size_t at = path.rfind("/step");
+  if (at == path.npos) return 0;
+  const std::string_view digits = path.substr(at + 5, path.find('/', at + 5) - at - 5);
+  int step = 0;
+  const auto end = std::from_chars(digits.data(), digits.data() + digits.size(), step);
+  return end.ec == std::errc() && end.ptr == digits.data() + digits.size() ? step : 0;
+}
+
 std::optional<Origin> AParameter(const Comparison& c, const WrongInput& in) {
   const bool recorded_as_one = in.target.slot == Slot::kParameter;
   const std::string name = recorded_as_one ? "" : ParameterName(c, in.pair, in.target);
   if (!recorded_as_one && name.empty()) return std::nullopt;
+  const int step = StepOf(c.target.path);
   return Origin{
       kBeforeTheRunConfidence,
       fmt::format("{} differs before its first use, so the error begins before the first recorded "
-                  "operation",
-                  recorded_as_one ? "a parameter" : fmt::format("it is {}, which", name)),
-      "compare the checkpoints, the initialisation and its seed"};
+                  "operation{}",
+                  recorded_as_one ? "a parameter" : fmt::format("it is {}, which", name),
+                  step > 0 ? fmt::format(" of step {}", step) : ""),
+      step > 0 ? "compare the steps before, what their optimizer was given and made; then the "
+                 "checkpoints"
+               : "compare the checkpoints, the initialisation and its seed"};
 }
 
 // The records that made the value on each side; -1: none recorded.

@@ -131,8 +131,9 @@ TEST(DivergenceTest, RandomOperationsPointAtTheSeed) {
 }
 
 TEST(DivergenceTest, AParameterThatDiffersBeginsBeforeTheRun) {
-  const auto build = [](double error) {
+  const auto build = [](double error, const char* step = "step0") {
     DumpBuilder b;
+    b.dump().path = std::string("runs/a/") + step + "/rank0/dump.json";
     b.Call("Module.ln.LayerNorm.forward.0").In(Value(0)).Out(Value(1));
     b.Call("Module.fc.Linear.forward.0")
         .In(Value(1))
@@ -145,6 +146,10 @@ TEST(DivergenceTest, AParameterThatDiffersBeginsBeforeTheRun) {
   EXPECT_EQ(c.first.call_class, CallClass::kInherited);
   EXPECT_THAT(c.first.why, HasSubstr("parameters.weight"));
   EXPECT_THAT(c.first.why, HasSubstr("before the first recorded operation"));
+  EXPECT_THAT(c.first.advice, HasSubstr("the initialisation and its seed"));
+  const Comparison later = MustCompare(build(kWrong, "step12"), build(0, "step12"));
+  EXPECT_THAT(later.first.why, HasSubstr("before the first recorded operation of step 12"));
+  EXPECT_THAT(later.first.advice, HasSubstr("compare the steps before"));
 }
 
 TEST(DivergenceTest, InputDataDifferAtTheEntry) {
