@@ -14,7 +14,8 @@ namespace {
 constexpr size_t kMaxRunnersUp = 5;
 // Rounding that an operation enlarges by its nature is a weak first: it must not hide a sure one.
 constexpr double kWeak = 0.2, kSure = 0.8;
-constexpr int kMostLooks = 200;  // at calls after a weak first; a bound on the time
+constexpr double kSureJump = 1e4;  // where there is rounding, cancellation makes thousands of it
+constexpr int kMostLooks = 200;    // at calls after a weak first; a bound on the time
 
 int32_t SizeOf(const Comparison& c) { return static_cast<int32_t>(c.pairs.size()); }
 
@@ -111,6 +112,10 @@ FirstDivergence SurerThan(const Comparison& c, int32_t weak) {
     if (!introduced && c.classes[p] != CallClass::kInherited) continue;
     ++looks;
     if (!introduced && TakesWhatACallMade(c, p)) continue;
+    if (introduced) {
+      const CallSummary call = SummarizeCall(c, p);
+      if (call.in.noise && !call.arguments.differs && JumpOf(call) < kSureJump) continue;
+    }
     FirstDivergence found = Explain(c, p);
     if (found.confidence >= kSure) return found;
   }

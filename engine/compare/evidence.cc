@@ -32,6 +32,11 @@ std::string Plural(int64_t n, std::string_view word) {
   return fmt::format("{} {}{}", n, word, n == 1 ? "" : "s");
 }
 
+std::string_view KindText(const Leaf& leaf) {
+  if (leaf.kind == LeafKind::kNone) return "None";
+  return leaf.dtype.empty() ? leaf.type : leaf.dtype;
+}
+
 // The kinds of non-finite elements of a leaf: "3 NaN, 1 +Inf", or what the extrema show when they
 // were not counted.
 std::string NonFinite(const Leaf& leaf) {
@@ -218,8 +223,8 @@ std::string DescribeError(const Comparison& c, int32_t row) {
       return fmt::format("{} is {} in the target, {} in the golden", label, PlainValue(t),
                          PlainValue(g));
     case Reason::kKindDiffers:
-      return fmt::format("{} is {} in the target, {} in the golden", label,
-                         t.dtype.empty() ? t.type : t.dtype, g.dtype.empty() ? g.type : g.dtype);
+      return fmt::format("{} is {} in the target, {} in the golden", label, KindText(t),
+                         KindText(g));
     case Reason::kOtherElements:
       return fmt::format("{} has the same statistics, and other elements", label);
     case Reason::kNonFinite:

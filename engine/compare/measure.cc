@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <limits>
 #include <optional>
 
 #include "engine/base/threads.h"
@@ -49,6 +50,14 @@ bool HasOtherArguments(const Comparison& c, const RecordPair& pair) {
 void JudgeRow(const Comparison& c, const Record& record, uint32_t i, double* terms, Measure* m) {
   const Leaf &target = c.target.leaves[c.rows[i].target],
              &golden = c.golden.leaves[c.rows[i].golden];
+  // Another tool may write null for what it cannot record; one tool writes it for None.
+  if ((target.kind == LeafKind::kNone) != (golden.kind == LeafKind::kNone) &&
+      c.target.dialect == c.golden.dialect) {
+    *m = {.verdict = RowVerdict::kDiffers,
+          .reason = Reason::kKindDiffers,
+          .severity = std::numeric_limits<double>::infinity()};
+    return;
+  }
   JudgeOptions options{.tolerance = c.tolerance};
   if (i > c.coarse_row) options.coarse_dtype = c.coarse_dtype;
   options.explained = c.Thresholds().Explained(

@@ -3,28 +3,18 @@
 #include <gmock/gmock.h>
 
 #include "engine/compare/evidence.h"
-#include "engine/compare/summary.h"
-#include "tests/compare/dump_builder.h"
+#include "tests/compare/divergence_values.h"
 
 namespace msprobe {
 namespace {
 
 using test::DumpBuilder;
+using test::First;
+using test::kRounding;
+using test::kWrong;
 using test::MustCompare;
-using test::Numbers;
-using test::Scaled;
-using test::Tensor;
+using test::Value;
 using ::testing::HasSubstr;
-
-// Distinct values a step of the network, wrong by `error`.
-Tensor Value(int step, double error = 0) {
-  return Scaled(Numbers(2 + step, -1 - step, 0.1 * step, 7 + step), error);
-}
-constexpr double kWrong = 0.05, kRounding = 1e-6;
-
-std::string_view First(const Comparison& c) {
-  return c.first.pair < 0 ? "none" : EntryName(c, c.first.pair);
-}
 
 // Calls f0, f1, ... each reading what the one before made; the output of `wrong` and all after it
 // are off.
@@ -77,50 +67,6 @@ TEST(DivergenceTest, AnotherArgumentIsTheReason) {
   EXPECT_EQ(c.first.call_class, CallClass::kIntroduced);
   EXPECT_THAT(c.first.why, HasSubstr("the call itself was made differently"));
   EXPECT_THAT(c.first.why, HasSubstr("0.5"));
-}
-
-// A product in `dtype`, off by `error`, and a sum in float32 that it goes into.
-Dump ProductIn(const std::string& dtype, double error) {
-  DumpBuilder b;
-  b.Call("Functional.linear.0.forward").In(Value(1)).Out(Value(2, error).DType(dtype));
-  b.Call("Tensor.__add__.0.forward")
-      .In(Value(3))
-      .In(Value(2, error).DType(dtype))
-      .Out(Value(4, error));
-  return b.Take();
-}
-
-TEST(DivergenceTest, WhatACoarserDTypeLeavesIsRounding) {
-  for (const bool target : {true, false}) {
-    Dump coarse = ProductIn("torch.bfloat16", 1e-3), fine = ProductIn("torch.float32", 0);
-    const Comparison c = target ? MustCompare(std::move(coarse), std::move(fine))
-                                : MustCompare(std::move(fine), std::move(coarse));
-    EXPECT_EQ(First(c), "none");
-    EXPECT_EQ(Summarize(c).verdict, RowVerdict::kNoise);
-    EXPECT_EQ(c.measures.back().reason, Reason::kCoarserBefore);
-    EXPECT_THAT(c.beginning.settings,
-                HasSubstr(target ? "the target computes in bfloat16 where the golden has float32, "
-                                   "from Functional.linear.0.forward on"
-                                 : "the golden computes in bfloat16"));
-  }
-  const Comparison c = MustCompare(ProductIn("torch.bfloat16", 0.5), ProductIn("torch.float32", 0));
-  EXPECT_EQ(First(c), "Functional.linear.0.forward") << "too large for that";
-  // A format of single tensors says nothing about what is computed from them.
-  const Comparison scaled =
-      MustCompare(ProductIn("torch.float8_e5m2", 1e-3), ProductIn("torch.float32", 0));
-  EXPECT_EQ(First(scaled), "Tensor.__add__.0.forward");
-}
-
-TEST(DivergenceTest, ACoarserDTypeIsNoExcuseForAnotherArgument) {
-  const auto with_alpha = [](Dump dump, const char* alpha) {
-    DumpBuilder b;
-    b.dump() = std::move(dump);
-    return b.Value("alpha", "float", alpha).Take();
-  };
-  const Comparison c = MustCompare(with_alpha(ProductIn("torch.bfloat16", 1e-3), "2.0"),
-                                   with_alpha(ProductIn("torch.float32", 0), "1.0"));
-  EXPECT_EQ(First(c), "Tensor.__add__.0.forward");
-  EXPECT_THAT(c.first.why, HasSubstr("the call itself was made differently"));
 }
 
 TEST(DivergenceTest, RandomOperationsPointAtTheSeed) {
@@ -361,37 +307,6 @@ TEST(DivergenceTest, RunnersUpAreOtherBeginnings) {
   const Comparison c = MustCompare(build(kWrong), build(0));
   EXPECT_EQ(First(c), "Functional.f0.0.forward");
   EXPECT_EQ(c.runners_up.size(), 5u);
-}
-
-// Adam divides a gradient that is zero but for rounding by its own size; a parameter whose gradient
-// somebody cleared, or not.
-Dump OptimizerStep(double rounding, double enlarged, bool cleared = false) {
-  DumpBuilder b;
-  b.Call("Functional.linear.0.forward").In(Value(1, rounding)).Out(Value(2, rounding));
-  b.Call("Tensor.addcdiv_.0.forward").In(Value(3, rounding)).Out(Value(4, enlarged));
-  b.Call("Tensor.lerp_.0.forward").In(Value(5)).In(Value(6, cleared ? kWrong : 0));
-  b.Out(Value(7, cleared ? kWrong : 0));
-  return b.Take();
-}
-
-TEST(DivergenceTest, RoundingThatOnlyAnOptimizerEnlargesIsNoDifference) {
-  const Comparison c = MustCompare(OptimizerStep(kRounding, 60 * kRounding), OptimizerStep(0, 0));
-  EXPECT_EQ(c.first.pair, -1);
-  EXPECT_EQ(c.classes[1], CallClass::kNoise);
-  EXPECT_EQ(Summarize(c).verdict, RowVerdict::kNoise);
-  const Comparison more =
-      MustCompare(OptimizerStep(kRounding, 6000 * kRounding), OptimizerStep(0, 0));
-  EXPECT_EQ(First(more), "Tensor.addcdiv_.0.forward");
-  const Comparison none = MustCompare(OptimizerStep(0, 60 * kRounding), OptimizerStep(0, 0));
-  EXPECT_EQ(First(none), "Tensor.addcdiv_.0.forward");
-}
-
-TEST(DivergenceTest, EnlargedRoundingDoesNotHideAnError) {
-  const Comparison c =
-      MustCompare(OptimizerStep(kRounding, 60 * kRounding, true), OptimizerStep(0, 0));
-  EXPECT_EQ(First(c), "Tensor.lerp_.0.forward");
-  ASSERT_FALSE(c.runners_up.empty());
-  EXPECT_EQ(EntryName(c, c.runners_up[0].pair), "Tensor.addcdiv_.0.forward");
 }
 
 }  // namespace

@@ -1,0 +1,21 @@
+// Values and names for tests of where a difference begins.
+#pragma once
+
+#include <string_view>
+
+#include "engine/compare/evidence.h"
+#include "tests/compare/dump_builder.h"
+
+namespace msprobe::test {
+
+// Distinct values a step of the network, wrong by `error`.
+inline Tensor Value(int step, double error = 0) {
+  return Scaled(Numbers(2 + step, -1 - step, 0.1 * step, 7 + step), error);
+}
+inline constexpr double kWrong = 0.05, kRounding = 1e-6;
+
+inline std::string_view First(const Comparison& c) {
+  return c.first.pair < 0 ? "none" : EntryName(c, c.first.pair);
+}
+
+}  // namespace msprobe::test
