@@ -36,6 +36,32 @@ int32_t ArgumentOfOneSide(const Comparison& c, int32_t p) {
   return -1;
 }
 
+namespace {
+
+// " (train.py:72 in <module>: ...)", or "".
+std::string Place(const Comparison& c, int32_t pair) {
+  const std::string line = StartExplanation(c, pair, -1).source_line;
+  return line.empty() ? "" : fmt::format(" ({})", line);
+}
+
+}  // namespace
+
+std::string DescribeOtherArguments(const Comparison& c) {
+  int64_t count = 0;
+  int32_t first = -1, row = -1;
+  for (int32_t p = 0; p < static_cast<int32_t>(c.pairs.size()); ++p) {
+    if (!c.pairs[p].matched()) continue;
+    const SideSummary arguments = SummarizeCall(c, p).arguments;
+    if (arguments.differs && count++ == 0) first = p, row = arguments.worst_row;
+  }
+  if (count == 0) return "";
+  return fmt::format(
+      "{}{}{}: {}",
+      count == 1 ? "" : fmt::format("{} calls were made differently, the first is ", count),
+      EntryName(c, first), Place(c, first) + (count == 1 ? " was made differently" : ""),
+      DescribeRow(c, row));
+}
+
 std::string DescribeCallsOfOneSide(const Comparison& c) {
   std::string text;
   for (const bool target : {true, false}) {
@@ -47,12 +73,10 @@ std::string DescribeCallsOfOneSide(const Comparison& c) {
       if (count++ == 0) first = static_cast<int32_t>(p);
     }
     if (count == 0) continue;
-    const std::string line = StartExplanation(c, first, -1).source_line;
     text += fmt::format("{}{} {} only in the {}, {}{}{}", text.empty() ? "" : "; ",
                         count == 1 ? "one call" : fmt::format("{} calls", count),
                         count == 1 ? "is" : "are", target ? "target" : "golden",
-                        count == 1 ? "" : "the first is ", EntryName(c, first),
-                        line.empty() ? "" : fmt::format(" ({})", line));
+                        count == 1 ? "" : "the first is ", EntryName(c, first), Place(c, first));
   }
   return text;
 }

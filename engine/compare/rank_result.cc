@@ -26,7 +26,9 @@ RankResult SummarizeRank(const Comparison& c, int32_t step, int32_t rank) {
   if (c.first.pair >= 0) {
     r.first_name = EntryName(c, c.first.pair);
   } else {
-    r.one_sided = DescribeCallsOfOneSide(c);
+    r.otherwise = DescribeOtherArguments(c);
+    const std::string alone = DescribeCallsOfOneSide(c);
+    r.otherwise += (r.otherwise.empty() || alone.empty() ? "" : "; ") + alone;
   }
   r.trace = TraceRank(c, rank);
   return r;

@@ -42,11 +42,8 @@ class Screen {
     const auto first = std::find_if(steps.begin(), steps.end(), [](const StepOrigins& step) {
       return !step.found.origins.empty();
     });
-    if (first != steps.end()) {
-      Begins(*first, steps.size() > 1);
-    } else {
-      CallsOfOneSide(steps.size() > 1);
-    }
+    if (first != steps.end()) Begins(*first, steps.size() > 1);
+    CallsMadeOtherwise(first != steps.end() ? first->step : INT32_MAX, steps.size() > 1);
     for (const std::string& sentence : compared_.left_out) Say("not compared: " + sentence, 2);
     return std::move(out_);
   }
@@ -193,14 +190,13 @@ class Screen {
     if (places.size() > 4) Line(fmt::format("  and in {} places more", places.size() - 4));
   }
 
-  // No number is wrong: of the first pair of dumps that do not hold the same calls.
-  void CallsOfOneSide(bool say_step) {
+  // No number is wrong, and yet the calls are not the same: of the first dumps before step `end`.
+  void CallsMadeOtherwise(int32_t end, bool say_step) {
     for (const RankResult& r : results_) {
-      if (r.one_sided.empty()) continue;
+      if (r.otherwise.empty() || r.step >= end) continue;
       Line("");
-      Say(fmt::format("All values with a partner agree, but the two runs did not make the same "
-                      "calls: {}{}",
-                      Where(r.step, {r.rank}, say_step), r.one_sided),
+      Say(fmt::format("{}all results agree, but the two runs did not make the same calls: {}",
+                      Where(r.step, {r.rank}, say_step), r.otherwise),
           4);
       return;
     }

@@ -7,6 +7,7 @@
 
 #include "engine/compare/evidence.h"
 #include "engine/compare/judge.h"
+#include "engine/compare/one_side.h"
 #include "engine/compare/summary.h"
 #include "engine/compare/terminal_words.h"
 #include "engine/compare/text_layout.h"
@@ -130,6 +131,11 @@ class Screen {
           "No divergence among the {} values that could be judged, but {} could not be: this is "
           "not a pass.",
           judged, s_.rows[3] - s_.neutral_rows);
+    }
+    const std::string otherwise = DescribeOtherArguments(c_);
+    if (!otherwise.empty()) {
+      return fmt::format("All results agree, but the two runs did not make the same calls: {}.",
+                         Clean(otherwise));
     }
     return s_.rows[2] > 0
                ? fmt::format("{} values differ, none of them in the data a call takes or makes.",

@@ -63,9 +63,34 @@ TEST(OneSide, CallsAloneAreADifferenceWithAPlace) {
   const std::vector<RankResult> steps = {SummarizeRank(MustCompare(Step(true), Step(true)), 0, -1),
                                          SummarizeRank(c, 1, -1)};
   const std::string report = RanksReport(steps, {.target = "t", .golden = "g"}, {.width = 100});
-  EXPECT_THAT(report, HasSubstr("All values with a partner agree, but the two runs did not make"));
-  EXPECT_THAT(report, HasSubstr("step 1, one call is"));
+  EXPECT_THAT(report,
+              HasSubstr("step 1, all results agree, but the two runs did not make the same"));
   EXPECT_THAT(report, HasSubstr("train.py:72"));
+}
+
+// A momentum shows in the next step.
+Dump Normalise(const char* momentum, double running) {
+  DumpBuilder b;
+  b.Call("Functional.batch_norm.0.forward").In(Numbers(1, -1, 0, 3));
+  b.In(Scaled(Numbers(5, 4, 4.5, 9), running)).Value("momentum", "float", momentum);
+  b.Out(Scaled(Numbers(2, -2, 0, 5), running));
+  b.At("net.py", 24, "y = self.norm(x)");
+  return b.Take();
+}
+
+TEST(OneSide, AnArgumentWithoutEffectOnTheStepIsSaid) {
+  const Comparison c = MustCompare(Normalise("0.2", 0), Normalise("0.1", 0));
+  EXPECT_EQ(c.first.pair, -1);
+  EXPECT_EQ(DescribeOtherArguments(c),
+            "Functional.batch_norm.0.forward (net.py:24 in forward: y = self.norm(x)) was made "
+            "differently: kwargs.momentum is \"0.2\" in the target, \"0.1\" in the golden");
+  const std::vector<RankResult> steps = {
+      SummarizeRank(c, 0, -1),
+      SummarizeRank(MustCompare(Normalise("0.2", 0.1), Normalise("0.1", 0)), 1, -1)};
+  const std::string report = RanksReport(steps, {.target = "t", .golden = "g"}, {.width = 100});
+  EXPECT_THAT(report, HasSubstr("FIRST DIVERGENCE  step 1"));
+  EXPECT_THAT(report,
+              HasSubstr("step 0, all results agree, but the two runs did not make the same"));
 }
 
 TEST(OneSide, WhatAKilledRunDidNotGetToIsNotHeldAgainstIt) {
