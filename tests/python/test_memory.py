@@ -76,7 +76,7 @@ def test_what_fits_is_not_refused(compare, tmp_path):
 
 
 def test_ranks_take_turns_within_it(compare, tmp_path):
-    write_statistics(tmp_path / "one", 10_000)
+    write_statistics(tmp_path / "one", 15_000)
     for side in ("target", "golden"):
         for rank in range(6):
             place = tmp_path / side / f"rank{rank}"
