@@ -209,6 +209,11 @@ class CompareVerb : public Verb {
     LimitTensors(memory->left(), &options);
     Result<Comparison> comparison = Compare(std::move(target), std::move(golden), options);
     if (comparison.ok()) {
+      // A value without a partner has a row of its own; until here each was taken to have one.
+      const size_t leaves = comparison->target.leaves.size() + comparison->golden.leaves.size();
+      const uint64_t counted = MemoryForComparing(0, leaves);
+      const uint64_t rows = MemoryForComparing(0, 2 * comparison->rows.size());
+      MSPROBE_RETURN_IF_ERROR(memory->Take(pair.target, std::max(rows, counted) - counted));
       MSPROBE_ASSIGN_OR_RETURN(const std::string saved,
                                mapping_.Save(output_, pair.rank, *comparison));
       if (!saved.empty()) comparison->not_observed.push_back("what names came to is in " + saved);
