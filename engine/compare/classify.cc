@@ -1,5 +1,6 @@
 #include "engine/compare/classify.h"
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -111,6 +112,10 @@ CallSummary SummarizeGradients(const Comparison& c, int32_t gradients) {
 }
 
 void ForgiveEnlargedRounding(Comparison* c) {
+  const auto any = [&](CallClass wanted) {
+    return std::find(c->classes.begin(), c->classes.end(), wanted) != c->classes.end();
+  };
+  if (!any(CallClass::kIntroduced) || any(CallClass::kInherited)) return;
   std::vector<int32_t> enlarging;
   for (size_t p = 0; p < c->pairs.size(); ++p) {
     const int32_t at = static_cast<int32_t>(p);

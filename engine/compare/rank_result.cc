@@ -25,7 +25,7 @@ RankResult SummarizeRank(const Comparison& c, int32_t step, int32_t rank) {
   r.first = c.first;
   if (c.first.pair >= 0) {
     r.first_name = EntryName(c, c.first.pair);
-  } else {
+  } else if (r.summary.verdict == RowVerdict::kDiffers) {
     r.otherwise = DescribeOtherArguments(c);
     const std::string alone = DescribeCallsOfOneSide(c);
     r.otherwise += (r.otherwise.empty() || alone.empty() ? "" : "; ") + alone;
