@@ -87,6 +87,8 @@ void CsvWriter::AppendQuoted(std::string_view text, bool guard) {
   if (high >= 0x80) {
     AppendValidUtf8(&valid, text);
     text = valid;
+    // At the beginning of a file readers take it for the byte order mark.
+    quote |= static_cast<unsigned char>(text.starts_with("\xef\xbb\xbf"));
   }
   if (!quote) {
     if (guard) text_ += '\'';

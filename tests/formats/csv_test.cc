@@ -30,13 +30,14 @@ TEST(Csv, QuotesOnlyWhereNeeded) {
   EXPECT_EQ(Text("two\rlines"), "\"two\rlines\"");
   EXPECT_EQ(Text("it's; fine\t"), "it's; fine\t");
   EXPECT_EQ(Text(""), "");
+  EXPECT_EQ(Text("\ufeffname"), "\"\ufeffname\"") << "a file that begins so would lose it";
 }
 
 // Cells of a large table are made in place; they are the cells of CsvWriter.
 TEST(Csv, ACellMadeInPlaceIsTheSame) {
   for (const std::string core :
        {"", "a", "=1+1", "-", "a,b", "[8, 128]", "say \"hi\"", "two\nlines", "two\rlines",
-        "\uff1d1", "caf\u00e9", "\xff,", "sixteen letters.", "seventeen letters",
+        "\uff1d1", "\ufeffname", "caf\u00e9", "\xff,", "sixteen letters.", "seventeen letters",
         "a name of more than 32 letters, x", "=SUM(A1), \"quoted\""}) {
     for (const bool guard : {true, false}) {
       CsvWriter expected;
