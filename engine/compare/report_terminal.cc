@@ -208,7 +208,7 @@ class Screen {
                        c_.classes[p]});
     }
     if (calls.empty()) return lines;
-    int name_width = 4;
+    int name_width = Columns("also differs");
     for (const Line& line : calls) name_width = std::max(name_width, Columns(line.name));
     constexpr int kOthers = 2 + 2 + 10 + 2 + 2 + 9;  // class, roundings and blanks
     constexpr int kLeastWhat = 12;
