@@ -31,12 +31,17 @@ size_t SequenceLength(std::string_view text) {
   return overlong || surrogate || too_large || forbidden ? 0 : length;
 }
 
-// "_x0007_" in a text that means nothing but itself.
+// What XML, or a reader of Excel's, would not take as it is: written as "_x0007_".
+bool IsControl(unsigned char c) { return (c < 0x20 && c != '\n' && c != '\t') || c == 0x7f; }
+
+// "_x0007_" in a text that means nothing but itself, also where what follows "_x0007" will begin
+// with the underscore.
 bool LooksEscaped(std::string_view text) {
   const auto is_hex = [](char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
   };
-  return text.size() >= 7 && text[1] == 'x' && text[6] == '_' &&
+  return text.size() >= 7 && text[1] == 'x' &&
+         (text[6] == '_' || IsControl(static_cast<unsigned char>(text[6]))) &&
          std::all_of(text.begin() + 2, text.begin() + 6, is_hex);
 }
 
@@ -46,9 +51,8 @@ void AppendXmlText(std::string* out, std::string_view text) {
   size_t plain = 0;  // start of what needs no change
   for (size_t i = 0; i < text.size(); ++i) {
     const auto c = static_cast<unsigned char>(text[i]);
-    if (c >= 0x20 && c != '&' && c != '<' && c != '>' && c != '"' && c != 0x7f && c != '_')
-      continue;
-    if (c == '\n' || c == '\t' || (c == '_' && !LooksEscaped(text.substr(i)))) continue;
+    if (!IsControl(c) && c != '&' && c != '<' && c != '>' && c != '"' && c != '_') continue;
+    if (c == '_' && !LooksEscaped(text.substr(i))) continue;
     out->append(text, plain, i - plain);
     plain = i + 1;
     switch (c) {

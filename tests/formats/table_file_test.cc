@@ -56,7 +56,8 @@ TEST(ReadXlsx, OurOwnWorkbooksComeBack) {
   Result<XlsxWriter> book = XlsxWriter::Create(path);
   ASSERT_TRUE(book->AddSheet({.name = "one & only", .header = {"Name", "V"}, .rows = 2}).ok());
   XlsxRows rows(2);
-  rows.BeginRow(), rows.TextCell("<a> \x07_x0041_"), rows.SpelledCell("0.25"), rows.EndRow();
+  rows.BeginRow(), rows.TextCell("<a> \x07_x0041_ _x0042\x0f"), rows.SpelledCell("0.25"),
+      rows.EndRow();
   rows.BeginRow(), rows.TextCell(""), rows.TextCell(" inf"), rows.EndRow();
   rows.Compress();
   ASSERT_TRUE(book->Append({&rows, 1}).ok());
@@ -69,8 +70,9 @@ TEST(ReadXlsx, OurOwnWorkbooksComeBack) {
   });
   ASSERT_TRUE(status.ok()) << status.message();
   EXPECT_EQ(sheet, "one & only");
-  EXPECT_THAT(read, ElementsAre(ElementsAre("Name", "V"), ElementsAre("<a> \x07_x0041_", "0.25"),
-                                ElementsAre("", " inf")));
+  EXPECT_THAT(
+      read, ElementsAre(ElementsAre("Name", "V"), ElementsAre("<a> \x07_x0041_ _x0042\x0f", "0.25"),
+                        ElementsAre("", " inf")));
 }
 
 // A workbook as other programs write it.
