@@ -15,7 +15,7 @@ constexpr size_t kMaxRunnersUp = 5;
 // Rounding that an operation enlarges by its nature is a weak first: it must not hide a sure one.
 constexpr double kWeak = 0.2, kSure = 0.8;
 constexpr double kSureJump = 1e4;  // where there is rounding, cancellation makes thousands of it
-constexpr int kMostLooks = 200;    // at calls after a weak first; a bound on the time
+constexpr int kMostLooks = 20;     // at calls after a weak first; a bound on the time
 
 int32_t SizeOf(const Comparison& c) { return static_cast<int32_t>(c.pairs.size()); }
 
@@ -97,9 +97,10 @@ bool TakesWhatACallMade(const Comparison& c, int32_t p) {
     const Row& row = c.rows[i];
     if (c.measures[i].verdict != RowVerdict::kDiffers || row.target < 0) continue;
     const int32_t maker = FindProducer(c.target, c.target.leaves[row.target], pair.target);
-    for (int32_t q = 0; maker >= 0 && q < p; ++q) {
-      if (c.pairs[q].target == maker && SummarizeCall(c, q).out.differs) return true;
-    }
+    if (maker < 0) continue;
+    int32_t q = p - 1;  // makers are near
+    while (q >= 0 && c.pairs[q].target != maker) --q;
+    if (q >= 0 && SummarizeCall(c, q).out.differs) return true;
   }
   return false;
 }

@@ -26,8 +26,9 @@ Before WhatCameBefore(const Comparison& comparison, int32_t pair);
 double ConfidenceOf(const Comparison& comparison, int32_t pair, const CallSummary& call,
                     const Before& before);
 
-// Roundings explained for one row (rounding.h), the unit that "size" of the formula is measured in.
+// What a row was judged by; both sides must have it.
 Rounding RoundingOfRow(const Comparison& comparison, int32_t row);
+// Roundings explained for one row (rounding.h), the unit that "size" of the formula is measured in.
 double ExplainedFor(const Comparison& comparison, int32_t row);
 // output severity / input severity; infinity when what goes in is bit-equal.
 double JumpOf(const CallSummary& call);

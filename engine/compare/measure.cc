@@ -38,7 +38,6 @@ void FindCoarseDType(uint32_t first, Comparison* c) {
   }
 }
 
-// Whether the call was made with other plain arguments: its error has a reason of its own.
 bool HasOtherArguments(const Comparison& c, const RecordPair& pair) {
   for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
     if (c.measures[i].reason == Reason::kValueDiffers) return true;
@@ -75,15 +74,13 @@ void JudgeRow(const Comparison& c, const Record& record, uint32_t i, double* ter
 void JudgeByCoarseDType(Comparison* c) {
   for (const RecordPair& pair : c->pairs) {
     if (!pair.matched() || pair.first_row + pair.row_count <= c->coarse_row) continue;
-    const bool other_arguments = HasOtherArguments(*c, pair);
     double terms = -1;
     for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
       const Row& row = c->rows[i];
       Measure& m = c->measures[i];
       if (i <= c->coarse_row || row.target < 0 || row.golden < 0) continue;
-      const Leaf& leaf = c->target.leaves[row.target];
-      const bool output = leaf.slot == Slot::kOutput;
-      if (leaf.kind != LeafKind::kTensor || (output && other_arguments) ||
+      if (c->target.leaves[row.target].kind != LeafKind::kTensor ||
+          CoarseDTypeFor(*c, pair, i).empty() ||
           (m.verdict != RowVerdict::kDiffers && m.verdict != RowVerdict::kNoise))
         continue;
       JudgeRow(*c, c->golden.records[pair.golden], i, &terms, &m);
@@ -92,6 +89,12 @@ void JudgeByCoarseDType(Comparison* c) {
 }
 
 }  // namespace
+
+std::string_view CoarseDTypeFor(const Comparison& c, const RecordPair& pair, uint32_t row) {
+  if (row <= c.coarse_row) return "";
+  const bool output = c.target.leaves[c.rows[row].target].slot == Slot::kOutput;
+  return output && HasOtherArguments(c, pair) ? "" : c.coarse_dtype;
+}
 
 void MeasureRows(const CompareOptions& options, Comparison* c) {
   c->measures.assign(c->rows.size(), {});

@@ -10,6 +10,7 @@
 #include "engine/base/memory_size.h"
 #include "engine/base/threads.h"
 #include "engine/compare/judge.h"
+#include "engine/compare/measure.h"
 #include "engine/compare/operations.h"
 #include "engine/compare/rounding.h"
 #include "engine/dump/tensor_data.h"
@@ -25,6 +26,7 @@ constexpr uint64_t kSmallFile = uint64_t{8} << 20;
 struct Job {
   uint32_t row;
   double terms, magnitude;  // see JudgeOptions
+  std::string_view coarse_dtype;
 };
 
 bool SameSqueezed(const std::vector<int64_t>& a, const std::vector<int64_t>& b) {
@@ -61,7 +63,8 @@ class TensorMeasurer {
           continue;
         }
         (std::max(sizes[0], sizes[1]) <= limit ? small : large)
-            .push_back({i, output ? terms : 0, output ? SummedMagnitude(c_.golden, record, g) : 0});
+            .push_back({i, output ? terms : 0, output ? SummedMagnitude(c_.golden, record, g) : 0,
+                        CoarseDTypeFor(c_, pair, i)});
       }
     }
     found_.reserve(small.size() + large.size());
@@ -129,15 +132,15 @@ class TensorMeasurer {
                                  Verified(c_.golden, g, golden->crc32, checksums.golden)}) {
       if (!status.ok()) return Fail(job.row, status);
     }
-    const std::string_view before = job.row > c_.coarse_row ? c_.coarse_dtype : "";
-    JudgeDiff(diff.value(), t, g,
-              {.tolerance = options_.tolerance,
-               .terms = job.terms,
-               .magnitude = job.magnitude,
-               .explained = c_.Thresholds().Explained(c_.golden.records[g.record].api,
-                                                      JudgedDType(t.dtype, g.dtype, before)),
-               .coarse_dtype = before},
-              &m);
+    JudgeDiff(
+        diff.value(), t, g,
+        {.tolerance = options_.tolerance,
+         .terms = job.terms,
+         .magnitude = job.magnitude,
+         .explained = c_.Thresholds().Explained(c_.golden.records[g.record].api,
+                                                JudgedDType(t.dtype, g.dtype, job.coarse_dtype)),
+         .coarse_dtype = job.coarse_dtype},
+        &m);
     // What a sample holds is not what the tensor holds.
     const ElementCounts* in_target =
         c_.target.sampled ? t.counts : target_counts_.Of(*target, diff->nonfinite_target, pool, t);
