@@ -1,0 +1,10 @@
+"""`compare`, where it stood; `python -m torch_npu.hooks.tools.acc_compare` compares two files."""
+
+import sys
+
+from msprobe.compat.hooks_compare import compare, main
+
+__all__ = ["compare"]
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

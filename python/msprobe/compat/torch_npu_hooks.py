@@ -1,0 +1,3 @@
+"""What `torch_npu.hooks` offers, on this engine."""
+
+__all__ = []
