@@ -4,6 +4,7 @@ Tests carry the id of the requirement that they check.
 """
 
 import os
+import shutil
 import subprocess
 import sys
 
@@ -21,8 +22,13 @@ def python(program, *path, status=0):
 
 
 def clone_of(root, folder):
-    """The tracked files as a person gets them: nothing is built there."""
-    subprocess.run(["git", "clone", "--quiet", str(root), str(folder)], check=True)
+    """What git would have, as it is in this tree: nothing is built there."""
+    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(listed, cwd=root, check=True, capture_output=True, text=True).stdout
+    for name in names.split("\0"):
+        if name and (root / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(root / name, folder / name)
     return folder
 
 
