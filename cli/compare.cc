@@ -10,6 +10,7 @@
 
 #include "cli/compare_inputs.h"
 #include "cli/compare_output.h"
+#include "cli/dump_flags.h"
 #include "cli/mapping_flags.h"
 #include "cli/rank_flags.h"
 #include "cli/report_flags.h"
@@ -54,9 +55,18 @@ class CompareVerb : public Verb {
         ->capture_default_str();
     app.add_flag("--xlsx", xlsx_, "write the table as an Excel workbook instead of csv");
     app.add_option("--table-format", generation_,
-                   "columns and cells as msprobe 1.0, 8 or 26 wrote them; ours follow behind")
-        ->check(CLI::IsMember({"1.0", "8", "26"}))
+                   "columns and cells as msprobe 1.0, 8 or 26, torch_npu.hooks (hooks), "
+                   "ptdbg_ascend 0.1 (ptdbg-0.1) or 4 to 6 (ptdbg) wrote them; ours follow behind")
+        ->check(CLI::IsMember({"hooks", "ptdbg-0.1", "ptdbg", "1.0", "8", "26"}))
         ->capture_default_str();
+    app.add_option("--table-file", table_file_,
+                   "write the table to this file instead, as a workbook where it ends in .xlsx");
+    app.add_flag(
+        "--half-cosine", half_cosine_,
+        "table formats hooks, ptdbg-0.1: cosines as 0.5 + 0.5 cos, which their tools wrote");
+    app.add_flag("--match-shapes", options_.same_shapes,
+                 "calls with values of other shapes are no partners");
+    dumps_.Add(app);
     app.add_option(
         "--thresholds", thresholds_,
         "yaml file with the numbers that verdicts are made with; the shipped ones to copy from: "
@@ -98,7 +108,7 @@ class CompareVerb : public Verb {
       return InvalidArgument(fmt::format("--suffix {} holds a /", suffix_))
           .Hint("-o names the folder");
     }
-    if (!IsDirectory(output_) && Exists(output_)) {
+    if (table_file_.empty() && !IsDirectory(output_) && Exists(output_)) {
       return InvalidArgument(fmt::format("-o {} is a file", output_)).Hint("name a folder");
     }
     const bool checkpoints = LooksLikeCheckpoint(target_) && LooksLikeCheckpoint(golden_);
@@ -120,22 +130,33 @@ class CompareVerb : public Verb {
                  fmt::format("--format csv prints one table, and there are {}", pairs.size()))
           .Hint("leave --format out: each rank gets its file");
     }
-    CompareOutput output({.target = target_,
-                          .golden = golden_,
-                          .folder = output_,
-                          .format = format_ == "json"  ? StdoutFormat::kJson
-                                    : format_ == "csv" ? StdoutFormat::kCsv
-                                                       : StdoutFormat::kTable,
-                          .write_table = format_ != "csv" || output_option_->count() > 0,
-                          .xlsx = xlsx_,
-                          .diff_analyze = diff_analyze_,
-                          .log_rows = log_rows_,
-                          .advisor = advisor_,
-                          .suffix = suffix_,
-                          .table = Table(),
-                          .reports = reports_,
-                          .limits = limits},
-                         paired, out);
+    if (!table_file_.empty() && pairs.size() > 1) {
+      return InvalidArgument(fmt::format("--table-file {} names one table, and there are {}",
+                                         table_file_, pairs.size()))
+          .Hint("-o names a folder for them");
+    }
+    if (dumps_.given() && (checkpoints || pairs.size() > 1)) {
+      return InvalidArgument("--target-data and --golden-data belong to one dump a side")
+          .Hint("pass the dump files themselves");
+    }
+    CompareOutput output(
+        {.target = target_,
+         .golden = golden_,
+         .folder = output_,
+         .format = format_ == "json"  ? StdoutFormat::kJson
+                   : format_ == "csv" ? StdoutFormat::kCsv
+                                      : StdoutFormat::kTable,
+         .table_file = table_file_,
+         .write_table = format_ != "csv" || output_option_->count() > 0 || !table_file_.empty(),
+         .xlsx = xlsx_ || table_file_.ends_with(".xlsx"),
+         .diff_analyze = diff_analyze_,
+         .log_rows = log_rows_,
+         .advisor = advisor_,
+         .suffix = suffix_,
+         .table = Table(),
+         .reports = reports_,
+         .limits = limits},
+        paired, out);
     if (checkpoints) {
       output.Add(0, CompareCheckpointPair(pairs[0], memory, output));
     } else {
@@ -156,11 +177,15 @@ class CompareVerb : public Verb {
 
  private:
   TableOptions Table() const {
-    return {.generation = generation_ == "1.0" ? Generation::k1
-                          : generation_ == "8" ? Generation::k8
-                                               : Generation::k26,
+    return {.generation = generation_ == "hooks"       ? Generation::kHooks
+                          : generation_ == "ptdbg-0.1" ? Generation::kPtdbgFirst
+                          : generation_ == "ptdbg"     ? Generation::kPtdbg
+                          : generation_ == "1.0"       ? Generation::k1
+                          : generation_ == "8"         ? Generation::k8
+                                                       : Generation::k26,
             .stacks = !no_stacks_,
-            .highlight = highlight_};
+            .highlight = highlight_,
+            .half_cosine = half_cosine_};
   }
 
   // What may be taken: by the flag, or of what there is.
@@ -186,9 +211,7 @@ class CompareVerb : public Verb {
                                  CompareOutput& out) const {
     out.Progress(fmt::format("reading {} and {}", pair.target, pair.golden));
     std::optional<Result<Dump>> sides[2];
-    const auto read = [&](size_t i) {
-      sides[i] = ReadDump(i == 0 ? pair.target : pair.golden, memory);
-    };
+    const auto read = [&](size_t i) { sides[i] = dumps_.Read(i == 0, pair, memory); };
     // A core for each side; with more of them, all on one side and then on the other.
     if (ThreadPool::Default().threads() == 2) {
       ThreadPool::Default().ParallelFor(2, read);
@@ -238,9 +261,10 @@ class CompareVerb : public Verb {
   }
 
   std::string target_, golden_, output_ = "./output", format_ = "table", mode_ = "auto",
-                                generation_ = "26", suffix_, thresholds_, memory_;
+                                generation_ = "26", suffix_, thresholds_, memory_, table_file_;
   CompareOptions options_;
-  bool no_stacks_ = false, highlight_ = false, advisor_ = false;
+  bool no_stacks_ = false, highlight_ = false, advisor_ = false, half_cosine_ = false;
+  DumpFlags dumps_;
   bool xlsx_ = false, diff_analyze_ = false, exit_code_ = false, log_rows_ = false, fuzzy_ = false;
   RankFlags ranks_;
   ReportFlags reports_;

@@ -106,15 +106,26 @@ std::string CompareOutput::FolderOf(const DumpPair& pair) const {
                        : JoinPath(options_.folder, fmt::format("step{}", pair.step));
 }
 
+// "_rank3"; of two folders with ranks of ptdbg_ascend "_rank3-rank3", as it named them.
+std::string CompareOutput::RankText(const DumpPair& pair) const {
+  if (options_.table.generation == Generation::kPtdbg && IsDirectory(options_.target)) {
+    const std::string target = BaseName(DirectoryName(pair.target)),
+                      golden = BaseName(DirectoryName(pair.golden));
+    if (target.starts_with("rank") && golden.starts_with("rank"))
+      return fmt::format("_{}-{}", target, golden);
+  }
+  return pair.rank >= 0 ? fmt::format("_rank{}", pair.rank) : "";
+}
+
 Status CompareOutput::WriteTable(size_t index, const TableFormat& table) {
   const DumpPair& pair = paired_.pairs[index];
-  const std::string folder = FolderOf(pair);
-  MSPROBE_RETURN_IF_ERROR(MakeDirectories(folder));
-  const std::string rank =
-      options_.suffix + (pair.rank >= 0 ? fmt::format("_rank{}", pair.rank) : "");
-  const std::string name = fmt::format("{}compare_result{}_{}.{}", pair.debug_save ? "debug_" : "",
-                                       rank, time_, options_.xlsx ? "xlsx" : "csv");
-  const std::string path = JoinPath(folder, name);
+  const std::string made =
+      fmt::format("{}compare_result{}{}_{}.{}", pair.debug_save ? "debug_" : "", options_.suffix,
+                  RankText(pair), time_, options_.xlsx ? "xlsx" : "csv");
+  const std::string path =
+      options_.table_file.empty() ? JoinPath(FolderOf(pair), made) : options_.table_file;
+  const std::string name = BaseName(path);
+  if (options_.table_file.empty()) MSPROBE_RETURN_IF_ERROR(MakeDirectories(FolderOf(pair)));
   const auto progress = [&](size_t done, size_t all) {
     Progress(fmt::format("writing {}: {} of {} rows", name, done, all));
   };
@@ -128,10 +139,10 @@ Status CompareOutput::WriteAdvisor(const DumpPair& pair, const Comparison& compa
                                    const TableFormat& table) {
   const std::string folder = FolderOf(pair);
   MSPROBE_RETURN_IF_ERROR(MakeDirectories(folder));
-  const std::string rank =
-      options_.suffix + (pair.rank >= 0 ? fmt::format("_rank{}", pair.rank) : "");
-  const std::string path = JoinPath(folder, fmt::format("advisor{}_{}.txt", rank, time_));
-  MSPROBE_RETURN_IF_ERROR(WriteFileAtomically(path, AdvisorText(comparison, table)));
+  const std::string path =
+      JoinPath(folder, fmt::format("advisor{}{}_{}.txt", options_.suffix, RankText(pair), time_));
+  MSPROBE_RETURN_IF_ERROR(
+      WriteFileAtomically(path, AdvisorText(comparison, table, options_.table.generation)));
   std::lock_guard lock(mutex_);
   files_.push_back(path);
   return Status::Ok();

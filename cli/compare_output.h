@@ -29,6 +29,7 @@ struct CompareOutputOptions {
   std::string target, golden;  // as they were typed
   std::string folder;
   StdoutFormat format = StdoutFormat::kTable;
+  std::string table_file;  // the table's name, in place of one made in `folder`; "" for that
   bool write_table = true;
   bool xlsx = false;
   bool diff_analyze = false;
@@ -62,6 +63,7 @@ class CompareOutput {
     std::string report, json, analysis;
   };
   Status Keep(size_t index, const Comparison& comparison);
+  std::string RankText(const DumpPair& pair) const;
   Status WriteTable(size_t index, const TableFormat& table);
   Status WriteFile(const std::string& folder, const std::string& name, const std::string& text);
   Status WriteAnalyses();

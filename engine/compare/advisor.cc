@@ -24,7 +24,7 @@ bool Fails(const Comparison& c, const TableFormat& table, size_t row) {
 }
 
 std::string_view Advice(const Leaf& leaf, const Record& record) {
-  const std::vector<std::string_view> parts = Split(record.name, '.');
+  const std::vector<std::string_view> parts = Split(record.api, '.');
   const std::string_view operation = parts.size() > 1 ? parts[1] : "";
   const bool output = leaf.slot == Slot::kOutput;
   if (output && std::find(kOrderDependent.begin(), kOrderDependent.end(), operation) !=
@@ -46,12 +46,13 @@ std::string_view Advice(const Leaf& leaf, const Record& record) {
 
 }  // namespace
 
-std::string AdvisorText(const Comparison& c, const TableFormat& table) {
+std::string AdvisorText(const Comparison& c, const TableFormat& table, Generation generation) {
+  const size_t first_line = generation == Generation::kPtdbg ? 2 : 0;  // behind the header, from 1
   for (size_t row = 0; row < table.rows(); ++row) {
     if (!Fails(c, table, row)) continue;
     const Leaf& leaf = c.target.leaves[c.rows[row].target];
-    return fmt::format("Line: {}\nSuspect Nodes: {}\nExpert Advice: {}\n", row, leaf.name,
-                       Advice(leaf, c.target.records[leaf.record]));
+    return fmt::format("Line: {}\nSuspect Nodes: {}\nExpert Advice: {}\n", first_line + row,
+                       leaf.name, Advice(leaf, c.target.records[leaf.record]));
   }
   return "Line: NA\nSuspect Nodes: NA\nExpert Advice: All data in comparison result meets the "
          "accuracy requirements.\n";

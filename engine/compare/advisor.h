@@ -1,4 +1,4 @@
-// advisor_TIME.txt of msprobe 1.0 and 8: three lines for the first row that fails.
+// advisor_TIME.txt of ptdbg_ascend, msprobe 1.0 and 8: three lines for the first row that fails.
 //
 //   Line: 14
 //   Suspect Nodes: Module.head.Linear.backward.0.input.0
@@ -12,7 +12,9 @@
 namespace msprobe {
 
 // The first row whose verdict in this table is No, Different, Warning, or error (26). Line counts
-// rows from 0, below the header. NA in the first two lines when there is none.
-std::string AdvisorText(const Comparison& comparison, const TableFormat& table);
+// rows from 0, below the header; in the table of ptdbg_ascend, lines of the csv from 1. NA in the
+// first two lines when there is none.
+std::string AdvisorText(const Comparison& comparison, const TableFormat& table,
+                        Generation generation);
 
 }  // namespace msprobe

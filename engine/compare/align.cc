@@ -11,6 +11,14 @@
 namespace msprobe {
 namespace {
 
+// As many values, of the same shapes, on both sides.
+bool SameShapes(const Dump& target, const Record& t, const Dump& golden, const Record& g) {
+  const auto a = target.LeavesOf(t), b = golden.LeavesOf(g);
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Leaf& x, const Leaf& y) {
+    return x.shape == y.shape && x.slot == y.slot;
+  });
+}
+
 bool SameLeaves(const Dump& target, const Record& t, const Dump& golden, const Record& g) {
   if (t.leaf_count != g.leaf_count) return false;
   const auto a = target.LeavesOf(t), b = golden.LeavesOf(g);
@@ -209,7 +217,12 @@ std::vector<Partner> AlignRecords(const Dump& target, const Dump& golden,
 }
 
 AlignedDumps AlignDumps(const Dump& target, const Dump& golden, const CompareOptions& options) {
-  const std::vector<Partner> partners = AlignRecords(target, golden, options);
+  std::vector<Partner> partners = AlignRecords(target, golden, options);
+  for (size_t i = 0; options.same_shapes && i < partners.size(); ++i) {
+    const int32_t g = partners[i].golden;
+    if (g >= 0 && !SameShapes(target, target.records[i], golden, golden.records[g]))
+      partners[i] = {};
+  }
   std::vector<char> paired(golden.records.size(), 0);
   std::vector<int32_t> target_of(golden.records.size(), -1);
   for (size_t i = 0; i < partners.size(); ++i) {

@@ -22,6 +22,17 @@ constexpr Column kIdentity[] = {
     {Id::kTargetRequiresGrad, "NPU Requires_grad", false},
     {Id::kGoldenRequiresGrad, "Bench Requires_grad", false},
 };
+// Of torch_npu.hooks and ptdbg_ascend.
+constexpr Column kLineIdentity[] = {
+    {Id::kTargetName, "NPU Name", false},          {Id::kGoldenName, "Bench Name", false},
+    {Id::kTargetDtype, "NPU Tensor Dtype", false}, {Id::kGoldenDtype, "Bench Tensor Dtype", false},
+    {Id::kTargetShape, "NPU Tensor Shape", false}, {Id::kGoldenShape, "Bench Tensor Shape", false},
+};
+constexpr Column kHooksMetrics[] = {
+    {Id::kCosine, "Cosine", false},
+    {Id::kRmse, "RMSE", false},
+    {Id::kMape, "MAPE", false},
+};
 constexpr Column kTensorMetrics[] = {
     {Id::kCosine, "Cosine", false},
     {Id::kEuclidean, "EucDist", false},
@@ -85,7 +96,56 @@ void Append(std::vector<Column>* columns, const Column (&more)[kSize]) {
 
 }  // namespace
 
+namespace {
+
+bool HasStatistics(const Dump& dump) {
+  return std::any_of(dump.leaves.begin(), dump.leaves.end(),
+                     [](const Leaf& leaf) { return leaf.has_stats; });
+}
+
+void AppendErrors(const Comparison& c, Generation generation, std::vector<Column>* columns) {
+  if (generation == Generation::kPtdbg && c.mode != Mode::kTensor) {
+    if (c.mode == Mode::kStatistics)
+      columns->insert(columns->end(), kStatisticsMetrics, kStatisticsMetrics + 4);
+    return;
+  }
+  for (const Column& column : kTensorMetrics) {
+    if (column.id == Id::kEuclidean) continue;
+    const bool ratio = column.id == Id::kOneThousandth || column.id == Id::kFiveThousandths;
+    if (ratio && generation == Generation::kPtdbgFirst) continue;
+    columns->push_back(column);
+    if (column.id == Id::kCosine && generation == Generation::kPtdbgFirst)
+      columns->insert(columns->end(), kHooksMetrics + 1, kHooksMetrics + 3);
+  }
+}
+
+std::vector<Column> LineTableColumns(const Comparison& c, const TableOptions& options) {
+  std::vector<Column> columns;
+  Append(&columns, kLineIdentity);
+  if (options.generation == Generation::kHooks) {
+    Append(&columns, kHooksMetrics);
+    return columns;
+  }
+  AppendErrors(c, options.generation, &columns);
+  if (options.generation == Generation::kPtdbgFirst) {
+    if (HasStatistics(c.target)) columns.insert(columns.end(), kStatistics, kStatistics + 3);
+    if (HasStatistics(c.golden)) columns.insert(columns.end(), kStatistics + 4, kStatistics + 7);
+    columns.push_back(kOldVerdict[2]);
+    return columns;
+  }
+  c.mode == Mode::kMd5 ? Append(&columns, kChecksums) : Append(&columns, kStatistics);
+  columns.push_back(
+      {Id::kResult, c.mode == Mode::kTensor ? "Accuracy Reached or Not" : "Result", false});
+  if (c.mode != Mode::kMd5) columns.push_back(kOldVerdict[2]);
+  if (options.stacks && !c.target.stacks.empty())
+    columns.push_back({Id::kStack, "NPU_Stack_Info", false});
+  return columns;
+}
+
+}  // namespace
+
 std::vector<Column> LegacyColumns(const Comparison& c, const TableOptions& options) {
+  if (IsLineTable(options.generation)) return LineTableColumns(c, options);
   const bool first = options.generation == Generation::k1;
   std::vector<Column> columns;
   Append(&columns, kIdentity);
@@ -136,7 +196,13 @@ std::vector<Column> ColumnsOf(const Comparison& c, const TableOptions& options) 
   if (!c.target.stacks.empty() || !c.golden.stacks.empty()) {
     columns.push_back({Id::kSourceLine, "Source Line", true});
   }
-  return columns;
+  // The oldest have some of ours.
+  std::vector<Column> once;
+  for (const Column& column : columns) {
+    const auto same = [&](const Column& other) { return other.id == column.id; };
+    if (std::none_of(once.begin(), once.end(), same)) once.push_back(column);
+  }
+  return once;
 }
 
 }  // namespace
@@ -151,13 +217,15 @@ TableFormat::TableFormat(const Comparison& comparison, const TableOptions& optio
   if (options.generation != Generation::k26) {
     legacy_ = std::make_unique<LegacyTable>(comparison, options);
     later_stack_ = options.generation == Generation::k1 ? "None" : "N/A";
+    if (IsLineTable(options.generation)) later_stack_ = "";
   }
   for (size_t i = 0; i < comparison.pairs.size(); ++i) {
     const RecordPair& pair = comparison.pairs[i];
     std::fill_n(pair_of_.begin() + pair.first_row, pair.row_count, static_cast<uint32_t>(i));
   }
   for (const auto& frames : comparison.target.stacks) {
-    AppendPythonList(&stack_texts_.emplace_back(), frames);
+    IsLineTable(options.generation) ? AppendFrameLists(&stack_texts_.emplace_back(), frames)
+                                    : AppendPythonList(&stack_texts_.emplace_back(), frames);
     CsvWriter cell;
     cell.NumberCell(stack_texts_.back());
     stack_cells_.emplace_back(cell.text());

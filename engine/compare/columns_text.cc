@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/base/text.h"
+#include "engine/dump/source_line.h"
 #include "engine/tensor/tensor_view.h"
 
 namespace msprobe {
@@ -101,6 +102,23 @@ void AppendPythonList(std::string* out, const std::vector<std::string_view>& ite
     *out += quote;
     for (const char c : items[i]) AppendPythonChar(out, c, quote);
     *out += quote;
+  }
+  *out += ']';
+}
+
+void AppendFrameLists(std::string* out, const std::vector<std::string_view>& frames) {
+  *out += '[';
+  for (size_t i = 0; i < frames.size(); ++i) {
+    if (i > 0) *out += ", ";
+    const StackFrame frame = ParseStackFrame(frames[i]);
+    if (!frame.parsed) {
+      AppendPythonList(out, {frames[i]});
+    } else if (frame.source.empty()) {
+      AppendPythonList(out, {frame.path, frame.line, frame.function});
+      out->replace(out->size() - 1, 1, ", None]");
+    } else {
+      AppendPythonList(out, {frame.path, frame.line, frame.function, frame.source});
+    }
   }
   *out += ']';
 }

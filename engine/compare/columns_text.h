@@ -22,6 +22,9 @@ bool IsPlainNumber(std::string_view text);
 // cells.
 void AppendPythonList(std::string* out, const std::vector<std::string_view>& items);
 
+// The form of ptdbg_ascend: [['net.py', '18', 'forward', 'y = relu(x)'], ...].
+void AppendFrameLists(std::string* out, const std::vector<std::string_view>& frames);
+
 // "[2, 0, 5]" of a row-major index and a shape such as "[4, 3, 8]"; the number itself where the
 // shape does not tell.
 std::string IndexText(int64_t index, std::string_view shape);

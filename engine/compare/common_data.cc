@@ -9,6 +9,7 @@
 
 #include "engine/base/text.h"
 #include "engine/compare/measure_tensors.h"
+#include "engine/compare/sampled_tensors.h"
 #include "engine/dump/names.h"
 #include "engine/dump/tensor_data.h"
 #include "engine/dump/text_arena.h"
@@ -108,7 +109,7 @@ Result<Mode> ChooseMode(const Dump& target, const Dump& golden, std::optional<Mo
   if (!wanted) {
     // A sample and a whole tensor have no elements in common.
     if (target.task == Task::kTensor && golden.task == Task::kTensor &&
-        target.sampled == golden.sampled) {
+        HaveCommonElements(target, golden)) {
       return Mode::kTensor;
     }
     if (target.has_md5 && golden.has_md5) return Mode::kMd5;
@@ -135,11 +136,10 @@ Result<Mode> ChooseMode(const Dump& target, const Dump& golden, std::optional<Mo
 
 std::string ReduceToStatistics(const CompareOptions& options, ThreadPool& pool, Dump* target,
                                Dump* golden) {
-  const bool both_sampled = target->sampled == golden->sampled;
+  const bool both_sampled = HaveCommonElements(*target, *golden);
   const bool t = target->task == Task::kTensor, g = golden->task == Task::kTensor;
   if (t == g && (both_sampled || !t)) return "";
-  std::string line = t && g ? fmt::format("the {} holds samples of its tensors, not all elements",
-                                          target->sampled ? "target" : "golden")
+  std::string line = t && g ? WhatIsSampled(*target, *golden)
                      : t    ? "the golden has no tensors"
                             : "the target has no tensors";
   line += ": compared by statistics";

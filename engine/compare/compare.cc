@@ -69,6 +69,13 @@ void NoteWhatWasNotObserved(Comparison* c) {
       out.push_back(fmt::format("{} of the {} ended with an exception",
                                 Count(thrown, "call", "calls"), side));
   }
+  if (c->mode == Mode::kTensor && c->target.sample_step != c->golden.sample_step) {
+    out.push_back(
+        fmt::format("the target was sampled with dump_step {}, the golden with dump_step {}: of "
+                    "tensors of more "
+                    "than 512 elements those that both hold are compared",
+                    c->target.sample_step, c->golden.sample_step));
+  }
   const auto has_backward = [](const Dump& dump) {
     return std::any_of(dump.records.begin(), dump.records.end(),
                        [](const Record& r) { return r.direction == Direction::kBackward; });

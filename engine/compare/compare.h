@@ -54,6 +54,8 @@ struct CompareOptions {
   std::optional<Mode> mode;
   Alignment alignment = Alignment::kAuto;
   NameMapping mapping;
+  // Calls whose values have other shapes or are not as many are no partners.
+  bool same_shapes = false;
   // A row is `noise` up to this multiple of what rounding explains for its dtype (judge.h has the
   // table).
   double tolerance = 1;

@@ -251,7 +251,8 @@ void JudgeLeaves(const Leaf& target, const Leaf& golden, Mode mode, const JudgeO
 
   const bool fingerprints =
       !target.fingerprint.empty() && !golden.fingerprint.empty() && target.dtype == golden.dtype;
-  const bool checksums = Recorded(target.md5) && Recorded(golden.md5);
+  const bool checksums =
+      Recorded(target.md5) && Recorded(golden.md5) && ComparableChecksums(target, golden);
   const bool bit_equal = (fingerprints && target.fingerprint == golden.fingerprint) ||
                          (checksums && target.md5 == golden.md5 && target.dtype == golden.dtype);
   const bool other_bits = (fingerprints || checksums) && target.dtype == golden.dtype;

@@ -112,6 +112,7 @@ std::optional<CellKind> LegacyTable::Metric(size_t row, Id column, std::string* 
 }
 
 std::optional<CellKind> LegacyTable::Cell(size_t row, Id column, std::string* out) const {
+  if (IsLineTable(options_.generation)) return LineCell(row, column, out);
   const bool first = options_.generation == Generation::k1;
   switch (column) {
     case Id::kTargetName:

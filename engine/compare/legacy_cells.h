@@ -1,4 +1,5 @@
-// The columns and cells in which the tables of msprobe 1.0 and 8 differ from those of 26.
+// The columns and cells in which the tables of msprobe 1.0 and 8 differ from those of 26, and those
+// of torch_npu.hooks and ptdbg_ascend.
 //
 //   LegacyTable legacy(comparison, options);
 //   std::optional<CellKind> kind = legacy.Cell(row, ColumnId::kCosine, &text);   // none: as in 26
@@ -30,6 +31,14 @@ class LegacyTable {
   CellKind Difference(size_t row, int which, std::string* out) const;
   CellKind Relative(size_t row, int which, std::string* out) const;
   std::optional<CellKind> Metric(size_t row, ColumnId column, std::string* out) const;
+  // Of torch_npu.hooks and ptdbg_ascend (line_table_cells.cc).
+  std::optional<CellKind> LineCell(size_t row, ColumnId column, std::string* out) const;
+  CellKind HooksMetric(size_t row, ColumnId column, std::string* out) const;
+  CellKind FirstPtdbgMetric(size_t row, ColumnId column, std::string* out) const;
+  CellKind PtdbgMetric(size_t row, ColumnId column, std::string* out) const;
+  CellKind ScalarMetric(size_t row, ColumnId column, std::string* out) const;
+  CellKind LineDifference(size_t row, int which, std::string* out) const;
+  CellKind LineWord(size_t row, std::string* out) const;
   const Leaf* Target(size_t row) const;
   const Leaf* Golden(size_t row) const;
 

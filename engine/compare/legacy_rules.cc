@@ -8,6 +8,7 @@
 #include "engine/compare/columns_rules.h"
 #include "engine/compare/record_keys.h"
 #include "engine/compare/rounding.h"
+#include "engine/dump/tensor_data.h"
 
 namespace msprobe {
 namespace {
@@ -35,7 +36,11 @@ std::string_view LoadedAs(std::string_view dtype) {
 class CallJudge {
  public:
   CallJudge(const Comparison& c, const TableOptions& options, std::vector<LegacyVerdict>* verdicts)
-      : c_(c), options_(options), verdicts_(*verdicts) {}
+      : c_(c),
+        options_(options),
+        verdicts_(*verdicts),
+        first_(options.generation <= Generation::k1),
+        line_table_(IsLineTable(options.generation)) {}
 
   void Judge(const RecordPair& pair) {
     const uint32_t last = pair.first_row + pair.row_count;
@@ -61,8 +66,8 @@ class CallJudge {
           break;
       }
     }
-    // 1.0 colors always, and does not say why.
-    const bool colors = options_.generation == Generation::k1 || options_.highlight;
+    // 1.0 and those before it color always, and do not say why.
+    const bool colors = first_ || options_.highlight;
     if (colors && c_.mode != Mode::kMd5) Highlight(pair.first_row, last);
   }
 
@@ -72,11 +77,12 @@ class CallJudge {
 
   Word JudgeChecksum(uint32_t row, const Leaf* target, const Leaf* golden) {
     if (target == nullptr || golden == nullptr) return Word::kAbsent;
-    if (options_.generation == Generation::k1 && (target->md5.empty() || golden->md5.empty())) {
+    if (first_ && (target->md5.empty() || golden->md5.empty())) {
       return target->md5 == golden->md5 && c_.measures[row].verdict != RowVerdict::kDiffers
                  ? Word::kPass
                  : Word::kDifferent;
     }
+    if (line_table_ && !ComparableChecksums(*target, *golden)) return Word::kNone;
     return ChecksumText(*target) == ChecksumText(*golden) ? Word::kPass : Word::kDifferent;
   }
 
@@ -85,35 +91,37 @@ class CallJudge {
       v->Add(Note::kNoGolden);
       return Word::kAbsent;
     }
-    bool warn = c_.measures[row].reason == Reason::kNonFinite;
+    bool warn = c_.measures[row].reason == Reason::kNonFinite, unknown = false;
     for (int i = 0; i < 4 && !warn; ++i) {
       const LegacyPair pair = CompareLegacyStatistic(target, golden, i, options_.generation);
       if (pair.kind != LegacyPair::Kind::kNumbers) continue;
+      unknown |= line_table_ && std::isnan(pair.target) && std::isnan(pair.golden);
       const double scale = std::abs(std::max(pair.target, pair.golden)) + 1e-10;
       warn = std::abs(pair.diff) / scale > Of(row).rules8.statistics;
     }
-    if (!warn) return Word::kNothing;
+    if (!warn) return unknown ? Word::kNone : Word::kNothing;
     v->Add(Note::kDoubleCheck);
     return Word::kWarning;
   }
 
   // What cannot be compared element by element, and why; kNothing when it can.
   Word RefuseTensor(uint32_t row, const Leaf* target, const Leaf* golden, LegacyVerdict* v) {
-    const bool first = options_.generation == Generation::k1;
     const Measure& m = c_.measures[row];
     if (target == nullptr || golden == nullptr) {
-      const bool tensor = target != nullptr && HasTensorFile(*target) && !first;
+      const bool tensor = target != nullptr && HasTensorFile(*target) && !first_;
       v->Add(tensor ? Note::kNoGoldenCall : Note::kNoGolden);
-      if (target != nullptr && !tensor && !first) v->Add(Note::kNoTargetFile);
+      if (target != nullptr && !tensor && !first_) v->Add(Note::kNoTargetFile);
       return Word::kNone;
     }
     if (m.reason == Reason::kShapeDiffers) {
       v->Add(Note::kShape);
       return Word::kUnmatched;
     }
-    const bool none = !HasTensorFile(*target) || !HasTensorFile(*golden);
-    if (none) {
-      v->Add(first                     ? Note::kNoGolden
+    const auto has_data = [&](const Leaf& leaf) {
+      return line_table_ ? HasTensorData(leaf) : HasTensorFile(leaf);
+    };
+    if (!has_data(*target) || !has_data(*golden)) {
+      v->Add(first_                    ? Note::kNoGolden
              : !HasTensorFile(*target) ? Note::kNoTargetFile
                                        : Note::kNoGoldenFile);
       return Word::kNone;
@@ -131,6 +139,13 @@ class CallJudge {
   }
 
   Word JudgeTensor(uint32_t row, const Leaf* target, const Leaf* golden, LegacyVerdict* v) {
+    // Python's numbers stand in the lines of ptdbg_ascend.
+    const bool plain = target != nullptr && golden != nullptr &&
+                       target->kind == LeafKind::kScalar && golden->kind == LeafKind::kScalar;
+    if (line_table_ && plain) {
+      v->Add(Note::kScalar);
+      return Word::kNone;
+    }
     const Word refused = RefuseTensor(row, target, golden, v);
     if (refused != Word::kNothing) return refused;
     const Diff& diff = *MetricsOf(c_, row);
@@ -151,7 +166,7 @@ class CallJudge {
     if (c_.measures[row].reason == Reason::kBothNaN) return Word::kNone;
     if (std::isnan(diff.cosine)) {
       v->Add(std::isinf(diff.relative_l2) ? Note::kGoldenZero : Note::kTargetZero);
-      return Word::kNo;
+      return line_table_ ? Word::kNone : Word::kNo;
     }
     const Thresholds::Rules8& r = Of(row).rules8;
     const bool no = (diff.cosine < r.cosine && diff.max_abs_error > r.max_abs_error) ||
@@ -176,7 +191,7 @@ class CallJudge {
       if (pair.kind != LegacyPair::Kind::kNumbers) return seen;
       seen.difference = std::abs(pair.diff);
       const double golden = std::abs(pair.golden);
-      if (options_.generation == Generation::k1) {
+      if (first_) {
         seen.relative = seen.difference / std::max(0.01, golden);
       } else if (golden != 0) {
         seen.relative = seen.difference / golden;
@@ -251,6 +266,8 @@ class CallJudge {
   const Comparison& c_;
   const TableOptions& options_;
   std::vector<LegacyVerdict>& verdicts_;
+  const bool first_;       // 1.0, and what came before it
+  const bool line_table_;  // torch_npu.hooks, ptdbg_ascend
   Thresholds scratch_;
 };
 
@@ -289,7 +306,7 @@ LegacyPair CompareLegacyStatistic(const Leaf* target, const Leaf* golden, int wh
     const bool boolean = text == "true" || text == "false" || text == "True" || text == "False";
     if (boolean) {  // a number to 1.0
       *value = text[0] == 't' || text[0] == 'T';
-      return generation == Generation::k1;
+      return generation <= Generation::k1;
     }
     *value = leaf.*kValues[which];
     return text == "NaN" || (!text.empty() && !std::isnan(*value));

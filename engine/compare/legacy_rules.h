@@ -34,7 +34,7 @@ std::string_view LegacyWordText(LegacyWord word);
 
 // In the order in which Err_message has them.
 enum class LegacyNote : uint8_t {
-  kNoGolden,  // "No bench data matched."
+  kNoGolden,  // "No bench data matched.", or "No NPU data matched."
   kRequiresGrad,
   kNoTargetFile,
   kNoGoldenFile,

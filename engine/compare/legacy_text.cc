@@ -10,10 +10,10 @@ namespace {
 using Note = LegacyNote;
 
 std::string NoteText(Note note, Generation generation, const Thresholds::Highlight& h) {
-  const bool first = generation == Generation::k1;
+  const bool first = generation <= Generation::k1;
   switch (note) {
     case Note::kNoGolden:
-      return "No bench data matched.";
+      return "";  // of either side: AppendLegacyMessage
     case Note::kRequiresGrad:
       return "Requires_grad inconsistent. ";
     case Note::kNoTargetFile:
@@ -125,7 +125,9 @@ void AppendLegacyMessage(std::string* out, const Comparison& comparison, size_t 
     const Note note = static_cast<Note>(i);
     if (!verdict.Has(note)) continue;
     if (note >= Note::kRedNonFinite && out->size() != start) *out += '\n';
-    if (note == Note::kUnreadable) {
+    if (note == Note::kNoGolden) {
+      *out += comparison.rows[row].target < 0 ? "No NPU data matched." : "No bench data matched.";
+    } else if (note == Note::kUnreadable) {
       AppendUnreadable(out, comparison, row);
     } else {
       *out += NoteText(note, generation, highlight);

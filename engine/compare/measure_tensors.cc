@@ -13,6 +13,7 @@
 #include "engine/compare/measure.h"
 #include "engine/compare/operations.h"
 #include "engine/compare/rounding.h"
+#include "engine/compare/sampled_tensors.h"
 #include "engine/dump/tensor_data.h"
 #include "engine/kernels/stats.h"
 
@@ -107,10 +108,18 @@ class TensorMeasurer {
       const std::string side = HasTensorData(t) ? "golden" : "target";
       return Fail(job.row, Reason::kNoFile, "the " + side + " has no tensor file for this row");
     }
-    const Result<TensorFile> target = ReadTensorData(c_.target, t, Verify::kByCaller);
+    Result<TensorFile> target = ReadTensorData(c_.target, t, Verify::kByCaller);
     if (!target.ok()) return Fail(job.row, target.status());
-    const Result<TensorFile> golden = ReadTensorData(c_.golden, g, Verify::kByCaller);
+    Result<TensorFile> golden = ReadTensorData(c_.golden, g, Verify::kByCaller);
     if (!golden.ok()) return Fail(job.row, golden.status());
+    if (c_.target.sample_step != c_.golden.sample_step) {
+      const double elements = ElementCount(t.shape);
+      const int64_t steps[] = {c_.target.sample_step, c_.golden.sample_step};
+      target = CommonElements(*std::move(target), t.data_name, elements, steps[0], steps[1]);
+      if (!target.ok()) return Fail(job.row, target.status());
+      golden = CommonElements(*std::move(golden), g.data_name, elements, steps[1], steps[0]);
+      if (!golden.ok()) return Fail(job.row, golden.status());
+    }
     if (IsPacked(target->dtype) != IsPacked(golden->dtype)) {
       m.verdict = RowVerdict::kUnknown;
       m.reason = Reason::kPacked;

@@ -179,6 +179,11 @@ std::string_view LeafPlace(const Leaf& leaf, const Record& record) {
   return place;
 }
 
+bool ComparableChecksums(const Leaf& a, const Leaf& b) {
+  constexpr size_t kMd5Digits = 32;
+  return (a.md5.size() == kMd5Digits) == (b.md5.size() == kMd5Digits);
+}
+
 bool SameSqueezedShape(std::string_view a, std::string_view b) {
   if (a == b) return true;
   uint64_t ha = 0, hb = 0;

@@ -66,6 +66,8 @@ std::string_view LeafPlace(const Leaf& leaf, const Record& record);
 // What may be paired with what: what goes in may be passed by position or by name, what comes out
 // may not.
 uint64_t SlotClass(Slot slot);
+// Whether the two checksums can be of one kind: MD5 has 32 digits, and nothing else has.
+bool ComparableChecksums(const Leaf& a, const Leaf& b);
 // Shapes are the same but for dimensions of extent 1: "[1, 3]" and "[3]".
 bool SameSqueezedShape(std::string_view a, std::string_view b);
 

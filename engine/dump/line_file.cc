@@ -17,6 +17,7 @@ namespace {
 
 constexpr std::string_view kHooks = "torch_npu.hooks";
 constexpr std::string_view kFirstPtdbg = "ptdbg_ascend 0.1";
+constexpr int64_t kMostSampleStep = 100;
 
 class LineReader {
  public:
@@ -87,7 +88,11 @@ class LineReader {
     ++record.leaf_count;
     dump_.leaves.push_back(leaf);
     // The first files of ptdbg_ascend 0.1 hold every step-th element of a large tensor.
-    dump_.sampled |= numbered_ && line.step > 1 && line.step <= 100;
+    if (numbered_ && !line.is_listed && line.step >= 1 && line.step <= kMostSampleStep) {
+      if (step_ >= 0 && step_ != line.step) dump_.sample_step = 0;
+      step_ = line.step;
+      dump_.sampled |= step_ > 1;
+    }
     last_part_ = name->part;
     last_rest_ = name->rest;
   }
@@ -150,6 +155,7 @@ class LineReader {
     }
     if (numbered_) NumberCalls();
     if (numbered_ && !dotted_) SwapBackward();
+    if (dump_.sampled && dump_.sample_step != 0) dump_.sample_step = step_;
     if (hooks_) FindSamples();
     dump_.task = hooks_ ? Task::kTensor : Task::kStatistics;
     dump_.level = Level::kL1;
@@ -218,6 +224,7 @@ class LineReader {
         TakeStatisticsFromList(&leaf);
     }
     dump_.sampled = sampled || !full;
+    if (dump_.sampled) dump_.sample_step = 0;
   }
 
   std::string_view path_, text_;
@@ -229,7 +236,7 @@ class LineReader {
   size_t next_check_ = 0;
   bool numbered_ = false, dotted_ = false, hooks_ = false, has_norm_ = false;
   int32_t segment_ = 0;
-  int64_t last_number_ = -1;
+  int64_t last_number_ = -1, step_ = -1;
   LinePart last_part_ = LinePart::kInput;
   std::string_view last_rest_, first_unknown_;
   size_t bad_lines_ = 0, unknown_ = 0;

@@ -12,6 +12,7 @@
 
 #include "engine/base/file.h"
 #include "engine/dump/memory_budget.h"
+#include "engine/dump/reader.h"
 #include "engine/dump/table.h"
 
 namespace msprobe {
@@ -22,7 +23,7 @@ namespace msprobe {
 // names stay. Lines that cannot be read are left out and counted in dump->note; an unfinished last
 // line makes the dump incomplete. Errors: kInvalidDump when no line can be
 // read; kUnsupported when `memory` does not allow for it.
-Status ReadLineFile(MappedFile file, MemoryShare* memory, Dump* dump);
+Status ReadLineFile(MappedFile file, const ReadOptions& options, MemoryShare* memory, Dump* dump);
 
 // Its first half: the lines alone. Views point into `text`. `segments` gets one number a record:
 // how often the numbers in front of names started over before it (each time ptdbg_ascend 0.1 began

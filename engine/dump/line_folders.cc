@@ -37,17 +37,24 @@ Result<std::vector<std::string>> DataFolders(const Dump& dump) {
 
 }  // namespace
 
-Status ReadLineFile(MappedFile file, MemoryShare* memory, Dump* dump) {
+Status ReadLineFile(MappedFile file, const ReadOptions& options, MemoryShare* memory, Dump* dump) {
   std::vector<int32_t> segments;
   MSPROBE_RETURN_IF_ERROR(ReadLines(dump->path, file.bytes(), dump, &segments, memory));
   dump->files.push_back(std::move(file));
   if (dump->task == Task::kTensor) return Status::Ok();  // the values stand in the lines
-  MSPROBE_ASSIGN_OR_RETURN(const std::vector<std::string> folders, DataFolders(*dump));
+  std::vector<std::string> folders;
+  if (!options.tensor_folder) {
+    MSPROBE_ASSIGN_OR_RETURN(folders, DataFolders(*dump));
+  } else if (!options.tensor_folder->empty()) {
+    folders.push_back(*options.tensor_folder);
+  }
   if (folders.empty()) return Status::Ok();
   dump->task = Task::kTensor;
   const auto runs = static_cast<size_t>(*std::max_element(segments.begin(), segments.end())) + 1;
   const bool one = folders.size() == 1;
-  dump->tensor_folder = one ? JoinPath(dump->folder, folders[0]) : dump->folder;
+  dump->tensor_folder = options.tensor_folder ? folders[0]
+                        : one                 ? JoinPath(dump->folder, folders[0])
+                                              : dump->folder;
   if (!one && runs != folders.size()) {
     dump->AddNote(fmt::format("{} folders of tensors for {} {}: all are looked for in {}",
                               folders.size(), runs, runs == 1 ? "run" : "runs", folders.back()));

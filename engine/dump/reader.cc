@@ -1,5 +1,7 @@
 #include "engine/dump/reader.h"
 
+#include <fmt/format.h>
+
 #include "engine/base/pages.h"
 #include "engine/dump/dialect.h"
 #include "engine/dump/dump_file.h"
@@ -12,14 +14,17 @@ namespace {
 
 constexpr char kTensorFolder[] = "dump_tensor_data";
 
-Status ReadJson(MappedFile file, MemoryShare* memory, Dump* dump) {
+Status ReadJson(MappedFile file, const ReadOptions& options, MemoryShare* memory, Dump* dump) {
   std::vector<std::string_view> stack_keys;
   DumpFileLayout layout;
   const uint64_t size = file.bytes().size();
   MSPROBE_RETURN_IF_ERROR(ReadDumpFile(dump->path, file.bytes(), dump, &stack_keys, &layout,
                                        file.bytes().size() >= kLargeFile, memory));
   dump->files.push_back(std::move(file));
-  if (std::string folder = JoinPath(dump->folder, kTensorFolder); IsLink(folder)) {
+  if (options.tensor_folder) {
+    dump->tensor_folder = *options.tensor_folder;
+    if (dump->tensor_folder.empty() && dump->task == Task::kTensor) dump->task = Task::kStatistics;
+  } else if (std::string folder = JoinPath(dump->folder, kTensorFolder); IsLink(folder)) {
     dump->AddNote(folder + " is a symbolic link: links inside a dump are not followed");
   } else if (IsDirectory(folder)) {
     dump->tensor_folder = std::move(folder);
@@ -32,7 +37,12 @@ Status ReadJson(MappedFile file, MemoryShare* memory, Dump* dump) {
 
 }  // namespace
 
-Result<Dump> ReadDump(const std::string& path, MemoryBudget* budget) {
+Result<Dump> ReadDump(const std::string& path, MemoryBudget* budget, const ReadOptions& options) {
+  if (options.tensor_folder && !options.tensor_folder->empty() &&
+      !IsDirectory(*options.tensor_folder)) {
+    return NotFound(*options.tensor_folder)
+        .Expected(fmt::format("the folder with the tensor files of {}", path));
+  }
   Dump dump;
   MSPROBE_ASSIGN_OR_RETURN(dump.path, LocateDump(path));
   if (IsDirectory(dump.path)) return ReadTensorFolder(dump.path);
@@ -42,8 +52,9 @@ Result<Dump> ReadDump(const std::string& path, MemoryBudget* budget) {
   const uint64_t size = file.bytes().size();
   MemoryShare memory(budget, dump.path);
   if (kind == FileKind::kTensor) return ReadTensorFolder(dump.path);
-  MSPROBE_RETURN_IF_ERROR(kind == FileKind::kLines ? ReadLineFile(std::move(file), &memory, &dump)
-                                                   : ReadJson(std::move(file), &memory, &dump));
+  MSPROBE_RETURN_IF_ERROR(kind == FileKind::kLines
+                              ? ReadLineFile(std::move(file), options, &memory, &dump)
+                              : ReadJson(std::move(file), options, &memory, &dump));
   MSPROBE_RETURN_IF_ERROR(memory.Holds(MemoryOf(dump), size));
   // Of side files little is looked at again; of the dump itself, if it is small, everything is.
   for (const MappedFile& read : dump.files) {

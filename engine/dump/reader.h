@@ -1,6 +1,7 @@
 // Opens a dump of any generation; the dialect is told from the content.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,13 +10,19 @@
 
 namespace msprobe {
 
+struct ReadOptions {
+  // Where the tensor files are; "": they are left alone. Unset: where the dialect puts them.
+  std::optional<std::string> tensor_folder;
+};
+
 // `path`: a dump.json (or debug.json), the folder that holds it (rank0, rank, proc123), or a step
 // folder with exactly one such folder. Reads stack.json and construct.json beside it when they are
 // there. A dump of a killed run is read as far as whole lines go: complete is false and note says
 // what is missing. Errors: kNotFound; kInvalidDump with file and byte offset; kInvalidArgument when
 // a folder holds several dumps; kUnsupported, saying what it needs, when it does not fit into
-// `budget`.
-Result<Dump> ReadDump(const std::string& path, MemoryBudget* budget = nullptr);
+// `budget`; kNotFound also when options.tensor_folder is no folder.
+Result<Dump> ReadDump(const std::string& path, MemoryBudget* budget = nullptr,
+                      const ReadOptions& options = {});
 
 // The dump.json that ReadDump(path) would read. Same errors, as far as they are about the path.
 Result<std::string> LocateDump(const std::string& path);

@@ -5,15 +5,35 @@
 namespace msprobe {
 namespace {
 
-struct Frame {
-  std::string_view path, line, function, source;
-  bool parsed = false;
-};
+// Where nobody looks for a mistake of the model: PyTorch, Python's own library, earlier tools.
+bool IsFramework(std::string_view path) {
+  for (std::string_view mark : {"-packages/torch/", "-packages/torch_npu/", "-packages/mindspore/",
+                                "-packages/msprobe/", "<frozen ", "/ptdbg_ascend/"}) {
+    if (path.find(mark) != std::string_view::npos) return true;
+  }
+  return path.find("/lib/python") != std::string_view::npos &&
+         path.find("-packages/") == std::string_view::npos;
+}
+
+// "transformers/models/gpt2/modeling_gpt2.py" of an installed package; else "".
+std::string_view InPackage(std::string_view path) {
+  for (const std::string_view mark : {"/site-packages/", "/dist-packages/"}) {
+    if (const size_t at = path.rfind(mark); at != path.npos) return path.substr(at + mark.size());
+  }
+  return {};
+}
+
+void AppendPlace(std::string* out, const StackFrame& frame) {
+  const std::string_view packaged = InPackage(frame.path);
+  out->append(packaged.empty() ? frame.path : packaged).append(":").append(frame.line);
+}
+
+}  // namespace
 
 // "File <path>, line <n>, in <function>, \n <source>"; a path or a source may itself hold ", line
 // ".
-Frame ParseFrame(std::string_view text) {
-  Frame frame;
+StackFrame ParseStackFrame(std::string_view text) {
+  StackFrame frame;
   const size_t end = text.find('\n');
   std::string_view head = text.substr(0, end);
   if (end != std::string_view::npos) frame.source = text.substr(end + 1);
@@ -39,41 +59,16 @@ Frame ParseFrame(std::string_view text) {
   return frame;
 }
 
-// Where nobody looks for a mistake of the model: PyTorch, Python's own library, earlier tools.
-bool IsFramework(std::string_view path) {
-  for (std::string_view mark : {"-packages/torch/", "-packages/torch_npu/", "-packages/mindspore/",
-                                "-packages/msprobe/", "<frozen ", "/ptdbg_ascend/"}) {
-    if (path.find(mark) != std::string_view::npos) return true;
-  }
-  return path.find("/lib/python") != std::string_view::npos &&
-         path.find("-packages/") == std::string_view::npos;
-}
-
-// "transformers/models/gpt2/modeling_gpt2.py" of an installed package; else "".
-std::string_view InPackage(std::string_view path) {
-  for (const std::string_view mark : {"/site-packages/", "/dist-packages/"}) {
-    if (const size_t at = path.rfind(mark); at != path.npos) return path.substr(at + mark.size());
-  }
-  return {};
-}
-
-void AppendPlace(std::string* out, const Frame& frame) {
-  const std::string_view packaged = InPackage(frame.path);
-  out->append(packaged.empty() ? frame.path : packaged).append(":").append(frame.line);
-}
-
-}  // namespace
-
 std::string UserSourceLine(const std::vector<std::string_view>& frames) {
   if (frames.empty()) return "";
-  std::optional<Frame> found, own;
+  std::optional<StackFrame> found, own;
   for (size_t i = 0; i < frames.size() && !own; ++i) {
-    const Frame frame = ParseFrame(frames[i]);
+    const StackFrame frame = ParseStackFrame(frames[i]);
     if (!frame.parsed || IsFramework(frame.path)) continue;
     if (!found) found = frame;
     if (InPackage(frame.path).empty()) own = frame;
   }
-  const Frame frame = found ? *found : ParseFrame(frames[0]);
+  const StackFrame frame = found ? *found : ParseStackFrame(frames[0]);
   std::string out;
   if (frame.parsed) {
     AppendPlace(&out, frame);

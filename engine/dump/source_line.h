@@ -11,6 +11,13 @@
 
 namespace msprobe {
 
+struct StackFrame {
+  std::string_view path, line, function, source;  // source: "" where it was not known
+  bool parsed = false;  // false: the text is spelled otherwise, and all else empty
+};
+// Of one frame as stack.json spells it.
+StackFrame ParseStackFrame(std::string_view text);
+
 // `frames` innermost first, as stack.json holds them. The innermost frame outside of the framework:
 // where the model is written, be it in the program or in a package that it uses, of which the path
 // is told from the package on, with the program's own line: "timm/layers/norm.py:89 in forward

@@ -121,6 +121,10 @@ struct Dump {
   Level level = Level::kOther;
   bool has_md5 = false;  // some leaf carries a checksum: compared by checksum
   bool sampled = false;  // tensor data are a sample of each tensor's elements
+  // ptdbg_ascend 0.1: of tensors of more than 512 elements the files hold the first 256, each
+  // sample_step-th, the last 256. 1: not so; 0: other samples, or runs with other steps in one
+  // file.
+  int64_t sample_step = 1;
   bool complete = true;  // false: the run was killed; `note` says what is missing
   std::string note;
 

@@ -37,6 +37,7 @@ struct Diff {
   double ratio_within_1e3 =
       kNaN;  // "One Thousandth Err Ratio": share of all elements with relative error < 0.001
   double ratio_within_5e3 = kNaN;  // < 0.005
+  int64_t golden_zero = 0;         // finite pairs with G == 0
   double rmse = kNaN;              // sqrt(mean (T - G)^2)
   double mape = kNaN;              // mean |T - G| / |G| over elements with G != 0
   // Distance in representable numbers of the coarser of the two dtypes (after rounding both to it);

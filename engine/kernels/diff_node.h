@@ -199,6 +199,7 @@ inline Diff FinishDiff(const DiffNode& node, UlpKind ulp, int64_t count) {
   d.max_rel_error = node.max_relative;
   const auto finite = static_cast<double>(node.finite);
   d.rmse = node.dd < kLeast ? d.euclidean / std::sqrt(finite) : std::sqrt(node.dd / finite);
+  d.golden_zero = node.golden_zero;
   const int64_t nonzero = node.finite - node.golden_zero;
   if (nonzero > 0) d.mape = node.relative / static_cast<double>(nonzero);
   if (ulp != UlpKind::kNone) {

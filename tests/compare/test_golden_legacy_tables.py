@@ -5,37 +5,18 @@ purpose is data: tests/data/tables/VERSION/differences.json; each entry names th
 docs/differences.md that says why, and one that no longer applies fails.
 """
 
-import csv
 import json
-import math
 import subprocess
 import zipfile
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from golden_tables import TABLES, close, table
 
-TABLES = Path(__file__).resolve().parents[1] / "data" / "tables"
 CASES = json.loads((TABLES / "cases.json").read_text())
 GENERATIONS = {"1.0.4": "1.0", "8.3.3": "8"}
 # openpyxl wrote 16 digits of each number; the 17th is lost in what was recorded.
 DIGITS = 1e-15
-
-
-def table(text):
-    """Header and rows of a csv text."""
-    rows = list(csv.reader(text.splitlines(keepends=True)))
-    return rows[0], rows[1:]
-
-
-def close(ours, theirs, tolerance):
-    """Both are numbers, or both percentages, and as near as that."""
-    if ours.endswith("%") != theirs.endswith("%"):
-        return False
-    try:
-        return math.isclose(float(ours.rstrip("%")), float(theirs.rstrip("%")), rel_tol=tolerance)
-    except ValueError:
-        return False
 
 
 def colors(path):

@@ -1,0 +1,39 @@
+// Where the tensor files of the two dumps are, when not where their dialects put them.
+//
+//   flags.Add(app);                                                      // in AddFlags
+//   MSPROBE_ASSIGN_OR_RETURN(Dump target, flags.Read(true, pair, &budget));
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "cli/compare_inputs.h"
+#include "engine/base/status.h"
+#include "engine/dump/reader.h"
+
+namespace msprobe {
+
+class DumpFlags {
+ public:
+  void Add(CLI::App& app) {
+    app.add_option("--target-data", target_, "the folder with the target's tensor files");
+    app.add_option("--golden-data", golden_, "the folder with the golden's tensor files");
+    app.add_flag("--no-tensor-files", no_files_,
+                 "leave tensor files alone: compare by what the dump files say");
+  }
+  bool given() const { return !target_.empty() || !golden_.empty(); }
+
+  // One side of the pair.
+  Result<Dump> Read(bool is_target, const DumpPair& pair, MemoryBudget* budget) const {
+    const std::string& folder = is_target ? target_ : golden_;
+    ReadOptions options;
+    if (no_files_ || !folder.empty()) options.tensor_folder = no_files_ ? "" : folder;
+    return ReadDump(is_target ? pair.target : pair.golden, budget, options);
+  }
+
+ private:
+  std::string target_, golden_;
+  bool no_files_ = false;
+};
+
+}  // namespace msprobe

@@ -1,0 +1,65 @@
+"""Our table of ptdbg_ascend against those that its versions wrote, cell by cell.
+
+tests/data/tables/ptdbg_VERSION/MODE.csv are the rows that the tool wrote of the calls that
+tests/data/dumps/ptdbg_VERSION/MODE holds. The columns are those of 4 to 6; of an older version the
+ones it had are compared.
+"""
+
+import subprocess
+
+import pytest
+from golden_tables import TABLES, close, table
+
+# Version, mode -> columns spelled otherwise then, and how: decimals, words for plain numbers.
+RECORDED = {
+    ("2.3", "all"): {"MaxAbsErr": 6, "Cosine": 6},
+    ("3.4", "all"): {},
+    ("4.1", "api_stack"): {},
+}
+# A row of docs/differences.md: they divide in float32.
+FLOAT32_DIVISION = {"MaxRelativeErr": 1e-6}
+# 2.3 called a number a cosine of 1, and said Yes.
+OF_2_3 = {("Cosine", "unsupported", "1"), ("Accuracy Reached or Not", "Nan", "Yes")}
+
+
+def dumps(version, mode):
+    """Target and golden."""
+    folder = TABLES.parent / "dumps" / f"ptdbg_{version}" / mode
+    return [next((folder / side).glob("*/rank*/*.pkl")) for side in ("pert", "base")]
+
+
+def same(version, mode, column, ours, theirs):
+    """Whether a cell of ours says what theirs says."""
+    if ours == theirs or close(ours, theirs, FLOAT32_DIVISION.get(column, 0)):
+        return True
+    if version == "2.3" and (column, ours, theirs) in OF_2_3:
+        return True
+    decimals = RECORDED[version, mode].get(column)
+    return decimals is not None and f"{float(ours):.{decimals}f}" == f"{float(theirs):.{decimals}f}"
+
+
+@pytest.mark.parametrize(("version", "mode"), RECORDED)
+def test_columns_equal_the_recorded_table(version, mode, msprobe_bin, tmp_path):
+    target, golden = dumps(version, mode)
+    done = subprocess.run(
+        [msprobe_bin, "compare", "-tp", target, "-gp", golden, "--table-format", "ptdbg",
+         "--table-file", tmp_path / "table.csv", "--advisor", "-o", tmp_path],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    header, rows = table((tmp_path / "table.csv").read_text(encoding="utf-8"))
+    their_header, their_rows = table(
+        (TABLES / f"ptdbg_{version}" / f"{mode}.csv").read_text(encoding="utf-8")
+    )
+    assert [c for c in header if c in their_header] == their_header, "the same columns in order"
+    assert [row[0] for row in rows] == [row[0] for row in their_rows]
+    surprises = [
+        (theirs[0], column, {"theirs": cell, "ours": ours[header.index(column)]})
+        for ours, theirs in zip(rows, their_rows, strict=True)
+        for column, cell in zip(their_header, theirs, strict=True)
+        if not same(version, mode, column, ours[header.index(column)], cell)
+    ]
+    assert not surprises
+    (advice,) = tmp_path.glob("advisor_*.txt")
+    failing = [i for i, row in enumerate(their_rows, 2) if "No" in row]
+    assert advice.read_text().startswith(f"Line: {failing[0] if failing else 'NA'}\n")
