@@ -13,6 +13,7 @@
 
 #include "engine/base/status.h"
 #include "engine/dump/gradient_rules.h"
+#include "engine/dump/line_style.h"
 #include "engine/dump/slice.h"
 #include "engine/dump/summary.h"
 #include "engine/dump/table.h"
@@ -59,6 +60,8 @@ struct Config {
   std::optional<bool> is_deterministic;
   bool enable_dataloader = false;  // the front end starts and stops with each batch
   std::vector<std::string> custom_op_namespaces = {"_C_ascend"};  // of torch.ops
+
+  std::optional<LineStyle> lines;  // an older front end: its files instead of dump.json
 
   std::vector<std::string> warnings;  // one a line: keys that have no effect here
 };

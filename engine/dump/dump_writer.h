@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "engine/base/file.h"
+#include "engine/dump/entry_writer.h"
 
 namespace msprobe {
 
@@ -27,27 +28,25 @@ struct DumpHeader {
   bool extra_info = true;     // false: stack.json and construct.json are not written
 };
 
-class DumpWriter {
+class DumpWriter final : public EntryWriter {
  public:
   // Creates `folder` and the three files; an existing dump there is replaced.
   static Result<std::unique_ptr<DumpWriter>> Create(const std::string& folder,
                                                     const DumpHeader& header);
 
-  Status Append(std::string_view entry);
-  // Remembers that `child` ran inside `parent` ("" is null).
-  Status AppendConstruct(std::string_view child, std::string_view parent);
-  // The first call with this stack: writes the frames, unless a stack reads the same. Returns the
-  // stack's number. The first
-  // Close() puts the names of later calls beside them, the whole file at once; when many are
-  // waiting before that, and after it, they get further groups of their own.
-  Result<int64_t> AddStack(std::string_view child, std::vector<std::string> frames);
-  // A later call with stack `id`. Until its name is written only the entry's own "stack" member
-  // tells, which is why entries carry one.
-  Status NoteStack(int64_t id, std::string_view child);
+  Status Append(std::string_view entry) override;
+  Status AppendConstruct(std::string_view child, std::string_view parent) override;
+  // Writes the frames, unless a stack reads the same. The first Close() puts the names of later
+  // calls beside them, the whole file at once; when many are waiting before that, and after it,
+  // they get further groups of their own.
+  Result<int64_t> AddStack(std::string_view child, std::vector<std::string> frames) override;
+  // Until its name is written only the entry's own "stack" member tells, which is why entries
+  // carry one.
+  Status NoteStack(int64_t id, std::string_view child) override;
 
-  Status Close();   // closing braces; idempotent
-  Status Reopen();  // goes on after Close()
-  Status Finish();  // Close(), and the files are given back: disks tell of some failures only then
+  Status Close() override;  // closing braces
+  Status Reopen() override;
+  Status Finish() override;
   const std::string& folder() const { return folder_; }
   int64_t entries() const { return dump_.lines; }
 

@@ -203,6 +203,13 @@ void EntryBuilder::BeginSlot(std::string_view key, std::string_view category, ch
   OpenContainer(open, open == '[');
 }
 
+void EntryBuilder::BeginBareSlot(std::string_view key, std::string_view category) {
+  RawField(key, "");
+  category_ = category;
+  path_.clear();
+  frames_[depth_++] = {0, -1};
+}
+
 void EntryBuilder::EndSlot(char close) { CloseContainer(close); }
 
 void EntryBuilder::Field(std::string_view key, std::string_view value) {

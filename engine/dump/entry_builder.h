@@ -50,6 +50,9 @@ class EntryBuilder {
   // ("input"); open is '[' or '{'.
   void BeginSlot(std::string_view key, std::string_view category, char open);
   void EndSlot(char close);
+  // A slot of one value without a list around it.
+  void BeginBareSlot(std::string_view key, std::string_view category);
+  void EndBareSlot() { --depth_; }
   // Additional members of the entry: text, and what is JSON already.
   void Field(std::string_view key, std::string_view value);
   void RawField(std::string_view key, std::string_view json);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <exception>
 
@@ -11,6 +12,7 @@
 #include "engine/base/threads.h"
 #include "engine/base/version.h"
 #include "engine/dump/folder_claim.h"
+#include "engine/dump/line_place.h"
 #include "engine/dump/names.h"
 
 namespace msprobe {
@@ -114,7 +116,25 @@ void Session::ApplyTokens() {
   slicer_.SetRequest(std::move(rule));
 }
 
+Status Session::OpenLines(std::optional<int> rank) {
+  MSPROBE_ASSIGN_OR_RETURN(const LineStyle style, PlaceLines(*config_.lines, rank));
+  folder_ = style.file_for_each ? style.file : DirectoryName(style.file);
+  const bool keep = !lines_files_.insert(style.file).second;
+  MSPROBE_ASSIGN_OR_RETURN(std::unique_ptr<LineWriter> writer, LineWriter::Create(style, keep));
+  lines_ = writer.get();
+  writer_ = std::move(writer);
+  hook_calls_ = 0;
+  if (style.data != LineData::kNone) {
+    tensors_ = std::make_unique<TensorQueue>(
+        TensorQueueOptions{.budget = TensorBudget(config_.async_dump)});
+    tensors_->SetFolder(style.data_folder);
+  }
+  if (rank) SetLogRank(*rank);
+  return Status::Ok();
+}
+
 Status Session::Open(std::optional<int> rank) {
+  if (config_.lines) return OpenLines(rank);
   const std::string step = fmt::format("step{}", step_);
   const std::string rank_folder = rank ? fmt::format("rank{}", *rank) : "rank";
   folder_ = JoinPath(JoinPath(config_.dump_path, step),
@@ -154,6 +174,19 @@ void Session::Adopt(Config config) {
   ApplyTokens();
   failed_ = concluded_ = said_end_ = said_later_ = false;
   ++configured_;
+}
+
+void Session::Restyle(Config config) {
+  if (abandoned_) return;
+  (void)Stop();  // logs what fails
+  if (writer_ != nullptr && !failed_) {
+    if (const Status status = writer_->Finish(); !status.ok()) Fail(status);
+  }
+  lines_ = nullptr;
+  writer_.reset();
+  next_.reset();
+  stack_numbers_.clear();
+  Adopt(std::move(config));
 }
 
 void Session::Reconfigure(Config config) {
@@ -198,6 +231,7 @@ void Session::BeginAtStep(int64_t step) {
   filter_.NewStep();
   // Its buffers serve the next step as well: fresh memory costs more than the copy.
   if (!filter_.WantsStep(step_)) tensors_.reset();
+  lines_ = nullptr;
   if (next_) Adopt(*std::exchange(next_, std::nullopt));
 }
 
@@ -207,6 +241,28 @@ int64_t Session::NextCall(uint32_t counter) {
 }
 
 void Session::TakeBack(uint32_t counter) { --calls_[counter]; }
+
+void Session::NameCall(const std::string& stem, int64_t call, bool is_module, std::string* forward,
+                       std::string* backward) {
+  if (!config_.lines) {
+    *forward = ComposeEntryName(stem, call, "forward", is_module);
+    *backward = ComposeEntryName(stem, call, "backward", is_module);
+    return;
+  }
+  std::string base = stem.substr(0, stem.find_last_not_of('.') + 1);
+  std::replace(base.begin(), base.end(), '.', '_');
+  *backward = fmt::format("{}_{}_backward", base, call);
+  *forward = renames_gradients() ? fmt::format("{}_{}_forward", hook_calls_++, base)
+                                 : fmt::format("{}_{}_forward", base, call);
+}
+
+bool Session::renames_gradients() const {
+  return config_.lines && config_.lines->dialect == LineDialect::kNumbered;
+}
+
+std::string Session::NameGradients(const std::string& backward) {
+  return fmt::format("{}_{}", hook_calls_++, WithoutCallNumber(backward));
+}
 
 void Session::Record(const Item& item) {
   if (!collecting_) return;
@@ -237,7 +293,7 @@ void Session::Write(const Item& item) {
 }
 
 void Session::WriteBeside(const std::string& file_name, std::string_view text) {
-  if (!collecting_) return;
+  if (!collecting_ || config_.lines) return;  // folders of the older tools have nothing else
   if (const Status status = WriteFileAtomically(JoinPath(folder_, file_name), text); !status.ok())
     Fail(status);
 }
@@ -255,7 +311,8 @@ int64_t Session::AddStack(int64_t stack, std::string_view name, std::vector<std:
 
 bool Session::Store(const std::string& file_name, const TensorView& view) {
   if (!collecting_) return false;
-  const Status status = tensors_->Push(file_name, view);
+  const Status status = lines_ != nullptr ? lines_->Store(file_name, view, tensors_.get())
+                                          : tensors_->Push(file_name, view);
   if (!status.ok()) Fail(status);
   return status.ok();
 }
@@ -290,6 +347,7 @@ void Session::Abandon() {
   failed_ = abandoned_ = true;
   ++epoch_;
   ForgetClaims();
+  lines_ = nullptr;
   (void)writer_.release();
   (void)tensors_.release();
 }

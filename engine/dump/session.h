@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,6 +22,7 @@
 #include "engine/dump/dump_writer.h"
 #include "engine/dump/filter.h"
 #include "engine/dump/late_stats.h"
+#include "engine/dump/line_writer.h"
 #include "engine/dump/tensor_queue.h"
 
 namespace msprobe {
@@ -51,6 +53,9 @@ class Session {
   // on, or from the next step on where the files of this step are begun and need another header.
   // Whether it is enabled (dump_enable) holds at once.
   void Reconfigure(Config config);
+  // Another configuration holds at once, and files begin anew; call numbers go on. Those of an
+  // older front end that this session has written before are added to.
+  void Restyle(Config config);
   void Refuse();  // the file cannot be used: nothing is recorded until the next Reconfigure
   bool enabled() const { return enabled_ && !refused_; }
   uint64_t configured() const { return configured_; }  // configurations that came to hold
@@ -69,6 +74,12 @@ class Session {
 
   // Call numbers, by counter (an index that the front end hands out).
   int64_t NextCall(uint32_t counter);
+  // Entry names of call number `call` of "Functional.relu.", and of its gradients.
+  void NameCall(const std::string& stem, int64_t call, bool is_module, std::string* forward,
+                std::string* backward);
+  // Whether gradients get another name when they come; that name, once for each.
+  bool renames_gradients() const;
+  std::string NameGradients(const std::string& backward);
   void TakeBack(uint32_t counter);  // the last number of this counter was not used
 
   // One entry and what belongs to it. A failure to write turns collection off and is logged once.
@@ -88,6 +99,8 @@ class Session {
   // False when it could not be queued (collection is off then).
   bool Store(const std::string& file_name, const TensorView& view);
   bool storing() const { return tensors_ != nullptr; }
+  // Of an older front end: the file that the last entry went to.
+  std::string last_file() const { return lines_ == nullptr ? "" : lines_->last_file(); }
 
   // All that was wanted is recorded: the files are closed as by Stop, a later Start begins nothing.
   void Conclude(std::string_view why);
@@ -106,6 +119,7 @@ class Session {
   void Write(const Item& item);
   void DrainLate(bool give_up);
   Status Open(std::optional<int> rank);
+  Status OpenLines(std::optional<int> rank);
   void ApplyTokens();
   void Adopt(Config config);
   int64_t AddStack(int64_t stack, std::string_view name, std::vector<std::string> frames);
@@ -124,7 +138,10 @@ class Session {
   bool disabled_ = false;
   bool collecting_ = false, failed_ = false, concluded_ = false;
   bool said_end_ = false, said_later_ = false, said_no_request_ = false, said_replaces_ = false;
-  std::unique_ptr<DumpWriter> writer_;
+  std::unique_ptr<EntryWriter> writer_;
+  LineWriter* lines_ = nullptr;        // the same, of an older front end
+  std::set<std::string> lines_files_;  // that this session has written
+  int64_t hook_calls_ = 0;             // of ptdbg_ascend 0.1: forward and backward calls
   LateEntries late_;
   std::unique_ptr<TensorQueue> tensors_;
   std::vector<int64_t> calls_;  // by counter

@@ -9,6 +9,7 @@
 #include "engine/base/file.h"
 #include "engine/base/log.h"
 #include "engine/base/threads.h"
+#include "engine/formats/npy.h"
 
 namespace msprobe {
 namespace {
@@ -64,28 +65,35 @@ int64_t TensorQueue::bytes_held() {
   return allocated_;
 }
 
-Result<std::shared_ptr<const PtLayout>> TensorQueue::LayoutOf(const TensorView& view) {
+Result<std::shared_ptr<const TensorQueue::Layout>> TensorQueue::LayoutOf(const TensorView& view,
+                                                                         bool is_npy) {
   const std::span<const int64_t> shape = view.dims();
-  std::pair key(view.dtype, std::vector<int64_t>(shape.begin(), shape.end()));
+  LayoutKey key(view.dtype, is_npy, std::vector<int64_t>(shape.begin(), shape.end()));
   if (const auto known = layouts_.find(key); known != layouts_.end()) return known->second;
-  MSPROBE_ASSIGN_OR_RETURN(PtLayout made, MakePtLayout(view.dtype, shape));
+  MSPROBE_ASSIGN_OR_RETURN(const int64_t size, CheckedByteSize(view.dtype, shape));
+  Layout layout{view.dtype, std::get<2>(key), size, std::nullopt};
+  if (!is_npy) {
+    MSPROBE_ASSIGN_OR_RETURN(layout.pt, MakePtLayout(view.dtype, shape));
+  }
   if (layouts_.size() >= kMaxLayouts) layouts_.clear();
-  auto layout = std::make_shared<const PtLayout>(std::move(made));
-  layouts_.emplace(std::move(key), layout);
-  return layout;
+  auto made = std::make_shared<const Layout>(std::move(layout));
+  layouts_.emplace(std::move(key), made);
+  return made;
 }
 
 Status TensorQueue::Push(const std::string& file_name, const TensorView& view) {
   if (!std::exchange(folder_made_, true)) MSPROBE_RETURN_IF_ERROR(MakeDirectories(folder_));
-  MSPROBE_ASSIGN_OR_RETURN(std::shared_ptr<const PtLayout> layout, LayoutOf(view));
-  const auto bytes = static_cast<int64_t>(layout->data_size());
+  MSPROBE_ASSIGN_OR_RETURN(std::shared_ptr<const Layout> layout,
+                           LayoutOf(view, file_name.ends_with(".npy")));
+  const int64_t bytes = layout->size;
   const std::string path = JoinPath(folder_, file_name);
   {
     std::lock_guard lock(mutex_);
     if (!first_error_.ok()) return told_ = true, first_error_;
   }
   if (options_.budget == 0 || !HasThreads() || bytes > options_.budget / 2) {
-    const Status written = WritePt(path, *layout, view, &ThreadPool::Default());
+    const Status written = layout->pt ? WritePt(path, *layout->pt, view, &ThreadPool::Default())
+                                      : WriteNpy(path, view);
     std::lock_guard lock(mutex_);
     if (written.ok()) bytes_written_ += bytes;
     if (first_error_.ok()) first_error_ = written;
@@ -114,8 +122,13 @@ bool TensorQueue::HasThreads() {
 
 Status TensorQueue::Write(const Job& job) {
   try {
-    return WritePt(job.path, *job.layout,
-                   std::string_view(job.buffer.bytes.get(), job.layout->data_size()));
+    const Layout& layout = *job.layout;
+    const std::string_view data(job.buffer.bytes.get(), static_cast<size_t>(layout.size));
+    if (layout.pt) return WritePt(job.path, *layout.pt, data);
+    return WriteNpy(job.path, {.data = data.data(),
+                               .dtype = layout.dtype,
+                               .ndim = static_cast<int>(layout.shape.size()),
+                               .shape = layout.shape.data()});
   } catch (const std::exception& error) {
     return Internal(error.what());  // on this thread nobody else would catch it
   }
@@ -134,7 +147,7 @@ void TensorQueue::Work() {
     lock.lock();
     --busy_;
     if (status.ok()) {
-      bytes_written_ += static_cast<int64_t>(job.layout->data_size());
+      bytes_written_ += job.layout->size;
     } else if (first_error_.ok()) {
       first_error_ = std::move(status);
     }

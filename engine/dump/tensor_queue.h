@@ -14,8 +14,10 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -40,7 +42,8 @@ class TensorQueue {
 
   // Where the tensors pushed from now on go. It is made at the first of them.
   void SetFolder(std::string folder);
-  // Copies the elements and returns. A tensor larger than half the budget is written before
+  // A name that ends in ".npy" gets such a file, another one what torch.save writes. Copies the
+  // elements and returns. A tensor larger than half the budget is written before
   // returning, without a copy when it is contiguous. After a failed write every Push answers that
   // failure.
   Status Push(const std::string& file_name, const TensorView& view);
@@ -53,13 +56,19 @@ class TensorQueue {
     std::unique_ptr<char[]> bytes;
     int64_t capacity = 0;
   };
+  struct Layout {
+    DType dtype;
+    std::vector<int64_t> shape;
+    int64_t size;                // of the elements, in bytes
+    std::optional<PtLayout> pt;  // without: .npy
+  };
   struct Job {
     std::string path;
-    std::shared_ptr<const PtLayout> layout;
+    std::shared_ptr<const Layout> layout;
     Buffer buffer;
   };
   // A program has few shapes: each layout is composed once.
-  Result<std::shared_ptr<const PtLayout>> LayoutOf(const TensorView& view);
+  Result<std::shared_ptr<const Layout>> LayoutOf(const TensorView& view, bool is_npy);
   Buffer TakeBuffer(int64_t size);  // waits for room
   bool HasThreads();                // starts them; false: there are none to be had
   static Status Write(const Job& job);
@@ -68,7 +77,8 @@ class TensorQueue {
   std::string folder_;
   const TensorQueueOptions options_;
   bool folder_made_ = false;
-  std::map<std::pair<DType, std::vector<int64_t>>, std::shared_ptr<const PtLayout>> layouts_;
+  using LayoutKey = std::tuple<DType, bool, std::vector<int64_t>>;
+  std::map<LayoutKey, std::shared_ptr<const Layout>> layouts_;
 
   std::mutex mutex_;
   std::condition_variable wake_, room_;

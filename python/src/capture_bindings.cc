@@ -30,17 +30,8 @@ void Configure(nb::handle config_path, nb::handle task, nb::handle dump_path, nb
   auto watch = std::make_unique<ConfigWatch>(path, overrides);
   Config config = ValueOrRaise(LoadConfig(path, overrides));
   RaiseIfError(Collector::CheckReference(config));
-  RaiseIfError(capture::TorchApi::Load());
-  capture::BorrowOpenMpTeam();
+  PrepareCapture(own_directory);
   Collector::Get().Configure(std::move(config), std::move(watch));
-  Collector::Get().stacks().HideDirectory(own_directory);
-  Collector::Get().stacks().HideModuleCalls();
-  // A forked child (a DataLoader worker) shares our files: it must not write to them.
-  static const int registered = ::pthread_atfork(nullptr, nullptr, [] {
-    Collector::Get().Abandon();
-    capture::GradientProbe::Get().Abandon();
-  });
-  if (registered != 0) Raise(Internal("pthread_atfork failed"));
 }
 
 // Answers the names that somebody has added to the shipped list and that are not there.
@@ -81,6 +72,19 @@ void AddWait(nb::handle owner, const char* name, std::string_view kind) {
 }
 
 }  // namespace
+
+void PrepareCapture(const std::string& own_directory) {
+  RaiseIfError(capture::TorchApi::Load());
+  capture::BorrowOpenMpTeam();
+  Collector::Get().stacks().HideDirectory(own_directory);
+  Collector::Get().stacks().HideModuleCalls();
+  // A forked child (a DataLoader worker) shares our files: it must not write to them.
+  static const int registered = ::pthread_atfork(nullptr, nullptr, [] {
+    Collector::Get().Abandon();
+    capture::GradientProbe::Get().Abandon();
+  });
+  if (registered != 0) Raise(Internal("pthread_atfork failed"));
+}
 
 void BindCapture(nb::module_& m) {
   using namespace nb::literals;

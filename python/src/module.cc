@@ -14,6 +14,7 @@ NB_MODULE(_engine, m) {
   msprobe::python::BindKernels(m);
   msprobe::python::BindCapture(m);
   msprobe::python::BindFront(m);
+  msprobe::python::BindLines(m);
   msprobe::python::BindCompare(m);
   msprobe::python::BindSelfcheck(m);
   if (!msprobe::capture::Interposer::Init() || !msprobe::capture::InitBackward() ||

@@ -14,6 +14,7 @@
 #include <optional>
 #include <string>
 #include <type_traits>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -49,6 +50,8 @@ class Collector final : public CallObserver,
   static Status CheckReference(const Config& config);
   // `watch`: set when the file is to be read again as it changes.
   void Configure(Config config, std::unique_ptr<ConfigWatch> watch = nullptr);
+  // An older front end's: files begin anew, call numbers go on.
+  void Restyle(Config config);
   // Reads the configuration again if it is time and the file has changed; collection stops then.
   // True: it has stopped, and what the configuration asks for may be another thing.
   bool Refresh(bool has_model);
@@ -60,6 +63,7 @@ class Collector final : public CallObserver,
   CustomApis& custom_apis() { return custom_apis_; }
   ModuleTree& module_tree() { return module_tree_; }
   DebugSaves& saves() { return saves_; }
+  OverflowCheck& overflow_check() { return overflow_; }
 
   // Prefix of the names in it, and a model.
   using NamedModels = std::vector<std::pair<std::string, PyObject*>>;
@@ -135,6 +139,13 @@ class Collector final : public CallObserver,
   void Finish(OpenCall* call) override;
   void Recycle(std::unique_ptr<OpenCall> call) override;
   void WriteCoverage();
+  // A call whose gradients have begun to come.
+  struct ArrivedCall {
+    std::string name;  // of its entry
+    bool wanted = true;
+  };
+  // Null: its name is its entry's, which is wanted, as all are.
+  const ArrivedCall* Arrive(const std::string& name);
   bool RecordGradients(const std::string& name, const std::string& parent,
                        const std::vector<std::string>& inputs,
                        const std::vector<std::string>& outputs, SeenGradients* seen);
@@ -170,6 +181,7 @@ class Collector final : public CallObserver,
                     }};
   std::map<std::string, int64_t> region_steps_;  // region -> the last step that has it
   EntryBuilder gradient_entry_;                  // reused
+  std::unordered_map<std::string, ArrivedCall> arrived_;
   std::optional<std::pair<int64_t, int64_t>> token_range_;
   int64_t tokens_ = 0;  // forwards of the model since Start
   PyObject* only_module_ = nullptr;

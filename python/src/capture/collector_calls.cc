@@ -21,8 +21,9 @@ std::unique_ptr<OpenCall> Collector::Begin(const std::string& stem, int64_t numb
     thread.spare.pop_back();
   }
   Filter& filter = run_.session->filter();
-  call->builder.Begin(ComposeEntryName(stem, number, "forward", is_module));
-  call->backward = ComposeEntryName(stem, number, "backward", is_module);
+  std::string name;
+  run_.session->NameCall(stem, number, is_module, &name, &call->backward);
+  call->builder.Begin(name);
   if (thread.modules.empty()) {
     call->parent.clear();
     call->parent_backward.clear();

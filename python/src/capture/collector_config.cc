@@ -30,6 +30,17 @@ void Collector::Configure(Config config, std::unique_ptr<ConfigWatch> watch) {
   Adopt();
 }
 
+void Collector::Restyle(Config config) {
+  if (run_.session == nullptr || !run_.session->config().lines) {
+    Configure(std::move(config));
+    return;
+  }
+  (void)Stop();  // a failure is logged where it happens
+  arrived_.clear();
+  run_.session->Restyle(std::move(config));
+  Adopt();
+}
+
 void Collector::Adopt() {
   const Config& config = run_.session->config();
   configured_ = run_.session->configured();
@@ -41,6 +52,7 @@ void Collector::Adopt() {
   search_.reset();
   if (!config.bench_path.empty()) search_ = std::make_unique<ReferenceSearch>(config.bench_path);
   run_.options.numbers = config.task != Task::kNanCheck;
+  run_.options.bare_results = config.lines.has_value();
   // Other tasks need a tensor's numbers before the call goes on.
   run_.options.device = config.task == Task::kStatistics ? &run_.device : nullptr;
   apis_.ApplyRules();

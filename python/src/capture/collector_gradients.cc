@@ -6,13 +6,27 @@
 
 namespace msprobe::capture {
 
-std::string Collector::Compose(const std::string& name, bool is_input, size_t index,
+const Collector::ArrivedCall* Collector::Arrive(const std::string& name) {
+  const bool renamed = run_.session->renames_gradients();
+  if (!renamed && run_.session->filter().wants_all_entries()) return nullptr;
+  const auto [it, is_new] = arrived_.try_emplace(name);
+  if (is_new) {
+    it->second.name = renamed ? run_.session->NameGradients(name) : name;
+    it->second.wanted = run_.session->filter().WantsEntry(it->second.name);
+  }
+  return &it->second;
+}
+
+std::string Collector::Compose(const std::string& call, bool is_input, size_t index,
                                PyObject* gradient) {
   std::string json;
   const DataMode& mode = run_.session->filter().data_mode;
   if (!(is_input ? mode.backward_input : mode.backward_output) || !run_.records_values() ||
       !TorchApi::Get().IsTensor(gradient))
     return "null";
+  const ArrivedCall* arrived = Arrive(call);
+  if (arrived != nullptr && !arrived->wanted) return "null";
+  const std::string& name = arrived == nullptr ? call : arrived->name;
   const Interposer::Pause pause;
   const QuietTorch quiet;
   std::string file;
@@ -24,7 +38,7 @@ std::string Collector::Compose(const std::string& name, bool is_input, size_t in
   if (run_.looks_for_overflow()) style.held = &held;
   AppendTensorJson(&json, gradient, run_.options, style, file, &nonfinite);
   if (run_.looks_for_nan() || run_.looks_for_overflow())
-    overflow_.HoldGradient(name, is_input, std::move(held), nonfinite);
+    overflow_.HoldGradient(call, is_input, std::move(held), nonfinite);
   return json;
 }
 
@@ -32,12 +46,15 @@ void Collector::Settle(const std::string& name) {
   if (run_.looks_for_overflow()) overflow_.Settle(name);
 }
 
-void Collector::Complete(const std::string& name, const std::string& parent,
+void Collector::Complete(const std::string& call, const std::string& parent,
                          const std::vector<std::string>& inputs,
                          const std::vector<std::string>& outputs) {
-  SeenGradients seen = overflow_.Take(name);
-  if (!run_.session->collecting() || !run_.session->filter().WantsEntry(name) ||
-      !RecordGradients(name, parent, inputs, outputs, &seen))
+  SeenGradients seen = overflow_.Take(call);
+  const ArrivedCall* found = run_.session->collecting() ? Arrive(call) : nullptr;
+  const ArrivedCall arrived = found == nullptr ? ArrivedCall{call, true} : *found;
+  arrived_.erase(call);
+  if (!run_.session->collecting() || !arrived.wanted ||
+      !RecordGradients(arrived.name, parent, inputs, outputs, &seen))
     ++run_.coverage.ignored_gradients;
 }
 

@@ -13,8 +13,20 @@ constexpr int64_t kMaxHeldBytes = int64_t{256} << 20;
 
 }  // namespace
 
+// What a device says of all that it computed since it was asked last.
+bool OverflowCheck::FlagIsSet() {
+  const PyRef answer = PyRef::Steal(PyObject_CallNoArgs(flag_.get()));
+  const bool is_set = answer && PyObject_IsTrue(answer.get()) == 1;
+  if (!answer) flag_ = PyRef();  // the device does not answer: from here on values are looked at
+  ClearError();
+  return is_set;
+}
+
 std::string_view OverflowCheck::Judge(const std::string& name, const Nonfinite& given,
                                       const Nonfinite& made, int64_t site) {
+  if (flag_) return FlagIsSet() ? "an overflow" : "";
+  // The older tools tell each call whose results hold one.
+  if (recording_->config().lines) return KindsIntroduced({}, made);
   const std::string_view api = ParseEntryName(name).api;
   if (ReturnsUnwrittenMemory(api.substr(api.rfind('.') + 1))) return "";
   const std::string_view kinds = KindsIntroduced(given, made);

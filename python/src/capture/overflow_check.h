@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "capture/found_calls.h"
@@ -31,6 +32,10 @@ struct SeenGradients {
 class OverflowCheck {
  public:
   OverflowCheck(Recording* recording, FoundCalls* found) : recording_(recording), found_(found) {}
+
+  // A callable that answers whether the device has overflowed, and forgets it: asked after each
+  // call in place of what the values say. Null: they say it.
+  void SetFlag(PyRef flag) { flag_ = std::move(flag); }
 
   // Kinds ("NaN") that a call made, "": it is not recorded. What only passes on is said once a
   // step.
@@ -53,7 +58,9 @@ class OverflowCheck {
 
  private:
   void SettleOutgoing(SeenGradients* seen);
+  bool FlagIsSet();
 
+  PyRef flag_;
   Recording* recording_;
   FoundCalls* found_;
   std::unordered_map<std::string, SeenGradients> seen_;  // by entry

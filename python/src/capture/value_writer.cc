@@ -157,6 +157,12 @@ void ValueWriter::Names(std::string_view key, std::string_view category, PyObjec
 }
 
 void ValueWriter::Output(std::string_view key, std::string_view category, PyObject* result) {
+  if (options_.bare_results && !PyTuple_Check(result) && !PyList_Check(result)) {
+    b_.BeginBareSlot(key, category);
+    ValueAt(0, result);
+    b_.EndBareSlot();
+    return;
+  }
   b_.BeginSlot(key, category, '[');
   if (PyTuple_CheckExact(result) || PyList_CheckExact(result)) {
     const Py_ssize_t count = PySequence_Fast_GET_SIZE(result);

@@ -1,0 +1,62 @@
+// Entries of a session as lines of torch_npu.hooks and ptdbg_ascend. line_file.h reads them back.
+//
+//   LineComposer composer(&style, [&](std::string_view file) { return ElementsOf(file); });
+//   MSPROBE_ASSIGN_OR_RETURN(ComposedLines lines, composer.Compose(entry));
+//   // ["Functional_relu_0_forward_input.0", 0, [], "torch.float32", [2, 3], [1.5, -2.0, 0.25, 3]]
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/status.h"
+#include "engine/dump/line_style.h"
+#include "engine/formats/json.h"
+
+namespace msprobe {
+
+struct ComposedLines {
+  std::string name;    // of the call in lines: "Functional_relu_0_forward"
+  std::string text;    // whole lines
+  int64_t stack = -1;  // the number its entry gives
+};
+
+class LineComposer {
+ public:
+  // kInLines: what stands between the brackets, by the name of the file that a tensor would go to.
+  using ElementsOf = std::function<std::string(std::string_view file)>;
+  LineComposer(const LineStyle* style, ElementsOf elements_of)
+      : style_(*style), elements_of_(std::move(elements_of)) {}
+
+  // `entry`: "name": {...} as EntryBuilder has it. Values that the style leaves out have no line.
+  // Errors: kInvalidDump when it is none.
+  Result<ComposedLines> Compose(std::string_view entry);
+
+ private:
+  struct Value;
+  void Slot(std::string_view part, std::string_view slot);
+  void AnyValue(const std::string& path);
+  void Members(const std::string& path, JsonText key);
+  void Line(const std::string& path, const Value& value);
+  void BeginLine(const std::string& path);
+
+  const LineStyle& style_;
+  const ElementsOf elements_of_;
+  JsonCursor* json_ = nullptr;
+  ComposedLines* out_ = nullptr;
+  std::string_view part_;
+  int64_t next_line_ = 0;  // kHooks
+};
+
+// What lines call a call: with the number of its API taken out of "Functional_relu_3_forward".
+std::string WithoutCallNumber(std::string_view name);
+
+// A stack line: frames as stack.json has them, as lists of file, line, function and source.
+std::string StackLine(std::string_view name, const std::vector<std::string>& frames);
+
+// Whether a tensor is one that a style without plain values leaves out.
+bool IsPlainTensor(std::string_view dtype, std::string_view shape);
+
+}  // namespace msprobe

@@ -1,0 +1,172 @@
+#include "engine/dump/line_writer.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <ctime>
+
+#include "engine/dump/line_elements.h"
+#include "engine/dump/line_names.h"
+
+namespace msprobe {
+namespace {
+
+constexpr int64_t kListedSample = 10;
+
+bool IsNumpyDType(DType dtype) {
+  switch (dtype) {
+    case DType::kBool:
+    case DType::kInt8:
+    case DType::kInt16:
+    case DType::kInt32:
+    case DType::kInt64:
+    case DType::kUInt8:
+    case DType::kUInt16:
+    case DType::kUInt32:
+    case DType::kUInt64:
+    case DType::kFloat16:
+    case DType::kFloat32:
+    case DType::kFloat64:
+    case DType::kComplex64:
+    case DType::kComplex128:
+      return true;
+    default:
+      return false;
+  }
+}
+
+std::string Listed(std::span<const int64_t> numbers) {
+  return fmt::format("{}", fmt::join(numbers, ","));
+}
+
+}  // namespace
+
+std::string LineNameOfFile(std::string_view file_name, bool swapped) {
+  if (file_name.ends_with(".pt")) file_name.remove_suffix(3);
+  const size_t dot = file_name.find('.');
+  if (dot == file_name.npos) return std::string(file_name);
+  const std::string_view call = file_name.substr(0, dot), value = file_name.substr(dot + 1);
+  std::string_view part = value.substr(0, value.find('.'));
+  const std::string_view rest = value.substr(part.size());
+  if (part == "kwargs") part = "input";
+  if (swapped && call.ends_with("_backward")) part = part == "input" ? "output" : "input";
+  return fmt::format("{}_{}{}", call, part, rest);
+}
+
+LineWriter::LineWriter(const LineStyle& style)
+    : style_(style), composer_(&style_, [this](std::string_view file) {
+        auto node = listed_.extract(std::string(file));
+        return node.empty() ? std::string() : std::move(node.mapped());
+      }) {}
+
+Result<std::unique_ptr<LineWriter>> LineWriter::Create(const LineStyle& style, bool keep) {
+  std::unique_ptr<LineWriter> writer(new LineWriter(style));
+  if (style.file_for_each || style.data == LineData::kStorages) return writer;
+  MSPROBE_RETURN_IF_ERROR(MakeDirectories(DirectoryName(style.file)));
+  MSPROBE_ASSIGN_OR_RETURN(writer->file_, AppendFile::Open(style.file, keep));
+  writer->last_file_ = style.file;
+  return writer;
+}
+
+// "Overflow_info_20230104_134530.pkl" and a folder of the same stem, which nobody has yet.
+Status LineWriter::BeginFile() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  ::gmtime_r(&now, &utc);
+  char time[32];
+  std::strftime(time, sizeof(time), "%Y%m%d_%H%M%S", &utc);
+  const std::string stem = JoinPath(style_.file, fmt::format("Overflow_info_{}", time));
+  std::string free = stem;
+  for (int i = 1; Exists(free + ".pkl") || Exists(free); ++i) free = fmt::format("{}_{}", stem, i);
+  MSPROBE_RETURN_IF_ERROR(MakeDirectories(style_.file));
+  MSPROBE_ASSIGN_OR_RETURN(file_, AppendFile::Open(free + ".pkl", /*keep=*/false));
+  last_file_ = free + ".pkl";
+  last_folder_ = free;
+  return Status::Ok();
+}
+
+Status LineWriter::Store(const std::string& file_name, const TensorView& view, TensorQueue* queue) {
+  if (!style_.plain_values && IsPlainTensor(DTypeTorchName(view.dtype), ShapeText(view.dims())))
+    return Status::Ok();
+  if (style_.data == LineData::kInLines) {
+    listed_[file_name] = ListElements(view, style_.sampled ? kListedSample : view.numel());
+    return Status::Ok();
+  }
+  std::string name = LineNameOfFile(file_name, style_.swaps_backward());
+  if (style_.data == LineData::kStorages) return StoreStorage(name, view, queue);
+  if (style_.file_for_each) {
+    if (!file_.is_open()) MSPROBE_RETURN_IF_ERROR(BeginFile());
+    queue->SetFolder(last_folder_);
+    name = WithoutLineNumber(name);
+  }
+  name += ".npy";
+  if (style_.dialect == LineDialect::kNumbered)
+    return queue->Push(name, SampleElements(view, style_.sample_step).view());
+  if (!IsNumpyDType(view.dtype)) return queue->Push(name, FloatElements(view).view());
+  return queue->Push(name, view);
+}
+
+// "16_Functional_relu_backward_input0_shape[2,1]_stride[1,1]_offset[0]_format[2].npy"
+Status LineWriter::StoreStorage(std::string_view name, const TensorView& view, TensorQueue* queue) {
+  const LineName parsed = ParseLineName(name).value_or(LineName{});
+  const std::string side =
+      fmt::format("{}_{}", parsed.stem, parsed.part == LinePart::kInput ? "input" : "output");
+  if (side != last_side_) {
+    last_side_ = side;
+    ++next_side_;
+    next_value_ = 0;
+  }
+  const std::vector<int64_t> contiguous = ContiguousStrides(view.dims());
+  const std::span<const int64_t> strides =
+      view.strides == nullptr ? std::span<const int64_t>(contiguous)
+                              : std::span(view.strides, static_cast<size_t>(view.ndim));
+  OwnedElements elements;
+  int64_t offset = 0;
+  TensorView stored = view;
+  if (!view.IsContiguous()) {
+    elements = StorageElements(view, &offset);
+    stored = elements.view();
+  }
+  if (!IsNumpyDType(stored.dtype)) {
+    elements = FloatElements(stored);
+    stored = elements.view();
+  }
+  const std::string call = WithoutCallNumber(parsed.stem);
+  return queue->Push(
+      fmt::format("{}_{}_{}{}_shape[{}]_stride[{}]_offset[{}]_format[2].npy", next_side_ - 1, call,
+                  parsed.part == LinePart::kInput ? "input" : "output", next_value_++,
+                  Listed(view.dims()), Listed(strides), offset),
+      stored);
+}
+
+Result<int64_t> LineWriter::AddStack(std::string_view, std::vector<std::string> frames) {
+  stacks_.push_back(std::move(frames));
+  return static_cast<int64_t>(stacks_.size()) - 1;
+}
+
+Status LineWriter::Append(std::string_view entry) {
+  if (style_.data == LineData::kStorages) return Status::Ok();
+  MSPROBE_ASSIGN_OR_RETURN(ComposedLines lines, composer_.Compose(entry));
+  std::string stack;
+  if (lines.stack >= 0 && static_cast<size_t>(lines.stack) < stacks_.size())
+    stack = StackLine(lines.name, stacks_[static_cast<size_t>(lines.stack)]);
+  const bool stack_first = style_.swaps_backward();  // the first two generations
+  const std::string text = stack_first ? stack + lines.text : lines.text + stack;
+  if (text.empty()) return Status::Ok();
+  if (!style_.file_for_each) return file_.Append(text);
+  if (!file_.is_open()) MSPROBE_RETURN_IF_ERROR(BeginFile());
+  MSPROBE_RETURN_IF_ERROR(file_.Append(text));
+  return file_.Close();
+}
+
+Status LineWriter::Finish() {
+  if (!file_.is_open()) return Status::Ok();
+  if (file_.IsRemoved()) {
+    return Status(ErrorCode::kIo)
+        .At(file_.path())
+        .Says("somebody removed this file while it was being written");
+  }
+  return file_.Close();
+}
+
+}  // namespace msprobe

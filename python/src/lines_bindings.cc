@@ -1,0 +1,119 @@
+// What the older front ends (msprobe/compat) need beyond PrecisionDebugger.
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <iterator>
+
+#include "bindings.h"
+#include "capture/collector.h"
+#include "convert.h"
+
+namespace msprobe::python {
+namespace {
+
+using capture::Collector;
+using Strings = std::vector<std::string>;
+
+template <typename Enum, size_t N>
+Enum Named(const char* what, const std::string& word, const char* const (&words)[N]) {
+  for (size_t i = 0; i < N; ++i) {
+    if (word == words[i]) return static_cast<Enum>(i);
+  }
+  Raise(InvalidArgument().Expected(what).Found(Excerpt(word)));
+}
+
+constexpr const char* kDialects[] = {"hooks", "numbered", "counted"};
+constexpr const char* kModes[] = {"all", "list", "range", "stack", "api_list", "api_stack"};
+constexpr const char* kData[] = {"none", "lines", "npy", "storages"};
+
+// Members of a dict, each asked for once by its name.
+class Options {
+ public:
+  explicit Options(const nb::dict& options) : options_(options) {}
+  template <typename T>
+  void Read(const char* name, T* value) const {
+    if (options_.contains(name)) *value = nb::cast<T>(options_[name]);
+  }
+
+ private:
+  const nb::dict& options_;
+};
+
+Config ConfigOf(const nb::dict& dict) {
+  const Options options(dict);
+  LineStyle style;
+  std::string dialect = "counted", mode = "all", data = "npy", level = "L1";
+  bool checksums = false;
+  Strings parts = {"forward", "backward", "input", "output"};
+  options.Read("dialect", &dialect);
+  options.Read("mode", &mode);
+  options.Read("data", &data);
+  style.dialect = Named<LineDialect>("a dialect", dialect, kDialects);
+  style.mode = Named<LineMode>("a mode", mode, kModes);
+  style.data = Named<LineData>("a form of data", data, kData);
+  options.Read("file", &style.file);
+  options.Read("data_folder", &style.data_folder);
+  options.Read("tag_folder", &style.tag_folder);
+  options.Read("step_folder", &style.step_folder);
+  options.Read("stem", &style.stem);
+  options.Read("sampled", &style.sampled);
+  options.Read("sample_step", &style.sample_step);
+  options.Read("plain_values", &style.plain_values);
+  options.Read("raises", &style.raises);
+  options.Read("scope", &style.scope);
+  options.Read("api_list", &style.api_list);
+  options.Read("level", &level);
+  options.Read("checksums", &checksums);
+  options.Read("parts", &parts);
+
+  Config config;
+  options.Read("overflow_nums", &config.overflow_nums);
+  options.Read("async_dump", &config.async_dump);
+  options.Read("ranks", &config.rank);
+  options.Read("checks_overflow", &style.file_for_each);
+  config.level = level == "L0" ? Level::kL0 : Level::kL1;
+  config.task = style.file_for_each             ? Task::kOverflowCheck
+                : style.data != LineData::kNone ? Task::kTensor
+                                                : Task::kStatistics;
+  if (checksums) config.summary = {.statistics = false, .checksum = Checksum::kCrc32};
+  const auto has = [&](const char* part) {
+    return std::find(parts.begin(), parts.end(), part) != parts.end();
+  };
+  config.data_mode = {.forward_input = has("forward") && has("input"),
+                      .forward_output = has("forward") && has("output"),
+                      .backward_input = has("backward") && has("input"),
+                      .backward_output = has("backward") && has("output")};
+  config.extra_info = style.has_stacks() || style.file_for_each;
+  config.dump_path = style.tag_folder.empty() ? style.file : style.tag_folder;
+  config.lines = std::move(style);
+  return config;
+}
+
+}  // namespace
+
+void BindLines(nb::module_& m) {
+  using namespace nb::literals;
+  m.def(
+      "configure_lines",
+      [](const nb::dict& options, const std::string& own_directory) {
+        Config config = ConfigOf(options);
+        PrepareCapture(own_directory);
+        Collector::Get().Restyle(std::move(config));
+      },
+      "options"_a, "own_directory"_a,
+      "Record as an older tool did: members of `options` are those of LineStyle, and parts, ranks, "
+      "level, checks_overflow, overflow_nums, async_dump, checksums. Call numbers go on.");
+  m.def(
+      "set_overflow_flag",
+      [](nb::handle flag) {
+        Collector::Get().overflow_check().SetFlag(
+            flag.is_none() ? capture::PyRef() : capture::PyRef::Borrow(flag.ptr()));
+      },
+      "flag"_a.none(), "Who is asked, after each call, whether the device has overflowed.");
+  m.def(
+      "last_file", [] { return Collector::Get().session().last_file(); },
+      "The file that the last lines went to.");
+}
+
+}  // namespace msprobe::python
