@@ -7,6 +7,7 @@
 
 #include "engine/dump/line_elements.h"
 #include "engine/dump/line_names.h"
+#include "engine/dump/names.h"
 
 namespace msprobe {
 namespace {
@@ -132,10 +133,14 @@ Status LineWriter::StoreStorage(std::string_view name, const TensorView& view, T
     stored = elements.view();
   }
   const std::string call = WithoutCallNumber(parsed.stem);
+  // Gradients come in the order of the graph, and their file says whose they are.
+  const int64_t place = parsed.direction == Direction::kBackward && !parsed.rest.empty()
+                            ? NumberAfter(parsed.rest.substr(1), "")
+                            : next_value_++;
   return queue->Push(
       fmt::format("{}_{}_{}{}_shape[{}]_stride[{}]_offset[{}]_format[2].npy", next_side_ - 1, call,
-                  parsed.part == LinePart::kInput ? "input" : "output", next_value_++,
-                  Listed(view.dims()), Listed(strides), offset),
+                  parsed.part == LinePart::kInput ? "input" : "output", place, Listed(view.dims()),
+                  Listed(strides), offset),
       stored);
 }
 

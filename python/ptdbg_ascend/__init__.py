@@ -4,8 +4,33 @@ __version__ = "0.1"
 
 try:
     from msprobe.compat.errors import CompareException, DumpException
+    from msprobe.compat.ptdbg import (
+        acc_cmp_dump,
+        overflow_check,
+        register_hook,
+        seed_all,
+        set_backward_input,
+        set_dump_path,
+        set_dump_switch,
+        set_overflow_check_switch,
+    )
+    from msprobe.compat.ptdbg_debugger import PrecisionDebugger, module_dump, module_dump_end
 
-    __all__ = ["CompareException", "DumpException"]
+    __all__ = [
+        "CompareException",
+        "DumpException",
+        "PrecisionDebugger",
+        "acc_cmp_dump",
+        "module_dump",
+        "module_dump_end",
+        "overflow_check",
+        "register_hook",
+        "seed_all",
+        "set_backward_input",
+        "set_dump_path",
+        "set_dump_switch",
+        "set_overflow_check_switch",
+    ]
 except ModuleNotFoundError as error:
     if error.name not in ("msprobe", "msprobe._engine", "msprobe.compat"):
         raise

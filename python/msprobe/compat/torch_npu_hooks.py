@@ -1,3 +1,177 @@
-"""What `torch_npu.hooks` offers, on this engine."""
+"""What ``torch_npu.hooks`` offers: lines of one file, or arrays in a folder, for whole steps.
 
-__all__ = []
+Example::
+
+    from torch_npu.hooks import register_hook, seed_all, set_dump_path, wrap_acc_cmp_hook
+
+    register_hook(model, wrap_acc_cmp_hook)
+    seed_all()
+    set_dump_path("./cpu.pkl")
+    model(x).sum().backward()
+"""
+
+import os
+import sys
+
+from msprobe import _engine
+from msprobe.compat import recorder
+from msprobe.compat.errors import RegistrationError
+from msprobe.pytorch.reproducibility import seed_all as _seed_all
+
+__all__ = [
+    "register_hook",
+    "schedule",
+    "seed_all",
+    "set_dump_path",
+    "step_schedule",
+    "wrap_acc_cmp_hook",
+    "wrap_async_datadump_hook",
+    "wrap_checkoverflow_hook",
+]
+
+_path = None  # of the lines
+_hook = None
+_model = None
+_options = {}  # of the engine, by the hook
+_fresh = True  # another file or hook than the one that was begun
+
+
+def seed_all(seed=1234):
+    """Seed Python, NumPy, PyTorch and its devices."""
+    _seed_all(seed)
+
+
+def set_dump_path(fpath=None):
+    """Name the file that lines go to from now on; their numbers begin at 0.
+
+    Raises:
+        RuntimeError: no path, a folder, or a folder that is not there.
+    """
+    global _path, _fresh
+    if not isinstance(fpath, (str, os.PathLike)):
+        raise RegistrationError(f"set_dump_path: expected a file, found {fpath!r}")
+    path = os.path.abspath(os.fspath(fpath))
+    if os.path.isdir(path):
+        raise RegistrationError(f"set_dump_path: expected a file, found the folder {path}")
+    if not os.path.isdir(os.path.dirname(path)):
+        raise RegistrationError(
+            f"set_dump_path: there is no folder {os.path.dirname(path)}; create it first"
+        )
+    recorder.end()
+    recorder.remove_old(path)
+    _path, _fresh = path, True
+    _follow()
+
+
+def wrap_acc_cmp_hook(*_args, **_kwargs):
+    """For :func:`register_hook`: inputs, outputs and gradients of every call."""
+    raise RegistrationError("wrap_acc_cmp_hook is not called, but given to register_hook")
+
+
+def wrap_checkoverflow_hook(*_args, **_kwargs):
+    """For :func:`register_hook`: the first overflow ends the program with a ValueError."""
+    raise RegistrationError("wrap_checkoverflow_hook is not called, but given to register_hook")
+
+
+def wrap_async_datadump_hook(*_args, **_kwargs):
+    """For :func:`register_hook`: arrays in the folder `path`, which a thread writes."""
+    raise RegistrationError("wrap_async_datadump_hook is not called, but given to register_hook")
+
+
+_HOOKS = (wrap_acc_cmp_hook, wrap_checkoverflow_hook, wrap_async_datadump_hook)
+
+
+def register_hook(model, hook, **kwargs):
+    """Record calls of this process from now on; the last registration holds.
+
+    Args:
+        model: any ``torch.nn.Module``: calls of all are recorded.
+        hook: one of the three hooks of this module.
+        **kwargs: ``seed`` (1234), for :func:`seed_all`; ``sample`` (True): ten elements of each
+            tensor, maximum, minimum and mean, or all elements; ``schedule``: which steps;
+            ``path`` ("./"): folder of the asynchronous hook; ``capacity`` (3 to 2048): accepted.
+    Raises:
+        AssertionError, RuntimeError: no model, or another hook.
+    """
+    global _hook, _model, _options, _fresh
+    recorder.check_model(model, none_is_one=False)
+    if hook not in _HOOKS:
+        names = ", ".join(each.__name__ for each in _HOOKS)
+        raise RegistrationError(f"register_hook: expected one of {names}, found {hook!r}")
+    steps = kwargs.pop("schedule", None)
+    if steps is not None and not callable(steps):
+        raise RegistrationError(
+            f"register_hook: schedule; expected schedule(begin, end, stride), found {steps!r}"
+        )
+    capacity = kwargs.pop("capacity", None)
+    if capacity is not None and not (isinstance(capacity, int) and 3 <= capacity <= 2048):
+        raise RegistrationError(
+            f"register_hook: capacity; expected a number from 3 to 2048, found {capacity!r}"
+        )
+    seed, sample = kwargs.pop("seed", 1234), kwargs.pop("sample", True)
+    folder = os.path.abspath(os.fspath(kwargs.pop("path", "./")))
+    recorder.warn_of("register_hook", kwargs)
+    recorder.end()
+    seed_all(seed)
+    _hook, _model, _fresh = hook, model, True
+    _options = {"dialect": "hooks", "plain_values": False}
+    if hook is wrap_acc_cmp_hook:
+        _options.update(data="lines", sampled=bool(sample))
+    elif hook is wrap_checkoverflow_hook:
+        _options.update(data="lines", sampled=False, checks_overflow=True, overflow_nums=1)
+        _options.update(raises=True, file=os.getcwd())
+    else:
+        _options.update(data="storages", file=folder, data_folder=folder, async_dump=True)
+    step_schedule.set_schedule(steps or schedule())
+
+
+def schedule(begin=0, end=sys.maxsize, stride=1):
+    """Which steps are recorded: `begin`, `begin + stride`, and so on up to `end`, included."""
+    if begin < 0 or end < 0 or stride <= 0 or begin > end:
+        raise RegistrationError(
+            "Illegal Argument: schedule expects 0 <= begin <= end and stride >= 1, "
+            f"found begin={begin}, end={end}, stride={stride}"
+        )
+    return lambda step: begin <= step <= end and (step - begin) % stride == 0
+
+
+class _StepSchedule:
+    """The steps of this process, from 0 on."""
+
+    def __init__(self):
+        self.step_num = 0
+        self._wants = schedule()
+
+    def step(self):
+        self.step_num += 1
+        _follow()
+
+    def reset_step(self):
+        self.step_num = 0
+        _follow()
+
+    def set_schedule(self, wants):
+        self._wants = wants
+        _follow()
+
+    def is_step_enable(self):
+        return self._wants(self.step_num)
+
+
+step_schedule = _StepSchedule()
+
+
+def _follow():
+    """Record, or do not, as path, hook and step say."""
+    global _fresh
+    has_place = _path is not None or _hook is not wrap_acc_cmp_hook
+    checks = _hook is wrap_checkoverflow_hook
+    if _hook is None or not has_place or not (checks or step_schedule.is_step_enable()):
+        recorder.end()
+    elif _fresh:
+        _fresh = False
+        options = _options if "file" in _options else {**_options, "file": _path}
+        recorder.begin(options, _model)
+        _engine.set_overflow_flag(recorder.npu_overflow_flag() if checks else None)
+    elif not recorder.recording():
+        recorder.resume()

@@ -1,0 +1,370 @@
+"""The functions of ``ptdbg_ascend``, 0.1 to 6.0.
+
+Example::
+
+    from ptdbg_ascend import *
+
+    set_dump_path("./dump")
+    register_hook(model, acc_cmp_dump)
+    set_dump_switch("ON", mode="api_stack")
+    model(x).sum().backward()
+    set_dump_switch("OFF")
+"""
+
+import os
+import time
+
+from msprobe import _engine
+from msprobe.compat import acl, recorder
+from msprobe.compat.errors import DumpException, RegistrationError
+from msprobe.pytorch.reproducibility import seed_all as _seed_all
+
+MODES = ("all", "list", "range", "stack", "acl", "api_list", "api_stack")
+_NUMBERS = {1: "all", 2: "list", 3: "range", 4: "stack", 5: "acl", 6: "api_list"}
+_PARTS = ("forward", "backward", "input", "output")
+
+
+class _Setup:
+    """What the calls of this process asked for."""
+
+    path = tag = None  # a folder and its tag, or a .pkl file
+    hook = model = rank = None
+    dump_step = 1
+    overflow_nums = 1
+    level = "L1"
+    acl_config = None
+    switch = "OFF"
+    overflow_switch = "ON"
+    filter_overflow = False
+    selection = None  # of set_dump_switch, as the engine has it
+    numbered = True  # the modes were numbers, as those of 0.1
+
+
+def seed_all(seed=1234, mode=False):
+    """Seed Python, NumPy, PyTorch and its devices; `mode`: only deterministic algorithms."""
+    _seed_all(seed, mode)
+
+
+def set_dump_path(fpath=None, dump_tag="ptdbg_dump"):
+    """Where dumps go.
+
+    Args:
+        fpath: a ``.pkl`` file, as 0.1 had it; or a folder, made when missing, that receives
+            ``<dump_tag>_v<version>/rank<r>/``. None: ``$ASCEND_WORK_PATH/dump_data``.
+    Raises:
+        DumpException: code 1, a path that cannot be used.
+    """
+    if fpath is None and os.environ.get("ASCEND_WORK_PATH"):
+        fpath = os.path.join(os.environ["ASCEND_WORK_PATH"], "dump_data")
+    if not isinstance(fpath, (str, os.PathLike)) or not os.fspath(fpath):
+        raise _PathError(f"set_dump_path: expected a folder or a .pkl file, found {fpath!r}")
+    path = os.path.abspath(os.fspath(fpath))
+    if path.endswith(".pkl"):
+        _check_file(path)
+    else:
+        _check_tag(dump_tag)
+        _make_folder(path)
+        if recorder.recording() and _Setup.hook is acc_cmp_dump:
+            raise RegistrationError(
+                'set_dump_path: a dump is being written; type set_dump_switch("OFF") before it'
+            )
+    if _Setup.path not in (None, path) and _Setup.switch == "OFF":
+        _engine.log(f"dumps go to {path} from now on, no more to {_Setup.path}")
+    recorder.end()
+    if path.endswith(".pkl"):
+        recorder.remove_old(path)
+    _Setup.path, _Setup.tag = path, dump_tag
+    _follow()
+
+
+def _check_file(path):
+    folder = os.path.dirname(path)
+    if os.path.isdir(path):
+        raise _PathError(f"set_dump_path: expected a file, found the folder {path}")
+    if not os.path.isdir(folder):
+        raise _PathError(f"set_dump_path: there is no folder {folder}; create it first")
+    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        raise _PathError(f"set_dump_path: nothing can be written to {folder}; choose another one")
+
+
+def _check_tag(tag):
+    if not isinstance(tag, str) or not tag or "/" in tag or tag in (".", ".."):
+        raise RegistrationError(f"set_dump_path: dump_tag; expected a name, found {tag!r}")
+
+
+def _make_folder(path):
+    try:
+        os.makedirs(path, mode=0o750, exist_ok=True)
+    except OSError as error:
+        raise _PathError(
+            f"set_dump_path: {path} cannot be made: {error.strerror}; name another folder"
+        ) from None
+
+
+class _PathError(DumpException, RuntimeError):
+    def __init__(self, message):
+        super().__init__(DumpException.INVALID_PATH_ERROR, message)
+
+
+def set_dump_switch(
+    switch,
+    mode=None,
+    scope=(),
+    api_list=(),
+    filter_switch="OFF",
+    dump_mode="all",
+    summary_only=False,
+    **kwargs,
+):
+    """Begin to dump, or end it.
+
+    Args:
+        switch: ``"ON"`` or ``"OFF"``.
+        mode: ``"all"`` (1), ``"list"`` (2), ``"range"`` (3), ``"stack"`` (4), ``"acl"`` (5),
+            ``"api_list"`` (6) or ``"api_stack"``.
+        scope: names of calls, as a dump has them: for list some, for range the first and the last,
+            for stack none, one or two. Numbers stand for calls of a dump of 0.1.
+        api_list: for api_list, parts of names.
+        filter_switch: ``"ON"``: leave out numbers, and tensors of integers or without dimensions.
+        dump_mode: of forward, backward, input and output those to dump; all.
+        summary_only: no elements, statistics only.
+    Raises:
+        RegistrationError (a CompareException, AssertionError and ValueError): what is wrong with
+            an argument; nothing has changed then.
+        DumpException (a RuntimeError): no path is set.
+    """
+    recorder.warn_of("set_dump_switch", kwargs)
+    if switch not in ("ON", "OFF"):
+        raise RegistrationError(f'set_dump_switch: expected "ON" or "OFF", found {switch!r}')
+    word = _mode(mode)
+    scope = _names("scope", scope)
+    selection = {
+        "mode": word,
+        "scope": scope,
+        "api_list": _names("api_list", api_list),
+        "plain_values": _is_on("filter_switch", filter_switch) is False,
+        "parts": _parts(dump_mode),
+        "data": "none" if summary_only else "npy",
+    }
+    if switch == "ON":
+        _check_scope(word, scope, selection["api_list"])
+    if word == "acl":
+        acl.check()
+    elif switch == "ON" and _Setup.path is None:
+        raise _PathError("set_dump_switch: expected set_dump_path(folder) before it, found none")
+    acl.end()
+    recorder.end()
+    was_on, _Setup.switch = _Setup.switch == "ON", switch
+    _Setup.selection, _Setup.numbered = selection, not isinstance(mode, str)
+    _follow()
+    if switch == "OFF":
+        _engine.log("Dump switch is turned off" if was_on else "Dump switch is off already")
+
+
+def _mode(mode):
+    if mode is None:
+        return "all"
+    word = _NUMBERS.get(mode) if isinstance(mode, int) and not isinstance(mode, bool) else mode
+    if word not in MODES:
+        known = ", ".join(f'"{each}"' for each in MODES)
+        raise RegistrationError(
+            f"set_dump_switch: mode; expected 1 to 6 or one of {known}; found {mode!r}"
+        )
+    if mode == 6:
+        _engine.warn("set_dump_switch: mode 6 was never given to anything; it is api_list here")
+    return word
+
+
+def _names(argument, names):
+    if isinstance(names, (str, int)):
+        names = [names]
+    if not isinstance(names, (list, tuple)) or not all(
+        isinstance(name, (str, int)) and not isinstance(name, bool) for name in names
+    ):
+        raise RegistrationError(f"set_dump_switch: {argument}; expected names, found {names!r}")
+    return [f"{name}_" if isinstance(name, int) else name for name in names]
+
+
+def _check_scope(mode, scope, api_list):
+    counts = {"list": (1, None), "range": (2, 2), "acl": (1, 1), "stack": (0, 2)}
+    least, most = counts.get(mode, (0, None))
+    if len(scope) < least or (most is not None and len(scope) > most):
+        wanted = {
+            "list": "names of calls",
+            "range": "the first and the last name",
+            "acl": "one name",
+            "stack": "no name, one, or the first and the last",
+        }[mode]
+        raise RegistrationError(
+            f'set_dump_switch: scope of mode "{mode}"; expected {wanted}, found {scope!r}'
+        )
+    if mode == "api_list" and not api_list:
+        raise RegistrationError(
+            'set_dump_switch: api_list of mode "api_list"; expected parts of names, found none'
+        )
+
+
+def _is_on(argument, switch):
+    if switch not in ("ON", "OFF"):
+        raise RegistrationError(f'{argument}; expected "ON" or "OFF", found {switch!r}')
+    return switch == "ON"
+
+
+def _parts(dump_mode):
+    """Directions and sides; where none of either is named, both are meant."""
+    words = [dump_mode] if isinstance(dump_mode, str) else list(dump_mode)
+    unknown = [word for word in words if word not in (*_PARTS, "all")]
+    if unknown or not words:
+        raise RegistrationError(
+            f"dump_mode; expected some of all, {', '.join(_PARTS)}; found {dump_mode!r}"
+        )
+    if "all" in words:
+        return list(_PARTS)
+    for pair in (_PARTS[:2], _PARTS[2:]):
+        if not any(word in words for word in pair):
+            words += pair
+    return words
+
+
+def acc_cmp_dump(*_args, **_kwargs):
+    """For :func:`register_hook`: dump what calls were given, returned, and their gradients."""
+    raise RegistrationError("acc_cmp_dump is not called, but given to register_hook")
+
+
+def overflow_check(*_args, **_kwargs):
+    """For :func:`register_hook`: dump calls whose results hold NaN or infinity."""
+    raise RegistrationError("overflow_check is not called, but given to register_hook")
+
+
+def register_hook(model, hook, **kwargs):
+    """Observe calls of this process; of all models, whichever is given.
+
+    Args:
+        model: any ``torch.nn.Module``, or None.
+        hook: ``acc_cmp_dump`` or ``overflow_check``.
+        **kwargs: ``dump_step`` (1 to 100; of 0.1: every how many elements are kept),
+            ``overflow_nums`` (after how many overflows a program on an NPU ends; -1: never),
+            ``rank`` (names the rank's folder), ``dump_mode`` ("api", "model": modules instead,
+            "acl"), ``dump_config`` (of acl, a .json file).
+    Raises:
+        RegistrationError (a CompareException and AssertionError): no model, another hook, a number
+            that is not allowed (code 11; dump_step: 12).
+    """
+    recorder.check_model(model, none_is_one=True)
+    name = getattr(hook, "__name__", None)
+    if name not in ("acc_cmp_dump", "overflow_check"):
+        raise RegistrationError(
+            f"register_hook: expected acc_cmp_dump or overflow_check, found {hook!r}"
+        )
+    dump_step = kwargs.pop("dump_step", 1)
+    if not isinstance(dump_step, int) or not 1 <= dump_step <= 100:
+        raise RegistrationError(
+            f"register_hook: dump_step; expected a number from 1 to 100, found {dump_step!r}",
+            code=RegistrationError.INVALID_DUMP_RATIO,
+        )
+    overflow_nums = kwargs.pop("overflow_nums", 1)
+    check_overflow_nums(overflow_nums)
+    rank = kwargs.pop("rank", None)
+    check_rank(rank)
+    dump_mode = kwargs.pop("dump_mode", "api")
+    if dump_mode not in ("api", "acl", "model"):
+        raise RegistrationError(
+            f'register_hook: dump_mode; expected "api", "model" or "acl", found {dump_mode!r}'
+        )
+    if dump_mode == "model" and model is None:
+        raise RegistrationError('register_hook: dump_mode "model" expects a model, found None')
+    config = kwargs.pop("dump_config", None)
+    if dump_mode == "acl":
+        acl.check()
+    recorder.warn_of("register_hook", kwargs)
+    recorder.end()
+    _Setup.hook = acc_cmp_dump if name == "acc_cmp_dump" else overflow_check
+    _Setup.model, _Setup.rank, _Setup.dump_step = model, rank, dump_step
+    _Setup.overflow_nums, _Setup.acl_config = overflow_nums, config
+    _Setup.level = "L0" if dump_mode == "model" else "L1"
+    _follow()
+
+
+def check_overflow_nums(number):
+    if not isinstance(number, int) or isinstance(number, bool) or not (number > 0 or number == -1):
+        raise RegistrationError(
+            f"overflow_nums; expected a number from 1 on, or -1 for no end; found {number!r}"
+        )
+
+
+def check_rank(rank):
+    if rank is not None and (not isinstance(rank, int) or isinstance(rank, bool) or rank < 0):
+        raise RegistrationError(f"rank; expected a number from 0 on, found {rank!r}")
+
+
+def set_overflow_check_switch(switch, filter_switch="OFF"):
+    """Look for overflows between "ON" and "OFF" only."""
+    on = _is_on("set_overflow_check_switch", switch)
+    _Setup.filter_overflow = _is_on("filter_switch", filter_switch)
+    recorder.end()
+    _Setup.overflow_switch = "ON" if on else "OFF"
+    _follow()
+
+
+def set_backward_input(backward_input):
+    """Of acl dumps of backward calls: files of the incoming gradients."""
+    acl.set_backward_input(backward_input)
+
+
+def _follow():
+    """Record, or do not, as path, hook and switch say."""
+    if _Setup.hook is overflow_check and _Setup.overflow_switch == "ON":
+        recorder.begin(overflow_options(_Setup), _Setup.model, _Setup.rank)
+        _engine.set_overflow_flag(recorder.npu_overflow_flag())
+    elif _Setup.hook is acc_cmp_dump and _Setup.switch == "ON":
+        if _Setup.selection["mode"] == "acl":
+            acl.begin(_Setup.acl_config)
+        elif _Setup.path is not None:
+            recorder.begin(_dump_options(), _Setup.model, _Setup.rank)
+
+
+def overflow_options(setup):
+    flag = recorder.npu_overflow_flag()
+    options = {
+        "checks_overflow": True,
+        "overflow_nums": setup.overflow_nums,
+        "raises": flag is not None,
+        "plain_values": not setup.filter_overflow,
+    }
+    if setup.path is None or setup.path.endswith(".pkl"):
+        return {**options, "dialect": "numbered", "file": os.getcwd()}
+    return {**options, "tag_folder": tag_folder(setup.path, setup.tag)}
+
+
+def tag_folder(path, tag):
+    from ptdbg_ascend import __version__
+
+    return os.path.join(path, f"{tag}_v{__version__}")
+
+
+def _dump_options():
+    options = {**_Setup.selection, "level": _Setup.level}
+    body, extension = os.path.splitext(_Setup.path)
+    if extension != ".pkl":
+        mode = options["mode"]
+        options.update(stem="dump" if mode == "all" else f"{mode}_dump")
+        options.update(tag_folder=tag_folder(_Setup.path, _Setup.tag))
+    elif not _Setup.numbered:  # 1.0 to 2.3
+        folder, name = os.path.split(body)
+        stacks = options["mode"] == "api_stack"
+        options.update(stem=f"api_stack_{name}" if stacks else name)
+        options.update(tag_folder=tag_folder(folder, _Setup.tag))
+    else:
+        options.update(dialect="numbered", sample_step=_Setup.dump_step, plain_values=False)
+        options.update(file=_Setup.path, stem=body, data_folder=_new_data_folder(body))
+    return options
+
+
+def _new_data_folder(body):
+    """A folder of its own for each time that the switch is turned on."""
+    seconds = time.time()
+    while True:
+        folder = f"{body}_{time.strftime('%Y%m%d_%H%M%S', time.gmtime(seconds))}"
+        if not os.path.exists(folder):
+            return folder
+        seconds += 1

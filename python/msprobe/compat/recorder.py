@@ -1,0 +1,97 @@
+"""The one recording that the older front ends of this process share."""
+
+import os
+
+import torch
+
+from msprobe import _engine
+from msprobe.compat.errors import RegistrationError
+from msprobe.pytorch import hooks
+from msprobe.pytorch.process import PACKAGE
+
+_model = None
+_rank = None
+_recording = False
+
+
+def begin(options, model=None, rank=None):
+    """Record from now on, as `options` say (engine/dump/line_style.h); call numbers go on."""
+    global _model, _rank, _recording
+    _engine.configure_lines(options, PACKAGE)
+    _model, _rank, _recording = model, rank, True
+    hooks.begin(model, rank)
+
+
+def end():
+    """Record no more; what is on the disk is complete."""
+    global _recording
+    if _recording:
+        _recording = False
+        hooks.end()
+
+
+def resume():
+    """Go on where :func:`end` left."""
+    global _recording
+    _recording = True
+    hooks.begin(_model, _rank)
+
+
+def settle():
+    """What has happened until now is on the disk, for a reader in this process."""
+    if _recording:
+        end()
+        resume()
+
+
+def recording():
+    return _recording
+
+
+def step():
+    """Call numbers begin at 0 again."""
+    end()
+    _engine.step()
+
+
+def check_model(model, none_is_one):
+    """Refuse a class, and what has no modules."""
+    if (model is None and none_is_one) or (
+        hasattr(model, "named_modules") and not isinstance(model, type)
+    ):
+        return
+    is_class = isinstance(model, type)
+    found = f"the class {model.__name__}" if is_class else type(model).__name__
+    raise RegistrationError(
+        f"Please register hooks to nn.Module: expected a model, found {found}"
+        + ("; create it first: register_hook(Net(), ...)" if is_class else "")
+    )
+
+
+def warn_of(function, keywords):
+    """Keywords of another generation have no effect; nobody is stopped by them."""
+    for name in keywords:
+        _engine.warn(f"{function}: {name} has no effect here")
+
+
+def remove_old(path):
+    """The file that a dump is about to be written to."""
+    if os.path.isfile(path):
+        os.remove(path)
+        _engine.warn(f"{path} held an earlier dump, which is overwritten")
+
+
+def npu_overflow_flag():
+    """What asks an NPU whether it has overflowed, and makes it forget; None without an NPU."""
+    device = getattr(torch, "npu", None)
+    if device is None or not device.is_available():
+        return None
+    import torch_npu
+
+    def has_overflowed():
+        is_set = torch_npu._C._check_overflow_npu()
+        if is_set:
+            torch_npu._C._clear_overflow_npu()
+        return is_set
+
+    return has_overflowed
