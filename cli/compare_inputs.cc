@@ -14,6 +14,7 @@
 #include "engine/dump/memory_budget.h"
 #include "engine/dump/names.h"
 #include "engine/dump/reader.h"
+#include "engine/dump/tag_folder.h"
 
 namespace msprobe {
 namespace {
@@ -45,8 +46,9 @@ bool SamePath(const std::string& a, const std::string& b) {
   return std::filesystem::equivalent(a, b, error) && !error;
 }
 
-Result<Side> FindSide(const std::string& path, std::string_view flag) {
-  if (path.empty()) return InvalidArgument(fmt::format("{} is empty", flag)).Hint("name a folder");
+Result<Side> FindSide(const std::string& named, std::string_view flag) {
+  if (named.empty()) return InvalidArgument(fmt::format("{} is empty", flag)).Hint("name a folder");
+  const std::string path = ExistingTag(named);
   Side side{.path = path, .flag = flag};
   const std::string hint = fmt::format(
       "{} takes what the run wrote below its dump_path, for example {} runs/a/step0", flag, flag);
@@ -150,6 +152,11 @@ Status Agree(std::string_view what, const Side& target, const Side& golden, std:
   return Status::Ok();
 }
 
+bool HaveNoneInCommon(const std::set<int>& a, const std::set<int>& b) {
+  return a.size() == b.size() &&
+         std::none_of(a.begin(), a.end(), [&](int number) { return b.contains(number); });
+}
+
 class Pairing {
  public:
   Pairing(Side target, Side golden, const PairOptions& options)
@@ -197,6 +204,11 @@ class Pairing {
             .Hint("pass the folder of one of them");
       }
       MSPROBE_RETURN_IF_ERROR(Select(options_.ranks, "rank", side->path, options_, found, &out_));
+    }
+    if (options_.by_order && HaveNoneInCommon(ranks, golden_ranks)) {
+      // Both are sorted.
+      for (size_t i = 0; i < a.size(); ++i) Add(step, a[i].rank, a[i], b[i]);
+      return Status::Ok();
     }
     const std::string where = step >= 0 ? fmt::format("step {}: ", step) : "";
     MSPROBE_RETURN_IF_ERROR(

@@ -29,7 +29,8 @@ struct PairedDumps {
 
 struct PairOptions {
   std::optional<std::vector<int64_t>> ranks, steps;  // only these
-  bool common = false;  // compare what both sides have, instead of refusing
+  bool by_order = false;  // ranks with no number in common (process ids) are paired by order
+  bool common = false;    // compare what both sides have, instead of refusing
 };
 
 // Each path is a dump.json (debug.json), the folder that holds it, a step folder, or a folder with

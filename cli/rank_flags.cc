@@ -33,10 +33,12 @@ void RankFlags::Add(CLI::App& app) {
   app.add_option("--step", steps, "of several steps only these: 0,10-19");
   app.add_flag("--common", common,
                "compare the ranks and steps that both sides have, where they are not the same");
+  app.add_flag("--rank-order", by_order,
+               "pair ranks by order where the two sides have no number in common: process ids");
 }
 
 Result<PairOptions> RankFlags::Options() const {
-  PairOptions options{.common = common};
+  PairOptions options{.by_order = by_order, .common = common};
   MSPROBE_ASSIGN_OR_RETURN(options.ranks, Numbers("--rank", ranks));
   MSPROBE_ASSIGN_OR_RETURN(options.steps, Numbers("--step", steps));
   return options;

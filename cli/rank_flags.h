@@ -15,7 +15,7 @@ namespace msprobe {
 
 struct RankFlags {
   std::string ranks, steps;
-  bool common = false;
+  bool common = false, by_order = false;
 
   void Add(CLI::App& app);
   bool given() const { return !ranks.empty() || !steps.empty() || common; }

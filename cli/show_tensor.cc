@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "cli/tensor_elements.h"
 #include "engine/base/file.h"
 #include "engine/base/threads.h"
 #include "engine/formats/npy.h"
@@ -48,33 +49,6 @@ Result<std::vector<Named>> ReadAll(const std::string& path, const std::string& f
   MSPROBE_ASSIGN_OR_RETURN(const PtFile pt, ReadPt(path));
   for (const PtTensor& tensor : pt.tensors) add(tensor.name, tensor.tensor);
   return all;
-}
-
-// Index of an element in each dimension: "[3, 0, 17]".
-std::string Place(const TensorView& view, int64_t flat) {
-  std::vector<int64_t> index(static_cast<size_t>(view.ndim));
-  for (int d = view.ndim - 1; d >= 0; --d) {
-    index[static_cast<size_t>(d)] = flat % view.shape[d];
-    flat /= view.shape[d];
-  }
-  return ShapeText(index);
-}
-
-// Calls visit(logical index, address) for each element.
-template <typename Visit>
-void ForEachElement(const TensorView& view, Visit&& visit) {
-  const StridedRuns runs = MakeRuns(view);
-  const auto size = static_cast<int64_t>(DTypeSize(view.dtype));
-  const char* data = static_cast<const char*>(view.data);
-  int64_t flat = 0;
-  runs.ForEach(0, runs.count, [&](int64_t offset) {
-    const char* p = data + offset * size;
-    for (int64_t i = 0; i < runs.run; ++i, p += runs.run_stride * size) visit(flat++, p);
-  });
-}
-
-bool HasRealElements(DType dtype) {
-  return DTypeKindOf(dtype) != DTypeKind::kComplex && dtype != DType::kFloat4E2M1X2;
 }
 
 // The places of the extremes, and of the first element that is no number.
@@ -127,33 +101,7 @@ Status PrintWorst(const TensorView& target, const TensorFile& file, int64_t most
       "  against the golden: {} of {} elements differ, cosine {}, relative L2 {}, largest "
       "error {}\n",
       d.unequal, d.count, d.cosine, d.relative_l2, d.max_abs_error);
-  struct Wrong {
-    double error;
-    int64_t flat;
-    std::string target, golden;
-    bool operator<(const Wrong& other) const {
-      return error != other.error ? error > other.error : flat < other.flat;
-    }
-  };
-  std::vector<Wrong> worst;  // a heap, the least of them on top
-  std::vector<char> other(static_cast<size_t>(golden.numel()) * DTypeSize(golden.dtype));
-  CopyContiguous(golden, other.data());
-  ForEachElement(target, [&](int64_t flat, const void* p) {
-    const char* q = other.data() + static_cast<size_t>(flat) * DTypeSize(golden.dtype);
-    const double t = ElementToDouble(target.dtype, p), g = ElementToDouble(golden.dtype, q);
-    if (t == g || (std::isnan(t) && std::isnan(g))) return;
-    double error = std::abs(t - g);
-    if (std::isnan(error)) error = std::numeric_limits<double>::infinity();
-    if (static_cast<int64_t>(worst.size()) == most) {
-      if (error <= worst.front().error) return;
-      std::pop_heap(worst.begin(), worst.end());
-      worst.pop_back();
-    }
-    worst.push_back({error, flat, Element(target, p), Element(golden, q)});
-    std::push_heap(worst.begin(), worst.end());
-  });
-  std::sort(worst.begin(), worst.end());
-  for (const Wrong& w : worst) {
+  for (const ElementPair& w : WorstElements(target, golden, most)) {
     out.Print("  {}  {}, golden {}, off by {}\n", Place(target, w.flat), w.target, w.golden,
               w.error);
   }

@@ -34,6 +34,7 @@ class Verb {
 std::unique_ptr<Verb> MakeCompareVerb();
 std::unique_ptr<Verb> MakeConfigCheckVerb();
 std::unique_ptr<Verb> MakeMergeResultVerb();
+std::unique_ptr<Verb> MakeParseVerb();
 std::unique_ptr<Verb> MakeRecoverVerb();
 std::unique_ptr<Verb> MakeSelfcheckVerb();
 std::unique_ptr<Verb> MakeShowVerb();

@@ -24,6 +24,7 @@ std::vector<std::unique_ptr<Verb>> AllVerbs() {
   verbs.push_back(MakeConfigCheckVerb());
   verbs.push_back(MakeMergeResultVerb());
   verbs.push_back(MakeShowVerb());
+  verbs.push_back(MakeParseVerb());
   verbs.push_back(MakeRecoverVerb());
   verbs.push_back(MakeSelfcheckVerb());
   verbs.push_back(MakeVersionVerb());

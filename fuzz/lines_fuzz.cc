@@ -7,10 +7,26 @@
 #include <vector>
 
 #include "engine/dump/line_file.h"
+#include "engine/dump/line_trace.h"
 #include "engine/dump/tensor_data.h"
+
+namespace {
+
+// What parse shows of any bytes ends in a whole line.
+void Trace(std::string_view text) {
+  const auto trace = msprobe::TraceText("dump.pkl", text, "");
+  if (!trace.ok()) {
+    if (trace.status().code() != msprobe::ErrorCode::kInvalidDump) std::abort();
+  } else if (!trace->text.empty() && trace->text.back() != '\n') {
+    std::abort();
+  }
+}
+
+}  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
+  Trace(text);
   msprobe::Dump dump;
   dump.path = "dump.pkl";
   std::vector<int32_t> segments;

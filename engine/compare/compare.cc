@@ -46,6 +46,15 @@ std::string Count(int64_t n, std::string_view one, std::string_view many) {
 
 void NoteWhatWasNotObserved(Comparison* c) {
   std::vector<std::string>& out = c->not_observed;
+  const bool other_steps =
+      c->mode == Mode::kTensor && c->target.sample_step != c->golden.sample_step;
+  if (other_steps) {
+    out.push_back(
+        fmt::format("the target was sampled with dump_step {}, the golden with dump_step {}: of "
+                    "tensors of more "
+                    "than 512 elements those that both hold are compared",
+                    c->target.sample_step, c->golden.sample_step));
+  }
   for (const bool is_target : {true, false}) {
     const Dump& dump = is_target ? c->target : c->golden;
     const char* side = is_target ? "target" : "golden";
@@ -56,7 +65,7 @@ void NoteWhatWasNotObserved(Comparison* c) {
       out.push_back(fmt::format("{}: {}", side, dump.note));
     }
     if (dump.records.empty()) out.push_back(fmt::format("the {} holds no record", side));
-    if (dump.sampled && c->mode == Mode::kTensor) {
+    if (dump.sampled && c->mode == Mode::kTensor && !other_steps) {
       out.push_back(fmt::format("the {} holds samples of its tensors: the other elements", side));
     }
     if (dump.stacks.empty() && !dump.records.empty() && dump.dialect != kPlainTensors) {
@@ -68,13 +77,6 @@ void NoteWhatWasNotObserved(Comparison* c) {
     if (thrown > 0)
       out.push_back(fmt::format("{} of the {} ended with an exception",
                                 Count(thrown, "call", "calls"), side));
-  }
-  if (c->mode == Mode::kTensor && c->target.sample_step != c->golden.sample_step) {
-    out.push_back(
-        fmt::format("the target was sampled with dump_step {}, the golden with dump_step {}: of "
-                    "tensors of more "
-                    "than 512 elements those that both hold are compared",
-                    c->target.sample_step, c->golden.sample_step));
   }
   const auto has_backward = [](const Dump& dump) {
     return std::any_of(dump.records.begin(), dump.records.end(),

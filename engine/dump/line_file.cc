@@ -26,30 +26,21 @@ class LineReader {
       : path_(path), text_(text), dump_(*dump), segments_(segments), memory_(memory) {}
 
   Status Read() {
-    size_t at = 0;
-    while ((at = text_.find_first_not_of(" \r\n\t", at)) != text_.npos) {
-      JsonCursor json(text_, at);
-      LineValues values;
-      if (ReadLineValues(&json, &arena_, &values)) {
-        Add(values);
-        at = json.offset();
-        MSPROBE_RETURN_IF_ERROR(CheckMemory(at));
-        continue;
-      }
-      const size_t newline = text_.find('\n', json.offset());
-      if (newline == text_.npos) {
+    LineWalker walker(text_, &arena_);
+    while (walker.Next()) {
+      if (!walker.bad()) {
+        Add(walker.values());
+        MSPROBE_RETURN_IF_ERROR(CheckMemory(walker.end()));
+      } else if (walker.unfinished()) {
         dump_.complete = false;
         dump_.AddNote(
             fmt::format("the run was killed or could not write: {} bytes of an "
                         "unfinished line ignored",
-                        text_.size() - at));
-        break;
+                        text_.size() - walker.begin()));
+      } else if (bad_lines_++ == 0) {
+        first_bad_ = walker.Error(path_);
+        first_bad_line_ = walker.LineNumber();
       }
-      if (bad_lines_++ == 0) {
-        first_bad_ = json.Error(path_);
-        first_bad_line_ = 1 + std::count(text_.begin(), text_.begin() + at, '\n');
-      }
-      at = newline + 1;
     }
     if (dump_.records.empty() && bad_lines_ > 0) return first_bad_;
     if (dump_.records.empty()) {

@@ -162,6 +162,7 @@ bool ReadLineValues(JsonCursor* json, TextArena* arena, LineValues* line) {
     }
     if (json->failed()) return false;
     if (!json->NextItem()) return !json->failed();
+    line->has_statistics = true;
     if (json->Peek() == '[') {
       for (json->BeginArray(); json->NextItem();) ReadStatistic(json, line->is_scalar, arena, line);
     } else {
@@ -170,6 +171,28 @@ bool ReadLineValues(JsonCursor* json, TextArena* arena, LineValues* line) {
   }
   while (json->NextItem()) json->Skip();
   return !json->failed();
+}
+
+bool LineWalker::Next() {
+  begin_ = text_.find_first_not_of(" \r\n\t", end_);
+  bad_ = unfinished_ = false;
+  if (begin_ == text_.npos) return false;
+  if (arena_ == nullptr) own_ = TextArena();
+  values_ = LineValues();
+  json_ = JsonCursor(text_, begin_);
+  if (ReadLineValues(&json_, arena_ != nullptr ? arena_ : &own_, &values_)) {
+    end_ = json_.offset();
+    return true;
+  }
+  bad_ = true;
+  const size_t newline = text_.find('\n', json_.offset());
+  unfinished_ = newline == text_.npos;
+  end_ = unfinished_ ? text_.size() : newline + 1;
+  return true;
+}
+
+int64_t LineWalker::LineNumber() const {
+  return 1 + std::count(text_.begin(), text_.begin() + static_cast<ptrdiff_t>(begin_), '\n');
 }
 
 void FillLeaf(const LineValues& line, Leaf* leaf) {

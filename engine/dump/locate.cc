@@ -5,6 +5,7 @@
 #include "engine/dump/dialect.h"
 #include "engine/dump/names.h"
 #include "engine/dump/reader.h"
+#include "engine/dump/tag_folder.h"
 #include "engine/dump/tensor_folder.h"
 
 namespace msprobe {
@@ -52,13 +53,6 @@ bool IsRankFolder(std::string_view name) {
   return name == "rank" || NumberAfter(name, "rank") >= 0 || NumberAfter(name, "proc") >= 0;
 }
 
-// "ptdbg_dump_v2.0": what ptdbg_ascend puts around its steps and ranks.
-bool IsTagFolder(std::string_view name) {
-  const size_t v = name.rfind("_v");
-  return v != name.npos && v + 2 < name.size() &&
-         name.find_first_not_of("0123456789.", v + 2) == name.npos;
-}
-
 Status AddRanks(const std::string& folder, int step, std::vector<DumpLocation>* found) {
   MSPROBE_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(folder));
   const size_t before = found->size();
@@ -89,8 +83,15 @@ Status AddBelow(const std::string& folder, std::vector<DumpLocation>* found) {
   for (const std::string& name : names) {
     const int64_t step = NumberAfter(name, "step");
     const std::string below = JoinPath(folder, name);
-    if (step >= 0 && IsDirectory(below))
-      MSPROBE_RETURN_IF_ERROR(AddRanks(below, static_cast<int>(step), found));
+    if (step < 0 || !IsDirectory(below)) continue;
+    MSPROBE_RETURN_IF_ERROR(AddRanks(below, static_cast<int>(step), found));
+    // The manual of ptdbg_ascend has the folder with the version inside that of the step.
+    MSPROBE_ASSIGN_OR_RETURN(const std::vector<std::string> inner, ListDirectory(below));
+    for (const std::string& tag : inner) {
+      const std::string path = JoinPath(below, tag);
+      if (IsTagFolder(tag) && IsDirectory(path))
+        MSPROBE_RETURN_IF_ERROR(AddRanks(path, static_cast<int>(step), found));
+    }
   }
   return Status::Ok();
 }

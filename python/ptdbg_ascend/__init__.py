@@ -3,7 +3,9 @@
 __version__ = "0.1"
 
 try:
+    from msprobe.compat.compare import compare, compare_distributed
     from msprobe.compat.errors import CompareException, DumpException
+    from msprobe.compat.parse import parse
     from msprobe.compat.ptdbg import (
         acc_cmp_dump,
         overflow_check,
@@ -21,9 +23,12 @@ try:
         "DumpException",
         "PrecisionDebugger",
         "acc_cmp_dump",
+        "compare",
+        "compare_distributed",
         "module_dump",
         "module_dump_end",
         "overflow_check",
+        "parse",
         "register_hook",
         "seed_all",
         "set_backward_input",

@@ -16,6 +16,7 @@ void BindCapture(nanobind::module_& m);
 void BindFront(nanobind::module_& m);
 void BindLines(nanobind::module_& m);
 void BindCompare(nanobind::module_& m);
+void BindOlderFiles(nanobind::module_& m);
 void BindSelfcheck(nanobind::module_& m);
 
 }  // namespace msprobe::python

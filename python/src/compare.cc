@@ -11,10 +11,8 @@
 namespace msprobe::python {
 namespace {
 
-// What the older command line does with that compare.json; raises what it would print.
-void Compare(const std::string& input, const std::vector<std::string>& flags) {
-  const CompareInput paths = ValueOrRaise(ParseCompareInput(input, "input_param"));
-  const std::vector<std::string> arguments = ValueOrRaise(LegacyCompareArguments(flags, paths));
+// The exit code of what `msprobe` does with these words; raises what it would print as an error.
+int Run(const std::vector<std::string>& arguments) {
   Result<int> code = kExitOk;
   {
     nb::gil_scoped_release release;
@@ -24,7 +22,13 @@ void Compare(const std::string& input, const std::vector<std::string>& flags) {
       if (Status written = console.Flush(); !written.ok()) code = written;
     }
   }
-  if (ValueOrRaise(std::move(code)) == kExitError) {
+  return ValueOrRaise(std::move(code));
+}
+
+// What the older command line does with that compare.json.
+void Compare(const std::string& input, const std::vector<std::string>& flags) {
+  const CompareInput paths = ValueOrRaise(ParseCompareInput(input, "input_param"));
+  if (Run(ValueOrRaise(LegacyCompareArguments(flags, paths))) == kExitError) {
     Raise(InvalidArgument("not everything could be compared; what was is written"));
   }
 }
@@ -36,6 +40,7 @@ void BindCompare(nb::module_& m) {
   m.def("compare", &Compare, "input"_a, "flags"_a,
         "Compares two dumps as `msprobe -f pytorch compare` does; `input` is the text of its "
         "compare.json.");
+  m.def("run", &Run, "arguments"_a, "What `msprobe` does with these words; answers its exit code.");
 }
 
 }  // namespace msprobe::python

@@ -1,0 +1,44 @@
+#include <string>
+
+#include "cli/verb.h"
+#include "engine/base/text.h"
+#include "engine/dump/line_trace.h"
+
+namespace msprobe {
+namespace {
+
+class Parse : public Verb {
+ public:
+  std::string_view name() const override { return "parse"; }
+  std::string_view summary() const override {
+    return "print stacks and statistics of calls in a dump of ptdbg_ascend";
+  }
+  void AddFlags(CLI::App& app) override {
+    app.add_option("dump", dump_, "the .pkl file, or the folder that holds it")->required();
+    app.add_option("prefix", prefix_, "what the names begin with: Torch_relu_0, or 21_Torch_relu")
+        ->required();
+  }
+
+  Result<int> Run(Console& out) override {
+    MSPROBE_ASSIGN_OR_RETURN(const LineTrace trace, TraceLines(dump_, prefix_));
+    for (const std::string& warning : trace.warnings)
+      out.Warn("warning: " + MakePrintable(warning) + "\n");
+    std::string_view text = trace.text;
+    while (!text.empty()) {
+      const size_t end = text.find('\n');
+      out.Write(MakePrintable(text.substr(0, end)));
+      out.Write("\n");
+      text.remove_prefix(end + 1);
+    }
+    return kExitOk;
+  }
+
+ private:
+  std::string dump_, prefix_;
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> MakeParseVerb() { return std::make_unique<Parse>(); }
+
+}  // namespace msprobe

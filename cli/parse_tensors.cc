@@ -1,0 +1,151 @@
+#include "cli/parse_tensors.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <vector>
+
+#include "cli/tensor_elements.h"
+#include "engine/base/file.h"
+#include "engine/base/text.h"
+#include "engine/base/threads.h"
+#include "engine/formats/atomic_file.h"
+#include "engine/formats/tensor_file.h"
+#include "engine/kernels/diff.h"
+#include "engine/kernels/stats.h"
+#include "engine/tensor/float_formats.h"
+#include "engine/tensor/tensor_slice.h"
+
+namespace msprobe {
+namespace {
+
+std::string Number(double value) {
+  std::string text;
+  AppendPythonFloat(&text, value);
+  return text;
+}
+
+// "float32" of "torch.float32".
+std::string_view DTypeWord(DType dtype) {
+  const std::string_view name = DTypeTorchName(dtype);
+  return name.substr(name.find('.') + 1);
+}
+
+std::string Shape(const TensorView& view) {
+  std::string text = ShapeText(view.dims());  // "[2, 3]"
+  text.front() = '(', text.back() = view.ndim == 1 ? ',' : ')';
+  return view.ndim == 1 ? text + ")" : text;
+}
+
+Result<TensorFile> ReadReal(const std::string& path) {
+  MSPROBE_ASSIGN_OR_RETURN(TensorFile file, ReadTensorFile(path));
+  if (!HasRealElements(file.dtype)) {
+    return Unsupported(fmt::format("{} holds {}", path, DTypeTorchName(file.dtype)))
+        .Hint("msprobe compare takes complex tensors too");
+  }
+  return file;
+}
+
+// The first `count` elements, in a row.
+TensorFile Flat(const TensorFile& file, int64_t count) {
+  const TensorView view = file.view();
+  auto bytes = std::make_shared<std::vector<char>>(static_cast<size_t>(view.numel()) *
+                                                   DTypeSize(view.dtype));
+  CopyContiguous(view, bytes->data());
+  TensorFile flat{.dtype = file.dtype, .shape = {count}, .strides = {1}, .data = bytes->data()};
+  flat.owner = std::move(bytes);
+  return flat;
+}
+
+Status SaveText(const std::string& path, const TensorFile& file) {
+  std::string text;
+  ForEachElement(file.view(), [&](int64_t, const void* p) {
+    AppendElement(&text, file.dtype, p);
+    text += '\n';
+  });
+  return WriteFileAtomically(path, text);
+}
+
+std::string Table(std::string_view title, const std::vector<ElementPair>& rows,
+                  const TensorView& place) {
+  std::string text =
+      fmt::format("{}\n  {:<16} {:>24} {:>24} {:>24}\n", title, "Index", "Left", "Right", "Diff");
+  for (const ElementPair& row : rows) {
+    text += fmt::format("  {:<16} {:>24} {:>24} {:>24}\n", Place(place, row.flat), row.target,
+                        row.golden, Number(row.error));
+  }
+  return text;
+}
+
+struct Wrong {
+  int64_t count = 0;
+  std::vector<ElementPair> first;
+};
+
+Wrong FindWrong(const TensorView& target, const TensorView& golden,
+                const TensorFileComparison& options) {
+  Wrong wrong;
+  const auto* q = static_cast<const char*>(golden.data);
+  ForEachElement(target, [&](int64_t flat, const void* p) {
+    const void* other = q + static_cast<size_t>(flat) * DTypeSize(golden.dtype);
+    const double a = ElementToDouble(target.dtype, p), b = ElementToDouble(golden.dtype, other);
+    const double error = std::abs(a - b);
+    // NaN against anything is wrong; the same infinity is not.
+    if (a == b || error <= options.absolute + options.relative * std::abs(b)) return;
+    if (wrong.count++ >= options.lines) return;
+    ElementPair& pair = wrong.first.emplace_back(ElementPair{.error = error, .flat = flat});
+    AppendElement(&pair.target, target.dtype, p);
+    AppendElement(&pair.golden, golden.dtype, other);
+  });
+  return wrong;
+}
+
+}  // namespace
+
+Result<std::string> DescribeTensorFile(const std::string& path) {
+  MSPROBE_ASSIGN_OR_RETURN(const TensorFile file, ReadTensorFile(path));
+  const TensorView view = file.view();
+  const Stats s = ComputeStats(view, &ThreadPool::Default());
+  return fmt::format("[Shape: {}] [Dtype: {}] [Max: {}] [Min: {}] [Mean: {}]\n", Shape(view),
+                     DTypeWord(view.dtype), Number(s.max), Number(s.min), Number(s.mean));
+}
+
+Result<std::string> CompareTensorFiles(const std::string& target, const std::string& golden,
+                                       const TensorFileComparison& options) {
+  if (!(options.absolute >= 0) || !(options.relative >= 0) || options.lines < 0)
+    return InvalidArgument("-p, -al and -rl are numbers of 0 or more");
+  MSPROBE_ASSIGN_OR_RETURN(const TensorFile a, ReadReal(target));
+  MSPROBE_ASSIGN_OR_RETURN(const TensorFile b, ReadReal(golden));
+  const int64_t count = std::min(a.view().numel(), b.view().numel());
+  if (count == 0)
+    return InvalidArgument("one of the tensors is empty: there is nothing to compare");
+  std::string text;
+  for (const auto& [path, file] : {std::pair(&target, &a), std::pair(&golden, &b)}) {
+    text += fmt::format("{}\n  [Shape: {}] [Dtype: {}]\n", *path, Shape(file->view()),
+                        DTypeWord(file->dtype));
+  }
+  const bool same_shape = a.shape == b.shape;
+  if (!same_shape) {
+    text += fmt::format("The shapes differ: the first {} elements are compared in their order.\n",
+                        count);
+  }
+  const TensorFile left = Flat(a, count), right = Flat(b, count);
+  const Wrong wrong = FindWrong(left.view(), right.view(), options);
+  MSPROBE_ASSIGN_OR_RETURN(const Diff diff,
+                           ComputeDiff(left.view(), right.view(), &ThreadPool::Default()));
+  const TensorView place = same_shape ? a.view() : left.view();
+  text += Table("Error Item Table", wrong.first, place);
+  text += Table("Top Item Table", WorstElements(left.view(), right.view(), options.lines), place);
+  const double share = 100.0 * static_cast<double>(wrong.count) / static_cast<double>(count);
+  text += fmt::format("NumCnt:{} AllClose:{} CosSim:{} ErrorPer:{:.2f}% (rl= {}, al= {})\n", count,
+                      wrong.count == 0 ? "True" : "False", Number(diff.cosine), share,
+                      Number(options.relative), Number(options.absolute));
+  if (!options.save) return text;
+  for (const auto& [path, file] : {std::pair(&target, &a), std::pair(&golden, &b)}) {
+    MSPROBE_RETURN_IF_ERROR(SaveText(*path + ".txt", *file));
+    text += fmt::format("written: {}.txt\n", *path);
+  }
+  return text;
+}
+
+}  // namespace msprobe

@@ -1,0 +1,41 @@
+// The elements of tensors one by one, for people to look at.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/tensor/tensor_view.h"
+
+namespace msprobe {
+
+// Index of an element in each dimension: "[3, 0, 17]".
+std::string Place(const TensorView& view, int64_t flat);
+
+// Neither complex nor two values an element.
+bool HasRealElements(DType dtype);
+
+// Calls visit(logical index, address) for each element.
+template <typename Visit>
+void ForEachElement(const TensorView& view, Visit&& visit) {
+  const StridedRuns runs = MakeRuns(view);
+  const auto size = static_cast<int64_t>(DTypeSize(view.dtype));
+  const char* data = static_cast<const char*>(view.data);
+  int64_t flat = 0;
+  runs.ForEach(0, runs.count, [&](int64_t offset) {
+    const char* p = data + offset * size;
+    for (int64_t i = 0; i < runs.run; ++i, p += runs.run_stride * size) visit(flat++, p);
+  });
+}
+
+struct ElementPair {
+  double error = 0;  // infinite where only one side is NaN
+  int64_t flat = 0;  // logical index
+  std::string target, golden;
+};
+// At most `most` of those that differ, the largest error first. Views of real elements, equally
+// many.
+std::vector<ElementPair> WorstElements(const TensorView& target, const TensorView& golden,
+                                       int64_t most);
+
+}  // namespace msprobe

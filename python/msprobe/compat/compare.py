@@ -1,0 +1,197 @@
+"""``compare`` and ``compare_distributed`` of ptdbg_ascend 0.1 to 6.0."""
+
+import os
+import sys
+import warnings
+
+from msprobe import DumpError, FileError, MsprobeError, UnsupportedError, _engine
+from msprobe.compat.errors import CompareException
+
+_EXIT_INCOMPLETE = 2
+_HINTS = ("stack_mode", "fuzzy_match")  # what they ask for is seen in the files
+_KNOWN = ("shape_flag", "auto_analyze", "suffix", "half_cosine", *_HINTS)
+_PATHS = ("npu_pkl_path", "bench_pkl_path")
+_FOLDERS = ("npu_dump_data_dir", "bench_dump_data_dir")
+
+
+def compare(input_parma, output_path, *args, **kwargs):
+    """Writes ``compare_result_TIME.csv``, and ``advisor_TIME.txt``, of two dumps.
+
+    Example::
+
+        compare({"npu_pkl_path": "npu/rank0/dump.pkl", "bench_pkl_path": "gpu/rank0/dump.pkl",
+                 "npu_dump_data_dir": "npu/rank0/dump", "bench_dump_data_dir": "gpu/rank0/dump"},
+                "./output")
+
+    Args:
+        input_parma: a dict with the two ``.pkl`` files, and the two folders of tensors; without
+            these the statistics or checksums of the files are compared. ``is_print_compare_log``
+            logs each row.
+        output_path: an existing folder.
+        *args: as the versions had them: behind the folder of dumps whose names begin with numbers
+            (0.1) ``shape_flag``; of others ``stack_mode, auto_analyze, fuzzy_match``.
+        **kwargs: ``shape_flag`` (calls with values of other shapes are no partners; the default of
+            0.1), ``auto_analyze`` (write the advisor's file), ``suffix`` (behind
+            ``compare_result``), ``half_cosine`` (cosines of 0.1 as 0.5 + 0.5 cos); ``stack_mode``
+            and ``fuzzy_match`` are accepted: stacks are seen in the files, and the numbers of
+            calls decide nothing.
+
+    Raises:
+        CompareException: ``code`` is the number that the older versions had for it.
+    """
+    if not isinstance(input_parma, dict):
+        _refuse(f"input_parma: expected a dict, found {type(input_parma).__name__}")
+    paths = [_path(input_parma, key) for key in _PATHS]
+    folders = [_path(input_parma, key) if input_parma.get(key) else None for key in _FOLDERS]
+    for key in input_parma.keys() - {*_PATHS, *_FOLDERS, "is_print_compare_log"}:
+        warnings.warn(f"compare: {key!r} of input_parma is not known, and ignored", stacklevel=2)
+    output = _output_folder(output_path)
+    dialects = [_of_file(_engine.line_dialect, path) for path in paths]
+    numbered = all(d in ("torch_npu.hooks", "ptdbg_ascend 0.1") for d in dialects)
+    options = _options(numbered, args, kwargs, "compare")
+    words = ["compare", "--target_path", paths[0], "--golden_path", paths[1], "-o", output]
+    words += ["--table-format", "ptdbg-0.1" if numbered else "ptdbg"]
+    if all(folders):
+        words += ["--target-data", folders[0], "--golden-data", folders[1]]
+    else:
+        if any(folders):
+            missing = _FOLDERS[folders.index(None)]
+            warnings.warn(
+                f"compare: {missing} is missing, so statistics are compared", stacklevel=2
+            )
+        words.append("--no-tensor-files")
+    words += ["--is_print_compare_log"] * bool(input_parma.get("is_print_compare_log"))
+    run(words + options, paths + [f for f in folders if f])
+
+
+def compare_distributed(npu_dump_dir, bench_dump_dir, output_path, **kwargs):
+    """:func:`compare` for two folders of ranks: ``compare_result_rank0-rank0_TIME.csv`` a rank.
+
+    Ranks are paired by number; where the two folders have no number in common, as process ids have
+    not, by order.
+
+    Args:
+        npu_dump_dir: the folder with the ranks under test, or one around it.
+        bench_dump_dir: the one to trust.
+        output_path: an existing folder.
+        **kwargs: those of :func:`compare` but ``suffix``.
+
+    Raises:
+        CompareException: as :func:`compare`; code 1 also where the ranks cannot be paired.
+    """
+    if kwargs.pop("suffix", None):
+        _refuse("compare_distributed: suffix is taken by the ranks' numbers")
+    paths = [_text("npu_dump_dir", npu_dump_dir), _text("bench_dump_dir", bench_dump_dir)]
+    output = _output_folder(output_path)
+    words = ["compare", "--target_path", paths[0], "--golden_path", paths[1], "-o", output]
+    words += ["--table-format", "ptdbg", "--rank-order"]
+    words += ["--is_print_compare_log"] * bool(kwargs.pop("is_print_compare_log", False))
+    words += _options(False, (), kwargs, "compare_distributed")
+    run(words, paths, usage=CompareException.INVALID_PATH_ERROR)
+
+
+def run(words, paths, usage=CompareException.INVALID_PARAM_ERROR):
+    """Runs ``msprobe`` in this process; what it would print as an error is raised.
+
+    Args:
+        words: what follows ``msprobe``.
+        paths: what is read, to tell why it cannot be.
+        usage: the code of what is wrong with the call.
+
+    Raises:
+        CompareException: with the code of the older versions.
+    """
+    sys.stdout.flush()
+    code = translate(lambda: _engine.run(words), paths, usage)
+    if code == _EXIT_INCOMPLETE:
+        raise CompareException(
+            CompareException.INVALID_DATA_ERROR,
+            "not everything could be compared; what was is written",
+        )
+
+
+def translate(call, paths, usage=CompareException.INVALID_PARAM_ERROR):
+    """Calls; an error of the engine becomes a :class:`CompareException`."""
+    try:
+        return call()
+    except FileError as error:
+        raise CompareException(_code_of(paths), str(error)) from None
+    except DumpError as error:
+        raise CompareException(CompareException.INVALID_FILE_ERROR, str(error)) from None
+    except UnsupportedError as error:
+        raise CompareException(CompareException.OVER_SIZE_FILE_ERROR, str(error)) from None
+    except MsprobeError as error:
+        raise CompareException(usage, str(error)) from None
+
+
+def _code_of(paths):
+    if any(not os.path.exists(path) for path in paths):
+        return CompareException.INVALID_PATH_ERROR
+    if any(not os.access(path, os.R_OK) for path in paths):
+        return CompareException.PERMISSION_ERROR
+    return CompareException.READ_FILE_ERROR
+
+
+def _refuse(message, code=CompareException.INVALID_PARAM_ERROR):
+    raise CompareException(code, message)
+
+
+def _text(name, value):
+    if not isinstance(value, (str, os.PathLike)) or not os.fspath(value):
+        _refuse(f"{name}: expected a path, found {value!r:.60}")
+    path = os.fspath(value)
+    if not isinstance(path, str):
+        _refuse(f"{name}: expected a text, found {path!r:.60}")
+    return path
+
+
+def _path(paths, key):
+    if key not in paths:
+        _refuse(f"input_parma has no {key}; it has {', '.join(map(str, paths)) or 'nothing'}")
+    return _of_file(_engine.existing_tag, _text(key, paths[key]))
+
+
+def _of_file(call, path):
+    return translate(lambda: call(path), [path])
+
+
+def _output_folder(path):
+    folder = _text("output_path", path)
+    if not os.path.isdir(folder):
+        _refuse(
+            f"output_path {folder}: expected an existing folder, found "
+            f"{'a file' if os.path.exists(folder) else 'nothing'}; mkdir -p makes it",
+            CompareException.INVALID_PATH_ERROR,
+        )
+    if not os.access(folder, os.W_OK):
+        _refuse(f"output_path {folder} cannot be written to", CompareException.PERMISSION_ERROR)
+    return folder
+
+
+def _options(numbered, args, kwargs, name):
+    """The flags of what stands behind the folder."""
+    order = ("shape_flag", "stack_mode", "suffix") if numbered else _order_of(args)
+    if len(args) > len(order):
+        _refuse(f"{name} takes {2 + len(order)} arguments, found {2 + len(args)}")
+    options = dict(zip(order, args, strict=False))
+    for key, value in kwargs.items():
+        if key in options:
+            _refuse(f"{name}: {key} is given twice")
+        if key in _KNOWN:
+            options[key] = value
+        else:
+            warnings.warn(f"{name}: {key!r} is not known, and ignored", stacklevel=3)
+    suffix = options.get("suffix") or ""
+    if not isinstance(suffix, str):
+        _refuse(f"suffix: expected a text, found {type(suffix).__name__}")
+    flags = ["--suffix", suffix] if suffix else []
+    flags += ["--match-shapes"] * bool(options.get("shape_flag", numbered))
+    flags += ["--half-cosine"] * bool(options.get("half_cosine"))
+    return flags + ["--advisor"] * bool(options.get("auto_analyze", True))
+
+
+def _order_of(args):
+    """2.3 had ``suffix`` before ``fuzzy_match``, later versions not."""
+    later = ("stack_mode", "auto_analyze", "fuzzy_match")
+    texts = len(args) > 2 and isinstance(args[2], str)
+    return ("stack_mode", "auto_analyze", "suffix", "fuzzy_match") if texts else later

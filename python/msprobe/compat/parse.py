@@ -1,0 +1,42 @@
+"""``parse`` of ptdbg_ascend."""
+
+import os
+import sys
+import warnings
+
+from msprobe import _engine
+from msprobe.compat.compare import translate
+from msprobe.compat.errors import CompareException
+
+
+def parse(pkl_file, module_name_prefix):
+    """Prints call stacks and statistics of the calls whose names begin with a prefix.
+
+    Example::
+
+        parse("npu_dump.pkl", "21_Torch_batch_norm")
+
+    Args:
+        pkl_file: a file of ptdbg_ascend.
+        module_name_prefix: a number in it is that of the call among all, from 0; ``"2_"`` is not
+            the beginning of ``"21_Torch_add"``.
+
+    Raises:
+        CompareException: code 11 for a prefix that is no text, 1 for a file that is not there, 6
+            for one that is no dump.
+    """
+    if not isinstance(module_name_prefix, str):
+        raise CompareException(
+            CompareException.INVALID_PARAM_ERROR,
+            f"module_name_prefix: expected a text, found {type(module_name_prefix).__name__}",
+        )
+    if not isinstance(pkl_file, (str, os.PathLike)):
+        raise CompareException(
+            CompareException.INVALID_PARAM_ERROR,
+            f"pkl_file: expected a path, found {type(pkl_file).__name__}",
+        )
+    path = _engine.existing_tag(os.fspath(pkl_file))
+    text, problems = translate(lambda: _engine.trace_lines(path, module_name_prefix), [path])
+    for problem in problems:
+        warnings.warn(f"parse: {problem}", stacklevel=2)
+    sys.stdout.write(text)

@@ -1,0 +1,46 @@
+// What the older fronts ask of single files: lines of ptdbg_ascend, tensors.
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "bindings.h"
+#include "cli/parse_tensors.h"
+#include "convert.h"
+#include "engine/dump/line_trace.h"
+#include "engine/dump/tag_folder.h"
+
+namespace msprobe::python {
+namespace {
+
+std::pair<std::string, std::vector<std::string>> Trace(const std::string& path,
+                                                       const std::string& prefix) {
+  LineTrace trace = ValueOrRaise(TraceLines(path, prefix));
+  return {std::move(trace.text), std::move(trace.warnings)};
+}
+
+std::string CompareFiles(const std::string& target, const std::string& golden, int64_t lines,
+                         double absolute, double relative, bool save) {
+  return ValueOrRaise(CompareTensorFiles(
+      target, golden, {.lines = lines, .absolute = absolute, .relative = relative, .save = save}));
+}
+
+}  // namespace
+
+void BindOlderFiles(nb::module_& m) {
+  using namespace nb::literals;
+  m.def("trace_lines", &Trace, "path"_a, "prefix"_a,
+        "What `msprobe parse` prints, and what it warns of.");
+  m.def(
+      "line_dialect", [](const std::string& path) { return ValueOrRaise(LineDialect(path)); },
+      "path"_a, "Who wrote the file: torch_npu.hooks, ptdbg_ascend 0.1, ptdbg_ascend, or \"\".");
+  m.def("existing_tag", &ExistingTag, "path"_a,
+        "The path; below the one folder with its tag where only the version is another.");
+  m.def(
+      "describe_tensor_file",
+      [](const std::string& path) { return ValueOrRaise(DescribeTensorFile(path)); }, "path"_a,
+      "Shape, dtype, maximum, minimum and mean of a tensor file, as a line.");
+  m.def("compare_tensor_files", &CompareFiles, "target"_a, "golden"_a, "lines"_a, "absolute"_a,
+        "relative"_a, "save"_a, "Where two tensor files differ, as text.");
+}
+
+}  // namespace msprobe::python

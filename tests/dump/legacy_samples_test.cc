@@ -1,0 +1,98 @@
+// The samples of tests/data/legacy, one a dialect, read.
+#include <gmock/gmock.h>
+
+#include "engine/dump/reader.h"
+#include "engine/dump/tensor_data.h"
+
+namespace msprobe {
+namespace {
+
+using testing::HasSubstr;
+
+struct Sample {
+  const char* path;
+  const char* dialect;
+  size_t calls, values, with_data;  // with_data: elements can be read
+  bool sampled = false, checksums = false;
+  const char* stack = "";  // in the innermost frame of the first call
+  const char* note = "";
+};
+
+class LegacySamples : public testing::TestWithParam<Sample> {};
+
+TEST_P(LegacySamples, AreRead) {
+  const Sample& sample = GetParam();
+  const Result<Dump> dump = ReadDump(std::string(MSPROBE_TEST_DATA) + "/legacy/" + sample.path);
+  ASSERT_TRUE(dump.ok()) << dump.status().ToString();
+  EXPECT_EQ(dump->dialect, sample.dialect);
+  EXPECT_EQ(dump->records.size(), sample.calls);
+  EXPECT_EQ(dump->leaves.size(), sample.values);
+  EXPECT_EQ(dump->sampled, sample.sampled);
+  EXPECT_EQ(dump->has_md5, sample.checksums);
+  EXPECT_THAT(dump->note, HasSubstr(sample.note));
+  EXPECT_TRUE(sample.note[0] != '\0' || dump->note.empty()) << dump->note;
+  size_t with_data = 0;
+  for (const Leaf& leaf : dump->leaves) {
+    if (!HasTensorData(leaf)) continue;
+    const Result<TensorFile> tensor = ReadTensorData(*dump, leaf);
+    with_data += tensor.ok();
+    // Flattened elements get their shape back; samples are what they are.
+    if (tensor.ok() && !dump->sampled && dump->dialect != kPlainTensors) {
+      EXPECT_EQ(ShapeText(tensor->shape), leaf.shape) << leaf.name.view();
+    }
+  }
+  EXPECT_EQ(with_data, sample.with_data);
+  const int32_t stack = dump->records[0].stack;
+  ASSERT_EQ(stack >= 0, sample.stack[0] != '\0');
+  if (stack >= 0) {
+    EXPECT_THAT(std::string(dump->stacks[stack][0]), HasSubstr(sample.stack));
+  }
+}
+
+constexpr char kNet[] = "/w/net.py";
+INSTANTIATE_TEST_SUITE_P(
+    Dialects, LegacySamples,
+    testing::Values(Sample{"hooks_sampled/npu.pkl", "torch_npu.hooks", 2, 4, 4, true},
+                    Sample{"hooks_full/npu.pkl", "torch_npu.hooks", 1, 2, 2},
+                    Sample{"hooks_overflow", "torch_npu.hooks", 1, 2, 2, false, false, kNet},
+                    Sample{"ptdbg_0.1/npu_dump.pkl", "ptdbg_ascend 0.1", 2, 4, 4},
+                    Sample{"ptdbg_0.1_stack/npu_dump.pkl", "ptdbg_ascend 0.1", 1, 2, 2, false,
+                           false, kNet},
+                    Sample{"ptdbg_0.1_broken", "ptdbg_ascend 0.1", 2, 3, 0, false, false, kNet,
+                           "1 line could not be read, the first is line 4"},
+                    Sample{"ptdbg_0.1_overflow", "ptdbg_ascend 0.1", 1, 2, 2, false, false, kNet},
+                    Sample{"ptdbg_2.0", "ptdbg_ascend 1 to 4", 1, 8, 4, false, false, kNet},
+                    Sample{"ptdbg_3.4_inside", "ptdbg_ascend 1 to 4", 1, 2, 0},
+                    Sample{"ptdbg_3.4_outside", "ptdbg_ascend 1 to 4", 1, 2, 0},
+                    Sample{"ptdbg_4.1_overflow", "ptdbg_ascend 1 to 4", 1, 2, 0},
+                    Sample{"ptdbg_5.0", "ptdbg_ascend 5", 1, 3, 0},
+                    Sample{"ptdbg_5.0_md5", "ptdbg_ascend 5", 1, 2, 0, false, true},
+                    Sample{"ptdbg_5.0_crc32", "ptdbg_ascend 5", 1, 2, 0, false, true},
+                    Sample{"ptdbg_6.0", "ptdbg_ascend 6", 2, 3, 0, false, false, kNet},
+                    Sample{"hooks_async", "tensors", 2, 2, 2}),
+    [](const auto& info) {
+      std::string name = info.param.path;
+      for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
+      return name;
+    });
+
+TEST(LegacySamples, ScalarsEmptyStatisticsAndNestedPlaces) {
+  const Result<Dump> dump = ReadDump(std::string(MSPROBE_TEST_DATA) + "/legacy/ptdbg_2.0");
+  ASSERT_TRUE(dump.ok());
+  const auto leaf = [&](std::string_view name) -> const Leaf& {
+    for (const Leaf& one : dump->leaves) {
+      if (one.name == name) return one;
+    }
+    ADD_FAILURE() << name;
+    return dump->leaves[0];
+  };
+  EXPECT_EQ(leaf("VF_lstm_99_forward_input.1.1").shape, "[2, 3]");
+  EXPECT_EQ(leaf("VF_lstm_99_forward_input.3").kind, LeafKind::kScalar);
+  EXPECT_EQ(leaf("VF_lstm_99_forward_input.3").value, "True");
+  EXPECT_EQ(leaf("VF_lstm_99_forward_input.4").type, "float");
+  EXPECT_FALSE(leaf("VF_lstm_99_forward_input.5").has_stats);
+  EXPECT_EQ(leaf("VF_lstm_99_forward_input.6").shape, "[0]");
+}
+
+}  // namespace
+}  // namespace msprobe

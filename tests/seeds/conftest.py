@@ -1,0 +1,16 @@
+"""Modules that several tests share lie beside them: legacy_files.py."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+
+@pytest.fixture
+def out(tmp_path):
+    """An empty folder for results."""
+    folder = tmp_path / "out"
+    folder.mkdir()
+    return folder
