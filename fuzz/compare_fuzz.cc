@@ -1,17 +1,38 @@
-// Any two dumps that can be read can be compared, and every report of it is made.
+// Any two dumps that can be read can be compared, and every report of it is made, the table of each
+// generation among them.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
 #include <utility>
 
+#include "engine/compare/advisor.h"
 #include "engine/compare/compare.h"
 #include "engine/compare/report_json.h"
 #include "engine/compare/report_terminal.h"
+#include "engine/compare/table_report.h"
 #include "engine/dump/reader.h"
 #include "engine/formats/json.h"
 #include "fuzz/memory_folder.h"
 #include "fuzz/tensor_check.h"
+
+namespace {
+
+void CheckTable(const msprobe::Comparison& comparison, int generation) {
+  const msprobe::TableOptions options{.generation = static_cast<msprobe::Generation>(generation),
+                                      .highlight = true,
+                                      .half_cosine = true};
+  const msprobe::TableFormat table(comparison, options);
+  size_t lines = 0;
+  const auto count = [&](std::span<const std::string_view> pieces) {
+    for (const std::string_view piece : pieces) lines += piece.size();
+    return msprobe::Status::Ok();
+  };
+  if (!msprobe::StreamTableCsv(table, count).ok() || lines == 0) std::abort();
+  if (msprobe::AdvisorText(comparison, table, options.generation).empty()) std::abort();
+}
+
+}  // namespace
 
 // Up to a first 0x1e the target, then the golden.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -33,5 +54,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string report = msprobe::JsonReport(*result);
   msprobe::JsonCursor json(report);
   if (!json.Skip()) std::abort();
+  for (int i = 0; i <= static_cast<int>(msprobe::Generation::k26); ++i) CheckTable(*result, i);
   return 0;
 }

@@ -133,7 +133,7 @@ def tensors():
 
 def lines():
     """Dumps of torch_npu.hooks and ptdbg_ascend."""
-    found = [*DATA.glob("dumps/**/*.pkl"), *CASES.glob("**/*.pkl")]
+    found = [*DATA.glob("dumps/**/*.pkl"), *DATA.glob("legacy/**/*.pkl"), *CASES.glob("**/*.pkl")]
     return [path.read_bytes() for path in sorted(found)]
 
 

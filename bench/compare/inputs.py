@@ -1,4 +1,4 @@
-"""Makes up what comparisons are timed with: dumps of statistics, of tensors, of many ranks."""
+"""Makes up what comparisons are timed with: dumps of statistics, of tensors, of ranks, of lines."""
 
 import base64
 import json
@@ -119,3 +119,24 @@ def tensors(folder: Path, files: int, elements: int) -> int:
         head["dump_data_dir"] = str(place)
         (folder / side / "dump.json").write_text(json.dumps({**head, "data": data}))
     return sum(path.stat().st_size for path in folder.rglob("*.pt"))
+
+
+def lines(folder: Path, count: int) -> None:
+    """Two files of ptdbg_ascend, a stack behind the three values of each call."""
+    for side, noise in SIDES:
+        generator = random.Random(7)
+        place = folder / side
+        place.mkdir(parents=True)
+        calls = {}
+        with open(place / "dump.pkl", "w") as out:
+            for i in range(count // LEAVES_PER_CALL):
+                api = APIS[i % len(APIS)]
+                number = calls[api] = calls.get(api, -1) + 1
+                stem = f"Functional_{api}_{number}_forward"
+                for part in ("input.0", "input.1", "output"):
+                    scale = 1 + (noise if generator.random() < 0.01 else 0)
+                    numbers = [generator.uniform(-4, 4) * scale for _ in range(3)]
+                    line = [f"{stem}_{part}", 0, [], "torch.float32", [8, 128, 256], numbers]
+                    out.write(json.dumps(line) + "\n")
+                frame = ["/w/train.py", str(i % 64), "forward", f"x = self.layer{i % 64}(x)"]
+                out.write(json.dumps([f"{stem}_stack_info", [frame] * 6]) + "\n")

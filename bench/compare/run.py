@@ -83,7 +83,8 @@ class Bench:
             ["what", "MB in", "read ms", "ms", "MB peak", "peer ms", "x peer", "target", "verdict"]
         ]
 
-    def row(self, name, place, make, target, limit_ms, peer=None, of_peer=None, memory=False):
+    def row(self, name, place, make, target, limit_ms, peer=None, of_peer=None, memory=False,
+            more=()):  # fmt: skip
         """Makes the input, times it, adds a line. `peer`: seconds of the earlier tool, by a run."""
         print(f"  {name} ...", file=sys.stderr, flush=True)
         folder = self.folder / place
@@ -93,7 +94,7 @@ class Bench:
         sides = [
             folder / side / ("step0" if step.exists() else "") for side in ("target", "golden")
         ]
-        flags = ["compare", "-tp", sides[0], "-gp", sides[1]]
+        flags = ["compare", "-tp", sides[0], "-gp", sides[1], *more]
         (reading, ours), (_, peak) = median_of(
             self.options.rounds,
             lambda: read_once(folder),
@@ -155,9 +156,9 @@ def main():
         def tensors(files, elements):
             return lambda folder: inputs.tensors(folder, files, elements // part)
 
-        def row(name, make, target, limit, peer=None, of_peer=None, memory=False):
+        def row(name, make, target, limit, peer=None, of_peer=None, memory=False, more=()):
             if not options.only or options.only in name:
-                bench.row(name, "input", make, target, limit, peer, of_peer, memory)
+                bench.row(name, "input", make, target, limit, peer, of_peer, memory, more)
 
         fast, large = "<= 300 ms", "<= 2000 ms, <= 3 x one side"
         times = ", >= 100 x peer"
@@ -173,6 +174,8 @@ def main():
         name, make = "1,000,000 entries, layout of 26", made(1_000_000, False)
         row(name, make, large + times, 2000, peer_times_ten, OF_PEER, memory=True)
         row("1,000,000 entries, ours", made(1_000_000, True), large, 2000, memory=True)
+        name, more = "100,000 lines of ptdbg_ascend", ("--table-format", "ptdbg")
+        row(name, lambda f: inputs.lines(f, 100_000 // part), "<= 500 ms", 500, more=more)
         ranks = "64 ranks of 20,000 entries"
         row(ranks, lambda f: inputs.ranks(f, 64, 20_000 // part), "<= 2000 ms", 2000)
         name, make = "2 x 490 MB in 480 files each", tensors(480, 255_000)

@@ -91,6 +91,10 @@ class CallJudge {
       v->Add(Note::kNoGolden);
       return Word::kAbsent;
     }
+    if (line_table_ && c_.measures[row].reason == Reason::kShapeDiffers) {
+      v->Add(Note::kShape);
+      return Word::kUnmatched;
+    }
     bool warn = c_.measures[row].reason == Reason::kNonFinite, unknown = false;
     for (int i = 0; i < 4 && !warn; ++i) {
       const LegacyPair pair = CompareLegacyStatistic(target, golden, i, options_.generation);

@@ -7,34 +7,14 @@ docs/differences.md that says why, and one that no longer applies fails.
 
 import json
 import subprocess
-import zipfile
-from xml.etree import ElementTree
 
 import pytest
-from golden_tables import TABLES, close, table
+from golden_tables import TABLES, close, colors, table
 
 CASES = json.loads((TABLES / "cases.json").read_text())
 GENERATIONS = {"1.0.4": "1.0", "8.3.3": "8"}
 # openpyxl wrote 16 digits of each number; the 17th is lost in what was recorded.
 DIGITS = 1e-15
-
-
-def colors(path):
-    """The color of each row of a workbook, the header left out: "red", "yellow" or ""."""
-    space = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
-    with zipfile.ZipFile(path) as book:
-        styles = ElementTree.fromstring(book.read("xl/styles.xml"))
-        sheet = ElementTree.fromstring(book.read("xl/worksheets/sheet1.xml"))
-    fills = [
-        fill.find(f".//{space}fgColor").get("rgb", "")
-        if fill.find(f".//{space}fgColor") is not None
-        else ""
-        for fill in styles.find(f"{space}fills")
-    ]
-    formats = [int(xf.get("fillId")) for xf in styles.find(f"{space}cellXfs")]
-    names = {"FFFF0000": "red", "FFFFFF00": "yellow"}
-    rows = list(sheet.iter(f"{space}row"))[1:]
-    return [names.get(fills[formats[int(row[0].get("s", "0"))]], "") for row in rows]
 
 
 class Differences:

@@ -5,10 +5,11 @@ tests/data/dumps/ptdbg_VERSION/MODE holds. The columns are those of 4 to 6; of a
 ones it had are compared.
 """
 
+import json
 import subprocess
 
 import pytest
-from golden_tables import TABLES, close, table
+from golden_tables import TABLES, close, colors, table
 
 # Version, mode -> columns spelled otherwise then, and how: decimals, words for plain numbers.
 RECORDED = {
@@ -63,3 +64,25 @@ def test_columns_equal_the_recorded_table(version, mode, msprobe_bin, tmp_path):
     (advice,) = tmp_path.glob("advisor_*.txt")
     failing = [i for i, row in enumerate(their_rows, 2) if "No" in row]
     assert advice.read_text().startswith(f"Line: {failing[0] if failing else 'NA'}\n")
+
+
+def test_a_workbook_has_the_colors_of_6_0(msprobe_bin, tmp_path):
+    inputs, wrong = [1.0, 0.5, 0.75, 2.0], [9.0, 0.5, 0.75, 2.0]
+    for side, outputs in (
+        ("npu", ([float("inf"), 0.0, 1.0, 1.0], wrong, inputs)),
+        ("bench", (inputs, inputs, inputs)),
+    ):
+        (tmp_path / side).mkdir()
+        with open(tmp_path / side / "dump.pkl", "w") as file:
+            for i, output in enumerate(outputs):
+                for part, values in (("input.0", inputs), ("output", output)):
+                    name = f"Torch_op_{i}_forward_{part}"
+                    print(json.dumps([name, 0, [], "torch.float32", [3], values]), file=file)
+    done = subprocess.run(
+        [msprobe_bin, "compare", "-tp", tmp_path / "npu", "-gp", tmp_path / "bench", "--xlsx",
+         "--table-format", "ptdbg", "--table-file", tmp_path / "table.xlsx"],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    # Not a number; beyond half of the reference; the same.
+    assert colors(tmp_path / "table.xlsx") == ["", "red", "", "red", "", ""]

@@ -62,6 +62,20 @@ def test_tensor_folders_may_lie_elsewhere(tmp_path, out):
     assert "Max diff" in result(summary)[0]
 
 
+def test_other_shapes_are_unmatched_with_and_without_tensors(tmp_path, out):
+    npu, bench = (
+        write_later(tmp_path / f"{n}.pkl", [("Torch_neg_forward", {"output": ramp(n, 3)})])
+        for n in (2, 3)
+    )
+    compare(paths(npu, bench), str(out))
+    (row,) = result(out)[1]
+    assert row["Cosine"] == "shape unmatched" and row["Accuracy Reached or Not"] == "Unmatched"
+    summary = tmp_path / "summary"
+    summary.mkdir()
+    compare({k: v for k, v in paths(npu, bench).items() if "pkl" in k}, str(summary))
+    assert [row["Result"] for row in result(summary)[1]] == ["Unmatched"]
+
+
 def test_another_version_in_the_tag_is_found_and_said(tmp_path, out, capfd):
     npu, bench = (
         write_later(tmp_path / s / "ptdbg_dump_v4.1" / "rank0" / "dump.pkl", net()) for s in "ab"

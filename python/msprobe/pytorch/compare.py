@@ -37,7 +37,7 @@ def compare(
         stack_mode: show the stacks that ``stack_path`` names.
         auto_analyze: write ``advisor_TIME.txt``.
         fuzzy_match: accepted; call numbers never decide which calls belong together.
-        **kwargs: ``highlight``, ``suffix``, ``table_format`` ("1.0", "8" or "26"),
+        **kwargs: ``highlight``, ``suffix``, ``table_format`` ("1.0", "8", "26" or an older tool's),
             ``thresholds`` (a file), ``memory`` ("4GB"),
             ``diff_analyze``, ``data_mapping`` and the other mappings (paths).
 
