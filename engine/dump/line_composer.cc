@@ -158,7 +158,8 @@ void LineComposer::BeginLine(const std::string& path) {
 void LineComposer::Line(const std::string& path, const Value& v) {
   std::string& text = out_->text;
   const bool is_tensor = !v.dtype.empty();
-  if (!is_tensor && !IsNumberType(v.type)) return;
+  // ptdbg_ascend 0.1 knows tensors only.
+  if (!is_tensor && (!IsNumberType(v.type) || style_.dialect == LineDialect::kNumbered)) return;
   if (!style_.plain_values && (!is_tensor || IsPlainTensor(v.dtype, v.shape))) return;
   if (style_.data == LineData::kInLines) {
     if (v.file.empty() || v.file == "-1") return;
@@ -182,7 +183,7 @@ void LineComposer::Line(const std::string& path, const Value& v) {
   const bool in_short = style_.dialect == LineDialect::kNumbered;
   if (!is_tensor) {
     ((text += ", [], \"<class '") += v.type) += "'>\", \"[]\", [";
-    for (int i = 0; i < (in_short ? 3 : 4); ++i) (text += i > 0 ? ", " : "") += v.value;
+    for (int i = 0; i < 4; ++i) (text += i > 0 ? ", " : "") += v.value;
     text += "]]\n";
     return;
   }

@@ -176,7 +176,7 @@ void Session::Adopt(Config config) {
   ++configured_;
 }
 
-void Session::Restyle(Config config) {
+void Session::Restyle(Config config, bool goes_on) {
   if (abandoned_) return;
   (void)Stop();  // logs what fails
   if (writer_ != nullptr && !failed_) {
@@ -186,7 +186,10 @@ void Session::Restyle(Config config) {
   writer_.reset();
   next_.reset();
   stack_numbers_.clear();
+  const bool failed = failed_, concluded = concluded_;
   Adopt(std::move(config));
+  failed_ = goes_on && failed;
+  concluded_ = goes_on && concluded;
 }
 
 void Session::Reconfigure(Config config) {

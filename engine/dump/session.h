@@ -54,8 +54,9 @@ class Session {
   // Whether it is enabled (dump_enable) holds at once.
   void Reconfigure(Config config);
   // Another configuration holds at once, and files begin anew; call numbers go on. Those of an
-  // older front end that this session has written before are added to.
-  void Restyle(Config config);
+  // older front end that this session has written before are added to. `goes_on`: the next part of
+  // the same recording, which is off after a fault or its end.
+  void Restyle(Config config, bool goes_on = false);
   void Refuse();  // the file cannot be used: nothing is recorded until the next Reconfigure
   bool enabled() const { return enabled_ && !refused_; }
   uint64_t configured() const { return configured_; }  // configurations that came to hold

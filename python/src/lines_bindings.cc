@@ -52,6 +52,7 @@ Config ConfigOf(const nb::dict& dict) {
   style.dialect = Named<LineDialect>("a dialect", dialect, kDialects);
   style.mode = Named<LineMode>("a mode", mode, kModes);
   style.data = Named<LineData>("a form of data", data, kData);
+  if (!style.has_values()) style.data = LineData::kNone;
   options.Read("file", &style.file);
   options.Read("data_folder", &style.data_folder);
   options.Read("tag_folder", &style.tag_folder);
@@ -96,14 +97,16 @@ void BindLines(nb::module_& m) {
   using namespace nb::literals;
   m.def(
       "configure_lines",
-      [](const nb::dict& options, const std::string& own_directory) {
+      [](const nb::dict& options, const std::string& own_directory, bool goes_on) {
         Config config = ConfigOf(options);
         PrepareCapture(own_directory);
-        Collector::Get().Restyle(std::move(config));
+        Collector::Get().Restyle(std::move(config), goes_on);
       },
-      "options"_a, "own_directory"_a,
+      "options"_a, "own_directory"_a, "goes_on"_a = false,
       "Record as an older tool did: members of `options` are those of LineStyle, and parts, ranks, "
-      "level, checks_overflow, overflow_nums, async_dump, checksums. Call numbers go on.");
+      "level, checks_overflow, overflow_nums, async_dump, checksums. Call numbers go on; "
+      "`goes_on`: "
+      "the count of overflows, too.");
   m.def(
       "set_overflow_flag",
       [](nb::handle flag) {

@@ -1,4 +1,4 @@
-"""Modules that several tests share lie beside them: legacy_files.py."""
+"""Modules that several tests share lie beside them, or in tests/python."""
 
 import sys
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python"))
 
 
 @pytest.fixture

@@ -35,6 +35,7 @@ class _Setup:
     acl_config = None
     switch = "OFF"
     overflow_switch = "ON"
+    overflow_goes_on = False
     filter_overflow = False
     selection = None  # of set_dump_switch, as the engine has it
     numbered = True  # the modes were numbers, as those of 0.1
@@ -257,7 +258,7 @@ def register_hook(model, hook, **kwargs):
             f"register_hook: expected acc_cmp_dump or overflow_check, found {hook!r}"
         )
     dump_step = kwargs.pop("dump_step", 1)
-    if not isinstance(dump_step, int) or not 1 <= dump_step <= 100:
+    if type(dump_step) is not int or not 1 <= dump_step <= 100:
         raise RegistrationError(
             f"register_hook: dump_step; expected a number from 1 to 100, found {dump_step!r}",
             code=RegistrationError.INVALID_DUMP_RATIO,
@@ -281,6 +282,7 @@ def register_hook(model, hook, **kwargs):
     _Setup.hook = acc_cmp_dump if name == "acc_cmp_dump" else overflow_check
     _Setup.model, _Setup.rank, _Setup.dump_step = model, rank, dump_step
     _Setup.overflow_nums, _Setup.acl_config = overflow_nums, config
+    _Setup.overflow_goes_on = False
     _Setup.level = "L0" if dump_mode == "model" else "L1"
     _follow()
 
@@ -314,7 +316,8 @@ def set_backward_input(backward_input):
 def _follow():
     """Record, or do not, as path, hook and switch say."""
     if _Setup.hook is overflow_check and _Setup.overflow_switch == "ON":
-        recorder.begin(overflow_options(_Setup), _Setup.model, _Setup.rank)
+        goes_on, _Setup.overflow_goes_on = _Setup.overflow_goes_on, True
+        recorder.begin(overflow_options(_Setup), _Setup.model, _Setup.rank, goes_on)
         _engine.set_overflow_flag(recorder.npu_overflow_flag())
     elif _Setup.hook is acc_cmp_dump and _Setup.switch == "ON":
         if _Setup.selection["mode"] == "acl":

@@ -63,6 +63,7 @@ class PrecisionDebugger:
         self.rank, self.steps, self.model = rank, steps, model
         self.overflow_nums, self.filter_overflow = 1, False
         self.acl_config = None
+        self.goes_on = False
         PrecisionDebugger._instance = self
         PrecisionDebugger._iteration = 0
         if not self.checks_overflow:
@@ -88,6 +89,7 @@ class PrecisionDebugger:
             self.filter_overflow = ptdbg._is_on("filter_switch", kwargs.pop("filter_switch", "OFF"))
         else:
             self._configure_dump(mode, kwargs)
+        self.goes_on = False
         recorder.warn_of("configure_hook", kwargs)
 
     def _configure_dump(self, mode, kwargs):
@@ -175,15 +177,20 @@ class PrecisionDebugger:
             return
         if self.checks_overflow:
             options = ptdbg.overflow_options(self)
-            recorder.begin({**options, "step_folder": step_folder}, self.model)
+            recorder.begin(
+                {**options, "step_folder": step_folder}, self.model, goes_on=self.goes_on
+            )
             _engine.set_overflow_flag(recorder.npu_overflow_flag())
         elif self.selection["mode"] == "acl":
             acl.begin(self.acl_config)
         else:
             options = {**self.selection, "step_folder": step_folder}
             recorder.begin(
-                {**options, "tag_folder": ptdbg.tag_folder(self.path, self.tag)}, self.model
+                {**options, "tag_folder": ptdbg.tag_folder(self.path, self.tag)},
+                self.model,
+                goes_on=self.goes_on,
             )
+        self.goes_on = True
 
 
 def _steps(step):

@@ -14,10 +14,13 @@ _rank = None
 _recording = False
 
 
-def begin(options, model=None, rank=None):
-    """Record from now on, as `options` say (engine/dump/line_style.h); call numbers go on."""
+def begin(options, model=None, rank=None, goes_on=False):
+    """Record from now on, as `options` say (engine/dump/line_style.h); call numbers go on.
+
+    goes_on: the next part of the same recording, which stays off after a fault or its end.
+    """
     global _model, _rank, _recording
-    _engine.configure_lines(options, PACKAGE)
+    _engine.configure_lines(options, PACKAGE, goes_on)
     _model, _rank, _recording = model, rank, True
     hooks.begin(model, rank)
 

@@ -121,6 +121,7 @@ void Collector::StopCalls() {
 }
 
 void Collector::Step() {
+  if (run_.session == nullptr) return;  // nothing was wanted until now
   saves_.Flush();
   (void)Stop();  // a failure is logged where it happens
   run_.session->Step();

@@ -50,8 +50,9 @@ class Collector final : public CallObserver,
   static Status CheckReference(const Config& config);
   // `watch`: set when the file is to be read again as it changes.
   void Configure(Config config, std::unique_ptr<ConfigWatch> watch = nullptr);
-  // An older front end's: files begin anew, call numbers go on.
-  void Restyle(Config config);
+  // An older front end's: files begin anew, call numbers go on. `goes_on`: the next part of the
+  // same recording; overflows are counted on.
+  void Restyle(Config config, bool goes_on);
   // Reads the configuration again if it is time and the file has changed; collection stops then.
   // True: it has stopped, and what the configuration asks for may be another thing.
   bool Refresh(bool has_model);
@@ -157,7 +158,7 @@ class Collector final : public CallObserver,
   bool DiffersFromReference(OpenCall* call);
   void CountDifference(const std::string& name, int64_t site);
   void ReportSearch();
-  void Adopt();  // what follows from the session's configuration
+  void Adopt(bool goes_on = false);  // what follows from the session's configuration
 
   Recording run_;
   std::unique_ptr<ConfigWatch> watch_;

@@ -30,25 +30,25 @@ void Collector::Configure(Config config, std::unique_ptr<ConfigWatch> watch) {
   Adopt();
 }
 
-void Collector::Restyle(Config config) {
+void Collector::Restyle(Config config, bool goes_on) {
   if (run_.session == nullptr || !run_.session->config().lines) {
     Configure(std::move(config));
     return;
   }
   (void)Stop();  // a failure is logged where it happens
   arrived_.clear();
-  run_.session->Restyle(std::move(config));
-  Adopt();
+  run_.session->Restyle(std::move(config), goes_on);
+  Adopt(goes_on);
 }
 
-void Collector::Adopt() {
+void Collector::Adopt(bool goes_on) {
   const Config& config = run_.session->config();
   configured_ = run_.session->configured();
   const bool records_calls = !run_.session->disabled() && config.task != Task::kGradProbe;
   run_.modules_wanted = records_calls && RecordsModules(config);
   run_.apis_wanted = records_calls && (config.level == Level::kL1 || config.level == Level::kMix);
   run_.options.summary = config.summary;
-  found_.Forget();
+  if (!goes_on) found_.Forget();
   search_.reset();
   if (!config.bench_path.empty()) search_ = std::make_unique<ReferenceSearch>(config.bench_path);
   run_.options.numbers = config.task != Task::kNanCheck;

@@ -11,7 +11,7 @@
 namespace msprobe::capture {
 
 void Collector::BeginModuleDump(PyObject* module, const std::string& name) {
-  if (!run_.session->collecting()) return;
+  if (run_.session == nullptr || !run_.session->collecting()) return;
   if (module_tree_.Knows(module) && dumped_.count(module) == 0) {
     Log(LogLevel::kWarning,
         "module_dump(" + name + ") has no effect: the level records this module anyway");
