@@ -113,7 +113,7 @@ void AppendTensor(std::string* out, const TensorFields& fields) {
   if (fields.statistics) AppendChecksum(out, fields);
   if (fields.later >= 0) AppendLateCounts(out, fields);
   if (const Stats* stats = fields.stats; stats != nullptr) {
-    if (fields.statistics || fields.counts) AppendCounts(out, fields);
+    if ((fields.statistics && fields.with_counts) || fields.counts) AppendCounts(out, fields);
     if (fields.first_nonfinite >= 0) {
       *out += ",\"first_nonfinite\":";
       AppendInteger(out, fields.first_nonfinite);

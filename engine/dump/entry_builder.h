@@ -34,6 +34,7 @@ struct TensorFields {
   int requires_grad = -1;              // 0, 1, or -1: the framework has no such thing
   bool fingerprint = true;
   bool statistics = true;        // false: the four values and the counts are left out
+  bool with_counts = true;       // beside the statistics
   bool counts = false;           // counts in spite of that
   int64_t first_nonfinite = -1;  // place of the first NaN or infinity; written when not negative
   // What stats->checksum is; written under "md5", without statistics right behind the shape.

@@ -60,53 +60,67 @@ bool IsPlainTensor(std::string_view dtype, std::string_view shape) {
          shape.find(" 0,") != shape.npos || shape.find(" 0]") != shape.npos;
 }
 
-Result<ComposedLines> LineComposer::Compose(std::string_view entry) {
-  ComposedLines out;
+Status LineComposer::Compose(std::string_view entry) {
+  text_.clear();
+  name_.clear();
+  stack_ = -1;
   JsonCursor json(entry);
-  out_ = &out;
   JsonText key;
   if (!json.NextKeyOrEnd(&key)) return json.Error("an entry");
-  AppendJsonText(&out.name, key);
-  if (style_.dialect == LineDialect::kHooks) out.name = WithoutCallNumber(out.name);
-  if (style_.file_for_each) out.name = WithoutLineNumber(out.name);
-  // The texts of what stands as "input" and as "output" in lines, in this order.
-  std::vector<std::string_view> inputs, outputs;
-  const bool swapped = style_.swaps_backward() && out.name.ends_with("_backward");
+  json_name_ = key.raw;
+  if (style_.dialect == LineDialect::kHooks) json_name_ = WithoutCallNumber(json_name_);
+  if (style_.file_for_each) json_name_ = WithoutLineNumber(json_name_);
+  AppendJsonText(&name_, {json_name_, key.escaped});
+  const bool swapped = style_.swaps_backward() && name_.ends_with("_backward");
+  std::string_view later;  // what is "output" in lines stands behind what is "input"
   for (json.BeginObject(); json.NextKey(&key);) {
-    std::string_view raw;
-    if (!json.Raw(&raw)) break;
-    if (key == "input_args" || key == "input" || key == "input_kwargs") {
-      (swapped ? outputs : inputs).push_back(raw);
+    if (key == "stack") {
+      JsonText number;
+      if (json.String(&number)) stack_ = NumberAfter(number.raw, "");
+    } else if (key == "input" && swapped) {
+      json.Raw(&later);
+    } else if (key == "input_args" || key == "input" || key == "input_kwargs") {
+      Slot("input", &json);
     } else if (key == "output") {
-      (swapped ? inputs : outputs).push_back(raw);
-    } else if (key == "stack") {
-      out.stack = NumberAfter(raw.substr(1, raw.size() - 2), "");
+      Slot(swapped ? "input" : "output", &json);
+    } else {
+      json.Skip();
     }
   }
   if (json.failed()) return json.Error("an entry");
-  for (const std::string_view slot : inputs) Slot("input", slot);
-  for (const std::string_view slot : outputs) Slot("output", slot);
-  return out;
+  if (!later.empty()) {
+    JsonCursor rest(later);
+    Slot("output", &rest);
+  }
+  return Status::Ok();
 }
 
-void LineComposer::Slot(std::string_view part, std::string_view slot) {
-  if (!style_.has_values()) return;
+void LineComposer::Slot(std::string_view part, JsonCursor* json) {
+  if (!style_.has_values()) {
+    json->Skip();
+    return;
+  }
   part_ = part;
-  JsonCursor json(slot);
-  json_ = &json;
-  AnyValue("");
+  json_ = json;
+  path_.clear();
+  AnyValue();
 }
 
-void LineComposer::AnyValue(const std::string& path) {
+void LineComposer::AnyValue() {
   JsonText key;
+  const size_t size = path_.size();
   switch (json_->Peek()) {
     case '[': {
       int64_t i = 0;
-      for (json_->BeginArray(); json_->NextItem();) AnyValue(path + "." + std::to_string(i++));
+      for (json_->BeginArray(); json_->NextItem(); path_.resize(size)) {
+        path_ += '.';
+        AppendInteger(&path_, i++);
+        AnyValue();
+      }
       return;
     }
     case '{':
-      if (json_->BeginObject() && json_->NextKey(&key)) Members(path, key);
+      if (json_->BeginObject() && json_->NextKey(&key)) Members(key);
       return;
     default:
       json_->Skip();
@@ -114,7 +128,7 @@ void LineComposer::AnyValue(const std::string& path) {
 }
 
 // A value that says its type, or an object of values.
-void LineComposer::Members(const std::string& path, JsonText key) {
+void LineComposer::Members(JsonText key) {
   if (key == "type" && json_->Peek() == '"') {
     Value value;
     JsonText text;
@@ -124,85 +138,90 @@ void LineComposer::Members(const std::string& path, JsonText key) {
       std::string_view raw;
       if (!json_->Raw(&raw)) return;
       const std::string_view plain = raw.starts_with('"') ? raw.substr(1, raw.size() - 2) : raw;
-      if (key == "dtype") value.dtype = plain;
-      if (key == "shape") value.shape = raw;
-      if (key == "value") value.value = raw;
-      if (key == "md5") value.digest = plain;
-      if (key == "data_name") value.file = plain;
-      if (key == "Max") value.max = raw;
-      if (key == "Min") value.min = raw;
-      if (key == "Mean") value.mean = raw;
-      if (key == "Norm") value.norm = raw;
+      if (key == "dtype") {
+        value.dtype = plain;
+      } else if (key == "shape") {
+        value.shape = raw;
+      } else if (key == "Max") {
+        value.max = raw;
+      } else if (key == "Min") {
+        value.min = raw;
+      } else if (key == "Mean") {
+        value.mean = raw;
+      } else if (key == "Norm") {
+        value.norm = raw;
+      } else if (key == "value") {
+        value.value = raw;
+      } else if (key == "md5") {
+        value.digest = plain;
+      } else if (key == "data_name") {
+        value.file = plain;
+      }
     }
-    if (!json_->failed()) Line(path, value);
+    if (!json_->failed()) Line(value);
     return;
   }
+  const size_t size = path_.size();
   do {
-    std::string name = path + ".";
-    AppendJsonText(&name, key);
-    AnyValue(name);
+    (path_ += '.') += key.raw;
+    AnyValue();
+    path_.resize(size);
   } while (json_->NextKey(&key));
 }
 
-void LineComposer::BeginLine(const std::string& path) {
-  std::string name;
-  if (style_.dialect == LineDialect::kHooks && !style_.file_for_each)
-    name = std::to_string(next_line_++) + "_";
-  ((name += out_->name) += '_') += part_;
-  name += path;
-  out_->text += '[';
-  AppendJsonString(&out_->text, name);
-  out_->text += ", ";
+void LineComposer::BeginLine() {
+  text_ += "[\"";
+  if (style_.dialect == LineDialect::kHooks && !style_.file_for_each) {
+    AppendInteger(&text_, next_line_++);
+    text_ += '_';
+  }
+  (((text_ += json_name_) += '_') += part_) += path_;
+  text_ += "\", ";
 }
 
-void LineComposer::Line(const std::string& path, const Value& v) {
-  std::string& text = out_->text;
+void LineComposer::Line(const Value& v) {
   const bool is_tensor = !v.dtype.empty();
   // ptdbg_ascend 0.1 knows tensors only.
   if (!is_tensor && (!IsNumberType(v.type) || style_.dialect == LineDialect::kNumbered)) return;
   if (!style_.plain_values && (!is_tensor || IsPlainTensor(v.dtype, v.shape))) return;
+  const bool has_statistics = !v.max.empty() && v.max != "null" && v.dtype != "torch.bool";
   if (style_.data == LineData::kInLines) {
     if (v.file.empty() || v.file == "-1") return;
-    std::string elements = elements_of_(v.file);
-    const bool has_statistics = !v.max.empty() && v.max != "null";
+    BeginLine();
+    const std::string_view elements = elements_of_(v.file);
+    (text_ += '[') += elements;
     if (style_.sampled && has_statistics) {
-      for (const std::string_view each : {v.max, v.min, v.mean}) {
-        if (!elements.empty()) elements += ", ";
-        elements += each;
-      }
+      if (!elements.empty()) text_ += ", ";
+      ((((text_ += v.max) += ", ") += v.min) += ", ") += v.mean;
     }
-    BeginLine(path);
-    ((((text += '[') += elements) += "], \"") += v.dtype) += "\", ";
-    (text += v.shape) += "]\n";
+    ((((text_ += "], \"") += v.dtype) += "\", ") += v.shape) += "]\n";
     return;
   }
-  BeginLine(path);
-  text += std::to_string(style_.file_for_each                       ? kComplete
-                         : style_.dialect == LineDialect::kNumbered ? style_.sample_step
-                                                                    : 0);
+  BeginLine();
   const bool in_short = style_.dialect == LineDialect::kNumbered;
+  AppendInteger(&text_, style_.file_for_each ? kComplete : in_short ? style_.sample_step : 0);
   if (!is_tensor) {
-    ((text += ", [], \"<class '") += v.type) += "'>\", \"[]\", [";
-    for (int i = 0; i < 4; ++i) (text += i > 0 ? ", " : "") += v.value;
-    text += "]]\n";
+    ((text_ += ", [], \"<class '") += v.type) += "'>\", \"[]\", [";
+    for (int i = 0; i < 4; ++i) (text_ += i > 0 ? ", " : "") += v.value;
+    text_ += "]]\n";
     return;
   }
   if (v.digest.empty()) {
-    text += ", [], \"";
+    text_ += ", [], \"";
   } else {
-    ((text += ", \"") += v.digest) += "\", \"";
+    ((text_ += ", \"") += v.digest) += "\", \"";
   }
-  ((text += v.dtype) += "\", ") += v.shape;
+  ((text_ += v.dtype) += "\", ") += v.shape;
   if (style_.file_for_each && in_short) {
-    text += "]\n";
+    text_ += "]\n";
     return;
   }
-  text += ", [";
-  if (!v.max.empty() && v.max != "null" && v.dtype != "torch.bool") {
-    ((((text += v.max) += ", ") += v.min) += ", ") += v.mean;
-    if (!in_short) (text += ", ") += v.norm;
+  text_ += ", [";
+  if (has_statistics) {
+    ((((text_ += v.max) += ", ") += v.min) += ", ") += v.mean;
+    if (!in_short) (text_ += ", ") += v.norm;
   }
-  text += "]]\n";
+  text_ += "]]\n";
 }
 
 }  // namespace msprobe

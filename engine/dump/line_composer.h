@@ -1,7 +1,8 @@
 // Entries of a session as lines of torch_npu.hooks and ptdbg_ascend. line_file.h reads them back.
 //
-//   LineComposer composer(&style, [&](std::string_view file) { return ElementsOf(file); });
-//   MSPROBE_ASSIGN_OR_RETURN(ComposedLines lines, composer.Compose(entry));
+//   LineComposer composer(style, [&](std::string_view file) { return ElementsOf(file); });
+//   MSPROBE_RETURN_IF_ERROR(composer.Compose(entry));
+//   file.Append(composer.lines());
 //   // ["Functional_relu_0_forward_input.0", 0, [], "torch.float32", [2, 3], [1.5, -2.0, 0.25, 3]]
 #pragma once
 
@@ -17,35 +18,34 @@
 
 namespace msprobe {
 
-struct ComposedLines {
-  std::string name;    // of the call in lines: "Functional_relu_0_forward"
-  std::string text;    // whole lines
-  int64_t stack = -1;  // the number its entry gives
-};
-
 class LineComposer {
  public:
   // kInLines: what stands between the brackets, by the name of the file that a tensor would go to.
-  using ElementsOf = std::function<std::string(std::string_view file)>;
-  LineComposer(const LineStyle* style, ElementsOf elements_of)
-      : style_(*style), elements_of_(std::move(elements_of)) {}
+  using ElementsOf = std::function<std::string_view(std::string_view file)>;
+  LineComposer(const LineStyle& style, ElementsOf elements_of)
+      : style_(style), elements_of_(std::move(elements_of)) {}
 
   // `entry`: "name": {...} as EntryBuilder has it. Values that the style leaves out have no line.
-  // Errors: kInvalidDump when it is none.
-  Result<ComposedLines> Compose(std::string_view entry);
+  // What the members below answer holds until the next call. Errors: kInvalidDump when it is none.
+  Status Compose(std::string_view entry);
+  const std::string& name() const { return name_; }  // of the call: "Functional_relu_0_forward"
+  const std::string& lines() const { return text_; }
+  int64_t stack() const { return stack_; }  // the number that the entry gives; -1: none
 
  private:
   struct Value;
-  void Slot(std::string_view part, std::string_view slot);
-  void AnyValue(const std::string& path);
-  void Members(const std::string& path, JsonText key);
-  void Line(const std::string& path, const Value& value);
-  void BeginLine(const std::string& path);
+  void Slot(std::string_view part, JsonCursor* json);
+  void AnyValue();
+  void Members(JsonText key);
+  void Line(const Value& value);
+  void BeginLine();
 
-  const LineStyle& style_;
+  const LineStyle style_;
   const ElementsOf elements_of_;
+  std::string name_, text_, path_;
+  std::string json_name_;  // as JSON spells it, without quotes; path_ likewise
+  int64_t stack_ = -1;
   JsonCursor* json_ = nullptr;
-  ComposedLines* out_ = nullptr;
   std::string_view part_;
   int64_t next_line_ = 0;  // kHooks
 };
@@ -56,7 +56,8 @@ std::string WithoutCallNumber(std::string_view name);
 // A stack line: frames as stack.json has them, as lists of file, line, function and source.
 std::string StackLine(std::string_view name, const std::vector<std::string>& frames);
 
-// Whether a tensor is one that a style without plain values leaves out.
+// Whether a tensor is one that a style without plain values leaves out: of integers or bool, or
+// without dimensions or elements.
 bool IsPlainTensor(std::string_view dtype, std::string_view shape);
 
 }  // namespace msprobe

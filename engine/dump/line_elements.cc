@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "engine/base/text.h"
 #include "engine/tensor/float_formats.h"
@@ -15,9 +16,15 @@ constexpr int64_t kEnd = 256;  // elements at each end that are always kept
 template <typename Visit>
 void ForEachElement(const TensorView& view, int64_t most, Visit&& visit) {
   const auto size = static_cast<int64_t>(DTypeSize(view.dtype));
+  if (view.IsContiguous()) {
+    const char* at = static_cast<const char*>(view.data);
+    for (int64_t i = 0, n = std::min(most, view.numel()); i < n; ++i) visit(at + i * size);
+    return;
+  }
   const StridedRuns runs = MakeRuns(view);
   int64_t left = most;
-  runs.ForEach(0, runs.count, [&](int64_t offset) {
+  const int64_t needed = runs.run == 0 ? 0 : std::min(runs.count, (most + runs.run - 1) / runs.run);
+  runs.ForEach(0, needed, [&](int64_t offset) {
     const char* at = static_cast<const char*>(view.data) + offset * size;
     for (int64_t i = 0; i < runs.run && left > 0; ++i, --left)
       visit(at + i * runs.run_stride * size);
@@ -86,13 +93,13 @@ OwnedElements StorageElements(const TensorView& view, int64_t* offset) {
   return out;
 }
 
-std::string ListElements(const TensorView& view, int64_t most) {
-  std::string list;
+void ListElements(const TensorView& view, int64_t most, std::string* list) {
+  const auto append = IsNarrowFloat(view.dtype) ? AppendPythonFloat32 : AppendPythonFloat;
+  bool first = true;
   ForEachElement(view, most, [&](const void* p) {
-    if (!list.empty()) list += ", ";
-    AppendPythonFloat(&list, ElementToDouble(view.dtype, p));
+    if (!std::exchange(first, false)) *list += ", ";
+    append(list, ElementToDouble(view.dtype, p));
   });
-  return list;
 }
 
 }  // namespace msprobe

@@ -34,7 +34,7 @@ OwnedElements FloatElements(const TensorView& view);
 // (0, ..., 0) is in it; not 0 only with negative strides.
 OwnedElements StorageElements(const TensorView& view, int64_t* offset);
 
-// "1.5, -2.0": the first elements, at most `most`.
-std::string ListElements(const TensorView& view, int64_t most);
+// Appends "1.5, -2.0": the first elements, at most `most`.
+void ListElements(const TensorView& view, int64_t most, std::string* list);
 
 }  // namespace msprobe

@@ -36,7 +36,7 @@ bool IsNumpyDType(DType dtype) {
   }
 }
 
-std::string Listed(std::span<const int64_t> numbers) {
+std::string Joined(std::span<const int64_t> numbers) {
   return fmt::format("{}", fmt::join(numbers, ","));
 }
 
@@ -55,10 +55,25 @@ std::string LineNameOfFile(std::string_view file_name, bool swapped) {
 }
 
 LineWriter::LineWriter(const LineStyle& style)
-    : style_(style), composer_(&style_, [this](std::string_view file) {
-        auto node = listed_.extract(std::string(file));
-        return node.empty() ? std::string() : std::move(node.mapped());
-      }) {}
+    : style_(style),
+      composer_(style_, [this](std::string_view file) { return TakeListed(file); }) {}
+
+void LineWriter::List(const std::string& file_name, const TensorView& view) {
+  if (waiting_ == listed_.size()) listed_.emplace_back();
+  Listed& listed = listed_[waiting_++];
+  listed.file = file_name;
+  listed.elements.clear();
+  ListElements(view, style_.sampled ? kListedSample : view.numel(), &listed.elements);
+}
+
+std::string_view LineWriter::TakeListed(std::string_view file_name) {
+  for (size_t i = waiting_; i-- > 0;) {  // those of the entry that is written came last
+    if (listed_[i].file != file_name) continue;
+    std::swap(listed_[i], listed_[--waiting_]);
+    return listed_[waiting_].elements;
+  }
+  return {};
+}
 
 Result<std::unique_ptr<LineWriter>> LineWriter::Create(const LineStyle& style, bool keep) {
   std::unique_ptr<LineWriter> writer(new LineWriter(style));
@@ -87,10 +102,11 @@ Status LineWriter::BeginFile() {
 }
 
 Status LineWriter::Store(const std::string& file_name, const TensorView& view, TensorQueue* queue) {
-  if (!style_.plain_values && IsPlainTensor(DTypeTorchName(view.dtype), ShapeText(view.dims())))
-    return Status::Ok();
+  const bool plain =
+      !DTypeTorchName(view.dtype).starts_with("torch.float") && view.dtype != DType::kBFloat16;
+  if (!style_.plain_values && (plain || view.ndim == 0 || view.numel() == 0)) return Status::Ok();
   if (style_.data == LineData::kInLines) {
-    listed_[file_name] = ListElements(view, style_.sampled ? kListedSample : view.numel());
+    List(file_name, view);
     return Status::Ok();
   }
   std::string name = LineNameOfFile(file_name, style_.swaps_backward());
@@ -139,8 +155,8 @@ Status LineWriter::StoreStorage(std::string_view name, const TensorView& view, T
                             : next_value_++;
   return queue->Push(
       fmt::format("{}_{}_{}{}_shape[{}]_stride[{}]_offset[{}]_format[2].npy", next_side_ - 1, call,
-                  parsed.part == LinePart::kInput ? "input" : "output", place, Listed(view.dims()),
-                  Listed(strides), offset),
+                  parsed.part == LinePart::kInput ? "input" : "output", place, Joined(view.dims()),
+                  Joined(strides), offset),
       stored);
 }
 
@@ -151,12 +167,16 @@ Result<int64_t> LineWriter::AddStack(std::string_view, std::vector<std::string> 
 
 Status LineWriter::Append(std::string_view entry) {
   if (style_.data == LineData::kStorages) return Status::Ok();
-  MSPROBE_ASSIGN_OR_RETURN(ComposedLines lines, composer_.Compose(entry));
-  std::string stack;
-  if (lines.stack >= 0 && static_cast<size_t>(lines.stack) < stacks_.size())
-    stack = StackLine(lines.name, stacks_[static_cast<size_t>(lines.stack)]);
-  const bool stack_first = style_.swaps_backward();  // the first two generations
-  const std::string text = stack_first ? stack + lines.text : lines.text + stack;
+  MSPROBE_RETURN_IF_ERROR(composer_.Compose(entry));
+  std::string_view text = composer_.lines();
+  if (composer_.stack() >= 0 && static_cast<size_t>(composer_.stack()) < stacks_.size()) {
+    const std::string stack =
+        StackLine(composer_.name(), stacks_[static_cast<size_t>(composer_.stack())]);
+    const bool stack_first = style_.swaps_backward();  // the first two generations
+    with_stack_ = stack_first ? stack : composer_.lines();
+    with_stack_ += stack_first ? composer_.lines() : stack;
+    text = with_stack_;
+  }
   if (text.empty()) return Status::Ok();
   if (!style_.file_for_each) return file_.Append(text);
   if (!file_.is_open()) MSPROBE_RETURN_IF_ERROR(BeginFile());

@@ -10,7 +10,6 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "engine/base/file.h"
@@ -41,13 +40,22 @@ class LineWriter final : public EntryWriter {
  private:
   explicit LineWriter(const LineStyle& style);
   Status BeginFile();
+  void List(const std::string& file_name, const TensorView& view);
+  std::string_view TakeListed(std::string_view file_name);  // until the next of them
   Status StoreStorage(std::string_view name, const TensorView& view, TensorQueue* queue);
 
   const LineStyle style_;
   LineComposer composer_;
   AppendFile file_;
   std::string last_file_, last_folder_;
-  std::unordered_map<std::string, std::string> listed_;  // kInLines: elements, by file name
+  std::string with_stack_;  // reused
+  // kInLines: elements that wait for their entry. The first `waiting_`; the others' memory is used
+  // again.
+  struct Listed {
+    std::string file, elements;
+  };
+  std::vector<Listed> listed_;
+  size_t waiting_ = 0;
   std::vector<std::vector<std::string>> stacks_;
   // kStorages: what the last file was of, and how many of that there are.
   std::string last_side_;

@@ -206,5 +206,69 @@ TEST_F(SessionTest, AnotherDumpPathBeginsNewFilesAtOnce) {
   session.Step();
 }
 
+// An older front end: its names, its file, and call numbers that go on.
+class LineSessionTest : public SessionTest {
+ protected:
+  Config Lines(LineDialect dialect, const std::string& file) {
+    Config config;
+    config.lines = LineStyle{
+        .dialect = dialect, .file = temporary_.path() + "/" + file, .data = LineData::kNone};
+    config.dump_path = config.lines->file;
+    return config;
+  }
+  static std::string Name(Session& session) {
+    std::string forward, backward;
+    session.NameCall("Torch.a.", session.NextCall(0), false, &forward, &backward);
+    return forward + " " + backward;
+  }
+  static void Write(Session& session) {
+    session.Record(
+        {.entry = R"("f_0_forward": {"output":{"type":"int","value":1}})", .name = "f_0_forward"});
+  }
+  std::string Text(const std::string& file) { return ReadWhole(temporary_.path() + "/" + file); }
+  const std::string line_ =
+      "[\"f_0_forward_output\", 0, [], \"<class 'int'>\", \"[]\", [1, 1, 1, 1]]\n";
+};
+
+TEST_F(LineSessionTest, NamesCallsAsTheDialectDoes) {
+  Session counted(Lines(LineDialect::kCounted, "a.pkl"));
+  EXPECT_EQ(Name(counted), "Torch_a_0_forward Torch_a_0_backward");
+  EXPECT_EQ(Name(counted), "Torch_a_1_forward Torch_a_1_backward");
+  EXPECT_FALSE(counted.renames_gradients());
+  Session numbered(Lines(LineDialect::kNumbered, "b.pkl"));
+  EXPECT_EQ(Name(numbered), "0_Torch_a_forward Torch_a_0_backward");
+  EXPECT_EQ(numbered.NameGradients("Torch_a_0_backward"), "1_Torch_a_backward");
+  EXPECT_EQ(Name(numbered), "2_Torch_a_forward Torch_a_1_backward");
+}
+
+TEST_F(LineSessionTest, AFileThatItHasWrittenIsAddedTo) {
+  ASSERT_TRUE(MakeDirectories(temporary_.path()).ok());
+  temporary_.Write("a.pkl", "old\n");
+  Session session(Lines(LineDialect::kCounted, "a.pkl"));
+  for (const char* file : {"a.pkl", "b.pkl", "a.pkl"}) {
+    session.Restyle(Lines(LineDialect::kCounted, file));
+    ASSERT_TRUE(*session.Start(std::nullopt));
+    Write(session);
+    ASSERT_TRUE(session.Stop().ok());
+    ASSERT_TRUE(*session.Start(std::nullopt));  // goes on
+    Write(session);
+    ASSERT_TRUE(session.Stop().ok());
+  }
+  EXPECT_EQ(Text("a.pkl"), line_ + line_ + line_ + line_);
+  EXPECT_EQ(Text("b.pkl"), line_ + line_);
+  EXPECT_EQ(session.NextCall(0), 0);
+  session.Restyle(Lines(LineDialect::kCounted, "b.pkl"));
+  EXPECT_EQ(session.NextCall(0), 1);
+}
+
+TEST_F(LineSessionTest, NothingElseIsWritten) {
+  Session session(Lines(LineDialect::kCounted, "d/a.pkl"));
+  ASSERT_TRUE(*session.Start(std::nullopt));
+  session.WriteBeside("coverage.json", "{}");
+  Write(session);
+  ASSERT_TRUE(session.Stop().ok());
+  EXPECT_EQ(*ListDirectory(temporary_.path() + "/d"), std::vector<std::string>{"a.pkl"});
+}
+
 }  // namespace
 }  // namespace msprobe

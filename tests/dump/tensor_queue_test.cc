@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "engine/base/file.h"
+#include "engine/formats/npy.h"
 #include "tests/base/full_disk.h"
 #include "tests/dump/temporary_folder.h"
 
@@ -44,6 +45,28 @@ TEST_F(TensorQueueTest, StoresWhatTheTensorHeldAtPush) {
   ASSERT_TRUE(queue.Drain().ok());
   EXPECT_EQ(Read("a.pt"), before);
   EXPECT_EQ(queue.bytes_written(), 4000);
+}
+
+TEST_F(TensorQueueTest, ANameSaysWhichKindOfFile) {
+  const std::vector<float> values = {1, 2, 3, 4};
+  const int64_t shape[] = {2, 2}, strides[] = {1, 2};  // a transpose
+  TensorView view = ViewOf(values, shape);
+  view.ndim = 2;
+  view.strides = strides;
+  for (const int64_t budget : {0, 1 << 20}) {
+    TensorQueue queue({.budget = budget});
+    queue.SetFolder(folder_);
+    for (const char* name : {"a.npy", "a.pt", "b.npy"}) ASSERT_TRUE(queue.Push(name, view).ok());
+    ASSERT_TRUE(queue.Drain().ok());
+    EXPECT_EQ(Read("a.pt"), (std::vector<float>{1, 3, 2, 4}));
+    const Result<TensorFile> npy = ReadNpy(JoinPath(folder_, "b.npy"));
+    ASSERT_TRUE(npy.ok()) << npy.status().message();
+    std::vector<float> read(4);
+    CopyContiguous(npy->view(), read.data());
+    EXPECT_EQ(read, (std::vector<float>{1, 3, 2, 4}));
+    EXPECT_EQ(ShapeText(npy->view().dims()), "[2, 2]");
+    std::filesystem::remove_all(folder_);
+  }
 }
 
 TEST_F(TensorQueueTest, ManyTensorsThroughASmallBudget) {

@@ -284,6 +284,13 @@ def test_tensor_list(tmp_path):
     assert {name.rsplit(".", 3)[0] for name in dump.tensors()} == {"Functional.relu.0.forward"}
 
 
+def test_tensors_of_what_is_not_listed_are_not_stored(tmp_path):
+    dump = dump_of(tmp_path, {"task": "tensor", "tensor": {"list": ["relu"]}})
+    stored = {name.rsplit(".", 3)[0] for name in dump.tensors()}
+    files = {path.name.rsplit(".", 3)[0] for path in tmp_path.rglob("*.pt")}
+    assert files == stored == {"Functional.relu.0.forward", "Functional.relu.0.backward"}
+
+
 @pytest.mark.parametrize("level", ["L0", "L1", "mix"])
 def test_task_structure(tmp_path, level):
     """Names, places and parents of every call; no value. L1 is no structure: mix."""

@@ -52,7 +52,7 @@ void Collector::Adopt(bool goes_on) {
   search_.reset();
   if (!config.bench_path.empty()) search_ = std::make_unique<ReferenceSearch>(config.bench_path);
   run_.options.numbers = config.task != Task::kNanCheck;
-  run_.options.bare_results = config.lines.has_value();
+  run_.options.for_lines = config.lines.has_value();
   // Other tasks need a tensor's numbers before the call goes on.
   run_.options.device = config.task == Task::kStatistics ? &run_.device : nullptr;
   apis_.ApplyRules();

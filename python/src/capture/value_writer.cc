@@ -28,7 +28,8 @@ struct Measured {
     fields.dtype = access.dtype();
     fields.shape = access.shape();
     fields.statistics = options.numbers && options.summary.statistics;
-    fields.fingerprint = options.numbers;
+    fields.fingerprint = options.numbers && !options.for_lines;
+    fields.with_counts = !options.for_lines;
     if constexpr (requires { access.device_mesh(); }) {
       fields.device_mesh = access.device_mesh();
       fields.placements = access.placements();
@@ -157,7 +158,7 @@ void ValueWriter::Names(std::string_view key, std::string_view category, PyObjec
 }
 
 void ValueWriter::Output(std::string_view key, std::string_view category, PyObject* result) {
-  if (options_.bare_results && !PyTuple_Check(result) && !PyList_Check(result)) {
+  if (options_.for_lines && !PyTuple_Check(result) && !PyList_Check(result)) {
     b_.BeginBareSlot(key, category);
     ValueAt(0, result);
     b_.EndBareSlot();

@@ -54,8 +54,10 @@ struct EntryStyle {
 
 struct ValueOptions {
   Summary summary;
-  bool bare_results = false;  // a result that is no sequence stands without a list around it
-  bool numbers = true;        // false: nothing that is measured is written (task nan_check)
+  // For lines of an older tool: what they have no place for is left out, and a result that is no
+  // sequence stands without a list around it.
+  bool for_lines = false;
+  bool numbers = true;  // false: nothing that is measured is written (task nan_check)
   // Measures what lies on a device without waiting for it; null: it is fetched and measured here.
   DeviceStats* device = nullptr;
   const Slicer* slicer = nullptr;  // the part of each tensor that is recorded; null: all of it
