@@ -94,11 +94,10 @@ OwnedElements StorageElements(const TensorView& view, int64_t* offset) {
 }
 
 void ListElements(const TensorView& view, int64_t most, std::string* list) {
-  const auto append = IsNarrowFloat(view.dtype) ? AppendPythonFloat32 : AppendPythonFloat;
   bool first = true;
   ForEachElement(view, most, [&](const void* p) {
     if (!std::exchange(first, false)) *list += ", ";
-    append(list, ElementToDouble(view.dtype, p));
+    AppendPythonFloat(list, ElementToDouble(view.dtype, p));
   });
 }
 

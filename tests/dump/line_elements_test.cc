@@ -53,6 +53,10 @@ TEST(ElementLists, FollowStridesAndStopInTime) {
   std::string list;
   ListElements(view, 5, &list);
   EXPECT_EQ(list, "0.0, 3.0, 1.0, 4.0, 2.0");
+  const float tenth = 0.1F;
+  list.clear();
+  ListElements({.data = &tenth, .dtype = DType::kFloat32}, 1, &list);
+  EXPECT_EQ(list, "0.10000000149011612");
   EXPECT_EQ(ValuesOf<double>(SampleElements(view, 1)), (std::vector<double>{0, 3, 1, 4, 2, 5}));
 }
 
