@@ -1,5 +1,8 @@
 #include "engine/formats/name_lists.h"
 
+#include <algorithm>
+
+#include "engine/base/text.h"
 #include "engine/formats/yaml_file.h"
 
 namespace msprobe {
@@ -10,7 +13,30 @@ Status Wrong(const std::string& path, const YAML::Mark& mark, const char* expect
       .Hint("one category a line, then its names, each after '  - '");
 }
 
+std::vector<std::string>& Names(NameLists* lists, const std::string& category) {
+  for (auto& [known, names] : *lists) {
+    if (Lower(known) == Lower(category)) return names;
+  }
+  return lists->emplace_back(category, std::vector<std::string>()).second;
+}
+
 }  // namespace
+
+NameLists MergeNameLists(NameLists shipped, const NameLists& own) {
+  for (const auto& [category, names] : own) {
+    std::vector<std::string>& known = Names(&shipped, category);
+    for (const std::string& name : names) {
+      const auto listed =
+          std::find(known.begin(), known.end(), name.starts_with('-') ? name.substr(1) : name);
+      if (listed == known.end()) {
+        known.push_back(name);
+      } else if (name.starts_with('-')) {
+        known.erase(listed);
+      }
+    }
+  }
+  return shipped;
+}
 
 Result<NameLists> ReadNameLists(const std::string& path) {
   return ReadYaml<NameLists>(path, [&](const YAML::Node& root) -> Result<NameLists> {

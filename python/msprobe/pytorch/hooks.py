@@ -48,7 +48,13 @@ def _owners():
 
 def _add_apis():
     """Tell the engine which functions to observe."""
-    lists = dict(_engine.read_name_lists(os.path.join(_LISTS, "support_wrap_ops.yaml")))
+    path = os.path.join(_LISTS, "support_wrap_ops.yaml")
+    shipped = _engine.read_name_lists(path)
+    own = os.environ.get("MSPROBE_WRAP_OPS")
+    if own and not os.path.isfile(own):
+        raise ConfigError(f"MSPROBE_WRAP_OPS: expected a file such as {path}, found {own!r}")
+    own = _engine.read_name_lists(own) if own else []
+    lists = dict(_engine.merge_name_lists(shipped, own))
     _engine.read_api_rules(
         os.path.join(_LISTS, "risk_levels.yaml"), os.path.join(_LISTS, "builtin_ignore_ops.yaml")
     )
@@ -59,7 +65,9 @@ def _add_apis():
         missing += _engine.add_apis(prefix, owner, lists.get(category, []), moves, moves)
     missing += custom_apis.add_aten(lists.get("aten", []))
     for category in lists:
-        if category in _PACKAGES and category not in owners and category != "torch_npu":
+        # That torch_npu is absent is no news, unless somebody has asked for its functions.
+        asked = category != "torch_npu" or any(each.lower() == category for each, _ in own)
+        if category in _PACKAGES and category not in owners and asked:
             missing.append(f"category {category} ({_PACKAGES[category][1]} is not imported)")
         elif category not in _CATEGORIES and category not in _PACKAGES:
             missing.append(f"category {category} (not known)")
