@@ -19,9 +19,9 @@ using NameLists = std::vector<std::pair<std::string, std::vector<std::string>>>;
 // Categories in file order. Errors: kNotFound; kInvalidConfig with path and line.
 Result<NameLists> ReadNameLists(const std::string& path);
 
-// A user's own list over a shipped one: its names are added, one with a minus in front ("- -gelu") is
-// taken out. Case does not matter in its categories. What is not there to be taken out is added as it
-// stands, so that whoever looks for it says so.
+// A user's own list over a shipped one: its names are added, one with a minus in front ("- -gelu")
+// is taken out. Case does not matter in its categories. What is not there to be taken out is added
+// as it stands, so that whoever looks for it says so.
 NameLists MergeNameLists(NameLists shipped, const NameLists& own);
 
 }  // namespace msprobe

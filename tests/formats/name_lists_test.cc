@@ -16,7 +16,8 @@ TEST(MergeNameLists, AddsNamesAndCategories) {
 }
 
 TEST(MergeNameLists, TakesOutNamesWithAMinusWhateverTheCaseOfTheCategory) {
-  const NameLists merged = MergeNameLists(kShipped, {{"Tensor", {"-t"}}, {"Functional", {"-gelu"}}});
+  const NameLists merged =
+      MergeNameLists(kShipped, {{"Tensor", {"-t"}}, {"Functional", {"-gelu"}}});
   EXPECT_EQ(merged, (NameLists{{"functional", {"relu"}}, {"tensor", {"abs"}}}));
 }
 

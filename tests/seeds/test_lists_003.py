@@ -3,11 +3,12 @@
 import sys
 import types
 
-import ptdbg_ascend as ptdbg
 import pytest
 import torch
 from older import RANK0, X, error_of, names, net, run_in
 from torch.nn import functional as F
+
+import ptdbg_ascend as ptdbg
 
 FUSED = "torch_npu:\n  - npu_scaled_masked_softmax\n  - npu_mine\n"
 
