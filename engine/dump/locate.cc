@@ -18,7 +18,7 @@ bool IsCandidate(std::string_view name) {
   for (const std::string_view end : {".npy", ".pt", ".pth", ".safetensors", ".csv", ".py"}) {
     if (name.ends_with(end)) return false;
   }
-  return name != "stack.json" && name != "construct.json" && name != "weights.json";
+  return name != "stack.json" && name != "construct.json" && !name.ends_with("weights.json");
 }
 
 // The dump files directly in `folder`: dump.json or debug.json when it is there, else whatever

@@ -31,8 +31,7 @@ Status ReadJson(MappedFile file, const ReadOptions& options, MemoryShare* memory
   }
   MSPROBE_RETURN_IF_ERROR(memory->Holds(MemoryOf(*dump), size));
   MSPROBE_RETURN_IF_ERROR(ReadStacks(stack_keys, dump, memory));
-  MSPROBE_RETURN_IF_ERROR(ReadParents(dump, memory));
-  return ReadWeights(dump);
+  return ReadParents(dump, memory);
 }
 
 }  // namespace
@@ -55,6 +54,7 @@ Result<Dump> ReadDump(const std::string& path, MemoryBudget* budget, const ReadO
   MSPROBE_RETURN_IF_ERROR(kind == FileKind::kLines
                               ? ReadLineFile(std::move(file), options, &memory, &dump)
                               : ReadJson(std::move(file), options, &memory, &dump));
+  MSPROBE_RETURN_IF_ERROR(ReadWeights(&dump));
   MSPROBE_RETURN_IF_ERROR(memory.Holds(MemoryOf(dump), size));
   // Of side files little is looked at again; of the dump itself, if it is small, everything is.
   for (const MappedFile& read : dump.files) {

@@ -14,6 +14,7 @@
 #include "engine/dump/folder_claim.h"
 #include "engine/dump/line_place.h"
 #include "engine/dump/names.h"
+#include "engine/dump/side_files.h"
 
 namespace msprobe {
 namespace {
@@ -120,6 +121,7 @@ Status Session::OpenLines(std::optional<int> rank) {
   MSPROBE_ASSIGN_OR_RETURN(const LineStyle style, PlaceLines(*config_.lines, rank));
   folder_ = style.file_for_each ? style.file : DirectoryName(style.file);
   const bool keep = !lines_files_.insert(style.file).second;
+  begins_lines_ = !keep;
   MSPROBE_ASSIGN_OR_RETURN(std::unique_ptr<LineWriter> writer, LineWriter::Create(style, keep));
   lines_ = writer.get();
   writer_ = std::move(writer);
@@ -296,8 +298,14 @@ void Session::Write(const Item& item) {
 }
 
 void Session::WriteBeside(const std::string& file_name, std::string_view text) {
-  if (!collecting_ || config_.lines) return;  // folders of the older tools have nothing else
-  if (const Status status = WriteFileAtomically(JoinPath(folder_, file_name), text); !status.ok())
+  if (!collecting_) return;
+  std::string name = file_name;
+  if (lines_ != nullptr) {
+    // Folders of the older tools have nothing else.
+    if (file_name != "weights.json" || lines_->last_file().empty()) return;
+    name = WeightsFileOf(BaseName(lines_->last_file()));
+  }
+  if (const Status status = WriteFileAtomically(JoinPath(folder_, name), text); !status.ok())
     Fail(status);
 }
 

@@ -100,6 +100,8 @@ class Session {
   // False when it could not be queued (collection is off then).
   bool Store(const std::string& file_name, const TensorView& view);
   bool storing() const { return tensors_ != nullptr; }
+  // Of an older front end: whether a file was begun since this was asked last.
+  bool TakeNewLines() { return std::exchange(begins_lines_, false); }
   // Of an older front end: the file that the last entry went to.
   std::string last_file() const { return lines_ == nullptr ? "" : lines_->last_file(); }
 
@@ -142,7 +144,8 @@ class Session {
   std::unique_ptr<EntryWriter> writer_;
   LineWriter* lines_ = nullptr;        // the same, of an older front end
   std::set<std::string> lines_files_;  // that this session has written
-  int64_t hook_calls_ = 0;             // of ptdbg_ascend 0.1: forward and backward calls
+  bool begins_lines_ = false;
+  int64_t hook_calls_ = 0;  // of ptdbg_ascend 0.1: forward and backward calls
   LateEntries late_;
   std::unique_ptr<TensorQueue> tensors_;
   std::vector<int64_t> calls_;  // by counter

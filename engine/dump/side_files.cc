@@ -213,8 +213,15 @@ Status ReadParents(Dump* dump, MemoryShare* memory) {
   return Status::Ok();
 }
 
+std::string WeightsFileOf(std::string_view dump_file) {
+  if (dump_file.ends_with(".json")) return "weights.json";
+  const size_t dot = dump_file.rfind('.');
+  return std::string(dump_file.substr(0, dot)) + ".weights.json";
+}
+
 Status ReadWeights(Dump* dump) {
-  SideFile file(dump, "weights.json", nullptr);
+  const std::string name = WeightsFileOf(BaseName(dump->path));
+  SideFile file(dump, name, nullptr);
   return file.Read([&](JsonCursor* json, std::string_view name) {
     Weight weight{.name = name};
     JsonText key, text;

@@ -21,7 +21,11 @@ Status ReadStacks(const std::vector<std::string_view>& stack_keys, Dump* dump,
 // Reads <folder>/construct.json, when it is there, into Record::parent.
 Status ReadParents(Dump* dump, MemoryShare* memory = nullptr);
 
-// Reads <folder>/weights.json, when it is there, into dump->weights.
+// Beside "dump.json" "weights.json"; beside "npu_dump.pkl", of which a folder may hold several,
+// "npu_dump.weights.json".
+std::string WeightsFileOf(std::string_view dump_file);
+
+// Reads that file, when it is there, into dump->weights.
 Status ReadWeights(Dump* dump);
 
 }  // namespace msprobe

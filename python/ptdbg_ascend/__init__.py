@@ -1,4 +1,10 @@
-"""The import name of the older generation; everything is in `msprobe.compat`."""
+"""The import name of the older generation; everything is in `msprobe.compat`.
+
+Importing it seeds Python, NumPy and PyTorch with 1234, as it always has: scripts count on it. With
+PTDBG_SEED_ON_IMPORT=0 in the environment it does not.
+"""
+
+import os as _os
 
 __version__ = "0.1"
 
@@ -36,6 +42,8 @@ try:
         "set_dump_switch",
         "set_overflow_check_switch",
     ]
+    if _os.environ.get("PTDBG_SEED_ON_IMPORT") != "0":
+        seed_all()
 except ModuleNotFoundError as error:
     if error.name not in ("msprobe", "msprobe._engine", "msprobe.compat"):
         raise

@@ -261,13 +261,21 @@ TEST_F(LineSessionTest, AFileThatItHasWrittenIsAddedTo) {
   EXPECT_EQ(session.NextCall(0), 1);
 }
 
-TEST_F(LineSessionTest, NothingElseIsWritten) {
+TEST_F(LineSessionTest, BesideItAreItsWeightsAndNothingElse) {
   Session session(Lines(LineDialect::kCounted, "d/a.pkl"));
   ASSERT_TRUE(*session.Start(std::nullopt));
   session.WriteBeside("coverage.json", "{}");
+  EXPECT_TRUE(session.TakeNewLines());
+  EXPECT_FALSE(session.TakeNewLines());
+  session.WriteBeside("weights.json", R"({"w": {"fp": "PTeOEIhdkUA"}})");
   Write(session);
   ASSERT_TRUE(session.Stop().ok());
-  EXPECT_EQ(*ListDirectory(temporary_.path() + "/d"), std::vector<std::string>{"a.pkl"});
+  EXPECT_EQ(*ListDirectory(temporary_.path() + "/d"),
+            (std::vector<std::string>{"a.pkl", "a.weights.json"}));
+  const Result<Dump> dump = ReadDump(temporary_.path() + "/d");
+  ASSERT_TRUE(dump.ok()) << dump.status().message();
+  ASSERT_EQ(dump->weights.size(), 1u);
+  EXPECT_EQ(dump->weights[0].name, "w");
 }
 
 }  // namespace

@@ -102,6 +102,8 @@ def run(words, paths, usage=CompareException.INVALID_PARAM_ERROR):
         CompareException: with the code of the older versions.
     """
     sys.stdout.flush()
+    if recorder := sys.modules.get("msprobe.compat.recorder"):
+        recorder.settle()  # a dump of this process, which goes on
     code = translate(lambda: _engine.run(words), paths, usage)
     if code == _EXIT_INCOMPLETE:
         raise CompareException(

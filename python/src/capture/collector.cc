@@ -88,7 +88,9 @@ void Collector::BeginToken() {
 }
 
 void Collector::NoteWeights(const NamedModels& models) {
-  if (models.empty() || !run_.records_values() || std::exchange(noted_weights_, true)) return;
+  if (models.empty() || !run_.records_values()) return;
+  if (run_.config().lines ? !run_.session->TakeNewLines() : std::exchange(noted_weights_, true))
+    return;
   WeightsText text;
   for (const auto& [prefix, model] : models) text.Add(prefix, model);
   run_.session->WriteBeside("weights.json", text.Finish());
