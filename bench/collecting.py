@@ -16,6 +16,13 @@ OF_RAW = 1 / 0.9  # of the time the tensor files alone take
 NOT_RECORDING = 1.01
 HELD_MB = 64
 OF_PEER_BYTES = 0.6
+OF_OWN_FRONT = 1.2  # times what our own front end adds
+OLD_FRONT_SETTINGS = (
+    ("toy40", "statistics"),
+    ("toy40", "elements"),
+    ("gpt", "statistics"),
+    ("resnet", "statistics"),
+)
 PROGRAMS = {"toy40": 1, "gpt": 2, "resnet": 2, "ddp": 2}  # divides the pairs of slow ones
 SETTINGS = (
     ("L0", "statistics", "statistics"),
@@ -130,6 +137,26 @@ def print_sizes(results: list) -> None:
             [*line, f"{share:.2f}", f"<= {OF_PEER_BYTES}", verdict(share <= OF_PEER_BYTES)]
         )
     table(lines)
+
+
+def bench_old_fronts(options) -> list:
+    print("\nolder front ends: what a step costs more than a bare one, beside our own front end")
+    lines, results = [["front, program, data", "bare ms", "ours ms", "theirs ms", "ratio"]], []
+    lines[0] += ["target", "verdict"]
+    command = [sys.executable, BENCH / "old_front.py", "--scratch", options.scratch]
+    for front in ("hooks", "ptdbg", "ptdbg-0.1"):
+        for program, data in OLD_FRONT_SETTINGS:
+            pairs = max(3, options.pairs // PROGRAMS[program] // (2 if data == "elements" else 1))
+            asked = ["--front", front, "--program", program, "--data", data, "--pairs", pairs]
+            row = run_json([*command, *asked])
+            results.append(row)
+            ratio = row["added_ratio"]
+            numbers = [f"{row[key]:.2f}" for key in ("bare_ms", "new_ms", "old_ms")]
+            lines.append([f"{front} {program} {data}", *numbers, f"{ratio:.2f}"])
+            lines[-1] += [f"<= {OF_OWN_FRONT}", verdict(ratio <= OF_OWN_FRONT)]
+            print(f"  {lines[-1][0]} ...", file=sys.stderr, flush=True)
+    table(lines)
+    return results
 
 
 def bench_idle() -> dict:

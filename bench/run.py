@@ -1,7 +1,7 @@
 """Prints every speed claim beside memcpy, and with --peer beside the earlier tool, in one run.
 
     python bench/run.py --build build [--peer .cache/peer/bin/python]
-                        [--only kernels|train|idle|volume|compare]
+                        [--only kernels|train|fronts|idle|volume|compare]
 
 Medians and ratios: absolute times belong to the machine. Raw figures: build/bench/results.json.
 """
@@ -13,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from collecting import bench_idle, bench_training, bench_volume
+from collecting import bench_idle, bench_old_fronts, bench_training, bench_volume
 from tables import table
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -98,7 +98,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=Path, default=Path("build"))
     parser.add_argument("--peer", type=Path, help="python of a venv with the earlier tool")
-    parser.add_argument("--only", choices=("kernels", "train", "idle", "volume", "compare"))
+    parser.add_argument(
+        "--only", choices=("kernels", "train", "fronts", "idle", "volume", "compare")
+    )
     parser.add_argument("--pairs", type=int, default=12, help="off/on pairs of steps a program")
     options = parser.parse_args()
     options.scratch = options.build.resolve() / "bench" / "scratch"
@@ -110,6 +112,8 @@ def main():
         bench_numpy()
     if options.only in (None, "train"):
         results["train"] = bench_training(options)
+    if options.only in (None, "fronts"):
+        results["fronts"] = bench_old_fronts(options)
     if options.only in (None, "idle"):
         results["idle"] = bench_idle()
     if options.only in (None, "volume"):
