@@ -8,6 +8,10 @@ build=$1 venv=$2 jobs=$3
 python="$PWD/$venv/bin/python"
 stamp="$build/.installed"
 
+if [ -f "$build/Makefile" ]; then
+  echo "error: $build/ holds the wheels' build (bash ./configure; cmake ..); type: make clean, or move that folder away" >&2
+  exit 1
+fi
 if [ ! -f "$build/build.ninja" ]; then
   echo "== configure $build/"
   mkdir -p "$build"

@@ -120,7 +120,7 @@ void BindCapture(nb::module_& m) {
   m.def("add_apis", &AddApis, "prefix"_a, "owner"_a, "names"_a, "is_collective"_a = false,
         "output_is_arguments"_a = false,
         "List attributes of `owner` for observation; those that cannot be observed are logged.");
-  m.def("add_wait", &AddWait, "owner"_a, "name"_a, "kind"_a = "wait",
+  m.def("add_wait", &AddWait, "owner"_a.none(), "name"_a, "kind"_a = "wait",
         "Learn from calls of this attribute that results are final: its first argument is when it "
         "returns (\"wait\") or returns True (\"poll\"), or takes its second one on (\"hand on\"). "
         "\"trace\": a compiler traces in it. \"frames\": it decides who evaluates frames.");

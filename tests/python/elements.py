@@ -6,13 +6,16 @@ import torch
 FP4 = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
 FP4 += [-x for x in FP4]
 
+# Those that this PyTorch has.
 DTYPES = [getattr(torch, name) for name in (
     "float64", "float32", "float16", "bfloat16",
     "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu",
     "float4_e2m1fn_x2",
     "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool",
     "complex32", "complex64", "complex128",
-)]  # fmt: skip
+) if hasattr(torch, name)]  # fmt: skip
+FLOAT4 = getattr(torch, "float4_e2m1fn_x2", None)
+FLOAT8_E8M0 = getattr(torch, "float8_e8m0fnu", None)
 
 
 def short(dtype):
@@ -21,7 +24,7 @@ def short(dtype):
 
 def numbers(tensor):
     """The elements in float64 or complex128, integers as they are; flat."""
-    if tensor.dtype == torch.float4_e2m1fn_x2:
+    if tensor.dtype == FLOAT4:
         raw = tensor.view(torch.uint8).contiguous().numpy().ravel()
         return np.array(FP4)[np.stack([raw & 15, raw >> 4], axis=1).ravel()]
     if tensor.dtype.is_complex:

@@ -10,10 +10,12 @@ import traceback
 from pathlib import Path
 
 import torch
-import torch._dynamo  # the first optimizer would import it, in every child anew
 import torch.distributed
 
-import msprobe.pytorch  # noqa: F401  likewise
+import msprobe.pytorch  # noqa: F401  once, not in every child anew
+
+if hasattr(torch, "compile"):
+    import torch._dynamo
 
 GIVE_UP_S = 120  # a child that hangs is killed; no test waits for this
 

@@ -11,7 +11,7 @@ import subprocess
 import numpy as np
 import pytest
 import torch
-from elements import DTYPES, numbers, short
+from elements import DTYPES, FLOAT4, FLOAT8_E8M0, numbers, short
 
 NAN, INF = math.nan, math.inf
 NOT_NUMPY = {d for d in DTYPES if "float8" in str(d) or "float4" in str(d)}
@@ -43,9 +43,9 @@ def made(dtype, count, seed):
     values[dice.random(count) < 0.1] = 0
     if dtype == torch.bool:
         return torch.from_numpy(values > 0)
-    if dtype == torch.float4_e2m1fn_x2:
+    if dtype == FLOAT4:
         return torch.from_numpy(dice.integers(0, 256, count, dtype=np.uint8)).view(dtype)
-    if dtype == torch.float8_e8m0fnu:
+    if dtype == FLOAT8_E8M0:
         values = np.abs(values) + 0.1  # it has neither signs nor zero
     if dtype.is_complex:
         return torch.from_numpy(values + 1j * np.roll(values, 1)).to(dtype)
@@ -59,11 +59,11 @@ def pairs():
     """name -> target, golden; every dtype with every other one."""
     for i, t in enumerate(DTYPES):
         for j, g in enumerate(DTYPES):
-            if (t == torch.float4_e2m1fn_x2) != (g == torch.float4_e2m1fn_x2):
+            if (t == FLOAT4) != (g == FLOAT4):
                 continue  # two values an element
             seed, count = 100 * min(i, j) + max(i, j), 40 + i + j
             target, golden = made(t, count, seed), made(g, count, seed)
-            if t == g and t not in (torch.bool, torch.float8_e8m0fnu):
+            if t == g and t not in (torch.bool, FLOAT8_E8M0):
                 golden = torch.cat([made(g, 3, seed + 7), golden[3:]])
             yield f"{short(t)}-{short(g)}", (target, golden)
 
@@ -133,9 +133,9 @@ def odd():
 
 def smallest_steps(dtype):
     """Bits behind the point and exponent of the smallest normal number: from what comes after 1."""
-    if dtype == torch.float4_e2m1fn_x2:
+    if dtype == FLOAT4:
         return 1, 0
-    if dtype == torch.float8_e8m0fnu:
+    if dtype == FLOAT8_E8M0:
         return 0, -127
     if dtype.itemsize > 1:
         limits = torch.finfo(dtype)
@@ -167,7 +167,7 @@ def ulps(t, g, x, y):
 
 def place(index, tensor):
     shape = list(tensor.shape)
-    if tensor.dtype == torch.float4_e2m1fn_x2:
+    if tensor.dtype == FLOAT4:
         shape[-1] *= 2
     return str([int(i) for i in np.unravel_index(index, shape)])
 

@@ -1,0 +1,99 @@
+"""Seeds 000 and 004 from a fresh clone into empty environments, as their guides write it."""
+
+import os
+import subprocess
+import sys
+import sysconfig
+
+import pytest
+from clones import clone_of
+
+pytestmark = pytest.mark.campaign
+WHEEL = "./ptdbg_ascend/dist/ptdbg_ascend-0.1-py3-none-any.whl"
+NAMES = "import ptdbg_ascend, torch_npu.hooks; print(ptdbg_ascend.__version__)"
+
+
+def run(command, cwd, status=0, **environment):
+    """What a shell prints for it."""
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", command],
+        cwd=cwd,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode == 0) == (status == 0), done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def environment(folder, with_torch=True):
+    """An empty one; PyTorch is that of this Python."""
+    run(f"{sys.executable} -m venv {folder}", ".")
+    if with_torch:
+        (site,) = folder.glob("lib/python*/site-packages")
+        (site / "torch.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def built(root, tmp_path_factory):
+    """R-A04 to R-A12 as the guide of ptdbg_ascend 0.1 writes it: (build folder, environment)."""
+    place = tmp_path_factory.mktemp("seed")
+    clone = clone_of(root, place / "clone")
+    python = environment(place / "configured") / "bin/python"
+    said = run("bash ./configure", clone, ADAPTER_TARGET_PYTHON_PATH=str(python))
+    assert said.endswith("Configuration finished\n")
+    run("mkdir build; cd build; cmake ..; make -j8", clone)
+    return clone / "build", python
+
+
+def test_R_A10_R_A11_R_A12_the_wheels_are_made(built):
+    build, _ = built
+    run(f"ls {WHEEL}; ls ./ptdbg_ascend/dist/mindstudio_probe-27*.whl", build)
+
+
+def test_R_A13_make_install_serves_the_configured_python(built):
+    build, python = built
+    failed = run("make install", build, status=2, PIP_TARGET="/proc/none")
+    assert "could not install the wheels" in failed
+    run("make install", build)
+    shown = run("$(cat ../tools/PYTHON_BIN_PATH) -m pip show ptdbg_ascend", build)
+    assert "Version: 0.1" in shown and "Requires: mindstudio-probe" in shown
+    assert run(f"{python} -c '{NAMES}'", "/") == "0.1\n"
+
+
+def test_R_A14_pip_installs_twice_into_an_empty_environment(built, tmp_path):
+    build, _ = built
+    bin = environment(tmp_path / "empty") / "bin"
+    install = f"{bin}/pip3 install --no-index {WHEEL} --upgrade --force-reinstall"
+    for _ in range(2):
+        assert "Successfully installed mindstudio-probe-27" in run(install, build)
+    assert run(f"{bin}/python -c '{NAMES}'", "/") == "0.1\n"
+    assert "27.0.0" in run(f"{bin}/msprobe version", "/")
+    run(f"{bin}/pip3 check", "/")
+
+
+def test_the_dependency_can_be_named_otherwise(built):
+    """And `make build` does not mix with this folder."""
+    build, python = built
+    run(
+        "cmake -DMSPROBE_PTDBG_REQUIRES='mindstudio-probe>=27' .. && touch ../pyproject.toml", build
+    )
+    run("make", build)
+    metadata = "import zipfile, sys; print(zipfile.ZipFile(sys.argv[1]).read(sys.argv[2]).decode())"
+    said = run(f"{python} -c '{metadata}' {WHEEL} ptdbg_ascend-0.1.dist-info/METADATA", build)
+    assert "Requires-Dist: mindstudio-probe>=27\n" in said
+    said = run("tools/build.sh build .venv 2", build.parent, status=1)
+    assert "type: make clean" in said
+
+
+def test_seed_004_setup_py_makes_the_wheel(root, tmp_path):
+    clone = clone_of(root, tmp_path / "clone")
+    bin = environment(tmp_path / "empty") / "bin"
+    run(f"{bin}/pip install setuptools wheel; {bin}/python setup.py bdist_wheel", clone)
+    said = run(f"cd dist; {bin}/pip install mindstudio_probe*.whl", clone)
+    assert "Successfully installed mindstudio-probe-27.0.0" in said
+    assert "Name: mindstudio-probe\nVersion: 27.0.0\n" in run(
+        f"{bin}/pip show mindstudio-probe", clone
+    )
+    assert run(f"{bin}/python -c '{NAMES}'", "/") == "0.1\n"
