@@ -144,7 +144,7 @@ void ModuleTree::AddParameter(NamedModule* known, PyObject* module, PyObject* na
   if (!ParameterHooks::Add(parameter, module, text, observer_) &&
       !std::exchange(said_no_hooks_, true))
     Log(LogLevel::kWarning,
-        "gradients of parameters are not recorded: that needs PyTorch 2.1 or newer");
+        "gradients of parameters are not all recorded: this PyTorch lets nobody hear of them");
   if (std::find(known->parameters.begin(), known->parameters.end(), text) ==
       known->parameters.end())
     known->parameters.push_back(std::move(text));

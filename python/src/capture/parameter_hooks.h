@@ -20,8 +20,8 @@ class ParameterObserver {
 class ParameterHooks {
  public:
   static bool Init();  // readies the hook type; once, at import
-  // `module` is borrowed until RemoveAll. False when the parameter takes no such hook (PyTorch
-  // before 2.1); no Python error is left set.
+  // `module` is borrowed until RemoveAll. False when the parameter takes no hook; no Python error
+  // is left set.
   static bool Add(PyObject* parameter, PyObject* module, const std::string& name,
                   ParameterObserver* observer);
   static void RemoveAll();
