@@ -331,7 +331,10 @@ bool Session::Store(const std::string& file_name, const TensorView& view) {
 void Session::Conclude(std::string_view why) {
   if (!Stop().ok()) return;  // logged by Stop
   concluded_ = true;
-  Log(LogLevel::kInfo, fmt::format("{}; the run goes on without collection", why));
+  const bool ends = config_.lines && config_.lines->raises;
+  Log(LogLevel::kInfo, fmt::format("{}; {}", why,
+                                   ends ? "the program ends, as it was asked to"
+                                        : "the run goes on without collection"));
 }
 
 void Session::Fail(const Status& status) noexcept {

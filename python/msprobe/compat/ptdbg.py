@@ -284,6 +284,8 @@ def register_hook(model, hook, **kwargs):
     _Setup.overflow_nums, _Setup.acl_config = overflow_nums, config
     _Setup.overflow_goes_on = False
     _Setup.level = "L0" if dump_mode == "model" else "L1"
+    if _Setup.hook is acc_cmp_dump and not recorder.recording():
+        recorder.expect('nothing was dumped: set_dump_switch("ON") was not called')
     _follow()
 
 

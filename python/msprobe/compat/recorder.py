@@ -1,5 +1,6 @@
 """The one recording that the older front ends of this process share."""
 
+import atexit
 import os
 
 import torch
@@ -12,6 +13,24 @@ from msprobe.pytorch.process import PACKAGE
 _model = None
 _rank = None
 _recording = False
+_process = None  # that has an end to be heard of
+_idle = ""  # what to say when nothing was recorded up to then
+
+
+def _at_exit():
+    if os.getpid() != _process:
+        return
+    end()
+    if _idle:
+        _engine.warn(_idle)
+
+
+def expect(idle):
+    """A recording is set up: say `idle` when the program ends without having begun it."""
+    global _idle, _process
+    if _process is None:
+        atexit.register(_at_exit)
+    _process, _idle = os.getpid(), idle
 
 
 def begin(options, model=None, rank=None, goes_on=False):
@@ -20,6 +39,7 @@ def begin(options, model=None, rank=None, goes_on=False):
     goes_on: the next part of the same recording, which stays off after a fault or its end.
     """
     global _model, _rank, _recording
+    expect("")
     _engine.configure_lines(options, PACKAGE, goes_on)
     _model, _rank, _recording = model, rank, True
     hooks.begin(model, rank)

@@ -122,6 +122,8 @@ def register_hook(model, hook, **kwargs):
         _options.update(raises=True, file=os.getcwd())
     else:
         _options.update(data="storages", file=folder, data_folder=folder, async_dump=True)
+    if _path is None and hook is wrap_acc_cmp_hook:
+        recorder.expect("nothing was dumped: set_dump_path was not called")
     step_schedule.set_schedule(steps or schedule())
 
 
