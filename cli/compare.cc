@@ -99,6 +99,11 @@ class CompareVerb : public Verb {
 
   Result<int> Run(Console& out) override {
     if (output_.empty()) return InvalidArgument("-o is empty").Hint("name a folder");
+    if (half_cosine_ && generation_ != "hooks" && generation_ != "ptdbg-0.1") {
+      return InvalidArgument(
+                 fmt::format("--half-cosine does not go with --table-format {}", generation_))
+          .Hint("only the tables hooks and ptdbg-0.1 had such cosines");
+    }
     if (!thresholds_.empty()) {
       MSPROBE_ASSIGN_OR_RETURN(ThresholdTable table, ThresholdTable::Read(thresholds_));
       options_.thresholds = std::make_shared<ThresholdTable>(std::move(table));
@@ -116,6 +121,11 @@ class CompareVerb : public Verb {
     MSPROBE_ASSIGN_OR_RETURN(const PairOptions selection, ranks_.Options());
     PairedDumps paired;
     if (checkpoints) {
+      if (options_.same_shapes || dumps_.no_files()) {
+        return Unsupported(
+                   "--match-shapes and --no-tensor-files are of dumps; these are checkpoints")
+            .Hint("leave the flag out");
+      }
       if (ranks_.given()) {
         return Unsupported("--rank, --step and --common choose dumps; these are checkpoints")
             .Hint("leave the flag out; the shares of all ranks are put together");

@@ -22,6 +22,7 @@ class DumpFlags {
                  "leave tensor files alone: compare by what the dump files say");
   }
   bool given() const { return !target_.empty() || !golden_.empty(); }
+  bool no_files() const { return no_files_; }
 
   // One side of the pair.
   Result<Dump> Read(bool is_target, const DumpPair& pair, MemoryBudget* budget) const {

@@ -8,7 +8,9 @@
 
 #include "engine/dump/line_file.h"
 #include "engine/dump/line_trace.h"
+#include "engine/dump/storage_folder.h"
 #include "engine/dump/tensor_data.h"
+#include "engine/kernels/stats.h"
 
 namespace {
 
@@ -22,11 +24,26 @@ void Trace(std::string_view text) {
   }
 }
 
+// Any text as the name of a storage: what fits is read within it.
+void View(std::string_view text) {
+  static const std::vector<float> storage(64);
+  const auto name = msprobe::ParseStorageName(text);
+  if (!name) return;
+  msprobe::TensorFile tensor{.dtype = msprobe::DType::kFloat32,
+                             .shape = {static_cast<int64_t>(storage.size())},
+                             .strides = {1},
+                             .data = storage.data()};
+  constexpr int64_t kMost = 1 << 20;  // elements, of which many may be one
+  if (!msprobe::ViewStorage(*name, text, &tensor).ok() || tensor.view().numel() > kMost) return;
+  if (msprobe::ComputeStats(tensor.view()).nan != 0) std::abort();
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   Trace(text);
+  View(text);
   msprobe::Dump dump;
   dump.path = "dump.pkl";
   std::vector<int32_t> segments;

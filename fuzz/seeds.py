@@ -165,7 +165,7 @@ SEEDS = {
         *contents("dumps/**/debug.json"),
         *((folder / "dump.json").read_bytes() for folder in folders()),
     ],
-    "lines": lines,
+    "lines": lambda: [*lines(), *(path.name.encode() for path in DATA.glob("legacy/*/*.npy"))],
     "side_files": lambda: [*WEIGHTS, *contents("dumps/**/stack.json", "dumps/**/construct.json")],
     "recover": lambda: list(killed()),
     "compare": lambda: list(pairs()),

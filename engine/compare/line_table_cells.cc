@@ -212,6 +212,11 @@ std::optional<CellKind> LegacyTable::LineCell(size_t row, Id column, std::string
       return LineWord(row, out);
     case Id::kErrMessage:
       AppendLegacyMessage(out, c_, row, verdicts_[row], options_.generation);
+      if (const Diff* diff = MetricsOf(c_, row); options_.generation == Generation::kPtdbgFirst &&
+                                                 diff != nullptr && diff->golden_zero > 0 &&
+                                                 diff->unequal == 0) {
+        *out += "Cannot compare by MaxRelativeErr, 0 against 0 has none.";
+      }
       return CellKind::kSentence;
     default:
       return std::nullopt;

@@ -7,13 +7,15 @@
 #include <utility>
 #include <vector>
 
+#include "engine/dump/line_elements.h"
+
 namespace msprobe {
 namespace {
 
-constexpr int64_t kKept = 256;  // at each end
-
 // Elements between the ends that a sample holds.
-int64_t Between(int64_t elements, int64_t step) { return (elements - 2 * kKept + step - 1) / step; }
+int64_t Between(int64_t elements, int64_t step) {
+  return (elements - 2 * kSampleEnd + step - 1) / step;
+}
 
 }  // namespace
 
@@ -32,9 +34,9 @@ std::string WhatIsSampled(const Dump& target, const Dump& golden) {
 Result<TensorFile> CommonElements(TensorFile tensor, std::string_view name, double elements,
                                   int64_t step, int64_t other_step) {
   constexpr double kMost = 1e15;
-  if (!(elements > 2 * kKept && elements < kMost)) return tensor;
+  if (!(elements > 2 * kSampleEnd && elements < kMost)) return tensor;
   const auto all = static_cast<int64_t>(elements);
-  const int64_t expected = 2 * kKept + Between(all, step);
+  const int64_t expected = 2 * kSampleEnd + Between(all, step);
   int64_t found = 1;
   for (const int64_t extent : tensor.shape) found *= extent;
   if (found != expected) {
@@ -45,7 +47,8 @@ Result<TensorFile> CommonElements(TensorFile tensor, std::string_view name, doub
   const int64_t together = std::lcm(step, other_step);
   const int64_t between = Between(all, together), stride = together / step;
   const size_t size = DTypeSize(tensor.dtype);
-  auto bytes = std::make_shared<std::vector<char>>(static_cast<size_t>(2 * kKept + between) * size);
+  auto bytes =
+      std::make_shared<std::vector<char>>(static_cast<size_t>(2 * kSampleEnd + between) * size);
   std::vector<char> in_order;
   if (!tensor.view().IsContiguous()) {
     in_order.resize(static_cast<size_t>(found) * size);
@@ -57,11 +60,13 @@ Result<TensorFile> CommonElements(TensorFile tensor, std::string_view name, doub
     std::memcpy(to, from + static_cast<size_t>(index) * size, size);
     to += size;
   };
-  for (int64_t i = 0; i < kKept; ++i) take(i);
-  for (int64_t i = 0; i < between; ++i) take(kKept + i * stride);
-  for (int64_t i = 0; i < kKept; ++i) take(found - kKept + i);
-  TensorFile sample{
-      .dtype = tensor.dtype, .shape = {2 * kKept + between}, .strides = {1}, .data = bytes->data()};
+  for (int64_t i = 0; i < kSampleEnd; ++i) take(i);
+  for (int64_t i = 0; i < between; ++i) take(kSampleEnd + i * stride);
+  for (int64_t i = 0; i < kSampleEnd; ++i) take(found - kSampleEnd + i);
+  TensorFile sample{.dtype = tensor.dtype,
+                    .shape = {2 * kSampleEnd + between},
+                    .strides = {1},
+                    .data = bytes->data()};
   sample.owner = std::move(bytes);
   return sample;
 }

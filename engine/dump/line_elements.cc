@@ -10,8 +10,6 @@
 namespace msprobe {
 namespace {
 
-constexpr int64_t kEnd = 256;  // elements at each end that are always kept
-
 // The elements in logical order, up to the first `most`.
 template <typename Visit>
 void ForEachElement(const TensorView& view, int64_t most, Visit&& visit) {
@@ -53,8 +51,8 @@ OwnedElements SampleElements(const TensorView& view, int64_t step) {
   const int64_t n = view.numel();
   int64_t i = 0;
   ForEachElement(view, n, [&](const void* p) {
-    const bool at_end = i < kEnd || i >= n - kEnd;
-    if (at_end || (i - kEnd) % step == 0) {
+    const bool at_end = i < kSampleEnd || i >= n - kSampleEnd;
+    if (at_end || (i - kSampleEnd) % step == 0) {
       appender.Add(static_cast<float>(ElementToDouble(view.dtype, p)));
       ++out.shape[0];
     }

@@ -23,6 +23,7 @@ struct OwnedElements {
   }
 };
 
+inline constexpr int64_t kSampleEnd = 256;  // elements at each end that are always kept
 // ptdbg_ascend 0.1: flat, in float64 what a float32 holds of them. Of more than 512, the first 256,
 // each `step`-th behind them, and the last 256.
 OwnedElements SampleElements(const TensorView& view, int64_t step);

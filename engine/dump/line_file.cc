@@ -15,7 +15,6 @@
 namespace msprobe {
 namespace {
 
-constexpr std::string_view kHooks = "torch_npu.hooks";
 constexpr std::string_view kFirstPtdbg = "ptdbg_ascend 0.1";
 constexpr int64_t kMostSampleStep = 100;
 
@@ -150,7 +149,7 @@ class LineReader {
     if (hooks_) FindSamples();
     dump_.task = hooks_ ? Task::kTensor : Task::kStatistics;
     dump_.level = Level::kL1;
-    dump_.dialect = hooks_                       ? kHooks
+    dump_.dialect = hooks_                       ? kHooksDialect
                     : numbered_                  ? kFirstPtdbg
                     : dotted_                    ? "ptdbg_ascend 6"
                     : has_norm_ || dump_.has_md5 ? "ptdbg_ascend 5"

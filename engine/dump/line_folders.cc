@@ -35,6 +35,15 @@ Result<std::vector<std::string>> DataFolders(const Dump& dump) {
   return found;
 }
 
+// Which of several runs wrote `folder`: the one whose folder it is, else the last.
+size_t RunOf(const std::string& folder, const std::vector<std::string>& folders, size_t runs) {
+  const size_t end = folder.find_last_not_of('/');
+  const std::string name = BaseName(folder.substr(0, end + 1));
+  const auto found = std::find(folders.begin(), folders.end(), name);
+  const bool known = found != folders.end() && folders.size() == runs;
+  return known ? static_cast<size_t>(found - folders.begin()) : runs - 1;
+}
+
 }  // namespace
 
 Status ReadLineFile(MappedFile file, const ReadOptions& options, MemoryShare* memory, Dump* dump) {
@@ -42,15 +51,21 @@ Status ReadLineFile(MappedFile file, const ReadOptions& options, MemoryShare* me
   MSPROBE_RETURN_IF_ERROR(ReadLines(dump->path, file.bytes(), dump, &segments, memory));
   dump->files.push_back(std::move(file));
   if (dump->task == Task::kTensor) return Status::Ok();  // the values stand in the lines
-  std::vector<std::string> folders;
-  if (!options.tensor_folder) {
-    MSPROBE_ASSIGN_OR_RETURN(folders, DataFolders(*dump));
-  } else if (!options.tensor_folder->empty()) {
-    folders.push_back(*options.tensor_folder);
+  if (options.tensor_folder && options.tensor_folder->empty()) return Status::Ok();
+  MSPROBE_ASSIGN_OR_RETURN(std::vector<std::string> folders, DataFolders(*dump));
+  const auto runs = static_cast<size_t>(*std::max_element(segments.begin(), segments.end())) + 1;
+  size_t only_run = runs;  // that has tensors; `runs`: all have
+  if (options.tensor_folder) {
+    if (runs > 1) {
+      only_run = RunOf(*options.tensor_folder, folders, runs);
+      dump->AddNote(fmt::format("{} runs in one file: the tensors of the {} are in {}", runs,
+                                only_run + 1 == runs ? "last" : fmt::format("{}.", only_run + 1),
+                                *options.tensor_folder));
+    }
+    folders = {*options.tensor_folder};
   }
   if (folders.empty()) return Status::Ok();
   dump->task = Task::kTensor;
-  const auto runs = static_cast<size_t>(*std::max_element(segments.begin(), segments.end())) + 1;
   const bool one = folders.size() == 1;
   dump->tensor_folder = options.tensor_folder ? folders[0]
                         : one                 ? JoinPath(dump->folder, folders[0])
@@ -62,6 +77,7 @@ Status ReadLineFile(MappedFile file, const ReadOptions& options, MemoryShare* me
   TextArena arena;
   for (Leaf& leaf : dump->leaves) {
     if (leaf.kind != LeafKind::kTensor) continue;
+    if (only_run < runs && static_cast<size_t>(segments[leaf.record]) != only_run) continue;
     const size_t run =
         runs == folders.size() ? static_cast<size_t>(segments[leaf.record]) : folders.size() - 1;
     leaf.data_name = arena.Copy(one ? fmt::format("{}.npy", leaf.name)

@@ -91,7 +91,7 @@ Result<std::string> LineDialect(const std::string& path) {
     if (walker.bad()) continue;
     const std::optional<LineName> name = ParseLineName(walker.values().name);
     if (!name) continue;
-    if (walker.values().is_listed) return std::string("torch_npu.hooks");
+    if (walker.values().is_listed) return std::string(kHooksDialect);
     if (name->part == LinePart::kStack && name->call < 0 && name->number < 0) continue;
     const bool numbered = name->number >= 0 || name->call < 0;
     return std::string(numbered ? "ptdbg_ascend 0.1" : "ptdbg_ascend");

@@ -109,6 +109,7 @@ struct Weight {
 
 class TensorArchives;
 
+inline constexpr std::string_view kHooksDialect = "torch_npu.hooks";
 inline constexpr std::string_view kPlainTensors = "tensors";  // a dialect: no dump around them
 
 struct Dump {

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "engine/base/pages.h"
+#include "engine/dump/storage_folder.h"
 #include "engine/formats/json.h"
 #include "engine/formats/npy.h"
 #include "engine/formats/pt.h"
@@ -124,6 +125,10 @@ Result<TensorFile> ReadTensorData(const Dump& dump, const Leaf& leaf, Verify ver
     MSPROBE_ASSIGN_OR_RETURN(MappedFile file,
                              MappedFile::OpenBelow(dump.tensor_folder, leaf.data_name));
     tensor = ReadTensorFile(std::move(file), verify);
+    const std::optional<StorageName> storage = tensor.ok() && dump.dialect == kHooksDialect
+                                                   ? ParseStorageName(leaf.data_name)
+                                                   : std::nullopt;
+    if (storage) MSPROBE_RETURN_IF_ERROR(ViewStorage(*storage, leaf.data_name, &*tensor));
   }
   if (tensor.ok()) Unflatten(leaf, &*tensor);
   return tensor;

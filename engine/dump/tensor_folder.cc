@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "engine/base/text.h"
+#include "engine/dump/storage_folder.h"
 #include "engine/dump/tensor_data.h"
 #include "engine/dump/text_arena.h"
 
@@ -150,7 +151,11 @@ Result<Dump> ReadTensorFolder(const std::string& path) {
     (tensor ? files : others).push_back(name);
     return true;
   });
-  reader.ReadFiles(std::move(files));
+  if (AreStorages(files)) {
+    MSPROBE_RETURN_IF_ERROR(ReadStorageFolder(files, &dump));
+  } else {
+    reader.ReadFiles(std::move(files));
+  }
   if (!others.empty()) {
     dump.note = fmt::format("{} {} no tensor and left out, the first: {}", others.size(),
                             others.size() == 1 ? "file is" : "files are", others[0]);

@@ -18,8 +18,6 @@ constexpr int kMaxDepth = 256;
 // A tree can name a node many times; beyond this it is a bomb.
 constexpr uint64_t kMaxVisits = 4 << 20;
 constexpr uint64_t kMaxInflatedStorage = uint64_t{64} << 30;
-// An expanded tensor can be larger than its storage; beyond this it is a bomb.
-constexpr int64_t kMaxTensorBytes = int64_t{1} << 40;
 
 size_t ScalarSize(DType dtype) {
   return DTypeKindOf(dtype) == DTypeKind::kComplex ? DTypeSize(dtype) / 2 : DTypeSize(dtype);
@@ -210,16 +208,7 @@ Result<PtTensor> PtTensorBuilder::BuildTensor(const PickleNode& callee,
         arguments, "a shape with as many strides, of at most 1 TiB",
         fmt::format("shape {}, strides {}", ShapeText(tensor.shape), ShapeText(tensor.strides)));
   }
-  // The last element it reaches, counted from the storage's first.
-  int64_t last = offset;
-  bool fits = offset >= 0;
-  for (size_t d = 0; d < tensor.shape.size() && *bytes > 0 && fits; ++d) {
-    int64_t reach;
-    fits = !__builtin_mul_overflow(tensor.shape[d] - 1, tensor.strides[d], &reach) &&
-           !__builtin_add_overflow(last, reach, &last);
-  }
-  fits = fits && (*bytes > 0 ? last < limit : offset <= limit);
-  if (!fits) {
+  if (!FitsStorage(tensor.dtype, tensor.shape, tensor.strides, offset, limit)) {
     return Fail(arguments, fmt::format("a tensor inside its storage of {} elements", limit),
                 fmt::format("offset {}, shape {}, strides {}", offset, ShapeText(tensor.shape),
                             ShapeText(tensor.strides)));

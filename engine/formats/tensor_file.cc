@@ -33,4 +33,20 @@ Result<TensorFile> ReadTensorFile(MappedFile file, Verify verify) {
       .Found(bytes.empty() ? "an empty file" : Excerpt(bytes, 16));
 }
 
+bool FitsStorage(DType dtype, const std::vector<int64_t>& shape,
+                 const std::vector<int64_t>& strides, int64_t offset, int64_t elements) {
+  const Result<int64_t> bytes = CheckedByteSize(dtype, shape);
+  if (shape.size() != strides.size() || !bytes.ok() || *bytes > kMaxTensorBytes || offset < 0)
+    return false;
+  if (*bytes == 0) return offset <= elements;
+  int64_t last = offset;  // that it reaches, counted from the storage's first
+  for (size_t d = 0; d < shape.size(); ++d) {
+    int64_t reach = 0;
+    if (strides[d] < 0 || __builtin_mul_overflow(shape[d] - 1, strides[d], &reach) ||
+        __builtin_add_overflow(last, reach, &last))
+      return false;
+  }
+  return last < elements;
+}
+
 }  // namespace msprobe

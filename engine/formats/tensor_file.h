@@ -40,6 +40,14 @@ struct TensorFile {
   }
 };
 
+// An expanded tensor can be larger than its storage; beyond this it is a bomb.
+inline constexpr int64_t kMaxTensorBytes = int64_t{1} << 40;
+
+// Whether the tensor lies within a storage of that many elements, and is no bomb. Shapes and
+// strides that are not as many, or negative, do not fit.
+bool FitsStorage(DType dtype, const std::vector<int64_t>& shape,
+                 const std::vector<int64_t>& strides, int64_t offset, int64_t elements);
+
 // Who checks the elements against the checksum that a .pt has of them. A caller that reads them all
 // anyway saves a pass over memory.
 enum class Verify : uint8_t { kByReader, kByCaller };

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "engine/dump/reader.h"
+#include "engine/dump/storage_folder.h"
 #include "engine/dump/tensor_data.h"
 
 namespace msprobe {
@@ -69,12 +70,65 @@ INSTANTIATE_TEST_SUITE_P(
                     Sample{"ptdbg_5.0_md5", "ptdbg_ascend 5", 1, 2, 0, false, true},
                     Sample{"ptdbg_5.0_crc32", "ptdbg_ascend 5", 1, 2, 0, false, true},
                     Sample{"ptdbg_6.0", "ptdbg_ascend 6", 2, 3, 0, false, false, kNet},
-                    Sample{"hooks_async", "tensors", 2, 2, 2}),
+                    Sample{"hooks_async", "torch_npu.hooks", 1, 2, 2}),
     [](const auto& info) {
       std::string name = info.param.path;
       for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
       return name;
     });
+
+TEST(LegacySamples, StoragesAreSeenThroughShapeAndStrides) {
+  const Result<Dump> dump = ReadDump(std::string(MSPROBE_TEST_DATA) + "/legacy/hooks_async");
+  ASSERT_TRUE(dump.ok()) << dump.status().ToString();
+  // input of a backward call is what it makes.
+  EXPECT_EQ(dump->leaves[0].name, "17_Functional_relu_backward_output.0");
+  EXPECT_EQ(dump->leaves[0].slot, Slot::kInput);
+  const Result<TensorFile> tensor = ReadTensorData(*dump, dump->leaves[0]);
+  ASSERT_TRUE(tensor.ok()) << tensor.status().ToString();
+  std::vector<float> values(6);
+  CopyContiguous(tensor->view(), values.data());
+  EXPECT_THAT(values, testing::ElementsAre(1.5F, 0.25F, -0.5F, -2.0F, 3.0F, 0.125F));
+}
+
+TEST(StorageName, TakesTheWholeFormAndNothingElse) {
+  const auto name = ParseStorageName(
+      "16_Functional_relu_backward_input12_shape[2,1]_stride[1,1]_offset[3]_format[29].npy");
+  ASSERT_TRUE(name);
+  EXPECT_EQ(name->index, 16);
+  EXPECT_EQ(name->side, "Functional_relu_backward_input");
+  EXPECT_EQ(name->place, 12);
+  EXPECT_THAT(name->shape, testing::ElementsAre(2, 1));
+  EXPECT_EQ(name->offset, 3);
+  EXPECT_EQ(name->format, 29);
+  EXPECT_TRUE(ParseStorageName("0_T_a_forward_output0_shape[]_stride[]_offset[0]_format[2].npy"));
+  for (const char* other :
+       {"", "a.npy", "16_Functional_relu_backward_input0.npy",
+        "16_F_relu_backward_input_shape[2]_stride[1]_offset[0]_format[2].npy",
+        "16_F_relu_backward_input0_shape[2,]_stride[1]_offset[0]_format[2].npy",
+        "16_F_relu_backward_input0_shape[2]_stride[1,1]_offset[0]_format[2].npy",
+        "16_F_relu_backward_input0_shape[-2]_stride[1]_offset[0]_format[2].npy",
+        "16_F_relu_backward_input0_shape[99999999999999999999]_stride[1]_offset[0]_format[2].npy",
+        "16_F_relu_backward_input0_shape[2]_stride[1]_offset[0]_format[2].npyx"}) {
+    EXPECT_FALSE(ParseStorageName(other)) << other;
+  }
+}
+
+TEST(StorageName, ATensorBeyondItsStorageIsRefused) {
+  const std::vector<float> storage(6);
+  for (const auto& [shape, strides, offset, fits] :
+       {std::tuple<std::vector<int64_t>, std::vector<int64_t>, int64_t, bool>{
+            {2, 3}, {3, 1}, 0, true},
+        {{2, 3}, {3, 1}, 1, false},
+        {{7}, {1}, 0, false},
+        {{2}, {int64_t{1} << 62}, 0, false},
+        {{0, 9}, {9, 1}, 0, true},
+        {{9}, {0}, 5, true}}) {
+    TensorFile tensor{
+        .dtype = DType::kFloat32, .shape = {6}, .strides = {1}, .data = storage.data()};
+    const StorageName name{.shape = shape, .strides = strides, .offset = offset};
+    EXPECT_EQ(ViewStorage(name, "a.npy", &tensor).ok(), fits);
+  }
+}
 
 TEST(LegacySamples, ScalarsEmptyStatisticsAndNestedPlaces) {
   const Result<Dump> dump = ReadDump(std::string(MSPROBE_TEST_DATA) + "/legacy/ptdbg_2.0");

@@ -14,6 +14,7 @@ from legacy_files import (
     ramp,
     result,
     statistics,
+    write_first,
     write_later,
     write_lines,
 )
@@ -60,6 +61,20 @@ def test_tensor_folders_may_lie_elsewhere(tmp_path, out):
     summary.mkdir()
     compare({k: v for k, v in paths(npu, bench).items() if "pkl" in k}, str(summary))
     assert "Max diff" in result(summary)[0]
+
+
+def test_of_several_runs_in_a_file_the_folder_is_that_of_its_own(tmp_path):
+    path, first = write_first(tmp_path / "d.pkl", net(), time="20230104_134530")
+    lines = path.read_text()
+    path, second = write_first(tmp_path / "d.pkl", net(3.0), time="20230104_134610")
+    path.write_text(lines + path.read_text())
+    for folder, with_data in ((first, slice(0, 7)), (second, slice(7, 14))):
+        results = tmp_path / f"of_{folder.name}"
+        results.mkdir()
+        compare(paths((path, folder), (path, folder)), str(results))
+        errors = [row["MaxAbsErr"] for row in result(results)[1]]
+        assert len(errors) == 14 and errors[with_data] == ["0.000000"] * 7
+        assert errors.count("NaN") == 7
 
 
 def test_other_shapes_are_unmatched_with_and_without_tensors(tmp_path, out):

@@ -188,7 +188,10 @@ def _options(numbered, args, kwargs, name):
         _refuse(f"suffix: expected a text, found {type(suffix).__name__}")
     flags = ["--suffix", suffix] if suffix else []
     flags += ["--match-shapes"] * bool(options.get("shape_flag", numbered))
-    flags += ["--half-cosine"] * bool(options.get("half_cosine"))
+    if options.get("half_cosine"):
+        if not numbered:
+            _refuse(f"{name}: half_cosine is of dumps of 0.1, whose names begin with numbers")
+        flags.append("--half-cosine")
     return flags + ["--advisor"] * bool(options.get("auto_analyze", True))
 
 

@@ -1,0 +1,136 @@
+#include "engine/dump/storage_folder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <tuple>
+#include <unordered_map>
+
+#include "engine/base/file.h"
+#include "engine/base/text.h"
+#include "engine/dump/line_file.h"
+#include "engine/dump/text_arena.h"
+#include "engine/formats/json.h"
+#include "engine/formats/npy.h"
+
+namespace msprobe {
+namespace {
+
+bool TakeNumber(std::string_view* text, int64_t* number) {
+  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), *number);
+  if (error != std::errc() || *number < 0) return false;
+  text->remove_prefix(static_cast<size_t>(end - text->data()));
+  return true;
+}
+
+bool TakeWord(std::string_view* text, std::string_view word) {
+  if (!text->starts_with(word)) return false;
+  text->remove_prefix(word.size());
+  return true;
+}
+
+// "2,1]" behind the bracket.
+bool TakeNumbers(std::string_view* text, std::vector<int64_t>* numbers) {
+  while (!TakeWord(text, "]")) {
+    if (!numbers->empty() && !TakeWord(text, ",")) return false;
+    if (numbers->size() == kMaxTensorDimensions || !TakeNumber(text, &numbers->emplace_back()))
+      return false;
+  }
+  return true;
+}
+
+struct NamedFile {
+  StorageName name;
+  std::string file;
+  auto Order() const { return std::tie(name.index, name.side, name.place); }
+};
+
+}  // namespace
+
+std::optional<StorageName> ParseStorageName(std::string_view file_name) {
+  StorageName name;
+  std::string_view rest = file_name;
+  if (!TakeNumber(&rest, &name.index) || !TakeWord(&rest, "_")) return std::nullopt;
+  const size_t shape = rest.find("_shape[");
+  if (shape == rest.npos) return std::nullopt;
+  std::string_view call = rest.substr(0, shape);
+  const size_t digits = call.find_last_not_of("0123456789");
+  if (digits == call.npos || digits + 1 == call.size()) return std::nullopt;
+  name.side = call.substr(0, digits + 1);
+  if (!name.side.ends_with("_input") && !name.side.ends_with("_output")) return std::nullopt;
+  call.remove_prefix(digits + 1);
+  if (!TakeNumber(&call, &name.place) || !call.empty()) return std::nullopt;
+  rest.remove_prefix(shape);
+  const bool whole = TakeWord(&rest, "_shape[") && TakeNumbers(&rest, &name.shape) &&
+                     TakeWord(&rest, "_stride[") && TakeNumbers(&rest, &name.strides) &&
+                     TakeWord(&rest, "_offset[") && TakeNumber(&rest, &name.offset) &&
+                     TakeWord(&rest, "]_format[") && TakeNumber(&rest, &name.format) &&
+                     rest == "].npy" && name.shape.size() == name.strides.size();
+  return whole ? std::optional(std::move(name)) : std::nullopt;
+}
+
+bool AreStorages(const std::vector<std::string>& files) {
+  return !files.empty() && std::all_of(files.begin(), files.end(), [](const std::string& file) {
+    return ParseStorageName(file).has_value();
+  });
+}
+
+Status ReadStorageFolder(const std::vector<std::string>& files, Dump* dump) {
+  std::vector<NamedFile> named;
+  for (const std::string& file : files) named.push_back({{}, file});
+  for (NamedFile& one : named) one.name = *ParseStorageName(one.file);
+  std::sort(named.begin(), named.end(),
+            [](const NamedFile& a, const NamedFile& b) { return a.Order() < b.Order(); });
+  // As torch_npu.hooks would have listed them, without elements.
+  std::string lines;
+  for (const NamedFile& one : named) {
+    std::string dtype;
+    Result<MappedFile> file = MappedFile::OpenBelow(dump->tensor_folder, one.file);
+    if (file.ok()) {
+      if (const Result<TensorFile> npy = DescribeNpy(*file); npy.ok())
+        dtype = DTypeTorchName(npy->dtype);
+    }
+    lines += "[";
+    AppendJsonString(&lines,
+                     fmt::format("{}_{}.{}", one.name.index, one.name.side, one.name.place));
+    lines += fmt::format(", [], \"{}\", {}]\n", dtype, ShapeText(one.name.shape));
+  }
+  const std::string& kept = dump->arena.emplace_back(std::move(lines));
+  std::vector<int32_t> segments;
+  MSPROBE_RETURN_IF_ERROR(ReadLines(dump->path, kept, dump, &segments));
+  dump->sampled = false;
+  dump->sample_step = 1;
+  // Backward calls list their values in another order: the name says which file it is.
+  TextArena arena;
+  std::unordered_map<std::string, const NamedFile*> by_line;
+  for (const NamedFile& one : named)
+    by_line[fmt::format("{}_{}.{}", one.name.index, one.name.side, one.name.place)] = &one;
+  for (Leaf& leaf : dump->leaves) {
+    const auto found = by_line.find(std::string(leaf.name));
+    if (found != by_line.end()) leaf.data_name = arena.Copy(found->second->file);
+    leaf.value = {};
+    leaf.max = leaf.min = leaf.mean = {};
+    leaf.has_stats = false;
+  }
+  arena.Release(&dump->arena);
+  return Status::Ok();
+}
+
+Status ViewStorage(const StorageName& name, std::string_view path, TensorFile* tensor) {
+  const int64_t elements = tensor->view().numel();
+  if (!tensor->view().IsContiguous() ||
+      !FitsStorage(tensor->dtype, name.shape, name.strides, name.offset, elements)) {
+    return InvalidDump(path)
+        .Expected(fmt::format("a storage that holds shape {} with strides {} from {}",
+                              ShapeText(name.shape), ShapeText(name.strides), name.offset))
+        .Found(fmt::format("{} elements", elements));
+  }
+  tensor->data = static_cast<const char*>(tensor->data) +
+                 static_cast<size_t>(name.offset) * DTypeSize(tensor->dtype);
+  tensor->shape = name.shape;
+  tensor->strides = name.strides;
+  return Status::Ok();
+}
+
+}  // namespace msprobe
