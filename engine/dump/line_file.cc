@@ -127,14 +127,19 @@ class LineReader {
   // A defect of ptdbg_ascend 0.1 writes the list, its frames and their parts once more each, as
   // stack_info.0 and stack_info.0.0; torch_npu.hooks has one line a frame, stack_info.0, a text.
   void AddStack(const LineName& name, const LineValues& line) {
-    const auto [found, is_new] =
-        stack_of_.emplace(name.stem, static_cast<int32_t>(dump_.stacks.size()));
-    if (is_new) dump_.stacks.emplace_back();
-    std::vector<std::string_view>& frames = dump_.stacks[found->second];
     if (name.rest.empty()) {
-      frames = line.frames;
+      // Most calls of a program come from few places.
+      const auto [known, is_new] =
+          stacks_.emplace(line.stack, static_cast<int32_t>(dump_.stacks.size()));
+      if (is_new) dump_.stacks.push_back(line.frames);
+      stack_of_[name.stem] = known->second;
     } else if (line.is_text && name.rest.rfind('.') == 0) {
+      const auto [own, is_new] =
+          text_stack_of_.emplace(name.stem, static_cast<int32_t>(dump_.stacks.size()));
+      if (is_new) dump_.stacks.emplace_back();
+      std::vector<std::string_view>& frames = dump_.stacks[own->second];
       frames.insert(frames.end(), line.frames.begin(), line.frames.end());
+      stack_of_.emplace(name.stem, own->second);
     }
   }
 
@@ -220,7 +225,8 @@ class LineReader {
   std::string_view path_, text_;
   Dump& dump_;
   TextArena arena_;
-  std::unordered_map<std::string_view, int32_t> stack_of_;  // by stem
+  std::unordered_map<std::string_view, int32_t> stack_of_, text_stack_of_;  // by stem
+  std::unordered_map<std::string_view, int32_t> stacks_;                    // by text
   std::vector<int32_t>* segments_;
   MemoryShare* memory_;
   size_t next_check_ = 0;

@@ -135,7 +135,9 @@ bool ReadLineValues(JsonCursor* json, TextArena* arena, LineValues* line) {
   if (!json->NextItem())
     return !json->failed() && json->Fail("values behind the name, before this");
   if (line->name.find("stack_info") != line->name.npos) {
+    const size_t start = (json->Peek(), json->offset());
     ReadStack(json, arena, line);
+    line->stack = json->Since(start);
   } else if (json->Peek() == '[') {
     line->is_listed = true;
     json->Raw(&line->listed);

@@ -22,6 +22,7 @@ struct LineValues {
   bool is_scalar = false;                    // the shape is a text: a Python value
   std::vector<std::string_view> statistics;  // max, min, mean, perhaps norm; "" where not a number
   std::vector<std::string_view> frames;      // of a stack, as stack.json spells them
+  std::string_view stack;                    // the same as it stands in the line
   bool is_text = false;                      // the stack is one text
 };
 

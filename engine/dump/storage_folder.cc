@@ -46,6 +46,48 @@ struct NamedFile {
   auto Order() const { return std::tie(name.index, name.side, name.place); }
 };
 
+using Files = std::vector<NamedFile>::iterator;
+
+// Behind the last file of the message.
+Files EndOfMessage(Files first, Files end) {
+  return std::find_if(first, end, [&](const NamedFile& one) {
+    return one.name.index != first->name.index || one.name.side != first->name.side;
+  });
+}
+
+// Of both messages of one backward call: 1 where the output comes first, -1 where the input does, 0
+// when they are of two calls.
+int OrderOf(const StorageName& first, const StorageName& second) {
+  constexpr std::string_view kInput = "_input", kOutput = "_output";
+  const bool output = first.side.ends_with(kOutput);
+  if (output == second.side.ends_with(kOutput) || second.index != first.index + 1) return 0;
+  const auto stem = [&](const StorageName& name, bool is_output) {
+    return name.side.substr(0, name.side.size() - (is_output ? kOutput : kInput).size());
+  };
+  const std::string_view call = stem(first, output);
+  if (call != stem(second, !output) || !call.ends_with("_backward")) return 0;
+  return output ? 1 : -1;
+}
+
+// A call ends where an input follows an output. Who writes what autograd meets in its order has the
+// "output" of a backward call first, the gradient that comes in: so does the whole folder then.
+void PutInputsFirst(Files at, Files end) {
+  int order = 0;  // of the first call of which both are there
+  while (at != end) {
+    const Files second = EndOfMessage(at, end);
+    const int found = second == end ? 0 : OrderOf(at->name, second->name);
+    if (order == 0) order = found;
+    if (order < 0) return;
+    if (found <= 0) {
+      at = second;
+      continue;
+    }
+    const Files next = EndOfMessage(second, end);
+    std::rotate(at, second, next);
+    at = next;
+  }
+}
+
 }  // namespace
 
 std::optional<StorageName> ParseStorageName(std::string_view file_name) {
@@ -82,6 +124,7 @@ Status ReadStorageFolder(const std::vector<std::string>& files, Dump* dump) {
   for (NamedFile& one : named) one.name = *ParseStorageName(one.file);
   std::sort(named.begin(), named.end(),
             [](const NamedFile& a, const NamedFile& b) { return a.Order() < b.Order(); });
+  PutInputsFirst(named.begin(), named.end());
   // As torch_npu.hooks would have listed them, without elements.
   std::string lines;
   for (const NamedFile& one : named) {

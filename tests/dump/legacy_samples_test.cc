@@ -4,6 +4,7 @@
 #include "engine/dump/reader.h"
 #include "engine/dump/storage_folder.h"
 #include "engine/dump/tensor_data.h"
+#include "tests/dump/temporary_folder.h"
 
 namespace msprobe {
 namespace {
@@ -88,6 +89,29 @@ TEST(LegacySamples, StoragesAreSeenThroughShapeAndStrides) {
   std::vector<float> values(6);
   CopyContiguous(tensor->view(), values.data());
   EXPECT_THAT(values, testing::ElementsAre(1.5F, 0.25F, -0.5F, -2.0F, 3.0F, 0.125F));
+}
+
+// Each call has both sides, whichever was written first.
+TEST(StorageFolder, CallsHaveBothSidesInEitherOrder) {
+  const std::string npy = ReadWhole(std::string(MSPROBE_TEST_DATA) + "/npy/f4_c.npy");
+  for (const bool output_first : {true, false}) {
+    const TemporaryFolder folder;
+    int index = 0;
+    const auto write = [&](const std::string& side) {
+      folder.Write(
+          std::to_string(index++) + "_" + side + "0_shape[2,3]_stride[3,1]_offset[0]_format[2].npy",
+          npy);
+    };
+    write("Tensor_sum_backward_input");  // the other one is no tensor to be written
+    for (int call = 0; call < 3; ++call) {
+      write(std::string("Functional_relu_backward_") + (output_first ? "output" : "input"));
+      write(std::string("Functional_relu_backward_") + (output_first ? "input" : "output"));
+    }
+    const Result<Dump> dump = ReadDump(folder.path());
+    ASSERT_TRUE(dump.ok()) << dump.status().ToString();
+    ASSERT_EQ(dump->records.size(), 4u);
+    for (size_t i = 1; i < 4; ++i) EXPECT_EQ(dump->records[i].leaf_count, 2u);
+  }
 }
 
 TEST(StorageName, TakesTheWholeFormAndNothingElse) {
