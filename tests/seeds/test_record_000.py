@@ -177,7 +177,7 @@ def test_R_A25_range_of_numbers_both_ends_included(scope, wanted, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "scope, wanted", [((), CALLS[:4]), (["1_Func"], CALLS[1:2]), ([1, 2], CALLS[1:3])]
+    "scope, wanted", [((), CALLS), (["1_Func"], CALLS[1:2]), ([1, 2], CALLS[1:3])]
 )
 def test_R_A26_stack_mode_keeps_stacks_only(scope, wanted, tmp_path):
     run_in(tmp_path, lambda: dump_numbered(mode=4, scope=scope))

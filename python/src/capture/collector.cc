@@ -127,6 +127,7 @@ void Collector::Step() {
   saves_.Flush();
   (void)Stop();  // a failure is logged where it happens
   run_.session->Step();
+  backward_stacks_.clear();
   if (run_.session->configured() != configured_) Adopt();
   run_.coverage.NewStep();
 }

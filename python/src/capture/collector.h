@@ -144,10 +144,11 @@ class Collector final : public CallObserver,
   struct ArrivedCall {
     std::string name;  // of its entry
     bool wanted = true;
+    int64_t stack = -1;  // of the forward call
   };
   // Null: its name is its entry's, which is wanted, as all are.
   const ArrivedCall* Arrive(const std::string& name);
-  bool RecordGradients(const std::string& name, const std::string& parent,
+  bool RecordGradients(const ArrivedCall& call, const std::string& parent,
                        const std::vector<std::string>& inputs,
                        const std::vector<std::string>& outputs, SeenGradients* seen);
   // Whether a call is recorded is known when it is over.
@@ -183,6 +184,8 @@ class Collector final : public CallObserver,
   std::map<std::string, int64_t> region_steps_;  // region -> the last step that has it
   EntryBuilder gradient_entry_;                  // reused
   std::unordered_map<std::string, ArrivedCall> arrived_;
+  // Of an older front end, which has stacks of backward calls as well: those of the forward calls.
+  std::unordered_map<std::string, int64_t> backward_stacks_;
   std::optional<std::pair<int64_t, int64_t>> token_range_;
   int64_t tokens_ = 0;  // forwards of the model since Start
   PyObject* only_module_ = nullptr;

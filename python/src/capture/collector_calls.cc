@@ -161,6 +161,7 @@ void Collector::WriteOutput(OpenCall* call, PyObject* output, PyObject* module) 
   if (call->wants_backward &&
       ArmBackward(call->edges, outputs, this, call->step, call->backward, call->parent_backward)) {
     ++run_.coverage.expected_gradients;
+    if (run_.config().lines && call->stack >= 0) backward_stacks_[call->backward] = call->stack;
     if (run_.looks_for_overflow()) overflow_.Expect(call->backward, call->site);
   }
 }

@@ -37,6 +37,7 @@ void Collector::Restyle(Config config, bool goes_on) {
   }
   (void)Stop();  // a failure is logged where it happens
   arrived_.clear();
+  backward_stacks_.clear();
   run_.session->Restyle(std::move(config), goes_on);
   Adopt(goes_on);
 }

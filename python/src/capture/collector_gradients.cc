@@ -51,17 +51,20 @@ void Collector::Complete(const std::string& call, const std::string& parent,
                          const std::vector<std::string>& outputs) {
   SeenGradients seen = overflow_.Take(call);
   const ArrivedCall* found = run_.session->collecting() ? Arrive(call) : nullptr;
-  const ArrivedCall arrived = found == nullptr ? ArrivedCall{call, true} : *found;
+  ArrivedCall arrived = found == nullptr ? ArrivedCall{.name = call} : *found;
   arrived_.erase(call);
+  if (const auto stack = backward_stacks_.extract(call); !stack.empty())
+    arrived.stack = stack.mapped();
   if (!run_.session->collecting() || !arrived.wanted ||
-      !RecordGradients(arrived.name, parent, inputs, outputs, &seen))
+      !RecordGradients(arrived, parent, inputs, outputs, &seen))
     ++run_.coverage.ignored_gradients;
 }
 
 // False when the task finds nothing in them.
-bool Collector::RecordGradients(const std::string& name, const std::string& parent,
+bool Collector::RecordGradients(const ArrivedCall& call, const std::string& parent,
                                 const std::vector<std::string>& inputs,
                                 const std::vector<std::string>& outputs, SeenGradients* seen) {
+  const std::string& name = call.name;
   if (!run_.records_values()) {
     ++run_.coverage.gradients;
     run_.session->Record(
@@ -82,6 +85,7 @@ bool Collector::RecordGradients(const std::string& name, const std::string& pare
   std::string_view kinds;
   if (run_.looks_for_overflow() && (kinds = overflow_.SettleBackward(name, seen, &builder)).empty())
     return false;
+  if (call.stack >= 0) builder.Field("stack", std::to_string(call.stack));
   ++run_.coverage.gradients;
   run_.session->Record({builder.Finish(), name, parent, run_.modules_wanted});
   if (run_.device.many_pending()) run_.FetchLate();
