@@ -1,7 +1,7 @@
 """The one recording that the older front ends of this process share."""
 
-import atexit
 import os
+from multiprocessing import util
 
 import torch
 
@@ -18,8 +18,6 @@ _idle = ""  # what to say when nothing was recorded up to then
 
 
 def _at_exit():
-    if os.getpid() != _process:
-        return
     end()
     if _idle:
         _engine.warn(_idle)
@@ -28,8 +26,8 @@ def _at_exit():
 def expect(idle):
     """A recording is set up: say `idle` when the program ends without having begun it."""
     global _idle, _process
-    if _process is None:
-        atexit.register(_at_exit)
+    if _process != os.getpid():
+        util.Finalize(None, _at_exit, exitpriority=10)  # as atexit, in forked workers too
     _process, _idle = os.getpid(), idle
 
 
