@@ -21,10 +21,14 @@ peer_stamp := $(peer)/.ready-$(call sum,packaging/peer-requirements.txt)
 FUZZ_SECONDS ?= 3600
 FUZZ ?=
 
-.PHONY: help setup build test test-all sanitize fuzz demo bench bench-peer lint format clean
+# Debian's PyTorch, the oldest that is supported, in an environment of its own with our wheel.
+old := .cache/torch-1.13
+OLD_PYTHON ?= /usr/bin/python3
+
+.PHONY: help setup build test test-all test-torch-1.13 sanitize fuzz demo bench bench-peer lint format clean
 
 help: ## show this list
-	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -E '^[a-z0-9.-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 17
 
 setup: $(venv_stamp) ## Debian packages and .venv/
 	@packaging/install-debian.sh
@@ -46,6 +50,10 @@ test: build ## C++ and Python tests; the last line counts both
 
 test-all: build ## the same and the long campaigns
 	@$(bin)/python tests/run.py --build $(build) --campaigns
+
+test-torch-1.13: build ## the Python tests that apply under Debian's PyTorch 1.13.1
+	@packaging/install-debian.sh packaging/debian-torch.txt
+	@tools/test_torch.sh $(OLD_PYTHON) $(old) $(build) $(venv)
 
 # Each in a folder of its own. Under address,undefined all C++ tests and fuzz targets' seeds; under thread what has threads.
 sanitize: setup ## C++ tests with AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer

@@ -3,4 +3,22 @@
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+import pytest  # noqa: E402
+import torch_features  # noqa: E402
+
+
+def pytest_pycollect_makemodule(module_path, parent):
+    if module_path.parent == HERE and torch_features.missing(module_path.name):
+        return torch_features.SkippedFile.from_parent(parent, path=module_path)
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.path.parent != HERE:
+            continue
+        name = f"{item.path.name}::{item.name}"
+        if reason := torch_features.missing(name):
+            item.add_marker(pytest.mark.skip(reason=reason))

@@ -8,23 +8,28 @@ returns the loss (0 where a process sees none). Under torchrun, with either gene
 
 import hashlib
 import sys
+from importlib.util import find_spec
 
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
-from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
-from torch.distributed.tensor import Replicate, Shard
-from torch.distributed.tensor.parallel import (
-    ColwiseParallel,
-    RowwiseParallel,
-    SequenceParallel,
-    parallelize_module,
-)
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
+
+# Without it, the programs that need nothing newer than PyTorch 1.13.
+HAS_DTENSOR = find_spec("torch.distributed.device_mesh") is not None
+if HAS_DTENSOR:
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+    from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
+    from torch.distributed.tensor import Replicate, Shard
+    from torch.distributed.tensor.parallel import (
+        ColwiseParallel,
+        RowwiseParallel,
+        SequenceParallel,
+        parallelize_module,
+    )
 
 WIDTH = 8
 
@@ -208,6 +213,7 @@ PROGRAMS = {
         pipeline,
         zero1,
     )
+    if HAS_DTENSOR or f in (ddp, ddp_hook, pipeline_by_hand, zero1)
 }
 
 

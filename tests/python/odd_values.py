@@ -223,7 +223,7 @@ VALUES = {
     "numpy float": (lambda: np.float32(1.5), one("float32", 1.5)),
     "numpy double": (lambda: np.float64(1.5), one("float64", 1.5)),
     "numpy int": (lambda: np.int8(-3), one("int8", -3)),
-    "numpy bool": (lambda: np.bool_(True), one("bool", True)),
+    "numpy bool": (lambda: np.bool_(True), one(np.bool_.__name__, True)),
     "numpy array": (lambda: np.ones((2, 3)), array("float64", [2, 3], **ONES)),
     "numpy array with strides": (
         lambda: np.arange(12, dtype=np.int16).reshape(2, 6)[::-1, ::2],

@@ -6,7 +6,6 @@ import zlib
 import pytest
 import torch
 import torch.distributed as dist
-import torch.distributed._functional_collectives as functional_collectives
 from recording import read_dump, run_ranks
 from torch.distributed import all_reduce as imported_before
 
@@ -200,6 +199,8 @@ def test_waiting_is_seen_after_the_end_of_forward(tmp_path):
 
 
 def functional(rank):
+    import torch.distributed._functional_collectives as functional_collectives
+
     pending = functional_collectives.all_reduce(full(rank), "sum", dist.group.WORLD)
     torch.nn.functional.softmax(torch.ones(2), 0, pending)  # which does not look at it
     before = pending.completed
@@ -217,6 +218,8 @@ def test_what_is_on_its_way_is_not_waited_for(tmp_path):
 
 
 def compiled(rank):
+    import torch.distributed._functional_collectives as functional_collectives
+
     @torch.compile(backend="eager", fullgraph=True)
     def double(x):
         return functional_collectives.all_reduce(x * 2, "sum", "0") + 1

@@ -19,7 +19,7 @@ TASKS = {
     "tensor": {"task": "tensor"},
 }
 # Every process does the same there: the same entries.
-ALIKE = ["ddp", "ddp_hook", "fsdp1", "fsdp2", "tensor_parallel"]
+ALIKE = {"ddp", "ddp_hook", "fsdp1", "fsdp2", "tensor_parallel"} & PROGRAMS.keys()
 
 
 def train_all(rank, ranks, folder, level, task):

@@ -16,6 +16,9 @@ FORMS = [
     "from torch_npu.hooks import *",
     "from torch_npu.hooks.hooks import *",
     "import importlib; importlib.import_module('torch_npu.hooks')",
+    "import torch_npu.hooks.tools; torch_npu.hooks.tools.compare",
+    "from torch_npu.hooks.tools import compare",
+    "from torch_npu.hooks.tools.acc_compare import compare",
 ]
 NOBODY_FINDS_AN_NPU = """
 import importlib.util, sys
@@ -65,6 +68,14 @@ for form in {FORMS!r}:
 """)
 
 
+@pytest.mark.parametrize("module", ["tools", "tools.acc_compare"])
+def test_the_comparison_runs_as_a_module(module):
+    command = [sys.executable, "-m", f"torch_npu.hooks.{module}", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "--npu_pkl" in done.stdout and "--bench_pkl" in done.stdout
+
+
 def test_the_parent_says_what_is_missing():
     said = run(
         "import torch_npu.hooks; torch_npu.hooks; torch_npu.npu.set_device(0)",
@@ -88,11 +99,20 @@ def test_a_real_torch_npu_keeps_its_own_hooks(tmp_path):
     assert run("import torch_npu.hooks as h; print(h.theirs)", theirs) == "1\n"
 
 
-@pytest.mark.parametrize("form", [*FORMS, "import torch_npu; import torch_npu.hooks"])
-def test_a_real_torch_npu_without_hooks_gets_ours(tmp_path, form):
+def test_a_real_torch_npu_without_hooks_gets_ours(tmp_path):
     theirs = package(tmp_path, "torch_npu", __init__="real = 1")
-    tail = "\nimport torch_npu; print(torch_npu.real, torch_npu.hooks.__file__)"
-    assert "1 " in (said := run(form + tail, theirs)) and "compat/packages" in said
+    run(
+        f"""
+import sys
+for form in {[*FORMS, "import torch_npu; import torch_npu.hooks"]!r}:
+    for name in [name for name in sys.modules if name.startswith("torch_npu")]:
+        del sys.modules[name]
+    exec(form)
+    import torch_npu
+    assert torch_npu.real and "compat/packages" in torch_npu.hooks.__file__, form
+""",
+        theirs,
+    )
 
 
 def test_a_finder_that_comes_later_is_asked(tmp_path):

@@ -11,7 +11,7 @@ import random
 import numpy as np
 import pytest
 import torch
-from elements import DTYPES, numbers, short
+from elements import DTYPES, FLOAT4, numbers, short
 from recording import run_forked
 
 from msprobe import _engine
@@ -35,7 +35,7 @@ def random_elements(dtype, count, dice, bits):
     seed = dice.getrandbits(32)
     if dtype == torch.bool:
         return torch.from_numpy(np.random.default_rng(seed).integers(0, 2, count) == 1)
-    if not bits and dtype.is_floating_point and dtype != torch.float4_e2m1fn_x2:
+    if not bits and dtype.is_floating_point and dtype != FLOAT4:
         numbers = np.random.default_rng(seed).normal(size=count) * 10.0 ** dice.randint(-2, 2)
         return torch.from_numpy(numbers).to(dtype)
     width = torch.empty(0, dtype=dtype).element_size()
@@ -109,7 +109,7 @@ def check(tensor, what):
             return
         if exact.dtype.kind in "iub":
             exact = [int(x) for x in exact]
-            mask = (1 << 64) - 1 if tensor.dtype == torch.uint64 else -1
+            mask = (1 << 64) - 1 if short(tensor.dtype) == "uint64" else -1
             assert (found.int_max & mask, found.int_min & mask) == (max(exact), min(exact)), what
             mean, size = sum(exact) / len(exact), sum(map(abs, exact)) / len(exact)
             norm = math.sqrt(sum(x * x for x in exact))

@@ -1,55 +1,65 @@
-"""What PyTorch has here: a test that needs more than the oldest one says so and is skipped.
+"""What PyTorch has here: tests that need more are skipped and say what they need.
 
-@needs("DTensor")
-def test_sharded_parameters(): ...
-
-require("float8")  # at the top of a file: all of its tests
+torch_needs.txt lists which need what; conftest.py skips them.
 """
 
+import re
+from functools import cache
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed
 
-# name -> whether it is here; the oldest PyTorch that the tests run under is 1.13.
+LIST = Path(__file__).resolve().parent / "torch_needs.txt"
+torch_module = torch.nn.modules.module
+
+# name -> whether it is here; the oldest PyTorch that the tests run under is 1.13.1.
 FEATURES = {
-    "torch.compile": lambda: hasattr(torch, "compile"),
-    "torch.func": lambda: hasattr(torch, "func"),
-    "float8": lambda: hasattr(torch, "float8_e4m3fn"),
-    "float4": lambda: hasattr(torch, "float4_e2m1fn_x2"),
-    "uint16": lambda: hasattr(torch, "uint16"),
-    "DTensor": lambda: has_module("torch.distributed.tensor.DTensor"),
-    "FSDP2": lambda: has_module("torch.distributed.fsdp.fully_shard"),
-    "functional collectives": lambda: has_module("torch.distributed._functional_collectives"),
-    "distributed checkpoint": lambda: has_module("torch.distributed.checkpoint.state_dict"),
-    "torch.load(mmap)": lambda: has("mmap", torch.load),
-    "SDPA": lambda: hasattr(torch.nn.functional, "scaled_dot_product_attention"),
+    "torch.compile": hasattr(torch, "compile"),
+    "torch.func": hasattr(torch, "func"),
+    "float8": hasattr(torch, "float8_e4m3fn"),
+    "uint16, uint32, uint64": hasattr(torch, "uint64"),
+    "jagged tensors": hasattr(torch, "jagged"),
+    "coalescing of collectives": hasattr(torch.distributed.distributed_c10d, "_CoalescingManager"),
+    "DTensor": find_spec("torch.distributed.device_mesh") is not None,
+    "module registration hooks": hasattr(torch_module, "_global_module_registration_hooks"),
+    "backward pre-hooks of modules": hasattr(torch.nn.Module, "register_full_backward_pre_hook"),
+    "optimizer step hooks": hasattr(torch.optim.Optimizer, "register_step_post_hook"),
+    "layer_norm under autocast of the CPU": hasattr(torch, "compile"),
+    "torch.library.custom_op": hasattr(torch.library, "custom_op"),
+    "PyTorch's headers": (Path(torch.__file__).parent / "include/ATen/record_function.h").exists(),
+    "checkpoints of DTensors": find_spec("torch.distributed.checkpoint") is not None,
+    "what torch.save writes now": hasattr(torch._utils, "_rebuild_tensor_v3"),
+    "scikit-learn": find_spec("sklearn") is not None,
 }
 
 
-def has(parameter, function):
-    return parameter in function.__code__.co_varnames
+@cache
+def needs() -> list:
+    """[(pattern of test ids, feature)] of what is missing here."""
+    found = []
+    for line in LIST.read_text(encoding="utf-8").splitlines():
+        if not line.strip() or line.startswith("#"):
+            continue
+        tests, _, feature = line.partition("  ")
+        if not FEATURES[feature.strip()]:
+            pattern = ".*".join(re.escape(part) for part in tests.split("*"))
+            found.append((re.compile(pattern), feature.strip()))
+    return found
 
 
-def has_module(path):
-    """Whether there is a module of this path, or a module that has its last part."""
-    owner, _, name = path.rpartition(".")
-    if find_spec(owner) is None:
-        return False
-    module = __import__(owner, fromlist=[name])
-    return hasattr(module, name) or find_spec(path) is not None
+def missing(test: str):
+    """Why this test, "test_x.py" or "test_x.py::test_y[z]", cannot run here; None: it can."""
+    for pattern, feature in needs():
+        if pattern.fullmatch(test):
+            return f"needs {feature}: PyTorch is {torch.__version__}"
+    return None
 
 
-def reason(feature):
-    return f"needs {feature}: PyTorch is {torch.__version__}"
+class SkippedFile(pytest.Module):
+    """A file that cannot even be imported here."""
 
-
-def needs(feature):
-    """A mark: skipped where PyTorch lacks it."""
-    return pytest.mark.skipif(not FEATURES[feature](), reason=reason(feature))
-
-
-def require(feature):
-    """Skips the rest of the file, or of the test, where PyTorch lacks it."""
-    if not FEATURES[feature]():
-        pytest.skip(reason(feature), allow_module_level=True)
+    def collect(self):
+        pytest.skip(missing(self.path.name), allow_module_level=True)

@@ -74,7 +74,10 @@ GroupNames NamesOfGroup(PyObject* group) {
 
 std::string NameOfReduceOp(PyObject* op) {
   std::string text = StrOf(op);
-  return text.find(" at 0x") == std::string::npos ? text : "ReduceOp";
+  if (text.find(" at 0x") == std::string::npos) return text;
+  const PyRef kind = PyRef::Steal(PyObject_GetAttrString(op, "op"));  // PyTorch 1.13
+  ClearError();
+  return kind ? StrOf(kind.get()) : "ReduceOp";
 }
 
 }  // namespace msprobe::capture

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# tools/test_torch.sh PYTHON FOLDER BUILD VENV [PYTEST ARGUMENTS]: the Python tests under the PyTorch that PYTHON has. FOLDER becomes
+# an environment on top of it, with our wheel. Tests that need a newer one are skipped (tests/python/torch_needs.txt).
+set -euo pipefail
+python=$1 folder=$2 build=$3 venv=$4
+shift 4
+[ -x "$folder/bin/python" ] || "$python" -m venv --system-site-packages "$folder"
+pip=("$folder/bin/python" -m pip --quiet --disable-pip-version-check)
+grep -E '^(pytest|hypothesis|jsonschema|scikit-build-core|nanobind)==' packaging/python-requirements.txt > "$folder/requirements.txt"
+"${pip[@]}" install -r "$folder/requirements.txt"
+
+echo "== our wheel into $folder/"
+kind='import sysconfig; print(sysconfig.get_config_var("SOABI"))'
+wheel=(wheel --no-build-isolation --no-deps --wheel-dir "$folder/wheel" .)
+rm -rf "$folder/wheel"
+if [ "$("$folder/bin/python" -c "$kind")" = "$("$venv/bin/python" -c "$kind")" ]; then
+  # The same extension serves both: nothing is compiled.
+  "$venv/bin/python" -m pip --quiet --disable-pip-version-check "${wheel[@]}" -Cbuild-dir="$build" -Ccmake.define.MSPROBE_TESTS=ON
+else
+  "${pip[@]}" "${wheel[@]}" -Cbuild-dir=build-torch
+fi
+"${pip[@]}" install --no-deps --no-index --force-reinstall "$folder"/wheel/*.whl
+
+"$folder/bin/python" -c 'import torch; print("== Python tests under PyTorch", torch.__version__)'
+[ $# -gt 0 ] || set -- tests/python tests/seeds
+MSPROBE_BIN="$PWD/$folder/bin/msprobe" MSPROBE_BUILD_DIR="$PWD/$build" PYTHONHASHSEED=0 \
+  "$folder/bin/python" -m pytest -q -p no:cacheprovider "$@"
