@@ -178,16 +178,20 @@ void Session::Adopt(Config config) {
   ++configured_;
 }
 
-void Session::Restyle(Config config, bool goes_on) {
-  if (abandoned_) return;
+void Session::ReleaseLines() {
   (void)Stop();  // logs what fails
   if (writer_ != nullptr && !failed_) {
     if (const Status status = writer_->Finish(); !status.ok()) Fail(status);
   }
   lines_ = nullptr;
   writer_.reset();
-  next_.reset();
   stack_numbers_.clear();
+}
+
+void Session::Restyle(Config config, bool goes_on) {
+  if (abandoned_) return;
+  ReleaseLines();
+  next_.reset();
   const bool failed = failed_, concluded = concluded_;
   Adopt(std::move(config));
   failed_ = goes_on && failed;

@@ -57,6 +57,8 @@ class Session {
   // older front end that this session has written before are added to. `goes_on`: the next part of
   // the same recording, which is off after a fault or its end.
   void Restyle(Config config, bool goes_on = false);
+  // The files of an older front end are complete, and may be moved or removed.
+  void ReleaseLines();
   void Refuse();  // the file cannot be used: nothing is recorded until the next Reconfigure
   bool enabled() const { return enabled_ && !refused_; }
   uint64_t configured() const { return configured_; }  // configurations that came to hold

@@ -108,6 +108,9 @@ void BindLines(nb::module_& m) {
       "`goes_on`: "
       "the count of overflows, too.");
   m.def(
+      "release_lines", [] { Collector::Get().ReleaseLines(); },
+      "The files that were written are complete, and may be moved or removed.");
+  m.def(
       "set_overflow_flag",
       [](nb::handle flag) {
         Collector::Get().overflow_check().SetFlag(

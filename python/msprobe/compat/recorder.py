@@ -98,6 +98,7 @@ def warn_of(function, keywords):
 def remove_old(path):
     """The file that a dump is about to be written to."""
     if os.path.isfile(path):
+        _engine.release_lines()
         os.remove(path)
         _engine.warn(f"{path} held an earlier dump, which is overwritten")
 

@@ -53,6 +53,7 @@ class Collector final : public CallObserver,
   // An older front end's: files begin anew, call numbers go on. `goes_on`: the next part of the
   // same recording; overflows are counted on.
   void Restyle(Config config, bool goes_on);
+  void ReleaseLines();
   // Reads the configuration again if it is time and the file has changed; collection stops then.
   // True: it has stopped, and what the configuration asks for may be another thing.
   bool Refresh(bool has_model);

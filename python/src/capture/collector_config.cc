@@ -42,6 +42,12 @@ void Collector::Restyle(Config config, bool goes_on) {
   Adopt(goes_on);
 }
 
+void Collector::ReleaseLines() {
+  if (run_.session == nullptr || !run_.session->config().lines) return;
+  (void)Stop();  // a failure is logged where it happens
+  run_.session->ReleaseLines();
+}
+
 void Collector::Adopt(bool goes_on) {
   const Config& config = run_.session->config();
   configured_ = run_.session->configured();
