@@ -4,7 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <ctime>
+#include <utility>
 
+#include "engine/base/log.h"
 #include "engine/dump/line_elements.h"
 #include "engine/dump/line_names.h"
 #include "engine/dump/names.h"
@@ -50,6 +52,7 @@ std::string LineNameOfFile(std::string_view file_name, bool swapped) {
   std::string_view part = value.substr(0, value.find('.'));
   const std::string_view rest = value.substr(part.size());
   if (part == "kwargs") part = "input";
+  if (part != "input" && part != "output") return "";
   if (swapped && call.ends_with("_backward")) part = part == "input" ? "output" : "input";
   return fmt::format("{}_{}{}", call, part, rest);
 }
@@ -81,6 +84,7 @@ Result<std::unique_ptr<LineWriter>> LineWriter::Create(const LineStyle& style, b
   MSPROBE_RETURN_IF_ERROR(MakeDirectories(DirectoryName(style.file)));
   MSPROBE_ASSIGN_OR_RETURN(writer->file_, AppendFile::Open(style.file, keep));
   writer->last_file_ = style.file;
+  writer->is_empty_ = !keep;
   return writer;
 }
 
@@ -110,6 +114,7 @@ Status LineWriter::Store(const std::string& file_name, const TensorView& view, T
     return Status::Ok();
   }
   std::string name = LineNameOfFile(file_name, style_.swaps_backward());
+  if (name.empty()) return Status::Ok();
   if (style_.data == LineData::kStorages) return StoreStorage(name, view, queue);
   if (style_.file_for_each) {
     if (!file_.is_open()) MSPROBE_RETURN_IF_ERROR(BeginFile());
@@ -178,10 +183,21 @@ Status LineWriter::Append(std::string_view entry) {
     text = with_stack_;
   }
   if (text.empty()) return Status::Ok();
+  is_empty_ = false;
   if (!style_.file_for_each) return file_.Append(text);
   if (!file_.is_open()) MSPROBE_RETURN_IF_ERROR(BeginFile());
   MSPROBE_RETURN_IF_ERROR(file_.Append(text));
   return file_.Close();
+}
+
+Status LineWriter::Close() {
+  const std::vector<std::string>& wanted = style_.scope.empty() ? style_.api_list : style_.scope;
+  if (!wanted.empty() && file_.is_open() && std::exchange(is_empty_, false)) {
+    Log(LogLevel::kWarning, fmt::format("{} has no lines: no call that was made fits {}; names are "
+                                        "those of a dump of everything",
+                                        file_.path(), fmt::join(wanted, ", ")));
+  }
+  return Status::Ok();
 }
 
 Status LineWriter::Finish() {

@@ -31,7 +31,7 @@ class LineWriter final : public EntryWriter {
   Status AppendConstruct(std::string_view, std::string_view) override { return Status::Ok(); }
   Result<int64_t> AddStack(std::string_view child, std::vector<std::string> frames) override;
   Status NoteStack(int64_t, std::string_view) override { return Status::Ok(); }
-  Status Close() override { return Status::Ok(); }  // lines have no end to be written
+  Status Close() override;  // lines have no end to be written
   Status Reopen() override { return Status::Ok(); }
   Status Finish() override;
 
@@ -48,6 +48,7 @@ class LineWriter final : public EntryWriter {
   LineComposer composer_;
   AppendFile file_;
   std::string last_file_, last_folder_;
+  bool is_empty_ = true;    // no lines until now, and nobody was told
   std::string with_stack_;  // reused
   // kInLines: elements that wait for their entry. The first `waiting_`; the others' memory is used
   // again.
@@ -63,7 +64,7 @@ class LineWriter final : public EntryWriter {
 };
 
 // "Functional_relu_0_forward.input.0.pt" as lines name the value: "..._forward_input.0". `swapped`:
-// the parts of a backward call change their names.
+// the parts of a backward call change their names. "": parameters of modules, which have no lines.
 std::string LineNameOfFile(std::string_view file_name, bool swapped);
 
 }  // namespace msprobe

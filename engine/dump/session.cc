@@ -259,7 +259,7 @@ void Session::NameCall(const std::string& stem, int64_t call, bool is_module, st
     return;
   }
   std::string base = stem.substr(0, stem.find_last_not_of('.') + 1);
-  std::replace(base.begin(), base.end(), '.', '_');
+  for (char& c : base) c = c == '.' || c == '/' ? '_' : c;  // files are called as lines are
   *backward = fmt::format("{}_{}_backward", base, call);
   *forward = renames_gradients() ? fmt::format("{}_{}_forward", hook_calls_++, base)
                                  : fmt::format("{}_{}_forward", base, call);

@@ -200,14 +200,18 @@ def own(tmp_path_factory):
 @pytest.mark.parametrize("front", PLACES)
 def test_the_numbers_are_those_of_msprobes_own_dump(front, own, tmp_path, msprobe_bin):
     run_in(tmp_path, one_step, front)
+    kept = [path.stem for path in tmp_path.rglob("*.npy")]
+    lines = [line for line in read(tmp_path / PLACES[front]) if not line[0].endswith("_info")]
+    tensors = [line[0] for line in lines if str(line[-3]).startswith("torch.")]
+    assert sorted(kept) == ([] if front.startswith("hooks") else sorted(tensors))
     command = [msprobe_bin, "compare", "-tp", tmp_path / PLACES[front], "-gp", own]
     done = subprocess.run([*command, "--format", "json"], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     said = json.loads(done.stdout)
     wrong = ("noise", "differs", "unreadable", "target_only", "nothing_recorded")
     assert not any(said["rows"][each] for each in wrong) and said["rows"]["equal"] > 60, said
-    # Only gradients that never came are missing. Numbers, and tensors without a point or dimensions,
-    # were no lines in the first two generations.
+    # Only gradients that never came are missing; in the first two generations also numbers, and
+    # tensors without a point or dimensions.
     counted = front in ("counted", "debugger")
     assert said["rows"]["golden_only"] == (8 if counted else 39)
     assert said["unmatched"]["golden"] == ([] if counted else ["Tensor.add_.0.forward"])

@@ -11,10 +11,11 @@ Example::
     set_dump_switch("OFF")
 """
 
+import itertools
 import os
 import time
 
-from msprobe import _engine
+from msprobe import UsageError, _engine
 from msprobe.compat import acl, recorder
 from msprobe.compat.errors import DumpException, RegistrationError
 from msprobe.pytorch.reproducibility import seed_all as _seed_all
@@ -41,12 +42,16 @@ class _Setup:
     numbered = True  # the modes were numbers, as those of 0.1
 
 
-def seed_all(seed=1234, mode=False):
+def seed_all(seed=1234, mode=False, **kwargs):
     """Seed Python, NumPy, PyTorch and its devices; `mode`: only deterministic algorithms."""
-    _seed_all(seed, mode)
+    recorder.warn_of("seed_all", kwargs)
+    try:
+        _seed_all(seed, mode)
+    except UsageError as error:
+        raise RegistrationError(str(error)) from None
 
 
-def set_dump_path(fpath=None, dump_tag="ptdbg_dump"):
+def set_dump_path(fpath=None, dump_tag="ptdbg_dump", **kwargs):
     """Where dumps go.
 
     Args:
@@ -55,13 +60,16 @@ def set_dump_path(fpath=None, dump_tag="ptdbg_dump"):
     Raises:
         DumpException: code 1, a path that cannot be used.
     """
+    recorder.warn_of("set_dump_path", kwargs)
     if fpath is None and os.environ.get("ASCEND_WORK_PATH"):
         fpath = os.path.join(os.environ["ASCEND_WORK_PATH"], "dump_data")
     if not isinstance(fpath, (str, os.PathLike)) or not os.fspath(fpath):
         raise _PathError(f"set_dump_path: expected a folder or a .pkl file, found {fpath!r}")
     path = os.path.abspath(os.fspath(fpath))
     if path.endswith(".pkl"):
-        _check_file(path)
+        reason = recorder.why_no_file(path)
+        if reason:
+            raise _PathError(f"set_dump_path: {reason}")
     else:
         _check_tag(dump_tag)
         _make_folder(path)
@@ -78,28 +86,19 @@ def set_dump_path(fpath=None, dump_tag="ptdbg_dump"):
     _follow()
 
 
-def _check_file(path):
-    folder = os.path.dirname(path)
-    if os.path.isdir(path):
-        raise _PathError(f"set_dump_path: expected a file, found the folder {path}")
-    if not os.path.isdir(folder):
-        raise _PathError(f"set_dump_path: there is no folder {folder}; create it first")
-    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
-        raise _PathError(f"set_dump_path: nothing can be written to {folder}; choose another one")
-
-
 def _check_tag(tag):
-    if not isinstance(tag, str) or not tag or "/" in tag or tag in (".", ".."):
-        raise RegistrationError(f"set_dump_path: dump_tag; expected a name, found {tag!r}")
+    if not isinstance(tag, str) or not tag or set("/\0") & set(tag) or tag in (".", ".."):
+        raise RegistrationError(f"dump_tag; expected a name, found {tag!r}")
 
 
 def _make_folder(path):
     try:
         os.makedirs(path, mode=0o750, exist_ok=True)
-    except OSError as error:
-        raise _PathError(
-            f"set_dump_path: {path} cannot be made: {error.strerror}; name another folder"
-        ) from None
+        reason = None if os.access(path, os.W_OK | os.X_OK) else "nothing can be written to it"
+    except (OSError, ValueError) as error:
+        reason = f"it cannot be made: {getattr(error, 'strerror', error)}"
+    if reason:
+        raise _PathError(f"set_dump_path: {path!r}: {reason}; name another folder")
 
 
 class _PathError(DumpException, RuntimeError):
@@ -110,10 +109,10 @@ class _PathError(DumpException, RuntimeError):
 def set_dump_switch(
     switch,
     mode=None,
-    scope=(),
-    api_list=(),
+    scope=None,
+    api_list=None,
     filter_switch="OFF",
-    dump_mode="all",
+    dump_mode=None,
     summary_only=False,
     **kwargs,
 ):
@@ -144,11 +143,14 @@ def set_dump_switch(
         "scope": scope,
         "api_list": _names("api_list", api_list),
         "plain_values": _is_on("filter_switch", filter_switch) is False,
-        "parts": _parts(dump_mode),
-        "data": "none" if summary_only else "npy",
+        "parts": _parts("dump_mode", dump_mode),
+        "data": "none" if _is_true("summary_only", summary_only) else "npy",
     }
+    numbered = not isinstance(mode, str)
     if switch == "ON":
         _check_scope(word, scope, selection["api_list"])
+        if numbered and (_Setup.path or "").endswith(".pkl"):
+            _check_numbers(word, scope)
     if word == "acl":
         acl.check()
     elif switch == "ON" and _Setup.path is None:
@@ -156,7 +158,7 @@ def set_dump_switch(
     acl.end()
     recorder.end()
     was_on, _Setup.switch = _Setup.switch == "ON", switch
-    _Setup.selection, _Setup.numbered = selection, not isinstance(mode, str)
+    _Setup.selection, _Setup.numbered = selection, numbered
     _follow()
     if switch == "OFF":
         _engine.log("Dump switch is turned off" if was_on else "Dump switch is off already")
@@ -168,21 +170,19 @@ def _mode(mode):
     word = _NUMBERS.get(mode) if isinstance(mode, int) and not isinstance(mode, bool) else mode
     if word not in MODES:
         known = ", ".join(f'"{each}"' for each in MODES)
-        raise RegistrationError(
-            f"set_dump_switch: mode; expected 1 to 6 or one of {known}; found {mode!r}"
-        )
+        raise RegistrationError(f"mode; expected 1 to 6 or one of {known}; found {mode!r}")
     if mode == 6:
         _engine.warn("set_dump_switch: mode 6 was never given to anything; it is api_list here")
     return word
 
 
 def _names(argument, names):
-    if isinstance(names, (str, int)):
-        names = [names]
+    if names is None or isinstance(names, (str, int)):
+        names = [] if names is None else [names]
     if not isinstance(names, (list, tuple)) or not all(
-        isinstance(name, (str, int)) and not isinstance(name, bool) for name in names
+        isinstance(name, (str, int)) and not isinstance(name, bool) and name != "" for name in names
     ):
-        raise RegistrationError(f"set_dump_switch: {argument}; expected names, found {names!r}")
+        raise RegistrationError(f"{argument}; expected names, found {names!r}")
     return [f"{name}_" if isinstance(name, int) else name for name in names]
 
 
@@ -196,13 +196,26 @@ def _check_scope(mode, scope, api_list):
             "acl": "one name",
             "stack": "no name, one, or the first and the last",
         }[mode]
-        raise RegistrationError(
-            f'set_dump_switch: scope of mode "{mode}"; expected {wanted}, found {scope!r}'
-        )
+        raise RegistrationError(f'scope of mode "{mode}"; expected {wanted}, found {scope!r}')
     if mode == "api_list" and not api_list:
-        raise RegistrationError(
-            'set_dump_switch: api_list of mode "api_list"; expected parts of names, found none'
-        )
+        raise RegistrationError('api_list of mode "api_list"; expected parts of names, found none')
+
+
+def _check_numbers(mode, scope):
+    """Of 0.1: a range is one of numbers."""
+    if mode == "range" or (mode == "stack" and len(scope) == 2):
+        numbers = [int("".join(itertools.takewhile(str.isdigit, name)) or -1) for name in scope]
+        if not 0 <= numbers[0] <= numbers[1]:
+            raise RegistrationError(
+                f'scope of mode "{mode}"; expected two names with numbers in front, the smaller '
+                f'first, such as "3_Functional_relu_forward"; found {scope!r}'
+            )
+
+
+def _is_true(argument, value):
+    if not isinstance(value, bool):
+        raise RegistrationError(f"{argument}; expected True or False, found {value!r}")
+    return value
 
 
 def _is_on(argument, switch):
@@ -211,13 +224,14 @@ def _is_on(argument, switch):
     return switch == "ON"
 
 
-def _parts(dump_mode):
+def _parts(argument, given):
     """Directions and sides; where none of either is named, both are meant."""
-    words = [dump_mode] if isinstance(dump_mode, str) else list(dump_mode)
+    words = "all" if given is None else given
+    words = list(words) if isinstance(words, (list, tuple)) else [words]
     unknown = [word for word in words if word not in (*_PARTS, "all")]
     if unknown or not words:
         raise RegistrationError(
-            f"dump_mode; expected some of all, {', '.join(_PARTS)}; found {dump_mode!r}"
+            f"{argument}; expected some of all, {', '.join(_PARTS)}; found {given!r}"
         )
     if "all" in words:
         return list(_PARTS)
@@ -301,12 +315,13 @@ def check_rank(rank):
         raise RegistrationError(f"rank; expected a number from 0 on, found {rank!r}")
 
 
-def set_overflow_check_switch(switch, filter_switch="OFF"):
+def set_overflow_check_switch(switch, filter_switch="OFF", **kwargs):
     """Look for overflows between "ON" and "OFF" only."""
+    recorder.warn_of("set_overflow_check_switch", kwargs)
     on = _is_on("set_overflow_check_switch", switch)
-    _Setup.filter_overflow = _is_on("filter_switch", filter_switch)
+    filters = _is_on("filter_switch", filter_switch)
     recorder.end()
-    _Setup.overflow_switch = "ON" if on else "OFF"
+    _Setup.filter_overflow, _Setup.overflow_switch = filters, "ON" if on else "OFF"
     _follow()
 
 

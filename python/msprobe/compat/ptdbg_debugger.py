@@ -47,7 +47,9 @@ class PrecisionDebugger:
         step=(),
         enable_dataloader=False,
         model=None,
+        **kwargs,
     ):
+        recorder.warn_of("PrecisionDebugger", kwargs)
         if hook_name is None:
             raise RegistrationError('hook_name; expected "dump" or "overflow_check", found None')
         if hook_name not in ("dump", "overflow_check"):
@@ -56,6 +58,7 @@ class PrecisionDebugger:
             )
         ptdbg.check_rank(rank)
         steps = _steps(step)
+        ptdbg._is_true("enable_dataloader", enable_dataloader)
         if dump_path is not None or hook_name == "dump":
             ptdbg.set_dump_path(dump_path)
         self.path, self.tag = ptdbg._Setup.path, ptdbg._Setup.tag
@@ -94,8 +97,8 @@ class PrecisionDebugger:
 
     def _configure_dump(self, mode, kwargs):
         word = ptdbg._mode("api_stack" if mode is None else mode)
-        scope = ptdbg._names("scope", kwargs.pop("scope", ()))
-        parts = ptdbg._names("api_list", kwargs.pop("api_list", ()))
+        scope = ptdbg._names("scope", kwargs.pop("scope", None))
+        parts = ptdbg._names("api_list", kwargs.pop("api_list", None))
         ptdbg._check_scope(word, scope, parts)
         if word == "acl":
             acl.check()
@@ -108,15 +111,15 @@ class PrecisionDebugger:
                 f'summary_mode; expected "all", "summary" or "md5", found {summary!r}',
                 code=RegistrationError.INVALID_SUMMARY_MODE,
             )
-        only = kwargs.pop("summary_only", False) or summary != "all"
+        only = ptdbg._is_true("summary_only", kwargs.pop("summary_only", False))
         self.selection = {
             "mode": word,
             "stem": "dump" if word == "all" else f"{word}_dump",
             "scope": scope,
             "api_list": parts,
             "plain_values": not ptdbg._is_on("filter_switch", kwargs.pop("filter_switch", "OFF")),
-            "parts": ptdbg._parts(kwargs.pop("input_output_mode", ["all"])),
-            "data": "none" if only else "npy",
+            "parts": ptdbg._parts("input_output_mode", kwargs.pop("input_output_mode", None)),
+            "data": "none" if only or summary != "all" else "npy",
             "checksums": summary == "md5",
         }
 
@@ -194,6 +197,7 @@ class PrecisionDebugger:
 
 
 def _steps(step):
+    step = () if step is None else step
     if not isinstance(step, (list, tuple)) or not all(
         isinstance(each, int) and not isinstance(each, bool) and each >= 0 for each in step
     ):

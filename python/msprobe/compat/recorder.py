@@ -95,6 +95,24 @@ def warn_of(function, keywords):
         _engine.warn(f"{function}: {name} has no effect here")
 
 
+def why_no_file(path):
+    """Why a dump cannot be written to this file; None when it can."""
+    folder = os.path.dirname(path)
+    try:
+        os.lstat(path)
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError) as error:  # too long a name, a zero byte in it
+        return f"{path!r} can be no file: {getattr(error, 'strerror', error)}; choose another one"
+    if os.path.isdir(path):
+        return f"expected a file, found the folder {path}"
+    if not os.path.isdir(folder):
+        return f"there is no folder {folder}; create it first"
+    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        return f"nothing can be written to {folder}; choose another one"
+    return None
+
+
 def remove_old(path):
     """The file that a dump is about to be written to."""
     if os.path.isfile(path):

@@ -13,7 +13,7 @@ Example::
 import os
 import sys
 
-from msprobe import _engine
+from msprobe import UsageError, _engine
 from msprobe.compat import recorder
 from msprobe.compat.errors import RegistrationError
 from msprobe.pytorch.reproducibility import seed_all as _seed_all
@@ -38,7 +38,10 @@ _fresh = True  # another file or hook than the one that was begun
 
 def seed_all(seed=1234):
     """Seed Python, NumPy, PyTorch and its devices."""
-    _seed_all(seed)
+    try:
+        _seed_all(seed)
+    except UsageError as error:
+        raise RegistrationError(str(error)) from None
 
 
 def set_dump_path(fpath=None):
@@ -51,12 +54,9 @@ def set_dump_path(fpath=None):
     if not isinstance(fpath, (str, os.PathLike)):
         raise RegistrationError(f"set_dump_path: expected a file, found {fpath!r}")
     path = os.path.abspath(os.fspath(fpath))
-    if os.path.isdir(path):
-        raise RegistrationError(f"set_dump_path: expected a file, found the folder {path}")
-    if not os.path.isdir(os.path.dirname(path)):
-        raise RegistrationError(
-            f"set_dump_path: there is no folder {os.path.dirname(path)}; create it first"
-        )
+    reason = recorder.why_no_file(path)
+    if reason:
+        raise RegistrationError(f"set_dump_path: {reason}")
     recorder.end()
     recorder.remove_old(path)
     _path, _fresh = path, True
@@ -109,10 +109,13 @@ def register_hook(model, hook, **kwargs):
             f"register_hook: capacity; expected a number from 3 to 2048, found {capacity!r}"
         )
     seed, sample = kwargs.pop("seed", 1234), kwargs.pop("sample", True)
-    folder = os.path.abspath(os.fspath(kwargs.pop("path", "./")))
+    folder = kwargs.pop("path", "./")
+    if not isinstance(folder, (str, os.PathLike)):
+        raise RegistrationError(f"register_hook: path; expected a folder, found {folder!r}")
+    folder = os.path.abspath(os.fspath(folder))
     recorder.warn_of("register_hook", kwargs)
-    recorder.end()
     seed_all(seed)
+    recorder.end()
     _hook, _model, _fresh = hook, model, True
     _options = {"dialect": "hooks", "plain_values": False}
     if hook is wrap_acc_cmp_hook:
@@ -129,7 +132,8 @@ def register_hook(model, hook, **kwargs):
 
 def schedule(begin=0, end=sys.maxsize, stride=1):
     """Which steps are recorded: `begin`, `begin + stride`, and so on up to `end`, included."""
-    if begin < 0 or end < 0 or stride <= 0 or begin > end:
+    are_numbers = all(isinstance(each, int) for each in (begin, end, stride))
+    if not are_numbers or begin < 0 or end < 0 or stride <= 0 or begin > end:
         raise RegistrationError(
             "Illegal Argument: schedule expects 0 <= begin <= end and stride >= 1, "
             f"found begin={begin}, end={end}, stride={stride}"
