@@ -332,3 +332,21 @@ def test_R_B30_wanted_steps_in_a_folder_that_is_made(tmp_path):
 def test_R_B30_a_capacity_that_cannot_be(capacity, tmp_path):
     types, _, text = run_in(tmp_path, lambda: error_of(dump_arrays, capacity=capacity))[0]
     assert "RuntimeError" in types and "from 3 to 2048" in text
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_R_B07_other_weights_are_said(changed, tmp_path, msprobe_bin):
+    def program(folder, changed):
+        model = net()
+        if changed:
+            with torch.no_grad():
+                model.second.weight[0, 0] += 1
+        os.mkdir(folder)
+        dump(f"{folder}/cpu.pkl", model)
+
+    run_in(tmp_path, program, "a", False)
+    run_in(tmp_path, program, "b", changed)
+    command = [msprobe_bin, "compare", "-tp", "b/cpu.pkl", "-gp", "a/cpu.pkl"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert ("second.weight" in done.stdout) == changed, done.stdout

@@ -1,0 +1,46 @@
+"""docs/seeds.md: a row for each requirement, a test for each row, and a row for each test."""
+
+import re
+
+import pytest
+
+ROW = re.compile(r"\| (R-\S+) \| (.+) \| `(test_\w+)` \| (.+) \|")
+IDS = [
+    *(f"R-A{number:02}" for number in range(1, 44)),
+    *(f"R-B{number:02}" for number in range(1, 34)),
+    *(f"R-C-U{number}" for number in range(1, 3)),
+    *(f"R-C-Q{number}" for number in range(1, 5)),
+    *(f"R-C-E{number}" for number in range(1, 20)),
+    *(f"R-X{number:02}" for number in range(1, 11)),
+]
+
+
+@pytest.fixture(scope="module")
+def rows(root):
+    text = (root / "docs" / "seeds.md").read_text().splitlines()
+    return [ROW.fullmatch(line).groups() for line in text if line.startswith("| R-")]
+
+
+@pytest.fixture(scope="module")
+def tests(root):
+    paths = (root / "tests" / "seeds").glob("test_*.py")
+    return {
+        name for path in paths for name in re.findall(r"^def (test_\w+)", path.read_text(), re.M)
+    }
+
+
+def test_each_requirement_has_one_row_in_order(rows):
+    assert [row[0] for row in rows] == IDS
+
+
+def test_each_row_names_a_test_that_is_there(rows, tests):
+    for requirement, _, test, _ in rows:
+        assert test == f"test_{requirement.replace('-', '_')}_"
+    assert [row[0] for row in rows if not any(test.startswith(row[2]) for test in tests)] == []
+
+
+def test_each_test_of_a_requirement_has_a_row(rows, tests):
+    prefixes = tuple(row[2] for row in rows)
+    assert [
+        name for name in tests if name.startswith("test_R_") and not name.startswith(prefixes)
+    ] == []
