@@ -6,7 +6,6 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-import pytest  # noqa: E402
 import torch_features  # noqa: E402
 
 
@@ -16,9 +15,4 @@ def pytest_pycollect_makemodule(module_path, parent):
 
 
 def pytest_collection_modifyitems(items):
-    for item in items:
-        if item.path.parent != HERE:
-            continue
-        name = f"{item.path.name}::{item.name}"
-        if reason := torch_features.missing(name):
-            item.add_marker(pytest.mark.skip(reason=reason))
+    torch_features.skip_missing(items, HERE)

@@ -3,7 +3,9 @@
 torch_needs.txt lists which need what; conftest.py skips them.
 """
 
+import inspect
 import re
+import sys
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,6 +25,7 @@ FEATURES = {
     "uint16, uint32, uint64": hasattr(torch, "uint64"),
     "jagged tensors": hasattr(torch, "jagged"),
     "coalescing of collectives": hasattr(torch.distributed.distributed_c10d, "_CoalescingManager"),
+    "group_src": "group_src" in inspect.signature(torch.distributed.broadcast).parameters,
     "DTensor": find_spec("torch.distributed.device_mesh") is not None,
     "module registration hooks": hasattr(torch_module, "_global_module_registration_hooks"),
     "backward pre-hooks of modules": hasattr(torch.nn.Module, "register_full_backward_pre_hook"),
@@ -32,6 +35,8 @@ FEATURES = {
     "PyTorch's headers": (Path(torch.__file__).parent / "include/ATen/record_function.h").exists(),
     "checkpoints of DTensors": find_spec("torch.distributed.checkpoint") is not None,
     "what torch.save writes now": hasattr(torch._utils, "_rebuild_tensor_v3"),
+    "halves on the CPU": hasattr(torch, "compile"),
+    "torchrun in Python 3.11": sys.version_info < (3, 11) or hasattr(torch, "compile"),
     "scikit-learn": find_spec("sklearn") is not None,
 }
 
@@ -56,6 +61,14 @@ def missing(test: str):
         if pattern.fullmatch(test):
             return f"needs {feature}: PyTorch is {torch.__version__}"
     return None
+
+
+def skip_missing(items, folder):
+    """Marks those of `folder` that cannot run here."""
+    for item in items:
+        why = missing(f"{item.path.name}::{item.name}") if item.path.parent == folder else None
+        if why:
+            item.add_marker(pytest.mark.skip(reason=why))
 
 
 class SkippedFile(pytest.Module):
