@@ -29,6 +29,7 @@ ptdbg.register_hook(model, ptdbg.acc_cmp_dump)
 ptdbg.set_dump_switch("ON", mode="api_stack")
 model(torch.ones(2, 4)).sum().backward()
 ptdbg.set_dump_switch("OFF", mode="api_stack")
+torch.distributed.barrier()  # who leaves early would take the other along
 torch.distributed.destroy_process_group()
 """
 )

@@ -12,6 +12,7 @@ from msprobe.pytorch.process import PACKAGE
 
 _model = None
 _rank = None
+_options = None
 _recording = False
 _process = None  # that has an end to be heard of
 _idle = ""  # what to say when nothing was recorded up to then
@@ -36,8 +37,9 @@ def begin(options, model=None, rank=None, goes_on=False):
 
     goes_on: the next part of the same recording, which stays off after a fault or its end.
     """
-    global _model, _rank, _recording
+    global _model, _rank, _recording, _options
     expect("")
+    _options = options
     _engine.configure_lines(options, PACKAGE, goes_on)
     _model, _rank, _recording = model, rank, True
     hooks.begin(model, rank)
@@ -49,6 +51,11 @@ def end():
     if _recording:
         _recording = False
         hooks.end()
+
+
+def holds(options):
+    """Whether these are the options that the last :func:`begin` was given."""
+    return _options is options
 
 
 def resume():

@@ -34,6 +34,7 @@ _hook = None
 _model = None
 _options = {}  # of the engine, by the hook
 _fresh = True  # another file or hook than the one that was begun
+_begun = None  # its options
 
 
 def seed_all(seed=1234):
@@ -169,15 +170,17 @@ step_schedule = _StepSchedule()
 
 def _follow():
     """Record, or do not, as path, hook and step say."""
-    global _fresh
+    global _fresh, _begun
+    if not _fresh and not recorder.holds(_begun):
+        return  # the front of ptdbg_ascend was set up since
     has_place = _path is not None or _hook is not wrap_acc_cmp_hook
     checks = _hook is wrap_checkoverflow_hook
     if _hook is None or not has_place or not (checks or step_schedule.is_step_enable()):
         recorder.end()
     elif _fresh:
         _fresh = False
-        options = _options if "file" in _options else {**_options, "file": _path}
-        recorder.begin(options, _model)
+        _begun = _options if "file" in _options else {**_options, "file": _path}
+        recorder.begin(_begun, _model)
         _engine.set_overflow_flag(recorder.npu_overflow_flag() if checks else None)
     elif not recorder.recording():
         recorder.resume()
