@@ -302,7 +302,8 @@ def test_R_X04_characters_matter_in_generated_names_only(tmp_path, msprobe_bin):
     found = names(folder / "api_stack_dump.pkl")
     assert "my layer_1 [a]_0_forward_input.0" in found and len(files(folder)) == 1 + len(found)
     command = [msprobe_bin, "compare", "-tp", folder, "-gp", folder, "--format", "json"]
-    done = json.loads(subprocess.run(command, capture_output=True, text=True).stdout)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    done = json.loads(done.stdout)
     assert (done["verdict"], done["mode"], done["not_observed"]) == ("equal", "tensors", [])
 
 

@@ -205,7 +205,9 @@ def test_the_numbers_are_those_of_msprobes_own_dump(front, own, tmp_path, msprob
     tensors = [line[0] for line in lines if str(line[-3]).startswith("torch.")]
     assert sorted(kept) == ([] if front.startswith("hooks") else sorted(tensors))
     command = [msprobe_bin, "compare", "-tp", tmp_path / PLACES[front], "-gp", own]
-    done = subprocess.run([*command, "--format", "json"], capture_output=True, text=True)
+    done = subprocess.run(
+        [*command, "--format", "json"], cwd=tmp_path, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     said = json.loads(done.stdout)
     wrong = ("noise", "differs", "unreadable", "target_only", "nothing_recorded")
