@@ -10,33 +10,12 @@
 #include "engine/dump/line_elements.h"
 #include "engine/dump/line_names.h"
 #include "engine/dump/names.h"
+#include "engine/formats/npy.h"
 
 namespace msprobe {
 namespace {
 
 constexpr int64_t kListedSample = 10;
-
-bool IsNumpyDType(DType dtype) {
-  switch (dtype) {
-    case DType::kBool:
-    case DType::kInt8:
-    case DType::kInt16:
-    case DType::kInt32:
-    case DType::kInt64:
-    case DType::kUInt8:
-    case DType::kUInt16:
-    case DType::kUInt32:
-    case DType::kUInt64:
-    case DType::kFloat16:
-    case DType::kFloat32:
-    case DType::kFloat64:
-    case DType::kComplex64:
-    case DType::kComplex128:
-      return true;
-    default:
-      return false;
-  }
-}
 
 std::string Joined(std::span<const int64_t> numbers) {
   return fmt::format("{}", fmt::join(numbers, ","));

@@ -36,6 +36,13 @@ std::optional<DType> DTypeOf(std::string_view code) {
   return std::nullopt;
 }
 
+const NpyType* TypeOf(DType dtype) {
+  for (const NpyType& type : kTypes) {
+    if (type.dtype == dtype) return &type;
+  }
+  return nullptr;
+}
+
 Status RefuseType(const std::string& path, std::string_view descr) {
   const char kind = descr.size() > 1 ? descr[1] : '\0';
   std::string_view what = "not an element type NumPy has for tensors";
@@ -159,11 +166,10 @@ Result<TensorFile> ReadNpy(MappedFile file) {
   return std::move(tensor);
 }
 
+bool IsNumpyDType(DType dtype) { return TypeOf(dtype) != nullptr; }
+
 Status WriteNpy(const std::string& path, const TensorView& view) {
-  const NpyType* type = nullptr;
-  for (const NpyType& candidate : kTypes) {
-    if (candidate.dtype == view.dtype) type = &candidate;
-  }
+  const NpyType* type = TypeOf(view.dtype);
   if (type == nullptr) {
     return Unsupported(fmt::format("{}: NumPy has no {}", path, DTypeShortName(view.dtype)))
         .Hint("write a .pt file, or convert the tensor to float32");

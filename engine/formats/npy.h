@@ -22,6 +22,9 @@ bool LooksLikeNpy(std::string_view bytes);
 // Dtype and shape alone, no elements: data is null.
 Result<TensorFile> DescribeNpy(const MappedFile& file);
 
+// Whether NumPy has this dtype.
+bool IsNumpyDType(DType dtype);
+
 // Writes version 1.0, C order, little-endian, whatever the view's strides. NumPy has no bfloat16,
 // float8, float4 or complex32: those are kUnsupported (write a .pt). The old file or the new one,
 // never half.
