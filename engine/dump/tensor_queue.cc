@@ -50,13 +50,17 @@ TensorQueue::Buffer TensorQueue::TakeBuffer(int64_t size) {
     }
     while (!spare_.empty() && allocated_ + capacity > options_.budget) {
       allocated_ -= spare_.back().capacity;
+      --buffers_;
       spare_.pop_back();
     }
     if (allocated_ == 0 || allocated_ + capacity <= options_.budget) break;
     room_.wait(lock);
   }
+  // The thread that gives buffers back must not need memory for it: nobody would catch that.
+  if (spare_.capacity() <= buffers_) spare_.reserve(2 * buffers_ + 16);
   std::unique_ptr<char[]> bytes(new char[static_cast<size_t>(capacity)]);
   allocated_ += capacity;
+  ++buffers_;
   return {std::move(bytes), capacity};
 }
 

@@ -113,10 +113,15 @@ void BindCapture(nb::module_& m) {
       "refresh", [=](bool has_model) { return collector().Refresh(has_model); }, "has_model"_a,
       "Read a changed configuration again; True when collection has stopped for it.");
   m.def(
-      "read_name_lists", [](const char* path) { return ValueOrRaise(ReadNameLists(path)); },
-      "path"_a, "[(category, [name, ...]), ...] of a support_wrap_ops.yaml.");
-  m.def("merge_name_lists", &MergeNameLists, "shipped"_a, "own"_a,
-        "A user's list over a shipped one: names are added, and those with a minus taken out.");
+      "read_name_lists",
+      [](const char* path, std::string_view own) {
+        NameLists lists = ValueOrRaise(ReadNameLists(path));
+        if (own.empty()) return lists;
+        return MergeNameLists(std::move(lists), ValueOrRaise(ReadNameLists(std::string(own))));
+      },
+      "path"_a, "own"_a = "",
+      "[(category, [name, ...]), ...] of a support_wrap_ops.yaml, with a user's list laid over it: "
+      "names are added, and those with a minus taken out.");
   m.def("add_apis", &AddApis, "prefix"_a, "owner"_a, "names"_a, "is_collective"_a = false,
         "output_is_arguments"_a = false,
         "List attributes of `owner` for observation; those that cannot be observed are logged.");

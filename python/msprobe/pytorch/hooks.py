@@ -49,12 +49,11 @@ def _owners():
 def _add_apis():
     """Tell the engine which functions to observe."""
     path = os.path.join(_LISTS, "support_wrap_ops.yaml")
-    shipped = _engine.read_name_lists(path)
     own = os.environ.get("MSPROBE_WRAP_OPS")
     if own and not os.path.isfile(own):
         raise ConfigError(f"MSPROBE_WRAP_OPS: expected a file such as {path}, found {own!r}")
+    lists = dict(_engine.read_name_lists(path, own or ""))
     own = _engine.read_name_lists(own) if own else []
-    lists = dict(_engine.merge_name_lists(shipped, own))
     _engine.read_api_rules(
         os.path.join(_LISTS, "risk_levels.yaml"), os.path.join(_LISTS, "builtin_ignore_ops.yaml")
     )
