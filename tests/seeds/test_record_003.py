@@ -135,6 +135,31 @@ def test_R_C_E3_a_dump_makes_no_collective(tmp_path):
     assert run_in(tmp_path, program)[0] == [] and calls(pkl(tmp_path)) == CALLS
 
 
+def test_R_C_E3_the_error_of_the_runtime_gets_a_hint(tmp_path):
+    def program():
+        inside = torch.distributed.distributed_c10d
+        torch.distributed.init_process_group(
+            "gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1
+        )
+
+        def fail(*_args, **_kwargs):
+            raise RuntimeError("HCCL function error: hcclAllReduce, error code is EI0006")
+
+        inside._check_single_tensor = fail
+
+        class Net(torch.nn.Module):
+            def forward(self, x):
+                for _ in range(2):
+                    with pytest.raises(RuntimeError, match="EI0006"):
+                        torch.distributed.all_reduce(x)
+                return torch.relu(x)
+
+        dump_counted(model=Net(), x=torch.ones(2, 2, requires_grad=True))
+
+    _, said = run_in(tmp_path, program)
+    assert said.count("HCCL_CONNECT_TIMEOUT") == 1 and "CANN" in said
+
+
 def test_R_C_E6_names_that_this_torch_does_not_have(tmp_path):
     """The list names operations of other versions of PyTorch: nothing fails."""
     _, said = run_in(tmp_path, dump_counted)

@@ -7,6 +7,7 @@
 
 #include "capture/process_group.h"
 #include "capture/py_ref.h"
+#include "engine/base/log.h"
 #include "engine/base/text.h"
 
 namespace msprobe::capture {
@@ -156,6 +157,16 @@ std::string DescribeGroup(const CollectiveSignature& signature, const CallArgs& 
   AppendMember(&json, "from", from);
   AppendMember(&json, "to", to);
   return json + '}';
+}
+
+void HintAtFailure(std::string_view error) {
+  static bool said = false;
+  // HCCL: the processes did not all connect in time.
+  if (error.find("EI0006") == error.npos || std::exchange(said, true)) return;
+  Log(LogLevel::kWarning,
+      "EI0006: not all processes reached this exchange in time. Recording exchanges nothing, but "
+      "ranks of which only some record are slower than others; type: export "
+      "HCCL_CONNECT_TIMEOUT=1200 HCCL_EXEC_TIMEOUT=1800, record on all ranks, or use a newer CANN");
 }
 
 bool IsCoalescing(PyObject* group) {

@@ -9,6 +9,7 @@
 
 #include <array>
 #include <string>
+#include <string_view>
 
 #include "capture/interpose.h"
 #include "capture/py_ref.h"
@@ -41,6 +42,9 @@ PyRef GroupOf(const CollectiveSignature& signature, const CallArgs& args);
 // call returned (of recv: the rank it came from), null when it raised. Never communicates.
 std::string DescribeGroup(const CollectiveSignature& signature, const CallArgs& args,
                           PyObject* result);
+
+// Says once what helps, where the error that a collective raised has a code that is known for it.
+void HintAtFailure(std::string_view error);
 
 // Whether calls of `group` are being put together by torch.distributed._coalescing_manager.
 bool IsCoalescing(PyObject* group);

@@ -225,6 +225,7 @@ void Collector::LeaveCall(std::unique_ptr<OpenCall> call, const CallArgs& args, 
     const std::string_view exception = result == nullptr ? TypeName(PyErr_Occurred()) : "";
     const KeepError keep;
     const QuietTorch quiet;
+    if (call->api->collective && result == nullptr) HintAtFailure(keep.text());
     if (call->api->collective && late_.Postpone(&call, args, result)) return;
     if (result == nullptr) {
       call->builder.Field("exception", exception);

@@ -99,6 +99,7 @@ class KeepError {
     ClearError();
     PyErr_Restore(type_, value_, traceback_);
   }
+  std::string text() const { return value_ == nullptr ? std::string() : StrOf(value_); }
   KeepError(const KeepError&) = delete;
   KeepError& operator=(const KeepError&) = delete;
 
