@@ -1,10 +1,12 @@
 #include "engine/dump/line_elements.h"
 
 #include <algorithm>
+#include <complex>
 #include <cstring>
 #include <utility>
 
 #include "engine/base/text.h"
+#include "engine/formats/npy.h"
 #include "engine/tensor/float_formats.h"
 
 namespace msprobe {
@@ -30,30 +32,22 @@ void ForEachElement(const TensorView& view, int64_t most, Visit&& visit) {
 }
 
 template <typename T>
-class Appender {
- public:
-  explicit Appender(OwnedElements* out) : out_(*out) {}
-  void Add(double value) {
-    const T element = static_cast<T>(value);
-    const char* bytes = reinterpret_cast<const char*>(&element);
-    out_.bytes.insert(out_.bytes.end(), bytes, bytes + sizeof(T));
-  }
-
- private:
-  OwnedElements& out_;
-};
+void Append(const T& element, OwnedElements* out) {
+  const char* bytes = reinterpret_cast<const char*>(&element);
+  out->bytes.insert(out->bytes.end(), bytes, bytes + sizeof(T));
+}
 
 }  // namespace
 
 OwnedElements SampleElements(const TensorView& view, int64_t step) {
   OwnedElements out{.dtype = DType::kFloat64, .shape = {0}, .bytes = {}};
-  Appender<double> appender(&out);
   const int64_t n = view.numel();
   int64_t i = 0;
   ForEachElement(view, n, [&](const void* p) {
     const bool at_end = i < kSampleEnd || i >= n - kSampleEnd;
     if (at_end || (i - kSampleEnd) % step == 0) {
-      appender.Add(static_cast<float>(ElementToDouble(view.dtype, p)));
+      const auto narrow = static_cast<float>(ElementToDouble(view.dtype, p));
+      Append<double>(narrow, &out);
       ++out.shape[0];
     }
     ++i;
@@ -61,14 +55,27 @@ OwnedElements SampleElements(const TensorView& view, int64_t step) {
   return out;
 }
 
-OwnedElements FloatElements(const TensorView& view) {
-  OwnedElements out{
-      .dtype = DType::kFloat32, .shape = {view.dims().begin(), view.dims().end()}, .bytes = {}};
-  Appender<float> appender(&out);
-  out.bytes.reserve(static_cast<size_t>(view.numel()) * sizeof(float));
-  ForEachElement(view, view.numel(),
-                 [&](const void* p) { appender.Add(ElementToDouble(view.dtype, p)); });
-  return out;
+TensorView NumpyElements(const TensorView& view, OwnedElements* owned) {
+  if (IsNumpyDType(view.dtype)) return view;
+  if (view.dtype == DType::kFloat4E2M1X2) {
+    TensorView bytes = view;
+    bytes.dtype = DType::kUInt8;
+    return bytes;
+  }
+  const bool is_complex = view.dtype == DType::kComplex32;
+  OwnedElements out{.dtype = is_complex ? DType::kComplex64 : DType::kFloat32,
+                    .shape = {view.dims().begin(), view.dims().end()},
+                    .bytes = {}};
+  out.bytes.reserve(static_cast<size_t>(view.numel()) * DTypeSize(out.dtype));
+  ForEachElement(view, view.numel(), [&](const void* p) {
+    if (is_complex) {
+      Append(std::complex<float>(ElementToComplex(view.dtype, p)), &out);
+    } else {
+      Append(static_cast<float>(ElementToDouble(view.dtype, p)), &out);
+    }
+  });
+  *owned = std::move(out);
+  return owned->view();
 }
 
 OwnedElements StorageElements(const TensorView& view, int64_t* offset) {

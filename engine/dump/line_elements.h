@@ -28,8 +28,9 @@ inline constexpr int64_t kSampleEnd = 256;  // elements at each end that are alw
 // each `step`-th behind them, and the last 256.
 OwnedElements SampleElements(const TensorView& view, int64_t step);
 
-// The same shape in float32, for dtypes that NumPy does not have.
-OwnedElements FloatElements(const TensorView& view);
+// The same elements in a dtype that NumPy has: small floats in float32, complex32 in complex64,
+// packed ones as the bytes they are. A view of what has one already; else of `*owned`.
+TensorView NumpyElements(const TensorView& view, OwnedElements* owned);
 
 // The memory that a view lies in, from its first element to its last. `*offset`: where element
 // (0, ..., 0) is in it; not 0 only with negative strides.

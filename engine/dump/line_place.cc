@@ -46,7 +46,7 @@ std::string WithRank(const std::string& path, int rank) {
 
 Result<LineStyle> PlaceLines(LineStyle style, std::optional<int> rank) {
   if (style.tag_folder.empty()) {
-    if (rank.value_or(0) <= 0) return style;
+    if (rank.value_or(0) <= 0 || style.file_for_each) return style;
     style.file = WithRank(style.file, *rank);
     const std::string_view stem = style.stem;  // of the data folder, in front of its time
     if (!style.data_folder.empty() && style.data != LineData::kStorages) {

@@ -1,8 +1,11 @@
 #include "engine/dump/line_writer.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <ctime>
 #include <utility>
 
@@ -10,12 +13,20 @@
 #include "engine/dump/line_elements.h"
 #include "engine/dump/line_names.h"
 #include "engine/dump/names.h"
-#include "engine/formats/npy.h"
 
 namespace msprobe {
 namespace {
 
 constexpr int64_t kListedSample = 10;
+
+// Whether nobody had a file of this name: several processes look for one in the same second. Where
+// it cannot be made for another reason, opening it says why.
+bool Claim(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
+  if (fd < 0) return errno != EEXIST;
+  ::close(fd);
+  return true;
+}
 
 std::string Joined(std::span<const int64_t> numbers) {
   return fmt::format("{}", fmt::join(numbers, ","));
@@ -75,10 +86,10 @@ Status LineWriter::BeginFile() {
   char time[32];
   std::strftime(time, sizeof(time), "%Y%m%d_%H%M%S", &utc);
   const std::string stem = JoinPath(style_.file, fmt::format("Overflow_info_{}", time));
-  std::string free = stem;
-  for (int i = 1; Exists(free + ".pkl") || Exists(free); ++i) free = fmt::format("{}_{}", stem, i);
   MSPROBE_RETURN_IF_ERROR(MakeDirectories(style_.file));
-  MSPROBE_ASSIGN_OR_RETURN(file_, AppendFile::Open(free + ".pkl", /*keep=*/false));
+  std::string free = stem;
+  for (int i = 1; Exists(free) || !Claim(free + ".pkl"); ++i) free = fmt::format("{}_{}", stem, i);
+  MSPROBE_ASSIGN_OR_RETURN(file_, AppendFile::Open(free + ".pkl", /*keep=*/true));
   last_file_ = free + ".pkl";
   last_folder_ = free;
   return Status::Ok();
@@ -103,8 +114,8 @@ Status LineWriter::Store(const std::string& file_name, const TensorView& view, T
   name += ".npy";
   if (style_.dialect == LineDialect::kNumbered)
     return queue->Push(name, SampleElements(view, style_.sample_step).view());
-  if (!IsNumpyDType(view.dtype)) return queue->Push(name, FloatElements(view).view());
-  return queue->Push(name, view);
+  OwnedElements owned;
+  return queue->Push(name, NumpyElements(view, &owned));
 }
 
 // "16_Functional_relu_backward_input0_shape[2,1]_stride[1,1]_offset[0]_format[2].npy"
@@ -128,10 +139,8 @@ Status LineWriter::StoreStorage(std::string_view name, const TensorView& view, T
     elements = StorageElements(view, &offset);
     stored = elements.view();
   }
-  if (!IsNumpyDType(stored.dtype)) {
-    elements = FloatElements(stored);
-    stored = elements.view();
-  }
+  OwnedElements converted;
+  stored = NumpyElements(stored, &converted);
   const std::string call = WithoutCallNumber(parsed.stem);
   // Gradients come in the order of the graph, and their file says whose they are.
   const int64_t place = parsed.direction == Direction::kBackward && !parsed.rest.empty()

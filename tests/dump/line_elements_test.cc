@@ -60,13 +60,27 @@ TEST(ElementLists, FollowStridesAndStopInTime) {
   EXPECT_EQ(ValuesOf<double>(SampleElements(view, 1)), (std::vector<double>{0, 3, 1, 4, 2, 5}));
 }
 
-TEST(FloatElements, KeepsTheShape) {
+TEST(NumpyElements, AreInADTypeThatNumpyHas) {
   const uint16_t bits[] = {0x3F80, 0xC000};  // 1 and -2 in bfloat16
   const int64_t shape[] = {1, 2};
-  const OwnedElements floats =
-      FloatElements({.data = bits, .dtype = DType::kBFloat16, .ndim = 2, .shape = shape});
-  EXPECT_EQ(floats.shape, (std::vector<int64_t>{1, 2}));
-  EXPECT_EQ(ValuesOf<float>(floats), (std::vector<float>{1, -2}));
+  TensorView view{.data = bits, .dtype = DType::kBFloat16, .ndim = 2, .shape = shape};
+  OwnedElements owned;
+  EXPECT_EQ(NumpyElements(view, &owned).dtype, DType::kFloat32);
+  EXPECT_EQ(owned.shape, (std::vector<int64_t>{1, 2}));
+  EXPECT_EQ(ValuesOf<float>(owned), (std::vector<float>{1, -2}));
+  view.dtype = DType::kFloat16;
+  EXPECT_EQ(NumpyElements(view, &owned).data, bits);
+  view.dtype = DType::kFloat4E2M1X2;  // their shapes count bytes
+  EXPECT_EQ(NumpyElements(view, &owned).dtype, DType::kUInt8);
+  EXPECT_EQ(NumpyElements(view, &owned).data, bits);
+}
+
+TEST(NumpyElements, ComplexNumbersKeepBothParts) {
+  const uint16_t bits[] = {0x3C00, 0xC000};  // 1 - 2i in halves
+  OwnedElements owned;
+  EXPECT_EQ(NumpyElements({.data = bits, .dtype = DType::kComplex32}, &owned).dtype,
+            DType::kComplex64);
+  EXPECT_EQ(ValuesOf<float>(owned), (std::vector<float>{1, -2}));
 }
 
 TEST(StorageElements, IsTheMemoryFromTheFirstToTheLast) {

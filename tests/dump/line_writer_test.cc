@@ -120,6 +120,15 @@ TEST_F(LineWriterTest, EachOverflowHasAFileAndAFolderOfTheSameStem) {
   EXPECT_NE(files[0], files[1]);
 }
 
+TEST_F(LineWriterTest, ProcessesOfOneRunDoNotShareAnOverflow) {
+  const LineStyle style{
+      .dialect = LineDialect::kNumbered, .file = Path("o"), .file_for_each = true};
+  EXPECT_EQ(PlaceLines(style, 1)->file, Path("o"));
+  const auto one = Make(style), other = Make(style);
+  ASSERT_TRUE(one->Append(kEntry).ok() && other->Append(kEntry).ok());
+  EXPECT_NE(one->last_file(), other->last_file());
+}
+
 TEST_F(LineWriterTest, SaysThatItsFileIsGone) {
   const auto writer = Make({.file = Path("a.pkl")});
   ASSERT_TRUE(RemoveFile(Path("a.pkl")).ok());
