@@ -42,15 +42,19 @@ std::string WithoutCallNumber(std::string_view name) {
   return std::string(name.substr(0, number)) + std::string(name.substr(direction));
 }
 
-std::string StackLine(std::string_view name, const std::vector<std::string>& frames) {
-  std::string line = "[";
-  AppendJsonString(&line, std::string(name) + "_stack_info");
-  line += ", [";
+std::string LineFrames(const std::vector<std::string>& frames) {
+  std::string list = "[";
   for (size_t i = 0; i < frames.size(); ++i) {
-    if (i > 0) line += ", ";
-    AppendFrame(&line, frames[i]);
+    if (i > 0) list += ", ";
+    AppendFrame(&list, frames[i]);
   }
-  return line + "]]\n";
+  return list + "]";
+}
+
+void AppendStackLine(std::string* out, std::string_view name, std::string_view frames) {
+  *out += '[';
+  AppendJsonString(out, std::string(name) + "_stack_info");
+  ((*out += ", ") += frames) += "]\n";
 }
 
 bool IsPlainTensor(std::string_view dtype, std::string_view shape) {

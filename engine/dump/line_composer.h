@@ -53,8 +53,10 @@ class LineComposer {
 // What lines call a call: with the number of its API taken out of "Functional_relu_3_forward".
 std::string WithoutCallNumber(std::string_view name);
 
-// A stack line: frames as stack.json has them, as lists of file, line, function and source.
-std::string StackLine(std::string_view name, const std::vector<std::string>& frames);
+// Frames as stack.json has them, as a list of lists of file, line, function and source.
+std::string LineFrames(const std::vector<std::string>& frames);
+// The line of a call with such a list.
+void AppendStackLine(std::string* out, std::string_view name, std::string_view frames);
 
 // Whether a tensor is one that a style without plain values leaves out: of integers or bool, or
 // without dimensions or elements.

@@ -154,7 +154,7 @@ Status LineWriter::StoreStorage(std::string_view name, const TensorView& view, T
 }
 
 Result<int64_t> LineWriter::AddStack(std::string_view, std::vector<std::string> frames) {
-  stacks_.push_back(std::move(frames));
+  stacks_.push_back(LineFrames(frames));
   return static_cast<int64_t>(stacks_.size()) - 1;
 }
 
@@ -163,11 +163,12 @@ Status LineWriter::Append(std::string_view entry) {
   MSPROBE_RETURN_IF_ERROR(composer_.Compose(entry));
   std::string_view text = composer_.lines();
   if (composer_.stack() >= 0 && static_cast<size_t>(composer_.stack()) < stacks_.size()) {
-    const std::string stack =
-        StackLine(composer_.name(), stacks_[static_cast<size_t>(composer_.stack())]);
     const bool stack_first = style_.swaps_backward();  // the first two generations
-    with_stack_ = stack_first ? stack : composer_.lines();
-    with_stack_ += stack_first ? composer_.lines() : stack;
+    with_stack_.clear();
+    if (!stack_first) with_stack_ += composer_.lines();
+    AppendStackLine(&with_stack_, composer_.name(),
+                    stacks_[static_cast<size_t>(composer_.stack())]);
+    if (stack_first) with_stack_ += composer_.lines();
     text = with_stack_;
   }
   if (text.empty()) return Status::Ok();

@@ -57,7 +57,7 @@ class LineWriter final : public EntryWriter {
   };
   std::vector<Listed> listed_;
   size_t waiting_ = 0;
-  std::vector<std::vector<std::string>> stacks_;
+  std::vector<std::string> stacks_;  // as lines have them
   // kStorages: what the last file was of, and how many of that there are.
   std::string last_side_;
   int64_t next_side_ = 0, next_value_ = 0;

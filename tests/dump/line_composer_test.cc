@@ -120,8 +120,11 @@ TEST(LineComposer, SaysWhatIsNoEntry) {
   EXPECT_NE(Lines({}, "\"a\": {\"output\": [}").find("expected"), std::string::npos);
 }
 
-TEST(StackLine, TakesFramesApart) {
-  EXPECT_EQ(StackLine("f_0_forward", {"File /a, b.py, line 3, in g, \n y = \"h\"", "odd"}),
+TEST(AppendStackLine, TakesFramesApart) {
+  std::string line;
+  AppendStackLine(&line, "f_0_forward",
+                  LineFrames({"File /a, b.py, line 3, in g, \n y = \"h\"", "odd"}));
+  EXPECT_EQ(line,
             "[\"f_0_forward_stack_info\", [[\"/a, b.py\", \"3\", \"g\", \"y = \\\"h\\\"\"], "
             "[\"odd\", \"\", \"\", \"\"]]]\n");
 }
