@@ -156,14 +156,16 @@ def test_R_C_E12_steps_before_the_first_wanted_one_write_nothing(tmp_path):
     assert names(tmp_path / path)[0] == "Functional_linear_0_forward_input.0"
 
 
-def test_R_C_E12_without_steps_all_go_to_one_file(tmp_path):
+def test_R_C_E12_without_steps_none_overwrites_another(tmp_path):
     def program():
         in_steps(ptdbg.PrecisionDebugger(dump_path="dump", hook_name="dump"), 3)
 
     run_in(tmp_path, program)
-    found = names(tmp_path / "dump" / TAG / "rank0" / "api_stack_dump.pkl")
-    third = len(found) // 3
-    assert found[:third] == found[third : 2 * third] == found[2 * third :]
+    folders = [tmp_path / "dump" / TAG / step for step in ("", "step1", "step2")]
+    found = [names(folder / "rank0" / "api_stack_dump.pkl") for folder in folders]
+    assert len(found[0]) == len(set(found[0])) and found[0] == found[1] == found[2]
+    for folder in folders:
+        assert len(list((folder / "rank0" / "api_stack_dump").iterdir())) > 5
 
 
 def test_R_C_E2_the_debuggers_rank(tmp_path, monkeypatch):

@@ -159,7 +159,8 @@ class PrecisionDebugger:
         if self.steps and iteration > self.steps[-1]:
             self._leave()
         elif (not self.steps or iteration in self.steps) and not recorder.recording():
-            self._record(f"step{iteration}" if self.steps else "")
+            # Call numbers begin anew: a second step in the same folder would overwrite arrays.
+            self._record(f"step{iteration}" if self.steps or iteration else "")
 
     def _leave(self):
         """All that was wanted is dumped."""
