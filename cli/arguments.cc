@@ -6,7 +6,7 @@
 
 #include "engine/base/text.h"
 
-namespace msprobe {
+namespace msprobe::cli {
 namespace {
 
 constexpr std::array kAliases = {
@@ -123,4 +123,4 @@ Status UnknownVerb(std::string_view word, std::span<const std::string_view> verb
                          : std::move(status).Hint(fmt::format("did you mean: msprobe {}", nearest));
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::cli

@@ -12,7 +12,7 @@
 
 #include "engine/base/status.h"
 
-namespace msprobe {
+namespace msprobe::cli {
 
 struct FlagAlias {
   std::string_view alias, long_name;
@@ -33,4 +33,4 @@ Status UnknownFlag(std::string_view flag, std::string_view verb,
 // For a word in the verb's place that is none.
 Status UnknownVerb(std::string_view word, std::span<const std::string_view> verbs);
 
-}  // namespace msprobe
+}  // namespace msprobe::cli

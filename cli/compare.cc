@@ -19,10 +19,10 @@
 #include "engine/base/memory_size.h"
 #include "engine/base/threads.h"
 #include "engine/checkpoint/compare_checkpoints.h"
-#include "engine/compare/measure_tensors.h"
-#include "engine/dump/reader.h"
+#include "engine/compare/measure/measure_tensors.h"
+#include "engine/dump/read/reader.h"
 
-namespace msprobe {
+namespace msprobe::cli {
 namespace {
 
 constexpr uint64_t kSmallestMemory = uint64_t{128} << 20;
@@ -105,8 +105,9 @@ class CompareVerb : public Verb {
           .Hint("only the tables hooks and ptdbg-0.1 had such cosines");
     }
     if (!thresholds_.empty()) {
-      MSPROBE_ASSIGN_OR_RETURN(ThresholdTable table, ThresholdTable::Read(thresholds_));
-      options_.thresholds = std::make_shared<ThresholdTable>(std::move(table));
+      MSPROBE_ASSIGN_OR_RETURN(compare::ThresholdTable table,
+                               compare::ThresholdTable::Read(thresholds_));
+      options_.thresholds = std::make_shared<compare::ThresholdTable>(std::move(table));
     }
     MSPROBE_ASSIGN_OR_RETURN(const uint64_t memory, Memory());
     if (suffix_.find('/') != std::string::npos) {
@@ -116,8 +117,9 @@ class CompareVerb : public Verb {
     if (table_file_.empty() && !IsDirectory(output_) && Exists(output_)) {
       return InvalidArgument(fmt::format("-o {} is a file", output_)).Hint("name a folder");
     }
-    const bool checkpoints = LooksLikeCheckpoint(target_) && LooksLikeCheckpoint(golden_);
-    MSPROBE_ASSIGN_OR_RETURN(const FailOn limits, reports_.Limits());
+    const bool checkpoints =
+        checkpoint::LooksLikeCheckpoint(target_) && checkpoint::LooksLikeCheckpoint(golden_);
+    MSPROBE_ASSIGN_OR_RETURN(const compare::FailOn limits, reports_.Limits());
     MSPROBE_ASSIGN_OR_RETURN(const PairOptions selection, ranks_.Options());
     PairedDumps paired;
     if (checkpoints) {
@@ -173,7 +175,7 @@ class CompareVerb : public Verb {
       ForEachPair(pairs, log_rows_, memory, [&](size_t i, uint64_t part) {
         MemoryBudget budget(
             {.bytes = part, .file_bytes = FileSizes(pairs[i]), .asked_for = !memory_.empty()});
-        const Result<Comparison> comparison = ComparePair(pairs[i], &budget, output);
+        const Result<compare::Comparison> comparison = ComparePair(pairs[i], &budget, output);
         if (budget.exceeded() && part < memory) return false;
         output.Add(i, comparison);
         return true;
@@ -186,13 +188,13 @@ class CompareVerb : public Verb {
   }
 
  private:
-  TableOptions Table() const {
-    return {.generation = generation_ == "hooks"       ? Generation::kHooks
-                          : generation_ == "ptdbg-0.1" ? Generation::kPtdbgFirst
-                          : generation_ == "ptdbg"     ? Generation::kPtdbg
-                          : generation_ == "1.0"       ? Generation::k1
-                          : generation_ == "8"         ? Generation::k8
-                                                       : Generation::k26,
+  compare::TableOptions Table() const {
+    return {.generation = generation_ == "hooks"       ? compare::Generation::kHooks
+                          : generation_ == "ptdbg-0.1" ? compare::Generation::kPtdbgFirst
+                          : generation_ == "ptdbg"     ? compare::Generation::kPtdbg
+                          : generation_ == "1.0"       ? compare::Generation::k1
+                          : generation_ == "8"         ? compare::Generation::k8
+                                                       : compare::Generation::k26,
             .stacks = !no_stacks_,
             .highlight = highlight_,
             .half_cosine = half_cosine_};
@@ -211,14 +213,14 @@ class CompareVerb : public Verb {
     return memory;
   }
 
-  void LimitTensors(uint64_t left, CompareOptions* options) const {
+  void LimitTensors(uint64_t left, compare::CompareOptions* options) const {
     options->most_tensor_bytes = left;
     options->max_tensor_bytes =
         options->mapped_counts ? left : std::min(options->max_tensor_bytes, left);
   }
 
-  Result<Comparison> ComparePair(const DumpPair& pair, MemoryBudget* memory,
-                                 CompareOutput& out) const {
+  Result<compare::Comparison> ComparePair(const DumpPair& pair, MemoryBudget* memory,
+                                          CompareOutput& out) const {
     out.Progress(fmt::format("reading {} and {}", pair.target, pair.golden));
     std::optional<Result<Dump>> sides[2];
     const auto read = [&](size_t i) { sides[i] = dumps_.Read(i == 0, pair, memory); };
@@ -232,15 +234,16 @@ class CompareVerb : public Verb {
     MSPROBE_ASSIGN_OR_RETURN(Dump golden, *std::move(sides[1]));
     out.Progress(
         fmt::format("comparing {} with {} values", target.leaves.size(), golden.leaves.size()));
-    CompareOptions options = options_;
+    compare::CompareOptions options = options_;
     MSPROBE_RETURN_IF_ERROR(memory->Take(pair.target, mapping_.Memory(target, golden)));
     MSPROBE_ASSIGN_OR_RETURN(options.mapping, mapping_.For(target, golden));
     if (target.task == Task::kTensor && golden.task == Task::kTensor) {
       const size_t rows = std::min(target.leaves.size(), golden.leaves.size());
-      MSPROBE_RETURN_IF_ERROR(memory->Take(pair.target, rows * kMemoryOfTensorRow));
+      MSPROBE_RETURN_IF_ERROR(memory->Take(pair.target, rows * compare::kMemoryOfTensorRow));
     }
     LimitTensors(memory->left(), &options);
-    Result<Comparison> comparison = Compare(std::move(target), std::move(golden), options);
+    Result<compare::Comparison> comparison =
+        compare::Compare(std::move(target), std::move(golden), options);
     if (comparison.ok()) {
       // A value without a partner has a row of its own; until here each was taken to have one.
       const size_t leaves = comparison->target.leaves.size() + comparison->golden.leaves.size();
@@ -254,25 +257,27 @@ class CompareVerb : public Verb {
     return comparison;
   }
 
-  Result<Comparison> CompareCheckpointPair(const DumpPair& pair, uint64_t memory,
-                                           CompareOutput& out) const {
+  Result<compare::Comparison> CompareCheckpointPair(const DumpPair& pair, uint64_t memory,
+                                                    CompareOutput& out) const {
     out.Progress("opening " + pair.target);
-    MSPROBE_ASSIGN_OR_RETURN(const Checkpoint target, Checkpoint::Open(pair.target));
+    MSPROBE_ASSIGN_OR_RETURN(const checkpoint::Checkpoint target,
+                             checkpoint::Checkpoint::Open(pair.target));
     out.Progress("opening " + pair.golden);
-    MSPROBE_ASSIGN_OR_RETURN(const Checkpoint golden, Checkpoint::Open(pair.golden));
+    MSPROBE_ASSIGN_OR_RETURN(const checkpoint::Checkpoint golden,
+                             checkpoint::Checkpoint::Open(pair.golden));
     out.Progress(fmt::format("comparing {} with {} tensors", target.tensors().size(),
                              golden.tensors().size()));
-    MSPROBE_ASSIGN_OR_RETURN(const ParameterMapping names, mapping_.For(target));
-    CompareOptions options = options_;
+    MSPROBE_ASSIGN_OR_RETURN(const checkpoint::ParameterMapping names, mapping_.For(target));
+    compare::CompareOptions options = options_;
     const uint64_t held =
         FixedMemory() + kMemoryOfParameter * (target.tensors().size() + golden.tensors().size());
     LimitTensors(memory - std::min(memory, held), &options);
-    return CompareCheckpoints(target, golden, options, names);
+    return checkpoint::CompareCheckpoints(target, golden, options, names);
   }
 
   std::string target_, golden_, output_ = "./output", format_ = "table", mode_ = "auto",
                                 generation_ = "26", suffix_, thresholds_, memory_, table_file_;
-  CompareOptions options_;
+  compare::CompareOptions options_;
   bool no_stacks_ = false, highlight_ = false, advisor_ = false, half_cosine_ = false;
   DumpFlags dumps_;
   bool xlsx_ = false, diff_analyze_ = false, exit_code_ = false, log_rows_ = false, fuzzy_ = false;
@@ -286,4 +291,4 @@ class CompareVerb : public Verb {
 
 std::unique_ptr<Verb> MakeCompareVerb() { return std::make_unique<CompareVerb>(); }
 
-}  // namespace msprobe
+}  // namespace msprobe::cli

@@ -11,12 +11,12 @@
 
 #include "engine/base/file.h"
 #include "engine/base/threads.h"
-#include "engine/dump/memory_budget.h"
-#include "engine/dump/names.h"
-#include "engine/dump/reader.h"
-#include "engine/dump/tag_folder.h"
+#include "engine/dump/read/reader.h"
+#include "engine/dump/read/tag_folder.h"
+#include "engine/model/memory_budget.h"
+#include "engine/model/names.h"
 
-namespace msprobe {
+namespace msprobe::cli {
 namespace {
 
 constexpr uint64_t kSmall = uint64_t{32} << 20;  // bytes of one side's dump.json
@@ -36,7 +36,7 @@ std::string Listed(const std::set<int>& numbers) {
 struct Side {
   std::string path;
   std::string_view flag;
-  std::map<int, std::vector<DumpLocation>> steps;
+  std::map<int, std::vector<dump::DumpLocation>> steps;
   bool names_step = false;  // the path is one step or one dump: the number of the step is no matter
   bool names_dump = false;  // nor is that of the rank
 };
@@ -48,7 +48,7 @@ bool SamePath(const std::string& a, const std::string& b) {
 
 Result<Side> FindSide(const std::string& named, std::string_view flag) {
   if (named.empty()) return InvalidArgument(fmt::format("{} is empty", flag)).Hint("name a folder");
-  const std::string path = ExistingTag(named);
+  const std::string path = dump::ExistingTag(named);
   Side side{.path = path, .flag = flag};
   const std::string hint = fmt::format(
       "{} takes what the run wrote below its dump_path, for example {} runs/a/step0", flag, flag);
@@ -60,7 +60,7 @@ Result<Side> FindSide(const std::string& named, std::string_view flag) {
     side.steps[-1].push_back({path, -1, -1});
     return side;
   }
-  MSPROBE_ASSIGN_OR_RETURN(const std::vector<DumpLocation> dumps, FindDumps(path));
+  MSPROBE_ASSIGN_OR_RETURN(const std::vector<dump::DumpLocation> dumps, dump::FindDumps(path));
   if (dumps.empty()) {
     return InvalidArgument()
         .At(path)
@@ -77,7 +77,7 @@ Result<Side> FindSide(const std::string& named, std::string_view flag) {
     side.steps[-1].push_back({dumps[0].path, -1, -1});
     return side;
   }
-  for (const DumpLocation& dump : dumps) side.steps[dump.step].push_back(dump);
+  for (const dump::DumpLocation& dump : dumps) side.steps[dump.step].push_back(dump);
   side.names_step = side.steps.size() == 1 &&
                     (side.steps.begin()->first < 0 || NumberAfter(BaseName(path), "step") >= 0);
   return side;
@@ -89,9 +89,9 @@ std::set<int> StepsOf(const Side& side) {
   return steps;
 }
 
-std::set<int> RanksOf(const std::vector<DumpLocation>& dumps) {
+std::set<int> RanksOf(const std::vector<dump::DumpLocation>& dumps) {
   std::set<int> ranks;
-  for (const DumpLocation& dump : dumps) ranks.insert(dump.rank);
+  for (const dump::DumpLocation& dump : dumps) ranks.insert(dump.rank);
   return ranks;
 }
 
@@ -185,8 +185,8 @@ class Pairing {
 
  private:
   Status PairStep(int step, int target_step, int golden_step) {
-    const std::vector<DumpLocation>& a = target_.steps.at(target_step);
-    const std::vector<DumpLocation>& b = golden_.steps.at(golden_step);
+    const std::vector<dump::DumpLocation>& a = target_.steps.at(target_step);
+    const std::vector<dump::DumpLocation>& b = golden_.steps.at(golden_step);
     if (a.size() == 1 && b.size() == 1 && !options_.ranks) {
       const int t = a[0].rank, g = b[0].rank;
       if (t == g || t < 0 || g < 0 || target_.names_dump || golden_.names_dump) {
@@ -213,15 +213,16 @@ class Pairing {
     const std::string where = step >= 0 ? fmt::format("step {}: ", step) : "";
     MSPROBE_RETURN_IF_ERROR(
         Agree("rank", target_, golden_, where, options_, &ranks, &golden_ranks, &out_));
-    const auto of = [](const std::vector<DumpLocation>& dumps, int rank) -> const DumpLocation& {
+    const auto of = [](const std::vector<dump::DumpLocation>& dumps,
+                       int rank) -> const dump::DumpLocation& {
       return *std::find_if(dumps.begin(), dumps.end(),
-                           [&](const DumpLocation& dump) { return dump.rank == rank; });
+                           [&](const dump::DumpLocation& dump) { return dump.rank == rank; });
     };
     for (const int rank : ranks) Add(step, rank, of(a, rank), of(b, rank));
     return Status::Ok();
   }
 
-  void Add(int step, int rank, const DumpLocation& target, const DumpLocation& golden) {
+  void Add(int step, int rank, const dump::DumpLocation& target, const dump::DumpLocation& golden) {
     const auto is_debug = [](const std::string& path) { return BaseName(path) == "debug.json"; };
     out_.pairs.push_back(
         {target.path, golden.path, rank, is_debug(target.path) && is_debug(golden.path), step});
@@ -234,7 +235,7 @@ class Pairing {
 
 std::string DumpFileOf(const std::string& path) {
   if (!IsDirectory(path)) return path;
-  Result<std::string> located = LocateDump(path);
+  Result<std::string> located = dump::LocateDump(path);
   return located.ok() ? *located : "";
 }
 
@@ -285,4 +286,4 @@ void ForEachPair(std::span<const DumpPair> pairs, bool one_at_a_time, uint64_t m
   for (const size_t i : alone) (void)body(i, memory);
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::cli

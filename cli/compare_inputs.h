@@ -13,7 +13,7 @@
 
 #include "engine/base/status.h"
 
-namespace msprobe {
+namespace msprobe::cli {
 
 struct DumpPair {
   std::string target, golden;  // for ReadDump
@@ -50,4 +50,4 @@ void ForEachPair(std::span<const DumpPair> pairs, bool one_at_a_time, uint64_t m
 // Bytes of the files of both sides.
 uint64_t FileSizes(const DumpPair& pair);
 
-}  // namespace msprobe
+}  // namespace msprobe::cli

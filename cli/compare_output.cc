@@ -9,14 +9,14 @@
 #include "engine/base/file.h"
 #include "engine/base/text.h"
 #include "engine/checkpoint/compare_checkpoints.h"
-#include "engine/compare/advisor.h"
-#include "engine/compare/judge.h"
-#include "engine/compare/report_json.h"
-#include "engine/compare/report_ranks.h"
-#include "engine/compare/report_terminal.h"
-#include "engine/compare/table_report.h"
+#include "engine/compare/judge/judge.h"
+#include "engine/compare/report/report_json.h"
+#include "engine/compare/report/report_ranks.h"
+#include "engine/compare/report/report_terminal.h"
+#include "engine/compare/table/advisor.h"
+#include "engine/compare/table/table_report.h"
 
-namespace msprobe {
+namespace msprobe::cli {
 
 std::string TimeStamp(long long seconds_since_epoch) {
   const std::time_t time = static_cast<std::time_t>(seconds_since_epoch);
@@ -49,9 +49,9 @@ void CompareOutput::Progress(std::string_view text) {
   console_.Progress("{} of {} pairs compared", done_, kept_.size());
 }
 
-void CompareOutput::Add(size_t index, const Result<Comparison>& comparison) {
+void CompareOutput::Add(size_t index, const Result<compare::Comparison>& comparison) {
   const DumpPair& pair = paired_.pairs[index];
-  RankResult& result = kept_[index].result;
+  compare::RankResult& result = kept_[index].result;
   const Status status = comparison.ok() ? Keep(index, *comparison) : comparison.status();
   result.step = pair.step;
   result.rank = pair.rank;
@@ -64,36 +64,37 @@ void CompareOutput::Add(size_t index, const Result<Comparison>& comparison) {
   ++done_;
 }
 
-Status CompareOutput::Keep(size_t index, const Comparison& comparison) {
+Status CompareOutput::Keep(size_t index, const compare::Comparison& comparison) {
   const DumpPair& pair = paired_.pairs[index];
   Kept& kept = kept_[index];
-  kept.result = SummarizeRank(comparison, pair.step, pair.rank);
-  const TableFormat table(comparison, options_.table);
+  kept.result = compare::SummarizeRank(comparison, pair.step, pair.rank);
+  const compare::TableFormat table(comparison, options_.table);
   if (options_.write_table) MSPROBE_RETURN_IF_ERROR(WriteTable(index, table));
   if (options_.advisor) MSPROBE_RETURN_IF_ERROR(WriteAdvisor(pair, comparison, table));
   if (options_.diff_analyze) kept.analysis = DivergenceNode(comparison);
   if (options_.log_rows) LogRows(comparison);
-  if (options_.reports.NeedDetails()) kept.result.details = DetailsOf(comparison);
+  if (options_.reports.NeedDetails()) kept.result.details = compare::DetailsOf(comparison);
   if (!options_.limits.empty()) {
-    MSPROBE_ASSIGN_OR_RETURN(kept.result.hits, CheckRows(options_.limits, table));
+    MSPROBE_ASSIGN_OR_RETURN(kept.result.hits, compare::CheckRows(options_.limits, table));
   }
   switch (options_.format) {
     case StdoutFormat::kTable:
       if (kept_.size() == 1) {
         constexpr int kLinesBehind = 3;  // a blank line, the file, the prompt
-        kept.report = IsCheckpointComparison(comparison)
-                          ? CheckpointReport(comparison)
-                          : TerminalReport(comparison, {.width = console_.width(),
-                                                        .lines = console_.height() - kLinesBehind,
-                                                        .colors = console_.colors()});
+        kept.report =
+            checkpoint::IsCheckpointComparison(comparison)
+                ? checkpoint::CheckpointReport(comparison)
+                : compare::TerminalReport(comparison, {.width = console_.width(),
+                                                       .lines = console_.height() - kLinesBehind,
+                                                       .colors = console_.colors()});
       }
       break;
     case StdoutFormat::kJson:
-      kept.json = JsonReport(comparison);
+      kept.json = compare::JsonReport(comparison);
       while (!kept.json.empty() && kept.json.back() == '\n') kept.json.pop_back();
       break;
     case StdoutFormat::kCsv:
-      return StreamTableCsv(table, [&](std::span<const std::string_view> pieces) {
+      return compare::StreamTableCsv(table, [&](std::span<const std::string_view> pieces) {
         for (std::string_view piece : pieces) console_.Write(piece);
         return Status::Ok();
       });
@@ -108,7 +109,7 @@ std::string CompareOutput::FolderOf(const DumpPair& pair) const {
 
 // "_rank3"; of two folders with ranks of ptdbg_ascend "_rank3-rank3", as it named them.
 std::string CompareOutput::RankText(const DumpPair& pair) const {
-  if (options_.table.generation == Generation::kPtdbg && IsDirectory(options_.target)) {
+  if (options_.table.generation == compare::Generation::kPtdbg && IsDirectory(options_.target)) {
     const std::string target = BaseName(DirectoryName(pair.target)),
                       golden = BaseName(DirectoryName(pair.golden));
     if (target.starts_with("rank") && golden.starts_with("rank"))
@@ -117,7 +118,7 @@ std::string CompareOutput::RankText(const DumpPair& pair) const {
   return pair.rank >= 0 ? fmt::format("_rank{}", pair.rank) : "";
 }
 
-Status CompareOutput::WriteTable(size_t index, const TableFormat& table) {
+Status CompareOutput::WriteTable(size_t index, const compare::TableFormat& table) {
   const DumpPair& pair = paired_.pairs[index];
   const std::string made =
       fmt::format("{}compare_result{}{}_{}.{}", pair.debug_save ? "debug_" : "", options_.suffix,
@@ -129,34 +130,34 @@ Status CompareOutput::WriteTable(size_t index, const TableFormat& table) {
   const auto progress = [&](size_t done, size_t all) {
     Progress(fmt::format("writing {}: {} of {} rows", name, done, all));
   };
-  MSPROBE_RETURN_IF_ERROR(options_.xlsx ? WriteTableXlsx(table, path, progress)
-                                        : WriteTableCsv(table, path, progress));
+  MSPROBE_RETURN_IF_ERROR(options_.xlsx ? compare::WriteTableXlsx(table, path, progress)
+                                        : compare::WriteTableCsv(table, path, progress));
   kept_[index].result.table = path;
   return Status::Ok();
 }
 
-Status CompareOutput::WriteAdvisor(const DumpPair& pair, const Comparison& comparison,
-                                   const TableFormat& table) {
+Status CompareOutput::WriteAdvisor(const DumpPair& pair, const compare::Comparison& comparison,
+                                   const compare::TableFormat& table) {
   const std::string folder = FolderOf(pair);
   MSPROBE_RETURN_IF_ERROR(MakeDirectories(folder));
   const std::string path =
       JoinPath(folder, fmt::format("advisor{}{}_{}.txt", options_.suffix, RankText(pair), time_));
-  MSPROBE_RETURN_IF_ERROR(
-      WriteFileAtomically(path, AdvisorText(comparison, table, options_.table.generation)));
+  MSPROBE_RETURN_IF_ERROR(WriteFileAtomically(
+      path, compare::AdvisorText(comparison, table, options_.table.generation)));
   std::lock_guard lock(mutex_);
   files_.push_back(path);
   return Status::Ok();
 }
 
-void CompareOutput::LogRows(const Comparison& c) {
+void CompareOutput::LogRows(const compare::Comparison& c) {
   std::string text;
   for (size_t i = 0; i < c.rows.size(); ++i) {
-    const Row& row = c.rows[i];
+    const compare::Row& row = c.rows[i];
     text += row.target >= 0 ? c.target.leaves[row.target].name : "N/A";
     text += " | ";
     text += row.golden >= 0 ? c.golden.leaves[row.golden].name : "N/A";
     text += " | ";
-    text += VerdictName(c.measures[i].verdict);
+    text += compare::VerdictName(c.measures[i].verdict);
     text += '\n';
     if (text.size() > (1u << 16)) console_.Warn(text), text.clear();
   }
@@ -178,7 +179,7 @@ Status CompareOutput::WriteAnalyses() {
   (void)std::timespec_get(&now, TIME_UTC);
   const std::string name =
       fmt::format("diff_analyze_{}{:09}.json", static_cast<long long>(now.tv_sec), now.tv_nsec);
-  for (const StepOrigins& step : OriginsOfSteps(results_)) {
+  for (const compare::StepOrigins& step : compare::OriginsOfSteps(results_)) {
     std::vector<std::string_view> nodes;
     for (const size_t i : step.results) nodes.push_back(kept_[i].analysis);
     MSPROBE_RETURN_IF_ERROR(
@@ -191,7 +192,7 @@ Status CompareOutput::WriteAnalyses() {
 std::string CompareOutput::Written() const {
   std::string text;
   size_t tables = 0;
-  for (const RankResult& result : results_) {
+  for (const compare::RankResult& result : results_) {
     if (!result.table.empty() && tables++ == 0) text = fmt::format("written: {}", result.table);
   }
   if (tables > 1) text += fmt::format(" and {} more like it", tables - 1);
@@ -215,10 +216,11 @@ void CompareOutput::PrintReport() {
     return console_.Write(kept_[0].report + left_out + "\n" + written);
   }
   const auto lines = static_cast<int>(std::count(written.begin(), written.end(), '\n'));
-  console_.Write(RanksReport(results_, {options_.target, options_.golden, paired_.left_out},
-                             {.width = console_.width(),
-                              .lines = console_.height() - 2 - lines,
-                              .colors = console_.colors()}));
+  console_.Write(compare::RanksReport(results_,
+                                      {options_.target, options_.golden, paired_.left_out},
+                                      {.width = console_.width(),
+                                       .lines = console_.height() - 2 - lines,
+                                       .colors = console_.colors()}));
   console_.Write("\n" + written);
 }
 
@@ -227,7 +229,7 @@ void CompareOutput::PrintJson() {
   std::string text;
   int step = -2;
   for (size_t i = 0; i < kept_.size(); ++i) {
-    const RankResult& r = results_[i];
+    const compare::RankResult& r = results_[i];
     if (r.step != step) {
       if (r.step >= 0)
         text += fmt::format("{}\"{}\": ", i == 0 ? "{\"steps\": {" : "}},\n", r.step);
@@ -254,35 +256,35 @@ Status CompareOutput::Finish() {
   if (options_.diff_analyze) MSPROBE_RETURN_IF_ERROR(WriteAnalyses());
   if (results_.size() > 1 && options_.write_table) {
     MSPROBE_RETURN_IF_ERROR(WriteFile(options_.folder, fmt::format("compare_summary_{}.csv", time_),
-                                      RankSummaryCsv(results_)));
+                                      compare::RankSummaryCsv(results_)));
   }
   MSPROBE_RETURN_IF_ERROR(options_.reports.Write(
       results_, {options_.target, options_.golden, paired_.left_out}, &files_));
   if (options_.format == StdoutFormat::kTable) PrintReport();
   if (options_.format == StdoutFormat::kJson) PrintJson();
-  for (const RankResult& r : results_) {
+  for (const compare::RankResult& r : results_) {
     if (!r.failed.ok()) console_.Error(r.failed);
-    for (const FailHit& hit : r.hits) {
+    for (const compare::FailHit& hit : r.hits) {
       const std::string rank = r.rank < 0 ? "" : fmt::format("rank {}: ", r.rank);
-      console_.Warn(fmt::format("fail-on: {}{}\n", rank, MakePrintable(DescribeHit(hit))));
+      console_.Warn(fmt::format("fail-on: {}{}\n", rank, MakePrintable(compare::DescribeHit(hit))));
     }
   }
   return Status::Ok();
 }
 
 bool CompareOutput::agrees() const {
-  const RowVerdict verdict = VerdictOver(results_);
-  return verdict == RowVerdict::kEqual || verdict == RowVerdict::kNoise;
+  const compare::RowVerdict verdict = compare::VerdictOver(results_);
+  return verdict == compare::RowVerdict::kEqual || verdict == compare::RowVerdict::kNoise;
 }
 
 bool CompareOutput::within_limits() const {
   return std::all_of(results_.begin(), results_.end(),
-                     [](const RankResult& r) { return r.hits.empty(); });
+                     [](const compare::RankResult& r) { return r.hits.empty(); });
 }
 
 bool CompareOutput::complete() const {
   return std::all_of(results_.begin(), results_.end(),
-                     [](const RankResult& r) { return r.failed.ok(); });
+                     [](const compare::RankResult& r) { return r.failed.ok(); });
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::cli

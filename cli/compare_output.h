@@ -15,11 +15,11 @@
 #include "cli/compare_inputs.h"
 #include "cli/console.h"
 #include "cli/report_flags.h"
-#include "engine/compare/comparison.h"
-#include "engine/compare/rank_result.h"
-#include "engine/compare/table_options.h"
+#include "engine/compare/model/comparison.h"
+#include "engine/compare/ranks/rank_result.h"
+#include "engine/compare/table/table_options.h"
 
-namespace msprobe {
+namespace msprobe::cli {
 
 class TableFormat;
 
@@ -36,9 +36,9 @@ struct CompareOutputOptions {
   bool log_rows = false;
   bool advisor = false;  // write advisor_TIME.txt
   std::string suffix;    // behind compare_result and advisor in the names of files
-  TableOptions table;
+  compare::TableOptions table;
   ReportFlags reports;
-  FailOn limits;
+  compare::FailOn limits;
 };
 
 class CompareOutput {
@@ -48,7 +48,7 @@ class CompareOutput {
 
   // Writes the table of pair `index` and keeps what Finish has to say of it; what fails is kept as
   // well. For different pairs from several threads at a time.
-  void Add(size_t index, const Result<Comparison>& comparison);
+  void Add(size_t index, const Result<compare::Comparison>& comparison);
   // Files over all pairs, and the summary. An only pair that failed is the error.
   Status Finish();
 
@@ -59,18 +59,19 @@ class CompareOutput {
 
  private:
   struct Kept {
-    RankResult result;
+    compare::RankResult result;
     std::string report, json, analysis;
   };
-  Status Keep(size_t index, const Comparison& comparison);
+  Status Keep(size_t index, const compare::Comparison& comparison);
   std::string RankText(const DumpPair& pair) const;
-  Status WriteTable(size_t index, const TableFormat& table);
+  Status WriteTable(size_t index, const compare::TableFormat& table);
   Status WriteFile(const std::string& folder, const std::string& name, const std::string& text);
   Status WriteAnalyses();
   void PrintReport();
   void PrintJson();
-  Status WriteAdvisor(const DumpPair& pair, const Comparison& comparison, const TableFormat& table);
-  void LogRows(const Comparison& comparison);
+  Status WriteAdvisor(const DumpPair& pair, const compare::Comparison& comparison,
+                      const compare::TableFormat& table);
+  void LogRows(const compare::Comparison& comparison);
   std::string FolderOf(const DumpPair& pair) const;
   std::string Written() const;
 
@@ -81,11 +82,11 @@ class CompareOutput {
   std::mutex mutex_;  // of the console
   size_t done_ = 0;   // pairs
   std::vector<Kept> kept_;
-  std::vector<RankResult> results_;  // of kept_, after Finish
-  std::vector<std::string> files_;   // over all pairs
+  std::vector<compare::RankResult> results_;  // of kept_, after Finish
+  std::vector<std::string> files_;            // over all pairs
 };
 
 // "20260102030405", local time: the form of the earlier tools' file names.
 std::string TimeStamp(long long seconds_since_epoch);
 
-}  // namespace msprobe
+}  // namespace msprobe::cli

@@ -7,9 +7,9 @@
 #include "cli/verb.h"
 #include "engine/base/file.h"
 #include "engine/checkpoint/compare_checkpoints.h"
-#include "engine/compare/summary.h"
+#include "engine/compare/explain/summary.h"
 
-namespace msprobe {
+namespace msprobe::cli {
 namespace {
 
 class ConfigCheck : public Verb {
@@ -60,18 +60,21 @@ class ConfigCheck : public Verb {
           .Hint("name another file, or remove it");
     }
     out.Progress("opening {}", compare_[0]);
-    MSPROBE_ASSIGN_OR_RETURN(const Checkpoint target, Checkpoint::Open(compare_[0]));
+    MSPROBE_ASSIGN_OR_RETURN(const checkpoint::Checkpoint target,
+                             checkpoint::Checkpoint::Open(compare_[0]));
     out.Progress("opening {}", compare_[1]);
-    MSPROBE_ASSIGN_OR_RETURN(const Checkpoint golden, Checkpoint::Open(compare_[1]));
+    MSPROBE_ASSIGN_OR_RETURN(const checkpoint::Checkpoint golden,
+                             checkpoint::Checkpoint::Open(compare_[1]));
     out.Progress("comparing {} with {} tensors", target.tensors().size(), golden.tensors().size());
-    MSPROBE_ASSIGN_OR_RETURN(const ParameterMapping names, names_.For(target));
-    const Comparison c = CompareCheckpoints(target, golden, {}, names);
+    MSPROBE_ASSIGN_OR_RETURN(const checkpoint::ParameterMapping names, names_.For(target));
+    const compare::Comparison c = checkpoint::CompareCheckpoints(target, golden, {}, names);
     const std::string folder = DirectoryName(output_);
     if (!folder.empty()) MSPROBE_RETURN_IF_ERROR(MakeDirectories(folder));
-    MSPROBE_RETURN_IF_ERROR(WriteFileAtomically(output_, SimilarityJson(c)));
-    out.Write(CheckpointReport(c) + fmt::format("\nwritten: {}\n", output_));
-    const RowVerdict verdict = Summarize(c).verdict;
-    const bool agrees = verdict == RowVerdict::kEqual || verdict == RowVerdict::kNoise;
+    MSPROBE_RETURN_IF_ERROR(WriteFileAtomically(output_, checkpoint::SimilarityJson(c)));
+    out.Write(checkpoint::CheckpointReport(c) + fmt::format("\nwritten: {}\n", output_));
+    const compare::RowVerdict verdict = compare::Summarize(c).verdict;
+    const bool agrees =
+        verdict == compare::RowVerdict::kEqual || verdict == compare::RowVerdict::kNoise;
     return exit_code_ && !agrees ? kExitDiffers : kExitOk;
   }
 
@@ -89,4 +92,4 @@ class ConfigCheck : public Verb {
 
 std::unique_ptr<Verb> MakeConfigCheckVerb() { return std::make_unique<ConfigCheck>(); }
 
-}  // namespace msprobe
+}  // namespace msprobe::cli

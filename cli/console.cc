@@ -10,7 +10,7 @@
 
 #include "engine/base/text.h"
 
-namespace msprobe {
+namespace msprobe::cli {
 namespace {
 
 bool Set(const char* name) {
@@ -96,4 +96,4 @@ void Console::ClearProgress() {
   progress_shown_ = false;
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::cli

@@ -13,7 +13,7 @@
 
 #include "engine/base/status.h"
 
-namespace msprobe {
+namespace msprobe::cli {
 
 // Text of a dump for a terminal: control characters, which could move the cursor, become '?'.
 std::string MakePrintable(std::string_view text);
@@ -56,4 +56,4 @@ class Console {
   int width_ = 100, height_ = 24;
 };
 
-}  // namespace msprobe
+}  // namespace msprobe::cli

@@ -6,10 +6,10 @@
 #include <cmath>
 
 #include "engine/base/text.h"
-#include "engine/compare/judge.h"
-#include "engine/compare/report_ranks.h"
+#include "engine/compare/judge/judge.h"
+#include "engine/compare/report/report_ranks.h"
 
-namespace msprobe {
+namespace msprobe::cli {
 namespace {
 
 // Numbers as numbers; what JSON has no number for (NaN, text) as a string.
@@ -41,11 +41,12 @@ void AppendLeaf(std::string* out, std::string_view side, const Leaf& leaf) {
   }
 }
 
-void AppendRows(std::string* out, const Comparison& c, const RecordPair& pair, bool outputs) {
+void AppendRows(std::string* out, const compare::Comparison& c, const compare::RecordPair& pair,
+                bool outputs) {
   *out += '{';
   bool first = true;
   for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
-    const Row& row = c.rows[i];
+    const compare::Row& row = c.rows[i];
     const Leaf* target = row.target >= 0 ? &c.target.leaves[row.target] : nullptr;
     const Leaf* golden = row.golden >= 0 ? &c.golden.leaves[row.golden] : nullptr;
     const Leaf* named = target != nullptr ? target : golden;
@@ -71,10 +72,10 @@ void AppendRanks(std::string* out, std::span<const int32_t> ranks) {
   *out += ']';
 }
 
-void AppendHops(std::string* out, const RankOrigins& found) {
+void AppendHops(std::string* out, const compare::RankOrigins& found) {
   *out += '[';
   bool first = true;
-  for (const RankHop& hop : found.hops) {
+  for (const compare::RankHop& hop : found.hops) {
     if (hop.from.empty()) continue;
     *out += first ? "{\"op_name\": " : ", {\"op_name\": ";
     first = false;
@@ -92,11 +93,11 @@ void AppendHops(std::string* out, const RankOrigins& found) {
 
 }  // namespace
 
-std::string DivergenceNode(const Comparison& c) {
+std::string DivergenceNode(const compare::Comparison& c) {
   if (c.first.pair < 0) return "";
   std::string text;
   std::string* out = &text;
-  const RecordPair& pair = c.pairs[c.first.pair];
+  const compare::RecordPair& pair = c.pairs[c.first.pair];
   const Dump& dump = pair.target >= 0 ? c.target : c.golden;
   const Record& record = dump.records[pair.target >= 0 ? pair.target : pair.golden];
   *out += "\"op_name\": ";
@@ -113,7 +114,7 @@ std::string DivergenceNode(const Comparison& c) {
     }
   }
   *out += "], \"class\": ";
-  AppendJsonString(out, ClassName(c.first.call_class));
+  AppendJsonString(out, compare::ClassName(c.first.call_class));
   *out += ", \"confidence\": ";
   AppendPythonFloat(out, std::isfinite(c.first.confidence) ? c.first.confidence : 0);
   *out += ", \"source_line\": ";
@@ -123,26 +124,27 @@ std::string DivergenceNode(const Comparison& c) {
   return text;
 }
 
-std::string DiffAnalysis(const StepOrigins& step, std::span<const RankResult> results,
+std::string DiffAnalysis(const compare::StepOrigins& step,
+                         std::span<const compare::RankResult> results,
                          const std::vector<std::string_view>& nodes) {
   std::string out = "{";
   bool first = true;
-  for (const RankOrigin& origin : step.found.origins) {
-    const RankResult& result = results[step.results[origin.trace]];
+  for (const compare::RankOrigin& origin : step.found.origins) {
+    const compare::RankResult& result = results[step.results[origin.trace]];
     out += first ? "" : ",\n ";
     first = false;
     AppendJsonString(&out, fmt::format("rank_{}", std::max(result.rank, 0)));
     out += fmt::format(": [{{{}", nodes[origin.trace]);
     if (origin.in_exchange) {
       out += ", \"exchange\": ";
-      AppendJsonString(&out, DescribeExchange(origin));
+      AppendJsonString(&out, compare::DescribeExchange(origin));
     }
     if (results.size() > 1) {
       out += ", \"reached\": ";
       AppendRanks(&out, origin.reached);
       out += ", \"travelled\": ";
       AppendHops(&out, step.found);
-      if (const std::string text = DescribeOutside(step, results); !text.empty()) {
+      if (const std::string text = compare::DescribeOutside(step, results); !text.empty()) {
         out += ", \"from_outside\": ";
         AppendJsonString(&out, text);
       }
@@ -152,4 +154,4 @@ std::string DiffAnalysis(const StepOrigins& step, std::span<const RankResult> re
   return out + "}\n";
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::cli

@@ -14,17 +14,18 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/compare/comparison.h"
-#include "engine/compare/rank_result.h"
+#include "engine/compare/model/comparison.h"
+#include "engine/compare/ranks/rank_result.h"
 
-namespace msprobe {
+namespace msprobe::cli {
 
 // The members of one rank's object, without what concerns other ranks; "" when the rank has no
 // divergence.
-std::string DivergenceNode(const Comparison& comparison);
+std::string DivergenceNode(const compare::Comparison& comparison);
 
 // The file of one step. `nodes`: of step.results, in that order.
-std::string DiffAnalysis(const StepOrigins& step, std::span<const RankResult> results,
+std::string DiffAnalysis(const compare::StepOrigins& step,
+                         std::span<const compare::RankResult> results,
                          const std::vector<std::string_view>& nodes);
 
-}  // namespace msprobe
+}  // namespace msprobe::cli

@@ -9,9 +9,9 @@
 
 #include "cli/compare_inputs.h"
 #include "engine/base/status.h"
-#include "engine/dump/reader.h"
+#include "engine/dump/read/reader.h"
 
-namespace msprobe {
+namespace msprobe::cli {
 
 class DumpFlags {
  public:
@@ -29,7 +29,7 @@ class DumpFlags {
     const std::string& folder = is_target ? target_ : golden_;
     ReadOptions options;
     if (no_files_ || !folder.empty()) options.tensor_folder = no_files_ ? "" : folder;
-    return ReadDump(is_target ? pair.target : pair.golden, budget, options);
+    return dump::ReadDump(is_target ? pair.target : pair.golden, budget, options);
   }
 
  private:
@@ -37,4 +37,4 @@ class DumpFlags {
   bool no_files_ = false;
 };
 
-}  // namespace msprobe
+}  // namespace msprobe::cli

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-namespace msprobe {
+namespace msprobe::cli {
 namespace {
 
 constexpr std::string_view kHint = "msprobe -f pytorch compare -i compare.json -o out";
@@ -43,7 +43,8 @@ Result<std::vector<std::string>> LegacyCompare(const std::vector<std::string>& a
     return InvalidArgument("-i compare.json is missing: with -f, compare takes its paths from it")
         .Hint("-i compare.json, or without -f: msprobe compare -tp TARGET -gp GOLDEN");
   }
-  MSPROBE_ASSIGN_OR_RETURN(const CompareInput input, ReadCompareInput(input_path));
+  MSPROBE_ASSIGN_OR_RETURN(const compare::CompareInput input,
+                           compare::ReadCompareInput(input_path));
   return LegacyCompareArguments(flags, input);
 }
 
@@ -69,7 +70,7 @@ std::string RenameOf(const std::string& from, const std::string& to) {
 }  // namespace
 
 Result<std::vector<std::string>> LegacyCompareArguments(const std::vector<std::string>& flags,
-                                                        const CompareInput& input) {
+                                                        const compare::CompareInput& input) {
   std::vector<std::string> rest;
   bool stacks = false, advisor = true, first = false;
   for (Words words{flags, 0}; words.at < flags.size(); ++words.at) {
@@ -135,4 +136,4 @@ Result<std::vector<std::string>> LegacyArguments(const std::vector<std::string>&
   return std::vector<std::string>(words.begin() + 2, words.end());
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::cli

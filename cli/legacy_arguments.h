@@ -10,7 +10,7 @@
 #include "engine/base/status.h"
 #include "engine/compare/compare_input.h"
 
-namespace msprobe {
+namespace msprobe::cli {
 
 // Whether the arguments begin with -f or --framework.
 bool IsLegacyForm(const std::vector<std::string>& arguments);
@@ -21,6 +21,6 @@ Result<std::vector<std::string>> LegacyArguments(const std::vector<std::string>&
 
 // `flags`: what follows `compare` there. `input`: what compare.json would say, in place of -i.
 Result<std::vector<std::string>> LegacyCompareArguments(const std::vector<std::string>& flags,
-                                                        const CompareInput& input);
+                                                        const compare::CompareInput& input);
 
-}  // namespace msprobe
+}  // namespace msprobe::cli

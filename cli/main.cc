@@ -15,13 +15,13 @@ int main(int argc, char** argv) {
   // them to keep the next in its heap, where the peak of memory would hold both.
   (void)mallopt(M_MMAP_THRESHOLD, 512 << 10);
 #endif
-  msprobe::Console console;
+  msprobe::cli::Console console;
   // The engine answers with Status; what still throws (no memory, a library's fault) is ours to
   // answer for, not the user's.
   msprobe::Status failed;
   try {
     msprobe::Result<int> code =
-        msprobe::RunMsprobe(std::vector<std::string>(argv + 1, argv + argc), console);
+        msprobe::cli::RunMsprobe(std::vector<std::string>(argv + 1, argv + argc), console);
     msprobe::Status written = console.Flush();
     if (code.ok() && written.ok()) return *code;
     failed = code.ok() ? written : code.status();
@@ -31,5 +31,5 @@ int main(int argc, char** argv) {
     failed = msprobe::Internal(error.what());
   }
   console.Error(failed);
-  return msprobe::kExitError;
+  return msprobe::cli::kExitError;
 }

@@ -10,7 +10,7 @@
 #include "cli/compare_output.h"
 #include "engine/base/file.h"
 
-namespace msprobe {
+namespace msprobe::cli {
 namespace {
 
 CLI::Option* OptionalFile(CLI::App& app, const char* name, std::string* value, const char* help) {
@@ -39,16 +39,16 @@ void MappingFlags::AddForParameters(CLI::App& app) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
-MappingRequest MappingFlags::Request() const {
-  MappingRequest request{.data_file = data_, .renames = renames_};
+compare::MappingRequest MappingFlags::Request() const {
+  compare::MappingRequest request{.data_file = data_, .renames = renames_};
   if (api_option_ != nullptr && api_option_->count() > 0) request.api_file = api_;
   if (cell_option_->count() > 0) request.cell_file = cell_;
   if (layer_option_ != nullptr && layer_option_->count() > 0) request.layer_file = layer_;
   return request;
 }
 
-Result<NameMapping> MappingFlags::For(const Dump& target, const Dump& golden) const {
-  return BuildMapping(Request(), target, golden);
+Result<compare::NameMapping> MappingFlags::For(const Dump& target, const Dump& golden) const {
+  return compare::BuildMapping(Request(), target, golden);
 }
 
 uint64_t MappingFlags::Memory(const Dump& target, const Dump& golden) const {
@@ -63,20 +63,20 @@ uint64_t MappingFlags::Memory(const Dump& target, const Dump& golden) const {
   return bytes;
 }
 
-Result<ParameterMapping> MappingFlags::For(const Checkpoint& target) const {
-  return BuildParameterMapping(Request(), target);
+Result<checkpoint::ParameterMapping> MappingFlags::For(const checkpoint::Checkpoint& target) const {
+  return checkpoint::BuildParameterMapping(Request(), target);
 }
 
 Result<std::string> MappingFlags::Save(const std::string& folder, int rank,
-                                       const Comparison& comparison) const {
+                                       const compare::Comparison& comparison) const {
   if (layer_option_->count() == 0) return std::string();
   MSPROBE_RETURN_IF_ERROR(MakeDirectories(folder));
   const std::string path =
       JoinPath(folder, fmt::format("data_mapping{}_{}.yaml",
                                    rank < 0 ? std::string() : fmt::format("_rank{}", rank),
                                    TimeStamp(std::time(nullptr))));
-  MSPROBE_RETURN_IF_ERROR(WriteFileAtomically(path, DataMappingYaml(comparison)));
+  MSPROBE_RETURN_IF_ERROR(WriteFileAtomically(path, compare::DataMappingYaml(comparison)));
   return path;
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::cli

@@ -6,28 +6,29 @@
 
 #include "engine/base/status.h"
 #include "engine/checkpoint/parameter_mapping.h"
-#include "engine/compare/mapping.h"
+#include "engine/compare/align/mapping.h"
 
-namespace msprobe {
+namespace msprobe::cli {
 
 class MappingFlags {
  public:
   void Add(CLI::App& app);
   // Those that names of parameters can be mapped with, alone.
   void AddForParameters(CLI::App& app);
-  Result<NameMapping> For(const Dump& target, const Dump& golden) const;
+  Result<compare::NameMapping> For(const Dump& target, const Dump& golden) const;
   // What For and Save take, and the comparison for it.
   uint64_t Memory(const Dump& target, const Dump& golden) const;
-  Result<ParameterMapping> For(const Checkpoint& target) const;
+  Result<checkpoint::ParameterMapping> For(const checkpoint::Checkpoint& target) const;
   // With a layer mapping: data_mapping_TIME.yaml in `folder`, what it came to. "" or the file.
-  Result<std::string> Save(const std::string& folder, int rank, const Comparison& comparison) const;
+  Result<std::string> Save(const std::string& folder, int rank,
+                           const compare::Comparison& comparison) const;
 
  private:
-  MappingRequest Request() const;
+  compare::MappingRequest Request() const;
 
   std::string api_, cell_, layer_, data_;
   std::vector<std::string> renames_;
   CLI::Option *api_option_ = nullptr, *cell_option_ = nullptr, *layer_option_ = nullptr;
 };
 
-}  // namespace msprobe
+}  // namespace msprobe::cli

@@ -7,7 +7,7 @@
 #include "engine/base/file.h"
 #include "engine/compare/merge_ranks.h"
 
-namespace msprobe {
+namespace msprobe::cli {
 namespace {
 
 class MergeResult : public Verb {
@@ -30,17 +30,18 @@ class MergeResult : public Verb {
   }
 
   Result<int> Run(Console& out) override {
-    MSPROBE_ASSIGN_OR_RETURN(const MergeConfig config, ReadMergeConfig(config_));
-    MSPROBE_ASSIGN_OR_RETURN(const MergedTables merged, MergeRanks(input_, config));
+    MSPROBE_ASSIGN_OR_RETURN(const compare::MergeConfig config, compare::ReadMergeConfig(config_));
+    MSPROBE_ASSIGN_OR_RETURN(const compare::MergedTables merged,
+                             compare::MergeRanks(input_, config));
     MSPROBE_RETURN_IF_ERROR(MakeDirectories(output_));
     const std::string path =
         JoinPath(output_, fmt::format("multi_ranks_compare_merge_{}.xlsx",
                                       TimeStamp(static_cast<long long>(std::time(nullptr)))));
-    MSPROBE_RETURN_IF_ERROR(WriteMerged(merged, path));
+    MSPROBE_RETURN_IF_ERROR(compare::WriteMerged(merged, path));
     for (const std::string& note : merged.notes) {
       out.Warn(MakePrintable("left out: " + note) + "\n");
     }
-    for (const MergedTables::Index& index : merged.indices) {
+    for (const compare::MergedTables::Index& index : merged.indices) {
       out.Print("{}: {} rows of {} ranks\n", MakePrintable(index.name), index.rows.size(),
                 merged.ranks.size());
     }
@@ -56,4 +57,4 @@ class MergeResult : public Verb {
 
 std::unique_ptr<Verb> MakeMergeResultVerb() { return std::make_unique<MergeResult>(); }
 
-}  // namespace msprobe
+}  // namespace msprobe::cli

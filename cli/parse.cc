@@ -2,9 +2,9 @@
 
 #include "cli/verb.h"
 #include "engine/base/text.h"
-#include "engine/dump/line_trace.h"
+#include "engine/dump/read/pkl_trace.h"
 
-namespace msprobe {
+namespace msprobe::cli {
 namespace {
 
 class Parse : public Verb {
@@ -20,7 +20,7 @@ class Parse : public Verb {
   }
 
   Result<int> Run(Console& out) override {
-    MSPROBE_ASSIGN_OR_RETURN(const LineTrace trace, TraceLines(dump_, prefix_));
+    MSPROBE_ASSIGN_OR_RETURN(const dump::LineTrace trace, dump::TraceLines(dump_, prefix_));
     for (const std::string& warning : trace.warnings)
       out.Warn("warning: " + MakePrintable(warning) + "\n");
     std::string_view text = trace.text;
@@ -41,4 +41,4 @@ class Parse : public Verb {
 
 std::unique_ptr<Verb> MakeParseVerb() { return std::make_unique<Parse>(); }
 
-}  // namespace msprobe
+}  // namespace msprobe::cli

@@ -16,7 +16,7 @@
 #include "engine/tensor/float_formats.h"
 #include "engine/tensor/tensor_slice.h"
 
-namespace msprobe {
+namespace msprobe::cli {
 namespace {
 
 std::string Number(double value) {
@@ -37,8 +37,8 @@ std::string Shape(const TensorView& view) {
   return view.ndim == 1 ? text + ")" : text;
 }
 
-Result<TensorFile> ReadReal(const std::string& path) {
-  MSPROBE_ASSIGN_OR_RETURN(TensorFile file, ReadTensorFile(path));
+Result<formats::TensorFile> ReadReal(const std::string& path) {
+  MSPROBE_ASSIGN_OR_RETURN(formats::TensorFile file, formats::ReadTensorFile(path));
   if (!HasRealElements(file.dtype)) {
     return Unsupported(fmt::format("{} holds {}", path, DTypeTorchName(file.dtype)))
         .Hint("msprobe compare takes complex tensors too");
@@ -47,17 +47,18 @@ Result<TensorFile> ReadReal(const std::string& path) {
 }
 
 // The first `count` elements, in a row.
-TensorFile Flat(const TensorFile& file, int64_t count) {
+formats::TensorFile Flat(const formats::TensorFile& file, int64_t count) {
   const TensorView view = file.view();
   auto bytes = std::make_shared<std::vector<char>>(static_cast<size_t>(view.numel()) *
                                                    DTypeSize(view.dtype));
   CopyContiguous(view, bytes->data());
-  TensorFile flat{.dtype = file.dtype, .shape = {count}, .strides = {1}, .data = bytes->data()};
+  formats::TensorFile flat{
+      .dtype = file.dtype, .shape = {count}, .strides = {1}, .data = bytes->data()};
   flat.owner = std::move(bytes);
   return flat;
 }
 
-Status SaveText(const std::string& path, const TensorFile& file) {
+Status SaveText(const std::string& path, const formats::TensorFile& file) {
   std::string text;
   ForEachElement(file.view(), [&](int64_t, const void* p) {
     AppendElement(&text, file.dtype, p);
@@ -103,9 +104,9 @@ Wrong FindWrong(const TensorView& target, const TensorView& golden,
 }  // namespace
 
 Result<std::string> DescribeTensorFile(const std::string& path) {
-  MSPROBE_ASSIGN_OR_RETURN(const TensorFile file, ReadTensorFile(path));
+  MSPROBE_ASSIGN_OR_RETURN(const formats::TensorFile file, formats::ReadTensorFile(path));
   const TensorView view = file.view();
-  const Stats s = ComputeStats(view, &ThreadPool::Default());
+  const kernels::Stats s = kernels::ComputeStats(view, &ThreadPool::Default());
   return fmt::format("[Shape: {}] [Dtype: {}] [Max: {}] [Min: {}] [Mean: {}]\n", Shape(view),
                      DTypeWord(view.dtype), Number(s.max), Number(s.min), Number(s.mean));
 }
@@ -114,8 +115,8 @@ Result<std::string> CompareTensorFiles(const std::string& target, const std::str
                                        const TensorFileComparison& options) {
   if (!(options.absolute >= 0) || !(options.relative >= 0) || options.lines < 0)
     return InvalidArgument("-p, -al and -rl are numbers of 0 or more");
-  MSPROBE_ASSIGN_OR_RETURN(const TensorFile a, ReadReal(target));
-  MSPROBE_ASSIGN_OR_RETURN(const TensorFile b, ReadReal(golden));
+  MSPROBE_ASSIGN_OR_RETURN(const formats::TensorFile a, ReadReal(target));
+  MSPROBE_ASSIGN_OR_RETURN(const formats::TensorFile b, ReadReal(golden));
   const int64_t count = std::min(a.view().numel(), b.view().numel());
   if (count == 0)
     return InvalidArgument("one of the tensors is empty: there is nothing to compare");
@@ -129,10 +130,10 @@ Result<std::string> CompareTensorFiles(const std::string& target, const std::str
     text += fmt::format("The shapes differ: the first {} elements are compared in their order.\n",
                         count);
   }
-  const TensorFile left = Flat(a, count), right = Flat(b, count);
+  const formats::TensorFile left = Flat(a, count), right = Flat(b, count);
   const Wrong wrong = FindWrong(left.view(), right.view(), options);
-  MSPROBE_ASSIGN_OR_RETURN(const Diff diff,
-                           ComputeDiff(left.view(), right.view(), &ThreadPool::Default()));
+  MSPROBE_ASSIGN_OR_RETURN(const kernels::Diff diff,
+                           kernels::ComputeDiff(left.view(), right.view(), &ThreadPool::Default()));
   const TensorView place = same_shape ? a.view() : left.view();
   text += Table("Error Item Table", wrong.first, place);
   text += Table("Top Item Table", WorstElements(left.view(), right.view(), options.lines), place);
@@ -148,4 +149,4 @@ Result<std::string> CompareTensorFiles(const std::string& target, const std::str
   return text;
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::cli

@@ -6,7 +6,7 @@
 
 #include "engine/base/status.h"
 
-namespace msprobe {
+namespace msprobe::cli {
 
 // "[Shape: (2, 3)] [Dtype: float32] [Max: 1.5] [Min: -2.0] [Mean: 0.25]". Errors: those of
 // ReadTensorFile.
@@ -24,4 +24,4 @@ struct TensorFileComparison {
 Result<std::string> CompareTensorFiles(const std::string& target, const std::string& golden,
                                        const TensorFileComparison& options);
 
-}  // namespace msprobe
+}  // namespace msprobe::cli

@@ -10,7 +10,7 @@
 #include "engine/base/file.h"
 #include "engine/base/system_calls.h"
 
-namespace msprobe {
+namespace msprobe::cli {
 namespace {
 
 std::vector<std::string> Environment(
@@ -77,4 +77,4 @@ std::string BesideThisProgram(const std::string& name) {
   return ::access(file.c_str(), X_OK) == 0 ? file : "";
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::cli

@@ -9,7 +9,7 @@
 
 #include "engine/base/status.h"
 
-namespace msprobe {
+namespace msprobe::cli {
 
 // Its exit code, or minus the signal that ended it. Standard output and error go to the file
 // `output`, there is no input. `environment` is laid over ours; an empty value takes a variable
@@ -23,4 +23,4 @@ std::string LastLines(const std::string& path, size_t count);
 // The file of that name beside the running program, "" when there is none.
 std::string BesideThisProgram(const std::string& name);
 
-}  // namespace msprobe
+}  // namespace msprobe::cli

@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "engine/base/text.h"
-#include "engine/dump/config_values.h"
+#include "engine/dump/config/config_values.h"
 
-namespace msprobe {
+namespace msprobe::cli {
 namespace {
 
 Result<std::optional<std::vector<int64_t>>> Numbers(std::string_view flag,
@@ -15,7 +15,7 @@ Result<std::optional<std::vector<int64_t>>> Numbers(std::string_view flag,
   if (text.empty()) return std::optional<std::vector<int64_t>>();
   std::vector<int64_t> numbers;
   for (const std::string_view part : Split(text, ',')) {
-    if (!AppendNumberRange(part, &numbers)) {
+    if (!dump::AppendNumberRange(part, &numbers)) {
       return InvalidArgument(fmt::format("{} {}", flag, Excerpt(text)))
           .Expected("numbers and ranges such as 0,2-5")
           .Found(Excerpt(part));
@@ -44,4 +44,4 @@ Result<PairOptions> RankFlags::Options() const {
   return options;
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::cli

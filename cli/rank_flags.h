@@ -11,7 +11,7 @@
 #include "cli/compare_inputs.h"
 #include "engine/base/status.h"
 
-namespace msprobe {
+namespace msprobe::cli {
 
 struct RankFlags {
   std::string ranks, steps;
@@ -23,4 +23,4 @@ struct RankFlags {
   Result<PairOptions> Options() const;
 };
 
-}  // namespace msprobe
+}  // namespace msprobe::cli

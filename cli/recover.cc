@@ -1,4 +1,4 @@
-#include "engine/dump/recover.h"
+#include "engine/dump/read/recover.h"
 
 #include <algorithm>
 #include <string>
@@ -6,7 +6,7 @@
 
 #include "cli/verb.h"
 
-namespace msprobe {
+namespace msprobe::cli {
 namespace {
 
 class Recover : public Verb {
@@ -20,10 +20,11 @@ class Recover : public Verb {
         ->required();
   }
   Result<int> Run(Console& out) override {
-    MSPROBE_ASSIGN_OR_RETURN(const std::vector<RecoveredDump> dumps, RecoverDumps(dump_));
+    MSPROBE_ASSIGN_OR_RETURN(const std::vector<dump::RecoveredDump> dumps,
+                             dump::RecoverDumps(dump_));
     if (dumps.size() == 1 && !dumps[0].failed.ok()) return dumps[0].failed;
     size_t failed = 0;
-    for (const RecoveredDump& recovered : dumps) {
+    for (const dump::RecoveredDump& recovered : dumps) {
       if (!recovered.failed.ok()) {
         ++failed;
         out.Error(recovered.failed);
@@ -32,9 +33,9 @@ class Recover : public Verb {
       Print(recovered, out);
     }
     if (dumps.size() > 1) {
-      const auto closed = std::count_if(dumps.begin(), dumps.end(), [](const RecoveredDump& r) {
-        return r.failed.ok() && !r.closed.empty();
-      });
+      const auto closed = std::count_if(
+          dumps.begin(), dumps.end(),
+          [](const dump::RecoveredDump& r) { return r.failed.ok() && !r.closed.empty(); });
       out.Print("{} dumps: {} closed, {} whole already, {} cannot be closed\n", dumps.size(),
                 closed, dumps.size() - static_cast<size_t>(closed) - failed, failed);
     }
@@ -42,7 +43,7 @@ class Recover : public Verb {
   }
 
  private:
-  static void Print(const RecoveredDump& recovered, Console& out) {
+  static void Print(const dump::RecoveredDump& recovered, Console& out) {
     if (recovered.closed.empty()) {
       out.Print("{}: whole already, {} records; nothing to do\n", recovered.path,
                 recovered.records);
@@ -62,4 +63,4 @@ class Recover : public Verb {
 
 std::unique_ptr<Verb> MakeRecoverVerb() { return std::make_unique<Recover>(); }
 
-}  // namespace msprobe
+}  // namespace msprobe::cli

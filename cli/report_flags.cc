@@ -1,9 +1,9 @@
 #include "cli/report_flags.h"
 
 #include "engine/base/file.h"
-#include "engine/compare/report_ci.h"
+#include "engine/compare/report/report_ci.h"
 
-namespace msprobe {
+namespace msprobe::cli {
 
 void ReportFlags::Add(CLI::App& app) {
   app.add_option("--junit", junit, "also write JUnit XML to this file, a test an operation");
@@ -15,17 +15,18 @@ void ReportFlags::Add(CLI::App& app) {
       ->allow_extra_args(false);
 }
 
-Result<FailOn> ReportFlags::Limits() const {
-  FailOn limits;
+Result<compare::FailOn> ReportFlags::Limits() const {
+  compare::FailOn limits;
   for (const std::string& text : fail_on) {
-    MSPROBE_ASSIGN_OR_RETURN(FailOn more, ParseFailOn(text));
+    MSPROBE_ASSIGN_OR_RETURN(compare::FailOn more, compare::ParseFailOn(text));
     limits.conditions.insert(limits.conditions.end(), more.conditions.begin(),
                              more.conditions.end());
   }
   return limits;
 }
 
-Status ReportFlags::Write(std::span<const RankResult> results, const RanksCompared& compared,
+Status ReportFlags::Write(std::span<const compare::RankResult> results,
+                          const compare::RanksCompared& compared,
                           std::vector<std::string>* files) const {
   const auto write = [&](const std::string& path, const std::string& text) {
     MSPROBE_RETURN_IF_ERROR(MakeDirectories(DirectoryName(path)));
@@ -33,11 +34,11 @@ Status ReportFlags::Write(std::span<const RankResult> results, const RanksCompar
     files->push_back(path);
     return Status::Ok();
   };
-  if (!junit.empty()) MSPROBE_RETURN_IF_ERROR(write(junit, JUnitReport(results)));
+  if (!junit.empty()) MSPROBE_RETURN_IF_ERROR(write(junit, compare::JUnitReport(results)));
   if (!markdown.empty()) {
-    MSPROBE_RETURN_IF_ERROR(write(markdown, MarkdownReport(results, compared)));
+    MSPROBE_RETURN_IF_ERROR(write(markdown, compare::MarkdownReport(results, compared)));
   }
   return Status::Ok();
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::cli

@@ -12,22 +12,22 @@
 #include <vector>
 
 #include "engine/base/status.h"
-#include "engine/compare/fail_on.h"
-#include "engine/compare/rank_result.h"
-#include "engine/compare/report_ranks.h"
+#include "engine/compare/ranks/rank_result.h"
+#include "engine/compare/report/report_ranks.h"
+#include "engine/compare/table/fail_on.h"
 
-namespace msprobe {
+namespace msprobe::cli {
 
 struct ReportFlags {
   std::string junit, markdown;
   std::vector<std::string> fail_on;
 
   void Add(CLI::App& app);
-  Result<FailOn> Limits() const;
+  Result<compare::FailOn> Limits() const;
   bool NeedDetails() const { return !junit.empty() || !markdown.empty(); }
   // Writes the files that were asked for, and appends their names.
-  Status Write(std::span<const RankResult> results, const RanksCompared& compared,
+  Status Write(std::span<const compare::RankResult> results, const compare::RanksCompared& compared,
                std::vector<std::string>* files) const;
 };
 
-}  // namespace msprobe
+}  // namespace msprobe::cli

@@ -11,7 +11,7 @@
 #include "cli/legacy_arguments.h"
 #include "cli/verb.h"
 
-namespace msprobe {
+namespace msprobe::cli {
 namespace {
 
 // Shows the one-dash spelling people know beside the long one.
@@ -133,4 +133,4 @@ Result<int> RunMsprobe(std::vector<std::string> arguments, Console& console) {
   return UnknownVerb(arguments[0], names);
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::cli

@@ -10,9 +10,9 @@
 #include "cli/console.h"
 #include "engine/base/status.h"
 
-namespace msprobe {
+namespace msprobe::cli {
 
 // The exit code (verb.h). An error has not been printed yet.
 Result<int> RunMsprobe(std::vector<std::string> arguments, Console& console);
 
-}  // namespace msprobe
+}  // namespace msprobe::cli

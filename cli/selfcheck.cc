@@ -10,7 +10,7 @@
 #include "engine/base/file.h"
 #include "engine/base/text.h"
 
-namespace msprobe {
+namespace msprobe::cli {
 namespace {
 
 std::string Duration(int64_t nanoseconds) {
@@ -147,4 +147,4 @@ class Selfcheck : public Verb {
 
 std::unique_ptr<Verb> MakeSelfcheckVerb() { return std::make_unique<Selfcheck>(); }
 
-}  // namespace msprobe
+}  // namespace msprobe::cli

@@ -11,7 +11,7 @@
 
 #include "engine/base/status.h"
 
-namespace msprobe {
+namespace msprobe::cli {
 
 struct SelfcheckOptions {
   std::string level = "mix", task = "statistics", config, python, folder;
@@ -38,4 +38,4 @@ struct SelfcheckResult {
 // Errors: the program could not be run at all, or an option is wrong.
 Result<SelfcheckResult> RunSelfcheck(const SelfcheckOptions& options);
 
-}  // namespace msprobe
+}  // namespace msprobe::cli

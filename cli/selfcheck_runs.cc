@@ -10,12 +10,12 @@
 #include "cli/program.h"
 #include "cli/selfcheck.h"
 #include "engine/base/text.h"
-#include "engine/dump/config.h"
-#include "engine/dump/reader.h"
+#include "engine/dump/config/config.h"
+#include "engine/dump/read/reader.h"
 #include "engine/selfcheck/run_log.h"
 #include "engine/selfcheck/verdict.h"
 
-namespace msprobe {
+namespace msprobe::cli {
 namespace {
 
 constexpr size_t kOutputLines = 20;
@@ -23,7 +23,7 @@ constexpr size_t kOutputLines = 20;
 struct OneRun {
   int code = 0;
   std::string output;  // file
-  RunLog log;
+  selfcheck::RunLog log;
 };
 
 class Runs {
@@ -51,7 +51,7 @@ class Runs {
     MSPROBE_ASSIGN_OR_RETURN(
         run.code, RunProgram(words, run.output, {{"MSPROBE_DISABLE", with_tool ? "" : "1"}}));
     if (run.code == 0) {
-      MSPROBE_ASSIGN_OR_RETURN(run.log, ReadRunLog(log));
+      MSPROBE_ASSIGN_OR_RETURN(run.log, selfcheck::ReadRunLog(log));
     }
     return run;
   }
@@ -66,22 +66,22 @@ std::string HowItEnded(int code) {
                   : fmt::format("ended with exit code {}", code);
 }
 
-bool HasLoss(const RunLog& log) {
-  for (const RunLog::Step& step : log.steps) {
-    for (const RunLog::Value& value : step.values) {
-      if (value.kind == ValueKind::kLoss) return true;
+bool HasLoss(const selfcheck::RunLog& log) {
+  for (const selfcheck::RunLog::Step& step : log.steps) {
+    for (const selfcheck::RunLog::Value& value : step.values) {
+      if (value.kind == selfcheck::ValueKind::kLoss) return true;
     }
   }
   return false;
 }
 
-void CountValues(const RunLog& log, SelfcheckResult* result) {
+void CountValues(const selfcheck::RunLog& log, SelfcheckResult* result) {
   std::set<std::string> parameters;
   result->steps = log.StepCount();
-  for (const RunLog::Step& step : log.steps) {
+  for (const selfcheck::RunLog::Step& step : log.steps) {
     result->values += step.values.size();
-    for (const RunLog::Value& value : step.values) {
-      if (value.kind == ValueKind::kWeight) parameters.insert(value.name);
+    for (const selfcheck::RunLog::Value& value : step.values) {
+      if (value.kind == selfcheck::ValueKind::kWeight) parameters.insert(value.name);
     }
   }
   result->parameters = parameters.size();
@@ -140,7 +140,8 @@ Result<SelfcheckResult> RunSelfcheck(const SelfcheckOptions& options) {
   };
   // A mistake in these would look like a program that fails with the tool on.
   MSPROBE_RETURN_IF_ERROR(
-      LoadConfig(options.config, {given(options.task), std::nullopt, given(options.level), {}})
+      dump::LoadConfig(options.config,
+                       {given(options.task), std::nullopt, given(options.level), {}})
           .status());
   const Runs runs(options);
   SelfcheckResult result;
@@ -167,7 +168,7 @@ Result<SelfcheckResult> RunSelfcheck(const SelfcheckOptions& options) {
   if (again.code != 0)
     return Failed(result, SelfcheckResult::kUnknown, "the program's second run without the tool",
                   again);
-  if (const auto difference = FirstDifference(off.log, again.log)) {
+  if (const auto difference = selfcheck::FirstDifference(off.log, again.log)) {
     result.reason =
         "the program itself is not reproducible: two runs without the tool differ "
         "first at " +
@@ -187,8 +188,9 @@ Result<SelfcheckResult> RunSelfcheck(const SelfcheckOptions& options) {
                                  result.own_debugger ? std::string() : DriveArguments(options)));
   if (on.code != 0)
     return Failed(result, SelfcheckResult::kDiffers, "with the tool on the program", on);
-  result.off_nanoseconds = std::min(MedianStep(off.log), MedianStep(again.log));
-  result.on_nanoseconds = MedianStep(on.log);
+  result.off_nanoseconds =
+      std::min(selfcheck::MedianStep(off.log), selfcheck::MedianStep(again.log));
+  result.on_nanoseconds = selfcheck::MedianStep(on.log);
   std::string dump = JoinPath(options.folder, "dump");
   for (const std::string& note : on.log.notes) {
     if (note.starts_with("folder ")) dump = note.substr(7);
@@ -197,7 +199,7 @@ Result<SelfcheckResult> RunSelfcheck(const SelfcheckOptions& options) {
       result.notes.push_back(note);
   }
   if (!result.own_debugger || on.log.HasNote("folder " + dump)) CountDump(dump, &result);
-  if (const auto difference = FirstDifference(off.log, on.log)) {
+  if (const auto difference = selfcheck::FirstDifference(off.log, on.log)) {
     result.verdict = SelfcheckResult::kDiffers;
     result.reason =
         "with the tool on the program computes something else, first at " + difference->Text();
@@ -211,4 +213,4 @@ Result<SelfcheckResult> RunSelfcheck(const SelfcheckOptions& options) {
   return result;
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::cli

@@ -3,12 +3,12 @@
 
 #include "cli/show_files.h"
 #include "cli/verb.h"
-#include "engine/dump/coverage.h"
-#include "engine/dump/names.h"
-#include "engine/dump/reader.h"
-#include "engine/dump/source_line.h"
+#include "engine/dump/read/reader.h"
+#include "engine/dump/read/source_line.h"
+#include "engine/dump/write/coverage.h"
+#include "engine/model/names.h"
 
-namespace msprobe {
+namespace msprobe::cli {
 namespace {
 
 constexpr size_t kMaxOperations = 8;  // kinds of operations that were not observed
@@ -68,7 +68,7 @@ class Show : public Verb {
                                          Excerpt(dump_, 80)))
           .Hint("tensors are in dump_tensor_data beside dump.json, under task tensor");
     }
-    MSPROBE_ASSIGN_OR_RETURN(Dump dump, ReadDump(dump_));
+    MSPROBE_ASSIGN_OR_RETURN(Dump dump, dump::ReadDump(dump_));
     PrintHeader(dump, out);
     int64_t shown = 0, matching = 0;
     for (const Record& record : dump.records) {
@@ -97,9 +97,10 @@ class Show : public Verb {
       run += (run.empty() ? "" : ", ") + key + " " + text;
     if (!run.empty()) out.Print("run: {}\n", MakePrintable(run));
     if (!dump.weights.empty()) out.Print("weights {}\n", dump.weights.size());
-    if (const Result<Coverage> coverage = ReadCoverage(JoinPath(dump.folder, kCoverageFile));
+    if (const Result<dump::Coverage> coverage =
+            dump::ReadCoverage(JoinPath(dump.folder, dump::kCoverageFile));
         coverage.ok()) {
-      for (const std::string& line : CoverageLines(*coverage, kMaxOperations))
+      for (const std::string& line : dump::CoverageLines(*coverage, kMaxOperations))
         out.Print("{}\n", MakePrintable(line));
     } else if (coverage.status().code() != ErrorCode::kNotFound) {
       out.Print("note: {}\n", MakePrintable(coverage.status().message()));
@@ -113,7 +114,7 @@ class Show : public Verb {
     if (!record.exception.empty()) out.Print("  raised {}", MakePrintable(record.exception));
     out.Write("\n");
     if (record.stack >= 0) {
-      const std::string line = UserSourceLine(dump.stacks[record.stack]);
+      const std::string line = dump::UserSourceLine(dump.stacks[record.stack]);
       if (!line.empty()) out.Print("  at {}\n", MakePrintable(line));
     }
     size_t width = 8;
@@ -168,4 +169,4 @@ class Show : public Verb {
 
 std::unique_ptr<Verb> MakeShowVerb() { return std::make_unique<Show>(); }
 
-}  // namespace msprobe
+}  // namespace msprobe::cli

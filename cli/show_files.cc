@@ -7,14 +7,14 @@
 #include <vector>
 
 #include "engine/base/file.h"
-#include "engine/dump/coverage.h"
-#include "engine/dump/reader.h"
-#include "engine/dump/source_line.h"
+#include "engine/dump/read/reader.h"
+#include "engine/dump/read/source_line.h"
+#include "engine/dump/write/coverage.h"
 #include "engine/formats/json.h"
 #include "engine/formats/table_file.h"
 #include "engine/formats/zip.h"
 
-namespace msprobe {
+namespace msprobe::cli {
 namespace {
 
 constexpr int64_t kRows = 10, kEntries = 100;
@@ -37,7 +37,7 @@ Status ShowTable(const std::string& path, const ShowTensorOptions& options, Cons
     if (matching > limit) out.Print(", {} shown; --limit shows more", limit);
     out.Write("\n");
   };
-  const Status status = ReadTableFile(path, [&](const TableLine& line) {
+  const Status status = formats::ReadTableFile(path, [&](const formats::TableLine& line) {
     if (!any || line.sheet != sheet) {
       end_sheet();
       if (any) out.Write("\n");
@@ -80,11 +80,11 @@ class SideFile {
     out_.Print("{}\n", MakePrintable(path_));
     const int64_t limit = LimitOr(options_, kEntries);
     int64_t shown = 0, matching = 0;
-    JsonText key;
+    formats::JsonText key;
     for (json_.BeginObject(); json_.NextKey(&key);) {
       lines_.clear();
       names_.clear();
-      AppendJsonText(&names_, key);
+      formats::AppendJsonText(&names_, key);
       Value(0);
       if (json_.failed()) break;
       const bool matches = names_.find(options_.filter) != std::string::npos ||
@@ -108,13 +108,13 @@ class SideFile {
  private:
   // Texts of a value, each a line; lists in lists are flattened.
   void Value(int depth) {
-    JsonText text;
+    formats::JsonText text;
     std::string_view raw;
     if (json_.Peek() == '[') {
       for (json_.BeginArray(); json_.NextItem();) Value(depth + 1);
     } else if (json_.Peek() == '"') {
       std::string& line = lines_.emplace_back();
-      if (json_.String(&text)) AppendJsonText(&line, text);
+      if (json_.String(&text)) formats::AppendJsonText(&line, text);
       std::replace(line.begin(), line.end(), '\n', ' ');
     } else if (json_.Raw(&raw)) {
       lines_.emplace_back(raw == "null" ? "none" : raw);
@@ -122,7 +122,7 @@ class SideFile {
   }
 
   const std::string& path_;
-  JsonCursor json_;
+  formats::JsonCursor json_;
   const ShowTensorOptions& options_;
   Console& out_;
   std::string names_;
@@ -130,9 +130,9 @@ class SideFile {
 };
 
 Status ShowCoverage(const std::string& path, Console& out) {
-  MSPROBE_ASSIGN_OR_RETURN(const Coverage coverage, ReadCoverage(path));
+  MSPROBE_ASSIGN_OR_RETURN(const dump::Coverage coverage, dump::ReadCoverage(path));
   out.Print("{}\n", MakePrintable(path));
-  for (const std::string& line : CoverageLines(coverage, 1000)) {
+  for (const std::string& line : dump::CoverageLines(coverage, 1000)) {
     out.Print("{}\n", MakePrintable(line));
   }
   return Status::Ok();
@@ -141,8 +141,8 @@ Status ShowCoverage(const std::string& path, Console& out) {
 // What the outermost members of a JSON file say it is.
 enum class JsonKind { kDump, kCoverage, kWeights, kSide, kNone };
 JsonKind KindOfJson(std::string_view text) {
-  JsonCursor json(text);
-  JsonText key, value;
+  formats::JsonCursor json(text);
+  formats::JsonText key, value;
   bool any = false;
   for (json.BeginObject(); json.NextKey(&key); any = true) {
     if (key == "data" || key == "task" || key == "level" || key == "dump_data_dir") {
@@ -161,7 +161,7 @@ JsonKind KindOfJson(std::string_view text) {
 }
 
 bool IsWorkbook(std::string_view bytes, const std::string& path) {
-  const Result<ZipReader> zip = ZipReader::Open(bytes, path);
+  const Result<formats::ZipReader> zip = formats::ZipReader::Open(bytes, path);
   return zip.ok() && zip->Find("xl/workbook.xml") != nullptr;
 }
 
@@ -174,10 +174,10 @@ bool LooksLikeSafetensors(std::string_view bytes) {
 }
 
 Result<bool> ShowFolder(const std::string& path, Console& out) {
-  const Result<std::vector<DumpLocation>> found = FindDumps(path);
+  const Result<std::vector<dump::DumpLocation>> found = dump::FindDumps(path);
   if (!found.ok() || found->size() < 2) return false;
   out.Print("{}  {} dumps\n", MakePrintable(path), found->size());
-  for (const DumpLocation& dump : *found) {
+  for (const dump::DumpLocation& dump : *found) {
     const std::string step = dump.step >= 0 ? fmt::format("step {}", dump.step) : "";
     const std::string rank = dump.rank >= 0 ? fmt::format("rank {}", dump.rank) : "";
     out.Print("  {:<10} {:<10} {}\n", step, rank, MakePrintable(dump.path));
@@ -219,4 +219,4 @@ Result<bool> ShowOtherFile(const std::string& path, const ShowTensorOptions& opt
   return true;
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::cli

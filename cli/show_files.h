@@ -8,10 +8,10 @@
 #include "cli/show_tensor.h"
 #include "engine/base/status.h"
 
-namespace msprobe {
+namespace msprobe::cli {
 
 // false: a dump, or something that reading it as one will name. Told by content; only
 // comma-separated tables are told by their name.
 Result<bool> ShowOtherFile(const std::string& path, const ShowTensorOptions& options, Console& out);
 
-}  // namespace msprobe
+}  // namespace msprobe::cli

@@ -16,38 +16,39 @@
 #include "engine/tensor/float_formats.h"
 #include "engine/tensor/tensor_slice.h"
 
-namespace msprobe {
+namespace msprobe::cli {
 namespace {
 
 constexpr int64_t kElements = 1000, kFirstElements = 8, kWorst = 10;
 
 struct Named {
   std::string name;
-  TensorFile tensor;
+  formats::TensorFile tensor;
 };
 
 Result<std::vector<Named>> ReadAll(const std::string& path, const std::string& filter) {
   MSPROBE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
   std::vector<Named> all;
-  const auto add = [&](const std::string& name, const TensorFile& tensor) {
+  const auto add = [&](const std::string& name, const formats::TensorFile& tensor) {
     if (name.find(filter) != std::string::npos) all.push_back({name, tensor});
   };
   if (file.bytes().starts_with("\x93NUMPY")) {
-    MSPROBE_ASSIGN_OR_RETURN(TensorFile tensor, ReadTensorFile(path));
+    MSPROBE_ASSIGN_OR_RETURN(formats::TensorFile tensor, formats::ReadTensorFile(path));
     all.push_back({"", std::move(tensor)});
     return all;
   }
   if (file.bytes().size() > 9 && file.bytes()[8] == '{') {  // the header's length, the header
-    MSPROBE_ASSIGN_OR_RETURN(const SafetensorsFile safe, SafetensorsFile::Open(path));
-    for (const SafetensorsEntry& entry : safe.entries()) {
+    MSPROBE_ASSIGN_OR_RETURN(const formats::SafetensorsFile safe,
+                             formats::SafetensorsFile::Open(path));
+    for (const formats::SafetensorsEntry& entry : safe.entries()) {
       if (entry.name.find(filter) == std::string::npos) continue;
-      MSPROBE_ASSIGN_OR_RETURN(TensorFile tensor, safe.Read(entry));
+      MSPROBE_ASSIGN_OR_RETURN(formats::TensorFile tensor, safe.Read(entry));
       add(entry.name, tensor);
     }
     return all;
   }
-  MSPROBE_ASSIGN_OR_RETURN(const PtFile pt, ReadPt(path));
-  for (const PtTensor& tensor : pt.tensors) add(tensor.name, tensor.tensor);
+  MSPROBE_ASSIGN_OR_RETURN(const formats::PtFile pt, formats::ReadPt(path));
+  for (const formats::PtTensor& tensor : pt.tensors) add(tensor.name, tensor.tensor);
   return all;
 }
 
@@ -70,7 +71,7 @@ void PrintExtremes(const TensorView& view, Console& out) {
 }
 
 void PrintStatistics(const TensorView& view, Console& out) {
-  const Stats s = ComputeStats(view, &ThreadPool::Default());
+  const kernels::Stats s = kernels::ComputeStats(view, &ThreadPool::Default());
   out.Print("  max {}  min {}  mean {}  norm {}\n", s.max, s.min, s.mean, s.norm);
   out.Print("  {} elements", s.count);
   for (const auto& [label, n] :
@@ -87,7 +88,8 @@ std::string Element(const TensorView& view, const void* p) {
 }
 
 // The elements that are furthest from the golden's.
-Status PrintWorst(const TensorView& target, const TensorFile& file, int64_t most, Console& out) {
+Status PrintWorst(const TensorView& target, const formats::TensorFile& file, int64_t most,
+                  Console& out) {
   const TensorView golden = file.view();
   if (ShapeText(target.dims()) != ShapeText(golden.dims())) {
     return InvalidArgument(fmt::format("the shapes differ: {} against {} of the golden",
@@ -96,7 +98,8 @@ Status PrintWorst(const TensorView& target, const TensorFile& file, int64_t most
   if (!HasRealElements(target.dtype) || !HasRealElements(golden.dtype)) {
     return Unsupported("--golden takes real tensors; msprobe compare takes complex ones too");
   }
-  MSPROBE_ASSIGN_OR_RETURN(const Diff d, ComputeDiff(target, golden, &ThreadPool::Default()));
+  MSPROBE_ASSIGN_OR_RETURN(const kernels::Diff d,
+                           kernels::ComputeDiff(target, golden, &ThreadPool::Default()));
   out.Print(
       "  against the golden: {} of {} elements differ, cosine {}, relative L2 {}, largest "
       "error {}\n",
@@ -175,7 +178,7 @@ Status ShowTensors(const std::string& path, const ShowTensorOptions& options, Co
       break;
     }
     const TensorView view = named.tensor.view();
-    const Stats s = ComputeStats(view, &ThreadPool::Default());
+    const kernels::Stats s = kernels::ComputeStats(view, &ThreadPool::Default());
     out.Print("  {:<{}}  {:<14} {:<16}  max {}  min {}  mean {}  norm {}{}\n",
               MakePrintable(named.name), width, DTypeTorchName(view.dtype), ShapeText(view.dims()),
               s.max, s.min, s.mean, s.norm, s.nan > 0 ? fmt::format("  nan {}", s.nan) : "");
@@ -183,4 +186,4 @@ Status ShowTensors(const std::string& path, const ShowTensorOptions& options, Co
   return Status::Ok();
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::cli

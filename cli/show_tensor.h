@@ -7,7 +7,7 @@
 #include "cli/console.h"
 #include "engine/base/status.h"
 
-namespace msprobe {
+namespace msprobe::cli {
 
 struct ShowTensorOptions {
   std::string filter;  // only tensors whose name contains this
@@ -20,4 +20,4 @@ struct ShowTensorOptions {
 // of several a line each.
 Status ShowTensors(const std::string& path, const ShowTensorOptions& options, Console& out);
 
-}  // namespace msprobe
+}  // namespace msprobe::cli

@@ -7,7 +7,7 @@
 #include "engine/tensor/float_formats.h"
 #include "engine/tensor/tensor_slice.h"
 
-namespace msprobe {
+namespace msprobe::cli {
 namespace {
 
 bool IsWorse(const ElementPair& a, const ElementPair& b) {
@@ -57,4 +57,4 @@ std::vector<ElementPair> WorstElements(const TensorView& target, const TensorVie
   return worst;
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::cli

@@ -7,7 +7,7 @@
 
 #include "engine/tensor/tensor_view.h"
 
-namespace msprobe {
+namespace msprobe::cli {
 
 // Index of an element in each dimension: "[3, 0, 17]".
 std::string Place(const TensorView& view, int64_t flat);
@@ -38,4 +38,4 @@ struct ElementPair {
 std::vector<ElementPair> WorstElements(const TensorView& target, const TensorView& golden,
                                        int64_t most);
 
-}  // namespace msprobe
+}  // namespace msprobe::cli

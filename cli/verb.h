@@ -11,7 +11,7 @@
 #include "cli/console.h"
 #include "engine/base/status.h"
 
-namespace msprobe {
+namespace msprobe::cli {
 
 // Exit codes, of every verb.
 inline constexpr int kExitOk = 0;
@@ -43,4 +43,4 @@ std::unique_ptr<Verb> MakeVersionVerb();
 // In the order in which help lists them.
 std::vector<std::unique_ptr<Verb>> AllVerbs();
 
-}  // namespace msprobe
+}  // namespace msprobe::cli

@@ -1,6 +1,6 @@
 #include "cli/verb.h"
 
-namespace msprobe {
+namespace msprobe::cli {
 namespace {
 
 class Version : public Verb {
@@ -31,4 +31,4 @@ std::vector<std::unique_ptr<Verb>> AllVerbs() {
   return verbs;
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::cli

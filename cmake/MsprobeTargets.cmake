@@ -14,10 +14,11 @@ function(msprobe_flags target)
   endif()
 endfunction()
 
-# msprobe_engine_library(dump DEPENDS base formats LINK PkgConfig::deflate)
+# msprobe_engine_library(formats DEPENDS base LINK PkgConfig::deflate): the sources of this folder.
+# msprobe_engine_library(compare_align DIR align DEPENDS compare_model dump): a room, those of the folder align/ in it.
 function(msprobe_engine_library name)
-  cmake_parse_arguments(ARG "" "" "DEPENDS;LINK" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
+  cmake_parse_arguments(ARG "" "DIR" "DEPENDS;LINK" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${ARG_DIR}/*.cc)
   add_library(msprobe_${name} STATIC ${sources})
   target_include_directories(msprobe_${name} PUBLIC ${PROJECT_SOURCE_DIR})
   list(TRANSFORM ARG_DEPENDS PREPEND msprobe_)

@@ -20,15 +20,16 @@ constexpr std::string_view kShard =
     "\0\0\x80\x3f\0\0\0\0"sv;
 
 void Open(const std::string& path) {
-  const msprobe::Result<msprobe::Checkpoint> checkpoint = msprobe::Checkpoint::Open(path);
+  const msprobe::Result<msprobe::checkpoint::Checkpoint> checkpoint =
+      msprobe::checkpoint::Checkpoint::Open(path);
   if (!checkpoint.ok()) {
     if (checkpoint.status().code() == msprobe::ErrorCode::kInternal) std::abort();
     return;
   }
-  for (const msprobe::CheckpointTensor& tensor : checkpoint->tensors()) {
+  for (const msprobe::checkpoint::CheckpointTensor& tensor : checkpoint->tensors()) {
     const msprobe::Result<int64_t> size = msprobe::CheckedByteSize(tensor.dtype, tensor.shape);
     if (!size.ok() || *size > 1 << 20) continue;
-    const msprobe::Result<msprobe::TensorFile> data = checkpoint->Read(tensor);
+    const msprobe::Result<msprobe::formats::TensorFile> data = checkpoint->Read(tensor);
     if (data.ok()) msprobe::CheckTensor(*data);
   }
 }

@@ -10,7 +10,7 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  const auto input = msprobe::ParseCompareInput(text, "compare.json");
+  const auto input = msprobe::compare::ParseCompareInput(text, "compare.json");
   if (!input.ok()) {
     const auto code = input.status().code();
     if (code != msprobe::ErrorCode::kInvalidConfig && code != msprobe::ErrorCode::kNotFound)
@@ -19,7 +19,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     return 0;
   }
   if (input->target.empty() || input->golden.empty()) std::abort();
-  const auto words = msprobe::LegacyCompareArguments({"-s", "-o", "out"}, *input);
+  const auto words = msprobe::cli::LegacyCompareArguments({"-s", "-o", "out"}, *input);
   if (!words.ok() || words->front() != "compare") std::abort();
   return 0;
 }

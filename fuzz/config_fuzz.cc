@@ -5,11 +5,11 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "engine/dump/config.h"
+#include "engine/dump/config/config.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  const auto config = msprobe::ParseConfig(text, "config.json");
+  const auto config = msprobe::dump::ParseConfig(text, "config.json");
   if (config.ok()) {
     for (const std::string& line : config->warnings)
       if (line.empty()) std::abort();

@@ -3,22 +3,22 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "engine/dump/coverage.h"
+#include "engine/dump/write/coverage.h"
 #include "fuzz/memory_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static msprobe::MemoryFile file;
   const std::string& path = file.Set(data, size);
-  const auto coverage = msprobe::ReadCoverage(path);
+  const auto coverage = msprobe::dump::ReadCoverage(path);
   if (!coverage.ok()) {
     if (coverage.status().code() != msprobe::ErrorCode::kInvalidConfig) std::abort();
     if (coverage.status().message().find(path) == std::string::npos) std::abort();
     return 0;
   }
-  msprobe::CoverageLines(*coverage, 3);
-  const std::string written = msprobe::CoverageJson(*coverage);
+  msprobe::dump::CoverageLines(*coverage, 3);
+  const std::string written = msprobe::dump::CoverageJson(*coverage);
   file.Set(reinterpret_cast<const uint8_t*>(written.data()), written.size());
-  const auto again = msprobe::ReadCoverage(path);
-  if (!again.ok() || msprobe::CoverageJson(*again) != written) std::abort();
+  const auto again = msprobe::dump::ReadCoverage(path);
+  if (!again.ok() || msprobe::dump::CoverageJson(*again) != written) std::abort();
   return 0;
 }

@@ -6,15 +6,15 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/dump/dump_file.h"
+#include "engine/dump/read/dump_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   msprobe::Dump dump;
   std::vector<std::string_view> stack_keys;
-  msprobe::DumpFileLayout layout;
+  msprobe::dump::DumpFileLayout layout;
   const msprobe::Status status =
-      msprobe::ReadDumpFile("dump.json", text, &dump, &stack_keys, &layout);
+      msprobe::dump::ReadDumpFile("dump.json", text, &dump, &stack_keys, &layout);
   if (status.ok()) {
     if (stack_keys.size() != dump.records.size() || layout.keep > size || layout.dropped > size)
       std::abort();

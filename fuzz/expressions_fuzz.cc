@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/compare/fail_on.h"
-#include "engine/dump/config_values.h"
-#include "engine/dump/names.h"
+#include "engine/compare/table/fail_on.h"
+#include "engine/dump/config/config_values.h"
+#include "engine/model/names.h"
 #include "engine/tensor/tensor_slice.h"
 
 namespace {
@@ -42,10 +42,10 @@ void Slice(std::string_view text) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   Slice(text);
-  const auto limits = msprobe::ParseFailOn(text);
+  const auto limits = msprobe::compare::ParseFailOn(text);
   if (!limits.ok()) Refused(limits.status());
   std::vector<int64_t> numbers;
-  if (msprobe::AppendNumberRange(text, &numbers) && numbers.empty()) std::abort();
+  if (msprobe::dump::AppendNumberRange(text, &numbers) && numbers.empty()) std::abort();
   const msprobe::EntryName name = msprobe::ParseEntryName(text);
   if (name.api.size() > size || name.call < -1) std::abort();
   if (name.direction != msprobe::Direction::kNone && name.api.data() != text.data()) std::abort();

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "engine/dump/provenance.h"
+#include "engine/dump/write/provenance.h"
 #include "fuzz/memory_folder.h"
 
 // Up to a first 0x1e HEAD, then packed-refs, then the branch "main"; and all of it as the file .git
@@ -20,7 +20,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     rest = end == std::string_view::npos ? std::string_view() : rest.substr(end + 1);
   }
   for (const char* place : {"/worktree", "/clone"}) {
-    const std::string revision = msprobe::GitRevision(folder.path() + place);
+    const std::string revision = msprobe::dump::GitRevision(folder.path() + place);
     if (!revision.empty() && revision.size() != 40 && revision.size() != 64) std::abort();
   }
   return 0;

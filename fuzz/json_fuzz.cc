@@ -11,16 +11,16 @@
 namespace {
 
 // Every value below; how many there are.
-size_t Walk(msprobe::JsonCursor* json) {
+size_t Walk(msprobe::formats::JsonCursor* json) {
   size_t values = 1;
-  msprobe::JsonText text;
+  msprobe::formats::JsonText text;
   std::string_view number;
   bool flag = false;
   switch (json->Peek()) {
     case '{':
       for (json->BeginObject(); json->NextKey(&text);) {
         std::string key;
-        msprobe::AppendJsonText(&key, text);
+        msprobe::formats::AppendJsonText(&key, text);
         values += Walk(json);
       }
       break;
@@ -29,7 +29,7 @@ size_t Walk(msprobe::JsonCursor* json) {
       break;
     case '"': {
       std::string decoded;
-      if (json->String(&text)) msprobe::AppendJsonText(&decoded, text);
+      if (json->String(&text)) msprobe::formats::AppendJsonText(&decoded, text);
       if (!text.escaped && !json->failed() && decoded != text.raw) std::abort();
       break;
     }
@@ -41,15 +41,15 @@ size_t Walk(msprobe::JsonCursor* json) {
       json->Null();
       break;
     default:
-      if (json->Number(&number)) msprobe::JsonNumber(number);
+      if (json->Number(&number)) msprobe::formats::JsonNumber(number);
   }
   return values;
 }
 
-size_t Count(const msprobe::JsonValue& value) {
+size_t Count(const msprobe::formats::JsonValue& value) {
   size_t values = 1;
-  for (const msprobe::JsonValue& item : value.items) values += Count(item);
-  for (const msprobe::JsonMember& member : value.members) values += Count(member.value);
+  for (const msprobe::formats::JsonValue& item : value.items) values += Count(item);
+  for (const msprobe::formats::JsonMember& member : value.members) values += Count(member.value);
   return values;
 }
 
@@ -57,14 +57,14 @@ size_t Count(const msprobe::JsonValue& value) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  msprobe::JsonCursor skipping(text), walking(text);
+  msprobe::formats::JsonCursor skipping(text), walking(text);
   const bool skipped = skipping.Skip();
   const size_t values = Walk(&walking);
   if (skipped == walking.failed()) std::abort();
   if (!skipped && (walking.offset() > size || skipping.offset() > size)) std::abort();
   if (!skipped && skipping.Error("a.json").message().find("a.json") == std::string::npos)
     std::abort();
-  const auto tree = msprobe::ParseJson(text, "a.json");
+  const auto tree = msprobe::formats::ParseJson(text, "a.json");
   if (tree.ok() && (!skipped || Count(*tree) != values)) std::abort();
   if (!tree.ok() && tree.status().code() != msprobe::ErrorCode::kInvalidConfig) std::abort();
   return 0;

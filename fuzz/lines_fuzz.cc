@@ -6,17 +6,17 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/dump/line_file.h"
-#include "engine/dump/line_trace.h"
-#include "engine/dump/storage_folder.h"
-#include "engine/dump/tensor_data.h"
+#include "engine/dump/lines/pkl_file.h"
+#include "engine/dump/read/pkl_trace.h"
+#include "engine/dump/tensors/storage_folder.h"
+#include "engine/dump/tensors/tensor_data.h"
 #include "engine/kernels/stats.h"
 
 namespace {
 
 // What parse shows of any bytes ends in a whole line.
 void Trace(std::string_view text) {
-  const auto trace = msprobe::TraceText("dump.pkl", text, "");
+  const auto trace = msprobe::dump::TraceText("dump.pkl", text, "");
   if (!trace.ok()) {
     if (trace.status().code() != msprobe::ErrorCode::kInvalidDump) std::abort();
   } else if (!trace->text.empty() && trace->text.back() != '\n') {
@@ -27,15 +27,16 @@ void Trace(std::string_view text) {
 // Any text as the name of a storage: what fits is read within it.
 void View(std::string_view text) {
   static const std::vector<float> storage(64);
-  const auto name = msprobe::ParseStorageName(text);
+  const auto name = msprobe::dump::ParseStorageName(text);
   if (!name) return;
-  msprobe::TensorFile tensor{.dtype = msprobe::DType::kFloat32,
-                             .shape = {static_cast<int64_t>(storage.size())},
-                             .strides = {1},
-                             .data = storage.data()};
+  msprobe::formats::TensorFile tensor{.dtype = msprobe::DType::kFloat32,
+                                      .shape = {static_cast<int64_t>(storage.size())},
+                                      .strides = {1},
+                                      .data = storage.data()};
   constexpr int64_t kMost = 1 << 20;  // elements, of which many may be one
-  if (!msprobe::ViewStorage(*name, text, &tensor).ok() || tensor.view().numel() > kMost) return;
-  if (msprobe::ComputeStats(tensor.view()).nan != 0) std::abort();
+  if (!msprobe::dump::ViewStorage(*name, text, &tensor).ok() || tensor.view().numel() > kMost)
+    return;
+  if (msprobe::kernels::ComputeStats(tensor.view()).nan != 0) std::abort();
 }
 
 }  // namespace
@@ -47,7 +48,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   msprobe::Dump dump;
   dump.path = "dump.pkl";
   std::vector<int32_t> segments;
-  const msprobe::Status status = msprobe::ReadLines("dump.pkl", text, &dump, &segments);
+  const msprobe::Status status = msprobe::dump::ReadLines("dump.pkl", text, &dump, &segments);
   if (!status.ok()) {
     if (status.code() != msprobe::ErrorCode::kInvalidDump || status.message().empty()) std::abort();
     return 0;
@@ -65,8 +66,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                                           leaf.dtype, leaf.md5, record.api, record.name}) {
         for (const char c : part) bytes += static_cast<unsigned char>(c);
       }
-      if (msprobe::HasTensorData(leaf)) {
-        const auto tensor = msprobe::ReadTensorData(dump, leaf);
+      if (msprobe::dump::HasTensorData(leaf)) {
+        const auto tensor = msprobe::dump::ReadTensorData(dump, leaf);
         if (tensor.ok() && tensor->shape.size() != tensor->strides.size()) std::abort();
       }
     }

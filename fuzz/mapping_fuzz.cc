@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "engine/compare/mapping_files.h"
-#include "engine/compare/rename.h"
+#include "engine/compare/align/mapping_files.h"
+#include "engine/compare/align/rename.h"
 #include "fuzz/memory_file.h"
 
 namespace {
@@ -20,11 +20,11 @@ void Check(const msprobe::Status& status) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static msprobe::MemoryFile file;
   const std::string& path = file.Set(data, size);
-  Check(msprobe::ReadNamePairs(path).status());
-  Check(msprobe::ReadApiMapping(path).status());
-  Check(msprobe::ReadLayerMapping(path).status());
+  Check(msprobe::compare::ReadNamePairs(path).status());
+  Check(msprobe::compare::ReadApiMapping(path).status());
+  Check(msprobe::compare::ReadLayerMapping(path).status());
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  const auto rename = msprobe::Rename::Parse(text.substr(0, 200));
+  const auto rename = msprobe::compare::Rename::Parse(text.substr(0, 200));
   if (rename.ok()) {
     rename->Apply("Module.backbone.0.attn");
   } else if (rename.status().code() != msprobe::ErrorCode::kInvalidArgument) {

@@ -29,14 +29,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     folder.Set(name, rest.substr(0, end));
     rest = end == std::string_view::npos ? std::string_view() : rest.substr(end + 1);
   }
-  const auto config = msprobe::ReadMergeConfig(folder.path() + "/merge.yaml");
+  const auto config = msprobe::compare::ReadMergeConfig(folder.path() + "/merge.yaml");
   if (!Holds(config.status())) return 0;
-  const auto merged = msprobe::MergeRanks(folder.path() + "/tables", *config);
+  const auto merged = msprobe::compare::MergeRanks(folder.path() + "/tables", *config);
   if (!Holds(merged.status())) return 0;
-  for (const msprobe::MergedTables::Index& index : merged->indices) {
-    for (const msprobe::MergedTables::Row& row : index.rows)
+  for (const msprobe::compare::MergedTables::Index& index : merged->indices) {
+    for (const msprobe::compare::MergedTables::Row& row : index.rows)
       if (row.values.empty() || row.values.size() > merged->ranks.size()) std::abort();
   }
-  if (!msprobe::WriteMerged(*merged, folder.path() + "/merged.xlsx").ok()) std::abort();
+  if (!msprobe::compare::WriteMerged(*merged, folder.path() + "/merged.xlsx").ok()) std::abort();
   return 0;
 }

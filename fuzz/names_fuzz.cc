@@ -7,9 +7,9 @@
 #include <string_view>
 #include <utility>
 
+#include "engine/compare/align/mapping.h"
 #include "engine/compare/compare.h"
-#include "engine/compare/mapping.h"
-#include "engine/dump/reader.h"
+#include "engine/dump/read/reader.h"
 #include "fuzz/memory_folder.h"
 
 namespace {
@@ -35,7 +35,7 @@ constexpr std::string_view kStacks =
     R"( ["File a.py, line 3, in construct, \n x = x + y"]]})";
 
 msprobe::Dump Open(const std::string& folder) {
-  auto dump = msprobe::ReadDump(folder);
+  auto dump = msprobe::dump::ReadDump(folder);
   if (!dump.ok()) std::abort();
   return std::move(*dump);
 }
@@ -57,12 +57,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   (void)written;
   folder.Set("names.yaml", {reinterpret_cast<const char*>(data), size});
   const std::string file = folder.path() + "/names.yaml";
-  for (const msprobe::MappingRequest& request : {msprobe::MappingRequest{.api_file = file},
-                                                 {.cell_file = file},
-                                                 {.layer_file = file},
-                                                 {.data_file = file}}) {
+  for (const msprobe::compare::MappingRequest& request :
+       {msprobe::compare::MappingRequest{.api_file = file},
+        {.cell_file = file},
+        {.layer_file = file},
+        {.data_file = file}}) {
     msprobe::Dump left = Open(target), right = Open(golden);
-    auto mapping = msprobe::BuildMapping(request, left, right);
+    auto mapping = msprobe::compare::BuildMapping(request, left, right);
     if (!mapping.ok()) {
       const auto code = mapping.status().code();
       if (code != msprobe::ErrorCode::kInvalidConfig &&
@@ -70,11 +71,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         std::abort();
       continue;
     }
-    const auto result =
-        msprobe::Compare(std::move(left), std::move(right), {.mapping = std::move(*mapping)});
+    const auto result = msprobe::compare::Compare(std::move(left), std::move(right),
+                                                  {.mapping = std::move(*mapping)});
     if (!result.ok() && result.status().code() != msprobe::ErrorCode::kInvalidArgument)
       std::abort();
-    if (result.ok() && msprobe::DataMappingYaml(*result).empty()) std::abort();
+    if (result.ok() && msprobe::compare::DataMappingYaml(*result).empty()) std::abort();
   }
   return 0;
 }

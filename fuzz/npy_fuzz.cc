@@ -5,7 +5,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static msprobe::MemoryFile file;
   const std::string& path = file.Set(data, size);
-  const msprobe::Result<msprobe::TensorFile> tensor = msprobe::ReadNpy(path);
+  const msprobe::Result<msprobe::formats::TensorFile> tensor = msprobe::formats::ReadNpy(path);
   if (tensor.ok()) {
     msprobe::CheckTensor(*tensor);
   } else {

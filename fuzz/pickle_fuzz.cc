@@ -3,15 +3,15 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
-  const msprobe::Result<msprobe::PickleTree> tree =
-      msprobe::Unpickle(bytes, {.path = "fuzz", .max_nodes = 1 << 16});
+  const msprobe::Result<msprobe::formats::PickleTree> tree =
+      msprobe::formats::Unpickle(bytes, {.path = "fuzz", .max_nodes = 1 << 16});
   if (!tree.ok()) {
     msprobe::CheckRefusal(tree.status(), "fuzz");
     return 0;
   }
   size_t text = 0;
   for (uint32_t i = 0; i < tree->size(); ++i) {
-    const msprobe::PickleNode& node = (*tree)[i];
+    const msprobe::formats::PickleNode& node = (*tree)[i];
     if (node.offset >= size || node.depth > 256) std::abort();
     for (const uint32_t item : node.items) {
       if (item >= tree->size()) std::abort();

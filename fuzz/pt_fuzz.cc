@@ -6,9 +6,11 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static msprobe::MemoryFile memory;
   const std::string& path = memory.Set(data, size);
-  const msprobe::Result<msprobe::PtFile> file = msprobe::ReadPt(path, {.verify_checksums = false});
+  const msprobe::Result<msprobe::formats::PtFile> file =
+      msprobe::formats::ReadPt(path, {.verify_checksums = false});
   if (file.ok()) {
-    for (const msprobe::PtTensor& tensor : file->tensors) msprobe::CheckTensor(tensor.tensor);
+    for (const msprobe::formats::PtTensor& tensor : file->tensors)
+      msprobe::CheckTensor(tensor.tensor);
   } else {
     msprobe::CheckRefusal(file.status(), path);
   }

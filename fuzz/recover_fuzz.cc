@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "engine/dump/reader.h"
-#include "engine/dump/recover.h"
+#include "engine/dump/read/reader.h"
+#include "engine/dump/read/recover.h"
 #include "fuzz/memory_folder.h"
 #include "fuzz/tensor_check.h"
 
@@ -19,18 +19,18 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     folder.Set(name, rest.substr(0, end));
     rest = end == std::string_view::npos ? std::string_view() : rest.substr(end + 1);
   }
-  const auto before = msprobe::ReadDump(folder.path());
+  const auto before = msprobe::dump::ReadDump(folder.path());
   if (!before.ok()) msprobe::CheckRefusal(before.status(), folder.path());
   const size_t records = before.ok() ? before->records.size() : 0;
-  const auto recovered = msprobe::RecoverDump(folder.path());
+  const auto recovered = msprobe::dump::RecoverDump(folder.path());
   if (!recovered.ok()) {
     msprobe::CheckRefusal(recovered.status(), folder.path());
     return 0;
   }
   if (!before.ok() || recovered->records != static_cast<int64_t>(records)) std::abort();
-  const auto after = msprobe::ReadDump(folder.path());
+  const auto after = msprobe::dump::ReadDump(folder.path());
   if (!after.ok() || !after->complete || after->records.size() != records) std::abort();
-  const auto again = msprobe::RecoverDump(folder.path());
+  const auto again = msprobe::dump::RecoverDump(folder.path());
   if (!again.ok() || !again->closed.empty() || again->dropped_bytes != 0) std::abort();
   return 0;
 }

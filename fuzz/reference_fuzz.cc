@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "engine/dump/reference_search.h"
+#include "engine/dump/session/reference_search.h"
 #include "fuzz/memory_folder.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -16,8 +16,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   folder.Set("golden/step0/rank/dump.json", text);
   const std::string path = folder.path() + "/golden";
   // Without checksums a search only warns; a run would not have begun.
-  if (!msprobe::ReferenceSearch::Check(path, folder.path() + "/now").ok()) return 0;
-  msprobe::ReferenceSearch search(path);
+  if (!msprobe::dump::ReferenceSearch::Check(path, folder.path() + "/now").ok()) return 0;
+  msprobe::dump::ReferenceSearch search(path);
   const auto found = search.Begin(0, std::nullopt);
   if (!found.ok()) std::abort();
   if (!*found) return 0;

@@ -10,14 +10,14 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static msprobe::MemoryFile file;
   const std::string& path = file.Set(data, size);
-  const auto log = msprobe::ReadRunLog(path);
+  const auto log = msprobe::selfcheck::ReadRunLog(path);
   if (!log.ok()) {
     msprobe::CheckRefusal(log.status(), path);
     return 0;
   }
   if (log->StepCount() > log->steps.size()) std::abort();
-  for (const msprobe::RunLog::Step& step : log->steps)
-    for (const msprobe::RunLog::Value& value : step.values)
-      if (msprobe::ValueKindName(value.kind).empty()) std::abort();
+  for (const msprobe::selfcheck::RunLog::Step& step : log->steps)
+    for (const msprobe::selfcheck::RunLog::Value& value : step.values)
+      if (msprobe::selfcheck::ValueKindName(value.kind).empty()) std::abort();
   return 0;
 }

@@ -5,13 +5,13 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static msprobe::MemoryFile file;
   const std::string& path = file.Set(data, size);
-  const auto tensors = msprobe::SafetensorsFile::Open(path);
+  const auto tensors = msprobe::formats::SafetensorsFile::Open(path);
   if (!tensors.ok()) {
     msprobe::CheckRefusal(tensors.status(), path);
     return 0;
   }
   uint64_t bytes = 0;
-  for (const msprobe::SafetensorsEntry& entry : tensors->entries()) {
+  for (const msprobe::formats::SafetensorsEntry& entry : tensors->entries()) {
     if (tensors->Find(entry.name) != &entry) std::abort();
     const auto tensor = tensors->Read(entry);
     if (!tensor.ok()) std::abort();

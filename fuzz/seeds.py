@@ -177,7 +177,10 @@ SEEDS = {
     "mapping": lambda: list(MAPPINGS),
     "names": lambda: [*NAMES, *MAPPINGS],
     "compare_input": lambda: list(COMPARE_INPUTS),
-    "thresholds": lambda: [(ROOT / "engine/compare/thresholds.yaml").read_bytes(), *THRESHOLDS],
+    "thresholds": lambda: [
+        (ROOT / "engine/compare/model/thresholds.yaml").read_bytes(),
+        *THRESHOLDS,
+    ],
     "merge": lambda: list(MERGES),
     "expressions": lambda: list(EXPRESSIONS),
     "tensor_folder": lambda: tensors(),

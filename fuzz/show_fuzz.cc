@@ -39,12 +39,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (const char* name : {"side.json", "table.csv", "tensor.pt"}) {
     folder.Set(name, bytes);
     const std::string path = folder.path() + "/" + name;
-    msprobe::Console out;
-    for (const msprobe::ShowTensorOptions& options :
-         {msprobe::ShowTensorOptions{},
+    msprobe::cli::Console out;
+    for (const msprobe::cli::ShowTensorOptions& options :
+         {msprobe::cli::ShowTensorOptions{},
           {.filter = "a", .slice = "0:2,...", .limit = 3},
           {.golden = path}}) {
-      const auto shown = msprobe::ShowOtherFile(path, options, out);
+      const auto shown = msprobe::cli::ShowOtherFile(path, options, out);
       if (shown.ok()) continue;
       if (shown.status().code() == msprobe::ErrorCode::kInternal ||
           shown.status().message().empty())

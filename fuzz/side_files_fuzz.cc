@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/dump/dump_file.h"
-#include "engine/dump/side_files.h"
+#include "engine/dump/read/dump_file.h"
+#include "engine/dump/read/side_files.h"
 #include "fuzz/memory_folder.h"
 #include "fuzz/tensor_check.h"
 
@@ -45,12 +45,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (int kind = 0; kind < 3; ++kind) {
     msprobe::Dump dump;
     std::vector<std::string_view> stack_keys;
-    msprobe::DumpFileLayout layout;
-    if (!msprobe::ReadDumpFile("dump.json", kDump, &dump, &stack_keys, &layout).ok()) std::abort();
+    msprobe::dump::DumpFileLayout layout;
+    if (!msprobe::dump::ReadDumpFile("dump.json", kDump, &dump, &stack_keys, &layout).ok())
+      std::abort();
     dump.folder = folder.path();
-    if (!Holds(kind == 0   ? msprobe::ReadStacks(stack_keys, &dump)
-               : kind == 1 ? msprobe::ReadParents(&dump)
-                           : msprobe::ReadWeights(&dump),
+    if (!Holds(kind == 0   ? msprobe::dump::ReadStacks(stack_keys, &dump)
+               : kind == 1 ? msprobe::dump::ReadParents(&dump)
+                           : msprobe::dump::ReadWeights(&dump),
                folder))
       continue;
     for (const msprobe::Record& record : dump.records) {

@@ -13,7 +13,7 @@
 
 namespace {
 
-bool Check(const msprobe::TableLine& line) {
+bool Check(const msprobe::formats::TableLine& line) {
   if (line.cells.empty() || line.cells.size() > 65536) std::abort();
   size_t bytes = 0;
   for (const std::string_view cell : line.cells) bytes += cell.size();
@@ -21,7 +21,7 @@ bool Check(const msprobe::TableLine& line) {
 }
 
 std::string Workbook(std::string_view sheet, std::string_view strings) {
-  msprobe::ZipComposer zip;
+  msprobe::formats::ZipComposer zip;
   zip.Add("xl/workbook.xml", "<workbook><sheet name='s' r:id='1'/></workbook>");
   zip.Add("xl/_rels/workbook.xml.rels",
           "<a><Relationship Id='1' Target='worksheets/sheet1.xml'/></a>");
@@ -40,10 +40,10 @@ void Judge(const msprobe::Status& status) {
 // A NUL parts the sheet from the shared texts.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
-  Judge(msprobe::ReadCsv(bytes, "fuzz", Check));
-  Judge(msprobe::ReadXlsx(bytes, "fuzz", Check));
+  Judge(msprobe::formats::ReadCsv(bytes, "fuzz", Check));
+  Judge(msprobe::formats::ReadXlsx(bytes, "fuzz", Check));
   const std::string_view sheet = bytes.substr(0, bytes.find('\0'));
   const std::string_view strings = sheet.size() < size ? bytes.substr(sheet.size() + 1) : "<sst/>";
-  Judge(msprobe::ReadXlsx(Workbook(sheet, strings), "fuzz", Check));
+  Judge(msprobe::formats::ReadXlsx(Workbook(sheet, strings), "fuzz", Check));
   return 0;
 }

@@ -21,8 +21,8 @@ namespace {
 
 using Rows = std::vector<std::vector<std::string>>;
 
-msprobe::TableSink Into(Rows* rows) {
-  return [rows](const msprobe::TableLine& line) {
+msprobe::formats::TableSink Into(Rows* rows) {
+  return [rows](const msprobe::formats::TableLine& line) {
     rows->emplace_back(line.cells.begin(), line.cells.end());
     return true;
   };
@@ -42,11 +42,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static msprobe::MemoryFolder folder;
   const std::vector<std::string_view> cells =
       msprobe::Split(std::string_view(reinterpret_cast<const char*>(data), size), '\0');
-  msprobe::CsvWriter csv;
+  msprobe::formats::CsvWriter csv;
   for (const std::string_view cell : cells) csv.TextCell(cell);
   csv.EndRow();
   Rows read;
-  if (!msprobe::ReadCsv(csv.text(), "csv", Into(&read)).ok()) std::abort();
+  if (!msprobe::formats::ReadCsv(csv.text(), "csv", Into(&read)).ok()) std::abort();
   if (read.empty()) read.emplace_back(1);  // one empty cell
   if (read.size() != 1 || read[0].size() != cells.size()) std::abort();
   for (size_t i = 0; i < cells.size(); ++i) {
@@ -56,9 +56,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
 
   const std::string path = folder.path() + "/table.xlsx";
-  auto book = msprobe::XlsxWriter::Create(path);
+  auto book = msprobe::formats::XlsxWriter::Create(path);
   if (!book.ok() || !book->AddSheet({.name = "result", .header = {"name"}}).ok()) std::abort();
-  msprobe::XlsxRows rows(book->next_row());
+  msprobe::formats::XlsxRows rows(book->next_row());
   for (const std::string_view cell : cells) {
     rows.BeginRow();
     rows.TextCell(cell);
@@ -67,17 +67,17 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   rows.Compress();
   if (!book->Append({&rows, 1}).ok() || !book->Close().ok()) std::abort();
   read.clear();
-  if (!msprobe::ReadTableFile(path, Into(&read)).ok()) std::abort();
+  if (!msprobe::formats::ReadTableFile(path, Into(&read)).ok()) std::abort();
   size_t next = 1;
   for (const std::string_view cell : cells) {
     if (cell.empty()) continue;  // a row without a cell is skipped
-    if (next >= read.size() || read[next++][0] != msprobe::XlsxText(cell)) std::abort();
+    if (next >= read.size() || read[next++][0] != msprobe::formats::XlsxText(cell)) std::abort();
   }
   const auto file = msprobe::MappedFile::Open(path);
   if (!file.ok()) std::abort();
-  const auto zip = msprobe::ZipReader::Open(file->bytes(), path);
+  const auto zip = msprobe::formats::ZipReader::Open(file->bytes(), path);
   if (!zip.ok()) std::abort();
-  for (const msprobe::ZipEntry& entry : zip->entries()) {
+  for (const msprobe::formats::ZipEntry& entry : zip->entries()) {
     const auto content = zip->Read(entry, 64 << 20);
     if (!content.ok()) std::abort();
     CheckXml(content->bytes);

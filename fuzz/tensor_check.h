@@ -10,7 +10,7 @@
 namespace msprobe {
 
 // Reads every element of a small tensor: the sanitizer sees one outside its memory.
-inline void CheckTensor(const TensorFile& tensor) {
+inline void CheckTensor(const formats::TensorFile& tensor) {
   if (tensor.shape.size() != tensor.strides.size()) std::abort();
   const Result<int64_t> size = CheckedByteSize(tensor.dtype, tensor.shape);
   if (!size.ok()) std::abort();

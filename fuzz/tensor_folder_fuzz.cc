@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include "engine/dump/tensor_data.h"
-#include "engine/dump/tensor_folder.h"
+#include "engine/dump/tensors/tensor_data.h"
+#include "engine/dump/tensors/tensor_folder.h"
 #include "fuzz/memory_folder.h"
 #include "fuzz/tensor_check.h"
 
@@ -20,7 +20,7 @@ constexpr std::string_view kRight =
     "\0\0\x80\x3f"sv;
 
 void Read(const std::string& path, std::string_view right) {
-  const auto dump = msprobe::ReadTensorFolder(path);
+  const auto dump = msprobe::dump::ReadTensorFolder(path);
   if (!dump.ok()) {
     if (!right.empty()) std::abort();
     msprobe::CheckRefusal(dump.status(), path);
@@ -29,7 +29,7 @@ void Read(const std::string& path, std::string_view right) {
   bool found = right.empty();
   for (const msprobe::Leaf& leaf : dump->leaves) {
     if (leaf.record >= dump->records.size()) std::abort();
-    const auto tensor = msprobe::ReadTensorData(*dump, leaf);
+    const auto tensor = msprobe::dump::ReadTensorData(*dump, leaf);
     if (tensor.ok()) {
       msprobe::CheckTensor(*tensor);
       found = found || leaf.name == right;

@@ -6,11 +6,11 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "engine/compare/thresholds.h"
+#include "engine/compare/model/thresholds.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  const auto table = msprobe::ThresholdTable::Parse(text, "mine.yaml");
+  const auto table = msprobe::compare::ThresholdTable::Parse(text, "mine.yaml");
   if (!table.ok()) {
     if (table.status().code() != msprobe::ErrorCode::kInvalidConfig) std::abort();
     if (table.status().message().find("mine.yaml") == std::string::npos) std::abort();
@@ -18,8 +18,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   for (const char* api : {"Functional.softmax", "Torch.mm", ""}) {
     for (const char* dtype : {"torch.float16", "BFloat16", "torch.float32", ""}) {
-      msprobe::Thresholds scratch;
-      const msprobe::Thresholds& t = table->For(api, dtype, &scratch);
+      msprobe::compare::Thresholds scratch;
+      const msprobe::compare::Thresholds& t = table->For(api, dtype, &scratch);
       for (const double limit : {t.rules26.input_thousandth, t.rules26.cosine_drop, t.rules8.cosine,
                                  t.highlight.max_abs_error, t.highlight.input_relative}) {
         if (!(limit >= 0) || std::isinf(limit)) std::abort();

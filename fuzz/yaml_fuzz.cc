@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "engine/dump/api_rules.h"
+#include "engine/dump/config/api_rules.h"
 #include "engine/formats/ignore_rules.h"
 #include "engine/formats/name_lists.h"
 #include "fuzz/memory_file.h"
@@ -20,16 +20,16 @@ void CheckRefusal(const msprobe::Status& status, const std::string& path) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static msprobe::MemoryFile file;
   const std::string& path = file.Set(data, size);
-  const auto lists = msprobe::ReadNameLists(path);
+  const auto lists = msprobe::formats::ReadNameLists(path);
   if (!lists.ok()) CheckRefusal(lists.status(), path);
-  const auto of_apis = msprobe::ApiRules::Read(path, path);
+  const auto of_apis = msprobe::dump::ApiRules::Read(path, path);
   if (!of_apis.ok()) CheckRefusal(of_apis.status(), path);
-  const auto rules = msprobe::ReadIgnoreRules(path);
+  const auto rules = msprobe::formats::ReadIgnoreRules(path);
   if (!rules.ok()) {
     CheckRefusal(rules.status(), path);
     return 0;
   }
-  for (const msprobe::IgnoreRule& rule : *rules)
+  for (const msprobe::formats::IgnoreRule& rule : *rules)
     if (rule.line == 0) std::abort();
   return 0;
 }

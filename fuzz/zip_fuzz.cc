@@ -3,16 +3,17 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view archive(reinterpret_cast<const char*>(data), size);
-  const msprobe::Result<msprobe::ZipReader> zip = msprobe::ZipReader::Open(archive, "fuzz");
+  const msprobe::Result<msprobe::formats::ZipReader> zip =
+      msprobe::formats::ZipReader::Open(archive, "fuzz");
   if (!zip.ok()) {
     msprobe::CheckRefusal(zip.status(), "fuzz");
     return 0;
   }
   uint64_t stored = 0;
-  for (const msprobe::ZipEntry& entry : zip->entries()) {
+  for (const msprobe::formats::ZipEntry& entry : zip->entries()) {
     stored += entry.stored_size;
     if (zip->Find(entry.name) != &entry) std::abort();
-    const msprobe::Result<msprobe::ZipContent> content = zip->Read(entry, 1 << 20);
+    const msprobe::Result<msprobe::formats::ZipContent> content = zip->Read(entry, 1 << 20);
     if (content.ok() && content->bytes.size() != entry.size) std::abort();
     if (!content.ok()) msprobe::CheckRefusal(content.status(), "fuzz");
   }

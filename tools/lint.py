@@ -1,7 +1,7 @@
 """Checks the layout of every file of ours; with --fix, lays out what can be laid out by a tool.
 
 What is checked: clang-format on C++, ruff on Python, shell syntax, no trailing blanks, a newline at
-the end, no source file over 400 lines (a room a person can hold in the head). Data is left
+the end, no source file over 600 lines (a room a person can hold in the head). Data is left
 alone.
 """
 
@@ -13,7 +13,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-MAX_LINES = 400
+MAX_LINES = 600
 CPP = {".cc", ".h"}
 TEXT = CPP | {".py", ".sh", ".md", ".txt", ".cmake", ".toml", ".yaml", ".yml"}
 # Recorded or expected output: bytes that mean something as they are.

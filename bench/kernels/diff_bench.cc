@@ -9,7 +9,7 @@
 #include "engine/kernels/diff.h"
 #include "engine/tensor/float_formats.h"
 
-namespace msprobe {
+namespace msprobe::kernels {
 namespace {
 
 enum class Case { kNear, kEqual };
@@ -85,4 +85,4 @@ BENCHMARK(DiffOf<DType::kInt32, Case::kNear>)->Arg(16 << 20);
 BENCHMARK(DiffOf<DType::kInt64, Case::kNear>)->Arg(16 << 20);
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::kernels

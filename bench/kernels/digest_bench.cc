@@ -8,7 +8,7 @@
 #include "engine/kernels/digest.h"
 #include "engine/kernels/stats.h"
 
-namespace msprobe {
+namespace msprobe::kernels {
 namespace {
 
 constexpr int64_t kSmall = 1 << 10, kChunk = 1 << 14, kInCache = 1 << 18, kLarge = 1 << 28;
@@ -63,4 +63,4 @@ BENCHMARK(StatisticsWith<Checksum::kCrc32>)->Apply(Sizes);
 BENCHMARK(StatisticsWith<Checksum::kXor>)->Apply(Sizes);
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::kernels

@@ -9,7 +9,7 @@
 #include "engine/kernels/stats.h"
 #include "engine/tensor/float_formats.h"
 
-namespace msprobe {
+namespace msprobe::kernels {
 namespace {
 
 std::vector<float> RandomFloats(int64_t n) {
@@ -87,4 +87,4 @@ void Transposed(benchmark::State& state) {
 BENCHMARK(Transposed)->Arg(64)->Arg(512)->Arg(4096);
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::kernels

@@ -14,7 +14,7 @@
 #include "engine/checkpoint/layout.h"
 #include "engine/formats/json.h"
 
-namespace msprobe {
+namespace msprobe::checkpoint {
 namespace {
 
 bool IsWhole(const CheckpointTensor& tensor) {
@@ -70,9 +70,9 @@ Checkpoint::Cost Checkpoint::CostOf(const CheckpointTensor& tensor) {
   return cost;
 }
 
-Result<TensorFile> Checkpoint::Read(const CheckpointTensor& tensor) const {
+Result<formats::TensorFile> Checkpoint::Read(const CheckpointTensor& tensor) const {
   if (IsWhole(tensor)) {
-    MSPROBE_ASSIGN_OR_RETURN(TensorFile whole, ReadPiece(tensor.parts[0].piece));
+    MSPROBE_ASSIGN_OR_RETURN(formats::TensorFile whole, ReadPiece(tensor.parts[0].piece));
     if (whole.shape == tensor.shape) return whole;
     return InvalidDump(*tensor.parts[0].piece.file)
         .Expected(fmt::format("{} of shape {}", Excerpt(tensor.name), ShapeText(tensor.shape)))
@@ -90,7 +90,7 @@ Result<TensorFile> Checkpoint::Read(const CheckpointTensor& tensor) const {
   }
   std::vector<char> block;
   for (const CheckpointTensor::Part& part : tensor.parts) {
-    MSPROBE_ASSIGN_OR_RETURN(const TensorFile piece, ReadPiece(part.piece));
+    MSPROBE_ASSIGN_OR_RETURN(const formats::TensorFile piece, ReadPiece(part.piece));
     if (piece.dtype != tensor.dtype || piece.shape != part.piece.shape) {
       return InvalidDump(*part.piece.file)
           .Expected(fmt::format("{} {} as a share of {}", DTypeShortName(tensor.dtype),
@@ -106,11 +106,11 @@ Result<TensorFile> Checkpoint::Read(const CheckpointTensor& tensor) const {
     }
     if (view.numel() > 0) Place(data, piece.shape, part.at, tensor.shape, element, whole.get());
   }
-  return TensorFile{.dtype = tensor.dtype,
-                    .shape = tensor.shape,
-                    .strides = ContiguousStrides(tensor.shape),
-                    .data = whole.get(),
-                    .owner = whole};
+  return formats::TensorFile{.dtype = tensor.dtype,
+                             .shape = tensor.shape,
+                             .strides = ContiguousStrides(tensor.shape),
+                             .data = whole.get(),
+                             .owner = whole};
 }
 
 void CheckpointBuilder::Add(CheckpointTensor tensor) { out_.tensors_.push_back(std::move(tensor)); }
@@ -153,9 +153,9 @@ Status CheckpointBuilder::AddFiles(const std::vector<std::string>& paths) {
 Status CheckpointBuilder::AddIndexed(const std::string& folder, const std::string& index_name) {
   const std::string path = JoinPath(folder, index_name);
   MSPROBE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
-  JsonCursor json(file.bytes());
+  formats::JsonCursor json(file.bytes());
   std::set<std::string> names, files;
-  JsonText key, text;
+  formats::JsonText key, text;
   for (json.BeginObject(); json.NextKey(&key);) {
     if (!(key == "weight_map")) {
       json.Skip();
@@ -163,9 +163,9 @@ Status CheckpointBuilder::AddIndexed(const std::string& folder, const std::strin
     }
     for (json.BeginObject(); json.NextKey(&key);) {
       std::string name, of;
-      AppendJsonText(&name, key);
+      formats::AppendJsonText(&name, key);
       if (!json.String(&text)) break;
-      AppendJsonText(&of, text);
+      formats::AppendJsonText(&of, text);
       names.insert(std::move(name));
       files.insert(std::move(of));
     }
@@ -240,4 +240,4 @@ bool LooksLikeCheckpoint(const std::string& path) {
   return layout.ok() && layout->kind != CheckpointLayout::Kind::kNone;
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::checkpoint

@@ -15,7 +15,7 @@
 #include "engine/base/status.h"
 #include "engine/checkpoint/tensor_piece.h"
 
-namespace msprobe {
+namespace msprobe::checkpoint {
 
 // One tensor of the model, put together from pieces where ranks have shares of it.
 struct CheckpointTensor {
@@ -52,7 +52,7 @@ class Checkpoint {
   const std::vector<CheckpointTensor>& tensors() const { return tensors_; }  // names differ
 
   // Thread-safe. Of one piece: mapped. Of several: put together in memory.
-  Result<TensorFile> Read(const CheckpointTensor& tensor) const;
+  Result<formats::TensorFile> Read(const CheckpointTensor& tensor) const;
   // Bytes that Read takes at most; what is mapped the system can take back.
   struct Cost {
     uint64_t mapped = 0, made = 0;
@@ -88,4 +88,4 @@ class CheckpointBuilder {
   Checkpoint& out_;
 };
 
-}  // namespace msprobe
+}  // namespace msprobe::checkpoint

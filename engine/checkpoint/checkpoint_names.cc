@@ -9,7 +9,7 @@
 
 #include "engine/base/text.h"
 
-namespace msprobe {
+namespace msprobe::checkpoint {
 namespace {
 
 using Index = std::unordered_map<std::string_view, int32_t>;
@@ -121,4 +121,4 @@ PairedNames PairNames(const Checkpoint& target, const Checkpoint& golden,
   return out;
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::checkpoint

@@ -9,9 +9,9 @@
 
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/parameter_mapping.h"
-#include "engine/compare/comparison.h"
+#include "engine/compare/model/comparison.h"
 
-namespace msprobe {
+namespace msprobe::checkpoint {
 
 struct PairedNames {
   std::vector<std::string> target, golden;         // as tables show them, one a tensor
@@ -23,6 +23,6 @@ PairedNames PairNames(const Checkpoint& target, const Checkpoint& golden,
                       const ParameterMapping& mapping = {});
 
 // "1.5 against 1.25 at [2, 0]; relative L2 ...": one row of a comparison.
-std::string WorstElement(const Comparison& comparison, size_t row);
+std::string WorstElement(const compare::Comparison& comparison, size_t row);
 
-}  // namespace msprobe
+}  // namespace msprobe::checkpoint

@@ -8,59 +8,60 @@
 #include "engine/base/text.h"
 #include "engine/checkpoint/checkpoint_names.h"
 #include "engine/checkpoint/compare_checkpoints.h"
-#include "engine/compare/judge.h"
-#include "engine/compare/summary.h"
-#include "engine/compare/text_layout.h"
+#include "engine/compare/explain/summary.h"
+#include "engine/compare/judge/judge.h"
+#include "engine/compare/report/text_layout.h"
 
-namespace msprobe {
+namespace msprobe::checkpoint {
 namespace {
 
 constexpr size_t kNamed = 5;  // parameters of a kind that are listed
 
-std::string_view NameOf(const Comparison& c, const Row& row) {
+std::string_view NameOf(const compare::Comparison& c, const compare::Row& row) {
   return row.golden >= 0 ? c.golden.leaves[row.golden].name : c.target.leaves[row.target].name;
 }
 
 // Up to kNamed rows, a line each, and how many more there are.
-void AppendRows(const Comparison& c, std::string_view title, const std::vector<size_t>& rows,
-                const std::function<std::string(size_t)>& text, std::string* out) {
+void AppendRows(const compare::Comparison& c, std::string_view title,
+                const std::vector<size_t>& rows, const std::function<std::string(size_t)>& text,
+                std::string* out) {
   if (rows.empty()) return;
   *out += fmt::format("\n{} ({})\n", title, rows.size());
   for (size_t i = 0; i < std::min(rows.size(), kNamed); ++i) {
     const std::string said = text(rows[i]);
-    *out += fmt::format("  {}{}{}\n", Clean(NameOf(c, c.rows[rows[i]])), said.empty() ? "" : ": ",
-                        said);
+    *out += fmt::format("  {}{}{}\n", compare::Clean(NameOf(c, c.rows[rows[i]])),
+                        said.empty() ? "" : ": ", said);
   }
   if (rows.size() > kNamed) *out += fmt::format("  and {} more\n", rows.size() - kNamed);
 }
 
 }  // namespace
 
-bool IsCheckpointComparison(const Comparison& comparison) {
+bool IsCheckpointComparison(const compare::Comparison& comparison) {
   return comparison.target.dialect.starts_with("checkpoint: ");
 }
 
-std::string CheckpointReport(const Comparison& c) {
-  const Summary summary = Summarize(c);
+std::string CheckpointReport(const compare::Comparison& c) {
+  const compare::Summary summary = compare::Summarize(c);
   std::string out;
   for (const bool is_target : {true, false}) {
     const Dump& side = is_target ? c.target : c.golden;
     out += fmt::format("{}  {} ({}), {} tensors\n", is_target ? "target" : "golden", side.path,
                        side.dialect, side.leaves.size());
   }
-  out +=
-      fmt::format("verdict {}: {} equal, {} within rounding, {} differ, {} could not be judged\n",
-                  VerdictName(summary.verdict), summary.rows[0], summary.rows[1], summary.rows[2],
-                  summary.rows[3] - summary.target_only_rows - summary.golden_only_rows);
+  out += fmt::format(
+      "verdict {}: {} equal, {} within rounding, {} differ, {} could not be judged\n",
+      compare::VerdictName(summary.verdict), summary.rows[0], summary.rows[1], summary.rows[2],
+      summary.rows[3] - summary.target_only_rows - summary.golden_only_rows);
   std::vector<size_t> differing, unknown, target_only, golden_only;
   for (size_t i = 0; i < c.rows.size(); ++i) {
     if (c.rows[i].golden < 0) {
       target_only.push_back(i);
     } else if (c.rows[i].target < 0) {
       golden_only.push_back(i);
-    } else if (c.measures[i].verdict == RowVerdict::kUnknown) {
+    } else if (c.measures[i].verdict == compare::RowVerdict::kUnknown) {
       unknown.push_back(i);
-    } else if (c.measures[i].verdict == RowVerdict::kDiffers) {
+    } else if (c.measures[i].verdict == compare::RowVerdict::kDiffers) {
       differing.push_back(i);
     }
   }
@@ -70,7 +71,7 @@ std::string CheckpointReport(const Comparison& c) {
     const std::string dtypes = leaf.dtype == target.dtype
                                    ? std::string(leaf.dtype)
                                    : fmt::format("{} against {}", target.dtype, leaf.dtype);
-    out += fmt::format("\nworst parameter: {} ({}, {})\n  {}\n", Clean(leaf.name), dtypes,
+    out += fmt::format("\nworst parameter: {} ({}, {})\n  {}\n", compare::Clean(leaf.name), dtypes,
                        leaf.shape, c.first.why);
   }
   std::stable_sort(differing.begin(), differing.end(), [&](size_t a, size_t b) {
@@ -82,29 +83,32 @@ std::string CheckpointReport(const Comparison& c) {
       [&](size_t row) { return WorstElement(c, row); }, &out);
   AppendRows(
       c, "could not be compared", unknown,
-      [&](size_t row) { return c.notes.empty() ? "" : Clean(c.notes[row]); }, &out);
+      [&](size_t row) { return c.notes.empty() ? "" : compare::Clean(c.notes[row]); }, &out);
   const auto nothing = [](size_t) { return std::string(); };
   AppendRows(c, "only in the target", target_only, nothing, &out);
   AppendRows(c, "only in the golden", golden_only, nothing, &out);
-  for (const std::string& note : c.not_observed) out += fmt::format("\nnote: {}\n", Clean(note));
+  for (const std::string& note : c.not_observed)
+    out += fmt::format("\nnote: {}\n", compare::Clean(note));
   return out;
 }
 
-std::string SimilarityJson(const Comparison& c) {
+std::string SimilarityJson(const compare::Comparison& c) {
   std::string out = "{";
   for (size_t i = 0; i < c.rows.size(); ++i) {
-    const Row& row = c.rows[i];
+    const compare::Row& row = c.rows[i];
     if (row.target < 0 || row.golden < 0) continue;
     const Leaf &target = c.target.leaves[row.target], &golden = c.golden.leaves[row.golden];
     if (target.type != "torch.nn.Parameter" || golden.type != "torch.nn.Parameter") continue;
-    const Measure& m = c.measures[i];
-    const Diff* diff = m.tensor >= 0 ? &c.diffs[m.tensor] : nullptr;
+    const compare::Measure& m = c.measures[i];
+    const kernels::Diff* diff = m.tensor >= 0 ? &c.diffs[m.tensor] : nullptr;
     const auto number = [&](double value, bool none_when_nan) {
       const bool finite = diff != nullptr && diff->nonfinite_target + diff->nonfinite_golden == 0;
       if (diff == nullptr || (finite && std::isnan(value) && none_when_nan)) {
-        out += m.reason == Reason::kBadFile || m.reason == Reason::kNoFile ? "\"error\"" : "null";
+        out += m.reason == compare::Reason::kBadFile || m.reason == compare::Reason::kNoFile
+                   ? "\"error\""
+                   : "null";
       } else {
-        AppendPythonFloat(&out, finite ? value : Diff::kNaN);
+        AppendPythonFloat(&out, finite ? value : kernels::Diff::kNaN);
       }
     };
     out += out.size() == 1 ? "\n    " : ",\n    ";
@@ -113,7 +117,7 @@ std::string SimilarityJson(const Comparison& c) {
     number(diff != nullptr ? diff->euclidean : 0, false);
     out += ",\n        \"cos\": ";
     number(diff != nullptr ? diff->cosine : 0, true);
-    const auto elements = [](const Leaf& leaf) { return ElementCount(leaf.shape); };
+    const auto elements = [](const Leaf& leaf) { return compare::ElementCount(leaf.shape); };
     const bool same = target.shape == golden.shape;
     out += elements(target) == elements(golden)
                ? fmt::format(",\n        \"numel\": {:.0f}", elements(target))
@@ -125,4 +129,4 @@ std::string SimilarityJson(const Comparison& c) {
   return out + (out.size() == 1 ? "}\n" : "\n}\n");
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::checkpoint

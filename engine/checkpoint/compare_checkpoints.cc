@@ -9,14 +9,14 @@
 
 #include "engine/base/threads.h"
 #include "engine/checkpoint/checkpoint_names.h"
-#include "engine/checkpoint/copies.h"
-#include "engine/compare/columns_text.h"
-#include "engine/compare/judge.h"
-#include "engine/compare/measure_tensors.h"
-#include "engine/compare/rounding.h"
-#include "engine/dump/text_arena.h"
+#include "engine/checkpoint/replicas.h"
+#include "engine/compare/judge/judge.h"
+#include "engine/compare/measure/measure_tensors.h"
+#include "engine/compare/model/rounding.h"
+#include "engine/compare/model/value_text.h"
+#include "engine/model/text_arena.h"
 
-namespace msprobe {
+namespace msprobe::checkpoint {
 namespace {
 
 // Pairs up to this size are read many at a time, one a thread; larger ones one after the other, all
@@ -53,8 +53,8 @@ Dump Listed(const Checkpoint& checkpoint, const std::vector<std::string>& names)
 
 class Measurer {
  public:
-  Measurer(const Checkpoint& target, const Checkpoint& golden, const CompareOptions& options,
-           Comparison* c)
+  Measurer(const Checkpoint& target, const Checkpoint& golden,
+           const compare::CompareOptions& options, compare::Comparison* c)
       : target_(target),
         golden_(golden),
         options_(options),
@@ -69,28 +69,28 @@ class Measurer {
     const uint64_t limit = std::min(
         kSmallTensor, options_.max_tensor_bytes / (2 * std::max<size_t>(1, pool_.threads())));
     for (uint32_t i = 0; i < c_.rows.size(); ++i) {
-      const Row& row = c_.rows[i];
-      Measure& m = c_.measures[i];
+      const compare::Row& row = c_.rows[i];
+      compare::Measure& m = c_.measures[i];
       if (row.target < 0 || row.golden < 0) {
-        m.reason = Reason::kNoPartner;
+        m.reason = compare::Reason::kNoPartner;
         continue;
       }
       const CheckpointTensor& t = target_.tensors()[row.target];
       const CheckpointTensor& g = golden_.tensors()[row.golden];
-      if (IsPacked(t.dtype) != IsPacked(g.dtype)) {
-        m.reason = Reason::kPacked;
+      if (compare::IsPacked(t.dtype) != compare::IsPacked(g.dtype)) {
+        m.reason = compare::Reason::kPacked;
         continue;
       }
       if (t.shape != g.shape) {
-        m.verdict = RowVerdict::kDiffers;
-        m.reason = Reason::kShapeDiffers;
+        m.verdict = compare::RowVerdict::kDiffers;
+        m.reason = compare::Reason::kShapeDiffers;
         m.severity = std::numeric_limits<double>::infinity();
         continue;
       }
       const Checkpoint::Cost a = Checkpoint::CostOf(t), b = Checkpoint::CostOf(g);
       const uint64_t needed = options_.mapped_counts ? a.all() + b.all() : a.made + b.made;
       if (needed > options_.most_tensor_bytes) {
-        Fail(i, TooLarge(needed, options_.most_tensor_bytes));
+        Fail(i, compare::TooLarge(needed, options_.most_tensor_bytes));
         continue;
       }
       (std::max(a.all(), b.all()) <= limit ? small : large).push_back(i);
@@ -112,22 +112,24 @@ class Measurer {
   void Compare(uint32_t row, ThreadPool* pool) {
     const int32_t t = c_.rows[row].target, g = c_.rows[row].golden;
     // Both at a time: checking a large one's checksum takes as long as comparing it.
-    Result<TensorFile> sides[2] = {Status(), Status()};
+    Result<formats::TensorFile> sides[2] = {Status(), Status()};
     const auto read = [&](size_t side) {
       sides[side] =
           side == 0 ? target_.Read(target_.tensors()[t]) : golden_.Read(golden_.tensors()[g]);
     };
     pool != nullptr ? pool->ParallelFor(2, read) : (read(0), read(1));
-    for (const Result<TensorFile>& side : sides) {
+    for (const Result<formats::TensorFile>& side : sides) {
       if (!side.ok()) return Fail(row, side.status());
     }
-    const Result<Diff> diff = ComputeDiff(sides[0]->view(), sides[1]->view(), pool);
+    const Result<kernels::Diff> diff =
+        kernels::ComputeDiff(sides[0]->view(), sides[1]->view(), pool);
     if (!diff.ok()) return Fail(row, diff.status());
     const Leaf &a = c_.target.leaves[t], &b = c_.golden.leaves[g];
-    JudgeDiff(*diff, a, b,
-              {.tolerance = options_.tolerance,
-               .explained = c_.Thresholds().Explained("", CoarserDType(a.dtype, b.dtype))},
-              &c_.measures[row]);
+    compare::JudgeDiff(
+        *diff, a, b,
+        {.tolerance = options_.tolerance,
+         .explained = c_.Thresholds().Explained("", compare::CoarserDType(a.dtype, b.dtype))},
+        &c_.measures[row]);
     // A parameter stands in one row.
     c_.target.leaves[t].counts = target_counts_.Of(*sides[0], diff->nonfinite_target, pool, a);
     c_.golden.leaves[g].counts = golden_counts_.Of(*sides[1], diff->nonfinite_golden, pool, b);
@@ -135,30 +137,32 @@ class Measurer {
   }
 
   void Fail(uint32_t row, const Status& status) {
-    Measure& m = c_.measures[row];
-    m.reason = status.code() == ErrorCode::kNotFound ? Reason::kNoFile : Reason::kBadFile;
+    compare::Measure& m = c_.measures[row];
+    m.reason = status.code() == ErrorCode::kNotFound ? compare::Reason::kNoFile
+                                                     : compare::Reason::kBadFile;
     c_.notes[row] = status.message();
   }
 
   const Checkpoint &target_, &golden_;
-  const CompareOptions& options_;
+  const compare::CompareOptions& options_;
   ThreadPool& pool_;
-  Comparison& c_;
-  std::vector<std::optional<Diff>> found_;
-  NonFiniteCounts target_counts_, golden_counts_;
+  compare::Comparison& c_;
+  std::vector<std::optional<kernels::Diff>> found_;
+  compare::NonFiniteCounts target_counts_, golden_counts_;
 };
 
 // NaN or an infinity on one side only is worse than any number; then the larger severity.
-bool IsWorse(const Measure& a, const Measure& b) {
-  if (a.verdict != b.verdict) return a.verdict == RowVerdict::kDiffers;
+bool IsWorse(const compare::Measure& a, const compare::Measure& b) {
+  if (a.verdict != b.verdict) return a.verdict == compare::RowVerdict::kDiffers;
   return a.severity > b.severity;
 }
 
-void NameTheWorst(Comparison* c) {
+void NameTheWorst(compare::Comparison* c) {
   int32_t worst = -1;
   for (size_t i = 0; i < c->rows.size(); ++i) {
-    const Measure& m = c->measures[i];
-    if (m.verdict != RowVerdict::kDiffers && m.verdict != RowVerdict::kNoise) continue;
+    const compare::Measure& m = c->measures[i];
+    if (m.verdict != compare::RowVerdict::kDiffers && m.verdict != compare::RowVerdict::kNoise)
+      continue;
     if (m.severity == 0) continue;
     if (worst < 0 || IsWorse(m, c->measures[worst])) worst = static_cast<int32_t>(i);
   }
@@ -172,18 +176,19 @@ void NameTheWorst(Comparison* c) {
 
 }  // namespace
 
-std::string WorstElement(const Comparison& c, size_t row) {
-  const Measure& m = c.measures[row];
-  if (m.reason == Reason::kShapeDiffers) {
+std::string WorstElement(const compare::Comparison& c, size_t row) {
+  const compare::Measure& m = c.measures[row];
+  if (m.reason == compare::Reason::kShapeDiffers) {
     return fmt::format("shape {} against {}", c.target.leaves[c.rows[row].target].shape,
                        c.golden.leaves[c.rows[row].golden].shape);
   }
-  if (m.tensor < 0) return std::string(ReasonText(m.reason));
-  const Diff& d = c.diffs[m.tensor];
+  if (m.tensor < 0) return std::string(compare::ReasonText(m.reason));
+  const kernels::Diff& d = c.diffs[m.tensor];
   std::string text;
   if (d.worst_index >= 0) {
-    text = fmt::format("{:.9g} against {:.9g} at {}", d.worst_target, d.worst_golden,
-                       IndexText(d.worst_index, c.target.leaves[c.rows[row].target].shape));
+    text =
+        fmt::format("{:.9g} against {:.9g} at {}", d.worst_target, d.worst_golden,
+                    compare::IndexText(d.worst_index, c.target.leaves[c.rows[row].target].shape));
   }
   if (d.nonfinite_mismatch > 0) {
     return text + fmt::format("; {} of {} elements NaN or infinite on one side, or of another sign",
@@ -193,10 +198,11 @@ std::string WorstElement(const Comparison& c, size_t row) {
                             d.relative_l2, d.cosine, d.unequal, d.count);
 }
 
-Comparison CompareCheckpoints(const Checkpoint& target, const Checkpoint& golden,
-                              const CompareOptions& options, const ParameterMapping& mapping) {
-  Comparison c;
-  c.mode = Mode::kTensor;
+compare::Comparison CompareCheckpoints(const Checkpoint& target, const Checkpoint& golden,
+                                       const compare::CompareOptions& options,
+                                       const ParameterMapping& mapping) {
+  compare::Comparison c;
+  c.mode = compare::Mode::kTensor;
   c.tolerance = options.tolerance;
   c.thresholds = options.thresholds;
   PairedNames names = PairNames(target, golden, mapping);
@@ -207,10 +213,10 @@ Comparison CompareCheckpoints(const Checkpoint& target, const Checkpoint& golden
     for (const std::string& note : side->notes()) c.not_observed.push_back("passed over: " + note);
   }
   for (const auto& [t, g] : names.pairs) {
-    const Match match = t < 0             ? Match::kGoldenOnly
-                        : g < 0           ? Match::kTargetOnly
-                        : names.mapped[t] ? Match::kAligned
-                                          : Match::kExact;
+    const compare::Match match = t < 0             ? compare::Match::kGoldenOnly
+                                 : g < 0           ? compare::Match::kTargetOnly
+                                 : names.mapped[t] ? compare::Match::kAligned
+                                                   : compare::Match::kExact;
     const float confidence = t >= 0 && g >= 0 ? 1 : 0;
     c.pairs.push_back({t, g, match, confidence, static_cast<uint32_t>(c.rows.size()), 1});
     c.rows.push_back({t, g, match, confidence});
@@ -222,14 +228,15 @@ Comparison CompareCheckpoints(const Checkpoint& target, const Checkpoint& golden
   }
   c.forward_of.assign(c.pairs.size(), -1);
   Measurer(target, golden, options, &c).Run();
-  for (const Measure& m : c.measures) {
-    c.classes.push_back(m.verdict == RowVerdict::kEqual     ? CallClass::kEqual
-                        : m.verdict == RowVerdict::kNoise   ? CallClass::kNoise
-                        : m.verdict == RowVerdict::kDiffers ? CallClass::kIntroduced
-                                                            : CallClass::kUnknown);
+  for (const compare::Measure& m : c.measures) {
+    c.classes.push_back(m.verdict == compare::RowVerdict::kEqual   ? compare::CallClass::kEqual
+                        : m.verdict == compare::RowVerdict::kNoise ? compare::CallClass::kNoise
+                        : m.verdict == compare::RowVerdict::kDiffers
+                            ? compare::CallClass::kIntroduced
+                            : compare::CallClass::kUnknown);
   }
   NameTheWorst(&c);
   return c;
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::checkpoint

@@ -13,7 +13,7 @@
 #include "engine/checkpoint/parameter_mapping.h"
 #include "engine/compare/compare.h"
 
-namespace msprobe {
+namespace msprobe::checkpoint {
 
 // Parameters are paired by name; where one side wraps its names ("module.", "model.",
 // "state_dict.") and the other does not, without the wrapper, which is said in not_observed;
@@ -22,17 +22,17 @@ namespace msprobe {
 // other. A tensor that cannot be read costs its own row. `first` is the worst parameter and its
 // worst element.
 // What several ranks should hold alike and do not is said in not_observed.
-Comparison CompareCheckpoints(const Checkpoint& target, const Checkpoint& golden,
-                              const CompareOptions& options = {},
-                              const ParameterMapping& names = {});
+compare::Comparison CompareCheckpoints(const Checkpoint& target, const Checkpoint& golden,
+                                       const compare::CompareOptions& options = {},
+                                       const ParameterMapping& names = {});
 
-bool IsCheckpointComparison(const Comparison& comparison);
+bool IsCheckpointComparison(const compare::Comparison& comparison);
 
 // For a terminal: what differs, the worst first, and what only one side has.
-std::string CheckpointReport(const Comparison& comparison);
+std::string CheckpointReport(const compare::Comparison& comparison);
 
 // {"name": {"l2": ..., "cos": ..., "numel": ..., "shape": [...]}, ...} of the model's parameters
 // that both have; null where shapes differ, and both shapes then, as msprobe 26 writes it.
-std::string SimilarityJson(const Comparison& comparison);
+std::string SimilarityJson(const compare::Comparison& comparison);
 
-}  // namespace msprobe
+}  // namespace msprobe::checkpoint

@@ -9,26 +9,27 @@
 #include "engine/base/file.h"
 #include "engine/checkpoint/checkpoint.h"
 
-namespace msprobe {
+namespace msprobe::checkpoint {
 namespace {
 
 using Extents = std::vector<int64_t>;
 
 class MetadataReader {
  public:
-  MetadataReader(const PickleTree& tree, std::string folder, std::string path)
+  MetadataReader(const formats::PickleTree& tree, std::string folder, std::string path)
       : tree_(tree), folder_(std::move(folder)), path_(std::move(path)) {}
 
   Result<std::vector<CheckpointTensor>> Read() {
     MSPROBE_RETURN_IF_ERROR(ReadStorage());
     std::vector<CheckpointTensor> tensors;
-    const PickleNode* state = Field(tree_.root(), "state_dict_metadata");
-    if (state == nullptr || state->kind != PickleKind::kDict)
+    const formats::PickleNode* state = Field(tree_.root(), "state_dict_metadata");
+    if (state == nullptr || state->kind != formats::PickleKind::kDict)
       return Fail(tree_.root(), "state_dict_metadata");
     for (size_t i = 0; i + 1 < state->items.size(); i += 2) {
-      const PickleNode &name = tree_[state->items[i]], &value = tree_[state->items[i + 1]];
-      const PickleNode* chunks = Field(value, "chunks");
-      if (name.kind != PickleKind::kString || chunks == nullptr) continue;  // bytes, no tensor
+      const formats::PickleNode &name = tree_[state->items[i]], &value = tree_[state->items[i + 1]];
+      const formats::PickleNode* chunks = Field(value, "chunks");
+      if (name.kind != formats::PickleKind::kString || chunks == nullptr)
+        continue;  // bytes, no tensor
       CheckpointTensor tensor{.name = std::string(name.text)};
       MSPROBE_ASSIGN_OR_RETURN(tensor.shape, ReadExtents(value, "size"));
       for (const uint32_t index : chunks->items) {
@@ -45,36 +46,37 @@ class MetadataReader {
     int64_t offset = 0, length = 0;
   };
 
-  Status Fail(const PickleNode& at, std::string_view expected) const {
+  Status Fail(const formats::PickleNode& at, std::string_view expected) const {
     return InvalidDump(path_, at.offset)
         .Expected(fmt::format("{} as torch.distributed.checkpoint writes it", expected))
         .Found("another value");
   }
 
   // A field of an object (its state is a dict), or nullptr.
-  const PickleNode* Field(const PickleNode& object, std::string_view name) const {
-    if (object.kind != PickleKind::kCall || object.items.size() < 3) return nullptr;
-    const PickleNode& state = tree_[object.items[2]];
-    if (state.kind != PickleKind::kDict) return nullptr;
+  const formats::PickleNode* Field(const formats::PickleNode& object, std::string_view name) const {
+    if (object.kind != formats::PickleKind::kCall || object.items.size() < 3) return nullptr;
+    const formats::PickleNode& state = tree_[object.items[2]];
+    if (state.kind != formats::PickleKind::kDict) return nullptr;
     for (size_t i = 0; i + 1 < state.items.size(); i += 2) {
       if (tree_[state.items[i]].text == name) return &tree_[state.items[i + 1]];
     }
     return nullptr;
   }
 
-  Result<Extents> ReadExtents(const PickleNode& object, std::string_view name) const {
-    const PickleNode* node = Field(object, name);
-    if (node != nullptr && node->kind == PickleKind::kCall &&  // torch.Size((2, 3))
+  Result<Extents> ReadExtents(const formats::PickleNode& object, std::string_view name) const {
+    const formats::PickleNode* node = Field(object, name);
+    if (node != nullptr && node->kind == formats::PickleKind::kCall &&  // torch.Size((2, 3))
         tree_[node->items[1]].items.size() == 1) {
       node = &tree_[tree_[node->items[1]].items[0]];
     }
-    if (node == nullptr || (node->kind != PickleKind::kTuple && node->kind != PickleKind::kList))
+    if (node == nullptr ||
+        (node->kind != formats::PickleKind::kTuple && node->kind != formats::PickleKind::kList))
       return Fail(object, name);
     Extents extents;
     for (const uint32_t index : node->items) {
-      const PickleNode& extent = tree_[index];
-      if (extent.kind != PickleKind::kInt || extent.integer < 0 ||
-          extents.size() == static_cast<size_t>(kMaxTensorDimensions)) {
+      const formats::PickleNode& extent = tree_[index];
+      if (extent.kind != formats::PickleKind::kInt || extent.integer < 0 ||
+          extents.size() == static_cast<size_t>(formats::kMaxTensorDimensions)) {
         return Fail(object, name);
       }
       extents.push_back(extent.integer);
@@ -83,21 +85,22 @@ class MetadataReader {
   }
 
   Status ReadStorage() {
-    const PickleNode* storage = Field(tree_.root(), "storage_data");
-    if (storage == nullptr || storage->kind != PickleKind::kDict)
+    const formats::PickleNode* storage = Field(tree_.root(), "storage_data");
+    if (storage == nullptr || storage->kind != formats::PickleKind::kDict)
       return Fail(tree_.root(), "storage_data");
     for (size_t i = 0; i + 1 < storage->items.size(); i += 2) {
-      const PickleNode &key = tree_[storage->items[i]], &value = tree_[storage->items[i + 1]];
-      const PickleNode *name = Field(key, "fqn"), *at = Field(key, "offset");
-      const PickleNode *file = Field(value, "relative_path"), *offset = Field(value, "offset"),
-                       *length = Field(value, "length");
+      const formats::PickleNode &key = tree_[storage->items[i]],
+                                &value = tree_[storage->items[i + 1]];
+      const formats::PickleNode *name = Field(key, "fqn"), *at = Field(key, "offset");
+      const formats::PickleNode *file = Field(value, "relative_path"),
+                                *offset = Field(value, "offset"), *length = Field(value, "length");
       if (name == nullptr || file == nullptr || offset == nullptr || length == nullptr ||
           file->text.find('/') != std::string_view::npos || file->text == ".." ||
           offset->integer < 0 || length->integer <= 0) {
         return Fail(value, "the place of a tensor");
       }
       Extents begin;
-      if (at != nullptr && at->kind != PickleKind::kNone) {
+      if (at != nullptr && at->kind != formats::PickleKind::kNone) {
         MSPROBE_ASSIGN_OR_RETURN(begin, ReadExtents(key, "offset"));
       }
       places_[{std::string(name->text), std::move(begin)}] = {JoinPath(folder_, file->text),
@@ -106,7 +109,7 @@ class MetadataReader {
     return Status::Ok();
   }
 
-  Status AddChunk(const PickleNode& chunk, CheckpointTensor* tensor) {
+  Status AddChunk(const formats::PickleNode& chunk, CheckpointTensor* tensor) {
     MSPROBE_ASSIGN_OR_RETURN(Extents at, ReadExtents(chunk, "offsets"));
     MSPROBE_ASSIGN_OR_RETURN(Extents extents, ReadExtents(chunk, "sizes"));
     bool inside = at.size() == tensor->shape.size() && extents.size() == at.size();
@@ -124,7 +127,7 @@ class MetadataReader {
     part.piece.archive_size = static_cast<uint64_t>(place.length);
     part.at = std::move(at);
     if (tensor->parts.empty()) {  // the metadata says it by a class of torch; so does the data
-      MSPROBE_ASSIGN_OR_RETURN(const TensorFile first, ReadPiece(part.piece));
+      MSPROBE_ASSIGN_OR_RETURN(const formats::TensorFile first, ReadPiece(part.piece));
       tensor->dtype = first.dtype;
     }
     tensor->parts.push_back(std::move(part));
@@ -137,7 +140,7 @@ class MetadataReader {
     return file;
   }
 
-  const PickleTree& tree_;
+  const formats::PickleTree& tree_;
   const std::string folder_, path_;
   std::map<std::pair<std::string, Extents>, Place> places_;
   std::map<std::string, std::shared_ptr<const std::string>> files_;
@@ -148,12 +151,12 @@ class MetadataReader {
 Status CheckpointBuilder::AddDistributed(const std::string& folder) {
   const std::string path = JoinPath(folder, ".metadata");
   MSPROBE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
-  MSPROBE_ASSIGN_OR_RETURN(const PickleTree tree,
-                           Unpickle(file.bytes(), {.path = path, .keep_objects = true}));
+  MSPROBE_ASSIGN_OR_RETURN(const formats::PickleTree tree,
+                           formats::Unpickle(file.bytes(), {.path = path, .keep_objects = true}));
   MetadataReader reader(tree, folder, path);
   MSPROBE_ASSIGN_OR_RETURN(std::vector<CheckpointTensor> tensors, reader.Read());
   for (CheckpointTensor& tensor : tensors) Add(std::move(tensor));
   return Finish("torch.distributed.checkpoint");
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::checkpoint

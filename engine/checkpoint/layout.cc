@@ -8,7 +8,7 @@
 #include "engine/base/file.h"
 #include "engine/formats/safetensors.h"
 
-namespace msprobe {
+namespace msprobe::checkpoint {
 namespace {
 
 using Kind = CheckpointLayout::Kind;
@@ -30,7 +30,7 @@ bool IsTensorContent(const std::string& path) {
   const Result<MappedFile> file = MappedFile::Open(path);
   if (!file.ok()) return false;
   const std::string_view bytes = file->bytes();
-  return bytes.starts_with("PK\x03\x04") || LooksLikeSafetensors(bytes) ||
+  return bytes.starts_with("PK\x03\x04") || formats::LooksLikeSafetensors(bytes) ||
          (bytes.starts_with("\x80") && HasAnyEnd(path, {".pt", ".bin", ".pth", ".ckpt"}));
 }
 
@@ -106,4 +106,4 @@ Result<CheckpointLayout> FindLayout(const std::string& path) {
   return out;
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::checkpoint

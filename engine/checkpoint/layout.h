@@ -6,7 +6,7 @@
 
 #include "engine/base/status.h"
 
-namespace msprobe {
+namespace msprobe::checkpoint {
 
 struct CheckpointLayout {
   enum class Kind { kNone, kFiles, kIndexed, kMegatron, kDistributed };
@@ -18,4 +18,4 @@ struct CheckpointLayout {
 // Errors: kNotFound; kIo; kInvalidDump for a latest_checkpointed_iteration.txt that names nothing.
 Result<CheckpointLayout> FindLayout(const std::string& path);
 
-}  // namespace msprobe
+}  // namespace msprobe::checkpoint

@@ -13,7 +13,7 @@
 #include "engine/base/text.h"
 #include "engine/checkpoint/checkpoint.h"
 
-namespace msprobe {
+namespace msprobe::checkpoint {
 namespace {
 
 struct RankFolder {
@@ -81,13 +81,14 @@ void Renumber(std::string_view word, int64_t add, std::string* name) {
 // What the run's own arguments say, an argparse.Namespace that nobody makes.
 class Arguments : public PickleVisitor {
  public:
-  void Visit(const PickleTree& tree) override {
-    const PickleNode* state = Member(tree, tree.root(), "args");
-    if (state == nullptr || state->kind != PickleKind::kCall || state->items.size() < 3) return;
-    const PickleNode& members = tree[state->items[2]];
+  void Visit(const formats::PickleTree& tree) override {
+    const formats::PickleNode* state = Member(tree, tree.root(), "args");
+    if (state == nullptr || state->kind != formats::PickleKind::kCall || state->items.size() < 3)
+      return;
+    const formats::PickleNode& members = tree[state->items[2]];
     const auto number = [&](std::string_view key, int64_t* out) {
-      const PickleNode* value = Member(tree, members, key);
-      if (value != nullptr && value->kind == PickleKind::kInt) *out = value->integer;
+      const formats::PickleNode* value = Member(tree, members, key);
+      if (value != nullptr && value->kind == formats::PickleKind::kInt) *out = value->integer;
     };
     number("expert_model_parallel_size", &experts);
     number("pipeline_model_parallel_size", &pipeline);
@@ -95,12 +96,13 @@ class Arguments : public PickleVisitor {
   int64_t experts = -1, pipeline = -1;  // sizes; -1: not said
 
  private:
-  static const PickleNode* Member(const PickleTree& tree, const PickleNode& dict,
-                                  std::string_view key) {
-    if (dict.kind != PickleKind::kDict) return nullptr;
+  static const formats::PickleNode* Member(const formats::PickleTree& tree,
+                                           const formats::PickleNode& dict, std::string_view key) {
+    if (dict.kind != formats::PickleKind::kDict) return nullptr;
     for (size_t i = 0; i + 1 < dict.items.size(); i += 2) {
-      const PickleNode& name = tree[dict.items[i]];
-      if (name.kind == PickleKind::kString && name.text == key) return &tree[dict.items[i + 1]];
+      const formats::PickleNode& name = tree[dict.items[i]];
+      if (name.kind == formats::PickleKind::kString && name.text == key)
+        return &tree[dict.items[i + 1]];
     }
     return nullptr;
   }
@@ -274,4 +276,4 @@ Status CheckpointBuilder::AddMegatron(const std::string& folder) {
   return Finish(fmt::format("Megatron, {} rank{}", ranks.size(), ranks.size() == 1 ? "" : "s"));
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::checkpoint

@@ -2,10 +2,10 @@
 
 #include <string_view>
 
-#include "engine/compare/mapping_files.h"
-#include "engine/compare/rename.h"
+#include "engine/compare/align/mapping_files.h"
+#include "engine/compare/align/rename.h"
 
-namespace msprobe {
+namespace msprobe::checkpoint {
 namespace {
 
 // "net.fc" of "net.fc.Dense", as cell mappings of dumps have it; as it is when no class is behind.
@@ -17,7 +17,7 @@ std::string_view WithoutClass(std::string_view path) {
 }
 
 // Whether anything of `cells` fits; `name` is rewritten then.
-bool ApplyCells(const NamePairs& cells, std::string* name) {
+bool ApplyCells(const compare::NamePairs& cells, std::string* name) {
   const size_t dot = name->rfind('.');
   const std::string_view module =
       dot == name->npos ? std::string_view() : std::string_view(*name).substr(0, dot);
@@ -38,24 +38,24 @@ bool ApplyCells(const NamePairs& cells, std::string* name) {
 
 }  // namespace
 
-Result<ParameterMapping> BuildParameterMapping(const MappingRequest& request,
+Result<ParameterMapping> BuildParameterMapping(const compare::MappingRequest& request,
                                                const Checkpoint& target) {
   if (request.api_file || request.layer_file) {
     return Unsupported(request.api_file ? "-am pairs calls, and a checkpoint has none"
                                         : "-lm goes by classes, which a checkpoint does not tell")
         .Hint("for parameters: --rename 's/from/to/', -cm FILE or -dm FILE");
   }
-  NamePairs whole, cells;
-  std::vector<Rename> renames;
+  compare::NamePairs whole, cells;
+  std::vector<compare::Rename> renames;
   for (const std::string& expression : request.renames) {
-    MSPROBE_ASSIGN_OR_RETURN(Rename rename, Rename::Parse(expression));
+    MSPROBE_ASSIGN_OR_RETURN(compare::Rename rename, compare::Rename::Parse(expression));
     renames.push_back(std::move(rename));
   }
   if (!request.data_file.empty()) {
-    MSPROBE_ASSIGN_OR_RETURN(whole, ReadNamePairs(request.data_file));
+    MSPROBE_ASSIGN_OR_RETURN(whole, compare::ReadNamePairs(request.data_file));
   }
   if (request.cell_file && !request.cell_file->empty()) {
-    MSPROBE_ASSIGN_OR_RETURN(cells, ReadNamePairs(*request.cell_file));
+    MSPROBE_ASSIGN_OR_RETURN(cells, compare::ReadNamePairs(*request.cell_file));
   }
   const std::map<std::string, std::string> by_name(whole.begin(), whole.end());
   size_t whole_hits = 0, cell_hits = 0;
@@ -88,4 +88,4 @@ Result<ParameterMapping> BuildParameterMapping(const MappingRequest& request,
   return out;
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::checkpoint

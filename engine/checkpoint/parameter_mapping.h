@@ -12,9 +12,9 @@
 
 #include "engine/base/status.h"
 #include "engine/checkpoint/checkpoint.h"
-#include "engine/compare/mapping.h"
+#include "engine/compare/align/mapping.h"
 
-namespace msprobe {
+namespace msprobe::checkpoint {
 
 struct ParameterMapping {
   std::map<std::string, std::string> names;  // the target's -> the golden's; those that change
@@ -26,7 +26,7 @@ struct ParameterMapping {
 // fragment is replaced where it first stands in the name. Renames follow, one after the other.
 // Errors: those of the files and expressions (mapping.h); kUnsupported for an api or layer mapping,
 // which go by calls and classes.
-Result<ParameterMapping> BuildParameterMapping(const MappingRequest& request,
+Result<ParameterMapping> BuildParameterMapping(const compare::MappingRequest& request,
                                                const Checkpoint& target);
 
-}  // namespace msprobe
+}  // namespace msprobe::checkpoint

@@ -12,7 +12,7 @@
 #include "engine/formats/safetensors.h"
 #include "engine/formats/zip.h"
 
-namespace msprobe {
+namespace msprobe::checkpoint {
 namespace {
 
 // "['model']['a.weight'][0]" -> "model.a.weight.0"
@@ -34,7 +34,8 @@ Status ListPt(MappedFile mapped, const std::shared_ptr<const std::string>& path,
               std::vector<TensorPiece>* pieces, PickleVisitor* visitor) {
   const std::string_view bytes = mapped.bytes();
   MSPROBE_ASSIGN_OR_RETURN(
-      PtFile file, ReadPt(std::move(mapped), {.verify_storages = false, .keep_objects = true}));
+      formats::PtFile file,
+      formats::ReadPt(std::move(mapped), {.verify_storages = false, .keep_objects = true}));
   if (visitor != nullptr) visitor->Visit(file.tree);
   const auto inside = [&](const void* data) {
     const char* const p = static_cast<const char*>(data);
@@ -44,7 +45,7 @@ Status ListPt(MappedFile mapped, const std::shared_ptr<const std::string>& path,
     return static_cast<uint64_t>(static_cast<const char*>(data) - bytes.data());
   };
   std::map<uint64_t, std::shared_ptr<StorageCheck>> checks;
-  for (PtTensor& tensor : file.tensors) {
+  for (formats::PtTensor& tensor : file.tensors) {
     TensorPiece piece{.name = Dotted(tensor.name),
                       .file = path,
                       .dtype = tensor.tensor.dtype,
@@ -72,8 +73,9 @@ Status ListPt(MappedFile mapped, const std::shared_ptr<const std::string>& path,
 
 Status ListSafetensors(MappedFile mapped, const std::shared_ptr<const std::string>& path,
                        std::vector<TensorPiece>* pieces) {
-  MSPROBE_ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::Open(std::move(mapped)));
-  for (const SafetensorsEntry& entry : file.entries()) {
+  MSPROBE_ASSIGN_OR_RETURN(const formats::SafetensorsFile file,
+                           formats::SafetensorsFile::Open(std::move(mapped)));
+  for (const formats::SafetensorsEntry& entry : file.entries()) {
     TensorPiece piece{.name = entry.name,
                       .file = path,
                       .dtype = entry.dtype,
@@ -99,7 +101,8 @@ Status ListPieces(const std::string& path, std::vector<TensorPiece>* pieces,
                   PickleVisitor* visitor) {
   MSPROBE_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
   const auto name = std::make_shared<const std::string>(path);
-  if (LooksLikeSafetensors(file.bytes())) return ListSafetensors(std::move(file), name, pieces);
+  if (formats::LooksLikeSafetensors(file.bytes()))
+    return ListSafetensors(std::move(file), name, pieces);
   return ListPt(std::move(file), name, pieces, visitor);
 }
 
@@ -109,12 +112,13 @@ uint64_t SizeOf(const TensorPiece& piece) {
   return std::max(Reach(piece), piece.check ? piece.check->size : 0);
 }
 
-Result<TensorFile> ReadPiece(const TensorPiece& piece) {
+Result<formats::TensorFile> ReadPiece(const TensorPiece& piece) {
   const std::string& path = *piece.file;
   MSPROBE_ASSIGN_OR_RETURN(MappedFile mapped, MappedFile::Open(path));
   if (piece.archive_size > 0) {
-    MSPROBE_ASSIGN_OR_RETURN(PtFile file, ReadPt(std::move(mapped), {.offset = piece.offset,
-                                                                     .size = piece.archive_size}));
+    MSPROBE_ASSIGN_OR_RETURN(
+        formats::PtFile file,
+        formats::ReadPt(std::move(mapped), {.offset = piece.offset, .size = piece.archive_size}));
     if (file.tensors.size() != 1) {
       return InvalidDump(path, piece.offset)
           .Expected(fmt::format("one tensor, {}", Excerpt(piece.name)))
@@ -135,7 +139,7 @@ Result<TensorFile> ReadPiece(const TensorPiece& piece) {
   if (piece.check) {
     StorageCheck& check = *piece.check;
     std::call_once(check.once, [&] {
-      check.intact = Crc32(bytes.substr(check.offset, check.size)) == check.checksum;
+      check.intact = formats::Crc32(bytes.substr(check.offset, check.size)) == check.checksum;
     });
     if (!check.intact) {
       return InvalidDump(path, check.offset)
@@ -145,11 +149,11 @@ Result<TensorFile> ReadPiece(const TensorPiece& piece) {
     }
   }
   if (piece.held) return *piece.held;
-  TensorFile tensor{.dtype = piece.dtype,
-                    .shape = piece.shape,
-                    .strides = piece.strides,
-                    .data = bytes.data() + piece.offset,
-                    .owner = file};
+  formats::TensorFile tensor{.dtype = piece.dtype,
+                             .shape = piece.shape,
+                             .strides = piece.strides,
+                             .data = bytes.data() + piece.offset,
+                             .owner = file};
   // Writers may put data anywhere; elements must be aligned.
   if (piece.offset % DTypeSize(piece.dtype) != 0) {
     const std::shared_ptr<char[]> copy(new (std::nothrow) char[reach]);
@@ -162,4 +166,4 @@ Result<TensorFile> ReadPiece(const TensorPiece& piece) {
   return tensor;
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::checkpoint

@@ -16,7 +16,7 @@
 #include "engine/formats/pickle.h"
 #include "engine/formats/tensor_file.h"
 
-namespace msprobe {
+namespace msprobe::checkpoint {
 
 // The bytes that one or more tensors are views of. A flipped bit must not pass for another number:
 // they are checked when the first of them is read.
@@ -33,9 +33,9 @@ struct TensorPiece {
   DType dtype = DType::kFloat32;
   std::vector<int64_t> shape, strides;
   uint64_t offset = 0;  // in the file, of element (0, ..., 0); of an archive: of its first byte
-  uint64_t archive_size = 0;            // not 0: a .pt archive of its own inside the file
-  std::shared_ptr<StorageCheck> check;  // null: the file has no checksum
-  std::optional<TensorFile> held;       // what does not lie in the file as it is: in memory
+  uint64_t archive_size = 0;                // not 0: a .pt archive of its own inside the file
+  std::shared_ptr<StorageCheck> check;      // null: the file has no checksum
+  std::optional<formats::TensorFile> held;  // what does not lie in the file as it is: in memory
 };
 
 // Appends every tensor of a .safetensors file or of what torch.save wrote, in the file's order.
@@ -43,7 +43,7 @@ struct TensorPiece {
 // tensor_file.h. `visit`, when given, sees the tree of values of a .pt file.
 struct PickleVisitor {
   virtual ~PickleVisitor() = default;
-  virtual void Visit(const PickleTree& tree) = 0;
+  virtual void Visit(const formats::PickleTree& tree) = 0;
 };
 Status ListPieces(const std::string& path, std::vector<TensorPiece>* pieces,
                   PickleVisitor* visitor = nullptr);
@@ -52,6 +52,6 @@ Status ListPieces(const std::string& path, std::vector<TensorPiece>* pieces,
 uint64_t SizeOf(const TensorPiece& piece);
 
 // Thread-safe. Errors as in tensor_file.h; kInvalidDump also when the file is another one by now.
-Result<TensorFile> ReadPiece(const TensorPiece& piece);
+Result<formats::TensorFile> ReadPiece(const TensorPiece& piece);
 
-}  // namespace msprobe
+}  // namespace msprobe::checkpoint

@@ -5,18 +5,18 @@
 #include <algorithm>
 
 #include "engine/base/threads.h"
-#include "engine/compare/align.h"
-#include "engine/compare/beginning.h"
-#include "engine/compare/classify.h"
-#include "engine/compare/common_data.h"
-#include "engine/compare/divergence.h"
-#include "engine/compare/judge.h"
-#include "engine/compare/measure.h"
-#include "engine/compare/outside_data.h"
-#include "engine/compare/record_keys.h"
-#include "engine/compare/summary.h"
+#include "engine/compare/align/align.h"
+#include "engine/compare/explain/classify.h"
+#include "engine/compare/explain/divergence.h"
+#include "engine/compare/explain/summary.h"
+#include "engine/compare/judge/judge.h"
+#include "engine/compare/measure/common_data.h"
+#include "engine/compare/measure/measure.h"
+#include "engine/compare/measure/outside_data.h"
+#include "engine/compare/measure/run_start.h"
+#include "engine/compare/model/record_keys.h"
 
-namespace msprobe {
+namespace msprobe::compare {
 namespace {
 
 Status CheckMapping(const Dump& target, const NameMapping& mapping) {
@@ -138,7 +138,7 @@ void ForgiveGradientOrder(Comparison* c) {
       if (m.verdict != RowVerdict::kDiffers) continue;
       m.verdict = RowVerdict::kUnknown;
       m.reason = Reason::kGradientOrder;
-      m.severity = Diff::kNaN;
+      m.severity = kernels::Diff::kNaN;
     }
   }
 }
@@ -180,4 +180,4 @@ Result<Comparison> Compare(Dump target, Dump golden, const CompareOptions& optio
   return c;
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::compare

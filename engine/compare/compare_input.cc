@@ -8,10 +8,10 @@
 
 #include "engine/base/file.h"
 #include "engine/base/text.h"
-#include "engine/dump/config_values.h"
+#include "engine/dump/config/config_values.h"
 #include "engine/formats/json.h"
 
-namespace msprobe {
+namespace msprobe::compare {
 namespace {
 
 constexpr std::array<std::string_view, 11> kKeys = {
@@ -19,13 +19,14 @@ constexpr std::array<std::string_view, 11> kKeys = {
     "stack_json_path", "is_print_compare_log", "rank_id",    "step_id",       "common",
     "map_dict"};
 
-Status WrongType(std::string_view path, const JsonMember& member, std::string_view expected) {
+Status WrongType(std::string_view path, const formats::JsonMember& member,
+                 std::string_view expected) {
   return InvalidConfig(path, member.line)
       .Expected(fmt::format("{} after \"{}\"", expected, member.key))
       .Found(member.value.Describe());
 }
 
-Status OtherKey(std::string_view path, const JsonMember& member) {
+Status OtherKey(std::string_view path, const formats::JsonMember& member) {
   const std::string_view nearest = NearestSpelling(member.key, kKeys);
   Status status = InvalidConfig(path, member.line)
                       .Expected("npu_path, bench_path, stack_path or is_print_compare_log")
@@ -35,27 +36,32 @@ Status OtherKey(std::string_view path, const JsonMember& member) {
 }
 
 // [0, 1], the ids of ranks and steps.
-Status ReadIds(std::string_view path, const JsonMember& member, std::vector<int64_t>* ids) {
+Status ReadIds(std::string_view path, const formats::JsonMember& member,
+               std::vector<int64_t>* ids) {
   const auto wrong = [&] { return WrongType(path, member, "a list of numbers such as [0, 1]"); };
-  if (member.value.kind != JsonValue::Kind::kArray || member.value.items.empty()) return wrong();
-  for (const JsonValue& item : member.value.items) {
-    if (item.kind != JsonValue::Kind::kNumber || !AppendNumberRange(item.text, ids)) return wrong();
+  if (member.value.kind != formats::JsonValue::Kind::kArray || member.value.items.empty())
+    return wrong();
+  for (const formats::JsonValue& item : member.value.items) {
+    if (item.kind != formats::JsonValue::Kind::kNumber || !dump::AppendNumberRange(item.text, ids))
+      return wrong();
   }
   return Status::Ok();
 }
 
-Status ReadNames(std::string_view path, const JsonMember& member, CompareInput* input) {
+Status ReadNames(std::string_view path, const formats::JsonMember& member, CompareInput* input) {
   const auto wrong = [&] { return WrongType(path, member, "pairs such as {\"input\": \"x\"}"); };
-  if (member.value.kind != JsonValue::Kind::kObject) return wrong();
-  for (const JsonMember& pair : member.value.members) {
-    const bool named = pair.value.kind == JsonValue::Kind::kString && !pair.value.text.empty();
+  if (member.value.kind != formats::JsonValue::Kind::kObject) return wrong();
+  for (const formats::JsonMember& pair : member.value.members) {
+    const bool named =
+        pair.value.kind == formats::JsonValue::Kind::kString && !pair.value.text.empty();
     if (!named || pair.key.empty()) return wrong();
     input->renamed.emplace_back(pair.key, pair.value.text);
   }
   return Status::Ok();
 }
 
-Status CheckStack(std::string_view path, const CompareInput& input, const JsonMember& stack) {
+Status CheckStack(std::string_view path, const CompareInput& input,
+                  const formats::JsonMember& stack) {
   if (!Exists(stack.value.text)) {
     return NotFound(stack.value.text)
         .Expected(fmt::format("the stack.json that {} names", path))
@@ -76,17 +82,17 @@ Status CheckStack(std::string_view path, const CompareInput& input, const JsonMe
 }  // namespace
 
 Result<CompareInput> ParseCompareInput(std::string_view json, std::string_view path) {
-  MSPROBE_ASSIGN_OR_RETURN(const JsonValue root, ParseJson(json, path));
-  if (root.kind != JsonValue::Kind::kObject) {
+  MSPROBE_ASSIGN_OR_RETURN(const formats::JsonValue root, formats::ParseJson(json, path));
+  if (root.kind != formats::JsonValue::Kind::kObject) {
     return InvalidConfig(path, root.line)
         .Expected("{\"npu_path\": ..., \"bench_path\": ...}")
         .Found(root.Describe());
   }
   CompareInput input;
-  const JsonMember* stack = nullptr;
-  for (const JsonMember& member : root.members) {
+  const formats::JsonMember* stack = nullptr;
+  for (const formats::JsonMember& member : root.members) {
     const std::string_view key = member.key;
-    const bool text = member.value.kind == JsonValue::Kind::kString;
+    const bool text = member.value.kind == formats::JsonValue::Kind::kString;
     if (key == "npu_path" || key == "npu_json_path" || key == "bench_path" ||
         key == "bench_json_path") {
       if (!text || member.value.text.empty()) return WrongType(path, member, "a path");
@@ -100,7 +106,7 @@ Result<CompareInput> ParseCompareInput(std::string_view json, std::string_view p
       if (!text) return WrongType(path, member, "a path");
       if (!member.value.text.empty()) stack = &member;
     } else if (key == "is_print_compare_log") {
-      if (member.value.kind != JsonValue::Kind::kBool) {
+      if (member.value.kind != formats::JsonValue::Kind::kBool) {
         return WrongType(path, member, "true or false");
       }
       input.print_log = member.value.boolean;
@@ -110,7 +116,7 @@ Result<CompareInput> ParseCompareInput(std::string_view json, std::string_view p
     } else if (key == "map_dict") {
       MSPROBE_RETURN_IF_ERROR(ReadNames(path, member, &input));
     } else if (key == "common") {
-      if (member.value.kind != JsonValue::Kind::kBool) {
+      if (member.value.kind != formats::JsonValue::Kind::kBool) {
         return WrongType(path, member, "true or false");
       }
     } else {
@@ -135,4 +141,4 @@ Result<CompareInput> ReadCompareInput(const std::string& path) {
   return ParseCompareInput(file.bytes(), path);
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::compare

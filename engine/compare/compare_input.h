@@ -14,7 +14,7 @@
 
 #include "engine/base/status.h"
 
-namespace msprobe {
+namespace msprobe::compare {
 
 struct CompareInput {
   std::string target, golden;
@@ -33,4 +33,4 @@ struct CompareInput {
 Result<CompareInput> ParseCompareInput(std::string_view json, std::string_view path);
 Result<CompareInput> ReadCompareInput(const std::string& path);
 
-}  // namespace msprobe
+}  // namespace msprobe::compare

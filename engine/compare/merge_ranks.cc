@@ -9,12 +9,12 @@
 
 #include "engine/base/file.h"
 #include "engine/base/text.h"
-#include "engine/dump/names.h"
 #include "engine/formats/name_lists.h"
 #include "engine/formats/table_file.h"
 #include "engine/formats/xlsx.h"
+#include "engine/model/names.h"
 
-namespace msprobe {
+namespace msprobe::compare {
 namespace {
 
 constexpr std::string_view kName = "NPU Name", kTargetMax = "NPU max", kGoldenMax = "Bench max";
@@ -114,7 +114,7 @@ class Merger {
     Status wrong;
     bool header = true, skip = false;
     std::string sheet;
-    const Status read = ReadTableFile(path, [&](const TableLine& line) {
+    const Status read = formats::ReadTableFile(path, [&](const formats::TableLine& line) {
       if (header || line.sheet != sheet) {
         // Further sheets go on with the rows under the same header, or are something else.
         sheet = line.sheet;
@@ -232,7 +232,7 @@ std::string SheetName(std::string_view index, std::set<std::string>* taken) {
 }  // namespace
 
 Result<MergeConfig> ReadMergeConfig(const std::string& path) {
-  MSPROBE_ASSIGN_OR_RETURN(const NameLists lists, ReadNameLists(path));
+  MSPROBE_ASSIGN_OR_RETURN(const formats::NameLists lists, formats::ReadNameLists(path));
   MergeConfig config;
   for (const auto& [key, names] : lists) {
     if (key == "api") {
@@ -273,7 +273,7 @@ Result<MergedTables> MergeRanks(const std::string& folder, const MergeConfig& co
 }
 
 Status WriteMerged(const MergedTables& merged, const std::string& path) {
-  MSPROBE_ASSIGN_OR_RETURN(XlsxWriter book, XlsxWriter::Create(path));
+  MSPROBE_ASSIGN_OR_RETURN(formats::XlsxWriter book, formats::XlsxWriter::Create(path));
   std::vector<std::string> ranks;
   for (const int64_t rank : merged.ranks) ranks.push_back(fmt::format("rank{}", rank));
   std::vector<std::string_view> header = {kName};
@@ -284,7 +284,7 @@ Status WriteMerged(const MergedTables& merged, const std::string& path) {
                                            .header = header,
                                            .widths = {60},
                                            .rows = static_cast<uint32_t>(index.rows.size())}));
-    XlsxRows rows(book.next_row());
+    formats::XlsxRows rows(book.next_row());
     for (const MergedTables::Row& row : index.rows) {
       rows.BeginRow();
       rows.TextCell(row.name);
@@ -300,4 +300,4 @@ Status WriteMerged(const MergedTables& merged, const std::string& path) {
   return book.Close();
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::compare

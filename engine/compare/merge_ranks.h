@@ -13,7 +13,7 @@
 
 #include "engine/base/status.h"
 
-namespace msprobe {
+namespace msprobe::compare {
 
 struct MergeConfig {
   std::vector<std::string> apis;     // found with a dot behind it anywhere in a row's NPU Name
@@ -44,4 +44,4 @@ Result<MergedTables> MergeRanks(const std::string& folder, const MergeConfig& co
 
 Status WriteMerged(const MergedTables& merged, const std::string& path);
 
-}  // namespace msprobe
+}  // namespace msprobe::compare

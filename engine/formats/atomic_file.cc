@@ -15,7 +15,7 @@
 
 #include "engine/base/system_calls.h"
 
-namespace msprobe {
+namespace msprobe::formats {
 namespace {
 
 std::atomic<uint64_t> next_number{0};
@@ -105,4 +105,4 @@ Status AtomicFile::Commit() {
   return Status::Ok();
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::formats

@@ -13,7 +13,7 @@
 
 #include "engine/base/status.h"
 
-namespace msprobe {
+namespace msprobe::formats {
 
 // Written under "<path>.<pid>.<n>.part" and renamed by Commit(). Destroyed without Commit(), it is
 // removed. Not for two threads at once; different files from different threads are fine.
@@ -46,4 +46,4 @@ class AtomicFile {
   bool needs_quiet_ = false;  // see system_calls.h
 };
 
-}  // namespace msprobe
+}  // namespace msprobe::formats

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <string>
 
-namespace msprobe {
+namespace msprobe::formats {
 
 static_assert(std::endian::native == std::endian::little,
               "file formats are read in place: little-endian hosts only");
@@ -23,4 +23,4 @@ void AppendLittle(std::string* out, T value) {
   out->append(reinterpret_cast<const char*>(&value), sizeof(T));
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::formats

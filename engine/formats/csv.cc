@@ -7,7 +7,7 @@
 #include "engine/base/text.h"
 #include "engine/formats/atomic_file.h"
 
-namespace msprobe {
+namespace msprobe::formats {
 namespace {
 
 bool LooksLikeFormula(std::string_view text) {
@@ -151,4 +151,4 @@ Status WriteCsv(const std::string& path, std::span<const CsvWriter> parts) {
   return file.Commit();
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::formats

@@ -14,7 +14,7 @@
 #include "engine/base/status.h"
 #include "engine/base/text_buffer.h"
 
-namespace msprobe {
+namespace msprobe::formats {
 
 // Makes a csv cell of the end of `text`, from `start` on: as TextCell below (`guard`), or as
 // NumberCell. For writers of large tables, whose cells rarely need anything.
@@ -51,4 +51,4 @@ class CsvWriter {
 // half.
 Status WriteCsv(const std::string& path, std::span<const CsvWriter> parts);
 
-}  // namespace msprobe
+}  // namespace msprobe::formats

@@ -5,7 +5,7 @@
 
 #include "engine/formats/yaml_file.h"
 
-namespace msprobe {
+namespace msprobe::formats {
 namespace {
 
 using Rules = std::vector<IgnoreRule>;
@@ -91,4 +91,4 @@ Result<Rules> ReadIgnoreRules(const std::string& path) {
   return ReadYaml<Rules>(path, [&](const YAML::Node& root) { return RuleReader(path).Read(root); });
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::formats

@@ -14,7 +14,7 @@
 
 #include "engine/base/status.h"
 
-namespace msprobe {
+namespace msprobe::formats {
 
 // Positions and keyword names, or all of them.
 struct IgnoredValues {
@@ -36,4 +36,4 @@ struct IgnoreRule {
 // In file order. Errors: kNotFound; kInvalidConfig with path and line.
 Result<std::vector<IgnoreRule>> ReadIgnoreRules(const std::string& path);
 
-}  // namespace msprobe
+}  // namespace msprobe::formats

@@ -17,7 +17,7 @@
 
 #include "engine/base/status.h"
 
-namespace msprobe {
+namespace msprobe::formats {
 
 // A string between its quotes, as it stands in the text. A cursor has checked its escapes: decoding
 // cannot fail.
@@ -157,4 +157,4 @@ struct JsonMember {
 // after the document.
 Result<JsonValue> ParseJson(std::string_view text, std::string_view path);
 
-}  // namespace msprobe
+}  // namespace msprobe::formats

@@ -4,7 +4,7 @@
 
 #include "engine/formats/json.h"
 
-namespace msprobe {
+namespace msprobe::formats {
 namespace {
 
 constexpr uint64_t kOnes = 0x0101010101010101u;
@@ -284,4 +284,4 @@ Status JsonCursor::Error(std::string_view path) const {
                         : Excerpt(std::string_view(p_, static_cast<size_t>(text_end_ - p_)), 16));
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::formats

@@ -5,7 +5,7 @@
 
 #include "engine/formats/json.h"
 
-namespace msprobe {
+namespace msprobe::formats {
 namespace {
 
 void AppendUtf8(std::string* out, uint32_t c) {
@@ -106,4 +106,4 @@ double JsonNumber(std::string_view text) {
   return std::numeric_limits<double>::quiet_NaN();
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::formats

@@ -5,7 +5,7 @@
 
 #include "engine/formats/json.h"
 
-namespace msprobe {
+namespace msprobe::formats {
 namespace {
 
 class TreeBuilder {
@@ -127,4 +127,4 @@ Result<JsonValue> ParseJson(std::string_view text, std::string_view path) {
   return TreeBuilder(text, path).Build();
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::formats

@@ -5,7 +5,7 @@
 #include "engine/base/text.h"
 #include "engine/formats/yaml_file.h"
 
-namespace msprobe {
+namespace msprobe::formats {
 namespace {
 
 Status Wrong(const std::string& path, const YAML::Mark& mark, const char* expected) {
@@ -59,4 +59,4 @@ Result<NameLists> ReadNameLists(const std::string& path) {
   });
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::formats

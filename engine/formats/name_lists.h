@@ -12,7 +12,7 @@
 
 #include "engine/base/status.h"
 
-namespace msprobe {
+namespace msprobe::formats {
 
 using NameLists = std::vector<std::pair<std::string, std::vector<std::string>>>;
 
@@ -24,4 +24,4 @@ Result<NameLists> ReadNameLists(const std::string& path);
 // as it stands, so that whoever looks for it says so.
 NameLists MergeNameLists(NameLists shipped, const NameLists& own);
 
-}  // namespace msprobe
+}  // namespace msprobe::formats

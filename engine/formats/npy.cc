@@ -11,7 +11,7 @@
 #include "engine/formats/byte_order.h"
 #include "engine/formats/npy_header.h"
 
-namespace msprobe {
+namespace msprobe::formats {
 namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
@@ -201,4 +201,4 @@ Status WriteNpy(const std::string& path, const TensorView& view) {
   return file.Commit();
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::formats

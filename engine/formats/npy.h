@@ -10,7 +10,7 @@
 #include "engine/base/file.h"
 #include "engine/formats/tensor_file.h"
 
-namespace msprobe {
+namespace msprobe::formats {
 
 // bool, (u)int8..64, float16/32/64, complex64/128. Little-endian data stay in the mapped file;
 // big-endian data are swapped into memory of their own; Fortran order becomes strides. Object,
@@ -30,4 +30,4 @@ bool IsNumpyDType(DType dtype);
 // never half.
 Status WriteNpy(const std::string& path, const TensorView& view);
 
-}  // namespace msprobe
+}  // namespace msprobe::formats

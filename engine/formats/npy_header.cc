@@ -4,7 +4,7 @@
 
 #include "engine/formats/tensor_file.h"
 
-namespace msprobe {
+namespace msprobe::formats {
 namespace {
 
 class HeaderParser {
@@ -117,4 +117,4 @@ Result<NpyHeader> ParseNpyHeader(std::string_view text, const std::string& path,
   return HeaderParser(text, path, offset).Parse();
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::formats

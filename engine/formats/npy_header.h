@@ -8,7 +8,7 @@
 
 #include "engine/base/status.h"
 
-namespace msprobe {
+namespace msprobe::formats {
 
 struct NpyHeader {
   std::string_view descr;  // "<f4", without the quotes
@@ -21,4 +21,4 @@ struct NpyHeader {
 // string (structured arrays).
 Result<NpyHeader> ParseNpyHeader(std::string_view text, const std::string& path, uint64_t offset);
 
-}  // namespace msprobe
+}  // namespace msprobe::formats

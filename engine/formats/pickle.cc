@@ -9,7 +9,7 @@
 #include "engine/formats/pickle_machine.h"
 #include "engine/formats/pickle_opcodes.h"
 
-namespace msprobe {
+namespace msprobe::formats {
 
 std::string PickleTree::DottedName(const PickleNode& node) const {
   if (node.kind == PickleKind::kCall) return DottedName(nodes_[node.items[0]]);
@@ -327,4 +327,4 @@ Result<PickleTree> Unpickle(std::string_view bytes, const UnpickleOptions& optio
   return tree;
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::formats

@@ -14,7 +14,7 @@
 
 #include "engine/base/status.h"
 
-namespace msprobe {
+namespace msprobe::formats {
 
 enum class PickleKind : uint8_t {
   kNone,
@@ -79,4 +79,4 @@ struct UnpickleOptions {
 Result<PickleTree> Unpickle(std::string_view bytes, const UnpickleOptions& options = {},
                             size_t* consumed = nullptr);
 
-}  // namespace msprobe
+}  // namespace msprobe::formats

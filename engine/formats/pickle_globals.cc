@@ -5,7 +5,7 @@
 
 #include "engine/tensor/dtype.h"
 
-namespace msprobe {
+namespace msprobe::formats {
 namespace {
 
 struct Global {
@@ -91,4 +91,4 @@ std::string_view RefusedGlobalHint(std::string_view module, std::string_view nam
   return "";
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::formats

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string_view>
 
-namespace msprobe {
+namespace msprobe::formats {
 
 // True for the short list of globals that stand for plain data. `module` "torch" with any dtype
 // name, too.
@@ -14,4 +14,4 @@ bool IsAllowedGlobal(std::string_view module, std::string_view name);
 // tensor.to_local()". Else "".
 std::string_view RefusedGlobalHint(std::string_view module, std::string_view name);
 
-}  // namespace msprobe
+}  // namespace msprobe::formats

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace msprobe {
+namespace msprobe::formats {
 namespace {
 constexpr uint16_t kMaxDepth = 256;
 }  // namespace
@@ -144,4 +144,4 @@ bool PickleMachine::Finish() {
   return true;
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::formats

@@ -13,7 +13,7 @@
 #include "engine/formats/byte_order.h"
 #include "engine/formats/pickle.h"
 
-namespace msprobe {
+namespace msprobe::formats {
 
 class PickleMachine {
  public:
@@ -87,4 +87,4 @@ class PickleMachine {
   Status error_;
 };
 
-}  // namespace msprobe
+}  // namespace msprobe::formats

@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-namespace msprobe {
+namespace msprobe::formats {
 namespace {
 
 std::string_view RefusedName(uint8_t opcode) {
@@ -56,4 +56,4 @@ std::string OpcodeText(uint8_t opcode) {
                       : fmt::format("{} (0x{:02x})", name, opcode);
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::formats

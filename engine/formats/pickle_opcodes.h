@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-namespace msprobe {
+namespace msprobe::formats {
 
 enum class Opcode : uint8_t {
   kProto = 0x80,
@@ -64,4 +64,4 @@ enum class Opcode : uint8_t {
 // "INST (0x69)" for the opcodes we know and refuse, "0xff" for others.
 std::string OpcodeText(uint8_t opcode);
 
-}  // namespace msprobe
+}  // namespace msprobe::formats

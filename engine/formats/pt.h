@@ -21,7 +21,7 @@
 #include "engine/formats/pickle.h"
 #include "engine/formats/tensor_file.h"
 
-namespace msprobe {
+namespace msprobe::formats {
 
 struct PtTensor {
   std::string name;   // how Python would reach it: "" for the root, "['state'][0]['exp_avg']"
@@ -101,4 +101,4 @@ Status WritePt(const std::string& path, const PtLayout& layout, const TensorView
 Status WritePt(const std::string& path, const PtLayout& layout, std::string_view data,
                ThreadPool* pool = nullptr);
 
-}  // namespace msprobe
+}  // namespace msprobe::formats

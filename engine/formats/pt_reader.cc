@@ -5,7 +5,7 @@
 #include "engine/formats/pt.h"
 #include "engine/formats/pt_tensors.h"
 
-namespace msprobe {
+namespace msprobe::formats {
 namespace {
 
 constexpr uint64_t kMaxPickle = uint64_t{256} << 20;
@@ -133,4 +133,4 @@ Result<TensorFile> ReadPtTensor(MappedFile mapped, const PtReadOptions& options,
   return tensor;
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::formats

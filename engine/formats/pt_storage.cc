@@ -1,6 +1,6 @@
 #include "engine/formats/pt_storage.h"
 
-namespace msprobe {
+namespace msprobe::formats {
 namespace {
 
 struct StorageClass {
@@ -38,4 +38,4 @@ std::string_view StorageOfDType(DType dtype) {
   return "";
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::formats

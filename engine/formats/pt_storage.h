@@ -7,11 +7,11 @@
 
 #include "engine/tensor/dtype.h"
 
-namespace msprobe {
+namespace msprobe::formats {
 
 // "FloatStorage" is kFloat32. nullopt for UntypedStorage and names we do not know.
 std::optional<DType> DTypeOfStorage(std::string_view storage_class);
 // "" for the dtypes torch saves in an UntypedStorage.
 std::string_view StorageOfDType(DType dtype);
 
-}  // namespace msprobe
+}  // namespace msprobe::formats

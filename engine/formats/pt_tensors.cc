@@ -11,7 +11,7 @@
 #include "engine/formats/pickle_globals.h"
 #include "engine/formats/pt_storage.h"
 
-namespace msprobe {
+namespace msprobe::formats {
 namespace {
 
 constexpr int kMaxDepth = 256;
@@ -337,4 +337,4 @@ Status PtTensorBuilder::ResolveMathBits(const PickleNode& metadata, TensorFile* 
   return Status::Ok();
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::formats

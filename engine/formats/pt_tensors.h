@@ -12,7 +12,7 @@
 #include "engine/formats/pt.h"
 #include "engine/formats/zip.h"
 
-namespace msprobe {
+namespace msprobe::formats {
 
 // Finds the tensors of a tree in its order. Every number in the pickle is checked against the
 // storage it speaks of before a pointer is made from it.
@@ -67,4 +67,4 @@ class PtTensorBuilder {
   std::unordered_map<std::string_view, Storage> storages_;  // by key
 };
 
-}  // namespace msprobe
+}  // namespace msprobe::formats

@@ -9,7 +9,7 @@
 #include "engine/formats/pt_storage.h"
 #include "engine/formats/zip.h"
 
-namespace msprobe {
+namespace msprobe::formats {
 namespace {
 
 constexpr size_t kPieceBytes = 256 << 10;
@@ -200,4 +200,4 @@ Status WritePt(const std::string& path, const TensorView& view, const PtWriteOpt
   return WritePt(path, layout, view, pool);
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::formats

@@ -12,7 +12,7 @@
 #include "engine/formats/byte_order.h"
 #include "engine/formats/json.h"
 
-namespace msprobe {
+namespace msprobe::formats {
 namespace {
 
 constexpr size_t kLengthBytes = 8;
@@ -291,4 +291,4 @@ Result<TensorFile> ReadSafetensorsTensor(MappedFile file) {
   return tensors.Read(tensors.entries()[0]);
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::formats

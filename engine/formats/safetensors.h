@@ -15,7 +15,7 @@
 #include "engine/base/file.h"
 #include "engine/formats/tensor_file.h"
 
-namespace msprobe {
+namespace msprobe::formats {
 
 struct SafetensorsEntry {
   std::string name;
@@ -57,4 +57,4 @@ bool LooksLikeSafetensors(std::string_view bytes);
 // The file's only tensor.
 Result<TensorFile> ReadSafetensorsTensor(MappedFile file);
 
-}  // namespace msprobe
+}  // namespace msprobe::formats

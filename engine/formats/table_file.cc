@@ -5,7 +5,7 @@
 
 #include "engine/base/file.h"
 
-namespace msprobe {
+namespace msprobe::formats {
 namespace {
 
 constexpr size_t kMaxColumns = 1u << 16;  // a line of commas must not take all memory
@@ -76,4 +76,4 @@ Status ReadTableFile(const std::string& path, const TableSink& sink) {
                                                 : ReadCsv(file.bytes(), path, sink);
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::formats

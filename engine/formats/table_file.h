@@ -14,7 +14,7 @@
 
 #include "engine/base/status.h"
 
-namespace msprobe {
+namespace msprobe::formats {
 
 struct TableLine {
   std::string_view sheet;  // "" in a csv file
@@ -33,4 +33,4 @@ Status ReadTableFile(const std::string& path, const TableSink& sink);
 Status ReadCsv(std::string_view text, const std::string& path, const TableSink& sink);
 Status ReadXlsx(std::string_view archive, const std::string& path, const TableSink& sink);
 
-}  // namespace msprobe
+}  // namespace msprobe::formats

@@ -6,7 +6,7 @@
 #include "engine/formats/pt.h"
 #include "engine/formats/safetensors.h"
 
-namespace msprobe {
+namespace msprobe::formats {
 namespace {
 
 bool IsPt(std::string_view bytes) { return bytes.starts_with("PK") || bytes.starts_with("\x80"); }
@@ -49,4 +49,4 @@ bool FitsStorage(DType dtype, const std::vector<int64_t>& shape,
   return last < elements;
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::formats

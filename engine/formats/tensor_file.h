@@ -17,7 +17,7 @@
 #include "engine/base/status.h"
 #include "engine/tensor/tensor_view.h"
 
-namespace msprobe {
+namespace msprobe::formats {
 
 // A tensor and the memory behind it (usually the mapped file; copies share it). The data are
 // aligned to their element size. Reading is lazy where the format allows: pages are fetched when
@@ -64,4 +64,4 @@ bool LooksLikeTensorFile(std::string_view bytes);
 inline constexpr int kMaxTensorDimensions =
     64;  // as in PyTorch and NumPy 2: more is refused when reading
 
-}  // namespace msprobe
+}  // namespace msprobe::formats

@@ -12,7 +12,7 @@
 #include "engine/formats/xlsx_text.h"
 #include "engine/formats/zip.h"
 
-namespace msprobe {
+namespace msprobe::formats {
 namespace {
 
 constexpr size_t kMaxNameCharacters = 31;
@@ -266,4 +266,4 @@ Status XlsxWriter::Close() {
   return s.file.Commit();
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::formats

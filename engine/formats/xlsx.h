@@ -18,7 +18,7 @@
 
 #include "engine/base/status.h"
 
-namespace msprobe {
+namespace msprobe::formats {
 
 enum class RowColor : uint8_t { kNone, kRed, kYellow, kGrey, kBold };
 
@@ -83,4 +83,4 @@ class XlsxWriter {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace msprobe
+}  // namespace msprobe::formats

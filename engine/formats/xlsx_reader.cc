@@ -11,7 +11,7 @@
 #include "engine/formats/xml.h"
 #include "engine/formats/zip.h"
 
-namespace msprobe {
+namespace msprobe::formats {
 namespace {
 
 constexpr uint64_t kMaxPart = uint64_t{4} << 30;   // bytes of a sheet
@@ -232,4 +232,4 @@ Status ReadXlsx(std::string_view archive, const std::string& path, const TableSi
   return Book(std::move(zip), path).Read(sink);
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::formats

@@ -11,7 +11,7 @@
 #include "engine/formats/xlsx_text.h"
 #include "engine/formats/zip.h"
 
-namespace msprobe {
+namespace msprobe::formats {
 namespace {
 
 constexpr int kLevel = 1;  // sheets repeat themselves: more effort hardly makes them smaller
@@ -139,4 +139,4 @@ void XlsxRows::Compress() {
   crc32_ = Crc32(xml_);
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::formats

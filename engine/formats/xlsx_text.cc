@@ -5,7 +5,7 @@
 
 #include "engine/base/text.h"
 
-namespace msprobe {
+namespace msprobe::formats {
 namespace {
 
 constexpr std::string_view kReplacement = "\xef\xbf\xbd";  // U+FFFD
@@ -109,4 +109,4 @@ std::string XlsxText(std::string_view text, size_t max_characters) {
   return out;
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::formats

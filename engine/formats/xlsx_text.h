@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace msprobe {
+namespace msprobe::formats {
 
 inline constexpr size_t kMaxXlsxCharacters = 32767;  // of a cell, in UTF-16 units as Excel counts
 
@@ -17,4 +17,4 @@ std::string XlsxText(std::string_view text, size_t max_characters = kMaxXlsxChar
 void AppendXmlText(std::string* out, std::string_view text);
 void AssignXlsxText(std::string_view text, size_t max_characters, std::string* out);
 
-}  // namespace msprobe
+}  // namespace msprobe::formats

@@ -2,7 +2,7 @@
 
 #include <charconv>
 
-namespace msprobe {
+namespace msprobe::formats {
 namespace {
 
 constexpr std::string_view kBlank = " \t\r\n";
@@ -185,4 +185,4 @@ Status XmlCursor::Error(std::string_view path) const {
       .Found(at_ < text_.size() ? Excerpt(text_.substr(at_, 40)) : "the end of the text");
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::formats

@@ -14,7 +14,7 @@
 
 #include "engine/base/status.h"
 
-namespace msprobe {
+namespace msprobe::formats {
 
 class XmlCursor {
  public:
@@ -55,4 +55,4 @@ class XmlCursor {
   const char* expected_ = nullptr;
 };
 
-}  // namespace msprobe
+}  // namespace msprobe::formats

@@ -9,7 +9,7 @@
 #include "engine/base/file.h"
 #include "engine/base/status.h"
 
-namespace msprobe {
+namespace msprobe::formats {
 
 inline Status WrongYaml(const std::string& path, const YAML::Mark& mark, const char* expected) {
   return InvalidConfig(path, static_cast<uint64_t>(mark.line) + 1).Expected(expected);
@@ -29,4 +29,4 @@ Result<T> ReadYaml(const std::string& path, Parse&& parse) {
   }
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::formats

@@ -16,7 +16,7 @@
 #include "engine/base/status.h"
 #include "engine/base/threads.h"
 
-namespace msprobe {
+namespace msprobe::formats {
 
 struct ZipEntry {
   std::string_view name;  // relative, no "..", no backslash, unique in the archive
@@ -99,4 +99,4 @@ uint32_t Crc32(std::string_view bytes, uint32_t before = 0);
 // The same of megabytes, by all threads of the pool.
 uint32_t Crc32(std::string_view bytes, ThreadPool* pool);
 
-}  // namespace msprobe
+}  // namespace msprobe::formats

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace msprobe::zip {
+namespace msprobe::formats::zip {
 
 inline constexpr uint32_t kLocalHeader = 0x04034b50;
 inline constexpr uint32_t kDataDescriptor = 0x08074b50;
@@ -29,4 +29,4 @@ inline constexpr uint16_t kZip64Extra = 0x0001;
 inline constexpr uint16_t kPaddingExtra = 0x4246;  // "FB": what torch pads with
 inline constexpr uint32_t kIn64 = 0xffffffff;  // a 32-bit field whose value is in the zip64 record
 
-}  // namespace msprobe::zip
+}  // namespace msprobe::formats::zip

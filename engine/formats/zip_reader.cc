@@ -9,7 +9,7 @@
 #include "engine/formats/zip.h"
 #include "engine/formats/zip_layout.h"
 
-namespace msprobe {
+namespace msprobe::formats {
 
 using namespace zip;  // NOLINT: the record constants
 
@@ -278,4 +278,4 @@ Result<ZipContent> ZipReader::Read(const ZipEntry& entry, uint64_t max_inflated,
   return content;
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::formats

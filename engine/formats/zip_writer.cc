@@ -5,7 +5,7 @@
 #include "engine/formats/zip_layout.h"
 #include "engine/kernels/byte_checksums.h"
 
-namespace msprobe {
+namespace msprobe::formats {
 
 using namespace zip;  // NOLINT: the record constants
 
@@ -22,7 +22,7 @@ uint32_t Field32(uint64_t value) {
 }  // namespace
 
 uint32_t Crc32(std::string_view bytes, uint32_t before) {
-  return UpdateCrc32(before, reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
+  return kernels::UpdateCrc32(before, reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
 }
 
 uint32_t Crc32(std::string_view bytes, ThreadPool* pool) {
@@ -31,9 +31,9 @@ uint32_t Crc32(std::string_view bytes, ThreadPool* pool) {
   if (pieces < 4) return Crc32(bytes);
   std::vector<uint32_t> sums(pieces);
   pool->ParallelFor(pieces, [&](size_t i) { sums[i] = Crc32(bytes.substr(i * kPiece, kPiece)); });
-  const uint32_t shift = Crc32Shift(kPiece);
+  const uint32_t shift = kernels::Crc32Shift(kPiece);
   uint32_t sum = sums[0];
-  for (size_t i = 1; i < pieces; ++i) sum = CombineCrc32(sum, sums[i], shift);
+  for (size_t i = 1; i < pieces; ++i) sum = kernels::CombineCrc32(sum, sums[i], shift);
   return Crc32(bytes.substr(pieces * kPiece), sum);
 }
 
@@ -184,4 +184,4 @@ std::string ZipComposer::Take() {
   return std::exchange(pending_, {});
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::formats

@@ -14,7 +14,7 @@
 
 #ifndef ENGINE_KERNELS_BYTE_CHECKSUMS_CC_ONCE_
 #define ENGINE_KERNELS_BYTE_CHECKSUMS_CC_ONCE_
-namespace msprobe {
+namespace msprobe::kernels {
 namespace {
 
 // A polynomial over GF(2) below x^32: the coefficient of x^0 is the top bit.
@@ -53,11 +53,11 @@ struct Factors {
 };
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::kernels
 #endif  // ENGINE_KERNELS_BYTE_CHECKSUMS_CC_ONCE_
 
 HWY_BEFORE_NAMESPACE();
-namespace msprobe {
+namespace msprobe::kernels {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -134,11 +134,11 @@ uint64_t XorOfBytes(const uint8_t* p, size_t size) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace msprobe
+}  // namespace msprobe::kernels
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace msprobe {
+namespace msprobe::kernels {
 namespace {
 HWY_EXPORT(Crc32OfBytes);
 HWY_EXPORT(XorOfBytes);
@@ -158,5 +158,5 @@ uint32_t CombineCrc32(uint32_t first, uint32_t second, uint32_t shift) {
   return Times(shift, first) ^ second;
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::kernels
 #endif  // HWY_ONCE

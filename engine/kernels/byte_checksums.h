@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace msprobe {
+namespace msprobe::kernels {
 
 uint32_t UpdateCrc32(uint32_t crc, const uint8_t* p, size_t size);
 
@@ -19,4 +19,4 @@ uint32_t CombineCrc32(uint32_t first, uint32_t second, uint32_t shift);
 
 uint64_t XorWords(const uint8_t* p, size_t size);
 
-}  // namespace msprobe
+}  // namespace msprobe::kernels

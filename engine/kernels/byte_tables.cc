@@ -2,7 +2,7 @@
 
 #include "engine/tensor/float_formats.h"
 
-namespace msprobe {
+namespace msprobe::kernels {
 namespace {
 
 struct Tables {
@@ -31,4 +31,4 @@ const Tables& Get() {
 const float* ByteTable(DType dtype) { return Get().byte[static_cast<size_t>(dtype)].data(); }
 const float* NibbleTable() { return Get().nibble.data(); }
 
-}  // namespace msprobe
+}  // namespace msprobe::kernels

@@ -5,11 +5,11 @@
 
 #include "engine/tensor/dtype.h"
 
-namespace msprobe {
+namespace msprobe::kernels {
 
 // 256 values, for a dtype of one byte other than kFloat4E2M1X2.
 const float* ByteTable(DType dtype);
 // The 16 values of a kFloat4E2M1X2 half.
 const float* NibbleTable();
 
-}  // namespace msprobe
+}  // namespace msprobe::kernels

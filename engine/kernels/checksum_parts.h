@@ -14,7 +14,7 @@
 #include "engine/kernels/chunks.h"
 #include "engine/kernels/digest.h"
 
-namespace msprobe {
+namespace msprobe::kernels {
 
 // `sum` of the bytes before, 0 at first; all pieces but the last are whole words of 8 bytes.
 inline uint64_t ContinueChecksum(Checksum kind, uint64_t sum, const uint8_t* p, int64_t bytes) {
@@ -56,4 +56,4 @@ class ChecksumParts {
   std::vector<uint64_t> parts_;
 };
 
-}  // namespace msprobe
+}  // namespace msprobe::kernels

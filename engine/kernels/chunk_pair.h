@@ -9,7 +9,7 @@
 #include "engine/kernels/chunk_reader.h"
 #include "engine/kernels/dtype_traits.h"
 
-namespace msprobe {
+namespace msprobe::kernels {
 
 // The same stretch of both tensors, contiguous.
 struct ChunkPair {
@@ -41,4 +41,4 @@ class ChunkPairReader {
   ChunkReader target_, golden_;
 };
 
-}  // namespace msprobe
+}  // namespace msprobe::kernels

@@ -6,7 +6,7 @@
 
 #include "engine/kernels/chunks.h"
 
-namespace msprobe {
+namespace msprobe::kernels {
 namespace {
 
 template <typename T>
@@ -148,4 +148,4 @@ void ChunkReader::GatherTiles(int64_t first, int64_t n, uint8_t* out) const {
   if (whole_end * run < end) Gather(whole_end * run, end - whole_end * run, at(whole_end * run));
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::kernels

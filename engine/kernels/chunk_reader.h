@@ -10,7 +10,7 @@
 
 #include "engine/tensor/tensor_view.h"
 
-namespace msprobe {
+namespace msprobe::kernels {
 
 class ChunkReader {
  public:
@@ -52,4 +52,4 @@ class ChunkReader {
   StridedRuns runs_;    // empty when contiguous
 };
 
-}  // namespace msprobe
+}  // namespace msprobe::kernels

@@ -17,7 +17,7 @@
 #include "engine/base/threads.h"
 #include "engine/kernels/float_environment.h"
 
-namespace msprobe {
+namespace msprobe::kernels {
 
 // With its working space about what an L1 cache holds.
 inline constexpr int64_t kChunkElements = 4096;
@@ -90,4 +90,4 @@ Node FoldChunks(int64_t count, ThreadPool* pool, const ChunkNode& chunk_node) {
 
 struct NoScratch {};
 
-}  // namespace msprobe
+}  // namespace msprobe::kernels

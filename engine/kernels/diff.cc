@@ -18,7 +18,7 @@
 #include "engine/kernels/lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace msprobe {
+namespace msprobe::kernels {
 namespace HWY_NAMESPACE {
 #if HWY_TARGET == HWY_SCALAR
 
@@ -129,11 +129,11 @@ void ChunkDiff(const ChunkPair& c, DiffNode* node) {
 
 #endif  // HWY_TARGET == HWY_SCALAR
 }  // namespace HWY_NAMESPACE
-}  // namespace msprobe
+}  // namespace msprobe::kernels
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace msprobe {
+namespace msprobe::kernels {
 namespace {
 
 HWY_EXPORT(ChunkDiff);
@@ -190,5 +190,5 @@ Result<Diff> ComputeDiff(const TensorView& target, const TensorView& golden, Thr
   return diff;
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::kernels
 #endif  // HWY_ONCE

@@ -8,8 +8,9 @@
 #include "engine/tensor/tensor_view.h"
 
 namespace msprobe {
-
 class ThreadPool;
+}
+namespace msprobe::kernels {
 
 // T is a target value, G a golden value, both converted exactly to double (complex: |T - G|, moduli
 // for magnitudes). Elements where either side is not finite are left out of every sum and extremum
@@ -65,4 +66,4 @@ struct Crc32Pair {
 Result<Diff> ComputeDiff(const TensorView& target, const TensorView& golden, ThreadPool* pool,
                          Crc32Pair* checksums);
 
-}  // namespace msprobe
+}  // namespace msprobe::kernels

@@ -12,7 +12,7 @@
 
 #if HWY_TARGET != HWY_SCALAR
 HWY_BEFORE_NAMESPACE();
-namespace msprobe {
+namespace msprobe::kernels {
 namespace HWY_NAMESPACE {
 
 // Sums, extrema and counts over the lanes. Padding is zero on both sides: it adds nothing to sums
@@ -126,7 +126,7 @@ struct SpecialCounter {
 };
 
 }  // namespace HWY_NAMESPACE
-}  // namespace msprobe
+}  // namespace msprobe::kernels
 HWY_AFTER_NAMESPACE();
 
 #endif  // HWY_TARGET != HWY_SCALAR

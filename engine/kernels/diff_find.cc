@@ -15,7 +15,7 @@
 
 #ifndef ENGINE_KERNELS_DIFF_FIND_CC_
 #define ENGINE_KERNELS_DIFF_FIND_CC_
-namespace msprobe {
+namespace msprobe::kernels {
 namespace {
 
 // A pair to be found: the first that is not the same; or, `mismatch`, the first that is also not
@@ -40,11 +40,11 @@ struct Search {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::kernels
 #endif
 
 HWY_BEFORE_NAMESPACE();
-namespace msprobe {
+namespace msprobe::kernels {
 namespace HWY_NAMESPACE {
 #if HWY_TARGET == HWY_SCALAR
 
@@ -74,11 +74,11 @@ int64_t FindPair(const ChunkPair& c, const Search& search) {
 
 #endif  // HWY_TARGET == HWY_SCALAR
 }  // namespace HWY_NAMESPACE
-}  // namespace msprobe
+}  // namespace msprobe::kernels
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace msprobe {
+namespace msprobe::kernels {
 namespace {
 
 HWY_EXPORT(FindPair);
@@ -113,5 +113,5 @@ void FindIndices(const ChunkPairReader& reader, const DiffNode& node, PairKind k
   diff->worst_golden = kind == PairKind::kComplex ? Modulus(pair.g, pair.gi) : pair.g;
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::kernels
 #endif  // HWY_ONCE

@@ -11,7 +11,7 @@
 #include "engine/kernels/diff.h"
 #include "engine/kernels/dtype_traits.h"
 
-namespace msprobe {
+namespace msprobe::kernels {
 
 // Which road a pair of dtypes takes.
 enum class PairKind {
@@ -209,4 +209,4 @@ inline Diff FinishDiff(const DiffNode& node, UlpKind ulp, int64_t count) {
   return d;
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::kernels

@@ -9,7 +9,7 @@
 #include "engine/kernels/diff_node.h"
 #include "engine/kernels/dtype_traits.h"
 
-namespace msprobe {
+namespace msprobe::kernels {
 
 // Values as doubles; real dtypes have imaginary parts 0. For PairKind::kInteger `exact_distance` is
 // |T - G|, else negative.
@@ -65,4 +65,4 @@ inline uint64_t WholeDistance(__int128 a, __int128 b) {
   return d >> 64 != 0 ? ~uint64_t{0} : static_cast<uint64_t>(d);
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::kernels

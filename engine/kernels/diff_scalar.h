@@ -7,7 +7,7 @@
 #include "engine/kernels/diff_pairs.h"
 #include "engine/kernels/stats_scalar.h"
 
-namespace msprobe {
+namespace msprobe::kernels {
 
 // Value `v` of contiguous elements; kFloat4E2M1X2 has two a byte.
 inline std::complex<double> ValueAt(DType dtype, const uint8_t* p, int64_t v) {
@@ -129,4 +129,4 @@ inline Diff ComputeDiffScalar(const TensorView& target, const TensorView& golden
   return diff;
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::kernels

@@ -16,7 +16,7 @@
 
 #if HWY_TARGET != HWY_SCALAR
 HWY_BEFORE_NAMESPACE();
-namespace msprobe {
+namespace msprobe::kernels {
 namespace HWY_NAMESPACE {
 
 // Signed position of a float among its format's numbers, from its bits: what Ordinal() gives for a
@@ -200,7 +200,7 @@ HWY_NOINLINE void ScanFloatsTwice(const uint8_t* tp, const uint8_t* gp, int64_t 
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace msprobe
+}  // namespace msprobe::kernels
 HWY_AFTER_NAMESPACE();
 
 #endif  // HWY_TARGET != HWY_SCALAR

@@ -6,7 +6,7 @@
 #include "engine/kernels/chunk_reader.h"
 #include "engine/kernels/chunks.h"
 
-namespace msprobe {
+namespace msprobe::kernels {
 
 namespace {
 
@@ -31,4 +31,4 @@ uint32_t Crc32(const TensorView& view) {
 
 uint64_t Xor64(const TensorView& view) { return ChecksumOf(view, Checksum::kXor); }
 
-}  // namespace msprobe
+}  // namespace msprobe::kernels

@@ -5,7 +5,7 @@
 
 #include "engine/tensor/tensor_view.h"
 
-namespace msprobe {
+namespace msprobe::kernels {
 
 // ComputeStats takes one of them along in its pass.
 enum class Checksum : uint8_t { kNone, kCrc32, kXor };
@@ -22,4 +22,4 @@ uint32_t Crc32(const TensorView& view);
 //   AppendHex(&text, Xor64(view), 16);     // "00000000deadbeef"
 uint64_t Xor64(const TensorView& view);
 
-}  // namespace msprobe
+}  // namespace msprobe::kernels

@@ -12,7 +12,7 @@
 #include "engine/kernels/decode-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace msprobe {
+namespace msprobe::kernels {
 namespace HWY_NAMESPACE {
 
 // Adds the chunk's elements to the counts.
@@ -39,11 +39,11 @@ void ChunkIntervals(DType dtype, const uint8_t* p, int64_t n, const double* boun
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace msprobe
+}  // namespace msprobe::kernels
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace msprobe {
+namespace msprobe::kernels {
 
 HWY_EXPORT(ChunkIntervals);
 
@@ -82,5 +82,5 @@ std::vector<int64_t> CountIntervals(const TensorView& view, std::span<const doub
   return counts;
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::kernels
 #endif  // HWY_ONCE

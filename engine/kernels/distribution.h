@@ -8,8 +8,9 @@
 #include "engine/tensor/tensor_view.h"
 
 namespace msprobe {
-
 class ThreadPool;
+}
+namespace msprobe::kernels {
 
 // Dtypes with one real value an element: not complex, not kFloat4E2M1X2.
 bool HasOrder(DType dtype);
@@ -24,4 +25,4 @@ bool HasOrder(DType dtype);
 std::vector<int64_t> CountIntervals(const TensorView& view, std::span<const double> bounds,
                                     uint8_t* positive = nullptr, ThreadPool* pool = nullptr);
 
-}  // namespace msprobe
+}  // namespace msprobe::kernels

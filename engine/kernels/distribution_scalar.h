@@ -6,7 +6,7 @@
 
 #include "engine/tensor/float_formats.h"
 
-namespace msprobe {
+namespace msprobe::kernels {
 
 // Adds the `n` elements at `p` to the counts.
 inline void ChunkIntervalsScalar(DType dtype, const uint8_t* p, int64_t n,
@@ -22,4 +22,4 @@ inline void ChunkIntervalsScalar(DType dtype, const uint8_t* p, int64_t n,
   }
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::kernels

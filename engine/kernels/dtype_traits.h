@@ -6,7 +6,7 @@
 
 #include "engine/tensor/dtype.h"
 
-namespace msprobe {
+namespace msprobe::kernels {
 
 // Every value is a float, exactly.
 constexpr bool FitsFloat(DType dtype) {
@@ -40,4 +40,4 @@ inline double Modulus(double re, double im) {
   return std::sqrt(x * x + y * y) * back;
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::kernels

@@ -8,7 +8,7 @@
 #include "engine/kernels/stats.h"
 #include "engine/tensor/float_formats.h"
 
-namespace msprobe {
+namespace msprobe::kernels {
 
 int64_t FirstNonfinite(const TensorView& view) {
   const DTypeKind kind = DTypeKindOf(view.dtype);
@@ -32,4 +32,4 @@ int64_t FirstNonfinite(const TensorView& view) {
   return -1;
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::kernels

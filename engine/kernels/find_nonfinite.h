@@ -5,7 +5,7 @@
 
 #include "engine/tensor/tensor_view.h"
 
-namespace msprobe {
+namespace msprobe::kernels {
 
 // Number of the first element, in logical order, that is NaN or infinite (complex: either part);
 // -1 when all are finite. Meant for tensors known to hold one: stops there.
@@ -13,4 +13,4 @@ namespace msprobe {
 //   if (stats.nan > 0) where = FirstNonfinite(view);
 int64_t FirstNonfinite(const TensorView& view);
 
-}  // namespace msprobe
+}  // namespace msprobe::kernels

@@ -21,7 +21,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace msprobe {
+namespace msprobe::kernels {
 
 inline constexpr size_t kStripeBytes = 64;
 // A permutation of the 64-bit words in which each input bit changes about half of the output
@@ -64,4 +64,4 @@ inline uint64_t FinishFingerprint(uint64_t chunk_sum, unsigned dtype, uint64_t b
   return Mix64(chunk_sum + Mix64(bytes * 64 + dtype + 1));
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::kernels

@@ -7,7 +7,7 @@
 #include <cfenv>
 #endif
 
-namespace msprobe {
+namespace msprobe::kernels {
 
 // While it lives: round to nearest, denormals kept, no traps. A training script may have asked for
 // flushed denormals (torch.set_flush_denormal) or for traps, and the thread gets back exactly what
@@ -41,4 +41,4 @@ class FloatEnvironment {
 #endif
 };
 
-}  // namespace msprobe
+}  // namespace msprobe::kernels

@@ -21,7 +21,7 @@
 #if HWY_TARGET != HWY_SCALAR
 
 HWY_BEFORE_NAMESPACE();
-namespace msprobe {
+namespace msprobe::kernels {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -193,7 +193,7 @@ class Hasher<false> {
 };
 
 }  // namespace HWY_NAMESPACE
-}  // namespace msprobe
+}  // namespace msprobe::kernels
 HWY_AFTER_NAMESPACE();
 
 #endif  // HWY_TARGET != HWY_SCALAR

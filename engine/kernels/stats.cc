@@ -15,7 +15,7 @@
 #include "engine/kernels/lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace msprobe {
+namespace msprobe::kernels {
 namespace HWY_NAMESPACE {
 #if HWY_TARGET == HWY_SCALAR
 
@@ -269,11 +269,11 @@ void ChunkStats(DType dtype, const uint8_t* p, int64_t n, uint64_t chunk, StatsN
 
 #endif  // HWY_TARGET == HWY_SCALAR
 }  // namespace HWY_NAMESPACE
-}  // namespace msprobe
+}  // namespace msprobe::kernels
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace msprobe {
+namespace msprobe::kernels {
 namespace {
 
 HWY_EXPORT(ChunkStats);
@@ -325,5 +325,5 @@ Stats ComputeStats(const TensorView& view, ThreadPool* pool, Checksum checksum) 
   return stats;
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::kernels
 #endif  // HWY_ONCE

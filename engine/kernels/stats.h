@@ -8,8 +8,9 @@
 #include "engine/tensor/tensor_view.h"
 
 namespace msprobe {
-
 class ThreadPool;
+}
+namespace msprobe::kernels {
 
 struct Stats {
   static constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
@@ -39,4 +40,4 @@ struct Stats {
 Stats ComputeStats(const TensorView& view, ThreadPool* pool = nullptr,
                    Checksum checksum = Checksum::kNone);
 
-}  // namespace msprobe
+}  // namespace msprobe::kernels

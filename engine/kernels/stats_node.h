@@ -11,7 +11,7 @@
 #include "engine/kernels/fingerprint.h"
 #include "engine/kernels/stats.h"
 
-namespace msprobe {
+namespace msprobe::kernels {
 
 struct StatsNode {
   double sum = 0, sum_squares = 0;
@@ -78,4 +78,4 @@ inline Stats EmptyStats(DType dtype) {
   return s;
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::kernels

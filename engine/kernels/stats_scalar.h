@@ -12,7 +12,7 @@
 #include "engine/tensor/float_formats.h"
 #include "engine/tensor/tensor_view.h"
 
-namespace msprobe {
+namespace msprobe::kernels {
 
 // The sixteen lanes' sum: halves are added until one is left.
 inline double AddLanesScalar(std::array<double, 16> lane) {
@@ -107,4 +107,4 @@ inline Stats ComputeStatsScalar(const TensorView& view) {
   return FinishStats(FoldScalar<StatsNode>(0, chunks, chunk_node), view.dtype, numel);
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::kernels

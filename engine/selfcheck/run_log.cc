@@ -7,7 +7,7 @@
 
 #include "engine/base/text.h"
 
-namespace msprobe {
+namespace msprobe::selfcheck {
 namespace {
 
 constexpr std::string_view kWords[] = {"weight", "loss", "gradient", "random"};
@@ -109,4 +109,4 @@ Result<RunLog> ReadRunLog(const std::string& path) {
   return log;
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::selfcheck

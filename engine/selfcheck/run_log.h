@@ -14,7 +14,7 @@
 #include "engine/base/file.h"
 #include "engine/base/status.h"
 
-namespace msprobe {
+namespace msprobe::selfcheck {
 
 // In the order in which one step of training makes them.
 enum class ValueKind : uint8_t { kWeight, kLoss, kGradient, kRandom };
@@ -56,4 +56,4 @@ class RunLogWriter {
 // Errors: kNotFound; kInvalidDump with the file and the line's offset.
 Result<RunLog> ReadRunLog(const std::string& path);
 
-}  // namespace msprobe
+}  // namespace msprobe::selfcheck

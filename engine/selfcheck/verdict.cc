@@ -5,7 +5,7 @@
 #include <map>
 #include <utility>
 
-namespace msprobe {
+namespace msprobe::selfcheck {
 namespace {
 
 constexpr size_t kKinds = 4;
@@ -83,4 +83,4 @@ int64_t MedianStep(const RunLog& log) {
   return times[times.size() / 2];
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::selfcheck

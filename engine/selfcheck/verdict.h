@@ -8,7 +8,7 @@
 
 #include "engine/selfcheck/run_log.h"
 
-namespace msprobe {
+namespace msprobe::selfcheck {
 
 struct RunDifference {
   size_t step = 0;
@@ -26,4 +26,4 @@ std::optional<RunDifference> FirstDifference(const RunLog& first, const RunLog& 
 // when others are there. 0 without steps.
 int64_t MedianStep(const RunLog& log);
 
-}  // namespace msprobe
+}  // namespace msprobe::selfcheck

@@ -8,9 +8,9 @@
 
 #include "bindings.h"
 #include "capture/collector.h"
-#include "capture/gradient_probe.h"
-#include "capture/openmp_team.h"
-#include "capture/torch_api.h"
+#include "capture/gradients/gradient_probe.h"
+#include "capture/python/torch_api.h"
+#include "capture/values/openmp_team.h"
 #include "convert.h"
 #include "engine/base/log.h"
 #include "engine/formats/name_lists.h"
@@ -25,10 +25,11 @@ using Names = std::vector<std::string>;
 void Configure(nb::handle config_path, nb::handle task, nb::handle dump_path, nb::handle level,
                nb::handle step, const std::string& own_directory) {
   const std::string path = PathArgument("config_path", config_path).value_or("");
-  const ConfigOverrides overrides{TextArgument("task", task), PathArgument("dump_path", dump_path),
-                                  TextArgument("level", level), StepArgument("step", step)};
-  auto watch = std::make_unique<ConfigWatch>(path, overrides);
-  Config config = ValueOrRaise(LoadConfig(path, overrides));
+  const dump::ConfigOverrides overrides{TextArgument("task", task),
+                                        PathArgument("dump_path", dump_path),
+                                        TextArgument("level", level), StepArgument("step", step)};
+  auto watch = std::make_unique<dump::ConfigWatch>(path, overrides);
+  dump::Config config = ValueOrRaise(dump::LoadConfig(path, overrides));
   RaiseIfError(Collector::CheckReference(config));
   PrepareCapture(own_directory);
   Collector::Get().Configure(std::move(config), std::move(watch));
@@ -101,7 +102,7 @@ void BindCapture(nb::module_& m) {
   m.def(
       "seeding",
       [=]() -> std::optional<std::pair<int64_t, bool>> {
-        const Config& config = collector().session().config();
+        const dump::Config& config = collector().session().config();
         if (!config.seed && !config.is_deterministic) return std::nullopt;
         return std::pair(config.seed.value_or(1234), config.is_deterministic.value_or(false));
       },
@@ -115,9 +116,10 @@ void BindCapture(nb::module_& m) {
   m.def(
       "read_name_lists",
       [](const char* path, std::string_view own) {
-        NameLists lists = ValueOrRaise(ReadNameLists(path));
+        formats::NameLists lists = ValueOrRaise(formats::ReadNameLists(path));
         if (own.empty()) return lists;
-        return MergeNameLists(std::move(lists), ValueOrRaise(ReadNameLists(std::string(own))));
+        return formats::MergeNameLists(std::move(lists),
+                                       ValueOrRaise(formats::ReadNameLists(std::string(own))));
       },
       "path"_a, "own"_a = "",
       "[(category, [name, ...]), ...] of a support_wrap_ops.yaml, with a user's list laid over it: "

@@ -13,11 +13,11 @@ namespace {
 
 // The exit code of what `msprobe` does with these words; raises what it would print as an error.
 int Run(const std::vector<std::string>& arguments) {
-  Result<int> code = kExitOk;
+  Result<int> code = cli::kExitOk;
   {
     nb::gil_scoped_release release;
-    Console console;
-    code = RunMsprobe(arguments, console);
+    cli::Console console;
+    code = cli::RunMsprobe(arguments, console);
     if (code.ok()) {
       if (Status written = console.Flush(); !written.ok()) code = written;
     }
@@ -27,8 +27,9 @@ int Run(const std::vector<std::string>& arguments) {
 
 // What the older command line does with that compare.json.
 void Compare(const std::string& input, const std::vector<std::string>& flags) {
-  const CompareInput paths = ValueOrRaise(ParseCompareInput(input, "input_param"));
-  if (Run(ValueOrRaise(LegacyCompareArguments(flags, paths))) == kExitError) {
+  const compare::CompareInput paths =
+      ValueOrRaise(compare::ParseCompareInput(input, "input_param"));
+  if (Run(ValueOrRaise(cli::LegacyCompareArguments(flags, paths))) == cli::kExitError) {
     Raise(InvalidArgument("not everything could be compared; what was is written"));
   }
 }

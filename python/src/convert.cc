@@ -4,8 +4,8 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 
-#include "capture/tensor_access.h"
-#include "capture/torch_api.h"
+#include "capture/python/torch_api.h"
+#include "capture/values/tensor_access.h"
 #include "engine/base/log.h"
 #include "engine/tensor/dlpack.h"
 
@@ -118,9 +118,9 @@ std::optional<std::vector<std::string>> StepArgument(std::string_view name, nb::
   return steps;
 }
 
-std::optional<TokenCounts> TokensArgument(nb::handle value) {
+std::optional<dump::TokenCounts> TokensArgument(nb::handle value) {
   if (value.is_none()) return std::nullopt;
-  TokenCounts counts;
+  dump::TokenCounts counts;
   bool good = nb::isinstance<nb::dict>(value);
   if (good) {
     for (const auto& [request, tokens] : nb::cast<nb::dict>(value)) {

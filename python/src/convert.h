@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "engine/base/status.h"
-#include "engine/dump/slice.h"
+#include "engine/dump/config/slice_rules.h"
 #include "engine/tensor/tensor_view.h"
 
 namespace msprobe::python {
@@ -40,7 +40,7 @@ std::optional<std::vector<std::string>> StepArgument(
 
 // scheduled_tokens={request id: number of tokens}. Never raises: None, and with a warning anything
 // else than such a dict, is nullopt.
-std::optional<TokenCounts> TokensArgument(nb::handle value);
+std::optional<dump::TokenCounts> TokensArgument(nb::handle value);
 
 // A torch.Tensor, or anything with the buffer protocol or DLPack's CPU form (NumPy). Keeps the
 // object alive.

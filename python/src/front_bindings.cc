@@ -5,8 +5,8 @@
 
 #include "bindings.h"
 #include "capture/collector.h"
-#include "capture/gradient_probe.h"
-#include "capture/random_log.h"
+#include "capture/gradients/gradient_probe.h"
+#include "capture/tasks/random_log.h"
 #include "convert.h"
 #include "engine/base/log.h"
 

@@ -30,17 +30,17 @@ CRC-32 of the element bytes in logical order; what dumps store under "md5".)";
 
 ThreadPool* Pool(bool threads) { return threads ? &ThreadPool::Default() : nullptr; }
 
-Stats PyComputeStats(nb::handle tensor, bool threads) {
+kernels::Stats PyComputeStats(nb::handle tensor, bool threads) {
   const ArrayArgument array(tensor);
   nb::gil_scoped_release release;
-  return ComputeStats(array.view(), Pool(threads));
+  return kernels::ComputeStats(array.view(), Pool(threads));
 }
 
-Diff PyComputeDiff(nb::handle target, nb::handle golden, bool threads) {
+kernels::Diff PyComputeDiff(nb::handle target, nb::handle golden, bool threads) {
   const ArrayArgument t(target), g(golden);
-  Result<Diff> diff = [&] {
+  Result<kernels::Diff> diff = [&] {
     nb::gil_scoped_release release;
-    return ComputeDiff(t.view(), g.view(), Pool(threads));
+    return kernels::ComputeDiff(t.view(), g.view(), Pool(threads));
   }();
   return ValueOrRaise(std::move(diff));
 }
@@ -48,46 +48,47 @@ Diff PyComputeDiff(nb::handle target, nb::handle golden, bool threads) {
 uint32_t PyCrc32(nb::handle tensor) {
   const ArrayArgument array(tensor);
   nb::gil_scoped_release release;
-  return Crc32(array.view());
+  return kernels::Crc32(array.view());
 }
 
 }  // namespace
 
 void BindKernels(nb::module_& m) {
-  nb::class_<Stats>(m, "Stats", "Result of compute_stats.")
-      .def_ro("count", &Stats::count)
-      .def_ro("nan", &Stats::nan)
-      .def_ro("pos_inf", &Stats::pos_inf)
-      .def_ro("neg_inf", &Stats::neg_inf)
-      .def_ro("zero", &Stats::zero)
-      .def_ro("max", &Stats::max)
-      .def_ro("min", &Stats::min)
-      .def_ro("mean", &Stats::mean)
-      .def_ro("norm", &Stats::norm)
-      .def_ro("int_max", &Stats::int_max)
-      .def_ro("int_min", &Stats::int_min)
-      .def_ro("fingerprint", &Stats::fingerprint);
-  nb::class_<Diff>(m, "Diff", "Result of compute_diff; fields as in engine/kernels/diff.h.")
-      .def_ro("count", &Diff::count)
-      .def_ro("unequal", &Diff::unequal)
-      .def_ro("nonfinite_target", &Diff::nonfinite_target)
-      .def_ro("nonfinite_golden", &Diff::nonfinite_golden)
-      .def_ro("nonfinite_mismatch", &Diff::nonfinite_mismatch)
-      .def_ro("nonfinite_matched", &Diff::nonfinite_matched)
-      .def_ro("cosine", &Diff::cosine)
-      .def_ro("euclidean", &Diff::euclidean)
-      .def_ro("relative_l2", &Diff::relative_l2)
-      .def_ro("max_abs_error", &Diff::max_abs_error)
-      .def_ro("max_rel_error", &Diff::max_rel_error)
-      .def_ro("ratio_within_1e3", &Diff::ratio_within_1e3)
-      .def_ro("ratio_within_5e3", &Diff::ratio_within_5e3)
-      .def_ro("rmse", &Diff::rmse)
-      .def_ro("mape", &Diff::mape)
-      .def_ro("max_ulp", &Diff::max_ulp)
-      .def_ro("first_index", &Diff::first_index)
-      .def_ro("worst_index", &Diff::worst_index)
-      .def_ro("worst_target", &Diff::worst_target)
-      .def_ro("worst_golden", &Diff::worst_golden);
+  nb::class_<kernels::Stats>(m, "Stats", "Result of compute_stats.")
+      .def_ro("count", &kernels::Stats::count)
+      .def_ro("nan", &kernels::Stats::nan)
+      .def_ro("pos_inf", &kernels::Stats::pos_inf)
+      .def_ro("neg_inf", &kernels::Stats::neg_inf)
+      .def_ro("zero", &kernels::Stats::zero)
+      .def_ro("max", &kernels::Stats::max)
+      .def_ro("min", &kernels::Stats::min)
+      .def_ro("mean", &kernels::Stats::mean)
+      .def_ro("norm", &kernels::Stats::norm)
+      .def_ro("int_max", &kernels::Stats::int_max)
+      .def_ro("int_min", &kernels::Stats::int_min)
+      .def_ro("fingerprint", &kernels::Stats::fingerprint);
+  nb::class_<kernels::Diff>(m, "Diff",
+                            "Result of compute_diff; fields as in engine/kernels/diff.h.")
+      .def_ro("count", &kernels::Diff::count)
+      .def_ro("unequal", &kernels::Diff::unequal)
+      .def_ro("nonfinite_target", &kernels::Diff::nonfinite_target)
+      .def_ro("nonfinite_golden", &kernels::Diff::nonfinite_golden)
+      .def_ro("nonfinite_mismatch", &kernels::Diff::nonfinite_mismatch)
+      .def_ro("nonfinite_matched", &kernels::Diff::nonfinite_matched)
+      .def_ro("cosine", &kernels::Diff::cosine)
+      .def_ro("euclidean", &kernels::Diff::euclidean)
+      .def_ro("relative_l2", &kernels::Diff::relative_l2)
+      .def_ro("max_abs_error", &kernels::Diff::max_abs_error)
+      .def_ro("max_rel_error", &kernels::Diff::max_rel_error)
+      .def_ro("ratio_within_1e3", &kernels::Diff::ratio_within_1e3)
+      .def_ro("ratio_within_5e3", &kernels::Diff::ratio_within_5e3)
+      .def_ro("rmse", &kernels::Diff::rmse)
+      .def_ro("mape", &kernels::Diff::mape)
+      .def_ro("max_ulp", &kernels::Diff::max_ulp)
+      .def_ro("first_index", &kernels::Diff::first_index)
+      .def_ro("worst_index", &kernels::Diff::worst_index)
+      .def_ro("worst_target", &kernels::Diff::worst_target)
+      .def_ro("worst_golden", &kernels::Diff::worst_golden);
   using namespace nb::literals;
   m.def("compute_stats", &PyComputeStats, "tensor"_a, "threads"_a = false, kComputeStatsDoc);
   m.def("compute_diff", &PyComputeDiff, "target"_a, "golden"_a, "threads"_a = false,

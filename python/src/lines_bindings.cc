@@ -40,19 +40,19 @@ class Options {
   const nb::dict& options_;
 };
 
-Config ConfigOf(const nb::dict& dict) {
+dump::Config ConfigOf(const nb::dict& dict) {
   const Options options(dict);
-  LineStyle style;
+  dump::LineStyle style;
   std::string dialect = "counted", mode = "all", data = "npy", level = "L1";
   bool checksums = false;
   Strings parts = {"forward", "backward", "input", "output"};
   options.Read("dialect", &dialect);
   options.Read("mode", &mode);
   options.Read("data", &data);
-  style.dialect = Named<LineDialect>("a dialect", dialect, kDialects);
-  style.mode = Named<LineMode>("a mode", mode, kModes);
-  style.data = Named<LineData>("a form of data", data, kData);
-  if (!style.has_values()) style.data = LineData::kNone;
+  style.dialect = Named<dump::LineDialect>("a dialect", dialect, kDialects);
+  style.mode = Named<dump::LineMode>("a mode", mode, kModes);
+  style.data = Named<dump::LineData>("a form of data", data, kData);
+  if (!style.has_values()) style.data = dump::LineData::kNone;
   options.Read("file", &style.file);
   options.Read("data_folder", &style.data_folder);
   options.Read("tag_folder", &style.tag_folder);
@@ -68,16 +68,16 @@ Config ConfigOf(const nb::dict& dict) {
   options.Read("checksums", &checksums);
   options.Read("parts", &parts);
 
-  Config config;
+  dump::Config config;
   options.Read("overflow_nums", &config.overflow_nums);
   options.Read("async_dump", &config.async_dump);
   options.Read("ranks", &config.rank);
   options.Read("checks_overflow", &style.file_for_each);
   config.level = level == "L0" ? Level::kL0 : Level::kL1;
-  config.task = style.file_for_each             ? Task::kOverflowCheck
-                : style.data != LineData::kNone ? Task::kTensor
-                                                : Task::kStatistics;
-  if (checksums) config.summary = {.statistics = false, .checksum = Checksum::kCrc32};
+  config.task = style.file_for_each                   ? Task::kOverflowCheck
+                : style.data != dump::LineData::kNone ? Task::kTensor
+                                                      : Task::kStatistics;
+  if (checksums) config.summary = {.statistics = false, .checksum = kernels::Checksum::kCrc32};
   const auto has = [&](const char* part) {
     return std::find(parts.begin(), parts.end(), part) != parts.end();
   };
@@ -98,7 +98,7 @@ void BindLines(nb::module_& m) {
   m.def(
       "configure_lines",
       [](const nb::dict& options, const std::string& own_directory, bool goes_on) {
-        Config config = ConfigOf(options);
+        dump::Config config = ConfigOf(options);
         PrepareCapture(own_directory);
         Collector::Get().Restyle(std::move(config), goes_on);
       },

@@ -1,9 +1,9 @@
 // msprobe._engine: the engine as Python sees it. One function per engine folder; no logic here.
 #include "bindings.h"
-#include "capture/backward.h"
-#include "capture/interpose.h"
-#include "capture/observed_callable.h"
-#include "capture/parameter_hooks.h"
+#include "capture/calls/interpose.h"
+#include "capture/calls/observed_callable.h"
+#include "capture/gradients/backward.h"
+#include "capture/gradients/parameter_hooks.h"
 #include "convert.h"
 #include "engine/base/version.h"
 

@@ -6,21 +6,21 @@
 #include "bindings.h"
 #include "cli/parse_tensors.h"
 #include "convert.h"
-#include "engine/dump/line_trace.h"
-#include "engine/dump/tag_folder.h"
+#include "engine/dump/read/pkl_trace.h"
+#include "engine/dump/read/tag_folder.h"
 
 namespace msprobe::python {
 namespace {
 
 std::pair<std::string, std::vector<std::string>> Trace(const std::string& path,
                                                        const std::string& prefix) {
-  LineTrace trace = ValueOrRaise(TraceLines(path, prefix));
+  dump::LineTrace trace = ValueOrRaise(dump::TraceLines(path, prefix));
   return {std::move(trace.text), std::move(trace.warnings)};
 }
 
 std::string CompareFiles(const std::string& target, const std::string& golden, int64_t lines,
                          double absolute, double relative, bool save) {
-  return ValueOrRaise(CompareTensorFiles(
+  return ValueOrRaise(cli::CompareTensorFiles(
       target, golden, {.lines = lines, .absolute = absolute, .relative = relative, .save = save}));
 }
 
@@ -31,13 +31,13 @@ void BindOlderFiles(nb::module_& m) {
   m.def("trace_lines", &Trace, "path"_a, "prefix"_a,
         "What `msprobe parse` prints, and what it warns of.");
   m.def(
-      "line_dialect", [](const std::string& path) { return ValueOrRaise(LineDialect(path)); },
+      "line_dialect", [](const std::string& path) { return ValueOrRaise(dump::LineDialect(path)); },
       "path"_a, "Who wrote the file: torch_npu.hooks, ptdbg_ascend 0.1, ptdbg_ascend, or \"\".");
-  m.def("existing_tag", &ExistingTag, "path"_a,
+  m.def("existing_tag", &dump::ExistingTag, "path"_a,
         "The path; below the one folder with its tag where only the version is another.");
   m.def(
       "describe_tensor_file",
-      [](const std::string& path) { return ValueOrRaise(DescribeTensorFile(path)); }, "path"_a,
+      [](const std::string& path) { return ValueOrRaise(cli::DescribeTensorFile(path)); }, "path"_a,
       "Shape, dtype, maximum, minimum and mean of a tensor file, as a line.");
   m.def("compare_tensor_files", &CompareFiles, "target"_a, "golden"_a, "lines"_a, "absolute"_a,
         "relative"_a, "save"_a, "Where two tensor files differ, as text.");

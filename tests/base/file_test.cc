@@ -11,7 +11,7 @@
 #include <filesystem>
 #include <utility>
 
-#include "tests/dump/temporary_folder.h"
+#include "tests/base/temporary_folder.h"
 
 namespace msprobe {
 namespace {

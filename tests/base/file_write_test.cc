@@ -13,7 +13,7 @@
 
 #include "engine/base/file.h"
 #include "tests/base/full_disk.h"
-#include "tests/dump/temporary_folder.h"
+#include "tests/base/temporary_folder.h"
 
 namespace {
 std::atomic<int> umask_calls = 0;

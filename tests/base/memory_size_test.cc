@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "tests/dump/temporary_folder.h"
+#include "tests/base/temporary_folder.h"
 
 namespace msprobe {
 namespace {

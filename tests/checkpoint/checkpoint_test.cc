@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "engine/base/file.h"
-#include "engine/compare/columns_text.h"
-#include "tests/dump/temporary_folder.h"
+#include "engine/compare/model/value_text.h"
+#include "tests/base/temporary_folder.h"
 
-namespace msprobe {
+namespace msprobe::checkpoint {
 namespace {
 
 const std::string kData = MSPROBE_TEST_DATA "/checkpoints";
@@ -17,7 +17,7 @@ TEST(Checkpoint, SharesOfRanksAreJoined) {
   ASSERT_EQ(c->tensors().size(), 1u);
   EXPECT_EQ(c->tensors()[0].name, "decoder.layers.0.mlp.linear_fc2.weight");
   EXPECT_EQ(c->tensors()[0].shape, (std::vector<int64_t>{2, 6}));
-  const Result<TensorFile> data = c->Read(c->tensors()[0]);
+  const Result<formats::TensorFile> data = c->Read(c->tensors()[0]);
   ASSERT_TRUE(data.ok()) << data.status().ToString();
   const auto* values = static_cast<const float*>(data->data);
   const float expected[] = {0, 1, 2, 0, 1, 2, 3, 4, 5, 3, 4, 5};
@@ -50,7 +50,7 @@ TEST(Checkpoint, PartsThatDoNotCoverItAreRefused) {
   ASSERT_TRUE(c.ok()) << c.status().ToString();
   CheckpointTensor claimed = c->tensors()[0];
   claimed.shape = {int64_t{1} << 40, 1 << 20};  // 4 EiB: refused before memory is taken
-  const Result<TensorFile> data = c->Read(claimed);
+  const Result<formats::TensorFile> data = c->Read(claimed);
   ASSERT_FALSE(data.ok());
   EXPECT_EQ(data.status().code(), ErrorCode::kInvalidDump);
 }
@@ -77,11 +77,11 @@ TEST(Checkpoint, WhatIsNoneIsNotTakenForOne) {
 }
 
 TEST(Checkpoint, AnElementIsNamedByItsPlace) {
-  EXPECT_EQ(IndexText(0, "[]"), "[]");
-  EXPECT_EQ(IndexText(3, "[4]"), "[3]");
-  EXPECT_EQ(IndexText(23, "[2, 3, 4]"), "[1, 2, 3]");
-  EXPECT_EQ(IndexText(7, "N/A"), "7");
+  EXPECT_EQ(compare::IndexText(0, "[]"), "[]");
+  EXPECT_EQ(compare::IndexText(3, "[4]"), "[3]");
+  EXPECT_EQ(compare::IndexText(23, "[2, 3, 4]"), "[1, 2, 3]");
+  EXPECT_EQ(compare::IndexText(7, "N/A"), "7");
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::checkpoint

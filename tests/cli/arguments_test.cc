@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-namespace msprobe {
+namespace msprobe::cli {
 namespace {
 
 using ::testing::ElementsAre;
@@ -48,4 +48,4 @@ TEST(Arguments, UnknownVerb) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::cli

@@ -5,9 +5,9 @@
 #include <string>
 
 #include "engine/base/file.h"
-#include "tests/dump/temporary_folder.h"
+#include "tests/base/temporary_folder.h"
 
-namespace msprobe {
+namespace msprobe::cli {
 namespace {
 
 using ::testing::EndsWith;
@@ -137,4 +137,4 @@ TEST_F(CompareInputs, DebugSaves) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::cli

@@ -1,4 +1,4 @@
-#include "engine/compare/align.h"
+#include "engine/compare/align/align.h"
 
 #include <gmock/gmock.h>
 
@@ -7,10 +7,10 @@
 #include <numeric>
 #include <random>
 
-#include "engine/compare/record_keys.h"
+#include "engine/compare/model/record_keys.h"
 #include "tests/compare/dump_builder.h"
 
-namespace msprobe {
+namespace msprobe::compare {
 namespace {
 
 using test::DumpBuilder;
@@ -374,4 +374,4 @@ TEST(AlignTest, MappedModulesPair) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::compare

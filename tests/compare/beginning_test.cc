@@ -1,10 +1,9 @@
-#include "engine/compare/beginning.h"
-
 #include <gtest/gtest.h>
 
+#include "engine/compare/measure/run_start.h"
 #include "tests/compare/dump_builder.h"
 
-namespace msprobe {
+namespace msprobe::compare {
 namespace {
 
 using test::DumpBuilder;
@@ -60,4 +59,4 @@ TEST(BeginningTest, NothingIsSaidOfWhatIsNotKnown) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::compare

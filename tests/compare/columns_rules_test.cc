@@ -1,4 +1,4 @@
-#include "engine/compare/columns_rules.h"
+#include "engine/compare/table/columns_rules.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 
 #include "tests/compare/dump_builder.h"
 
-namespace msprobe {
+namespace msprobe::compare {
 namespace {
 
 using test::DumpBuilder;
@@ -158,4 +158,4 @@ TEST(CompareStatistic, Kinds) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::compare

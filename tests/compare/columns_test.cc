@@ -1,14 +1,14 @@
-#include "engine/compare/columns.h"
+#include "engine/compare/table/columns.h"
 
 #include <gmock/gmock.h>
 
 #include <map>
 #include <string>
 
-#include "engine/compare/columns_text.h"
+#include "engine/compare/model/value_text.h"
 #include "tests/compare/dump_builder.h"
 
-namespace msprobe {
+namespace msprobe::compare {
 namespace {
 
 using test::DumpBuilder;
@@ -202,4 +202,4 @@ TEST(ColumnsText, RoundsAsPythonDoes) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::compare

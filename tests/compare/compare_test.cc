@@ -2,10 +2,10 @@
 
 #include <gmock/gmock.h>
 
-#include "engine/compare/summary.h"
+#include "engine/compare/explain/summary.h"
 #include "tests/compare/dump_builder.h"
 
-namespace msprobe {
+namespace msprobe::compare {
 namespace {
 
 using test::DumpBuilder;
@@ -94,4 +94,4 @@ TEST(CompareTest, GradientsInAnotherOrderSayNothing) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::compare

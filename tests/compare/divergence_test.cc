@@ -1,11 +1,11 @@
-#include "engine/compare/divergence.h"
+#include "engine/compare/explain/divergence.h"
 
 #include <gmock/gmock.h>
 
-#include "engine/compare/evidence.h"
+#include "engine/compare/explain/evidence.h"
 #include "tests/compare/divergence_values.h"
 
-namespace msprobe {
+namespace msprobe::compare {
 namespace {
 
 using test::DumpBuilder;
@@ -310,4 +310,4 @@ TEST(DivergenceTest, RunnersUpAreOtherBeginnings) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::compare

@@ -3,10 +3,10 @@
 
 #include <string_view>
 
-#include "engine/compare/evidence.h"
+#include "engine/compare/explain/evidence.h"
 #include "tests/compare/dump_builder.h"
 
-namespace msprobe::test {
+namespace msprobe::compare::test {
 
 // Distinct values a step of the network, wrong by `error`.
 inline Tensor Value(int step, double error = 0) {
@@ -18,4 +18,4 @@ inline std::string_view First(const Comparison& c) {
   return c.first.pair < 0 ? "none" : EntryName(c, c.first.pair);
 }
 
-}  // namespace msprobe::test
+}  // namespace msprobe::compare::test

@@ -17,9 +17,9 @@
 
 #include "engine/base/text.h"
 #include "engine/compare/compare.h"
-#include "engine/dump/table.h"
+#include "engine/model/table.h"
 
-namespace msprobe::test {
+namespace msprobe::compare::test {
 
 inline constexpr double kInf = std::numeric_limits<double>::infinity();
 inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
@@ -183,4 +183,4 @@ inline Comparison MustCompare(Dump target, Dump golden, const CompareOptions& op
   return std::move(result).value();
 }
 
-}  // namespace msprobe::test
+}  // namespace msprobe::compare::test

@@ -1,10 +1,10 @@
 // What rounding, a coarser dtype or a missing value explains, and what they must not hide.
 #include <gmock/gmock.h>
 
-#include "engine/compare/summary.h"
+#include "engine/compare/explain/summary.h"
 #include "tests/compare/divergence_values.h"
 
-namespace msprobe {
+namespace msprobe::compare {
 namespace {
 
 using test::DumpBuilder;
@@ -112,4 +112,4 @@ TEST(ExplainedTest, NoneInPlaceOfATensorIsADifference) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::compare

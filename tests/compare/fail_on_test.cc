@@ -1,10 +1,10 @@
-#include "engine/compare/fail_on.h"
+#include "engine/compare/table/fail_on.h"
 
 #include <gmock/gmock.h>
 
 #include "tests/compare/dump_builder.h"
 
-namespace msprobe {
+namespace msprobe::compare {
 namespace {
 
 using ::testing::HasSubstr;
@@ -77,4 +77,4 @@ TEST(FailOn, NaNMeetsEveryLimit) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::compare

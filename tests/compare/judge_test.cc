@@ -1,13 +1,13 @@
-#include "engine/compare/judge.h"
+#include "engine/compare/judge/judge.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "engine/compare/rounding.h"
+#include "engine/compare/model/rounding.h"
 #include "tests/compare/dump_builder.h"
 
-namespace msprobe {
+namespace msprobe::compare {
 namespace {
 
 using test::DumpBuilder;
@@ -233,8 +233,8 @@ TEST(JudgeTest, MemoryThatNobodyWroteIsNotJudged) {
   EXPECT_EQ(c.first.pair, -1);
 }
 
-Diff OneWrong(double error, double scale) {
-  Diff d;
+kernels::Diff OneWrong(double error, double scale) {
+  kernels::Diff d;
   d.count = 100, d.unequal = 1;
   d.max_abs_error = error, d.euclidean = error, d.relative_l2 = error / (scale * 10);
   d.worst_golden = scale, d.worst_target = scale + error;
@@ -249,7 +249,7 @@ TEST(JudgeDiffTest, Elements) {
   EXPECT_EQ(m.verdict, RowVerdict::kNoise);
   JudgeDiff(OneWrong(1e-3, 1), leaf, leaf, {}, &m);
   EXPECT_EQ(m.verdict, RowVerdict::kDiffers);
-  Diff same;
+  kernels::Diff same;
   same.count = 4;
   JudgeDiff(same, leaf, leaf, {}, &m);
   EXPECT_EQ(m.verdict, RowVerdict::kEqual);
@@ -263,4 +263,4 @@ TEST(JudgeDiffTest, Elements) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::compare

@@ -1,14 +1,14 @@
-#include "engine/compare/mapping.h"
+#include "engine/compare/align/mapping.h"
 
 #include <gmock/gmock.h>
 
-#include "engine/compare/mapping_files.h"
-#include "engine/compare/mindspore_apis.h"
-#include "engine/compare/rename.h"
+#include "engine/compare/align/mapping_files.h"
+#include "engine/compare/align/mindspore_apis.h"
+#include "engine/compare/align/rename.h"
+#include "tests/base/temporary_folder.h"
 #include "tests/compare/dump_builder.h"
-#include "tests/dump/temporary_folder.h"
 
-namespace msprobe {
+namespace msprobe::compare {
 namespace {
 
 using test::DumpBuilder;
@@ -247,4 +247,4 @@ TEST(Mapping, LayersOfAPipelineStageCountFromTheGoldensFirst) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::compare

@@ -1,4 +1,4 @@
-#include "engine/compare/measure_tensors.h"
+#include "engine/compare/measure/measure_tensors.h"
 
 #include <gmock/gmock.h>
 
@@ -8,14 +8,14 @@
 #include <iterator>
 
 #include "engine/base/threads.h"
-#include "engine/compare/judge.h"
-#include "engine/compare/summary.h"
+#include "engine/compare/explain/summary.h"
+#include "engine/compare/judge/judge.h"
 #include "engine/formats/npy.h"
 #include "engine/formats/pt.h"
+#include "tests/base/temporary_folder.h"
 #include "tests/compare/dump_builder.h"
-#include "tests/dump/temporary_folder.h"
 
-namespace msprobe {
+namespace msprobe::compare {
 namespace {
 
 using test::DumpBuilder;
@@ -38,7 +38,7 @@ class MeasureTensorsTest : public ::testing::Test {
                           .dtype = DType::kFloat32,
                           .ndim = static_cast<int>(shape.size()),
                           .shape = shape.data()};
-    const Status status = WriteNpy(folder_ / name, view);
+    const Status status = formats::WriteNpy(folder_ / name, view);
     ASSERT_TRUE(status.ok()) << status.ToString();
   }
   // One call whose output lies in `file`, after one whose output is always good.
@@ -88,7 +88,7 @@ TEST_F(MeasureTensorsTest, WhatIsNotFiniteIsCountedAndMatchedWithItsSign) {
   Write("target/x.npy", {nan, inf, -inf, 4, 5, nan}, {2, 3});
   Write("golden/x.npy", {nan, inf, inf, 4, 5, 6}, {2, 3});
   const Comparison c = Run();
-  const Diff& d = c.diffs[c.measures[1].tensor];
+  const kernels::Diff& d = c.diffs[c.measures[1].tensor];
   EXPECT_EQ(d.nonfinite_matched, 2);
   EXPECT_EQ(d.nonfinite_mismatch, 2);
   const Leaf &t = c.target.leaves[c.rows[1].target], &g = c.golden.leaves[c.rows[1].golden];
@@ -123,7 +123,7 @@ TEST_F(MeasureTensorsTest, PackedElementsAgainstWholeOnes) {
   const std::array<int64_t, 1> shape{2};
   const TensorView view{
       .data = packed.data(), .dtype = DType::kFloat4E2M1X2, .ndim = 1, .shape = shape.data()};
-  ASSERT_TRUE(WritePt(folder_ / "target/x.npy", view).ok());
+  ASSERT_TRUE(formats::WritePt(folder_ / "target/x.npy", view).ok());
   for (const std::vector<float>& golden :
        {std::vector<float>{0, 0.5, 1, 1.5}, std::vector<float>{0, 1}}) {
     Write("golden/x.npy", golden);
@@ -162,7 +162,8 @@ TEST_F(MeasureTensorsTest, AFlippedBitIsNoDifferenceOfNumbers) {
     const float values[] = {1, 2, 3, 4};
     const int64_t shape = 4;
     for (const char* file : {"target/x.pt", "golden/x.pt"})
-      ASSERT_TRUE(WritePt(folder_ / file, {.data = values, .ndim = 1, .shape = &shape}).ok());
+      ASSERT_TRUE(
+          formats::WritePt(folder_ / file, {.data = values, .ndim = 1, .shape = &shape}).ok());
     const Comparison whole = Run("x.pt", "x.pt");
     EXPECT_EQ(whole.measures[1].verdict, RowVerdict::kEqual);
     std::fstream file(folder_ / side / "x.pt", std::ios::in | std::ios::out | std::ios::binary);
@@ -213,4 +214,4 @@ TEST_F(MeasureTensorsTest, NaNInTheSamePlaceIsUnknown) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::compare

@@ -5,9 +5,9 @@
 #include "engine/base/file.h"
 #include "engine/formats/table_file.h"
 #include "engine/formats/xlsx.h"
-#include "tests/dump/temporary_folder.h"
+#include "tests/base/temporary_folder.h"
 
-namespace msprobe {
+namespace msprobe::compare {
 namespace {
 
 using ::testing::ElementsAre;
@@ -17,7 +17,7 @@ using ::testing::SizeIs;
 // "sheet|cell|cell" for each line.
 std::vector<std::string> LinesOf(const std::string& path) {
   std::vector<std::string> lines;
-  const Status status = ReadTableFile(path, [&](const TableLine& line) {
+  const Status status = formats::ReadTableFile(path, [&](const formats::TableLine& line) {
     std::string text(line.sheet);
     for (const std::string_view cell : line.cells) text += "|" + std::string(cell);
     lines.push_back(text);
@@ -67,9 +67,9 @@ TEST_F(MergeResults, SideBySideByRank) {
 TEST_F(MergeResults, WorkbooksOfMsprobe1AndTheNewestOfARank) {
   const std::string path =
       JoinPath(folder_.path(), "compare_result_rank0-rank0_20260102030405.xlsx");
-  Result<XlsxWriter> book = XlsxWriter::Create(path);
+  Result<formats::XlsxWriter> book = formats::XlsxWriter::Create(path);
   ASSERT_TRUE(book->AddSheet({.name = "Sheet1", .header = {"NPU Name", "Cosine"}, .rows = 1}).ok());
-  XlsxRows rows(2);
+  formats::XlsxRows rows(2);
   rows.BeginRow(), rows.TextCell("Torch.mm.0.forward.output.0"), rows.NumberCell(0.5);
   rows.EndRow();
   rows.Compress();
@@ -126,4 +126,4 @@ TEST_F(MergeResults, Configuration) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::compare

@@ -1,12 +1,11 @@
-#include "engine/compare/one_side.h"
-
 #include <gmock/gmock.h>
 
-#include "engine/compare/rank_result.h"
-#include "engine/compare/report_ranks.h"
+#include "engine/compare/explain/unmatched_calls.h"
+#include "engine/compare/ranks/rank_result.h"
+#include "engine/compare/report/report_ranks.h"
 #include "tests/compare/dump_builder.h"
 
-namespace msprobe {
+namespace msprobe::compare {
 namespace {
 
 using test::DumpBuilder;
@@ -100,4 +99,4 @@ TEST(OneSide, WhatAKilledRunDidNotGetToIsNotHeldAgainstIt) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::compare

@@ -1,10 +1,10 @@
-#include "engine/compare/outside_data.h"
+#include "engine/compare/measure/outside_data.h"
 
 #include <gmock/gmock.h>
 
 #include "tests/compare/dump_builder.h"
 
-namespace msprobe {
+namespace msprobe::compare {
 namespace {
 
 using test::DumpBuilder;
@@ -62,4 +62,4 @@ TEST(OutsideData, AChoiceThatRoundingTurnedIsNoOtherData) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::compare

@@ -1,8 +1,8 @@
-#include "engine/compare/rank_origin.h"
+#include "engine/compare/ranks/rank_origin.h"
 
 #include <gmock/gmock.h>
 
-namespace msprobe {
+namespace msprobe::compare {
 namespace {
 
 using ::testing::ElementsAre;
@@ -97,4 +97,4 @@ TEST(RankList, Ranges) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::compare

@@ -2,12 +2,12 @@
 #include <gmock/gmock.h>
 #include <simdjson.h>
 
-#include "engine/compare/report_json.h"
-#include "engine/compare/report_terminal.h"
-#include "engine/compare/text_layout.h"
+#include "engine/compare/report/report_json.h"
+#include "engine/compare/report/report_terminal.h"
+#include "engine/compare/report/text_layout.h"
 #include "tests/compare/dump_builder.h"
 
-namespace msprobe {
+namespace msprobe::compare {
 namespace {
 
 using test::DumpBuilder;
@@ -189,4 +189,4 @@ TEST(TextLayoutTest, CutsAndWraps) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::compare

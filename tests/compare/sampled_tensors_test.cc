@@ -1,28 +1,28 @@
-#include "engine/compare/sampled_tensors.h"
+#include "engine/compare/measure/sampled_tensors.h"
 
 #include <gtest/gtest.h>
 
 #include <numeric>
 
-namespace msprobe {
+namespace msprobe::compare {
 namespace {
 
 // What ptdbg_ascend 0.1 keeps of 0, 1, 2, ..., `elements` - 1.
-TensorFile Sample(int64_t elements, int64_t step) {
+formats::TensorFile Sample(int64_t elements, int64_t step) {
   auto values = std::make_shared<std::vector<float>>();
   for (int64_t i = 0; i < elements; ++i) {
     const bool end = i < 256 || i >= elements - 256;
     if (end || (i - 256) % step == 0) values->push_back(static_cast<float>(i));
   }
-  TensorFile tensor{.dtype = DType::kFloat32,
-                    .shape = {static_cast<int64_t>(values->size())},
-                    .strides = {1},
-                    .data = values->data()};
+  formats::TensorFile tensor{.dtype = DType::kFloat32,
+                             .shape = {static_cast<int64_t>(values->size())},
+                             .strides = {1},
+                             .data = values->data()};
   tensor.owner = values;
   return tensor;
 }
 
-std::vector<float> Values(const TensorFile& tensor) {
+std::vector<float> Values(const formats::TensorFile& tensor) {
   const auto* first = static_cast<const float*>(tensor.data);
   return {first, first + tensor.shape[0]};
 }
@@ -48,7 +48,7 @@ TEST(SampledTensors, AnyOrderInMemoryIsReadInLogicalOrder) {
   std::vector<float> transposed(600);
   for (int64_t i = 0; i < 600; ++i)
     transposed[static_cast<size_t>(i % 30 * 20 + i / 30)] = static_cast<float>(i);
-  const TensorFile tensor{
+  const formats::TensorFile tensor{
       .dtype = DType::kFloat32, .shape = {20, 30}, .strides = {1, 20}, .data = transposed.data()};
   const auto taken = CommonElements(tensor, "a", 600, 1, 7);
   ASSERT_TRUE(taken.ok());
@@ -69,4 +69,4 @@ TEST(SampledTensors, AFileWithOtherElementsIsRefused) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::compare

@@ -1,11 +1,11 @@
-#include "engine/compare/sequence_diff.h"
+#include "engine/compare/align/sequence_diff.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <random>
 
-namespace msprobe {
+namespace msprobe::compare {
 namespace {
 
 using Ids = std::vector<uint32_t>;
@@ -105,4 +105,4 @@ TEST(SequenceDiffTest, EditsOfALongSequenceAreFoundExactly) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::compare

@@ -1,4 +1,4 @@
-#include "engine/compare/table_report.h"
+#include "engine/compare/table/table_report.h"
 
 #include <gtest/gtest.h>
 
@@ -7,10 +7,10 @@
 
 #include "engine/base/file.h"
 #include "engine/formats/csv.h"
+#include "tests/base/temporary_folder.h"
 #include "tests/compare/dump_builder.h"
-#include "tests/dump/temporary_folder.h"
 
-namespace msprobe {
+namespace msprobe::compare {
 namespace {
 
 using test::DumpBuilder;
@@ -59,7 +59,7 @@ TEST(TableReport, ALineIsTheCellsOfItsRow) {
   for (size_t i = 0; i < table.rows(); ++i) {
     TableRow row;
     table.Fill(i, &row);
-    CsvWriter cells;
+    formats::CsvWriter cells;
     for (const TableCell& cell : row.cells) {
       cell.kind == CellKind::kText ? cells.TextCell(row.TextOf(cell))
                                    : cells.NumberCell(row.TextOf(cell));
@@ -108,4 +108,4 @@ TEST(TableReport, WritesWholeFilesOrNone) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::compare

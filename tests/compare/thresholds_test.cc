@@ -1,10 +1,10 @@
-#include "engine/compare/thresholds.h"
+#include "engine/compare/model/thresholds.h"
 
 #include <gmock/gmock.h>
 
-#include "engine/compare/rounding.h"
+#include "engine/compare/model/rounding.h"
 
-namespace msprobe {
+namespace msprobe::compare {
 namespace {
 
 using ::testing::HasSubstr;
@@ -86,4 +86,4 @@ TEST(Thresholds, WhatIsWrongIsSaidWithItsLine) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::compare

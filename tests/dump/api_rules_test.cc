@@ -1,11 +1,11 @@
-#include "engine/dump/api_rules.h"
+#include "engine/dump/config/api_rules.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/dump/temporary_folder.h"
+#include "tests/base/temporary_folder.h"
 
-namespace msprobe {
+namespace msprobe::dump {
 namespace {
 
 using ::testing::ElementsAre;
@@ -41,7 +41,7 @@ TEST_F(ApiRulesTest, IgnoredValues) {
   Result<ApiRules> rules = Read("", "Torch:\n  add:\n    input: [0, other]\n    output: all\n");
   ASSERT_TRUE(rules.ok()) << rules.status().ToString();
   EXPECT_EQ(rules->IgnoredValuesOf("Tensor", "add"), nullptr);
-  const IgnoreRule* rule = rules->IgnoredValuesOf("Torch", "add");
+  const formats::IgnoreRule* rule = rules->IgnoredValuesOf("Torch", "add");
   ASSERT_NE(rule, nullptr);
   EXPECT_TRUE(rule->input.Has(0) && rule->input.Has("other"));
   EXPECT_FALSE(rule->input.Has(1) || rule->input.Has("out"));
@@ -74,4 +74,4 @@ TEST_F(ApiRulesTest, WrongFilesNameTheLine) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::dump

@@ -1,13 +1,13 @@
-#include "engine/dump/config.h"
+#include "engine/dump/config/config.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "engine/dump/config_keys.h"
-#include "tests/dump/temporary_folder.h"
+#include "engine/dump/config/config_keys.h"
+#include "tests/base/temporary_folder.h"
 
-namespace msprobe {
+namespace msprobe::dump {
 namespace {
 
 using ::testing::ElementsAre;
@@ -69,7 +69,7 @@ TEST(LoadConfig, ReadsEveryKey) {
   EXPECT_THAT(config->list, ElementsAre("layers.3."));
   EXPECT_THAT(config->tensor_list, ElementsAre("softmax"));
   EXPECT_EQ(Wanted(config->data_mode), "fi");
-  EXPECT_EQ(config->summary, (Summary{true, Checksum::kCrc32}));
+  EXPECT_EQ(config->summary, (SummaryMode{true, kernels::Checksum::kCrc32}));
   EXPECT_THAT(config->warnings, IsEmpty());
 }
 
@@ -195,20 +195,23 @@ TEST(ParseConfig, SummaryMode) {
   struct Case {
     const char* value;
     bool statistics;
-    Checksum checksum;
+    kernels::Checksum checksum;
     int warnings = 0;
   };
   for (const Case& c :
-       {Case{"\"\"", true, Checksum::kNone}, Case{"\"statistics\"", true, Checksum::kNone},
-        Case{"\"md5\"", true, Checksum::kCrc32}, Case{"\"xor\"", false, Checksum::kXor},
-        Case{"[]", true, Checksum::kNone}, Case{"[\"xor\"]", false, Checksum::kXor},
-        Case{"[\"md5\"]", true, Checksum::kCrc32}, Case{"[\"hash\"]", true, Checksum::kCrc32},
-        Case{"[\"statistics\", \"xor\"]", true, Checksum::kXor},
-        Case{"[\"max\", \"negative zero count\", \"l2norm\"]", true, Checksum::kNone},
-        Case{"[\"xor\", \"md5\"]", true, Checksum::kCrc32, 1}}) {
+       {Case{"\"\"", true, kernels::Checksum::kNone},
+        Case{"\"statistics\"", true, kernels::Checksum::kNone},
+        Case{"\"md5\"", true, kernels::Checksum::kCrc32},
+        Case{"\"xor\"", false, kernels::Checksum::kXor}, Case{"[]", true, kernels::Checksum::kNone},
+        Case{"[\"xor\"]", false, kernels::Checksum::kXor},
+        Case{"[\"md5\"]", true, kernels::Checksum::kCrc32},
+        Case{"[\"hash\"]", true, kernels::Checksum::kCrc32},
+        Case{"[\"statistics\", \"xor\"]", true, kernels::Checksum::kXor},
+        Case{"[\"max\", \"negative zero count\", \"l2norm\"]", true, kernels::Checksum::kNone},
+        Case{"[\"xor\", \"md5\"]", true, kernels::Checksum::kCrc32, 1}}) {
     const Config config =
         Parsed(fmt::format(R"({{"statistics": {{"summary_mode": {}}}}})", c.value));
-    EXPECT_EQ(config.summary, (Summary{c.statistics, c.checksum})) << c.value;
+    EXPECT_EQ(config.summary, (SummaryMode{c.statistics, c.checksum})) << c.value;
     EXPECT_THAT(config.warnings, SizeIs(c.warnings)) << c.value;
   }
 }
@@ -389,4 +392,4 @@ TEST(ParseConfig, OneScopeNameIsBothEnds) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::dump

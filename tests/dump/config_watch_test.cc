@@ -1,12 +1,12 @@
-#include "engine/dump/config_watch.h"
+#include "engine/dump/config/config_watch.h"
 
 #include <gtest/gtest.h>
 
 #include <cstdio>
 
-#include "tests/dump/temporary_folder.h"
+#include "tests/base/temporary_folder.h"
 
-namespace msprobe {
+namespace msprobe::dump {
 namespace {
 
 using std::chrono::milliseconds;
@@ -60,4 +60,4 @@ TEST_F(ConfigWatchTest, WhatCannotBeUsedIsReadAgain) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::dump

@@ -1,11 +1,11 @@
-#include "engine/dump/coverage.h"
+#include "engine/dump/write/coverage.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/dump/temporary_folder.h"
+#include "tests/base/temporary_folder.h"
 
-namespace msprobe {
+namespace msprobe::dump {
 namespace {
 
 using ::testing::ElementsAre;
@@ -70,4 +70,4 @@ TEST(Coverage, ADamagedFileIsAnError) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::dump

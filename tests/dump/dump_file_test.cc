@@ -1,13 +1,13 @@
-#include "engine/dump/dump_file.h"
+#include "engine/dump/read/dump_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "engine/dump/reader.h"
+#include "engine/dump/read/reader.h"
+#include "tests/base/temporary_folder.h"
 #include "tests/dump/dump_text.h"
-#include "tests/dump/temporary_folder.h"
 
-namespace msprobe {
+namespace msprobe::dump {
 namespace {
 
 using ::testing::HasSubstr;
@@ -209,4 +209,4 @@ TEST(ReadDump, MisleadingLayoutIsReadFromFrontToBack) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::dump

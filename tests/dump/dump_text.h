@@ -5,9 +5,9 @@
 #include <string>
 #include <string_view>
 
-#include "engine/dump/table.h"
+#include "engine/model/table.h"
 
-namespace msprobe {
+namespace msprobe::dump {
 
 inline const std::string kDumps = MSPROBE_TEST_DATA "/dumps";
 
@@ -54,4 +54,4 @@ inline std::string Row(const Leaf& leaf) {
   return row;
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::dump

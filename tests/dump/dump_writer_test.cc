@@ -1,12 +1,12 @@
-#include "engine/dump/dump_writer.h"
+#include "engine/dump/write/dump_writer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "engine/dump/reader.h"
-#include "tests/dump/temporary_folder.h"
+#include "engine/dump/read/reader.h"
+#include "tests/base/temporary_folder.h"
 
-namespace msprobe {
+namespace msprobe::dump {
 namespace {
 
 using ::testing::ElementsAre;
@@ -130,4 +130,4 @@ TEST_F(DumpWriterTest, WithoutExtraInfoNoOldStackStays) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::dump

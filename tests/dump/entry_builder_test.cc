@@ -1,14 +1,14 @@
-#include "engine/dump/entry_builder.h"
+#include "engine/dump/write/entry_builder.h"
 
 #include <gtest/gtest.h>
 
 #include <limits>
 
-namespace msprobe {
+namespace msprobe::dump {
 namespace {
 
-Stats SomeStats() {
-  Stats s;
+kernels::Stats SomeStats() {
+  kernels::Stats s;
   s.count = 6;
   s.max = 1.5;
   s.min = -0.5;
@@ -28,7 +28,7 @@ std::string TensorText(const TensorFields& fields) {
 
 TEST(EntryBuilder, ComposesAnEntryInTheEarlierToolsOrderOfKeys) {
   const int64_t shape[] = {2, 3};
-  const Stats stats = SomeStats();
+  const kernels::Stats stats = SomeStats();
   EntryBuilder b;
   b.Begin("Functional.relu.0.forward");
   b.BeginSlot("input_args", "input", '[');
@@ -48,7 +48,7 @@ TEST(EntryBuilder, ComposesAnEntryInTheEarlierToolsOrderOfKeys) {
 }
 
 TEST(EntryBuilder, NumbersOfNarrowFloatsHaveTheDigitsOfAFloat32) {
-  Stats stats = SomeStats();
+  kernels::Stats stats = SomeStats();
   stats.max = 4.562695503234863, stats.min = -std::numeric_limits<double>::infinity();
   stats.mean = -0.0011109666459075337, stats.norm = 1e300;
   TensorFields fields{.dtype = "torch.float16", .stats = &stats};
@@ -62,14 +62,14 @@ TEST(EntryBuilder, NumbersOfNarrowFloatsHaveTheDigitsOfAFloat32) {
 }
 
 TEST(EntryBuilder, SpellsExtremaByKindOfDtype) {
-  const Stats stats = SomeStats();
+  const kernels::Stats stats = SomeStats();
   EXPECT_NE(TensorText({.dtype = "torch.int64", .kind = DTypeKind::kSigned, .stats = &stats})
                 .find(R"("Max":3,"Min":-1,)"),
             std::string::npos);
   EXPECT_NE(TensorText({.dtype = "torch.bool", .kind = DTypeKind::kBool, .stats = &stats})
                 .find(R"("Max":true,"Min":true,)"),
             std::string::npos);
-  Stats huge = stats;
+  kernels::Stats huge = stats;
   huge.int_max = -1;  // the bit pattern of 2^64 - 1
   EXPECT_NE(TensorText({.dtype = "torch.uint64",
                         .kind = DTypeKind::kUnsigned,
@@ -80,16 +80,16 @@ TEST(EntryBuilder, SpellsExtremaByKindOfDtype) {
 }
 
 TEST(EntryBuilder, AChecksumStandsWhereTheEarlierToolPutsIt) {
-  Stats stats = SomeStats();
+  kernels::Stats stats = SomeStats();
   stats.checksum = 0x00abcdef;
   const int64_t shape[] = {2};
   TensorFields fields{.dtype = "torch.int8", .shape = shape, .requires_grad = 0};
   fields.stats = &stats;
-  fields.checksum = Checksum::kCrc32;
+  fields.checksum = kernels::Checksum::kCrc32;
   EXPECT_NE(TensorText(fields).find(R"("requires_grad":false,"md5":"00abcdef","fp":"ASN)"),
             std::string::npos);
   stats.checksum = 0x81560d85042591cd;
-  fields.checksum = Checksum::kXor;
+  fields.checksum = kernels::Checksum::kXor;
   EXPECT_NE(TensorText(fields).find(R"(false,"md5":"0x81560d85042591cd","fp":"ASN)"),
             std::string::npos);
   fields.statistics = false;
@@ -99,7 +99,7 @@ TEST(EntryBuilder, AChecksumStandsWhereTheEarlierToolPutsIt) {
 }
 
 TEST(EntryBuilder, WhereNumbersAreNotWantedAPlaceMayBe) {
-  Stats stats = SomeStats();
+  kernels::Stats stats = SomeStats();
   stats.nan = 2;
   TensorFields fields{.dtype = "torch.int8", .stats = &stats, .requires_grad = 1};
   fields.statistics = fields.fingerprint = false;
@@ -127,7 +127,7 @@ TEST(EntryBuilder, ForgetsAFile) {
 }
 
 TEST(EntryBuilder, AnUnreadableOrEmptyTensorHasNullsNotNumbers) {
-  const Stats empty;
+  const kernels::Stats empty;
   const std::string nulls = R"("Max":null,"Min":null,"Mean":null,"Norm":null)";
   EXPECT_NE(TensorText({.dtype = "torch.float32", .stats = nullptr}).find(nulls),
             std::string::npos);
@@ -135,7 +135,7 @@ TEST(EntryBuilder, AnUnreadableOrEmptyTensorHasNullsNotNumbers) {
 }
 
 TEST(EntryBuilder, WritesNonFiniteValuesAndTheirCounts) {
-  Stats stats = SomeStats();
+  kernels::Stats stats = SomeStats();
   stats.max = stats.mean = std::numeric_limits<double>::infinity();
   stats.min = stats.norm = std::numeric_limits<double>::quiet_NaN();
   stats.nan = 2;
@@ -193,4 +193,4 @@ TEST(SafeFileName, StaysInsideTheFolderAndBelowTheLimit) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::dump

@@ -1,10 +1,10 @@
-#include "engine/dump/filter.h"
+#include "engine/dump/config/filter.h"
 
 #include <gtest/gtest.h>
 
-#include "engine/dump/config.h"
+#include "engine/dump/config/config.h"
 
-namespace msprobe {
+namespace msprobe::dump {
 namespace {
 
 TEST(Filter, StepsAndRanks) {
@@ -91,4 +91,4 @@ TEST(Filter, ScopeAndListBothMustAgree) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::dump

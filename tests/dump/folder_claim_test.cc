@@ -1,12 +1,12 @@
-#include "engine/dump/folder_claim.h"
+#include "engine/dump/write/folder_claim.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/dump/temporary_folder.h"
+#include "tests/base/temporary_folder.h"
 
-namespace msprobe {
+namespace msprobe::dump {
 namespace {
 
 // What a process of its own is given; it inherits no claim.
@@ -42,4 +42,4 @@ TEST(FolderClaimTest, TheFirstProcessHasIt) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::dump

@@ -1,13 +1,13 @@
-#include "engine/dump/gradient_summary.h"
+#include "engine/dump/write/gradient_summary.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "engine/dump/entry_builder.h"
+#include "engine/dump/write/entry_builder.h"
 #include "engine/formats/npy.h"
-#include "tests/dump/temporary_folder.h"
+#include "tests/base/temporary_folder.h"
 
-namespace msprobe {
+namespace msprobe::dump {
 namespace {
 
 const float kValues[] = {-2, -0.5, 0, 1, 3, 0};
@@ -25,8 +25,8 @@ TEST(GradientSummary, OneTableAndDirectionsBesideIt) {
             "param_name,\"(-inf, -1]\",\"(-1, 0]\",\"(0, 1]\",\"(1, inf)\",=0,max,min,norm,shape\n"
             "a/b.weight,0.16666666666666666,0.5,0.16666666666666666,0.16666666666666666,"
             "0.3333333333333333,3.0,-2.0,3.774917217635375,\"[2, 3]\"\n");
-  const Result<TensorFile> map =
-      ReadNpy(folder.path() + "/rank0/step7/" + SafeFileName("a/b.weight", ".npy"));
+  const Result<formats::TensorFile> map =
+      formats::ReadNpy(folder.path() + "/rank0/step7/" + SafeFileName("a/b.weight", ".npy"));
   ASSERT_TRUE(map.ok()) << map.status().ToString();
   EXPECT_EQ(map->dtype, DType::kBool);
   EXPECT_THAT(map->shape, testing::ElementsAre(2, 3));
@@ -51,4 +51,4 @@ TEST(GradientSummary, AFolderThatCannotBeMade) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::dump

@@ -1,8 +1,8 @@
-#include "engine/dump/late_stats.h"
+#include "engine/dump/write/late_stats.h"
 
 #include <gtest/gtest.h>
 
-namespace msprobe {
+namespace msprobe::dump {
 namespace {
 
 std::string Tensor(const TensorFields& fields) {
@@ -11,8 +11,8 @@ std::string Tensor(const TensorFields& fields) {
   return text;
 }
 
-Stats SomeStats() {
-  Stats s;
+kernels::Stats SomeStats() {
+  kernels::Stats s;
   s.count = 4, s.nan = 1, s.zero = 2;
   s.max = 1.5, s.min = -0.5, s.mean = 0.1, s.norm = 2;
   s.int_max = 7, s.int_min = -7;
@@ -26,7 +26,7 @@ std::vector<std::string> Drained(LateEntries* late, bool give_up) {
 }
 
 TEST(LateEntries, AreWhatTheyWouldHaveBeenAtOnce) {
-  const Stats stats = SomeStats();
+  const kernels::Stats stats = SomeStats();
   for (const DTypeKind kind : {DTypeKind::kFloat, DTypeKind::kSigned, DTypeKind::kBool}) {
     TensorFields now{.dtype = "torch.x", .kind = kind, .stats = &stats, .requires_grad = 1};
     now.fingerprint = false;
@@ -69,4 +69,4 @@ TEST(LateEntries, WhatNeverComesIsNull) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::dump

@@ -1,12 +1,12 @@
 // The samples of tests/data/legacy, one a dialect, read.
 #include <gmock/gmock.h>
 
-#include "engine/dump/reader.h"
-#include "engine/dump/storage_folder.h"
-#include "engine/dump/tensor_data.h"
-#include "tests/dump/temporary_folder.h"
+#include "engine/dump/read/reader.h"
+#include "engine/dump/tensors/storage_folder.h"
+#include "engine/dump/tensors/tensor_data.h"
+#include "tests/base/temporary_folder.h"
 
-namespace msprobe {
+namespace msprobe::dump {
 namespace {
 
 using testing::HasSubstr;
@@ -36,7 +36,7 @@ TEST_P(LegacySamples, AreRead) {
   size_t with_data = 0;
   for (const Leaf& leaf : dump->leaves) {
     if (!HasTensorData(leaf)) continue;
-    const Result<TensorFile> tensor = ReadTensorData(*dump, leaf);
+    const Result<formats::TensorFile> tensor = ReadTensorData(*dump, leaf);
     with_data += tensor.ok();
     // Flattened elements get their shape back; samples are what they are.
     if (tensor.ok() && !dump->sampled && dump->dialect != kPlainTensors) {
@@ -84,7 +84,7 @@ TEST(LegacySamples, StoragesAreSeenThroughShapeAndStrides) {
   // input of a backward call is what it makes.
   EXPECT_EQ(dump->leaves[0].name, "17_Functional_relu_backward_output.0");
   EXPECT_EQ(dump->leaves[0].slot, Slot::kInput);
-  const Result<TensorFile> tensor = ReadTensorData(*dump, dump->leaves[0]);
+  const Result<formats::TensorFile> tensor = ReadTensorData(*dump, dump->leaves[0]);
   ASSERT_TRUE(tensor.ok()) << tensor.status().ToString();
   std::vector<float> values(6);
   CopyContiguous(tensor->view(), values.data());
@@ -147,7 +147,7 @@ TEST(StorageName, ATensorBeyondItsStorageIsRefused) {
         {{2}, {int64_t{1} << 62}, 0, false},
         {{0, 9}, {9, 1}, 0, true},
         {{9}, {0}, 5, true}}) {
-    TensorFile tensor{
+    formats::TensorFile tensor{
         .dtype = DType::kFloat32, .shape = {6}, .strides = {1}, .data = storage.data()};
     const StorageName name{.shape = shape, .strides = strides, .offset = offset};
     EXPECT_EQ(ViewStorage(name, "a.npy", &tensor).ok(), fits);
@@ -173,4 +173,4 @@ TEST(LegacySamples, ScalarsEmptyStatisticsAndNestedPlaces) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::dump

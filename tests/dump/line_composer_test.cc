@@ -1,10 +1,10 @@
-#include "engine/dump/line_composer.h"
-
 #include <gtest/gtest.h>
 
 #include <map>
 
-namespace msprobe {
+#include "engine/dump/lines/pkl_composer.h"
+
+namespace msprobe::dump {
 namespace {
 
 std::string Lines(const LineStyle& style, std::string_view entry,
@@ -135,4 +135,4 @@ TEST(WithoutCallNumber, LeavesOtherNames) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::dump

@@ -1,10 +1,10 @@
-#include "engine/dump/line_elements.h"
-
 #include <gtest/gtest.h>
 
 #include <numeric>
 
-namespace msprobe {
+#include "engine/dump/lines/pkl_elements.h"
+
+namespace msprobe::dump {
 namespace {
 
 template <typename T>
@@ -109,4 +109,4 @@ TEST(StorageElements, IsTheMemoryFromTheFirstToTheLast) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::dump

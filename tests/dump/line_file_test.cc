@@ -1,13 +1,12 @@
-#include "engine/dump/line_file.h"
-
 #include <gmock/gmock.h>
 
-#include "engine/dump/line_names.h"
-#include "engine/dump/reader.h"
-#include "engine/dump/tensor_data.h"
-#include "tests/dump/temporary_folder.h"
+#include "engine/dump/lines/pkl_file.h"
+#include "engine/dump/lines/pkl_names.h"
+#include "engine/dump/read/reader.h"
+#include "engine/dump/tensors/tensor_data.h"
+#include "tests/base/temporary_folder.h"
 
-namespace msprobe {
+namespace msprobe::dump {
 namespace {
 
 using testing::ElementsAre;
@@ -72,7 +71,7 @@ TEST(LineFile, RecordedDumpsOfPtdbg) {
   EXPECT_THAT(std::string(dump->stacks[record.stack][0]), HasSubstr("line 58, in __call__"));
   for (const Leaf& leaf : dump->leaves) {
     if (leaf.kind != LeafKind::kTensor) continue;
-    const Result<TensorFile> tensor = ReadTensorData(*dump, leaf);
+    const Result<formats::TensorFile> tensor = ReadTensorData(*dump, leaf);
     ASSERT_TRUE(tensor.ok()) << tensor.status().ToString();
     EXPECT_EQ(ShapeText(tensor->shape), leaf.shape);
   }
@@ -192,4 +191,4 @@ TEST(LineFile, NothingToReadIsAnError) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::dump

@@ -1,8 +1,8 @@
-#include "engine/dump/line_scope.h"
-
 #include <gtest/gtest.h>
 
-namespace msprobe {
+#include "engine/dump/config/pkl_scope.h"
+
+namespace msprobe::dump {
 namespace {
 
 // Of these calls, in their order, the wanted ones as digits.
@@ -72,4 +72,4 @@ TEST(NumberInFront, IsAtTheBeginning) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::dump

@@ -1,12 +1,11 @@
-#include "engine/dump/line_writer.h"
-
 #include <gtest/gtest.h>
 
-#include "engine/dump/line_place.h"
+#include "engine/dump/lines/pkl_place.h"
+#include "engine/dump/lines/pkl_writer.h"
 #include "engine/formats/npy.h"
-#include "tests/dump/temporary_folder.h"
+#include "tests/base/temporary_folder.h"
 
-namespace msprobe {
+namespace msprobe::dump {
 namespace {
 
 constexpr std::string_view kEntry =
@@ -70,7 +69,7 @@ TEST_F(LineWriterTest, TensorsGoToNpyFilesUnderTheNamesOfTheirLines) {
   ASSERT_TRUE(writer->Store("f_0_forward.kwargs.w.0.pt", View(), &queue_).ok());
   EXPECT_EQ(*ListDirectory(Path("a")),
             (std::vector<std::string>{"f_0_forward_input.w.0.npy", "f_0_forward_output.npy"}));
-  const Result<TensorFile> read = ReadNpy(Path("a/f_0_forward_output.npy"));
+  const Result<formats::TensorFile> read = formats::ReadNpy(Path("a/f_0_forward_output.npy"));
   ASSERT_TRUE(read.ok());
   EXPECT_EQ(read->view().dtype, DType::kFloat32);
   EXPECT_EQ(ShapeText(read->view().dims()), "[2]");
@@ -82,7 +81,7 @@ TEST_F(LineWriterTest, BFloat16BecomesFloat32) {
   TensorView view = View();
   view.dtype = DType::kBFloat16;
   ASSERT_TRUE(writer->Store("f_0_forward.output.pt", view, &queue_).ok());
-  EXPECT_EQ(ReadNpy(Path("a/f_0_forward_output.npy"))->view().dtype, DType::kFloat32);
+  EXPECT_EQ(formats::ReadNpy(Path("a/f_0_forward_output.npy"))->view().dtype, DType::kFloat32);
 }
 
 TEST_F(LineWriterTest, StoragesSayWhereElementsLie) {
@@ -170,4 +169,4 @@ TEST_F(LineWriterTest, RanksDoNotShareAFile) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::dump

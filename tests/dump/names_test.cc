@@ -1,8 +1,8 @@
-#include "engine/dump/names.h"
+#include "engine/model/names.h"
 
 #include <gtest/gtest.h>
 
-namespace msprobe {
+namespace msprobe::dump {
 namespace {
 
 struct Case {
@@ -75,4 +75,4 @@ TEST(NumberAfter, OnlyPlainNumbers) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::dump

@@ -1,10 +1,10 @@
-#include "engine/dump/nonfinite.h"
+#include "engine/model/nonfinite.h"
 
 #include <gtest/gtest.h>
 
 #include <limits>
 
-namespace msprobe {
+namespace msprobe::dump {
 namespace {
 
 TEST(Nonfinite, WhatACallMadeOfWhatItWasGiven) {
@@ -22,10 +22,10 @@ TEST(Nonfinite, WhatACallMadeOfWhatItWasGiven) {
 
 TEST(Nonfinite, OfStatisticsAndOfNumbers) {
   Nonfinite seen;
-  seen.Add(Stats{});
+  seen.Add(kernels::Stats{});
   seen.Add(1e308);
   EXPECT_FALSE(seen.any());
-  Stats stats;
+  kernels::Stats stats;
   stats.neg_inf = 1;
   seen.Add(stats);
   EXPECT_TRUE(seen.inf);
@@ -38,4 +38,4 @@ TEST(Nonfinite, OfStatisticsAndOfNumbers) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::dump

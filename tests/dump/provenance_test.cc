@@ -1,12 +1,12 @@
-#include "engine/dump/provenance.h"
+#include "engine/dump/write/provenance.h"
 
 #include <gtest/gtest.h>
 
-#include "engine/dump/reader.h"
+#include "engine/dump/read/reader.h"
+#include "tests/base/temporary_folder.h"
 #include "tests/dump/dump_text.h"
-#include "tests/dump/temporary_folder.h"
 
-namespace msprobe {
+namespace msprobe::dump {
 namespace {
 
 const std::string kRevision = "0123456789abcdef0123456789abcdef01234567";
@@ -63,4 +63,4 @@ TEST(ReadDump, ProvenanceAndWeights) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::dump

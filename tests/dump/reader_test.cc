@@ -1,13 +1,13 @@
-#include "engine/dump/reader.h"
+#include "engine/dump/read/reader.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/base/temporary_folder.h"
 #include "tests/dump/dump_text.h"
-#include "tests/dump/temporary_folder.h"
 
-namespace msprobe {
+namespace msprobe::dump {
 namespace {
 
 using ::testing::ElementsAre;
@@ -181,4 +181,4 @@ TEST(ReadDump, DumpMovesWithItsText) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::dump

@@ -1,13 +1,13 @@
-#include "engine/dump/recover.h"
+#include "engine/dump/read/recover.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "engine/dump/reader.h"
+#include "engine/dump/read/reader.h"
 #include "engine/formats/json.h"
-#include "tests/dump/temporary_folder.h"
+#include "tests/base/temporary_folder.h"
 
-namespace msprobe {
+namespace msprobe::dump {
 namespace {
 
 using ::testing::ElementsAre;
@@ -35,7 +35,7 @@ std::string OpenDump(size_t entries = 3) {
 
 bool IsJson(const std::string& path) {
   const std::string text = ReadWhole(path);
-  JsonCursor json(text);
+  formats::JsonCursor json(text);
   json.Skip();
   json.Peek();
   return !json.failed() && json.offset() == text.size();
@@ -153,4 +153,4 @@ TEST(RecoverDump, LeavesDamageAlone) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::dump

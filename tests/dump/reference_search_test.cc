@@ -1,13 +1,13 @@
-#include "engine/dump/reference_search.h"
+#include "engine/dump/session/reference_search.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/base/temporary_folder.h"
 #include "tests/dump/dump_text.h"
-#include "tests/dump/temporary_folder.h"
 
-namespace msprobe {
+namespace msprobe::dump {
 namespace {
 
 using ::testing::HasSubstr;
@@ -81,17 +81,18 @@ TEST(ReferenceSearch, TakesTheChecksumsThatTheDumpHas) {
   const std::string bf16 = "torch.bfloat16";
   const struct {
     std::string there, here;
-    Checksum checksum;
+    kernels::Checksum checksum;
     Verdict verdict;
   } cases[] = {
-      {Tensor("2", Crc(5)), Tensor("2", Print(9) + ", " + Crc(6)), Checksum::kCrc32,
+      {Tensor("2", Crc(5)), Tensor("2", Print(9) + ", " + Crc(6)), kernels::Checksum::kCrc32,
        Verdict::kDiffers},
-      {Tensor("2", Crc(5)), Tensor("2", Print(9) + ", " + Crc(5)), Checksum::kCrc32,
+      {Tensor("2", Crc(5)), Tensor("2", Print(9) + ", " + Crc(5)), kernels::Checksum::kCrc32,
        Verdict::kAlike},
       {Tensor("2", Print(9) + ", " + Crc(5)), Tensor("2", Print(9) + ", " + Crc(6)),
-       Checksum::kNone, Verdict::kAlike},
-      {Tensor("2", Xor(5)), Tensor("2", Xor(6)), Checksum::kXor, Verdict::kDiffers},
-      {Tensor("2", Crc(5), bf16), Tensor("2", Crc(6), bf16), Checksum::kCrc32, Verdict::kDiffers},
+       kernels::Checksum::kNone, Verdict::kAlike},
+      {Tensor("2", Xor(5)), Tensor("2", Xor(6)), kernels::Checksum::kXor, Verdict::kDiffers},
+      {Tensor("2", Crc(5), bf16), Tensor("2", Crc(6), bf16), kernels::Checksum::kCrc32,
+       Verdict::kDiffers},
   };
   for (const auto& c : cases) {
     const TemporaryFolder folder;
@@ -211,9 +212,9 @@ TEST(ReferenceSearch, EveryGenerationWithChecksums) {
         ReferenceSearch::Check(kDumps + "/" + version + "/L0_statistics/base", "now").ok());
     ReferenceSearch search(path);
     ASSERT_TRUE(*search.Begin(0, std::nullopt)) << version;
-    EXPECT_EQ(search.checksum(), Checksum::kCrc32);
+    EXPECT_EQ(search.checksum(), kernels::Checksum::kCrc32);
   }
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::dump

@@ -1,12 +1,12 @@
-#include "engine/dump/session.h"
+#include "engine/dump/session/session.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "engine/dump/reader.h"
-#include "tests/dump/temporary_folder.h"
+#include "engine/dump/read/reader.h"
+#include "tests/base/temporary_folder.h"
 
-namespace msprobe {
+namespace msprobe::dump {
 namespace {
 
 class SessionTest : public ::testing::Test {
@@ -279,4 +279,4 @@ TEST_F(LineSessionTest, BesideItAreItsWeightsAndNothingElse) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::dump

@@ -1,13 +1,13 @@
-#include "engine/dump/side_files.h"
+#include "engine/dump/read/side_files.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "engine/dump/reader.h"
+#include "engine/dump/read/reader.h"
+#include "tests/base/temporary_folder.h"
 #include "tests/dump/dump_text.h"
-#include "tests/dump/temporary_folder.h"
 
-namespace msprobe {
+namespace msprobe::dump {
 namespace {
 
 using ::testing::HasSubstr;
@@ -49,4 +49,4 @@ TEST(ReadDump, DamagedSideFilesAreReported) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::dump

@@ -1,10 +1,10 @@
-#include "engine/dump/slice.h"
-
 #include <gtest/gtest.h>
 
 #include <numeric>
 
-namespace msprobe {
+#include "engine/dump/config/slice_rules.h"
+
+namespace msprobe::dump {
 namespace {
 
 // Elements of a 3 x 4 tensor 0, 1, ..., 11 that the rules leave, behind their shape.
@@ -68,4 +68,4 @@ TEST(SliceOfRequest, LiesBehindThoseBefore) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::dump

@@ -1,8 +1,8 @@
-#include "engine/dump/source_line.h"
+#include "engine/dump/read/source_line.h"
 
 #include <gtest/gtest.h>
 
-namespace msprobe {
+namespace msprobe::dump {
 namespace {
 
 TEST(SourceLine, TheUsersOwnFrameWins) {
@@ -42,4 +42,4 @@ TEST(SourceLine, OddSpellings) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::dump

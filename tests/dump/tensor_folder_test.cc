@@ -1,14 +1,14 @@
-#include "engine/dump/tensor_folder.h"
+#include "engine/dump/tensors/tensor_folder.h"
 
 #include <gmock/gmock.h>
 
 #include <filesystem>
 
-#include "engine/dump/reader.h"
-#include "engine/dump/tensor_data.h"
-#include "tests/dump/temporary_folder.h"
+#include "engine/dump/read/reader.h"
+#include "engine/dump/tensors/tensor_data.h"
+#include "tests/base/temporary_folder.h"
 
-namespace msprobe {
+namespace msprobe::dump {
 namespace {
 
 using testing::ElementsAre;
@@ -48,7 +48,7 @@ TEST(TensorFolder, AFileOfSeveralTensors) {
   EXPECT_EQ(dump->records.size(), 19u);
   EXPECT_EQ(dump->records[0].name, "u64");
   for (const Leaf& leaf : dump->leaves) {
-    const Result<TensorFile> tensor = ReadTensorData(*dump, leaf);
+    const Result<formats::TensorFile> tensor = ReadTensorData(*dump, leaf);
     ASSERT_TRUE(tensor.ok()) << tensor.status().ToString();
     EXPECT_EQ(ShapeText(tensor->shape), leaf.shape);
   }
@@ -117,4 +117,4 @@ TEST(ReadDump, ALinkInPlaceOfAPartOfTheDump) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::dump

@@ -1,4 +1,4 @@
-#include "engine/dump/tensor_queue.h"
+#include "engine/dump/write/tensor_queue.h"
 
 #include <gtest/gtest.h>
 
@@ -8,15 +8,15 @@
 #include "engine/base/file.h"
 #include "engine/formats/npy.h"
 #include "tests/base/full_disk.h"
-#include "tests/dump/temporary_folder.h"
+#include "tests/base/temporary_folder.h"
 
-namespace msprobe {
+namespace msprobe::dump {
 namespace {
 
 class TensorQueueTest : public ::testing::Test {
  protected:
   std::vector<float> Read(const std::string& name) const {
-    Result<TensorFile> file = ReadPtTensor(JoinPath(folder_, name));
+    Result<formats::TensorFile> file = formats::ReadPtTensor(JoinPath(folder_, name));
     EXPECT_TRUE(file.ok()) << file.status().message();
     if (!file.ok()) return {};
     const TensorView view = file->view();
@@ -59,7 +59,7 @@ TEST_F(TensorQueueTest, ANameSaysWhichKindOfFile) {
     for (const char* name : {"a.npy", "a.pt", "b.npy"}) ASSERT_TRUE(queue.Push(name, view).ok());
     ASSERT_TRUE(queue.Drain().ok());
     EXPECT_EQ(Read("a.pt"), (std::vector<float>{1, 3, 2, 4}));
-    const Result<TensorFile> npy = ReadNpy(JoinPath(folder_, "b.npy"));
+    const Result<formats::TensorFile> npy = formats::ReadNpy(JoinPath(folder_, "b.npy"));
     ASSERT_TRUE(npy.ok()) << npy.status().message();
     std::vector<float> read(4);
     CopyContiguous(npy->view(), read.data());
@@ -176,4 +176,4 @@ TEST_F(TensorQueueTest, AFullDiskLeavesNoHalfFileAndIsRemembered) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::dump

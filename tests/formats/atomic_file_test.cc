@@ -5,7 +5,7 @@
 #include "tests/base/full_disk.h"
 #include "tests/formats/golden.h"
 
-namespace msprobe {
+namespace msprobe::formats {
 namespace {
 
 TEST(AtomicFile, HasItsNameOnlyAfterCommit) {
@@ -54,4 +54,4 @@ TEST(AtomicFile, AFullDiskIsAnErrorAndLeavesNothing) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::formats

@@ -7,7 +7,7 @@
 
 #include "tests/formats/golden.h"
 
-namespace msprobe {
+namespace msprobe::formats {
 namespace {
 
 std::string Text(std::string_view cell) {
@@ -111,4 +111,4 @@ TEST(Csv, ErrorsLeaveTheOldFile) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::formats

@@ -20,7 +20,7 @@
 #include "engine/formats/xlsx.h"
 #include "engine/formats/zip.h"
 
-namespace msprobe {
+namespace msprobe::formats {
 namespace {
 
 void PrintTensor(const std::string& name, const TensorFile& tensor, bool requires_grad,
@@ -111,10 +111,10 @@ Status Run(const std::vector<std::string>& words) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::formats
 
 int main(int argc, char** argv) {
-  const msprobe::Status status = msprobe::Run({argv + 1, argv + argc});
+  const msprobe::Status status = msprobe::formats::Run({argv + 1, argv + argc});
   if (!status.ok()) std::fputs(status.ToString().c_str(), stderr);
   return status.ok() ? 0 : 1;
 }

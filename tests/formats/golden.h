@@ -13,9 +13,9 @@
 #include "engine/base/text.h"
 #include "engine/formats/tensor_file.h"
 #include "engine/formats/zip.h"
-#include "tests/dump/temporary_folder.h"
+#include "tests/base/temporary_folder.h"
 
-namespace msprobe {
+namespace msprobe::formats {
 
 struct GoldenTensor {
   std::string file;  // path
@@ -92,4 +92,4 @@ inline void ExpectFolderHolds(const std::string& folder, const std::vector<std::
   EXPECT_EQ(*found, names);
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::formats

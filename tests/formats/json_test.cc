@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-namespace msprobe {
+namespace msprobe::formats {
 namespace {
 
 using ::testing::HasSubstr;
@@ -163,4 +163,4 @@ TEST(ParseJson, ErrorsCountLines) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::formats

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace msprobe {
+namespace msprobe::formats {
 namespace {
 
 const NameLists kShipped = {{"functional", {"gelu", "relu"}}, {"tensor", {"t", "abs"}}};
@@ -27,4 +27,4 @@ TEST(MergeNameLists, KeepsWhatIsNotThereToBeTakenOut) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::formats

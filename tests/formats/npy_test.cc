@@ -6,7 +6,7 @@
 #include "engine/formats/byte_order.h"
 #include "tests/formats/golden.h"
 
-namespace msprobe {
+namespace msprobe::formats {
 namespace {
 
 using testing::HasSubstr;
@@ -155,4 +155,4 @@ TEST(NpyWrite, RefusesDTypesNumPyDoesNotHave) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::formats

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace msprobe {
+namespace msprobe::formats {
 namespace {
 
 using namespace std::string_literals;  // NOLINT: pickles have NUL bytes
@@ -227,4 +227,4 @@ TEST(Pickle, ProtocolsAndTrailingBytes) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::formats

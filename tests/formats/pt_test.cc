@@ -8,7 +8,7 @@
 #include "engine/formats/zip.h"
 #include "tests/formats/golden.h"
 
-namespace msprobe {
+namespace msprobe::formats {
 namespace {
 
 using namespace std::string_literals;  // NOLINT: pickles have NUL bytes
@@ -376,4 +376,4 @@ TEST(PtWrite, ErrorsLeaveNothingBehind) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::formats

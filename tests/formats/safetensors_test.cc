@@ -6,7 +6,7 @@
 #include "engine/formats/byte_order.h"
 #include "tests/formats/golden.h"
 
-namespace msprobe {
+namespace msprobe::formats {
 namespace {
 
 using testing::HasSubstr;
@@ -111,4 +111,4 @@ TEST(Safetensors, OneTensorIsAsked) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::formats

@@ -7,7 +7,7 @@
 #include "engine/formats/zip.h"
 #include "tests/formats/golden.h"
 
-namespace msprobe {
+namespace msprobe::formats {
 namespace {
 
 using testing::ElementsAre;
@@ -144,4 +144,4 @@ TEST(Xml, AttributesTextsAndComments) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::formats

@@ -9,7 +9,7 @@
 #include "engine/formats/pt.h"
 #include "tests/formats/golden.h"
 
-namespace msprobe {
+namespace msprobe::formats {
 namespace {
 
 using testing::HasSubstr;
@@ -140,4 +140,4 @@ TEST(TensorFile, CopiesShareTheMapping) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::formats

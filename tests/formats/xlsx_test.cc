@@ -9,7 +9,7 @@
 #include "engine/formats/xlsx_text.h"
 #include "tests/formats/golden.h"
 
-namespace msprobe {
+namespace msprobe::formats {
 namespace {
 
 using testing::HasSubstr;
@@ -141,4 +141,4 @@ TEST(XlsxText, IsAlwaysValidUtf8WithinTheLimit) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::formats

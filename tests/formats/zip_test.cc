@@ -7,7 +7,7 @@
 #include "engine/formats/zip_layout.h"
 #include "tests/formats/golden.h"
 
-namespace msprobe {
+namespace msprobe::formats {
 namespace {
 
 using testing::HasSubstr;
@@ -185,4 +185,4 @@ TEST(Zip, DeflatedEntriesAreBounded) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::formats

@@ -5,7 +5,7 @@
 #include "engine/kernels/chunks.h"
 #include "tests/kernels/random_tensor.h"
 
-namespace msprobe {
+namespace msprobe::kernels {
 namespace {
 
 // Reads a view chunk by chunk, in order, and compares with its contiguous copy.
@@ -64,4 +64,4 @@ TEST(ChunkReader, TransposedBeyondAGroup) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::kernels

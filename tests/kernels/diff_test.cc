@@ -9,7 +9,7 @@
 #include "engine/kernels/digest.h"
 #include "tests/kernels/random_tensor.h"
 
-namespace msprobe {
+namespace msprobe::kernels {
 namespace {
 
 void ExpectSame(const Diff& a, const Diff& b, const std::string& what) {
@@ -346,4 +346,4 @@ TEST(Diff, Empty) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::kernels

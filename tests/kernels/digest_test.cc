@@ -8,7 +8,7 @@
 #include "engine/kernels/stats.h"
 #include "tests/kernels/random_tensor.h"
 
-namespace msprobe {
+namespace msprobe::kernels {
 namespace {
 
 // CRC-32 bit by bit, from its definition.
@@ -131,4 +131,4 @@ TEST(Digest, StridedOnThreads) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::kernels

@@ -6,7 +6,7 @@
 #include "engine/kernels/distribution_scalar.h"
 #include "tests/kernels/random_tensor.h"
 
-namespace msprobe {
+namespace msprobe::kernels {
 namespace {
 
 const std::vector<double> kBounds[] = {{}, {0.0}, {-1, 0, 1}, {-0.5, -1e-3, 0.25, 3, 1e9}};
@@ -45,4 +45,4 @@ TEST(CountIntervals, EndsAndSpecialValues) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::kernels

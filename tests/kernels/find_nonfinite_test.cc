@@ -7,7 +7,7 @@
 #include "engine/tensor/float_formats.h"
 #include "tests/kernels/random_tensor.h"
 
-namespace msprobe {
+namespace msprobe::kernels {
 namespace {
 
 int64_t SlowFirstNonfinite(const RandomTensor& t) {
@@ -37,4 +37,4 @@ TEST(FirstNonfinite, AnyDtypeAndLayout) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::kernels

@@ -11,7 +11,7 @@
 #include "engine/kernels/stats.h"
 #include "tests/kernels/random_tensor.h"
 
-namespace msprobe {
+namespace msprobe::kernels {
 namespace {
 
 uint64_t Fingerprint(const std::vector<uint8_t>& bytes, DType dtype = DType::kUInt8) {
@@ -169,4 +169,4 @@ TEST(Fingerprint, NeverChangesBetweenVersions) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::kernels

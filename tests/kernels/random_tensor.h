@@ -15,7 +15,7 @@
 #include "engine/tensor/float_formats.h"
 #include "engine/tensor/tensor_view.h"
 
-namespace msprobe {
+namespace msprobe::kernels {
 
 using Random = std::mt19937_64;
 
@@ -189,4 +189,4 @@ void ForEachTarget(const Body& body) {
 
 inline uint64_t Bits(double v) { return std::bit_cast<uint64_t>(v); }
 
-}  // namespace msprobe
+}  // namespace msprobe::kernels

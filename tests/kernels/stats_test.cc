@@ -9,7 +9,7 @@
 #include "engine/kernels/stats_scalar.h"
 #include "tests/kernels/random_tensor.h"
 
-namespace msprobe {
+namespace msprobe::kernels {
 namespace {
 
 void ExpectSame(const Stats& a, const Stats& b, const std::string& what) {
@@ -199,4 +199,4 @@ TEST(Stats, CallersFloatingPointModeIsIgnoredAndKept) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::kernels

@@ -4,9 +4,9 @@
 
 #include <fstream>
 
-#include "tests/dump/temporary_folder.h"
+#include "tests/base/temporary_folder.h"
 
-namespace msprobe {
+namespace msprobe::selfcheck {
 namespace {
 
 // A run of three steps; `disturbed` names one value of the second that is another.
@@ -84,4 +84,4 @@ TEST_F(VerdictTest, DamageIsAnError) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::selfcheck

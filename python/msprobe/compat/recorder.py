@@ -33,7 +33,7 @@ def expect(idle):
 
 
 def begin(options, model=None, rank=None, goes_on=False):
-    """Record from now on, as `options` say (engine/dump/line_style.h); call numbers go on.
+    """Record from now on, as `options` say (engine/dump/config/pkl_style.h); call numbers go on.
 
     goes_on: the next part of the same recording, which stays off after a fault or its end.
     """

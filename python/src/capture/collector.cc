@@ -1,8 +1,8 @@
 #include "capture/collector.h"
 
-#include "capture/code_stub.h"
+#include "capture/calls/code_stub.h"
 #include "capture/provenance.h"
-#include "capture/weights.h"
+#include "capture/values/weights.h"
 #include "engine/base/log.h"
 
 namespace msprobe::capture {
@@ -133,13 +133,13 @@ void Collector::Step() {
 }
 
 void Collector::WriteCoverage() {
-  Coverage coverage =
+  dump::Coverage coverage =
       run_.coverage.Stop([this](std::string_view name) { return apis_.Lists(name); });
   if (run_.session->config().level == Level::kDebug)
     coverage.why_not_counted = "level debug records what save() is given";
-  run_.session->WriteBeside(kCoverageFile, CoverageJson(coverage));
+  run_.session->WriteBeside(dump::kCoverageFile, dump::CoverageJson(coverage));
   if (std::exchange(said_coverage_, true)) return;
-  for (const std::string& line : CoverageLines(coverage, 3)) Log(LogLevel::kInfo, line);
+  for (const std::string& line : dump::CoverageLines(coverage, 3)) Log(LogLevel::kInfo, line);
 }
 
 void Collector::BeginAtStep(int64_t step) {

@@ -19,22 +19,22 @@
 #include <utility>
 #include <vector>
 
-#include "capture/api_table.h"
-#include "capture/backward.h"
-#include "capture/custom_apis.h"
-#include "capture/debug_saves.h"
-#include "capture/found_calls.h"
-#include "capture/interpose.h"
-#include "capture/late_calls.h"
-#include "capture/module_calls.h"
-#include "capture/module_tree.h"
-#include "capture/open_call.h"
-#include "capture/overflow_check.h"
-#include "capture/parameter_gradients.h"
-#include "capture/parameter_hooks.h"
-#include "capture/recording.h"
-#include "engine/dump/config_watch.h"
-#include "engine/dump/reference_search.h"
+#include "capture/apis/api_table.h"
+#include "capture/apis/custom_apis.h"
+#include "capture/calls/interpose.h"
+#include "capture/calls/module_calls.h"
+#include "capture/collectives/late_calls.h"
+#include "capture/gradients/backward.h"
+#include "capture/gradients/parameter_hooks.h"
+#include "capture/modules/module_tree.h"
+#include "capture/recording/open_call.h"
+#include "capture/recording/recording.h"
+#include "capture/tasks/debug_saves.h"
+#include "capture/tasks/finding_count.h"
+#include "capture/tasks/overflow_check.h"
+#include "capture/tasks/parameter_gradients.h"
+#include "engine/dump/config/config_watch.h"
+#include "engine/dump/session/reference_search.h"
 
 namespace msprobe::capture {
 
@@ -47,17 +47,17 @@ class Collector final : public CallObserver,
   static Collector& Get();
 
   // What only the disk can say of a configuration: that its "bench_path" can be compared with.
-  static Status CheckReference(const Config& config);
+  static Status CheckReference(const dump::Config& config);
   // `watch`: set when the file is to be read again as it changes.
-  void Configure(Config config, std::unique_ptr<ConfigWatch> watch = nullptr);
+  void Configure(dump::Config config, std::unique_ptr<dump::ConfigWatch> watch = nullptr);
   // An older front end's: files begin anew, call numbers go on. `goes_on`: the next part of the
   // same recording; overflows are counted on.
-  void Restyle(Config config, bool goes_on);
+  void Restyle(dump::Config config, bool goes_on);
   void ReleaseLines();
   // Reads the configuration again if it is time and the file has changed; collection stops then.
   // True: it has stopped, and what the configuration asks for may be another thing.
   bool Refresh(bool has_model);
-  Session& session() { return *run_.session; }
+  dump::Session& session() { return *run_.session; }
   void Abandon();  // in a forked child: nothing is recorded, no file is touched
   StackTable& stacks() { return run_.stacks; }
 
@@ -116,6 +116,10 @@ class Collector final : public CallObserver,
                 const std::vector<std::string>& outputs) override;
 
  private:
+  Collector() {
+    run_.fault = [this](const char* what) { Fault(what); };
+  }
+
   struct ThreadState {
     std::vector<std::unique_ptr<OpenCall>> spare;
     std::vector<std::unique_ptr<OpenCall>> modules;  // innermost last; emptied by stop
@@ -163,10 +167,10 @@ class Collector final : public CallObserver,
   void Adopt(bool goes_on = false);  // what follows from the session's configuration
 
   Recording run_;
-  std::unique_ptr<ConfigWatch> watch_;
-  std::unique_ptr<ReferenceSearch> search_;  // with "bench_path"
-  std::string refusal_;                      // last said about the watched file
-  uint64_t configured_ = 0;                  // the session's configuration that Adopt has seen
+  std::unique_ptr<dump::ConfigWatch> watch_;
+  std::unique_ptr<dump::ReferenceSearch> search_;  // with "bench_path"
+  std::string refusal_;                            // last said about the watched file
+  uint64_t configured_ = 0;  // the session's configuration that Adopt has seen
   ApiTable apis_{&run_};
   CustomApis custom_apis_{&run_, &apis_,
                           [this](const std::function<void()>& change) { WhileRemoved(change); }};
@@ -183,7 +187,7 @@ class Collector final : public CallObserver,
                       return started.ok() && *started;
                     }};
   std::map<std::string, int64_t> region_steps_;  // region -> the last step that has it
-  EntryBuilder gradient_entry_;                  // reused
+  dump::EntryBuilder gradient_entry_;            // reused
   std::unordered_map<std::string, ArrivedCall> arrived_;
   // Of an older front end, which has stacks of backward calls as well: those of the forward calls.
   std::unordered_map<std::string, int64_t> backward_stacks_;

@@ -3,10 +3,10 @@
 #include <string>
 #include <utility>
 
-#include "capture/collective_call.h"
+#include "capture/collectives/collective_call.h"
 #include "capture/collector.h"
-#include "capture/torch_api.h"
-#include "engine/dump/names.h"
+#include "capture/python/torch_api.h"
+#include "engine/model/names.h"
 
 namespace msprobe::capture {
 
@@ -20,7 +20,7 @@ std::unique_ptr<OpenCall> Collector::Begin(const std::string& stem, int64_t numb
     call = std::move(thread.spare.back());
     thread.spare.pop_back();
   }
-  Filter& filter = run_.session->filter();
+  dump::Filter& filter = run_.session->filter();
   std::string name;
   run_.session->NameCall(stem, number, is_module, &name, &call->backward);
   call->builder.Begin(name);
@@ -184,7 +184,7 @@ bool Collector::SettleForward(OpenCall* call) {
 
 void Collector::Finish(OpenCall* call) {
   if (!call->wanted || !run_.session->collecting() || call->step != run_.session->step()) return;
-  CallCounts& counts = call->ticket != 0 ? run_.coverage.modules : run_.coverage.apis;
+  dump::CallCounts& counts = call->ticket != 0 ? run_.coverage.modules : run_.coverage.apis;
   if (waits_to_record() && !SettleForward(call)) {
     ++counts.ignored;
     return;

@@ -7,20 +7,21 @@
 namespace msprobe::capture {
 namespace {
 
-bool RecordsModules(const Config& config) {
+bool RecordsModules(const dump::Config& config) {
   return config.level == Level::kL0 || config.level == Level::kMix;
 }
 
 }  // namespace
 
-Status Collector::CheckReference(const Config& config) {
-  return config.bench_path.empty() ? Status::Ok()
-                                   : ReferenceSearch::Check(config.bench_path, config.dump_path);
+Status Collector::CheckReference(const dump::Config& config) {
+  return config.bench_path.empty()
+             ? Status::Ok()
+             : dump::ReferenceSearch::Check(config.bench_path, config.dump_path);
 }
 
-void Collector::Configure(Config config, std::unique_ptr<ConfigWatch> watch) {
+void Collector::Configure(dump::Config config, std::unique_ptr<dump::ConfigWatch> watch) {
   for (const std::string& line : config.warnings) Log(LogLevel::kWarning, line);
-  run_.session = std::make_unique<Session>(std::move(config));
+  run_.session = std::make_unique<dump::Session>(std::move(config));
   watch_ = run_.session->config().dump_enable ? std::move(watch) : nullptr;
   if (!run_.session->enabled())
     Log(LogLevel::kInfo, "collection is off until the configuration says \"dump_enable\": true");
@@ -30,7 +31,7 @@ void Collector::Configure(Config config, std::unique_ptr<ConfigWatch> watch) {
   Adopt();
 }
 
-void Collector::Restyle(Config config, bool goes_on) {
+void Collector::Restyle(dump::Config config, bool goes_on) {
   if (run_.session == nullptr || !run_.session->config().lines) {
     Configure(std::move(config));
     return;
@@ -49,7 +50,7 @@ void Collector::ReleaseLines() {
 }
 
 void Collector::Adopt(bool goes_on) {
-  const Config& config = run_.session->config();
+  const dump::Config& config = run_.session->config();
   configured_ = run_.session->configured();
   const bool records_calls = !run_.session->disabled() && config.task != Task::kGradProbe;
   run_.modules_wanted = records_calls && RecordsModules(config);
@@ -57,7 +58,8 @@ void Collector::Adopt(bool goes_on) {
   run_.options.summary = config.summary;
   if (!goes_on) found_.Forget();
   search_.reset();
-  if (!config.bench_path.empty()) search_ = std::make_unique<ReferenceSearch>(config.bench_path);
+  if (!config.bench_path.empty())
+    search_ = std::make_unique<dump::ReferenceSearch>(config.bench_path);
   run_.options.numbers = config.task != Task::kNanCheck;
   run_.options.for_lines = config.lines.has_value();
   // Other tasks need a tensor's numbers before the call goes on.
@@ -67,8 +69,8 @@ void Collector::Adopt(bool goes_on) {
 
 bool Collector::Refresh(bool has_model) {
   if (watch_ == nullptr) return false;
-  std::optional<Result<Config>> read =
-      watch_->Poll(ConfigWatch::Clock::now(), run_.session->enabled());
+  std::optional<Result<dump::Config>> read =
+      watch_->Poll(dump::ConfigWatch::Clock::now(), run_.session->enabled());
   if (!read) return false;
   (void)Stop();  // a failure is logged where it happens
   Status refusal = read->ok() ? Status::Ok() : read->status();
@@ -96,7 +98,7 @@ bool Collector::Refresh(bool has_model) {
     return true;
   }
   refusal_.clear();
-  Config config = **std::move(read);
+  dump::Config config = **std::move(read);
   if (config.warnings != run_.session->config().warnings) {
     for (const std::string& line : config.warnings) Log(LogLevel::kWarning, line);
   }

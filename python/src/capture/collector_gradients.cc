@@ -1,8 +1,8 @@
 // What the hooks on the graph bring: gradients of calls become entries.
+#include "capture/calls/interpose.h"
 #include "capture/collector.h"
-#include "capture/interpose.h"
-#include "capture/torch_api.h"
-#include "engine/dump/names.h"
+#include "capture/python/torch_api.h"
+#include "engine/model/names.h"
 
 namespace msprobe::capture {
 
@@ -20,7 +20,7 @@ const Collector::ArrivedCall* Collector::Arrive(const std::string& name) {
 std::string Collector::Compose(const std::string& call, bool is_input, size_t index,
                                PyObject* gradient) {
   std::string json;
-  const DataMode& mode = run_.session->filter().data_mode;
+  const dump::DataMode& mode = run_.session->filter().data_mode;
   if (!(is_input ? mode.backward_input : mode.backward_output) || !run_.records_values() ||
       !TorchApi::Get().IsTensor(gradient))
     return "null";
@@ -31,7 +31,8 @@ std::string Collector::Compose(const std::string& call, bool is_input, size_t in
   const QuietTorch quiet;
   std::string file;
   if (run_.Stores(name))
-    file = SafeFileName(name + (is_input ? ".input." : ".output.") + std::to_string(index), ".pt");
+    file = dump::SafeFileName(name + (is_input ? ".input." : ".output.") + std::to_string(index),
+                              ".pt");
   Nonfinite nonfinite;
   std::vector<Held> held;
   EntryStyle style = run_.StyleOf(name, !is_input);
@@ -71,14 +72,14 @@ bool Collector::RecordGradients(const ArrivedCall& call, const std::string& pare
         {.entry = "", .name = name, .parent = parent, .construct = run_.modules_wanted});
     return true;
   }
-  EntryBuilder& builder = gradient_entry_;  // the GIL is held all along
+  dump::EntryBuilder& builder = gradient_entry_;  // the GIL is held all along
   builder.Begin(name);
   const auto slot = [&](const char* key, const std::vector<std::string>& values) {
     builder.BeginSlot(key, key, '[');
     for (const std::string& value : values) builder.Piece(value);
     builder.EndSlot(']');
   };
-  const DataMode& mode = run_.session->filter().data_mode;
+  const dump::DataMode& mode = run_.session->filter().data_mode;
   if (mode.backward_input) slot("input", inputs);
   if (mode.backward_output) slot("output", outputs);
   if (run_.looks_for_nan()) builder.RawField("is_nan", seen->made.any() ? "1" : "0");

@@ -1,12 +1,12 @@
 // Module calls and the gradients of their parameters.
 #include <algorithm>
 
+#include "capture/calls/interpose.h"
+#include "capture/calls/module_calls.h"
 #include "capture/collector.h"
-#include "capture/interpose.h"
-#include "capture/module_calls.h"
-#include "capture/torch_api.h"
+#include "capture/python/torch_api.h"
 #include "engine/base/log.h"
-#include "engine/dump/names.h"
+#include "engine/model/names.h"
 
 namespace msprobe::capture {
 

@@ -14,12 +14,14 @@ Result<bool> Collector::BeginSearch(std::optional<int> rank) {
   if (!found.ok()) run_.session->Fail(found.status());
   // Checksums are compared with what the dump has.
   run_.options.summary = run_.session->config().summary;
-  if (search_->checksum() != Checksum::kNone) run_.options.summary.checksum = search_->checksum();
+  if (search_->checksum() != kernels::Checksum::kNone)
+    run_.options.summary.checksum = search_->checksum();
   return found;
 }
 
 bool Collector::DiffersFromReference(OpenCall* call) {
-  const bool differs = search_->Judge(call->builder.Finish()) == ReferenceSearch::Verdict::kDiffers;
+  const bool differs =
+      search_->Judge(call->builder.Finish()) == dump::ReferenceSearch::Verdict::kDiffers;
   call->builder.Reopen();
   return differs;
 }

@@ -4,11 +4,11 @@
 
 #include <optional>
 
-#include "capture/py_ref.h"
-#include "capture/tensor_access.h"
+#include "capture/python/py_ref.h"
+#include "capture/values/tensor_access.h"
 #include "engine/base/file.h"
 #include "engine/base/text.h"
-#include "engine/dump/provenance.h"
+#include "engine/dump/write/provenance.h"
 #include "engine/kernels/stats.h"
 
 namespace msprobe::capture {
@@ -88,7 +88,7 @@ std::string RandomState(const PyRef& generator) {
   std::string text;
   if (!state) return text;
   const TensorAccess access(state.get());
-  if (access.readable()) AppendHex(&text, ComputeStats(access.view()).fingerprint, 16);
+  if (access.readable()) AppendHex(&text, kernels::ComputeStats(access.view()).fingerprint, 16);
   return text;
 }
 
@@ -109,7 +109,7 @@ std::string ProvenanceJson() {
   const PyRef generator = Attribute(torch, "default_generator");
   json.Plain("seed", Call(generator, "initial_seed"));
   json.Text("random_state", RandomState(generator));
-  static const std::string revision = GitRevision(ScriptFolder());
+  static const std::string revision = dump::GitRevision(ScriptFolder());
   json.Text("git", revision);
   return json.Finish();
 }

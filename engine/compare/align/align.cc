@@ -1,0 +1,259 @@
+#include "engine/compare/align/align.h"
+
+#include <algorithm>
+
+#include "engine/base/threads.h"
+#include "engine/compare/align/call_index.h"
+#include "engine/compare/align/record_gaps.h"
+#include "engine/compare/model/page_release.h"
+#include "engine/compare/model/record_keys.h"
+
+namespace msprobe::compare {
+namespace {
+
+// As many values, of the same shapes, on both sides.
+bool SameShapes(const Dump& target, const Record& t, const Dump& golden, const Record& g) {
+  const auto a = target.LeavesOf(t), b = golden.LeavesOf(g);
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Leaf& x, const Leaf& y) {
+    return x.shape == y.shape && x.slot == y.slot;
+  });
+}
+
+bool SameLeaves(const Dump& target, const Record& t, const Dump& golden, const Record& g) {
+  if (t.leaf_count != g.leaf_count) return false;
+  const auto a = target.LeavesOf(t), b = golden.LeavesOf(g);
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (a[i].shape != b[i].shape || a[i].slot != b[i].slot || a[i].name != b[i].name) return false;
+  }
+  return true;
+}
+
+// The usual case, two runs of the same script: everything but the values is equal, in order.
+bool SameSequence(const Dump& target, const Dump& golden, const RecordKeys& target_keys,
+                  const RecordKeys& golden_keys, ThreadPool& pool) {
+  const size_t n = target.records.size();
+  if (n != golden.records.size()) return false;
+  constexpr size_t kChunk = 1024;
+  std::vector<char> same((n + kChunk - 1) / kChunk, 1);
+  Residency residency(target, golden);
+  pool.ParallelFor(same.size(), [&](size_t c) {
+    const size_t first = target.records[c * kChunk].first_leaf;
+    const Record& last = target.records[std::min(n, (c + 1) * kChunk) - 1];
+    residency.Passed(last.first_leaf + last.leaf_count - first);
+    for (size_t i = c * kChunk; i < std::min(n, (c + 1) * kChunk); ++i) {
+      const Record &t = target.records[i], &g = golden.records[i];
+      if (t.name != g.name || target_keys.Stack(t) != golden_keys.Stack(g) ||
+          !SameLeaves(target, t, golden, g)) {
+        same[c] = 0;
+        return;
+      }
+    }
+  });
+  return std::find(same.begin(), same.end(), 0) == same.end();
+}
+
+std::vector<Partner> PairByPosition(size_t n) {
+  std::vector<Partner> partners(n);
+  for (size_t i = 0; i < n; ++i) partners[i] = {static_cast<int32_t>(i), 1};
+  return partners;
+}
+
+std::vector<Partner> PairByName(const Dump& target, const Dump& golden,
+                                const NameMapping& mapping) {
+  const CallIndex index(golden);
+  std::vector<Partner> partners(target.records.size());
+  for (size_t i = 0; i < target.records.size(); ++i) {
+    const Record& r = target.records[i];
+    const int32_t g = index.Find(MappedApi(r.api, &mapping), r.call, r.direction);
+    if (g >= 0) partners[i] = {g, 1};
+  }
+  return partners;
+}
+
+// Backward records follow their forward calls; gradients of parameters follow their names.
+void PairFollowers(const Dump& target, const Dump& golden, const NameMapping& mapping,
+                   std::vector<Partner>* partners) {
+  const CallIndex target_index(target), golden_index(golden);
+  for (size_t i = 0; i < target.records.size(); ++i) {
+    const Record& r = target.records[i];
+    if ((*partners)[i].golden >= 0) continue;  // linked
+    if (r.direction == Direction::kParameterGrad) {
+      // The module may have another name; older generations do not number the entry.
+      std::string_view api = MappedApi(r.api, &mapping);
+      const int32_t forward =
+          target_index.Find(r.api, std::max<int64_t>(r.call, 0), Direction::kForward);
+      if (forward >= 0 && (*partners)[forward].golden >= 0)
+        api = golden.records[(*partners)[forward].golden].api;
+      int32_t g = golden_index.Find(api, r.call, r.direction);
+      if (g < 0 && r.call <= 0) g = golden_index.Find(api, r.call < 0 ? 0 : -1, r.direction);
+      if (g >= 0) (*partners)[i] = {g, 1};
+    } else if (r.direction == Direction::kBackward) {
+      const int32_t forward = target_index.Find(r.api, r.call, Direction::kForward);
+      if (forward < 0 || (*partners)[forward].golden < 0) continue;
+      const Record& partner = golden.records[(*partners)[forward].golden];
+      const int32_t g = golden_index.Find(partner.api, partner.call, Direction::kBackward);
+      if (g >= 0) (*partners)[i] = {g, (*partners)[forward].confidence};
+    }
+  }
+}
+
+std::vector<uint32_t> Unpaired(const Dump& dump, const std::vector<char>& paired, bool followers) {
+  std::vector<uint32_t> out;
+  for (uint32_t i = 0; i < dump.records.size(); ++i) {
+    const Direction d = dump.records[i].direction;
+    const bool follower = d == Direction::kBackward || d == Direction::kParameterGrad;
+    if (!paired[i] && follower == followers) out.push_back(i);
+  }
+  return out;
+}
+
+class RowBuilder {
+ public:
+  RowBuilder(const Dump& target, const Dump& golden, const CompareOptions& options,
+             AlignedDumps* out)
+      : target_(target),
+        golden_(golden),
+        mapping_(options.mapping),
+        links_(LinkLeaves(target, golden, options.mapping)),
+        seen_(golden.records.size(), 0),
+        out_(out) {}
+
+  void Add(int32_t t, int32_t g, float confidence) {
+    const Record* tr = t >= 0 ? &target_.records[t] : nullptr;
+    const Record* gr = g >= 0 ? &golden_.records[g] : nullptr;
+    RecordPair pair{.target = t, .golden = g, .confidence = confidence};
+    pair.first_row = static_cast<uint32_t>(out_->rows.size());
+    if (tr == nullptr || gr == nullptr) {
+      pair.match = gr == nullptr ? Match::kTargetOnly : Match::kGoldenOnly;
+      pair.confidence = 0;
+    } else {
+      pair.match = tr->name == gr->name ? Match::kExact : Match::kAligned;
+    }
+    const bool again = g >= 0 && seen_[g];
+    if (g >= 0) seen_[g] = 1;
+    AlignLeaves(target_, tr, golden_, gr, mapping_, &out_->rows, links_.empty() ? nullptr : &links_,
+                again);
+    pair.row_count = static_cast<uint32_t>(out_->rows.size()) - pair.first_row;
+    if (pair.match == Match::kAligned) {
+      for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
+        Row& row = out_->rows[i];
+        if (row.match == Match::kExact) row.match = Match::kAligned;
+        row.confidence *= confidence;
+      }
+    }
+    out_->pairs.push_back(pair);
+  }
+
+ private:
+  const Dump &target_, &golden_;
+  const NameMapping& mapping_;
+  const LeafLinks links_;
+  std::vector<char> seen_;  // one a golden record
+  AlignedDumps* out_;
+};
+
+std::vector<int32_t> FindForwards(const Dump& target, const Dump& golden,
+                                  const std::vector<RecordPair>& pairs) {
+  std::vector<int32_t> of_target(target.records.size(), -1), of_golden(golden.records.size(), -1);
+  for (size_t p = 0; p < pairs.size(); ++p) {
+    if (pairs[p].target >= 0) of_target[pairs[p].target] = static_cast<int32_t>(p);
+    if (pairs[p].golden >= 0) of_golden[pairs[p].golden] = static_cast<int32_t>(p);
+  }
+  std::vector<int32_t> forward(pairs.size(), -1);
+  const auto has_backward = [](const Dump& dump) {
+    return std::any_of(dump.records.begin(), dump.records.end(),
+                       [](const Record& r) { return r.direction == Direction::kBackward; });
+  };
+  if (!has_backward(target) && !has_backward(golden)) return forward;
+  const CallIndex target_index(target), golden_index(golden);
+  for (size_t p = 0; p < pairs.size(); ++p) {
+    const bool in_target = pairs[p].target >= 0;
+    const Record& r = in_target ? target.records[pairs[p].target] : golden.records[pairs[p].golden];
+    if (r.direction != Direction::kBackward) continue;
+    const int32_t f =
+        (in_target ? target_index : golden_index).Find(r.api, r.call, Direction::kForward);
+    if (f >= 0) forward[p] = in_target ? of_target[f] : of_golden[f];
+  }
+  return forward;
+}
+
+}  // namespace
+
+std::vector<Partner> AlignRecords(const Dump& target, const Dump& golden,
+                                  const CompareOptions& options) {
+  // A tensor file's name is all that tells what it holds.
+  const bool files = target.dialect == kPlainTensors && golden.dialect == kPlainTensors;
+  if (options.alignment == Alignment::kNames || files)
+    return PairByName(target, golden, options.mapping);
+  const KeyEvidence evidence = CommonEvidence(target, golden);
+  const RecordKeys target_keys(target, evidence, &options.mapping);
+  const RecordKeys golden_keys(golden, evidence, nullptr);
+  ThreadPool& pool = options.pool != nullptr ? *options.pool : ThreadPool::Default();
+  const std::vector<int32_t> linked = LinkLeaves(target, golden, options.mapping).record_of;
+  if (linked.empty() && SameSequence(target, golden, target_keys, golden_keys, pool)) {
+    return PairByPosition(target.records.size());
+  }
+
+  std::vector<Partner> partners(target.records.size());
+  std::vector<char> linked_t(target.records.size(), 0), linked_g(golden.records.size(), 0);
+  for (size_t i = 0; i < linked.size(); ++i) {
+    if (linked[i] < 0) continue;
+    partners[i] = {linked[i], 1};
+    linked_t[i] = linked_g[linked[i]] = 1;
+  }
+  GapFiller filler(target, golden, target_keys, golden_keys, evidence, &partners);
+  filler.Fill(Unpaired(target, linked_t, false), Unpaired(golden, linked_g, false));
+  PairFollowers(target, golden, options.mapping, &partners);
+  // What is left of the backward pass (recomputed calls are numbered anew) is paired by order of
+  // appearance.
+  std::vector<char> paired_t(linked_t), paired_g(linked_g);
+  for (size_t i = 0; i < partners.size(); ++i) {
+    if (partners[i].golden < 0) continue;
+    paired_t[i] = 1;
+    paired_g[partners[i].golden] = 1;
+  }
+  filler.Fill(Unpaired(target, paired_t, true), Unpaired(golden, paired_g, true));
+  return partners;
+}
+
+AlignedDumps AlignDumps(const Dump& target, const Dump& golden, const CompareOptions& options) {
+  std::vector<Partner> partners = AlignRecords(target, golden, options);
+  for (size_t i = 0; options.same_shapes && i < partners.size(); ++i) {
+    const int32_t g = partners[i].golden;
+    if (g >= 0 && !SameShapes(target, target.records[i], golden, golden.records[g]))
+      partners[i] = {};
+  }
+  std::vector<char> paired(golden.records.size(), 0);
+  std::vector<int32_t> target_of(golden.records.size(), -1);
+  for (size_t i = 0; i < partners.size(); ++i) {
+    if (partners[i].golden < 0) continue;
+    paired[partners[i].golden] = 1;
+    target_of[partners[i].golden] = static_cast<int32_t>(i);
+  }
+  // A golden-only record stands behind the partner of the paired record before it; those before any
+  // at the very front.
+  std::vector<std::vector<int32_t>> behind(target.records.size());
+  std::vector<int32_t> front;
+  int32_t last = -1;
+  for (size_t g = 0; g < golden.records.size(); ++g) {
+    if (paired[g]) {
+      last = target_of[g];
+    } else {
+      (last < 0 ? front : behind[last]).push_back(static_cast<int32_t>(g));
+    }
+  }
+
+  AlignedDumps out;
+  out.pairs.reserve(target.records.size() + 16);
+  out.rows.reserve(target.leaves.size() + 64);
+  RowBuilder builder(target, golden, options, &out);
+  for (const int32_t g : front) builder.Add(-1, g, 0);
+  for (size_t i = 0; i < target.records.size(); ++i) {
+    builder.Add(static_cast<int32_t>(i), partners[i].golden, partners[i].confidence);
+    for (const int32_t g : behind[i]) builder.Add(-1, g, 0);
+  }
+  out.forward_of = FindForwards(target, golden, out.pairs);
+  return out;
+}
+
+}  // namespace msprobe::compare

@@ -1,0 +1,43 @@
+// Layer mappings: module paths rewritten from the outermost class inwards.
+//
+//   MSPROBE_ASSIGN_OR_RETURN(LayerMapping layers, LayerMapping::Make(rules, target, golden));
+//   layers.Map("backbone.0.attn.qkv.Dense");   // "model.0.self_attention.linear_qkv.Linear"
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <set>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "engine/compare/align/mapping_files.h"
+#include "engine/model/table.h"
+
+namespace msprobe::compare {
+
+class LayerMapping {
+ public:
+  // kInvalidArgument when a side has no construct.json or stack.json: they tell where calls belong.
+  static Result<LayerMapping> Make(LayerRules rules, const Dump& target, const Dump& golden);
+
+  // "path.Class" of the target in the golden's spelling: children renamed by the rules of the class
+  // they belong to, the longest dotted child first; the class is the one that the golden has there.
+  // Numbered children ("layers.4") of which both sides have as many without a gap, but from another
+  // number on, count from the golden's first: the stages of a pipeline number theirs from 0, or
+  // through all stages.
+  std::string Map(std::string_view name);
+  bool has_rules() const { return !rules_.empty(); }
+  size_t hits() const { return hits_; }
+  // "layers.4 and on are called layers.0 and on in the golden", sentences.
+  const std::set<std::string>& shifts() const { return shifts_; }
+
+ private:
+  LayerRules rules_;
+  std::unordered_map<std::string, std::string> target_classes_, golden_classes_;  // by path
+  std::unordered_map<std::string, std::set<int64_t>> target_numbers_, golden_numbers_;
+  size_t hits_ = 0;
+  std::set<std::string> shifts_;
+};
+
+}  // namespace msprobe::compare

@@ -1,0 +1,130 @@
+#include "engine/compare/align/rename.h"
+
+#include <fmt/format.h>
+
+#include <vector>
+
+namespace msprobe::compare {
+namespace {
+
+constexpr size_t kLongest = 1000;
+
+Status Wrong(std::string_view expression, size_t at, std::string_view expected) {
+  return InvalidArgument(fmt::format("--rename {}, character {}: expected {}",
+                                     Excerpt(expression, 80), at + 1, expected))
+      .Hint("--rename 's/encoder/backbone/'");
+}
+
+// Where an expression that does not compile goes wrong; std::regex does not say.
+size_t WrongPlace(std::string_view text) {
+  std::vector<size_t> open;
+  bool in_class = false;
+  size_t class_at = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '\\') {
+      if (++i >= text.size()) return i - 1;
+    } else if (in_class) {
+      in_class = c != ']';
+    } else if (c == '[') {
+      in_class = true;
+      class_at = i;
+    } else if (c == '(') {
+      open.push_back(i);
+    } else if (c == ')') {
+      if (open.empty()) return i;
+      open.pop_back();
+    } else if ((c == '*' || c == '+' || c == '?') &&
+               (i == 0 || text[i - 1] == '(' || text[i - 1] == '|')) {
+      const bool group = c == '?' && i > 0 && text[i - 1] == '(';
+      if (!group) return i;
+    }
+  }
+  return in_class ? class_at : open.empty() ? 0 : open.back();
+}
+
+}  // namespace
+
+Result<Rename> Rename::Parse(std::string_view text) {
+  Rename out;
+  out.expression_ = text;
+  if (text.size() < 2 || text[0] != 's') return Wrong(text, 0, "s/from/to/");
+  const char mark = text[1];
+  if (mark == '\\' || mark == ' ' || (mark >= '0' && mark <= '9') || (mark >= 'a' && mark <= 'z') ||
+      (mark >= 'A' && mark <= 'Z')) {
+    return Wrong(text, 1, "a mark such as '/' behind the s");
+  }
+  std::string parts[2];
+  size_t at = 2, start[2] = {2, 2};
+  for (int i = 0; i < 2; ++i) {
+    start[i] = at;
+    for (; at < text.size() && text[at] != mark; ++at) {
+      if (text[at] == '\\' && at + 1 < text.size()) {
+        // An escaped mark is the mark itself.
+        if (text[at + 1] != mark) parts[i] += '\\';
+        ++at;
+      }
+      parts[i] += text[at];
+    }
+    if (at >= text.size())
+      return Wrong(text, at, fmt::format("'{}' behind {}", mark, i == 0 ? "what to find" : "it"));
+    ++at;
+  }
+  if (parts[0].empty()) return Wrong(text, 2, "what to find");
+  // Without it a name can take exponential time and a stack frame a character.
+  auto flags = std::regex::ECMAScript | std::regex_constants::__polynomial;
+  for (; at < text.size(); ++at) {
+    if (text[at] == 'g') {
+      out.everywhere_ = true;
+    } else if (text[at] == 'i') {
+      flags |= std::regex::icase;
+    } else {
+      return Wrong(text, at, "g, i or the end");
+    }
+  }
+  try {
+    out.from_ = std::regex(parts[0], flags);
+  } catch (const std::regex_error&) {
+    return Wrong(text, start[0] + WrongPlace(parts[0]), "a regular expression; it goes wrong here");
+  }
+  for (size_t i = 0; i < parts[1].size(); ++i) {
+    const char c = parts[1][i];
+    if (c == '$') {
+      out.to_ += "$$";
+    } else if (c == '&') {
+      out.to_ += "$&";
+    } else if (c == '\\' && i + 1 < parts[1].size()) {
+      const char next = parts[1][++i];
+      const bool group = next >= '1' && next <= '9';
+      if (group && static_cast<unsigned>(next - '0') > out.from_.mark_count()) {
+        return Wrong(
+            text, start[1] + i,
+            fmt::format("a group of the expression, which has {}", out.from_.mark_count()));
+      }
+      // Two digits: in what follows, a digit must not become part of the number.
+      if (group) {
+        out.to_.append("$0") += next;
+      } else if (next == '$') {
+        out.to_ += "$$";
+      } else {
+        out.to_ += next;
+      }
+    } else {
+      out.to_ += c;
+    }
+  }
+  return out;
+}
+
+std::string Rename::Apply(std::string_view name) const {
+  if (name.size() > kLongest) return std::string(name);
+  try {
+    return std::regex_replace(std::string(name), from_, to_,
+                              everywhere_ ? std::regex_constants::format_default
+                                          : std::regex_constants::format_first_only);
+  } catch (const std::regex_error&) {
+    return std::string(name);  // too complex for this name
+  }
+}
+
+}  // namespace msprobe::compare

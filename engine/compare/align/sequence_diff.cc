@@ -1,0 +1,202 @@
+#include "engine/compare/align/sequence_diff.h"
+
+#include <algorithm>
+
+namespace msprobe::compare {
+namespace {
+
+// A stretch of each sequence, as positions in the two index lists of the Differ.
+struct Box {
+  int a0, a1, b0, b1;
+  int depth;
+};
+
+class Differ {
+ public:
+  Differ(std::span<const uint32_t> a, std::span<const uint32_t> b, uint32_t id_count, int max_cost)
+      : a_(a),
+        b_(b),
+        count_a_(id_count),
+        count_b_(id_count),
+        where_b_(id_count),
+        max_cost_(max_cost) {}
+
+  std::vector<IndexPair> Run() {
+    // An explicit stack: hostile input must not be able to exhaust the machine's.
+    std::vector<Box> stack{{0, static_cast<int>(a_.size()), 0, static_cast<int>(b_.size()), 0}};
+    while (!stack.empty()) {
+      const Box box = stack.back();
+      stack.pop_back();
+      Solve(box, &stack);
+    }
+    std::sort(matches_.begin(), matches_.end());
+    return std::move(matches_);
+  }
+
+ private:
+  // Deeper than this, unique elements no longer pay for looking for them.
+  static constexpr int kMaxPatienceDepth = 24;
+
+  void Match(int i, int j) { matches_.emplace_back(i, j); }
+
+  void Solve(Box box, std::vector<Box>* stack) {
+    while (box.a0 < box.a1 && box.b0 < box.b1 && a_[box.a0] == b_[box.b0])
+      Match(box.a0++, box.b0++);
+    while (box.a0 < box.a1 && box.b0 < box.b1 && a_[box.a1 - 1] == b_[box.b1 - 1]) {
+      Match(--box.a1, --box.b1);
+    }
+    if (box.a0 == box.a1 || box.b0 == box.b1) return;
+    if (box.depth < kMaxPatienceDepth && SplitAtUnique(box, stack)) return;
+    SolveByMyers(box);
+  }
+
+  // Matches elements unique on both sides (the longest chain of them in order) and leaves the
+  // stretches between.
+  bool SplitAtUnique(const Box& box, std::vector<Box>* stack) {
+    for (int i = box.a0; i < box.a1; ++i) ++count_a_[a_[i]];
+    for (int j = box.b0; j < box.b1; ++j) {
+      ++count_b_[b_[j]];
+      where_b_[b_[j]] = j;
+    }
+    std::vector<std::pair<int, int>> unique;
+    for (int i = box.a0; i < box.a1; ++i) {
+      if (count_a_[a_[i]] == 1 && count_b_[a_[i]] == 1) unique.emplace_back(i, where_b_[a_[i]]);
+    }
+    // Longest increasing subsequence of the second members, by patience sorting.
+    std::vector<int> top, before(unique.size(), -1);
+    for (int k = 0; k < static_cast<int>(unique.size()); ++k) {
+      const auto pile = std::lower_bound(top.begin(), top.end(), unique[k].second,
+                                         [&](int t, int v) { return unique[t].second < v; });
+      if (pile != top.begin()) before[k] = *(pile - 1);
+      if (pile == top.end()) {
+        top.push_back(k);
+      } else {
+        *pile = k;
+      }
+    }
+    std::vector<std::pair<int, int>> chain;
+    for (int k = top.empty() ? -1 : top.back(); k >= 0; k = before[k]) chain.push_back(unique[k]);
+    std::reverse(chain.begin(), chain.end());
+
+    const bool lone = Lone(box);
+    for (int i = box.a0; i < box.a1; ++i) count_a_[a_[i]] = 0;
+    for (int j = box.b0; j < box.b1; ++j) count_b_[b_[j]] = 0;
+    if (chain.empty()) return lone;
+    int i = box.a0, j = box.b0;
+    for (const auto& [ci, cj] : chain) {
+      stack->push_back({i, ci, j, cj, box.depth + 1});
+      Match(ci, cj);
+      i = ci + 1, j = cj + 1;
+    }
+    stack->push_back({i, box.a1, j, box.b1, box.depth + 1});
+    return true;
+  }
+
+  // Nothing in common at all: the usual case of a replaced stretch, and the costliest one for
+  // Myers.
+  bool Lone(const Box& box) const {
+    for (int i = box.a0; i < box.a1; ++i) {
+      if (count_b_[a_[i]] > 0) return false;
+    }
+    return true;
+  }
+
+  // Myers' divide and conquer: a shortest edit path is split where the searches from both ends
+  // meet.
+  void SolveByMyers(const Box& box) {
+    // Elements without any partner in this box only lengthen the search: leave them out of it.
+    for (int i = box.a0; i < box.a1; ++i) ++count_a_[a_[i]];
+    for (int j = box.b0; j < box.b1; ++j) ++count_b_[b_[j]];
+    std::vector<int> ia, ib;
+    for (int i = box.a0; i < box.a1; ++i) {
+      if (count_b_[a_[i]] > 0) ia.push_back(i);
+    }
+    for (int j = box.b0; j < box.b1; ++j) {
+      if (count_a_[b_[j]] > 0) ib.push_back(j);
+    }
+    for (int i = box.a0; i < box.a1; ++i) count_a_[a_[i]] = 0;
+    for (int j = box.b0; j < box.b1; ++j) count_b_[b_[j]] = 0;
+    std::vector<Box> inner{{0, static_cast<int>(ia.size()), 0, static_cast<int>(ib.size()), 0}};
+    const auto same = [&](int i, int j) { return a_[ia[i]] == b_[ib[j]]; };
+    while (!inner.empty()) {
+      Box in = inner.back();
+      inner.pop_back();
+      while (in.a0 < in.a1 && in.b0 < in.b1 && same(in.a0, in.b0)) Match(ia[in.a0++], ib[in.b0++]);
+      while (in.a0 < in.a1 && in.b0 < in.b1 && same(in.a1 - 1, in.b1 - 1)) {
+        Match(ia[--in.a1], ib[--in.b1]);
+      }
+      if (in.a0 == in.a1 || in.b0 == in.b1) continue;
+      const auto [x, y] = Middle(in, same);
+      inner.push_back({in.a0, in.a0 + x, in.b0, in.b0 + y, 0});
+      inner.push_back({in.a0 + x, in.a1, in.b0 + y, in.b1, 0});
+    }
+  }
+
+  // A point of the path, relative to the box, other than its two corners.
+  template <typename Same>
+  std::pair<int, int> Middle(const Box& box, const Same& same) {
+    const int n = box.a1 - box.a0, m = box.b1 - box.b0, delta = n - m;
+    const int most = std::min((n + m + 1) / 2, max_cost_);
+    const int width = 2 * most + 3, zero = most + 1;
+    forward_.assign(width, -1);
+    backward_.assign(width, -1);
+    forward_[zero + 1] = backward_[zero + 1] = 0;
+    int best_x = 0, best_y = 0;
+    for (int d = 0; d <= most; ++d) {
+      for (int k = -d; k <= d; k += 2) {
+        int x = (k == -d || (k != d && forward_[zero + k - 1] < forward_[zero + k + 1]))
+                    ? forward_[zero + k + 1]
+                    : forward_[zero + k - 1] + 1;
+        int y = x - k;
+        if (x > n || y > m || y < 0) {
+          forward_[zero + k] = std::min(x, n + 1);
+          continue;
+        }
+        while (x < n && y < m && same(box.a0 + x, box.b0 + y)) ++x, ++y;
+        forward_[zero + k] = x;
+        if (x + y > best_x + best_y) best_x = x, best_y = y;
+        const int r = delta - k;  // the same diagonal, seen from the other end
+        if ((delta & 1) && r >= -(d - 1) && r <= d - 1 && backward_[zero + r] >= 0 &&
+            backward_[zero + r] <= n && x + backward_[zero + r] >= n && Inside(x, y, n, m)) {
+          return {x, y};
+        }
+      }
+      for (int k = -d; k <= d; k += 2) {
+        int x = (k == -d || (k != d && backward_[zero + k - 1] < backward_[zero + k + 1]))
+                    ? backward_[zero + k + 1]
+                    : backward_[zero + k - 1] + 1;
+        int y = x - k;
+        if (x > n || y > m || y < 0) {
+          backward_[zero + k] = std::min(x, n + 1);
+          continue;
+        }
+        while (x < n && y < m && same(box.a1 - 1 - x, box.b1 - 1 - y)) ++x, ++y;
+        backward_[zero + k] = x;
+        const int r = delta - k;
+        if (!(delta & 1) && r >= -d && r <= d && forward_[zero + r] >= 0 &&
+            forward_[zero + r] <= n && x + forward_[zero + r] >= n && Inside(n - x, m - y, n, m)) {
+          return {n - x, m - y};
+        }
+      }
+    }
+    // Too far apart for an exact answer: go on from the furthest point reached.
+    if (!Inside(best_x, best_y, n, m)) return {(n + 1) / 2, m / 2};
+    return {best_x, best_y};
+  }
+  static bool Inside(int x, int y, int n, int m) { return x + y > 0 && x + y < n + m; }
+
+  std::span<const uint32_t> a_, b_;
+  std::vector<int> count_a_, count_b_, where_b_;
+  std::vector<int> forward_, backward_;
+  std::vector<IndexPair> matches_;
+  int max_cost_;
+};
+
+}  // namespace
+
+std::vector<IndexPair> DiffSequences(std::span<const uint32_t> a, std::span<const uint32_t> b,
+                                     uint32_t id_count, int max_cost) {
+  return Differ(a, b, id_count, max_cost).Run();
+}
+
+}  // namespace msprobe::compare

@@ -1,0 +1,150 @@
+#include "engine/compare/explain/classify.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "engine/compare/explain/evidence.h"
+#include "engine/compare/judge/judge.h"
+#include "engine/compare/judge/operations.h"
+
+namespace msprobe::compare {
+namespace {
+
+void Add(const Measure& m, int32_t row, SideSummary* side) {
+  switch (m.verdict) {
+    case RowVerdict::kEqual:
+      side->equal = true;
+      break;
+    case RowVerdict::kNoise:
+      side->noise = true;
+      break;
+    case RowVerdict::kDiffers:
+      side->differs = true;
+      break;
+    case RowVerdict::kUnknown:
+      if (!IsNeutral(m)) side->unknown = true;
+      return;
+  }
+  const double severity = std::isnan(m.severity) ? 0 : m.severity;
+  if (severity > side->severity || (m.verdict == RowVerdict::kDiffers && side->worst_row < 0)) {
+    side->severity = std::max(side->severity, severity);
+    side->worst_row = row;
+  }
+}
+
+bool IsOutput(Slot slot) {
+  return slot == Slot::kOutput || slot == Slot::kParameterGrad || slot == Slot::kDebug;
+}
+
+CallClass Classify(const Comparison& c, int32_t p, bool diverged_before) {
+  const RecordPair& pair = c.pairs[p];
+  if (pair.target < 0 || pair.golden < 0) return CallClass::kUnknown;
+  CallSummary s = SummarizeCall(c, p);
+  const int32_t forward = p < static_cast<int32_t>(c.forward_of.size()) ? c.forward_of[p] : -1;
+  // Pairs are classified in execution order, forward before backward.
+  const bool forward_diverged =
+      forward >= 0 && forward < p &&
+      (c.classes[forward] == CallClass::kIntroduced || c.classes[forward] == CallClass::kInherited);
+  const bool gradients = c.target.records[pair.target].direction == Direction::kParameterGrad;
+  if (s.out.differs && gradients && !diverged_before) s = SummarizeGradients(c, p);
+  if (s.in.differs) return CallClass::kInherited;
+  if (s.out.differs) {
+    if (forward_diverged || (gradients && diverged_before)) return CallClass::kInherited;
+    const bool knows_inputs = s.in.any() || s.arguments.any();
+    if (!knows_inputs || s.in.unknown) return CallClass::kUnknown;
+    return CallClass::kIntroduced;
+  }
+  if (s.in.unknown || s.out.unknown) return CallClass::kUnknown;
+  if (s.in.noise || s.out.noise || s.arguments.noise) return CallClass::kNoise;
+  if (s.in.equal || s.out.equal || s.arguments.equal) return CallClass::kEqual;
+  return CallClass::kUnknown;
+}
+
+}  // namespace
+
+CallSummary SummarizeCall(const Comparison& c, int32_t p) {
+  CallSummary s;
+  const RecordPair& pair = c.pairs[p];
+  for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
+    const Row& row = c.rows[i];
+    const Leaf& leaf = row.target >= 0 ? c.target.leaves[row.target] : c.golden.leaves[row.golden];
+    const Measure& m = c.measures[i];
+    const int32_t at = static_cast<int32_t>(i);
+    if (IsOutput(leaf.slot)) {
+      Add(m, at, &s.out);
+    } else if (leaf.kind == LeafKind::kScalar) {
+      Add(m, at, &s.arguments);
+    } else {
+      Add(m, at, &s.in);
+      if (leaf.slot == Slot::kParameter) Add(m, at, &s.parameters);
+    }
+  }
+  return s;
+}
+
+int32_t ModuleCallOf(const Comparison& c, int32_t gradients, Direction direction) {
+  constexpr int32_t kNear = 1 << 16;  // calls; a bound on the time, not on what is right
+  const auto record_of = [&](int32_t p) -> const Record& {
+    const RecordPair& pair = c.pairs[p];
+    return pair.target >= 0 ? c.target.records[pair.target] : c.golden.records[pair.golden];
+  };
+  const Record& wanted = record_of(gradients);
+  const auto fits = [&](int32_t p) {
+    const Record& r = record_of(p);
+    return r.direction == direction && r.is_module && r.api == wanted.api;
+  };
+  const int32_t size = static_cast<int32_t>(c.pairs.size());
+  // The backward call ends just before or after; the forward call lies far back.
+  for (int32_t away = 1; away < kNear && (gradients - away >= 0 || gradients + away < size);
+       ++away) {
+    if (gradients + away < size && fits(gradients + away)) return gradients + away;
+    if (gradients - away >= 0 && fits(gradients - away)) return gradients - away;
+  }
+  return -1;
+}
+
+CallSummary SummarizeGradients(const Comparison& c, int32_t gradients) {
+  CallSummary s = SummarizeCall(c, gradients);
+  const int32_t backward = ModuleCallOf(c, gradients, Direction::kBackward);
+  if (backward >= 0 && c.pairs[backward].matched()) s.in = SummarizeCall(c, backward).in;
+  return s;
+}
+
+void ForgiveEnlargedRounding(Comparison* c) {
+  const auto any = [&](CallClass wanted) {
+    return std::find(c->classes.begin(), c->classes.end(), wanted) != c->classes.end();
+  };
+  if (!any(CallClass::kIntroduced) || any(CallClass::kInherited)) return;
+  std::vector<int32_t> enlarging;
+  for (size_t p = 0; p < c->pairs.size(); ++p) {
+    const int32_t at = static_cast<int32_t>(p);
+    const CallSummary call = SummarizeCall(*c, at);
+    if (!call.out.differs && !call.in.differs && !call.arguments.differs) continue;
+    if (c->classes[p] != CallClass::kIntroduced || !IsEnlargedRounding(*c, at, call) ||
+        !UpdatesInPlace(RecordOf(*c, at).api))
+      return;
+    enlarging.push_back(at);
+  }
+  for (const int32_t p : enlarging) {
+    const RecordPair& pair = c->pairs[p];
+    for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
+      if (c->measures[i].verdict != RowVerdict::kDiffers) continue;
+      c->measures[i].verdict = RowVerdict::kNoise;
+      c->measures[i].reason = Reason::kEnlarged;
+    }
+    c->classes[p] = CallClass::kNoise;
+  }
+}
+
+void ClassifyCalls(Comparison* c) {
+  c->classes.assign(c->pairs.size(), CallClass::kUnknown);
+  bool diverged = false;
+  for (size_t p = 0; p < c->pairs.size(); ++p) {
+    c->classes[p] = Classify(*c, static_cast<int32_t>(p), diverged);
+    diverged = diverged || c->classes[p] == CallClass::kIntroduced ||
+               c->classes[p] == CallClass::kInherited;
+  }
+}
+
+}  // namespace msprobe::compare

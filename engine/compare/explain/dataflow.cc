@@ -1,0 +1,40 @@
+#include "engine/compare/explain/dataflow.h"
+
+#include <algorithm>
+
+#include "engine/compare/model/page_release.h"
+#include "engine/compare/model/record_keys.h"
+
+namespace msprobe::compare {
+namespace {
+
+bool TellsTensorsApart(const Leaf& leaf) {
+  if (leaf.kind != LeafKind::kTensor) return false;
+  if (!leaf.fingerprint.empty() || !leaf.md5.empty()) return true;
+  return leaf.has_stats && leaf.max_value != leaf.min_value && leaf.norm_value != 0;
+}
+
+}  // namespace
+
+bool SameNumbers(const Leaf& a, const Leaf& b) {
+  if (a.kind != LeafKind::kTensor || b.kind != LeafKind::kTensor || a.dtype != b.dtype)
+    return false;
+  if (!a.fingerprint.empty() && !b.fingerprint.empty()) return a.fingerprint == b.fingerprint;
+  if (!a.md5.empty() && !b.md5.empty()) return a.md5 == b.md5;
+  return a.has_stats && b.has_stats && a.max == b.max && a.min == b.min && a.mean == b.mean &&
+         a.norm == b.norm && SameSqueezedShape(a.shape, b.shape);
+}
+
+int32_t FindProducer(const Dump& dump, const Leaf& leaf, int32_t before) {
+  if (!TellsTensorsApart(leaf)) return -1;
+  Residency residency(dump);
+  for (int32_t r = std::min(before, static_cast<int32_t>(dump.records.size())) - 1; r >= 0; --r) {
+    residency.Passed(dump.records[r].leaf_count);
+    for (const Leaf& out : dump.LeavesOf(dump.records[r])) {
+      if (out.slot == Slot::kOutput && SameNumbers(out, leaf)) return r;
+    }
+  }
+  return -1;
+}
+
+}  // namespace msprobe::compare

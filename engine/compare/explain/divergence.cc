@@ -1,0 +1,153 @@
+#include "engine/compare/explain/divergence.h"
+
+#include <algorithm>
+
+#include "engine/compare/explain/classify.h"
+#include "engine/compare/explain/dataflow.h"
+#include "engine/compare/explain/evidence.h"
+#include "engine/compare/explain/explain.h"
+#include "engine/compare/explain/suspects.h"
+
+namespace msprobe::compare {
+namespace {
+
+constexpr size_t kMaxRunnersUp = 5;
+// Rounding that an operation enlarges by its nature is a weak first: it must not hide a sure one.
+constexpr double kWeak = 0.2, kSure = 0.8;
+constexpr double kSureJump = 1e4;  // where there is rounding, cancellation makes thousands of it
+constexpr int kMostLooks = 20;     // at calls after a weak first; a bound on the time
+
+int32_t SizeOf(const Comparison& c) { return static_cast<int32_t>(c.pairs.size()); }
+
+// `module` is a module call that runs `inner` inside itself.
+bool Contains(const Comparison& c, int32_t module, int32_t inner) {
+  if (inner < 0 || module < 0 || !RecordOf(c, module).is_module ||
+      RecordOf(c, inner).parent.empty())
+    return false;
+  const std::string_view name = RecordOf(c, module).name;
+  std::string_view at = RecordOf(c, inner).parent;
+  // Parents complete after their children: the chain is looked up in the pairs that follow.
+  int32_t from = inner;
+  for (int depth = 0; depth < 64 && !at.empty(); ++depth) {
+    if (at == name) return true;
+    int32_t p = from + 1;
+    while (p < SizeOf(c) && p <= module && RecordOf(c, p).name != at) ++p;
+    if (p >= SizeOf(c) || p > module) return false;
+    at = RecordOf(c, p).parent;
+    from = p;
+  }
+  return false;
+}
+
+// A parameter's gradient is recorded as soon as it is there, the call that made it when all its
+// gradients are: that call, when it follows and is wrong by itself; else `p`.
+int32_t MakerOfGradient(const Comparison& c, int32_t p) {
+  constexpr int32_t kNear = 64;
+  if (RecordOf(c, p).direction != Direction::kParameterGrad) return p;
+  const auto makes = [&](int32_t q) {
+    const RecordPair &gradients = c.pairs[p], &call = c.pairs[q];
+    for (uint32_t i = gradients.first_row; i < gradients.first_row + gradients.row_count; ++i) {
+      if (c.measures[i].verdict != RowVerdict::kDiffers) continue;
+      for (uint32_t j = call.first_row; j < call.first_row + call.row_count; ++j) {
+        const Row &gradient = c.rows[i], &made = c.rows[j];
+        if (made.target >= 0 && made.golden >= 0 && gradient.target >= 0 && gradient.golden >= 0 &&
+            c.target.leaves[made.target].slot == Slot::kOutput &&
+            SameNumbers(c.target.leaves[made.target], c.target.leaves[gradient.target]) &&
+            SameNumbers(c.golden.leaves[made.golden], c.golden.leaves[gradient.golden]))
+          return true;
+      }
+    }
+    return false;
+  };
+  for (int32_t q = p + 1; q < SizeOf(c) && q <= p + kNear; ++q) {
+    if (c.classes[q] == CallClass::kIntroduced && c.pairs[q].matched() && makes(q)) return q;
+  }
+  return p;
+}
+
+FirstDivergence Explain(const Comparison& c, int32_t p) {
+  if (c.classes[p] == CallClass::kInherited) return ExplainInherited(c, p);
+  if (const int32_t jump = LargestJump(c, p); jump >= 0) return ExplainDrift(c, jump, p);
+  if (c.classes[p] == CallClass::kIntroduced) {
+    if (const int32_t inside = UnmatchedInside(c, p); inside >= 0)
+      return ExplainUnmatched(c, inside, p, -1, Tie::kPlace);
+  }
+  return ExplainIntroduced(c, p);
+}
+
+// Calls after `first` that introduce a difference of their own, the surest first. A module around
+// one that is named already is not another place.
+std::vector<FirstDivergence> RunnersUp(const Comparison& c, int32_t first, int32_t named) {
+  std::vector<FirstDivergence> out;
+  for (int32_t p = first + 1; p < SizeOf(c) && out.size() < kMaxRunnersUp; ++p) {
+    if (p == named || c.classes[p] != CallClass::kIntroduced || Contains(c, p, named)) continue;
+    const bool holds_another = std::any_of(
+        out.begin(), out.end(), [&](const FirstDivergence& r) { return Contains(c, p, r.pair); });
+    if (!holds_another) out.push_back(ExplainIntroduced(c, p));
+  }
+  std::stable_sort(out.begin(), out.end(),
+                   [](const auto& a, const auto& b) { return a.confidence > b.confidence; });
+  return out;
+}
+
+// Whether something wrong that goes into the call was made by a recorded call.
+bool TakesWhatACallMade(const Comparison& c, int32_t p) {
+  const RecordPair& pair = c.pairs[p];
+  for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
+    const Row& row = c.rows[i];
+    if (c.measures[i].verdict != RowVerdict::kDiffers || row.target < 0) continue;
+    const int32_t maker = FindProducer(c.target, c.target.leaves[row.target], pair.target);
+    if (maker < 0) continue;
+    int32_t q = p - 1;  // makers are near
+    while (q >= 0 && c.pairs[q].target != maker) --q;
+    if (q >= 0 && SummarizeCall(c, q).out.differs) return true;
+  }
+  return false;
+}
+
+// The first call after `weak` that is sure to introduce an error of its own.
+FirstDivergence SurerThan(const Comparison& c, int32_t weak) {
+  int looks = 0;
+  for (int32_t p = weak + 1; p < SizeOf(c) && looks < kMostLooks; ++p) {
+    const bool introduced = c.classes[p] == CallClass::kIntroduced;
+    if (!introduced && c.classes[p] != CallClass::kInherited) continue;
+    ++looks;
+    if (!introduced && TakesWhatACallMade(c, p)) continue;
+    if (introduced) {
+      const CallSummary call = SummarizeCall(c, p);
+      if (call.in.noise && !call.arguments.differs && JumpOf(call) < kSureJump) continue;
+    }
+    FirstDivergence found = Explain(c, p);
+    if (found.confidence >= kSure) return found;
+  }
+  return {};
+}
+
+}  // namespace
+
+int32_t FirstWrongCall(const Comparison& c) {
+  for (int32_t p = 0; p < SizeOf(c); ++p) {
+    if (c.classes[p] == CallClass::kIntroduced || c.classes[p] == CallClass::kInherited) return p;
+    if (c.classes[p] == CallClass::kUnknown && c.pairs[p].matched() &&
+        SummarizeCall(c, p).out.differs)
+      return p;
+  }
+  return -1;
+}
+
+void FindFirstDivergence(Comparison* c) {
+  int32_t first = FirstWrongCall(*c);
+  if (first < 0) return;
+  first = MakerOfGradient(*c, first);
+  c->first = Explain(*c, first);
+  c->runners_up = RunnersUp(*c, first, c->first.pair);
+  if (c->first.confidence >= kWeak) return;
+  FirstDivergence surer = SurerThan(*c, first);
+  if (surer.pair < 0) return;
+  std::erase_if(c->runners_up, [&](const FirstDivergence& r) { return r.pair == surer.pair; });
+  c->runners_up.insert(c->runners_up.begin(), std::move(c->first));
+  if (c->runners_up.size() > kMaxRunnersUp) c->runners_up.pop_back();
+  c->first = std::move(surer);
+}
+
+}  // namespace msprobe::compare

@@ -1,0 +1,285 @@
+#include "engine/compare/explain/evidence.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/compare/judge/judge.h"
+#include "engine/compare/judge/operations.h"
+#include "engine/compare/model/record_keys.h"
+#include "engine/compare/model/rounding.h"
+#include "engine/compare/model/value_text.h"
+
+namespace msprobe::compare {
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+// Relative error that an operation may add to its input's by its nature, as a factor.
+constexpr double kNaturalAmplification = 100;
+
+const Leaf& LeafOf(const Comparison& c, int32_t row) {
+  const Row& r = c.rows[row];
+  return r.target >= 0 ? c.target.leaves[r.target] : c.golden.leaves[r.golden];
+}
+
+std::string Percent(double relative) {
+  if (!(relative < 100)) return fmt::format("{} times", ShortNumber(relative));
+  return fmt::format("{}%", ShortNumber(100 * relative));
+}
+
+std::string Plural(int64_t n, std::string_view word) {
+  return fmt::format("{} {}{}", n, word, n == 1 ? "" : "s");
+}
+
+std::string_view KindText(const Leaf& leaf) {
+  if (leaf.kind == LeafKind::kNone) return "None";
+  return leaf.dtype.empty() ? leaf.type : leaf.dtype;
+}
+
+// The kinds of non-finite elements of a leaf: "3 NaN, 1 +Inf", or what the extrema show when they
+// were not counted.
+std::string NonFinite(const Leaf& leaf) {
+  std::string out;
+  const auto add = [&](int64_t n, std::string_view what) {
+    if (n > 0) out += fmt::format("{}{} {}", out.empty() ? "" : ", ", n, what);
+  };
+  add(leaf.counts->nan, "NaN");
+  add(leaf.counts->pos_inf, "+Inf");
+  add(leaf.counts->neg_inf, "-Inf");
+  if (!out.empty()) return out;
+  const double values[] = {leaf.max_value, leaf.min_value, leaf.mean_value, leaf.norm_value};
+  if (leaf.has_stats && std::any_of(values, values + 2, [](double v) { return std::isnan(v); }))
+    return "NaN";
+  for (const double v : values) {
+    if (std::isinf(v)) return v > 0 ? "+Inf" : "-Inf";
+  }
+  return "finite";
+}
+
+}  // namespace
+
+std::string ShortNumber(double value) {
+  if (std::isnan(value)) return "unknown";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  const double size = std::abs(value);
+  if (size != 0 && (size >= 1e5 || size < 1e-3)) return fmt::format("{:.1e}", value);
+  if (size >= 10) return fmt::format("{:.0f}", value);
+  return fmt::format("{:.2g}", value);
+}
+
+const Record& RecordOf(const Comparison& c, int32_t pair) {
+  const RecordPair& p = c.pairs[pair];
+  return p.target >= 0 ? c.target.records[p.target] : c.golden.records[p.golden];
+}
+
+std::string_view EntryName(const Comparison& c, int32_t pair) { return RecordOf(c, pair).name; }
+
+std::string_view LeafLabel(const Comparison& c, int32_t row) {
+  const Leaf& leaf = LeafOf(c, row);
+  const Record& record =
+      c.rows[row].target >= 0 ? c.target.records[leaf.record] : c.golden.records[leaf.record];
+  std::string_view label = LeafSuffix(leaf, record);
+  while (label.starts_with('.') || label.starts_with('_')) label.remove_prefix(1);
+  return label.empty() ? leaf.name.view() : label;
+}
+
+Before WhatCameBefore(const Comparison& c, int32_t pair) {
+  Before b;
+  for (int32_t p = 0; p < pair; ++p) {
+    switch (c.classes[p]) {
+      case CallClass::kEqual:
+        ++b.equal;
+        break;
+      case CallClass::kNoise:
+        ++b.noise;
+        break;
+      case CallClass::kIntroduced:
+      case CallClass::kInherited:
+        ++b.diverged;
+        break;
+      case CallClass::kUnknown:
+        ++b.unjudged;
+        break;
+    }
+    if (c.classes[p] != CallClass::kNoise) continue;
+    const RecordPair& r = c.pairs[p];
+    for (uint32_t i = r.first_row; i < r.first_row + r.row_count; ++i) {
+      const Measure& m = c.measures[i];
+      if (m.verdict == RowVerdict::kNoise && std::isfinite(m.severity)) {
+        b.largest_noise = std::max(b.largest_noise, m.severity);
+      }
+    }
+  }
+  return b;
+}
+
+Rounding RoundingOfRow(const Comparison& c, int32_t row) {
+  const Leaf &t = c.target.leaves[c.rows[row].target], &g = c.golden.leaves[c.rows[row].golden];
+  if (c.measures[row].reason == Reason::kCoarserBefore) return RoundingOf(c.coarse_dtype);
+  return CoarserRounding(t.dtype, g.dtype);
+}
+
+double ExplainedFor(const Comparison& c, int32_t row) {
+  const Row& r = c.rows[row];
+  if (r.target < 0 || r.golden < 0) return 1;
+  const Leaf& g = c.golden.leaves[r.golden];
+  const double limit = ExplainedRoundings(
+      RoundingOfRow(c, row), SummedTerms(c.golden, c.golden.records[g.record]), c.tolerance);
+  return limit > 0 ? limit : 1;
+}
+
+double JumpOf(const CallSummary& call) {
+  if (call.in.severity <= 0) return kInf;
+  return call.out.severity / std::max(call.in.severity, 1.0);
+}
+
+bool IsEnlargedRounding(const Comparison& c, int32_t pair, const CallSummary& call) {
+  return call.in.noise && !call.in.differs && !call.in.unknown && !call.arguments.differs &&
+         AmplifiesRounding(RecordOf(c, pair).api) && JumpOf(call) <= kNaturalAmplification;
+}
+
+double ConfidenceOf(const Comparison& c, int32_t pair, const CallSummary& call,
+                    const Before& before) {
+  double confidence = c.pairs[pair].confidence;
+  const bool inputs_known = call.in.any() || call.arguments.any();
+  if (!inputs_known || call.in.unknown) {
+    confidence *= 0.4;
+  } else if (call.in.noise) {
+    const double natural = AmplifiesRounding(RecordOf(c, pair).api) ? kNaturalAmplification : 1;
+    const double jump = JumpOf(call) / natural;
+    confidence *= 0.9 * std::max(0.1, 1 - 1 / std::max(jump, 1.0));
+  }
+  if (call.out.worst_row >= 0 && std::isfinite(call.out.severity)) {
+    const double size = call.out.severity / ExplainedFor(c, call.out.worst_row);
+    // Checksums alone say nothing of the size.
+    confidence *= call.out.severity > 0 ? 1 - 0.5 / std::max(size, 1.0) : 1;
+  }
+  return confidence * before.JudgedFactor();
+}
+
+std::string_view EqualWord(const Comparison& c) {
+  if (c.mode != Mode::kStatistics) return "bit-equal";
+  const auto bits = [](const Dump& dump) {
+    for (const Leaf& leaf : dump.leaves) {
+      if (leaf.kind == LeafKind::kTensor) return !leaf.fingerprint.empty() || !leaf.md5.empty();
+    }
+    return false;
+  };
+  return bits(c.target) && bits(c.golden) ? "bit-equal" : "equal";
+}
+
+std::string DescribeBefore(const Comparison& c, const Before& b) {
+  if (b.total() == 0) return "it is the first recorded call";
+  std::string out;
+  const auto add = [&](std::string text) {
+    if (!out.empty()) out += ", ";
+    out += text;
+  };
+  if (b.equal > 0)
+    add(fmt::format("{} before it {} {}", Plural(b.equal, "call"), b.equal == 1 ? "is" : "are",
+                    EqualWord(c)));
+  if (b.noise > 0) {
+    add(fmt::format("{}{} within rounding (largest {} roundings)",
+                    b.equal > 0 ? std::to_string(b.noise) : Plural(b.noise, "call"),
+                    b.equal > 0    ? ""
+                    : b.noise == 1 ? " before it is"
+                                   : " before it are",
+                    ShortNumber(b.largest_noise)));
+  }
+  if (b.diverged > 0) add(fmt::format("{} already wrong", b.diverged));
+  if (b.unjudged > 0) add(fmt::format("{} could not be judged", b.unjudged));
+  return out;
+}
+
+namespace {
+
+// A number as it is, anything else as text of somebody else's.
+std::string PlainValue(const Leaf& leaf) {
+  constexpr size_t kLongestNumber = 40;
+  return leaf.has_stats && leaf.value.size() <= kLongestNumber ? std::string(leaf.value)
+                                                               : Excerpt(leaf.value);
+}
+
+}  // namespace
+
+std::string DescribeError(const Comparison& c, int32_t row) {
+  const Row& r = c.rows[row];
+  const Measure& m = c.measures[row];
+  const std::string label(LeafLabel(c, row));
+  if (r.target < 0 || r.golden < 0) {
+    const Leaf& leaf = LeafOf(c, row);
+    if (leaf.kind != LeafKind::kScalar)
+      return fmt::format("{} is {}", label, ReasonText(Reason::kNoPartner));
+    return fmt::format("{} is {} in the {}, and not given in the {}", label, PlainValue(leaf),
+                       r.target >= 0 ? "target" : "golden", r.target >= 0 ? "golden" : "target");
+  }
+  const Leaf &t = c.target.leaves[r.target], &g = c.golden.leaves[r.golden];
+  switch (m.reason) {
+    case Reason::kShapeDiffers:
+      return fmt::format("{} has shape {} in the target, {} in the golden", label, t.shape,
+                         g.shape);
+    case Reason::kValueDiffers:
+      return fmt::format("{} is {} in the target, {} in the golden", label, PlainValue(t),
+                         PlainValue(g));
+    case Reason::kKindDiffers:
+      return fmt::format("{} is {} in the target, {} in the golden", label, KindText(t),
+                         KindText(g));
+    case Reason::kOtherElements:
+      return fmt::format("{} has the same statistics, and other elements", label);
+    case Reason::kNonFinite:
+      return fmt::format("{} has {} in the target, {} in the golden", label, NonFinite(t),
+                         NonFinite(g));
+    default:
+      break;
+  }
+  if (m.verdict == RowVerdict::kUnknown) return fmt::format("{}: {}", label, ReasonText(m.reason));
+  if (m.verdict == RowVerdict::kEqual) return fmt::format("{} is {}", label, EqualWord(c));
+  if (m.tensor >= 0) {
+    const kernels::Diff& d = c.diffs[m.tensor];
+    return fmt::format("{} has relative L2 error {}", label, ShortNumber(d.relative_l2));
+  }
+  if (m.reason == Reason::kChecksumDiffers && !(m.severity > 0))
+    return fmt::format("{} has another checksum", label);
+  // The statistic that is furthest off, relative to the golden.
+  struct Candidate {
+    double relative, diff;
+    std::string_view name;
+  };
+  const Differences d = DifferencesOf(t, g);
+  const Candidate all[] = {{d.norm_rel, d.norm_diff, "norm"},
+                           {d.max_rel, d.max_diff, "maximum"},
+                           {d.min_rel, d.min_diff, "minimum"},
+                           {d.mean_rel, d.mean_diff, "mean"}};
+  const Candidate* worst = nullptr;
+  for (const Candidate& s : all) {
+    if (std::isnan(s.relative) || s.diff == 0) continue;
+    // A mean near zero is off by any factor; it is named only when nothing else is.
+    if (worst == nullptr || (s.name != "mean" && s.relative > worst->relative)) worst = &s;
+  }
+  if (worst == nullptr) return fmt::format("{} differs", label);
+  if (std::isinf(worst->relative)) {
+    return fmt::format("{} of {} is {} where the golden's is 0", worst->name, label,
+                       ShortNumber(worst->diff));
+  }
+  return fmt::format("{} of {} is off by {}", worst->name, label, Percent(worst->relative));
+}
+
+std::string DescribeRow(const Comparison& c, int32_t row) {
+  std::string text = DescribeError(c, row);
+  const Row& r = c.rows[row];
+  const Measure& m = c.measures[row];
+  if (r.target < 0 || r.golden < 0 || !(m.severity > 0) || std::isinf(m.severity)) return text;
+  if (m.tensor >= 0 && c.diffs[m.tensor].worst_index >= 0) {
+    const kernels::Diff& d = c.diffs[m.tensor];
+    text += fmt::format(", the largest error {} at {}", ShortNumber(d.max_abs_error),
+                        IndexText(d.worst_index, c.target.leaves[r.target].shape));
+  }
+  const Rounding rounding = RoundingOfRow(c, row);
+  if (rounding.epsilon > 0 && m.reason != Reason::kValueDiffers) {
+    text += fmt::format(" ({} roundings of {})", ShortNumber(m.severity), rounding.name);
+  }
+  return text;
+}
+
+}  // namespace msprobe::compare

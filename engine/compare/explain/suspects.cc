@@ -1,0 +1,85 @@
+#include "engine/compare/explain/suspects.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/compare/explain/classify.h"
+#include "engine/compare/explain/dataflow.h"
+#include "engine/compare/explain/evidence.h"
+#include "engine/compare/model/page_release.h"
+#include "engine/compare/model/record_keys.h"
+
+namespace msprobe::compare {
+namespace {
+
+// Below this jump, and this many times the limit, an error has grown rather than begun.
+constexpr double kDriftJump = 8, kDriftSize = 8;
+// Pairs before the first wrong one in which a missing call counts as near.
+constexpr int kNeighbourhood = 16;
+
+}  // namespace
+
+int32_t UnmatchedMakerOf(const Comparison& c, int32_t p, const Leaf& target, const Leaf& golden) {
+  Residency residency(c.target, c.golden);
+  for (int32_t q = p - 1; q >= 0; --q) {
+    if (c.pairs[q].matched()) continue;
+    residency.Passed(c.pairs[q].row_count);
+    const bool in_target = c.pairs[q].target >= 0;
+    const Dump& dump = in_target ? c.target : c.golden;
+    for (const Leaf& leaf : dump.LeavesOf(RecordOf(c, q))) {
+      if (leaf.slot == Slot::kOutput && SameNumbers(leaf, in_target ? target : golden)) return q;
+    }
+  }
+  return -1;
+}
+
+int32_t UnmatchedNear(const Comparison& c, int32_t p) {
+  for (int32_t q = p - 1; q >= 0 && q >= p - kNeighbourhood; --q) {
+    if (!c.pairs[q].matched() && RecordOf(c, q).direction == RecordOf(c, p).direction) return q;
+  }
+  return -1;
+}
+
+int32_t UnmatchedInside(const Comparison& c, int32_t module) {
+  if (!RecordOf(c, module).is_module) return -1;
+  for (int32_t q = module - 1; q >= 0 && q > module - 4096; --q) {
+    if (!c.pairs[q].matched() &&
+        WithoutCall(RecordOf(c, q).parent) == WithoutCall(RecordOf(c, module).name))
+      return q;
+  }
+  return -1;
+}
+
+int32_t EnclosingIntroducer(const Comparison& c, int32_t p) {
+  const int32_t size = static_cast<int32_t>(c.pairs.size());
+  std::string_view at = RecordOf(c, p).parent;
+  for (int32_t q = p + 1, depth = 0; q < size && depth < 64 && !at.empty(); ++q) {
+    if (RecordOf(c, q).name != at) continue;
+    if (c.classes[q] == CallClass::kIntroduced) return q;
+    at = RecordOf(c, q).parent;
+    ++depth;
+  }
+  return -1;
+}
+
+int32_t LargestJump(const Comparison& c, int32_t p) {
+  const CallSummary call = SummarizeCall(c, p);
+  if (call.in.severity <= 0 || call.arguments.differs || !std::isfinite(call.out.severity))
+    return -1;
+  if (call.out.worst_row < 0 ||
+      call.out.severity >= kDriftSize * ExplainedFor(c, call.out.worst_row))
+    return -1;
+  if (JumpOf(call) >= kDriftJump) return -1;
+  int32_t best = p;
+  double best_jump = JumpOf(call);
+  for (int32_t q = 0; q < p; ++q) {
+    if (c.classes[q] != CallClass::kNoise || RecordOf(c, q).is_module) continue;
+    const CallSummary s = SummarizeCall(c, q);
+    // From bit-equal inputs one rounding is what everybody makes.
+    const double jump = s.out.severity / std::max(s.in.severity, 1.0);
+    if (jump > best_jump) best = q, best_jump = jump;
+  }
+  return best;
+}
+
+}  // namespace msprobe::compare

@@ -1,0 +1,84 @@
+#include "engine/compare/explain/unmatched_calls.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "engine/compare/explain/evidence.h"
+#include "engine/compare/explain/explain_shared.h"
+
+namespace msprobe::compare {
+
+int32_t ArgumentOfOneSide(const Comparison& c, int32_t p) {
+  const RecordPair& pair = c.pairs[p];
+  // The plain argument of a row that only `target`, or only the golden, has.
+  const auto alone = [&](uint32_t row, bool target) -> const Leaf* {
+    const Row& r = c.rows[row];
+    const int32_t here = target ? r.target : r.golden, there = target ? r.golden : r.target;
+    if (here < 0 || there >= 0) return nullptr;
+    const Leaf& leaf = (target ? c.target : c.golden).leaves[here];
+    const bool goes_in = leaf.slot == Slot::kInput || leaf.slot == Slot::kKwarg;
+    return goes_in && leaf.kind == LeafKind::kScalar ? &leaf : nullptr;
+  };
+  const uint32_t end = pair.first_row + pair.row_count;
+  for (uint32_t row = pair.first_row; row < end; ++row) {
+    for (const bool target : {true, false}) {
+      const Leaf* leaf = alone(row, target);
+      if (leaf == nullptr) continue;
+      bool passed_elsewhere = false;  // by position here, by name there
+      for (uint32_t other = pair.first_row; other < end; ++other) {
+        const Leaf* o = alone(other, !target);
+        passed_elsewhere = passed_elsewhere || (o != nullptr && o->value == leaf->value);
+      }
+      if (!passed_elsewhere) return static_cast<int32_t>(row);
+    }
+  }
+  return -1;
+}
+
+namespace {
+
+// " (train.py:72 in <module>: ...)", or "".
+std::string Place(const Comparison& c, int32_t pair) {
+  const std::string line = StartExplanation(c, pair, -1).source_line;
+  return line.empty() ? "" : fmt::format(" ({})", line);
+}
+
+}  // namespace
+
+std::string DescribeOtherArguments(const Comparison& c) {
+  int64_t count = 0;
+  int32_t first = -1, row = -1;
+  for (int32_t p = 0; p < static_cast<int32_t>(c.pairs.size()); ++p) {
+    if (!c.pairs[p].matched()) continue;
+    const SideSummary arguments = SummarizeCall(c, p).arguments;
+    if (arguments.differs && count++ == 0) first = p, row = arguments.worst_row;
+  }
+  if (count == 0) return "";
+  return fmt::format(
+      "{}{}{}: {}",
+      count == 1 ? "" : fmt::format("{} calls were made differently, the first is ", count),
+      EntryName(c, first), Place(c, first) + (count == 1 ? " was made differently" : ""),
+      DescribeRow(c, row));
+}
+
+std::string DescribeCallsOfOneSide(const Comparison& c) {
+  std::string text;
+  for (const bool target : {true, false}) {
+    if (!(target ? c.golden : c.target).complete) continue;
+    int64_t count = 0;
+    int32_t first = -1;
+    for (size_t p = 0; p < c.pairs.size(); ++p) {
+      if ((target ? c.pairs[p].golden : c.pairs[p].target) >= 0) continue;
+      if (count++ == 0) first = static_cast<int32_t>(p);
+    }
+    if (count == 0) continue;
+    text += fmt::format("{}{} {} only in the {}, {}{}{}", text.empty() ? "" : "; ",
+                        count == 1 ? "one call" : fmt::format("{} calls", count),
+                        count == 1 ? "is" : "are", target ? "target" : "golden",
+                        count == 1 ? "" : "the first is ", EntryName(c, first), Place(c, first));
+  }
+  return text;
+}
+
+}  // namespace msprobe::compare

@@ -1,0 +1,374 @@
+#include "engine/compare/judge/judge.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "engine/compare/model/record_keys.h"
+#include "engine/compare/model/rounding.h"
+
+namespace msprobe::compare {
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+// The four statistics of one leaf, and how each pair of them is held against the tensor.
+struct Quartet {
+  std::string_view text[4];
+  double value[4];
+};
+constexpr int kMax = 0, kMin = 1, kMean = 2, kNorm = 3;
+
+Quartet QuartetOf(const Leaf& leaf) {
+  return {{leaf.max, leaf.min, leaf.mean, leaf.norm},
+          {leaf.max_value, leaf.min_value, leaf.mean_value, leaf.norm_value}};
+}
+
+bool Recorded(std::string_view text) { return !text.empty() && text != "null" && text != "None"; }
+
+// Not-a-number as a value, as opposed to text that is no number at all.
+bool IsNaNText(std::string_view text) { return text == "NaN" || text == "nan"; }
+
+double Relative(double diff, double golden) {
+  if (std::isnan(diff)) return diff;
+  if (diff == 0) return 0;
+  return golden == 0 ? kInf : std::abs(diff / golden);
+}
+
+void SetDifference(int which, double target, double golden, Differences* d) {
+  double* const diffs[] = {&d->max_diff, &d->min_diff, &d->mean_diff, &d->norm_diff};
+  double* const rels[] = {&d->max_rel, &d->min_rel, &d->mean_rel, &d->norm_rel};
+  *diffs[which] =
+      target == golden ? 0 : target - golden;  // infinities of one sign differ by nothing
+  *rels[which] = Relative(*diffs[which], golden);
+}
+
+void Settle(Measure* m, RowVerdict verdict, Reason reason, double severity) {
+  m->verdict = verdict;
+  m->reason = reason;
+  m->severity = severity;
+}
+
+bool CountsDiffer(int64_t a, int64_t b) { return a >= 0 && b >= 0 && a != b; }
+bool NonFiniteCountsDiffer(const Leaf& t, const Leaf& g) {
+  return CountsDiffer(t.counts->nan, g.counts->nan) ||
+         CountsDiffer(t.counts->pos_inf, g.counts->pos_inf) ||
+         CountsDiffer(t.counts->neg_inf, g.counts->neg_inf);
+}
+
+Rounding RoundingFor(const Leaf& target, const Leaf& golden, const JudgeOptions& options) {
+  const std::string_view judged = JudgedDType(target.dtype, golden.dtype, options.coarse_dtype);
+  Rounding r = judged == options.coarse_dtype ? RoundingOf(judged)
+                                              : CoarserRounding(target.dtype, golden.dtype);
+  if (options.explained >= 0) r.explained = options.explained;
+  return r;
+}
+
+// Why a pair is judged by `r`.
+Reason DTypeReason(const Leaf& target, const Leaf& golden, const Rounding& r) {
+  if (target.dtype != golden.dtype && r.kind != NumberKind::kOther &&
+      RoundingOf(target.dtype).name != RoundingOf(golden.dtype).name)
+    return Reason::kDTypeDiffers;
+  const bool own = r.epsilon == CoarserRounding(target.dtype, golden.dtype).epsilon;
+  return own || r.kind == NumberKind::kOther ? Reason::kNone : Reason::kCoarserBefore;
+}
+
+double Disagreement(double a, double b, double scale, const Rounding& r) {
+  if (a == b) return 0;
+  if (r.epsilon == 0) return kInf;  // exact kinds
+  return std::abs(a - b) / (r.epsilon * std::max(scale, r.min_normal));
+}
+
+// Any non-finite statistic: returns true when that settles the row.
+bool JudgeNonFinite(const Quartet& t, const Quartet& g, Measure* m) {
+  bool both_nan = false;
+  for (int i = 0; i < 4; ++i) {
+    if (!Recorded(t.text[i]) || !Recorded(g.text[i])) continue;
+    const bool t_finite = std::isfinite(t.value[i]), g_finite = std::isfinite(g.value[i]);
+    if (t_finite && g_finite) continue;
+    const bool t_nan = std::isnan(t.value[i]), g_nan = std::isnan(g.value[i]);
+    // A norm that overflows in a 16-bit type on one run and is finite on the other is no NaN of the
+    // data: the extrema decide.
+    if (i == kNorm && !t_nan && !g_nan && std::isfinite(t.value[kMax]) &&
+        std::isfinite(g.value[kMax]))
+      continue;
+    if (t_nan && g_nan) {
+      both_nan = true;
+    } else if (t_nan || g_nan || t.value[i] != g.value[i]) {
+      Settle(m, RowVerdict::kDiffers, Reason::kNonFinite, kInf);
+      return true;
+    }
+  }
+  if (both_nan) Settle(m, RowVerdict::kUnknown, Reason::kBothNaN, Measure().severity);
+  return both_nan;
+}
+
+void JudgeStatistics(const Leaf& target, const Leaf& golden, const JudgeOptions& options,
+                     bool other_bits, Measure* m) {
+  const Quartet t = QuartetOf(target), g = QuartetOf(golden);
+  const Rounding r = RoundingFor(target, golden, options);
+  bool any = false, same = true;
+  for (int i = 0; i < 4; ++i) {
+    if (!Recorded(t.text[i]) || !Recorded(g.text[i])) continue;
+    any = true;
+    same = same && (t.text[i] == g.text[i] || t.value[i] == g.value[i]) && !IsNaNText(t.text[i]);
+  }
+  if (NonFiniteCountsDiffer(target, golden)) {
+    return Settle(m, RowVerdict::kDiffers, Reason::kNonFinite, kInf);
+  }
+  if (!any) return Settle(m, RowVerdict::kUnknown, Reason::kNoCommonNumber, Measure().severity);
+  if (JudgeNonFinite(t, g, m)) return;
+
+  const Reason dtype = DTypeReason(target, golden, r);
+  if (same && !CountsDiffer(target.counts->zero, golden.counts->zero)) {
+    return other_bits ? Settle(m, RowVerdict::kNoise, Reason::kOtherBits, 0)
+                      : Settle(m, RowVerdict::kEqual, dtype, 0);
+  }
+  double severity = 0;
+  const auto both = [&](int i) { return Recorded(t.text[i]) && Recorded(g.text[i]); };
+  double scale = options.magnitude;
+  for (const int i : {kMax, kMin}) {
+    if (both(i)) scale = std::max({scale, std::abs(t.value[i]), std::abs(g.value[i])});
+  }
+  for (const int i : {kMax, kMin}) {
+    if (both(i)) severity = std::max(severity, Disagreement(t.value[i], g.value[i], scale, r));
+  }
+  // Integers' mean and norm, where a generation recorded them, were summed in float32.
+  const Rounding sums =
+      r.kind == NumberKind::kInteger || r.kind == NumberKind::kBool ? RoundingOf("float32") : r;
+  const double n = ElementCount(golden.shape);
+  const double summed = n > 0 ? options.magnitude * std::sqrt(n) : 0;
+  const double norm = std::max({std::abs(t.value[kNorm]), std::abs(g.value[kNorm]), summed});
+  if (both(kNorm) && std::isfinite(norm)) {
+    severity = std::max(severity, Disagreement(t.value[kNorm], g.value[kNorm], norm, sums));
+  }
+  if (both(kMean)) {
+    const double rms = both(kNorm) && std::isfinite(norm) && n > 0 ? norm / std::sqrt(n) : scale;
+    severity = std::max(
+        severity, Disagreement(t.value[kMean], g.value[kMean],
+                               std::max({rms, std::abs(g.value[kMean]), options.magnitude}), sums));
+  }
+  const double limit =
+      ExplainedRoundings(r.epsilon == 0 ? sums : r, options.terms, options.tolerance);
+  Settle(m, severity <= limit ? RowVerdict::kNoise : RowVerdict::kDiffers, dtype, severity);
+}
+
+bool IsFloatDType(std::string_view value) { return RoundingOf(value).kind == NumberKind::kFloat; }
+
+bool FiniteNumber(std::string_view text, double* out) {
+  const auto end = std::from_chars(text.data(), text.data() + text.size(), *out);
+  return end.ec == std::errc() && end.ptr == text.data() + text.size() && std::isfinite(*out);
+}
+
+void JudgeScalars(const Leaf& target, const Leaf& golden, const JudgeOptions& options, Measure* m) {
+  if (target.value == golden.value) return Settle(m, RowVerdict::kEqual, Reason::kNone, 0);
+  if (target.type == "torch.device" && golden.type == "torch.device") {
+    return Settle(m, RowVerdict::kUnknown, Reason::kDevice, Measure().severity);
+  }
+  if (IsFloatDType(target.value) && IsFloatDType(golden.value)) {
+    return Settle(m, RowVerdict::kUnknown, Reason::kDTypeDiffers, Measure().severity);
+  }
+  double t = 0, g = 0;
+  if (FiniteNumber(target.value, &t) && FiniteNumber(golden.value, &g)) {
+    const bool floats = target.type == "float" || golden.type == "float";
+    const Rounding r = floats ? RoundingOf("float") : Rounding{};
+    const double severity = Disagreement(t, g, std::max(std::abs(t), std::abs(g)), r);
+    if (severity == 0) return Settle(m, RowVerdict::kEqual, Reason::kNone, 0);  // 1 and 1.0
+    if (severity <= ExplainedRoundings(r, 0, options.tolerance)) {
+      return Settle(m, RowVerdict::kNoise, Reason::kNone, severity);
+    }
+    return Settle(m, RowVerdict::kDiffers, Reason::kValueDiffers, severity);
+  }
+  if (IsNaNText(target.value) && IsNaNText(golden.value)) {
+    return Settle(m, RowVerdict::kUnknown, Reason::kBothNaN, Measure().severity);
+  }
+  Settle(m, RowVerdict::kDiffers, Reason::kValueDiffers, kInf);
+}
+
+}  // namespace
+
+double ElementCount(std::string_view shape) {
+  double count = 1;
+  bool any = false;
+  for (size_t i = 0; i < shape.size();) {
+    if (shape[i] < '0' || shape[i] > '9') {
+      ++i;
+      continue;
+    }
+    double extent = 0;
+    for (; i < shape.size() && shape[i] >= '0' && shape[i] <= '9'; ++i)
+      extent = extent * 10 + (shape[i] - '0');
+    count *= extent;
+    any = true;
+  }
+  return any || shape == "[]" || shape == "()" ? count : -1;
+}
+
+Differences DifferencesOf(const Leaf& target, const Leaf& golden) {
+  Differences d;
+  if (target.kind != golden.kind || target.kind == LeafKind::kNone) return d;
+  if (target.kind == LeafKind::kScalar) {
+    double t = 0, g = 0;
+    if (FiniteNumber(target.value, &t) && FiniteNumber(golden.value, &g)) {
+      for (const int i : {kMax, kMin, kMean, kNorm}) SetDifference(i, t, g, &d);
+    }
+    return d;
+  }
+  if (!SameSqueezedShape(target.shape, golden.shape) || ElementCount(target.shape) == 0) return d;
+  const NumberKind t_kind = RoundingOf(target.dtype).kind, g_kind = RoundingOf(golden.dtype).kind;
+  if (t_kind != g_kind && t_kind != NumberKind::kOther && g_kind != NumberKind::kOther) return d;
+  const Quartet t = QuartetOf(target), g = QuartetOf(golden);
+  for (const int i : {kMax, kMin, kMean, kNorm}) {
+    if (Recorded(t.text[i]) && Recorded(g.text[i])) {
+      SetDifference(i, t.value[i], g.value[i], &d);
+    }
+  }
+  return d;
+}
+
+void JudgeLeaves(const Leaf& target, const Leaf& golden, Mode mode, const JudgeOptions& options,
+                 Measure* m) {
+  if (target.kind == LeafKind::kNone && golden.kind == LeafKind::kNone) {
+    return Settle(m, RowVerdict::kUnknown, Reason::kNothingRecorded, Measure().severity);
+  }
+  if (target.kind == LeafKind::kNone || golden.kind == LeafKind::kNone) {
+    return Settle(m, RowVerdict::kUnknown, Reason::kNoCommonNumber, Measure().severity);
+  }
+  if (target.kind != golden.kind)
+    return Settle(m, RowVerdict::kDiffers, Reason::kKindDiffers, kInf);
+  if (target.kind == LeafKind::kScalar) return JudgeScalars(target, golden, options, m);
+
+  if (!SameSqueezedShape(target.shape, golden.shape)) {
+    return Settle(m, RowVerdict::kDiffers, Reason::kShapeDiffers, kInf);
+  }
+  if (target.dtype != golden.dtype) {
+    const NumberKind t = RoundingOf(target.dtype).kind, g = RoundingOf(golden.dtype).kind;
+    if (t != g && t != NumberKind::kOther && g != NumberKind::kOther) {
+      return Settle(m, RowVerdict::kDiffers, Reason::kKindDiffers, kInf);
+    }
+  }
+  if (ElementCount(target.shape) == 0) return Settle(m, RowVerdict::kEqual, Reason::kEmpty, 0);
+
+  const bool fingerprints =
+      !target.fingerprint.empty() && !golden.fingerprint.empty() && target.dtype == golden.dtype;
+  const bool checksums =
+      Recorded(target.md5) && Recorded(golden.md5) && ComparableChecksums(target, golden);
+  const bool bit_equal = (fingerprints && target.fingerprint == golden.fingerprint) ||
+                         (checksums && target.md5 == golden.md5 && target.dtype == golden.dtype);
+  const bool other_bits = (fingerprints || checksums) && target.dtype == golden.dtype;
+  JudgeStatistics(target, golden, options, other_bits, m);
+  if (bit_equal) {
+    Settle(m, RowVerdict::kEqual, Reason::kNone, 0);
+  } else if (mode == Mode::kMd5) {
+    if (!checksums && !fingerprints) {
+      Settle(m, RowVerdict::kUnknown, Reason::kNoCommonNumber, Measure().severity);
+    } else {
+      m->verdict = RowVerdict::kDiffers;
+      if (m->reason != Reason::kNonFinite) m->reason = Reason::kChecksumDiffers;
+    }
+  } else if (m->reason == Reason::kNoCommonNumber && other_bits) {
+    Settle(m, RowVerdict::kDiffers, Reason::kChecksumDiffers, Measure().severity);
+  }
+}
+
+void JudgeDiff(const kernels::Diff& d, const Leaf& target, const Leaf& golden,
+               const JudgeOptions& options, Measure* m) {
+  const Rounding r = RoundingFor(target, golden, options);
+  const Reason dtype = DTypeReason(target, golden, r);
+  if (d.nonfinite_mismatch > 0) return Settle(m, RowVerdict::kDiffers, Reason::kNonFinite, kInf);
+  if (d.count == 0) return Settle(m, RowVerdict::kEqual, Reason::kEmpty, 0);
+  const int64_t finite = d.count - d.nonfinite_target;
+  if (d.unequal == 0) {
+    // NaN in the same places on both sides: the finite rest agrees, of the NaN nothing is known.
+    if (d.nonfinite_target > 0)
+      return Settle(m, RowVerdict::kUnknown, Reason::kBothNaN, Measure().severity);
+    return Settle(m, RowVerdict::kEqual, dtype, 0);
+  }
+  const double norm =
+      d.relative_l2 > 0 && std::isfinite(d.relative_l2) ? d.euclidean / d.relative_l2 : 0;
+  const double summed = finite > 0 ? options.magnitude * std::sqrt(static_cast<double>(finite)) : 0;
+  double scale = std::max(std::abs(d.worst_golden),
+                          finite > 0 ? norm / std::sqrt(static_cast<double>(finite)) : 0);
+  for (const double v : {golden.max_value, golden.min_value, options.magnitude}) {
+    if (std::isfinite(v)) scale = std::max(scale, std::abs(v));
+  }
+  double severity = Disagreement(d.max_abs_error, 0, scale, r);
+  if (!(r.epsilon == 0) && d.euclidean > 0) {
+    severity = std::max(severity, Disagreement(d.euclidean, 0, std::max(norm, summed), r));
+  }
+  const double limit = ExplainedRoundings(r, options.terms, options.tolerance);
+  Settle(m, severity <= limit ? RowVerdict::kNoise : RowVerdict::kDiffers, dtype, severity);
+}
+
+bool IsNeutral(const Measure& m) {
+  return m.verdict == RowVerdict::kUnknown &&
+         (m.reason == Reason::kNothingRecorded || m.reason == Reason::kUninitialised ||
+          m.reason == Reason::kDevice || m.reason == Reason::kGradientOrder ||
+          m.reason == Reason::kDTypeDiffers);
+}
+
+std::string_view ReasonText(Reason reason) {
+  switch (reason) {
+    case Reason::kNone:
+      return "";
+    case Reason::kGradientOrder:
+      return "the two tools list these gradients in different orders";
+    case Reason::kNoPartner:
+      return "recorded on one side only";
+    case Reason::kNothingRecorded:
+      return "nothing recorded on either side";
+    case Reason::kEmpty:
+      return "no elements";
+    case Reason::kNoCommonNumber:
+      return "no statistic, checksum or file that both sides have";
+    case Reason::kBothNaN:
+      return "NaN on both sides: says nothing of the elements";
+    case Reason::kUninitialised:
+      return "memory that nobody wrote";
+    case Reason::kNoFile:
+      return "a tensor file is missing";
+    case Reason::kBadFile:
+      return "a tensor file cannot be read";
+    case Reason::kKindDiffers:
+      return "different kinds of value";
+    case Reason::kShapeDiffers:
+      return "different shapes";
+    case Reason::kValueDiffers:
+      return "the argument itself differs";
+    case Reason::kNonFinite:
+      return "NaN or infinity on one side only, or of another sign";
+    case Reason::kChecksumDiffers:
+      return "different checksums";
+    case Reason::kOtherBits:
+      return "same statistics, other bits: rounded or reordered elements";
+    case Reason::kCoarserBefore:
+      return "judged by a coarser dtype, which one side computed in before";
+    case Reason::kEnlarged:
+      return "the operation enlarges the rounding of its inputs by its nature";
+    case Reason::kOtherElements:
+      return "same statistics, other elements: other data, or the same in another order";
+    case Reason::kDTypeDiffers:
+      return "different dtypes, judged by the coarser";
+    case Reason::kPacked:
+      return "each element holds two values on one side only: not compared";
+    case Reason::kDevice:
+      return "devices, which may differ";
+  }
+  return "";
+}
+
+std::string_view VerdictName(RowVerdict verdict) {
+  static constexpr std::string_view kNames[] = {"equal", "noise", "differs", "unknown"};
+  return kNames[static_cast<int>(verdict)];
+}
+std::string_view ClassName(CallClass call_class) {
+  static constexpr std::string_view kNames[] = {"equal", "noise", "introduced", "inherited",
+                                                "unknown"};
+  return kNames[static_cast<int>(call_class)];
+}
+std::string_view ModeName(Mode mode) {
+  static constexpr std::string_view kNames[] = {"statistics", "checksums", "tensors"};
+  return kNames[static_cast<int>(mode)];
+}
+
+}  // namespace msprobe::compare

@@ -1,0 +1,132 @@
+#include "engine/compare/judge/operations.h"
+
+#include <algorithm>
+#include <cmath>
+#include <initializer_list>
+
+#include "engine/compare/judge/judge.h"
+#include "engine/compare/model/record_keys.h"
+#include "engine/model/names.h"
+
+namespace msprobe::compare {
+namespace {
+
+char Lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
+
+// `part` (lower case) somewhere in `text`, whatever its case.
+bool Mentions(std::string_view text, std::string_view part) {
+  return std::search(text.begin(), text.end(), part.begin(), part.end(),
+                     [](char a, char b) { return Lower(a) == b; }) != text.end();
+}
+bool MentionsAny(std::string_view text, std::initializer_list<std::string_view> parts) {
+  return std::any_of(parts.begin(), parts.end(),
+                     [&](std::string_view p) { return Mentions(text, p); });
+}
+bool IsAny(std::string_view text, std::initializer_list<std::string_view> names) {
+  return std::find(names.begin(), names.end(), text) != names.end();
+}
+
+bool IsSum(std::string_view base) {
+  return IsAny(base, {"sum", "mean", "nansum", "nanmean", "cumsum", "AvgPool2d", "avg_pool2d"});
+}
+bool AddsInputs(std::string_view base) {
+  return IsAny(base, {"add", "sub", "iadd", "isub", "radd", "rsub", "subtract", "addcmul",
+                      "addcdiv", "lerp"});
+}
+bool GoesIn(const Leaf& leaf) {
+  return leaf.slot == Slot::kInput || leaf.slot == Slot::kKwarg || leaf.slot == Slot::kParameter;
+}
+
+}  // namespace
+
+bool DrawsRandomNumbers(std::string_view api) {
+  const std::string_view base = BaseApi(api);
+  return MentionsAny(base, {"dropout", "rand", "bernoulli", "multinomial", "gumbel", "poisson"}) ||
+         IsAny(base,
+               {"normal", "uniform", "exponential", "cauchy", "geometric", "log_normal", "rrelu"});
+}
+
+bool ReturnsUninitialised(std::string_view api) { return ReturnsUnwrittenMemory(BaseApi(api)); }
+
+bool IsContraction(std::string_view api) {
+  const std::string_view base = BaseApi(api);
+  return MentionsAny(base, {"linear", "matmul", "addmm", "bmm", "einsum", "conv", "dense",
+                            "attention", "lstm", "gru", "addmv", "tensordot"}) ||
+         IsAny(base, {"mm", "mv", "dot", "inner", "chain_matmul"});
+}
+
+bool AmplifiesRounding(std::string_view api) {
+  const std::string_view base = BaseApi(api);
+  return AddsInputs(base) || IsSum(base) ||
+         MentionsAny(base, {"norm", "softmax", "cross_entropy", "nll", "exp", "log", "var", "std",
+                            "rsqrt", "reciprocal", "acos", "asin", "tan", "pow", "inverse", "solve",
+                            "cholesky", "svd", "eig"});
+}
+
+bool UpdatesInPlace(std::string_view api) {
+  const std::string_view name = api.substr(api.rfind('.') + 1);
+  if (name.starts_with("__")) return name.starts_with("__i") && name != "__invert__";
+  return name.ends_with('_');
+}
+
+double SummedTerms(const Dump& dump, const Record& record) {
+  // Of inputs A, B and output C of a contraction, |A||B| / |C| is the square of the inner
+  // dimension; of a reduction |A| / |C| is the number of terms. Backward and module records are
+  // judged alike: their shapes are those of the same products.
+  double largest = 0, second = 0, out = 0;
+  for (const Leaf& leaf : dump.LeavesOf(record)) {
+    if (leaf.kind != LeafKind::kTensor) continue;
+    const double n = ElementCount(leaf.shape);
+    if (!GoesIn(leaf)) {
+      out = std::max(out, n);
+    } else if (n > largest) {
+      second = largest;
+      largest = n;
+    } else {
+      second = std::max(second, n);
+    }
+  }
+  if (largest <= 0) return 0;
+  out = std::max(out, 1.0);
+  double terms = largest / out;
+  if (second > 0 && IsContraction(record.api))
+    terms = std::max(terms, std::sqrt(largest * second / out));
+  return terms > 1 ? terms : 0;
+}
+
+double SummedMagnitude(const Dump& dump, const Record& record, const Leaf& output) {
+  const std::string_view base = BaseApi(record.api);
+  const double out = ElementCount(output.shape);
+  if (out <= 0) return 0;
+  double largest = 0;                     // absolute value among the inputs
+  const Leaf *a = nullptr, *b = nullptr;  // the first two tensors that go in
+  for (const Leaf& leaf : dump.LeavesOf(record)) {
+    if (leaf.kind != LeafKind::kTensor || !GoesIn(leaf) || !leaf.has_stats) continue;
+    if (!std::isfinite(leaf.max_value) || !std::isfinite(leaf.min_value)) return 0;
+    largest = std::max({largest, std::abs(leaf.max_value), std::abs(leaf.min_value)});
+    if (a == nullptr) {
+      a = &leaf;
+    } else if (b == nullptr) {
+      b = &leaf;
+    }
+  }
+  if (a == nullptr) return 0;
+  const auto rms = [](const Leaf& leaf) {
+    const double n = ElementCount(leaf.shape);
+    return n > 0 && std::isfinite(leaf.norm_value) ? leaf.norm_value / std::sqrt(n) : 0;
+  };
+  const double terms = std::max(1.0, ElementCount(a->shape) / out);
+  if (record.direction == Direction::kForward) {
+    if (AddsInputs(base)) return largest;
+    if (IsSum(base))
+      return base.ends_with("mean") ? rms(*a) / std::sqrt(terms) : rms(*a) * std::sqrt(terms);
+    if (b != nullptr && IsContraction(record.api))
+      return rms(*a) * rms(*b) * std::sqrt(SummedTerms(dump, record));
+  } else if (record.direction == Direction::kBackward &&
+             output.shape.view().find(',') == std::string_view::npos && IsContraction(record.api)) {
+    return rms(*a) * std::sqrt(terms);  // a bias' gradient: the sum of what comes in
+  }
+  return 0;
+}
+
+}  // namespace msprobe::compare

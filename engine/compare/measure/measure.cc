@@ -1,0 +1,154 @@
+#include "engine/compare/measure/measure.h"
+
+#include <algorithm>
+#include <atomic>
+#include <limits>
+#include <optional>
+
+#include "engine/base/threads.h"
+#include "engine/compare/judge/judge.h"
+#include "engine/compare/judge/operations.h"
+#include "engine/compare/measure/exchange.h"
+#include "engine/compare/measure/measure_tensors.h"
+#include "engine/compare/model/page_release.h"
+#include "engine/compare/model/rounding.h"
+
+namespace msprobe::compare {
+namespace {
+
+// float8 and narrower are formats of single tensors, scaled for the purpose: what is computed from
+// them has another error.
+constexpr double kCoarsest = 0x1p-7;  // bfloat16's epsilon
+
+// The first row whose tensors are of two float dtypes, and the coarsest such dtype. The rows before
+// `first` hold none.
+void FindCoarseDType(uint32_t first, Comparison* c) {
+  double coarsest = 0;
+  for (uint32_t i = first; i < c->rows.size(); ++i) {
+    const Row& row = c->rows[i];
+    if (c->measures[i].reason != Reason::kDTypeDiffers || row.target < 0 || row.golden < 0)
+      continue;
+    const Leaf &target = c->target.leaves[row.target], &golden = c->golden.leaves[row.golden];
+    if (target.kind != LeafKind::kTensor) continue;
+    const Rounding r = CoarserRounding(target.dtype, golden.dtype);
+    if (r.kind != NumberKind::kFloat || r.epsilon <= coarsest || r.epsilon > kCoarsest) continue;
+    if (coarsest == 0) c->coarse_row = i;
+    coarsest = r.epsilon;
+    c->coarse_dtype = CoarserDType(target.dtype, golden.dtype);
+  }
+}
+
+bool HasOtherArguments(const Comparison& c, const RecordPair& pair) {
+  for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
+    if (c.measures[i].reason == Reason::kValueDiffers) return true;
+  }
+  return false;
+}
+
+// Judges one row by what both sides recorded.
+void JudgeRow(const Comparison& c, const Record& record, uint32_t i, double* terms, Measure* m) {
+  const Leaf &target = c.target.leaves[c.rows[i].target],
+             &golden = c.golden.leaves[c.rows[i].golden];
+  // Another tool may write null for what it cannot record; one tool writes it for None.
+  if ((target.kind == LeafKind::kNone) != (golden.kind == LeafKind::kNone) &&
+      c.target.dialect == c.golden.dialect) {
+    *m = {.verdict = RowVerdict::kDiffers,
+          .reason = Reason::kKindDiffers,
+          .severity = std::numeric_limits<double>::infinity()};
+    return;
+  }
+  JudgeOptions options{.tolerance = c.tolerance};
+  if (i > c.coarse_row) options.coarse_dtype = c.coarse_dtype;
+  options.explained = c.Thresholds().Explained(
+      record.api, JudgedDType(target.dtype, golden.dtype, options.coarse_dtype));
+  JudgeLeaves(target, golden, c.mode, options, m);
+  // What the call sums only matters where its numbers are not simply the same.
+  if (target.slot != Slot::kOutput || m->verdict == RowVerdict::kEqual) return;
+  if (*terms < 0) *terms = SummedTerms(c.golden, record);
+  options.terms = *terms;
+  options.magnitude = SummedMagnitude(c.golden, record, golden);
+  JudgeLeaves(target, golden, c.mode, options, m);
+}
+
+// Floats behind the first row of two dtypes carry the rounding of the coarser one.
+void JudgeByCoarseDType(Comparison* c) {
+  for (const RecordPair& pair : c->pairs) {
+    if (!pair.matched() || pair.first_row + pair.row_count <= c->coarse_row) continue;
+    double terms = -1;
+    for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
+      const Row& row = c->rows[i];
+      Measure& m = c->measures[i];
+      if (i <= c->coarse_row || row.target < 0 || row.golden < 0) continue;
+      if (c->target.leaves[row.target].kind != LeafKind::kTensor ||
+          CoarseDTypeFor(*c, pair, i).empty() ||
+          (m.verdict != RowVerdict::kDiffers && m.verdict != RowVerdict::kNoise))
+        continue;
+      JudgeRow(*c, c->golden.records[pair.golden], i, &terms, &m);
+    }
+  }
+}
+
+}  // namespace
+
+std::string_view CoarseDTypeFor(const Comparison& c, const RecordPair& pair, uint32_t row) {
+  if (row <= c.coarse_row) return "";
+  const bool output = c.target.leaves[c.rows[row].target].slot == Slot::kOutput;
+  return output && HasOtherArguments(c, pair) ? "" : c.coarse_dtype;
+}
+
+void MeasureRows(const CompareOptions& options, Comparison* c) {
+  c->measures.assign(c->rows.size(), {});
+  ThreadPool& pool = options.pool != nullptr ? *options.pool : ThreadPool::Default();
+  constexpr size_t kChunk = 512;  // pairs
+  const size_t chunks = (c->pairs.size() + kChunk - 1) / kChunk;
+  Residency residency(c->target, c->golden);
+  std::atomic<uint32_t> two_dtypes = UINT32_MAX;  // a row before all those of two dtypes
+  pool.ParallelFor(chunks, [&](size_t chunk) {
+    const size_t end = std::min(c->pairs.size(), (chunk + 1) * kChunk);
+    const RecordPair& last = c->pairs[end - 1];
+    residency.Passed(last.first_row + last.row_count - c->pairs[chunk * kChunk].first_row);
+    for (size_t p = chunk * kChunk; p < end; ++p) {
+      const RecordPair& pair = c->pairs[p];
+      Measure* measures = c->measures.data() + pair.first_row;
+      if (pair.target < 0 || pair.golden < 0) {
+        for (uint32_t i = 0; i < pair.row_count; ++i) measures[i].reason = Reason::kNoPartner;
+        continue;
+      }
+      const Record& record = c->golden.records[pair.golden];
+      double terms = -1;
+      const bool uninitialised =
+          record.direction == Direction::kForward && ReturnsUninitialised(record.api);
+      const std::optional<Exchange> exchange = ExchangeOf(c->golden, record);
+      for (uint32_t i = 0; i < pair.row_count; ++i) {
+        const Row& row = c->rows[pair.first_row + i];
+        if (row.target < 0 || row.golden < 0) {
+          measures[i].reason = Reason::kNoPartner;
+          continue;
+        }
+        const Leaf &target = c->target.leaves[row.target], &golden = c->golden.leaves[row.golden];
+        const bool output = target.slot == Slot::kOutput;
+        const bool unwritten =
+            output ? uninitialised
+                   : exchange && PartOf(*exchange, record, golden) == ExchangePart::kBuffer;
+        JudgeRow(*c, record, pair.first_row + i, &terms, &measures[i]);
+        if (measures[i].reason == Reason::kDTypeDiffers) {
+          uint32_t first = two_dtypes.load(std::memory_order_relaxed);
+          while (pair.first_row < first &&
+                 !two_dtypes.compare_exchange_weak(first, pair.first_row)) {
+          }
+        }
+        if (unwritten && measures[i].verdict != RowVerdict::kEqual) {
+          measures[i].verdict = RowVerdict::kUnknown;
+          measures[i].reason = Reason::kUninitialised;
+        }
+      }
+    }
+  });
+  if (c->mode != Mode::kMd5 && two_dtypes < UINT32_MAX) {
+    FindCoarseDType(two_dtypes, c);
+    if (c->coarse_row < UINT32_MAX) JudgeByCoarseDType(c);
+  }
+  if (c->mode == Mode::kTensor) MeasureTensors(options, pool, c);
+}
+
+}  // namespace msprobe::compare

@@ -1,0 +1,106 @@
+#include "engine/compare/measure/run_start.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "engine/compare/measure/outside_data.h"
+#include "engine/compare/model/fingerprint_set.h"
+#include "engine/compare/model/rounding.h"
+
+namespace msprobe::compare {
+namespace {
+
+std::string CompareWeights(const Dump& target, const Dump& golden) {
+  if (target.weights.empty() || golden.weights.empty()) return {};
+  std::unordered_map<std::string_view, std::string_view> expected;
+  for (const Weight& weight : golden.weights) expected.emplace(weight.name, weight.fingerprint);
+  int64_t same = 0, other = 0, unread = 0;
+  std::string_view first;
+  for (const Weight& weight : target.weights) {
+    const auto found = expected.find(weight.name);
+    if (found == expected.end()) continue;
+    if (weight.fingerprint.empty() || found->second.empty()) {
+      ++unread;
+    } else if (weight.fingerprint == found->second) {
+      ++same;
+    } else if (other++ == 0) {
+      first = weight.name;
+    }
+  }
+  const int64_t common = same + other + unread;
+  if (same + other == 0) return "weights that have no name in common, or could not be read";
+  const int64_t alone =
+      static_cast<int64_t>(target.weights.size() + golden.weights.size()) - 2 * common;
+  const std::string rest =
+      fmt::format("{}{}", alone > 0 ? fmt::format(", {} on one side only", alone) : "",
+                  unread > 0 ? fmt::format(", {} not readable", unread) : "");
+  if (other == 0) return fmt::format("the same weights ({}{})", same, rest);
+  return fmt::format("other weights ({} of {} differ, first {}{})", other, same + other, first,
+                     rest);
+}
+
+// Tensors that come from outside: not made by a recorded call, no weight.
+std::string CompareData(const Comparison& c) {
+  FingerprintSet same, rounded;
+  std::string_view other;
+  const size_t end = c.first.pair < 0 ? c.pairs.size() : static_cast<size_t>(c.first.pair) + 1;
+  ForEachOutsideRow(c, end, [&](uint32_t row) {
+    const Leaf& leaf = c.target.leaves[c.rows[row].target];
+    const RowVerdict verdict = c.measures[row].verdict;
+    if (verdict == RowVerdict::kEqual) same.Insert(leaf.fingerprint);
+    if (verdict == RowVerdict::kNoise) rounded.Insert(leaf.fingerprint);
+    if (verdict == RowVerdict::kDiffers) other = leaf.name;
+    return other.empty();
+  });
+  if (!other.empty()) return fmt::format("other data ({} differs)", other);
+  const size_t count = same.size() + rounded.size();
+  if (count == 0) return {};
+  return fmt::format(
+      "the same data ({} tensor{} from outside{}{})", count, count == 1 ? "" : "s",
+      c.first.pair < 0 ? "" : " up to the divergence",
+      rounded.size() == 0 ? "" : fmt::format(", {} rounded or reordered", rounded.size()));
+}
+
+// What both sides compute in, where that is not the same.
+std::string ComparePrecision(const Comparison& c) {
+  if (c.coarse_row == UINT32_MAX) return {};
+  const Row& row = c.rows[c.coarse_row];
+  const Leaf &target = c.target.leaves[row.target], &golden = c.golden.leaves[row.golden];
+  const bool is_target = RoundingOf(target.dtype).epsilon > RoundingOf(golden.dtype).epsilon;
+  return fmt::format(
+      "the {} computes in {} where the {} has {}, from {} on: floats from there are judged by {}",
+      is_target ? "target" : "golden", RoundingOf((is_target ? target : golden).dtype).name,
+      is_target ? "golden" : "target", RoundingOf((is_target ? golden : target).dtype).name,
+      c.target.records[target.record].name, RoundingOf(c.coarse_dtype).name);
+}
+
+std::string CompareSettings(const Dump& target, const Dump& golden, std::string text) {
+  for (const auto& [key, value] : target.provenance) {
+    const auto other = std::find_if(golden.provenance.begin(), golden.provenance.end(),
+                                    [&name = key](const auto& pair) { return pair.first == name; });
+    if (other == golden.provenance.end() || other->second == value) continue;
+    if (!text.empty()) text += "; ";
+    if (key == "random_state") {
+      text += "the random state is another";
+    } else {
+      // A commit is told by its first digits.
+      const size_t digits = key == "git" ? 10 : std::string::npos;
+      text += fmt::format("{} {} in the target, {} in the golden", key, value.substr(0, digits),
+                          other->second.substr(0, digits));
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+void CompareBeginnings(Comparison* comparison) {
+  comparison->beginning = {.weights = CompareWeights(comparison->target, comparison->golden),
+                           .data = CompareData(*comparison),
+                           .settings = CompareSettings(comparison->target, comparison->golden,
+                                                       ComparePrecision(*comparison))};
+}
+
+}  // namespace msprobe::compare

@@ -1,0 +1,74 @@
+#include "engine/compare/measure/sampled_tensors.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "engine/dump/lines/pkl_elements.h"
+
+namespace msprobe::compare {
+namespace {
+
+// Elements between the ends that a sample holds.
+int64_t Between(int64_t elements, int64_t step) {
+  return (elements - 2 * dump::kSampleEnd + step - 1) / step;
+}
+
+}  // namespace
+
+bool HaveCommonElements(const Dump& target, const Dump& golden) {
+  if (target.sampled == golden.sampled && target.sample_step == golden.sample_step) return true;
+  return target.sample_step > 0 && golden.sample_step > 0;
+}
+
+std::string WhatIsSampled(const Dump& target, const Dump& golden) {
+  if (target.sampled && golden.sampled)
+    return "target and golden hold samples of other elements (another dump_step)";
+  return fmt::format("the {} holds samples of its tensors, not all elements",
+                     target.sampled ? "target" : "golden");
+}
+
+Result<formats::TensorFile> CommonElements(formats::TensorFile tensor, std::string_view name,
+                                           double elements, int64_t step, int64_t other_step) {
+  constexpr double kMost = 1e15;
+  if (!(elements > 2 * dump::kSampleEnd && elements < kMost)) return tensor;
+  const auto all = static_cast<int64_t>(elements);
+  const int64_t expected = 2 * dump::kSampleEnd + Between(all, step);
+  int64_t found = 1;
+  for (const int64_t extent : tensor.shape) found *= extent;
+  if (found != expected) {
+    return InvalidDump(name)
+        .Expected(fmt::format("{} of {} elements, sampled with dump_step {}", expected, all, step))
+        .Found(fmt::format("{}", found));
+  }
+  const int64_t together = std::lcm(step, other_step);
+  const int64_t between = Between(all, together), stride = together / step;
+  const size_t size = DTypeSize(tensor.dtype);
+  auto bytes = std::make_shared<std::vector<char>>(
+      static_cast<size_t>(2 * dump::kSampleEnd + between) * size);
+  std::vector<char> in_order;
+  if (!tensor.view().IsContiguous()) {
+    in_order.resize(static_cast<size_t>(found) * size);
+    CopyContiguous(tensor.view(), in_order.data());
+  }
+  const auto* from = in_order.empty() ? static_cast<const char*>(tensor.data) : in_order.data();
+  char* to = bytes->data();
+  const auto take = [&](int64_t index) {
+    std::memcpy(to, from + static_cast<size_t>(index) * size, size);
+    to += size;
+  };
+  for (int64_t i = 0; i < dump::kSampleEnd; ++i) take(i);
+  for (int64_t i = 0; i < between; ++i) take(dump::kSampleEnd + i * stride);
+  for (int64_t i = 0; i < dump::kSampleEnd; ++i) take(found - dump::kSampleEnd + i);
+  formats::TensorFile sample{.dtype = tensor.dtype,
+                             .shape = {2 * dump::kSampleEnd + between},
+                             .strides = {1},
+                             .data = bytes->data()};
+  sample.owner = std::move(bytes);
+  return sample;
+}
+
+}  // namespace msprobe::compare

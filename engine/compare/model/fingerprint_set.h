@@ -1,0 +1,52 @@
+// A set of fingerprints. Of a million values: one of nodes would take a tenth of what the dumps
+// take.
+//
+//   FingerprintSet seen;
+//   if (seen.Insert(leaf.fingerprint)) ++count;   // the first time
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "engine/compare/model/record_keys.h"
+
+namespace msprobe::compare {
+
+class FingerprintSet {
+ public:
+  // False: it was there.
+  bool Insert(std::string_view text) {
+    if (2 * size_ >= slots_.size()) Grow();
+    const uint64_t hash = Hash(text);
+    uint64_t* slot = Find(hash);
+    if (*slot == hash) return false;
+    *slot = hash;
+    ++size_;
+    return true;
+  }
+  bool Has(std::string_view text) { return !slots_.empty() && *Find(Hash(text)) != 0; }
+  size_t size() const { return size_; }
+
+ private:
+  static uint64_t Hash(std::string_view text) { return HashText(text) | 1; }
+  void Grow() {
+    std::vector<uint64_t> old(std::max<size_t>(64, 2 * slots_.size()));
+    old.swap(slots_);
+    for (const uint64_t hash : old) {
+      if (hash != 0) *Find(hash) = hash;
+    }
+  }
+  uint64_t* Find(uint64_t hash) {
+    size_t i = (hash >> 1) & (slots_.size() - 1);
+    while (slots_[i] != 0 && slots_[i] != hash) i = (i + 1) & (slots_.size() - 1);
+    return &slots_[i];
+  }
+
+  std::vector<uint64_t> slots_;  // a power of two, at most half of them used; 0: free
+  size_t size_ = 0;
+};
+
+}  // namespace msprobe::compare

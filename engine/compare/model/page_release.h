@@ -1,0 +1,42 @@
+// Walks over large dumps touch every page of their files once: given back on the way, they never
+// are in memory all at a time.
+//
+//   Residency residency(target, golden);
+//   pool.ParallelFor(chunks, [&](size_t i) { Work(i); residency.Passed(rows_of(i)); });
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+
+#include "engine/base/pages.h"
+#include "engine/model/table.h"
+
+namespace msprobe::compare {
+
+class Residency {
+ public:
+  Residency(const Dump& target, const Dump& golden) : target_(target), golden_(golden) {}
+  explicit Residency(const Dump& only) : Residency(only, only) {}
+  ~Residency() { Forget(); }
+
+  // Thread-safe. Others may be reading: what they touch comes back from the system's cache.
+  void Passed(size_t rows) {
+    constexpr size_t kRows = 1 << 14;
+    const size_t before = rows_.fetch_add(rows, std::memory_order_relaxed);
+    if (before / kRows != (before + rows) / kRows) Forget();
+  }
+
+ private:
+  void Forget() const {
+    for (const Dump* dump : {&target_, &golden_}) {
+      for (const MappedFile& file : dump->files) {
+        if (file.bytes().size() >= kLargeFile) ForgetPages(file.bytes());
+      }
+    }
+  }
+
+  const Dump &target_, &golden_;
+  std::atomic<size_t> rows_ = 0;
+};
+
+}  // namespace msprobe::compare

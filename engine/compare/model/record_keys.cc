@@ -1,0 +1,238 @@
+#include "engine/compare/model/record_keys.h"
+
+#include <cstring>
+
+#include "engine/dump/lines/pkl_names.h"
+
+namespace msprobe::compare {
+namespace {
+
+constexpr uint64_t kMultiplier = 0x9e3779b97f4a7c15u;
+
+uint64_t Mix(uint64_t a, uint64_t b) {
+  const auto product = static_cast<unsigned __int128>(a ^ kMultiplier) * (b ^ 0xd6e8feb86659fd93u);
+  return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
+}
+
+// Frames of the innermost calls tell one call site from another, down to the forward() of the
+// module; outer ones (the training script, the launcher) differ between runs of the same model.
+constexpr size_t kFramesInKey = 3;
+
+// What the call of a module looks like from inside: its forward(), and below it frames of
+// torch.nn.Module, which dumps of ours leave out.
+bool IsFrameOf(std::string_view frame, std::string_view function) {
+  const size_t in = frame.find(", in ");
+  return in != std::string_view::npos && frame.substr(in + 5).starts_with(function);
+}
+bool IsForward(std::string_view frame) { return IsFrameOf(frame, "forward,"); }
+bool IsModuleCall(std::string_view frame) {
+  return IsFrameOf(frame, "_call_impl,") || IsFrameOf(frame, "_wrapped_call_impl,");
+}
+
+// Function and source text of "File <path>, line <n>, in <function>, \n <source>": what an edit
+// elsewhere in the file leaves.
+uint64_t HashFrame(std::string_view frame) {
+  const size_t in = frame.find(", in ");
+  return HashText(in == std::string_view::npos ? frame : frame.substr(in));
+}
+
+// Prefixes that mean the same in MindSpore and PyTorch.
+std::string_view CommonPrefix(std::string_view api, uint64_t* seed) {
+  static constexpr struct {
+    std::string_view from, to;
+  } kPrefixes[] = {{"Cell.", "Module."}, {"MintFunctional.", "Functional."}, {"Mint.", "Torch."}};
+  for (const auto& [from, to] : kPrefixes) {
+    if (api.starts_with(from)) {
+      *seed = HashText(to, *seed);
+      return api.substr(from.size());
+    }
+  }
+  const size_t dot = api.find('.');
+  if (dot == std::string_view::npos) return api;
+  *seed = HashText(api.substr(0, dot + 1), *seed);
+  return api.substr(dot + 1);
+}
+
+uint64_t HashApi(std::string_view api, bool cross_framework) {
+  if (!cross_framework) return HashText(api);
+  uint64_t seed = 0;
+  const bool module = api.starts_with("Cell.") || api.starts_with("Module.");
+  api = CommonPrefix(api, &seed);
+  // "fc.Dense" against "fc.Linear": the path is the module's identity.
+  if (module)
+    api = api.substr(0, api.rfind('.') == std::string_view::npos ? api.size() : api.rfind('.'));
+  return HashText(api, seed);
+}
+
+// Calls visit(extent text) for each extent of "[2, 1, 3]" that is not 1.
+template <typename Visit>
+void ForEachExtent(std::string_view shape, Visit&& visit) {
+  size_t i = 0;
+  while (i < shape.size()) {
+    while (i < shape.size() && (shape[i] == '[' || shape[i] == ']' || shape[i] == ' ' ||
+                                shape[i] == ',' || shape[i] == '(' || shape[i] == ')')) {
+      ++i;
+    }
+    const size_t start = i;
+    while (i < shape.size() && shape[i] != ',' && shape[i] != ']' && shape[i] != ')') ++i;
+    const std::string_view extent = shape.substr(start, i - start);
+    if (!extent.empty() && extent != "1") visit(extent);
+  }
+}
+
+bool HasParents(const Dump& dump) {
+  for (const Record& r : dump.records) {
+    if (!r.parent.empty()) return true;
+  }
+  return false;
+}
+
+bool IsMindSpore(const Dump& dump) { return dump.framework == "mindspore"; }
+
+}  // namespace
+
+uint64_t HashText(std::string_view text, uint64_t seed) {
+  uint64_t h = Mix(seed ^ text.size(), kMultiplier);
+  const char* p = text.data();
+  size_t n = text.size();
+  for (; n >= 8; n -= 8, p += 8) {
+    uint64_t word;
+    std::memcpy(&word, p, 8);
+    h = Mix(h, word);
+  }
+  if (n > 0) {
+    uint64_t word = 0;
+    std::memcpy(&word, p, n);
+    h = Mix(h, word);
+  }
+  return h;
+}
+
+KeyEvidence CommonEvidence(const Dump& target, const Dump& golden) {
+  return {.stacks = !target.stacks.empty() && !golden.stacks.empty(),
+          .parents = HasParents(target) && HasParents(golden),
+          .cross_framework = IsMindSpore(target) != IsMindSpore(golden)};
+}
+
+std::string_view WithoutCall(std::string_view name) {
+  for (const std::string_view mark : {".forward.", ".backward."}) {
+    const size_t at = name.rfind(mark);
+    if (at == std::string_view::npos) continue;
+    const std::string_view number = name.substr(at + mark.size());
+    if (!number.empty() && number.find_first_not_of("0123456789") == std::string_view::npos) {
+      return name.substr(0, at);
+    }
+  }
+  return name;
+}
+
+std::string_view MappedApi(std::string_view api, const NameMapping* mapping) {
+  if (mapping == nullptr || mapping->apis.empty()) return api;
+  const auto it = mapping->apis.find(std::string(api));
+  return it == mapping->apis.end() ? api : std::string_view(it->second);
+}
+
+std::string_view BaseApi(std::string_view api) {
+  const size_t dot = api.rfind('.');
+  if (dot != std::string_view::npos) api = api.substr(dot + 1);
+  const size_t first = api.find_first_not_of('_');
+  if (first == std::string_view::npos) return api;
+  return api.substr(first, api.find_last_not_of('_') - first + 1);
+}
+
+std::string_view LeafSuffix(const Leaf& leaf, const Record& record) {
+  if (leaf.name.starts_with(record.name)) return leaf.name.substr(record.name.size());
+  // Parameter gradients of some generations: "Module.fc.Linear.parameters_grad.weight" in entry
+  // "...parameters_grad.0".
+  if (leaf.name.starts_with(record.api)) return leaf.name.substr(record.api.size());
+  // torch_npu.hooks numbers each value.
+  const std::string_view name = dump::WithoutLineNumber(leaf.name),
+                         stem = dump::WithoutLineNumber(record.name);
+  return name.starts_with(stem) ? name.substr(stem.size()) : leaf.name.view();
+}
+
+uint64_t SlotClass(Slot slot) {
+  switch (slot) {
+    case Slot::kInput:
+    case Slot::kKwarg:
+      return 0;
+    case Slot::kParameter:
+      return 1;
+    case Slot::kOutput:
+      return 2;
+    case Slot::kParameterGrad:
+      return 3;
+    case Slot::kDebug:
+      return 4;
+  }
+  return 5;
+}
+
+std::string_view LeafPlace(const Leaf& leaf, const Record& record) {
+  std::string_view place = LeafSuffix(leaf, record);
+  if (leaf.slot == Slot::kDebug) return place;
+  if (place.starts_with('.') || place.starts_with('_')) place.remove_prefix(1);
+  for (const std::string_view word : {"input", "output", "parameters"}) {
+    if (!place.starts_with(word)) continue;
+    if (place.size() == word.size()) return "0";
+    if (place[word.size()] == '.') return place.substr(word.size() + 1);
+  }
+  return place;
+}
+
+bool ComparableChecksums(const Leaf& a, const Leaf& b) {
+  constexpr size_t kMd5Digits = 32;
+  return (a.md5.size() == kMd5Digits) == (b.md5.size() == kMd5Digits);
+}
+
+bool SameSqueezedShape(std::string_view a, std::string_view b) {
+  if (a == b) return true;
+  uint64_t ha = 0, hb = 0;
+  ForEachExtent(a, [&](std::string_view e) { ha = HashText(e, ha); });
+  ForEachExtent(b, [&](std::string_view e) { hb = HashText(e, hb); });
+  return ha == hb;
+}
+
+RecordKeys::RecordKeys(const Dump& dump, const KeyEvidence& evidence, const NameMapping* mapping)
+    : dump_(dump), evidence_(evidence), mapping_(mapping) {
+  if (!evidence.stacks) return;
+  stacks_.reserve(dump.stacks.size());
+  for (const auto& frames : dump.stacks) {
+    uint64_t h = 1;
+    for (size_t i = 0; i < frames.size() && i < kFramesInKey; ++i) {
+      if (IsModuleCall(frames[i])) break;
+      h = Mix(h, HashFrame(frames[i]));
+      if (IsForward(frames[i])) break;
+    }
+    stacks_.push_back(h);
+  }
+}
+
+uint64_t RecordKeys::Stack(const Record& record) const {
+  if (record.stack < 0 || static_cast<size_t>(record.stack) >= stacks_.size()) return 0;
+  return stacks_[record.stack];
+}
+
+uint64_t RecordKeys::Key(uint32_t index, KeyLevel level) const {
+  const Record& r = dump_.records[index];
+  const std::string_view api = MappedApi(r.api, mapping_);
+  const uint64_t direction = static_cast<uint64_t>(r.direction) + 1;
+  if (level == KeyLevel::kBaseName) return Mix(HashText(BaseApi(api)), direction + 64);
+  uint64_t h = Mix(level == KeyLevel::kLikeness ? HashText(BaseApi(api))
+                                                : HashApi(api, evidence_.cross_framework),
+                   direction);
+  if (level == KeyLevel::kApi) return h;
+  if (evidence_.parents && level != KeyLevel::kLikeness) {
+    h = Mix(h, HashApi(MappedApi(WithoutCall(r.parent), mapping_), evidence_.cross_framework));
+  }
+  if (level == KeyLevel::kPlace) return h;
+  for (const Leaf& leaf : dump_.LeavesOf(r)) {
+    h = Mix(h, HashText(LeafPlace(leaf, r),
+                        static_cast<uint64_t>(leaf.kind) * 8 + SlotClass(leaf.slot)));
+    ForEachExtent(leaf.shape, [&](std::string_view extent) { h = HashText(extent, h); });
+  }
+  if (level == KeyLevel::kStructure) return h;
+  return Mix(h, Stack(r));
+}
+
+}  // namespace msprobe::compare

@@ -1,0 +1,74 @@
+// What a call looks like, apart from its number and its values: the keys that alignment compares,
+// from strict to loose.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/compare/model/compare_options.h"
+#include "engine/model/table.h"
+
+namespace msprobe::compare {
+
+// All are of the call without its number; looser ones serve only in the gaps that stricter ones
+// leave.
+enum class KeyLevel : uint8_t {
+  kSite,       // api, direction, enclosing module, leaf names and shapes, the source text of the
+               // innermost frames
+  kStructure,  // as kSite without the source: survives edited files
+  kLikeness,   // as kSite, but of the api only its last part, and no module: survives a renamed or
+               // wrapped module tree
+  kPlace,      // api, direction, enclosing module: survives another batch size
+  kApi,        // api and direction: survives another module tree
+  kBaseName,  // last part of the api without underscores: Torch.add, Tensor.__add__ and Tensor.add_
+              // are one
+};
+inline constexpr int kKeyLevels = 6;
+
+// Which evidence both dumps have; what only one recorded must not tell calls apart.
+struct KeyEvidence {
+  bool stacks = false, parents = false;
+  bool cross_framework = false;  // one is MindSpore's: class names and prefixes differ
+};
+KeyEvidence CommonEvidence(const Dump& target, const Dump& golden);
+
+// One 64-bit hash a record. Equal keys mean "may be the same call". The target's names are seen
+// through `mapping`.
+class RecordKeys {
+ public:
+  RecordKeys(const Dump& dump, const KeyEvidence& evidence, const NameMapping* mapping);
+  uint64_t Key(uint32_t record, KeyLevel level) const;
+  // Of the innermost frames; 0 without a stack.
+  uint64_t Stack(const Record& record) const;
+
+ private:
+  const Dump& dump_;
+  KeyEvidence evidence_;
+  const NameMapping* mapping_;
+  std::vector<uint64_t> stacks_;
+};
+
+uint64_t HashText(std::string_view text, uint64_t seed = 0);
+// "Module.fc.Linear" of "Module.fc.Linear.forward.0"; the name itself when it is not a module
+// call's.
+std::string_view WithoutCall(std::string_view entry_name);
+// The golden spelling of a target's api under `mapping` (null: as it is).
+std::string_view MappedApi(std::string_view api, const NameMapping* mapping);
+// "add" of "Tensor.__add__", "Torch.add" and "Tensor.add_".
+std::string_view BaseApi(std::string_view api);
+// The part of a leaf's name that belongs to the leaf: ".input.0" of "Torch.add.3.forward.input.0".
+std::string_view LeafSuffix(const Leaf& leaf, const Record& record);
+// The leaf's place in its slot, the same in every dialect: "0" of "Torch.add.3.forward.input.0",
+// "Torch_add_3_forward_input.0" and, of a single result, "Torch_add_3_forward_output".
+std::string_view LeafPlace(const Leaf& leaf, const Record& record);
+// What may be paired with what: what goes in may be passed by position or by name, what comes out
+// may not.
+uint64_t SlotClass(Slot slot);
+// Whether the two checksums can be of one kind: MD5 has 32 digits, and nothing else has.
+bool ComparableChecksums(const Leaf& a, const Leaf& b);
+// Shapes are the same but for dimensions of extent 1: "[1, 3]" and "[3]".
+bool SameSqueezedShape(std::string_view a, std::string_view b);
+
+}  // namespace msprobe::compare

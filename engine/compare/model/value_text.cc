@@ -1,0 +1,153 @@
+#include "engine/compare/model/value_text.h"
+
+#include <charconv>
+#include <cmath>
+
+#include "engine/base/text.h"
+#include "engine/dump/read/source_line.h"
+#include "engine/tensor/tensor_view.h"
+
+namespace msprobe::compare {
+namespace {
+
+// One letter of a Python string literal in `quote` quotes. Bytes beyond ASCII are printed as they
+// are.
+void AppendPythonChar(std::string* out, char c, char quote) {
+  switch (c) {
+    case '\\':
+      *out += "\\\\";
+      return;
+    case '\n':
+      *out += "\\n";
+      return;
+    case '\r':
+      *out += "\\r";
+      return;
+    case '\t':
+      *out += "\\t";
+      return;
+    default:
+      break;
+  }
+  if (c == quote) {
+    *out += '\\';
+    *out += c;
+  } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+    *out += "\\x";
+    AppendHex(out, static_cast<unsigned char>(c), 2);
+  } else {
+    *out += c;
+  }
+}
+
+}  // namespace
+
+std::string_view MatchName(Match value) {
+  switch (value) {
+    case Match::kExact:
+      return "exact";
+    case Match::kAligned:
+      return "aligned";
+    case Match::kTargetOnly:
+      return "target only";
+    case Match::kGoldenOnly:
+      return "golden only";
+  }
+  return "";
+}
+
+std::string_view StatisticText(std::string_view spelled) {
+  if (spelled.empty()) return "N/A";
+  switch (spelled[0]) {
+    case 'N':
+      return spelled == "NaN" ? "Nan" : spelled;
+    case 'I':
+      return spelled == "Infinity" ? " inf" : spelled;
+    case '-':
+      return spelled == "-Infinity" ? " -inf" : spelled;
+    case 'n':
+      return spelled == "null" ? "None" : spelled;
+    case 't':
+      return spelled == "true" ? "True" : spelled;
+    case 'f':
+      return spelled == "false" ? "False" : spelled;
+    default:
+      return spelled;
+  }
+}
+
+bool IsPlainNumber(std::string_view text) {
+  if (text.empty()) return false;
+  const bool begins = (text[0] >= '0' && text[0] <= '9') || text[0] == '-';
+  if (!begins) return text == " inf" || text == " -inf";
+  bool signed_before = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if ((c >= '0' && c <= '9') || c == '.' || c == 'e' || c == 'E') continue;
+    if (c != '+' && c != '-') return false;
+    if (i == 0 || signed_before) continue;
+    // "-1+1" is no number, and a spreadsheet would work it out.
+    signed_before = true;
+    if (text[i - 1] != 'e' && text[i - 1] != 'E') return false;
+  }
+  return true;
+}
+
+void AppendPythonList(std::string* out, const std::vector<std::string_view>& items) {
+  *out += '[';
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (i > 0) *out += ", ";
+    const bool has_single = items[i].find('\'') != std::string_view::npos;
+    const char quote = has_single && items[i].find('"') == std::string_view::npos ? '"' : '\'';
+    *out += quote;
+    for (const char c : items[i]) AppendPythonChar(out, c, quote);
+    *out += quote;
+  }
+  *out += ']';
+}
+
+void AppendFrameLists(std::string* out, const std::vector<std::string_view>& frames) {
+  *out += '[';
+  for (size_t i = 0; i < frames.size(); ++i) {
+    if (i > 0) *out += ", ";
+    const dump::StackFrame frame = dump::ParseStackFrame(frames[i]);
+    if (!frame.parsed) {
+      AppendPythonList(out, {frames[i]});
+    } else if (frame.source.empty()) {
+      AppendPythonList(out, {frame.path, frame.line, frame.function});
+      out->replace(out->size() - 1, 1, ", None]");
+    } else {
+      AppendPythonList(out, {frame.path, frame.line, frame.function, frame.source});
+    }
+  }
+  *out += ']';
+}
+
+std::string IndexText(int64_t index, std::string_view shape) {
+  std::vector<int64_t> extents, position;
+  if (shape.size() > 2) {
+    for (std::string_view part : Split(shape.substr(1, shape.size() - 2), ',')) {
+      while (part.starts_with(' ')) part.remove_prefix(1);
+      int64_t extent = 0;
+      const auto end = std::from_chars(part.data(), part.data() + part.size(), extent);
+      if (end.ec != std::errc() || extent <= 0) return std::to_string(index);
+      extents.push_back(extent);
+    }
+  }
+  position.resize(extents.size());
+  for (size_t d = extents.size(); d-- > 0; index /= extents[d]) position[d] = index % extents[d];
+  return ShapeText(position);
+}
+
+double Rounded(double value, int decimals) {
+  // Beyond 1e15 a double has no decimals left; and no text of that length would fit.
+  if (std::isfinite(value) && std::fabs(value) < 1e15) {
+    char text[64];
+    const auto end =
+        std::to_chars(text, text + sizeof(text), value, std::chars_format::fixed, decimals).ptr;
+    std::from_chars(text, end, value);
+  }
+  return value;
+}
+
+}  // namespace msprobe::compare

@@ -1,0 +1,100 @@
+#include "engine/compare/ranks/rank_result.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "engine/base/file.h"
+#include "engine/compare/explain/evidence.h"
+#include "engine/compare/explain/unmatched_calls.h"
+#include "engine/compare/judge/judge.h"
+#include "engine/formats/csv.h"
+
+namespace msprobe::compare {
+
+RankResult SummarizeRank(const Comparison& c, int32_t step, int32_t rank) {
+  RankResult r;
+  r.step = step;
+  r.rank = rank;
+  r.target = DirectoryName(c.target.path);
+  r.golden = DirectoryName(c.golden.path);
+  r.mode = c.mode;
+  r.target_complete = c.target.complete;
+  r.golden_complete = c.golden.complete;
+  r.summary = Summarize(c);
+  r.first = c.first;
+  if (c.first.pair >= 0) {
+    r.first_name = EntryName(c, c.first.pair);
+  } else if (r.summary.verdict == RowVerdict::kDiffers) {
+    r.otherwise = DescribeOtherArguments(c);
+    const std::string alone = DescribeCallsOfOneSide(c);
+    r.otherwise += (r.otherwise.empty() || alone.empty() ? "" : "; ") + alone;
+  }
+  r.trace = TraceRank(c, rank);
+  return r;
+}
+
+RowVerdict VerdictOver(std::span<const RankResult> results) {
+  const auto any = [&](RowVerdict verdict) {
+    return std::any_of(results.begin(), results.end(), [&](const RankResult& r) {
+      return r.failed.ok() ? r.summary.verdict == verdict : verdict == RowVerdict::kUnknown;
+    });
+  };
+  for (const RowVerdict verdict :
+       {RowVerdict::kDiffers, RowVerdict::kUnknown, RowVerdict::kNoise, RowVerdict::kEqual}) {
+    if (any(verdict)) return verdict;
+  }
+  return RowVerdict::kUnknown;
+}
+
+std::vector<StepOrigins> OriginsOfSteps(std::span<const RankResult> results) {
+  std::vector<StepOrigins> steps;
+  for (size_t i = 0; i < results.size();) {
+    StepOrigins& step = steps.emplace_back(StepOrigins{.step = results[i].step});
+    std::vector<RankTrace> traces;
+    for (; i < results.size() && results[i].step == step.step; ++i) {
+      if (!results[i].failed.ok()) continue;
+      step.results.push_back(i);
+      traces.push_back(results[i].trace);
+    }
+    step.found = FindOrigins(traces);
+  }
+  return steps;
+}
+
+std::string RankSummaryCsv(std::span<const RankResult> results) {
+  formats::CsvWriter csv;
+  for (const std::string_view name :
+       {"Step", "Rank", "Verdict", "First divergence", "Class", "Confidence", "Source line",
+        "Calls equal", "Calls noise", "Calls introduced", "Calls inherited", "Calls unknown",
+        "Calls in target only", "Calls in golden only", "Table", "Error"}) {
+    csv.NumberCell(name);
+  }
+  csv.EndRow();
+  const auto number = [&](int64_t n) { n < 0 ? csv.NumberCell("") : csv.IntegerCell(n); };
+  for (const RankResult& r : results) {
+    number(r.step), number(r.rank);
+    if (!r.failed.ok()) {
+      csv.NumberCell("failed");
+      for (int i = 0; i < 12; ++i) csv.NumberCell("");
+      csv.TextCell(r.failed.message());
+      csv.EndRow();
+      continue;
+    }
+    csv.NumberCell(VerdictName(r.summary.verdict));
+    csv.TextCell(r.first_name);
+    const bool wrong = r.first.pair >= 0;
+    csv.NumberCell(wrong ? ClassName(r.first.call_class) : "");
+    wrong ? csv.NumberCell(fmt::format("{:.3f}", r.first.confidence)) : csv.NumberCell("");
+    csv.TextCell(r.first.source_line);
+    for (const int64_t calls : r.summary.calls) csv.IntegerCell(calls);
+    csv.IntegerCell(r.summary.target_only_calls);
+    csv.IntegerCell(r.summary.golden_only_calls);
+    csv.TextCell(BaseName(r.table));
+    csv.NumberCell("");
+    csv.EndRow();
+  }
+  return std::string(csv.text());
+}
+
+}  // namespace msprobe::compare

@@ -1,0 +1,23 @@
+// Reports for continuous integration: JUnit XML and Markdown.
+//
+//   MSPROBE_RETURN_IF_ERROR(WriteFileAtomically("junit.xml", JUnitReport(results)));
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "engine/compare/ranks/rank_result.h"
+#include "engine/compare/report/report_ranks.h"
+
+namespace msprobe::compare {
+
+// A test suite a pair of dumps: a test `compare` for the whole, one `fail-on` for each limit that
+// was not kept, and one an operation ("Functional.linear.forward"), which fails when a call of it
+// differs and is skipped when nothing of it could be judged. Needs RankResult::details.
+std::string JUnitReport(std::span<const RankResult> results);
+
+// For the summary of a job: verdict, where it begins, a table of ranks, the first calls that
+// differ.
+std::string MarkdownReport(std::span<const RankResult> results, const RanksCompared& compared);
+
+}  // namespace msprobe::compare

@@ -1,0 +1,275 @@
+#include "engine/compare/report/report_json.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/base/text.h"
+#include "engine/compare/explain/evidence.h"
+#include "engine/compare/explain/summary.h"
+#include "engine/compare/judge/judge.h"
+#include "engine/compare/model/value_text.h"
+
+namespace msprobe::compare {
+namespace {
+
+constexpr int kMaxUnmatchedNames = 100;
+
+// Writes one document, keys in the order of the calls, indented by two.
+class JsonWriter {
+ public:
+  void Open(char bracket) {
+    text_ += bracket;
+    ++depth_;
+    first_ = true;
+  }
+  void Close(char bracket) {
+    --depth_;
+    if (!first_) NewLine();
+    text_ += bracket;
+    first_ = false;
+  }
+  void Key(std::string_view key) {
+    Element();
+    AppendJsonString(&text_, key);
+    text_ += ": ";
+  }
+  void Element() {
+    if (!first_) text_ += ',';
+    NewLine();
+    first_ = false;
+  }
+  void Text(std::string_view value) { AppendJsonString(&text_, value); }
+  // "" is null: nothing was recorded.
+  void TextOrNull(std::string_view value) { value.empty() ? Null() : Text(value); }
+  void Integer(int64_t value) { AppendInteger(&text_, value); }
+  void Number(double value) {
+    if (std::isfinite(value)) {
+      AppendPythonFloat(&text_, value);
+    } else {
+      text_ += std::isnan(value) ? "\"NaN\"" : value > 0 ? "\"Infinity\"" : "\"-Infinity\"";
+    }
+  }
+  // NaN means here: does not apply.
+  void NumberOrNull(double value) { std::isnan(value) ? Null() : Number(value); }
+  void Raw(std::string_view json) { text_ += json; }
+  void Bool(bool value) { text_ += value ? "true" : "false"; }
+  void Null() { text_ += "null"; }
+  std::string Take() { return std::move(text_) + "\n"; }
+
+  void KeyText(std::string_view key, std::string_view value) { Key(key), Text(value); }
+  void KeyTextOrNull(std::string_view key, std::string_view value) { Key(key), TextOrNull(value); }
+  void KeyInteger(std::string_view key, int64_t value) { Key(key), Integer(value); }
+
+ private:
+  void NewLine() {
+    text_ += '\n';
+    text_.append(static_cast<size_t>(depth_) * 2, ' ');
+  }
+
+  std::string text_;
+  int depth_ = 0;
+  bool first_ = true;
+};
+
+class Report {
+ public:
+  explicit Report(const Comparison& c) : c_(c), summary_(Summarize(c)) {}
+
+  std::string Write() {
+    w_.Open('{');
+    w_.KeyText("schema", kJsonReportSchema);
+    w_.KeyText("verdict", VerdictName(summary_.verdict));
+    w_.KeyText("mode", ModeName(c_.mode));
+    w_.Key("tolerance"), w_.Number(c_.tolerance);
+    Side("target", c_.target);
+    Side("golden", c_.golden);
+    w_.Key("first_divergence");
+    c_.first.pair < 0 ? w_.Null() : Divergence(c_.first);
+    w_.Key("runners_up");
+    w_.Open('[');
+    for (const FirstDivergence& f : c_.runners_up) w_.Element(), Divergence(f);
+    w_.Close(']');
+    Counts();
+    Unmatched();
+    w_.Key("beginning");
+    w_.Open('{');
+    w_.KeyTextOrNull("weights", c_.beginning.weights);
+    w_.KeyTextOrNull("data", c_.beginning.data);
+    w_.KeyTextOrNull("settings", c_.beginning.settings);
+    w_.Close('}');
+    w_.Key("not_observed");
+    w_.Open('[');
+    for (const std::string& sentence : c_.not_observed) w_.Element(), w_.Text(sentence);
+    w_.Close(']');
+    w_.Close('}');
+    return w_.Take();
+  }
+
+ private:
+  void Side(std::string_view key, const Dump& dump) {
+    w_.Key(key);
+    w_.Open('{');
+    w_.KeyText("path", dump.path);
+    w_.KeyTextOrNull("dialect", dump.dialect);
+    w_.KeyText("framework", dump.framework);
+    w_.Key("complete"), w_.Bool(dump.complete);
+    w_.KeyInteger("calls", static_cast<int64_t>(dump.records.size()));
+    w_.KeyInteger("rows", static_cast<int64_t>(dump.leaves.size()));
+    w_.Close('}');
+  }
+
+  void Divergence(const FirstDivergence& f) {
+    const RecordPair& pair = c_.pairs[f.pair];
+    w_.Open('{');
+    w_.Key("target_name"),
+        w_.TextOrNull(pair.target < 0 ? "" : c_.target.records[pair.target].name);
+    w_.Key("golden_name"),
+        w_.TextOrNull(pair.golden < 0 ? "" : c_.golden.records[pair.golden].name);
+    w_.KeyText("class", ClassName(f.call_class));
+    w_.Key("confidence"), w_.Number(std::round(f.confidence * 1000) / 1000);
+    w_.KeyTextOrNull("source_line", f.source_line);
+    w_.KeyText("why", f.why);
+    w_.KeyTextOrNull("advice", f.advice);
+    w_.Key("worst");
+    f.row < 0 ? w_.Null() : WorstRow(f.row);
+    w_.Close('}');
+  }
+
+  void WorstRow(int32_t index) {
+    const Row& row = c_.rows[index];
+    const Measure& m = c_.measures[index];
+    const Leaf* t = row.target < 0 ? nullptr : &c_.target.leaves[row.target];
+    const Leaf* g = row.golden < 0 ? nullptr : &c_.golden.leaves[row.golden];
+    w_.Open('{');
+    w_.KeyTextOrNull("target_row", t ? t->name : "");
+    w_.KeyTextOrNull("golden_row", g ? g->name : "");
+    w_.KeyTextOrNull("target_dtype", t ? t->dtype : "");
+    w_.KeyTextOrNull("golden_dtype", g ? g->dtype : "");
+    w_.KeyTextOrNull("target_shape", t ? t->shape : "");
+    w_.KeyTextOrNull("golden_shape", g ? g->shape : "");
+    w_.KeyText("verdict", VerdictName(m.verdict));
+    w_.KeyTextOrNull("reason", ReasonText(m.reason));
+    w_.KeyTextOrNull("note", c_.notes.empty() ? "" : c_.notes[index]);
+    w_.Key("severity"), w_.NumberOrNull(m.severity);
+    NonFinite("target_nonfinite", t);
+    NonFinite("golden_nonfinite", g);
+    w_.Key("statistics");
+    w_.Open('{');
+    const auto statistic = [&](std::string_view name, std::string_view target,
+                               std::string_view golden, double tv, double gv, double diff,
+                               double relative) {
+      w_.Key(name);
+      w_.Open('{');
+      Value("target", target, tv);
+      Value("golden", golden, gv);
+      w_.Key("diff"), w_.NumberOrNull(diff);
+      w_.Key("relative"), w_.NumberOrNull(relative);
+      w_.Close('}');
+    };
+    const Leaf none;
+    const Leaf &a = t ? *t : none, &b = g ? *g : none;
+    const Differences d = t && g ? DifferencesOf(a, b) : Differences();
+    statistic("max", a.max, b.max, a.max_value, b.max_value, d.max_diff, d.max_rel);
+    statistic("min", a.min, b.min, a.min_value, b.min_value, d.min_diff, d.min_rel);
+    statistic("mean", a.mean, b.mean, a.mean_value, b.mean_value, d.mean_diff, d.mean_rel);
+    statistic("norm", a.norm, b.norm, a.norm_value, b.norm_value, d.norm_diff, d.norm_rel);
+    w_.Close('}');
+    w_.Key("elements");
+    m.tensor < 0 ? w_.Null() : Elements(c_.diffs[m.tensor], t->shape);
+    w_.Close('}');
+  }
+
+  // Elements of each kind; null when nobody counted them.
+  void NonFinite(std::string_view key, const Leaf* leaf) {
+    w_.Key(key);
+    if (leaf == nullptr || leaf->counts->nan < 0) return w_.Null();
+    w_.Open('{');
+    w_.KeyInteger("nan", leaf->counts->nan);
+    w_.KeyInteger("pos_inf", leaf->counts->pos_inf);
+    w_.KeyInteger("neg_inf", leaf->counts->neg_inf);
+    w_.Close('}');
+  }
+
+  // A recorded statistic: null when it was not recorded.
+  void Value(std::string_view key, std::string_view text, double value) {
+    w_.Key(key);
+    text.empty() || text == "null" ? w_.Null() : w_.Number(value);
+  }
+
+  void Elements(const kernels::Diff& d, std::string_view shape) {
+    w_.Open('{');
+    w_.KeyInteger("count", d.count);
+    w_.KeyInteger("unequal", d.unequal);
+    w_.KeyInteger("nonfinite_target", d.nonfinite_target);
+    w_.KeyInteger("nonfinite_golden", d.nonfinite_golden);
+    w_.KeyInteger("nonfinite_mismatch", d.nonfinite_mismatch);
+    w_.KeyInteger("nonfinite_matched", d.nonfinite_matched);
+    w_.Key("cosine"), w_.NumberOrNull(d.cosine);
+    w_.Key("relative_l2"), w_.NumberOrNull(d.relative_l2);
+    w_.Key("max_abs_error"), w_.NumberOrNull(d.max_abs_error);
+    w_.Key("max_rel_error"), w_.NumberOrNull(d.max_rel_error);
+    w_.Key("rmse"), w_.NumberOrNull(d.rmse);
+    w_.Key("max_ulp"), d.max_ulp < 0 ? w_.Null() : w_.Integer(d.max_ulp);
+    w_.Key("first_index"), d.first_index < 0 ? w_.Null() : w_.Integer(d.first_index);
+    w_.Key("worst_index"), d.worst_index < 0 ? w_.Null() : w_.Integer(d.worst_index);
+    w_.Key("first_position"), Position(d.first_index, shape);
+    w_.Key("worst_position"), Position(d.worst_index, shape);
+    w_.Key("worst_target"), d.worst_index < 0 ? w_.Null() : w_.Number(d.worst_target);
+    w_.Key("worst_golden"), d.worst_index < 0 ? w_.Null() : w_.Number(d.worst_golden);
+    w_.Close('}');
+  }
+
+  // The index as a list; null when there is none, or the shape does not tell.
+  void Position(int64_t index, std::string_view shape) {
+    const std::string text = index < 0 ? "" : IndexText(index, shape);
+    text.starts_with('[') ? w_.Raw(text) : w_.Null();
+  }
+
+  void Counts() {
+    w_.Key("calls");
+    w_.Open('{');
+    for (int i = 0; i < 5; ++i)
+      w_.KeyInteger(ClassName(static_cast<CallClass>(i)), summary_.calls[i]);
+    w_.KeyInteger("aligned", summary_.aligned_calls);
+    w_.KeyInteger("target_only", summary_.target_only_calls);
+    w_.KeyInteger("golden_only", summary_.golden_only_calls);
+    w_.Close('}');
+    w_.Key("rows");
+    w_.Open('{');
+    for (int i = 0; i < 4; ++i)
+      w_.KeyInteger(VerdictName(static_cast<RowVerdict>(i)), summary_.rows[i]);
+    w_.KeyInteger("nothing_recorded", summary_.neutral_rows);
+    w_.KeyInteger("target_only", summary_.target_only_rows);
+    w_.KeyInteger("golden_only", summary_.golden_only_rows);
+    w_.KeyInteger("unreadable", summary_.unreadable_rows);
+    w_.Close('}');
+  }
+
+  // Names of calls without partner, the first hundred a side; "calls" has the full counts.
+  void Unmatched() {
+    w_.Key("unmatched");
+    w_.Open('{');
+    for (const bool target : {true, false}) {
+      w_.Key(target ? "target" : "golden");
+      w_.Open('[');
+      int left = kMaxUnmatchedNames;
+      for (size_t p = 0; p < c_.pairs.size() && left > 0; ++p) {
+        if ((target ? c_.pairs[p].golden : c_.pairs[p].target) >= 0) continue;
+        w_.Element(), w_.Text(EntryName(c_, static_cast<int32_t>(p)));
+        --left;
+      }
+      w_.Close(']');
+    }
+    w_.Close('}');
+  }
+
+  const Comparison& c_;
+  Summary summary_;
+  JsonWriter w_;
+};
+
+}  // namespace
+
+std::string JsonReport(const Comparison& comparison) { return Report(comparison).Write(); }
+
+}  // namespace msprobe::compare

@@ -1,0 +1,19 @@
+// The comparison as one strict JSON document, for scripts and for the tools of others.
+// docs/compare_json.md describes it.
+#pragma once
+
+#include <string>
+
+#include "engine/compare/model/comparison.h"
+
+namespace msprobe::compare {
+
+inline constexpr std::string_view kJsonReportSchema = "msprobe.compare/1";
+
+// Ends with a newline. Numbers that are not finite are the strings "NaN", "Infinity", "-Infinity";
+// what does not apply is null.
+//
+//   MSPROBE_RETURN_IF_ERROR(WriteFileAtomically("out/compare.json", JsonReport(comparison)));
+std::string JsonReport(const Comparison& comparison);
+
+}  // namespace msprobe::compare

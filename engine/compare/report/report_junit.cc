@@ -1,0 +1,110 @@
+#include <fmt/format.h>
+
+#include "engine/compare/judge/judge.h"
+#include "engine/compare/report/report_ci.h"
+#include "engine/formats/xlsx_text.h"
+
+namespace msprobe::compare {
+namespace {
+
+std::string Xml(std::string_view text) {
+  std::string out;
+  formats::AppendXmlText(&out, formats::XlsxText(text));
+  return out;
+}
+
+std::string SuiteName(const RankResult& r) {
+  std::string name = r.step >= 0 ? fmt::format("step{}", r.step) : "";
+  if (r.rank >= 0) name += fmt::format("{}rank{}", name.empty() ? "" : ".", r.rank);
+  return name.empty() ? "compare" : name;
+}
+
+class Suite {
+ public:
+  explicit Suite(const RankResult& r) : r_(r), name_(SuiteName(r)) {}
+
+  std::string Write() {
+    Whole();
+    for (const FailHit& hit : r_.hits) {
+      Case("fail-on " + hit.condition, "failure", DescribeHit(hit), "");
+    }
+    for (const ApiTally& api : r_.details.apis) {
+      if (api.differ > 0) {
+        Case(api.name, "failure",
+             fmt::format("{} of {} calls differ", api.differ, api.differ + api.agree + api.unknown),
+             api.first);
+      } else if (api.agree == 0) {
+        Case(api.name, "skipped", "nothing could be judged", "");
+      } else {
+        Case(api.name, "", "", "");
+      }
+    }
+    return fmt::format(
+        "  <testsuite name=\"{}\" tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\">\n"
+        "    <properties>\n      <property name=\"target\" value=\"{}\"/>\n"
+        "      <property name=\"golden\" value=\"{}\"/>\n    </properties>\n{}  </testsuite>\n",
+        Xml(name_), tests, failures, errors, skipped, Xml(r_.target), Xml(r_.golden), body_);
+  }
+
+  int64_t tests = 0, failures = 0, errors = 0, skipped = 0;
+
+ private:
+  void Whole() {
+    if (!r_.failed.ok()) return Case("compare", "error", r_.failed.message(), "");
+    switch (r_.summary.verdict) {
+      case RowVerdict::kEqual:
+      case RowVerdict::kNoise:
+        return Case("compare", "", "", "");
+      case RowVerdict::kUnknown:
+        return Case("compare", "skipped", "something recorded could not be judged", "");
+      case RowVerdict::kDiffers:
+        break;
+    }
+    if (r_.first.pair < 0) return Case("compare", "failure", "the two differ", "");
+    std::string text = r_.first.source_line;
+    text += (text.empty() ? "" : "\n") + r_.first.why;
+    if (!r_.first.advice.empty()) text += "\nnext: " + r_.first.advice;
+    Case("compare", "failure", "first divergence: " + r_.first_name, text);
+  }
+
+  // `kind`: "failure", "error", "skipped", "" for a test that passes.
+  void Case(std::string_view name, std::string_view kind, std::string_view message,
+            std::string_view text) {
+    ++tests;
+    failures += kind == "failure";
+    errors += kind == "error";
+    skipped += kind == "skipped";
+    body_ +=
+        fmt::format("    <testcase classname=\"msprobe.{}\" name=\"{}\"", Xml(name_), Xml(name));
+    if (kind.empty()) {
+      body_ += "/>\n";
+      return;
+    }
+    body_ += fmt::format(">\n      <{} message=\"{}\"", kind, Xml(message));
+    body_ += text.empty() ? "/>\n" : fmt::format(">{}</{}>\n", Xml(text), kind);
+    body_ += "    </testcase>\n";
+  }
+
+  const RankResult& r_;
+  const std::string name_;
+  std::string body_;
+};
+
+}  // namespace
+
+std::string JUnitReport(std::span<const RankResult> results) {
+  int64_t tests = 0, failures = 0, errors = 0, skipped = 0;
+  std::string suites;
+  for (const RankResult& r : results) {
+    Suite suite(r);
+    suites += suite.Write();
+    tests += suite.tests, failures += suite.failures, errors += suite.errors;
+    skipped += suite.skipped;
+  }
+  return fmt::format(
+      "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"msprobe compare\" "
+      "tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\">\n{}</testsuites>\n",
+      tests, failures, errors, skipped, suites);
+}
+
+}  // namespace msprobe::compare

@@ -1,0 +1,26 @@
+// Text in columns for a terminal: UTF-8 code points count one column each.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace msprobe::compare {
+
+int Columns(std::string_view text);
+std::string Clean(std::string_view text);  // control characters become '?', line ends a space
+std::string Pad(std::string_view text, int width);       // spaces behind
+std::string CutLeft(std::string_view text, int width);   // "...end" where it does not fit
+std::string CutRight(std::string_view text, int width);  // "start..."
+// "mod~.layers.4.ColumnPar~.forward.0": the longest parts are cut, numbers stay; cut at the left
+// where that does not do.
+std::string CutParts(std::string_view name, int width);
+// "/home/me/run/train.py:41 in forward: y = gelu(x)": folders go first, then the end of the line.
+std::string CutSource(std::string_view line, int width);
+// What two lines hold of one, wherever the first is broken.
+constexpr int SourceRoom(int width) { return 2 * width - 16; }
+// Lines of at most `width` columns, broken at spaces; what does not fit in `most` lines is cut with
+// "...".
+std::vector<std::string> Wrap(std::string_view text, int width, size_t most);
+
+}  // namespace msprobe::compare

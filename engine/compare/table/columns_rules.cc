@@ -1,0 +1,390 @@
+#include "engine/compare/table/columns_rules.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+#include "engine/base/text.h"
+#include "engine/base/threads.h"
+#include "engine/compare/judge/judge.h"
+#include "engine/compare/model/page_release.h"
+#include "engine/compare/model/value_text.h"
+#include "engine/formats/zip.h"
+
+namespace msprobe::compare {
+namespace {
+
+// Their outputs are memory that nobody has written yet, or a plain copy: no rule applies.
+constexpr std::array<std::string_view, 9> kIgnored = {
+    "empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_with_format",
+    "numpy", "to",         "__setitem__"};
+// The buffer passed in is the one written: comparing inputs with outputs says nothing.
+constexpr std::array<std::string_view, 4> kOutputInInput = {
+    "_reduce_scatter_base", "_all_gather_base", "all_to_all_single", "batch_isend_irecv"};
+
+template <size_t kSize>
+bool Contains(const std::array<std::string_view, kSize>& list, std::string_view word) {
+  return std::find(list.begin(), list.end(), word) != list.end();
+}
+
+std::string_view SecondPart(std::string_view name) {
+  const size_t first = name.find('.');
+  if (first == std::string_view::npos) return {};
+  return name.substr(first + 1, name.find('.', first + 1) - first - 1);
+}
+
+bool StartsWith(std::string_view text, std::string_view prefix) {
+  return text.substr(0, prefix.size()) == prefix;
+}
+
+// The dtype without what only tells the framework apart: torch.float32 and Float32 are one dtype.
+std::string NormalDtype(std::string_view dtype) {
+  std::string out(StartsWith(dtype, "torch.") ? dtype.substr(6) : dtype);
+  for (char& c : out) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return out;
+}
+
+bool IsFloating(const std::string& dtype) {
+  return StartsWith(dtype, "float") || StartsWith(dtype, "bfloat");
+}
+
+bool IsNonFinite(std::string_view spelled) {
+  return spelled == "NaN" || spelled == "Infinity" || spelled == "-Infinity";
+}
+
+bool ParseNumber(std::string_view text, double* value) {
+  if (text.empty() || !(text[0] == '-' || (text[0] >= '0' && text[0] <= '9'))) return false;
+  const auto end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, *value);
+  return parsed.ec == std::errc() && parsed.ptr == end && std::isfinite(*value);
+}
+
+// Texts such as "cuda:0": where a tensor lives is no difference in its values.
+bool IsDevice(std::string_view text) {
+  return StartsWith(text, "npu") || StartsWith(text, "cpu") || StartsWith(text, "cuda");
+}
+
+class CallJudge {
+ public:
+  CallJudge(const Comparison& comparison, std::vector<OldVerdict>* verdicts)
+      : c_(comparison), verdicts_(*verdicts) {}
+
+  void Judge(const RecordPair& pair) {
+    const uint32_t last = pair.first_row + pair.row_count;
+    bool ignored = false, inputs_tell = true;
+    const Record* record = pair.target >= 0   ? &c_.target.records[pair.target]
+                           : pair.golden >= 0 ? &c_.golden.records[pair.golden]
+                                              : nullptr;
+    if (record != nullptr && !record->is_module) {
+      const std::string_view api = SecondPart(record->name);
+      ignored = Contains(kIgnored, api);
+      inputs_tell = !Contains(kOutputInInput, api);
+    }
+    if (!ignored) {
+      for (uint32_t row = pair.first_row; row < last; ++row) JudgeRow(row);
+      if (inputs_tell && c_.mode == Mode::kStatistics) JudgeNorms(pair.first_row, last);
+      if (inputs_tell && c_.mode == Mode::kTensor) JudgeTensors(pair.first_row, last);
+    }
+    for (uint32_t row = pair.first_row; row < last; ++row) Conclude(row);
+  }
+
+ private:
+  bool Paired(uint32_t row) const { return c_.rows[row].target >= 0 && c_.rows[row].golden >= 0; }
+  const Leaf& Target(uint32_t row) const { return c_.target.leaves[c_.rows[row].target]; }
+  const Leaf& Golden(uint32_t row) const { return c_.golden.leaves[c_.rows[row].golden]; }
+  const Thresholds::Rules26& Of(uint32_t row) {
+    const Leaf& leaf = Target(row);
+    const std::string_view api = c_.target.records[leaf.record].api;
+    return c_.Thresholds().For(api, leaf.dtype, &scratch_).rules26;
+  }
+  void Fire(uint32_t row, OldRule rule) {
+    verdicts_[row].rules |= static_cast<uint16_t>(1u << static_cast<int>(rule));
+  }
+
+  void JudgeRow(uint32_t row) {
+    if (c_.mode == Mode::kMd5) return JudgeChecksum(row);
+    if (!Paired(row)) return;
+    const Leaf& target = Target(row);
+    const Leaf& golden = Golden(row);
+    if ((IsNonFinite(target.max) || IsNonFinite(target.min)) && !IsNonFinite(golden.max) &&
+        !IsNonFinite(golden.min)) {
+      Fire(row, OldRule::kNonFinite);
+    }
+    if (c_.measures[row].reason == Reason::kNonFinite && target.max.empty() && golden.max.empty())
+      Fire(row, OldRule::kOneSided);
+    if (target.requires_grad != golden.requires_grad && !target.requires_grad.empty() &&
+        !golden.requires_grad.empty()) {
+      Fire(row, OldRule::kRequiresGrad);
+    }
+    if (target.slot != Slot::kOutput && target.kind == LeafKind::kScalar &&
+        golden.kind == LeafKind::kScalar && target.shape == "[]" &&
+        target.dtype.view().find("class") != std::string_view::npos && target.max != golden.max) {
+      Fire(row, OldRule::kScalar);
+    }
+    if (target.dtype != golden.dtype) {
+      const std::string a = NormalDtype(target.dtype), b = NormalDtype(golden.dtype);
+      if (a != b) {
+        Fire(row, IsFloating(a) && IsFloating(b) ? OldRule::kDtypePrecision : OldRule::kDtype);
+      }
+    }
+    if (target.shape != golden.shape) Fire(row, OldRule::kShape);
+  }
+
+  void JudgeChecksum(uint32_t row) {
+    const std::string target = c_.rows[row].target >= 0 ? ChecksumText(Target(row)) : "";
+    const std::string golden = c_.rows[row].golden >= 0 ? ChecksumText(Golden(row)) : "";
+    if (target == golden) return;
+    Fire(row, target.empty() || golden.empty() ? OldRule::kMd5Missing : OldRule::kMd5);
+  }
+
+  // Relative errors of the norm. Scalars among the inputs take part as their value.
+  void JudgeNorms(uint32_t first, uint32_t last) {
+    double worst_input = 0, worst_output = 0;
+    uint32_t worst_row = last;
+    for (uint32_t row = first; row < last; ++row) {
+      if (!Paired(row)) continue;
+      const StatisticPair norm = CompareStatistic(Target(row).norm, Golden(row).norm);
+      if (norm.kind != StatisticPair::Kind::kNumbers || std::isinf(norm.relative)) continue;
+      if (Target(row).slot != Slot::kOutput) {
+        worst_input = std::max(worst_input, norm.relative);
+      } else if (norm.relative > worst_output) {
+        worst_output = norm.relative;
+        worst_row = row;
+      }
+    }
+    if (worst_row != last) {
+      const Thresholds::Rules26& t = Of(worst_row);
+      const double limit = worst_input == 0 ? t.norm_from_zero : t.norm_factor * worst_input;
+      if (worst_output > limit) Fire(worst_row, OldRule::kTenTimes);
+    }
+    for (uint32_t row = first; row < last; ++row) {
+      if (!Paired(row) || Target(row).slot != Slot::kOutput) continue;
+      const Thresholds::Rules26& t = Of(row);
+      if (!(worst_input < t.input_norm)) continue;
+      const StatisticPair norm = CompareStatistic(Target(row).norm, Golden(row).norm);
+      const bool infinite =
+          norm.kind == StatisticPair::Kind::kPosInf || norm.kind == StatisticPair::Kind::kNegInf;
+      if (infinite ||
+          (norm.kind == StatisticPair::Kind::kNumbers && norm.relative > t.output_norm)) {
+        Fire(row, OldRule::kNormRelative);
+      }
+    }
+  }
+
+  void JudgeTensors(uint32_t first, uint32_t last) {
+    double input_ratio = 1, output_ratio = 1, input_cosine = 1, output_cosine = 1;
+    uint32_t ratio_row = last, cosine_row = last;
+    for (uint32_t row = first; row < last; ++row) {
+      const kernels::Diff* diff = MetricsOf(c_, row);
+      if (diff == nullptr || diff->nonfinite_mismatch > 0 || diff->count <= 1) continue;
+      if (Target(row).slot != Slot::kOutput) {
+        input_ratio = std::min(input_ratio, diff->ratio_within_1e3);
+        if (diff->cosine < input_cosine) input_cosine = diff->cosine;
+      } else {
+        if (diff->ratio_within_1e3 < output_ratio) {
+          output_ratio = diff->ratio_within_1e3;
+          ratio_row = row;
+        }
+        if (diff->cosine < output_cosine) {
+          output_cosine = diff->cosine;
+          cosine_row = row;
+        }
+      }
+    }
+    if (ratio_row != last && input_ratio > Of(ratio_row).input_thousandth &&
+        output_ratio < Of(ratio_row).output_thousandth) {
+      Fire(ratio_row, OldRule::kThousandth);
+    }
+    if (cosine_row != last && input_cosine > Of(cosine_row).input_cosine &&
+        input_cosine - output_cosine > Of(cosine_row).cosine_drop) {
+      Fire(cosine_row, OldRule::kCosine);
+    }
+  }
+
+  void Conclude(uint32_t row) {
+    OldVerdict& verdict = verdicts_[row];
+    for (int rule = 0; rule < kOldRuleCount; ++rule) {
+      if (!verdict.Has(static_cast<OldRule>(rule))) continue;
+      const OldResult result =
+          IsErrorRule(static_cast<OldRule>(rule)) ? OldResult::kError : OldResult::kWarning;
+      verdict.result = std::max(verdict.result, result);
+    }
+    if (verdict.result != OldResult::kPass) return;
+    if (!Paired(row)) {
+      verdict.result = OldResult::kUnmatched;
+    } else if (c_.measures[row].verdict == RowVerdict::kUnknown && !IsNeutral(c_.measures[row])) {
+      verdict.result = OldResult::kUnknown;
+    }
+  }
+
+  const Comparison& c_;
+  std::vector<OldVerdict>& verdicts_;
+  Thresholds scratch_;
+};
+
+}  // namespace
+
+const kernels::Diff* MetricsOf(const Comparison& comparison, size_t row) {
+  const int32_t index = comparison.measures[row].tensor;
+  return index >= 0 ? &comparison.diffs[index] : nullptr;
+}
+
+std::string ChecksumText(const Leaf& leaf) {
+  if (!leaf.md5.empty()) return std::string(leaf.md5);
+  if (leaf.kind != LeafKind::kScalar) return "";
+  std::string text;
+  AppendHex(&text, formats::Crc32(StatisticText(leaf.max.empty() ? leaf.value : leaf.max)), 8);
+  return text;
+}
+
+std::string_view OldResultName(OldResult result) {
+  switch (result) {
+    case OldResult::kPass:
+      return "pass";
+    case OldResult::kUnmatched:
+      return "unmatched";
+    case OldResult::kUnknown:
+      return "unknown";
+    case OldResult::kWarning:
+      return "warning";
+    case OldResult::kError:
+      return "error";
+  }
+  return "";
+}
+
+bool IsErrorRule(OldRule rule) { return rule < OldRule::kTenTimes; }
+
+std::string OldRuleMessage(OldRule rule, const Thresholds& thresholds) {
+  const Thresholds::Rules26& t = thresholds.rules26;
+  switch (rule) {
+    case OldRule::kNonFinite:
+      return "error: There is nan/inf/-inf in the maximum or minimum value of NPU.";
+    case OldRule::kThousandth:
+      return fmt::format(
+          "error: The input/parameters of One Thousandth Err Ratio > {:g} while the output < {:g}.",
+          t.input_thousandth, t.output_thousandth);
+    case OldRule::kNormRelative:
+      return fmt::format("error: The NormRelativeErr of output is greater than {:g}.",
+                         t.output_norm);
+    case OldRule::kRequiresGrad:
+      return "error: The Required_Grad of NPU and Bench are inconsistent";
+    case OldRule::kScalar:
+      return "error: The scalar parameters of NPU and Bench are inconsistent.";
+    case OldRule::kDtype:
+      return "error: The dtype of NPU and Bench are inconsistent.";
+    case OldRule::kShape:
+      return "error: The shape of NPU and Bench are inconsistent.";
+    case OldRule::kMd5:
+      return "error: The CRC-32 value of NPU differs from that of the bench.";
+    case OldRule::kOneSided:
+      return "error: There is nan/inf/-inf on one side only, or of another sign.";
+    case OldRule::kTenTimes:
+      return fmt::format("warning: The norm relative error of output is {:g} times that of input.",
+                         t.norm_factor);
+    case OldRule::kCosine:
+      return fmt::format(
+          "warning: The input/parameters of Cosine > {:g}, and input/parameters - output > {:g}",
+          t.input_cosine, t.cosine_drop);
+    case OldRule::kDtypePrecision:
+      return "warning: The dtype of NPU and Bench are of different precision.";
+    case OldRule::kMd5Missing:
+      return "warning: The parameter of NPU does not match the bench.";
+  }
+  return "";
+}
+
+std::vector<OldVerdict> JudgeByOldRules(const Comparison& comparison) {
+  std::vector<OldVerdict> verdicts(comparison.rows.size());
+  constexpr size_t kPairsPerChunk = 1024;
+  const size_t pairs = comparison.pairs.size();
+  Residency residency(comparison.target, comparison.golden);
+  ThreadPool::Default().ParallelFor(
+      (pairs + kPairsPerChunk - 1) / kPairsPerChunk, [&](size_t chunk) {
+        CallJudge judge(comparison, &verdicts);
+        const size_t last = std::min(pairs, (chunk + 1) * kPairsPerChunk);
+        const RecordPair &from = comparison.pairs[chunk * kPairsPerChunk],
+                         &to = comparison.pairs[last - 1];
+        residency.Passed(to.first_row + to.row_count - from.first_row);
+        for (size_t i = chunk * kPairsPerChunk; i < last; ++i) judge.Judge(comparison.pairs[i]);
+      });
+  return verdicts;
+}
+
+void AppendReason(std::string* out, const Comparison& comparison, size_t row) {
+  const std::string_view reason = ReasonText(comparison.measures[row].reason);
+  *out += reason;
+  if (comparison.notes.empty() || comparison.notes[row].empty()) return;
+  if (!reason.empty()) *out += ": ";
+  *out += comparison.notes[row];
+}
+
+void AppendErrMessage(std::string* out, const Comparison& comparison, size_t row,
+                      const OldVerdict& verdict) {
+  *out += '[';
+  const size_t start = out->size();
+  const auto separate = [&] {
+    if (out->size() != start) *out += ", ";
+  };
+  const Row& r = comparison.rows[row];
+  Thresholds scratch;
+  const Leaf* leaf = r.target >= 0 ? &comparison.target.leaves[r.target] : nullptr;
+  const Thresholds& thresholds =
+      leaf == nullptr ? comparison.Thresholds().base()
+                      : comparison.Thresholds().For(comparison.target.records[leaf->record].api,
+                                                    leaf->dtype, &scratch);
+  for (int rule = 0; rule < kOldRuleCount; ++rule) {
+    if (!verdict.Has(static_cast<OldRule>(rule))) continue;
+    separate();
+    AppendJsonString(out, OldRuleMessage(static_cast<OldRule>(rule), thresholds));
+  }
+  if (r.golden < 0 || r.target < 0) {
+    separate();
+    *out += r.golden < 0 ? "\"unmatched: only NPU has this parameter.\""
+                         : "\"unmatched: only the bench has this parameter.\"";
+  } else if (comparison.measures[row].verdict == RowVerdict::kUnknown &&
+             !IsNeutral(comparison.measures[row])) {
+    separate();
+    std::string text = "unknown: ";
+    AppendReason(&text, comparison, row);
+    AppendJsonString(out, text);
+  }
+  *out += ']';
+}
+
+StatisticPair CompareStatistic(std::string_view target, std::string_view golden) {
+  using Kind = StatisticPair::Kind;
+  // NaN is never the same as NaN; everything else that is spelled alike is.
+  if (target == "NaN" || golden == "NaN") {
+    const std::string_view other = target == "NaN" ? golden : target;
+    double number;
+    const bool numeric = IsNonFinite(other) || ParseNumber(other, &number);
+    return {other.empty() ? Kind::kAbsent : numeric ? Kind::kNan : Kind::kText};
+  }
+  if (target == golden) return {Kind::kSame};
+  if (target.empty() || golden.empty()) return {Kind::kAbsent};
+  double a, b;
+  const bool a_number = ParseNumber(target, &a), b_number = ParseNumber(golden, &b);
+  if (a_number && b_number) {
+    const double diff = a - b;
+    const double relative = diff == 0 ? 0
+                            : b == 0  ? std::numeric_limits<double>::infinity()
+                                      : std::fabs(diff / b);
+    return {Kind::kNumbers, diff, relative};
+  }
+  const bool a_infinite = IsNonFinite(target), b_infinite = IsNonFinite(golden);
+  if (a_infinite && (b_infinite || b_number)) {
+    return {target[0] == '-' ? Kind::kNegInf : Kind::kPosInf};
+  }
+  if (b_infinite && a_number) return {golden[0] == '-' ? Kind::kPosInf : Kind::kNegInf};
+  if (IsDevice(target) && IsDevice(golden)) return {Kind::kAbsent};
+  return {Kind::kText};
+}
+
+}  // namespace msprobe::compare

@@ -1,0 +1,84 @@
+// The columns Result and Err_message, by the rules of msprobe 26: one pass over the rows of a call.
+// What those rules cannot know is not a pass: a row without partner is `unmatched`, one that could
+// not be compared is `unknown`.
+//
+//   std::vector<OldVerdict> verdicts = JudgeByOldRules(comparison);
+//   std::string cell;
+//   AppendErrMessage(&cell, comparison, i, verdicts[i]);      // ["error: The dtype of NPU and
+//   Bench are inconsistent."]
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/compare/model/comparison.h"
+
+namespace msprobe::compare {
+
+enum class OldResult : uint8_t { kPass, kUnmatched, kUnknown, kWarning, kError };
+std::string_view OldResultName(OldResult result);  // "pass", "unmatched", ...
+
+// In the order in which Err_message lists them.
+enum class OldRule : uint8_t {
+  kNonFinite,   // error: target max or min is NaN or infinite, the golden's are finite
+  kThousandth,  // error: tensor mode, inputs agree and this output, the worst of its call, does not
+  kNormRelative,  // error: statistics, inputs within 10 % and this output beyond 50 %
+  kRequiresGrad,  // error
+  kScalar,        // error: a Python scalar among the inputs differs
+  kDtype,         // error
+  kShape,         // error
+  kMd5,           // error: both checksums are known and differ
+  kOneSided,      // error: NaN or infinity among elements on one side only; of tensors that have no
+                  // statistics, which kNonFinite goes by
+  kTenTimes,      // warning: statistics, the worst output is ten times worse than the inputs
+  kCosine,  // warning: tensor mode, cosine falls by more than 0.1 from inputs to this, the worst
+            // output
+  kDtypePrecision,  // warning: both are floating point, of different precision
+  kMd5Missing,      // warning: no checksum on one side
+};
+inline constexpr int kOldRuleCount = 13;
+std::string OldRuleMessage(OldRule rule, const Thresholds& thresholds);
+bool IsErrorRule(OldRule rule);
+
+struct OldVerdict {
+  OldResult result = OldResult::kPass;
+  uint16_t rules = 0;  // bit i: OldRule i fired
+  bool Has(OldRule rule) const { return rules >> static_cast<int>(rule) & 1; }
+};
+
+std::vector<OldVerdict> JudgeByOldRules(const Comparison& comparison);
+
+// A JSON list of the fired rules' messages and, where the row is unmatched or unknown, of the
+// reason. "[]" when empty.
+void AppendErrMessage(std::string* out, const Comparison& comparison, size_t row,
+                      const OldVerdict& verdict);
+
+// Why the row has its verdict: ReasonText() and the note; "" when the numbers alone say it.
+void AppendReason(std::string* out, const Comparison& comparison, size_t row);
+
+// |target - golden| / |golden| of one statistic as the tables compare it.
+struct StatisticPair {
+  enum class Kind : uint8_t {
+    kSame,     // the same text: 0 and 0
+    kNumbers,  // diff and relative are numbers; relative is inf when the golden is 0
+    kNan,      // Nan
+    kPosInf,
+    kNegInf,  // inf, -inf: the target's sign, or the opposite of the golden's
+    kAbsent,  // N/A
+    kText,    // Diff: a text that differs
+  };
+  Kind kind = Kind::kSame;
+  double diff = 0, relative = 0;
+};
+StatisticPair CompareStatistic(std::string_view target, std::string_view golden);
+
+// The tensor metrics of a row, or null when none were computed.
+const kernels::Diff* MetricsOf(const Comparison& comparison, size_t row);
+
+// The recorded checksum, or for a plain value the CRC-32 of its text, as the earlier tools compare
+// them; "" when there is none.
+std::string ChecksumText(const Leaf& leaf);
+
+}  // namespace msprobe::compare

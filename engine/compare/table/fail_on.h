@@ -1,0 +1,59 @@
+// --fail-on: when a comparison counts as failed.
+//
+//   MSPROBE_ASSIGN_OR_RETURN(FailOn limits, ParseFailOn("error,MaxRelativeErr>0.01"));
+//   MSPROBE_ASSIGN_OR_RETURN(std::vector<FailHit> hits, CheckRows(limits,
+//   TableFormat(comparison))); if (!hits.empty()) ...
+//
+// Conditions, with commas between them; a row that meets one fails the comparison:
+//   error       Result is error
+//   warning     Result is warning or error
+//   unmatched   the row has no partner
+//   unknown     Verdict is unknown, but for rows with nothing to compare by design
+//   differs     Verdict is differs
+//   noise       Verdict is noise or differs: anything that is not equal
+//   COLUMN OP LIMIT   a number of the table, as MaxRelativeErr>0.01, Cosine<0.99, Severity>=100;
+//               OP is > >= < <=, LIMIT a number or a percentage. Case, blanks and underscores of
+//               the column's name do not matter. NaN meets every limit, what is no number none.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/status.h"
+#include "engine/compare/table/columns.h"
+
+namespace msprobe::compare {
+
+struct FailCondition {
+  enum class Kind : uint8_t { kError, kWarning, kUnmatched, kUnknown, kDiffers, kNoise, kColumn };
+  enum class Op : uint8_t { kAbove, kAtLeast, kBelow, kAtMost };
+  std::string text;  // as typed
+  Kind kind = Kind::kError;
+  std::string column;
+  Op op = Op::kAbove;
+  double limit = 0;
+};
+struct FailOn {
+  std::vector<FailCondition> conditions;
+  bool empty() const { return conditions.empty(); }
+};
+
+// A condition that some rows meet.
+struct FailHit {
+  std::string condition;
+  int64_t rows = 0;
+  std::string first, value;  // name of the first of them, and what stands in the column; or ""
+};
+
+// Errors: kInvalidArgument, with the conditions there are.
+Result<FailOn> ParseFailOn(std::string_view text);
+
+// In the order of the conditions. Errors: kInvalidArgument for a column that this table has not.
+Result<std::vector<FailHit>> CheckRows(const FailOn& limits, const TableFormat& table);
+
+// "MaxRelativeErr>0.01: 12 values, the first is Functional.linear.0.forward.output.0 (0.5)"
+std::string DescribeHit(const FailHit& hit);
+
+}  // namespace msprobe::compare

@@ -1,0 +1,325 @@
+#include "engine/compare/table/legacy_rules.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "engine/base/threads.h"
+#include "engine/compare/model/record_keys.h"
+#include "engine/compare/model/rounding.h"
+#include "engine/compare/table/columns_rules.h"
+#include "engine/dump/tensors/tensor_data.h"
+
+namespace msprobe::compare {
+namespace {
+
+using Note = LegacyNote;
+using Word = LegacyWord;
+constexpr TextRef Leaf::*kStatistics[] = {&Leaf::max, &Leaf::min, &Leaf::mean, &Leaf::norm};
+constexpr double Leaf::*kValues[] = {&Leaf::max_value, &Leaf::min_value, &Leaf::mean_value,
+                                     &Leaf::norm_value};
+
+bool IsNonFinite(const Leaf& leaf) {
+  const auto bad = [](std::string_view text) {
+    return text == "NaN" || text == "Infinity" || text == "-Infinity";
+  };
+  return bad(leaf.max) || bad(leaf.min);
+}
+
+// What the element-wise comparison reads: bfloat16 and smaller floats become float32.
+std::string_view LoadedAs(std::string_view dtype) {
+  const Rounding r = RoundingOf(dtype);
+  const bool widened = r.kind == NumberKind::kFloat && r.name != "float16" && r.name != "float64";
+  return widened ? "float32" : r.name;
+}
+
+class CallJudge {
+ public:
+  CallJudge(const Comparison& c, const TableOptions& options, std::vector<LegacyVerdict>* verdicts)
+      : c_(c),
+        options_(options),
+        verdicts_(*verdicts),
+        first_(options.generation <= Generation::k1),
+        line_table_(IsLineTable(options.generation)) {}
+
+  void Judge(const RecordPair& pair) {
+    const uint32_t last = pair.first_row + pair.row_count;
+    for (uint32_t row = pair.first_row; row < last; ++row) {
+      const Row& r = c_.rows[row];
+      const Leaf* target = r.target >= 0 ? &c_.target.leaves[r.target] : nullptr;
+      const Leaf* golden = r.golden >= 0 ? &c_.golden.leaves[r.golden] : nullptr;
+      LegacyVerdict& v = verdicts_[row];
+      if (options_.generation == Generation::k8 && c_.mode != Mode::kMd5) {
+        const std::string_view a = target ? target->requires_grad : "",
+                               b = golden ? golden->requires_grad : "";
+        if (a != b) v.Add(Note::kRequiresGrad);
+      }
+      switch (c_.mode) {
+        case Mode::kTensor:
+          v.word = JudgeTensor(row, target, golden, &v);
+          break;
+        case Mode::kStatistics:
+          v.word = JudgeStatistics(row, target, golden, &v);
+          break;
+        case Mode::kMd5:
+          v.word = JudgeChecksum(row, target, golden);
+          break;
+      }
+    }
+    // 1.0 and those before it color always, and do not say why.
+    const bool colors = first_ || options_.highlight;
+    if (colors && c_.mode != Mode::kMd5) Highlight(pair.first_row, last);
+  }
+
+ private:
+  // Of a row that the target has.
+  const Thresholds& Of(uint32_t row) { return LegacyThresholds(c_, row, &scratch_); }
+
+  Word JudgeChecksum(uint32_t row, const Leaf* target, const Leaf* golden) {
+    if (target == nullptr || golden == nullptr) return Word::kAbsent;
+    if (first_ && (target->md5.empty() || golden->md5.empty())) {
+      return target->md5 == golden->md5 && c_.measures[row].verdict != RowVerdict::kDiffers
+                 ? Word::kPass
+                 : Word::kDifferent;
+    }
+    if (line_table_ && !ComparableChecksums(*target, *golden)) return Word::kNone;
+    return ChecksumText(*target) == ChecksumText(*golden) ? Word::kPass : Word::kDifferent;
+  }
+
+  Word JudgeStatistics(uint32_t row, const Leaf* target, const Leaf* golden, LegacyVerdict* v) {
+    if (target == nullptr || golden == nullptr) {
+      v->Add(Note::kNoGolden);
+      return Word::kAbsent;
+    }
+    if (line_table_ && c_.measures[row].reason == Reason::kShapeDiffers) {
+      v->Add(Note::kShape);
+      return Word::kUnmatched;
+    }
+    bool warn = c_.measures[row].reason == Reason::kNonFinite, unknown = false;
+    for (int i = 0; i < 4 && !warn; ++i) {
+      const LegacyPair pair = CompareLegacyStatistic(target, golden, i, options_.generation);
+      if (pair.kind != LegacyPair::Kind::kNumbers) continue;
+      unknown |= line_table_ && std::isnan(pair.target) && std::isnan(pair.golden);
+      const double scale = std::abs(std::max(pair.target, pair.golden)) + 1e-10;
+      warn = std::abs(pair.diff) / scale > Of(row).rules8.statistics;
+    }
+    if (!warn) return unknown ? Word::kNone : Word::kNothing;
+    v->Add(Note::kDoubleCheck);
+    return Word::kWarning;
+  }
+
+  // What cannot be compared element by element, and why; kNothing when it can.
+  Word RefuseTensor(uint32_t row, const Leaf* target, const Leaf* golden, LegacyVerdict* v) {
+    const Measure& m = c_.measures[row];
+    if (target == nullptr || golden == nullptr) {
+      const bool tensor = target != nullptr && HasTensorFile(*target) && !first_;
+      v->Add(tensor ? Note::kNoGoldenCall : Note::kNoGolden);
+      if (target != nullptr && !tensor && !first_) v->Add(Note::kNoTargetFile);
+      return Word::kNone;
+    }
+    if (m.reason == Reason::kShapeDiffers) {
+      v->Add(Note::kShape);
+      return Word::kUnmatched;
+    }
+    const auto has_data = [&](const Leaf& leaf) {
+      return line_table_ ? dump::HasTensorData(leaf) : HasTensorFile(leaf);
+    };
+    if (!has_data(*target) || !has_data(*golden)) {
+      v->Add(first_                    ? Note::kNoGolden
+             : !HasTensorFile(*target) ? Note::kNoTargetFile
+                                       : Note::kNoGoldenFile);
+      return Word::kNone;
+    }
+    if (m.reason == Reason::kEmpty) {
+      v->Add(Note::kEmpty);
+      return Word::kNone;
+    }
+    if (MetricsOf(c_, row) == nullptr) {
+      const bool unreadable = m.reason == Reason::kNoFile || m.reason == Reason::kBadFile;
+      if (unreadable) v->Add(Note::kUnreadable);
+      return Word::kNone;
+    }
+    return Word::kNothing;
+  }
+
+  Word JudgeTensor(uint32_t row, const Leaf* target, const Leaf* golden, LegacyVerdict* v) {
+    // Python's numbers stand in the lines of ptdbg_ascend.
+    const bool plain = target != nullptr && golden != nullptr &&
+                       target->kind == LeafKind::kScalar && golden->kind == LeafKind::kScalar;
+    if (line_table_ && plain) {
+      v->Add(Note::kScalar);
+      return Word::kNone;
+    }
+    const Word refused = RefuseTensor(row, target, golden, v);
+    if (refused != Word::kNothing) return refused;
+    const kernels::Diff& diff = *MetricsOf(c_, row);
+    if (options_.generation == Generation::k8 && LoadedAs(target->dtype) != LoadedAs(golden->dtype))
+      v->Add(Note::kDtype);
+    if (target->shape == "[]") {
+      v->Add(Note::kScalar);
+      return Word::kNone;
+    }
+    if (diff.nonfinite_mismatch > 0) {
+      v->Add(Note::kNonFinitePlaces);
+      return Word::kNo;
+    }
+    if (diff.count == 1) {
+      v->Add(Note::kOneElement);
+      return Word::kNone;
+    }
+    if (c_.measures[row].reason == Reason::kBothNaN) return Word::kNone;
+    if (std::isnan(diff.cosine)) {
+      v->Add(std::isinf(diff.relative_l2) ? Note::kGoldenZero : Note::kTargetZero);
+      return line_table_ ? Word::kNone : Word::kNo;
+    }
+    const Thresholds::Rules8& r = Of(row).rules8;
+    const bool no = (diff.cosine < r.cosine && diff.max_abs_error > r.max_abs_error) ||
+                    diff.cosine < r.worst_cosine || diff.max_abs_error > r.worst_max_abs_error;
+    return no ? Word::kNo : Word::kYes;
+  }
+
+  // Numbers of one row that the coloring rules look at; NaN where there are none.
+  struct Seen {
+    uint32_t row;
+    double difference = kernels::Diff::kNaN,
+           relative = kernels::Diff::kNaN;                                  // of the largest value
+    double thousandth = kernels::Diff::kNaN, cosine = kernels::Diff::kNaN;  // tensors
+  };
+
+  Seen Look(uint32_t row) const {
+    Seen seen{row};
+    const Row& r = c_.rows[row];
+    if (r.target < 0 || r.golden < 0) return seen;
+    if (c_.mode == Mode::kStatistics) {
+      const LegacyPair pair = CompareLegacyStatistic(
+          &c_.target.leaves[r.target], &c_.golden.leaves[r.golden], 0, options_.generation);
+      if (pair.kind != LegacyPair::Kind::kNumbers) return seen;
+      seen.difference = std::abs(pair.diff);
+      const double golden = std::abs(pair.golden);
+      if (first_) {
+        seen.relative = seen.difference / std::max(0.01, golden);
+      } else if (golden != 0) {
+        seen.relative = seen.difference / golden;
+      }
+      return seen;
+    }
+    const kernels::Diff* diff = MetricsOf(c_, row);
+    if (diff == nullptr || diff->nonfinite_mismatch > 0) return seen;
+    seen.difference = diff->max_abs_error;
+    if (c_.target.leaves[r.target].shape == "[]") return seen;
+    seen.thousandth = diff->ratio_within_1e3;
+    if (diff->count > 1) seen.cosine = diff->cosine;
+    return seen;
+  }
+
+  void Color(uint32_t row, formats::RowColor color, Note note) {
+    LegacyVerdict& v = verdicts_[row];
+    v.color = color;
+    if (options_.generation == Generation::k8) v.Add(note);
+  }
+  void Red(uint32_t row, Note note) { Color(row, formats::RowColor::kRed, note); }
+  void Yellow(uint32_t row, Note note) { Color(row, formats::RowColor::kYellow, note); }
+
+  // Every output is held against every input; red wins, and yellow rules are then not asked.
+  void Highlight(uint32_t first, uint32_t last) {
+    std::vector<Seen> inputs, outputs;
+    for (uint32_t row = first; row < last; ++row) {
+      const Row& r = c_.rows[row];
+      const Leaf* target = r.target >= 0 ? &c_.target.leaves[r.target] : nullptr;
+      const Seen seen = Look(row);
+      if (target != nullptr && IsNonFinite(*target)) Red(row, Note::kRedNonFinite);
+      if (target == nullptr) continue;
+      if (seen.difference > Of(row).highlight.max_abs_error) Red(row, Note::kRedHuge);
+      (target->slot == Slot::kOutput ? outputs : inputs).push_back(seen);
+    }
+    for (const Seen& output : outputs) {
+      for (const Seen& input : inputs) ColorRed(input, output);
+      if (verdicts_[output.row].color == formats::RowColor::kRed) continue;
+      for (const Seen& input : inputs) ColorYellow(input, output);
+    }
+    for (uint32_t row = first; row < last; ++row) {
+      LegacyVerdict& v = verdicts_[row];
+      if (v.color != formats::RowColor::kRed && v.Has(Note::kRequiresGrad)) {
+        Yellow(row, Note::kYellowRequiresGrad);
+      }
+    }
+  }
+
+  void ColorRed(const Seen& input, const Seen& output) {
+    const Thresholds::Highlight& h = Of(output.row).highlight;
+    if (input.thousandth > h.input_thousandth && output.thousandth < h.output_thousandth) {
+      Red(output.row, Note::kRedThousandth);
+    }
+    if (output.relative > h.output_relative) Red(output.row, Note::kRedRelative);
+  }
+
+  void ColorYellow(const Seen& input, const Seen& output) {
+    const Thresholds::Highlight& h = Of(output.row).highlight;
+    if (input.difference > h.order_from && output.difference > h.order_from &&
+        output.difference >= h.order_of_magnitude * input.difference) {
+      Yellow(output.row, Note::kYellowMagnitude);
+    }
+    if (input.thousandth - output.thousandth > h.thousandth_drop) {
+      Yellow(output.row, Note::kYellowThousandth);
+    }
+    if (input.cosine - output.cosine > h.cosine_drop) Yellow(output.row, Note::kYellowCosine);
+    if (output.relative > h.output_relative_yellow && input.relative < h.input_relative) {
+      Yellow(output.row, Note::kYellowRelative);
+    }
+  }
+
+  const Comparison& c_;
+  const TableOptions& options_;
+  std::vector<LegacyVerdict>& verdicts_;
+  const bool first_;       // 1.0, and what came before it
+  const bool line_table_;  // torch_npu.hooks, ptdbg_ascend
+  Thresholds scratch_;
+};
+
+}  // namespace
+
+std::vector<LegacyVerdict> JudgeByLegacyRules(const Comparison& comparison,
+                                              const TableOptions& options) {
+  std::vector<LegacyVerdict> verdicts(comparison.rows.size());
+  constexpr size_t kPairsPerChunk = 1024;
+  const size_t pairs = comparison.pairs.size();
+  ThreadPool::Default().ParallelFor(
+      (pairs + kPairsPerChunk - 1) / kPairsPerChunk, [&](size_t chunk) {
+        CallJudge judge(comparison, options, &verdicts);
+        const size_t last = std::min(pairs, (chunk + 1) * kPairsPerChunk);
+        for (size_t i = chunk * kPairsPerChunk; i < last; ++i) judge.Judge(comparison.pairs[i]);
+      });
+  return verdicts;
+}
+
+bool HasTensorFile(const Leaf& leaf) { return !leaf.data_name.empty() && leaf.data_name != "-1"; }
+
+const Thresholds& LegacyThresholds(const Comparison& comparison, size_t row, Thresholds* scratch) {
+  const int32_t target = comparison.rows[row].target;
+  if (target < 0) return comparison.Thresholds().base();
+  const Leaf& leaf = comparison.target.leaves[target];
+  const std::string_view api = comparison.target.records[leaf.record].api;
+  return comparison.Thresholds().For(api, leaf.dtype, scratch);
+}
+
+LegacyPair CompareLegacyStatistic(const Leaf* target, const Leaf* golden, int which,
+                                  Generation generation) {
+  using Kind = LegacyPair::Kind;
+  if (target == nullptr || golden == nullptr) return {Kind::kUnmatched};
+  const auto number = [&](const Leaf& leaf, double* value) {
+    const std::string_view text = leaf.*kStatistics[which];
+    const bool boolean = text == "true" || text == "false" || text == "True" || text == "False";
+    if (boolean) {  // a number to 1.0
+      *value = text[0] == 't' || text[0] == 'T';
+      return generation <= Generation::k1;
+    }
+    *value = leaf.*kValues[which];
+    return text == "NaN" || (!text.empty() && !std::isnan(*value));
+  };
+  LegacyPair pair{Kind::kNumbers};
+  if (!number(*target, &pair.target) || !number(*golden, &pair.golden)) return {Kind::kNoNumbers};
+  pair.diff = pair.target - pair.golden;
+  return pair;
+}
+
+}  // namespace msprobe::compare

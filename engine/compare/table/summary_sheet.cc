@@ -1,0 +1,95 @@
+#include "engine/compare/table/summary_sheet.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "engine/compare/explain/evidence.h"
+#include "engine/compare/explain/summary.h"
+#include "engine/compare/judge/judge.h"
+
+namespace msprobe::compare {
+namespace {
+
+class Sheet {
+ public:
+  explicit Sheet(const TableFormat& table)
+      : table_(table), c_(table.comparison()), s_(Summarize(c_)) {}
+
+  formats::XlsxRows Rows() {
+    const formats::RowColor color = s_.verdict == RowVerdict::kDiffers   ? formats::RowColor::kRed
+                                    : s_.verdict == RowVerdict::kUnknown ? formats::RowColor::kGrey
+                                                                         : formats::RowColor::kNone;
+    Text("verdict", VerdictName(s_.verdict), color);
+    Text("compared by", ModeName(c_.mode));
+    Text("target", c_.target.path);
+    Text("golden", c_.golden.path);
+    for (const auto& [label, text] : {std::pair("weights", &c_.beginning.weights),
+                                      {"data", &c_.beginning.data},
+                                      {"settings", &c_.beginning.settings}}) {
+      if (!text->empty()) Text(label, *text);
+    }
+    First();
+    Counts();
+    for (const std::string& sentence : c_.not_observed) Text("not observed", sentence);
+    rows_.Compress();
+    return std::move(rows_);
+  }
+
+ private:
+  void Text(std::string_view label, std::string_view text,
+            formats::RowColor color = formats::RowColor::kNone) {
+    rows_.BeginRow(color);
+    rows_.TextCell(label);
+    rows_.TextCell(text);
+    rows_.EndRow();
+  }
+  void Number(std::string_view label, int64_t number) {
+    rows_.BeginRow();
+    rows_.TextCell(label);
+    rows_.NumberCell(static_cast<double>(number));
+    rows_.EndRow();
+  }
+
+  void First() {
+    const FirstDivergence& f = c_.first;
+    if (f.pair < 0) return Text("first divergence", "none");
+    Text("first divergence", EntryName(c_, f.pair), formats::RowColor::kRed);
+    Text("class", ClassName(f.call_class));
+    Text("confidence", fmt::format("{:.0f}%", 100 * f.confidence));
+    if (!f.source_line.empty()) Text("source line", f.source_line);
+    Text("why", f.why);
+    if (!f.advice.empty()) Text("next", f.advice);
+  }
+
+  void Counts() {
+    for (int i = 0; i < 5; ++i) {
+      Number(fmt::format("calls {}", ClassName(static_cast<CallClass>(i))), s_.calls[i]);
+    }
+    Number("calls only in the target", s_.target_only_calls);
+    Number("calls only in the golden", s_.golden_only_calls);
+    for (int i = 0; i < 4; ++i) {
+      Number(fmt::format("values {}", VerdictName(static_cast<RowVerdict>(i))), s_.rows[i]);
+    }
+    std::array<int64_t, 5> results{};
+    for (size_t i = 0; i < table_.rows(); ++i) ++results[static_cast<size_t>(table_.ResultOf(i))];
+    for (size_t i = 0; i < results.size(); ++i) {
+      Number(fmt::format("Result {}", OldResultName(static_cast<OldResult>(i))), results[i]);
+    }
+  }
+
+  const TableFormat& table_;
+  const Comparison& c_;
+  const Summary s_;
+  formats::XlsxRows rows_{1};
+};
+
+}  // namespace
+
+Status WriteSummarySheet(const TableFormat& table, formats::XlsxWriter* book) {
+  MSPROBE_RETURN_IF_ERROR(book->AddSheet({.name = "summary", .widths = {26, 100}}));
+  const formats::XlsxRows rows = Sheet(table).Rows();
+  return book->Append({&rows, 1});
+}
+
+}  // namespace msprobe::compare

@@ -1,0 +1,12 @@
+// The sheet "summary" of a workbook: verdict, first divergence, counts, and what was not observed.
+#pragma once
+
+#include "engine/base/status.h"
+#include "engine/compare/table/columns.h"
+#include "engine/formats/xlsx.h"
+
+namespace msprobe::compare {
+
+Status WriteSummarySheet(const TableFormat& table, formats::XlsxWriter* book);
+
+}  // namespace msprobe::compare

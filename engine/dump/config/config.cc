@@ -1,0 +1,393 @@
+#include "engine/dump/config/config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "engine/base/file.h"
+#include "engine/dump/config/config_effects.h"
+#include "engine/dump/config/config_keys.h"
+#include "engine/dump/config/config_values.h"
+#include "engine/formats/json.h"
+#include "engine/model/names.h"
+
+namespace msprobe::dump {
+namespace {
+
+constexpr size_t kLargestConfig = 1 << 20;
+constexpr int64_t kLargestCount = 1'000'000'000;
+constexpr int64_t kLargestSeed = UINT32_MAX;  // what NumPy takes
+
+Level LevelNamed(std::string_view word) {
+  if (word == "debug") return Level::kDebug;
+  return word == "L0" ? Level::kL0 : word == "mix" ? Level::kMix : Level::kL1;
+}
+
+// What the section of a task may hold.
+Names SectionKeys(Task task) {
+  // The last of kTaskKeys, those before them.
+  constexpr size_t kOfOthers = 2 + std::size(kGradProbeKeys), kOfTensor = 2;
+  if (task == Task::kGradProbe) return kGradProbeKeys;
+  if (task == Task::kNanCheck) return kNanCheckKeys;
+  if (task == Task::kOverflowCheck) return kOverflowKeys;
+  return Names(kTaskKeys).first(std::size(kTaskKeys) - kOfOthers -
+                                (task == Task::kTensor ? 0 : kOfTensor));
+}
+
+class ConfigReader {
+ public:
+  ConfigReader(std::string_view path, const ConfigOverrides& overrides)
+      : path_(path), overrides_(overrides) {}
+
+  Result<Config> Read(const formats::JsonValue& root) {
+    if (root.kind != formats::JsonValue::Kind::kObject) {
+      return InvalidConfig(path_, root.line)
+          .Expected("an object: {\"task\": \"statistics\", ...}")
+          .Found(root.Describe());
+    }
+    for (const formats::JsonMember& member : root.members) MSPROBE_RETURN_IF_ERROR(Top(member));
+    MSPROBE_RETURN_IF_ERROR(Override());
+    const std::string_view section_name = TaskName(config_.task);
+    if (const formats::JsonValue* section = root.Find(section_name); section != nullptr) {
+      for (const formats::JsonMember& member : section->members)
+        MSPROBE_RETURN_IF_ERROR(InSection(section_name, member));
+    }
+    ResolveDataMode();
+    if (config_.task == Task::kStructure) MSPROBE_RETURN_IF_ERROR(CheckStructure());
+    if (config_.task == Task::kNanCheck) MSPROBE_RETURN_IF_ERROR(CheckNan());
+    if (config_.task == Task::kGradProbe) LeaveStepsToOptimizers(&config_);
+    if (config_.level == Level::kL2) {
+      config_.warnings.push_back(
+          level_place_ + "level L2 records kernels of NPU devices only: nothing is collected");
+    }
+    if (config_.level == Level::kDebug) {
+      LeaveSelectionToScript(&config_);
+      has_diff_nums_ = false;
+    }
+    MSPROBE_RETURN_IF_ERROR(CheckSearch());
+    if (config_.task == Task::kOverflowCheck) MSPROBE_RETURN_IF_ERROR(OutputsAreSeen());
+    return std::move(config_);
+  }
+
+ private:
+  ConfigPlace At(const formats::JsonMember& member) const {
+    return {path_, member.line, member.key};
+  }
+
+  Status Top(const formats::JsonMember& member) {
+    const std::string_view key = member.key;
+    const formats::JsonValue& value = member.value;
+    if (Contains(kTasks, key) || Contains(kOtherTasks, key)) {
+      if (value.kind != formats::JsonValue::Kind::kObject &&
+          value.kind != formats::JsonValue::Kind::kNull)
+        return WrongType(At(member), "an object", value);
+      // The section of the task that is run is read later, the others belong to other runs.
+      return Status::Ok();
+    }
+    if (!Contains(kTopKeys, key)) return UnknownKey(path_, "", member, &config_.warnings);
+    if (value.kind == formats::JsonValue::Kind::kNull) return Status::Ok();  // as if left out
+    if (key == "rank") return ReadNumbers(At(member), value, &config_.rank);
+    if (key == "step") return ReadNumbers(At(member), value, &config_.step);
+    if (key == "extra_info") return ReadBool(At(member), value, &config_.extra_info);
+    if (key == "async_dump") return ReadBool(At(member), value, &config_.async_dump);
+    if (key == "enable_dataloader") return ReadBool(At(member), value, &config_.enable_dataloader);
+    if (key == "dump_enable") return ReadBool(At(member), value, &config_.dump_enable.emplace());
+    if (key == "is_deterministic")
+      return ReadBool(At(member), value, &config_.is_deterministic.emplace());
+    if (key == "seed")
+      return ReadInteger(At(member), value, 0, kLargestSeed, &config_.seed.emplace());
+    if (key == "precision") return Precision(member);
+    if (key == "risk_level") return Risk(member);
+    if (key == "custom_op_namespaces") {
+      config_.custom_op_namespaces.clear();
+      MSPROBE_RETURN_IF_ERROR(ReadStrings(At(member), value, &config_.custom_op_namespaces));
+      if (std::erase(config_.custom_op_namespaces, "_c10d_functional") > 0)
+        Warn(member, "\"_c10d_functional\" is left out: results are not there when a call returns");
+      return Status::Ok();
+    }
+    if (value.kind != formats::JsonValue::Kind::kString)
+      return WrongType(At(member), "a string", value);
+    if (key == "$schema") return Status::Ok();  // for the editor that the file is written in
+    return Word(At(member), value.text);
+  }
+
+  Status Precision(const formats::JsonMember& member) {
+    std::string word;
+    MSPROBE_RETURN_IF_ERROR(ReadWord(At(member), member.value, kPrecisions, &word));
+    Warn(member, "has no effect: statistics are always accumulated in double precision");
+    return Status::Ok();
+  }
+
+  Status Risk(const formats::JsonMember& member) {
+    std::string word;
+    MSPROBE_RETURN_IF_ERROR(ReadWord(At(member), member.value, kRiskLevels, &word));
+    config_.risk_level = word == "CORE"    ? RiskLevel::kCore
+                         : word == "FOCUS" ? RiskLevel::kFocus
+                                           : RiskLevel::kAll;
+    return Status::Ok();
+  }
+
+  // task, level and dump_path, from the file or from a keyword argument.
+  Status Word(const ConfigPlace& place, const std::string& word) {
+    const bool is_task = place.key == "task", is_level = place.key == "level";
+    // An argument wins over the file: what the file says then need not be possible here.
+    const std::optional<std::string>& argument = is_task    ? overrides_.task
+                                                 : is_level ? overrides_.level
+                                                            : overrides_.dump_path;
+    if (!place.path.empty() && argument.has_value()) return Status::Ok();
+    if (!is_task && !is_level) {
+      if (word.empty()) return place.Error().Expected("a folder").Found("an empty string");
+      if (word.find('\0') != std::string::npos)
+        return place.Error().Expected("a folder").Found(Excerpt(word));
+      config_.dump_path = word;
+      return Status::Ok();
+    }
+    if (word.empty()) return Status::Ok();  // the default, as in earlier generations
+    if (is_task) {
+      MSPROBE_RETURN_IF_ERROR(Choose(place, word, kTasks, kOtherTasks));
+      config_.task = TaskNamed(word);
+    } else {
+      if (word == "L2") {
+        config_.level = Level::kL2;
+        level_place_ = place.Prefix();
+        return Status::Ok();
+      }
+      MSPROBE_RETURN_IF_ERROR(Choose(place, word, kLevels, {}));
+      config_.level = LevelNamed(word);
+    }
+    return Status::Ok();
+  }
+
+  Status Override() {
+    if (overrides_.task) MSPROBE_RETURN_IF_ERROR(Word({{}, 0, "task"}, *overrides_.task));
+    if (overrides_.level) MSPROBE_RETURN_IF_ERROR(Word({{}, 0, "level"}, *overrides_.level));
+    if (overrides_.dump_path)
+      MSPROBE_RETURN_IF_ERROR(Word({{}, 0, "dump_path"}, *overrides_.dump_path));
+    if (overrides_.step) {
+      config_.step.clear();
+      MSPROBE_RETURN_IF_ERROR(ReadNumbers({{}, 0, "step"}, *overrides_.step, &config_.step));
+    }
+    return Status::Ok();
+  }
+
+  Status InSection(std::string_view section, const formats::JsonMember& member) {
+    if (config_.task == Task::kStructure) {
+      return InvalidConfig(path_, member.line)
+          .Says(fmt::format("{} in \"structure\": task structure has no keys", Excerpt(member.key)))
+          .Hint("remove the key");
+    }
+    if (!Contains(kTaskKeys, member.key))
+      return UnknownKey(path_, section, member, &config_.warnings);
+    const Names allowed = SectionKeys(config_.task);
+    if (!Contains(allowed, member.key)) {
+      return InvalidConfig(path_, member.line)
+          .Says(fmt::format("{} has no meaning in task {}", Quoted(member.key), section))
+          .Expected(OneOf(allowed));
+    }
+    if (member.value.kind == formats::JsonValue::Kind::kNull) return Status::Ok();
+    if (config_.task == Task::kGradProbe)
+      return ReadGradientRule(At(member), member.value, &config_.gradients);
+    if (member.key == "scope") return Scope(member);
+    if (member.key == "list") return ReadStrings(At(member), member.value, &config_.list);
+    if (member.key == "data_mode") return ReadDataMode(member);
+    if (member.key == "data_mode_rule")
+      return ReadWord(At(member), member.value, kDataModeRules, &data_mode_rule_);
+    if (member.key == "tensor_list") {
+      MSPROBE_RETURN_IF_ERROR(ReadStrings(At(member), member.value, &config_.tensor_list));
+      if (config_.task == Task::kTensor && !config_.tensor_list.empty()) {
+        return At(member)
+            .Error()
+            .Says("\"tensor_list\" belongs to task statistics: task tensor saves every tensor")
+            .Hint("use \"list\" to record fewer entries");
+      }
+      return Status::Ok();
+    }
+    if (member.key == "overflow_nums") return CallsToTheEnd(member, &config_.overflow_nums);
+    if (member.key == "diff_nums") {
+      has_diff_nums_ = true;
+      return CallsToTheEnd(member, &config_.diff_nums);
+    }
+    if (member.key == "bench_path") return Text(member, &config_.bench_path);
+    if (member.key == "check_mode") {
+      std::string word;
+      MSPROBE_RETURN_IF_ERROR(ReadWord(At(member), member.value, kCheckModes, &word));
+      Warn(member, "has no effect: it chooses units of an NPU");
+      return Status::Ok();
+    }
+    if (member.key == "slice") return ReadSlices(At(member), member.value, &config_.slice);
+    if (member.key == "request_id") return Text(member, &config_.request_id);
+    return ReadSummaryMode(At(member), member.value, &config_.summary, &config_.warnings);
+  }
+
+  Status CheckStructure() {
+    if (!config_.extra_info) {
+      return InvalidConfig(path_)
+          .Says(
+              "task structure writes stack.json and construct.json, \"extra_info\": false neither")
+          .Hint("remove \"extra_info\"");
+    }
+    if (config_.level != Level::kL0 && config_.level != Level::kMix) {
+      config_.warnings.push_back("task structure records modules: level mix is used");
+      config_.level = Level::kMix;
+    }
+    return Status::Ok();
+  }
+
+  Status CheckNan() {
+    if (config_.level != Level::kL1 && config_.level != Level::kL2) {
+      return InvalidConfig(path_)
+          .Says("task nan_check looks at API calls")
+          .Expected("\"level\": \"L1\"")
+          .Found(config_.level == Level::kL0    ? "\"L0\""
+                 : config_.level == Level::kMix ? "\"mix\""
+                                                : "\"debug\"");
+    }
+    return OutputsAreSeen();
+  }
+
+  Status Text(const formats::JsonMember& member, std::string* text) {
+    if (member.value.kind != formats::JsonValue::Kind::kString)
+      return WrongType(At(member), "a string", member.value);
+    *text = member.value.text;
+    return Status::Ok();
+  }
+
+  Status CallsToTheEnd(const formats::JsonMember& member, int64_t* calls) {
+    MSPROBE_RETURN_IF_ERROR(ReadInteger(At(member), member.value, -1, kLargestCount, calls));
+    if (*calls != 0) return Status::Ok();
+    return WrongType(At(member), "a number of calls, or -1 for no end", member.value);
+  }
+
+  // Whole forward calls are compared with those of bench_path.
+  Status CheckSearch() {
+    if (config_.bench_path.empty()) {
+      if (has_diff_nums_)
+        config_.warnings.push_back("\"diff_nums\" has no effect without \"bench_path\"");
+      return Status::Ok();
+    }
+    if (config_.bench_path.find('\0') != std::string::npos)
+      return ConfigPlace{path_, 0, "bench_path"}
+          .Error()
+          .Expected("a folder")
+          .Found(Excerpt(config_.bench_path));
+    DataMode& mode = config_.data_mode;
+    const bool partial = !config_.slice.empty() || !config_.request_id.empty();
+    if (partial || !mode.forward_input || !mode.forward_output) {
+      return InvalidConfig(path_)
+          .Says("\"bench_path\" compares what forward calls were given and made")
+          .Expected(partial ? "no \"slice\" and no \"request_id\" beside it"
+                            : "\"data_mode\" [\"all\"] or [\"forward\"]")
+          .Found(partial ? "parts of tensors" : "one that leaves some out");
+    }
+    mode.backward_input = mode.backward_output = false;
+    return Status::Ok();
+  }
+
+  // For tasks that look at outputs.
+  Status OutputsAreSeen() {
+    const DataMode& mode = config_.data_mode;
+    if (mode.forward_output >= mode.forward_input && mode.backward_output >= mode.backward_input)
+      return Status::Ok();
+    return InvalidConfig(path_)
+        .Says(fmt::format("task {} looks at outputs", TaskName(config_.task)))
+        .Expected("\"output\" beside \"input\" in \"data_mode\"")
+        .Found("\"input\" alone");
+  }
+
+  Status Scope(const formats::JsonMember& member) {
+    MSPROBE_RETURN_IF_ERROR(ReadStrings(At(member), member.value, &config_.scope));
+    std::vector<std::string>& scope = config_.scope;
+    if (scope.empty()) return Status::Ok();
+    if (scope.size() == 1) scope.push_back(scope[0]);  // as msprobe 1.0 did
+    if (scope.size() != 2) {
+      return At(member)
+          .Error()
+          .Expected("two entry names, the first and the last")
+          .Found(fmt::format("{}", scope.size()));
+    }
+    for (const std::string& name : scope) {
+      const EntryName parsed = ParseEntryName(name);
+      const bool known = parsed.call >= 0 && (parsed.direction == Direction::kForward ||
+                                              parsed.direction == Direction::kBackward);
+      const bool fits =
+          parsed.is_module ? config_.level != Level::kL1 : config_.level != Level::kL0;
+      if (known && fits) continue;
+      constexpr std::string_view kApi = "an API call such as \"Functional.relu.0.forward\"";
+      constexpr std::string_view kModule = "a module call such as \"Module.fc.Linear.forward.0\"";
+      return At(member)
+          .Error()
+          .Expected(config_.level == Level::kL0   ? fmt::format("{} (level L0)", kModule)
+                    : config_.level == Level::kL1 ? fmt::format("{} (level L1)", kApi)
+                                                  : fmt::format("{} or {}", kApi, kModule))
+          .Found(Excerpt(name, 80));
+    }
+    return Status::Ok();
+  }
+
+  Status ReadDataMode(const formats::JsonMember& member) {
+    std::vector<std::string>& words = data_modes_;
+    MSPROBE_RETURN_IF_ERROR(ReadStrings(At(member), member.value, &words));
+    for (const std::string& word : words)
+      MSPROBE_RETURN_IF_ERROR(Choose(At(member), word, kDataModes));
+    if (std::find(words.begin(), words.end(), "all") != words.end() && words.size() > 1) {
+      return At(member)
+          .Error()
+          .Expected("\"all\" alone, or other words without it")
+          .Found(fmt::format("{} words", words.size()));
+    }
+    return Status::Ok();
+  }
+
+  void ResolveDataMode() {
+    const auto has = [&](std::string_view word) {
+      return std::find(data_modes_.begin(), data_modes_.end(), word) != data_modes_.end();
+    };
+    if (data_modes_.empty() || has("all")) return;
+    DataMode& mode = config_.data_mode;
+    if (data_mode_rule_ == "or") {
+      mode = {.forward_input = has("forward") || has("input"),
+              .forward_output = has("forward") || has("output"),
+              .backward_input = has("backward") || has("input"),
+              .backward_output = has("backward") || has("output")};
+      return;
+    }
+    // A dimension that is not mentioned is not restricted.
+    const bool forward = has("forward") || !has("backward");
+    const bool backward = has("backward") || !has("forward");
+    const bool input = has("input") || !has("output"), output = has("output") || !has("input");
+    mode = {forward && input, forward && output, backward && input, backward && output};
+  }
+
+  void Warn(const formats::JsonMember& member, std::string_view text) {
+    config_.warnings.push_back(
+        fmt::format("{}{} {}", At(member).Prefix(), Quoted(member.key), text));
+  }
+
+  std::string_view path_;
+  const ConfigOverrides& overrides_;
+  Config config_;
+  std::vector<std::string> data_modes_;
+  std::string data_mode_rule_, level_place_;
+  bool has_diff_nums_ = false;
+};
+
+}  // namespace
+
+Result<Config> ParseConfig(std::string_view text, std::string_view path,
+                           const ConfigOverrides& overrides) {
+  if (text.size() > kLargestConfig) {
+    return InvalidConfig(path)
+        .Expected("a configuration file of at most 1 MiB")
+        .Found(fmt::format("{} bytes", text.size()));
+  }
+  MSPROBE_ASSIGN_OR_RETURN(const formats::JsonValue root, formats::ParseJson(text, path));
+  return ConfigReader(path, overrides).Read(root);
+}
+
+Result<Config> LoadConfig(const std::string& path, const ConfigOverrides& overrides) {
+  if (path.empty()) return ParseConfig("{}", "", overrides);
+  MSPROBE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
+  return ParseConfig(file.bytes(), path, overrides);
+}
+
+}  // namespace msprobe::dump

@@ -1,0 +1,85 @@
+// config.json: what to record. The same file as msprobe 1.0 to 26 read; docs/config.md has the
+// table of keys.
+//
+//   MSPROBE_ASSIGN_OR_RETURN(Config config, LoadConfig("config.json", {.level = "mix"}));
+//   for (const std::string& line : config.warnings) Log(LogLevel::kWarning, line);
+//   Filter filter(config);                                          // filter.h
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/base/status.h"
+#include "engine/dump/config/gradient_rules.h"
+#include "engine/dump/config/pkl_style.h"
+#include "engine/dump/config/slice_rules.h"
+#include "engine/dump/config/summary_mode.h"
+#include "engine/model/table.h"
+
+namespace msprobe::dump {
+
+// Which API calls are recorded, by how much they can harm a result: api_rules.h.
+enum class RiskLevel : uint8_t { kAll, kFocus, kCore };
+
+// Which values of which entries are recorded. Gradients of parameters belong to backward().
+struct DataMode {
+  bool forward_input = true, forward_output = true, backward_input = true, backward_output = true;
+
+  bool forward() const { return forward_input || forward_output; }
+  bool backward() const { return backward_input || backward_output; }
+};
+
+struct Config {
+  Task task = Task::kStatistics;          // all but kOther
+  Level level = Level::kL1;               // kL0, kL1, kMix, kDebug; kL2: nothing is recorded
+  std::string dump_path = "./dump_path";  // as written; relative to the working directory
+  std::vector<int64_t> rank, step;        // sorted, without repetition; empty: all
+  bool extra_info = true;                 // false: no stack.json and construct.json
+
+  std::vector<std::string>
+      scope;                      // none, or two entry names: an inclusive range in execution order
+  std::vector<std::string> list;  // substrings of entry names; one must occur
+  std::vector<std::string>
+      tensor_list;  // substrings of entries whose tensors are saved as well (task statistics), or
+                    // whose NaN and infinities are counted and located (task nan_check)
+  DataMode data_mode;
+  SummaryMode summary;
+  std::vector<SliceRule> slice;  // the part of each tensor that is recorded
+  int64_t overflow_nums = 1;     // task overflow_check: calls after which it ends; -1: never
+  std::string bench_path;        // task tensor: only calls that differ from this dump; "": all
+  int64_t diff_nums = 1;         // of bench_path: calls after which it ends; -1: never
+  GradientRules gradients;       // task grad_probe, which records nothing else
+  std::string request_id;        // "": whole batches; else the request whose tokens are recorded
+
+  RiskLevel risk_level = RiskLevel::kAll;  // without meaning where scope or list is set
+  bool async_dump = false;                 // tensors are written by a thread on any machine
+  std::optional<bool> dump_enable;         // set: the file is read again when it changes
+  std::optional<int64_t> seed;             // set, or the next: the front end seeds once
+  std::optional<bool> is_deterministic;
+  bool enable_dataloader = false;  // the front end starts and stops with each batch
+  std::vector<std::string> custom_op_namespaces = {"_C_ascend"};  // of torch.ops
+
+  std::optional<LineStyle> lines;  // an older front end: its files instead of dump.json
+
+  std::vector<std::string> warnings;  // one a line: keys that have no effect here
+};
+
+// Keyword arguments of the debugger; they win over the file. Elements of step: "7" or "3-6".
+struct ConfigOverrides {
+  std::optional<std::string> task, dump_path, level;
+  std::optional<std::vector<std::string>> step;
+};
+
+// An empty path: the defaults above. Keys of any generation that ask for nothing else than what
+// happens anyway are collected as warnings; one that asks for something this version cannot do is
+// an error. Errors: kNotFound; kInvalidConfig with path and *line*, naming the key, what is allowed
+// and the nearest spelling; kInvalidArgument for an override.
+Result<Config> LoadConfig(const std::string& path, const ConfigOverrides& overrides = {});
+
+// The same for text that is already in memory; `path` is for messages.
+Result<Config> ParseConfig(std::string_view text, std::string_view path,
+                           const ConfigOverrides& overrides = {});
+
+}  // namespace msprobe::dump

@@ -1,0 +1,70 @@
+// The keys and words that config.json may hold: ours, and those of other generations that get an
+// answer of their own.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/dump/config/config_values.h"
+#include "engine/formats/json.h"
+
+namespace msprobe::dump {
+
+inline constexpr std::string_view kTopKeys[] = {"task",
+                                                "dump_path",
+                                                "rank",
+                                                "step",
+                                                "level",
+                                                "extra_info",
+                                                "async_dump",
+                                                "precision",
+                                                "risk_level",
+                                                "seed",
+                                                "is_deterministic",
+                                                "enable_dataloader",
+                                                "dump_enable",
+                                                "custom_op_namespaces",
+                                                "$schema"};
+inline constexpr std::string_view kTaskKeys[] = {
+    "scope",         "list",       "data_mode",  "data_mode_rule", "summary_mode",
+    "tensor_list",   "slice",      "request_id", "bench_path",     "diff_nums",
+    "overflow_nums", "check_mode", "grad_level", "param_list",     "bounds"};
+// Of those, what the section of a task that records no statistics may hold.
+inline constexpr std::string_view kNanCheckKeys[] = {"scope", "list", "data_mode", "data_mode_rule",
+                                                     "tensor_list"};
+inline constexpr std::string_view kOverflowKeys[] = {
+    "scope", "list", "data_mode", "data_mode_rule", "overflow_nums", "check_mode"};
+inline constexpr std::string_view kGradProbeKeys[] = {"grad_level", "param_list", "bounds"};
+inline constexpr std::string_view kCheckModes[] = {"all", "aicore", "atomic"};
+inline constexpr std::string_view kTasks[] = {"statistics", "tensor",         "structure",
+                                              "nan_check",  "overflow_check", "grad_probe"};
+inline constexpr std::string_view kLevels[] = {"L0", "L1", "mix", "debug"};
+inline constexpr std::string_view kDataModes[] = {"all", "forward", "backward", "input", "output"};
+inline constexpr std::string_view kDataModeRules[] = {"and", "or"};
+inline constexpr std::string_view kPrecisions[] = {"low", "high"};
+inline constexpr std::string_view kRiskLevels[] = {"ALL", "FOCUS", "CORE"};
+
+inline constexpr std::string_view kCheckInstead =
+    "use \"tensor\" here and in a run that is trusted, then: msprobe compare -tp DIR -gp DIR";
+inline constexpr std::string_view kBenchmarkInstead =
+    "record the run twice, once with the suspected operation in higher precision, then: msprobe "
+    "compare -tp DIR -gp DIR";
+
+// Of other generations, or not possible here. Their own sections may stand in the file: it is
+// shared between tools.
+inline constexpr OtherWord kOtherTasks[] = {
+    {"acc_check", kCheckInstead},
+    {"diff_check", kCheckInstead},
+    {"exception_dump",
+     "use \"statistics\": an entry is in the file as soon as its call returns, a crash loses none"},
+    {"free_benchmark", kBenchmarkInstead},
+    {"run_ut", kCheckInstead}};
+
+// What to do about a key that is not among ours. `section`: the task whose section it stands in,
+// empty at the top. One that another generation knows and that asks for nothing else than what
+// happens anyway is added to `warnings`; every other is an error.
+Status UnknownKey(std::string_view path, std::string_view section,
+                  const formats::JsonMember& member, std::vector<std::string>* warnings);
+
+}  // namespace msprobe::dump

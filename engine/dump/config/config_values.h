@@ -1,0 +1,65 @@
+// Values of a configuration, each refused with its place, what is allowed and the nearest
+// spelling: words out of a list, numbers, strings.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/formats/json.h"
+
+namespace msprobe::dump {
+
+using Names = std::span<const std::string_view>;
+
+bool Contains(Names names, std::string_view word);
+std::string Quoted(std::string_view text);  // "text"
+std::string OneOf(Names names);             // "a", "b" or "c"
+
+// Where a value stands, for its messages: a line of the file, or a keyword argument.
+struct ConfigPlace {
+  std::string_view path;  // empty: a keyword argument
+  uint64_t line = 0;
+  std::string_view key;
+
+  Status Error() const;
+  std::string Prefix() const;  // of a warning: "config.json:3: "; "" for a keyword argument
+};
+
+Status WrongType(const ConfigPlace& place, std::string_view expected,
+                 const formats::JsonValue& found);
+
+// A word of other generations that is not possible here, and what to do instead ("": no advice).
+struct OtherWord {
+  std::string_view word, instead;
+};
+bool Contains(std::span<const OtherWord> words, std::string_view word);
+
+// A word out of a list. `other`: words that get an answer of their own.
+Status Choose(const ConfigPlace& place, std::string_view word, Names allowed,
+              std::span<const OtherWord> other = {});
+// The same for a value, which must be a string. "" is accepted: the default.
+Status ReadWord(const ConfigPlace& place, const formats::JsonValue& value, Names allowed,
+                std::string* out, std::span<const OtherWord> other = {});
+
+Status ReadBool(const ConfigPlace& place, const formats::JsonValue& value, bool* out);
+Status ReadInteger(const ConfigPlace& place, const formats::JsonValue& value, int64_t smallest,
+                   int64_t largest, int64_t* out);
+
+// Numbers from 0 to 1000000, in the order of their size and without repetition; an element is
+// 7, "7" or "3-6".
+Status ReadNumbers(const ConfigPlace& place, const formats::JsonValue& list,
+                   std::vector<int64_t>* out);
+Status ReadNumbers(const ConfigPlace& place, std::span<const std::string> list,
+                   std::vector<int64_t>* out);
+
+// Appends "7" or "3-6", of numbers from 0 to 1000000; false: it is neither.
+bool AppendNumberRange(std::string_view text, std::vector<int64_t>* out);
+
+// Strings, none of them empty.
+Status ReadStrings(const ConfigPlace& place, const formats::JsonValue& list,
+                   std::vector<std::string>* out);
+
+}  // namespace msprobe::dump

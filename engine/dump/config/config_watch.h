@@ -1,0 +1,45 @@
+// Reads a configuration again when its file has changed, as the key dump_enable asks for.
+//
+//   ConfigWatch watch(path, overrides);     // before LoadConfig: a change in between is seen
+//   if (std::optional<Result<Config>> read = watch.Poll(ConfigWatch::Clock::now(), enabled)) ...
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "engine/dump/config/config.h"
+
+namespace msprobe::dump {
+
+class ConfigWatch {
+ public:
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::milliseconds kWhileEnabled{500}, kWhileDisabled{3000};
+
+  ConfigWatch(std::string path, ConfigOverrides overrides, Clock::time_point now = Clock::now());
+
+  // What the file says now, or why that cannot be used; nullopt when nothing has changed, or the
+  // last look is less than one of the two times ago. A file that could not be read or parsed is
+  // read again at each look.
+  std::optional<Result<Config>> Poll(Clock::time_point now, bool enabled);
+  const std::string& path() const { return path_; }
+  // The last answer cannot be used for another reason: read the file again at the next look.
+  void Refuse() { refused_ = true; }
+
+ private:
+  struct Stamp {
+    int64_t seconds = 0, nanoseconds = 0, size = -1;  // size -1: no file
+    bool operator==(const Stamp&) const = default;
+  };
+  Stamp Look() const;
+
+  const std::string path_;
+  const ConfigOverrides overrides_;
+  Stamp seen_;
+  Clock::time_point looked_;
+  bool refused_ = false;
+};
+
+}  // namespace msprobe::dump

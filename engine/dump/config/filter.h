@@ -1,0 +1,60 @@
+// Which steps, ranks, entries and values a configuration wants. Cheap enough to ask for every call.
+//
+//   Filter filter(config);
+//   if (filter.WantsStep(7) && filter.data_mode.forward() && filter.WantsEntry(name)) Record();
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/dump/config/config.h"
+#include "engine/dump/config/pkl_scope.h"
+
+namespace msprobe::dump {
+
+class Filter {
+ public:
+  Filter() = default;  // wants everything
+  explicit Filter(const Config& config);
+
+  bool WantsStep(int64_t step) const;
+  // rank < 0: not distributed. Such a run is never filtered by rank.
+  bool WantsRank(int64_t rank) const;
+  // After this step nothing more is wanted.
+  bool IsPastLastStep(int64_t step) const { return !steps_.empty() && step > steps_.back(); }
+
+  // One call per API or module call, in execution order. The scope is an inclusive range: it is
+  // open from the entry with the first name to the entry with the second, both ends wholly
+  // included. `list` items are substrings, one must occur; under level mix also everything inside a
+  // module whose name matches is wanted. A module calls EnterModule before it runs and LeaveModule
+  // after; an API calls WantsEntry.
+  bool WantsEntry(std::string_view name);
+  bool EnterModule(std::string_view name);  // true: record this module's call
+  void LeaveModule(std::string_view name);
+  void NewStep();  // forgets an open range
+
+  // Whether an entry's tensors are to be saved although the task is statistics.
+  bool WantsTensor(std::string_view name) const;
+
+  DataMode data_mode;
+  // Neither scope nor list: every entry is wanted, WantsEntry need not be asked.
+  bool wants_all_entries() const {
+    return scope_begin_.empty() && list_.empty() && lines_.wants_all();
+  }
+
+ private:
+  bool InList(std::string_view name) const;
+  bool InScope(std::string_view name, bool closes_at_once);
+
+  std::vector<int64_t> steps_, ranks_;   // sorted; empty: all
+  std::string scope_begin_, scope_end_;  // empty: no scope
+  std::vector<std::string> list_, tensor_list_;
+  LineScope lines_;              // of the older front ends, which have none of those above
+  bool expand_modules_ = false;  // level mix
+  bool open_ = false;            // inside the scope
+  int matching_modules_ = 0;     // running modules that the list matches
+};
+
+}  // namespace msprobe::dump

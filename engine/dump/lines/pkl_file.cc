@@ -1,0 +1,251 @@
+#include "engine/dump/lines/pkl_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/base/text.h"
+#include "engine/dump/lines/pkl_names.h"
+#include "engine/dump/lines/pkl_values.h"
+#include "engine/model/text_arena.h"
+
+namespace msprobe::dump {
+namespace {
+
+constexpr std::string_view kFirstPtdbg = "ptdbg_ascend 0.1";
+constexpr int64_t kMostSampleStep = 100;
+
+class LineReader {
+ public:
+  LineReader(std::string_view path, std::string_view text, Dump* dump,
+             std::vector<int32_t>* segments, MemoryShare* memory)
+      : path_(path), text_(text), dump_(*dump), segments_(segments), memory_(memory) {}
+
+  Status Read() {
+    LineWalker walker(text_, &arena_);
+    while (walker.Next()) {
+      if (!walker.bad()) {
+        Add(walker.values());
+        MSPROBE_RETURN_IF_ERROR(CheckMemory(walker.end()));
+      } else if (walker.unfinished()) {
+        dump_.complete = false;
+        dump_.AddNote(
+            fmt::format("the run was killed or could not write: {} bytes of an "
+                        "unfinished line ignored",
+                        text_.size() - walker.begin()));
+      } else if (bad_lines_++ == 0) {
+        first_bad_ = walker.Error(path_);
+        first_bad_line_ = walker.LineNumber();
+      }
+    }
+    if (dump_.records.empty() && bad_lines_ > 0) return first_bad_;
+    if (dump_.records.empty()) {
+      return InvalidDump(path_)
+          .Expected(
+              "lines of torch_npu.hooks or ptdbg_ascend, [\"Tensor_add_0_forward_input.0\", "
+              "...]")
+          .Found(unknown_ > 0 ? "other names, the first " + Excerpt(first_unknown_) : "none");
+    }
+    Finish();
+    return Status::Ok();
+  }
+
+ private:
+  void Add(const LineValues& line) {
+    const std::optional<LineName> name = ParseLineName(line.name);
+    if (!name) {
+      if (unknown_++ == 0) first_unknown_ = line.name;
+      return;
+    }
+    if (name->part == LinePart::kStack) {
+      AddStack(*name, line);
+      return;
+    }
+    numbered_ |= name->number >= 0;
+    dotted_ |= name->separator == '.';
+    hooks_ |= line.is_listed;
+    has_norm_ |= line.statistics.size() == 4;
+    dump_.has_md5 |= !line.digest.empty();
+    if (BeginsRecord(*name)) NewRecord(*name);
+    Record& record = dump_.records.back();
+    Leaf leaf{.record = static_cast<uint32_t>(dump_.records.size() - 1),
+              .slot = name->part == LinePart::kInput ? Slot::kInput : Slot::kOutput};
+    leaf.name = line.name;
+    FillLeaf(line, &leaf);
+    ++record.leaf_count;
+    dump_.leaves.push_back(leaf);
+    // The first files of ptdbg_ascend 0.1 hold every step-th element of a large tensor.
+    if (numbered_ && !line.is_listed && line.step >= 1 && line.step <= kMostSampleStep) {
+      if (step_ >= 0 && step_ != line.step) dump_.sample_step = 0;
+      step_ = line.step;
+      dump_.sampled |= step_ > 1;
+    }
+    last_part_ = name->part;
+    last_rest_ = name->rest;
+  }
+
+  // Of what was read up to `at`, with the lines themselves.
+  Status CheckMemory(size_t at) {
+    constexpr size_t kBetweenChecks = 4096;  // leaves
+    const size_t leaves = dump_.leaves.size();
+    if (memory_ == nullptr || leaves < next_check_) return Status::Ok();
+    next_check_ = leaves + kBetweenChecks;
+    const size_t moved = next_check_ > dump_.leaves.capacity() ? leaves : 0;
+    return memory_->Holds(
+        MemoryOf(dump_.records.size(), leaves, arena_.bytes() + moved * sizeof(Leaf) + at), at);
+  }
+
+  // torch_npu.hooks numbers each line: there a call ends where its parts start over.
+  bool BeginsRecord(const LineName& name) const {
+    if (dump_.records.empty()) return true;
+    const std::string_view last = dump_.records.back().name;
+    if (WithoutLineNumber(name.stem) != WithoutLineNumber(last)) return true;
+    if (name.number < 0) return false;
+    if (!hooks_) return name.stem != last;
+    if (name.part != last_part_) return name.part == LinePart::kInput;
+    return !NaturalLess(last_rest_, name.rest);
+  }
+
+  void NewRecord(const LineName& name) {
+    if (name.number >= 0) {
+      if (name.number < last_number_) ++segment_;
+      last_number_ = name.number;
+    }
+    Record record{.name = name.stem};
+    record.api = arena_.Copy(name.Api());
+    record.call = name.call;
+    record.direction = name.direction;
+    record.is_module = name.type == "Module";
+    record.first_leaf = static_cast<uint32_t>(dump_.leaves.size());
+    dump_.records.push_back(record);
+    segments_->push_back(segment_);
+  }
+
+  // A defect of ptdbg_ascend 0.1 writes the list, its frames and their parts once more each, as
+  // stack_info.0 and stack_info.0.0; torch_npu.hooks has one line a frame, stack_info.0, a text.
+  void AddStack(const LineName& name, const LineValues& line) {
+    if (name.rest.empty()) {
+      // Most calls of a program come from few places.
+      const auto [known, is_new] =
+          stacks_.emplace(line.stack, static_cast<int32_t>(dump_.stacks.size()));
+      if (is_new) dump_.stacks.push_back(line.frames);
+      stack_of_[name.stem] = known->second;
+    } else if (line.is_text && name.rest.rfind('.') == 0) {
+      const auto [own, is_new] =
+          text_stack_of_.emplace(name.stem, static_cast<int32_t>(dump_.stacks.size()));
+      if (is_new) dump_.stacks.emplace_back();
+      std::vector<std::string_view>& frames = dump_.stacks[own->second];
+      frames.insert(frames.end(), line.frames.begin(), line.frames.end());
+      stack_of_.emplace(name.stem, own->second);
+    }
+  }
+
+  void Finish() {
+    for (Record& record : dump_.records) {
+      if (const auto found = stack_of_.find(record.name); found != stack_of_.end())
+        record.stack = found->second;
+    }
+    if (numbered_) NumberCalls();
+    if (numbered_ && !dotted_) SwapBackward();
+    if (dump_.sampled && dump_.sample_step != 0) dump_.sample_step = step_;
+    if (hooks_) FindSamples();
+    dump_.task = hooks_ ? Task::kTensor : Task::kStatistics;
+    dump_.level = Level::kL1;
+    dump_.dialect = hooks_                       ? kHooksDialect
+                    : numbered_                  ? kFirstPtdbg
+                    : dotted_                    ? "ptdbg_ascend 6"
+                    : has_norm_ || dump_.has_md5 ? "ptdbg_ascend 5"
+                    : AllBare()                  ? kFirstPtdbg
+                                                 : "ptdbg_ascend 1 to 4";
+    if (bad_lines_ > 0) {
+      dump_.AddNote(fmt::format("{} {} could not be read, the first is line {}: {}", bad_lines_,
+                                bad_lines_ == 1 ? "line" : "lines", first_bad_line_,
+                                first_bad_.message()));
+    }
+    if (unknown_ > 0) {
+      dump_.AddNote(fmt::format("{} {} of another form left out, the first {}", unknown_,
+                                unknown_ == 1 ? "name" : "names", Excerpt(first_unknown_)));
+    }
+    arena_.Release(&dump_.arena);
+  }
+
+  bool AllBare() const {
+    return std::all_of(dump_.records.begin(), dump_.records.end(),
+                       [](const Record& r) { return r.call < 0; });
+  }
+
+  // Calls of one API by order of appearance; backward calls in the reverse order of the forward
+  // ones when there are as many, as autograd runs them.
+  void NumberCalls() {
+    std::unordered_map<std::string_view, int64_t> forward, backward, seen;
+    for (const Record& r : dump_.records)
+      ++(r.direction == Direction::kForward ? forward : backward)[r.api];
+    std::unordered_map<std::string_view, int64_t> done;
+    for (Record& r : dump_.records) {
+      if (r.direction == Direction::kForward) {
+        r.call = seen[r.api]++;
+      } else {
+        const int64_t n = done[r.api]++, all = backward[r.api];
+        r.call = forward[r.api] == all ? all - 1 - n : n;
+      }
+    }
+  }
+
+  void SwapBackward() {
+    for (const Record& r : dump_.records) {
+      if (r.direction != Direction::kBackward) continue;
+      const auto first = dump_.leaves.begin() + r.first_leaf, end = first + r.leaf_count;
+      for (auto leaf = first; leaf != end; ++leaf)
+        leaf->slot = leaf->slot == Slot::kInput ? Slot::kOutput : Slot::kInput;
+      std::stable_sort(first, end, [](const Leaf& a, const Leaf& b) { return a.slot < b.slot; });
+    }
+  }
+
+  // The first ten elements and max, min, mean; or all elements. A tensor of 13 says neither: the
+  // others of the file do.
+  void FindSamples() {
+    bool full = false, sampled = false;
+    for (const Leaf& leaf : dump_.leaves) {
+      const ListForm form = FormOfList(leaf);
+      full |= form == ListForm::kAll;
+      sampled |= form == ListForm::kSample;
+    }
+    for (Leaf& leaf : dump_.leaves) {
+      const ListForm form = FormOfList(leaf);
+      if (form == ListForm::kSample || (form == ListForm::kEither && (sampled || !full)))
+        TakeStatisticsFromList(&leaf);
+    }
+    dump_.sampled = sampled || !full;
+    if (dump_.sampled) dump_.sample_step = 0;
+  }
+
+  std::string_view path_, text_;
+  Dump& dump_;
+  TextArena arena_;
+  std::unordered_map<std::string_view, int32_t> stack_of_, text_stack_of_;  // by stem
+  std::unordered_map<std::string_view, int32_t> stacks_;                    // by text
+  std::vector<int32_t>* segments_;
+  MemoryShare* memory_;
+  size_t next_check_ = 0;
+  bool numbered_ = false, dotted_ = false, hooks_ = false, has_norm_ = false;
+  int32_t segment_ = 0;
+  int64_t last_number_ = -1, step_ = -1;
+  LinePart last_part_ = LinePart::kInput;
+  std::string_view last_rest_, first_unknown_;
+  size_t bad_lines_ = 0, unknown_ = 0;
+  int64_t first_bad_line_ = 0;
+  Status first_bad_;
+};
+
+}  // namespace
+
+Status ReadLines(std::string_view path, std::string_view text, Dump* dump,
+                 std::vector<int32_t>* segments, MemoryShare* memory) {
+  segments->clear();
+  return LineReader(path, text, dump, segments, memory).Read();
+}
+
+}  // namespace msprobe::dump

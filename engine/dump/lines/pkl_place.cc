@@ -1,0 +1,74 @@
+#include "engine/dump/lines/pkl_place.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <set>
+
+#include "engine/base/file.h"
+#include "engine/base/log.h"
+#include "engine/dump/write/folder_claim.h"
+
+namespace msprobe::dump {
+namespace {
+
+// Everything in `folder` goes to the first place beside the tag folder that is free.
+Status MoveAside(const std::string& tag_folder, const std::string& below) {
+  const std::string folder = JoinPath(tag_folder, below);
+  MSPROBE_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(folder));
+  if (names.empty()) return Status::Ok();
+  std::string other;
+  for (int i = 1; other.empty() || Exists(other); ++i)
+    other = JoinPath(fmt::format("{}_{}", tag_folder, i), below);
+  MSPROBE_RETURN_IF_ERROR(MakeDirectories(other));
+  for (const std::string& name : names) {
+    const std::string from = JoinPath(folder, name);
+    if (std::rename(from.c_str(), JoinPath(other, name).c_str()) != 0)
+      return IoError(from, "rename", errno);
+  }
+  Log(LogLevel::kWarning, fmt::format("{} held an earlier dump, which is now in {}; another "
+                                      "dump_tag keeps runs apart",
+                                      folder, other));
+  return Status::Ok();
+}
+
+// "d/x_rank1.pkl" of "d/x.pkl".
+std::string WithRank(const std::string& path, int rank) {
+  const size_t slash = path.rfind('/');
+  size_t dot = path.rfind('.');
+  if (dot == path.npos || (slash != path.npos && dot < slash)) dot = path.size();
+  return fmt::format("{}_rank{}{}", path.substr(0, dot), rank, path.substr(dot));
+}
+
+}  // namespace
+
+Result<LineStyle> PlaceLines(LineStyle style, std::optional<int> rank) {
+  if (style.tag_folder.empty()) {
+    if (rank.value_or(0) <= 0 || style.file_for_each) return style;
+    style.file = WithRank(style.file, *rank);
+    const std::string_view stem = style.stem;  // of the data folder, in front of its time
+    if (!style.data_folder.empty() && style.data != LineData::kStorages) {
+      const std::string folder = style.data_folder;
+      style.data_folder = fmt::format("{}_rank{}{}", folder.substr(0, stem.size()), *rank,
+                                      folder.substr(stem.size()));
+    } else if (style.data == LineData::kStorages) {
+      style.data_folder = WithRank(style.data_folder, *rank);
+    }
+    return style;
+  }
+  const std::string wanted = fmt::format("rank{}", rank.value_or(0));
+  const std::string given = ClaimFolder(style.tag_folder, style.step_folder, wanted);
+  const std::string rank_folder = given == wanted ? wanted : fmt::format("rank{}", ::getpid());
+  const std::string below = JoinPath(style.step_folder, rank_folder);
+  const std::string folder = JoinPath(style.tag_folder, below);
+  MSPROBE_RETURN_IF_ERROR(MakeDirectories(folder));
+  static auto* ours = new std::set<std::string>;  // held beyond static destructors
+  if (ours->insert(folder).second) MSPROBE_RETURN_IF_ERROR(MoveAside(style.tag_folder, below));
+  style.file = style.file_for_each ? folder : JoinPath(folder, style.stem + ".pkl");
+  if (style.data == LineData::kNpy) style.data_folder = JoinPath(folder, style.stem);
+  return style;
+}
+
+}  // namespace msprobe::dump

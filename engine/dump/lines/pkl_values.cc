@@ -1,0 +1,250 @@
+#include "engine/dump/lines/pkl_values.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+namespace msprobe::dump {
+namespace {
+
+constexpr size_t kSampleElements = 10, kSampleStatistics = 3;
+
+// ["/w/net.py", "18", "forward", "y = relu(x)"]; the source may be null.
+bool ReadFrame(formats::JsonCursor* json, TextArena* arena, std::string_view* frame) {
+  std::string parts[4];
+  formats::JsonText text;
+  std::string_view number;
+  size_t i = 0;
+  for (json->BeginArray(); json->NextItem(); ++i) {
+    if (i >= 4) {
+      json->Skip();
+    } else if (json->Peek() == '"') {
+      if (json->String(&text)) formats::AppendJsonText(&parts[i], text);
+    } else if (json->Peek() == 'n') {
+      json->Null();
+    } else if (json->Number(&number)) {
+      parts[i] = number;
+    }
+  }
+  if (json->failed()) return false;
+  *frame = arena->Copy("File " + parts[0] + ", line " + parts[1] + ", in " + parts[2] + ", \n " +
+                       parts[3]);
+  return true;
+}
+
+// A list of frames; the frame itself, where a defect wrote it once more; its parts; one text.
+void ReadStack(formats::JsonCursor* json, TextArena* arena, LineValues* line) {
+  formats::JsonText text;
+  if (json->Peek() == '"') {
+    line->is_text = true;
+    if (json->String(&text)) line->frames.push_back(arena->Decode(text));
+    return;
+  }
+  std::string_view frame;
+  for (json->BeginArray(); json->NextItem();) {
+    if (json->Peek() == '[') {
+      if (ReadFrame(json, arena, &frame)) line->frames.push_back(frame);
+    } else {
+      json->Skip();
+    }
+  }
+}
+
+// One of [max, min, mean]: as spelled; bools as Python prints them; "" for the text "Nan" that
+// stands for "not computed".
+void ReadStatistic(formats::JsonCursor* json, bool scalar, TextArena* arena, LineValues* line) {
+  formats::JsonText text;
+  bool flag = false;
+  std::string_view value;
+  switch (json->Peek()) {
+    case '"':
+      if (json->String(&text) && scalar) value = arena->Decode(text);
+      break;
+    case 't':
+    case 'f':
+      if (json->Bool(&flag)) value = flag ? "True" : "False";
+      break;
+    case 'n':
+      if (json->Null() && scalar) value = "None";
+      break;
+    case '[':
+    case '{':
+      json->Skip();
+      break;
+    default:
+      json->Number(&value);
+  }
+  if (!json->failed() && line->statistics.size() < 4) line->statistics.push_back(value);
+}
+
+// "[2, 3]" with one blank behind each comma, whatever the file has.
+std::string_view ReadShape(formats::JsonCursor* json, TextArena* arena) {
+  const size_t start = (json->Peek(), json->offset());
+  std::string text = "[";
+  std::string_view number;
+  for (json->BeginArray(); json->NextItem();) {
+    if (!json->Number(&number)) return {};
+    if (text.size() > 1) text += ", ";
+    text += number;
+  }
+  if (json->failed()) return {};
+  text += ']';
+  const std::string_view raw = json->Since(start);
+  return raw == text ? raw : arena->Copy(text);
+}
+
+// Elements of "[2, 3]"; -1 when it is no shape.
+int64_t Elements(std::string_view shape) {
+  int64_t product = 1;
+  const char* p = shape.data();
+  const char* const end = p + shape.size();
+  if (shape.size() < 2 || *p != '[') return -1;
+  for (++p; p < end && *p != ']';) {
+    int64_t extent = 0;
+    const auto [next, error] = std::from_chars(p, end, extent);
+    if (error != std::errc() || extent < 0 || __builtin_mul_overflow(product, extent, &product))
+      return -1;
+    for (p = next; p < end && (*p == ',' || *p == ' ');) ++p;
+  }
+  return product;
+}
+
+// The numbers of "[1.5, NaN]"; empty for anything else.
+std::vector<std::string_view> Numbers(std::string_view list) {
+  std::vector<std::string_view> numbers;
+  formats::JsonCursor json(list);
+  for (json.BeginArray(); json.NextItem();) {
+    std::string_view number;
+    if (!json.Number(&number)) return {};
+    numbers.push_back(number);
+  }
+  return numbers;
+}
+
+double ValueOf(std::string_view text) {
+  return text == "True" ? 1 : text == "False" ? 0 : formats::JsonNumber(text);
+}
+
+}  // namespace
+
+bool ReadLineValues(formats::JsonCursor* json, TextArena* arena, LineValues* line) {
+  formats::JsonText text;
+  std::string_view number;
+  if (!json->BeginArray() || !json->NextItem() || !json->String(&text)) return false;
+  line->name = arena->Decode(text);
+  if (!json->NextItem())
+    return !json->failed() && json->Fail("values behind the name, before this");
+  if (line->name.find("stack_info") != line->name.npos) {
+    const size_t start = (json->Peek(), json->offset());
+    ReadStack(json, arena, line);
+    line->stack = json->Since(start);
+  } else if (json->Peek() == '[') {
+    line->is_listed = true;
+    json->Raw(&line->listed);
+  } else if (json->Number(&number)) {
+    line->step = static_cast<int64_t>(std::clamp(formats::JsonNumber(number), 0.0, 1e6));
+    if (!json->NextItem()) return json->failed() ? false : json->Fail("more values before this");
+    if (json->Peek() == '"') {
+      if (json->String(&text)) line->digest = arena->Decode(text);
+    } else {
+      json->Skip();
+    }
+  }
+  if (line->name.find("stack_info") == line->name.npos) {
+    if (!json->NextItem() || !json->String(&text)) {
+      return json->failed() ? false : json->Fail("a dtype before this");
+    }
+    line->dtype = arena->Decode(text);
+    if (!json->NextItem()) return json->failed() ? false : json->Fail("a shape before this");
+    if (json->Peek() == '"') {
+      line->is_scalar = true;
+      if (json->String(&text)) line->shape = arena->Decode(text);
+    } else {
+      line->shape = ReadShape(json, arena);
+    }
+    if (json->failed()) return false;
+    if (!json->NextItem()) return !json->failed();
+    line->has_statistics = true;
+    if (json->Peek() == '[') {
+      for (json->BeginArray(); json->NextItem();) ReadStatistic(json, line->is_scalar, arena, line);
+    } else {
+      json->Skip();
+    }
+  }
+  while (json->NextItem()) json->Skip();
+  return !json->failed();
+}
+
+bool LineWalker::Next() {
+  begin_ = text_.find_first_not_of(" \r\n\t", end_);
+  bad_ = unfinished_ = false;
+  if (begin_ == text_.npos) return false;
+  if (arena_ == nullptr) own_ = TextArena();
+  values_ = LineValues();
+  json_ = formats::JsonCursor(text_, begin_);
+  if (ReadLineValues(&json_, arena_ != nullptr ? arena_ : &own_, &values_)) {
+    end_ = json_.offset();
+    return true;
+  }
+  bad_ = true;
+  const size_t newline = text_.find('\n', json_.offset());
+  unfinished_ = newline == text_.npos;
+  end_ = unfinished_ ? text_.size() : newline + 1;
+  return true;
+}
+
+int64_t LineWalker::LineNumber() const {
+  return 1 + std::count(text_.begin(), text_.begin() + static_cast<ptrdiff_t>(begin_), '\n');
+}
+
+void FillLeaf(const LineValues& line, Leaf* leaf) {
+  TextRef Leaf::*const texts[] = {&Leaf::max, &Leaf::min, &Leaf::mean, &Leaf::norm};
+  double Leaf::*const values[] = {&Leaf::max_value, &Leaf::min_value, &Leaf::mean_value,
+                                  &Leaf::norm_value};
+  leaf->dtype = line.dtype;
+  leaf->shape = line.shape;
+  leaf->md5 = line.digest;
+  leaf->value = line.listed;
+  leaf->type = "torch.Tensor";
+  const auto& statistics = line.statistics;
+  if (line.is_scalar) {
+    leaf->kind = LeafKind::kScalar;
+    const bool quoted = line.dtype.starts_with("<class '") && line.dtype.ends_with("'>");
+    leaf->type = quoted ? line.dtype.substr(8, line.dtype.size() - 10) : line.dtype;
+    leaf->value = statistics.empty() ? std::string_view() : statistics[0];
+    for (int i = 0; i < 4; ++i) {
+      leaf->*texts[i] = leaf->value;
+      leaf->*values[i] = ValueOf(leaf->value);
+    }
+    leaf->has_stats = !std::isnan(leaf->max_value) || leaf->value == "NaN";
+    return;
+  }
+  for (size_t i = 0; i < statistics.size() && i < 4; ++i) {
+    leaf->*texts[i] = statistics[i];
+    leaf->*values[i] = ValueOf(statistics[i]);
+  }
+  leaf->has_stats = !std::isnan(leaf->max_value) || leaf->max == "NaN";
+}
+
+ListForm FormOfList(const Leaf& leaf) {
+  const int64_t elements = Elements(leaf.shape);
+  if (leaf.value.empty() || elements < 0) return ListForm::kOther;
+  const auto listed = static_cast<int64_t>(Numbers(leaf.value).size());
+  const int64_t sample =
+      std::min<int64_t>(elements, kSampleElements) + static_cast<int64_t>(kSampleStatistics);
+  if (listed == elements) return listed == sample ? ListForm::kEither : ListForm::kAll;
+  return listed == sample ? ListForm::kSample : ListForm::kOther;
+}
+
+void TakeStatisticsFromList(Leaf* leaf) {
+  const std::vector<std::string_view> numbers = Numbers(leaf->value);
+  if (numbers.size() < kSampleStatistics) return;
+  const auto last = numbers.end() - kSampleStatistics;
+  leaf->max = last[0], leaf->min = last[1], leaf->mean = last[2];
+  leaf->max_value = formats::JsonNumber(last[0]);
+  leaf->min_value = formats::JsonNumber(last[1]);
+  leaf->mean_value = formats::JsonNumber(last[2]);
+  leaf->has_stats = true;
+}
+
+}  // namespace msprobe::dump

@@ -1,0 +1,325 @@
+#include "engine/dump/read/dump_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+
+#include "engine/base/ordered.h"
+#include "engine/base/pages.h"
+#include "engine/base/text.h"
+#include "engine/base/threads.h"
+#include "engine/dump/read/entries.h"
+#include "engine/formats/json.h"
+#include "engine/model/names.h"
+
+namespace msprobe::dump {
+namespace {
+
+constexpr size_t kPieceBytes = 512 * 1024;
+constexpr size_t kNoData = static_cast<size_t>(-1);
+
+struct Header {
+  std::string task = "statistics", level, framework, tool;
+  bool has_framework = false;
+  std::vector<std::pair<std::string, std::string>> provenance;
+};
+
+// {"torch": "2.13.0", "threads": 2, ...}: each value as text.
+void ReadProvenance(formats::JsonCursor* json, Header* header) {
+  formats::JsonText key, text;
+  for (json->BeginObject(); json->NextKey(&key);) {
+    std::string name, value;
+    formats::AppendJsonText(&name, key);
+    std::string_view raw;
+    if (json->Peek() == '"') {
+      if (json->String(&text)) formats::AppendJsonText(&value, text);
+    } else if (json->Raw(&raw)) {
+      value = raw;
+    }
+    header->provenance.emplace_back(std::move(name), std::move(value));
+  }
+}
+
+// One member of the outermost object, except "data".
+void HeaderMember(formats::JsonCursor* json, formats::JsonText key, Header* header) {
+  std::string* target = key == "task"        ? &header->task
+                        : key == "level"     ? &header->level
+                        : key == "framework" ? &header->framework
+                        : key == "tool"      ? &header->tool
+                                             : nullptr;
+  formats::JsonText text;
+  if (key == "provenance" && json->Peek() == '{') {
+    ReadProvenance(json, header);
+  } else if (target == nullptr || json->Peek() != '"') {
+    json->Skip();
+  } else if (json->String(&text)) {
+    target->clear();
+    formats::AppendJsonText(target, text);
+    if (target == &header->framework) header->has_framework = true;
+  }
+}
+
+// Reads up to the '{' of "data"; kNoData when the document has none (and is at its end).
+size_t ReadHeader(formats::JsonCursor* json, Header* header) {
+  formats::JsonText key;
+  for (json->BeginObject(); json->NextKey(&key);) {
+    if (key == "data" && json->Peek() != 'n') {
+      return json->BeginObject() ? json->offset() : kNoData;
+    }
+    HeaderMember(json, key, header);
+  }
+  return kNoData;
+}
+
+// Offsets at which pieces begin: entries that stand at the start of a line, indented as the first
+// one is. An entry's insides are on its own line or indented deeper; a file that only looks so is
+// found out when a piece does not end with its entry.
+std::vector<size_t> PieceStarts(std::string_view text, size_t begin, bool mapped) {
+  std::vector<size_t> starts{begin};
+  const size_t quote = text.find_first_not_of(" \n\r\t", begin);
+  if (quote == std::string_view::npos || text[quote] != '"') return starts;
+  const size_t newline = text.rfind('\n', quote);
+  if (newline == std::string_view::npos || newline < begin) return starts;
+  const std::string_view line_start =
+      text.substr(newline, quote + 1 - newline);  // "\n", blanks, quote
+  const size_t pieces = (text.size() - begin) / kPieceBytes;
+  for (size_t i = 1; i < pieces; ++i) {
+    const size_t from = begin + (text.size() - begin) / pieces * i;
+    if (from <= starts.back()) continue;
+    const size_t found = text.find(line_start, from);
+    if (found == std::string_view::npos) break;
+    if (mapped) ForgetPagesAround(text.substr(from, found - from), text);
+    starts.push_back(found + line_start.size() - 1);
+  }
+  return starts;
+}
+
+struct Parsed {
+  Entries all;             // of every piece, end to end
+  Status error;            // of the last piece, when it is no truncation
+  bool truncated = false;  // the last piece ends inside an entry
+};
+
+// Room for what the rest of the text will add, going by what `done` of its `size` bytes gave, so
+// that nothing large is moved when it grows.
+template <typename T>
+void MakeRoom(std::vector<T>* items, size_t more, size_t done, size_t size) {
+  const size_t needed = items->size() + more;
+  if (needed <= items->capacity()) return;
+  const double rest = static_cast<double>(size) / static_cast<double>(std::max<size_t>(done, 1));
+  items->reserve(static_cast<size_t>(static_cast<double>(needed) * std::max(1.0, rest) * 1.03) +
+                 64);
+  PreferLargePages(items->data() + items->size(), (items->capacity() - items->size()) * sizeof(T));
+}
+
+// Puts a piece behind the others; its memory stays its own.
+Status Append(std::string_view path, Entries* piece, size_t done, size_t size, Entries* all) {
+  const size_t leaves = all->leaves.size(), records = all->records.size();
+  if (leaves + piece->leaves.size() > UINT32_MAX)
+    return InvalidDump(path).Says("holds more than 4294967295 values");
+  const auto groups = static_cast<int32_t>(all->groups.size());
+  for (Record& record : piece->records) {
+    record.first_leaf += static_cast<uint32_t>(leaves);
+    if (record.group >= 0) record.group += groups;
+  }
+  for (Leaf& leaf : piece->leaves) leaf.record += static_cast<uint32_t>(records);
+  MakeRoom(&all->records, piece->records.size(), done, size);
+  MakeRoom(&all->leaves, piece->leaves.size(), done, size);
+  MakeRoom(&all->stack_keys, piece->stack_keys.size(), done, size);
+  all->records.insert(all->records.end(), piece->records.begin(), piece->records.end());
+  all->leaves.insert(all->leaves.end(), piece->leaves.begin(), piece->leaves.end());
+  all->stack_keys.insert(all->stack_keys.end(), piece->stack_keys.begin(), piece->stack_keys.end());
+  all->groups.insert(all->groups.end(), piece->groups.begin(), piece->groups.end());
+  all->arena.Take(&piece->arena);
+  all->counts.splice(all->counts.end(), piece->counts);
+  all->end = piece->end;
+  all->has_md5 |= piece->has_md5;
+  all->has_recompute |= piece->has_recompute;
+  return Status::Ok();
+}
+
+EntryParser::Options OptionsFor(const Header& header) {
+  return {.names_from_files = header.task == "tensor", .ours = header.tool.starts_with("msprobe ")};
+}
+
+// What they take when so many leaves have come to them; all move where there is no room.
+uint64_t MemoryWith(const Entries& all, size_t more) {
+  const size_t size = all.leaves.size();
+  const size_t moved = size + more > all.leaves.capacity() ? size * sizeof(Leaf) : 0;
+  return MemoryOf(all.records.size(), size + more, all.arena.bytes() + moved);
+}
+
+// Reads the entries in pieces; false when the pieces do not fit together. What was read is put
+// where it stays while other pieces are read, and its memory used again.
+bool ParsePieces(std::string_view path, std::string_view text, const std::vector<size_t>& starts,
+                 const EntryParser::Options& options, bool mapped, MemoryShare* memory,
+                 Parsed* parsed) {
+  const size_t count = starts.size();
+  const auto note_end = [&](const formats::JsonCursor& json) {
+    if (!json.failed()) return;
+    parsed->truncated = json.truncated();
+    if (!json.truncated()) parsed->error = json.Error(path);
+  };
+  if (count == 1) {
+    formats::JsonCursor json(text, starts[0]);
+    size_t forgotten = 0;
+    parsed->all = EntryParser(options).Parse(&json, {}, [&](const Entries& all) {
+      if (mapped) ForgetPagesAround(text.substr(forgotten, all.end - forgotten), text);
+      forgotten = all.end;
+      return memory->Holds(MemoryWith(all, EntryParser::kBetweenChecks) + (mapped ? 0 : all.end),
+                           all.end);
+    });
+    note_end(json);
+    if (parsed->error.ok()) parsed->error = parsed->all.full;
+    if (parsed->error.ok() && parsed->all.leaves.size() > UINT32_MAX)
+      parsed->error = InvalidDump(path).Says("holds more than 4294967295 values");
+    return true;
+  }
+  std::atomic<bool> good = true, full = false;
+  ThreadPool& pool = ThreadPool::Default();
+  size_t joined = 0;
+  OrderedParts<Entries> pieces(2 * pool.threads() + 2, [&](Entries* piece) {
+    const size_t end = ++joined < count ? starts[joined] : text.size();
+    const Status room =
+        memory->Holds(MemoryWith(parsed->all, piece->leaves.size()) + (mapped ? 0 : end), end);
+    full = !room.ok();
+    MSPROBE_RETURN_IF_ERROR(room);
+    return Append(path, piece, end - starts[0], text.size() - starts[0], &parsed->all);
+  });
+  pool.ParallelFor(count, [&](size_t i) {
+    if (full) return pieces.Put(i, Entries());
+    const bool last = i + 1 == count;
+    const size_t end = last ? text.size() : starts[i + 1];
+    formats::JsonCursor json(text.substr(0, end), starts[i]);
+    Entries piece = EntryParser(options).Parse(&json, pieces.Take());
+    if (last) {
+      note_end(json);
+    } else if (json.failed() || Trim(text.substr(piece.end, end - piece.end)) != ",") {
+      good = false;
+    }
+    if (mapped) ForgetPagesAround(text.substr(starts[i], end - starts[i]), text);
+    pieces.Put(i, std::move(piece));
+  });
+  if (good && !pieces.status().ok()) parsed->error = pieces.status();
+  return good;
+}
+
+Level LevelOf(std::string_view text) {
+  if (text == "L0") return Level::kL0;
+  if (text == "L1") return Level::kL1;
+  if (text == "mix") return Level::kMix;
+  if (text == "L2") return Level::kL2;
+  if (text == "debug") return Level::kDebug;
+  return Level::kOther;
+}
+
+// "msprobe 27" from "msprobe 27.0.0"; the earlier tools are told by what they write.
+std::string DialectOf(const Header& header, const Dump& dump, bool has_recompute) {
+  if (header.tool.starts_with("msprobe ")) return header.tool.substr(0, header.tool.find('.'));
+  const bool mindspore = std::any_of(dump.leaves.begin(), dump.leaves.end(), [](const Leaf& leaf) {
+    return leaf.type.starts_with("mindspore.");
+  });
+  if (!header.has_framework && !mindspore) return "msprobe 1.0";
+  return has_recompute ? "msprobe 8" : "msprobe 26";
+}
+
+std::string Plural(size_t n, std::string_view one) {
+  return fmt::format("{} {}{}", n, one, n == 1 ? "" : "s");
+}
+
+}  // namespace
+
+Status ReadDumpFile(std::string_view path, std::string_view text, Dump* dump,
+                    std::vector<std::string_view>* stack_keys, DumpFileLayout* layout, bool mapped,
+                    MemoryShare* memory) {
+  MemoryShare unbounded(nullptr, path);
+  if (memory == nullptr) memory = &unbounded;
+  Header header;
+  formats::JsonCursor head(text);
+  const size_t data = ReadHeader(&head, &header);
+  if (head.failed()) {
+    Status error = head.Error(path);
+    if (head.truncated()) {
+      return std::move(error).Hint(
+          "the run was killed, or could not write, before it recorded anything: there is nothing "
+          "to keep in this file");
+    }
+    return std::move(error).Hint("this is no dump.json of any msprobe: check the path");
+  }
+  if (data == kNoData && header.level.empty()) {
+    return InvalidDump(path, head.offset()).Expected("the key \"data\" of a dump").Found("none");
+  }
+
+  bool has_recompute = false;
+  size_t end = head.offset();
+  formats::JsonText key;
+  bool unfinished = false;
+  if (data != kNoData) {
+    Parsed parsed;
+    while (true) {
+      const EntryParser::Options options = OptionsFor(header);
+      const std::vector<size_t> starts = PieceStarts(text, data, mapped);
+      parsed = Parsed();
+      if (!ParsePieces(path, text, starts, options, mapped, memory, &parsed)) {
+        parsed = Parsed();
+        ParsePieces(path, text, {data}, options, mapped, memory, &parsed);
+      }
+      if (!parsed.error.ok()) return parsed.error;
+      end = parsed.all.end;
+      layout->keep = end;
+      if (parsed.truncated) break;
+      // What follows the entries: '}', perhaps more members of the header, '}'.
+      formats::JsonCursor tail(text, end);
+      layout->data_closed = layout->root_closed = false;
+      if (tail.Peek() == '}' && !tail.NextKey(&key) && !tail.failed()) {
+        layout->data_closed = true;
+        layout->keep = tail.offset();
+        while (tail.NextKey(&key)) HeaderMember(&tail, key, &header);
+        layout->root_closed = !tail.failed();
+        if (tail.failed() && !tail.truncated()) return tail.Error(path);
+        tail.Peek();  // skips blanks
+        if (!tail.failed() && tail.offset() < text.size()) tail.Fail("nothing after the document");
+        if (tail.failed() && !tail.truncated()) return tail.Error(path);
+      }
+      if (OptionsFor(header) == options) break;  // "task" or "tool" stood behind "data"
+    }
+    unfinished = !layout->root_closed;
+    dump->has_md5 = parsed.all.has_md5;
+    has_recompute = parsed.all.has_recompute;
+    dump->records = std::move(parsed.all.records);
+    dump->leaves = std::move(parsed.all.leaves);
+    dump->groups = std::move(parsed.all.groups);
+    *stack_keys = std::move(parsed.all.stack_keys);
+    parsed.all.arena.Release(&dump->arena);
+    dump->counts = std::move(parsed.all.counts);
+  } else {  // a header is a whole file: task structure of the earlier tools
+    head.Peek();
+    if (head.offset() < text.size()) head.Fail("nothing after the document");
+    if (head.failed()) return head.Error(path);
+    *layout = {.keep = end, .data_closed = true, .root_closed = true};
+  }
+
+  dump->task = TaskNamed(header.task);
+  dump->level = LevelOf(header.level);
+  if (header.has_framework) dump->framework = header.framework;
+  dump->dialect = DialectOf(header, *dump, has_recompute);
+  dump->provenance = std::move(header.provenance);
+  if (unfinished) {
+    if (!layout->data_closed) {
+      std::string_view rest = Trim(text.substr(end));
+      if (rest.starts_with(',')) rest = Trim(rest.substr(1));
+      layout->dropped = rest.size();
+    }
+    dump->complete = false;
+    dump->note = fmt::format("the run was killed or could not write: no closing braces; {} kept",
+                             Plural(dump->records.size(), "record"));
+    if (layout->dropped > 0) {
+      dump->note +=
+          fmt::format(", {} of an unfinished entry ignored", Plural(layout->dropped, "byte"));
+    }
+  }
+  return Status::Ok();
+}
+
+}  // namespace msprobe::dump

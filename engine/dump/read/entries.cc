@@ -1,0 +1,258 @@
+#include "engine/dump/read/entries.h"
+
+#include <algorithm>
+
+#include "engine/base/text.h"
+#include "engine/model/names.h"
+
+namespace msprobe::dump {
+namespace {
+
+// Cuts `path` back when a container is left.
+class PathScope {
+ public:
+  explicit PathScope(std::string* path) : path_(path), size_(path->size()) {}
+  ~PathScope() { path_->resize(size_); }
+  size_t size() const { return size_; }
+  void Index(size_t i) {
+    path_->resize(size_);
+    *path_ += '.';
+    AppendUnsigned(path_, i);
+  }
+  void Key(formats::JsonText key) {
+    path_->resize(size_);
+    *path_ += '.';
+    formats::AppendJsonText(path_, key);
+  }
+
+ private:
+  std::string* path_;
+  size_t size_;
+};
+
+}  // namespace
+
+Entries EntryParser::Parse(formats::JsonCursor* json, Entries room, const Check& check) {
+  json_ = json;
+  out_ = std::move(room);
+  size_t next_check = kBetweenChecks;
+  const size_t begin = json->offset();
+  out_.Clear();
+  out_.end = json->offset();
+  // A tensor takes 180 to 300 bytes of text, a plain value less. Reserved memory that is not needed
+  // is never touched.
+  out_.leaves.reserve(json->remaining() / 160 + 16);
+  out_.records.reserve(json->remaining() / 1000 + 4);
+  out_.stack_keys.reserve(json->remaining() / 1000 + 4);
+  formats::JsonText name;
+  while (json->NextKeyOrEnd(&name)) {
+    const size_t records = out_.records.size(), leaves = out_.leaves.size();
+    Entry(name);
+    if (json->failed()) {
+      out_.records.resize(records);
+      out_.leaves.resize(leaves);
+      out_.stack_keys.resize(records);
+      break;
+    }
+    out_.end = json->offset();
+    if (check && out_.leaves.size() >= next_check) {
+      // The rest is like what came: nothing large is moved when it grows.
+      if (next_check == kBetweenChecks) {
+        const double more =
+            static_cast<double>(json->remaining()) / static_cast<double>(json->offset() - begin);
+        out_.leaves.reserve(
+            static_cast<size_t>(static_cast<double>(out_.leaves.size()) * (1 + 1.03 * more)));
+      }
+      next_check = out_.leaves.size() + kBetweenChecks;
+      out_.full = check(out_);
+      if (!out_.full.ok()) break;
+    }
+  }
+  return std::move(out_);
+}
+
+void EntryParser::Entry(formats::JsonText name) {
+  Record record;
+  // Names and keys of stacks are looked up by many: copies keep the file's pages out of it.
+  record.name = out_.arena.Copy(Text(name));
+  const EntryName parsed = ParseEntryName(record.name);
+  record.api = parsed.api;
+  record.call = parsed.call;
+  record.direction = parsed.direction;
+  record.is_module = parsed.is_module;
+  record.first_leaf = static_cast<uint32_t>(out_.leaves.size());
+  out_.records.push_back(record);
+  out_.stack_keys.emplace_back();
+  path_ = record.name;
+
+  if (parsed.is_debug) {
+    Walk(Slot::kDebug);
+  } else if (json_->Peek() == 'n') {
+    json_->Null();  // an entry without a record
+  } else if (parsed.direction == Direction::kParameterGrad) {
+    ParameterGrad();
+  } else {
+    formats::JsonText key;
+    for (json_->BeginObject(); json_->NextKey(&key);) {
+      if (key.escaped) {
+        json_->Skip();
+      } else {
+        Member(key.raw);
+      }
+      path_.resize(record.name.size());
+    }
+  }
+
+  const auto first = out_.leaves.begin() + record.first_leaf;
+  const auto by_slot = [](const Leaf& a, const Leaf& b) { return a.slot < b.slot; };
+  if (!std::is_sorted(first, out_.leaves.end(), by_slot))
+    std::stable_sort(first, out_.leaves.end(), by_slot);
+  out_.records.back().leaf_count = static_cast<uint32_t>(out_.leaves.size()) - record.first_leaf;
+}
+
+void EntryParser::Member(std::string_view key) {
+  if (key == "input_args" || key == "input") {
+    path_ += ".input";
+    Walk(Slot::kInput);
+  } else if (key == "input_kwargs") {
+    path_ += ".input";
+    Walk(Slot::kKwarg);
+  } else if (key == "output") {
+    path_ += ".output";
+    Walk(Slot::kOutput);
+  } else if (key == "parameters") {
+    path_ += ".parameters";
+    Walk(Slot::kParameter);
+  } else if (key == "stack") {
+    formats::JsonText text;
+    std::string_view number;
+    if (json_->Peek() == '"') {
+      if (json_->String(&text)) out_.stack_keys.back() = out_.arena.Copy(Text(text));
+    } else if (json_->Number(&number)) {
+      out_.stack_keys.back() = out_.arena.Copy(number);
+    }
+  } else if (key == "exception" && json_->Peek() == '"') {
+    formats::JsonText text;
+    if (json_->String(&text)) out_.records.back().exception = Text(text);
+  } else if (key == "group" && json_->Peek() == '{') {
+    TakesPart();
+  } else {
+    out_.has_recompute |= key == "is_recompute";
+    json_->Skip();  // members of dialects to come
+  }
+}
+
+// {"ranks": [0, 1], "id": "77849d8c", "rank": 1, "role": "receiver", "from": 0}
+void EntryParser::TakesPart() {
+  ProcessGroup group;
+  formats::JsonText key, text;
+  std::string_view number;
+  const auto read_number = [&](int32_t* out) {
+    if (!json_->Number(&number)) return;
+    const int64_t value = NumberAfter(number, "");
+    if (value >= 0 && value <= INT32_MAX) *out = static_cast<int32_t>(value);
+  };
+  for (json_->BeginObject(); json_->NextKey(&key);) {
+    const char next = json_->Peek();
+    if (key == "ranks" && next == '[') {
+      group.ranks = Shape();
+    } else if (key == "role" && next == '"') {
+      if (!json_->String(&text)) continue;
+      group.role = text == "source"     ? ProcessGroup::Role::kSource
+                   : text == "receiver" ? ProcessGroup::Role::kReceiver
+                                        : ProcessGroup::Role::kNone;
+    } else if (key == "rank" && next != '"') {
+      read_number(&group.place);
+    } else if ((key == "from" || key == "to") && next != '"') {
+      read_number(&group.peer);
+    } else {
+      json_->Skip();
+    }
+  }
+  out_.records.back().group = static_cast<int32_t>(out_.groups.size());
+  out_.groups.push_back(group);
+}
+
+void EntryParser::Walk(Slot slot) {
+  switch (json_->Peek()) {
+    case '[':
+      return List(slot);
+    case '{':
+      return Object(slot);
+    case 'n':
+      return NoneLeaf(slot);
+    default:
+      return PlainLeaf(slot);
+  }
+}
+
+void EntryParser::List(Slot slot) {
+  PathScope path(&path_);
+  size_t i = 0;
+  for (json_->BeginArray(); json_->NextItem(); ++i) {
+    path.Index(i);
+    Walk(slot);
+  }
+}
+
+// Either one leaf (it has a "type" whose value is a string) or a dict of values.
+void EntryParser::Object(Slot slot) {
+  const size_t leaves = out_.leaves.size();
+  PathScope path(&path_);
+  formats::JsonText key;
+  json_->BeginObject();
+  const size_t members = json_->offset();
+  for (bool first = true; json_->NextKey(&key); first = false) {
+    const bool is_type = key == "type";
+    if ((is_type || (first && key == "class_type")) && json_->Peek() == '"') {
+      // Members are read again from the first: writers put the type first, files need not. (A
+      // class_type is looked for in the first place only: reading nested objects twice on every
+      // level would never end.)
+      out_.leaves.resize(leaves);
+      json_->ReopenObject(members);
+      path_.resize(path.size());
+      return is_type ? LeafObject(slot) : PointToPoint(slot);
+    }
+    path.Key(key);
+    Walk(slot);
+  }
+}
+
+void EntryParser::ParameterGrad() {
+  formats::JsonText key;
+  PathScope path(&path_);
+  for (json_->BeginObject(); json_->NextKey(&key);) {
+    path.Key(key);
+    if (json_->Peek() != '[') {
+      Walk(Slot::kParameterGrad);
+      continue;
+    }
+    // One gradient in a list of its own: the row has the parameter's name, without an index.
+    PathScope items(&path_);
+    size_t i = 0;
+    for (json_->BeginArray(); json_->NextItem(); ++i) {
+      if (i > 0) items.Index(i);
+      Walk(Slot::kParameterGrad);
+    }
+  }
+}
+
+// {"class_type": "torch.distributed.P2POp", "tensor": {...}, "op": "isend", "peer": 1, ...}: the
+// tensor's row has the value's own name, the rest follows under it.
+void EntryParser::PointToPoint(Slot slot) {
+  formats::JsonText key;
+  PathScope path(&path_);
+  while (json_->NextKey(&key)) {
+    if (key == "class_type") {
+      json_->Skip();
+    } else if (key == "tensor") {
+      path_.resize(path.size());
+      Walk(slot);
+    } else {
+      path.Key(key);
+      Walk(slot);
+    }
+  }
+}
+
+}  // namespace msprobe::dump

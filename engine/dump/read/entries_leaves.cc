@@ -1,0 +1,267 @@
+// One value of an entry becomes a leaf.
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+
+#include "engine/base/text.h"
+#include "engine/dump/read/entries.h"
+#include "engine/tensor/dtype.h"
+
+namespace msprobe::dump {
+namespace {
+
+// Keyword arguments that the tables of msprobe give the dtype "int" instead of "<class 'int'>".
+bool IsRankKeyword(std::string_view path) {
+  const std::string_view key = path.substr(path.rfind('.') + 1);
+  return key == "src" || key == "dst" || key == "group_src" || key == "group_dst";
+}
+
+// What tables show of a value that is no tensor. `has_value`: its text and dtype are set already.
+void DescribePlainValue(bool has_value, std::string_view ranks, std::string_view format,
+                        std::string_view path, Leaf* leaf) {
+  leaf->kind = LeafKind::kScalar;
+  if (!ranks.empty()) {
+    leaf->dtype = leaf->type;
+    leaf->shape = "[]";
+    leaf->value = leaf->max = leaf->min = leaf->mean = leaf->norm = ranks;
+  } else if (leaf->type == "torch.Size") {
+    leaf->dtype = leaf->type;
+    leaf->shape = leaf->value;
+    leaf->max = leaf->min = leaf->mean = leaf->norm = "null";
+  } else if (leaf->type == "slice" || leaf->type == "ellipsis") {
+    leaf->dtype = leaf->type;
+    leaf->shape = leaf->type == "slice" ? "(3,)" : "[]";
+  } else if (!has_value) {
+    leaf->dtype = "<class 'NoneType'>";
+    leaf->shape = "[]";
+    leaf->max = leaf->min = leaf->mean = leaf->norm = "None";
+    leaf->value = format;  // torch.memory_format: the tables say None, the value is known
+  } else if (leaf->type == "int" && IsRankKeyword(path)) {
+    leaf->dtype = leaf->type;
+  }
+}
+
+// By length first: comparing with each word in turn takes longer than reading the value.
+template <size_t kSize>
+bool Is(std::string_view key, const char (&word)[kSize]) {
+  return key.size() == kSize - 1 && std::memcmp(key.data(), word, kSize - 1) == 0;
+}
+
+}  // namespace
+
+Leaf& EntryParser::NewLeaf(Slot slot, LeafKind kind) {
+  Leaf& leaf = out_.leaves.emplace_back();
+  leaf.record = static_cast<uint32_t>(out_.records.size() - 1);
+  leaf.slot = slot;
+  leaf.kind = kind;
+  return leaf;
+}
+
+template <typename Read>
+TextRef EntryParser::ReadKnown(KnownTexts* texts, Read&& read) {
+  json_->Peek();  // skips blanks
+  for (const auto& [raw, text] : texts->known) {
+    if (json_->PassKnown(raw)) return text;
+  }
+  const size_t start = json_->offset();
+  const std::string_view text = read();
+  const std::string_view raw = json_->Since(start);
+  if (json_->failed()) return text;
+  // A copy, where it is not one: pages of the file need not come back for it.
+  const bool in_file = text.data() >= raw.data() && text.data() < raw.data() + raw.size();
+  const TextRef kept = in_file ? out_.arena.Copy(text) : text;
+  if (raw.size() < 256) texts->known[texts->next++ % KnownTexts::kCount] = {raw, kept};
+  return kept;
+}
+
+void EntryParser::NoneLeaf(Slot slot) {
+  if (!json_->Null()) return;
+  Leaf& leaf = NewLeaf(slot, LeafKind::kNone);
+  leaf.name = out_.arena.Copy(path_);
+  leaf.dtype = leaf.shape = "N/A";
+  leaf.max = leaf.min = leaf.mean = leaf.norm = "null";
+}
+
+// A bare value where the tools write {"type", "value"}.
+void EntryParser::PlainLeaf(Slot slot) {
+  Leaf& leaf = NewLeaf(slot, LeafKind::kScalar);
+  leaf.name = out_.arena.Copy(path_);
+  Scalar(&leaf);
+  leaf.type = leaf.dtype.starts_with("<class '") ? leaf.dtype.substr(8, leaf.dtype.size() - 10)
+                                                 : leaf.dtype.view();
+}
+
+void EntryParser::Scalar(Leaf* leaf) {
+  leaf->shape = "[]";
+  const char c = json_->Peek();
+  formats::JsonText text;
+  std::string_view number;
+  bool flag;
+  switch (c) {
+    case '"':
+      leaf->dtype = "<class 'str'>";
+      if (json_->String(&text)) leaf->value = Text(text);
+      break;
+    case 't':
+    case 'f':
+      leaf->dtype = "<class 'bool'>";
+      if (!json_->Bool(&flag)) return;
+      leaf->value = flag ? "True" : "False";
+      leaf->max_value = flag;
+      leaf->has_stats = true;
+      break;
+    case 'n':
+      leaf->dtype = "<class 'NoneType'>";
+      if (json_->Null()) leaf->value = "None";
+      break;
+    case '[':
+    case '{':
+      leaf->dtype = c == '[' ? "<class 'list'>" : "<class 'dict'>";
+      leaf->value = PythonText();
+      break;
+    default:
+      if (!json_->Number(&number)) return;
+      leaf->value = number;
+      leaf->dtype = number.find_first_of(".eENI") == std::string_view::npos ? "<class 'int'>"
+                                                                            : "<class 'float'>";
+      leaf->max_value = formats::JsonNumber(number);
+      leaf->has_stats = true;
+  }
+  leaf->max = leaf->min = leaf->mean = leaf->norm = leaf->value;
+  leaf->min_value = leaf->mean_value = leaf->norm_value = leaf->max_value;
+}
+
+void EntryParser::LeafObject(Slot slot) {
+  Leaf& leaf = NewLeaf(slot, LeafKind::kTensor);
+  bool has_dtype = false, has_shape = false, has_value = false;
+  formats::JsonText key, text;
+  std::string_view ranks, format, number;
+  ElementCounts counts;
+  bool counted = false;
+  const auto read_text = [&] { return json_->String(&text) ? Text(text) : std::string_view(); };
+  while (json_->NextKey(&key)) {
+    const std::string_view k = key.escaped ? std::string_view() : key.raw;
+    if (Is(k, "type")) {
+      leaf.type = ReadKnown(&types_, read_text);
+    } else if (Is(k, "dtype")) {
+      has_dtype = true;
+      leaf.dtype = ReadKnown(&dtypes_, read_text);
+    } else if (Is(k, "shape")) {
+      has_shape = true;
+      leaf.shape = ReadKnown(&shapes_, [&] { return Shape(); });
+    } else if (Is(k, "Max")) {
+      SetStatistic(&leaf.max, &leaf.max_value);
+    } else if (Is(k, "Min")) {
+      SetStatistic(&leaf.min, &leaf.min_value);
+    } else if (Is(k, "Mean")) {
+      SetStatistic(&leaf.mean, &leaf.mean_value);
+    } else if (Is(k, "Norm")) {
+      SetStatistic(&leaf.norm, &leaf.norm_value);
+    } else if (Is(k, "requires_grad")) {
+      bool flag = false;
+      if (json_->Bool(&flag)) leaf.requires_grad = flag ? "True" : "False";
+    } else if (Is(k, "value") && !has_value) {
+      has_value = true;
+      const std::string_view dtype = leaf.dtype, shape = leaf.shape;
+      Scalar(&leaf);
+      if (has_dtype) leaf.dtype = dtype;
+      if (has_shape) leaf.shape = shape;
+    } else if (Is(k, "md5")) {
+      if (json_->Peek() == 'n') {
+        json_->Null();
+      } else if (json_->Peek() == '"') {
+        if (json_->String(&text)) leaf.md5 = Text(text);
+      } else {
+        if (json_->Number(&number)) leaf.md5 = number;  // 0-d tensors under xor: the value itself
+      }
+    } else if (Is(k, "fp") || Is(k, "fingerprint")) {
+      if (json_->String(&text)) leaf.fingerprint = FingerprintText(Text(text), &out_.arena);
+    } else if (Is(k, "data_name")) {
+      if (json_->String(&text)) leaf.data_name = Text(text);
+    } else if (Is(k, "nan")) {
+      counts.nan = Count();
+      counted = true;
+    } else if (Is(k, "pos_inf")) {
+      counts.pos_inf = Count();
+      counted = true;
+    } else if (Is(k, "neg_inf")) {
+      counts.neg_inf = Count();
+      counted = true;
+    } else if (Is(k, "zero")) {
+      counts.zero = Count();
+      counted = true;
+    } else if (Is(k, "group_ranks")) {
+      ranks = PythonText();
+    } else if (Is(k, "format") && json_->Peek() == '"') {
+      if (json_->String(&text)) format = Text(text);
+    } else {
+      json_->Skip();
+    }
+  }
+  if (json_->failed()) return;
+
+  if (has_dtype && has_shape) {
+    leaf.has_stats = !std::isnan(leaf.max_value) || leaf.max == "NaN";
+    if (options_.ours && IsNarrowFloat(leaf.dtype)) {
+      for (double* number : {&leaf.max_value, &leaf.min_value, &leaf.mean_value, &leaf.norm_value})
+        *number = RoundToFloat32(*number);
+    }
+    if (options_.ours && leaf.has_stats) {
+      leaf.counts = &kNoneOfAKind;
+      for (int64_t* count : {&counts.nan, &counts.pos_inf, &counts.neg_inf, &counts.zero}) {
+        *count = std::max<int64_t>(*count, 0);
+      }
+    }
+  } else {
+    DescribePlainValue(has_value, ranks, format, path_, &leaf);
+  }
+  if (counted) leaf.counts = &out_.counts.emplace_back(counts);
+  // "Functional.linear.0.forward.input.0.pt": the name without its extension.
+  const bool file_named =
+      options_.names_from_files && !leaf.data_name.empty() && leaf.data_name != "-1" &&
+      leaf.data_name.view().find('/') == std::string_view::npos;  // not for one that leads out
+  leaf.name = file_named ? leaf.data_name.substr(0, leaf.data_name.view().rfind('.'))
+                         : out_.arena.Copy(path_);
+  out_.has_md5 |= !leaf.md5.empty();
+}
+
+void EntryParser::SetStatistic(TextRef* text, double* value) {
+  formats::JsonText string;
+  std::string_view number;
+  bool flag;
+  switch (json_->Peek()) {
+    case 'n':
+      if (json_->Null()) *text = "null";
+      break;
+    case 't':
+    case 'f':
+      if (!json_->Bool(&flag)) return;
+      *text = flag ? "True" : "False";
+      *value = flag;
+      break;
+    case '"':  // graph collectors write text
+      if (!json_->String(&string)) return;
+      *text = Text(string);
+      *value = formats::JsonNumber(*text);
+      break;
+    default:
+      if (!json_->Number(&number)) return;
+      *text = number;
+      *value = formats::JsonNumber(number);
+  }
+}
+
+int64_t EntryParser::Count() {
+  std::string_view text;
+  int64_t value = -1;
+  if (!json_->Number(&text)) return -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 0) {
+    json_->Fail("a count of elements before this");
+    return -1;
+  }
+  return value;
+}
+
+}  // namespace msprobe::dump

@@ -1,0 +1,23 @@
+// What kind of file something is, told from its first bytes and never from its name.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "engine/base/status.h"
+
+namespace msprobe::dump {
+
+enum class FileKind : uint8_t {
+  kOther,     // also an empty file
+  kDumpJson,  // an object with the member "data" or "dump_data_dir": msprobe of any generation
+  kLines,     // one JSON list a line: torch_npu.hooks and ptdbg_ascend
+  kTensor,    // .npy, .pt, .safetensors
+};
+
+FileKind KindOf(std::string_view bytes);
+// The same of a plain file in `folder`; kOther for links, devices and what cannot be opened.
+FileKind KindOfFileIn(const std::string& folder, std::string_view name);
+
+}  // namespace msprobe::dump

@@ -1,0 +1,102 @@
+#include "engine/dump/read/pkl_trace.h"
+
+#include <fmt/format.h>
+
+#include "engine/base/file.h"
+#include "engine/dump/lines/pkl_names.h"
+#include "engine/dump/lines/pkl_values.h"
+#include "engine/dump/read/reader.h"
+#include "engine/dump/read/source_line.h"
+
+namespace msprobe::dump {
+namespace {
+
+// As Python prints it.
+std::string_view Spelled(std::string_view number) {
+  if (number == "NaN") return "nan";
+  if (number == "Infinity") return "inf";
+  if (number == "-Infinity") return "-inf";
+  return number.empty() ? "None" : number;
+}
+
+void AppendStack(const LineValues& line, std::string* out) {
+  *out += fmt::format("\nTrace back({}):\n", line.name);
+  for (auto text = line.frames.rbegin(); text != line.frames.rend(); ++text) {
+    const StackFrame frame = ParseStackFrame(*text);
+    if (!frame.parsed) {
+      *out += fmt::format("  {}\n", *text);
+      continue;
+    }
+    *out += fmt::format("  File \"{}\", line {}, in {}\n", frame.path, frame.line, frame.function);
+    if (!frame.source.empty()) *out += fmt::format("    {}\n", frame.source);
+  }
+}
+
+void AppendValues(const LineValues& line, std::string* out) {
+  *out += fmt::format("  [{}][dtype: {}][shape: {}]", line.name, line.dtype, line.shape);
+  if (!line.digest.empty()) {
+    *out += fmt::format("[md5: {}]", line.digest);
+  } else if (line.statistics.size() >= 3) {
+    *out += fmt::format("[max: {}][min: {}][mean: {}]", Spelled(line.statistics[0]),
+                        Spelled(line.statistics[1]), Spelled(line.statistics[2]));
+  }
+  *out += '\n';
+}
+
+}  // namespace
+
+Result<LineTrace> TraceText(std::string_view path, std::string_view text, std::string_view prefix) {
+  LineTrace trace;
+  Status first_bad;
+  bool heading = false, any = false;
+  LineWalker walker(text);
+  while (walker.Next()) {
+    if (walker.bad()) {
+      Status status = walker.Error(path);
+      trace.warnings.push_back(
+          fmt::format("line {} is left out: {}", walker.LineNumber(), status.message()));
+      if (first_bad.ok()) first_bad = std::move(status);
+      continue;
+    }
+    any = true;
+    const LineValues& line = walker.values();
+    if (!line.name.starts_with(prefix)) continue;
+    const std::optional<LineName> name = ParseLineName(line.name);
+    if (name && name->part == LinePart::kStack) {
+      // A defect of 0.1 wrote the parts of a stack once more each, under longer names.
+      if (name->rest.empty()) AppendStack(line, &trace.text);
+    } else if (line.has_statistics) {
+      if (!heading) trace.text += "\nStatistic Info:\n";
+      heading = true;
+      AppendValues(line, &trace.text);
+    }
+  }
+  if (!any && !first_bad.ok()) return first_bad;
+  return trace;
+}
+
+Result<LineTrace> TraceLines(const std::string& path, std::string_view prefix) {
+  MSPROBE_ASSIGN_OR_RETURN(const std::string located, LocateDump(path));
+  MSPROBE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(located));
+  return TraceText(located, file.bytes(), prefix);
+}
+
+Result<std::string> LineDialect(const std::string& path) {
+  MSPROBE_ASSIGN_OR_RETURN(const std::string located, LocateDump(path));
+  if (IsDirectory(located)) return std::string();
+  MSPROBE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(located));
+  constexpr int kLooks = 64;  // a stack may come first, and lines may be damaged
+  LineWalker walker(file.bytes());
+  for (int i = 0; i < kLooks && walker.Next(); ++i) {
+    if (walker.bad()) continue;
+    const std::optional<LineName> name = ParseLineName(walker.values().name);
+    if (!name) continue;
+    if (walker.values().is_listed) return std::string(kHooksDialect);
+    if (name->part == LinePart::kStack && name->call < 0 && name->number < 0) continue;
+    const bool numbered = name->number >= 0 || name->call < 0;
+    return std::string(numbered ? "ptdbg_ascend 0.1" : "ptdbg_ascend");
+  }
+  return std::string();
+}
+
+}  // namespace msprobe::dump

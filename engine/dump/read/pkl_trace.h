@@ -1,0 +1,33 @@
+// What ptdbg_ascend's parse shows of a dump of lines: the call stacks and statistics of the calls
+// whose names begin as asked for.
+//
+//   MSPROBE_ASSIGN_OR_RETURN(LineTrace trace, TraceLines("dump.pkl", "Torch_relu_0"));
+//   Print(trace.text);      // "\nTrace back(Torch_relu_0_forward_stack_info):\n  File ..."
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/status.h"
+
+namespace msprobe::dump {
+
+struct LineTrace {
+  std::string text;                   // "" when no name begins so
+  std::vector<std::string> warnings;  // one a line that could not be read, with its number
+};
+
+// In the order of the file: stacks with the outermost frame first, an empty line before each;
+// one heading before the statistics. Lines without statistics (overflows of 0.1) are left out;
+// checksums stand in their place. `path`: the file, or a folder that holds one dump. Errors:
+// kNotFound; kInvalidDump when no line can be read.
+Result<LineTrace> TraceLines(const std::string& path, std::string_view prefix);
+// The same of `text`, read from `path`.
+Result<LineTrace> TraceText(std::string_view path, std::string_view text, std::string_view prefix);
+
+// Who wrote the file, from its first lines: "torch_npu.hooks", "ptdbg_ascend 0.1", "ptdbg_ascend"
+// (all others), "" (no such lines). Errors: kNotFound, kIo.
+Result<std::string> LineDialect(const std::string& path);
+
+}  // namespace msprobe::dump

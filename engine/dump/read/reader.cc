@@ -1,0 +1,66 @@
+#include "engine/dump/read/reader.h"
+
+#include <fmt/format.h>
+
+#include "engine/base/pages.h"
+#include "engine/dump/lines/pkl_file.h"
+#include "engine/dump/read/dump_file.h"
+#include "engine/dump/read/file_kind.h"
+#include "engine/dump/read/side_files.h"
+#include "engine/dump/tensors/tensor_folder.h"
+
+namespace msprobe::dump {
+namespace {
+
+constexpr char kTensorFolder[] = "dump_tensor_data";
+
+Status ReadJson(MappedFile file, const ReadOptions& options, MemoryShare* memory, Dump* dump) {
+  std::vector<std::string_view> stack_keys;
+  DumpFileLayout layout;
+  const uint64_t size = file.bytes().size();
+  MSPROBE_RETURN_IF_ERROR(ReadDumpFile(dump->path, file.bytes(), dump, &stack_keys, &layout,
+                                       file.bytes().size() >= kLargeFile, memory));
+  dump->files.push_back(std::move(file));
+  if (options.tensor_folder) {
+    dump->tensor_folder = *options.tensor_folder;
+    if (dump->tensor_folder.empty() && dump->task == Task::kTensor) dump->task = Task::kStatistics;
+  } else if (std::string folder = JoinPath(dump->folder, kTensorFolder); IsLink(folder)) {
+    dump->AddNote(folder + " is a symbolic link: links inside a dump are not followed");
+  } else if (IsDirectory(folder)) {
+    dump->tensor_folder = std::move(folder);
+  }
+  MSPROBE_RETURN_IF_ERROR(memory->Holds(MemoryOf(*dump), size));
+  MSPROBE_RETURN_IF_ERROR(ReadStacks(stack_keys, dump, memory));
+  return ReadParents(dump, memory);
+}
+
+}  // namespace
+
+Result<Dump> ReadDump(const std::string& path, MemoryBudget* budget, const ReadOptions& options) {
+  if (options.tensor_folder && !options.tensor_folder->empty() &&
+      !IsDirectory(*options.tensor_folder)) {
+    return NotFound(*options.tensor_folder)
+        .Expected(fmt::format("the folder with the tensor files of {}", path));
+  }
+  Dump dump;
+  MSPROBE_ASSIGN_OR_RETURN(dump.path, LocateDump(path));
+  if (IsDirectory(dump.path)) return ReadTensorFolder(dump.path);
+  dump.folder = DirectoryName(dump.path);
+  MSPROBE_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(dump.path));
+  const FileKind kind = KindOf(file.bytes());
+  const uint64_t size = file.bytes().size();
+  MemoryShare memory(budget, dump.path);
+  if (kind == FileKind::kTensor) return ReadTensorFolder(dump.path);
+  MSPROBE_RETURN_IF_ERROR(kind == FileKind::kLines
+                              ? ReadLineFile(std::move(file), options, &memory, &dump)
+                              : ReadJson(std::move(file), options, &memory, &dump));
+  MSPROBE_RETURN_IF_ERROR(ReadWeights(&dump));
+  MSPROBE_RETURN_IF_ERROR(memory.Holds(MemoryOf(dump), size));
+  // Of side files little is looked at again; of the dump itself, if it is small, everything is.
+  for (const MappedFile& read : dump.files) {
+    if (read.path() != dump.path || read.bytes().size() >= kLargeFile) ForgetPages(read.bytes());
+  }
+  return dump;
+}
+
+}  // namespace msprobe::dump

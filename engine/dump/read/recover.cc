@@ -1,0 +1,208 @@
+#include "engine/dump/read/recover.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <unordered_set>
+
+#include "engine/base/file.h"
+#include "engine/base/text.h"
+#include "engine/dump/read/dump_file.h"
+#include "engine/dump/read/file_kind.h"
+#include "engine/dump/read/reader.h"
+#include "engine/dump/read/recover_missing.h"
+#include "engine/formats/json.h"
+
+namespace msprobe::dump {
+namespace {
+
+// What has to happen to one file: keep a prefix of it, then append.
+struct Repair {
+  std::string path;
+  uint64_t keep = 0;
+  std::string append;
+};
+
+Status Apply(const Repair& repair) {
+  MSPROBE_ASSIGN_OR_RETURN(AppendFile file, AppendFile::Open(repair.path, /*keep=*/true));
+  MSPROBE_RETURN_IF_ERROR(file.TruncateTo(repair.keep));
+  MSPROBE_RETURN_IF_ERROR(file.Append(repair.append));
+  MSPROBE_RETURN_IF_ERROR(file.Sync());
+  return file.Close();
+}
+
+// Bytes of `text` that are neither blank nor a separator.
+uint64_t UnfinishedBytes(std::string_view text) {
+  const size_t first = text.find_first_not_of(" \n\r\t,");
+  return first == std::string_view::npos ? 0 : text.find_last_not_of(" \n\r\t") + 1 - first;
+}
+
+// stack.json or construct.json.
+struct SideFile {
+  bool exists = false;
+  bool closed = false;
+  bool empty = true;  // no member yet
+  uint64_t keep = 0;  // behind the last whole member, or behind the '{'
+  uint64_t size = 0, dropped = 0;
+  int64_t next_number = 0;                    // above every numeric key
+  std::unordered_set<std::string> names;      // of stack.json: entries some group lists
+  std::map<std::string, std::string> groups;  // key -> of stack.json its frames, as JSON
+};
+
+Result<SideFile> Inspect(const std::string& path) {
+  SideFile side;
+  Result<MappedFile> opened = MappedFile::Open(path);
+  if (!opened.ok() && opened.status().code() == ErrorCode::kNotFound) return side;
+  MSPROBE_ASSIGN_OR_RETURN(const MappedFile file, std::move(opened));
+  const std::string_view text = file.bytes();
+  side.exists = true;
+  side.size = text.size();
+  formats::JsonCursor json(text);
+  formats::JsonText key;
+  if (json.BeginObject()) side.keep = json.offset();
+  while (json.NextKey(&key)) {
+    std::string name, group;
+    formats::AppendJsonText(&name, key);
+    std::vector<std::string> listed;
+    std::string_view frames;
+    if (json.Peek() == '[') {
+      json.BeginArray();
+      for (size_t i = 0; json.NextItem(); ++i) {
+        if (i == 0 && json.Peek() == '[') {
+          formats::JsonText entry;
+          for (json.BeginArray(); json.NextItem();) {
+            if (json.Peek() == '"' && json.String(&entry)) {
+              formats::AppendJsonText(&listed.emplace_back(), entry);
+            } else {
+              json.Skip();
+            }
+          }
+        } else if (i == 1) {
+          json.Raw(&frames);
+        } else {
+          json.Skip();
+        }
+      }
+    } else {
+      json.Skip();
+    }
+    if (json.failed()) break;
+    side.keep = json.offset();
+    side.empty = false;
+    for (std::string& entry : listed) side.names.insert(std::move(entry));
+    side.groups.emplace(name, frames);
+    if (name.size() <= 12 && name.find_first_not_of("0123456789") == std::string::npos &&
+        !name.empty()) {
+      side.next_number = std::max<int64_t>(side.next_number, std::stoll(name) + 1);
+    }
+  }
+  side.closed = !json.failed();
+  if (json.failed() && !json.truncated()) return json.Error(path);
+  if (!side.closed) side.dropped = UnfinishedBytes(text.substr(side.keep));
+  return side;
+}
+
+// Lines for calls that name their group themselves but that no group lists yet: the list was to be
+// written at stop.
+std::string MissingNames(const Dump& dump, const std::vector<std::string_view>& stack_keys,
+                         SideFile* stacks) {
+  std::map<std::string, std::string> lists;
+  for (size_t i = 0; i < dump.records.size(); ++i) {
+    const std::string name(dump.records[i].name), group(stack_keys[i]);
+    if (group.empty() || !stacks->groups.contains(group) || !stacks->names.insert(name).second)
+      continue;
+    std::string& list = lists[group];
+    if (!list.empty()) list += ", ";
+    AppendJsonString(&list, name);
+  }
+  std::string lines;
+  for (const auto& [group, list] : lists) {
+    if (!stacks->empty || !lines.empty()) lines += ",";
+    lines +=
+        fmt::format("\n\"{}\": [[{}], {}]", stacks->next_number++, list, stacks->groups[group]);
+  }
+  return lines;
+}
+
+}  // namespace
+
+Result<std::vector<RecoveredDump>> RecoverDumps(const std::string& path) {
+  MSPROBE_ASSIGN_OR_RETURN(const std::vector<DumpLocation> found, FindDumps(path));
+  if (found.empty()) return LocateDump(path).status();
+  std::vector<RecoveredDump> results;
+  for (const DumpLocation& location : found) {
+    Result<RecoveredDump> recovered = RecoverDump(location.path);
+    if (recovered.ok()) {
+      results.push_back(std::move(*recovered));
+    } else {
+      results.push_back({.path = location.path, .failed = recovered.status()});
+    }
+  }
+  return results;
+}
+
+Result<RecoveredDump> RecoverDump(const std::string& path) {
+  RecoveredDump result;
+  std::vector<Repair> repairs;
+  MSPROBE_ASSIGN_OR_RETURN(result.path, LocateDump(path));
+  // Damage in any of the files is said before one of them is touched.
+  MSPROBE_RETURN_IF_ERROR(ReadDump(result.path).status());
+  const std::string folder = DirectoryName(result.path);
+  {
+    // The views below point into the mapped file: all of them are gone before it is shortened.
+    const bool tensors = IsDirectory(result.path);
+    MSPROBE_ASSIGN_OR_RETURN(const MappedFile file, tensors ? Result<MappedFile>(MappedFile())
+                                                            : MappedFile::Open(result.path));
+    const FileKind kind = KindOf(file.bytes());
+    if (tensors || kind == FileKind::kTensor || kind == FileKind::kLines) {
+      return Unsupported(result.path + ": recover closes a dump.json; this is " +
+                         (kind == FileKind::kLines ? "a dump of whole lines" : "tensors") +
+                         ", which needs no closing");
+    }
+    Dump dump;
+    dump.folder = folder;
+    if (std::string data = JoinPath(folder, "dump_tensor_data"); IsDirectory(data))
+      dump.tensor_folder = data;
+    std::vector<std::string_view> stack_keys;
+    DumpFileLayout layout;
+    MSPROBE_RETURN_IF_ERROR(ReadDumpFile(result.path, file.bytes(), &dump, &stack_keys, &layout));
+    result.records = static_cast<int64_t>(dump.records.size());
+    if (!layout.root_closed) {
+      result.dropped_bytes += layout.dropped;
+      repairs.push_back({result.path, layout.keep, layout.data_closed ? "}\n" : "\n}}\n"});
+      result.missing.push_back(
+          "stop was never reached: calls after the last kept record are not there");
+    }
+
+    for (const std::string_view name : {"stack.json", "construct.json"}) {
+      const std::string side_path = JoinPath(folder, name);
+      MSPROBE_ASSIGN_OR_RETURN(SideFile side, Inspect(side_path));
+      if (!side.exists) {
+        result.missing.push_back(fmt::format("there is no {}", name));
+        continue;
+      }
+      if (!layout.root_closed) {
+        if (name == "stack.json") {
+          AddMissingStacks(dump, stack_keys, side.names, side.groups, &result.missing);
+        } else {
+          AddMissingParents(dump, side.groups, &result.missing);
+        }
+      }
+      if (side.closed) continue;
+      std::string append = side.size == 0 || side.keep == 0 ? "{" : "";
+      if (name == "stack.json") append += MissingNames(dump, stack_keys, &side);
+      result.dropped_bytes += side.dropped;
+      repairs.push_back({side_path, side.keep, append + "\n}\n"});
+    }
+
+    AddMissingTensors(dump, &result.missing);
+  }
+  for (const Repair& repair : repairs) {
+    MSPROBE_RETURN_IF_ERROR(Apply(repair));
+    result.closed.push_back(repair.path);
+  }
+  return result;
+}
+
+}  // namespace msprobe::dump

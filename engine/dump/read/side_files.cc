@@ -1,0 +1,242 @@
+#include "engine/dump/read/side_files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <functional>
+#include <unordered_map>
+
+#include "engine/base/pages.h"
+#include "engine/formats/json.h"
+#include "engine/model/text_arena.h"
+
+namespace msprobe::dump {
+namespace {
+
+// One side file while it is read: text that needs decoding goes to the arena.
+class SideFile {
+ public:
+  SideFile(Dump* dump, std::string_view file_name, MemoryShare* memory)
+      : dump_(dump),
+        file_name_(file_name),
+        path_(JoinPath(dump->folder, file_name)),
+        memory_(memory) {}
+
+  // Calls member(cursor, key), which answers how many bytes it added to its tables, for each member
+  // of the file's object. Nothing happens when there is no such file.
+  template <typename Member>
+  Status Read(Member&& member) {
+    Result<MappedFile> opened = MappedFile::OpenBelow(dump_->folder, file_name_);
+    if (!opened.ok() && opened.status().code() == ErrorCode::kNotFound) return Status::Ok();
+    if (!opened.ok() && opened.status().code() == ErrorCode::kInvalidDump) {
+      dump_->AddNote(opened.status().message());  // a link, a device: the dump does without
+      return Status::Ok();
+    }
+    MSPROBE_ASSIGN_OR_RETURN(MappedFile file, std::move(opened));
+    formats::JsonCursor json(file.bytes());
+    formats::JsonText key;
+    int64_t members = 0;
+    uint64_t added = 0;
+    size_t seen = 0;
+    for (json.BeginObject(); json.NextKey(&key);) {
+      added += member(&json, Text(key));
+      members += !json.failed();
+      constexpr size_t kBetween = size_t{1} << 20;
+      if (json.offset() < seen + kBetween) continue;
+      ForgetPagesAround(file.bytes().substr(seen, json.offset() - seen), file.bytes());
+      seen = json.offset();
+      if (memory_ != nullptr) MSPROBE_RETURN_IF_ERROR(memory_->Beside(NotForRows(added)));
+    }
+    json.Peek();  // skips blanks
+    if (!json.failed() && json.offset() < file.bytes().size())
+      json.Fail("nothing after the document");
+    if (json.failed() && !json.truncated()) {
+      return json.Error(path_).Hint(
+          fmt::format("the comparison can do without this file: mv {0} {0}.damaged", path_));
+    }
+    if (json.failed()) {
+      dump_->complete = false;
+      dump_->AddNote(
+          fmt::format("{} has no closing brace, {} entries read", BaseName(path_), members));
+    }
+    dump_->files.push_back(std::move(file));
+    arena_.Release(&dump_->arena);
+    return Status::Ok();
+  }
+
+  std::string_view Text(formats::JsonText text) { return arena_.Decode(text); }
+  std::string_view Fingerprint(formats::JsonText text) {
+    return FingerprintText(Text(text), &arena_);
+  }
+
+  // A list of strings; anything else in it is an error of the cursor.
+  void Strings(formats::JsonCursor* json, std::vector<std::string_view>* out) {
+    formats::JsonText text;
+    for (json->BeginArray(); json->NextItem();) {
+      if (json->String(&text)) out->push_back(Text(text));
+    }
+  }
+
+ private:
+  // What the tables take of memory that is not counted already, for rows that are not there yet.
+  uint64_t NotForRows(uint64_t bytes) const {
+    const uint64_t rows = MemoryForComparing(dump_->records.size(), dump_->leaves.size());
+    return std::max(bytes + arena_.bytes(), rows) - rows;
+  }
+
+  Dump* dump_;
+  std::string_view file_name_;
+  std::string path_;
+  MemoryShare* memory_;
+  TextArena arena_;
+};
+
+// A number for each of many texts, the first that was given; the texts stay where they are. (One
+// table without a node for each: half of the time of std::unordered_map, for a million names.)
+class TextNumbers {
+ public:
+  void Reserve(size_t count) {
+    if (slots_.size() >= 2 * count) return;
+    std::vector<Slot> old(std::bit_ceil(2 * count + 16));
+    old.swap(slots_);
+    for (const Slot& slot : old) {
+      if (slot.number >= 0) *Find(slot.text) = slot;
+    }
+  }
+  void Add(std::string_view text, int32_t number) {
+    Reserve(++count_);
+    Slot* slot = Find(text);
+    if (slot->number < 0) *slot = {text, number};
+  }
+  int32_t Of(std::string_view text) const {  // -1: none
+    return slots_.empty() ? -1 : const_cast<TextNumbers*>(this)->Find(text)->number;
+  }
+
+ private:
+  struct Slot {
+    TextRef text;
+    int32_t number = -1;
+  };
+  Slot* Find(std::string_view text) {
+    const size_t mask = slots_.size() - 1;
+    size_t i = std::hash<std::string_view>()(text) & mask;
+    while (slots_[i].number >= 0 && slots_[i].text != text) i = (i + 1) & mask;
+    return &slots_[i];
+  }
+  std::vector<Slot> slots_;  // a power of two, at most half of them used
+  size_t count_ = 0;
+};
+
+}  // namespace
+
+Status ReadStacks(const std::vector<std::string_view>& stack_keys, Dump* dump,
+                  MemoryShare* memory) {
+  TextNumbers by_key, by_name;
+  // Entries that say their stack need not be looked for among its names.
+  const bool by_names = std::any_of(stack_keys.begin(), stack_keys.end(),
+                                    [](std::string_view key) { return key.empty(); });
+  if (by_names) by_name.Reserve(dump->records.size());
+  SideFile file(dump, "stack.json", memory);
+  MSPROBE_RETURN_IF_ERROR(file.Read([&](formats::JsonCursor* json, std::string_view key) {
+    const auto index = static_cast<int32_t>(dump->stacks.size());
+    std::vector<std::string_view> names, frames;
+    bool grouped = false;
+    json->BeginArray();
+    formats::JsonText text;
+    // msprobe 8 and later: [[names], [frames]]; before: the key is an entry and the list holds its
+    // frames.
+    for (size_t i = 0; json->NextItem(); ++i) {
+      if (json->Peek() == '[') {
+        if (i > 1) json->Fail("a list of names and a list of frames, nothing after them");
+        if (i == 0 && !by_names) {
+          json->Skip();
+        } else {
+          file.Strings(json, i == 0 ? &names : &frames);
+        }
+        grouped = true;
+      } else if (json->String(&text)) {
+        frames.push_back(file.Text(text));
+      }
+    }
+    if (json->failed()) return size_t{0};
+    if (grouped) {
+      by_key.Add(key, index);
+      for (const std::string_view name : names) by_name.Add(name, index);
+    } else {
+      by_name.Add(key, index);
+    }
+    constexpr size_t kOfName = 48;  // in the table
+    const size_t added =
+        kOfName * (names.size() + 1) + sizeof(frames) + frames.size() * sizeof(frames[0]);
+    dump->stacks.push_back(std::move(frames));
+    return added;
+  }));
+  for (size_t i = 0; i < dump->records.size(); ++i) {
+    Record& record = dump->records[i];
+    if (!stack_keys[i].empty()) record.stack = by_key.Of(stack_keys[i]);
+    if (record.stack < 0) record.stack = by_name.Of(record.name);
+  }
+  return Status::Ok();
+}
+
+Status ReadParents(Dump* dump, MemoryShare* memory) {
+  constexpr size_t kOfParent = 80;
+  std::unordered_map<std::string_view, std::string_view> parents;
+  SideFile file(dump, "construct.json", memory);
+  MSPROBE_RETURN_IF_ERROR(file.Read([&](formats::JsonCursor* json, std::string_view child) {
+    formats::JsonText text;
+    switch (json->Peek()) {
+      case '"':
+        if (json->String(&text)) parents.emplace(child, file.Text(text));
+        break;
+      case '[':  // [parent, micro step]
+        json->BeginArray();
+        if (json->NextItem()) {
+          if (json->Peek() == '"') {
+            if (json->String(&text)) parents.emplace(child, file.Text(text));
+          } else {
+            json->Skip();
+          }
+          while (json->NextItem()) json->Skip();
+        }
+        break;
+      default:
+        json->Skip();  // null: no parent
+        return size_t{0};
+    }
+    return kOfParent;
+  }));
+  if (parents.empty()) return Status::Ok();
+  for (Record& record : dump->records) {
+    if (const auto found = parents.find(record.name); found != parents.end())
+      record.parent = found->second;
+  }
+  return Status::Ok();
+}
+
+std::string WeightsFileOf(std::string_view dump_file) {
+  if (dump_file.ends_with(".json")) return "weights.json";
+  const size_t dot = dump_file.rfind('.');
+  return std::string(dump_file.substr(0, dot)) + ".weights.json";
+}
+
+Status ReadWeights(Dump* dump) {
+  const std::string name = WeightsFileOf(BaseName(dump->path));
+  SideFile file(dump, name, nullptr);
+  return file.Read([&](formats::JsonCursor* json, std::string_view name) {
+    Weight weight{.name = name};
+    formats::JsonText key, text;
+    for (json->BeginObject(); json->NextKey(&key);) {
+      if ((key == "fp" || key == "fingerprint") && json->Peek() == '"') {
+        if (json->String(&text)) weight.fingerprint = file.Fingerprint(text);
+      } else {
+        json->Skip();
+      }
+    }
+    if (!json->failed()) dump->weights.push_back(weight);
+    return sizeof(weight);
+  });
+}
+
+}  // namespace msprobe::dump

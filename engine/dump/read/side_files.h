@@ -1,0 +1,31 @@
+// stack.json and construct.json: where each record was called from, and inside which module. Both
+// may be absent, and both may be cut short by a kill; whole lines are kept.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/model/memory_budget.h"
+#include "engine/model/table.h"
+
+namespace msprobe::dump {
+
+// Reads <folder>/stack.json, when it is there, into dump->stacks and Record::stack. `stack_keys`
+// (one a record, "" for none) name a group directly and win over the names a group lists. Errors:
+// kInvalidDump when the file is damaged; of all of these kUnsupported when `memory`, of which the
+// dump holds its part, does not allow for it.
+Status ReadStacks(const std::vector<std::string_view>& stack_keys, Dump* dump,
+                  MemoryShare* memory = nullptr);
+
+// Reads <folder>/construct.json, when it is there, into Record::parent.
+Status ReadParents(Dump* dump, MemoryShare* memory = nullptr);
+
+// Beside "dump.json" "weights.json"; beside "npu_dump.pkl", of which a folder may hold several,
+// "npu_dump.weights.json".
+std::string WeightsFileOf(std::string_view dump_file);
+
+// Reads that file, when it is there, into dump->weights.
+Status ReadWeights(Dump* dump);
+
+}  // namespace msprobe::dump

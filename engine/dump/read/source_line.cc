@@ -1,0 +1,91 @@
+#include "engine/dump/read/source_line.h"
+
+#include <optional>
+
+namespace msprobe::dump {
+namespace {
+
+// Where nobody looks for a mistake of the model: PyTorch, Python's own library, earlier tools.
+bool IsFramework(std::string_view path) {
+  for (std::string_view mark : {"-packages/torch/", "-packages/torch_npu/", "-packages/mindspore/",
+                                "-packages/msprobe/", "<frozen ", "/ptdbg_ascend/"}) {
+    if (path.find(mark) != std::string_view::npos) return true;
+  }
+  return path.find("/lib/python") != std::string_view::npos &&
+         path.find("-packages/") == std::string_view::npos;
+}
+
+// "transformers/models/gpt2/modeling_gpt2.py" of an installed package; else "".
+std::string_view InPackage(std::string_view path) {
+  for (const std::string_view mark : {"/site-packages/", "/dist-packages/"}) {
+    if (const size_t at = path.rfind(mark); at != path.npos) return path.substr(at + mark.size());
+  }
+  return {};
+}
+
+void AppendPlace(std::string* out, const StackFrame& frame) {
+  const std::string_view packaged = InPackage(frame.path);
+  out->append(packaged.empty() ? frame.path : packaged).append(":").append(frame.line);
+}
+
+}  // namespace
+
+// "File <path>, line <n>, in <function>, \n <source>"; a path or a source may itself hold ", line
+// ".
+StackFrame ParseStackFrame(std::string_view text) {
+  StackFrame frame;
+  const size_t end = text.find('\n');
+  std::string_view head = text.substr(0, end);
+  if (end != std::string_view::npos) frame.source = text.substr(end + 1);
+  const size_t line = head.rfind(", line ");
+  if (head.substr(0, 5) != "File " || line == std::string_view::npos || line < 5) return frame;
+  frame.path = head.substr(5, line - 5);
+  std::string_view rest = head.substr(line + 7);
+  const size_t in = rest.find(", in ");
+  frame.line = rest.substr(0, in);
+  if (in != std::string_view::npos) frame.function = rest.substr(in + 5);
+  const auto trim = [](std::string_view* s) {
+    while (!s->empty() && (s->back() == ' ' || s->back() == ',' || s->back() == '\n'))
+      s->remove_suffix(1);
+    while (!s->empty() && s->front() == ' ') s->remove_prefix(1);
+  };
+  trim(&frame.line), trim(&frame.function);
+  // Only blanks: a source line may well end in a comma.
+  while (!frame.source.empty() && frame.source.front() == ' ') frame.source.remove_prefix(1);
+  while (!frame.source.empty() && (frame.source.back() == ' ' || frame.source.back() == '\n')) {
+    frame.source.remove_suffix(1);
+  }
+  frame.parsed = true;
+  return frame;
+}
+
+std::string UserSourceLine(const std::vector<std::string_view>& frames) {
+  if (frames.empty()) return "";
+  std::optional<StackFrame> found, own;
+  for (size_t i = 0; i < frames.size() && !own; ++i) {
+    const StackFrame frame = ParseStackFrame(frames[i]);
+    if (!frame.parsed || IsFramework(frame.path)) continue;
+    if (!found) found = frame;
+    if (InPackage(frame.path).empty()) own = frame;
+  }
+  const StackFrame frame = found ? *found : ParseStackFrame(frames[0]);
+  std::string out;
+  if (frame.parsed) {
+    AppendPlace(&out, frame);
+    if (!frame.function.empty()) out.append(" in ").append(frame.function);
+    if (own && !InPackage(frame.path).empty()) {
+      out += " (from ";
+      AppendPlace(&out, *own);
+      out += ')';
+    }
+    if (!frame.source.empty()) out.append(": ").append(frame.source);
+  } else {
+    out = frames[0];
+  }
+  for (char& c : out) {
+    if (c == '\n' || c == '\r' || c == '\t') c = ' ';
+  }
+  return out;
+}
+
+}  // namespace msprobe::dump

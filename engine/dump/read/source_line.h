@@ -1,0 +1,28 @@
+// A call's stack as one line for people.
+//
+//   UserSourceLine({"File /env/site-packages/torch/nn/functional.py, line 9, in gelu, \n return g",
+//                   "File train.py, line 41, in forward, \n y = F.gelu(x)"});
+//   // "train.py:41 in forward: y = F.gelu(x)"
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace msprobe::dump {
+
+struct StackFrame {
+  std::string_view path, line, function, source;  // source: "" where it was not known
+  bool parsed = false;  // false: the text is spelled otherwise, and all else empty
+};
+// Of one frame as stack.json spells it.
+StackFrame ParseStackFrame(std::string_view text);
+
+// `frames` innermost first, as stack.json holds them. The innermost frame outside of the framework:
+// where the model is written, be it in the program or in a package that it uses, of which the path
+// is told from the package on, with the program's own line: "timm/layers/norm.py:89 in forward
+// (from train.py:7): x = F.layer_norm(x)". Else the innermost; "" without frames. A frame that is
+// spelled otherwise is returned as it is, on one line.
+std::string UserSourceLine(const std::vector<std::string_view>& frames);
+
+}  // namespace msprobe::dump

@@ -1,0 +1,228 @@
+#include "engine/dump/session/reference_search.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <filesystem>
+#include <span>
+
+#include "engine/base/log.h"
+#include "engine/dump/read/entries.h"
+#include "engine/model/names.h"
+
+namespace msprobe::dump {
+namespace {
+
+constexpr std::string_view kKey = "\"bench_path\" of the configuration names it";
+
+std::optional<uint64_t> HexNumber(std::string_view text, size_t digits) {
+  uint64_t value = 0;
+  const char* const end = text.data() + text.size();
+  if (text.size() != digits) return std::nullopt;
+  const auto [stop, error] = std::from_chars(text.data(), end, value, 16);
+  if (error != std::errc() || stop != end) return std::nullopt;
+  return value;
+}
+
+// The dump of a step and rank. A run without ranks and the only dump of a step go together.
+const DumpLocation* Choose(const std::vector<DumpLocation>& dumps, int64_t step, int rank) {
+  const DumpLocation* only = nullptr;
+  int candidates = 0, exact = 0;
+  for (const DumpLocation& dump : dumps) {
+    if (dump.step != step && dump.step >= 0) continue;
+    ++candidates;
+    exact += dump.rank == rank;
+    if (only == nullptr || dump.rank == rank) only = &dump;
+  }
+  if (exact == 1) return only;
+  return candidates == 1 && (only->rank < 0 || rank < 0) ? only : nullptr;
+}
+
+// Whether a run to `dump_path` writes the files that are read.
+bool WritesOver(const std::string& dump_path, const std::string& file) {
+  std::error_code error;  // a folder that is not there is no other's
+  return std::filesystem::equivalent(dump_path, DirectoryName(DirectoryName(DirectoryName(file))),
+                                     error);
+}
+
+std::span<const Leaf> SlotOf(std::span<const Leaf> leaves, Slot slot) {
+  size_t first = 0, last = leaves.size();
+  while (first < last && leaves[first].slot != slot) ++first;
+  while (last > first && leaves[last - 1].slot != slot) --last;
+  return leaves.subspan(first, last - first);
+}
+
+}  // namespace
+
+std::optional<uint64_t> ReferenceSearch::ChecksumOf(const Leaf& leaf, Kind kind) {
+  switch (kind) {
+    case Kind::kFingerprint:
+      return HexNumber(leaf.fingerprint, 16);
+    case Kind::kCrc32:
+      return HexNumber(leaf.md5, 8);
+    case Kind::kXor:
+      return leaf.md5.starts_with("0x") ? HexNumber(leaf.md5.substr(2), 16) : std::nullopt;
+    case Kind::kNone:
+      break;
+  }
+  return std::nullopt;
+}
+
+ReferenceSearch::Expected ReferenceSearch::Describe(const Leaf& leaf, bool casts_bfloat16) {
+  const uint64_t shape = std::hash<std::string_view>()(leaf.shape);
+  for (const Kind kind : {Kind::kFingerprint, Kind::kCrc32, Kind::kXor}) {
+    // msprobe 1.0 checked bfloat16 as float32, and under xor a number is written as it is.
+    if (kind == Kind::kCrc32 && casts_bfloat16 && leaf.dtype == "torch.bfloat16") continue;
+    if (kind == Kind::kXor && leaf.shape == "[]") continue;
+    if (const std::optional<uint64_t> checksum = ChecksumOf(leaf, kind))
+      return {*checksum, shape, leaf.slot, kind};
+  }
+  return {0, shape, leaf.slot, Kind::kNone};
+}
+
+bool ReferenceSearch::Load(const Dump& dump) {
+  calls_.clear();
+  expected_.clear();
+  checksum_ = kernels::Checksum::kNone;
+  bool any = false;
+  const bool casts_bfloat16 = dump.dialect == "msprobe 1.0";
+  for (const Record& record : dump.records) {
+    if (record.direction != Direction::kForward) continue;
+    Range range{static_cast<uint32_t>(expected_.size()), 0};
+    for (const Leaf& leaf : dump.LeavesOf(record)) {
+      if (leaf.kind != LeafKind::kTensor) continue;
+      expected_.push_back(Describe(leaf, casts_bfloat16));
+      ++range.count;
+      const Kind kind = expected_.back().kind;
+      any |= kind != Kind::kNone;
+      if (kind == Kind::kCrc32) checksum_ = kernels::Checksum::kCrc32;
+      if (kind == Kind::kXor && checksum_ == kernels::Checksum::kNone)
+        checksum_ = kernels::Checksum::kXor;
+    }
+    if (!calls_.try_emplace(std::string(record.name), range).second)
+      expected_.resize(range.first);  // of a name that comes again, the first
+  }
+  return any;
+}
+
+Status ReferenceSearch::Check(const std::string& path, const std::string& dump_path) {
+  Result<std::vector<DumpLocation>> dumps = FindDumps(path);
+  if (!dumps.ok()) return Status(dumps.status()).Hint(kKey);
+  if (dumps->empty()) {
+    return NotFound(path)
+        .Says("holds no dump")
+        .Expected("an earlier dump of this program: step0/rank0/dump.json in it")
+        .Hint(kKey);
+  }
+  if (WritesOver(dump_path, dumps->front().path)) {
+    return Status(ErrorCode::kInvalidArgument)
+        .At(path)
+        .Says("this run would write over the dump that it is compared with")
+        .Hint("choose another \"dump_path\"");
+  }
+  // The first that recorded anything speaks for all.
+  for (const DumpLocation& location : *dumps) {
+    MSPROBE_ASSIGN_OR_RETURN(const Dump dump, ReadDump(location.path));
+    ReferenceSearch search(path);
+    if (search.Load(dump)) return Status::Ok();
+    if (!search.expected_.empty()) break;
+  }
+  return Status(ErrorCode::kInvalidArgument)
+      .At(dumps->front().path)
+      .Expected("checksums of forward calls, to compare this run with")
+      .Found("none")
+      .Hint("record it with \"summary_mode\": \"md5\"");
+}
+
+Result<bool> ReferenceSearch::Begin(int64_t step, std::optional<int> rank) {
+  const std::pair<int64_t, int> wanted{step, rank.value_or(-1)};
+  if (begun_ == wanted) return found_;
+  begun_ = wanted;
+  found_ = false;
+  counts_ = {};
+  MSPROBE_ASSIGN_OR_RETURN(const std::vector<DumpLocation> dumps, FindDumps(path_));
+  const DumpLocation* location = Choose(dumps, step, wanted.second);
+  if (location != nullptr) {
+    MSPROBE_ASSIGN_OR_RETURN(const Dump dump, ReadDump(location->path));
+    file_ = location->path;
+    found_ = Load(dump);
+  }
+  if (!found_) {
+    Log(LogLevel::kWarning,
+        fmt::format("step {}{} is not searched: {}", step,
+                    rank ? fmt::format(", rank {}", *rank) : "",
+                    location == nullptr ? fmt::format("{} does not hold one dump of it", path_)
+                                        : fmt::format("{} holds no checksums", file_)));
+  }
+  return found_;
+}
+
+ReferenceSearch::Verdict ReferenceSearch::Compare(std::string_view entry) const {
+  formats::JsonCursor json(entry);
+  EntryParser parser(EntryParser::Options{});
+  const Entries ours = parser.Parse(&json);
+  if (ours.records.size() != 1) return Verdict::kUnclear;
+  const Record& record = ours.records.front();
+  const auto found = calls_.find(record.name);
+  if (found == calls_.end()) return Verdict::kNoPartner;
+  if (ReturnsUnwrittenMemory(record.api.substr(record.api.view().rfind('.') + 1)))
+    return Verdict::kUnclear;
+
+  std::vector<Leaf> tensors;
+  for (const Leaf& leaf : ours.leaves) {
+    if (leaf.kind == LeafKind::kTensor) tensors.push_back(leaf);
+  }
+  const std::span<const Expected> expected(expected_.data() + found->second.first,
+                                           found->second.count);
+  size_t next = 0, compared = 0;
+  bool unclear = false, other_inputs = false, differs = false;
+  for (const Slot slot : {Slot::kInput, Slot::kKwarg, Slot::kParameter, Slot::kOutput}) {
+    const size_t first = next;
+    while (next < expected.size() && expected[next].slot == slot) ++next;
+    const std::span<const Leaf> made = SlotOf(tensors, slot);
+    // Not every generation has parameters in a module's entry.
+    if (slot == Slot::kParameter && next == first) continue;
+    if (made.size() != next - first) {
+      unclear = true;
+      continue;
+    }
+    for (size_t i = 0; i < made.size(); ++i) {
+      const Expected& there = expected[first + i];
+      const bool same_shape = there.shape == std::hash<std::string_view>()(made[i].shape);
+      const std::optional<uint64_t> checksum = ChecksumOf(made[i], there.kind);
+      const bool known = same_shape && checksum.has_value();
+      compared += known && slot == Slot::kOutput;
+      const bool same = known && *checksum == there.checksum;
+      if (slot == Slot::kOutput) {
+        differs |= known && !same;
+      } else {
+        other_inputs |= !same_shape || (known && !same);
+        unclear |= !known;
+      }
+    }
+  }
+  if (other_inputs) return Verdict::kOtherInputs;
+  if (unclear || compared == 0) return Verdict::kUnclear;
+  return differs ? Verdict::kDiffers : Verdict::kAlike;
+}
+
+ReferenceSearch::Verdict ReferenceSearch::Judge(std::string_view entry) {
+  const Verdict verdict = Compare(entry);
+  ++counts_[static_cast<size_t>(verdict)];
+  return verdict;
+}
+
+std::string ReferenceSearch::Report() const {
+  static constexpr std::string_view kWords[] = {"alike", "different", "given other inputs",
+                                                "that cannot be compared",
+                                                "without a namesake there"};
+  std::string text;
+  for (size_t i = 0; i < counts_.size(); ++i) {
+    if (counts_[i] == 0) continue;
+    text += text.empty() ? fmt::format("compared with {}: ", file_) : ", ";
+    text += fmt::format("{} {} {}", counts_[i], counts_[i] == 1 ? "call" : "calls", kWords[i]);
+  }
+  return text;
+}
+
+}  // namespace msprobe::dump

@@ -1,0 +1,79 @@
+// The calls of a run against an earlier dump of the same program, each as soon as it has returned
+// ("bench_path"): one differs when it was given what its namesake was given and made something
+// else.
+//
+//   MSPROBE_RETURN_IF_ERROR(ReferenceSearch::Check("runs/golden", "runs/now"));
+//   ReferenceSearch search("runs/golden");
+//   MSPROBE_ASSIGN_OR_RETURN(const bool found, search.Begin(step, rank));
+//   if (search.Judge(builder.Finish()) == ReferenceSearch::Verdict::kDiffers) Keep();
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "engine/base/status.h"
+#include "engine/dump/config/summary_mode.h"
+#include "engine/dump/read/reader.h"
+
+namespace msprobe::dump {
+
+class ReferenceSearch {
+ public:
+  enum class Verdict : uint8_t { kAlike, kDiffers, kOtherInputs, kUnclear, kNoPartner };
+
+  // `path`: what FindDumps takes. Opened by Begin.
+  explicit ReferenceSearch(std::string path) : path_(std::move(path)) {}
+
+  // Whether a run that writes to `dump_path` can be compared with it. Errors: kNotFound;
+  // kInvalidDump; kInvalidArgument: no checksums, or the run would write over it.
+  static Status Check(const std::string& path, const std::string& dump_path);
+
+  // The dump of this step and rank is what calls are compared with from now on. False: there is
+  // none, which is said once. Errors: as ReadDump.
+  Result<bool> Begin(int64_t step, std::optional<int> rank);
+  // What an entry must hold beside its fingerprints.
+  kernels::Checksum checksum() const { return checksum_; }
+
+  // `entry`: a forward call, "name": {...}, as EntryBuilder writes it.
+  Verdict Judge(std::string_view entry);
+  // "compared with golden/step0/rank0/dump.json: 12 calls alike, 1 different, ..."; "" when no call
+  // was judged since Begin.
+  std::string Report() const;
+
+ private:
+  enum class Kind : uint8_t { kNone, kFingerprint, kCrc32, kXor };
+  struct Expected {  // of one tensor
+    uint64_t checksum, shape;
+    Slot slot;
+    Kind kind;
+  };
+  struct Range {
+    uint32_t first = 0, count = 0;
+  };
+  struct HashName {
+    using is_transparent = void;
+    size_t operator()(std::string_view name) const { return std::hash<std::string_view>()(name); }
+  };
+
+  bool Load(const Dump& dump);
+  Verdict Compare(std::string_view entry) const;
+  static Expected Describe(const Leaf& leaf, bool casts_bfloat16);
+  static std::optional<uint64_t> ChecksumOf(const Leaf& leaf, Kind kind);
+
+  std::string path_, file_;  // file_: the dump in use
+  std::optional<std::pair<int64_t, int>> begun_;
+  bool found_ = false;
+  kernels::Checksum checksum_ = kernels::Checksum::kNone;
+  std::unordered_map<std::string, Range, HashName, std::equal_to<>> calls_;
+  std::vector<Expected> expected_;
+  std::array<int64_t, 5> counts_{};  // by verdict
+};
+
+}  // namespace msprobe::dump

@@ -1,0 +1,170 @@
+// One process's recording: which step it is, whether it is wanted, where its files go, and what
+// happens when they cannot be written. Knows no framework; a front end hands it names and composed
+// entries.
+//
+//   Session session(config);
+//   if (*session.Start(rank))
+//     session.Record({.entry = builder.Finish(), .name = builder.name(), .parent = parent});
+//   session.Stop();
+//   session.Step();
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/dump/config/config.h"
+#include "engine/dump/config/filter.h"
+#include "engine/dump/lines/pkl_writer.h"
+#include "engine/dump/write/dump_writer.h"
+#include "engine/dump/write/late_stats.h"
+#include "engine/dump/write/tensor_queue.h"
+
+namespace msprobe::dump {
+
+class Session {
+ public:
+  explicit Session(Config config, std::string framework = "pytorch");
+
+  // Tokens of each request in the coming step, before Start: only those of the configured request
+  // are recorded. nullopt: not known, whole tensors are recorded.
+  void ScheduleTokens(std::optional<TokenCounts> counts);
+  const Slicer& slicer() const { return slicer_; }
+
+  // Whether Start can begin anything now: the least that is asked of a step without interest.
+  bool StepIsWanted();
+  // Begins or goes on collecting the current step. False: not wanted (step, rank, past the last
+  // step, request). `rank` is nullopt when the run is not distributed. Errors: kIo when the folder
+  // or its files cannot be made; collection is off then.
+  Result<bool> Start(std::optional<int> rank);
+  // Closes the files, waits for stored tensors. Another Start in the same step goes on where this
+  // one left.
+  Status Stop();
+  // The step is over: counters begin at 0 again, the next Start writes to the next step's folder.
+  void Step() { BeginAtStep(step_ + 1); }
+  void BeginAtStep(int64_t step);  // the same, for a training that goes on from another step
+
+  // The configuration's file has changed; call after Stop. What it says holds from the next Start
+  // on, or from the next step on where the files of this step are begun and need another header.
+  // Whether it is enabled (dump_enable) holds at once.
+  void Reconfigure(Config config);
+  // Another configuration holds at once, and files begin anew; call numbers go on. Those of an
+  // older front end that this session has written before are added to. `goes_on`: the next part of
+  // the same recording, which is off after a fault or its end.
+  void Restyle(Config config, bool goes_on = false);
+  // The files of an older front end are complete, and may be moved or removed.
+  void ReleaseLines();
+  void Refuse();  // the file cannot be used: nothing is recorded until the next Reconfigure
+  bool enabled() const { return enabled_ && !refused_; }
+  uint64_t configured() const { return configured_; }  // configurations that came to hold
+
+  bool collecting() const { return collecting_; }
+  bool disabled() const { return disabled_; }  // MSPROBE_DISABLE=1
+  // Of the run, for the header of files opened from now on: a JSON object.
+  void SetProvenance(std::string json) { provenance_ = std::move(json); }
+  // Writes a file of its own beside dump.json. A failure turns collection off, as in Record.
+  void WriteBeside(const std::string& file_name, std::string_view text);
+  // The next Start, if the step is wanted, begins new files.
+  bool begins_step() const { return writer_ == nullptr; }
+  // Grows with every Start and Step: tells what was armed for an earlier one.
+  uint64_t epoch() const { return epoch_; }
+  int64_t step() const { return step_; }
+
+  // Call numbers, by counter (an index that the front end hands out).
+  int64_t NextCall(uint32_t counter);
+  // Entry names of call number `call` of "Functional.relu.", and of its gradients.
+  void NameCall(const std::string& stem, int64_t call, bool is_module, std::string* forward,
+                std::string* backward);
+  // Whether gradients get another name when they come; that name, once for each.
+  bool renames_gradients() const;
+  std::string NameGradients(const std::string& backward);
+  void TakeBack(uint32_t counter);  // the last number of this counter was not used
+
+  // One entry and what belongs to it. A failure to write turns collection off and is logged once.
+  struct Item {
+    std::string_view entry;  // the whole line; "": not in dump.json (task structure)
+    std::string_view name;
+    std::string_view parent;  // "": none
+    bool construct = false;   // goes into construct.json
+  };
+  void Record(const Item& item);
+  // Statistics that entries with marks wait for; what can be written then is.
+  void KnowLateStats(std::span<const std::pair<int64_t, kernels::Stats>> stats);
+  // The file-wide number of a stack, -1 when collection is off: `stack` is the front end's own
+  // number, `frames` is asked for when this step has not seen it.
+  template <typename Frames>
+  int64_t NoteStack(int64_t stack, std::string_view name, Frames&& frames);
+  // False when it could not be queued (collection is off then).
+  bool Store(const std::string& file_name, const TensorView& view);
+  bool storing() const { return tensors_ != nullptr; }
+  // Of an older front end: whether a file was begun since this was asked last.
+  bool TakeNewLines() { return std::exchange(begins_lines_, false); }
+  // Of an older front end: the file that the last entry went to.
+  std::string last_file() const { return lines_ == nullptr ? "" : lines_->last_file(); }
+
+  // All that was wanted is recorded: the files are closed as by Stop, a later Start begins nothing.
+  void Conclude(std::string_view why);
+  // Turns collection off for good, keeps what is on disk, says why, once. The files stay open at
+  // their end, so that readers know that they are not whole.
+  void Fail(const Status& status) noexcept;
+  const Config& config() const { return config_; }
+  Filter& filter() { return filter_; }
+  const std::string& folder() const {
+    return folder_;
+  }  // of the current step and rank; "" before the first Start
+  // In a forked child: forgets the files without touching them.
+  void Abandon();
+
+ private:
+  void Write(const Item& item);
+  void DrainLate(bool give_up);
+  Status Open(std::optional<int> rank);
+  Status OpenLines(std::optional<int> rank);
+  void ApplyTokens();
+  void Adopt(Config config);
+  int64_t AddStack(int64_t stack, std::string_view name, std::vector<std::string> frames);
+
+  Config config_;
+  Filter filter_;
+  std::optional<Config> next_;  // from the next step on
+  bool enabled_ = true, refused_ = false, abandoned_ = false;
+  uint64_t configured_ = 0;
+  Slicer slicer_;
+  std::optional<TokenCounts> tokens_;  // of the coming step
+  bool request_is_absent_ = false;
+  std::string framework_, folder_, provenance_;
+  int64_t step_ = 0;
+  uint64_t epoch_ = 0;
+  bool disabled_ = false;
+  bool collecting_ = false, failed_ = false, concluded_ = false;
+  bool said_end_ = false, said_later_ = false, said_no_request_ = false, said_replaces_ = false;
+  std::unique_ptr<EntryWriter> writer_;
+  LineWriter* lines_ = nullptr;        // the same, of an older front end
+  std::set<std::string> lines_files_;  // that this session has written
+  bool begins_lines_ = false;
+  int64_t hook_calls_ = 0;  // of ptdbg_ascend 0.1: forward and backward calls
+  LateEntries late_;
+  std::unique_ptr<TensorQueue> tensors_;
+  std::vector<int64_t> calls_;  // by counter
+  std::vector<int64_t>
+      stack_numbers_;  // the front end's number -> this file's, -1: not seen in this step
+};
+
+template <typename Frames>
+int64_t Session::NoteStack(int64_t stack, std::string_view name, Frames&& frames) {
+  if (!collecting_) return -1;
+  if (static_cast<size_t>(stack) < stack_numbers_.size() &&
+      stack_numbers_[static_cast<size_t>(stack)] >= 0) {
+    const int64_t number = stack_numbers_[static_cast<size_t>(stack)];
+    if (const Status status = writer_->NoteStack(number, name); !status.ok()) Fail(status);
+    return number;
+  }
+  return AddStack(stack, name, frames());
+}
+
+}  // namespace msprobe::dump

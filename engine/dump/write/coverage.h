@@ -1,0 +1,71 @@
+// coverage.json: of what the program computed in a step, what the dump holds and what it does not,
+// with the reason. Written beside dump.json at every stop, for all of the step so far.
+//
+//   session.WriteBeside(kCoverageFile, CoverageJson(coverage));
+//   MSPROBE_ASSIGN_OR_RETURN(Coverage coverage, ReadCoverage("step0/rank0/coverage.json"));
+//   for (const std::string& line : CoverageLines(coverage, 5)) Print(line);
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/base/status.h"
+
+namespace msprobe::dump {
+
+inline constexpr char kCoverageFile[] = "coverage.json";
+
+// Calls of listed APIs, or of modules.
+struct CallCounts {
+  int64_t recorded = 0;  // have a record
+  int64_t nested = 0;    // inside a call that is recorded (APIs only)
+  int64_t ignored = 0;   // left out by the configuration
+  int64_t traced = 0;    // made by a compiler that traces: no numbers there
+  int64_t wrappers = 0;  // made by what PyTorch puts around compiled code (APIs only)
+};
+
+struct Coverage {
+  struct Operation {
+    std::string name;  // "aten::view"
+    int64_t count = 0;
+    std::string reason;
+  };
+  struct Api {
+    std::string name;  // "Torch.foo"
+    std::string reason;
+  };
+
+  CallCounts apis, modules;
+  int64_t gradients = 0;          // backward records
+  int64_t gradients_ignored = 0;  // came, and were left out by the task or the configuration
+  int64_t gradients_missing = 0;  // of calls that were looked at: awaited, and never came
+
+  // Level debug, where gradients are those of saved values.
+  int64_t saves = 0, saves_refused = 0;  // values given to save(), and those it cannot record
+
+  // What the dispatcher of the framework ran; each operation counts once, under the first of these
+  // that holds. One that is not observed counts with all it ran inside.
+  bool counted = false;
+  std::string why_not_counted;          // when not counted
+  int64_t recorded = 0;                 // the operation that a recorded call is
+  int64_t nested = 0;                   // what it ran inside
+  int64_t gradient = 0;                 // run by the autograd engine
+  int64_t ignored = 0;                  // inside a call that the configuration leaves out
+  int64_t compiled_regions = 0;         // times that compiled code was entered
+  std::vector<Operation> not_observed;  // the most frequent first
+
+  std::vector<Api> apis_not_observed;  // listed, there, and yet not observed
+
+  int64_t not_observed_count() const;
+};
+
+std::string CoverageJson(const Coverage& coverage);
+
+// Errors: kNotFound; kInvalidConfig with the line for a file that is damaged.
+Result<Coverage> ReadCoverage(const std::string& path);
+
+// For a person: one line a sentence, at most `most` kinds of operations that were not observed.
+std::vector<std::string> CoverageLines(const Coverage& coverage, size_t most);
+
+}  // namespace msprobe::dump

@@ -1,0 +1,32 @@
+// Where a session's entries go: files of one rank and step, in one of the generations' forms.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/status.h"
+
+namespace msprobe::dump {
+
+class EntryWriter {
+ public:
+  virtual ~EntryWriter() = default;
+
+  // `entry`: "name": {...}.
+  virtual Status Append(std::string_view entry) = 0;
+  // Remembers that `child` ran inside `parent` ("" is null).
+  virtual Status AppendConstruct(std::string_view child, std::string_view parent) = 0;
+  // The first call with this stack. Returns the stack's number, for the entry's member "stack".
+  virtual Result<int64_t> AddStack(std::string_view child, std::vector<std::string> frames) = 0;
+  // A later call with stack `id`.
+  virtual Status NoteStack(int64_t id, std::string_view child) = 0;
+
+  virtual Status Close() = 0;   // whole until more comes; idempotent
+  virtual Status Reopen() = 0;  // goes on after Close()
+  // Close(), and the files are given back: disks tell of some failures only then.
+  virtual Status Finish() = 0;
+};
+
+}  // namespace msprobe::dump

@@ -1,0 +1,95 @@
+#include "engine/dump/write/gradient_summary.h"
+
+#include <fmt/format.h>
+
+#include "engine/base/file.h"
+#include "engine/base/text.h"
+#include "engine/base/threads.h"
+#include "engine/dump/write/entry_builder.h"
+#include "engine/formats/npy.h"
+#include "engine/kernels/digest.h"
+#include "engine/kernels/distribution.h"
+#include "engine/kernels/stats.h"
+
+namespace msprobe::dump {
+namespace {
+
+constexpr int64_t kParallelBytes = 1 << 20;
+
+}  // namespace
+
+GradientSummary::GradientSummary(const GradientRules& rules, std::string folder, int64_t step)
+    : rules_(rules),
+      folder_(std::move(folder)),
+      step_folder_(JoinPath(folder_, fmt::format("step{}", step))),
+      step_(step) {
+  rows_.TextCell("param_name");
+  if (rules_.level == GradLevel::kL0) rows_.TextCell("MD5");
+  if (rules_.level == GradLevel::kL2) {
+    const std::vector<std::string>& bounds = rules_.bound_texts;
+    for (size_t i = 0; i < bounds.size(); ++i) {
+      rows_.TextCell(i == 0 ? fmt::format("(-inf, {}]", bounds[0])
+                            : fmt::format("({}, {}]", bounds[i - 1], bounds[i]));
+    }
+    if (!bounds.empty()) rows_.TextCell(fmt::format("({}, inf)", bounds.back()));
+    rows_.NumberCell("=0");
+  }
+  for (const char* name : {"max", "min", "norm", "shape"}) rows_.TextCell(name);
+  rows_.EndRow();
+}
+
+bool GradientSummary::Takes(const TensorView& gradient) const {
+  return rules_.level == GradLevel::kL0 || kernels::HasOrder(gradient.dtype);
+}
+
+Status GradientSummary::Add(std::string_view parameter, const TensorView& gradient) {
+  const int64_t numel = gradient.numel();
+  ThreadPool* pool = numel * static_cast<int64_t>(DTypeSize(gradient.dtype)) >= kParallelBytes
+                         ? &ThreadPool::Default()
+                         : nullptr;
+  const bool checksum = rules_.level == GradLevel::kL0;
+  const kernels::Stats stats = kernels::ComputeStats(
+      gradient, pool, checksum ? kernels::Checksum::kCrc32 : kernels::Checksum::kNone);
+  rows_.TextCell(parameter);
+  if (checksum) {
+    std::string text;
+    AppendHex(&text, stats.checksum, 8);
+    rows_.NumberCell(text);
+  } else {
+    std::vector<uint8_t> positive(static_cast<size_t>(numel));
+    const bool spread = rules_.level == GradLevel::kL2;
+    const std::vector<int64_t> counts = kernels::CountIntervals(
+        gradient, spread ? std::span<const double>(rules_.bounds) : std::span<const double>(),
+        positive.data(), pool);
+    const auto share = [&](int64_t count) {
+      return numel == 0 ? 0.0 : static_cast<double>(count) / static_cast<double>(numel);
+    };
+    if (spread && !rules_.bounds.empty()) {
+      for (const int64_t count : counts) rows_.NumberCell(share(count));
+    }
+    if (spread) rows_.NumberCell(share(stats.zero));
+    MSPROBE_RETURN_IF_ERROR(MakeDirectories(step_folder_));
+    MSPROBE_RETURN_IF_ERROR(formats::WriteNpy(
+        JoinPath(step_folder_, SafeFileName(parameter, ".npy")), {.data = positive.data(),
+                                                                  .dtype = DType::kBool,
+                                                                  .ndim = gradient.ndim,
+                                                                  .shape = gradient.shape}));
+  }
+  rows_.NumberCell(stats.max);
+  rows_.NumberCell(stats.min);
+  rows_.NumberCell(stats.norm);
+  rows_.NumberCell(ShapeText(gradient.dims()));
+  rows_.EndRow();
+  return Status::Ok();
+}
+
+std::string GradientSummary::path() const {
+  return JoinPath(folder_, fmt::format("grad_summary_{}.csv", step_));
+}
+
+Status GradientSummary::Finish() {
+  MSPROBE_RETURN_IF_ERROR(MakeDirectories(folder_));
+  return formats::WriteCsv(path(), {&rows_, 1});
+}
+
+}  // namespace msprobe::dump

@@ -1,0 +1,40 @@
+// What task grad_probe writes of one optimizer step: grad_summary_<step>.csv, a row for each
+// parameter, and under levels L1 and L2 step<N>/<parameter>.npy, true where its gradient is
+// positive. Names and columns are those of msprobe 1.0 and 8.
+//
+//   GradientSummary summary(rules, "runs/a/rank0", 7);
+//   if (summary.Takes(view)) MSPROBE_RETURN_IF_ERROR(summary.Add("fc.weight", view));
+//   MSPROBE_RETURN_IF_ERROR(summary.Finish());
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "engine/base/status.h"
+#include "engine/dump/config/gradient_rules.h"
+#include "engine/formats/csv.h"
+#include "engine/tensor/tensor_view.h"
+
+namespace msprobe::dump {
+
+class GradientSummary {
+ public:
+  // `rules` outlive this object.
+  GradientSummary(const GradientRules& rules, std::string folder, int64_t step);
+
+  // False: its elements have no direction (complex numbers), and the level asks for it.
+  bool Takes(const TensorView& gradient) const;
+  Status Add(std::string_view parameter, const TensorView& gradient);
+  // The table appears whole.
+  Status Finish();
+  std::string path() const;  // of the table
+
+ private:
+  const GradientRules& rules_;
+  std::string folder_, step_folder_;
+  int64_t step_;
+  formats::CsvWriter rows_;
+};
+
+}  // namespace msprobe::dump

@@ -1,0 +1,171 @@
+#include "engine/dump/write/tensor_queue.h"
+
+#include <algorithm>
+#include <bit>
+#include <exception>
+#include <system_error>
+#include <utility>
+
+#include "engine/base/file.h"
+#include "engine/base/log.h"
+#include "engine/base/threads.h"
+#include "engine/formats/npy.h"
+
+namespace msprobe::dump {
+namespace {
+
+constexpr size_t kMaxLayouts = 512;  // about a KiB each
+
+}  // namespace
+
+TensorQueue::~TensorQueue() {
+  const bool told = told_;
+  if (const Status status = Drain(); !status.ok() && !told) Log(LogLevel::kError, status.message());
+  {
+    std::lock_guard lock(mutex_);
+    quit_ = true;
+  }
+  wake_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void TensorQueue::SetFolder(std::string folder) {
+  folder_ = std::move(folder);
+  folder_made_ = false;
+}
+
+TensorQueue::Buffer TensorQueue::TakeBuffer(int64_t size) {
+  std::unique_lock lock(mutex_);
+  // Sizes are rounded up so that the few sizes of a model's tensors find each other's buffers.
+  const int64_t capacity =
+      static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(size, 4096))));
+  while (true) {
+    const auto spare = std::find_if(spare_.begin(), spare_.end(), [&](const Buffer& b) {
+      return b.capacity >= size && b.capacity <= 4 * capacity;
+    });
+    if (spare != spare_.end()) {
+      Buffer buffer = std::move(*spare);
+      spare_.erase(spare);
+      return buffer;
+    }
+    while (!spare_.empty() && allocated_ + capacity > options_.budget) {
+      allocated_ -= spare_.back().capacity;
+      --buffers_;
+      spare_.pop_back();
+    }
+    if (allocated_ == 0 || allocated_ + capacity <= options_.budget) break;
+    room_.wait(lock);
+  }
+  // The thread that gives buffers back must not need memory for it: nobody would catch that.
+  if (spare_.capacity() <= buffers_) spare_.reserve(2 * buffers_ + 16);
+  std::unique_ptr<char[]> bytes(new char[static_cast<size_t>(capacity)]);
+  allocated_ += capacity;
+  ++buffers_;
+  return {std::move(bytes), capacity};
+}
+
+int64_t TensorQueue::bytes_held() {
+  const std::lock_guard lock(mutex_);
+  return allocated_;
+}
+
+Result<std::shared_ptr<const TensorQueue::Layout>> TensorQueue::LayoutOf(const TensorView& view,
+                                                                         bool is_npy) {
+  const std::span<const int64_t> shape = view.dims();
+  LayoutKey key(view.dtype, is_npy, std::vector<int64_t>(shape.begin(), shape.end()));
+  if (const auto known = layouts_.find(key); known != layouts_.end()) return known->second;
+  MSPROBE_ASSIGN_OR_RETURN(const int64_t size, CheckedByteSize(view.dtype, shape));
+  Layout layout{view.dtype, std::get<2>(key), size, std::nullopt};
+  if (!is_npy) {
+    MSPROBE_ASSIGN_OR_RETURN(layout.pt, formats::MakePtLayout(view.dtype, shape));
+  }
+  if (layouts_.size() >= kMaxLayouts) layouts_.clear();
+  auto made = std::make_shared<const Layout>(std::move(layout));
+  layouts_.emplace(std::move(key), made);
+  return made;
+}
+
+Status TensorQueue::Push(const std::string& file_name, const TensorView& view) {
+  if (!std::exchange(folder_made_, true)) MSPROBE_RETURN_IF_ERROR(MakeDirectories(folder_));
+  MSPROBE_ASSIGN_OR_RETURN(std::shared_ptr<const Layout> layout,
+                           LayoutOf(view, file_name.ends_with(".npy")));
+  const int64_t bytes = layout->size;
+  const std::string path = JoinPath(folder_, file_name);
+  {
+    std::lock_guard lock(mutex_);
+    if (!first_error_.ok()) return told_ = true, first_error_;
+  }
+  if (options_.budget == 0 || !HasThreads() || bytes > options_.budget / 2) {
+    const Status written = layout->pt
+                               ? formats::WritePt(path, *layout->pt, view, &ThreadPool::Default())
+                               : formats::WriteNpy(path, view);
+    std::lock_guard lock(mutex_);
+    if (written.ok()) bytes_written_ += bytes;
+    if (first_error_.ok()) first_error_ = written;
+    told_ |= !written.ok();
+    return written;
+  }
+  Buffer buffer = TakeBuffer(bytes);
+  CopyContiguous(view, buffer.bytes.get());
+  {
+    std::lock_guard lock(mutex_);
+    jobs_.push_back({path, std::move(layout), std::move(buffer)});
+  }
+  wake_.notify_one();
+  return Status::Ok();
+}
+
+bool TensorQueue::HasThreads() {
+  try {
+    while (static_cast<int>(threads_.size()) < options_.threads)
+      threads_.emplace_back([this] { Work(); });
+  } catch (const std::system_error&) {
+    // The system gives no more threads: those there are do the work, or the caller.
+  }
+  return !threads_.empty();
+}
+
+Status TensorQueue::Write(const Job& job) {
+  try {
+    const Layout& layout = *job.layout;
+    const std::string_view data(job.buffer.bytes.get(), static_cast<size_t>(layout.size));
+    if (layout.pt) return formats::WritePt(job.path, *layout.pt, data);
+    return formats::WriteNpy(job.path, {.data = data.data(),
+                                        .dtype = layout.dtype,
+                                        .ndim = static_cast<int>(layout.shape.size()),
+                                        .shape = layout.shape.data()});
+  } catch (const std::exception& error) {
+    return Internal(error.what());  // on this thread nobody else would catch it
+  }
+}
+
+void TensorQueue::Work() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    wake_.wait(lock, [&] { return quit_ || !jobs_.empty(); });
+    if (jobs_.empty()) return;
+    Job job = std::move(jobs_.front());
+    jobs_.pop_front();
+    ++busy_;
+    lock.unlock();
+    Status status = Write(job);
+    lock.lock();
+    --busy_;
+    if (status.ok()) {
+      bytes_written_ += job.layout->size;
+    } else if (first_error_.ok()) {
+      first_error_ = std::move(status);
+    }
+    spare_.push_back(std::move(job.buffer));
+    room_.notify_all();
+  }
+}
+
+Status TensorQueue::Drain() {
+  std::unique_lock lock(mutex_);
+  room_.wait(lock, [&] { return jobs_.empty() && busy_ == 0; });
+  told_ |= !first_error_.ok();
+  return first_error_;
+}
+
+}  // namespace msprobe::dump

@@ -1,0 +1,97 @@
+// Stores tensors while training goes on: the caller's elements are copied, a thread writes the
+// files. Bytes in flight are bounded by a budget; a caller that is ahead of the disk waits. Without
+// a budget the caller writes: quicker where training uses every core anyway.
+//
+//   TensorQueue queue({.budget = 256 << 20});
+//   queue.SetFolder("step0/rank0/dump_tensor_data");
+//   MSPROBE_RETURN_IF_ERROR(queue.Push("Functional.relu.0.forward.output.0.pt", view));
+//   MSPROBE_RETURN_IF_ERROR(queue.Drain());      // all files complete, or the first reason why not
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "engine/base/status.h"
+#include "engine/formats/pt.h"
+#include "engine/tensor/tensor_view.h"
+
+namespace msprobe::dump {
+
+struct TensorQueueOptions {
+  int64_t budget = 256 << 20;  // bytes of copies, waiting and being written; 0: none are made
+  int threads = 1;             // started at the first Push
+};
+
+// Push and Drain are for one thread at a time. Must not be used in a forked child.
+class TensorQueue {
+ public:
+  explicit TensorQueue(TensorQueueOptions options) : options_(options) {}
+  ~TensorQueue();  // drains; a failure that nobody asked for is logged
+  TensorQueue(const TensorQueue&) = delete;
+  TensorQueue& operator=(const TensorQueue&) = delete;
+
+  // Where the tensors pushed from now on go. It is made at the first of them.
+  void SetFolder(std::string folder);
+  // A name that ends in ".npy" gets such a file, another one what torch.save writes. Copies the
+  // elements and returns. A tensor larger than half the budget is written before
+  // returning, without a copy when it is contiguous. After a failed write every Push answers that
+  // failure.
+  Status Push(const std::string& file_name, const TensorView& view);
+  Status Drain();
+  int64_t bytes_written() const { return bytes_written_; }
+  int64_t bytes_held();  // of buffers; never above the budget
+
+ private:
+  struct Buffer {
+    std::unique_ptr<char[]> bytes;
+    int64_t capacity = 0;
+  };
+  struct Layout {
+    DType dtype;
+    std::vector<int64_t> shape;
+    int64_t size;                         // of the elements, in bytes
+    std::optional<formats::PtLayout> pt;  // without: .npy
+  };
+  struct Job {
+    std::string path;
+    std::shared_ptr<const Layout> layout;
+    Buffer buffer;
+  };
+  // A program has few shapes: each layout is composed once.
+  Result<std::shared_ptr<const Layout>> LayoutOf(const TensorView& view, bool is_npy);
+  Buffer TakeBuffer(int64_t size);  // waits for room
+  bool HasThreads();                // starts them; false: there are none to be had
+  static Status Write(const Job& job);
+  void Work();
+
+  std::string folder_;
+  const TensorQueueOptions options_;
+  bool folder_made_ = false;
+  using LayoutKey = std::tuple<DType, bool, std::vector<int64_t>>;
+  std::map<LayoutKey, std::shared_ptr<const Layout>> layouts_;
+
+  std::mutex mutex_;
+  std::condition_variable wake_, room_;
+  std::deque<Job> jobs_;
+  std::vector<Buffer> spare_;  // buffers to use again: fresh memory costs a page fault per 4 KiB
+  int64_t allocated_ = 0;      // bytes of all buffers, spare ones too
+  size_t buffers_ = 0;         // how many these are
+  int busy_ = 0;
+  bool quit_ = false;
+  Status first_error_;
+  bool told_ = false;  // some caller was given it
+  int64_t bytes_written_ = 0;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace msprobe::dump

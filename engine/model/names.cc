@@ -1,0 +1,119 @@
+#include "engine/model/names.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "engine/base/text.h"
+
+namespace msprobe {
+namespace {
+
+// In the order of Task.
+constexpr std::string_view kTaskNames[] = {
+    "statistics", "tensor", "structure", "overflow_check", "nan_check", "grad_probe", "other task"};
+
+// A call number: digits only, no leading zero, no overflow; -1 otherwise.
+int64_t CallNumber(std::string_view text) {
+  if (text.empty() || text.size() > 18 || (text.size() > 1 && text[0] == '0')) return -1;
+  int64_t value = 0;
+  for (const char c : text) {
+    if (c < '0' || c > '9') return -1;
+    value = value * 10 + (c - '0');
+  }
+  return value;
+}
+
+Direction DirectionOf(std::string_view word) {
+  if (word == "forward") return Direction::kForward;
+  if (word == "backward") return Direction::kBackward;
+  if (word == "parameters_grad") return Direction::kParameterGrad;
+  return Direction::kNone;
+}
+
+// Cuts the last dotted component off `head` and answers it; "" when there is no dot.
+std::string_view CutLast(std::string_view* head) {
+  const size_t dot = head->rfind('.');
+  if (dot == std::string_view::npos) return {};
+  const std::string_view last = head->substr(dot + 1);
+  *head = head->substr(0, dot);
+  return last;
+}
+
+}  // namespace
+
+EntryName ParseEntryName(std::string_view name) {
+  EntryName parsed{.api = name};
+  parsed.is_module = name.starts_with("Module.") || name.starts_with("Cell.");
+  std::string_view head = name;
+  const std::string_view last = CutLast(&head);
+  if (last.empty()) return parsed;
+
+  // Module form: the direction stands before the number, or alone for the gradients of older
+  // parameters_grad entries.
+  if (last == "parameters_grad") {
+    parsed.api = head;
+    parsed.direction = Direction::kParameterGrad;
+    parsed.is_module = true;
+    return parsed;
+  }
+  std::string_view rest = head;
+  const std::string_view before = CutLast(&rest);
+  if (const int64_t call = CallNumber(last); call >= 0) {
+    const Direction direction = DirectionOf(before);
+    if (direction == Direction::kNone) return parsed;
+    parsed.api = rest;
+    parsed.call = call;
+    parsed.direction = direction;
+    parsed.is_module =
+        true;  // also "<name>.<k>.forward.<n>" of the oldest module_dump, which has no prefix
+    return parsed;
+  }
+
+  // API form and debug saves: the number stands before the word.
+  const Direction direction = DirectionOf(last);
+  if (direction == Direction::kNone && last != "debug") return parsed;
+  parsed.direction = direction;
+  parsed.is_debug = last == "debug";
+  parsed.api = head;
+  if (const int64_t call = CallNumber(before); call >= 0) {
+    parsed.api = rest;
+    parsed.call = call;
+  }
+  return parsed;
+}
+
+std::string ComposeEntryName(std::string_view stem, int64_t call, std::string_view direction,
+                             bool is_module) {
+  std::string name(stem);
+  if (is_module) {
+    name += direction;
+    name += '.';
+    AppendInteger(&name, call);
+  } else {
+    AppendInteger(&name, call);
+    name += '.';
+    name += direction;
+  }
+  return name;
+}
+
+bool ReturnsUnwrittenMemory(std::string_view function) {
+  constexpr std::string_view kNames[] = {"empty",     "empty_like",        "empty_strided",
+                                         "new_empty", "new_empty_strided", "empty_with_format"};
+  return std::find(std::begin(kNames), std::end(kNames), function) != std::end(kNames);
+}
+
+std::string_view TaskName(Task task) { return kTaskNames[static_cast<size_t>(task)]; }
+
+Task TaskNamed(std::string_view word) {
+  const auto* const found = std::find(std::begin(kTaskNames), std::end(kTaskNames), word);
+  return found == std::end(kTaskNames) ? Task::kOther
+                                       : static_cast<Task>(found - std::begin(kTaskNames));
+}
+
+int64_t NumberAfter(std::string_view text, std::string_view prefix) {
+  if (!text.starts_with(prefix)) return -1;
+  return CallNumber(text.substr(prefix.size()));
+}
+
+}  // namespace msprobe

@@ -1,0 +1,43 @@
+// Entry names of every generation, taken apart, and ours, put together.
+//
+//   ParseEntryName("Module.fc.Linear.forward.0");    // "Module.fc.Linear", 0, forward, a module
+//   ParseEntryName("Functional.linear.3.backward");  // "Functional.linear", 3, backward
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "engine/model/table.h"
+
+namespace msprobe {
+
+struct EntryName {
+  std::string_view api;  // a view into the name; the whole name when its form is unknown
+  int64_t call = -1;     // -1: the name carries none
+  Direction direction = Direction::kNone;  // kNone: a debug save, or an unknown form
+  bool is_module = false;
+  bool is_debug = false;  // "<name>.<n>.debug"
+};
+
+// Forms: "<Prefix>.<api>.<n>.forward|backward", "<path>.<Class>.forward|backward.<n>",
+// "<path>.<Class>.parameters_grad[.<n>]",
+// "<name>.<n>.debug". Anything else is an api of its own.
+EntryName ParseEntryName(std::string_view name);
+
+// Its inverse: `stem` with its dot ("Functional.linear."), call number and direction; a module's
+// number comes last.
+std::string ComposeEntryName(std::string_view stem, int64_t call, std::string_view direction,
+                             bool is_module);
+
+// Whether a function ("empty_like", without prefix) returns memory that nobody wrote.
+bool ReturnsUnwrittenMemory(std::string_view function);
+
+// As spelled in config.json and dump.json; kOther is "other task", and what any other word names.
+std::string_view TaskName(Task task);
+Task TaskNamed(std::string_view word);
+
+// "step12" with prefix "step" is 12; "rank" alone, "rank01" and "rank-1" are -1.
+int64_t NumberAfter(std::string_view text, std::string_view prefix);
+
+}  // namespace msprobe

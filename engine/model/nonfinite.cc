@@ -1,0 +1,22 @@
+#include "engine/model/nonfinite.h"
+
+#include <cmath>
+
+namespace msprobe {
+
+void Nonfinite::Add(const kernels::Stats& stats) {
+  nan |= stats.nan > 0;
+  inf |= stats.pos_inf > 0 || stats.neg_inf > 0;
+}
+
+void Nonfinite::Add(double value) {
+  nan |= std::isnan(value);
+  inf |= std::isinf(value);
+}
+
+std::string_view KindsIntroduced(const Nonfinite& given, const Nonfinite& made) {
+  const bool nan = made.nan && !given.nan, inf = made.inf && !given.any();
+  return nan && inf ? "NaN and Inf" : nan ? "NaN" : inf ? "Inf" : "";
+}
+
+}  // namespace msprobe

@@ -1,0 +1,17 @@
+// What a reader of dumps is asked for besides the path.
+//
+//   ReadOptions options;
+//   options.tensor_folder = "runs/new/step0/rank0/dump_tensor_data";
+#pragma once
+
+#include <optional>
+#include <string>
+
+namespace msprobe {
+
+struct ReadOptions {
+  // Where the tensor files are; "": they are not read. Unset: where the dialect puts them.
+  std::optional<std::string> tensor_folder;
+};
+
+}  // namespace msprobe

@@ -1,0 +1,157 @@
+// What a dump says, whatever generation wrote it: records in execution order, each with its leaves
+// (tensors and plain values).
+//
+//   MSPROBE_ASSIGN_OR_RETURN(Dump dump, ReadDump("runs/a/step0/rank0"));   // reader.h
+//   for (const Record& r : dump.records)
+//     for (const Leaf& leaf : dump.LeavesOf(r)) Print(leaf.name, leaf.max);
+//
+// Text members point into the mapped files or into `arena`; both live as long as the Dump (which
+// moves, but does not copy).
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <limits>
+#include <list>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "engine/base/file.h"
+#include "engine/base/text_ref.h"
+
+namespace msprobe {
+
+enum class Task : uint8_t {
+  kStatistics,
+  kTensor,
+  kStructure,
+  kOverflowCheck,
+  kNanCheck,
+  kGradProbe,
+  kOther
+};
+enum class Level : uint8_t { kL0, kL1, kMix, kL2, kDebug, kOther };
+
+// In the order in which tables list them within one record.
+enum class Slot : uint8_t { kInput, kKwarg, kParameter, kOutput, kParameterGrad, kDebug };
+enum class Direction : uint8_t { kForward, kBackward, kParameterGrad, kNone };
+enum class LeafKind : uint8_t {
+  kTensor,
+  kScalar,  // a plain value with a type: int, str, slice, torch.Size, dtype, process group, ...
+  kNone,    // null: nothing was recorded; dtype and shape are "N/A", the four statistics "null"
+};
+
+// Elements of each kind; -1: the dialect does not say.
+struct ElementCounts {
+  int64_t nan = -1, pos_inf = -1, neg_inf = -1, zero = -1;
+};
+inline constexpr ElementCounts kUnknownCounts{}, kNoneOfAKind{0, 0, 0, 0};
+
+// Held by the million: what most leaves have alike is held once.
+struct Leaf {
+  static constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+  uint32_t record = 0;  // index into Dump::records
+  Slot slot = Slot::kInput;
+  LeafKind kind = LeafKind::kTensor;
+  bool has_stats = false;  // the numbers below mean something: a measured tensor, a number, a bool
+  TextRef name;            // row name in tables: "Functional.linear.0.forward.input.0"
+  TextRef type;            // "torch.Tensor", "int", ...
+  TextRef dtype;           // "torch.float32", "Float32"; "<class 'int'>" for a Python scalar
+  TextRef shape;           // "[2, 3]" as a Python list prints
+  TextRef requires_grad;   // "True", "False" or "" when the dialect does not say
+  // As spelled in the file ("NaN", "Infinity"); "" when absent, "null" when null, "True" for true.
+  // Of a scalar: its value as Python prints it, four times.
+  TextRef max, min, mean, norm;
+  double max_value = kNaN, min_value = kNaN, mean_value = kNaN, norm_value = kNaN;
+  const ElementCounts* counts = &kUnknownCounts;  // or one of Dump::counts
+  TextRef md5;          // checksum text (CRC-32 or xor, as the dialect wrote it); "" when absent
+  TextRef fingerprint;  // ours, as 16 hex digits; "" when absent
+  // Text of a scalar. Of a tensor: its name inside a file that holds several, or, without
+  // data_name, its elements as dumps of torch_npu.hooks list them, "[1.5, -2.0]".
+  TextRef value;
+  // File below the tensor folder, as the dump spells it (ReadTensorData in tensor_data.h looks
+  // nowhere else); "" when none, "-1" when the tool failed to write it.
+  TextRef data_name;
+};
+
+// Who took part in a call of torch.distributed. Numbers of processes count over all of them.
+struct ProcessGroup {
+  enum class Role : uint8_t { kNone, kSource, kReceiver };
+  std::string_view ranks;  // "[0, 1]", in the group's order
+  int32_t place = -1;      // of this process in `ranks`
+  Role role = Role::kNone;
+  int32_t peer = -1;  // whom the numbers come from or go to, in calls that have one
+};
+
+struct Record {
+  TextRef name;       // "Functional.linear.0.forward", "Module.fc.Linear.backward.0"
+  TextRef api;        // without call number and direction: "Functional.linear"
+  int64_t call = -1;  // call number; -1 when the name has none
+  Direction direction = Direction::kNone;
+  bool is_module = false;  // Module.* or Cell.*
+  uint32_t first_leaf = 0, leaf_count = 0;
+  int32_t stack = -1;  // index into Dump::stacks, -1: unknown
+  int32_t group = -1;  // index into Dump::groups, -1: none recorded
+  TextRef parent;      // entry name of the enclosing module call; "" when none or unknown
+  TextRef exception;   // type of the exception that ended the call (ours only); else ""
+};
+
+// A parameter or buffer that the run began with.
+struct Weight {
+  std::string_view name;         // "encoder.ln.weight"
+  std::string_view fingerprint;  // "" when its elements could not be read
+};
+
+namespace dump {
+class TensorArchives;
+}
+
+inline constexpr std::string_view kHooksDialect = "torch_npu.hooks";
+inline constexpr std::string_view kPlainTensors = "tensors";  // a dialect: no dump around them
+
+struct Dump {
+  std::string path;           // the file that was read; of a folder of tensors, the folder
+  std::string folder;         // its directory
+  std::string tensor_folder;  // folder of the tensor files; "" when there is none
+  std::string dialect;        // "msprobe 27", "ptdbg_ascend 4", "tensors", ...: docs/dialects.md
+  std::string framework = "pytorch";
+  Task task = Task::kStatistics;
+  Level level = Level::kOther;
+  bool has_md5 = false;  // some leaf carries a checksum: compared by checksum
+  bool sampled = false;  // tensor data are a sample of each tensor's elements
+  // ptdbg_ascend 0.1: of tensors of more than 512 elements the files hold the first 256, each
+  // sample_step-th, the last 256. 1: not so; 0: other samples, or runs with other steps in one
+  // file.
+  int64_t sample_step = 1;
+  bool complete = true;  // false: the run was killed; `note` says what is missing
+  std::string note;
+
+  std::vector<Record> records;  // in execution (file) order
+  std::vector<Leaf> leaves;     // grouped by record, in table order within one
+  std::vector<std::vector<std::string_view>> stacks;  // frames, innermost first
+  std::vector<ProcessGroup> groups;
+  std::vector<Weight> weights;  // of weights.json: at the first start of a run only
+  // What the header says of the run (ours only): "torch" -> "2.13.0", "seed" -> "1234", ...
+  std::vector<std::pair<std::string, std::string>> provenance;
+
+  std::vector<MappedFile> files;  // what the views point into
+  std::shared_ptr<const dump::TensorArchives>
+      archives;  // files of several tensors; see tensor_data.h
+  std::deque<std::string> arena;
+  std::list<ElementCounts> counts;
+
+  void AddNote(std::string_view text) {
+    if (!note.empty()) note += "; ";
+    note += text;
+  }
+  std::span<const Leaf> LeavesOf(const Record& record) const {
+    return {leaves.data() + record.first_leaf, record.leaf_count};
+  }
+};
+
+}  // namespace msprobe

@@ -1,0 +1,112 @@
+#include "capture/apis/api_table.h"
+
+#include <algorithm>
+
+#include "capture/collectives/collective_call.h"
+#include "engine/base/text.h"
+
+namespace msprobe::capture {
+namespace {
+
+// "linear" of "Functional.linear.".
+std::string_view ApiName(const Api& api) {
+  const std::string_view stem = api.stem;
+  return stem.substr(api.prefix.size() + 1, stem.size() - api.prefix.size() - 2);
+}
+
+}  // namespace
+
+std::string ApiTable::Add(const std::string& prefix, PyObject* owner, const std::string& name,
+                          ApiTraits traits) {
+  PyRef holder = PyRef::Borrow(owner), target = holder;
+  std::vector<std::string_view> parts = Split(name, '.');
+  (void)rules_.IgnoredValuesOf(prefix, parts.back());  // listed, whether it is there or not
+  PyRef attribute;
+  for (const std::string_view part : parts) {
+    holder = target;
+    attribute = PyRef::Steal(
+        PyUnicode_FromStringAndSize(part.data(), static_cast<Py_ssize_t>(part.size())));
+    target = PyRef::Steal(PyObject_GetAttr(holder.get(), attribute.get()));
+    if (!target) {
+      ClearError();
+      return "this PyTorch does not have it";
+    }
+  }
+  auto api = std::make_unique<Api>();
+  api->prefix = prefix;
+  api->stem = prefix + "." + std::string(parts.back()) + ".";
+  api->counter = recording_->counters.Of(api->stem);
+  api->output_is_arguments = traits.output_is_arguments;
+  if (traits.is_collective)
+    api->collective =
+        std::make_shared<const CollectiveSignature>(std::string(parts.back()), target.get());
+  ApplyRules(api.get());
+  std::string reason = Interposer::Add(holder.get(), attribute.get(), target.get(), api.get());
+  if (reason.empty()) {
+    apis_.push_back(std::move(api));
+  } else {
+    recording_->coverage.unseen.push_back({prefix + "." + name, reason});
+  }
+  return reason;
+}
+
+std::string ApiTable::AddWait(PyObject* owner, const std::string& name, Api::Kind kind) {
+  const PyRef key = PyRef::Steal(PyUnicode_FromString(name.c_str()));
+  // From the type's own dictionary: looking a method up would bind it.
+  PyRef target;
+  if (PyType_Check(owner)) {
+    PyObject* dict = reinterpret_cast<PyTypeObject*>(owner)->tp_dict;
+    target = PyRef::Borrow(dict ? PyDict_GetItemWithError(dict, key.get()) : nullptr);
+  } else {
+    target = PyRef::Steal(PyObject_GetAttr(owner, key.get()));
+  }
+  ClearError();
+  if (!target) return "this PyTorch does not have it";
+  if (Interposer::Find(target.get()) != nullptr) return "";  // since an earlier start
+  auto api = std::make_unique<Api>();
+  api->kind = kind;
+  std::string reason = Interposer::Add(owner, key.get(), target.get(), api.get());
+  if (reason.empty()) apis_.push_back(std::move(api));
+  return reason;
+}
+
+Api* ApiTable::New(const std::string& prefix, const std::string& name) {
+  auto api = std::make_unique<Api>();
+  api->prefix = prefix;
+  api->stem = prefix + "." + name + ".";
+  api->counter = recording_->counters.Of(api->stem);
+  ApplyRules(api.get());
+  apis_.push_back(std::move(api));
+  return apis_.back().get();
+}
+
+Status ApiTable::ReadRules(const std::string& risk_levels, const std::string& ignored_values) {
+  MSPROBE_ASSIGN_OR_RETURN(rules_, dump::ApiRules::Read(risk_levels, ignored_values));
+  recording_->coverage.unseen
+      .clear();  // the lists are about to be read, perhaps not for the first time
+  ApplyRules();
+  return Status::Ok();
+}
+
+void ApiTable::ApplyRules() {
+  for (const std::unique_ptr<Api>& api : apis_) ApplyRules(api.get());
+}
+
+void ApiTable::ApplyRules(Api* api) {
+  if (api->kind != Api::kCall) return;
+  const std::string_view name = ApiName(*api);
+  const dump::Config& config = recording_->config();
+  const bool asks = config.scope.empty() && config.list.empty();
+  api->recorded = !asks || rules_.Records(config.risk_level, api->prefix, name);
+  api->ignored = rules_.IgnoredValuesOf(api->prefix, name);
+}
+
+bool ApiTable::Lists(std::string_view name) const {
+  return std::any_of(apis_.begin(), apis_.end(), [&](const auto& api) {
+    const std::string_view stem = api->stem;  // "Torch.relu."; empty: it waits for another call
+    return stem.size() > name.size() + 1 && stem.ends_with('.') &&
+           stem.substr(stem.find('.') + 1, stem.size() - stem.find('.') - 2) == name;
+  });
+}
+
+}  // namespace msprobe::capture

@@ -1,0 +1,208 @@
+#include "capture/calls/code_stub.h"
+
+#include <utility>
+#include <vector>
+
+namespace msprobe::capture {
+namespace {
+
+// The constant in a stub: knows what is observed and a twin that runs the original code.
+struct Observer {
+  PyObject_HEAD ObservedCalls calls;
+  PyObject* twin;
+};
+
+PyTypeObject observer_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
+std::vector<CodeStub*>& stubs = *new std::vector<CodeStub*>;  // never destroyed
+// Interned by Init: every start and stop sets it on all functions.
+PyObject* signature_name = nullptr;
+bool are_wanted = true;  // stubs, of functions that are observed
+int readers = 0;         // of code, under way. Guarded by the GIL, as all of this
+
+bool SomebodyEvaluatesFrames() {
+  return _PyInterpreterState_GetEvalFrameFunc(PyInterpreterState_Get()) != _PyEval_EvalFrameDefault;
+}
+
+// The stub is `return OBSERVER(*args, **kwargs)`: always a tuple and a dict.
+PyObject* CallObserved(PyObject* self, PyObject* args, PyObject* kwargs) {
+  const Observer* observer = reinterpret_cast<Observer*>(self);
+  const CallArgs call{
+      .positional = &PyTuple_GET_ITEM(args, 0), .count = PyTuple_GET_SIZE(args), .dict = kwargs};
+  return observer->calls.Observe(call, [&] { return PyObject_Call(observer->twin, args, kwargs); });
+}
+
+// def stub(*args, **kwargs): return "OBSERVER"(*args, **kwargs), compiled once.
+PyRef StubTemplate() {
+  static PyObject* code = [] {
+    PyRef globals = PyRef::Steal(PyDict_New());
+    PyDict_SetItemString(globals.get(), "__builtins__", PyEval_GetBuiltins());
+    // Called through a name, then renamed to a constant below: the compiler warns of calling a
+    // constant.
+    PyRef done = PyRef::Steal(PyRun_String(
+        "import warnings\nwith warnings.catch_warnings():\n    warnings.simplefilter('ignore')\n"
+        "    exec(\"def stub(*args, **kwargs): return 'OBSERVER'(*args, **kwargs)\")\n",
+        Py_file_input, globals.get(), globals.get()));
+    PyObject* stub = done ? PyDict_GetItemString(globals.get(), "stub") : nullptr;
+    if (stub == nullptr) ClearError();
+    return stub ? PyObject_GetAttrString(stub, "__code__") : nullptr;
+  }();
+  return PyRef::Borrow(code);
+}
+
+// The template with our observer in place of the constant, and what tracebacks and warnings show
+// taken from the original.
+PyRef MakeStub(PyCodeObject* original, PyObject* observer) {
+  PyRef code = StubTemplate();
+  if (!code) return PyRef();
+  PyRef constants = PyRef::Steal(PyObject_GetAttrString(code.get(), "co_consts"));
+  if (!constants) return PyRef();
+  PyRef replaced = PyRef::Steal(PyTuple_New(PyTuple_GET_SIZE(constants.get())));
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(constants.get()); ++i) {
+    PyObject* constant = PyTuple_GET_ITEM(constants.get(), i);
+    const bool ours = PyUnicode_Check(constant) && Utf8(constant) == "OBSERVER";
+    PyTuple_SET_ITEM(replaced.get(), i, Py_NewRef(ours ? observer : constant));
+  }
+  PyRef free_variables =
+      PyRef::Steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(original), "co_freevars"));
+  PyRef replace = PyRef::Steal(PyObject_GetAttrString(code.get(), "replace"));
+  PyRef no_args = PyRef::Steal(PyTuple_New(0));
+  PyRef changes = free_variables
+                      ? PyRef::Steal(Py_BuildValue(
+                            "{sOsOsOsOsi}", "co_consts", replaced.get(), "co_freevars",
+                            free_variables.get(), "co_name", original->co_name, "co_filename",
+                            original->co_filename, "co_firstlineno", original->co_firstlineno))
+                      : PyRef();
+  return replace && changes
+             ? PyRef::Steal(PyObject_Call(replace.get(), no_args.get(), changes.get()))
+             : PyRef();
+}
+
+// inspect.signature of the function, which the stub's code would hide; null where the function
+// says itself what its signature is (__signature__, or __wrapped__).
+PyRef SignatureOf(PyObject* function) {
+  PyRef signature;
+  if (!PyObject_HasAttrString(function, "__signature__") &&
+      !PyObject_HasAttrString(function, "__wrapped__")) {
+    const PyRef inspect = PyRef::Steal(PyImport_ImportModule("inspect"));
+    if (inspect)
+      signature = PyRef::Steal(PyObject_CallMethod(inspect.get(), "signature", "O", function));
+  }
+  ClearError();
+  return signature;
+}
+
+// Shares with the function its name, defaults and the closure's cells.
+PyRef TwinOf(PyObject* function) {
+  auto* f = reinterpret_cast<PyFunctionObject*>(function);
+  PyRef twin = PyRef::Steal(PyFunction_New(f->func_code, f->func_globals));
+  const PyRef qualified = PyRef::Steal(PyObject_GetAttrString(function, "__qualname__"));
+  if (twin &&
+      ((f->func_defaults && PyFunction_SetDefaults(twin.get(), f->func_defaults) != 0) ||
+       (f->func_kwdefaults && PyFunction_SetKwDefaults(twin.get(), f->func_kwdefaults) != 0) ||
+       (f->func_closure && PyFunction_SetClosure(twin.get(), f->func_closure) != 0) ||
+       (qualified && PyObject_SetAttrString(twin.get(), "__qualname__", qualified.get()) != 0))) {
+    twin = PyRef();
+  }
+  return twin;
+}
+
+void DeallocObserver(PyObject* self) {
+  Py_XDECREF(reinterpret_cast<Observer*>(self)->twin);
+  PyObject_Free(self);
+}
+
+}  // namespace
+
+std::string CodeStub::Prepare(PyObject* function, const ObservedCalls& calls) {
+  if (!kNeeded) return "";
+  auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function));
+  PyRef twin = TwinOf(function);
+  Observer* made = twin ? PyObject_New(Observer, &observer_type) : nullptr;
+  if (made == nullptr) {
+    ClearError();
+    return "its function object could not be copied";
+  }
+  made->calls = calls;
+  made->twin = Py_NewRef(twin.get());
+  const PyRef observer = PyRef::Steal(reinterpret_cast<PyObject*>(made));
+  PyRef stub = MakeStub(code, observer.get());
+  if (!stub) {
+    ClearError();
+    return "no stub could be made for its code";
+  }
+  signature_ = SignatureOf(function);
+  function_ = PyRef::Borrow(function);
+  twin_ = std::move(twin);
+  code_ = PyRef::Borrow(reinterpret_cast<PyObject*>(code));
+  stub_ = std::move(stub);
+  stubs.push_back(this);
+  return "";
+}
+
+PyObject* CodeStub::Callee(PyObject* function) const {
+  return kNeeded && PyFunction_GET_CODE(function) == stub_.get() ? twin_.get() : function;
+}
+
+void CodeStub::Place(bool wanted) {
+#if PY_VERSION_HEX >= 0x030b0000
+  auto* f = reinterpret_cast<PyFunctionObject*>(function_.get());
+  PyObject* const from = wanted ? code_.get() : stub_.get();
+  if (f->func_code != from) return;  // as it should be, or the program has set another
+  // Not through the attribute: this happens at each call of compiled code.
+  f->func_code = Py_NewRef(wanted ? stub_.get() : code_.get());
+  f->func_version = 0;
+  Py_DECREF(from);
+#else
+  (void)wanted;
+#endif
+}
+
+void CodeStub::Install() {
+  if (!kNeeded) return;
+  Follow();
+  is_installed_ = true;
+  if (signature_ && PyObject_SetAttr(function_.get(), signature_name, signature_.get()) != 0)
+    ClearError();
+  Place(are_wanted);
+}
+
+void CodeStub::Remove() {
+  if (!kNeeded || !std::exchange(is_installed_, false)) return;
+  if (signature_ && PyObject_DelAttr(function_.get(), signature_name) != 0) ClearError();
+  Place(false);
+}
+
+void CodeStub::Follow() {
+  if (!kNeeded) return;
+  const bool wanted = readers == 0 && !SomebodyEvaluatesFrames();
+  if (std::exchange(are_wanted, wanted) == wanted) return;
+  for (CodeStub* stub : stubs) {
+    if (stub->is_installed_) stub->Place(wanted);
+  }
+}
+
+CodeStub::Away::Away() {
+  ++readers;
+  Follow();
+}
+
+CodeStub::Away::~Away() {
+  --readers;
+  Follow();
+}
+
+bool CodeStub::Init() {
+  signature_name = PyUnicode_InternFromString("__signature__");
+  observer_type.tp_name = "msprobe._engine.FunctionObserver";
+  observer_type.tp_basicsize = sizeof(Observer);
+  observer_type.tp_flags = Py_TPFLAGS_DEFAULT;
+  observer_type.tp_call = CallObserved;
+  observer_type.tp_dealloc = DeallocObserver;
+  return PyType_Ready(&observer_type) == 0;
+}
+
+void CodeStub::ForEach(void (*visit)(PyObject* code, void* context), void* context) {
+  for (const CodeStub* stub : stubs) visit(stub->stub_.get(), context);
+}
+
+}  // namespace msprobe::capture

@@ -1,0 +1,367 @@
+#include "capture/calls/interpose.h"
+
+#include <array>
+#include <deque>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "capture/calls/interpose_function.h"
+#include "capture/calls/module_calls.h"
+#include "capture/python/py_ref.h"
+
+namespace msprobe::capture {
+namespace {
+
+constexpr int kMaxMethods = 1024;  // torch.Tensor has about 700
+constexpr int kMaxSlots = 16;
+
+CallObserver* observer = nullptr;
+// Listed calls under way on this thread: only the outermost is a record.
+thread_local int depth = 0;
+
+struct Builtin {
+  const Api* api;
+  vectorcallfunc original;
+  // Functions of one argument are specialised by the interpreter past the pointer, by their flags:
+  // while observed they have a definition of our own, which differs in nothing else.
+  PyMethodDef *def = nullptr, *own_def = nullptr;
+};
+using BuiltinMap = std::unordered_map<PyObject*, Builtin>;
+struct Method {
+  PyMethodDef* def;
+  PyCFunction original;
+  const Api* api;
+};
+// A type slot, in every type that has inherited the pointer.
+struct Slot {
+  objobjargproc original;
+  const Api* api;
+  std::vector<PyTypeObject*> types;
+};
+
+BuiltinMap& builtins = *new BuiltinMap;
+// The same in a row, to walk over at every start and stop.
+std::vector<BuiltinMap::value_type*>& builtin_row = *new std::vector<BuiltinMap::value_type*>;
+std::array<Method, kMaxMethods> methods;
+int method_count = 0;
+Slot setitem;
+// Never destroyed: at exit the interpreter is gone before static destructors run.
+std::deque<ObservedFunction>& functions = *new std::deque<ObservedFunction>;
+bool is_installed = false;
+
+PyObject* CallBuiltin(PyObject* f, PyObject* const* args, size_t nargsf, PyObject* names) {
+  const Builtin& b = builtins.find(f)->second;
+  const CallArgs call{.positional = args, .count = PyVectorcall_NARGS(nargsf), .names = names};
+  return Observe(*b.api, call, [&]() -> PyObject* {
+    if (b.original != nullptr) return b.original(f, args, nargsf, names);
+    // METH_VARARGS | METH_KEYWORDS functions have no vectorcall of their own: tp_call reaches the
+    // untouched ml_meth.
+    PyRef tuple = PyRef::Steal(PyTuple_New(call.count));
+    if (!tuple) return nullptr;
+    for (Py_ssize_t i = 0; i < call.count; ++i)
+      PyTuple_SET_ITEM(tuple.get(), i, Py_NewRef(args[i]));
+    PyRef dict;
+    if (names != nullptr && PyTuple_GET_SIZE(names) > 0) {
+      dict = PyRef::Steal(PyDict_New());
+      if (!dict) return nullptr;
+      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); ++i) {
+        if (PyDict_SetItem(dict.get(), PyTuple_GET_ITEM(names, i), args[call.count + i]) != 0)
+          return nullptr;
+      }
+    }
+    return Py_TYPE(f)->tp_call(f, tuple.get(), dict.get());
+  });
+}
+
+// ml_meth is not told which method it serves, so each method has an instantiation of its own.
+template <int I>
+PyObject* CallWithKeywords(PyObject* self, PyObject* args, PyObject* kwargs) {
+  const Method& m = methods[I];
+  const CallArgs call{.self = self,
+                      .positional = &PyTuple_GET_ITEM(args, 0),
+                      .count = PyTuple_GET_SIZE(args),
+                      .dict = kwargs};
+  return Observe(*m.api, call, [&] {
+    return reinterpret_cast<PyCFunctionWithKeywords>(reinterpret_cast<void*>(m.original))(
+        self, args, kwargs);
+  });
+}
+
+template <int I>
+PyObject* CallVarargs(PyObject* self, PyObject* args) {
+  const Method& m = methods[I];
+  const CallArgs call{
+      .self = self, .positional = &PyTuple_GET_ITEM(args, 0), .count = PyTuple_GET_SIZE(args)};
+  return Observe(*m.api, call, [&] { return m.original(self, args); });
+}
+
+template <int I>
+PyObject* CallOneOrNone(PyObject* self,
+                        PyObject* arg) {  // METH_O, or METH_NOARGS with a null argument
+  const Method& m = methods[I];
+  const CallArgs call{.self = self, .positional = &arg, .count = arg == nullptr ? 0 : 1};
+  return Observe(*m.api, call, [&] { return m.original(self, arg); });
+}
+
+template <int... I>
+void FillTables(std::integer_sequence<int, I...>, void** keywords, void** varargs, void** one) {
+  ((keywords[I] = reinterpret_cast<void*>(&CallWithKeywords<I>)), ...);
+  ((varargs[I] = reinterpret_cast<void*>(&CallVarargs<I>)), ...);
+  ((one[I] = reinterpret_cast<void*>(&CallOneOrNone<I>)), ...);
+}
+std::array<void*, kMaxMethods> keyword_table, varargs_table, one_table;
+
+int CallSetItem(PyObject* self, PyObject* key, PyObject* value) {
+  if (value == nullptr) return setitem.original(self, key, value);  // del x[i]
+  PyObject* args[] = {key, value};
+  const CallArgs call{.self = self, .positional = args, .count = 2};
+  const PyRef result = PyRef::Steal(Observe(*setitem.api, call, [&]() -> PyObject* {
+    return setitem.original(self, key, value) == 0 ? Py_NewRef(Py_None) : nullptr;
+  }));
+  return result ? 0 : -1;
+}
+
+void* EntryPoint(const PyMethodDef* def, int index) {
+  switch (def->ml_flags & ~METH_COEXIST) {
+    case METH_VARARGS | METH_KEYWORDS:
+      return keyword_table[index];
+    case METH_VARARGS:
+      return varargs_table[index];
+    case METH_O:
+    case METH_NOARGS:
+      return one_table[index];
+    default:
+      return nullptr;
+  }
+}
+
+std::string AddMethod(PyObject* callable, const Api* api) {
+  PyMethodDef* def = reinterpret_cast<PyMethodDescrObject*>(callable)->d_method;
+  for (int i = 0; i < method_count; ++i) {
+    if (methods[i].def == def) return "";
+  }
+  if (method_count == kMaxMethods) return "too many methods are listed (1024 at most)";
+  if (EntryPoint(def, method_count) == nullptr)
+    return "calling convention " + std::to_string(def->ml_flags) + " is not known";
+  methods[method_count++] = {def, def->ml_meth, api};
+  return "";
+}
+
+void CollectTypes(PyTypeObject* type, objobjargproc original, std::vector<PyTypeObject*>* types) {
+  if (type->tp_as_mapping != nullptr && type->tp_as_mapping->mp_ass_subscript == original)
+    types->push_back(type);
+  PyRef subclasses = PyRef::Steal(
+      PyObject_CallMethod(reinterpret_cast<PyObject*>(type), "__subclasses__", nullptr));
+  if (!subclasses || !PyList_Check(subclasses.get())) {
+    ClearError();
+    return;
+  }
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(subclasses.get()); ++i) {
+    CollectTypes(reinterpret_cast<PyTypeObject*>(PyList_GET_ITEM(subclasses.get(), i)), original,
+                 types);
+  }
+}
+
+std::string AddSlot(PyObject* callable, PyObject* name, const Api* api) {
+  if (Utf8(name) != "__setitem__") return "slot wrappers other than __setitem__ are not observed";
+  PyTypeObject* owner = reinterpret_cast<PyWrapperDescrObject*>(callable)->d_common.d_type;
+  if (owner->tp_as_mapping == nullptr || owner->tp_as_mapping->mp_ass_subscript == nullptr)
+    return "its type has no such slot";
+  if (setitem.api == nullptr) setitem = {owner->tp_as_mapping->mp_ass_subscript, api, {owner}};
+  return "";
+}
+
+std::string AddFunction(PyObject* function, const Api* api, Interposer::ApiOf api_of) {
+  for (const ObservedFunction& f : functions) {
+    if (f.function() == function) return "";
+  }
+  std::string reason = functions.emplace_back().Prepare(function, api, api_of);
+  if (!reason.empty()) {
+    functions.pop_back();
+  } else if (is_installed) {
+    functions.back().Install();  // of a compiler that was imported just now
+  }
+  return reason;
+}
+
+// Sets every swapped pointer to what the two functions answer. The objects lie scattered in memory:
+// those to come are fetched ahead.
+template <typename F, typename M>
+void ForEachPointer(F&& function, M&& method) {
+  constexpr size_t kAhead = 8;
+  const size_t count = static_cast<size_t>(method_count);
+  for (size_t i = 0; i < builtin_row.size(); ++i) {
+    if (i + kAhead < builtin_row.size()) __builtin_prefetch(builtin_row[i + kAhead]->first, 1);
+    auto& [object, b] = *builtin_row[i];
+    auto* const f = reinterpret_cast<PyCFunctionObject*>(object);
+    f->vectorcall = function(b);
+    if (b.def != nullptr) f->m_ml = f->vectorcall == b.original ? b.def : b.own_def;
+  }
+  for (size_t i = 0; i < count; ++i) {
+    if (i + kAhead < count) __builtin_prefetch(methods[i + kAhead].def, 1);
+    methods[i].def->ml_meth = method(methods[i], static_cast<int>(i));
+  }
+}
+
+PyObject* before_compiling = nullptr;  // owned; null once it was called
+
+void TellOfCompiler() {
+  const PyRef callable = PyRef::Steal(std::exchange(before_compiling, nullptr));
+  if (!callable) return;
+  const KeepError keep;
+  const Interposer::Pause pause;
+  const PyRef done = PyRef::Steal(PyObject_CallNoArgs(callable.get()));
+  ClearError();
+}
+
+}  // namespace
+
+PyObject* ObserveCall(const Api& api, const CallArgs& call, PyObject* (*original)(void*),
+                      void* context) {
+  if (api.off) return original(context);
+  if (api.kind == Api::kCompiler) {
+    TellOfCompiler();
+    struct Tracing {
+      Tracing() { ++call_place.compilers; }
+      ~Tracing() { --call_place.compilers; }
+      const CodeStub::Away away;
+    } guard;
+    return original(context);
+  }
+  if (api.kind == Api::kEvaluator) {
+    TellOfCompiler();
+    PyObject* result = original(context);
+    CodeStub::Follow();
+    return result;
+  }
+  if (api.kind != Api::kCall) {
+    PyObject* result = original(context);
+    if (api.kind == Api::kPatcher) {
+      ModuleCalls::Repair();
+    } else if (observer != nullptr) {
+      observer->Learn(api, call, result);
+    }
+    return result;
+  }
+  if (call_place.compilers > 0) {
+    ++traced_calls;
+    return original(context);
+  }
+  struct Depth {
+    Depth() { ++depth; }
+    ~Depth() { --depth; }
+  } guard;
+  if (depth > 1 || observer == nullptr) {
+    nested_calls += call_place.place == Place::kRecorded;
+    return original(context);
+  }
+  ModuleCalls::Repair();
+  const InPlace ours(Place::kOurs);
+  CallObserver* const entered = observer;   // another thread may stop while the call runs
+  void* token = entered->Enter(api, call);  // says where the call runs
+  call_place.fresh = true;
+  PyObject* result = original(context);
+  call_place.place = Place::kOurs;
+  if (token != nullptr) entered->Leave(token, call, result);
+  return result;
+}
+
+std::string Interposer::Add(PyObject* owner, PyObject* name, PyObject* callable, const Api* api) {
+  (void)owner;
+  // Methods of pybind11's classes. Called through bound methods, which the interpreter never
+  // specialises.
+  const bool is_bound = PyInstanceMethod_Check(callable);
+  if (is_bound) callable = PyInstanceMethod_GET_FUNCTION(callable);
+  if (PyCFunction_CheckExact(callable)) {
+    auto* function = reinterpret_cast<PyCFunctionObject*>(callable);
+    const int flags = function->m_ml->ml_flags & ~(METH_CLASS | METH_STATIC | METH_COEXIST);
+    // Functions with fast-call flags are specialised by the interpreter past the pointer we swap.
+    if (flags != (METH_VARARGS | METH_KEYWORDS) && flags != METH_VARARGS && flags != METH_O &&
+        !(is_bound && flags == (METH_FASTCALL | METH_KEYWORDS)))
+      return "calling convention " + std::to_string(flags) + " is not known";
+    const auto [it, inserted] = builtins.try_emplace(callable, Builtin{api, function->vectorcall});
+    if (inserted) {
+      Py_INCREF(callable);
+      if (flags == METH_O) {
+        it->second.def = function->m_ml;
+        it->second.own_def = new PyMethodDef(*function->m_ml);
+        it->second.own_def->ml_flags ^= METH_O | METH_VARARGS | METH_KEYWORDS;
+      }
+      builtin_row.push_back(&*it);
+    }
+    return "";
+  }
+  if (Py_TYPE(callable) == &PyMethodDescr_Type) return AddMethod(callable, api);
+  if (Py_TYPE(callable) == &PyWrapperDescr_Type) return AddSlot(callable, name, api);
+  if (PyFunction_Check(callable)) {
+    return AddFunction(callable, api, nullptr);
+  }
+  return "objects of type " + std::string(Py_TYPE(callable)->tp_name) + " are not observed";
+}
+
+std::string Interposer::AddDispatch(PyObject* function, ApiOf api_of) {
+  if (!PyFunction_Check(function))
+    return "objects of type " + std::string(Py_TYPE(function)->tp_name) + " are not observed";
+  return AddFunction(function, nullptr, api_of);
+}
+
+const Api* Interposer::Find(PyObject* callable) {
+  if (const auto it = builtins.find(callable); it != builtins.end()) return it->second.api;
+  for (int i = 0; i < method_count && Py_TYPE(callable) == &PyMethodDescr_Type; ++i) {
+    if (methods[i].def == reinterpret_cast<PyMethodDescrObject*>(callable)->d_method)
+      return methods[i].api;
+  }
+  for (const ObservedFunction& f : functions) {
+    if (f.function() == callable) return f.api();
+  }
+  return nullptr;
+}
+
+void Interposer::Install(CallObserver* new_observer) {
+  observer = new_observer;
+  if (std::exchange(is_installed, true)) return;
+  ForEachPointer(
+      [](const Builtin&) { return CallBuiltin; },
+      [](const Method& m, int i) { return reinterpret_cast<PyCFunction>(EntryPoint(m.def, i)); });
+  if (setitem.api != nullptr) {
+    PyTypeObject* owner = setitem.types.front();
+    setitem.types.clear();
+    CollectTypes(owner, setitem.original, &setitem.types);  // subclasses may have come since
+    for (PyTypeObject* type : setitem.types) type->tp_as_mapping->mp_ass_subscript = CallSetItem;
+  }
+  for (ObservedFunction& f : functions) f.Install();
+}
+
+void Interposer::Remove() {
+  if (!std::exchange(is_installed, false)) return;
+  ForEachPointer([](const Builtin& b) { return b.original; },
+                 [](const Method& m, int) { return m.original; });
+  if (setitem.api != nullptr) {
+    PyTypeObject* owner = setitem.types.front();
+    // Types made meanwhile have inherited our pointer.
+    std::vector<PyTypeObject*> types;
+    CollectTypes(owner, CallSetItem, &types);
+    for (PyTypeObject* type : types) type->tp_as_mapping->mp_ass_subscript = setitem.original;
+    setitem.types = {owner};
+  }
+  for (ObservedFunction& f : functions) f.Remove();
+  observer = nullptr;
+}
+
+bool Interposer::installed() { return is_installed; }
+
+void Interposer::BeforeCompiling(PyObject* callable) {
+  Py_XDECREF(std::exchange(before_compiling, Py_NewRef(callable)));
+}
+
+Interposer::Pause::Pause() : place_(Place::kOurs) { ++depth; }
+Interposer::Pause::~Pause() { --depth; }
+
+bool Interposer::Init() {
+  FillTables(std::make_integer_sequence<int, kMaxMethods>{}, keyword_table.data(),
+             varargs_table.data(), one_table.data());
+  return CodeStub::Init();
+}
+
+}  // namespace msprobe::capture

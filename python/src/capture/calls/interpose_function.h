@@ -1,0 +1,36 @@
+// Calls of a plain Python function, seen through the pointer by which the interpreter calls it. The
+// function object, its code, hash, name, defaults and closure stay what they are: compilers compare
+// them. (CPython 3.11 needs more: code_stub.h.)
+#pragma once
+
+#include <Python.h>
+
+#include <string>
+
+#include "capture/calls/code_stub.h"
+#include "capture/calls/observe.h"
+#include "capture/python/py_ref.h"
+
+namespace msprobe::capture {
+
+// Stays where it is, and for ever, once it is prepared.
+class ObservedFunction {
+ public:
+  // Returns "" or why not.
+  // `api_of` set: see Interposer::AddDispatch; `api` is null then.
+  std::string Prepare(PyObject* function, const Api* api, Interposer::ApiOf api_of = nullptr);
+  void Install();
+  void Remove();
+  PyObject* function() const { return function_.get(); }
+  const Api* api() const { return observed_.api; }
+
+ private:
+  static PyObject* Call(PyObject* f, PyObject* const* args, size_t nargsf, PyObject* names);
+
+  ObservedCalls observed_;
+  PyRef function_;
+  vectorcallfunc original_ = nullptr;
+  CodeStub stub_;
+};
+
+}  // namespace msprobe::capture

@@ -1,0 +1,91 @@
+#include "capture/calls/module_calls.h"
+
+#include <deque>
+#include <unordered_map>
+
+#include "capture/calls/interpose_function.h"
+
+namespace msprobe::capture {
+namespace {
+
+// Watched type (an owned reference) -> what tp_call was. Never destroyed: at exit the interpreter
+// is gone before static destructors run.
+std::unordered_map<PyTypeObject*, ternaryfunc>& types =
+    *new std::unordered_map<PyTypeObject*, ternaryfunc>;
+std::deque<ObservedFunction>& patchers = *new std::deque<ObservedFunction>;
+ModuleObserver* observer = nullptr;
+
+}  // namespace
+
+PyObject* ModuleCalls::Call(PyObject* module, PyObject* args, PyObject* kwargs) {
+  auto it = types.end();
+  // A class that has our pointer from a base calls what the base calls.
+  for (PyTypeObject* type = Py_TYPE(module); it == types.end() && type; type = type->tp_base)
+    it = types.find(type);
+  if (it == types.end()) {
+    PyErr_Format(PyExc_TypeError, "'%.200s' object is not callable", Py_TYPE(module)->tp_name);
+    return nullptr;
+  }
+  const ternaryfunc original = it->second;
+  if (observer == nullptr) return original(module, args, kwargs);
+  void* token = observer->EnterModule(
+      module,
+      {.positional = &PyTuple_GET_ITEM(args, 0), .count = PyTuple_GET_SIZE(args), .dict = kwargs});
+  PyObject* result = original(module, args, kwargs);
+  if (token != nullptr && observer != nullptr) observer->LeaveModule(token, module, result);
+  return result;
+}
+
+void ModuleCalls::Watch(PyTypeObject* type) {
+  if (type->tp_call == nullptr || type->tp_call == Call) return;
+  if (!types.try_emplace(type, type->tp_call).second) return;
+  Py_INCREF(type);
+  if (observer != nullptr) Reinstall();
+}
+
+void ModuleCalls::Forget() {
+  Restore();
+  for (const auto& [type, original] : types) Py_DECREF(type);
+  types.clear();
+}
+
+void ModuleCalls::AddPatcher(PyObject* function) {
+  static const Api* const api = [] {
+    auto* patcher = new Api;
+    patcher->kind = Api::kPatcher;
+    return patcher;
+  }();
+  if (!patchers.emplace_back().Prepare(function, api).empty()) patchers.pop_back();
+}
+
+void ModuleCalls::Install(ModuleObserver* new_observer) {
+  if (observer == nullptr) {
+    for (ObservedFunction& patcher : patchers) patcher.Install();
+  }
+  observer = new_observer;
+  Reinstall();
+}
+
+void ModuleCalls::Reinstall() {
+  for (auto& [type, original] : types) {
+    if (type->tp_call != Call) original = type->tp_call;
+    type->tp_call = Call;
+    canary_ = type;
+  }
+}
+
+void ModuleCalls::Remove() {
+  if (observer == nullptr) return;
+  observer = nullptr;
+  for (ObservedFunction& patcher : patchers) patcher.Remove();
+  Restore();
+}
+
+void ModuleCalls::Restore() {
+  canary_ = nullptr;
+  for (const auto& [type, original] : types) {
+    if (type->tp_call == Call) type->tp_call = original;
+  }
+}
+
+}  // namespace msprobe::capture

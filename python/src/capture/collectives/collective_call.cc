@@ -1,0 +1,182 @@
+#include "capture/collectives/collective_call.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "capture/python/process_group.h"
+#include "capture/python/py_ref.h"
+#include "engine/base/log.h"
+#include "engine/base/text.h"
+
+namespace msprobe::capture {
+namespace {
+
+constexpr const char* kNames[CollectiveSignature::kParameters] = {"group", "src", "dst",
+                                                                  "group_src", "group_dst"};
+
+PyRef Attribute(PyObject* object, const char* name) {
+  PyRef found = object ? PyRef::Steal(PyObject_GetAttrString(object, name)) : PyRef();
+  ClearError();
+  return found;
+}
+
+// A module that the program has imported; never imported here.
+PyRef Module(const char* name) {
+  const PyRef path = PyRef::Steal(PyUnicode_FromString(name));
+  PyRef module = path ? PyRef::Steal(PyImport_GetModule(path.get())) : PyRef();
+  ClearError();
+  return module;
+}
+
+PyRef C10d() { return Module("torch.distributed.distributed_c10d"); }
+
+PyRef Call(PyObject* object, const char* method, PyObject* argument = nullptr) {
+  const PyRef function = Attribute(object, method);
+  PyRef result;
+  if (function) {
+    result = PyRef::Steal(argument ? PyObject_CallOneArg(function.get(), argument)
+                                   : PyObject_CallNoArgs(function.get()));
+  }
+  ClearError();
+  return result;
+}
+
+int64_t IntOr(PyObject* object, int64_t otherwise) {
+  if (object == nullptr || !PyLong_Check(object)) return otherwise;
+  const int64_t value = PyLong_AsLongLong(object);
+  return PyErr_Occurred() ? (ClearError(), otherwise) : value;
+}
+
+// What functional collectives take for a group: also a name, a device mesh, or a mesh and its
+// dimension.
+PyRef Resolve(PyObject* group) {
+  if (IsProcessGroup(group)) return PyRef::Borrow(group);
+  if (PyUnicode_Check(group)) return Call(C10d().get(), "_resolve_process_group", group);
+  if (PyTuple_Check(group) && PyTuple_GET_SIZE(group) == 2)
+    return Call(PyTuple_GET_ITEM(group, 0), "get_group", PyTuple_GET_ITEM(group, 1));
+  return Call(group, "get_group");
+}
+
+// Ranks count over all processes: -1 when the call leaves it open.
+int64_t Partner(const CollectiveSignature& signature, const CallArgs& args,
+                CollectiveSignature::Parameter global, CollectiveSignature::Parameter in_group,
+                const std::vector<int64_t>& ranks) {
+  const int64_t rank = IntOr(signature.Argument(global, args), -1);
+  const int64_t place = IntOr(signature.Argument(in_group, args), -1);
+  if (rank >= 0 || place < 0 || place >= static_cast<int64_t>(ranks.size())) return rank;
+  return ranks[static_cast<size_t>(place)];
+}
+
+void AppendMember(std::string* json, std::string_view key, int64_t value) {
+  if (value < 0) return;
+  *json += ", \"";
+  *json += key;
+  *json += "\": ";
+  AppendInteger(json, value);
+}
+
+}  // namespace
+
+CollectiveSignature::CollectiveSignature(std::string name, PyObject* function)
+    : name_(std::move(name)) {
+  places_.fill(-1);
+  PyRef inner = PyRef::Borrow(function);
+  while (PyRef wrapped = Attribute(inner.get(), "__wrapped__")) inner = std::move(wrapped);
+  const PyRef code = Attribute(inner.get(), "__code__");
+  const PyRef names = Attribute(code.get(), "co_varnames");
+  const PyRef positional = Attribute(code.get(), "co_argcount");
+  const PyRef by_name = Attribute(code.get(), "co_kwonlyargcount");
+  if (!names || !PyTuple_Check(names.get())) return;
+  const Py_ssize_t count =
+      std::min(PyTuple_GET_SIZE(names.get()),
+               static_cast<Py_ssize_t>(IntOr(positional.get(), 0) + IntOr(by_name.get(), 0)));
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    for (size_t p = 0; p < kParameters; ++p) {
+      if (Utf8(PyTuple_GET_ITEM(names.get(), i)) == kNames[p]) places_[p] = i;
+    }
+  }
+}
+
+PyObject* CollectiveSignature::Argument(Parameter parameter, const CallArgs& args) const {
+  const Py_ssize_t place = places_[parameter];
+  if (place < 0) return nullptr;
+  PyObject* found = nullptr;
+  if (place < args.count) {
+    found = args.positional[place];
+  } else if (args.dict != nullptr) {
+    found = PyDict_GetItemString(args.dict, kNames[parameter]);
+    ClearError();
+  }
+  return found == Py_None ? nullptr : found;
+}
+
+PyRef GroupOf(const CollectiveSignature& signature, const CallArgs& args) {
+  PyObject* given = signature.Argument(CollectiveSignature::kGroup, args);
+  if (given == nullptr && !signature.Has(CollectiveSignature::kGroup) && args.count > 0 &&
+      PyList_Check(args.positional[0]) && PyList_GET_SIZE(args.positional[0]) > 0) {
+    // batch_isend_irecv: its parts know their group.
+    const PyRef group = Attribute(PyList_GET_ITEM(args.positional[0], 0), "group");
+    if (group && group.get() != Py_None) return Resolve(group.get());
+  }
+  PyRef group = given ? Resolve(given) : Call(C10d().get(), "_get_default_group");
+  return group && IsProcessGroup(group.get()) ? group : PyRef();
+}
+
+std::string DescribeGroup(const CollectiveSignature& signature, const CallArgs& args,
+                          PyObject* result) {
+  using S = CollectiveSignature;
+  const std::string& name = signature.name();
+  const PyRef group = GroupOf(signature, args);
+  if (!group) return {};
+  const GroupNames names = NamesOfGroup(group.get());
+  if (names.ranks.empty()) return {};
+  const int64_t place = IntOr(Call(group.get(), "rank").get(), -1);
+  const bool inside = place >= 0 && place < static_cast<int64_t>(names.members.size());
+  std::string json = "{\"ranks\": " + names.ranks + ", \"id\": \"" + names.id + '"';
+  AppendMember(&json, "rank", place);
+
+  int64_t from = Partner(signature, args, S::kSource, S::kGroupSource, names.members);
+  int64_t to = Partner(signature, args, S::kDestination, S::kGroupDestination, names.members);
+  if (from < 0 && name == "recv") from = IntOr(result, -1);
+  if (from < 0 && name == "scatter") from = 0;  // their defaults
+  if (to < 0 && name == "gather") to = 0;
+  const int64_t me = inside ? names.members[static_cast<size_t>(place)] : -1;
+  std::string_view role;
+  if (name == "send" || name == "isend") {
+    role = "source";
+  } else if (name == "recv" || name == "irecv") {
+    role = "receiver";
+  } else if (signature.Has(S::kSource)) {
+    role = from == me ? "source" : "receiver";
+  } else if (signature.Has(S::kDestination)) {
+    role = to == me ? "receiver" : "source";
+  }
+  if (!role.empty()) (((json += ", \"role\": \"") += role) += '"');
+  AppendMember(&json, "from", from);
+  AppendMember(&json, "to", to);
+  return json + '}';
+}
+
+void HintAtFailure(std::string_view error) {
+  static bool said = false;
+  // HCCL: the processes did not all connect in time.
+  if (error.find("EI0006") == error.npos || std::exchange(said, true)) return;
+  Log(LogLevel::kWarning,
+      "EI0006: not all processes reached this exchange in time. Recording exchanges nothing, but "
+      "ranks of which only some record are slower than others; type: export "
+      "HCCL_CONNECT_TIMEOUT=1200 HCCL_EXEC_TIMEOUT=1800, record on all ranks, or use a newer CANN");
+}
+
+bool IsCoalescing(PyObject* group) {
+  const PyRef world = Attribute(C10d().get(), "_world");
+  const PyRef state = Attribute(world.get(), "pg_coalesce_state");
+  if (group == nullptr || !state || !PyDict_Check(state.get()) || PyDict_GET_SIZE(state.get()) == 0)
+    return false;
+  const int contains = PyDict_Contains(state.get(), group);
+  ClearError();
+  return contains == 1;
+}
+
+}  // namespace msprobe::capture

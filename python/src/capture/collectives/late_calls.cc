@@ -1,0 +1,167 @@
+#include "capture/collectives/late_calls.h"
+
+#include <algorithm>
+
+#include "capture/collectives/collective_call.h"
+#include "capture/python/process_group.h"
+#include "capture/python/torch_api.h"
+
+namespace msprobe::capture {
+namespace {
+
+template <typename F>
+void ForEachResult(PyObject* result, F&& visit) {
+  if (!PyTuple_Check(result) && !PyList_Check(result)) return visit(result);
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(result); ++i)
+    visit(PySequence_Fast_GET_ITEM(result, i));
+}
+
+PyRef Answer(const PyRef& object, const char* method) {
+  PyRef answer =
+      object ? PyRef::Steal(PyObject_CallMethod(object.get(), method, nullptr)) : PyRef();
+  ClearError();
+  return answer;
+}
+
+bool IsOnHost(PyObject* value) {
+  if (PyList_Check(value) || PyTuple_Check(value)) {
+    bool all = true;
+    ForEachResult(value, [&](PyObject* item) { all = all && IsOnHost(item); });
+    return all;
+  }
+  if (!TorchApi::Get().IsTensor(value)) return true;
+  const PyRef flag = PyRef::Steal(PyObject_GetAttrString(value, "is_cpu"));
+  ClearError();
+  return flag.get() == Py_True;
+}
+
+// Asks, and does not wait. A backend completes the future first, and then the work; on a device the
+// future of a work that is only queued is complete already, so there it is not asked.
+bool IsCompleted(const PyRef& work, const std::vector<PyRef>& values) {
+  if (Answer(work, "is_completed").get() == Py_True) return true;
+  return std::all_of(values.begin(), values.end(),
+                     [](const PyRef& value) { return IsOnHost(value.get()); }) &&
+         Answer(Answer(work, "get_future"), "done").get() == Py_True;
+}
+
+}  // namespace
+
+std::vector<PyRef> Flatten(const CallArgs& args) {
+  std::vector<PyRef> values;
+  const Py_ssize_t named = args.names != nullptr ? PyTuple_GET_SIZE(args.names) : 0;
+  for (Py_ssize_t i = 0; i < args.count + named; ++i)
+    values.push_back(PyRef::Borrow(args.positional[i]));
+  PyObject *key, *value;
+  for (Py_ssize_t i = 0; args.dict != nullptr && PyDict_Next(args.dict, &i, &key, &value);)
+    values.push_back(PyRef::Borrow(value));
+  return values;
+}
+
+bool LateCalls::Postpone(std::unique_ptr<OpenCall>* call, const CallArgs& args, PyObject* result) {
+  const Interposer::Pause pause;
+  OpenCall& open = **call;
+  open.group = DescribeGroup(*open.api->collective, args, result);
+  if (result == nullptr) return false;
+  LateCall late;
+  const PyRef group = GroupOf(*open.api->collective, args);
+  if (group && IsCoalescing(group.get())) {
+    late.group = group;
+    ++coalescing_;
+  } else {
+    ForEachResult(result, [&](PyObject* work) {
+      if (IsWork(work)) late.handles.push_back(PyRef::Borrow(work));
+    });
+    if (late.handles.empty()) return false;
+  }
+  late.values = Flatten(args);
+  late.call = std::move(*call);
+  late_.push_back(std::move(late));
+  return true;
+}
+
+void LateCalls::Learn(const Api& api, const CallArgs& args, PyObject* result,
+                      std::string_view exception) {
+  if (late_.empty()) return;
+  const std::vector<PyRef> given = Flatten(args);
+  if (given.empty()) return;
+  switch (api.kind) {
+    case Api::kPoll:
+      if (result != Py_True) return;
+      [[fallthrough]];
+    case Api::kWait:
+      if (coalescing_ > 0) SettleCoalesced(nullptr);
+      return Waited(given[0].get(), exception);
+    case Api::kHandOn:
+      if (given.size() > 1 && IsWork(given[1].get())) SettleCoalesced(given[1].get());
+      return;
+    case Api::kCompiler:
+    case Api::kEvaluator:
+    case Api::kCall:
+    case Api::kPatcher:
+      return;
+  }
+}
+
+void LateCalls::Waited(PyObject* handle, std::string_view exception) {
+  std::list<LateCall> complete;
+  for (auto it = late_.begin(); it != late_.end();) {
+    const auto next = std::next(it);
+    const size_t before = it->handles.size();
+    std::erase_if(it->handles, [&](const PyRef& h) { return h.get() == handle; });
+    // One that failed will not be waited for a second time.
+    if (it->handles.size() < before && (it->handles.empty() || !exception.empty()))
+      complete.splice(complete.end(), late_, it);
+    it = next;
+  }
+  for (LateCall& late : complete) Complete(std::move(late), exception, /*at_stop=*/false);
+}
+
+// Calls of managers that have ended: they belong to `work`, or have no work that anybody could wait
+// for, and are complete.
+void LateCalls::SettleCoalesced(PyObject* work) {
+  std::list<LateCall> complete;
+  for (auto it = late_.begin(); it != late_.end();) {
+    const auto next = std::next(it);
+    if (it->group && !IsCoalescing(it->group.get())) {
+      it->group = PyRef();
+      --coalescing_;
+      if (work != nullptr) {
+        it->handles.push_back(PyRef::Borrow(work));
+      } else {
+        complete.splice(complete.end(), late_, it);
+      }
+    }
+    it = next;
+  }
+  for (LateCall& late : complete) Complete(std::move(late), "", /*at_stop=*/false);
+}
+
+void LateCalls::Complete(LateCall late, std::string_view exception, bool at_stop) {
+  OpenCall* call = late.call.get();
+  bool is_final = exception.empty();
+  for (const PyRef& handle : late.handles)
+    is_final = is_final && at_stop && IsCompleted(handle, late.values);
+  if (late.group) is_final = false;
+  if (!exception.empty()) {
+    call->builder.Field("exception", exception);
+  } else if (is_final) {
+    writer_->WriteList(call, late.values);
+  }
+  call->builder.Field("async", !exception.empty() ? "failed"
+                               : !is_final        ? "not complete at stop"
+                               : at_stop          ? "complete at stop"
+                                                  : "waited for");
+  writer_->Finish(call);
+  writer_->Recycle(std::move(late.call));
+}
+
+void LateCalls::Flush() {
+  const Interposer::Pause pause;
+  if (coalescing_ > 0) SettleCoalesced(nullptr);
+  std::list<LateCall> rest;
+  rest.swap(late_);
+  coalescing_ = 0;
+  for (LateCall& late : rest) Complete(std::move(late), "", /*at_stop=*/true);
+}
+
+}  // namespace msprobe::capture

@@ -1,0 +1,395 @@
+#include "capture/gradients/backward.h"
+
+#include <algorithm>
+#include <exception>
+#include <list>
+#include <unordered_set>
+
+#include "capture/calls/interpose.h"
+#include "capture/calls/module_calls.h"
+#include "capture/gradients/node_hooks.h"
+#include "capture/python/callable_type.h"
+#include "capture/python/torch_api.h"
+#include "capture/values/distributed_tensor.h"
+
+namespace msprobe::capture {
+namespace {
+
+constexpr size_t kMaxNodes = 1 << 20;
+
+struct Names {
+  PyObject* next_functions = PyUnicode_InternFromString("next_functions");
+  PyObject* sequence = PyUnicode_InternFromString("_sequence_nr");
+  PyObject* variable = PyUnicode_InternFromString("variable");
+  PyObject* detach = PyUnicode_InternFromString("detach");
+};
+const Names& names() {
+  static const Names instance;
+  return instance;
+}
+
+struct Pending;
+using PendingList = std::list<std::shared_ptr<Pending>>;
+
+// One armed call. Owned by its hooks, so that one that never runs dies with the graph; once a
+// gradient has arrived the list owns it too.
+struct Pending {
+  GradientSink* sink;
+  int64_t step;
+  std::string name, parent;
+  std::vector<std::string> inputs, outputs;  // JSON
+  std::vector<int> edges_left;    // per output: edges that have not brought their share yet
+  std::vector<PyRef> sums;        // per output: shares so far, while more are to come
+  int hooks = 0, hooks_left = 0;  // on owners of input edges; those that have not fired
+  int prehooks_left = 0;
+  bool listed = false, done = false;
+  PendingList::iterator place;  // when listed
+
+  void Arrived();
+  void Finish();
+};
+
+PendingList& Waiting() {
+  static auto* list = new PendingList;  // never destroyed: hooks may outlive static destructors
+  return *list;
+}
+
+void Pending::Finish() {
+  if (std::exchange(done, true)) return;
+  for (size_t i = 0; i < sums.size(); ++i) {
+    if (sums[i]) outputs[i] = sink->Compose(name, false, i, sums[i].get());
+  }
+  sums.clear();
+  sink->Complete(name, parent, inputs, outputs);
+  if (std::exchange(listed, false)) Waiting().erase(place);  // the caller holds a reference
+}
+
+using Positions =
+    std::vector<std::pair<Py_ssize_t, size_t>>;  // position in a node's gradients -> slot
+
+// What one hook does on one node.
+struct Task {
+  std::shared_ptr<Pending> pending;
+  Positions results;  // gradients that come in: of outputs of the call
+  Positions passed;   // come in as well, and are those of inputs of the call (identity)
+  Positions edges;    // gradients that go out: shares of inputs of the call
+  NodeHooks::When when;
+  bool fired = false;
+};
+
+// As a Python callable: before the node runs it is given (coming in), after it (going out, coming
+// in).
+struct Hook {
+  PyObject_HEAD vectorcallfunc call;
+  Task* task;
+};
+
+void AddShare(Pending& p, size_t slot, PyObject* gradient) {
+  int& left = p.edges_left[slot];
+  if (left <= 0) return;
+  --left;
+  const bool last = left == 0;
+  PyRef sum = std::move(p.sums[slot]);
+  p.sums[slot] = PyRef();
+  if (gradient != Py_None) {
+    if (!sum) {
+      sum = PyRef::Borrow(gradient);
+    } else if (IsDTensor(sum.get()) || IsDTensor(gradient)) {
+      sum = AddShards(sum.get(), gradient);
+      if (!sum) left = 0;  // not to be had without communication: null
+    } else {
+      // Detached, so that a backward with create_graph does not see our addition.
+      PyRef a = PyRef::Steal(PyObject_CallMethodNoArgs(sum.get(), names().detach));
+      PyRef b = PyRef::Steal(PyObject_CallMethodNoArgs(gradient, names().detach));
+      if (a && b) sum = PyRef::Steal(PyNumber_Add(a.get(), b.get()));
+      ClearError();
+    }
+  }
+  if (!sum) return;
+  if (last) {
+    p.outputs[slot] = p.sink->Compose(p.name, false, slot, sum.get());
+  } else {
+    p.sums[slot] = std::move(sum);
+  }
+}
+
+void Take(Pending& p, const Task& task, PyObject* incoming, PyObject* outgoing) {
+  const auto each = [](const Positions& positions, PyObject* gradients, const auto& take) {
+    for (const auto& [position, slot] : positions) {
+      if (position < PyTuple_GET_SIZE(gradients)) take(slot, PyTuple_GET_ITEM(gradients, position));
+    }
+  };
+  const auto add = [&](size_t slot, PyObject* gradient) { AddShare(p, slot, gradient); };
+  each(task.results, incoming, [&](size_t slot, PyObject* gradient) {
+    if (gradient != Py_None) p.inputs[slot] = p.sink->Compose(p.name, true, slot, gradient);
+  });
+  each(task.passed, incoming, add);
+  if (outgoing != nullptr) each(task.edges, outgoing, add);
+}
+
+PyObject* CallHook(PyObject* self, PyObject* const* args, size_t nargsf, PyObject*) {
+  Task& task = *reinterpret_cast<Hook*>(self)->task;
+  const std::shared_ptr<Pending> keep = task.pending;
+  Pending& p = *keep;
+  const bool after = task.when == NodeHooks::kAfter;
+  const Py_ssize_t count = PyVectorcall_NARGS(nargsf);
+  // Only the first backward through a recorded call is its record.
+  if (task.fired || p.done || count < (after ? 2 : 1) || !PyTuple_Check(args[0]) ||
+      (after && !PyTuple_Check(args[1])) || !p.sink->Accepts(p.step))
+    Py_RETURN_NONE;
+  task.fired = true;
+  ModuleCalls::Repair();
+  const QuietTorch quiet;
+  const Interposer::Pause pause;  // adding shares is no call of the program
+  try {
+    if (!p.listed) {
+      p.place = Waiting().insert(Waiting().end(), keep);
+      p.listed = true;
+    }
+    Take(p, task, args[after ? 1 : 0], after ? args[0] : nullptr);
+    p.sink->Settle(p.name);
+    --(after ? p.hooks_left : p.prehooks_left);
+    p.Arrived();
+  } catch (const std::exception& error) {
+    p.sink->Fault(error.what());
+  }
+  ClearError();
+  Py_RETURN_NONE;
+}
+
+void Pending::Arrived() {
+  // Nodes of outputs run before the nodes below them: when the last owner of an input's edge has
+  // fired, no gradient of an output follows.
+  if (hooks_left == 0 && (hooks > 0 || prehooks_left == 0)) Finish();
+}
+
+void DeallocHook(PyObject* self) {
+  delete reinterpret_cast<Hook*>(self)->task;
+  PyObject_Free(self);
+}
+
+PyTypeObject hook_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
+
+void AddHook(PyObject* node, Task task) {
+  Hook* hook = PyObject_New(Hook, &hook_type);
+  if (hook == nullptr) return ClearError();
+  const NodeHooks::When when = task.when;
+  Pending& pending = *task.pending;
+  hook->call = CallHook, hook->task = nullptr;
+  const PyRef owned = PyRef::Steal(reinterpret_cast<PyObject*>(hook));
+  hook->task = new Task(std::move(task));
+  if (!NodeHooks::Add(node, owned.get(), when)) return;
+  if (when == NodeHooks::kBefore) {
+    ++pending.prehooks_left;
+  } else {
+    ++pending.hooks;
+    ++pending.hooks_left;
+  }
+}
+
+uint64_t SequenceOf(PyObject* node) {
+  PyRef number = PyRef::Steal(PyObject_CallMethodNoArgs(node, names().sequence));
+  const uint64_t value = number ? PyLong_AsUnsignedLongLongMask(number.get()) : UINT64_MAX;
+  ClearError();
+  return value;
+}
+
+}  // namespace
+
+InputEdges::InputEdges(const std::vector<PyObject*>& tensors) : slots_(tensors.size()) {
+  const TorchApi& torch = TorchApi::Get();
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (!torch.RequiresGrad(tensors[i])) continue;
+    const QuietTorch quiet(tensors[i]);
+    PyRef node = PyRef::Steal(torch.grad_fn(tensors[i]));
+    if (!node) {
+      ClearError();
+      continue;
+    }
+    if (node.get() == Py_None) {
+      edges_.push_back({PyRef(), tensors[i], 0, i});
+      continue;
+    }
+    PyRef number = PyRef::Steal(torch.output_number(tensors[i]));
+    const int64_t output = number ? PyLong_AsLongLong(number.get()) : -1;
+    ClearError();
+    edges_.push_back({std::move(node), nullptr, output, i});
+  }
+  if (torch.sequence_number != nullptr) {
+    PyRef number = PyRef::Steal(PyObject_CallNoArgs(torch.sequence_number));
+    if (number) first_sequence_ = PyLong_AsUnsignedLongLongMask(number.get());
+    ClearError();
+  }
+}
+
+// The nodes between a call's outputs and its inputs.
+class GraphWalk {
+ public:
+  GraphWalk(const InputEdges& edges, std::shared_ptr<Pending> pending)
+      : edges_(edges), pending_(std::move(pending)) {}
+
+  // Edges of inputs that `node`, of an output, has itself; the nodes below it are left for Run.
+  Positions Start(const PyRef& node) {
+    Positions edges;
+    if (!IsInput(node.get()) && See(node)) edges = Edges(node);
+    return edges;
+  }
+
+  void Run() {
+    while (!todo_.empty() && seen_.size() < kMaxNodes) {
+      PyRef node = std::move(todo_.back());
+      todo_.pop_back();
+      Positions edges = Edges(node);
+      if (!edges.empty())
+        AddHook(node.get(),
+                {.pending = pending_, .edges = std::move(edges), .when = NodeHooks::kAfter});
+    }
+  }
+
+  bool IsInput(PyObject* node) const {
+    return std::any_of(edges_.edges_.begin(), edges_.edges_.end(),
+                       [&](const auto& e) { return e.node.get() == node; });
+  }
+
+ private:
+  bool See(const PyRef& node) {
+    if (!seen_.insert(node.get()).second) return false;
+    keep_.push_back(node);  // an address must not be used again while we compare by it
+    return true;
+  }
+
+  // The edges of inputs that `node` has; its other parents made by the call are left for Run.
+  Positions Edges(const PyRef& node) {
+    Positions hits;
+    PyRef next = PyRef::Steal(PyObject_GetAttr(node.get(), names().next_functions));
+    if (!next || !PyTuple_Check(next.get())) {
+      ClearError();
+      return hits;
+    }
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(next.get()); ++i) {
+      PyObject* edge = PyTuple_GET_ITEM(next.get(), i);
+      if (!PyTuple_Check(edge) || PyTuple_GET_SIZE(edge) != 2) continue;
+      PyObject* parent = PyTuple_GET_ITEM(edge, 0);
+      if (parent == Py_None) continue;
+      if (Match(parent, PyLong_AsLongLong(PyTuple_GET_ITEM(edge, 1)), i, &hits)) continue;
+      if (IsLeafNode(parent) || IsInput(parent)) continue;
+      PyRef below = PyRef::Borrow(parent);
+      if (SequenceOf(parent) >= edges_.first_sequence_ && See(below))
+        todo_.push_back(std::move(below));
+    }
+    for (const auto& hit : hits) ++pending_->edges_left[hit.second];
+    return hits;
+  }
+
+  static bool IsLeafNode(PyObject* node) {
+    return std::string_view(Py_TYPE(node)->tp_name).ends_with("AccumulateGrad");
+  }
+
+  bool Match(PyObject* parent, int64_t number, Py_ssize_t position, Positions* hits) const {
+    bool matched = false;
+    PyRef leaf;
+    for (const auto& edge : edges_.edges_) {
+      if (edge.node) {
+        if (edge.node.get() != parent || edge.number != number) continue;
+      } else {
+        if (!leaf) {
+          if (!IsLeafNode(parent)) continue;
+          leaf = PyRef::Steal(PyObject_GetAttr(parent, names().variable));
+          ClearError();
+          if (!leaf) continue;
+        }
+        if (leaf.get() != edge.leaf) continue;
+      }
+      hits->emplace_back(position, edge.slot);
+      matched = true;
+    }
+    return matched;
+  }
+
+  const InputEdges& edges_;
+  std::shared_ptr<Pending> pending_;
+  std::unordered_set<PyObject*> seen_;
+  std::vector<PyRef> todo_, keep_;
+};
+
+bool ArmBackward(const InputEdges& edges, const std::vector<PyObject*>& outputs, GradientSink* sink,
+                 int64_t step, std::string name, std::string parent) {
+  const TorchApi& torch = TorchApi::Get();
+  struct Start {
+    PyRef node;
+    Positions results;
+  };
+  std::vector<Start> starts;
+  for (size_t j = 0; j < outputs.size(); ++j) {
+    if (!torch.RequiresGrad(outputs[j])) continue;
+    const QuietTorch quiet(outputs[j]);
+    PyRef node = PyRef::Steal(torch.grad_fn(outputs[j]));
+    PyRef number =
+        node && node.get() != Py_None ? PyRef::Steal(torch.output_number(outputs[j])) : PyRef();
+    ClearError();
+    if (!number) continue;
+    const Py_ssize_t position = PyLong_AsSsize_t(number.get());
+    auto known = std::find_if(starts.begin(), starts.end(),
+                              [&](const Start& s) { return s.node.get() == node.get(); });
+    if (known == starts.end()) known = starts.insert(starts.end(), Start{std::move(node), {}});
+    known->results.emplace_back(position, j);
+  }
+  if (starts.empty()) return false;
+
+  auto pending = std::make_shared<Pending>();
+  pending->sink = sink;
+  pending->step = step;
+  pending->name = std::move(name);
+  pending->parent = std::move(parent);
+  pending->inputs.assign(outputs.size(), "null");
+  pending->outputs.assign(edges.slots_, "null");
+  pending->edges_left.assign(edges.slots_, 0);
+  pending->sums.resize(edges.slots_);
+
+  GraphWalk walk(edges, pending);
+  for (Start& start : starts) {
+    Task task{.pending = pending, .when = NodeHooks::kBefore};
+    for (const auto& edge : edges.edges_) {
+      for (const auto& [position, j] : start.results) {
+        if (edge.node.get() == start.node.get() && edge.number == position) {
+          task.passed.emplace_back(position, edge.slot);
+          ++pending->edges_left[edge.slot];
+          break;
+        }
+      }
+    }
+    task.results = std::move(start.results);
+    Positions own = walk.Start(start.node);
+    if (own.empty()) {
+      AddHook(start.node.get(), std::move(task));
+      continue;
+    }
+    // One hook sees both sides, unless the node is the user's own function: that one may change
+    // what comes in.
+    Task after{.pending = pending, .edges = std::move(own), .when = NodeHooks::kAfter};
+    if (torch.IsPythonNode(start.node.get())) {
+      AddHook(start.node.get(), std::move(task));
+    } else {
+      after.results = std::move(task.results);
+      after.passed = std::move(task.passed);
+    }
+    AddHook(start.node.get(), std::move(after));
+  }
+  walk.Run();
+  return true;
+}
+
+void FlushBackward() {
+  while (!Waiting().empty()) {
+    const std::shared_ptr<Pending> pending = Waiting().front();
+    pending->Finish();
+  }
+}
+
+void WatchBackward(bool on) { on ? NodeHooks::Install(&hook_type) : NodeHooks::Remove(); }
+
+bool InitBackward() {
+  return ReadyCallableType<Hook>(&hook_type, "msprobe._engine.GradientHook", DeallocHook);
+}
+
+}  // namespace msprobe::capture

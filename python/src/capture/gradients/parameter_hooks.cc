@@ -1,0 +1,141 @@
+#include "capture/gradients/parameter_hooks.h"
+
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "capture/calls/interpose.h"
+#include "capture/python/callable_type.h"
+#include "capture/python/py_ref.h"
+#include "capture/python/torch_api.h"
+
+namespace msprobe::capture {
+namespace {
+
+struct Hook {
+  PyObject_HEAD vectorcallfunc call;
+  PyObject* module;
+  PyObject* parameter;  // null where the hook is given it
+  std::string* name;
+  ParameterObserver* observer;
+};
+
+PyTypeObject hook_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
+
+// A parameter's dict of hooks, and ours in it; before PyTorch 2.1 the node that accumulates, which
+// lives as long as somebody holds it, and the handle of ours.
+struct HeldHook {
+  PyRef hooks, hook, node, handle;
+};
+// Never destroyed: at exit the interpreter is gone before static destructors run.
+std::vector<HeldHook>& places = *new std::vector<HeldHook>;
+
+PyObject* CallHook(PyObject* self, PyObject* const* args, size_t nargsf, PyObject*) {
+  auto* hook = reinterpret_cast<Hook*>(self);
+  if (PyVectorcall_NARGS(nargsf) > 0) {
+    const PyRef keep = PyRef::Borrow(self);  // collection may end meanwhile
+    PyObject* parameter = hook->parameter != nullptr ? hook->parameter : args[0];
+    hook->observer->GradientCame(hook->module, *hook->name, parameter);
+  }
+  Py_RETURN_NONE;
+}
+
+void DeallocHook(PyObject* self) {
+  auto* hook = reinterpret_cast<Hook*>(self);
+  Py_CLEAR(hook->parameter);
+  delete hook->name;
+  PyObject_Free(self);
+}
+
+PyRef NewHook(PyObject* module, const std::string& name, ParameterObserver* observer) {
+  auto* hook = PyObject_New(Hook, &hook_type);
+  if (hook == nullptr) return PyRef();
+  hook->call = CallHook;
+  hook->module = module;
+  hook->parameter = nullptr;
+  hook->name = new std::string(name);
+  hook->observer = observer;
+  return PyRef::Steal(reinterpret_cast<PyObject*>(hook));
+}
+
+PyRef CallTorch(const char* function, PyObject* argument = nullptr) {
+  const PyRef module = PyRef::Steal(PyImport_ImportModule("torch._C"));
+  const PyRef callable =
+      module ? PyRef::Steal(PyObject_GetAttrString(module.get(), function)) : PyRef();
+  return callable ? PyRef::Steal(PyObject_CallFunctionObjArgs(callable.get(), argument, nullptr))
+                  : PyRef();
+}
+
+// The node that accumulates a parameter's gradient: below that of any view of it.
+PyRef AccumulatingNode(PyObject* parameter) {
+  const Interposer::Pause pause;
+  const PyRef before = CallTorch("is_grad_enabled");  // start() may be called where it is not
+  if (!before || !CallTorch("_set_grad_enabled", Py_True)) return PyRef();
+  PyRef view = PyRef::Steal(PyObject_CallMethod(parameter, "expand_as", "O", parameter));
+  const KeepError keep;
+  CallTorch("_set_grad_enabled", before.get());
+  PyRef node = view ? PyRef::Steal(PyObject_GetAttrString(view.get(), "grad_fn")) : PyRef();
+  PyRef next = node ? PyRef::Steal(PyObject_GetAttrString(node.get(), "next_functions")) : PyRef();
+  PyRef edge = next ? PyRef::Steal(PySequence_GetItem(next.get(), 0)) : PyRef();
+  node = edge ? PyRef::Steal(PySequence_GetItem(edge.get(), 0)) : PyRef();
+  ClearError();
+  const bool accumulates =
+      node && std::string_view(Py_TYPE(node.get())->tp_name).ends_with("AccumulateGrad");
+  return accumulates ? node : PyRef();
+}
+
+// Before PyTorch 2.1: after that node has run.
+bool AddToNode(PyObject* parameter, PyRef hook) {
+  PyRef node = AccumulatingNode(parameter);
+  reinterpret_cast<Hook*>(hook.get())->parameter = PyRef::Borrow(parameter).release();
+  PyRef handle =
+      node ? PyRef::Steal(PyObject_CallMethod(node.get(), "register_hook", "O", hook.get()))
+           : PyRef();
+  ClearError();
+  if (!handle) return false;
+  places.push_back({.hooks = {}, .hook = {}, .node = std::move(node), .handle = std::move(handle)});
+  return true;
+}
+
+}  // namespace
+
+bool ParameterHooks::Init() {
+  return ReadyCallableType<Hook>(&hook_type, "msprobe._engine.ParameterHook", DeallocHook);
+}
+
+bool ParameterHooks::Add(PyObject* parameter, PyObject* module, const std::string& name,
+                         ParameterObserver* observer) {
+  // What Tensor.register_post_accumulate_grad_hook does, but for the handle.
+  static PyObject* const attribute = PyUnicode_InternFromString("_post_accumulate_grad_hooks");
+  const QuietTorch quiet(parameter);  // a lazy module's parameter answers for itself
+  PyRef hook = NewHook(module, name, observer);
+  PyRef hooks = PyRef::Steal(PyObject_GetAttr(parameter, attribute));
+  if (hook && !hooks) {
+    ClearError();
+    return AddToNode(parameter, std::move(hook));
+  }
+  if (hooks.get() == Py_None) {
+    hooks = PyRef::Steal(PyODict_New());
+    if (hooks && PyObject_SetAttr(parameter, attribute, hooks.get()) != 0) hooks = PyRef();
+  }
+  // The key cannot be that of somebody's handle: those are numbers.
+  if (!hook || !hooks || PyObject_SetItem(hooks.get(), hook.get(), hook.get()) != 0) {
+    ClearError();
+    return false;
+  }
+  places.push_back({.hooks = std::move(hooks), .hook = std::move(hook), .node = {}, .handle = {}});
+  return true;
+}
+
+void ParameterHooks::RemoveAll() {
+  for (const auto& place : std::exchange(places, {})) {
+    if (place.handle) {
+      PyRef::Steal(PyObject_CallMethod(place.handle.get(), "remove", nullptr));
+      ClearError();
+    } else if (PyObject_DelItem(place.hooks.get(), place.hook.get()) != 0) {
+      ClearError();  // somebody emptied it
+    }
+  }
+}
+
+}  // namespace msprobe::capture

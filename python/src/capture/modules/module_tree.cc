@@ -1,0 +1,184 @@
+#include "capture/modules/module_tree.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "capture/calls/interpose.h"
+#include "capture/calls/module_calls.h"
+#include "capture/python/torch_api.h"
+#include "engine/base/log.h"
+
+namespace msprobe::capture {
+namespace {
+
+// Attribute `name` of an object as its own dict has it, without asking the object: nn.Module
+// answers for modules and parameters in Python.
+PyRef OwnAttribute(PyObject* object, PyObject* name) {
+  const PyRef dict = PyRef::Steal(PyObject_GenericGetDict(object, nullptr));
+  PyRef value =
+      PyRef::Borrow(dict ? PyDict_GetItemWithError(dict.get(), name) : nullptr);  // else an error
+  ClearError();
+  return value ? std::move(value) : PyRef::Steal(PyObject_GetAttr(object, name));
+}
+
+// The (key, value) pairs of a dict, or of what a scripted module has in its place. A copy: what is
+// asked of a value may change the dict.
+std::vector<std::pair<PyRef, PyRef>> Items(const PyRef& mapping) {
+  std::vector<std::pair<PyRef, PyRef>> items;
+  PyObject *key, *value;
+  if (mapping && PyDict_CheckExact(mapping.get())) {
+    for (Py_ssize_t at = 0; PyDict_Next(mapping.get(), &at, &key, &value);)
+      items.emplace_back(PyRef::Borrow(key), PyRef::Borrow(value));
+    return items;
+  }
+  const PyRef view =
+      mapping ? PyRef::Steal(PyObject_CallMethod(mapping.get(), "items", nullptr)) : PyRef();
+  const PyRef list = view ? PyRef::Steal(PySequence_List(view.get())) : PyRef();
+  for (Py_ssize_t i = 0; list && i < PyList_GET_SIZE(list.get()); ++i) {
+    if (PyArg_ParseTuple(PyList_GET_ITEM(list.get(), i), "OO", &key, &value))
+      items.emplace_back(PyRef::Borrow(key), PyRef::Borrow(value));
+  }
+  ClearError();
+  return items;
+}
+
+// Whether the class has a way of its own to name the modules in it.
+bool NamesModules(PyTypeObject* type) {
+  static PyObject* const name = PyUnicode_InternFromString("named_modules");
+  static PyObject* const usual = [] {
+    const PyRef torch_nn = PyRef::Steal(PyImport_ImportModule("torch.nn"));
+    const PyRef module =
+        torch_nn ? PyRef::Steal(PyObject_GetAttrString(torch_nn.get(), "Module")) : PyRef();
+    ClearError();
+    return module ? _PyType_Lookup(reinterpret_cast<PyTypeObject*>(module.get()), name) : nullptr;
+  }();
+  return _PyType_Lookup(type, name) != usual;
+}
+
+}  // namespace
+
+PyRef ModuleTree::ParametersOf(PyObject* module) {
+  static PyObject* const name = PyUnicode_InternFromString("_parameters");
+  PyRef parameters = OwnAttribute(module, name);
+  ClearError();
+  return parameters;
+}
+
+void ModuleTree::FindWrapper() {
+  static PyObject* const name = PyUnicode_InternFromString("torch.distributed.fsdp");
+  const PyRef fsdp = PyRef::Steal(PyImport_GetModule(name));
+  const PyRef type =
+      fsdp ? PyRef::Steal(PyObject_GetAttrString(fsdp.get(), "FullyShardedDataParallel")) : PyRef();
+  ClearError();
+  if (type && PyType_Check(type.get())) wrapper_ = reinterpret_cast<PyTypeObject*>(type.get());
+}
+
+void ModuleTree::AddModel(const std::string& prefix, PyObject* model) {
+  FindWrapper();
+  models_.emplace_back(PyRef::Borrow(model), prefix);
+  AddBelow(model, prefix, model);
+}
+
+void ModuleTree::AddBelow(PyObject* module, const std::string& prefix, PyObject* model) {
+  static PyObject* const modules = PyUnicode_InternFromString("_modules");
+  if (NamesModules(Py_TYPE(module))) return AddNamed(module, prefix, model);
+  for (const auto& [key, child] : Items(OwnAttribute(module, modules))) {
+    if (child.get() == Py_None || child.get() == model) continue;
+    const std::string name = prefix + std::string(Utf8(key.get()));
+    if (AddOne(child.get(), name)) AddBelow(child.get(), name + ".", model);
+  }
+  ClearError();
+}
+
+void ModuleTree::AddNamed(PyObject* module, const std::string& prefix, PyObject* model) {
+  const Interposer::Pause pause;
+  const std::string above = prefix.substr(0, prefix.rfind('.'));
+  const PyRef no_arguments = PyRef::Steal(PyTuple_New(0));
+  const PyRef keywords = PyRef::Steal(Py_BuildValue("{s:s}", "prefix", above.c_str()));
+  const PyRef names = PyRef::Steal(PyObject_GetAttrString(module, "named_modules"));
+  const PyRef all =
+      names && keywords
+          ? PyRef::Steal(PyObject_Call(names.get(), no_arguments.get(), keywords.get()))
+          : PyRef();
+  const PyRef list = all ? PyRef::Steal(PySequence_List(all.get())) : PyRef();
+  for (Py_ssize_t i = 0; list && i < PyList_GET_SIZE(list.get()); ++i) {
+    PyObject *name, *each;
+    if (!PyArg_ParseTuple(PyList_GET_ITEM(list.get(), i), "OO", &name, &each)) break;
+    if (each != model && each != module) (void)AddOne(each, std::string(Utf8(name)));
+  }
+  ClearError();
+}
+
+void ModuleTree::Add(PyObject* module, const std::string& name) { (void)AddOne(module, name); }
+
+// Whether it is new.
+bool ModuleTree::AddOne(PyObject* module, const std::string& name) {
+  static PyObject* const becomes = PyUnicode_InternFromString("cls_to_become");
+  const auto [it, inserted] = modules_.try_emplace(module);
+  if (!inserted) return false;
+  NamedModule& known = it->second;  // stays where it is, whatever is added
+  order_.push_back(PyRef::Borrow(module));
+  known.name = name;
+  PyTypeObject* type = Py_TYPE(module);
+  if (wrapper_ != nullptr && PyType_IsSubtype(type, wrapper_)) return true;
+  ModuleCalls::Watch(type);
+  // A lazy module turns into this class at its first call.
+  if (PyObject* later = _PyType_Lookup(type, becomes); later != nullptr && PyType_Check(later))
+    ModuleCalls::Watch(reinterpret_cast<PyTypeObject*>(later));
+  std::string_view type_name = type->tp_name;
+  type_name.remove_prefix(type_name.rfind('.') + 1);  // npos + 1 is 0
+  known.stem = "Module.";
+  ((known.stem += name) += '.') += type_name;
+  known.stem += '.';
+  known.forward_counter = counters_->Of(known.stem + "forward");
+  known.gradient_counter = counters_->Of(known.stem + "parameters_grad");
+  for (const auto& [key, parameter] : Items(ParametersOf(module)))
+    AddParameter(&known, module, key.get(), parameter.get());
+  return true;
+}
+
+void ModuleTree::AddParameter(NamedModule* known, PyObject* module, PyObject* name,
+                              PyObject* parameter) {
+  if (!TorchApi::Get().IsTensor(parameter) || !TorchApi::Get().RequiresGrad(parameter)) return;
+  std::string text(Utf8(name));
+  if (!ParameterHooks::Add(parameter, module, text, observer_) &&
+      !std::exchange(said_no_hooks_, true))
+    Log(LogLevel::kWarning,
+        "gradients of parameters are not all recorded: this PyTorch lets nobody hear of them");
+  if (std::find(known->parameters.begin(), known->parameters.end(), text) ==
+      known->parameters.end())
+    known->parameters.push_back(std::move(text));
+}
+
+void ModuleTree::ModuleCame(PyObject* parent, PyObject* name, PyObject* module) {
+  if (module == Py_None) return;
+  std::string path;
+  PyObject* model = nullptr;
+  if (const auto it = modules_.find(parent); it != modules_.end()) {
+    path = it->second.name + ".";
+  } else {
+    const auto root = std::find_if(models_.begin(), models_.end(),
+                                   [&](const auto& m) { return m.first.get() == parent; });
+    if (root == models_.end()) return;
+    path = root->second;
+    model = parent;
+  }
+  path += Utf8(name);
+  FindWrapper();
+  if (AddOne(module, path)) AddBelow(module, path + ".", model);
+}
+
+void ModuleTree::ParameterCame(PyObject* module, PyObject* name, PyObject* parameter) {
+  if (NamedModule* known = Find(module)) AddParameter(known, module, name, parameter);
+}
+
+void ModuleTree::Forget() {
+  ParameterHooks::RemoveAll();
+  ModuleCalls::Forget();
+  modules_.clear();
+  models_.clear();
+  // What goes with the last reference to a module is the program's code.
+  const std::vector<PyRef> held = std::exchange(order_, {});
+}
+
+}  // namespace msprobe::capture

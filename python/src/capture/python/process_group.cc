@@ -1,0 +1,83 @@
+#include "capture/python/process_group.h"
+
+#include "capture/python/py_ref.h"
+#include "engine/base/text.h"
+#include "engine/formats/zip.h"
+
+namespace msprobe::capture {
+namespace {
+
+// Part of torch.distributed, which `import torch` has imported. Not imported here: that may give up
+// the GIL, and another thread would wait for TheTypes with it.
+PyRef Distributed(const char* name) {
+  const PyRef path = PyRef::Steal(PyUnicode_FromString("torch.distributed"));
+  const PyRef module = path ? PyRef::Steal(PyImport_GetModule(path.get())) : PyRef();
+  PyRef found = module ? PyRef::Steal(PyObject_GetAttrString(module.get(), name)) : PyRef();
+  ClearError();
+  return found;
+}
+
+// Looked up once and kept for ever, as types live.
+struct Types {
+  PyRef process_group = Distributed("ProcessGroup");
+  PyRef reduce_op = Distributed("ReduceOp");
+  PyRef reduce_op_type;  // of ReduceOp.SUM
+  PyRef point_to_point = Distributed("P2POp");
+  PyRef work = Distributed("Work");
+  PyRef ranks_of = Distributed("get_process_group_ranks");
+
+  Types() {
+    const PyRef sum =
+        reduce_op ? PyRef::Steal(PyObject_GetAttrString(reduce_op.get(), "SUM")) : PyRef();
+    ClearError();
+    if (sum) reduce_op_type = PyRef::Borrow(reinterpret_cast<PyObject*>(Py_TYPE(sum.get())));
+  }
+};
+
+const Types& TheTypes() {
+  static const Types* types = new Types;
+  return *types;
+}
+
+bool IsA(PyObject* object, const PyRef& type) {
+  return type && PyType_Check(type.get()) &&
+         PyObject_TypeCheck(object, reinterpret_cast<PyTypeObject*>(type.get()));
+}
+
+}  // namespace
+
+bool IsProcessGroup(PyObject* object) { return IsA(object, TheTypes().process_group); }
+
+bool IsReduceOp(PyObject* object) {
+  return IsA(object, TheTypes().reduce_op) || IsA(object, TheTypes().reduce_op_type);
+}
+
+bool IsPointToPoint(PyObject* object) { return IsA(object, TheTypes().point_to_point); }
+
+bool IsWork(PyObject* object) { return IsA(object, TheTypes().work); }
+
+GroupNames NamesOfGroup(PyObject* group) {
+  GroupNames names;
+  const PyRef& ranks_of = TheTypes().ranks_of;
+  const PyRef ranks = ranks_of && group != nullptr
+                          ? PyRef::Steal(PyObject_CallOneArg(ranks_of.get(), group))
+                          : PyRef();
+  ClearError();
+  if (!ranks || !PyList_Check(ranks.get())) return names;
+  names.ranks = StrOf(ranks.get());
+  AppendHex(&names.id, formats::Crc32(names.ranks), 8);
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(ranks.get()); ++i)
+    names.members.push_back(PyLong_AsLongLong(PyList_GET_ITEM(ranks.get(), i)));
+  ClearError();
+  return names;
+}
+
+std::string NameOfReduceOp(PyObject* op) {
+  std::string text = StrOf(op);
+  if (text.find(" at 0x") == std::string::npos) return text;
+  const PyRef kind = PyRef::Steal(PyObject_GetAttrString(op, "op"));  // PyTorch 1.13
+  ClearError();
+  return kind ? StrOf(kind.get()) : "ReduceOp";
+}
+
+}  // namespace msprobe::capture

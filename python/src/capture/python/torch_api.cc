@@ -1,0 +1,152 @@
+#include "capture/python/torch_api.h"
+
+#include "capture/python/py_ref.h"
+
+namespace msprobe::capture {
+namespace {
+
+TorchApi api;
+bool loaded = false;
+
+// "torch._C.TensorBase": the object behind a dotted name, or null with no error set.
+PyRef Find(const char* module, std::initializer_list<const char*> attributes) {
+  PyRef object = PyRef::Steal(PyImport_ImportModule(module));
+  for (const char* name : attributes) {
+    if (!object) break;
+    object = PyRef::Steal(PyObject_GetAttrString(object.get(), name));
+  }
+  if (!object) ClearError();
+  return object;
+}
+
+// Types live as long as PyTorch does: the reference is kept for ever.
+PyTypeObject* FindType(const char* module, std::initializer_list<const char*> attributes) {
+  PyRef object = Find(module, attributes);
+  if (!object || !PyType_Check(object.get())) return nullptr;
+  return reinterpret_cast<PyTypeObject*>(object.release());
+}
+
+}  // namespace
+
+bool FastGetter::Load(PyTypeObject* type, const char* name) {
+  PyRef descriptor = PyRef::Steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(type), name));
+  if (!descriptor || Py_TYPE(descriptor.get()) != &PyGetSetDescr_Type) {
+    ClearError();
+    return false;
+  }
+  const PyGetSetDef* def = reinterpret_cast<PyGetSetDescrObject*>(descriptor.get())->d_getset;
+  get_ = def->get;
+  closure_ = def->closure;
+  descriptor.release();
+  return true;
+}
+
+bool FastMethod::Load(PyTypeObject* type, const char* name) {
+  PyRef descriptor = PyRef::Steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(type), name));
+  if (!descriptor || Py_TYPE(descriptor.get()) != &PyMethodDescr_Type) {
+    ClearError();
+    return false;
+  }
+  const PyMethodDef* def = reinterpret_cast<PyMethodDescrObject*>(descriptor.get())->d_method;
+  if ((def->ml_flags & (METH_NOARGS | METH_O | METH_VARARGS | METH_FASTCALL)) != METH_NOARGS)
+    return false;
+  call_ = def->ml_meth;
+  descriptor.release();
+  return true;
+}
+
+Status TorchApi::Load() {
+  if (loaded) return Status::Ok();
+  api.tensor_base = FindType("torch._C", {"TensorBase"});
+  if (api.tensor_base == nullptr)
+    api.tensor_base = FindType("torch._C", {"_TensorBase"});  // before 2.1
+  api.tensor = FindType("torch", {"Tensor"});
+  api.parameter = FindType("torch.nn", {"Parameter"});
+  if (api.tensor_base == nullptr || api.tensor == nullptr || api.parameter == nullptr) {
+    return Unsupported("this Python has no PyTorch that we know: torch.Tensor was not found")
+        .Hint("pip install torch, and import torch before msprobe.pytorch");
+  }
+  api.fake_tensor = FindType("torch._subclasses.fake_tensor", {"FakeTensor"});
+  api.functional_tensor = FindType("torch._subclasses.functional_tensor", {"FunctionalTensor"});
+  api.python_node = FindType("torch._C", {"_FunctionBase"});
+  api.size = FindType("torch", {"Size"});
+  api.dtype = FindType("torch", {"dtype"});
+  api.device = FindType("torch", {"device"});
+  api.memory_format = FindType("torch", {"memory_format"});
+  api.function_mode_enabled = Find("torch._C", {"_is_torch_function_mode_enabled"}).release();
+  api.disable_function = Find("torch._C", {"DisableTorchFunction"}).release();
+  api.sequence_number = Find("torch._C", {"_autograd", "_get_sequence_nr"}).release();
+  if (!api.requires_grad.Load(api.tensor_base, "requires_grad") ||
+      !api.grad_fn.Load(api.tensor_base, "grad_fn") ||
+      !api.output_number.Load(api.tensor_base, "output_nr") ||
+      !api.grad.Load(api.tensor_base, "grad") || !api.is_neg.Load(api.tensor_base, "is_neg") ||
+      !api.is_conj.Load(api.tensor_base, "is_conj")) {
+    return Unsupported(
+               "this PyTorch keeps requires_grad, grad_fn, output_nr, grad, is_neg or is_conj in a "
+               "way "
+               "we do not know")
+        .Hint("use a PyTorch release from 1.13 on");
+  }
+  if (PyRef capsule = Find("torch", {"Tensor", "__dlpack_c_exchange_api__"});
+      capsule && PyCapsule_CheckExact(capsule.get())) {
+    auto* table = static_cast<dlpack::ExchangeApi*>(
+        PyCapsule_GetPointer(capsule.get(), PyCapsule_GetName(capsule.get())));
+    if (table != nullptr && table->major == 1 && table->dltensor_from_py_object != nullptr)
+      api.exchange = table;
+    ClearError();
+  }
+  loaded = true;
+  return Status::Ok();
+}
+
+const TorchApi& TorchApi::Get() { return api; }
+
+namespace {
+
+// Takes the result of a getter; an error is no.
+bool IsTrue(PyObject* flag) {
+  if (flag == nullptr) ClearError();
+  Py_XDECREF(flag);
+  return flag == Py_True;
+}
+
+}  // namespace
+
+QuietTorch::QuietTorch() {
+  if (api.function_mode_enabled == nullptr) return;
+  PyObject* active = PyObject_CallNoArgs(api.function_mode_enabled);
+  if (IsTrue(active)) Begin();
+}
+
+QuietTorch::QuietTorch(PyObject* tensor) {
+  if (!api.IsPlainTensor(tensor)) Begin();
+}
+
+void QuietTorch::Begin() {
+  static PyObject* const enter = PyUnicode_InternFromString("__enter__");
+  if (api.disable_function == nullptr) return;
+  guard_ = PyObject_CallNoArgs(api.disable_function);
+  const PyRef entered = guard_ ? PyRef::Steal(PyObject_CallMethodNoArgs(guard_, enter)) : PyRef();
+  if (!entered) Py_CLEAR(guard_);
+  ClearError();
+}
+
+QuietTorch::~QuietTorch() {
+  if (guard_ == nullptr) return;
+  const KeepError keep;
+  const PyRef left =
+      PyRef::Steal(PyObject_CallMethod(guard_, "__exit__", "OOO", Py_None, Py_None, Py_None));
+  ClearError();
+  Py_DECREF(guard_);
+}
+
+bool TorchApi::RequiresGrad(PyObject* tensor_object) const {
+  const QuietTorch quiet(tensor_object);
+  return IsTrue(requires_grad(tensor_object));
+}
+bool TorchApi::IsNegated(PyObject* tensor_object) const { return IsTrue(is_neg(tensor_object)); }
+bool TorchApi::IsConjugated(PyObject* tensor_object) const {
+  return IsTrue(is_conj(tensor_object));
+}
+
+}  // namespace msprobe::capture

@@ -1,0 +1,60 @@
+#include "capture/recording/recording.h"
+
+#include "capture/python/torch_api.h"
+#include "capture/values/numpy_array.h"
+#include "capture/values/tensor_access.h"
+#include "engine/dump/read/source_line.h"
+
+namespace msprobe::capture {
+namespace {
+
+// Of entry "a.0.forward", file "a.0.forward.input.1.pt": "input.1".
+std::string_view ValueOfFile(std::string_view file, std::string_view entry) {
+  if (file.starts_with(entry) && file.size() > entry.size() + 1)
+    file.remove_prefix(entry.size() + 1);
+  if (file.ends_with(".pt")) file.remove_suffix(3);
+  return file;
+}
+
+}  // namespace
+
+bool Recording::Stores(const std::string& name) const {
+  return session->storing() && (config().task == Task::kTensor || looks_for_overflow() ||
+                                session->filter().WantsTensor(name));
+}
+
+EntryStyle Recording::StyleOf(const std::string& name, bool is_output) const {
+  if (!looks_for_nan()) return {.store = Stores(name)};
+  const bool locate = session->filter().WantsTensor(name);
+  return {.reading = is_output || locate ? Reading::kMeasured : Reading::kDescribed,
+          .locate = locate};
+}
+
+bool Recording::StoreHeld(const Held& held) {
+  const auto store = [&](const auto& access) {
+    return access.readable() && MeasureTensor(access.view()).fingerprint == held.fingerprint &&
+           session->Store(held.file, access.view());
+  };
+  return TorchApi::Get().IsTensor(held.value.get()) ? store(TensorAccess(held.value.get()))
+                                                    : store(NumpyArray(held.value.get()));
+}
+
+void Recording::StoreAll(const std::vector<Held>& all, dump::EntryBuilder* builder) {
+  std::string changed;
+  for (const Held& held : all) {
+    if (StoreHeld(held)) continue;
+    builder->ForgetFile(held.file);
+    changed += changed.empty() ? "" : ", ";
+    changed += ValueOfFile(held.file, builder->name());
+  }
+  if (!changed.empty()) builder->Field("changed_in_place", changed);
+}
+
+std::string Recording::WhereIs(int64_t site) {
+  if (site < 0) return "";
+  const std::vector<std::string> frames = stacks.Format(site);
+  const std::string line = dump::UserSourceLine({frames.begin(), frames.end()});
+  return line.empty() ? "" : ": " + line;
+}
+
+}  // namespace msprobe::capture

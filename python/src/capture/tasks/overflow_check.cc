@@ -1,0 +1,119 @@
+#include "capture/tasks/overflow_check.h"
+
+#include <fmt/format.h>
+
+#include "engine/base/log.h"
+#include "engine/model/names.h"
+
+namespace msprobe::capture {
+namespace {
+
+// Gradients that wait for others of the same call: beyond this they are not kept.
+constexpr int64_t kMaxHeldBytes = int64_t{256} << 20;
+
+}  // namespace
+
+// What a device says of all that it computed since it was asked last.
+bool OverflowCheck::FlagIsSet() {
+  const PyRef answer = PyRef::Steal(PyObject_CallNoArgs(flag_.get()));
+  const bool is_set = answer && PyObject_IsTrue(answer.get()) == 1;
+  if (!answer) flag_ = PyRef();  // the device does not answer: from here on values are looked at
+  ClearError();
+  return is_set;
+}
+
+std::string_view OverflowCheck::Judge(const std::string& name, const Nonfinite& given,
+                                      const Nonfinite& made, int64_t site) {
+  if (flag_) return FlagIsSet() ? "an overflow" : "";
+  // The older tools tell each call whose results hold one.
+  if (recording_->config().lines) return KindsIntroduced({}, made);
+  const std::string_view api = ParseEntryName(name).api;
+  if (ReturnsUnwrittenMemory(api.substr(api.rfind('.') + 1))) return "";
+  const std::string_view kinds = KindsIntroduced(given, made);
+  if (!kinds.empty() || !made.any()) return kinds;
+  // Once a step: everything behind it passes it on.
+  if (std::exchange(passed_on_step_, recording_->session->step()) != recording_->session->step()) {
+    Log(LogLevel::kWarning, fmt::format("{} passes on {} that it was given{}", name,
+                                        made.nan ? "NaN" : "Inf", recording_->WhereIs(site)));
+  }
+  return "";
+}
+
+void OverflowCheck::Count(const std::string& name, std::string_view kinds, int64_t site) {
+  found_->Count(fmt::format("{} makes {}", name, kinds), recording_->config().overflow_nums,
+                "overflow", site);
+}
+
+void OverflowCheck::HoldGradient(const std::string& name, bool is_input, std::vector<Held> held,
+                                 const Nonfinite& nonfinite) {
+  SeenGradients& seen = seen_[name];
+  (is_input ? seen.given : seen.made).Add(nonfinite);
+  nonfinite_gradients_ |= nonfinite.any();
+  for (Held& h : held) {
+    if (is_input && held_bytes_ + h.bytes > kMaxHeldBytes) {
+      seen.lost.push_back(h.file);
+    } else {
+      held_bytes_ += is_input ? h.bytes : 0;
+      (is_input ? seen.incoming : seen.outgoing).push_back(std::move(h));
+    }
+  }
+}
+
+void OverflowCheck::SettleOutgoing(SeenGradients* seen) {
+  const bool keeps = !KindsIntroduced(seen->given, seen->made).empty();
+  for (const Held& held : seen->outgoing) {
+    if (!keeps || !recording_->StoreHeld(held)) seen->lost.push_back(held.file);
+  }
+  seen->outgoing.clear();
+}
+
+void OverflowCheck::Settle(const std::string& name) {
+  if (const auto it = seen_.find(name); it != seen_.end()) SettleOutgoing(&it->second);
+}
+
+SeenGradients OverflowCheck::Take(const std::string& name) {
+  SeenGradients seen;
+  if (auto found = seen_.extract(name); !found.empty()) seen = std::move(found.mapped());
+  for (const Held& held : seen.incoming) held_bytes_ -= held.bytes;
+  return seen;
+}
+
+std::string_view OverflowCheck::SettleBackward(const std::string& name, SeenGradients* seen,
+                                               dump::EntryBuilder* builder) {
+  SettleOutgoing(seen);
+  const std::string_view kinds = Judge(name, seen->given, seen->made, seen->site);
+  if (kinds.empty()) return kinds;
+  recording_->StoreAll(seen->incoming, builder);
+  for (const std::string& file : seen->lost) builder->ForgetFile(file);
+  return kinds;
+}
+
+// What it was made of is not known, so it counts when no gradient before it was otherwise.
+void OverflowCheck::CheckParameter(const NamedModule& module, const std::string& parameter,
+                                   PyObject* gradient) {
+  const int64_t call = recording_->session->NextCall(module.gradient_counter);
+  const std::string name = ComposeEntryName(module.stem, call, "parameters_grad", true);
+  if (!recording_->session->filter().WantsEntry(name)) return;
+  dump::EntryBuilder builder;
+  builder.Begin(name);
+  std::vector<Held> held;
+  std::string json;
+  Nonfinite nonfinite;
+  AppendTensorJson(&json, gradient, recording_->options, {.store = true, .held = &held},
+                   dump::SafeFileName(name + "." + parameter, ".pt"), &nonfinite);
+  if (!nonfinite.any() || std::exchange(nonfinite_gradients_, true)) return;
+  builder.BeginSlot(parameter, "", '[');
+  builder.Piece(json);
+  builder.EndSlot(']');
+  recording_->StoreAll(held, &builder);
+  recording_->session->Record({.entry = builder.Finish(), .name = name});
+  Count(name, KindsIntroduced({}, nonfinite), -1);
+}
+
+void OverflowCheck::Forget() {
+  seen_.clear();
+  held_bytes_ = 0;
+  nonfinite_gradients_ = false;
+}
+
+}  // namespace msprobe::capture

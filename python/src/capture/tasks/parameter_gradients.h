@@ -1,0 +1,40 @@
+// Gradients of the parameters of modules: those of a module that come in one backward pass are one
+// entry, written when all have come.
+#pragma once
+
+#include <Python.h>
+
+#include <map>
+#include <string>
+#include <unordered_map>
+
+#include "capture/modules/module_tree.h"
+#include "capture/recording/recording.h"
+#include "capture/tasks/overflow_check.h"
+
+namespace msprobe::capture {
+
+class ParameterGradients {
+ public:
+  ParameterGradients(Recording* recording, ModuleTree* modules, OverflowCheck* overflow)
+      : recording_(recording), modules_(modules), overflow_(overflow) {}
+
+  // `tensor`, the module's parameter of this name, has its gradient.
+  void Came(PyObject* module, const std::string& parameter, PyObject* tensor);
+  void WriteAll();  // others will not come any more
+  void Forget() { arrived_.clear(); }
+
+ private:
+  struct Arrived {
+    std::map<std::string, std::string> json;  // by parameter
+    std::string entry;                        // name of the entry they will be in
+  };
+  void Write(const NamedModule& module, Arrived* arrived);
+
+  Recording* recording_;
+  ModuleTree* modules_;
+  OverflowCheck* overflow_;
+  std::unordered_map<PyObject*, Arrived> arrived_;  // by module
+};
+
+}  // namespace msprobe::capture

@@ -1,0 +1,35 @@
+// Tensors that stand for others: a DTensor for the shards of all processes, an
+// AsyncCollectiveTensor for a result that may still be on its way. Neither has memory of its own.
+// Any operation on them may wait or communicate; what is asked here does not.
+//
+//   if (IsDTensor(t)) { PyRef shard = LocalShard(t); Layout layout = LayoutOf(t); }
+#pragma once
+
+#include <Python.h>
+
+#include <string>
+
+#include "capture/python/py_ref.h"
+
+namespace msprobe::capture {
+
+bool IsDTensor(PyObject* tensor);
+// What this process holds; may be an AsyncCollectiveTensor. None when it does not tell.
+PyRef LocalShard(PyObject* dtensor);
+
+// As JSON: "[[0, 1], [2, 3]]", "[{\"Shard\": {\"dim\": 0}}, {\"Replicate\": {}}]".
+struct Layout {
+  std::string device_mesh, placements;
+};
+Layout LayoutOf(PyObject* dtensor);
+
+// a + b of the shards, where both are laid out alike; null otherwise: adding them would communicate
+// or wait.
+PyRef AddShards(PyObject* a, PyObject* b);
+
+bool IsAsyncTensor(PyObject* tensor);
+bool IsWaitedFor(PyObject* async_tensor);
+// The tensor inside.
+PyRef AsyncResult(PyObject* async_tensor);
+
+}  // namespace msprobe::capture

@@ -1,0 +1,196 @@
+#include "capture/values/tensor_access.h"
+
+#include <algorithm>
+
+#include "capture/python/torch_api.h"
+#include "capture/values/distributed_tensor.h"
+#include "engine/tensor/dlpack.h"
+
+namespace msprobe::capture {
+namespace {
+
+// Result of a method without arguments, null without an error set when it raises.
+PyRef CallMethod(PyObject* object, const char* name) {
+  PyRef result = PyRef::Steal(PyObject_CallMethod(object, name, nullptr));
+  if (!result) ClearError();
+  return result;
+}
+
+bool IsTrueMethod(PyObject* object, const char* name) {
+  return CallMethod(object, name).get() == Py_True;
+}
+
+// Copies a sequence of ints; -1 when it is not one or too long.
+int ReadInts(PyObject* sequence, int64_t* out, int max) {
+  PyRef fast = PyRef::Steal(PySequence_Fast(sequence, ""));
+  if (!fast || PySequence_Fast_GET_SIZE(fast.get()) > max) {
+    ClearError();
+    return -1;
+  }
+  const int n = static_cast<int>(PySequence_Fast_GET_SIZE(fast.get()));
+  for (int i = 0; i < n; ++i) {
+    out[i] = PyLong_AsLongLong(PySequence_Fast_GET_ITEM(fast.get(), i));  // symbolic sizes raise
+    if (out[i] == -1 && PyErr_Occurred()) {
+      ClearError();
+      return -1;
+    }
+  }
+  return n;
+}
+
+// A tensor without memory may say that its elements lie at its storage offset from nowhere: a
+// wrapper of another one (torchao), a view made while a compiler traces. Asked only where hardly
+// any memory lies.
+bool IsOffsetFromNull(PyObject* tensor, const void* data, DType dtype) {
+  constexpr uintptr_t kUsualMemory = uintptr_t{1} << 40;
+  const auto address = reinterpret_cast<uintptr_t>(data);
+  if (address == 0 || address >= kUsualMemory) return false;
+  const PyRef offset = CallMethod(tensor, "storage_offset");
+  const int64_t elements = offset ? PyLong_AsLongLong(offset.get()) : -1;
+  ClearError();
+  return elements < 0 || static_cast<uintptr_t>(elements) * DTypeSize(dtype) == address;
+}
+
+}  // namespace
+
+TensorAccess::TensorAccess(PyObject* tensor, Fetch fetch) : fetch_(fetch) {
+  const QuietTorch quiet(tensor);
+  holder_ = TorchApi::Get().IsPlainTensor(tensor) ? tensor : Holder(&tensor);
+  if (holder_ != nullptr) Read();
+  if (!readable_) Describe(tensor);
+}
+
+void TensorAccess::Read() {
+  readable_ = TorchApi::Get().exchange != nullptr ? ReadExchange(holder_) : ReadAttributes(holder_);
+}
+
+void TensorAccess::FetchNow() {
+  const QuietTorch quiet(holder_);
+  fetch_ = Fetch::kAlways;
+  Read();
+}
+
+PyObject* TensorAccess::Holder(PyObject** tensor) {
+  const TorchApi& torch = TorchApi::Get();
+  if (std::string_view(Py_TYPE(*tensor)->tp_name).ends_with("NestedTensor"))
+    type_ = "torch.nested._internal.nested_tensor.NestedTensor";
+  if (IsDTensor(*tensor)) {
+    type_ = "torch.distributed.tensor.DTensor";
+    Layout layout = LayoutOf(*tensor);
+    device_mesh_ = std::move(layout.device_mesh);
+    placements_ = std::move(layout.placements);
+    inner_ = LocalShard(*tensor);
+    if (!torch.IsTensor(inner_.get())) return nullptr;
+    *tensor = inner_.get();
+  }
+  if (IsAsyncTensor(*tensor)) {
+    if (device_mesh_.empty())
+      type_ = "torch.distributed._functional_collectives.AsyncCollectiveTensor";
+    if (!IsWaitedFor(*tensor)) return nullptr;
+    result_ = AsyncResult(*tensor);
+    if (!result_ || !torch.IsTensor(result_.get())) return nullptr;
+    *tensor = result_.get();
+  }
+  // Without data: asking for its address only draws a warning.
+  if (torch.IsTracing(*tensor)) {
+    type_ = "torch._subclasses.fake_tensor.FakeTensor";
+    return nullptr;
+  }
+  return *tensor;
+}
+
+bool TensorAccess::StaysOnDevice(bool on_host, DType dtype) {
+  on_device_ = fetch_ == Fetch::kNothing || (fetch_ == Fetch::kNever && !on_host);
+  if (on_device_) view_.dtype = dtype;
+  return on_device_;
+}
+
+bool TensorAccess::ReadExchange(PyObject* tensor) {
+  dlpack::DLTensor raw;
+  if (TorchApi::Get().exchange->dltensor_from_py_object(tensor, &raw) != 0) {
+    ClearError();
+    return false;
+  }
+  std::optional<TensorView> view = dlpack::ToView(raw);
+  if (!view || view->ndim > kMaxDims) return false;
+  const bool on_host = raw.device.device_type == dlpack::kCpuDevice;
+  if (StaysOnDevice(on_host, view->dtype)) return false;
+  const DTypeKind kind = DTypeKindOf(view->dtype);
+  const bool is_complex = kind == DTypeKind::kComplex;
+  const TorchApi& torch = TorchApi::Get();
+  const bool lazy = ((is_complex || kind == DTypeKind::kFloat) && torch.IsNegated(tensor)) ||
+                    (is_complex && torch.IsConjugated(tensor));
+  if (!keep_ && (!on_host || lazy)) {
+    keep_ = Resolved(tensor);
+    return keep_ && ReadExchange(keep_.get());
+  }
+  if (!on_host || (view->data == nullptr && view->numel() != 0) ||
+      IsOffsetFromNull(tensor, view->data, view->dtype)) {
+    return false;
+  }
+  ndim_ = view->ndim;
+  std::copy_n(view->shape, ndim_,
+              shape_.data());  // the borrowed arrays die with an in-place resize
+  view_ = *view;
+  view_.shape = shape_.data();
+  if (view->strides != nullptr) {
+    std::copy_n(view->strides, ndim_, strides_.data());
+    view_.strides = strides_.data();
+  }
+  dtype_ = DTypeTorchName(view_.dtype);
+  return true;
+}
+
+bool TensorAccess::ReadAttributes(PyObject* tensor) {
+  PyRef device = PyRef::Steal(PyObject_GetAttrString(tensor, "device"));
+  PyRef layout = PyRef::Steal(PyObject_GetAttrString(tensor, "layout"));
+  ClearError();
+  if (!device || !layout || StrOf(layout.get()) != "torch.strided" ||
+      IsTrueMethod(tensor, "is_quantized"))
+    return false;
+  const std::string place = StrOf(device.get());
+  if (place == "meta") return false;
+  Describe(tensor);
+  const std::optional<DType> dtype = DTypeFromTorchName(dtype_);
+  if (dtype && StaysOnDevice(place == "cpu", *dtype)) return false;
+  if (!keep_ && (place != "cpu" || TorchApi::Get().IsNegated(tensor) ||
+                 TorchApi::Get().IsConjugated(tensor))) {
+    keep_ = Resolved(tensor);
+    return keep_ && ReadAttributes(keep_.get());
+  }
+  PyRef strides = CallMethod(tensor, "stride"), address = CallMethod(tensor, "data_ptr");
+  if (!dtype || !strides || !address || ReadInts(strides.get(), strides_.data(), kMaxDims) != ndim_)
+    return false;
+  void* data = PyLong_AsVoidPtr(address.get());
+  ClearError();
+  view_ = {.data = data,
+           .dtype = *dtype,
+           .ndim = ndim_,
+           .shape = shape_.data(),
+           .strides = strides_.data()};
+  return (data != nullptr && !IsOffsetFromNull(tensor, data, *dtype)) || view_.numel() == 0;
+}
+
+void TensorAccess::Slice(const dump::Slicer& slicer) {
+  if (readable_) slicer.Apply(&view_, shape_.data(), strides_.data());
+}
+
+void TensorAccess::Describe(PyObject* tensor) {
+  PyRef shape = PyRef::Steal(PyObject_GetAttrString(tensor, "shape"));
+  ClearError();
+  ndim_ = shape ? std::max(0, ReadInts(shape.get(), shape_.data(), kMaxDims)) : 0;
+  PyRef dtype = PyRef::Steal(PyObject_GetAttrString(tensor, "dtype"));
+  ClearError();
+  dtype_text_ = dtype ? StrOf(dtype.get()) : "unknown";
+  dtype_ = dtype_text_;
+}
+
+PyRef TensorAccess::Resolved(PyObject* tensor) const {
+  PyRef result = CallMethod(tensor, "detach");
+  if (result) result = CallMethod(result.get(), "cpu");
+  if (result) result = CallMethod(result.get(), "resolve_conj");
+  if (result) result = CallMethod(result.get(), "resolve_neg");
+  return result;
+}
+
+}  // namespace msprobe::capture

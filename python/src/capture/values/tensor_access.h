@@ -1,0 +1,80 @@
+// From a Python tensor to what the engine reads. One function for every PyTorch: DLPack's exchange
+// table when there is one (tens of nanoseconds), attributes otherwise.
+//
+//   TensorAccess t(object);
+//   if (t.readable()) Stats s = ComputeStats(t.view());
+#pragma once
+
+#include <Python.h>
+
+#include <array>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "capture/python/py_ref.h"
+#include "engine/dump/config/slice_rules.h"
+#include "engine/tensor/tensor_view.h"
+
+namespace msprobe::capture {
+
+// Whether elements are copied to the host when they lie elsewhere.
+enum class Fetch : uint8_t {
+  kAlways,
+  kNever,    // they stay there: not readable, on_device() tells
+  kNothing,  // the same for the host's own, as if it were a device: for tests
+};
+
+class TensorAccess {
+ public:
+  static constexpr int kMaxDims = 64;
+
+  // `tensor` is borrowed and must outlive this object. Never leaves a Python error set.
+  explicit TensorAccess(PyObject* tensor, Fetch fetch = Fetch::kAlways);
+  TensorAccess(const TensorAccess&) = delete;
+  TensorAccess& operator=(const TensorAccess&) = delete;
+
+  // Narrows what is read. A tensor that is not readable stays as it is.
+  void Slice(const dump::Slicer& slicer);
+
+  // False for tensors whose elements cannot be read as a strided array on the host (sparse,
+  // quantized, meta, nested, ...).
+  bool readable() const { return readable_; }
+  bool on_device() const { return on_device_; }       // not readable: Fetch::kNever
+  void FetchNow();                                    // what lies on a device, after all
+  PyObject* holder() const { return holder_; }        // the tensor that has the elements
+  DType element_type() const { return view_.dtype; }  // when readable or on_device
+  const TensorView& view() const { return view_; }    // when readable
+  PyObject* resolved() const { return keep_.get(); }  // what `view` is of, if not the tensor itself
+  std::string_view dtype() const { return dtype_; }   // "torch.float32", "torch.qint8"
+  std::span<const int64_t> shape() const { return {shape_.data(), static_cast<size_t>(ndim_)}; }
+  // Of a DTensor, as JSON; "" otherwise. All else is of the local shard.
+  const std::string& device_mesh() const { return device_mesh_; }
+  const std::string& placements() const { return placements_; }
+  // The name under "type" in dump.json: "torch.Tensor" for plain tensors and most subclasses.
+  std::string_view type() const { return type_; }
+
+ private:
+  bool StaysOnDevice(bool on_host, DType dtype);
+  void Read();
+  bool ReadExchange(PyObject* tensor);
+  bool ReadAttributes(PyObject* tensor);
+  // The tensor to read, null for none; `tensor` becomes the one whose shape and dtype count.
+  PyObject* Holder(PyObject** tensor);
+  void Describe(PyObject* tensor);         // shape and dtype only
+  PyRef Resolved(PyObject* tensor) const;  // the tensor without conj or neg bit, on the host
+
+  PyRef inner_, result_;  // of a DTensor, of an AsyncCollectiveTensor: what has the elements
+  PyRef keep_;            // a copy made for reading
+  TensorView view_;
+  int ndim_ = 0;
+  Fetch fetch_;
+  PyObject* holder_ = nullptr;
+  bool readable_ = false, on_device_ = false;
+  std::array<int64_t, kMaxDims> shape_;
+  std::array<int64_t, kMaxDims> strides_;
+  std::string dtype_text_, device_mesh_, placements_;
+  std::string_view dtype_, type_ = "torch.Tensor";
+};
+
+}  // namespace msprobe::capture
