@@ -9,6 +9,7 @@
 
 #include "engine/dump/session/reference_search.h"
 #include "fuzz/memory_folder.h"
+#include "tests/model/entry_from_json.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static msprobe::MemoryFolder folder;
@@ -25,7 +26,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const size_t end = std::min(text.find('\n', at), size);
     std::string_view line = text.substr(at, end - at);
     while (line.ends_with(',') || line.ends_with('\r')) line.remove_suffix(1);
-    search.Judge(line);
+    if (const auto entry = msprobe::test::EntryFromJson::Parse(line); entry)
+      (void)search.Write(*entry);
     at = end + 1;
   }
   search.Report();

@@ -116,4 +116,31 @@ int64_t NumberAfter(std::string_view text, std::string_view prefix) {
   return CallNumber(text.substr(prefix.size()));
 }
 
+namespace {
+
+// 255 less what a temporary file beside it has behind its name (".<pid>.<number>.part").
+constexpr size_t kMaxFileNameBytes = 220;
+
+}  // namespace
+
+std::string SafeFileName(std::string_view text, std::string_view extension) {
+  std::string name;
+  for (const char c : text)
+    name += c == '/' || static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '_' : c;
+  const bool too_long = name.size() + extension.size() > kMaxFileNameBytes;
+  if (too_long || name != text) {         // two texts, two names
+    uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
+    for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+    std::string head;
+    AppendHex(&head, hash, 16);
+    head += '_';
+    const size_t room = kMaxFileNameBytes - extension.size() - head.size();
+    size_t begin = name.size() > room ? name.size() - room : 0;
+    while (begin < name.size() && (name[begin] & 0xC0) == 0x80) ++begin;  // whole characters
+    name = head + name.substr(begin);
+  }
+  name += extension;
+  return name;
+}
+
 }  // namespace msprobe

@@ -30,6 +30,11 @@ EntryName ParseEntryName(std::string_view name);
 std::string ComposeEntryName(std::string_view stem, int64_t call, std::string_view direction,
                              bool is_module);
 
+// `text` without characters that a file name may not have ('/' and control characters become '_'),
+// at most 220 bytes; a name that had to be changed gets a hash in front, a longer one keeps its
+// end: different names stay different.
+std::string SafeFileName(std::string_view text, std::string_view extension);
+
 // Whether a function ("empty_like", without prefix) returns memory that nobody wrote.
 bool ReturnsUnwrittenMemory(std::string_view function);
 

@@ -5,6 +5,7 @@
 
 #include "engine/dump/read/reader.h"
 #include "tests/base/temporary_folder.h"
+#include "tests/model/entry_from_json.h"
 
 namespace msprobe::dump {
 namespace {
@@ -33,24 +34,26 @@ class DumpWriterTest : public ::testing::Test {
   const std::string folder_ = temporary_.path() + "/rank0";  // the writer is to make it
 };
 
-std::string Entry(const std::string& name) {
-  return "\"" + name + R"(": {"input_args": [], "input_kwargs": {}, "output": []})";
+std::string EntryLine(const std::string& name) {
+  return "\"" + name + R"(": {"input_args":[],"input_kwargs":{},"output":[]})";
 }
+
+Entry OneEntry(const std::string& name) { return test::ParseEntry(EntryLine(name)); }
 
 TEST_F(DumpWriterTest, WritesOneEntryALine) {
   auto writer = Create();
-  ASSERT_TRUE(writer->Append(Entry("Torch.a.0.forward")).ok());
-  ASSERT_TRUE(writer->Append(Entry("Torch.b.0.forward")).ok());
+  ASSERT_TRUE(writer->Write(OneEntry("Torch.a.0.forward")).ok());
+  ASSERT_TRUE(writer->Write(OneEntry("Torch.b.0.forward")).ok());
   ASSERT_TRUE(writer->Close().ok());
   EXPECT_EQ(Text("dump.json"),
             "{\"task\": \"statistics\", \"level\": \"L1\", \"framework\": \"pytorch\", "
             "\"dump_data_dir\": null, \"tool\": \"msprobe test\", \"data\": {\n" +
-                Entry("Torch.a.0.forward") + ",\n" + Entry("Torch.b.0.forward") + "\n}}\n");
+                EntryLine("Torch.a.0.forward") + ",\n" + EntryLine("Torch.b.0.forward") + "\n}}\n");
 }
 
 TEST_F(DumpWriterTest, EveryAppendIsOnDiskBeforeItReturns) {
   auto writer = Create();
-  ASSERT_TRUE(writer->Append(Entry("Torch.a.0.forward")).ok());
+  ASSERT_TRUE(writer->Write(OneEntry("Torch.a.0.forward")).ok());
   bool complete;  // not closed: as after a kill
   EXPECT_THAT(RecordNames(&complete), ElementsAre("Torch.a.0.forward"));
   EXPECT_FALSE(complete);
@@ -58,11 +61,11 @@ TEST_F(DumpWriterTest, EveryAppendIsOnDiskBeforeItReturns) {
 
 TEST_F(DumpWriterTest, ReopenGoesOnWhereCloseLeft) {
   auto writer = Create();
-  ASSERT_TRUE(writer->Append(Entry("Torch.a.0.forward")).ok());
+  ASSERT_TRUE(writer->Write(OneEntry("Torch.a.0.forward")).ok());
   ASSERT_TRUE(writer->Close().ok());
   ASSERT_TRUE(writer->Close().ok());  // idempotent
   ASSERT_TRUE(writer->Reopen().ok());
-  ASSERT_TRUE(writer->Append(Entry("Torch.b.0.forward")).ok());
+  ASSERT_TRUE(writer->Write(OneEntry("Torch.b.0.forward")).ok());
   ASSERT_TRUE(writer->Close().ok());
   bool complete;
   EXPECT_THAT(RecordNames(&complete), ElementsAre("Torch.a.0.forward", "Torch.b.0.forward"));

@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "engine/dump/write/entry_builder.h"
 #include "engine/formats/npy.h"
+#include "engine/model/names.h"
 #include "tests/base/temporary_folder.h"
 
 namespace msprobe::dump {

@@ -74,5 +74,22 @@ TEST(NumberAfter, OnlyPlainNumbers) {
   EXPECT_EQ(NumberAfter("proc3", "rank"), -1);
 }
 
+TEST(SafeFileName, StaysInsideTheFolderAndBelowTheLimit) {
+  EXPECT_EQ(SafeFileName("a_b", ".pt"), "a_b.pt");
+  EXPECT_EQ(SafeFileName("../../etc/passwd", ".pt"), "2bef2c0bbbdefdfa_.._.._etc_passwd.pt");
+  EXPECT_NE(SafeFileName("a/b", ".pt"), SafeFileName("a\nb", ".pt"));
+  const std::string a = SafeFileName(std::string(400, 'a') + "x", ".pt"),
+                    b = SafeFileName(std::string(401, 'a') + "x", ".pt");
+  EXPECT_EQ(a.size(), 220u);  // and a temporary file beside it has room for its ending
+  EXPECT_NE(a, b);
+  EXPECT_TRUE(a.ends_with("x.pt"));
+  std::string letters;
+  for (int i = 0; i < 200; ++i) letters += "\xE5\xB1\x82";
+  for (const char* tail : {"", "x", "xx"}) {
+    const std::string name = SafeFileName(letters + tail, ".pt");
+    EXPECT_EQ(name.substr(16, 2), "_\xE5") << "begins with a whole character";
+  }
+}
+
 }  // namespace
 }  // namespace msprobe::dump

@@ -5,6 +5,7 @@
 
 #include "engine/dump/read/reader.h"
 #include "tests/base/temporary_folder.h"
+#include "tests/model/entry_from_json.h"
 
 namespace msprobe::dump {
 namespace {
@@ -14,9 +15,9 @@ class SessionTest : public ::testing::Test {
   SessionTest() { config_.dump_path = temporary_.path() + "/dump"; }  // not there yet
 
   static void RecordOne(Session& session, const std::string& name) {
-    const std::string entry =
-        "\"" + name + R"(": {"input_args": [], "input_kwargs": {}, "output": []})";
-    session.Record({.entry = entry, .name = name});
+    const Entry entry = test::ParseEntry(
+        "\"" + name + R"(": {"input_args": [], "input_kwargs": {}, "output": []})");
+    session.Record({.entry = &entry, .name = name});
   }
   size_t Records(const std::string& below) const {
     Result<Dump> dump = ReadDump(config_.dump_path + "/" + below);
@@ -222,8 +223,8 @@ class LineSessionTest : public SessionTest {
     return forward + " " + backward;
   }
   static void Write(Session& session) {
-    session.Record(
-        {.entry = R"("f_0_forward": {"output":{"type":"int","value":1}})", .name = "f_0_forward"});
+    const Entry entry = test::ParseEntry(R"("f_0_forward": {"output":{"type":"int","value":1}})");
+    session.Record({.entry = &entry, .name = "f_0_forward"});
   }
   std::string Text(const std::string& file) { return ReadWhole(temporary_.path() + "/" + file); }
   const std::string line_ =
@@ -234,7 +235,7 @@ TEST_F(LineSessionTest, NamesCallsAsTheDialectDoes) {
   Session counted(Lines(LineDialect::kCounted, "a.pkl"));
   EXPECT_EQ(Name(counted), "Torch_a_0_forward Torch_a_0_backward");
   EXPECT_EQ(Name(counted), "Torch_a_1_forward Torch_a_1_backward");
-  EXPECT_FALSE(counted.renames_gradients());
+  EXPECT_FALSE(counted.RenamesGradients());
   Session numbered(Lines(LineDialect::kNumbered, "b.pkl"));
   EXPECT_EQ(Name(numbered), "0_Torch_a_forward Torch_a_0_backward");
   EXPECT_EQ(numbered.NameGradients("Torch_a_0_backward"), "1_Torch_a_backward");

@@ -1,7 +1,10 @@
 #include "engine/dump/lines/pkl_composer.h"
 
+#include <algorithm>
+
 #include "engine/base/text.h"
 #include "engine/dump/lines/pkl_names.h"
+#include "engine/dump/write/entry_json.h"
 #include "engine/model/names.h"
 
 namespace msprobe::dump {
@@ -27,13 +30,20 @@ bool IsNumberType(std::string_view type) {
   return type == "int" || type == "float" || type == "bool";
 }
 
-}  // namespace
+bool HasStatistics(const TensorValue& tensor) {
+  return tensor.measured() && tensor.with_statistics && tensor.stats.count > 0 &&
+         tensor.element_type != DType::kBool;
+}
 
-// What an entry says of one value, as it stands there.
-struct LineComposer::Value {
-  std::string_view type, dtype, shape, value, digest, file;
-  std::string_view max, min, mean, norm;
-};
+void AppendThreeStatistics(std::string* out, const TensorValue& tensor) {
+  AppendStatistic(out, tensor, Statistic::kMax);
+  *out += ", ";
+  AppendStatistic(out, tensor, Statistic::kMin);
+  *out += ", ";
+  AppendStatistic(out, tensor, Statistic::kMean);
+}
+
+}  // namespace
 
 std::string WithoutCallNumber(std::string_view name) {
   const size_t direction = name.rfind('_');
@@ -57,173 +67,140 @@ void AppendStackLine(std::string* out, std::string_view name, std::string_view f
   ((*out += ", ") += frames) += "]\n";
 }
 
-bool IsPlainTensor(std::string_view dtype, std::string_view shape) {
+bool IsPlainTensor(std::string_view dtype, std::span<const int64_t> shape) {
   const bool has_point = dtype.find("float") != dtype.npos;
-  // No dimensions, or one without elements.
-  return !has_point || shape == "[]" || shape.starts_with("[0") ||
-         shape.find(" 0,") != shape.npos || shape.find(" 0]") != shape.npos;
+  return !has_point || shape.empty() || std::find(shape.begin(), shape.end(), 0) != shape.end();
 }
 
-Status LineComposer::Compose(std::string_view entry) {
+void LineComposer::Compose(const Entry& entry) {
   text_.clear();
-  name_.clear();
-  stack_ = -1;
-  formats::JsonCursor json(entry);
-  formats::JsonText key;
-  if (!json.NextKeyOrEnd(&key)) return json.Error("an entry");
-  json_name_ = key.raw;
-  if (style_.dialect == LineDialect::kHooks) json_name_ = WithoutCallNumber(json_name_);
-  if (style_.file_for_each) json_name_ = WithoutLineNumber(json_name_);
-  formats::AppendJsonText(&name_, {json_name_, key.escaped});
+  name_ = entry.name();
+  if (style_.dialect == LineDialect::kHooks) name_ = WithoutCallNumber(name_);
+  if (style_.file_for_each) name_ = WithoutLineNumber(name_);
+  if (!style_.has_values()) return;
   const bool swapped = style_.swaps_backward() && name_.ends_with("_backward");
-  std::string_view later;  // what is "output" in lines stands behind what is "input"
-  for (json.BeginObject(); json.NextKey(&key);) {
-    if (key == "stack") {
-      formats::JsonText number;
-      if (json.String(&number)) stack_ = NumberAfter(number.raw, "");
-    } else if (key == "input" && swapped) {
-      json.Raw(&later);
+  // What is "output" in lines stands behind what is "input".
+  const Entry::Slot* last = nullptr;
+  for (const Entry::Slot& slot : entry.slots()) {
+    const std::string_view key = entry.text(slot.key);
+    if (key == "input" && swapped) {
+      last = &slot;
     } else if (key == "input_args" || key == "input" || key == "input_kwargs") {
-      Slot("input", &json);
+      AddSlot("input", entry, slot.root);
     } else if (key == "output") {
-      Slot(swapped ? "input" : "output", &json);
-    } else {
-      json.Skip();
+      AddSlot(swapped ? "input" : "output", entry, slot.root);
     }
   }
-  if (json.failed()) return json.Error("an entry");
-  if (!later.empty()) {
-    formats::JsonCursor rest(later);
-    Slot("output", &rest);
-  }
-  return Status::Ok();
+  if (last != nullptr) AddSlot("output", entry, last->root);
 }
 
-void LineComposer::Slot(std::string_view part, formats::JsonCursor* json) {
-  if (!style_.has_values()) {
-    json->Skip();
-    return;
-  }
+void LineComposer::AddSlot(std::string_view part, const Entry& entry, uint32_t root) {
   part_ = part;
-  json_ = json;
   path_.clear();
-  AnyValue();
+  AddValue(entry, root);
 }
 
-void LineComposer::AnyValue() {
-  formats::JsonText key;
-  const size_t size = path_.size();
-  switch (json_->Peek()) {
-    case '[': {
-      int64_t i = 0;
-      for (json_->BeginArray(); json_->NextItem(); path_.resize(size)) {
-        path_ += '.';
-        AppendInteger(&path_, i++);
-        AnyValue();
-      }
+void LineComposer::AddValue(const Entry& entry, uint32_t index) {
+  const Entry::Value& value = entry.values()[index];
+  switch (value.kind) {
+    case Entry::Kind::kTensor:
+      return AddTensor(entry.tensor(value));
+    case Entry::Kind::kBool:
+    case Entry::Kind::kInt:
+    case Entry::Kind::kFloat:
+    case Entry::Kind::kDigits:
+      return AddNumber(entry, value);
+    case Entry::Kind::kNull:
+    case Entry::Kind::kText:
+    case Entry::Kind::kInts:
+    case Entry::Kind::kGroup:
       return;
-    }
-    case '{':
-      if (json_->BeginObject() && json_->NextKey(&key)) Members(key);
-      return;
-    default:
-      json_->Skip();
-  }
-}
-
-// A value that says its type, or an object of values.
-void LineComposer::Members(formats::JsonText key) {
-  if (key == "type" && json_->Peek() == '"') {
-    Value value;
-    formats::JsonText text;
-    json_->String(&text);
-    value.type = text.raw;
-    while (json_->NextKey(&key)) {
-      std::string_view raw;
-      if (!json_->Raw(&raw)) return;
-      const std::string_view plain = raw.starts_with('"') ? raw.substr(1, raw.size() - 2) : raw;
-      if (key == "dtype") {
-        value.dtype = plain;
-      } else if (key == "shape") {
-        value.shape = raw;
-      } else if (key == "Max") {
-        value.max = raw;
-      } else if (key == "Min") {
-        value.min = raw;
-      } else if (key == "Mean") {
-        value.mean = raw;
-      } else if (key == "Norm") {
-        value.norm = raw;
-      } else if (key == "value") {
-        value.value = raw;
-      } else if (key == "md5") {
-        value.digest = plain;
-      } else if (key == "data_name") {
-        value.file = plain;
-      }
-    }
-    if (!json_->failed()) Line(value);
-    return;
+    case Entry::Kind::kList:
+    case Entry::Kind::kDict:
+      break;
   }
   const size_t size = path_.size();
-  do {
-    (path_ += '.') += key.raw;
-    AnyValue();
+  int64_t number = 0;
+  for (uint32_t i = index + 1; i < value.end; i = entry.values()[i].end) {
+    path_ += '.';
+    if (value.kind == Entry::Kind::kList) {
+      AppendInteger(&path_, number++);
+    } else {
+      path_ += entry.text(entry.values()[i].key);
+    }
+    AddValue(entry, i);
     path_.resize(size);
-  } while (json_->NextKey(&key));
+  }
 }
 
 void LineComposer::BeginLine() {
-  text_ += "[\"";
+  line_name_.clear();
   if (style_.dialect == LineDialect::kHooks && !style_.file_for_each) {
-    AppendInteger(&text_, next_line_++);
-    text_ += '_';
+    AppendInteger(&line_name_, next_line_++);
+    line_name_ += '_';
   }
-  (((text_ += json_name_) += '_') += part_) += path_;
-  text_ += "\", ";
+  (((line_name_ += name_) += '_') += part_) += path_;
+  text_ += '[';
+  AppendJsonString(&text_, line_name_);
+  text_ += ", ";
 }
 
-void LineComposer::Line(const Value& v) {
-  const bool is_tensor = !v.dtype.empty();
-  // ptdbg_ascend 0.1 knows tensors only.
-  if (!is_tensor && (!IsNumberType(v.type) || style_.dialect == LineDialect::kNumbered)) return;
-  if (!style_.plain_values && (!is_tensor || IsPlainTensor(v.dtype, v.shape))) return;
-  const bool has_statistics = !v.max.empty() && v.max != "null" && v.dtype != "torch.bool";
-  if (style_.data == LineData::kInLines) {
-    if (v.file.empty() || v.file == "-1") return;
-    BeginLine();
-    const std::string_view elements = elements_of_(v.file);
-    (text_ += '[') += elements;
-    if (style_.sampled && has_statistics) {
-      if (!elements.empty()) text_ += ", ";
-      ((((text_ += v.max) += ", ") += v.min) += ", ") += v.mean;
-    }
-    ((((text_ += "], \"") += v.dtype) += "\", ") += v.shape) += "]\n";
-    return;
+// kInLines: the elements, and with a sample three statistics, in one list.
+void LineComposer::AddElements(const TensorValue& tensor) {
+  if (tensor.file.empty() || tensor.file == "-1") return;
+  BeginLine();
+  const std::string_view elements = elements_of_(tensor.file);
+  (text_ += '[') += elements;
+  if (style_.sampled && HasStatistics(tensor)) {
+    if (!elements.empty()) text_ += ", ";
+    AppendThreeStatistics(&text_, tensor);
   }
+  ((text_ += "], \"") += tensor.dtype) += "\", ";
+  AppendShape(&text_, tensor.shape);
+  text_ += "]\n";
+}
+
+void LineComposer::AddTensor(const TensorValue& tensor) {
+  if (!style_.plain_values && IsPlainTensor(tensor.dtype, tensor.shape)) return;
+  if (style_.data == LineData::kInLines) return AddElements(tensor);
   BeginLine();
   const bool in_short = style_.dialect == LineDialect::kNumbered;
   AppendInteger(&text_, style_.file_for_each ? kComplete : in_short ? style_.sample_step : 0);
-  if (!is_tensor) {
-    ((text_ += ", [], \"<class '") += v.type) += "'>\", \"[]\", [";
-    for (int i = 0; i < 4; ++i) (text_ += i > 0 ? ", " : "") += v.value;
-    text_ += "]]\n";
-    return;
-  }
-  if (v.digest.empty()) {
+  if (tensor.checksum == kernels::Checksum::kNone || !tensor.measured()) {
     text_ += ", [], \"";
   } else {
-    ((text_ += ", \"") += v.digest) += "\", \"";
+    text_ += ", \"";
+    AppendChecksum(&text_, tensor);
+    text_ += "\", \"";
   }
-  ((text_ += v.dtype) += "\", ") += v.shape;
+  (text_ += tensor.dtype) += "\", ";
+  AppendShape(&text_, tensor.shape);
   if (style_.file_for_each && in_short) {
     text_ += "]\n";
     return;
   }
   text_ += ", [";
-  if (has_statistics) {
-    ((((text_ += v.max) += ", ") += v.min) += ", ") += v.mean;
-    if (!in_short) (text_ += ", ") += v.norm;
+  if (HasStatistics(tensor)) {
+    AppendThreeStatistics(&text_, tensor);
+    if (!in_short) {
+      text_ += ", ";
+      AppendStatistic(&text_, tensor, Statistic::kNorm);
+    }
+  }
+  text_ += "]]\n";
+}
+
+void LineComposer::AddNumber(const Entry& entry, const Entry::Value& value) {
+  const std::string_view type = entry.text(value.type);
+  // ptdbg_ascend 0.1 knows tensors only.
+  if (value.bare || !IsNumberType(type) || style_.dialect == LineDialect::kNumbered) return;
+  if (!style_.plain_values || style_.data == LineData::kInLines) return;
+  BeginLine();
+  AppendInteger(&text_, style_.file_for_each ? kComplete : 0);
+  ((text_ += ", [], \"<class '") += type) += "'>\", \"[]\", [";
+  for (int i = 0; i < 4; ++i) {
+    if (i > 0) text_ += ", ";
+    AppendNumber(&text_, entry, value);
   }
   text_ += "]]\n";
 }

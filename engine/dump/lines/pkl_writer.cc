@@ -158,16 +158,15 @@ Result<int64_t> LineWriter::AddStack(std::string_view, std::vector<std::string> 
   return static_cast<int64_t>(stacks_.size()) - 1;
 }
 
-Status LineWriter::Append(std::string_view entry) {
+Status LineWriter::Write(const Entry& entry) {
   if (style_.data == LineData::kStorages) return Status::Ok();
-  MSPROBE_RETURN_IF_ERROR(composer_.Compose(entry));
+  composer_.Compose(entry);
   std::string_view text = composer_.lines();
-  if (composer_.stack() >= 0 && static_cast<size_t>(composer_.stack()) < stacks_.size()) {
+  if (entry.stack >= 0 && static_cast<size_t>(entry.stack) < stacks_.size()) {
     const bool stack_first = style_.swaps_backward();  // the first two generations
     with_stack_.clear();
     if (!stack_first) with_stack_ += composer_.lines();
-    AppendStackLine(&with_stack_, composer_.name(),
-                    stacks_[static_cast<size_t>(composer_.stack())]);
+    AppendStackLine(&with_stack_, composer_.name(), stacks_[static_cast<size_t>(entry.stack)]);
     if (stack_first) with_stack_ += composer_.lines();
     text = with_stack_;
   }

@@ -4,7 +4,7 @@
 //
 //   MSPROBE_ASSIGN_OR_RETURN(auto writer, LineWriter::Create(style, /*keep=*/false));
 //   MSPROBE_RETURN_IF_ERROR(writer->Store("Functional_relu_0_forward.input.0.pt", view, &queue));
-//   MSPROBE_RETURN_IF_ERROR(writer->Append(entry));
+//   MSPROBE_RETURN_IF_ERROR(writer->Write(entry));
 #pragma once
 
 #include <memory>
@@ -27,7 +27,7 @@ class LineWriter final : public EntryWriter {
   // A tensor of an entry to come, under the file name that the entry gives it.
   Status Store(const std::string& file_name, const TensorView& view, TensorQueue* queue);
 
-  Status Append(std::string_view entry) override;
+  Status Write(const Entry& entry) override;
   Status AppendConstruct(std::string_view, std::string_view) override { return Status::Ok(); }
   Result<int64_t> AddStack(std::string_view child, std::vector<std::string> frames) override;
   Status NoteStack(int64_t, std::string_view) override { return Status::Ok(); }

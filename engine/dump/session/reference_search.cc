@@ -7,7 +7,7 @@
 #include <span>
 
 #include "engine/base/log.h"
-#include "engine/dump/read/entries.h"
+#include "engine/dump/write/entry_json.h"
 #include "engine/model/names.h"
 
 namespace msprobe::dump {
@@ -45,11 +45,33 @@ bool WritesOver(const std::string& dump_path, const std::string& file) {
                                      error);
 }
 
-std::span<const Leaf> SlotOf(std::span<const Leaf> leaves, Slot slot) {
-  size_t first = 0, last = leaves.size();
-  while (first < last && leaves[first].slot != slot) ++first;
-  while (last > first && leaves[last - 1].slot != slot) --last;
-  return leaves.subspan(first, last - first);
+// The slot whose tensors a member of an entry holds; nullopt: not one that is compared.
+std::optional<Slot> SlotOfKey(std::string_view key) {
+  if (key == "input_args") return Slot::kInput;
+  if (key == "input_kwargs") return Slot::kKwarg;
+  if (key == "parameters") return Slot::kParameter;
+  if (key == "output") return Slot::kOutput;
+  return std::nullopt;
+}
+
+std::vector<const TensorValue*> TensorsOf(const Entry& entry, Slot wanted) {
+  std::vector<const TensorValue*> tensors;
+  for (const Entry::Slot& slot : entry.slots()) {
+    if (SlotOfKey(entry.text(slot.key)) != wanted) continue;
+    for (uint32_t i = slot.root; i < entry.values()[slot.root].end; ++i) {
+      const Entry::Value& value = entry.values()[i];
+      if (value.kind == Entry::Kind::kTensor) tensors.push_back(&entry.tensor(value));
+    }
+  }
+  return tensors;
+}
+
+uint64_t HashOfShape(std::string_view shape) { return std::hash<std::string_view>()(shape); }
+
+uint64_t HashOfShape(const TensorValue& tensor) {
+  std::string text;
+  AppendShape(&text, tensor.shape);
+  return HashOfShape(text);
 }
 
 }  // namespace
@@ -68,8 +90,18 @@ std::optional<uint64_t> ReferenceSearch::ChecksumOf(const Leaf& leaf, Kind kind)
   return std::nullopt;
 }
 
+std::optional<uint64_t> ReferenceSearch::ChecksumOf(const TensorValue& tensor, Kind kind) {
+  using kernels::Checksum;
+  if (tensor.numbers != TensorValue::Numbers::kHere) return std::nullopt;
+  if (kind == Kind::kFingerprint && tensor.with_fingerprint) return tensor.stats.fingerprint;
+  if ((kind == Kind::kCrc32 && tensor.checksum == Checksum::kCrc32) ||
+      (kind == Kind::kXor && tensor.checksum == Checksum::kXor))
+    return tensor.stats.checksum;
+  return std::nullopt;
+}
+
 ReferenceSearch::Expected ReferenceSearch::Describe(const Leaf& leaf, bool casts_bfloat16) {
-  const uint64_t shape = std::hash<std::string_view>()(leaf.shape);
+  const uint64_t shape = HashOfShape(leaf.shape.view());
   for (const Kind kind : {Kind::kFingerprint, Kind::kCrc32, Kind::kXor}) {
     // msprobe 1.0 checked bfloat16 as float32, and under xor a number is written as it is.
     if (kind == Kind::kCrc32 && casts_bfloat16 && leaf.dtype == "torch.bfloat16") continue;
@@ -157,21 +189,12 @@ Result<bool> ReferenceSearch::Begin(int64_t step, std::optional<int> rank) {
   return found_;
 }
 
-ReferenceSearch::Verdict ReferenceSearch::Compare(std::string_view entry) const {
-  formats::JsonCursor json(entry);
-  EntryParser parser(EntryParser::Options{});
-  const Entries ours = parser.Parse(&json);
-  if (ours.records.size() != 1) return Verdict::kUnclear;
-  const Record& record = ours.records.front();
-  const auto found = calls_.find(record.name);
+ReferenceSearch::Verdict ReferenceSearch::Compare(const Entry& entry) const {
+  const auto found = calls_.find(entry.name());
   if (found == calls_.end()) return Verdict::kNoPartner;
-  if (ReturnsUnwrittenMemory(record.api.substr(record.api.view().rfind('.') + 1)))
-    return Verdict::kUnclear;
+  const std::string_view api = ParseEntryName(entry.name()).api;
+  if (ReturnsUnwrittenMemory(api.substr(api.rfind('.') + 1))) return Verdict::kUnclear;
 
-  std::vector<Leaf> tensors;
-  for (const Leaf& leaf : ours.leaves) {
-    if (leaf.kind == LeafKind::kTensor) tensors.push_back(leaf);
-  }
   const std::span<const Expected> expected(expected_.data() + found->second.first,
                                            found->second.count);
   size_t next = 0, compared = 0;
@@ -179,7 +202,7 @@ ReferenceSearch::Verdict ReferenceSearch::Compare(std::string_view entry) const 
   for (const Slot slot : {Slot::kInput, Slot::kKwarg, Slot::kParameter, Slot::kOutput}) {
     const size_t first = next;
     while (next < expected.size() && expected[next].slot == slot) ++next;
-    const std::span<const Leaf> made = SlotOf(tensors, slot);
+    const std::vector<const TensorValue*> made = TensorsOf(entry, slot);
     // Not every generation has parameters in a module's entry.
     if (slot == Slot::kParameter && next == first) continue;
     if (made.size() != next - first) {
@@ -188,8 +211,8 @@ ReferenceSearch::Verdict ReferenceSearch::Compare(std::string_view entry) const 
     }
     for (size_t i = 0; i < made.size(); ++i) {
       const Expected& there = expected[first + i];
-      const bool same_shape = there.shape == std::hash<std::string_view>()(made[i].shape);
-      const std::optional<uint64_t> checksum = ChecksumOf(made[i], there.kind);
+      const bool same_shape = there.shape == HashOfShape(*made[i]);
+      const std::optional<uint64_t> checksum = ChecksumOf(*made[i], there.kind);
       const bool known = same_shape && checksum.has_value();
       compared += known && slot == Slot::kOutput;
       const bool same = known && *checksum == there.checksum;
@@ -206,10 +229,10 @@ ReferenceSearch::Verdict ReferenceSearch::Compare(std::string_view entry) const 
   return differs ? Verdict::kDiffers : Verdict::kAlike;
 }
 
-ReferenceSearch::Verdict ReferenceSearch::Judge(std::string_view entry) {
-  const Verdict verdict = Compare(entry);
-  ++counts_[static_cast<size_t>(verdict)];
-  return verdict;
+Status ReferenceSearch::Write(const Entry& entry) {
+  verdict_ = Compare(entry);
+  ++counts_[static_cast<size_t>(verdict_)];
+  return Status::Ok();
 }
 
 std::string ReferenceSearch::Report() const {

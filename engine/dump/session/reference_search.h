@@ -5,7 +5,8 @@
 //   MSPROBE_RETURN_IF_ERROR(ReferenceSearch::Check("runs/golden", "runs/now"));
 //   ReferenceSearch search("runs/golden");
 //   MSPROBE_ASSIGN_OR_RETURN(const bool found, search.Begin(step, rank));
-//   if (search.Judge(builder.Finish()) == ReferenceSearch::Verdict::kDiffers) Keep();
+//   MSPROBE_RETURN_IF_ERROR(search.Write(entry));
+//   if (search.verdict() == ReferenceSearch::Verdict::kDiffers) Keep();
 #pragma once
 
 #include <array>
@@ -21,10 +22,11 @@
 #include "engine/base/status.h"
 #include "engine/dump/config/summary_mode.h"
 #include "engine/dump/read/reader.h"
+#include "engine/model/entry_sink.h"
 
 namespace msprobe::dump {
 
-class ReferenceSearch {
+class ReferenceSearch final : public EntrySink {
  public:
   enum class Verdict : uint8_t { kAlike, kDiffers, kOtherInputs, kUnclear, kNoPartner };
 
@@ -41,8 +43,9 @@ class ReferenceSearch {
   // What an entry must hold beside its fingerprints.
   kernels::Checksum checksum() const { return checksum_; }
 
-  // `entry`: a forward call, "name": {...}, as EntryBuilder writes it.
-  Verdict Judge(std::string_view entry);
+  // Judges the entry of a forward call; verdict() has the answer.
+  Status Write(const Entry& entry) override;
+  Verdict verdict() const { return verdict_; }
   // "compared with golden/step0/rank0/dump.json: 12 calls alike, 1 different, ..."; "" when no call
   // was judged since Begin.
   std::string Report() const;
@@ -63,7 +66,8 @@ class ReferenceSearch {
   };
 
   bool Load(const Dump& dump);
-  Verdict Compare(std::string_view entry) const;
+  Verdict Compare(const Entry& entry) const;
+  static std::optional<uint64_t> ChecksumOf(const TensorValue& tensor, Kind kind);
   static Expected Describe(const Leaf& leaf, bool casts_bfloat16);
   static std::optional<uint64_t> ChecksumOf(const Leaf& leaf, Kind kind);
 
@@ -73,7 +77,8 @@ class ReferenceSearch {
   kernels::Checksum checksum_ = kernels::Checksum::kNone;
   std::unordered_map<std::string, Range, HashName, std::equal_to<>> calls_;
   std::vector<Expected> expected_;
-  std::array<int64_t, 5> counts_{};  // by verdict
+  Verdict verdict_ = Verdict::kUnclear;  // of the last entry
+  std::array<int64_t, 5> counts_{};      // by verdict
 };
 
 }  // namespace msprobe::dump

@@ -217,7 +217,7 @@ void Session::Reconfigure(Config config) {
 void Session::Refuse() { refused_ = true; }
 
 Status Session::Stop() {
-  DrainLate(/*give_up=*/true);
+  DrainDeferred(/*give_up=*/true);
   if (!std::exchange(collecting_, false)) return Status::Ok();
   ++epoch_;
   Status first = tensors_ ? tensors_->Drain() : Status::Ok();
@@ -261,11 +261,11 @@ void Session::NameCall(const std::string& stem, int64_t call, bool is_module, st
   std::string base = stem.substr(0, stem.find_last_not_of('.') + 1);
   for (char& c : base) c = c == '.' || c == '/' ? '_' : c;  // files are called as lines are
   *backward = fmt::format("{}_{}_backward", base, call);
-  *forward = renames_gradients() ? fmt::format("{}_{}_forward", hook_calls_++, base)
-                                 : fmt::format("{}_{}_forward", base, call);
+  *forward = RenamesGradients() ? fmt::format("{}_{}_forward", hook_calls_++, base)
+                                : fmt::format("{}_{}_forward", base, call);
 }
 
-bool Session::renames_gradients() const {
+bool Session::RenamesGradients() const {
   return config_.lines && config_.lines->dialect == LineDialect::kNumbered;
 }
 
@@ -275,28 +275,30 @@ std::string Session::NameGradients(const std::string& backward) {
 
 void Session::Record(const Item& item) {
   if (!collecting_) return;
-  if (late_.waiting() || HasMarks(item.entry)) {
-    late_.Add({std::string(item.entry), std::string(item.name), std::string(item.parent),
-               item.construct});
-  } else {
-    Write(item);
-  }
+  if (!deferred_.waiting() && (item.entry == nullptr || !IsDeferred(*item.entry)))
+    return Write(item);
+  DeferredEntry waiting{.has_entry = item.entry != nullptr,
+                        .name = std::string(item.name),
+                        .parent = std::string(item.parent),
+                        .construct = item.construct};
+  if (item.entry != nullptr) waiting.entry = *item.entry;
+  deferred_.Add(std::move(waiting));
 }
 
-void Session::KnowLateStats(std::span<const std::pair<int64_t, kernels::Stats>> stats) {
-  for (const auto& [ticket, known] : stats) late_.Know(ticket, known);
-  DrainLate(/*give_up=*/false);
+void Session::ResolveDeferredStats(std::span<const std::pair<int64_t, kernels::Stats>> stats) {
+  for (const auto& [ticket, known] : stats) deferred_.Resolve(ticket, known);
+  DrainDeferred(/*give_up=*/false);
 }
 
-void Session::DrainLate(bool give_up) {
-  late_.Drain(give_up, [&](const LateEntry& e) {
-    Write({e.entry, e.name, e.parent, e.construct});
+void Session::DrainDeferred(bool give_up) {
+  deferred_.Drain(give_up, [&](const DeferredEntry& e) {
+    Write({e.has_entry ? &e.entry : nullptr, e.name, e.parent, e.construct});
   });
 }
 
 void Session::Write(const Item& item) {
   if (!collecting_) return;
-  Status status = item.entry.empty() ? Status::Ok() : writer_->Append(item.entry);
+  Status status = item.entry == nullptr ? Status::Ok() : writer_->Write(*item.entry);
   if (status.ok() && item.construct) status = writer_->AppendConstruct(item.name, item.parent);
   if (!status.ok()) Fail(status);
 }

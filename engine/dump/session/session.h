@@ -1,10 +1,9 @@
 // One process's recording: which step it is, whether it is wanted, where its files go, and what
-// happens when they cannot be written. Knows no framework; a front end hands it names and composed
-// entries.
+// happens when they cannot be written. Knows no framework; a front end hands it names and entries.
 //
 //   Session session(config);
 //   if (*session.Start(rank))
-//     session.Record({.entry = builder.Finish(), .name = builder.name(), .parent = parent});
+//     session.Record({.entry = &entry, .name = entry.name(), .parent = parent});
 //   session.Stop();
 //   session.Step();
 #pragma once
@@ -21,8 +20,8 @@
 #include "engine/dump/config/config.h"
 #include "engine/dump/config/filter.h"
 #include "engine/dump/lines/pkl_writer.h"
+#include "engine/dump/write/deferred_entries.h"
 #include "engine/dump/write/dump_writer.h"
-#include "engine/dump/write/late_stats.h"
 #include "engine/dump/write/tensor_queue.h"
 
 namespace msprobe::dump {
@@ -80,21 +79,22 @@ class Session {
   // Entry names of call number `call` of "Functional.relu.", and of its gradients.
   void NameCall(const std::string& stem, int64_t call, bool is_module, std::string* forward,
                 std::string* backward);
-  // Whether gradients get another name when they come; that name, once for each.
-  bool renames_gradients() const;
+  // RenamesGradients: whether a gradient's entry is renamed when it arrives. NameGradients: the new
+  // name; call it once for each backward call.
+  bool RenamesGradients() const;
   std::string NameGradients(const std::string& backward);
   void TakeBack(uint32_t counter);  // the last number of this counter was not used
 
   // One entry and what belongs to it. A failure to write turns collection off and is logged once.
   struct Item {
-    std::string_view entry;  // the whole line; "": not in dump.json (task structure)
+    const Entry* entry = nullptr;  // null: not in dump.json (task structure)
     std::string_view name;
     std::string_view parent;  // "": none
     bool construct = false;   // goes into construct.json
   };
   void Record(const Item& item);
-  // Statistics that entries with marks wait for; what can be written then is.
-  void KnowLateStats(std::span<const std::pair<int64_t, kernels::Stats>> stats);
+  // Statistics that recorded entries wait for, by ticket; writes the entries that are whole then.
+  void ResolveDeferredStats(std::span<const std::pair<int64_t, kernels::Stats>> stats);
   // The file-wide number of a stack, -1 when collection is off: `stack` is the front end's own
   // number, `frames` is asked for when this step has not seen it.
   template <typename Frames>
@@ -122,7 +122,7 @@ class Session {
 
  private:
   void Write(const Item& item);
-  void DrainLate(bool give_up);
+  void DrainDeferred(bool give_up);
   Status Open(std::optional<int> rank);
   Status OpenLines(std::optional<int> rank);
   void ApplyTokens();
@@ -148,7 +148,7 @@ class Session {
   std::set<std::string> lines_files_;  // that this session has written
   bool begins_lines_ = false;
   int64_t hook_calls_ = 0;  // of ptdbg_ascend 0.1: forward and backward calls
-  LateEntries late_;
+  DeferredEntries deferred_;
   std::unique_ptr<TensorQueue> tensors_;
   std::vector<int64_t> calls_;  // by counter
   std::vector<int64_t>

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "engine/base/text.h"
+#include "engine/dump/write/entry_json.h"
 #include "engine/formats/atomic_file.h"
 
 namespace msprobe::dump {
@@ -66,13 +67,18 @@ Status DumpWriter::Log::Create(const std::string& path, std::string_view header,
   return Status::Ok();
 }
 
-Status DumpWriter::Log::AppendLine(std::string_view text) {
+template <typename Compose>
+Status DumpWriter::Log::AppendComposed(Compose&& compose) {
   line.assign(lines > 0 ? ",\n" : "");
-  line += text;
+  compose(&line);
   MSPROBE_RETURN_IF_ERROR(file.Append(line));
   ++lines;
   open_size = file.size();
   return Status::Ok();
+}
+
+Status DumpWriter::Log::AppendLine(std::string_view text) {
+  return AppendComposed([&](std::string* out) { *out += text; });
 }
 
 Status DumpWriter::Log::Close() {
@@ -118,7 +124,9 @@ Result<std::unique_ptr<DumpWriter>> DumpWriter::Create(const std::string& folder
   return writer;
 }
 
-Status DumpWriter::Append(std::string_view entry) { return dump_.AppendLine(entry); }
+Status DumpWriter::Write(const Entry& entry) {
+  return dump_.AppendComposed([&](std::string* out) { AppendEntryJson(out, entry); });
+}
 
 Status DumpWriter::AppendConstruct(std::string_view child, std::string_view parent) {
   if (!extra_info_) return Status::Ok();

@@ -4,7 +4,7 @@
 // killed at any moment leaves whole lines and at most a prefix of the last one.
 //
 //   MSPROBE_ASSIGN_OR_RETURN(auto writer, DumpWriter::Create(folder, header));
-//   MSPROBE_RETURN_IF_ERROR(writer->Append(entry));                         // "name": {...}
+//   MSPROBE_RETURN_IF_ERROR(writer->Write(entry));
 //   MSPROBE_RETURN_IF_ERROR(writer->Close());
 #pragma once
 
@@ -34,7 +34,7 @@ class DumpWriter final : public EntryWriter {
   static Result<std::unique_ptr<DumpWriter>> Create(const std::string& folder,
                                                     const DumpHeader& header);
 
-  Status Append(std::string_view entry) override;
+  Status Write(const Entry& entry) override;
   Status AppendConstruct(std::string_view child, std::string_view parent) override;
   // Writes the frames, unless a stack reads the same. The first Close() puts the names of later
   // calls beside them, the whole file at once; when many are waiting before that, and after it,
@@ -61,6 +61,9 @@ class DumpWriter final : public EntryWriter {
     std::string line;  // reused
 
     Status Create(const std::string& path, std::string_view header, std::string_view closing_text);
+    // Appends the line that `compose` adds to a string.
+    template <typename Compose>
+    Status AppendComposed(Compose&& compose);
     Status AppendLine(std::string_view text);
     Status Close();
     Status Finish();

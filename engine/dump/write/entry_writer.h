@@ -7,15 +7,12 @@
 #include <vector>
 
 #include "engine/base/status.h"
+#include "engine/model/entry_sink.h"
 
 namespace msprobe::dump {
 
-class EntryWriter {
+class EntryWriter : public EntrySink {
  public:
-  virtual ~EntryWriter() = default;
-
-  // `entry`: "name": {...}.
-  virtual Status Append(std::string_view entry) = 0;
   // Remembers that `child` ran inside `parent` ("" is null).
   virtual Status AppendConstruct(std::string_view child, std::string_view parent) = 0;
   // The first call with this stack. Returns the stack's number, for the entry's member "stack".

@@ -5,11 +5,11 @@
 #include "engine/base/file.h"
 #include "engine/base/text.h"
 #include "engine/base/threads.h"
-#include "engine/dump/write/entry_builder.h"
 #include "engine/formats/npy.h"
 #include "engine/kernels/digest.h"
 #include "engine/kernels/distribution.h"
 #include "engine/kernels/stats.h"
+#include "engine/model/names.h"
 
 namespace msprobe::dump {
 namespace {

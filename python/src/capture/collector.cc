@@ -107,7 +107,7 @@ Status Collector::Stop() {
   FlushBackward();
   overflow_.Forget();
   parameter_gradients_.WriteAll();
-  run_.FetchLate();
+  run_.FetchDeferred();
   WriteCoverage();
   ReportSearch();
   return run_.session->Stop();

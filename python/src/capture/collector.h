@@ -108,12 +108,11 @@ class Collector final : public CallObserver,
   bool Accepts(int64_t step) const override {
     return run_.session->collecting() && run_.session->step() == step;
   }
-  std::string Compose(const std::string& name, bool is_input, size_t index,
-                      PyObject* gradient) override;
+  Gradient Compose(const std::string& name, bool is_input, size_t index,
+                   PyObject* gradient) override;
   void Settle(const std::string& name) override;
-  void Complete(const std::string& name, const std::string& parent,
-                const std::vector<std::string>& inputs,
-                const std::vector<std::string>& outputs) override;
+  void Complete(const std::string& name, const std::string& parent, std::vector<Gradient> inputs,
+                std::vector<Gradient> outputs) override;
 
  private:
   Collector() {
@@ -154,8 +153,8 @@ class Collector final : public CallObserver,
   // Null: its name is its entry's, which is wanted, as all are.
   const ArrivedCall* Arrive(const std::string& name);
   bool RecordGradients(const ArrivedCall& call, const std::string& parent,
-                       const std::vector<std::string>& inputs,
-                       const std::vector<std::string>& outputs, SeenGradients* seen);
+                       std::vector<Gradient>* inputs, std::vector<Gradient>* outputs,
+                       SeenGradients* seen);
   // Whether a call is recorded is known when it is over.
   bool waits_to_record() const { return run_.looks_for_overflow() || search_ != nullptr; }
   bool SettleForward(OpenCall* call);
@@ -187,7 +186,7 @@ class Collector final : public CallObserver,
                       return started.ok() && *started;
                     }};
   std::map<std::string, int64_t> region_steps_;  // region -> the last step that has it
-  dump::EntryBuilder gradient_entry_;            // reused
+  Entry gradient_entry_;                         // reused
   std::unordered_map<std::string, ArrivedCall> arrived_;
   // Of an older front end, which has stacks of backward calls as well: those of the forward calls.
   std::unordered_map<std::string, int64_t> backward_stacks_;

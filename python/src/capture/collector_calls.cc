@@ -23,24 +23,23 @@ std::unique_ptr<OpenCall> Collector::Begin(const std::string& stem, int64_t numb
   dump::Filter& filter = run_.session->filter();
   std::string name;
   run_.session->NameCall(stem, number, is_module, &name, &call->backward);
-  call->builder.Begin(name);
+  call->entry.Begin(name);
   if (thread.modules.empty()) {
     call->parent.clear();
     call->parent_backward.clear();
   } else {
-    call->parent = thread.modules.back()->builder.name();
+    call->parent = thread.modules.back()->entry.name();
     call->parent_backward = thread.modules.back()->backward;
   }
   call->step = run_.session->step();
-  call->stack = call->site = -1;
+  call->site = -1;
   call->held.clear();
   call->ticket = 0;
   call->api = nullptr;
-  call->group.clear();
   call->given = call->made = {};
   // The filter follows the order of execution: every call is shown to it.
-  const bool listed = is_module ? filter.EnterModule(call->builder.name())
-                                : filter.WantsEntry(call->builder.name());
+  const bool listed =
+      is_module ? filter.EnterModule(call->entry.name()) : filter.WantsEntry(call->entry.name());
   call->wanted = filter.data_mode.forward() && listed;
   call->wants_backward = filter.data_mode.backward();
   return call;
@@ -56,12 +55,12 @@ bool Collector::WriteInputs(OpenCall* call, const CallArgs& args) {
       call->wanted && run_.session->filter().data_mode.forward_input && run_.records_values();
   if (!record) run_.scratch.Begin("");
   EntryStyle style =
-      record ? run_.StyleOf(call->builder.name(), /*is_output=*/false) : EntryStyle{Reading::kMet};
+      record ? run_.StyleOf(call->entry.name(), /*is_output=*/false) : EntryStyle{Reading::kMet};
   if (waits_to_record() && call->wanted) {
     style.reading = Reading::kMeasured;  // what was given excuses what is made of it
     style.held = &call->held;
   }
-  ValueWriter writer(record ? &call->builder : &run_.scratch, run_.options, style);
+  ValueWriter writer(record ? &call->entry : &run_.scratch, run_.options, style);
   if (call->api != nullptr && call->api->ignored != nullptr)
     writer.Ignore(&call->api->ignored->input);
   writer.List("input_args", "input", args.self, args.positional, args.count);
@@ -81,8 +80,8 @@ void Collector::NoteStack(OpenCall* call) {
   bool is_new;
   call->site = run_.stacks.Intern(&is_new);
   if (waits_to_record()) return;  // not known yet whether it is recorded
-  call->stack = run_.session->NoteStack(call->site, call->builder.name(),
-                                        [&] { return run_.stacks.Format(); });
+  call->entry.stack =
+      run_.session->NoteStack(call->site, call->entry.name(), [&] { return run_.stacks.Format(); });
   if (run_.modules_wanted && call->parent.empty()) NoteRegion(call, run_.stacks.Region(call->site));
 }
 
@@ -91,7 +90,7 @@ void Collector::NoteRegion(OpenCall* call, const std::string& region) {
   call->parent = region;
   int64_t& step = region_steps_.try_emplace(region, -1).first->second;
   if (std::exchange(step, run_.session->step()) != run_.session->step())
-    run_.session->Record({.entry = "", .name = region, .parent = "", .construct = true});
+    run_.session->Record({.name = region, .parent = "", .construct = true});
 }
 
 void* Collector::Enter(const Api& api, const CallArgs& args) {
@@ -140,9 +139,9 @@ void Collector::WriteOutput(OpenCall* call, PyObject* output, PyObject* module) 
       call->wanted && run_.session->filter().data_mode.forward_output && run_.records_values();
   if (!record) run_.scratch.Begin("");
   EntryStyle style =
-      record ? run_.StyleOf(call->builder.name(), /*is_output=*/true) : EntryStyle{Reading::kMet};
+      record ? run_.StyleOf(call->entry.name(), /*is_output=*/true) : EntryStyle{Reading::kMet};
   if (waits_to_record()) style.held = &call->held;
-  ValueWriter writer(record ? &call->builder : &run_.scratch, run_.options, style);
+  ValueWriter writer(record ? &call->entry : &run_.scratch, run_.options, style);
   if (call->api != nullptr && call->api->ignored != nullptr)
     writer.Ignore(&call->api->ignored->output);
   writer.Output("output", "output", output);
@@ -150,7 +149,7 @@ void Collector::WriteOutput(OpenCall* call, PyObject* output, PyObject* module) 
   call->made = writer.nonfinite();
   if (record && module != nullptr) {
     const PyRef parameters = ModuleTree::ParametersOf(module);
-    ValueWriter of_parameters(&call->builder, run_.options, style);
+    ValueWriter of_parameters(&call->entry, run_.options, style);
     of_parameters.Dict("parameters", "parameters",
                        parameters && PyDict_Check(parameters.get()) ? parameters.get() : nullptr,
                        /*leave_out_none=*/true);
@@ -161,23 +160,24 @@ void Collector::WriteOutput(OpenCall* call, PyObject* output, PyObject* module) 
   if (call->wants_backward &&
       ArmBackward(call->edges, outputs, this, call->step, call->backward, call->parent_backward)) {
     ++run_.coverage.expected_gradients;
-    if (run_.config().lines && call->stack >= 0) backward_stacks_[call->backward] = call->stack;
+    if (run_.config().lines && call->entry.stack >= 0)
+      backward_stacks_[call->backward] = call->entry.stack;
     if (run_.looks_for_overflow()) overflow_.Expect(call->backward, call->site);
   }
 }
 
 bool Collector::SettleForward(OpenCall* call) {
   const std::vector<Held> held = std::exchange(call->held, {});
-  const std::string& name = call->builder.name();
+  const std::string& name = call->entry.name();
   if (run_.looks_for_overflow()) {
     call->found = overflow_.Judge(name, call->given, call->made, call->site);
     if (call->found.empty()) return false;
   } else if (!DiffersFromReference(call)) {
     return false;
   }
-  run_.StoreAll(held, &call->builder);
+  run_.StoreAll(held, &call->entry);
   if (run_.session->collecting() && run_.session->config().extra_info)
-    call->stack =
+    call->entry.stack =
         run_.session->NoteStack(call->site, name, [&] { return run_.stacks.Format(call->site); });
   return true;
 }
@@ -190,29 +190,26 @@ void Collector::Finish(OpenCall* call) {
     return;
   }
   ++counts.recorded;
-  if (!call->group.empty()) call->builder.RawField("group", call->group);
-  // As text, like the keys of stack.json: the earlier tool's reader stops at a number here.
-  if (run_.looks_for_nan()) call->builder.RawField("is_nan", call->made.any() ? "1" : "0");
-  if (call->stack >= 0) call->builder.Field("stack", std::to_string(call->stack));
-  run_.session->Record({run_.records_values() ? call->builder.Finish() : "", call->builder.name(),
+  if (run_.looks_for_nan()) call->entry.is_nan = call->made.any();
+  run_.session->Record({run_.records_values() ? &call->entry : nullptr, call->entry.name(),
                         call->parent, run_.modules_wanted});
-  if (run_.device.many_pending()) run_.FetchLate();
-  if (run_.looks_for_overflow()) overflow_.Count(call->builder.name(), call->found, call->site);
-  if (search_ != nullptr) CountDifference(call->builder.name(), call->site);
+  if (run_.device.many_pending()) run_.FetchDeferred();
+  if (run_.looks_for_overflow()) overflow_.Count(call->entry.name(), call->found, call->site);
+  if (search_ != nullptr) CountDifference(call->entry.name(), call->site);
 }
 
 void Collector::WriteList(OpenCall* call, const std::vector<PyRef>& values) {
   if (!call->wanted || !run_.session->filter().data_mode.forward_output || !run_.records_values())
     return;
-  EntryStyle style = run_.StyleOf(call->builder.name(), /*is_output=*/true);
+  EntryStyle style = run_.StyleOf(call->entry.name(), /*is_output=*/true);
   if (waits_to_record()) style.held = &call->held;
-  ValueWriter writer(&call->builder, run_.options, style);
-  call->builder.BeginSlot("output", "output", '[');
+  ValueWriter writer(&call->entry, run_.options, style);
+  call->entry.BeginSlot("output", "output", Entry::Container::kList);
   if (call->api->ignored != nullptr) writer.Ignore(&call->api->ignored->output);
   for (size_t i = 0; i < values.size(); ++i)
     writer.ValueAt(static_cast<int64_t>(i), values[i].get());
   call->made = writer.nonfinite();
-  call->builder.EndSlot(']');
+  call->entry.EndSlot();
 }
 
 void Collector::Leave(void* token, const CallArgs& args, PyObject* result) {
@@ -228,7 +225,7 @@ void Collector::LeaveCall(std::unique_ptr<OpenCall> call, const CallArgs& args, 
     if (call->api->collective && result == nullptr) HintAtFailure(keep.text());
     if (call->api->collective && late_.Postpone(&call, args, result)) return;
     if (result == nullptr) {
-      call->builder.Field("exception", exception);
+      call->entry.exception = exception;
     } else if (call->api->output_is_arguments) {
       WriteList(call.get(), Flatten(args));
     } else {

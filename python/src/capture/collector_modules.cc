@@ -52,7 +52,7 @@ void* Collector::EnterModuleCall(const NamedModule& module, const CallArgs& args
   if (!WriteInputs(call.get(), args)) {
     ++run_.coverage.modules.traced;
     run_.session->TakeBack(module.forward_counter);
-    run_.session->filter().LeaveModule(call->builder.name());
+    run_.session->filter().LeaveModule(call->entry.name());
     Recycle(std::move(call));
     return nullptr;
   }
@@ -86,12 +86,12 @@ void Collector::LeaveModuleCall(uintptr_t ticket, PyObject* module, PyObject* re
     std::unique_ptr<OpenCall> call = std::move(open.back());
     open.pop_back();
     ours = call->ticket == ticket;
-    run_.session->filter().LeaveModule(call->builder.name());
+    run_.session->filter().LeaveModule(call->entry.name());
     call_place.modules -= call->wanted;
     if (ours && result != nullptr) {
       WriteOutput(call.get(), result, module);
     } else {
-      call->builder.Field("exception", exception);
+      call->entry.exception = exception;
     }
     Finish(call.get());
     Recycle(std::move(call));

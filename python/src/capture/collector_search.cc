@@ -20,10 +20,8 @@ Result<bool> Collector::BeginSearch(std::optional<int> rank) {
 }
 
 bool Collector::DiffersFromReference(OpenCall* call) {
-  const bool differs =
-      search_->Judge(call->builder.Finish()) == dump::ReferenceSearch::Verdict::kDiffers;
-  call->builder.Reopen();
-  return differs;
+  return search_->Write(call->entry).ok() &&
+         search_->verdict() == dump::ReferenceSearch::Verdict::kDiffers;
 }
 
 void Collector::CountDifference(const std::string& name, int64_t site) {

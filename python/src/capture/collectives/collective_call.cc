@@ -69,14 +69,6 @@ int64_t Partner(const CollectiveSignature& signature, const CallArgs& args,
   return ranks[static_cast<size_t>(place)];
 }
 
-void AppendMember(std::string* json, std::string_view key, int64_t value) {
-  if (value < 0) return;
-  *json += ", \"";
-  *json += key;
-  *json += "\": ";
-  AppendInteger(json, value);
-}
-
 }  // namespace
 
 CollectiveSignature::CollectiveSignature(std::string name, PyObject* function)
@@ -124,39 +116,36 @@ PyRef GroupOf(const CollectiveSignature& signature, const CallArgs& args) {
   return group && IsProcessGroup(group.get()) ? group : PyRef();
 }
 
-std::string DescribeGroup(const CollectiveSignature& signature, const CallArgs& args,
-                          PyObject* result) {
+CollectiveGroup DescribeGroup(const CollectiveSignature& signature, const CallArgs& args,
+                              PyObject* result) {
   using S = CollectiveSignature;
+  using Role = CollectiveGroup::Role;
   const std::string& name = signature.name();
   const PyRef group = GroupOf(signature, args);
   if (!group) return {};
-  const GroupNames names = NamesOfGroup(group.get());
-  if (names.ranks.empty()) return {};
-  const int64_t place = IntOr(Call(group.get(), "rank").get(), -1);
-  const bool inside = place >= 0 && place < static_cast<int64_t>(names.members.size());
-  std::string json = "{\"ranks\": " + names.ranks + ", \"id\": \"" + names.id + '"';
-  AppendMember(&json, "rank", place);
-
-  int64_t from = Partner(signature, args, S::kSource, S::kGroupSource, names.members);
-  int64_t to = Partner(signature, args, S::kDestination, S::kGroupDestination, names.members);
-  if (from < 0 && name == "recv") from = IntOr(result, -1);
-  if (from < 0 && name == "scatter") from = 0;  // their defaults
-  if (to < 0 && name == "gather") to = 0;
-  const int64_t me = inside ? names.members[static_cast<size_t>(place)] : -1;
-  std::string_view role;
+  GroupNames names = NamesOfGroup(group.get());
+  if (names.members.empty()) return {};
+  CollectiveGroup found;
+  found.place = IntOr(Call(group.get(), "rank").get(), -1);
+  const bool inside = found.place >= 0 && found.place < static_cast<int64_t>(names.members.size());
+  found.from = Partner(signature, args, S::kSource, S::kGroupSource, names.members);
+  found.to = Partner(signature, args, S::kDestination, S::kGroupDestination, names.members);
+  if (found.from < 0 && name == "recv") found.from = IntOr(result, -1);
+  if (found.from < 0 && name == "scatter") found.from = 0;  // their defaults
+  if (found.to < 0 && name == "gather") found.to = 0;
+  const int64_t me = inside ? names.members[static_cast<size_t>(found.place)] : -1;
   if (name == "send" || name == "isend") {
-    role = "source";
+    found.role = Role::kSource;
   } else if (name == "recv" || name == "irecv") {
-    role = "receiver";
+    found.role = Role::kReceiver;
   } else if (signature.Has(S::kSource)) {
-    role = from == me ? "source" : "receiver";
+    found.role = found.from == me ? Role::kSource : Role::kReceiver;
   } else if (signature.Has(S::kDestination)) {
-    role = to == me ? "receiver" : "source";
+    found.role = found.to == me ? Role::kReceiver : Role::kSource;
   }
-  if (!role.empty()) (((json += ", \"role\": \"") += role) += '"');
-  AppendMember(&json, "from", from);
-  AppendMember(&json, "to", to);
-  return json + '}';
+  found.ranks = std::move(names.members);
+  found.id = std::move(names.id);
+  return found;
 }
 
 void HintAtFailure(std::string_view error) {

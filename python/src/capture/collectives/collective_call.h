@@ -1,7 +1,7 @@
 // Who takes part in a call of torch.distributed: its group, and what this process is in it.
 //
 //   const CollectiveSignature signature("broadcast", function);     // names of its parameters
-//   std::string json = DescribeGroup(signature, args, result);
+//   CollectiveGroup group = DescribeGroup(signature, args, result);
 //   // {"ranks": [0, 1], "id": "77849d8c", "rank": 1, "role": "receiver", "from": 0}
 #pragma once
 
@@ -13,6 +13,7 @@
 
 #include "capture/calls/interpose.h"
 #include "capture/python/py_ref.h"
+#include "engine/model/entry.h"
 
 namespace msprobe::capture {
 
@@ -38,10 +39,9 @@ class CollectiveSignature {
 // this process is not in it.
 PyRef GroupOf(const CollectiveSignature& signature, const CallArgs& args);
 
-// The JSON object under "group" of an entry; "" when there is no such group. `result` is what the
-// call returned (of recv: the rank it came from), null when it raised. Never communicates.
-std::string DescribeGroup(const CollectiveSignature& signature, const CallArgs& args,
-                          PyObject* result);
+// Who takes part in a call; no ranks when there is no such group. `result` is what the call returned (of recv: the rank it came from), null when it raised. Never communicates.
+CollectiveGroup DescribeGroup(const CollectiveSignature& signature, const CallArgs& args,
+                              PyObject* result);
 
 // Says once what helps, where the error that a collective raised has a code that is known for it.
 void HintAtFailure(std::string_view error);

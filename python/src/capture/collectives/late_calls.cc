@@ -60,7 +60,7 @@ std::vector<PyRef> Flatten(const CallArgs& args) {
 bool LateCalls::Postpone(std::unique_ptr<OpenCall>* call, const CallArgs& args, PyObject* result) {
   const Interposer::Pause pause;
   OpenCall& open = **call;
-  open.group = DescribeGroup(*open.api->collective, args, result);
+  open.entry.group = DescribeGroup(*open.api->collective, args, result);
   if (result == nullptr) return false;
   LateCall late;
   const PyRef group = GroupOf(*open.api->collective, args);
@@ -143,14 +143,14 @@ void LateCalls::Complete(LateCall late, std::string_view exception, bool at_stop
     is_final = is_final && at_stop && IsCompleted(handle, late.values);
   if (late.group) is_final = false;
   if (!exception.empty()) {
-    call->builder.Field("exception", exception);
+    call->entry.exception = exception;
   } else if (is_final) {
     writer_->WriteList(call, late.values);
   }
-  call->builder.Field("async", !exception.empty() ? "failed"
-                               : !is_final        ? "not complete at stop"
-                               : at_stop          ? "complete at stop"
-                                                  : "waited for");
+  call->entry.completion = !exception.empty() ? "failed"
+                           : !is_final        ? "not complete at stop"
+                           : at_stop          ? "complete at stop"
+                                              : "waited for";
   writer_->Finish(call);
   writer_->Recycle(std::move(late.call));
 }

@@ -37,7 +37,7 @@ struct Pending {
   GradientSink* sink;
   int64_t step;
   std::string name, parent;
-  std::vector<std::string> inputs, outputs;  // JSON
+  std::vector<Gradient> inputs, outputs;
   std::vector<int> edges_left;    // per output: edges that have not brought their share yet
   std::vector<PyRef> sums;        // per output: shares so far, while more are to come
   int hooks = 0, hooks_left = 0;  // on owners of input edges; those that have not fired
@@ -60,7 +60,7 @@ void Pending::Finish() {
     if (sums[i]) outputs[i] = sink->Compose(name, false, i, sums[i].get());
   }
   sums.clear();
-  sink->Complete(name, parent, inputs, outputs);
+  sink->Complete(name, parent, std::move(inputs), std::move(outputs));
   if (std::exchange(listed, false)) Waiting().erase(place);  // the caller holds a reference
 }
 
@@ -341,8 +341,8 @@ bool ArmBackward(const InputEdges& edges, const std::vector<PyObject*>& outputs,
   pending->step = step;
   pending->name = std::move(name);
   pending->parent = std::move(parent);
-  pending->inputs.assign(outputs.size(), "null");
-  pending->outputs.assign(edges.slots_, "null");
+  pending->inputs.resize(outputs.size());
+  pending->outputs.resize(edges.slots_);
   pending->edges_left.assign(edges.slots_, 0);
   pending->sums.resize(edges.slots_);
 

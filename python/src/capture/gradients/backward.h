@@ -8,8 +8,8 @@
 // (several are added up).
 //
 //   InputEdges edges(writer.tensors());                       // before
-//   ArmBackward(edges, outputs, sink, name);                  // after; sink->Backward(name,
-//   inputs, outputs) comes during backward()
+//   ArmBackward(edges, outputs, sink, step, name, parent);    // after; during backward() come
+//                                                             // sink->Compose and sink->Complete
 #pragma once
 
 #include <Python.h>
@@ -20,8 +20,12 @@
 #include <vector>
 
 #include "capture/python/py_ref.h"
+#include "engine/model/entry.h"
 
 namespace msprobe::capture {
+
+// What is recorded of one gradient; null: nothing.
+using Gradient = std::unique_ptr<TensorValue>;
 
 // Who composes and keeps the values.
 class GradientSink {
@@ -30,16 +34,15 @@ class GradientSink {
   // Whether calls armed in `step` are still of interest: collection goes on and the step is the
   // same.
   virtual bool Accepts(int64_t step) const = 0;
-  // JSON of one gradient; `is_input`: of a forward output ("input" of the backward call). Never
-  // leaves a Python error set.
-  virtual std::string Compose(const std::string& name, bool is_input, size_t index,
-                              PyObject* gradient) = 0;
+  // What is recorded of one gradient; null: nothing. `is_input`: the gradient of a forward output
+  // ("input" of the backward call). Never leaves a Python error set.
+  virtual Gradient Compose(const std::string& name, bool is_input, size_t index,
+                           PyObject* gradient) = 0;
   // What one node of the graph brought is composed; tensors it gave must not be kept any longer.
   virtual void Settle(const std::string& name) = 0;
-  // All gradients that will come have come: JSON values, "null" where none came.
+  // All gradients that will come have come; null where none came.
   virtual void Complete(const std::string& name, const std::string& parent,
-                        const std::vector<std::string>& inputs,
-                        const std::vector<std::string>& outputs) = 0;
+                        std::vector<Gradient> inputs, std::vector<Gradient> outputs) = 0;
   // A hook could not do its work.
   virtual void Fault(const char* what) noexcept = 0;
 };

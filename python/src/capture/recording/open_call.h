@@ -13,7 +13,7 @@
 namespace msprobe::capture {
 
 struct OpenCall {
-  dump::EntryBuilder builder;
+  Entry entry;
   std::string backward, parent,
       parent_backward;  // names: of this call's gradients, of the module around it
   int64_t step = 0;
@@ -26,7 +26,6 @@ struct OpenCall {
   std::vector<Held> held;  // its tensors, until that is known
   bool wants_backward = false;
   const Api* api = nullptr;  // of an API call
-  std::string group;         // of a collective: JSON
   InputEdges edges;
 };
 

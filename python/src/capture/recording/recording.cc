@@ -39,15 +39,15 @@ bool Recording::StoreHeld(const Held& held) {
                                                     : store(NumpyArray(held.value.get()));
 }
 
-void Recording::StoreAll(const std::vector<Held>& all, dump::EntryBuilder* builder) {
+void Recording::StoreAll(const std::vector<Held>& all, Entry* entry) {
   std::string changed;
   for (const Held& held : all) {
     if (StoreHeld(held)) continue;
-    builder->ForgetFile(held.file);
+    entry->ForgetFile(held.file);
     changed += changed.empty() ? "" : ", ";
-    changed += ValueOfFile(held.file, builder->name());
+    changed += ValueOfFile(held.file, entry->name());
   }
-  if (!changed.empty()) builder->Field("changed_in_place", changed);
+  entry->changed_in_place = changed;
 }
 
 std::string Recording::WhereIs(int64_t site) {

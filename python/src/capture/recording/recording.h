@@ -28,7 +28,7 @@ struct Recording {
   bool apis_wanted = false, modules_wanted = false;  // by the level
   // Ends collection, loudly: a fault of ours. The collector's.
   std::function<void(const char* what)> fault;
-  dump::EntryBuilder scratch;  // what is walked but not recorded
+  Entry scratch;  // what is walked but not recorded
 
   const dump::Config& config() const { return session->config(); }
   bool looks_for_nan() const { return config().task == Task::kNanCheck; }
@@ -41,8 +41,8 @@ struct Recording {
   EntryStyle StyleOf(const std::string& name, bool is_output) const;
   // Stores what was kept; the entry says which tensors the program has changed meanwhile.
   bool StoreHeld(const Held& held);
-  void StoreAll(const std::vector<Held>& all, dump::EntryBuilder* builder);
-  void FetchLate() { session->KnowLateStats(device.Fetch()); }  // what lies on devices
+  void StoreAll(const std::vector<Held>& all, Entry* entry);
+  void FetchDeferred() { session->ResolveDeferredStats(device.Fetch()); }  // from devices
   // ": train.py:12 y = x / 0" of a stack, "" when it is not known.
   std::string WhereIs(int64_t site);
 };

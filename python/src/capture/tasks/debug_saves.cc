@@ -5,24 +5,34 @@
 #include <exception>
 
 #include "capture/calls/interpose.h"
+#include "capture/gradients/backward.h"
 #include "capture/python/torch_api.h"
 #include "engine/base/log.h"
-#include "engine/base/text.h"
+#include "engine/model/names.h"
 
 namespace msprobe::capture {
 
-// The gradients of one saved value: its shape with a hole for each tensor that gets one.
+// Lists and dictionaries of a saved value, and where its tensors are.
+struct Structure {
+  enum Kind { kNothing, kGradient, kList, kDict };
+  Kind kind = kNothing;
+  std::string key;    // in a dictionary
+  size_t tensor = 0;  // kGradient: index into SavedGradients::tensors
+  std::vector<Structure> parts;
+};
+
+// The gradients of one saved value. They are put into an entry of its structure when all have come.
 struct SavedGradients {
-  struct Hole {
-    std::string path;  // ".0.logits"
-    std::string json;  // "": has not come
-    PyRef handle;      // of the hook, until it has
+  struct Waiting {
+    std::string path;   // of the tensor in the saved value: ".0.logits"
+    Gradient gradient;  // null: has not come
+    PyRef handle;       // of the hook, until it has
   };
   std::string name;
   int64_t step = 0;
   std::optional<int> rank;
-  std::vector<std::string> pieces{""};  // what stands before, between and behind the holes
-  std::vector<Hole> holes;
+  Structure structure;
+  std::vector<Waiting> tensors;
   size_t missing = 0;
 };
 
@@ -51,33 +61,47 @@ bool CanSave(PyObject* value, int depth = 0) {
          PyUnicode_Check(value);
 }
 
-// Makes the holes; `tensors` gets the tensor of each.
-void Shape(PyObject* value, const std::string& path, SavedGradients* saved,
-           std::vector<PyObject*>* tensors) {
+// Fills the structure of a saved value; `tensors` gets each tensor that has a gradient, in order.
+void Describe(PyObject* value, const std::string& path, Structure* structure, SavedGradients* saved,
+              std::vector<PyObject*>* tensors) {
   if (PyDict_Check(value)) {
-    saved->pieces.back() += '{';
+    structure->kind = Structure::kDict;
     PyObject *key, *item;
-    bool first = true;
-    for (Py_ssize_t at = 0; PyDict_Next(value, &at, &key, &item); first = false) {
-      if (!first) saved->pieces.back() += ", ";
-      AppendJsonString(&saved->pieces.back(), Utf8(key));
-      saved->pieces.back() += ": ";
-      Shape(item, fmt::format("{}.{}", path, Utf8(key)), saved, tensors);
+    for (Py_ssize_t at = 0; PyDict_Next(value, &at, &key, &item);) {
+      Structure& part = structure->parts.emplace_back();
+      part.key = Utf8(key);
+      Describe(item, fmt::format("{}.{}", path, part.key), &part, saved, tensors);
     }
-    saved->pieces.back() += '}';
   } else if (PyList_Check(value) || PyTuple_Check(value)) {
-    saved->pieces.back() += '[';
+    structure->kind = Structure::kList;
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i) {
-      if (i > 0) saved->pieces.back() += ", ";
-      Shape(PySequence_Fast_GET_ITEM(value, i), fmt::format("{}.{}", path, i), saved, tensors);
+      Describe(PySequence_Fast_GET_ITEM(value, i), fmt::format("{}.{}", path, i),
+               &structure->parts.emplace_back(), saved, tensors);
     }
-    saved->pieces.back() += ']';
   } else if (TorchApi::Get().IsTensor(value) && TorchApi::Get().RequiresGrad(value)) {
-    saved->holes.push_back({.path = path});
-    saved->pieces.emplace_back();
+    structure->kind = Structure::kGradient;
+    structure->tensor = saved->tensors.size();
+    saved->tensors.push_back({.path = path, .gradient = nullptr, .handle = PyRef()});
     tensors->push_back(value);
-  } else {
-    saved->pieces.back() += "null";
+  }
+}
+
+void Fill(const Structure& structure, std::vector<SavedGradients::Waiting>* tensors, Entry* entry) {
+  switch (structure.kind) {
+    case Structure::kNothing:
+      return entry->Null();
+    case Structure::kGradient: {
+      Gradient& gradient = (*tensors)[structure.tensor].gradient;
+      return gradient == nullptr ? entry->Null() : entry->AddTensor(std::move(*gradient));
+    }
+    case Structure::kList:
+    case Structure::kDict:
+      structure.kind == Structure::kList ? entry->BeginList() : entry->BeginDict();
+      for (const Structure& part : structure.parts) {
+        if (structure.kind == Structure::kDict) entry->Key(part.key);
+        Fill(part, tensors, entry);
+      }
+      return entry->EndContainer();
   }
 }
 
@@ -119,20 +143,19 @@ void DebugSaves::Save(PyObject* variable, PyObject* name, bool with_gradients,
   if (!start_(rank)) return;
   const std::string text(Utf8(name));
   const int64_t number = recording_->session->NextCall(recording_->counters.Of("save " + text));
-  dump::EntryBuilder builder;
-  builder.BeginValue(fmt::format("{}.{}.debug", text, number));
+  Entry entry;
+  entry.BeginValue(fmt::format("{}.{}.debug", text, number));
   ValueOptions options = recording_->options;
   options.device = nullptr;  // written at once, wherever the tensor is
-  ValueWriter writer(&builder, options, recording_->StyleOf(builder.name(), /*is_output=*/true));
+  ValueWriter writer(&entry, options, recording_->StyleOf(entry.name(), /*is_output=*/true));
   writer.Value(variable);
-  const std::string entry(builder.FinishValue());
-  recording_->session->Record({.entry = entry, .name = builder.name()});
+  recording_->session->Record({.entry = &entry, .name = entry.name()});
   ++recording_->coverage.saves;
   if (!with_gradients) return;
 
   auto saved = std::make_shared<SavedGradients>();
   std::vector<PyObject*> tensors;
-  Shape(variable, "", saved.get(), &tensors);
+  Describe(variable, "", &saved->structure, saved.get(), &tensors);
   if (tensors.empty()) return;
   saved->name = fmt::format("{}_grad.{}.debug", text, number);
   saved->step = recording_->session->step();
@@ -153,7 +176,7 @@ void DebugSaves::Save(PyObject* variable, PyObject* name, bool with_gradients,
           delete static_cast<Hook*>(PyCapsule_GetPointer(object, kHookName));
         }));
     const PyRef hook = PyRef::Steal(PyCFunction_New(&method, capsule.get()));
-    saved->holes[i].handle =
+    saved->tensors[i].handle =
         PyRef::Steal(PyObject_CallMethod(tensors[i], "register_hook", "O", hook.get()));
     ClearError();
   }
@@ -170,32 +193,29 @@ void DebugSaves::TakeGradient(SavedGradients* saved, size_t index, PyObject* gra
 }
 
 void DebugSaves::OnGradient(SavedGradients* saved, size_t index, PyObject* gradient) {
-  SavedGradients::Hole& hole = saved->holes[index];
-  if (!hole.json.empty() || saved->step != recording_->session->step()) return;
+  SavedGradients::Waiting& waiting = saved->tensors[index];
+  if (waiting.gradient != nullptr || saved->step != recording_->session->step()) return;
   const KeepError keep;
   const Interposer::Pause pause;
   if (!start_(saved->rank)) return;  // stop() may have been called since
   std::string file;
-  if (recording_->Stores(saved->name)) file = dump::SafeFileName(saved->name + hole.path, ".pt");
+  if (recording_->Stores(saved->name)) file = SafeFileName(saved->name + waiting.path, ".pt");
   ValueOptions options = recording_->options;
   options.device = nullptr;
-  AppendTensorJson(&hole.json, gradient, options, recording_->StyleOf(saved->name, true), file);
-  Release(hole.handle);
+  waiting.gradient = std::make_unique<TensorValue>(
+      RecordTensor(gradient, options, recording_->StyleOf(saved->name, /*is_output=*/true), file));
+  Release(waiting.handle);
   if (--saved->missing > 0) return;
   Write(saved);
   ++recording_->coverage.gradients;
-  waiting_.remove_if([&](const auto& waiting) { return waiting.get() == saved; });
+  waiting_.remove_if([&](const auto& other) { return other.get() == saved; });
 }
 
 void DebugSaves::Write(SavedGradients* saved) {
-  std::string entry;
-  AppendJsonString(&entry, saved->name);
-  entry += ": " + saved->pieces[0];
-  for (size_t i = 0; i < saved->holes.size(); ++i) {
-    entry += saved->holes[i].json.empty() ? "null" : saved->holes[i].json;
-    entry += saved->pieces[i + 1];
-  }
-  recording_->session->Record({.entry = entry, .name = saved->name});
+  Entry entry;
+  entry.BeginValue(saved->name);
+  Fill(saved->structure, &saved->tensors, &entry);
+  recording_->session->Record({.entry = &entry, .name = saved->name});
 }
 
 void DebugSaves::Flush() {
@@ -203,7 +223,7 @@ void DebugSaves::Flush() {
   while (!waiting_.empty()) {
     const std::shared_ptr<SavedGradients> saved = std::move(waiting_.front());
     waiting_.pop_front();
-    for (const SavedGradients::Hole& hole : saved->holes) Release(hole.handle);
+    for (const SavedGradients::Waiting& waiting : saved->tensors) Release(waiting.handle);
     if (start_(saved->rank)) Write(saved.get());
   }
 }

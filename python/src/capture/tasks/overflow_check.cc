@@ -79,12 +79,12 @@ SeenGradients OverflowCheck::Take(const std::string& name) {
 }
 
 std::string_view OverflowCheck::SettleBackward(const std::string& name, SeenGradients* seen,
-                                               dump::EntryBuilder* builder) {
+                                               Entry* entry) {
   SettleOutgoing(seen);
   const std::string_view kinds = Judge(name, seen->given, seen->made, seen->site);
   if (kinds.empty()) return kinds;
-  recording_->StoreAll(seen->incoming, builder);
-  for (const std::string& file : seen->lost) builder->ForgetFile(file);
+  recording_->StoreAll(seen->incoming, entry);
+  for (const std::string& file : seen->lost) entry->ForgetFile(file);
   return kinds;
 }
 
@@ -94,19 +94,18 @@ void OverflowCheck::CheckParameter(const NamedModule& module, const std::string&
   const int64_t call = recording_->session->NextCall(module.gradient_counter);
   const std::string name = ComposeEntryName(module.stem, call, "parameters_grad", true);
   if (!recording_->session->filter().WantsEntry(name)) return;
-  dump::EntryBuilder builder;
-  builder.Begin(name);
   std::vector<Held> held;
-  std::string json;
   Nonfinite nonfinite;
-  AppendTensorJson(&json, gradient, recording_->options, {.store = true, .held = &held},
-                   dump::SafeFileName(name + "." + parameter, ".pt"), &nonfinite);
+  TensorValue value = RecordTensor(gradient, recording_->options, {.store = true, .held = &held},
+                                   SafeFileName(name + "." + parameter, ".pt"), &nonfinite);
   if (!nonfinite.any() || std::exchange(nonfinite_gradients_, true)) return;
-  builder.BeginSlot(parameter, "", '[');
-  builder.Piece(json);
-  builder.EndSlot(']');
-  recording_->StoreAll(held, &builder);
-  recording_->session->Record({.entry = builder.Finish(), .name = name});
+  Entry entry;
+  entry.Begin(name);
+  entry.BeginSlot(parameter, "", Entry::Container::kList);
+  entry.AddTensor(std::move(value));
+  entry.EndSlot();
+  recording_->StoreAll(held, &entry);
+  recording_->session->Record({.entry = &entry, .name = name});
   Count(name, KindsIntroduced({}, nonfinite), -1);
 }
 

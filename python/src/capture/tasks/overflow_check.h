@@ -4,7 +4,7 @@
 //
 //   check.HoldGradient(name, /*is_input=*/true, held, nonfinite);     // as each comes
 //   SeenGradients seen = check.Take(name);                            // when all have come
-//   if (!check.SettleBackward(name, &seen, &builder).empty()) ...     // to be recorded
+//   if (!check.SettleBackward(name, &seen, &entry).empty()) ...     // to be recorded
 #pragma once
 
 #include <cstdint>
@@ -50,8 +50,7 @@ class OverflowCheck {
   // Outgoing gradients go on to be added to: nobody else may hold them then.
   void Settle(const std::string& name);
   SeenGradients Take(const std::string& name);
-  std::string_view SettleBackward(const std::string& name, SeenGradients* seen,
-                                  dump::EntryBuilder* builder);
+  std::string_view SettleBackward(const std::string& name, SeenGradients* seen, Entry* entry);
   // Of a parameter: an entry of its own.
   void CheckParameter(const NamedModule& module, const std::string& parameter, PyObject* gradient);
   void Forget();  // gradients that are waited for

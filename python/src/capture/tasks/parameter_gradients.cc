@@ -21,18 +21,18 @@ void ParameterGradients::Came(PyObject* module, const std::string& parameter, Py
   if (recording_->looks_for_overflow())
     return overflow_->CheckParameter(*known, parameter, gradient.get());
   Arrived& arrived = arrived_[module];
-  if (arrived.json.count(parameter) > 0) Write(*known, &arrived);
-  if (arrived.json.empty())
+  if (arrived.gradients.count(parameter) > 0) Write(*known, &arrived);
+  if (arrived.gradients.empty())
     arrived.entry =
         ComposeEntryName(known->stem, recording_->session->NextCall(known->gradient_counter),
                          "parameters_grad", true);
-  std::string& json = arrived.json[parameter];
   std::string file;
   if (recording_->Stores(arrived.entry))
-    file = dump::SafeFileName(arrived.entry + "." + parameter, ".pt");
-  AppendTensorJson(&json, gradient.get(), recording_->options,
-                   recording_->StyleOf(arrived.entry, true), file);
-  if (arrived.json.size() == known->parameters.size()) Write(*known, &arrived);
+    file = SafeFileName(arrived.entry + "." + parameter, ".pt");
+  arrived.gradients[parameter] =
+      RecordTensor(gradient.get(), recording_->options,
+                   recording_->StyleOf(arrived.entry, /*is_output=*/true), file);
+  if (arrived.gradients.size() == known->parameters.size()) Write(*known, &arrived);
 }
 
 void ParameterGradients::WriteAll() {
@@ -43,20 +43,20 @@ void ParameterGradients::WriteAll() {
 }
 
 void ParameterGradients::Write(const NamedModule& module, Arrived* arrived) {
-  if (arrived->json.empty()) return;
+  if (arrived->gradients.empty()) return;
   if (recording_->session->filter().WantsEntry(arrived->entry)) {
-    dump::EntryBuilder builder;
-    builder.Begin(arrived->entry);
+    Entry entry;
+    entry.Begin(arrived->entry);
     for (const std::string& parameter : module.parameters) {
-      const auto it = arrived->json.find(parameter);
-      if (it == arrived->json.end()) continue;
-      builder.BeginSlot(parameter, "", '[');
-      builder.Piece(it->second);
-      builder.EndSlot(']');
+      const auto it = arrived->gradients.find(parameter);
+      if (it == arrived->gradients.end()) continue;
+      entry.BeginSlot(parameter, "", Entry::Container::kList);
+      entry.AddTensor(std::move(it->second));
+      entry.EndSlot();
     }
-    recording_->session->Record({.entry = builder.Finish(), .name = arrived->entry});
+    recording_->session->Record({.entry = &entry, .name = arrived->entry});
   }
-  arrived->json.clear();
+  arrived->gradients.clear();
 }
 
 }  // namespace msprobe::capture

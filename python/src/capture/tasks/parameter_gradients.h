@@ -26,8 +26,8 @@ class ParameterGradients {
 
  private:
   struct Arrived {
-    std::map<std::string, std::string> json;  // by parameter
-    std::string entry;                        // name of the entry they will be in
+    std::map<std::string, TensorValue> gradients;  // by parameter
+    std::string entry;                             // name of the entry they will be in
   };
   void Write(const NamedModule& module, Arrived* arrived);
 

@@ -3,7 +3,7 @@
 // (A kernel of our own for a kind of device takes the place of the operations in Measure.)
 //
 //   int64_t ticket = device.Add(tensor, DType::kFloat32);    // -1: measure it elsewhere
-//   session.KnowLateStats(device.Fetch());                   // (ticket, statistics)
+//   session.ResolveDeferredStats(device.Fetch());                   // (ticket, statistics)
 #pragma once
 
 #include <Python.h>

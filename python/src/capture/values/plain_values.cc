@@ -1,10 +1,12 @@
 // What is no tensor: numbers, text, containers, what torch.distributed is given.
+#include <optional>
+#include <vector>
+
 #include "capture/python/process_group.h"
 #include "capture/python/py_ref.h"
 #include "capture/python/torch_api.h"
 #include "capture/values/numpy_array.h"
 #include "capture/values/value_writer.h"
-#include "engine/base/text.h"
 
 namespace msprobe::capture {
 namespace {
@@ -24,15 +26,16 @@ bool IsNumpyScalar(PyObject* value) {
          PyObject_HasAttrString(value, "item");
 }
 
-void AppendIntOrNull(std::string* out, PyObject* value) {
-  if (PyIndex_Check(value)) {
-    if (PyRef number = PyRef::Steal(PyNumber_Index(value))) {
-      *out += StrOf(number.get());
-      return;
-    }
-    ClearError();
-  }
-  *out += "null";
+// Nothing for None, for what is no integer and for integers beyond 64 bits.
+std::optional<int64_t> IntOf(PyObject* value) {
+  if (!PyIndex_Check(value)) return std::nullopt;
+  const PyRef number = PyRef::Steal(PyNumber_Index(value));
+  int overflow = 0;
+  const long long found =
+      number ? PyLong_AsLongLongAndOverflow(number.get(), &overflow) : (overflow = 1, 0);
+  ClearError();
+  if (overflow != 0) return std::nullopt;
+  return found;
 }
 
 }  // namespace
@@ -40,17 +43,17 @@ void AppendIntOrNull(std::string* out, PyObject* value) {
 void ValueWriter::Value(PyObject* value, int depth) {
   // The common types first; type checks by pointer cost nothing.
   if (value == nullptr || value == Py_None || depth > kMaxDepth) {
-    b_.Null();
+    entry_.Null();
   } else if (TorchApi::Get().IsTensor(value)) {
-    TensorValue(value);
+    WriteTensor(value);
   } else if (PyBool_Check(value)) {
-    b_.Bool(value == Py_True);
+    entry_.Bool("bool", value == Py_True);
   } else if (PyLong_CheckExact(value)) {
     IntValue(value);
   } else if (PyFloat_CheckExact(value)) {
     FloatValue("float", PyFloat_AS_DOUBLE(value));
   } else if (PyUnicode_CheckExact(value)) {
-    b_.String("str", Utf8(value));
+    entry_.String("str", Utf8(value));
   } else {
     OtherValue(value, depth);
   }
@@ -58,51 +61,61 @@ void ValueWriter::Value(PyObject* value, int depth) {
 
 void ValueWriter::FloatValue(std::string_view type, double value) {
   nonfinite_.Add(value);
-  b_.Float(type, value);
+  entry_.Float(type, value);
 }
 
 void ValueWriter::IntValue(PyObject* value) {
   int overflow = 0;
   const long long number = PyLong_AsLongLongAndOverflow(value, &overflow);
   if (overflow != 0) {
-    b_.Raw("int", StrOf(value));
+    entry_.Digits("int", StrOf(value));
   } else {
-    b_.Int("int", number);
+    entry_.Int("int", number);
   }
+}
+
+// With a number beyond 64 bits.
+void ValueWriter::LongSlice(const PySliceObject* slice) {
+  std::string json = "[";
+  for (PyObject* part : {slice->start, slice->stop, slice->step}) {
+    if (json.size() > 1) json += ", ";
+    json += PyLong_Check(part) ? StrOf(part) : "null";
+  }
+  entry_.Digits("slice", json + "]");
 }
 
 void ValueWriter::SliceValue(PyObject* value) {
   const auto* slice = reinterpret_cast<PySliceObject*>(value);
-  std::string json = "[";
   for (PyObject* part : {slice->start, slice->stop, slice->step}) {
-    if (json.size() > 1) json += ", ";
-    AppendIntOrNull(&json, part);
+    if (PyLong_Check(part) && !IntOf(part)) return LongSlice(slice);
   }
-  b_.Raw("slice", json + "]");
+  const std::optional<int64_t> parts[] = {IntOf(slice->start), IntOf(slice->stop),
+                                          IntOf(slice->step)};
+  entry_.Ints("slice", parts);
 }
 
 void ValueWriter::DictValue(PyObject* dict, int depth) {
-  b_.BeginObject();
+  entry_.BeginDict();
   PyObject *name, *value;
   for (Py_ssize_t position = 0; PyDict_Next(dict, &position, &name, &value);) {
     const PyRef keep_name = PyRef::Borrow(name), keep_value = PyRef::Borrow(value);
     if (PyUnicode_Check(name)) {
-      b_.Key(Utf8(name));
+      entry_.Key(Utf8(name));
     } else {
-      b_.Key(StrOf(name));
+      entry_.Key(StrOf(name));
     }
     Value(value, depth + 1);
   }
-  b_.EndObject();
+  entry_.EndContainer();
 }
 
 void ValueWriter::SequenceValue(PyObject* sequence, int depth) {
-  b_.BeginList();
+  entry_.BeginList();
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(sequence); ++i) {
     const PyRef item = PyRef::Borrow(PySequence_Fast_GET_ITEM(sequence, i));
     Value(item.get(), depth + 1);
   }
-  b_.EndList();
+  entry_.EndContainer();
 }
 
 bool ValueWriter::FieldsValue(PyObject* value, int depth) {
@@ -111,24 +124,23 @@ bool ValueWriter::FieldsValue(PyObject* value, int depth) {
   PyRef names = fields ? PyRef::Steal(PySequence_Tuple(fields.get())) : PyRef();
   ClearError();
   if (!names || PyType_Check(value)) return false;
-  b_.BeginObject();
+  entry_.BeginDict();
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names.get()); ++i) {
     PyObject* name = PyTuple_GET_ITEM(names.get(), i);
     PyRef field = PyRef::Steal(PyObject_GetAttr(value, name));
     ClearError();
     if (!PyUnicode_Check(name)) continue;
-    b_.Key(Utf8(name));
+    entry_.Key(Utf8(name));
     Value(field.get(), depth + 1);
   }
-  b_.EndObject();
+  entry_.EndContainer();
   return true;
 }
 
 void ValueWriter::GroupValue(PyObject* group) {
   const GroupNames names = NamesOfGroup(group);
-  if (names.ranks.empty()) return b_.Null();
-  b_.Piece(R"({"type": "torch.ProcessGroup", "group_ranks": )" + names.ranks +
-           R"(, "group_id": ")" + names.id + "\"}");
+  if (names.members.empty()) return entry_.Null();
+  entry_.Group(names.members, names.id);
 }
 
 void ValueWriter::PointToPointValue(PyObject* value, int depth) {
@@ -138,14 +150,12 @@ void ValueWriter::PointToPointValue(PyObject* value, int depth) {
     return found;
   };
   const auto text = [&](std::string_view key, const std::string& content) {
-    std::string json;
-    AppendJsonString(&json, content);
-    b_.Key(key);
-    b_.Piece(json);
+    entry_.Key(key);
+    entry_.BareText(content);
   };
-  b_.BeginObject();
+  entry_.BeginDict();
   text("class_type", "torch.distributed.P2POp");
-  b_.Key("tensor");
+  entry_.Key("tensor");
   const PyRef tensor = attribute("tensor");
   Value(tensor.get(), depth + 1);
   const PyRef function = attribute("op");
@@ -155,40 +165,37 @@ void ValueWriter::PointToPointValue(PyObject* value, int depth) {
   text("op", name ? StrOf(name.get()) : "unknown");
   for (const char* key : {"peer", "tag"}) {
     const PyRef number = attribute(key);
-    std::string json;
-    AppendIntOrNull(&json, number ? number.get() : Py_None);
-    b_.Key(key);
-    b_.Piece(json);
+    entry_.Key(key);
+    entry_.BareInt(number ? IntOf(number.get()) : std::nullopt);
   }
   text("group_id", NamesOfGroup(attribute("group").get()).id);
-  b_.EndObject();
+  entry_.EndContainer();
 }
 
 void ValueWriter::OtherValue(PyObject* value, int depth) {
   const TorchApi& torch = TorchApi::Get();
   PyTypeObject* type = Py_TYPE(value);
   if (type == torch.size) {
-    std::string json = "[";
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); ++i) {
-      if (i) json += ", ";
-      AppendIntOrNull(&json, PyTuple_GET_ITEM(value, i));
-    }
-    b_.Raw("torch.Size", json + "]");
+    std::vector<std::optional<int64_t>> extents;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); ++i)
+      extents.push_back(IntOf(PyTuple_GET_ITEM(value, i)));
+    entry_.Ints("torch.Size", extents);
   } else if (type == torch.dtype) {
-    b_.String("torch.dtype", StrOf(value));
+    entry_.String("torch.dtype", StrOf(value));
   } else if (type == torch.device) {
-    b_.String("torch.device", StrOf(value));
+    entry_.String("torch.device", StrOf(value));
   } else if (type == torch.memory_format) {
     std::string text = StrOf(value);
     if (text.starts_with("torch.")) text.erase(0, 6);
-    b_.Member("torch.memory_format", "format", text);
+    entry_.Member("torch.memory_format", "format", text);
   } else if (PySlice_Check(value)) {
     SliceValue(value);
   } else if (value == Py_Ellipsis) {
-    b_.String("ellipsis", "...");
+    entry_.String("ellipsis", "...");
   } else if ((PyTuple_Check(value) && !PyTuple_CheckExact(value)) ||
              PyObject_HasAttrString(value, "__dataclass_fields__")) {
-    if (!FieldsValue(value, depth)) PyTuple_Check(value) ? SequenceValue(value, depth) : b_.Null();
+    if (!FieldsValue(value, depth))
+      PyTuple_Check(value) ? SequenceValue(value, depth) : entry_.Null();
   } else if (PyTuple_Check(value) || PyList_Check(value)) {
     SequenceValue(value, depth);
   } else if (PyDict_Check(value)) {
@@ -196,15 +203,15 @@ void ValueWriter::OtherValue(PyObject* value, int depth) {
   } else if (PyFloat_Check(value)) {
     FloatValue(ShortTypeName(value), PyFloat_AS_DOUBLE(value));
   } else if (PyLong_Check(value)) {
-    b_.Raw(ShortTypeName(value), StrOf(PyRef::Steal(PyNumber_Index(value)).get()));
+    entry_.Digits(ShortTypeName(value), StrOf(PyRef::Steal(PyNumber_Index(value)).get()));
   } else if (PyUnicode_Check(value)) {
-    b_.String(ShortTypeName(value), Utf8(value));
+    entry_.String(ShortTypeName(value), Utf8(value));
   } else if (PyComplex_Check(value)) {
-    b_.String("complex", StrOf(value));
+    entry_.String("complex", StrOf(value));
   } else if (NumpyArray::IsArray(value)) {
     ArrayValue(value);
   } else if (IsReduceOp(value)) {
-    b_.String("torch.distributed.ReduceOp", NameOfReduceOp(value));
+    entry_.String("torch.distributed.ReduceOp", NameOfReduceOp(value));
   } else if (IsProcessGroup(value)) {
     GroupValue(value);
   } else if (IsPointToPoint(value)) {
@@ -213,16 +220,16 @@ void ValueWriter::OtherValue(PyObject* value, int depth) {
     PyRef number = PyRef::Steal(PyObject_CallMethod(value, "item", nullptr));
     ClearError();
     if (number && PyBool_Check(number.get())) {
-      b_.Raw(ShortTypeName(value), number.get() == Py_True ? "true" : "false");
+      entry_.Bool(ShortTypeName(value), number.get() == Py_True);
     } else if (number && PyLong_Check(number.get())) {
-      b_.Raw(ShortTypeName(value), StrOf(number.get()));
+      entry_.Digits(ShortTypeName(value), StrOf(number.get()));
     } else if (number && PyFloat_Check(number.get())) {
       FloatValue(ShortTypeName(value), PyFloat_AS_DOUBLE(number.get()));
     } else {
-      b_.Null();
+      entry_.Null();
     }
   } else {
-    b_.Null();
+    entry_.Null();
   }
 }
 

@@ -16,46 +16,37 @@ namespace {
 constexpr int64_t kReleaseGilBytes = 1 << 20;
 constexpr int64_t kParallelBytes = 1 << 19;
 
-// What an entry says of a tensor or array, but for the place it goes to.
-struct Measured {
-  kernels::Stats stats;
-  dump::TensorFields fields;
-
-  // `access`, a TensorAccess or NumpyArray, must outlive this object.
-  template <typename Access>
-  Measured(const Access& access, const ValueOptions& options, EntryStyle style, int64_t ticket) {
-    fields.type = access.type();
-    fields.dtype = access.dtype();
-    fields.shape = access.shape();
-    fields.statistics = options.numbers && options.summary.statistics;
-    fields.fingerprint = options.numbers && !options.for_lines;
-    fields.with_counts = !options.for_lines;
-    if constexpr (requires { access.device_mesh(); }) {
-      fields.device_mesh = access.device_mesh();
-      fields.placements = access.placements();
-      if (ticket >= 0) {
-        fields.later = ticket;
-        SetElementType(access.element_type());
-      }
+// Fills what an entry says of a tensor or array (a TensorAccess or NumpyArray), but for its file.
+// `ticket`: under which its statistics come from a device; -1: they are taken here.
+template <typename Access>
+void Describe(const Access& access, const ValueOptions& options, EntryStyle style, int64_t ticket,
+              TensorValue* value) {
+  value->type = access.type();
+  value->dtype = access.dtype();
+  value->shape.assign(access.shape().begin(), access.shape().end());
+  value->with_statistics = options.numbers && options.summary.statistics;
+  value->with_fingerprint = options.numbers && !options.for_lines;
+  value->with_counts = (value->with_statistics && !options.for_lines) || style.locate;
+  if constexpr (requires { access.device_mesh(); }) {
+    value->device_mesh = access.device_mesh();
+    value->placements = access.placements();
+    if (ticket >= 0) {
+      value->numbers = TensorValue::Numbers::kDeferred;
+      value->ticket = ticket;
+      value->with_counts = true;
+      value->element_type = access.element_type();
     }
-    if (!access.readable() || style.reading != Reading::kMeasured) return;
-    const TensorView& view = access.view();
-    if (options.numbers) fields.checksum = options.summary.checksum;
-    stats = MeasureTensor(view, fields.checksum);
-    fields.stats = &stats;
-    SetElementType(view.dtype);
-    fields.counts = style.locate;
-    if (style.locate && stats.nan + stats.pos_inf + stats.neg_inf > 0)
-      fields.first_nonfinite = kernels::FirstNonfinite(view);
   }
-  Measured(const Measured&) = delete;
-
-  void SetElementType(DType dtype) {
-    fields.kind = DTypeKindOf(dtype);
-    fields.is_unsigned64 = dtype == DType::kUInt64;
-    fields.is_narrow_float = IsNarrowFloat(dtype);
-  }
-};
+  if (!access.readable() || style.reading != Reading::kMeasured) return;
+  const TensorView& view = access.view();
+  if (options.numbers) value->checksum = options.summary.checksum;
+  value->stats = MeasureTensor(view, value->checksum);
+  value->numbers = TensorValue::Numbers::kHere;
+  value->element_type = view.dtype;
+  const kernels::Stats& stats = value->stats;
+  if (style.locate && stats.nan + stats.pos_inf + stats.neg_inf > 0)
+    value->first_nonfinite = kernels::FirstNonfinite(view);
+}
 
 // Whether a tensor's elements are needed here at once.
 Fetch FetchFor(const ValueOptions& options, EntryStyle style) {
@@ -96,19 +87,20 @@ kernels::Stats MeasureTensor(const TensorView& view, kernels::Checksum checksum)
   return kernels::ComputeStats(view, pool, checksum);
 }
 
-void AppendTensorJson(std::string* out, PyObject* tensor, const ValueOptions& options,
-                      EntryStyle style, const std::string& file_name, Nonfinite* nonfinite) {
+TensorValue RecordTensor(PyObject* tensor, const ValueOptions& options, EntryStyle style,
+                         const std::string& file_name, Nonfinite* nonfinite) {
   TensorAccess access(tensor, file_name.empty() ? FetchFor(options, style) : Fetch::kAlways);
   const int64_t ticket = TicketFor(&access, options, style);
   if (options.slicer != nullptr) access.Slice(*options.slicer);
-  Measured measured(access, options, style, ticket);
-  if (nonfinite != nullptr) nonfinite->Add(measured.stats);
-  measured.fields.requires_grad = TorchApi::Get().RequiresGrad(tensor);
-  if (!file_name.empty() && access.readable()) {
-    const bool kept = Keep(tensor, access.view(), measured.stats, options, style, file_name);
-    measured.fields.data_name = kept ? std::string_view(file_name) : "-1";
-  }
-  dump::AppendTensor(out, measured.fields);
+  TensorValue value;
+  Describe(access, options, style, ticket, &value);
+  if (nonfinite != nullptr && value.numbers == TensorValue::Numbers::kHere)
+    nonfinite->Add(value.stats);
+  value.requires_grad = TorchApi::Get().RequiresGrad(tensor);
+  if (!file_name.empty() && access.readable())
+    value.file =
+        Keep(tensor, access.view(), value.stats, options, style, file_name) ? file_name : "-1";
+  return value;
 }
 
 void ValueWriter::List(std::string_view key, std::string_view category, PyObject* const* values,
@@ -118,53 +110,53 @@ void ValueWriter::List(std::string_view key, std::string_view category, PyObject
 
 void ValueWriter::List(std::string_view key, std::string_view category, PyObject* self,
                        PyObject* const* values, Py_ssize_t count) {
-  b_.BeginSlot(key, category, '[');
+  entry_.BeginSlot(key, category, Entry::Container::kList);
   Py_ssize_t first = 0;
   if (self != nullptr) ValueAt(first++, self);
   for (Py_ssize_t i = 0; i < count; ++i) ValueAt(first + i, values[i]);
-  b_.EndSlot(']');
+  entry_.EndSlot();
 }
 
 void ValueWriter::Dict(std::string_view key, std::string_view category, PyObject* dict,
                        bool leave_out_none) {
-  b_.BeginSlot(key, category, '{');
+  entry_.BeginSlot(key, category, Entry::Container::kDict);
   PyObject *name, *value;
   for (Py_ssize_t position = 0; dict != nullptr && PyDict_Next(dict, &position, &name, &value);) {
     if (leave_out_none && value == Py_None) continue;
     const PyRef keep_name = PyRef::Borrow(name),
                 keep_value = PyRef::Borrow(value);  // the GIL may be given up below
-    b_.Key(Utf8(name));
+    entry_.Key(Utf8(name));
     if (ignored_ != nullptr && ignored_->Has(Utf8(name)))
       Ignored(value);
     else
       Value(value, 1);
   }
-  b_.EndSlot('}');
+  entry_.EndSlot();
 }
 
 void ValueWriter::Names(std::string_view key, std::string_view category, PyObject* names,
                         PyObject* const* values) {
-  b_.BeginSlot(key, category, '{');
+  entry_.BeginSlot(key, category, Entry::Container::kDict);
   const Py_ssize_t count = names == nullptr ? 0 : PyTuple_GET_SIZE(names);
   for (Py_ssize_t i = 0; i < count; ++i) {
     const std::string_view name = Utf8(PyTuple_GET_ITEM(names, i));
-    b_.Key(name);
+    entry_.Key(name);
     if (ignored_ != nullptr && ignored_->Has(name))
       Ignored(values[i]);
     else
       Value(values[i], 1);
   }
-  b_.EndSlot('}');
+  entry_.EndSlot();
 }
 
 void ValueWriter::Output(std::string_view key, std::string_view category, PyObject* result) {
   if (options_.for_lines && !PyTuple_Check(result) && !PyList_Check(result)) {
-    b_.BeginBareSlot(key, category);
+    entry_.BeginSlot(key, category, Entry::Container::kNone);
     ValueAt(0, result);
-    b_.EndBareSlot();
+    entry_.EndSlot();
     return;
   }
-  b_.BeginSlot(key, category, '[');
+  entry_.BeginSlot(key, category, Entry::Container::kList);
   if (PyTuple_CheckExact(result) || PyList_CheckExact(result)) {
     const Py_ssize_t count = PySequence_Fast_GET_SIZE(result);
     for (Py_ssize_t i = 0; i < count && i < PySequence_Fast_GET_SIZE(result); ++i) {
@@ -177,7 +169,7 @@ void ValueWriter::Output(std::string_view key, std::string_view category, PyObje
   } else {
     ValueAt(0, result);
   }
-  b_.EndSlot(']');
+  entry_.EndSlot();
 }
 
 void ValueWriter::ValueAt(int64_t position, PyObject* value) {
@@ -186,27 +178,26 @@ void ValueWriter::ValueAt(int64_t position, PyObject* value) {
 }
 
 void ValueWriter::Ignored(PyObject* value) {
-  b_.Null();
+  entry_.Null();
   // Gradients are recorded: its tensors are to be known.
-  dump::EntryBuilder nowhere;
-  nowhere.Begin("");
-  nowhere.BeginSlot("", "", '[');
+  Entry nowhere;
+  nowhere.BeginSlot("", "", Entry::Container::kList);
   ValueWriter walk(&nowhere, options_, EntryStyle{Reading::kMet});
   walk.Value(value);
   tensors_.insert(tensors_.end(), walk.tensors_.begin(), walk.tensors_.end());
   tracing_ = tracing_ || walk.tracing_;
 }
 
-void ValueWriter::TensorValue(PyObject* tensor) {
+void ValueWriter::WriteTensor(PyObject* tensor) {
   const TorchApi& torch = TorchApi::Get();
   if (torch.IsTracing(tensor) || (IsDTensor(tensor) && torch.IsTracing(LocalShard(tensor).get()))) {
     tracing_ = true;
-    b_.Null();
+    entry_.Null();
     return;
   }
   tensors_.push_back(tensor);
   if (style_.reading == Reading::kMet) {
-    b_.Null();
+    entry_.Null();
     return;
   }
   TensorAccess access(tensor, FetchFor(options_, style_));
@@ -216,24 +207,22 @@ void ValueWriter::TensorValue(PyObject* tensor) {
 }
 
 template <typename Access>
-void ValueWriter::Measure(const Access& access, PyObject* value, int requires_grad,
+void ValueWriter::Measure(const Access& access, PyObject* value, std::optional<bool> requires_grad,
                           int64_t ticket) {
-  Measured measured(access, options_, style_, ticket);
-  nonfinite_.Add(measured.stats);
-  measured.fields.requires_grad = requires_grad;
-  std::string file_name;
-  if (style_.store && access.readable()) {
-    file_name = b_.TensorFileName();
-    if (!Keep(value, access.view(), measured.stats, options_, style_, file_name)) file_name = "-1";
-    measured.fields.data_name = file_name;
-  }
-  b_.Tensor(measured.fields);
+  std::string file;
+  if (style_.store && access.readable()) file = entry_.TensorFileName();
+  TensorValue& tensor = entry_.AddTensor();
+  Describe(access, options_, style_, ticket, &tensor);
+  if (tensor.numbers == TensorValue::Numbers::kHere) nonfinite_.Add(tensor.stats);
+  tensor.requires_grad = requires_grad;
+  if (file.empty()) return;
+  tensor.file = Keep(value, access.view(), tensor.stats, options_, style_, file) ? file : "-1";
 }
 
 void ValueWriter::ArrayValue(PyObject* array) {
   style_.reading != Reading::kMet
-      ? Measure(NumpyArray(array), array, /*requires_grad=*/-1, /*ticket=*/-1)
-      : b_.Null();
+      ? Measure(NumpyArray(array), array, /*requires_grad=*/std::nullopt, /*ticket=*/-1)
+      : entry_.Null();
 }
 
 }  // namespace msprobe::capture

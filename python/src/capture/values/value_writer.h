@@ -1,7 +1,7 @@
 // Writes what a call was given or returned (tensors, numbers, containers of them) into the entry
 // that is being composed.
 //
-//   ValueWriter writer(&builder, options);
+//   ValueWriter writer(&entry, options, style);
 //   writer.List("input_args", "input", args, n);
 //   writer.tensors();                            // the tensors met, in order: for gradients
 #pragma once
@@ -9,6 +9,7 @@
 #include <Python.h>
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,8 +17,8 @@
 #include "capture/python/py_ref.h"
 #include "engine/dump/config/slice_rules.h"
 #include "engine/dump/config/summary_mode.h"
-#include "engine/dump/write/entry_builder.h"
 #include "engine/formats/ignore_rules.h"
+#include "engine/model/entry.h"
 #include "engine/model/nonfinite.h"
 #include "engine/tensor/tensor_view.h"
 
@@ -69,8 +70,8 @@ struct ValueOptions {
 
 class ValueWriter {
  public:
-  ValueWriter(dump::EntryBuilder* builder, const ValueOptions& options, EntryStyle style)
-      : b_(*builder), options_(options), style_(style) {}
+  ValueWriter(Entry* entry, const ValueOptions& options, EntryStyle style)
+      : entry_(*entry), options_(options), style_(style) {}
 
   // "input_args": [...]
   void List(std::string_view key, std::string_view category, PyObject* const* values,
@@ -100,11 +101,12 @@ class ValueWriter {
 
  private:
   void Ignored(PyObject* value);
-  void TensorValue(PyObject* tensor);
+  void WriteTensor(PyObject* tensor);
   void ArrayValue(PyObject* array);  // of NumPy
   void OtherValue(PyObject* value, int depth);
   void IntValue(PyObject* value);
   void SliceValue(PyObject* value);
+  void LongSlice(const PySliceObject* slice);
   void DictValue(PyObject* dict, int depth);
   void SequenceValue(PyObject* sequence, int depth);
   bool FieldsValue(PyObject* value, int depth);  // namedtuple or dataclass
@@ -112,9 +114,10 @@ class ValueWriter {
   void PointToPointValue(PyObject* value, int depth);
   void FloatValue(std::string_view type, double value);
   template <typename Access>
-  void Measure(const Access& access, PyObject* value, int requires_grad, int64_t ticket);
+  void Measure(const Access& access, PyObject* value, std::optional<bool> requires_grad,
+               int64_t ticket);
 
-  dump::EntryBuilder& b_;
+  Entry& entry_;
   const ValueOptions& options_;
   EntryStyle style_;
   Nonfinite nonfinite_;
@@ -127,10 +130,9 @@ class ValueWriter {
 kernels::Stats MeasureTensor(const TensorView& view,
                              kernels::Checksum checksum = kernels::Checksum::kNone);
 
-// The JSON object of one tensor (a gradient), in the same way; stored when `file_name` is not "".
+// What an entry says of one tensor (a gradient), in the same way; stored when `file_name` is not "".
 // Adds what it holds to `nonfinite`.
-void AppendTensorJson(std::string* out, PyObject* tensor, const ValueOptions& options,
-                      EntryStyle style, const std::string& file_name,
-                      Nonfinite* nonfinite = nullptr);
+TensorValue RecordTensor(PyObject* tensor, const ValueOptions& options, EntryStyle style,
+                         const std::string& file_name, Nonfinite* nonfinite = nullptr);
 
 }  // namespace msprobe::capture

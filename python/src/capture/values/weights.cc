@@ -4,6 +4,7 @@
 #include "capture/python/py_ref.h"
 #include "capture/values/value_writer.h"
 #include "engine/base/text.h"
+#include "engine/dump/write/entry_json.h"
 
 namespace msprobe::capture {
 
@@ -25,7 +26,7 @@ void WeightsText::AddNamed(std::string_view prefix, PyObject* model, const char*
     text_ += '\n';
     AppendJsonString(&text_, std::string(prefix) + std::string(Utf8(name)));
     text_ += ": ";
-    AppendTensorJson(&text_, tensor, ValueOptions(), {}, "");
+    dump::AppendTensorJson(&text_, RecordTensor(tensor, ValueOptions(), {}, ""));
   }
   ClearError();
 }

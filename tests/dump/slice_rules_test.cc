@@ -1,8 +1,8 @@
+#include "engine/dump/config/slice_rules.h"
+
 #include <gtest/gtest.h>
 
 #include <numeric>
-
-#include "engine/dump/config/slice_rules.h"
 
 namespace msprobe::dump {
 namespace {

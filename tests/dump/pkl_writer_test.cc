@@ -1,9 +1,11 @@
+#include "engine/dump/lines/pkl_writer.h"
+
 #include <gtest/gtest.h>
 
 #include "engine/dump/lines/pkl_place.h"
-#include "engine/dump/lines/pkl_writer.h"
 #include "engine/formats/npy.h"
 #include "tests/base/temporary_folder.h"
+#include "tests/model/entry_from_json.h"
 
 namespace msprobe::dump {
 namespace {
@@ -38,11 +40,11 @@ class LineWriterTest : public testing::Test {
 
 TEST_F(LineWriterTest, AppendsLinesAndKeepsThemWhenAsked) {
   const LineStyle style{.file = Path("a/b.pkl")};
-  ASSERT_TRUE(Make(style)->Append(kEntry).ok());
+  ASSERT_TRUE(Make(style)->Write(test::ParseEntry(kEntry)).ok());
   EXPECT_EQ(Text(style.file), kLine);
-  ASSERT_TRUE(Make(style, /*keep=*/true)->Append(kEntry).ok());
+  ASSERT_TRUE(Make(style, /*keep=*/true)->Write(test::ParseEntry(kEntry)).ok());
   EXPECT_EQ(Text(style.file), std::string(kLine) + std::string(kLine));
-  ASSERT_TRUE(Make(style)->Append(kEntry).ok());
+  ASSERT_TRUE(Make(style)->Write(test::ParseEntry(kEntry)).ok());
   EXPECT_EQ(Text(style.file), kLine);
 }
 
@@ -52,7 +54,7 @@ TEST_F(LineWriterTest, StacksStandBehindOrInFrontOfTheirCall) {
   const auto write = [&] {
     const auto writer = Make(style);
     ASSERT_EQ(*writer->AddStack("f_0_forward", {"File a.py, line 1, in g, \n h()"}), 0);
-    ASSERT_TRUE(writer->Append(entry).ok());
+    ASSERT_TRUE(writer->Write(test::ParseEntry(entry)).ok());
   };
   const std::string stack = "[\"f_0_forward_stack_info\", [[\"a.py\", \"1\", \"g\", \"h()\"]]]\n";
   write();
@@ -95,7 +97,7 @@ TEST_F(LineWriterTest, StoragesSayWhereElementsLie) {
   for (const char* file : {"f_0_forward.input.0.pt", "f_0_forward.input.2.pt",
                            "f_0_backward.output.1.pt", "f_0_backward.input.0.pt"})
     ASSERT_TRUE(writer->Store(file, view, &queue_).ok());
-  ASSERT_TRUE(writer->Append(kEntry).ok());
+  ASSERT_TRUE(writer->Write(test::ParseEntry(kEntry)).ok());
   EXPECT_EQ(*ListDirectory(Path("a")),
             (std::vector<std::string>{
                 "0_f_forward_input0_shape[2,2]_stride[0,1]_offset[0]_format[2].npy",
@@ -110,7 +112,7 @@ TEST_F(LineWriterTest, EachOverflowHasAFileAndAFolderOfTheSameStem) {
   std::vector<std::string> files;
   for (int i = 0; i < 2; ++i) {
     ASSERT_TRUE(writer->Store("7_f_forward.output.pt", View(), &queue_).ok());
-    ASSERT_TRUE(writer->Append(kEntry).ok());
+    ASSERT_TRUE(writer->Write(test::ParseEntry(kEntry)).ok());
     files.push_back(writer->last_file());
     EXPECT_EQ(Text(files.back()), "[\"f_0_forward_output\", 101, [], \"torch.float32\", [2]]\n");
     const std::string folder = files.back().substr(0, files.back().size() - 4);
@@ -124,7 +126,8 @@ TEST_F(LineWriterTest, ProcessesOfOneRunDoNotShareAnOverflow) {
       .dialect = LineDialect::kNumbered, .file = Path("o"), .file_for_each = true};
   EXPECT_EQ(PlaceLines(style, 1)->file, Path("o"));
   const auto one = Make(style), other = Make(style);
-  ASSERT_TRUE(one->Append(kEntry).ok() && other->Append(kEntry).ok());
+  ASSERT_TRUE(one->Write(test::ParseEntry(kEntry)).ok() &&
+              other->Write(test::ParseEntry(kEntry)).ok());
   EXPECT_NE(one->last_file(), other->last_file());
 }
 
@@ -152,7 +155,7 @@ TEST_F(LineWriterTest, AnEarlierDumpIsMovedAsideOnce) {
   EXPECT_EQ(placed->file, Path("dump_v0.1/rank0/dump.pkl"));
   EXPECT_EQ(Text(Path("dump_v0.1_1/rank0/dump.pkl")), "old");
   EXPECT_TRUE(IsDirectory(Path("dump_v0.1_1/rank0/dump")));
-  ASSERT_TRUE(Make(*placed)->Append(kEntry).ok());
+  ASSERT_TRUE(Make(*placed)->Write(test::ParseEntry(kEntry)).ok());
   ASSERT_TRUE(PlaceLines(style, std::nullopt).ok());  // ours stays
   EXPECT_EQ(Text(placed->file), kLine);
 }

@@ -1,6 +1,7 @@
+#include "engine/dump/lines/pkl_file.h"
+
 #include <gmock/gmock.h>
 
-#include "engine/dump/lines/pkl_file.h"
 #include "engine/dump/lines/pkl_names.h"
 #include "engine/dump/read/reader.h"
 #include "engine/dump/tensors/tensor_data.h"

@@ -1,6 +1,6 @@
-#include <gtest/gtest.h>
-
 #include "engine/dump/config/pkl_scope.h"
+
+#include <gtest/gtest.h>
 
 namespace msprobe::dump {
 namespace {

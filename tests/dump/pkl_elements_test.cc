@@ -1,8 +1,8 @@
+#include "engine/dump/lines/pkl_elements.h"
+
 #include <gtest/gtest.h>
 
 #include <numeric>
-
-#include "engine/dump/lines/pkl_elements.h"
 
 namespace msprobe::dump {
 namespace {

@@ -1,0 +1,207 @@
+#include "engine/model/entry.h"
+
+#include "engine/base/text.h"
+#include "engine/model/names.h"
+
+namespace msprobe {
+
+void TensorValue::Clear() {
+  type = "torch.Tensor";
+  dtype.clear();
+  element_type = DType::kFloat32;
+  shape.clear();
+  numbers = Numbers::kUnreadable;
+  ticket = first_nonfinite = -1;
+  with_statistics = with_counts = with_fingerprint = true;
+  checksum = kernels::Checksum::kNone;
+  requires_grad.reset();
+  device_mesh.clear();
+  placements.clear();
+  file.clear();
+}
+
+void Entry::Begin(std::string_view name) {
+  name_ = name;
+  is_value_ = false;
+  slots_.clear();
+  values_.clear();
+  tensor_count_ = 0;
+  ints_.clear();
+  text_.clear();
+  frames_.clear();
+  key_ = {};
+  exception.clear();
+  completion.clear();
+  changed_in_place.clear();
+  group.ranks.clear();
+  is_nan.reset();
+  stack = -1;
+}
+
+void Entry::BeginValue(std::string_view name) {
+  Begin(name);
+  is_value_ = true;
+  frames_.push_back({});
+}
+
+void Entry::BeginSlot(std::string_view key, std::string_view category, Container container) {
+  slots_.push_back({Keep(key), Keep(category), static_cast<uint32_t>(values_.size())});
+  key_ = {};
+  frames_.clear();
+  if (container == Container::kNone) {
+    frames_.push_back({});
+  } else {
+    Open(container == Container::kList ? Kind::kList : Kind::kDict);
+  }
+}
+
+void Entry::EndSlot() {
+  if (frames_.back().container == Container::kNone) {
+    frames_.pop_back();
+  } else {
+    Close();
+  }
+}
+
+Entry::Text Entry::Keep(std::string_view text) {
+  const Text kept{static_cast<uint32_t>(text_.size()), static_cast<uint32_t>(text.size())};
+  text_ += text;
+  return kept;
+}
+
+Entry::Value& Entry::Add(Kind kind) {
+  if (!frames_.empty()) {
+    ++frames_.back().next;
+    frames_.back().key = key_;
+  }
+  Value& value = values_.emplace_back();
+  value.kind = kind;
+  value.end = static_cast<uint32_t>(values_.size());
+  value.key = key_;
+  return value;
+}
+
+void Entry::Open(Kind kind) {
+  Add(kind);
+  frames_.push_back({.value = static_cast<uint32_t>(values_.size() - 1),
+                     .container = kind == Kind::kList ? Container::kList : Container::kDict});
+  key_ = {};
+}
+
+void Entry::Close() {
+  values_[frames_.back().value].end = static_cast<uint32_t>(values_.size());
+  frames_.pop_back();
+}
+
+TensorValue& Entry::AddTensor() {
+  Add(Kind::kTensor).index = static_cast<uint32_t>(tensor_count_);
+  if (tensor_count_ == tensors_.size()) {
+    tensors_.emplace_back();
+  } else {
+    tensors_[tensor_count_].Clear();
+  }
+  return tensors_[tensor_count_++];
+}
+
+void Entry::Bool(std::string_view type, bool value) {
+  const Text kept = Keep(type);
+  Value& added = Add(Kind::kBool);
+  added.type = kept;
+  added.integer = value;
+}
+
+void Entry::Int(std::string_view type, int64_t value) {
+  const Text kept = Keep(type);
+  Value& added = Add(Kind::kInt);
+  added.type = kept;
+  added.integer = value;
+}
+
+void Entry::Float(std::string_view type, double value) {
+  const Text kept = Keep(type);
+  Value& added = Add(Kind::kFloat);
+  added.type = kept;
+  added.number = value;
+}
+
+void Entry::Digits(std::string_view type, std::string_view literal) {
+  const Text kept = Keep(type), kept_literal = Keep(literal);
+  Value& added = Add(Kind::kDigits);
+  added.type = kept;
+  added.text = kept_literal;
+}
+
+void Entry::Member(std::string_view type, std::string_view key, std::string_view text) {
+  const Text kept = Keep(type), kept_key = Keep(key), kept_text = Keep(text);
+  Value& added = Add(Kind::kText);
+  added.type = kept;
+  added.text_key = kept_key;
+  added.text = kept_text;
+}
+
+void Entry::Ints(std::string_view type, std::span<const std::optional<int64_t>> numbers) {
+  const Text kept = Keep(type);
+  Value& added = Add(Kind::kInts);
+  added.type = kept;
+  added.index = static_cast<uint32_t>(ints_.size());
+  added.count = static_cast<uint32_t>(numbers.size());
+  ints_.insert(ints_.end(), numbers.begin(), numbers.end());
+}
+
+void Entry::Group(std::span<const int64_t> ranks, std::string_view id) {
+  const Text kept = Keep(id);
+  Value& added = Add(Kind::kGroup);
+  added.text = kept;
+  added.index = static_cast<uint32_t>(ints_.size());
+  added.count = static_cast<uint32_t>(ranks.size());
+  ints_.insert(ints_.end(), ranks.begin(), ranks.end());
+}
+
+void Entry::BareText(std::string_view text) {
+  const Text kept = Keep(text);
+  Value& added = Add(Kind::kText);
+  added.text = kept;
+  added.bare = true;
+}
+
+void Entry::BareInt(std::optional<int64_t> number) {
+  Value& added = Add(number ? Kind::kInt : Kind::kNull);
+  added.integer = number.value_or(0);
+  added.bare = true;
+}
+
+std::string Entry::TensorFileName() const {
+  std::string file = name_;
+  if (!slots_.empty() && slots_.back().category.size > 0) {
+    file += '.';
+    file += text(slots_.back().category);
+  }
+  for (size_t i = 0; i < frames_.size(); ++i) {
+    const Frame& frame = frames_[i];
+    const bool innermost = i + 1 == frames_.size();
+    if (frame.container == Container::kList) {
+      file += '.';
+      AppendInteger(&file, innermost ? frame.next : frame.next - 1);
+    } else if (frame.container == Container::kDict) {
+      file += '.';
+      file += text(innermost ? key_ : frame.key);
+    }
+  }
+  return SafeFileName(file, ".pt");
+}
+
+void Entry::ForgetFile(std::string_view file) {
+  for (size_t i = 0; i < tensor_count_; ++i) {
+    if (tensors_[i].file == file) tensors_[i].file = "-1";
+  }
+}
+
+void Entry::Resolve(int64_t ticket, const kernels::Stats& stats) {
+  for (size_t i = 0; i < tensor_count_; ++i) {
+    if (tensors_[i].ticket != ticket) continue;
+    tensors_[i].stats = stats;
+    tensors_[i].numbers = TensorValue::Numbers::kFromDevice;
+  }
+}
+
+}  // namespace msprobe

@@ -1,0 +1,78 @@
+#include "engine/dump/write/deferred_entries.h"
+
+#include <gtest/gtest.h>
+
+#include "engine/dump/write/entry_json.h"
+
+namespace msprobe::dump {
+namespace {
+
+kernels::Stats SomeStats() {
+  kernels::Stats s;
+  s.count = 4, s.nan = 1, s.zero = 2;
+  s.max = 1.5, s.min = -0.5, s.mean = 0.1, s.norm = 2;
+  s.int_max = 7, s.int_min = -7;
+  return s;
+}
+
+// One tensor; without a ticket its statistics are there already.
+DeferredEntry WithTensor(const std::string& name, int64_t ticket, DType dtype = DType::kFloat32) {
+  DeferredEntry e{.name = name};
+  e.entry.Begin(name);
+  e.entry.BeginSlot("output", "output", Entry::Container::kList);
+  TensorValue& tensor = e.entry.AddTensor();
+  tensor.dtype = DTypeTorchName(dtype);
+  tensor.element_type = dtype;
+  tensor.requires_grad = true;
+  tensor.ticket = ticket;
+  tensor.numbers = ticket < 0 ? TensorValue::Numbers::kFromDevice : TensorValue::Numbers::kDeferred;
+  tensor.stats = SomeStats();
+  e.entry.EndSlot();
+  return e;
+}
+
+std::vector<std::string> Drained(DeferredEntries* deferred, bool give_up) {
+  std::vector<std::string> texts;
+  deferred->Drain(give_up,
+                  [&](const DeferredEntry& e) { AppendEntryJson(&texts.emplace_back(), e.entry); });
+  return texts;
+}
+
+TEST(DeferredEntries, AreWhatTheyWouldHaveBeenAtOnce) {
+  for (const DType dtype : {DType::kFloat32, DType::kInt64, DType::kBool, DType::kUInt64}) {
+    DeferredEntries now, deferred;
+    now.Add(WithTensor("a", -1, dtype));
+    DeferredEntry later = WithTensor("a", 12, dtype);
+    ASSERT_TRUE(IsDeferred(later.entry));
+    deferred.Add(std::move(later));
+    deferred.Resolve(12, SomeStats());
+    EXPECT_EQ(Drained(&deferred, false), Drained(&now, false));
+    EXPECT_FALSE(deferred.waiting());
+  }
+}
+
+TEST(DeferredEntries, KeepTheirOrder) {
+  DeferredEntries deferred;
+  deferred.Add(WithTensor("first", 1));
+  deferred.Add({.has_entry = false, .name = "plain"});
+  deferred.Add(WithTensor("last", 2));
+  deferred.Resolve(2, SomeStats());
+  EXPECT_TRUE(Drained(&deferred, false).empty());
+  deferred.Resolve(1, SomeStats());
+  std::vector<std::string> names;
+  deferred.Drain(false, [&](const DeferredEntry& e) { names.push_back(e.name); });
+  EXPECT_EQ(names, (std::vector<std::string>{"first", "plain", "last"}));
+}
+
+TEST(DeferredEntries, WhatNeverComesIsNull) {
+  DeferredEntries deferred;
+  deferred.Add(WithTensor("a", 1));
+  const std::vector<std::string> texts = Drained(&deferred, true);
+  ASSERT_EQ(texts.size(), 1u);
+  EXPECT_NE(texts[0].find(R"("Max":null,"Min":null,"Mean":null,"Norm":null,"requires_grad")"),
+            std::string::npos)
+      << texts[0];
+}
+
+}  // namespace
+}  // namespace msprobe::dump
