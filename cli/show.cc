@@ -3,6 +3,7 @@
 
 #include "cli/show_files.h"
 #include "cli/verb.h"
+#include "engine/base/display_width.h"
 #include "engine/dump/read/reader.h"
 #include "engine/dump/read/source_line.h"
 #include "engine/dump/write/coverage.h"
@@ -117,9 +118,9 @@ class Show : public Verb {
       const std::string line = dump::UserSourceLine(dump.stacks[record.stack]);
       if (!line.empty()) out.Print("  at {}\n", MakePrintable(line));
     }
-    size_t width = 8;
+    int width = 8;
     for (const Leaf& leaf : dump.LeavesOf(record)) {
-      width = std::max(width, ShortName(record, leaf).size());
+      width = std::max(width, DisplayWidth(MakePrintable(ShortName(record, leaf))));
     }
     for (const Leaf& leaf : dump.LeavesOf(record)) PrintLeaf(record, leaf, width, out);
   }
@@ -133,7 +134,7 @@ class Show : public Verb {
     return inside ? leaf.name.substr(record.name.size() + 1) : leaf.name.view();
   }
 
-  static void PrintLeaf(const Record& record, const Leaf& leaf, size_t width, Console& out) {
+  static void PrintLeaf(const Record& record, const Leaf& leaf, int width, Console& out) {
     out.Print("  {:<{}}", MakePrintable(ShortName(record, leaf)), width);
     switch (leaf.kind) {
       case LeafKind::kNone:

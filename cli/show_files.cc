@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/base/display_width.h"
 #include "engine/base/file.h"
 #include "engine/dump/read/reader.h"
 #include "engine/dump/read/source_line.h"
@@ -55,8 +56,9 @@ Status ShowTable(const std::string& path, const ShowTensorOptions& options, Cons
         line.cells.begin(), line.cells.end(),
         [&](std::string_view cell) { return cell.find(options.filter) != std::string_view::npos; });
     if (!matches || ++matching > limit) return true;
-    size_t width = 0;
-    for (const std::string& name : header) width = std::max(width, name.size());
+    int width = 0;
+    for (const std::string& name : header)
+      width = std::max(width, DisplayWidth(MakePrintable(name)));
     out.Print("\nrow {}\n", line.number);
     for (size_t i = 0; i < line.cells.size(); ++i) {
       if (line.cells[i].empty()) continue;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cli/tensor_elements.h"
+#include "engine/base/display_width.h"
 #include "engine/base/file.h"
 #include "engine/base/threads.h"
 #include "engine/formats/npy.h"
@@ -169,8 +170,9 @@ Status ShowTensors(const std::string& path, const ShowTensorOptions& options, Co
         .Hint("--filter NAME chooses one");
   }
   out.Print("{}  {} tensors\n", MakePrintable(path), all.size());
-  size_t width = 8;
-  for (const Named& named : all) width = std::max(width, std::min<size_t>(named.name.size(), 60));
+  int width = 8;
+  for (const Named& named : all)
+    width = std::max(width, std::min(DisplayWidth(MakePrintable(named.name)), 60));
   int64_t shown = 0;
   for (const Named& named : all) {
     if (options.limit > 0 && shown++ == options.limit) {

@@ -2,6 +2,9 @@
 #include <gmock/gmock.h>
 #include <simdjson.h>
 
+#include <set>
+
+#include "engine/base/display_width.h"
 #include "engine/compare/report/report_json.h"
 #include "engine/compare/report/report_terminal.h"
 #include "engine/compare/report/text_layout.h"
@@ -81,6 +84,36 @@ TEST(TerminalReportTest, FitsOneScreen) {
         for (const char ch : line) EXPECT_TRUE(ch >= ' ' && ch < 0x7f) << line;
       }
     }
+  }
+}
+
+TEST(TerminalReportTest, WideCharactersKeepTheColumns) {
+  const auto dump = [](double error) {
+    DumpBuilder b;
+    for (int i = 0; i < 6; ++i) {
+      const std::string name =
+          (i % 2 == 0 ? "Module.编码器.注意力." : "Module.encoder.mlp.") + std::to_string(i);
+      b.Call(name + ".Linear.forward.0")
+          .In(Scaled(Numbers(i, -1, 0.5, 9 + i), i > 1 ? error : 0))
+          .Out(Scaled(Numbers(i + 1, -1, 0.5, 8 + i), i > 0 ? error : 0));
+    }
+    b.dump().path = "/数据/实验/模型/step0/rank0/dump.json";
+    return b.Take();
+  };
+  const Comparison c = MustCompare(dump(0.1), dump(0));
+  for (const int width : {60, 80, 100}) {
+    std::set<int> begins;  // of the second column
+    std::string two_columns[2];
+    for (const std::string& line : Lines(TerminalReport(c, {.width = width}))) {
+      EXPECT_LE(DisplayWidth(line), width) << line;
+      if (const size_t at = line.find("inherited   "); at != line.npos)
+        begins.insert(DisplayWidth(line.substr(0, at)));
+      for (const int side : {0, 1}) {
+        if (line.starts_with(side == 0 ? "  target  " : "  golden  ")) two_columns[side] = line;
+      }
+    }
+    EXPECT_EQ(begins.size(), 1u) << TerminalReport(c, {.width = width});
+    EXPECT_EQ(DisplayWidth(two_columns[0]), DisplayWidth(two_columns[1]));
   }
 }
 
@@ -186,6 +219,19 @@ TEST(TextLayoutTest, CutsAndWraps) {
   EXPECT_EQ(Wrap("one two three", 7, 5), (std::vector<std::string>{"one two", "three"}));
   EXPECT_EQ(Wrap("one two three four", 7, 2), (std::vector<std::string>{"one two", "thre..."}));
   EXPECT_EQ(Wrap("abcdefghij", 4, 9), (std::vector<std::string>{"abcd", "efgh", "ij"}));
+}
+
+TEST(TextLayoutTest, ChineseCharactersTakeTwoColumns) {
+  EXPECT_EQ(Columns("模型/a"), 6);
+  EXPECT_EQ(Pad("模型", 5), "模型 ");
+  EXPECT_EQ(CutRight("模型训练数据", 12), "模型训练数据");
+  EXPECT_EQ(CutRight("模型训练数据", 8), "模型...");
+  EXPECT_EQ(CutLeft("模型训练数据", 7), "...数据");
+  EXPECT_EQ(CutLeft("模型训练数据", 8), "...数据");
+  EXPECT_EQ(CutParts("编码器编码器.10.fc", 12), "编码~.10.fc");
+  EXPECT_EQ(Wrap("模型 训练数据", 8, 9), (std::vector<std::string>{"模型", "训练数据"}));
+  EXPECT_EQ(Wrap("模型训练", 5, 9), (std::vector<std::string>{"模型", "训练"}));
+  EXPECT_EQ(Wrap("模型", 1, 9), (std::vector<std::string>{"模", "型"}));
 }
 
 }  // namespace

@@ -2,27 +2,26 @@
 
 #include <algorithm>
 
+#include "engine/base/display_width.h"
 #include "engine/base/text.h"
 
 namespace msprobe::compare {
 namespace {
 
-bool StartsCodePoint(char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }
-
-// Bytes of the first `columns` code points.
-size_t BytesOf(std::string_view text, int columns) {
-  size_t i = 0;
-  for (; i < text.size(); ++i) {
-    if (StartsCodePoint(text[i]) && columns-- <= 0) break;
+// The longest end of at most `columns`.
+std::string_view EndOf(std::string_view text, int columns) {
+  for (int excess = DisplayWidth(text) - columns; excess > 0;
+       excess = DisplayWidth(text) - columns) {
+    // A wide character is cut as a whole.
+    const size_t cut = BytesWithin(text, excess);
+    text.remove_prefix(cut > 0 ? cut : BytesWithin(text, 2));
   }
-  return i;
+  return text;
 }
 
 }  // namespace
 
-int Columns(std::string_view text) {
-  return static_cast<int>(std::count_if(text.begin(), text.end(), StartsCodePoint));
-}
+int Columns(std::string_view text) { return DisplayWidth(text); }
 
 std::string Clean(std::string_view text) {
   std::string out(text);
@@ -43,15 +42,14 @@ std::string Pad(std::string_view text, int width) {
 
 std::string CutRight(std::string_view text, int width) {
   if (Columns(text) <= width) return std::string(text);
-  if (width <= 3) return std::string(text.substr(0, BytesOf(text, std::max(width, 0))));
-  return std::string(text.substr(0, BytesOf(text, width - 3))) + "...";
+  if (width <= 3) return std::string(text.substr(0, BytesWithin(text, std::max(width, 0))));
+  return std::string(text.substr(0, BytesWithin(text, width - 3))) + "...";
 }
 
 std::string CutLeft(std::string_view text, int width) {
-  const int columns = Columns(text);
-  if (columns <= width) return std::string(text);
+  if (Columns(text) <= width) return std::string(text);
   if (width <= 3) return CutRight(text, width);
-  return "..." + std::string(text.substr(BytesOf(text, columns - (width - 3))));
+  return "..." + std::string(EndOf(text, width - 3));
 }
 
 std::string CutParts(std::string_view name, int width) {
@@ -74,7 +72,7 @@ std::string CutParts(std::string_view name, int width) {
   for (size_t i = 0; i < parts.size(); ++i) {
     if (i > 0) out += '.';
     const bool cut = widths[i] > 0 && widths[i] < Columns(parts[i]);
-    out += cut ? parts[i].substr(0, BytesOf(parts[i], widths[i] - 1)) : parts[i];
+    out += cut ? parts[i].substr(0, BytesWithin(parts[i], widths[i] - 1)) : parts[i];
     if (cut) out += '~';
   }
   return out;
@@ -95,7 +93,8 @@ std::vector<std::string> Wrap(std::string_view text, int width, size_t most) {
       lines.push_back(CutRight(text, width));
       break;
     }
-    size_t end = BytesOf(text, width);
+    // At least one character: the narrowest place is two columns wide.
+    size_t end = std::max(BytesWithin(text, width), BytesWithin(text, 2));
     // A word too long for a line is broken where the line ends.
     const size_t space =
         end < text.size() && text[end] == ' ' ? end : text.substr(0, end).rfind(' ');

@@ -1,4 +1,4 @@
-// Text in columns for a terminal: UTF-8 code points count one column each.
+// Text in columns for a terminal, as DisplayWidth counts them: Chinese characters take two.
 #pragma once
 
 #include <string>
