@@ -23,14 +23,14 @@ using capture::Collector;
 using Names = std::vector<std::string>;
 
 void Configure(nb::handle config_path, nb::handle task, nb::handle dump_path, nb::handle level,
-               nb::handle step, const std::string& own_directory) {
+               nb::handle step, const std::string& own_directory, std::optional<int> rank) {
   const std::string path = PathArgument("config_path", config_path).value_or("");
   const dump::ConfigOverrides overrides{TextArgument("task", task),
                                         PathArgument("dump_path", dump_path),
                                         TextArgument("level", level), StepArgument("step", step)};
   auto watch = std::make_unique<dump::ConfigWatch>(path, overrides);
   dump::Config config = ValueOrRaise(dump::LoadConfig(path, overrides));
-  RaiseIfError(Collector::CheckReference(config));
+  RaiseIfError(Collector::CheckPlaces(config, rank));
   PrepareCapture(own_directory);
   Collector::Get().Configure(std::move(config), std::move(watch));
 }
@@ -91,7 +91,7 @@ void BindCapture(nb::module_& m) {
   using namespace nb::literals;
   const auto collector = []() -> Collector& { return Collector::Get(); };
   m.def("configure", &Configure, "config_path"_a.none(), "task"_a.none(), "dump_path"_a.none(),
-        "level"_a.none(), "step"_a.none(), "own_directory"_a,
+        "level"_a.none(), "step"_a.none(), "own_directory"_a, "rank"_a = nb::none(),
         "Load the configuration; keyword arguments win over the file.");
   m.def(
       "log",
@@ -111,7 +111,9 @@ void BindCapture(nb::module_& m) {
       "each_batch_is_a_step", [=] { return collector().session().config().enable_dataloader; },
       "Whether a DataLoader starts and stops (enable_dataloader).");
   m.def(
-      "refresh", [=](bool has_model) { return collector().Refresh(has_model); }, "has_model"_a,
+      "refresh",
+      [=](bool has_model, std::optional<int> rank) { return collector().Refresh(has_model, rank); },
+      "has_model"_a, "rank"_a = nb::none(),
       "Read a changed configuration again; True when collection has stopped for it.");
   m.def(
       "read_name_lists",

@@ -1,19 +1,23 @@
 """Dump folders that cannot be written: real ones, not injected faults (those: test_faults.py).
 
-The training gives the same bits and ends well, and one line says why nothing more is recorded.
+What is known at the construction raises there. What fails later: the training gives the same bits
+and ends well, and one line says why nothing more is recorded.
 """
 
+import json
 import os
 import resource
 import shutil
 import signal
 import subprocess
+import time
 
 import pytest
 import torch
 from recording import run_forked
 from torch.nn import functional as F
 
+from msprobe import MsprobeError
 from msprobe.pytorch import PrecisionDebugger
 
 STEPS = 4
@@ -92,9 +96,6 @@ def plain(tmp_path_factory):
 @pytest.mark.parametrize(
     "prepare, at_step, reason",
     [
-        (a_file, None, "Not a directory"),
-        (below_a_file, None, "cannot create the directory"),
-        (a_symlink_loop, None, "Too many levels of symbolic links"),
         (a_device, None, "No space left on device"),
         (None, quota, "File too large"),
         (None, no_descriptors, "Too many open files"),
@@ -111,6 +112,105 @@ def test_training_goes_on(tmp_path, plain, task, prepare, at_step, reason):
     errors = [line for line in log.splitlines() if "[ERROR]" in line]
     assert len(errors) == 1, log
     assert "collection is off, the run goes on: " in errors[0] and reason in errors[0]
+
+
+def proc(folder):
+    folder.symlink_to("/proc/self")
+
+
+def construct(config, environment, **arguments):
+    """The text of what the construction raises, after its type; None: nothing."""
+    os.environ.update(environment)
+    try:
+        PrecisionDebugger(config, **arguments)
+    except MsprobeError as error:
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+TASKS = ["statistics", "tensor", "structure", "nan_check", "overflow_check", "grad_probe"]
+PLACES = [
+    (a_file, "Not a directory"),
+    (below_a_file, "Not a directory"),
+    (a_symlink_loop, "Too many levels of symbolic links"),
+    (proc, "cannot write to the directory"),
+]
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize(
+    "prepare, reason", PLACES, ids=lambda value: getattr(value, "__name__", "")
+)
+def test_the_construction_raises(tmp_path, task, prepare, reason):
+    folder = tmp_path / "dump"
+    prepare(folder)
+    before = sorted(tmp_path.rglob("*"))
+    said = run_forked(construct, None, {}, dump_path=str(folder), task=task)
+    assert said.startswith("FileError: ") and str(folder) in said and reason in said
+    assert 'name another folder in "dump_path"' in said
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_the_construction_leaves_nothing(tmp_path):
+    (tmp_path / "there").mkdir()
+    for name in ("there", "new", "new/deeper"):
+        assert run_forked(construct, None, {}, dump_path=str(tmp_path / name)) is None
+    assert list(tmp_path.rglob("*")) == [tmp_path / "there"]
+
+
+def config(tmp_path, **keys):
+    (tmp_path / "file").write_text("")
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({"dump_path": str(tmp_path / "file/dump"), **keys}))
+    return str(file)
+
+
+RANK_1 = {"RANK": "1", "WORLD_SIZE": "2"}
+
+
+@pytest.mark.parametrize(
+    ("keys", "environment", "raises"),
+    [
+        ({}, {}, True),
+        ({}, {"MSPROBE_DISABLE": "1"}, False),
+        ({"dump_enable": True}, {}, True),
+        ({"dump_enable": False}, {}, False),
+        ({"level": "L2"}, {}, False),
+        ({"rank": [1]}, RANK_1, True),
+        ({"rank": [0]}, RANK_1, False),
+        ({"rank": [0]}, {}, False),  # the rank is not known yet
+        ({}, RANK_1, True),
+    ],
+)
+def test_a_process_that_writes_nothing_is_not_stopped(tmp_path, keys, environment, raises):
+    said = run_forked(construct, config(tmp_path, **keys), environment)
+    assert (said is not None) == raises, said
+
+
+def reload(tmp_path):
+    log = os.open(tmp_path / "log", os.O_RDWR | os.O_CREAT)
+    os.dup2(log, 2)
+    path = config(tmp_path, dump_enable=False)
+    debugger = PrecisionDebugger(path)
+    config(tmp_path, dump_enable=True)
+    end = time.monotonic() + 60
+    while time.monotonic() < end and "until the file is right" not in read(log):
+        debugger.start()
+        torch.relu(torch.ones(2))
+        debugger.stop()
+        debugger.step()
+        time.sleep(0.05)
+    return read(log)
+
+
+def read(log):
+    return os.pread(log, 1 << 20, 0).decode()
+
+
+def test_what_is_switched_on_later_is_a_line(tmp_path):
+    said = run_forked(reload, tmp_path)
+    assert "collection is off until the file is right: " in said
+    assert "file/dump: cannot create the directory: Not a directory" in said
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@
 #include "engine/base/version.h"
 #include "engine/dump/lines/pkl_place.h"
 #include "engine/dump/read/side_files.h"
+#include "engine/dump/session/dump_place.h"
 #include "engine/dump/write/folder_claim.h"
 #include "engine/model/names.h"
 
@@ -50,8 +51,7 @@ Session::Session(Config config, std::string framework)
       enabled_(config_.dump_enable.value_or(true)),
       slicer_(config_.slice),
       framework_(std::move(framework)) {
-  const char* disabled = std::getenv("MSPROBE_DISABLE");
-  disabled_ = disabled != nullptr && std::string_view(disabled) == "1";
+  disabled_ = IsDisabledByEnvironment();
   if (disabled_) Log(LogLevel::kInfo, "MSPROBE_DISABLE is 1: nothing is recorded");
 }
 

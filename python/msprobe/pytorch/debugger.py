@@ -62,6 +62,7 @@ class PrecisionDebugger:
         msprobe.ConfigError: an unknown key or value; the message names the line and what is
             allowed.
         msprobe.UsageError: an argument of the wrong type or value.
+        msprobe.FileError: ``dump_path`` cannot be made or written.
 
     Example::
 
@@ -87,7 +88,7 @@ class PrecisionDebugger:
                 model, step = None, model
             if model is not None:
                 hooks.check_model(model)
-            _engine.configure(config_path, task, dump_path, level, step, PACKAGE)
+            _engine.configure(config_path, task, dump_path, level, step, PACKAGE, rank())
             cls._instance = super().__new__(cls)
             cls._model = model
             atexit.register(cls._end)

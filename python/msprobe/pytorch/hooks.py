@@ -214,7 +214,7 @@ def _codes_within(objects):
 
 def refresh(model):
     """Read the configuration again if its file has changed (key dump_enable); whether it has."""
-    changed = _engine.refresh(model is not None)
+    changed = _engine.refresh(model is not None, rank())
     if changed:
         end()
     return changed

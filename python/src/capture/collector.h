@@ -46,8 +46,9 @@ class Collector final : public CallObserver,
  public:
   static Collector& Get();
 
-  // What only the disk can say of a configuration: that its "bench_path" can be compared with.
-  static Status CheckReference(const dump::Config& config);
+  // What only the disk can say of a configuration: that its "dump_path" can be written and its
+  // "bench_path" compared with. `rank`: of this process, where it is known.
+  static Status CheckPlaces(const dump::Config& config, std::optional<int> rank);
   // `watch`: set when the file is to be read again as it changes.
   void Configure(dump::Config config, std::unique_ptr<dump::ConfigWatch> watch = nullptr);
   // An older front end's: files begin anew, call numbers go on. `goes_on`: the next part of the
@@ -56,7 +57,7 @@ class Collector final : public CallObserver,
   void ReleaseLines();
   // Reads the configuration again if it is time and the file has changed; collection stops then.
   // True: it has stopped, and what the configuration asks for may be another thing.
-  bool Refresh(bool has_model);
+  bool Refresh(bool has_model, std::optional<int> rank);
   dump::Session& session() { return *run_.session; }
   void Abandon();  // in a forked child: nothing is recorded, no file is touched
   StackTable& stacks() { return run_.stacks; }

@@ -3,6 +3,7 @@
 
 #include "capture/collector.h"
 #include "engine/base/log.h"
+#include "engine/dump/session/dump_place.h"
 
 namespace msprobe::capture {
 namespace {
@@ -13,7 +14,8 @@ bool RecordsModules(const dump::Config& config) {
 
 }  // namespace
 
-Status Collector::CheckReference(const dump::Config& config) {
+Status Collector::CheckPlaces(const dump::Config& config, std::optional<int> rank) {
+  MSPROBE_RETURN_IF_ERROR(dump::CheckDumpPlace(config, rank));
   return config.bench_path.empty()
              ? Status::Ok()
              : dump::ReferenceSearch::Check(config.bench_path, config.dump_path);
@@ -67,7 +69,7 @@ void Collector::Adopt(bool goes_on) {
   apis_.ApplyRules();
 }
 
-bool Collector::Refresh(bool has_model) {
+bool Collector::Refresh(bool has_model, std::optional<int> rank) {
   if (watch_ == nullptr) return false;
   std::optional<Result<dump::Config>> read =
       watch_->Poll(dump::ConfigWatch::Clock::now(), run_.session->enabled());
@@ -80,7 +82,7 @@ bool Collector::Refresh(bool has_model) {
                   .Expected("level \"L1\", or a model: start(model)")
                   .Found("a level that records modules, and no model");
   }
-  if (refusal.ok() && !(refusal = CheckReference(**read)).ok()) watch_->Refuse();
+  if (refusal.ok() && !(refusal = CheckPlaces(**read, rank)).ok()) watch_->Refuse();
   if (read->ok() && (*read)->task == Task::kGradProbe) {
     watch_->Refuse();
     refusal = InvalidConfig(watch_->path())
