@@ -1,22 +1,17 @@
-"""The names of the older tools import where nobody else has them, and hide nobody."""
+"""The names of the older tools: an opt-in that answers where nobody else does, and hides nobody."""
 
 import os
 import subprocess
 import sys
-from importlib.metadata import files
+from importlib.metadata import files, metadata
 
 import pytest
 
 FORMS = [
-    "import torch_npu.hooks; assert torch_npu.hooks.__all__ is not None",
-    "import torch_npu.hooks; import torch_npu.hooks.hooks; torch_npu.hooks.hooks",
-    "import torch_npu.hooks as hooks",
-    "import torch_npu.hooks.hooks as hooks",
-    "from torch_npu import hooks",
     "from torch_npu.hooks import *",
+    "from torch_npu.hooks import register_hook, set_dump_path",
     "from torch_npu.hooks.hooks import *",
     "import importlib; importlib.import_module('torch_npu.hooks')",
-    "import torch_npu.hooks.tools; torch_npu.hooks.tools.compare",
     "from torch_npu.hooks.tools import compare",
     "from torch_npu.hooks.tools.acc_compare import compare",
 ]
@@ -76,19 +71,24 @@ def test_the_comparison_runs_as_a_module(module):
     assert "--npu_pkl" in done.stdout and "--bench_pkl" in done.stdout
 
 
-def test_the_parent_says_what_is_missing():
-    said = run(
-        "import torch_npu.hooks; torch_npu.hooks; torch_npu.npu.set_device(0)",
-        status=1,
-    )
-    assert "torch_npu.npu: torch_npu is not installed; only torch_npu.hooks is" in said
+@pytest.mark.parametrize("form", ["import torch_npu.hooks", "from torch_npu import hooks"])
+def test_forms_that_bind_torch_npu_itself_find_none(form):
+    """Nobody gets a module torch_npu: the rule of docs/older_tools.md."""
+    assert "No module named 'torch_npu'" in run(form, status=1)
+    run(f"""
+{NOBODY_FINDS_AN_NPU}
+try:
+    {form}
+except ModuleNotFoundError:
+    nobody_finds_an_npu()
+""")
 
 
 def test_hooks_that_fail_leave_no_parent(tmp_path):
     package(tmp_path, "msprobe")
     run(
         NOBODY_FINDS_AN_NPU
-        + "try:\n    import torch_npu.hooks\nexcept ImportError as error:\n"
+        + "try:\n    from torch_npu.hooks import register_hook\nexcept ImportError as error:\n"
         + "    assert error.name.startswith('msprobe')\nnobody_finds_an_npu()",
         tmp_path,
     )
@@ -97,6 +97,7 @@ def test_hooks_that_fail_leave_no_parent(tmp_path):
 def test_a_real_torch_npu_keeps_its_own_hooks(tmp_path):
     theirs = package(tmp_path, "torch_npu", hooks="theirs = 1")
     assert run("import torch_npu.hooks as h; print(h.theirs)", theirs) == "1\n"
+    assert run("from torch_npu.hooks import theirs; print(theirs)", theirs) == "1\n"
 
 
 def test_a_real_torch_npu_without_hooks_gets_ours(tmp_path):
@@ -104,12 +105,12 @@ def test_a_real_torch_npu_without_hooks_gets_ours(tmp_path):
     run(
         f"""
 import sys
-for form in {[*FORMS, "import torch_npu; import torch_npu.hooks"]!r}:
+for form in {[*FORMS, "import torch_npu.hooks", "from torch_npu import hooks"]!r}:
     for name in [name for name in sys.modules if name.startswith("torch_npu")]:
         del sys.modules[name]
     exec(form)
     import torch_npu
-    assert torch_npu.real and "compat/packages" in torch_npu.hooks.__file__, form
+    assert torch_npu.real and "msprobe_old_names" in torch_npu.hooks.__file__, form
 """,
         theirs,
     )
@@ -126,25 +127,129 @@ class Editable:
         name, [{str(tmp_path)!r}]) if name == "torch_npu" else None)
 sys.meta_path.append(Editable)
 import torch_npu.hooks
-assert torch_npu.real and "compat/packages" in torch_npu.hooks.__file__
+assert torch_npu.real and "msprobe_old_names" in torch_npu.hooks.__file__
 """)
 
 
 def test_another_ptdbg_ascend_wins(tmp_path):
     theirs = package(tmp_path, "ptdbg_ascend", __init__="__version__ = '4.0'")
     assert run("import ptdbg_ascend as p; print(p.__version__)", theirs) == "4.0\n"
+    assert in_one_run("import ptdbg_ascend as p; print(p.__version__)", tmp_path, theirs) == "4.0\n"
 
 
-def test_a_start_of_python_imports_nothing_of_it():
+def test_a_start_of_python_with_the_names_imports_nothing_heavy():
     run("""
 import sys
 loaded = {name.partition(".")[0] for name in sys.modules}
-assert "_msprobe_names" in loaded
+assert "_msprobe_torch_npu" in loaded
 assert not loaded & {"msprobe", "torch", "numpy", "ptdbg_ascend", "torch_npu", "dis"}, loaded
 """)
 
 
-def test_the_wheel_brings_what_answers():
-    installed = {str(path) for path in files("mindstudio-probe")}
-    assert {"_msprobe_names.py", "msprobe-names.pth"} <= installed
+def test_msprobe_alone_touches_no_start_of_python():
+    installed = [str(path) for path in files("mindstudio-probe")]
+    assert not [path for path in installed if path.endswith(".pth")]
+    outside = {path.split("/")[0] for path in installed if not path.startswith("../")}
+    assert outside == {"msprobe", "mindstudio_probe-27.0.0.dist-info"}
     assert "msprobe/compat/packages/ptdbg_ascend/__init__.py" in installed
+    # -S: the .pth files of this environment, msprobe-old-names among them, are not read.
+    site = next(path for path in files("mindstudio-probe") if path.name == "METADATA").locate()
+    program = f"""
+import sys
+sys.path.append({str(site.parent.parent)!r})
+import msprobe, msprobe.compat
+from importlib.util import find_spec
+assert find_spec("torch_npu") is None and find_spec("ptdbg_ascend") is None
+assert not [finder for finder in sys.meta_path if finder.__module__.startswith("_msprobe")]
+"""
+    subprocess.run([sys.executable, "-S", "-c", program], check=True)
+
+
+def test_the_extra_names_the_wheel_of_this_version():
+    about = metadata("mindstudio-probe")
+    wanted = [line for line in about.get_all("Requires-Dist") if "old-names" in line]
+    assert wanted and f"msprobe-old-names=={about['Version']}" in wanted[0]
+    names = metadata("msprobe-old-names")
+    assert names["Version"] == about["Version"]
+    assert names.get_all("Requires-Dist") == [f"mindstudio-probe=={about['Version']}"]
+
+
+SCRIPT = """
+import sys, json, os
+from torch_npu.hooks import register_hook
+from torch_npu.hooks.tools import compare
+import ptdbg_ascend
+main = sys.modules["__main__"]
+assert main.__dict__ is globals() and __name__ == "__main__" and __package__ is None
+assert __spec__ is None
+print(json.dumps([sys.argv, sys.path[0], os.path.samefile(__file__, sys.argv[0]), __file__]))
+"""
+
+
+def without_names(*command, cwd, path=(), status=0):
+    """A Python without the wheel of the names: `site`, which reads .pth files, is off."""
+    site = next(path for path in files("mindstudio-probe") if path.name == "METADATA").locate()
+    search = [*path, site.parent.parent, *[part for part in sys.path if "site-packages" in part]]
+    env = dict(os.environ, PYTHONPATH=os.pathsep.join(map(str, search)))
+    done = subprocess.run(
+        [sys.executable, "-S", *command], cwd=cwd, env=env, capture_output=True, text=True
+    )
+    assert done.returncode == status, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def in_one_run(program, folder, *path):
+    (folder / "program.py").write_text(program)
+    return without_names("-m", "msprobe.compat", "program.py", cwd=folder, path=path)
+
+
+def test_one_run_is_as_python_runs_the_script(tmp_path):
+    (tmp_path / "work").mkdir()
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts/script.py").write_text(SCRIPT)
+    (tmp_path / "scripts/beside.py").write_text("")
+    given = ["../scripts/script.py", "--flag", "-m", "a b"]
+    with_module = without_names("-m", "msprobe.compat", *given, cwd=tmp_path / "work")
+    done = subprocess.run(
+        [sys.executable, *given], cwd=tmp_path / "work", check=True, capture_output=True, text=True
+    )
+    assert with_module == done.stdout  # there by the wheel, here for one run
+    assert f'"{tmp_path}/scripts"' in with_module and '"a b"' in with_module
+
+
+def test_one_run_leaves_no_torch_npu(tmp_path):
+    program = f"""{NOBODY_FINDS_AN_NPU}
+nobody_finds_an_npu()
+for form in {FORMS!r} * 2:
+    exec(form)
+    nobody_finds_an_npu()
+"""
+    in_one_run(program, tmp_path)
+
+
+def test_one_run_of_a_module(tmp_path):
+    said = without_names(
+        "-m", "msprobe.compat", "-m", "torch_npu.hooks.tools", "--help", cwd=tmp_path
+    )
+    assert "--npu_pkl" in said
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ([], "no script"),
+        (["-m"], "found -m"),
+        (["--help"], "found --help"),
+        (["none.py"], "found none.py: No such file or directory"),
+        (["."], "found .: Is a directory"),
+    ],
+)
+def test_one_run_says_what_it_needs(given, found, tmp_path):
+    said = without_names("-m", "msprobe.compat", *given, cwd=tmp_path, status=2)
+    assert found in said and "python -m msprobe.compat SCRIPT [ARGUMENTS]" in said
+    assert "Traceback" not in said
+
+
+def test_a_script_that_fails_ends_as_under_python(tmp_path):
+    (tmp_path / "script.py").write_text("import sys\nsys.exit(7)\n")
+    without_names("-m", "msprobe.compat", "script.py", cwd=tmp_path, status=7)

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -24,9 +25,7 @@ FORWARD = [
 
 
 def hooks():
-    import torch_npu.hooks as module
-
-    return module
+    return import_module("torch_npu.hooks")
 
 
 def dump(path="cpu.pkl", model=None, steps=1, **registration):

@@ -6,6 +6,7 @@ import random
 import re
 import subprocess
 from functools import cache
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -69,7 +70,7 @@ def debugger(model, step):
 
 
 def hooks(model, step, **registration):
-    import torch_npu.hooks as npu
+    npu = import_module("torch_npu.hooks")
 
     hook = getattr(npu, registration.pop("hook", "wrap_acc_cmp_hook"))
     npu.register_hook(model, hook, **registration)
