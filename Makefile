@@ -25,7 +25,7 @@ FUZZ ?=
 old := .cache/torch-1.13
 OLD_PYTHON ?= /usr/bin/python3
 
-.PHONY: help setup build test test-all test-torch-1.13 sanitize fuzz demo bench bench-peer lint format clean
+.PHONY: help setup build test test-all test-torch-1.13 sanitize fuzz wheel demo bench bench-peer lint format clean
 
 help: ## show this list
 	@grep -E '^[a-z0-9.-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 17
@@ -66,6 +66,9 @@ fuzz: setup ## all readers on hostile files; FUZZ_SECONDS=3600 together, FUZZ="p
 	@ninja -C build-fuzz -j $(JOBS)
 	@$(bin)/python fuzz/run.py --build build-fuzz --seconds $(FUZZ_SECONDS) $(FUZZ)
 
+wheel: setup ## dist/: wheels for pip on any Linux of this glibc or newer, without compiler and Debian packages
+	@tools/wheel.sh $(bin)/python dist
+
 demo: build ## plant a fault in one operation, find it again
 	@examples/demo/demo.sh $(bin)
 
@@ -92,4 +95,4 @@ format: setup ## lay out the C++ and Python sources
 	@$(bin)/python tools/lint.py --fix
 
 clean: ## remove build folders and demo_output/ (not .venv/)
-	rm -rf $(build) build-asan build-tsan build-fuzz demo_output
+	rm -rf $(build) build-asan build-tsan build-fuzz build-wheel demo_output

@@ -1,13 +1,13 @@
-# The flow of ptdbg_ascend 0.1, in this project: bash ./configure; mkdir build; cd build; cmake ..; make -j8; make install.
+# MSPROBE_WHEELS: the flow of ptdbg_ascend 0.1, which is bash ./configure; mkdir build; cd build; cmake ..; make -j8; make install.
 # `make` leaves two wheels in ptdbg_ascend/dist/ of the build folder, packed by tools/pack_wheel.py: ptdbg_ascend, pure
 # Python, and the engine, mindstudio-probe, that it depends on.
 
 # Sets the Python that was configured, and where nanobind is. Nothing is fetched when a Python here has it.
 function(msprobe_use_configured_python)
-  set(choice ${PROJECT_SOURCE_DIR}/tools/PYTHON_BIN_PATH)
+  set(choice ${MSPROBE_CONFIGURED})
   if(NOT EXISTS ${choice})
     message(FATAL_ERROR "no Python is configured: tools/PYTHON_BIN_PATH is missing; type: bash ./configure\n"
-            "(in ${PROJECT_SOURCE_DIR}; without Python: cmake -DMSPROBE_WHEELS=OFF ..)")
+            "(in ${PROJECT_SOURCE_DIR}; without Python: cmake -DMSPROBE_WHEELS=OFF)")
   endif()
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${choice})
   file(STRINGS ${choice} python LIMIT_COUNT 1)
@@ -62,7 +62,7 @@ function(msprobe_add_wheels)
       "what the wheel of ptdbg_ascend depends on; empty: the engine's wheel, where it was built")
 
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/python/*.py ${PROJECT_SOURCE_DIR}/python/*.yaml
-       ${PROJECT_SOURCE_DIR}/python/*.json ${PROJECT_SOURCE_DIR}/python/*.pth)
+       ${PROJECT_SOURCE_DIR}/python/*.json)
   set(inputs ${sources} ${PROJECT_SOURCE_DIR}/tools/pack_wheel.py ${PROJECT_SOURCE_DIR}/pyproject.toml)
   set(stage ${PROJECT_BINARY_DIR}/ptdbg_ascend/engine)
   set(stamp ${PROJECT_BINARY_DIR}/ptdbg_ascend/packed)

@@ -26,11 +26,13 @@ ninja -C "$build" -j "$jobs"
 newer=(-newer "$stamp" -print -quit)
 [ -f "$stamp" ] || newer=(-print -quit)
 programs=("$build"/cli/msprobe "$build"/python/src/_engine*.so)
-if [ -n "$(find "${programs[@]}" python pyproject.toml CMakeLists.txt -not -name __pycache__ "${newer[@]}")" ] \
+if [ -n "$(find "${programs[@]}" python packaging/old_names pyproject.toml CMakeLists.txt -not -name __pycache__ "${newer[@]}")" ] \
   || [ ! -x "$venv/bin/msprobe" ]; then
   echo "== install into $venv/"
+  # With the import names of the older tools, which the tests use: packaging/old_names/.
+  names=$("$python" tools/pack_wheel.py --old-names --dist "$build/wheels")
   "$python" -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --force-reinstall \
-    -Cbuild-dir="$build" -Ccmake.define.MSPROBE_TESTS=ON . > "$build/install.log" 2>&1 \
+    -Cbuild-dir="$build" -Ccmake.define.MSPROBE_TESTS=ON . "$names" > "$build/install.log" 2>&1 \
     || { cat "$build/install.log"; exit 1; }
   touch "$stamp"
 fi

@@ -19,6 +19,7 @@ if [ "$("$folder/bin/python" -c "$kind")" = "$("$venv/bin/python" -c "$kind")" ]
 else
   "${pip[@]}" "${wheel[@]}" -Cbuild-dir=build-torch
 fi
+"$folder/bin/python" tools/pack_wheel.py --old-names --dist "$folder/wheel" > /dev/null
 "${pip[@]}" install --no-deps --no-index --force-reinstall "$folder"/wheel/*.whl
 
 "$folder/bin/python" -c 'import torch; print("== Python tests under PyTorch", torch.__version__)'

@@ -11,7 +11,8 @@ from clones import clone_of
 
 pytestmark = pytest.mark.campaign
 WHEEL = "./ptdbg_ascend/dist/ptdbg_ascend-0.1-py3-none-any.whl"
-NAMES = "import ptdbg_ascend, torch_npu.hooks; print(ptdbg_ascend.__version__)"
+NAME = "import ptdbg_ascend; print(ptdbg_ascend.__version__)"
+NAMES = f"from torch_npu.hooks import register_hook; {NAME}"
 
 
 def run(command, cwd, status=0, **environment):
@@ -70,7 +71,7 @@ def test_R_A13_make_install_serves_the_configured_python(built):
     run("make install", build)
     shown = run("$(cat ../tools/PYTHON_BIN_PATH) -m pip show ptdbg_ascend", build)
     assert "Version: 0.1" in shown and "Requires: mindstudio-probe" in shown
-    assert run(f"{python} -c '{NAMES}'", "/") == "0.1\n"
+    assert run(f"{python} -c '{NAME}'", "/") == "0.1\n"
 
 
 def test_R_A14_pip_installs_twice_into_an_empty_environment(built, tmp_path):
@@ -82,7 +83,7 @@ def test_R_A14_pip_installs_twice_into_an_empty_environment(built, tmp_path):
     run(f"{bin}/pip3 check", "/")
     assert "27.0.0" in run(f"{bin}/msprobe version", "/")
     lend_torch(bin)
-    assert run(f"{bin}/python -c '{NAMES}'", "/") == "0.1\n"
+    assert run(f"{bin}/python -c '{NAME}'", "/") == "0.1\n"
 
 
 def test_the_dependency_can_be_named_otherwise(built):
@@ -109,4 +110,26 @@ def test_seed_004_setup_py_makes_the_wheel(root, tmp_path):
         f"{bin}/pip show mindstudio-probe", clone
     )
     lend_torch(bin)
+    run(f"{bin}/python -c 'import msprobe.pytorch'", "/")
+    run(f"{bin}/python -c '{NAME}'", "/", status=1)
+    run(f"{bin}/python tools/pack_wheel.py --old-names --dist dist", clone)
+    install = f"{bin}/pip install --no-index --find-links dist 'mindstudio-probe[old-names]'"
+    assert "Successfully installed msprobe-old-names-27.0.0" in run(install, clone)
     assert run(f"{bin}/python -c '{NAMES}'", "/") == "0.1\n"
+
+
+def test_plain_cmake_builds_the_engine_and_the_command(root, tmp_path):
+    clone = clone_of(root, tmp_path / "clone")
+    said = run("cmake -B build && cmake --build build -j8", clone)
+    assert "type: bash ./configure" in said
+    assert "27.0.0" in run("build/cli/msprobe version", clone)
+    run("cmake --install build --prefix installed", clone)
+    assert sorted(file.name for file in (clone / "installed").rglob("*") if file.is_file()) == [
+        "msprobe"
+    ]
+    # As soon as a Python is configured, the same folder makes the wheels.
+    bin = environment(tmp_path / "configured")
+    lend_torch(bin)
+    run("bash ./configure", clone, ADAPTER_TARGET_PYTHON_PATH=str(bin / "python"))
+    assert "MSPROBE_WHEELS=ON" in run("cmake build", clone)
+    assert "MSPROBE_WHEELS" not in run("cmake -DMSPROBE_WHEELS=OFF build", clone)

@@ -153,6 +153,11 @@ def test_R_A10_cmake_names_configure_in_a_clone_that_is_not_configured(clone, tm
     (clone / "tools/PYTHON_BIN_PATH").unlink(missing_ok=True)
     command = ["cmake", str(clone)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0 and "type: bash ./configure" in done.stdout, (
+        done.stdout + done.stderr
+    )
+    command = ["cmake", "-DMSPROBE_WHEELS=ON", str(clone)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 1 and "bash ./configure" in " ".join(done.stderr.split())
 
 
@@ -170,7 +175,7 @@ def test_R_A43_release_notes_are_there_and_linked(root):
 
 
 def test_R_B03_torch_npu_hooks_need_no_npu():
-    python("import torch_npu.hooks")
+    python("from torch_npu.hooks import register_hook")
 
 
 def test_R_C_U1_a_fresh_clone_on_the_path_knows_its_version(clone):

@@ -1,0 +1,15 @@
+#include "engine/kernels/cpu_targets.h"
+
+#include <gtest/gtest.h>
+#include <hwy/highway.h>
+
+namespace msprobe {
+namespace {
+
+// The wheel must choose what Highway's own library chooses.
+TEST(CpuTargets, AreThoseOfHighway) {
+  EXPECT_EQ(CpuTargets() & HWY_TARGETS, hwy::SupportedTargets() & HWY_TARGETS);
+}
+
+}  // namespace
+}  // namespace msprobe
