@@ -6,7 +6,7 @@
 #include <cpuid.h>
 #endif
 
-namespace msprobe {
+namespace msprobe::kernels {
 
 #if HWY_ARCH_X86_64
 
@@ -59,7 +59,7 @@ int64_t CpuTargets() { return HWY_STATIC_TARGET; }
 
 #endif
 
-}  // namespace msprobe
+}  // namespace msprobe::kernels
 
 #if defined(MSPROBE_STATIC)
 
@@ -67,7 +67,7 @@ int64_t CpuTargets() { return HWY_STATIC_TARGET; }
 namespace hwy {
 
 int64_t SupportedTargets() {
-  static const int64_t targets = msprobe::CpuTargets();
+  static const int64_t targets = msprobe::kernels::CpuTargets();
   return targets;
 }
 

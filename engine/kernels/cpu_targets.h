@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-namespace msprobe {
+namespace msprobe::kernels {
 
 // The SIMD targets of Highway that this CPU and its system can run, as bits HWY_AVX2 and so on.
 //
@@ -11,4 +11,4 @@ namespace msprobe {
 // every other CPU, and then nobody asks.
 int64_t CpuTargets();
 
-}  // namespace msprobe
+}  // namespace msprobe::kernels

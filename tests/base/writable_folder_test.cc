@@ -1,12 +1,13 @@
 #include "engine/base/writable_folder.h"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <string>
+
+#include "tests/base/temporary_folder.h"
 
 namespace msprobe {
 namespace {
@@ -15,11 +16,6 @@ namespace fs = std::filesystem;
 
 class WritableFolder : public testing::Test {
  protected:
-  WritableFolder() {
-    std::string pattern = (fs::temp_directory_path() / "msprobe_test_XXXXXX").string();
-    root_ = ::mkdtemp(pattern.data());
-  }
-  ~WritableFolder() override { fs::remove_all(root_); }
   std::string Below(const std::string& name) const { return root_ + "/" + name; }
   void ExpectRefused(const std::string& path, const std::string& reason) const {
     const Status status = CheckWritable(path);
@@ -28,7 +24,8 @@ class WritableFolder : public testing::Test {
     EXPECT_NE(status.message().find(reason), std::string::npos) << status.message();
   }
 
-  std::string root_;
+  const TemporaryFolder temporary_;
+  const std::string root_ = temporary_.path();
 };
 
 TEST_F(WritableFolder, OneThatExistsOrCanBeMadeIsFineAndStaysAsItWas) {

@@ -5,7 +5,7 @@
 
 #include <filesystem>
 
-#include "tests/dump/temporary_folder.h"
+#include "tests/base/temporary_folder.h"
 
 namespace msprobe::dump {
 namespace {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <hwy/highway.h>
 
-namespace msprobe {
+namespace msprobe::kernels {
 namespace {
 
 // The wheel must choose what Highway's own library chooses.
@@ -12,4 +12,4 @@ TEST(CpuTargets, AreThoseOfHighway) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::kernels
