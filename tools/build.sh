@@ -15,7 +15,7 @@ fi
 if [ ! -f "$build/build.ninja" ]; then
   echo "== configure $build/"
   mkdir -p "$build"
-  cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DMSPROBE_TESTS=ON -DMSPROBE_PYTHON=ON \
+  cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DMSPROBE_TESTS=ON -DMSPROBE_PYTHON=ON -DMSPROBE_WERROR=ON \
     -DPython_EXECUTABLE="$python" -Dnanobind_DIR="$("$python" -m nanobind --cmake_dir)" \
     > "$build/configure.log" || { cat "$build/configure.log"; exit 1; }
 fi

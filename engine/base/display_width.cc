@@ -29,7 +29,7 @@ template <size_t kCount>
 bool IsIn(const Range (&ranges)[kCount], uint32_t c) {
   const Range* found =
       std::lower_bound(std::begin(ranges), std::end(ranges), c,
-                       [](const Range& range, uint32_t c) { return range.last < c; });
+                       [](const Range& range, uint32_t wanted) { return range.last < wanted; });
   return found != std::end(ranges) && c >= found->first;
 }
 

@@ -12,7 +12,9 @@ TEST(TextRefTest, IsTheTextItWasMadeOf) {
   for (const size_t size : {0, 1, 40, 65534, 65535, 65536, 1 << 20}) {
     const std::string text(size, 'x');
     const TextRef ref = text;
-    if (size > 0) EXPECT_EQ(ref.view().data(), text.data());
+    if (size > 0) {
+      EXPECT_EQ(ref.view().data(), text.data());
+    }
     EXPECT_EQ(ref.view(), text) << size;
     EXPECT_EQ(ref.size(), size);
     EXPECT_EQ(ref.empty(), size == 0) << size;

@@ -72,8 +72,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Sample{"ptdbg_5.0_crc32", "ptdbg_ascend 5", 1, 2, 0, false, true},
                     Sample{"ptdbg_6.0", "ptdbg_ascend 6", 2, 3, 0, false, false, kNet},
                     Sample{"hooks_async", "torch_npu.hooks", 1, 2, 2}),
-    [](const auto& info) {
-      std::string name = info.param.path;
+    [](const auto& sample) {
+      std::string name = sample.param.path;
       for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
       return name;
     });

@@ -204,8 +204,8 @@ void EntryParser::LeafObject(Slot slot) {
   if (has_dtype && has_shape) {
     leaf.has_stats = !std::isnan(leaf.max_value) || leaf.max == "NaN";
     if (options_.ours && IsNarrowFloat(leaf.dtype)) {
-      for (double* number : {&leaf.max_value, &leaf.min_value, &leaf.mean_value, &leaf.norm_value})
-        *number = RoundToFloat32(*number);
+      for (double* value : {&leaf.max_value, &leaf.min_value, &leaf.mean_value, &leaf.norm_value})
+        *value = RoundToFloat32(*value);
     }
     if (options_.ours && leaf.has_stats) {
       leaf.counts = &kNoneOfAKind;

@@ -222,8 +222,8 @@ std::string WeightsFileOf(std::string_view dump_file) {
 }
 
 Status ReadWeights(Dump* dump) {
-  const std::string name = WeightsFileOf(BaseName(dump->path));
-  SideFile file(dump, name, nullptr);
+  const std::string file_name = WeightsFileOf(BaseName(dump->path));
+  SideFile file(dump, file_name, nullptr);
   return file.Read([&](formats::JsonCursor* json, std::string_view name) {
     Weight weight{.name = name};
     formats::JsonText key, text;
