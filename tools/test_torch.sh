@@ -23,6 +23,6 @@ fi
 "${pip[@]}" install --no-deps --no-index --force-reinstall "$folder"/wheel/*.whl
 
 "$folder/bin/python" -c 'import torch; print("== Python tests under PyTorch", torch.__version__)'
-[ $# -gt 0 ] || set -- tests/python tests/seeds
+[ $# -gt 0 ] || set -- tests/python tests/compat
 MSPROBE_BIN="$PWD/$folder/bin/msprobe" MSPROBE_BUILD_DIR="$PWD/$build" PYTHONHASHSEED=0 \
   "$folder/bin/python" -m pytest -q -p no:cacheprovider "$@"

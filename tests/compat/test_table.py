@@ -1,4 +1,4 @@
-"""docs/seeds.md: a row for each requirement, a test for each row, and a row for each test."""
+"""docs/compat.md: a row for each requirement, a test for each row, and a row for each test."""
 
 import re
 
@@ -17,13 +17,13 @@ IDS = [
 
 @pytest.fixture(scope="module")
 def rows(root):
-    text = (root / "docs" / "seeds.md").read_text().splitlines()
+    text = (root / "docs" / "compat.md").read_text().splitlines()
     return [ROW.fullmatch(line).groups() for line in text if line.startswith("| R-")]
 
 
 @pytest.fixture(scope="module")
 def tests(root):
-    paths = (root / "tests" / "seeds").glob("test_*.py")
+    paths = (root / "tests" / "compat").glob("test_*.py")
     return {
         name for path in paths for name in re.findall(r"^def (test_\w+)", path.read_text(), re.M)
     }
