@@ -1,4 +1,4 @@
-"""Seeds 000 and 004 from a fresh clone into empty environments, as their guides write it."""
+"""Fresh clones into empty environments, as the guides of ptdbg_ascend and msprobe write it."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Seeds 000, 002, 003 and 004: getting the tools, and the names under which scripts import them.
+"""Getting the older tools, and the names under which scripts import them.
 
 Tests carry the id of the requirement that they check.
 """

@@ -1,4 +1,4 @@
-"""Seeds 000 and 002: looking for overflows. Tests carry the id of the requirement they check.
+"""Looking for overflows. Tests carry the id of the requirement they check.
 
 The flag of an NPU is a fake one here: we have no such device. Without a flag, values are looked at.
 """

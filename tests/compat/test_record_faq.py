@@ -1,4 +1,4 @@
-"""Seed 003: what the FAQ of ptdbg_ascend answered. Tests carry the id of the requirement."""
+"""What the FAQ of ptdbg_ascend answered. Tests carry the id of the requirement."""
 
 import re
 import signal

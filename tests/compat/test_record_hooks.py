@@ -1,4 +1,4 @@
-"""Seed 002: recording with torch_npu.hooks. Tests carry the id of the requirement they check."""
+"""Recording with torch_npu.hooks. Tests carry the id of the requirement they check."""
 
 import json
 import os

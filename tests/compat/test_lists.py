@@ -1,4 +1,4 @@
-"""Seed 003: a list of APIs of the user's own, and which the tool leaves alone."""
+"""ptdbg_ascend 3 and later: a list of APIs of the user's own, and which the tool leaves alone."""
 
 import sys
 import types

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-EXAMPLES = "tests/data/seeds/001"
+EXAMPLES = "tests/data/first_documentation"
 # What the examples leave to the reader.
 BEFORE = """
 import torch

@@ -1,4 +1,4 @@
-"""Seed 003: PrecisionDebugger of ptdbg_ascend 3.2 to 6.0, and runs of several processes."""
+"""PrecisionDebugger of ptdbg_ascend 3.2 to 6.0, and runs of several processes."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""Seed 000: recording with ptdbg_ascend 0.1. Tests carry the id of the requirement they check."""
+"""Recording with ptdbg_ascend 0.1. Tests carry the id of the requirement they check."""
 
 import glob
 import os
