@@ -3,12 +3,14 @@
 The debugger is one per process, so whatever records runs in a forked child: torch is imported once.
 """
 
+import functools
 import json
 import multiprocessing
 import tempfile
 import traceback
 from pathlib import Path
 
+import pytest
 import torch
 import torch.distributed
 
@@ -65,6 +67,45 @@ def _result(child, receiver, name):
 def run_forked(function, *args, **kwargs):
     """`function(*args, **kwargs)` in a child of its own; its result, which must be picklable."""
     return _result(*_start(function, args, kwargs), function.__name__)
+
+
+def _outcome(test, kwargs):
+    """Runs a test in the child: ("failed", pytest's report of it), ("skipped", why) or None."""
+    __tracebackhide__ = True
+    try:
+        test(**kwargs)
+    except pytest.skip.Exception as skipped:
+        return "skipped", str(skipped)
+    except BaseException:
+        return "failed", str(pytest.ExceptionInfo.from_current().getrepr())
+    return None
+
+
+def forked(test):
+    """The test runs in a child of its own. Fixtures and parameters are made in the parent.
+
+    Where the test fails, pytest shows the lines and the values of the child::
+
+        @forked
+        def test_names(tmp_path):
+            ...
+            assert read_dump(tmp_path).names == ["Torch.relu.0.forward"]
+    """
+
+    @functools.wraps(test)
+    def in_a_child(**kwargs):
+        __tracebackhide__ = True
+        try:
+            outcome = _result(*_start(_outcome, (test, kwargs), {}), test.__name__)
+        except ForkedError as error:
+            outcome = "failed", str(error)
+        if outcome is not None:
+            what, text = outcome
+            if what == "skipped":
+                pytest.skip(text)
+            pytest.fail(text, pytrace=False)
+
+    return in_a_child
 
 
 def run_together(calls):

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 import torch
-from recording import read_dump, run_forked
+from recording import forked, read_dump, run_forked
 
 LOW = {"Tensor.reshape.0", "Torch.cat.0", "Tensor.clamp.0"}
 MIDDLE = {"Functional.relu.0", "Tensor.sum.0"}
@@ -57,12 +57,13 @@ def test_risk_level(text, level, names, tmp_path):
     assert set(read_dump(tmp_path / "out").names) == names
 
 
-def count_calls(folder):
+@forked
+def test_what_a_risk_level_leaves_out_changes_no_number(tmp_path):
     """Calls that the risk level leaves out inside of and beside others."""
     from msprobe.pytorch import PrecisionDebugger
 
-    (folder / "config.json").write_text('{"risk_level": "CORE"}')
-    debugger = PrecisionDebugger(str(folder / "config.json"), dump_path=str(folder / "out"))
+    (tmp_path / "config.json").write_text('{"risk_level": "CORE"}')
+    debugger = PrecisionDebugger(str(tmp_path / "config.json"), dump_path=str(tmp_path / "out"))
     debugger.start()
     x = torch.ones(2, 2)
     torch.nn.functional.softmax(x, 0)
@@ -70,10 +71,6 @@ def count_calls(folder):
     torch.nn.functional.linear(x, x)
     torch.matmul(x, x)
     debugger.stop()
-
-
-def test_what_a_risk_level_leaves_out_changes_no_number(tmp_path):
-    run_forked(count_calls, tmp_path)
     assert read_dump(tmp_path / "out").names == [
         "Torch.matmul.0.forward",
         "Functional.linear.0.forward",
@@ -81,21 +78,18 @@ def test_what_a_risk_level_leaves_out_changes_no_number(tmp_path):
     ]
 
 
-def gather(folder):
+@forked
+def test_memory_that_a_collective_will_fill_is_left_out(tmp_path):
     from msprobe.pytorch import PrecisionDebugger
 
     torch.distributed.init_process_group(
-        "gloo", init_method=f"file://{folder}/store", rank=0, world_size=1
+        "gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1
     )
-    debugger = PrecisionDebugger(dump_path=str(folder / "out"))
+    debugger = PrecisionDebugger(dump_path=str(tmp_path / "out"))
     debugger.start()
     torch.distributed.all_gather([torch.zeros(2)], torch.ones(2))
     torch.distributed.all_reduce(torch.ones(2))
     debugger.stop()
-
-
-def test_memory_that_a_collective_will_fill_is_left_out(tmp_path):
-    run_forked(gather, tmp_path)
     data = read_dump(tmp_path / "out", rank=0).data
     gathered = data["Distributed.all_gather.0.forward"]
     assert gathered["input_args"][0] is None

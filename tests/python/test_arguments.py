@@ -9,7 +9,7 @@ import warnings
 import pytest
 import torch
 from odd_values import VALUES
-from recording import read_dump, run_forked
+from recording import forked, read_dump, run_forked
 
 
 class Taker(torch.nn.Module):
@@ -75,21 +75,18 @@ def test_tensors_inside_a_value_are_stored(case, tmp_path):
     assert (name in files) == (inner is not None)
 
 
-def change_in_place(folder):
+@forked
+def test_arguments_are_recorded_as_they_were(tmp_path):
     """An in-place call on the result of another."""
     from msprobe.pytorch import PrecisionDebugger
 
-    debugger = PrecisionDebugger(dump_path=str(folder), level="L1")
+    debugger = PrecisionDebugger(dump_path=str(tmp_path), level="L1")
     debugger.start()
     values = [torch.ones(2), torch.ones(3)]
     held = torch.stack([values[0], values[0]])
     torch.cat(values).add_(held.sum())
     del values[0]
     debugger.stop()
-
-
-def test_arguments_are_recorded_as_they_were(tmp_path):
-    run_forked(change_in_place, tmp_path)
     data = read_dump(tmp_path).data
     assert [t["shape"] for t in data["Torch.cat.0.forward"]["input_args"][0]] == [[2], [3]]
     assert data["Tensor.add_.0.forward"]["input_args"][0]["Max"] == 1.0  # before the call
@@ -140,19 +137,16 @@ def test_a_module_that_raises_is_recorded_and_left(tmp_path):
     assert parents["Torch.sin.0.forward"] is None
 
 
-def refuse(folder):
+@forked
+def test_a_call_that_raises_is_recorded(tmp_path):
     from msprobe.pytorch import PrecisionDebugger
 
-    debugger = PrecisionDebugger(dump_path=str(folder))
+    debugger = PrecisionDebugger(dump_path=str(tmp_path))
     debugger.start()
     for attempt in (lambda: torch.cat([torch.ones(2), "x"]), lambda: torch.ones(2).reshape(3)):
         with contextlib.suppress(TypeError, RuntimeError):
             attempt()
     debugger.stop()
-
-
-def test_a_call_that_raises_is_recorded(tmp_path):
-    run_forked(refuse, tmp_path)
     data = read_dump(tmp_path).data
     assert data["Torch.cat.0.forward"]["exception"] == "TypeError"
     assert data["Tensor.reshape.0.forward"]["exception"] == "RuntimeError"

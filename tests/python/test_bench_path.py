@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from recording import read_dump, run_forked
+from recording import forked, read_dump, run_forked
 from test_hot_reload import GIVE_UP_S, L1, Training
 from torch.nn import functional
 
@@ -196,12 +196,13 @@ def test_what_cannot_be_compared_is_refused_at_once(tmp_path):
     assert "write over" in run_forked(refused, tmp_path / "golden", path)
 
 
-def reload(folder):
+@forked
+def test_it_comes_and_goes_while_the_training_runs(tmp_path, capfd):
     on = {"dump_enable": True, "task": "tensor"}
-    training = Training(folder, on)
+    training = Training(tmp_path, on)
     assert training.step() == L1
-    (folder / "golden").mkdir()  # not below a folder of a step: for all of them
-    shutil.copy(folder / "out/step0/rank/dump.json", folder / "golden")
+    (tmp_path / "golden").mkdir()  # not below a tmp_path of a step: for all of them
+    shutil.copy(tmp_path / "out/step0/rank/dump.json", tmp_path / "golden")
     wanted = {**on, "tensor": {"bench_path": "golden", "diff_nums": -1}}
     training.write({**on, "tensor": {"bench_path": "nowhere"}})
     training.until(None)  # refused
@@ -221,10 +222,6 @@ def reload(folder):
         training.debugger.stop()
         time.sleep(0.05)
         before, now = now, len(read_dump(training.out, training.steps).names)
-
-
-def test_it_comes_and_goes_while_the_training_runs(tmp_path, capfd):
-    run_forked(reload, tmp_path)
     said = capfd.readouterr().err
     assert said.count("collection is off until the file is right: nowhere") == 1
     compared = re.findall("compared with (.*?): (.*)", said)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from recording import run_forked, run_ranks
+from recording import forked, run_forked, run_ranks
 from torch.nn import functional as F
 
 from msprobe import _engine
@@ -70,12 +70,13 @@ def test_what_the_configuration_leaves_out(tmp_path):
     assert report["operations"]["recorded"] == 1
 
 
-def overflow(folder):
+@forked
+def test_what_overflow_check_only_looks_at(tmp_path):
     from msprobe.pytorch import PrecisionDebugger
 
-    (folder / "config.json").write_text('{"overflow_check": {"overflow_nums": -1}}')
+    (tmp_path / "config.json").write_text('{"overflow_check": {"overflow_nums": -1}}')
     debugger = PrecisionDebugger(
-        str(folder / "config.json"), "overflow_check", str(folder / "dump"), "L1"
+        str(tmp_path / "config.json"), "overflow_check", str(tmp_path / "dump"), "L1"
     )
     x = torch.tensor([1.0, 4.0], requires_grad=True)
     debugger.start()
@@ -83,10 +84,6 @@ def overflow(folder):
     zero = torch.zeros(2, requires_grad=True)
     torch.sqrt(zero).sum().backward()  # of which the gradient is infinite
     debugger.stop()
-
-
-def test_what_overflow_check_only_looks_at(tmp_path):
-    run_forked(overflow, tmp_path)
     report = coverage(tmp_path)
     data = json.loads((tmp_path / "dump/step0/rank/dump.json").read_text())["data"]
     assert [name for name in data if "backward" in name] == ["Torch.sqrt.1.backward"]
@@ -94,19 +91,16 @@ def test_what_overflow_check_only_looks_at(tmp_path):
     assert report["gradients"] == {"recorded": 1, "ignored": 4, "missing": 0}
 
 
-def saves(folder):
+@forked
+def test_what_level_debug_saves(tmp_path):
     from msprobe.pytorch import PrecisionDebugger
 
-    debugger = PrecisionDebugger(dump_path=str(folder / "dump"), level="debug")
+    debugger = PrecisionDebugger(dump_path=str(tmp_path / "dump"), level="debug")
     x = torch.ones(2, requires_grad=True)
     for value in (x, [x * 2], 3, object()):
         debugger.save(value, "v")
     (x * 3).sum().backward()
     debugger.step()
-
-
-def test_what_level_debug_saves(tmp_path):
-    run_forked(saves, tmp_path)
     report = coverage(tmp_path)
     assert report["saves"] == {"recorded": 3, "refused": 1}
     assert report["gradients"] == {"recorded": 1, "ignored": 0, "missing": 1}
@@ -212,21 +206,18 @@ def is_dispatcher_watched():
     return watched()
 
 
-def watched_until_the_end(folder, breaks):
+@pytest.mark.parametrize("breaks", [False, True])
+@forked
+def test_the_dispatcher_is_left_alone_afterwards(tmp_path, breaks):
     from msprobe.pytorch import PrecisionDebugger
 
-    debugger = PrecisionDebugger(dump_path=str(folder / "dump"), level="L1")
+    debugger = PrecisionDebugger(dump_path=str(tmp_path / "dump"), level="L1")
     debugger.start()
-    watched = [is_dispatcher_watched()]
+    assert is_dispatcher_watched()
     if breaks:
         _engine.fault("a test")
     debugger.stop()
-    return [*watched, is_dispatcher_watched()]
-
-
-@pytest.mark.parametrize("breaks", [False, True])
-def test_the_dispatcher_is_left_alone_afterwards(tmp_path, breaks):
-    assert run_forked(watched_until_the_end, tmp_path, breaks) == [True, False]
+    assert not is_dispatcher_watched()
 
 
 def test_show_prints_it(tmp_path, msprobe_bin):

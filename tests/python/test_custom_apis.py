@@ -9,7 +9,7 @@ import types
 
 import pytest
 import torch
-from recording import read_dump, run_forked
+from recording import forked, read_dump
 
 from msprobe import ConfigError, UsageError
 from msprobe.pytorch import PrecisionDebugger, custom_apis, hooks
@@ -40,9 +40,10 @@ def setup():
     mine.mul = operator.mul  # a builtin that no pointer swap reaches
 
 
-def registered(folder):
+@forked
+def test_registered(tmp_path):
     setup()
-    debugger = PrecisionDebugger(dump_path=str(folder))
+    debugger = PrecisionDebugger(dump_path=str(tmp_path))
     originals = {name: getattr(mine, name) for name in ("rotary", "fused", "half", "mul")}
     signature = inspect.signature(rotary)
     for name in originals:
@@ -58,7 +59,7 @@ def registered(folder):
     Layer().run(X)
     assert inspect.signature(rotary) == signature
     debugger.stop()
-    dump = read_dump(folder)
+    dump = read_dump(tmp_path)
     assert [n for n in dump.names if n.endswith("forward")] == [
         "mine.rotary.0.forward",
         "Tensor.sum.0.forward",
@@ -78,16 +79,17 @@ def registered(folder):
     debugger.register_custom_api(mine, "rotary", "Again")  # while recording
     rotary(X)
     debugger.stop()
-    assert read_dump(folder, 1).names == [
+    assert read_dump(tmp_path, 1).names == [
         "Torch.relu.0.forward",
         "Tensor.__mul__.0.forward",
         "Again.rotary.0.forward",
     ]
 
 
-def refused(folder):
+@forked
+def test_refused(tmp_path):
     setup()
-    debugger = PrecisionDebugger(dump_path=str(folder))
+    debugger = PrecisionDebugger(dump_path=str(tmp_path))
     for arguments, message in (
         ((mine, "nothing"), "mine.nothing is not observed: it has no such attribute"),
         ((mine, 3), "api; expected a name, found 3"),
@@ -106,8 +108,9 @@ def refused(folder):
         debugger.register_custom_api(torch, "relu")
 
 
-def namespaces(folder):
-    config = folder / "config.json"
+@forked
+def test_namespaces(tmp_path):
+    config = tmp_path / "config.json"
     config.write_text('{"custom_op_namespaces": ["early", "late"]}')
 
     @torch.library.custom_op("early::twice", mutates_args=())
@@ -115,13 +118,13 @@ def namespaces(folder):
         return x * 2
 
     packet = torch.ops.early.twice
-    debugger = PrecisionDebugger(str(config), dump_path=str(folder / "out"))
+    debugger = PrecisionDebugger(str(config), dump_path=str(tmp_path / "out"))
     debugger.start()
     packet(X.detach())
     packet.default(X.detach())
     twice(X.detach())
     debugger.stop()
-    assert read_dump(folder / "out").names == [f"early.twice.{n}.forward" for n in range(3)]
+    assert read_dump(tmp_path / "out").names == [f"early.twice.{n}.forward" for n in range(3)]
     assert torch.ops.early.twice is packet
     library = torch.library.Library("late", "DEF")
     library.define("thrice(Tensor x) -> Tensor")
@@ -131,18 +134,19 @@ def namespaces(folder):
     torch.ops.late.thrice(X)
     torch.ops.aten.relu(X)  # of no namespace that is wanted
     debugger.stop()
-    assert read_dump(folder / "out", 1).names[:1] == ["late.thrice.0.forward"]
-    assert not any("relu" in name for name in read_dump(folder / "out", 1).names)
+    assert read_dump(tmp_path / "out", 1).names[:1] == ["late.thrice.0.forward"]
+    assert not any("relu" in name for name in read_dump(tmp_path / "out", 1).names)
 
 
-def listed(folder):
-    custom_apis._LISTS = str(folder / "custom_wrap_ops.yaml")
-    (folder / "custom_wrap_ops.yaml").write_text(
+@forked
+def test_listed(tmp_path, capfd):
+    custom_apis._LISTS = str(tmp_path / "custom_wrap_ops.yaml")
+    (tmp_path / "custom_wrap_ops.yaml").write_text(
         "mine:\n  - rotary\n  - later\nnot.there:\n  - x\n"
     )
     setup()
     sys.modules["mine"] = mine
-    debugger = PrecisionDebugger(dump_path=str(folder / "out"))
+    debugger = PrecisionDebugger(dump_path=str(tmp_path / "out"))
     for step in range(2):
         debugger.start()
         mine.rotary(X)
@@ -151,8 +155,10 @@ def listed(folder):
         debugger.stop()
         debugger.step()
         mine.later = lambda x: x - 1
-    assert read_dump(folder / "out").names == ["mine.rotary.0.forward"]
-    assert read_dump(folder / "out", 1).names == ["mine.rotary.0.forward", "mine.later.0.forward"]
+    assert read_dump(tmp_path / "out").names == ["mine.rotary.0.forward"]
+    assert read_dump(tmp_path / "out", 1).names == ["mine.rotary.0.forward", "mine.later.0.forward"]
+    (line,) = [line for line in capfd.readouterr().err.splitlines() if "custom_wrap_ops" in line]
+    assert "mine.later (it has no such attribute), not.there.x (the module is not imported" in line
 
 
 class JITFunction:
@@ -171,7 +177,8 @@ class Autotuner:
         return self.fn.run(*args, **kwargs)
 
 
-def triton(folder):
+@forked
+def test_triton(tmp_path):
     def add_one(x, n):
         x += n
 
@@ -181,13 +188,13 @@ def triton(folder):
     ):
         sys.modules[name] = types.ModuleType(name)
         vars(sys.modules[name]).update(values)
-    debugger = PrecisionDebugger(dump_path=str(folder))
+    debugger = PrecisionDebugger(dump_path=str(tmp_path))
     debugger.start()
     x = torch.zeros(2)
     JITFunction(add_one).run(x, 1, grid=(1,))
     Autotuner(JITFunction(add_one)).run(x, 2, grid=(1,))
     debugger.stop()
-    data = read_dump(folder).data
+    data = read_dump(tmp_path).data
     kernels = [data[name] for name in data if name.startswith("Triton")]
     assert [n for n in data if n.startswith("Triton")] == [
         "Triton.add_one.0.forward",
@@ -196,10 +203,11 @@ def triton(folder):
     assert [(k["input_args"][0]["Max"], k["output"][0]["Max"]) for k in kernels] == [(0, 1), (1, 3)]
 
 
-def one_argument(folder):
+@forked
+def test_one_argument(tmp_path):
     """A builtin that the interpreter calls past its pointer, from places that call it often."""
     mine.neg, value = operator.neg, hash(operator.neg)
-    debugger = PrecisionDebugger(dump_path=str(folder))
+    debugger = PrecisionDebugger(dump_path=str(tmp_path))
     debugger.register_custom_api(mine, "neg")
 
     def often():
@@ -215,13 +223,14 @@ def one_argument(folder):
         operator.neg(1, 2)
     debugger.stop()
     often()
-    assert len(read_dump(folder).names) == 101
+    assert len(read_dump(tmp_path).names) == 101
 
 
-def compiled(folder):
+@forked
+def test_compiled(tmp_path):
     """Compiled code in which a registered function is inlined, which is called outside as well."""
     setup()
-    debugger = PrecisionDebugger(dump_path=str(folder))
+    debugger = PrecisionDebugger(dump_path=str(tmp_path))
     debugger.register_custom_api(mine, "rotary")
     graphs = []
 
@@ -238,73 +247,54 @@ def compiled(folder):
         debugger.step()
     assert len(graphs) == 1
     for step in range(2):
-        assert read_dump(folder, step).names[-1] == "mine.rotary.0.forward"
+        assert read_dump(tmp_path, step).names[-1] == "mine.rotary.0.forward"
 
 
-@pytest.mark.parametrize(
-    "check", [registered, refused, namespaces, listed, triton, one_argument, compiled]
-)
-def test_custom(check, tmp_path):
-    run_forked(check, tmp_path)
-
-
-def test_listed_warns_once(tmp_path, capfd):
-    run_forked(listed, tmp_path)
-    (line,) = [line for line in capfd.readouterr().err.splitlines() if "custom_wrap_ops" in line]
-    assert "mine.later (it has no such attribute), not.there.x (the module is not imported" in line
-
-
-def edited(folder):
-    shutil.copytree(hooks._LISTS, folder / "lists")
-    names = folder / "lists" / "support_wrap_ops.yaml"
+@forked
+def test_edited_list(tmp_path, capfd):
+    shutil.copytree(hooks._LISTS, tmp_path / "lists")
+    names = tmp_path / "lists" / "support_wrap_ops.yaml"
     text = names.read_text().replace(
         "functional:\n", "functional:\n  - no_such_op\n  - pad_circular\n"
     )
     names.write_text(text + "\nmy_category:\n  - x\n")
-    hooks._LISTS = str(folder / "lists")
-    debugger = PrecisionDebugger(dump_path=str(folder / "out"))
+    hooks._LISTS = str(tmp_path / "lists")
+    debugger = PrecisionDebugger(dump_path=str(tmp_path / "out"))
     for _ in range(2):
         debugger.start()
         torch.relu(X)
         debugger.stop()
-    assert read_dump(folder / "out").names == ["Torch.relu.0.forward", "Torch.relu.1.forward"]
+    assert read_dump(tmp_path / "out").names == ["Torch.relu.0.forward", "Torch.relu.1.forward"]
     names.write_text("functional:\n - [\n")
     hooks._apis_added = False
     with pytest.raises(ConfigError, match=r"support_wrap_ops.yaml:\d+: expected"):
         debugger.start()
-
-
-def test_edited_list(tmp_path, capfd):
-    run_forked(edited, tmp_path)
     (line,) = [line for line in capfd.readouterr().err.splitlines() if "support_wrap_ops" in line]
     assert "Functional.no_such_op (this PyTorch does not have it), Functional.pad_circular" in line
     assert line.endswith("category my_category (not known)")
 
 
-def of_other_packages(folder):
+@forked
+def test_lists_with_categories_of_other_packages(tmp_path, capfd):
     """Categories of lists of the earlier tools."""
-    shutil.copytree(hooks._LISTS, folder / "lists")
-    with open(folder / "lists" / "support_wrap_ops.yaml", "a") as names:
+    shutil.copytree(hooks._LISTS, tmp_path / "lists")
+    with open(tmp_path / "lists" / "support_wrap_ops.yaml", "a") as names:
         names.write("\naten:\n  - add\n  - softmax.no\nmindspeed:\n  - swiglu\n")
         names.write("npu_distributed:\n  - isend\n")
-    hooks._LISTS = str(folder / "lists")
+    hooks._LISTS = str(tmp_path / "lists")
     mindspeed = types.ModuleType("mindspeed.ops")
     mindspeed.swiglu = lambda x: x * 2
     sys.modules["mindspeed.ops"] = mindspeed
-    debugger = PrecisionDebugger(dump_path=str(folder / "out"))
+    debugger = PrecisionDebugger(dump_path=str(tmp_path / "out"))
     debugger.start()
     torch.ops.aten.add(torch.ops.aten.add.Tensor(X, X), X)
     mindspeed.swiglu(X)
     debugger.stop()
-    assert read_dump(folder / "out").names == [
+    assert read_dump(tmp_path / "out").names == [
         "Aten.add.0.forward",
         "Aten.add.1.forward",
         "MindSpeed.swiglu.0.forward",
     ]
-
-
-def test_lists_with_categories_of_other_packages(tmp_path, capfd):
-    run_forked(of_other_packages, tmp_path)
     (line,) = [line for line in capfd.readouterr().err.splitlines() if "support_wrap_ops" in line]
     assert line.endswith(
         "not observed: Aten.softmax.no (this PyTorch does not have it), "
@@ -312,12 +302,9 @@ def test_lists_with_categories_of_other_packages(tmp_path, capfd):
     )
 
 
-def shipped(folder):
-    debugger = PrecisionDebugger(dump_path=str(folder))
+@forked
+def test_the_shipped_list_warns_of_nothing(tmp_path, capfd):
+    debugger = PrecisionDebugger(dump_path=str(tmp_path))
     debugger.start()
     debugger.stop()
-
-
-def test_the_shipped_list_warns_of_nothing(tmp_path, capfd):
-    run_forked(shipped, tmp_path)
     assert "support_wrap_ops" not in capfd.readouterr().err

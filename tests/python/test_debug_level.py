@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 import torch
-from recording import run_forked
+from recording import forked, run_forked
 
 from msprobe.pytorch import PrecisionDebugger
 
@@ -16,8 +16,9 @@ def debug_json(folder, step=0, rank="rank"):
     return json.loads((folder / f"step{step}" / rank / "debug.json").read_text())
 
 
-def structures(folder):
-    debugger = PrecisionDebugger(dump_path=str(folder), level="debug")
+@forked
+def test_structures(tmp_path):
+    debugger = PrecisionDebugger(dump_path=str(tmp_path), level="debug")
     x = torch.tensor([1.0, 2.0], requires_grad=True)
     y = x * 3
     debugger.save(y, "y")
@@ -25,9 +26,9 @@ def structures(folder):
     debugger.save(7, "number")
     (y.sum() + x.sum()).backward()
     debugger.save(y.detach(), "y", save_backward=False)
-    whole = debug_json_text(folder)
+    whole = debug_json_text(tmp_path)
     debugger.step()
-    found = debug_json(folder)
+    found = debug_json(tmp_path)
     assert (found["level"], found["task"], found["dump_data_dir"]) == ("debug", "statistics", None)
     data = found["data"]
     assert list(data)[:3] == ["y.0.debug", "all.0.debug", "number.0.debug"]
@@ -51,29 +52,31 @@ def debug_json_text(folder):
     return (folder / "step0" / "rank" / "debug.json").read_text()
 
 
-def files(folder):
-    debugger = PrecisionDebugger(dump_path=str(folder), level="debug", task="tensor")
+@forked
+def test_files(tmp_path):
+    debugger = PrecisionDebugger(dump_path=str(tmp_path), level="debug", task="tensor")
     x = torch.ones(2, requires_grad=True)
     debugger.save(x, "x")
     debugger.save({"k": [x * 2]}, "d")
     (x * 5).sum().backward()
     debugger.step()
-    tensors = folder / "step0" / "rank" / "dump_tensor_data"
+    tensors = tmp_path / "step0" / "rank" / "dump_tensor_data"
     assert sorted(f.name for f in tensors.iterdir()) == [
         "d.0.debug.k.0.pt",
         "x.0.debug.pt",
         "x_grad.0.debug.pt",
     ]
     assert torch.load(tensors / "x_grad.0.debug.pt").tolist() == [5.0, 5.0]
-    data = debug_json(folder)["data"]
+    data = debug_json(tmp_path)["data"]
     assert data["x.0.debug"]["data_name"] == "x.0.debug.pt"
     assert data["d_grad.0.debug"] == {"k": [None]}  # none came
 
 
-def steps_and_stop(folder):
-    config = folder / "config.json"
+@forked
+def test_steps_and_stop(tmp_path):
+    config = tmp_path / "config.json"
     config.write_text('{"rank": [1], "step": [1], "statistics": {"list": ["x"]}}')
-    debugger = PrecisionDebugger(str(config), dump_path=str(folder / "out"), level="debug")
+    debugger = PrecisionDebugger(str(config), dump_path=str(tmp_path / "out"), level="debug")
     for step in range(3):
         debugger.start(rank_id=0)  # no effect here
         x = torch.ones(2, requires_grad=True)
@@ -81,35 +84,38 @@ def steps_and_stop(folder):
         debugger.stop()
         (x * step).sum().backward()
         debugger.step()
-    assert [path.name for path in (folder / "out").iterdir()] == ["step1"]
-    assert list(debug_json(folder / "out", 1)["data"]) == ["x.0.debug", "x_grad.0.debug"]
-    names = sorted(path.name for path in (folder / "out" / "step1" / "rank").iterdir())
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["step1"]
+    assert list(debug_json(tmp_path / "out", 1)["data"]) == ["x.0.debug", "x_grad.0.debug"]
+    names = sorted(path.name for path in (tmp_path / "out" / "step1" / "rank").iterdir())
     assert names == ["coverage.json", "debug.json"]
 
 
-def unwanted_rank(folder):
+@forked
+def test_unwanted_rank(tmp_path):
     torch.distributed.init_process_group(
         "gloo", store=torch.distributed.HashStore(), rank=0, world_size=1
     )
-    config = folder / "config.json"
+    config = tmp_path / "config.json"
     config.write_text('{"rank": [1], "level": "debug"}')
-    debugger = PrecisionDebugger(str(config), dump_path=str(folder / "out"))
+    debugger = PrecisionDebugger(str(config), dump_path=str(tmp_path / "out"))
     debugger.save(torch.ones(1), "x")
-    assert not (folder / "out").exists()
+    assert not (tmp_path / "out").exists()
 
 
-def refused(folder):
-    debugger = PrecisionDebugger(dump_path=str(folder), level="debug")
+@forked
+def test_refused(tmp_path):
+    debugger = PrecisionDebugger(dump_path=str(tmp_path / "run"), level="debug")
     for value in (None, {1: torch.ones(1)}, [object()], torch.float32):
         debugger.save(value, "x")
     debugger.save(torch.ones(1), 3)
-    assert not folder.exists()
+    assert not (tmp_path / "run").exists()
 
 
-def other_levels(folder):
-    debugger = PrecisionDebugger(dump_path=str(folder))
+@forked
+def test_other_levels(tmp_path):
+    debugger = PrecisionDebugger(dump_path=str(tmp_path / "run"))
     debugger.save(torch.ones(1), "x")
-    assert not folder.exists()
+    assert not (tmp_path / "run").exists()
 
 
 def loop(folder=None):
@@ -141,23 +147,16 @@ def killed(folder):
     os._exit(0)
 
 
-def left_open(folder):
-    debugger = PrecisionDebugger(dump_path=str(folder), level="debug")
+@forked
+def test_left_open(tmp_path):
+    debugger = PrecisionDebugger(dump_path=str(tmp_path), level="debug")
     x, y = torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True)
     debugger.save([x, y], "pair")
     x.sum().backward()
-    assert "pair_grad" not in debug_json_text(folder)
+    assert "pair_grad" not in debug_json_text(tmp_path)
     atexit._run_exitfuncs()
-    gradients = debug_json(folder)["data"]["pair_grad.0.debug"]
+    gradients = debug_json(tmp_path)["data"]["pair_grad.0.debug"]
     assert gradients[0]["Max"] == 1.0 and gradients[1] is None
-
-
-@pytest.mark.parametrize(
-    "check",
-    [structures, files, steps_and_stop, unwanted_rank, refused, other_levels, left_open],
-)
-def test_debug(check, tmp_path):
-    run_forked(check, tmp_path / "run" if check in (refused, other_levels) else tmp_path)
 
 
 def test_training_is_the_same(tmp_path):

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 import torch
-from recording import read_dump, run_forked
+from recording import forked, read_dump
 
 from msprobe import UsageError
 from msprobe.pytorch import PrecisionDebugger
@@ -22,58 +22,66 @@ def train(debugger, model=MODEL, steps=1, **start):
         debugger.step()
 
 
-def model_in_the_constructor(folder):
-    debugger = PrecisionDebugger(None, "statistics", str(folder), "L0", MODEL)
+@forked
+def test_model_in_the_constructor(tmp_path):
+    debugger = PrecisionDebugger(None, "statistics", str(tmp_path), "L0", MODEL)
     debugger.start()
     MODEL(X)
     debugger.stop()
-    assert read_dump(folder).names[0] == "Module.0.Linear.forward.0"
+    assert read_dump(tmp_path).names[0] == "Module.0.Linear.forward.0"
 
 
-def steps_fifth_by_position(folder):
-    debugger = PrecisionDebugger(None, "statistics", str(folder), "L1", [1])
+@forked
+def test_steps_fifth_by_position(tmp_path):
+    debugger = PrecisionDebugger(None, "statistics", str(tmp_path), "L1", [1])
     train(debugger, steps=3)
-    assert [path.name for path in folder.iterdir()] == ["step1"]
+    assert [path.name for path in tmp_path.iterdir()] == ["step1"]
 
 
-def no_steps_fifth_by_position(folder):
-    train(PrecisionDebugger(None, None, str(folder), None, []), steps=2)
-    assert (folder / "step0").exists() and (folder / "step1").exists()
+@forked
+def test_no_steps_fifth_by_position(tmp_path):
+    train(PrecisionDebugger(None, None, str(tmp_path), None, []), steps=2)
+    assert (tmp_path / "step0").exists() and (tmp_path / "step1").exists()
 
 
-def several_models(folder):
-    debugger = PrecisionDebugger(dump_path=str(folder), level="L0", model=(MODEL, MODEL[0]))
+@forked
+def test_several_models(tmp_path):
+    debugger = PrecisionDebugger(dump_path=str(tmp_path), level="L0", model=(MODEL, MODEL[0]))
     debugger.start()
     MODEL(X)
     debugger.stop()
-    assert read_dump(folder).names[0] == "Module.0.0.Linear.forward.0"
+    assert read_dump(tmp_path).names[0] == "Module.0.0.Linear.forward.0"
 
 
-def one_per_process_called_on_the_class(folder):
-    first = PrecisionDebugger(dump_path=str(folder))
+@forked
+def test_one_per_process_called_on_the_class(tmp_path):
+    first = PrecisionDebugger(dump_path=str(tmp_path))
     assert PrecisionDebugger(dump_path="elsewhere", level="mix") is first
     PrecisionDebugger.start(MODEL)
     MODEL(X)
     PrecisionDebugger.stop()
     PrecisionDebugger.step()
-    assert read_dump(folder).names == ["Functional.linear.0.forward", "Functional.relu.0.forward"]
+    assert read_dump(tmp_path).names == ["Functional.linear.0.forward", "Functional.relu.0.forward"]
 
 
-def rank_id_names_the_folder(folder):
-    train(PrecisionDebugger(dump_path=str(folder)), rank_id=3)
-    assert [path.name for path in (folder / "step0").iterdir()] == ["rank3"]
+@forked
+def test_rank_id_names_the_folder(tmp_path):
+    train(PrecisionDebugger(dump_path=str(tmp_path)), rank_id=3)
+    assert [path.name for path in (tmp_path / "step0").iterdir()] == ["rank3"]
 
 
-def steps_from(folder):
-    debugger = PrecisionDebugger(dump_path=str(folder), step=[7])
+@forked
+def test_steps_from(tmp_path):
+    debugger = PrecisionDebugger(dump_path=str(tmp_path), step=[7])
     debugger.set_init_step(6)
     train(debugger, steps=3)
-    assert [path.name for path in folder.iterdir()] == ["step7"]
-    assert read_dump(folder, 7).names[0] == "Functional.linear.0.forward"
+    assert [path.name for path in tmp_path.iterdir()] == ["step7"]
+    assert read_dump(tmp_path, 7).names[0] == "Functional.linear.0.forward"
 
 
-def tokens(folder):
-    debugger = PrecisionDebugger(dump_path=str(folder), level="mix")
+@forked
+def test_tokens(tmp_path):
+    debugger = PrecisionDebugger(dump_path=str(tmp_path), level="mix")
     for _ in range(2):  # counted anew between each start and stop
         debugger.start([MODEL], token_range=[1, 2])
         torch.relu(X)
@@ -82,7 +90,7 @@ def tokens(folder):
         debugger.stop()
         debugger.step()
     for step in range(2):
-        names = read_dump(folder, step).names
+        names = read_dump(tmp_path, step).names
         assert [n for n in names if "Linear" in n] == [
             "Module.0.0.Linear.forward.0",
             "Module.0.0.Linear.forward.1",
@@ -92,23 +100,25 @@ def tokens(folder):
     MODEL(X)
     torch.relu(X)
     debugger.stop()
-    assert read_dump(folder, 2).names[-1] == "Torch.relu.0.forward"
+    assert read_dump(tmp_path, 2).names[-1] == "Torch.relu.0.forward"
     assert not MODEL._forward_pre_hooks
 
 
-def gradients_of_tokens(folder):
-    debugger = PrecisionDebugger(dump_path=str(folder), level="mix")
+@forked
+def test_gradients_of_tokens(tmp_path):
+    debugger = PrecisionDebugger(dump_path=str(tmp_path), level="mix")
     debugger.start(MODEL, token_range=(1, 1))
     for _ in range(3):
         MODEL(X).sum().backward()
     debugger.stop()
-    names = read_dump(folder).names
+    names = read_dump(tmp_path).names
     assert sum("Functional.linear" in n and n.endswith(".backward") for n in names) == 1
     assert sum("parameters_grad" in name for name in names) == 2  # after the first forward
 
 
-def two_threads(folder):
-    debugger = PrecisionDebugger(dump_path=str(folder), level="mix")
+@forked
+def test_two_threads(tmp_path):
+    debugger = PrecisionDebugger(dump_path=str(tmp_path), level="mix")
     failed = []
 
     def work():
@@ -127,33 +137,7 @@ def two_threads(folder):
         worker.join()
     debugger.stop()
     assert not failed
-    assert len(read_dump(folder).names) > 20
-
-
-@pytest.mark.parametrize(
-    "check",
-    [
-        model_in_the_constructor,
-        steps_fifth_by_position,
-        no_steps_fifth_by_position,
-        several_models,
-        one_per_process_called_on_the_class,
-        rank_id_names_the_folder,
-        steps_from,
-        tokens,
-        gradients_of_tokens,
-        two_threads,
-    ],
-)
-def test_debugger(check, tmp_path):
-    run_forked(check, tmp_path)
-
-
-def misuse(folder, action, message):
-    debugger = PrecisionDebugger(dump_path=str(folder), level="L0")
-    with pytest.raises(UsageError) as error:
-        action(debugger)
-    assert message in str(error.value)
+    assert len(read_dump(tmp_path).names) > 20
 
 
 @pytest.mark.parametrize(
@@ -173,23 +157,31 @@ def misuse(folder, action, message):
         (lambda d: d.set_init_step(1.0), "found 1.0"),
     ],
 )
+@forked
 def test_misuse(action, message, tmp_path):
-    run_forked(misuse, tmp_path, action, message)
+    debugger = PrecisionDebugger(dump_path=str(tmp_path), level="L0")
+    with pytest.raises(UsageError) as error:
+        action(debugger)
+    assert message in str(error.value)
 
 
-def token_range_needs_a_model(folder):
-    debugger = PrecisionDebugger(dump_path=str(folder))
+@forked
+def test_token_range_needs_a_model(tmp_path):
+    debugger = PrecisionDebugger(dump_path=str(tmp_path))
     with pytest.raises(UsageError, match="token_range counts calls of the model"):
         debugger.start(token_range=[0, 1])
 
 
-def wrong_model_in_the_constructor():
+@forked
+def test_wrong_model_in_the_constructor():
     with pytest.raises(UsageError, match="found dict"):
         PrecisionDebugger(model={})
     assert PrecisionDebugger._instance is None
 
 
-def harmless(folder):
+@forked
+def test_what_is_called_out_of_turn_is_harmless(tmp_path):
+    folder = tmp_path / "run"
     debugger = PrecisionDebugger(dump_path=str(folder))
     debugger.stop()
     debugger.step()  # counts one step
@@ -202,20 +194,14 @@ def harmless(folder):
     assert len(read_dump(folder, 1).names) == 2
 
 
-def never_stepped(folder):
-    debugger = PrecisionDebugger(dump_path=str(folder))
+@forked
+def test_without_step_calls_are_counted_on(tmp_path):
+    debugger = PrecisionDebugger(dump_path=str(tmp_path))
     for _ in range(2):
         debugger.start()
         torch.relu(X)
         debugger.stop()
-    assert read_dump(folder).names == ["Torch.relu.0.forward", "Torch.relu.1.forward"]
-
-
-def test_other_misuse(tmp_path):
-    run_forked(token_range_needs_a_model, tmp_path / "a")
-    run_forked(wrong_model_in_the_constructor)
-    run_forked(harmless, tmp_path / "b")
-    run_forked(never_stepped, tmp_path / "c")
+    assert read_dump(tmp_path).names == ["Torch.relu.0.forward", "Torch.relu.1.forward"]
 
 
 METHODS = [

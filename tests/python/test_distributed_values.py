@@ -4,28 +4,25 @@ import zlib
 
 import torch
 import torch.distributed as dist
-from recording import Dump, run_forked
+from recording import Dump, forked
 
 
-def call(folder):
+@forked
+def test_groups_reductions_and_exchanges(tmp_path):
     """Calls with a group, a reduction and a point-to-point operation; alone, so that none waits."""
     from msprobe.pytorch import PrecisionDebugger
 
-    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=0, world_size=1)
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
     group = dist.new_group([0])
     x = torch.ones(3)
     exchange = dist.P2POp(dist.isend, x, 0, group, 7)
-    debugger = PrecisionDebugger(dump_path=str(folder / "dump"), level="L1")
+    debugger = PrecisionDebugger(dump_path=str(tmp_path / "dump"), level="L1")
     debugger.start()
     dist.all_reduce(x, op=dist.ReduceOp.MAX, group=group)
     dist.all_reduce(x, dist.ReduceOp.SUM)
     torch.nn.functional.softmax(x, 0, exchange)  # which does not look at its third argument
     debugger.stop()
     debugger.step()
-
-
-def test_groups_reductions_and_exchanges(tmp_path):
-    run_forked(call, tmp_path)
     data = Dump(tmp_path / "dump" / "step0" / "rank0").data
     group_id = f"{zlib.crc32(b'[0]'):08x}"
     group = {"type": "torch.ProcessGroup", "group_ranks": [0], "group_id": group_id}

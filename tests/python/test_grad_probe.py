@@ -7,7 +7,7 @@ import zlib
 import numpy as np
 import pytest
 import torch
-from recording import run_forked, run_ranks
+from recording import forked, run_forked, run_ranks
 from test_bit_identity import ALL, digest, without_the_tool
 from test_bit_identity import train as plain_train
 
@@ -210,18 +210,15 @@ def test_training_is_the_same_bits(name, tmp_path):
     assert len(list((tmp_path / "dump" / "rank0").glob("*.csv"))) == 10
 
 
-def misuse(folder):
+@forked
+def test_misuse(tmp_path):
     with pytest.raises(UsageError, match="to be constructed first"):
         PrecisionDebugger.monitor(torch.nn.Linear(2, 2))
-    debugger = PrecisionDebugger(dump_path=str(folder / "dump"))
+    debugger = PrecisionDebugger(dump_path=str(tmp_path / "dump"))
     with pytest.raises(UsageError, match='expected task "grad_probe", found "statistics"'):
         debugger.monitor(torch.nn.Linear(2, 2))
     with pytest.raises(UsageError, match="found int"):
         debugger.monitor(3)
-
-
-def test_misuse(tmp_path):
-    run_forked(misuse, tmp_path)
 
 
 def in_a_bad_place(folder):

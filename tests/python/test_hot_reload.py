@@ -1,12 +1,13 @@
 """The key dump_enable: the configuration is read again while the training runs."""
 
+import atexit
 import json
 import os
 import time
 
 import pytest
 import torch
-from recording import read_dump, run_forked
+from recording import forked, read_dump, run_forked
 
 GIVE_UP_S = 60
 L1 = {"Functional.linear.0.forward", "Functional.linear.0.backward"}
@@ -123,28 +124,22 @@ def test_a_level_that_needs_a_model_waits_for_it(tmp_path, capfd):
     assert 'expected level "L1", or a model: start(model)' in capfd.readouterr().err
 
 
-def overridden(folder):
-    training = Training(folder, {"dump_enable": True}, level="L0")
+@forked
+def test_arguments_stay_in_force(tmp_path):
+    training = Training(tmp_path, {"dump_enable": True}, level="L0")
     training.until(L0)
     training.write({"dump_enable": True, "level": "mix", "statistics": {"list": ["forward"]}})
-    return training.until({"Module.0.Linear.forward.0"})
+    training.until({"Module.0.Linear.forward.0"})
 
 
-def test_arguments_stay_in_force(tmp_path):
-    assert run_forked(overridden, tmp_path)
-
-
-def not_asked(folder):
-    training = Training(folder, {})
+@forked
+def test_without_the_key_the_file_is_read_once(tmp_path):
+    training = Training(tmp_path, {})
     training.step()
     training.write({"level": "L0"})
     time.sleep(0.6)
     training.step()
-    return training.step()
-
-
-def test_without_the_key_the_file_is_read_once(tmp_path):
-    assert run_forked(not_asked, tmp_path) == L1
+    assert training.step() == L1
 
 
 def within_a_step(folder, change):
@@ -181,19 +176,13 @@ def test_what_a_step_has_recorded_stays(change, this, next_step, tmp_path):
     assert read_dump(tmp_path / "out", 1).names == next_step
 
 
-def leak(folder):
-    """Reloads; what the process holds more after many of them."""
-    import atexit
-
-    training = Training(folder, {"dump_enable": True})
+@forked
+def test_reading_again_leaves_nothing_behind(tmp_path):
+    training = Training(tmp_path, {"dump_enable": True})
     training.step()
     before = atexit._ncallbacks()
     for n in range(3):
         training.write({"dump_enable": True, "statistics": {"list": [f"linear.0.f{n}"]}})
         time.sleep(0.51)
         training.step()
-    return atexit._ncallbacks() - before
-
-
-def test_reading_again_leaves_nothing_behind(tmp_path):
-    assert run_forked(leak, tmp_path) == 0
+    assert atexit._ncallbacks() == before

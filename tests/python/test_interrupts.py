@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from recording import Dump, run_forked
+from recording import Dump, forked
 from torch.nn.modules import module as torch_module
 
 import msprobe
@@ -60,9 +60,10 @@ def check_left_behind(debugger, model):
     assert not any(p._post_accumulate_grad_hooks for p in model.parameters())
 
 
-def everywhere(folder):
+@forked
+def test_interrupted_everywhere(tmp_path):
     model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
-    debugger = PrecisionDebugger(dump_path=str(folder), level="mix")
+    debugger = PrecisionDebugger(dump_path=str(tmp_path), level="mix")
     number = 0
     while interrupted_step(debugger, model, number):  # the lists of APIs are read again each time
         check_left_behind(debugger, model)
@@ -78,10 +79,11 @@ def everywhere(folder):
     assert number > 30
 
 
-def start_again(folder):
+@forked
+def test_started_again_without_stop(tmp_path):
     """Interrupted, and started again without stop."""
     model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
-    debugger = PrecisionDebugger(dump_path=str(folder), level="mix")
+    debugger = PrecisionDebugger(dump_path=str(tmp_path), level="mix")
     whole, number, again = Dump(one_step(debugger, model)).names, 0, True
     while again:
         sys.settrace(interrupt_at(number))
@@ -101,7 +103,7 @@ class Interrupted(torch.nn.Sequential):
         raise KeyboardInterrupt
 
 
-def in_our_own_work(folder):
+def interrupt_our_own_work(folder):
     """While the engine runs Python code of the program's."""
     model = torch.nn.Sequential(Interrupted(torch.nn.Linear(2, 2)), torch.nn.ReLU())
     debugger = PrecisionDebugger(dump_path=str(folder), level="L0")
@@ -111,15 +113,13 @@ def in_our_own_work(folder):
     debugger.stop()
 
 
-def without_a_handler(folder):
+@forked
+def test_interrupted_in_our_own_work(tmp_path):
+    interrupt_our_own_work(tmp_path)
+
+
+@forked
+def test_interrupted_in_our_own_work_without_a_handler(tmp_path):
     """As in a job that a shell began in the background."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    in_our_own_work(folder)
-
-
-CHECKS = [everywhere, start_again, in_our_own_work, without_a_handler]
-
-
-@pytest.mark.parametrize("check", CHECKS)
-def test_interrupted(check, tmp_path):
-    run_forked(check, tmp_path)
+    interrupt_our_own_work(tmp_path)

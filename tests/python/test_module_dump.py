@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from recording import read_dump, run_forked
+from recording import forked, read_dump
 
 from msprobe import UsageError
 from msprobe.pytorch import PrecisionDebugger, module_dump, module_dump_end
@@ -20,9 +20,10 @@ class Block(torch.nn.Module):
         return torch.relu(self.inner(x)) * self.scale
 
 
-def one_module(folder):
+@forked
+def test_one_module(tmp_path):
     block, other = Block(), torch.nn.Linear(2, 2)
-    debugger = PrecisionDebugger(dump_path=str(folder))
+    debugger = PrecisionDebugger(dump_path=str(tmp_path))
     module_dump(block, "early")  # nothing is recorded yet: no effect
     for _ in range(2):
         debugger.start()
@@ -38,7 +39,7 @@ def one_module(folder):
         debugger.stop()
         debugger.step()
     for step in range(2):
-        names = read_dump(folder, step).names
+        names = read_dump(tmp_path, step).names
         assert names[:3] == [
             "Torch.relu.0.forward",
             "Module.mine.Block.forward.0",
@@ -57,27 +58,24 @@ def one_module(folder):
         assert "Functional.linear.1.forward" not in names
 
 
-def recorded_anyway(folder):
+@forked
+def test_recorded_anyway(tmp_path):
     block = Block()
-    debugger = PrecisionDebugger(dump_path=str(folder), level="L0")
+    debugger = PrecisionDebugger(dump_path=str(tmp_path), level="L0")
     debugger.start([block])
     module_dump(block.inner, "mine")  # a warning
     block(X)
     module_dump_end()
     debugger.stop()
-    assert read_dump(folder).names == ["Module.0.inner.Linear.forward.0"]
+    assert read_dump(tmp_path).names == ["Module.0.inner.Linear.forward.0"]
 
 
-def refused(folder):
-    PrecisionDebugger(dump_path=str(folder))
+@forked
+def test_refused(tmp_path):
+    PrecisionDebugger(dump_path=str(tmp_path))
     for arguments in ((3, "x"), (Block(), 3), ([Block()], "x"), (torch.jit.script(Block()), "x")):
         with pytest.raises(UsageError, match="expected"):
             module_dump(*arguments)
-
-
-@pytest.mark.parametrize("check", [one_module, recorded_anyway, refused])
-def test_module_dump(check, tmp_path):
-    run_forked(check, tmp_path)
 
 
 def test_before_construction():

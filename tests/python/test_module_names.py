@@ -1,7 +1,7 @@
 """Which modules are recorded, and under which names."""
 
 import torch
-from recording import read_dump, run_forked
+from recording import forked, read_dump
 from torch import nn
 
 from msprobe.pytorch import PrecisionDebugger
@@ -33,8 +33,9 @@ def recorded(debugger, folder, step):
     return [".".join(parts[1:-3]) for parts in calls]
 
 
-def names(folder):
-    debugger = PrecisionDebugger(dump_path=str(folder), level="L0")
+@forked
+def test_names_follow_the_model(tmp_path):
+    debugger = PrecisionDebugger(dump_path=str(tmp_path), level="L0")
     shared = nn.ReLU()
     inner = OwnNames(nn.Linear(2, 2), nn.Tanh())
     scripted = torch.jit.script(nn.Sequential(nn.Linear(2, 2)))
@@ -50,7 +51,7 @@ def names(folder):
     debugger.stop()
     at_first = ["0", "0", "1.1", "1", "2.own_0", "2.own_1", "2", "3"]
     of_reversed = ["reversed.1.y", "reversed.0", "reversed.1.y", "reversed.1", "reversed"]
-    assert recorded(debugger, folder, 0) == at_first + of_reversed
+    assert recorded(debugger, tmp_path, 0) == at_first + of_reversed
 
     # Between two steps one goes, one comes and one takes another's place.
     del model._modules["reversed"], model._modules["3"]
@@ -63,32 +64,25 @@ def names(folder):
     model[0] = nn.Softmax(dim=0)
     model(X)
     debugger.stop()
-    assert recorded(debugger, folder, 1) == [
+    assert recorded(debugger, tmp_path, 1) == [
         *("0", "1", "2.own_0", "2.own_1", "2", "head.0", "head"),
         *("0", "1", "2.own_0", "2.own_1", "2", "head.0", "head.1", "head"),
     ]
 
 
-def parameters(folder):
+@forked
+def test_parameters_follow_the_model(tmp_path):
     model = nn.Sequential(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2)))
     model[0][1].weight.requires_grad_(False)
-    debugger = PrecisionDebugger(dump_path=str(folder), level="L0")
+    debugger = PrecisionDebugger(dump_path=str(tmp_path), level="L0")
     debugger.start([model, nn.ReLU()])
     model[0].scale = nn.Parameter(torch.ones(2))
     model[0][0].bias = nn.Parameter(torch.zeros(2))
     (model(X) * model[0].scale).sum().backward()
     debugger.stop()
-    data = read_dump(folder).data
+    data = read_dump(tmp_path).data
     assert {name: [*data[name]] for name in data if "parameters_grad" in name} == {
         "Module.0.0.Sequential.parameters_grad.0": ["scale"],
         "Module.0.0.0.Linear.parameters_grad.0": ["weight", "bias"],
         "Module.0.0.1.Linear.parameters_grad.0": ["bias"],
     }
-
-
-def test_names_follow_the_model(tmp_path):
-    run_forked(names, tmp_path)
-
-
-def test_parameters_follow_the_model(tmp_path):
-    run_forked(parameters, tmp_path)

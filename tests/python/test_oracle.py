@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from elements import DTYPES, FLOAT4, numbers, short
-from recording import run_forked
+from recording import forked
 
 from msprobe import _engine
 
@@ -153,8 +153,9 @@ def test_through_dlpack(dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=short)
+@forked
 def test_through_the_exchange_table(dtype, tmp_path):
-    assert run_forked(check_layouts, dtype, tmp_path)
+    assert check_layouts(dtype, tmp_path)
 
 
 @pytest.mark.parametrize("kind", ["f8", "f4", "f2", "i1", "i8", "u2", "u8", "?", "c8", "c16"])
@@ -179,11 +180,15 @@ LAZY = {
 }
 
 
-def check_lazy(case, folder=None):
-    if folder is not None:
+@pytest.mark.parametrize("way", ["dlpack", "exchange table"])
+@pytest.mark.parametrize("case", LAZY)
+@forked
+def test_lazy_tensors(case, way, tmp_path):
+    """Read as if they were resolved."""
+    if way == "exchange table":
         from msprobe.pytorch import PrecisionDebugger
 
-        PrecisionDebugger(dump_path=str(folder))
+        PrecisionDebugger(dump_path=str(tmp_path))
     tensor = LAZY[case]()
     check(tensor.detach().resolve_conj().resolve_neg(), case)
     found, plain = (
@@ -191,13 +196,6 @@ def check_lazy(case, folder=None):
     )
     for key in ("count", "zero", "max", "min", "mean", "norm", "fingerprint"):
         assert getattr(found, key) == getattr(plain, key), key
-
-
-@pytest.mark.parametrize("way", ["dlpack", "exchange table"])
-@pytest.mark.parametrize("case", LAZY)
-def test_lazy_tensors(case, way, tmp_path):
-    """Read as if they were resolved."""
-    run_forked(check_lazy, case, None if way == "dlpack" else tmp_path)
 
 
 UNREADABLE = {

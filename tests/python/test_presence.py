@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 import torch
-from recording import read_dump, run_forked
+from recording import forked, read_dump, run_forked
 from torch.nn import functional as F
 from torch.nn.functional import gelu as early_gelu
 from torch.nn.functional import relu as early_relu
@@ -141,11 +141,12 @@ def test_no_attribute_of_torch_is_replaced(phases, phase):
         assert phases[phase][owner] == phases["before"][owner], owner
 
 
-def comparisons(folder):
+@forked
+def test_comparisons_hold_while_collecting(tmp_path):
     """`is`, ==, pickles and isinstance while collecting."""
-    begin(folder)
+    begin(tmp_path)
     x = torch.ones(2, requires_grad=True)
-    return {
+    found = {
         "F.gelu is F.gelu": F.gelu is F.gelu,
         "alias is": early_gelu is F.gelu,
         "method ==": torch.ones(2).mul == torch.ones(2).mul or x.mul == x.mul,
@@ -164,10 +165,7 @@ def comparisons(folder):
         "out": torch.add(y, 1, out=y) is y,
         "override": F.relu in torch.overrides.get_testing_overrides(),
     }
-
-
-def test_comparisons_hold_while_collecting(tmp_path):
-    assert [what for what, holds in run_forked(comparisons, tmp_path).items() if not holds] == []
+    assert [what for what, holds in found.items() if not holds] == []
 
 
 def call_early_names(folder):

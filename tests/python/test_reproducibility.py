@@ -8,7 +8,7 @@ import numpy
 import pytest
 import torch
 import torch.nn.functional as F
-from recording import read_dump, run_forked
+from recording import forked, read_dump
 
 from msprobe import UsageError
 from msprobe.pytorch import PrecisionDebugger, random_save, seed_all
@@ -18,7 +18,8 @@ def draws():
     return random.random(), numpy.random.rand(), torch.rand(1).item()
 
 
-def seeds():
+@forked
+def test_seed_all_seeds():
     seed_all()
     first = draws()
     seed_all(1234)
@@ -28,7 +29,8 @@ def seeds():
     seed_all(2**32 - 1)
 
 
-def keeps_deterministic_setting():
+@forked
+def test_seed_all_keeps_deterministic_setting():
     torch.use_deterministic_algorithms(True)
     seed_all(7)
     assert torch.are_deterministic_algorithms_enabled()
@@ -39,7 +41,8 @@ def keeps_deterministic_setting():
     assert torch.are_deterministic_algorithms_enabled()
 
 
-def removes_dropout():
+@forked
+def test_seed_all_removes_dropout():
     functions = [F.dropout, F.dropout2d, F.dropout3d]
     x = torch.rand(2, 3, 4, 4, 4) + 1
     seed_all(1)
@@ -58,7 +61,8 @@ def removes_dropout():
     assert torch.equal(torch.compile(F.dropout, backend="eager")(x, 0.9), x)
 
 
-def every_draw_is_the_same():
+@forked
+def test_every_draw_is_the_same():
     seed_all(5, is_enhanced=True)
     F.dropout(torch.ones(100))  # draws behind the list's back
     first = draws()
@@ -70,13 +74,14 @@ def every_draw_is_the_same():
     assert random.sample(range(99), 5) == random.sample(range(99), 5)
 
 
-def saves_calls(folder):
-    random_save(str(folder / "out"))
+@forked
+def test_random_save_saves_calls(tmp_path):
+    random_save(str(tmp_path / "out"))
     random.random()
     torch.rand(2)
     torch.rand(3)
     torch.empty(2).uniform_()
-    (file,) = (folder / "out").iterdir()
+    (file,) = (tmp_path / "out").iterdir()
     assert file.name.startswith(f"random_proc{os.getpid()}_") and file.suffix == ".csv"
     assert len(file.stem.rsplit("_", 1)[1]) == len("YYYYmmddHHMMSS")
     with open(file, newline="") as rows:
@@ -89,37 +94,26 @@ def saves_calls(folder):
         "tensor_random.uniform_.0",
     ]
     line = rows[3][1].splitlines()
-    assert __file__ in line[0] and line[0].endswith("in saves_calls, ")
+    assert __file__ in line[0] and line[0].endswith("in test_random_save_saves_calls, ")
     assert line[1].strip() == "torch.rand(3)"
     torch.distributed.init_process_group(
         "gloo", store=torch.distributed.HashStore(), rank=0, world_size=1
     )
     numpy.random.rand()
-    assert [f.name for f in (folder / "out").iterdir()] == [
+    assert [f.name for f in (tmp_path / "out").iterdir()] == [
         file.name.replace(f"proc{os.getpid()}", "rank0")
     ]
 
 
-def enhanced_functions_are_still_recorded(folder):
+@forked
+def test_enhanced_functions_are_still_recorded(tmp_path):
     seed_all(3, is_enhanced=True)
-    debugger = PrecisionDebugger(dump_path=str(folder))
+    debugger = PrecisionDebugger(dump_path=str(tmp_path))
     half = torch.full((4,), 0.5)
     debugger.start()
     torch.bernoulli(half)
     debugger.stop()
-    assert read_dump(folder).names == ["Torch.bernoulli.0.forward"]
-
-
-@pytest.mark.parametrize(
-    "check", [seeds, keeps_deterministic_setting, removes_dropout, every_draw_is_the_same]
-)
-def test_seed_all(check):
-    run_forked(check)
-
-
-@pytest.mark.parametrize("check", [saves_calls, enhanced_functions_are_still_recorded])
-def test_files(check, tmp_path):
-    run_forked(check, tmp_path)
+    assert read_dump(tmp_path).names == ["Torch.bernoulli.0.forward"]
 
 
 @pytest.mark.parametrize(
