@@ -171,7 +171,7 @@ SEEDS = {
     "compare": lambda: list(pairs()),
     "checkpoint": lambda: [
         *INDICES,
-        *contents("checkpoints/**/*.pt", "checkpoints/dcp/.metadata"),
+        *contents("checkpoints/**/*.pt", "checkpoints/*/.metadata"),
         *(path.read_bytes() for path in archives()),
     ],
     "mapping": lambda: list(MAPPINGS),

@@ -83,7 +83,11 @@ std::string CheckpointReport(const compare::Comparison& c) {
       [&](size_t row) { return WorstElement(c, row); }, &out);
   AppendRows(
       c, "could not be compared", unknown,
-      [&](size_t row) { return c.notes.empty() ? "" : compare::Clean(c.notes[row]); }, &out);
+      [&](size_t row) {
+        const bool noted = !c.notes.empty() && !c.notes[row].empty();
+        return noted ? compare::Clean(c.notes[row]) : std::string(compare::ReasonText(c.measures[row].reason));
+      },
+      &out);
   const auto nothing = [](size_t) { return std::string(); };
   AppendRows(c, "only in the target", target_only, nothing, &out);
   AppendRows(c, "only in the golden", golden_only, nothing, &out);
