@@ -101,8 +101,8 @@ def test_memory_that_a_collective_will_fill_is_left_out(tmp_path):
 def with_rules(folder, rules, *arguments, **keywords):
     from msprobe.pytorch import PrecisionDebugger, hooks
 
-    shutil.copytree(hooks._LISTS, folder / "lists")
-    hooks._LISTS = str(folder / "lists")
+    shutil.copytree(hooks.LISTS, folder / "lists")
+    hooks.LISTS = str(folder / "lists")
     (folder / "lists/builtin_ignore_ops.yaml").write_text(rules)
     debugger = PrecisionDebugger(dump_path=str(folder / "out"), **keywords)
     debugger.start()

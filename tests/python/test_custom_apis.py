@@ -140,7 +140,7 @@ def test_namespaces(tmp_path):
 
 @forked
 def test_listed(tmp_path, capfd):
-    custom_apis._LISTS = str(tmp_path / "custom_wrap_ops.yaml")
+    custom_apis.LISTS = str(tmp_path / "custom_wrap_ops.yaml")
     (tmp_path / "custom_wrap_ops.yaml").write_text(
         "mine:\n  - rotary\n  - later\nnot.there:\n  - x\n"
     )
@@ -252,13 +252,13 @@ def test_compiled(tmp_path):
 
 @forked
 def test_edited_list(tmp_path, capfd):
-    shutil.copytree(hooks._LISTS, tmp_path / "lists")
+    shutil.copytree(hooks.LISTS, tmp_path / "lists")
     names = tmp_path / "lists" / "support_wrap_ops.yaml"
     text = names.read_text().replace(
         "functional:\n", "functional:\n  - no_such_op\n  - pad_circular\n"
     )
     names.write_text(text + "\nmy_category:\n  - x\n")
-    hooks._LISTS = str(tmp_path / "lists")
+    hooks.LISTS = str(tmp_path / "lists")
     debugger = PrecisionDebugger(dump_path=str(tmp_path / "out"))
     for _ in range(2):
         debugger.start()
@@ -266,7 +266,7 @@ def test_edited_list(tmp_path, capfd):
         debugger.stop()
     assert read_dump(tmp_path / "out").names == ["Torch.relu.0.forward", "Torch.relu.1.forward"]
     names.write_text("functional:\n - [\n")
-    hooks._apis_added = False
+    hooks.apis_added = False
     with pytest.raises(ConfigError, match=r"support_wrap_ops.yaml:\d+: expected"):
         debugger.start()
     (line,) = [line for line in capfd.readouterr().err.splitlines() if "support_wrap_ops" in line]
@@ -277,11 +277,11 @@ def test_edited_list(tmp_path, capfd):
 @forked
 def test_lists_with_categories_of_other_packages(tmp_path, capfd):
     """Categories of lists of the earlier tools."""
-    shutil.copytree(hooks._LISTS, tmp_path / "lists")
+    shutil.copytree(hooks.LISTS, tmp_path / "lists")
     with open(tmp_path / "lists" / "support_wrap_ops.yaml", "a") as names:
         names.write("\naten:\n  - add\n  - softmax.no\nmindspeed:\n  - swiglu\n")
         names.write("npu_distributed:\n  - isend\n")
-    hooks._LISTS = str(tmp_path / "lists")
+    hooks.LISTS = str(tmp_path / "lists")
     mindspeed = types.ModuleType("mindspeed.ops")
     mindspeed.swiglu = lambda x: x * 2
     sys.modules["mindspeed.ops"] = mindspeed

@@ -176,7 +176,7 @@ def test_token_range_needs_a_model(tmp_path):
 def test_wrong_model_in_the_constructor():
     with pytest.raises(UsageError, match="found dict"):
         PrecisionDebugger(model={})
-    assert PrecisionDebugger._instance is None
+    assert PrecisionDebugger.instance is None
 
 
 @forked

@@ -11,21 +11,16 @@ Example::
     set_dump_switch("OFF")
 """
 
-import itertools
 import os
 import time
 
 from msprobe import UsageError, _engine
-from msprobe.compat import acl, recorder
+from msprobe.compat import acl, arguments, recorder
 from msprobe.compat.errors import DumpException, RegistrationError
 from msprobe.pytorch.reproducibility import seed_all as _seed_all
 
-MODES = ("all", "list", "range", "stack", "acl", "api_list", "api_stack")
-_NUMBERS = {1: "all", 2: "list", 3: "range", 4: "stack", 5: "acl", 6: "api_list"}
-_PARTS = ("forward", "backward", "input", "output")
 
-
-class _Setup:
+class Setup:
     """What the calls of this process asked for."""
 
     path = tag = None  # a folder and its tag, or a .pkl file
@@ -73,16 +68,16 @@ def set_dump_path(fpath=None, dump_tag="ptdbg_dump", **kwargs):
     else:
         _check_tag(dump_tag)
         _make_folder(path)
-        if recorder.recording() and _Setup.hook is acc_cmp_dump:
+        if recorder.recording() and Setup.hook is acc_cmp_dump:
             raise RegistrationError(
                 'set_dump_path: a dump is being written; type set_dump_switch("OFF") before it'
             )
-    if _Setup.path not in (None, path) and _Setup.switch == "OFF":
-        _engine.log(f"dumps go to {path} from now on, no more to {_Setup.path}")
+    if Setup.path not in (None, path) and Setup.switch == "OFF":
+        _engine.log(f"dumps go to {path} from now on, no more to {Setup.path}")
     recorder.end()
     if path.endswith(".pkl"):
         recorder.remove_old(path)
-    _Setup.path, _Setup.tag = path, dump_tag
+    Setup.path, Setup.tag = path, dump_tag
     _follow()
 
 
@@ -136,109 +131,32 @@ def set_dump_switch(
     recorder.warn_of("set_dump_switch", kwargs)
     if switch not in ("ON", "OFF"):
         raise RegistrationError(f'set_dump_switch: expected "ON" or "OFF", found {switch!r}')
-    word = _mode(mode)
-    scope = _names("scope", scope)
+    word = arguments.mode_word(mode)
+    scope = arguments.names_of("scope", scope)
     selection = {
         "mode": word,
         "scope": scope,
-        "api_list": _names("api_list", api_list),
-        "plain_values": _is_on("filter_switch", filter_switch) is False,
-        "parts": _parts("dump_mode", dump_mode),
-        "data": "none" if _is_true("summary_only", summary_only) else "npy",
+        "api_list": arguments.names_of("api_list", api_list),
+        "plain_values": arguments.is_on("filter_switch", filter_switch) is False,
+        "parts": arguments.parts_of("dump_mode", dump_mode),
+        "data": "none" if arguments.is_true("summary_only", summary_only) else "npy",
     }
     numbered = not isinstance(mode, str)
     if switch == "ON":
-        _check_scope(word, scope, selection["api_list"])
-        if numbered and (_Setup.path or "").endswith(".pkl"):
-            _check_numbers(word, scope)
+        arguments.check_scope(word, scope, selection["api_list"])
+        if numbered and (Setup.path or "").endswith(".pkl"):
+            arguments.check_numbers(word, scope)
     if word == "acl":
         acl.check()
-    elif switch == "ON" and _Setup.path is None:
+    elif switch == "ON" and Setup.path is None:
         raise _PathError("set_dump_switch: expected set_dump_path(folder) before it, found none")
     acl.end()
     recorder.end()
-    was_on, _Setup.switch = _Setup.switch == "ON", switch
-    _Setup.selection, _Setup.numbered = selection, numbered
+    was_on, Setup.switch = Setup.switch == "ON", switch
+    Setup.selection, Setup.numbered = selection, numbered
     _follow()
     if switch == "OFF":
         _engine.log("Dump switch is turned off" if was_on else "Dump switch is off already")
-
-
-def _mode(mode):
-    if mode is None:
-        return "all"
-    word = _NUMBERS.get(mode) if isinstance(mode, int) and not isinstance(mode, bool) else mode
-    if word not in MODES:
-        known = ", ".join(f'"{each}"' for each in MODES)
-        raise RegistrationError(f"mode; expected 1 to 6 or one of {known}; found {mode!r}")
-    if mode == 6:
-        _engine.warn("set_dump_switch: mode 6 was never given to anything; it is api_list here")
-    return word
-
-
-def _names(argument, names):
-    if names is None or isinstance(names, (str, int)):
-        names = [] if names is None else [names]
-    if not isinstance(names, (list, tuple)) or not all(
-        isinstance(name, (str, int)) and not isinstance(name, bool) and name != "" for name in names
-    ):
-        raise RegistrationError(f"{argument}; expected names, found {names!r}")
-    return [f"{name}_" if isinstance(name, int) else name for name in names]
-
-
-def _check_scope(mode, scope, api_list):
-    counts = {"list": (1, None), "range": (2, 2), "acl": (1, 1), "stack": (0, 2)}
-    least, most = counts.get(mode, (0, None))
-    if len(scope) < least or (most is not None and len(scope) > most):
-        wanted = {
-            "list": "names of calls",
-            "range": "the first and the last name",
-            "acl": "one name",
-            "stack": "no name, one, or the first and the last",
-        }[mode]
-        raise RegistrationError(f'scope of mode "{mode}"; expected {wanted}, found {scope!r}')
-    if mode == "api_list" and not api_list:
-        raise RegistrationError('api_list of mode "api_list"; expected parts of names, found none')
-
-
-def _check_numbers(mode, scope):
-    """Of 0.1: a range is one of numbers."""
-    if mode == "range" or (mode == "stack" and len(scope) == 2):
-        numbers = [int("".join(itertools.takewhile(str.isdigit, name)) or -1) for name in scope]
-        if not 0 <= numbers[0] <= numbers[1]:
-            raise RegistrationError(
-                f'scope of mode "{mode}"; expected two names with numbers in front, the smaller '
-                f'first, such as "3_Functional_relu_forward"; found {scope!r}'
-            )
-
-
-def _is_true(argument, value):
-    if not isinstance(value, bool):
-        raise RegistrationError(f"{argument}; expected True or False, found {value!r}")
-    return value
-
-
-def _is_on(argument, switch):
-    if switch not in ("ON", "OFF"):
-        raise RegistrationError(f'{argument}; expected "ON" or "OFF", found {switch!r}')
-    return switch == "ON"
-
-
-def _parts(argument, given):
-    """Directions and sides; where none of either is named, both are meant."""
-    words = "all" if given is None else given
-    words = list(words) if isinstance(words, (list, tuple)) else [words]
-    unknown = [word for word in words if word not in (*_PARTS, "all")]
-    if unknown or not words:
-        raise RegistrationError(
-            f"{argument}; expected some of all, {', '.join(_PARTS)}; found {given!r}"
-        )
-    if "all" in words:
-        return list(_PARTS)
-    for pair in (_PARTS[:2], _PARTS[2:]):
-        if not any(word in words for word in pair):
-            words += pair
-    return words
 
 
 def acc_cmp_dump(*_args, **_kwargs):
@@ -278,9 +196,9 @@ def register_hook(model, hook, **kwargs):
             code=RegistrationError.INVALID_DUMP_RATIO,
         )
     overflow_nums = kwargs.pop("overflow_nums", 1)
-    check_overflow_nums(overflow_nums)
+    arguments.check_overflow_nums(overflow_nums)
     rank = kwargs.pop("rank", None)
-    check_rank(rank)
+    arguments.check_rank(rank)
     dump_mode = kwargs.pop("dump_mode", "api")
     if dump_mode not in ("api", "acl", "model"):
         raise RegistrationError(
@@ -293,35 +211,23 @@ def register_hook(model, hook, **kwargs):
         acl.check()
     recorder.warn_of("register_hook", kwargs)
     recorder.end()
-    _Setup.hook = acc_cmp_dump if name == "acc_cmp_dump" else overflow_check
-    _Setup.model, _Setup.rank, _Setup.dump_step = model, rank, dump_step
-    _Setup.overflow_nums, _Setup.acl_config = overflow_nums, config
-    _Setup.overflow_goes_on = False
-    _Setup.level = "L0" if dump_mode == "model" else "L1"
-    if _Setup.hook is acc_cmp_dump and not recorder.recording():
+    Setup.hook = acc_cmp_dump if name == "acc_cmp_dump" else overflow_check
+    Setup.model, Setup.rank, Setup.dump_step = model, rank, dump_step
+    Setup.overflow_nums, Setup.acl_config = overflow_nums, config
+    Setup.overflow_goes_on = False
+    Setup.level = "L0" if dump_mode == "model" else "L1"
+    if Setup.hook is acc_cmp_dump and not recorder.recording():
         recorder.expect('nothing was dumped: set_dump_switch("ON") was not called')
     _follow()
-
-
-def check_overflow_nums(number):
-    if not isinstance(number, int) or isinstance(number, bool) or not (number > 0 or number == -1):
-        raise RegistrationError(
-            f"overflow_nums; expected a number from 1 on, or -1 for no end; found {number!r}"
-        )
-
-
-def check_rank(rank):
-    if rank is not None and (not isinstance(rank, int) or isinstance(rank, bool) or rank < 0):
-        raise RegistrationError(f"rank; expected a number from 0 on, found {rank!r}")
 
 
 def set_overflow_check_switch(switch, filter_switch="OFF", **kwargs):
     """Look for overflows between "ON" and "OFF" only."""
     recorder.warn_of("set_overflow_check_switch", kwargs)
-    on = _is_on("set_overflow_check_switch", switch)
-    filters = _is_on("filter_switch", filter_switch)
+    on = arguments.is_on("set_overflow_check_switch", switch)
+    filters = arguments.is_on("filter_switch", filter_switch)
     recorder.end()
-    _Setup.filter_overflow, _Setup.overflow_switch = filters, "ON" if on else "OFF"
+    Setup.filter_overflow, Setup.overflow_switch = filters, "ON" if on else "OFF"
     _follow()
 
 
@@ -332,15 +238,15 @@ def set_backward_input(backward_input):
 
 def _follow():
     """Record, or do not, as path, hook and switch say."""
-    if _Setup.hook is overflow_check and _Setup.overflow_switch == "ON":
-        goes_on, _Setup.overflow_goes_on = _Setup.overflow_goes_on, True
-        recorder.begin(overflow_options(_Setup), _Setup.model, _Setup.rank, goes_on)
+    if Setup.hook is overflow_check and Setup.overflow_switch == "ON":
+        goes_on, Setup.overflow_goes_on = Setup.overflow_goes_on, True
+        recorder.begin(overflow_options(Setup), Setup.model, Setup.rank, goes_on)
         _engine.set_overflow_flag(recorder.npu_overflow_flag())
-    elif _Setup.hook is acc_cmp_dump and _Setup.switch == "ON":
-        if _Setup.selection["mode"] == "acl":
-            acl.begin(_Setup.acl_config)
-        elif _Setup.path is not None:
-            recorder.begin(_dump_options(), _Setup.model, _Setup.rank)
+    elif Setup.hook is acc_cmp_dump and Setup.switch == "ON":
+        if Setup.selection["mode"] == "acl":
+            acl.begin(Setup.acl_config)
+        elif Setup.path is not None:
+            recorder.begin(_dump_options(), Setup.model, Setup.rank)
 
 
 def overflow_options(setup):
@@ -363,20 +269,20 @@ def tag_folder(path, tag):
 
 
 def _dump_options():
-    options = {**_Setup.selection, "level": _Setup.level}
-    body, extension = os.path.splitext(_Setup.path)
+    options = {**Setup.selection, "level": Setup.level}
+    body, extension = os.path.splitext(Setup.path)
     if extension != ".pkl":
         mode = options["mode"]
         options.update(stem="dump" if mode == "all" else f"{mode}_dump")
-        options.update(tag_folder=tag_folder(_Setup.path, _Setup.tag))
-    elif not _Setup.numbered:  # 1.0 to 2.3
+        options.update(tag_folder=tag_folder(Setup.path, Setup.tag))
+    elif not Setup.numbered:  # 1.0 to 2.3
         folder, name = os.path.split(body)
         stacks = options["mode"] == "api_stack"
         options.update(stem=f"api_stack_{name}" if stacks else name)
-        options.update(tag_folder=tag_folder(folder, _Setup.tag))
+        options.update(tag_folder=tag_folder(folder, Setup.tag))
     else:
-        options.update(dialect="numbered", sample_step=_Setup.dump_step, plain_values=False)
-        options.update(file=_Setup.path, stem=body, data_folder=_new_data_folder(body))
+        options.update(dialect="numbered", sample_step=Setup.dump_step, plain_values=False)
+        options.update(file=Setup.path, stem=body, data_folder=_new_data_folder(body))
     return options
 
 

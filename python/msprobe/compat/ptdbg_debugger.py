@@ -3,7 +3,7 @@
 import os
 
 from msprobe import UsageError, _engine
-from msprobe.compat import acl, ptdbg, recorder
+from msprobe.compat import acl, arguments, ptdbg, recorder
 from msprobe.compat.errors import RegistrationError
 from msprobe.pytorch import dataloader, hooks
 
@@ -56,12 +56,12 @@ class PrecisionDebugger:
             raise RegistrationError(
                 f'hook_name; expected "dump" or "overflow_check", found {hook_name!r}'
             )
-        ptdbg.check_rank(rank)
+        arguments.check_rank(rank)
         steps = _steps(step)
-        ptdbg._is_true("enable_dataloader", enable_dataloader)
+        arguments.is_true("enable_dataloader", enable_dataloader)
         if dump_path is not None or hook_name == "dump":
             ptdbg.set_dump_path(dump_path)
-        self.path, self.tag = ptdbg._Setup.path, ptdbg._Setup.tag
+        self.path, self.tag = ptdbg.Setup.path, ptdbg.Setup.tag
         self.checks_overflow = hook_name == "overflow_check"
         self.rank, self.steps, self.model = rank, steps, model
         self.overflow_nums, self.filter_overflow = 1, False
@@ -88,18 +88,20 @@ class PrecisionDebugger:
             if mode not in (None, "api"):
                 raise RegistrationError(f'mode of overflow_check; expected "api", found {mode!r}')
             self.overflow_nums = kwargs.pop("overflow_nums", 1)
-            ptdbg.check_overflow_nums(self.overflow_nums)
-            self.filter_overflow = ptdbg._is_on("filter_switch", kwargs.pop("filter_switch", "OFF"))
+            arguments.check_overflow_nums(self.overflow_nums)
+            self.filter_overflow = arguments.is_on(
+                "filter_switch", kwargs.pop("filter_switch", "OFF")
+            )
         else:
             self._configure_dump(mode, kwargs)
         self.goes_on = False
         recorder.warn_of("configure_hook", kwargs)
 
     def _configure_dump(self, mode, kwargs):
-        word = ptdbg._mode("api_stack" if mode is None else mode)
-        scope = ptdbg._names("scope", kwargs.pop("scope", None))
-        parts = ptdbg._names("api_list", kwargs.pop("api_list", None))
-        ptdbg._check_scope(word, scope, parts)
+        word = arguments.mode_word("api_stack" if mode is None else mode)
+        scope = arguments.names_of("scope", kwargs.pop("scope", None))
+        parts = arguments.names_of("api_list", kwargs.pop("api_list", None))
+        arguments.check_scope(word, scope, parts)
         if word == "acl":
             acl.check()
         self.acl_config = kwargs.pop("acl_config", None)
@@ -111,14 +113,16 @@ class PrecisionDebugger:
                 f'summary_mode; expected "all", "summary" or "md5", found {summary!r}',
                 code=RegistrationError.INVALID_SUMMARY_MODE,
             )
-        only = ptdbg._is_true("summary_only", kwargs.pop("summary_only", False))
+        only = arguments.is_true("summary_only", kwargs.pop("summary_only", False))
         self.selection = {
             "mode": word,
             "stem": "dump" if word == "all" else f"{word}_dump",
             "scope": scope,
             "api_list": parts,
-            "plain_values": not ptdbg._is_on("filter_switch", kwargs.pop("filter_switch", "OFF")),
-            "parts": ptdbg._parts("input_output_mode", kwargs.pop("input_output_mode", None)),
+            "plain_values": not arguments.is_on(
+                "filter_switch", kwargs.pop("filter_switch", "OFF")
+            ),
+            "parts": arguments.parts_of("input_output_mode", kwargs.pop("input_output_mode", None)),
             "data": "none" if only or summary != "all" else "npy",
             "checksums": summary == "md5",
         }
@@ -127,7 +131,7 @@ class PrecisionDebugger:
     def start(cls):
         """Dump this step, if it is wanted; past the last wanted one, end the program."""
         if not dataloader.warns("start"):
-            cls._debugger()._begin()
+            cls._begin(cls._debugger())
 
     @classmethod
     def stop(cls):
@@ -141,7 +145,7 @@ class PrecisionDebugger:
     def step(cls):
         """The step is over: call numbers begin at 0 again."""
         if not dataloader.warns("step"):
-            cls._debugger()._end_step()
+            cls._end_step(cls._debugger())
 
     @classmethod
     def _debugger(cls):

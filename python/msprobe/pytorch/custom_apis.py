@@ -7,7 +7,7 @@ import torch
 
 from msprobe import UsageError, _engine
 
-_LISTS = os.path.join(os.path.dirname(__file__), "hook_module", "custom_wrap_ops.yaml")
+LISTS = os.path.join(os.path.dirname(__file__), "hook_module", "custom_wrap_ops.yaml")
 
 _listed = None  # (module, names) of the list that are still to be observed
 _missing = set()  # names of the list that were warned of
@@ -47,7 +47,7 @@ def _add_listed():
     """custom_wrap_ops.yaml: module -> names. Modules that nobody has imported call nothing yet."""
     global _listed
     if _listed is None:
-        _listed = _engine.read_name_lists(_LISTS)
+        _listed = _engine.read_name_lists(LISTS)
     missing, waiting = {}, []
     for module_name, names in _listed:
         module = sys.modules.get(module_name)

@@ -9,8 +9,8 @@ from msprobe import MsprobeError, _engine
 
 _next = _BaseDataLoaderIter.__next__  # every iterator of a DataLoader inherits it
 _code = _next.__code__
-_original = types.FunctionType(_code, _next.__globals__, _next.__name__, _next.__defaults__)
-_batches = None  # who is told; None: nobody
+original = types.FunctionType(_code, _next.__globals__, _next.__name__, _next.__defaults__)
+batches = None  # who is told; None: nobody
 _said = set()  # warnings
 
 
@@ -27,11 +27,11 @@ class _Batches:
 
     def next(self, iterator):
         if os.getpid() != self._process:
-            return _original(iterator)
+            return original(iterator)
         if self._running:
             self._running = False
             _guarded(self._end_step)
-        batch = _original(iterator)
+        batch = original(iterator)
         self._running = True
         _guarded(self._start)
         return batch
@@ -54,20 +54,20 @@ def _warn_once(text):
 def _observed_next(self):
     from msprobe.pytorch import dataloader as ours
 
-    return ours._batches.next(self) if ours._batches else ours._original(self)
+    return ours.batches.next(self) if ours.batches else ours.original(self)
 
 
 def observe(start=None, end_step=None):
     """From now on batches call these, or nothing. The function stays the object it is."""
-    global _batches
-    _batches = None if start is None else _Batches(start, end_step)
+    global batches
+    batches = None if start is None else _Batches(start, end_step)
     _next.__code__ = _code if start is None else _observed_next.__code__
 
 
 def warns(method):
     """Whether batches call the debugger, so that a call of the script has no effect."""
-    if _batches is not None:
+    if batches is not None:
         _warn_once(
             f"{method}() has no effect: with enable_dataloader each batch of a DataLoader is a step"
         )
-    return _batches is not None
+    return batches is not None

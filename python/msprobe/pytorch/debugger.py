@@ -27,7 +27,7 @@ def _method(function):
     @functools.wraps(function)
     def locked(cls, *args, **kwargs):
         with _lock:
-            if cls._instance is None:
+            if cls.instance is None:
                 raise UsageError(
                     "expected PrecisionDebugger(...) to be constructed first; add "
                     "`debugger = PrecisionDebugger()` before the loop"
@@ -75,27 +75,27 @@ class PrecisionDebugger:
             debugger.step()
     """
 
-    _instance = None
+    instance = None  # of this process, once it is constructed
     _model = None
 
     def __new__(
         cls, config_path=None, task=None, dump_path=None, level=None, model=None, step=None
     ):
         with _lock:
-            if cls._instance is not None:
-                return cls._instance
+            if cls.instance is not None:
+                return cls.instance
             if model is not None and step is None and _is_steps(model):
                 model, step = None, model
             if model is not None:
                 hooks.check_model(model)
             _engine.configure(config_path, task, dump_path, level, step, PACKAGE, rank())
-            cls._instance = super().__new__(cls)
+            cls.instance = super().__new__(cls)
             cls._model = model
             atexit.register(cls._end)
             atexit.register(_engine.flush_saves)  # before the end: the last registered runs first
             seed_as_configured()
             cls._follow_batches()
-            return cls._instance
+            return cls.instance
 
     @_method
     def start(cls, model=None, token_range=None, rank_id=None, scheduled_tokens=None):

@@ -14,10 +14,10 @@ from msprobe import ConfigError, UsageError, _engine
 from msprobe.pytorch import custom_apis
 from msprobe.pytorch.process import rank
 
-_LISTS = os.path.join(os.path.dirname(__file__), "hook_module")
+LISTS = os.path.join(os.path.dirname(__file__), "hook_module")
 
 _KEY = "msprobe"  # of our hooks, among others' that have numbers
-_apis_added = False
+apis_added = False
 _places_added = False
 _optimizers_hooked = False
 _CATEGORIES = ("functional", "tensor", "torch", "_VF", "torch_npu", "distributed", "aten")
@@ -48,14 +48,14 @@ def _owners():
 
 def _add_apis():
     """Tell the engine which functions to observe."""
-    path = os.path.join(_LISTS, "support_wrap_ops.yaml")
+    path = os.path.join(LISTS, "support_wrap_ops.yaml")
     own = os.environ.get("MSPROBE_WRAP_OPS")
     if own and not os.path.isfile(own):
         raise ConfigError(f"MSPROBE_WRAP_OPS: expected a file such as {path}, found {own!r}")
     lists = dict(_engine.read_name_lists(path, own or ""))
     own = _engine.read_name_lists(own) if own else []
     _engine.read_api_rules(
-        os.path.join(_LISTS, "risk_levels.yaml"), os.path.join(_LISTS, "builtin_ignore_ops.yaml")
+        os.path.join(LISTS, "risk_levels.yaml"), os.path.join(LISTS, "builtin_ignore_ops.yaml")
     )
     missing = []
     owners = _owners()
@@ -232,10 +232,10 @@ def begin(model, rank_id=None):
 
 
 def _begin(model, rank_id):
-    global _apis_added, _places_added
-    if _engine.apis_wanted() and not _apis_added:
+    global apis_added, _places_added
+    if _engine.apis_wanted() and not apis_added:
         _add_apis()
-        _apis_added = True
+        apis_added = True
     if _engine.apis_wanted():
         custom_apis.add()
         _watch_compiler()

@@ -166,7 +166,7 @@ class Watch:
         """The program is over, or has made all the steps that were asked for."""
         if self.ended:
             return
-        if PrecisionDebugger._instance is not None:
+        if PrecisionDebugger.instance is not None:
             PrecisionDebugger.stop()
             if self.debugger is None:
                 self.log.note("own debugger")

@@ -1,0 +1,102 @@
+"""Arguments of the functions of ``ptdbg_ascend``, checked and brought into one form."""
+
+import itertools
+
+from msprobe import _engine
+from msprobe.compat.errors import RegistrationError
+
+MODES = ("all", "list", "range", "stack", "acl", "api_list", "api_stack")
+_NUMBERS = {1: "all", 2: "list", 3: "range", 4: "stack", 5: "acl", 6: "api_list"}
+_PARTS = ("forward", "backward", "input", "output")
+
+
+def mode_word(mode):
+    """The word for a mode, which older scripts give as a number."""
+    if mode is None:
+        return "all"
+    word = _NUMBERS.get(mode) if isinstance(mode, int) and not isinstance(mode, bool) else mode
+    if word not in MODES:
+        known = ", ".join(f'"{each}"' for each in MODES)
+        raise RegistrationError(f"mode; expected 1 to 6 or one of {known}; found {mode!r}")
+    if mode == 6:
+        _engine.warn("set_dump_switch: mode 6 was never given to anything; it is api_list here")
+    return word
+
+
+def names_of(argument, names):
+    """A list of names of calls, or of the numbers in front of them."""
+    if names is None or isinstance(names, (str, int)):
+        names = [] if names is None else [names]
+    if not isinstance(names, (list, tuple)) or not all(
+        isinstance(name, (str, int)) and not isinstance(name, bool) and name != "" for name in names
+    ):
+        raise RegistrationError(f"{argument}; expected names, found {names!r}")
+    return [f"{name}_" if isinstance(name, int) else name for name in names]
+
+
+def check_scope(mode, scope, api_list):
+    """Whether the mode gets as many names as it needs."""
+    counts = {"list": (1, None), "range": (2, 2), "acl": (1, 1), "stack": (0, 2)}
+    least, most = counts.get(mode, (0, None))
+    if len(scope) < least or (most is not None and len(scope) > most):
+        wanted = {
+            "list": "names of calls",
+            "range": "the first and the last name",
+            "acl": "one name",
+            "stack": "no name, one, or the first and the last",
+        }[mode]
+        raise RegistrationError(f'scope of mode "{mode}"; expected {wanted}, found {scope!r}')
+    if mode == "api_list" and not api_list:
+        raise RegistrationError('api_list of mode "api_list"; expected parts of names, found none')
+
+
+def check_numbers(mode, scope):
+    """Of 0.1: a range is one of numbers."""
+    if mode == "range" or (mode == "stack" and len(scope) == 2):
+        numbers = [int("".join(itertools.takewhile(str.isdigit, name)) or -1) for name in scope]
+        if not 0 <= numbers[0] <= numbers[1]:
+            raise RegistrationError(
+                f'scope of mode "{mode}"; expected two names with numbers in front, the smaller '
+                f'first, such as "3_Functional_relu_forward"; found {scope!r}'
+            )
+
+
+def is_true(argument, value):
+    if not isinstance(value, bool):
+        raise RegistrationError(f"{argument}; expected True or False, found {value!r}")
+    return value
+
+
+def is_on(argument, switch):
+    if switch not in ("ON", "OFF"):
+        raise RegistrationError(f'{argument}; expected "ON" or "OFF", found {switch!r}')
+    return switch == "ON"
+
+
+def parts_of(argument, given):
+    """Directions and sides as a list; both, where none of the two is named."""
+    words = "all" if given is None else given
+    words = list(words) if isinstance(words, (list, tuple)) else [words]
+    unknown = [word for word in words if word not in (*_PARTS, "all")]
+    if unknown or not words:
+        raise RegistrationError(
+            f"{argument}; expected some of all, {', '.join(_PARTS)}; found {given!r}"
+        )
+    if "all" in words:
+        return list(_PARTS)
+    for pair in (_PARTS[:2], _PARTS[2:]):
+        if not any(word in words for word in pair):
+            words += pair
+    return words
+
+
+def check_overflow_nums(number):
+    if not isinstance(number, int) or isinstance(number, bool) or not (number > 0 or number == -1):
+        raise RegistrationError(
+            f"overflow_nums; expected a number from 1 on, or -1 for no end; found {number!r}"
+        )
+
+
+def check_rank(rank):
+    if rank is not None and (not isinstance(rank, int) or isinstance(rank, bool) or rank < 0):
+        raise RegistrationError(f"rank; expected a number from 0 on, found {rank!r}")
