@@ -175,9 +175,13 @@ Status Join(std::string name, std::vector<TensorPiece> shares, CheckpointTensor*
   return Status::Ok();
 }
 
-}  // namespace
+struct Share {
+  RankFolder rank;
+  int stage;  // virtual pipeline stage
+  TensorPiece piece;
+};
 
-Status CheckpointBuilder::AddMegatron(const std::string& folder) {
+Result<std::vector<RankFolder>> FindRanks(const std::string& folder) {
   MSPROBE_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(folder));
   std::vector<RankFolder> ranks;
   for (const std::string& name : names) {
@@ -190,50 +194,49 @@ Status CheckpointBuilder::AddMegatron(const std::string& folder) {
     }
     ranks.push_back(std::move(*rank));
   }
+  return ranks;
+}
 
-  struct Share {
-    RankFolder rank;
-    int stage;  // virtual pipeline stage
-    TensorPiece piece;
-  };
-  std::vector<Share> shares;
-  Arguments arguments;
-  for (RankFolder& rank : ranks) {
-    std::vector<std::string> files;
-    for (const std::string_view name : {"model_optim_rng.pt", "model_rng.pt"}) {
-      if (std::string file = JoinPath(rank.path, name); IsRegularFile(file))
-        files.push_back(std::move(file));
-    }
-    if (files.empty()) {
-      return NotFound(JoinPath(rank.path, "model_optim_rng.pt"))
-          .Expected("the share of each rank, to join them");
-    }
-    std::vector<TensorPiece> pieces;
-    MSPROBE_RETURN_IF_ERROR(ListPieces(files[0], &pieces, &arguments));
-    // Two numbers are tensor and expert rank where there is but one pipeline stage.
-    if (arguments.pipeline == 1 && arguments.experts > 1 && rank.expert == 0)
-      rank.expert = std::exchange(rank.pipeline, 0);
-    for (TensorPiece& piece : pieces) {
-      int stage;
-      std::string_view rest;
-      if (IsModelTensor(piece.name, &stage, &rest)) {
-        piece.name = NewName(std::string(rest));
-        shares.push_back({rank, stage, std::move(piece)});
-      } else {
-        CheckpointTensor tensor{.name = fmt::format("{}.{}", BaseName(rank.path), piece.name),
-                                .dtype = piece.dtype,
-                                .shape = piece.shape,
-                                .is_parameter = false};
-        tensor.parts.push_back({std::move(piece), {}});
-        Add(std::move(tensor));
-      }
+// Appends what one rank holds of the model; everything else of its file is a tensor of its own.
+Status ReadRank(RankFolder rank, Arguments* arguments, std::vector<Share>* shares,
+                CheckpointBuilder* builder) {
+  std::string file;
+  for (const std::string_view name : {"model_rng.pt", "model_optim_rng.pt"}) {
+    if (std::string path = JoinPath(rank.path, name); IsRegularFile(path)) file = std::move(path);
+  }
+  if (file.empty()) {
+    return NotFound(JoinPath(rank.path, "model_optim_rng.pt"))
+        .Expected("the share of each rank, to join them");
+  }
+  std::vector<TensorPiece> pieces;
+  MSPROBE_RETURN_IF_ERROR(ListPieces(file, &pieces, arguments));
+  // Two numbers are tensor and expert rank where there is but one pipeline stage.
+  if (arguments->pipeline == 1 && arguments->experts > 1 && rank.expert == 0)
+    rank.expert = std::exchange(rank.pipeline, 0);
+  for (TensorPiece& piece : pieces) {
+    int stage;
+    std::string_view rest;
+    if (IsModelTensor(piece.name, &stage, &rest)) {
+      piece.name = NewName(std::string(rest));
+      shares->push_back({rank, stage, std::move(piece)});
+    } else {
+      CheckpointTensor tensor{.name = fmt::format("{}.{}", BaseName(rank.path), piece.name),
+                              .dtype = piece.dtype,
+                              .shape = piece.shape,
+                              .is_parameter = false};
+      tensor.parts.push_back({std::move(piece), {}});
+      builder->Add(std::move(tensor));
     }
   }
+  return Status::Ok();
+}
 
-  // Layers of a stage and experts of a rank, as the first ones have them.
+// Layers of a stage and experts of a rank are numbered from 0 in their file: gives each its number
+// in the whole model, as the first stage and the first expert rank count them.
+void NumberThrough(std::vector<Share>* shares) {
   int64_t layers = 0, experts = 0;
   int stages = 0;
-  for (const Share& share : shares) {
+  for (const Share& share : *shares) {
     size_t at, size;
     stages = std::max(stages, share.rank.pipeline + 1);
     if (share.rank.pipeline == 0)
@@ -241,21 +244,26 @@ Status CheckpointBuilder::AddMegatron(const std::string& folder) {
     if (share.rank.expert == 0)
       experts = std::max(experts, NumberBehind(share.piece.name, "experts.", &at, &size) + 1);
   }
+  for (Share& share : *shares) {
+    const RankFolder& rank = share.rank;
+    Renumber("layers.", (int64_t{stages} * share.stage + rank.pipeline) * layers,
+             &share.piece.name);
+    Renumber("experts.", int64_t{rank.expert} * experts, &share.piece.name);
+  }
+}
+
+Status JoinShares(std::vector<Share> all, CheckpointBuilder* builder) {
   struct Ranks {
     std::map<int, TensorPiece> shares;                // by tensor rank
     std::vector<std::pair<int, TensorPiece>> copies;  // of shares, on other expert ranks
   };
   std::map<std::string, Ranks> by_name;
-  for (Share& share : shares) {
-    std::string name = share.piece.name;
-    const RankFolder& rank = share.rank;
-    Renumber("layers.", (int64_t{stages} * share.stage + rank.pipeline) * layers, &name);
-    Renumber("experts.", int64_t{rank.expert} * experts, &name);
-    Ranks& of_name = by_name[name];
-    if (of_name.shares.contains(rank.tensor)) {
-      of_name.copies.emplace_back(rank.tensor, std::move(share.piece));
+  for (Share& share : all) {
+    Ranks& of_name = by_name[share.piece.name];
+    if (of_name.shares.contains(share.rank.tensor)) {
+      of_name.copies.emplace_back(share.rank.tensor, std::move(share.piece));
     } else {
-      of_name.shares.emplace(rank.tensor, std::move(share.piece));
+      of_name.shares.emplace(share.rank.tensor, std::move(share.piece));
     }
   }
   for (auto& [name, of_name] : by_name) {
@@ -271,8 +279,21 @@ Status CheckpointBuilder::AddMegatron(const std::string& folder) {
       const size_t part = tensor.parts.size() > 1 ? part_of[rank] : 0;
       tensor.copies.push_back({std::move(piece), part});
     }
-    Add(std::move(tensor));
+    builder->Add(std::move(tensor));
   }
+  return Status::Ok();
+}
+
+}  // namespace
+
+Status CheckpointBuilder::AddMegatron(const std::string& folder) {
+  MSPROBE_ASSIGN_OR_RETURN(std::vector<RankFolder> ranks, FindRanks(folder));
+  std::vector<Share> shares;
+  Arguments arguments;
+  for (RankFolder& rank : ranks)
+    MSPROBE_RETURN_IF_ERROR(ReadRank(std::move(rank), &arguments, &shares, this));
+  NumberThrough(&shares);
+  MSPROBE_RETURN_IF_ERROR(JoinShares(std::move(shares), this));
   return Finish(fmt::format("Megatron, {} rank{}", ranks.size(), ranks.size() == 1 ? "" : "s"));
 }
 

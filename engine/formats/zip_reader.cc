@@ -121,98 +121,98 @@ bool ReadZip64(std::string_view extra, uint64_t* size, uint64_t* stored_size, ui
   return *size != kIn64 && *stored_size != kIn64 && *offset != kIn64;
 }
 
-}  // namespace
+// An entry as the directory has it, before its local header is looked at.
+struct DirectoryEntry {
+  ZipEntry entry;
+  uint64_t at = 0, record_size = 0;  // of the record in the directory
+  uint64_t local = 0;                // offset of the local header
+  uint16_t method = 0;
+  std::string shown;  // the name, for messages
+};
 
-Result<ZipReader> ZipReader::Open(std::string_view archive, const std::string& path) {
-  MSPROBE_ASSIGN_OR_RETURN(const Directory directory, FindDirectory(archive, path));
-  ZipReader reader;
-  reader.archive_ = archive;
-  reader.path_ = path;
-  reader.entries_.reserve(directory.count);
-  const uint64_t end = directory.offset + directory.size;
-  uint64_t at = directory.offset;
-  bool any_checksum = false;
-  for (uint64_t i = 0; i < directory.count; ++i) {
-    if (end - at < kCentralSize || LoadLittle<uint32_t>(archive.data() + at) != kCentralHeader) {
-      return InvalidDump(path, at)
-          .Expected("an entry of the zip directory")
-          .Found(Excerpt(archive.substr(at, std::min<uint64_t>(4, end - at))));
-    }
-    const char* p = archive.data() + at;
-    const uint16_t flags = LoadLittle<uint16_t>(p + 8), method = LoadLittle<uint16_t>(p + 10);
-    const uint16_t name_size = LoadLittle<uint16_t>(p + 28),
-                   extra_size = LoadLittle<uint16_t>(p + 30);
-    const uint64_t record_size =
-        uint64_t{kCentralSize} + name_size + extra_size + LoadLittle<uint16_t>(p + 32);
-    if (record_size > end - at) {
-      return InvalidDump(path, at)
-          .Expected(fmt::format("a directory entry of at most {} bytes", end - at))
-          .Found(fmt::format("{}", record_size));
-    }
-    ZipEntry entry{.name = archive.substr(at + kCentralSize, name_size),
-                   .deflated = method == kDeflate,
-                   .crc32 = LoadLittle<uint32_t>(p + 16),
-                   .stored_size = LoadLittle<uint32_t>(p + 20),
-                   .size = LoadLittle<uint32_t>(p + 24)};
-    const std::string shown = Excerpt(entry.name, 80);
-    uint64_t local = LoadLittle<uint32_t>(p + 42);
-    if (!IsSafeName(entry.name)) {
-      return InvalidDump(path, at).Expected("an entry name inside the archive").Found(shown);
-    }
-    if ((flags & kFlagEncrypted) != 0 || (method != kStored && method != kDeflate)) {
-      return InvalidDump(path, at)
-          .Expected("a stored or deflated entry")
-          .Found((flags & kFlagEncrypted) != 0 ? "an encrypted one, " + shown
-                                               : fmt::format("method {} for {}", method, shown));
-    }
-    if (!ReadZip64(archive.substr(at + kCentralSize + name_size, extra_size), &entry.size,
-                   &entry.stored_size, &local)) {
-      return InvalidDump(path, at)
-          .Expected("a zip64 record with the sizes of " + shown)
-          .Found("none, or a short one");
-    }
-    if (local > directory.offset || directory.offset - local < kLocalSize ||
-        LoadLittle<uint32_t>(archive.data() + local) != kLocalHeader) {
-      return InvalidDump(path, at)
-          .Expected("the offset of a local header")
-          .Found(fmt::format("{} for {}", local, shown));
-    }
-    const char* q = archive.data() + local;
-    const uint64_t local_name_size = LoadLittle<uint16_t>(q + 26);
-    const uint64_t header_size = kLocalSize + local_name_size + LoadLittle<uint16_t>(q + 28);
-    if (header_size > directory.offset - local ||
-        archive.substr(local + kLocalSize, local_name_size) != entry.name ||
-        LoadLittle<uint16_t>(q + 8) != method) {
-      return InvalidDump(path, local)
-          .Expected("a local header that agrees with the directory's, " + shown)
-          .Found("another name, method or size");
-    }
-    entry.offset = local + header_size;
-    if (entry.stored_size > directory.offset - entry.offset) {
-      return InvalidDump(path, local)
-          .Expected(fmt::format("at most {} bytes in {}", directory.offset - entry.offset, shown))
-          .Found(fmt::format("{}", entry.stored_size));
-    }
-    if (!entry.deflated && entry.stored_size != entry.size) {
-      return InvalidDump(path, at)
-          .Expected(fmt::format("{} bytes stored for {}", entry.size, shown))
-          .Found(fmt::format("{}", entry.stored_size));
-    }
-    if (!reader.by_name_.emplace(entry.name, reader.entries_.size()).second) {
-      return InvalidDump(path, at).Expected("each name once").Found(shown + " again");
-    }
-    any_checksum = any_checksum || entry.crc32 != 0;
-    reader.entries_.push_back(entry);
-    at += record_size;
-  }
-  if (at != end) {
+Result<DirectoryEntry> ReadDirectoryEntry(std::string_view archive, const std::string& path,
+                                          uint64_t at, uint64_t end) {
+  if (end - at < kCentralSize || LoadLittle<uint32_t>(archive.data() + at) != kCentralHeader) {
     return InvalidDump(path, at)
-        .Expected("the end of the zip directory")
-        .Found(fmt::format("{} more bytes", end - at));
+        .Expected("an entry of the zip directory")
+        .Found(Excerpt(archive.substr(at, std::min<uint64_t>(4, end - at))));
   }
-  // Entries that share bytes are how a small file claims to hold a large one.
+  const char* p = archive.data() + at;
+  const uint16_t flags = LoadLittle<uint16_t>(p + 8), name_size = LoadLittle<uint16_t>(p + 28),
+                 extra_size = LoadLittle<uint16_t>(p + 30);
+  DirectoryEntry out{.at = at, .method = LoadLittle<uint16_t>(p + 10)};
+  out.record_size = uint64_t{kCentralSize} + name_size + extra_size + LoadLittle<uint16_t>(p + 32);
+  if (out.record_size > end - at) {
+    return InvalidDump(path, at)
+        .Expected(fmt::format("a directory entry of at most {} bytes", end - at))
+        .Found(fmt::format("{}", out.record_size));
+  }
+  out.entry = {.name = archive.substr(at + kCentralSize, name_size),
+               .deflated = out.method == kDeflate,
+               .crc32 = LoadLittle<uint32_t>(p + 16),
+               .stored_size = LoadLittle<uint32_t>(p + 20),
+               .size = LoadLittle<uint32_t>(p + 24)};
+  out.shown = Excerpt(out.entry.name, 80);
+  out.local = LoadLittle<uint32_t>(p + 42);
+  if (!IsSafeName(out.entry.name)) {
+    return InvalidDump(path, at).Expected("an entry name inside the archive").Found(out.shown);
+  }
+  const bool encrypted = (flags & kFlagEncrypted) != 0;
+  if (encrypted || (out.method != kStored && out.method != kDeflate)) {
+    return InvalidDump(path, at)
+        .Expected("a stored or deflated entry")
+        .Found(encrypted ? "an encrypted one, " + out.shown
+                         : fmt::format("method {} for {}", out.method, out.shown));
+  }
+  if (!ReadZip64(archive.substr(at + kCentralSize + name_size, extra_size), &out.entry.size,
+                 &out.entry.stored_size, &out.local)) {
+    return InvalidDump(path, at)
+        .Expected("a zip64 record with the sizes of " + out.shown)
+        .Found("none, or a short one");
+  }
+  return out;
+}
+
+// Where the entry's content begins: behind its local header, which lies before the directory.
+Status FindContent(std::string_view archive, const std::string& path, uint64_t directory_offset,
+                   DirectoryEntry* found) {
+  ZipEntry& entry = found->entry;
+  const uint64_t local = found->local;
+  if (local > directory_offset || directory_offset - local < kLocalSize ||
+      LoadLittle<uint32_t>(archive.data() + local) != kLocalHeader) {
+    return InvalidDump(path, found->at)
+        .Expected("the offset of a local header")
+        .Found(fmt::format("{} for {}", local, found->shown));
+  }
+  const char* q = archive.data() + local;
+  const uint64_t name_size = LoadLittle<uint16_t>(q + 26);
+  const uint64_t header_size = kLocalSize + name_size + LoadLittle<uint16_t>(q + 28);
+  if (header_size > directory_offset - local ||
+      archive.substr(local + kLocalSize, name_size) != entry.name ||
+      LoadLittle<uint16_t>(q + 8) != found->method) {
+    return InvalidDump(path, local)
+        .Expected("a local header that agrees with the directory's, " + found->shown)
+        .Found("another name, method or size");
+  }
+  entry.offset = local + header_size;
+  if (entry.stored_size > directory_offset - entry.offset) {
+    return InvalidDump(path, local)
+        .Expected(
+            fmt::format("at most {} bytes in {}", directory_offset - entry.offset, found->shown))
+        .Found(fmt::format("{}", entry.stored_size));
+  }
+  if (!entry.deflated && entry.stored_size != entry.size) {
+    return InvalidDump(path, found->at)
+        .Expected(fmt::format("{} bytes stored for {}", entry.size, found->shown))
+        .Found(fmt::format("{}", entry.stored_size));
+  }
+  return Status::Ok();
+}
+
+// Entries that share bytes are how a small file claims to hold a large one.
+Status CheckNoOverlap(const std::vector<ZipEntry>& entries, const std::string& path) {
   std::vector<const ZipEntry*> by_offset;
-  for (const ZipEntry& entry : reader.entries_) by_offset.push_back(&entry);
+  for (const ZipEntry& entry : entries) by_offset.push_back(&entry);
   std::sort(by_offset.begin(), by_offset.end(),
             [](const ZipEntry* a, const ZipEntry* b) { return a->offset < b->offset; });
   for (size_t i = 1; i < by_offset.size(); ++i) {
@@ -223,7 +223,35 @@ Result<ZipReader> ZipReader::Open(std::string_view archive, const std::string& p
           .Found(Excerpt(before.name, 80) + " and " + Excerpt(entry.name, 80));
     }
   }
-  reader.has_checksums_ = any_checksum;
+  return Status::Ok();
+}
+
+}  // namespace
+
+Result<ZipReader> ZipReader::Open(std::string_view archive, const std::string& path) {
+  MSPROBE_ASSIGN_OR_RETURN(const Directory directory, FindDirectory(archive, path));
+  ZipReader reader;
+  reader.archive_ = archive;
+  reader.path_ = path;
+  reader.entries_.reserve(directory.count);
+  const uint64_t end = directory.offset + directory.size;
+  uint64_t at = directory.offset;
+  for (uint64_t i = 0; i < directory.count; ++i) {
+    MSPROBE_ASSIGN_OR_RETURN(DirectoryEntry found, ReadDirectoryEntry(archive, path, at, end));
+    MSPROBE_RETURN_IF_ERROR(FindContent(archive, path, directory.offset, &found));
+    if (!reader.by_name_.emplace(found.entry.name, reader.entries_.size()).second) {
+      return InvalidDump(path, at).Expected("each name once").Found(found.shown + " again");
+    }
+    reader.has_checksums_ = reader.has_checksums_ || found.entry.crc32 != 0;
+    reader.entries_.push_back(found.entry);
+    at += found.record_size;
+  }
+  if (at != end) {
+    return InvalidDump(path, at)
+        .Expected("the end of the zip directory")
+        .Found(fmt::format("{} more bytes", end - at));
+  }
+  MSPROBE_RETURN_IF_ERROR(CheckNoOverlap(reader.entries_, path));
   return reader;
 }
 
