@@ -98,59 +98,22 @@ class CompareVerb : public Verb {
   }
 
   Result<int> Run(Console& out) override {
-    if (output_.empty()) return InvalidArgument("-o is empty").Hint("name a folder");
-    if (half_cosine_ && generation_ != "hooks" && generation_ != "ptdbg-0.1") {
-      return InvalidArgument(
-                 fmt::format("--half-cosine does not go with --table-format {}", generation_))
-          .Hint("only the tables hooks and ptdbg-0.1 had such cosines");
-    }
+    MSPROBE_RETURN_IF_ERROR(CheckFlags());
     if (!thresholds_.empty()) {
       MSPROBE_ASSIGN_OR_RETURN(compare::ThresholdTable table,
                                compare::ThresholdTable::Read(thresholds_));
       options_.thresholds = std::make_shared<compare::ThresholdTable>(std::move(table));
     }
     MSPROBE_ASSIGN_OR_RETURN(const uint64_t memory, Memory());
-    if (suffix_.find('/') != std::string::npos) {
-      return InvalidArgument(fmt::format("--suffix {} holds a /", suffix_))
-          .Hint("-o names the folder");
-    }
-    if (table_file_.empty() && !IsDirectory(output_) && Exists(output_)) {
-      return InvalidArgument(fmt::format("-o {} is a file", output_)).Hint("name a folder");
-    }
     const bool checkpoints =
         checkpoint::LooksLikeCheckpoint(target_) && checkpoint::LooksLikeCheckpoint(golden_);
     MSPROBE_ASSIGN_OR_RETURN(const compare::FailOn limits, reports_.Limits());
     MSPROBE_ASSIGN_OR_RETURN(const PairOptions selection, ranks_.Options());
-    PairedDumps paired;
-    if (checkpoints) {
-      if (options_.same_shapes || dumps_.no_files()) {
-        return Unsupported(
-                   "--match-shapes and --no-tensor-files are of dumps; these are checkpoints")
-            .Hint("leave the flag out");
-      }
-      if (ranks_.given()) {
-        return Unsupported("--rank, --step and --common choose dumps; these are checkpoints")
-            .Hint("leave the flag out; the shares of all ranks are put together");
-      }
-      paired.pairs = {{.target = target_, .golden = golden_}};
-    } else {
-      MSPROBE_ASSIGN_OR_RETURN(paired, PairDumps(target_, golden_, selection));
-    }
+    MSPROBE_ASSIGN_OR_RETURN(
+        const PairedDumps paired,
+        checkpoints ? PairCheckpoints() : PairDumps(target_, golden_, selection));
     const std::vector<DumpPair>& pairs = paired.pairs;
-    if (format_ == "csv" && pairs.size() > 1) {
-      return InvalidArgument(
-                 fmt::format("--format csv prints one table, and there are {}", pairs.size()))
-          .Hint("leave --format out: each rank gets its file");
-    }
-    if (!table_file_.empty() && pairs.size() > 1) {
-      return InvalidArgument(fmt::format("--table-file {} names one table, and there are {}",
-                                         table_file_, pairs.size()))
-          .Hint("-o names a folder for them");
-    }
-    if (dumps_.given() && (checkpoints || pairs.size() > 1)) {
-      return InvalidArgument("--target-data and --golden-data belong to one dump a side")
-          .Hint("pass the dump files themselves");
-    }
+    MSPROBE_RETURN_IF_ERROR(CheckFlagsOf(pairs.size(), checkpoints));
     CompareOutput output(
         {.target = target_,
          .golden = golden_,
@@ -188,6 +151,56 @@ class CompareVerb : public Verb {
   }
 
  private:
+  // What is wrong with the flags, whatever they name.
+  Status CheckFlags() const {
+    if (output_.empty()) return InvalidArgument("-o is empty").Hint("name a folder");
+    if (half_cosine_ && generation_ != "hooks" && generation_ != "ptdbg-0.1") {
+      return InvalidArgument(
+                 fmt::format("--half-cosine does not go with --table-format {}", generation_))
+          .Hint("only the tables hooks and ptdbg-0.1 had such cosines");
+    }
+    if (suffix_.find('/') != std::string::npos) {
+      return InvalidArgument(fmt::format("--suffix {} holds a /", suffix_))
+          .Hint("-o names the folder");
+    }
+    if (table_file_.empty() && !IsDirectory(output_) && Exists(output_)) {
+      return InvalidArgument(fmt::format("-o {} is a file", output_)).Hint("name a folder");
+    }
+    return Status::Ok();
+  }
+
+  // What is wrong with the flags for so many pairs.
+  Status CheckFlagsOf(size_t pairs, bool checkpoints) const {
+    if (format_ == "csv" && pairs > 1) {
+      return InvalidArgument(fmt::format("--format csv prints one table, and there are {}", pairs))
+          .Hint("leave --format out: each rank gets its file");
+    }
+    if (!table_file_.empty() && pairs > 1) {
+      return InvalidArgument(fmt::format("--table-file {} names one table, and there are {}",
+                                         table_file_, pairs))
+          .Hint("-o names a folder for them");
+    }
+    if (dumps_.given() && (checkpoints || pairs > 1)) {
+      return InvalidArgument("--target-data and --golden-data belong to one dump a side")
+          .Hint("pass the dump files themselves");
+    }
+    return Status::Ok();
+  }
+
+  Result<PairedDumps> PairCheckpoints() const {
+    if (options_.same_shapes || dumps_.no_files()) {
+      return Unsupported("--match-shapes and --no-tensor-files are of dumps; these are checkpoints")
+          .Hint("leave the flag out");
+    }
+    if (ranks_.given()) {
+      return Unsupported("--rank, --step and --common choose dumps; these are checkpoints")
+          .Hint("leave the flag out; the shares of all ranks are put together");
+    }
+    PairedDumps paired;
+    paired.pairs = {{.target = target_, .golden = golden_}};
+    return paired;
+  }
+
   compare::TableOptions Table() const {
     return {.generation = generation_ == "hooks"       ? compare::Generation::kHooks
                           : generation_ == "ptdbg-0.1" ? compare::Generation::kPtdbgFirst

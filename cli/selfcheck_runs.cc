@@ -126,6 +126,32 @@ SelfcheckResult Failed(SelfcheckResult result, SelfcheckResult::Verdict verdict,
   return result;
 }
 
+// What the run with the tool (`on`) says, beside two without; `dump` is where it recorded.
+void JudgeRuns(const OneRun& off, const OneRun& again, const OneRun& on, std::string dump,
+               SelfcheckResult* result) {
+  result->off_nanoseconds =
+      std::min(selfcheck::MedianStep(off.log), selfcheck::MedianStep(again.log));
+  result->on_nanoseconds = selfcheck::MedianStep(on.log);
+  for (const std::string& note : on.log.notes) {
+    if (note.starts_with("folder ")) dump = note.substr(7);
+    if (note.find(" cannot be read: ") != std::string::npos &&
+        std::find(result->notes.begin(), result->notes.end(), note) == result->notes.end())
+      result->notes.push_back(note);
+  }
+  if (!result->own_debugger || on.log.HasNote("folder " + dump)) CountDump(dump, result);
+  if (const auto difference = selfcheck::FirstDifference(off.log, on.log)) {
+    result->verdict = SelfcheckResult::kDiffers;
+    result->reason =
+        "with the tool on the program computes something else, first at " + difference->Text();
+  } else if (result->records == 0) {
+    result->reason = "the tool recorded nothing: the run with it proves nothing";
+    result->hint = "what it said is in " + on.output + " (with --keep)";
+    result->output = LastLines(on.output, kOutputLines);
+  } else {
+    result->verdict = SelfcheckResult::kIdentical;
+  }
+}
+
 }  // namespace
 
 Result<SelfcheckResult> RunSelfcheck(const SelfcheckOptions& options) {
@@ -188,28 +214,7 @@ Result<SelfcheckResult> RunSelfcheck(const SelfcheckOptions& options) {
                                  result.own_debugger ? std::string() : DriveArguments(options)));
   if (on.code != 0)
     return Failed(result, SelfcheckResult::kDiffers, "with the tool on the program", on);
-  result.off_nanoseconds =
-      std::min(selfcheck::MedianStep(off.log), selfcheck::MedianStep(again.log));
-  result.on_nanoseconds = selfcheck::MedianStep(on.log);
-  std::string dump = JoinPath(options.folder, "dump");
-  for (const std::string& note : on.log.notes) {
-    if (note.starts_with("folder ")) dump = note.substr(7);
-    if (note.find(" cannot be read: ") != std::string::npos &&
-        std::find(result.notes.begin(), result.notes.end(), note) == result.notes.end())
-      result.notes.push_back(note);
-  }
-  if (!result.own_debugger || on.log.HasNote("folder " + dump)) CountDump(dump, &result);
-  if (const auto difference = selfcheck::FirstDifference(off.log, on.log)) {
-    result.verdict = SelfcheckResult::kDiffers;
-    result.reason =
-        "with the tool on the program computes something else, first at " + difference->Text();
-  } else if (result.records == 0) {
-    result.reason = "the tool recorded nothing: the run with it proves nothing";
-    result.hint = "what it said is in " + on.output + " (with --keep)";
-    result.output = LastLines(on.output, kOutputLines);
-  } else {
-    result.verdict = SelfcheckResult::kIdentical;
-  }
+  JudgeRuns(off, again, on, JoinPath(options.folder, "dump"), &result);
   return result;
 }
 

@@ -1,8 +1,8 @@
 """Checks the layout of every file of ours; with --fix, lays out what can be laid out by a tool.
 
 What is checked: clang-format on C++, ruff on Python, shell syntax, no trailing blanks, a newline at
-the end, no source file over 600 lines (a room a person can hold in the head). Data is left
-alone.
+the end, functions of at most 80 lines and files of at most 600 (but for those below that say why),
+and that files which comments and documents name are there. Data is left alone.
 """
 
 import argparse
@@ -12,8 +12,19 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import function_lengths
+import stale_paths
+
 ROOT = Path(__file__).resolve().parent.parent
-MAX_LINES = 600
+MOST_LINES = 80  # of a function
+MOST_LINES_OF_FILE = 600
+# Functions and files that may be longer, and why: tables and switches, a row or a case a line.
+LONGER = {
+    "engine/compare/table/columns_cells.cc: Write": "a switch: the columns",
+    "engine/formats/pickle.cc: Unpickler::Step": "a switch: the opcodes",
+    "python/src/capture_bindings.cc: BindCapture": "a table: names and what they are bound to",
+    "python/src/front_bindings.cc: BindFront": "a table: names and what they are bound to",
+}
 CPP = {".cc", ".h"}
 TEXT = CPP | {".py", ".sh", ".md", ".txt", ".cmake", ".toml", ".yaml", ".yml"}
 # Recorded or expected output: bytes that mean something as they are.
@@ -66,7 +77,7 @@ def clang_format_agrees(files: list) -> bool:
     return done.returncode == 0
 
 
-def text_problems(path: Path, lines_limited: bool) -> list:
+def text_problems(path: Path) -> list:
     content = (ROOT / path).read_text(encoding="utf-8")
     lines = content.split("\n")
     problems = [
@@ -76,9 +87,33 @@ def text_problems(path: Path, lines_limited: bool) -> list:
     ]
     if content and not content.endswith("\n"):
         problems.append(f"{path}:{len(lines)}: no newline at the end of the file")
-    if lines_limited and len(lines) - 1 > MAX_LINES:
-        problems.append(f"{path}: {len(lines) - 1} lines, expected at most {MAX_LINES}; split it")
     return problems
+
+
+def length_problems(files: list) -> list:
+    """Functions and files that are too long, and exceptions that nothing needs any more."""
+    problems, needed = [], set()
+    for path in files:
+        lines = (ROOT / path).read_text(encoding="utf-8").count("\n")
+        if lines > MOST_LINES_OF_FILE:
+            needed.add(str(path))
+            problems.append((str(path), f"{path}: {lines} lines", MOST_LINES_OF_FILE))
+        if path.suffix == ".sh":
+            continue
+        for function in function_lengths.functions(ROOT / path):
+            if function.length > MOST_LINES:
+                name = f"{path}: {function.name}"
+                needed.add(name)
+                found = f"{path}:{function.line}: {function.name} has {function.length} lines"
+                problems.append((name, found, MOST_LINES))
+    return [
+        *(
+            f"{found}, expected at most {most}; give its steps names, or say in tools/lint.py why"
+            for name, found, most in problems
+            if name not in LONGER
+        ),
+        *(f"tools/lint.py: {name} needs no exception" for name in LONGER.keys() - needed),
+    ]
 
 
 def clang_format() -> str:
@@ -119,11 +154,12 @@ def main() -> int:
         good.append(subprocess.run(["bash", "-n", str(path)], cwd=ROOT).returncode == 0)
     text = [path for path in files if path.suffix in TEXT or path.name in ("Makefile", "run")]
     print(f"== text: {len(text)} files", flush=True)
-    for path in text:
-        problems = text_problems(path, path.suffix in CPP | {".py", ".sh"})
-        good.append(not problems)
-        for problem in problems:
-            print(problem)
+    problems = [problem for path in text for problem in text_problems(path)]
+    problems += length_problems([path for path in text if path.suffix in CPP | {".py", ".sh"}])
+    problems += stale_paths.problems(ROOT, text)
+    good.append(not problems)
+    for problem in problems:
+        print(problem)
     if all(good):
         print("lint: nothing to say")
         return 0

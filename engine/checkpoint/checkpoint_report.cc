@@ -85,7 +85,8 @@ std::string CheckpointReport(const compare::Comparison& c) {
       c, "could not be compared", unknown,
       [&](size_t row) {
         const bool noted = !c.notes.empty() && !c.notes[row].empty();
-        return noted ? compare::Clean(c.notes[row]) : std::string(compare::ReasonText(c.measures[row].reason));
+        return noted ? compare::Clean(c.notes[row])
+                     : std::string(compare::ReasonText(c.measures[row].reason));
       },
       &out);
   const auto nothing = [](size_t) { return std::string(); };

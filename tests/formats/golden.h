@@ -1,4 +1,4 @@
-// tests/data/{pt,npy}/expected.txt, what torch and NumPy read in the files beside it; and what the
+// tests/data/pt/expected.txt, what torch reads in the files beside it; and what the
 // tests of file formats make files with.
 #pragma once
 

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "engine/compare/align/align.h"
@@ -48,108 +49,154 @@ class PlaceMapping {
   const NameMapping::Places* places_ = nullptr;
 };
 
+// Whether both have the same places in the same order, as nearly all calls do.
+bool SamePlaces(std::span<const Leaf> a, const Record& target_record, std::span<const Leaf> b,
+                const Record& golden_record) {
+  if (a.size() != b.size()) return false;
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (a[i].slot != b[i].slot || (a[i].name != b[i].name && LeafPlace(a[i], target_record) !=
+                                                                 LeafPlace(b[i], golden_record))) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Pairs the leaves of two calls, step by step: links, then places, then kinds and shapes.
+class LeafPairs {
+ public:
+  LeafPairs(const Dump& target, const Record& target_record, const Dump& golden,
+            const Record& golden_record, bool links_only)
+      : a_(target.LeavesOf(target_record)),
+        b_(golden.LeavesOf(golden_record)),
+        target_record_(target_record),
+        golden_record_(golden_record),
+        partner_(a_.size(), -1),
+        confidence_(a_.size(), 1),
+        used_(b_.size(), links_only ? 1 : 0),
+        settled_(a_.size(), links_only ? 1 : 0) {}
+
+  void Link(const LeafLinks& links) {
+    for (size_t i = 0; i < a_.size(); ++i)
+      partner_[i] = links.golden_of[target_record_.first_leaf + i];
+    for (size_t j = 0; j < b_.size(); ++j) used_[j] |= links.taken[golden_record_.first_leaf + j];
+  }
+
+  // Sorted, since a hostile record may have very many leaves.
+  void PairByPlace(const PlaceMapping& moved) {
+    std::vector<uint32_t> order(b_.size()), taken_of_group(b_.size(), 0);
+    for (uint32_t j = 0; j < b_.size(); ++j) order[j] = j;
+    std::stable_sort(order.begin(), order.end(),
+                     [&](uint32_t x, uint32_t y) { return PlaceB(x) < PlaceB(y); });
+    for (uint32_t i = 0; i < a_.size(); ++i) {
+      if (partner_[i] >= 0 || settled_[i]) continue;
+      Place wanted(SlotClass(a_[i].slot), LeafPlace(a_[i], target_record_));
+      std::string text;
+      if (!moved.Move(&wanted, &text)) {
+        settled_[i] = 1;  // abandoned: the api mapping does not list it
+        continue;
+      }
+      const auto it = std::lower_bound(order.begin(), order.end(), wanted,
+                                       [&](uint32_t x, const Place& w) { return PlaceB(x) < w; });
+      if (it == order.end()) continue;
+      // Leaves of one place are given out in order; those that are linked are not.
+      uint32_t& taken = taken_of_group[it - order.begin()];
+      while (it + taken < order.end() && PlaceB(*(it + taken)) == wanted && used_[*(it + taken)])
+        ++taken;
+      const auto pick = it + taken;
+      if (pick >= order.end() || PlaceB(*pick) != wanted) continue;
+      ++taken;
+      partner_[i] = Golden(*pick);
+      used_[*pick] = 1;
+    }
+  }
+
+  // What is left, in order, where kind and shape agree: input.1 against kwargs.bias.
+  void PairByShape() {
+    for (uint32_t i = 0, j = 0; i < a_.size(); ++i) {
+      if (partner_[i] >= 0 || settled_[i] || a_[i].kind != LeafKind::kTensor) continue;
+      for (uint32_t k = j; k < b_.size() && k < j + kMaxLookAhead; ++k) {
+        if (used_[k] || b_[k].kind != a_[i].kind ||
+            SlotClass(a_[i].slot) != SlotClass(b_[k].slot) ||
+            !SameSqueezedShape(a_[i].shape, b_[k].shape)) {
+          continue;
+        }
+        partner_[i] = Golden(k);
+        confidence_[i] = kRenamedLeafConfidence;
+        used_[k] = 1;
+        j = k + 1;
+        break;
+      }
+    }
+  }
+
+  // Golden-only rows stand before the first target row of a later slot class, so that tables read
+  // in order.
+  void AppendRows(std::vector<Row>* rows) const {
+    size_t j = 0;
+    for (size_t i = 0; i <= a_.size(); ++i) {
+      const bool last = i == a_.size();
+      for (; j < b_.size() && (last || SlotClass(b_[j].slot) < SlotClass(a_[i].slot)); ++j) {
+        if (!used_[j]) rows->push_back({-1, Golden(j), Match::kGoldenOnly, 0});
+      }
+      if (last) break;
+      const auto t = static_cast<int32_t>(target_record_.first_leaf + i);
+      if (partner_[i] < 0) {
+        rows->push_back({t, -1, Match::kTargetOnly, 0});
+      } else {
+        rows->push_back({t, partner_[i], confidence_[i] == 1 ? Match::kExact : Match::kAligned,
+                         confidence_[i]});
+      }
+    }
+  }
+
+ private:
+  Place PlaceB(size_t j) const {
+    return Place(SlotClass(b_[j].slot), LeafPlace(b_[j], golden_record_));
+  }
+  int32_t Golden(size_t j) const { return static_cast<int32_t>(golden_record_.first_leaf + j); }
+
+  const std::span<const Leaf> a_, b_;
+  const Record &target_record_, &golden_record_;
+  std::vector<int32_t> partner_;  // of each target leaf: index into the golden's leaves, -1: none
+  std::vector<float> confidence_;
+  std::vector<char> used_;     // of each golden leaf: it has a partner, or may have none
+  std::vector<char> settled_;  // of each target leaf: it has no partner
+};
+
 }  // namespace
 
 void AlignLeaves(const Dump& target, const Record* target_record, const Dump& golden,
                  const Record* golden_record, const NameMapping& mapping, std::vector<Row>* rows,
                  const LeafLinks* links, bool links_only) {
-  const uint32_t n = target_record ? target_record->leaf_count : 0;
-  const uint32_t m = golden_record ? golden_record->leaf_count : 0;
-  const int32_t t0 = target_record ? static_cast<int32_t>(target_record->first_leaf) : 0;
-  const int32_t g0 = golden_record ? static_cast<int32_t>(golden_record->first_leaf) : 0;
-  const auto one_sided = [&](int32_t t, int32_t g) {
-    rows->push_back({t, g, t >= 0 ? Match::kTargetOnly : Match::kGoldenOnly, 0});
-  };
   if (target_record == nullptr || golden_record == nullptr) {
-    for (uint32_t i = 0; i < n; ++i) one_sided(t0 + i, -1);
-    for (uint32_t j = 0; j < m; ++j) {
-      if (links == nullptr || !links->taken[g0 + j]) one_sided(-1, g0 + j);
-    }
-    return;
-  }
-
-  const auto a = target.LeavesOf(*target_record), b = golden.LeavesOf(*golden_record);
-  const PlaceMapping moved(mapping, *target_record);
-  bool trivial = n == m && links == nullptr && moved.empty();
-  for (uint32_t i = 0; trivial && i < n; ++i) {
-    trivial = a[i].slot == b[i].slot &&
-              (a[i].name == b[i].name ||
-               LeafPlace(a[i], *target_record) == LeafPlace(b[i], *golden_record));
-  }
-  if (trivial) {
+    const uint32_t n = target_record ? target_record->leaf_count : 0;
+    const uint32_t m = golden_record ? golden_record->leaf_count : 0;
     for (uint32_t i = 0; i < n; ++i) {
-      rows->push_back(
-          {static_cast<int32_t>(t0 + i), static_cast<int32_t>(g0 + i), Match::kExact, 1});
+      const auto t = static_cast<int32_t>(target_record->first_leaf + i);
+      rows->push_back({t, -1, Match::kTargetOnly, 0});
+    }
+    for (uint32_t j = 0; j < m; ++j) {
+      const auto g = static_cast<int32_t>(golden_record->first_leaf + j);
+      if (links == nullptr || !links->taken[g]) rows->push_back({-1, g, Match::kGoldenOnly, 0});
     }
     return;
   }
-
-  // By place; sorted, since a hostile record may have very many leaves.
-  std::vector<int32_t> partner(n, -1);  // index into Dump::leaves
-  std::vector<float> confidence(n, 1);
-  std::vector<char> used(m, links_only ? 1 : 0), settled(n, links_only ? 1 : 0);
-  if (links != nullptr) {
-    for (uint32_t i = 0; i < n; ++i) partner[i] = links->golden_of[t0 + i];
-    for (uint32_t j = 0; j < m; ++j) used[j] |= links->taken[g0 + j];
-  }
-  std::vector<uint32_t> order(m), taken_of_group(m, 0);
-  for (uint32_t j = 0; j < m; ++j) order[j] = j;
-  const auto place_b = [&](uint32_t j) {
-    return Place(SlotClass(b[j].slot), LeafPlace(b[j], *golden_record));
-  };
-  std::stable_sort(order.begin(), order.end(),
-                   [&](uint32_t x, uint32_t y) { return place_b(x) < place_b(y); });
-  for (uint32_t i = 0; i < n; ++i) {
-    if (partner[i] >= 0 || settled[i]) continue;
-    Place wanted(SlotClass(a[i].slot), LeafPlace(a[i], *target_record));
-    std::string text;
-    if (!moved.Move(&wanted, &text)) {
-      settled[i] = 1;  // abandoned: the api mapping does not list it
-      continue;
+  const PlaceMapping moved(mapping, *target_record);
+  if (links == nullptr && moved.empty() &&
+      SamePlaces(target.LeavesOf(*target_record), *target_record, golden.LeavesOf(*golden_record),
+                 *golden_record)) {
+    for (uint32_t i = 0; i < target_record->leaf_count; ++i) {
+      rows->push_back({static_cast<int32_t>(target_record->first_leaf + i),
+                       static_cast<int32_t>(golden_record->first_leaf + i), Match::kExact, 1});
     }
-    const auto it = std::lower_bound(order.begin(), order.end(), wanted,
-                                     [&](uint32_t x, const Place& w) { return place_b(x) < w; });
-    if (it == order.end()) continue;
-    // Leaves of one place are given out in order; those that are linked are not.
-    uint32_t& taken = taken_of_group[it - order.begin()];
-    while (it + taken < order.end() && place_b(*(it + taken)) == wanted && used[*(it + taken)])
-      ++taken;
-    const auto pick = it + taken;
-    if (pick >= order.end() || place_b(*pick) != wanted) continue;
-    ++taken;
-    partner[i] = g0 + static_cast<int32_t>(*pick);
-    used[*pick] = 1;
+    return;
   }
-  // The rest in order, where kind and shape agree: input.1 against kwargs.bias.
-  for (uint32_t i = 0, j = 0; i < n; ++i) {
-    if (partner[i] >= 0 || settled[i] || a[i].kind != LeafKind::kTensor) continue;
-    for (uint32_t k = j; k < m && k < j + kMaxLookAhead; ++k) {
-      if (used[k] || b[k].kind != a[i].kind || SlotClass(a[i].slot) != SlotClass(b[k].slot) ||
-          !SameSqueezedShape(a[i].shape, b[k].shape)) {
-        continue;
-      }
-      partner[i] = g0 + static_cast<int32_t>(k);
-      confidence[i] = kRenamedLeafConfidence;
-      used[k] = 1;
-      j = k + 1;
-      break;
-    }
-  }
-  // Golden-only rows stand before the first target row of a later slot class, so that tables read
-  // in order.
-  uint32_t j = 0;
-  for (uint32_t i = 0; i <= n; ++i) {
-    for (; j < m && (i == n || SlotClass(b[j].slot) < SlotClass(a[i].slot)); ++j) {
-      if (!used[j]) one_sided(-1, g0 + j);
-    }
-    if (i == n) break;
-    if (partner[i] < 0) {
-      one_sided(t0 + i, -1);
-    } else {
-      rows->push_back({static_cast<int32_t>(t0 + i), partner[i],
-                       confidence[i] == 1 ? Match::kExact : Match::kAligned, confidence[i]});
-    }
-  }
+  LeafPairs pairs(target, *target_record, golden, *golden_record, links_only);
+  if (links != nullptr) pairs.Link(*links);
+  pairs.PairByPlace(moved);
+  pairs.PairByShape();
+  pairs.AppendRows(rows);
 }
 
 }  // namespace msprobe::compare

@@ -7,7 +7,7 @@
 
 #include "engine/compare/explain/classify.h"
 #include "engine/compare/explain/evidence.h"
-#include "engine/compare/explain/explain_shared.h"
+#include "engine/compare/explain/start_explanation.h"
 #include "engine/compare/explain/unmatched_calls.h"
 #include "engine/compare/judge/judge.h"
 #include "engine/compare/judge/operations.h"

@@ -7,7 +7,7 @@
 #include "engine/compare/explain/dataflow.h"
 #include "engine/compare/explain/evidence.h"
 #include "engine/compare/explain/explain.h"
-#include "engine/compare/explain/explain_shared.h"
+#include "engine/compare/explain/start_explanation.h"
 #include "engine/compare/explain/suspects.h"
 
 namespace msprobe::compare {

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "engine/compare/explain/evidence.h"
-#include "engine/compare/explain/explain_shared.h"
+#include "engine/compare/explain/start_explanation.h"
 
 namespace msprobe::compare {
 

@@ -228,6 +228,77 @@ std::string Plural(size_t n, std::string_view one) {
   return fmt::format("{} {}{}", n, one, n == 1 ? "" : "s");
 }
 
+// What is wrong with a text that does not begin as a dump does; ok when nothing is.
+Status CheckHead(const formats::JsonCursor& head, std::string_view path, bool has_data,
+                 const Header& header) {
+  if (head.failed()) {
+    Status error = head.Error(path);
+    if (head.truncated()) {
+      return std::move(error).Hint(
+          "the run was killed, or could not write, before it recorded anything: there is nothing "
+          "to keep in this file");
+    }
+    return std::move(error).Hint("this is no dump.json of any msprobe: check the path");
+  }
+  if (!has_data && header.level.empty()) {
+    return InvalidDump(path, head.offset()).Expected("the key \"data\" of a dump").Found("none");
+  }
+  return Status::Ok();
+}
+
+// What follows the entries: '}', perhaps more members of the header, '}'.
+Status ReadTail(std::string_view path, std::string_view text, size_t end, Header* header,
+                DumpFileLayout* layout) {
+  formats::JsonCursor tail(text, end);
+  formats::JsonText key;
+  layout->data_closed = layout->root_closed = false;
+  if (tail.Peek() != '}' || tail.NextKey(&key) || tail.failed()) return Status::Ok();
+  layout->data_closed = true;
+  layout->keep = tail.offset();
+  while (tail.NextKey(&key)) HeaderMember(&tail, key, header);
+  layout->root_closed = !tail.failed();
+  if (tail.failed() && !tail.truncated()) return tail.Error(path);
+  tail.Peek();  // skips blanks
+  if (!tail.failed() && tail.offset() < text.size()) tail.Fail("nothing after the document");
+  return tail.failed() && !tail.truncated() ? tail.Error(path) : Status::Ok();
+}
+
+// The entries from offset `data` on, and what follows them.
+Result<Parsed> ReadEntries(std::string_view path, std::string_view text, size_t data, bool mapped,
+                           MemoryShare* memory, Header* header, DumpFileLayout* layout) {
+  while (true) {
+    const EntryParser::Options options = OptionsFor(*header);
+    const std::vector<size_t> starts = PieceStarts(text, data, mapped);
+    Parsed parsed;
+    if (!ParsePieces(path, text, starts, options, mapped, memory, &parsed)) {
+      parsed = Parsed();
+      ParsePieces(path, text, {data}, options, mapped, memory, &parsed);
+    }
+    if (!parsed.error.ok()) return parsed.error;
+    layout->keep = parsed.all.end;
+    if (parsed.truncated) return parsed;
+    MSPROBE_RETURN_IF_ERROR(ReadTail(path, text, parsed.all.end, header, layout));
+    if (OptionsFor(*header) == options) return parsed;
+    // "task" or "tool" stood behind "data": once more, as they want it.
+  }
+}
+
+// Of a run that ended before it could write the closing braces.
+void NoteUnfinished(std::string_view text, size_t end, DumpFileLayout* layout, Dump* dump) {
+  if (!layout->data_closed) {
+    std::string_view rest = Trim(text.substr(end));
+    if (rest.starts_with(',')) rest = Trim(rest.substr(1));
+    layout->dropped = rest.size();
+  }
+  dump->complete = false;
+  dump->note = fmt::format("the run was killed or could not write: no closing braces; {} kept",
+                           Plural(dump->records.size(), "record"));
+  if (layout->dropped > 0) {
+    dump->note +=
+        fmt::format(", {} of an unfinished entry ignored", Plural(layout->dropped, "byte"));
+  }
+}
+
 }  // namespace
 
 Status ReadDumpFile(std::string_view path, std::string_view text, Dump* dump,
@@ -238,52 +309,14 @@ Status ReadDumpFile(std::string_view path, std::string_view text, Dump* dump,
   Header header;
   formats::JsonCursor head(text);
   const size_t data = ReadHeader(&head, &header);
-  if (head.failed()) {
-    Status error = head.Error(path);
-    if (head.truncated()) {
-      return std::move(error).Hint(
-          "the run was killed, or could not write, before it recorded anything: there is nothing "
-          "to keep in this file");
-    }
-    return std::move(error).Hint("this is no dump.json of any msprobe: check the path");
-  }
-  if (data == kNoData && header.level.empty()) {
-    return InvalidDump(path, head.offset()).Expected("the key \"data\" of a dump").Found("none");
-  }
+  MSPROBE_RETURN_IF_ERROR(CheckHead(head, path, data != kNoData, header));
 
-  bool has_recompute = false;
+  bool has_recompute = false, unfinished = false;
   size_t end = head.offset();
-  formats::JsonText key;
-  bool unfinished = false;
   if (data != kNoData) {
-    Parsed parsed;
-    while (true) {
-      const EntryParser::Options options = OptionsFor(header);
-      const std::vector<size_t> starts = PieceStarts(text, data, mapped);
-      parsed = Parsed();
-      if (!ParsePieces(path, text, starts, options, mapped, memory, &parsed)) {
-        parsed = Parsed();
-        ParsePieces(path, text, {data}, options, mapped, memory, &parsed);
-      }
-      if (!parsed.error.ok()) return parsed.error;
-      end = parsed.all.end;
-      layout->keep = end;
-      if (parsed.truncated) break;
-      // What follows the entries: '}', perhaps more members of the header, '}'.
-      formats::JsonCursor tail(text, end);
-      layout->data_closed = layout->root_closed = false;
-      if (tail.Peek() == '}' && !tail.NextKey(&key) && !tail.failed()) {
-        layout->data_closed = true;
-        layout->keep = tail.offset();
-        while (tail.NextKey(&key)) HeaderMember(&tail, key, &header);
-        layout->root_closed = !tail.failed();
-        if (tail.failed() && !tail.truncated()) return tail.Error(path);
-        tail.Peek();  // skips blanks
-        if (!tail.failed() && tail.offset() < text.size()) tail.Fail("nothing after the document");
-        if (tail.failed() && !tail.truncated()) return tail.Error(path);
-      }
-      if (OptionsFor(header) == options) break;  // "task" or "tool" stood behind "data"
-    }
+    MSPROBE_ASSIGN_OR_RETURN(Parsed parsed,
+                             ReadEntries(path, text, data, mapped, memory, &header, layout));
+    end = parsed.all.end;
     unfinished = !layout->root_closed;
     dump->has_md5 = parsed.all.has_md5;
     has_recompute = parsed.all.has_recompute;
@@ -305,20 +338,7 @@ Status ReadDumpFile(std::string_view path, std::string_view text, Dump* dump,
   if (header.has_framework) dump->framework = header.framework;
   dump->dialect = DialectOf(header, *dump, has_recompute);
   dump->provenance = std::move(header.provenance);
-  if (unfinished) {
-    if (!layout->data_closed) {
-      std::string_view rest = Trim(text.substr(end));
-      if (rest.starts_with(',')) rest = Trim(rest.substr(1));
-      layout->dropped = rest.size();
-    }
-    dump->complete = false;
-    dump->note = fmt::format("the run was killed or could not write: no closing braces; {} kept",
-                             Plural(dump->records.size(), "record"));
-    if (layout->dropped > 0) {
-      dump->note +=
-          fmt::format(", {} of an unfinished entry ignored", Plural(layout->dropped, "byte"));
-    }
-  }
+  if (unfinished) NoteUnfinished(text, end, layout, dump);
   return Status::Ok();
 }
 

@@ -78,7 +78,9 @@ class EntryParser {
   void TakesPart();
 
   // One value: entries_leaves.cc.
+  struct LeafMembers;  // what the members of one value said
   void LeafObject(Slot slot);
+  void LeafMember(std::string_view key, Leaf* leaf, LeafMembers* read);
   void NoneLeaf(Slot slot);
   void PlainLeaf(Slot slot);
   void Scalar(Leaf* leaf);

@@ -132,76 +132,83 @@ void EntryParser::Scalar(Leaf* leaf) {
   leaf->min_value = leaf->mean_value = leaf->norm_value = leaf->max_value;
 }
 
-void EntryParser::LeafObject(Slot slot) {
-  Leaf& leaf = NewLeaf(slot, LeafKind::kTensor);
+struct EntryParser::LeafMembers {
   bool has_dtype = false, has_shape = false, has_value = false;
-  formats::JsonText key, text;
-  std::string_view ranks, format, number;
+  std::string_view ranks, format;
   ElementCounts counts;
   bool counted = false;
+};
+
+void EntryParser::LeafMember(std::string_view k, Leaf* leaf, LeafMembers* read) {
+  formats::JsonText text;
+  std::string_view number;
   const auto read_text = [&] { return json_->String(&text) ? Text(text) : std::string_view(); };
-  while (json_->NextKey(&key)) {
-    const std::string_view k = key.escaped ? std::string_view() : key.raw;
-    if (Is(k, "type")) {
-      leaf.type = ReadKnown(&types_, read_text);
-    } else if (Is(k, "dtype")) {
-      has_dtype = true;
-      leaf.dtype = ReadKnown(&dtypes_, read_text);
-    } else if (Is(k, "shape")) {
-      has_shape = true;
-      leaf.shape = ReadKnown(&shapes_, [&] { return Shape(); });
-    } else if (Is(k, "Max")) {
-      SetStatistic(&leaf.max, &leaf.max_value);
-    } else if (Is(k, "Min")) {
-      SetStatistic(&leaf.min, &leaf.min_value);
-    } else if (Is(k, "Mean")) {
-      SetStatistic(&leaf.mean, &leaf.mean_value);
-    } else if (Is(k, "Norm")) {
-      SetStatistic(&leaf.norm, &leaf.norm_value);
-    } else if (Is(k, "requires_grad")) {
-      bool flag = false;
-      if (json_->Bool(&flag)) leaf.requires_grad = flag ? "True" : "False";
-    } else if (Is(k, "value") && !has_value) {
-      has_value = true;
-      const std::string_view dtype = leaf.dtype, shape = leaf.shape;
-      Scalar(&leaf);
-      if (has_dtype) leaf.dtype = dtype;
-      if (has_shape) leaf.shape = shape;
-    } else if (Is(k, "md5")) {
-      if (json_->Peek() == 'n') {
-        json_->Null();
-      } else if (json_->Peek() == '"') {
-        if (json_->String(&text)) leaf.md5 = Text(text);
-      } else {
-        if (json_->Number(&number)) leaf.md5 = number;  // 0-d tensors under xor: the value itself
-      }
-    } else if (Is(k, "fp") || Is(k, "fingerprint")) {
-      if (json_->String(&text)) leaf.fingerprint = FingerprintText(Text(text), &out_.arena);
-    } else if (Is(k, "data_name")) {
-      if (json_->String(&text)) leaf.data_name = Text(text);
-    } else if (Is(k, "nan")) {
-      counts.nan = Count();
-      counted = true;
-    } else if (Is(k, "pos_inf")) {
-      counts.pos_inf = Count();
-      counted = true;
-    } else if (Is(k, "neg_inf")) {
-      counts.neg_inf = Count();
-      counted = true;
-    } else if (Is(k, "zero")) {
-      counts.zero = Count();
-      counted = true;
-    } else if (Is(k, "group_ranks")) {
-      ranks = PythonText();
-    } else if (Is(k, "format") && json_->Peek() == '"') {
-      if (json_->String(&text)) format = Text(text);
+  if (Is(k, "type")) {
+    leaf->type = ReadKnown(&types_, read_text);
+  } else if (Is(k, "dtype")) {
+    read->has_dtype = true;
+    leaf->dtype = ReadKnown(&dtypes_, read_text);
+  } else if (Is(k, "shape")) {
+    read->has_shape = true;
+    leaf->shape = ReadKnown(&shapes_, [&] { return Shape(); });
+  } else if (Is(k, "Max")) {
+    SetStatistic(&leaf->max, &leaf->max_value);
+  } else if (Is(k, "Min")) {
+    SetStatistic(&leaf->min, &leaf->min_value);
+  } else if (Is(k, "Mean")) {
+    SetStatistic(&leaf->mean, &leaf->mean_value);
+  } else if (Is(k, "Norm")) {
+    SetStatistic(&leaf->norm, &leaf->norm_value);
+  } else if (Is(k, "requires_grad")) {
+    bool flag = false;
+    if (json_->Bool(&flag)) leaf->requires_grad = flag ? "True" : "False";
+  } else if (Is(k, "value") && !read->has_value) {
+    read->has_value = true;
+    const std::string_view dtype = leaf->dtype, shape = leaf->shape;
+    Scalar(leaf);
+    if (read->has_dtype) leaf->dtype = dtype;
+    if (read->has_shape) leaf->shape = shape;
+  } else if (Is(k, "md5")) {
+    if (json_->Peek() == 'n') {
+      json_->Null();
+    } else if (json_->Peek() == '"') {
+      if (json_->String(&text)) leaf->md5 = Text(text);
     } else {
-      json_->Skip();
+      if (json_->Number(&number)) leaf->md5 = number;  // 0-d tensors under xor: the value itself
     }
+  } else if (Is(k, "fp") || Is(k, "fingerprint")) {
+    if (json_->String(&text)) leaf->fingerprint = FingerprintText(Text(text), &out_.arena);
+  } else if (Is(k, "data_name")) {
+    if (json_->String(&text)) leaf->data_name = Text(text);
+  } else if (Is(k, "nan")) {
+    read->counts.nan = Count();
+    read->counted = true;
+  } else if (Is(k, "pos_inf")) {
+    read->counts.pos_inf = Count();
+    read->counted = true;
+  } else if (Is(k, "neg_inf")) {
+    read->counts.neg_inf = Count();
+    read->counted = true;
+  } else if (Is(k, "zero")) {
+    read->counts.zero = Count();
+    read->counted = true;
+  } else if (Is(k, "group_ranks")) {
+    read->ranks = PythonText();
+  } else if (Is(k, "format") && json_->Peek() == '"') {
+    if (json_->String(&text)) read->format = Text(text);
+  } else {
+    json_->Skip();
   }
+}
+
+void EntryParser::LeafObject(Slot slot) {
+  Leaf& leaf = NewLeaf(slot, LeafKind::kTensor);
+  LeafMembers read;
+  formats::JsonText key;
+  while (json_->NextKey(&key)) LeafMember(key.escaped ? std::string_view() : key.raw, &leaf, &read);
   if (json_->failed()) return;
 
-  if (has_dtype && has_shape) {
+  if (read.has_dtype && read.has_shape) {
     leaf.has_stats = !std::isnan(leaf.max_value) || leaf.max == "NaN";
     if (options_.ours && IsNarrowFloat(leaf.dtype)) {
       for (double* value : {&leaf.max_value, &leaf.min_value, &leaf.mean_value, &leaf.norm_value})
@@ -209,14 +216,15 @@ void EntryParser::LeafObject(Slot slot) {
     }
     if (options_.ours && leaf.has_stats) {
       leaf.counts = &kNoneOfAKind;
-      for (int64_t* count : {&counts.nan, &counts.pos_inf, &counts.neg_inf, &counts.zero}) {
+      for (int64_t* count :
+           {&read.counts.nan, &read.counts.pos_inf, &read.counts.neg_inf, &read.counts.zero}) {
         *count = std::max<int64_t>(*count, 0);
       }
     }
   } else {
-    DescribePlainValue(has_value, ranks, format, path_, &leaf);
+    DescribePlainValue(read.has_value, read.ranks, read.format, path_, &leaf);
   }
-  if (counted) leaf.counts = &out_.counts.emplace_back(counts);
+  if (read.counted) leaf.counts = &out_.counts.emplace_back(read.counts);
   // "Functional.linear.0.forward.input.0.pt": the name without its extension.
   const bool file_named =
       options_.names_from_files && !leaf.data_name.empty() && leaf.data_name != "-1" &&

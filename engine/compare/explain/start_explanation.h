@@ -1,4 +1,4 @@
-// Shared by explain.cc and explain_inherited.cc; for nobody else.
+// How an explanation begins, wherever the error is found.
 #pragma once
 
 #include "engine/compare/model/comparison.h"

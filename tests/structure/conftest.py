@@ -1,0 +1,7 @@
+"""Modules that tests import lie beside them, or in tools/."""
+
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parents[1] / "tools")]

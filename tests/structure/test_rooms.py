@@ -1,0 +1,90 @@
+"""Rooms a person can hold in the head: includes run one way, and no folder is a storeroom.
+
+The order is read from CMake alone: what a room's target names in DEPENDS.
+"""
+
+import re
+
+import pytest
+from rooms import ROOT, SOURCES, below, by_folder, included, rooms
+
+MOST_FILES = 32
+# Folders that may hold more, and why.
+LARGE = {
+    "engine/formats": "a format is two to five files named after it; formats do not use each other",
+    "engine/kernels": "a kernel is four files named after it: interface, body, scalar twin, parts",
+    "cli": "a verb is a file",
+}
+FOLDERS = sorted(by_folder(), key=str)
+
+
+def test_cmake_is_understood():
+    assert len(FOLDERS) >= 20
+    assert "msprobe_base" in below("msprobe_verbs")
+    assert below("msprobe_base") == frozenset()
+
+
+def test_no_room_needs_itself():
+    def chain(target, path):
+        assert target not in path, " -> ".join([*path, target])
+        for link in rooms()[target].links:
+            chain(link, [*path, target])
+
+    for target in rooms():
+        chain(target, [])
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=str)
+def test_includes_run_one_way(folder):
+    room = by_folder()[folder]
+    allowed = {rooms()[target].folder for target in below(room.target)} | {folder}
+    # A verb is a library and a program in one folder; bindings share the folder of the extension.
+    wrong = {
+        f"{path.relative_to(ROOT)} includes from {place}, which {room.target} does not link"
+        for path in room.files()
+        for place in included(path)
+        if place not in allowed
+    }
+    assert wrong == set()
+
+
+def test_each_folder_with_sources_is_a_room():
+    folders = {
+        path.parent.relative_to(ROOT)
+        for source in SOURCES
+        for path in (ROOT / source).rglob("*")
+        if path.suffix in (".cc", ".h")
+    }
+    assert folders - set(FOLDERS) == set()
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=str)
+def test_a_room_is_no_storeroom(folder):
+    count = len(by_folder()[folder].files())
+    if str(folder) in LARGE:
+        assert count > MOST_FILES, f"{folder} has {count} files: take it off the list of LARGE"
+    else:
+        assert count <= MOST_FILES, f"{folder} has {count} files, expected at most {MOST_FILES}"
+
+
+def test_names_say_the_subject():
+    """No file is named after what was left over."""
+    left_over = re.compile(r"(^|_)(more|shared|misc|other|stuff|rest|\d+)$")
+    files = [path for room in rooms().values() for path in room.files()]
+    assert [str(path) for path in files if left_over.search(path.stem)] == []
+
+
+def test_the_drawing_shows_the_rooms():
+    """docs/architecture.md: "compare/  model, align, ..." in an order that the includes allow."""
+    text = (ROOT / "docs/architecture.md").read_text()
+    drawn = re.findall(r"^ *([\w/]+)/ +rooms: ([\w, ]+)$", text, re.MULTILINE)
+    parents = [folder.parent for folder in FOLDERS if len(folder.parts) > 2]
+    wanted = {parent for parent in parents if parents.count(parent) > 1}
+    for parent in sorted(wanted, key=str):
+        names = dict(drawn).get(parent.as_posix(), "").split(", ")
+        room_names = {folder.name for folder in FOLDERS if folder.parent == parent}
+        assert set(names) == room_names, f"docs/architecture.md: {parent}/  rooms: ..."
+        for i, name in enumerate(names):
+            later = {by_folder()[parent / other].target for other in names[i:]}
+            target = by_folder()[parent / name].target
+            assert not below(target) & later, f"{name} uses a room that is drawn behind it"
