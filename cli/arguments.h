@@ -1,8 +1,8 @@
 // The command line before it is parsed: the earlier tools' one-dash flags of several letters (-tp,
 // -gp, -da), which a parser would read as clusters, become their long forms.
 //
-//   NormalizeArguments({"compare", "-tp", "a", "-gp=b"});   // compare --target_path a
-//   --golden_path=b
+//   // compare --target_path a --golden_path=b
+//   NormalizeArguments({"compare", "-tp", "a", "-gp=b"});
 #pragma once
 
 #include <span>

@@ -1,7 +1,7 @@
 // What the two paths of `msprobe compare` mean: which dump is compared with which.
 //
 //   MSPROBE_ASSIGN_OR_RETURN(PairedDumps paired, PairDumps("runs/new", "runs/good", {}));
-//   for (const DumpPair& p : paired.pairs) Compare(ReadDump(p.target), ReadDump(p.golden));
+//   for (const DumpPair& p : paired.pairs) Print("{} against {}", p.target, p.golden);
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,11 @@
 // What `msprobe compare` leaves behind: a table file a pair of dumps, files over all of them, and
 // what is printed.
 //
-//   CompareOutput output(options, paired.pairs, console);
-//   ForEachPair(pairs, false, [&](size_t i) { output.Add(i, comparison of pair i); });
+//   CompareOutput output(options, paired, console);
+//   ForEachPair(paired.pairs, false, memory, [&](size_t i, uint64_t memory_of_pair) {
+//     output.Add(i, ComparePair(paired.pairs[i], memory_of_pair));
+//     return true;                         // false: it needs more memory; once more, alone
+//   });
 //   MSPROBE_RETURN_IF_ERROR(output.Finish());
 #pragma once
 
@@ -19,9 +22,11 @@
 #include "engine/compare/ranks/rank_result.h"
 #include "engine/compare/table/table_options.h"
 
-namespace msprobe::cli {
-
+namespace msprobe::compare {
 class TableFormat;
+}
+
+namespace msprobe::cli {
 
 enum class StdoutFormat { kTable, kJson, kCsv };
 

@@ -1,8 +1,7 @@
 // Where a verb's words go: results to standard output, progress and errors to standard error.
 //
 //   out.Print("{} records\n", n);
-//   out.Progress("reading {}", path);      // one line that replaces itself; nothing unless a
-//   person is watching
+//   out.Progress("reading {}", path);      // replaces itself; nothing unless a person is watching
 #pragma once
 
 #include <fmt/format.h>

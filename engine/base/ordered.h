@@ -1,6 +1,6 @@
 // Parts that threads make in any order, used one after another in theirs.
 //
-//   OrderedParts<std::string> parts(8, [&](std::string* part) { return file.Write({*part}); });
+//   OrderedParts<std::string> parts(8, [&](std::string* part) { return file.Append(*part); });
 //   pool.ParallelFor(n, [&](size_t i) {
 //     std::string part = parts.Take();      // one that was used before: its memory is warm
 //     Make(i, &part);

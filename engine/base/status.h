@@ -1,15 +1,13 @@
 // How every fallible function of the engine answers: a Status, or a Result<T> that holds a value or
 // a Status.
 //
-//   Result<MappedFile> Open(const std::string& path) {
-//     if (...) return NotFound(path).Expected("a dump folder or dump.json").Hint("msprobe compare
-//     --help");
-//   }
+//   if (!Exists(path))
+//     return NotFound(path).Expected("a dump folder or dump.json").Hint("msprobe compare --help");
 //   MSPROBE_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
 //   MSPROBE_RETURN_IF_ERROR(writer.Close());
 //
-// An error is made where the fact is known, passed up unchanged, and printed once (cli/main.cc,
-// python/src/errors.cc).
+// An error is made where the fact is known, passed up unchanged, and printed once (cli/main.cc), or
+// raised in Python (RaiseIfError in python/src/convert.cc).
 #pragma once
 
 #include <cstdint>

@@ -3,7 +3,8 @@
 //
 //   TextBuffer line;
 //   line += name; line += ','; line.Number(0.5);
-//   file.Write({line.view()}); line.Clear();       // keeps its memory
+//   Status status = file.Append(line.view());
+//   line.Clear();                                  // keeps its memory
 #pragma once
 
 #include <cstdint>

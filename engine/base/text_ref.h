@@ -3,7 +3,7 @@
 //
 //   TextRef name = "torch.float32";        // from anything that is a std::string_view
 //   std::string_view view = name;          // and back, at no cost
-//   if (name == other) ...                 // the same place is equal at one look
+//   if (name == other) Use(view);          // the same place is equal at one look
 //
 // As with a view, the text lives elsewhere.
 #pragma once

@@ -1,6 +1,7 @@
 // What several ranks hold and should hold alike, such as the norms of a tensor-parallel model.
 //
-//   for (const std::string& s : DifferingCopies(checkpoint, "target", {}, pool)) Print(s);
+//   const std::string text = DifferingCopies(checkpoint, "target", {}, pool);
+//   if (!text.empty()) Print(text);
 #pragma once
 
 #include <string>

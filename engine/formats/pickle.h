@@ -3,8 +3,8 @@
 //
 //   MSPROBE_ASSIGN_OR_RETURN(PickleTree tree, Unpickle(bytes, {.path = "x.pt"}));
 //   const PickleNode& root = tree.root();
-//   if (root.kind == PickleKind::kDict) Use(tree[root.items[0]], tree[root.items[1]]);   // first
-//   key, first value
+//   // The first key and the first value.
+//   if (root.kind == PickleKind::kDict) Use(tree[root.items[0]], tree[root.items[1]]);
 #pragma once
 
 #include <cstdint>

@@ -69,8 +69,8 @@ struct PtWriteOptions {
 };
 
 // The bytes around a tensor's data, so that writing it needs no copy:
-//   PtLayout layout = MakePtLayout(dtype, shape);   // once a tensor, microseconds
-//   file.Write({layout.prefix(), data, layout.Suffix(Crc32(data))});
+//   MSPROBE_ASSIGN_OR_RETURN(PtLayout layout, MakePtLayout(dtype, shape));   // microseconds
+//   MSPROBE_RETURN_IF_ERROR(file.Write({{layout.prefix(), data, layout.Suffix(checksum)}}));
 // prefix() does not depend on the data and its size is a multiple of 64. The file is prefix,
 // data_size() bytes in logical (row-major) order, suffix.
 class PtLayout {

@@ -1,9 +1,8 @@
 // One tensor read from a file, whatever the format: .npy, .pt or .safetensors, told by content and
 // never by name.
 //
-//   MSPROBE_ASSIGN_OR_RETURN(TensorFile t,
-//   ReadTensorFile("dump_tensor_data/Tensor.add.0.forward.output.0.pt")); Stats s =
-//   ComputeStats(t.view());
+//   MSPROBE_ASSIGN_OR_RETURN(TensorFile t, ReadTensorFile("Tensor.add.0.forward.output.0.pt"));
+//   Stats s = ComputeStats(t.view());
 #pragma once
 
 #include <cstdint>

@@ -4,8 +4,10 @@
 //   MSPROBE_ASSIGN_OR_RETURN(XlsxWriter book, XlsxWriter::Create("out/result.xlsx"));
 //   MSPROBE_RETURN_IF_ERROR(book.AddSheet({.name = "result", .header = header, .rows = 1}));
 //   XlsxRows rows(book.next_row());
-//   rows.BeginRow(RowColor::kRed), rows.TextCell("Tensor.add.0"), rows.NumberCell(0.5),
-//   rows.EndRow(); rows.Compress(); MSPROBE_RETURN_IF_ERROR(book.Append({&rows, 1}));
+//   rows.BeginRow(RowColor::kRed), rows.TextCell("Tensor.add.0"), rows.NumberCell(0.5);
+//   rows.EndRow();
+//   rows.Compress();
+//   MSPROBE_RETURN_IF_ERROR(book.Append({&rows, 1}));
 //   MSPROBE_RETURN_IF_ERROR(book.Close());                      // only now does the file exist
 #pragma once
 

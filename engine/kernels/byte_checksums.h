@@ -2,8 +2,8 @@
 //
 //   uint32_t crc = UpdateCrc32(0, p, n);          // of n bytes
 //   crc = UpdateCrc32(crc, p + n, m);             // of n + m bytes
-//   CombineCrc32(crc_of_a, crc_of_b, Crc32Shift(bytes_of_b))  // of a, followed by b
-//   XorWords(p, n) ^ XorWords(p + n, m)           // of n + m bytes, n being a multiple of 8
+//   crc = CombineCrc32(crc_of_a, crc_of_b, Crc32Shift(bytes_of_b));   // of a, followed by b
+//   uint64_t words = XorWords(p, n) ^ XorWords(p + n, m);   // of n + m bytes, n a multiple of 8
 #pragma once
 
 #include <cstddef>

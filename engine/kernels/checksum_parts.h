@@ -2,7 +2,7 @@
 //
 //   ChecksumParts parts(Checksum::kCrc32, InParallel(numel, pool) ? groups : 1);
 //   parts.Add(chunk, p, bytes);      // a group's chunks in order, by one thread
-//   parts.Finish(group_bytes, bytes)
+//   uint64_t sum = parts.Finish(group_bytes, bytes);
 #pragma once
 
 #include <cstdint>

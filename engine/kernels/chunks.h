@@ -6,7 +6,7 @@
 // neighbour moves up unchanged.
 //
 //   Node node = FoldChunks<Node, NoScratch>(numel, pool,
-//       [&](int64_t first, int64_t n, int64_t chunk, NoScratch&) { ... });
+//       [&](int64_t first, int64_t n, int64_t chunk, NoScratch&) { return NodeOf(first, n); });
 #pragma once
 
 #include <algorithm>

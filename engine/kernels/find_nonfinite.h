@@ -10,7 +10,7 @@ namespace msprobe::kernels {
 // Number of the first element, in logical order, that is NaN or infinite (complex: either part);
 // -1 when all are finite. Meant for tensors known to hold one: stops there.
 //
-//   if (stats.nan > 0) where = FirstNonfinite(view);
+//   const int64_t where = FirstNonfinite(view);
 int64_t FirstNonfinite(const TensorView& view);
 
 }  // namespace msprobe::kernels

@@ -35,8 +35,8 @@ struct Stats {
 // each byte.
 //
 //   Stats s = ComputeStats(view);          // on this thread
-//   Stats s = ComputeStats(view, &pool);   // large tensors are split
-//   Stats s = ComputeStats(view, &pool, Checksum::kCrc32);  // s.checksum == Crc32(view)
+//   s = ComputeStats(view, &pool);         // large tensors are split
+//   s = ComputeStats(view, &pool, Checksum::kCrc32);  // s.checksum == Crc32(view)
 Stats ComputeStats(const TensorView& view, ThreadPool* pool = nullptr,
                    Checksum checksum = Checksum::kNone);
 

@@ -3,8 +3,8 @@
 //
 //   MemoryBudget budget({.bytes = uint64_t{1} << 30, .file_bytes = sizes_of_both});
 //   Result<Dump> target = ReadDump(path, &budget);         // holds a MemoryShare meanwhile
-//   if (budget.exceeded()) ...                             // the error says what they need
-//   options.max_tensor_bytes = budget.left();
+//   if (budget.exceeded()) return target.status();         // it says what the dumps need
+//   const uint64_t left = budget.left();                   // for what is compared
 #pragma once
 
 #include <cstdint>

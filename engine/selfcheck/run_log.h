@@ -1,9 +1,11 @@
 // What a training says of itself while it runs: at every step a fingerprint of each loss, gradient,
 // weight and random generator. An append-only text file, one write a step.
 //
-//   RunLogWriter log("off.log");                              RunLog log = *ReadRunLog("off.log");
-//   log.Value(ValueKind::kLoss, "backward 0", 0x1234);        log.steps[0].values[0].name
-//   log.EndStep(nanoseconds);
+//   MSPROBE_ASSIGN_OR_RETURN(RunLogWriter writer, RunLogWriter::Create("off.log"));
+//   writer.Value(ValueKind::kLoss, "backward 0", 0x1234);
+//   MSPROBE_RETURN_IF_ERROR(writer.EndStep(nanoseconds));
+//   MSPROBE_ASSIGN_OR_RETURN(RunLog log, ReadRunLog("off.log"));
+//   Print(log.steps[0].values[0].name);                       // "backward 0"
 #pragma once
 
 #include <cstdint>

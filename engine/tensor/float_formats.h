@@ -1,8 +1,8 @@
 // The small float formats, one element at a time: the readable definition that kernels are tested
 // against.
 //
-//   HalfToFloat(0x3c00)            // 1.0f
-//   ElementToDouble(DType::kBFloat16, p)
+//   float one = HalfToFloat(0x3c00);                        // 1.0f
+//   double value = ElementToDouble(DType::kBFloat16, p);    // of the element at p
 // Sources: IEEE 754-2019 (binary16); OCP 8-bit floating point specification 1.0 (E4M3FN, E5M2); the
 // *FNUZ forms as in ONNX (no infinity, no negative zero, NaN is 0x80, bias one higher); OCP
 // Microscaling formats 1.0 (E8M0, E2M1).

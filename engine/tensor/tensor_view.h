@@ -1,8 +1,9 @@
 // A tensor as the engine sees one: an address and what is needed to walk it. Owns nothing.
 //
 //   int64_t shape[] = {2, 3}, strides[] = {3, 1};
-//   TensorView v{.data = p, .dtype = DType::kFloat32, .ndim = 2, .shape = shape, .strides =
-//   strides}; ComputeStats(v);                                  // engine/kernels/stats.h
+//   TensorView v{
+//       .data = p, .dtype = DType::kFloat32, .ndim = 2, .shape = shape, .strides = strides};
+//   Stats s = ComputeStats(v);                                  // engine/kernels/stats.h
 #pragma once
 
 #include <array>

@@ -1,8 +1,8 @@
 // Which elements of two sequences belong together: a difference of two long sequences that mostly
 // agree.
 //
-//   std::vector<IndexPair> matches = DiffSequences(a, b);   // a[m.first] == b[m.second], both
-//   indices increasing
+//   // Ids are 0 to 99. a[m.first] == b[m.second] of each match m; both indices increase.
+//   std::vector<IndexPair> matches = DiffSequences(a, b, 100);
 #pragma once
 
 #include <cstdint>

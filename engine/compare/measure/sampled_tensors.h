@@ -1,8 +1,9 @@
 // Samples of tensors, as ptdbg_ascend 0.1 keeps them: of more than 512 elements the first 256, each
 // dump_step-th of those between, and the last 256. Two dumps with other steps have some in common.
 //
-//   if (HaveCommonElements(target, golden))
+//   if (HaveCommonElements(target, golden)) {
 //     MSPROBE_ASSIGN_OR_RETURN(TensorFile t, CommonElements(std::move(file), name, 520, 2, 3));
+//   }
 #pragma once
 
 #include <cstdint>

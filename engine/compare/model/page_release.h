@@ -2,7 +2,7 @@
 // are in memory all at a time.
 //
 //   Residency residency(target, golden);
-//   pool.ParallelFor(chunks, [&](size_t i) { Work(i); residency.Passed(rows_of(i)); });
+//   pool.ParallelFor(chunks, [&](size_t i) { Work(i); residency.Passed(kRowsOfChunk); });
 #pragma once
 
 #include <atomic>

@@ -3,7 +3,7 @@
 // differ on purpose); ours follow at the end.
 //
 //   TableFormat format(comparison);
-//   for (const Column& c : format.columns()) header.push_back(c.name);
+//   for (const Column& c : format.columns()) header.emplace_back(c.name);
 //   TableRow row;                                     // reused: no allocation once it has grown
 //   for (size_t i = 0; i < comparison.rows.size(); ++i) {
 //     format.Fill(i, &row);

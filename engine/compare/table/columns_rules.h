@@ -4,8 +4,8 @@
 //
 //   std::vector<OldVerdict> verdicts = JudgeByOldRules(comparison);
 //   std::string cell;
-//   AppendErrMessage(&cell, comparison, i, verdicts[i]);      // ["error: The dtype of NPU and
-//   Bench are inconsistent."]
+//   // ["error: The dtype of NPU and Bench are inconsistent."]
+//   AppendErrMessage(&cell, comparison, i, verdicts[i]);
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
 // --fail-on: when a comparison counts as failed.
 //
 //   MSPROBE_ASSIGN_OR_RETURN(FailOn limits, ParseFailOn("error,MaxRelativeErr>0.01"));
-//   MSPROBE_ASSIGN_OR_RETURN(std::vector<FailHit> hits, CheckRows(limits,
-//   TableFormat(comparison))); if (!hits.empty()) ...
+//   MSPROBE_ASSIGN_OR_RETURN(std::vector<FailHit> hits,
+//                            CheckRows(limits, TableFormat(comparison)));
 //
 // Conditions, with commas between them; a row that meets one fails the comparison:
 //   error       Result is error

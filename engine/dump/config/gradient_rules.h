@@ -1,6 +1,6 @@
 // The section of task grad_probe: which gradients of parameters are summarised, and how much.
 //
-//   MSPROBE_RETURN_IF_ERROR(ReadGradientRule(place, "bounds", value, &config.gradients));
+//   MSPROBE_RETURN_IF_ERROR(ReadGradientRule(place, value, &config.gradients));   // "bounds"
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 // The part of each tensor that is recorded: "slice" and "request_id".
 //
 //   Slicer slicer({{.dim = 1, .size = 8192, .begin = -16}});     // the last 16 of dimension 1
+//   int64_t shape[kMaxTensorDimensions], strides[kMaxTensorDimensions];
 //   slicer.Apply(&view, shape, strides);                         // the view is narrower, no copy
 #pragma once
 

@@ -2,7 +2,7 @@
 // dialect: it looks at what a value is, not at who wrote it.
 //
 //   EntryParser parser({.ours = true});
-//   JsonCursor json(bytes, offset_after_the_brace_of_data);
+//   JsonCursor json(bytes, offset);        // behind the brace of "data"
 //   Entries found = parser.Parse(&json);   // up to found.end; json.failed(): why it stopped there
 #pragma once
 

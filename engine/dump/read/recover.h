@@ -2,7 +2,7 @@
 //
 //   MSPROBE_ASSIGN_OR_RETURN(RecoveredDump r, RecoverDump("runs/a/step0/rank0"));
 //   Print("{} records kept, {} bytes of unfinished lines removed", r.records, r.dropped_bytes);
-//   RecoverDumps("runs/a")   // every step and rank
+//   MSPROBE_ASSIGN_OR_RETURN(auto all, RecoverDumps("runs/a"));   // every step and rank
 #pragma once
 
 #include <cstdint>

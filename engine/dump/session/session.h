@@ -4,7 +4,7 @@
 //   Session session(config);
 //   if (*session.Start(rank))
 //     session.Record({.entry = &entry, .name = entry.name(), .parent = parent});
-//   session.Stop();
+//   MSPROBE_RETURN_IF_ERROR(session.Stop());
 //   session.Step();
 #pragma once
 

@@ -3,7 +3,7 @@
 // are there.
 //
 //   DeferredEntries deferred;
-//   deferred.Add({entry, parent, /*construct=*/true});        // some tensor is kDeferred
+//   deferred.Add({.entry = entry, .parent = parent});         // some tensor is kDeferred
 //   deferred.Resolve(ticket, stats);                          // as they come
 //   deferred.Drain(/*give_up=*/false, [&](const DeferredEntry& e) { Write(e); });
 #pragma once

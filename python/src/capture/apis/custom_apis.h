@@ -1,8 +1,8 @@
 // Functions that the program, or a list of its own, names: custom APIs, operators of other
 // namespaces of torch.ops, Triton kernels.
 //
-//   std::string reason = custom_apis.Register("mine", module, name);   // "" or why it is not
-//   observed
+//   // "" or why it is not observed.
+//   std::string reason = custom_apis.Register("mine", module, name);
 #pragma once
 
 #include <Python.h>

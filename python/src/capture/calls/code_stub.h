@@ -6,7 +6,8 @@
 //
 // Any other CPython uses the pointer always, and no stub is ever made.
 //
-//   stub.Prepare(function, calls);  stub.Install();
+//   std::string why = stub.Prepare(function, calls);   // "" or why it cannot be done
+//   stub.Install();
 //   CodeStub::Follow();               // when it may have changed who evaluates frames
 //   { const CodeStub::Away away; }    // code is read in here
 #pragma once

@@ -2,8 +2,8 @@
 // which the records are a part. Through the callback that PyTorch offers to profilers; costs some
 // hundred nanoseconds an operation, so it is on for one step only.
 //
-//   std::string why = DispatchCount::Install();        // "" or why this PyTorch cannot be asked
-//   ...
+//   std::string why = DispatchCount::Install(false);   // "" or why this PyTorch cannot be asked
+//   Train();
 //   DispatchCount::Remove();
 //   DispatchCount::Tally tally = DispatchCount::Take();
 #pragma once

@@ -10,8 +10,13 @@
 //   method of a pybind11 class (Work.wait)  the vectorcall of the builtin inside
 //   slot wrapper (Tensor.__setitem__)       the types' slot
 //
-//   Interposer::Add(function, api);     // answers what cannot be observed, and why
-//   Interposer::Install();  ...  Interposer::Remove();
+// In use:
+//
+//   // "" or why it cannot be observed.
+//   std::string why = Interposer::Add(owner, name, function, &api);
+//   Interposer::Install(&observer);
+//   Train();
+//   Interposer::Remove();
 #pragma once
 
 #include <Python.h>

@@ -4,7 +4,9 @@
 // call is seen as its caller sees it: before the module's own pre-hooks, after its own hooks.
 //
 //   ModuleCalls::Watch(Py_TYPE(module));
-//   ModuleCalls::Install(&observer);  ...  ModuleCalls::Remove();
+//   ModuleCalls::Install(&observer);
+//   Train();
+//   ModuleCalls::Remove();
 #pragma once
 
 #include <Python.h>

@@ -1,6 +1,6 @@
 // One call of something that is observed, from the pointer that was swapped to Enter and Leave.
 //
-//   return Observe(api, call, [&] { return original(self, args); });
+//   PyObject* result = Observe(api, call, [&] { return original(self, args); });
 #pragma once
 
 #include <Python.h>

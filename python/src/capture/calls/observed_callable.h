@@ -2,7 +2,7 @@
 // __call__, a builtin of an unfamiliar calling convention): calls are seen, everything else is
 // asked of the object itself, which is also what it equals.
 //
-//   PyRef stand_in = MakeObservedCallable(original, api);
+//   PyRef stand_in = MakeObservedCallable(original, &api);
 //   PyObject_SetAttrString(module, "fused_op", stand_in.get());
 #pragma once
 

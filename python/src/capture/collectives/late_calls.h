@@ -1,7 +1,7 @@
 // Collectives that have returned and whose results come later: recorded when the program has waited
 // for them. Nothing here waits or communicates.
 //
-//   if (late.Postpone(&call, args, result)) return;      // it is theirs now
+//   const bool taken = late.Postpone(&call, args, result);   // `call` is theirs now
 //   late.Learn(api, args, result, exception);            // the program has waited, or polled
 //   late.Flush();                                        // at stop: as far as they are
 #pragma once

@@ -8,8 +8,8 @@
 // (several are added up).
 //
 //   InputEdges edges(writer.tensors());                       // before
-//   ArmBackward(edges, outputs, sink, step, name, parent);    // after; during backward() come
-//                                                             // sink->Compose and sink->Complete
+//   // After. The sink hears of the gradients during backward(): Complete(name, ...).
+//   ArmBackward(edges, outputs, &sink, step, name, parent);
 #pragma once
 
 #include <Python.h>

@@ -1,9 +1,10 @@
 // Task grad_probe: the gradients of a model's parameters, as an optimizer is about to use them. A
 // step is a step of an optimizer; start, stop and step of the debugger have no part in it.
 //
-//   MSPROBE_RETURN_IF_ERROR(GradientProbe::Get().Watch(session, {{"", model}}));
-//   GradientProbe::Get().StepBegins(&session, optimizer, rank);     // from the optimizer's own
-//   hooks GradientProbe::Get().StepEnds(optimizer);
+//   MSPROBE_RETURN_IF_ERROR(GradientProbe::Get().Watch(session, models));   // by the names before
+//   // Both from the optimizer's own hooks.
+//   GradientProbe::Get().StepBegins(&session, optimizer, rank);
+//   GradientProbe::Get().StepEnds(optimizer);
 #pragma once
 
 #include <Python.h>

@@ -6,7 +6,7 @@
 // ours, and as ever when it is not.
 //
 //   NodeHooks::Install(&hook_type);
-//   if (NodeHooks::Add(node, hook, NodeHooks::kBefore)) ...
+//   const bool added = NodeHooks::Add(node, hook, NodeHooks::kBefore);
 //   NodeHooks::Remove();
 #pragma once
 

@@ -1,7 +1,7 @@
 // Hooks on parameters, called when backward has completed a gradient. Registered without a Python
 // frame, since every start() does so anew for all parameters of the model.
 //
-//   ParameterHooks::Add(parameter, module, "weight", observer);
+//   ParameterHooks::Add(parameter, module, "weight", &observer);
 //   ParameterHooks::RemoveAll();                                  // before modules are forgotten
 #pragma once
 

@@ -1,7 +1,7 @@
 // Types of small callables of ours: called without a tuple of arguments, and freed by their own
 // function.
 //
-//   struct Hook { PyObject_HEAD vectorcallfunc call; ... };
+//   struct Hook { PyObject_HEAD vectorcallfunc call; };
 //   ReadyCallableType<Hook>(&hook_type, "msprobe._engine.Hook", DeallocHook);
 #pragma once
 

@@ -3,7 +3,7 @@
 //
 //   MSPROBE_RETURN_IF_ERROR(TorchApi::Load());        // after `import torch`
 //   const TorchApi& torch = TorchApi::Get();
-//   if (torch.IsTensor(object)) ...
+//   if (torch.IsTensor(object)) Use(object);
 #pragma once
 
 #include <Python.h>

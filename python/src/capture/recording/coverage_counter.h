@@ -1,7 +1,8 @@
 // Keeps count, over one step, of what was observed and what was not.
 //
-//   counter.Start(modules_only);  ...  ++counter.apis.recorded;  ...
-//   Coverage coverage = counter.Stop(names);      // what engine/dump/write/coverage.h writes
+//   counter.Start(modules_only);
+//   ++counter.apis.recorded;
+//   dump::Coverage coverage = counter.Stop(is_listed);   // engine/dump/write/coverage.h writes it
 //   counter.NewStep();
 #pragma once
 

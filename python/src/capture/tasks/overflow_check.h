@@ -4,7 +4,7 @@
 //
 //   check.HoldGradient(name, /*is_input=*/true, held, nonfinite);     // as each comes
 //   SeenGradients seen = check.Take(name);                            // when all have come
-//   if (!check.SettleBackward(name, &seen, &entry).empty()) ...     // to be recorded
+//   if (!check.SettleBackward(name, &seen, &entry).empty()) Record();
 #pragma once
 
 #include <cstdint>

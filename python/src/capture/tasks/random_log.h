@@ -2,8 +2,8 @@
 // is appended to row by row, so that a killed run keeps them.
 //
 //   RaiseIfError(RandomLog::Get().Open("./output", rank, own_directory));
-//   RandomLog::Get().Note("torch_random.rand", rank);   // "torch_random.rand.0","File train.py,
-//   ..."
+//   // "torch_random.rand.0","File train.py, ..."
+//   RandomLog::Get().Note("torch_random.rand", rank);
 #pragma once
 
 #include <Python.h>

@@ -2,7 +2,10 @@
 // AsyncCollectiveTensor for a result that may still be on its way. Neither has memory of its own.
 // Any operation on them may wait or communicate; what is asked here does not.
 //
-//   if (IsDTensor(t)) { PyRef shard = LocalShard(t); Layout layout = LayoutOf(t); }
+//   if (IsDTensor(t)) {
+//     PyRef shard = LocalShard(t);
+//     Layout layout = LayoutOf(t);
+//   }
 #pragma once
 
 #include <Python.h>

@@ -1,8 +1,8 @@
 // Writes what a call was given or returned (tensors, numbers, containers of them) into the entry
 // that is being composed.
 //
-//   ValueWriter writer(&entry, options, style);
-//   writer.List("input_args", "input", args, n);
+//   ValueWriter writer(&entry, options, {.store = true});
+//   writer.List("input_args", "input", values, n);
 //   writer.tensors();                            // the tensors met, in order: for gradients
 #pragma once
 
