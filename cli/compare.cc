@@ -45,56 +45,60 @@ class CompareVerb : public Verb {
     return "compare two dumps and name the first wrong number";
   }
 
-  void AddFlags(CLI::App& app) override {
-    app.add_option("--target_path", target_,
-                   "the run under test: dump.json, rank folder, step folder or dump_path; or a "
-                   "checkpoint")
-        ->required();
-    app.add_option("--golden_path", golden_, "the run to trust, the same kind of path")->required();
-    app.add_option("-o,--output_path", output_, "folder for the result files; created when missing")
-        ->capture_default_str();
-    app.add_flag("--xlsx", xlsx_, "write the table as an Excel workbook instead of csv");
-    app.add_option("--table-format", generation_,
-                   "columns and cells as msprobe 1.0, 8 or 26, torch_npu.hooks (hooks), "
-                   "ptdbg_ascend 0.1 (ptdbg-0.1) or 4 to 6 (ptdbg) wrote them; ours follow behind")
-        ->check(CLI::IsMember({"hooks", "ptdbg-0.1", "ptdbg", "1.0", "8", "26"}))
-        ->capture_default_str();
-    app.add_option("--table-file", table_file_,
-                   "write the table to this file instead, as a workbook where it ends in .xlsx");
-    app.add_flag(
-        "--half-cosine", half_cosine_,
+  void AddFlags(Flags& flags) override {
+    flags
+        .Text("--target_path", &target_,
+              "the run under test: dump.json, rank folder, step folder or dump_path; or a "
+              "checkpoint")
+        .Required();
+    flags.Text("--golden_path", &golden_, "the run to trust, the same kind of path").Required();
+    output_flag_ =
+        flags
+            .Text("-o,--output_path", &output_, "folder for the result files; created when missing")
+            .ShowDefault();
+    flags.Switch("--xlsx", &xlsx_, "write the table as an Excel workbook instead of csv");
+    flags
+        .Text("--table-format", &generation_,
+              "columns and cells as msprobe 1.0, 8 or 26, torch_npu.hooks (hooks), "
+              "ptdbg_ascend 0.1 (ptdbg-0.1) or 4 to 6 (ptdbg) wrote them; ours follow behind")
+        .OneOf({"hooks", "ptdbg-0.1", "ptdbg", "1.0", "8", "26"})
+        .ShowDefault();
+    flags.Text("--table-file", &table_file_,
+               "write the table to this file instead, as a workbook where it ends in .xlsx");
+    flags.Switch(
+        "--half-cosine", &half_cosine_,
         "table formats hooks, ptdbg-0.1: cosines as 0.5 + 0.5 cos, which their tools wrote");
-    app.add_flag("--match-shapes", options_.same_shapes,
+    flags.Switch("--match-shapes", &options_.same_shapes,
                  "calls with values of other shapes are no partners");
-    dumps_.Add(app);
-    app.add_option(
-        "--thresholds", thresholds_,
+    dumps_.Add(flags);
+    flags.Text(
+        "--thresholds", &thresholds_,
         "yaml file with the numbers that verdicts are made with; the shipped ones to copy from: "
         "msprobe/thresholds.yaml in the installed package");
-    app.add_option("--suffix", suffix_, "text behind compare_result in the names of the files");
-    app.add_flag("--no-stacks", no_stacks_, "leave out the column NPU_Stack_Info");
-    app.add_flag("--highlight", highlight_,
+    flags.Text("--suffix", &suffix_, "text behind compare_result in the names of the files");
+    flags.Switch("--no-stacks", &no_stacks_, "leave out the column NPU_Stack_Info");
+    flags.Switch("--highlight", &highlight_,
                  "table format 8: color suspicious rows of the workbook, and say why");
-    app.add_flag("--advisor", advisor_, "also write advisor_TIME.txt about the first failing row");
-    app.add_flag("--diff_analyze", diff_analyze_,
+    flags.Switch("--advisor", &advisor_, "also write advisor_TIME.txt about the first failing row");
+    flags.Switch("--diff_analyze", &diff_analyze_,
                  "also write diff_analyze_TIME.json: where each rank first differs");
-    app.add_option("--format", format_,
-                   "what is printed: table (a summary), json, or csv (a file only with -o)")
-        ->check(CLI::IsMember({"table", "json", "csv"}))
-        ->capture_default_str();
-    app.add_flag("--exit-code", exit_code_,
+    flags
+        .Text("--format", &format_,
+              "what is printed: table (a summary), json, or csv (a file only with -o)")
+        .OneOf({"table", "json", "csv"})
+        .ShowDefault();
+    flags.Switch("--exit-code", &exit_code_,
                  "exit with 1 unless everything is equal or within rounding");
-    app.add_flag("--is_print_compare_log", log_rows_,
+    flags.Switch("--is_print_compare_log", &log_rows_,
                  "log the verdict of each row on standard error");
-    app.add_flag("--fuzzy_match", fuzzy_, "accepted; call numbers never decide a match");
-    app.add_option("-m,--mode", mode_, "auto, the one mode there is")->check(&CheckMode);
-    app.add_option("--memory", memory_,
-                   "the most memory to take, such as 4GB; what does not fit is not compared, and "
-                   "says what it needs. Without it: what the machine or its container has");
-    ranks_.Add(app);
-    reports_.Add(app);
-    mapping_.Add(app);
-    output_option_ = app.get_option("--output_path");
+    flags.Switch("--fuzzy_match", &fuzzy_, "accepted; call numbers never decide a match");
+    flags.Text("-m,--mode", &mode_, "auto, the one mode there is").Check(&CheckMode);
+    flags.Text("--memory", &memory_,
+               "the most memory to take, such as 4GB; what does not fit is not compared, and "
+               "says what it needs. Without it: what the machine or its container has");
+    ranks_.Add(flags);
+    reports_.Add(flags);
+    mapping_.Add(flags);
   }
 
   Result<int> Run(Console& out) override {
@@ -122,7 +126,7 @@ class CompareVerb : public Verb {
                    : format_ == "csv" ? StdoutFormat::kCsv
                                       : StdoutFormat::kTable,
          .table_file = table_file_,
-         .write_table = format_ != "csv" || output_option_->count() > 0 || !table_file_.empty(),
+         .write_table = format_ != "csv" || output_flag_.given() || !table_file_.empty(),
          .xlsx = xlsx_ || table_file_.ends_with(".xlsx"),
          .diff_analyze = diff_analyze_,
          .log_rows = log_rows_,
@@ -297,7 +301,7 @@ class CompareVerb : public Verb {
   RankFlags ranks_;
   ReportFlags reports_;
   MappingFlags mapping_;
-  CLI::Option* output_option_ = nullptr;
+  Flag output_flag_;
 };
 
 }  // namespace

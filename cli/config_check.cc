@@ -19,27 +19,29 @@ class ConfigCheck : public Verb {
     return "compare two checkpoints, parameter by parameter";
   }
 
-  void AddFlags(CLI::App& app) override {
-    app.add_option(
-           "-c,--compare", compare_,
-           "two checkpoints: files (.pt, .bin, .safetensors), folders of shards, Megatron's "
-           "iter_0000100, folders of torch.distributed.checkpoint")
-        ->expected(2);
-    app.add_option("-o,--output", output_,
-                   "the JSON file with l2, cos, numel and shape of each parameter; must not exist")
-        ->capture_default_str();
-    names_.AddForParameters(app);
-    app.add_flag("--exit-code", exit_code_,
+  void AddFlags(Flags& flags) override {
+    flags
+        .Texts("-c,--compare", &compare_,
+               "two checkpoints: files (.pt, .bin, .safetensors), folders of shards, Megatron's "
+               "iter_0000100, folders of torch.distributed.checkpoint")
+        .Values(2, 2);
+    flags
+        .Text("-o,--output", &output_,
+              "the JSON file with l2, cos, numel and shape of each parameter; must not exist")
+        .ShowDefault();
+    names_.AddForParameters(flags);
+    flags.Switch("--exit-code", &exit_code_,
                  "exit with 1 unless everything is equal or within rounding");
-    app.add_option("-d,--dump", dump_, "files of a training's settings to pack: not supported")
-        ->expected(0, CLI::detail::expected_max_vector_size);
-    app.add_option("--verl-compare", verl_, "two logs of veRL: not supported")->expected(2);
-    app.add_option("--verl-verify", verify_, "a log of veRL: not supported")->expected(1, 2);
-    app.add_option("--slime-compare", slime_, "two logs of slime: not supported")->expected(2);
+    dump_flag_ =
+        flags.Texts("-d,--dump", &dump_, "files of a training's settings to pack: not supported")
+            .Values(0, Flag::kAnyNumber);
+    flags.Texts("--verl-compare", &verl_, "two logs of veRL: not supported").Values(2, 2);
+    flags.Texts("--verl-verify", &verify_, "a log of veRL: not supported").Values(1, 2);
+    flags.Texts("--slime-compare", &slime_, "two logs of slime: not supported").Values(2, 2);
   }
 
   Result<int> Run(Console& out) override {
-    if (dump_given()) {
+    if (dump_flag_.given()) {
       return Unsupported("config_check -d packs the environment, packages and scripts of a run")
           .Hint(
               "every dump of ours says versions, seeds, threads and weights in its header, and "
@@ -79,13 +81,11 @@ class ConfigCheck : public Verb {
   }
 
  private:
-  bool dump_given() const { return dump_option_ != nullptr && dump_option_->count() > 0; }
-
   std::vector<std::string> compare_, dump_, verl_, verify_, slime_;
   std::string output_ = "./ckpt_similarity.json";
   bool exit_code_ = false;
   MappingFlags names_;
-  CLI::Option* dump_option_ = nullptr;
+  Flag dump_flag_;
 };
 
 }  // namespace

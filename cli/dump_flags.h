@@ -1,13 +1,13 @@
 // Where the tensor files of the two dumps are, when not where their dialects put them.
 //
-//   flags.Add(app);                                                      // in AddFlags
-//   MSPROBE_ASSIGN_OR_RETURN(Dump target, flags.Read(true, pair, &budget));
+//   dumps_.Add(flags);                                                     // in AddFlags
+//   MSPROBE_ASSIGN_OR_RETURN(Dump target, dumps_.Read(true, pair, &budget));
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 
 #include "cli/compare_inputs.h"
+#include "cli/flags.h"
 #include "engine/base/status.h"
 #include "engine/dump/read/reader.h"
 
@@ -15,10 +15,10 @@ namespace msprobe::cli {
 
 class DumpFlags {
  public:
-  void Add(CLI::App& app) {
-    app.add_option("--target-data", target_, "the folder with the target's tensor files");
-    app.add_option("--golden-data", golden_, "the folder with the golden's tensor files");
-    app.add_flag("--no-tensor-files", no_files_,
+  void Add(Flags& flags) {
+    flags.Text("--target-data", &target_, "the folder with the target's tensor files");
+    flags.Text("--golden-data", &golden_, "the folder with the golden's tensor files");
+    flags.Switch("--no-tensor-files", &no_files_,
                  "leave tensor files alone: compare by what the dump files say");
   }
   bool given() const { return !target_.empty() || !golden_.empty(); }

@@ -1,9 +1,9 @@
 // The flags of `msprobe compare` and `config_check` that say which names differ on purpose.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 
+#include "cli/flags.h"
 #include "engine/base/status.h"
 #include "engine/checkpoint/parameter_mapping.h"
 #include "engine/compare/align/mapping.h"
@@ -12,9 +12,9 @@ namespace msprobe::cli {
 
 class MappingFlags {
  public:
-  void Add(CLI::App& app);
+  void Add(Flags& flags);
   // Those that names of parameters can be mapped with, alone.
-  void AddForParameters(CLI::App& app);
+  void AddForParameters(Flags& flags);
   Result<compare::NameMapping> For(const Dump& target, const Dump& golden) const;
   // What For and Save take, and the comparison for it.
   uint64_t Memory(const Dump& target, const Dump& golden) const;
@@ -28,7 +28,7 @@ class MappingFlags {
 
   std::string api_, cell_, layer_, data_;
   std::vector<std::string> renames_;
-  CLI::Option *api_option_ = nullptr, *cell_option_ = nullptr, *layer_option_ = nullptr;
+  Flag api_flag_, cell_flag_, layer_flag_;
 };
 
 }  // namespace msprobe::cli

@@ -16,17 +16,19 @@ class MergeResult : public Verb {
   std::string_view summary() const override {
     return "put the results of chosen calls of all ranks side by side";
   }
-  void AddFlags(CLI::App& app) override {
-    app.add_option("-i,--input_dir", input_,
-                   "folder of the tables compare_result_rank0_TIME.csv "
-                   "or .xlsx, ...")
-        ->required();
-    app.add_option("-o,--output_dir", output_, "folder for multi_ranks_compare_merge_TIME.xlsx")
-        ->required();
-    app.add_option("--config_path", config_,
-                   "yaml: api, a list of names of calls; compare_index, a list of columns "
-                   "(left out: all metrics)")
-        ->required();
+  void AddFlags(Flags& flags) override {
+    flags
+        .Text("-i,--input_dir", &input_,
+              "folder of the tables compare_result_rank0_TIME.csv "
+              "or .xlsx, ...")
+        .Required();
+    flags.Text("-o,--output_dir", &output_, "folder for multi_ranks_compare_merge_TIME.xlsx")
+        .Required();
+    flags
+        .Text("--config_path", &config_,
+              "yaml: api, a list of names of calls; compare_index, a list of columns "
+              "(left out: all metrics)")
+        .Required();
   }
 
   Result<int> Run(Console& out) override {

@@ -13,10 +13,10 @@ class Parse : public Verb {
   std::string_view summary() const override {
     return "print stacks and statistics of calls in a dump of ptdbg_ascend";
   }
-  void AddFlags(CLI::App& app) override {
-    app.add_option("dump", dump_, "the .pkl file, or the folder that holds it")->required();
-    app.add_option("prefix", prefix_, "what the names begin with: Torch_relu_0, or 21_Torch_relu")
-        ->required();
+  void AddFlags(Flags& flags) override {
+    flags.Text("dump", &dump_, "the .pkl file, or the folder that holds it").Required();
+    flags.Text("prefix", &prefix_, "what the names begin with: Torch_relu_0, or 21_Torch_relu")
+        .Required();
   }
 
   Result<int> Run(Console& out) override {

@@ -28,12 +28,12 @@ Result<std::optional<std::vector<int64_t>>> Numbers(std::string_view flag,
 
 }  // namespace
 
-void RankFlags::Add(CLI::App& app) {
-  app.add_option("--rank", ranks, "of several ranks only these: 0,2-5");
-  app.add_option("--step", steps, "of several steps only these: 0,10-19");
-  app.add_flag("--common", common,
+void RankFlags::Add(Flags& flags) {
+  flags.Text("--rank", &ranks, "of several ranks only these: 0,2-5");
+  flags.Text("--step", &steps, "of several steps only these: 0,10-19");
+  flags.Switch("--common", &common,
                "compare the ranks and steps that both sides have, where they are not the same");
-  app.add_flag("--rank-order", by_order,
+  flags.Switch("--rank-order", &by_order,
                "pair ranks by order where the two sides have no number in common: process ids");
 }
 

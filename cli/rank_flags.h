@@ -1,14 +1,14 @@
 // --rank, --step and --common of `msprobe compare`: which dumps of two runs are compared.
 //
-//   RankFlags flags;
-//   flags.Add(app);                                             // in AddFlags
-//   MSPROBE_ASSIGN_OR_RETURN(PairOptions options, flags.Options());
+//   RankFlags ranks_;
+//   ranks_.Add(flags);                                           // in AddFlags
+//   MSPROBE_ASSIGN_OR_RETURN(PairOptions options, ranks_.Options());
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 
 #include "cli/compare_inputs.h"
+#include "cli/flags.h"
 #include "engine/base/status.h"
 
 namespace msprobe::cli {
@@ -17,7 +17,7 @@ struct RankFlags {
   std::string ranks, steps;
   bool common = false, by_order = false;
 
-  void Add(CLI::App& app);
+  void Add(Flags& flags);
   bool given() const { return !ranks.empty() || !steps.empty() || common; }
   // kInvalidArgument: not a list such as 0,2-5.
   Result<PairOptions> Options() const;

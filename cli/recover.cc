@@ -15,9 +15,9 @@ class Recover : public Verb {
   std::string_view summary() const override {
     return "close dumps that a killed run left open, and say what is missing";
   }
-  void AddFlags(CLI::App& app) override {
-    app.add_option("dump", dump_, "dump.json, its folder, or a folder of many steps and ranks")
-        ->required();
+  void AddFlags(Flags& flags) override {
+    flags.Text("dump", &dump_, "dump.json, its folder, or a folder of many steps and ranks")
+        .Required();
   }
   Result<int> Run(Console& out) override {
     MSPROBE_ASSIGN_OR_RETURN(const std::vector<dump::RecoveredDump> dumps,

@@ -5,14 +5,15 @@
 
 namespace msprobe::cli {
 
-void ReportFlags::Add(CLI::App& app) {
-  app.add_option("--junit", junit, "also write JUnit XML to this file, a test an operation");
-  app.add_option("--markdown", markdown,
-                 "also write a summary in Markdown to this file, as for a job's page");
-  app.add_option("--fail-on", fail_on,
-                 "exit with 1 when a value is error, warning, unmatched, unknown, differs, noise, "
-                 "or beyond a limit such as MaxRelativeErr>0.01; commas between several")
-      ->allow_extra_args(false);
+void ReportFlags::Add(Flags& flags) {
+  flags.Text("--junit", &junit, "also write JUnit XML to this file, a test an operation");
+  flags.Text("--markdown", &markdown,
+             "also write a summary in Markdown to this file, as for a job's page");
+  flags
+      .Texts("--fail-on", &fail_on,
+             "exit with 1 when a value is error, warning, unmatched, unknown, differs, noise, "
+             "or beyond a limit such as MaxRelativeErr>0.01; commas between several")
+      .OneValueEach();
 }
 
 Result<compare::FailOn> ReportFlags::Limits() const {

@@ -1,16 +1,16 @@
 // Reports of `msprobe compare` beside the table, and when it counts as failed.
 //
-//   ReportFlags flags;
-//   flags.Add(app);                                             // in AddFlags
-//   MSPROBE_ASSIGN_OR_RETURN(FailOn limits, flags.Limits());
-//   MSPROBE_RETURN_IF_ERROR(flags.Write(results, compared, &files));
+//   ReportFlags reports_;
+//   reports_.Add(flags);                                         // in AddFlags
+//   MSPROBE_ASSIGN_OR_RETURN(FailOn limits, reports_.Limits());
+//   MSPROBE_RETURN_IF_ERROR(reports_.Write(results, compared, &files));
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "cli/flags.h"
 #include "engine/base/status.h"
 #include "engine/compare/ranks/rank_result.h"
 #include "engine/compare/report/report_ranks.h"
@@ -22,7 +22,7 @@ struct ReportFlags {
   std::string junit, markdown;
   std::vector<std::string> fail_on;
 
-  void Add(CLI::App& app);
+  void Add(Flags& flags);
   Result<compare::FailOn> Limits() const;
   bool NeedDetails() const { return !junit.empty() || !markdown.empty(); }
   // Writes the files that were asked for, and appends their names.

@@ -25,20 +25,19 @@ class Selfcheck : public Verb {
   std::string_view summary() const override {
     return "are all bits of a training the same with the tool off and on, at what cost";
   }
-  void AddFlags(CLI::App& app) override {
-    app.footer(
+  void AddFlags(Flags& flags) override {
+    flags.Footer(
         "msprobe selfcheck [FLAGS] SCRIPT.py [ARGUMENTS]\n"
         "msprobe selfcheck [FLAGS] -m MODULE [ARGUMENTS]\n\n"
         "The program is run twice without the tool and once with it, in one process each.\n"
         "Exit code: 0 identical, 1 the tool changed something, 2 could not be judged.");
-    app.add_option("--level", options_.level, "L0, L1 or mix (the default)");
-    app.add_option("--task", options_.task, "statistics (the default), tensor, ...");
-    app.add_option("--config", options_.config, "config.json of the run with the tool");
-    app.add_option("--steps", options_.steps, "end the program after this many steps")
-        ->check(CLI::PositiveNumber);
-    app.add_option("--python", options_.python, "interpreter; else the one beside msprobe");
-    app.add_option("--format", format_, "table or json")->check(CLI::IsMember({"table", "json"}));
-    app.add_option("--keep", options_.folder, "keep logs, outputs and the dump in this folder");
+    flags.Text("--level", &options_.level, "L0, L1 or mix (the default)");
+    flags.Text("--task", &options_.task, "statistics (the default), tensor, ...");
+    flags.Text("--config", &options_.config, "config.json of the run with the tool");
+    flags.Number("--steps", &options_.steps, "end the program after this many steps").Positive();
+    flags.Text("--python", &options_.python, "interpreter; else the one beside msprobe");
+    flags.Text("--format", &format_, "table or json").OneOf({"table", "json"});
+    flags.Text("--keep", &options_.folder, "keep logs, outputs and the dump in this folder");
   }
   bool TakesCommand() const override { return true; }
   void SetCommand(std::vector<std::string> words) override { options_.command = std::move(words); }

@@ -36,8 +36,8 @@ class Show : public Verb {
  public:
   std::string_view name() const override { return "show"; }
   std::string_view summary() const override { return "print a dump, a tensor or a table readably"; }
-  void AddFlags(CLI::App& app) override {
-    app.footer(
+  void AddFlags(Flags& flags) override {
+    flags.Footer(
         "Also stack.json, construct.json, coverage.json, weights.json, tables (.csv, .xlsx) and\n"
         "tensors (.npy, .pt, .safetensors): their statistics, where the extremes and the first "
         "NaN\n"
@@ -47,13 +47,13 @@ class Show : public Verb {
         "  ...    all dimensions between\n"
         "  msprobe show step0/rank/dump_tensor_data/Torch.mm.0.forward.output.0.pt --slice "
         "0:2,:,3");
-    app.add_option("dump", dump_, "dump folder, dump.json, or another file, see below")->required();
-    app.add_option("--filter", filter_, "only records, tensors or rows that contain this text");
-    app.add_option("--slice", slice_, "print these elements of a tensor: 0:2,:,3");
-    app.add_option("--golden", golden_,
-                   "of a tensor, print the elements that are furthest from this file's");
-    app.add_option("--limit", limit_, "at most this many records, rows or elements")
-        ->check([](const std::string& text) {
+    flags.Text("dump", &dump_, "dump folder, dump.json, or another file, see below").Required();
+    flags.Text("--filter", &filter_, "only records, tensors or rows that contain this text");
+    flags.Text("--slice", &slice_, "print these elements of a tensor: 0:2,:,3");
+    flags.Text("--golden", &golden_,
+               "of a tensor, print the elements that are furthest from this file's");
+    flags.Number("--limit", &limit_, "at most this many records, rows or elements")
+        .Check([](const std::string& text) {
           return NumberAfter(text, "") > 0 ? std::string()
                                            : "expected a number from 1 on, found " + text;
         });

@@ -2,13 +2,13 @@
 // and its work, which is a call or two into the engine.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "cli/console.h"
+#include "cli/flags.h"
 #include "engine/base/status.h"
 
 namespace msprobe::cli {
@@ -23,7 +23,7 @@ class Verb {
   virtual ~Verb() = default;
   virtual std::string_view name() const = 0;
   virtual std::string_view summary() const = 0;  // one line, for the list of verbs
-  virtual void AddFlags(CLI::App& app) = 0;      // pointers to members: the verb outlives the app
+  virtual void AddFlags(Flags& flags) = 0;       // pointers to members: the verb outlives `flags`
   // The words from the first that is no flag on, when the verb runs a command: they are not parsed.
   virtual bool TakesCommand() const { return false; }
   virtual void SetCommand(std::vector<std::string>) {}

@@ -7,7 +7,7 @@ class Version : public Verb {
  public:
   std::string_view name() const override { return "version"; }
   std::string_view summary() const override { return "print the version"; }
-  void AddFlags(CLI::App&) override {}
+  void AddFlags(Flags&) override {}
   Result<int> Run(Console& out) override {
     out.Print("msprobe {}\n", MSPROBE_VERSION);
     return kExitOk;

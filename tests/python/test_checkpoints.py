@@ -268,12 +268,21 @@ def test_one_tensor_of_each_side_is_in_memory_at_a_time(msprobe_bin, tmp_path):
     assert kilobytes * 1024 < 80e6, "of 2 x 200 MB"
 
 
-@pytest.mark.parametrize("words", [("-d", "train.sh"), ("-c", "a.zip", "b.zip"), ("-vc", "a", "b")])
-def test_what_config_check_does_not_do_is_said_in_one_line(msprobe_bin, tmp_path, words):
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (["-d"], "config_check -d packs the environment"),
+        (["-d", "train.sh"], "config_check -d packs the environment"),
+        (["-c", "a.zip", "b.zip"], "packs of settings (config_check -d) are not compared"),
+        (["-vc", "a", "b"], "logs of veRL and slime are not read"),
+    ],
+)
+def test_what_config_check_does_not_do_is_said_in_one_line(msprobe_bin, tmp_path, words, said):
     command = [msprobe_bin, "config_check", *words]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr.startswith("error: ") and "\nhint:  " in done.stderr
+    assert said in done.stderr
     assert not list(tmp_path.iterdir())
 
 

@@ -1,0 +1,133 @@
+#include "cli/flags.h"
+
+#include <gmock/gmock.h>
+
+namespace msprobe::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+TEST(Flags, ValuesReachTheirVariables) {
+  bool exit_code = false;
+  int64_t limit = 0;
+  std::string dump, format = "table";
+  std::vector<std::string> names;
+  Flags flags("prints a dump", "msprobe show");
+  flags.Text("dump", &dump, "the dump");
+  flags.Text("-f,--format", &format, "what is printed");
+  flags.Number("--limit", &limit, "records at most");
+  flags.Switch("--exit-code", &exit_code, "1 when something differs");
+  flags.Texts("--names", &names, "names of calls");
+  const Flags::Parsed parsed =
+      flags.Parse({"a", "-f", "json", "--limit=7", "--exit-code", "--names", "x", "y"});
+  EXPECT_EQ(parsed.error, "");
+  EXPECT_THAT(parsed.extra, IsEmpty());
+  EXPECT_EQ(dump, "a");
+  EXPECT_EQ(format, "json");
+  EXPECT_EQ(limit, 7);
+  EXPECT_TRUE(exit_code);
+  EXPECT_THAT(names, ElementsAre("x", "y"));
+}
+
+TEST(Flags, WhatIsGivenIsKnown) {
+  std::string a = "1", b = "2";
+  Flags flags("", "");
+  const Flag with = flags.Text("--with", &a, "");
+  const Flag without = flags.Text("--without", &b, "");
+  (void)flags.Parse({"--with", "1"});
+  EXPECT_TRUE(with.given());
+  EXPECT_FALSE(without.given());
+  EXPECT_FALSE(Flag().given());
+}
+
+// The error of `words` where --format is table or json, --limit positive, --even a text of an even
+// length, --pair two texts.
+std::string ErrorOf(const std::vector<std::string>& words) {
+  std::string format, even;
+  int64_t limit = 0;
+  std::vector<std::string> pair;
+  Flags flags("", "");
+  flags.Text("--format", &format, "").OneOf({"table", "json"});
+  flags.Number("--limit", &limit, "").Positive();
+  flags.Text("--even", &even, "").Check([](const std::string& text) {
+    return text.size() % 2 == 0 ? "" : "odd: " + text;
+  });
+  flags.Texts("--pair", &pair, "").Values(2, 2);
+  return flags.Parse(words).error;
+}
+
+TEST(Flags, ChecksAreErrors) {
+  EXPECT_EQ(ErrorOf({"--format", "json", "--limit", "1", "--even", "ab", "--pair", "a", "b"}), "");
+  EXPECT_THAT(ErrorOf({"--format", "xml"}), HasSubstr("--format: xml not in {table,json}"));
+  EXPECT_THAT(ErrorOf({"--limit", "0"}),
+              HasSubstr("--limit: expected a number from 1 on, found 0"));
+  EXPECT_THAT(ErrorOf({"--even", "abc"}), HasSubstr("--even: odd: abc"));
+  EXPECT_THAT(ErrorOf({"--pair", "a"}), HasSubstr("--pair: At least 2 required but received 1"));
+}
+
+TEST(Flags, RequiredFlagsAreMissed) {
+  std::string path;
+  Flags flags("", "");
+  flags.Text("--path", &path, "").Required();
+  EXPECT_EQ(flags.Parse({}).error, "--path is required");
+}
+
+TEST(Flags, AnOptionalValueMayBeLeftOut) {
+  std::string file;
+  bool other = false;
+  Flags flags("", "");
+  const Flag flag = flags.Text("--file", &file, "").Values(0, 1).TypeName("[FILE]");
+  flags.Switch("--other", &other, "");
+  EXPECT_EQ(flags.Parse({"--file", "--other"}).error, "");
+  EXPECT_TRUE(flag.given());
+  EXPECT_TRUE(other);
+  EXPECT_EQ(file, "");
+  EXPECT_THAT(flags.Help(), HasSubstr("--file [FILE]"));
+}
+
+TEST(Flags, ListsTakeOneValueEachOrAll) {
+  std::vector<std::string> each, repeated;
+  Flags flags("", "");
+  flags.Texts("--each", &each, "").OneValueEach();
+  flags.Texts("--repeated", &repeated, "").Values(1, 1).Repeatable();
+  const Flags::Parsed parsed =
+      flags.Parse({"--each", "a", "b", "--repeated", "c", "--repeated", "d", "--each", "e"});
+  EXPECT_EQ(parsed.error, "");
+  EXPECT_THAT(each, ElementsAre("a", "e"));
+  EXPECT_THAT(repeated, ElementsAre("c", "d"));
+  EXPECT_THAT(parsed.extra, ElementsAre("b"));
+}
+
+TEST(Flags, HelpShowsNamesDefaultsAndFooter) {
+  std::string target, output = "./output", suffix = "x";
+  Flags flags("compares two dumps", "msprobe compare");
+  flags.Text("--target_path", &target, "the run under test").Required();
+  flags.Text("-o,--output_path", &output, "folder for the results").ShowDefault();
+  flags.Text("--suffix", &suffix, "behind the names");
+  flags.Footer("see docs/compare.md");
+  const std::string help = flags.Help();
+  EXPECT_THAT(help, HasSubstr("compares two dumps"));
+  EXPECT_THAT(help, HasSubstr("-tp,--target_path TEXT REQUIRED"));
+  EXPECT_THAT(help, HasSubstr("-o,--output_path TEXT=./output"));
+  EXPECT_THAT(help, Not(HasSubstr("--suffix TEXT=")));
+  EXPECT_THAT(help, HasSubstr("see docs/compare.md"));
+  EXPECT_TRUE(flags.Parse({"--help", "--nosuch"}).help);
+}
+
+TEST(Flags, NamesAndWhatTakesAValue) {
+  std::string output;
+  bool xlsx = false;
+  Flags flags("", "");
+  flags.Text("-o,--output_path", &output, "");
+  flags.Switch("--xlsx", &xlsx, "");
+  EXPECT_THAT(flags.Names(), ElementsAre("--help", "-h", "--output_path", "-o", "--xlsx"));
+  EXPECT_TRUE(flags.TakesValue("-o"));
+  EXPECT_FALSE(flags.TakesValue("--xlsx"));
+  EXPECT_FALSE(flags.TakesValue("--nosuch"));
+}
+
+}  // namespace
+}  // namespace msprobe::cli
