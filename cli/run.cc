@@ -8,7 +8,7 @@
 
 #include "cli/arguments.h"
 #include "cli/flags.h"
-#include "cli/legacy_arguments.h"
+#include "cli/generation_arguments.h"
 #include "cli/verb.h"
 
 namespace msprobe::cli {
@@ -87,8 +87,8 @@ Result<int> Parse(Verb& verb, std::vector<std::string> arguments, Console& conso
 
 Result<int> RunMsprobe(std::vector<std::string> arguments, Console& console) {
   std::vector<std::unique_ptr<Verb>> verbs = AllVerbs();
-  if (IsLegacyForm(arguments)) {
-    MSPROBE_ASSIGN_OR_RETURN(arguments, LegacyArguments(arguments));
+  if (BeginsWithFramework(arguments)) {
+    MSPROBE_ASSIGN_OR_RETURN(arguments, TranslateArguments(arguments));
   }
   if (arguments.empty() || arguments[0] == "-h" || arguments[0] == "--help" ||
       arguments[0] == "help") {

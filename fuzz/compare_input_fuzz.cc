@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "cli/legacy_arguments.h"
+#include "cli/generation_arguments.h"
 #include "engine/compare/compare_input.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -19,7 +19,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     return 0;
   }
   if (input->target.empty() || input->golden.empty()) std::abort();
-  const auto words = msprobe::cli::LegacyCompareArguments({"-s", "-o", "out"}, *input);
+  const auto words = msprobe::cli::TranslateCompareArguments({"-s", "-o", "out"}, *input);
   if (!words.ok() || words->front() != "compare") std::abort();
   return 0;
 }

@@ -175,7 +175,7 @@ Result<Comparison> Compare(Dump target, Dump golden, const CompareOptions& optio
   ClassifyCalls(&c);
   ForgiveEnlargedRounding(&c);
   FindFirstDivergence(&c);
-  CompareBeginnings(&c);
+  CompareRunStarts(&c);
   NoteWhatWasNotObserved(&c);
   return c;
 }

@@ -3,7 +3,7 @@
 
 #include "bindings.h"
 #include "cli/console.h"
-#include "cli/legacy_arguments.h"
+#include "cli/generation_arguments.h"
 #include "cli/run.h"
 #include "cli/verb.h"
 #include "convert.h"
@@ -29,7 +29,7 @@ int Run(const std::vector<std::string>& arguments) {
 void Compare(const std::string& input, const std::vector<std::string>& flags) {
   const compare::CompareInput paths =
       ValueOrRaise(compare::ParseCompareInput(input, "input_param"));
-  if (Run(ValueOrRaise(cli::LegacyCompareArguments(flags, paths))) == cli::kExitError) {
+  if (Run(ValueOrRaise(cli::TranslateCompareArguments(flags, paths))) == cli::kExitError) {
     Raise(InvalidArgument("not everything could be compared; what was is written"));
   }
 }

@@ -34,7 +34,7 @@ TEST(ExplainedTest, WhatACoarserDTypeLeavesIsRounding) {
     EXPECT_EQ(First(c), "none");
     EXPECT_EQ(Summarize(c).verdict, RowVerdict::kNoise);
     EXPECT_EQ(c.measures.back().reason, Reason::kCoarserBefore);
-    EXPECT_THAT(c.beginning.settings,
+    EXPECT_THAT(c.run_start.settings,
                 HasSubstr(target ? "the target computes in bfloat16 where the golden has float32, "
                                    "from Functional.linear.0.forward on"
                                  : "the golden computes in bfloat16"));

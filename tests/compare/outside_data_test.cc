@@ -30,14 +30,14 @@ TEST(OutsideData, ABatchInAnotherOrderIsOtherData) {
   EXPECT_EQ(c.first.call_class, CallClass::kInherited);
   EXPECT_THAT(c.first.why, HasSubstr("input.0 has the same statistics, and other elements"));
   EXPECT_THAT(c.first.advice, HasSubstr("compare the input data and their order"));
-  EXPECT_EQ(c.beginning.data, "other data (Functional.embedding.0.forward.input.0 differs)");
+  EXPECT_EQ(c.run_start.data, "other data (Functional.embedding.0.forward.input.0 differs)");
 }
 
 TEST(OutsideData, FloatsMayBeRounded) {
   const Comparison c = MustCompare(Lookup(Floats("a"), "m"), Lookup(Floats("b"), "n"));
   EXPECT_EQ(c.measures[0].verdict, RowVerdict::kNoise);
   EXPECT_EQ(c.first.pair, -1);
-  EXPECT_EQ(c.beginning.data, "the same data (1 tensor from outside, 1 rounded or reordered)");
+  EXPECT_EQ(c.run_start.data, "the same data (1 tensor from outside, 1 rounded or reordered)");
 }
 
 // The order of near equals turns with rounding: what topk chose, then a part of that which no

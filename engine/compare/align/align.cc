@@ -35,11 +35,11 @@ bool SameSequence(const Dump& target, const Dump& golden, const RecordKeys& targ
   if (n != golden.records.size()) return false;
   constexpr size_t kChunk = 1024;
   std::vector<char> same((n + kChunk - 1) / kChunk, 1);
-  Residency residency(target, golden);
+  PageRelease pages(target, golden);
   pool.ParallelFor(same.size(), [&](size_t c) {
     const size_t first = target.records[c * kChunk].first_leaf;
     const Record& last = target.records[std::min(n, (c + 1) * kChunk) - 1];
-    residency.Passed(last.first_leaf + last.leaf_count - first);
+    pages.RowsDone(last.first_leaf + last.leaf_count - first);
     for (size_t i = c * kChunk; i < std::min(n, (c + 1) * kChunk); ++i) {
       const Record &t = target.records[i], &g = golden.records[i];
       if (t.name != g.name || target_keys.Stack(t) != golden_keys.Stack(g) ||

@@ -27,9 +27,9 @@ bool SameNumbers(const Leaf& a, const Leaf& b) {
 
 int32_t FindProducer(const Dump& dump, const Leaf& leaf, int32_t before) {
   if (!TellsTensorsApart(leaf)) return -1;
-  Residency residency(dump);
+  PageRelease pages(dump);
   for (int32_t r = std::min(before, static_cast<int32_t>(dump.records.size())) - 1; r >= 0; --r) {
-    residency.Passed(dump.records[r].leaf_count);
+    pages.RowsDone(dump.records[r].leaf_count);
     for (const Leaf& out : dump.LeavesOf(dump.records[r])) {
       if (out.slot == Slot::kOutput && SameNumbers(out, leaf)) return r;
     }

@@ -10,6 +10,7 @@
 #include "engine/compare/model/record_keys.h"
 #include "engine/compare/model/rounding.h"
 #include "engine/compare/model/value_text.h"
+#include "engine/dump/read/source_line.h"
 
 namespace msprobe::compare {
 namespace {
@@ -84,8 +85,26 @@ std::string_view LeafLabel(const Comparison& c, int32_t row) {
   return label.empty() ? leaf.name.view() : label;
 }
 
-Before WhatCameBefore(const Comparison& c, int32_t pair) {
-  Before b;
+std::string SourceLineOf(const Comparison& c, int32_t p) {
+  const auto line = [&](const Dump& dump, int32_t record) -> std::string {
+    if (record < 0) return "";
+    const int32_t stack = dump.records[record].stack;
+    if (stack < 0 || static_cast<size_t>(stack) >= dump.stacks.size()) return "";
+    return dump::UserSourceLine(dump.stacks[stack]);
+  };
+  std::string text = line(c.target, c.pairs[p].target);
+  if (text.empty()) text = line(c.golden, c.pairs[p].golden);
+  if (text.empty() && p < static_cast<int32_t>(c.forward_of.size()) && c.forward_of[p] >= 0) {
+    text = SourceLineOf(c, c.forward_of[p]);  // backward records have no stack of their own
+  } else if (text.empty() && RecordOf(c, p).direction == Direction::kParameterGrad) {
+    const int32_t forward = ModuleCallOf(c, p, Direction::kForward);
+    if (forward >= 0) text = SourceLineOf(c, forward);
+  }
+  return text;
+}
+
+EarlierCalls CountEarlierCalls(const Comparison& c, int32_t pair) {
+  EarlierCalls b;
   for (int32_t p = 0; p < pair; ++p) {
     switch (c.classes[p]) {
       case CallClass::kEqual:
@@ -140,7 +159,7 @@ bool IsEnlargedRounding(const Comparison& c, int32_t pair, const CallSummary& ca
 }
 
 double ConfidenceOf(const Comparison& c, int32_t pair, const CallSummary& call,
-                    const Before& before) {
+                    const EarlierCalls& before) {
   double confidence = c.pairs[pair].confidence;
   const bool inputs_known = call.in.any() || call.arguments.any();
   if (!inputs_known || call.in.unknown) {
@@ -169,7 +188,7 @@ std::string_view EqualWord(const Comparison& c) {
   return bits(c.target) && bits(c.golden) ? "bit-equal" : "equal";
 }
 
-std::string DescribeBefore(const Comparison& c, const Before& b) {
+std::string DescribeEarlierCalls(const Comparison& c, const EarlierCalls& b) {
   if (b.total() == 0) return "it is the first recorded call";
   std::string out;
   const auto add = [&](std::string text) {

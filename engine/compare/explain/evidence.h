@@ -10,7 +10,7 @@
 namespace msprobe::compare {
 
 // What was seen before a pair, in execution order.
-struct Before {
+struct EarlierCalls {
   int64_t equal = 0, noise = 0, diverged = 0;  // calls
   int64_t unjudged = 0;                        // unknown, or without partner
   double largest_noise = 0;                    // severity
@@ -20,11 +20,11 @@ struct Before {
     return total() > 0 ? 1 - 0.5 * static_cast<double>(unjudged) / static_cast<double>(total()) : 1;
   }
 };
-Before WhatCameBefore(const Comparison& comparison, int32_t pair);
+EarlierCalls CountEarlierCalls(const Comparison& comparison, int32_t pair);
 
 // The confidence of divergence.h's formula for a call that introduces a difference.
 double ConfidenceOf(const Comparison& comparison, int32_t pair, const CallSummary& call,
-                    const Before& before);
+                    const EarlierCalls& before);
 
 // What a row was judged by; both sides must have it.
 Rounding RoundingOfRow(const Comparison& comparison, int32_t row);
@@ -36,7 +36,7 @@ double JumpOf(const CallSummary& call);
 bool IsEnlargedRounding(const Comparison& comparison, int32_t pair, const CallSummary& call);
 
 // "312 calls before it are bit-equal, 14 within rounding (largest 3.1 roundings)"
-std::string DescribeBefore(const Comparison& comparison, const Before& before);
+std::string DescribeEarlierCalls(const Comparison& comparison, const EarlierCalls& before);
 // "bit-equal" where elements, checksums or fingerprints say so, "equal" where only statistics do.
 std::string_view EqualWord(const Comparison& comparison);
 // "norm of output.0 is off by 4.8% (4e5 roundings of float32)"; for non-finite, shape, text: what
@@ -47,6 +47,9 @@ std::string DescribeError(const Comparison& comparison, int32_t row);
 // The record on the side that has it, the target's first; and its entry name.
 const Record& RecordOf(const Comparison& comparison, int32_t pair);
 std::string_view EntryName(const Comparison& comparison, int32_t pair);
+// "train.py:41 in forward: y = gelu(x)": the user's line that made the call. A backward call has the
+// line of its forward call. "" where no stack was recorded.
+std::string SourceLineOf(const Comparison& comparison, int32_t pair);
 // "output.0" of the row's leaf.
 std::string_view LeafLabel(const Comparison& comparison, int32_t row);
 // 3.1, 410, 4.1e+05: three digits for people; "inf".

@@ -20,10 +20,10 @@ constexpr int kNeighbourhood = 16;
 }  // namespace
 
 int32_t UnmatchedMakerOf(const Comparison& c, int32_t p, const Leaf& target, const Leaf& golden) {
-  Residency residency(c.target, c.golden);
+  PageRelease pages(c.target, c.golden);
   for (int32_t q = p - 1; q >= 0; --q) {
     if (c.pairs[q].matched()) continue;
-    residency.Passed(c.pairs[q].row_count);
+    pages.RowsDone(c.pairs[q].row_count);
     const bool in_target = c.pairs[q].target >= 0;
     const Dump& dump = in_target ? c.target : c.golden;
     for (const Leaf& leaf : dump.LeavesOf(RecordOf(c, q))) {

@@ -5,11 +5,10 @@
 #include <algorithm>
 
 #include "engine/compare/explain/evidence.h"
-#include "engine/compare/explain/start_explanation.h"
 
 namespace msprobe::compare {
 
-int32_t ArgumentOfOneSide(const Comparison& c, int32_t p) {
+int32_t UnmatchedArgument(const Comparison& c, int32_t p) {
   const RecordPair& pair = c.pairs[p];
   // The plain argument of a row that only `target`, or only the golden, has.
   const auto alone = [&](uint32_t row, bool target) -> const Leaf* {
@@ -40,13 +39,13 @@ namespace {
 
 // " (train.py:72 in <module>: ...)", or "".
 std::string Place(const Comparison& c, int32_t pair) {
-  const std::string line = StartExplanation(c, pair, -1).source_line;
+  const std::string line = SourceLineOf(c, pair);
   return line.empty() ? "" : fmt::format(" ({})", line);
 }
 
 }  // namespace
 
-std::string DescribeOtherArguments(const Comparison& c) {
+std::string DescribeDifferingArguments(const Comparison& c) {
   int64_t count = 0;
   int32_t first = -1, row = -1;
   for (int32_t p = 0; p < static_cast<int32_t>(c.pairs.size()); ++p) {
@@ -62,7 +61,7 @@ std::string DescribeOtherArguments(const Comparison& c) {
       DescribeRow(c, row));
 }
 
-std::string DescribeCallsOfOneSide(const Comparison& c) {
+std::string DescribeUnmatchedCalls(const Comparison& c) {
   std::string text;
   for (const bool target : {true, false}) {
     if (!(target ? c.golden : c.target).complete) continue;

@@ -101,12 +101,12 @@ void MeasureRows(const CompareOptions& options, Comparison* c) {
   ThreadPool& pool = options.pool != nullptr ? *options.pool : ThreadPool::Default();
   constexpr size_t kChunk = 512;  // pairs
   const size_t chunks = (c->pairs.size() + kChunk - 1) / kChunk;
-  Residency residency(c->target, c->golden);
+  PageRelease pages(c->target, c->golden);
   std::atomic<uint32_t> two_dtypes = UINT32_MAX;  // a row before all those of two dtypes
   pool.ParallelFor(chunks, [&](size_t chunk) {
     const size_t end = std::min(c->pairs.size(), (chunk + 1) * kChunk);
     const RecordPair& last = c->pairs[end - 1];
-    residency.Passed(last.first_row + last.row_count - c->pairs[chunk * kChunk].first_row);
+    pages.RowsDone(last.first_row + last.row_count - c->pairs[chunk * kChunk].first_row);
     for (size_t p = chunk * kChunk; p < end; ++p) {
       const RecordPair& pair = c->pairs[p];
       Measure* measures = c->measures.data() + pair.first_row;

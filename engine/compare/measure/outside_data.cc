@@ -21,11 +21,11 @@ bool IsExact(const Leaf& leaf) {
 void ForEachOutsideRow(const Comparison& c, size_t pairs,
                        const std::function<bool(uint32_t row)>& body) {
   FingerprintSet known;
-  Residency residency(c.target);
+  PageRelease pages(c.target);
   for (const Weight& weight : c.target.weights) known.Insert(weight.fingerprint);
   for (size_t p = 0; p < pairs; ++p) {
     const RecordPair& pair = c.pairs[p];
-    residency.Passed(pair.row_count);
+    pages.RowsDone(pair.row_count);
     if (pair.target < 0 || c.target.records[pair.target].direction != Direction::kForward) continue;
     for (uint32_t r = pair.first_row; r < pair.first_row + pair.row_count; ++r) {
       const Row& row = c.rows[r];

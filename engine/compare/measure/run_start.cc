@@ -96,8 +96,8 @@ std::string CompareSettings(const Dump& target, const Dump& golden, std::string 
 
 }  // namespace
 
-void CompareBeginnings(Comparison* comparison) {
-  comparison->beginning = {.weights = CompareWeights(comparison->target, comparison->golden),
+void CompareRunStarts(Comparison* comparison) {
+  comparison->run_start = {.weights = CompareWeights(comparison->target, comparison->golden),
                            .data = CompareData(*comparison),
                            .settings = CompareSettings(comparison->target, comparison->golden,
                                                        ComparePrecision(*comparison))};

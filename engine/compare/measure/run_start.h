@@ -1,7 +1,7 @@
 // Whether two runs began from the same weights, the same data and the same settings.
 //
-//   CompareBeginnings(&comparison);                  // fills comparison.beginning
-//   Print("began from {}", comparison.beginning.weights);
+//   CompareRunStarts(&comparison);                  // fills comparison.run_start
+//   Print("began from {}", comparison.run_start.weights);
 #pragma once
 
 #include "engine/compare/model/comparison.h"
@@ -11,6 +11,6 @@ namespace msprobe::compare {
 // Needs rows measured and the first divergence found. Data are the tensors that calls take and that
 // no recorded call made: they are looked at up to the first divergence, beyond which everything may
 // differ.
-void CompareBeginnings(Comparison* comparison);
+void CompareRunStarts(Comparison* comparison);
 
 }  // namespace msprobe::compare

@@ -109,7 +109,7 @@ struct FirstDivergence {
 };
 
 // What the two runs began from, as sentences without an end stop; "" where the dumps do not tell.
-struct Beginning {
+struct RunStart {
   std::string weights;   // "the same weights (148)"
   std::string data;      // "the same data (3 tensors)"
   std::string settings;  // what differs: "torch is 2.13.0 in the target, 2.12.0 in the golden"
@@ -118,6 +118,11 @@ struct Beginning {
 struct Comparison {
   const ThresholdTable& Thresholds() const {
     return thresholds ? *thresholds : ThresholdTable::Shipped();
+  }
+  // The metrics of a row whose tensors were compared element by element; null for other rows.
+  const kernels::Diff* DiffOf(size_t row) const {
+    const int32_t index = measures[row].tensor;
+    return index >= 0 ? &diffs[index] : nullptr;
   }
   Dump target, golden;
   Mode mode = Mode::kStatistics;
@@ -138,7 +143,7 @@ struct Comparison {
   // The pair of the forward call that a backward record belongs to, one a pair; -1: none recorded,
   // or not a backward record.
   std::vector<int32_t> forward_of;
-  Beginning beginning;
+  RunStart run_start;
   FirstDivergence first;
   std::vector<FirstDivergence> runners_up;
   std::vector<std::string>

@@ -1,8 +1,8 @@
 // Walks over large dumps touch every page of their files once: given back on the way, they never
 // are in memory all at a time.
 //
-//   Residency residency(target, golden);
-//   pool.ParallelFor(chunks, [&](size_t i) { Work(i); residency.Passed(kRowsOfChunk); });
+//   PageRelease pages(target, golden);
+//   pool.ParallelFor(chunks, [&](size_t i) { Work(i); pages.RowsDone(kRowsOfChunk); });
 #pragma once
 
 #include <atomic>
@@ -13,14 +13,14 @@
 
 namespace msprobe::compare {
 
-class Residency {
+class PageRelease {
  public:
-  Residency(const Dump& target, const Dump& golden) : target_(target), golden_(golden) {}
-  explicit Residency(const Dump& only) : Residency(only, only) {}
-  ~Residency() { Forget(); }
+  PageRelease(const Dump& target, const Dump& golden) : target_(target), golden_(golden) {}
+  explicit PageRelease(const Dump& only) : PageRelease(only, only) {}
+  ~PageRelease() { Forget(); }
 
   // Thread-safe. Others may be reading: what they touch comes back from the system's cache.
-  void Passed(size_t rows) {
+  void RowsDone(size_t rows) {
     constexpr size_t kRows = 1 << 14;
     const size_t before = rows_.fetch_add(rows, std::memory_order_relaxed);
     if (before / kRows != (before + rows) / kRows) Forget();

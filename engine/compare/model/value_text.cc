@@ -5,6 +5,7 @@
 
 #include "engine/base/text.h"
 #include "engine/dump/read/source_line.h"
+#include "engine/formats/zip.h"
 #include "engine/tensor/tensor_view.h"
 
 namespace msprobe::compare {
@@ -74,6 +75,14 @@ std::string_view StatisticText(std::string_view spelled) {
     default:
       return spelled;
   }
+}
+
+std::string ChecksumText(const Leaf& leaf) {
+  if (!leaf.md5.empty()) return std::string(leaf.md5);
+  if (leaf.kind != LeafKind::kScalar) return "";
+  std::string text;
+  AppendHex(&text, formats::Crc32(StatisticText(leaf.max.empty() ? leaf.value : leaf.max)), 8);
+  return text;
 }
 
 bool IsPlainNumber(std::string_view text) {

@@ -15,6 +15,10 @@ std::string_view MatchName(Match value);  // "exact", "aligned", "target only", 
 // "True"; "N/A" when absent.
 std::string_view StatisticText(std::string_view spelled);
 
+// The recorded checksum. Of a plain value without one: the CRC-32 of its text, as the tools of all
+// generations compare plain values. "" when there is none.
+std::string ChecksumText(const Leaf& leaf);
+
 // Whether a spreadsheet reads it as a number, and not as a sum ("-1+1").
 bool IsPlainNumber(std::string_view text);
 

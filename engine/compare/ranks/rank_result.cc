@@ -26,8 +26,8 @@ RankResult SummarizeRank(const Comparison& c, int32_t step, int32_t rank) {
   if (c.first.pair >= 0) {
     r.first_name = EntryName(c, c.first.pair);
   } else if (r.summary.verdict == RowVerdict::kDiffers) {
-    r.otherwise = DescribeOtherArguments(c);
-    const std::string alone = DescribeCallsOfOneSide(c);
+    r.otherwise = DescribeDifferingArguments(c);
+    const std::string alone = DescribeUnmatchedCalls(c);
     r.otherwise += (r.otherwise.empty() || alone.empty() ? "" : "; ") + alone;
   }
   r.trace = TraceRank(c, rank);

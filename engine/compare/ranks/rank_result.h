@@ -31,7 +31,8 @@ struct RankResult {
   Summary summary;
   FirstDivergence first;   // first.pair < 0: none
   std::string first_name;  // of its call, "" when there is none
-  std::string otherwise;   // how calls differ, of one_side.h, where that is all there is to say
+  std::string
+      otherwise;  // how calls differ, of unmatched_calls.h, where that is all there is to say
   RankTrace trace;
   std::string table;          // file with its rows; "" when none was written
   RankDetails details;        // for reports that list calls; else empty

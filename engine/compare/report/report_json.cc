@@ -93,9 +93,9 @@ class Report {
     Unmatched();
     w_.Key("beginning");
     w_.Open('{');
-    w_.KeyTextOrNull("weights", c_.beginning.weights);
-    w_.KeyTextOrNull("data", c_.beginning.data);
-    w_.KeyTextOrNull("settings", c_.beginning.settings);
+    w_.KeyTextOrNull("weights", c_.run_start.weights);
+    w_.KeyTextOrNull("data", c_.run_start.data);
+    w_.KeyTextOrNull("settings", c_.run_start.settings);
     w_.Close('}');
     w_.Key("not_observed");
     w_.Open('[');

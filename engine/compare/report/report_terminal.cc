@@ -67,7 +67,7 @@ class Screen {
       for (size_t i = 0; i < wrapped.size(); ++i)
         lines.push_back(fmt::format("  {:<6}  {}", i == 0 ? label : "", wrapped[i]));
     };
-    const Beginning& o = c_.beginning;
+    const RunStart& o = c_.run_start;
     const bool both = !o.weights.empty() && !o.data.empty();
     also("began", o.weights.empty() && o.data.empty()
                       ? ""
@@ -132,7 +132,7 @@ class Screen {
           "not a pass.",
           judged, s_.rows[3] - s_.neutral_rows);
     }
-    const std::string otherwise = DescribeOtherArguments(c_);
+    const std::string otherwise = DescribeDifferingArguments(c_);
     if (!otherwise.empty()) {
       return fmt::format("All results agree, but the two runs did not make the same calls: {}.",
                          Clean(otherwise));

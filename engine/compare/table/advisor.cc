@@ -6,7 +6,7 @@
 #include <array>
 
 #include "engine/base/text.h"
-#include "engine/compare/table/legacy_rules.h"
+#include "engine/compare/table/generation_rules.h"
 
 namespace msprobe::compare {
 namespace {
@@ -17,10 +17,10 @@ constexpr std::array<std::string_view, 6> kOrderDependent = {"conv2d",   "conv3d
 
 bool Fails(const Comparison& c, const TableFormat& table, size_t row) {
   if (c.rows[row].target < 0) return false;
-  const LegacyVerdict* v = table.LegacyVerdictOf(row);
+  const GenerationVerdict* v = table.GenerationVerdictOf(row);
   if (v == nullptr) return table.ColorOf(row) == formats::RowColor::kRed;
-  return v->word == LegacyWord::kNo || v->word == LegacyWord::kDifferent ||
-         v->word == LegacyWord::kWarning;
+  return v->word == GenerationWord::kNo || v->word == GenerationWord::kDifferent ||
+         v->word == GenerationWord::kWarning;
 }
 
 std::string_view Advice(const Leaf& leaf, const Record& record) {

@@ -7,7 +7,7 @@
 
 #include <string>
 
-#include "engine/compare/table/columns.h"
+#include "engine/compare/table/table_format.h"
 
 namespace msprobe::compare {
 

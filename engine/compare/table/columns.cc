@@ -2,11 +2,6 @@
 
 #include <algorithm>
 
-#include "engine/compare/model/value_text.h"
-#include "engine/compare/table/legacy_cells.h"
-#include "engine/dump/read/source_line.h"
-#include "engine/formats/csv.h"
-
 namespace msprobe::compare {
 namespace {
 
@@ -23,7 +18,7 @@ constexpr Column kIdentity[] = {
     {Id::kGoldenRequiresGrad, "Bench Requires_grad", false},
 };
 // Of torch_npu.hooks and ptdbg_ascend.
-constexpr Column kLineIdentity[] = {
+constexpr Column kPklIdentity[] = {
     {Id::kTargetName, "NPU Name", false},          {Id::kGoldenName, "Bench Name", false},
     {Id::kTargetDtype, "NPU Tensor Dtype", false}, {Id::kGoldenDtype, "Bench Tensor Dtype", false},
     {Id::kTargetShape, "NPU Tensor Shape", false}, {Id::kGoldenShape, "Bench Tensor Shape", false},
@@ -57,7 +52,7 @@ constexpr Column kChecksums[] = {
     {Id::kTargetMd5, "NPU MD5", false},
     {Id::kGoldenMd5, "BENCH MD5", false},
 };
-constexpr Column kOldVerdict[] = {
+constexpr Column kVerdict26[] = {
     {Id::kRequiresGradConsistent, "Requires_grad Consistent", false},
     {Id::kResult, "Result", false},
     {Id::kErrMessage, "Err_message", false},
@@ -94,10 +89,6 @@ void Append(std::vector<Column>* columns, const Column (&more)[kSize]) {
   columns->insert(columns->end(), more, more + kSize);
 }
 
-}  // namespace
-
-namespace {
-
 bool HasStatistics(const Dump& dump) {
   return std::any_of(dump.leaves.begin(), dump.leaves.end(),
                      [](const Leaf& leaf) { return leaf.has_stats; });
@@ -119,9 +110,9 @@ void AppendErrors(const Comparison& c, Generation generation, std::vector<Column
   }
 }
 
-std::vector<Column> LineTableColumns(const Comparison& c, const TableOptions& options) {
+std::vector<Column> PklTableColumns(const Comparison& c, const TableOptions& options) {
   std::vector<Column> columns;
-  Append(&columns, kLineIdentity);
+  Append(&columns, kPklIdentity);
   if (options.generation == Generation::kHooks) {
     Append(&columns, kHooksMetrics);
     return columns;
@@ -130,22 +121,20 @@ std::vector<Column> LineTableColumns(const Comparison& c, const TableOptions& op
   if (options.generation == Generation::kPtdbgFirst) {
     if (HasStatistics(c.target)) columns.insert(columns.end(), kStatistics, kStatistics + 3);
     if (HasStatistics(c.golden)) columns.insert(columns.end(), kStatistics + 4, kStatistics + 7);
-    columns.push_back(kOldVerdict[2]);
+    columns.push_back(kVerdict26[2]);
     return columns;
   }
   c.mode == Mode::kMd5 ? Append(&columns, kChecksums) : Append(&columns, kStatistics);
   columns.push_back(
       {Id::kResult, c.mode == Mode::kTensor ? "Accuracy Reached or Not" : "Result", false});
-  if (c.mode != Mode::kMd5) columns.push_back(kOldVerdict[2]);
+  if (c.mode != Mode::kMd5) columns.push_back(kVerdict26[2]);
   if (options.stacks && !c.target.stacks.empty())
     columns.push_back({Id::kStack, "NPU_Stack_Info", false});
   return columns;
 }
 
-}  // namespace
-
-std::vector<Column> LegacyColumns(const Comparison& c, const TableOptions& options) {
-  if (IsLineTable(options.generation)) return LineTableColumns(c, options);
+std::vector<Column> GenerationColumns(const Comparison& c, const TableOptions& options) {
+  if (IsPklTable(options.generation)) return PklTableColumns(c, options);
   const bool first = options.generation == Generation::k1;
   std::vector<Column> columns;
   Append(&columns, kIdentity);
@@ -160,18 +149,16 @@ std::vector<Column> LegacyColumns(const Comparison& c, const TableOptions& optio
   } else {
     Append(&columns, kStatistics);
   }
-  if (!first) columns.push_back(kOldVerdict[0]);
+  if (!first) columns.push_back(kVerdict26[0]);
   columns.push_back(
       {Id::kResult, c.mode == Mode::kTensor ? "Accuracy Reached or Not" : "Result", false});
-  if (c.mode != Mode::kMd5) columns.push_back(kOldVerdict[2]);
+  if (c.mode != Mode::kMd5) columns.push_back(kVerdict26[2]);
   if (options.stacks && !c.target.stacks.empty()) {
     columns.push_back({Id::kStack, "NPU_Stack_Info", false});
   }
   if (c.mode == Mode::kTensor) columns.push_back({Id::kDataName, "Data_name", false});
   return columns;
 }
-
-namespace {
 
 std::vector<Column> Columns26(const Comparison& c, const TableOptions& options) {
   std::vector<Column> columns;
@@ -180,7 +167,7 @@ std::vector<Column> Columns26(const Comparison& c, const TableOptions& options) 
   if (c.mode == Mode::kStatistics) Append(&columns, kStatisticsMetrics);
   if (c.mode != Mode::kMd5) Append(&columns, kStatistics);
   if (c.mode == Mode::kMd5) Append(&columns, kChecksums);
-  Append(&columns, kOldVerdict);
+  Append(&columns, kVerdict26);
   if (options.stacks && !c.target.stacks.empty()) {
     columns.push_back({Id::kStack, "NPU_Stack_Info", false});
   }
@@ -188,9 +175,11 @@ std::vector<Column> Columns26(const Comparison& c, const TableOptions& options) 
   return columns;
 }
 
+}  // namespace
+
 std::vector<Column> ColumnsOf(const Comparison& c, const TableOptions& options) {
   std::vector<Column> columns =
-      options.generation == Generation::k26 ? Columns26(c, options) : LegacyColumns(c, options);
+      options.generation == Generation::k26 ? Columns26(c, options) : GenerationColumns(c, options);
   Append(&columns, kOurVerdict);
   if (c.mode == Mode::kTensor) Append(&columns, kOurTensorMetrics);
   if (!c.target.stacks.empty() || !c.golden.stacks.empty()) {
@@ -203,56 +192,6 @@ std::vector<Column> ColumnsOf(const Comparison& c, const TableOptions& options) 
     if (std::none_of(once.begin(), once.end(), same)) once.push_back(column);
   }
   return once;
-}
-
-}  // namespace
-
-TableFormat::~TableFormat() = default;
-
-TableFormat::TableFormat(const Comparison& comparison, const TableOptions& options)
-    : comparison_(comparison),
-      columns_(ColumnsOf(comparison, options)),
-      pair_of_(comparison.rows.size()),
-      verdicts_(JudgeByOldRules(comparison)) {
-  if (options.generation != Generation::k26) {
-    legacy_ = std::make_unique<LegacyTable>(comparison, options);
-    later_stack_ = options.generation == Generation::k1 ? "None" : "N/A";
-    if (IsLineTable(options.generation)) later_stack_ = "";
-  }
-  for (size_t i = 0; i < comparison.pairs.size(); ++i) {
-    const RecordPair& pair = comparison.pairs[i];
-    std::fill_n(pair_of_.begin() + pair.first_row, pair.row_count, static_cast<uint32_t>(i));
-  }
-  for (const auto& frames : comparison.target.stacks) {
-    IsLineTable(options.generation) ? AppendFrameLists(&stack_texts_.emplace_back(), frames)
-                                    : AppendPythonList(&stack_texts_.emplace_back(), frames);
-    formats::CsvWriter cell;
-    cell.NumberCell(stack_texts_.back());
-    stack_cells_.emplace_back(cell.text());
-    target_sources_.push_back(dump::UserSourceLine(frames));
-  }
-  for (const auto& frames : comparison.golden.stacks)
-    golden_sources_.push_back(dump::UserSourceLine(frames));
-}
-
-formats::RowColor TableFormat::ColorOf(size_t row) const {
-  if (legacy_) return legacy_->verdict(row).color;
-  switch (verdicts_[row].result) {
-    case OldResult::kError:
-      return formats::RowColor::kRed;
-    case OldResult::kWarning:
-      return formats::RowColor::kYellow;
-    case OldResult::kUnmatched:
-    case OldResult::kUnknown:
-      return formats::RowColor::kGrey;
-    case OldResult::kPass:
-      break;
-  }
-  return formats::RowColor::kNone;
-}
-
-const LegacyVerdict* TableFormat::LegacyVerdictOf(size_t row) const {
-  return legacy_ ? &legacy_->verdict(row) : nullptr;
 }
 
 }  // namespace msprobe::compare

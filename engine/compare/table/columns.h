@@ -1,27 +1,15 @@
-// The result table: which columns, in which order, and the text of each cell. The columns of the
-// earlier tools come first, name for name and cell for cell (docs/differences.md lists where we
-// differ on purpose); ours follow at the end.
+// Which columns a result table has, and in which order. The columns of the earlier tools come
+// first, name for name; ours follow at the end.
 //
-//   TableFormat format(comparison);
-//   for (const Column& c : format.columns()) header.emplace_back(c.name);
-//   TableRow row;                                     // reused: no allocation once it has grown
-//   for (size_t i = 0; i < comparison.rows.size(); ++i) {
-//     format.Fill(i, &row);
-//     for (const TableCell& cell : row.cells) Write(row.TextOf(cell), cell.kind);
-//   }
+//   for (const Column& c : ColumnsOf(comparison, {})) header.emplace_back(c.name);
 #pragma once
 
 #include <cstdint>
-#include <memory>
-#include <string>
 #include <string_view>
 #include <vector>
 
-#include "engine/base/text_buffer.h"
 #include "engine/compare/model/comparison.h"
-#include "engine/compare/table/columns_rules.h"
 #include "engine/compare/table/table_options.h"
-#include "engine/formats/xlsx.h"
 
 namespace msprobe::compare {
 
@@ -109,55 +97,6 @@ enum class CellKind : uint8_t {
   kSentence,  // ours as well, and may hold commas and quotes: a list
 };
 
-struct TableCell {
-  uint32_t offset = 0, size = 0;  // into TableRow::text
-  CellKind kind = CellKind::kText;
-};
-
-struct TableRow {
-  TextBuffer text;
-  std::vector<TableCell> cells;  // one a column
-  std::string_view TextOf(const TableCell& cell) const {
-    return text.view().substr(cell.offset, cell.size);
-  }
-};
-
-class LegacyTable;
-struct LegacyVerdict;
-
-// Prepares what rows share (verdicts by the old rules, spelling of stacks). Refers to the
-// comparison, which must outlive it.
-class TableFormat {
- public:
-  explicit TableFormat(const Comparison& comparison, const TableOptions& options = {});
-  ~TableFormat();
-  const std::vector<Column>& columns() const { return columns_; }
-  const Comparison& comparison() const { return comparison_; }
-  size_t rows() const { return comparison_.rows.size(); }
-  // Replaces the content of `out` by row `row`. Thread-safe for different `out`.
-  void Fill(size_t row, TableRow* out) const;
-  // Appends row `row` as a line of csv: what the cells of Fill would give, in one go. Thread-safe,
-  // too.
-  void AppendCsv(size_t row, TextBuffer* out) const;
-  // Red, yellow, grey for what is no answer; in the colors of the generation.
-  formats::RowColor ColorOf(size_t row) const;
-  // By the rules of 26, in every generation's table.
-  OldResult ResultOf(size_t row) const { return verdicts_[row].result; }
-  // Of generations 1.0 and 8; null in the table of 26.
-  const LegacyVerdict* LegacyVerdictOf(size_t row) const;
-
- private:
-  class Filler;
-  const Comparison& comparison_;
-  std::vector<Column> columns_;
-  std::unique_ptr<LegacyTable> legacy_;   // of generations 1.0 and 8
-  std::string_view later_stack_ = "N/A";  // in the rows behind the first of a call
-  std::vector<uint32_t> pair_of_;         // one a row
-  std::vector<OldVerdict> verdicts_;      // one a row
-  std::vector<std::string> stack_texts_;  // one a stack of the target
-  std::vector<std::string> stack_cells_;  // the same as csv
-  std::vector<std::string> target_sources_,
-      golden_sources_;  // one a stack of each side: "train.py:41 in forward: y = ..."
-};
+std::vector<Column> ColumnsOf(const Comparison& comparison, const TableOptions& options);
 
 }  // namespace msprobe::compare

@@ -96,12 +96,12 @@ bool Meets(double value, Op op, double limit) {
 bool MeetsWord(Kind kind, const TableFormat& table, size_t row) {
   const Comparison& c = table.comparison();
   const Measure& m = c.measures[row];
-  const OldResult result = table.ResultOf(row);
+  const Result26 result = table.ResultOf(row);
   switch (kind) {
     case Kind::kError:
-      return result == OldResult::kError;
+      return result == Result26::kError;
     case Kind::kWarning:
-      return result == OldResult::kWarning || result == OldResult::kError;
+      return result == Result26::kWarning || result == Result26::kError;
     case Kind::kUnmatched:
       return c.rows[row].target < 0 || c.rows[row].golden < 0;
     case Kind::kUnknown:
@@ -159,11 +159,11 @@ Result<std::vector<FailHit>> CheckRows(const FailOn& limits, const TableFormat& 
   constexpr size_t kChunk = 4096;
   const size_t chunks = (table.rows() + kChunk - 1) / kChunk;
   std::vector<std::vector<Tally>> tallies(chunks, std::vector<Tally>(count));
-  Residency residency(table.comparison().target, table.comparison().golden);
+  PageRelease pages(table.comparison().target, table.comparison().golden);
   ThreadPool::Default().ParallelFor(chunks, [&](size_t chunk) {
     TableRow row;
     const size_t end = std::min(table.rows(), (chunk + 1) * kChunk);
-    residency.Passed(end - chunk * kChunk);
+    pages.RowsDone(end - chunk * kChunk);
     for (size_t r = chunk * kChunk; r < end; ++r) {
       if (cells) table.Fill(r, &row);
       for (size_t i = 0; i < count; ++i) {

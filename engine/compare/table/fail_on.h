@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "engine/base/status.h"
-#include "engine/compare/table/columns.h"
+#include "engine/compare/table/table_format.h"
 
 namespace msprobe::compare {
 

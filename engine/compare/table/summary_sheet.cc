@@ -24,9 +24,9 @@ class Sheet {
     Text("compared by", ModeName(c_.mode));
     Text("target", c_.target.path);
     Text("golden", c_.golden.path);
-    for (const auto& [label, text] : {std::pair("weights", &c_.beginning.weights),
-                                      {"data", &c_.beginning.data},
-                                      {"settings", &c_.beginning.settings}}) {
+    for (const auto& [label, text] : {std::pair("weights", &c_.run_start.weights),
+                                      {"data", &c_.run_start.data},
+                                      {"settings", &c_.run_start.settings}}) {
       if (!text->empty()) Text(label, *text);
     }
     First();
@@ -74,7 +74,7 @@ class Sheet {
     std::array<int64_t, 5> results{};
     for (size_t i = 0; i < table_.rows(); ++i) ++results[static_cast<size_t>(table_.ResultOf(i))];
     for (size_t i = 0; i < results.size(); ++i) {
-      Number(fmt::format("Result {}", OldResultName(static_cast<OldResult>(i))), results[i]);
+      Number(fmt::format("Result {}", Result26Name(static_cast<Result26>(i))), results[i]);
     }
   }
 

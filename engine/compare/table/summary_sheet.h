@@ -2,7 +2,7 @@
 #pragma once
 
 #include "engine/base/status.h"
-#include "engine/compare/table/columns.h"
+#include "engine/compare/table/table_format.h"
 #include "engine/formats/xlsx.h"
 
 namespace msprobe::compare {

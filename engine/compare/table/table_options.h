@@ -16,7 +16,7 @@ enum class Generation : uint8_t {  // by age
 };
 
 // The tables of torch_npu.hooks and ptdbg_ascend.
-constexpr bool IsLineTable(Generation generation) { return generation <= Generation::kPtdbg; }
+constexpr bool IsPklTable(Generation generation) { return generation <= Generation::kPtdbg; }
 
 struct TableOptions {
   Generation generation = Generation::k26;

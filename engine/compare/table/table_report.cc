@@ -45,12 +45,12 @@ Status StreamTableCsv(const TableFormat& table,
     if (progress) progress(done, rows);
     return Status::Ok();
   });
-  Residency residency(table.comparison().target, table.comparison().golden);
+  PageRelease pages(table.comparison().target, table.comparison().golden);
   ThreadPool::Default().ParallelFor((rows + kRowsPerPart - 1) / kRowsPerPart, [&](size_t i) {
     TextBuffer part = parts.Take();
     part.Clear();
     const size_t last = std::min(rows, (i + 1) * kRowsPerPart);
-    residency.Passed(last - i * kRowsPerPart);
+    pages.RowsDone(last - i * kRowsPerPart);
     for (size_t row = i * kRowsPerPart; row < last; ++row) table.AppendCsv(row, &part);
     parts.Put(i, std::move(part));
   });
@@ -115,13 +115,13 @@ Status WriteSheet(const TableFormat& table, size_t first, size_t last, const std
     if (progress) progress(done, table.rows());
     return Status::Ok();
   });
-  Residency residency(table.comparison().target, table.comparison().golden);
+  PageRelease pages(table.comparison().target, table.comparison().golden);
   const size_t count = (last - first + kRowsPerPart - 1) / kRowsPerPart;
   ThreadPool::Default().ParallelFor(count, [&](size_t i) {
     formats::XlsxRows part = parts.Take();
     const size_t from = first + i * kRowsPerPart;
     part.Start(static_cast<uint32_t>(from - first + 2));  // behind the header
-    residency.Passed(std::min(last - from, kRowsPerPart));
+    pages.RowsDone(std::min(last - from, kRowsPerPart));
     FillSheetRows(table, from, std::min(last, from + kRowsPerPart), &part);
     parts.Put(i, std::move(part));
   });

@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "engine/base/status.h"
-#include "engine/compare/table/columns.h"
+#include "engine/compare/table/table_format.h"
 #include "engine/formats/xlsx.h"
 
 namespace msprobe::compare {

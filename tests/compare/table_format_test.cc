@@ -1,4 +1,4 @@
-#include "engine/compare/table/columns.h"
+#include "engine/compare/table/table_format.h"
 
 #include <gmock/gmock.h>
 
@@ -44,7 +44,7 @@ Comparison Outputs(const Tensor& target, const Tensor& golden) {
   return MustCompare(OneOutput(target), OneOutput(golden));
 }
 
-TEST(Columns, StatisticsColumnsAreTheOldOnesInOrder) {
+TEST(TableFormat, StatisticsColumnsAreTheOldOnesInOrder) {
   DumpBuilder t, g;
   t.Call("Torch.f.0.forward").Out(Numbers(1, 0, 1, 1)).At("train.py", 3, "y = f(x)");
   g.Call("Torch.f.0.forward").Out(Numbers(1, 0, 1, 1));
@@ -59,7 +59,7 @@ TEST(Columns, StatisticsColumnsAreTheOldOnesInOrder) {
                   "Requires_grad Consistent", "Result", "Err_message", "NPU_Stack_Info"));
 }
 
-TEST(Columns, OldColumnsComeBeforeOurs) {
+TEST(TableFormat, OldColumnsComeBeforeOurs) {
   const Comparison c = Outputs(Numbers(1, 0, 1, 1), Numbers(1, 0, 1, 1));
   const TableFormat format(c);
   bool ours = false;
@@ -70,12 +70,12 @@ TEST(Columns, OldColumnsComeBeforeOurs) {
   EXPECT_TRUE(ours);
 }
 
-TEST(Columns, NoStackColumnWithoutStacks) {
+TEST(TableFormat, NoStackColumnWithoutStacks) {
   const Comparison c = Outputs(Numbers(1, 0, 1, 1), Numbers(1, 0, 1, 1));
   EXPECT_THAT(OldNames(TableFormat(c)), ::testing::Not(::testing::Contains("NPU_Stack_Info")));
 }
 
-TEST(Columns, NumbersAreDifferencesAndPercent) {
+TEST(TableFormat, NumbersAreDifferencesAndPercent) {
   const Comparison c = Outputs(Numbers(3, -1, 0, 3), Numbers(2, -1, 0.5, 2));
   auto row = RowOf(TableFormat(c), 0);
   EXPECT_EQ(row["Max diff"], "1.0");
@@ -87,14 +87,14 @@ TEST(Columns, NumbersAreDifferencesAndPercent) {
   EXPECT_EQ(row["NPU max"], "3.0");
 }
 
-TEST(Columns, GoldenZeroHasNoRelativeError) {
+TEST(TableFormat, GoldenZeroHasNoRelativeError) {
   const Comparison c = Outputs(Numbers(1, -0.0, 0, 1), Numbers(0, 0, 0, 1));
   auto row = RowOf(TableFormat(c), 0);
   EXPECT_EQ(row["MaxRelativeErr"], "inf");
   EXPECT_EQ(row["MinRelativeErr"], "0.0%") << "-0 is 0";
 }
 
-TEST(Columns, NonFiniteCells) {
+TEST(TableFormat, NonFiniteCells) {
   const Comparison c = Outputs(Numbers(kNaN, -kInf, kInf, kInf), Numbers(1, -1, -kInf, kInf));
   auto row = RowOf(TableFormat(c), 0);
   EXPECT_EQ(row["NPU max"], "Nan");
@@ -107,7 +107,7 @@ TEST(Columns, NonFiniteCells) {
   EXPECT_EQ(row["L2norm diff"], "0") << "the same infinity";
 }
 
-TEST(Columns, NaNNeverEqualsNaN) {
+TEST(TableFormat, NaNNeverEqualsNaN) {
   const Comparison c = Outputs(Numbers(kNaN, kNaN, kNaN, kNaN), Numbers(kNaN, kNaN, kNaN, kNaN));
   auto row = RowOf(TableFormat(c), 0);
   EXPECT_EQ(row["Max diff"], "Nan");
@@ -115,7 +115,7 @@ TEST(Columns, NaNNeverEqualsNaN) {
   EXPECT_NE(row["Err_message"].find("NaN on both sides"), std::string::npos) << row["Err_message"];
 }
 
-TEST(Columns, RowsWithoutPartnerShowTheirSideAndAreNoPass) {
+TEST(TableFormat, RowsWithoutPartnerShowTheirSideAndAreNoPass) {
   DumpBuilder t, g;
   t.Call("Torch.f.0.forward")
       .In(Numbers(1, 0, 1, 1))
@@ -142,7 +142,7 @@ TEST(Columns, RowsWithoutPartnerShowTheirSideAndAreNoPass) {
   EXPECT_EQ(golden_only["Match"], "golden only");
 }
 
-TEST(Columns, StackStandsOnTheFirstRowOfACall) {
+TEST(TableFormat, StackStandsOnTheFirstRowOfACall) {
   DumpBuilder t, g;
   t.Call("Torch.f.0.forward")
       .In(Numbers(1, 0, 1, 1))
@@ -157,7 +157,7 @@ TEST(Columns, StackStandsOnTheFirstRowOfACall) {
   EXPECT_EQ(RowOf(format, 1)["Source Line"], "it's.py:3 in forward: y = f(\"x\")");
 }
 
-TEST(Columns, TextFromADumpIsMarkedAsText) {
+TEST(TableFormat, TextFromADumpIsMarkedAsText) {
   DumpBuilder t, g;
   t.Call("Torch.f.0.forward").Value("s", "str", "=1+1");
   t.last().max = "=1+1";
@@ -175,7 +175,7 @@ TEST(Columns, TextFromADumpIsMarkedAsText) {
   }
 }
 
-TEST(ColumnsText, PythonLists) {
+TEST(ValueText, PythonLists) {
   const auto list = [](std::vector<std::string_view> items) {
     std::string out;
     AppendPythonList(&out, items);
@@ -188,7 +188,7 @@ TEST(ColumnsText, PythonLists) {
   EXPECT_EQ(list({"a\n\t\\\x01"}), R"(['a\n\t\\\x01'])");
 }
 
-TEST(ColumnsText, RoundsAsPythonDoes) {
+TEST(ValueText, RoundsAsPythonDoes) {
   const auto rounded = [](double v, int decimals) {
     std::string out;
     AppendPythonFloat(&out, Rounded(v, decimals));

@@ -1,9 +1,10 @@
-#include "engine/compare/table/columns_rules.h"
+#include "engine/compare/table/rules_26.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
+#include "engine/compare/model/value_text.h"
 #include "tests/compare/dump_builder.h"
 
 namespace msprobe::compare {
@@ -20,84 +21,84 @@ using test::Tensor;
 Tensor Norm(double norm) { return Numbers(1, -1, 0, norm); }
 
 // A call with inputs and outputs of these norms, judged. Golden norms are 1.
-std::vector<OldVerdict> JudgeNorms(const std::string& call, std::vector<double> inputs,
-                                   std::vector<double> outputs) {
+std::vector<Verdict26> JudgeNorms(const std::string& call, std::vector<double> inputs,
+                                  std::vector<double> outputs) {
   DumpBuilder t, g;
   t.Call(call), g.Call(call);
   for (double norm : inputs) t.In(Norm(norm)), g.In(Norm(1));
   for (double norm : outputs) t.Out(Norm(norm)), g.Out(Norm(1));
-  return JudgeByOldRules(MustCompare(t.Take(), g.Take()));
+  return JudgeByRules26(MustCompare(t.Take(), g.Take()));
 }
 
-OldVerdict JudgeOne(const Tensor& target, const Tensor& golden) {
-  return JudgeByOldRules(MustCompare(OneInput(target), OneInput(golden)))[0];
+Verdict26 JudgeOne(const Tensor& target, const Tensor& golden) {
+  return JudgeByRules26(MustCompare(OneInput(target), OneInput(golden)))[0];
 }
 
-TEST(OldRules, OutputBeyondHalfWhileInputsAgree) {
+TEST(Rules26, OutputBeyondHalfWhileInputsAgree) {
   const auto v = JudgeNorms("Torch.f.0.forward", {1.02}, {1.55, 1.12});
-  EXPECT_EQ(v[0].result, OldResult::kPass);
-  EXPECT_TRUE(v[1].Has(OldRule::kNormRelative));
-  EXPECT_TRUE(v[1].Has(OldRule::kTenTimes)) << "55 > 10 x 2";
-  EXPECT_EQ(v[1].result, OldResult::kError);
-  EXPECT_EQ(v[2].result, OldResult::kPass) << "only the worst output is ten times worse";
+  EXPECT_EQ(v[0].result, Result26::kPass);
+  EXPECT_TRUE(v[1].Has(Rule26::kNormRelative));
+  EXPECT_TRUE(v[1].Has(Rule26::kTenTimes)) << "55 > 10 x 2";
+  EXPECT_EQ(v[1].result, Result26::kError);
+  EXPECT_EQ(v[2].result, Result26::kPass) << "only the worst output is ten times worse";
 }
 
-TEST(OldRules, InputsThatDisagreeExcuseTheOutput) {
-  for (const OldVerdict& v : JudgeNorms("Torch.f.0.forward", {1.11}, {2.0})) {
-    EXPECT_EQ(v.result, OldResult::kPass);
+TEST(Rules26, InputsThatDisagreeExcuseTheOutput) {
+  for (const Verdict26& v : JudgeNorms("Torch.f.0.forward", {1.11}, {2.0})) {
+    EXPECT_EQ(v.result, Result26::kPass);
   }
 }
 
-TEST(OldRules, TenTimesNeedsTenPercentWhereInputsAreEqual) {
-  EXPECT_EQ(JudgeNorms("Torch.f.0.forward", {1}, {1.09})[1].result, OldResult::kPass);
-  EXPECT_EQ(JudgeNorms("Torch.f.0.forward", {1}, {1.11})[1].result, OldResult::kWarning);
+TEST(Rules26, TenTimesNeedsTenPercentWhereInputsAreEqual) {
+  EXPECT_EQ(JudgeNorms("Torch.f.0.forward", {1}, {1.09})[1].result, Result26::kPass);
+  EXPECT_EQ(JudgeNorms("Torch.f.0.forward", {1}, {1.11})[1].result, Result26::kWarning);
 }
 
-TEST(OldRules, NonFiniteOutputWhereGoldenIsFinite) {
-  EXPECT_TRUE(JudgeOne(Numbers(kNaN, 0, 0, 1), Numbers(1, 0, 0, 1)).Has(OldRule::kNonFinite));
-  EXPECT_TRUE(JudgeOne(Numbers(1, -kInf, 0, 1), Numbers(1, 0, 0, 1)).Has(OldRule::kNonFinite));
-  EXPECT_FALSE(JudgeOne(Numbers(kInf, 0, 0, 1), Numbers(kInf, 0, 0, 1)).Has(OldRule::kNonFinite));
+TEST(Rules26, NonFiniteOutputWhereGoldenIsFinite) {
+  EXPECT_TRUE(JudgeOne(Numbers(kNaN, 0, 0, 1), Numbers(1, 0, 0, 1)).Has(Rule26::kNonFinite));
+  EXPECT_TRUE(JudgeOne(Numbers(1, -kInf, 0, 1), Numbers(1, 0, 0, 1)).Has(Rule26::kNonFinite));
+  EXPECT_FALSE(JudgeOne(Numbers(kInf, 0, 0, 1), Numbers(kInf, 0, 0, 1)).Has(Rule26::kNonFinite));
 }
 
-TEST(OldRules, DtypesOfDifferentKindAreErrorsOfDifferentPrecisionWarnings) {
+TEST(Rules26, DtypesOfDifferentKindAreErrorsOfDifferentPrecisionWarnings) {
   const Tensor f32 = Numbers(1, 0, 0, 1);
   Tensor i32 = f32, f16 = f32, ms = f32;
   i32.dtype = "torch.int32", f16.dtype = "torch.float16", ms.dtype = "Float32";
-  EXPECT_TRUE(JudgeOne(i32, f32).Has(OldRule::kDtype));
-  EXPECT_EQ(JudgeOne(f16, f32).result, OldResult::kWarning);
+  EXPECT_TRUE(JudgeOne(i32, f32).Has(Rule26::kDtype));
+  EXPECT_EQ(JudgeOne(f16, f32).result, Result26::kWarning);
   EXPECT_EQ(JudgeOne(ms, f32).rules, 0) << "the same dtype, spelled by another framework";
 }
 
-TEST(OldRules, ShapeAndRequiresGrad) {
+TEST(Rules26, ShapeAndRequiresGrad) {
   const Tensor t = Numbers(1, 0, 0, 1);
   Tensor other = t;
   other.shape = "[3, 2]";
-  EXPECT_TRUE(JudgeOne(t, other).Has(OldRule::kShape));
+  EXPECT_TRUE(JudgeOne(t, other).Has(Rule26::kShape));
   DumpBuilder a, b;
   a.Call("Torch.f.0.forward").In(t).In(t);
   b.Call("Torch.f.0.forward").In(t).In(t);
   a.dump().leaves[0].requires_grad = "False";
   a.dump().leaves[1].requires_grad = "";
-  const auto verdicts = JudgeByOldRules(MustCompare(a.Take(), b.Take()));
-  EXPECT_TRUE(verdicts[0].Has(OldRule::kRequiresGrad));
-  EXPECT_FALSE(verdicts[1].Has(OldRule::kRequiresGrad)) << "one side does not say";
+  const auto verdicts = JudgeByRules26(MustCompare(a.Take(), b.Take()));
+  EXPECT_TRUE(verdicts[0].Has(Rule26::kRequiresGrad));
+  EXPECT_FALSE(verdicts[1].Has(Rule26::kRequiresGrad)) << "one side does not say";
 }
 
-TEST(OldRules, MemoryThatNobodyWroteIsNotJudged) {
+TEST(Rules26, MemoryThatNobodyWroteIsNotJudged) {
   for (const char* call :
        {"Torch.empty.0.forward", "Tensor.to.3.forward", "Tensor.__setitem__.0.forward"}) {
-    EXPECT_EQ(JudgeNorms(call, {1}, {9})[1].result, OldResult::kPass) << call;
+    EXPECT_EQ(JudgeNorms(call, {1}, {9})[1].result, Result26::kPass) << call;
   }
-  EXPECT_EQ(JudgeNorms("Module.empty.Linear.forward.0", {1}, {9})[1].result, OldResult::kError)
+  EXPECT_EQ(JudgeNorms("Module.empty.Linear.forward.0", {1}, {9})[1].result, Result26::kError)
       << "a module of that name is no such API";
 }
 
-TEST(OldRules, OutputsPassedInAreNotHeldAgainstTheInputs) {
+TEST(Rules26, OutputsPassedInAreNotHeldAgainstTheInputs) {
   EXPECT_EQ(JudgeNorms("Distributed.all_to_all_single.0.forward", {1}, {9})[1].result,
-            OldResult::kPass);
+            Result26::kPass);
 }
 
-TEST(OldRules, Checksums) {
+TEST(Rules26, Checksums) {
   DumpBuilder t, g;
   const Tensor x = Numbers(1, 0, 0, 1);
   Tensor a = x, b = x;
@@ -106,13 +107,13 @@ TEST(OldRules, Checksums) {
   g.Call("Torch.f.0.forward").In(a).In(b).In(x);
   const Comparison c = MustCompare(t.Take(), g.Take());
   ASSERT_EQ(c.mode, Mode::kMd5);
-  const auto v = JudgeByOldRules(c);
-  EXPECT_EQ(v[0].result, OldResult::kPass);
-  EXPECT_TRUE(v[1].Has(OldRule::kMd5));
-  EXPECT_EQ(v[2].result, OldResult::kWarning);
+  const auto v = JudgeByRules26(c);
+  EXPECT_EQ(v[0].result, Result26::kPass);
+  EXPECT_TRUE(v[1].Has(Rule26::kMd5));
+  EXPECT_EQ(v[2].result, Result26::kWarning);
 }
 
-TEST(OldRules, ChecksumOfAPlainValueIsThatOfItsText) {
+TEST(Rules26, ChecksumOfAPlainValueIsThatOfItsText) {
   Leaf leaf;
   leaf.kind = LeafKind::kScalar;
   leaf.max = "1";
@@ -121,14 +122,14 @@ TEST(OldRules, ChecksumOfAPlainValueIsThatOfItsText) {
   EXPECT_EQ(ChecksumText(leaf), "5dcee3b3") << "of Python's True";
 }
 
-TEST(OldRules, ErrMessageIsAJsonListInOrder) {
+TEST(Rules26, ErrMessageIsAJsonListInOrder) {
   DumpBuilder t, g;
   Tensor wrong = Numbers(kNaN, 0, 0, 9);
   wrong.shape = "[6]";
   t.Call("Torch.f.0.forward").In(Norm(1)).Out(wrong);
   g.Call("Torch.f.0.forward").In(Norm(1)).Out(Norm(1));
   const Comparison c = MustCompare(t.Take(), g.Take());
-  const auto v = JudgeByOldRules(c);
+  const auto v = JudgeByRules26(c);
   std::string cell, empty;
   AppendErrMessage(&cell, c, 1, v[1]);
   AppendErrMessage(&empty, c, 0, v[0]);

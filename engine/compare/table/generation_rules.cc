@@ -1,4 +1,6 @@
-#include "engine/compare/table/legacy_rules.h"
+#include "engine/compare/table/generation_rules.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
@@ -7,14 +9,15 @@
 #include "engine/base/threads.h"
 #include "engine/compare/model/record_keys.h"
 #include "engine/compare/model/rounding.h"
-#include "engine/compare/table/columns_rules.h"
+#include "engine/compare/model/value_text.h"
+#include "engine/compare/table/rules_26.h"
 #include "engine/dump/tensors/tensor_data.h"
 
 namespace msprobe::compare {
 namespace {
 
-using Note = LegacyNote;
-using Word = LegacyWord;
+using Note = GenerationNote;
+using Word = GenerationWord;
 constexpr TextRef Leaf::*kStatistics[] = {&Leaf::max, &Leaf::min, &Leaf::mean, &Leaf::norm};
 constexpr double Leaf::*kValues[] = {&Leaf::max_value, &Leaf::min_value, &Leaf::mean_value,
                                      &Leaf::norm_value};
@@ -35,12 +38,13 @@ std::string_view LoadedAs(std::string_view dtype) {
 
 class CallJudge {
  public:
-  CallJudge(const Comparison& c, const TableOptions& options, std::vector<LegacyVerdict>* verdicts)
+  CallJudge(const Comparison& c, const TableOptions& options,
+            std::vector<GenerationVerdict>* verdicts)
       : c_(c),
         options_(options),
         verdicts_(*verdicts),
         first_(options.generation <= Generation::k1),
-        line_table_(IsLineTable(options.generation)) {}
+        pkl_table_(IsPklTable(options.generation)) {}
 
   void Judge(const RecordPair& pair) {
     const uint32_t last = pair.first_row + pair.row_count;
@@ -48,7 +52,7 @@ class CallJudge {
       const Row& r = c_.rows[row];
       const Leaf* target = r.target >= 0 ? &c_.target.leaves[r.target] : nullptr;
       const Leaf* golden = r.golden >= 0 ? &c_.golden.leaves[r.golden] : nullptr;
-      LegacyVerdict& v = verdicts_[row];
+      GenerationVerdict& v = verdicts_[row];
       if (options_.generation == Generation::k8 && c_.mode != Mode::kMd5) {
         const std::string_view a = target ? target->requires_grad : "",
                                b = golden ? golden->requires_grad : "";
@@ -73,7 +77,7 @@ class CallJudge {
 
  private:
   // Of a row that the target has.
-  const Thresholds& Of(uint32_t row) { return LegacyThresholds(c_, row, &scratch_); }
+  const Thresholds& Of(uint32_t row) { return ThresholdsOfRow(c_, row, &scratch_); }
 
   Word JudgeChecksum(uint32_t row, const Leaf* target, const Leaf* golden) {
     if (target == nullptr || golden == nullptr) return Word::kAbsent;
@@ -82,24 +86,24 @@ class CallJudge {
                  ? Word::kPass
                  : Word::kDifferent;
     }
-    if (line_table_ && !ComparableChecksums(*target, *golden)) return Word::kNone;
+    if (pkl_table_ && !ComparableChecksums(*target, *golden)) return Word::kNone;
     return ChecksumText(*target) == ChecksumText(*golden) ? Word::kPass : Word::kDifferent;
   }
 
-  Word JudgeStatistics(uint32_t row, const Leaf* target, const Leaf* golden, LegacyVerdict* v) {
+  Word JudgeStatistics(uint32_t row, const Leaf* target, const Leaf* golden, GenerationVerdict* v) {
     if (target == nullptr || golden == nullptr) {
       v->Add(Note::kNoGolden);
       return Word::kAbsent;
     }
-    if (line_table_ && c_.measures[row].reason == Reason::kShapeDiffers) {
+    if (pkl_table_ && c_.measures[row].reason == Reason::kShapeDiffers) {
       v->Add(Note::kShape);
       return Word::kUnmatched;
     }
     bool warn = c_.measures[row].reason == Reason::kNonFinite, unknown = false;
     for (int i = 0; i < 4 && !warn; ++i) {
-      const LegacyPair pair = CompareLegacyStatistic(target, golden, i, options_.generation);
-      if (pair.kind != LegacyPair::Kind::kNumbers) continue;
-      unknown |= line_table_ && std::isnan(pair.target) && std::isnan(pair.golden);
+      const StatisticDifference pair = SubtractStatistic(target, golden, i, options_.generation);
+      if (pair.kind != StatisticDifference::Kind::kNumbers) continue;
+      unknown |= pkl_table_ && std::isnan(pair.target) && std::isnan(pair.golden);
       const double scale = std::abs(std::max(pair.target, pair.golden)) + 1e-10;
       warn = std::abs(pair.diff) / scale > Of(row).rules8.statistics;
     }
@@ -109,7 +113,7 @@ class CallJudge {
   }
 
   // What cannot be compared element by element, and why; kNothing when it can.
-  Word RefuseTensor(uint32_t row, const Leaf* target, const Leaf* golden, LegacyVerdict* v) {
+  Word RefuseTensor(uint32_t row, const Leaf* target, const Leaf* golden, GenerationVerdict* v) {
     const Measure& m = c_.measures[row];
     if (target == nullptr || golden == nullptr) {
       const bool tensor = target != nullptr && HasTensorFile(*target) && !first_;
@@ -122,7 +126,7 @@ class CallJudge {
       return Word::kUnmatched;
     }
     const auto has_data = [&](const Leaf& leaf) {
-      return line_table_ ? dump::HasTensorData(leaf) : HasTensorFile(leaf);
+      return pkl_table_ ? dump::HasTensorData(leaf) : HasTensorFile(leaf);
     };
     if (!has_data(*target) || !has_data(*golden)) {
       v->Add(first_                    ? Note::kNoGolden
@@ -134,7 +138,7 @@ class CallJudge {
       v->Add(Note::kEmpty);
       return Word::kNone;
     }
-    if (MetricsOf(c_, row) == nullptr) {
+    if (c_.DiffOf(row) == nullptr) {
       const bool unreadable = m.reason == Reason::kNoFile || m.reason == Reason::kBadFile;
       if (unreadable) v->Add(Note::kUnreadable);
       return Word::kNone;
@@ -142,17 +146,17 @@ class CallJudge {
     return Word::kNothing;
   }
 
-  Word JudgeTensor(uint32_t row, const Leaf* target, const Leaf* golden, LegacyVerdict* v) {
+  Word JudgeTensor(uint32_t row, const Leaf* target, const Leaf* golden, GenerationVerdict* v) {
     // Python's numbers stand in the lines of ptdbg_ascend.
     const bool plain = target != nullptr && golden != nullptr &&
                        target->kind == LeafKind::kScalar && golden->kind == LeafKind::kScalar;
-    if (line_table_ && plain) {
+    if (pkl_table_ && plain) {
       v->Add(Note::kScalar);
       return Word::kNone;
     }
     const Word refused = RefuseTensor(row, target, golden, v);
     if (refused != Word::kNothing) return refused;
-    const kernels::Diff& diff = *MetricsOf(c_, row);
+    const kernels::Diff& diff = *c_.DiffOf(row);
     if (options_.generation == Generation::k8 && LoadedAs(target->dtype) != LoadedAs(golden->dtype))
       v->Add(Note::kDtype);
     if (target->shape == "[]") {
@@ -170,7 +174,7 @@ class CallJudge {
     if (c_.measures[row].reason == Reason::kBothNaN) return Word::kNone;
     if (std::isnan(diff.cosine)) {
       v->Add(std::isinf(diff.relative_l2) ? Note::kGoldenZero : Note::kTargetZero);
-      return line_table_ ? Word::kNone : Word::kNo;
+      return pkl_table_ ? Word::kNone : Word::kNo;
     }
     const Thresholds::Rules8& r = Of(row).rules8;
     const bool no = (diff.cosine < r.cosine && diff.max_abs_error > r.max_abs_error) ||
@@ -191,9 +195,9 @@ class CallJudge {
     const Row& r = c_.rows[row];
     if (r.target < 0 || r.golden < 0) return seen;
     if (c_.mode == Mode::kStatistics) {
-      const LegacyPair pair = CompareLegacyStatistic(
+      const StatisticDifference pair = SubtractStatistic(
           &c_.target.leaves[r.target], &c_.golden.leaves[r.golden], 0, options_.generation);
-      if (pair.kind != LegacyPair::Kind::kNumbers) return seen;
+      if (pair.kind != StatisticDifference::Kind::kNumbers) return seen;
       seen.difference = std::abs(pair.diff);
       const double golden = std::abs(pair.golden);
       if (first_) {
@@ -203,7 +207,7 @@ class CallJudge {
       }
       return seen;
     }
-    const kernels::Diff* diff = MetricsOf(c_, row);
+    const kernels::Diff* diff = c_.DiffOf(row);
     if (diff == nullptr || diff->nonfinite_mismatch > 0) return seen;
     seen.difference = diff->max_abs_error;
     if (c_.target.leaves[r.target].shape == "[]") return seen;
@@ -213,7 +217,7 @@ class CallJudge {
   }
 
   void Color(uint32_t row, formats::RowColor color, Note note) {
-    LegacyVerdict& v = verdicts_[row];
+    GenerationVerdict& v = verdicts_[row];
     v.color = color;
     if (options_.generation == Generation::k8) v.Add(note);
   }
@@ -238,7 +242,7 @@ class CallJudge {
       for (const Seen& input : inputs) ColorYellow(input, output);
     }
     for (uint32_t row = first; row < last; ++row) {
-      LegacyVerdict& v = verdicts_[row];
+      GenerationVerdict& v = verdicts_[row];
       if (v.color != formats::RowColor::kRed && v.Has(Note::kRequiresGrad)) {
         Yellow(row, Note::kYellowRequiresGrad);
       }
@@ -270,17 +274,17 @@ class CallJudge {
 
   const Comparison& c_;
   const TableOptions& options_;
-  std::vector<LegacyVerdict>& verdicts_;
-  const bool first_;       // 1.0, and what came before it
-  const bool line_table_;  // torch_npu.hooks, ptdbg_ascend
+  std::vector<GenerationVerdict>& verdicts_;
+  const bool first_;      // 1.0, and what came before it
+  const bool pkl_table_;  // torch_npu.hooks, ptdbg_ascend
   Thresholds scratch_;
 };
 
 }  // namespace
 
-std::vector<LegacyVerdict> JudgeByLegacyRules(const Comparison& comparison,
-                                              const TableOptions& options) {
-  std::vector<LegacyVerdict> verdicts(comparison.rows.size());
+std::vector<GenerationVerdict> JudgeByGeneration(const Comparison& comparison,
+                                                 const TableOptions& options) {
+  std::vector<GenerationVerdict> verdicts(comparison.rows.size());
   constexpr size_t kPairsPerChunk = 1024;
   const size_t pairs = comparison.pairs.size();
   ThreadPool::Default().ParallelFor(
@@ -294,7 +298,7 @@ std::vector<LegacyVerdict> JudgeByLegacyRules(const Comparison& comparison,
 
 bool HasTensorFile(const Leaf& leaf) { return !leaf.data_name.empty() && leaf.data_name != "-1"; }
 
-const Thresholds& LegacyThresholds(const Comparison& comparison, size_t row, Thresholds* scratch) {
+const Thresholds& ThresholdsOfRow(const Comparison& comparison, size_t row, Thresholds* scratch) {
   const int32_t target = comparison.rows[row].target;
   if (target < 0) return comparison.Thresholds().base();
   const Leaf& leaf = comparison.target.leaves[target];
@@ -302,9 +306,9 @@ const Thresholds& LegacyThresholds(const Comparison& comparison, size_t row, Thr
   return comparison.Thresholds().For(api, leaf.dtype, scratch);
 }
 
-LegacyPair CompareLegacyStatistic(const Leaf* target, const Leaf* golden, int which,
-                                  Generation generation) {
-  using Kind = LegacyPair::Kind;
+StatisticDifference SubtractStatistic(const Leaf* target, const Leaf* golden, int which,
+                                      Generation generation) {
+  using Kind = StatisticDifference::Kind;
   if (target == nullptr || golden == nullptr) return {Kind::kUnmatched};
   const auto number = [&](const Leaf& leaf, double* value) {
     const std::string_view text = leaf.*kStatistics[which];
@@ -316,10 +320,140 @@ LegacyPair CompareLegacyStatistic(const Leaf* target, const Leaf* golden, int wh
     *value = leaf.*kValues[which];
     return text == "NaN" || (!text.empty() && !std::isnan(*value));
   };
-  LegacyPair pair{Kind::kNumbers};
+  StatisticDifference pair{Kind::kNumbers};
   if (!number(*target, &pair.target) || !number(*golden, &pair.golden)) return {Kind::kNoNumbers};
   pair.diff = pair.target - pair.golden;
   return pair;
+}
+
+// The sentences of Err_message and the words of the verdict.
+
+namespace {
+
+std::string NoteText(Note note, Generation generation, const Thresholds::Highlight& h) {
+  const bool first = generation <= Generation::k1;
+  switch (note) {
+    case Note::kNoGolden:
+      return "";  // of either side: AppendGenerationMessage
+    case Note::kRequiresGrad:
+      return "Requires_grad inconsistent. ";
+    case Note::kNoTargetFile:
+      return "NPU does not have data file.";
+    case Note::kNoGoldenFile:
+      return "Bench does not have data file.";
+    case Note::kNoGoldenCall:
+      return "Bench api/module unmatched.";
+    case Note::kUnreadable:
+      return "";  // names the files: AppendUnreadable
+    case Note::kEmpty:
+      return "This is empty data, can not compare.";
+    case Note::kShape:
+      return "Shape of NPU and bench tensor do not match. Skipped.";
+    case Note::kScalar:
+      return first ? "This is type of scalar data, can not compare."
+                   : "This is type of 0-d tensor, can not calculate 'Cosine', 'EucDist', 'One "
+                     "Thousandth Err Ratio' and 'Five Thousandths Err Ratio'. ";
+    case Note::kOneElement:
+      return first ? "This tensor is scalar." : "This is a 1-d tensor of length 1.";
+    case Note::kNonFinitePlaces:
+      return "The position of inf or nan in NPU and bench Tensor do not match.";
+    case Note::kGoldenZero:
+      return "Cannot compare by Cosine Similarity, All the data is Zero in Bench dump data.";
+    case Note::kTargetZero:
+      return "Cannot compare by Cosine Similarity, All the data is Zero in npu dump data.";
+    case Note::kDtype:
+      return "Dtype of NPU and bench tensor do not match.";
+    case Note::kDoubleCheck:
+      return first ? "Need double check api accuracy." : "Need double check api accuracy. ";
+    case Note::kRedNonFinite:
+      return "maximum or minimum is nan, -inf, or inf";
+    case Note::kRedHuge:
+      return fmt::format("maximum absolute error exceeds {:g}", h.max_abs_error);
+    case Note::kRedThousandth:
+      return fmt::format(
+          "The input/parameter's one thousandth err ratio exceeds {:g}, while the output's is "
+          "below "
+          "{:g}",
+          h.input_thousandth, h.output_thousandth);
+    case Note::kRedRelative:
+      return fmt::format("maximum relative error exceeds {:g}", h.output_relative);
+    case Note::kYellowMagnitude:
+      return fmt::format(
+          "maximum absolute error of both input/parameters and output exceed {:g}, with the output "
+          "larger by {}",
+          h.order_from,
+          h.order_of_magnitude == 10 ? "an order of magnitude"
+                                     : fmt::format("a factor of {:g}", h.order_of_magnitude));
+    case Note::kYellowThousandth:
+      return fmt::format(
+          "The output's one thousandth err ratio decreases by more than {:g} compared to the "
+          "input/parameter's",
+          h.thousandth_drop);
+    case Note::kYellowCosine:
+      return fmt::format(
+          "The output's cosine decreases by more than {:g} compared to the input/parameter's",
+          h.cosine_drop);
+    case Note::kYellowRelative:
+      return fmt::format(
+          "The output's maximum relative error exceeds {:g}, while the input/parameter's is below "
+          "{:g}",
+          h.output_relative_yellow, h.input_relative);
+    case Note::kYellowRequiresGrad:
+      return "requires_grad is inconsistent";
+  }
+  return "";
+}
+
+void AppendUnreadable(std::string* out, const Comparison& c, size_t row) {
+  *out += "Dump file: ";
+  AppendPythonList(out, {c.target.leaves[c.rows[row].target].data_name,
+                         c.golden.leaves[c.rows[row].golden].data_name});
+  *out += " not found or read failed.";
+}
+
+}  // namespace
+
+std::string_view GenerationWordText(GenerationWord word) {
+  switch (word) {
+    case GenerationWord::kNothing:
+      return "";
+    case GenerationWord::kYes:
+      return "Yes";
+    case GenerationWord::kNo:
+      return "No";
+    case GenerationWord::kNone:
+      return "None";
+    case GenerationWord::kUnmatched:
+      return "Unmatched";
+    case GenerationWord::kAbsent:
+      return "N/A";
+    case GenerationWord::kWarning:
+      return "Warning";
+    case GenerationWord::kPass:
+      return "pass";
+    case GenerationWord::kDifferent:
+      return "Different";
+  }
+  return "";
+}
+
+void AppendGenerationMessage(std::string* out, const Comparison& comparison, size_t row,
+                             const GenerationVerdict& verdict, Generation generation) {
+  Thresholds scratch;
+  const Thresholds::Highlight& highlight = ThresholdsOfRow(comparison, row, &scratch).highlight;
+  const size_t start = out->size();
+  for (int i = 0; i < kGenerationNoteCount; ++i) {
+    const Note note = static_cast<Note>(i);
+    if (!verdict.Has(note)) continue;
+    if (note >= Note::kRedNonFinite && out->size() != start) *out += '\n';
+    if (note == Note::kNoGolden) {
+      *out += comparison.rows[row].target < 0 ? "No NPU data matched." : "No bench data matched.";
+    } else if (note == Note::kUnreadable) {
+      AppendUnreadable(out, comparison, row);
+    } else {
+      *out += NoteText(note, generation, highlight);
+    }
+  }
 }
 
 }  // namespace msprobe::compare

@@ -1,4 +1,4 @@
-#include "engine/compare/table/columns_rules.h"
+#include "engine/compare/table/rules_26.h"
 
 #include <fmt/format.h>
 
@@ -13,7 +13,6 @@
 #include "engine/compare/judge/judge.h"
 #include "engine/compare/model/page_release.h"
 #include "engine/compare/model/value_text.h"
-#include "engine/formats/zip.h"
 
 namespace msprobe::compare {
 namespace {
@@ -72,7 +71,7 @@ bool IsDevice(std::string_view text) {
 
 class CallJudge {
  public:
-  CallJudge(const Comparison& comparison, std::vector<OldVerdict>* verdicts)
+  CallJudge(const Comparison& comparison, std::vector<Verdict26>* verdicts)
       : c_(comparison), verdicts_(*verdicts) {}
 
   void Judge(const RecordPair& pair) {
@@ -103,7 +102,7 @@ class CallJudge {
     const std::string_view api = c_.target.records[leaf.record].api;
     return c_.Thresholds().For(api, leaf.dtype, &scratch_).rules26;
   }
-  void Fire(uint32_t row, OldRule rule) {
+  void Fire(uint32_t row, Rule26 rule) {
     verdicts_[row].rules |= static_cast<uint16_t>(1u << static_cast<int>(rule));
   }
 
@@ -114,33 +113,33 @@ class CallJudge {
     const Leaf& golden = Golden(row);
     if ((IsNonFinite(target.max) || IsNonFinite(target.min)) && !IsNonFinite(golden.max) &&
         !IsNonFinite(golden.min)) {
-      Fire(row, OldRule::kNonFinite);
+      Fire(row, Rule26::kNonFinite);
     }
     if (c_.measures[row].reason == Reason::kNonFinite && target.max.empty() && golden.max.empty())
-      Fire(row, OldRule::kOneSided);
+      Fire(row, Rule26::kOneSided);
     if (target.requires_grad != golden.requires_grad && !target.requires_grad.empty() &&
         !golden.requires_grad.empty()) {
-      Fire(row, OldRule::kRequiresGrad);
+      Fire(row, Rule26::kRequiresGrad);
     }
     if (target.slot != Slot::kOutput && target.kind == LeafKind::kScalar &&
         golden.kind == LeafKind::kScalar && target.shape == "[]" &&
         target.dtype.view().find("class") != std::string_view::npos && target.max != golden.max) {
-      Fire(row, OldRule::kScalar);
+      Fire(row, Rule26::kScalar);
     }
     if (target.dtype != golden.dtype) {
       const std::string a = NormalDtype(target.dtype), b = NormalDtype(golden.dtype);
       if (a != b) {
-        Fire(row, IsFloating(a) && IsFloating(b) ? OldRule::kDtypePrecision : OldRule::kDtype);
+        Fire(row, IsFloating(a) && IsFloating(b) ? Rule26::kDtypePrecision : Rule26::kDtype);
       }
     }
-    if (target.shape != golden.shape) Fire(row, OldRule::kShape);
+    if (target.shape != golden.shape) Fire(row, Rule26::kShape);
   }
 
   void JudgeChecksum(uint32_t row) {
     const std::string target = c_.rows[row].target >= 0 ? ChecksumText(Target(row)) : "";
     const std::string golden = c_.rows[row].golden >= 0 ? ChecksumText(Golden(row)) : "";
     if (target == golden) return;
-    Fire(row, target.empty() || golden.empty() ? OldRule::kMd5Missing : OldRule::kMd5);
+    Fire(row, target.empty() || golden.empty() ? Rule26::kMd5Missing : Rule26::kMd5);
   }
 
   // Relative errors of the norm. Scalars among the inputs take part as their value.
@@ -161,7 +160,7 @@ class CallJudge {
     if (worst_row != last) {
       const Thresholds::Rules26& t = Of(worst_row);
       const double limit = worst_input == 0 ? t.norm_from_zero : t.norm_factor * worst_input;
-      if (worst_output > limit) Fire(worst_row, OldRule::kTenTimes);
+      if (worst_output > limit) Fire(worst_row, Rule26::kTenTimes);
     }
     for (uint32_t row = first; row < last; ++row) {
       if (!Paired(row) || Target(row).slot != Slot::kOutput) continue;
@@ -172,7 +171,7 @@ class CallJudge {
           norm.kind == StatisticPair::Kind::kPosInf || norm.kind == StatisticPair::Kind::kNegInf;
       if (infinite ||
           (norm.kind == StatisticPair::Kind::kNumbers && norm.relative > t.output_norm)) {
-        Fire(row, OldRule::kNormRelative);
+        Fire(row, Rule26::kNormRelative);
       }
     }
   }
@@ -181,7 +180,7 @@ class CallJudge {
     double input_ratio = 1, output_ratio = 1, input_cosine = 1, output_cosine = 1;
     uint32_t ratio_row = last, cosine_row = last;
     for (uint32_t row = first; row < last; ++row) {
-      const kernels::Diff* diff = MetricsOf(c_, row);
+      const kernels::Diff* diff = c_.DiffOf(row);
       if (diff == nullptr || diff->nonfinite_mismatch > 0 || diff->count <= 1) continue;
       if (Target(row).slot != Slot::kOutput) {
         input_ratio = std::min(input_ratio, diff->ratio_within_1e3);
@@ -199,119 +198,106 @@ class CallJudge {
     }
     if (ratio_row != last && input_ratio > Of(ratio_row).input_thousandth &&
         output_ratio < Of(ratio_row).output_thousandth) {
-      Fire(ratio_row, OldRule::kThousandth);
+      Fire(ratio_row, Rule26::kThousandth);
     }
     if (cosine_row != last && input_cosine > Of(cosine_row).input_cosine &&
         input_cosine - output_cosine > Of(cosine_row).cosine_drop) {
-      Fire(cosine_row, OldRule::kCosine);
+      Fire(cosine_row, Rule26::kCosine);
     }
   }
 
   void Conclude(uint32_t row) {
-    OldVerdict& verdict = verdicts_[row];
-    for (int rule = 0; rule < kOldRuleCount; ++rule) {
-      if (!verdict.Has(static_cast<OldRule>(rule))) continue;
-      const OldResult result =
-          IsErrorRule(static_cast<OldRule>(rule)) ? OldResult::kError : OldResult::kWarning;
+    Verdict26& verdict = verdicts_[row];
+    for (int rule = 0; rule < kRule26Count; ++rule) {
+      if (!verdict.Has(static_cast<Rule26>(rule))) continue;
+      const Result26 result =
+          IsErrorRule(static_cast<Rule26>(rule)) ? Result26::kError : Result26::kWarning;
       verdict.result = std::max(verdict.result, result);
     }
-    if (verdict.result != OldResult::kPass) return;
+    if (verdict.result != Result26::kPass) return;
     if (!Paired(row)) {
-      verdict.result = OldResult::kUnmatched;
+      verdict.result = Result26::kUnmatched;
     } else if (c_.measures[row].verdict == RowVerdict::kUnknown && !IsNeutral(c_.measures[row])) {
-      verdict.result = OldResult::kUnknown;
+      verdict.result = Result26::kUnknown;
     }
   }
 
   const Comparison& c_;
-  std::vector<OldVerdict>& verdicts_;
+  std::vector<Verdict26>& verdicts_;
   Thresholds scratch_;
 };
 
 }  // namespace
 
-const kernels::Diff* MetricsOf(const Comparison& comparison, size_t row) {
-  const int32_t index = comparison.measures[row].tensor;
-  return index >= 0 ? &comparison.diffs[index] : nullptr;
-}
-
-std::string ChecksumText(const Leaf& leaf) {
-  if (!leaf.md5.empty()) return std::string(leaf.md5);
-  if (leaf.kind != LeafKind::kScalar) return "";
-  std::string text;
-  AppendHex(&text, formats::Crc32(StatisticText(leaf.max.empty() ? leaf.value : leaf.max)), 8);
-  return text;
-}
-
-std::string_view OldResultName(OldResult result) {
+std::string_view Result26Name(Result26 result) {
   switch (result) {
-    case OldResult::kPass:
+    case Result26::kPass:
       return "pass";
-    case OldResult::kUnmatched:
+    case Result26::kUnmatched:
       return "unmatched";
-    case OldResult::kUnknown:
+    case Result26::kUnknown:
       return "unknown";
-    case OldResult::kWarning:
+    case Result26::kWarning:
       return "warning";
-    case OldResult::kError:
+    case Result26::kError:
       return "error";
   }
   return "";
 }
 
-bool IsErrorRule(OldRule rule) { return rule < OldRule::kTenTimes; }
+bool IsErrorRule(Rule26 rule) { return rule < Rule26::kTenTimes; }
 
-std::string OldRuleMessage(OldRule rule, const Thresholds& thresholds) {
+std::string Rule26Message(Rule26 rule, const Thresholds& thresholds) {
   const Thresholds::Rules26& t = thresholds.rules26;
   switch (rule) {
-    case OldRule::kNonFinite:
+    case Rule26::kNonFinite:
       return "error: There is nan/inf/-inf in the maximum or minimum value of NPU.";
-    case OldRule::kThousandth:
+    case Rule26::kThousandth:
       return fmt::format(
           "error: The input/parameters of One Thousandth Err Ratio > {:g} while the output < {:g}.",
           t.input_thousandth, t.output_thousandth);
-    case OldRule::kNormRelative:
+    case Rule26::kNormRelative:
       return fmt::format("error: The NormRelativeErr of output is greater than {:g}.",
                          t.output_norm);
-    case OldRule::kRequiresGrad:
+    case Rule26::kRequiresGrad:
       return "error: The Required_Grad of NPU and Bench are inconsistent";
-    case OldRule::kScalar:
+    case Rule26::kScalar:
       return "error: The scalar parameters of NPU and Bench are inconsistent.";
-    case OldRule::kDtype:
+    case Rule26::kDtype:
       return "error: The dtype of NPU and Bench are inconsistent.";
-    case OldRule::kShape:
+    case Rule26::kShape:
       return "error: The shape of NPU and Bench are inconsistent.";
-    case OldRule::kMd5:
+    case Rule26::kMd5:
       return "error: The CRC-32 value of NPU differs from that of the bench.";
-    case OldRule::kOneSided:
+    case Rule26::kOneSided:
       return "error: There is nan/inf/-inf on one side only, or of another sign.";
-    case OldRule::kTenTimes:
+    case Rule26::kTenTimes:
       return fmt::format("warning: The norm relative error of output is {:g} times that of input.",
                          t.norm_factor);
-    case OldRule::kCosine:
+    case Rule26::kCosine:
       return fmt::format(
           "warning: The input/parameters of Cosine > {:g}, and input/parameters - output > {:g}",
           t.input_cosine, t.cosine_drop);
-    case OldRule::kDtypePrecision:
+    case Rule26::kDtypePrecision:
       return "warning: The dtype of NPU and Bench are of different precision.";
-    case OldRule::kMd5Missing:
+    case Rule26::kMd5Missing:
       return "warning: The parameter of NPU does not match the bench.";
   }
   return "";
 }
 
-std::vector<OldVerdict> JudgeByOldRules(const Comparison& comparison) {
-  std::vector<OldVerdict> verdicts(comparison.rows.size());
+std::vector<Verdict26> JudgeByRules26(const Comparison& comparison) {
+  std::vector<Verdict26> verdicts(comparison.rows.size());
   constexpr size_t kPairsPerChunk = 1024;
   const size_t pairs = comparison.pairs.size();
-  Residency residency(comparison.target, comparison.golden);
+  PageRelease pages(comparison.target, comparison.golden);
   ThreadPool::Default().ParallelFor(
       (pairs + kPairsPerChunk - 1) / kPairsPerChunk, [&](size_t chunk) {
         CallJudge judge(comparison, &verdicts);
         const size_t last = std::min(pairs, (chunk + 1) * kPairsPerChunk);
         const RecordPair &from = comparison.pairs[chunk * kPairsPerChunk],
                          &to = comparison.pairs[last - 1];
-        residency.Passed(to.first_row + to.row_count - from.first_row);
+        pages.RowsDone(to.first_row + to.row_count - from.first_row);
         for (size_t i = chunk * kPairsPerChunk; i < last; ++i) judge.Judge(comparison.pairs[i]);
       });
   return verdicts;
@@ -326,7 +312,7 @@ void AppendReason(std::string* out, const Comparison& comparison, size_t row) {
 }
 
 void AppendErrMessage(std::string* out, const Comparison& comparison, size_t row,
-                      const OldVerdict& verdict) {
+                      const Verdict26& verdict) {
   *out += '[';
   const size_t start = out->size();
   const auto separate = [&] {
@@ -339,10 +325,10 @@ void AppendErrMessage(std::string* out, const Comparison& comparison, size_t row
       leaf == nullptr ? comparison.Thresholds().base()
                       : comparison.Thresholds().For(comparison.target.records[leaf->record].api,
                                                     leaf->dtype, &scratch);
-  for (int rule = 0; rule < kOldRuleCount; ++rule) {
-    if (!verdict.Has(static_cast<OldRule>(rule))) continue;
+  for (int rule = 0; rule < kRule26Count; ++rule) {
+    if (!verdict.Has(static_cast<Rule26>(rule))) continue;
     separate();
-    AppendJsonString(out, OldRuleMessage(static_cast<OldRule>(rule), thresholds));
+    AppendJsonString(out, Rule26Message(static_cast<Rule26>(rule), thresholds));
   }
   if (r.golden < 0 || r.target < 0) {
     separate();

@@ -1,8 +1,8 @@
 // The verdict of a row as msprobe 1.0 and 8 gave it: the word in `Accuracy Reached or Not` or
 // `Result`, the sentences of Err_message, the color of the row.
 //
-//   std::vector<LegacyVerdict> verdicts = JudgeByLegacyRules(comparison, options);
-//   AppendLegacyMessage(&cell, comparison, i, verdicts[i], Generation::k8);
+//   std::vector<GenerationVerdict> verdicts = JudgeByGeneration(comparison, options);
+//   AppendGenerationMessage(&cell, comparison, i, verdicts[i], Generation::k8);
 //
 // What they could not know is not a pass here either: NaN on both sides is None, not Yes.
 #pragma once
@@ -19,7 +19,7 @@
 
 namespace msprobe::compare {
 
-enum class LegacyWord : uint8_t {
+enum class GenerationWord : uint8_t {
   kNothing,  // "": statistics that agree
   kYes,      // tensors
   kNo,
@@ -30,10 +30,10 @@ enum class LegacyWord : uint8_t {
   kPass,       // checksums
   kDifferent,
 };
-std::string_view LegacyWordText(LegacyWord word);
+std::string_view GenerationWordText(GenerationWord word);
 
 // In the order in which Err_message has them.
-enum class LegacyNote : uint8_t {
+enum class GenerationNote : uint8_t {
   kNoGolden,  // "No bench data matched.", or "No NPU data matched."
   kRequiresGrad,
   kNoTargetFile,
@@ -60,37 +60,37 @@ enum class LegacyNote : uint8_t {
   kYellowRelative,
   kYellowRequiresGrad,
 };
-inline constexpr int kLegacyNoteCount = 24;
+inline constexpr int kGenerationNoteCount = 24;
 
-struct LegacyVerdict {
-  LegacyWord word = LegacyWord::kNothing;
+struct GenerationVerdict {
+  GenerationWord word = GenerationWord::kNothing;
   formats::RowColor color = formats::RowColor::kNone;
-  uint32_t notes = 0;  // bit i: LegacyNote i
-  bool Has(LegacyNote note) const { return notes >> static_cast<int>(note) & 1; }
-  void Add(LegacyNote note) { notes |= uint32_t{1} << static_cast<int>(note); }
+  uint32_t notes = 0;  // bit i: GenerationNote i
+  bool Has(GenerationNote note) const { return notes >> static_cast<int>(note) & 1; }
+  void Add(GenerationNote note) { notes |= uint32_t{1} << static_cast<int>(note); }
 };
 
 // One a row.
-std::vector<LegacyVerdict> JudgeByLegacyRules(const Comparison& comparison,
-                                              const TableOptions& options);
+std::vector<GenerationVerdict> JudgeByGeneration(const Comparison& comparison,
+                                                 const TableOptions& options);
 
-void AppendLegacyMessage(std::string* out, const Comparison& comparison, size_t row,
-                         const LegacyVerdict& verdict, Generation generation);
+void AppendGenerationMessage(std::string* out, const Comparison& comparison, size_t row,
+                             const GenerationVerdict& verdict, Generation generation);
 
 // What the row is judged with; may be *scratch.
-const Thresholds& LegacyThresholds(const Comparison& comparison, size_t row, Thresholds* scratch);
+const Thresholds& ThresholdsOfRow(const Comparison& comparison, size_t row, Thresholds* scratch);
 
 // The leaf names a tensor file ("-1" stands for none).
 bool HasTensorFile(const Leaf& leaf);
 
 // Target minus golden of one statistic, as these tables have it.
-struct LegacyPair {
+struct StatisticDifference {
   enum class Kind : uint8_t { kNumbers, kNoNumbers, kUnmatched };
   Kind kind = Kind::kUnmatched;
   double target = 0, golden = 0, diff = 0;  // kNumbers; NaN and infinities among them
 };
 // `which`: 0 max, 1 min, 2 mean, 3 norm. Null leaves: no partner.
-LegacyPair CompareLegacyStatistic(const Leaf* target, const Leaf* golden, int which,
-                                  Generation generation);
+StatisticDifference SubtractStatistic(const Leaf* target, const Leaf* golden, int which,
+                                      Generation generation);
 
 }  // namespace msprobe::compare

@@ -1,6 +1,7 @@
+#include "engine/compare/explain/unmatched_calls.h"
+
 #include <gmock/gmock.h>
 
-#include "engine/compare/explain/unmatched_calls.h"
 #include "engine/compare/ranks/rank_result.h"
 #include "engine/compare/report/report_ranks.h"
 #include "tests/compare/dump_builder.h"
@@ -26,7 +27,7 @@ Dump Gelu(Passed passed, double error) {
   return b.Take();
 }
 
-TEST(OneSide, AnArgumentThatOnlyOneSidePasses) {
+TEST(UnmatchedCalls, AnArgumentThatOnlyOneSidePasses) {
   const Comparison c = MustCompare(Gelu(Passed::kByName, 0.01), Gelu(Passed::kNothing, 0));
   EXPECT_EQ(c.first.call_class, CallClass::kIntroduced);
   EXPECT_THAT(c.first.why, HasSubstr("kwargs.approximate is \"tanh\" in the target, and not given "
@@ -35,9 +36,9 @@ TEST(OneSide, AnArgumentThatOnlyOneSidePasses) {
   EXPECT_THAT(swapped.first.why, HasSubstr("in the golden, and not given in the target"));
 }
 
-TEST(OneSide, TheSameArgumentInAnotherPlaceIsNone) {
+TEST(UnmatchedCalls, TheSameArgumentInAnotherPlaceIsNone) {
   const Comparison c = MustCompare(Gelu(Passed::kByName, 0.01), Gelu(Passed::kUnderAnotherName, 0));
-  EXPECT_EQ(ArgumentOfOneSide(c, 0), -1);
+  EXPECT_EQ(UnmatchedArgument(c, 0), -1);
   EXPECT_THAT(c.first.why, Not(HasSubstr("made differently")));
 }
 
@@ -53,10 +54,10 @@ Dump Step(bool clips) {
   return b.Take();
 }
 
-TEST(OneSide, CallsAloneAreADifferenceWithAPlace) {
+TEST(UnmatchedCalls, CallsAloneAreADifferenceWithAPlace) {
   const Comparison c = MustCompare(Step(false), Step(true));
   EXPECT_EQ(c.first.pair, -1);
-  EXPECT_EQ(DescribeCallsOfOneSide(c),
+  EXPECT_EQ(DescribeUnmatchedCalls(c),
             "one call is only in the golden, Torch.clamp.0.forward (train.py:72 in <module>: "
             "clip_grad_norm_(net.parameters(), 1.0))");
   const std::vector<RankResult> steps = {SummarizeRank(MustCompare(Step(true), Step(true)), 0, -1),
@@ -77,10 +78,10 @@ Dump Normalise(const char* momentum, double running) {
   return b.Take();
 }
 
-TEST(OneSide, AnArgumentWithoutEffectOnTheStepIsSaid) {
+TEST(UnmatchedCalls, AnArgumentWithoutEffectOnTheStepIsSaid) {
   const Comparison c = MustCompare(Normalise("0.2", 0), Normalise("0.1", 0));
   EXPECT_EQ(c.first.pair, -1);
-  EXPECT_EQ(DescribeOtherArguments(c),
+  EXPECT_EQ(DescribeDifferingArguments(c),
             "Functional.batch_norm.0.forward (net.py:24 in forward: y = self.norm(x)) was made "
             "differently: kwargs.momentum is \"0.2\" in the target, \"0.1\" in the golden");
   const std::vector<RankResult> steps = {
@@ -92,10 +93,10 @@ TEST(OneSide, AnArgumentWithoutEffectOnTheStepIsSaid) {
               HasSubstr("step 0, all results agree, but the two runs did not make the same"));
 }
 
-TEST(OneSide, WhatAKilledRunDidNotGetToIsNotHeldAgainstIt) {
+TEST(UnmatchedCalls, WhatAKilledRunDidNotGetToIsNotHeldAgainstIt) {
   Dump killed = Step(false);
   killed.complete = false;
-  EXPECT_EQ(DescribeCallsOfOneSide(MustCompare(std::move(killed), Step(true))), "");
+  EXPECT_EQ(DescribeUnmatchedCalls(MustCompare(std::move(killed), Step(true))), "");
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 // What those rules cannot know is not a pass: a row without partner is `unmatched`, one that could
 // not be compared is `unknown`.
 //
-//   std::vector<OldVerdict> verdicts = JudgeByOldRules(comparison);
+//   std::vector<Verdict26> verdicts = JudgeByRules26(comparison);
 //   std::string cell;
 //   // ["error: The dtype of NPU and Bench are inconsistent."]
 //   AppendErrMessage(&cell, comparison, i, verdicts[i]);
@@ -17,11 +17,11 @@
 
 namespace msprobe::compare {
 
-enum class OldResult : uint8_t { kPass, kUnmatched, kUnknown, kWarning, kError };
-std::string_view OldResultName(OldResult result);  // "pass", "unmatched", ...
+enum class Result26 : uint8_t { kPass, kUnmatched, kUnknown, kWarning, kError };
+std::string_view Result26Name(Result26 result);  // "pass", "unmatched", ...
 
 // In the order in which Err_message lists them.
-enum class OldRule : uint8_t {
+enum class Rule26 : uint8_t {
   kNonFinite,   // error: target max or min is NaN or infinite, the golden's are finite
   kThousandth,  // error: tensor mode, inputs agree and this output, the worst of its call, does not
   kNormRelative,  // error: statistics, inputs within 10 % and this output beyond 50 %
@@ -38,22 +38,22 @@ enum class OldRule : uint8_t {
   kDtypePrecision,  // warning: both are floating point, of different precision
   kMd5Missing,      // warning: no checksum on one side
 };
-inline constexpr int kOldRuleCount = 13;
-std::string OldRuleMessage(OldRule rule, const Thresholds& thresholds);
-bool IsErrorRule(OldRule rule);
+inline constexpr int kRule26Count = 13;
+std::string Rule26Message(Rule26 rule, const Thresholds& thresholds);
+bool IsErrorRule(Rule26 rule);
 
-struct OldVerdict {
-  OldResult result = OldResult::kPass;
-  uint16_t rules = 0;  // bit i: OldRule i fired
-  bool Has(OldRule rule) const { return rules >> static_cast<int>(rule) & 1; }
+struct Verdict26 {
+  Result26 result = Result26::kPass;
+  uint16_t rules = 0;  // bit i: Rule26 i fired
+  bool Has(Rule26 rule) const { return rules >> static_cast<int>(rule) & 1; }
 };
 
-std::vector<OldVerdict> JudgeByOldRules(const Comparison& comparison);
+std::vector<Verdict26> JudgeByRules26(const Comparison& comparison);
 
 // A JSON list of the fired rules' messages and, where the row is unmatched or unknown, of the
 // reason. "[]" when empty.
 void AppendErrMessage(std::string* out, const Comparison& comparison, size_t row,
-                      const OldVerdict& verdict);
+                      const Verdict26& verdict);
 
 // Why the row has its verdict: ReasonText() and the note; "" when the numbers alone say it.
 void AppendReason(std::string* out, const Comparison& comparison, size_t row);
@@ -73,12 +73,5 @@ struct StatisticPair {
   double diff = 0, relative = 0;
 };
 StatisticPair CompareStatistic(std::string_view target, std::string_view golden);
-
-// The tensor metrics of a row, or null when none were computed.
-const kernels::Diff* MetricsOf(const Comparison& comparison, size_t row);
-
-// The recorded checksum, or for a plain value the CRC-32 of its text, as the earlier tools compare
-// them; "" when there is none.
-std::string ChecksumText(const Leaf& leaf);
 
 }  // namespace msprobe::compare

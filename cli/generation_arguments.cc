@@ -1,4 +1,4 @@
-#include "cli/legacy_arguments.h"
+#include "cli/generation_arguments.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -27,7 +27,7 @@ struct Words {
   }
 };
 
-Result<std::vector<std::string>> LegacyCompare(const std::vector<std::string>& arguments) {
+Result<std::vector<std::string>> TranslateCompare(const std::vector<std::string>& arguments) {
   std::vector<std::string> flags;
   std::string input_path;
   for (Words words{arguments, 3}; words.at < arguments.size(); ++words.at) {
@@ -45,7 +45,7 @@ Result<std::vector<std::string>> LegacyCompare(const std::vector<std::string>& a
   }
   MSPROBE_ASSIGN_OR_RETURN(const compare::CompareInput input,
                            compare::ReadCompareInput(input_path));
-  return LegacyCompareArguments(flags, input);
+  return TranslateCompareArguments(flags, input);
 }
 
 std::string Listed(const std::vector<int64_t>& numbers) {
@@ -69,8 +69,8 @@ std::string RenameOf(const std::string& from, const std::string& to) {
 
 }  // namespace
 
-Result<std::vector<std::string>> LegacyCompareArguments(const std::vector<std::string>& flags,
-                                                        const compare::CompareInput& input) {
+Result<std::vector<std::string>> TranslateCompareArguments(const std::vector<std::string>& flags,
+                                                           const compare::CompareInput& input) {
   std::vector<std::string> rest;
   bool stacks = false, advisor = true, first = false;
   for (Words words{flags, 0}; words.at < flags.size(); ++words.at) {
@@ -114,12 +114,12 @@ Result<std::vector<std::string>> LegacyCompareArguments(const std::vector<std::s
   return out;
 }
 
-bool IsLegacyForm(const std::vector<std::string>& arguments) {
+bool BeginsWithFramework(const std::vector<std::string>& arguments) {
   return !arguments.empty() &&
          (arguments[0] == "-f" || arguments[0].substr(0, arguments[0].find('=')) == "--framework");
 }
 
-Result<std::vector<std::string>> LegacyArguments(const std::vector<std::string>& arguments) {
+Result<std::vector<std::string>> TranslateArguments(const std::vector<std::string>& arguments) {
   std::vector<std::string> words = arguments;
   if (const size_t equals = words[0].find('='); equals != std::string::npos) {
     words.insert(words.begin() + 1, words[0].substr(equals + 1));
@@ -132,7 +132,7 @@ Result<std::vector<std::string>> LegacyArguments(const std::vector<std::string>&
         .Found(Excerpt(words[1]))
         .Hint(kHint);
   }
-  if (words[2] == "compare") return LegacyCompare(words);
+  if (words[2] == "compare") return TranslateCompare(words);
   return std::vector<std::string>(words.begin() + 2, words.end());
 }
 

@@ -1,4 +1,6 @@
-// The text of each cell of a row.
+#include "engine/compare/table/table_format.h"
+
+#include <algorithm>
 #include <cmath>
 #include <optional>
 
@@ -6,8 +8,8 @@
 #include "engine/compare/judge/judge.h"
 #include "engine/compare/model/record_keys.h"
 #include "engine/compare/model/value_text.h"
-#include "engine/compare/table/columns.h"
-#include "engine/compare/table/legacy_cells.h"
+#include "engine/compare/table/generation_cells.h"
+#include "engine/dump/read/source_line.h"
 #include "engine/formats/csv.h"
 
 namespace msprobe::compare {
@@ -20,7 +22,7 @@ class TableFormat::Filler {
       : f_(format), c_(format.comparison_), row_(row), text_(*text), r_(c_.rows[row]) {
     if (r_.target >= 0) target_ = &c_.target.leaves[r_.target];
     if (r_.golden >= 0) golden_ = &c_.golden.leaves[r_.golden];
-    diff_ = MetricsOf(c_, row);
+    diff_ = c_.DiffOf(row);
   }
 
   void Fill(std::vector<TableCell>* cells) {
@@ -51,9 +53,9 @@ class TableFormat::Filler {
 
  private:
   CellKind WriteColumn(const Column& column) {
-    if (f_.legacy_ && !column.ours) {
+    if (f_.generation_cells_ && !column.ours) {
       std::string cell;
-      const std::optional<CellKind> kind = f_.legacy_->Cell(row_, column.id, &cell);
+      const std::optional<CellKind> kind = f_.generation_cells_->Cell(row_, column.id, &cell);
       text_ += cell;
       if (kind) return *kind;
     }
@@ -125,7 +127,7 @@ class TableFormat::Filler {
                            ? "True"
                            : "False");
       case Id::kResult:
-        return Keyword(OldResultName(f_.verdicts_[row_].result));
+        return Keyword(Result26Name(f_.verdicts_[row_].result));
       case Id::kErrMessage:
         return ErrMessage();
       case Id::kStack:
@@ -206,8 +208,8 @@ class TableFormat::Filler {
   }
 
   CellKind ErrMessage() {
-    const OldVerdict& verdict = f_.verdicts_[row_];
-    if (verdict.result == OldResult::kPass) return Keyword("[]");
+    const Verdict26& verdict = f_.verdicts_[row_];
+    if (verdict.result == Result26::kPass) return Keyword("[]");
     std::string list;
     AppendErrMessage(&list, c_, row_, verdict);
     text_ += list;
@@ -390,6 +392,54 @@ class TableFormat::Filler {
   const kernels::Diff* diff_ = nullptr;
   std::optional<StatisticPair> compared_[4];  // of max, min, mean, norm
 };
+
+TableFormat::~TableFormat() = default;
+
+TableFormat::TableFormat(const Comparison& comparison, const TableOptions& options)
+    : comparison_(comparison),
+      columns_(ColumnsOf(comparison, options)),
+      pair_of_(comparison.rows.size()),
+      verdicts_(JudgeByRules26(comparison)) {
+  if (options.generation != Generation::k26) {
+    generation_cells_ = std::make_unique<GenerationCells>(comparison, options);
+    later_stack_ = options.generation == Generation::k1 ? "None" : "N/A";
+    if (IsPklTable(options.generation)) later_stack_ = "";
+  }
+  for (size_t i = 0; i < comparison.pairs.size(); ++i) {
+    const RecordPair& pair = comparison.pairs[i];
+    std::fill_n(pair_of_.begin() + pair.first_row, pair.row_count, static_cast<uint32_t>(i));
+  }
+  for (const auto& frames : comparison.target.stacks) {
+    IsPklTable(options.generation) ? AppendFrameLists(&stack_texts_.emplace_back(), frames)
+                                   : AppendPythonList(&stack_texts_.emplace_back(), frames);
+    formats::CsvWriter cell;
+    cell.NumberCell(stack_texts_.back());
+    stack_cells_.emplace_back(cell.text());
+    target_sources_.push_back(dump::UserSourceLine(frames));
+  }
+  for (const auto& frames : comparison.golden.stacks)
+    golden_sources_.push_back(dump::UserSourceLine(frames));
+}
+
+formats::RowColor TableFormat::ColorOf(size_t row) const {
+  if (generation_cells_) return generation_cells_->verdict(row).color;
+  switch (verdicts_[row].result) {
+    case Result26::kError:
+      return formats::RowColor::kRed;
+    case Result26::kWarning:
+      return formats::RowColor::kYellow;
+    case Result26::kUnmatched:
+    case Result26::kUnknown:
+      return formats::RowColor::kGrey;
+    case Result26::kPass:
+      break;
+  }
+  return formats::RowColor::kNone;
+}
+
+const GenerationVerdict* TableFormat::GenerationVerdictOf(size_t row) const {
+  return generation_cells_ ? &generation_cells_->verdict(row) : nullptr;
+}
 
 void TableFormat::Fill(size_t row, TableRow* out) const {
   out->text.Clear();

@@ -1,6 +1,7 @@
+#include "engine/compare/measure/run_start.h"
+
 #include <gtest/gtest.h>
 
-#include "engine/compare/measure/run_start.h"
 #include "tests/compare/dump_builder.h"
 
 namespace msprobe::compare {
@@ -26,34 +27,34 @@ Dump OneRun(const char* data, const char* made, const char* weight) {
   return dump;
 }
 
-TEST(BeginningTest, TheSameWeightsAndData) {
-  const Beginning b = MustCompare(OneRun("d", "m", "w"), OneRun("d", "m", "w")).beginning;
+TEST(RunStartTest, TheSameWeightsAndData) {
+  const RunStart b = MustCompare(OneRun("d", "m", "w"), OneRun("d", "m", "w")).run_start;
   EXPECT_EQ(b.weights, "the same weights (1)");
   EXPECT_EQ(b.data, "the same data (1 tensor from outside)");
   EXPECT_EQ(b.settings, "");
 }
 
-TEST(BeginningTest, OtherWeightsAreNoData) {
+TEST(RunStartTest, OtherWeightsAreNoData) {
   Dump target = OneRun("d", "m", "w");
   target.weights.push_back({.name = "only.here", .fingerprint = "x"});
-  const Beginning b = MustCompare(std::move(target), OneRun("d", "n", "v")).beginning;
+  const RunStart b = MustCompare(std::move(target), OneRun("d", "n", "v")).run_start;
   EXPECT_EQ(b.weights, "other weights (1 of 1 differ, first fc.weight, 1 on one side only)");
   EXPECT_EQ(b.settings, "torch w in the target, v in the golden");
 }
 
-TEST(BeginningTest, OtherData) {
+TEST(RunStartTest, OtherData) {
   Dump golden = OneRun("e", "n", "w");
   golden.leaves[0].max_value = 9;
   golden.leaves[0].max = "9";
-  const Beginning b = MustCompare(OneRun("d", "m", "w"), std::move(golden)).beginning;
+  const RunStart b = MustCompare(OneRun("d", "m", "w"), std::move(golden)).run_start;
   EXPECT_EQ(b.data, "other data (Functional.linear.0.forward.input.0 differs)");
 }
 
-TEST(BeginningTest, NothingIsSaidOfWhatIsNotKnown) {
+TEST(RunStartTest, NothingIsSaidOfWhatIsNotKnown) {
   Dump target = OneRun("d", "m", "w"), golden = OneRun("d", "m", "w");
   target.weights.clear();
   golden.provenance.clear();
-  const Beginning b = MustCompare(std::move(target), std::move(golden)).beginning;
+  const RunStart b = MustCompare(std::move(target), std::move(golden)).run_start;
   EXPECT_EQ(b.weights, "");
   EXPECT_EQ(b.settings, "");
 }

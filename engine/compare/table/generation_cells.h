@@ -1,8 +1,8 @@
 // The columns and cells in which the tables of msprobe 1.0 and 8 differ from those of 26, and those
 // of torch_npu.hooks and ptdbg_ascend.
 //
-//   LegacyTable legacy(comparison, options);
-//   std::optional<CellKind> kind = legacy.Cell(row, ColumnId::kCosine, &text);   // none: as in 26
+//   GenerationCells cells(comparison, options);
+//   std::optional<CellKind> kind = cells.Cell(row, ColumnId::kCosine, &text);   // none: as in 26
 #pragma once
 
 #include <optional>
@@ -10,41 +10,38 @@
 #include <vector>
 
 #include "engine/compare/table/columns.h"
-#include "engine/compare/table/legacy_rules.h"
+#include "engine/compare/table/generation_rules.h"
 
 namespace msprobe::compare {
 
-// The columns of that generation, in their order; ours are not among them.
-std::vector<Column> LegacyColumns(const Comparison& comparison, const TableOptions& options);
-
-class LegacyTable {
+class GenerationCells {
  public:
-  LegacyTable(const Comparison& comparison, const TableOptions& options)
-      : c_(comparison), options_(options), verdicts_(JudgeByLegacyRules(comparison, options)) {}
+  GenerationCells(const Comparison& comparison, const TableOptions& options)
+      : c_(comparison), options_(options), verdicts_(JudgeByGeneration(comparison, options)) {}
 
   // Appends the cell's text. Nothing is appended, and there is no kind, where the cell is the same
   // as in the table of 26.
   std::optional<CellKind> Cell(size_t row, ColumnId column, std::string* out) const;
-  const LegacyVerdict& verdict(size_t row) const { return verdicts_[row]; }
+  const GenerationVerdict& verdict(size_t row) const { return verdicts_[row]; }
 
  private:
   CellKind Difference(size_t row, int which, std::string* out) const;
   CellKind Relative(size_t row, int which, std::string* out) const;
   std::optional<CellKind> Metric(size_t row, ColumnId column, std::string* out) const;
-  // Of torch_npu.hooks and ptdbg_ascend (line_table_cells.cc).
-  std::optional<CellKind> LineCell(size_t row, ColumnId column, std::string* out) const;
+  // Of torch_npu.hooks and ptdbg_ascend.
+  std::optional<CellKind> PklCell(size_t row, ColumnId column, std::string* out) const;
   CellKind HooksMetric(size_t row, ColumnId column, std::string* out) const;
   CellKind FirstPtdbgMetric(size_t row, ColumnId column, std::string* out) const;
   CellKind PtdbgMetric(size_t row, ColumnId column, std::string* out) const;
   CellKind ScalarMetric(size_t row, ColumnId column, std::string* out) const;
-  CellKind LineDifference(size_t row, int which, std::string* out) const;
-  CellKind LineWord(size_t row, std::string* out) const;
+  CellKind PklDifference(size_t row, int which, std::string* out) const;
+  CellKind PklWord(size_t row, std::string* out) const;
   const Leaf* Target(size_t row) const;
   const Leaf* Golden(size_t row) const;
 
   const Comparison& c_;
   TableOptions options_;
-  std::vector<LegacyVerdict> verdicts_;  // one a row
+  std::vector<GenerationVerdict> verdicts_;  // one a row
 };
 
 }  // namespace msprobe::compare
