@@ -89,8 +89,8 @@ class Show : public Verb {
  private:
   static void PrintHeader(const Dump& dump, Console& out) {
     out.Print("{}\n", MakePrintable(dump.path));
-    out.Print("{}, {}, task {}{}, level {}\n", dump.dialect, dump.framework, TaskName(dump.task),
-              dump.has_md5 ? " with checksums" : "", LevelName(dump.level));
+    out.Print("{}, {}, task {}{}, level {}\n", dump.DialectName(), dump.framework,
+              TaskName(dump.task), dump.has_md5 ? " with checksums" : "", LevelName(dump.level));
     out.Print("records {}, values {}, stacks {}\n", dump.records.size(), dump.leaves.size(),
               dump.stacks.size());
     std::string run;

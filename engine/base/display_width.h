@@ -1,7 +1,6 @@
 // How many columns a text takes on a terminal.
 //
-//   DisplayWidth("loss") == 4;  DisplayWidth("模型") == 4;   // Chinese characters take two columns
-//   each
+//   DisplayWidth("loss") == 4;  // and of "模型" 4 as well: Chinese characters take two columns each
 #pragma once
 
 #include <cstddef>

@@ -38,7 +38,7 @@ void AppendRows(const compare::Comparison& c, std::string_view title,
 }  // namespace
 
 bool IsCheckpointComparison(const compare::Comparison& comparison) {
-  return comparison.target.dialect.starts_with("checkpoint: ");
+  return comparison.target.dialect == Dialect::kCheckpoint;
 }
 
 std::string CheckpointReport(const compare::Comparison& c) {
@@ -47,7 +47,7 @@ std::string CheckpointReport(const compare::Comparison& c) {
   for (const bool is_target : {true, false}) {
     const Dump& side = is_target ? c.target : c.golden;
     out += fmt::format("{}  {} ({}), {} tensors\n", is_target ? "target" : "golden", side.path,
-                       side.dialect, side.leaves.size());
+                       side.DialectName(), side.leaves.size());
   }
   out += fmt::format(
       "verdict {}: {} equal, {} within rounding, {} differ, {} could not be judged\n",

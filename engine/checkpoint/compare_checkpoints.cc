@@ -27,7 +27,8 @@ constexpr uint64_t kSmallTensor = uint64_t{8} << 20;
 Dump Listed(const Checkpoint& checkpoint, const std::vector<std::string>& names) {
   Dump dump;
   dump.path = checkpoint.path();
-  dump.dialect = "checkpoint: " + checkpoint.layout();
+  dump.dialect = Dialect::kCheckpoint;
+  dump.dialect_detail = checkpoint.layout();
   dump.task = Task::kTensor;
   TextArena arena;
   const std::vector<CheckpointTensor>& tensors = checkpoint.tensors();

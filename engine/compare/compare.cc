@@ -68,7 +68,7 @@ void NoteWhatWasNotObserved(Comparison* c) {
     if (dump.sampled && c->mode == Mode::kTensor && !other_steps) {
       out.push_back(fmt::format("the {} holds samples of its tensors: the other elements", side));
     }
-    if (dump.stacks.empty() && !dump.records.empty() && dump.dialect != kPlainTensors) {
+    if (dump.stacks.empty() && !dump.records.empty() && !FactsOf(dump.dialect).has_no_calls) {
       out.push_back(fmt::format(
           "the {} has no call stacks (stack.json): calls are aligned without source lines", side));
     }
@@ -83,7 +83,8 @@ void NoteWhatWasNotObserved(Comparison* c) {
                        [](const Record& r) { return r.direction == Direction::kBackward; });
   };
   const bool tb = has_backward(c->target), gb = has_backward(c->golden);
-  const bool files = c->target.dialect == kPlainTensors && c->golden.dialect == kPlainTensors;
+  const bool files =
+      FactsOf(c->target.dialect).has_no_calls && FactsOf(c->golden.dialect).has_no_calls;
   if (files) {
     // Nothing says what a file is.
   } else if (!tb && !gb && !c->target.records.empty()) {
@@ -121,12 +122,14 @@ void NoteWhatWasNotObserved(Comparison* c) {
   }
 }
 
-// We list the gradients of an API call's inputs in the order of its arguments, the earlier tools in
-// that of the autograd graph: where the two do not agree, nothing is known. What is wrong in such a
-// gradient shows in the call that takes it.
+// Where the two tools list the gradients of an API call's inputs in different orders, nothing is
+// known of gradients that do not agree. What is wrong in such a gradient shows in the call that
+// takes it.
 void ForgiveGradientOrder(Comparison* c) {
-  const auto is_ours = [](const Dump& dump) { return dump.dialect.starts_with("msprobe 27"); };
-  if (is_ours(c->target) == is_ours(c->golden)) return;
+  if (FactsOf(c->target.dialect).orders_gradients_by_argument ==
+      FactsOf(c->golden.dialect).orders_gradients_by_argument) {
+    return;
+  }
   for (const RecordPair& pair : c->pairs) {
     if (pair.target < 0 || pair.golden < 0) continue;
     const Record& record = c->target.records[pair.target];

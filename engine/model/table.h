@@ -22,6 +22,7 @@
 
 #include "engine/base/file.h"
 #include "engine/base/text_ref.h"
+#include "engine/model/dialect.h"
 
 namespace msprobe {
 
@@ -111,14 +112,12 @@ namespace dump {
 class TensorArchives;
 }
 
-inline constexpr std::string_view kHooksDialect = "torch_npu.hooks";
-inline constexpr std::string_view kPlainTensors = "tensors";  // a dialect: no dump around them
-
 struct Dump {
   std::string path;           // the file that was read; of a folder of tensors, the folder
   std::string folder;         // its directory
   std::string tensor_folder;  // folder of the tensor files; "" when there is none
-  std::string dialect;        // "msprobe 27", "ptdbg_ascend 4", "tensors", ...: docs/dialects.md
+  Dialect dialect = Dialect::kNone;
+  std::string dialect_detail;  // see Dialect; "" for those that have none
   std::string framework = "pytorch";
   Task task = Task::kStatistics;
   Level level = Level::kOther;
@@ -145,6 +144,8 @@ struct Dump {
   std::deque<std::string> arena;
   std::list<ElementCounts> counts;
 
+  // As reports print it: "msprobe 27", "checkpoint: safetensors"; "" when no reader made the dump.
+  std::string DialectName() const { return std::string(FactsOf(dialect).name) + dialect_detail; }
   void AddNote(std::string_view text) {
     if (!note.empty()) note += "; ";
     note += text;

@@ -31,8 +31,9 @@ void BindOlderFiles(nb::module_& m) {
   m.def("trace_lines", &Trace, "path"_a, "prefix"_a,
         "What `msprobe parse` prints, and what it warns of.");
   m.def(
-      "line_dialect", [](const std::string& path) { return ValueOrRaise(dump::LineDialect(path)); },
-      "path"_a, "Who wrote the file: torch_npu.hooks, ptdbg_ascend 0.1, ptdbg_ascend, or \"\".");
+      "has_numbered_lines",
+      [](const std::string& path) { return ValueOrRaise(dump::HasNumberedLines(path)); }, "path"_a,
+      "Whether torch_npu.hooks or ptdbg_ascend 0.1 wrote the file.");
   m.def("existing_tag", &dump::ExistingTag, "path"_a,
         "The path; below the one folder with its tag where only the version is another.");
   m.def(

@@ -72,7 +72,7 @@ TEST(CompareTest, MappingThatNamesNothingIsRefused) {
 
 // The earlier tools list gradients of inputs in the order of the graph.
 TEST(CompareTest, GradientsInAnotherOrderSayNothing) {
-  const auto backward = [](const char* dialect, bool swapped) {
+  const auto backward = [](Dialect dialect, bool swapped) {
     const test::Tensor first = Numbers(1, -1, 0, 3).Shape("[2, 4]");
     const test::Tensor second = Numbers(5, -4, 0.5, 9).Shape("[3, 4]");
     DumpBuilder b;
@@ -84,13 +84,13 @@ TEST(CompareTest, GradientsInAnotherOrderSayNothing) {
     b.dump().dialect = dialect;
     return b.Take();
   };
-  const auto verdict = [&](const char* target, const char* golden) {
+  const auto verdict = [&](Dialect target, Dialect golden) {
     return Summarize(MustCompare(backward(target, false), backward(golden, true))).verdict;
   };
-  EXPECT_EQ(verdict("msprobe 27", "msprobe 26"), RowVerdict::kEqual);
-  EXPECT_EQ(verdict("msprobe 8", "msprobe 27"), RowVerdict::kEqual);
-  EXPECT_EQ(verdict("msprobe 27", "msprobe 27"), RowVerdict::kDiffers);
-  EXPECT_EQ(verdict("msprobe 8", "msprobe 26"), RowVerdict::kDiffers);
+  EXPECT_EQ(verdict(Dialect::kMsprobe27, Dialect::kMsprobe26), RowVerdict::kEqual);
+  EXPECT_EQ(verdict(Dialect::kMsprobe8, Dialect::kMsprobe27), RowVerdict::kEqual);
+  EXPECT_EQ(verdict(Dialect::kMsprobe27, Dialect::kMsprobe27), RowVerdict::kDiffers);
+  EXPECT_EQ(verdict(Dialect::kMsprobe8, Dialect::kMsprobe26), RowVerdict::kDiffers);
 }
 
 }  // namespace

@@ -91,7 +91,7 @@ TEST(ExplainedTest, EnlargedRoundingDoesNotHideAnError) {
 }
 
 // A bias that one side does not have.
-Dump Convolution(bool bias, const char* dialect) {
+Dump Convolution(bool bias, Dialect dialect) {
   DumpBuilder b;
   b.dump().dialect = dialect;
   b.Call("Functional.conv2d.0.forward").In(Value(1)).In(Value(2));
@@ -102,12 +102,12 @@ Dump Convolution(bool bias, const char* dialect) {
 
 TEST(ExplainedTest, NoneInPlaceOfATensorIsADifference) {
   const Comparison c =
-      MustCompare(Convolution(true, "msprobe 27"), Convolution(false, "msprobe 27"));
+      MustCompare(Convolution(true, Dialect::kMsprobe27), Convolution(false, Dialect::kMsprobe27));
   EXPECT_THAT(c.first.why, HasSubstr("input.2 is torch.float32 in the target, None in the golden"));
   EXPECT_GT(c.first.confidence, 0.8);
   // Of another tool it is no evidence: it may not record such values.
   const Comparison other =
-      MustCompare(Convolution(true, "msprobe 27"), Convolution(false, "ptdbg_ascend 4"));
+      MustCompare(Convolution(true, Dialect::kMsprobe27), Convolution(false, Dialect::kPtdbg1To4));
   EXPECT_EQ(other.measures[2].verdict, RowVerdict::kUnknown);
 }
 

@@ -52,7 +52,18 @@ TEST(ReadDump, HeaderMembersMayFollowTheData) {
   EXPECT_EQ(dump->level, Level::kL0);
   EXPECT_EQ(dump->leaves[0].name, "named.by.file");
   EXPECT_EQ(dump->leaves[0].counts->pos_inf, -1);  // an earlier tool: not known
-  EXPECT_EQ(dump->dialect, "msprobe 1.0");
+  EXPECT_EQ(dump->dialect, Dialect::kMsprobe1);
+}
+
+TEST(ReadDump, AnotherVersionOfOursIsReadAsOurs) {
+  TemporaryFolder folder;
+  const Result<Dump> dump = ReadDump(
+      folder.Write("dump.json", "{\"tool\": \"msprobe 28.1\", \"level\": \"L0\", \"data\": {" +
+                                    Entry("Torch.f.0.forward") + "}}"));
+  ASSERT_TRUE(dump.ok()) << dump.status().ToString();
+  EXPECT_EQ(dump->dialect, Dialect::kOtherOurs);
+  EXPECT_EQ(dump->DialectName(), "msprobe 28");
+  EXPECT_EQ(dump->leaves[0].counts->pos_inf, 0);  // left out: there are none
 }
 
 // Every leaf that a cut file keeps is the leaf of the whole file.

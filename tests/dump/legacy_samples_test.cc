@@ -26,7 +26,7 @@ TEST_P(LegacySamples, AreRead) {
   const Sample& sample = GetParam();
   const Result<Dump> dump = ReadDump(std::string(MSPROBE_TEST_DATA) + "/legacy/" + sample.path);
   ASSERT_TRUE(dump.ok()) << dump.status().ToString();
-  EXPECT_EQ(dump->dialect, sample.dialect);
+  EXPECT_EQ(dump->DialectName(), sample.dialect);
   EXPECT_EQ(dump->records.size(), sample.calls);
   EXPECT_EQ(dump->leaves.size(), sample.values);
   EXPECT_EQ(dump->sampled, sample.sampled);
@@ -39,7 +39,7 @@ TEST_P(LegacySamples, AreRead) {
     const Result<formats::TensorFile> tensor = ReadTensorData(*dump, leaf);
     with_data += tensor.ok();
     // Flattened elements get their shape back; samples are what they are.
-    if (tensor.ok() && !dump->sampled && dump->dialect != kPlainTensors) {
+    if (tensor.ok() && !dump->sampled && dump->dialect != Dialect::kTensors) {
       EXPECT_EQ(ShapeText(tensor->shape), leaf.shape) << leaf.name.view();
     }
   }

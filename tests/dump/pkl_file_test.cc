@@ -61,7 +61,7 @@ std::string Tensor(const std::string& name) {
 TEST(LineFile, RecordedDumpsOfPtdbg) {
   const Result<Dump> dump = ReadDump(kData + "ptdbg_4.1/api_stack/base/step0_v3.0");
   ASSERT_TRUE(dump.ok()) << dump.status().ToString();
-  EXPECT_EQ(dump->dialect, "ptdbg_ascend 1 to 4");
+  EXPECT_EQ(dump->dialect, Dialect::kPtdbg1To4);
   EXPECT_EQ(dump->task, Task::kTensor);
   EXPECT_EQ(dump->records.size(), 9u);
   const Record& record = dump->records[1];
@@ -87,14 +87,14 @@ TEST(LineFile, FormsOfTheLater) {
 ["Torch_a_0_forward_input.1", 0, [], "<class 'bool'>", "[]", [true, true, true]]
 ["Torch_a_0_forward_input.2", 0, [], "torch.bool", [0], []]
 )");
-  EXPECT_EQ(dump.dialect, "ptdbg_ascend 5");
+  EXPECT_EQ(dump.dialect, Dialect::kPtdbg5);
   EXPECT_EQ(dump.leaves[0].norm, "");
   EXPECT_EQ(dump.leaves[0].max_value, 2);
   EXPECT_EQ(dump.leaves[1].value, "True");
   EXPECT_EQ(dump.leaves[1].type, "bool");
   EXPECT_FALSE(dump.leaves[2].has_stats);
   dump = Read(R"(["Torch.a.0.forward.input.0", 0, "0123abcd", "torch.float32", [2], []])");
-  EXPECT_EQ(dump.dialect, "ptdbg_ascend 6");
+  EXPECT_EQ(dump.dialect, Dialect::kPtdbg6);
   EXPECT_TRUE(dump.has_md5);
   EXPECT_EQ(dump.leaves[0].md5, "0123abcd");
 }
@@ -106,7 +106,7 @@ TEST(LineFile, OneLineOfSeveralValuesAsTheFirstPtdbgWroteIt) {
       R"(["7_Torch_a_forward_stack_info.0.0", "net.py"])"
       "\n" +
       Tensor("7_Torch_a_forward_input.0"));
-  EXPECT_EQ(dump.dialect, "ptdbg_ascend 0.1");
+  EXPECT_EQ(dump.dialect, Dialect::kPtdbgFirst);
   ASSERT_EQ(dump.records.size(), 1u);
   ASSERT_EQ(dump.stacks.size(), 1u);
   EXPECT_THAT(dump.stacks[0], ElementsAre("File net.py, line 18, in f, \n y",
@@ -141,7 +141,7 @@ TEST(LineFile, HooksGroupsTheirNumberedLines) {
   const Dump dump = Read(line("0_Torch_a_forward_input.0") + line("1_Torch_a_forward_input.1") +
                          line("2_Torch_a_forward_output") + line("3_Torch_a_forward_input.0") +
                          line("4_Torch_a_forward_output") + line("5_Torch_a_forward_input.0"));
-  EXPECT_EQ(dump.dialect, "torch_npu.hooks");
+  EXPECT_EQ(dump.dialect, Dialect::kHooks);
   ASSERT_EQ(dump.records.size(), 3u);
   EXPECT_EQ(dump.records[0].leaf_count, 3u);
   EXPECT_EQ(dump.records[1].leaf_count, 2u);

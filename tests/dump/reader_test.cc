@@ -47,7 +47,7 @@ TEST(ReadDump, EveryGeneration) {
   for (const Recorded& c : cases) {
     const Result<Dump> dump = ReadDump(kDumps + "/" + c.path);
     ASSERT_TRUE(dump.ok()) << dump.status().ToString();
-    EXPECT_EQ(dump->dialect, c.dialect) << c.path;
+    EXPECT_EQ(dump->DialectName(), c.dialect) << c.path;
     EXPECT_EQ(dump->level, c.level) << c.path;
     EXPECT_EQ(dump->records.size(), c.records) << c.path;
     EXPECT_EQ(dump->leaves.size(), c.leaves) << c.path;
@@ -96,7 +96,7 @@ TEST(ReadDump, OurDialect) {
             Entry("Torch.g.1.forward")})));
   ASSERT_TRUE(read.ok()) << read.status().ToString();
   const Dump& dump = *read;
-  EXPECT_EQ(dump.dialect, "msprobe 27");
+  EXPECT_EQ(dump.dialect, Dialect::kMsprobe27);
   EXPECT_TRUE(dump.complete);
   ASSERT_EQ(dump.records.size(), 3u);
   EXPECT_EQ(dump.records[0].stack, 0);

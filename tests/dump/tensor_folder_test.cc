@@ -31,7 +31,7 @@ TEST(TensorFolder, NamesOrderAndWhatIsLeftOut) {
   folder.Write("empty.npy", "");
   const Result<Dump> dump = ReadDump(folder.path());
   ASSERT_TRUE(dump.ok()) << dump.status().ToString();
-  EXPECT_EQ(dump->dialect, kPlainTensors);
+  EXPECT_EQ(dump->dialect, Dialect::kTensors);
   EXPECT_THAT(Names(*dump), ElementsAre("a2", "a10", "b/c.npy", "b/c.pt", "empty", "no_extension"));
   EXPECT_THAT(dump->note, HasSubstr("1 file is no tensor and left out, the first: notes.txt"));
   EXPECT_EQ(dump->leaves[0].shape, "[2, 3]");

@@ -182,7 +182,7 @@ std::vector<int32_t> FindForwards(const Dump& target, const Dump& golden,
 std::vector<Partner> AlignRecords(const Dump& target, const Dump& golden,
                                   const CompareOptions& options) {
   // A tensor file's name is all that tells what it holds.
-  const bool files = target.dialect == kPlainTensors && golden.dialect == kPlainTensors;
+  const bool files = FactsOf(target.dialect).has_no_calls && FactsOf(golden.dialect).has_no_calls;
   if (options.alignment == Alignment::kNames || files)
     return PairByName(target, golden, options.mapping);
   const KeyEvidence evidence = CommonEvidence(target, golden);

@@ -52,9 +52,10 @@ class Screen {
                     std::string(std::max<int>(1, width_ - Columns(left) - Columns(headline)), ' ') +
                     Paint(ColorOf(s_.verdict), headline));
     const auto side = [&](const char* name, const Dump& dump) {
-      const std::string about = fmt::format(
-          "{} calls, {} values{}{}", dump.records.size(), dump.leaves.size(),
-          dump.dialect.empty() ? "" : ", " + dump.dialect, dump.complete ? "" : ", CUT SHORT");
+      const std::string about =
+          fmt::format("{} calls, {} values{}{}", dump.records.size(), dump.leaves.size(),
+                      dump.dialect == Dialect::kNone ? "" : ", " + dump.DialectName(),
+                      dump.complete ? "" : ", CUT SHORT");
       const int room = width_ - 10 - 2 - Columns(about);
       lines.push_back(
           fmt::format("  {}  {}  {}", name, Pad(CutLeft(Clean(Folder(dump)), room), room), about));

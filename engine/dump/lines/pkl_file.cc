@@ -15,7 +15,6 @@
 namespace msprobe::dump {
 namespace {
 
-constexpr std::string_view kFirstPtdbg = "ptdbg_ascend 0.1";
 constexpr int64_t kMostSampleStep = 100;
 
 class LineReader {
@@ -154,12 +153,12 @@ class LineReader {
     if (hooks_) FindSamples();
     dump_.task = hooks_ ? Task::kTensor : Task::kStatistics;
     dump_.level = Level::kL1;
-    dump_.dialect = hooks_                       ? kHooksDialect
-                    : numbered_                  ? kFirstPtdbg
-                    : dotted_                    ? "ptdbg_ascend 6"
-                    : has_norm_ || dump_.has_md5 ? "ptdbg_ascend 5"
-                    : AllBare()                  ? kFirstPtdbg
-                                                 : "ptdbg_ascend 1 to 4";
+    dump_.dialect = hooks_                       ? Dialect::kHooks
+                    : numbered_                  ? Dialect::kPtdbgFirst
+                    : dotted_                    ? Dialect::kPtdbg6
+                    : has_norm_ || dump_.has_md5 ? Dialect::kPtdbg5
+                    : AllBare()                  ? Dialect::kPtdbgFirst
+                                                 : Dialect::kPtdbg1To4;
     if (bad_lines_ > 0) {
       dump_.AddNote(fmt::format("{} {} could not be read, the first is line {}: {}", bad_lines_,
                                 bad_lines_ == 1 ? "line" : "lines", first_bad_line_,

@@ -140,7 +140,7 @@ Status Append(std::string_view path, Entries* piece, size_t done, size_t size, E
 }
 
 EntryParser::Options OptionsFor(const Header& header) {
-  return {.names_from_files = header.task == "tensor", .ours = header.tool.starts_with("msprobe ")};
+  return {.names_from_files = header.task == "tensor", .dialect = DialectOfTool(header.tool)};
 }
 
 // What they take when so many leaves have come to them; all move where there is no room.
@@ -214,14 +214,14 @@ Level LevelOf(std::string_view text) {
   return Level::kOther;
 }
 
-// "msprobe 27" from "msprobe 27.0.0"; the earlier tools are told by what they write.
-std::string DialectOf(const Header& header, const Dump& dump, bool has_recompute) {
-  if (header.tool.starts_with("msprobe ")) return header.tool.substr(0, header.tool.find('.'));
+// The earlier tools do not name themselves; they are told by what they write.
+Dialect DialectOf(const Header& header, const Dump& dump, bool has_recompute) {
+  if (const Dialect named = DialectOfTool(header.tool); named != Dialect::kNone) return named;
   const bool mindspore = std::any_of(dump.leaves.begin(), dump.leaves.end(), [](const Leaf& leaf) {
     return leaf.type.starts_with("mindspore.");
   });
-  if (!header.has_framework && !mindspore) return "msprobe 1.0";
-  return has_recompute ? "msprobe 8" : "msprobe 26";
+  if (!header.has_framework && !mindspore) return Dialect::kMsprobe1;
+  return has_recompute ? Dialect::kMsprobe8 : Dialect::kMsprobe26;
 }
 
 std::string Plural(size_t n, std::string_view one) {
@@ -337,6 +337,12 @@ Status ReadDumpFile(std::string_view path, std::string_view text, Dump* dump,
   dump->level = LevelOf(header.level);
   if (header.has_framework) dump->framework = header.framework;
   dump->dialect = DialectOf(header, *dump, has_recompute);
+  if (dump->dialect == Dialect::kOtherOurs) {
+    // "28" of "msprobe 28.1": behind the name that all of these have.
+    const std::string_view tool = header.tool;
+    dump->dialect_detail =
+        tool.substr(0, tool.find('.')).substr(FactsOf(dump->dialect).name.size());
+  }
   dump->provenance = std::move(header.provenance);
   if (unfinished) NoteUnfinished(text, end, layout, dump);
   return Status::Ok();

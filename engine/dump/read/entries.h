@@ -1,7 +1,7 @@
 // Turns entries of dump.json ("name": {...}) into records and leaves. One parser serves every
 // dialect: it looks at what a value is, not at who wrote it.
 //
-//   EntryParser parser({.ours = true});
+//   EntryParser parser({.dialect = Dialect::kMsprobe27});
 //   JsonCursor json(bytes, offset);        // behind the brace of "data"
 //   Entries found = parser.Parse(&json);   // up to found.end; json.failed(): why it stopped there
 #pragma once
@@ -53,11 +53,11 @@ class EntryParser {
  public:
   struct Options {
     bool names_from_files = false;  // rows are named after their tensor file, as in tensor tables
-    bool ours = false;  // a count (NaN, zeros, ...) that is not there is 0; numbers of narrow
-                        // floats are float32 numbers
+    Dialect dialect = Dialect::kNone;  // as far as the header says it: DialectOfTool
     bool operator==(const Options&) const = default;
   };
-  explicit EntryParser(const Options& options) : options_(options) {}
+  explicit EntryParser(const Options& options)
+      : options_(options), facts_(FactsOf(options.dialect)) {}
 
   // Reads entries until '}' or the end of the text. After an error `entries` holds the whole
   // entries before it. `room` is the memory of an earlier run, to be used again. `check` sees
@@ -107,6 +107,7 @@ class EntryParser {
   void AppendPython();
 
   const Options options_;
+  const DialectFacts& facts_;
   formats::JsonCursor* json_ = nullptr;
   Entries out_;
   std::string path_;  // name of the leaf being read

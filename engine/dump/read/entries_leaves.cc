@@ -210,11 +210,11 @@ void EntryParser::LeafObject(Slot slot) {
 
   if (read.has_dtype && read.has_shape) {
     leaf.has_stats = !std::isnan(leaf.max_value) || leaf.max == "NaN";
-    if (options_.ours && IsNarrowFloat(leaf.dtype)) {
+    if (facts_.writes_float32_statistics && IsNarrowFloat(leaf.dtype)) {
       for (double* value : {&leaf.max_value, &leaf.min_value, &leaf.mean_value, &leaf.norm_value})
         *value = RoundToFloat32(*value);
     }
-    if (options_.ours && leaf.has_stats) {
+    if (facts_.leaves_out_counts_of_zero && leaf.has_stats) {
       leaf.counts = &kNoneOfAKind;
       for (int64_t* count :
            {&read.counts.nan, &read.counts.pos_inf, &read.counts.neg_inf, &read.counts.zero}) {

@@ -81,9 +81,9 @@ Result<LineTrace> TraceLines(const std::string& path, std::string_view prefix) {
   return TraceText(located, file.bytes(), prefix);
 }
 
-Result<std::string> LineDialect(const std::string& path) {
+Result<bool> HasNumberedLines(const std::string& path) {
   MSPROBE_ASSIGN_OR_RETURN(const std::string located, LocateDump(path));
-  if (IsDirectory(located)) return std::string();
+  if (IsDirectory(located)) return false;
   MSPROBE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(located));
   constexpr int kLooks = 64;  // a stack may come first, and lines may be damaged
   LineWalker walker(file.bytes());
@@ -91,12 +91,11 @@ Result<std::string> LineDialect(const std::string& path) {
     if (walker.bad()) continue;
     const std::optional<LineName> name = ParseLineName(walker.values().name);
     if (!name) continue;
-    if (walker.values().is_listed) return std::string(kHooksDialect);
+    if (walker.values().is_listed) return true;
     if (name->part == LinePart::kStack && name->call < 0 && name->number < 0) continue;
-    const bool numbered = name->number >= 0 || name->call < 0;
-    return std::string(numbered ? "ptdbg_ascend 0.1" : "ptdbg_ascend");
+    return name->number >= 0 || name->call < 0;
   }
-  return std::string();
+  return false;
 }
 
 }  // namespace msprobe::dump

@@ -26,8 +26,8 @@ Result<LineTrace> TraceLines(const std::string& path, std::string_view prefix);
 // The same of `text`, read from `path`.
 Result<LineTrace> TraceText(std::string_view path, std::string_view text, std::string_view prefix);
 
-// Who wrote the file, from its first lines: "torch_npu.hooks", "ptdbg_ascend 0.1", "ptdbg_ascend"
-// (all others), "" (no such lines). Errors: kNotFound, kIo.
-Result<std::string> LineDialect(const std::string& path);
+// Whether torch_npu.hooks or ptdbg_ascend 0.1 wrote the file, whose lines begin with numbers; told
+// from its first lines. Errors: kNotFound, kIo.
+Result<bool> HasNumberedLines(const std::string& path);
 
 }  // namespace msprobe::dump

@@ -117,7 +117,7 @@ bool ReferenceSearch::Load(const Dump& dump) {
   expected_.clear();
   checksum_ = kernels::Checksum::kNone;
   bool any = false;
-  const bool casts_bfloat16 = dump.dialect == "msprobe 1.0";
+  const bool casts_bfloat16 = FactsOf(dump.dialect).casts_bfloat16_for_crc32;
   for (const Record& record : dump.records) {
     if (record.direction != Direction::kForward) continue;
     Range range{static_cast<uint32_t>(expected_.size()), 0};

@@ -126,7 +126,7 @@ Result<formats::TensorFile> ReadTensorData(const Dump& dump, const Leaf& leaf,
     MSPROBE_ASSIGN_OR_RETURN(MappedFile file,
                              MappedFile::OpenBelow(dump.tensor_folder, leaf.data_name));
     tensor = formats::ReadTensorFile(std::move(file), verify);
-    const std::optional<StorageName> storage = tensor.ok() && dump.dialect == kHooksDialect
+    const std::optional<StorageName> storage = tensor.ok() && FactsOf(dump.dialect).keeps_storages
                                                    ? ParseStorageName(leaf.data_name)
                                                    : std::nullopt;
     if (storage) MSPROBE_RETURN_IF_ERROR(ViewStorage(*storage, leaf.data_name, &*tensor));

@@ -133,7 +133,7 @@ bool HoldsTensorFiles(const std::string& folder) {
 Result<Dump> ReadTensorFolder(const std::string& path) {
   Dump dump;
   dump.path = path;
-  dump.dialect = kPlainTensors;
+  dump.dialect = Dialect::kTensors;
   dump.task = Task::kTensor;
   FolderReader reader(&dump);
   if (!IsDirectory(path)) {

@@ -46,8 +46,8 @@ def compare(input_parma, output_path, *args, **kwargs):
     for key in input_parma.keys() - {*_PATHS, *_FOLDERS, "is_print_compare_log"}:
         warnings.warn(f"compare: {key!r} of input_parma is not known, and ignored", stacklevel=2)
     output = _output_folder(output_path)
-    dialects = [_of_file(_engine.line_dialect, path) for path in paths]
-    numbered = all(d in ("torch_npu.hooks", "ptdbg_ascend 0.1") for d in dialects)
+    of_paths = [_of_file(_engine.has_numbered_lines, path) for path in paths]
+    numbered = all(of_paths)
     options = _options(numbered, args, kwargs, "compare")
     words = ["compare", "--target_path", paths[0], "--golden_path", paths[1], "-o", output]
     words += ["--table-format", "ptdbg-0.1" if numbered else "ptdbg"]
