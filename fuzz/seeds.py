@@ -78,7 +78,7 @@ COMPARE_INPUTS = (
 THRESHOLDS = (
     b"rules_8: {cosine: 0.95}\nrounding:\n  float16: 16\n",
     b"overrides:\n  - operation: softmax\n    dtype: float16\n    rounding: 16\n"
-    b"    rules_26: {input_norm: 1e-3}\n    highlight: {order_from: 2}\n",
+    b"    table26_rules: {input_norm: 1e-3}\n    highlight: {order_from: 2}\n",
 )
 MERGES = (
     b"api:\n  - Distributed.all_reduce\ncompare_index:\n  - Max diff\n"

@@ -1,10 +1,9 @@
-#include "engine/compare/table/rules_26.h"
-
 #include <gtest/gtest.h>
 
 #include <string>
 
 #include "engine/compare/model/value_text.h"
+#include "engine/compare/table/table26_rules.h"
 #include "tests/compare/dump_builder.h"
 
 namespace msprobe::compare {

@@ -48,7 +48,7 @@ TEST(Thresholds, OverridesAreForAnOperationADTypeOrBothAndTheLastCounts) {
       "overrides:\n"
       "- {dtype: torch.float16, rules_8: {cosine: 0.8}, rounding: 20}\n"
       "- {operation: softmax, dtype: float16, rules_8: {cosine: 0.7}}\n"
-      "- {operation: Linear, rules_26: {norm_factor: 3}}\n");
+      "- {operation: Linear, table26_rules: {norm_factor: 3}}\n");
   Thresholds scratch;
   const auto cosine = [&](std::string_view api, std::string_view dtype) {
     return table.For(api, dtype, &scratch).rules8.cosine;
@@ -67,7 +67,7 @@ TEST(Thresholds, WhatIsWrongIsSaidWithItsLine) {
   };
   for (const Case& c : {
            Case{"rules_8:\n  cosin: 1\n", "mine.yaml:2: expected one of cosine"},
-           Case{"rules_9: {}\n", "mine.yaml:1: expected one of rules_26"},
+           Case{"rules_9: {}\n", "mine.yaml:1: expected one of table26_rules"},
            Case{"rules_8:\n  cosine: often\n", "mine.yaml:2: expected a number of 0 or more"},
            Case{"rules_8: {cosine: -1}\n", "expected a number of 0 or more, found \"-1\""},
            Case{"rules_8: {cosine: .nan}\n", "expected a number of 0 or more"},
@@ -75,7 +75,7 @@ TEST(Thresholds, WhatIsWrongIsSaidWithItsLine) {
            Case{"rounding: {float17: 1}\n", "a dtype such as float16, found \"float17\""},
            Case{"overrides: {}\n", "a list of overrides"},
            Case{"overrides:\n- {rounding: 1}\n", "mine.yaml:2: expected operation: or dtype:"},
-           Case{"- 1\n", "sections such as rules_26:"},
+           Case{"- 1\n", "sections such as table26_rules:"},
            Case{"rules_8: [\n", "expected YAML"},
        }) {
     const Result<ThresholdTable> table = ThresholdTable::Parse(c.text, "mine.yaml");

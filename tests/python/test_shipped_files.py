@@ -6,9 +6,9 @@ from importlib import resources
 import pytest
 
 
-@pytest.mark.parametrize("name", ["thresholds.yaml", "mindspore_apis.yaml"])
+@pytest.mark.parametrize("name", ["model/thresholds.yaml", "align/mindspore_apis.yaml"])
 def test_the_file_in_the_package_is_the_one_of_the_engine(root, name):
-    shipped = resources.files("msprobe").joinpath(name).read_text(encoding="utf-8")
+    shipped = resources.files("msprobe").joinpath(name.split("/")[1]).read_text(encoding="utf-8")
     assert shipped == (root / "engine/compare" / name).read_text(encoding="utf-8")
 
 

@@ -24,14 +24,14 @@ struct Field {
     section, #key, [](Thresholds& t) -> double& { return t.member.key; } \
   }
 constexpr std::array kFields = {
-    MSPROBE_FIELD("rules_26", rules26, input_thousandth),
-    MSPROBE_FIELD("rules_26", rules26, output_thousandth),
-    MSPROBE_FIELD("rules_26", rules26, input_norm),
-    MSPROBE_FIELD("rules_26", rules26, output_norm),
-    MSPROBE_FIELD("rules_26", rules26, norm_factor),
-    MSPROBE_FIELD("rules_26", rules26, norm_from_zero),
-    MSPROBE_FIELD("rules_26", rules26, input_cosine),
-    MSPROBE_FIELD("rules_26", rules26, cosine_drop),
+    MSPROBE_FIELD("table26_rules", rules26, input_thousandth),
+    MSPROBE_FIELD("table26_rules", rules26, output_thousandth),
+    MSPROBE_FIELD("table26_rules", rules26, input_norm),
+    MSPROBE_FIELD("table26_rules", rules26, output_norm),
+    MSPROBE_FIELD("table26_rules", rules26, norm_factor),
+    MSPROBE_FIELD("table26_rules", rules26, norm_from_zero),
+    MSPROBE_FIELD("table26_rules", rules26, input_cosine),
+    MSPROBE_FIELD("table26_rules", rules26, cosine_drop),
     MSPROBE_FIELD("rules_8", rules8, cosine),
     MSPROBE_FIELD("rules_8", rules8, max_abs_error),
     MSPROBE_FIELD("rules_8", rules8, worst_cosine),
@@ -66,7 +66,7 @@ class ThresholdReader {
 
   Status Run(const YAML::Node& root) {
     if (root.IsNull()) return Status::Ok();
-    if (!root.IsMap()) return Wrong(root, "sections such as rules_26: and overrides:");
+    if (!root.IsMap()) return Wrong(root, "sections such as table26_rules: and overrides:");
     for (const auto& section : root) {
       const std::string name = section.first.Scalar();
       if (name == "rounding") {
@@ -113,7 +113,7 @@ class ThresholdReader {
   Status Section(const std::string& name, const YAML::Node& at, const YAML::Node& values,
                  ThresholdTable::Override* into) {
     static constexpr std::array<std::string_view, 5> kSections = {
-        "rules_26", "rules_8", "highlight", "rounding", "overrides"};
+        "table26_rules", "rules_8", "highlight", "rounding", "overrides"};
     std::vector<std::string_view> keys;
     for (const Field& field : kFields) {
       if (field.section == name) keys.push_back(field.key);

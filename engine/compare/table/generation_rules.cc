@@ -10,7 +10,7 @@
 #include "engine/compare/model/record_keys.h"
 #include "engine/compare/model/rounding.h"
 #include "engine/compare/model/value_text.h"
-#include "engine/compare/table/rules_26.h"
+#include "engine/compare/table/table26_rules.h"
 #include "engine/dump/tensors/tensor_data.h"
 
 namespace msprobe::compare {

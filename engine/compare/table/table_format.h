@@ -18,7 +18,7 @@
 #include "engine/base/text_buffer.h"
 #include "engine/compare/model/comparison.h"
 #include "engine/compare/table/columns.h"
-#include "engine/compare/table/rules_26.h"
+#include "engine/compare/table/table26_rules.h"
 #include "engine/compare/table/table_options.h"
 #include "engine/formats/xlsx.h"
 

@@ -1,4 +1,4 @@
-#include "engine/compare/table/rules_26.h"
+#include "engine/compare/table/table26_rules.h"
 
 #include <fmt/format.h>
 
