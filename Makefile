@@ -21,11 +21,14 @@ peer_stamp := $(peer)/.ready-$(call sum,packaging/peer-requirements.txt)
 FUZZ_SECONDS ?= 3600
 FUZZ ?=
 
+# Regular expression of the paths that make tidy looks at.
+TIDY ?= engine|cli|python/src
+
 # Debian's PyTorch, the oldest that is supported, in an environment of its own with our wheel.
 old := .cache/torch-1.13
 OLD_PYTHON ?= /usr/bin/python3
 
-.PHONY: help setup build test test-all test-torch-1.13 sanitize fuzz wheel demo bench bench-peer lint format clean
+.PHONY: help setup build test test-all test-torch-1.13 sanitize fuzz wheel demo bench bench-peer lint tidy format clean
 
 help: ## show this list
 	@grep -E '^[a-z0-9.-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 17
@@ -90,6 +93,12 @@ $(peer_stamp): packaging/peer-requirements.txt
 
 lint: setup ## layout, ruff, shell syntax, file sizes; changes nothing
 	@$(bin)/python tools/lint.py
+
+# Some 7 s of processor time a file: half an hour for all on two cores. TIDY=engine/formats: files whose path matches.
+tidy: setup ## clang-tidy on the C++ sources (.clang-tidy); TIDY=engine/formats for some
+	@packaging/install-debian.sh packaging/debian-tidy.txt
+	@test -f $(build)/compile_commands.json || { echo "error: $(build)/compile_commands.json is missing; type: make build" >&2; exit 1; }
+	@run-clang-tidy-14 -quiet -p $(build) -j $(JOBS) '^$(CURDIR)/($(TIDY))'
 
 format: setup ## lay out the C++ and Python sources
 	@$(bin)/python tools/lint.py --fix

@@ -40,7 +40,7 @@ class Selfcheck : public Verb {
     flags.Text("--keep", &options_.folder, "keep logs, outputs and the dump in this folder");
   }
   bool TakesCommand() const override { return true; }
-  void SetCommand(std::vector<std::string> words) override { options_.command = std::move(words); }
+  void SetCommand(const std::vector<std::string>& words) override { options_.command = words; }
 
   Result<int> Run(Console& out) override {
     MSPROBE_RETURN_IF_ERROR(CheckCommand());

@@ -26,7 +26,7 @@ class Verb {
   virtual void AddFlags(Flags& flags) = 0;       // pointers to members: the verb outlives `flags`
   // The words from the first that is no flag on, when the verb runs a command: they are not parsed.
   virtual bool TakesCommand() const { return false; }
-  virtual void SetCommand(std::vector<std::string>) {}
+  virtual void SetCommand(const std::vector<std::string>& /*words*/) {}
   virtual Result<int> Run(
       Console& out) = 0;  // the exit code; an error is printed by main and exits with kExitError
 };

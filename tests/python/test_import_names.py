@@ -189,7 +189,7 @@ print(json.dumps([sys.argv, sys.path[0], os.path.samefile(__file__, sys.argv[0])
 def without_names(*command, cwd, path=(), status=0):
     """A Python without the wheel of the names: `site`, which reads .pth files, is off."""
     site = next(path for path in files("mindstudio-probe") if path.name == "METADATA").locate()
-    search = [*path, site.parent.parent, *[part for part in sys.path if "site-packages" in part]]
+    search = [*path, site.parent.parent, *[part for part in sys.path if "-packages" in part]]
     env = dict(os.environ, PYTHONPATH=os.pathsep.join(map(str, search)))
     done = subprocess.run(
         [sys.executable, "-S", *command], cwd=cwd, env=env, capture_output=True, text=True
