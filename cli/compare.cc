@@ -231,9 +231,9 @@ class CompareVerb : public Verb {
   }
 
   void LimitTensors(uint64_t left, compare::CompareOptions* options) const {
-    options->most_tensor_bytes = left;
-    options->max_tensor_bytes =
-        options->mapped_counts ? left : std::min(options->max_tensor_bytes, left);
+    options->max_pair_bytes = left;
+    options->max_resident_tensor_bytes =
+        options->mapped_counts ? left : std::min(options->max_resident_tensor_bytes, left);
   }
 
   Result<compare::Comparison> ComparePair(const DumpPair& pair, MemoryBudget* memory,

@@ -68,7 +68,7 @@ class Measurer {
     found_.resize(c_.rows.size());
     std::vector<uint32_t> small, large;
     const uint64_t limit = std::min(
-        kSmallTensor, options_.max_tensor_bytes / (2 * std::max<size_t>(1, pool_.threads())));
+        kSmallTensor, options_.max_resident_tensor_bytes / (2 * std::max<size_t>(1, pool_.threads())));
     for (uint32_t i = 0; i < c_.rows.size(); ++i) {
       const compare::Row& row = c_.rows[i];
       compare::Measure& m = c_.measures[i];
@@ -90,8 +90,8 @@ class Measurer {
       }
       const Checkpoint::Cost a = Checkpoint::CostOf(t), b = Checkpoint::CostOf(g);
       const uint64_t needed = options_.mapped_counts ? a.all() + b.all() : a.made + b.made;
-      if (needed > options_.most_tensor_bytes) {
-        Fail(i, compare::TooLarge(needed, options_.most_tensor_bytes));
+      if (needed > options_.max_pair_bytes) {
+        Fail(i, compare::TooLarge(needed, options_.max_pair_bytes));
         continue;
       }
       (std::max(a.all(), b.all()) <= limit ? small : large).push_back(i);

@@ -50,10 +50,10 @@ std::string DifferingCopies(const Checkpoint& checkpoint, std::string_view side,
   for (size_t i = 0; i < tensors.size(); ++i) {
     if (tensors[i].copies.empty()) continue;
     const uint64_t needed = 2 * Checkpoint::CostOf(tensors[i]).mapped;
-    if (options.mapped_counts && needed > options.most_tensor_bytes) {
+    if (options.mapped_counts && needed > options.max_pair_bytes) {
       ++passed;
     } else {
-      (needed <= options.max_tensor_bytes / pool.threads() ? small : large).push_back(i);
+      (needed <= options.max_resident_tensor_bytes / pool.threads() ? small : large).push_back(i);
     }
   }
   pool.ParallelFor(small.size(), [&](size_t i) { look(small[i]); });

@@ -15,7 +15,7 @@ namespace msprobe::checkpoint {
 
 // "3 parameters of the target are not the same on all ranks that hold them, the first: NAME
 // (mp_rank_01 against mp_rank_00: ...)"; "" when all are the same. One piece of each is in memory
-// at a time and thread; those that options.most_tensor_bytes has no room for are counted.
+// at a time and thread; those that options.max_pair_bytes has no room for are counted.
 std::string DifferingCopies(const Checkpoint& checkpoint, std::string_view side,
                             const compare::CompareOptions& options, ThreadPool& pool);
 

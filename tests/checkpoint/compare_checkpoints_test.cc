@@ -149,12 +149,12 @@ TEST_F(CompareCheckpointsTest, ATensorThatCannotBeReadCostsItsOwnRow) {
 
 TEST_F(CompareCheckpointsTest, WhatMemoryHasNoRoomForIsNotRead) {
   const Tensors both = {{"large", {8}, std::vector<float>(8, 1)}, {"small", {1}, {1}}};
-  const Comparison c = Compare(both, both, {.most_tensor_bytes = 16, .mapped_counts = true});
+  const Comparison c = Compare(both, both, {.max_pair_bytes = 16, .mapped_counts = true});
   EXPECT_EQ(c.measures[0].verdict, RowVerdict::kUnknown);
   EXPECT_EQ(c.measures[1].verdict, RowVerdict::kEqual);
   ASSERT_EQ(c.notes.size(), 2u);
   EXPECT_THAT(c.notes[0], HasSubstr("comparing these tensors needs "));
-  const Comparison mapped = Compare(both, both, {.most_tensor_bytes = 16});
+  const Comparison mapped = Compare(both, both, {.max_pair_bytes = 16});
   EXPECT_EQ(mapped.measures[0].verdict, RowVerdict::kEqual) << "mapped bytes need no room";
 }
 

@@ -74,10 +74,10 @@ TEST_F(ReplicasTest, ACopyThatCannotBeReadIsSaid) {
 
 TEST_F(ReplicasTest, WhatMemoryHasNoRoomForIsCounted) {
   const Checkpoint c = Ranks({1, 2}, {1, 3});
-  EXPECT_EQ(Differing(c, {.most_tensor_bytes = 8, .mapped_counts = true}),
+  EXPECT_EQ(Differing(c, {.max_pair_bytes = 8, .mapped_counts = true}),
             "what other ranks of the target hold of 2 parameters is too large for the memory there "
             "may be, and was not compared");
-  EXPECT_THAT(Differing(c, {.most_tensor_bytes = 8}), HasSubstr("2 parameters of the target are"))
+  EXPECT_THAT(Differing(c, {.max_pair_bytes = 8}), HasSubstr("2 parameters of the target are"))
       << "what is mapped needs no room unless it counts";
 }
 

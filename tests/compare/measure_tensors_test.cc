@@ -77,7 +77,7 @@ TEST_F(MeasureTensorsTest, ElementsDecideNotStatistics) {
 TEST_F(MeasureTensorsTest, LargeFilesTakeTheOtherPath) {
   Write("target/x.npy", {1, 2, 3, 4.5});
   Write("golden/x.npy", {1, 2, 3, 4});
-  const Comparison c = Run("x.npy", "x.npy", {.max_tensor_bytes = 1});
+  const Comparison c = Run("x.npy", "x.npy", {.max_resident_tensor_bytes = 1});
   EXPECT_EQ(c.measures[0].verdict, RowVerdict::kEqual);
   EXPECT_EQ(c.diffs[c.measures[1].tensor].max_abs_error, 0.5);
 }

@@ -11,7 +11,7 @@
 namespace msprobe::compare {
 namespace {
 
-// As many values, of the same shapes, on both sides.
+// Whether both calls have equally many values, of the same shapes.
 bool SameShapes(const Dump& target, const Record& t, const Dump& golden, const Record& g) {
   const auto a = target.LeavesOf(t), b = golden.LeavesOf(g);
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Leaf& x, const Leaf& y) {
@@ -28,7 +28,8 @@ bool SameLeaves(const Dump& target, const Record& t, const Dump& golden, const R
   return true;
 }
 
-// The usual case, two runs of the same script: everything but the values is equal, in order.
+// Whether all names, shapes and call sites are equal and in the same order: the usual case, two
+// runs of the same script.
 bool SameSequence(const Dump& target, const Dump& golden, const RecordKeys& target_keys,
                   const RecordKeys& golden_keys, ThreadPool& pool) {
   const size_t n = target.records.size();
@@ -70,15 +71,16 @@ std::vector<Partner> PairByName(const Dump& target, const Dump& golden,
   return partners;
 }
 
-// Backward records follow their forward calls; gradients of parameters follow their names.
+// Pairs backward records as their forward calls are paired, and gradients of parameters by the name
+// of their module.
 void PairFollowers(const Dump& target, const Dump& golden, const NameMapping& mapping,
                    std::vector<Partner>* partners) {
   const CallIndex target_index(target), golden_index(golden);
   for (size_t i = 0; i < target.records.size(); ++i) {
     const Record& r = target.records[i];
-    if ((*partners)[i].golden >= 0) continue;  // linked
+    if ((*partners)[i].golden >= 0) continue;  // a data mapping pairs it
     if (r.direction == Direction::kParameterGrad) {
-      // The module may have another name; older generations do not number the entry.
+      // The module may have another name in the golden; some generations do not number the entry.
       std::string_view api = MappedApi(r.api, &mapping);
       const int32_t forward =
           target_index.Find(r.api, std::max<int64_t>(r.call, 0), Direction::kForward);
@@ -148,7 +150,7 @@ class RowBuilder {
   const Dump &target_, &golden_;
   const NameMapping& mapping_;
   const LeafLinks links_;
-  std::vector<char> seen_;  // one a golden record
+  std::vector<char> seen_;  // of each golden record: whether it has been added
   AlignedDumps* out_;
 };
 
@@ -181,7 +183,7 @@ std::vector<int32_t> FindForwards(const Dump& target, const Dump& golden,
 
 std::vector<Partner> AlignRecords(const Dump& target, const Dump& golden,
                                   const CompareOptions& options) {
-  // A tensor file's name is all that tells what it holds.
+  // Of a tensor file only the name tells what it holds.
   const bool files = FactsOf(target.dialect).has_no_calls && FactsOf(golden.dialect).has_no_calls;
   if (options.alignment == Alignment::kNames || files)
     return PairByName(target, golden, options.mapping);
@@ -204,8 +206,8 @@ std::vector<Partner> AlignRecords(const Dump& target, const Dump& golden,
   GapFiller filler(target, golden, target_keys, golden_keys, evidence, &partners);
   filler.Fill(Unpaired(target, linked_t, false), Unpaired(golden, linked_g, false));
   PairFollowers(target, golden, options.mapping, &partners);
-  // What is left of the backward pass (recomputed calls are numbered anew) is paired by order of
-  // appearance.
+  // Backward records without a partner (calls that are recomputed get new numbers) are paired as
+  // forward calls are, by their order and by what they look like.
   std::vector<char> paired_t(linked_t), paired_g(linked_g);
   for (size_t i = 0; i < partners.size(); ++i) {
     if (partners[i].golden < 0) continue;
@@ -230,8 +232,8 @@ AlignedDumps AlignDumps(const Dump& target, const Dump& golden, const CompareOpt
     paired[partners[i].golden] = 1;
     target_of[partners[i].golden] = static_cast<int32_t>(i);
   }
-  // A golden-only record stands behind the partner of the paired record before it; those before any
-  // at the very front.
+  // A record that only the golden has is listed behind the partner of the paired record before it,
+  // and at the very front when no paired record is before it.
   std::vector<std::vector<int32_t>> behind(target.records.size());
   std::vector<int32_t> front;
   int32_t last = -1;

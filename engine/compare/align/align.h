@@ -1,14 +1,16 @@
-// Which call of the target is which call of the golden, and which number is which.
+// Finds the golden's partner of each call of the target, and of each value.
 //
-// Equal names in equal order with equal shapes and source lines are the same calls: one pass.
-// Otherwise names are not trusted, since one inserted Functional.linear renumbers every later one:
-// the sequences of calls are compared by what a call looks like (record_keys.h), strict keys first,
-// looser ones in the gaps they leave. A pair of forward calls then says which backward records
-// belong together, in whatever order they ran.
+// When all names, shapes and source lines are equal and in the same order, one pass pairs the calls
+// by position. Otherwise names are not trusted: one inserted Functional.linear renumbers every
+// later one. The two sequences of calls are then compared by what a call looks like
+// (record_keys.h): first with strict keys, then with looser keys in the gaps that are left
+// (record_gaps.h). Backward records are paired as their forward calls are, in whatever order they
+// ran.
 //
 //   AlignedDumps a = AlignDumps(target, golden, options);
-// Every record and every leaf of both is in the result exactly once; a golden record twice where a
-// data mapping pairs its values with those of several calls.
+//
+// Every record and every leaf of both dumps is in the result exactly once. One exception: a golden
+// record is there twice when a data mapping pairs its values with those of several calls.
 #pragma once
 
 #include <vector>
@@ -20,18 +22,18 @@
 namespace msprobe::compare {
 
 struct AlignedDumps {
-  std::vector<RecordPair> pairs;    // in execution order of the target; golden-only ones at their
-                                    // place in the golden order
+  std::vector<RecordPair> pairs;    // in execution order of the target; a call that only the golden
+                                    // has stands behind the call before it in the golden
   std::vector<Row> rows;            // grouped by pair
   std::vector<int32_t> forward_of;  // see Comparison::forward_of
 };
 
 AlignedDumps AlignDumps(const Dump& target, const Dump& golden, const CompareOptions& options);
 
-// The steps, for tests and other comparers.
+// The two steps of AlignDumps, for tests.
 
-// Of one target record: its partner. confidence is 1 for the same name or the same call site, less
-// for looser evidence.
+// The partner of one target record. `confidence` is 1 for the same name or the same call site, and
+// less for looser evidence.
 struct Partner {
   int32_t golden = -1;
   float confidence = 0;
@@ -39,8 +41,9 @@ struct Partner {
 std::vector<Partner> AlignRecords(const Dump& target, const Dump& golden,
                                   const CompareOptions& options);
 
-// Appends the rows of two records (either may be null: one side only). Linked leaves are paired as
-// the links say; with `links_only`, because the golden record has a partner already, no others are.
+// Appends the rows of two records; one of the two may be null (the call is on one side only).
+// Leaves that `links` links are paired so. With `links_only` no other leaves are paired: the golden
+// record has another partner already.
 void AlignLeaves(const Dump& target, const Record* target_record, const Dump& golden,
                  const Record* golden_record, const NameMapping& mapping, std::vector<Row>* rows,
                  const LeafLinks* links = nullptr, bool links_only = false);

@@ -13,7 +13,7 @@ constexpr uint32_t kMaxLookAhead = 256;  // leaves; bounds the work on a record 
 
 using Place = std::pair<uint64_t, std::string_view>;
 
-// Where api mappings say that the values of one call are found; `text` holds what had to be made.
+// Where the values of one call are in the golden, as the api mapping says.
 class PlaceMapping {
  public:
   PlaceMapping(const NameMapping& mapping, const Record& record)
@@ -23,10 +23,12 @@ class PlaceMapping {
     if (found != mapping.places.end()) places_ = &found->second;
   }
   bool empty() const { return places_ == nullptr; }
-  // The place in the golden; false: the leaf has no partner.
+  // Changes `place` from the target's to the golden's. The new place may point into `text`. false:
+  // the leaf has no partner.
   bool Move(Place* place, std::string* text) const {
     if (places_ == nullptr) return true;
-    // What goes into a backward call belongs to what came out of the forward call.
+    // The lists name values of the forward call. The inputs of the backward call are the gradients
+    // of the forward call's outputs, and its outputs those of the forward call's inputs.
     const uint64_t slot =
         backward_ && place->first == SlotClass(Slot::kInput)    ? SlotClass(Slot::kOutput)
         : backward_ && place->first == SlotClass(Slot::kOutput) ? SlotClass(Slot::kInput)
@@ -35,7 +37,7 @@ class PlaceMapping {
     const std::string head(place->second.substr(0, dot));
     const bool position = head.find_first_not_of("0123456789") == head.npos;
     const auto found = places_->moved.find({slot, head});
-    // Lists name positions (of parameters, names): keyword arguments stay what they are.
+    // The lists name arguments by position, so keyword arguments keep their names.
     if (found == places_->moved.end())
       return places_->listed.count(slot) == 0 || (!position && slot == SlotClass(Slot::kInput));
     *text = found->second;

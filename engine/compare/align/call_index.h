@@ -12,7 +12,7 @@
 
 namespace msprobe::compare {
 
-// Keeps a reference to the dump. Of several records with one name the first counts.
+// Keeps a reference to the dump. When several records have the same name, the first one is found.
 class CallIndex {
  public:
   explicit CallIndex(const Dump& dump);
@@ -22,7 +22,8 @@ class CallIndex {
   size_t Slot(std::string_view api, int64_t call, Direction direction) const;
 
   const Dump& dump_;
-  std::vector<int32_t> slots_;  // open addressing, a power of two, at most half full
+  std::vector<int32_t> slots_;  // a hash table with open addressing: record indices, -1: free; its
+                                // size is a power of two, and at most half of it is used
 };
 
 }  // namespace msprobe::compare

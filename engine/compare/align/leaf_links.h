@@ -1,4 +1,5 @@
-// Values that a data mapping pairs by name, wherever their calls are.
+// The values that a data mapping (a file of pairs of leaf names) pairs, in whichever calls they
+// are.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +11,11 @@
 namespace msprobe::compare {
 
 struct LeafLinks {
-  std::vector<int32_t> golden_of;  // one a leaf of the target, -1: none; empty without a mapping
-  std::vector<char> taken;         // one a leaf of the golden
-  // One a record of the target: the golden record that most of its values are paired with, -1:
+  // For each leaf of the target the golden leaf; -1: the mapping does not name it. Empty without a
+  // data mapping.
+  std::vector<int32_t> golden_of;
+  std::vector<char> taken;  // for each leaf of the golden: whether the mapping pairs it
+  // For each record of the target the golden record that most of its values are paired with; -1:
   // none.
   std::vector<int32_t> record_of;
   bool empty() const { return golden_of.empty(); }

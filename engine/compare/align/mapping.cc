@@ -112,7 +112,8 @@ class MappingBuilder {
     return std::string(!cross_ ? own : IsMindSpore(golden_) ? "Cell." : "Module.") + path;
   }
 
-  // The whole "path.Class" first; else each fragment of the file, where it first stands.
+  // A key of the file that is the whole "path.Class" wins; otherwise each key is replaced where it
+  // first occurs in the name.
   std::string Cell(std::string_view name) {
     std::string out(name);
     for (const auto& [from, to] : cells_) {

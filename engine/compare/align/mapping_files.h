@@ -1,4 +1,4 @@
-// The mapping files themselves, without dumps: what they say, checked.
+// Reads and checks the mapping files; nothing here knows a dump.
 #pragma once
 
 #include <map>
@@ -10,15 +10,15 @@
 
 namespace msprobe::compare {
 
-// "left: right" in file order.
+// The lines "left: right" of a file, in their order.
 using NamePairs = std::vector<std::pair<std::string, std::string>>;
 
-// Data and cell mappings. kInvalidConfig with the line for anything but texts, and for a name
-// twice.
+// Reads a data mapping or a cell mapping. kInvalidConfig with the line for a value that is no text,
+// and for a name that is there twice.
 Result<NamePairs> ReadNamePairs(const std::string& path);
 
-// One API and its counterpart. A list that is absent leaves the values where they are; one that is
-// there pairs its elements, and what it does not name has no partner.
+// One API and its counterpart. A list that is given pairs its elements, and values that it does not
+// name have no partner. Without a list, values keep their places.
 struct ApiPair {
   struct List {
     bool given = false;
@@ -29,14 +29,15 @@ struct ApiPair {
 };
 struct ApiMapping {
   std::vector<ApiPair> apis;
-  std::vector<std::string> skipped;  // "abs.yaml:7: 2 of ms_args and 1 of pt_args", left out
+  // Mappings that were left out, and why: "abs.yaml:7: 2 of ms_args and 1 of pt_args".
+  std::vector<std::string> skipped;
 };
 // A list of mappings, or one mapping. Keys: ms_api, pt_api, {ms,pt}_{args,outputs,parameters,
 // parameters_grad}; ms_output and pt_output are the same as with s.
 Result<ApiMapping> ReadApiMapping(const std::string& path);
 
-// Class -> children of it: "Block" -> {"attn.qkv", "self_attention.linear_qkv"}. The outermost
-// class is "TopLayer"; older files call it "Cell".
+// A class, and how its children are renamed: "Block" -> {"attn.qkv", "self_attention.linear_qkv"}.
+// The outermost class is called "TopLayer", in files of some generations "Cell".
 using LayerRules = std::map<std::string, NamePairs>;
 Result<LayerRules> ReadLayerMapping(const std::string& path);
 

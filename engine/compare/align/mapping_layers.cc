@@ -12,7 +12,7 @@
 namespace msprobe::compare {
 namespace {
 
-// "net.fc", "Dense" of "net.fc.Dense".
+// Divides "net.fc.Dense" into "net.fc" and "Dense".
 std::pair<std::string, std::string> PathAndClass(std::string_view name) {
   const size_t dot = name.rfind('.');
   if (dot == name.npos) return {"", std::string(name)};
@@ -52,7 +52,8 @@ std::unordered_map<std::string, std::set<int64_t>> NumbersOf(const Dump& dump) {
   return numbers;
 }
 
-// How much is added to the target's numbers; 0 where the two do not tell.
+// What is added to the target's numbers to get the golden's: 2 for {0, 1} against {2, 3}. 0 when
+// the two sets are no shifted copies of each other.
 int64_t ShiftOf(const std::set<int64_t>* target, const std::set<int64_t>* golden) {
   if (target == nullptr || golden == nullptr || target->size() != golden->size()) return 0;
   for (const std::set<int64_t>* side : {target, golden}) {

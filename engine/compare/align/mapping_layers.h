@@ -21,11 +21,11 @@ class LayerMapping {
   // kInvalidArgument when a side has no construct.json or stack.json: they tell where calls belong.
   static Result<LayerMapping> Make(LayerRules rules, const Dump& target, const Dump& golden);
 
-  // "path.Class" of the target in the golden's spelling: children renamed by the rules of the class
-  // they belong to, the longest dotted child first; the class is the one that the golden has there.
-  // Numbered children ("layers.4") of which both sides have as many without a gap, but from another
-  // number on, count from the golden's first: the stages of a pipeline number theirs from 0, or
-  // through all stages.
+  // The golden's spelling of "path.Class" of the target. Each child is renamed by the rules of the
+  // class that it belongs to; of several rules that fit, the one with the longest name applies. The
+  // class is the class that the golden has at that path. Numbered children ("layers.4") are shifted
+  // when both sides have equally many, without a gap, but from different numbers on: one pipeline
+  // stage numbers its layers from 0, another through all stages.
   std::string Map(std::string_view name);
   bool has_rules() const { return !rules_.empty(); }
   size_t hits() const { return hits_; }
@@ -35,6 +35,7 @@ class LayerMapping {
  private:
   LayerRules rules_;
   std::unordered_map<std::string, std::string> target_classes_, golden_classes_;  // by path
+  // The numbers that are children of each path: {0, 1} of "net.layers".
   std::unordered_map<std::string, std::set<int64_t>> target_numbers_, golden_numbers_;
   size_t hits_ = 0;
   std::set<std::string> shifts_;

@@ -1,5 +1,5 @@
-// Which API of PyTorch does what one of MindSpore does: mindspore_apis.yaml, built into the
-// library.
+// The table of MindSpore's APIs and the APIs of PyTorch that compute the same: mindspore_apis.yaml,
+// which is built into the library.
 #pragma once
 
 #include <set>
@@ -8,9 +8,9 @@
 
 namespace msprobe::compare {
 
-// The other framework's spelling of an API: "Torch.abs" of "Functional.abs", "Torch.add" of
-// "Mint.add". Of several, the first that is `present` in the other dump. The name itself when
-// nothing is known.
+// The other framework's name of an API: "Torch.abs" for "Functional.abs", "Torch.add" for
+// "Mint.add". When the table has several, the first one that is in `present`, the APIs of the other
+// dump. The name itself when the table has none.
 std::string PyTorchApiOf(std::string_view mindspore, const std::set<std::string_view>& present);
 std::string MindSporeApiOf(std::string_view pytorch, const std::set<std::string_view>& present);
 

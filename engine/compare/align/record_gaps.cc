@@ -1,3 +1,19 @@
+// How two runs of calls are paired, by an example. A letter is what a call looks like under the
+// strictest key (KeyLevel::kSite); the digit only tells the calls of one letter apart here.
+//
+//   target   A1 B1 C1 B2 C2 H1 F1 D1 E1
+//   golden   A1 B1 C1 H1 G1 E1 D1
+//
+// 1. Diff pairs the longest common subsequence: A1-A1, B1-B1, C1-C1, H1-H1, E1-E1. Without a
+//    partner are B2 C2 F1 D1 in the target and G1 D1 in the golden.
+// 2. SlideGaps: "B C" occurs twice in the target, and to pair B2 C2 with B1 C1 of the golden would
+//    be as short an edit. The recorded values decide which of the two repetitions is the new one.
+// 3. PairMoved: D1 is left over once on each side. It ran in another order: D1-D1.
+// 4. GapsBetween: the pairs that are in order on both sides divide the two runs. Between H1 and E1
+//    lie F1 in the target and G1 in the golden: one gap. D1-D1 divides nothing.
+// 5. Diff again, inside each gap and with looser and looser keys: F1 and G1 may be one site in a
+//    module that was renamed (kLikeness).
+// 6. PairRenamed: what is still left in a gap is paired by similarity of shapes and names.
 #include "engine/compare/align/record_gaps.h"
 
 #include <algorithm>
@@ -9,16 +25,19 @@
 namespace msprobe::compare {
 namespace {
 
-// How sure a pair is that was found at a level, by KeyLevel.
+// The confidence of a pair that was found with a key, by KeyLevel.
 constexpr double kLevelConfidence[kKeyLevels] = {1, 0.97, 0.9, 0.9, 0.8, 0.6};
 constexpr double kMovedConfidence = 0.8;
-// A moved call keeps its neighbourhood; further away it is another call of the same place.
+// Paired calls by which a call may have moved. A call that lies further away is not the same call:
+// it is another call of the same site.
 constexpr int kMovedDistance = 256;
-// Renamed calls are looked for where both gaps are small enough for every pair to be weighed.
+// PairRenamed weighs every call of the target against every call of the golden: at most so many
+// weights are computed for one gap. Larger gaps stay unpaired.
 constexpr size_t kMaxRenamedPairs = 40000;
+// Below these limits two calls of different names are not paired at all.
 constexpr double kMinSimilarity = 0.55, kMinNameSimilarity = 0.7;
 
-// Dense ids for 64-bit keys.
+// Gives each different 64-bit key the next free number from 0: DiffSequences needs small ids.
 class Interner {
  public:
   explicit Interner(size_t keys) {
@@ -42,13 +61,14 @@ class Interner {
   std::vector<uint64_t> keys_;
 };
 
-// 0 to 2: 2 for bit-equal numbers, 1 for close ones.
+// How well the values of two tensors agree: 2 for bit-equal, 1 for close, 0 for different ones or
+// where nothing was recorded.
 int LeafAgreement(const Leaf& a, const Leaf& b) {
   if (a.fingerprint.size() && b.fingerprint.size()) return a.fingerprint == b.fingerprint ? 2 : 0;
   if (a.md5.size() && b.md5.size()) return a.md5 == b.md5 ? 2 : 0;
   if (!a.has_stats || !b.has_stats) return 0;
   const auto same = [](std::string_view s, std::string_view t, double x, double y) {
-    return s == t || x == y;  // spelled with more digits
+    return s == t || x == y;  // x == y: one number, spelled with fewer or more digits
   };
   if (same(a.max, b.max, a.max_value, b.max_value) &&
       same(a.min, b.min, a.min_value, b.min_value) &&
@@ -60,12 +80,14 @@ int LeafAgreement(const Leaf& a, const Leaf& b) {
   return close(a.max_value, b.max_value) && close(a.norm_value, b.norm_value) ? 1 : 0;
 }
 
+// 0 to 1: 1 - (Levenshtein distance / length of the longer name). 0.8 when one name is part
+// of the other ("linear" and "npu_linear"). Of long names the first 64 characters are compared.
 double NameSimilarity(std::string_view a, std::string_view b) {
   if (a == b) return 1;
   a = a.substr(0, 64), b = b.substr(0, 64);
   if (a.empty() || b.empty()) return 0;
   if (std::min(a.size(), b.size()) >= 3 && (a.find(b) != a.npos || b.find(a) != b.npos)) return 0.8;
-  std::vector<int> row(b.size() + 1);
+  std::vector<int> row(b.size() + 1);  // of the table of distances
   for (size_t j = 0; j <= b.size(); ++j) row[j] = static_cast<int>(j);
   for (size_t i = 1; i <= a.size(); ++i) {
     int diagonal = row[0];
@@ -148,157 +170,184 @@ int GapFiller::Agreement(uint32_t target, uint32_t golden) const {
   return score;
 }
 
-// In a stretch that repeats itself a shortest edit leaves open which repetition was inserted:
-// (ABCD)^12 against (ABCD)^11. The values tell: the gap is moved along the repetition to where most
-// calls around it agree.
-void GapFiller::Slide(std::span<const uint32_t> target, std::span<const uint32_t> golden) {
-  std::vector<int> match_t(target.size(), -1), match_g(golden.size(), -1);
+// Where the same calls repeat, a shortest edit does not tell which repetition was inserted: for
+// (ABCD)^12 against (ABCD)^11 there are 12 equally short answers. The recorded values tell: each
+// gap is moved along the repetition to the place where the values of most pairs around it agree.
+void GapFiller::SlideGaps(std::span<const uint32_t> target, std::span<const uint32_t> golden) {
+  // Position in `golden` of the partner of target[i], and the other way round; -1: no partner.
+  std::vector<int> match_target(target.size(), -1), match_golden(golden.size(), -1);
   std::vector<int> golden_position(golden_.records.size(), -1);
   for (size_t j = 0; j < golden.size(); ++j) golden_position[golden[j]] = static_cast<int>(j);
   for (size_t i = 0; i < target.size(); ++i) {
-    const int g = partners_[target[i]].golden;
-    if (g < 0) continue;
-    match_t[i] = golden_position[g];
-    match_g[golden_position[g]] = static_cast<int>(i);
+    const int partner = partners_[target[i]].golden;
+    if (partner < 0) continue;
+    match_target[i] = golden_position[partner];
+    match_golden[golden_position[partner]] = static_cast<int>(i);
   }
-  SlideSide(target, golden, false, &match_t, &match_g);
-  SlideSide(golden, target, true, &match_g, &match_t);
+  SlideGapsOf(target, golden, false, &match_target, &match_golden);
+  SlideGapsOf(golden, target, true, &match_golden, &match_target);
   for (size_t i = 0; i < target.size(); ++i) {
     Partner& partner = partners_[target[i]];
-    if (match_t[i] < 0) {
+    if (match_target[i] < 0) {
       partner = {};
-    } else if (partner.golden != static_cast<int32_t>(golden[match_t[i]])) {
-      Pair(target[i], golden[match_t[i]], kLevelConfidence[0]);
+    } else if (partner.golden != static_cast<int32_t>(golden[match_target[i]])) {
+      Pair(target[i], golden[match_target[i]], kLevelConfidence[0]);
     }
   }
 }
 
-void GapFiller::SlideSide(std::span<const uint32_t> longer, std::span<const uint32_t> shorter,
-                          bool swapped, std::vector<int>* match_long,
-                          std::vector<int>* match_short) {
-  constexpr int kMaxSteps = 1 << 16;
-  auto &ml = *match_long, &ms = *match_short;
-  const int n = static_cast<int>(longer.size());
-  const auto agreement = [&](int l, int s) {
-    return swapped ? Agreement(shorter[s], longer[l]) : Agreement(longer[l], shorter[s]);
+// Moves the gaps of one side, called `longer`: the calls there that have no partner. Example:
+//
+//   position   0 1 2 3 4 5
+//   longer     A B C B C D        match_long   0 1 2 - - 3
+//   shorter    A B C D            match_short  0 1 2 5
+//
+// The gap is longer[3] and longer[4] (gap_begin 3, gap_end 5, gap_size 2). One step towards the
+// start gives shorter[2] to longer[4] in place of longer[2], which is allowed because both are a C;
+// a second step gives shorter[1] to longer[3] in place of longer[1]. The gap is then longer[1] and
+// longer[2]. `gain` adds up how much better the values of the new pairs agree than those of the old
+// pairs; the shift with the largest gain is carried out, and none when no shift gains anything.
+void GapFiller::SlideGapsOf(std::span<const uint32_t> longer, std::span<const uint32_t> shorter,
+                            bool longer_is_golden, std::vector<int>* match_long,
+                            std::vector<int>* match_short) {
+  constexpr int kMaxSteps = 1 << 16;  // bounds the time
+  const int long_size = static_cast<int>(longer.size());
+  const int short_size = static_cast<int>(shorter.size());
+  const auto agreement = [&](int in_longer, int in_shorter) {
+    return longer_is_golden ? Agreement(shorter[in_shorter], longer[in_longer])
+                            : Agreement(longer[in_longer], shorter[in_shorter]);
   };
-  const auto same_key = [&](int l, int s) {
-    const RecordKeys &lk = swapped ? golden_keys_ : target_keys_,
-                     &sk = swapped ? target_keys_ : golden_keys_;
-    return lk.Key(longer[l], KeyLevel::kSite) == sk.Key(shorter[s], KeyLevel::kSite);
+  const auto same_key = [&](int in_longer, int in_shorter) {
+    const RecordKeys& long_keys = longer_is_golden ? golden_keys_ : target_keys_;
+    const RecordKeys& short_keys = longer_is_golden ? target_keys_ : golden_keys_;
+    return long_keys.Key(longer[in_longer], KeyLevel::kSite) ==
+           short_keys.Key(shorter[in_shorter], KeyLevel::kSite);
   };
-  for (int p = 0; p < n;) {
-    if (ml[p] >= 0) {
-      ++p;
+  for (int gap_begin = 0; gap_begin < long_size;) {
+    if ((*match_long)[gap_begin] >= 0) {
+      ++gap_begin;
       continue;
     }
-    int end = p;
-    while (end < n && ml[end] < 0) ++end;
-    const int k = end - p;
-    // Only where nothing of the other side is left over at the same place.
-    const int before = p > 0 ? ml[p - 1] : -1;
-    const int after = end < n ? ml[end] : static_cast<int>(shorter.size());
-    if (after != before + 1) {
-      p = end;
+    int gap_end = gap_begin;
+    while (gap_end < long_size && (*match_long)[gap_end] < 0) ++gap_end;
+    const int gap_size = gap_end - gap_begin;
+    // Positions in `shorter` of the partners just before and just behind the gap. When they are not
+    // neighbours, `shorter` has calls without a partner at the same place: the gap stays.
+    const int partner_before = gap_begin > 0 ? (*match_long)[gap_begin - 1] : -1;
+    const int partner_behind = gap_end < long_size ? (*match_long)[gap_end] : short_size;
+    if (partner_behind != partner_before + 1) {
+      gap_begin = gap_end;
       continue;
     }
-    int best_gain = 0, best = 0, gain = 0;
-    for (int i = 1; i <= kMaxSteps; ++i) {  // towards the start
-      const int l = p - i, s = after - i;
-      if (l < 0 || s < 0 || ml[l] != s || !same_key(l + k, s)) break;
-      gain += agreement(l + k, s) - agreement(l, s);
-      if (gain > best_gain) best_gain = gain, best = -i;
-    }
-    gain = 0;
-    for (int i = 0; i < kMaxSteps; ++i) {  // towards the end
-      const int l = end + i, s = after + i;
-      if (l >= n || s >= static_cast<int>(shorter.size()) || ml[l] != s || !same_key(l - k, s))
+    int best_gain = 0, best_shift = 0;  // best_shift < 0: towards the start
+    for (int step = 1, gain = 0; step <= kMaxSteps; ++step) {
+      const int loses = gap_begin - step, partner = partner_behind - step;
+      const int gets = loses + gap_size;
+      if (loses < 0 || partner < 0 || (*match_long)[loses] != partner || !same_key(gets, partner))
         break;
-      gain += agreement(l - k, s) - agreement(l, s);
-      if (gain > best_gain) best_gain = gain, best = i + 1;
+      gain += agreement(gets, partner) - agreement(loses, partner);
+      if (gain > best_gain) best_gain = gain, best_shift = -step;
     }
-    for (int i = 1; i <= -best; ++i) {
-      ml[p - i + k] = after - i;
-      ms[after - i] = p - i + k;
+    for (int step = 0, gain = 0; step < kMaxSteps; ++step) {
+      const int loses = gap_end + step, partner = partner_behind + step;
+      const int gets = loses - gap_size;
+      if (loses >= long_size || partner >= short_size || (*match_long)[loses] != partner ||
+          !same_key(gets, partner)) {
+        break;
+      }
+      gain += agreement(gets, partner) - agreement(loses, partner);
+      if (gain > best_gain) best_gain = gain, best_shift = step + 1;
     }
-    for (int i = 0; i < best; ++i) {
-      ml[end + i - k] = after + i;
-      ms[after + i] = end + i - k;
-    }
-    for (int i = p + best; i < end + best; ++i) ml[i] = -1;
-    p = std::max(end, end + best);
+    const auto pair = [&](int in_longer, int in_shorter) {
+      (*match_long)[in_longer] = in_shorter;
+      (*match_short)[in_shorter] = in_longer;
+    };
+    for (int step = 1; step <= -best_shift; ++step)
+      pair(gap_begin - step + gap_size, partner_behind - step);
+    for (int step = 0; step < best_shift; ++step)
+      pair(gap_end + step - gap_size, partner_behind + step);
+    for (int at = gap_begin + best_shift; at < gap_end + best_shift; ++at) (*match_long)[at] = -1;
+    gap_begin = std::max(gap_end, gap_end + best_shift);
   }
 }
 
-// Calls that ran in another order (threads, another schedule): the same number of left-over calls
-// of one site on both sides, near each other, are the same ones.
+// Pairs calls that ran in another order (threads, another schedule). When both sides have the same
+// number of calls of one site without a partner, the first is paired with the first, the second
+// with the second, provided that they are not far from each other.
 void GapFiller::PairMoved(std::span<const uint32_t> target, std::span<const uint32_t> golden) {
   struct Site {
-    std::vector<std::pair<uint32_t, int>> target, golden;  // record, paired records before it
+    // A record, and how many records before it have a partner.
+    std::vector<std::pair<uint32_t, int>> target, golden;
   };
   std::vector<char> paired(golden_.records.size(), 0);
   std::map<uint64_t, Site> sites;
-  int anchors = 0;
+  int pairs_before = 0;
   for (const uint32_t i : target) {
     if (partners_[i].golden >= 0) {
       paired[partners_[i].golden] = 1;
-      ++anchors;
+      ++pairs_before;
     } else {
-      sites[target_keys_.Key(i, KeyLevel::kSite)].target.emplace_back(i, anchors);
+      sites[target_keys_.Key(i, KeyLevel::kSite)].target.emplace_back(i, pairs_before);
     }
   }
-  anchors = 0;
+  pairs_before = 0;
   for (const uint32_t i : golden) {
     if (paired[i]) {
-      ++anchors;
+      ++pairs_before;
     } else if (const auto it = sites.find(golden_keys_.Key(i, KeyLevel::kSite));
                it != sites.end()) {
-      it->second.golden.emplace_back(i, anchors);
+      it->second.golden.emplace_back(i, pairs_before);
     }
   }
   for (const auto& [key, site] : sites) {
     if (site.target.size() != site.golden.size()) continue;
     for (size_t i = 0; i < site.target.size(); ++i) {
-      const auto [t, before_t] = site.target[i];
-      const auto [g, before_g] = site.golden[i];
-      const Record &tr = target_.records[t], &gr = golden_.records[g];
-      const bool placed =
-          evidence_.parents || (evidence_.stacks && tr.stack >= 0) || tr.name == gr.name;
-      if (placed && std::abs(before_t - before_g) <= kMovedDistance) Pair(t, g, kMovedConfidence);
+      const auto [target_index, before_target] = site.target[i];
+      const auto [golden_index, before_golden] = site.golden[i];
+      const Record& t = target_.records[target_index];
+      // The key alone is too little: without module and stack it is only an API and its shapes.
+      const bool place_known = evidence_.parents || (evidence_.stacks && t.stack >= 0) ||
+                               t.name == golden_.records[golden_index].name;
+      if (place_known && std::abs(before_target - before_golden) <= kMovedDistance)
+        Pair(target_index, golden_index, kMovedConfidence);
     }
   }
 }
 
+// Of all pairings that keep the order of both sides the one with the largest sum of weights, by
+// dynamic programming: best(i, j) is the largest sum for the calls from target i and golden j on.
+// It is the larger one of: leave target i out, best(i+1, j); leave golden j out, best(i, j+1); pair
+// the two, weight(i, j) + best(i+1, j+1).
 void GapFiller::PairRenamed(const Gap& gap) {
-  const size_t n = gap.target.size(), m = gap.golden.size();
-  if (n * m > kMaxRenamedPairs) return;
-  // The heaviest order-preserving pairing. Where one side has more calls (a fused operation against
-  // its parts), an output of one is not the output of the other: only calls of similar name are
-  // paired there.
-  const auto weight = [&](size_t i, size_t j) {
+  const size_t rows = gap.target.size(), columns = gap.golden.size();
+  if (rows * columns > kMaxRenamedPairs) return;
+  // Where one side has more calls (a fused operation against its parts), the output of one part is
+  // not the output of the whole: only calls of similar names are paired there.
+  const auto weight_of = [&](size_t i, size_t j) {
     const Record &t = target_.records[gap.target[i]], &g = golden_.records[gap.golden[j]];
-    if (n != m && NameSimilarity(BaseApi(t.api), BaseApi(g.api)) < kMinNameSimilarity) return 0.0;
-    if (n != m && t.is_module != g.is_module) return 0.0;
-    const double s = Similarity(target_, t, golden_, g);
-    return s < kMinSimilarity ? 0.0 : s;
+    if (rows != columns && NameSimilarity(BaseApi(t.api), BaseApi(g.api)) < kMinNameSimilarity)
+      return 0.0;
+    if (rows != columns && t.is_module != g.is_module) return 0.0;
+    const double similarity = Similarity(target_, t, golden_, g);
+    return similarity < kMinSimilarity ? 0.0 : similarity;
   };
-  std::vector<double> w(n * m), best((n + 1) * (m + 1), 0);
-  for (size_t i = n; i-- > 0;) {
-    for (size_t j = m; j-- > 0;) {
-      w[i * m + j] = weight(i, j);
-      double& b = best[i * (m + 1) + j];
-      b = std::max(best[(i + 1) * (m + 1) + j], best[i * (m + 1) + j + 1]);
-      if (w[i * m + j] > 0) b = std::max(b, w[i * m + j] + best[(i + 1) * (m + 1) + j + 1]);
+  std::vector<double> weights(rows * columns), sums((rows + 1) * (columns + 1), 0);
+  const auto weight = [&](size_t i, size_t j) -> double& { return weights[i * columns + j]; };
+  const auto best = [&](size_t i, size_t j) -> double& { return sums[i * (columns + 1) + j]; };
+  for (size_t i = rows; i-- > 0;) {
+    for (size_t j = columns; j-- > 0;) {
+      weight(i, j) = weight_of(i, j);
+      best(i, j) = std::max(best(i + 1, j), best(i, j + 1));
+      if (weight(i, j) > 0) best(i, j) = std::max(best(i, j), weight(i, j) + best(i + 1, j + 1));
     }
   }
-  for (size_t i = 0, j = 0; i < n && j < m;) {
-    const double b = best[i * (m + 1) + j];
-    if (b == best[(i + 1) * (m + 1) + j]) {
+  for (size_t i = 0, j = 0; i < rows && j < columns;) {
+    if (best(i, j) == best(i + 1, j)) {
       ++i;
-    } else if (b == best[i * (m + 1) + j + 1]) {
+    } else if (best(i, j) == best(i, j + 1)) {
       ++j;
     } else {
-      Pair(gap.target[i], gap.golden[j], 0.8 * w[i * m + j]);
+      Pair(gap.target[i], gap.golden[j], 0.8 * weight(i, j));
       ++i, ++j;
     }
   }
@@ -307,7 +356,7 @@ void GapFiller::PairRenamed(const Gap& gap) {
 void GapFiller::Fill(std::vector<uint32_t> target, std::vector<uint32_t> golden) {
   if (target.empty() || golden.empty()) return;
   std::vector<Gap> gaps = Diff({target, golden}, KeyLevel::kSite);
-  Slide(target, golden);
+  SlideGaps(target, golden);
   PairMoved(target, golden);
   gaps = GapsBetween(target, golden);
   for (int level = 1; level < kKeyLevels; ++level) {
@@ -320,30 +369,38 @@ void GapFiller::Fill(std::vector<uint32_t> target, std::vector<uint32_t> golden)
   for (const Gap& gap : gaps) PairRenamed(gap);
 }
 
-// The stretches between pairs that are in order on both sides; moved pairs divide nothing.
+// The calls without a partner, divided by the pairs that are in order. A pair that is out of order
+// (a moved call) divides nothing. In
+//
+//   target   A x B C D y E          pairs A-A, B-B, C-C, D-D, E-E
+//   golden   A u C v B D w E
+//
+// B has moved behind C. The gaps are {x} against {u} and {y} against {w}; v stands against nothing.
 std::vector<GapFiller::Gap> GapFiller::GapsBetween(std::span<const uint32_t> target,
                                                    std::span<const uint32_t> golden) const {
-  std::vector<int> position(golden_.records.size(), -1);
+  std::vector<int> position(golden_.records.size(), -1);  // of a record, in `golden`
   std::vector<char> paired(golden.size(), 0);
   for (size_t j = 0; j < golden.size(); ++j) position[golden[j]] = static_cast<int>(j);
-  std::vector<int> match(target.size(), -1),
-      ahead(target.size() + 1, static_cast<int>(golden.size()));
+  std::vector<int> match(target.size(), -1);  // position of the partner; -1: no partner
+  // The smallest match from target[i] on.
+  std::vector<int> smallest_from(target.size() + 1, static_cast<int>(golden.size()));
   for (size_t i = target.size(); i-- > 0;) {
     const int g = partners_[target[i]].golden;
     if (g >= 0) {
       match[i] = position[g];
       paired[match[i]] = 1;
     }
-    ahead[i] = match[i] >= 0 ? std::min(match[i], ahead[i + 1]) : ahead[i + 1];
+    smallest_from[i] =
+        match[i] >= 0 ? std::min(match[i], smallest_from[i + 1]) : smallest_from[i + 1];
   }
   std::vector<Gap> gaps;
   Gap gap;
   int next_golden = 0;
   for (size_t i = 0; i <= target.size(); ++i) {
     const bool end = i == target.size();
-    // A pair divides when everything paired before it lies before it in the golden, and everything
-    // after it behind.
-    const bool divides = !end && match[i] >= next_golden && match[i] == ahead[i];
+    // A pair divides when it lies behind the last dividing pair in the golden as well, and when all
+    // pairs that follow in the target follow in the golden.
+    const bool divides = !end && match[i] >= next_golden && match[i] == smallest_from[i];
     if (!end && match[i] < 0) gap.target.push_back(target[i]);
     if (!end && !divides) continue;
     const int to = end ? static_cast<int>(golden.size()) : match[i];

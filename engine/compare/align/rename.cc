@@ -15,7 +15,7 @@ Status Wrong(std::string_view expression, size_t at, std::string_view expected) 
       .Hint("--rename 's/encoder/backbone/'");
 }
 
-// Where an expression that does not compile goes wrong; std::regex does not say.
+// The position of the mistake in an expression that does not compile; std::regex does not tell it.
 size_t WrongPlace(std::string_view text) {
   std::vector<size_t> open;
   bool in_class = false;
@@ -60,7 +60,7 @@ Result<Rename> Rename::Parse(std::string_view text) {
     start[i] = at;
     for (; at < text.size() && text[at] != mark; ++at) {
       if (text[at] == '\\' && at + 1 < text.size()) {
-        // An escaped mark is the mark itself.
+        // "\/" in "s/a\/b/c/" is the character '/'.
         if (text[at + 1] != mark) parts[i] += '\\';
         ++at;
       }
@@ -71,7 +71,8 @@ Result<Rename> Rename::Parse(std::string_view text) {
     ++at;
   }
   if (parts[0].empty()) return Wrong(text, 2, "what to find");
-  // Without it a name can take exponential time and a stack frame a character.
+  // libstdc++ has two matchers. The default one can take exponential time, and a stack frame for
+  // each character; this one takes polynomial time.
   auto flags = std::regex::ECMAScript | std::regex_constants::__polynomial;
   for (; at < text.size(); ++at) {
     if (text[at] == 'g') {
@@ -101,7 +102,7 @@ Result<Rename> Rename::Parse(std::string_view text) {
             text, start[1] + i,
             fmt::format("a group of the expression, which has {}", out.from_.mark_count()));
       }
-      // Two digits: in what follows, a digit must not become part of the number.
+      // "$01", two digits: a digit that follows in the text must not become part of the number.
       if (group) {
         out.to_.append("$0") += next;
       } else if (next == '$') {

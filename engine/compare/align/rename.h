@@ -9,21 +9,22 @@
 
 namespace msprobe::compare {
 
-// "s/from/to/", with any character in the place of '/', and g (every place, not the first) or i
-// (case does not matter) behind it. `from` is an ECMAScript expression without back-references
-// (matching takes polynomial time); in `to`, \1 to \9 are its groups and & is all that was found.
+// "s/from/to/"; any other character may stand in the place of '/'. Flags behind it: g replaces
+// every occurrence and not only the first, i ignores case. `from` is an ECMAScript expression
+// without back-references (so that matching takes polynomial time). In `to`, \1 to \9 are the
+// groups of `from`, and & is the whole match.
 class Rename {
  public:
   // kInvalidArgument: what is wrong, and at which character (from 1).
   static Result<Rename> Parse(std::string_view expression);
-  // The name itself where nothing is found, and where it is longer than 1000 characters.
+  // The name itself when `from` does not match, and when the name is longer than 1000 characters.
   std::string Apply(std::string_view name) const;
   const std::string& expression() const { return expression_; }
 
  private:
   std::string expression_;
   std::regex from_;
-  std::string to_;  // as std::regex_replace has it
+  std::string to_;  // as std::regex_replace spells it: $1 for \1
   bool everywhere_ = false;
 };
 

@@ -22,7 +22,7 @@ class Differ {
         max_cost_(max_cost) {}
 
   std::vector<IndexPair> Run() {
-    // An explicit stack: hostile input must not be able to exhaust the machine's.
+    // An explicit stack instead of recursion: hostile input must not overflow the thread's stack.
     std::vector<Box> stack{{0, static_cast<int>(a_.size()), 0, static_cast<int>(b_.size()), 0}};
     while (!stack.empty()) {
       const Box box = stack.back();
@@ -34,7 +34,8 @@ class Differ {
   }
 
  private:
-  // Deeper than this, unique elements no longer pay for looking for them.
+  // Levels of division by unique elements. Deeper down the search for them costs more than it
+  // saves.
   static constexpr int kMaxPatienceDepth = 24;
 
   void Match(int i, int j) { matches_.emplace_back(i, j); }
@@ -50,8 +51,8 @@ class Differ {
     SolveByMyers(box);
   }
 
-  // Matches elements unique on both sides (the longest chain of them in order) and leaves the
-  // stretches between.
+  // Matches elements that occur once on each side (the longest chain of them that is in order on
+  // both sides), and pushes the stretches between them. false: there is no such element.
   bool SplitAtUnique(const Box& box, std::vector<Box>* stack) {
     for (int i = box.a0; i < box.a1; ++i) ++count_a_[a_[i]];
     for (int j = box.b0; j < box.b1; ++j) {
@@ -62,7 +63,7 @@ class Differ {
     for (int i = box.a0; i < box.a1; ++i) {
       if (count_a_[a_[i]] == 1 && count_b_[a_[i]] == 1) unique.emplace_back(i, where_b_[a_[i]]);
     }
-    // Longest increasing subsequence of the second members, by patience sorting.
+    // The longest increasing subsequence of the positions in `b`, by patience sorting.
     std::vector<int> top, before(unique.size(), -1);
     for (int k = 0; k < static_cast<int>(unique.size()); ++k) {
       const auto pile = std::lower_bound(top.begin(), top.end(), unique[k].second,
@@ -92,8 +93,8 @@ class Differ {
     return true;
   }
 
-  // Nothing in common at all: the usual case of a replaced stretch, and the costliest one for
-  // Myers.
+  // Whether the two stretches have no element in common: the usual case of a replaced stretch, and
+  // the most expensive one for Myers' algorithm.
   bool Lone(const Box& box) const {
     for (int i = box.a0; i < box.a1; ++i) {
       if (count_b_[a_[i]] > 0) return false;
@@ -101,10 +102,11 @@ class Differ {
     return true;
   }
 
-  // Myers' divide and conquer: a shortest edit path is split where the searches from both ends
-  // meet.
+  // Myers' divide and conquer: the shortest edit path is searched from both ends, and divided where
+  // the two searches meet.
   void SolveByMyers(const Box& box) {
-    // Elements without any partner in this box only lengthen the search: leave them out of it.
+    // Elements that the other side does not have in this box are left out: they only make the
+    // search longer.
     for (int i = box.a0; i < box.a1; ++i) ++count_a_[a_[i]];
     for (int j = box.b0; j < box.b1; ++j) ++count_b_[b_[j]];
     std::vector<int> ia, ib;
@@ -132,7 +134,7 @@ class Differ {
     }
   }
 
-  // A point of the path, relative to the box, other than its two corners.
+  // A point of the shortest path, relative to the box; never one of the box's two corners.
   template <typename Same>
   std::pair<int, int> Middle(const Box& box, const Same& same) {
     const int n = box.a1 - box.a0, m = box.b1 - box.b0, delta = n - m;
@@ -155,7 +157,7 @@ class Differ {
         while (x < n && y < m && same(box.a0 + x, box.b0 + y)) ++x, ++y;
         forward_[zero + k] = x;
         if (x + y > best_x + best_y) best_x = x, best_y = y;
-        const int r = delta - k;  // the same diagonal, seen from the other end
+        const int r = delta - k;  // the same diagonal, counted from the other end
         if ((delta & 1) && r >= -(d - 1) && r <= d - 1 && backward_[zero + r] >= 0 &&
             backward_[zero + r] <= n && x + backward_[zero + r] >= n && Inside(x, y, n, m)) {
           return {x, y};
@@ -179,7 +181,7 @@ class Differ {
         }
       }
     }
-    // Too far apart for an exact answer: go on from the furthest point reached.
+    // More than max_cost edits: the furthest point that was reached divides the box.
     if (!Inside(best_x, best_y, n, m)) return {(n + 1) / 2, m / 2};
     return {best_x, best_y};
   }

@@ -14,10 +14,11 @@ namespace msprobe::compare {
 
 using IndexPair = std::pair<uint32_t, uint32_t>;
 
-// A common subsequence of `a` and `b`, elements being small dense ids (0 to id_count - 1). Equal
-// ends are matched first, then elements that occur once on each side anchor the rest (patience),
-// then Myers' O(ND) algorithm in linear memory; beyond `max_cost` edits in one stretch the result
-// is still a common subsequence, no longer the longest. Identical sequences cost one pass.
+// A common subsequence of `a` and `b`, whose elements are small ids (0 to id_count - 1). First
+// equal ends are matched; then elements that occur once on each side divide the rest (patience
+// diff); what lies between them is solved by Myers' O(ND) algorithm in linear memory. When one
+// stretch needs more than `max_cost` edits, the result is a common subsequence that may not be the
+// longest one. Identical sequences cost one pass.
 std::vector<IndexPair> DiffSequences(std::span<const uint32_t> a, std::span<const uint32_t> b,
                                      uint32_t id_count, int max_cost = 1024);
 

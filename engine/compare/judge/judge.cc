@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
-// The four statistics of one leaf, and how each pair of them is held against the tensor.
+// The four statistics of one leaf, and the scale that the difference of each is divided by.
 struct Quartet {
   std::string_view text[4];
   double value[4];
@@ -26,7 +26,7 @@ Quartet QuartetOf(const Leaf& leaf) {
 
 bool Recorded(std::string_view text) { return !text.empty() && text != "null" && text != "None"; }
 
-// Not-a-number as a value, as opposed to text that is no number at all.
+// Whether the text is a NaN of the data. Other text that is no number is a plain value.
 bool IsNaNText(std::string_view text) { return text == "NaN" || text == "nan"; }
 
 double Relative(double diff, double golden) {
@@ -64,7 +64,7 @@ Rounding RoundingFor(const Leaf& target, const Leaf& golden, const JudgeOptions&
   return r;
 }
 
-// Why a pair is judged by `r`.
+// The reason to report for a pair that is judged by the rounding `r`.
 Reason DTypeReason(const Leaf& target, const Leaf& golden, const Rounding& r) {
   if (target.dtype != golden.dtype && r.kind != NumberKind::kOther &&
       RoundingOf(target.dtype).name != RoundingOf(golden.dtype).name)
@@ -79,7 +79,7 @@ double Disagreement(double a, double b, double scale, const Rounding& r) {
   return std::abs(a - b) / (r.epsilon * std::max(scale, r.min_normal));
 }
 
-// Any non-finite statistic: returns true when that settles the row.
+// Judges NaN and infinities among the statistics; true: the row has its verdict.
 bool JudgeNonFinite(const Quartet& t, const Quartet& g, Measure* m) {
   bool both_nan = false;
   for (int i = 0; i < 4; ++i) {
@@ -87,8 +87,8 @@ bool JudgeNonFinite(const Quartet& t, const Quartet& g, Measure* m) {
     const bool t_finite = std::isfinite(t.value[i]), g_finite = std::isfinite(g.value[i]);
     if (t_finite && g_finite) continue;
     const bool t_nan = std::isnan(t.value[i]), g_nan = std::isnan(g.value[i]);
-    // A norm that overflows in a 16-bit type on one run and is finite on the other is no NaN of the
-    // data: the extrema decide.
+    // A norm may overflow in a 16-bit type on one run and be finite on the other, although all
+    // elements are finite: then maximum and minimum decide.
     if (i == kNorm && !t_nan && !g_nan && std::isfinite(t.value[kMax]) &&
         std::isfinite(g.value[kMax]))
       continue;
@@ -133,7 +133,7 @@ void JudgeStatistics(const Leaf& target, const Leaf& golden, const JudgeOptions&
   for (const int i : {kMax, kMin}) {
     if (both(i)) severity = std::max(severity, Disagreement(t.value[i], g.value[i], scale, r));
   }
-  // Integers' mean and norm, where a generation recorded them, were summed in float32.
+  // Generations that record mean and norm of integers sum them in float32.
   const Rounding sums =
       r.kind == NumberKind::kInteger || r.kind == NumberKind::kBool ? RoundingOf("float32") : r;
   const double n = ElementCount(golden.shape);
@@ -279,7 +279,8 @@ void JudgeDiff(const kernels::Diff& d, const Leaf& target, const Leaf& golden,
   if (d.count == 0) return Settle(m, RowVerdict::kEqual, Reason::kEmpty, 0);
   const int64_t finite = d.count - d.nonfinite_target;
   if (d.unequal == 0) {
-    // NaN in the same places on both sides: the finite rest agrees, of the NaN nothing is known.
+    // NaN in the same places on both sides: the finite elements agree, and of the NaN nothing is
+    // known.
     if (d.nonfinite_target > 0)
       return Settle(m, RowVerdict::kUnknown, Reason::kBothNaN, Measure().severity);
     return Settle(m, RowVerdict::kEqual, dtype, 0);

@@ -1,11 +1,11 @@
 // The verdict of one row, and why.
 //
-// Equal means evidence of equal bits: our fingerprint, a checksum, every element, or every recorded
-// number and count spelled the same. Noise means no further apart than rounding explains
-// (rounding.h). NaN is never evidence of equality: NaN on both sides is unknown unless fingerprint
-// or checksum agree, NaN or an infinity on one side only differs, and so do infinities of opposite
-// sign. A number that one side did not record is not held against the other; with nothing in common
-// the row is unknown.
+// Equal: there is evidence of equal bits. Our fingerprints, checksums or all elements are equal, or
+// all recorded numbers and counts are spelled the same. Noise: the values are no further apart than
+// rounding explains (rounding.h). NaN is never evidence of equality. NaN on both sides is unknown,
+// unless fingerprints or checksums are equal. NaN or an infinity on one side only differs, and so
+// do infinities of opposite sign. A number that only one side recorded is left out; a row that has
+// no number on both sides is unknown.
 #pragma once
 
 #include <string_view>
@@ -16,22 +16,22 @@ namespace msprobe::compare {
 
 struct JudgeOptions {
   double tolerance = 1;
-  // Values summed into one element of this row's tensor, where the call tells (a matmul's inner
-  // dimension); 0: not known.
+  // How many values the call sums to make one element of this tensor (a matmul's inner dimension),
+  // as far as its name and shapes tell; 0: not known.
   double terms = 0;
-  // Size of what was added up to make this row's tensor, where the call tells (x - y: that of x and
-  // y); 0: not known.
+  // The size of the numbers that the call adds to make this tensor (for x - y the size of x and y);
+  // 0: not known.
   double magnitude = 0;
-  // Roundings that are explained, in place of those of rounding.h; -1: those.
+  // How many roundings are explained; -1: as many as rounding.h says.
   double explained = -1;
-  // A coarser float dtype that a call before this one computed in on one side; "": none did.
+  // A coarser float dtype in which one of the two runs computed an earlier call; "": there is none.
   std::string_view coarse_dtype;
 };
 
-// How far the statistics of two leaves are apart; NaN where one of them is not a number, or where
-// the leaves are of other kinds or shapes.
+// How far the statistics of two leaves are apart. NaN when a statistic is not a number, and when
+// the leaves have different kinds or shapes.
 struct Differences {
-  // target - golden, and |diff / golden| (not percent)
+  // diff = target - golden, rel = |diff / golden| (not percent).
   double max_diff = kernels::Diff::kNaN, min_diff = kernels::Diff::kNaN,
          mean_diff = kernels::Diff::kNaN, norm_diff = kernels::Diff::kNaN;
   double max_rel = kernels::Diff::kNaN, min_rel = kernels::Diff::kNaN,
@@ -39,18 +39,19 @@ struct Differences {
 };
 Differences DifferencesOf(const Leaf& target, const Leaf& golden);
 
-// By what both leaves recorded: statistics, counts, fingerprints; by checksum alone where `mode` is
-// kMd5. Fills the verdict, the reason and the severity of `m`. Severity compares
-//   max, min  with the tensor's scale, max(|max|, |min|)
-//   norm      with the norm
-//   mean      with the root of the mean square, norm / sqrt(n): a mean is a sum that cancels
-// each of them with options.magnitude where that is larger: the rounding of x - y is that of x and
-// y.
+// Judges by what both leaves recorded: statistics, counts and fingerprints; in mode kMd5 by
+// checksums alone. Fills verdict, reason and severity of `m`. The severity is the largest
+// difference of a statistic, divided by a scale:
+//   max, min  the tensor's largest value, max(|max|, |min|)
+//   norm      the norm
+//   mean      the root of the mean square, norm / sqrt(n): the terms of a mean cancel each other
+// When options.magnitude is larger than that scale, it is the scale: x - y has the rounding of x
+// and y.
 void JudgeLeaves(const Leaf& target, const Leaf& golden, Mode mode, const JudgeOptions& options,
                  Measure* m);
 
-// By the elements of both tensors (tensor mode). Severity is the larger of the worst element's
-// error against the tensor's largest value and the relative L2 error.
+// Judges by the elements of both tensors (tensor mode). The severity is the larger one of: the
+// largest error divided by the tensor's largest value; the relative L2 error.
 void JudgeDiff(const kernels::Diff& diff, const Leaf& target, const Leaf& golden,
                const JudgeOptions& options, Measure* m);
 
@@ -61,11 +62,12 @@ std::string_view ClassName(
     CallClass call_class);             // "equal", "noise", "introduced", "inherited", "unknown"
 std::string_view ModeName(Mode mode);  // "statistics", "checksums", "tensors"
 
-// Unknown rows that say nothing against a run: nothing recorded by design.
+// Whether a row is unknown for a reason that says nothing against a run, such as a None that both
+// sides recorded.
 bool IsNeutral(const Measure& m);
 
-// Elements of a shape as dumps spell it, "[2, 3]" -> 6; "[]" -> 1; 0 for an empty tensor; -1 when
-// it is no shape.
+// The number of elements of a shape as dumps spell it: 6 for "[2, 3]", 1 for "[]", 0 for an empty
+// tensor; -1 for a text that is no shape.
 double ElementCount(std::string_view shape);
 
 }  // namespace msprobe::compare

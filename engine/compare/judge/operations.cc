@@ -13,7 +13,7 @@ namespace {
 
 char Lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
 
-// `part` (lower case) somewhere in `text`, whatever its case.
+// Whether `part`, in lower case, occurs in `text`; the case of `text` does not matter.
 bool Mentions(std::string_view text, std::string_view part) {
   return std::search(text.begin(), text.end(), part.begin(), part.end(),
                      [](char a, char b) { return Lower(a) == b; }) != text.end();
@@ -70,9 +70,9 @@ bool UpdatesInPlace(std::string_view api) {
 }
 
 double SummedTerms(const Dump& dump, const Record& record) {
-  // Of inputs A, B and output C of a contraction, |A||B| / |C| is the square of the inner
-  // dimension; of a reduction |A| / |C| is the number of terms. Backward and module records are
-  // judged alike: their shapes are those of the same products.
+  // |X| is the number of elements of X. For a contraction with inputs A and B and output C, |A||B|
+  // / |C| is the square of the inner dimension; for a reduction |A| / |C| is the number of terms.
+  // Backward and module records have the shapes of the same products.
   double largest = 0, second = 0, out = 0;
   for (const Leaf& leaf : dump.LeavesOf(record)) {
     if (leaf.kind != LeafKind::kTensor) continue;
@@ -124,7 +124,7 @@ double SummedMagnitude(const Dump& dump, const Record& record, const Leaf& outpu
       return rms(*a) * rms(*b) * std::sqrt(SummedTerms(dump, record));
   } else if (record.direction == Direction::kBackward &&
              output.shape.view().find(',') == std::string_view::npos && IsContraction(record.api)) {
-    return rms(*a) * std::sqrt(terms);  // a bias' gradient: the sum of what comes in
+    return rms(*a) * std::sqrt(terms);  // a bias' gradient is the sum of the incoming gradient
   }
   return 0;
 }

@@ -1,4 +1,4 @@
-// What the name of an operation tells about its numbers.
+// What the name of an operation tells about the rounding of its results.
 #pragma once
 
 #include <string_view>
@@ -7,24 +7,27 @@
 
 namespace msprobe::compare {
 
-// By Record::api, of any prefix: "Functional.dropout", "Module.drop.Dropout", "Tensor.normal_".
+// `api` is Record::api with any prefix: "Functional.dropout", "Module.drop.Dropout",
+// "Tensor.normal_".
 bool DrawsRandomNumbers(std::string_view api);
-bool ReturnsUninitialised(
-    std::string_view api);                 // empty, empty_like, ...: memory that nobody wrote
-bool IsContraction(std::string_view api);  // sums of products: linear, matmul, conv, attention, ...
-// Enlarges the relative error of its input by far, by its nature: differences, normalisations,
-// exponentials, logarithms.
+// empty, empty_like, ...: the result is memory that nobody has written yet.
+bool ReturnsUninitialised(std::string_view api);
+// linear, matmul, conv, attention, ...: sums of products.
+bool IsContraction(std::string_view api);
+// Differences, normalisations, exponentials, logarithms: a small relative error of the input
+// becomes a large one of the result.
 bool AmplifiesRounding(std::string_view api);
-// Changes its first argument, as the arithmetic of optimizers does.
+// Whether the call changes its first argument, as the arithmetic of optimizers does.
 bool UpdatesInPlace(std::string_view api);
 
-// Values summed into one element of the call's outputs, as far as name and shapes tell: a matmul's
-// inner dimension, a reduction's ratio of input to output; 0 when they do not.
+// How many values the call sums to make one element of its outputs, as far as name and shapes tell:
+// a matmul's inner dimension, the size of a reduction's input divided by that of its output; 0: not
+// known.
 double SummedTerms(const Dump& dump, const Record& record);
 
-// Size of what was added up to make `output`, where the call tells: x - y may be tiny, its rounding
-// is that of x and y. The scale that an output's error is to be held against is at least this. 0:
-// the output's own scale.
+// The size of the numbers that the call adds to make `output`: x - y may be tiny, but has the
+// rounding of x and y. An output's error is divided by this size when it is larger than the output.
+// 0: not known.
 double SummedMagnitude(const Dump& dump, const Record& record, const Leaf& output);
 
 }  // namespace msprobe::compare

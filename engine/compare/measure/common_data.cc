@@ -32,7 +32,7 @@ struct Filled {
   std::string first_unreadable;
 };
 
-// Statistics of the elements, for those that the leaf does not have.
+// Gives the leaf those statistics that it did not record.
 void SetStatistics(const kernels::Stats& stats, TextArena* arena, std::list<ElementCounts>* counts,
                    Leaf* leaf) {
   const auto set = [&](TextRef Leaf::*text, double Leaf::*number, double value) {
@@ -69,9 +69,9 @@ Filled FillStatistics(const CompareOptions& options, ThreadPool& pool, Dump* dum
   const auto fill = [&](uint32_t i, ThreadPool* threads) {
     Leaf& leaf = dump->leaves[i];
     const uint64_t size = dump::TensorDataSize(*dump, leaf);
-    const bool fits = !options.mapped_counts || size <= options.most_tensor_bytes;
+    const bool fits = !options.mapped_counts || size <= options.max_pair_bytes;
     const Result<formats::TensorFile> tensor =
-        fits ? dump::ReadTensorData(*dump, leaf) : TooLarge(size, options.most_tensor_bytes);
+        fits ? dump::ReadTensorData(*dump, leaf) : TooLarge(size, options.max_pair_bytes);
     const kernels::Stats stats =
         tensor.ok() ? kernels::ComputeStats(tensor->view(), threads) : kernels::Stats();
     const std::lock_guard<std::mutex> lock(mutex);
@@ -82,8 +82,9 @@ Filled FillStatistics(const CompareOptions& options, ThreadPool& pool, Dump* dum
       filled.first_unreadable = tensor.status().message();
     }
   };
-  // Small ones a thread each, large ones one after another.
-  const uint64_t small = options.max_tensor_bytes / std::max<size_t>(1, pool.threads());
+  // Small tensors: each on one thread, many at a time. Large ones: one after another, each on all
+  // threads.
+  const uint64_t small = options.max_resident_tensor_bytes / std::max<size_t>(1, pool.threads());
   const auto large = std::stable_partition(wanting.begin(), wanting.end(), [&](uint32_t i) {
     return dump::TensorDataSize(*dump, dump->leaves[i]) <= small;
   });
@@ -109,7 +110,7 @@ Result<Mode> ChooseMode(const Dump& target, const Dump& golden, std::optional<Mo
     }
   }
   if (!wanted) {
-    // A sample and a whole tensor have no elements in common.
+    // Both have tensor files; one may hold a sample, whose elements the other does not have.
     if (target.task == Task::kTensor && golden.task == Task::kTensor &&
         HaveCommonElements(target, golden)) {
       return Mode::kTensor;

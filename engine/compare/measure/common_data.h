@@ -1,4 +1,4 @@
-// What two dumps have in common: elements, checksums or statistics.
+// Which data two dumps have in common, and are compared by: elements, checksums or statistics.
 #pragma once
 
 #include <optional>
@@ -11,13 +11,14 @@
 
 namespace msprobe::compare {
 
-// `wanted`, when both sides have the data for it; without it tensors when both have them, checksums
-// when both carry them, else statistics. Errors: kInvalidArgument.
+// `wanted`, when it is given. Otherwise tensors when both dumps have tensor files, checksums when
+// both have checksums, else statistics. Errors: kInvalidArgument when a side lacks the data for
+// `wanted`.
 Result<Mode> ChooseMode(const Dump& target, const Dump& golden, std::optional<Mode> wanted);
 
-// For statistics: where only one side has tensor data, the statistics that it did not record are
-// computed from them. Answers the line that says what the comparison was reduced to, "" when it was
-// not.
+// For a comparison of statistics. When only one side has tensor files, the statistics that this
+// side did not record are computed from the files. The result is a sentence that says so, for the
+// reports; "" when nothing was computed.
 std::string ReduceToStatistics(const CompareOptions& options, ThreadPool& pool, Dump* target,
                                Dump* golden);
 

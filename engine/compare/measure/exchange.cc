@@ -13,7 +13,7 @@ bool IsAny(std::string_view text, std::initializer_list<std::string_view> names)
   return std::find(names.begin(), names.end(), text) != names.end();
 }
 
-// "all_gather" of "Distributed._all_gather_base": private and newer names of the same call.
+// "all_gather_base" for "Distributed._all_gather_base".
 std::string_view KindOf(std::string_view api) {
   std::string_view kind = api.substr(api.rfind('.') + 1);
   while (kind.starts_with('_')) kind.remove_prefix(1);
@@ -23,19 +23,20 @@ std::string_view KindOf(std::string_view api) {
 bool Sends(std::string_view kind) { return IsAny(kind, {"send", "isend"}); }
 bool Receives(std::string_view kind) { return IsAny(kind, {"recv", "irecv"}); }
 
-// The first argument is where the results go.
+// Whether the first argument is the output buffer.
 bool ResultComesFirst(std::string_view kind) {
   return Receives(kind) || kind == "scatter" || kind.starts_with("all_gather") ||
          kind.starts_with("reduce_scatter") || kind.starts_with("all_to_all");
 }
 
-// Where the number of the one process that gives or gets stands among the arguments; 0: nowhere.
+// The position of the argument that names the one process that gives to all or gets from all; 0:
+// the call has no such argument.
 int RootArgument(std::string_view kind) {
   if (IsAny(kind, {"scatter", "gather"})) return 2;
   return IsAny(kind, {"broadcast", "reduce"}) || Sends(kind) || Receives(kind) ? 1 : 0;
 }
 
-// From the arguments of a call whose record does not say it.
+// Reads from the arguments who takes part, for records that do not say it.
 void ReadArguments(const Dump& dump, const Record& record, Exchange* e) {
   e->rank =
       static_cast<int32_t>(NumberAfter(dump.folder.substr(dump.folder.rfind('/') + 1), "rank"));
@@ -50,7 +51,7 @@ void ReadArguments(const Dump& dump, const Record& record, Exchange* e) {
       e->peer = static_cast<int32_t>(NumberAfter(leaf.value, ""));
     }
   }
-  // Nobody else could be meant where the argument is left out.
+  // The default of these arguments is process 0.
   if (root > 0 && e->peer < 0 && !Receives(e->kind)) e->peer = 0;
   if (root == 0 || e->rank < 0) return;
   const bool is_root = e->rank == e->peer;

@@ -1,5 +1,6 @@
-// A call of torch.distributed as one process saw it: with whom, and which of its values it gave to
-// the others, which it got from them. A process that got a wrong number did not introduce it.
+// An exchange: a call of torch.distributed by which processes give tensors to each other, as one
+// process saw it. Which processes take part, which values this process gave, and which it received.
+// A process that received a wrong number did not make it.
 //
 //   if (const std::optional<Exchange> e = ExchangeOf(dump, record)) {
 //     for (const Leaf& leaf : dump.LeavesOf(record))
@@ -18,32 +19,32 @@
 namespace msprobe::compare {
 
 struct Exchange {
-  // One of a batch of sends and receives.
+  // One send or receive of batch_isend_irecv.
   struct Part {
-    std::string_view stem;  // of its leaves' names: ".input.0.1"
+    std::string_view stem;  // what the names of its leaves have in common: ".input.0.1"
     bool sends = false;
-    int32_t peer = -1;
+    int32_t peer = -1;  // the other process
   };
   std::string_view kind;   // "all_reduce"
-  std::string_view ranks;  // "[0, 1]"; "" where the dump does not say: the default group
+  std::string_view ranks;  // of all that take part: "[0, 1]"; "": all processes
   ProcessGroup::Role role = ProcessGroup::Role::kNone;
-  int32_t rank = -1;  // this process, -1: unknown
-  int32_t peer = -1;
-  std::vector<Part> parts;  // of batch_isend_irecv
+  int32_t rank = -1;        // of this process; -1: unknown
+  int32_t peer = -1;        // the other process, or the one that gives to or gets from all
+  std::vector<Part> parts;  // of batch_isend_irecv, otherwise empty
 };
 
-// Nothing for calls that are no exchange of tensors. Our dumps say who took part (Record::group);
-// in older ones it follows from the arguments and the name of the rank's folder.
+// nullopt when the call exchanges no tensors. Our dumps say who took part (Record::group); in those
+// of other generations it follows from the arguments and from the name of the rank's folder.
 std::optional<Exchange> ExchangeOf(const Dump& dump, const Record& record);
 
 enum class ExchangePart : uint8_t {
-  kOther,     // says how: a rank, an operation, a group
-  kGiven,     // goes to others
-  kBuffer,    // what stood where the results came: nobody's number
-  kReceived,  // as the call left it
+  kOther,     // no tensor of the exchange: a rank, a reduction, a group
+  kGiven,     // this process gives it to others
+  kBuffer,    // the content of an output buffer before the call: it is not an input
+  kReceived,  // the content of an output buffer, or the result, after the call
 };
 ExchangePart PartOf(const Exchange& exchange, const Record& record, const Leaf& leaf);
-// The element of exchange.parts that a leaf belongs to; -1: none.
+// The index in exchange.parts of the send or receive that a leaf belongs to; -1: none.
 int32_t BatchPartOf(const Exchange& exchange, const Record& record, const Leaf& leaf);
 
 bool IsPointToPoint(const Exchange& exchange);

@@ -16,12 +16,13 @@
 namespace msprobe::compare {
 namespace {
 
-// float8 and narrower are formats of single tensors, scaled for the purpose: what is computed from
-// them has another error.
-constexpr double kCoarsest = 0x1p-7;  // bfloat16's epsilon
+// The epsilon of bfloat16, the coarsest dtype that programs compute in. float8 and narrower dtypes
+// are formats in which single, scaled tensors are stored: their rounding says nothing of later
+// calls.
+constexpr double kCoarsest = 0x1p-7;
 
-// The first row whose tensors are of two float dtypes, and the coarsest such dtype. The rows before
-// `first` hold none.
+// Fills coarse_row, the first row whose two tensors have different float dtypes, and coarse_dtype,
+// the coarsest dtype of such rows. No row before `first` is one.
 void FindCoarseDType(uint32_t first, Comparison* c) {
   double coarsest = 0;
   for (uint32_t i = first; i < c->rows.size(); ++i) {
@@ -49,7 +50,8 @@ bool HasOtherArguments(const Comparison& c, const RecordPair& pair) {
 void JudgeRow(const Comparison& c, const Record& record, uint32_t i, double* terms, Measure* m) {
   const Leaf &target = c.target.leaves[c.rows[i].target],
              &golden = c.golden.leaves[c.rows[i].golden];
-  // Another tool may write null for what it cannot record; one tool writes it for None.
+  // null against a value is a difference only within one tool: another tool may write null for a
+  // value that it cannot record.
   if ((target.kind == LeafKind::kNone) != (golden.kind == LeafKind::kNone) &&
       c.target.dialect == c.golden.dialect) {
     *m = {.verdict = RowVerdict::kDiffers,
@@ -62,7 +64,7 @@ void JudgeRow(const Comparison& c, const Record& record, uint32_t i, double* ter
   options.explained = c.Thresholds().Explained(
       record.api, JudgedDType(target.dtype, golden.dtype, options.coarse_dtype));
   JudgeLeaves(target, golden, c.mode, options, m);
-  // What the call sums only matters where its numbers are not simply the same.
+  // The number of summed terms takes time to find: it is needed only for numbers that differ.
   if (target.slot != Slot::kOutput || m->verdict == RowVerdict::kEqual) return;
   if (*terms < 0) *terms = SummedTerms(c.golden, record);
   options.terms = *terms;
@@ -70,7 +72,8 @@ void JudgeRow(const Comparison& c, const Record& record, uint32_t i, double* ter
   JudgeLeaves(target, golden, c.mode, options, m);
 }
 
-// Floats behind the first row of two dtypes carry the rounding of the coarser one.
+// Judges floats again that come after the first row with two dtypes: they carry the rounding of the
+// coarser one.
 void JudgeByCoarseDType(Comparison* c) {
   for (const RecordPair& pair : c->pairs) {
     if (!pair.matched() || pair.first_row + pair.row_count <= c->coarse_row) continue;
@@ -102,7 +105,7 @@ void MeasureRows(const CompareOptions& options, Comparison* c) {
   constexpr size_t kChunk = 512;  // pairs
   const size_t chunks = (c->pairs.size() + kChunk - 1) / kChunk;
   PageRelease pages(c->target, c->golden);
-  std::atomic<uint32_t> two_dtypes = UINT32_MAX;  // a row before all those of two dtypes
+  std::atomic<uint32_t> two_dtypes = UINT32_MAX;  // no row before this one has two float dtypes
   pool.ParallelFor(chunks, [&](size_t chunk) {
     const size_t end = std::min(c->pairs.size(), (chunk + 1) * kChunk);
     const RecordPair& last = c->pairs[end - 1];

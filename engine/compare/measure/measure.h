@@ -9,12 +9,12 @@
 
 namespace msprobe::compare {
 
-// From comparison->pairs and rows fills measures, in tensor mode also diffs, and notes for files
-// that could not be read.
+// Reads comparison->pairs and rows, and fills measures; in tensor mode also diffs, and notes for
+// files that could not be read.
 void MeasureRows(const CompareOptions& options, Comparison* comparison);
 
-// Comparison::coarse_dtype where a row is to be judged by it, else "". Not the results of a call
-// that was made with other plain arguments: their error has a reason of its own.
+// Comparison::coarse_dtype when a row is to be judged by that dtype, else "". The results of a call
+// that was made with other plain arguments are not judged by it: their error has another reason.
 std::string_view CoarseDTypeFor(const Comparison& comparison, const RecordPair& pair, uint32_t row);
 
 }  // namespace msprobe::compare

@@ -20,8 +20,8 @@
 namespace msprobe::compare {
 namespace {
 
-// Pairs up to this size are read many at a time, one a thread; larger ones one after the other, all
-// threads on each.
+// Pairs of files up to this size are compared many at a time, each on one thread. Larger pairs are
+// compared one after the other, each on all threads.
 constexpr uint64_t kSmallFile = uint64_t{8} << 20;
 
 struct Job {
@@ -48,7 +48,7 @@ class TensorMeasurer {
   void Run() {
     std::vector<Job> small, large;
     const uint64_t limit = std::min(
-        kSmallFile, options_.max_tensor_bytes / (2 * std::max<size_t>(1, pool_.threads())));
+        kSmallFile, options_.max_resident_tensor_bytes / (2 * std::max<size_t>(1, pool_.threads())));
     for (const RecordPair& pair : c_.pairs) {
       if (pair.target < 0 || pair.golden < 0) continue;
       double terms = -1;
@@ -60,8 +60,8 @@ class TensorMeasurer {
                                   dump::TensorDataSize(c_.golden, g)};
         const bool output = t.slot == Slot::kOutput;
         const Record& record = c_.golden.records[pair.golden];
-        if (options_.mapped_counts && sizes[0] + sizes[1] > options_.most_tensor_bytes) {
-          Fail(i, TooLarge(sizes[0] + sizes[1], options_.most_tensor_bytes));
+        if (options_.mapped_counts && sizes[0] + sizes[1] > options_.max_pair_bytes) {
+          Fail(i, TooLarge(sizes[0] + sizes[1], options_.max_pair_bytes));
           continue;
         }
         (std::max(sizes[0], sizes[1]) <= limit ? small : large)
@@ -72,14 +72,14 @@ class TensorMeasurer {
     found_.reserve(small.size() + large.size());
     pool_.ParallelFor(small.size(), [&](size_t i) { Compare(small[i], nullptr); });
     for (const Job& job : large) Compare(job, &pool_);
-    // In row order, so that the result does not depend on which thread came first.
+    // In the order of rows, so that the result does not depend on which thread was faster.
     std::sort(found_.begin(), found_.end(),
               [](const Found& a, const Found& b) { return a.row < b.row; });
     c_.diffs.reserve(found_.size());
     for (const Found& found : found_) {
       c_.measures[found.row].tensor = static_cast<int32_t>(c_.diffs.size());
       c_.diffs.push_back(found.diff);
-      // Not before: rows may share a leaf, and others read it meanwhile.
+      // Only now: rows may share a leaf, and other threads were reading it.
       c_.target.leaves[c_.rows[found.row].target].counts = found.target;
       c_.golden.leaves[c_.rows[found.row].golden].counts = found.golden;
     }
@@ -153,7 +153,7 @@ class TensorMeasurer {
                                                 JudgedDType(t.dtype, g.dtype, job.coarse_dtype)),
          .coarse_dtype = job.coarse_dtype},
         &m);
-    // What a sample holds is not what the tensor holds.
+    // The counts of a sample are not those of the tensor.
     const ElementCounts* in_target =
         c_.target.sampled ? t.counts : target_counts_.Of(*target, diff->nonfinite_target, pool, t);
     const ElementCounts* in_golden =
@@ -162,7 +162,7 @@ class TensorMeasurer {
     found_.push_back({job.row, in_target, in_golden, diff.value()});
   }
 
-  // What is wrong with a file whose elements do not have its checksum.
+  // Ok, or the error of a file whose elements do not have the recorded checksum.
   static Status Verified(const Dump& dump, const Leaf& leaf, std::optional<uint32_t> expected,
                          uint32_t found) {
     if (!expected || *expected == found) return Status::Ok();
@@ -212,7 +212,7 @@ const ElementCounts* NonFiniteCounts::Of(const formats::TensorFile& tensor, int6
   if (leaf.counts->nan >= 0) return leaf.counts;
   const int64_t zero = leaf.counts->zero;
   if (nonfinite == 0 && zero < 0) return &kAllFinite;
-  // Another pass over memory, for the few tensors that need it.
+  // One more pass over the elements; few tensors need it.
   const kernels::Stats stats =
       nonfinite > 0 ? kernels::ComputeStats(tensor.view(), pool) : kernels::Stats();
   const std::lock_guard lock(mutex_);

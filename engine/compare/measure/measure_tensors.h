@@ -13,26 +13,26 @@ class ThreadPool;
 }
 namespace msprobe::compare {
 
-// What a row takes whose tensors are compared, beside the row itself.
+// Bytes of memory for each row whose tensors are compared, besides the row itself.
 inline constexpr uint64_t kMemoryOfTensorRow = 2 * sizeof(kernels::Diff) + 64;
 
-// For every row whose two leaves are tensors: fills Measure::tensor and Comparison::diffs and
-// judges by the elements. Rows whose files cannot be used keep no number and become unknown; notes
-// name the file. At most options.max_tensor_bytes of files are held at a time (a single larger pair
-// is read alone, or not at all: options.most_tensor_bytes).
+// For each row whose two leaves are tensors: fills Measure::tensor and Comparison::diffs, and
+// judges the row by the elements. A row whose files cannot be used has no numbers and becomes
+// unknown; its note names the file. At most options.max_resident_tensor_bytes of files are held at
+// a time. A pair that is larger is read alone; a pair beyond options.max_pair_bytes is not read.
 void MeasureTensors(const CompareOptions& options, ThreadPool& pool, Comparison* comparison);
 
-// Why tensors are not read: options.most_tensor_bytes.
+// The error of a pair that is not read because it needs more memory than options.max_pair_bytes.
 Status TooLarge(uint64_t needed, uint64_t left);
 
-// What a dump did not count, and what a checkpoint cannot: NaN and the infinities of each sign in
-// tensors that were compared. Leaves are set when all rows are measured: rows may share one.
+// Counts NaN and infinities of the tensors that are compared, where the dump did not count them.
+// The counts are given to the dump when all rows are measured, because two rows may share a leaf.
 //
 //   leaf.counts = counts.Of(tensor, diff.nonfinite_target, pool, leaf);   // from any thread
 //   counts.MoveTo(&dump);
 class NonFiniteCounts {
  public:
-  // `nonfinite`: how many elements are not finite. What the leaf knows already stays.
+  // `nonfinite`: how many elements of the tensor are not finite. Counts that the leaf has stay.
   const ElementCounts* Of(const formats::TensorFile& tensor, int64_t nonfinite, ThreadPool* pool,
                           const Leaf& leaf);
   void MoveTo(Dump* dump) { dump->counts.splice(dump->counts.end(), found_); }
@@ -42,7 +42,7 @@ class NonFiniteCounts {
   std::list<ElementCounts> found_;
 };
 
-// Whether an element is two values; shapes count elements.
+// Whether one element holds two values (float4_e2m1fn_x2). Shapes count elements.
 inline bool IsPacked(DType dtype) { return dtype == DType::kFloat4E2M1X2; }
 
 }  // namespace msprobe::compare

@@ -1,5 +1,5 @@
-// What the program brings into the recording: tensors that no recorded call made and that are no
-// weights, such as batches.
+// Outside data: tensors that no recorded call made and that are not weights, such as a batch that
+// the program read from a file.
 //
 //   ForEachOutsideRow(c, c.pairs.size(), [&](uint32_t row) { ...; return true; });
 #pragma once
@@ -12,14 +12,16 @@
 
 namespace msprobe::compare {
 
-// Rows of inputs of the target's forward calls among the first `pairs`, in order; `body` answers
-// whether to go on. Needs fingerprints; leaves without one are passed over.
+// Calls `body` for each row of outside data among the inputs of the target's forward calls in the
+// first `pairs` pairs, in order, until `body` returns false. Leaves without a fingerprint are
+// passed over.
 void ForEachOutsideRow(const Comparison& comparison, size_t pairs,
                        const std::function<bool(uint32_t row)>& body);
 
-// Integers from outside with the same statistics and other bits are other data (a batch in another
-// order): rounding is no reason. As long as all integers and booleans that recorded calls made are
-// the same: a choice that rounding turned may go on in values whose making was not recorded.
+// Judges integers from outside that have equal statistics and different bits: they differ (a batch
+// in another order), because integers are not rounded. Only when all integers and booleans that
+// recorded calls made are equal: otherwise rounding may have changed a choice (an argmax), and the
+// integers may follow from that choice through a call that was not recorded.
 void JudgeOutsideIntegers(Comparison* comparison);
 
 }  // namespace msprobe::compare

@@ -41,7 +41,7 @@ std::string CompareWeights(const Dump& target, const Dump& golden) {
                      rest);
 }
 
-// Tensors that come from outside: not made by a recorded call, no weight.
+// A sentence on the outside data (outside_data.h) of both runs.
 std::string CompareData(const Comparison& c) {
   FingerprintSet same, rounded;
   std::string_view other;
@@ -63,7 +63,7 @@ std::string CompareData(const Comparison& c) {
       rounded.size() == 0 ? "" : fmt::format(", {} rounded or reordered", rounded.size()));
 }
 
-// What both sides compute in, where that is not the same.
+// A sentence on the dtypes of both runs; "" when they are the same.
 std::string ComparePrecision(const Comparison& c) {
   if (c.coarse_row == UINT32_MAX) return {};
   const Row& row = c.rows[c.coarse_row];
@@ -85,7 +85,7 @@ std::string CompareSettings(const Dump& target, const Dump& golden, std::string 
     if (key == "random_state") {
       text += "the random state is another";
     } else {
-      // A commit is told by its first digits.
+      // The first ten digits of a git commit are enough.
       const size_t digits = key == "git" ? 10 : std::string::npos;
       text += fmt::format("{} {} in the target, {} in the golden", key, value.substr(0, digits),
                           other->second.substr(0, digits));

@@ -1,16 +1,15 @@
-// Whether two runs began from the same weights, the same data and the same settings.
+// Whether two runs started from the same weights, the same data and the same settings.
 //
 //   CompareRunStarts(&comparison);                  // fills comparison.run_start
-//   Print("began from {}", comparison.run_start.weights);
+//   Print("started from {}", comparison.run_start.weights);
 #pragma once
 
 #include "engine/compare/model/comparison.h"
 
 namespace msprobe::compare {
 
-// Needs rows measured and the first divergence found. Data are the tensors that calls take and that
-// no recorded call made: they are looked at up to the first divergence, beyond which everything may
-// differ.
+// Call it when the rows are measured and the first divergence is found. Data are the tensors of
+// outside_data.h up to the first divergence; behind it everything may differ.
 void CompareRunStarts(Comparison* comparison);
 
 }  // namespace msprobe::compare

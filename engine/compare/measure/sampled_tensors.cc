@@ -12,7 +12,7 @@
 namespace msprobe::compare {
 namespace {
 
-// Elements between the ends that a sample holds.
+// How many elements a sample has between the first 256 and the last 256.
 int64_t Between(int64_t elements, int64_t step) {
   return (elements - 2 * dump::kSampleEnd + step - 1) / step;
 }

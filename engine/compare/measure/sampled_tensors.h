@@ -1,5 +1,6 @@
-// Samples of tensors, as ptdbg_ascend 0.1 keeps them: of more than 512 elements the first 256, each
-// dump_step-th of those between, and the last 256. Two dumps with other steps have some in common.
+// Samples of tensors, as ptdbg_ascend 0.1 keeps them. Of a tensor with more than 512 elements it
+// keeps the first 256, the last 256, and every dump_step-th of the elements between. Two dumps with
+// different dump_step have some elements in common.
 //
 //   if (HaveCommonElements(target, golden)) {
 //     MSPROBE_ASSIGN_OR_RETURN(TensorFile t, CommonElements(std::move(file), name, 520, 2, 3));
@@ -18,12 +19,13 @@ namespace msprobe::compare {
 // Whether the tensor data of the two can be compared element by element.
 bool HaveCommonElements(const Dump& target, const Dump& golden);
 
-// Why they cannot, as the beginning of a sentence.
+// The first half of a sentence that says why they cannot be compared.
 std::string WhatIsSampled(const Dump& target, const Dump& golden);
 
-// Of `tensor`, which holds every `step`-th of `elements` elements, those that a sample with
-// `other_step` holds as well, in a row; `tensor` itself up to 512 elements. Errors: kInvalidDump
-// about the file `name` when it does not hold as many elements as that.
+// `tensor` is a sample with `step` of a tensor with `elements` elements. The result has those of
+// its elements that a sample with `other_step` has too, as a vector. A tensor of up to 512 elements
+// is kept whole, and is the result. Errors: kInvalidDump when the file `name` has another number of
+// elements than such a sample.
 Result<formats::TensorFile> CommonElements(formats::TensorFile tensor, std::string_view name,
                                            double elements, int64_t step, int64_t other_step);
 

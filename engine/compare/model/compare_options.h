@@ -1,4 +1,4 @@
-// What a comparison is asked for: the kind of data, how calls are paired, limits.
+// What a caller can choose for a comparison: the kind of data, how calls are paired, limits.
 //
 //   CompareOptions options;
 //   options.mode = Mode::kMd5;
@@ -27,24 +27,24 @@ struct NameMapping {
   // "Torch.abs"}.
   std::map<std::string, std::string> apis;
   // Leaf::name, whole: {"Functional.add.0.forward.input.1", "Torch.add.0.forward.kwargs.other"}.
-  // Wins over everything else; the two may belong to calls that are not paired otherwise.
+  // These pairs win over everything else. Their calls need not be paired with each other.
   std::map<std::string, std::string> leaves;
-  // Of calls of an api (the target's spelling): where its values are found in the golden. Keys are
-  // SlotClass (record_keys.h) of the forward call and first part of the place, "0" or "weight";
-  // values of a listed slot class without an entry have no partner.
+  // For an api (the target's spelling) the places of its values in the golden. Keys of `moved` are
+  // a SlotClass (record_keys.h) of the forward call and the first part of the place, "0" or
+  // "weight". Values of a slot class in `listed` that `moved` does not name have no partner.
   struct Places {
     std::map<std::pair<uint64_t, std::string>, std::string> moved;
     std::set<uint64_t> listed;
   };
   std::map<std::string, Places> places;
-  std::vector<std::string> notes;  // what of a request could not be done; told with the result
+  std::vector<std::string> notes;  // parts of a request that could not be done; shown in reports
   bool empty() const { return apis.empty() && leaves.empty() && places.empty(); }
 };
 
 enum class Alignment : uint8_t {
-  kAuto,   // equal names in the same order, else by content: survives inserted, removed and renamed
-           // calls
-  kNames,  // equal names only, as the earlier tools did: an inserted call shifts every later call
+  kAuto,   // by names when all are equal and in the same order, else by what calls look like:
+           // inserted, removed and renamed calls do no harm
+  kNames,  // by equal names only, as the earlier tools do: an inserted call shifts every later call
            // of the same API
 };
 
@@ -54,17 +54,18 @@ struct CompareOptions {
   std::optional<Mode> mode;
   Alignment alignment = Alignment::kAuto;
   NameMapping mapping;
-  // Calls whose values have other shapes or are not as many are no partners.
+  // true: calls are partners only when they have equally many values, of the same shapes.
   bool same_shapes = false;
-  // A row is `noise` up to this multiple of what rounding explains for its dtype (judge.h has the
-  // table).
+  // A row is `noise` up to this multiple of the roundings that are explained for its dtype
+  // (rounding.h has the table).
   double tolerance = 1;
-  // Bytes of tensor files held at one time, over all threads. One pair may exceed it, alone.
-  uint64_t max_tensor_bytes = uint64_t{4} << 30;
-  // A pair of tensors that needs more memory than this is not read: its row is unknown, and says
-  // what it needs. Files that are mapped need none, as the system can take it back, unless they
-  // count, too.
-  uint64_t most_tensor_bytes = UINT64_MAX;
+  // Bytes of tensors that are in memory at one time, over all threads. A single pair that is larger
+  // is read alone.
+  uint64_t max_resident_tensor_bytes = uint64_t{4} << 30;
+  // A pair of tensors that needs more bytes than this is not read: its row is unknown, and says how
+  // many bytes it needs. A file that is mapped needs none, because the system can take its pages
+  // back; with `mapped_counts` it needs its size.
+  uint64_t max_pair_bytes = UINT64_MAX;
   bool mapped_counts = false;
   std::shared_ptr<const ThresholdTable> thresholds;  // null: the shipped ones
   ThreadPool* pool = nullptr;                        // null: ThreadPool::Default()

@@ -15,10 +15,12 @@ namespace msprobe::compare {
 
 enum class Mode : uint8_t { kStatistics, kMd5, kTensor };
 
-// How a row found its partner.
+// How the two sides of a row or of a call were paired: by equal names, or by what they look like;
+// or the row has one side only.
 enum class Match : uint8_t { kExact, kAligned, kTargetOnly, kGoldenOnly };
 
-// One row of the result: a leaf of the target, of the golden, or both.
+// One row of the result: a leaf of the target and its partner in the golden, or a leaf of one side
+// without a partner.
 struct Row {
   int32_t target = -1, golden = -1;  // index into Dump::leaves
   Match match = Match::kExact;
@@ -40,11 +42,11 @@ enum class RowVerdict : uint8_t {
   kEqual,  // bit-equal: same fingerprint, checksum, elements, or every recorded statistic identical
   kNoise,  // differs by no more than rounding explains for the dtype
   kDiffers,
-  kUnknown,  // no partner, no data, not comparable: `reason` of the row's note says why
+  kUnknown,  // no partner, no data, not comparable: Measure::reason says why
 };
 
-// Why a row has the verdict it has, where the numbers alone do not say it. ReasonText() in judge.h
-// has the sentences.
+// Why a row has its verdict, when the numbers alone do not say it. ReasonText() in judge.h has the
+// sentences.
 enum class Reason : uint8_t {
   kNone,
   kNoPartner,        // unknown: recorded on one side only
@@ -53,37 +55,37 @@ enum class Reason : uint8_t {
   kEmpty,            // equal: no elements on either side
   kNoCommonNumber,   // unknown: no statistic, checksum or file that both sides have
   kBothNaN,          // unknown: NaN on both sides says nothing of the elements
-  kUninitialised,    // unknown: the call returns memory nobody wrote (empty, empty_like, ...); not
-                     // counted against a run
+  kUninitialised,    // unknown: the call returns memory that is not written yet (empty, empty_like,
+                     // ...); not counted against a run
   kNoFile,           // unknown: the tensor file is missing; the note names it
   kBadFile,          // unknown: the tensor file cannot be read; the note says why
   kKindDiffers,      // differs: a tensor against a scalar, a float against an integer
-  kShapeDiffers,     // differs: other than by dimensions of extent 1
+  kShapeDiffers,     // differs: shapes that are not equal without their dimensions of extent 1
   kValueDiffers,     // differs: plain values (int, str, ...) that are not the same
   kNonFinite,        // differs: NaN or infinity on one side only, or infinities of opposite sign
-  kChecksumDiffers,  // differs: checksums say no more than that
-  kOtherBits,        // noise: the same statistics, yet other bits: rounded or reordered elements
-  kCoarserBefore,  // noise, differs: judged by a coarser float, which a call before it computed in
-                   // on one side
-  kOtherElements,  // differs: the same, of integers that rounding cannot have made
-  kEnlarged,       // noise: rounding of its inputs, which the operation enlarges by its nature
-  kDTypeDiffers,   // any verdict: judged by the coarser of two float dtypes; unknown for two dtype
-                   // arguments, as mixed precision has
-  kGradientOrder,  // unknown: gradients of an API's inputs, which the two tools list in different
-                   // orders; not counted against a run
+  kChecksumDiffers,  // differs: the checksums differ; nothing tells by how much
+  kOtherBits,        // noise: equal statistics and different bits: rounded or reordered elements
+  kCoarserBefore,  // noise, differs: judged by a coarser float dtype, in which one of the two runs
+                   // computed an earlier call
+  kOtherElements,  // differs: equal statistics and different bits of integers, which are not rounded
+  kEnlarged,       // noise: the rounding of its inputs, which the operation enlarges by its nature
+  kDTypeDiffers,   // any verdict: judged by the coarser of two float dtypes; unknown for arguments
+                   // that are dtypes (a run in mixed precision passes others)
+  kGradientOrder,  // unknown: gradients of an API's inputs, which the tools of the two dumps list in
+                   // different orders; not counted against a run
   kPacked,         // unknown: an element is two values (float4_e2m1fn_x2) on one side only
   kDevice,         // unknown: devices, which differ on purpose; not counted against a run
 };
 
-// What the measuring step leaves for one row. Numbers are NaN where they do not apply. How far its
-// statistics are apart is DifferencesOf (judge.h).
+// The result of measuring and judging one row. DifferencesOf (judge.h) tells how far its statistics
+// are apart.
 struct Measure {
-  int32_t tensor = -1;  // index into Comparison::diffs for tensor mode, -1: not computed
+  int32_t tensor = -1;  // index into Comparison::diffs; -1: the elements were not compared
   RowVerdict verdict = RowVerdict::kUnknown;
   Reason reason = Reason::kNone;
-  // Worst relative disagreement of the row, in units of its dtype's rounding (1 = one rounding of
-  // the dtype's epsilon); inf for a NaN or infinity on one side only. The scale that `noise` and
-  // `differs` are told apart on.
+  // The largest relative difference of the row, in roundings of its dtype (1: the dtype's epsilon).
+  // A row is `noise` up to the number of roundings that are explained, beyond it `differs`. inf for
+  // a NaN or an infinity on one side only; NaN when the row has no such number.
   double severity = kernels::Diff::kNaN;
 };
 
@@ -98,17 +100,19 @@ enum class CallClass : uint8_t {
 
 struct FirstDivergence {
   int32_t pair = -1;  // index into Comparison::pairs; -1: none found
-  int32_t row =
-      -1;  // its worst row (index into Comparison::rows); -1: the call as a whole (no partner)
+  // The worst row of the call, index into Comparison::rows; -1: the call as a whole (it has no
+  // partner).
+  int32_t row = -1;
   CallClass call_class = CallClass::kUnknown;
-  double confidence = 0;    // 0 to 1
-  std::string source_line;  // "train.py:41 in forward: y = F.gelu(x)"; the user's own frame when
-                            // there is one
-  std::string why;          // one sentence: what agreed before, how wrong it is
-  std::string advice;       // what to look at next; "" when there is nothing to add
+  double confidence = 0;  // 0 to 1
+  std::string
+      source_line;     // "train.py:41 in forward: y = F.gelu(x)", of the user's own code if the
+                       // stack has any
+  std::string why;     // one sentence: what agreed before, how wrong it is
+  std::string advice;  // what to look at next; "" when there is nothing to add
 };
 
-// What the two runs began from, as sentences without an end stop; "" where the dumps do not tell.
+// What the two runs started from, as sentences without a full stop; "" when the dumps do not tell.
 struct RunStart {
   std::string weights;   // "the same weights (148)"
   std::string data;      // "the same data (3 tensors)"
@@ -126,28 +130,30 @@ struct Comparison {
   }
   Dump target, golden;
   Mode mode = Mode::kStatistics;
-  double tolerance = 1;  // of CompareOptions, which the verdicts were made with
+  double tolerance = 1;  // CompareOptions::tolerance that the verdicts were made with
   std::shared_ptr<const ThresholdTable> thresholds;  // null: the shipped ones
-  std::vector<RecordPair> pairs;     // in execution order of the target; golden-only pairs at their
-                                     // place in the golden order
-  std::vector<Row> rows;             // grouped by pair
-  std::vector<Measure> measures;     // one a row
-  std::vector<kernels::Diff> diffs;  // tensor mode
-  // Where one side computes in a coarser float dtype: its first row, and the coarsest such dtype,
-  // which floats from there on are judged by.
+  std::vector<RecordPair> pairs;  // in execution order of the target; a call that only the golden
+                                  // has stands behind the call before it in the golden
+  std::vector<Row> rows;          // grouped by pair
+  std::vector<Measure> measures;  // one for each row
+  std::vector<kernels::Diff> diffs;  // tensor mode; Measure::tensor is an index
+  // When one run computes in a coarser float dtype than the other: the first row where this is
+  // seen, and the coarsest such dtype. Floats behind that row are judged by that dtype.
   uint32_t coarse_row = UINT32_MAX;
   std::string_view coarse_dtype;
-  std::vector<std::string>
-      notes;  // one a row when not empty(): unreadable file, ... (Measure::reason says the rest)
-  std::vector<CallClass> classes;  // one a pair
-  // The pair of the forward call that a backward record belongs to, one a pair; -1: none recorded,
-  // or not a backward record.
+  // Empty, or one text for each row: details that its Reason does not have, such as the file that
+  // cannot be read.
+  std::vector<std::string> notes;
+  std::vector<CallClass> classes;  // one for each pair
+  // For each pair of backward records the pair of their forward call; -1: not recorded, or not a
+  // backward record.
   std::vector<int32_t> forward_of;
   RunStart run_start;
   FirstDivergence first;
   std::vector<FirstDivergence> runners_up;
-  std::vector<std::string>
-      not_observed;  // sentences: killed run, missing stack.json, records without partner, ...
+  // Sentences on what this comparison cannot know: a killed run, a missing stack.json, records
+  // without a partner, ...
+  std::vector<std::string> not_observed;
 };
 
 }  // namespace msprobe::compare

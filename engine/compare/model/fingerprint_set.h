@@ -1,5 +1,5 @@
-// A set of fingerprints. Of a million values: one of nodes would take a tenth of what the dumps
-// take.
+// A set of fingerprints, for dumps of millions of values: it holds one 64-bit hash for each, where
+// std::set would take a tenth of the memory of the dumps.
 //
 //   FingerprintSet seen;
 //   if (seen.Insert(leaf.fingerprint)) ++count;   // the first time
@@ -17,7 +17,7 @@ namespace msprobe::compare {
 
 class FingerprintSet {
  public:
-  // False: it was there.
+  // false: it was in the set already.
   bool Insert(std::string_view text) {
     if (2 * size_ >= slots_.size()) Grow();
     const uint64_t hash = Hash(text);
@@ -45,7 +45,7 @@ class FingerprintSet {
     return &slots_[i];
   }
 
-  std::vector<uint64_t> slots_;  // a power of two, at most half of them used; 0: free
+  std::vector<uint64_t> slots_;  // their number is a power of two, at most half are used; 0: free
   size_t size_ = 0;
 };
 

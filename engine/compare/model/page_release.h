@@ -1,5 +1,5 @@
-// Walks over large dumps touch every page of their files once: given back on the way, they never
-// are in memory all at a time.
+// Gives pages of a dump's mapped files back to the system while a loop walks over its rows. Such a
+// loop touches every page once; without this, whole files of large dumps would stay in memory.
 //
 //   PageRelease pages(target, golden);
 //   pool.ParallelFor(chunks, [&](size_t i) { Work(i); pages.RowsDone(kRowsOfChunk); });
@@ -19,7 +19,8 @@ class PageRelease {
   explicit PageRelease(const Dump& only) : PageRelease(only, only) {}
   ~PageRelease() { Forget(); }
 
-  // Thread-safe. Others may be reading: what they touch comes back from the system's cache.
+  // Call it when so many more rows are done. Thread-safe, also while other threads read the dumps:
+  // pages that they touch come back from the system's cache.
   void RowsDone(size_t rows) {
     constexpr size_t kRows = 1 << 14;
     const size_t before = rows_.fetch_add(rows, std::memory_order_relaxed);

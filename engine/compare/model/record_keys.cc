@@ -14,12 +14,12 @@ uint64_t Mix(uint64_t a, uint64_t b) {
   return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
 }
 
-// Frames of the innermost calls tell one call site from another, down to the forward() of the
-// module; outer ones (the training script, the launcher) differ between runs of the same model.
+// A call site is recognised by its innermost frames, out to the forward() of its module. The frames
+// further out (the training script, the launcher) differ between runs of the same model.
 constexpr size_t kFramesInKey = 3;
 
-// What the call of a module looks like from inside: its forward(), and below it frames of
-// torch.nn.Module, which dumps of ours leave out.
+// Whether a frame is one of this function. The call of a module has a frame of its forward() and
+// behind it frames of torch.nn.Module, which our dumps leave out.
 bool IsFrameOf(std::string_view frame, std::string_view function) {
   const size_t in = frame.find(", in ");
   return in != std::string_view::npos && frame.substr(in + 5).starts_with(function);
@@ -29,14 +29,14 @@ bool IsModuleCall(std::string_view frame) {
   return IsFrameOf(frame, "_call_impl,") || IsFrameOf(frame, "_wrapped_call_impl,");
 }
 
-// Function and source text of "File <path>, line <n>, in <function>, \n <source>": what an edit
-// elsewhere in the file leaves.
+// The hash of function and source text of "File <path>, line <n>, in <function>, \n <source>". The
+// line's number is left out: an edit elsewhere in the file changes it.
 uint64_t HashFrame(std::string_view frame) {
   const size_t in = frame.find(", in ");
   return HashText(in == std::string_view::npos ? frame : frame.substr(in));
 }
 
-// Prefixes that mean the same in MindSpore and PyTorch.
+// One prefix for those that mean the same in MindSpore and PyTorch.
 std::string_view CommonPrefix(std::string_view api, uint64_t* seed) {
   static constexpr struct {
     std::string_view from, to;
@@ -58,7 +58,7 @@ uint64_t HashApi(std::string_view api, bool cross_framework) {
   uint64_t seed = 0;
   const bool module = api.starts_with("Cell.") || api.starts_with("Module.");
   api = CommonPrefix(api, &seed);
-  // "fc.Dense" against "fc.Linear": the path is the module's identity.
+  // "fc.Dense" in MindSpore is "fc.Linear" in PyTorch: the path "fc" names the module.
   if (module)
     api = api.substr(0, api.rfind('.') == std::string_view::npos ? api.size() : api.rfind('.'));
   return HashText(api, seed);
@@ -142,10 +142,10 @@ std::string_view BaseApi(std::string_view api) {
 
 std::string_view LeafSuffix(const Leaf& leaf, const Record& record) {
   if (leaf.name.starts_with(record.name)) return leaf.name.substr(record.name.size());
-  // Parameter gradients of some generations: "Module.fc.Linear.parameters_grad.weight" in entry
-  // "...parameters_grad.0".
+  // Some generations call the leaf "Module.fc.Linear.parameters_grad.weight" in an entry that is
+  // called "Module.fc.Linear.parameters_grad.0".
   if (leaf.name.starts_with(record.api)) return leaf.name.substr(record.api.size());
-  // torch_npu.hooks numbers each value.
+  // torch_npu.hooks puts a number in front of each value.
   const std::string_view name = dump::WithoutLineNumber(leaf.name),
                          stem = dump::WithoutLineNumber(record.name);
   return name.starts_with(stem) ? name.substr(stem.size()) : leaf.name.view();

@@ -1,5 +1,5 @@
-// What a call looks like, apart from its number and its values: the keys that alignment compares,
-// from strict to loose.
+// The keys by which alignment recognises a call. A key is a hash of what a call looks like, without
+// its number and without its values. There are several, from strict to loose.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,7 @@
 
 namespace msprobe::compare {
 
-// All are of the call without its number; looser ones serve only in the gaps that stricter ones
-// leave.
+// What a key is made of. A looser key is used only in the gaps that the stricter ones leave.
 enum class KeyLevel : uint8_t {
   kSite,       // api, direction, enclosing module, leaf names and shapes, the source text of the
                // innermost frames
@@ -27,20 +26,21 @@ enum class KeyLevel : uint8_t {
 };
 inline constexpr int kKeyLevels = 6;
 
-// Which evidence both dumps have; what only one recorded must not tell calls apart.
+// Which evidence both dumps have. What only one of the two recorded is left out of the keys: it
+// must not make equal calls look different.
 struct KeyEvidence {
   bool stacks = false, parents = false;
-  bool cross_framework = false;  // one is MindSpore's: class names and prefixes differ
+  bool cross_framework = false;  // one dump is of MindSpore: class names and prefixes differ
 };
 KeyEvidence CommonEvidence(const Dump& target, const Dump& golden);
 
-// One 64-bit hash a record. Equal keys mean "may be the same call". The target's names are seen
-// through `mapping`.
+// One 64-bit hash for each record. Equal keys mean "may be the same call". The target's names are
+// translated by `mapping` first.
 class RecordKeys {
  public:
   RecordKeys(const Dump& dump, const KeyEvidence& evidence, const NameMapping* mapping);
   uint64_t Key(uint32_t record, KeyLevel level) const;
-  // Of the innermost frames; 0 without a stack.
+  // The hash of the innermost frames of its stack; 0 when it has no stack.
   uint64_t Stack(const Record& record) const;
 
  private:
@@ -51,10 +51,10 @@ class RecordKeys {
 };
 
 uint64_t HashText(std::string_view text, uint64_t seed = 0);
-// "Module.fc.Linear" of "Module.fc.Linear.forward.0"; the name itself when it is not a module
-// call's.
+// "Module.fc.Linear" for "Module.fc.Linear.forward.0"; the name itself when it is not the name of a
+// module's call.
 std::string_view WithoutCall(std::string_view entry_name);
-// The golden spelling of a target's api under `mapping` (null: as it is).
+// The golden's spelling of an api of the target; the api itself when `mapping` is null.
 std::string_view MappedApi(std::string_view api, const NameMapping* mapping);
 // "add" of "Tensor.__add__", "Torch.add" and "Tensor.add_".
 std::string_view BaseApi(std::string_view api);
@@ -63,12 +63,12 @@ std::string_view LeafSuffix(const Leaf& leaf, const Record& record);
 // The leaf's place in its slot, the same in every dialect: "0" of "Torch.add.3.forward.input.0",
 // "Torch_add_3_forward_input.0" and, of a single result, "Torch_add_3_forward_output".
 std::string_view LeafPlace(const Leaf& leaf, const Record& record);
-// What may be paired with what: what goes in may be passed by position or by name, what comes out
-// may not.
+// Leaves are paired only within one slot class. Positional and keyword arguments are one class,
+// since a program may pass an argument either way; outputs are another.
 uint64_t SlotClass(Slot slot);
-// Whether the two checksums can be of one kind: MD5 has 32 digits, and nothing else has.
+// Whether the two checksums are of one kind. An MD5 has 32 digits, and no other kind has.
 bool ComparableChecksums(const Leaf& a, const Leaf& b);
-// Shapes are the same but for dimensions of extent 1: "[1, 3]" and "[3]".
+// Whether two shapes are equal without their dimensions of extent 1: "[1, 3]" and "[3]".
 bool SameSqueezedShape(std::string_view a, std::string_view b);
 
 }  // namespace msprobe::compare

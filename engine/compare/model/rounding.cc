@@ -52,7 +52,7 @@ constexpr Entry kTable[] = {
     {"uint16", Exact("uint16", NumberKind::kInteger)},
     {"uint32", Exact("uint32", NumberKind::kInteger)},
     {"uint64", Exact("uint64", NumberKind::kInteger)},
-    {"float", kFloat32},  // Python's: usually read out of a float32 tensor
+    {"float", kFloat32},  // a Python float: nearly always the value of a float32 tensor
     {"int", Exact("int", NumberKind::kInteger)},
 };
 
@@ -82,7 +82,8 @@ Rounding CoarserRounding(std::string_view target_dtype, std::string_view golden_
   if (target_dtype == golden_dtype) return t;
   const Rounding g = RoundingOf(golden_dtype);
   if (t.kind != g.kind) return {};
-  // One pair of float16 and bfloat16 has the range of neither; epsilon decides.
+  // Of float16 and bfloat16 one has the larger epsilon, the other the smaller range: epsilon
+  // decides.
   return t.epsilon >= g.epsilon ? t : g;
 }
 

@@ -59,7 +59,7 @@ int FieldIndex(std::string_view section, std::string_view key) {
 
 }  // namespace
 
-// Lays one document over a table.
+// Reads one YAML document and changes the limits that it names.
 class ThresholdReader {
  public:
   ThresholdReader(std::string_view path, ThresholdTable* table) : path_(path), table_(*table) {}
@@ -134,7 +134,7 @@ class ThresholdReader {
     return Status::Ok();
   }
 
-  // The dtype's name as rounding.h has it.
+  // The name of the dtype, spelled as in rounding.h.
   Result<std::string> DType(const YAML::Node& node) const {
     const std::string_view name = node.IsScalar() ? RoundingOf(node.Scalar()).name : "";
     if (name.empty()) return Wrong(node, "a dtype such as float16");
@@ -186,7 +186,7 @@ const ThresholdTable& ThresholdTable::Shipped() {
     ThresholdTable made;
     const Status status =
         ThresholdReader("thresholds.yaml", &made).Run(YAML::Load(std::string(kShippedThresholds)));
-    if (!status.ok()) std::abort();  // the file is part of the program, and tested
+    if (!status.ok()) std::abort();  // cannot happen: the file is part of the program, and tested
     made.changes_rounding_ = false;
     return made;
   }();

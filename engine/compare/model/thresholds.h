@@ -1,5 +1,5 @@
-// The numbers that verdicts are made with: thresholds.yaml, which is shipped, and what a user's
-// file changes in it, for all rows or for those of an operation or a dtype.
+// The limits that verdicts are made with: those of thresholds.yaml, which is part of the program,
+// and those that a user's file changes, for all rows or for the rows of one operation or dtype.
 //
 //   MSPROBE_ASSIGN_OR_RETURN(ThresholdTable table, ThresholdTable::Read("mine.yaml"));
 //   Thresholds scratch;
@@ -16,7 +16,7 @@
 
 namespace msprobe::compare {
 
-// thresholds.yaml says what each of them is.
+// thresholds.yaml says what each limit means.
 struct Thresholds {
   struct Rules26 {
     double input_thousandth, output_thousandth, input_norm, output_norm;
@@ -35,20 +35,21 @@ struct Thresholds {
 class ThresholdTable {
  public:
   static const ThresholdTable& Shipped();
-  // The shipped ones, changed by what the text says. Errors: kNotFound; kInvalidConfig with the
-  // line: no YAML, a section or key there is none of, a value that is no number of 0 or more, an
-  // override for nothing.
+  // The shipped limits, changed by the text. Errors: kNotFound; kInvalidConfig with the line: no
+  // YAML, a section or key that does not exist, a value that is no number of 0 or more, an override
+  // that names neither operation nor dtype.
   static Result<ThresholdTable> Parse(std::string_view text, std::string_view path);
   static Result<ThresholdTable> Read(const std::string& path);
 
-  // Of a row: `api` as Record::api, `dtype` as dumps spell it. The result may be *scratch.
+  // The limits of a row: `api` is Record::api, `dtype` is spelled as in the dump. The result may be
+  // *scratch.
   const Thresholds& For(std::string_view api, std::string_view dtype, Thresholds* scratch) const {
     return overrides_.empty() ? base_ : Overridden(api, dtype, scratch);
   }
   const Thresholds& base() const { return base_; }
 
-  // Roundings that are explained for that dtype, where the user's file says so; else -1, and
-  // rounding.h's table holds (the shipped file says the same).
+  // How many roundings are explained for the dtype, when the user's file says it; else -1: the
+  // table of rounding.h applies (the shipped file says the same).
   double Explained(std::string_view api, std::string_view dtype) const {
     return changes_rounding_ ? ChangedRounding(api, dtype) : -1;
   }

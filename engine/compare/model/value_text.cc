@@ -11,8 +11,8 @@
 namespace msprobe::compare {
 namespace {
 
-// One letter of a Python string literal in `quote` quotes. Bytes beyond ASCII are printed as they
-// are.
+// Appends one character of a Python string literal that stands between `quote` quotes. Bytes beyond
+// ASCII stay as they are.
 void AppendPythonChar(std::string* out, char c, char quote) {
   switch (c) {
     case '\\':
@@ -95,7 +95,7 @@ bool IsPlainNumber(std::string_view text) {
     if ((c >= '0' && c <= '9') || c == '.' || c == 'e' || c == 'E') continue;
     if (c != '+' && c != '-') return false;
     if (i == 0 || signed_before) continue;
-    // "-1+1" is no number, and a spreadsheet would work it out.
+    // "-1+1" is no number: a spreadsheet would compute it.
     signed_before = true;
     if (text[i - 1] != 'e' && text[i - 1] != 'E') return false;
   }
@@ -149,7 +149,7 @@ std::string IndexText(int64_t index, std::string_view shape) {
 }
 
 double Rounded(double value, int decimals) {
-  // Beyond 1e15 a double has no decimals left; and no text of that length would fit.
+  // From 1e15 on a double has no decimals to round, and its text would not fit.
   if (std::isfinite(value) && std::fabs(value) < 1e15) {
     char text[64];
     const auto end =

@@ -1,4 +1,4 @@
-// How the tables spell what they took from a dump: as Python printed it.
+// How tables spell values of a dump: as Python prints them.
 #pragma once
 
 #include <string>
@@ -11,15 +11,15 @@ namespace msprobe::compare {
 
 std::string_view MatchName(Match value);  // "exact", "aligned", "target only", "golden only"
 
-// The file's spelling of a statistic as the tables print it: "Nan", " inf", " -inf", "None",
-// "True"; "N/A" when absent.
+// How tables print a statistic that the file spells so: "Nan", " inf", " -inf", "None", "True";
+// "N/A" when there is none.
 std::string_view StatisticText(std::string_view spelled);
 
 // The recorded checksum. Of a plain value without one: the CRC-32 of its text, as the tools of all
 // generations compare plain values. "" when there is none.
 std::string ChecksumText(const Leaf& leaf);
 
-// Whether a spreadsheet reads it as a number, and not as a sum ("-1+1").
+// Whether a spreadsheet takes the text for a number. "-1+1" is none: it would be computed.
 bool IsPlainNumber(std::string_view text);
 
 // Appends Python's repr() of a list of strings: ['a', "it's"], the form of the stack and Data_name
@@ -29,11 +29,11 @@ void AppendPythonList(std::string* out, const std::vector<std::string_view>& ite
 // The form of ptdbg_ascend: [['net.py', '18', 'forward', 'y = relu(x)'], ...].
 void AppendFrameLists(std::string* out, const std::vector<std::string_view>& frames);
 
-// "[2, 0, 5]" of a row-major index and a shape such as "[4, 3, 8]"; the number itself where the
-// shape does not tell.
+// The position of a row-major index in a shape: "[2, 0, 5]" for 53 in "[4, 3, 8]". The number
+// itself when the shape cannot be read.
 std::string IndexText(int64_t index, std::string_view shape);
 
-// `value` rounded to decimals as the earlier tools round their metrics (to 12).
+// `value` rounded to so many decimals. Most generations round their metrics to 12.
 double Rounded(double value, int decimals);
 
 }  // namespace msprobe::compare
