@@ -12,9 +12,9 @@
 
 namespace msprobe::compare {
 
-// Never fails for what single rows or files say: a damaged tensor file costs its own row (verdict
-// unknown, note says why). Errors: kInvalidArgument when the two cannot be compared at all: a
-// `structure` dump, a mode the dumps have no data for, or a mapping that names nothing in the
+// Does not fail because of single rows or files: the row of a damaged tensor file is unknown, and
+// its note says why. Errors: kInvalidArgument when the two dumps cannot be compared at all: a dump
+// of task `structure`, a mode for which a dump has no data, or a mapping that names nothing in the
 // target.
 Result<Comparison> Compare(Dump target, Dump golden, const CompareOptions& options = {});
 

@@ -35,7 +35,7 @@ Status OtherKey(std::string_view path, const formats::JsonMember& member) {
                          : std::move(status).Hint(fmt::format("did you mean {}?", nearest));
 }
 
-// [0, 1], the ids of ranks and steps.
+// Reads a list of ranks or steps: [0, 1].
 Status ReadIds(std::string_view path, const formats::JsonMember& member,
                std::vector<int64_t>* ids) {
   const auto wrong = [&] { return WrongType(path, member, "a list of numbers such as [0, 1]"); };

@@ -1,4 +1,4 @@
-// compare.json of msprobe 1.0 and 8: which two dumps are compared.
+// compare.json of msprobe 1.0 and 8, which names the two dumps to compare.
 //
 //   {"npu_path": "run_b/step3/rank0/dump.json", "bench_path": "run_a/step3/rank0/dump.json",
 //    "stack_path": "run_b/step3/rank0/stack.json", "is_print_compare_log": false}
@@ -18,18 +18,18 @@ namespace msprobe::compare {
 
 struct CompareInput {
   std::string target, golden;
-  bool has_stack = false;  // a stack_path is given: whether stacks are shown is then -s
+  bool has_stack = false;  // a stack_path is given; the table then shows stacks only with -s
   bool print_log = true;
-  std::vector<int64_t> ranks, steps;  // rank_id, step_id: only these
+  std::vector<int64_t> ranks, steps;  // rank_id, step_id: only these are compared; empty: all
   // map_dict: {"input", "x"} pairs input_float32_1.npy with x_float32_1.npy.
   std::vector<std::pair<std::string, std::string>> renamed;
 };
 
-// Keys are npu_path, bench_path, stack_path or, as 1.0 has them, npu_json_path, bench_json_path,
-// stack_json_path; and rank_id, step_id, common, map_dict, which MindSpore had: `common` says that
-// the paths are folders of .npy files, which is seen without being told. Errors: kNotFound;
-// kInvalidConfig with the line: no JSON, a key that is not known, a value of another type, a path
-// that is missing, a stack_path that is not the stack.json beside npu_path.
+// Keys: npu_path, bench_path, stack_path; in 1.0 these are npu_json_path, bench_json_path and
+// stack_json_path. For MindSpore also rank_id, step_id, common and map_dict; `common` says that the
+// paths are folders of .npy files, which is recognised without it. Errors: kNotFound;
+// kInvalidConfig with the line: no JSON, an unknown key, a value of another type, a path that is
+// missing, a stack_path that is not the stack.json beside npu_path.
 Result<CompareInput> ParseCompareInput(std::string_view json, std::string_view path);
 Result<CompareInput> ReadCompareInput(const std::string& path);
 

@@ -19,8 +19,8 @@ namespace {
 
 constexpr std::string_view kName = "NPU Name", kTargetMax = "NPU max", kGoldenMax = "Bench max";
 
-// What is merged when the configuration names nothing: the numbers of a table, or its verdicts
-// where it holds checksums.
+// The columns that are merged when the configuration names none: the metrics of a table, or the
+// verdicts of a table of checksums.
 constexpr std::string_view kMetrics[] = {"Cosine",
                                          "EucDist",
                                          "MaxAbsErr",
@@ -214,7 +214,8 @@ class Merger {
   std::vector<std::unordered_map<std::string, size_t>> rows_;  // of each index: name -> row
 };
 
-// Excel's names of sheets are short, without some characters, and differ in more than case.
+// A name that Excel takes for a sheet: at most 31 characters, none of []:*?/\ among them, and
+// different from the others by more than upper and lower case.
 std::string SheetName(std::string_view index, std::set<std::string>* taken) {
   constexpr size_t kMost = 31;
   std::string whole(index);

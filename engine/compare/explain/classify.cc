@@ -84,7 +84,7 @@ CallSummary SummarizeCall(const Comparison& c, int32_t p) {
 }
 
 int32_t ModuleCallOf(const Comparison& c, int32_t gradients, Direction direction) {
-  constexpr int32_t kNear = 1 << 16;  // calls; a bound on the time, not on what is right
+  constexpr int32_t kNear = 1 << 16;  // calls; bounds the time
   const auto record_of = [&](int32_t p) -> const Record& {
     const RecordPair& pair = c.pairs[p];
     return pair.target >= 0 ? c.target.records[pair.target] : c.golden.records[pair.golden];

@@ -1,33 +1,37 @@
-// The class of each call: is it where an error begins, or does it only pass one on?
+// The class of each call: does an error begin there, or does the call pass on an error of its
+// inputs?
 #pragma once
 
 #include "engine/compare/model/comparison.h"
 
 namespace msprobe::compare {
 
-// What goes into a call (arguments, parameters) and what comes out, each summed over its rows.
+// The rows of one side of a call, put together: of what goes in (arguments, parameters) or of what
+// comes out. `differs`, `noise`, `equal`: there is a row with that verdict.
 struct SideSummary {
   bool differs = false, noise = false, equal = false;
-  bool unknown = false;    // something recorded could not be judged
-  double severity = 0;     // worst of the rows that have one
-  int32_t worst_row = -1;  // of that row, index into Comparison::rows; the first that differs when
-                           // none has a number
+  bool unknown = false;  // there is a recorded value that could not be judged
+  double severity = 0;   // the largest one
+  // The row with the largest severity, index into Comparison::rows. When no row has a number: the
+  // first row that differs. -1: there is none.
+  int32_t worst_row = -1;
   bool any() const { return differs || noise || equal || unknown; }
 };
 struct CallSummary {
   SideSummary in, out;
-  SideSummary arguments;   // of `in`: plain values only
-  SideSummary parameters;  // of `in`: parameters of a module only
+  SideSummary arguments;   // plain values (numbers, text) that go in; they are not part of `in`
+  SideSummary parameters;  // the parameters of a module, which are part of `in`
 };
 CallSummary SummarizeCall(const Comparison& comparison, int32_t pair);
 
-// The module call of `direction` that gradients of parameters belong to; -1: none near by.
+// The call of `direction` of the module whose parameters' gradients the pair `gradients` holds; -1:
+// there is none near that pair.
 int32_t ModuleCallOf(const Comparison& comparison, int32_t gradients, Direction direction);
-// The same for gradients of parameters, which are recorded without what they are made of: what goes
-// into the module's backward call, which may be recorded after them.
+// The summary of a pair of parameters' gradients. They are recorded without inputs: `in` is taken
+// from the module's backward call, which may be recorded after them.
 CallSummary SummarizeGradients(const Comparison& comparison, int32_t gradients);
 
-// Rules, first that fits:
+// Fills comparison->classes; measures must be filled. The first rule that fits decides:
 //   one side only                                      unknown
 //   a tensor that goes in differs                      inherited
 //   an output differs, and
@@ -36,15 +40,15 @@ CallSummary SummarizeGradients(const Comparison& comparison, int32_t gradients);
 //     gradients of parameters                          as what goes into the module's backward call
 //     what goes in is not known                        unknown
 //     all tensors that go in agree                     introduced
-// (Plain arguments that differ are then the reason, not an excuse.)
 //   something recorded could not be judged             unknown
 //   else                                               noise if anything is noise, or equal
-// Fills comparison->classes; measures must be there.
+// Plain arguments that differ make a call `introduced` and not `inherited`: they are the cause.
 void ClassifyCalls(Comparison* comparison);
 
-// Where nothing is wrong but that updates in place enlarged the rounding of their inputs, and no
-// call passes it on: these rows and calls are noise (an optimizer divides a gradient that is zero
-// but for rounding by its own size). With anything else wrong all stay as they are.
+// Makes rows and calls noise when the only differences of a comparison are these: updates in place
+// (of an optimizer) enlarged the rounding of their inputs, and no call passed it on. An optimizer
+// divides each gradient by its own size, so a gradient that is zero apart from rounding gives a
+// large result. With any other difference all verdicts stay.
 void ForgiveEnlargedRounding(Comparison* comparison);
 
 }  // namespace msprobe::compare

@@ -1,5 +1,5 @@
-// Which recorded output a recorded input was: dumps name no tensors, but equal numbers of an equal
-// shape are hardly a coincidence.
+// Finds the call that made a recorded input. Dumps have no names for tensors; but when an output
+// has the same numbers and shape as the input, it is almost surely the same tensor.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,12 @@
 
 namespace msprobe::compare {
 
-// The latest record before `before` with an output (of a backward record: a gradient) that has the
-// numbers of `leaf`; -1: none, or the leaf's numbers are too poor to tell (all zero, not recorded,
-// one element of value 1).
+// The last record before record `before` that has an output with the numbers of `leaf`; -1: there
+// is none, or the numbers of the leaf do not identify a tensor (all elements are equal, or no
+// numbers were recorded).
 int32_t FindProducer(const Dump& dump, const Leaf& leaf, int32_t before);
 
-// Both leaves hold the same numbers, as far as was recorded.
+// Whether both leaves have the same numbers, as far as they were recorded.
 bool SameNumbers(const Leaf& a, const Leaf& b);
 
 }  // namespace msprobe::compare

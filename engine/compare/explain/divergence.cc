@@ -12,21 +12,25 @@ namespace msprobe::compare {
 namespace {
 
 constexpr size_t kMaxRunnersUp = 5;
-// Rounding that an operation enlarges by its nature is a weak first: it must not hide a sure one.
+// Confidences. A first divergence below kWeak (rounding that an operation enlarges by its nature)
+// gives way to a later one of at least kSure.
 constexpr double kWeak = 0.2, kSure = 0.8;
-constexpr double kSureJump = 1e4;  // where there is rounding, cancellation makes thousands of it
-constexpr int kMostLooks = 20;     // at calls after a weak first; a bound on the time
+// From inputs that agree within rounding, cancellation can make errors thousands of times as large.
+// Only a larger jump is a sure error.
+constexpr double kSureJump = 1e4;
+constexpr int kMaxCallsAfterWeak = 20;  // calls that are looked at for a surer one; bounds the time
 
 int32_t SizeOf(const Comparison& c) { return static_cast<int32_t>(c.pairs.size()); }
 
-// `module` is a module call that runs `inner` inside itself.
+// Whether `module` is the call of a module and `inner` is a call inside it, directly or not.
 bool Contains(const Comparison& c, int32_t module, int32_t inner) {
   if (inner < 0 || module < 0 || !RecordOf(c, module).is_module ||
       RecordOf(c, inner).parent.empty())
     return false;
   const std::string_view name = RecordOf(c, module).name;
   std::string_view at = RecordOf(c, inner).parent;
-  // Parents complete after their children: the chain is looked up in the pairs that follow.
+  // The call of a module is recorded after the calls inside it: each parent is found behind its
+  // child.
   int32_t from = inner;
   for (int depth = 0; depth < 64 && !at.empty(); ++depth) {
     if (at == name) return true;
@@ -39,8 +43,9 @@ bool Contains(const Comparison& c, int32_t module, int32_t inner) {
   return false;
 }
 
-// A parameter's gradient is recorded as soon as it is there, the call that made it when all its
-// gradients are: that call, when it follows and is wrong by itself; else `p`.
+// The backward call that made the wrong gradient of a parameter, when it follows pair `p` and
+// introduces a difference itself; otherwise `p`. A parameter's gradient is recorded as soon as it
+// is complete, the backward call that made it only when all its gradients are complete.
 int32_t MakerOfGradient(const Comparison& c, int32_t p) {
   constexpr int32_t kNear = 64;
   if (RecordOf(c, p).direction != Direction::kParameterGrad) return p;
@@ -75,8 +80,8 @@ FirstDivergence Explain(const Comparison& c, int32_t p) {
   return ExplainIntroduced(c, p);
 }
 
-// Calls after `first` that introduce a difference of their own, the surest first. A module around
-// one that is named already is not another place.
+// Calls after `first` that introduce a difference, the one with the highest confidence first. A
+// module is left out when a call inside it is named already.
 std::vector<FirstDivergence> RunnersUp(const Comparison& c, int32_t first, int32_t named) {
   std::vector<FirstDivergence> out;
   for (int32_t p = first + 1; p < SizeOf(c) && out.size() < kMaxRunnersUp; ++p) {
@@ -90,7 +95,7 @@ std::vector<FirstDivergence> RunnersUp(const Comparison& c, int32_t first, int32
   return out;
 }
 
-// Whether something wrong that goes into the call was made by a recorded call.
+// Whether a recorded call made one of the wrong inputs of the call `p`.
 bool TakesWhatACallMade(const Comparison& c, int32_t p) {
   const RecordPair& pair = c.pairs[p];
   for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
@@ -98,17 +103,17 @@ bool TakesWhatACallMade(const Comparison& c, int32_t p) {
     if (c.measures[i].verdict != RowVerdict::kDiffers || row.target < 0) continue;
     const int32_t maker = FindProducer(c.target, c.target.leaves[row.target], pair.target);
     if (maker < 0) continue;
-    int32_t q = p - 1;  // makers are near
+    int32_t q = p - 1;  // backwards: the maker is usually near
     while (q >= 0 && c.pairs[q].target != maker) --q;
     if (q >= 0 && SummarizeCall(c, q).out.differs) return true;
   }
   return false;
 }
 
-// The first call after `weak` that is sure to introduce an error of its own.
+// The first call after `weak` that introduces an error with a confidence of at least kSure.
 FirstDivergence SurerThan(const Comparison& c, int32_t weak) {
   int looks = 0;
-  for (int32_t p = weak + 1; p < SizeOf(c) && looks < kMostLooks; ++p) {
+  for (int32_t p = weak + 1; p < SizeOf(c) && looks < kMaxCallsAfterWeak; ++p) {
     const bool introduced = c.classes[p] == CallClass::kIntroduced;
     if (!introduced && c.classes[p] != CallClass::kInherited) continue;
     ++looks;

@@ -1,31 +1,36 @@
 // Names the first wrong number and the operation that introduced it.
 //
-// Candidates, in execution order: calls that introduce a difference; the first call whose input
-// differs although nothing recorded before it does (weights, data, or an operation nobody
-// recorded); calls with a partner missing whose output feeds the first difference; calls that
-// differ with unknown inputs. Where noise merely grows until it crosses the limit, the call with
-// the largest jump is named, with low confidence.
+// Candidates, in execution order:
+// - a call that introduces a difference;
+// - the first call whose input differs although no recorded call before it is wrong (weights, data,
+//   or an operation that was not recorded);
+// - a call without a partner whose output is the first wrong input;
+// - a call that differs and whose inputs are not known.
+//
+// When no call introduces the error, because rounding grows from call to call until it is more than
+// is explained, the call with the largest growth is named, with low confidence.
 //
 // confidence = pair x inputs x jump x size x before, each 0 to 1:
-//   pair    how sure the pair is (RecordPair::confidence)
+//   pair    RecordPair::confidence: how sure it is that the two calls are partners
 //   inputs  1 equal, 0.9 within rounding, 0.4 not recorded
-//   jump    inputs within rounding only: 1 - 1/j, at least 0.1, with
-//           j = output severity / input severity, over 100 more for calls that amplify by nature
-//   size    1 - 0.5/s with s = output severity / what rounding explains: just over counts half
-//   before  1 - 0.5 x share of earlier calls that could not be judged or have no partner
-// A module with recorded children none of which shows the error counts 0.8: the cause is inside,
-// and was not recorded.
+//   jump    1 - 1/j, at least 0.1, when the inputs agree within rounding; j is output severity /
+//           input severity, divided by 100 for operations that enlarge rounding by their nature
+//   size    1 - 0.5/s; s is output severity / the roundings that are explained: an error that is
+//           just larger than explained counts half
+//   before  1 - 0.5 x the share of earlier calls that could not be judged or have no partner
+// The confidence of a module is multiplied by 0.8 when it has recorded children and none of them
+// shows the error: the cause is an operation inside it that was not recorded.
 #pragma once
 
 #include "engine/compare/model/comparison.h"
 
 namespace msprobe::compare {
 
-// The pair of the first call with a wrong number, whatever introduced it; -1: none. Classes must be
-// there.
+// The pair of the first call with a wrong number, wherever that number comes from; -1: there is
+// none. Classes must be filled.
 int32_t FirstWrongCall(const Comparison& comparison);
 
-// Fills comparison->first and runners_up (at most five); measures and classes must be there.
+// Fills comparison->first and runners_up (at most five). Measures and classes must be filled.
 void FindFirstDivergence(Comparison* comparison);
 
 }  // namespace msprobe::compare

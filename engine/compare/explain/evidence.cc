@@ -16,7 +16,8 @@ namespace msprobe::compare {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
-// Relative error that an operation may add to its input's by its nature, as a factor.
+// An operation that enlarges rounding by its nature may make the relative error of its inputs so
+// many times as large.
 constexpr double kNaturalAmplification = 100;
 
 const Leaf& LeafOf(const Comparison& c, int32_t row) {
@@ -38,8 +39,8 @@ std::string_view KindText(const Leaf& leaf) {
   return leaf.dtype.empty() ? leaf.type : leaf.dtype;
 }
 
-// The kinds of non-finite elements of a leaf: "3 NaN, 1 +Inf", or what the extrema show when they
-// were not counted.
+// The non-finite elements of a leaf: "3 NaN, 1 +Inf". When they were not counted, only what maximum
+// and minimum show: "NaN".
 std::string NonFinite(const Leaf& leaf) {
   std::string out;
   const auto add = [&](int64_t n, std::string_view what) {
@@ -171,7 +172,7 @@ double ConfidenceOf(const Comparison& c, int32_t pair, const CallSummary& call,
   }
   if (call.out.worst_row >= 0 && std::isfinite(call.out.severity)) {
     const double size = call.out.severity / ExplainedFor(c, call.out.worst_row);
-    // Checksums alone say nothing of the size.
+    // A severity of 0: only checksums were compared, and the size of the error is not known.
     confidence *= call.out.severity > 0 ? 1 - 0.5 / std::max(size, 1.0) : 1;
   }
   return confidence * before.JudgedFactor();
@@ -213,7 +214,7 @@ std::string DescribeEarlierCalls(const Comparison& c, const EarlierCalls& b) {
 
 namespace {
 
-// A number as it is, anything else as text of somebody else's.
+// A number is printed as it is. Other text of a dump is shortened and made printable.
 std::string PlainValue(const Leaf& leaf) {
   constexpr size_t kLongestNumber = 40;
   return leaf.has_stats && leaf.value.size() <= kLongestNumber ? std::string(leaf.value)
@@ -260,7 +261,7 @@ std::string DescribeError(const Comparison& c, int32_t row) {
   }
   if (m.reason == Reason::kChecksumDiffers && !(m.severity > 0))
     return fmt::format("{} has another checksum", label);
-  // The statistic that is furthest off, relative to the golden.
+  // The statistic with the largest relative difference is named.
   struct Candidate {
     double relative, diff;
     std::string_view name;
@@ -273,7 +274,8 @@ std::string DescribeError(const Comparison& c, int32_t row) {
   const Candidate* worst = nullptr;
   for (const Candidate& s : all) {
     if (std::isnan(s.relative) || s.diff == 0) continue;
-    // A mean near zero is off by any factor; it is named only when nothing else is.
+    // A mean is often near zero, and its relative difference then says nothing: it is named only
+    // when no other statistic differs.
     if (worst == nullptr || (s.name != "mean" && s.relative > worst->relative)) worst = &s;
   }
   if (worst == nullptr) return fmt::format("{} differs", label);

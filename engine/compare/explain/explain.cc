@@ -19,11 +19,11 @@
 namespace msprobe::compare {
 namespace {
 
-// The wrong value is followed back through equal numbers, which are hardly a coincidence.
+// The call that made a wrong value was found by equal numbers (dataflow.h).
 constexpr double kFlowConfidence = 0.9;
 constexpr double kDriftConfidence = 0.4;
-constexpr double kNeighbourConfidence = 0.5;  // a call without partner near the first wrong input
-constexpr double kContainerConfidence = 0.8;  // a module whose recorded children show nothing
+constexpr double kNeighbourConfidence = 0.5;  // a call without a partner near the first wrong input
+constexpr double kContainerConfidence = 0.8;  // a module whose recorded children show no error
 
 bool IsFloat32(const Comparison& c, int32_t row) {
   const Row& r = c.rows[row];
@@ -76,7 +76,7 @@ std::string Advice(const Comparison& c, int32_t p, const CallSummary& call) {
   return "";
 }
 
-// The place and its source line; confidence and words are to follow.
+// An explanation with place and source line; the caller adds confidence and words.
 FirstDivergence StartExplanation(const Comparison& c, int32_t p, int32_t row) {
   FirstDivergence f;
   f.pair = p;
@@ -86,7 +86,7 @@ FirstDivergence StartExplanation(const Comparison& c, int32_t p, int32_t row) {
   return f;
 }
 
-// Recorded calls directly inside a module call.
+// How many recorded calls are directly inside the call of a module.
 int CountChildren(const Comparison& c, int32_t module) {
   const std::string_view name = RecordOf(c, module).name;
   int children = 0;
@@ -159,22 +159,22 @@ FirstDivergence ExplainDrift(const Comparison& c, int32_t q, int32_t p) {
 
 namespace {
 
-constexpr double kBeforeTheRunConfidence = 0.95;  // the error was there before the first call
-constexpr double kUnrecordedConfidence = 0.7;  // the place is sure, the operation was not recorded
+constexpr double kBeforeTheRunConfidence = 0.95;  // the error existed before the first call
+constexpr double kUnrecordedConfidence = 0.7;  // the place is known, its operation was not recorded
 
-// The value that is wrong where it goes into a call, and the same in the golden.
+// An input of a call that is wrong in the target, and its partner in the golden.
 struct WrongInput {
   int32_t pair, row;
   const Leaf &target, &golden;
 };
 
-// Where a wrong input came from.
+// Where a wrong input comes from. Each function below answers one possible origin, or nullopt.
 struct Origin {
   double confidence;
   std::string why, advice;
 };
 
-// The first row that differs: the tensor to follow back. -1: none does.
+// The first row that differs among the tensors that go into the call; -1: there is none.
 int32_t FirstWrongInput(const Comparison& c, int32_t p) {
   const RecordPair& pair = c.pairs[p];
   for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
@@ -191,8 +191,8 @@ int32_t FirstWrongInput(const Comparison& c, int32_t p) {
   return -1;
 }
 
-// "parameters.weight of Module.fc.Linear.forward.0" when the module around `p` recorded `value`
-// as its parameter; else "".
+// "parameters.weight of Module.fc.Linear.forward.0", when the module around the call `p` recorded
+// `value` as one of its parameters; otherwise "".
 std::string ParameterName(const Comparison& c, int32_t p, const Leaf& value) {
   const std::string_view parent = RecordOf(c, p).parent;
   const int32_t size = static_cast<int32_t>(c.pairs.size());
@@ -216,7 +216,7 @@ bool ArePartners(const Comparison& c, int32_t target, int32_t golden) {
                      [&](const RecordPair& p) { return p.target == target && p.golden == golden; });
 }
 
-// The number of the step, from ".../step3/rank0/dump.json"; 0 where the path does not tell.
+// The number of the step in a path: 3 for ".../step3/rank0/dump.json"; 0 when there is none.
 int StepOf(std::string_view path) {
   const size_t at = path.rfind("/step");
   if (at == path.npos) return 0;
@@ -242,7 +242,7 @@ std::optional<Origin> AParameter(const Comparison& c, const WrongInput& in) {
                : "compare the checkpoints, the initialisation and its seed"};
 }
 
-// The records that made the value on each side; -1: none recorded.
+// The record that made the value, in the target and in the golden; -1: not recorded.
 struct Makers {
   int32_t target, golden;
 };
@@ -285,7 +285,7 @@ Origin OutsideTheRecording(const WrongInput& in, const Makers& made, const Earli
 
 FirstDivergence ExplainInherited(const Comparison& c, int32_t p) {
   const int32_t row = FirstWrongInput(c, p);
-  // A backward call of a diverged forward one, and nothing before it: cannot be the first.
+  // No tensor that goes in differs: the call is inherited because its forward call diverged.
   if (row < 0) return ExplainIntroduced(c, p);
   const WrongInput in{p, row, c.target.leaves[c.rows[row].target],
                       c.golden.leaves[c.rows[row].golden]};

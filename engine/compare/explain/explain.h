@@ -1,5 +1,5 @@
-// One call, or the way to it, as the answer to where the error begins: the place, how sure that is,
-// one sentence of why, and what to look at next.
+// Turns a place where an error begins into an answer for people: the call, the confidence, one
+// sentence that says why, and what to look at next.
 #pragma once
 
 #include "engine/compare/model/comparison.h"
@@ -9,19 +9,20 @@ namespace msprobe::compare {
 // The call's inputs agree, or are not recorded, and an output differs.
 FirstDivergence ExplainIntroduced(const Comparison& comparison, int32_t pair);
 
-// Nothing recorded before `pair` is wrong, and yet what goes into it is.
+// An input of `pair` is wrong, although no recorded call before it is.
 FirstDivergence ExplainInherited(const Comparison& comparison, int32_t pair);
 
-// What connects a call without partner to the first wrong number.
+// How a call without a partner is connected with the first wrong number.
 enum class Tie {
-  kOutput,  // the wrong value is what the call makes
-  kPlace,   // the call runs just before it, or inside the same module
+  kOutput,  // the wrong number is an output of that call
+  kPlace,   // that call runs just before the wrong number, or inside the same module
 };
-// `pair` is the first call with a wrong number, at `row` (-1: as a whole).
+// `pair` is the first call with a wrong number; `row` is its wrong row, -1: the call as a whole.
 FirstDivergence ExplainUnmatched(const Comparison& comparison, int32_t unmatched, int32_t pair,
                                  int32_t row, Tie tie);
 
-// Rounding errors leave what rounding explains at `pair`, and grow most at `jump`.
+// Rounding grows from call to call. At `pair` it is more than is explained for the first time; its
+// largest growth is at `jump`.
 FirstDivergence ExplainDrift(const Comparison& comparison, int32_t jump, int32_t pair);
 
 }  // namespace msprobe::compare

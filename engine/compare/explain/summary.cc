@@ -21,8 +21,7 @@ Summary Summarize(const Comparison& c) {
     s.aligned_calls += c.pairs[p].match == Match::kAligned;
   }
   const int64_t judged = s.rows[0] + s.rows[1] + s.rows[2];
-  // A call that one side did not make is a difference; one that a killed run did not get to is not
-  // known.
+  // A call that one run did not make is a difference. A run that was killed may have made it later.
   const bool other_calls = (s.target_only_calls > 0 && c.golden.complete) ||
                            (s.golden_only_calls > 0 && c.target.complete);
   if (s.rows[static_cast<int>(RowVerdict::kDiffers)] > 0 || (other_calls && judged > 0)) {

@@ -1,4 +1,4 @@
-// The comparison in numbers: what every report begins with.
+// The comparison in numbers. Every report begins with them.
 #pragma once
 
 #include <array>
@@ -9,14 +9,15 @@
 namespace msprobe::compare {
 
 struct Summary {
-  // differs: a value differs, or one side made a call that the other did not (and was not killed
-  // before). unknown: nothing does, yet something recorded could not be judged (or nothing was
-  // compared at all). noise: everything was judged, rounding apart. equal: everything was judged
-  // bit-equal.
+  // differs: a value differs, or one run made a call that the other did not make (and the other was
+  // not killed before that call).
+  // unknown: nothing differs, but a recorded value could not be judged, or nothing was compared.
+  // noise: all values were judged, and differences are no larger than rounding explains.
+  // equal: all values were judged equal.
   RowVerdict verdict = RowVerdict::kUnknown;
   std::array<int64_t, 4> rows{};   // by RowVerdict
   std::array<int64_t, 5> calls{};  // by CallClass
-  int64_t neutral_rows = 0;  // of the unknown rows: nothing was recorded by design (IsNeutral)
+  int64_t neutral_rows = 0;        // unknown rows that say nothing against a run (IsNeutral)
   int64_t target_only_rows = 0, golden_only_rows = 0;
   int64_t target_only_calls = 0, golden_only_calls = 0;
   int64_t aligned_calls = 0;    // paired under different names

@@ -12,9 +12,10 @@
 namespace msprobe::compare {
 namespace {
 
-// Below this jump, and this many times the limit, an error has grown rather than begun.
+// An error has grown from call to call when it is at most kDriftJump times as large as that of the
+// inputs and at most kDriftSize times as large as rounding explains.
 constexpr double kDriftJump = 8, kDriftSize = 8;
-// Pairs before the first wrong one in which a missing call counts as near.
+// How many pairs before the first wrong call are near.
 constexpr int kNeighbourhood = 16;
 
 }  // namespace
@@ -75,7 +76,7 @@ int32_t LargestJump(const Comparison& c, int32_t p) {
   for (int32_t q = 0; q < p; ++q) {
     if (c.classes[q] != CallClass::kNoise || RecordOf(c, q).is_module) continue;
     const CallSummary s = SummarizeCall(c, q);
-    // From bit-equal inputs one rounding is what everybody makes.
+    // Every call makes one rounding: inputs that are bit-equal count as 1.
     const double jump = s.out.severity / std::max(s.in.severity, 1.0);
     if (jump > best_jump) best = q, best_jump = jump;
   }

@@ -1,26 +1,27 @@
-// Calls other than the first wrong one that the error may have begun in: the one that has no
-// partner, the module around it, the one where rounding errors grew. Places only; explain.h says
-// what they mean.
+// Calls in which the error may have begun, other than the first wrong call: a call without a
+// partner, the module around the wrong call, the call where rounding grew. Only places are found
+// here; explain.h says what they mean.
 #pragma once
 
 #include "engine/compare/model/comparison.h"
 
 namespace msprobe::compare {
 
-// Each answers an index into Comparison::pairs, or -1: there is none.
+// Each function answers an index into Comparison::pairs, or -1: there is none.
 
-// A call without partner, before `pair`, that made one of the two values: an operation inserted
-// here or missing there.
+// A call without a partner, before `pair`, that made one of the two values: an operation that one
+// run has and the other has not.
 int32_t UnmatchedMakerOf(const Comparison& comparison, int32_t pair, const Leaf& target,
                          const Leaf& golden);
-// A call without partner in the same direction, shortly before `pair`.
+// A call without a partner, in the same direction as `pair` and shortly before it.
 int32_t UnmatchedNear(const Comparison& comparison, int32_t pair);
-// A call without partner directly inside this module call.
+// A call without a partner directly inside the call of a module.
 int32_t UnmatchedInside(const Comparison& comparison, int32_t module);
-// The innermost module call around `pair` whose own inputs agree: the error enters inside it.
+// The innermost call of a module around `pair` that introduces the error: its inputs agree, so the
+// error begins inside it.
 int32_t EnclosingIntroducer(const Comparison& comparison, int32_t pair);
-// When the error at `pair` has grown rather than begun: the call, at or before it, with the largest
-// growth.
+// When the error at `pair` has grown from call to call and did not begin there: the call with the
+// largest growth, `pair` or one before it.
 int32_t LargestJump(const Comparison& comparison, int32_t pair);
 
 }  // namespace msprobe::compare

@@ -10,7 +10,7 @@ namespace msprobe::compare {
 
 int32_t UnmatchedArgument(const Comparison& c, int32_t p) {
   const RecordPair& pair = c.pairs[p];
-  // The plain argument of a row that only `target`, or only the golden, has.
+  // The plain argument of a row, when only the target (`target`) or only the golden has it.
   const auto alone = [&](uint32_t row, bool target) -> const Leaf* {
     const Row& r = c.rows[row];
     const int32_t here = target ? r.target : r.golden, there = target ? r.golden : r.target;
@@ -24,7 +24,7 @@ int32_t UnmatchedArgument(const Comparison& c, int32_t p) {
     for (const bool target : {true, false}) {
       const Leaf* leaf = alone(row, target);
       if (leaf == nullptr) continue;
-      bool passed_elsewhere = false;  // by position here, by name there
+      bool passed_elsewhere = false;  // the other side passes it too, as another argument
       for (uint32_t other = pair.first_row; other < end; ++other) {
         const Leaf* o = alone(other, !target);
         passed_elsewhere = passed_elsewhere || (o != nullptr && o->value == leaf->value);

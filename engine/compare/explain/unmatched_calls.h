@@ -1,4 +1,4 @@
-// What one of the two runs did otherwise, apart from numbers.
+// What the two runs did differently, apart from numbers: calls and arguments that only one run has.
 #pragma once
 
 #include <cstdint>
@@ -8,16 +8,17 @@
 
 namespace msprobe::compare {
 
-// A plain argument that one side passes and the other does not, in whatever place: its row. -1:
-// none.
+// The row of a plain argument that only one side passes. An argument that one side passes by
+// position and the other by name is passed by both. -1: there is none.
 int32_t UnmatchedArgument(const Comparison& comparison, int32_t pair);
 
 // "3 calls were made differently, the first is Functional.batch_norm.3.forward (net.py:24 in
-// forward: ...): input.6 is 0.2 in the target, 0.1 in the golden"; "" when none was.
+// forward: ...): input.6 is 0.2 in the target, 0.1 in the golden"; "" when all arguments are equal.
 std::string DescribeDifferingArguments(const Comparison& comparison);
 
 // "48 calls are only in the golden, the first is Torch.norm.0.forward (train.py:72 in <module>:
-// ...)", of both sides; "" when all calls have a partner. Not what a killed run did not get to.
+// ...)", for both sides; "" when all calls have a partner. When one run was killed, the calls that
+// only the other has are not counted.
 std::string DescribeUnmatchedCalls(const Comparison& comparison);
 
 }  // namespace msprobe::compare

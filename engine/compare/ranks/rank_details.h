@@ -1,5 +1,5 @@
-// Of one comparison what reports for continuous integration list: how each operation fared, and the
-// first calls that differ.
+// What reports for continuous integration list of one comparison: how many calls of each operation
+// agree, and the first calls that differ.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@
 
 namespace msprobe::compare {
 
-// All calls of one api in one direction together: the names are the same from run to run, and few.
+// The calls of one api in one direction, counted. These names are few, and the same in each run.
 struct ApiTally {
   std::string name;  // "Functional.linear.forward"
   int64_t agree = 0, differ = 0, unknown = 0;
-  std::string first;  // of the calls that differ: name and what is wrong with it; else ""
+  std::string first;  // the first call that differs, and what is wrong with it; "": none differs
 };
 
 struct WrongCall {

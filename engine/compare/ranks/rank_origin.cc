@@ -19,8 +19,9 @@ struct Member {
 };
 using Exchanges = std::map<std::string_view, std::vector<Member>>;  // by key
 
-// How many exchanges must have come before each: the longest chain. A process goes on when all that
-// take part have come.
+// Computes for each exchange how many exchanges must have happened before it: the length of the
+// longest chain. The processes are played through: one goes on from an exchange when all processes
+// that take part in the exchange have arrived there.
 class Layers {
  public:
   Layers(std::span<const RankTrace> traces, const Exchanges& exchanges)
@@ -33,7 +34,8 @@ class Layers {
         ready.pop_front();
         Advance(t, &ready);
       }
-      // Ranks that wait for one another (a dump cut short): the first of them goes on alone.
+      // Nobody can go on: some dump was cut short, and others wait for that process. The first one
+      // that waits goes on without the others.
       while (stuck < traces.size() && next_[stuck] >= traces[stuck].exchanges.size()) ++stuck;
       if (stuck < traces.size()) Complete(KeyAt(stuck), &ready);
     }
@@ -73,13 +75,14 @@ class Layers {
 
   std::span<const RankTrace> traces_;
   const Exchanges& exchanges_;
-  std::vector<size_t> next_;   // of each trace: the exchange it has come to
-  std::vector<int64_t> time_;  // exchanges behind it
+  std::vector<size_t> next_;   // for each trace: the exchange at which it has arrived
+  std::vector<int64_t> time_;  // for each trace: the length of the longest chain up to there
   std::map<std::string_view, int64_t> layers_;
   std::map<std::string_view, std::set<size_t>> waiting_;
 };
 
-// The ranks that a key says take part: "all_reduce [0, 1] #3", "0 to 1 #2". Empty: all.
+// The ranks that take part, read from a key such as "all_reduce [0, 1] #3" or "0 to 1 #2". Empty:
+// all.
 std::vector<int32_t> Participants(std::string_view key) {
   std::vector<int32_t> ranks;
   const size_t open = key.find('['), close = key.find(']');
@@ -155,7 +158,8 @@ class Search {
   }
 
  private:
-  // Who put wrong numbers into the exchange that trace `t` got its first one from.
+  // Finds the ranks that gave wrong numbers to the exchange `key`, with which the first wrong
+  // number of trace `t` came.
   void FindGivers(size_t t, std::string_view key, RankHop* hop, RankOrigin* place) {
     std::vector<int32_t> absent = Participants(key);
     const bool first_of_hop = hop->from.empty();
@@ -177,7 +181,8 @@ class Search {
     for (const int32_t rank : absent) InsertSorted(&place->not_known, rank);
   }
 
-  // Ranks whose chain of givers leads to the origin.
+  // Fills origin->reached: the ranks that got wrong numbers from the origin, directly or through
+  // other ranks.
   void Reach(RankOrigin* origin) const {
     std::set<size_t> from{origin->trace};
     for (bool grown = true; grown;) {
@@ -195,7 +200,7 @@ class Search {
 
   std::span<const RankTrace> traces_;
   Exchanges exchanges_;
-  std::vector<std::vector<size_t>> givers_;  // of each trace
+  std::vector<std::vector<size_t>> givers_;  // for each trace: who gave it its first wrong number
   RankOrigins found_;
 };
 

@@ -1,5 +1,5 @@
-// Where a wrong number began, over all ranks: each rank's first one is followed back through the
-// exchange it came with, to the rank that put it in.
+// Finds the ranks on which wrong numbers begin. When the first wrong number of a rank came with an
+// exchange (exchange.h), it is followed back to the rank that gave it to that exchange.
 //
 //   RankOrigins found = FindOrigins(traces);          // rank_trace.h
 //   for (const RankOrigin& o : found.origins) Print("rank {}", traces[o.trace].rank);
@@ -17,26 +17,27 @@ namespace msprobe::compare {
 // A rank on which wrong numbers begin.
 struct RankOrigin {
   size_t trace = 0;  // index into the traces
-  // Every rank gave right numbers to the exchange that this one's came with (or those that gave
-  // them are not here): the exchange itself is the place.
+  // The wrong number came with an exchange, and no rank is known to have given a wrong number to
+  // it: the exchange itself is the place.
   bool in_exchange = false;
-  int64_t exchanges_before = 0;    // in the longest chain of exchanges that lead there
-  std::vector<int32_t> reached;    // ranks whose first wrong number came from here
-  std::vector<int32_t> not_known;  // ranks that took part and are not here, or gave what is unknown
+  int64_t exchanges_before = 0;    // length of the longest chain of exchanges before this place
+  std::vector<int32_t> reached;    // ranks that got their first wrong number from here
+  std::vector<int32_t> not_known;  // ranks that took part in the exchange and have no dump here, or
+                                   // whose numbers could not be judged
 };
 
-// A wrong number goes from rank to rank. Only those that bring a rank its first one.
+// An exchange that brought one or more ranks their first wrong number.
 struct RankHop {
-  std::string name, source_line;  // of the call on the first of `from`; on the first of `to` when
-                                  // nobody is known to have given it
+  // The call on the first rank of `from`; on the first rank of `to` when `from` is empty.
+  std::string name, source_line;
   std::vector<int32_t> from, to;
-  int64_t layer = 0;  // exchanges before it
+  int64_t layer = 0;  // length of the longest chain of exchanges before it
 };
 
 struct RankOrigins {
   std::vector<RankOrigin> origins;  // the earliest first
-  // Whose first wrong number came from outside the recording, while others made theirs: it may have
-  // come from these. (Where all of them came from outside, these are the origins.)
+  // Ranks whose first wrong number came from outside the recording. It may come from an origin, in
+  // a way that was not recorded. When all ranks are such, they are the origins and this is empty.
   std::vector<RankOrigin> from_outside;
   std::vector<RankHop> hops;  // in the order in which they happened
 };

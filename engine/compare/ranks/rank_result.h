@@ -1,5 +1,5 @@
-// What is kept of one pair of dumps when its comparison is freed: enough for everything that is
-// said about a run of many ranks and steps.
+// What is kept of the comparison of one pair of dumps when that comparison is freed. Reports on
+// many ranks and steps are made from it.
 //
 //   std::vector<RankResult> results;                       // ordered by step and rank
 //   results.push_back(SummarizeRank(comparison, 0, 3));
@@ -24,35 +24,35 @@ namespace msprobe::compare {
 
 struct RankResult {
   int32_t step = -1, rank = -1;  // -1: without a number
-  Status failed;                 // not ok: could not be compared, and there is nothing else here
+  Status failed;                 // not ok: the pair could not be compared; all else is empty
   std::string target, golden;    // folders
   Mode mode = Mode::kStatistics;
   bool target_complete = true, golden_complete = true;
   Summary summary;
   FirstDivergence first;   // first.pair < 0: none
   std::string first_name;  // of its call, "" when there is none
-  std::string
-      otherwise;  // how calls differ, of unmatched_calls.h, where that is all there is to say
+  // When all numbers agree: which calls and arguments differ (unmatched_calls.h); else "".
+  std::string otherwise;
   RankTrace trace;
   std::string table;          // file with its rows; "" when none was written
   RankDetails details;        // for reports that list calls; else empty
-  std::vector<FailHit> hits;  // limits that were not kept
+  std::vector<FailHit> hits;  // conditions of --fail-on that are met
 };
 
 RankResult SummarizeRank(const Comparison& comparison, int32_t step, int32_t rank);
 
-// Over all: differs when one does; failed pairs and unknown ones are unknown.
+// The verdict over all pairs: the worst one. A pair that could not be compared is unknown.
 RowVerdict VerdictOver(std::span<const RankResult> results);
 
-// Of one step: where wrong numbers begin, and how they travel.
+// Where wrong numbers begin in one step, and which exchanges bring them to other ranks.
 struct StepOrigins {
   int32_t step = -1;
-  std::vector<size_t> results;  // indices into the results, as RankTraces were given to FindOrigins
+  std::vector<size_t> results;  // for each trace of `found` the index of its result
   RankOrigins found;
 };
 std::vector<StepOrigins> OriginsOfSteps(std::span<const RankResult> results);
 
-// compare_summary_TIME.csv: one line a pair.
+// The content of compare_summary_TIME.csv: one line for each pair.
 std::string RankSummaryCsv(std::span<const RankResult> results);
 
 }  // namespace msprobe::compare

@@ -22,8 +22,8 @@ struct Seen {
   const Record* record;
 };
 
-// Calls begin in the order of their numbers, and are recorded when their results are there: of each
-// api they are put back into the order in which the program made them.
+// Puts the calls of each api into the order of their numbers, which is the order in which the
+// program made them. They are recorded in another order: each one when its result is complete.
 void SortByCall(std::vector<Seen>* calls) {
   std::map<std::string_view, std::vector<size_t>> places;
   for (size_t i = 0; i < calls->size(); ++i) places[(*calls)[i].record->api].push_back(i);
@@ -38,7 +38,7 @@ void SortByCall(std::vector<Seen>* calls) {
   *calls = std::move(sorted);
 }
 
-// One row's share in what is given and received.
+// Adds one row to what the call gives or receives.
 void AddRow(const Comparison& c, uint32_t row, ExchangePart part, ExchangeCall* call) {
   const Measure& m = c.measures[row];
   const bool wrong = m.verdict == RowVerdict::kDiffers;
@@ -104,7 +104,8 @@ class Tracer {
     return call;
   }
 
-  // `part`: of a batch, -1: the whole call.
+  // Judges what the call gives and receives. `part` is the index of one send or receive of a batch;
+  // -1: the whole call.
   void Judge(const Seen& seen, int32_t part, ExchangeCall* call) {
     const RecordPair& pair = c_.pairs[seen.pair];
     call->gives_unknown = !pair.matched();
@@ -128,8 +129,9 @@ class Tracer {
     return fmt::format("{} #{}", what, number);
   }
 
-  // The exchange that the first wrong number came with. Its results may be recorded after the call
-  // that used them: what nobody waited for is read at the end.
+  // The index of the exchange that brought the first wrong number; -1: none did. That exchange may
+  // be recorded after the call that used its result: a result that the program never waits for is
+  // read at the end.
   int32_t ReceivedWith(int32_t first) const {
     const auto came = [](const ExchangeCall& e) { return e.gets_wrong && !e.gives_wrong; };
     const Leaf *target = nullptr, *golden = nullptr;  // the first wrong input
@@ -152,7 +154,7 @@ class Tracer {
     return -1;
   }
 
-  // Whether the outputs of `p` hold these numbers on both sides.
+  // Whether the call `p` has an output with these numbers, on both sides.
   bool Gave(int32_t p, const Leaf& target, const Leaf& golden) const {
     const RecordPair& pair = c_.pairs[p];
     for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {

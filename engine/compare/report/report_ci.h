@@ -11,9 +11,10 @@
 
 namespace msprobe::compare {
 
-// A test suite a pair of dumps: a test `compare` for the whole, one `fail-on` for each limit that
-// was not kept, and one an operation ("Functional.linear.forward"), which fails when a call of it
-// differs and is skipped when nothing of it could be judged. Needs RankResult::details.
+// One test suite for each pair of dumps. Its tests: `compare` for the whole pair; `fail-on` for
+// each condition of --fail-on that is met; and one for each operation
+// ("Functional.linear.forward"), which fails when a call differs and is skipped when no call could
+// be judged. Needs RankResult::details.
 std::string JUnitReport(std::span<const RankResult> results);
 
 // For the summary of a job: verdict, where it begins, a table of ranks, the first calls that

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kMaxUnmatchedNames = 100;
 
-// Writes one document, keys in the order of the calls, indented by two.
+// Writes one JSON document, indented by two blanks. Members are written in the order of the calls.
 class JsonWriter {
  public:
   void Open(char bracket) {
@@ -39,7 +39,7 @@ class JsonWriter {
     first_ = false;
   }
   void Text(std::string_view value) { AppendJsonString(&text_, value); }
-  // "" is null: nothing was recorded.
+  // "" means that nothing was recorded: null.
   void TextOrNull(std::string_view value) { value.empty() ? Null() : Text(value); }
   void Integer(int64_t value) { AppendInteger(&text_, value); }
   void Number(double value) {
@@ -49,7 +49,7 @@ class JsonWriter {
       text_ += std::isnan(value) ? "\"NaN\"" : value > 0 ? "\"Infinity\"" : "\"-Infinity\"";
     }
   }
-  // NaN means here: does not apply.
+  // NaN means that the number does not apply: null.
   void NumberOrNull(double value) { std::isnan(value) ? Null() : Number(value); }
   void Raw(std::string_view json) { text_ += json; }
   void Bool(bool value) { text_ += value ? "true" : "false"; }
@@ -179,7 +179,7 @@ class Report {
     w_.Close('}');
   }
 
-  // Elements of each kind; null when nobody counted them.
+  // How many elements are NaN or infinite; null when they were not counted.
   void NonFinite(std::string_view key, const Leaf* leaf) {
     w_.Key(key);
     if (leaf == nullptr || leaf->counts->nan < 0) return w_.Null();
@@ -219,7 +219,7 @@ class Report {
     w_.Close('}');
   }
 
-  // The index as a list; null when there is none, or the shape does not tell.
+  // The position of an index in the shape, as a list; null when there is none.
   void Position(int64_t index, std::string_view shape) {
     const std::string text = index < 0 ? "" : IndexText(index, shape);
     text.starts_with('[') ? w_.Raw(text) : w_.Null();
@@ -245,7 +245,8 @@ class Report {
     w_.Close('}');
   }
 
-  // Names of calls without partner, the first hundred a side; "calls" has the full counts.
+  // The names of calls without a partner, up to a hundred of each side; "calls" has the full
+  // counts.
   void Unmatched() {
     w_.Key("unmatched");
     w_.Open('{');

@@ -1,4 +1,4 @@
-// The comparison as one strict JSON document, for scripts and for the tools of others.
+// The comparison as one strict JSON document, for scripts and other tools.
 // docs/compare_json.md describes it.
 #pragma once
 
@@ -10,8 +10,8 @@ namespace msprobe::compare {
 
 inline constexpr std::string_view kJsonReportSchema = "msprobe.compare/1";
 
-// Ends with a newline. Numbers that are not finite are the strings "NaN", "Infinity", "-Infinity";
-// what does not apply is null.
+// The document ends with a newline. Numbers that are not finite are the strings "NaN", "Infinity"
+// and "-Infinity"; a member that does not apply is null.
 //
 //   MSPROBE_RETURN_IF_ERROR(WriteFileAtomically("out/compare.json", JsonReport(comparison)));
 std::string JsonReport(const Comparison& comparison);

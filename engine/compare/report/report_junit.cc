@@ -67,7 +67,7 @@ class Suite {
     Case("compare", "failure", "first divergence: " + r_.first_name, text);
   }
 
-  // `kind`: "failure", "error", "skipped", "" for a test that passes.
+  // `kind`: "failure", "error" or "skipped"; "" for a test that passes.
   void Case(std::string_view name, std::string_view kind, std::string_view message,
             std::string_view text) {
     ++tests;

@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kMostRanks = 64, kMostCalls = 20;
 
-// Text of a dump between the lines of a table: no markup, one line.
+// Text of a dump for the cell of a table: on one line, and nothing in it is markup.
 std::string Text(std::string_view text) {
   std::string valid, out;
   AppendValidUtf8(&valid, text);

@@ -18,7 +18,7 @@ std::string Ranks(std::span<const int32_t> ranks) {
   return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", RankList(ranks));
 }
 
-// Origins at one call on several ranks are one thing to look at.
+// Origins at the same call on several ranks are shown as one.
 struct Place {
   const RankOrigin* origin;  // of the first rank
   const RankResult* result;
@@ -86,7 +86,8 @@ class Screen {
     return text;
   }
 
-  // "step 0-2   equal: ranks 0-3": steps with the same verdicts share a line a verdict.
+  // One line for each verdict: "steps 0-2: equal  ranks 0-3". Steps in a row with the same verdicts
+  // share their lines.
   void Verdicts() {
     std::map<int32_t, std::map<int, std::vector<int32_t>>> of_steps;  // step, verdict -> ranks
     for (const RankResult& r : results_) {
@@ -149,7 +150,7 @@ class Screen {
     return places;
   }
 
-  // "step 3, rank 1, ", of them what there is.
+  // "step 3, rank 1, ", without the parts that are not known.
   static std::string Where(int32_t step, const std::vector<int32_t>& ranks, bool say_step) {
     std::string text = say_step && step >= 0 ? fmt::format("step {}, ", step) : "";
     if (ranks.size() > 1 || ranks[0] >= 0) text += Ranks(ranks) + ", ";
@@ -190,7 +191,7 @@ class Screen {
     if (places.size() > 4) Line(fmt::format("  and in {} places more", places.size() - 4));
   }
 
-  // No number is wrong, and yet the calls are not the same: of the first dumps before step `end`.
+  // The first dumps before step `end` in which all numbers agree and the calls are not the same.
   void CallsMadeOtherwise(int32_t end, bool say_step) {
     for (const RankResult& r : results_) {
       if (r.otherwise.empty() || r.step >= end) continue;

@@ -1,5 +1,5 @@
-// A comparison of many ranks, or steps, on one screen: who differs, where it begins, how it
-// travels.
+// The comparison of many ranks or steps on one screen: which ranks differ, where the first wrong
+// number begins, and which exchanges bring it to other ranks.
 #pragma once
 
 #include <span>
@@ -21,12 +21,13 @@ struct RanksCompared {
 std::string RanksReport(std::span<const RankResult> results, const RanksCompared& compared,
                         const TerminalOptions& options = {});
 
-// "rank 2 (train.py:41 in f: y = ...) -> ranks 0, 1": one way a wrong number went.
+// "Distributed.all_reduce.0.forward brings it from rank 2 to ranks 0, 1 (train.py:41 in f: ...)".
 std::string DescribeHop(const RankHop& hop);
-// Ranks whose wrong number came from outside what was recorded, and where it shows: a sentence; ""
-// when there are none.
+// A sentence on the ranks whose first wrong number came from outside the recording, and where it is
+// seen; "" when there are none.
 std::string DescribeOutside(const StepOrigins& step, std::span<const RankResult> results);
-// Of an origin whose exchange got only right numbers, or numbers nobody knows: a sentence.
+// A sentence on an origin with `in_exchange`: an exchange brought a wrong number, and no rank is
+// known to have given it.
 std::string DescribeExchange(const RankOrigin& origin);
 
 }  // namespace msprobe::compare

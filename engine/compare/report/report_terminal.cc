@@ -160,7 +160,8 @@ class Screen {
     CallClass call_class;
   };
 
-  // How much of their names all calls that differ have in front, up to a dot.
+  // The length of the beginning that the names of all calls that differ have in common, up to a
+  // dot.
   size_t SharedPath(const std::vector<Line>& calls) const {
     if (c_.first.pair < 0) return 0;
     const std::string first = Clean(EntryName(c_, c_.first.pair));
@@ -173,7 +174,7 @@ class Screen {
     return first.rfind('.', shared) + 1;
   }
 
-  // What tells it from the others stays.
+  // Cuts a name to `width`. The part that all names have in common (`shared`) is cut first.
   static std::string ShortName(std::string_view name, size_t shared, int width) {
     if (Columns(name) <= width) return std::string(name);
     const std::string whole = CutParts(name, width);
@@ -181,8 +182,8 @@ class Screen {
     return CutParts("..." + std::string(name.substr(shared)), width);
   }
 
-  // The calls that differ, from the first divergence on, as many as fit in `room` lines (a blank
-  // one, a heading, a remainder).
+  // The calls that differ, other than the first divergence. As many as fit into `room` lines, of
+  // which a blank line, a heading and "and N more" take three.
   std::vector<std::string> Table(int room) const {
     std::vector<std::string> lines;
     std::vector<Line> calls;
@@ -259,7 +260,7 @@ class Screen {
                                      count, count == 1 ? "" : "s");
       lines.push_back(CutRight(text + Clean(FirstUnmatched(target)), width_));
     }
-    // Calls without partner have their own lines above.
+    // Calls without a partner have their own lines above.
     std::string rest;
     for (const std::string& sentence : c_.not_observed) {
       if (sentence.find(" no partner in the ") != sentence.npos) continue;

@@ -9,12 +9,12 @@ namespace msprobe::compare {
 
 struct TerminalOptions {
   int width = 100;      // columns; less than 60 counts as 60, more than 100 as 100
-  int lines = 24;       // at most, as far as the finding itself leaves room
+  int lines = 24;       // at most; more only when the finding itself needs more
   bool colors = false;  // ANSI escapes; they do not count as columns
 };
 
-// Ends with a newline. Drawn in ASCII; names and source lines keep their UTF-8, control characters
-// become '?'.
+// The text ends with a newline. Its own characters are ASCII; names and source lines keep their
+// UTF-8, and control characters become '?'.
 //
 //   std::fputs(TerminalReport(comparison, {.colors = isatty(1)}).c_str(), stdout);
 std::string TerminalReport(const Comparison& comparison, const TerminalOptions& options = {});

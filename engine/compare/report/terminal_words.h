@@ -12,7 +12,7 @@ inline constexpr std::string_view kRed = "\x1b[1;31m", kYellow = "\x1b[33m", kGr
 
 std::string_view ColorOf(RowVerdict verdict);
 std::string_view Headline(RowVerdict verdict);  // "DIFFERS"
-// 0 for equal to 3 for differs.
+// 0 equal, 1 noise, 2 unknown, 3 differs: the worst verdict of several has the largest number.
 int Badness(RowVerdict verdict);
 
 }  // namespace msprobe::compare
