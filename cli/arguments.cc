@@ -36,8 +36,8 @@ constexpr std::array kAliases = {
     FlagAlias{"-hl", "--highlight"},
 };
 
-// What earlier generations had and this one does not do (yet): a script that uses it must not go on
-// as if it had been done.
+// A flag of an earlier tool that msprobe 27 does not have. It is an error: a script that uses it
+// must not continue as if its work had been done.
 struct Missing {
   std::string_view flag, why;
 };

@@ -1,5 +1,6 @@
-// The command line before it is parsed: the earlier tools' one-dash flags of several letters (-tp,
-// -gp, -da), which a parser would read as clusters, become their long forms.
+// Changes the command line before it is parsed. The earlier tools have flags of one dash and
+// several letters (-tp, -gp, -da), which a parser would read as several flags: they become their
+// long forms.
 //
 //   // compare --target_path a --golden_path=b
 //   NormalizeArguments({"compare", "-tp", "a", "-gp=b"});
@@ -25,12 +26,13 @@ std::string_view ShortSpelling(std::string_view long_name);
 // Tokens after a lone "--" stay as they are.
 std::vector<std::string> NormalizeArguments(const std::vector<std::string>& arguments);
 
-// For a flag no verb of ours knows: why, when an earlier tool had it; else the nearest of `known`,
-// if any is near. The error names the flag as the user typed it.
+// The error for an unknown flag, named as the user typed it. When an earlier tool had the flag, the
+// error says what became of it; otherwise it names the most similar one of `known`, if there is
+// one.
 Status UnknownFlag(std::string_view flag, std::string_view verb,
                    std::span<const std::string> known);
 
-// For a word in the verb's place that is none.
+// The error for a word that stands in the place of the verb and is no verb.
 Status UnknownVerb(std::string_view word, std::span<const std::string_view> verbs);
 
 }  // namespace msprobe::cli

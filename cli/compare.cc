@@ -26,10 +26,10 @@ namespace msprobe::cli {
 namespace {
 
 constexpr uint64_t kSmallestMemory = uint64_t{128} << 20;
-// Of a parameter: its names, its place in files, its row.
+// Bytes for each parameter: its names, its place in the files, its row.
 constexpr uint64_t kMemoryOfParameter = 1024;
 
-// "" for auto; else why not, and what there is instead.
+// "" for the mode auto; for others a sentence that says why they are not supported.
 std::string CheckMode(const std::string& mode) {
   if (mode == "auto") return "";
   if (mode == "torchair" || mode == "atb" || mode == "offline_data" || mode == "offline_model") {
@@ -217,7 +217,7 @@ class CompareVerb : public Verb {
             .half_cosine = half_cosine_};
   }
 
-  // What may be taken: by the flag, or of what there is.
+  // The limit of memory in bytes: that of the flag, or what the machine has.
   Result<uint64_t> Memory() {
     if (memory_.empty()) return AvailableMemory();
     MSPROBE_ASSIGN_OR_RETURN(const uint64_t memory, ParseMemorySize(memory_));
@@ -241,7 +241,8 @@ class CompareVerb : public Verb {
     out.Progress(fmt::format("reading {} and {}", pair.target, pair.golden));
     std::optional<Result<Dump>> sides[2];
     const auto read = [&](size_t i) { sides[i] = dumps_.Read(i == 0, pair, memory); };
-    // A core for each side; with more of them, all on one side and then on the other.
+    // With two cores the two dumps are read at the same time, one on each core. With more cores one
+    // dump is read on all cores, then the other.
     if (ThreadPool::Default().threads() == 2) {
       ThreadPool::Default().ParallelFor(2, read);
     } else {
@@ -262,7 +263,7 @@ class CompareVerb : public Verb {
     Result<compare::Comparison> comparison =
         compare::Compare(std::move(target), std::move(golden), options);
     if (comparison.ok()) {
-      // A value without a partner has a row of its own; until here each was taken to have one.
+      // A value without a partner has a row of its own: there may be more rows than were estimated.
       const size_t leaves = comparison->target.leaves.size() + comparison->golden.leaves.size();
       const uint64_t counted = MemoryForComparing(0, leaves);
       const uint64_t rows = MemoryForComparing(0, 2 * comparison->rows.size());

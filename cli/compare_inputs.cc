@@ -21,7 +21,7 @@ namespace {
 
 constexpr uint64_t kSmall = uint64_t{32} << 20;  // bytes of one side's dump.json
 
-// At most a dozen numbers: "0, 1, 2, ... and 61 more".
+// A list of at most twelve numbers: "0, 1, 2, ... and 61 more".
 std::string Listed(const std::set<int>& numbers) {
   std::string text;
   size_t shown = 0;
@@ -37,8 +37,8 @@ struct Side {
   std::string path;
   std::string_view flag;
   std::map<int, std::vector<dump::DumpLocation>> steps;
-  bool names_step = false;  // the path is one step or one dump: the number of the step is no matter
-  bool names_dump = false;  // nor is that of the rank
+  bool names_step = false;  // the path is one step or one dump: its step's number need not fit
+  bool names_dump = false;  // the path is one dump: its rank's number need not fit
 };
 
 bool SamePath(const std::string& a, const std::string& b) {
@@ -95,7 +95,7 @@ std::set<int> RanksOf(const std::vector<dump::DumpLocation>& dumps) {
   return ranks;
 }
 
-// Keeps the wanted numbers of `numbers`; those that are not there are an error, or are left out.
+// Keeps the numbers that are wanted. A wanted number that is missing is an error, or is left out.
 Status Select(const std::optional<std::vector<int64_t>>& wanted, std::string_view what,
               const std::string& where, const PairOptions& options, std::set<int>* numbers,
               PairedDumps* out) {
@@ -116,7 +116,7 @@ Status Select(const std::optional<std::vector<int64_t>>& wanted, std::string_vie
   return Status::Ok();
 }
 
-// What both have, in place of both; different sets are an error, or what is over is left out.
+// Keeps the numbers that both sides have. A number of one side only is an error, or is left out.
 Status Agree(std::string_view what, const Side& target, const Side& golden, std::string_view where,
              const PairOptions& options, std::set<int>* a, std::set<int>* b, PairedDumps* out) {
   if (*a == *b) return Status::Ok();
@@ -245,7 +245,7 @@ uint64_t FileSize(const std::string& path) {
   return error ? 0 : size;
 }
 
-// One thread at a time per pair would leave the others idle, or hold too much at once.
+// Large pairs are compared one after the other: several at a time would need too much memory.
 bool IsLarge(const std::string& path) {
   const std::string file = DumpFileOf(path);
   return FileSize(file) > kSmall || IsDirectory(JoinPath(DirectoryName(file), "dump_tensor_data"));
@@ -266,7 +266,8 @@ uint64_t FileSizes(const DumpPair& pair) {
 
 void ForEachPair(std::span<const DumpPair> pairs, bool one_at_a_time, uint64_t memory,
                  const std::function<bool(size_t, uint64_t)>& body) {
-  // What reading takes of most dumps, in sizes of their files; `body` tells those that take more.
+  // Most dumps need at most so many times the size of their files. `body` tells when one needs
+  // more.
   constexpr uint64_t kTimesItsFile = 3;
   const uint64_t at_a_time = std::min(ThreadPool::Default().threads(), pairs.size());
   const uint64_t each = (memory - std::min(memory, FixedMemory())) / at_a_time;

@@ -1,4 +1,4 @@
-// What the two paths of `msprobe compare` mean: which dump is compared with which.
+// Finds the dumps below the two paths of `msprobe compare`, and pairs them.
 //
 //   MSPROBE_ASSIGN_OR_RETURN(PairedDumps paired, PairDumps("runs/new", "runs/good", {}));
 //   for (const DumpPair& p : paired.pairs) Print("{} against {}", p.target, p.golden);
@@ -24,30 +24,32 @@ struct DumpPair {
 
 struct PairedDumps {
   std::vector<DumpPair> pairs;        // by step, then by rank
-  std::vector<std::string> left_out;  // what only one side has, as sentences
+  std::vector<std::string> left_out;  // sentences on the steps and ranks that only one side has
 };
 
 struct PairOptions {
   std::optional<std::vector<int64_t>> ranks, steps;  // only these
-  bool by_order = false;  // ranks with no number in common (process ids) are paired by order
-  bool common = false;    // compare what both sides have, instead of refusing
+  bool by_order = false;  // when no rank's number is on both sides (process ids): pair by order
+  bool common = false;    // steps and ranks that only one side has are left out; false: an error
 };
 
 // Each path is a dump.json (debug.json), the folder that holds it, a step folder, or a folder with
-// steps. One dump a side: these two, whatever they are called. Several: paired by number of step
-// and rank. Two step folders, or folders of one step, count as the same step. Errors: kNotFound;
-// kInvalidArgument when the sides do not have the same steps and ranks, or not the wanted ones.
+// steps. When each side has one dump, these two are compared, whatever they are called. Otherwise
+// dumps are paired by the numbers of their steps and ranks. Two step folders, or two folders with
+// one step each, count as the same step. Errors: kNotFound; kInvalidArgument when the sides do not
+// have the same steps and ranks, or not those of `options`.
 Result<PairedDumps> PairDumps(const std::string& target, const std::string& golden,
                               const PairOptions& options = {});
 
-// Calls `body` with the index of each pair: of small dumps several at a time, each on one thread,
-// large ones and those with tensor files one after another, each on all threads. So memory holds at
-// most one large pair, or a small one a thread. `body` also gets how much of `memory` bytes the
-// pair may take; where it answers that this is too little, it is called again, alone, with all.
+// Calls `body` with the index of each pair, and with the bytes of `memory` that the pair may use.
+// Small dumps are compared several at a time, each on one thread; large ones and those with tensor
+// files one after another, each on all threads. So memory holds one large pair, or one small pair
+// for each thread. When `body` returns false, because the bytes are too few, it is called again
+// later, alone and with all of `memory`.
 void ForEachPair(std::span<const DumpPair> pairs, bool one_at_a_time, uint64_t memory,
                  const std::function<bool(size_t, uint64_t)>& body);
 
-// Bytes of the files of both sides.
+// The size of the files of both sides, in bytes.
 uint64_t FileSizes(const DumpPair& pair);
 
 }  // namespace msprobe::cli

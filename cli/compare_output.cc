@@ -29,7 +29,8 @@ std::string TimeStamp(long long seconds_since_epoch) {
 CompareOutput::CompareOutput(CompareOutputOptions options, const PairedDumps& paired,
                              Console& console)
     : options_(std::move(options)), paired_(paired), console_(console) {
-  // Two comparisons within one second do not overwrite each other.
+  // Later times are tried until no file has that name: two comparisons within one second must not
+  // overwrite each other.
   long long now = std::time(nullptr);
   const auto taken = [&](const std::string& folder, const std::string& stamp) {
     Result<std::vector<std::string>> names = ListDirectory(folder);
@@ -107,7 +108,7 @@ std::string CompareOutput::FolderOf(const DumpPair& pair) const {
                        : JoinPath(options_.folder, fmt::format("step{}", pair.step));
 }
 
-// "_rank3"; of two folders with ranks of ptdbg_ascend "_rank3-rank3", as it named them.
+// "_rank3", or "_rank3-rank3" as ptdbg_ascend names the table of two folders with ranks.
 std::string CompareOutput::RankText(const DumpPair& pair) const {
   if (options_.table.generation == compare::Generation::kPtdbg && IsDirectory(options_.target)) {
     const std::string target = BaseName(DirectoryName(pair.target)),
@@ -173,7 +174,7 @@ Status CompareOutput::WriteFile(const std::string& folder, const std::string& na
   return Status::Ok();
 }
 
-// One file a step.
+// Writes diff_analyze_{nanoseconds}.json, one for each step.
 Status CompareOutput::WriteAnalyses() {
   std::timespec now{};
   (void)std::timespec_get(&now, TIME_UTC);

@@ -1,5 +1,5 @@
-// What `msprobe compare` leaves behind: a table file a pair of dumps, files over all of them, and
-// what is printed.
+// The output of `msprobe compare`: a table file for each pair of dumps, files on all pairs, and the
+// text on the terminal.
 //
 //   CompareOutput output(options, paired, console);
 //   ForEachPair(paired.pairs, false, memory, [&](size_t i, uint64_t memory_of_pair) {
@@ -34,13 +34,13 @@ struct CompareOutputOptions {
   std::string target, golden;  // as they were typed
   std::string folder;
   StdoutFormat format = StdoutFormat::kTable;
-  std::string table_file;  // the table's name, in place of one made in `folder`; "" for that
+  std::string table_file;  // path of the table; "": compare_result_TIME.csv in `folder`
   bool write_table = true;
   bool xlsx = false;
   bool diff_analyze = false;
   bool log_rows = false;
   bool advisor = false;  // write advisor_TIME.txt
-  std::string suffix;    // behind compare_result and advisor in the names of files
+  std::string suffix;    // part of file names, behind compare_result and advisor
   compare::TableOptions table;
   ReportFlags reports;
   compare::FailOn limits;
@@ -51,14 +51,15 @@ class CompareOutput {
   // `paired` outlives the output.
   CompareOutput(CompareOutputOptions options, const PairedDumps& paired, Console& console);
 
-  // Writes the table of pair `index` and keeps what Finish has to say of it; what fails is kept as
-  // well. For different pairs from several threads at a time.
+  // Writes the table of pair `index`, and keeps what Finish needs, also when the comparison failed.
+  // Thread-safe for different pairs.
   void Add(size_t index, const Result<compare::Comparison>& comparison);
-  // Files over all pairs, and the summary. An only pair that failed is the error.
+  // Writes the files on all pairs and prints the summary. When there is only one pair and it
+  // failed, that is the error.
   Status Finish();
 
   bool agrees() const;         // after Finish: everything is equal or within rounding
-  bool within_limits() const;  // of --fail-on
+  bool within_limits() const;  // after Finish: no condition of --fail-on is met
   bool complete() const;       // every pair could be compared
   void Progress(std::string_view text);
 
@@ -84,14 +85,14 @@ class CompareOutput {
   const PairedDumps& paired_;
   Console& console_;
   std::string time_;  // of the file names: 20260102030405
-  std::mutex mutex_;  // of the console
+  std::mutex mutex_;  // guards the console
   size_t done_ = 0;   // pairs
   std::vector<Kept> kept_;
   std::vector<compare::RankResult> results_;  // of kept_, after Finish
-  std::vector<std::string> files_;            // over all pairs
+  std::vector<std::string> files_;            // paths of the files on all pairs
 };
 
-// "20260102030405", local time: the form of the earlier tools' file names.
+// "20260102030405", in local time, as in the file names of the earlier tools.
 std::string TimeStamp(long long seconds_since_epoch);
 
 }  // namespace msprobe::cli

@@ -62,7 +62,7 @@ Console::~Console() {
 
 void Console::Write(std::string_view text) {
   buffer_ += text;
-  if (buffer_.size() > (1u << 16)) (void)Flush();  // kept in failed_, answered by the next Flush
+  if (buffer_.size() > (1u << 16)) (void)Flush();  // an error is kept for the next Flush()
 }
 
 Status Console::Flush() {

@@ -1,4 +1,4 @@
-// Where a verb's words go: results to standard output, progress and errors to standard error.
+// The terminal of a verb: results go to standard output, progress and errors to standard error.
 //
 //   out.Print("{} records\n", n);
 //   out.Progress("reading {}", path);      // replaces itself; nothing unless a person is watching
@@ -14,14 +14,15 @@
 
 namespace msprobe::cli {
 
-// Text of a dump for a terminal: control characters, which could move the cursor, become '?'.
+// Makes text of a dump safe for a terminal: control characters, which could move the cursor, become
+// '?'.
 std::string MakePrintable(std::string_view text);
 
 // Not for two threads at once.
 class Console {
  public:
   Console();
-  ~Console();  // flushes, ignoring what fails; call Flush() to know
+  ~Console();  // flushes and ignores errors; call Flush() to see them
   Console(const Console&) = delete;
   Console& operator=(const Console&) = delete;
 
@@ -35,7 +36,7 @@ class Console {
     if (progress_) ShowProgress(fmt::format(format, std::forward<Args>(args)...));
   }
   void ClearProgress();
-  // Standard error, after what was printed before.
+  // Prints to standard error, after the text that was printed before.
   void Warn(std::string_view text);
   void Error(const Status& status);
 

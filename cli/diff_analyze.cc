@@ -12,7 +12,7 @@
 namespace msprobe::cli {
 namespace {
 
-// Numbers as numbers; what JSON has no number for (NaN, text) as a string.
+// Appends a statistic as a number; NaN and text, for which JSON has no number, as a string.
 void AppendStatistic(std::string* out, std::string_view key, std::string_view spelled,
                      double value) {
   AppendJsonString(out, key);

@@ -1,5 +1,5 @@
-// diff_analyze_{nanoseconds}.json: where wrong numbers begin, in the shape the earlier tools gave
-// it, with our reasons added. Ranks that only received a wrong number are not in it.
+// The file diff_analyze_{nanoseconds}.json says where wrong numbers begin. It has the form of
+// msprobe 26's file and more members. Ranks that only received a wrong number are not in it.
 //
 //   {"rank_0": [{"op_name": "Functional.linear.4.forward",
 //                "data_info": {"input": {"...input.0": {"NPU max": 1.0, "Bench max": 1.0, ...}},
@@ -19,11 +19,11 @@
 
 namespace msprobe::cli {
 
-// The members of one rank's object, without what concerns other ranks; "" when the rank has no
+// The JSON members of one rank, without those about other ranks; "" when the rank has no
 // divergence.
 std::string DivergenceNode(const compare::Comparison& comparison);
 
-// The file of one step. `nodes`: of step.results, in that order.
+// The file of one step. `nodes` has the DivergenceNode of each of step.results, in that order.
 std::string DiffAnalysis(const compare::StepOrigins& step,
                          std::span<const compare::RankResult> results,
                          const std::vector<std::string_view>& nodes);

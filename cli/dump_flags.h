@@ -1,4 +1,4 @@
-// Where the tensor files of the two dumps are, when not where their dialects put them.
+// Flags that say where the tensor files of the two dumps are, when they were moved.
 //
 //   dumps_.Add(flags);                                                     // in AddFlags
 //   MSPROBE_ASSIGN_OR_RETURN(Dump target, dumps_.Read(true, pair, &budget));
@@ -24,7 +24,7 @@ class DumpFlags {
   bool given() const { return !target_.empty() || !golden_.empty(); }
   bool no_files() const { return no_files_; }
 
-  // One side of the pair.
+  // Reads one side of the pair.
   Result<Dump> Read(bool is_target, const DumpPair& pair, MemoryBudget* budget) const {
     const std::string& folder = is_target ? target_ : golden_;
     ReadOptions options;

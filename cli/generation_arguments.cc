@@ -8,7 +8,8 @@ namespace {
 
 constexpr std::string_view kHint = "msprobe -f pytorch compare -i compare.json -o out";
 
-// "--input_path=x" and "--input_path", "x" alike; empty when `flag` is neither name.
+// Takes flags and their values from a list of words: "--input_path=x" as well as "--input_path"
+// "x".
 struct Words {
   const std::vector<std::string>& all;
   size_t at;
@@ -52,7 +53,8 @@ std::string Listed(const std::vector<int64_t>& numbers) {
   return fmt::format("{}", fmt::join(numbers, ","));
 }
 
-// `from` before the type and number of a file's name, as an expression that renames it to `to`.
+// The --rename expression that changes `from` to `to` in the names of files such as
+// input_float32_1.npy, where the dtype and a number follow.
 std::string RenameOf(const std::string& from, const std::string& to) {
   const auto quoted = [](const std::string& text) {
     std::string out;
@@ -103,7 +105,7 @@ Result<std::vector<std::string>> TranslateCompareArguments(const std::vector<std
   };
   if (!has("--table-format")) out.insert(out.end(), {"--table-format", "8"});
   if (advisor) out.push_back("--advisor");
-  // Without a stack_path, 8 shows the stacks it finds.
+  // Without a stack_path, msprobe 8 shows the stacks that it finds.
   const bool shown = stacks || (!input.has_stack && !first);
   if (!shown) out.push_back("--no-stacks");
   if (!input.ranks.empty()) out.insert(out.end(), {"--rank", Listed(input.ranks)});

@@ -1,4 +1,4 @@
-// The command line of msprobe 1.0 and 8, said in ours.
+// Translates the command line of msprobe 1.0 and 8 into today's.
 //
 //   TranslateArguments({"-f", "pytorch", "compare", "-i", "compare.json", "-o", "out"});
 //   // compare --target_path ... --golden_path ... --table-format 8 --xlsx --advisor -o out
@@ -15,11 +15,12 @@ namespace msprobe::cli {
 // Whether the arguments begin with -f or --framework.
 bool BeginsWithFramework(const std::vector<std::string>& arguments);
 
-// What to type today. compare reads the compare.json it names. Errors: kInvalidArgument for a
-// framework there is none of or a missing -i; those of ReadCompareInput.
+// The arguments to type today. For `compare`, the compare.json that -i names is read. Errors:
+// kInvalidArgument for an unknown framework or a missing -i; those of ReadCompareInput.
 Result<std::vector<std::string>> TranslateArguments(const std::vector<std::string>& arguments);
 
-// `flags`: what follows `compare` there. `input`: what compare.json would say, in place of -i.
+// The same for `flags`, which follow `compare`, and for `input`, which stands for the compare.json
+// of -i.
 Result<std::vector<std::string>> TranslateCompareArguments(const std::vector<std::string>& flags,
                                                            const compare::CompareInput& input);
 

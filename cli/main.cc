@@ -11,13 +11,14 @@
 
 int main(int argc, char** argv) {
 #ifdef __GLIBC__
-  // Large tables go back to the system when freed. Left to itself malloc learns from the first of
-  // them to keep the next in its heap, where the peak of memory would hold both.
+  // Large tables are given back to the system when they are freed. By default malloc raises this
+  // threshold when the first one is freed, and keeps the later ones in its heap: the peak of memory
+  // would be higher.
   (void)mallopt(M_MMAP_THRESHOLD, 512 << 10);
 #endif
   msprobe::cli::Console console;
-  // The engine answers with Status; what still throws (no memory, a library's fault) is ours to
-  // answer for, not the user's.
+  // The engine answers with a Status. An exception (no memory, a mistake in a library) is our fault
+  // and not the user's.
   msprobe::Status failed;
   try {
     msprobe::Result<int> code =

@@ -53,7 +53,7 @@ Result<compare::NameMapping> MappingFlags::For(const Dump& target, const Dump& g
 uint64_t MappingFlags::Memory(const Dump& target, const Dump& golden) const {
   uint64_t bytes = 0;
   std::error_code error;
-  if (!data_.empty()) {  // its names as they are held, and a table of the golden's
+  if (!data_.empty()) {  // its names, and a table of the golden's names
     const uint64_t size = std::filesystem::file_size(data_, error);
     if (!error) bytes += 8 * size + 72 * golden.leaves.size();
   }

@@ -13,13 +13,14 @@ namespace msprobe::cli {
 class MappingFlags {
  public:
   void Add(Flags& flags);
-  // Those that names of parameters can be mapped with, alone.
+  // Adds only the flags that apply to names of parameters.
   void AddForParameters(Flags& flags);
   Result<compare::NameMapping> For(const Dump& target, const Dump& golden) const;
-  // What For and Save take, and the comparison for it.
+  // Bytes that For and Save need, and that the comparison needs for the mapping.
   uint64_t Memory(const Dump& target, const Dump& golden) const;
   Result<checkpoint::ParameterMapping> For(const checkpoint::Checkpoint& target) const;
-  // With a layer mapping: data_mapping_TIME.yaml in `folder`, what it came to. "" or the file.
+  // With a layer mapping: writes the pairs that it gave to data_mapping_TIME.yaml in `folder`. The
+  // result is the path of that file, "" when there is none.
   Result<std::string> Save(const std::string& folder, int rank,
                            const compare::Comparison& comparison) const;
 

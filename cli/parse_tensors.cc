@@ -46,7 +46,7 @@ Result<formats::TensorFile> ReadReal(const std::string& path) {
   return file;
 }
 
-// The first `count` elements, in a row.
+// The first `count` elements as a vector.
 formats::TensorFile Flat(const formats::TensorFile& file, int64_t count) {
   const TensorView view = file.view();
   auto bytes = std::make_shared<std::vector<char>>(static_cast<size_t>(view.numel()) *
@@ -91,7 +91,7 @@ Wrong FindWrong(const TensorView& target, const TensorView& golden,
     const void* other = q + static_cast<size_t>(flat) * DTypeSize(golden.dtype);
     const double a = ElementToDouble(target.dtype, p), b = ElementToDouble(golden.dtype, other);
     const double error = std::abs(a - b);
-    // NaN against anything is wrong; the same infinity is not.
+    // NaN is wrong against anything; two equal infinities are not wrong.
     if (a == b || error <= options.absolute + options.relative * std::abs(b)) return;
     if (wrong.count++ >= options.lines) return;
     ElementPair& pair = wrong.first.emplace_back(ElementPair{.error = error, .flat = flat});

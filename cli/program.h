@@ -11,16 +11,17 @@
 
 namespace msprobe::cli {
 
-// Its exit code, or minus the signal that ended it. Standard output and error go to the file
-// `output`, there is no input. `environment` is laid over ours; an empty value takes a variable
-// away. Errors: kNotFound when there is no such program, kIo.
+// The result is the program's exit code, or minus the number of the signal that ended it. Its
+// standard output and error go to the file `output`; its input is empty. `environment` is added to
+// the present environment; an empty value removes a variable. Errors: kNotFound when there is no
+// such program, kIo.
 Result<int> RunProgram(const std::vector<std::string>& words, const std::string& output,
                        const std::vector<std::pair<std::string, std::string>>& environment);
 
-// The last lines of a text file, at most `count`; "" when it cannot be read.
+// The last `count` lines of a text file; "" when the file cannot be read.
 std::string LastLines(const std::string& path, size_t count);
 
-// The file of that name beside the running program, "" when there is none.
+// The path of a file in the folder of the running program; "" when there is no such file.
 std::string BesideThisProgram(const std::string& name);
 
 }  // namespace msprobe::cli

@@ -1,4 +1,5 @@
-// Reports of `msprobe compare` beside the table, and when it counts as failed.
+// The flags of `msprobe compare` for further reports, and for the conditions under which a
+// comparison counts as failed.
 //
 //   ReportFlags reports_;
 //   reports_.Add(flags);                                         // in AddFlags
@@ -25,7 +26,7 @@ struct ReportFlags {
   void Add(Flags& flags);
   Result<compare::FailOn> Limits() const;
   bool NeedDetails() const { return !junit.empty() || !markdown.empty(); }
-  // Writes the files that were asked for, and appends their names.
+  // Writes the reports that were asked for, and appends their paths to `files`.
   Status Write(std::span<const compare::RankResult> results, const compare::RanksCompared& compared,
                std::vector<std::string>* files) const;
 };

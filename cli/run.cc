@@ -37,7 +37,7 @@ std::string WithShortSpellings(std::string message) {
   return message;
 }
 
-// The first word that is neither a flag nor the value of one; "-m" begins a command as well.
+// The index of the first word that is neither a flag nor a flag's value. "-m" begins a command too.
 size_t CommandStart(const Flags& flags, const std::vector<std::string>& arguments) {
   size_t i = 0;
   while (i < arguments.size() && arguments[i].starts_with("-") && arguments[i] != "-m") {
@@ -64,7 +64,7 @@ Result<int> Parse(Verb& verb, std::vector<std::string> arguments, Console& conso
   }
   const std::vector<std::string> known = flags.Names();
   if (!parsed.error.empty()) {
-    // A slip in a flag's name usually also leaves a required flag unset: name the slip.
+    // A mistake in a flag's name often leaves a required flag without a value: report the mistake.
     for (const std::string& token : arguments) {
       if (token.size() < 2 || token[0] != '-' || (token[1] >= '0' && token[1] <= '9')) continue;
       const std::string flag = token.substr(0, token.find('='));

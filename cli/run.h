@@ -1,4 +1,4 @@
-// What follows `msprobe` on the command line, in this process.
+// Runs one command line of msprobe in this process.
 //
 //   Console console;
 //   MSPROBE_ASSIGN_OR_RETURN(const int code, RunMsprobe({"compare", "-tp", a, "-gp", b}, console));
@@ -12,7 +12,8 @@
 
 namespace msprobe::cli {
 
-// The exit code (verb.h). An error has not been printed yet.
+// `arguments` are the words behind `msprobe`. The result is the exit code (verb.h). An error is not
+// printed: that is the caller's.
 Result<int> RunMsprobe(std::vector<std::string> arguments, Console& console);
 
 }  // namespace msprobe::cli

@@ -1,4 +1,5 @@
-// The runs behind `msprobe selfcheck`: a program without the tool, again, and with it.
+// The three runs of `msprobe selfcheck`: a program without the tool, once more without it, and with
+// it.
 //
 //   MSPROBE_ASSIGN_OR_RETURN(const SelfcheckResult result, RunSelfcheck(options));
 //   if (result.verdict == SelfcheckResult::kIdentical) ...
@@ -15,7 +16,7 @@ namespace msprobe::cli {
 
 struct SelfcheckOptions {
   std::string level = "mix", task = "statistics", config, python, folder;
-  bool drive_options_given = false;  // level, task or config stood on the command line
+  bool drive_options_given = false;  // level, task or config was given on the command line
   int64_t steps = 0;                 // 0: all
   std::vector<std::string> command;  // script and arguments, or "-m", module and arguments
   std::function<void(std::string_view)> progress;
@@ -23,14 +24,14 @@ struct SelfcheckOptions {
 
 struct SelfcheckResult {
   enum Verdict { kIdentical, kDiffers, kUnknown } verdict = kUnknown;
-  std::string reason;  // of another verdict than kIdentical, one line
+  std::string reason;  // why the verdict is not kIdentical, one line
   std::string hint;    // what to do next; may be empty
   std::string output;  // last lines of a program that failed
   std::vector<std::string> notes;
-  std::string unit = "optimizer";  // what a step is: "optimizer" or "backward"
+  std::string unit = "optimizer";  // what ends a step: "optimizer" or "backward"
   size_t steps = 0, values = 0, parameters = 0;
   bool own_debugger = false;
-  int64_t off_nanoseconds = 0, on_nanoseconds = 0;  // a step, median
+  int64_t off_nanoseconds = 0, on_nanoseconds = 0;  // median time of a step
   int64_t records = 0;
   uint64_t bytes = 0;
 };

@@ -87,7 +87,7 @@ void CountValues(const selfcheck::RunLog& log, SelfcheckResult* result) {
   result->parameters = parameters.size();
 }
 
-// Records and bytes below a dump folder.
+// Counts the records and bytes of all dumps in a folder.
 void CountDump(const std::string& folder, SelfcheckResult* result) {
   namespace fs = std::filesystem;
   std::error_code error;

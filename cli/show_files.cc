@@ -24,7 +24,7 @@ int64_t LimitOr(const ShowTensorOptions& options, int64_t otherwise) {
   return options.limit > 0 ? options.limit : otherwise;
 }
 
-// Each row as its header and cells, one below the other: result tables have some fifty columns.
+// Prints each row as lines "header: cell", because a result table has some fifty columns.
 Status ShowTable(const std::string& path, const ShowTensorOptions& options, Console& out) {
   const int64_t limit = LimitOr(options, kRows);
   std::vector<std::string> header;
@@ -71,7 +71,7 @@ Status ShowTable(const std::string& path, const ShowTensorOptions& options, Cons
   return status;
 }
 
-// stack.json, construct.json and their like: names and what belongs to each.
+// Prints stack.json, construct.json and similar files: names and what belongs to each name.
 class SideFile {
  public:
   SideFile(const std::string& path, std::string_view text, const ShowTensorOptions& options,
@@ -108,7 +108,7 @@ class SideFile {
   }
 
  private:
-  // Texts of a value, each a line; lists in lists are flattened.
+  // Prints each text of a value on a line of its own, also the texts of lists in lists.
   void Value(int depth) {
     formats::JsonText text;
     std::string_view raw;
@@ -140,7 +140,7 @@ Status ShowCoverage(const std::string& path, Console& out) {
   return Status::Ok();
 }
 
-// What the outermost members of a JSON file say it is.
+// What a JSON file is, by its outermost members.
 enum class JsonKind { kDump, kCoverage, kWeights, kSide, kNone };
 JsonKind KindOfJson(std::string_view text) {
   formats::JsonCursor json(text);
@@ -167,7 +167,7 @@ bool IsWorkbook(std::string_view bytes, const std::string& path) {
   return zip.ok() && zip->Find("xl/workbook.xml") != nullptr;
 }
 
-// The length of a header, and its brace.
+// Whether the bytes begin like a .safetensors file: the length of the header, then its brace.
 bool LooksLikeSafetensors(std::string_view bytes) {
   if (bytes.size() < 10 || bytes[8] != '{') return false;
   uint64_t length;

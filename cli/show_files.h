@@ -1,5 +1,5 @@
-// `msprobe show` of what is no dump: tensor files, tables, the files beside a dump, a folder of
-// several dumps.
+// `msprobe show` for paths that are no dump: tensor files, tables, the files beside a dump, a
+// folder with several dumps.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@
 
 namespace msprobe::cli {
 
-// false: a dump, or something that reading it as one will name. Told by content; only
-// comma-separated tables are told by their name.
+// false: the path is a dump, or reading it as one will give the right error. Files are recognised
+// by content; only csv tables by their name.
 Result<bool> ShowOtherFile(const std::string& path, const ShowTensorOptions& options, Console& out);
 
 }  // namespace msprobe::cli

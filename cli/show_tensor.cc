@@ -53,7 +53,7 @@ Result<std::vector<Named>> ReadAll(const std::string& path, const std::string& f
   return all;
 }
 
-// The places of the extremes, and of the first element that is no number.
+// Prints the positions of the extremes and of the first NaN or infinity.
 void PrintExtremes(const TensorView& view, Console& out) {
   int64_t high = -1, low = -1, bad = -1;
   double highest = 0, lowest = 0;
@@ -88,7 +88,7 @@ std::string Element(const TensorView& view, const void* p) {
   return text;
 }
 
-// The elements that are furthest from the golden's.
+// Prints the elements with the largest errors against the golden.
 Status PrintWorst(const TensorView& target, const formats::TensorFile& file, int64_t most,
                   Console& out) {
   const TensorView golden = file.view();

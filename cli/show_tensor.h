@@ -11,13 +11,13 @@ namespace msprobe::cli {
 
 struct ShowTensorOptions {
   std::string filter;  // only tensors whose name contains this
-  std::string slice;   // "": statistics, else these elements
-  std::string golden;  // a file to print the worst elements against; "": none
+  std::string slice;   // print these elements; "": print statistics
+  std::string golden;  // another file: print the elements with the largest errors; "": none
   int64_t limit = 0;   // elements or tensors; 0: a default
 };
 
-// Of one tensor statistics, where its extremes and first bad element are, and its first elements;
-// of several a line each.
+// A file with one tensor: prints statistics, the positions of its extremes and of its first NaN or
+// infinity, and its first elements. A file with several: one line for each.
 Status ShowTensors(const std::string& path, const ShowTensorOptions& options, Console& out);
 
 }  // namespace msprobe::cli

@@ -31,7 +31,7 @@ bool HasRealElements(DType dtype) {
 
 std::vector<ElementPair> WorstElements(const TensorView& target, const TensorView& golden,
                                        int64_t most) {
-  std::vector<ElementPair> worst;  // a heap, the least of them on top
+  std::vector<ElementPair> worst;  // a heap with the smallest error on top
   std::vector<char> other(static_cast<size_t>(golden.numel()) * DTypeSize(golden.dtype));
   CopyContiguous(golden, other.data());
   const auto text = [](DType dtype, const void* p) {

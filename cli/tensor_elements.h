@@ -1,4 +1,4 @@
-// The elements of tensors one by one, for people to look at.
+// Single elements of tensors, for people to look at.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 
 namespace msprobe::cli {
 
-// Index of an element in each dimension: "[3, 0, 17]".
+// The position of an element: "[3, 0, 17]".
 std::string Place(const TensorView& view, int64_t flat);
 
-// Neither complex nor two values an element.
+// Whether each element is one real number: not complex, and not two packed values.
 bool HasRealElements(DType dtype);
 
 // Calls visit(logical index, address) for each element.
@@ -33,8 +33,8 @@ struct ElementPair {
   int64_t flat = 0;  // logical index
   std::string target, golden;
 };
-// At most `most` of those that differ, the largest error first. Views of real elements, equally
-// many.
+// The elements that differ, the largest error first, at most `most`. Both views must have real
+// elements, and equally many.
 std::vector<ElementPair> WorstElements(const TensorView& target, const TensorView& golden,
                                        int64_t most);
 

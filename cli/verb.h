@@ -1,5 +1,5 @@
-// A verb is what follows `msprobe` on the command line. One class in one file: its flags, its help
-// and its work, which is a call or two into the engine.
+// A verb is the word behind `msprobe` on the command line. Each verb is one class in one file: its
+// flags, its help, and its work, which is a call or two into the engine.
 #pragma once
 
 #include <memory>
@@ -24,7 +24,8 @@ class Verb {
   virtual std::string_view name() const = 0;
   virtual std::string_view summary() const = 0;  // one line, for the list of verbs
   virtual void AddFlags(Flags& flags) = 0;       // pointers to members: the verb outlives `flags`
-  // The words from the first that is no flag on, when the verb runs a command: they are not parsed.
+  // Whether the verb runs a command: the words from the first one that is no flag are then not
+  // parsed, but given to SetCommand.
   virtual bool TakesCommand() const { return false; }
   virtual void SetCommand(const std::vector<std::string>& /*words*/) {}
   virtual Result<int> Run(

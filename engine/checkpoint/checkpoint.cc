@@ -21,7 +21,7 @@ bool IsWhole(const CheckpointTensor& tensor) {
   return tensor.parts.size() == 1 && tensor.parts[0].piece.shape == tensor.shape;
 }
 
-// Copies a contiguous block to its place in a contiguous whole, row by row.
+// Copies a contiguous block to its place in a contiguous larger tensor, row by row.
 void Place(const char* block, const std::vector<int64_t>& extents, const std::vector<int64_t>& at,
            const std::vector<int64_t>& whole, size_t element, char* out) {
   const size_t n = extents.size();
@@ -39,7 +39,8 @@ void Place(const char* block, const std::vector<int64_t>& extents, const std::ve
   }
 }
 
-// Before memory is taken for what a file only claims.
+// Checks that the parts fit into the tensor, before memory is allocated for a size that a file only
+// claims.
 Status CheckParts(const std::string& checkpoint, const CheckpointTensor& tensor, int64_t bytes) {
   int64_t placed = 0;
   for (const CheckpointTensor::Part& part : tensor.parts) {
@@ -59,7 +60,7 @@ Checkpoint::Cost Checkpoint::CostOf(const CheckpointTensor& tensor) {
   for (const CheckpointTensor::Part& part : tensor.parts)
     cost.mapped = std::max(cost.mapped, SizeOf(part.piece));
   if (IsWhole(tensor)) return cost;
-  // The whole, and a share of it that is laid out otherwise.
+  // The whole tensor, and one part that must be made contiguous first.
   const Result<int64_t> bytes = CheckedByteSize(tensor.dtype, tensor.shape);
   cost.made = bytes.ok() ? static_cast<uint64_t>(*bytes) : 0;
   for (const CheckpointTensor::Part& part : tensor.parts) {
@@ -81,7 +82,7 @@ Result<formats::TensorFile> Checkpoint::Read(const CheckpointTensor& tensor) con
   const size_t element = DTypeSize(tensor.dtype);
   MSPROBE_ASSIGN_OR_RETURN(const int64_t bytes, CheckedByteSize(tensor.dtype, tensor.shape));
   MSPROBE_RETURN_IF_ERROR(CheckParts(path_, tensor, bytes));
-  // Zeroed: parts of a damaged one may lie on each other and leave a hole.
+  // Zeroed: the parts of a damaged checkpoint may overlap and leave elements without a value.
   const auto size = static_cast<size_t>(std::max<int64_t>(bytes, 1));
   const std::shared_ptr<char[]> whole(new (std::nothrow) char[size]());
   if (whole == nullptr) {
@@ -195,7 +196,7 @@ Status CheckpointBuilder::Finish(std::string layout) {
         .Found("none in it")
         .Hint("pass the file or folder that holds the model's state_dict");
   }
-  // One name, one tensor: a dictionary's key may look like a path through two.
+  // Makes names unique: {"a.b": t} and {"a": {"b": t}} both give the name a.b.
   std::unordered_set<std::string> taken;
   for (CheckpointTensor& tensor : out_.tensors_) {
     const std::string name = tensor.name;

@@ -1,9 +1,9 @@
-// A checkpoint: a file or a folder of files that hold a model's tensors. Opening one lists them;
-// nothing in it is executed, and no data are read before they are asked for.
+// A checkpoint: a file or a folder of files with the tensors of a model. Opening it lists the
+// tensors; Read reads one. Nothing in a checkpoint is executed.
 //
 //   MSPROBE_ASSIGN_OR_RETURN(Checkpoint c, Checkpoint::Open("runs/a/iter_0000100"));
 //   for (const CheckpointTensor& t : c.tensors()) {
-//     MSPROBE_ASSIGN_OR_RETURN(TensorFile data, c.Read(t));     // gone with `data`
+//     MSPROBE_ASSIGN_OR_RETURN(TensorFile data, c.Read(t));     // freed with `data`
 //   }
 #pragma once
 
@@ -17,43 +17,54 @@
 
 namespace msprobe::checkpoint {
 
-// One tensor of the model, put together from pieces where ranks have shares of it.
+// One tensor of the model. When each rank has saved a share of it, it is put together from parts.
 struct CheckpointTensor {
   struct Part {
     TensorPiece piece;
-    std::vector<int64_t> at;  // of its first element in the whole
+    std::vector<int64_t> at;  // the position of its first element in the whole tensor
   };
-  struct Copy {
+  // The same part, saved by another rank as well.
+  struct Replica {
     TensorPiece piece;
-    size_t part = 0;  // what it should be the same as
+    size_t part = 0;  // index into parts: the part that it should be equal to
   };
   std::string name;
   DType dtype = DType::kFloat32;
   std::vector<int64_t> shape;
-  std::vector<Part> parts;   // one that is the whole, or several that cover it
-  std::vector<Copy> copies;  // of parts, that other ranks hold
-  bool is_parameter = true;  // of the model; false: of the optimizer, a generator, ... (where the
-                             // layout tells)
+  std::vector<Part> parts;  // one part that is the whole tensor, or several that cover it
+  std::vector<Replica> replicas;
+  // Belongs to the model. false: to the optimizer, a random generator, ..., as far as the layout
+  // tells.
+  bool is_parameter = true;
 };
 
 class Checkpoint {
  public:
-  // A .safetensors file; a file that torch.save wrote (1.6 and later), its containers walked; a
-  // folder with an index (model.safetensors.index.json, pytorch_model.bin.index.json) or with such
-  // files; Megatron's iter_0000100 with mp_rank_00_000/model_optim_rng.pt (or the folder above it:
-  // the latest one), shares of tensor-parallel ranks joined and layers and experts numbered
-  // through; a folder of torch.distributed.checkpoint (.metadata and *.distcp). Errors: kNotFound;
-  // kInvalidDump with file and offset; kUnsupported; kInvalidArgument when there is no tensor.
+  // Opens one of these layouts, which are told apart by content:
+  // - a .safetensors file;
+  // - a file of torch.save (PyTorch 1.6 and later): all tensors in its dicts and lists;
+  // - a folder with such files, or with an index of them (model.safetensors.index.json,
+  //   pytorch_model.bin.index.json);
+  // - Megatron's iter_0000100 with mp_rank_00_000/model_optim_rng.pt, or the folder above it, of
+  //   which the latest iteration is opened: shares of tensor-parallel ranks are joined, layers and
+  //   experts of all ranks are numbered through;
+  // - a folder of torch.distributed.checkpoint (.metadata and *.distcp).
+  //
+  // Errors: kNotFound; kInvalidDump with file and offset; kUnsupported; kInvalidArgument when there
+  // is no tensor.
   static Result<Checkpoint> Open(const std::string& path);
 
   const std::string& path() const { return path_; }
-  const std::string& layout() const { return layout_; }             // "safetensors, 3 files"
-  const std::vector<std::string>& notes() const { return notes_; }  // files passed over, and why
-  const std::vector<CheckpointTensor>& tensors() const { return tensors_; }  // names differ
+  const std::string& layout() const { return layout_; }  // "safetensors, 3 files"
+  // Files that were passed over, and why.
+  const std::vector<std::string>& notes() const { return notes_; }
+  const std::vector<CheckpointTensor>& tensors() const {
+    return tensors_;
+  }  // no name is there twice
 
-  // Thread-safe. Of one piece: mapped. Of several: put together in memory.
+  // Thread-safe. A tensor of one part is mapped; a tensor of several is put together in memory.
   Result<formats::TensorFile> Read(const CheckpointTensor& tensor) const;
-  // Bytes that Read takes at most; what is mapped the system can take back.
+  // Bytes that Read needs at most. The system can take mapped bytes back.
   struct Cost {
     uint64_t mapped = 0, made = 0;
     uint64_t all() const { return mapped + made; }
@@ -67,16 +78,18 @@ class Checkpoint {
   std::vector<CheckpointTensor> tensors_;
 };
 
-// Whether the path is one by its content and layout, whole or damaged; a dump is none.
+// Whether the path is a checkpoint by its content and layout, whole or damaged. A dump is none.
 bool LooksLikeCheckpoint(const std::string& path);
 
-// What the folders and files of the layouts are read with.
+// Collects the tensors of a checkpoint while its files are read. Each layout is one of the Add
+// functions.
 class CheckpointBuilder {
  public:
   explicit CheckpointBuilder(Checkpoint* checkpoint) : out_(*checkpoint) {}
-  // Each piece of a file is a tensor; names that are taken get the file's name in front.
+  // Adds the tensors of one file. A name that is taken already gets the file's name in front.
   Status AddFile(const std::string& path);
-  // The same, but a file that cannot be read costs a note, unless it is the only one.
+  // Adds the tensors of several files. A file that cannot be read becomes a note; when no file can
+  // be read, that is the error.
   Status AddFiles(const std::vector<std::string>& paths);
   Status AddIndexed(const std::string& folder, const std::string& index_name);
   Status AddMegatron(const std::string& folder);     // megatron.cc

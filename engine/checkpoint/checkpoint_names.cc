@@ -32,8 +32,9 @@ size_t CommonNames(const std::vector<std::string>& names, const Index& index,
   return common;
 }
 
-// The leading parts of names ("state_dict.model.") without which most of them are found on the
-// other side; "" when the names are better as they are.
+// A wrapper is what all names of one side begin with: "state_dict.model.". The result is the
+// wrapper without which most names are found on the other side; "" when more are found with all
+// their parts.
 std::string FindWrapper(const std::vector<std::string>& names, const Index& other) {
   constexpr int kDeepest = 3;
   std::set<std::string> candidates;
@@ -61,7 +62,7 @@ std::vector<std::string> NamesOf(const Checkpoint& checkpoint) {
   return names;
 }
 
-// Takes the wrapper away where no other tensor has the name that is left.
+// Removes the wrapper from names, except where another tensor has the shorter name already.
 void Unwrap(const std::string& wrapper, std::vector<std::string>* names) {
   std::set<std::string> taken(names->begin(), names->end());
   for (std::string& name : *names) {
@@ -77,7 +78,7 @@ PairedNames PairNames(const Checkpoint& target, const Checkpoint& golden,
                       const ParameterMapping& mapping) {
   PairedNames out{.target = NamesOf(target), .golden = NamesOf(golden)};
   std::vector<int32_t> target_of(out.golden.size(), -1);
-  // What the target's are looked for as; tables show their own names.
+  // The names to look for in the golden. Tables show the names of out.target.
   std::vector<std::string> wanted = out.target;
   const Index golden_names = IndexOf(out.golden);
   for (size_t t = 0; t < wanted.size(); ++t) {
@@ -87,7 +88,7 @@ PairedNames PairNames(const Checkpoint& target, const Checkpoint& golden,
     const auto whole = golden_names.find(mapped->second);
     if (whole != golden_names.end() && target_of[whole->second] < 0) {
       target_of[whole->second] = static_cast<int32_t>(t);
-      wanted[t].clear();  // found, wrapper and all
+      wanted[t].clear();  // found under its whole name
     } else {
       wanted[t] = mapped->second;
     }

@@ -1,4 +1,4 @@
-// Which parameter of one checkpoint is which of the other, and how its elements are named.
+// Pairs the parameters of two checkpoints by name.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,17 @@
 namespace msprobe::checkpoint {
 
 struct PairedNames {
-  std::vector<std::string> target, golden;         // as tables show them, one a tensor
-  std::vector<std::pair<int32_t, int32_t>> pairs;  // by golden order where both have it; -1: none
-  std::vector<char> mapped;                        // one a target: called differently on purpose
+  std::vector<std::string> target, golden;  // the name of each tensor, as tables show it
+  // Indices of tensors of the target and of the golden; -1: no partner. In the order of the golden;
+  // tensors of the target alone follow.
+  std::vector<std::pair<int32_t, int32_t>> pairs;
+  std::vector<char> mapped;  // for each target tensor: whether the mapping gives it another name
   std::vector<std::string> notes;
 };
 PairedNames PairNames(const Checkpoint& target, const Checkpoint& golden,
                       const ParameterMapping& mapping = {});
 
-// "1.5 against 1.25 at [2, 0]; relative L2 ...": one row of a comparison.
+// Describes one row of a comparison of checkpoints: "1.5 against 1.25 at [2, 0]; relative L2 ...".
 std::string WorstElement(const compare::Comparison& comparison, size_t row);
 
 }  // namespace msprobe::checkpoint

@@ -67,8 +67,8 @@ class Measurer {
     c_.notes.resize(c_.rows.size());
     found_.resize(c_.rows.size());
     std::vector<uint32_t> small, large;
-    const uint64_t limit = std::min(
-        kSmallTensor, options_.max_resident_tensor_bytes / (2 * std::max<size_t>(1, pool_.threads())));
+    const uint64_t limit = std::min(kSmallTensor, options_.max_resident_tensor_bytes /
+                                                      (2 * std::max<size_t>(1, pool_.threads())));
     for (uint32_t i = 0; i < c_.rows.size(); ++i) {
       const compare::Row& row = c_.rows[i];
       compare::Measure& m = c_.measures[i];
@@ -224,7 +224,7 @@ compare::Comparison CompareCheckpoints(const Checkpoint& target, const Checkpoin
   }
   ThreadPool& pool = options.pool != nullptr ? *options.pool : ThreadPool::Default();
   for (const auto& [side, name] : {std::pair{&target, "target"}, {&golden, "golden"}}) {
-    if (std::string text = DifferingCopies(*side, name, options, pool); !text.empty())
+    if (std::string text = DifferingReplicas(*side, name, options, pool); !text.empty())
       c.not_observed.push_back(std::move(text));
   }
   c.forward_of.assign(c.pairs.size(), -1);

@@ -1,4 +1,4 @@
-// Two checkpoints in, one Comparison out: a row a parameter, in the golden's names.
+// Two checkpoints in, one Comparison out: one row for each parameter, under the golden's name.
 //
 //   MSPROBE_ASSIGN_OR_RETURN(Checkpoint target, Checkpoint::Open("new/model.safetensors"));
 //   MSPROBE_ASSIGN_OR_RETURN(Checkpoint golden, Checkpoint::Open("old/pytorch_model.bin"));
@@ -15,24 +15,25 @@
 
 namespace msprobe::checkpoint {
 
-// Parameters are paired by name; where one side wraps its names ("module.", "model.",
-// "state_dict.") and the other does not, without the wrapper, which is said in not_observed;
-// `names` says which are called differently on purpose. The others stand in rows of their own. Each
-// pair is read, compared by element and let go: small ones one a thread, large ones one after the
-// other. A tensor that cannot be read costs its own row. `first` is the worst parameter and its
-// worst element.
-// What several ranks should hold alike and do not is said in not_observed.
+// Pairs parameters by name. When all names of one side begin with a wrapper ("module.", "model.",
+// "state_dict.") and those of the other do not, they are paired without it, and not_observed says
+// so. `names` has the parameters that are called differently on purpose. A parameter without a
+// partner has a row of its own. Each pair is read, compared element by element and freed: small
+// pairs on one thread each, large ones one after the other on all threads. The row of a tensor that
+// cannot be read is unknown. `first` is the worst parameter and its worst element. not_observed
+// also names parameters of which several ranks have different replicas.
 compare::Comparison CompareCheckpoints(const Checkpoint& target, const Checkpoint& golden,
                                        const compare::CompareOptions& options = {},
                                        const ParameterMapping& names = {});
 
 bool IsCheckpointComparison(const compare::Comparison& comparison);
 
-// For a terminal: what differs, the worst first, and what only one side has.
+// A report for a terminal: the parameters that differ, the worst first, and those of one side only.
 std::string CheckpointReport(const compare::Comparison& comparison);
 
-// {"name": {"l2": ..., "cos": ..., "numel": ..., "shape": [...]}, ...} of the model's parameters
-// that both have; null where shapes differ, and both shapes then, as msprobe 26 writes it.
+// {"name": {"l2": ..., "cos": ..., "numel": ..., "shape": [...]}, ...} for the model's parameters
+// that both sides have, as msprobe 26 writes it. When shapes differ, the numbers are null and both
+// shapes are given.
 std::string SimilarityJson(const compare::Comparison& comparison);
 
 }  // namespace msprobe::checkpoint

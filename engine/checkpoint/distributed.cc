@@ -1,5 +1,6 @@
-// torch.distributed.checkpoint: .metadata, a pickle of plain data classes that says which part of
-// which tensor lies where in the *.distcp files. The classes are never made; their fields are read.
+// Reads torch.distributed.checkpoint. Its file .metadata is a pickle of data classes, which says
+// where in the *.distcp files each part of each tensor lies. No object of those classes is made:
+// only their fields are read.
 #include <fmt/format.h>
 
 #include <map>
@@ -29,7 +30,7 @@ class MetadataReader {
       const formats::PickleNode &name = tree_[state->items[i]], &value = tree_[state->items[i + 1]];
       const formats::PickleNode* chunks = Field(value, "chunks");
       if (name.kind != formats::PickleKind::kString || chunks == nullptr)
-        continue;  // bytes, no tensor
+        continue;  // an object in bytes, and no tensor
       CheckpointTensor tensor{.name = std::string(name.text)};
       MSPROBE_ASSIGN_OR_RETURN(tensor.shape, ReadExtents(value, "size"));
       for (const uint32_t index : chunks->items) {

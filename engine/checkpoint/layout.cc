@@ -18,7 +18,7 @@ bool HasAnyEnd(std::string_view name, std::initializer_list<std::string_view> en
                      [&](std::string_view end) { return name.ends_with(end); });
 }
 
-// Files that hold a model by their name; whatever else lies there is not what was asked for.
+// Whether a file in a folder holds a model, by its name. Other files in the folder are ignored.
 bool IsModelFile(std::string_view name) {
   const bool named = name.starts_with("model") || name.starts_with("pytorch_model") ||
                      name.starts_with("adapter_model") || name.starts_with("consolidated") ||
@@ -34,7 +34,7 @@ bool IsTensorContent(const std::string& path) {
          (bytes.starts_with("\x80") && HasAnyEnd(path, {".pt", ".bin", ".pth", ".ckpt"}));
 }
 
-// iter_0000100 or release, as the file beside them says.
+// The folder of the latest iteration, iter_0000100 or release, which `tracker` names.
 Result<std::string> LatestIteration(const std::string& folder, const std::string& tracker) {
   MSPROBE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(tracker));
   std::string_view text = file.bytes();
@@ -86,7 +86,7 @@ Result<CheckpointLayout> FindLayout(const std::string& path) {
     out.kind = Kind::kDistributed;
     return out;
   }
-  // Of two formats of the same weights, the one that tools load first.
+  // A folder may have the same weights in two formats: the one that other tools prefer is read.
   for (const std::string_view index :
        {"model.safetensors.index.json", "pytorch_model.bin.index.json"}) {
     if (!has(index)) continue;

@@ -1,5 +1,6 @@
-// Megatron's checkpoints: a folder a rank, each with its share of the model. Shares are joined and
-// numbered through as msprobe 26 does, so that models saved with other parallel sizes compare.
+// Reads Megatron's checkpoints. Each rank has a folder with its share of the model. Shares are
+// joined, and the layers and experts of all ranks are numbered through, as msprobe 26 does: so
+// checkpoints that were saved with different parallel sizes can be compared.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,7 +22,7 @@ struct RankFolder {
   int tensor = 0, pipeline = 0, expert = 0;
 };
 
-// Older names of the same parameters, in this order.
+// Parameters that older versions of Megatron call otherwise; replaced in this order.
 constexpr std::pair<std::string_view, std::string_view> kNewNames[] = {
     {"self_attention.linear_qkv.layer_norm_", "input_layernorm."},
     {"language_model.", ""},
@@ -55,9 +56,9 @@ std::string NewName(std::string name) {
   return name;
 }
 
-constexpr int64_t kMostOfAKind = 1'000'000;  // layers, experts, ranks: more is damage
+constexpr int64_t kMostOfAKind = 1'000'000;  // layers, experts, ranks; more is a damaged file
 
-// The number behind "layers." or "experts.", and where it stands; -1: none.
+// The number behind "layers." or "experts.", with its position and length in the name; -1: none.
 int64_t NumberBehind(std::string_view name, std::string_view word, size_t* at, size_t* size) {
   for (size_t found = 0; (found = name.find(word, found)) != std::string_view::npos; ++found) {
     const size_t digits = found + word.size();
@@ -78,7 +79,7 @@ void Renumber(std::string_view word, int64_t add, std::string* name) {
   if (number >= 0 && add != 0) name->replace(at, size, std::to_string(number + add));
 }
 
-// What the run's own arguments say, an argparse.Namespace that nobody makes.
+// Reads the run's arguments from the pickle: an argparse.Namespace, of which no object is made.
 class Arguments : public PickleVisitor {
  public:
   void Visit(const formats::PickleTree& tree) override {
@@ -125,7 +126,8 @@ std::optional<RankFolder> ParseRank(const std::string& folder, const std::string
   return RankFolder{JoinPath(folder, name), numbers[0], numbers[1], numbers[2]};
 }
 
-// "model.decoder..." and "model1.decoder..." (virtual stage 1) of the model; anything else is not.
+// Whether a name belongs to the model: "model.decoder..." or "model1.decoder..." (virtual pipeline
+// stage 1).
 bool IsModelTensor(std::string_view name, int* stage, std::string_view* rest) {
   if (!name.starts_with("model")) return false;
   name.remove_prefix(5);
@@ -137,7 +139,8 @@ bool IsModelTensor(std::string_view name, int* stage, std::string_view* rest) {
   return true;
 }
 
-// Where a share begins is what the shares before it hold.
+// Joins the shares of tensor-parallel ranks along the dimension in which they are divided. Each
+// share begins where the one before it ends.
 Status Join(std::string name, std::vector<TensorPiece> shares, CheckpointTensor* out) {
   const bool along0 = NamesAny(name, kSplitAlong0), along1 = NamesAny(name, kSplitAlong1);
   out->dtype = shares[0].dtype;
@@ -147,7 +150,7 @@ Status Join(std::string name, std::vector<TensorPiece> shares, CheckpointTensor*
   const bool split = (along0 || along1) && shares.size() > 1 && out->shape.size() > dimension;
   if (!split) {
     out->parts.push_back({std::move(shares[0]), {}});
-    for (size_t i = 1; i < shares.size(); ++i) out->copies.push_back({std::move(shares[i]), 0});
+    for (size_t i = 1; i < shares.size(); ++i) out->replicas.push_back({std::move(shares[i]), 0});
     return Status::Ok();
   }
   const std::vector<int64_t> first = out->shape;
@@ -254,14 +257,14 @@ void NumberThrough(std::vector<Share>* shares) {
 
 Status JoinShares(std::vector<Share> all, CheckpointBuilder* builder) {
   struct Ranks {
-    std::map<int, TensorPiece> shares;                // by tensor rank
-    std::vector<std::pair<int, TensorPiece>> copies;  // of shares, on other expert ranks
+    std::map<int, TensorPiece> shares;                  // by tensor rank
+    std::vector<std::pair<int, TensorPiece>> replicas;  // of shares, on other expert ranks
   };
   std::map<std::string, Ranks> by_name;
   for (Share& share : all) {
     Ranks& of_name = by_name[share.piece.name];
     if (of_name.shares.contains(share.rank.tensor)) {
-      of_name.copies.emplace_back(share.rank.tensor, std::move(share.piece));
+      of_name.replicas.emplace_back(share.rank.tensor, std::move(share.piece));
     } else {
       of_name.shares.emplace(share.rank.tensor, std::move(share.piece));
     }
@@ -275,9 +278,9 @@ Status JoinShares(std::vector<Share> all, CheckpointBuilder* builder) {
     }
     CheckpointTensor tensor;
     MSPROBE_RETURN_IF_ERROR(Join(name, std::move(pieces), &tensor));
-    for (auto& [rank, piece] : of_name.copies) {
+    for (auto& [rank, piece] : of_name.replicas) {
       const size_t part = tensor.parts.size() > 1 ? part_of[rank] : 0;
-      tensor.copies.push_back({std::move(piece), part});
+      tensor.replicas.push_back({std::move(piece), part});
     }
     builder->Add(std::move(tensor));
   }

@@ -8,7 +8,8 @@
 namespace msprobe::checkpoint {
 namespace {
 
-// "net.fc" of "net.fc.Dense", as cell mappings of dumps have it; as it is when no class is behind.
+// "net.fc" for "net.fc.Dense": cell mappings for dumps have a class behind the path. A path without
+// a class stays as it is.
 std::string_view WithoutClass(std::string_view path) {
   const size_t dot = path.rfind('.');
   const bool has_class =
@@ -16,7 +17,7 @@ std::string_view WithoutClass(std::string_view path) {
   return has_class ? path.substr(0, dot) : path;
 }
 
-// Whether anything of `cells` fits; `name` is rewritten then.
+// Rewrites `name` by the cell mapping; false: no key fits.
 bool ApplyCells(const compare::NamePairs& cells, std::string* name) {
   const size_t dot = name->rfind('.');
   const std::string_view module =

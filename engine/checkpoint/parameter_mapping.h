@@ -1,5 +1,5 @@
-// Parameters that are called differently on purpose: the mapping flags of dumps, for names that
-// have neither a class nor a call.
+// The mapping flags of `msprobe compare` (mapping.h), applied to parameters of checkpoints, whose
+// names have neither a class nor a call.
 //
 //   MSPROBE_ASSIGN_OR_RETURN(ParameterMapping names,
 //                            BuildParameterMapping({.renames = {"s/^module\\.//"}}, target));
@@ -17,15 +17,15 @@
 namespace msprobe::checkpoint {
 
 struct ParameterMapping {
-  std::map<std::string, std::string> names;  // the target's -> the golden's; those that change
-  std::vector<std::string> notes;            // what names nothing in the target
+  std::map<std::string, std::string> names;  // target's name -> golden's name, where they differ
+  std::vector<std::string> notes;            // parts of the request that fit no name of the target
 };
 
-// A data mapping names whole parameters, and wins. Of a cell mapping a key that is the module's
-// path wins ("net.fc" of net.fc.weight, also with a class behind it: "net.fc.Dense"); else each
-// fragment is replaced where it first stands in the name. Renames follow, one after the other.
-// Errors: those of the files and expressions (mapping.h); kUnsupported for an api or layer mapping,
-// which go by calls and classes.
+// A data mapping names whole parameters and wins over all else. Of a cell mapping, a key that is
+// the path of the parameter's module wins ("net.fc" for net.fc.weight; a class may follow, as in
+// "net.fc.Dense"); otherwise each key is replaced where it first occurs in the name. Then the
+// renames are applied, one after the other. Errors: those of the files and expressions (mapping.h);
+// kUnsupported for an api mapping or a layer mapping, because these need calls and classes.
 Result<ParameterMapping> BuildParameterMapping(const compare::MappingRequest& request,
                                                const Checkpoint& target);
 

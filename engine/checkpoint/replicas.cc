@@ -12,10 +12,10 @@ namespace {
 
 std::string RankOf(const TensorPiece& piece) { return BaseName(DirectoryName(*piece.file)); }
 
-// How a copy is not the piece that is taken for the tensor; "" when it is.
-std::string Difference(const TensorPiece& taken, const TensorPiece& copy) {
-  const Result<formats::TensorFile> a = ReadPiece(copy), b = ReadPiece(taken);
-  // What cannot be read costs the row of the tensor itself; of a copy it is told here.
+// How a replica differs from the piece that stands for the tensor; "" when both are equal.
+std::string Difference(const TensorPiece& taken, const TensorPiece& replica) {
+  const Result<formats::TensorFile> a = ReadPiece(replica), b = ReadPiece(taken);
+  // A piece that cannot be read is reported in the row of its tensor; a replica is reported here.
   if (!b.ok()) return "";
   if (!a.ok()) return a.status().message();
   if (a->shape != b->shape) {
@@ -30,25 +30,25 @@ std::string Difference(const TensorPiece& taken, const TensorPiece& copy) {
 
 }  // namespace
 
-std::string DifferingCopies(const Checkpoint& checkpoint, std::string_view side,
-                            const compare::CompareOptions& options, ThreadPool& pool) {
+std::string DifferingReplicas(const Checkpoint& checkpoint, std::string_view side,
+                              const compare::CompareOptions& options, ThreadPool& pool) {
   const std::vector<CheckpointTensor>& tensors = checkpoint.tensors();
   std::vector<std::string> found(tensors.size());
   const auto look = [&](size_t i) {
-    for (const CheckpointTensor::Copy& copy : tensors[i].copies) {
-      const TensorPiece& taken = tensors[i].parts[copy.part].piece;
-      const std::string difference = Difference(taken, copy.piece);
+    for (const CheckpointTensor::Replica& replica : tensors[i].replicas) {
+      const TensorPiece& taken = tensors[i].parts[replica.part].piece;
+      const std::string difference = Difference(taken, replica.piece);
       if (difference.empty()) continue;
-      found[i] = fmt::format("{} ({} against {}: {})", tensors[i].name, RankOf(copy.piece),
+      found[i] = fmt::format("{} ({} against {}: {})", tensors[i].name, RankOf(replica.piece),
                              RankOf(taken), difference);
       break;
     }
   };
-  // As many at a time as there is room for.
+  // Small pairs are read many at a time, each on one thread; large ones one after the other.
   std::vector<size_t> small, large;
   size_t passed = 0;
   for (size_t i = 0; i < tensors.size(); ++i) {
-    if (tensors[i].copies.empty()) continue;
+    if (tensors[i].replicas.empty()) continue;
     const uint64_t needed = 2 * Checkpoint::CostOf(tensors[i]).mapped;
     if (options.mapped_counts && needed > options.max_pair_bytes) {
       ++passed;
@@ -66,11 +66,12 @@ std::string DifferingCopies(const Checkpoint& checkpoint, std::string_view side,
     ++count;
   }
   const std::string unseen =
-      passed == 0 ? ""
-                  : fmt::format(
-                        "what other ranks of the {} hold of {} parameter{} is too large for "
-                        "the memory there may be, and was not compared",
-                        side, passed, passed == 1 ? "" : "s");
+      passed == 0
+          ? ""
+          : fmt::format(
+                "{} parameter{} of the {} could not be compared between ranks: two replicas "
+                "need more memory than is allowed",
+                passed, passed == 1 ? "" : "s", side);
   if (first == nullptr) return unseen;
   return fmt::format("{} parameter{} of the {} {} not the same on all ranks that hold {}{}", count,
                      count == 1 ? "" : "s", side, count == 1 ? "is" : "are",

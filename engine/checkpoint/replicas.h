@@ -1,6 +1,7 @@
-// What several ranks hold and should hold alike, such as the norms of a tensor-parallel model.
+// Replicas: parts of the model of which each rank saves its own copy, such as the norms of a
+// tensor-parallel model. All copies should be equal.
 //
-//   const std::string text = DifferingCopies(checkpoint, "target", {}, pool);
+//   const std::string text = DifferingReplicas(checkpoint, "target", {}, pool);
 //   if (!text.empty()) Print(text);
 #pragma once
 
@@ -14,9 +15,9 @@
 namespace msprobe::checkpoint {
 
 // "3 parameters of the target are not the same on all ranks that hold them, the first: NAME
-// (mp_rank_01 against mp_rank_00: ...)"; "" when all are the same. One piece of each is in memory
-// at a time and thread; those that options.max_pair_bytes has no room for are counted.
-std::string DifferingCopies(const Checkpoint& checkpoint, std::string_view side,
+// (mp_rank_01 against mp_rank_00: ...)"; "" when all are equal. Each thread has one pair in memory
+// at a time. Pairs beyond options.max_pair_bytes are not read; the sentence says how many.
+std::string DifferingReplicas(const Checkpoint& checkpoint, std::string_view side,
                             const compare::CompareOptions& options, ThreadPool& pool);
 
 }  // namespace msprobe::checkpoint

@@ -87,7 +87,7 @@ Status ListSafetensors(MappedFile mapped, const std::shared_ptr<const std::strin
   return Status::Ok();
 }
 
-// The farthest element's end, counted in bytes from the first element.
+// The number of bytes from the first element to the end of the last one in memory.
 uint64_t Reach(const TensorPiece& piece) {
   if (std::find(piece.shape.begin(), piece.shape.end(), 0) != piece.shape.end()) return 0;
   int64_t last = 0;
@@ -154,7 +154,7 @@ Result<formats::TensorFile> ReadPiece(const TensorPiece& piece) {
                              .strides = piece.strides,
                              .data = bytes.data() + piece.offset,
                              .owner = file};
-  // Writers may put data anywhere; elements must be aligned.
+  // A file may have data at any offset; elements in memory must be aligned.
   if (piece.offset % DTypeSize(piece.dtype) != 0) {
     const std::shared_ptr<char[]> copy(new (std::nothrow) char[reach]);
     if (copy == nullptr)

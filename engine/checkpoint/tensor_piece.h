@@ -1,4 +1,4 @@
-// Tensors inside checkpoint files: listed without touching their data, read one at a time.
+// The tensors inside one file of a checkpoint: listed without reading their data, read one by one.
 //
 //   std::vector<TensorPiece> pieces;
 //   MSPROBE_RETURN_IF_ERROR(ListPieces("model.safetensors", &pieces));    // or a .pt, .bin, .pth
@@ -18,8 +18,8 @@
 
 namespace msprobe::checkpoint {
 
-// The bytes that one or more tensors are views of. A flipped bit must not pass for another number:
-// they are checked when the first of them is read.
+// The checksum of the bytes of which one or more tensors are views. It is checked when the first of
+// these tensors is read: a flipped bit must not be taken for a different number.
 struct StorageCheck {
   uint64_t offset = 0, size = 0;  // in the file
   uint32_t checksum = 0;
@@ -32,15 +32,16 @@ struct TensorPiece {
   std::shared_ptr<const std::string> file;
   DType dtype = DType::kFloat32;
   std::vector<int64_t> shape, strides;
-  uint64_t offset = 0;  // in the file, of element (0, ..., 0); of an archive: of its first byte
-  uint64_t archive_size = 0;                // not 0: a .pt archive of its own inside the file
+  uint64_t offset = 0;        // in the file, of element (0, ..., 0), or of the archive's first byte
+  uint64_t archive_size = 0;  // not 0: the tensor is a .pt archive inside the file
   std::shared_ptr<StorageCheck> check;      // null: the file has no checksum
-  std::optional<formats::TensorFile> held;  // what does not lie in the file as it is: in memory
+  std::optional<formats::TensorFile> held;  // set: the data are not in the file as they are (a
+                                            // compressed archive), but here
 };
 
-// Appends every tensor of a .safetensors file or of what torch.save wrote, in the file's order.
-// Containers are walked; objects of other classes are passed over, and never made. Errors as in
-// tensor_file.h. `visit`, when given, sees the tree of values of a .pt file.
+// Appends all tensors of a .safetensors file or of a file of torch.save, in the order of the file.
+// Tensors are found in dicts and lists; objects of other classes are passed over and never made.
+// Errors as in tensor_file.h. `visitor`, when given, sees the tree of values of a .pt file.
 struct PickleVisitor {
   virtual ~PickleVisitor() = default;
   virtual void Visit(const formats::PickleTree& tree) = 0;
@@ -48,10 +49,11 @@ struct PickleVisitor {
 Status ListPieces(const std::string& path, std::vector<TensorPiece>* pieces,
                   PickleVisitor* visitor = nullptr);
 
-// Bytes of the file that reading it touches.
+// Bytes of the file that are read to read the piece.
 uint64_t SizeOf(const TensorPiece& piece);
 
-// Thread-safe. Errors as in tensor_file.h; kInvalidDump also when the file is another one by now.
+// Thread-safe. Errors as in tensor_file.h; also kInvalidDump when the file has been replaced since
+// it was listed.
 Result<formats::TensorFile> ReadPiece(const TensorPiece& piece);
 
 }  // namespace msprobe::checkpoint

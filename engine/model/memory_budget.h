@@ -1,5 +1,5 @@
-// How much memory comparing two dumps may take, and how much it has come to. Whoever reads says
-// what is held as it goes, and is stopped before there is more of it than there may be.
+// A limit on the memory of a comparison, and how much of it is taken. Readers take memory from the
+// budget before they allocate it; reading fails with kUnsupported before the limit is exceeded.
 //
 //   MemoryBudget budget({.bytes = uint64_t{1} << 30, .file_bytes = sizes_of_both});
 //   Result<Dump> target = ReadDump(path, &budget);         // holds a MemoryShare meanwhile
@@ -16,33 +16,33 @@
 
 namespace msprobe {
 
-// What a comparison takes beside its dumps: the program, the parts of files that its threads are
-// reading and writing at the moment.
+// Bytes that a comparison needs besides its dumps: for the program, and for the parts of files that
+// its threads are reading and writing.
 uint64_t FixedMemory();
 
-// What a dump of so many records and leaves and so much text comes to, with its half of what
-// comparing it adds: rows, measures, verdicts, pairs.
+// Bytes that a dump of so many records and leaves and so much text needs, with half of what
+// comparing two such dumps adds: rows, measures, verdicts, pairs.
 uint64_t MemoryOf(size_t records, size_t leaves, uint64_t text);
 uint64_t MemoryOf(const Dump& dump);
-// That half.
+// Only that half.
 uint64_t MemoryForComparing(size_t records, size_t leaves);
 
 // Thread-safe.
 class MemoryBudget {
  public:
   struct Options {
-    uint64_t bytes = UINT64_MAX;  // for everything, FixedMemory() included
-    uint64_t file_bytes = 0;      // of all files that will be read
-    bool asked_for = true;        // the user said how much; else it is what the machine has
+    uint64_t bytes = UINT64_MAX;  // the limit, with FixedMemory()
+    uint64_t file_bytes = 0;      // size of all files that will be read
+    bool asked_for = true;        // the limit is the user's; false: it is what the machine has
   };
   explicit MemoryBudget(const Options& options) : options_(options) {}
 
-  // What is not taken yet.
+  // Bytes that are not taken yet.
   uint64_t left() const;
-  // Something did not fit.
+  // Whether something did not fit.
   bool exceeded() const;
-  // kUnsupported, saying what all needs, when `bytes` more, for something that is no dump, are too
-  // much.
+  // Takes bytes for something that is no dump. kUnsupported when they do not fit; the message says
+  // how much the whole comparison needs.
   Status Take(std::string_view what, uint64_t bytes);
 
  private:

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view kWords[] = {"weight", "loss", "gradient", "random"};
 
-// A name on one line.
+// Appends a name, with line ends replaced so that it stays on one line.
 void AppendName(std::string* out, std::string_view name) {
   for (const char c : name) *out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
 }
@@ -71,7 +71,7 @@ Status RunLogWriter::End() { return Flush("end\n"); }
 Status RunLogWriter::Note(std::string_view text) {
   std::string line = "note\t";
   AppendName(&line, text);
-  std::string values = std::move(text_);  // they belong to the step that is under way
+  std::string values = std::move(text_);  // they belong to the unfinished step: not written yet
   text_.clear();
   const Status status = Flush(line + "\n");
   text_ = std::move(values);
@@ -84,7 +84,7 @@ Result<RunLog> ReadRunLog(const std::string& path) {
   RunLog::Step step;
   uint64_t offset = 0;
   std::string_view text = file.bytes();
-  // What stands behind the last newline was cut off by a kill.
+  // Text behind the last newline is a line that was cut off when the program was killed.
   for (size_t end; (end = text.find('\n')) != std::string_view::npos; offset += end + 1) {
     const std::vector<std::string_view> cells = Split(text.substr(0, end), '\t');
     text.remove_prefix(end + 1);

@@ -1,5 +1,5 @@
-// What a training says of itself while it runs: at every step a fingerprint of each loss, gradient,
-// weight and random generator. An append-only text file, one write a step.
+// The log of one training run: for each step a fingerprint of each loss, gradient, weight and
+// random generator. An append-only text file, with one write for each step.
 //
 //   MSPROBE_ASSIGN_OR_RETURN(RunLogWriter writer, RunLogWriter::Create("off.log"));
 //   writer.Value(ValueKind::kLoss, "backward 0", 0x1234);
@@ -18,7 +18,7 @@
 
 namespace msprobe::selfcheck {
 
-// In the order in which one step of training makes them.
+// In the order in which a training step computes them.
 enum class ValueKind : uint8_t { kWeight, kLoss, kGradient, kRandom };
 std::string_view ValueKindName(ValueKind kind);  // "weight", "loss", "gradient", "random numbers"
 
@@ -30,13 +30,13 @@ struct RunLog {
   };
   struct Step {
     std::vector<Value> values;
-    int64_t nanoseconds = 0;  // since the step before, watching not counted
-    bool is_end = false;      // what there was when the program ended, behind the last step
+    int64_t nanoseconds = 0;  // since the step before; the time of the log itself is not counted
+    bool is_end = false;      // the values at the end of the program, behind the last step
   };
   std::vector<Step> steps;
   std::vector<std::string> notes;  // lines of Note()
   bool HasNote(std::string_view text) const;
-  size_t StepCount() const;  // without the end
+  size_t StepCount() const;  // without the one that is_end
 };
 
 // Not for two threads at once. A forked child's calls do nothing.
@@ -45,7 +45,7 @@ class RunLogWriter {
   static Result<RunLogWriter> Create(const std::string& path);
   void Value(ValueKind kind, std::string_view name, uint64_t fingerprint);
   Status EndStep(int64_t nanoseconds);
-  Status End();  // the values since the last step are those of the end
+  Status End();  // the values since the last step become those of the end of the program
   Status Note(std::string_view text);
 
  private:

@@ -59,10 +59,10 @@ TEST(Megatron, WhatEachTensorRankHoldsIsOnePartAndCopies) {
   const Checkpoint c = MustOpen(kCheckpoints + "/megatron_ranks");
   const CheckpointTensor& norm = Find(c, "decoder.layers.1.input_layernorm.weight");
   ASSERT_EQ(norm.parts.size(), 1u);
-  ASSERT_EQ(norm.copies.size(), 1u);
+  ASSERT_EQ(norm.replicas.size(), 1u);
   EXPECT_THAT(*norm.parts[0].piece.file, HasSubstr("mp_rank_00_001"));
-  EXPECT_THAT(*norm.copies[0].piece.file, HasSubstr("mp_rank_01_001"));
-  EXPECT_EQ(norm.copies[0].part, 0u);
+  EXPECT_THAT(*norm.replicas[0].piece.file, HasSubstr("mp_rank_01_001"));
+  EXPECT_EQ(norm.replicas[0].part, 0u);
   EXPECT_THAT(Floats(c, norm.name), ElementsAre(120, 121));
 }
 
@@ -86,7 +86,7 @@ TEST(Megatron, ExpertsAndVirtualStagesAreNumberedThrough) {
   EXPECT_THAT(Floats(c, expert(0, 1)), ElementsAre(10, 11, 12, 13));
   EXPECT_THAT(Floats(c, expert(1, 0)), ElementsAre(100, 101, 102, 103));
   // Both expert ranks hold the norm.
-  EXPECT_EQ(Find(c, "decoder.layers.1.input_layernorm.weight").copies.size(), 1u);
+  EXPECT_EQ(Find(c, "decoder.layers.1.input_layernorm.weight").replicas.size(), 1u);
 }
 
 TEST(Megatron, ExpertRanksHoldCopiesOfTheSameShare) {
@@ -100,10 +100,11 @@ TEST(Megatron, ExpertRanksHoldCopiesOfTheSameShare) {
   const Checkpoint c = MustOpen(folder.path());
   const CheckpointTensor& qkv = Find(c, "decoder.linear_qkv.weight");
   EXPECT_EQ(qkv.shape, (std::vector<int64_t>{2, 2}));
-  ASSERT_EQ(qkv.copies.size(), 2u);
-  for (const CheckpointTensor::Copy& copy : qkv.copies) {
-    const std::string& part = *qkv.parts[copy.part].piece.file;
-    EXPECT_EQ(copy.piece.file->substr(0, part.rfind("_000/")), part.substr(0, part.rfind("_000/")))
+  ASSERT_EQ(qkv.replicas.size(), 2u);
+  for (const CheckpointTensor::Replica& replica : qkv.replicas) {
+    const std::string& part = *qkv.parts[replica.part].piece.file;
+    EXPECT_EQ(replica.piece.file->substr(0, part.rfind("_000/")),
+              part.substr(0, part.rfind("_000/")))
         << "a copy belongs to the part of its own tensor rank";
   }
 }

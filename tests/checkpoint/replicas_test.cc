@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 class ReplicasTest : public testing::Test {
  protected:
   std::string Differing(const Checkpoint& checkpoint, const compare::CompareOptions& options = {}) {
-    return DifferingCopies(checkpoint, "target", options, pool_);
+    return DifferingReplicas(checkpoint, "target", options, pool_);
   }
   // Two tensor ranks, each with these norms.
   Checkpoint Ranks(const std::vector<float>& first, const std::vector<float>& second) {
@@ -75,10 +75,10 @@ TEST_F(ReplicasTest, ACopyThatCannotBeReadIsSaid) {
 TEST_F(ReplicasTest, WhatMemoryHasNoRoomForIsCounted) {
   const Checkpoint c = Ranks({1, 2}, {1, 3});
   EXPECT_EQ(Differing(c, {.max_pair_bytes = 8, .mapped_counts = true}),
-            "what other ranks of the target hold of 2 parameters is too large for the memory there "
-            "may be, and was not compared");
+            "2 parameters of the target could not be compared between ranks: two replicas need more "
+            "memory than is allowed");
   EXPECT_THAT(Differing(c, {.max_pair_bytes = 8}), HasSubstr("2 parameters of the target are"))
-      << "what is mapped needs no room unless it counts";
+      << "mapped bytes need no memory unless they count";
 }
 
 }  // namespace

@@ -67,12 +67,12 @@ enum class Reason : uint8_t {
   kOtherBits,        // noise: equal statistics and different bits: rounded or reordered elements
   kCoarserBefore,  // noise, differs: judged by a coarser float dtype, in which one of the two runs
                    // computed an earlier call
-  kOtherElements,  // differs: equal statistics and different bits of integers, which are not rounded
+  kOtherElements,  // differs: equal statistics, different bits of integers (these are not rounded)
   kEnlarged,       // noise: the rounding of its inputs, which the operation enlarges by its nature
   kDTypeDiffers,   // any verdict: judged by the coarser of two float dtypes; unknown for arguments
                    // that are dtypes (a run in mixed precision passes others)
-  kGradientOrder,  // unknown: gradients of an API's inputs, which the tools of the two dumps list in
-                   // different orders; not counted against a run
+  kGradientOrder,  // unknown: gradients of an API's inputs, which the two tools list in different
+                   // orders; not counted against a run
   kPacked,         // unknown: an element is two values (float4_e2m1fn_x2) on one side only
   kDevice,         // unknown: devices, which differ on purpose; not counted against a run
 };

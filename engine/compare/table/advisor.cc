@@ -11,7 +11,7 @@
 namespace msprobe::compare {
 namespace {
 
-// Whose results depend on the order in which threads add up.
+// Operations whose results depend on the order in which threads add numbers.
 constexpr std::array<std::string_view, 6> kOrderDependent = {"conv2d",   "conv3d",     "matmul",
                                                              "nll_loss", "layer_norm", "lstm"};
 
@@ -47,7 +47,8 @@ std::string_view Advice(const Leaf& leaf, const Record& record) {
 }  // namespace
 
 std::string AdvisorText(const Comparison& c, const TableFormat& table, Generation generation) {
-  const size_t first_line = generation == Generation::kPtdbg ? 2 : 0;  // behind the header, from 1
+  // ptdbg_ascend counts lines of the file from 1, and the header is line 1; the others count rows.
+  const size_t first_line = generation == Generation::kPtdbg ? 2 : 0;
   for (size_t row = 0; row < table.rows(); ++row) {
     if (!Fails(c, table, row)) continue;
     const Leaf& leaf = c.target.leaves[c.rows[row].target];

@@ -11,9 +11,9 @@
 
 namespace msprobe::compare {
 
-// The first row whose verdict in this table is No, Different, Warning, or error (26). Line counts
-// rows from 0, below the header; in the table of ptdbg_ascend, lines of the csv from 1. NA in the
-// first two lines when there is none.
+// Finds the first row whose verdict in this table is No, Different, Warning, or error (26). "Line"
+// is the row's index, from 0; in the table of ptdbg_ascend the line in the csv, from 1. When no row
+// fails, the first two lines say NA.
 std::string AdvisorText(const Comparison& comparison, const TableFormat& table,
                         Generation generation);
 

@@ -17,7 +17,7 @@ constexpr Column kIdentity[] = {
     {Id::kTargetRequiresGrad, "NPU Requires_grad", false},
     {Id::kGoldenRequiresGrad, "Bench Requires_grad", false},
 };
-// Of torch_npu.hooks and ptdbg_ascend.
+// The tables of torch_npu.hooks and ptdbg_ascend begin with these.
 constexpr Column kPklIdentity[] = {
     {Id::kTargetName, "NPU Name", false},          {Id::kGoldenName, "Bench Name", false},
     {Id::kTargetDtype, "NPU Tensor Dtype", false}, {Id::kGoldenDtype, "Bench Tensor Dtype", false},
@@ -185,7 +185,8 @@ std::vector<Column> ColumnsOf(const Comparison& c, const TableOptions& options) 
   if (!c.target.stacks.empty() || !c.golden.stacks.empty()) {
     columns.push_back({Id::kSourceLine, "Source Line", true});
   }
-  // The oldest have some of ours.
+  // RMSE and MAPE are columns of torch_npu.hooks and ptdbg_ascend 0.1, and ours: each is shown
+  // once.
   std::vector<Column> once;
   for (const Column& column : columns) {
     const auto same = [&](const Column& other) { return other.id == column.id; };

@@ -86,15 +86,14 @@ enum class ColumnId : uint8_t {
 struct Column {
   ColumnId id;
   std::string_view name;  // header text
-  bool ours;              // behind the columns of the earlier tools
+  bool ours;              // none of the generation's own columns: it stands behind them
 };
 
 enum class CellKind : uint8_t {
-  kText,      // from a dump or a source file: never to be read as a formula
-  kNumber,    // one of our numbers, or the spelling of one in the dump
-  kWord,      // a fixed word of ours: "pass", "N/A", "50.0%"; needs no quotes in csv, and kNumber
-              // neither
-  kSentence,  // ours as well, and may hold commas and quotes: a list
+  kText,      // text of a dump or a source file: a spreadsheet must not take it for a formula
+  kNumber,    // a computed number, or a number as the dump spells it; needs no quotes in csv
+  kWord,      // one of the program's words: "pass", "N/A", "50.0%"; needs no quotes in csv
+  kSentence,  // a sentence or list of the program; it may hold commas and quotes
 };
 
 std::vector<Column> ColumnsOf(const Comparison& comparison, const TableOptions& options);

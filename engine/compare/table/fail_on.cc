@@ -21,7 +21,7 @@ constexpr std::pair<std::string_view, Kind> kWords[] = {
     {"error", Kind::kError},     {"warning", Kind::kWarning}, {"unmatched", Kind::kUnmatched},
     {"unknown", Kind::kUnknown}, {"differs", Kind::kDiffers}, {"noise", Kind::kNoise}};
 
-// "onethousandtherrratio" of "One Thousandth Err Ratio".
+// "onethousandtherrratio" for "One Thousandth Err Ratio".
 std::string Plain(std::string_view name) {
   std::string out;
   for (const char c : name) {
@@ -31,7 +31,7 @@ std::string Plain(std::string_view name) {
   return out;
 }
 
-// Numbers as limits and cells spell them: 0.5, 50.0%, inf, Nan. false: no number.
+// Reads a number as limits and cells spell it: 0.5, 50.0%, inf, Nan. false: the text is no number.
 bool ParseCell(std::string_view text, double* value) {
   text = Trim(text);
   const bool percent = text.ends_with('%');

@@ -8,12 +8,13 @@
 //   error       Result is error
 //   warning     Result is warning or error
 //   unmatched   the row has no partner
-//   unknown     Verdict is unknown, but for rows with nothing to compare by design
+//   unknown     Verdict is unknown, except for rows that say nothing against a run (IsNeutral)
 //   differs     Verdict is differs
 //   noise       Verdict is noise or differs: anything that is not equal
 //   COLUMN OP LIMIT   a number of the table, as MaxRelativeErr>0.01, Cosine<0.99, Severity>=100;
 //               OP is > >= < <=, LIMIT a number or a percentage. Case, blanks and underscores of
-//               the column's name do not matter. NaN meets every limit, what is no number none.
+//               the column's name do not matter. NaN meets every limit; a cell that is no number
+//               meets none.
 #pragma once
 
 #include <cstdint>
@@ -40,17 +41,19 @@ struct FailOn {
   bool empty() const { return conditions.empty(); }
 };
 
-// A condition that some rows meet.
+// A condition that at least one row meets.
 struct FailHit {
   std::string condition;
   int64_t rows = 0;
-  std::string first, value;  // name of the first of them, and what stands in the column; or ""
+  std::string first, value;  // the first such row, and its cell in the condition's column ("": the
+                             // condition is a word)
 };
 
-// Errors: kInvalidArgument, with the conditions there are.
+// Errors: kInvalidArgument; the message lists the conditions that exist.
 Result<FailOn> ParseFailOn(std::string_view text);
 
-// In the order of the conditions. Errors: kInvalidArgument for a column that this table has not.
+// One hit for each condition that a row meets, in the order of the conditions. Errors:
+// kInvalidArgument for a column that this table does not have.
 Result<std::vector<FailHit>> CheckRows(const FailOn& limits, const TableFormat& table);
 
 // "MaxRelativeErr>0.01: 12 values, the first is Functional.linear.0.forward.output.0 (0.5)"

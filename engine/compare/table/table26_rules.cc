@@ -17,11 +17,12 @@
 namespace msprobe::compare {
 namespace {
 
-// Their outputs are memory that nobody has written yet, or a plain copy: no rule applies.
+// APIs to which no rule applies: their outputs are memory that is not written yet, or a plain copy.
 constexpr std::array<std::string_view, 9> kIgnored = {
     "empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_with_format",
     "numpy", "to",         "__setitem__"};
-// The buffer passed in is the one written: comparing inputs with outputs says nothing.
+// APIs that write into a buffer that is passed in: inputs and outputs are the same memory, and the
+// rules that compare them do not apply.
 constexpr std::array<std::string_view, 4> kOutputInInput = {
     "_reduce_scatter_base", "_all_gather_base", "all_to_all_single", "batch_isend_irecv"};
 
@@ -40,7 +41,7 @@ bool StartsWith(std::string_view text, std::string_view prefix) {
   return text.substr(0, prefix.size()) == prefix;
 }
 
-// The dtype without what only tells the framework apart: torch.float32 and Float32 are one dtype.
+// One spelling of a dtype for both frameworks: "float32" for torch.float32 and Float32.
 std::string NormalDtype(std::string_view dtype) {
   std::string out(StartsWith(dtype, "torch.") ? dtype.substr(6) : dtype);
   for (char& c : out) {
@@ -64,7 +65,7 @@ bool ParseNumber(std::string_view text, double* value) {
   return parsed.ec == std::errc() && parsed.ptr == end && std::isfinite(*value);
 }
 
-// Texts such as "cuda:0": where a tensor lives is no difference in its values.
+// Whether the text names a device ("cuda:0"). A device says nothing about values.
 bool IsDevice(std::string_view text) {
   return StartsWith(text, "npu") || StartsWith(text, "cpu") || StartsWith(text, "cuda");
 }
@@ -142,7 +143,7 @@ class CallJudge {
     Fire(row, target.empty() || golden.empty() ? Rule26::kMd5Missing : Rule26::kMd5);
   }
 
-  // Relative errors of the norm. Scalars among the inputs take part as their value.
+  // The rules on relative differences of the norm. A scalar among the inputs counts with its value.
   void JudgeNorms(uint32_t first, uint32_t last) {
     double worst_input = 0, worst_output = 0;
     uint32_t worst_row = last;
@@ -346,7 +347,7 @@ void AppendErrMessage(std::string* out, const Comparison& comparison, size_t row
 
 StatisticPair CompareStatistic(std::string_view target, std::string_view golden) {
   using Kind = StatisticPair::Kind;
-  // NaN is never the same as NaN; everything else that is spelled alike is.
+  // NaN never equals NaN. Other texts are equal when they are spelled the same.
   if (target == "NaN" || golden == "NaN") {
     const std::string_view other = target == "NaN" ? golden : target;
     double number;

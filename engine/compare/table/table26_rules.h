@@ -1,6 +1,6 @@
-// The columns Result and Err_message, by the rules of msprobe 26: one pass over the rows of a call.
-// What those rules cannot know is not a pass: a row without partner is `unmatched`, one that could
-// not be compared is `unknown`.
+// The columns Result and Err_message, by the rules of msprobe 26. The rules look at all rows of a
+// call together. One difference: msprobe 26 lets rows pass that its rules do not cover. Here a row
+// without a partner is `unmatched`, and a row that could not be compared is `unknown`.
 //
 //   std::vector<Verdict26> verdicts = JudgeByRules26(comparison);
 //   std::string cell;
@@ -30,11 +30,10 @@ enum class Rule26 : uint8_t {
   kDtype,         // error
   kShape,         // error
   kMd5,           // error: both checksums are known and differ
-  kOneSided,      // error: NaN or infinity among elements on one side only; of tensors that have no
-                  // statistics, which kNonFinite goes by
+  kOneSided,      // error: NaN or infinity among the elements on one side only, for tensors without
+                  // the statistics that kNonFinite looks at
   kTenTimes,      // warning: statistics, the worst output is ten times worse than the inputs
-  kCosine,  // warning: tensor mode, cosine falls by more than 0.1 from inputs to this, the worst
-            // output
+  kCosine,        // warning: tensor mode, the worst output's cosine is 0.1 less than the inputs'
   kDtypePrecision,  // warning: both are floating point, of different precision
   kMd5Missing,      // warning: no checksum on one side
 };
@@ -50,19 +49,19 @@ struct Verdict26 {
 
 std::vector<Verdict26> JudgeByRules26(const Comparison& comparison);
 
-// A JSON list of the fired rules' messages and, where the row is unmatched or unknown, of the
-// reason. "[]" when empty.
+// Appends a JSON list of messages: one for each rule that fired, and the reason of a row that is
+// unmatched or unknown. "[]" when there is none.
 void AppendErrMessage(std::string* out, const Comparison& comparison, size_t row,
                       const Verdict26& verdict);
 
-// Why the row has its verdict: ReasonText() and the note; "" when the numbers alone say it.
+// Appends why the row has its verdict: ReasonText() and the note. Nothing when the numbers say it.
 void AppendReason(std::string* out, const Comparison& comparison, size_t row);
 
-// |target - golden| / |golden| of one statistic as the tables compare it.
+// One statistic of both sides, as the tables compare it.
 struct StatisticPair {
   enum class Kind : uint8_t {
-    kSame,     // the same text: 0 and 0
-    kNumbers,  // diff and relative are numbers; relative is inf when the golden is 0
+    kSame,     // both are spelled the same: the difference is 0
+    kNumbers,  // diff is target - golden, relative is |diff / golden|; inf when the golden is 0
     kNan,      // Nan
     kPosInf,
     kNegInf,  // inf, -inf: the target's sign, or the opposite of the golden's

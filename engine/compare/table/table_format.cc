@@ -14,7 +14,7 @@
 
 namespace msprobe::compare {
 
-// Fills one row; lives for the call.
+// Writes the cells of one row.
 class TableFormat::Filler {
  public:
   using Id = ColumnId;
@@ -199,7 +199,7 @@ class TableFormat::Filler {
     return CellKind::kText;
   }
 
-  // A number of ours; NaN means that it does not apply.
+  // A computed number; NaN means that it does not apply.
   CellKind Number(double value, int decimals = -1) {
     if (std::isnan(value)) return Keyword("N/A");
     if (std::isinf(value)) return Keyword(value < 0 ? "-inf" : "inf");
@@ -230,7 +230,7 @@ class TableFormat::Filler {
     return CellKind::kNumber;
   }
 
-  // "[3, 17]", as the target's shape has it.
+  // The position of an index in the target's shape: "[3, 17]".
   CellKind Position(int64_t index) {
     if (index < 0) return Keyword("N/A");
     text_ += IndexText(index, target_->shape);
@@ -246,7 +246,7 @@ class TableFormat::Filler {
     if (leaf == nullptr) return Keyword("N/A");
     if (leaf->kind == LeafKind::kNone) return Keyword("None");
     const std::string_view spelled = leaf->*kTexts[i];
-    // Nearly always it was read as a number, and is one.
+    // The usual case: a finite number, spelled as in the dump.
     if (std::isfinite(leaf->*kNumbers[i]) && !spelled.empty() && spelled[0] <= '9' &&
         (spelled[0] >= '0' || spelled[0] == '-')) {
       text_ += spelled;
@@ -255,7 +255,8 @@ class TableFormat::Filler {
     const std::string_view text = StatisticText(spelled);
     text_ += text;
     if (IsPlainNumber(text)) return CellKind::kNumber;
-    // A string argument, or what a hostile file has in a number's place, may hold anything.
+    // Other text may be anything: a string argument, or what a hostile file has in a number's
+    // place.
     const bool word =
         text == "None" || text == "Nan" || text == "True" || text == "False" || text == "N/A";
     return word ? CellKind::kWord : CellKind::kText;
@@ -273,14 +274,13 @@ class TableFormat::Filler {
     if (target_none || golden_none) {
       return {target_none && golden_none ? StatisticPair::Kind::kSame : StatisticPair::Kind::kText};
     }
-    // NaN in a tensor says nothing of its elements; NaN as an argument is an argument like any
-    // other.
+    // Two tensors with NaN are not known to be equal. Two plain arguments that are NaN are equal.
     if (target_->kind == LeafKind::kScalar && golden_->kind == LeafKind::kScalar &&
         target_->*member == golden_->*member) {
       return {StatisticPair::Kind::kSame};
     }
     StatisticPair pair = CompareStatistic(target_->*member, golden_->*member);
-    // One float32 number, spelled with the digits it needs and with more, differs by nothing.
+    // One float32 number may be spelled with few digits on one side and more on the other: equal.
     if (pair.diff != 0 && target_->*number == golden_->*number) pair.diff = pair.relative = 0;
     return pair;
   }
@@ -320,7 +320,7 @@ class TableFormat::Filler {
 
   enum class Rounding { kNone, kDecimals, kCosine };
 
-  // `many`: of no meaning for a single element.
+  // `many`: the metric has no meaning for a tensor of one element.
   CellKind Metric(double value, Rounding rounding, bool many) {
     if (target_ == nullptr || golden_ == nullptr) return Keyword("unsupported");
     if (diff_ == nullptr) {
@@ -356,7 +356,7 @@ class TableFormat::Filler {
     return CellKind::kSentence;
   }
 
-  // On the first row of a call only, as the earlier tools have it.
+  // The stack stands in the first row of a call only, as in all generations.
   CellKind AppendStack(const std::vector<std::string>& spelled) {
     const RecordPair& pair = c_.pairs[CallIndex()];
     const int32_t stack = pair.target >= 0 ? c_.target.records[pair.target].stack : -1;
@@ -365,7 +365,7 @@ class TableFormat::Filler {
     return CellKind::kSentence;
   }
 
-  // A backward call has the line of its forward call.
+  // A backward call has the source line of its forward call.
   CellKind SourceLine() {
     const std::string* line = SourceOf(CallIndex());
     if (line == nullptr && CallIndex() < c_.forward_of.size() && c_.forward_of[CallIndex()] >= 0) {

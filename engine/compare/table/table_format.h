@@ -31,7 +31,7 @@ struct TableCell {
 
 struct TableRow {
   TextBuffer text;
-  std::vector<TableCell> cells;  // one a column
+  std::vector<TableCell> cells;  // one for each column
   std::string_view TextOf(const TableCell& cell) const {
     return text.view().substr(cell.offset, cell.size);
   }
@@ -40,8 +40,8 @@ struct TableRow {
 class GenerationCells;
 struct GenerationVerdict;
 
-// Prepares what rows share (verdicts by the old rules, spelling of stacks). Refers to the
-// comparison, which must outlive it.
+// The constructor prepares what all rows need: the verdicts of the generation and the spelling of
+// stacks. The comparison must outlive the format.
 class TableFormat {
  public:
   explicit TableFormat(const Comparison& comparison, const TableOptions& options = {});
@@ -49,30 +49,29 @@ class TableFormat {
   const std::vector<Column>& columns() const { return columns_; }
   const Comparison& comparison() const { return comparison_; }
   size_t rows() const { return comparison_.rows.size(); }
-  // Replaces the content of `out` by row `row`. Thread-safe for different `out`.
+  // Replaces the content of `out` by the cells of a row. Thread-safe with a different `out` each.
   void Fill(size_t row, TableRow* out) const;
-  // Appends row `row` as a line of csv: what the cells of Fill would give, in one go. Thread-safe,
-  // too.
+  // Appends a row as a line of csv; faster than Fill. Thread-safe with a different `out` each.
   void AppendCsv(size_t row, TextBuffer* out) const;
-  // Red, yellow, grey for what is no answer; in the colors of the generation.
+  // The color of a row by the rules of the generation; grey for unmatched and unknown rows.
   formats::RowColor ColorOf(size_t row) const;
-  // By the rules of 26, in every generation's table.
+  // The verdict by the rules of msprobe 26, also in the tables of other generations.
   Result26 ResultOf(size_t row) const { return verdicts_[row].result; }
-  // Of generations 1.0 and 8; null in the table of 26.
+  // The verdict by the rules of the table's own generation; null in the table of 26.
   const GenerationVerdict* GenerationVerdictOf(size_t row) const;
 
  private:
   class Filler;
   const Comparison& comparison_;
   std::vector<Column> columns_;
-  std::unique_ptr<GenerationCells> generation_cells_;  // of generations 1.0 and 8
-  std::string_view later_stack_ = "N/A";               // in the rows behind the first of a call
-  std::vector<uint32_t> pair_of_;                      // one a row
-  std::vector<Verdict26> verdicts_;                    // one a row
-  std::vector<std::string> stack_texts_;               // one a stack of the target
-  std::vector<std::string> stack_cells_;               // the same as csv
+  std::unique_ptr<GenerationCells> generation_cells_;  // null in the table of 26
+  std::string_view later_stack_ = "N/A";  // the stack cell of all rows of a call but the first
+  std::vector<uint32_t> pair_of_;         // for each row its index into Comparison::pairs
+  std::vector<Verdict26> verdicts_;       // one for each row
+  std::vector<std::string> stack_texts_;  // one for each stack of the target
+  std::vector<std::string> stack_cells_;  // the same, quoted for csv
   std::vector<std::string> target_sources_,
-      golden_sources_;  // one a stack of each side: "train.py:41 in forward: y = ..."
+      golden_sources_;  // one for each stack: "train.py:41 in forward: y = ..."
 };
 
 }  // namespace msprobe::compare

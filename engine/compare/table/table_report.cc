@@ -17,7 +17,7 @@
 namespace msprobe::compare {
 namespace {
 
-constexpr size_t kRowsPerPart = 512;  // what a core's own cache holds
+constexpr size_t kRowsPerPart = 512;  // their text fits into the cache of one core
 constexpr size_t kPartsReady = 16;
 
 std::vector<std::string_view> Header(const TableFormat& table) {
@@ -81,7 +81,8 @@ void FillSheetRows(const TableFormat& table, size_t first, size_t last, formats:
   out->Compress();
 }
 
-// As wide as what stands in the first rows, within reason.
+// The width of each column: that of its longest cell in the first rows, between 8 and 60
+// characters.
 std::vector<double> Widths(const TableFormat& table, size_t rows) {
   constexpr size_t kNarrowest = 8, kWidest = 60;
   std::vector<size_t> widths;
@@ -100,7 +101,7 @@ std::vector<double> Widths(const TableFormat& table, size_t rows) {
   return out;
 }
 
-// Rows [first, last) as one sheet.
+// Writes the rows [first, last) as one sheet.
 Status WriteSheet(const TableFormat& table, size_t first, size_t last, const std::string& name,
                   const TableProgress& progress, formats::XlsxWriter* book) {
   constexpr size_t kSampled = 500;

@@ -15,21 +15,21 @@
 
 namespace msprobe::compare {
 
-// Called now and then with the rows done so far. May be empty.
+// Called from time to time with the number of rows that are done. May be empty.
 using TableProgress = std::function<void(size_t done, size_t all)>;
 
-// Rows are formatted in parallel, a few hundred at a time, and handed to `write` in order while
-// others are formatted (from one thread at a time, but not always the same): memory does not grow
-// with the table. The header comes first. `progress` is called from where `write` is.
+// Formats the rows on all threads, a few hundred at a time, and gives them to `write` in order, the
+// header first. Memory does not grow with the table. `write` and `progress` are called by one
+// thread at a time, but not always by the same one.
 Status StreamTableCsv(const TableFormat& table,
                       const std::function<Status(std::span<const std::string_view>)>& write,
                       const TableProgress& progress = {});
 
-// Both write through a temporary file: the whole table or nothing.
+// Both write to a temporary file and rename it at the end: after an error there is no file.
 Status WriteTableCsv(const TableFormat& table, const std::string& path,
                      const TableProgress& progress = {});
-// Errors in red, warnings in yellow, unknown and unmatched rows in grey; beyond Excel's rows the
-// table goes on in further sheets. A sheet "summary" comes last: programs read the first.
+// Rows have the colors of TableFormat::ColorOf. A table with more rows than Excel allows continues
+// on further sheets. The sheet "summary" is the last one, because programs read the first.
 Status WriteTableXlsx(const TableFormat& table, const std::string& path,
                       const TableProgress& progress = {},
                       size_t rows_per_sheet = formats::kMaxXlsxRows - 1);
