@@ -58,13 +58,13 @@ test-torch-1.13: build ## the Python tests that apply under Debian's PyTorch 1.1
 	@packaging/install-debian.sh packaging/debian-torch.txt
 	@tools/test_torch.sh $(OLD_PYTHON) $(old) $(build) $(venv)
 
-# Each in a folder of its own. Under address,undefined all C++ tests and fuzz targets' seeds; under thread what has threads.
+# Each in a folder of its own: build-asan/ and build-tsan/. All C++ tests; under address,undefined the fuzz targets' seeds too.
 sanitize: setup ## C++ tests with AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer
 	@tools/sanitize.sh $(bin)/python $(JOBS)
 
 fuzz: setup ## all readers on hostile files; FUZZ_SECONDS=3600 together, FUZZ="pt dump" for some
 	@packaging/install-debian.sh packaging/debian-fuzz.txt
-	@test -f build-fuzz/build.ninja || CC=clang-14 CXX=clang++-14 cmake -S . -B build-fuzz -G Ninja -DMSPROBE_FUZZ=ON \
+	@test -f build-fuzz/build.ninja || CC=clang-14 CXX=clang++-14 cmake -S . -B build-fuzz -G Ninja -DMSPROBE_FUZZ=ON -DMSPROBE_PCH=OFF \
 	  -DMSPROBE_SANITIZE=address,undefined,fuzzer-no-link > /dev/null
 	@ninja -C build-fuzz -j $(JOBS)
 	@$(bin)/python fuzz/run.py --build build-fuzz --seconds $(FUZZ_SECONDS) $(FUZZ)
@@ -72,7 +72,8 @@ fuzz: setup ## all readers on hostile files; FUZZ_SECONDS=3600 together, FUZZ="p
 wheel: setup ## dist/: wheels for pip on any Linux of this glibc or newer, without compiler and Debian packages
 	@tools/wheel.sh $(bin)/python dist
 
-demo: build ## plant a fault in one operation, find it again
+demo: setup ## plant a fault in one operation, find it again
+	@tools/build.sh $(build) $(venv) $(JOBS) msprobe_cli _engine
 	@examples/demo/demo.sh $(bin)
 
 bench: build ## every speed claim, beside memcpy

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# tools/build.sh BUILD VENV JOBS: compiles everything in BUILD and installs the package into VENV.
+# tools/build.sh BUILD VENV JOBS [TARGET...]: compiles the targets (all without any) in BUILD and installs the package into VENV.
 #
 # Plain cmake and ninja compile, so that their messages and progress are seen; the wheel is then put together
 # in the same folder from what is already built. Neither step does anything when nothing changed.
 set -euo pipefail
 build=$1 venv=$2 jobs=$3
+targets=("${@:4}")
 python="$PWD/$venv/bin/python"
 stamp="$build/.installed"
 
@@ -20,7 +21,7 @@ if [ ! -f "$build/build.ninja" ]; then
     > "$build/configure.log" || { cat "$build/configure.log"; exit 1; }
 fi
 echo "== build (log: $build/.ninja_log)"
-ninja -C "$build" -j "$jobs"
+ninja -C "$build" -j "$jobs" "${targets[@]}"
 
 # Newer than the last installation: a built program or module, a Python file, a folder that lost or gained one.
 newer=(-newer "$stamp" -print -quit)

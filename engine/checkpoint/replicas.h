@@ -18,6 +18,6 @@ namespace msprobe::checkpoint {
 // (mp_rank_01 against mp_rank_00: ...)"; "" when all are equal. Each thread has one pair in memory
 // at a time. Pairs beyond options.max_pair_bytes are not read; the sentence says how many.
 std::string DifferingReplicas(const Checkpoint& checkpoint, std::string_view side,
-                            const compare::CompareOptions& options, ThreadPool& pool);
+                              const compare::CompareOptions& options, ThreadPool& pool);
 
 }  // namespace msprobe::checkpoint

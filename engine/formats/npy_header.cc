@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "engine/formats/tensor_file.h"
 
 namespace msprobe::formats {

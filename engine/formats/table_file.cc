@@ -1,5 +1,6 @@
 #include "engine/formats/table_file.h"
 
+#include <algorithm>
 #include <deque>
 #include <vector>
 

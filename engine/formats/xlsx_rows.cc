@@ -1,8 +1,8 @@
 // Rows of a sheet as XML, and compressed so that pieces can be joined.
 #include <fmt/format.h>
-#define ZLIB_CONST
 #include <zlib.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 

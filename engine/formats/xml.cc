@@ -1,5 +1,6 @@
 #include "engine/formats/xml.h"
 
+#include <algorithm>
 #include <charconv>
 
 namespace msprobe::formats {

@@ -74,9 +74,10 @@ TEST_F(ReplicasTest, ACopyThatCannotBeReadIsSaid) {
 
 TEST_F(ReplicasTest, WhatMemoryHasNoRoomForIsCounted) {
   const Checkpoint c = Ranks({1, 2}, {1, 3});
-  EXPECT_EQ(Differing(c, {.max_pair_bytes = 8, .mapped_counts = true}),
-            "2 parameters of the target could not be compared between ranks: two replicas need more "
-            "memory than is allowed");
+  EXPECT_EQ(
+      Differing(c, {.max_pair_bytes = 8, .mapped_counts = true}),
+      "2 parameters of the target could not be compared between ranks: two replicas need more "
+      "memory than is allowed");
   EXPECT_THAT(Differing(c, {.max_pair_bytes = 8}), HasSubstr("2 parameters of the target are"))
       << "mapped bytes need no memory unless they count";
 }

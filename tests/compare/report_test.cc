@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <simdjson.h>
 
+#include <algorithm>
 #include <set>
 
 #include "engine/base/display_width.h"

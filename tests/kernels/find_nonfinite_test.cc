@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <complex>
 
 #include "engine/tensor/float_formats.h"

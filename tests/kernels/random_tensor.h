@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <hwy/highway.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <limits>

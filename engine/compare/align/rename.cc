@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <regex>
 #include <vector>
 
 namespace msprobe::compare {
@@ -45,6 +46,10 @@ size_t WrongPlace(std::string_view text) {
 
 }  // namespace
 
+struct Rename::Pattern {
+  std::regex regex;
+};
+
 Result<Rename> Rename::Parse(std::string_view text) {
   Rename out;
   out.expression_ = text;
@@ -84,10 +89,11 @@ Result<Rename> Rename::Parse(std::string_view text) {
     }
   }
   try {
-    out.from_ = std::regex(parts[0], flags);
+    out.from_ = std::make_shared<const Pattern>(std::regex(parts[0], flags));
   } catch (const std::regex_error&) {
     return Wrong(text, start[0] + WrongPlace(parts[0]), "a regular expression; it goes wrong here");
   }
+  const unsigned groups = out.from_->regex.mark_count();
   for (size_t i = 0; i < parts[1].size(); ++i) {
     const char c = parts[1][i];
     if (c == '$') {
@@ -97,10 +103,9 @@ Result<Rename> Rename::Parse(std::string_view text) {
     } else if (c == '\\' && i + 1 < parts[1].size()) {
       const char next = parts[1][++i];
       const bool group = next >= '1' && next <= '9';
-      if (group && static_cast<unsigned>(next - '0') > out.from_.mark_count()) {
-        return Wrong(
-            text, start[1] + i,
-            fmt::format("a group of the expression, which has {}", out.from_.mark_count()));
+      if (group && static_cast<unsigned>(next - '0') > groups) {
+        return Wrong(text, start[1] + i,
+                     fmt::format("a group of the expression, which has {}", groups));
       }
       // "$01", two digits: a digit that follows in the text must not become part of the number.
       if (group) {
@@ -120,7 +125,7 @@ Result<Rename> Rename::Parse(std::string_view text) {
 std::string Rename::Apply(std::string_view name) const {
   if (name.size() > kLongest) return std::string(name);
   try {
-    return std::regex_replace(std::string(name), from_, to_,
+    return std::regex_replace(std::string(name), from_->regex, to_,
                               everywhere_ ? std::regex_constants::format_default
                                           : std::regex_constants::format_first_only);
   } catch (const std::regex_error&) {

@@ -1,7 +1,7 @@
 // --rename 's/from/to/': names rewritten by a regular expression.
 #pragma once
 
-#include <regex>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -22,8 +22,10 @@ class Rename {
   const std::string& expression() const { return expression_; }
 
  private:
+  struct Pattern;  // a std::regex, whose header is large
+
   std::string expression_;
-  std::regex from_;
+  std::shared_ptr<const Pattern> from_;
   std::string to_;  // as std::regex_replace spells it: $1 for \1
   bool everywhere_ = false;
 };

@@ -1,6 +1,7 @@
 #include "engine/compare/explain/evidence.h"
 
 #include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>

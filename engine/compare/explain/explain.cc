@@ -1,6 +1,7 @@
 #include "engine/compare/explain/explain.h"
 
 #include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>

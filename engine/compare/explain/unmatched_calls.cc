@@ -1,6 +1,7 @@
 #include "engine/compare/explain/unmatched_calls.h"
 
 #include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 

@@ -47,8 +47,8 @@ class TensorMeasurer {
 
   void Run() {
     std::vector<Job> small, large;
-    const uint64_t limit = std::min(
-        kSmallFile, options_.max_resident_tensor_bytes / (2 * std::max<size_t>(1, pool_.threads())));
+    const uint64_t limit = std::min(kSmallFile, options_.max_resident_tensor_bytes /
+                                                    (2 * std::max<size_t>(1, pool_.threads())));
     for (const RecordPair& pair : c_.pairs) {
       if (pair.target < 0 || pair.golden < 0) continue;
       double terms = -1;

@@ -1,6 +1,7 @@
 #include "engine/compare/report/report_terminal.h"
 
 #include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>

@@ -74,10 +74,8 @@ PyObject* CallBuiltin(PyObject* f, PyObject* const* args, size_t nargsf, PyObjec
   });
 }
 
-// ml_meth is not told which method it serves, so each method has an instantiation of its own.
-template <int I>
-PyObject* CallWithKeywords(PyObject* self, PyObject* args, PyObject* kwargs) {
-  const Method& m = methods[I];
+[[gnu::noinline]] PyObject* ObserveWithKeywords(PyObject* self, PyObject* args, PyObject* kwargs,
+                                                const Method& m) {
   const CallArgs call{.self = self,
                       .positional = &PyTuple_GET_ITEM(args, 0),
                       .count = PyTuple_GET_SIZE(args),
@@ -88,29 +86,45 @@ PyObject* CallWithKeywords(PyObject* self, PyObject* args, PyObject* kwargs) {
   });
 }
 
-template <int I>
-PyObject* CallVarargs(PyObject* self, PyObject* args) {
-  const Method& m = methods[I];
+[[gnu::noinline]] PyObject* ObserveVarargs(PyObject* self, PyObject* args, const Method& m) {
   const CallArgs call{
       .self = self, .positional = &PyTuple_GET_ITEM(args, 0), .count = PyTuple_GET_SIZE(args)};
   return Observe(*m.api, call, [&] { return m.original(self, args); });
 }
 
-template <int I>
-PyObject* CallOneOrNone(PyObject* self,
-                        PyObject* arg) {  // METH_O, or METH_NOARGS with a null argument
-  const Method& m = methods[I];
+// METH_O, or METH_NOARGS with a null argument.
+[[gnu::noinline]] PyObject* ObserveOneOrNone(PyObject* self, PyObject* arg, const Method& m) {
   const CallArgs call{.self = self, .positional = &arg, .count = arg == nullptr ? 0 : 1};
   return Observe(*m.api, call, [&] { return m.original(self, arg); });
 }
 
-template <int... I>
-void FillTables(std::integer_sequence<int, I...>, void** keywords, void** varargs, void** one) {
-  ((keywords[I] = reinterpret_cast<void*>(&CallWithKeywords<I>)), ...);
-  ((varargs[I] = reinterpret_cast<void*>(&CallVarargs<I>)), ...);
-  ((one[I] = reinterpret_cast<void*>(&CallOneOrNone<I>)), ...);
+// ml_meth is not told which method it serves, so each method has entry points of its own: two
+// instructions that add the method to the arguments and jump. (3 x 1024 copies of the work itself
+// take 25 s to compile.)
+template <int I>
+PyObject* CallWithKeywords(PyObject* self, PyObject* args, PyObject* kwargs) {
+  return ObserveWithKeywords(self, args, kwargs, methods[I]);
 }
-std::array<void*, kMaxMethods> keyword_table, varargs_table, one_table;
+template <int I>
+PyObject* CallVarargs(PyObject* self, PyObject* args) {
+  return ObserveVarargs(self, args, methods[I]);
+}
+template <int I>
+PyObject* CallOneOrNone(PyObject* self, PyObject* arg) {
+  return ObserveOneOrNone(self, arg, methods[I]);
+}
+
+// The entry points of each method.
+struct EntryPoints {
+  PyCFunctionWithKeywords with_keywords;
+  PyCFunction varargs, one_or_none;
+};
+template <int... I>
+constexpr std::array<EntryPoints, kMaxMethods> MakeEntryPoints(std::integer_sequence<int, I...>) {
+  return {EntryPoints{CallWithKeywords<I>, CallVarargs<I>, CallOneOrNone<I>}...};
+}
+constexpr std::array<EntryPoints, kMaxMethods> entry_points =
+    MakeEntryPoints(std::make_integer_sequence<int, kMaxMethods>{});
 
 int CallSetItem(PyObject* self, PyObject* key, PyObject* value) {
   if (value == nullptr) return setitem.original(self, key, value);  // del x[i]
@@ -122,15 +136,16 @@ int CallSetItem(PyObject* self, PyObject* key, PyObject* value) {
   return result ? 0 : -1;
 }
 
-void* EntryPoint(const PyMethodDef* def, int index) {
+PyCFunction EntryPoint(const PyMethodDef* def, int index) {
+  const EntryPoints& entry = entry_points[static_cast<size_t>(index)];
   switch (def->ml_flags & ~METH_COEXIST) {
     case METH_VARARGS | METH_KEYWORDS:
-      return keyword_table[index];
+      return reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(entry.with_keywords));
     case METH_VARARGS:
-      return varargs_table[index];
+      return entry.varargs;
     case METH_O:
     case METH_NOARGS:
-      return one_table[index];
+      return entry.one_or_none;
     default:
       return nullptr;
   }
@@ -321,9 +336,8 @@ const Api* Interposer::Find(PyObject* callable) {
 void Interposer::Install(CallObserver* new_observer) {
   observer = new_observer;
   if (std::exchange(is_installed, true)) return;
-  ForEachPointer(
-      [](const Builtin&) { return CallBuiltin; },
-      [](const Method& m, int i) { return reinterpret_cast<PyCFunction>(EntryPoint(m.def, i)); });
+  ForEachPointer([](const Builtin&) { return CallBuiltin; },
+                 [](const Method& m, int i) { return EntryPoint(m.def, i); });
   if (setitem.api != nullptr) {
     PyTypeObject* owner = setitem.types.front();
     setitem.types.clear();
@@ -358,10 +372,6 @@ void Interposer::BeforeCompiling(PyObject* callable) {
 Interposer::Pause::Pause() : place_(Place::kOurs) { ++depth; }
 Interposer::Pause::~Pause() { --depth; }
 
-bool Interposer::Init() {
-  FillTables(std::make_integer_sequence<int, kMaxMethods>{}, keyword_table.data(),
-             varargs_table.data(), one_table.data());
-  return CodeStub::Init();
-}
+bool Interposer::Init() { return CodeStub::Init(); }
 
 }  // namespace msprobe::capture

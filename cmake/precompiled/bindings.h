@@ -1,0 +1,10 @@
+// What most files of python/src/ include (cmake/Precompile.cmake). No file includes this one.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "cmake/precompiled/capture.h"

@@ -1,0 +1,10 @@
+// What most files of python/src/capture/ include (cmake/Precompile.cmake). No file includes this one.
+#pragma once
+
+#include <Python.h>
+
+#include <deque>
+#include <list>
+#include <unordered_set>
+
+#include "cmake/precompiled/engine.h"

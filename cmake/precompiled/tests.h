@@ -1,0 +1,10 @@
+// What most files of tests/ include (cmake/Precompile.cmake). No file includes this one.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "cmake/precompiled/engine.h"
