@@ -141,7 +141,8 @@ class Show : public Verb {
         out.Write("  None\n");
         return;
       case LeafKind::kScalar:
-        out.Print("  {} {}\n", MakePrintable(leaf.type.empty() ? leaf.dtype : leaf.type),
+        out.Print("  {} {}\n",
+                  MakePrintable(leaf.type.empty() ? leaf.dtype.view() : leaf.type.view()),
                   MakePrintable(leaf.value.empty() ? leaf.max : leaf.value));
         return;
       case LeafKind::kTensor:

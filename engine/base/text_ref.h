@@ -15,6 +15,10 @@
 
 namespace msprobe {
 
+// Keeps place and length of a text as long as the process lives, for handles that have no room for
+// them.
+const std::string_view* KeepView(std::string_view text);
+
 class TextRef {
  public:
   TextRef() = default;
@@ -27,7 +31,8 @@ class TextRef {
     // An address takes 48 bits, the length the rest. What has no room is kept elsewhere.
     bits_ = text.size() < kElsewhere && at >> kAddressBits == 0
                 ? static_cast<uint64_t>(text.size()) << kAddressBits | at
-                : Keep(text);
+                : static_cast<uint64_t>(kElsewhere) << kAddressBits |
+                      reinterpret_cast<uintptr_t>(KeepView(text));
   }
 
   operator std::string_view() const { return view(); }  // NOLINT
@@ -62,8 +67,6 @@ class TextRef {
   static constexpr int kAddressBits = 48;
   static constexpr size_t kElsewhere = 0xffff;
   static_assert(sizeof(void*) == 8);
-  // Of texts of 64 KiB and more, place and length are kept as long as the process lives.
-  static uint64_t Keep(std::string_view text);
 
   uint64_t bits_ = 0;
 };

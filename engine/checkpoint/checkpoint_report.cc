@@ -68,11 +68,12 @@ std::string CheckpointReport(const compare::Comparison& c) {
   if (c.first.row >= 0) {
     const Leaf& leaf = c.golden.leaves[c.rows[c.first.row].golden];
     const Leaf& target = c.target.leaves[c.rows[c.first.row].target];
-    const std::string dtypes = leaf.dtype == target.dtype
-                                   ? std::string(leaf.dtype)
-                                   : fmt::format("{} against {}", target.dtype, leaf.dtype);
+    const std::string dtypes =
+        leaf.dtype == target.dtype
+            ? std::string(leaf.dtype.view())
+            : fmt::format("{} against {}", target.dtype.view(), leaf.dtype.view());
     out += fmt::format("\nworst parameter: {} ({}, {})\n  {}\n", compare::Clean(leaf.name), dtypes,
-                       leaf.shape, c.first.why);
+                       leaf.shape.view(), c.first.why);
   }
   std::stable_sort(differing.begin(), differing.end(), [&](size_t a, size_t b) {
     return c.measures[a].severity > c.measures[b].severity;
@@ -122,14 +123,14 @@ std::string SimilarityJson(const compare::Comparison& c) {
     number(diff != nullptr ? diff->euclidean : 0, false);
     out += ",\n        \"cos\": ";
     number(diff != nullptr ? diff->cosine : 0, true);
-    const auto elements = [](const Leaf& leaf) { return compare::ElementCount(leaf.shape); };
     const bool same = target.shape == golden.shape;
-    out += elements(target) == elements(golden)
-               ? fmt::format(",\n        \"numel\": {:.0f}", elements(target))
-               : fmt::format(",\n        \"numel\": [{:.0f}, {:.0f}]", elements(target),
-                             elements(golden));
-    out += same ? fmt::format(",\n        \"shape\": {}\n    }}", target.shape)
-                : fmt::format(",\n        \"shape\": [{}, {}]\n    }}", target.shape, golden.shape);
+    out += target.shape.elements() == golden.shape.elements()
+               ? fmt::format(",\n        \"numel\": {}", target.shape.elements())
+               : fmt::format(",\n        \"numel\": [{}, {}]", target.shape.elements(),
+                             golden.shape.elements());
+    out += same ? fmt::format(",\n        \"shape\": {}\n    }}", target.shape.view())
+                : fmt::format(",\n        \"shape\": [{}, {}]\n    }}", target.shape.view(),
+                              golden.shape.view());
   }
   return out + (out.size() == 1 ? "}\n" : "\n}\n");
 }

@@ -42,8 +42,8 @@ Dump Listed(const Checkpoint& checkpoint, const std::vector<std::string>& names)
     leaf.slot = Slot::kOutput;
     leaf.name = record.name;
     leaf.type = tensors[i].is_parameter ? "torch.nn.Parameter" : "torch.Tensor";
-    leaf.dtype = DTypeTorchName(tensors[i].dtype);
-    leaf.shape = arena.Copy(ShapeText(tensors[i].shape));
+    leaf.dtype = tensors[i].dtype;
+    leaf.shape = dump.shapes.Of(tensors[i].shape);
     leaf.data_name = arena.Copy(tensors[i].name);
     dump.records.push_back(record);
     dump.leaves.push_back(leaf);
@@ -129,7 +129,7 @@ class Measurer {
     compare::JudgeDiff(
         *diff, a, b,
         {.tolerance = options_.tolerance,
-         .explained = c_.Thresholds().Explained("", compare::CoarserDType(a.dtype, b.dtype))},
+         .explained = c_.Thresholds().Explained("", compare::CoarserType(a.dtype, b.dtype))},
         &c_.measures[row]);
     // A parameter stands in one row.
     c_.target.leaves[t].counts = target_counts_.Of(*sides[0], diff->nonfinite_target, pool, a);
@@ -180,8 +180,8 @@ void NameTheWorst(compare::Comparison* c) {
 std::string WorstElement(const compare::Comparison& c, size_t row) {
   const compare::Measure& m = c.measures[row];
   if (m.reason == compare::Reason::kShapeDiffers) {
-    return fmt::format("shape {} against {}", c.target.leaves[c.rows[row].target].shape,
-                       c.golden.leaves[c.rows[row].golden].shape);
+    return fmt::format("shape {} against {}", c.target.leaves[c.rows[row].target].shape.view(),
+                       c.golden.leaves[c.rows[row].golden].shape.view());
   }
   if (m.tensor < 0) return std::string(compare::ReasonText(m.reason));
   const kernels::Diff& d = c.diffs[m.tensor];

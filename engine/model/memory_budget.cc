@@ -33,7 +33,7 @@ uint64_t MemoryOf(const Dump& dump) {
   for (const MappedFile& file : dump.files) {
     if (file.path() == dump.path && file.bytes().size() < kLargeFile) text += file.bytes().size();
   }
-  text += dump.counts.size() * (sizeof(ElementCounts) + 2 * sizeof(void*));
+  text += dump.shapes.bytes() + dump.counts.size() * (sizeof(ElementCounts) + 2 * sizeof(void*));
   return MemoryOf(dump.records.size(), dump.leaves.size(), text);
 }
 

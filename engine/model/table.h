@@ -23,6 +23,8 @@
 #include "engine/base/file.h"
 #include "engine/base/text_ref.h"
 #include "engine/model/dialect.h"
+#include "engine/model/element_type.h"
+#include "engine/model/shape.h"
 
 namespace msprobe {
 
@@ -62,8 +64,8 @@ struct Leaf {
   bool has_stats = false;  // the numbers below mean something: a measured tensor, a number, a bool
   TextRef name;            // row name in tables: "Functional.linear.0.forward.input.0"
   TextRef type;            // "torch.Tensor", "int", ...
-  TextRef dtype;           // "torch.float32", "Float32"; "<class 'int'>" for a Python scalar
-  TextRef shape;           // "[2, 3]" as a Python list prints
+  ElementType dtype;       // "torch.float32", "Float32"; "<class 'int'>" for a Python scalar
+  Shape shape;             // "[2, 3]" as a Python list prints
   TextRef requires_grad;   // "True", "False" or "" when the dialect does not say
   // As spelled in the file ("NaN", "Infinity"); "" when absent, "null" when null, "True" for true.
   // Of a scalar: its value as Python prints it, four times.
@@ -79,6 +81,8 @@ struct Leaf {
   // nowhere else); "" when none, "-1" when the tool failed to write it.
   TextRef data_name;
 };
+
+static_assert(sizeof(Leaf) <= 152);
 
 // Who took part in a call of torch.distributed. Numbers of processes count over all of them.
 struct ProcessGroup {
@@ -142,6 +146,7 @@ struct Dump {
   std::shared_ptr<const dump::TensorArchives>
       archives;  // files of several tensors; see tensor_data.h
   std::deque<std::string> arena;
+  ShapePool shapes;
   std::list<ElementCounts> counts;
 
   // As reports print it: "msprobe 27", "checkpoint: safetensors"; "" when no reader made the dump.

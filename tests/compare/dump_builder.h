@@ -98,7 +98,7 @@ class DumpBuilder {
     leaf.kind = LeafKind::kScalar;
     leaf.type = Text(type);
     leaf.dtype = Text("<class '" + type + "'>");
-    leaf.shape = "[]";
+    leaf.shape = Shape::Scalar();
     leaf.value = Text(value);
     return Finish(leaf);
   }
@@ -146,7 +146,7 @@ class DumpBuilder {
     Leaf leaf = Start(slot, suffix);
     leaf.type = "torch.Tensor";
     leaf.dtype = Text(t.dtype);
-    leaf.shape = Text(t.shape);
+    leaf.shape = dump_.shapes.Of(t.shape);
     leaf.requires_grad = "True";
     leaf.md5 = Text(t.md5);
     leaf.fingerprint = Text(t.fingerprint);

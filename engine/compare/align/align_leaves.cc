@@ -120,7 +120,7 @@ class LeafPairs {
       for (uint32_t k = j; k < b_.size() && k < j + kMaxLookAhead; ++k) {
         if (used_[k] || b_[k].kind != a_[i].kind ||
             SlotClass(a_[i].slot) != SlotClass(b_[k].slot) ||
-            !SameSqueezedShape(a_[i].shape, b_[k].shape)) {
+            !a_[i].shape.SameWithoutOnes(b_[k].shape)) {
           continue;
         }
         partner_[i] = Golden(k);

@@ -113,8 +113,8 @@ double Similarity(const Dump& target, const Record& t, const Dump& golden, const
                         (i < b.size() && b[i].kind == LeafKind::kTensor);
     tensors += tensor;
     if (!tensor || i >= a.size() || i >= b.size()) continue;
-    same += a[i].slot == b[i].slot && a[i].kind == b[i].kind &&
-            SameSqueezedShape(a[i].shape, b[i].shape);
+    same +=
+        a[i].slot == b[i].slot && a[i].kind == b[i].kind && a[i].shape.SameWithoutOnes(b[i].shape);
   }
   const double structure =
       tensors == 0 ? 0 : static_cast<double>(same) / static_cast<double>(tensors);

@@ -22,7 +22,7 @@ bool SameNumbers(const Leaf& a, const Leaf& b) {
   if (!a.fingerprint.empty() && !b.fingerprint.empty()) return a.fingerprint == b.fingerprint;
   if (!a.md5.empty() && !b.md5.empty()) return a.md5 == b.md5;
   return a.has_stats && b.has_stats && a.max == b.max && a.min == b.min && a.mean == b.mean &&
-         a.norm == b.norm && SameSqueezedShape(a.shape, b.shape);
+         a.norm == b.norm && a.shape.SameWithoutOnes(b.shape);
 }
 
 int32_t FindProducer(const Dump& dump, const Leaf& leaf, int32_t before) {

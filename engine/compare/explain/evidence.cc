@@ -37,7 +37,7 @@ std::string Plural(int64_t n, std::string_view word) {
 
 std::string_view KindText(const Leaf& leaf) {
   if (leaf.kind == LeafKind::kNone) return "None";
-  return leaf.dtype.empty() ? leaf.type : leaf.dtype;
+  return leaf.dtype.empty() ? leaf.type.view() : leaf.dtype.view();
 }
 
 // The non-finite elements of a leaf: "3 NaN, 1 +Inf". When they were not counted, only what maximum
@@ -238,8 +238,8 @@ std::string DescribeError(const Comparison& c, int32_t row) {
   const Leaf &t = c.target.leaves[r.target], &g = c.golden.leaves[r.golden];
   switch (m.reason) {
     case Reason::kShapeDiffers:
-      return fmt::format("{} has shape {} in the target, {} in the golden", label, t.shape,
-                         g.shape);
+      return fmt::format("{} has shape {} in the target, {} in the golden", label, t.shape.view(),
+                         g.shape.view());
     case Reason::kValueDiffers:
       return fmt::format("{} is {} in the target, {} in the golden", label, PlainValue(t),
                          PlainValue(g));

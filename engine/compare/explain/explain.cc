@@ -28,8 +28,7 @@ constexpr double kContainerConfidence = 0.8;  // a module whose recorded childre
 
 bool IsFloat32(const Comparison& c, int32_t row) {
   const Row& r = c.rows[row];
-  return r.golden >= 0 && (c.golden.leaves[r.golden].dtype == "torch.float32" ||
-                           c.golden.leaves[r.golden].dtype == "Float32");
+  return r.golden >= 0 && c.golden.leaves[r.golden].dtype.dtype() == DType::kFloat32;
 }
 
 std::string DescribeInputs(const Comparison& c, int32_t p, const CallSummary& call) {

@@ -57,7 +57,7 @@ bool NonFiniteCountsDiffer(const Leaf& t, const Leaf& g) {
 }
 
 Rounding RoundingFor(const Leaf& target, const Leaf& golden, const JudgeOptions& options) {
-  const std::string_view judged = JudgedDType(target.dtype, golden.dtype, options.coarse_dtype);
+  const ElementType judged = JudgedType(target.dtype, golden.dtype, options.coarse_dtype);
   Rounding r = judged == options.coarse_dtype ? RoundingOf(judged)
                                               : CoarserRounding(target.dtype, golden.dtype);
   if (options.explained >= 0) r.explained = options.explained;
@@ -134,9 +134,10 @@ void JudgeStatistics(const Leaf& target, const Leaf& golden, const JudgeOptions&
     if (both(i)) severity = std::max(severity, Disagreement(t.value[i], g.value[i], scale, r));
   }
   // Generations that record mean and norm of integers sum them in float32.
-  const Rounding sums =
-      r.kind == NumberKind::kInteger || r.kind == NumberKind::kBool ? RoundingOf("float32") : r;
-  const double n = ElementCount(golden.shape);
+  const Rounding& sums = r.kind == NumberKind::kInteger || r.kind == NumberKind::kBool
+                             ? RoundingOf(DType::kFloat32)
+                             : r;
+  const auto n = static_cast<double>(golden.shape.elements());
   const double summed = n > 0 ? options.magnitude * std::sqrt(n) : 0;
   const double norm = std::max({std::abs(t.value[kNorm]), std::abs(g.value[kNorm]), summed});
   if (both(kNorm) && std::isfinite(norm)) {
@@ -153,6 +154,7 @@ void JudgeStatistics(const Leaf& target, const Leaf& golden, const JudgeOptions&
   Settle(m, severity <= limit ? RowVerdict::kNoise : RowVerdict::kDiffers, dtype, severity);
 }
 
+// Whether a plain value is a float dtype, "torch.float16".
 bool IsFloatDType(std::string_view value) { return RoundingOf(value).kind == NumberKind::kFloat; }
 
 bool FiniteNumber(std::string_view text, double* out) {
@@ -171,7 +173,7 @@ void JudgeScalars(const Leaf& target, const Leaf& golden, const JudgeOptions& op
   double t = 0, g = 0;
   if (FiniteNumber(target.value, &t) && FiniteNumber(golden.value, &g)) {
     const bool floats = target.type == "float" || golden.type == "float";
-    const Rounding r = floats ? RoundingOf("float") : Rounding{};
+    const Rounding& r = RoundingOf(floats ? ElementType("float") : ElementType());
     const double severity = Disagreement(t, g, std::max(std::abs(t), std::abs(g)), r);
     if (severity == 0) return Settle(m, RowVerdict::kEqual, Reason::kNone, 0);  // 1 and 1.0
     if (severity <= ExplainedRoundings(r, 0, options.tolerance)) {
@@ -187,23 +189,6 @@ void JudgeScalars(const Leaf& target, const Leaf& golden, const JudgeOptions& op
 
 }  // namespace
 
-double ElementCount(std::string_view shape) {
-  double count = 1;
-  bool any = false;
-  for (size_t i = 0; i < shape.size();) {
-    if (shape[i] < '0' || shape[i] > '9') {
-      ++i;
-      continue;
-    }
-    double extent = 0;
-    for (; i < shape.size() && shape[i] >= '0' && shape[i] <= '9'; ++i)
-      extent = extent * 10 + (shape[i] - '0');
-    count *= extent;
-    any = true;
-  }
-  return any || shape == "[]" || shape == "()" ? count : -1;
-}
-
 Differences DifferencesOf(const Leaf& target, const Leaf& golden) {
   Differences d;
   if (target.kind != golden.kind || target.kind == LeafKind::kNone) return d;
@@ -214,7 +199,7 @@ Differences DifferencesOf(const Leaf& target, const Leaf& golden) {
     }
     return d;
   }
-  if (!SameSqueezedShape(target.shape, golden.shape) || ElementCount(target.shape) == 0) return d;
+  if (!target.shape.SameWithoutOnes(golden.shape) || target.shape.elements() == 0) return d;
   const NumberKind t_kind = RoundingOf(target.dtype).kind, g_kind = RoundingOf(golden.dtype).kind;
   if (t_kind != g_kind && t_kind != NumberKind::kOther && g_kind != NumberKind::kOther) return d;
   const Quartet t = QuartetOf(target), g = QuartetOf(golden);
@@ -238,7 +223,7 @@ void JudgeLeaves(const Leaf& target, const Leaf& golden, Mode mode, const JudgeO
     return Settle(m, RowVerdict::kDiffers, Reason::kKindDiffers, kInf);
   if (target.kind == LeafKind::kScalar) return JudgeScalars(target, golden, options, m);
 
-  if (!SameSqueezedShape(target.shape, golden.shape)) {
+  if (!target.shape.SameWithoutOnes(golden.shape)) {
     return Settle(m, RowVerdict::kDiffers, Reason::kShapeDiffers, kInf);
   }
   if (target.dtype != golden.dtype) {
@@ -247,7 +232,7 @@ void JudgeLeaves(const Leaf& target, const Leaf& golden, Mode mode, const JudgeO
       return Settle(m, RowVerdict::kDiffers, Reason::kKindDiffers, kInf);
     }
   }
-  if (ElementCount(target.shape) == 0) return Settle(m, RowVerdict::kEqual, Reason::kEmpty, 0);
+  if (target.shape.elements() == 0) return Settle(m, RowVerdict::kEqual, Reason::kEmpty, 0);
 
   const bool fingerprints =
       !target.fingerprint.empty() && !golden.fingerprint.empty() && target.dtype == golden.dtype;

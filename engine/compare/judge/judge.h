@@ -24,8 +24,9 @@ struct JudgeOptions {
   double magnitude = 0;
   // How many roundings are explained; -1: as many as rounding.h says.
   double explained = -1;
-  // A coarser float dtype in which one of the two runs computed an earlier call; "": there is none.
-  std::string_view coarse_dtype;
+  // A coarser float dtype in which one of the two runs computed an earlier call; empty: there is
+  // none.
+  ElementType coarse_dtype;
 };
 
 // How far the statistics of two leaves are apart. NaN when a statistic is not a number, and when
@@ -65,9 +66,5 @@ std::string_view ModeName(Mode mode);  // "statistics", "checksums", "tensors"
 // Whether a row is unknown for a reason that says nothing against a run, such as a None that both
 // sides recorded.
 bool IsNeutral(const Measure& m);
-
-// The number of elements of a shape as dumps spell it: 6 for "[2, 3]", 1 for "[]", 0 for an empty
-// tensor; -1 for a text that is no shape.
-double ElementCount(std::string_view shape);
 
 }  // namespace msprobe::compare

@@ -37,6 +37,9 @@ bool GoesIn(const Leaf& leaf) {
   return leaf.slot == Slot::kInput || leaf.slot == Slot::kKwarg || leaf.slot == Slot::kParameter;
 }
 
+// -1: not known.
+double Elements(const Leaf& leaf) { return static_cast<double>(leaf.shape.elements()); }
+
 }  // namespace
 
 bool DrawsRandomNumbers(std::string_view api) {
@@ -76,7 +79,7 @@ double SummedTerms(const Dump& dump, const Record& record) {
   double largest = 0, second = 0, out = 0;
   for (const Leaf& leaf : dump.LeavesOf(record)) {
     if (leaf.kind != LeafKind::kTensor) continue;
-    const double n = ElementCount(leaf.shape);
+    const double n = Elements(leaf);
     if (!GoesIn(leaf)) {
       out = std::max(out, n);
     } else if (n > largest) {
@@ -96,7 +99,7 @@ double SummedTerms(const Dump& dump, const Record& record) {
 
 double SummedMagnitude(const Dump& dump, const Record& record, const Leaf& output) {
   const std::string_view base = BaseApi(record.api);
-  const double out = ElementCount(output.shape);
+  const double out = Elements(output);
   if (out <= 0) return 0;
   double largest = 0;                     // absolute value among the inputs
   const Leaf *a = nullptr, *b = nullptr;  // the first two tensors that go in
@@ -112,18 +115,18 @@ double SummedMagnitude(const Dump& dump, const Record& record, const Leaf& outpu
   }
   if (a == nullptr) return 0;
   const auto rms = [](const Leaf& leaf) {
-    const double n = ElementCount(leaf.shape);
+    const double n = Elements(leaf);
     return n > 0 && std::isfinite(leaf.norm_value) ? leaf.norm_value / std::sqrt(n) : 0;
   };
-  const double terms = std::max(1.0, ElementCount(a->shape) / out);
+  const double terms = std::max(1.0, Elements(*a) / out);
   if (record.direction == Direction::kForward) {
     if (AddsInputs(base)) return largest;
     if (IsSum(base))
       return base.ends_with("mean") ? rms(*a) / std::sqrt(terms) : rms(*a) * std::sqrt(terms);
     if (b != nullptr && IsContraction(record.api))
       return rms(*a) * rms(*b) * std::sqrt(SummedTerms(dump, record));
-  } else if (record.direction == Direction::kBackward &&
-             output.shape.view().find(',') == std::string_view::npos && IsContraction(record.api)) {
+  } else if (record.direction == Direction::kBackward && output.shape.extents().size() <= 1 &&
+             IsContraction(record.api)) {
     return rms(*a) * std::sqrt(terms);  // a bias' gradient is the sum of the incoming gradient
   }
   return 0;

@@ -31,11 +31,11 @@ void FindCoarseDType(uint32_t first, Comparison* c) {
       continue;
     const Leaf &target = c->target.leaves[row.target], &golden = c->golden.leaves[row.golden];
     if (target.kind != LeafKind::kTensor) continue;
-    const Rounding r = CoarserRounding(target.dtype, golden.dtype);
+    const Rounding& r = CoarserRounding(target.dtype, golden.dtype);
     if (r.kind != NumberKind::kFloat || r.epsilon <= coarsest || r.epsilon > kCoarsest) continue;
     if (coarsest == 0) c->coarse_row = i;
     coarsest = r.epsilon;
-    c->coarse_dtype = CoarserDType(target.dtype, golden.dtype);
+    c->coarse_dtype = CoarserType(target.dtype, golden.dtype);
   }
 }
 
@@ -62,7 +62,7 @@ void JudgeRow(const Comparison& c, const Record& record, uint32_t i, double* ter
   JudgeOptions options{.tolerance = c.tolerance};
   if (i > c.coarse_row) options.coarse_dtype = c.coarse_dtype;
   options.explained = c.Thresholds().Explained(
-      record.api, JudgedDType(target.dtype, golden.dtype, options.coarse_dtype));
+      record.api, JudgedType(target.dtype, golden.dtype, options.coarse_dtype));
   JudgeLeaves(target, golden, c.mode, options, m);
   // The number of summed terms takes time to find: it is needed only for numbers that differ.
   if (target.slot != Slot::kOutput || m->verdict == RowVerdict::kEqual) return;
@@ -93,10 +93,10 @@ void JudgeByCoarseDType(Comparison* c) {
 
 }  // namespace
 
-std::string_view CoarseDTypeFor(const Comparison& c, const RecordPair& pair, uint32_t row) {
-  if (row <= c.coarse_row) return "";
+ElementType CoarseDTypeFor(const Comparison& c, const RecordPair& pair, uint32_t row) {
+  if (row <= c.coarse_row) return {};
   const bool output = c.target.leaves[c.rows[row].target].slot == Slot::kOutput;
-  return output && HasOtherArguments(c, pair) ? "" : c.coarse_dtype;
+  return output && HasOtherArguments(c, pair) ? ElementType() : c.coarse_dtype;
 }
 
 void MeasureRows(const CompareOptions& options, Comparison* c) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
 
 #include "engine/compare/model/compare_options.h"
 #include "engine/compare/model/comparison.h"
@@ -13,8 +12,9 @@ namespace msprobe::compare {
 // files that could not be read.
 void MeasureRows(const CompareOptions& options, Comparison* comparison);
 
-// Comparison::coarse_dtype when a row is to be judged by that dtype, else "". The results of a call
-// that was made with other plain arguments are not judged by it: their error has another reason.
-std::string_view CoarseDTypeFor(const Comparison& comparison, const RecordPair& pair, uint32_t row);
+// Comparison::coarse_dtype when a row is to be judged by that dtype, else an empty type. The results
+// of a call that was made with other plain arguments are not judged by it: their error has another
+// reason.
+ElementType CoarseDTypeFor(const Comparison& comparison, const RecordPair& pair, uint32_t row);
 
 }  // namespace msprobe::compare

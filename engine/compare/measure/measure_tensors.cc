@@ -27,18 +27,8 @@ constexpr uint64_t kSmallFile = uint64_t{8} << 20;
 struct Job {
   uint32_t row;
   double terms, magnitude;  // see JudgeOptions
-  std::string_view coarse_dtype;
+  ElementType coarse_dtype;
 };
-
-bool SameSqueezed(const std::vector<int64_t>& a, const std::vector<int64_t>& b) {
-  size_t i = 0, j = 0;
-  for (;; ++i, ++j) {
-    while (i < a.size() && a[i] == 1) ++i;
-    while (j < b.size() && b[j] == 1) ++j;
-    if (i == a.size() || j == b.size()) return i == a.size() && j == b.size();
-    if (a[i] != b[j]) return false;
-  }
-}
 
 class TensorMeasurer {
  public:
@@ -116,7 +106,7 @@ class TensorMeasurer {
         dump::ReadTensorData(c_.golden, g, formats::Verify::kByCaller);
     if (!golden.ok()) return Fail(job.row, golden.status());
     if (c_.target.sample_step != c_.golden.sample_step) {
-      const double elements = ElementCount(t.shape);
+      const int64_t elements = t.shape.elements();
       const int64_t steps[] = {c_.target.sample_step, c_.golden.sample_step};
       target = CommonElements(*std::move(target), t.data_name, elements, steps[0], steps[1]);
       if (!target.ok()) return Fail(job.row, target.status());
@@ -129,7 +119,7 @@ class TensorMeasurer {
       m.severity = kernels::Diff::kNaN;
       return;
     }
-    if (!SameSqueezed(target->shape, golden->shape)) {
+    if (!SameWithoutOnes(target->shape, golden->shape)) {
       m.verdict = RowVerdict::kDiffers;
       m.reason = Reason::kShapeDiffers;
       m.severity = std::numeric_limits<double>::infinity();
@@ -144,15 +134,14 @@ class TensorMeasurer {
                                  Verified(c_.golden, g, golden->crc32, checksums.golden)}) {
       if (!status.ok()) return Fail(job.row, status);
     }
-    JudgeDiff(
-        diff.value(), t, g,
-        {.tolerance = options_.tolerance,
-         .terms = job.terms,
-         .magnitude = job.magnitude,
-         .explained = c_.Thresholds().Explained(c_.golden.records[g.record].api,
-                                                JudgedDType(t.dtype, g.dtype, job.coarse_dtype)),
-         .coarse_dtype = job.coarse_dtype},
-        &m);
+    JudgeDiff(diff.value(), t, g,
+              {.tolerance = options_.tolerance,
+               .terms = job.terms,
+               .magnitude = job.magnitude,
+               .explained = c_.Thresholds().Explained(
+                   c_.golden.records[g.record].api, JudgedType(t.dtype, g.dtype, job.coarse_dtype)),
+               .coarse_dtype = job.coarse_dtype},
+              &m);
     // The counts of a sample are not those of the tensor.
     const ElementCounts* in_target =
         c_.target.sampled ? t.counts : target_counts_.Of(*target, diff->nonfinite_target, pool, t);

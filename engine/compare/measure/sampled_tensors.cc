@@ -32,20 +32,20 @@ std::string WhatIsSampled(const Dump& target, const Dump& golden) {
 }
 
 Result<formats::TensorFile> CommonElements(formats::TensorFile tensor, std::string_view name,
-                                           double elements, int64_t step, int64_t other_step) {
-  constexpr double kMost = 1e15;
+                                           int64_t elements, int64_t step, int64_t other_step) {
+  constexpr auto kMost = static_cast<int64_t>(1e15);
   if (!(elements > 2 * dump::kSampleEnd && elements < kMost)) return tensor;
-  const auto all = static_cast<int64_t>(elements);
-  const int64_t expected = 2 * dump::kSampleEnd + Between(all, step);
+  const int64_t expected = 2 * dump::kSampleEnd + Between(elements, step);
   int64_t found = 1;
   for (const int64_t extent : tensor.shape) found *= extent;
   if (found != expected) {
     return InvalidDump(name)
-        .Expected(fmt::format("{} of {} elements, sampled with dump_step {}", expected, all, step))
+        .Expected(
+            fmt::format("{} of {} elements, sampled with dump_step {}", expected, elements, step))
         .Found(fmt::format("{}", found));
   }
   const int64_t together = std::lcm(step, other_step);
-  const int64_t between = Between(all, together), stride = together / step;
+  const int64_t between = Between(elements, together), stride = together / step;
   const size_t size = DTypeSize(tensor.dtype);
   auto bytes = std::make_shared<std::vector<char>>(
       static_cast<size_t>(2 * dump::kSampleEnd + between) * size);

@@ -27,6 +27,6 @@ std::string WhatIsSampled(const Dump& target, const Dump& golden);
 // is kept whole, and is the result. Errors: kInvalidDump when the file `name` has another number of
 // elements than such a sample.
 Result<formats::TensorFile> CommonElements(formats::TensorFile tensor, std::string_view name,
-                                           double elements, int64_t step, int64_t other_step);
+                                           int64_t elements, int64_t step, int64_t other_step);
 
 }  // namespace msprobe::compare

@@ -140,7 +140,7 @@ struct Comparison {
   // When one run computes in a coarser float dtype than the other: the first row where this is
   // seen, and the coarsest such dtype. Floats behind that row are judged by that dtype.
   uint32_t coarse_row = UINT32_MAX;
-  std::string_view coarse_dtype;
+  ElementType coarse_dtype;
   // Empty, or one text for each row: details that its Reason does not have, such as the file that
   // cannot be read.
   std::vector<std::string> notes;

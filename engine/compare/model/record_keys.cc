@@ -64,22 +64,6 @@ uint64_t HashApi(std::string_view api, bool cross_framework) {
   return HashText(api, seed);
 }
 
-// Calls visit(extent text) for each extent of "[2, 1, 3]" that is not 1.
-template <typename Visit>
-void ForEachExtent(std::string_view shape, Visit&& visit) {
-  size_t i = 0;
-  while (i < shape.size()) {
-    while (i < shape.size() && (shape[i] == '[' || shape[i] == ']' || shape[i] == ' ' ||
-                                shape[i] == ',' || shape[i] == '(' || shape[i] == ')')) {
-      ++i;
-    }
-    const size_t start = i;
-    while (i < shape.size() && shape[i] != ',' && shape[i] != ']' && shape[i] != ')') ++i;
-    const std::string_view extent = shape.substr(start, i - start);
-    if (!extent.empty() && extent != "1") visit(extent);
-  }
-}
-
 bool HasParents(const Dump& dump) {
   for (const Record& r : dump.records) {
     if (!r.parent.empty()) return true;
@@ -185,14 +169,6 @@ bool ComparableChecksums(const Leaf& a, const Leaf& b) {
   return (a.md5.size() == kMd5Digits) == (b.md5.size() == kMd5Digits);
 }
 
-bool SameSqueezedShape(std::string_view a, std::string_view b) {
-  if (a == b) return true;
-  uint64_t ha = 0, hb = 0;
-  ForEachExtent(a, [&](std::string_view e) { ha = HashText(e, ha); });
-  ForEachExtent(b, [&](std::string_view e) { hb = HashText(e, hb); });
-  return ha == hb;
-}
-
 RecordKeys::RecordKeys(const Dump& dump, const KeyEvidence& evidence, const NameMapping* mapping)
     : dump_(dump), evidence_(evidence), mapping_(mapping) {
   if (!evidence.stacks) return;
@@ -229,7 +205,7 @@ uint64_t RecordKeys::Key(uint32_t index, KeyLevel level) const {
   for (const Leaf& leaf : dump_.LeavesOf(r)) {
     h = Mix(h, HashText(LeafPlace(leaf, r),
                         static_cast<uint64_t>(leaf.kind) * 8 + SlotClass(leaf.slot)));
-    ForEachExtent(leaf.shape, [&](std::string_view extent) { h = HashText(extent, h); });
+    h = Mix(h, leaf.shape.key_without_ones());
   }
   if (level == KeyLevel::kStructure) return h;
   return Mix(h, Stack(r));

@@ -68,7 +68,5 @@ std::string_view LeafPlace(const Leaf& leaf, const Record& record);
 uint64_t SlotClass(Slot slot);
 // Whether the two checksums are of one kind. An MD5 has 32 digits, and no other kind has.
 bool ComparableChecksums(const Leaf& a, const Leaf& b);
-// Whether two shapes are equal without their dimensions of extent 1: "[1, 3]" and "[3]".
-bool SameSqueezedShape(std::string_view a, std::string_view b);
 
 }  // namespace msprobe::compare

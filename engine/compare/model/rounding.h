@@ -1,7 +1,7 @@
 // How large differences may be that come from rounding alone: for each dtype the size of one
 // rounding (epsilon), and how many roundings two correct runs may be apart (explained).
 //
-//   const Rounding r = CoarserRounding("torch.float16", "torch.float32");   // float16's
+//   const Rounding& r = CoarserRounding(DType::kFloat16, DType::kFloat32);   // float16's
 //   severity = std::abs(t - g) / (r.epsilon * scale);  noise = severity <= r.explained;
 //
 // dtype     epsilon    explained  reason
@@ -19,6 +19,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "engine/model/element_type.h"
+
 namespace msprobe::compare {
 
 enum class NumberKind : uint8_t { kFloat, kInteger, kBool, kComplex, kOther };
@@ -32,21 +34,19 @@ struct Rounding {
   std::string_view name;   // "float32"
 };
 
-// The rounding of a dtype as dumps spell it: "torch.float32", "Float32", "float32", "<class
-// 'float'>". An unknown dtype is kOther and exact.
-Rounding RoundingOf(std::string_view dtype);
+// The rounding of a type. An unknown type is kOther and exact.
+const Rounding& RoundingOf(ElementType type);
 
-// The coarser one of two dtypes, when both are floats or both are complex. Different kinds give
+// The coarser one of two types, when both are floats or both are complex. Different kinds give
 // kOther.
-Rounding CoarserRounding(std::string_view target_dtype, std::string_view golden_dtype);
+const Rounding& CoarserRounding(ElementType target, ElementType golden);
 
-// The dtype whose rounding CoarserRounding gives, spelled as in the pair.
-std::string_view CoarserDType(std::string_view target_dtype, std::string_view golden_dtype);
+// The type whose rounding CoarserRounding gives, spelled as in the pair.
+ElementType CoarserType(ElementType target, ElementType golden);
 
-// The dtype to judge a pair by: the coarsest of the three, when they are floats. `before` is a
-// dtype in which one of the two runs computed an earlier call; "": there is none.
-std::string_view JudgedDType(std::string_view target_dtype, std::string_view golden_dtype,
-                             std::string_view before);
+// The type to judge a pair by: the coarsest of the three, when they are floats. `before` is a type
+// in which one of the two runs computed an earlier call; empty: there is none.
+ElementType JudgedType(ElementType target, ElementType golden, ElementType before);
 
 // How many roundings (units of r.epsilon) are explained for a number that is a sum of `terms`
 // products; 0 or 1: the number is no sum.

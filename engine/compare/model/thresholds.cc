@@ -216,7 +216,7 @@ bool ThresholdTable::Override::Fits(std::string_view api, std::string_view name)
   return operation.empty() || operation == api || operation == api.substr(api.rfind('.') + 1);
 }
 
-const Thresholds& ThresholdTable::Overridden(std::string_view api, std::string_view dtype,
+const Thresholds& ThresholdTable::Overridden(std::string_view api, ElementType dtype,
                                              Thresholds* scratch) const {
   *scratch = base_;
   const std::string_view name = RoundingOf(dtype).name;
@@ -229,7 +229,7 @@ const Thresholds& ThresholdTable::Overridden(std::string_view api, std::string_v
   return *scratch;
 }
 
-double ThresholdTable::ChangedRounding(std::string_view api, std::string_view dtype) const {
+double ThresholdTable::ChangedRounding(std::string_view api, ElementType dtype) const {
   const std::string_view name = RoundingOf(dtype).name;
   const auto base = rounding_.find(name);
   double explained = base != rounding_.end() ? base->second : -1;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "engine/base/status.h"
+#include "engine/model/element_type.h"
 
 namespace msprobe::compare {
 
@@ -41,16 +42,15 @@ class ThresholdTable {
   static Result<ThresholdTable> Parse(std::string_view text, std::string_view path);
   static Result<ThresholdTable> Read(const std::string& path);
 
-  // The limits of a row: `api` is Record::api, `dtype` is spelled as in the dump. The result may be
-  // *scratch.
-  const Thresholds& For(std::string_view api, std::string_view dtype, Thresholds* scratch) const {
+  // The limits of a row: `api` is Record::api, `dtype` is Leaf::dtype. The result may be *scratch.
+  const Thresholds& For(std::string_view api, ElementType dtype, Thresholds* scratch) const {
     return overrides_.empty() ? base_ : Overridden(api, dtype, scratch);
   }
   const Thresholds& base() const { return base_; }
 
   // How many roundings are explained for the dtype, when the user's file says it; else -1: the
   // table of rounding.h applies (the shipped file says the same).
-  double Explained(std::string_view api, std::string_view dtype) const {
+  double Explained(std::string_view api, ElementType dtype) const {
     return changes_rounding_ ? ChangedRounding(api, dtype) : -1;
   }
 
@@ -62,9 +62,8 @@ class ThresholdTable {
     double rounding = -1;
     bool Fits(std::string_view api, std::string_view name) const;
   };
-  const Thresholds& Overridden(std::string_view api, std::string_view dtype,
-                               Thresholds* scratch) const;
-  double ChangedRounding(std::string_view api, std::string_view dtype) const;
+  const Thresholds& Overridden(std::string_view api, ElementType dtype, Thresholds* scratch) const;
+  double ChangedRounding(std::string_view api, ElementType dtype) const;
 
   Thresholds base_;
   std::map<std::string, double, std::less<>> rounding_;

@@ -132,18 +132,10 @@ void AppendFrameLists(std::string* out, const std::vector<std::string_view>& fra
   *out += ']';
 }
 
-std::string IndexText(int64_t index, std::string_view shape) {
-  std::vector<int64_t> extents, position;
-  if (shape.size() > 2) {
-    for (std::string_view part : Split(shape.substr(1, shape.size() - 2), ',')) {
-      while (part.starts_with(' ')) part.remove_prefix(1);
-      int64_t extent = 0;
-      const auto end = std::from_chars(part.data(), part.data() + part.size(), extent);
-      if (end.ec != std::errc() || extent <= 0) return std::to_string(index);
-      extents.push_back(extent);
-    }
-  }
-  position.resize(extents.size());
+std::string IndexText(int64_t index, Shape shape) {
+  const std::span<const int64_t> extents = shape.extents();
+  if (!shape.known() || shape.elements() == 0) return std::to_string(index);
+  std::vector<int64_t> position(extents.size());
   for (size_t d = extents.size(); d-- > 0; index /= extents[d]) position[d] = index % extents[d];
   return ShapeText(position);
 }

@@ -29,9 +29,9 @@ void AppendPythonList(std::string* out, const std::vector<std::string_view>& ite
 // The form of ptdbg_ascend: [['net.py', '18', 'forward', 'y = relu(x)'], ...].
 void AppendFrameLists(std::string* out, const std::vector<std::string_view>& frames);
 
-// The position of a row-major index in a shape: "[2, 0, 5]" for 53 in "[4, 3, 8]". The number
-// itself when the shape cannot be read.
-std::string IndexText(int64_t index, std::string_view shape);
+// The position of a row-major index in a shape: "[2, 0, 5]" for 53 in [4, 3, 8]. The number itself
+// when the extents of the shape are not known.
+std::string IndexText(int64_t index, Shape shape);
 
 // `value` rounded to so many decimals. Most generations round their metrics to 12.
 double Rounded(double value, int decimals);

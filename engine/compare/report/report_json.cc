@@ -143,10 +143,10 @@ class Report {
     w_.Open('{');
     w_.KeyTextOrNull("target_row", t ? t->name : "");
     w_.KeyTextOrNull("golden_row", g ? g->name : "");
-    w_.KeyTextOrNull("target_dtype", t ? t->dtype : "");
-    w_.KeyTextOrNull("golden_dtype", g ? g->dtype : "");
-    w_.KeyTextOrNull("target_shape", t ? t->shape : "");
-    w_.KeyTextOrNull("golden_shape", g ? g->shape : "");
+    w_.KeyTextOrNull("target_dtype", t ? t->dtype.view() : "");
+    w_.KeyTextOrNull("golden_dtype", g ? g->dtype.view() : "");
+    w_.KeyTextOrNull("target_shape", t ? t->shape.view() : "");
+    w_.KeyTextOrNull("golden_shape", g ? g->shape.view() : "");
     w_.KeyText("verdict", VerdictName(m.verdict));
     w_.KeyTextOrNull("reason", ReasonText(m.reason));
     w_.KeyTextOrNull("note", c_.notes.empty() ? "" : c_.notes[index]);
@@ -220,7 +220,7 @@ class Report {
   }
 
   // The position of an index in the shape, as a list; null when there is none.
-  void Position(int64_t index, std::string_view shape) {
+  void Position(int64_t index, Shape shape) {
     const std::string text = index < 0 ? "" : IndexText(index, shape);
     text.starts_with('[') ? w_.Raw(text) : w_.Null();
   }

@@ -30,10 +30,10 @@ bool IsNonFinite(const Leaf& leaf) {
 }
 
 // What the element-wise comparison reads: bfloat16 and smaller floats become float32.
-std::string_view LoadedAs(std::string_view dtype) {
-  const Rounding r = RoundingOf(dtype);
-  const bool widened = r.kind == NumberKind::kFloat && r.name != "float16" && r.name != "float64";
-  return widened ? "float32" : r.name;
+std::string_view LoadedAs(ElementType type) {
+  const Rounding& r = RoundingOf(type);
+  const bool kept = type.dtype() == DType::kFloat16 || type.dtype() == DType::kFloat64;
+  return r.kind == NumberKind::kFloat && !kept ? RoundingOf(DType::kFloat32).name : r.name;
 }
 
 class CallJudge {
@@ -159,7 +159,7 @@ class CallJudge {
     const kernels::Diff& diff = *c_.DiffOf(row);
     if (options_.generation == Generation::k8 && LoadedAs(target->dtype) != LoadedAs(golden->dtype))
       v->Add(Note::kDtype);
-    if (target->shape == "[]") {
+    if (target->shape.is_scalar()) {
       v->Add(Note::kScalar);
       return Word::kNone;
     }
@@ -210,7 +210,7 @@ class CallJudge {
     const kernels::Diff* diff = c_.DiffOf(row);
     if (diff == nullptr || diff->nonfinite_mismatch > 0) return seen;
     seen.difference = diff->max_abs_error;
-    if (c_.target.leaves[r.target].shape == "[]") return seen;
+    if (c_.target.leaves[r.target].shape.is_scalar()) return seen;
     seen.thousandth = diff->ratio_within_1e3;
     if (diff->count > 1) seen.cosine = diff->cosine;
     return seen;

@@ -41,17 +41,13 @@ bool StartsWith(std::string_view text, std::string_view prefix) {
   return text.substr(0, prefix.size()) == prefix;
 }
 
-// One spelling of a dtype for both frameworks: "float32" for torch.float32 and Float32.
-std::string NormalDtype(std::string_view dtype) {
-  std::string out(StartsWith(dtype, "torch.") ? dtype.substr(6) : dtype);
-  for (char& c : out) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return out;
+// Whether the types differ in their spelling only: torch.float32 and Float32 are one dtype.
+bool IsSameType(ElementType a, ElementType b) {
+  return a == b || (a.dtype() && a.dtype() == b.dtype());
 }
 
-bool IsFloating(const std::string& dtype) {
-  return StartsWith(dtype, "float") || StartsWith(dtype, "bfloat");
+bool IsFloating(ElementType type) {
+  return type.dtype() && DTypeKindOf(*type.dtype()) == DTypeKind::kFloat;
 }
 
 bool IsNonFinite(std::string_view spelled) {
@@ -123,15 +119,13 @@ class CallJudge {
       Fire(row, Rule26::kRequiresGrad);
     }
     if (target.slot != Slot::kOutput && target.kind == LeafKind::kScalar &&
-        golden.kind == LeafKind::kScalar && target.shape == "[]" &&
-        target.dtype.view().find("class") != std::string_view::npos && target.max != golden.max) {
+        golden.kind == LeafKind::kScalar && target.shape.is_scalar() &&
+        target.dtype.names_class() && target.max != golden.max) {
       Fire(row, Rule26::kScalar);
     }
-    if (target.dtype != golden.dtype) {
-      const std::string a = NormalDtype(target.dtype), b = NormalDtype(golden.dtype);
-      if (a != b) {
-        Fire(row, IsFloating(a) && IsFloating(b) ? Rule26::kDtypePrecision : Rule26::kDtype);
-      }
+    if (!IsSameType(target.dtype, golden.dtype)) {
+      const bool floats = IsFloating(target.dtype) && IsFloating(golden.dtype);
+      Fire(row, floats ? Rule26::kDtypePrecision : Rule26::kDtype);
     }
     if (target.shape != golden.shape) Fire(row, Rule26::kShape);
   }

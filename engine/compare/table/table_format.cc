@@ -70,13 +70,13 @@ class TableFormat::Filler {
       case Id::kGoldenName:
         return FromDump(golden_ ? golden_->name : "");
       case Id::kTargetDtype:
-        return FromDump(target_ ? target_->dtype : "");
+        return FromDump(target_ ? target_->dtype.view() : "");
       case Id::kGoldenDtype:
-        return FromDump(golden_ ? golden_->dtype : "");
+        return FromDump(golden_ ? golden_->dtype.view() : "");
       case Id::kTargetShape:
-        return FromDump(target_ ? target_->shape : "");
+        return FromDump(target_ ? target_->shape.view() : "");
       case Id::kGoldenShape:
-        return FromDump(golden_ ? golden_->shape : "");
+        return FromDump(golden_ ? golden_->shape.view() : "");
       case Id::kTargetRequiresGrad:
         return FromDump(target_ ? target_->requires_grad : "");
       case Id::kGoldenRequiresGrad:
@@ -325,13 +325,13 @@ class TableFormat::Filler {
     if (target_ == nullptr || golden_ == nullptr) return Keyword("unsupported");
     if (diff_ == nullptr) {
       const bool tensors = target_->kind == LeafKind::kTensor && golden_->kind == LeafKind::kTensor;
-      const bool shapes = tensors && !SameSqueezedShape(target_->shape, golden_->shape);
+      const bool shapes = tensors && !target_->shape.SameWithoutOnes(golden_->shape);
       return Keyword(shapes ? "shape unmatched" : "unsupported");
     }
     if (diff_->count == 0 && diff_->nonfinite_target == 0 && diff_->nonfinite_golden == 0) {
       return Keyword("unsupported");
     }
-    const bool single = SameSqueezedShape(target_->shape, "[]");
+    const bool single = target_->shape.SameWithoutOnes(Shape::Scalar());
     if (single && many) return Keyword("unsupported");
     if (diff_->nonfinite_mismatch > 0) return Keyword(single ? "Nan" : "N/A");
     if (std::isnan(value)) return Keyword("Nan");

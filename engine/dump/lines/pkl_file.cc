@@ -73,7 +73,7 @@ class LineReader {
     Leaf leaf{.record = static_cast<uint32_t>(dump_.records.size() - 1),
               .slot = name->part == LinePart::kInput ? Slot::kInput : Slot::kOutput};
     leaf.name = line.name;
-    FillLeaf(line, &leaf);
+    FillLeaf(line, &dump_.shapes, &leaf);
     ++record.leaf_count;
     dump_.leaves.push_back(leaf);
     // The first files of ptdbg_ascend 0.1 hold every step-th element of a large tensor.
@@ -94,7 +94,9 @@ class LineReader {
     next_check_ = leaves + kBetweenChecks;
     const size_t moved = next_check_ > dump_.leaves.capacity() ? leaves : 0;
     return memory_->Holds(
-        MemoryOf(dump_.records.size(), leaves, arena_.bytes() + moved * sizeof(Leaf) + at), at);
+        MemoryOf(dump_.records.size(), leaves,
+                 arena_.bytes() + dump_.shapes.bytes() + moved * sizeof(Leaf) + at),
+        at);
   }
 
   // torch_npu.hooks numbers each line: there a call ends where its parts start over.

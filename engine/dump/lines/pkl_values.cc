@@ -1,7 +1,6 @@
 #include "engine/dump/lines/pkl_values.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 namespace msprobe::dump {
@@ -93,22 +92,6 @@ std::string_view ReadShape(formats::JsonCursor* json, TextArena* arena) {
   return raw == text ? raw : arena->Copy(text);
 }
 
-// Elements of "[2, 3]"; -1 when it is no shape.
-int64_t Elements(std::string_view shape) {
-  int64_t product = 1;
-  const char* p = shape.data();
-  const char* const end = p + shape.size();
-  if (shape.size() < 2 || *p != '[') return -1;
-  for (++p; p < end && *p != ']';) {
-    int64_t extent = 0;
-    const auto [next, error] = std::from_chars(p, end, extent);
-    if (error != std::errc() || extent < 0 || __builtin_mul_overflow(product, extent, &product))
-      return -1;
-    for (p = next; p < end && (*p == ',' || *p == ' ');) ++p;
-  }
-  return product;
-}
-
 // The numbers of "[1.5, NaN]"; empty for anything else.
 std::vector<std::string_view> Numbers(std::string_view list) {
   std::vector<std::string_view> numbers;
@@ -197,20 +180,19 @@ int64_t LineWalker::LineNumber() const {
   return 1 + std::count(text_.begin(), text_.begin() + static_cast<ptrdiff_t>(begin_), '\n');
 }
 
-void FillLeaf(const LineValues& line, Leaf* leaf) {
+void FillLeaf(const LineValues& line, ShapePool* shapes, Leaf* leaf) {
   TextRef Leaf::*const texts[] = {&Leaf::max, &Leaf::min, &Leaf::mean, &Leaf::norm};
   double Leaf::*const values[] = {&Leaf::max_value, &Leaf::min_value, &Leaf::mean_value,
                                   &Leaf::norm_value};
   leaf->dtype = line.dtype;
-  leaf->shape = line.shape;
+  leaf->shape = shapes->Of(line.shape);
   leaf->md5 = line.digest;
   leaf->value = line.listed;
   leaf->type = "torch.Tensor";
   const auto& statistics = line.statistics;
   if (line.is_scalar) {
     leaf->kind = LeafKind::kScalar;
-    const bool quoted = line.dtype.starts_with("<class '") && line.dtype.ends_with("'>");
-    leaf->type = quoted ? line.dtype.substr(8, line.dtype.size() - 10) : line.dtype;
+    leaf->type = leaf->dtype.class_name();
     leaf->value = statistics.empty() ? std::string_view() : statistics[0];
     for (int i = 0; i < 4; ++i) {
       leaf->*texts[i] = leaf->value;
@@ -227,7 +209,7 @@ void FillLeaf(const LineValues& line, Leaf* leaf) {
 }
 
 ListForm FormOfList(const Leaf& leaf) {
-  const int64_t elements = Elements(leaf.shape);
+  const int64_t elements = leaf.shape.elements();
   if (leaf.value.empty() || elements < 0) return ListForm::kOther;
   const auto listed = static_cast<int64_t>(Numbers(leaf.value).size());
   const int64_t sample =

@@ -62,7 +62,7 @@ class LineWalker {
 };
 
 // Everything of the leaf but record, slot and name.
-void FillLeaf(const LineValues& line, Leaf* leaf);
+void FillLeaf(const LineValues& line, ShapePool* shapes, Leaf* leaf);
 
 // What the list of a torch_npu.hooks line holds, by its length and the shape.
 enum class ListForm : uint8_t { kOther, kAll, kSample, kEither };

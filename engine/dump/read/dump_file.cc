@@ -132,6 +132,7 @@ Status Append(std::string_view path, Entries* piece, size_t done, size_t size, E
   all->stack_keys.insert(all->stack_keys.end(), piece->stack_keys.begin(), piece->stack_keys.end());
   all->groups.insert(all->groups.end(), piece->groups.begin(), piece->groups.end());
   all->arena.Take(&piece->arena);
+  all->shapes.Take(&piece->shapes);
   all->counts.splice(all->counts.end(), piece->counts);
   all->end = piece->end;
   all->has_md5 |= piece->has_md5;
@@ -147,7 +148,7 @@ EntryParser::Options OptionsFor(const Header& header) {
 uint64_t MemoryWith(const Entries& all, size_t more) {
   const size_t size = all.leaves.size();
   const size_t moved = size + more > all.leaves.capacity() ? size * sizeof(Leaf) : 0;
-  return MemoryOf(all.records.size(), size + more, all.arena.bytes() + moved);
+  return MemoryOf(all.records.size(), size + more, all.arena.bytes() + all.shapes.bytes() + moved);
 }
 
 // Reads the entries in pieces; false when the pieces do not fit together. What was read is put
@@ -325,6 +326,7 @@ Status ReadDumpFile(std::string_view path, std::string_view text, Dump* dump,
     dump->groups = std::move(parsed.all.groups);
     *stack_keys = std::move(parsed.all.stack_keys);
     parsed.all.arena.Release(&dump->arena);
+    dump->shapes.Take(&parsed.all.shapes);
     dump->counts = std::move(parsed.all.counts);
   } else {  // a header is a whole file: task structure of the earlier tools
     head.Peek();

@@ -155,7 +155,7 @@ void EntryParser::TakesPart() {
   for (json_->BeginObject(); json_->NextKey(&key);) {
     const char next = json_->Peek();
     if (key == "ranks" && next == '[') {
-      group.ranks = Shape();
+      group.ranks = out_.arena.Copy(ListText());
     } else if (key == "role" && next == '"') {
       if (!json_->String(&text)) continue;
       group.role = text == "source"     ? ProcessGroup::Role::kSource

@@ -29,6 +29,7 @@ struct Entries {
   std::vector<ProcessGroup> groups;          // Record::group counts from the start of this run
   std::vector<std::string_view> stack_keys;  // one a record: its "stack" member; "" when absent
   TextArena arena;
+  ShapePool shapes;
   std::list<ElementCounts> counts;  // of leaves
   size_t end = 0;                   // offset behind the last whole entry
   bool has_md5 = false;
@@ -42,6 +43,7 @@ struct Entries {
     groups.clear();
     stack_keys.clear();
     arena = TextArena();
+    shapes = ShapePool();
     counts.clear();
     end = 0;
     has_md5 = has_recompute = false;
@@ -89,20 +91,22 @@ class EntryParser {
   int64_t Count();
 
   // Text of one value: entries_text.cc.
-  // Of types, dtypes and shapes there are few: each is read and kept once, as long as it comes
-  // again soon.
-  struct KnownTexts {
+  // Of types, dtypes and shapes there are few: each is read once, as long as it comes again soon.
+  template <typename T>
+  struct Recent {
     static constexpr size_t kCount = 4;
     struct {
       std::string_view raw;  // with its quotes or brackets
-      TextRef text;
+      T value;
     } known[kCount];
     size_t next = 0;
   };
-  template <typename Read>
-  TextRef ReadKnown(KnownTexts* texts, Read&& read);
+  template <typename T, typename Read>
+  T ReadRecent(Recent<T>* recent, Read&& read);
+  std::string_view ReadText();  // of the next value, kept in the arena
   std::string_view Text(formats::JsonText text) { return out_.arena.Decode(text); }
-  std::string_view Shape();
+  // A list of numbers, "[2, 3]"; valid until the next value is read.
+  std::string_view ListText();
   std::string_view PythonText();
   void AppendPython();
 
@@ -112,7 +116,9 @@ class EntryParser {
   Entries out_;
   std::string path_;  // name of the leaf being read
   std::string scratch_;
-  KnownTexts types_, dtypes_, shapes_;
+  Recent<TextRef> types_;
+  Recent<ElementType> dtypes_;
+  Recent<Shape> shapes_;
 };
 
 }  // namespace msprobe::dump

@@ -11,6 +11,10 @@
 namespace msprobe::dump {
 namespace {
 
+const ElementType kNotRecorded = "N/A", kNoneType = "<class 'NoneType'>", kStr = "<class 'str'>",
+                  kBool = "<class 'bool'>", kInt = "<class 'int'>", kFloat = "<class 'float'>",
+                  kList = "<class 'list'>", kDict = "<class 'dict'>";
+
 // Keyword arguments that the tables of msprobe give the dtype "int" instead of "<class 'int'>".
 bool IsRankKeyword(std::string_view path) {
   const std::string_view key = path.substr(path.rfind('.') + 1);
@@ -19,22 +23,22 @@ bool IsRankKeyword(std::string_view path) {
 
 // What tables show of a value that is no tensor. `has_value`: its text and dtype are set already.
 void DescribePlainValue(bool has_value, std::string_view ranks, std::string_view format,
-                        std::string_view path, Leaf* leaf) {
+                        std::string_view path, ShapePool* shapes, Leaf* leaf) {
   leaf->kind = LeafKind::kScalar;
   if (!ranks.empty()) {
     leaf->dtype = leaf->type;
-    leaf->shape = "[]";
+    leaf->shape = Shape::Scalar();
     leaf->value = leaf->max = leaf->min = leaf->mean = leaf->norm = ranks;
   } else if (leaf->type == "torch.Size") {
     leaf->dtype = leaf->type;
-    leaf->shape = leaf->value;
+    leaf->shape = shapes->Of(leaf->value);
     leaf->max = leaf->min = leaf->mean = leaf->norm = "null";
   } else if (leaf->type == "slice" || leaf->type == "ellipsis") {
     leaf->dtype = leaf->type;
-    leaf->shape = leaf->type == "slice" ? "(3,)" : "[]";
+    leaf->shape = leaf->type == "slice" ? Shape::OfSlice() : Shape::Scalar();
   } else if (!has_value) {
-    leaf->dtype = "<class 'NoneType'>";
-    leaf->shape = "[]";
+    leaf->dtype = kNoneType;
+    leaf->shape = Shape::Scalar();
     leaf->max = leaf->min = leaf->mean = leaf->norm = "None";
     leaf->value = format;  // torch.memory_format: the tables say None, the value is known
   } else if (leaf->type == "int" && IsRankKeyword(path)) {
@@ -58,28 +62,33 @@ Leaf& EntryParser::NewLeaf(Slot slot, LeafKind kind) {
   return leaf;
 }
 
-template <typename Read>
-TextRef EntryParser::ReadKnown(KnownTexts* texts, Read&& read) {
+template <typename T, typename Read>
+T EntryParser::ReadRecent(Recent<T>* recent, Read&& read) {
   json_->Peek();  // skips blanks
-  for (const auto& [raw, text] : texts->known) {
-    if (json_->PassKnown(raw)) return text;
+  for (const auto& [raw, value] : recent->known) {
+    if (json_->PassKnown(raw)) return value;
   }
   const size_t start = json_->offset();
-  const std::string_view text = read();
+  const T value = read();
   const std::string_view raw = json_->Since(start);
-  if (json_->failed()) return text;
-  // A copy, where it is not one: pages of the file need not come back for it.
-  const bool in_file = text.data() >= raw.data() && text.data() < raw.data() + raw.size();
-  const TextRef kept = in_file ? out_.arena.Copy(text) : text;
-  if (raw.size() < 256) texts->known[texts->next++ % KnownTexts::kCount] = {raw, kept};
-  return kept;
+  if (raw.size() < 256 && !json_->failed())
+    recent->known[recent->next++ % Recent<T>::kCount] = {raw, value};
+  return value;
+}
+
+std::string_view EntryParser::ReadText() {
+  formats::JsonText text;
+  if (!json_->String(&text)) return {};
+  // A copy, also of what needs no decoding: pages of the file need not come back for it.
+  return text.escaped ? Text(text) : out_.arena.Copy(text.raw);
 }
 
 void EntryParser::NoneLeaf(Slot slot) {
   if (!json_->Null()) return;
   Leaf& leaf = NewLeaf(slot, LeafKind::kNone);
   leaf.name = out_.arena.Copy(path_);
-  leaf.dtype = leaf.shape = "N/A";
+  leaf.dtype = kNotRecorded;
+  leaf.shape = Shape::NotRecorded();
   leaf.max = leaf.min = leaf.mean = leaf.norm = "null";
 }
 
@@ -88,43 +97,41 @@ void EntryParser::PlainLeaf(Slot slot) {
   Leaf& leaf = NewLeaf(slot, LeafKind::kScalar);
   leaf.name = out_.arena.Copy(path_);
   Scalar(&leaf);
-  leaf.type = leaf.dtype.starts_with("<class '") ? leaf.dtype.substr(8, leaf.dtype.size() - 10)
-                                                 : leaf.dtype.view();
+  leaf.type = leaf.dtype.class_name();
 }
 
 void EntryParser::Scalar(Leaf* leaf) {
-  leaf->shape = "[]";
+  leaf->shape = Shape::Scalar();
   const char c = json_->Peek();
   formats::JsonText text;
   std::string_view number;
   bool flag;
   switch (c) {
     case '"':
-      leaf->dtype = "<class 'str'>";
+      leaf->dtype = kStr;
       if (json_->String(&text)) leaf->value = Text(text);
       break;
     case 't':
     case 'f':
-      leaf->dtype = "<class 'bool'>";
+      leaf->dtype = kBool;
       if (!json_->Bool(&flag)) return;
       leaf->value = flag ? "True" : "False";
       leaf->max_value = flag;
       leaf->has_stats = true;
       break;
     case 'n':
-      leaf->dtype = "<class 'NoneType'>";
+      leaf->dtype = kNoneType;
       if (json_->Null()) leaf->value = "None";
       break;
     case '[':
     case '{':
-      leaf->dtype = c == '[' ? "<class 'list'>" : "<class 'dict'>";
+      leaf->dtype = c == '[' ? kList : kDict;
       leaf->value = PythonText();
       break;
     default:
       if (!json_->Number(&number)) return;
       leaf->value = number;
-      leaf->dtype = number.find_first_of(".eENI") == std::string_view::npos ? "<class 'int'>"
-                                                                            : "<class 'float'>";
+      leaf->dtype = number.find_first_of(".eENI") == std::string_view::npos ? kInt : kFloat;
       leaf->max_value = formats::JsonNumber(number);
       leaf->has_stats = true;
   }
@@ -142,15 +149,14 @@ struct EntryParser::LeafMembers {
 void EntryParser::LeafMember(std::string_view k, Leaf* leaf, LeafMembers* read) {
   formats::JsonText text;
   std::string_view number;
-  const auto read_text = [&] { return json_->String(&text) ? Text(text) : std::string_view(); };
   if (Is(k, "type")) {
-    leaf->type = ReadKnown(&types_, read_text);
+    leaf->type = ReadRecent(&types_, [&] { return TextRef(ReadText()); });
   } else if (Is(k, "dtype")) {
     read->has_dtype = true;
-    leaf->dtype = ReadKnown(&dtypes_, read_text);
+    leaf->dtype = ReadRecent(&dtypes_, [&] { return ElementType(ReadText()); });
   } else if (Is(k, "shape")) {
     read->has_shape = true;
-    leaf->shape = ReadKnown(&shapes_, [&] { return Shape(); });
+    leaf->shape = ReadRecent(&shapes_, [&] { return out_.shapes.Of(ListText()); });
   } else if (Is(k, "Max")) {
     SetStatistic(&leaf->max, &leaf->max_value);
   } else if (Is(k, "Min")) {
@@ -164,7 +170,8 @@ void EntryParser::LeafMember(std::string_view k, Leaf* leaf, LeafMembers* read) 
     if (json_->Bool(&flag)) leaf->requires_grad = flag ? "True" : "False";
   } else if (Is(k, "value") && !read->has_value) {
     read->has_value = true;
-    const std::string_view dtype = leaf->dtype, shape = leaf->shape;
+    const ElementType dtype = leaf->dtype;
+    const Shape shape = leaf->shape;
     Scalar(leaf);
     if (read->has_dtype) leaf->dtype = dtype;
     if (read->has_shape) leaf->shape = shape;
@@ -210,7 +217,8 @@ void EntryParser::LeafObject(Slot slot) {
 
   if (read.has_dtype && read.has_shape) {
     leaf.has_stats = !std::isnan(leaf.max_value) || leaf.max == "NaN";
-    if (facts_.writes_float32_statistics && IsNarrowFloat(leaf.dtype)) {
+    if (facts_.writes_float32_statistics && leaf.dtype.dtype() &&
+        IsNarrowFloat(*leaf.dtype.dtype())) {
       for (double* value : {&leaf.max_value, &leaf.min_value, &leaf.mean_value, &leaf.norm_value})
         *value = RoundToFloat32(*value);
     }
@@ -222,7 +230,7 @@ void EntryParser::LeafObject(Slot slot) {
       }
     }
   } else {
-    DescribePlainValue(read.has_value, read.ranks, read.format, path_, &leaf);
+    DescribePlainValue(read.has_value, read.ranks, read.format, path_, &out_.shapes, &leaf);
   }
   if (read.counted) leaf.counts = &out_.counts.emplace_back(read.counts);
   // "Functional.linear.0.forward.input.0.pt": the name without its extension.

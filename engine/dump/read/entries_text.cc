@@ -3,14 +3,12 @@
 
 namespace msprobe::dump {
 
-// The file's own spelling when it is already "[2, 3]"; otherwise (indented files) put together
-// anew.
-std::string_view EntryParser::Shape() {
+std::string_view EntryParser::ListText() {
   if (json_->Peek() != '[') {
     formats::JsonText text;
     return json_->String(&text) ? Text(text) : std::string_view();
   }
-  const size_t start = json_->offset();
+  // Indented files have their numbers on lines of their own.
   scratch_.assign(1, '[');
   std::string_view number;
   for (json_->BeginArray(); json_->NextItem();) {
@@ -19,8 +17,7 @@ std::string_view EntryParser::Shape() {
     scratch_ += number;
   }
   scratch_ += ']';
-  const std::string_view raw = json_->Since(start);
-  return raw == scratch_ ? raw : out_.arena.Copy(scratch_);
+  return scratch_;
 }
 
 std::string_view EntryParser::PythonText() {

@@ -104,8 +104,8 @@ ReferenceSearch::Expected ReferenceSearch::Describe(const Leaf& leaf, bool casts
   const uint64_t shape = HashOfShape(leaf.shape.view());
   for (const Kind kind : {Kind::kFingerprint, Kind::kCrc32, Kind::kXor}) {
     // msprobe 1.0 checked bfloat16 as float32, and under xor a number is written as it is.
-    if (kind == Kind::kCrc32 && casts_bfloat16 && leaf.dtype == "torch.bfloat16") continue;
-    if (kind == Kind::kXor && leaf.shape == "[]") continue;
+    if (kind == Kind::kCrc32 && casts_bfloat16 && leaf.dtype.dtype() == DType::kBFloat16) continue;
+    if (kind == Kind::kXor && leaf.shape.is_scalar()) continue;
     if (const std::optional<uint64_t> checksum = ChecksumOf(leaf, kind))
       return {*checksum, shape, leaf.slot, kind};
   }

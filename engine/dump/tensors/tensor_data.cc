@@ -70,33 +70,12 @@ Result<formats::TensorFile> ReadListed(const Dump& dump, const Leaf& leaf) {
   return tensor;
 }
 
-// The extents of "[2, 3]" when their product is `count`.
-std::optional<std::vector<int64_t>> ShapeOf(std::string_view text, int64_t count) {
-  std::vector<int64_t> shape;
-  formats::JsonCursor json(text);
-  std::string_view number;
-  int64_t product = 1;
-  for (json.BeginArray(); json.NextItem();) {
-    if (!json.Number(&number)) return std::nullopt;
-    const double extent = formats::JsonNumber(number);
-    if (!(extent >= 0 && extent <= 1e15) || shape.size() == formats::kMaxTensorDimensions ||
-        __builtin_mul_overflow(product, static_cast<int64_t>(extent), &product)) {
-      return std::nullopt;
-    }
-    shape.push_back(static_cast<int64_t>(extent));
-  }
-  if (json.failed() || product != count) return std::nullopt;
-  return shape;
-}
-
 void Unflatten(const Leaf& leaf, formats::TensorFile* tensor) {
   if (tensor->shape.size() != 1 || tensor->strides[0] != 1) return;
-  std::optional<std::vector<int64_t>> shape = ShapeOf(leaf.shape, tensor->shape[0]);
-  if (!shape || shape->size() == 1) return;
-  tensor->strides.assign(shape->size(), 1);
-  for (size_t d = shape->size(); d-- > 1;)
-    tensor->strides[d - 1] = tensor->strides[d] * std::max<int64_t>((*shape)[d], 1);
-  tensor->shape = std::move(*shape);
+  const std::span<const int64_t> extents = leaf.shape.extents();
+  if (leaf.shape.elements() != tensor->shape[0] || extents.size() == 1) return;
+  tensor->strides = ContiguousStrides(extents);
+  tensor->shape.assign(extents.begin(), extents.end());
 }
 
 }  // namespace

@@ -107,8 +107,8 @@ class FolderReader {
     leaf.data_name = arena_.Copy(file);
     leaf.value = arena_.Copy(member);
     if (item != nullptr) {
-      leaf.dtype = DTypeTorchName(item->dtype);
-      leaf.shape = arena_.Copy(ShapeText(item->shape));
+      leaf.dtype = item->dtype;
+      leaf.shape = dump_.shapes.Of(item->shape);
     }
     dump_.records.push_back(record);
     dump_.leaves.push_back(leaf);
