@@ -4,24 +4,19 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 #include <utility>
 
 #include "engine/base/threads.h"
 #include "engine/checkpoint/checkpoint_names.h"
 #include "engine/checkpoint/replicas.h"
 #include "engine/compare/judge/judge.h"
-#include "engine/compare/measure/measure_tensors.h"
+#include "engine/compare/measure/tensor_pairs.h"
 #include "engine/compare/model/rounding.h"
 #include "engine/compare/model/value_text.h"
 #include "engine/model/text_arena.h"
 
 namespace msprobe::checkpoint {
 namespace {
-
-// Pairs up to this size are read many at a time, one a thread; larger ones one after the other, all
-// threads on each.
-constexpr uint64_t kSmallTensor = uint64_t{8} << 20;
 
 // What tables show of a checkpoint: a call of one output a parameter.
 Dump Listed(const Checkpoint& checkpoint, const std::vector<std::string>& names) {
@@ -52,105 +47,51 @@ Dump Listed(const Checkpoint& checkpoint, const std::vector<std::string>& names)
   return dump;
 }
 
-class Measurer {
+class CheckpointTensors : public compare::TensorSource {
  public:
-  Measurer(const Checkpoint& target, const Checkpoint& golden,
-           const compare::CompareOptions& options, compare::Comparison* c)
-      : target_(target),
-        golden_(golden),
-        options_(options),
-        pool_(options.pool != nullptr ? *options.pool : ThreadPool::Default()),
-        c_(*c) {}
-
-  void Run() {
-    c_.measures.assign(c_.rows.size(), {});
-    c_.notes.resize(c_.rows.size());
-    found_.resize(c_.rows.size());
-    std::vector<uint32_t> small, large;
-    const uint64_t limit = std::min(kSmallTensor, options_.max_resident_tensor_bytes /
-                                                      (2 * std::max<size_t>(1, pool_.threads())));
-    for (uint32_t i = 0; i < c_.rows.size(); ++i) {
-      const compare::Row& row = c_.rows[i];
-      compare::Measure& m = c_.measures[i];
-      if (row.target < 0 || row.golden < 0) {
-        m.reason = compare::Reason::kNoPartner;
-        continue;
-      }
-      const CheckpointTensor& t = target_.tensors()[row.target];
-      const CheckpointTensor& g = golden_.tensors()[row.golden];
-      if (compare::IsPacked(t.dtype) != compare::IsPacked(g.dtype)) {
-        m.reason = compare::Reason::kPacked;
-        continue;
-      }
-      if (t.shape != g.shape) {
-        m.verdict = compare::RowVerdict::kDiffers;
-        m.reason = compare::Reason::kShapeDiffers;
-        m.severity = std::numeric_limits<double>::infinity();
-        continue;
-      }
-      const Checkpoint::Cost a = Checkpoint::CostOf(t), b = Checkpoint::CostOf(g);
-      const uint64_t needed = options_.mapped_counts ? a.all() + b.all() : a.made + b.made;
-      if (needed > options_.max_pair_bytes) {
-        Fail(i, compare::TooLarge(needed, options_.max_pair_bytes));
-        continue;
-      }
-      (std::max(a.all(), b.all()) <= limit ? small : large).push_back(i);
-    }
-    pool_.ParallelFor(small.size(), [&](size_t i) { Compare(small[i], nullptr); });
-    for (const uint32_t row : large) Compare(row, &pool_);
-    for (size_t i = 0; i < found_.size(); ++i) {
-      if (!found_[i]) continue;
-      c_.measures[i].tensor = static_cast<int32_t>(c_.diffs.size());
-      c_.diffs.push_back(*found_[i]);
-    }
-    target_counts_.MoveTo(&c_.target);
-    golden_counts_.MoveTo(&c_.golden);
-    if (std::all_of(c_.notes.begin(), c_.notes.end(), [](const auto& n) { return n.empty(); }))
-      c_.notes.clear();
+  explicit CheckpointTensors(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {}
+  // Checkpoint::Read always verifies the checksum.
+  Result<formats::TensorFile> Read(uint32_t leaf, formats::Verify) const override {
+    return checkpoint_.Read(checkpoint_.tensors()[leaf]);
   }
 
  private:
-  void Compare(uint32_t row, ThreadPool* pool) {
-    const int32_t t = c_.rows[row].target, g = c_.rows[row].golden;
-    // Both at a time: checking a large one's checksum takes as long as comparing it.
-    Result<formats::TensorFile> sides[2] = {Status(), Status()};
-    const auto read = [&](size_t side) {
-      sides[side] =
-          side == 0 ? target_.Read(target_.tensors()[t]) : golden_.Read(golden_.tensors()[g]);
-    };
-    pool != nullptr ? pool->ParallelFor(2, read) : (read(0), read(1));
-    for (const Result<formats::TensorFile>& side : sides) {
-      if (!side.ok()) return Fail(row, side.status());
-    }
-    const Result<kernels::Diff> diff =
-        kernels::ComputeDiff(sides[0]->view(), sides[1]->view(), pool);
-    if (!diff.ok()) return Fail(row, diff.status());
-    const Leaf &a = c_.target.leaves[t], &b = c_.golden.leaves[g];
-    compare::JudgeDiff(
-        *diff, a, b,
-        {.tolerance = options_.tolerance,
-         .explained = c_.Thresholds().Explained("", compare::CoarserType(a.dtype, b.dtype))},
-        &c_.measures[row]);
-    // A parameter stands in one row.
-    c_.target.leaves[t].counts = target_counts_.Of(*sides[0], diff->nonfinite_target, pool, a);
-    c_.golden.leaves[g].counts = golden_counts_.Of(*sides[1], diff->nonfinite_golden, pool, b);
-    found_[row] = *diff;
-  }
-
-  void Fail(uint32_t row, const Status& status) {
-    compare::Measure& m = c_.measures[row];
-    m.reason = status.code() == ErrorCode::kNotFound ? compare::Reason::kNoFile
-                                                     : compare::Reason::kBadFile;
-    c_.notes[row] = status.message();
-  }
-
-  const Checkpoint &target_, &golden_;
-  const compare::CompareOptions& options_;
-  ThreadPool& pool_;
-  compare::Comparison& c_;
-  std::vector<std::optional<kernels::Diff>> found_;
-  compare::NonFiniteCounts target_counts_, golden_counts_;
+  const Checkpoint& checkpoint_;
 };
+
+// Tensors that cannot be compared are not read: their headers tell dtype and shape.
+void MeasureParameters(const Checkpoint& target, const Checkpoint& golden,
+                       const compare::CompareOptions& options, ThreadPool& pool,
+                       compare::Comparison* c) {
+  c->measures.assign(c->rows.size(), {});
+  const CheckpointTensors target_source(target), golden_source(golden);
+  compare::TensorPairs pairs(target_source, golden_source, options, pool, c);
+  for (uint32_t i = 0; i < c->rows.size(); ++i) {
+    const compare::Row& row = c->rows[i];
+    if (row.target < 0 || row.golden < 0) {
+      c->measures[i].reason = compare::Reason::kNoPartner;
+      continue;
+    }
+    const CheckpointTensor& t = target.tensors()[row.target];
+    const CheckpointTensor& g = golden.tensors()[row.golden];
+    if (compare::IsPacked(t.dtype) != compare::IsPacked(g.dtype)) {
+      pairs.Refuse(i, compare::Reason::kPacked);
+      continue;
+    }
+    // Parameters of one model have the same shape; dimensions of extent 1 count here.
+    if (t.shape != g.shape) {
+      pairs.Refuse(i, compare::Reason::kShapeDiffers);
+      continue;
+    }
+    const Checkpoint::Cost a = Checkpoint::CostOf(t), b = Checkpoint::CostOf(g);
+    pairs.Add(i,
+              {.largest = std::max(a.all(), b.all()),
+               .needed = options.mapped_counts ? a.all() + b.all() : a.made + b.made},
+              {.tolerance = options.tolerance,
+               .explained = c->Thresholds().Explained("", compare::CoarserType(t.dtype, g.dtype))});
+  }
+  pairs.Run();
+}
 
 // NaN or an infinity on one side only is worse than any number; then the larger severity.
 bool IsWorse(const compare::Measure& a, const compare::Measure& b) {
@@ -228,7 +169,7 @@ compare::Comparison CompareCheckpoints(const Checkpoint& target, const Checkpoin
       c.not_observed.push_back(std::move(text));
   }
   c.forward_of.assign(c.pairs.size(), -1);
-  Measurer(target, golden, options, &c).Run();
+  MeasureParameters(target, golden, options, pool, &c);
   for (const compare::Measure& m : c.measures) {
     c.classes.push_back(m.verdict == compare::RowVerdict::kEqual   ? compare::CallClass::kEqual
                         : m.verdict == compare::RowVerdict::kNoise ? compare::CallClass::kNoise

@@ -255,10 +255,16 @@ TEST(Checkpoint, WhatIsNoneIsNotTakenForOne) {
 }
 
 TEST(Checkpoint, AnElementIsNamedByItsPlace) {
-  EXPECT_EQ(compare::IndexText(0, "[]"), "[]");
-  EXPECT_EQ(compare::IndexText(3, "[4]"), "[3]");
-  EXPECT_EQ(compare::IndexText(23, "[2, 3, 4]"), "[1, 2, 3]");
-  EXPECT_EQ(compare::IndexText(7, "N/A"), "7");
+  ShapePool shapes;
+  const auto text = [&](int64_t index, std::string_view shape) {
+    return compare::IndexText(index, shapes.Of(shape));
+  };
+  EXPECT_EQ(text(0, "[]"), "[]");
+  EXPECT_EQ(text(3, "[4]"), "[3]");
+  EXPECT_EQ(text(23, "[2, 3, 4]"), "[1, 2, 3]");
+  EXPECT_EQ(text(7, "N/A"), "7");
+  EXPECT_EQ(text(7, "[2, s0]"), "7");
+  EXPECT_EQ(text(7, "[2, 0]"), "7") << "a damaged dump";
 }
 
 }  // namespace

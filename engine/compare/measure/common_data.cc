@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "engine/base/text.h"
-#include "engine/compare/measure/measure_tensors.h"
 #include "engine/compare/measure/sampled_tensors.h"
+#include "engine/compare/measure/tensor_pairs.h"
 #include "engine/dump/tensors/tensor_data.h"
 #include "engine/kernels/stats.h"
 #include "engine/model/names.h"

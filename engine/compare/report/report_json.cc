@@ -196,7 +196,7 @@ class Report {
     text.empty() || text == "null" ? w_.Null() : w_.Number(value);
   }
 
-  void Elements(const kernels::Diff& d, std::string_view shape) {
+  void Elements(const kernels::Diff& d, Shape shape) {
     w_.Open('{');
     w_.KeyInteger("count", d.count);
     w_.KeyInteger("unequal", d.unequal);
