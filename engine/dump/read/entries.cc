@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/base/text.h"
+#include "engine/dump/read/python_text.h"
 #include "engine/model/names.h"
 
 namespace msprobe::dump {
@@ -39,6 +40,7 @@ Entries EntryParser::Parse(formats::JsonCursor* json, Entries room, const Check&
   const size_t begin = json->offset();
   out_.Clear();
   out_.end = json->offset();
+  leaves_.Begin(json, &out_);
   // A tensor takes 180 to 300 bytes of text, a plain value less. Reserved memory that is not needed
   // is never touched.
   out_.leaves.reserve(json->remaining() / 160 + 16);
@@ -135,7 +137,7 @@ void EntryParser::Member(std::string_view key) {
     formats::JsonText text;
     if (json_->String(&text)) out_.records.back().exception = Text(text);
   } else if (key == "group" && json_->Peek() == '{') {
-    TakesPart();
+    ReadGroup();
   } else {
     out_.has_recompute |= key == "is_recompute";
     json_->Skip();  // members of dialects to come
@@ -143,7 +145,7 @@ void EntryParser::Member(std::string_view key) {
 }
 
 // {"ranks": [0, 1], "id": "77849d8c", "rank": 1, "role": "receiver", "from": 0}
-void EntryParser::TakesPart() {
+void EntryParser::ReadGroup() {
   ProcessGroup group;
   formats::JsonText key, text;
   std::string_view number;
@@ -155,7 +157,9 @@ void EntryParser::TakesPart() {
   for (json_->BeginObject(); json_->NextKey(&key);) {
     const char next = json_->Peek();
     if (key == "ranks" && next == '[') {
-      group.ranks = out_.arena.Copy(ListText());
+      std::string ranks;
+      AppendListText(json_, &ranks);
+      group.ranks = out_.arena.Copy(ranks);
     } else if (key == "role" && next == '"') {
       if (!json_->String(&text)) continue;
       group.role = text == "source"     ? ProcessGroup::Role::kSource
@@ -180,10 +184,17 @@ void EntryParser::Walk(Slot slot) {
     case '{':
       return Object(slot);
     case 'n':
-      return NoneLeaf(slot);
+      return leaves_.ReadNone(path_, NewLeaf(slot));
     default:
-      return PlainLeaf(slot);
+      return leaves_.ReadPlain(path_, NewLeaf(slot));
   }
+}
+
+Leaf* EntryParser::NewLeaf(Slot slot) {
+  Leaf& leaf = out_.leaves.emplace_back();
+  leaf.record = static_cast<uint32_t>(out_.records.size() - 1);
+  leaf.slot = slot;
+  return &leaf;
 }
 
 void EntryParser::List(Slot slot) {
@@ -211,7 +222,7 @@ void EntryParser::Object(Slot slot) {
       out_.leaves.resize(leaves);
       json_->ReopenObject(members);
       path_.resize(path.size());
-      return is_type ? LeafObject(slot) : PointToPoint(slot);
+      return is_type ? leaves_.ReadObject(path_, NewLeaf(slot)) : PointToPoint(slot);
     }
     path.Key(key);
     Walk(slot);

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "engine/base/status.h"
-#include "engine/base/text_ref.h"
+#include "engine/dump/read/leaf_parser.h"
 #include "engine/formats/json.h"
 #include "engine/model/table.h"
 #include "engine/model/text_arena.h"
@@ -59,7 +59,7 @@ class EntryParser {
     bool operator==(const Options&) const = default;
   };
   explicit EntryParser(const Options& options)
-      : options_(options), facts_(FactsOf(options.dialect)) {}
+      : leaves_(options.dialect, options.names_from_files) {}
 
   // Reads entries until '}' or the end of the text. After an error `entries` holds the whole
   // entries before it. `room` is the memory of an earlier run, to be used again. `check` sees
@@ -69,7 +69,6 @@ class EntryParser {
   Entries Parse(formats::JsonCursor* json, Entries room = {}, const Check& check = {});
 
  private:
-  // What holds values: entries.cc.
   void Entry(formats::JsonText name);
   void Member(std::string_view key);
   void Walk(Slot slot);
@@ -77,48 +76,14 @@ class EntryParser {
   void List(Slot slot);
   void ParameterGrad();
   void PointToPoint(Slot slot);
-  void TakesPart();
-
-  // One value: entries_leaves.cc.
-  struct LeafMembers;  // what the members of one value said
-  void LeafObject(Slot slot);
-  void LeafMember(std::string_view key, Leaf* leaf, LeafMembers* read);
-  void NoneLeaf(Slot slot);
-  void PlainLeaf(Slot slot);
-  void Scalar(Leaf* leaf);
-  Leaf& NewLeaf(Slot slot, LeafKind kind);
-  void SetStatistic(TextRef* text, double* value);
-  int64_t Count();
-
-  // Text of one value: entries_text.cc.
-  // Of types, dtypes and shapes there are few: each is read once, as long as it comes again soon.
-  template <typename T>
-  struct Recent {
-    static constexpr size_t kCount = 4;
-    struct {
-      std::string_view raw;  // with its quotes or brackets
-      T value;
-    } known[kCount];
-    size_t next = 0;
-  };
-  template <typename T, typename Read>
-  T ReadRecent(Recent<T>* recent, Read&& read);
-  std::string_view ReadText();  // of the next value, kept in the arena
+  void ReadGroup();
+  Leaf* NewLeaf(Slot slot);
   std::string_view Text(formats::JsonText text) { return out_.arena.Decode(text); }
-  // A list of numbers, "[2, 3]"; valid until the next value is read.
-  std::string_view ListText();
-  std::string_view PythonText();
-  void AppendPython();
 
-  const Options options_;
-  const DialectFacts& facts_;
+  LeafParser leaves_;
   formats::JsonCursor* json_ = nullptr;
   Entries out_;
-  std::string path_;  // name of the leaf being read
-  std::string scratch_;
-  Recent<TextRef> types_;
-  Recent<ElementType> dtypes_;
-  Recent<Shape> shapes_;
+  std::string path_;  // name of the value that is read now
 };
 
 }  // namespace msprobe::dump

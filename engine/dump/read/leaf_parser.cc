@@ -1,4 +1,5 @@
-// One value of an entry becomes a leaf.
+#include "engine/dump/read/leaf_parser.h"
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -6,6 +7,7 @@
 
 #include "engine/base/text.h"
 #include "engine/dump/read/entries.h"
+#include "engine/dump/read/python_text.h"
 #include "engine/tensor/dtype.h"
 
 namespace msprobe::dump {
@@ -54,16 +56,16 @@ bool Is(std::string_view key, const char (&word)[kSize]) {
 
 }  // namespace
 
-Leaf& EntryParser::NewLeaf(Slot slot, LeafKind kind) {
-  Leaf& leaf = out_.leaves.emplace_back();
-  leaf.record = static_cast<uint32_t>(out_.records.size() - 1);
-  leaf.slot = slot;
-  leaf.kind = kind;
-  return leaf;
+void LeafParser::Begin(formats::JsonCursor* json, Entries* entries) {
+  json_ = json;
+  out_ = entries;
+  types_ = {};
+  dtypes_ = {};
+  shapes_ = {};
 }
 
 template <typename T, typename Read>
-T EntryParser::ReadRecent(Recent<T>* recent, Read&& read) {
+T LeafParser::ReadRecent(Recent<T>* recent, Read&& read) {
   json_->Peek();  // skips blanks
   for (const auto& [raw, value] : recent->known) {
     if (json_->PassKnown(raw)) return value;
@@ -76,31 +78,38 @@ T EntryParser::ReadRecent(Recent<T>* recent, Read&& read) {
   return value;
 }
 
-std::string_view EntryParser::ReadText() {
+std::string_view LeafParser::ReadText() {
   formats::JsonText text;
   if (!json_->String(&text)) return {};
   // A copy, also of what needs no decoding: pages of the file need not come back for it.
-  return text.escaped ? Text(text) : out_.arena.Copy(text.raw);
+  return text.escaped ? Text(text) : out_->arena.Copy(text.raw);
 }
 
-void EntryParser::NoneLeaf(Slot slot) {
+std::string_view LeafParser::Text(formats::JsonText text) { return out_->arena.Decode(text); }
+
+std::string_view LeafParser::PythonText() {
+  scratch_.clear();
+  AppendPythonText(json_, &scratch_);
+  return out_->arena.Copy(scratch_);
+}
+
+void LeafParser::ReadNone(std::string_view path, Leaf* leaf) {
+  leaf->kind = LeafKind::kNone;
   if (!json_->Null()) return;
-  Leaf& leaf = NewLeaf(slot, LeafKind::kNone);
-  leaf.name = out_.arena.Copy(path_);
-  leaf.dtype = kNotRecorded;
-  leaf.shape = Shape::NotRecorded();
-  leaf.max = leaf.min = leaf.mean = leaf.norm = "null";
+  leaf->name = out_->arena.Copy(path);
+  leaf->dtype = kNotRecorded;
+  leaf->shape = Shape::NotRecorded();
+  leaf->max = leaf->min = leaf->mean = leaf->norm = "null";
 }
 
-// A bare value where the tools write {"type", "value"}.
-void EntryParser::PlainLeaf(Slot slot) {
-  Leaf& leaf = NewLeaf(slot, LeafKind::kScalar);
-  leaf.name = out_.arena.Copy(path_);
-  Scalar(&leaf);
-  leaf.type = leaf.dtype.class_name();
+void LeafParser::ReadPlain(std::string_view path, Leaf* leaf) {
+  leaf->kind = LeafKind::kScalar;
+  leaf->name = out_->arena.Copy(path);
+  Scalar(leaf);
+  leaf->type = leaf->dtype.class_name();
 }
 
-void EntryParser::Scalar(Leaf* leaf) {
+void LeafParser::Scalar(Leaf* leaf) {
   leaf->shape = Shape::Scalar();
   const char c = json_->Peek();
   formats::JsonText text;
@@ -139,14 +148,14 @@ void EntryParser::Scalar(Leaf* leaf) {
   leaf->min_value = leaf->mean_value = leaf->norm_value = leaf->max_value;
 }
 
-struct EntryParser::LeafMembers {
+struct LeafParser::Members {
   bool has_dtype = false, has_shape = false, has_value = false;
   std::string_view ranks, format;
   ElementCounts counts;
   bool counted = false;
 };
 
-void EntryParser::LeafMember(std::string_view k, Leaf* leaf, LeafMembers* read) {
+void LeafParser::Member(std::string_view k, Leaf* leaf, Members* read) {
   formats::JsonText text;
   std::string_view number;
   if (Is(k, "type")) {
@@ -156,7 +165,11 @@ void EntryParser::LeafMember(std::string_view k, Leaf* leaf, LeafMembers* read) 
     leaf->dtype = ReadRecent(&dtypes_, [&] { return ElementType(ReadText()); });
   } else if (Is(k, "shape")) {
     read->has_shape = true;
-    leaf->shape = ReadRecent(&shapes_, [&] { return out_.shapes.Of(ListText()); });
+    leaf->shape = ReadRecent(&shapes_, [&] {
+      scratch_.clear();
+      AppendListText(json_, &scratch_);
+      return out_->shapes.Of(scratch_);
+    });
   } else if (Is(k, "Max")) {
     SetStatistic(&leaf->max, &leaf->max_value);
   } else if (Is(k, "Min")) {
@@ -184,7 +197,7 @@ void EntryParser::LeafMember(std::string_view k, Leaf* leaf, LeafMembers* read) 
       if (json_->Number(&number)) leaf->md5 = number;  // 0-d tensors under xor: the value itself
     }
   } else if (Is(k, "fp") || Is(k, "fingerprint")) {
-    if (json_->String(&text)) leaf->fingerprint = FingerprintText(Text(text), &out_.arena);
+    if (json_->String(&text)) leaf->fingerprint = FingerprintText(Text(text), &out_->arena);
   } else if (Is(k, "data_name")) {
     if (json_->String(&text)) leaf->data_name = Text(text);
   } else if (Is(k, "nan")) {
@@ -208,41 +221,40 @@ void EntryParser::LeafMember(std::string_view k, Leaf* leaf, LeafMembers* read) 
   }
 }
 
-void EntryParser::LeafObject(Slot slot) {
-  Leaf& leaf = NewLeaf(slot, LeafKind::kTensor);
-  LeafMembers read;
+void LeafParser::ReadObject(std::string_view path, Leaf* leaf) {
+  Members read;
   formats::JsonText key;
-  while (json_->NextKey(&key)) LeafMember(key.escaped ? std::string_view() : key.raw, &leaf, &read);
+  while (json_->NextKey(&key)) Member(key.escaped ? std::string_view() : key.raw, leaf, &read);
   if (json_->failed()) return;
 
   if (read.has_dtype && read.has_shape) {
-    leaf.has_stats = !std::isnan(leaf.max_value) || leaf.max == "NaN";
-    if (facts_.writes_float32_statistics && leaf.dtype.dtype() &&
-        IsNarrowFloat(*leaf.dtype.dtype())) {
-      for (double* value : {&leaf.max_value, &leaf.min_value, &leaf.mean_value, &leaf.norm_value})
+    leaf->has_stats = !std::isnan(leaf->max_value) || leaf->max == "NaN";
+    if (facts_.writes_float32_statistics && leaf->dtype.dtype() &&
+        IsNarrowFloat(*leaf->dtype.dtype())) {
+      for (double* value : {&leaf->max_value, &leaf->min_value, &leaf->mean_value, &leaf->norm_value})
         *value = RoundToFloat32(*value);
     }
-    if (facts_.leaves_out_counts_of_zero && leaf.has_stats) {
-      leaf.counts = &kNoneOfAKind;
+    if (facts_.leaves_out_counts_of_zero && leaf->has_stats) {
+      leaf->counts = &kNoneOfAKind;
       for (int64_t* count :
            {&read.counts.nan, &read.counts.pos_inf, &read.counts.neg_inf, &read.counts.zero}) {
         *count = std::max<int64_t>(*count, 0);
       }
     }
   } else {
-    DescribePlainValue(read.has_value, read.ranks, read.format, path_, &out_.shapes, &leaf);
+    DescribePlainValue(read.has_value, read.ranks, read.format, path, &out_->shapes, leaf);
   }
-  if (read.counted) leaf.counts = &out_.counts.emplace_back(read.counts);
+  if (read.counted) leaf->counts = &out_->counts.emplace_back(read.counts);
   // "Functional.linear.0.forward.input.0.pt": the name without its extension.
   const bool file_named =
-      options_.names_from_files && !leaf.data_name.empty() && leaf.data_name != "-1" &&
-      leaf.data_name.view().find('/') == std::string_view::npos;  // not for one that leads out
-  leaf.name = file_named ? leaf.data_name.substr(0, leaf.data_name.view().rfind('.'))
-                         : out_.arena.Copy(path_);
-  out_.has_md5 |= !leaf.md5.empty();
+      names_from_files_ && !leaf->data_name.empty() && leaf->data_name != "-1" &&
+      leaf->data_name.view().find('/') == std::string_view::npos;  // not for one that leads out
+  leaf->name = file_named ? leaf->data_name.substr(0, leaf->data_name.view().rfind('.'))
+                         : out_->arena.Copy(path);
+  out_->has_md5 |= !leaf->md5.empty();
 }
 
-void EntryParser::SetStatistic(TextRef* text, double* value) {
+void LeafParser::SetStatistic(TextRef* text, double* value) {
   formats::JsonText string;
   std::string_view number;
   bool flag;
@@ -268,7 +280,7 @@ void EntryParser::SetStatistic(TextRef* text, double* value) {
   }
 }
 
-int64_t EntryParser::Count() {
+int64_t LeafParser::Count() {
   std::string_view text;
   int64_t value = -1;
   if (!json_->Number(&text)) return -1;
