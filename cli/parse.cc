@@ -20,7 +20,7 @@ class Parse : public Verb {
   }
 
   Result<int> Run(Console& out) override {
-    MSPROBE_ASSIGN_OR_RETURN(const dump::LineTrace trace, dump::TraceLines(dump_, prefix_));
+    MSPROBE_ASSIGN_OR_RETURN(const dump::PklTrace trace, dump::TracePklFile(dump_, prefix_));
     for (const std::string& warning : trace.warnings)
       out.Warn("warning: " + MakePrintable(warning) + "\n");
     std::string_view text = trace.text;

@@ -131,7 +131,7 @@ def tensors():
     return contents("npy/**/*.npy", "safetensors/**/*.safetensors", "pt/**/*.pt")
 
 
-def lines():
+def pkl_files():
     """Dumps of torch_npu.hooks and ptdbg_ascend."""
     found = [*DATA.glob("dumps/**/*.pkl"), *DATA.glob("legacy/**/*.pkl"), *CASES.glob("**/*.pkl")]
     return [path.read_bytes() for path in sorted(found)]
@@ -149,7 +149,7 @@ def killed():
 def pairs():
     """Each dump beside the next, which is mostly the other side of one comparison."""
     dumps = [(folder / "dump.json").read_bytes() for folder in folders()]
-    dumps += lines()
+    dumps += pkl_files()
     for one, other in itertools.pairwise(dumps):
         yield one + APART + other
 
@@ -165,7 +165,7 @@ SEEDS = {
         *contents("dumps/**/debug.json"),
         *((folder / "dump.json").read_bytes() for folder in folders()),
     ],
-    "lines": lambda: [*lines(), *(path.name.encode() for path in DATA.glob("legacy/*/*.npy"))],
+    "pkl": lambda: [*pkl_files(), *(path.name.encode() for path in DATA.glob("legacy/*/*.npy"))],
     "side_files": lambda: [*WEIGHTS, *contents("dumps/**/stack.json", "dumps/**/construct.json")],
     "recover": lambda: list(killed()),
     "compare": lambda: list(pairs()),

@@ -14,7 +14,7 @@ void PrepareCapture(const std::string& own_directory);
 void BindKernels(nanobind::module_& m);
 void BindCapture(nanobind::module_& m);
 void BindFront(nanobind::module_& m);
-void BindLines(nanobind::module_& m);
+void BindPkl(nanobind::module_& m);
 void BindCompare(nanobind::module_& m);
 void BindOlderFiles(nanobind::module_& m);
 void BindSelfcheck(nanobind::module_& m);

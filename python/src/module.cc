@@ -14,7 +14,7 @@ NB_MODULE(_engine, m) {
   msprobe::python::BindKernels(m);
   msprobe::python::BindCapture(m);
   msprobe::python::BindFront(m);
-  msprobe::python::BindLines(m);
+  msprobe::python::BindPkl(m);
   msprobe::python::BindCompare(m);
   msprobe::python::BindOlderFiles(m);
   msprobe::python::BindSelfcheck(m);

@@ -14,7 +14,7 @@ namespace {
 
 std::pair<std::string, std::vector<std::string>> Trace(const std::string& path,
                                                        const std::string& prefix) {
-  dump::LineTrace trace = ValueOrRaise(dump::TraceLines(path, prefix));
+  dump::PklTrace trace = ValueOrRaise(dump::TracePklFile(path, prefix));
   return {std::move(trace.text), std::move(trace.warnings)};
 }
 

@@ -1,4 +1,4 @@
-#include "engine/dump/lines/pkl_composer.h"
+#include "engine/dump/pkl/pkl_composer.h"
 
 #include <gtest/gtest.h>
 
@@ -9,9 +9,9 @@
 namespace msprobe::dump {
 namespace {
 
-std::string Lines(const LineStyle& style, std::string_view entry,
+std::string Lines(const PklStyle& style, std::string_view entry,
                   const std::map<std::string, std::string, std::less<>>& elements = {}) {
-  LineComposer composer(style, [&](std::string_view file) -> std::string_view {
+  PklComposer composer(style, [&](std::string_view file) -> std::string_view {
     const auto found = elements.find(file);
     return found == elements.end() ? std::string_view() : found->second;
   });
@@ -27,7 +27,7 @@ constexpr std::string_view kForward =
     R"("output":{"type":"torch.Tensor","dtype":"torch.int64","shape":[],"Max":4,"Min":4,)"
     R"("Mean":4.0,"Norm":4.0},"stack":"12"})";
 
-TEST(LineComposer, CountedWritesAllThatLinesHaveAPlaceFor) {
+TEST(PklComposer, CountedWritesAllThatLinesHaveAPlaceFor) {
   EXPECT_EQ(Lines({}, kForward),
             "[\"F_relu_3_forward_input.0\", 0, [], \"torch.float32\", [2, 3], "
             "[1.5, -2.0, 0.25, 3.0]]\n"
@@ -37,7 +37,7 @@ TEST(LineComposer, CountedWritesAllThatLinesHaveAPlaceFor) {
             "[\"F_relu_3_forward_output\", 0, [], \"torch.int64\", [], [4, 4, 4.0, 4.0]]\n");
 }
 
-TEST(LineComposer, WithoutPlainValuesOnlyFloatingPointTensorsStay) {
+TEST(PklComposer, WithoutPlainValuesOnlyFloatingPointTensorsStay) {
   EXPECT_EQ(Lines({.plain_values = false}, kForward),
             "[\"F_relu_3_forward_input.0\", 0, [], \"torch.float32\", [2, 3], "
             "[1.5, -2.0, 0.25, 3.0]]\n");
@@ -49,17 +49,17 @@ TEST(LineComposer, WithoutPlainValuesOnlyFloatingPointTensorsStay) {
   EXPECT_FALSE(IsPlainTensor("torch.bfloat16", kMany));
 }
 
-TEST(LineComposer, NumberedHasThreeStatisticsAndTheStep) {
+TEST(PklComposer, NumberedHasThreeStatisticsAndTheStep) {
   EXPECT_EQ(
-      Lines({.dialect = LineDialect::kNumbered, .sample_step = 5, .plain_values = false}, kForward),
+      Lines({.dialect = PklDialect::kNumbered, .sample_step = 5, .plain_values = false}, kForward),
       "[\"F_relu_3_forward_input.0\", 5, [], \"torch.float32\", [2, 3], "
       "[1.5, -2.0, 0.25]]\n");
 }
 
-TEST(LineComposer, HooksNumbersLinesAndHasElementsInThem) {
-  const LineStyle style{
-      .dialect = LineDialect::kHooks, .data = LineData::kInLines, .plain_values = false};
-  LineComposer composer(style, [](std::string_view) { return "0.5, 1.0"; });
+TEST(PklComposer, HooksNumbersLinesAndHasElementsInThem) {
+  const PklStyle style{
+      .dialect = PklDialect::kHooks, .data = PklData::kInLines, .plain_values = false};
+  PklComposer composer(style, [](std::string_view) { return "0.5, 1.0"; });
   for (const char* number : {"0", "1"}) {
     composer.Compose(test::ParseEntry(kForward));
     EXPECT_EQ(composer.lines(), std::string("[\"") + number +
@@ -74,8 +74,8 @@ constexpr std::string_view kBackward =
     R"("Max":1.0,"Min":1.0,"Mean":1.0,"Norm":1.0}],"output":[null,{"type":"torch.Tensor",)"
     R"("dtype":"torch.float32","shape":[3],"Max":2.0,"Min":2.0,"Mean":2.0,"Norm":2.0}]})";
 
-TEST(LineComposer, TheFirstTwoGenerationsCallWhatBackwardProducedItsInput) {
-  EXPECT_EQ(Lines({.dialect = LineDialect::kNumbered}, kBackward),
+TEST(PklComposer, TheFirstTwoGenerationsCallWhatBackwardProducedItsInput) {
+  EXPECT_EQ(Lines({.dialect = PklDialect::kNumbered}, kBackward),
             "[\"7_F_relu_backward_input.1\", 1, [], \"torch.float32\", [3], [2.0, 2.0, 2.0]]\n"
             "[\"7_F_relu_backward_output.0\", 1, [], \"torch.float32\", [2], [1.0, 1.0, 1.0]]\n");
   EXPECT_EQ(Lines({}, kBackward),
@@ -85,17 +85,17 @@ TEST(LineComposer, TheFirstTwoGenerationsCallWhatBackwardProducedItsInput) {
             "[2.0, 2.0, 2.0, 2.0]]\n");
 }
 
-TEST(LineComposer, OverflowsAreComplete) {
-  EXPECT_EQ(Lines({.dialect = LineDialect::kNumbered, .file_for_each = true}, kBackward),
+TEST(PklComposer, OverflowsAreComplete) {
+  EXPECT_EQ(Lines({.dialect = PklDialect::kNumbered, .file_for_each = true}, kBackward),
             "[\"F_relu_backward_input.1\", 101, [], \"torch.float32\", [3]]\n"
             "[\"F_relu_backward_output.0\", 101, [], \"torch.float32\", [2]]\n");
 }
 
-TEST(LineComposer, ModeStackHasNoValues) {
-  EXPECT_EQ(Lines({.mode = LineMode::kStack}, kForward), "");
+TEST(PklComposer, ModeStackHasNoValues) {
+  EXPECT_EQ(Lines({.mode = PklMode::kStack}, kForward), "");
 }
 
-TEST(LineComposer, EmptyAndBooleanTensorsHaveNoStatistics) {
+TEST(PklComposer, EmptyAndBooleanTensorsHaveNoStatistics) {
   EXPECT_EQ(Lines({}, R"("f_0_forward": {"output":{"type":"torch.Tensor","dtype":"torch.bool",)"
                       R"("shape":[1],"Max":true,"Min":true,"Mean":1.0,"Norm":1.0}})"),
             "[\"f_0_forward_output\", 0, [], \"torch.bool\", [1], []]\n");
@@ -104,13 +104,13 @@ TEST(LineComposer, EmptyAndBooleanTensorsHaveNoStatistics) {
             "[\"f_0_forward_output\", 0, [], \"torch.float16\", [0], []]\n");
 }
 
-TEST(LineComposer, AChecksumStandsInThirdPlace) {
+TEST(PklComposer, AChecksumStandsInThirdPlace) {
   EXPECT_EQ(Lines({}, R"("f_0_forward": {"output":{"type":"torch.Tensor","dtype":"torch.float16",)"
                       R"("shape":[2],"md5":"0a1b2c3d"}})"),
             "[\"f_0_forward_output\", 0, \"0a1b2c3d\", \"torch.float16\", [2], []]\n");
 }
 
-TEST(LineComposer, NamesAreWrittenAsJson) {
+TEST(PklComposer, NamesAreWrittenAsJson) {
   EXPECT_EQ(Lines({}, R"("a\"b_0_forward": {"input_kwargs":{"x\\y":{"type":"int","value":1}}})"),
             R"(["a\"b_0_forward_input.x\\y", 0, [], "<class 'int'>", "[]", [1, 1, 1, 1]])"
             "\n");
@@ -119,7 +119,7 @@ TEST(LineComposer, NamesAreWrittenAsJson) {
 TEST(AppendStackLine, TakesFramesApart) {
   std::string line;
   AppendStackLine(&line, "f_0_forward",
-                  LineFrames({"File /a, b.py, line 3, in g, \n y = \"h\"", "odd"}));
+                  PklFrames({"File /a, b.py, line 3, in g, \n y = \"h\"", "odd"}));
   EXPECT_EQ(line,
             "[\"f_0_forward_stack_info\", [[\"/a, b.py\", \"3\", \"g\", \"y = \\\"h\\\"\"], "
             "[\"odd\", \"\", \"\", \"\"]]]\n");

@@ -1,8 +1,8 @@
-#include "engine/dump/lines/pkl_file.h"
+#include "engine/dump/pkl/pkl_file.h"
 
 #include <gmock/gmock.h>
 
-#include "engine/dump/lines/pkl_names.h"
+#include "engine/dump/pkl/pkl_names.h"
 #include "engine/dump/read/reader.h"
 #include "engine/dump/tensors/tensor_data.h"
 #include "tests/base/temporary_folder.h"
@@ -16,17 +16,17 @@ using testing::HasSubstr;
 const std::string kData = std::string(MSPROBE_TEST_DATA) + "/dumps/";
 
 std::string Described(std::string_view text) {
-  const std::optional<LineName> name = ParseLineName(text);
+  const std::optional<PklName> name = ParsePklName(text);
   if (!name) return "none";
   return name->Api() + " " + std::to_string(name->number) + " " + std::to_string(name->call) +
          (name->direction == Direction::kForward ? " forward " : " backward ") +
-         (name->part == LinePart::kInput    ? "input"
-          : name->part == LinePart::kOutput ? "output"
+         (name->part == PklPart::kInput    ? "input"
+          : name->part == PklPart::kOutput ? "output"
                                             : "stack") +
          std::string(name->rest);
 }
 
-TEST(LineName, EveryGenerationsForm) {
+TEST(PklName, EveryGenerationsForm) {
   EXPECT_EQ(Described("7_Functional_relu_forward_input.0"), "Functional.relu 7 -1 forward input.0");
   EXPECT_EQ(Described("99_VF_lstm_forward_input.1.0"), "VF.lstm 99 -1 forward input.1.0");
   EXPECT_EQ(Described("Tensor___add___1_backward_output"), "Tensor.__add__ -1 1 backward output");
@@ -49,7 +49,7 @@ Dump Read(const std::string& text, std::vector<int32_t>* segments = nullptr) {
   kept = text;
   std::vector<int32_t> own;
   Dump dump;
-  const Status status = ReadLines("d.pkl", kept, &dump, segments != nullptr ? segments : &own);
+  const Status status = ReadPklLines("d.pkl", kept, &dump, segments != nullptr ? segments : &own);
   EXPECT_TRUE(status.ok()) << status.ToString();
   return dump;
 }
@@ -58,7 +58,7 @@ std::string Tensor(const std::string& name) {
   return "[\"" + name + "\", 0, [], \"torch.float32\", [2, 3], [1.5, -2.0, 0.25]]\n";
 }
 
-TEST(LineFile, RecordedDumpsOfPtdbg) {
+TEST(PklFile, RecordedDumpsOfPtdbg) {
   const Result<Dump> dump = ReadDump(kData + "ptdbg_4.1/api_stack/base/step0_v3.0");
   ASSERT_TRUE(dump.ok()) << dump.status().ToString();
   EXPECT_EQ(dump->dialect, Dialect::kPtdbg1To4);
@@ -82,7 +82,7 @@ TEST(LineFile, RecordedDumpsOfPtdbg) {
   EXPECT_EQ(summary->records.size(), 24u);
 }
 
-TEST(LineFile, FormsOfTheLater) {
+TEST(PklFile, FormsOfTheLater) {
   Dump dump = Read(R"(["Torch_a_0_forward_input.0", 0, [], "torch.int64", [2], [2, 1, 1.5, "Nan"]]
 ["Torch_a_0_forward_input.1", 0, [], "<class 'bool'>", "[]", [true, true, true]]
 ["Torch_a_0_forward_input.2", 0, [], "torch.bool", [0], []]
@@ -99,7 +99,7 @@ TEST(LineFile, FormsOfTheLater) {
   EXPECT_EQ(dump.leaves[0].md5, "0123abcd");
 }
 
-TEST(LineFile, OneLineOfSeveralValuesAsTheFirstPtdbgWroteIt) {
+TEST(PklFile, OneLineOfSeveralValuesAsTheFirstPtdbgWroteIt) {
   const Dump dump = Read(
       R"(["7_Torch_a_forward_stack_info", [["net.py", "18", "f", "y"], ["run.py", 4, "<module>", null]]])"
       R"(["7_Torch_a_forward_stack_info.0", ["net.py", "18", "f", "y"]])"
@@ -115,7 +115,7 @@ TEST(LineFile, OneLineOfSeveralValuesAsTheFirstPtdbgWroteIt) {
 }
 
 // The backward "input" of the oldest is what the call produced.
-TEST(LineFile, LabelsOfTheFirstBackward) {
+TEST(PklFile, LabelsOfTheFirstBackward) {
   const std::string lines = Tensor("3_Torch_a_backward_input.0") +
                             Tensor("3_Torch_a_backward_output.0") +
                             Tensor("4_Torch_a_forward_input.0");
@@ -126,7 +126,7 @@ TEST(LineFile, LabelsOfTheFirstBackward) {
   EXPECT_EQ(dump.leaves[2].slot, Slot::kInput);
 }
 
-TEST(LineFile, BackwardCallsOfNumberedLinesRunInReverse) {
+TEST(PklFile, BackwardCallsOfNumberedLinesRunInReverse) {
   const Dump dump =
       Read(Tensor("0_Torch_a_forward_input.0") + Tensor("1_Torch_a_forward_input.0") +
            Tensor("2_Torch_a_backward_input.0") + Tensor("3_Torch_a_backward_input.0"));
@@ -134,7 +134,7 @@ TEST(LineFile, BackwardCallsOfNumberedLinesRunInReverse) {
   EXPECT_EQ(dump.records[3].call, 0);
 }
 
-TEST(LineFile, HooksGroupsTheirNumberedLines) {
+TEST(PklFile, HooksGroupsTheirNumberedLines) {
   const auto line = [](const std::string& name) {
     return "[\"" + name + "\", [1, 2, 2, 1, 1.5], \"torch.float32\", [2]]\n";
   };
@@ -150,7 +150,7 @@ TEST(LineFile, HooksGroupsTheirNumberedLines) {
   EXPECT_EQ(dump.leaves[0].mean, "1.5");
 }
 
-TEST(LineFile, ThirteenElementsAreASampleWhenTheOthersAre) {
+TEST(PklFile, ThirteenElementsAreASampleWhenTheOthersAre) {
   const std::string thirteen =
       R"(["0_Torch_a_forward_input.0", [1,2,3,4,5,6,7,8,9,10,11,12,13], "torch.float32", [13]])"
       "\n";
@@ -164,7 +164,7 @@ TEST(LineFile, ThirteenElementsAreASampleWhenTheOthersAre) {
             "11");
 }
 
-TEST(LineFile, SegmentsOfAFileThatWasAppendedTo) {
+TEST(PklFile, SegmentsOfAFileThatWasAppendedTo) {
   std::vector<int32_t> segments;
   Read(Tensor("3_Torch_a_forward_input.0") + Tensor("4_Torch_b_forward_input.0") +
            Tensor("0_Torch_a_forward_input.0"),
@@ -172,7 +172,7 @@ TEST(LineFile, SegmentsOfAFileThatWasAppendedTo) {
   EXPECT_THAT(segments, ElementsAre(0, 0, 1));
 }
 
-TEST(LineFile, DamagedLinesAreLeftOutAndCounted) {
+TEST(PklFile, DamagedLinesAreLeftOutAndCounted) {
   Dump dump = Read(Tensor("Torch_a_0_forward_input.0") + "[\"Torch_b_0_forward_inp\n" +
                    Tensor("Torch_c_0_forward_input.0") + "[\"Torch_d_0_forward_output\", 0, [");
   EXPECT_EQ(dump.records.size(), 2u);
@@ -183,12 +183,12 @@ TEST(LineFile, DamagedLinesAreLeftOutAndCounted) {
   EXPECT_THAT(dump.note, HasSubstr("1 name of another form left out, the first \"loss\""));
 }
 
-TEST(LineFile, NothingToReadIsAnError) {
+TEST(PklFile, NothingToReadIsAnError) {
   Dump dump;
   std::vector<int32_t> segments;
-  EXPECT_THAT(ReadLines("d.pkl", "[\"loss\", 1, [], \"t\", [1], []]", &dump, &segments).message(),
+  EXPECT_THAT(ReadPklLines("d.pkl", "[\"loss\", 1, [], \"t\", [1], []]", &dump, &segments).message(),
               HasSubstr("other names, the first \"loss\""));
-  EXPECT_THAT(ReadLines("d.pkl", "[1]\n", &dump, &segments).message(), HasSubstr("d.pkl:1"));
+  EXPECT_THAT(ReadPklLines("d.pkl", "[1]\n", &dump, &segments).message(), HasSubstr("d.pkl:1"));
 }
 
 }  // namespace

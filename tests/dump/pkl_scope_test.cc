@@ -6,8 +6,8 @@ namespace msprobe::dump {
 namespace {
 
 // Of these calls, in their order, the wanted ones as digits.
-std::string Wanted(const LineStyle& style, const std::vector<std::string>& names) {
-  LineScope scope(style);
+std::string Wanted(const PklStyle& style, const std::vector<std::string>& names) {
+  PklScope scope(style);
   std::string wanted;
   for (size_t i = 0; i < names.size(); ++i) {
     if (scope.Wants(names[i])) wanted += std::to_string(i);
@@ -21,48 +21,48 @@ const std::vector<std::string> kCounted = {"Tensor_abs_1_forward",       "Tensor
 const std::vector<std::string> kNumbered = {"0_Tensor_abs_forward", "1_Functional_relu_forward",
                                             "2_Torch_cat_forward", "10_Functional_relu_backward"};
 
-TEST(LineScope, AllAndApiStackWantEverything) {
-  EXPECT_EQ(Wanted({.mode = LineMode::kAll}, kCounted), "012345");
-  EXPECT_EQ(Wanted({.mode = LineMode::kApiStack}, kCounted), "012345");
-  EXPECT_EQ(Wanted({.mode = LineMode::kStack}, kCounted), "012345");
+TEST(PklScope, AllAndApiStackWantEverything) {
+  EXPECT_EQ(Wanted({.mode = PklMode::kAll}, kCounted), "012345");
+  EXPECT_EQ(Wanted({.mode = PklMode::kApiStack}, kCounted), "012345");
+  EXPECT_EQ(Wanted({.mode = PklMode::kStack}, kCounted), "012345");
 }
 
-TEST(LineScope, ANumberAtTheEndIsAWholeOne) {
-  EXPECT_EQ(Wanted({.mode = LineMode::kList, .scope = {"Tensor_abs_1"}}, kCounted), "05");
-  EXPECT_EQ(Wanted({.mode = LineMode::kList, .scope = {"Tensor_abs"}}, kCounted), "015");
-  EXPECT_EQ(Wanted({.mode = LineMode::kList, .scope = {"Torch_cat_0_forward", "Tensor_abs_10"}},
+TEST(PklScope, ANumberAtTheEndIsAWholeOne) {
+  EXPECT_EQ(Wanted({.mode = PklMode::kList, .scope = {"Tensor_abs_1"}}, kCounted), "05");
+  EXPECT_EQ(Wanted({.mode = PklMode::kList, .scope = {"Tensor_abs"}}, kCounted), "015");
+  EXPECT_EQ(Wanted({.mode = PklMode::kList, .scope = {"Torch_cat_0_forward", "Tensor_abs_10"}},
                    kCounted),
             "13");
-  EXPECT_EQ(Wanted({.dialect = LineDialect::kNumbered, .mode = LineMode::kList, .scope = {"1_"}},
+  EXPECT_EQ(Wanted({.dialect = PklDialect::kNumbered, .mode = PklMode::kList, .scope = {"1_"}},
                    kNumbered),
             "1");
 }
 
-TEST(LineScope, ARangeIncludesBothEndsAndComesOnceAStep) {
-  const LineStyle style{.mode = LineMode::kRange,
+TEST(PklScope, ARangeIncludesBothEndsAndComesOnceAStep) {
+  const PklStyle style{.mode = PklMode::kRange,
                         .scope = {"Functional_relu_0_forward", "Functional_relu_0_backward"}};
   EXPECT_EQ(Wanted(style, kCounted), "234");
-  LineScope scope(style);
+  PklScope scope(style);
   for (const std::string& name : kCounted) (void)scope.Wants(name);
   EXPECT_FALSE(scope.Wants("Functional_relu_0_forward"));
   scope.NewStep();
   EXPECT_TRUE(scope.Wants("Functional_relu_0_forward"));
 }
 
-TEST(LineScope, OfNumberedCallsOnlyTheNumbersCount) {
-  EXPECT_EQ(Wanted({.dialect = LineDialect::kNumbered,
-                    .mode = LineMode::kRange,
+TEST(PklScope, OfNumberedCallsOnlyTheNumbersCount) {
+  EXPECT_EQ(Wanted({.dialect = PklDialect::kNumbered,
+                    .mode = PklMode::kRange,
                     .scope = {"1_whatever", "2"}},
                    kNumbered),
             "12");
   EXPECT_EQ(
-      Wanted({.dialect = LineDialect::kNumbered, .mode = LineMode::kStack, .scope = {"0_x", "1_y"}},
+      Wanted({.dialect = PklDialect::kNumbered, .mode = PklMode::kStack, .scope = {"0_x", "1_y"}},
              kNumbered),
       "01");
 }
 
-TEST(LineScope, ApiListIsAPartOfTheNameWhateverItsCase) {
-  EXPECT_EQ(Wanted({.mode = LineMode::kApiList, .api_list = {"RELU", "cat"}}, kCounted), "234");
+TEST(PklScope, ApiListIsAPartOfTheNameWhateverItsCase) {
+  EXPECT_EQ(Wanted({.mode = PklMode::kApiList, .api_list = {"RELU", "cat"}}, kCounted), "234");
 }
 
 TEST(NumberInFront, IsAtTheBeginning) {

@@ -1,8 +1,8 @@
-#include "engine/dump/lines/pkl_writer.h"
+#include "engine/dump/pkl/pkl_writer.h"
 
 #include <gtest/gtest.h>
 
-#include "engine/dump/lines/pkl_place.h"
+#include "engine/dump/pkl/pkl_place.h"
 #include "engine/formats/npy.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/model/entry_from_json.h"
@@ -16,7 +16,7 @@ constexpr std::string_view kEntry =
 constexpr std::string_view kLine =
     "[\"f_0_forward_output\", 0, [], \"torch.float32\", [2], [1.0, 1.0, 1.0, 1.0]]\n";
 
-class LineWriterTest : public testing::Test {
+class PklWriterTest : public testing::Test {
  protected:
   std::string Path(std::string_view name) { return JoinPath(folder_.path(), name); }
   std::string Text(const std::string& path) {
@@ -26,8 +26,8 @@ class LineWriterTest : public testing::Test {
   TensorView View() const {
     return {.data = values_, .dtype = DType::kFloat32, .ndim = 1, .shape = shape_};
   }
-  std::unique_ptr<LineWriter> Make(const LineStyle& style, bool keep = false) {
-    Result<std::unique_ptr<LineWriter>> writer = LineWriter::Create(style, keep);
+  std::unique_ptr<PklWriter> Make(const PklStyle& style, bool keep = false) {
+    Result<std::unique_ptr<PklWriter>> writer = PklWriter::Create(style, keep);
     EXPECT_TRUE(writer.ok()) << writer.status().message();
     return std::move(writer).value();
   }
@@ -38,8 +38,8 @@ class LineWriterTest : public testing::Test {
   const int64_t shape_[1] = {2};
 };
 
-TEST_F(LineWriterTest, AppendsLinesAndKeepsThemWhenAsked) {
-  const LineStyle style{.file = Path("a/b.pkl")};
+TEST_F(PklWriterTest, AppendsLinesAndKeepsThemWhenAsked) {
+  const PklStyle style{.file = Path("a/b.pkl")};
   ASSERT_TRUE(Make(style)->Write(test::ParseEntry(kEntry)).ok());
   EXPECT_EQ(Text(style.file), kLine);
   ASSERT_TRUE(Make(style, /*keep=*/true)->Write(test::ParseEntry(kEntry)).ok());
@@ -48,9 +48,9 @@ TEST_F(LineWriterTest, AppendsLinesAndKeepsThemWhenAsked) {
   EXPECT_EQ(Text(style.file), kLine);
 }
 
-TEST_F(LineWriterTest, StacksStandBehindOrInFrontOfTheirCall) {
+TEST_F(PklWriterTest, StacksStandBehindOrInFrontOfTheirCall) {
   const std::string entry = std::string(kEntry.substr(0, kEntry.size() - 1)) + R"(,"stack":"0"})";
-  LineStyle style{.mode = LineMode::kApiStack, .file = Path("b.pkl")};
+  PklStyle style{.mode = PklMode::kApiStack, .file = Path("b.pkl")};
   const auto write = [&] {
     const auto writer = Make(style);
     ASSERT_EQ(*writer->AddStack("f_0_forward", {"File a.py, line 1, in g, \n h()"}), 0);
@@ -59,12 +59,12 @@ TEST_F(LineWriterTest, StacksStandBehindOrInFrontOfTheirCall) {
   const std::string stack = "[\"f_0_forward_stack_info\", [[\"a.py\", \"1\", \"g\", \"h()\"]]]\n";
   write();
   EXPECT_EQ(Text(style.file), std::string(kLine) + stack);
-  style.dialect = LineDialect::kNumbered;
+  style.dialect = PklDialect::kNumbered;
   write();
   EXPECT_TRUE(Text(style.file).starts_with(stack)) << Text(style.file);
 }
 
-TEST_F(LineWriterTest, TensorsGoToNpyFilesUnderTheNamesOfTheirLines) {
+TEST_F(PklWriterTest, TensorsGoToNpyFilesUnderTheNamesOfTheirLines) {
   const auto writer = Make({.file = Path("a.pkl")});
   queue_.SetFolder(Path("a"));
   ASSERT_TRUE(writer->Store("f_0_forward.output.pt", View(), &queue_).ok());
@@ -77,7 +77,7 @@ TEST_F(LineWriterTest, TensorsGoToNpyFilesUnderTheNamesOfTheirLines) {
   EXPECT_EQ(ShapeText(read->view().dims()), "[2]");
 }
 
-TEST_F(LineWriterTest, BFloat16BecomesFloat32) {
+TEST_F(PklWriterTest, BFloat16BecomesFloat32) {
   const auto writer = Make({.file = Path("a.pkl")});
   queue_.SetFolder(Path("a"));
   TensorView view = View();
@@ -86,8 +86,8 @@ TEST_F(LineWriterTest, BFloat16BecomesFloat32) {
   EXPECT_EQ(formats::ReadNpy(Path("a/f_0_forward_output.npy"))->view().dtype, DType::kFloat32);
 }
 
-TEST_F(LineWriterTest, StoragesSayWhereElementsLie) {
-  const auto writer = Make({.dialect = LineDialect::kHooks, .data = LineData::kStorages});
+TEST_F(PklWriterTest, StoragesSayWhereElementsLie) {
+  const auto writer = Make({.dialect = PklDialect::kHooks, .data = PklData::kStorages});
   queue_.SetFolder(Path("a"));
   const int64_t shape[] = {2, 2}, strides[] = {0, 1};
   TensorView view = View();
@@ -106,9 +106,9 @@ TEST_F(LineWriterTest, StoragesSayWhereElementsLie) {
                 "2_f_backward_output0_shape[2,2]_stride[0,1]_offset[0]_format[2].npy"}));
 }
 
-TEST_F(LineWriterTest, EachOverflowHasAFileAndAFolderOfTheSameStem) {
+TEST_F(PklWriterTest, EachOverflowHasAFileAndAFolderOfTheSameStem) {
   const auto writer =
-      Make({.dialect = LineDialect::kNumbered, .file = Path("o"), .file_for_each = true});
+      Make({.dialect = PklDialect::kNumbered, .file = Path("o"), .file_for_each = true});
   std::vector<std::string> files;
   for (int i = 0; i < 2; ++i) {
     ASSERT_TRUE(writer->Store("7_f_forward.output.pt", View(), &queue_).ok());
@@ -121,54 +121,54 @@ TEST_F(LineWriterTest, EachOverflowHasAFileAndAFolderOfTheSameStem) {
   EXPECT_NE(files[0], files[1]);
 }
 
-TEST_F(LineWriterTest, ProcessesOfOneRunDoNotShareAnOverflow) {
-  const LineStyle style{
-      .dialect = LineDialect::kNumbered, .file = Path("o"), .file_for_each = true};
-  EXPECT_EQ(PlaceLines(style, 1)->file, Path("o"));
+TEST_F(PklWriterTest, ProcessesOfOneRunDoNotShareAnOverflow) {
+  const PklStyle style{
+      .dialect = PklDialect::kNumbered, .file = Path("o"), .file_for_each = true};
+  EXPECT_EQ(PlacePklFiles(style, 1)->file, Path("o"));
   const auto one = Make(style), other = Make(style);
   ASSERT_TRUE(one->Write(test::ParseEntry(kEntry)).ok() &&
               other->Write(test::ParseEntry(kEntry)).ok());
   EXPECT_NE(one->last_file(), other->last_file());
 }
 
-TEST_F(LineWriterTest, SaysThatItsFileIsGone) {
+TEST_F(PklWriterTest, SaysThatItsFileIsGone) {
   const auto writer = Make({.file = Path("a.pkl")});
   ASSERT_TRUE(RemoveFile(Path("a.pkl")).ok());
   EXPECT_NE(writer->Finish().message().find("removed"), std::string::npos);
 }
 
-TEST_F(LineWriterTest, PlaceOfARankBelowATag) {
-  const LineStyle style{
+TEST_F(PklWriterTest, PlaceOfARankBelowATag) {
+  const PklStyle style{
       .tag_folder = Path("d/dump_v0.1"), .step_folder = "step2", .stem = "api_stack_dump"};
-  const Result<LineStyle> placed = PlaceLines(style, 3);
+  const Result<PklStyle> placed = PlacePklFiles(style, 3);
   ASSERT_TRUE(placed.ok()) << placed.status().message();
   EXPECT_EQ(placed->file, Path("d/dump_v0.1/step2/rank3/api_stack_dump.pkl"));
   EXPECT_EQ(placed->data_folder, Path("d/dump_v0.1/step2/rank3/api_stack_dump"));
 }
 
-TEST_F(LineWriterTest, AnEarlierDumpIsMovedAsideOnce) {
+TEST_F(PklWriterTest, AnEarlierDumpIsMovedAsideOnce) {
   ASSERT_TRUE(MakeDirectories(Path("dump_v0.1/rank0/dump")).ok());
   ASSERT_TRUE(WriteFileAtomically(Path("dump_v0.1/rank0/dump.pkl"), "old").ok());
-  const LineStyle style{.tag_folder = Path("dump_v0.1"), .stem = "dump"};
-  const Result<LineStyle> placed = PlaceLines(style, std::nullopt);
+  const PklStyle style{.tag_folder = Path("dump_v0.1"), .stem = "dump"};
+  const Result<PklStyle> placed = PlacePklFiles(style, std::nullopt);
   ASSERT_TRUE(placed.ok());
   EXPECT_EQ(placed->file, Path("dump_v0.1/rank0/dump.pkl"));
   EXPECT_EQ(Text(Path("dump_v0.1_1/rank0/dump.pkl")), "old");
   EXPECT_TRUE(IsDirectory(Path("dump_v0.1_1/rank0/dump")));
   ASSERT_TRUE(Make(*placed)->Write(test::ParseEntry(kEntry)).ok());
-  ASSERT_TRUE(PlaceLines(style, std::nullopt).ok());  // ours stays
+  ASSERT_TRUE(PlacePklFiles(style, std::nullopt).ok());  // ours stays
   EXPECT_EQ(Text(placed->file), kLine);
 }
 
-TEST_F(LineWriterTest, RanksDoNotShareAFile) {
-  const LineStyle style{.dialect = LineDialect::kNumbered,
+TEST_F(PklWriterTest, RanksDoNotShareAFile) {
+  const PklStyle style{.dialect = PklDialect::kNumbered,
                         .file = "/d.e/npu_dump.pkl",
                         .data_folder = "/d.e/npu_dump_20230104_134530",
                         .stem = "/d.e/npu_dump"};
-  EXPECT_EQ(PlaceLines(style, 0)->file, style.file);
-  EXPECT_EQ(PlaceLines(style, std::nullopt)->data_folder, style.data_folder);
-  EXPECT_EQ(PlaceLines(style, 2)->file, "/d.e/npu_dump_rank2.pkl");
-  EXPECT_EQ(PlaceLines(style, 2)->data_folder, "/d.e/npu_dump_rank2_20230104_134530");
+  EXPECT_EQ(PlacePklFiles(style, 0)->file, style.file);
+  EXPECT_EQ(PlacePklFiles(style, std::nullopt)->data_folder, style.data_folder);
+  EXPECT_EQ(PlacePklFiles(style, 2)->file, "/d.e/npu_dump_rank2.pkl");
+  EXPECT_EQ(PlacePklFiles(style, 2)->data_folder, "/d.e/npu_dump_rank2_20230104_134530");
 }
 
 }  // namespace

@@ -210,11 +210,11 @@ TEST_F(SessionTest, AnotherDumpPathBeginsNewFilesAtOnce) {
 // An older front end: its names, its file, and call numbers that go on.
 class LineSessionTest : public SessionTest {
  protected:
-  Config Lines(LineDialect dialect, const std::string& file) {
+  Config Lines(PklDialect dialect, const std::string& file) {
     Config config;
-    config.lines = LineStyle{
-        .dialect = dialect, .file = temporary_.path() + "/" + file, .data = LineData::kNone};
-    config.dump_path = config.lines->file;
+    config.pkl = PklStyle{
+        .dialect = dialect, .file = temporary_.path() + "/" + file, .data = PklData::kNone};
+    config.dump_path = config.pkl->file;
     return config;
   }
   static std::string Name(Session& session) {
@@ -232,11 +232,11 @@ class LineSessionTest : public SessionTest {
 };
 
 TEST_F(LineSessionTest, NamesCallsAsTheDialectDoes) {
-  Session counted(Lines(LineDialect::kCounted, "a.pkl"));
+  Session counted(Lines(PklDialect::kCounted, "a.pkl"));
   EXPECT_EQ(Name(counted), "Torch_a_0_forward Torch_a_0_backward");
   EXPECT_EQ(Name(counted), "Torch_a_1_forward Torch_a_1_backward");
   EXPECT_FALSE(counted.RenamesGradients());
-  Session numbered(Lines(LineDialect::kNumbered, "b.pkl"));
+  Session numbered(Lines(PklDialect::kNumbered, "b.pkl"));
   EXPECT_EQ(Name(numbered), "0_Torch_a_forward Torch_a_0_backward");
   EXPECT_EQ(numbered.NameGradients("Torch_a_0_backward"), "1_Torch_a_backward");
   EXPECT_EQ(Name(numbered), "2_Torch_a_forward Torch_a_1_backward");
@@ -245,9 +245,9 @@ TEST_F(LineSessionTest, NamesCallsAsTheDialectDoes) {
 TEST_F(LineSessionTest, AFileThatItHasWrittenIsAddedTo) {
   ASSERT_TRUE(MakeDirectories(temporary_.path()).ok());
   temporary_.Write("a.pkl", "old\n");
-  Session session(Lines(LineDialect::kCounted, "a.pkl"));
+  Session session(Lines(PklDialect::kCounted, "a.pkl"));
   for (const char* file : {"a.pkl", "b.pkl", "a.pkl"}) {
-    session.Restyle(Lines(LineDialect::kCounted, file));
+    session.Restyle(Lines(PklDialect::kCounted, file));
     ASSERT_TRUE(*session.Start(std::nullopt));
     Write(session);
     ASSERT_TRUE(session.Stop().ok());
@@ -258,16 +258,16 @@ TEST_F(LineSessionTest, AFileThatItHasWrittenIsAddedTo) {
   EXPECT_EQ(Text("a.pkl"), line_ + line_ + line_ + line_);
   EXPECT_EQ(Text("b.pkl"), line_ + line_);
   EXPECT_EQ(session.NextCall(0), 0);
-  session.Restyle(Lines(LineDialect::kCounted, "b.pkl"));
+  session.Restyle(Lines(PklDialect::kCounted, "b.pkl"));
   EXPECT_EQ(session.NextCall(0), 1);
 }
 
 TEST_F(LineSessionTest, BesideItAreItsWeightsAndNothingElse) {
-  Session session(Lines(LineDialect::kCounted, "d/a.pkl"));
+  Session session(Lines(PklDialect::kCounted, "d/a.pkl"));
   ASSERT_TRUE(*session.Start(std::nullopt));
   session.WriteBeside("coverage.json", "{}");
-  EXPECT_TRUE(session.TakeNewLines());
-  EXPECT_FALSE(session.TakeNewLines());
+  EXPECT_TRUE(session.TakeNewPkl());
+  EXPECT_FALSE(session.TakeNewPkl());
   session.WriteBeside("weights.json", R"({"w": {"fp": "PTeOEIhdkUA"}})");
   Write(session);
   ASSERT_TRUE(session.Stop().ok());

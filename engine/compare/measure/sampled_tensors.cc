@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/dump/lines/pkl_elements.h"
+#include "engine/dump/pkl/pkl_elements.h"
 
 namespace msprobe::compare {
 namespace {

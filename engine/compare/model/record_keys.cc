@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "engine/dump/lines/pkl_names.h"
+#include "engine/dump/pkl/pkl_names.h"
 
 namespace msprobe::compare {
 namespace {

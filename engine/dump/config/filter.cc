@@ -20,7 +20,7 @@ Filter::Filter(const Config& config)
       list_(config.list),
       tensor_list_(config.tensor_list),
       expand_modules_(config.level == Level::kMix) {
-  if (config.lines) lines_ = LineScope(*config.lines);
+  if (config.pkl) pkl_ = PklScope(*config.pkl);
   if (config.scope.size() == 2) {
     scope_begin_ = config.scope[0];
     scope_end_ = config.scope[1];
@@ -48,13 +48,13 @@ bool Filter::InScope(std::string_view name, bool closes_at_once) {
 }
 
 bool Filter::WantsEntry(std::string_view name) {
-  if (!lines_.wants_all()) return lines_.Wants(name);
+  if (!pkl_.wants_all()) return pkl_.Wants(name);
   const bool in_scope = InScope(name, /*closes_at_once=*/true);
   return in_scope && (matching_modules_ > 0 || InList(name));
 }
 
 bool Filter::EnterModule(std::string_view name) {
-  if (!lines_.wants_all()) return lines_.Wants(name);
+  if (!pkl_.wants_all()) return pkl_.Wants(name);
   const bool in_scope = InScope(name, /*closes_at_once=*/false);
   const bool wanted = in_scope && (matching_modules_ > 0 || InList(name));
   if (expand_modules_ && !list_.empty() && InList(name)) ++matching_modules_;
@@ -70,7 +70,7 @@ void Filter::LeaveModule(std::string_view name) {
 void Filter::NewStep() {
   open_ = false;
   matching_modules_ = 0;
-  lines_.NewStep();
+  pkl_.NewStep();
 }
 
 bool Filter::WantsTensor(std::string_view name) const { return ContainsAny(name, tensor_list_); }

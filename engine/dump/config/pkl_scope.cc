@@ -22,27 +22,27 @@ int64_t NumberInFront(std::string_view name) {
   return NumberAfter(name.substr(0, name.find('_')), "");
 }
 
-LineScope::LineScope(const LineStyle& style) : names_(style.scope) {
+PklScope::PklScope(const PklStyle& style) : names_(style.scope) {
   const bool is_range =
-      style.mode == LineMode::kRange || (style.mode == LineMode::kStack && style.scope.size() == 2);
+      style.mode == PklMode::kRange || (style.mode == PklMode::kStack && style.scope.size() == 2);
   if (is_range) {
     kind_ = Kind::kRange;
-    if (style.dialect == LineDialect::kNumbered) {
+    if (style.dialect == PklDialect::kNumbered) {
       kind_ = Kind::kNumbers;
       first_ = NumberInFront(names_[0]);
       last_ = NumberInFront(names_[1]);
     }
-  } else if (style.mode == LineMode::kList ||
-             (style.mode == LineMode::kStack && !style.scope.empty())) {
+  } else if (style.mode == PklMode::kList ||
+             (style.mode == PklMode::kStack && !style.scope.empty())) {
     kind_ = Kind::kList;
-  } else if (style.mode == LineMode::kApiList) {
+  } else if (style.mode == PklMode::kApiList) {
     kind_ = Kind::kParts;
     names_.clear();
     for (const std::string& part : style.api_list) names_.push_back(Lower(part));
   }
 }
 
-bool LineScope::Wants(std::string_view name) {
+bool PklScope::Wants(std::string_view name) {
   switch (kind_) {
     case Kind::kAll:
       return true;

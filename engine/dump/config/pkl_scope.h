@@ -1,6 +1,6 @@
 // Which calls a mode of the older front ends wants, by the names that lines have.
 //
-//   LineScope scope(style);
+//   PklScope scope(style);
 //   if (scope.Wants("Functional_relu_0_forward")) Record();      // each call, in their order
 #pragma once
 
@@ -15,10 +15,10 @@ namespace msprobe::dump {
 // in front of the names, both included; later from the first call that the first name fits to the
 // first that the second fits. stack: all of them, a list of one, or a range. api_list: a part of
 // the name, whatever its case.
-class LineScope {
+class PklScope {
  public:
-  LineScope() = default;
-  explicit LineScope(const LineStyle& style);
+  PklScope() = default;
+  explicit PklScope(const PklStyle& style);
 
   bool wants_all() const { return kind_ == Kind::kAll; }
   bool Wants(std::string_view name);

@@ -8,30 +8,30 @@
 
 namespace msprobe::dump {
 
-enum class LineDialect : uint8_t {
+enum class PklDialect : uint8_t {
   kHooks,     // torch_npu.hooks: "7_Functional_relu_forward_input.0", a number for each line
   kNumbered,  // ptdbg_ascend 0.1: the same text, a number for each call, forward or backward
   kCounted,   // ptdbg_ascend 1 to 5: "Functional_relu_0_forward_input.0"
 };
 
-enum class LineMode : uint8_t { kAll, kList, kRange, kStack, kApiList, kApiStack };
+enum class PklMode : uint8_t { kAll, kList, kRange, kStack, kApiList, kApiStack };
 
-enum class LineData : uint8_t {
+enum class PklData : uint8_t {
   kNone,
   kInLines,   // elements stand in the line: ten and three statistics, or all
   kNpy,       // a .npy file for each tensor
   kStorages,  // the same with the elements as they lie in memory, and no lines
 };
 
-struct LineStyle {
-  LineDialect dialect = LineDialect::kCounted;
-  LineMode mode = LineMode::kAll;
+struct PklStyle {
+  PklDialect dialect = PklDialect::kCounted;
+  PklMode mode = PklMode::kAll;
   // Either `file` and `data_folder` (of .npy files) are given, or what they are made from when the
-  // rank is known (line_place.h).
+  // rank is known (pkl_place.h).
   std::string file, data_folder;
   std::string tag_folder, step_folder;  // "d/ptdbg_dump_v0.1"; "step3", or "" without steps
   std::string stem;                     // "api_stack_dump"
-  LineData data = LineData::kNpy;
+  PklData data = PklData::kNpy;
   bool sampled = true;         // kInLines
   int64_t sample_step = 1;     // kNumbered: of the middle of a tensor of more than 512 elements
   bool plain_values = true;    // numbers, tensors of bool and int, without dimensions or elements
@@ -40,12 +40,12 @@ struct LineStyle {
   std::vector<std::string> scope;     // names as they stand in lines
   std::vector<std::string> api_list;  // kApiList: parts of names, whatever their case
 
-  bool has_values() const { return mode != LineMode::kStack; }
+  bool has_values() const { return mode != PklMode::kStack; }
   bool has_stacks() const {
-    return dialect != LineDialect::kHooks && mode != LineMode::kAll && mode != LineMode::kApiList;
+    return dialect != PklDialect::kHooks && mode != PklMode::kAll && mode != PklMode::kApiList;
   }
   // Then "input" of a backward call is what it produced.
-  bool swaps_backward() const { return dialect != LineDialect::kCounted; }
+  bool swaps_backward() const { return dialect != PklDialect::kCounted; }
 };
 
 }  // namespace msprobe::dump

@@ -32,7 +32,7 @@ FileKind KindOf(std::string_view bytes) {
     case '{':
       return IsDumpHeader(bytes) ? FileKind::kDumpJson : FileKind::kOther;
     case '[':
-      return IsLine(bytes) ? FileKind::kLines : FileKind::kOther;
+      return IsLine(bytes) ? FileKind::kPkl : FileKind::kOther;
     default:
       return FileKind::kOther;
   }

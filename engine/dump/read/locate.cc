@@ -42,7 +42,7 @@ Result<std::vector<std::string>> DumpFilesIn(const std::string& folder) {
   for (const std::string& name : names) {
     if (!IsCandidate(name) || ++looks > kMaxLooks) continue;
     const FileKind kind = KindOfFileIn(folder, name);
-    if (kind == FileKind::kLines || kind == FileKind::kDumpJson)
+    if (kind == FileKind::kPkl || kind == FileKind::kDumpJson)
       found.push_back(JoinPath(folder, name));
   }
   return found;

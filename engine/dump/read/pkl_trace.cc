@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "engine/base/file.h"
-#include "engine/dump/lines/pkl_names.h"
-#include "engine/dump/lines/pkl_values.h"
+#include "engine/dump/pkl/pkl_names.h"
+#include "engine/dump/pkl/pkl_values.h"
 #include "engine/dump/read/reader.h"
 #include "engine/dump/read/source_line.h"
 
@@ -19,7 +19,7 @@ std::string_view Spelled(std::string_view number) {
   return number.empty() ? "None" : number;
 }
 
-void AppendStack(const LineValues& line, std::string* out) {
+void AppendStack(const PklValues& line, std::string* out) {
   *out += fmt::format("\nTrace back({}):\n", line.name);
   for (auto text = line.frames.rbegin(); text != line.frames.rend(); ++text) {
     const StackFrame frame = ParseStackFrame(*text);
@@ -32,7 +32,7 @@ void AppendStack(const LineValues& line, std::string* out) {
   }
 }
 
-void AppendValues(const LineValues& line, std::string* out) {
+void AppendValues(const PklValues& line, std::string* out) {
   *out += fmt::format("  [{}][dtype: {}][shape: {}]", line.name, line.dtype, line.shape);
   if (!line.digest.empty()) {
     *out += fmt::format("[md5: {}]", line.digest);
@@ -45,11 +45,11 @@ void AppendValues(const LineValues& line, std::string* out) {
 
 }  // namespace
 
-Result<LineTrace> TraceText(std::string_view path, std::string_view text, std::string_view prefix) {
-  LineTrace trace;
+Result<PklTrace> TraceText(std::string_view path, std::string_view text, std::string_view prefix) {
+  PklTrace trace;
   Status first_bad;
   bool heading = false, any = false;
-  LineWalker walker(text);
+  PklWalker walker(text);
   while (walker.Next()) {
     if (walker.bad()) {
       Status status = walker.Error(path);
@@ -59,10 +59,10 @@ Result<LineTrace> TraceText(std::string_view path, std::string_view text, std::s
       continue;
     }
     any = true;
-    const LineValues& line = walker.values();
+    const PklValues& line = walker.values();
     if (!line.name.starts_with(prefix)) continue;
-    const std::optional<LineName> name = ParseLineName(line.name);
-    if (name && name->part == LinePart::kStack) {
+    const std::optional<PklName> name = ParsePklName(line.name);
+    if (name && name->part == PklPart::kStack) {
       // A defect of 0.1 wrote the parts of a stack once more each, under longer names.
       if (name->rest.empty()) AppendStack(line, &trace.text);
     } else if (line.has_statistics) {
@@ -75,7 +75,7 @@ Result<LineTrace> TraceText(std::string_view path, std::string_view text, std::s
   return trace;
 }
 
-Result<LineTrace> TraceLines(const std::string& path, std::string_view prefix) {
+Result<PklTrace> TracePklFile(const std::string& path, std::string_view prefix) {
   MSPROBE_ASSIGN_OR_RETURN(const std::string located, LocateDump(path));
   MSPROBE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(located));
   return TraceText(located, file.bytes(), prefix);
@@ -86,13 +86,13 @@ Result<bool> HasNumberedLines(const std::string& path) {
   if (IsDirectory(located)) return false;
   MSPROBE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(located));
   constexpr int kLooks = 64;  // a stack may come first, and lines may be damaged
-  LineWalker walker(file.bytes());
+  PklWalker walker(file.bytes());
   for (int i = 0; i < kLooks && walker.Next(); ++i) {
     if (walker.bad()) continue;
-    const std::optional<LineName> name = ParseLineName(walker.values().name);
+    const std::optional<PklName> name = ParsePklName(walker.values().name);
     if (!name) continue;
     if (walker.values().is_listed) return true;
-    if (name->part == LinePart::kStack && name->call < 0 && name->number < 0) continue;
+    if (name->part == PklPart::kStack && name->call < 0 && name->number < 0) continue;
     return name->number >= 0 || name->call < 0;
   }
   return false;

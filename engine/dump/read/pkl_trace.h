@@ -1,7 +1,7 @@
 // What ptdbg_ascend's parse shows of a dump of lines: the call stacks and statistics of the calls
 // whose names begin as asked for.
 //
-//   MSPROBE_ASSIGN_OR_RETURN(LineTrace trace, TraceLines("dump.pkl", "Torch_relu_0"));
+//   MSPROBE_ASSIGN_OR_RETURN(PklTrace trace, TracePklFile("dump.pkl", "Torch_relu_0"));
 //   Print(trace.text);      // "\nTrace back(Torch_relu_0_forward_stack_info):\n  File ..."
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace msprobe::dump {
 
-struct LineTrace {
+struct PklTrace {
   std::string text;                   // "" when no name begins so
   std::vector<std::string> warnings;  // one a line that could not be read, with its number
 };
@@ -22,9 +22,9 @@ struct LineTrace {
 // one heading before the statistics. Lines without statistics (overflows of 0.1) are left out;
 // checksums stand in their place. `path`: the file, or a folder that holds one dump. Errors:
 // kNotFound; kInvalidDump when no line can be read.
-Result<LineTrace> TraceLines(const std::string& path, std::string_view prefix);
+Result<PklTrace> TracePklFile(const std::string& path, std::string_view prefix);
 // The same of `text`, read from `path`.
-Result<LineTrace> TraceText(std::string_view path, std::string_view text, std::string_view prefix);
+Result<PklTrace> TraceText(std::string_view path, std::string_view text, std::string_view prefix);
 
 // Whether torch_npu.hooks or ptdbg_ascend 0.1 wrote the file, whose lines begin with numbers; told
 // from its first lines. Errors: kNotFound, kIo.

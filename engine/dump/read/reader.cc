@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "engine/base/pages.h"
-#include "engine/dump/lines/pkl_file.h"
+#include "engine/dump/pkl/pkl_file.h"
 #include "engine/dump/read/dump_file.h"
 #include "engine/dump/read/file_kind.h"
 #include "engine/dump/read/side_files.h"
@@ -51,8 +51,8 @@ Result<Dump> ReadDump(const std::string& path, MemoryBudget* budget, const ReadO
   const uint64_t size = file.bytes().size();
   MemoryShare memory(budget, dump.path);
   if (kind == FileKind::kTensor) return ReadTensorFolder(dump.path);
-  MSPROBE_RETURN_IF_ERROR(kind == FileKind::kLines
-                              ? ReadLineFile(std::move(file), options, &memory, &dump)
+  MSPROBE_RETURN_IF_ERROR(kind == FileKind::kPkl
+                              ? ReadPklFile(std::move(file), options, &memory, &dump)
                               : ReadJson(std::move(file), options, &memory, &dump));
   MSPROBE_RETURN_IF_ERROR(ReadWeights(&dump));
   MSPROBE_RETURN_IF_ERROR(memory.Holds(MemoryOf(dump), size));

@@ -155,9 +155,9 @@ Result<RecoveredDump> RecoverDump(const std::string& path) {
     MSPROBE_ASSIGN_OR_RETURN(const MappedFile file, tensors ? Result<MappedFile>(MappedFile())
                                                             : MappedFile::Open(result.path));
     const FileKind kind = KindOf(file.bytes());
-    if (tensors || kind == FileKind::kTensor || kind == FileKind::kLines) {
+    if (tensors || kind == FileKind::kTensor || kind == FileKind::kPkl) {
       return Unsupported(result.path + ": recover closes a dump.json; this is " +
-                         (kind == FileKind::kLines ? "a dump of whole lines" : "tensors") +
+                         (kind == FileKind::kPkl ? "a dump of whole lines" : "tensors") +
                          ", which needs no closing");
     }
     Dump dump;

@@ -11,7 +11,7 @@
 #include "engine/base/log.h"
 #include "engine/base/threads.h"
 #include "engine/base/version.h"
-#include "engine/dump/lines/pkl_place.h"
+#include "engine/dump/pkl/pkl_place.h"
 #include "engine/dump/read/side_files.h"
 #include "engine/dump/session/dump_place.h"
 #include "engine/dump/write/folder_claim.h"
@@ -117,16 +117,16 @@ void Session::ApplyTokens() {
   slicer_.SetRequest(std::move(rule));
 }
 
-Status Session::OpenLines(std::optional<int> rank) {
-  MSPROBE_ASSIGN_OR_RETURN(const LineStyle style, PlaceLines(*config_.lines, rank));
+Status Session::OpenPkl(std::optional<int> rank) {
+  MSPROBE_ASSIGN_OR_RETURN(const PklStyle style, PlacePklFiles(*config_.pkl, rank));
   folder_ = style.file_for_each ? style.file : DirectoryName(style.file);
-  const bool keep = !lines_files_.insert(style.file).second;
-  begins_lines_ = !keep;
-  MSPROBE_ASSIGN_OR_RETURN(std::unique_ptr<LineWriter> writer, LineWriter::Create(style, keep));
-  lines_ = writer.get();
+  const bool keep = !pkl_files_.insert(style.file).second;
+  begins_pkl_ = !keep;
+  MSPROBE_ASSIGN_OR_RETURN(std::unique_ptr<PklWriter> writer, PklWriter::Create(style, keep));
+  pkl_ = writer.get();
   writer_ = std::move(writer);
   hook_calls_ = 0;
-  if (style.data != LineData::kNone) {
+  if (style.data != PklData::kNone) {
     tensors_ = std::make_unique<TensorQueue>(
         TensorQueueOptions{.budget = TensorBudget(config_.async_dump)});
     tensors_->SetFolder(style.data_folder);
@@ -136,7 +136,7 @@ Status Session::OpenLines(std::optional<int> rank) {
 }
 
 Status Session::Open(std::optional<int> rank) {
-  if (config_.lines) return OpenLines(rank);
+  if (config_.pkl) return OpenPkl(rank);
   const std::string step = fmt::format("step{}", step_);
   const std::string rank_folder = rank ? fmt::format("rank{}", *rank) : "rank";
   folder_ = JoinPath(JoinPath(config_.dump_path, step),
@@ -178,19 +178,19 @@ void Session::Adopt(Config config) {
   ++configured_;
 }
 
-void Session::ReleaseLines() {
+void Session::ReleasePkl() {
   (void)Stop();  // logs what fails
   if (writer_ != nullptr && !failed_) {
     if (const Status status = writer_->Finish(); !status.ok()) Fail(status);
   }
-  lines_ = nullptr;
+  pkl_ = nullptr;
   writer_.reset();
   stack_numbers_.clear();
 }
 
 void Session::Restyle(Config config, bool goes_on) {
   if (abandoned_) return;
-  ReleaseLines();
+  ReleasePkl();
   next_.reset();
   const bool failed = failed_, concluded = concluded_;
   Adopt(std::move(config));
@@ -240,7 +240,7 @@ void Session::BeginAtStep(int64_t step) {
   filter_.NewStep();
   // Its buffers serve the next step as well: fresh memory costs more than the copy.
   if (!filter_.WantsStep(step_)) tensors_.reset();
-  lines_ = nullptr;
+  pkl_ = nullptr;
   if (next_) Adopt(*std::exchange(next_, std::nullopt));
 }
 
@@ -253,7 +253,7 @@ void Session::TakeBack(uint32_t counter) { --calls_[counter]; }
 
 void Session::NameCall(const std::string& stem, int64_t call, bool is_module, std::string* forward,
                        std::string* backward) {
-  if (!config_.lines) {
+  if (!config_.pkl) {
     *forward = ComposeEntryName(stem, call, "forward", is_module);
     *backward = ComposeEntryName(stem, call, "backward", is_module);
     return;
@@ -266,7 +266,7 @@ void Session::NameCall(const std::string& stem, int64_t call, bool is_module, st
 }
 
 bool Session::RenamesGradients() const {
-  return config_.lines && config_.lines->dialect == LineDialect::kNumbered;
+  return config_.pkl && config_.pkl->dialect == PklDialect::kNumbered;
 }
 
 std::string Session::NameGradients(const std::string& backward) {
@@ -306,10 +306,10 @@ void Session::Write(const Item& item) {
 void Session::WriteBeside(const std::string& file_name, std::string_view text) {
   if (!collecting_) return;
   std::string name = file_name;
-  if (lines_ != nullptr) {
+  if (pkl_ != nullptr) {
     // Folders of the older tools have nothing else.
-    if (file_name != "weights.json" || lines_->last_file().empty()) return;
-    name = WeightsFileOf(BaseName(lines_->last_file()));
+    if (file_name != "weights.json" || pkl_->last_file().empty()) return;
+    name = WeightsFileOf(BaseName(pkl_->last_file()));
   }
   if (const Status status = WriteFileAtomically(JoinPath(folder_, name), text); !status.ok())
     Fail(status);
@@ -328,7 +328,7 @@ int64_t Session::AddStack(int64_t stack, std::string_view name, std::vector<std:
 
 bool Session::Store(const std::string& file_name, const TensorView& view) {
   if (!collecting_) return false;
-  const Status status = lines_ != nullptr ? lines_->Store(file_name, view, tensors_.get())
+  const Status status = pkl_ != nullptr ? pkl_->Store(file_name, view, tensors_.get())
                                           : tensors_->Push(file_name, view);
   if (!status.ok()) Fail(status);
   return status.ok();
@@ -337,7 +337,7 @@ bool Session::Store(const std::string& file_name, const TensorView& view) {
 void Session::Conclude(std::string_view why) {
   if (!Stop().ok()) return;  // logged by Stop
   concluded_ = true;
-  const bool ends = config_.lines && config_.lines->raises;
+  const bool ends = config_.pkl && config_.pkl->raises;
   Log(LogLevel::kInfo, fmt::format("{}; {}", why,
                                    ends ? "the program ends, as it was asked to"
                                         : "the run goes on without collection"));
@@ -367,7 +367,7 @@ void Session::Abandon() {
   failed_ = abandoned_ = true;
   ++epoch_;
   ForgetClaims();
-  lines_ = nullptr;
+  pkl_ = nullptr;
   (void)writer_.release();
   (void)tensors_.release();
 }

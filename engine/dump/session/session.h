@@ -19,7 +19,7 @@
 
 #include "engine/dump/config/config.h"
 #include "engine/dump/config/filter.h"
-#include "engine/dump/lines/pkl_writer.h"
+#include "engine/dump/pkl/pkl_writer.h"
 #include "engine/dump/write/deferred_entries.h"
 #include "engine/dump/write/dump_writer.h"
 #include "engine/dump/write/tensor_queue.h"
@@ -57,7 +57,7 @@ class Session {
   // the same recording, which is off after a fault or its end.
   void Restyle(Config config, bool goes_on = false);
   // The files of an older front end are complete, and may be moved or removed.
-  void ReleaseLines();
+  void ReleasePkl();
   void Refuse();  // the file cannot be used: nothing is recorded until the next Reconfigure
   bool enabled() const { return enabled_ && !refused_; }
   uint64_t configured() const { return configured_; }  // configurations that came to hold
@@ -103,9 +103,9 @@ class Session {
   bool Store(const std::string& file_name, const TensorView& view);
   bool storing() const { return tensors_ != nullptr; }
   // Of an older front end: whether a file was begun since this was asked last.
-  bool TakeNewLines() { return std::exchange(begins_lines_, false); }
+  bool TakeNewPkl() { return std::exchange(begins_pkl_, false); }
   // Of an older front end: the file that the last entry went to.
-  std::string last_file() const { return lines_ == nullptr ? "" : lines_->last_file(); }
+  std::string last_file() const { return pkl_ == nullptr ? "" : pkl_->last_file(); }
 
   // All that was wanted is recorded: the files are closed as by Stop, a later Start begins nothing.
   void Conclude(std::string_view why);
@@ -124,7 +124,7 @@ class Session {
   void Write(const Item& item);
   void DrainDeferred(bool give_up);
   Status Open(std::optional<int> rank);
-  Status OpenLines(std::optional<int> rank);
+  Status OpenPkl(std::optional<int> rank);
   void ApplyTokens();
   void Adopt(Config config);
   int64_t AddStack(int64_t stack, std::string_view name, std::vector<std::string> frames);
@@ -144,9 +144,9 @@ class Session {
   bool collecting_ = false, failed_ = false, concluded_ = false;
   bool said_end_ = false, said_later_ = false, said_no_request_ = false, said_replaces_ = false;
   std::unique_ptr<EntryWriter> writer_;
-  LineWriter* lines_ = nullptr;        // the same, of an older front end
-  std::set<std::string> lines_files_;  // that this session has written
-  bool begins_lines_ = false;
+  PklWriter* pkl_ = nullptr;        // the same, of an older front end
+  std::set<std::string> pkl_files_;  // that this session has written
+  bool begins_pkl_ = false;
   int64_t hook_calls_ = 0;  // of ptdbg_ascend 0.1: forward and backward calls
   DeferredEntries deferred_;
   std::unique_ptr<TensorQueue> tensors_;

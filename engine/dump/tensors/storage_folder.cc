@@ -9,7 +9,7 @@
 
 #include "engine/base/file.h"
 #include "engine/base/text.h"
-#include "engine/dump/lines/pkl_file.h"
+#include "engine/dump/pkl/pkl_file.h"
 #include "engine/formats/json.h"
 #include "engine/formats/npy.h"
 #include "engine/model/text_arena.h"
@@ -142,7 +142,7 @@ Status ReadStorageFolder(const std::vector<std::string>& files, Dump* dump) {
   }
   const std::string& kept = dump->arena.emplace_back(std::move(lines));
   std::vector<int32_t> segments;
-  MSPROBE_RETURN_IF_ERROR(ReadLines(dump->path, kept, dump, &segments));
+  MSPROBE_RETURN_IF_ERROR(ReadPklLines(dump->path, kept, dump, &segments));
   dump->sampled = false;
   dump->sample_step = 1;
   // Backward calls list their values in another order: the name says which file it is.

@@ -31,7 +31,7 @@ std::optional<StorageName> ParseStorageName(std::string_view file_name);
 bool AreStorages(const std::vector<std::string>& files);
 
 // Fills `dump`, of which path and folders are set, as from the lines of torch_npu.hooks. Files that
-// cannot be read cost their value. Errors: those of ReadLines.
+// cannot be read cost their value. Errors: those of ReadPklLines.
 Status ReadStorageFolder(const std::vector<std::string>& files, Dump* dump);
 
 // The tensor in its storage. Errors: kInvalidDump when it does not lie within.

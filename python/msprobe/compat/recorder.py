@@ -40,7 +40,7 @@ def begin(options, model=None, rank=None, goes_on=False):
     global _model, _rank, _recording, _options
     expect("")
     _options = options
-    _engine.configure_lines(options, PACKAGE, goes_on)
+    _engine.configure_pkl(options, PACKAGE, goes_on)
     _model, _rank, _recording = model, rank, True
     hooks.begin(model, rank)
 
@@ -123,7 +123,7 @@ def why_no_file(path):
 def remove_old(path):
     """The file that a dump is about to be written to."""
     if os.path.isfile(path):
-        _engine.release_lines()
+        _engine.release_pkl()
         os.remove(path)
         _engine.warn(f"{path} held an earlier dump, which is overwritten")
 

@@ -89,7 +89,7 @@ void Collector::BeginToken() {
 
 void Collector::NoteWeights(const NamedModels& models) {
   if (models.empty() || !run_.records_values()) return;
-  if (run_.config().lines ? !run_.session->TakeNewLines() : std::exchange(noted_weights_, true))
+  if (run_.config().pkl ? !run_.session->TakeNewPkl() : std::exchange(noted_weights_, true))
     return;
   WeightsText text;
   for (const auto& [prefix, model] : models) text.Add(prefix, model);

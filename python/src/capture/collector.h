@@ -54,7 +54,7 @@ class Collector final : public CallObserver,
   // An older front end's: files begin anew, call numbers go on. `goes_on`: the next part of the
   // same recording; overflows are counted on.
   void Restyle(dump::Config config, bool goes_on);
-  void ReleaseLines();
+  void ReleasePkl();
   // Reads the configuration again if it is time and the file has changed; collection stops then.
   // True: it has stopped, and what the configuration asks for may be another thing.
   bool Refresh(bool has_model, std::optional<int> rank);

@@ -160,7 +160,7 @@ void Collector::WriteOutput(OpenCall* call, PyObject* output, PyObject* module) 
   if (call->wants_backward &&
       ArmBackward(call->edges, outputs, this, call->step, call->backward, call->parent_backward)) {
     ++run_.coverage.expected_gradients;
-    if (run_.config().lines && call->entry.stack >= 0)
+    if (run_.config().pkl && call->entry.stack >= 0)
       backward_stacks_[call->backward] = call->entry.stack;
     if (run_.looks_for_overflow()) overflow_.Expect(call->backward, call->site);
   }

@@ -34,7 +34,7 @@ void Collector::Configure(dump::Config config, std::unique_ptr<dump::ConfigWatch
 }
 
 void Collector::Restyle(dump::Config config, bool goes_on) {
-  if (run_.session == nullptr || !run_.session->config().lines) {
+  if (run_.session == nullptr || !run_.session->config().pkl) {
     Configure(std::move(config));
     return;
   }
@@ -45,10 +45,10 @@ void Collector::Restyle(dump::Config config, bool goes_on) {
   Adopt(goes_on);
 }
 
-void Collector::ReleaseLines() {
-  if (run_.session == nullptr || !run_.session->config().lines) return;
+void Collector::ReleasePkl() {
+  if (run_.session == nullptr || !run_.session->config().pkl) return;
   (void)Stop();  // a failure is logged where it happens
-  run_.session->ReleaseLines();
+  run_.session->ReleasePkl();
 }
 
 void Collector::Adopt(bool goes_on) {
@@ -63,7 +63,7 @@ void Collector::Adopt(bool goes_on) {
   if (!config.bench_path.empty())
     search_ = std::make_unique<dump::ReferenceSearch>(config.bench_path);
   run_.options.numbers = config.task != Task::kNanCheck;
-  run_.options.for_lines = config.lines.has_value();
+  run_.options.for_pkl = config.pkl.has_value();
   // Other tasks need a tensor's numbers before the call goes on.
   run_.options.device = config.task == Task::kStatistics ? &run_.device : nullptr;
   apis_.ApplyRules();

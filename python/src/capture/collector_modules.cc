@@ -47,7 +47,7 @@ void* Collector::EnterModule(PyObject* module, const CallArgs& args) {
 
 void* Collector::EnterModuleCall(const NamedModule& module, const CallArgs& args) {
   std::unique_ptr<OpenCall> call =
-      Begin(only_module_ != nullptr && run_.config().lines ? module.name + "." : module.stem,
+      Begin(only_module_ != nullptr && run_.config().pkl ? module.name + "." : module.stem,
             run_.session->NextCall(module.forward_counter), /*is_module=*/true);
   if (!WriteInputs(call.get(), args)) {
     ++run_.coverage.modules.traced;

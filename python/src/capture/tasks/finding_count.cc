@@ -29,7 +29,7 @@ void FoundCalls::Count(std::string_view what, int64_t limit, std::string_view ki
   const std::string file = recording_->session->last_file();
   if (found_ != limit) return;
   complete_();
-  if (recording_->config().lines && recording_->config().lines->raises)
+  if (recording_->config().pkl && recording_->config().pkl->raises)
     RaiseSoon(fmt::format("[overflow {} times]: {}; its values are in {}", found_, what, file));
   recording_->session->Conclude(fmt::format("{} calls that {} are recorded", found_, kind));
 }

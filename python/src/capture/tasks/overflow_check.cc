@@ -26,7 +26,7 @@ std::string_view OverflowCheck::Judge(const std::string& name, const Nonfinite& 
                                       const Nonfinite& made, int64_t site) {
   if (flag_) return FlagIsSet() ? "an overflow" : "";
   // The older tools tell each call whose results hold one.
-  if (recording_->config().lines) return KindsIntroduced({}, made);
+  if (recording_->config().pkl) return KindsIntroduced({}, made);
   const std::string_view api = ParseEntryName(name).api;
   if (ReturnsUnwrittenMemory(api.substr(api.rfind('.') + 1))) return "";
   const std::string_view kinds = KindsIntroduced(given, made);

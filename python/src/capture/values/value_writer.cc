@@ -25,8 +25,8 @@ void Describe(const Access& access, const ValueOptions& options, EntryStyle styl
   value->dtype = access.dtype();
   value->shape.assign(access.shape().begin(), access.shape().end());
   value->with_statistics = options.numbers && options.summary.statistics;
-  value->with_fingerprint = options.numbers && !options.for_lines;
-  value->with_counts = (value->with_statistics && !options.for_lines) || style.locate;
+  value->with_fingerprint = options.numbers && !options.for_pkl;
+  value->with_counts = (value->with_statistics && !options.for_pkl) || style.locate;
   if constexpr (requires { access.device_mesh(); }) {
     value->device_mesh = access.device_mesh();
     value->placements = access.placements();
@@ -150,7 +150,7 @@ void ValueWriter::Names(std::string_view key, std::string_view category, PyObjec
 }
 
 void ValueWriter::Output(std::string_view key, std::string_view category, PyObject* result) {
-  if (options_.for_lines && !PyTuple_Check(result) && !PyList_Check(result)) {
+  if (options_.for_pkl && !PyTuple_Check(result) && !PyList_Check(result)) {
     entry_.BeginSlot(key, category, Entry::Container::kNone);
     ValueAt(0, result);
     entry_.EndSlot();

@@ -57,7 +57,7 @@ struct ValueOptions {
   dump::SummaryMode summary;
   // For lines of an older tool: what they have no place for is left out, and a result that is no
   // sequence stands without a list around it.
-  bool for_lines = false;
+  bool for_pkl = false;
   bool numbers = true;  // false: nothing that is measured is written (task nan_check)
   // Measures what lies on a device without waiting for it; null: it is fetched and measured here.
   DeviceStats* device = nullptr;

@@ -2,7 +2,7 @@
 // in .npy files. Each entry's lines are appended with one write(2): a process killed at any moment
 // leaves whole lines and at most a prefix of the last.
 //
-//   MSPROBE_ASSIGN_OR_RETURN(auto writer, LineWriter::Create(style, /*keep=*/false));
+//   MSPROBE_ASSIGN_OR_RETURN(auto writer, PklWriter::Create(style, /*keep=*/false));
 //   MSPROBE_RETURN_IF_ERROR(writer->Store("Functional_relu_0_forward.input.0.pt", view, &queue));
 //   MSPROBE_RETURN_IF_ERROR(writer->Write(entry));
 #pragma once
@@ -13,16 +13,16 @@
 #include <vector>
 
 #include "engine/base/file.h"
-#include "engine/dump/lines/pkl_composer.h"
+#include "engine/dump/pkl/pkl_composer.h"
 #include "engine/dump/write/entry_writer.h"
 #include "engine/dump/write/tensor_queue.h"
 
 namespace msprobe::dump {
 
-class LineWriter final : public EntryWriter {
+class PklWriter final : public EntryWriter {
  public:
   // `keep`: lines are added to those the file has. With file_for_each nothing is made yet.
-  static Result<std::unique_ptr<LineWriter>> Create(const LineStyle& style, bool keep);
+  static Result<std::unique_ptr<PklWriter>> Create(const PklStyle& style, bool keep);
 
   // A tensor of an entry to come, under the file name that the entry gives it.
   Status Store(const std::string& file_name, const TensorView& view, TensorQueue* queue);
@@ -38,14 +38,14 @@ class LineWriter final : public EntryWriter {
   const std::string& last_file() const { return last_file_; }  // with file_for_each, the last one
 
  private:
-  explicit LineWriter(const LineStyle& style);
+  explicit PklWriter(const PklStyle& style);
   Status BeginFile();
   void List(const std::string& file_name, const TensorView& view);
   std::string_view TakeListed(std::string_view file_name);  // until the next of them
   Status StoreStorage(std::string_view name, const TensorView& view, TensorQueue* queue);
 
-  const LineStyle style_;
-  LineComposer composer_;
+  const PklStyle style_;
+  PklComposer composer_;
   AppendFile file_;
   std::string last_file_, last_folder_;
   bool is_empty_ = true;    // no lines until now, and nobody was told
@@ -65,6 +65,6 @@ class LineWriter final : public EntryWriter {
 
 // "Functional_relu_0_forward.input.0.pt" as lines name the value: "..._forward_input.0". `swapped`:
 // the parts of a backward call change their names. "": parameters of modules, which have no lines.
-std::string LineNameOfFile(std::string_view file_name, bool swapped);
+std::string PklNameOfFile(std::string_view file_name, bool swapped);
 
 }  // namespace msprobe::dump

@@ -1,4 +1,4 @@
-#include "engine/dump/lines/pkl_file.h"
+#include "engine/dump/pkl/pkl_file.h"
 
 #include <fmt/format.h>
 
@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "engine/base/text.h"
-#include "engine/dump/lines/pkl_names.h"
-#include "engine/dump/lines/pkl_values.h"
+#include "engine/dump/pkl/pkl_names.h"
+#include "engine/dump/pkl/pkl_values.h"
 #include "engine/model/text_arena.h"
 
 namespace msprobe::dump {
@@ -17,14 +17,14 @@ namespace {
 
 constexpr int64_t kMostSampleStep = 100;
 
-class LineReader {
+class PklReader {
  public:
-  LineReader(std::string_view path, std::string_view text, Dump* dump,
+  PklReader(std::string_view path, std::string_view text, Dump* dump,
              std::vector<int32_t>* segments, MemoryShare* memory)
       : path_(path), text_(text), dump_(*dump), segments_(segments), memory_(memory) {}
 
   Status Read() {
-    LineWalker walker(text_, &arena_);
+    PklWalker walker(text_, &arena_);
     while (walker.Next()) {
       if (!walker.bad()) {
         Add(walker.values());
@@ -53,13 +53,13 @@ class LineReader {
   }
 
  private:
-  void Add(const LineValues& line) {
-    const std::optional<LineName> name = ParseLineName(line.name);
+  void Add(const PklValues& line) {
+    const std::optional<PklName> name = ParsePklName(line.name);
     if (!name) {
       if (unknown_++ == 0) first_unknown_ = line.name;
       return;
     }
-    if (name->part == LinePart::kStack) {
+    if (name->part == PklPart::kStack) {
       AddStack(*name, line);
       return;
     }
@@ -71,7 +71,7 @@ class LineReader {
     if (BeginsRecord(*name)) NewRecord(*name);
     Record& record = dump_.records.back();
     Leaf leaf{.record = static_cast<uint32_t>(dump_.records.size() - 1),
-              .slot = name->part == LinePart::kInput ? Slot::kInput : Slot::kOutput};
+              .slot = name->part == PklPart::kInput ? Slot::kInput : Slot::kOutput};
     leaf.name = line.name;
     FillLeaf(line, &dump_.shapes, &leaf);
     ++record.leaf_count;
@@ -100,17 +100,17 @@ class LineReader {
   }
 
   // torch_npu.hooks numbers each line: there a call ends where its parts start over.
-  bool BeginsRecord(const LineName& name) const {
+  bool BeginsRecord(const PklName& name) const {
     if (dump_.records.empty()) return true;
     const std::string_view last = dump_.records.back().name;
     if (WithoutLineNumber(name.stem) != WithoutLineNumber(last)) return true;
     if (name.number < 0) return false;
     if (!hooks_) return name.stem != last;
-    if (name.part != last_part_) return name.part == LinePart::kInput;
+    if (name.part != last_part_) return name.part == PklPart::kInput;
     return !NaturalLess(last_rest_, name.rest);
   }
 
-  void NewRecord(const LineName& name) {
+  void NewRecord(const PklName& name) {
     if (name.number >= 0) {
       if (name.number < last_number_) ++segment_;
       last_number_ = name.number;
@@ -127,7 +127,7 @@ class LineReader {
 
   // A defect of ptdbg_ascend 0.1 writes the list, its frames and their parts once more each, as
   // stack_info.0 and stack_info.0.0; torch_npu.hooks has one line a frame, stack_info.0, a text.
-  void AddStack(const LineName& name, const LineValues& line) {
+  void AddStack(const PklName& name, const PklValues& line) {
     if (name.rest.empty()) {
       // Most calls of a program come from few places.
       const auto [known, is_new] =
@@ -234,7 +234,7 @@ class LineReader {
   bool numbered_ = false, dotted_ = false, hooks_ = false, has_norm_ = false;
   int32_t segment_ = 0;
   int64_t last_number_ = -1, step_ = -1;
-  LinePart last_part_ = LinePart::kInput;
+  PklPart last_part_ = PklPart::kInput;
   std::string_view last_rest_, first_unknown_;
   size_t bad_lines_ = 0, unknown_ = 0;
   int64_t first_bad_line_ = 0;
@@ -243,10 +243,10 @@ class LineReader {
 
 }  // namespace
 
-Status ReadLines(std::string_view path, std::string_view text, Dump* dump,
+Status ReadPklLines(std::string_view path, std::string_view text, Dump* dump,
                  std::vector<int32_t>* segments, MemoryShare* memory) {
   segments->clear();
-  return LineReader(path, text, dump, segments, memory).Read();
+  return PklReader(path, text, dump, segments, memory).Read();
 }
 
 }  // namespace msprobe::dump

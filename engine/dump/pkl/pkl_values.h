@@ -11,7 +11,7 @@
 
 namespace msprobe::dump {
 
-struct LineValues {
+struct PklValues {
   bool has_statistics = false;  // a sixth element, be it an empty list
   std::string_view name;
   int64_t step = 0;         // second element of ptdbg_ascend: what was sampled, 101 for overflows
@@ -27,25 +27,25 @@ struct LineValues {
 };
 
 // Reads one list; false: json.failed(), or it is none of the forms.
-bool ReadLineValues(formats::JsonCursor* json, TextArena* arena, LineValues* line);
+bool ReadPklValues(formats::JsonCursor* json, TextArena* arena, PklValues* line);
 
 // The lists of a file one after another, whatever line they stand in; a defect of ptdbg_ascend 0.1
 // wrote several in one.
 //
-//   LineWalker walker(text);
+//   PklWalker walker(text);
 //   while (walker.Next())
 //     walker.bad() ? Complain(walker.Error(path)) : Take(walker.values());
-class LineWalker {
+class PklWalker {
  public:
   // What is decoded goes to `arena`; null: it lives until the next call of Next.
-  explicit LineWalker(std::string_view text, TextArena* arena = nullptr)
+  explicit PklWalker(std::string_view text, TextArena* arena = nullptr)
       : text_(text), arena_(arena) {}
 
   // Goes on to the next list, or to the next line behind what is none. False at the end.
   bool Next();
   bool bad() const { return bad_; }                // no such list
   bool unfinished() const { return unfinished_; }  // bad, and the text ends in it
-  const LineValues& values() const { return values_; }
+  const PklValues& values() const { return values_; }
   size_t begin() const { return begin_; }  // of what Next went to
   size_t end() const { return end_; }
   int64_t LineNumber() const;  // from 1
@@ -55,14 +55,14 @@ class LineWalker {
   std::string_view text_;
   TextArena* arena_;
   TextArena own_;
-  LineValues values_;
+  PklValues values_;
   formats::JsonCursor json_{std::string_view()};
   size_t begin_ = 0, end_ = 0;
   bool bad_ = false, unfinished_ = false;
 };
 
 // Everything of the leaf but record, slot and name.
-void FillLeaf(const LineValues& line, ShapePool* shapes, Leaf* leaf);
+void FillLeaf(const PklValues& line, ShapePool* shapes, Leaf* leaf);
 
 // What the list of a torch_npu.hooks line holds, by its length and the shape.
 enum class ListForm : uint8_t { kOther, kAll, kSample, kEither };

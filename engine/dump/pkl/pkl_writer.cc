@@ -1,4 +1,4 @@
-#include "engine/dump/lines/pkl_writer.h"
+#include "engine/dump/pkl/pkl_writer.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "engine/base/log.h"
-#include "engine/dump/lines/pkl_elements.h"
-#include "engine/dump/lines/pkl_names.h"
+#include "engine/dump/pkl/pkl_elements.h"
+#include "engine/dump/pkl/pkl_names.h"
 #include "engine/model/names.h"
 
 namespace msprobe::dump {
@@ -34,7 +34,7 @@ std::string Joined(std::span<const int64_t> numbers) {
 
 }  // namespace
 
-std::string LineNameOfFile(std::string_view file_name, bool swapped) {
+std::string PklNameOfFile(std::string_view file_name, bool swapped) {
   if (file_name.ends_with(".pt")) file_name.remove_suffix(3);
   const size_t dot = file_name.find('.');
   if (dot == file_name.npos) return std::string(file_name);
@@ -47,11 +47,11 @@ std::string LineNameOfFile(std::string_view file_name, bool swapped) {
   return fmt::format("{}_{}{}", call, part, rest);
 }
 
-LineWriter::LineWriter(const LineStyle& style)
+PklWriter::PklWriter(const PklStyle& style)
     : style_(style),
       composer_(style_, [this](std::string_view file) { return TakeListed(file); }) {}
 
-void LineWriter::List(const std::string& file_name, const TensorView& view) {
+void PklWriter::List(const std::string& file_name, const TensorView& view) {
   if (waiting_ == listed_.size()) listed_.emplace_back();
   Listed& listed = listed_[waiting_++];
   listed.file = file_name;
@@ -59,7 +59,7 @@ void LineWriter::List(const std::string& file_name, const TensorView& view) {
   ListElements(view, style_.sampled ? kListedSample : view.numel(), &listed.elements);
 }
 
-std::string_view LineWriter::TakeListed(std::string_view file_name) {
+std::string_view PklWriter::TakeListed(std::string_view file_name) {
   for (size_t i = waiting_; i-- > 0;) {  // those of the entry that is written came last
     if (listed_[i].file != file_name) continue;
     std::swap(listed_[i], listed_[--waiting_]);
@@ -68,9 +68,9 @@ std::string_view LineWriter::TakeListed(std::string_view file_name) {
   return {};
 }
 
-Result<std::unique_ptr<LineWriter>> LineWriter::Create(const LineStyle& style, bool keep) {
-  std::unique_ptr<LineWriter> writer(new LineWriter(style));
-  if (style.file_for_each || style.data == LineData::kStorages) return writer;
+Result<std::unique_ptr<PklWriter>> PklWriter::Create(const PklStyle& style, bool keep) {
+  std::unique_ptr<PklWriter> writer(new PklWriter(style));
+  if (style.file_for_each || style.data == PklData::kStorages) return writer;
   MSPROBE_RETURN_IF_ERROR(MakeDirectories(DirectoryName(style.file)));
   MSPROBE_ASSIGN_OR_RETURN(writer->file_, AppendFile::Open(style.file, keep));
   writer->last_file_ = style.file;
@@ -79,7 +79,7 @@ Result<std::unique_ptr<LineWriter>> LineWriter::Create(const LineStyle& style, b
 }
 
 // "Overflow_info_20230104_134530.pkl" and a folder of the same stem, which nobody has yet.
-Status LineWriter::BeginFile() {
+Status PklWriter::BeginFile() {
   const std::time_t now = std::time(nullptr);
   std::tm utc{};
   ::gmtime_r(&now, &utc);
@@ -95,34 +95,34 @@ Status LineWriter::BeginFile() {
   return Status::Ok();
 }
 
-Status LineWriter::Store(const std::string& file_name, const TensorView& view, TensorQueue* queue) {
+Status PklWriter::Store(const std::string& file_name, const TensorView& view, TensorQueue* queue) {
   const bool plain =
       !DTypeTorchName(view.dtype).starts_with("torch.float") && view.dtype != DType::kBFloat16;
   if (!style_.plain_values && (plain || view.ndim == 0 || view.numel() == 0)) return Status::Ok();
-  if (style_.data == LineData::kInLines) {
+  if (style_.data == PklData::kInLines) {
     List(file_name, view);
     return Status::Ok();
   }
-  std::string name = LineNameOfFile(file_name, style_.swaps_backward());
+  std::string name = PklNameOfFile(file_name, style_.swaps_backward());
   if (name.empty()) return Status::Ok();
-  if (style_.data == LineData::kStorages) return StoreStorage(name, view, queue);
+  if (style_.data == PklData::kStorages) return StoreStorage(name, view, queue);
   if (style_.file_for_each) {
     if (!file_.is_open()) MSPROBE_RETURN_IF_ERROR(BeginFile());
     queue->SetFolder(last_folder_);
     name = WithoutLineNumber(name);
   }
   name += ".npy";
-  if (style_.dialect == LineDialect::kNumbered)
+  if (style_.dialect == PklDialect::kNumbered)
     return queue->Push(name, SampleElements(view, style_.sample_step).view());
   OwnedElements owned;
   return queue->Push(name, NumpyElements(view, &owned));
 }
 
 // "16_Functional_relu_backward_input0_shape[2,1]_stride[1,1]_offset[0]_format[2].npy"
-Status LineWriter::StoreStorage(std::string_view name, const TensorView& view, TensorQueue* queue) {
-  const LineName parsed = ParseLineName(name).value_or(LineName{});
+Status PklWriter::StoreStorage(std::string_view name, const TensorView& view, TensorQueue* queue) {
+  const PklName parsed = ParsePklName(name).value_or(PklName{});
   const std::string side =
-      fmt::format("{}_{}", parsed.stem, parsed.part == LinePart::kInput ? "input" : "output");
+      fmt::format("{}_{}", parsed.stem, parsed.part == PklPart::kInput ? "input" : "output");
   if (side != last_side_) {
     last_side_ = side;
     ++next_side_;
@@ -148,18 +148,18 @@ Status LineWriter::StoreStorage(std::string_view name, const TensorView& view, T
                             : next_value_++;
   return queue->Push(
       fmt::format("{}_{}_{}{}_shape[{}]_stride[{}]_offset[{}]_format[2].npy", next_side_ - 1, call,
-                  parsed.part == LinePart::kInput ? "input" : "output", place, Joined(view.dims()),
+                  parsed.part == PklPart::kInput ? "input" : "output", place, Joined(view.dims()),
                   Joined(strides), offset),
       stored);
 }
 
-Result<int64_t> LineWriter::AddStack(std::string_view, std::vector<std::string> frames) {
-  stacks_.push_back(LineFrames(frames));
+Result<int64_t> PklWriter::AddStack(std::string_view, std::vector<std::string> frames) {
+  stacks_.push_back(PklFrames(frames));
   return static_cast<int64_t>(stacks_.size()) - 1;
 }
 
-Status LineWriter::Write(const Entry& entry) {
-  if (style_.data == LineData::kStorages) return Status::Ok();
+Status PklWriter::Write(const Entry& entry) {
+  if (style_.data == PklData::kStorages) return Status::Ok();
   composer_.Compose(entry);
   std::string_view text = composer_.lines();
   if (entry.stack >= 0 && static_cast<size_t>(entry.stack) < stacks_.size()) {
@@ -178,7 +178,7 @@ Status LineWriter::Write(const Entry& entry) {
   return file_.Close();
 }
 
-Status LineWriter::Close() {
+Status PklWriter::Close() {
   const std::vector<std::string>& wanted = style_.scope.empty() ? style_.api_list : style_.scope;
   if (!wanted.empty() && file_.is_open() && std::exchange(is_empty_, false)) {
     Log(LogLevel::kWarning, fmt::format("{} has no lines: no call that was made fits {}; names are "
@@ -188,7 +188,7 @@ Status LineWriter::Close() {
   return Status::Ok();
 }
 
-Status LineWriter::Finish() {
+Status PklWriter::Finish() {
   if (!file_.is_open()) return Status::Ok();
   if (file_.IsRemoved()) {
     return Status(ErrorCode::kIo)

@@ -43,17 +43,17 @@ class Options {
 
 dump::Config ConfigOf(const nb::dict& dict) {
   const Options options(dict);
-  dump::LineStyle style;
+  dump::PklStyle style;
   std::string dialect = "counted", mode = "all", data = "npy", level = "L1";
   bool checksums = false;
   Strings parts = {"forward", "backward", "input", "output"};
   options.Read("dialect", &dialect);
   options.Read("mode", &mode);
   options.Read("data", &data);
-  style.dialect = Named<dump::LineDialect>("a dialect", dialect, kDialects);
-  style.mode = Named<dump::LineMode>("a mode", mode, kModes);
-  style.data = Named<dump::LineData>("a form of data", data, kData);
-  if (!style.has_values()) style.data = dump::LineData::kNone;
+  style.dialect = Named<dump::PklDialect>("a dialect", dialect, kDialects);
+  style.mode = Named<dump::PklMode>("a mode", mode, kModes);
+  style.data = Named<dump::PklData>("a form of data", data, kData);
+  if (!style.has_values()) style.data = dump::PklData::kNone;
   options.Read("file", &style.file);
   options.Read("data_folder", &style.data_folder);
   options.Read("tag_folder", &style.tag_folder);
@@ -76,7 +76,7 @@ dump::Config ConfigOf(const nb::dict& dict) {
   options.Read("checks_overflow", &style.file_for_each);
   config.level = level == "L0" ? Level::kL0 : Level::kL1;
   config.task = style.file_for_each                   ? Task::kOverflowCheck
-                : style.data != dump::LineData::kNone ? Task::kTensor
+                : style.data != dump::PklData::kNone ? Task::kTensor
                                                       : Task::kStatistics;
   if (checksums) config.summary = {.statistics = false, .checksum = kernels::Checksum::kCrc32};
   const auto has = [&](const char* part) {
@@ -88,28 +88,28 @@ dump::Config ConfigOf(const nb::dict& dict) {
                       .backward_output = has("backward") && has("output")};
   config.extra_info = style.has_stacks() || style.file_for_each;
   config.dump_path = style.tag_folder.empty() ? style.file : style.tag_folder;
-  config.lines = std::move(style);
+  config.pkl = std::move(style);
   return config;
 }
 
 }  // namespace
 
-void BindLines(nb::module_& m) {
+void BindPkl(nb::module_& m) {
   using namespace nb::literals;
   m.def(
-      "configure_lines",
+      "configure_pkl",
       [](const nb::dict& options, const std::string& own_directory, bool goes_on) {
         dump::Config config = ConfigOf(options);
         PrepareCapture(own_directory);
         Collector::Get().Restyle(std::move(config), goes_on);
       },
       "options"_a, "own_directory"_a, "goes_on"_a = false,
-      "Record as an older tool did: members of `options` are those of LineStyle, and parts, ranks, "
+      "Record as an older tool did: members of `options` are those of PklStyle, and parts, ranks, "
       "level, checks_overflow, overflow_nums, async_dump, checksums. Call numbers go on; "
       "`goes_on`: "
       "the count of overflows, too.");
   m.def(
-      "release_lines", [] { Collector::Get().ReleaseLines(); },
+      "release_pkl", [] { Collector::Get().ReleasePkl(); },
       "The files that were written are complete, and may be moved or removed.");
   m.def(
       "set_overflow_flag",

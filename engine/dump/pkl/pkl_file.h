@@ -23,12 +23,12 @@ namespace msprobe::dump {
 // names stay. Lines that cannot be read are left out and counted in dump->note; an unfinished last
 // line makes the dump incomplete. Errors: kInvalidDump when no line can be
 // read; kUnsupported when `memory` does not allow for it.
-Status ReadLineFile(MappedFile file, const ReadOptions& options, MemoryShare* memory, Dump* dump);
+Status ReadPklFile(MappedFile file, const ReadOptions& options, MemoryShare* memory, Dump* dump);
 
 // Its first half: the lines alone. Views point into `text`. `segments` gets one number a record:
 // how often the numbers in front of names started over before it (each time ptdbg_ascend 0.1 began
 // a folder of its own).
-Status ReadLines(std::string_view path, std::string_view text, Dump* dump,
+Status ReadPklLines(std::string_view path, std::string_view text, Dump* dump,
                  std::vector<int32_t>* segments, MemoryShare* memory = nullptr);
 
 }  // namespace msprobe::dump

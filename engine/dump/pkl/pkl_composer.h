@@ -1,6 +1,6 @@
 // Entries of a session as lines of torch_npu.hooks and ptdbg_ascend. pkl_file.h reads them back.
 //
-//   LineComposer composer(style, [&](std::string_view file) { return ElementsOf(file); });
+//   PklComposer composer(style, [&](std::string_view file) { return ElementsOf(file); });
 //   composer.Compose(entry);
 //   file.Append(composer.lines());
 //   // ["Functional_relu_0_forward_input.0", 0, [], "torch.float32", [2, 3], [1.5, -2.0, 0.25, 3]]
@@ -18,11 +18,11 @@
 
 namespace msprobe::dump {
 
-class LineComposer {
+class PklComposer {
  public:
   // kInLines: what stands between the brackets, by the name of the file that a tensor would go to.
   using ElementsOf = std::function<std::string_view(std::string_view file)>;
-  LineComposer(const LineStyle& style, ElementsOf elements_of)
+  PklComposer(const PklStyle& style, ElementsOf elements_of)
       : style_(style), elements_of_(std::move(elements_of)) {}
 
   // Values that the style leaves out have no line. The members below hold until the next call.
@@ -38,7 +38,7 @@ class LineComposer {
   void AddNumber(const Entry& entry, const Entry::Value& value);
   void BeginLine();
 
-  const LineStyle style_;
+  const PklStyle style_;
   const ElementsOf elements_of_;
   std::string name_, text_;
   std::string_view part_;  // "input" or "output"
@@ -51,7 +51,7 @@ class LineComposer {
 std::string WithoutCallNumber(std::string_view name);
 
 // Frames as stack.json has them, as a list of lists of file, line, function and source.
-std::string LineFrames(const std::vector<std::string>& frames);
+std::string PklFrames(const std::vector<std::string>& frames);
 // The line of a call with such a list.
 void AppendStackLine(std::string* out, std::string_view name, std::string_view frames);
 

@@ -1,4 +1,4 @@
-#include "engine/dump/lines/pkl_elements.h"
+#include "engine/dump/pkl/pkl_elements.h"
 
 #include <algorithm>
 #include <complex>

@@ -1,4 +1,4 @@
-#include "engine/dump/lines/pkl_names.h"
+#include "engine/dump/pkl/pkl_names.h"
 
 #include <algorithm>
 #include <iterator>
@@ -14,7 +14,7 @@ constexpr std::string_view kTypes[] = {"Tensor", "Torch",       "Functional", "V
 struct Ending {
   size_t at;  // of the separator in front of the direction
   Direction direction;
-  LinePart part;
+  PklPart part;
   size_t end;  // behind the part's word
 };
 
@@ -22,8 +22,8 @@ struct Ending {
 std::optional<Ending> FindEnding(std::string_view name, char separator) {
   static constexpr std::pair<std::string_view, Direction> kDirections[] = {
       {"forward", Direction::kForward}, {"backward", Direction::kBackward}};
-  static constexpr std::pair<std::string_view, LinePart> kParts[] = {
-      {"input", LinePart::kInput}, {"output", LinePart::kOutput}, {"stack_info", LinePart::kStack}};
+  static constexpr std::pair<std::string_view, PklPart> kParts[] = {
+      {"input", PklPart::kInput}, {"output", PklPart::kOutput}, {"stack_info", PklPart::kStack}};
   for (size_t at = name.find(separator); at != name.npos; at = name.find(separator, at + 1)) {
     for (const auto& [word, direction] : kDirections) {
       size_t next = at + 1 + word.size();
@@ -46,12 +46,12 @@ std::string_view WithoutLineNumber(std::string_view name) {
   return end == 0 || end == name.npos || name[end] != '_' ? name : name.substr(end + 1);
 }
 
-std::string LineName::Api() const {
+std::string PklName::Api() const {
   return type.empty() ? std::string(op) : std::string(type) + "." + std::string(op);
 }
 
-std::optional<LineName> ParseLineName(std::string_view name) {
-  LineName parsed{.separator = '_'};
+std::optional<PklName> ParsePklName(std::string_view name) {
+  PklName parsed{.separator = '_'};
   std::optional<Ending> ending = FindEnding(name, '_');
   if (!ending) {
     parsed.separator = '.';

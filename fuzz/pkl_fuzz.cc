@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/dump/lines/pkl_file.h"
+#include "engine/dump/pkl/pkl_file.h"
 #include "engine/dump/read/pkl_trace.h"
 #include "engine/dump/tensors/storage_folder.h"
 #include "engine/dump/tensors/tensor_data.h"
@@ -48,7 +48,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   msprobe::Dump dump;
   dump.path = "dump.pkl";
   std::vector<int32_t> segments;
-  const msprobe::Status status = msprobe::dump::ReadLines("dump.pkl", text, &dump, &segments);
+  const msprobe::Status status = msprobe::dump::ReadPklLines("dump.pkl", text, &dump, &segments);
   if (!status.ok()) {
     if (status.code() != msprobe::ErrorCode::kInvalidDump || status.message().empty()) std::abort();
     return 0;

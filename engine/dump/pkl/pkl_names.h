@@ -1,8 +1,8 @@
 // Names in the dumps of torch_npu.hooks and ptdbg_ascend.
 //
-//   ParseLineName("7_Functional_relu_forward_input.0");   // torch_npu.hooks, ptdbg_ascend 0.1
-//   ParseLineName("Tensor___add___1_backward_output");    // ptdbg_ascend 1 to 5
-//   ParseLineName("Functional.conv2d.0.forward.input.0"); // ptdbg_ascend 6
+//   ParsePklName("7_Functional_relu_forward_input.0");   // torch_npu.hooks, ptdbg_ascend 0.1
+//   ParsePklName("Tensor___add___1_backward_output");    // ptdbg_ascend 1 to 5
+//   ParsePklName("Functional.conv2d.0.forward.input.0"); // ptdbg_ascend 6
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,16 @@
 
 namespace msprobe::dump {
 
-enum class LinePart : uint8_t { kInput, kOutput, kStack };
+enum class PklPart : uint8_t { kInput, kOutput, kStack };
 
-struct LineName {
+struct PklName {
   std::string_view stem;  // up to the part, without the separator: "7_Functional_relu_forward"
   std::string_view type;  // "Functional"; "" for a name that a user chose
   std::string_view op;    // "relu"
   int64_t number = -1;    // in front of the name; -1: none
   int64_t call = -1;      // behind the operation; -1: none
   Direction direction = Direction::kForward;
-  LinePart part = LinePart::kInput;
+  PklPart part = PklPart::kInput;
   std::string_view rest;  // behind the part: ".0.1"
   char separator = '_';
   // As msprobe spells it: "Functional.relu".
@@ -31,7 +31,7 @@ struct LineName {
 };
 
 // nullopt: none of these forms.
-std::optional<LineName> ParseLineName(std::string_view name);
+std::optional<PklName> ParsePklName(std::string_view name);
 
 // "Functional_relu_forward" of "7_Functional_relu_forward": two dumps number their lines apart.
 std::string_view WithoutLineNumber(std::string_view name);

@@ -1,4 +1,4 @@
-#include "engine/dump/lines/pkl_place.h"
+#include "engine/dump/pkl/pkl_place.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -44,16 +44,16 @@ std::string WithRank(const std::string& path, int rank) {
 
 }  // namespace
 
-Result<LineStyle> PlaceLines(LineStyle style, std::optional<int> rank) {
+Result<PklStyle> PlacePklFiles(PklStyle style, std::optional<int> rank) {
   if (style.tag_folder.empty()) {
     if (rank.value_or(0) <= 0 || style.file_for_each) return style;
     style.file = WithRank(style.file, *rank);
     const std::string_view stem = style.stem;  // of the data folder, in front of its time
-    if (!style.data_folder.empty() && style.data != LineData::kStorages) {
+    if (!style.data_folder.empty() && style.data != PklData::kStorages) {
       const std::string folder = style.data_folder;
       style.data_folder = fmt::format("{}_rank{}{}", folder.substr(0, stem.size()), *rank,
                                       folder.substr(stem.size()));
-    } else if (style.data == LineData::kStorages) {
+    } else if (style.data == PklData::kStorages) {
       style.data_folder = WithRank(style.data_folder, *rank);
     }
     return style;
@@ -67,7 +67,7 @@ Result<LineStyle> PlaceLines(LineStyle style, std::optional<int> rank) {
   static auto* ours = new std::set<std::string>;  // held beyond static destructors
   if (ours->insert(folder).second) MSPROBE_RETURN_IF_ERROR(MoveAside(style.tag_folder, below));
   style.file = style.file_for_each ? folder : JoinPath(folder, style.stem + ".pkl");
-  if (style.data == LineData::kNpy) style.data_folder = JoinPath(folder, style.stem);
+  if (style.data == PklData::kNpy) style.data_folder = JoinPath(folder, style.stem);
   return style;
 }
 

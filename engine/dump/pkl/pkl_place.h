@@ -1,6 +1,6 @@
 // Where lines go.
 //
-//   MSPROBE_ASSIGN_OR_RETURN(const LineStyle placed, PlaceLines(style, rank));
+//   MSPROBE_ASSIGN_OR_RETURN(const PklStyle placed, PlacePklFiles(style, rank));
 //   // tag_folder "d/ptdbg_dump_v0.1", stem "api_stack_dump", rank 3:
 //   // file "d/ptdbg_dump_v0.1/rank3/api_stack_dump.pkl", data_folder ".../rank3/api_stack_dump"
 #pragma once
@@ -17,6 +17,6 @@ namespace msprobe::dump {
 // "rank<pid>". What an earlier run left there is moved into a tag folder of its own,
 // "ptdbg_dump_v0.1_1", and one line says so. Without: `file` as it is, for ranks from 1 on with
 // "_rank<r>" behind its stem, since processes do not share a file. Errors: kIo.
-Result<LineStyle> PlaceLines(LineStyle style, std::optional<int> rank);
+Result<PklStyle> PlacePklFiles(PklStyle style, std::optional<int> rank);
 
 }  // namespace msprobe::dump

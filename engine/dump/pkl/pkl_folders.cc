@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "engine/dump/lines/pkl_file.h"
+#include "engine/dump/pkl/pkl_file.h"
 #include "engine/model/text_arena.h"
 
 namespace msprobe::dump {
@@ -46,9 +46,9 @@ size_t RunOf(const std::string& folder, const std::vector<std::string>& folders,
 
 }  // namespace
 
-Status ReadLineFile(MappedFile file, const ReadOptions& options, MemoryShare* memory, Dump* dump) {
+Status ReadPklFile(MappedFile file, const ReadOptions& options, MemoryShare* memory, Dump* dump) {
   std::vector<int32_t> segments;
-  MSPROBE_RETURN_IF_ERROR(ReadLines(dump->path, file.bytes(), dump, &segments, memory));
+  MSPROBE_RETURN_IF_ERROR(ReadPklLines(dump->path, file.bytes(), dump, &segments, memory));
   dump->files.push_back(std::move(file));
   if (dump->task == Task::kTensor) return Status::Ok();  // the values stand in the lines
   if (options.tensor_folder && options.tensor_folder->empty()) return Status::Ok();

@@ -1,9 +1,9 @@
-#include "engine/dump/lines/pkl_composer.h"
+#include "engine/dump/pkl/pkl_composer.h"
 
 #include <algorithm>
 
 #include "engine/base/text.h"
-#include "engine/dump/lines/pkl_names.h"
+#include "engine/dump/pkl/pkl_names.h"
 #include "engine/dump/write/entry_json.h"
 #include "engine/model/names.h"
 
@@ -52,7 +52,7 @@ std::string WithoutCallNumber(std::string_view name) {
   return std::string(name.substr(0, number)) + std::string(name.substr(direction));
 }
 
-std::string LineFrames(const std::vector<std::string>& frames) {
+std::string PklFrames(const std::vector<std::string>& frames) {
   std::string list = "[";
   for (size_t i = 0; i < frames.size(); ++i) {
     if (i > 0) list += ", ";
@@ -72,10 +72,10 @@ bool IsPlainTensor(std::string_view dtype, std::span<const int64_t> shape) {
   return !has_point || shape.empty() || std::find(shape.begin(), shape.end(), 0) != shape.end();
 }
 
-void LineComposer::Compose(const Entry& entry) {
+void PklComposer::Compose(const Entry& entry) {
   text_.clear();
   name_ = entry.name();
-  if (style_.dialect == LineDialect::kHooks) name_ = WithoutCallNumber(name_);
+  if (style_.dialect == PklDialect::kHooks) name_ = WithoutCallNumber(name_);
   if (style_.file_for_each) name_ = WithoutLineNumber(name_);
   if (!style_.has_values()) return;
   const bool swapped = style_.swaps_backward() && name_.ends_with("_backward");
@@ -94,13 +94,13 @@ void LineComposer::Compose(const Entry& entry) {
   if (last != nullptr) AddSlot("output", entry, last->root);
 }
 
-void LineComposer::AddSlot(std::string_view part, const Entry& entry, uint32_t root) {
+void PklComposer::AddSlot(std::string_view part, const Entry& entry, uint32_t root) {
   part_ = part;
   path_.clear();
   AddValue(entry, root);
 }
 
-void LineComposer::AddValue(const Entry& entry, uint32_t index) {
+void PklComposer::AddValue(const Entry& entry, uint32_t index) {
   const Entry::Value& value = entry.values()[index];
   switch (value.kind) {
     case Entry::Kind::kTensor:
@@ -133,9 +133,9 @@ void LineComposer::AddValue(const Entry& entry, uint32_t index) {
   }
 }
 
-void LineComposer::BeginLine() {
+void PklComposer::BeginLine() {
   line_name_.clear();
-  if (style_.dialect == LineDialect::kHooks && !style_.file_for_each) {
+  if (style_.dialect == PklDialect::kHooks && !style_.file_for_each) {
     AppendInteger(&line_name_, next_line_++);
     line_name_ += '_';
   }
@@ -146,7 +146,7 @@ void LineComposer::BeginLine() {
 }
 
 // kInLines: the elements, and with a sample three statistics, in one list.
-void LineComposer::AddElements(const TensorValue& tensor) {
+void PklComposer::AddElements(const TensorValue& tensor) {
   if (tensor.file.empty() || tensor.file == "-1") return;
   BeginLine();
   const std::string_view elements = elements_of_(tensor.file);
@@ -160,11 +160,11 @@ void LineComposer::AddElements(const TensorValue& tensor) {
   text_ += "]\n";
 }
 
-void LineComposer::AddTensor(const TensorValue& tensor) {
+void PklComposer::AddTensor(const TensorValue& tensor) {
   if (!style_.plain_values && IsPlainTensor(tensor.dtype, tensor.shape)) return;
-  if (style_.data == LineData::kInLines) return AddElements(tensor);
+  if (style_.data == PklData::kInLines) return AddElements(tensor);
   BeginLine();
-  const bool in_short = style_.dialect == LineDialect::kNumbered;
+  const bool in_short = style_.dialect == PklDialect::kNumbered;
   AppendInteger(&text_, style_.file_for_each ? kComplete : in_short ? style_.sample_step : 0);
   if (tensor.checksum == kernels::Checksum::kNone || !tensor.measured()) {
     text_ += ", [], \"";
@@ -190,11 +190,11 @@ void LineComposer::AddTensor(const TensorValue& tensor) {
   text_ += "]]\n";
 }
 
-void LineComposer::AddNumber(const Entry& entry, const Entry::Value& value) {
+void PklComposer::AddNumber(const Entry& entry, const Entry::Value& value) {
   const std::string_view type = entry.text(value.type);
   // ptdbg_ascend 0.1 knows tensors only.
-  if (value.bare || !IsNumberType(type) || style_.dialect == LineDialect::kNumbered) return;
-  if (!style_.plain_values || style_.data == LineData::kInLines) return;
+  if (value.bare || !IsNumberType(type) || style_.dialect == PklDialect::kNumbered) return;
+  if (!style_.plain_values || style_.data == PklData::kInLines) return;
   BeginLine();
   AppendInteger(&text_, style_.file_for_each ? kComplete : 0);
   ((text_ += ", [], \"<class '") += type) += "'>\", \"[]\", [";

@@ -1,4 +1,4 @@
-#include "engine/dump/lines/pkl_values.h"
+#include "engine/dump/pkl/pkl_values.h"
 
 #include <algorithm>
 #include <cmath>
@@ -32,7 +32,7 @@ bool ReadFrame(formats::JsonCursor* json, TextArena* arena, std::string_view* fr
 }
 
 // A list of frames; the frame itself, where a defect wrote it once more; its parts; one text.
-void ReadStack(formats::JsonCursor* json, TextArena* arena, LineValues* line) {
+void ReadStack(formats::JsonCursor* json, TextArena* arena, PklValues* line) {
   formats::JsonText text;
   if (json->Peek() == '"') {
     line->is_text = true;
@@ -51,7 +51,7 @@ void ReadStack(formats::JsonCursor* json, TextArena* arena, LineValues* line) {
 
 // One of [max, min, mean]: as spelled; bools as Python prints them; "" for the text "Nan" that
 // stands for "not computed".
-void ReadStatistic(formats::JsonCursor* json, bool scalar, TextArena* arena, LineValues* line) {
+void ReadStatistic(formats::JsonCursor* json, bool scalar, TextArena* arena, PklValues* line) {
   formats::JsonText text;
   bool flag = false;
   std::string_view value;
@@ -110,7 +110,7 @@ double ValueOf(std::string_view text) {
 
 }  // namespace
 
-bool ReadLineValues(formats::JsonCursor* json, TextArena* arena, LineValues* line) {
+bool ReadPklValues(formats::JsonCursor* json, TextArena* arena, PklValues* line) {
   formats::JsonText text;
   std::string_view number;
   if (!json->BeginArray() || !json->NextItem() || !json->String(&text)) return false;
@@ -158,14 +158,14 @@ bool ReadLineValues(formats::JsonCursor* json, TextArena* arena, LineValues* lin
   return !json->failed();
 }
 
-bool LineWalker::Next() {
+bool PklWalker::Next() {
   begin_ = text_.find_first_not_of(" \r\n\t", end_);
   bad_ = unfinished_ = false;
   if (begin_ == text_.npos) return false;
   if (arena_ == nullptr) own_ = TextArena();
-  values_ = LineValues();
+  values_ = PklValues();
   json_ = formats::JsonCursor(text_, begin_);
-  if (ReadLineValues(&json_, arena_ != nullptr ? arena_ : &own_, &values_)) {
+  if (ReadPklValues(&json_, arena_ != nullptr ? arena_ : &own_, &values_)) {
     end_ = json_.offset();
     return true;
   }
@@ -176,11 +176,11 @@ bool LineWalker::Next() {
   return true;
 }
 
-int64_t LineWalker::LineNumber() const {
+int64_t PklWalker::LineNumber() const {
   return 1 + std::count(text_.begin(), text_.begin() + static_cast<ptrdiff_t>(begin_), '\n');
 }
 
-void FillLeaf(const LineValues& line, ShapePool* shapes, Leaf* leaf) {
+void FillLeaf(const PklValues& line, ShapePool* shapes, Leaf* leaf) {
   TextRef Leaf::*const texts[] = {&Leaf::max, &Leaf::min, &Leaf::mean, &Leaf::norm};
   double Leaf::*const values[] = {&Leaf::max_value, &Leaf::min_value, &Leaf::mean_value,
                                   &Leaf::norm_value};
