@@ -30,7 +30,7 @@ void Configure(nb::handle config_path, nb::handle task, nb::handle dump_path, nb
                                         TextArgument("level", level), StepArgument("step", step)};
   auto watch = std::make_unique<dump::ConfigWatch>(path, overrides);
   dump::Config config = ValueOrRaise(dump::LoadConfig(path, overrides));
-  RaiseIfError(Collector::CheckPlaces(config, rank));
+  RaiseIfError(capture::CheckPlaces(config, rank));
   PrepareCapture(own_directory);
   Collector::Get().Configure(std::move(config), std::move(watch));
 }

@@ -1,6 +1,8 @@
 #include "capture/collector.h"
 
 #include "capture/calls/code_stub.h"
+#include "capture/calls/interpose.h"
+#include "capture/calls/module_calls.h"
 #include "capture/provenance.h"
 #include "capture/values/weights.h"
 #include "engine/base/log.h"
@@ -13,27 +15,65 @@ Collector& Collector::Get() {
   return *instance;
 }
 
-Collector::ThreadState& Collector::Thread() {
-  // Entries still open when a thread ends hold Python references that cannot be given back then:
-  // left behind.
-  struct Holder {
-    ThreadState* state = new ThreadState;
-    ~Holder() {
-      if (state->modules.empty()) delete state;
-    }
-  };
-  thread_local Holder holder;
-  return *holder.state;
-}
-
 void Collector::Abandon() {
   DispatchCount::Abandon();
   run_.session->Abandon();
 }
 
+void Collector::Configure(dump::Config config, std::unique_ptr<dump::ConfigWatch> watch) {
+  for (const std::string& line : config.warnings) Log(LogLevel::kWarning, line);
+  run_.session = std::make_unique<dump::Session>(std::move(config));
+  reload_.Watch(run_.session->config().dump_enable ? std::move(watch) : nullptr);
+  if (!run_.session->enabled())
+    Log(LogLevel::kInfo, "collection is off until the configuration says \"dump_enable\": true");
+  run_.options.store = [this](const std::string& file, const TensorView& view) {
+    return run_.session->Store(file, view);
+  };
+  Adopt();
+}
+
+void Collector::Restyle(dump::Config config, bool goes_on) {
+  if (run_.session == nullptr || !run_.session->config().pkl) {
+    Configure(std::move(config));
+    return;
+  }
+  (void)Stop();  // a failure is logged where it happens
+  gradients_.Forget();
+  run_.session->Restyle(std::move(config), goes_on);
+  Adopt(goes_on);
+}
+
+void Collector::ReleasePkl() {
+  if (run_.session == nullptr || !run_.session->config().pkl) return;
+  (void)Stop();  // a failure is logged where it happens
+  run_.session->ReleasePkl();
+}
+
+void Collector::Adopt(bool goes_on) {
+  const dump::Config& config = run_.session->config();
+  configured_ = run_.session->configured();
+  const bool records_calls = !run_.session->disabled() && config.task != Task::kGradProbe;
+  run_.modules_wanted = records_calls && RecordsModules(config);
+  run_.apis_wanted = records_calls && (config.level == Level::kL1 || config.level == Level::kMix);
+  run_.options.summary = config.summary;
+  if (!goes_on) found_.Forget();
+  reference_.Configure();
+  run_.options.numbers = config.task != Task::kNanCheck;
+  run_.options.for_pkl = config.pkl.has_value();
+  // Other tasks need a tensor's numbers before the call goes on.
+  run_.options.device = config.task == Task::kStatistics ? &run_.device : nullptr;
+  apis_.ApplyRules();
+}
+
+bool Collector::Refresh(bool has_model, std::optional<int> rank) {
+  const ConfigReload::Answer answer = reload_.Poll(has_model, rank);
+  if (answer == ConfigReload::Answer::kTaken) Adopt();
+  return answer != ConfigReload::Answer::kUnchanged;
+}
+
 Result<bool> Collector::StartSession(std::optional<int> rank) {
-  if (search_ != nullptr) {
-    MSPROBE_ASSIGN_OR_RETURN(const bool found, BeginSearch(rank));
+  if (reference_.on()) {
+    MSPROBE_ASSIGN_OR_RETURN(const bool found, reference_.Begin(rank));
     if (!found) return false;
   }
   if (run_.session->begins_step() && run_.session->filter().WantsStep(run_.session->step()))
@@ -45,35 +85,35 @@ Result<bool> Collector::Start(std::optional<int> rank, const NamedModels& models
   if (run_.session->config().level == Level::kDebug) return false;  // Save starts by itself
   MSPROBE_ASSIGN_OR_RETURN(const bool collecting, StartSession(rank));
   run_.options.slicer = run_.session->slicer().empty() ? nullptr : &run_.session->slicer();
-  sees_calls_ = false;
+  run_.sees_calls = false;
   tokens_ = 0;
   if (!collecting) return false;
   if (!token_range_) SeeCalls();
   if (run_.modules_wanted && module_tree_.empty()) {
     for (const auto& [prefix, model] : models) module_tree_.AddModel(prefix, model);
   }
-  NoteWeights(models);
+  WriteWeights(models);
   return true;
 }
 
 void Collector::SeeCalls() {
-  sees_calls_ = true;
+  run_.sees_calls = true;
   run_.coverage.Start(/*modules_only=*/!run_.apis_wanted);
   if (run_.session->filter().data_mode.backward()) WatchBackward(true);
-  if (run_.modules_wanted) ModuleCalls::Install(this);
+  if (run_.modules_wanted) ModuleCalls::Install(&modules_);
   if (!run_.apis_wanted) return;
   CodeStub::ForEach(
       [](PyObject* code, void* self) { static_cast<Collector*>(self)->run_.stacks.HideCode(code); },
       this);
-  Interposer::Install(this);
+  Interposer::Install(&api_calls_);
 }
 
 void Collector::WhileRemoved(const std::function<void()>& change) {
-  const bool installed = Interposer::installed(), sees_calls = sees_calls_;
+  const bool installed = Interposer::installed(), sees_calls = run_.sees_calls;
   if (installed) Interposer::Remove();
   change();
   if (installed) SeeCalls();
-  sees_calls_ = sees_calls;
+  run_.sees_calls = sees_calls;
 }
 
 void Collector::SetTokenRange(std::optional<std::pair<int64_t, int64_t>> range) {
@@ -87,9 +127,9 @@ void Collector::BeginToken() {
   if (token == token_range_->second + 1) StopCalls();
 }
 
-void Collector::NoteWeights(const NamedModels& models) {
+void Collector::WriteWeights(const NamedModels& models) {
   if (models.empty() || !run_.records_values()) return;
-  if (run_.config().pkl ? !run_.session->TakeNewPkl() : std::exchange(noted_weights_, true))
+  if (run_.config().pkl ? !run_.session->TakeNewPkl() : std::exchange(wrote_weights_, true))
     return;
   WeightsText text;
   for (const auto& [prefix, model] : models) text.Add(prefix, model);
@@ -97,9 +137,9 @@ void Collector::NoteWeights(const NamedModels& models) {
 }
 
 Status Collector::Stop() {
-  only_module_ = nullptr;
+  modules_.RecordAll();
   StopCalls();
-  late_.Flush();
+  api_calls_.FlushLate();
   Interposer::Remove();
   // After a fault, too: asking the dispatcher costs time at each operation.
   DispatchCount::Remove();
@@ -109,16 +149,17 @@ Status Collector::Stop() {
   parameter_gradients_.WriteAll();
   run_.FetchDeferred();
   WriteCoverage();
-  ReportSearch();
+  reference_.Report();
   return run_.session->Stop();
 }
 
 void Collector::StopCalls() {
-  sees_calls_ = false;
-  if (late_.empty()) Interposer::Remove();  // else waiting is still to be seen
+  run_.sees_calls = false;
+  // A program that waits for collectives is still observed while it waits.
+  if (!api_calls_.waits_for_late_calls()) Interposer::Remove();
   ModuleCalls::Remove();
   WatchBackward(false);
-  Thread().modules.clear();
+  CallRecorder::OpenModules().clear();
   call_place.modules = 0;
 }
 
@@ -127,7 +168,7 @@ void Collector::Step() {
   saves_.Flush();
   (void)Stop();  // a failure is logged where it happens
   run_.session->Step();
-  backward_stacks_.clear();
+  gradients_.NewStep();
   if (run_.session->configured() != configured_) Adopt();
   run_.coverage.NewStep();
 }
@@ -140,6 +181,17 @@ void Collector::WriteCoverage() {
   run_.session->WriteBeside(dump::kCoverageFile, dump::CoverageJson(coverage));
   if (std::exchange(said_coverage_, true)) return;
   for (const std::string& line : dump::CoverageLines(coverage, 3)) Log(LogLevel::kInfo, line);
+}
+
+void Collector::OnGradient(PyObject* module, const std::string& parameter, PyObject* tensor) {
+  if (token_range_ && tokens_ <= token_range_->first) return;  // the range is still to come
+  Guarded([&] { parameter_gradients_.OnGradient(module, parameter, tensor); });
+}
+
+void Collector::ForgetModules() {
+  parameter_gradients_.Forget();
+  modules_.Forget();
+  module_tree_.Forget();
 }
 
 void Collector::BeginAtStep(int64_t step) {

@@ -35,7 +35,7 @@ PyObject* CallHook(PyObject* self, PyObject* const* args, size_t nargsf, PyObjec
   if (PyVectorcall_NARGS(nargsf) > 0) {
     const PyRef keep = PyRef::Borrow(self);  // collection may end meanwhile
     PyObject* parameter = hook->parameter != nullptr ? hook->parameter : args[0];
-    hook->observer->GradientCame(hook->module, *hook->name, parameter);
+    hook->observer->OnGradient(hook->module, *hook->name, parameter);
   }
   Py_RETURN_NONE;
 }

@@ -14,7 +14,7 @@ namespace msprobe::capture {
 class ParameterObserver {
  public:
   virtual ~ParameterObserver() = default;
-  virtual void GradientCame(PyObject* module, const std::string& name, PyObject* parameter) = 0;
+  virtual void OnGradient(PyObject* module, const std::string& name, PyObject* parameter) = 0;
 };
 
 class ParameterHooks {

@@ -18,6 +18,15 @@ std::string_view ValueOfFile(std::string_view file, std::string_view entry) {
 
 }  // namespace
 
+void Recording::Fault(const char* what) noexcept {
+  try {
+    const std::string_view text = what;
+    session->Fail(text == "std::bad_alloc" ? Unsupported("out of memory") : Internal(what));
+  } catch (const std::exception&) {
+    session->Fail(Status::Ok());  // there is no memory even to say so
+  }
+}
+
 bool Recording::Stores(const std::string& name) const {
   return session->storing() && (config().task == Task::kTensor || looks_for_overflow() ||
                                 session->filter().WantsTensor(name));

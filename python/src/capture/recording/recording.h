@@ -4,9 +4,10 @@
 
 #include <Python.h>
 
-#include <functional>
+#include <exception>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "capture/calls/stack.h"
@@ -26,8 +27,7 @@ struct Recording {
   CoverageCounter coverage;
   DeviceStats device;
   bool apis_wanted = false, modules_wanted = false;  // by the level
-  // Ends collection, loudly: a fault of ours. The collector's.
-  std::function<void(const char* what)> fault;
+  bool sees_calls = false;  // from Collector::Start to StopCalls
   Entry scratch;  // what is walked but not recorded
 
   const dump::Config& config() const { return session->config(); }
@@ -35,6 +35,19 @@ struct Recording {
   bool looks_for_overflow() const { return config().task == Task::kOverflowCheck; }
   // False under task structure: tensors are only met, dump.json stays empty.
   bool records_values() const { return config().task != Task::kStructure; }
+
+  // An error of our own: collection ends, and one line says so. The program goes on.
+  void Fault(const char* what) noexcept;
+  // Runs a piece of our own work. An exception of it (no memory) is a fault and goes no further.
+  template <typename Work, typename Answer = std::invoke_result_t<Work>>
+  Answer Guarded(Work&& work) noexcept {
+    try {
+      return work();
+    } catch (const std::exception& error) {
+      Fault(error.what());
+    }
+    return Answer();
+  }
 
   // Whether tensors of this entry go to files, and how its values are written.
   bool Stores(const std::string& name) const;

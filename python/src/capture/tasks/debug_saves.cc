@@ -188,7 +188,7 @@ void DebugSaves::TakeGradient(SavedGradients* saved, size_t index, PyObject* gra
   try {
     OnGradient(saved, index, gradient);
   } catch (const std::exception& error) {
-    recording_->fault(error.what());
+    recording_->Fault(error.what());
   }
 }
 

@@ -6,7 +6,7 @@
 
 namespace msprobe::capture {
 
-void ParameterGradients::Came(PyObject* module, const std::string& parameter, PyObject* tensor) {
+void ParameterGradients::OnGradient(PyObject* module, const std::string& parameter, PyObject* tensor) {
   const NamedModule* known = modules_->Find(module);
   if (known == nullptr || !recording_->session->collecting() ||
       !recording_->session->filter().data_mode.backward() || !recording_->records_values())

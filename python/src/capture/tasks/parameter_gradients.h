@@ -20,7 +20,7 @@ class ParameterGradients {
       : recording_(recording), modules_(modules), overflow_(overflow) {}
 
   // `tensor`, the module's parameter of this name, has its gradient.
-  void Came(PyObject* module, const std::string& parameter, PyObject* tensor);
+  void OnGradient(PyObject* module, const std::string& parameter, PyObject* tensor);
   void WriteAll();  // others will not come any more
   void Forget() { arrived_.clear(); }
 

@@ -1,0 +1,184 @@
+#include "capture/recorders/call_recorder.h"
+
+#include <utility>
+
+#include "engine/model/names.h"
+
+namespace msprobe::capture {
+
+struct CallRecorder::ThreadState {
+  std::vector<std::unique_ptr<OpenCall>> spare;
+  std::vector<std::unique_ptr<OpenCall>> modules;  // innermost last; emptied by stop
+};
+
+CallRecorder::ThreadState& CallRecorder::Thread() {
+  // Calls that are open when a thread ends hold Python references, which cannot be released then:
+  // they are left behind.
+  struct Holder {
+    ThreadState* state = new ThreadState;
+    ~Holder() {
+      if (state->modules.empty()) delete state;
+    }
+  };
+  thread_local Holder holder;
+  return *holder.state;
+}
+
+std::vector<std::unique_ptr<OpenCall>>& CallRecorder::OpenModules() { return Thread().modules; }
+
+std::unique_ptr<OpenCall> CallRecorder::Begin(const std::string& stem, int64_t number,
+                                           bool is_module) {
+  ThreadState& thread = Thread();
+  std::unique_ptr<OpenCall> call;
+  if (thread.spare.empty()) {
+    call = std::make_unique<OpenCall>();
+  } else {
+    call = std::move(thread.spare.back());
+    thread.spare.pop_back();
+  }
+  dump::Filter& filter = recording_->session->filter();
+  std::string name;
+  recording_->session->NameCall(stem, number, is_module, &name, &call->backward);
+  call->entry.Begin(name);
+  if (thread.modules.empty()) {
+    call->parent.clear();
+    call->parent_backward.clear();
+  } else {
+    call->parent = thread.modules.back()->entry.name();
+    call->parent_backward = thread.modules.back()->backward;
+  }
+  call->step = recording_->session->step();
+  call->site = -1;
+  call->held.clear();
+  call->ticket = 0;
+  call->api = nullptr;
+  call->given = call->made = {};
+  // The filter follows the order of execution: every call is shown to it.
+  const bool listed =
+      is_module ? filter.EnterModule(call->entry.name()) : filter.WantsEntry(call->entry.name());
+  call->wanted = filter.data_mode.forward() && listed;
+  call->wants_backward = filter.data_mode.backward();
+  return call;
+}
+
+void CallRecorder::Recycle(std::unique_ptr<OpenCall> call) {
+  call->edges = InputEdges();
+  Thread().spare.push_back(std::move(call));
+}
+
+bool CallRecorder::WriteInputs(OpenCall* call, const CallArgs& args) {
+  const bool record =
+      call->wanted && recording_->session->filter().data_mode.forward_input && recording_->records_values();
+  if (!record) recording_->scratch.Begin("");
+  EntryStyle style =
+      record ? recording_->StyleOf(call->entry.name(), /*is_output=*/false) : EntryStyle{Reading::kMet};
+  if (waits_to_record() && call->wanted) {
+    style.reading = Reading::kMeasured;  // what was given excuses what is made of it
+    style.held = &call->held;
+  }
+  ValueWriter writer(record ? &call->entry : &recording_->scratch, recording_->options, style);
+  if (call->api != nullptr && call->api->ignored != nullptr)
+    writer.Ignore(&call->api->ignored->input);
+  writer.List("input_args", "input", args.self, args.positional, args.count);
+  if (args.names != nullptr) {
+    writer.Names("input_kwargs", "kwargs", args.names, args.positional + args.count);
+  } else {
+    writer.Dict("input_kwargs", "kwargs", args.dict);
+  }
+  if (writer.tracing()) return false;
+  call->given = writer.nonfinite();
+  if (call->wants_backward) call->edges = InputEdges(writer.tensors());
+  return true;
+}
+
+void CallRecorder::NoteStack(OpenCall* call) {
+  if (!call->wanted || !(recording_->session->config().extra_info || waits_to_record())) return;
+  bool is_new;
+  call->site = recording_->stacks.Intern(&is_new);
+  if (waits_to_record()) return;  // not known yet whether it is recorded
+  call->entry.stack =
+      recording_->session->NoteStack(call->site, call->entry.name(), [&] { return recording_->stacks.Format(); });
+  if (recording_->modules_wanted && call->parent.empty()) NoteRegion(call, recording_->stacks.Region(call->site));
+}
+
+void CallRecorder::NoteRegion(OpenCall* call, const std::string& region) {
+  if (region.empty()) return;
+  call->parent = region;
+  int64_t& step = region_steps_.try_emplace(region, -1).first->second;
+  if (std::exchange(step, recording_->session->step()) != recording_->session->step())
+    recording_->session->Record({.name = region, .parent = "", .construct = true});
+}
+
+void CallRecorder::WriteOutput(OpenCall* call, PyObject* output, PyObject* module) {
+  const bool record =
+      call->wanted && recording_->session->filter().data_mode.forward_output && recording_->records_values();
+  if (!record) recording_->scratch.Begin("");
+  EntryStyle style =
+      record ? recording_->StyleOf(call->entry.name(), /*is_output=*/true) : EntryStyle{Reading::kMet};
+  if (waits_to_record()) style.held = &call->held;
+  ValueWriter writer(record ? &call->entry : &recording_->scratch, recording_->options, style);
+  if (call->api != nullptr && call->api->ignored != nullptr)
+    writer.Ignore(&call->api->ignored->output);
+  writer.Output("output", "output", output);
+  const std::vector<PyObject*> outputs = writer.tensors();
+  call->made = writer.nonfinite();
+  if (record && module != nullptr) {
+    const PyRef parameters = ModuleTree::ParametersOf(module);
+    ValueWriter of_parameters(&call->entry, recording_->options, style);
+    of_parameters.Dict("parameters", "parameters",
+                       parameters && PyDict_Check(parameters.get()) ? parameters.get() : nullptr,
+                       /*leave_out_none=*/true);
+    // They went in, here and in the modules around.
+    call->given.Add(of_parameters.nonfinite());
+    for (const auto& around : Thread().modules) around->given.Add(of_parameters.nonfinite());
+  }
+  if (call->wants_backward) gradients_->Expect(*call, outputs);
+}
+
+bool CallRecorder::SettleForward(OpenCall* call) {
+  const std::vector<Held> held = std::exchange(call->held, {});
+  const std::string& name = call->entry.name();
+  if (recording_->looks_for_overflow()) {
+    call->found = overflow_->Judge(name, call->given, call->made, call->site);
+    if (call->found.empty()) return false;
+  } else if (!reference_->Differs(call->entry)) {
+    return false;
+  }
+  recording_->StoreAll(held, &call->entry);
+  if (recording_->session->collecting() && recording_->session->config().extra_info)
+    call->entry.stack =
+        recording_->session->NoteStack(call->site, name, [&] { return recording_->stacks.Format(call->site); });
+  return true;
+}
+
+void CallRecorder::Finish(OpenCall* call) {
+  if (!call->wanted || !recording_->session->collecting() || call->step != recording_->session->step()) return;
+  dump::CallCounts& counts = call->ticket != 0 ? recording_->coverage.modules : recording_->coverage.apis;
+  if (waits_to_record() && !SettleForward(call)) {
+    ++counts.ignored;
+    return;
+  }
+  ++counts.recorded;
+  if (recording_->looks_for_nan()) call->entry.is_nan = call->made.any();
+  recording_->session->Record({recording_->records_values() ? &call->entry : nullptr, call->entry.name(),
+                        call->parent, recording_->modules_wanted});
+  if (recording_->device.many_pending()) recording_->FetchDeferred();
+  if (recording_->looks_for_overflow()) overflow_->Count(call->entry.name(), call->found, call->site);
+  if (reference_->on()) reference_->Count(call->entry.name(), call->site);
+}
+
+void CallRecorder::WriteList(OpenCall* call, const std::vector<PyRef>& values) {
+  if (!call->wanted || !recording_->session->filter().data_mode.forward_output || !recording_->records_values())
+    return;
+  EntryStyle style = recording_->StyleOf(call->entry.name(), /*is_output=*/true);
+  if (waits_to_record()) style.held = &call->held;
+  ValueWriter writer(&call->entry, recording_->options, style);
+  call->entry.BeginSlot("output", "output", Entry::Container::kList);
+  if (call->api->ignored != nullptr) writer.Ignore(&call->api->ignored->output);
+  for (size_t i = 0; i < values.size(); ++i)
+    writer.ValueAt(static_cast<int64_t>(i), values[i].get());
+  call->made = writer.nonfinite();
+  call->entry.EndSlot();
+}
+
+}  // namespace msprobe::capture

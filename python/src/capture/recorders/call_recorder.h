@@ -1,0 +1,64 @@
+// An observed call from its beginning to its end: composes its entry, and records the entry when it
+// is whole.
+//
+//   std::unique_ptr<OpenCall> call = calls.Begin(stem, number, /*is_module=*/false);
+//   if (calls.WriteInputs(call.get(), args)) calls.NoteStack(call.get());
+//   calls.WriteOutput(call.get(), result, /*module=*/nullptr);
+//   calls.Finish(call.get());
+//   calls.Recycle(std::move(call));
+#pragma once
+
+#include <Python.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "capture/collectives/late_calls.h"
+#include "capture/recorders/gradient_recorder.h"
+#include "capture/recording/open_call.h"
+#include "capture/recording/recording.h"
+#include "capture/tasks/overflow_check.h"
+#include "capture/tasks/reference_check.h"
+
+namespace msprobe::capture {
+
+class CallRecorder final : public CallWriter {
+ public:
+  CallRecorder(Recording* recording, OverflowCheck* overflow, ReferenceCheck* reference,
+               GradientRecorder* gradients)
+      : recording_(recording), overflow_(overflow), reference_(reference), gradients_(gradients) {}
+
+  // Call number `number` of "Functional.relu.".
+  std::unique_ptr<OpenCall> Begin(const std::string& stem, int64_t number, bool is_module);
+  // False: the call is traced by a compiler and is not one of the program.
+  bool WriteInputs(OpenCall* call, const CallArgs& args);
+  void NoteStack(OpenCall* call);
+  // `module`: the module that was called; null for an API call.
+  void WriteOutput(OpenCall* call, PyObject* output, PyObject* module);
+  void WriteList(OpenCall* call, const std::vector<PyRef>& values) override;
+  void Finish(OpenCall* call) override;
+  void Recycle(std::unique_ptr<OpenCall> call) override;
+
+  // Module calls of this thread that have not returned, the innermost last.
+  static std::vector<std::unique_ptr<OpenCall>>& OpenModules();
+
+ private:
+  struct ThreadState;
+  static ThreadState& Thread();
+  // Some tasks decide only when a call is over whether it is recorded.
+  bool waits_to_record() const { return recording_->looks_for_overflow() || reference_->on(); }
+  bool SettleForward(OpenCall* call);
+  // A call that no module encloses belongs to what the program was doing: a root of construct.json.
+  void NoteRegion(OpenCall* call, const std::string& region);
+
+  Recording* recording_;
+  OverflowCheck* overflow_;
+  ReferenceCheck* reference_;
+  GradientRecorder* gradients_;
+  std::map<std::string, int64_t> region_steps_;  // region -> the last step that has it
+};
+
+}  // namespace msprobe::capture

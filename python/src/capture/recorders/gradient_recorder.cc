@@ -1,0 +1,111 @@
+#include "capture/recorders/gradient_recorder.h"
+
+#include <utility>
+
+#include "capture/calls/interpose.h"
+#include "capture/python/torch_api.h"
+#include "engine/model/names.h"
+
+namespace msprobe::capture {
+
+void GradientRecorder::Expect(const OpenCall& call, const std::vector<PyObject*>& outputs) {
+  if (!ArmBackward(call.edges, outputs, this, call.step, call.backward, call.parent_backward))
+    return;
+  ++recording_->coverage.expected_gradients;
+  if (recording_->config().pkl && call.entry.stack >= 0)
+    forward_stacks_[call.backward] = call.entry.stack;
+  if (recording_->looks_for_overflow()) overflow_->Expect(call.backward, call.site);
+}
+
+void GradientRecorder::Forget() {
+  arrived_.clear();
+  forward_stacks_.clear();
+}
+
+const GradientRecorder::ArrivedCall* GradientRecorder::Arrive(const std::string& call) {
+  const bool renamed = recording_->session->RenamesGradients();
+  if (!renamed && recording_->session->filter().wants_all_entries()) return nullptr;
+  const auto [it, is_new] = arrived_.try_emplace(call);
+  if (is_new) {
+    it->second.name = renamed ? recording_->session->NameGradients(call) : call;
+    it->second.wanted = recording_->session->filter().WantsEntry(it->second.name);
+  }
+  return &it->second;
+}
+
+Gradient GradientRecorder::Compose(const std::string& call, bool is_input, size_t index,
+                            PyObject* gradient) {
+  const dump::DataMode& mode = recording_->session->filter().data_mode;
+  if (!(is_input ? mode.backward_input : mode.backward_output) || !recording_->records_values() ||
+      !TorchApi::Get().IsTensor(gradient))
+    return nullptr;
+  const ArrivedCall* arrived = Arrive(call);
+  if (arrived != nullptr && !arrived->wanted) return nullptr;
+  const std::string& name = arrived == nullptr ? call : arrived->name;
+  const Interposer::Pause pause;
+  const QuietTorch quiet;
+  std::string file;
+  if (recording_->Stores(name))
+    file = SafeFileName(name + (is_input ? ".input." : ".output.") + std::to_string(index), ".pt");
+  Nonfinite nonfinite;
+  std::vector<Held> held;
+  EntryStyle style = recording_->StyleOf(name, !is_input);
+  if (recording_->looks_for_overflow()) style.held = &held;
+  auto value =
+      std::make_unique<TensorValue>(RecordTensor(gradient, recording_->options, style, file, &nonfinite));
+  if (recording_->looks_for_nan() || recording_->looks_for_overflow())
+    overflow_->HoldGradient(call, is_input, std::move(held), nonfinite);
+  return value;
+}
+
+void GradientRecorder::Settle(const std::string& call) {
+  if (recording_->looks_for_overflow()) overflow_->Settle(call);
+}
+
+void GradientRecorder::Complete(const std::string& call, const std::string& parent,
+                         std::vector<Gradient> inputs, std::vector<Gradient> outputs) {
+  SeenGradients seen = overflow_->Take(call);
+  const ArrivedCall* found = recording_->session->collecting() ? Arrive(call) : nullptr;
+  ArrivedCall arrived = found == nullptr ? ArrivedCall{.name = call} : *found;
+  arrived_.erase(call);
+  if (const auto stack = forward_stacks_.extract(call); !stack.empty())
+    arrived.stack = stack.mapped();
+  if (!recording_->session->collecting() || !arrived.wanted ||
+      !Record(arrived, parent, &inputs, &outputs, &seen))
+    ++recording_->coverage.ignored_gradients;
+}
+
+// False when the task finds nothing in them.
+bool GradientRecorder::Record(const ArrivedCall& call, const std::string& parent,
+                                std::vector<Gradient>* inputs, std::vector<Gradient>* outputs,
+                                SeenGradients* seen) {
+  const std::string& name = call.name;
+  if (!recording_->records_values()) {
+    ++recording_->coverage.gradients;
+    recording_->session->Record({.name = name, .parent = parent, .construct = recording_->modules_wanted});
+    return true;
+  }
+  Entry& entry = entry_;
+  entry.Begin(name);
+  const auto slot = [&](const char* key, std::vector<Gradient>* gradients) {
+    entry.BeginSlot(key, key, Entry::Container::kList);
+    for (const Gradient& gradient : *gradients)
+      gradient == nullptr ? entry.Null() : entry.AddTensor(std::move(*gradient));
+    entry.EndSlot();
+  };
+  const dump::DataMode& mode = recording_->session->filter().data_mode;
+  if (mode.backward_input) slot("input", inputs);
+  if (mode.backward_output) slot("output", outputs);
+  if (recording_->looks_for_nan()) entry.is_nan = seen->made.any();
+  std::string_view kinds;
+  if (recording_->looks_for_overflow() && (kinds = overflow_->SettleBackward(name, seen, &entry)).empty())
+    return false;
+  entry.stack = call.stack;
+  ++recording_->coverage.gradients;
+  recording_->session->Record({&entry, name, parent, recording_->modules_wanted});
+  if (recording_->device.many_pending()) recording_->FetchDeferred();
+  if (!kinds.empty()) overflow_->Count(name, kinds, seen->site);
+  return true;
+}
+
+}  // namespace msprobe::capture

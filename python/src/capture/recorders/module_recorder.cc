@@ -1,0 +1,91 @@
+#include "capture/recorders/module_recorder.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "capture/calls/interpose.h"
+#include "capture/python/torch_api.h"
+#include "engine/base/log.h"
+
+namespace msprobe::capture {
+
+void ModuleRecorder::RecordOnly(PyObject* module, const std::string& name) {
+  if (recording_->session == nullptr || !recording_->session->collecting()) return;
+  if (tree_->Knows(module) && chosen_.count(module) == 0) {
+    Log(LogLevel::kWarning,
+        "module_dump(" + name + ") has no effect: the level records this module anyway");
+    return;
+  }
+  tree_->Add(module, name);
+  only_ = module;
+  chosen_.insert(module);
+  if (recording_->sees_calls) ModuleCalls::Install(this);
+}
+
+void* ModuleRecorder::EnterModule(PyObject* module, const CallArgs& args) {
+  if (!recording_->sees_calls || !recording_->session->collecting()) return nullptr;
+  const NamedModule* known = tree_->Find(module);
+  if (known == nullptr) return nullptr;
+  if (only_ != nullptr ? module != only_ : chosen_.count(module) > 0) return nullptr;
+  const KeepError keep;
+  const Interposer::Pause pause;
+  const QuietTorch quiet;
+  return recording_->Guarded([&] { return Enter(*known, args); });
+}
+
+void* ModuleRecorder::Enter(const NamedModule& module, const CallArgs& args) {
+  std::unique_ptr<OpenCall> call =
+      calls_->Begin(only_ != nullptr && recording_->config().pkl ? module.name + "." : module.stem,
+            recording_->session->NextCall(module.forward_counter), /*is_module=*/true);
+  if (!calls_->WriteInputs(call.get(), args)) {
+    ++recording_->coverage.modules.traced;
+    recording_->session->TakeBack(module.forward_counter);
+    recording_->session->filter().LeaveModule(call->entry.name());
+    calls_->Recycle(std::move(call));
+    return nullptr;
+  }
+  calls_->NoteStack(call.get());
+  if (!call->wanted) ++recording_->coverage.modules.ignored;
+  call_place.modules += call->wanted;
+  call->ticket = ++last_ticket_;
+  std::vector<std::unique_ptr<OpenCall>>& open = CallRecorder::OpenModules();
+  open.push_back(std::move(call));
+  return reinterpret_cast<void*>(open.back()->ticket);
+}
+
+void ModuleRecorder::LeaveModule(void* token, PyObject* module, PyObject* result) {
+  std::vector<std::unique_ptr<OpenCall>>& open = CallRecorder::OpenModules();
+  const uintptr_t ticket = reinterpret_cast<uintptr_t>(token);
+  // Closed by a stop in the meantime, or called in another thread than it returns in.
+  if (std::none_of(open.begin(), open.end(), [&](const auto& c) { return c->ticket == ticket; }))
+    return;
+  const std::string_view exception = result == nullptr ? TypeName(PyErr_Occurred()) : "";
+  const KeepError keep;
+  const Interposer::Pause pause;
+  const QuietTorch quiet;
+  recording_->Guarded([&] { Leave(ticket, module, result, exception); });
+}
+
+void ModuleRecorder::Leave(uintptr_t ticket, PyObject* module, PyObject* result,
+                                std::string_view exception) {
+  std::vector<std::unique_ptr<OpenCall>>& open = CallRecorder::OpenModules();
+  bool ours = false;
+  while (!ours) {
+    std::unique_ptr<OpenCall> call = std::move(open.back());
+    open.pop_back();
+    ours = call->ticket == ticket;
+    recording_->session->filter().LeaveModule(call->entry.name());
+    call_place.modules -= call->wanted;
+    if (ours && result != nullptr) {
+      calls_->WriteOutput(call.get(), result, module);
+    } else {
+      call->entry.exception = exception;
+    }
+    calls_->Finish(call.get());
+    calls_->Recycle(std::move(call));
+  }
+}
+
+}  // namespace msprobe::capture

@@ -1,0 +1,48 @@
+// Calls of modules become entries.
+//
+//   ModuleCalls::Install(&modules);
+//   modules.RecordOnly(module, "block");   // this module's own calls and nothing else, until
+//   modules.RecordAll();
+#pragma once
+
+#include <Python.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+
+#include "capture/calls/module_calls.h"
+#include "capture/modules/module_tree.h"
+#include "capture/recorders/call_recorder.h"
+#include "capture/recording/recording.h"
+
+namespace msprobe::capture {
+
+class ModuleRecorder final : public ModuleObserver {
+ public:
+  ModuleRecorder(Recording* recording, ModuleTree* tree, CallRecorder* calls)
+      : recording_(recording), tree_(tree), calls_(calls) {}
+
+  // Until RecordAll, the calls of this module are recorded under `name`, and no other calls.
+  void RecordOnly(PyObject* module, const std::string& name);
+  void RecordAll() { only_ = nullptr; }
+  bool records_only_one() const { return only_ != nullptr; }
+  void Forget() { chosen_.clear(); }  // modules are not held any more
+
+  void* EnterModule(PyObject* module, const CallArgs& args) override;
+  void LeaveModule(void* token, PyObject* module, PyObject* result) override;
+
+ private:
+  void* Enter(const NamedModule& module, const CallArgs& args);
+  void Leave(uintptr_t ticket, PyObject* module, PyObject* result, std::string_view exception);
+
+  Recording* recording_;
+  ModuleTree* tree_;
+  CallRecorder* calls_;
+  PyObject* only_ = nullptr;
+  std::unordered_set<PyObject*> chosen_;  // by RecordOnly: never recorded with the others
+  uintptr_t last_ticket_ = 0;
+};
+
+}  // namespace msprobe::capture

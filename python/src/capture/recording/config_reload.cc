@@ -1,0 +1,69 @@
+#include "capture/recording/config_reload.h"
+
+#include <fmt/format.h>
+
+#include "engine/base/log.h"
+#include "engine/dump/session/dump_place.h"
+#include "engine/dump/session/reference_search.h"
+
+namespace msprobe::capture {
+
+bool RecordsModules(const dump::Config& config) {
+  return config.level == Level::kL0 || config.level == Level::kMix;
+}
+
+Status CheckPlaces(const dump::Config& config, std::optional<int> rank) {
+  MSPROBE_RETURN_IF_ERROR(dump::CheckDumpPlace(config, rank));
+  return config.bench_path.empty()
+             ? Status::Ok()
+             : dump::ReferenceSearch::Check(config.bench_path, config.dump_path);
+}
+
+Status ConfigReload::Check(const Result<dump::Config>& read, bool has_model,
+                           std::optional<int> rank) {
+  if (!read.ok()) return read.status();
+  Status refusal;
+  if (read->task == Task::kGradProbe) {
+    refusal = InvalidConfig(watch_->path())
+                  .Expected("a task that records calls, as at the construction")
+                  .Found("\"grad_probe\"");
+  } else if (RecordsModules(*read) && !has_model) {
+    refusal = InvalidConfig(watch_->path())
+                  .Expected("level \"L1\", or a model: start(model)")
+                  .Found("a level that records modules, and no model");
+  } else {
+    refusal = CheckPlaces(*read, rank);
+  }
+  if (!refusal.ok()) watch_->Refuse();
+  return refusal;
+}
+
+ConfigReload::Answer ConfigReload::Poll(bool has_model, std::optional<int> rank) {
+  if (watch_ == nullptr) return Answer::kUnchanged;
+  dump::Session& session = *recording_->session;
+  std::optional<Result<dump::Config>> read =
+      watch_->Poll(dump::ConfigWatch::Clock::now(), session.enabled());
+  if (!read) return Answer::kUnchanged;
+  stop_();
+  if (const Status refusal = Check(*read, has_model, rank); !refusal.ok()) {
+    session.Refuse();
+    if (refusal.message() != refusal_) {
+      Log(LogLevel::kWarning,
+          fmt::format("collection is off until the file is right: {}{}{}", refusal.message(),
+                      refusal.hint().empty() ? "" : "; ", refusal.hint()));
+    }
+    refusal_ = refusal.message();
+    return Answer::kRefused;
+  }
+  refusal_.clear();
+  dump::Config config = **std::move(read);
+  if (config.warnings != session.config().warnings) {
+    for (const std::string& line : config.warnings) Log(LogLevel::kWarning, line);
+  }
+  session.Reconfigure(std::move(config));
+  Log(LogLevel::kInfo, fmt::format("{} has changed and was read again: collection is {}",
+                                   watch_->path(), session.enabled() ? "on" : "off"));
+  return Answer::kTaken;
+}
+
+}  // namespace msprobe::capture

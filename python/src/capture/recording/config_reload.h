@@ -1,0 +1,48 @@
+// Takes a new configuration when its file has changed, and refuses one that this run cannot take.
+//
+//   ConfigReload reload(&recording, [&] { Stop(); });
+//   reload.Watch(std::move(watch));
+//   if (reload.Poll(has_model, rank) == ConfigReload::Answer::kTaken) Adopt();
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "capture/recording/recording.h"
+#include "engine/dump/config/config_watch.h"
+
+namespace msprobe::capture {
+
+bool RecordsModules(const dump::Config& config);
+
+// The checks of a configuration that need the disk: that its "dump_path" can be written and its
+// "bench_path" compared with. `rank`: of this process, when it is known.
+Status CheckPlaces(const dump::Config& config, std::optional<int> rank);
+
+class ConfigReload {
+ public:
+  enum class Answer : uint8_t { kUnchanged, kRefused, kTaken };
+
+  // `stop` ends collection; called before the session gets another configuration.
+  ConfigReload(Recording* recording, std::function<void()> stop)
+      : recording_(recording), stop_(std::move(stop)) {}
+
+  void Watch(std::unique_ptr<dump::ConfigWatch> watch) { watch_ = std::move(watch); }
+  // Reads the file if it is time and the file has changed. After kRefused and kTaken collection has
+  // stopped.
+  Answer Poll(bool has_model, std::optional<int> rank);
+
+ private:
+  Status Check(const Result<dump::Config>& read, bool has_model, std::optional<int> rank);
+
+  Recording* recording_;
+  std::function<void()> stop_;
+  std::unique_ptr<dump::ConfigWatch> watch_;  // null: the file is not read again
+  std::string refusal_;                       // the last one that was logged
+};
+
+}  // namespace msprobe::capture
