@@ -75,9 +75,9 @@ dump::Config ConfigOf(const nb::dict& dict) {
   options.Read("ranks", &config.rank);
   options.Read("checks_overflow", &style.file_for_each);
   config.level = level == "L0" ? Level::kL0 : Level::kL1;
-  config.task = style.file_for_each                   ? Task::kOverflowCheck
+  config.task = style.file_for_each                  ? Task::kOverflowCheck
                 : style.data != dump::PklData::kNone ? Task::kTensor
-                                                      : Task::kStatistics;
+                                                     : Task::kStatistics;
   if (checksums) config.summary = {.statistics = false, .checksum = kernels::Checksum::kCrc32};
   const auto has = [&](const char* part) {
     return std::find(parts.begin(), parts.end(), part) != parts.end();

@@ -46,8 +46,7 @@ inline std::string Row(const Leaf& leaf) {
     return std::string(text == "null" ? "None" : text);
   };
   std::string row;
-  for (const std::string_view text :
-       {leaf.name.view(), leaf.dtype.view(), leaf.shape.view()})
+  for (const std::string_view text : {leaf.name.view(), leaf.dtype.view(), leaf.shape.view()})
     row += std::string(text) + "|";
   row += leaf.requires_grad.empty() ? "N/A" : std::string(leaf.requires_grad);
   for (const std::string_view text : {leaf.max, leaf.min, leaf.mean, leaf.norm})

@@ -22,7 +22,7 @@ std::string Described(std::string_view text) {
          (name->direction == Direction::kForward ? " forward " : " backward ") +
          (name->part == PklPart::kInput    ? "input"
           : name->part == PklPart::kOutput ? "output"
-                                            : "stack") +
+                                           : "stack") +
          std::string(name->rest);
 }
 
@@ -186,8 +186,9 @@ TEST(PklFile, DamagedLinesAreLeftOutAndCounted) {
 TEST(PklFile, NothingToReadIsAnError) {
   Dump dump;
   std::vector<int32_t> segments;
-  EXPECT_THAT(ReadPklLines("d.pkl", "[\"loss\", 1, [], \"t\", [1], []]", &dump, &segments).message(),
-              HasSubstr("other names, the first \"loss\""));
+  EXPECT_THAT(
+      ReadPklLines("d.pkl", "[\"loss\", 1, [], \"t\", [1], []]", &dump, &segments).message(),
+      HasSubstr("other names, the first \"loss\""));
   EXPECT_THAT(ReadPklLines("d.pkl", "[1]\n", &dump, &segments).message(), HasSubstr("d.pkl:1"));
 }
 

@@ -30,9 +30,9 @@ TEST(PklScope, AllAndApiStackWantEverything) {
 TEST(PklScope, ANumberAtTheEndIsAWholeOne) {
   EXPECT_EQ(Wanted({.mode = PklMode::kList, .scope = {"Tensor_abs_1"}}, kCounted), "05");
   EXPECT_EQ(Wanted({.mode = PklMode::kList, .scope = {"Tensor_abs"}}, kCounted), "015");
-  EXPECT_EQ(Wanted({.mode = PklMode::kList, .scope = {"Torch_cat_0_forward", "Tensor_abs_10"}},
-                   kCounted),
-            "13");
+  EXPECT_EQ(
+      Wanted({.mode = PklMode::kList, .scope = {"Torch_cat_0_forward", "Tensor_abs_10"}}, kCounted),
+      "13");
   EXPECT_EQ(Wanted({.dialect = PklDialect::kNumbered, .mode = PklMode::kList, .scope = {"1_"}},
                    kNumbered),
             "1");
@@ -40,7 +40,7 @@ TEST(PklScope, ANumberAtTheEndIsAWholeOne) {
 
 TEST(PklScope, ARangeIncludesBothEndsAndComesOnceAStep) {
   const PklStyle style{.mode = PklMode::kRange,
-                        .scope = {"Functional_relu_0_forward", "Functional_relu_0_backward"}};
+                       .scope = {"Functional_relu_0_forward", "Functional_relu_0_backward"}};
   EXPECT_EQ(Wanted(style, kCounted), "234");
   PklScope scope(style);
   for (const std::string& name : kCounted) (void)scope.Wants(name);
@@ -50,11 +50,11 @@ TEST(PklScope, ARangeIncludesBothEndsAndComesOnceAStep) {
 }
 
 TEST(PklScope, OfNumberedCallsOnlyTheNumbersCount) {
-  EXPECT_EQ(Wanted({.dialect = PklDialect::kNumbered,
-                    .mode = PklMode::kRange,
-                    .scope = {"1_whatever", "2"}},
-                   kNumbered),
-            "12");
+  EXPECT_EQ(
+      Wanted(
+          {.dialect = PklDialect::kNumbered, .mode = PklMode::kRange, .scope = {"1_whatever", "2"}},
+          kNumbered),
+      "12");
   EXPECT_EQ(
       Wanted({.dialect = PklDialect::kNumbered, .mode = PklMode::kStack, .scope = {"0_x", "1_y"}},
              kNumbered),

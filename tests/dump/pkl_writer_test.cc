@@ -122,8 +122,7 @@ TEST_F(PklWriterTest, EachOverflowHasAFileAndAFolderOfTheSameStem) {
 }
 
 TEST_F(PklWriterTest, ProcessesOfOneRunDoNotShareAnOverflow) {
-  const PklStyle style{
-      .dialect = PklDialect::kNumbered, .file = Path("o"), .file_for_each = true};
+  const PklStyle style{.dialect = PklDialect::kNumbered, .file = Path("o"), .file_for_each = true};
   EXPECT_EQ(PlacePklFiles(style, 1)->file, Path("o"));
   const auto one = Make(style), other = Make(style);
   ASSERT_TRUE(one->Write(test::ParseEntry(kEntry)).ok() &&
@@ -162,9 +161,9 @@ TEST_F(PklWriterTest, AnEarlierDumpIsMovedAsideOnce) {
 
 TEST_F(PklWriterTest, RanksDoNotShareAFile) {
   const PklStyle style{.dialect = PklDialect::kNumbered,
-                        .file = "/d.e/npu_dump.pkl",
-                        .data_folder = "/d.e/npu_dump_20230104_134530",
-                        .stem = "/d.e/npu_dump"};
+                       .file = "/d.e/npu_dump.pkl",
+                       .data_folder = "/d.e/npu_dump_20230104_134530",
+                       .stem = "/d.e/npu_dump"};
   EXPECT_EQ(PlacePklFiles(style, 0)->file, style.file);
   EXPECT_EQ(PlacePklFiles(style, std::nullopt)->data_folder, style.data_folder);
   EXPECT_EQ(PlacePklFiles(style, 2)->file, "/d.e/npu_dump_rank2.pkl");

@@ -44,12 +44,12 @@ TEST_F(SessionTest, StartsInOneStepGoOnInOneFile) {
   Session session(config_);
   for (int i = 0; i < 3; ++i) {
     ASSERT_TRUE(*session.Start(std::nullopt));
-    RecordOne(session, "Torch.a." + std::to_string(session.NextCall(0)) + ".forward");
+    RecordOne(session, "Torch.a." + std::to_string(session.calls().Next(0)) + ".forward");
     ASSERT_TRUE(session.Stop().ok());
   }
   EXPECT_EQ(Records("step0/rank"), 3u);
   session.Step();
-  EXPECT_EQ(session.NextCall(0), 0);  // call numbers begin again
+  EXPECT_EQ(session.calls().Next(0), 0);  // call numbers begin again
 }
 
 TEST_F(SessionTest, SaysThatAnEarlierDumpIsReplaced) {
@@ -219,7 +219,7 @@ class LineSessionTest : public SessionTest {
   }
   static std::string Name(Session& session) {
     std::string forward, backward;
-    session.NameCall("Torch.a.", session.NextCall(0), false, &forward, &backward);
+    session.calls().Name("Torch.a.", session.calls().Next(0), false, &forward, &backward);
     return forward + " " + backward;
   }
   static void Write(Session& session) {
@@ -235,10 +235,10 @@ TEST_F(LineSessionTest, NamesCallsAsTheDialectDoes) {
   Session counted(Lines(PklDialect::kCounted, "a.pkl"));
   EXPECT_EQ(Name(counted), "Torch_a_0_forward Torch_a_0_backward");
   EXPECT_EQ(Name(counted), "Torch_a_1_forward Torch_a_1_backward");
-  EXPECT_FALSE(counted.RenamesGradients());
+  EXPECT_FALSE(counted.calls().RenamesGradients());
   Session numbered(Lines(PklDialect::kNumbered, "b.pkl"));
   EXPECT_EQ(Name(numbered), "0_Torch_a_forward Torch_a_0_backward");
-  EXPECT_EQ(numbered.NameGradients("Torch_a_0_backward"), "1_Torch_a_backward");
+  EXPECT_EQ(numbered.calls().NameGradients("Torch_a_0_backward"), "1_Torch_a_backward");
   EXPECT_EQ(Name(numbered), "2_Torch_a_forward Torch_a_1_backward");
 }
 
@@ -257,9 +257,9 @@ TEST_F(LineSessionTest, AFileThatItHasWrittenIsAddedTo) {
   }
   EXPECT_EQ(Text("a.pkl"), line_ + line_ + line_ + line_);
   EXPECT_EQ(Text("b.pkl"), line_ + line_);
-  EXPECT_EQ(session.NextCall(0), 0);
+  EXPECT_EQ(session.calls().Next(0), 0);
   session.Restyle(Lines(PklDialect::kCounted, "b.pkl"));
-  EXPECT_EQ(session.NextCall(0), 1);
+  EXPECT_EQ(session.calls().Next(0), 1);
 }
 
 TEST_F(LineSessionTest, BesideItAreItsWeightsAndNothingElse) {

@@ -33,8 +33,8 @@ void TensorPairs::Add(uint32_t row, const Cost& cost, const JudgeOptions& judge)
     Fail(row, TooLarge(cost.needed, options_.max_pair_bytes));
     return;
   }
-  const uint64_t limit =
-      std::min(kSmall, options_.max_resident_tensor_bytes / (2 * std::max<size_t>(1, pool_.threads())));
+  const uint64_t limit = std::min(
+      kSmall, options_.max_resident_tensor_bytes / (2 * std::max<size_t>(1, pool_.threads())));
   (cost.largest <= limit ? small_ : large_).push_back({row, judge});
 }
 

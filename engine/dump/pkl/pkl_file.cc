@@ -20,7 +20,7 @@ constexpr int64_t kMostSampleStep = 100;
 class PklReader {
  public:
   PklReader(std::string_view path, std::string_view text, Dump* dump,
-             std::vector<int32_t>* segments, MemoryShare* memory)
+            std::vector<int32_t>* segments, MemoryShare* memory)
       : path_(path), text_(text), dump_(*dump), segments_(segments), memory_(memory) {}
 
   Status Read() {
@@ -244,7 +244,7 @@ class PklReader {
 }  // namespace
 
 Status ReadPklLines(std::string_view path, std::string_view text, Dump* dump,
-                 std::vector<int32_t>* segments, MemoryShare* memory) {
+                    std::vector<int32_t>* segments, MemoryShare* memory) {
   segments->clear();
   return PklReader(path, text, dump, segments, memory).Read();
 }

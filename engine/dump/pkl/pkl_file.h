@@ -29,6 +29,6 @@ Status ReadPklFile(MappedFile file, const ReadOptions& options, MemoryShare* mem
 // how often the numbers in front of names started over before it (each time ptdbg_ascend 0.1 began
 // a folder of its own).
 Status ReadPklLines(std::string_view path, std::string_view text, Dump* dump,
-                 std::vector<int32_t>* segments, MemoryShare* memory = nullptr);
+                    std::vector<int32_t>* segments, MemoryShare* memory = nullptr);
 
 }  // namespace msprobe::dump

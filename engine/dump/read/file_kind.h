@@ -12,7 +12,7 @@ namespace msprobe::dump {
 enum class FileKind : uint8_t {
   kOther,     // also an empty file
   kDumpJson,  // an object with the member "data" or "dump_data_dir": msprobe of any generation
-  kPkl,     // one JSON list a line: torch_npu.hooks and ptdbg_ascend
+  kPkl,       // one JSON list a line: torch_npu.hooks and ptdbg_ascend
   kTensor,    // .npy, .pt, .safetensors
 };
 

@@ -231,7 +231,8 @@ void LeafParser::ReadObject(std::string_view path, Leaf* leaf) {
     leaf->has_stats = !std::isnan(leaf->max_value) || leaf->max == "NaN";
     if (facts_.writes_float32_statistics && leaf->dtype.dtype() &&
         IsNarrowFloat(*leaf->dtype.dtype())) {
-      for (double* value : {&leaf->max_value, &leaf->min_value, &leaf->mean_value, &leaf->norm_value})
+      for (double* value :
+           {&leaf->max_value, &leaf->min_value, &leaf->mean_value, &leaf->norm_value})
         *value = RoundToFloat32(*value);
     }
     if (facts_.leaves_out_counts_of_zero && leaf->has_stats) {
@@ -250,7 +251,7 @@ void LeafParser::ReadObject(std::string_view path, Leaf* leaf) {
       names_from_files_ && !leaf->data_name.empty() && leaf->data_name != "-1" &&
       leaf->data_name.view().find('/') == std::string_view::npos;  // not for one that leads out
   leaf->name = file_named ? leaf->data_name.substr(0, leaf->data_name.view().rfind('.'))
-                         : out_->arena.Copy(path);
+                          : out_->arena.Copy(path);
   out_->has_md5 |= !leaf->md5.empty();
 }
 

@@ -3,54 +3,20 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cstdlib>
 #include <exception>
 
-#include "engine/base/file.h"
 #include "engine/base/log.h"
-#include "engine/base/threads.h"
-#include "engine/base/version.h"
-#include "engine/dump/pkl/pkl_place.h"
-#include "engine/dump/read/side_files.h"
 #include "engine/dump/session/dump_place.h"
-#include "engine/dump/write/folder_claim.h"
-#include "engine/model/names.h"
 
 namespace msprobe::dump {
-namespace {
-
-constexpr char kTensorFolder[] = "dump_tensor_data";
-
-std::string_view LevelName(Level level) {
-  if (level == Level::kDebug) return "debug";
-  return level == Level::kL0 ? "L0" : level == Level::kMix ? "mix" : "L1";
-}
-
-// Host memory for tensors on their way to the disk. With two cores a writer only takes from
-// training what it gives, unless the configuration asks for it.
-int64_t TensorBudget(bool async_dump) {
-  const char* text = std::getenv("MSPROBE_TENSOR_BUDGET_MB");
-  char* end = nullptr;
-  const int64_t megabytes = text ? std::strtoll(text, &end, 10) : -1;
-  if (megabytes >= 0 && megabytes < INT64_MAX >> 20 && end != text && *end == '\0')
-    return megabytes << 20;
-  return async_dump || ThreadPool::Default().threads() > 2 ? 256 << 20 : 0;
-}
-
-bool Stores(const Config& config) {
-  return config.task == Task::kTensor || config.task == Task::kOverflowCheck ||
-         (config.task == Task::kStatistics && !config.tensor_list.empty());
-}
-
-}  // namespace
 
 Session::Session(Config config, std::string framework)
     : config_(std::move(config)),
       filter_(config_),
       enabled_(config_.dump_enable.value_or(true)),
       slicer_(config_.slice),
-      framework_(std::move(framework)) {
+      files_(std::move(framework)) {
+  calls_.Configure(config_);
   disabled_ = IsDisabledByEnvironment();
   if (disabled_) Log(LogLevel::kInfo, "MSPROBE_DISABLE is 1: nothing is recorded");
 }
@@ -83,12 +49,7 @@ Result<bool> Session::Start(std::optional<int> rank) {
                                         step_, Excerpt(config_.request_id)));
     return false;
   }
-  if (writer_ != nullptr) {
-    if (const Status status = writer_->Reopen(); !status.ok()) {
-      Fail(status);
-      return status;
-    }
-  } else if (const Status status = Open(rank); !status.ok()) {
+  if (const Status status = files_.is_open() ? files_.Reopen() : Open(rank); !status.ok()) {
     Fail(status);
     return status;
   }
@@ -117,60 +78,18 @@ void Session::ApplyTokens() {
   slicer_.SetRequest(std::move(rule));
 }
 
-Status Session::OpenPkl(std::optional<int> rank) {
-  MSPROBE_ASSIGN_OR_RETURN(const PklStyle style, PlacePklFiles(*config_.pkl, rank));
-  folder_ = style.file_for_each ? style.file : DirectoryName(style.file);
-  const bool keep = !pkl_files_.insert(style.file).second;
-  begins_pkl_ = !keep;
-  MSPROBE_ASSIGN_OR_RETURN(std::unique_ptr<PklWriter> writer, PklWriter::Create(style, keep));
-  pkl_ = writer.get();
-  writer_ = std::move(writer);
-  hook_calls_ = 0;
-  if (style.data != PklData::kNone) {
-    tensors_ = std::make_unique<TensorQueue>(
-        TensorQueueOptions{.budget = TensorBudget(config_.async_dump)});
-    tensors_->SetFolder(style.data_folder);
-  }
-  if (rank) SetLogRank(*rank);
-  return Status::Ok();
-}
-
 Status Session::Open(std::optional<int> rank) {
-  if (config_.pkl) return OpenPkl(rank);
-  const std::string step = fmt::format("step{}", step_);
-  const std::string rank_folder = rank ? fmt::format("rank{}", *rank) : "rank";
-  folder_ = JoinPath(JoinPath(config_.dump_path, step),
-                     ClaimFolder(config_.dump_path, step, rank_folder));
-  DumpHeader header;
-  header.task = TaskName(config_.task);
-  header.level = LevelName(config_.level);
-  header.framework = framework_;
-  header.tool = fmt::format("msprobe {}", kVersion);
-  header.provenance = provenance_;
-  header.extra_info = config_.extra_info;
-  if (config_.level == Level::kDebug) header.file_name = "debug.json";
-  const bool store = Stores(config_);
-  if (store) header.dump_data_dir = JoinPath(folder_, kTensorFolder);
-  if (Exists(JoinPath(folder_, header.file_name)) && !std::exchange(said_replaces_, true))
-    Log(LogLevel::kWarning,
-        fmt::format("{} holds an earlier dump: it is replaced; another dump_path would keep it",
-                    folder_));
-  MSPROBE_ASSIGN_OR_RETURN(writer_, DumpWriter::Create(folder_, header));
-  if (store && tensors_ == nullptr)
-    tensors_ = std::make_unique<TensorQueue>(
-        TensorQueueOptions{.budget = TensorBudget(config_.async_dump)});
-  if (store) tensors_->SetFolder(header.dump_data_dir);
+  MSPROBE_RETURN_IF_ERROR(files_.Open(config_, step_, rank, provenance_));
+  if (config_.pkl) calls_.BeginPklFile();
   if (rank) SetLogRank(*rank);
   return Status::Ok();
 }
 
 void Session::Adopt(Config config) {
-  if (config.dump_path != config_.dump_path) {
-    writer_.reset();
-    stack_numbers_.clear();
-  }
-  if (writer_ == nullptr) tensors_.reset();
+  if (config.dump_path != config_.dump_path) files_.Forget();
+  if (!files_.is_open()) files_.ReleaseTensors();
   config_ = std::move(config);
+  calls_.Configure(config_);
   filter_ = Filter(config_);
   slicer_ = Slicer(config_.slice);
   ApplyTokens();
@@ -180,12 +99,10 @@ void Session::Adopt(Config config) {
 
 void Session::ReleasePkl() {
   (void)Stop();  // logs what fails
-  if (writer_ != nullptr && !failed_) {
-    if (const Status status = writer_->Finish(); !status.ok()) Fail(status);
+  if (!failed_) {
+    if (const Status status = files_.Finish(); !status.ok()) Fail(status);
   }
-  pkl_ = nullptr;
-  writer_.reset();
-  stack_numbers_.clear();
+  files_.Forget();
 }
 
 void Session::Restyle(Config config, bool goes_on) {
@@ -205,9 +122,9 @@ void Session::Reconfigure(Config config) {
   // What is on the disk of this step stays, and its header stays true.
   const bool same_header = config.task == config_.task && config.level == config_.level &&
                            config.extra_info == config_.extra_info &&
-                           Stores(config) == Stores(config_) && !failed_;
+                           StoresTensors(config) == StoresTensors(config_) && !failed_;
   next_.reset();
-  if (writer_ == nullptr || same_header || config.dump_path != config_.dump_path) {
+  if (!files_.is_open() || same_header || config.dump_path != config_.dump_path) {
     Adopt(std::move(config));
   } else {
     next_ = std::move(config);
@@ -220,57 +137,24 @@ Status Session::Stop() {
   DrainDeferred(/*give_up=*/true);
   if (!std::exchange(collecting_, false)) return Status::Ok();
   ++epoch_;
-  Status first = tensors_ ? tensors_->Drain() : Status::Ok();
-  Status closed = writer_->Close();
-  if (first.ok()) first = std::move(closed);
-  if (!first.ok()) Fail(first);
-  return first;
+  Status closed = files_.Close();
+  if (!closed.ok()) Fail(closed);
+  return closed;
 }
 
 void Session::BeginAtStep(int64_t step) {
   (void)Stop();  // logs what fails
-  if (writer_ != nullptr && !failed_) {
-    if (const Status status = writer_->Finish(); !status.ok()) Fail(status);
+  if (!failed_) {
+    if (const Status status = files_.Finish(); !status.ok()) Fail(status);
   }
-  writer_.reset();
+  files_.Forget();
   step_ = step;
   ++epoch_;
-  calls_.assign(calls_.size(), 0);
-  stack_numbers_.clear();
+  calls_.NewStep();
   filter_.NewStep();
   // Its buffers serve the next step as well: fresh memory costs more than the copy.
-  if (!filter_.WantsStep(step_)) tensors_.reset();
-  pkl_ = nullptr;
+  if (!filter_.WantsStep(step_)) files_.ReleaseTensors();
   if (next_) Adopt(*std::exchange(next_, std::nullopt));
-}
-
-int64_t Session::NextCall(uint32_t counter) {
-  if (counter >= calls_.size()) calls_.resize(counter + 64, 0);
-  return calls_[counter]++;
-}
-
-void Session::TakeBack(uint32_t counter) { --calls_[counter]; }
-
-void Session::NameCall(const std::string& stem, int64_t call, bool is_module, std::string* forward,
-                       std::string* backward) {
-  if (!config_.pkl) {
-    *forward = ComposeEntryName(stem, call, "forward", is_module);
-    *backward = ComposeEntryName(stem, call, "backward", is_module);
-    return;
-  }
-  std::string base = stem.substr(0, stem.find_last_not_of('.') + 1);
-  for (char& c : base) c = c == '.' || c == '/' ? '_' : c;  // files are called as lines are
-  *backward = fmt::format("{}_{}_backward", base, call);
-  *forward = RenamesGradients() ? fmt::format("{}_{}_forward", hook_calls_++, base)
-                                : fmt::format("{}_{}_forward", base, call);
-}
-
-bool Session::RenamesGradients() const {
-  return config_.pkl && config_.pkl->dialect == PklDialect::kNumbered;
-}
-
-std::string Session::NameGradients(const std::string& backward) {
-  return fmt::format("{}_{}", hook_calls_++, WithoutCallNumber(backward));
 }
 
 void Session::Record(const Item& item) {
@@ -298,38 +182,19 @@ void Session::DrainDeferred(bool give_up) {
 
 void Session::Write(const Item& item) {
   if (!collecting_) return;
-  Status status = item.entry == nullptr ? Status::Ok() : writer_->Write(*item.entry);
-  if (status.ok() && item.construct) status = writer_->AppendConstruct(item.name, item.parent);
+  Status status = item.entry == nullptr ? Status::Ok() : files_.Write(*item.entry);
+  if (status.ok() && item.construct) status = files_.AppendConstruct(item.name, item.parent);
   if (!status.ok()) Fail(status);
 }
 
 void Session::WriteBeside(const std::string& file_name, std::string_view text) {
   if (!collecting_) return;
-  std::string name = file_name;
-  if (pkl_ != nullptr) {
-    // Folders of the older tools have nothing else.
-    if (file_name != "weights.json" || pkl_->last_file().empty()) return;
-    name = WeightsFileOf(BaseName(pkl_->last_file()));
-  }
-  if (const Status status = WriteFileAtomically(JoinPath(folder_, name), text); !status.ok())
-    Fail(status);
-}
-
-int64_t Session::AddStack(int64_t stack, std::string_view name, std::vector<std::string> frames) {
-  Result<int64_t> number = writer_->AddStack(name, std::move(frames));
-  if (!number.ok()) {
-    Fail(number.status());
-    return -1;
-  }
-  if (static_cast<size_t>(stack) >= stack_numbers_.size())
-    stack_numbers_.resize(static_cast<size_t>(stack) + 64, -1);
-  return stack_numbers_[static_cast<size_t>(stack)] = *number;
+  if (const Status status = files_.WriteBeside(file_name, text); !status.ok()) Fail(status);
 }
 
 bool Session::Store(const std::string& file_name, const TensorView& view) {
   if (!collecting_) return false;
-  const Status status = pkl_ != nullptr ? pkl_->Store(file_name, view, tensors_.get())
-                                          : tensors_->Push(file_name, view);
+  const Status status = files_.Store(file_name, view);
   if (!status.ok()) Fail(status);
   return status.ok();
 }
@@ -350,12 +215,12 @@ void Session::Fail(const Status& status) noexcept {
   try {
     std::string line = "collection is off, the run goes on: " + status.message();
     if (!status.hint().empty()) line += "; " + status.hint();
-    if (writer_ != nullptr)
+    if (files_.is_open())
       line += fmt::format("; what was recorded until now is in {} (msprobe recover closes it)",
-                          folder_);
+                          files_.folder());
     Log(LogLevel::kError, line);
     // Entries that are written speak of the tensors that wait.
-    if (tensors_ != nullptr) (void)tensors_->Drain();
+    files_.DrainTensors();
   } catch (const std::exception&) {
     static constexpr char kLine[] = "msprobe: collection is off, the run goes on: out of memory\n";
     (void)!::write(STDERR_FILENO, kLine, sizeof(kLine) - 1);
@@ -366,10 +231,7 @@ void Session::Abandon() {
   collecting_ = false;
   failed_ = abandoned_ = true;
   ++epoch_;
-  ForgetClaims();
-  pkl_ = nullptr;
-  (void)writer_.release();
-  (void)tensors_.release();
+  files_.Abandon();
 }
 
 }  // namespace msprobe::dump

@@ -1,5 +1,5 @@
-// One process's recording: which step it is, whether it is wanted, where its files go, and what
-// happens when they cannot be written. Knows no framework; a front end hands it names and entries.
+// Decides when a process records: step by step, as its configuration says, until a file cannot be
+// written. Knows no framework; a front end hands it names and entries.
 //
 //   Session session(config);
 //   if (*session.Start(rank))
@@ -9,9 +9,7 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,10 +17,9 @@
 
 #include "engine/dump/config/config.h"
 #include "engine/dump/config/filter.h"
-#include "engine/dump/pkl/pkl_writer.h"
+#include "engine/dump/session/call_names.h"
+#include "engine/dump/session/step_files.h"
 #include "engine/dump/write/deferred_entries.h"
-#include "engine/dump/write/dump_writer.h"
-#include "engine/dump/write/tensor_queue.h"
 
 namespace msprobe::dump {
 
@@ -52,11 +49,11 @@ class Session {
   // on, or from the next step on where the files of this step are begun and need another header.
   // Whether it is enabled (dump_enable) holds at once.
   void Reconfigure(Config config);
-  // Another configuration holds at once, and files begin anew; call numbers go on. Those of an
-  // older front end that this session has written before are added to. `goes_on`: the next part of
-  // the same recording, which is off after a fault or its end.
+  // Another configuration holds at once, and files begin anew; call numbers go on. A .pkl file that
+  // this session has written before is added to. `goes_on`: the next part of the same recording,
+  // which is off after a fault or its end.
   void Restyle(Config config, bool goes_on = false);
-  // The files of an older front end are complete, and may be moved or removed.
+  // The .pkl files are complete, and may be moved or removed.
   void ReleasePkl();
   void Refuse();  // the file cannot be used: nothing is recorded until the next Reconfigure
   bool enabled() const { return enabled_ && !refused_; }
@@ -69,21 +66,12 @@ class Session {
   // Writes a file of its own beside dump.json. A failure turns collection off, as in Record.
   void WriteBeside(const std::string& file_name, std::string_view text);
   // The next Start, if the step is wanted, begins new files.
-  bool begins_step() const { return writer_ == nullptr; }
+  bool begins_step() const { return !files_.is_open(); }
   // Grows with every Start and Step: tells what was armed for an earlier one.
   uint64_t epoch() const { return epoch_; }
   int64_t step() const { return step_; }
 
-  // Call numbers, by counter (an index that the front end hands out).
-  int64_t NextCall(uint32_t counter);
-  // Entry names of call number `call` of "Functional.relu.", and of its gradients.
-  void NameCall(const std::string& stem, int64_t call, bool is_module, std::string* forward,
-                std::string* backward);
-  // RenamesGradients: whether a gradient's entry is renamed when it arrives. NameGradients: the new
-  // name; call it once for each backward call.
-  bool RenamesGradients() const;
-  std::string NameGradients(const std::string& backward);
-  void TakeBack(uint32_t counter);  // the last number of this counter was not used
+  CallNames& calls() { return calls_; }
 
   // One entry and what belongs to it. A failure to write turns collection off and is logged once.
   struct Item {
@@ -101,11 +89,10 @@ class Session {
   int64_t NoteStack(int64_t stack, std::string_view name, Frames&& frames);
   // False when it could not be queued (collection is off then).
   bool Store(const std::string& file_name, const TensorView& view);
-  bool storing() const { return tensors_ != nullptr; }
-  // Of an older front end: whether a file was begun since this was asked last.
-  bool TakeNewPkl() { return std::exchange(begins_pkl_, false); }
-  // Of an older front end: the file that the last entry went to.
-  std::string last_file() const { return pkl_ == nullptr ? "" : pkl_->last_file(); }
+  bool storing() const { return files_.storing(); }
+  // Of .pkl files: whether one was begun since this was asked last; that the last entry went to.
+  bool TakeNewPkl() { return files_.TakeNewPkl(); }
+  std::string last_file() const { return files_.last_file(); }
 
   // All that was wanted is recorded: the files are closed as by Stop, a later Start begins nothing.
   void Conclude(std::string_view why);
@@ -114,9 +101,8 @@ class Session {
   void Fail(const Status& status) noexcept;
   const Config& config() const { return config_; }
   Filter& filter() { return filter_; }
-  const std::string& folder() const {
-    return folder_;
-  }  // of the current step and rank; "" before the first Start
+  // Of the current step and rank; "" before the first Start.
+  const std::string& folder() const { return files_.folder(); }
   // In a forked child: forgets the files without touching them.
   void Abandon();
 
@@ -124,10 +110,8 @@ class Session {
   void Write(const Item& item);
   void DrainDeferred(bool give_up);
   Status Open(std::optional<int> rank);
-  Status OpenPkl(std::optional<int> rank);
   void ApplyTokens();
   void Adopt(Config config);
-  int64_t AddStack(int64_t stack, std::string_view name, std::vector<std::string> frames);
 
   Config config_;
   Filter filter_;
@@ -137,34 +121,24 @@ class Session {
   Slicer slicer_;
   std::optional<TokenCounts> tokens_;  // of the coming step
   bool request_is_absent_ = false;
-  std::string framework_, folder_, provenance_;
+  std::string provenance_;
   int64_t step_ = 0;
   uint64_t epoch_ = 0;
   bool disabled_ = false;
   bool collecting_ = false, failed_ = false, concluded_ = false;
-  bool said_end_ = false, said_later_ = false, said_no_request_ = false, said_replaces_ = false;
-  std::unique_ptr<EntryWriter> writer_;
-  PklWriter* pkl_ = nullptr;        // the same, of an older front end
-  std::set<std::string> pkl_files_;  // that this session has written
-  bool begins_pkl_ = false;
-  int64_t hook_calls_ = 0;  // of ptdbg_ascend 0.1: forward and backward calls
+  bool said_end_ = false, said_later_ = false, said_no_request_ = false;
+  CallNames calls_;
+  StepFiles files_;
   DeferredEntries deferred_;
-  std::unique_ptr<TensorQueue> tensors_;
-  std::vector<int64_t> calls_;  // by counter
-  std::vector<int64_t>
-      stack_numbers_;  // the front end's number -> this file's, -1: not seen in this step
 };
 
 template <typename Frames>
 int64_t Session::NoteStack(int64_t stack, std::string_view name, Frames&& frames) {
   if (!collecting_) return -1;
-  if (static_cast<size_t>(stack) < stack_numbers_.size() &&
-      stack_numbers_[static_cast<size_t>(stack)] >= 0) {
-    const int64_t number = stack_numbers_[static_cast<size_t>(stack)];
-    if (const Status status = writer_->NoteStack(number, name); !status.ok()) Fail(status);
-    return number;
-  }
-  return AddStack(stack, name, frames());
+  const Result<int64_t> number = files_.NoteStack(stack, name, frames);
+  if (number.ok()) return *number;
+  Fail(number.status());
+  return -1;
 }
 
 }  // namespace msprobe::dump

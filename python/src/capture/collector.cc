@@ -129,8 +129,7 @@ void Collector::BeginToken() {
 
 void Collector::WriteWeights(const NamedModels& models) {
   if (models.empty() || !run_.records_values()) return;
-  if (run_.config().pkl ? !run_.session->TakeNewPkl() : std::exchange(wrote_weights_, true))
-    return;
+  if (run_.config().pkl ? !run_.session->TakeNewPkl() : std::exchange(wrote_weights_, true)) return;
   WeightsText text;
   for (const auto& [prefix, model] : models) text.Add(prefix, model);
   run_.session->WriteBeside("weights.json", text.Finish());

@@ -9,9 +9,10 @@ namespace msprobe::capture {
 
 void* ApiRecorder::Enter(const Api& api, const CallArgs& args) {
   call_place.place = Place::kOutside;
-  if (!recording_->sees_calls || modules_->records_only_one() || !recording_->session->collecting()) return nullptr;
+  if (!recording_->sees_calls || modules_->records_only_one() || !recording_->session->collecting())
+    return nullptr;
   if (!api.recorded) {
-    (void)recording_->session->NextCall(api.counter);
+    (void)recording_->session->calls().Next(api.counter);
     ++recording_->coverage.apis.ignored;
     call_place.place = Place::kIgnored;
     return nullptr;
@@ -28,7 +29,7 @@ void* ApiRecorder::EnterCall(const Api& api, const CallArgs& args) {
   }
   late_.Settle();
   std::unique_ptr<OpenCall> call =
-      calls_->Begin(api.stem, recording_->session->NextCall(api.counter), /*is_module=*/false);
+      calls_->Begin(api.stem, recording_->session->calls().Next(api.counter), /*is_module=*/false);
   call->api = &api;
   if (api.output_is_arguments) call->wants_backward = false;
   if (!call->wanted) ++recording_->coverage.apis.ignored;
@@ -40,7 +41,7 @@ void* ApiRecorder::EnterCall(const Api& api, const CallArgs& args) {
   if (!calls_->WriteInputs(call.get(), args)) {
     ++traced_calls;
     call_place.place = Place::kOutside;
-    recording_->session->TakeBack(api.counter);
+    recording_->session->calls().TakeBack(api.counter);
     calls_->Recycle(std::move(call));
     return nullptr;
   }
@@ -53,7 +54,8 @@ void ApiRecorder::Leave(void* token, const CallArgs& args, PyObject* result) {
   recording_->Guarded([&] { LeaveCall(std::move(call), args, result); });
 }
 
-void ApiRecorder::LeaveCall(std::unique_ptr<OpenCall> call, const CallArgs& args, PyObject* result) {
+void ApiRecorder::LeaveCall(std::unique_ptr<OpenCall> call, const CallArgs& args,
+                            PyObject* result) {
   {
     const std::string_view exception = result == nullptr ? TypeName(PyErr_Occurred()) : "";
     const KeepError keep;

@@ -27,7 +27,7 @@ CallRecorder::ThreadState& CallRecorder::Thread() {
 std::vector<std::unique_ptr<OpenCall>>& CallRecorder::OpenModules() { return Thread().modules; }
 
 std::unique_ptr<OpenCall> CallRecorder::Begin(const std::string& stem, int64_t number,
-                                           bool is_module) {
+                                              bool is_module) {
   ThreadState& thread = Thread();
   std::unique_ptr<OpenCall> call;
   if (thread.spare.empty()) {
@@ -38,7 +38,7 @@ std::unique_ptr<OpenCall> CallRecorder::Begin(const std::string& stem, int64_t n
   }
   dump::Filter& filter = recording_->session->filter();
   std::string name;
-  recording_->session->NameCall(stem, number, is_module, &name, &call->backward);
+  recording_->session->calls().Name(stem, number, is_module, &name, &call->backward);
   call->entry.Begin(name);
   if (thread.modules.empty()) {
     call->parent.clear();
@@ -67,11 +67,11 @@ void CallRecorder::Recycle(std::unique_ptr<OpenCall> call) {
 }
 
 bool CallRecorder::WriteInputs(OpenCall* call, const CallArgs& args) {
-  const bool record =
-      call->wanted && recording_->session->filter().data_mode.forward_input && recording_->records_values();
+  const bool record = call->wanted && recording_->session->filter().data_mode.forward_input &&
+                      recording_->records_values();
   if (!record) recording_->scratch.Begin("");
-  EntryStyle style =
-      record ? recording_->StyleOf(call->entry.name(), /*is_output=*/false) : EntryStyle{Reading::kMet};
+  EntryStyle style = record ? recording_->StyleOf(call->entry.name(), /*is_output=*/false)
+                            : EntryStyle{Reading::kMet};
   if (waits_to_record() && call->wanted) {
     style.reading = Reading::kMeasured;  // what was given excuses what is made of it
     style.held = &call->held;
@@ -96,9 +96,10 @@ void CallRecorder::NoteStack(OpenCall* call) {
   bool is_new;
   call->site = recording_->stacks.Intern(&is_new);
   if (waits_to_record()) return;  // not known yet whether it is recorded
-  call->entry.stack =
-      recording_->session->NoteStack(call->site, call->entry.name(), [&] { return recording_->stacks.Format(); });
-  if (recording_->modules_wanted && call->parent.empty()) NoteRegion(call, recording_->stacks.Region(call->site));
+  call->entry.stack = recording_->session->NoteStack(call->site, call->entry.name(),
+                                                     [&] { return recording_->stacks.Format(); });
+  if (recording_->modules_wanted && call->parent.empty())
+    NoteRegion(call, recording_->stacks.Region(call->site));
 }
 
 void CallRecorder::NoteRegion(OpenCall* call, const std::string& region) {
@@ -110,11 +111,11 @@ void CallRecorder::NoteRegion(OpenCall* call, const std::string& region) {
 }
 
 void CallRecorder::WriteOutput(OpenCall* call, PyObject* output, PyObject* module) {
-  const bool record =
-      call->wanted && recording_->session->filter().data_mode.forward_output && recording_->records_values();
+  const bool record = call->wanted && recording_->session->filter().data_mode.forward_output &&
+                      recording_->records_values();
   if (!record) recording_->scratch.Begin("");
-  EntryStyle style =
-      record ? recording_->StyleOf(call->entry.name(), /*is_output=*/true) : EntryStyle{Reading::kMet};
+  EntryStyle style = record ? recording_->StyleOf(call->entry.name(), /*is_output=*/true)
+                            : EntryStyle{Reading::kMet};
   if (waits_to_record()) style.held = &call->held;
   ValueWriter writer(record ? &call->entry : &recording_->scratch, recording_->options, style);
   if (call->api != nullptr && call->api->ignored != nullptr)
@@ -146,29 +147,34 @@ bool CallRecorder::SettleForward(OpenCall* call) {
   }
   recording_->StoreAll(held, &call->entry);
   if (recording_->session->collecting() && recording_->session->config().extra_info)
-    call->entry.stack =
-        recording_->session->NoteStack(call->site, name, [&] { return recording_->stacks.Format(call->site); });
+    call->entry.stack = recording_->session->NoteStack(
+        call->site, name, [&] { return recording_->stacks.Format(call->site); });
   return true;
 }
 
 void CallRecorder::Finish(OpenCall* call) {
-  if (!call->wanted || !recording_->session->collecting() || call->step != recording_->session->step()) return;
-  dump::CallCounts& counts = call->ticket != 0 ? recording_->coverage.modules : recording_->coverage.apis;
+  if (!call->wanted || !recording_->session->collecting() ||
+      call->step != recording_->session->step())
+    return;
+  dump::CallCounts& counts =
+      call->ticket != 0 ? recording_->coverage.modules : recording_->coverage.apis;
   if (waits_to_record() && !SettleForward(call)) {
     ++counts.ignored;
     return;
   }
   ++counts.recorded;
   if (recording_->looks_for_nan()) call->entry.is_nan = call->made.any();
-  recording_->session->Record({recording_->records_values() ? &call->entry : nullptr, call->entry.name(),
-                        call->parent, recording_->modules_wanted});
+  recording_->session->Record({recording_->records_values() ? &call->entry : nullptr,
+                               call->entry.name(), call->parent, recording_->modules_wanted});
   if (recording_->device.many_pending()) recording_->FetchDeferred();
-  if (recording_->looks_for_overflow()) overflow_->Count(call->entry.name(), call->found, call->site);
+  if (recording_->looks_for_overflow())
+    overflow_->Count(call->entry.name(), call->found, call->site);
   if (reference_->on()) reference_->Count(call->entry.name(), call->site);
 }
 
 void CallRecorder::WriteList(OpenCall* call, const std::vector<PyRef>& values) {
-  if (!call->wanted || !recording_->session->filter().data_mode.forward_output || !recording_->records_values())
+  if (!call->wanted || !recording_->session->filter().data_mode.forward_output ||
+      !recording_->records_values())
     return;
   EntryStyle style = recording_->StyleOf(call->entry.name(), /*is_output=*/true);
   if (waits_to_record()) style.held = &call->held;

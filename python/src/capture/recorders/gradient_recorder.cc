@@ -23,18 +23,18 @@ void GradientRecorder::Forget() {
 }
 
 const GradientRecorder::ArrivedCall* GradientRecorder::Arrive(const std::string& call) {
-  const bool renamed = recording_->session->RenamesGradients();
+  const bool renamed = recording_->session->calls().RenamesGradients();
   if (!renamed && recording_->session->filter().wants_all_entries()) return nullptr;
   const auto [it, is_new] = arrived_.try_emplace(call);
   if (is_new) {
-    it->second.name = renamed ? recording_->session->NameGradients(call) : call;
+    it->second.name = renamed ? recording_->session->calls().NameGradients(call) : call;
     it->second.wanted = recording_->session->filter().WantsEntry(it->second.name);
   }
   return &it->second;
 }
 
 Gradient GradientRecorder::Compose(const std::string& call, bool is_input, size_t index,
-                            PyObject* gradient) {
+                                   PyObject* gradient) {
   const dump::DataMode& mode = recording_->session->filter().data_mode;
   if (!(is_input ? mode.backward_input : mode.backward_output) || !recording_->records_values() ||
       !TorchApi::Get().IsTensor(gradient))
@@ -51,8 +51,8 @@ Gradient GradientRecorder::Compose(const std::string& call, bool is_input, size_
   std::vector<Held> held;
   EntryStyle style = recording_->StyleOf(name, !is_input);
   if (recording_->looks_for_overflow()) style.held = &held;
-  auto value =
-      std::make_unique<TensorValue>(RecordTensor(gradient, recording_->options, style, file, &nonfinite));
+  auto value = std::make_unique<TensorValue>(
+      RecordTensor(gradient, recording_->options, style, file, &nonfinite));
   if (recording_->looks_for_nan() || recording_->looks_for_overflow())
     overflow_->HoldGradient(call, is_input, std::move(held), nonfinite);
   return value;
@@ -63,7 +63,7 @@ void GradientRecorder::Settle(const std::string& call) {
 }
 
 void GradientRecorder::Complete(const std::string& call, const std::string& parent,
-                         std::vector<Gradient> inputs, std::vector<Gradient> outputs) {
+                                std::vector<Gradient> inputs, std::vector<Gradient> outputs) {
   SeenGradients seen = overflow_->Take(call);
   const ArrivedCall* found = recording_->session->collecting() ? Arrive(call) : nullptr;
   ArrivedCall arrived = found == nullptr ? ArrivedCall{.name = call} : *found;
@@ -77,12 +77,13 @@ void GradientRecorder::Complete(const std::string& call, const std::string& pare
 
 // False when the task finds nothing in them.
 bool GradientRecorder::Record(const ArrivedCall& call, const std::string& parent,
-                                std::vector<Gradient>* inputs, std::vector<Gradient>* outputs,
-                                SeenGradients* seen) {
+                              std::vector<Gradient>* inputs, std::vector<Gradient>* outputs,
+                              SeenGradients* seen) {
   const std::string& name = call.name;
   if (!recording_->records_values()) {
     ++recording_->coverage.gradients;
-    recording_->session->Record({.name = name, .parent = parent, .construct = recording_->modules_wanted});
+    recording_->session->Record(
+        {.name = name, .parent = parent, .construct = recording_->modules_wanted});
     return true;
   }
   Entry& entry = entry_;
@@ -98,7 +99,8 @@ bool GradientRecorder::Record(const ArrivedCall& call, const std::string& parent
   if (mode.backward_output) slot("output", outputs);
   if (recording_->looks_for_nan()) entry.is_nan = seen->made.any();
   std::string_view kinds;
-  if (recording_->looks_for_overflow() && (kinds = overflow_->SettleBackward(name, seen, &entry)).empty())
+  if (recording_->looks_for_overflow() &&
+      (kinds = overflow_->SettleBackward(name, seen, &entry)).empty())
     return false;
   entry.stack = call.stack;
   ++recording_->coverage.gradients;

@@ -38,10 +38,10 @@ void* ModuleRecorder::EnterModule(PyObject* module, const CallArgs& args) {
 void* ModuleRecorder::Enter(const NamedModule& module, const CallArgs& args) {
   std::unique_ptr<OpenCall> call =
       calls_->Begin(only_ != nullptr && recording_->config().pkl ? module.name + "." : module.stem,
-            recording_->session->NextCall(module.forward_counter), /*is_module=*/true);
+                    recording_->session->calls().Next(module.forward_counter), /*is_module=*/true);
   if (!calls_->WriteInputs(call.get(), args)) {
     ++recording_->coverage.modules.traced;
-    recording_->session->TakeBack(module.forward_counter);
+    recording_->session->calls().TakeBack(module.forward_counter);
     recording_->session->filter().LeaveModule(call->entry.name());
     calls_->Recycle(std::move(call));
     return nullptr;
@@ -69,7 +69,7 @@ void ModuleRecorder::LeaveModule(void* token, PyObject* module, PyObject* result
 }
 
 void ModuleRecorder::Leave(uintptr_t ticket, PyObject* module, PyObject* result,
-                                std::string_view exception) {
+                           std::string_view exception) {
   std::vector<std::unique_ptr<OpenCall>>& open = CallRecorder::OpenModules();
   bool ours = false;
   while (!ours) {

@@ -9,7 +9,7 @@ namespace msprobe::capture {
 
 class CounterNames {
  public:
-  // Index of the session's counter (Session::NextCall) of "Functional.linear.".
+  // Index of the session's counter (CallNames::Next) of "Functional.linear.".
   uint32_t Of(const std::string& what) {
     return index_.try_emplace(what, static_cast<uint32_t>(index_.size())).first->second;
   }

@@ -27,8 +27,8 @@ struct Recording {
   CoverageCounter coverage;
   DeviceStats device;
   bool apis_wanted = false, modules_wanted = false;  // by the level
-  bool sees_calls = false;  // from Collector::Start to StopCalls
-  Entry scratch;  // what is walked but not recorded
+  bool sees_calls = false;                           // from Collector::Start to StopCalls
+  Entry scratch;                                     // what is walked but not recorded
 
   const dump::Config& config() const { return session->config(); }
   bool looks_for_nan() const { return config().task == Task::kNanCheck; }

@@ -142,7 +142,7 @@ void DebugSaves::Save(PyObject* variable, PyObject* name, bool with_gradients,
   }
   if (!start_(rank)) return;
   const std::string text(Utf8(name));
-  const int64_t number = recording_->session->NextCall(recording_->counters.Of("save " + text));
+  const int64_t number = recording_->session->calls().Next(recording_->counters.Of("save " + text));
   Entry entry;
   entry.BeginValue(fmt::format("{}.{}.debug", text, number));
   ValueOptions options = recording_->options;

@@ -91,7 +91,7 @@ std::string_view OverflowCheck::SettleBackward(const std::string& name, SeenGrad
 // What it was made of is not known, so it counts when no gradient before it was otherwise.
 void OverflowCheck::CheckParameter(const NamedModule& module, const std::string& parameter,
                                    PyObject* gradient) {
-  const int64_t call = recording_->session->NextCall(module.gradient_counter);
+  const int64_t call = recording_->session->calls().Next(module.gradient_counter);
   const std::string name = ComposeEntryName(module.stem, call, "parameters_grad", true);
   if (!recording_->session->filter().WantsEntry(name)) return;
   std::vector<Held> held;

@@ -6,7 +6,8 @@
 
 namespace msprobe::capture {
 
-void ParameterGradients::OnGradient(PyObject* module, const std::string& parameter, PyObject* tensor) {
+void ParameterGradients::OnGradient(PyObject* module, const std::string& parameter,
+                                    PyObject* tensor) {
   const NamedModule* known = modules_->Find(module);
   if (known == nullptr || !recording_->session->collecting() ||
       !recording_->session->filter().data_mode.backward() || !recording_->records_values())
@@ -24,7 +25,7 @@ void ParameterGradients::OnGradient(PyObject* module, const std::string& paramet
   if (arrived.gradients.count(parameter) > 0) Write(*known, &arrived);
   if (arrived.gradients.empty())
     arrived.entry =
-        ComposeEntryName(known->stem, recording_->session->NextCall(known->gradient_counter),
+        ComposeEntryName(known->stem, recording_->session->calls().Next(known->gradient_counter),
                          "parameters_grad", true);
   std::string file;
   if (recording_->Stores(arrived.entry))

@@ -19,8 +19,7 @@ namespace msprobe::capture {
 
 class ReferenceCheck {
  public:
-  ReferenceCheck(Recording* recording, FoundCalls* found)
-      : recording_(recording), found_(found) {}
+  ReferenceCheck(Recording* recording, FoundCalls* found) : recording_(recording), found_(found) {}
 
   void Configure();
   bool on() const { return search_ != nullptr; }

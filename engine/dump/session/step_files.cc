@@ -1,0 +1,137 @@
+#include "engine/dump/session/step_files.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+
+#include "engine/base/file.h"
+#include "engine/base/log.h"
+#include "engine/base/threads.h"
+#include "engine/base/version.h"
+#include "engine/dump/pkl/pkl_place.h"
+#include "engine/dump/read/side_files.h"
+#include "engine/dump/write/folder_claim.h"
+#include "engine/model/names.h"
+
+namespace msprobe::dump {
+namespace {
+
+constexpr char kTensorFolder[] = "dump_tensor_data";
+
+std::string_view LevelName(Level level) {
+  if (level == Level::kDebug) return "debug";
+  return level == Level::kL0 ? "L0" : level == Level::kMix ? "mix" : "L1";
+}
+
+// Host memory for tensors on their way to the disk. With two cores a writer only takes from
+// training what it gives, unless the configuration asks for it.
+int64_t TensorBudget(bool async_dump) {
+  const char* text = std::getenv("MSPROBE_TENSOR_BUDGET_MB");
+  char* end = nullptr;
+  const int64_t megabytes = text ? std::strtoll(text, &end, 10) : -1;
+  if (megabytes >= 0 && megabytes < INT64_MAX >> 20 && end != text && *end == '\0')
+    return megabytes << 20;
+  return async_dump || ThreadPool::Default().threads() > 2 ? 256 << 20 : 0;
+}
+
+}  // namespace
+
+bool StoresTensors(const Config& config) {
+  return config.task == Task::kTensor || config.task == Task::kOverflowCheck ||
+         (config.task == Task::kStatistics && !config.tensor_list.empty());
+}
+
+Status StepFiles::Open(const Config& config, int64_t step, std::optional<int> rank,
+                       const std::string& provenance) {
+  if (config.pkl) return OpenPkl(config, rank);
+  const std::string step_folder = fmt::format("step{}", step);
+  const std::string rank_folder = rank ? fmt::format("rank{}", *rank) : "rank";
+  folder_ = JoinPath(JoinPath(config.dump_path, step_folder),
+                     ClaimFolder(config.dump_path, step_folder, rank_folder));
+  DumpHeader header;
+  header.task = TaskName(config.task);
+  header.level = LevelName(config.level);
+  header.framework = framework_;
+  header.tool = fmt::format("msprobe {}", kVersion);
+  header.provenance = provenance;
+  header.extra_info = config.extra_info;
+  if (config.level == Level::kDebug) header.file_name = "debug.json";
+  const bool store = StoresTensors(config);
+  if (store) header.dump_data_dir = JoinPath(folder_, kTensorFolder);
+  if (Exists(JoinPath(folder_, header.file_name)) && !std::exchange(said_replaces_, true))
+    Log(LogLevel::kWarning,
+        fmt::format("{} holds an earlier dump: it is replaced; another dump_path would keep it",
+                    folder_));
+  MSPROBE_ASSIGN_OR_RETURN(writer_, DumpWriter::Create(folder_, header));
+  if (store && tensors_ == nullptr)
+    tensors_ = std::make_unique<TensorQueue>(
+        TensorQueueOptions{.budget = TensorBudget(config.async_dump)});
+  if (store) tensors_->SetFolder(header.dump_data_dir);
+  return Status::Ok();
+}
+
+Status StepFiles::OpenPkl(const Config& config, std::optional<int> rank) {
+  MSPROBE_ASSIGN_OR_RETURN(const PklStyle style, PlacePklFiles(*config.pkl, rank));
+  folder_ = style.file_for_each ? style.file : DirectoryName(style.file);
+  const bool keep = !pkl_files_.insert(style.file).second;
+  begins_pkl_ = !keep;
+  MSPROBE_ASSIGN_OR_RETURN(std::unique_ptr<PklWriter> writer, PklWriter::Create(style, keep));
+  pkl_ = writer.get();
+  writer_ = std::move(writer);
+  if (style.data != PklData::kNone) {
+    tensors_ = std::make_unique<TensorQueue>(
+        TensorQueueOptions{.budget = TensorBudget(config.async_dump)});
+    tensors_->SetFolder(style.data_folder);
+  }
+  return Status::Ok();
+}
+
+Status StepFiles::Close() {
+  Status first = tensors_ ? tensors_->Drain() : Status::Ok();
+  Status closed = writer_->Close();
+  return first.ok() ? closed : first;
+}
+
+Status StepFiles::Finish() { return writer_ == nullptr ? Status::Ok() : writer_->Finish(); }
+
+void StepFiles::Forget() {
+  pkl_ = nullptr;
+  writer_.reset();
+  stack_numbers_.clear();
+}
+
+void StepFiles::DrainTensors() {
+  if (tensors_ != nullptr) (void)tensors_->Drain();
+}
+
+void StepFiles::Abandon() {
+  ForgetClaims();
+  pkl_ = nullptr;
+  (void)writer_.release();
+  (void)tensors_.release();
+}
+
+Status StepFiles::WriteBeside(const std::string& file_name, std::string_view text) {
+  std::string name = file_name;
+  if (pkl_ != nullptr) {
+    // Folders of .pkl files have nothing else.
+    if (file_name != "weights.json" || pkl_->last_file().empty()) return Status::Ok();
+    name = WeightsFileOf(BaseName(pkl_->last_file()));
+  }
+  return WriteFileAtomically(JoinPath(folder_, name), text);
+}
+
+Result<int64_t> StepFiles::AddStack(int64_t stack, std::string_view name,
+                                    std::vector<std::string> frames) {
+  MSPROBE_ASSIGN_OR_RETURN(const int64_t number, writer_->AddStack(name, std::move(frames)));
+  if (static_cast<size_t>(stack) >= stack_numbers_.size())
+    stack_numbers_.resize(static_cast<size_t>(stack) + 64, -1);
+  return stack_numbers_[static_cast<size_t>(stack)] = number;
+}
+
+Status StepFiles::Store(const std::string& file_name, const TensorView& view) {
+  return pkl_ != nullptr ? pkl_->Store(file_name, view, tensors_.get())
+                         : tensors_->Push(file_name, view);
+}
+
+}  // namespace msprobe::dump

@@ -1,0 +1,88 @@
+// The files of one step and rank: dump.json with its stacks and tensors, or a .pkl file.
+//
+//   StepFiles files("pytorch");
+//   MSPROBE_RETURN_IF_ERROR(files.Open(config, step, rank, provenance));
+//   MSPROBE_RETURN_IF_ERROR(files.Write(entry));
+//   MSPROBE_RETURN_IF_ERROR(files.Close());    // Reopen goes on where Close left
+//   MSPROBE_RETURN_IF_ERROR(files.Finish());   // the step is over
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "engine/base/status.h"
+#include "engine/dump/config/config.h"
+#include "engine/dump/pkl/pkl_writer.h"
+#include "engine/dump/write/dump_writer.h"
+#include "engine/dump/write/tensor_queue.h"
+
+namespace msprobe::dump {
+
+// Whether a dump with this configuration may have tensor files.
+bool StoresTensors(const Config& config);
+
+class StepFiles {
+ public:
+  explicit StepFiles(std::string framework) : framework_(std::move(framework)) {}
+
+  // `provenance`: a JSON object for the header, or "". Errors: kIo.
+  Status Open(const Config& config, int64_t step, std::optional<int> rank,
+              const std::string& provenance);
+  bool is_open() const { return writer_ != nullptr; }
+  Status Reopen() { return writer_->Reopen(); }
+  Status Close();   // waits for stored tensors
+  Status Finish();  // the files are complete; nothing happens when none are open
+  void Forget();    // the next step opens files of its own; those of this step stay
+  void ReleaseTensors() { tensors_.reset(); }  // and the memory that they wait in
+  void DrainTensors();                         // waits for stored tensors; for files that stay open
+  void Abandon();  // in a forked child: the files are not touched any more
+
+  Status Write(const Entry& entry) { return writer_->Write(entry); }
+  Status AppendConstruct(std::string_view name, std::string_view parent) {
+    return writer_->AppendConstruct(name, parent);
+  }
+  // A file of its own beside dump.json. Beside a .pkl file only weights.json is written.
+  Status WriteBeside(const std::string& file_name, std::string_view text);
+  // The number in this file of stack `stack` of the front end. `frames` is asked for when this step
+  // has not seen the stack.
+  template <typename Frames>
+  Result<int64_t> NoteStack(int64_t stack, std::string_view name, Frames&& frames);
+  Status Store(const std::string& file_name, const TensorView& view);
+  bool storing() const { return tensors_ != nullptr; }
+
+  const std::string& folder() const { return folder_; }  // "" before the first Open
+  // Of .pkl files: whether one was begun since this was asked last; that the last entry went to.
+  bool TakeNewPkl() { return std::exchange(begins_pkl_, false); }
+  std::string last_file() const { return pkl_ == nullptr ? "" : pkl_->last_file(); }
+
+ private:
+  Status OpenPkl(const Config& config, std::optional<int> rank);
+  Result<int64_t> AddStack(int64_t stack, std::string_view name, std::vector<std::string> frames);
+
+  const std::string framework_;
+  std::string folder_;
+  std::unique_ptr<EntryWriter> writer_;
+  PklWriter* pkl_ = nullptr;         // writer_, when it writes a .pkl file
+  std::set<std::string> pkl_files_;  // that were written before: they are added to
+  bool begins_pkl_ = false, said_replaces_ = false;
+  std::unique_ptr<TensorQueue> tensors_;
+  // The front end's number -> the number in this file, -1: not seen in this step.
+  std::vector<int64_t> stack_numbers_;
+};
+
+template <typename Frames>
+Result<int64_t> StepFiles::NoteStack(int64_t stack, std::string_view name, Frames&& frames) {
+  const auto index = static_cast<size_t>(stack);
+  if (index >= stack_numbers_.size() || stack_numbers_[index] < 0)
+    return AddStack(stack, name, frames());
+  MSPROBE_RETURN_IF_ERROR(writer_->NoteStack(stack_numbers_[index], name));
+  return stack_numbers_[index];
+}
+
+}  // namespace msprobe::dump
