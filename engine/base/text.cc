@@ -106,7 +106,7 @@ void AppendHex(std::string* out, uint64_t value, int digits) {
 
 namespace {
 
-constexpr char kBase64Digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+constexpr char kBase64Digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789~_";
 constexpr size_t kBase64Size = 11;  // of 64 bits
 
 }  // namespace
@@ -125,6 +125,7 @@ std::optional<uint64_t> ParseBase64(std::string_view text) {
     std::array<uint8_t, 256> values{};
     values.fill(64);
     for (uint8_t i = 0; i < 64; ++i) values[static_cast<unsigned char>(kBase64Digits[i])] = i;
+    values['-'] = 62;
     return values;
   }();
   if (text.size() != kBase64Size) return std::nullopt;

@@ -30,10 +30,11 @@ size_t WriteInteger(char* out, int64_t value);
 void AppendUnsigned(std::string* out, uint64_t value);
 void AppendHex(std::string* out, uint64_t value, int digits);  // lower case, zero padded
 
-// The eight bytes, the highest first, in base 64 with RFC 4648's letters for file names and without
-// padding: "PTeOEIhdkUA".
+// The eight bytes, the highest first, in base 64 without padding: "PTeOEIhdkUA". The letters are
+// those of RFC 4648 for file names, with ~ in place of -: msprobe 26 refuses a text that begins
+// with -.
 void AppendBase64(std::string* out, uint64_t value);
-// Of a text that is none: nullopt.
+// Takes ~ and -, which dumps held before; nullopt for a text that is no such number.
 std::optional<uint64_t> ParseBase64(std::string_view text);
 
 // A JSON string with its quotes; non-ASCII bytes are written as \uXXXX as json.dumps does (invalid

@@ -43,6 +43,8 @@ struct DialectFacts {
   bool orders_gradients_by_argument = false;
   // The CRC-32 of a bfloat16 tensor is that of its elements as float32.
   bool casts_bfloat16_for_crc32 = false;
+  // Text values and stacks are written by GuardText (guarded_text.h).
+  bool guards_text = false;
   // A tensor file may hold a whole storage; its name says which part is the tensor.
   bool keeps_storages = false;
   // Records are tensors of files, not calls of a program: no stacks, no order, no backward pass.

@@ -163,11 +163,20 @@ TEST(EntryJson, EscapesHostileNames) {
   EXPECT_EQ(EntryText(e), R"("a\"b\n": {})");
 }
 
+TEST(EntryJson, ATextThatLooksLikeAFormulaGetsABackslash) {  // guarded_text.h
+  Entry e;
+  e.Begin("F.x.0.forward");
+  e.BeginSlot("output", "output", Entry::Container::kList);
+  e.String("complex", "-2j");
+  e.EndSlot();
+  EXPECT_EQ(EntryText(e), R"("F.x.0.forward": {"output":[{"type":"complex","value":"\\-2j"}]})");
+}
+
 TEST(EntryJson, ReadsBackAsItWasWritten) {
   const std::string text =
       R"("F.x.0.forward": {"input_args":[{"type":"torch.Size","value":[2, 3]},null,)"
       R"([{"type":"slice","value":[1, null, 2]}]],"input_kwargs":{"k":{"a":{"type":"str",)"
-      R"("value":"-\u00e9"}}},"output":[{"type":"torch.Tensor","dtype":"torch.int16",)"
+      R"("value":"a\u00e9"}}},"output":[{"type":"torch.Tensor","dtype":"torch.int16",)"
       R"("shape":[2],"Max":7,"Min":-7,"Mean":0.5,"Norm":2.5,"fp":"ASNFZ4mrze8"}],"stack":"3"})";
   EXPECT_EQ(EntryText(test::ParseEntry(text)), text);
 }

@@ -8,6 +8,7 @@
 #include "engine/base/text.h"
 #include "engine/dump/read/entries.h"
 #include "engine/dump/read/python_text.h"
+#include "engine/model/guarded_text.h"
 #include "engine/tensor/dtype.h"
 
 namespace msprobe::dump {
@@ -87,6 +88,14 @@ std::string_view LeafParser::ReadText() {
 
 std::string_view LeafParser::Text(formats::JsonText text) { return out_->arena.Decode(text); }
 
+// A text that was recorded as a value.
+std::string_view LeafParser::ValueText(formats::JsonText text) {
+  const std::string_view decoded = Text(text);
+  if (!text.escaped || !facts_.guards_text) return decoded;  // no backslash to take away
+  const std::string_view value = UnguardText(decoded, &scratch_);
+  return value.data() == decoded.data() ? decoded : out_->arena.Copy(value);
+}
+
 std::string_view LeafParser::PythonText() {
   scratch_.clear();
   AppendPythonText(json_, &scratch_);
@@ -118,7 +127,7 @@ void LeafParser::Scalar(Leaf* leaf) {
   switch (c) {
     case '"':
       leaf->dtype = kStr;
-      if (json_->String(&text)) leaf->value = Text(text);
+      if (json_->String(&text)) leaf->value = ValueText(text);
       break;
     case 't':
     case 'f':

@@ -57,6 +57,7 @@ class LeafParser {
   T ReadRecent(Recent<T>* recent, Read&& read);
   std::string_view ReadText();
   std::string_view Text(formats::JsonText text);
+  std::string_view ValueText(formats::JsonText text);
   std::string_view PythonText();
 
   const bool names_from_files_;

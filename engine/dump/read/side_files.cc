@@ -9,6 +9,7 @@
 
 #include "engine/base/pages.h"
 #include "engine/formats/json.h"
+#include "engine/model/guarded_text.h"
 #include "engine/model/text_arena.h"
 
 namespace msprobe::dump {
@@ -74,11 +75,18 @@ class SideFile {
   void Strings(formats::JsonCursor* json, std::vector<std::string_view>* out) {
     formats::JsonText text;
     for (json->BeginArray(); json->NextItem();) {
-      if (json->String(&text)) out->push_back(Text(text));
+      if (json->String(&text)) out->push_back(text.escaped ? Unguarded(Text(text)) : text.raw);
     }
   }
 
  private:
+  std::string_view Unguarded(std::string_view text) {
+    if (!FactsOf(dump_->dialect).guards_text) return text;
+    std::string room;
+    const std::string_view plain = UnguardText(text, &room);
+    return plain.data() == text.data() ? text : arena_.Copy(plain);
+  }
+
   // What the tables take of memory that is not counted already, for rows that are not there yet.
   uint64_t NotForRows(uint64_t bytes) const {
     const uint64_t rows = MemoryForComparing(dump_->records.size(), dump_->leaves.size());

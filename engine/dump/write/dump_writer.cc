@@ -5,6 +5,7 @@
 #include "engine/base/text.h"
 #include "engine/dump/write/entry_json.h"
 #include "engine/formats/atomic_file.h"
+#include "engine/model/guarded_text.h"
 
 namespace msprobe::dump {
 namespace {
@@ -45,9 +46,10 @@ std::string StackLine(int64_t id, std::initializer_list<std::string_view> names,
     text += more;
   }
   text += "],[";
+  std::string room;
   for (size_t i = 0; i < frames.size(); ++i) {
     if (i) text += ',';
-    AppendJsonString(&text, frames[i]);
+    AppendJsonString(&text, GuardText(frames[i], &room));
   }
   text += "]]";
   return text;

@@ -1,6 +1,7 @@
 #include "engine/dump/write/entry_json.h"
 
 #include "engine/base/text.h"
+#include "engine/model/guarded_text.h"
 
 namespace msprobe::dump {
 namespace {
@@ -121,7 +122,7 @@ class ValueJson {
         return;
       case Entry::Kind::kText:
         if (!value.bare) Head(value, entry_.text(value.text_key));
-        AppendJsonString(&out_, entry_.text(value.text));
+        AppendJsonString(&out_, GuardText(entry_.text(value.text), &room_));
         if (!value.bare) out_ += '}';
         return;
       case Entry::Kind::kInts:
@@ -168,6 +169,7 @@ class ValueJson {
 
   std::string& out_;
   const Entry& entry_;
+  std::string room_;  // of GuardText
 };
 
 }  // namespace
