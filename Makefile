@@ -80,12 +80,12 @@ bench: build ## every speed claim, beside memcpy
 	@cmake -DMSPROBE_BENCH=ON $(build) > /dev/null && ninja -C $(build) -j $(JOBS)
 	@$(bin)/python bench/run.py --build $(build)
 
-bench-peer: build $(peer_stamp) ## the same beside the earlier tool (in its own .cache/peer/)
+bench-peer: build $(peer_stamp) ## the same beside the older tool (in its own .cache/peer/)
 	@cmake -DMSPROBE_BENCH=ON $(build) > /dev/null && ninja -C $(build) -j $(JOBS)
 	@$(bin)/python bench/run.py --build $(build) --peer $(peer)/bin/python
 
 $(peer_stamp): packaging/peer-requirements.txt
-	@echo "== the earlier tool into $(peer)/"
+	@echo "== the older tool into $(peer)/"
 	@mkdir -p $(dir $(peer))
 	@test -x $(peer)/bin/python || $(PYTHON) -m venv $(peer)
 	@$(peer)/bin/python -m pip install --quiet --disable-pip-version-check -r $<

@@ -11,13 +11,13 @@ from tables import table, verdict
 BENCH = Path(__file__).resolve().parent
 PER_RECORD_US = 8.0  # what noting a name, a stack and a line may cost beside reading the numbers
 OF_PHYSICS = 1.5  # times the time to read the bytes once; the cost of noting comes on top
-OF_PEER = {"large": 8.0, "small": 30.0}  # how many times less than the earlier tool adds
+OF_PEER = {"large": 8.0, "small": 30.0}  # how many times less than the older tool adds
 OF_RAW = 1 / 0.9  # of the time the tensor files alone take
 NOT_RECORDING = 1.01
 HELD_MB = 64
 OF_PEER_BYTES = 0.6
-OF_OWN_FRONT = 1.2  # times what our own front end adds
-OLD_FRONT_SETTINGS = (
+OF_OWN_FRONT = 1.2  # times what our own front adds
+OLDER_FRONT_SETTINGS = (
     ("toy40", "statistics"),
     ("toy40", "elements"),
     ("gpt", "statistics"),
@@ -139,19 +139,21 @@ def print_sizes(results: list) -> None:
     table(lines)
 
 
-def bench_old_fronts(options) -> list:
-    print("\nolder front ends: what a step costs more than a bare one, beside our own front end")
+def bench_older_fronts(options) -> list:
+    print(
+        "\nfronts of the older tools: what a step costs more than a bare one, beside our own front"
+    )
     lines, results = [["front, program, data", "bare ms", "ours ms", "theirs ms", "ratio"]], []
     lines[0] += ["target", "verdict"]
-    command = [sys.executable, BENCH / "old_front.py", "--scratch", options.scratch]
+    command = [sys.executable, BENCH / "older_fronts.py", "--scratch", options.scratch]
     for front in ("hooks", "ptdbg", "ptdbg-0.1"):
-        for program, data in OLD_FRONT_SETTINGS:
+        for program, data in OLDER_FRONT_SETTINGS:
             pairs = max(3, options.pairs // PROGRAMS[program] // (2 if data == "elements" else 1))
             asked = ["--front", front, "--program", program, "--data", data, "--pairs", pairs]
             row = run_json([*command, *asked])
             results.append(row)
             ratio = row["added_ratio"]
-            numbers = [f"{row[key]:.2f}" for key in ("bare_ms", "new_ms", "old_ms")]
+            numbers = [f"{row[key]:.2f}" for key in ("bare_ms", "ours_ms", "older_ms")]
             lines.append([f"{front} {program} {data}", *numbers, f"{ratio:.2f}"])
             lines[-1] += [f"<= {OF_OWN_FRONT}", verdict(ratio <= OF_OWN_FRONT)]
             print(f"  {lines[-1][0]} ...", file=sys.stderr, flush=True)

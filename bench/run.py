@@ -1,4 +1,4 @@
-"""Prints every speed claim beside memcpy, and with --peer beside the earlier tool, in one run.
+"""Prints every speed claim beside memcpy, and with --peer beside the older tool, in one run.
 
     python bench/run.py --build build [--peer .cache/peer/bin/python]
                         [--only kernels|train|fronts|idle|volume|compare]
@@ -13,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from collecting import bench_idle, bench_old_fronts, bench_training, bench_volume
+from collecting import bench_idle, bench_older_fronts, bench_training, bench_volume
 from tables import table
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -97,7 +97,7 @@ def bench_compare(peer) -> None:
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=Path, default=Path("build"))
-    parser.add_argument("--peer", type=Path, help="python of a venv with the earlier tool")
+    parser.add_argument("--peer", type=Path, help="python of a venv with the older tool")
     parser.add_argument(
         "--only", choices=("kernels", "train", "fronts", "idle", "volume", "compare")
     )
@@ -113,7 +113,7 @@ def main():
     if options.only in (None, "train"):
         results["train"] = bench_training(options)
     if options.only in (None, "fronts"):
-        results["fronts"] = bench_old_fronts(options)
+        results["fronts"] = bench_older_fronts(options)
     if options.only in (None, "idle"):
         results["idle"] = bench_idle()
     if options.only in (None, "volume"):

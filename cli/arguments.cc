@@ -36,7 +36,7 @@ constexpr std::array kAliases = {
     FlagAlias{"-hl", "--highlight"},
 };
 
-// A flag of an earlier tool that msprobe 27 does not have. It is an error: a script that uses it
+// A flag of an older tool that msprobe 27 does not have. It is an error: a script that uses it
 // must not continue as if its work had been done.
 struct Missing {
   std::string_view flag, why;

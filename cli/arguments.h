@@ -1,4 +1,4 @@
-// Changes the command line before it is parsed. The earlier tools have flags of one dash and
+// Changes the command line before it is parsed. The older tools have flags of one dash and
 // several letters (-tp, -gp, -da), which a parser would read as several flags: they become their
 // long forms.
 //
@@ -26,7 +26,7 @@ std::string_view ShortSpelling(std::string_view long_name);
 // Tokens after a lone "--" stay as they are.
 std::vector<std::string> NormalizeArguments(const std::vector<std::string>& arguments);
 
-// The error for an unknown flag, named as the user typed it. When an earlier tool had the flag, the
+// The error for an unknown flag, named as the user typed it. When an older tool had the flag, the
 // error says what became of it; otherwise it names the most similar one of `known`, if there is
 // one.
 Status UnknownFlag(std::string_view flag, std::string_view verb,

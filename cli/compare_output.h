@@ -92,7 +92,7 @@ class CompareOutput {
   std::vector<std::string> files_;            // paths of the files on all pairs
 };
 
-// "20260102030405", in local time, as in the file names of the earlier tools.
+// "20260102030405", in local time, as in the file names of the older tools.
 std::string TimeStamp(long long seconds_since_epoch);
 
 }  // namespace msprobe::cli

@@ -133,7 +133,7 @@ def tensors():
 
 def pkl_files():
     """Dumps of torch_npu.hooks and ptdbg_ascend."""
-    found = [*DATA.glob("dumps/**/*.pkl"), *DATA.glob("legacy/**/*.pkl"), *CASES.glob("**/*.pkl")]
+    found = [*DATA.glob("dumps/**/*.pkl"), *DATA.glob("dialects/**/*.pkl"), *CASES.glob("**/*.pkl")]
     return [path.read_bytes() for path in sorted(found)]
 
 
@@ -165,7 +165,7 @@ SEEDS = {
         *contents("dumps/**/debug.json"),
         *((folder / "dump.json").read_bytes() for folder in folders()),
     ],
-    "pkl": lambda: [*pkl_files(), *(path.name.encode() for path in DATA.glob("legacy/*/*.npy"))],
+    "pkl": lambda: [*pkl_files(), *(path.name.encode() for path in DATA.glob("dialects/*/*.npy"))],
     "side_files": lambda: [*WEIGHTS, *contents("dumps/**/stack.json", "dumps/**/construct.json")],
     "recover": lambda: list(killed()),
     "compare": lambda: list(pairs()),

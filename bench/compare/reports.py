@@ -3,7 +3,7 @@
     python bench/compare/reports.py [--peer .cache/peer/bin/python] [--ranks 64] [--leaves 20000]
                                     [--rows 100000] [--rounds 3]
 
-openpyxl is the one that the earlier tool brings along: without --peer its line is left out.
+openpyxl is the one that the older tool brings along: without --peer its line is left out.
 """
 
 import argparse
@@ -84,7 +84,7 @@ def bench_workbook(binary, folder, options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--peer", type=Path, help="Python of the earlier tool's venv")
+    parser.add_argument("--peer", type=Path, help="Python of the older tool's venv")
     parser.add_argument("--ranks", type=int, default=64)
     parser.add_argument("--leaves", type=int, default=20_000)
     parser.add_argument("--rows", type=int, default=100_000)

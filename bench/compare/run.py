@@ -1,10 +1,10 @@
-"""Times `msprobe compare` as a whole process, beside the earlier tool when its Python is given.
+"""Times `msprobe compare` as a whole process, beside the older tool when its Python is given.
 
     python bench/compare/run.py [--peer .cache/peer/bin/python] [--rounds 5] [--only NAME] [--small]
 
 Inputs are made up, one number in a hundred apart. Each round runs every program once, so that they
 share the machine's moods; printed are medians and peak resident memory, beside reading the same
-bytes once. The earlier tool runs once where it takes minutes (a million entries: ten times what a
+bytes once. The older tool runs once where it takes minutes (a million entries: ten times what a
 hundred thousand take, as it is linear). --small: everything at a twentieth of its size.
 """
 
@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import inputs
 from tables import table, verdict
 
-OF_PEER = 100  # times as fast as the earlier tool, statistics
+OF_PEER = 100  # times as fast as the older tool, statistics
 OF_PEER_TENSORS = 50
 OF_INPUT = 3.0  # peak memory over the size of one side's files
 # A child's account of memory begins with what its parent holds: a small program starts it.
@@ -85,7 +85,7 @@ class Bench:
 
     def row(self, name, place, make, target, limit_ms, peer=None, of_peer=None, memory=False,
             more=()):  # fmt: skip
-        """Makes the input, times it, adds a line. `peer`: seconds of the earlier tool, by a run."""
+        """Makes the input, times it, adds a line. `peer`: seconds of the older tool, by a run."""
         print(f"  {name} ...", file=sys.stderr, flush=True)
         folder = self.folder / place
         make(folder)
@@ -132,7 +132,7 @@ class Bench:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--peer", type=Path, help="Python of the earlier tool's venv")
+    parser.add_argument("--peer", type=Path, help="Python of the older tool's venv")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", help="rows whose name holds this")
     parser.add_argument("--small", action="store_true", help="a twentieth of each size")

@@ -33,7 +33,7 @@ struct Diff {
   double relative_l2 = kNaN;    // |T - G| / |G|; 0 when both are zero, inf when only G is
   double max_abs_error = kNaN;  // max |T - G|
   // Relative error of an element: |T - G| / |G|; where G == 0 both sides get +eps of result_type(T,
-  // G, float32) first (shared rule of the earlier tools: 0 against 0 gives 0).
+  // G, float32) first (shared rule of the older tools: 0 against 0 gives 0).
   double max_rel_error = kNaN;
   double ratio_within_1e3 =
       kNaN;  // "One Thousandth Err Ratio": share of all elements with relative error < 0.001

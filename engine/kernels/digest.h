@@ -10,7 +10,7 @@ namespace msprobe::kernels {
 // ComputeStats takes one of them along in its pass.
 enum class Checksum : uint8_t { kNone, kCrc32, kXor };
 
-// CRC-32 (IEEE 802.3, as zlib.crc32) of the element bytes in logical order: what the earlier tools
+// CRC-32 (IEEE 802.3, as zlib.crc32) of the element bytes in logical order: what the older tools
 // store under "md5".
 //
 //   AppendHex(&text, Crc32(view), 8);      // "0a1b2c3d"

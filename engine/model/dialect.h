@@ -54,7 +54,7 @@ struct DialectFacts {
 const DialectFacts& FactsOf(Dialect dialect);
 
 // Of the member "tool" in the header of a dump.json: kMsprobe27 of "msprobe 27.0.0", kOtherOurs of
-// "msprobe 28.1". Earlier tools wrote none: kNone.
+// "msprobe 28.1". Older tools wrote none: kNone.
 Dialect DialectOfTool(std::string_view tool);
 
 }  // namespace msprobe

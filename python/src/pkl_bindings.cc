@@ -1,4 +1,4 @@
-// What the older front ends (msprobe/compat) need beyond PrecisionDebugger.
+// What the fronts of the older tools (msprobe/compat) need beyond PrecisionDebugger.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>

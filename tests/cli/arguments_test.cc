@@ -35,7 +35,7 @@ TEST(Arguments, UnknownFlagNamesTheNearest) {
               ::testing::Not(HasSubstr("did you mean")));
 }
 
-TEST(Arguments, FlagsOfEarlierToolsSayWhy) {
+TEST(Arguments, FlagsOfOlderToolsSayWhy) {
   const Status status = UnknownFlag("--backend", "compare", {});
   EXPECT_EQ(status.code(), ErrorCode::kUnsupported);
   EXPECT_THAT(status.ToString(), HasSubstr("training against inference"));

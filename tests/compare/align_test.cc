@@ -131,7 +131,7 @@ TEST(AlignTest, AnInsertedCallDoesNotShiftTheRest) {
   const Built target = Build(more), golden = Build(steps);
   EXPECT_EQ(Check(target, golden).share(), 1);
   const Score by_name = Check(target, golden, {.alignment = Alignment::kNames});
-  EXPECT_GT(by_name.wrong, 20);  // what the earlier tools did
+  EXPECT_GT(by_name.wrong, 20);  // what the older tools did
 }
 
 TEST(AlignTest, WithoutStacksAndModulesToo) {

@@ -70,7 +70,7 @@ TEST(CompareTest, MappingThatNamesNothingIsRefused) {
   EXPECT_THAT(result.status().message(), HasSubstr("Cell.no.Such"));
 }
 
-// The earlier tools list gradients of inputs in the order of the graph.
+// The older tools list gradients of inputs in the order of the graph.
 TEST(CompareTest, GradientsInAnotherOrderSayNothing) {
   const auto backward = [](Dialect dialect, bool swapped) {
     const test::Tensor first = Numbers(1, -1, 0, 3).Shape("[2, 4]");

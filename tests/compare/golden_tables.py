@@ -1,4 +1,4 @@
-"""Tables that the earlier tools wrote, read."""
+"""Tables that the older tools wrote, read."""
 
 import csv
 import math

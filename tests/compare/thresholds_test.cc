@@ -15,7 +15,7 @@ ThresholdTable Parsed(std::string_view text) {
   return table.ok() ? *table : ThresholdTable::Shipped();
 }
 
-TEST(Thresholds, AreTheEarlierToolsNumbersAsShipped) {
+TEST(Thresholds, AreTheOlderToolsNumbersAsShipped) {
   const Thresholds& t = ThresholdTable::Shipped().base();
   EXPECT_EQ(t.rules26.output_thousandth, 0.6);
   EXPECT_EQ(t.rules26.norm_factor, 10);

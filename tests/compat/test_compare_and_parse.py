@@ -7,7 +7,7 @@ import subprocess
 
 import numpy as np
 import pytest
-from legacy_files import (
+from composed_dumps import (
     code_of,
     first_dumps,
     hooks_table,

@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 import pytest
-from legacy_files import (
+from composed_dumps import (
     FRAMES,
     code_of,
     net,

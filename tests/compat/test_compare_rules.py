@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from legacy_files import (
+from composed_dumps import (
     code_of,
     first_dumps,
     hooks_table,

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 import torch
-from older import X, arrays, error_of, files, names, net, read, run_in, train
+from older_scripts import X, arrays, error_of, files, names, net, read, run_in, train
 from torch.utils.data import DataLoader
 
 import ptdbg_ascend as ptdbg

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from older import RANK0, names, read
+from older_scripts import RANK0, names, read
 
 PROGRAMS = "examples/older_tools"
 

@@ -5,7 +5,7 @@ import types
 
 import pytest
 import torch
-from older import RANK0, X, error_of, names, net, run_in
+from older_scripts import RANK0, X, error_of, names, net, run_in
 from torch.nn import functional as F
 
 import ptdbg_ascend as ptdbg

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from fake_npu import Npu
-from older import X, arrays, error_of, files, names, net, read, run_in, train
+from older_scripts import X, arrays, error_of, files, names, net, read, run_in, train
 
 import ptdbg_ascend as ptdbg
 

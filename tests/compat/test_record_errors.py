@@ -9,7 +9,7 @@ from importlib import import_module
 
 import pytest
 import torch
-from older import RANK0, X, dump_counted, error_of, files, names, net, read, run_in, train
+from older_scripts import RANK0, X, dump_counted, error_of, files, names, net, read, run_in, train
 from torch.nn import functional as F
 
 import ptdbg_ascend as ptdbg

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 import torch
-from older import (
+from older_scripts import (
     RANK0,
     X,
     arrays,

@@ -10,7 +10,7 @@ from importlib import import_module
 import numpy as np
 import pytest
 import torch
-from older import X, dump_numbered, error_of, files, names, net, read, run_in, train
+from older_scripts import X, dump_numbered, error_of, files, names, net, read, run_in, train
 from torch.utils.data import DataLoader
 
 # A first linear without a gradient for its input, relu, linear, sum.

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 import torch
-from older import (
+from older_scripts import (
     RANK0,
     X,
     arrays,
@@ -207,7 +207,9 @@ def test_R_A28_scoped_dumps_say_where_calls_were_made(switch, tmp_path):
     first = read(tmp_path / "npu_dump.pkl")[0]
     assert first[0] == "1_Functional_relu_forward_stack_info"
     file, number, function, source = first[1][0]
-    assert os.path.basename(file) == "older.py" and function == "forward" and number.isdigit()
+    assert (
+        os.path.basename(file) == "older_scripts.py" and function == "forward" and number.isdigit()
+    )
     assert source == "return self.second(F.relu(self.first(x)))"
 
 

@@ -5,7 +5,7 @@ from importlib import import_module
 
 import pytest
 import torch
-from older import RANK0, X, error_of, files, names, net, read, run_in, train
+from older_scripts import RANK0, X, error_of, files, names, net, read, run_in, train
 
 import ptdbg_ascend as ptdbg
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from odd_programs import PROGRAMS
-from older import RANK0, read, run_in
+from older_scripts import RANK0, read, run_in
 from test_bit_identity import digest
 from torch.nn import functional as F
 

@@ -51,7 +51,7 @@ TEST(ReadDump, HeaderMembersMayFollowTheData) {
   EXPECT_EQ(dump->task, Task::kTensor);
   EXPECT_EQ(dump->level, Level::kL0);
   EXPECT_EQ(dump->leaves[0].name, "named.by.file");
-  EXPECT_EQ(dump->leaves[0].counts->pos_inf, -1);  // an earlier tool: not known
+  EXPECT_EQ(dump->leaves[0].counts->pos_inf, -1);  // an older tool: not known
   EXPECT_EQ(dump->dialect, Dialect::kMsprobe1);
 }
 

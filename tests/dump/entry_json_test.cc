@@ -43,7 +43,7 @@ bool Contains(const std::string& text, std::string_view part) {
   return text.find(part) != std::string::npos;
 }
 
-TEST(EntryJson, HasTheEarlierToolsOrderOfKeys) {
+TEST(EntryJson, HasTheOlderToolsOrderOfKeys) {
   Entry e;
   for (int reused = 0; reused < 2; ++reused) {
     e.Begin("Functional.relu.0.forward");
@@ -87,7 +87,7 @@ TEST(EntryJson, SpellsExtremaByKindOfDtype) {
   EXPECT_TRUE(Contains(TensorText(huge), "\"Max\":18446744073709551615,"));
 }
 
-TEST(EntryJson, AChecksumStandsWhereTheEarlierToolPutsIt) {
+TEST(EntryJson, AChecksumStandsWhereTheOlderToolPutsIt) {
   TensorValue t = SomeTensor(DType::kInt8);
   t.shape = {2};
   t.requires_grad = false;

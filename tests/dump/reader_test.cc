@@ -116,7 +116,7 @@ TEST(ReadDump, OurDialect) {
   EXPECT_TRUE(leaf.has_stats);
 }
 
-// As we spell them now, and as our first dumps and the earlier tools do.
+// As we spell them now, and as our first dumps and the older tools do.
 TEST(ReadDump, NumbersOfNarrowFloatsAndFingerprintsInBothSpellings) {
   TemporaryFolder folder;
   const auto leaf_of = [&](std::string_view dtype, std::string_view numbers) {

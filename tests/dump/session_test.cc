@@ -207,7 +207,7 @@ TEST_F(SessionTest, AnotherDumpPathBeginsNewFilesAtOnce) {
   session.Step();
 }
 
-// An older front end: its names, its file, and call numbers that go on.
+// A front of an older tool: its names, its file, and call numbers that go on.
 class LineSessionTest : public SessionTest {
  protected:
   Config Lines(PklDialect dialect, const std::string& file) {

@@ -1,4 +1,4 @@
-"""What differs between the dump an earlier tool made of a program and ours of the same program.
+"""What differs between the dump an older tool made of a program and ours of the same program.
 
 A deviation is one line, `<kind> <entry> <place>: <theirs> | <ours>`; rules in
 tests/data/programs/differences.json say which of them are deliberate.

@@ -276,7 +276,7 @@ def test_edited_list(tmp_path, capfd):
 
 @forked
 def test_lists_with_categories_of_other_packages(tmp_path, capfd):
-    """Categories of lists of the earlier tools."""
+    """Categories of lists of the older tools."""
     shutil.copytree(hooks.LISTS, tmp_path / "lists")
     with open(tmp_path / "lists" / "support_wrap_ops.yaml", "a") as names:
         names.write("\naten:\n  - add\n  - softmax.no\nmindspeed:\n  - swiglu\n")

@@ -1,4 +1,4 @@
-"""What calls of torch.distributed are given beside tensors, as the earlier tool spells it."""
+"""What calls of torch.distributed are given beside tensors, as the older tool spells it."""
 
 import zlib
 

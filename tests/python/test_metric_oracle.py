@@ -22,7 +22,7 @@ METRICS += ["One Thousandth Err Ratio", "Five Thousandths Err Ratio"]
 OURS = ["RMSE", "MAPE", "Relative L2", "Max ULP", "Matched Non-finite", "Mismatched Non-finite"]
 OURS += ["First Position", "Worst Position", "NPU at Worst", "Bench at Worst"]
 OURS += [f"{side} {kind}" for side in ("NPU", "Bench") for kind in ("NaN", "+Inf", "-Inf")]
-# Columns of the earlier tools are rounded, Cosine near 1 even more.
+# Columns of the older tools are rounded, Cosine near 1 even more.
 DECIMALS = dict.fromkeys(METRICS, 12) | {"EucDist": 400}
 SQUARES = 1e130  # of elements of float64: beyond, sums of squares are infinite or nothing
 OUT_OF_RANGE = {

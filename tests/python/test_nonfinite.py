@@ -177,7 +177,7 @@ def test_overflow_check_of_modules(nan_weight, tmp_path):
 
 
 def test_nan_in_files_without_a_dump(msprobe_bin, tmp_path):
-    """Tables of the earlier tools go by recorded statistics; of plain tensors there are none."""
+    """Tables of the older tools go by recorded statistics; of plain tensors there are none."""
     fine, bad = numpy.ones(4, "f4"), numpy.array([1, numpy.nan, 1, 1], "f4")
     pairs = {"both": (bad, bad), "golden": (fine, bad), "none": (fine, fine), "target": (bad, fine)}
     for side in (0, 1):

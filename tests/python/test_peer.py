@@ -1,4 +1,4 @@
-"""The earlier tool itself, beside ours: equal names, and each reads what the other wrote.
+"""The older tool itself, beside ours: equal names, and each reads what the other wrote.
 
 Needs the venv that `make bench-peer` makes; run by make test-all.
 """
@@ -41,7 +41,7 @@ TASKS = ["statistics", "md5", "tensor"]
 def pythons(root):
     peer = root / ".cache/peer/bin/python"
     if not peer.exists():
-        pytest.skip("no .cache/peer: make bench-peer installs the earlier tool there")
+        pytest.skip("no .cache/peer: make bench-peer installs the older tool there")
     return {"ours": sys.executable, "peer": str(peer)}
 
 

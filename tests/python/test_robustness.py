@@ -1,4 +1,4 @@
-"""docs/robustness.md names a test for each failure of the earlier tools; here are a few of them."""
+"""docs/robustness.md names a test for each failure of the older tools; here are a few of them."""
 
 import gc
 import re

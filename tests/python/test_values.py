@@ -88,7 +88,7 @@ def test_summary_mode_lists(mode, md5, tmp_path):
 
 
 def test_dumps_of_xor_are_compared(tmp_path, msprobe_bin):
-    """By their checksums, as the earlier tool does."""
+    """By their checksums, as the older tool does."""
     for run, factor in (("a", 1.0), ("b", 1.0), ("c", 2.0)):
         (tmp_path / run).mkdir()
         call = functools.partial(torch.mul, torch.arange(4.0), factor)

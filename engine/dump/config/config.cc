@@ -142,7 +142,7 @@ class ConfigReader {
       config_.dump_path = word;
       return Status::Ok();
     }
-    if (word.empty()) return Status::Ok();  // the default, as in earlier generations
+    if (word.empty()) return Status::Ok();  // the default, as in older generations
     if (is_task) {
       MSPROBE_RETURN_IF_ERROR(Choose(place, word, kTasks, kOtherTasks));
       config_.task = TaskNamed(word);

@@ -61,7 +61,7 @@ struct Config {
   bool enable_dataloader = false;  // the front end starts and stops with each batch
   std::vector<std::string> custom_op_namespaces = {"_C_ascend"};  // of torch.ops
 
-  std::optional<PklStyle> pkl;  // an older front end: its files instead of dump.json
+  std::optional<PklStyle> pkl;  // a front of an older tool: its files instead of dump.json
 
   std::vector<std::string> warnings;  // one a line: keys that have no effect here
 };

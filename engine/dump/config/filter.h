@@ -51,7 +51,7 @@ class Filter {
   std::vector<int64_t> steps_, ranks_;   // sorted; empty: all
   std::string scope_begin_, scope_end_;  // empty: no scope
   std::vector<std::string> list_, tensor_list_;
-  PklScope pkl_;                 // of the older front ends, which have none of those above
+  PklScope pkl_;                 // of the fronts of the older tools, which have none of those above
   bool expand_modules_ = false;  // level mix
   bool open_ = false;            // inside the scope
   int matching_modules_ = 0;     // running modules that the list matches

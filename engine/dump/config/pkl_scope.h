@@ -1,4 +1,4 @@
-// Which calls a mode of the older front ends wants, by the names that lines have.
+// Which calls a mode of the fronts of the older tools wants, by the names that lines have.
 //
 //   PklScope scope(style);
 //   if (scope.Wants("Functional_relu_0_forward")) Record();      // each call, in their order

@@ -1,4 +1,4 @@
-// How a session writes when an older front end asked for it: the lines of torch_npu.hooks and
+// How a session writes when a front of an older tool asked for it: the lines of torch_npu.hooks and
 // ptdbg_ascend, and the files of elements beside them. docs/dialects.md says how they look.
 #pragma once
 

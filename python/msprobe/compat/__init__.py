@@ -1,1 +1,1 @@
-"""The older front ends: what `ptdbg_ascend` and `torch_npu.hooks` offer, on this engine."""
+"""Fronts of the older tools: what `ptdbg_ascend` and `torch_npu.hooks` offer, on this engine."""

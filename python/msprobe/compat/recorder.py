@@ -1,4 +1,4 @@
-"""The one recording that the older front ends of this process share."""
+"""The one recording that the fronts of the older tools of this process share."""
 
 import os
 from multiprocessing import util

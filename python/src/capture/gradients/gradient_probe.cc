@@ -104,7 +104,7 @@ void GradientProbe::StepEnds(PyObject* optimizer) {
 Status GradientProbe::Summarise(const dump::Session& session, std::optional<int> rank) {
   const dump::Config& config = session.config();
   const std::vector<std::string>& wanted = config.gradients.parameters;
-  // As the earlier tools name it: their comparison of gradients reads folders of a rank only.
+  // As the older tools name it: their comparison of gradients reads folders of a rank only.
   const std::string folder = fmt::format("rank{}", rank.value_or(0));
   dump::GradientSummary summary(
       config.gradients, JoinPath(config.dump_path, dump::ClaimFolder(config.dump_path, "", folder)),

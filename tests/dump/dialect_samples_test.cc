@@ -1,4 +1,4 @@
-// The samples of tests/data/legacy, one a dialect, read.
+// The samples of tests/data/dialects, one a dialect, read.
 #include <gmock/gmock.h>
 
 #include "engine/dump/read/reader.h"
@@ -20,11 +20,11 @@ struct Sample {
   const char* note = "";
 };
 
-class LegacySamples : public testing::TestWithParam<Sample> {};
+class DialectSamples : public testing::TestWithParam<Sample> {};
 
-TEST_P(LegacySamples, AreRead) {
+TEST_P(DialectSamples, AreRead) {
   const Sample& sample = GetParam();
-  const Result<Dump> dump = ReadDump(std::string(MSPROBE_TEST_DATA) + "/legacy/" + sample.path);
+  const Result<Dump> dump = ReadDump(std::string(MSPROBE_TEST_DATA) + "/dialects/" + sample.path);
   ASSERT_TRUE(dump.ok()) << dump.status().ToString();
   EXPECT_EQ(dump->DialectName(), sample.dialect);
   EXPECT_EQ(dump->records.size(), sample.calls);
@@ -53,7 +53,7 @@ TEST_P(LegacySamples, AreRead) {
 
 constexpr char kNet[] = "/w/net.py";
 INSTANTIATE_TEST_SUITE_P(
-    Dialects, LegacySamples,
+    Dialects, DialectSamples,
     testing::Values(Sample{"hooks_sampled/npu.pkl", "torch_npu.hooks", 2, 4, 4, true},
                     Sample{"hooks_full/npu.pkl", "torch_npu.hooks", 1, 2, 2},
                     Sample{"hooks_overflow", "torch_npu.hooks", 1, 2, 2, false, false, kNet},
@@ -78,8 +78,8 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
-TEST(LegacySamples, StoragesAreSeenThroughShapeAndStrides) {
-  const Result<Dump> dump = ReadDump(std::string(MSPROBE_TEST_DATA) + "/legacy/hooks_async");
+TEST(DialectSamples, StoragesAreSeenThroughShapeAndStrides) {
+  const Result<Dump> dump = ReadDump(std::string(MSPROBE_TEST_DATA) + "/dialects/hooks_async");
   ASSERT_TRUE(dump.ok()) << dump.status().ToString();
   // input of a backward call is what it makes.
   EXPECT_EQ(dump->leaves[0].name, "17_Functional_relu_backward_output.0");
@@ -154,8 +154,8 @@ TEST(StorageName, ATensorBeyondItsStorageIsRefused) {
   }
 }
 
-TEST(LegacySamples, ScalarsEmptyStatisticsAndNestedPlaces) {
-  const Result<Dump> dump = ReadDump(std::string(MSPROBE_TEST_DATA) + "/legacy/ptdbg_2.0");
+TEST(DialectSamples, ScalarsEmptyStatisticsAndNestedPlaces) {
+  const Result<Dump> dump = ReadDump(std::string(MSPROBE_TEST_DATA) + "/dialects/ptdbg_2.0");
   ASSERT_TRUE(dump.ok());
   const auto leaf = [&](std::string_view name) -> const Leaf& {
     for (const Leaf& one : dump->leaves) {

@@ -1,6 +1,6 @@
 """Writes the samples beside it, from what is known of the formats of the older tools.
 
-    python tests/data/legacy/write.py
+    python tests/data/dialects/write.py
 
 Nothing is copied from a recorded file: names, numbers and calls are made up here.
 """

@@ -1,6 +1,6 @@
-"""Times a step under an older front end beside the same step under ours; prints one JSON object.
+"""Times a step under a front of an older tool beside the same step under ours; prints JSON.
 
-    python bench/old_front.py --front hooks|ptdbg|ptdbg-0.1 --program toy40 --data statistics
+    python bench/older_fronts.py --front hooks|ptdbg|ptdbg-0.1 --program toy40 --data statistics
 
 Both record the same calls in one process, in turns, so that a drift of the machine hits both alike.
 `data` is what both keep: statistics, or all elements too. The figure is the ratio of
@@ -31,7 +31,7 @@ FRONTS = ("hooks", "ptdbg", "ptdbg-0.1")
 
 @contextlib.contextmanager
 def ours(folder: Path, model, data: str):
-    """The engine as PrecisionDebugger drives it; each time new, as the older fronts are."""
+    """The engine as PrecisionDebugger drives it, with a new recording each time."""
     from msprobe import _engine
     from msprobe.pytorch import hooks
     from msprobe.pytorch.process import PACKAGE
@@ -45,27 +45,27 @@ def ours(folder: Path, model, data: str):
 
 @contextlib.contextmanager
 def older(front: str, folder: Path, model, data: str):
-    """The calls of a script of that generation."""
+    """What a script of the older tool calls around a step."""
     folder.mkdir()
     if front == "hooks":
-        from torch_npu import hooks as old
+        from torch_npu import hooks as tool
 
         from msprobe.compat import recorder
 
-        old.set_dump_path(folder / "dump.pkl")
+        tool.set_dump_path(folder / "dump.pkl")
         yield
         recorder.end()  # it has no call for it: programs end
         return
-    import ptdbg_ascend as old
+    import ptdbg_ascend as tool
 
-    old.set_dump_path(folder / "dump.pkl" if front == "ptdbg-0.1" else folder)
-    old.set_dump_switch("ON", summary_only=data == "statistics")
+    tool.set_dump_path(folder / "dump.pkl" if front == "ptdbg-0.1" else folder)
+    tool.set_dump_switch("ON", summary_only=data == "statistics")
     yield
-    old.set_dump_switch("OFF")
+    tool.set_dump_switch("OFF")
 
 
 def register(front: str, model, data: str):
-    """What a script of that generation does once."""
+    """What a script of the older tool does once."""
     if front == "hooks":
         from torch_npu.hooks import register_hook, wrap_acc_cmp_hook
 
@@ -95,22 +95,22 @@ def measure(options, folder: Path) -> dict:
     for _ in range(5):
         step()
     register(options.front, model, options.data)
-    bare, new, old = [], [], []
+    bare, ours_ms, older_ms = [], [], []
     for pair in range(options.pairs + 1):
         bare.append(timed(contextlib.nullcontext()))
-        new.append(timed(ours(folder / "new", model, options.data)))
-        old.append(timed(older(options.front, folder / "old", model, options.data)))
-        for kind in ("new", "old"):
+        ours_ms.append(timed(ours(folder / "ours", model, options.data)))
+        older_ms.append(timed(older(options.front, folder / "older", model, options.data)))
+        for kind in ("ours", "older"):
             if options.data == "elements":  # see train.py
                 (folder / kind).rename(folder / f"{kind}{pair}")
             else:
                 shutil.rmtree(folder / kind)
     return {
         "bare_ms": statistics.median(bare[1:]),
-        "new_ms": statistics.median(new[1:]),
-        "old_ms": statistics.median(old[1:]),
+        "ours_ms": statistics.median(ours_ms[1:]),
+        "older_ms": statistics.median(older_ms[1:]),
         "added_ratio": statistics.median(
-            (a - c) / (b - c) for a, b, c in zip(old[1:], new[1:], bare[1:], strict=True)
+            (a - c) / (b - c) for a, b, c in zip(older_ms[1:], ours_ms[1:], bare[1:], strict=True)
         ),
     }
 
