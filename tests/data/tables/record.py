@@ -1,4 +1,4 @@
-"""Records the tables that msprobe 1.0 or 8 writes of the dumps here, as csv.
+"""Records the tables that msprobe 1.0, 1.2 or 8 writes of the dumps here, as csv.
 
     python record.py ENVIRONMENT VERSION [CASE ...]     # ENVIRONMENT/bin/msprobe is that version
 
@@ -45,7 +45,7 @@ def record(environment, version, name):
             "is_print_compare_log": False,
         }
         (work / "compare.json").write_text(json.dumps(request))
-        flags = [flag for flag in case["flags"] if version != "1.0.4" or flag != "-hl"]
+        flags = [flag for flag in case["flags"] if version.startswith("8.") or flag != "-hl"]
         subprocess.run(
             [f"{environment}/bin/msprobe", "-f", "pytorch", "compare", "-i", work / "compare.json",
              "-o", work / "out", *flags],
