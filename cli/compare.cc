@@ -58,10 +58,12 @@ class CompareVerb : public Verb {
             .ShowDefault();
     flags.Switch("--xlsx", &xlsx_, "write the table as an Excel workbook instead of csv");
     flags
-        .Text("--table-format", &generation_,
-              "columns and cells as msprobe 1.0, 8 or 26, torch_npu.hooks (hooks), "
-              "ptdbg_ascend 0.1 (ptdbg-0.1) or 4 to 6 (ptdbg) wrote them; ours follow behind")
-        .OneOf({"hooks", "ptdbg-0.1", "ptdbg", "1.0", "8", "26"})
+        .Text(
+            "--table-format", &generation_,
+            "columns and cells as msprobe 1.0, 1.2, 8 or 26, torch_npu.hooks (hooks), "
+            "ptdbg_ascend 0.1 (ptdbg-0.1) or 4 to 6 (ptdbg) wrote them; ours follow behind. auto: "
+            "1.2 where msprobe 1.2 wrote both dumps, else 8")
+        .OneOf({"hooks", "ptdbg-0.1", "ptdbg", "1.0", "1.2", "8", "26", "auto"})
         .ShowDefault();
     flags.Text("--table-file", &table_file_,
                "write the table to this file instead, as a workbook where it ends in .xlsx");
@@ -210,11 +212,13 @@ class CompareVerb : public Verb {
                           : generation_ == "ptdbg-0.1" ? compare::Generation::kPtdbgFirst
                           : generation_ == "ptdbg"     ? compare::Generation::kPtdbg
                           : generation_ == "1.0"       ? compare::Generation::k1
-                          : generation_ == "8"         ? compare::Generation::k8
-                                                       : compare::Generation::k26,
+                          : generation_ == "1.2"       ? compare::Generation::k1_2
+                          : generation_ == "26"        ? compare::Generation::k26
+                                                       : compare::Generation::k8,  // and auto
             .stacks = !no_stacks_,
             .highlight = highlight_,
-            .half_cosine = half_cosine_};
+            .half_cosine = half_cosine_,
+            .recognize_1_2 = generation_ == "auto"};
   }
 
   // The limit of memory in bytes: that of the flag, or what the machine has.

@@ -69,7 +69,7 @@ Status CompareOutput::Keep(size_t index, const compare::Comparison& comparison) 
   const DumpPair& pair = paired_.pairs[index];
   Kept& kept = kept_[index];
   kept.result = compare::SummarizeRank(comparison, pair.step, pair.rank);
-  const compare::TableFormat table(comparison, options_.table);
+  const compare::TableFormat table(comparison, compare::OptionsFor(comparison, options_.table));
   if (options_.write_table) MSPROBE_RETURN_IF_ERROR(WriteTable(index, table));
   if (options_.advisor) MSPROBE_RETURN_IF_ERROR(WriteAdvisor(pair, comparison, table));
   if (options_.diff_analyze) kept.analysis = DivergenceNode(comparison);

@@ -103,7 +103,7 @@ Result<std::vector<std::string>> TranslateCompareArguments(const std::vector<std
     }
     return false;
   };
-  if (!has("--table-format")) out.insert(out.end(), {"--table-format", "8"});
+  if (!has("--table-format")) out.insert(out.end(), {"--table-format", "auto"});
   if (advisor) out.push_back("--advisor");
   // Without a stack_path, msprobe 8 shows the stacks that it finds.
   const bool shown = stacks || (!input.has_stack && !first);

@@ -1,7 +1,7 @@
-// Translates the command line of msprobe 1.0 and 8 into today's.
+// Translates the command line of msprobe 1.0 to 8 into today's.
 //
 //   TranslateArguments({"-f", "pytorch", "compare", "-i", "compare.json", "-o", "out"});
-//   // compare --target_path ... --golden_path ... --table-format 8 --xlsx --advisor -o out
+//   // compare --target_path ... --golden_path ... --table-format auto --xlsx --advisor -o out
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// compare.json of msprobe 1.0 and 8, which names the two dumps to compare.
+// compare.json of msprobe 1.0 to 8, which names the two dumps to compare.
 //
 //   {"npu_path": "run_b/step3/rank0/dump.json", "bench_path": "run_a/step3/rank0/dump.json",
 //    "stack_path": "run_b/step3/rank0/stack.json", "is_print_compare_log": false}

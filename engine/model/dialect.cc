@@ -24,6 +24,7 @@ constexpr std::array<DialectFacts, kDialectCount> kFacts = {{
      .guards_text = true},
     {.dialect = Dialect::kMsprobe26, .name = "msprobe 26"},
     {.dialect = Dialect::kMsprobe8, .name = "msprobe 8"},
+    {.dialect = Dialect::kMsprobe1_2, .name = "msprobe 1.2", .casts_bfloat16_for_crc32 = true},
     {.dialect = Dialect::kMsprobe1, .name = "msprobe 1.0", .casts_bfloat16_for_crc32 = true},
     {.dialect = Dialect::kPtdbg6, .name = "ptdbg_ascend 6"},
     {.dialect = Dialect::kPtdbg5, .name = "ptdbg_ascend 5"},

@@ -17,6 +17,7 @@ enum class Dialect : uint8_t {
   kOtherOurs,  // of our format, by another version; Dump::dialect_detail says which one
   kMsprobe26,
   kMsprobe8,
+  kMsprobe1_2,
   kMsprobe1,
   kPtdbg6,
   kPtdbg5,
@@ -26,7 +27,7 @@ enum class Dialect : uint8_t {
   kTensors,     // tensor files without a dump around them
   kCheckpoint,  // the tensors of a model; Dump::dialect_detail is the layout of its files
 };
-inline constexpr int kDialectCount = 13;
+inline constexpr int kDialectCount = 14;
 
 // What readers and comparisons ask. A fact that a row does not name is false.
 struct DialectFacts {

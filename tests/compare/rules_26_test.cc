@@ -112,13 +112,35 @@ TEST(Rules26, Checksums) {
   EXPECT_EQ(v[2].result, Result26::kWarning);
 }
 
-TEST(Rules26, ChecksumOfAPlainValueIsThatOfItsText) {
+// What zlib.crc32(str(value).encode()) gives in Python.
+TEST(Rules26, ChecksumOfAPlainValueIsThatOfItsPythonText) {
+  const auto checksum = [](std::string_view dtype, std::string_view value) {
+    Leaf leaf;
+    leaf.kind = LeafKind::kScalar;
+    leaf.dtype = dtype;
+    leaf.value = leaf.max = value;
+    return ChecksumText(leaf);
+  };
+  EXPECT_EQ(checksum("<class 'int'>", "1"), "83dcefb7");
+  EXPECT_EQ(checksum("<class 'bool'>", "True"), "5dcee3b3");
+  EXPECT_EQ(checksum("<class 'float'>", "NaN"), "6be42981") << "nan";
+  EXPECT_EQ(checksum("<class 'float'>", "Infinity"), "e7e8abf9") << "inf";
+  EXPECT_EQ(checksum("<class 'float'>", "-Infinity"), "6bb5da14") << "-inf";
+  EXPECT_EQ(checksum("<class 'float'>", "-0.0"), "7aa974ef");
+  EXPECT_EQ(checksum("<class 'str'>", "NaN"), "68c74fa9") << "a text stays as it is";
+  EXPECT_EQ(checksum("<class 'str'>", ""), "00000000");
+  EXPECT_EQ(checksum("<class 'NoneType'>", "None"), "dfa2aff1");
+  EXPECT_EQ(checksum("<class 'NoneType'>", "preserve_format"), "00000000") << "no value recorded";
+  EXPECT_EQ(checksum("slice", "[1, None, 3]"), "1995a997");
+  EXPECT_EQ(checksum("torch.Size", "[2, 3]"), "3f72ac6e");
+}
+
+TEST(Rules26, ChecksumOfAProcessGroupIsTheListOfItsRanks) {
   Leaf leaf;
   leaf.kind = LeafKind::kScalar;
-  leaf.max = "1";
-  EXPECT_EQ(ChecksumText(leaf), "83dcefb7");
-  leaf.max = "true";
-  EXPECT_EQ(ChecksumText(leaf), "5dcee3b3") << "of Python's True";
+  leaf.type = leaf.dtype = "torch.ProcessGroup";
+  leaf.value = leaf.max = "[0, 1]";
+  EXPECT_EQ(ChecksumText(leaf), "[0, 1]");
 }
 
 TEST(Rules26, ErrMessageIsAJsonListInOrder) {

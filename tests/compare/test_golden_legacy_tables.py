@@ -1,4 +1,4 @@
-"""Our tables of msprobe 1.0 and 8 against those the tools wrote themselves, cell by cell.
+"""Our tables of msprobe 1.0, 1.2 and 8 against those the tools wrote themselves, cell by cell.
 
 What is compared is tests/data/tables/cases.json, recorded by record.py there. Where we differ on
 purpose is data: tests/data/tables/VERSION/differences.json; each entry names the row of
@@ -12,7 +12,7 @@ import pytest
 from golden_tables import TABLES, close, colors, table
 
 CASES = json.loads((TABLES / "cases.json").read_text())
-GENERATIONS = {"1.0.4": "1.0", "8.3.3": "8"}
+GENERATIONS = {"1.0.4": "1.0", "1.2.2": "1.2", "8.3.3": "8"}
 # openpyxl wrote 16 digits of each number; the 17th is lost in what was recorded.
 DIGITS = 1e-15
 
@@ -92,6 +92,57 @@ def test_old_columns_equal_the_recorded_table(version, name, msprobe_bin, tmp_pa
     theirs = (TABLES / version / f"{name}.advisor.txt").read_text().splitlines()
     assert advice.splitlines()[:2] == theirs[:2]
     assert advice.startswith("Line: ") and "\nExpert Advice: " in advice
+
+
+@pytest.mark.parametrize(
+    "name", [n for n, case in CASES.items() if "1.2.2" in case["versions"] and "edges" not in n]
+)
+def test_nearly_all_cells_of_1_2_are_equal(name, msprobe_bin, tmp_path):
+    """At least 99.5 % of a table, those that differ on purpose counted as different."""
+    version = "1.2.2"
+    _, rows, _, color = compare(msprobe_bin, version, name, tmp_path)
+    recorded = (TABLES / version / f"{name}.csv").read_text(encoding="utf-8")
+    header, their_rows = table(recorded)
+    rows = [[*row[: len(header) - 1], c] for row, c in zip(rows, color, strict=True)]
+    rows = [row for row in rows if row[0] != "N/A"]
+    tolerances = Differences(version, name).tolerances
+    same = sum(
+        a == b or close(a, b, tolerances.get(column, {"relative": DIGITS})["relative"])
+        for ours, theirs in zip(rows, their_rows, strict=True)
+        for column, a, b in zip(header, ours, theirs, strict=True)
+    )
+    share = same / (len(header) * len(their_rows))
+    assert share >= 0.995, f"{share:.2%} of {name} of {version}"
+
+
+@pytest.mark.parametrize(
+    ("target", "golden", "generation"),
+    [
+        ("1.2.2", "1.2.2", "1.2"),
+        ("8.3.3", "8.3.3", "8"),
+        ("1.0.4", "1.0.4", "8"),
+        ("1.2.2", "8.3.3", "8"),
+        ("8.3.3", "1.2.2", "8"),
+    ],
+)
+def test_the_older_command_line_knows_dumps_of_1_2(
+    target, golden, generation, msprobe_bin, root, tmp_path
+):
+    paths = [
+        root / f"tests/data/dumps/{version}/mix_statistics/{run}/step0/rank/dump.json"
+        for version, run in ((target, "pert"), (golden, "base"))
+    ]
+    (tmp_path / "compare.json").write_text(
+        json.dumps({"npu_path": str(paths[0]), "bench_path": str(paths[1])})
+    )
+    words = [msprobe_bin, "-f", "pytorch", "compare", "-i", tmp_path / "compare.json"]
+    words += ["-o", tmp_path / "out", "--format", "csv"]
+    tables = [
+        subprocess.run([*words, *more], capture_output=True, text=True, timeout=60, check=True)
+        for more in ([], ["--table-format", generation])
+    ]
+    assert tables[0].stdout == tables[1].stdout
+    assert ("Requires_grad Consistent" in tables[0].stdout) == (generation == "8")
 
 
 @pytest.mark.parametrize("version", GENERATIONS)

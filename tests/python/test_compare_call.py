@@ -1,6 +1,9 @@
 """``msprobe.pytorch.compare`` and ``compare_distributed``: the calls of msprobe 1.0 and 8."""
 
+import json
 import shutil
+import subprocess
+import zipfile
 
 import pytest
 
@@ -32,6 +35,26 @@ def test_arguments_reach_the_engine(paths, tmp_path):
     out = tmp_path / "o"
     compare(request, out, True, False, fuzzy_match=True, suffix="_x", highlight=True)
     assert names(out) == ["compare_result_x_.xlsx"]
+
+
+@pytest.mark.parametrize("version", ["1.0.4", "1.2.2", "8.3.3"])
+def test_the_sheet_is_that_of_the_command_line(version, root, msprobe_bin, tmp_path):
+    """The tables of both are the same; those of the command are held against recorded ones."""
+    dumps = root / "tests" / "data" / "dumps" / version / "mix_statistics"
+    npu, bench = (dumps / run / "step0" / "rank" / "dump.json" for run in ("pert", "base"))
+    request = {"npu_path": str(npu), "bench_path": str(bench), "is_print_compare_log": False}
+    compare(request, tmp_path / "python")
+    (tmp_path / "compare.json").write_text(json.dumps(request))
+    words = [msprobe_bin, "-f", "pytorch", "compare", "-i", tmp_path / "compare.json"]
+    words += ["-o", tmp_path / "command"]
+    subprocess.run(words, check=True, capture_output=True, timeout=60)
+    sheets = []
+    for folder in ("python", "command"):
+        (book,) = (tmp_path / folder).glob("*.xlsx")
+        with zipfile.ZipFile(book) as files:
+            sheets.append(files.read("xl/worksheets/sheet1.xml"))
+    assert sheets[0] == sheets[1]
+    assert (b"NPU Requires_grad" in sheets[0]) == (version != "1.2.2"), "1.0 is written as 8"
 
 
 def test_folders_are_paired_by_rank(paths, tmp_path, capfd):

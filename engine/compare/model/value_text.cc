@@ -41,6 +41,17 @@ void AppendPythonChar(std::string* out, char c, char quote) {
   }
 }
 
+// What Python's str() gives for the value of a plain argument; "" for one that has none recorded,
+// such as a memory format.
+std::string_view PythonStr(const Leaf& leaf) {
+  const std::string_view text = leaf.value;
+  if (leaf.dtype == "<class 'NoneType'>") return text == "None" ? text : "";
+  if (leaf.dtype == "<class 'str'>") return text;
+  if (text == "NaN") return "nan";
+  if (text == "Infinity") return "inf";
+  return text == "-Infinity" ? "-inf" : text;
+}
+
 }  // namespace
 
 std::string_view MatchName(Match value) {
@@ -80,10 +91,13 @@ std::string_view StatisticText(std::string_view spelled) {
 std::string ChecksumText(const Leaf& leaf) {
   if (!leaf.md5.empty()) return std::string(leaf.md5);
   if (leaf.kind != LeafKind::kScalar) return "";
+  if (IsProcessGroup(leaf)) return std::string(leaf.value);
   std::string text;
-  AppendHex(&text, formats::Crc32(StatisticText(leaf.max.empty() ? leaf.value : leaf.max)), 8);
+  AppendHex(&text, formats::Crc32(PythonStr(leaf)), 8);
   return text;
 }
+
+bool IsProcessGroup(const Leaf& leaf) { return leaf.type.view().ends_with("ProcessGroup"); }
 
 bool IsPlainNumber(std::string_view text) {
   if (text.empty()) return false;

@@ -15,9 +15,11 @@ std::string_view MatchName(Match value);  // "exact", "aligned", "target only", 
 // "N/A" when there is none.
 std::string_view StatisticText(std::string_view spelled);
 
-// The recorded checksum. Of a plain value without one: the CRC-32 of its text, as the tools of all
-// generations compare plain values. "" when there is none.
+// The recorded checksum. Of a plain value without one: the CRC-32 of what Python's str() gives for
+// it, as msprobe 1.2 to 26 compare plain values; of a process group, the list of its ranks. "" when
+// there is none.
 std::string ChecksumText(const Leaf& leaf);
+bool IsProcessGroup(const Leaf& leaf);
 
 // Whether a spreadsheet takes the text for a number. "-1+1" is none: it would be computed.
 bool IsPlainNumber(std::string_view text);

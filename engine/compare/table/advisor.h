@@ -1,4 +1,4 @@
-// advisor_TIME.txt of ptdbg_ascend, msprobe 1.0 and 8: three lines for the first row that fails.
+// advisor_TIME.txt of ptdbg_ascend, msprobe 1.0 to 8: three lines for the first row that fails.
 //
 //   Line: 14
 //   Suspect Nodes: Module.head.Linear.backward.0.input.0

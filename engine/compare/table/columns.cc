@@ -135,7 +135,7 @@ std::vector<Column> PklTableColumns(const Comparison& c, const TableOptions& opt
 
 std::vector<Column> GenerationColumns(const Comparison& c, const TableOptions& options) {
   if (IsPklTable(options.generation)) return PklTableColumns(c, options);
-  const bool first = options.generation == Generation::k1;
+  const bool first = options.generation <= Generation::k1_2;
   std::vector<Column> columns;
   Append(&columns, kIdentity);
   if (first) columns.resize(columns.size() - 2);  // without requires_grad

@@ -90,6 +90,9 @@ std::optional<CellKind> GenerationCells::Metric(size_t row, Id column, std::stri
   const GenerationVerdict& v = verdicts_[row];
   const kernels::Diff* diff = c_.DiffOf(row);
   if (diff == nullptr) {
+    if (options_.generation == Generation::k1_2 && v.Has(GenerationNote::kEmpty)) {
+      return Number(0, out);
+    }
     if (!first || v.Has(GenerationNote::kShape)) return std::nullopt;
     if (!v.Has(GenerationNote::kEmpty)) return Word("None", out);
     return column == Id::kCosine ? Word("unsupported", out) : Number(0, out);
@@ -114,9 +117,33 @@ std::optional<CellKind> GenerationCells::Metric(size_t row, Id column, std::stri
   return std::nullopt;
 }
 
+// A gradient that has a partner, and is shown without one.
+bool GenerationCells::IsHiddenGradient(size_t row) const {
+  return c_.mode == Mode::kMd5 && verdicts_[row].word == GenerationWord::kAbsent &&
+         Target(row) != nullptr && Golden(row) != nullptr;
+}
+
+// The checksum of a value that has none in the dump; none for any other.
+std::optional<CellKind> GenerationCells::Checksum(const Leaf* leaf, std::string* out) const {
+  if (leaf == nullptr || !leaf->md5.empty()) return std::nullopt;
+  if (options_.generation == Generation::k1_2) {
+    if (leaf->kind == LeafKind::kNone) return Word("None", out);
+    // 1.2 looks for a value and a group has none: the CRC-32 of an empty text.
+    if (IsProcessGroup(*leaf)) return Word("00000000", out);
+  }
+  if (options_.generation == Generation::k1) return Word("None", out);
+  return std::nullopt;
+}
+
 std::optional<CellKind> GenerationCells::Cell(size_t row, Id column, std::string* out) const {
   if (IsPklTable(options_.generation)) return PklCell(row, column, out);
   const bool first = options_.generation == Generation::k1;
+  if (IsHiddenGradient(row)) {
+    if (column == Id::kGoldenName || column == Id::kGoldenDtype || column == Id::kGoldenShape ||
+        column == Id::kTargetMd5 || column == Id::kGoldenMd5) {
+      return Word("N/A", out);
+    }
+  }
   switch (column) {
     case Id::kTargetName:
       return first ? Name(Target(row), out) : std::nullopt;
@@ -162,18 +189,16 @@ std::optional<CellKind> GenerationCells::Cell(size_t row, Id column, std::string
     case Id::kGoldenNorm:
       return Statistic(Golden(row), &Leaf::norm, options_.generation, out);
     case Id::kTargetMd5:
-    case Id::kGoldenMd5: {
-      const Leaf* leaf = column == Id::kTargetMd5 ? Target(row) : Golden(row);
-      if (!first || leaf == nullptr || !leaf->md5.empty()) return std::nullopt;
-      return Word("None", out);
-    }
+      return Checksum(Target(row), out);
+    case Id::kGoldenMd5:
+      return Checksum(Golden(row), out);
     case Id::kResult:
       return Word(GenerationWordText(verdicts_[row].word), out);
     case Id::kErrMessage:
       AppendGenerationMessage(out, c_, row, verdicts_[row], options_.generation);
       return CellKind::kSentence;
     case Id::kDataName: {
-      if (!first) return std::nullopt;
+      if (options_.generation > Generation::k1_2) return std::nullopt;
       const Leaf* leaf = Target(row);
       const bool named = leaf != nullptr && HasTensorFile(*leaf) && Golden(row) != nullptr;
       if (!named) return Word("-1", out);

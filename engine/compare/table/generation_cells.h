@@ -1,4 +1,4 @@
-// The columns and cells in which the tables of msprobe 1.0 and 8 differ from those of 26, and those
+// The columns and cells in which the tables of msprobe 1.0, 1.2 and 8 differ from those of 26, and those
 // of torch_npu.hooks and ptdbg_ascend.
 //
 //   GenerationCells cells(comparison, options);
@@ -36,6 +36,8 @@ class GenerationCells {
   CellKind ScalarMetric(size_t row, ColumnId column, std::string* out) const;
   CellKind PklDifference(size_t row, int which, std::string* out) const;
   CellKind PklWord(size_t row, std::string* out) const;
+  bool IsHiddenGradient(size_t row) const;
+  std::optional<CellKind> Checksum(const Leaf* leaf, std::string* out) const;
   const Leaf* Target(size_t row) const;
   const Leaf* Golden(size_t row) const;
 

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
+#include <limits>
 
 #include "engine/base/threads.h"
 #include "engine/compare/model/record_keys.h"
@@ -44,6 +46,7 @@ class CallJudge {
         options_(options),
         verdicts_(*verdicts),
         first_(options.generation <= Generation::k1),
+        columns_of_1_(options.generation <= Generation::k1_2),
         pkl_table_(IsPklTable(options.generation)) {}
 
   void Judge(const RecordPair& pair) {
@@ -70,14 +73,27 @@ class CallJudge {
           break;
       }
     }
-    // 1.0 and those before it color always, and do not say why.
-    const bool colors = first_ || options_.highlight;
+    if (options_.generation == Generation::k1_2 && c_.mode == Mode::kMd5) HideGradients(pair);
+    // 1.2 and those before it color always; 1.0 and those before it do not say why.
+    const bool colors = columns_of_1_ || options_.highlight;
     if (colors && c_.mode != Mode::kMd5) Highlight(pair.first_row, last);
   }
 
  private:
   // Of a row that the target has.
   const Thresholds& Of(uint32_t row) { return ThresholdsOfRow(c_, row, &scratch_); }
+
+  // In tables of checksums, 1.2 finds no partner for the gradients of a module's parameters where
+  // one of them differs.
+  void HideGradients(const RecordPair& pair) {
+    const bool gradients =
+        pair.target >= 0 && c_.target.records[pair.target].direction == Direction::kParameterGrad;
+    const auto first = verdicts_.begin() + pair.first_row;
+    const auto equal = [](const GenerationVerdict& v) { return v.word == Word::kPass; };
+    if (!gradients || std::all_of(first, first + pair.row_count, equal)) return;
+    std::for_each(first, first + pair.row_count,
+                  [](GenerationVerdict& v) { v.word = Word::kAbsent; });
+  }
 
   Word JudgeChecksum(uint32_t row, const Leaf* target, const Leaf* golden) {
     if (target == nullptr || golden == nullptr) return Word::kAbsent;
@@ -88,6 +104,14 @@ class CallJudge {
     }
     if (pkl_table_ && !ComparableChecksums(*target, *golden)) return Word::kNone;
     return ChecksumText(*target) == ChecksumText(*golden) ? Word::kPass : Word::kDifferent;
+  }
+
+  // What a difference is divided by. Up to 1.2: the larger absolute value. 8: the absolute value of
+  // the larger number, which is the smaller one of two negative numbers. Of -2.48e-9 and -1.24e-9
+  // 1.2 takes 2.48e-9, and 8 takes 1.24e-9.
+  double WarningScale(const StatisticDifference& pair) const {
+    if (options_.generation == Generation::k8) return std::abs(std::max(pair.target, pair.golden));
+    return std::max(std::abs(pair.target), std::abs(pair.golden));
   }
 
   Word JudgeStatistics(uint32_t row, const Leaf* target, const Leaf* golden, GenerationVerdict* v) {
@@ -104,8 +128,10 @@ class CallJudge {
       const StatisticDifference pair = SubtractStatistic(target, golden, i, options_.generation);
       if (pair.kind != StatisticDifference::Kind::kNumbers) continue;
       unknown |= pkl_table_ && std::isnan(pair.target) && std::isnan(pair.golden);
-      const double scale = std::abs(std::max(pair.target, pair.golden)) + 1e-10;
-      warn = std::abs(pair.diff) / scale > Of(row).rules8.statistics;
+      const double scale = WarningScale(pair) + 1e-10;
+      const bool one_nan = std::isnan(pair.target) != std::isnan(pair.golden);
+      warn = one_nan || std::isinf(pair.diff) ||
+             std::abs(pair.diff) / scale > Of(row).rules8.statistics;
     }
     if (!warn) return unknown ? Word::kNone : Word::kNothing;
     v->Add(Note::kDoubleCheck);
@@ -116,9 +142,9 @@ class CallJudge {
   Word RefuseTensor(uint32_t row, const Leaf* target, const Leaf* golden, GenerationVerdict* v) {
     const Measure& m = c_.measures[row];
     if (target == nullptr || golden == nullptr) {
-      const bool tensor = target != nullptr && HasTensorFile(*target) && !first_;
+      const bool tensor = target != nullptr && HasTensorFile(*target) && !columns_of_1_;
       v->Add(tensor ? Note::kNoGoldenCall : Note::kNoGolden);
-      if (target != nullptr && !tensor && !first_) v->Add(Note::kNoTargetFile);
+      if (target != nullptr && !tensor && !columns_of_1_) v->Add(Note::kNoTargetFile);
       return Word::kNone;
     }
     if (m.reason == Reason::kShapeDiffers) {
@@ -129,7 +155,7 @@ class CallJudge {
       return pkl_table_ ? dump::HasTensorData(leaf) : HasTensorFile(leaf);
     };
     if (!has_data(*target) || !has_data(*golden)) {
-      v->Add(first_                    ? Note::kNoGolden
+      v->Add(columns_of_1_             ? Note::kNoGolden
              : !HasTensorFile(*target) ? Note::kNoTargetFile
                                        : Note::kNoGoldenFile);
       return Word::kNone;
@@ -157,7 +183,8 @@ class CallJudge {
     const Word refused = RefuseTensor(row, target, golden, v);
     if (refused != Word::kNothing) return refused;
     const kernels::Diff& diff = *c_.DiffOf(row);
-    if (options_.generation == Generation::k8 && LoadedAs(target->dtype) != LoadedAs(golden->dtype))
+    if (options_.generation >= Generation::k1_2 &&
+        LoadedAs(target->dtype) != LoadedAs(golden->dtype))
       v->Add(Note::kDtype);
     if (target->shape.is_scalar()) {
       v->Add(Note::kScalar);
@@ -174,7 +201,8 @@ class CallJudge {
     if (c_.measures[row].reason == Reason::kBothNaN) return Word::kNone;
     if (std::isnan(diff.cosine)) {
       v->Add(std::isinf(diff.relative_l2) ? Note::kGoldenZero : Note::kTargetZero);
-      return pkl_table_ ? Word::kNone : Word::kNo;
+      if (pkl_table_) return Word::kNone;
+      if (first_) return Word::kNo;  // its cosine against zeros was some small number
     }
     const Thresholds::Rules8& r = Of(row).rules8;
     const bool no = (diff.cosine < r.cosine && diff.max_abs_error > r.max_abs_error) ||
@@ -202,6 +230,12 @@ class CallJudge {
       const double golden = std::abs(pair.golden);
       if (first_) {
         seen.relative = seen.difference / std::max(0.01, golden);
+      } else if (options_.generation == Generation::k1_2) {
+        // An infinite difference is red already, as the infinity that it comes from.
+        constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
+        if (std::isfinite(seen.difference)) {
+          seen.relative = seen.difference / std::max(kEpsilon, golden);
+        }
       } else if (golden != 0) {
         seen.relative = seen.difference / golden;
       }
@@ -220,6 +254,10 @@ class CallJudge {
     GenerationVerdict& v = verdicts_[row];
     v.color = color;
     if (options_.generation == Generation::k8) v.Add(note);
+    if (options_.generation == Generation::k1_2) {
+      if (!v.colored_by) v.colored_by = std::make_unique<std::vector<Note>>();
+      v.colored_by->push_back(note);
+    }
   }
   void Red(uint32_t row, Note note) { Color(row, formats::RowColor::kRed, note); }
   void Yellow(uint32_t row, Note note) { Color(row, formats::RowColor::kYellow, note); }
@@ -275,8 +313,9 @@ class CallJudge {
   const Comparison& c_;
   const TableOptions& options_;
   std::vector<GenerationVerdict>& verdicts_;
-  const bool first_;      // 1.0, and what came before it
-  const bool pkl_table_;  // torch_npu.hooks, ptdbg_ascend
+  const bool first_;         // 1.0, and what came before it
+  const bool columns_of_1_;  // 1.2, and what came before it
+  const bool pkl_table_;     // torch_npu.hooks, ptdbg_ascend
   Thresholds scratch_;
 };
 
@@ -318,6 +357,11 @@ StatisticDifference SubtractStatistic(const Leaf* target, const Leaf* golden, in
       return generation <= Generation::k1;
     }
     *value = leaf.*kValues[which];
+    // A text argument that spells a number is one to 8.
+    if (generation == Generation::k8 && leaf.dtype == "<class 'str'>") {
+      const auto end = std::from_chars(text.data(), text.data() + text.size(), *value).ptr;
+      return !text.empty() && end == text.data() + text.size() && std::isfinite(*value);
+    }
     return text == "NaN" || (!text.empty() && !std::isnan(*value));
   };
   StatisticDifference pair{Kind::kNumbers};
@@ -331,7 +375,9 @@ StatisticDifference SubtractStatistic(const Leaf* target, const Leaf* golden, in
 namespace {
 
 std::string NoteText(Note note, Generation generation, const Thresholds::Highlight& h) {
-  const bool first = generation <= Generation::k1;
+  const bool first = generation <= Generation::k1, columns_of_1 = generation <= Generation::k1_2;
+  const std::string_view inputs =
+      generation == Generation::k1_2 ? "input/parameters's" : "input/parameter's";
   switch (note) {
     case Note::kNoGolden:
       return "";  // of either side: AppendGenerationMessage
@@ -350,9 +396,12 @@ std::string NoteText(Note note, Generation generation, const Thresholds::Highlig
     case Note::kShape:
       return "Shape of NPU and bench tensor do not match. Skipped.";
     case Note::kScalar:
-      return first ? "This is type of scalar data, can not compare."
-                   : "This is type of 0-d tensor, can not calculate 'Cosine', 'EucDist', 'One "
-                     "Thousandth Err Ratio' and 'Five Thousandths Err Ratio'. ";
+      if (first) return "This is type of scalar data, can not compare.";
+      return fmt::format(
+          "This is type of 0-d tensor, can not calculate 'Cosine', {}'One Thousandth Err Ratio' "
+          "and "
+          "'Five Thousandths Err Ratio'. ",
+          columns_of_1 ? "" : "'EucDist', ");
     case Note::kOneElement:
       return first ? "This tensor is scalar." : "This is a 1-d tensor of length 1.";
     case Note::kNonFinitePlaces:
@@ -364,16 +413,14 @@ std::string NoteText(Note note, Generation generation, const Thresholds::Highlig
     case Note::kDtype:
       return "Dtype of NPU and bench tensor do not match.";
     case Note::kDoubleCheck:
-      return first ? "Need double check api accuracy." : "Need double check api accuracy. ";
+      return columns_of_1 ? "Need double check api accuracy." : "Need double check api accuracy. ";
     case Note::kRedNonFinite:
       return "maximum or minimum is nan, -inf, or inf";
     case Note::kRedHuge:
       return fmt::format("maximum absolute error exceeds {:g}", h.max_abs_error);
     case Note::kRedThousandth:
       return fmt::format(
-          "The input/parameter's one thousandth err ratio exceeds {:g}, while the output's is "
-          "below "
-          "{:g}",
+          "The {} one thousandth err ratio exceeds {:g}, while the output's is below {:g}", inputs,
           h.input_thousandth, h.output_thousandth);
     case Note::kRedRelative:
       return fmt::format("maximum relative error exceeds {:g}", h.output_relative);
@@ -386,18 +433,15 @@ std::string NoteText(Note note, Generation generation, const Thresholds::Highlig
                                      : fmt::format("a factor of {:g}", h.order_of_magnitude));
     case Note::kYellowThousandth:
       return fmt::format(
-          "The output's one thousandth err ratio decreases by more than {:g} compared to the "
-          "input/parameter's",
-          h.thousandth_drop);
+          "The output's one thousandth err ratio decreases by more than {:g} compared to the {}",
+          h.thousandth_drop, inputs);
     case Note::kYellowCosine:
-      return fmt::format(
-          "The output's cosine decreases by more than {:g} compared to the input/parameter's",
-          h.cosine_drop);
+      return fmt::format("The output's cosine decreases by more than {:g} compared to the {}",
+                         h.cosine_drop, inputs);
     case Note::kYellowRelative:
       return fmt::format(
-          "The output's maximum relative error exceeds {:g}, while the input/parameter's is below "
-          "{:g}",
-          h.output_relative_yellow, h.input_relative);
+          "The output's maximum relative error exceeds {:g}, while the {} is below {:g}",
+          h.output_relative_yellow, inputs, h.input_relative);
     case Note::kYellowRequiresGrad:
       return "requires_grad is inconsistent";
   }
@@ -453,6 +497,11 @@ void AppendGenerationMessage(std::string* out, const Comparison& comparison, siz
     } else {
       *out += NoteText(note, generation, highlight);
     }
+  }
+  if (!verdict.colored_by) return;
+  for (const Note note : *verdict.colored_by) {
+    if (out->size() != start) *out += '\n';
+    *out += NoteText(note, generation, highlight);
   }
 }
 

@@ -1,4 +1,4 @@
-// The verdict of a row as msprobe 1.0 and 8 gave it: the word in `Accuracy Reached or Not` or
+// The verdict of a row as msprobe 1.0, 1.2 and 8 gave it: the word in `Accuracy Reached or Not` or
 // `Result`, the sentences of Err_message, the color of the row.
 //
 //   std::vector<GenerationVerdict> verdicts = JudgeByGeneration(comparison, options);
@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -66,6 +67,8 @@ struct GenerationVerdict {
   GenerationWord word = GenerationWord::kNothing;
   formats::RowColor color = formats::RowColor::kNone;
   uint32_t notes = 0;  // bit i: GenerationNote i
+  // Of generation 1.2: the rules that color this row, one for each input against which they hold.
+  std::unique_ptr<std::vector<GenerationNote>> colored_by;
   bool Has(GenerationNote note) const { return notes >> static_cast<int>(note) & 1; }
   void Add(GenerationNote note) { notes |= uint32_t{1} << static_cast<int>(note); }
 };

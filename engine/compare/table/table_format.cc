@@ -242,10 +242,17 @@ class TableFormat::Filler {
   static constexpr double Leaf::*kNumbers[] = {&Leaf::max_value, &Leaf::min_value,
                                                &Leaf::mean_value, &Leaf::norm_value};
 
+  // A string argument without a character, which is something else than no value.
+  static bool IsEmptyText(const Leaf& leaf) {
+    return leaf.kind == LeafKind::kScalar && leaf.dtype == "<class 'str'>" && leaf.value.empty();
+  }
+
   CellKind Statistic(const Leaf* leaf, int i) {
     if (leaf == nullptr) return Keyword("N/A");
-    if (leaf->kind == LeafKind::kNone) return Keyword("None");
+    const bool none = leaf->kind == LeafKind::kNone || leaf->type == "slice";
+    if (none) return Keyword("None");
     const std::string_view spelled = leaf->*kTexts[i];
+    if (IsEmptyText(*leaf)) return CellKind::kText;
     // The usual case: a finite number, spelled as in the dump.
     if (std::isfinite(leaf->*kNumbers[i]) && !spelled.empty() && spelled[0] <= '9' &&
         (spelled[0] >= '0' || spelled[0] == '-')) {
@@ -279,6 +286,7 @@ class TableFormat::Filler {
         target_->*member == golden_->*member) {
       return {StatisticPair::Kind::kSame};
     }
+    if (IsEmptyText(*target_) || IsEmptyText(*golden_)) return {StatisticPair::Kind::kText};
     StatisticPair pair = CompareStatistic(target_->*member, golden_->*member);
     // One float32 number may be spelled with few digits on one side and more on the other: equal.
     if (pair.diff != 0 && target_->*number == golden_->*number) pair.diff = pair.relative = 0;
@@ -295,7 +303,9 @@ class TableFormat::Filler {
     const StatisticPair& pair = Pair(i);
     if (pair.kind != StatisticPair::Kind::kNumbers) return Special(pair.kind);
     if (std::isinf(pair.relative)) return Keyword("inf");
-    text_.Number(pair.relative * 100);
+    const double percent = pair.relative * 100;
+    if (std::isinf(percent)) return Keyword("inf%");  // beyond 1.8e308
+    text_.Number(percent);
     text_ += '%';
     return CellKind::kWord;
   }
@@ -393,6 +403,13 @@ class TableFormat::Filler {
   std::optional<StatisticPair> compared_[4];  // of max, min, mean, norm
 };
 
+TableOptions OptionsFor(const Comparison& comparison, TableOptions options) {
+  const bool both = comparison.target.dialect == Dialect::kMsprobe1_2 &&
+                    comparison.golden.dialect == Dialect::kMsprobe1_2;
+  if (options.recognize_1_2 && both) options.generation = Generation::k1_2;
+  return options;
+}
+
 TableFormat::~TableFormat() = default;
 
 TableFormat::TableFormat(const Comparison& comparison, const TableOptions& options)
@@ -402,7 +419,7 @@ TableFormat::TableFormat(const Comparison& comparison, const TableOptions& optio
       verdicts_(JudgeByRules26(comparison)) {
   if (options.generation != Generation::k26) {
     generation_cells_ = std::make_unique<GenerationCells>(comparison, options);
-    later_stack_ = options.generation == Generation::k1 ? "None" : "N/A";
+    later_stack_ = options.generation <= Generation::k1_2 ? "None" : "N/A";
     if (IsPklTable(options.generation)) later_stack_ = "";
   }
   for (size_t i = 0; i < comparison.pairs.size(); ++i) {

@@ -10,9 +10,10 @@ enum class Generation : uint8_t {  // by age
   kHooks,                          // torch_npu.hooks: Cosine, RMSE, MAPE
   kPtdbgFirst,                     // ptdbg_ascend 0.1
   kPtdbg,                          // ptdbg_ascend 4 to 6: Accuracy Reached or Not, Result
-  k1,   // msprobe 1.0: compare.json, Accuracy Reached or Not, no requires_grad
-  k8,   // msprobe 8: compare.json, Accuracy Reached or Not
-  k26,  // msprobe 26: -tp and -gp, Result
+  k1,    // msprobe 1.0: compare.json, Accuracy Reached or Not, no requires_grad
+  k1_2,  // msprobe 1.2: the columns of 1.0, mostly with the words of 8
+  k8,    // msprobe 8: compare.json, Accuracy Reached or Not
+  k26,   // msprobe 26: -tp and -gp, Result
 };
 
 // The tables of torch_npu.hooks and ptdbg_ascend.
@@ -24,6 +25,8 @@ struct TableOptions {
   bool highlight = false;  // generation 8: the rules that color rows are applied, and explained
   // torch_npu.hooks, ptdbg_ascend 0.1: cosines run from 0 to 1, 0.5 + 0.5 cos, as these wrote them.
   bool half_cosine = false;
+  // Where msprobe 1.2 wrote both dumps, the table is that of 1.2, whatever `generation` says.
+  bool recognize_1_2 = false;
 };
 
 }  // namespace msprobe::compare

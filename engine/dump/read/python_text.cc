@@ -3,6 +3,16 @@
 #include <string_view>
 
 namespace msprobe::dump {
+namespace {
+
+// JSON's spelling of a number as Python prints it: NaN is nan, Infinity is inf.
+std::string_view PythonNumber(std::string_view number) {
+  if (number == "NaN") return "nan";
+  if (number == "Infinity") return "inf";
+  return number == "-Infinity" ? "-inf" : number;
+}
+
+}  // namespace
 
 void AppendListText(formats::JsonCursor* json, std::string* out) {
   const size_t begin = out->size();
@@ -64,7 +74,7 @@ void AppendPythonText(formats::JsonCursor* json, std::string* out) {
       if (json->Null()) *out += "None";
       break;
     default:
-      if (json->Number(&number)) *out += number;
+      if (json->Number(&number)) *out += PythonNumber(number);
   }
 }
 

@@ -145,6 +145,7 @@ Status ReadStacks(const std::vector<std::string_view>& stack_keys, Dump* dump,
   const bool by_names = std::any_of(stack_keys.begin(), stack_keys.end(),
                                     [](std::string_view key) { return key.empty(); });
   if (by_names) by_name.Reserve(dump->records.size());
+  bool one_per_call = false;
   SideFile file(dump, "stack.json", memory);
   MSPROBE_RETURN_IF_ERROR(file.Read([&](formats::JsonCursor* json, std::string_view key) {
     const auto index = static_cast<int32_t>(dump->stacks.size());
@@ -173,6 +174,7 @@ Status ReadStacks(const std::vector<std::string_view>& stack_keys, Dump* dump,
       for (const std::string_view name : names) by_name.Add(name, index);
     } else {
       by_name.Add(key, index);
+      one_per_call = one_per_call || !frames.empty();
     }
     constexpr size_t kOfName = 48;  // in the table
     const size_t added =
@@ -180,6 +182,10 @@ Status ReadStacks(const std::vector<std::string_view>& stack_keys, Dump* dump,
     dump->stacks.push_back(std::move(frames));
     return added;
   }));
+  // msprobe 1.2 writes what 8 and 26 write, but for this file: 8 and 26 have one entry for all
+  // calls with the same stack.
+  const bool later = dump->dialect == Dialect::kMsprobe8 || dump->dialect == Dialect::kMsprobe26;
+  if (one_per_call && later) dump->dialect = Dialect::kMsprobe1_2;
   for (size_t i = 0; i < dump->records.size(); ++i) {
     Record& record = dump->records[i];
     if (!stack_keys[i].empty()) record.stack = by_key.Of(stack_keys[i]);

@@ -1,4 +1,4 @@
-"""``from msprobe.pytorch import compare, compare_distributed``: the calls of msprobe 1.0 and 8."""
+"""``from msprobe.pytorch import compare, compare_distributed``: the calls of msprobe 1.0 to 8."""
 
 import json
 import os
@@ -37,12 +37,14 @@ def compare(
         stack_mode: show the stacks that ``stack_path`` names.
         auto_analyze: write ``advisor_TIME.txt``.
         fuzzy_match: accepted; call numbers never decide which calls belong together.
-        **kwargs: ``highlight``, ``suffix``, ``table_format`` ("1.0", "8", "26" or an older tool's),
-            ``thresholds`` (a file), ``memory`` ("4GB"),
-            ``diff_analyze``, ``data_mapping`` and the other mappings (paths).
+        **kwargs: ``highlight``, ``suffix``, ``table_format`` ("1.0", "1.2", "8", "26" or an older
+            tool's; without it "1.2" for two dumps of msprobe 1.2, else "8"), ``thresholds``
+            (a file), ``memory`` ("4GB"), ``diff_analyze``, ``data_mapping`` and the other
+            mappings (paths).
 
     Raises:
-        msprobe.UsageError: an argument that is not known, dumps that cannot be compared.
+        msprobe.UsageError: an argument that is not known; dumps that cannot be compared, or of
+            which no value was compared, because none has a partner.
         msprobe.ConfigError: a key of ``input_param`` that is not known or has the wrong type.
         msprobe.FileError, msprobe.DumpError: a path that is not there, a damaged dump.
     """

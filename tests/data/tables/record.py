@@ -3,7 +3,8 @@
     python record.py ENVIRONMENT VERSION [CASE ...]     # ENVIRONMENT/bin/msprobe is that version
 
 Run with the Python of ENVIRONMENT (it has openpyxl). In such an environment of its own:
-torch==2.13.0, then mindstudio-probe==VERSION, 'numpy<2', 'pandas<3'.
+torch==2.13.0, then mindstudio-probe==VERSION, 'numpy<2', 'pandas<2.2' (8.3.3 sorts
+the rows by name with a later one).
 
 Cells are written as Python prints them; a colored row has its color in a last column, Color.
 """
