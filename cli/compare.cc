@@ -91,6 +91,8 @@ class CompareVerb : public Verb {
         .ShowDefault();
     flags.Switch("--exit-code", &exit_code_,
                  "exit with 1 unless everything is equal or within rounding");
+    flags.Switch("--allow-nothing-compared", &allow_nothing_,
+                 "not an error: no value has a partner and a number on both sides");
     flags.Switch("--is_print_compare_log", &log_rows_,
                  "log the verdict of each row on standard error");
     flags.Switch("--fuzzy_match", &fuzzy_, "accepted; call numbers never decide a match");
@@ -152,6 +154,7 @@ class CompareVerb : public Verb {
     }
     MSPROBE_RETURN_IF_ERROR(output.Finish());
     if (!output.complete()) return kExitError;
+    if (!allow_nothing_) MSPROBE_RETURN_IF_ERROR(output.CheckSomethingWasJudged());
     const bool agrees = !exit_code_ || output.agrees();
     return agrees && output.within_limits() ? kExitOk : kExitDiffers;
   }
@@ -301,6 +304,7 @@ class CompareVerb : public Verb {
                                 generation_ = "26", suffix_, thresholds_, memory_, table_file_;
   compare::CompareOptions options_;
   bool no_stacks_ = false, highlight_ = false, advisor_ = false, half_cosine_ = false;
+  bool allow_nothing_ = false;
   DumpFlags dumps_;
   bool xlsx_ = false, diff_analyze_ = false, exit_code_ = false, log_rows_ = false, fuzzy_ = false;
   RankFlags ranks_;

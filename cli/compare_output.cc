@@ -283,6 +283,16 @@ bool CompareOutput::within_limits() const {
                      [](const compare::RankResult& r) { return r.hits.empty(); });
 }
 
+Status CompareOutput::CheckSomethingWasJudged() const {
+  const bool nothing = std::none_of(results_.begin(), results_.end(),
+                                    [](const compare::RankResult& r) { return r.judged.ok(); });
+  if (!nothing || results_.empty()) return Status::Ok();
+  if (results_.size() == 1) return results_[0].judged;
+  return InvalidArgument(fmt::format("none of {} pairs of dumps could be judged; the first: {}",
+                                     results_.size(), results_[0].judged.message()))
+      .Hint(results_[0].judged.hint());
+}
+
 bool CompareOutput::complete() const {
   return std::all_of(results_.begin(), results_.end(),
                      [](const compare::RankResult& r) { return r.failed.ok(); });

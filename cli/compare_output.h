@@ -61,6 +61,8 @@ class CompareOutput {
   bool agrees() const;         // after Finish: everything is equal or within rounding
   bool within_limits() const;  // after Finish: no condition of --fail-on is met
   bool complete() const;       // every pair could be compared
+  // After Finish: an error when not one value of any pair was judged.
+  Status CheckSomethingWasJudged() const;
   void Progress(std::string_view text);
 
  private:

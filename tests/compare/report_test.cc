@@ -6,6 +6,7 @@
 #include <set>
 
 #include "engine/base/display_width.h"
+#include "engine/compare/explain/summary.h"
 #include "engine/compare/report/report_json.h"
 #include "engine/compare/report/report_terminal.h"
 #include "engine/compare/report/text_layout.h"
@@ -150,6 +151,42 @@ TEST(TerminalReportTest, EqualNoiseAndNothing) {
   EXPECT_THAT(nothing, HasSubstr("UNKNOWN"));
   EXPECT_THAT(nothing, HasSubstr("Nothing was compared"));
   EXPECT_THAT(nothing, Not(HasSubstr("No divergence")));
+}
+
+// One side's dump of one call.
+Dump OneCall(std::string_view name, Level level, double scale) {
+  DumpBuilder b;
+  b.Call(std::string(name)).In(Numbers(scale, 0, scale / 2, 2)).Out(Numbers(scale, 0, scale, 4));
+  Dump dump = b.Take();
+  dump.level = level;
+  return dump;
+}
+
+TEST(SummaryTest, NothingJudgedIsAnErrorThatNamesTheCause) {
+  const auto check = [](Dump target, Dump golden) {
+    const Comparison c = MustCompare(std::move(target), std::move(golden));
+    return CheckSomethingWasJudged(c, Summarize(c));
+  };
+  const auto linear = [](Level level) { return OneCall("Torch.linear.0.forward", level, 1); };
+  EXPECT_TRUE(check(linear(Level::kL1), linear(Level::kL1)).ok());
+
+  const Status empty = check(Dump(), linear(Level::kL1));
+  EXPECT_EQ(empty.message(),
+            "nothing was compared: a dump without records says nothing about a run");
+  EXPECT_THAT(empty.hint(), HasSubstr("has no records"));
+  EXPECT_THAT(check(linear(Level::kL1), Dump()).hint(), HasSubstr("has no records"));
+  EXPECT_THAT(check(Dump(), Dump()).hint(), HasSubstr("neither"));
+
+  const Status levels =
+      check(OneCall("Module.norm.LayerNorm.forward.0", Level::kL0, 7), linear(Level::kL1));
+  EXPECT_EQ(levels.message(),
+            "nothing was compared: no value has a partner and a number on both sides");
+  EXPECT_THAT(levels.hint(), HasSubstr("at level L0, the golden at level L1"));
+  // The same calls where both dumps say one level.
+  const Status names =
+      check(OneCall("Module.norm.LayerNorm.forward.0", Level::kMix, 7), linear(Level::kMix));
+  EXPECT_EQ(names.message(), levels.message());
+  EXPECT_THAT(names.hint(), HasSubstr("-cm, -am and -dm"));
 }
 
 TEST(TerminalReportTest, UnknownIsNotAPass) {

@@ -91,3 +91,29 @@ def test_bad_arguments(paths, tmp_path):
         compare("compare.json", tmp_path / "o")
     with pytest.raises(msprobe.UsageError, match="suffix"):
         compare_distributed("a", "b", tmp_path / "o", suffix="x")
+
+
+@pytest.mark.parametrize(
+    ("case", "words"),
+    [
+        ("nothing_recorded_on_one_side", "nothing was compared: a dump without records"),
+        ("nothing_in_common_levels", "nothing was compared: no value has a partner"),
+        ("nothing_in_common_names", "nothing was compared: no value has a partner"),
+        ("nothing_in_common_ranks", "none of 2 pairs .* nothing was compared"),
+    ],
+)
+def test_nothing_compared_is_an_error(case, words, root, tmp_path):
+    """What the command line exits with 2 for; the files that say so are there all the same."""
+    folder = root / "tests" / "compare" / "cases" / case
+    request = {"npu_path": folder / "target", "bench_path": folder / "golden"}
+    if case != "nothing_in_common_ranks":
+        request = {key: path / "dump.json" for key, path in request.items()}
+    with pytest.raises(msprobe.UsageError, match=words):
+        compare({**request, "is_print_compare_log": False}, tmp_path / "o")
+    assert any(name.startswith("compare_result") for name in names(tmp_path / "o"))
+
+
+def test_one_rank_of_two_is_a_comparison(root, tmp_path):
+    folder = root / "tests" / "compare" / "cases" / "nothing_in_common_one_rank"
+    compare_distributed(folder / "target", folder / "golden", tmp_path / "o")
+    assert any(name.startswith("compare_summary") for name in names(tmp_path / "o"))

@@ -1,8 +1,36 @@
 #include "engine/compare/explain/summary.h"
 
+#include <fmt/format.h>
+
+#include <string>
+
 #include "engine/compare/judge/judge.h"
 
 namespace msprobe::compare {
+namespace {
+
+int64_t JudgedRows(const Summary& s) { return s.rows[0] + s.rows[1] + s.rows[2]; }
+
+// As config.json spells it; "" where the dump does not say a level.
+std::string_view LevelText(Level level) {
+  switch (level) {
+    case Level::kL0:
+      return "L0";
+    case Level::kL1:
+      return "L1";
+    case Level::kMix:
+      return "mix";
+    case Level::kL2:
+      return "L2";
+    case Level::kDebug:
+      return "debug";
+    case Level::kOther:
+      return "";
+  }
+  return "";
+}
+
+}  // namespace
 
 Summary Summarize(const Comparison& c) {
   Summary s;
@@ -20,7 +48,7 @@ Summary Summarize(const Comparison& c) {
     s.golden_only_calls += c.pairs[p].target < 0;
     s.aligned_calls += c.pairs[p].match == Match::kAligned;
   }
-  const int64_t judged = s.rows[0] + s.rows[1] + s.rows[2];
+  const int64_t judged = JudgedRows(s);
   // A call that one run did not make is a difference. A run that was killed may have made it later.
   const bool other_calls = (s.target_only_calls > 0 && c.golden.complete) ||
                            (s.golden_only_calls > 0 && c.target.complete);
@@ -33,6 +61,33 @@ Summary Summarize(const Comparison& c) {
         s.rows[static_cast<int>(RowVerdict::kNoise)] > 0 ? RowVerdict::kNoise : RowVerdict::kEqual;
   }
   return s;
+}
+
+std::string_view WhyNothingWasJudged(const Comparison& c, const Summary& s) {
+  if (c.target.records.empty() || c.golden.records.empty()) {
+    return "a dump without records says nothing about a run";
+  }
+  return JudgedRows(s) == 0 ? "no value has a partner and a number on both sides" : "";
+}
+
+Status CheckSomethingWasJudged(const Comparison& c, const Summary& s) {
+  const std::string_view why = WhyNothingWasJudged(c, s);
+  if (why.empty()) return Status::Ok();
+  const bool no_target = c.target.records.empty(), no_golden = c.golden.records.empty();
+  const std::string_view target = LevelText(c.target.level), golden = LevelText(c.golden.level);
+  std::string hint = "compare two runs of one program; -cm, -am and -dm pair calls of other names";
+  if (no_target && no_golden) {
+    hint = fmt::format("neither {} nor {} has a record; record both runs again", c.target.path,
+                       c.golden.path);
+  } else if (no_target || no_golden) {
+    hint = fmt::format("{} has no records; record that run again",
+                       no_target ? c.target.path : c.golden.path);
+  } else if (target != golden && !target.empty() && !golden.empty()) {
+    hint = fmt::format(
+        "the target was recorded at level {}, the golden at level {}; record both at one level",
+        target, golden);
+  }
+  return InvalidArgument(fmt::format("nothing was compared: {}", why)).Hint(hint);
 }
 
 }  // namespace msprobe::compare

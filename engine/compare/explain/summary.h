@@ -3,7 +3,9 @@
 
 #include <array>
 #include <cstdint>
+#include <string_view>
 
+#include "engine/base/status.h"
 #include "engine/compare/model/comparison.h"
 
 namespace msprobe::compare {
@@ -24,5 +26,12 @@ struct Summary {
   int64_t unreadable_rows = 0;  // tensor files missing or damaged
 };
 Summary Summarize(const Comparison& comparison);
+
+// Why no value at all was judged, such as "a dump without records says nothing about a run". ""
+// when a value was judged.
+std::string_view WhyNothingWasJudged(const Comparison& comparison, const Summary& summary);
+
+// The same as an error: kInvalidArgument with what to do, or ok when a value was judged.
+Status CheckSomethingWasJudged(const Comparison& comparison, const Summary& summary);
 
 }  // namespace msprobe::compare

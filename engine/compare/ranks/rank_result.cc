@@ -22,6 +22,7 @@ RankResult SummarizeRank(const Comparison& c, int32_t step, int32_t rank) {
   r.target_complete = c.target.complete;
   r.golden_complete = c.golden.complete;
   r.summary = Summarize(c);
+  r.judged = CheckSomethingWasJudged(c, r.summary);
   r.first = c.first;
   if (c.first.pair >= 0) {
     r.first_name = EntryName(c, c.first.pair);

@@ -29,6 +29,7 @@ struct RankResult {
   Mode mode = Mode::kStatistics;
   bool target_complete = true, golden_complete = true;
   Summary summary;
+  Status judged;           // not ok: the dumps were read, but no value was judged; says why
   FirstDivergence first;   // first.pair < 0: none
   std::string first_name;  // of its call, "" when there is none
   // When all numbers agree: which calls and arguments differ (unmatched_calls.h); else "".

@@ -112,11 +112,9 @@ class Screen {
 
   std::string NoFinding() const {
     const int64_t judged = s_.rows[0] + s_.rows[1] + s_.rows[2];
-    if (c_.target.records.empty() || c_.golden.records.empty()) {
-      return "Nothing was compared: a dump without records says nothing about a run.";
+    if (const std::string_view why = WhyNothingWasJudged(c_, s_); !why.empty()) {
+      return fmt::format("Nothing was compared: {}.", why);
     }
-    if (judged == 0)
-      return "Nothing was compared: no value has a partner and a number on both sides.";
     if (s_.verdict == RowVerdict::kEqual) {
       return fmt::format(
           "No divergence: all {} values recorded on both sides are {}.", judged,
