@@ -24,8 +24,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       next += dump.records[r].leaf_count;
       for (const msprobe::Leaf& leaf : dump.LeavesOf(dump.records[r])) {
         if (leaf.record != r) std::abort();
-        for (const std::string_view part :
-             {leaf.name, leaf.value, leaf.max, leaf.shape, leaf.dtype, leaf.data_name}) {
+        const std::string_view parts[] = {leaf.name,  leaf.value, leaf.max,
+                                          leaf.shape, leaf.dtype, leaf.data_name};
+        for (const std::string_view part : parts) {
           for (const char c : part)
             bytes += static_cast<unsigned char>(c);  // every byte must be there to be read
         }
