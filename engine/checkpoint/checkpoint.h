@@ -44,10 +44,10 @@ class Checkpoint {
   // - a .safetensors file;
   // - a file of torch.save (PyTorch 1.6 and later): all tensors in its dicts and lists;
   // - a folder with such files, or with an index of them (model.safetensors.index.json,
-  //   pytorch_model.bin.index.json);
+  //  pytorch_model.bin.index.json);
   // - Megatron's iter_0000100 with mp_rank_00_000/model_optim_rng.pt, or the folder above it, of
-  //   which the latest iteration is opened: shares of tensor-parallel ranks are joined, layers and
-  //   experts of all ranks are numbered through;
+  //  which the latest iteration is opened: shares of tensor-parallel ranks are joined, layers and
+  //  experts of all ranks are numbered through;
   // - a folder of torch.distributed.checkpoint (.metadata and *.distcp).
   //
   // Errors: kNotFound; kInvalidDump with file and offset; kUnsupported; kInvalidArgument when there
