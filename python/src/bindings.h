@@ -16,7 +16,7 @@ void BindCapture(nanobind::module_& m);
 void BindFront(nanobind::module_& m);
 void BindPkl(nanobind::module_& m);
 void BindCompare(nanobind::module_& m);
-void BindOlderFiles(nanobind::module_& m);
+void BindParse(nanobind::module_& m);
 void BindSelfcheck(nanobind::module_& m);
 
 }  // namespace msprobe::python

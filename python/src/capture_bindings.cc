@@ -63,7 +63,7 @@ std::vector<std::pair<std::string, PyObject*>> NamedModels(const nb::list& model
 
 void AddWait(nb::handle owner, const char* name, std::string_view kind) {
   const auto which = kind == "poll"      ? capture::Api::kPoll
-                     : kind == "hand on" ? capture::Api::kHandOn
+                     : kind == "hand on" ? capture::Api::kCoalesce
                      : kind == "trace"   ? capture::Api::kCompiler
                      : kind == "frames"  ? capture::Api::kEvaluator
                                          : capture::Api::kWait;
@@ -154,15 +154,17 @@ void BindCapture(nb::module_& m) {
   m.def(
       "module_came",
       [=](nb::handle parent, nb::handle name, nb::handle module) {
-        collector().Guarded(
-            [&] { collector().module_tree().ModuleCame(parent.ptr(), name.ptr(), module.ptr()); });
+        collector().Guarded([&] {
+          collector().module_tree().OnModuleRegistered(parent.ptr(), name.ptr(), module.ptr());
+        });
       },
       "parent"_a, "name"_a, "module"_a.none(), "A module was registered in another one.");
   m.def(
       "parameter_came",
       [=](nb::handle module, nb::handle name, nb::handle parameter) {
         collector().Guarded([&] {
-          collector().module_tree().ParameterCame(module.ptr(), name.ptr(), parameter.ptr());
+          collector().module_tree().OnParameterRegistered(module.ptr(), name.ptr(),
+                                                          parameter.ptr());
         });
       },
       "module"_a, "name"_a, "parameter"_a.none(), "A parameter was registered in a module.");

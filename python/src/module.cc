@@ -16,7 +16,7 @@ NB_MODULE(_engine, m) {
   msprobe::python::BindFront(m);
   msprobe::python::BindPkl(m);
   msprobe::python::BindCompare(m);
-  msprobe::python::BindOlderFiles(m);
+  msprobe::python::BindParse(m);
   msprobe::python::BindSelfcheck(m);
   if (!msprobe::capture::Interposer::Init() || !msprobe::capture::InitBackward() ||
       !msprobe::capture::ParameterHooks::Init() || !msprobe::capture::InitObservedCallable())

@@ -101,7 +101,7 @@ void BindPkl(nb::module_& m) {
       [](const nb::dict& options, const std::string& own_directory, bool goes_on) {
         dump::Config config = ConfigOf(options);
         PrepareCapture(own_directory);
-        Collector::Get().Restyle(std::move(config), goes_on);
+        Collector::Get().ReconfigureNow(std::move(config), goes_on);
       },
       "options"_a, "own_directory"_a, "goes_on"_a = false,
       "Record as an older tool did: members of `options` are those of PklStyle, and parts, ranks, "

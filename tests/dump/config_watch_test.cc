@@ -54,7 +54,7 @@ TEST_F(ConfigWatchTest, WhatCannotBeUsedIsReadAgain) {
   EXPECT_EQ(Look(milliseconds(500)), "(error)");
   Write(R"({"dump_path": "good"})");
   EXPECT_EQ(Look(milliseconds(500)), "good");
-  watch_.Refuse();
+  watch_.RejectConfig();
   EXPECT_EQ(Look(milliseconds(500)), "good");
   EXPECT_EQ(Look(milliseconds(500)), "");
 }

@@ -188,7 +188,7 @@ TEST_F(SessionTest, AChangedConfigurationHoldsFromTheNextStart) {
   session.Reconfigure(config_);
   EXPECT_TRUE(*session.Start(std::nullopt));
   ASSERT_TRUE(session.Stop().ok());
-  session.Refuse();
+  session.RejectConfig();
   EXPECT_FALSE(session.enabled() || *session.Start(std::nullopt));
   session.Abandon();
   session.Reconfigure(config_);
@@ -247,7 +247,7 @@ TEST_F(LineSessionTest, AFileThatItHasWrittenIsAddedTo) {
   temporary_.Write("a.pkl", "old\n");
   Session session(Lines(PklDialect::kCounted, "a.pkl"));
   for (const char* file : {"a.pkl", "b.pkl", "a.pkl"}) {
-    session.Restyle(Lines(PklDialect::kCounted, file));
+    session.ReconfigureNow(Lines(PklDialect::kCounted, file));
     ASSERT_TRUE(*session.Start(std::nullopt));
     Write(session);
     ASSERT_TRUE(session.Stop().ok());
@@ -258,7 +258,7 @@ TEST_F(LineSessionTest, AFileThatItHasWrittenIsAddedTo) {
   EXPECT_EQ(Text("a.pkl"), line_ + line_ + line_ + line_);
   EXPECT_EQ(Text("b.pkl"), line_ + line_);
   EXPECT_EQ(session.calls().Next(0), 0);
-  session.Restyle(Lines(PklDialect::kCounted, "b.pkl"));
+  session.ReconfigureNow(Lines(PklDialect::kCounted, "b.pkl"));
   EXPECT_EQ(session.calls().Next(0), 1);
 }
 

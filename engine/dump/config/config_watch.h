@@ -1,4 +1,4 @@
-// Reads a configuration again when its file has changed, as the key dump_enable asks for.
+// Reads the configuration again when its file has changed. Used when the key dump_enable is set.
 //
 //   ConfigWatch watch(path, overrides);     // before LoadConfig: a change in between is seen
 //   if (std::optional<Result<Config>> read = watch.Poll(ConfigWatch::Clock::now(), enabled)) ...
@@ -20,13 +20,14 @@ class ConfigWatch {
 
   ConfigWatch(std::string path, ConfigOverrides overrides, Clock::time_point now = Clock::now());
 
-  // What the file says now, or why that cannot be used; nullopt when nothing has changed, or the
-  // last look is less than one of the two times ago. A file that could not be read or parsed is
-  // read again at each look.
+  // The new configuration, or the error when the file cannot be used. nullopt: the file has not
+  // changed, or was looked at less than kWhileEnabled (`enabled`) or kWhileDisabled ago. A file that
+  // could not be read or parsed is read again each time.
   std::optional<Result<Config>> Poll(Clock::time_point now, bool enabled);
   const std::string& path() const { return path_; }
-  // The last answer cannot be used for another reason: read the file again at the next look.
-  void Refuse() { refused_ = true; }
+  // The caller cannot use the last configuration: the next Poll reads the file again, even if it has
+  // not changed.
+  void RejectConfig() { refused_ = true; }
 
  private:
   struct Stamp {

@@ -20,7 +20,7 @@ int64_t CallNames::Next(uint32_t counter) {
   return numbers_[counter]++;
 }
 
-void CallNames::TakeBack(uint32_t counter) { --numbers_[counter]; }
+void CallNames::ReturnCallNumber(uint32_t counter) { --numbers_[counter]; }
 
 void CallNames::Name(const std::string& stem, int64_t call, bool is_module, std::string* forward,
                      std::string* backward) {

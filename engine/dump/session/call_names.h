@@ -24,7 +24,7 @@ class CallNames {
 
   // `counter`: an index that the front end hands out, one for each name of a call.
   int64_t Next(uint32_t counter);
-  void TakeBack(uint32_t counter);  // the last number of this counter was not used
+  void ReturnCallNumber(uint32_t counter);  // the last number of this counter was not used
 
   // Entry names of call number `call` of "Functional.relu.", and of its gradients.
   void Name(const std::string& stem, int64_t call, bool is_module, std::string* forward,

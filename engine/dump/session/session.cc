@@ -85,7 +85,7 @@ Status Session::Open(std::optional<int> rank) {
   return Status::Ok();
 }
 
-void Session::Adopt(Config config) {
+void Session::ApplyConfig(Config config) {
   if (config.dump_path != config_.dump_path) files_.Forget();
   if (!files_.is_open()) files_.ReleaseTensors();
   config_ = std::move(config);
@@ -105,12 +105,12 @@ void Session::ReleasePkl() {
   files_.Forget();
 }
 
-void Session::Restyle(Config config, bool goes_on) {
+void Session::ReconfigureNow(Config config, bool goes_on) {
   if (abandoned_) return;
   ReleasePkl();
   next_.reset();
   const bool failed = failed_, concluded = concluded_;
-  Adopt(std::move(config));
+  ApplyConfig(std::move(config));
   failed_ = goes_on && failed;
   concluded_ = goes_on && concluded;
 }
@@ -125,13 +125,13 @@ void Session::Reconfigure(Config config) {
                            StoresTensors(config) == StoresTensors(config_) && !failed_;
   next_.reset();
   if (!files_.is_open() || same_header || config.dump_path != config_.dump_path) {
-    Adopt(std::move(config));
+    ApplyConfig(std::move(config));
   } else {
     next_ = std::move(config);
   }
 }
 
-void Session::Refuse() { refused_ = true; }
+void Session::RejectConfig() { refused_ = true; }
 
 Status Session::Stop() {
   DrainDeferred(/*give_up=*/true);
@@ -154,7 +154,7 @@ void Session::BeginAtStep(int64_t step) {
   filter_.NewStep();
   // Its buffers serve the next step as well: fresh memory costs more than the copy.
   if (!filter_.WantsStep(step_)) files_.ReleaseTensors();
-  if (next_) Adopt(*std::exchange(next_, std::nullopt));
+  if (next_) ApplyConfig(*std::exchange(next_, std::nullopt));
 }
 
 void Session::Record(const Item& item) {

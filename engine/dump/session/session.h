@@ -1,5 +1,5 @@
 // Decides when a process records: step by step, as its configuration says, until a file cannot be
-// written. Knows no framework; a front end hands it names and entries.
+// written. Knows no framework: the caller (the Collector) hands it names and entries.
 //
 //   Session session(config);
 //   if (*session.Start(rank))
@@ -27,83 +27,90 @@ class Session {
  public:
   explicit Session(Config config, std::string framework = "pytorch");
 
-  // Tokens of each request in the coming step, before Start: only those of the configured request
-  // are recorded. nullopt: not known, whole tensors are recorded.
+  // To be called before Start: the number of tokens of each request in the coming step. Only the
+  // tokens of the configured request are recorded. nullopt: not known, whole tensors are recorded.
   void ScheduleTokens(std::optional<TokenCounts> counts);
   const Slicer& slicer() const { return slicer_; }
 
-  // Whether Start can begin anything now: the least that is asked of a step without interest.
+  // Whether Start would record anything now. Cheap, so that steps that are not recorded cost little.
   bool StepIsWanted();
-  // Begins or goes on collecting the current step. False: not wanted (step, rank, past the last
-  // step, request). `rank` is nullopt when the run is not distributed. Errors: kIo when the folder
-  // or its files cannot be made; collection is off then.
+  // Begins to collect the current step, or goes on with it. False: the step, the rank or the request
+  // is not wanted, or the last wanted step is over. `rank` is nullopt when the run is not
+  // distributed. Errors: kIo when the folder or its files cannot be made; collection is off then.
   Result<bool> Start(std::optional<int> rank);
-  // Closes the files, waits for stored tensors. Another Start in the same step goes on where this
-  // one left.
+  // Closes the files and waits for stored tensors. Another Start in the same step continues the same
+  // files.
   Status Stop();
-  // The step is over: counters begin at 0 again, the next Start writes to the next step's folder.
+  // Begins the next step: counters begin at 0 again, the next Start writes to a new folder.
   void Step() { BeginAtStep(step_ + 1); }
-  void BeginAtStep(int64_t step);  // the same, for a training that goes on from another step
+  void BeginAtStep(int64_t step);  // the same for any step, for a training that was resumed
 
-  // The configuration's file has changed; call after Stop. What it says holds from the next Start
-  // on, or from the next step on where the files of this step are begun and need another header.
-  // Whether it is enabled (dump_enable) holds at once.
+  // Takes a configuration whose file has changed; to be called after Stop. It holds from the next
+  // Start on; or from the next step on, if the files of this step are begun and need another header.
+  // Its dump_enable holds at once.
   void Reconfigure(Config config);
-  // Another configuration holds at once, and files begin anew; call numbers go on. A .pkl file that
-  // this session has written before is added to. `goes_on`: the next part of the same recording,
-  // which is off after a fault or its end.
-  void Restyle(Config config, bool goes_on = false);
-  // The .pkl files are complete, and may be moved or removed.
+  // For the fronts of the older tools: another configuration holds at once. Files begin anew, except
+  // pkl files that this session has written before, which are appended to; call numbers go on.
+  // `goes_on`: it is the next part of the same recording, so that a recording that has failed or has
+  // ended stays off.
+  void ReconfigureNow(Config config, bool goes_on = false);
+  // Forgets the pkl files that were written: they are complete, and may be moved or removed.
   void ReleasePkl();
-  void Refuse();  // the file cannot be used: nothing is recorded until the next Reconfigure
+  // The configuration file cannot be used: nothing is recorded until the next Reconfigure.
+  void RejectConfig();
   bool enabled() const { return enabled_ && !refused_; }
-  uint64_t configured() const { return configured_; }  // configurations that came to hold
+  // Number of configurations that have held so far; grows when another one holds.
+  uint64_t configured() const { return configured_; }
 
   bool collecting() const { return collecting_; }
   bool disabled() const { return disabled_; }  // MSPROBE_DISABLE=1
-  // Of the run, for the header of files opened from now on: a JSON object.
+  // Sets the provenance of the run, a JSON object, for the headers of files opened from now on.
   void SetProvenance(std::string json) { provenance_ = std::move(json); }
-  // Writes a file of its own beside dump.json. A failure turns collection off, as in Record.
+  // Writes another file into the folder of dump.json. A failure turns collection off, as in Record.
   void WriteBeside(const std::string& file_name, std::string_view text);
-  // The next Start, if the step is wanted, begins new files.
+  // Whether the next Start, if the step is wanted, begins new files.
   bool begins_step() const { return !files_.is_open(); }
-  // Grows with every Start and Step: tells what was armed for an earlier one.
+  // Grows with every Start and Step, so that a hook can tell that it belongs to an earlier one.
   uint64_t epoch() const { return epoch_; }
   int64_t step() const { return step_; }
 
   CallNames& calls() { return calls_; }
 
-  // One entry and what belongs to it. A failure to write turns collection off and is logged once.
+  // An entry, with its place in construct.json.
   struct Item {
     const Entry* entry = nullptr;  // null: not in dump.json (task structure)
     std::string_view name;
     std::string_view parent;  // "": none
     bool construct = false;   // goes into construct.json
   };
+  // Writes the entry. A failure turns collection off and is logged once.
   void Record(const Item& item);
-  // Statistics that recorded entries wait for, by ticket; writes the entries that are whole then.
+  // Deferred statistics, by ticket: fills them into the entries that wait for them, and writes the
+  // entries that are complete.
   void ResolveDeferredStats(std::span<const std::pair<int64_t, kernels::Stats>> stats);
-  // The file-wide number of a stack, -1 when collection is off: `stack` is the front end's own
-  // number, `frames` is asked for when this step has not seen it.
+  // The number of a stack in this step's stack.json; -1 when collection is off. `stack`: the
+  // caller's own number of the stack. `frames()` is called when this step has not seen the stack.
   template <typename Frames>
   int64_t NoteStack(int64_t stack, std::string_view name, Frames&& frames);
-  // False when it could not be queued (collection is off then).
+  // Writes a tensor file. False when it could not be queued; collection is off then.
   bool Store(const std::string& file_name, const TensorView& view);
   bool storing() const { return files_.storing(); }
-  // Of .pkl files: whether one was begun since this was asked last; that the last entry went to.
+  // Whether a pkl file was begun since the last call of TakeNewPkl, and the pkl file that the last
+  // entry went to.
   bool TakeNewPkl() { return files_.TakeNewPkl(); }
   std::string last_file() const { return files_.last_file(); }
 
-  // All that was wanted is recorded: the files are closed as by Stop, a later Start begins nothing.
+  // Everything wanted is recorded: closes the files as Stop does, logs `why`, and records nothing
+  // more.
   void Conclude(std::string_view why);
-  // Turns collection off for good, keeps what is on disk, says why, once. The files stay open at
-  // their end, so that readers know that they are not whole.
+  // Turns collection off for good and logs why, once. The files on disk stay as they are, without
+  // their closing lines, so that readers know that they are incomplete.
   void Fail(const Status& status) noexcept;
   const Config& config() const { return config_; }
   Filter& filter() { return filter_; }
-  // Of the current step and rank; "" before the first Start.
+  // The folder of the current step and rank; "" before the first Start.
   const std::string& folder() const { return files_.folder(); }
-  // In a forked child: forgets the files without touching them.
+  // In a forked child: forgets the files without a change to them.
   void Abandon();
 
  private:
@@ -111,7 +118,7 @@ class Session {
   void DrainDeferred(bool give_up);
   Status Open(std::optional<int> rank);
   void ApplyTokens();
-  void Adopt(Config config);
+  void ApplyConfig(Config config);
 
   Config config_;
   Filter filter_;

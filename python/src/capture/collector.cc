@@ -29,18 +29,18 @@ void Collector::Configure(dump::Config config, std::unique_ptr<dump::ConfigWatch
   run_.options.store = [this](const std::string& file, const TensorView& view) {
     return run_.session->Store(file, view);
   };
-  Adopt();
+  ApplyConfig();
 }
 
-void Collector::Restyle(dump::Config config, bool goes_on) {
+void Collector::ReconfigureNow(dump::Config config, bool goes_on) {
   if (run_.session == nullptr || !run_.session->config().pkl) {
     Configure(std::move(config));
     return;
   }
   (void)Stop();  // a failure is logged where it happens
   gradients_.Forget();
-  run_.session->Restyle(std::move(config), goes_on);
-  Adopt(goes_on);
+  run_.session->ReconfigureNow(std::move(config), goes_on);
+  ApplyConfig(goes_on);
 }
 
 void Collector::ReleasePkl() {
@@ -49,14 +49,14 @@ void Collector::ReleasePkl() {
   run_.session->ReleasePkl();
 }
 
-void Collector::Adopt(bool goes_on) {
+void Collector::ApplyConfig(bool goes_on) {
   const dump::Config& config = run_.session->config();
   configured_ = run_.session->configured();
   const bool records_calls = !run_.session->disabled() && config.task != Task::kGradProbe;
   run_.modules_wanted = records_calls && RecordsModules(config);
   run_.apis_wanted = records_calls && (config.level == Level::kL1 || config.level == Level::kMix);
   run_.options.summary = config.summary;
-  if (!goes_on) found_.Forget();
+  if (!goes_on) findings_.Forget();
   reference_.Configure();
   run_.options.numbers = config.task != Task::kNanCheck;
   run_.options.for_pkl = config.pkl.has_value();
@@ -67,7 +67,7 @@ void Collector::Adopt(bool goes_on) {
 
 bool Collector::Refresh(bool has_model, std::optional<int> rank) {
   const ConfigReload::Answer answer = reload_.Poll(has_model, rank);
-  if (answer == ConfigReload::Answer::kTaken) Adopt();
+  if (answer == ConfigReload::Answer::kTaken) ApplyConfig();
   return answer != ConfigReload::Answer::kUnchanged;
 }
 
@@ -138,7 +138,7 @@ void Collector::WriteWeights(const NamedModels& models) {
 Status Collector::Stop() {
   modules_.RecordAll();
   StopCalls();
-  api_calls_.FlushLate();
+  api_calls_.FlushCollectives();
   Interposer::Remove();
   // After a fault, too: asking the dispatcher costs time at each operation.
   DispatchCount::Remove();
@@ -155,7 +155,7 @@ Status Collector::Stop() {
 void Collector::StopCalls() {
   run_.sees_calls = false;
   // A program that waits for collectives is still observed while it waits.
-  if (!api_calls_.waits_for_late_calls()) Interposer::Remove();
+  if (!api_calls_.has_open_collectives()) Interposer::Remove();
   ModuleCalls::Remove();
   WatchBackward(false);
   CallRecorder::OpenModules().clear();
@@ -168,7 +168,7 @@ void Collector::Step() {
   (void)Stop();  // a failure is logged where it happens
   run_.session->Step();
   gradients_.NewStep();
-  if (run_.session->configured() != configured_) Adopt();
+  if (run_.session->configured() != configured_) ApplyConfig();
   run_.coverage.NewStep();
 }
 
@@ -197,7 +197,7 @@ void Collector::BeginAtStep(int64_t step) {
   saves_.Flush();
   (void)Stop();
   run_.session->BeginAtStep(step);
-  if (run_.session->configured() != configured_) Adopt();
+  if (run_.session->configured() != configured_) ApplyConfig();
 }
 
 }  // namespace msprobe::capture

@@ -1,9 +1,9 @@
 // Decides when a program is observed: from start to stop, step by step, as the configuration says.
-// Observed calls, modules and gradients are the recorders' (recorders/).
+// The classes in recorders/ make entries of the observed calls, modules and gradients.
 //
-// Everything here runs with the GIL held, on whatever thread the program calls PyTorch from. A
-// fault of ours never reaches the program: the Python error is cleared, collection ends with a
-// line in the log, the call goes on.
+// All functions run with the GIL held, on any thread from which the program calls PyTorch. An error
+// of our own never reaches the program: the Python error is cleared, collection ends with a line in
+// the log, and the program's call goes on.
 #pragma once
 
 #include <Python.h>
@@ -27,7 +27,7 @@
 #include "capture/recording/config_reload.h"
 #include "capture/recording/recording.h"
 #include "capture/tasks/debug_saves.h"
-#include "capture/tasks/finding_count.h"
+#include "capture/tasks/findings.h"
 #include "capture/tasks/overflow_check.h"
 #include "capture/tasks/parameter_gradients.h"
 #include "capture/tasks/reference_check.h"
@@ -38,14 +38,15 @@ class Collector final : public ParameterObserver {
  public:
   static Collector& Get();
 
-  // `watch`: set when the file is to be read again as it changes.
+  // `watch`: set when the configuration file is to be read again after each change.
   void Configure(dump::Config config, std::unique_ptr<dump::ConfigWatch> watch = nullptr);
-  // The same for .pkl files: files begin anew, call numbers go on. `goes_on`: the next part of the
-  // same recording; overflows are counted on.
-  void Restyle(dump::Config config, bool goes_on);
+  // For the fronts of the older tools: another configuration holds at once. Files begin anew, call
+  // numbers go on. `goes_on`: it is the next part of the same recording, so the count of overflows
+  // goes on as well.
+  void ReconfigureNow(dump::Config config, bool goes_on);
   void ReleasePkl();  // the .pkl files are complete, and may be moved or removed
-  // Reads the configuration again if it is time and the file has changed; collection stops then.
-  // True: it has stopped, and the configuration may ask for something else.
+  // Reads the configuration again when it is time to look and the file has changed. True: collection
+  // was stopped, and the configuration may want other modules and APIs.
   bool Refresh(bool has_model, std::optional<int> rank);
   dump::Session& session() { return *run_.session; }
   void Abandon();  // in a forked child: nothing is recorded, no file is touched
@@ -57,22 +58,22 @@ class Collector final : public ParameterObserver {
   DebugSaves& saves() { return saves_; }
   OverflowCheck& overflow_check() { return overflow_; }
 
-  // Prefix of the names in it, and a model.
+  // Models, each with the prefix of the names of its modules.
   using NamedModels = std::vector<std::pair<std::string, PyObject*>>;
-  // Modules of the models are known until ForgetModules; a second Start before has no effect on
-  // them.
+  // The modules of the models are known until ForgetModules; the models of a second Start before
+  // that are ignored.
   Result<bool> Start(std::optional<int> rank, const NamedModels& models);
   Status Stop();
-  // From now on, only what happens from the model's forward number `range->first` to number
-  // `range->second` after a Start is recorded; BeginToken says that a forward begins.
+  // Records only calls from the model's forward number `range->first` to number `range->second`,
+  // counted from the Start. BeginToken is to be called when a forward begins.
   void SetTokenRange(std::optional<std::pair<int64_t, int64_t>> range);
   void BeginToken();
-  // Until EndModuleDump, this module's own calls are recorded, under `name`, and nothing else.
+  // Until EndModuleDump, only calls of this module are recorded, under `name`.
   void BeginModuleDump(PyObject* module, const std::string& name) {
     modules_.RecordOnly(module, name);
   }
   void EndModuleDump() { modules_.RecordAll(); }
-  void StopCalls();  // forward calls are not seen any more; their gradients still are
+  void StopCalls();  // ends the observation of forward calls; gradients are still recorded
   void Step();
   void BeginAtStep(int64_t step);
   void ForgetModules();
@@ -89,25 +90,26 @@ class Collector final : public ParameterObserver {
  private:
   Collector() = default;
 
-  void Adopt(bool goes_on = false);  // what follows from the session's configuration
+  void ApplyConfig(bool goes_on = false);  // sets all members that depend on the configuration
+  // Runs `change` while no pointer is swapped.
   void WhileRemoved(const std::function<void()>& change);
-  void SeeCalls();
+  void SeeCalls();  // observes forward calls from now on
   Result<bool> StartSession(std::optional<int> rank);
   void WriteWeights(const NamedModels& models);  // once in a run: weights.json
   void WriteCoverage();
 
   Recording run_;
   ConfigReload reload_{&run_, [this] { (void)Stop(); }};  // a failure is logged where it happens
-  uint64_t configured_ = 0;  // the session's configuration that Adopt has seen
+  uint64_t configured_ = 0;  // number of the configuration that ApplyConfig has applied
   ApiTable apis_{&run_};
   CustomApis custom_apis_{&run_, &apis_,
                           [this](const std::function<void()>& change) { WhileRemoved(change); }};
-  FoundCalls found_{&run_, [this] {
+  Findings findings_{&run_, [this] {
                       WriteCoverage();
                       reference_.Report();
                     }};
-  OverflowCheck overflow_{&run_, &found_};
-  ReferenceCheck reference_{&run_, &found_};
+  OverflowCheck overflow_{&run_, &findings_};
+  ReferenceCheck reference_{&run_, &findings_};
   ModuleTree module_tree_{&run_.counters, this};
   ParameterGradients parameter_gradients_{&run_, &module_tree_, &overflow_};
   GradientRecorder gradients_{&run_, &overflow_};
@@ -119,7 +121,7 @@ class Collector final : public ParameterObserver {
                       return started.ok() && *started;
                     }};
   std::optional<std::pair<int64_t, int64_t>> token_range_;
-  int64_t tokens_ = 0;  // forwards of the model since Start
+  int64_t tokens_ = 0;  // number of forwards of the model since Start
   bool wrote_weights_ = false, said_coverage_ = false;
 };
 

@@ -1,4 +1,5 @@
-// Where the calling thread is, seen from the observer: for counting what was observed.
+// Where the calling thread is: outside of all observed calls, inside a recorded one, or inside our
+// own code. The counts of the coverage are made from it.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +7,7 @@
 namespace msprobe::capture {
 
 enum class Place : uint8_t {
-  kOutside,   // of every listed call
+  kOutside,   // in no listed call
   kRecorded,  // inside a call that has a record
   kIgnored,   // inside a call that the configuration leaves out
   kOurs,      // our own use of the framework
@@ -14,24 +15,25 @@ enum class Place : uint8_t {
 
 struct CallPlace {
   Place place = Place::kOutside;
-  bool fresh = false;  // the next operation is the recorded call itself, not something inside it
-  int modules = 0;     // recorded modules that are running
-  int compilers = 0;   // that trace: what they call, also with the program's tensors, is no step
+  bool fresh = false;  // the next operation is the recorded call itself, not an operation inside it
+  int modules = 0;     // number of recorded modules that are running
+  int compilers = 0;   // number of compilers that are tracing; calls that they make are not part of
+                       // the training step, even if they use the program's tensors
 };
 inline constinit thread_local CallPlace call_place;
 
-// Listed calls inside a recorded one. Guarded by the GIL.
+// How many listed calls ran inside a recorded one. Guarded by the GIL.
 inline int64_t nested_calls = 0;
-// Listed calls made by a compiler that traces. The same.
+// How many listed calls a compiler made while it was tracing. Guarded by the GIL.
 inline int64_t traced_calls = 0;
 
-// Sets the place for as long as it lives.
-class InPlace {
+// Sets the place of this thread; the destructor sets the former place again.
+class PlaceScope {
  public:
-  explicit InPlace(Place place) : before_(call_place.place) { call_place.place = place; }
-  ~InPlace() { call_place.place = before_; }
-  InPlace(const InPlace&) = delete;
-  InPlace& operator=(const InPlace&) = delete;
+  explicit PlaceScope(Place place) : before_(call_place.place) { call_place.place = place; }
+  ~PlaceScope() { call_place.place = before_; }
+  PlaceScope(const PlaceScope&) = delete;
+  PlaceScope& operator=(const PlaceScope&) = delete;
 
  private:
   const Place before_;

@@ -19,7 +19,7 @@ PyObject* signature_name = nullptr;
 bool are_wanted = true;  // stubs, of functions that are observed
 int readers = 0;         // of code, under way. Guarded by the GIL, as all of this
 
-bool SomebodyEvaluatesFrames() {
+bool FramesHaveOtherEvaluator() {
   return _PyInterpreterState_GetEvalFrameFunc(PyInterpreterState_Get()) != _PyEval_EvalFrameDefault;
 }
 
@@ -159,7 +159,7 @@ void CodeStub::Place(bool wanted) {
 
 void CodeStub::Install() {
   if (!kNeeded) return;
-  Follow();
+  FollowEvaluator();
   is_installed_ = true;
   if (signature_ && PyObject_SetAttr(function_.get(), signature_name, signature_.get()) != 0)
     ClearError();
@@ -172,23 +172,23 @@ void CodeStub::Remove() {
   Place(false);
 }
 
-void CodeStub::Follow() {
+void CodeStub::FollowEvaluator() {
   if (!kNeeded) return;
-  const bool wanted = readers == 0 && !SomebodyEvaluatesFrames();
+  const bool wanted = readers == 0 && !FramesHaveOtherEvaluator();
   if (std::exchange(are_wanted, wanted) == wanted) return;
   for (CodeStub* stub : stubs) {
     if (stub->is_installed_) stub->Place(wanted);
   }
 }
 
-CodeStub::Away::Away() {
+CodeStub::StubsRemoved::StubsRemoved() {
   ++readers;
-  Follow();
+  FollowEvaluator();
 }
 
-CodeStub::Away::~Away() {
+CodeStub::StubsRemoved::~StubsRemoved() {
   --readers;
-  Follow();
+  FollowEvaluator();
 }
 
 bool CodeStub::Init() {

@@ -1,15 +1,19 @@
-// CPython 3.11 calls Python functions from Python past the pointer in the function object: there,
-// the observer stands in the function's __code__, as the constant of a stub. But compiled code
-// compares that code at each call, and the compiler reads it. Both happen only while torch.compile
-// evaluates frames in the interpreter's place, and then 3.11 uses the pointer: so the stub is there
-// when nobody does, and the function's own code when somebody does.
+// How calls of Python functions are seen on CPython 3.11.
 //
-// Any other CPython uses the pointer always, and no stub is ever made.
+// The other versions of CPython call a Python function through a pointer in the function object
+// (interpose_function.h swaps it), and no stub is ever made for them. CPython 3.11 does not use the
+// pointer when Python code calls Python code. There, the function's __code__ is replaced by a stub:
+// a few instructions that call an observer, which is a constant of the stub.
 //
-//   std::string why = stub.Prepare(function, calls);   // "" or why it cannot be done
+// torch.compile must not see the stub: the compiler reads a function's code, and compiled code
+// compares it at each call. Both happen only while torch.compile evaluates frames in place of the
+// interpreter. Exactly then CPython 3.11 does use the pointer. So the stub is installed while the
+// interpreter evaluates frames, and the function's own code while torch.compile does.
+//
+//   std::string why = stub.Prepare(function, calls);   // "", or why it cannot be done
 //   stub.Install();
-//   CodeStub::Follow();               // when it may have changed who evaluates frames
-//   { const CodeStub::Away away; }    // code is read in here
+//   CodeStub::FollowEvaluator();           // after a call that may change who evaluates frames
+//   { const CodeStub::StubsRemoved guard; }   // around code that reads the code of functions
 #pragma once
 
 #include <Python.h>
@@ -28,22 +32,26 @@ class CodeStub {
   CodeStub& operator=(const CodeStub&) = delete;
   static constexpr bool kNeeded = PY_VERSION_HEX >= 0x030b0000 && PY_VERSION_HEX < 0x030c0000;
 
-  // Returns "" or why not.
+  // Returns "", or why the function cannot get a stub.
   std::string Prepare(PyObject* function, const ObservedCalls& calls);
   void Install();
   void Remove();
-  // The function, or a twin of it while its own code is not in it.
+  // What to call to run the function's own code: the function, or, while the stub is in it, a copy
+  // of the function that has its own code.
   PyObject* Callee(PyObject* function) const;
 
-  static void Follow();
-  class Away {
+  // Puts the stubs in, or takes them out, according to who evaluates frames now.
+  static void FollowEvaluator();
+  // Takes all stubs out for as long as an object of this class lives.
+  class StubsRemoved {
    public:
-    Away();
-    ~Away();
-    Away(const Away&) = delete;
-    Away& operator=(const Away&) = delete;
+    StubsRemoved();
+    ~StubsRemoved();
+    StubsRemoved(const StubsRemoved&) = delete;
+    StubsRemoved& operator=(const StubsRemoved&) = delete;
   };
   static bool Init();  // once, at import
+  // Calls `visit` for the code object of each stub.
   static void ForEach(void (*visit)(PyObject* code, void* context), void* context);
 
  private:

@@ -1,6 +1,7 @@
-// Counts the operations that PyTorch's dispatcher runs, by where they are called from: the whole of
-// which the records are a part. Through the callback that PyTorch offers to profilers; costs some
-// hundred nanoseconds an operation, so it is on for one step only.
+// Counts all operations that PyTorch's dispatcher runs, by the place they are called from. The
+// coverage compares this number with the number of records. The counting uses the callback that
+// PyTorch offers to profilers. It costs some hundred nanoseconds for each operation, so it is on for
+// one step only.
 //
 //   std::string why = DispatchCount::Install(false);   // "" or why this PyTorch cannot be asked
 //   Train();
@@ -17,20 +18,21 @@ namespace msprobe::capture {
 
 class DispatchCount {
  public:
-  // Why an operation outside of all listed calls is not observed, as far as the place tells.
-  // kBackward: communication, started while gradients are computed and by no listed call.
+  // Why an operation outside of all listed calls was not observed. kBackward: communication that
+  // was started while gradients were computed, and not by a listed call.
   enum class Outside : uint8_t { kPython, kOtherThread, kTracing, kCompiled, kBackward };
   struct Tally {
     int64_t recorded = 0, nested = 0, gradient = 0, ignored = 0, compiled_regions = 0;
     std::map<std::pair<std::string, Outside>, int64_t> outside;  // by operation
   };
 
-  // `modules_only`: what runs inside a recorded module is inside a record.
+  // Returns "", or why this PyTorch cannot be asked. `modules_only`: modules are recorded and APIs
+  // are not, so that an operation inside a recorded module counts as recorded.
   static std::string Install(bool modules_only);
   static void Remove();
   static bool installed();
-  static Tally Take();    // and begins at 0 again
-  static void Abandon();  // in a forked child: never again
+  static Tally Take();    // returns the counts and sets them to 0
+  static void Abandon();  // in a forked child: nothing is counted there any more
 };
 
 }  // namespace msprobe::capture

@@ -240,14 +240,14 @@ PyObject* ObserveCall(const Api& api, const CallArgs& call, PyObject* (*original
     struct Tracing {
       Tracing() { ++call_place.compilers; }
       ~Tracing() { --call_place.compilers; }
-      const CodeStub::Away away;
+      const CodeStub::StubsRemoved away;
     } guard;
     return original(context);
   }
   if (api.kind == Api::kEvaluator) {
     TellOfCompiler();
     PyObject* result = original(context);
-    CodeStub::Follow();
+    CodeStub::FollowEvaluator();
     return result;
   }
   if (api.kind != Api::kCall) {
@@ -255,7 +255,7 @@ PyObject* ObserveCall(const Api& api, const CallArgs& call, PyObject* (*original
     if (api.kind == Api::kPatcher) {
       ModuleCalls::Repair();
     } else if (observer != nullptr) {
-      observer->Learn(api, call, result);
+      observer->OnCompletionCall(api, call, result);
     }
     return result;
   }
@@ -272,7 +272,7 @@ PyObject* ObserveCall(const Api& api, const CallArgs& call, PyObject* (*original
     return original(context);
   }
   ModuleCalls::Repair();
-  const InPlace ours(Place::kOurs);
+  const PlaceScope ours(Place::kOurs);
   CallObserver* const entered = observer;   // another thread may stop while the call runs
   void* token = entered->Enter(api, call);  // says where the call runs
   call_place.fresh = true;

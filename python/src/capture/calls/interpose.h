@@ -1,7 +1,7 @@
-// Sees every call of a listed function or method without replacing any object: Python keeps, inside
-// each callable, the pointer that is called, and that pointer is swapped in place. Identity, hash,
-// equality, signature and every alias stay; nobody who holds the function needs to be told. Stop
-// restores every pointer.
+// Sees every call of a listed function or method without replacing any object. Python keeps inside
+// each callable the pointer through which it is called; that pointer is swapped in place. Identity,
+// hash, equality, signature and every alias of the callable stay the same, so a program that holds a
+// reference to it is observed as well. Remove restores every pointer.
 //
 //   builtin (torch.add, F.gelu)             PyCFunctionObject::vectorcall; never its ml_meth,
 //                                           which hash and == use
@@ -32,72 +32,81 @@ namespace msprobe::capture {
 
 class CollectiveSignature;
 
-// One listed name, or a function by which the program learns that results are final. `recorded`
-// and `ignored` may change between recordings.
+// A function that is observed: one whose calls are recorded, or one that tells something about other
+// calls. `recorded` and `ignored` may change between recordings.
 struct Api {
   enum Kind {
-    kCall,       // recorded, when it is the outermost one
-    kWait,       // its first argument is complete when it returns
-    kPoll,       // the same when it returns True
-    kHandOn,     // hands its second argument to its first: work of calls that were put together
-    kCompiler,   // traces: what it calls is no step of the program; reads Python functions' code
-    kEvaluator,  // decides who evaluates frames, as torch.compile does
-    kPatcher,    // resets the pointers of module calls (module_calls.h)
+    // Each call is recorded, unless it runs inside another recorded call.
+    kCall,
+    // Work.wait(): when it returns, the results of its first argument are final.
+    kWait,
+    // Work.is_completed(): the same, when it returns True.
+    kPoll,
+    // _CoalescingManager.append(manager, work): `work` is the work of all collectives that the
+    // manager has put together.
+    kCoalesce,
+    // A compiler. It traces: calls that it makes are not part of the training step. It also reads
+    // the code of Python functions (code_stub.h).
+    kCompiler,
+    // Sets who evaluates Python frames, as torch.compile does.
+    kEvaluator,
+    // Resets the pointers of module calls (module_calls.h).
+    kPatcher,
   };
   std::string prefix;                // "Functional"
-  std::string stem;                  // "Functional.linear.": what entry names begin with
-  uint32_t counter = 0;              // index of the call counter; names that print alike share one
+  std::string stem;                  // "Functional.linear.": the entry names begin with it
+  uint32_t counter = 0;              // index of the call counter; APIs of equal name share one
   bool output_is_arguments = false;  // collectives: results are written into the arguments
-  std::shared_ptr<const CollectiveSignature> collective;  // null: no call of torch.distributed
+  std::shared_ptr<const CollectiveSignature> collective;  // null: not a call of torch.distributed
   Kind kind = kCall;
-  bool recorded = true;                          // false: left out by the risk level, only counted
-  const formats::IgnoreRule* ignored = nullptr;  // its values that are left out
-  bool off = false;  // registered by the program, and restored: calls go straight through
+  bool recorded = true;  // false: the risk level leaves it out; its calls are only counted
+  const formats::IgnoreRule* ignored = nullptr;  // which of its values are not recorded
+  bool off = false;  // the program has registered it and taken it back: calls are not observed
 };
 
-// The arguments of one call, as they came. Exactly one of the two forms of keywords is used.
+// The arguments of one call, as Python passes them. Keywords come in one of two forms, never both.
 struct CallArgs {
-  PyObject* self = nullptr;  // methods; null otherwise
+  PyObject* self = nullptr;  // of a method; null otherwise
   PyObject* const* positional = nullptr;
   Py_ssize_t count = 0;
-  PyObject* dict = nullptr;  // keywords as a dict, or
-  PyObject* names =
-      nullptr;  // keywords as a tuple of names, their values after the positional ones
+  PyObject* dict = nullptr;   // keywords as a dict, or
+  PyObject* names = nullptr;  // a tuple of names; the values stand after the positional ones
 };
 
-// What is done around a call. `token` travels from Enter to Leave; null from Enter: the call is of
-// no interest.
+// Is told of each observed call.
 class CallObserver {
  public:
   virtual ~CallObserver() = default;
-  // Leaves in call_place where the call runs.
+  // Before the call. Sets call_place. Returns a token that Leave gets; null: Leave is not called.
   virtual void* Enter(const Api& api, const CallArgs& args) = 0;
   // `result` is null when the call raised (the exception is set and stays set).
   virtual void Leave(void* token, const CallArgs& args, PyObject* result) = 0;
-  // After each call by which something is learned to be final, at any depth.
-  virtual void Learn(const Api& api, const CallArgs& args, PyObject* result) = 0;
+  // After each call of an API of kind kWait, kPoll or kCoalesce, also inside other calls.
+  virtual void OnCompletionCall(const Api& api, const CallArgs& args, PyObject* result) = 0;
 };
 
 class Interposer {
  public:
   // Prepares `callable`, which is attribute `name` of `owner`. Returns "" or why it cannot be
-  // observed. A callable that was added before keeps its first name ("" is returned). `api` must
-  // live for ever.
+  // observed. A callable that was added before keeps its first name ("" is returned). `api` is
+  // never destroyed.
   static std::string Add(PyObject* owner, PyObject* name, PyObject* callable, const Api* api);
-  // The same for a function whose first argument says what is called (a class's `__call__`):
-  // `api_of` answers null for what is not observed. The first argument is no value of the call.
+  // The same for a function whose first argument says which API is called, such as the `__call__`
+  // of a class. `api_of` maps that argument to the API, or to null when it is not observed. The
+  // first argument is not recorded.
   using ApiOf = const Api* (*)(PyObject* self);
   static std::string AddDispatch(PyObject* function, ApiOf api_of);
-  // What `callable` was added as; null: it was not.
+  // The API that `callable` was added as; null: it was not added.
   static const Api* Find(PyObject* callable);
   static void Install(CallObserver* observer);
   static void Remove();
   static bool installed();
-  // Called once, before the first call of a kCompiler or kEvaluator: may Add more of them.
+  // Sets a callable that is called once, before the first call of a kCompiler or kEvaluator. It may
+  // Add more of them.
   static void BeforeCompiling(PyObject* callable);
 
-  // While one of these lives, calls of this thread go straight through: our own use of the
-  // framework.
+  // While an object of this class lives, calls of this thread are not observed. Our own uses of the
+  // framework stand inside one.
   class Pause {
    public:
     Pause();
@@ -106,9 +115,9 @@ class Interposer {
     Pause& operator=(const Pause&) = delete;
 
    private:
-    const InPlace place_;
+    const PlaceScope place_;
   };
-  static bool Init();  // readies types; once, at import
+  static bool Init();  // prepares the Python types; once, at import
 };
 
 }  // namespace msprobe::capture

@@ -1,6 +1,6 @@
 // Calls of a plain Python function, seen through the pointer by which the interpreter calls it. The
-// function object, its code, hash, name, defaults and closure stay what they are: compilers compare
-// them. (CPython 3.11 needs more: code_stub.h.)
+// function object, its code, hash, name, defaults and closure stay unchanged, because compilers
+// compare them. (CPython 3.11 needs more: code_stub.h.)
 #pragma once
 
 #include <Python.h>
@@ -13,11 +13,11 @@
 
 namespace msprobe::capture {
 
-// Stays where it is, and for ever, once it is prepared.
+// After Prepare, an object of this class must neither move nor be destroyed.
 class ObservedFunction {
  public:
-  // Returns "" or why not.
-  // `api_of` set: see Interposer::AddDispatch; `api` is null then.
+  // Returns "", or why the function cannot be observed. `api_of`: see Interposer::AddDispatch; `api`
+  // is null then.
   std::string Prepare(PyObject* function, const Api* api, Interposer::ApiOf api_of = nullptr);
   void Install();
   void Remove();

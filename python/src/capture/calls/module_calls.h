@@ -1,7 +1,7 @@
 // Sees every call of modules without hooks: the pointer through which Python calls an object of a
-// type (tp_call) is swapped, as interpose.h does for functions. Hooks would be traced by
-// torch.compile (other graphs, breaks, recompilation); this pointer is none of its business. A
-// call is seen as its caller sees it: before the module's own pre-hooks, after its own hooks.
+// type (tp_call) is swapped, as interpose.h does for functions. torch.compile would trace hooks,
+// which changes graphs, breaks them and recompiles; it does not look at this pointer. A call is seen
+// as its caller sees it: before the module's own pre-hooks, and after its own hooks.
 //
 //   ModuleCalls::Watch(Py_TYPE(module));
 //   ModuleCalls::Install(&observer);
@@ -18,7 +18,7 @@ namespace msprobe::capture {
 class ModuleObserver {
  public:
   virtual ~ModuleObserver() = default;
-  // The token travels to LeaveModule; null: the call is of no interest.
+  // Returns a token that LeaveModule gets; null: LeaveModule is not called.
   virtual void* EnterModule(PyObject* module, const CallArgs& args) = 0;
   // `result` is null when the call raised (the exception is set and stays set).
   virtual void LeaveModule(void* token, PyObject* module, PyObject* result) = 0;
@@ -26,16 +26,17 @@ class ModuleObserver {
 
 class ModuleCalls {
  public:
-  // Objects of exactly this type are seen, from the next Install on (or now, when installed).
+  // Calls of objects of exactly this type are seen, from the next Install on (or now, if installed).
   static void Watch(PyTypeObject* type);
-  static void Forget();  // no type is watched any more
+  static void Forget();  // ends Watch for all types
 
   static void Install(ModuleObserver* observer);
   static void Remove();
-  // A Python function that does what Repair mends; seen from the next Install on.
+  // A Python function that resets our pointers (see Repair). Its calls are seen from the next
+  // Install on, and our pointers are put back after each.
   static void AddPatcher(PyObject* function);
-  // Whoever sets nn.Module.__call__ for a while (torch.fx does, while it traces) resets the
-  // pointers of all types; this puts ours back. Costs a comparison when all is well.
+  // Code that sets nn.Module.__call__ for a while resets the pointers of all types; torch.fx does so
+  // while it traces. Repair puts our pointers back. When nothing was reset it costs one comparison.
   static void Repair() {
     if (canary_ != nullptr && canary_->tp_call != Call) Reinstall();
   }

@@ -1,6 +1,6 @@
-// Stands in the place of an attribute whose object cannot be observed in place (an instance with
-// __call__, a builtin of an unfamiliar calling convention): calls are seen, everything else is
-// asked of the object itself, which is also what it equals.
+// Takes the place of an attribute whose object cannot be observed in place: an instance with
+// __call__, or a builtin of an unfamiliar calling convention. Calls are observed. Everything else
+// (attributes, repr, hash, comparisons) is passed on to the original object.
 //
 //   PyRef stand_in = MakeObservedCallable(original, &api);
 //   PyObject_SetAttrString(module, "fused_op", stand_in.get());
@@ -11,11 +11,11 @@
 
 namespace msprobe::capture {
 
-// `api` must live for ever.
+// `api` is never destroyed.
 PyRef MakeObservedCallable(PyObject* original, const Api* api);
-// The object a stand-in stands for; null when `object` is none.
+// The original object of a stand-in; null when `object` is not a stand-in.
 PyObject* OriginalOf(PyObject* object);
 
-bool InitObservedCallable();  // readies the type; once, at import
+bool InitObservedCallable();  // prepares the Python type; once, at import
 
 }  // namespace msprobe::capture

@@ -1,7 +1,7 @@
-// The Python call stack of a record: walked natively, interned by (code, instruction), formatted
-// once.
+// The Python call stack of a record. It is walked in C++, kept once for all equal stacks (compared
+// by code object and instruction), and formatted once.
 //
-//   int64_t number = stacks.Intern(&is_new);   // a few hundred nanoseconds when seen before
+//   int64_t number = stacks.Intern(&is_new);   // a few hundred nanoseconds for a known stack
 //   if (is_new) frames = stacks.Format();      // "File train.py, line 3, in forward, \n y = f(x)"
 #pragma once
 
@@ -21,29 +21,30 @@ namespace msprobe::capture {
 
 class StackTable {
  public:
-  // Frames of files below this directory are ours and left out.
+  // Frames of files below this directory are ours and are left out.
   void HideDirectory(std::string directory) { hidden_ = std::move(directory); }
-  // A code object put in place of an observed function's: not a frame of the user's either.
+  // The code object of a stub (code_stub.h): its frames are left out as well.
   void HideCode(PyObject* code) { hidden_code_.insert(code); }
-  // The functions of torch.nn.Module between a call of a module and its forward(): the same frames
-  // each time. Never leaves a Python error behind.
+  // Leaves out the functions of torch.nn.Module that run between a call of a module and its
+  // forward(): they are the same for each call. Never leaves a Python error set.
   void HideModuleCalls();
 
-  // Whether what runs now was put around compiled code by PyTorch (AOT autograd): the program has
-  // not called it.
+  // Whether the code that runs now is a wrapper that PyTorch (AOT autograd) puts around compiled
+  // code. The program has not called it.
   bool InCompiledWrapper();
 
-  // Calls below this code belong to `region` ("optimizer"), unless another one is nearer.
+  // Calls that come from this code belong to `region` ("optimizer"), unless a region nearer to the
+  // call has a name. A region is the parent of calls that no module encloses.
   void NameRegion(PyObject* code, std::string region) { regions_[code] = std::move(region); }
-  // Of a stack by its number; "": none.
+  // The region of the stack of this number; "": none.
   const std::string& Region(int64_t number) const {
     return region_of_[static_cast<size_t>(number)];
   }
 
-  // Number of the current stack: equal stacks, equal numbers, from 0 on. `*is_new` tells that
-  // nobody asked before.
+  // Number of the current stack. Equal stacks have equal numbers, which begin at 0. `*is_new`: the
+  // stack has got its number by this call.
   int64_t Intern(bool* is_new);
-  // Frames of the stack that Intern saw last, or of one that it gave a number.
+  // The frames of the stack that Intern saw last, or of the stack of this number; innermost first.
   std::vector<std::string> Format();
   std::vector<std::string> Format(int64_t number);
 
@@ -67,11 +68,12 @@ class StackTable {
 
   std::string hidden_;
   std::unordered_set<PyObject*> hidden_code_;
-  std::unordered_map<PyObject*, std::string> regions_;  // by code object, which lives for ever
+  std::unordered_map<PyObject*, std::string> regions_;  // by code object; these are never freed
   std::vector<std::string> region_of_;                  // by number
   std::unordered_map<PyCodeObject*, Kind> kinds_;
   std::unordered_multimap<uint64_t, Known> known_;
-  std::unordered_map<PyCodeObject*, PyRef> codes_;  // keeps addresses from being used again
+  std::unordered_map<PyCodeObject*, PyRef>
+      codes_;  // keeps them alive, so that no address is reused
   std::map<std::pair<PyCodeObject*, int>, std::string> texts_;
   std::vector<Site> current_;
   std::vector<const std::vector<Site>*> by_number_;  // into known_

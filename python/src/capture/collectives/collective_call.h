@@ -1,4 +1,5 @@
-// Who takes part in a call of torch.distributed: its group, and what this process is in it.
+// Who takes part in a call of torch.distributed: the ranks of its group, and the role of this
+// process.
 //
 //   const CollectiveSignature signature("broadcast", function);     // names of its parameters
 //   CollectiveGroup group = DescribeGroup(signature, args, result);
@@ -17,17 +18,17 @@
 
 namespace msprobe::capture {
 
-// Where a function takes what tells its group and its partner.
+// Which parameters of a function name the group and the partner of a call.
 class CollectiveSignature {
  public:
   enum Parameter { kGroup, kSource, kDestination, kGroupSource, kGroupDestination, kParameters };
 
-  // `function` is a Python function, perhaps wrapped (__wrapped__); of anything else nothing is
-  // known.
+  // `function` is a Python function, perhaps wrapped (__wrapped__). Of any other callable the
+  // parameters are not known, and Has answers false.
   CollectiveSignature(std::string name, PyObject* function);
   const std::string& name() const { return name_; }
   bool Has(Parameter parameter) const { return places_[parameter] >= 0; }
-  // Borrowed; null when the call does not say it, or says None.
+  // Borrowed; null when the call does not give the argument, or gives None.
   PyObject* Argument(Parameter parameter, const CallArgs& args) const;
 
  private:
@@ -35,18 +36,20 @@ class CollectiveSignature {
   std::array<Py_ssize_t, kParameters> places_;
 };
 
-// The process group a call runs in, the default one when it names none. Null when there is none, or
-// this process is not in it.
+// The process group that a call runs in: the one it names, or the default group. Null when there is
+// no group, or this process is not in it.
 PyRef GroupOf(const CollectiveSignature& signature, const CallArgs& args);
 
-// Who takes part in a call; no ranks when there is no such group. `result` is what the call returned (of recv: the rank it came from), null when it raised. Never communicates.
+// Who takes part in a call; without ranks when there is no such group. `result`: the return value of
+// the call, null when it raised; recv returns the rank that sent. Never communicates.
 CollectiveGroup DescribeGroup(const CollectiveSignature& signature, const CallArgs& args,
                               PyObject* result);
 
-// Says once what helps, where the error that a collective raised has a code that is known for it.
+// Logs advice, once, when a collective has raised an error whose code is known (such as EI0006, a
+// timeout of HCCL).
 void HintAtFailure(std::string_view error);
 
-// Whether calls of `group` are being put together by torch.distributed._coalescing_manager.
+// Whether a torch.distributed._coalescing_manager of `group` is active.
 bool IsCoalescing(PyObject* group);
 
 }  // namespace msprobe::capture

@@ -31,19 +31,19 @@ const Names& names() {
 struct Pending;
 using PendingList = std::list<std::shared_ptr<Pending>>;
 
-// One armed call. Owned by its hooks, so that one that never runs dies with the graph; once a
-// gradient has arrived the list owns it too.
+// One armed call. Its hooks own it, so that it is freed with the graph if backward() never runs.
+// Once a gradient has arrived, the list of waiting calls owns it too.
 struct Pending {
   GradientSink* sink;
   int64_t step;
   std::string name, parent;
   std::vector<Gradient> inputs, outputs;
-  std::vector<int> edges_left;    // per output: edges that have not brought their share yet
-  std::vector<PyRef> sums;        // per output: shares so far, while more are to come
-  int hooks = 0, hooks_left = 0;  // on owners of input edges; those that have not fired
+  std::vector<int> edges_left;    // by output: number of edges whose share has not come yet
+  std::vector<PyRef> sums;        // by output: sum of the shares that have come
+  int hooks = 0, hooks_left = 0;  // on nodes that have an input's edge: all, and not yet called
   int prehooks_left = 0;
   bool listed = false, done = false;
-  PendingList::iterator place;  // when listed
+  PendingList::iterator place;  // in the list of waiting calls, when listed
 
   void Arrived();
   void Finish();
@@ -67,18 +67,19 @@ void Pending::Finish() {
 using Positions =
     std::vector<std::pair<Py_ssize_t, size_t>>;  // position in a node's gradients -> slot
 
-// What one hook does on one node.
+// What one hook takes from one node. A node of the backward graph gets the gradients of its results
+// (incoming) and computes gradients for the nodes below it (outgoing).
 struct Task {
   std::shared_ptr<Pending> pending;
-  Positions results;  // gradients that come in: of outputs of the call
-  Positions passed;   // come in as well, and are those of inputs of the call (identity)
-  Positions edges;    // gradients that go out: shares of inputs of the call
+  Positions results;  // incoming gradients of outputs of the call
+  Positions passed;   // incoming gradients of inputs that the call returned unchanged (identity)
+  Positions edges;    // outgoing gradients: shares of inputs of the call
   NodeHooks::When when;
   bool fired = false;
 };
 
-// As a Python callable: before the node runs it is given (coming in), after it (going out, coming
-// in).
+// The hook as a Python callable. Arguments before the node runs: (incoming gradients); after it:
+// (outgoing gradients, incoming gradients).
 struct Hook {
   PyObject_HEAD vectorcallfunc call;
   Task* task;
@@ -96,9 +97,9 @@ void AddShare(Pending& p, size_t slot, PyObject* gradient) {
       sum = PyRef::Borrow(gradient);
     } else if (IsDTensor(sum.get()) || IsDTensor(gradient)) {
       sum = AddShards(sum.get(), gradient);
-      if (!sum) left = 0;  // not to be had without communication: null
+      if (!sum) left = 0;  // the sum would need communication: the gradient is recorded as null
     } else {
-      // Detached, so that a backward with create_graph does not see our addition.
+      // Detached, so that our addition is not part of the graph of backward(create_graph=True).
       PyRef a = PyRef::Steal(PyObject_CallMethodNoArgs(sum.get(), names().detach));
       PyRef b = PyRef::Steal(PyObject_CallMethodNoArgs(gradient, names().detach));
       if (a && b) sum = PyRef::Steal(PyNumber_Add(a.get(), b.get()));
@@ -133,21 +134,21 @@ PyObject* CallHook(PyObject* self, PyObject* const* args, size_t nargsf, PyObjec
   Pending& p = *keep;
   const bool after = task.when == NodeHooks::kAfter;
   const Py_ssize_t count = PyVectorcall_NARGS(nargsf);
-  // Only the first backward through a recorded call is its record.
+  // Only the first backward pass through a call is recorded.
   if (task.fired || p.done || count < (after ? 2 : 1) || !PyTuple_Check(args[0]) ||
       (after && !PyTuple_Check(args[1])) || !p.sink->Accepts(p.step))
     Py_RETURN_NONE;
   task.fired = true;
   ModuleCalls::Repair();
   const QuietTorch quiet;
-  const Interposer::Pause pause;  // adding shares is no call of the program
+  const Interposer::Pause pause;  // the additions of shares are not calls of the program
   try {
     if (!p.listed) {
       p.place = Waiting().insert(Waiting().end(), keep);
       p.listed = true;
     }
     Take(p, task, args[after ? 1 : 0], after ? args[0] : nullptr);
-    p.sink->Settle(p.name);
+    p.sink->OnNodeDone(p.name);
     --(after ? p.hooks_left : p.prehooks_left);
     p.Arrived();
   } catch (const std::exception& error) {
@@ -158,8 +159,8 @@ PyObject* CallHook(PyObject* self, PyObject* const* args, size_t nargsf, PyObjec
 }
 
 void Pending::Arrived() {
-  // Nodes of outputs run before the nodes below them: when the last owner of an input's edge has
-  // fired, no gradient of an output follows.
+  // Nodes of outputs run before the nodes below them. So after the last node with an input's edge
+  // has run, no gradient of an output follows.
   if (hooks_left == 0 && (hooks > 0 || prehooks_left == 0)) Finish();
 }
 
@@ -228,7 +229,8 @@ class GraphWalk {
   GraphWalk(const InputEdges& edges, std::shared_ptr<Pending> pending)
       : edges_(edges), pending_(std::move(pending)) {}
 
-  // Edges of inputs that `node`, of an output, has itself; the nodes below it are left for Run.
+  // `node` made an output. Returns the edges to inputs that it has itself; the nodes below it are
+  // left for Run.
   Positions Start(const PyRef& node) {
     Positions edges;
     if (!IsInput(node.get()) && See(node)) edges = Edges(node);
@@ -254,11 +256,12 @@ class GraphWalk {
  private:
   bool See(const PyRef& node) {
     if (!seen_.insert(node.get()).second) return false;
-    keep_.push_back(node);  // an address must not be used again while we compare by it
+    keep_.push_back(node);  // keeps the node's address from being reused while we compare addresses
     return true;
   }
 
-  // The edges of inputs that `node` has; its other parents made by the call are left for Run.
+  // Returns the edges to inputs that `node` has. Its other parents are left for Run, if the call
+  // made them.
   Positions Edges(const PyRef& node) {
     Positions hits;
     PyRef next = PyRef::Steal(PyObject_GetAttr(node.get(), names().next_functions));
@@ -364,8 +367,8 @@ bool ArmBackward(const InputEdges& edges, const std::vector<PyObject*>& outputs,
       AddHook(start.node.get(), std::move(task));
       continue;
     }
-    // One hook sees both sides, unless the node is the user's own function: that one may change
-    // what comes in.
+    // One hook sees both sides. Except on the user's own autograd.Function, whose backward may
+    // change the incoming gradients: there, a hook before the node sees them as they came.
     Task after{.pending = pending, .edges = std::move(own), .when = NodeHooks::kAfter};
     if (torch.IsPythonNode(start.node.get())) {
       AddHook(start.node.get(), std::move(task));

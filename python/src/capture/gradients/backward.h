@@ -1,15 +1,21 @@
-// Gradients of one call's outputs and inputs, without touching the graph (no node is added, nothing
-// is held alive).
+// Gradients of one call's outputs and inputs, without a change of the graph: no node is added, and
+// no tensor is held alive.
 //
-// Before the call the edge of each input that requires grad is noted: (grad_fn, output number), or
-// the leaf itself. After the call the graph is walked from the outputs' nodes down to those edges,
-// never past nodes that are older than the call. A pre-hook on an output's node sees the gradient
-// of that output; a hook on a node that owns an input's edge sees the gradient of that input
-// (several are added up).
+// Before the call, the edge of each input that requires grad is noted: (grad_fn, output number), or
+// the tensor itself if it is a leaf of the graph. After the call, the graph is walked from the
+// outputs' nodes down to those edges. The walk never goes past nodes that are older than the call. A
+// pre-hook on an output's node sees the gradient of that output. A hook on a node that has an
+// input's edge sees a share of the gradient of that input; the shares are added up.
 //
-//   InputEdges edges(writer.tensors());                       // before
-//   // After. The sink hears of the gradients during backward(): Complete(name, ...).
-//   ArmBackward(edges, outputs, &sink, step, name, parent);
+//   y = relu(x) + x:    AddBackward <-- y       pre-hook: gradient of output 0
+//                        |        |
+//               ReluBackward      |             hook: one share of the gradient of input 0
+//                        |        |
+//                        +-- x ---+             (the hook on AddBackward sees the other share)
+//
+//   InputEdges edges(writer.tensors());                      // before the call
+//   ArmBackward(edges, outputs, &sink, step, name, parent);  // after the call
+//   // During backward(): sink.Compose for each gradient, at the end sink.Complete(name, ...).
 #pragma once
 
 #include <Python.h>
@@ -27,23 +33,24 @@ namespace msprobe::capture {
 // What is recorded of one gradient; null: nothing.
 using Gradient = std::unique_ptr<TensorValue>;
 
-// Who composes and keeps the values.
+// Takes the gradients of armed calls.
 class GradientSink {
  public:
   virtual ~GradientSink() = default;
-  // Whether calls armed in `step` are still of interest: collection goes on and the step is the
-  // same.
+  // Whether gradients of calls that were armed in `step` are still recorded: collection is on and
+  // the step has not changed.
   virtual bool Accepts(int64_t step) const = 0;
-  // What is recorded of one gradient; null: nothing. `is_input`: the gradient of a forward output
-  // ("input" of the backward call). Never leaves a Python error set.
+  // Measures one gradient; null: it is not recorded. `is_input`: it is the gradient of an output of
+  // the forward call, and so an input of the backward call. Never leaves a Python error set.
   virtual Gradient Compose(const std::string& name, bool is_input, size_t index,
                            PyObject* gradient) = 0;
-  // What one node of the graph brought is composed; tensors it gave must not be kept any longer.
-  virtual void Settle(const std::string& name) = 0;
-  // All gradients that will come have come; null where none came.
+  // Called after a node's gradients were composed. Their tensors must not be kept any longer, since
+  // autograd may now add to them in place.
+  virtual void OnNodeDone(const std::string& name) = 0;
+  // Called when no further gradient of the call will come; null where none came.
   virtual void Complete(const std::string& name, const std::string& parent,
                         std::vector<Gradient> inputs, std::vector<Gradient> outputs) = 0;
-  // A hook could not do its work.
+  // Called when a hook has failed.
   virtual void Fault(const char* what) noexcept = 0;
 };
 
@@ -64,23 +71,23 @@ class InputEdges {
     size_t slot;  // position among the call's tensors
   };
   std::vector<Edge> edges_;
-  size_t slots_ = 0;
-  uint64_t first_sequence_ = 0;  // nodes made by the call have at least this number
+  size_t slots_ = 0;             // number of the call's tensors
+  uint64_t first_sequence_ = 0;  // nodes that the call makes have this number or a higher one
 };
 
-// Returns false when there is nothing to wait for (no output requires grad). Never leaves a Python
+// Returns false when no gradient will come, because no output requires grad. Never leaves a Python
 // error set.
 bool ArmBackward(const InputEdges& edges, const std::vector<PyObject*>& outputs, GradientSink* sink,
                  int64_t step, std::string name, std::string parent);
 
-// Completes what is still waiting, in order of first arrival: gradients that will not come any more
-// (at stop).
+// At stop: completes all calls of which some gradients have come, in the order of their first
+// gradient.
 void FlushBackward();
 
-// On while calls are armed: their hooks are registered the short way (node_hooks.h).
+// While on, hooks are registered the fast way (node_hooks.h). To be on while calls are armed.
 void WatchBackward(bool on);
 
-// Readies the hook type; once, at import.
+// Prepares the Python type of the hooks; once, at import.
 bool InitBackward();
 
 }  // namespace msprobe::capture

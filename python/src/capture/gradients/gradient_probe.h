@@ -1,8 +1,9 @@
-// Task grad_probe: the gradients of a model's parameters, as an optimizer is about to use them. A
-// step is a step of an optimizer; start, stop and step of the debugger have no part in it.
+// Task grad_probe: records the gradients of a model's parameters right before an optimizer uses
+// them. A step is one step of an optimizer; start, stop and step of the debugger have no effect on
+// this task.
 //
-//   MSPROBE_RETURN_IF_ERROR(GradientProbe::Get().Watch(session, models));   // by the names before
-//   // Both from the optimizer's own hooks.
+//   MSPROBE_RETURN_IF_ERROR(GradientProbe::Get().Watch(session, models));
+//   // Called from hooks of the optimizer:
 //   GradientProbe::Get().StepBegins(&session, optimizer, rank);
 //   GradientProbe::Get().StepEnds(optimizer);
 #pragma once
@@ -25,10 +26,11 @@ class GradientProbe {
  public:
   static GradientProbe& Get();
 
-  // From now on, the parameters of these models, under prefix and name. An error under any other
-  // task.
+  // From now on, gradients of the parameters of these models are recorded, under their prefix and
+  // name. Every task but grad_probe is an error.
   Status Watch(const dump::Session& session, std::vector<std::pair<std::string, PyRef>> models);
-  // Before an optimizer changes anything. An optimizer that another one runs is part of its step.
+  // Before an optimizer changes a parameter. When an optimizer runs another one, the inner one's
+  // step belongs to the step of the outer one.
   void StepBegins(dump::Session* session, PyObject* optimizer, std::optional<int> rank);
   void StepEnds(PyObject* optimizer);
   void BeginAtStep(int64_t step) { step_ = step; }
@@ -44,7 +46,7 @@ class GradientProbe {
   Status Add(dump::GradientSummary* summary, const std::string& name, PyObject* gradient);
 
   std::vector<std::pair<std::string, PyRef>> models_;
-  PyObject* running_ = nullptr;  // the outermost optimizer that is in its step; only compared
+  PyObject* running_ = nullptr;  // the outermost optimizer whose step runs; never dereferenced
   int64_t step_ = 0;
   bool off_ = false, said_end_ = false, said_replaces_ = false, said_unreadable_ = false;
 };

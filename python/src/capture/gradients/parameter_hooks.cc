@@ -15,15 +15,16 @@ namespace {
 struct Hook {
   PyObject_HEAD vectorcallfunc call;
   PyObject* module;
-  PyObject* parameter;  // null where the hook is given it
+  PyObject* parameter;  // null when PyTorch passes the parameter to the hook
   std::string* name;
   ParameterObserver* observer;
 };
 
 PyTypeObject hook_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 
-// A parameter's dict of hooks, and ours in it; before PyTorch 2.1 the node that accumulates, which
-// lives as long as somebody holds it, and the handle of ours.
+// A hook of ours that is registered. From PyTorch 2.1 on: the parameter's dict of hooks, and our
+// hook, which is the key and the value in it. Before: the node that accumulates the gradient, which
+// lives only as long as somebody holds a reference to it, and the handle of our hook.
 struct HeldHook {
   PyRef hooks, hook, node, handle;
 };
@@ -66,7 +67,8 @@ PyRef CallTorch(const char* function, PyObject* argument = nullptr) {
                   : PyRef();
 }
 
-// The node that accumulates a parameter's gradient: below that of any view of it.
+// The node that accumulates a parameter's gradient. It is the parent of the node of any view of the
+// parameter.
 PyRef AccumulatingNode(PyObject* parameter) {
   const Interposer::Pause pause;
   const PyRef before = CallTorch("is_grad_enabled");  // start() may be called where it is not
@@ -84,7 +86,7 @@ PyRef AccumulatingNode(PyObject* parameter) {
   return accumulates ? node : PyRef();
 }
 
-// Before PyTorch 2.1: after that node has run.
+// Before PyTorch 2.1: a hook that is called after the accumulating node has run.
 bool AddToNode(PyObject* parameter, PyRef hook) {
   PyRef node = AccumulatingNode(parameter);
   reinterpret_cast<Hook*>(hook.get())->parameter = PyRef::Borrow(parameter).release();
@@ -105,7 +107,7 @@ bool ParameterHooks::Init() {
 
 bool ParameterHooks::Add(PyObject* parameter, PyObject* module, const std::string& name,
                          ParameterObserver* observer) {
-  // What Tensor.register_post_accumulate_grad_hook does, but for the handle.
+  // This is what Tensor.register_post_accumulate_grad_hook does, except that no handle is made.
   static PyObject* const attribute = PyUnicode_InternFromString("_post_accumulate_grad_hooks");
   const QuietTorch quiet(parameter);  // a lazy module's parameter answers for itself
   PyRef hook = NewHook(module, name, observer);
@@ -118,7 +120,7 @@ bool ParameterHooks::Add(PyObject* parameter, PyObject* module, const std::strin
     hooks = PyRef::Steal(PyODict_New());
     if (hooks && PyObject_SetAttr(parameter, attribute, hooks.get()) != 0) hooks = PyRef();
   }
-  // The key cannot be that of somebody's handle: those are numbers.
+  // The keys of other hooks are numbers; ours is the hook itself, so that keys never clash.
   if (!hook || !hooks || PyObject_SetItem(hooks.get(), hook.get(), hook.get()) != 0) {
     ClearError();
     return false;
@@ -133,7 +135,7 @@ void ParameterHooks::RemoveAll() {
       PyRef::Steal(PyObject_CallMethod(place.handle.get(), "remove", nullptr));
       ClearError();
     } else if (PyObject_DelItem(place.hooks.get(), place.hook.get()) != 0) {
-      ClearError();  // somebody emptied it
+      ClearError();  // the program has emptied the dict
     }
   }
 }

@@ -1,5 +1,5 @@
-// Hooks on parameters, called when backward has completed a gradient. Registered without a Python
-// frame, since every start() does so anew for all parameters of the model.
+// Hooks on parameters, called when backward() has completed the gradient of a parameter. They are
+// registered in C++, because each start() registers them anew for all parameters of the model.
 //
 //   ParameterHooks::Add(parameter, module, "weight", &observer);
 //   ParameterHooks::RemoveAll();                                  // before modules are forgotten
@@ -14,14 +14,15 @@ namespace msprobe::capture {
 class ParameterObserver {
  public:
   virtual ~ParameterObserver() = default;
+  // The gradient of `parameter`, which `module` has under `name`, is complete.
   virtual void OnGradient(PyObject* module, const std::string& name, PyObject* parameter) = 0;
 };
 
 class ParameterHooks {
  public:
-  static bool Init();  // readies the hook type; once, at import
-  // `module` is borrowed until RemoveAll. False when the parameter takes no hook; no Python error
-  // is left set.
+  static bool Init();  // prepares the Python type of the hooks; once, at import
+  // `module` is borrowed until RemoveAll. False when the parameter accepts no hook. Never leaves a
+  // Python error set.
   static bool Add(PyObject* parameter, PyObject* module, const std::string& name,
                   ParameterObserver* observer);
   static void RemoveAll();

@@ -11,8 +11,8 @@
 namespace msprobe::capture {
 namespace {
 
-// Attribute `name` of an object as its own dict has it, without asking the object: nn.Module
-// answers for modules and parameters in Python.
+// Attribute `name` out of the object's own dict. This is faster than the attribute itself, which
+// nn.Module looks up with code in Python.
 PyRef OwnAttribute(PyObject* object, PyObject* name) {
   const PyRef dict = PyRef::Steal(PyObject_GenericGetDict(object, nullptr));
   PyRef value =
@@ -21,8 +21,8 @@ PyRef OwnAttribute(PyObject* object, PyObject* name) {
   return value ? std::move(value) : PyRef::Steal(PyObject_GetAttr(object, name));
 }
 
-// The (key, value) pairs of a dict, or of what a scripted module has in its place. A copy: what is
-// asked of a value may change the dict.
+// The (key, value) pairs of a dict, or of the mapping that a scripted module has in its place. A
+// copy, because code that runs for a value may change the dict.
 std::vector<std::pair<PyRef, PyRef>> Items(const PyRef& mapping) {
   std::vector<std::pair<PyRef, PyRef>> items;
   PyObject *key, *value;
@@ -42,7 +42,7 @@ std::vector<std::pair<PyRef, PyRef>> Items(const PyRef& mapping) {
   return items;
 }
 
-// Whether the class has a way of its own to name the modules in it.
+// Whether the class overrides named_modules().
 bool NamesModules(PyTypeObject* type) {
   static PyObject* const name = PyUnicode_InternFromString("named_modules");
   static PyObject* const usual = [] {
@@ -111,12 +111,12 @@ void ModuleTree::AddNamed(PyObject* module, const std::string& prefix, PyObject*
 
 void ModuleTree::Add(PyObject* module, const std::string& name) { (void)AddOne(module, name); }
 
-// Whether it is new.
+// False when the module is known already.
 bool ModuleTree::AddOne(PyObject* module, const std::string& name) {
   static PyObject* const becomes = PyUnicode_InternFromString("cls_to_become");
   const auto [it, inserted] = modules_.try_emplace(module);
   if (!inserted) return false;
-  NamedModule& known = it->second;  // stays where it is, whatever is added
+  NamedModule& known = it->second;  // an unordered_map does not move its values
   order_.push_back(PyRef::Borrow(module));
   known.name = name;
   PyTypeObject* type = Py_TYPE(module);
@@ -150,7 +150,7 @@ void ModuleTree::AddParameter(NamedModule* known, PyObject* module, PyObject* na
     known->parameters.push_back(std::move(text));
 }
 
-void ModuleTree::ModuleCame(PyObject* parent, PyObject* name, PyObject* module) {
+void ModuleTree::OnModuleRegistered(PyObject* parent, PyObject* name, PyObject* module) {
   if (module == Py_None) return;
   std::string path;
   PyObject* model = nullptr;
@@ -168,7 +168,7 @@ void ModuleTree::ModuleCame(PyObject* parent, PyObject* name, PyObject* module) 
   if (AddOne(module, path)) AddBelow(module, path + ".", model);
 }
 
-void ModuleTree::ParameterCame(PyObject* module, PyObject* name, PyObject* parameter) {
+void ModuleTree::OnParameterRegistered(PyObject* module, PyObject* name, PyObject* parameter) {
   if (NamedModule* known = Find(module)) AddParameter(known, module, name, parameter);
 }
 
@@ -177,7 +177,7 @@ void ModuleTree::Forget() {
   ModuleCalls::Forget();
   modules_.clear();
   models_.clear();
-  // What goes with the last reference to a module is the program's code.
+  // Destroyed last: with the last reference to a module, code of the program may run.
   const std::vector<PyRef> held = std::exchange(order_, {});
 }
 

@@ -1,6 +1,6 @@
-// The modules of the models that are given to start, by the names they have there, with the
-// parameters that expect a gradient. Walked anew at each start, since programs change their models;
-// what is registered in between is told by PyTorch.
+// The modules of the models that were passed to start(), by their names in the model, with the
+// parameters that expect a gradient. The models are walked anew at each start, because programs
+// change them. Of modules and parameters that are registered later, PyTorch tells.
 //
 //   ModuleTree tree(&counters, &observer);
 //   tree.AddModel("", model);
@@ -22,24 +22,26 @@ namespace msprobe::capture {
 
 struct NamedModule {
   std::string name;  // "encoder.ln"
-  std::string stem;  // "Module.encoder.ln.LayerNorm."; "": it is not recorded, what it holds is
+  std::string stem;  // "Module.encoder.ln.LayerNorm."; "": only the modules inside are recorded
   uint32_t forward_counter = 0, gradient_counter = 0;
-  std::vector<std::string> parameters;  // that expect a gradient
+  std::vector<std::string> parameters;  // those that expect a gradient
 };
 
 class ModuleTree {
  public:
-  // Hears of gradients of parameters.
+  // `observer` is told of gradients of parameters.
   ModuleTree(CounterNames* counters, ParameterObserver* observer)
       : counters_(counters), observer_(observer) {}
 
-  // What `model` holds, but not the model itself, under `prefix` ("0." in a list of models).
+  // Adds all modules inside `model`, but not the model itself. `prefix`: "0." for the first of a list
+  // of models.
   void AddModel(const std::string& prefix, PyObject* model);
-  // This module, without those in it. One that stands in two places keeps its first name.
+  // Adds this module, without the modules inside. A module with two names keeps the first one.
   void Add(PyObject* module, const std::string& name);
-  // `module` or `parameter` was registered in another one just now, wherever that is.
-  void ModuleCame(PyObject* parent, PyObject* name, PyObject* module);
-  void ParameterCame(PyObject* module, PyObject* name, PyObject* parameter);
+  // `module` or `parameter` was just registered under `name` in another module, which may be in none
+  // of the models.
+  void OnModuleRegistered(PyObject* parent, PyObject* name, PyObject* module);
+  void OnParameterRegistered(PyObject* module, PyObject* name, PyObject* parameter);
   void Forget();
 
   bool empty() const { return models_.empty(); }
@@ -63,7 +65,7 @@ class ModuleTree {
   std::unordered_map<PyObject*, NamedModule> modules_;
   std::vector<PyRef> order_;                           // keeps the keys alive
   std::vector<std::pair<PyRef, std::string>> models_;  // and their prefixes
-  PyTypeObject* wrapper_ = nullptr;  // only passes on what is given to the module inside; borrowed
+  PyTypeObject* wrapper_ = nullptr;  // FSDP's class, which only calls the module inside; borrowed
   bool said_no_hooks_ = false;
 };
 

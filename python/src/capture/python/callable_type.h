@@ -1,5 +1,5 @@
-// Types of small callables of ours: called without a tuple of arguments, and freed by their own
-// function.
+// Makes Python types of small callables of ours: they are called by vectorcall, without a tuple of
+// arguments, and freed by a function of their own.
 //
 //   struct Hook { PyObject_HEAD vectorcallfunc call; };
 //   ReadyCallableType<Hook>(&hook_type, "msprobe._engine.Hook", DeallocHook);

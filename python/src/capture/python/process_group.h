@@ -1,5 +1,5 @@
-// What calls of torch.distributed are given beside tensors: groups, reductions, the parts of a
-// batched exchange.
+// Arguments of torch.distributed that are not tensors: process groups, reductions, works, and the
+// parts of a batched exchange.
 #pragma once
 
 #include <Python.h>
@@ -16,15 +16,15 @@ bool IsReduceOp(PyObject* object);
 bool IsPointToPoint(PyObject* object);  // P2POp
 bool IsWork(PyObject* object);
 
-// The ranks of a group as Python prints the list, and their checksum, by which dumps name a group:
-// "[0, 1]", "77849d8c". All are empty when the group does not tell.
+// The ranks of a group as Python prints the list, and the checksum of that text, by which dumps name
+// a group: "[0, 1]", "77849d8c". All members are empty when the ranks are not known.
 struct GroupNames {
   std::string ranks, id;
   std::vector<int64_t> members;  // the same ranks
 };
 GroupNames NamesOfGroup(PyObject* group);
 
-// "RedOpType.SUM"; a reduction with a factor of its own prints its address and is "ReduceOp".
+// "RedOpType.SUM". A reduction with a factor would print its address, and is named "ReduceOp".
 std::string NameOfReduceOp(PyObject* op);
 
 }  // namespace msprobe::capture

@@ -1,4 +1,4 @@
-// An owned Python reference. All functions of this folder hold the GIL unless they say otherwise.
+// An owned Python reference. All functions of this folder need the GIL unless they say otherwise.
 #pragma once
 
 #include <Python.h>
@@ -9,9 +9,9 @@
 
 namespace msprobe::capture {
 
-// Drops an error of our own work. Ctrl-C is the program's, whoever happened to run Python code when
-// it came: it comes again when we are done. No signal is sent for it: SIGINT may be ignored, and a
-// handler of the program's has been called already.
+// Clears a Python error of our own work. A KeyboardInterrupt (Ctrl-C) belongs to the program, also
+// when it was raised in our code: it is raised again as soon as the program runs. No signal is sent
+// for that, because SIGINT may be ignored and the program's handler has been called already.
 inline void ClearError() {
   if (PyErr_Occurred() == nullptr) return;
   const bool interrupted = PyErr_ExceptionMatches(PyExc_KeyboardInterrupt) != 0;
@@ -21,7 +21,8 @@ inline void ClearError() {
     PyErr_SetNone(PyExc_KeyboardInterrupt);
     return -1;
   };
-  if (Py_AddPendingCall(raise, nullptr) != 0) PyErr_SetInterrupt();  // 32 wait already
+  if (Py_AddPendingCall(raise, nullptr) != 0)
+    PyErr_SetInterrupt();  // the queue of 32 calls is full
 }
 
 class PyRef {
@@ -73,13 +74,13 @@ inline std::string StrOf(PyObject* object) {
   return std::string(Utf8(text.get()));
 }
 
-// The name of a type; "unknown" of what is none.
+// The name of a type; "unknown" when the object is not a type.
 inline std::string_view TypeName(PyObject* type) {
   return type != nullptr && PyType_Check(type) ? reinterpret_cast<PyTypeObject*>(type)->tp_name
                                                : "unknown";
 }
 
-// Other threads run Python while this lives; taken back on an exception, too.
+// Releases the GIL for as long as an object of this class lives, so that other threads run Python.
 class ReleasedGil {
  public:
   ReleasedGil() = default;
@@ -91,7 +92,8 @@ class ReleasedGil {
   PyThreadState* state_ = PyEval_SaveThread();
 };
 
-// Keeps a pending Python exception over a piece of our own work.
+// Saves the pending Python exception, and restores it in the destructor. Code of ours that may raise
+// and clear errors stands in between.
 class KeepError {
  public:
   KeepError() { PyErr_Fetch(&type_, &value_, &traceback_); }

@@ -1,5 +1,5 @@
-// What the capture code needs of PyTorch, looked up once: no PyTorch library is linked, no header
-// of it is used.
+// The types and functions of PyTorch that the capture code uses, looked up once. No PyTorch library
+// is linked, and no header of PyTorch is included.
 //
 //   MSPROBE_RETURN_IF_ERROR(TorchApi::Load());        // after `import torch`
 //   const TorchApi& torch = TorchApi::Get();
@@ -13,11 +13,11 @@
 
 namespace msprobe::capture {
 
-// An attribute of a type that C code implements: called without a dictionary look-up.
+// An attribute of a type that is implemented in C: read without a dictionary look-up.
 class FastGetter {
  public:
-  // The getset descriptor `name` in the type's MRO; a later subclass that overrides it is not
-  // asked.
+  // Finds the getset descriptor `name` in the type's MRO. A subclass that overrides the attribute is
+  // not asked.
   bool Load(PyTypeObject* type, const char* name);
   PyObject* operator()(PyObject* object) const { return get_(object, closure_); }  // new reference
 
@@ -26,8 +26,8 @@ class FastGetter {
   void* closure_ = nullptr;
 };
 
-// A method without arguments that C code implements: called without a look-up, and never seen by
-// whoever observes calls.
+// A method without arguments that is implemented in C: called without a look-up, and not observed
+// by our own swapped pointers.
 class FastMethod {
  public:
   bool Load(PyTypeObject* type, const char* name);
@@ -37,12 +37,13 @@ class FastMethod {
   PyCFunction call_ = nullptr;
 };
 
-// While one of these lives, what this thread asks PyTorch does not reach a TorchFunctionMode of the
-// program's, or a tensor subclass's __torch_function__. Nothing is done where neither is in sight.
+// While an object of this class lives, our uses of PyTorch on this thread reach neither a
+// TorchFunctionMode of the program nor the __torch_function__ of a tensor subclass. Costs nothing
+// when neither is in use.
 class QuietTorch {
  public:
-  QuietTorch();                           // a mode may be active
-  explicit QuietTorch(PyObject* tensor);  // may be of a subclass
+  QuietTorch();                           // for uses where a mode may be active
+  explicit QuietTorch(PyObject* tensor);  // for uses of a tensor that may be of a subclass
   ~QuietTorch();
   QuietTorch(const QuietTorch&) = delete;
   QuietTorch& operator=(const QuietTorch&) = delete;
@@ -75,21 +76,22 @@ struct TorchApi {
   dlpack::ExchangeApi* exchange = nullptr;  // null: PyTorch before 2.9, attributes are used
 
   bool IsTensor(PyObject* object) const { return PyObject_TypeCheck(object, tensor_base); }
-  // Exactly torch.Tensor or Parameter: no subclass that may answer for another tensor.
+  // Exactly torch.Tensor or Parameter, not a subclass, which may stand for another tensor.
   bool IsPlainTensor(PyObject* object) const {
     return Py_TYPE(object) == tensor || Py_TYPE(object) == parameter;
   }
-  // A tensor without data that stands for another one while a compiler traces.
+  // A tensor without data, which stands for another tensor while a compiler traces.
   bool IsTracing(PyObject* object) const {
     return (fake_tensor && PyObject_TypeCheck(object, fake_tensor)) ||
            (functional_tensor && PyObject_TypeCheck(object, functional_tensor));
   }
-  // Its backward is Python code.
+  // Whether the node belongs to an autograd.Function, whose backward is Python code.
   bool IsPythonNode(PyObject* node) const {
     return python_node == nullptr || PyObject_TypeCheck(node, python_node);
   }
   bool RequiresGrad(PyObject* tensor_object) const;
-  // Its memory holds other numbers than it stands for, until resolved.
+  // The tensor's memory holds the conjugate, or the negative, of its elements; resolve_conj() and
+  // resolve_neg() make a copy with the elements themselves.
   bool IsNegated(PyObject* tensor_object) const;
   bool IsConjugated(PyObject* tensor_object) const;
 };

@@ -27,7 +27,7 @@ void* ApiRecorder::EnterCall(const Api& api, const CallArgs& args) {
     ++recording_->coverage.apis.wrappers;
     return nullptr;
   }
-  late_.Settle();
+  async_collectives_.CompleteCoalesced();
   std::unique_ptr<OpenCall> call =
       calls_->Begin(api.stem, recording_->session->calls().Next(api.counter), /*is_module=*/false);
   call->api = &api;
@@ -41,7 +41,7 @@ void* ApiRecorder::EnterCall(const Api& api, const CallArgs& args) {
   if (!calls_->WriteInputs(call.get(), args)) {
     ++traced_calls;
     call_place.place = Place::kOutside;
-    recording_->session->calls().TakeBack(api.counter);
+    recording_->session->calls().ReturnCallNumber(api.counter);
     calls_->Recycle(std::move(call));
     return nullptr;
   }
@@ -61,7 +61,7 @@ void ApiRecorder::LeaveCall(std::unique_ptr<OpenCall> call, const CallArgs& args
     const KeepError keep;
     const QuietTorch quiet;
     if (call->api->collective && result == nullptr) HintAtFailure(keep.text());
-    if (call->api->collective && late_.Postpone(&call, args, result)) return;
+    if (call->api->collective && async_collectives_.TakeIfAsync(&call, args, result)) return;
     if (result == nullptr) {
       call->entry.exception = exception;
     } else if (call->api->output_is_arguments) {
@@ -74,12 +74,12 @@ void ApiRecorder::LeaveCall(std::unique_ptr<OpenCall> call, const CallArgs& args
   calls_->Recycle(std::move(call));
 }
 
-void ApiRecorder::Learn(const Api& api, const CallArgs& args, PyObject* result) {
-  if (late_.empty()) return;
+void ApiRecorder::OnCompletionCall(const Api& api, const CallArgs& args, PyObject* result) {
+  if (async_collectives_.empty()) return;
   const std::string_view exception = result == nullptr ? TypeName(PyErr_Occurred()) : "";
   const KeepError keep;
   const Interposer::Pause pause;
-  recording_->Guarded([&] { late_.Learn(api, args, result, exception); });
+  recording_->Guarded([&] { async_collectives_.OnCompletionCall(api, args, result, exception); });
 }
 
 }  // namespace msprobe::capture

@@ -1,7 +1,8 @@
-// Calls of listed functions and methods become entries; collectives when their results are there.
+// Makes entries of the calls of listed functions and methods; of asynchronous collectives when their
+// results have come.
 //
 //   Interposer::Install(&apis);
-//   apis.FlushLate();             // at stop: collectives that the program has not waited for
+//   apis.FlushCollectives();      // at stop: collectives that the program has not waited for
 #pragma once
 
 #include <Python.h>
@@ -9,7 +10,7 @@
 #include <memory>
 
 #include "capture/calls/interpose.h"
-#include "capture/collectives/late_calls.h"
+#include "capture/collectives/async_collectives.h"
 #include "capture/recorders/call_recorder.h"
 #include "capture/recorders/module_recorder.h"
 #include "capture/recording/recording.h"
@@ -19,14 +20,14 @@ namespace msprobe::capture {
 class ApiRecorder final : public CallObserver {
  public:
   ApiRecorder(Recording* recording, CallRecorder* calls, const ModuleRecorder* modules)
-      : recording_(recording), calls_(calls), modules_(modules), late_(calls) {}
+      : recording_(recording), calls_(calls), modules_(modules), async_collectives_(calls) {}
 
-  bool waits_for_late_calls() const { return !late_.empty(); }
-  void FlushLate() { late_.Flush(); }
+  bool has_open_collectives() const { return !async_collectives_.empty(); }
+  void FlushCollectives() { async_collectives_.Flush(); }
 
   void* Enter(const Api& api, const CallArgs& args) override;
   void Leave(void* token, const CallArgs& args, PyObject* result) override;
-  void Learn(const Api& api, const CallArgs& args, PyObject* result) override;
+  void OnCompletionCall(const Api& api, const CallArgs& args, PyObject* result) override;
 
  private:
   void* EnterCall(const Api& api, const CallArgs& args);
@@ -35,7 +36,7 @@ class ApiRecorder final : public CallObserver {
   Recording* recording_;
   CallRecorder* calls_;
   const ModuleRecorder* modules_;
-  LateCalls late_;
+  AsyncCollectives async_collectives_;
 };
 
 }  // namespace msprobe::capture

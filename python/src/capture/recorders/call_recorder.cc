@@ -71,7 +71,7 @@ bool CallRecorder::WriteInputs(OpenCall* call, const CallArgs& args) {
                       recording_->records_values();
   if (!record) recording_->scratch.Begin("");
   EntryStyle style = record ? recording_->StyleOf(call->entry.name(), /*is_output=*/false)
-                            : EntryStyle{Reading::kMet};
+                            : EntryStyle{Reading::kPresence};
   if (waits_to_record() && call->wanted) {
     style.reading = Reading::kMeasured;  // what was given excuses what is made of it
     style.held = &call->held;
@@ -115,7 +115,7 @@ void CallRecorder::WriteOutput(OpenCall* call, PyObject* output, PyObject* modul
                       recording_->records_values();
   if (!record) recording_->scratch.Begin("");
   EntryStyle style = record ? recording_->StyleOf(call->entry.name(), /*is_output=*/true)
-                            : EntryStyle{Reading::kMet};
+                            : EntryStyle{Reading::kPresence};
   if (waits_to_record()) style.held = &call->held;
   ValueWriter writer(record ? &call->entry : &recording_->scratch, recording_->options, style);
   if (call->api != nullptr && call->api->ignored != nullptr)
@@ -136,12 +136,12 @@ void CallRecorder::WriteOutput(OpenCall* call, PyObject* output, PyObject* modul
   if (call->wants_backward) gradients_->Expect(*call, outputs);
 }
 
-bool CallRecorder::SettleForward(OpenCall* call) {
-  const std::vector<Held> held = std::exchange(call->held, {});
+bool CallRecorder::DecideForward(OpenCall* call) {
+  const std::vector<HeldTensor> held = std::exchange(call->held, {});
   const std::string& name = call->entry.name();
   if (recording_->looks_for_overflow()) {
-    call->found = overflow_->Judge(name, call->given, call->made, call->site);
-    if (call->found.empty()) return false;
+    call->finding = overflow_->Judge(name, call->given, call->made, call->site);
+    if (call->finding.empty()) return false;
   } else if (!reference_->Differs(call->entry)) {
     return false;
   }
@@ -158,7 +158,7 @@ void CallRecorder::Finish(OpenCall* call) {
     return;
   dump::CallCounts& counts =
       call->ticket != 0 ? recording_->coverage.modules : recording_->coverage.apis;
-  if (waits_to_record() && !SettleForward(call)) {
+  if (waits_to_record() && !DecideForward(call)) {
     ++counts.ignored;
     return;
   }
@@ -168,7 +168,7 @@ void CallRecorder::Finish(OpenCall* call) {
                                call->entry.name(), call->parent, recording_->modules_wanted});
   if (recording_->device.many_pending()) recording_->FetchDeferred();
   if (recording_->looks_for_overflow())
-    overflow_->Count(call->entry.name(), call->found, call->site);
+    overflow_->Count(call->entry.name(), call->finding, call->site);
   if (reference_->on()) reference_->Count(call->entry.name(), call->site);
 }
 

@@ -1,5 +1,5 @@
-// An observed call from its beginning to its end: composes its entry, and records the entry when it
-// is whole.
+// Follows an observed call from its beginning to its end: fills its entry, and records the entry when
+// it is complete.
 //
 //   std::unique_ptr<OpenCall> call = calls.Begin(stem, number, /*is_module=*/false);
 //   if (calls.WriteInputs(call.get(), args)) calls.NoteStack(call.get());
@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "capture/collectives/late_calls.h"
+#include "capture/collectives/async_collectives.h"
 #include "capture/recorders/gradient_recorder.h"
 #include "capture/recording/open_call.h"
 #include "capture/recording/recording.h"
@@ -31,9 +31,9 @@ class CallRecorder final : public CallWriter {
                GradientRecorder* gradients)
       : recording_(recording), overflow_(overflow), reference_(reference), gradients_(gradients) {}
 
-  // Call number `number` of "Functional.relu.".
+  // Begins call number `number` of `stem`, such as "Functional.relu.".
   std::unique_ptr<OpenCall> Begin(const std::string& stem, int64_t number, bool is_module);
-  // False: the call is traced by a compiler and is not one of the program.
+  // False: a compiler traces the call, so it is not part of the training step.
   bool WriteInputs(OpenCall* call, const CallArgs& args);
   void NoteStack(OpenCall* call);
   // `module`: the module that was called; null for an API call.
@@ -48,17 +48,17 @@ class CallRecorder final : public CallWriter {
  private:
   struct ThreadState;
   static ThreadState& Thread();
-  // Some tasks decide only when a call is over whether it is recorded.
+  // Whether it is decided only after a call whether it is recorded.
   bool waits_to_record() const { return recording_->looks_for_overflow() || reference_->on(); }
-  bool SettleForward(OpenCall* call);
-  // A call that no module encloses belongs to what the program was doing: a root of construct.json.
+  bool DecideForward(OpenCall* call);
+  // A call in no module gets the region of its stack ("optimizer") as its parent.
   void NoteRegion(OpenCall* call, const std::string& region);
 
   Recording* recording_;
   OverflowCheck* overflow_;
   ReferenceCheck* reference_;
   GradientRecorder* gradients_;
-  std::map<std::string, int64_t> region_steps_;  // region -> the last step that has it
+  std::map<std::string, int64_t> region_steps_;  // region -> the last step that recorded it
 };
 
 }  // namespace msprobe::capture

@@ -18,14 +18,14 @@ void GradientRecorder::Expect(const OpenCall& call, const std::vector<PyObject*>
 }
 
 void GradientRecorder::Forget() {
-  arrived_.clear();
+  backward_calls_.clear();
   forward_stacks_.clear();
 }
 
-const GradientRecorder::ArrivedCall* GradientRecorder::Arrive(const std::string& call) {
+const GradientRecorder::BackwardCall* GradientRecorder::BackwardCallOf(const std::string& call) {
   const bool renamed = recording_->session->calls().RenamesGradients();
   if (!renamed && recording_->session->filter().wants_all_entries()) return nullptr;
-  const auto [it, is_new] = arrived_.try_emplace(call);
+  const auto [it, is_new] = backward_calls_.try_emplace(call);
   if (is_new) {
     it->second.name = renamed ? recording_->session->calls().NameGradients(call) : call;
     it->second.wanted = recording_->session->filter().WantsEntry(it->second.name);
@@ -39,7 +39,7 @@ Gradient GradientRecorder::Compose(const std::string& call, bool is_input, size_
   if (!(is_input ? mode.backward_input : mode.backward_output) || !recording_->records_values() ||
       !TorchApi::Get().IsTensor(gradient))
     return nullptr;
-  const ArrivedCall* arrived = Arrive(call);
+  const BackwardCall* arrived = BackwardCallOf(call);
   if (arrived != nullptr && !arrived->wanted) return nullptr;
   const std::string& name = arrived == nullptr ? call : arrived->name;
   const Interposer::Pause pause;
@@ -48,7 +48,7 @@ Gradient GradientRecorder::Compose(const std::string& call, bool is_input, size_
   if (recording_->Stores(name))
     file = SafeFileName(name + (is_input ? ".input." : ".output.") + std::to_string(index), ".pt");
   Nonfinite nonfinite;
-  std::vector<Held> held;
+  std::vector<HeldTensor> held;
   EntryStyle style = recording_->StyleOf(name, !is_input);
   if (recording_->looks_for_overflow()) style.held = &held;
   auto value = std::make_unique<TensorValue>(
@@ -58,16 +58,16 @@ Gradient GradientRecorder::Compose(const std::string& call, bool is_input, size_
   return value;
 }
 
-void GradientRecorder::Settle(const std::string& call) {
-  if (recording_->looks_for_overflow()) overflow_->Settle(call);
+void GradientRecorder::OnNodeDone(const std::string& call) {
+  if (recording_->looks_for_overflow()) overflow_->OnNodeDone(call);
 }
 
 void GradientRecorder::Complete(const std::string& call, const std::string& parent,
                                 std::vector<Gradient> inputs, std::vector<Gradient> outputs) {
   SeenGradients seen = overflow_->Take(call);
-  const ArrivedCall* found = recording_->session->collecting() ? Arrive(call) : nullptr;
-  ArrivedCall arrived = found == nullptr ? ArrivedCall{.name = call} : *found;
-  arrived_.erase(call);
+  const BackwardCall* found = recording_->session->collecting() ? BackwardCallOf(call) : nullptr;
+  BackwardCall arrived = found == nullptr ? BackwardCall{.name = call} : *found;
+  backward_calls_.erase(call);
   if (const auto stack = forward_stacks_.extract(call); !stack.empty())
     arrived.stack = stack.mapped();
   if (!recording_->session->collecting() || !arrived.wanted ||
@@ -76,7 +76,7 @@ void GradientRecorder::Complete(const std::string& call, const std::string& pare
 }
 
 // False when the task finds nothing in them.
-bool GradientRecorder::Record(const ArrivedCall& call, const std::string& parent,
+bool GradientRecorder::Record(const BackwardCall& call, const std::string& parent,
                               std::vector<Gradient>* inputs, std::vector<Gradient>* outputs,
                               SeenGradients* seen) {
   const std::string& name = call.name;
@@ -100,7 +100,7 @@ bool GradientRecorder::Record(const ArrivedCall& call, const std::string& parent
   if (recording_->looks_for_nan()) entry.is_nan = seen->made.any();
   std::string_view kinds;
   if (recording_->looks_for_overflow() &&
-      (kinds = overflow_->SettleBackward(name, seen, &entry)).empty())
+      (kinds = overflow_->JudgeBackward(name, seen, &entry)).empty())
     return false;
   entry.stack = call.stack;
   ++recording_->coverage.gradients;

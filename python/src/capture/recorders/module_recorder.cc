@@ -41,7 +41,7 @@ void* ModuleRecorder::Enter(const NamedModule& module, const CallArgs& args) {
                     recording_->session->calls().Next(module.forward_counter), /*is_module=*/true);
   if (!calls_->WriteInputs(call.get(), args)) {
     ++recording_->coverage.modules.traced;
-    recording_->session->calls().TakeBack(module.forward_counter);
+    recording_->session->calls().ReturnCallNumber(module.forward_counter);
     recording_->session->filter().LeaveModule(call->entry.name());
     calls_->Recycle(std::move(call));
     return nullptr;

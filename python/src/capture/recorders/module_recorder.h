@@ -1,8 +1,8 @@
-// Calls of modules become entries.
+// Makes entries of the calls of modules.
 //
 //   ModuleCalls::Install(&modules);
-//   modules.RecordOnly(module, "block");   // this module's own calls and nothing else, until
-//   modules.RecordAll();
+//   modules.RecordOnly(module, "block");   // only the calls of this module are recorded
+//   modules.RecordAll();                   // all modules again
 #pragma once
 
 #include <Python.h>
@@ -28,7 +28,7 @@ class ModuleRecorder final : public ModuleObserver {
   void RecordOnly(PyObject* module, const std::string& name);
   void RecordAll() { only_ = nullptr; }
   bool records_only_one() const { return only_ != nullptr; }
-  void Forget() { chosen_.clear(); }  // modules are not held any more
+  void Forget() { chosen_.clear(); }  // modules may be destroyed after this
 
   void* EnterModule(PyObject* module, const CallArgs& args) override;
   void LeaveModule(void* token, PyObject* module, PyObject* result) override;
@@ -41,7 +41,7 @@ class ModuleRecorder final : public ModuleObserver {
   ModuleTree* tree_;
   CallRecorder* calls_;
   PyObject* only_ = nullptr;
-  std::unordered_set<PyObject*> chosen_;  // by RecordOnly: never recorded with the others
+  std::unordered_set<PyObject*> chosen_;  // modules given to RecordOnly; not recorded otherwise
   uintptr_t last_ticket_ = 0;
 };
 

@@ -34,7 +34,7 @@ Status ConfigReload::Check(const Result<dump::Config>& read, bool has_model,
   } else {
     refusal = CheckPlaces(*read, rank);
   }
-  if (!refusal.ok()) watch_->Refuse();
+  if (!refusal.ok()) watch_->RejectConfig();
   return refusal;
 }
 
@@ -46,7 +46,7 @@ ConfigReload::Answer ConfigReload::Poll(bool has_model, std::optional<int> rank)
   if (!read) return Answer::kUnchanged;
   stop_();
   if (const Status refusal = Check(*read, has_model, rank); !refusal.ok()) {
-    session.Refuse();
+    session.RejectConfig();
     if (refusal.message() != refusal_) {
       Log(LogLevel::kWarning,
           fmt::format("collection is off until the file is right: {}{}{}", refusal.message(),

@@ -1,8 +1,8 @@
-// Takes a new configuration when its file has changed, and refuses one that this run cannot take.
+// Applies a new configuration when its file has changed, and rejects one that this run cannot use.
 //
 //   ConfigReload reload(&recording, [&] { Stop(); });
 //   reload.Watch(std::move(watch));
-//   if (reload.Poll(has_model, rank) == ConfigReload::Answer::kTaken) Adopt();
+//   if (reload.Poll(has_model, rank) == ConfigReload::Answer::kTaken) ApplyConfig();
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ namespace msprobe::capture {
 
 bool RecordsModules(const dump::Config& config);
 
-// The checks of a configuration that need the disk: that its "dump_path" can be written and its
-// "bench_path" compared with. `rank`: of this process, when it is known.
+// Checks what only the disk can tell: that "dump_path" can be written, and that "bench_path" holds a
+// dump to compare with. `rank`: of this process, if it is known.
 Status CheckPlaces(const dump::Config& config, std::optional<int> rank);
 
 class ConfigReload {
@@ -42,7 +42,7 @@ class ConfigReload {
   Recording* recording_;
   std::function<void()> stop_;
   std::unique_ptr<dump::ConfigWatch> watch_;  // null: the file is not read again
-  std::string refusal_;                       // the last one that was logged
+  std::string refusal_;                       // the last error that was logged
 };
 
 }  // namespace msprobe::capture

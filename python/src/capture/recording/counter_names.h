@@ -1,4 +1,4 @@
-// Call counters by what they count: names that print alike share one.
+// The index of the call counter of each name. Calls of equal name share one counter.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Keeps count, over one step, of what was observed and what was not.
+// Counts, during one step, which calls were observed and which were not, for coverage.json.
 //
 //   counter.Start(modules_only);
 //   ++counter.apis.recorded;
@@ -19,16 +19,18 @@ namespace msprobe::capture {
 
 class CoverageCounter {
  public:
-  dump::CallCounts apis, modules;                // but for apis.nested
-  int64_t gradients = 0, ignored_gradients = 0;  // backward records; those that are none
-  int64_t expected_gradients = 0;                // calls, or saved values, that wait for one
-  int64_t saves = 0, refused_saves = 0;
-  std::vector<dump::Coverage::Api> unseen;  // listed and not observed
+  dump::CallCounts apis, modules;                // apis.nested is counted in call_place.h
+  int64_t gradients = 0, ignored_gradients = 0;  // backward calls: recorded, and left out
+  int64_t expected_gradients = 0;           // calls and saved values whose gradients are waited for
+  int64_t saves = 0, refused_saves = 0;     // level debug
+  std::vector<dump::Coverage::Api> unseen;  // APIs that are listed and cannot be observed
 
-  // A start of a step that is recorded. The dispatcher is counted in the first such step of the
-  // process only: that costs time, and one step tells what a program is made of.
+  // To be called when a step that is recorded starts. Operations of the dispatcher are counted in
+  // the first such step of the process only: counting costs time, and one step shows which
+  // operations a program uses.
   void Start(bool modules_only);
-  // All of the step so far. `is_listed`: whether an API of this last name ("relu") is observed.
+  // The counts of the step so far. `is_listed`: whether an API with this last name ("relu") is
+  // observed.
   using IsListed = std::function<bool(std::string_view name)>;
   dump::Coverage Stop(const IsListed& is_listed);
   void NewStep();

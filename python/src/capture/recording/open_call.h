@@ -1,4 +1,4 @@
-// An entry that is being composed: between the beginning of a call and its end.
+// A call that has begun and not ended, with its entry, which is being filled.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,16 @@ namespace msprobe::capture {
 
 struct OpenCall {
   Entry entry;
-  std::string backward, parent,
-      parent_backward;  // names: of this call's gradients, of the module around it
+  std::string backward;                 // entry name of this call's gradients
+  std::string parent, parent_backward;  // entry names of the module call around this call
   int64_t step = 0;
-  int64_t stack = -1;      // number in stack.json
-  int64_t site = -1;       // number in the table of stacks
-  uintptr_t ticket = 0;    // of a module call: its token, no two are alike
-  bool wanted = false;     // goes into dump.json
-  Nonfinite given, made;   // in its inputs, in its outputs
-  std::string_view found;  // why it is recorded: "NaN", of tasks that choose
-  std::vector<Held> held;  // its tensors, until that is known
+  int64_t stack = -1;            // number in stack.json
+  int64_t site = -1;             // number in the table of stacks
+  uintptr_t ticket = 0;          // of a module call: its token, unique in the process
+  bool wanted = false;           // the entry will be recorded
+  Nonfinite given, made;         // whether inputs, and outputs, hold NaN or infinity
+  std::string_view finding;      // why a task that selects calls records this one: "NaN"
+  std::vector<HeldTensor> held;  // its tensors, until it is known whether it is recorded
   bool wants_backward = false;
   const Api* api = nullptr;  // of an API call
   InputEdges edges;

@@ -39,7 +39,7 @@ EntryStyle Recording::StyleOf(const std::string& name, bool is_output) const {
           .locate = locate};
 }
 
-bool Recording::StoreHeld(const Held& held) {
+bool Recording::StoreHeld(const HeldTensor& held) {
   const auto store = [&](const auto& access) {
     return access.readable() && MeasureTensor(access.view()).fingerprint == held.fingerprint &&
            session->Store(held.file, access.view());
@@ -48,9 +48,9 @@ bool Recording::StoreHeld(const Held& held) {
                                                     : store(NumpyArray(held.value.get()));
 }
 
-void Recording::StoreAll(const std::vector<Held>& all, Entry* entry) {
+void Recording::StoreAll(const std::vector<HeldTensor>& all, Entry* entry) {
   std::string changed;
-  for (const Held& held : all) {
+  for (const HeldTensor& held : all) {
     if (StoreHeld(held)) continue;
     entry->ForgetFile(held.file);
     changed += changed.empty() ? "" : ", ";

@@ -1,5 +1,5 @@
-// What all subjects of a recording share: where entries go, how values are written, what is
-// counted. The Collector owns it; the others are given a pointer.
+// What all parts of a recording use: the session that entries go to, the options for values, the
+// stacks and the counts. The Collector owns it and gives the other classes a pointer.
 #pragma once
 
 #include <Python.h>
@@ -28,17 +28,17 @@ struct Recording {
   DeviceStats device;
   bool apis_wanted = false, modules_wanted = false;  // by the level
   bool sees_calls = false;                           // from Collector::Start to StopCalls
-  Entry scratch;                                     // what is walked but not recorded
+  Entry scratch;  // takes values that are read (for their tensors) and not recorded
 
   const dump::Config& config() const { return session->config(); }
   bool looks_for_nan() const { return config().task == Task::kNanCheck; }
   bool looks_for_overflow() const { return config().task == Task::kOverflowCheck; }
-  // False under task structure: tensors are only met, dump.json stays empty.
+  // False under task structure: no value is recorded, dump.json has no entries.
   bool records_values() const { return config().task != Task::kStructure; }
 
-  // An error of our own: collection ends, and one line says so. The program goes on.
+  // To be called after an error of our own: ends collection and logs it, once.
   void Fault(const char* what) noexcept;
-  // Runs a piece of our own work. An exception of it (no memory) is a fault and goes no further.
+  // Runs `work`. An exception (std::bad_alloc) becomes a Fault; the result is then Answer().
   template <typename Work, typename Answer = std::invoke_result_t<Work>>
   Answer Guarded(Work&& work) noexcept {
     try {
@@ -52,11 +52,13 @@ struct Recording {
   // Whether tensors of this entry go to files, and how its values are written.
   bool Stores(const std::string& name) const;
   EntryStyle StyleOf(const std::string& name, bool is_output) const;
-  // Stores what was kept; the entry says which tensors the program has changed meanwhile.
-  bool StoreHeld(const Held& held);
-  void StoreAll(const std::vector<Held>& all, Entry* entry);
+  // Writes the files of tensors that were held back. A tensor that the program has changed since is
+  // not written: StoreHeld answers false, and StoreAll notes it in the entry (changed_in_place).
+  bool StoreHeld(const HeldTensor& held);
+  void StoreAll(const std::vector<HeldTensor>& all, Entry* entry);
   void FetchDeferred() { session->ResolveDeferredStats(device.Fetch()); }  // from devices
-  // ": train.py:12 y = x / 0" of a stack, "" when it is not known.
+  // For log lines, the place of the stack of this number: ": train.py:12 y = x / 0"; "" when it is
+  // not known.
   std::string WhereIs(int64_t site);
 };
 

@@ -1,4 +1,4 @@
-// Level debug: single values that the script itself names, and their gradients.
+// Level debug: records single values that the script saves by name, and their gradients.
 #pragma once
 
 #include <Python.h>
@@ -17,16 +17,17 @@ struct SavedGradients;  // debug_saves.cc
 
 class DebugSaves {
  public:
-  // Begins or goes on recording the step; false: it is not wanted. Says what fails.
+  // Begins to record the step, unless that has begun. False: the step is not wanted, or an error was
+  // logged.
   using Start = std::function<bool(std::optional<int> rank)>;
   DebugSaves(Recording* recording, Start start) : recording_(recording), start_(std::move(start)) {}
 
-  // An entry of `variable` (a tensor, a number, text, or lists and dictionaries of them), and one
-  // of the gradients of its tensors when they have come. Anything else: a warning.
+  // Records `variable` (a tensor, a number, text, or lists and dictionaries of them), and, when they
+  // have come, the gradients of its tensors. A value of another type is a warning.
   void Save(PyObject* variable, PyObject* name, bool with_gradients, std::optional<int> rank);
-  // What a tensor's hook calls with its gradient. An exception ends collection and goes no further.
+  // Called by a tensor's hook with its gradient. Never throws: an exception ends collection.
   void TakeGradient(SavedGradients* saved, size_t index, PyObject* gradient) noexcept;
-  // Writes what has come of gradients that are still waited for.
+  // At stop: records the gradients that have come, of values whose other gradients are missing.
   void Flush();
 
  private:

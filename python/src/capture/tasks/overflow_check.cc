@@ -8,16 +8,17 @@
 namespace msprobe::capture {
 namespace {
 
-// Gradients that wait for others of the same call: beyond this they are not kept.
+// Bytes of gradients that are held while others of the same call are waited for; beyond this limit
+// gradients are not kept.
 constexpr int64_t kMaxHeldBytes = int64_t{256} << 20;
 
 }  // namespace
 
-// What a device says of all that it computed since it was asked last.
+// Whether the device has overflowed since it was asked last.
 bool OverflowCheck::FlagIsSet() {
   const PyRef answer = PyRef::Steal(PyObject_CallNoArgs(flag_.get()));
   const bool is_set = answer && PyObject_IsTrue(answer.get()) == 1;
-  if (!answer) flag_ = PyRef();  // the device does not answer: from here on values are looked at
+  if (!answer) flag_ = PyRef();  // the device cannot tell: from now on the values decide
   ClearError();
   return is_set;
 }
@@ -25,13 +26,13 @@ bool OverflowCheck::FlagIsSet() {
 std::string_view OverflowCheck::Judge(const std::string& name, const Nonfinite& given,
                                       const Nonfinite& made, int64_t site) {
   if (flag_) return FlagIsSet() ? "an overflow" : "";
-  // The older tools tell each call whose results hold one.
+  // The older tools report each call whose results hold NaN or infinity, also one that passes it on.
   if (recording_->config().pkl) return KindsIntroduced({}, made);
   const std::string_view api = ParseEntryName(name).api;
   if (ReturnsUnwrittenMemory(api.substr(api.rfind('.') + 1))) return "";
   const std::string_view kinds = KindsIntroduced(given, made);
   if (!kinds.empty() || !made.any()) return kinds;
-  // Once a step: everything behind it passes it on.
+  // Logged once in a step, since all later calls pass it on as well.
   if (std::exchange(passed_on_step_, recording_->session->step()) != recording_->session->step()) {
     Log(LogLevel::kWarning, fmt::format("{} passes on {} that it was given{}", name,
                                         made.nan ? "NaN" : "Inf", recording_->WhereIs(site)));
@@ -40,16 +41,16 @@ std::string_view OverflowCheck::Judge(const std::string& name, const Nonfinite& 
 }
 
 void OverflowCheck::Count(const std::string& name, std::string_view kinds, int64_t site) {
-  found_->Count(fmt::format("{} makes {}", name, kinds), recording_->config().overflow_nums,
-                "overflow", site);
+  findings_->Count(fmt::format("{} makes {}", name, kinds), recording_->config().overflow_nums,
+                   "overflow", site);
 }
 
-void OverflowCheck::HoldGradient(const std::string& name, bool is_input, std::vector<Held> held,
-                                 const Nonfinite& nonfinite) {
+void OverflowCheck::HoldGradient(const std::string& name, bool is_input,
+                                 std::vector<HeldTensor> held, const Nonfinite& nonfinite) {
   SeenGradients& seen = seen_[name];
   (is_input ? seen.given : seen.made).Add(nonfinite);
   nonfinite_gradients_ |= nonfinite.any();
-  for (Held& h : held) {
+  for (HeldTensor& h : held) {
     if (is_input && held_bytes_ + h.bytes > kMaxHeldBytes) {
       seen.lost.push_back(h.file);
     } else {
@@ -59,28 +60,28 @@ void OverflowCheck::HoldGradient(const std::string& name, bool is_input, std::ve
   }
 }
 
-void OverflowCheck::SettleOutgoing(SeenGradients* seen) {
+void OverflowCheck::StoreOrDropOutgoing(SeenGradients* seen) {
   const bool keeps = !KindsIntroduced(seen->given, seen->made).empty();
-  for (const Held& held : seen->outgoing) {
+  for (const HeldTensor& held : seen->outgoing) {
     if (!keeps || !recording_->StoreHeld(held)) seen->lost.push_back(held.file);
   }
   seen->outgoing.clear();
 }
 
-void OverflowCheck::Settle(const std::string& name) {
-  if (const auto it = seen_.find(name); it != seen_.end()) SettleOutgoing(&it->second);
+void OverflowCheck::OnNodeDone(const std::string& name) {
+  if (const auto it = seen_.find(name); it != seen_.end()) StoreOrDropOutgoing(&it->second);
 }
 
 SeenGradients OverflowCheck::Take(const std::string& name) {
   SeenGradients seen;
   if (auto found = seen_.extract(name); !found.empty()) seen = std::move(found.mapped());
-  for (const Held& held : seen.incoming) held_bytes_ -= held.bytes;
+  for (const HeldTensor& held : seen.incoming) held_bytes_ -= held.bytes;
   return seen;
 }
 
-std::string_view OverflowCheck::SettleBackward(const std::string& name, SeenGradients* seen,
-                                               Entry* entry) {
-  SettleOutgoing(seen);
+std::string_view OverflowCheck::JudgeBackward(const std::string& name, SeenGradients* seen,
+                                              Entry* entry) {
+  StoreOrDropOutgoing(seen);
   const std::string_view kinds = Judge(name, seen->given, seen->made, seen->site);
   if (kinds.empty()) return kinds;
   recording_->StoreAll(seen->incoming, entry);
@@ -88,13 +89,14 @@ std::string_view OverflowCheck::SettleBackward(const std::string& name, SeenGrad
   return kinds;
 }
 
-// What it was made of is not known, so it counts when no gradient before it was otherwise.
+// The inputs of a parameter's gradient are not known. So it counts as made here when it is the first
+// gradient of the step that is not finite.
 void OverflowCheck::CheckParameter(const NamedModule& module, const std::string& parameter,
                                    PyObject* gradient) {
   const int64_t call = recording_->session->calls().Next(module.gradient_counter);
   const std::string name = ComposeEntryName(module.stem, call, "parameters_grad", true);
   if (!recording_->session->filter().WantsEntry(name)) return;
-  std::vector<Held> held;
+  std::vector<HeldTensor> held;
   Nonfinite nonfinite;
   TensorValue value = RecordTensor(gradient, recording_->options, {.store = true, .held = &held},
                                    SafeFileName(name + "." + parameter, ".pt"), &nonfinite);

@@ -1,10 +1,11 @@
-// Task overflow_check: only calls that make NaN or infinity of what they are given are recorded,
-// with their tensors. Those are kept until the call has returned, or its gradients have come; one
-// that was changed in place meanwhile is not stored. Task nan_check asks what gradients hold.
+// Task overflow_check: only calls are recorded whose outputs hold NaN or infinity and whose inputs
+// do not, with all their tensors. The tensors are held until the call has returned, or until its
+// gradients have come; a tensor that was changed in place since is not stored. Task nan_check uses
+// this class to learn whether gradients hold NaN or infinity.
 //
 //   check.HoldGradient(name, /*is_input=*/true, held, nonfinite);     // as each comes
 //   SeenGradients seen = check.Take(name);                            // when all have come
-//   if (!check.SettleBackward(name, &seen, &entry).empty()) Record();
+//   if (!check.JudgeBackward(name, &seen, &entry).empty()) Record();
 #pragma once
 
 #include <cstdint>
@@ -17,52 +18,56 @@
 #include "capture/modules/module_tree.h"
 #include "capture/recording/open_call.h"
 #include "capture/recording/recording.h"
-#include "capture/tasks/finding_count.h"
+#include "capture/tasks/findings.h"
 
 namespace msprobe::capture {
 
-// What the gradients of a call hold, until all have come.
+// What is known of the gradients of one call until all have come.
 struct SeenGradients {
-  Nonfinite given, made;
-  int64_t site = -1;                     // of the forward call
-  std::vector<Held> incoming, outgoing;  // waiting
-  std::vector<std::string> lost;         // files that will not be
+  Nonfinite given, made;  // whether the gradients of its outputs, and of its inputs, are not finite
+  int64_t site = -1;      // number of the forward call's stack
+  std::vector<HeldTensor> incoming, outgoing;  // tensors whose files are not written yet
+  std::vector<std::string> lost;               // names of files that cannot be written
 };
 
 class OverflowCheck {
  public:
-  OverflowCheck(Recording* recording, FoundCalls* found) : recording_(recording), found_(found) {}
+  OverflowCheck(Recording* recording, Findings* findings)
+      : recording_(recording), findings_(findings) {}
 
-  // A callable that answers whether the device has overflowed, and forgets it: asked after each
-  // call in place of what the values say. Null: they say it.
+  // `flag`: a callable that returns whether the device has overflowed since the last time, as NPUs
+  // can tell. If set, it decides after each call; null: the values decide.
   void SetFlag(PyRef flag) { flag_ = std::move(flag); }
 
-  // Kinds ("NaN") that a call made, "": it is not recorded. What only passes on is said once a
-  // step.
+  // The kinds ("NaN") that the outputs hold and the inputs do not; "": the call is not recorded. The
+  // first call of a step that only passes a kind on is logged.
   std::string_view Judge(const std::string& name, const Nonfinite& given, const Nonfinite& made,
                          int64_t site);
+  // To be called after a call was recorded: counts it, and ends collection after the last one.
   void Count(const std::string& name, std::string_view kinds, int64_t site);
 
-  // Gradients of this call, whose place is `site`, will come.
+  // Gradients of this call will come; `site`: number of the forward call's stack.
   void Expect(const std::string& name, int64_t site) { seen_[name].site = site; }
-  void HoldGradient(const std::string& name, bool is_input, std::vector<Held> held,
+  void HoldGradient(const std::string& name, bool is_input, std::vector<HeldTensor> held,
                     const Nonfinite& nonfinite);
-  // Outgoing gradients go on to be added to: nobody else may hold them then.
-  void Settle(const std::string& name);
+  // Outgoing gradients are stored or dropped now: autograd adds to them in place next.
+  void OnNodeDone(const std::string& name);
+  // All gradients of the call have come: hands out what is known of them, and forgets it.
   SeenGradients Take(const std::string& name);
-  std::string_view SettleBackward(const std::string& name, SeenGradients* seen, Entry* entry);
-  // Of a parameter: an entry of its own.
+  // As Judge, for a backward call; stores its tensors when it is recorded.
+  std::string_view JudgeBackward(const std::string& name, SeenGradients* seen, Entry* entry);
+  // Checks the gradient of a parameter, and records it as an entry of its own.
   void CheckParameter(const NamedModule& module, const std::string& parameter, PyObject* gradient);
-  void Forget();  // gradients that are waited for
+  void Forget();  // drops all gradients that are waited for
 
  private:
-  void SettleOutgoing(SeenGradients* seen);
+  void StoreOrDropOutgoing(SeenGradients* seen);
   bool FlagIsSet();
 
   PyRef flag_;
   Recording* recording_;
-  FoundCalls* found_;
-  std::unordered_map<std::string, SeenGradients> seen_;  // by entry
+  Findings* findings_;
+  std::unordered_map<std::string, SeenGradients> seen_;  // by entry name
   int64_t held_bytes_ = 0, passed_on_step_ = -1;
   bool nonfinite_gradients_ = false;  // some gradient of this step was not finite
 };

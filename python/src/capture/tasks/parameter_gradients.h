@@ -1,5 +1,5 @@
-// Gradients of the parameters of modules: those of a module that come in one backward pass are one
-// entry, written when all have come.
+// Gradients of the parameters of modules. All parameters of a module that get a gradient in one
+// backward pass are one entry, which is recorded when the last of them has come.
 #pragma once
 
 #include <Python.h>
@@ -19,15 +19,15 @@ class ParameterGradients {
   ParameterGradients(Recording* recording, ModuleTree* modules, OverflowCheck* overflow)
       : recording_(recording), modules_(modules), overflow_(overflow) {}
 
-  // `tensor`, the module's parameter of this name, has its gradient.
+  // The gradient of `tensor`, the module's parameter of this name, is complete.
   void OnGradient(PyObject* module, const std::string& parameter, PyObject* tensor);
-  void WriteAll();  // others will not come any more
+  void WriteAll();  // at stop: records entries of which some gradients have come
   void Forget() { arrived_.clear(); }
 
  private:
   struct Arrived {
     std::map<std::string, TensorValue> gradients;  // by parameter
-    std::string entry;                             // name of the entry they will be in
+    std::string entry;                             // name of their entry
   };
   void Write(const NamedModule& module, Arrived* arrived);
 

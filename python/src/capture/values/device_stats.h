@@ -1,9 +1,10 @@
-// Statistics of tensors that lie on a device: computed there by operations of the framework, kept
-// there, and fetched for many tensors in one transfer. Nothing waits for the device before that.
-// (A kernel of our own for a kind of device takes the place of the operations in Measure.)
+// Deferred statistics: those of tensors that lie on a device. They are computed there by operations
+// of the framework, stay there, and are fetched for many tensors in one transfer. Nothing waits for
+// the device before that. (A kernel of our own for a device would replace the operations in
+// device_stats.cc.)
 //
-//   int64_t ticket = device.Add(tensor, DType::kFloat32);    // -1: measure it elsewhere
-//   session.ResolveDeferredStats(device.Fetch());                   // (ticket, statistics)
+//   int64_t ticket = device.Add(tensor, DType::kFloat32);    // -1: the device cannot measure it
+//   session.ResolveDeferredStats(device.Fetch());            // pairs of ticket and statistics
 #pragma once
 
 #include <Python.h>
@@ -19,16 +20,17 @@ namespace msprobe::capture {
 
 class DeviceStats {
  public:
-  // Pending tensors after which a transfer is due.
+  // Number of pending tensors from which on a transfer should be made.
   static constexpr size_t kMany = 16384;
 
-  // Whether tensors of the host are measured in this way as well (MSPROBE_STATISTICS=framework).
+  // Whether tensors of the host are measured like this as well (MSPROBE_STATISTICS=framework).
   static bool TakesHost();
 
   // Never leaves a Python error set.
   int64_t Add(PyObject* tensor, DType dtype);
   bool many_pending() const { return pending_.size() >= kMany; }
-  // Of everything added since the last call. What could not be fetched is missing.
+  // The statistics of all tensors added since the last call; those that could not be fetched are
+  // missing.
   std::vector<std::pair<int64_t, kernels::Stats>> Fetch();
 
  private:

@@ -17,7 +17,7 @@
 namespace msprobe::capture {
 
 bool IsDTensor(PyObject* tensor);
-// What this process holds; may be an AsyncCollectiveTensor. None when it does not tell.
+// The part that this process holds, which may be an AsyncCollectiveTensor. None when it is not known.
 PyRef LocalShard(PyObject* dtensor);
 
 // As JSON: "[[0, 1], [2, 3]]", "[{\"Shard\": {\"dim\": 0}}, {\"Replicate\": {}}]".
@@ -26,13 +26,13 @@ struct Layout {
 };
 Layout LayoutOf(PyObject* dtensor);
 
-// a + b of the shards, where both are laid out alike; null otherwise: adding them would communicate
-// or wait.
+// The sum of the two local shards, when both tensors have the same layout. Null otherwise, because
+// the sum would need communication or waiting.
 PyRef AddShards(PyObject* a, PyObject* b);
 
 bool IsAsyncTensor(PyObject* tensor);
 bool IsWaitedFor(PyObject* async_tensor);
-// The tensor inside.
+// The tensor inside an AsyncCollectiveTensor.
 PyRef AsyncResult(PyObject* async_tensor);
 
 }  // namespace msprobe::capture

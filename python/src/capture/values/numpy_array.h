@@ -26,8 +26,8 @@ class NumpyArray {
   NumpyArray(const NumpyArray&) = delete;
   NumpyArray& operator=(const NumpyArray&) = delete;
 
-  // False for elements that are no numbers (text, dates, objects, records), numbers of a foreign
-  // byte order, and long double.
+  // False for elements that are not numbers (text, dates, objects, records), for numbers in the byte
+  // order of another machine, and for long double.
   bool readable() const { return readable_; }
   const TensorView& view() const { return view_; }  // when readable
   std::string_view type() const { return "numpy.ndarray"; }
@@ -40,7 +40,7 @@ class NumpyArray {
   void Describe(PyObject* array);
 
   Py_buffer buffer_ = {};
-  PyRef copy_;  // made when the elements do not lie on their own alignment
+  PyRef copy_;  // made when the elements are not aligned
   TensorView view_;
   int ndim_ = 0;
   bool readable_ = false;

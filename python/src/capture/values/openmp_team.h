@@ -1,5 +1,5 @@
-// The threads PyTorch computes with, lent to our loops. No OpenMP is linked: the runtime that is
-// loaded already is found.
+// Lets our loops run on the threads that PyTorch computes with. No OpenMP library is linked: the
+// OpenMP runtime that is loaded already is looked up.
 //
 //   BorrowOpenMpTeam();   // after `import torch`; without an OpenMP runtime nothing changes
 #pragma once

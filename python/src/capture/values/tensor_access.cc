@@ -38,9 +38,9 @@ int ReadInts(PyObject* sequence, int64_t* out, int max) {
   return n;
 }
 
-// A tensor without memory may say that its elements lie at its storage offset from nowhere: a
-// wrapper of another one (torchao), a view made while a compiler traces. Asked only where hardly
-// any memory lies.
+// Whether a tensor has no memory behind its address. Such a tensor (a wrapper of another tensor, as
+// in torchao; a view that was made while a compiler traces) may report its storage offset as its
+// address. Called only for addresses so low that hardly any memory lies there.
 bool IsOffsetFromNull(PyObject* tensor, const void* data, DType dtype) {
   constexpr uintptr_t kUsualMemory = uintptr_t{1} << 40;
   const auto address = reinterpret_cast<uintptr_t>(data);
@@ -91,7 +91,7 @@ PyObject* TensorAccess::Holder(PyObject** tensor) {
     if (!result_ || !torch.IsTensor(result_.get())) return nullptr;
     *tensor = result_.get();
   }
-  // Without data: asking for its address only draws a warning.
+  // It has no data, and asking for its address would only log a warning.
   if (torch.IsTracing(*tensor)) {
     type_ = "torch._subclasses.fake_tensor.FakeTensor";
     return nullptr;

@@ -1,5 +1,5 @@
-// From a Python tensor to what the engine reads. One function for every PyTorch: DLPack's exchange
-// table when there is one (tens of nanoseconds), attributes otherwise.
+// Makes a TensorView of a Python tensor, for every version of PyTorch: through DLPack's exchange
+// table where there is one (tens of nanoseconds), otherwise through attributes.
 //
 //   TensorAccess t(object);
 //   if (t.readable()) Stats s = ComputeStats(t.view());
@@ -18,11 +18,11 @@
 
 namespace msprobe::capture {
 
-// Whether elements are copied to the host when they lie elsewhere.
+// Whether elements that lie on a device are copied to the host.
 enum class Fetch : uint8_t {
   kAlways,
-  kNever,    // they stay there: not readable, on_device() tells
-  kNothing,  // the same for the host's own, as if it were a device: for tests
+  kNever,    // they stay on the device: readable() is false, on_device() is true
+  kNothing,  // the host, too, is treated as a device: for tests
 };
 
 class TensorAccess {
@@ -34,21 +34,21 @@ class TensorAccess {
   TensorAccess(const TensorAccess&) = delete;
   TensorAccess& operator=(const TensorAccess&) = delete;
 
-  // Narrows what is read. A tensor that is not readable stays as it is.
+  // Narrows the view to the selected part. Has no effect on a tensor that is not readable.
   void Slice(const dump::Slicer& slicer);
 
   // False for tensors whose elements cannot be read as a strided array on the host (sparse,
   // quantized, meta, nested, ...).
   bool readable() const { return readable_; }
-  bool on_device() const { return on_device_; }       // not readable: Fetch::kNever
-  void FetchNow();                                    // what lies on a device, after all
+  bool on_device() const { return on_device_; }       // the elements stayed on their device
+  void FetchNow();                                    // copies them to the host after all
   PyObject* holder() const { return holder_; }        // the tensor that has the elements
-  DType element_type() const { return view_.dtype; }  // when readable or on_device
-  const TensorView& view() const { return view_; }    // when readable
-  PyObject* resolved() const { return keep_.get(); }  // what `view` is of, if not the tensor itself
+  DType element_type() const { return view_.dtype; }  // valid when readable or on_device
+  const TensorView& view() const { return view_; }    // valid when readable
+  PyObject* resolved() const { return keep_.get(); }  // the copy that `view` shows; null: no copy
   std::string_view dtype() const { return dtype_; }   // "torch.float32", "torch.qint8"
   std::span<const int64_t> shape() const { return {shape_.data(), static_cast<size_t>(ndim_)}; }
-  // Of a DTensor, as JSON; "" otherwise. All else is of the local shard.
+  // Of a DTensor, as JSON; "" for other tensors. Everything else describes the local shard.
   const std::string& device_mesh() const { return device_mesh_; }
   const std::string& placements() const { return placements_; }
   // The name under "type" in dump.json: "torch.Tensor" for plain tensors and most subclasses.
@@ -59,13 +59,15 @@ class TensorAccess {
   void Read();
   bool ReadExchange(PyObject* tensor);
   bool ReadAttributes(PyObject* tensor);
-  // The tensor to read, null for none; `tensor` becomes the one whose shape and dtype count.
+  // Returns the tensor whose elements are read, null when there is none. `*tensor` becomes the
+  // tensor whose shape and dtype are recorded.
   PyObject* Holder(PyObject** tensor);
   void Describe(PyObject* tensor);         // shape and dtype only
   PyRef Resolved(PyObject* tensor) const;  // the tensor without conj or neg bit, on the host
 
-  PyRef inner_, result_;  // of a DTensor, of an AsyncCollectiveTensor: what has the elements
-  PyRef keep_;            // a copy made for reading
+  PyRef inner_;   // of a DTensor: the local shard
+  PyRef result_;  // of an AsyncCollectiveTensor: the tensor inside
+  PyRef keep_;    // a copy that was made for reading
   TensorView view_;
   int ndim_ = 0;
   Fetch fetch_;

@@ -12,12 +12,12 @@
 namespace msprobe::capture {
 namespace {
 
-// Below this many bytes, giving up the GIL costs more than it gives to others.
+// Below this many bytes, releasing the GIL costs more than other threads gain.
 constexpr int64_t kReleaseGilBytes = 1 << 20;
 constexpr int64_t kParallelBytes = 1 << 19;
 
-// Fills what an entry says of a tensor or array (a TensorAccess or NumpyArray), but for its file.
-// `ticket`: under which its statistics come from a device; -1: they are taken here.
+// Fills all members of a TensorValue but `file`, from a TensorAccess or NumpyArray. `ticket`: the
+// number under which a device delivers the statistics; -1: they are computed here.
 template <typename Access>
 void Describe(const Access& access, const ValueOptions& options, EntryStyle style, int64_t ticket,
               TensorValue* value) {
@@ -48,7 +48,7 @@ void Describe(const Access& access, const ValueOptions& options, EntryStyle styl
     value->first_nonfinite = kernels::FirstNonfinite(view);
 }
 
-// Whether a tensor's elements are needed here at once.
+// Whether a tensor's elements are needed on the host at once.
 Fetch FetchFor(const ValueOptions& options, EntryStyle style) {
   if (style.reading != Reading::kMeasured) return Fetch::kNever;
   const bool only_statistics = options.numbers && options.summary.statistics &&
@@ -60,7 +60,8 @@ Fetch FetchFor(const ValueOptions& options, EntryStyle style) {
   return takes_host ? Fetch::kNothing : Fetch::kNever;
 }
 
-// The ticket under which statistics of a tensor on a device come later; -1: they are taken here.
+// Asks the device for the statistics of a tensor: the ticket under which it delivers them. -1: they
+// are computed here.
 int64_t TicketFor(TensorAccess* access, const ValueOptions& options, EntryStyle style) {
   if (!access->on_device() || style.reading != Reading::kMeasured) return -1;
   const int64_t ticket = options.device->Add(access->holder(), access->element_type());
@@ -68,7 +69,7 @@ int64_t TicketFor(TensorAccess* access, const ValueOptions& options, EntryStyle 
   return ticket;
 }
 
-// Stores the elements now, or keeps the value for later. False: could not be stored.
+// Stores the elements now, or adds the tensor to style.held. False: it could not be stored.
 bool Keep(PyObject* value, const TensorView& view, const kernels::Stats& stats,
           const ValueOptions& options, EntryStyle style, const std::string& file_name) {
   if (style.held == nullptr) return options.store(file_name, view);
@@ -124,7 +125,7 @@ void ValueWriter::Dict(std::string_view key, std::string_view category, PyObject
   for (Py_ssize_t position = 0; dict != nullptr && PyDict_Next(dict, &position, &name, &value);) {
     if (leave_out_none && value == Py_None) continue;
     const PyRef keep_name = PyRef::Borrow(name),
-                keep_value = PyRef::Borrow(value);  // the GIL may be given up below
+                keep_value = PyRef::Borrow(value);  // the GIL may be released below
     entry_.Key(Utf8(name));
     if (ignored_ != nullptr && ignored_->Has(Utf8(name)))
       Ignored(value);
@@ -179,10 +180,10 @@ void ValueWriter::ValueAt(int64_t position, PyObject* value) {
 
 void ValueWriter::Ignored(PyObject* value) {
   entry_.Null();
-  // Gradients are recorded: its tensors are to be known.
+  // Its gradients are recorded, so its tensors must be listed.
   Entry nowhere;
   nowhere.BeginSlot("", "", Entry::Container::kList);
-  ValueWriter walk(&nowhere, options_, EntryStyle{Reading::kMet});
+  ValueWriter walk(&nowhere, options_, EntryStyle{Reading::kPresence});
   walk.Value(value);
   tensors_.insert(tensors_.end(), walk.tensors_.begin(), walk.tensors_.end());
   tracing_ = tracing_ || walk.tracing_;
@@ -196,7 +197,7 @@ void ValueWriter::WriteTensor(PyObject* tensor) {
     return;
   }
   tensors_.push_back(tensor);
-  if (style_.reading == Reading::kMet) {
+  if (style_.reading == Reading::kPresence) {
     entry_.Null();
     return;
   }
@@ -220,7 +221,7 @@ void ValueWriter::Measure(const Access& access, PyObject* value, std::optional<b
 }
 
 void ValueWriter::ArrayValue(PyObject* array) {
-  style_.reading != Reading::kMet
+  style_.reading != Reading::kPresence
       ? Measure(NumpyArray(array), array, /*requires_grad=*/std::nullopt, /*ticket=*/-1)
       : entry_.Null();
 }

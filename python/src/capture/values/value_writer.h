@@ -1,9 +1,8 @@
-// Writes what a call was given or returned (tensors, numbers, containers of them) into the entry
-// that is being composed.
+// Adds the arguments and results of a call (tensors, numbers, containers of them) to its entry.
 //
 //   ValueWriter writer(&entry, options, {.store = true});
 //   writer.List("input_args", "input", values, n);
-//   writer.tensors();                            // the tensors met, in order: for gradients
+//   writer.tensors();                            // all tensors among them, in order, for gradients
 #pragma once
 
 #include <Python.h>
@@ -30,41 +29,44 @@ namespace msprobe::capture {
 
 class DeviceStats;
 
-// How much of a tensor is looked at.
+// How much of a tensor is read.
 enum class Reading : uint8_t {
-  kMet,        // that it is there: for its gradient
+  kPresence,   // nothing: the tensor is only listed in tensors(), for its gradient
   kDescribed,  // type, dtype and shape
   kMeasured,   // the elements
 };
 
-// A tensor or array whose file is written later, or never (task overflow_check).
-struct Held {
+// A tensor or array whose file is written later, or never: when it is known whether its call is
+// recorded (task overflow_check, "bench_path").
+struct HeldTensor {
   PyRef value;
   std::string file;
-  uint64_t fingerprint;  // of what was recorded: tells whether it was changed since
+  uint64_t fingerprint;  // of the elements as they were recorded; shows whether they have changed
   int64_t bytes;
 };
 
 // How the values of one entry are written.
 struct EntryStyle {
   Reading reading = Reading::kMeasured;
-  bool store = false;                 // tensors go to files too
-  bool locate = false;                // counts and the first place of what is not finite
-  std::vector<Held>* held = nullptr;  // tensors that would be stored are kept here instead
+  bool store = false;   // write the elements of each tensor to a file
+  bool locate = false;  // record the counts, and the index of the first NaN or infinity
+  // Set: tensors that would be stored are added to this list instead.
+  std::vector<HeldTensor>* held = nullptr;
 };
 
 struct ValueOptions {
   dump::SummaryMode summary;
-  // For lines of an older tool: what they have no place for is left out, and a result that is no
-  // sequence stands without a list around it.
+  // For pkl files: values that they cannot hold are left out, and a single result has no list around
+  // it.
   bool for_pkl = false;
-  bool numbers = true;  // false: nothing that is measured is written (task nan_check)
-  // Measures what lies on a device without waiting for it; null: it is fetched and measured here.
+  bool numbers = true;  // false: statistics are computed and not written (task nan_check)
+  // Measures tensors of a device there, without waiting; null: they are copied to the host and
+  // measured here.
   DeviceStats* device = nullptr;
-  const dump::Slicer* slicer =
-      nullptr;  // the part of each tensor that is recorded; null: all of it
-  // Called for each readable tensor of an entry whose tensors are stored; returns false when it
-  // could not be queued.
+  // Selects the part of each tensor that is recorded; null: the whole tensor.
+  const dump::Slicer* slicer = nullptr;
+  // Called for each readable tensor of an entry whose tensors are stored. Returns false when the
+  // tensor could not be queued.
   std::function<bool(const std::string& file_name, const TensorView& view)> store;
 };
 
@@ -76,11 +78,11 @@ class ValueWriter {
   // "input_args": [...]
   void List(std::string_view key, std::string_view category, PyObject* const* values,
             Py_ssize_t count);
-  // The same for a call whose first positional value is kept apart (bound methods).
+  // The same for a bound method, whose first value `self` is kept apart.
   void List(std::string_view key, std::string_view category, PyObject* self,
             PyObject* const* values, Py_ssize_t count);
-  // "input_kwargs": {...}: from a dict (may be null), or from names and values of a vectorcall.
-  // A module's parameters that are None are left out.
+  // "input_kwargs": {...}: from a dict (may be null), or (Names) from the names and values of a
+  // vectorcall. `leave_out_none`: a value None has no member.
   void Dict(std::string_view key, std::string_view category, PyObject* dict,
             bool leave_out_none = false);
   void Names(std::string_view key, std::string_view category, PyObject* names,
@@ -88,16 +90,15 @@ class ValueWriter {
   // "output": [...]: the elements of a tuple or list, else one element.
   void Output(std::string_view key, std::string_view category, PyObject* result);
   void Value(PyObject* value, int depth = 0);
-  // What the next calls of List, Dict, Names and Output leave out; nullptr: nothing. null stands in
-  // its place, its tensors count as met.
+  // The values that the next calls of List, Dict, Names and Output leave out; nullptr: none. The
+  // entry has null in their place. Their tensors are still listed in tensors().
   void Ignore(const formats::IgnoredValues* ignored) { ignored_ = ignored; }
-  void ValueAt(int64_t position, PyObject* value);  // of a list
+  void ValueAt(int64_t position, PyObject* value);  // element `position` of a list
 
   const std::vector<PyObject*>& tensors() const { return tensors_; }  // borrowed
-  const Nonfinite& nonfinite() const { return nonfinite_; }  // of what was measured, and of numbers
-  bool tracing() const {
-    return tracing_;
-  }  // a compiler is tracing: what was written means nothing
+  const Nonfinite& nonfinite() const { return nonfinite_; }  // of measured tensors and of numbers
+  // A compiler is tracing: the values are placeholders, and the entry is to be dropped.
+  bool tracing() const { return tracing_; }
 
  private:
   void Ignored(PyObject* value);
@@ -126,12 +127,12 @@ class ValueWriter {
   std::vector<PyObject*> tensors_;
 };
 
-// Statistics and a checksum of a view; a large one is read without the GIL and by all cores.
+// Statistics and a checksum of a view. A large tensor is read by all cores, with the GIL released.
 kernels::Stats MeasureTensor(const TensorView& view,
                              kernels::Checksum checksum = kernels::Checksum::kNone);
 
-// What an entry says of one tensor (a gradient), in the same way; stored when `file_name` is not "".
-// Adds what it holds to `nonfinite`.
+// Measures one tensor (a gradient) in the same way. It is stored when `file_name` is not "".
+// `nonfinite`, if given, is told which kinds of non-finite elements it has.
 TensorValue RecordTensor(PyObject* tensor, const ValueOptions& options, EntryStyle style,
                          const std::string& file_name, Nonfinite* nonfinite = nullptr);
 

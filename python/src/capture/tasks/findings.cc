@@ -1,4 +1,4 @@
-#include "capture/tasks/finding_count.h"
+#include "capture/tasks/findings.h"
 
 #include <fmt/format.h>
 
@@ -7,8 +7,8 @@
 namespace msprobe::capture {
 namespace {
 
-// In the main thread, as soon as it runs Python code again.
-void RaiseSoon(std::string text) {
+// Raises a ValueError in the main thread, as soon as that thread runs Python code again.
+void RaiseInMainThread(std::string text) {
   static auto* message = new std::string;
   *message = std::move(text);
   const auto raise = [](void*) {
@@ -21,17 +21,18 @@ void RaiseSoon(std::string text) {
 
 }  // namespace
 
-void FoundCalls::Count(std::string_view what, int64_t limit, std::string_view kind, int64_t site) {
-  ++found_;
+void Findings::Count(std::string_view what, int64_t limit, std::string_view kind, int64_t site) {
+  ++count_;
   Log(LogLevel::kWarning,
-      fmt::format("{} ({}{}){}", what, found_, limit > 0 ? fmt::format(" of {}", limit) : "",
+      fmt::format("{} ({}{}){}", what, count_, limit > 0 ? fmt::format(" of {}", limit) : "",
                   recording_->WhereIs(site)));
   const std::string file = recording_->session->last_file();
-  if (found_ != limit) return;
+  if (count_ != limit) return;
   complete_();
   if (recording_->config().pkl && recording_->config().pkl->raises)
-    RaiseSoon(fmt::format("[overflow {} times]: {}; its values are in {}", found_, what, file));
-  recording_->session->Conclude(fmt::format("{} calls that {} are recorded", found_, kind));
+    RaiseInMainThread(
+        fmt::format("[overflow {} times]: {}; its values are in {}", count_, what, file));
+  recording_->session->Conclude(fmt::format("{} calls that {} are recorded", count_, kind));
 }
 
 }  // namespace msprobe::capture

@@ -1,4 +1,4 @@
-#include "capture/collectives/late_calls.h"
+#include "capture/collectives/async_collectives.h"
 
 #include <algorithm>
 
@@ -35,8 +35,9 @@ bool IsOnHost(PyObject* value) {
   return flag.get() == Py_True;
 }
 
-// Asks, and does not wait. A backend completes the future first, and then the work; on a device the
-// future of a work that is only queued is complete already, so there it is not asked.
+// Asks whether the work is complete; does not wait. A backend completes the future of a work first,
+// and then the work. On a device the future is complete as soon as the work is queued: there the
+// future says nothing, and is not asked.
 bool IsCompleted(const PyRef& work, const std::vector<PyRef>& values) {
   if (Answer(work, "is_completed").get() == Py_True) return true;
   return std::all_of(values.begin(), values.end(),
@@ -57,31 +58,32 @@ std::vector<PyRef> Flatten(const CallArgs& args) {
   return values;
 }
 
-bool LateCalls::Postpone(std::unique_ptr<OpenCall>* call, const CallArgs& args, PyObject* result) {
+bool AsyncCollectives::TakeIfAsync(std::unique_ptr<OpenCall>* call, const CallArgs& args,
+                                   PyObject* result) {
   const Interposer::Pause pause;
   OpenCall& open = **call;
   open.entry.group = DescribeGroup(*open.api->collective, args, result);
   if (result == nullptr) return false;
-  LateCall late;
+  AsyncCall async;
   const PyRef group = GroupOf(*open.api->collective, args);
   if (group && IsCoalescing(group.get())) {
-    late.group = group;
+    async.group = group;
     ++coalescing_;
   } else {
     ForEachResult(result, [&](PyObject* work) {
-      if (IsWork(work)) late.handles.push_back(PyRef::Borrow(work));
+      if (IsWork(work)) async.handles.push_back(PyRef::Borrow(work));
     });
-    if (late.handles.empty()) return false;
+    if (async.handles.empty()) return false;
   }
-  late.values = Flatten(args);
-  late.call = std::move(*call);
-  late_.push_back(std::move(late));
+  async.values = Flatten(args);
+  async.call = std::move(*call);
+  calls_.push_back(std::move(async));
   return true;
 }
 
-void LateCalls::Learn(const Api& api, const CallArgs& args, PyObject* result,
-                      std::string_view exception) {
-  if (late_.empty()) return;
+void AsyncCollectives::OnCompletionCall(const Api& api, const CallArgs& args, PyObject* result,
+                                        std::string_view exception) {
+  if (calls_.empty()) return;
   const std::vector<PyRef> given = Flatten(args);
   if (given.empty()) return;
   switch (api.kind) {
@@ -89,10 +91,10 @@ void LateCalls::Learn(const Api& api, const CallArgs& args, PyObject* result,
       if (result != Py_True) return;
       [[fallthrough]];
     case Api::kWait:
-      if (coalescing_ > 0) SettleCoalesced(nullptr);
-      return Waited(given[0].get(), exception);
-    case Api::kHandOn:
-      if (given.size() > 1 && IsWork(given[1].get())) SettleCoalesced(given[1].get());
+      if (coalescing_ > 0) EndCoalescing(nullptr);
+      return OnWaited(given[0].get(), exception);
+    case Api::kCoalesce:
+      if (given.size() > 1 && IsWork(given[1].get())) EndCoalescing(given[1].get());
       return;
     case Api::kCompiler:
     case Api::kEvaluator:
@@ -102,25 +104,26 @@ void LateCalls::Learn(const Api& api, const CallArgs& args, PyObject* result,
   }
 }
 
-void LateCalls::Waited(PyObject* handle, std::string_view exception) {
-  std::list<LateCall> complete;
-  for (auto it = late_.begin(); it != late_.end();) {
+void AsyncCollectives::OnWaited(PyObject* handle, std::string_view exception) {
+  std::list<AsyncCall> complete;
+  for (auto it = calls_.begin(); it != calls_.end();) {
     const auto next = std::next(it);
     const size_t before = it->handles.size();
     std::erase_if(it->handles, [&](const PyRef& h) { return h.get() == handle; });
-    // One that failed will not be waited for a second time.
+    // A work that failed is not waited for a second time, so its call is complete as well.
     if (it->handles.size() < before && (it->handles.empty() || !exception.empty()))
-      complete.splice(complete.end(), late_, it);
+      complete.splice(complete.end(), calls_, it);
     it = next;
   }
-  for (LateCall& late : complete) Complete(std::move(late), exception, /*at_stop=*/false);
+  for (AsyncCall& async : complete) Complete(std::move(async), exception, /*at_stop=*/false);
 }
 
-// Calls of managers that have ended: they belong to `work`, or have no work that anybody could wait
-// for, and are complete.
-void LateCalls::SettleCoalesced(PyObject* work) {
-  std::list<LateCall> complete;
-  for (auto it = late_.begin(); it != late_.end();) {
+// For all calls whose coalescing manager has ended: `work` is the work that the manager got for
+// them, and they wait for it. Null: there is no work that the program could wait for, so the calls
+// are complete.
+void AsyncCollectives::EndCoalescing(PyObject* work) {
+  std::list<AsyncCall> complete;
+  for (auto it = calls_.begin(); it != calls_.end();) {
     const auto next = std::next(it);
     if (it->group && !IsCoalescing(it->group.get())) {
       it->group = PyRef();
@@ -128,40 +131,40 @@ void LateCalls::SettleCoalesced(PyObject* work) {
       if (work != nullptr) {
         it->handles.push_back(PyRef::Borrow(work));
       } else {
-        complete.splice(complete.end(), late_, it);
+        complete.splice(complete.end(), calls_, it);
       }
     }
     it = next;
   }
-  for (LateCall& late : complete) Complete(std::move(late), "", /*at_stop=*/false);
+  for (AsyncCall& async : complete) Complete(std::move(async), "", /*at_stop=*/false);
 }
 
-void LateCalls::Complete(LateCall late, std::string_view exception, bool at_stop) {
-  OpenCall* call = late.call.get();
+void AsyncCollectives::Complete(AsyncCall async, std::string_view exception, bool at_stop) {
+  OpenCall* call = async.call.get();
   bool is_final = exception.empty();
-  for (const PyRef& handle : late.handles)
-    is_final = is_final && at_stop && IsCompleted(handle, late.values);
-  if (late.group) is_final = false;
+  for (const PyRef& handle : async.handles)
+    is_final = is_final && at_stop && IsCompleted(handle, async.values);
+  if (async.group) is_final = false;
   if (!exception.empty()) {
     call->entry.exception = exception;
   } else if (is_final) {
-    writer_->WriteList(call, late.values);
+    writer_->WriteList(call, async.values);
   }
   call->entry.completion = !exception.empty() ? "failed"
                            : !is_final        ? "not complete at stop"
                            : at_stop          ? "complete at stop"
                                               : "waited for";
   writer_->Finish(call);
-  writer_->Recycle(std::move(late.call));
+  writer_->Recycle(std::move(async.call));
 }
 
-void LateCalls::Flush() {
+void AsyncCollectives::Flush() {
   const Interposer::Pause pause;
-  if (coalescing_ > 0) SettleCoalesced(nullptr);
-  std::list<LateCall> rest;
-  rest.swap(late_);
+  if (coalescing_ > 0) EndCoalescing(nullptr);
+  std::list<AsyncCall> rest;
+  rest.swap(calls_);
   coalescing_ = 0;
-  for (LateCall& late : rest) Complete(std::move(late), "", /*at_stop=*/true);
+  for (AsyncCall& async : rest) Complete(std::move(async), "", /*at_stop=*/true);
 }
 
 }  // namespace msprobe::capture

@@ -26,7 +26,7 @@ std::string CompareFiles(const std::string& target, const std::string& golden, i
 
 }  // namespace
 
-void BindOlderFiles(nb::module_& m) {
+void BindParse(nb::module_& m) {
   using namespace nb::literals;
   m.def("trace_lines", &Trace, "path"_a, "prefix"_a,
         "What `msprobe parse` prints, and what it warns of.");

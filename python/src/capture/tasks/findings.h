@@ -1,0 +1,32 @@
+// Counts the calls that a task has found (calls that make NaN, calls that differ from the reference
+// dump). Each is logged; after a configured number of them, collection ends.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string_view>
+#include <utility>
+
+#include "capture/recording/recording.h"
+
+namespace msprobe::capture {
+
+class Findings {
+ public:
+  // `complete` is called before collection ends, to write the last files of the step.
+  Findings(Recording* recording, std::function<void()> complete)
+      : recording_(recording), complete_(std::move(complete)) {}
+
+  // One more call was found. `what`: for the log line, "Torch.log.0.forward makes NaN". `limit`:
+  // collection ends at this number; -1: never. `kind`: for the last line, "overflow". `site`: number
+  // of the call's stack.
+  void Count(std::string_view what, int64_t limit, std::string_view kind, int64_t site);
+  void Forget() { count_ = 0; }
+
+ private:
+  Recording* recording_;
+  std::function<void()> complete_;
+  int64_t count_ = 0;
+};
+
+}  // namespace msprobe::capture
