@@ -1,9 +1,10 @@
 """Files that comments and documents name and that are not there.
 
 Looked at: Markdown as a whole, comments of C++, Python, shell and CMake, docstrings. A name is a
-path from the root that begins with a folder of the project ("engine/base/text.h"). A name with
-capital letters is one that the reader fills in ("tests/data/tables/VERSION"); `*` and `{a,b}` stand
-for several. What git ignores is made by a build or a run, and need not be there.
+path from the root that begins with a folder of the project ("engine/base/text.h"), or the name of a
+C++ file without its folder ("text.h"), which must be that of some file. A path with capital letters
+is one that the reader fills in ("tests/data/tables/VERSION"); `*` and `{a,b}` stand for several.
+What git ignores is made by a build or a run, and need not be there.
 """
 
 import ast
@@ -16,6 +17,9 @@ from pathlib import Path
 FOLDERS = "bench|cli|cmake|docs|engine|examples|fuzz|packaging|python|tests|tools"
 # Not behind another folder (build/cli/msprobe), a variable or the scheme of an address.
 NAMED = re.compile(rf"(?<![\w./$}}\])-])(?:{FOLDERS})/[\w./*{{}},-]*[\w*}}]")
+# A C++ file without its folder; neither <header.h> nor the end of a path.
+BARE = re.compile(r"(?<![\w./<*{}$-])[a-z]\w*(?:-inl)?\.(?:h|cc)\b(?![\w/(]|\.in\b)")
+NOT_OURS = {"foreach_target.h"}  # of Highway
 HASH_COMMENTS = {".sh", ".cmake", ".txt", ".yml", ".yaml"}
 
 
@@ -58,6 +62,18 @@ def named_paths(path: Path, content: str) -> list:
     ]
 
 
+def named_files(path: Path, content: str) -> list:
+    """(line, name of a C++ file without its folder) of what the text of a file names."""
+    if path.suffix not in {".cc", ".h", ".py", ".md"} | HASH_COMMENTS:
+        return []
+    return [
+        (number, name)
+        for number, text in _text(path, content)
+        for name in BARE.findall(text)
+        if name not in NOT_OURS
+    ]
+
+
 def is_there(root: Path, name: str) -> bool:
     braces = re.search(r"\{([^{}]*)\}", name)
     if braces:
@@ -76,11 +92,18 @@ def problems(root: Path, files: list) -> list:
         for number, name in named_paths(path, (root / path).read_text(encoding="utf-8"))
         if not is_there(root, name)
     ]
+    there = {path.name for path in files}
+    missing = [
+        f"{path}:{number}: names {name}, and no file is called so"
+        for path in files
+        for number, name in named_files(path, (root / path).read_text(encoding="utf-8"))
+        if name not in there
+    ]
     names = "\0".join({name for _, _, name in found})
     command = ["git", "check-ignore", "-z", "--stdin"]
     listed = subprocess.run(command, cwd=root, input=names, capture_output=True, text=True).stdout
     ignored = set(listed.split("\0"))
-    return [
+    return missing + [
         f"{path}:{number}: names {name}, which is not there"
         for path, number, name in found
         if name not in ignored

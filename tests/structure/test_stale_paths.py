@@ -4,7 +4,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from stale_paths import named_paths, problems
+from stale_paths import named_files, named_paths, problems
 
 TEXTS = {
     "a comment of C++": ("a.h", '// See engine/a.cc.\nF("engine/b.cc");\n', [(1, "engine/a.cc")]),
@@ -26,6 +26,11 @@ def test_what_is_a_name(name, content, wanted):
     assert named_paths(Path(name), content) == wanted
 
 
+def test_names_without_a_folder():
+    content = "// See b.h, <c.h>, d/e.h, f.h.in and g-inl.h.\nF(); // h.cc\n"
+    assert named_files(Path("a.h"), content) == [(1, "b.h"), (1, "g-inl.h"), (2, "h.cc")]
+
+
 def test_what_is_not_there_is_found(tmp_path):
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
     (tmp_path / ".gitignore").write_text("/docs/made.json\n")
@@ -33,8 +38,10 @@ def test_what_is_not_there_is_found(tmp_path):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("")
     text = "engine/a.cc engine/a.{cc,h} engine/*.h docs/made.json\nengine/b.cc engine/a.{cc,md}\n"
-    (tmp_path / "a.md").write_text(text)
-    assert problems(tmp_path, [Path("a.md")]) == [
+    (tmp_path / "a.md").write_text(text + "a.h, b.h\n")
+    files = [Path("a.md"), Path("engine/a.cc"), Path("engine/a.h")]
+    assert problems(tmp_path, files) == [
+        "a.md:3: names b.h, and no file is called so",
         "a.md:2: names engine/b.cc, which is not there",
         "a.md:2: names engine/a.{cc,md}, which is not there",
     ]
