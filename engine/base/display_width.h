@@ -8,12 +8,13 @@
 
 namespace msprobe {
 
-// Of UTF-8. Wide characters (those of C++'s std::format, which are most of Chinese, Japanese and
-// Korean, and emoji) take two columns, marks that combine with the character before them none,
-// all others one; so does a byte that is no UTF-8.
+// The columns of UTF-8 text. Wide characters take two columns: most of Chinese, Japanese and Korean,
+// and emoji, as C++'s std::format counts. Marks that combine with the character before them take
+// none. All other characters take one, and so does a byte that is not UTF-8.
 int DisplayWidth(std::string_view text);
 
-// Bytes of the longest beginning that takes at most `columns`. Never ends within a character.
+// The size in bytes of the longest prefix of `text` that takes at most `columns`. The prefix never
+// ends inside a character.
 size_t BytesWithin(std::string_view text, int columns);
 
 }  // namespace msprobe

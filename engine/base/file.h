@@ -15,15 +15,15 @@
 
 namespace msprobe {
 
-// A regular file mapped read-only. Refuses directories, devices and sockets. An empty file has
-// empty bytes. A file that another process truncates while mapped is outside what we can answer
-// with an error.
+// A regular file mapped read-only. Directories, devices and sockets are errors. An empty file has
+// empty bytes(). When another process truncates the file while it is mapped, a read of the lost part
+// ends the process (SIGBUS): no error can be returned for that.
 class MappedFile {
  public:
   static Result<MappedFile> Open(const std::string& path);
-  // A file that hostile text names: `name` ("a.pt", "b/a.pt") is looked up below `folder` and
-  // nowhere else. kInvalidDump, naming it, for a symbolic link on the way, "..", an absolute path,
-  // a device, pipe or folder. The folder itself is the caller's.
+  // Opens a file whose name comes from a dump and may be hostile. `name` ("a.pt", "b/a.pt") is
+  // looked up below `folder` and nowhere else. A symbolic link in `name`, "..", an absolute path, a
+  // device, a pipe and a folder are errors (kInvalidDump). `folder` itself is trusted.
   static Result<MappedFile> OpenBelow(const std::string& folder, std::string_view name);
   MappedFile() = default;
   MappedFile(MappedFile&& other) noexcept;
@@ -39,8 +39,8 @@ class MappedFile {
   size_t size_ = 0;
 };
 
-// A file that only grows at its end, save for TruncateTo and Replace. Each Append is one write(2):
-// after a kill the file holds whole appends and at most a prefix of the last one.
+// A file that grows at its end; only TruncateTo and Replace change it otherwise. Each Append is one
+// write(2): after a kill the file holds complete appends and at most a prefix of the last one.
 class AppendFile {
  public:
   // Creates the file, or opens an existing one at its end (keep = true) or empties it (keep =
@@ -50,18 +50,18 @@ class AppendFile {
   AppendFile(AppendFile&& other) noexcept;
   AppendFile& operator=(AppendFile&& other) noexcept;
   ~AppendFile();
-  // When it cannot be written (disk full), the file is cut back to what it was; where that fails
-  // too, nothing is appended behind the half until it can be cut.
+  // When the write fails (disk full), the file is cut back to its former size. If that fails as
+  // well, later appends are refused until the file could be cut.
   Status Append(std::string_view bytes);
   Status TruncateTo(uint64_t size);
-  // Puts `bytes` in the place of all there is, with one write(2) that no kill can cut in two.
-  // False: it could not be done so, because there is more of it than a page, more than a file may
-  // have, or less than there was; the file is as before.
+  // Replaces the whole content by `bytes`, with one write(2) that a kill cannot cut in two. False,
+  // and the file is unchanged: `bytes` is larger than a page or than the size limit of files, or
+  // smaller than the present content.
   bool Replace(std::string_view bytes);
   Status Sync();  // fdatasync
   Status Close();
   bool is_open() const { return fd_ >= 0; }
-  bool IsRemoved() const;  // somebody deleted it: nobody will find what is written
+  bool IsRemoved() const;  // the file was deleted while it was open
   uint64_t size() const { return size_; }
   const std::string& path() const { return path_; }
 
@@ -73,8 +73,8 @@ class AppendFile {
   bool needs_quiet_ = false;  // see system_calls.h
 };
 
-// Writes `path` through a temporary file beside it and a rename; on any error nothing is left
-// behind.
+// Writes a temporary file beside `path` and renames it to `path`: readers see the former file or the
+// new one, never half. After an error the temporary file is gone.
 Status WriteFileAtomically(const std::string& path, std::string_view bytes);
 
 // Creates a directory and its parents. An existing directory is fine.
@@ -85,9 +85,9 @@ Result<std::vector<std::string>> ListDirectory(const std::string& path);
 
 bool IsDirectory(const std::string& path);
 bool IsRegularFile(const std::string& path);
-bool IsLink(const std::string& path);        // symbolic; the functions around this one follow links
-bool Exists(const std::string& path);        // as anything: a device as well
-Status RemoveFile(const std::string& path);  // none there: fine
+bool IsLink(const std::string& path);        // a symbolic link; the other functions follow links
+bool Exists(const std::string& path);        // of any kind: file, folder, device, ...
+Status RemoveFile(const std::string& path);  // a missing file is not an error
 std::string JoinPath(std::string_view directory, std::string_view name);
 std::string BaseName(std::string_view path);
 std::string DirectoryName(std::string_view path);

@@ -1,4 +1,4 @@
-// Parts that threads make in any order, used one after another in theirs.
+// Results that threads make in any order are used in the order of their indices.
 //
 //   OrderedParts<std::string> parts(8, [&](std::string* part) { return file.Append(*part); });
 //   pool.ParallelFor(n, [&](size_t i) {
@@ -21,10 +21,10 @@
 
 namespace msprobe {
 
-// Whoever finishes the part that is next uses it, and those behind it that are ready: nobody waits
-// for a turn. At most `most` parts are held ready; who has one more waits. Indices are 0, 1, 2,
-// ..., each put once, and handed to the threads in about that order. After `use` has failed the
-// other parts are dropped.
+// The thread that puts the next part in order calls `use` for it, and then for all following parts
+// that are ready; so no thread waits for its turn. At most `most` parts are kept ready: a thread
+// with one more waits. Indices are 0, 1, 2, ...; each is put once, and threads get them in about
+// this order. After `use` has failed, the other parts are dropped.
 template <typename Part>
 class OrderedParts {
  public:
@@ -61,7 +61,7 @@ class OrderedParts {
     using_ = false;
   }
 
-  // The first error of `use`. To be asked when all parts are put.
+  // The first error of `use`. To be called after all parts were put.
   Status status() const { return status_; }
 
  private:

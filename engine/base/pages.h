@@ -1,4 +1,4 @@
-// What the system should know of large pieces of memory. Hints: nothing depends on them.
+// Advice to the system about large pieces of memory. No result depends on it.
 #pragma once
 
 #include <cstddef>
@@ -6,23 +6,23 @@
 
 namespace msprobe {
 
-// Files from this size on are walked through a piece at a time, whose pages are given back.
+// Files of this size or more are read piece by piece, and the pages of each piece are given back.
 inline constexpr size_t kLargeFile = size_t{32} << 20;
 
-// Gives back the memory of the pages that lie wholly inside `part`, a view into a MappedFile's
-// bytes (never other memory: it would be lost). They come back from the system's cache when they
-// are touched again.
+// Gives back the memory of the pages that lie completely inside `part`. `part` must be a view into
+// the bytes of a MappedFile; the content of other memory would be lost. When the pages are read
+// again, the system loads them from its cache or the file.
 void ForgetPages(std::string_view part);
 
-// The same for the pages around it, too, that the system fetches with those that are touched;
-// `part` lies in `file`, a MappedFile's bytes.
+// The same, also for the pages around `part`, which the system loads together with the pages that
+// are read. `file`: all bytes of the MappedFile.
 void ForgetPagesAround(std::string_view part, std::string_view file);
 
-// Copies `part`, of a MappedFile's bytes, and gives its pages back on the way: what is needed at a
-// time is the copy.
+// Copies `part`, a view into a MappedFile, and gives its pages back while it copies, so that only
+// the copy takes memory.
 void CopyAndForget(std::string_view part, char* out);
 
-// Asks for large pages behind memory that is about to be filled: fewer faults.
+// Asks for large pages for memory that is about to be filled, which means fewer page faults.
 void PreferLargePages(const void* begin, size_t size);
 
 }  // namespace msprobe

@@ -1,5 +1,5 @@
-// How every fallible function of the engine answers: a Status, or a Result<T> that holds a value or
-// a Status.
+// Every function of the engine that can fail returns a Status, or a Result<T>, which holds a value
+// or a Status.
 //
 //   if (!Exists(path))
 //     return NotFound(path).Expected("a dump folder or dump.json").Hint("msprobe compare --help");
@@ -26,7 +26,7 @@ enum class ErrorCode {
   kInvalidDump,  // a dump, tensor or mapping file whose content is damaged, truncated or hostile
   kNotFound,     // a path that does not exist
   kIo,           // the operating system refused: permission, disk full, ...
-  kUnsupported,  // understood, and not possible here
+  kUnsupported,  // the request is valid, and this version or machine cannot do it
   kInternal,     // our bug
 };
 
@@ -42,10 +42,10 @@ class [[nodiscard]] Status {
   bool ok() const { return rep_ == nullptr; }
   ErrorCode code() const { return rep_ ? rep_->code : ErrorCode::kOk; }
 
-  // The parts of a message; each returns the status, so that they chain. Copies made before stay as
-  // they were.
+  // The parts of a message. Each returns the status, so that calls can be chained. Copies that were
+  // made before do not change.
   Status&& At(std::string_view path, std::optional<uint64_t> offset = std::nullopt) &&;
-  Status&& Says(std::string_view message) &&;  // a plain sentence, when expected/found does not fit
+  Status&& Says(std::string_view message) &&;  // a sentence, where expected/found does not fit
   Status&& Expected(std::string_view what) &&;
   Status&& Found(std::string_view what) &&;
   Status&& Hint(std::string_view what_to_type_next) &&;
@@ -64,9 +64,9 @@ class [[nodiscard]] Status {
     std::string path, says, expected, found, hint;
     std::optional<uint64_t> offset;
   };
-  void OwnRep();  // before a change: copies share their parts
+  void OwnRep();  // to be called before a change: copies share one Rep
 
-  std::shared_ptr<Rep> rep_;  // null when ok: passing a success on costs nothing
+  std::shared_ptr<Rep> rep_;  // null when ok, so that passing a success on costs nothing
 };
 
 Status InvalidArgument(std::string_view message = "");
@@ -78,8 +78,8 @@ Status IoError(std::string_view path, std::string_view operation,
 Status Unsupported(std::string_view message);
 Status Internal(std::string_view message);
 
-// At most `max` characters of hostile text, control characters and quotes made visible, for use in
-// Found().
+// For use in Found(): at most `max` characters of text from a file, with control characters and
+// quotes made visible.
 std::string Excerpt(std::string_view text, size_t max = 40);
 
 template <typename T>

@@ -1,4 +1,4 @@
-// What every write of ours needs around the bare system call.
+// Helpers that belong around every system call that writes.
 //
 //   const int fd = Uninterrupted([&] { return ::open(path, O_WRONLY | O_CREAT, 0666); });
 //   const QuietSizeLimit quiet(needs_quiet);   // on the stack, around write(2)
@@ -12,7 +12,7 @@
 
 namespace msprobe {
 
-// Calls again for as long as a signal interrupts. Not for close(2): Linux has closed the file.
+// Repeats the call while a signal interrupts it. Not for close(2): Linux has closed the file then.
 template <typename Call>
 auto Uninterrupted(Call&& call) {
   while (true) {
@@ -21,12 +21,13 @@ auto Uninterrupted(Call&& call) {
   }
 }
 
-// 0 or the errno of close(2), in which disks beyond a network tell that a write did not arrive.
+// Returns 0 or the errno of close(2). File systems on a network report lost writes there.
 inline int CloseFile(int fd) { return ::close(fd) == 0 || errno == EINTR ? 0 : errno; }
 
-// A write beyond RLIMIT_FSIZE answers EFBIG, but its SIGXFSZ kills a program first that left the
-// signal at its default. Python ignores it; where a program went back to the default, it is held
-// back on this thread for the time of our own write, and taken away when the write caused it.
+// A write beyond RLIMIT_FSIZE fails with EFBIG and sends SIGXFSZ, which kills a program that has not
+// changed the default action of the signal. Python ignores the signal. In a program that has set the
+// default action again, this class blocks the signal on this thread during our own write, and
+// discards it when the write caused it.
 class QuietSizeLimit {
  public:
   static bool IsNeeded() {

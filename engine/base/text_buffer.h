@@ -1,5 +1,5 @@
-// Text that is put together from millions of short pieces: appending costs a few instructions
-// where std::string::append is two calls.
+// Text that is composed of millions of short pieces. Appending costs a few instructions, where
+// std::string::append makes two function calls.
 //
 //   TextBuffer line;
 //   line += name; line += ','; line.Number(0.5);
@@ -19,7 +19,7 @@ namespace msprobe {
 
 class TextBuffer {
  public:
-  // Bytes behind the text that may be written and read (they are no part of it).
+  // Number of bytes behind the text that may be read and written, although they are not part of it.
   static constexpr size_t kSlack = 64;
 
   TextBuffer() = default;
@@ -64,7 +64,8 @@ class TextBuffer {
     capacity_ = wanted;
   }
 
-  // Two moves that overlap in the middle copy any length between one and two of them.
+  // Copies a text that is longer than one move and at most as long as two: one move from its start,
+  // and one that ends at its end. They may overlap in the middle.
   template <typename Word>
   static void CopyEnds(char* to, const char* from, size_t size) {
     Word first, last;

@@ -3,9 +3,9 @@
 //
 //   TextRef name = "torch.float32";        // from anything that is a std::string_view
 //   std::string_view view = name;          // and back, at no cost
-//   if (name == other) Use(view);          // the same place is equal at one look
+//   if (name == other) Use(view);          // two refs to one place compare without reading the text
 //
-// As with a view, the text lives elsewhere.
+// As with a std::string_view, something else must own the text.
 #pragma once
 
 #include <compare>
@@ -28,7 +28,7 @@ class TextRef {
       : TextRef(std::string_view(text)) {}  // NOLINT: as a view
   TextRef(std::string_view text) {          // NOLINT
     const auto at = reinterpret_cast<uintptr_t>(text.data());
-    // An address takes 48 bits, the length the rest. What has no room is kept elsewhere.
+    // 48 bits hold the address, 16 bits the length. A longer text needs an object of its own (Keep).
     bits_ = text.size() < kElsewhere && at >> kAddressBits == 0
                 ? static_cast<uint64_t>(text.size()) << kAddressBits | at
                 : static_cast<uint64_t>(kElsewhere) << kAddressBits |

@@ -10,9 +10,9 @@
 
 namespace msprobe {
 
-// Threads start at the first ParallelFor and are started anew in a forked child; where the system
-// gives no more threads, those there are do the work. ParallelFor may be called from any thread;
-// calls from inside a loop body run on the calling thread. Bodies must not throw.
+// Threads start at the first ParallelFor, and start anew in a forked child. When the system refuses
+// to start a thread, the others do the work. ParallelFor may be called from any thread; a call from
+// inside a loop body runs on the calling thread alone. Bodies must not throw.
 class ThreadPool {
  public:
   explicit ThreadPool(size_t threads);  // including the caller; 0 and 1 mean "no worker"
@@ -20,19 +20,19 @@ class ThreadPool {
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
-  // Runs `work(context)` on each thread of a team that somebody else keeps, the caller among them,
-  // and returns when all are done.
+  // A function that runs `work(context)` on each thread of a team that another library owns, and on
+  // the calling thread, and returns when all are done.
   using Team = void (*)(void (*work)(void*), void* context);
-  // From now on loops of this process run on that team: its threads are awake (they wait for their
-  // owner's next loop in a busy loop, and would compete with ours for the cores), and each finds
-  // in its cache what it wrote there last. Not in a forked child.
+  // From now on, loops of this process run on that team, but not in a forked child. The team's
+  // threads are awake: they wait in a busy loop for their owner's next loop, and would compete with
+  // threads of ours for the cores. Each also has in its cache what it wrote last.
   void Borrow(Team team);
 
   void ParallelFor(size_t count, const std::function<void(size_t)>& body);
   size_t threads() const { return threads_; }
 
-  // Shared by the whole process: one thread per core this process may run on, or MSPROBE_THREADS of
-  // them.
+  // The pool of the whole process. It has one thread for each core that the process may run on, or
+  // as many as MSPROBE_THREADS says.
   static ThreadPool& Default();
 
  private:

@@ -1,4 +1,4 @@
-// Whether a folder can be written to, before anything is written.
+// Checks that a folder can be written to, before anything is written.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace msprobe {
 
-// Whether folders and files can be made below `path`, which need not exist yet: then its nearest
-// folder that exists is tried. The trial is a folder with a file of one byte, of a name that nobody
-// else has; both are removed. Errors: kIo, naming the folder and the reason.
+// Whether folders and files can be made below `path`. If `path` does not exist, the nearest folder
+// above it that exists is tried. The trial creates a folder with a unique name and in it a file of
+// one byte, and removes both. Errors: kIo, with the folder and the reason.
 Status CheckWritable(const std::string& path);
 
 }  // namespace msprobe

@@ -25,8 +25,8 @@ std::atomic<uint64_t> next_number{0};
 Result<AtomicFile> AtomicFile::Create(const std::string& path) {
   AtomicFile file;
   file.path_ = path;
-  // Process and number make the name unique without mkstemp's extra calls; O_EXCL keeps that
-  // honest.
+  // The process id and a number make the name unique, without mkstemp's extra system calls; O_EXCL
+  // fails if the name exists all the same.
   for (int attempt = 0; attempt < 100; ++attempt) {
     file.temporary_ = fmt::format("{}.{}.{}.part", path, ::getpid(), next_number++);
     file.fd_ = Uninterrupted([&] {

@@ -15,8 +15,8 @@
 
 namespace msprobe::formats {
 
-// Written under "<path>.<pid>.<n>.part" and renamed by Commit(). Destroyed without Commit(), it is
-// removed. Not for two threads at once; different files from different threads are fine.
+// The file is written under "<path>.<pid>.<n>.part" and renamed by Commit(). The destructor removes
+// it when there was no Commit(). One object must not be used by two threads at once.
 class AtomicFile {
  public:
   static Result<AtomicFile> Create(const std::string& path);
@@ -34,7 +34,7 @@ class AtomicFile {
 
   const std::string& temporary_path() const {
     return temporary_;
-  }  // for writers that insist on a path
+  }  // for libraries that need a path
   const std::string& path() const { return path_; }
   uint64_t size() const { return size_; }
 

@@ -32,7 +32,8 @@ bool LooksLikeFormula(std::string_view text) {
 
 constexpr unsigned char kSeparators = 1, kQuotes = 2, kBeyondAscii = 0x80;
 
-// Which kinds of character the end of `text` has, 16 bytes at a time: for the compiler, one step.
+// Which kinds of character the end of `text` has. The loop takes 16 bytes at a time, which the
+// compiler turns into vector instructions.
 unsigned char KindsOfCharacters(TextBuffer* text, size_t start) {
   std::memset(text->data() + text->size(), 0, 16);
   unsigned char kinds = 0;
@@ -87,7 +88,7 @@ void CsvWriter::AppendQuoted(std::string_view text, bool guard) {
   if (high >= 0x80) {
     AppendValidUtf8(&valid, text);
     text = valid;
-    // At the beginning of a file readers take it for the byte order mark.
+    // At the start of a file, readers would take it for the byte order mark.
     quote |= static_cast<unsigned char>(text.starts_with("\xef\xbb\xbf"));
   }
   if (!quote) {

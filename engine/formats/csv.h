@@ -16,8 +16,8 @@
 
 namespace msprobe::formats {
 
-// Makes a csv cell of the end of `text`, from `start` on: as TextCell below (`guard`), or as
-// NumberCell. For writers of large tables, whose cells rarely need anything.
+// Turns the end of `text`, from `start` on, into a csv cell: as TextCell below (`guard`), or as
+// NumberCell. For writers of large tables, whose cells rarely need a change.
 void QuoteCsvCell(TextBuffer* text, size_t start, bool guard);
 
 // Rows in memory. Large tables are built as several of these, one per thread, and written together.
@@ -25,9 +25,9 @@ class CsvWriter {
  public:
   void Reserve(size_t bytes) { text_.reserve(bytes); }
 
-  // Text that someone else chose: a name, a stack line, a message. One that a spreadsheet would run
-  // as a formula (it begins with = + - @, tab, carriage return, or a full-width = + - @) gets a
-  // leading apostrophe.
+  // Text that comes from a dump: a name, a stack line, a message. A text that a spreadsheet would
+  // run as a formula (it begins with = + - @, tab, carriage return, or a full-width = + - @) gets an
+  // apostrophe in front.
   void TextCell(std::string_view text);
   // Text this program chose, written as it is apart from quoting: numbers in the file's own
   // spelling, "N/A", " inf".
@@ -47,8 +47,8 @@ class CsvWriter {
   size_t cells_ = 0;
 };
 
-// Writes the parts one after another through a temporary file: the old file or the new one, never
-// half.
+// Writes the parts one after another to a temporary file and renames it: readers see the former file
+// or the new one, never half.
 Status WriteCsv(const std::string& path, std::span<const CsvWriter> parts);
 
 }  // namespace msprobe::formats

@@ -1,6 +1,6 @@
 // JSON as dumps and configuration files use it: strict JSON plus the bare NaN, Infinity and
-// -Infinity of Python's json.dumps. Two ways in: a cursor that walks a large text and allocates
-// nothing, and a small tree with line numbers for configurations.
+// -Infinity of Python's json.dumps. There are two readers: a cursor, which walks a large text and
+// allocates nothing, and a small tree with line numbers, for configurations.
 //
 //   JsonCursor json(text);
 //   JsonText key;
@@ -19,8 +19,8 @@
 
 namespace msprobe::formats {
 
-// A string between its quotes, as it stands in the text. A cursor has checked its escapes: decoding
-// cannot fail.
+// The text between the quotes of a string, not decoded. The cursor has checked its escapes, so that
+// decoding cannot fail.
 struct JsonText {
   std::string_view raw;
   bool escaped = false;  // raw holds backslashes; use AppendJsonText
@@ -31,9 +31,9 @@ struct JsonText {
 // Appends the characters a JSON string stands for, in UTF-8; half a surrogate pair becomes U+FFFD.
 void AppendJsonText(std::string* out, JsonText text);
 
-// Walks a JSON text from left to right. The first error sticks: every later call answers false, so
-// that a caller tests once, after its loops. Containers nest at most kMaxDepth deep. Bytes above
-// 0x7f in strings are passed through unchecked.
+// Walks a JSON text from left to right. After the first error every call returns false, so that a
+// caller tests failed() once, after its loops. Containers may be nested kMaxDepth deep. Bytes above
+// 0x7f in strings are not checked.
 class JsonCursor {
  public:
   static constexpr int kMaxDepth = 512;
@@ -55,8 +55,8 @@ class JsonCursor {
       JsonText* key);  // the next key and its ':'; false after consuming '}', or on an error
   bool BeginArray();   // consumes '['
   bool NextItem();     // true: a value follows; false after consuming ']', or on an error
-  // As NextKey for a run of "key": value pairs without braces of its own: false before '}' (not
-  // consumed), at the end of the text, also behind a last ',', or on an error.
+  // As NextKey, for a sequence of "key": value pairs without braces around it. False before '}'
+  // (which is not consumed), at the end of the text (also behind a last ','), or on an error.
   bool NextKeyOrEnd(JsonText* key);
 
   bool String(JsonText* text);
@@ -67,24 +67,23 @@ class JsonCursor {
   bool Raw(std::string_view* text);  // any value, as it stands in the text
 
   bool failed() const { return expected_ != nullptr; }
-  bool truncated() const {
-    return truncated_;
-  }  // failed because the text ended where more had to come
+  bool truncated() const { return truncated_; }  // failed because the text ended too early
   size_t offset() const { return static_cast<size_t>(p_ - begin_); }  // of the error, once failed
   size_t remaining() const { return static_cast<size_t>(end_ - p_); }
   // kInvalidDump with path, offset, expected and found.
   Status Error(std::string_view path) const;
-  // Makes the caller's own finding (a wrong type, an unsafe name) the cursor's error. Static text.
+  // Reports an error that the caller has found (a wrong type, an unsafe name) as the cursor's error.
+  // The text must be static.
   bool Fail(const char* expected) { return FailAt(p_, expected, false); }
-  // Back to directly after the '{' of an object whose member's value comes next: its members are
-  // read once more.
+  // Moves back to just after the '{' of an object, while the value of one of its members comes next:
+  // the members are read once more.
   void ReopenObject(size_t offset_after_brace) {
     if (failed()) return;
     p_ = begin_ + offset_after_brace;
     fresh_ = true;
   }
-  // Passes `value`, the text of a string, list or object that was read before, where the same comes
-  // next; else does nothing.
+  // Skips `value`, the text of a string, list or object that was read before, if the same text comes
+  // next; otherwise does nothing.
   bool PassKnown(std::string_view value) {
     if (value.empty() || remaining() < value.size() ||
         std::memcmp(p_, value.data(), value.size()) != 0 || failed()) {
@@ -93,7 +92,7 @@ class JsonCursor {
     p_ += value.size();
     return !(fresh_ = false);
   }
-  // What was passed since `offset`.
+  // The text between `offset` and the present position.
   std::string_view Since(size_t offset) const {
     return {begin_ + offset, static_cast<size_t>(p_ - begin_) - offset};
   }
@@ -117,7 +116,7 @@ class JsonCursor {
 
   const char* begin_;
   const char* p_;
-  const char* end_;  // moved to the error once there is one
+  const char* end_;  // moved to the place of the error after an error
   const char* text_end_;
   const char* expected_ = nullptr;
   bool truncated_ = false;
@@ -126,7 +125,7 @@ class JsonCursor {
 };
 
 // A number as double: what Python's float() gives, with NaN, Infinity and -Infinity. NaN for text
-// that is no number.
+// that is not a number.
 double JsonNumber(std::string_view text);
 
 struct JsonMember;
@@ -142,7 +141,7 @@ struct JsonValue {
   uint64_t line = 0;                // from 1
 
   const JsonValue* Find(
-      std::string_view key) const;  // nullptr when this is no object or has no such key
+      std::string_view key) const;  // nullptr when this is not an object or has no such key
   // "a string", "a list", "true", "3": for the found part of a message.
   std::string Describe() const;
 };

@@ -19,9 +19,10 @@ using NameLists = std::vector<std::pair<std::string, std::vector<std::string>>>;
 // Categories in file order. Errors: kNotFound; kInvalidConfig with path and line.
 Result<NameLists> ReadNameLists(const std::string& path);
 
-// A user's own list over a shipped one: its names are added, one with a minus in front ("- -gelu")
-// is taken out. Case does not matter in its categories. What is not there to be taken out is added
-// as it stands, so that whoever looks for it says so.
+// Lays a user's list over the shipped one: its names are added; a name with a minus in front
+// ("- -gelu") is taken out. Case does not matter in its categories. A name to take out that the
+// shipped list does not have is added with its minus, so that the caller's warning about unknown
+// names shows it.
 NameLists MergeNameLists(NameLists shipped, const NameLists& own);
 
 }  // namespace msprobe::formats

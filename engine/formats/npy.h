@@ -26,8 +26,8 @@ Result<TensorFile> DescribeNpy(const MappedFile& file);
 bool IsNumpyDType(DType dtype);
 
 // Writes version 1.0, C order, little-endian, whatever the view's strides. NumPy has no bfloat16,
-// float8, float4 or complex32: those are kUnsupported (write a .pt). The old file or the new one,
-// never half.
+// float8, float4 or complex32: those are kUnsupported (write a .pt). Readers see the former file or
+// the new one, never half.
 Status WriteNpy(const std::string& path, const TensorView& view);
 
 }  // namespace msprobe::formats

@@ -30,8 +30,8 @@ enum class PickleKind : uint8_t {
   kDict,    // items: key, value, key, value...; ordered as written. collections.OrderedDict is one
             // too
   kGlobal,  // module and text (the name): one of the allowed globals
-  kCall,    // items: [callee, argument tuple]: what Python would have called; nothing was. With
-            // keep_objects a third one may follow: the state it would have been given
+  kCall,    // items: [callee, argument tuple]: a call that Python would make; it was not made. With
+            // keep_objects a third item may follow: the state that the object would get
   kPersistent,  // items: [id]: how torch.save names a storage
 };
 
@@ -67,7 +67,7 @@ struct UnpickleOptions {
   std::string path;              // for messages
   uint64_t base_offset = 0;      // of `bytes` in that file, for messages
   uint32_t max_nodes = 4 << 20;  // about 110 bytes of memory each
-  // Objects of any class stand in the tree as calls that nobody made, instead of being refused.
+  // Objects of any class are kCall nodes in the tree; otherwise they are an error. No code runs.
   bool keep_objects = false;
 };
 

@@ -1,4 +1,4 @@
-// What a pickle may name. Everything else is refused before anything is built from it.
+// The functions and classes that a pickle may name. All others are refused before anything is built.
 #pragma once
 
 #include <optional>
@@ -10,8 +10,8 @@ namespace msprobe::formats {
 // name, too.
 bool IsAllowedGlobal(std::string_view module, std::string_view name);
 
-// What to do about a global that is refused, when we know: "a distributed tensor: save
-// tensor.to_local()". Else "".
+// Advice about a global that is refused: "a distributed tensor: save tensor.to_local()"; "" when
+// there is none.
 std::string_view RefusedGlobalHint(std::string_view module, std::string_view name);
 
 }  // namespace msprobe::formats

@@ -1,9 +1,9 @@
-// What a pickle's opcodes work on: the bytes being read, the tree being built, a stack of node
+// The state of a pickle while it is read: the bytes, the tree that is being built, a stack of node
 // indices, marks into that stack, and a memo.
 //
-// The first error sticks. Operands are read through Take, which checks the length, and the stack
-// through Pop and PopMark, which check the depth; after a failure those give harmless values, so
-// that a caller tests ok() before it builds something, and once an opcode.
+// Only the first error is kept. Operands are read by Take, which checks the length; the stack is read
+// by Pop and PopMark, which check the depth. After an error these return harmless values. So a caller
+// tests ok() before it builds something, and once for each opcode.
 #pragma once
 
 #include <cstdint>
@@ -82,7 +82,7 @@ class PickleMachine {
   PickleTree tree_;
   std::vector<uint32_t> stack_, memo_;
   std::vector<size_t> marks_;
-  uint64_t memo_count_ = 0;  // what MEMOIZE numbers the next value with
+  uint64_t memo_count_ = 0;  // the number that MEMOIZE gives the next value
   size_t position_ = 0, opcode_at_ = 0;
   Status error_;
 };

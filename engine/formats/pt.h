@@ -1,5 +1,5 @@
-// What torch.save writes: a zip of one pickle and the raw storages it points to. Opening one never
-// runs code.
+// Files of torch.save: a zip archive with one pickle and the raw storages that it refers to. Opening
+// one never runs code.
 //
 //   MSPROBE_ASSIGN_OR_RETURN(TensorFile t, ReadPtTensor("Tensor.add.0.forward.output.0.pt"));
 //   MSPROBE_ASSIGN_OR_RETURN(PtFile file, ReadPt("model.pt"));       // any tree of plain values
@@ -29,23 +29,24 @@ struct PtTensor {
   TensorFile tensor;  // conjugate and negative bits are resolved
   bool requires_grad = false;
   bool is_parameter = false;
-  std::string_view storage;          // what it is a view of, as the file has it
-  std::optional<uint32_t> checksum;  // CRC-32 of that, when the file has one
+  std::string_view storage;          // the bytes of its storage, as the file has them
+  std::optional<uint32_t> checksum;  // CRC-32 of these bytes, when the file has one
 };
 
 struct PtFile {
   PickleTree tree;  // None, numbers, strings, lists, dicts...; tensors are kCall nodes
   std::vector<PtTensor>
-      tensors;  // in the order of the tree; one that stands in two places is listed twice
-  std::shared_ptr<const void> owner;  // what tree's strings point into
+      tensors;  // in the order of the tree; a tensor that stands in two places is listed twice
+  std::shared_ptr<const void> owner;  // the memory that the strings of `tree` point into
 };
 
 struct PtReadOptions {
-  bool verify_checksums = true;  // a flipped bit in a dump must not pass for a numerical difference
-  // With those of the elements; false: who reads them does it, see PtTensor::checksum.
+  bool verify_checksums =
+      true;  // a flipped bit in a file must not look like a numerical difference
+  // Also verify the elements; false: the caller does it while reading them (PtTensor::checksum).
   bool verify_storages = true;
-  // Objects that are no tensors (a Namespace of arguments, states of generators) are left in the
-  // tree as they are, and never made; without it they are refused.
+  // Objects that are not tensors (a Namespace of arguments, states of generators) are left in the
+  // tree as kCall nodes; false: they are refused. No object is ever made.
   bool keep_objects = false;
   // The archive is a part of the file; size 0: all of it.
   uint64_t offset = 0, size = 0;
@@ -90,8 +91,8 @@ Result<PtLayout> MakePtLayout(DType dtype, std::span<const int64_t> shape,
                               const PtWriteOptions& options = {});
 
 // torch.load(weights_only=True) gives the view's elements bit for bit, contiguous, with its dtype
-// and shape. Views with strides are copied first (the viewed elements only). The old file or the
-// new one, never half. A second thread of `pool` makes the checksum of large tensors meanwhile.
+// and shape. Views with strides are copied first (the viewed elements only). Readers see the former
+// file or the new one, never half. A second thread of `pool` computes the checksum of large tensors.
 Status WritePt(const std::string& path, const TensorView& view, const PtWriteOptions& options = {},
                ThreadPool* pool = nullptr);
 // The same with a layout made before, of the view's dtype and shape.

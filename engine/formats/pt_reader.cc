@@ -83,7 +83,7 @@ Result<PtFile> Read(const std::shared_ptr<const MappedFile>& file, const PtReadO
   return out;
 }
 
-// `checksum`: of all the tensor's elements in logical order, when the file has it.
+// `checksum`: that of all elements of the tensor in logical order, when the file has it.
 Result<TensorFile> ReadTensor(const std::shared_ptr<const MappedFile>& mapped,
                               const PtReadOptions& options,
                               std::optional<uint32_t>* checksum = nullptr) {
@@ -124,9 +124,10 @@ Result<TensorFile> ReadPtTensor(MappedFile mapped, const PtReadOptions& options,
   later.verify_storages = false;
   std::optional<uint32_t> checksum;
   MSPROBE_ASSIGN_OR_RETURN(TensorFile tensor, ReadTensor(file, later, &checksum));
-  // Of a part of a storage, or one in another order, there is no checksum.
+  // The checksum is that of the whole storage: it is of no use for a part of the storage, or for
+  // elements in another order.
   if (!checksum) {
-    tensor = {};  // what it holds is made again
+    tensor = {};  // frees its memory, which is filled anew
     return ReadTensor(file, options);
   }
   tensor.crc32 = checksum;

@@ -1,5 +1,5 @@
-// How torch names dtypes in files: a storage class for the older ones, a bare storage plus the
-// dtype for the rest.
+// How torch names dtypes in files: some by the class of a storage ("FloatStorage"), the others by an
+// UntypedStorage and the name of the dtype.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace msprobe::formats {
 
-// "FloatStorage" is kFloat32. nullopt for UntypedStorage and names we do not know.
+// "FloatStorage" is kFloat32. nullopt for UntypedStorage and for unknown names.
 std::optional<DType> DTypeOfStorage(std::string_view storage_class);
 // "" for the dtypes torch saves in an UntypedStorage.
 std::string_view StorageOfDType(DType dtype);

@@ -15,7 +15,7 @@ namespace msprobe::formats {
 namespace {
 
 constexpr int kMaxDepth = 256;
-// A tree can name a node many times; beyond this it is a bomb.
+// A small tree can name a node very many times; beyond this limit the file is refused.
 constexpr uint64_t kMaxVisits = 4 << 20;
 constexpr uint64_t kMaxInflatedStorage = uint64_t{64} << 30;
 
@@ -303,8 +303,8 @@ Result<PtTensorBuilder::Storage> PtTensorBuilder::FindStorage(const PickleNode& 
   return storage;
 }
 
-// torch keeps x.conj() and the imaginary part of it as flags on a view; here the values themselves
-// are changed.
+// torch saves x.conj(), and the imaginary part of it, as a view with a flag. Here the flag is applied
+// to the values.
 Status PtTensorBuilder::ResolveMathBits(const PickleNode& metadata, TensorFile* tensor) const {
   bool conjugate = false, negative = false;
   for (size_t i = 0; metadata.kind == PickleKind::kDict && i + 1 < metadata.items.size(); i += 2) {
@@ -325,8 +325,8 @@ Status PtTensorBuilder::ResolveMathBits(const PickleNode& metadata, TensorFile* 
   CopyContiguous(view, copy.get());
   const size_t scalar = ScalarSize(tensor->dtype);
   const bool complex = kind == DTypeKind::kComplex;
-  // Every scalar's sign for "neg", every second one's for "conj"; both together leave the imaginary
-  // parts alone.
+  // "neg" changes the sign of every scalar, "conj" that of every second one (the imaginary parts).
+  // Both together leave the imaginary parts as they are.
   for (uint64_t at = 0, i = 0; at < bytes; at += scalar, ++i) {
     const bool imaginary = complex && i % 2 == 1;
     if (negative != (conjugate && imaginary)) copy[at + scalar - 1] ^= static_cast<char>(0x80);

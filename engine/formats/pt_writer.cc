@@ -13,7 +13,7 @@ namespace msprobe::formats {
 namespace {
 
 constexpr size_t kPieceBytes = 256 << 10;
-constexpr size_t kSharedBytes = 1 << 20;  // from here on a second thread makes the checksum
+constexpr size_t kSharedBytes = 1 << 20;  // from this size on a second thread makes the checksum
 constexpr uint64_t kDataAlignment = 64;   // as torch: a mapped tensor starts on a cache line
 
 // The opcodes of one tensor's pickle, as torch.save writes them, without the memo (nothing is
@@ -167,8 +167,8 @@ Status WritePt(const std::string& path, const PtLayout& layout, std::string_view
     MSPROBE_RETURN_IF_ERROR(file.Write({layout.Suffix(checksum)}));
     return file.Commit();
   }
-  // In pieces, so that the data comes from memory once: for its checksum, and from the cache to the
-  // file.
+  // In pieces, so that the data is loaded from memory once: for the checksum; the write then finds it
+  // in the cache.
   std::string_view prefix = layout.prefix();
   uint32_t checksum = 0;
   while (true) {

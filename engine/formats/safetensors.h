@@ -26,9 +26,9 @@ struct SafetensorsEntry {
 
 class SafetensorsFile {
  public:
-  // Checks all of the header: it has at most 100,000,000 bytes, each name stands there once, sizes
-  // agree with shapes, and the tensors cover the rest of the file without hole or overlap. Errors
-  // as in tensor_file.h; kUnsupported for an element type without a dtype of ours (6-bit floats).
+  // Checks the whole header: it has at most 100,000,000 bytes, each name occurs once, sizes agree
+  // with shapes, and the tensors cover the rest of the file without gap or overlap. Errors as in
+  // tensor_file.h; kUnsupported for an element type that we have no dtype for (6-bit floats).
   static Result<SafetensorsFile> Open(const std::string& path);
   static Result<SafetensorsFile> Open(MappedFile file);
 
@@ -51,7 +51,7 @@ class SafetensorsFile {
   std::vector<std::pair<std::string, std::string>> metadata_;
 };
 
-// Whether a file begins like one, complete or not.
+// Whether a file begins like a safetensors file, complete or not.
 bool LooksLikeSafetensors(std::string_view bytes);
 
 // The file's only tensor.

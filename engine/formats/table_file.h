@@ -2,7 +2,7 @@
 //
 //   Status status = ReadTableFile("out/result.xlsx", [&](const TableLine& line) {
 //     Use(line.cells);
-//     return true;            // false: enough
+//     return true;            // false: stop reading
 //   });
 #pragma once
 
@@ -24,9 +24,9 @@ struct TableLine {
 };
 using TableSink = std::function<bool(const TableLine&)>;
 
-// Told apart by content: an archive is a workbook, anything else is comma-separated text. Rows
-// without a cell are skipped; the sheets of a workbook come in its order. Errors: those of the
-// file; kInvalidDump with the place for what is no table. What the sink got before stays as it is.
+// The content decides: a zip archive is a workbook, anything else is comma-separated text. Rows
+// without a cell are skipped; the sheets of a workbook come in its order. Errors: those of the file;
+// kInvalidDump with the place when the file is not a table. The sink gets all rows before the error.
 Status ReadTableFile(const std::string& path, const TableSink& sink);
 
 // The two kinds, of bytes in memory. "..." in a quoted csv cell may hold commas and line ends.

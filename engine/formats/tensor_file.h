@@ -1,5 +1,5 @@
-// One tensor read from a file, whatever the format: .npy, .pt or .safetensors, told by content and
-// never by name.
+// One tensor read from a file of any format: .npy, .pt or .safetensors. The content decides which it
+// is, never the name.
 //
 //   MSPROBE_ASSIGN_OR_RETURN(TensorFile t, ReadTensorFile("Tensor.add.0.forward.output.0.pt"));
 //   Stats s = ComputeStats(t.view());
@@ -18,15 +18,15 @@
 
 namespace msprobe::formats {
 
-// A tensor and the memory behind it (usually the mapped file; copies share it). The data are
-// aligned to their element size. Reading is lazy where the format allows: pages are fetched when
-// touched.
+// A tensor and the memory behind it (usually the mapped file; copies share it). The data is aligned
+// to the element size. Where the format allows it, pages of the file are loaded only when they are
+// read.
 struct TensorFile {
   DType dtype = DType::kFloat32;
   std::vector<int64_t> shape;
   std::vector<int64_t> strides;       // elements, as many as shape; never negative
   const void* data = nullptr;         // element (0, ..., 0)
-  std::optional<uint32_t> crc32;      // what Crc32(view()) must be, when Verify::kByCaller left it
+  std::optional<uint32_t> crc32;      // set by Verify::kByCaller: what Crc32(view()) must be
   std::shared_ptr<const void> owner;  // keeps `data` alive
 
   // Points into this object: valid while it lives and is not moved.
@@ -39,16 +39,16 @@ struct TensorFile {
   }
 };
 
-// An expanded tensor can be larger than its storage; beyond this it is a bomb.
+// An expanded tensor can be larger than its storage; beyond this limit it is refused.
 inline constexpr int64_t kMaxTensorBytes = int64_t{1} << 40;
 
-// Whether the tensor lies within a storage of that many elements, and is no bomb. Shapes and
-// strides that are not as many, or negative, do not fit.
+// Whether the tensor lies within a storage of this many elements, and is not expanded beyond the
+// limit. False also for negative extents and strides, and when their numbers differ.
 bool FitsStorage(DType dtype, const std::vector<int64_t>& shape,
                  const std::vector<int64_t>& strides, int64_t offset, int64_t elements);
 
-// Who checks the elements against the checksum that a .pt has of them. A caller that reads them all
-// anyway saves a pass over memory.
+// Who verifies the elements against the checksum in a .pt file. A caller that reads all elements
+// anyway saves a pass over memory when it verifies them itself.
 enum class Verify : uint8_t { kByReader, kByCaller };
 
 // Errors: kNotFound; kIo; kInvalidDump with file and byte offset (damaged, truncated, hostile, or

@@ -8,7 +8,7 @@
 //   rows.EndRow();
 //   rows.Compress();
 //   MSPROBE_RETURN_IF_ERROR(book.Append({&rows, 1}));
-//   MSPROBE_RETURN_IF_ERROR(book.Close());                      // only now does the file exist
+//   MSPROBE_RETURN_IF_ERROR(book.Close());                      // now the file appears
 #pragma once
 
 #include <cstdint>
@@ -27,23 +27,24 @@ enum class RowColor : uint8_t { kNone, kRed, kYellow, kGrey, kBold };
 inline constexpr uint32_t kMaxXlsxRows = 1'048'576;  // of a sheet, the header among them
 inline constexpr size_t kMaxXlsxColumns = 16'384;
 
-// Consecutive rows of a sheet. Text is always text: a name that looks like a formula, a link or a
-// number stays what it is. A text over Excel's limit of 32,767 characters is cut and ends in
+// Consecutive rows of a sheet. A text is always a text cell, even if it looks like a formula, a link
+// or a number. A text over Excel's limit of 32,767 characters is cut and ends in
 // " [cut]"; bytes that are not UTF-8 become U+FFFD. Numbers Excel cannot hold (NaN, infinities) are
 // written as the texts nan, inf, -inf.
 class XlsxRows {
  public:
   explicit XlsxRows(uint32_t first_row = 2) : row_(first_row) {}  // numbers from 1
-  void Start(uint32_t first_row);  // forgets what it holds, keeps the memory
+  void Start(uint32_t first_row);  // removes all rows, keeps the memory
 
   void BeginRow(RowColor color = RowColor::kNone);
   void TextCell(std::string_view text);
   void NumberCell(double value);
-  // The spelling of a number, as it is; text when it is none, or has more digits than a cell holds.
+  // A number as it is spelled; becomes a text cell when the spelling is not a number, or has more
+  // digits than a cell can hold.
   void SpelledCell(std::string_view text);
   void EndRow();
 
-  // Makes the piece that XlsxWriter::Append takes.
+  // Compresses the rows; to be called before XlsxWriter::Append.
   void Compress();
 
  private:
@@ -51,7 +52,7 @@ class XlsxRows {
   void BeginCell();
   uint32_t row_;
   RowColor color_ = RowColor::kNone;
-  size_t column_ = 0, columns_ = 0;  // of this row; the most of any
+  size_t column_ = 0, columns_ = 0;  // of this row; the largest number of columns of any row
   std::string xml_, clean_, deflated_;
   uint32_t crc32_ = 0;
 };
@@ -60,7 +61,7 @@ struct XlsxSheet {
   std::string_view name;
   std::vector<std::string_view> header;  // bold, frozen, with a filter on each column; may be empty
   std::vector<double> widths;            // of columns, in characters; missing ones get a default
-  uint32_t rows = 0;                     // that will be appended, the header not among them
+  uint32_t rows = 0;                     // number of rows that will be appended, without the header
 };
 
 // Not for two threads at once.

@@ -31,11 +31,12 @@ size_t SequenceLength(std::string_view text) {
   return overlong || surrogate || too_large || forbidden ? 0 : length;
 }
 
-// What XML, or a reader of Excel's, would not take as it is: written as "_x0007_".
+// Whether XML, or a reader of Excel files, would not accept the character as it is. It is written as
+// "_x0007_".
 bool IsControl(unsigned char c) { return (c < 0x20 && c != '\n' && c != '\t') || c == 0x7f; }
 
-// "_x0007_" in a text that means nothing but itself, also where what follows "_x0007" will begin
-// with the underscore.
+// Whether the text itself holds "_x0007_" here, which a reader would take for an escape; also when
+// the last underscore is the first character of the escape that follows.
 bool LooksEscaped(std::string_view text) {
   const auto is_hex = [](char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
@@ -48,7 +49,7 @@ bool LooksEscaped(std::string_view text) {
 }  // namespace
 
 void AppendXmlText(std::string* out, std::string_view text) {
-  size_t plain = 0;  // start of what needs no change
+  size_t plain = 0;  // start of the characters that need no change
   for (size_t i = 0; i < text.size(); ++i) {
     const auto c = static_cast<unsigned char>(text[i]);
     if (!IsControl(c) && c != '&' && c != '<' && c != '>' && c != '"' && c != '_') continue;

@@ -9,11 +9,11 @@ namespace msprobe::formats {
 
 inline constexpr size_t kMaxXlsxCharacters = 32767;  // of a cell, in UTF-16 units as Excel counts
 
-// Valid UTF-8 without NUL: bytes that are not become U+FFFD. A longer text is cut and ends in "
-// [cut]" (in a limit below 32, which is that of a sheet's name, it is only cut).
+// Valid UTF-8 without NUL: other bytes become U+FFFD. A text over the limit is cut and ends in
+// " [cut]"; with a limit below 32, that of a sheet's name, it is only cut.
 std::string XlsxText(std::string_view text, size_t max_characters = kMaxXlsxCharacters);
-// Of a text that is that already, the XML: markup as entities, control characters, which XML does
-// not have, as Excel spells them (_x0007_).
+// The XML of such a text: markup becomes entities; control characters, which XML cannot hold, are
+// spelled as Excel does (_x0007_).
 void AppendXmlText(std::string* out, std::string_view text);
 void AssignXlsxText(std::string_view text, size_t max_characters, std::string* out);
 

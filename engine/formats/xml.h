@@ -1,5 +1,5 @@
-// Walks an XML text from left to right: the part of XML that office files use. No document type,
-// so there are no entities but the five of XML itself; nothing outside the text is ever read.
+// Walks an XML text from left to right. It knows the part of XML that office files use: no document
+// type, so there are no entities but the five of XML itself, and nothing outside the text is read.
 //
 //   XmlCursor xml(text);
 //   while (xml.Next()) {
@@ -31,7 +31,7 @@ class XmlCursor {
   std::string_view Attribute(std::string_view name);
   // Appends a text, entities decoded.
   void AppendText(std::string* out);
-  int depth() const { return depth_; }  // tags open, the one just opened among them
+  int depth() const { return depth_; }  // number of open tags, with the one just opened
 
   bool failed() const { return expected_ != nullptr; }
   Status Error(std::string_view path) const;
@@ -45,7 +45,7 @@ class XmlCursor {
   bool Decode(std::string_view raw, std::string* out);
   bool SkipTo(std::string_view end);
 
-  std::string_view text_, name_, body_;  // body: of an opened tag its attributes; of a text itself
+  std::string_view text_, name_, body_;  // body_: the attributes of an opened tag, or the text
   size_t at_ = 0;
   Kind kind_ = kText;
   int depth_ = 0;

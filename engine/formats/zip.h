@@ -58,7 +58,7 @@ class ZipReader {
   bool has_checksums_ = false;
 };
 
-// Composes the records of an archive; the caller writes them, and the contents between them.
+// Composes the records of an archive. The caller writes the records, and the contents between them.
 //
 //   ZipComposer zip;
 //   zip.Add("a/version", "3\n");
@@ -94,9 +94,9 @@ class ZipComposer {
   uint64_t position_ = 0;  // of the next byte in the archive
 };
 
-// Of all the bytes, when it is called with one piece after another and what the last call answered.
+// Continues a CRC-32: to be called with one piece after another, and the result of the last call.
 uint32_t Crc32(std::string_view bytes, uint32_t before = 0);
-// The same of megabytes, by all threads of the pool.
+// The same for megabytes, by all threads of the pool.
 uint32_t Crc32(std::string_view bytes, ThreadPool* pool);
 
 }  // namespace msprobe::formats

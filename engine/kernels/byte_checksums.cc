@@ -40,8 +40,8 @@ constexpr uint32_t PowerOfX(uint64_t n) {
   return power;
 }
 
-// What the halves of each 16 bytes of a vector are multiplied by to stand `bytes` further on in the
-// message. A product of reflected polynomials comes out one place short: hence the shift.
+// The factors for the two halves of each 16 bytes of a vector that move them `bytes` further on in
+// the message. A product of reflected polynomials comes out one bit too low, hence the shift.
 struct Factors {
   alignas(64) uint64_t word[8];
   explicit constexpr Factors(uint64_t bytes) : word() {
@@ -66,7 +66,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 using Tag = hn::FixedTag<uint64_t, 8>;
 using Vec = hn::Vec<Tag>;
 constexpr size_t kVecBytes = 64;
-constexpr size_t kVecs = 4;  // as many as hide the latency of a multiplication
+constexpr size_t kVecs = 4;  // enough to hide the latency of a multiplication
 constexpr size_t kStepBytes = kVecs * kVecBytes;
 constexpr size_t kWorthwhile = 4 * kStepBytes;  // bytes; below, the library's vectors are as quick
 
@@ -74,7 +74,7 @@ HWY_INLINE Vec LoadWords(const uint8_t* p) {
   return hn::LoadU(Tag(), reinterpret_cast<const uint64_t*>(p));
 }
 
-// `v`, moved as far as the factors say, onto what stands there.
+// Moves `v` by the distance that the factors stand for, and adds it to the vector there.
 HWY_INLINE Vec Move(Vec v, Vec factors, Vec onto) {
   return hn::Xor(hn::Xor(hn::CLMulLower(v, factors), hn::CLMulUpper(v, factors)), onto);
 }
@@ -93,7 +93,7 @@ uint32_t Crc32OfBytes(uint32_t crc, const uint8_t* p, size_t size) {
   Vec last = sum[kVecs - 1];
   for (; size >= kVecBytes; p += kVecBytes, size -= kVecBytes)
     last = Move(last, next, LoadWords(p));
-  // One vector stands for all before it, what `crc` says included.
+  // From here on, one vector stands for all vectors before it, and for `crc`.
   alignas(64) uint64_t words[8];
   hn::Store(last, Tag(), words);
   return libdeflate_crc32(libdeflate_crc32(~0u, words, sizeof(words)), p, size);

@@ -16,7 +16,8 @@
 
 namespace msprobe::kernels {
 
-// `sum` of the bytes before, 0 at first; all pieces but the last are whole words of 8 bytes.
+// Continues a checksum: `sum` is that of the bytes before, 0 at first. The size of every piece but
+// the last is a multiple of 8 bytes.
 inline uint64_t ContinueChecksum(Checksum kind, uint64_t sum, const uint8_t* p, int64_t bytes) {
   const size_t size = static_cast<size_t>(bytes);
   if (kind == Checksum::kXor) return sum ^ XorWords(p, size);
@@ -25,7 +26,7 @@ inline uint64_t ContinueChecksum(Checksum kind, uint64_t sum, const uint8_t* p, 
 
 class ChecksumParts {
  public:
-  // One part for each group, or one for all of them read in order.
+  // `parts`: the number of groups, or 1 when all groups are read in order.
   ChecksumParts(Checksum kind, int64_t parts) : kind_(kind) {
     if (kind != Checksum::kNone && parts > 1) parts_.resize(static_cast<size_t>(parts));
   }
@@ -36,7 +37,7 @@ class ChecksumParts {
     sum = ContinueChecksum(kind_, sum, p, bytes);
   }
 
-  // Of all the `bytes`, of which a group has `group_bytes`, but for the last.
+  // The checksum of all `bytes`. Every group but the last has `group_bytes`.
   uint64_t Finish(int64_t group_bytes, int64_t bytes) const {
     if (parts_.empty()) return whole_;
     if (kind_ == Checksum::kXor)

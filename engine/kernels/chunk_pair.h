@@ -11,7 +11,7 @@
 
 namespace msprobe::kernels {
 
-// The same stretch of both tensors, contiguous.
+// The same range of values of both tensors, contiguous.
 struct ChunkPair {
   DType t, g;
   const uint8_t *tp, *gp;
@@ -23,13 +23,13 @@ class ChunkPairReader {
   ChunkPairReader(const TensorView& target, const TensorView& golden)
       : t_(target.dtype), g_(golden.dtype), target_(target), golden_(golden) {}
 
-  // The windows of one thread.
+  // Working memory; each thread has its own.
   struct Windows {
     ChunkReader::Window target, golden;
     explicit Windows(bool one_chunk = false) : target(one_chunk), golden(one_chunk) {}
   };
 
-  // Lasts as long as what ChunkReader::Read answers.
+  // The result is valid as long as that of ChunkReader::Read.
   ChunkPair Read(int64_t first, int64_t n, Windows* windows) const {
     const int64_t tv = ValuesPerElement(t_), gv = ValuesPerElement(g_);
     return {t_, g_, target_.Read(first / tv, n / tv, &windows->target),

@@ -40,9 +40,9 @@ uint8_t* CopyRun(const uint8_t* source, int64_t size, int64_t stride, int64_t n,
   }
 }
 
-// `rows` x `columns` elements, rows `row_step` bytes apart in the source and columns `column_step`,
-// to rows one after the other. By way of a small square, so that a line of either side is touched
-// once. rows <= kTileRows.
+// Copies `rows` x `columns` elements to contiguous rows. In the source, rows are `row_step` bytes
+// apart and columns `column_step`. The copy goes through a small square of memory, so that each cache
+// line of both sides is touched only once. rows <= kTileRows.
 constexpr int64_t kTileRows = 16, kTileColumns = 16;
 template <typename T>
 void CopyTiles(const uint8_t* source, int64_t row_step, int64_t column_step, int64_t rows,
@@ -98,8 +98,8 @@ ChunkReader::ChunkReader(const TensorView& view)
 
 const uint8_t* ChunkReader::Copy(int64_t first, int64_t n, Window* window) const {
   if (first < window->begin_ || first + n > window->end_) {
-    // A transposed tensor is copied a group at a time: read row by row, each element would fetch a
-    // line of its own, and the line be gone before its next element's turn.
+    // A transposed tensor is copied a group of rows at a time. Read row by row, each element would
+    // load a cache line, which would be evicted before its next element is needed.
     const int64_t group_end = std::min(numel_, (first / kGroupElements + 1) * kGroupElements);
     window->begin_ = first;
     window->end_ = tiles_ && !window->one_chunk_ ? std::max(group_end, first + n) : first + n;

@@ -14,10 +14,10 @@ namespace msprobe::kernels {
 
 class ChunkReader {
  public:
-  // The stretch of the tensor copied last.
+  // The part of the tensor that was copied last.
   class Window {
    public:
-    // `one_chunk`: a single Read will follow, copy no more than it asks for.
+    // `one_chunk`: only one Read will follow, so that no more than it asks for is copied.
     explicit Window(bool one_chunk = false) : one_chunk_(one_chunk) {}
 
    private:
@@ -31,9 +31,9 @@ class ChunkReader {
   explicit ChunkReader(const TensorView& view);
 
   bool contiguous() const { return contiguous_; }
-  // Elements [first, first + n) in logical order: in place if the tensor is contiguous (`window`
-  // may then be null), else a copy that lasts until the next Read with this window. Chunks of one
-  // group read one after the other are cheapest.
+  // Elements [first, first + n) in logical order. If the tensor is contiguous, the result points into
+  // it (`window` may then be null); otherwise into a copy, which is valid until the next Read with
+  // this window. It is cheapest to read the chunks of a group one after the other.
   const uint8_t* Read(int64_t first, int64_t n, Window* window) const {
     if (contiguous_) return data_ + first * size_;
     return Copy(first, n, window);
@@ -48,7 +48,7 @@ class ChunkReader {
   int64_t size_;  // bytes an element
   int64_t numel_;
   bool contiguous_;
-  bool tiles_ = false;  // neighbours in memory are rows apart in logical order
+  bool tiles_ = false;  // neighbours in memory are a row apart in logical order (transposed)
   StridedRuns runs_;    // empty when contiguous
 };
 

@@ -1,4 +1,4 @@
-// How every kernel cuts a tensor: the chunk tree. It alone decides the order of additions, so it
+// How every kernel divides a tensor: the chunk tree. The tree decides the order of additions, so it
 // must not depend on the SIMD target, the number of threads or the strides.
 //
 // Elements in logical order are cut into chunks of kChunkElements. A chunk gives a node.
@@ -19,9 +19,9 @@
 
 namespace msprobe::kernels {
 
-// With its working space about what an L1 cache holds.
+// A chunk and its working memory fill about an L1 cache.
 inline constexpr int64_t kChunkElements = 4096;
-// Chunks a thread takes at a time; a power of two, so that they are a subtree of the whole.
+// Number of chunks that a thread takes at a time; a power of two, so that they form a subtree.
 inline constexpr int64_t kGroupChunks = 16;
 inline constexpr int64_t kGroupElements = kChunkElements * kGroupChunks;
 
@@ -35,7 +35,7 @@ class PairwiseFold {
     for (uint64_t c = count_++; c & 1; c >>= 1) node = Node::Combine(levels_[level++], node);
     levels_[level] = node;
   }
-  // At least one node was pushed.
+  // To be called after at least one node was pushed.
   Node Finish() const {
     int level = 0;
     while (!(count_ >> level & 1)) ++level;
@@ -51,7 +51,7 @@ class PairwiseFold {
   uint64_t count_ = 0;
 };
 
-// Whether FoldChunks has several threads at work.
+// Whether FoldChunks uses several threads for a tensor of this size.
 inline bool InParallel(int64_t count, const ThreadPool* pool) {
   return count > kGroupElements && pool != nullptr && pool->threads() > 1;
 }

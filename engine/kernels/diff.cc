@@ -33,7 +33,8 @@ HWY_INLINE void PadWithZeros(double* v, int64_t n) {
   for (int64_t i = n; i % static_cast<int64_t>(kLanes) != 0; ++i) v[i] = 0.0;
 }
 
-// Largest distance in `format` where both sides are finite, of any floats or doubles.
+// The largest distance in representable numbers of `format` between floats or doubles, over elements
+// where both sides are finite.
 template <typename T>
 HWY_INLINE uint64_t MaxUlp(const T* t, const T* g, int64_t n, FloatFormat format) {
   uint64_t largest = 0;
@@ -45,7 +46,7 @@ HWY_INLINE uint64_t MaxUlp(const T* t, const T* g, int64_t n, FloatFormat format
   return largest;
 }
 
-// Two dtypes that fit float, by way of decoded copies.
+// The difference of two dtypes that fit float, computed from decoded copies.
 HWY_NOINLINE void DiffDecodedFloats(const ChunkPair& c, double epsilon, DiffNode* node) {
   alignas(64) float t[kChunkElements], g[kChunkElements];
   DecodeFloats(c.t, c.tp, c.n / ValuesPerElement(c.t), t);

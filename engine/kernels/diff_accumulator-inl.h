@@ -1,5 +1,5 @@
-// What the difference kernel adds up over the virtual lanes: sums, extrema and counts of finite
-// pairs, and beside them the counts of those that are not.
+// The values that the difference kernel accumulates in the virtual lanes: sums, extrema and counts of
+// finite pairs, and counts of pairs that are not finite.
 #if defined(ENGINE_KERNELS_DIFF_ACCUMULATOR_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ENGINE_KERNELS_DIFF_ACCUMULATOR_INL_H_
 #undef ENGINE_KERNELS_DIFF_ACCUMULATOR_INL_H_
@@ -15,8 +15,8 @@ HWY_BEFORE_NAMESPACE();
 namespace msprobe::kernels {
 namespace HWY_NAMESPACE {
 
-// Sums, extrema and counts over the lanes. Padding is zero on both sides: it adds nothing to sums
-// and extrema, and Finish takes it out of the counts.
+// Sums, extrema and counts over the lanes. Padding is zero on both sides: it does not change sums and
+// extrema, and Finish subtracts it from the counts.
 class DiffAccumulator {
  public:
   explicit HWY_INLINE DiffAccumulator(double epsilon) : epsilon_(hn::Set(DoubleTag(), epsilon)) {
@@ -29,7 +29,8 @@ class DiffAccumulator {
 
   DoubleVec Shift(DoubleVec t) const { return hn::Sub(hn::Add(t, epsilon_), epsilon_); }
 
-  // Vector `k` of the lanes. Real values of which products are exact may be fused.
+  // Adds to vector `k` of the lanes. Multiplication and addition may be fused for values whose
+  // products are exact.
   template <bool kExactProducts>
   HWY_INLINE void AddReal(size_t k, DoubleVec t, DoubleVec g, DoubleVec distance) {
     if constexpr (kExactProducts) {
@@ -65,8 +66,8 @@ class DiffAccumulator {
     Count(within_5e3_, hn::Lt(error, hn::Set(dd, 0.005)));
   }
 
-  // `n` values were added, and `padding` zeros. `left_out`: how many of the n were not finite and
-  // given as zeros; node->mismatch of them differ.
+  // To be called after `n` values and `padding` zeros were added. `left_out`: how many of the n pairs
+  // were not finite and were added as zeros; node->mismatch of them differ.
   HWY_INLINE void Finish(int64_t n, int64_t padding, int64_t left_out, DiffNode* node) {
     node->tt = AddLanes(tt_);
     node->gg = AddLanes(gg_);
@@ -96,7 +97,7 @@ class DiffAccumulator {
   LongVec golden_zero_, within_1e3_, within_5e3_;
 };
 
-// Counts of what is not finite, and the values with such pairs replaced by zeros.
+// Counts the pairs that are not finite, and replaces them by zeros.
 struct SpecialCounter {
   LongVec target, golden, unequal, mismatch, left_out;
 

@@ -18,8 +18,8 @@
 namespace msprobe::kernels {
 namespace {
 
-// A pair to be found: the first that is not the same; or, `mismatch`, the first that is also not
-// finite; or, `distance` > 0, the first finite one that far apart.
+// Which pair to find: the first unequal one. With `mismatch`: the first unequal one that is not
+// finite. With `distance` > 0: the first finite one whose values are that far apart.
 struct Search {
   PairKind kind;
   bool mismatch = false;
@@ -52,7 +52,7 @@ int64_t FindPair(const ChunkPair& c, const Search& search) { return FindPairScal
 
 #else
 
-// Real dtypes are decoded and compared a block at a time.
+// For real dtypes: decodes and compares a block at a time.
 int64_t FindPair(const ChunkPair& c, const Search& search) {
   const PairKind kind = PairKindOf(c.t, c.g);
   if (kind == PairKind::kInteger || kind == PairKind::kComplex) return FindPairScalar(c, search);

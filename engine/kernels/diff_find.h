@@ -1,5 +1,5 @@
-// The places that Diff names, which the pass over memory does not keep: it only notes in which
-// chunk they are, and that one chunk is looked at again.
+// Finds the indices that Diff names. The pass over memory notes only the chunks in which they are;
+// these chunks are searched again here.
 #pragma once
 
 #include "engine/kernels/chunk_pair.h"

@@ -1,5 +1,5 @@
-// What ComputeDiff knows of a part of two tensors, how two neighbouring parts make one, and how the
-// whole becomes Diff.
+// The intermediate result of ComputeDiff for a part of two tensors, how two neighbouring parts are
+// combined, and how the result for the whole becomes a Diff.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace msprobe::kernels {
 
-// Which road a pair of dtypes takes.
+// How a pair of dtypes is compared.
 enum class PairKind {
   kFloat,    // both fit float
   kDouble,   // both are read as double
@@ -31,7 +31,7 @@ inline PairKind PairKindOf(DType t, DType g) {
   return FitsFloat(t) && FitsFloat(g) ? PairKind::kFloat : PairKind::kDouble;
 }
 
-// The machine epsilon of result_type(t, g, float32), whole numbers counting as float64.
+// The machine epsilon of result_type(t, g, float32), where integers count as float64.
 inline double EpsilonOf(DType t, DType g) {
   const auto is_double = [](DType d) {
     return d == DType::kFloat64 || d == DType::kComplex128 || IsWhole(DTypeKindOf(d));
@@ -76,8 +76,8 @@ inline UlpKind UlpKindOf(DType t, DType g) {
   if (IsWhole(tk) && IsWhole(gk)) return UlpKind::kDifference;
   return tk == DTypeKind::kBool || gk == DTypeKind::kBool ? UlpKind::kNone : UlpKind::kFormat;
 }
-// The coarser format: fewer mantissa bits, then the smaller range. A whole number is measured in
-// the other's format.
+// The coarser format: the one with fewer mantissa bits; of two with equally many, the one with the
+// smaller range. An integer is measured in the format of the other side.
 inline FloatFormat CoarserFormat(DType t, DType g) {
   if (IsWhole(DTypeKindOf(t))) return FormatOf(g);
   if (IsWhole(DTypeKindOf(g))) return FormatOf(t);
@@ -86,9 +86,9 @@ inline FloatFormat CoarserFormat(DType t, DType g) {
   return a.min_exponent > b.min_exponent ? a : b;
 }
 
-// The number of `x`, rounded to nearest even, among the numbers of a format: 0 for zero, 1 for the
-// smallest positive one, and so on, negative below zero. Counts on beyond the largest as if the
-// format had more exponents. `x` finite.
+// Rounds `x` to the nearest number of a format (ties to even) and returns the index of that number: 0
+// for zero, 1 for the smallest positive number, and so on; negative below zero. Beyond the largest
+// number the index goes on as if the format had more exponents. `x` must be finite.
 inline int64_t Ordinal(double x, FloatFormat format) {
   const double magnitude = std::fabs(x);
   const uint64_t bits = std::bit_cast<uint64_t>(magnitude);
@@ -123,7 +123,8 @@ struct DiffNode {
   double max_abs = 0, max_relative = 0;
   uint64_t max_ulp = 0;
   int64_t finite = 0, golden_zero = 0;
-  // Over all elements; those of one non-finite kind on both sides are within every limit.
+  // Over all elements. Elements that are non-finite of the same kind on both sides count as within
+  // every limit.
   int64_t within_1e3 = 0, within_5e3 = 0;
   int64_t unequal = 0, nonfinite_target = 0, nonfinite_golden = 0, mismatch = 0;
   // The first chunk with an unequal element, with a non-finite mismatch, and with the largest |T -
@@ -161,7 +162,7 @@ struct DiffNode {
   }
 };
 
-// Everything but the indices and the values there. `count` > 0.
+// Fills everything but the indices and the values there. `count` > 0.
 inline Diff FinishDiff(const DiffNode& node, UlpKind ulp, int64_t count) {
   Diff d;
   d.count = count;
@@ -174,10 +175,10 @@ inline Diff FinishDiff(const DiffNode& node, UlpKind ulp, int64_t count) {
   d.ratio_within_5e3 = static_cast<double>(node.within_5e3) / static_cast<double>(count);
   if (node.finite == 0) return d;
   const double target = std::sqrt(node.tt), golden = std::sqrt(node.gg);
-  d.euclidean = std::max(std::sqrt(node.dd), node.max_abs);  // never below, were it not for range
+  d.euclidean = std::max(std::sqrt(node.dd), node.max_abs);  // the square may have underflowed
   const bool equal = node.unequal == node.mismatch;
-  // Squares that leave the range of a double, as float64 beyond 1e154 or all below 1e-136 have
-  // them, say nothing of angles.
+  // When squares leave the range of a double (elements of float64 beyond 1e154, or all of them below
+  // 1e-136), there is no cosine.
   constexpr double kLeast = 0x1p-900;
   const bool golden_is_zero = node.golden_zero == node.finite;
   const bool lost = !std::isfinite(node.tt + node.gg + node.dd) ||

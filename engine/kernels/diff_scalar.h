@@ -1,5 +1,5 @@
-// ComputeDiff the obvious way: the definition the vector kernel is tested against, bit for bit.
-// Kept for ever.
+// ComputeDiff in the simplest way: the definition that the vector kernel is tested against, bit for
+// bit.
 #pragma once
 
 #include <vector>

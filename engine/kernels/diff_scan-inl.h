@@ -1,6 +1,6 @@
-// One walk over a chunk of both tensors, for each shape that values come in: floats of one format,
-// doubles, complex numbers. Most chunks hold only finite numbers: they are walked as if that were
-// so, and once more when it turns out not to be.
+// One pass over a chunk of both tensors, for each kind of values: floats of one format, doubles,
+// complex numbers. Most chunks hold only finite numbers. So a chunk is first read as if all its
+// numbers were finite, and once more when some are not.
 #if defined(ENGINE_KERNELS_DIFF_SCAN_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ENGINE_KERNELS_DIFF_SCAN_INL_H_
 #undef ENGINE_KERNELS_DIFF_SCAN_INL_H_
@@ -184,8 +184,8 @@ HWY_INLINE void ScanComplex(const double* tr, const double* ti, const double* gr
   accumulator.Finish(n, (kStep - n % kStep) % kStep, left_out, node);
 }
 
-// Sums of squares are finite unless a value is not (or, in doubles, too large: then the second look
-// finds nothing new).
+// Whether a value is not finite: then the sum of squares is not finite either. The sum of large
+// doubles may overflow as well; the second pass then gives the same result as the first.
 HWY_INLINE bool MayHoldSpecials(const DiffNode& node) {
   return !(node.tt + node.gg < std::numeric_limits<double>::infinity());
 }

@@ -1,4 +1,4 @@
-// Checksums that other tools write and read.
+// The checksums of the older tools.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace msprobe::kernels {
 
-// ComputeStats takes one of them along in its pass.
+// ComputeStats computes one of them in the same pass.
 enum class Checksum : uint8_t { kNone, kCrc32, kXor };
 
 // CRC-32 (IEEE 802.3, as zlib.crc32) of the element bytes in logical order: what the older tools
@@ -17,7 +17,8 @@ enum class Checksum : uint8_t { kNone, kCrc32, kXor };
 uint32_t Crc32(const TensorView& view);
 
 // Exclusive or of the element bytes in logical order, taken as little-endian words of 8 bytes, the
-// last one filled up with zeros. Blind to the order of words; equal pairs cancel. Empty: 0.
+// last one filled up with zeros. The order of words does not change it, and two equal words cancel
+// out. Of no elements: 0.
 //
 //   AppendHex(&text, Xor64(view), 16);     // "00000000deadbeef"
 uint64_t Xor64(const TensorView& view);

@@ -1,4 +1,4 @@
-// How the elements of a tensor are spread: how many lie between given bounds, which are positive.
+// The distribution of a tensor's elements: how many lie between given bounds, and which are positive.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,14 @@ class ThreadPool;
 }
 namespace msprobe::kernels {
 
-// Dtypes with one real value an element: not complex, not kFloat4E2M1X2.
+// Whether a dtype has one real value in each element: not complex, not kFloat4E2M1X2.
 bool HasOrder(DType dtype);
 
-// One pass over memory. Answers bounds.size() + 1 counts, of elements in (-inf, bounds[0]],
-// (bounds[0], bounds[1]], ..., (bounds.back(), inf); infinities count at the ends, NaN nowhere.
-// `bounds` ascend. `positive`: null, or numel() bytes that become 1 where the element, in logical
-// order, is greater than zero, else 0. HasOrder(view.dtype) only.
+// One pass over memory. Returns bounds.size() + 1 counts: of elements in (-inf, bounds[0]],
+// (bounds[0], bounds[1]], ..., (bounds.back(), inf). Infinities count in the first and the last
+// interval, NaN in none. `bounds` must be ascending. `positive`: null, or numel() bytes in logical
+// order, which become 1 where the element is greater than zero, else 0. Only for dtypes with
+// HasOrder.
 //
 //   std::vector<uint8_t> up(static_cast<size_t>(view.numel()));
 //   std::vector<int64_t> counts = CountIntervals(view, {{-1.0, 0.0, 1.0}}, up.data());

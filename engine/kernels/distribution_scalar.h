@@ -1,4 +1,4 @@
-// CountIntervals the obvious way: the definition the vector kernel is tested against.
+// CountIntervals in the simplest way: the definition that the vector kernel is tested against.
 #pragma once
 
 #include <cstdint>

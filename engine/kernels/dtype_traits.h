@@ -8,7 +8,7 @@
 
 namespace msprobe::kernels {
 
-// Every value is a float, exactly.
+// Whether a float holds every value of the dtype exactly.
 constexpr bool FitsFloat(DType dtype) {
   switch (dtype) {
     case DType::kFloat64:

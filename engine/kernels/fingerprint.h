@@ -1,4 +1,4 @@
-// The fingerprint's constants and its scalar part; the vector part is Hasher in lanes-inl.h.
+// The constants of the fingerprint and its scalar part. The vector part is Hasher in lanes-inl.h.
 //
 // A chunk's bytes are read as stripes of eight 64-bit words (little endian, the last stripe padded
 // with zeros), and kBlockStripes stripes make a block. Word j of a block's stripe s meets the key
@@ -7,7 +7,7 @@
 //   low  = (low half of the word  + low half of the key)  mod 2^32
 //   high = (high half of the word + high half of the key) mod 2^32
 //   sum[j]     += low * high          the NH family of UMAC: position-dependent, 32x32->64
-//   sum[j ^ 1] += word                no single changed word can hide behind a zero factor
+//   sum[j ^ 1] += word                so that a changed word shows even when a factor is zero
 //
 // Between two blocks each sum goes through ScrambleSum. FinishChunk folds the eight sums, the
 // chunk's size and its number to one word; a tensor's fingerprint adds up its chunks' words, so

@@ -1,4 +1,4 @@
-// The floating-point mode kernels run in, whatever mode the caller is in.
+// Sets the floating-point mode that the kernels need, and restores the caller's mode.
 #pragma once
 
 #if defined(__SSE2__)
@@ -9,9 +9,9 @@
 
 namespace msprobe::kernels {
 
-// While it lives: round to nearest, denormals kept, no traps. A training script may have asked for
-// flushed denormals (torch.set_flush_denormal) or for traps, and the thread gets back exactly what
-// it had. A few ns when nothing differs.
+// While an object of this class lives: round to nearest, denormals kept, no traps. A training script
+// may have set denormals to be flushed (torch.set_flush_denormal) or traps; the destructor restores
+// exactly the former mode. Costs a few ns when the mode is right already.
 class FloatEnvironment {
  public:
   FloatEnvironment(const FloatEnvironment&) = delete;

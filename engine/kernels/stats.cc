@@ -183,14 +183,14 @@ HWY_INLINE void CountSpecials(const T* v, int64_t n, StatsNode* node) {
   node->neg_inf = neg;
 }
 
-// Squares add up to a finite number unless one is NaN or infinite (or, in doubles, too large: then
-// this finds nothing).
+// Whether a value may be NaN or infinite: then the sum of squares is not finite. The sum of large
+// doubles may overflow as well; then the counts below stay 0.
 HWY_INLINE bool MayHoldSpecials(const StatsNode& node) {
   return !(node.sum_squares < std::numeric_limits<double>::infinity());
 }
 
-// The chunk is in the cache: looking again costs no memory traffic, and happens only where there is
-// a NaN or infinity.
+// Counts NaN and infinities. The chunk is in the cache, so that reading it again costs no memory
+// traffic; and only chunks with a NaN or an infinity are read again.
 HWY_NOINLINE void RecountFloats(DType dtype, const uint8_t* p, int64_t n, StatsNode* node) {
   alignas(64) float values[2 * kChunkElements];
   DecodeFloats(dtype, p, n, values);
@@ -238,7 +238,7 @@ HWY_NOINLINE void ScanDecodedDoubles(DType dtype, const uint8_t* p, int64_t n, u
   }
 }
 
-// The common dtypes in one fused pass; the others by way of a decoded copy of the chunk.
+// The common dtypes are read in one fused pass; of the others a decoded copy of the chunk is made.
 void ChunkStats(DType dtype, const uint8_t* p, int64_t n, uint64_t chunk, StatsNode* node) {
   const size_t count = static_cast<size_t>(n);
   switch (dtype) {
@@ -284,8 +284,8 @@ StatsNode StatsOfChunk(DType dtype, const uint8_t* p, int64_t n, int64_t chunk) 
   return node;
 }
 
-// Apart, so that the path of a small contiguous tensor has neither the buffer nor the allocations
-// of its runs.
+// A function of its own, so that small contiguous tensors need neither the buffer nor the memory for
+// runs.
 [[gnu::noinline]] StatsNode StatsOfStrided(const TensorView& view, int64_t numel, ThreadPool* pool,
                                            ChecksumParts* checksum) {
   const ChunkReader reader(view);

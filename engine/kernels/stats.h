@@ -1,4 +1,4 @@
-// One pass over a tensor: what it looks like in four numbers, four counts and a fingerprint.
+// One pass over a tensor gives its statistics (four numbers), its counts and its fingerprint.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct Stats {
   // strides; a changed, swapped or added element changes it. Also depends on dtype (not on shape).
   // Not cryptographic.
   uint64_t fingerprint = 0;
-  uint64_t checksum = 0;  // the one that was asked for
+  uint64_t checksum = 0;  // of the kind that was passed to ComputeStats; 0 for Checksum::kNone
 };
 
 // Max, min, mean and L2 norm; of the modulus for complex dtypes. Sums run in double over a fixed

@@ -1,5 +1,5 @@
-// What ComputeStats knows of a part of a tensor, how two neighbouring parts make one, and how the
-// whole becomes Stats.
+// The intermediate result of ComputeStats for a part of a tensor, how two neighbouring parts are
+// combined, and how the result for the whole becomes Stats.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace msprobe::kernels {
 
 struct StatsNode {
   double sum = 0, sum_squares = 0;
-  // Of anything if the part holds a NaN.
+  // Without meaning if the part holds a NaN.
   double max = -std::numeric_limits<double>::infinity(),
          min = std::numeric_limits<double>::infinity();
   int64_t nan = 0, pos_inf = 0, neg_inf = 0, zero = 0;
@@ -55,11 +55,11 @@ inline Stats FinishStats(const StatsNode& node, DType dtype, int64_t elements) {
                                     static_cast<uint64_t>(elements) * DTypeSize(dtype));
   if (s.nan > 0) return s;
   const double count = static_cast<double>(s.count);
-  s.max = node.max + 0.0;  // -0 becomes 0: which zero was met first must not show
+  s.max = node.max + 0.0;  // -0 becomes 0, so that the order of elements does not matter
   s.min = node.min + 0.0;
   s.mean = std::isnan(node.sum)
                ? Stats::kNaN
-               : node.sum / count;  // infinities of both signs: one NaN, not the CPU's choice
+               : node.sum / count;  // infinities of both signs give the same NaN on each CPU
   s.norm = std::sqrt(node.sum_squares);
   if (IsWideInteger(dtype)) {
     const uint64_t flip = dtype == DType::kUInt64 ? kTopBit : 0;

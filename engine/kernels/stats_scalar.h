@@ -1,5 +1,5 @@
-// ComputeStats the obvious way: the definition the vector kernel is tested against, bit for bit.
-// Kept for ever.
+// ComputeStats in the simplest way: the definition that the vector kernel is tested against, bit for
+// bit.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@
 
 namespace msprobe::kernels {
 
-// The sixteen lanes' sum: halves are added until one is left.
+// The sum of the sixteen lanes: the halves are added until one lane is left.
 inline double AddLanesScalar(std::array<double, 16> lane) {
   for (size_t n = 8; n > 0; n /= 2) {
     for (size_t j = 0; j < n; ++j) lane[j] += lane[j + n];
@@ -82,8 +82,8 @@ inline StatsNode ChunkStatsScalar(DType dtype, const uint8_t* p, int64_t n, int6
   return node;
 }
 
-// The chunk tree of chunks.h, recursively: the left part is the largest power of two of chunks that
-// leaves something to the right.
+// The chunk tree of chunks.h, built recursively: the number of chunks in the left part is the largest
+// power of two that leaves at least one chunk for the right part.
 template <typename Node, typename ChunkNode>
 Node FoldScalar(int64_t first_chunk, int64_t chunks, const ChunkNode& chunk_node) {
   if (chunks == 1) return chunk_node(first_chunk);

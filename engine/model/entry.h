@@ -32,15 +32,15 @@ struct TensorValue {
   DType element_type = DType::kFloat32;  // the same, where the elements could be read
   std::vector<int64_t> shape;
 
-  // Which of the numbers below are known: none for a tensor whose elements cannot be read; all of
-  // them (kHere); or those of a device, which come later without a fingerprint.
+  // Which of the numbers below are known: none, for a tensor whose elements cannot be read; all of
+  // them (kHere); none yet (kDeferred); those of a device, which have no fingerprint (kFromDevice).
   enum class Numbers : uint8_t { kUnreadable, kHere, kDeferred, kFromDevice };
   Numbers numbers = Numbers::kUnreadable;
-  int64_t ticket = -1;  // kDeferred: under which the statistics come (Entry::Resolve)
+  int64_t ticket = -1;  // kDeferred: number under which the statistics will come (Entry::Resolve)
   kernels::Stats stats;
   int64_t first_nonfinite = -1;  // flat index of the first NaN or infinity; -1: none, or not asked
 
-  // What of it is recorded.
+  // Which of them are recorded.
   bool with_statistics = true;  // Max, Min, Mean, Norm
   bool with_counts = true;      // of NaN, infinities and zeros
   bool with_fingerprint = true;

@@ -1,5 +1,5 @@
-// Where entries go: the JSON files of a dump, lines of an older tool's form, the search against a
-// reference run. All of them take the same typed entry.
+// A consumer of entries: the writer of dump.json, the writer of pkl files, the search against a
+// reference dump. All of them take the same typed entry.
 #pragma once
 
 #include "engine/base/status.h"

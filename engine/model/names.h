@@ -1,4 +1,4 @@
-// Entry names of every generation, taken apart, and ours, put together.
+// Parses entry names of every generation, and composes ours.
 //
 //   ParseEntryName("Module.fc.Linear.forward.0");    // "Module.fc.Linear", 0, forward, a module
 //   ParseEntryName("Functional.linear.3.backward");  // "Functional.linear", 3, backward
@@ -14,28 +14,28 @@ namespace msprobe {
 
 struct EntryName {
   std::string_view api;  // a view into the name; the whole name when its form is unknown
-  int64_t call = -1;     // -1: the name carries none
+  int64_t call = -1;     // call number; -1: the name has none
   Direction direction = Direction::kNone;  // kNone: a debug save, or an unknown form
   bool is_module = false;
   bool is_debug = false;  // "<name>.<n>.debug"
 };
 
 // Forms: "<Prefix>.<api>.<n>.forward|backward", "<path>.<Class>.forward|backward.<n>",
-// "<path>.<Class>.parameters_grad[.<n>]",
-// "<name>.<n>.debug". Anything else is an api of its own.
+// "<path>.<Class>.parameters_grad[.<n>]", "<name>.<n>.debug". Of any other name, `api` is the whole
+// name.
 EntryName ParseEntryName(std::string_view name);
 
-// Its inverse: `stem` with its dot ("Functional.linear."), call number and direction; a module's
-// number comes last.
+// The inverse. `stem` ends with its dot ("Functional.linear."). The number of a module call comes
+// last.
 std::string ComposeEntryName(std::string_view stem, int64_t call, std::string_view direction,
                              bool is_module);
 
-// `text` without characters that a file name may not have ('/' and control characters become '_'),
-// at most 220 bytes; a name that had to be changed gets a hash in front, a longer one keeps its
-// end: different names stay different.
+// A file name made of `text`, at most 220 bytes: '/' and control characters become '_', of a longer
+// text the end is kept. A name that had to be changed gets a hash in front, so that different texts
+// have different names.
 std::string SafeFileName(std::string_view text, std::string_view extension);
 
-// Whether a function ("empty_like", without prefix) returns memory that nobody wrote.
+// Whether a function ("empty_like", without prefix) returns memory that is not written yet.
 bool ReturnsUnwrittenMemory(std::string_view function);
 
 // As spelled in config.json and dump.json; kOther is "other task", and what any other word names.

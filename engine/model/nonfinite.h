@@ -1,4 +1,4 @@
-// Numbers that are not finite, and whether a call made them or was given them.
+// Which kinds of non-finite numbers the inputs and outputs of a call hold, and which the call made.
 //
 //   Nonfinite given, made;
 //   given.Add(stats_of_an_input);  made.Add(stats_of_an_output);
@@ -23,8 +23,9 @@ struct Nonfinite {
   bool any() const { return nan || inf; }
 };
 
-// A NaN is introduced when no input held one, an infinity when no input held either kind: what
-// masks with -inf passes -inf on, and a softmax over nothing but -inf makes NaN of it.
+// The kinds that are in the outputs and not in the inputs. A call makes NaN when no input holds NaN:
+// a softmax over nothing but -inf makes NaN. A call makes an infinity when no input holds NaN or an
+// infinity: a call that gets the -inf of a mask only passes -inf on.
 std::string_view KindsIntroduced(const Nonfinite& given, const Nonfinite& made);
 
 }  // namespace msprobe

@@ -1,6 +1,6 @@
-// The parts of the DLPack ABI (version 1.x) the engine reads, and the way from one of its tensors
-// to a TensorView. Layouts follow the DLPack specification's dlpack.h; the structures may not
-// change.
+// The parts of the DLPack ABI (version 1.x) that the engine reads, and the conversion of a DLPack
+// tensor to a TensorView. The layouts are those of the DLPack specification's dlpack.h and must not
+// be changed.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +42,7 @@ struct ExchangeApi {
 };
 
 std::optional<DType> ToDType(DLDataType type);  // nullopt: a type PyTorch does not have
-// `tensor` must outlive the view. nullopt when the dtype is unknown; says nothing of the device.
+// `tensor` must outlive the view. nullopt when the dtype is unknown. The device is not checked.
 std::optional<TensorView> ToView(const DLTensor& tensor);
 
 }  // namespace msprobe::dlpack

@@ -42,9 +42,9 @@ enum class DTypeKind : uint8_t { kFloat, kUnsigned, kSigned, kBool, kComplex };
 
 size_t DTypeSize(DType dtype);  // bytes an element
 DTypeKind DTypeKindOf(DType dtype);
-// A float format of which a float32 holds every number.
+// Whether the dtype is a float format whose every number a float32 can hold.
 bool IsNarrowFloat(DType dtype);
-// Of DTypeTorchName or DTypeShortName; any other text is none.
+// The same for a name of DTypeTorchName or DTypeShortName; false for any other text.
 bool IsNarrowFloat(std::string_view name);
 std::string_view DTypeTorchName(DType dtype);  // "torch.float32"
 std::string_view DTypeShortName(DType dtype);  // "float32": PyTorch's name without its module

@@ -1,5 +1,5 @@
-// The small float formats, one element at a time: the readable definition that kernels are tested
-// against.
+// Conversions of the small float formats, one element at a time: the readable definition that the
+// kernels are tested against.
 //
 //   float one = HalfToFloat(0x3c00);                        // 1.0f
 //   double value = ElementToDouble(DType::kBFloat16, p);    // of the element at p
@@ -27,8 +27,8 @@ float Float4E2M1ToFloat(uint8_t nibble);  // the low four bits
 uint16_t FloatToHalf(float value);      // round to nearest even
 uint16_t FloatToBFloat16(float value);  // round to nearest even; NaN stays NaN
 
-// Value of the element at `p` for every dtype with one real value an element; int64 and uint64
-// above 2^53 are rounded. Not for complex or kFloat4E2M1X2.
+// The value of the element at `p`, for every dtype with one real value in each element. int64 and
+// uint64 above 2^53 are rounded. Not for complex dtypes and kFloat4E2M1X2.
 double ElementToDouble(DType dtype, const void* p);
 // Real and imaginary part; the imaginary part of a real dtype is 0. Not for kFloat4E2M1X2.
 std::complex<double> ElementToComplex(DType dtype, const void* p);

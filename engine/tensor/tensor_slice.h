@@ -1,4 +1,4 @@
-// Elements of a tensor as text, chosen as NumPy slices: "0:2,:,3".
+// Elements of a tensor as text, selected by a slice as in NumPy: "0:2,:,3".
 //
 //   MSPROBE_ASSIGN_OR_RETURN(TensorSlice slice, TensorSlice::Parse("0:2,:,-1"));
 //   MSPROBE_ASSIGN_OR_RETURN(SlicedView part, slice.Apply(view));
@@ -32,10 +32,10 @@ struct SlicedView {
 
 class TensorSlice {
  public:
-  // One item a dimension, with commas between them: a number takes that index and drops the
-  // dimension, start:stop:step a range (each may be left out; negative ones count from the end, a
-  // negative step goes backwards), ... all dimensions between. Missing ones at the end are whole.
-  // Errors: kInvalidArgument.
+  // One item for each dimension, with commas between them. A number selects that index and drops the
+  // dimension. start:stop:step selects a range; each part may be left out, negative ones count from
+  // the end, a negative step goes backwards. "..." stands for all dimensions in between. Dimensions
+  // without an item are taken whole. Errors: kInvalidArgument.
   static Result<TensorSlice> Parse(std::string_view text);
 
   // Ranges are cut at the extent, as NumPy does. kInvalidArgument: an index out of range, or more
@@ -45,17 +45,18 @@ class TensorSlice {
  private:
   struct Item {
     bool is_index = false, is_ellipsis = false;
-    std::optional<int64_t> start, stop;  // start: of an index, itself
+    std::optional<int64_t> start, stop;  // of an index: start is the index
     int64_t step = 1;
   };
   std::string text_;
   std::vector<Item> items_;
 };
 
-// Nested lists as Python prints them, a line break before each inner list; at most `most` elements,
-// then "... and 5 more". Numbers as short as they read back in their dtype.
+// Nested lists as Python prints them, with a line break before each inner list; at most `most`
+// elements, then "... and 5 more". Each number has the fewest digits that read back as the same
+// number of the dtype.
 void AppendElements(std::string* out, const TensorView& view, int64_t most);
-// One of them. `p`: the element.
+// One element of a tensor; `p` is its address.
 void AppendElement(std::string* out, DType dtype, const void* p);
 
 }  // namespace msprobe

@@ -1,4 +1,4 @@
-// A tensor as the engine sees one: an address and what is needed to walk it. Owns nothing.
+// A tensor as the engine sees it: an address, a dtype, a shape and strides. Owns nothing.
 //
 //   int64_t shape[] = {2, 3}, strides[] = {3, 1};
 //   TensorView v{
@@ -33,8 +33,8 @@ struct TensorView {
   bool IsContiguous() const;  // row-major, dimensions of extent 1 ignored; true when empty
 };
 
-// The loops that visit a view in logical (row-major) order: neighbouring dimensions merged,
-// extent-1 dimensions dropped, so that the innermost run is as long as possible. A contiguous
+// The loops that visit a view in logical (row-major) order. Neighbouring dimensions are merged and
+// dimensions of extent 1 dropped, so that the innermost run is as long as possible. A contiguous
 // tensor is one run of numel() elements with stride 1.
 struct StridedRuns {
   int64_t run = 0;              // elements in the innermost loop (0 when the tensor is empty)
@@ -54,8 +54,8 @@ StridedRuns MakeRuns(const TensorView& view);
 // overflows int64.
 Result<int64_t> CheckedByteSize(DType dtype, std::span<const int64_t> shape);
 
-// Row-major, in elements. Never overflows: an empty tensor may have extents whose product is over
-// 2^63, and nobody follows its strides.
+// Row-major strides, in elements. Never overflows: an empty tensor may have extents whose product is
+// over 2^63, but its strides are never used.
 std::vector<int64_t> ContiguousStrides(std::span<const int64_t> shape);
 
 // Copies a view's elements, in logical order, to `out` (numel x element size bytes).

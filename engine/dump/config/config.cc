@@ -23,9 +23,9 @@ Level LevelNamed(std::string_view word) {
   return word == "L0" ? Level::kL0 : word == "mix" ? Level::kMix : Level::kL1;
 }
 
-// What the section of a task may hold.
+// The keys that the section of a task may hold. kTaskKeys ends with the keys of tasks tensor,
+// overflow_check and grad_probe, in this order: statistics has none of these, tensor the first two.
 Names SectionKeys(Task task) {
-  // The last of kTaskKeys, those before them.
   constexpr size_t kOfOthers = 2 + std::size(kGradProbeKeys), kOfTensor = 2;
   if (task == Task::kGradProbe) return kGradProbeKeys;
   if (task == Task::kNanCheck) return kNanCheckKeys;
@@ -81,7 +81,7 @@ class ConfigReader {
       if (value.kind != formats::JsonValue::Kind::kObject &&
           value.kind != formats::JsonValue::Kind::kNull)
         return WrongType(At(member), "an object", value);
-      // The section of the task that is run is read later, the others belong to other runs.
+      // The section of the configured task is read later. Sections of other tasks are not read.
       return Status::Ok();
     }
     if (!Contains(kTopKeys, key)) return UnknownKey(path_, "", member, &config_.warnings);
@@ -107,7 +107,7 @@ class ConfigReader {
     }
     if (value.kind != formats::JsonValue::Kind::kString)
       return WrongType(At(member), "a string", value);
-    if (key == "$schema") return Status::Ok();  // for the editor that the file is written in
+    if (key == "$schema") return Status::Ok();  // tells an editor where the schema is
     return Word(At(member), value.text);
   }
 
@@ -130,7 +130,7 @@ class ConfigReader {
   // task, level and dump_path, from the file or from a keyword argument.
   Status Word(const ConfigPlace& place, const std::string& word) {
     const bool is_task = place.key == "task", is_level = place.key == "level";
-    // An argument wins over the file: what the file says then need not be possible here.
+    // An argument wins over the file. The file's value is then not checked.
     const std::optional<std::string>& argument = is_task    ? overrides_.task
                                                  : is_level ? overrides_.level
                                                             : overrides_.dump_path;

@@ -20,10 +20,10 @@
 
 namespace msprobe::dump {
 
-// Which API calls are recorded, by how much they can harm a result: api_rules.h.
+// Which API calls are recorded, by how much they can harm a result (api_rules.h).
 enum class RiskLevel : uint8_t { kAll, kFocus, kCore };
 
-// Which values of which entries are recorded. Gradients of parameters belong to backward().
+// Which values of which entries are recorded. backward() includes the gradients of parameters.
 struct DataMode {
   bool forward_input = true, forward_output = true, backward_input = true, backward_output = true;
 
@@ -47,18 +47,18 @@ struct Config {
   DataMode data_mode;
   SummaryMode summary;
   std::vector<SliceRule> slice;  // the part of each tensor that is recorded
-  int64_t overflow_nums = 1;     // task overflow_check: calls after which it ends; -1: never
+  int64_t overflow_nums = 1;     // task overflow_check: collection ends after so many; -1: never
   std::string bench_path;        // task tensor: only calls that differ from this dump; "": all
-  int64_t diff_nums = 1;         // of bench_path: calls after which it ends; -1: never
+  int64_t diff_nums = 1;         // with bench_path: collection ends after so many; -1: never
   GradientRules gradients;       // task grad_probe, which records nothing else
   std::string request_id;        // "": whole batches; else the request whose tokens are recorded
 
-  RiskLevel risk_level = RiskLevel::kAll;  // without meaning where scope or list is set
-  bool async_dump = false;                 // tensors are written by a thread on any machine
+  RiskLevel risk_level = RiskLevel::kAll;  // ignored when scope or list is set
+  bool async_dump = false;                 // a thread writes tensors, also with few cores
   std::optional<bool> dump_enable;         // set: the file is read again when it changes
-  std::optional<int64_t> seed;             // set, or the next: the front end seeds once
+  std::optional<int64_t> seed;             // if this or the next is set, the front seeds, once
   std::optional<bool> is_deterministic;
-  bool enable_dataloader = false;  // the front end starts and stops with each batch
+  bool enable_dataloader = false;  // the front starts and stops with each batch
   std::vector<std::string> custom_op_namespaces = {"_C_ascend"};  // of torch.ops
 
   std::optional<PklStyle> pkl;  // a front of an older tool: its files instead of dump.json
@@ -72,10 +72,10 @@ struct ConfigOverrides {
   std::optional<std::vector<std::string>> step;
 };
 
-// An empty path: the defaults above. Keys of any generation that ask for nothing else than what
-// happens anyway are collected as warnings; one that asks for something this version cannot do is
-// an error. Errors: kNotFound; kInvalidConfig with path and *line*, naming the key, what is allowed
-// and the nearest spelling; kInvalidArgument for an override.
+// An empty path gives the defaults above. A key of an older generation whose value changes nothing
+// becomes a warning; one that asks for something that this version cannot do is an error. Errors:
+// kNotFound; kInvalidConfig with path and line, the key, what is allowed and the nearest spelling;
+// kInvalidArgument for an override.
 Result<Config> LoadConfig(const std::string& path, const ConfigOverrides& overrides = {});
 
 // The same for text that is already in memory; `path` is for messages.

@@ -1,5 +1,5 @@
-// Keys that are right in themselves and have no effect beside another: they go back to their
-// defaults, with a warning each.
+// Keys that are valid and have no effect, because of another key: they are set back to their
+// defaults, with a warning for each.
 //
 //   if (config.level == Level::kDebug) LeaveSelectionToScript(&config);
 #pragma once
@@ -8,9 +8,9 @@
 
 namespace msprobe::dump {
 
-// Task grad_probe: start, stop and step have no effect, nor has what says how they work.
+// Task grad_probe: start, stop and step have no effect, and neither have the keys that change them.
 void LeaveStepsToOptimizers(Config* config);
-// Level debug: the script says what is saved.
+// Level debug: the script chooses the values, so keys that select calls have no effect.
 void LeaveSelectionToScript(Config* config);
 
 }  // namespace msprobe::dump

@@ -10,8 +10,8 @@
 namespace msprobe::dump {
 namespace {
 
-// A key of some generation that has no counterpart. `harmless` lists the values (as JSON, blanks
-// between them) under which leaving it out records the same.
+// A key of an older generation that this version does not have. `harmless` lists the values (as
+// JSON, with blanks between them) that change nothing.
 struct OtherKey {
   std::string_view key, harmless, why;
 };

@@ -1,5 +1,5 @@
-// The keys and words that config.json may hold: ours, and those of other generations that get an
-// answer of their own.
+// The keys and words that config.json may hold: ours, and those of older generations, for which an
+// error or a warning says what to do instead.
 #pragma once
 
 #include <string>
@@ -30,7 +30,7 @@ inline constexpr std::string_view kTaskKeys[] = {
     "scope",         "list",       "data_mode",  "data_mode_rule", "summary_mode",
     "tensor_list",   "slice",      "request_id", "bench_path",     "diff_nums",
     "overflow_nums", "check_mode", "grad_level", "param_list",     "bounds"};
-// Of those, what the section of a task that records no statistics may hold.
+// The keys among them that the sections of the other tasks may hold.
 inline constexpr std::string_view kNanCheckKeys[] = {"scope", "list", "data_mode", "data_mode_rule",
                                                      "tensor_list"};
 inline constexpr std::string_view kOverflowKeys[] = {
@@ -51,8 +51,8 @@ inline constexpr std::string_view kBenchmarkInstead =
     "record the run twice, once with the suspected operation in higher precision, then: msprobe "
     "compare -tp DIR -gp DIR";
 
-// Of other generations, or not possible here. Their own sections may stand in the file: it is
-// shared between tools.
+// Tasks of older generations that this version does not have. Their sections may stand in the file,
+// which is shared between tools.
 inline constexpr OtherWord kOtherTasks[] = {
     {"acc_check", kCheckInstead},
     {"diff_check", kCheckInstead},
@@ -61,9 +61,9 @@ inline constexpr OtherWord kOtherTasks[] = {
     {"free_benchmark", kBenchmarkInstead},
     {"run_ut", kCheckInstead}};
 
-// What to do about a key that is not among ours. `section`: the task whose section it stands in,
-// empty at the top. One that another generation knows and that asks for nothing else than what
-// happens anyway is added to `warnings`; every other is an error.
+// Handles a key that is not among ours. `section`: the task in whose section it stands; empty at the
+// top. A key of an older generation whose value changes nothing is added to `warnings`; any other key
+// is an error.
 Status UnknownKey(std::string_view path, std::string_view section,
                   const formats::JsonMember& member, std::vector<std::string>* warnings);
 

@@ -1,5 +1,5 @@
-// Values of a configuration, each refused with its place, what is allowed and the nearest
-// spelling: words out of a list, numbers, strings.
+// Reads values of a configuration: words out of a list, numbers, strings. The error for a wrong value
+// has its place, what is allowed, and the nearest spelling.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ bool Contains(Names names, std::string_view word);
 std::string Quoted(std::string_view text);  // "text"
 std::string OneOf(Names names);             // "a", "b" or "c"
 
-// Where a value stands, for its messages: a line of the file, or a keyword argument.
+// Where a value stands, for error messages: a line of the file, or a keyword argument.
 struct ConfigPlace {
   std::string_view path;  // empty: a keyword argument
   uint64_t line = 0;
@@ -31,13 +31,14 @@ struct ConfigPlace {
 Status WrongType(const ConfigPlace& place, std::string_view expected,
                  const formats::JsonValue& found);
 
-// A word of other generations that is not possible here, and what to do instead ("": no advice).
+// A word of older generations that this version does not have, and what to do instead ("": no
+// advice).
 struct OtherWord {
   std::string_view word, instead;
 };
 bool Contains(std::span<const OtherWord> words, std::string_view word);
 
-// A word out of a list. `other`: words that get an answer of their own.
+// Checks that `word` is in `allowed`. For the words in `other`, the error says what to do instead.
 Status Choose(const ConfigPlace& place, std::string_view word, Names allowed,
               std::span<const OtherWord> other = {});
 // The same for a value, which must be a string. "" is accepted: the default.
@@ -48,14 +49,13 @@ Status ReadBool(const ConfigPlace& place, const formats::JsonValue& value, bool*
 Status ReadInteger(const ConfigPlace& place, const formats::JsonValue& value, int64_t smallest,
                    int64_t largest, int64_t* out);
 
-// Numbers from 0 to 1000000, in the order of their size and without repetition; an element is
-// 7, "7" or "3-6".
+// Numbers from 0 to 1000000, sorted and without repetition; an element is 7, "7" or "3-6".
 Status ReadNumbers(const ConfigPlace& place, const formats::JsonValue& list,
                    std::vector<int64_t>* out);
 Status ReadNumbers(const ConfigPlace& place, std::span<const std::string> list,
                    std::vector<int64_t>* out);
 
-// Appends "7" or "3-6", of numbers from 0 to 1000000; false: it is neither.
+// Appends the numbers of "7" or "3-6", from 0 to 1000000. False: the text has neither form.
 bool AppendNumberRange(std::string_view text, std::vector<int64_t>* out);
 
 // Strings, none of them empty.

@@ -1,4 +1,4 @@
-// Which steps, ranks, entries and values a configuration wants. Cheap enough to ask for every call.
+// Which steps, ranks, entries and values a configuration wants. Cheap enough for every call.
 //
 //   Filter filter(config);
 //   if (filter.WantsStep(7) && filter.data_mode.forward() && filter.WantsEntry(name)) Record();
@@ -20,26 +20,26 @@ class Filter {
   explicit Filter(const Config& config);
 
   bool WantsStep(int64_t step) const;
-  // rank < 0: not distributed. Such a run is never filtered by rank.
+  // rank < 0: the run is not distributed, and `rank` of the configuration has no effect.
   bool WantsRank(int64_t rank) const;
-  // After this step nothing more is wanted.
+  // Whether no later step is wanted.
   bool IsPastLastStep(int64_t step) const { return !steps_.empty() && step > steps_.back(); }
 
-  // One call per API or module call, in execution order. The scope is an inclusive range: it is
-  // open from the entry with the first name to the entry with the second, both ends wholly
-  // included. `list` items are substrings, one must occur; under level mix also everything inside a
-  // module whose name matches is wanted. A module calls EnterModule before it runs and LeaveModule
-  // after; an API calls WantsEntry.
+  // To be called once for each call of an API (WantsEntry) and of a module (EnterModule before it,
+  // LeaveModule after it), in execution order. The scope is an inclusive range: it is open from the
+  // entry with the first name to the end of the entry with the second name. `list` has substrings,
+  // of which one must occur in the name; under level mix, everything inside a matching module is
+  // wanted as well.
   bool WantsEntry(std::string_view name);
   bool EnterModule(std::string_view name);  // true: record this module's call
   void LeaveModule(std::string_view name);
   void NewStep();  // forgets an open range
 
-  // Whether an entry's tensors are to be saved although the task is statistics.
+  // Whether `tensor_list` names the entry: its tensors are saved although the task is statistics.
   bool WantsTensor(std::string_view name) const;
 
   DataMode data_mode;
-  // Neither scope nor list: every entry is wanted, WantsEntry need not be asked.
+  // There is neither scope nor list: every entry is wanted, and WantsEntry need not be called.
   bool wants_all_entries() const {
     return scope_begin_.empty() && list_.empty() && pkl_.wants_all();
   }

@@ -19,8 +19,9 @@
 
 namespace msprobe::dump {
 
-// Elements [begin, end) of dimension `dim`, as Python slices: from the end when negative, cut at
-// the extent. For tensors that have that dimension and, when `size` is given, that extent there.
+// Elements [begin, end) of dimension `dim`, as in a slice of Python: negative numbers count from the
+// end, larger ones are cut. The rule holds for tensors that have the dimension and, if `size` is
+// given, whose extent there is `size`.
 struct SliceRule {
   int64_t dim = 0;
   std::optional<int64_t> size;
@@ -39,11 +40,11 @@ class Slicer {
   Slicer() = default;
   explicit Slicer(std::vector<SliceRule> rules) : rules_(std::move(rules)) {}
 
-  // A rule behind the others, for one step; nullopt: none.
+  // One more rule, for one step only, which is applied last; nullopt: none.
   void SetRequest(std::optional<SliceRule> rule) { request_ = std::move(rule); }
   bool empty() const { return rules_.empty() && !request_; }
-  // `shape` and `strides`, of view->ndim elements, become the view's own. Of several rules for one
-  // dimension the last that fits counts.
+  // Narrows `*view`. `shape` and `strides` are memory for view->ndim elements, to which the view
+  // points afterwards. Of several rules for one dimension the last one that fits counts.
   void Apply(TensorView* view, int64_t* shape, int64_t* strides) const;
 
  private:
@@ -53,7 +54,7 @@ class Slicer {
   std::optional<SliceRule> request_;
 };
 
-// Tokens of each request in a batch, in the order in which they lie in dimension 0.
+// The number of tokens of each request in a batch, in the order in which they lie in dimension 0.
 using TokenCounts = std::vector<std::pair<std::string, int64_t>>;
 // Where the tokens of `request` are, in tensors whose dimension 0 holds all of the batch; nullopt
 // when it has none.

@@ -20,9 +20,9 @@ struct SummaryMode {
   bool operator==(const SummaryMode&) const = default;
 };
 
-// A word, or a list of words, each of which adds what it asks for. "md5" alone includes statistics,
-// "xor" alone does not. Both checksums stand under one key: the CRC-32 is written then, with a
-// warning, since it sees the order of the elements. "" and []: the default.
+// A word, or a list of words, of which each adds something. "md5" alone includes statistics, "xor"
+// alone does not. A dump can hold only one of the two checksums: if both are listed, the CRC-32 is
+// written, with a warning, because it depends on the order of the elements. "" and []: the default.
 Status ReadSummaryMode(const ConfigPlace& place, const formats::JsonValue& value,
                        SummaryMode* summary, std::vector<std::string>* warnings);
 

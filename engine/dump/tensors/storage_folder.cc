@@ -49,15 +49,15 @@ struct NamedFile {
 
 using Files = std::vector<NamedFile>::iterator;
 
-// Behind the last file of the message.
+// Index behind the last file of the same group.
 Files EndOfMessage(Files first, Files end) {
   return std::find_if(first, end, [&](const NamedFile& one) {
     return one.name.index != first->name.index || one.name.side != first->name.side;
   });
 }
 
-// Of both messages of one backward call: 1 where the output comes first, -1 where the input does, 0
-// when they are of two calls.
+// For two neighbouring groups: 1 when they are output and then input of one backward call, -1 when
+// they are input and then output of one, 0 when they belong to two calls.
 int OrderOf(const StorageName& first, const StorageName& second) {
   constexpr std::string_view kInput = "_input", kOutput = "_output";
   const bool output = first.side.ends_with(kOutput);
@@ -70,10 +70,11 @@ int OrderOf(const StorageName& first, const StorageName& second) {
   return output ? 1 : -1;
 }
 
-// A call ends where an input follows an output. Who writes what autograd meets in its order has the
-// "output" of a backward call first, the gradient that comes in: so does the whole folder then.
+// A call ends where an input follows an output. In folders that were written in the order of
+// autograd, the "output" of a backward call (the gradient that comes in) stands first; the order of
+// the first backward call shows which kind the folder is.
 void PutInputsFirst(Files at, Files end) {
-  int order = 0;  // of the first call of which both are there
+  int order = 0;  // of the first backward call that has both groups
   while (at != end) {
     const Files second = EndOfMessage(at, end);
     const int found = second == end ? 0 : OrderOf(at->name, second->name);
@@ -126,7 +127,7 @@ Status ReadStorageFolder(const std::vector<std::string>& files, Dump* dump) {
   std::sort(named.begin(), named.end(),
             [](const NamedFile& a, const NamedFile& b) { return a.Order() < b.Order(); });
   PutInputsFirst(named.begin(), named.end());
-  // As torch_npu.hooks would have listed them, without elements.
+  // The lines that torch_npu.hooks would have written, without elements.
   std::string lines;
   for (const NamedFile& one : named) {
     std::string dtype;
@@ -145,7 +146,7 @@ Status ReadStorageFolder(const std::vector<std::string>& files, Dump* dump) {
   MSPROBE_RETURN_IF_ERROR(ReadPklLines(dump->path, kept, dump, &segments));
   dump->sampled = false;
   dump->sample_step = 1;
-  // Backward calls list their values in another order: the name says which file it is.
+  // Backward calls list their values in another order, so the file is found by its name.
   TextArena arena;
   std::unordered_map<std::string, const NamedFile*> by_line;
   for (const NamedFile& one : named)

@@ -121,8 +121,8 @@ struct TensorArchives::Archive {
   std::optional<formats::SafetensorsFile> safetensors;
   std::optional<formats::PtFile> pt;
   std::unordered_map<std::string, size_t> pt_items;
-  // A flipped bit must not pass for a numerical difference: a storage is checked when the first
-  // tensor that lies in it is asked for.
+  // A flipped bit must not look like a numerical difference. So the checksum of a storage is verified
+  // when the first of its tensors is read.
   struct Check {
     std::once_flag once;
     bool intact = true;
@@ -211,7 +211,7 @@ Result<formats::TensorFile> TensorArchives::Read(std::string_view name,
     tensor = listed->tensor;
   }
   if (pages.empty()) return tensor;
-  // The file stays mapped; what of it is in memory goes with the tensor.
+  // The file stays mapped; its pages are given back with the tensor.
   tensor.owner = std::shared_ptr<const void>(
       tensor.data, [owner = tensor.owner, pages, bytes = archive.bytes](const void*) {
         ForgetPagesAround(pages, bytes);

@@ -1,4 +1,4 @@
-// The elements behind a leaf, wherever its dialect keeps them.
+// Reads the elements of a leaf, wherever its dialect keeps them.
 //
 //   if (HasTensorData(leaf)) {
 //     MSPROBE_ASSIGN_OR_RETURN(TensorFile t, ReadTensorData(dump, leaf));   // this row only
@@ -17,19 +17,19 @@
 
 namespace msprobe::dump {
 
-// Whether the leaf names a file or carries its elements. The file need not be there.
+// Whether the leaf names a tensor file or holds its elements itself. The file may be missing.
 bool HasTensorData(const Leaf& leaf);
 
-// Below dump.tensor_folder only: symbolic links, "..", absolute paths and devices are refused.
-// Elements of the oldest dumps, flattened on the way to the file, get the leaf's shape back.
+// Reads only files below dump.tensor_folder: symbolic links, "..", absolute paths and devices are
+// refused. Elements that an older tool has flattened get the leaf's shape again.
 // Errors: as ReadTensorFile; kNotFound also when the leaf has no data.
 Result<formats::TensorFile> ReadTensorData(const Dump& dump, const Leaf& leaf,
                                            formats::Verify verify = formats::Verify::kByReader);
 
-// Bytes that reading it takes, for planning; 0 when there is no file.
+// Number of bytes that reading the tensor needs, for planning; 0 when there is no file.
 uint64_t TensorDataSize(const Dump& dump, const Leaf& leaf);
 
-// Files that hold several tensors: opened once, mapped, read when asked.
+// Files that hold several tensors. A file is opened and mapped once; tensors are read on demand.
 class TensorArchives {
  public:
   struct Item {
@@ -42,9 +42,9 @@ class TensorArchives {
 
   // The tensors of `name` below `folder`; the file stays open when there are several.
   Result<std::vector<Item>> Open(const std::string& folder, std::string_view name);
-  // Its pages are given back with the tensor.
+  // The tensor's pages are given back when it is destroyed.
   Result<formats::TensorFile> Read(std::string_view name, std::string_view item) const;
-  // Bytes that reading it takes; 0: none there.
+  // Number of bytes that reading the tensor needs; 0: there is no such tensor.
   uint64_t SizeOf(std::string_view name, std::string_view item) const;
 
  private:

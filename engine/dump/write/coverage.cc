@@ -14,7 +14,7 @@ namespace {
 
 constexpr char kSchema[] = "msprobe.coverage/1";
 
-// The numbers of a Coverage under their names in the file: writing and reading agree by it.
+// The numbers of a Coverage with their names in the file, used for writing and for reading.
 template <typename C, typename Visit>
 void ForEachOperationCount(C& c, Visit&& visit) {
   visit("recorded", c.recorded);

@@ -1,5 +1,5 @@
-// coverage.json: of what the program computed in a step, what the dump holds and what it does not,
-// with the reason. Written beside dump.json at every stop, for all of the step so far.
+// coverage.json: which of the operations of a step are in the dump, which are not, and why. It is
+// written beside dump.json at every stop, for the whole step so far.
 //
 //   session.WriteBeside(kCoverageFile, CoverageJson(coverage));
 //   MSPROBE_ASSIGN_OR_RETURN(Coverage coverage, ReadCoverage("step0/rank0/coverage.json"));
@@ -21,8 +21,8 @@ struct CallCounts {
   int64_t recorded = 0;  // have a record
   int64_t nested = 0;    // inside a call that is recorded (APIs only)
   int64_t ignored = 0;   // left out by the configuration
-  int64_t traced = 0;    // made by a compiler that traces: no numbers there
-  int64_t wrappers = 0;  // made by what PyTorch puts around compiled code (APIs only)
+  int64_t traced = 0;    // made by a compiler while it traces: they have no numbers
+  int64_t wrappers = 0;  // made by PyTorch's wrappers around compiled code (APIs only)
 };
 
 struct Coverage {
@@ -37,25 +37,25 @@ struct Coverage {
   };
 
   CallCounts apis, modules;
-  int64_t gradients = 0;          // backward records
-  int64_t gradients_ignored = 0;  // came, and were left out by the task or the configuration
-  int64_t gradients_missing = 0;  // of calls that were looked at: awaited, and never came
+  int64_t gradients = 0;          // backward calls that were recorded
+  int64_t gradients_ignored = 0;  // that came and were left out by the task or the configuration
+  int64_t gradients_missing = 0;  // that were waited for and never came
 
   // Level debug, where gradients are those of saved values.
   int64_t saves = 0, saves_refused = 0;  // values given to save(), and those it cannot record
 
-  // What the dispatcher of the framework ran; each operation counts once, under the first of these
-  // that holds. One that is not observed counts with all it ran inside.
+  // The operations that the framework's dispatcher ran. Each counts once, under the first of these
+  // members that fits. Operations inside an unobserved one are part of it and not counted again.
   bool counted = false;
   std::string why_not_counted;          // when not counted
-  int64_t recorded = 0;                 // the operation that a recorded call is
-  int64_t nested = 0;                   // what it ran inside
+  int64_t recorded = 0;                 // the operation of a recorded call itself
+  int64_t nested = 0;                   // inside the operation of a recorded call
   int64_t gradient = 0;                 // run by the autograd engine
   int64_t ignored = 0;                  // inside a call that the configuration leaves out
   int64_t compiled_regions = 0;         // times that compiled code was entered
   std::vector<Operation> not_observed;  // the most frequent first
 
-  std::vector<Api> apis_not_observed;  // listed, there, and yet not observed
+  std::vector<Api> apis_not_observed;  // listed, present in the framework, and not observable
 
   int64_t not_observed_count() const;
 };

@@ -1,10 +1,9 @@
-// Entries with statistics that a device has not given yet. They are written in the order in which
-// they were recorded, each as soon as the statistics of its tensors, and of all entries before it,
-// are there.
+// Entries that wait for deferred statistics. They are written in the order in which they were
+// recorded, each as soon as the statistics of its tensors and of all entries before it have come.
 //
 //   DeferredEntries deferred;
 //   deferred.Add({.entry = entry, .parent = parent});         // some tensor is kDeferred
-//   deferred.Resolve(ticket, stats);                          // as they come
+//   deferred.Resolve(ticket, stats);                          // when the device has delivered them
 //   deferred.Drain(/*give_up=*/false, [&](const DeferredEntry& e) { Write(e); });
 #pragma once
 
@@ -23,7 +22,7 @@ bool IsDeferred(const Entry& entry);
 
 struct DeferredEntry {
   Entry entry;
-  bool has_entry = true;  // false: only construct.json speaks of the call
+  bool has_entry = true;  // false: the call is in construct.json only
   std::string name, parent;
   bool construct = false;
 };
@@ -34,8 +33,8 @@ class DeferredEntries {
   bool waiting() const { return !entries_.empty(); }
   void Resolve(int64_t ticket, const kernels::Stats& stats) { known_.emplace(ticket, stats); }
 
-  // Hands over entries from the front on, as far as their statistics are known. `give_up`: all of
-  // them; a tensor whose statistics did not come is one that cannot be read.
+  // Calls the function for the first entries, up to the first one that still waits. `give_up`: for
+  // all entries; tensors whose statistics have not come become unreadable.
   template <typename Write>
   void Drain(bool give_up, Write&& write) {
     for (; !entries_.empty() && Fill(&entries_.front().entry, give_up); entries_.pop_front())
@@ -47,7 +46,7 @@ class DeferredEntries {
   bool Fill(Entry* entry, bool give_up);
 
   std::deque<DeferredEntry> entries_;
-  std::unordered_map<int64_t, kernels::Stats> known_;  // by ticket; one tensor takes each
+  std::unordered_map<int64_t, kernels::Stats> known_;  // by ticket, which belongs to one tensor
 };
 
 }  // namespace msprobe::dump

@@ -10,7 +10,7 @@
 namespace msprobe::dump {
 namespace {
 
-// Names of later calls wait in memory for Close(); beyond this many bytes they are written at once.
+// Names of later calls are kept in memory until Close(); beyond this many bytes they are written.
 constexpr size_t kMaxWaitingBytes = 4 << 20;
 
 std::string HeaderText(const DumpHeader& header) {
@@ -62,7 +62,7 @@ Status DumpWriter::Log::Create(const std::string& path, std::string_view header,
   MSPROBE_ASSIGN_OR_RETURN(file, AppendFile::Open(path, /*keep=*/false));
   closing = closing_text;
   if (Status status = file.Append(header); !status.ok()) {
-    (void)RemoveFile(path);  // without a header it would be no dump, but damage
+    (void)RemoveFile(path);  // a file without a header would look like a damaged dump
     return status;
   }
   open_size = file.size();
@@ -98,7 +98,7 @@ Status DumpWriter::Log::Finish() {
 Status DumpWriter::Log::Reopen() {
   if (!closed) return Status::Ok();
   closed = false;
-  if (!file.is_open()) {  // put in its place as a whole
+  if (!file.is_open()) {  // the file was replaced as a whole
     MSPROBE_ASSIGN_OR_RETURN(file, AppendFile::Open(std::string(file.path()), /*keep=*/true));
   }
   return file.TruncateTo(open_size);
@@ -119,7 +119,7 @@ Result<std::unique_ptr<DumpWriter>> DumpWriter::Create(const std::string& folder
     MSPROBE_RETURN_IF_ERROR(
         writer->construct_.Create(JoinPath(folder, "construct.json"), "{\n", "\n}\n"));
   } else {
-    // Those of an earlier run would be taken for ours.
+    // Files of an earlier run would be taken for files of this run.
     for (const char* name : {"stack.json", "construct.json"})
       MSPROBE_RETURN_IF_ERROR(RemoveFile(JoinPath(folder, name)));
   }
@@ -144,7 +144,7 @@ Status DumpWriter::AppendConstruct(std::string_view child, std::string_view pare
 }
 
 Result<int64_t> DumpWriter::AddStack(std::string_view child, std::vector<std::string> frames) {
-  // Calls on one line are different places in the code and yet read the same.
+  // Two calls on one line are two places in the code; their frames are equal text.
   std::string text;
   for (const std::string& frame : frames) (text += frame) += '\n';
   if (const auto known = by_frames_.find(text); known != by_frames_.end()) {
@@ -176,7 +176,7 @@ Status DumpWriter::NoteStack(int64_t id, std::string_view child) {
 Status DumpWriter::FlushStacks() {
   for (Stack& stack : stacks_) {
     if (stack.waiting.empty()) continue;
-    // A group of its own under a new number: the frames stand there again, nothing is rewritten.
+    // A further group under a new number, with the frames once more, so that nothing is rewritten.
     MSPROBE_RETURN_IF_ERROR(
         stack_.AppendLine(StackLine(next_stack_++, {stack.waiting}, stack.frames)));
     stack.waiting = std::string();
@@ -198,7 +198,7 @@ Status DumpWriter::MergeStacks() {
   }
   const size_t open_size = text.size();
   text += stack_.closing;
-  if (!stack_.file.Replace(text)) {  // cheaper than all of what follows
+  if (!stack_.file.Replace(text)) {  // the cheap way; else a new file takes its place
     MSPROBE_ASSIGN_OR_RETURN(formats::AtomicFile merged,
                              formats::AtomicFile::Create(stack_.file.path()));
     MSPROBE_RETURN_IF_ERROR(merged.Write({text}));
@@ -213,7 +213,7 @@ Status DumpWriter::MergeStacks() {
 }
 
 Status DumpWriter::Close() {
-  // All three are closed even when one fails; the first reason is the one reported.
+  // All three files are closed even when one fails; the first error is returned.
   Status first = dump_.Close();
   for (Status status :
        {extra_info_ ? MergeStacks() : Status::Ok(), stack_.Close(), construct_.Close()}) {

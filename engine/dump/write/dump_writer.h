@@ -1,7 +1,7 @@
-// Writes the three JSON files of one rank and step while training runs. Each file is a log: a
-// header, then one entry a line, each appended with one write(2); nothing written is ever rewritten
-// but the closing braces, which Close() appends and a later Reopen() cuts off again. A process
-// killed at any moment leaves whole lines and at most a prefix of the last one.
+// Writes the three JSON files of one rank and step while training runs. Each file is a log: a header,
+// then one entry on each line, appended with one write(2). Nothing is ever rewritten except the
+// closing braces, which Close() appends and Reopen() cuts off. A process that is killed at any moment
+// leaves complete lines and at most a prefix of the last one.
 //
 //   MSPROBE_ASSIGN_OR_RETURN(auto writer, DumpWriter::Create(folder, header));
 //   MSPROBE_RETURN_IF_ERROR(writer->Write(entry));
@@ -20,7 +20,7 @@
 namespace msprobe::dump {
 
 struct DumpHeader {
-  std::string file_name = "dump.json";  // debug.json stands alone: no other file belongs to it
+  std::string file_name = "dump.json";  // or debug.json, which has no stack.json beside it
   std::string task = "statistics", level = "L1", framework = "pytorch";
   std::string dump_data_dir;  // "" is null: no tensors are stored
   std::string tool;           // "msprobe 27.0.0"
@@ -36,12 +36,11 @@ class DumpWriter final : public EntryWriter {
 
   Status Write(const Entry& entry) override;
   Status AppendConstruct(std::string_view child, std::string_view parent) override;
-  // Writes the frames, unless a stack reads the same. The first Close() puts the names of later
-  // calls beside them, the whole file at once; when many are waiting before that, and after it,
-  // they get further groups of their own.
+  // Writes the frames, unless an equal stack was written before. The names of later calls with the
+  // same stack are kept until the first Close(), which writes the whole file anew with all names.
+  // When too many are kept, and after the first Close(), they are written as further groups.
   Result<int64_t> AddStack(std::string_view child, std::vector<std::string> frames) override;
-  // Until its name is written only the entry's own "stack" member tells, which is why entries
-  // carry one.
+  // Until the name of a call is written, only the member "stack" of its entry tells its stack.
   Status NoteStack(int64_t id, std::string_view child) override;
 
   Status Close() override;  // closing braces
@@ -61,7 +60,7 @@ class DumpWriter final : public EntryWriter {
     std::string line;  // reused
 
     Status Create(const std::string& path, std::string_view header, std::string_view closing_text);
-    // Appends the line that `compose` adds to a string.
+    // Appends one line; `compose` adds its text to a string.
     template <typename Compose>
     Status AppendComposed(Compose&& compose);
     Status AppendLine(std::string_view text);
@@ -81,11 +80,11 @@ class DumpWriter final : public EntryWriter {
   bool extra_info_ = true;
   Log dump_, stack_, construct_;
   std::vector<Stack> stacks_;
-  int64_t next_stack_ = 0;  // numbers in the file; also those of later groups of the same stack
+  int64_t next_stack_ = 0;  // number of the next group in the file
   std::vector<int64_t> stack_number_;
   std::unordered_map<std::string, int64_t> by_frames_;
   size_t waiting_bytes_ = 0;
-  bool has_groups_ = false;  // of later calls: stacks stand in the file more than once
+  bool has_groups_ = false;  // some stack has more than one group in the file
 };
 
 }  // namespace msprobe::dump

@@ -283,7 +283,7 @@ void AppendEntryJson(std::string* out, const Entry& entry) {
   if (!entry.changed_in_place.empty()) AppendField(out, "changed_in_place", entry.changed_in_place);
   if (!entry.group.ranks.empty()) AppendGroup(out, entry.group);
   if (entry.is_nan) *out += *entry.is_nan ? ",\"is_nan\":1" : ",\"is_nan\":0";
-  // As text, like the keys of stack.json: the older tool's reader stops at a number here.
+  // As text, like the keys of stack.json: the reader of msprobe 26 fails on a number here.
   if (entry.stack >= 0) {
     *out += ",\"stack\":\"";
     AppendInteger(out, entry.stack);

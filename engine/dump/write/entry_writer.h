@@ -1,4 +1,4 @@
-// Where a session's entries go: files of one rank and step, in one of the generations' forms.
+// Writes the entries of a session to the files of one rank and step, in one dialect.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +20,9 @@ class EntryWriter : public EntrySink {
   // A later call with stack `id`.
   virtual Status NoteStack(int64_t id, std::string_view child) = 0;
 
-  virtual Status Close() = 0;   // whole until more comes; idempotent
-  virtual Status Reopen() = 0;  // goes on after Close()
-  // Close(), and the files are given back: disks tell of some failures only then.
+  virtual Status Close() = 0;   // completes the files; a second call has no effect
+  virtual Status Reopen() = 0;  // continues after Close()
+  // Close(), and closes the file descriptors: some disks report failures only then.
   virtual Status Finish() = 0;
 };
 

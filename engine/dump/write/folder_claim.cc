@@ -25,7 +25,7 @@ std::map<std::string, Claim>& Claims() {
 }
 
 Claim Ask(const std::string& folder) {
-  if (!MakeDirectories(folder).ok()) return {};  // whoever writes there says why
+  if (!MakeDirectories(folder).ok()) return {};  // the first write reports the error
   const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return {};
   if (::flock(fd, LOCK_EX | LOCK_NB) == 0) return {.fd = fd};
@@ -54,7 +54,7 @@ std::string ClaimFolder(const std::string& dump_path, const std::string& step,
 }
 
 void ForgetClaims() {
-  // Closed, not unlocked: a lock is shared with the child.
+  // The descriptors are closed and not unlocked: an unlock would release the parent's lock as well.
   for (const auto& [folder, claim] : Claims()) {
     if (claim.fd >= 0) ::close(claim.fd);
   }

@@ -1,5 +1,5 @@
-// Two processes never write into one folder: the first one that asks for "rank" or "rank0" below a
-// dump_path has it until it ends.
+// Makes sure that two processes never write into one folder: the first process that claims "rank" or
+// "rank0" below a dump_path keeps it until it ends.
 //
 //   std::string name = ClaimFolder(dump_path, "step0", "rank");   // "rank", or "proc4711"
 #pragma once
@@ -8,12 +8,12 @@
 
 namespace msprobe::dump {
 
-// `name` when this process may use it below `dump_path`, in this step and all later ones; else
-// "proc<pid>", and one line in the log says why. Where the file system knows no locks, `name`.
+// Returns `name` when this process may use it below `dump_path`, in this step and all later ones.
+// Otherwise "proc<pid>", and a log line says why. On a file system without locks: `name`.
 std::string ClaimFolder(const std::string& dump_path, const std::string& step,
                         const std::string& name);
 
-// In a forked child: the claims stay with the parent.
+// In a forked child: gives up the claims, which stay with the parent.
 void ForgetClaims();
 
 }  // namespace msprobe::dump

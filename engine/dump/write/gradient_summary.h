@@ -1,5 +1,5 @@
-// What task grad_probe writes of one optimizer step: grad_summary_<step>.csv, a row for each
-// parameter, and under levels L1 and L2 step<N>/<parameter>.npy, true where its gradient is
+// The files of task grad_probe for one optimizer step: grad_summary_<step>.csv, with a row for each
+// parameter, and under levels L1 and L2 step<N>/<parameter>.npy, which is true where the gradient is
 // positive. Names and columns are those of msprobe 1.0 and 8.
 //
 //   GradientSummary summary(rules, "runs/a/rank0", 7);
@@ -20,13 +20,13 @@ namespace msprobe::dump {
 
 class GradientSummary {
  public:
-  // `rules` outlive this object.
+  // `rules` must outlive this object.
   GradientSummary(const GradientRules& rules, std::string folder, int64_t step);
 
-  // False: its elements have no direction (complex numbers), and the level asks for it.
+  // False: the level records directions, and complex numbers have none.
   bool Takes(const TensorView& gradient) const;
   Status Add(std::string_view parameter, const TensorView& gradient);
-  // The table appears whole.
+  // Writes the table, as a whole.
   Status Finish();
   std::string path() const;  // of the table
 

@@ -36,7 +36,7 @@ void TensorQueue::SetFolder(std::string folder) {
 
 TensorQueue::Buffer TensorQueue::TakeBuffer(int64_t size) {
   std::unique_lock lock(mutex_);
-  // Sizes are rounded up so that the few sizes of a model's tensors find each other's buffers.
+  // Sizes are rounded up, so that tensors of similar sizes use the same buffers again.
   const int64_t capacity =
       static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(size, 4096))));
   while (true) {
@@ -56,7 +56,8 @@ TensorQueue::Buffer TensorQueue::TakeBuffer(int64_t size) {
     if (allocated_ == 0 || allocated_ + capacity <= options_.budget) break;
     room_.wait(lock);
   }
-  // The thread that gives buffers back must not need memory for it: nobody would catch that.
+  // The writing thread must not allocate when it gives a buffer back: nothing would catch
+  // std::bad_alloc there.
   if (spare_.capacity() <= buffers_) spare_.reserve(2 * buffers_ + 16);
   std::unique_ptr<char[]> bytes(new char[static_cast<size_t>(capacity)]);
   allocated_ += capacity;
@@ -120,7 +121,7 @@ bool TensorQueue::HasThreads() {
     while (static_cast<int>(threads_.size()) < options_.threads)
       threads_.emplace_back([this] { Work(); });
   } catch (const std::system_error&) {
-    // The system gives no more threads: those there are do the work, or the caller.
+    // The system gives no more threads: the ones that run do the work, or the caller does.
   }
   return !threads_.empty();
 }
@@ -135,7 +136,7 @@ Status TensorQueue::Write(const Job& job) {
                                         .ndim = static_cast<int>(layout.shape.size()),
                                         .shape = layout.shape.data()});
   } catch (const std::exception& error) {
-    return Internal(error.what());  // on this thread nobody else would catch it
+    return Internal(error.what());  // nothing else would catch it on this thread
   }
 }
 

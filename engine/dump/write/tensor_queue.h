@@ -1,6 +1,6 @@
-// Stores tensors while training goes on: the caller's elements are copied, a thread writes the
-// files. Bytes in flight are bounded by a budget; a caller that is ahead of the disk waits. Without
-// a budget the caller writes: quicker where training uses every core anyway.
+// Writes tensor files while training goes on: the elements are copied, and a thread writes the files.
+// A budget limits the bytes of the copies; a caller that is faster than the disk waits. With a budget
+// of 0 the caller writes the files itself, which is faster when training uses every core.
 //
 //   TensorQueue queue({.budget = 256 << 20});
 //   queue.SetFolder("step0/rank0/dump_tensor_data");
@@ -28,28 +28,27 @@
 namespace msprobe::dump {
 
 struct TensorQueueOptions {
-  int64_t budget = 256 << 20;  // bytes of copies, waiting and being written; 0: none are made
+  int64_t budget = 256 << 20;  // bytes of all copies; 0: no copies, the caller writes
   int threads = 1;             // started at the first Push
 };
 
-// Push and Drain are for one thread at a time. Must not be used in a forked child.
+// Push and Drain may be called by one thread at a time. Must not be used in a forked child.
 class TensorQueue {
  public:
   explicit TensorQueue(TensorQueueOptions options) : options_(options) {}
-  ~TensorQueue();  // drains; a failure that nobody asked for is logged
+  ~TensorQueue();  // waits for all files; logs an error that no caller has got
   TensorQueue(const TensorQueue&) = delete;
   TensorQueue& operator=(const TensorQueue&) = delete;
 
-  // Where the tensors pushed from now on go. It is made at the first of them.
+  // The folder of the tensors that are pushed from now on. It is made for the first of them.
   void SetFolder(std::string folder);
-  // A name that ends in ".npy" gets such a file, another one what torch.save writes. Copies the
-  // elements and returns. A tensor larger than half the budget is written before
-  // returning, without a copy when it is contiguous. After a failed write every Push answers that
-  // failure.
+  // Copies the elements and returns. A name that ends in ".npy" becomes a .npy file, any other one a
+  // file as torch.save writes it. A tensor larger than half the budget is written before Push
+  // returns, without a copy if it is contiguous. After a failed write every Push returns its error.
   Status Push(const std::string& file_name, const TensorView& view);
   Status Drain();
   int64_t bytes_written() const { return bytes_written_; }
-  int64_t bytes_held();  // of buffers; never above the budget
+  int64_t bytes_held();  // size of all buffers; never above the budget
 
  private:
   struct Buffer {
@@ -69,8 +68,8 @@ class TensorQueue {
   };
   // A program has few shapes: each layout is composed once.
   Result<std::shared_ptr<const Layout>> LayoutOf(const TensorView& view, bool is_npy);
-  Buffer TakeBuffer(int64_t size);  // waits for room
-  bool HasThreads();                // starts them; false: there are none to be had
+  Buffer TakeBuffer(int64_t size);  // waits until the budget allows it
+  bool HasThreads();                // starts the threads; false: the system gives none
   static Status Write(const Job& job);
   void Work();
 
@@ -89,7 +88,7 @@ class TensorQueue {
   int busy_ = 0;
   bool quit_ = false;
   Status first_error_;
-  bool told_ = false;  // some caller was given it
+  bool told_ = false;  // some caller has got first_error_
   int64_t bytes_written_ = 0;
   std::vector<std::thread> threads_;
 };
