@@ -1,4 +1,4 @@
-// One binding function per engine folder, and for what the Python side needs.
+// Functions that add bindings to the module; each is one file.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -7,8 +7,8 @@
 
 namespace msprobe::python {
 
-// Before the first recording: PyTorch is looked at, forked children forget our files, and frames of
-// `own_directory` are none of the program's.
+// To be called before the first recording: looks up PyTorch's types, makes forked children forget our
+// files, and hides frames of files below `own_directory` from stacks.
 void PrepareCapture(const std::string& own_directory);
 
 void BindKernels(nanobind::module_& m);

@@ -35,8 +35,8 @@ void Configure(nb::handle config_path, nb::handle task, nb::handle dump_path, nb
   Collector::Get().Configure(std::move(config), std::move(watch));
 }
 
-// Answers the names that somebody has added to the shipped list and that are not there.
-// Names come as Python's own: where nanobind has no memory for a std::string, it ends the program.
+// Returns the names that a user has added to the shipped list and that do not exist. Names are passed
+// as Python objects: nanobind would end the program when it has no memory for a std::string.
 Names AddApis(const char* prefix, nb::handle owner, const nb::list& names, bool is_collective,
               bool output_is_arguments) {
   Names missing;
@@ -53,7 +53,7 @@ Names AddApis(const char* prefix, nb::handle owner, const nb::list& names, bool 
   return missing;
 }
 
-// Of [(prefix of names, model), ...].
+// Converts [(prefix of names, model), ...].
 std::vector<std::pair<std::string, PyObject*>> NamedModels(const nb::list& models) {
   std::vector<std::pair<std::string, PyObject*>> pairs;
   for (nb::handle pair : models)
@@ -62,11 +62,11 @@ std::vector<std::pair<std::string, PyObject*>> NamedModels(const nb::list& model
 }
 
 void AddWait(nb::handle owner, const char* name, std::string_view kind) {
-  const auto which = kind == "poll"      ? capture::Api::kPoll
-                     : kind == "hand on" ? capture::Api::kCoalesce
-                     : kind == "trace"   ? capture::Api::kCompiler
-                     : kind == "frames"  ? capture::Api::kEvaluator
-                                         : capture::Api::kWait;
+  const auto which = kind == "poll"       ? capture::Api::kPoll
+                     : kind == "coalesce" ? capture::Api::kCoalesce
+                     : kind == "trace"    ? capture::Api::kCompiler
+                     : kind == "frames"   ? capture::Api::kEvaluator
+                                          : capture::Api::kWait;
   const std::string reason = Collector::Get().apis().AddWait(owner.ptr(), name, which);
   if (!reason.empty())
     Log(LogLevel::kDebug, fmt::format("calls of {} are not seen: {}", name, reason));
@@ -185,8 +185,7 @@ void BindCapture(nb::module_& m) {
       "Whether the level records modules.");
   m.def(
       "apis_wanted", [=] { return collector().apis_wanted(); }, "Whether the level records APIs.");
-  // From here on nothing raises: what cannot be done is logged where it happens, and the training
-  // goes on.
+  // The functions below raise nothing: an error is logged where it happens, and the training goes on.
   m.def(
       "step_is_wanted", [=] { return collector().session().StepIsWanted(); },
       "Whether start() can begin anything now.");

@@ -11,7 +11,7 @@
 namespace msprobe::python {
 namespace {
 
-// The exit code of what `msprobe` does with these words; raises what it would print as an error.
+// Runs `msprobe` with these arguments and returns its exit code; an error is raised, not printed.
 int Run(const std::vector<std::string>& arguments) {
   Result<int> code = cli::kExitOk;
   {
@@ -25,7 +25,7 @@ int Run(const std::vector<std::string>& arguments) {
   return ValueOrRaise(std::move(code));
 }
 
-// What the older command line does with that compare.json.
+// Does what the command line of msprobe 1.0 and 8 does with a compare.json.
 void Compare(const std::string& input, const std::vector<std::string>& flags) {
   const compare::CompareInput paths =
       ValueOrRaise(compare::ParseCompareInput(input, "input_param"));

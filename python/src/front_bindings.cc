@@ -1,4 +1,4 @@
-// What the methods of PrecisionDebugger beyond start, stop and step need, and random_save.
+// Bindings for random_save, and for the methods of PrecisionDebugger other than start, stop and step.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>

@@ -1,4 +1,4 @@
-// What the older fronts ask of single files: lines of ptdbg_ascend, tensors.
+// Bindings for `parse` of ptdbg_ascend, which shows pkl files and tensor files.
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>

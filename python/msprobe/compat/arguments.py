@@ -11,7 +11,7 @@ _PARTS = ("forward", "backward", "input", "output")
 
 
 def mode_word(mode):
-    """The word for a mode, which older scripts give as a number."""
+    """The word for a mode, which may be given as a number as well."""
     if mode is None:
         return "all"
     word = _NUMBERS.get(mode) if isinstance(mode, int) and not isinstance(mode, bool) else mode
@@ -19,7 +19,9 @@ def mode_word(mode):
         known = ", ".join(f'"{each}"' for each in MODES)
         raise RegistrationError(f"mode; expected 1 to 6 or one of {known}; found {mode!r}")
     if mode == 6:
-        _engine.warn("set_dump_switch: mode 6 was never given to anything; it is api_list here")
+        _engine.warn(
+            "set_dump_switch: mode 6 had no meaning in ptdbg_ascend; here it means api_list"
+        )
     return word
 
 
@@ -35,7 +37,7 @@ def names_of(argument, names):
 
 
 def check_scope(mode, scope, api_list):
-    """Whether the mode gets as many names as it needs."""
+    """Raise unless the scope has as many names as the mode needs."""
     counts = {"list": (1, None), "range": (2, 2), "acl": (1, 1), "stack": (0, 2)}
     least, most = counts.get(mode, (0, None))
     if len(scope) < least or (most is not None and len(scope) > most):
@@ -51,7 +53,7 @@ def check_scope(mode, scope, api_list):
 
 
 def check_numbers(mode, scope):
-    """Of 0.1: a range is one of numbers."""
+    """For version 0.1, whose ranges are ranges of numbers: raise for names without numbers."""
     if mode == "range" or (mode == "stack" and len(scope) == 2):
         numbers = [int("".join(itertools.takewhile(str.isdigit, name)) or -1) for name in scope]
         if not 0 <= numbers[0] <= numbers[1]:
@@ -74,7 +76,7 @@ def is_on(argument, switch):
 
 
 def parts_of(argument, given):
-    """Directions and sides as a list; both, where none of the two is named."""
+    """Directions and sides as a list; without a direction (or a side) both of them."""
     words = "all" if given is None else given
     words = list(words) if isinstance(words, (list, tuple)) else [words]
     unknown = [word for word in words if word not in (*_PARTS, "all")]

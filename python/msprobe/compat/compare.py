@@ -103,8 +103,8 @@ def run(words, paths, usage=CompareException.INVALID_PARAM_ERROR):
     """
     sys.stdout.flush()
     if recorder := sys.modules.get("msprobe.compat.recorder"):
-        recorder.settle()  # a dump of this process, which goes on
-    # The older tools wrote a table also where no value could be compared, and returned.
+        recorder.flush()  # it may be the dump that this process is writing
+    # The older tools wrote a table also when no value could be compared, and returned.
     words = [*words, "--allow-nothing-compared"]
     code = translate(lambda: _engine.run(words), paths, usage)
     if code == _EXIT_INCOMPLETE:

@@ -21,7 +21,7 @@ from msprobe.pytorch.reproducibility import seed_all as _seed_all
 
 
 class Setup:
-    """What the calls of this process asked for."""
+    """The settings that the calls of this process have made."""
 
     path = tag = None  # a folder and its tag, or a .pkl file
     hook = model = rank = None
@@ -33,13 +33,13 @@ class Setup:
     overflow_switch = "ON"
     overflow_goes_on = False
     filter_overflow = False
-    selection = None  # of set_dump_switch, as the engine has it
-    numbered = True  # the modes were numbers, as those of 0.1
+    selection = None  # of set_dump_switch, in the form that the engine takes
+    numbered = True  # modes were given as numbers, as in 0.1
 
 
 def seed_all(seed=1234, mode=False, **kwargs):
     """Seed Python, NumPy, PyTorch and its devices; `mode`: only deterministic algorithms."""
-    recorder.warn_of("seed_all", kwargs)
+    recorder.warn_no_effect("seed_all", kwargs)
     try:
         _seed_all(seed, mode)
     except UsageError as error:
@@ -55,7 +55,7 @@ def set_dump_path(fpath=None, dump_tag="ptdbg_dump", **kwargs):
     Raises:
         DumpException: code 1, a path that cannot be used.
     """
-    recorder.warn_of("set_dump_path", kwargs)
+    recorder.warn_no_effect("set_dump_path", kwargs)
     if fpath is None and os.environ.get("ASCEND_WORK_PATH"):
         fpath = os.path.join(os.environ["ASCEND_WORK_PATH"], "dump_data")
     if not isinstance(fpath, (str, os.PathLike)) or not os.fspath(fpath):
@@ -76,7 +76,7 @@ def set_dump_path(fpath=None, dump_tag="ptdbg_dump", **kwargs):
         _engine.log(f"dumps go to {path} from now on, no more to {Setup.path}")
     recorder.end()
     if path.endswith(".pkl"):
-        recorder.remove_old(path)
+        recorder.remove_earlier_dump(path)
     Setup.path, Setup.tag = path, dump_tag
     _follow()
 
@@ -128,7 +128,7 @@ def set_dump_switch(
             an argument; nothing has changed then.
         DumpException (a RuntimeError): no path is set.
     """
-    recorder.warn_of("set_dump_switch", kwargs)
+    recorder.warn_no_effect("set_dump_switch", kwargs)
     if switch not in ("ON", "OFF"):
         raise RegistrationError(f'set_dump_switch: expected "ON" or "OFF", found {switch!r}')
     word = arguments.mode_word(mode)
@@ -209,7 +209,7 @@ def register_hook(model, hook, **kwargs):
     config = kwargs.pop("dump_config", None)
     if dump_mode == "acl":
         acl.check()
-    recorder.warn_of("register_hook", kwargs)
+    recorder.warn_no_effect("register_hook", kwargs)
     recorder.end()
     Setup.hook = acc_cmp_dump if name == "acc_cmp_dump" else overflow_check
     Setup.model, Setup.rank, Setup.dump_step = model, rank, dump_step
@@ -217,13 +217,13 @@ def register_hook(model, hook, **kwargs):
     Setup.overflow_goes_on = False
     Setup.level = "L0" if dump_mode == "model" else "L1"
     if Setup.hook is acc_cmp_dump and not recorder.recording():
-        recorder.expect('nothing was dumped: set_dump_switch("ON") was not called')
+        recorder.warn_at_exit('nothing was dumped: set_dump_switch("ON") was not called')
     _follow()
 
 
 def set_overflow_check_switch(switch, filter_switch="OFF", **kwargs):
     """Look for overflows between "ON" and "OFF" only."""
-    recorder.warn_of("set_overflow_check_switch", kwargs)
+    recorder.warn_no_effect("set_overflow_check_switch", kwargs)
     on = arguments.is_on("set_overflow_check_switch", switch)
     filters = arguments.is_on("filter_switch", filter_switch)
     recorder.end()

@@ -49,7 +49,7 @@ class PrecisionDebugger:
         model=None,
         **kwargs,
     ):
-        recorder.warn_of("PrecisionDebugger", kwargs)
+        recorder.warn_no_effect("PrecisionDebugger", kwargs)
         if hook_name is None:
             raise RegistrationError('hook_name; expected "dump" or "overflow_check", found None')
         if hook_name not in ("dump", "overflow_check"):
@@ -95,7 +95,7 @@ class PrecisionDebugger:
         else:
             self._configure_dump(mode, kwargs)
         self.goes_on = False
-        recorder.warn_of("configure_hook", kwargs)
+        recorder.warn_no_effect("configure_hook", kwargs)
 
     def _configure_dump(self, mode, kwargs):
         word = arguments.mode_word("api_stack" if mode is None else mode)

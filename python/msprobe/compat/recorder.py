@@ -14,8 +14,8 @@ _model = None
 _rank = None
 _options = None
 _recording = False
-_process = None  # that has an end to be heard of
-_idle = ""  # what to say when nothing was recorded up to then
+_process = None  # id of the process for which _at_exit is registered
+_idle = ""  # logged at the end of the program when nothing was recorded
 
 
 def _at_exit():
@@ -24,21 +24,21 @@ def _at_exit():
         _engine.warn(_idle)
 
 
-def expect(idle):
-    """A recording is set up: say `idle` when the program ends without having begun it."""
+def warn_at_exit(idle):
+    """Log `idle` at the end of the program, unless a recording begins before that."""
     global _idle, _process
     if _process != os.getpid():
-        util.Finalize(None, _at_exit, exitpriority=10)  # as atexit, in forked workers too
+        util.Finalize(None, _at_exit, exitpriority=10)  # as atexit, but in forked workers as well
     _process, _idle = os.getpid(), idle
 
 
 def begin(options, model=None, rank=None, goes_on=False):
-    """Record from now on, as `options` say (engine/dump/config/pkl_style.h); call numbers go on.
+    """Record from now on, by `options` (engine/dump/config/pkl_style.h); call numbers go on.
 
-    goes_on: the next part of the same recording, which stays off after a fault or its end.
+    goes_on: it is the next part of the same recording, so one that has failed or ended stays off.
     """
     global _model, _rank, _recording, _options
-    expect("")
+    warn_at_exit("")
     _options = options
     _engine.configure_pkl(options, PACKAGE, goes_on)
     _model, _rank, _recording = model, rank, True
@@ -46,27 +46,27 @@ def begin(options, model=None, rank=None, goes_on=False):
 
 
 def end():
-    """Record no more; what is on the disk is complete."""
+    """Stop recording and complete the files."""
     global _recording
     if _recording:
         _recording = False
         hooks.end()
 
 
-def holds(options):
-    """Whether these are the options that the last :func:`begin` was given."""
+def is_current(options):
+    """Whether these are the options of the last :func:`begin`."""
     return _options is options
 
 
 def resume():
-    """Go on where :func:`end` left."""
+    """Continue the recording that :func:`end` has stopped."""
     global _recording
     _recording = True
     hooks.begin(_model, _rank)
 
 
-def settle():
-    """What has happened until now is on the disk, for a reader in this process."""
+def flush():
+    """Write everything recorded so far to the disk, for a reader in this process."""
     if _recording:
         end()
         resume()
@@ -77,13 +77,13 @@ def recording():
 
 
 def step():
-    """Call numbers begin at 0 again."""
+    """Begin the next step: call numbers begin at 0 again."""
     end()
     _engine.step()
 
 
 def check_model(model, none_is_one):
-    """Refuse a class, and what has no modules."""
+    """Raise for a class, and for an object without modules."""
     if (model is None and none_is_one) or (
         hasattr(model, "named_modules") and not isinstance(model, type)
     ):
@@ -96,8 +96,8 @@ def check_model(model, none_is_one):
     )
 
 
-def warn_of(function, keywords):
-    """Keywords of another generation have no effect; nobody is stopped by them."""
+def warn_no_effect(function, keywords):
+    """Warn of keywords of another generation, which have no effect here."""
     for name in keywords:
         _engine.warn(f"{function}: {name} has no effect here")
 
@@ -120,8 +120,8 @@ def why_no_file(path):
     return None
 
 
-def remove_old(path):
-    """The file that a dump is about to be written to."""
+def remove_earlier_dump(path):
+    """Remove the file of an earlier dump before another one is written to its place."""
     if os.path.isfile(path):
         _engine.release_pkl()
         os.remove(path)
@@ -129,7 +129,7 @@ def remove_old(path):
 
 
 def npu_overflow_flag():
-    """What asks an NPU whether it has overflowed, and makes it forget; None without an NPU."""
+    """A function that returns whether the NPU has overflowed, and resets that; None: no NPU."""
     device = getattr(torch, "npu", None)
     if device is None or not device.is_available():
         return None

@@ -29,12 +29,12 @@ __all__ = [
     "wrap_checkoverflow_hook",
 ]
 
-_path = None  # of the lines
+_path = None  # of the pkl file
 _hook = None
 _model = None
-_options = {}  # of the engine, by the hook
-_fresh = True  # another file or hook than the one that was begun
-_begun = None  # its options
+_options = {}  # for the engine; they depend on the hook
+_fresh = True  # the file or the hook has changed since the last recording began
+_begun = None  # options of the last recording
 
 
 def seed_all(seed=1234):
@@ -59,7 +59,7 @@ def set_dump_path(fpath=None):
     if reason:
         raise RegistrationError(f"set_dump_path: {reason}")
     recorder.end()
-    recorder.remove_old(path)
+    recorder.remove_earlier_dump(path)
     _path, _fresh = path, True
     _follow()
 
@@ -114,7 +114,7 @@ def register_hook(model, hook, **kwargs):
     if not isinstance(folder, (str, os.PathLike)):
         raise RegistrationError(f"register_hook: path; expected a folder, found {folder!r}")
     folder = os.path.abspath(os.fspath(folder))
-    recorder.warn_of("register_hook", kwargs)
+    recorder.warn_no_effect("register_hook", kwargs)
     seed_all(seed)
     recorder.end()
     _hook, _model, _fresh = hook, model, True
@@ -127,7 +127,7 @@ def register_hook(model, hook, **kwargs):
     else:
         _options.update(data="storages", file=folder, data_folder=folder, async_dump=True)
     if _path is None and hook is wrap_acc_cmp_hook:
-        recorder.expect("nothing was dumped: set_dump_path was not called")
+        recorder.warn_at_exit("nothing was dumped: set_dump_path was not called")
     step_schedule.set_schedule(steps or schedule())
 
 
@@ -171,8 +171,8 @@ step_schedule = _StepSchedule()
 def _follow():
     """Record, or do not, as path, hook and step say."""
     global _fresh, _begun
-    if not _fresh and not recorder.holds(_begun):
-        return  # the front of ptdbg_ascend was set up since
+    if not _fresh and not recorder.is_current(_begun):
+        return  # ptdbg_ascend has begun another recording since
     has_place = _path is not None or _hook is not wrap_acc_cmp_hook
     checks = _hook is wrap_checkoverflow_hook
     if _hook is None or not has_place or not (checks or step_schedule.is_step_enable()):

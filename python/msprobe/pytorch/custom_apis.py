@@ -9,9 +9,9 @@ from msprobe import UsageError, _engine
 
 LISTS = os.path.join(os.path.dirname(__file__), "hook_module", "custom_wrap_ops.yaml")
 
-_listed = None  # (module, names) of the list that are still to be observed
-_missing = set()  # names of the list that were warned of
-_looked_at = None  # what was loaded when torch.ops was looked at
+_listed = None  # (module, names) of the list that could not be observed yet
+_missing = set()  # names that a warning has named
+_looked_at = None  # how much was loaded when torch.ops was searched last
 
 
 def register(module, api, prefix):
@@ -26,7 +26,7 @@ def register(module, api, prefix):
 
 
 def restore(module, api):
-    """Observe it no more."""
+    """Stop to observe attribute `api` of `module`."""
     if not isinstance(api, str) or not hasattr(module, api):
         raise UsageError(f"restore_custom_api: {_name_of(module)} has no attribute {api!r}")
     _engine.restore_api(module, api)
@@ -37,14 +37,14 @@ def _name_of(module):
 
 
 def add():
-    """At each start: what has come since the last one."""
+    """To be called at each start: observe functions that were loaded since the last start."""
     _add_listed()
     _add_operators()
     _add_kernels()
 
 
 def _add_listed():
-    """custom_wrap_ops.yaml: module -> names. Modules that nobody has imported call nothing yet."""
+    """Observe the functions of custom_wrap_ops.yaml whose modules are imported by now."""
     global _listed
     if _listed is None:
         _listed = _engine.read_name_lists(LISTS)
@@ -68,7 +68,7 @@ def _add_listed():
 def _add_operators():
     global _looked_at
     namespaces = _engine.custom_op_namespaces()
-    # Operators come with a module, a library or a decorator; a look at all of them takes time.
+    # Operators come with a module, a library or a decorator. If none came, skip the slow search.
     loaded = (len(sys.modules), len(torch.ops.loaded_libraries), len(_defined()))
     if not namespaces or loaded == _looked_at:
         return
@@ -85,9 +85,9 @@ def _add_packet(prefix, operator, packet):
 
 
 def add_aten(names):
-    """Category aten of support_wrap_ops.yaml: what the program calls as torch.ops.aten.<name>.
+    """Observe category aten of support_wrap_ops.yaml: calls of torch.ops.aten.<name>.
 
-    Answers the names that are not there.
+    Returns the names that this PyTorch does not have.
     """
     missing = []
     for name in names:
@@ -104,7 +104,7 @@ def _defined():
 
 
 def _add_kernels():
-    """Every class that launches kernels; only where the program has imported Triton."""
+    """Observe every class that launches kernels, if the program has imported Triton."""
     places = (
         ("triton.runtime.jit", "JITFunction"),
         ("triton.runtime.autotuner", "Autotuner"),

@@ -10,14 +10,14 @@ from msprobe import MsprobeError, _engine
 _next = _BaseDataLoaderIter.__next__  # every iterator of a DataLoader inherits it
 _code = _next.__code__
 original = types.FunctionType(_code, _next.__globals__, _next.__name__, _next.__defaults__)
-batches = None  # who is told; None: nobody
-_said = set()  # warnings
+batches = None  # the _Batches that is called for each batch; None: nothing is called
+_said = set()  # warnings that were logged
 
 
 class _Batches:
-    """Calls `start` before the program gets a batch, `end_step` when it asks for the next.
+    """Calls `start` before the program gets a batch, `end_step` when it asks for the next one.
 
-    Loading is not recorded, in this process either.
+    The loading of a batch lies between the two and is not recorded.
     """
 
     def __init__(self, start, end_step):
@@ -38,7 +38,7 @@ class _Batches:
 
 
 def _guarded(method):
-    """The program did not call it: what goes wrong is said, and the training goes on."""
+    """Call a method that the program did not call itself: an error is logged and not raised."""
     try:
         method()
     except MsprobeError as error:
@@ -58,7 +58,7 @@ def _observed_next(self):
 
 
 def observe(start=None, end_step=None):
-    """From now on batches call these, or nothing. The function stays the object it is."""
+    """From now on each batch calls these; None: nothing. Only the code of __next__ is replaced."""
     global batches
     batches = None if start is None else _Batches(start, end_step)
     _next.__code__ = _code if start is None else _observed_next.__code__

@@ -16,7 +16,7 @@ from msprobe.pytorch.process import rank
 
 LISTS = os.path.join(os.path.dirname(__file__), "hook_module")
 
-_KEY = "msprobe"  # of our hooks, among others' that have numbers
+_KEY = "msprobe"  # the key of our hooks; the keys of other hooks are numbers
 apis_added = False
 _places_added = False
 _optimizers_hooked = False
@@ -64,7 +64,7 @@ def _add_apis():
         missing += _engine.add_apis(prefix, owner, lists.get(category, []), moves, moves)
     missing += custom_apis.add_aten(lists.get("aten", []))
     for category in lists:
-        # That torch_npu is absent is no news, unless somebody has asked for its functions.
+        # That torch_npu is missing is worth a warning only if a user's list names its functions.
         asked = category != "torch_npu" or any(each.lower() == category for each, _ in own)
         if category in _PACKAGES and category not in owners and asked:
             missing.append(f"category {category} ({_PACKAGES[category][1]} is not imported)")
@@ -78,7 +78,7 @@ def _add_apis():
 
 
 def _add_collectives(lists):
-    """Collectives, and how the program waits for those that are asynchronous."""
+    """Observe collectives, and the methods by which the program waits for asynchronous ones."""
     c10d = torch.distributed.distributed_c10d
     _engine.add_apis(
         "Distributed",
@@ -90,14 +90,14 @@ def _add_collectives(lists):
     for name, kind in (("wait", "wait"), ("synchronize", "wait"), ("is_completed", "poll")):
         _engine.add_wait(torch.distributed.Work, name, kind)
     if hasattr(c10d, "_CoalescingManager"):
-        _engine.add_wait(c10d._CoalescingManager, "append", "hand on")
+        _engine.add_wait(c10d._CoalescingManager, "append", "coalesce")
 
 
 def _watch_compiler():
-    """See torch.compile at work.
+    """Observe torch.compile.
 
-    What it calls while it traces is no step of the program, and while it evaluates frames it reads
-    the code of functions, and compares it.
+    Calls that it makes while it traces are not part of the training step. While it evaluates frames
+    it reads and compares the code of functions, which must then be their own.
     """
     dynamo = getattr(torch._C, "_dynamo", None)
     _engine.add_wait(getattr(dynamo, "eval_frame", None), "set_eval_frame", "frames")
@@ -109,7 +109,7 @@ def _watch_compiler():
 
 
 def _watch_tracing():
-    import torch._dynamo.convert_frame as frames  # it is there, or on its way
+    import torch._dynamo.convert_frame as frames  # already imported, or just being imported
 
     for name in ("_compile", "fullgraph_capture"):
         _engine.add_wait(frames, name, "trace")
@@ -123,7 +123,7 @@ def _named_roots(model):
 
 
 def check_model(model):
-    """Refuse what is no module and no list of modules."""
+    """Raise for anything but a module or a list of modules."""
     roots = _named_roots(model)
     for _, root in roots or [("", model)]:
         if not isinstance(root, torch.nn.Module) or isinstance(root, torch.jit.ScriptModule):
@@ -156,7 +156,7 @@ def _optimizer_ends(optimizer, args, kwargs):
 
 
 def _hear_of_modules(hear):
-    """Let the engine hear of modules and parameters that are registered, or no more.
+    """Tell the engine of each module and parameter that is registered, or stop to do so.
 
     Its functions are no Python frames, which torch.compile would trace. One step each: an interrupt
     in between leaves nothing half done.
@@ -186,7 +186,7 @@ def end_module_dump():
 
 
 def _add_places():
-    """What PyTorch does around calls: it is told to the engine once."""
+    """Tell the engine, once, which code of PyTorch runs around calls."""
     patcher = getattr(sys.modules.get("torch.fx._symbolic_trace"), "_Patcher", None)
     for name in ("revert_all_patches", "__exit__"):
         if hasattr(patcher, name):
@@ -213,7 +213,7 @@ def _codes_within(objects):
 
 
 def refresh(model):
-    """Read the configuration again if its file has changed (key dump_enable); whether it has."""
+    """Read the configuration again if its file has changed (key dump_enable); True if it has."""
     changed = _engine.refresh(model is not None, rank())
     if changed:
         end()
@@ -224,9 +224,9 @@ def begin(model, rank_id=None):
     """Start collecting, if the engine wants this step and rank."""
     try:
         _begin(model, rank_id)
-    except (UsageError, ConfigError):  # the caller's
+    except (UsageError, ConfigError):  # a mistake of the caller
         raise
-    except Exception as error:  # ours: the training goes on without us
+    except Exception as error:  # an error of our own: the training goes on without recording
         _engine.fault(f"{type(error).__name__}: {error}")
         end()
 

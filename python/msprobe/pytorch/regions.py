@@ -1,9 +1,9 @@
-"""Which part of what runs between start and stop is recorded."""
+"""Restricts what is recorded between start and stop to some forward passes of the model."""
 
 from msprobe import UsageError, _engine
 
-_KEY = "msprobe"  # of our hook, among others' that have numbers
-_root = None  # the module that has it
+_KEY = "msprobe"  # the key of our hook; the keys of other hooks are numbers
+_root = None  # the module that has our hook
 
 
 def _is_count(value):
@@ -11,7 +11,7 @@ def _is_count(value):
 
 
 def check(token_range, rank_id):
-    """Refuse what start() cannot mean."""
+    """Raise for wrong arguments of start()."""
     if token_range is not None:
         pair = list(token_range) if isinstance(token_range, (list, tuple)) else []
         if len(pair) != 2 or not all(map(_is_count, pair)) or pair[0] > pair[1]:
@@ -24,7 +24,7 @@ def check(token_range, rank_id):
 
 
 def begin(model, token_range):
-    """Before the engine starts: restrict what it sees to some forward passes of the model."""
+    """To be called before the engine starts."""
     global _root
     end()
     _engine.set_token_range(*(token_range or (None, None)))

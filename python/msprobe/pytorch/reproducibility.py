@@ -13,7 +13,7 @@ from msprobe.pytorch.process import PACKAGE, rank
 
 _LISTS = os.path.join(os.path.dirname(__file__), "hook_module", "random_apis.yaml")
 
-_state = None  # what every random function starts from, under is_enhanced
+_state = None  # under is_enhanced: the generators' state before each call of a random function
 _saving = False
 _wrapped = False
 
@@ -72,7 +72,7 @@ def seed_all(seed=1234, mode=False, rm_dropout=False, is_enhanced=False):
 
 
 def seed_as_configured():
-    """What the keys seed and is_deterministic ask for; nothing when the file has neither."""
+    """Do what the keys seed and is_deterministic ask for; nothing when the file has neither."""
     asked = _engine.seeding()
     if asked is not None:
         seed, mode = asked
@@ -115,7 +115,7 @@ def _feature_dropout_(input: torch.Tensor, p: float, train: bool) -> torch.Tenso
 
 
 def _remove_dropout():
-    # F.dropout and its kin stay the objects they are: what they call is replaced.
+    # F.dropout and the like stay the same objects: the functions that they call are replaced.
     for function in (_dropout, _dropout_, _feature_dropout, _feature_dropout_):
         setattr(torch._VF, function.__name__[1:], function)
 

@@ -29,7 +29,7 @@ from msprobe.pytorch import PrecisionDebugger
 
 
 def _plain(tensor):
-    """The elements where the engine can read them, whatever the tensor is."""
+    """The tensor, or a plain tensor on the host with the same elements."""
     tensor = tensor.detach()
     if hasattr(tensor, "to_local"):
         tensor = tensor.to_local()
@@ -39,13 +39,13 @@ def _plain(tensor):
 
 
 class Watch:
-    """What is seen of one program."""
+    """Observes one program and writes its log."""
 
     def __init__(self, log, unit, steps, drive):
         self.log = _engine.RunLog(log)
         self.unit, self.limit, self.steps = unit, steps, 0
         self.debugger = PrecisionDebugger(**drive) if drive else None
-        self.roots = []  # modules that were called by the program itself, in order of their calls
+        self.roots = []  # modules that the program itself has called, in this order
         self.depth = self.backwards = 0
         self.started = self.ended = False
         self.optimizers = []
@@ -53,7 +53,7 @@ class Watch:
         self.process = os.getpid()
         self.since = time.perf_counter_ns()
 
-    # What the program does.
+    # Called by hooks, for what the program does.
 
     def module_called(self, module, _args):
         if not any(root() is module for root in self.roots):
@@ -90,7 +90,7 @@ class Watch:
         if self.unit == "optimizer":
             self.step()
 
-    # What is done about it.
+    # What is logged then.
 
     def start(self):
         if self.debugger is None or self.started:
@@ -116,7 +116,7 @@ class Watch:
             raise SystemExit(0)
         self.since = time.perf_counter_ns()
         if not self.roots:
-            self.start()  # no module tells when a step of this program begins
+            self.start()  # no call of a module will tell that the next step begins
 
     def value(self, kind, name, tensor):
         if self.ended:
@@ -198,14 +198,14 @@ def main():
         sys.argv = command
         sys.path[0] = os.path.dirname(os.path.abspath(command[0]))
         run = lambda: runpy.run_path(command[0], run_name="__main__")  # noqa: E731
-    # These two begin with another state in every process; a program that does not seed them shall
-    # still be the same one each time.
+    # These two generators begin with another state in every process. They are seeded, so that a
+    # program that does not seed them does the same in each run.
     random.seed(0)
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed(0)
     watch.since = time.perf_counter_ns()
     try:
-        globals_of_program = run()  # kept: the model must outlive the last look at it
+        globals_of_program = run()  # kept, so that the model lives until its weights are logged
     except SystemExit as end:
         if end.code not in (None, 0) or watch.steps == watch.limit > 0:
             watch.close()

@@ -61,7 +61,7 @@ class JsonObject {
 std::string Device() {
   for (const char* name : {"npu", "cuda", "xpu"}) {
     const PyRef backend = Loaded((std::string("torch.") + name).c_str());
-    // Most answer with an attribute already.
+    // The modules of most devices have such an attribute.
     if (Attribute(backend, "_initialized").get() == Py_False) continue;
     if (backend && Call(backend, "is_initialized").get() == Py_True) {
       const PyRef device = Call(backend, "get_device_name");
@@ -82,7 +82,7 @@ std::string ScriptFolder() {
   return folder.empty() ? base : JoinPath(base, folder);
 }
 
-// Of the generator's state as it is now.
+// A fingerprint of the present state of torch's random generator.
 std::string RandomState(const PyRef& generator) {
   const PyRef state = Call(generator, "get_state");
   std::string text;

@@ -1,4 +1,4 @@
-// What the header of a dump says of the run: versions, device, seed state, source revision.
+// The provenance of the run, for the header of a dump: versions, device, seed, source revision.
 //
 //   session.SetProvenance(ProvenanceJson());     // {"python": "3.11.7", "torch": "2.13.0", ...}
 #pragma once
@@ -7,8 +7,8 @@
 
 namespace msprobe::capture {
 
-// A JSON object of texts, numbers and booleans. Asks only what is loaded already: nothing is
-// imported, no device is woken, no random number drawn. Never leaves a Python error set.
+// A JSON object of texts, numbers and booleans. Has no effect on the program: no module is imported,
+// no device is initialised, no random number is drawn. Never leaves a Python error set.
 std::string ProvenanceJson();
 
 }  // namespace msprobe::capture

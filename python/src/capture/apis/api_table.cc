@@ -20,7 +20,7 @@ std::string ApiTable::Add(const std::string& prefix, PyObject* owner, const std:
                           ApiTraits traits) {
   PyRef holder = PyRef::Borrow(owner), target = holder;
   std::vector<std::string_view> parts = Split(name, '.');
-  (void)rules_.IgnoredValuesOf(prefix, parts.back());  // listed, whether it is there or not
+  (void)rules_.IgnoredValuesOf(prefix, parts.back());  // tells the rules that the API is listed
   PyRef attribute;
   for (const std::string_view part : parts) {
     holder = target;
@@ -52,7 +52,7 @@ std::string ApiTable::Add(const std::string& prefix, PyObject* owner, const std:
 
 std::string ApiTable::AddWait(PyObject* owner, const std::string& name, Api::Kind kind) {
   const PyRef key = PyRef::Steal(PyUnicode_FromString(name.c_str()));
-  // From the type's own dictionary: looking a method up would bind it.
+  // Taken from the type's own dictionary, because a look-up of the method would bind it.
   PyRef target;
   if (PyType_Check(owner)) {
     PyObject* dict = reinterpret_cast<PyTypeObject*>(owner)->tp_dict;
@@ -62,7 +62,7 @@ std::string ApiTable::AddWait(PyObject* owner, const std::string& name, Api::Kin
   }
   ClearError();
   if (!target) return "this PyTorch does not have it";
-  if (Interposer::Find(target.get()) != nullptr) return "";  // since an earlier start
+  if (Interposer::Find(target.get()) != nullptr) return "";  // it was added by an earlier start
   auto api = std::make_unique<Api>();
   api->kind = kind;
   std::string reason = Interposer::Add(owner, key.get(), target.get(), api.get());
@@ -82,8 +82,7 @@ Api* ApiTable::New(const std::string& prefix, const std::string& name) {
 
 Status ApiTable::ReadRules(const std::string& risk_levels, const std::string& ignored_values) {
   MSPROBE_ASSIGN_OR_RETURN(rules_, dump::ApiRules::Read(risk_levels, ignored_values));
-  recording_->coverage.unseen
-      .clear();  // the lists are about to be read, perhaps not for the first time
+  recording_->coverage.unseen.clear();  // the lists are read again after this
   ApplyRules();
   return Status::Ok();
 }
@@ -103,7 +102,7 @@ void ApiTable::ApplyRules(Api* api) {
 
 bool ApiTable::Lists(std::string_view name) const {
   return std::any_of(apis_.begin(), apis_.end(), [&](const auto& api) {
-    const std::string_view stem = api->stem;  // "Torch.relu."; empty: it waits for another call
+    const std::string_view stem = api->stem;  // "Torch.relu."; empty: an API that is not recorded
     return stem.size() > name.size() + 1 && stem.ends_with('.') &&
            stem.substr(stem.find('.') + 1, stem.size() - stem.find('.') - 2) == name;
   });

@@ -68,7 +68,7 @@ void CustomApis::Restore(PyObject* module, PyObject* name) {
     const int same = PyObject_RichCompareBool(it->name.get(), name, Py_EQ);
     if (it->module.get() != module || same != 1) continue;
     it->api->off = true;
-    if (!it->stand_in) continue;  // its function stays known, and is left alone
+    if (!it->stand_in) continue;  // observed in place: `off` is enough to end that
     if (now.get() == it->stand_in.get() && PyObject_SetAttr(module, name, it->original.get()) != 0)
       ClearError();
     custom_.erase(it);

@@ -6,7 +6,8 @@
 namespace msprobe::capture {
 namespace {
 
-// The constant in a stub: knows what is observed and a twin that runs the original code.
+// The constant in a stub. It has the API of the function, and a copy of the function that runs the
+// original code.
 struct Observer {
   PyObject_HEAD ObservedCalls calls;
   PyObject* twin;
@@ -16,14 +17,14 @@ PyTypeObject observer_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 std::vector<CodeStub*>& stubs = *new std::vector<CodeStub*>;  // never destroyed
 // Interned by Init: every start and stop sets it on all functions.
 PyObject* signature_name = nullptr;
-bool are_wanted = true;  // stubs, of functions that are observed
-int readers = 0;         // of code, under way. Guarded by the GIL, as all of this
+bool are_wanted = true;  // whether stubs are in the functions that are observed
+int readers = 0;         // how many StubsRemoved exist. The GIL guards all of these variables
 
 bool FramesHaveOtherEvaluator() {
   return _PyInterpreterState_GetEvalFrameFunc(PyInterpreterState_Get()) != _PyEval_EvalFrameDefault;
 }
 
-// The stub is `return OBSERVER(*args, **kwargs)`: always a tuple and a dict.
+// The call of a stub, `return OBSERVER(*args, **kwargs)`, which always passes a tuple and a dict.
 PyObject* CallObserved(PyObject* self, PyObject* args, PyObject* kwargs) {
   const Observer* observer = reinterpret_cast<Observer*>(self);
   const CallArgs call{
@@ -36,8 +37,8 @@ PyRef StubTemplate() {
   static PyObject* code = [] {
     PyRef globals = PyRef::Steal(PyDict_New());
     PyDict_SetItemString(globals.get(), "__builtins__", PyEval_GetBuiltins());
-    // Called through a name, then renamed to a constant below: the compiler warns of calling a
-    // constant.
+    // The source calls a constant, in whose place each stub gets its observer. Python's compiler
+    // warns of such a call.
     PyRef done = PyRef::Steal(PyRun_String(
         "import warnings\nwith warnings.catch_warnings():\n    warnings.simplefilter('ignore')\n"
         "    exec(\"def stub(*args, **kwargs): return 'OBSERVER'(*args, **kwargs)\")\n",
@@ -49,8 +50,8 @@ PyRef StubTemplate() {
   return PyRef::Borrow(code);
 }
 
-// The template with our observer in place of the constant, and what tracebacks and warnings show
-// taken from the original.
+// The template with our observer in place of the constant. Everything that tracebacks and warnings
+// show (file, name, first line) is taken from the original.
 PyRef MakeStub(PyCodeObject* original, PyObject* observer) {
   PyRef code = StubTemplate();
   if (!code) return PyRef();
@@ -77,8 +78,8 @@ PyRef MakeStub(PyCodeObject* original, PyObject* observer) {
              : PyRef();
 }
 
-// inspect.signature of the function, which the stub's code would hide; null where the function
-// says itself what its signature is (__signature__, or __wrapped__).
+// inspect.signature of the function, which the stub's code would change. Null when the function has
+// __signature__ or __wrapped__, which tell the signature without the code.
 PyRef SignatureOf(PyObject* function) {
   PyRef signature;
   if (!PyObject_HasAttrString(function, "__signature__") &&
@@ -91,7 +92,7 @@ PyRef SignatureOf(PyObject* function) {
   return signature;
 }
 
-// Shares with the function its name, defaults and the closure's cells.
+// A copy of the function with the same name, defaults and closure cells.
 PyRef TwinOf(PyObject* function) {
   auto* f = reinterpret_cast<PyFunctionObject*>(function);
   PyRef twin = PyRef::Steal(PyFunction_New(f->func_code, f->func_globals));
@@ -147,8 +148,8 @@ void CodeStub::Place(bool wanted) {
 #if PY_VERSION_HEX >= 0x030b0000
   auto* f = reinterpret_cast<PyFunctionObject*>(function_.get());
   PyObject* const from = wanted ? code_.get() : stub_.get();
-  if (f->func_code != from) return;  // as it should be, or the program has set another
-  // Not through the attribute: this happens at each call of compiled code.
+  if (f->func_code != from) return;  // already done, or the program has set another code
+  // Not through the attribute `__code__`, which is slow: compiled code calls this at each call.
   f->func_code = Py_NewRef(wanted ? stub_.get() : code_.get());
   f->func_version = 0;
   Py_DECREF(from);

@@ -16,8 +16,8 @@
 namespace msprobe::capture {
 namespace {
 
-// at::RecordFunctionCallback and at::ObserverContext as ATen/record_function.h lays them out;
-// IsKnownLayout reads the header that the running PyTorch ships before they are used.
+// at::RecordFunctionCallback and at::ObserverContext, with the layout of ATen/record_function.h.
+// Before they are used, IsKnownLayout checks the header that the running PyTorch ships.
 struct Callback {
   void* start;
   void* end;
@@ -37,7 +37,7 @@ uint64_t (*add_callback)(Callback) = nullptr;
 void (*remove_callback)(uint64_t) = nullptr;
 
 thread_local int gradient_depth = 0, compiled_depth = 0;
-thread_local int unseen_depth = 0;  // operations under way that are not observed
+thread_local int unseen_depth = 0;  // number of running operations that are not observed
 
 struct Shared {
   std::mutex mutex;
@@ -57,7 +57,8 @@ DispatchCount::Outside PlaceOutside() {
   return PyGILState_GetThisThreadState() == nullptr ? Outside::kOtherThread : Outside::kPython;
 }
 
-// What a recorded call or one that is not observed runs inside itself counts with it.
+// Operations inside a recorded operation count as nested; those inside one that is not observed are
+// not counted.
 std::unique_ptr<Region> Count(std::string_view name) {
   const std::lock_guard lock(shared.mutex);
   DispatchCount::Tally& tally = shared.tally;
@@ -100,12 +101,12 @@ std::unique_ptr<Region> Start(const void* record_function) {
     }
     if (IsOperator(name)) return Count(name);
   } catch (const std::bad_alloc&) {
-    // One operation less is counted; the program must not be told.
+    // No memory: one operation is not counted. The exception must not reach the program.
   }
   return nullptr;
 }
 
-// Where PyTorch is installed; "" when that cannot be told.
+// The folder of PyTorch; "" when it is not known.
 std::string TorchFolder() {
   const PyRef module = PyRef::Borrow(PyDict_GetItemString(PyImport_GetModuleDict(), "torch"));
   const PyRef file =

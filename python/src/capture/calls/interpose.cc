@@ -17,14 +17,15 @@ constexpr int kMaxMethods = 1024;  // torch.Tensor has about 700
 constexpr int kMaxSlots = 16;
 
 CallObserver* observer = nullptr;
-// Listed calls under way on this thread: only the outermost is a record.
+// Number of listed calls that run on this thread: only the outermost one is recorded.
 thread_local int depth = 0;
 
 struct Builtin {
   const Api* api;
   vectorcallfunc original;
-  // Functions of one argument are specialised by the interpreter past the pointer, by their flags:
-  // while observed they have a definition of our own, which differs in nothing else.
+  // The interpreter calls functions of one argument directly, past the pointer, because of their
+  // flags. While such a function is observed it has a PyMethodDef of our own, which differs only in
+  // the flags.
   PyMethodDef *def = nullptr, *own_def = nullptr;
 };
 using BuiltinMap = std::unordered_map<PyObject*, Builtin>;
@@ -33,7 +34,7 @@ struct Method {
   PyCFunction original;
   const Api* api;
 };
-// A type slot, in every type that has inherited the pointer.
+// A slot of a type, and all types that have inherited its pointer.
 struct Slot {
   objobjargproc original;
   const Api* api;
@@ -41,7 +42,7 @@ struct Slot {
 };
 
 BuiltinMap& builtins = *new BuiltinMap;
-// The same in a row, to walk over at every start and stop.
+// The same pointers in one array, which every start and stop walks over.
 std::vector<BuiltinMap::value_type*>& builtin_row = *new std::vector<BuiltinMap::value_type*>;
 std::array<Method, kMaxMethods> methods;
 int method_count = 0;
@@ -55,8 +56,8 @@ PyObject* CallBuiltin(PyObject* f, PyObject* const* args, size_t nargsf, PyObjec
   const CallArgs call{.positional = args, .count = PyVectorcall_NARGS(nargsf), .names = names};
   return Observe(*b.api, call, [&]() -> PyObject* {
     if (b.original != nullptr) return b.original(f, args, nargsf, names);
-    // METH_VARARGS | METH_KEYWORDS functions have no vectorcall of their own: tp_call reaches the
-    // untouched ml_meth.
+    // METH_VARARGS | METH_KEYWORDS functions have no vectorcall: tp_call calls ml_meth, which is not
+    // changed.
     PyRef tuple = PyRef::Steal(PyTuple_New(call.count));
     if (!tuple) return nullptr;
     for (Py_ssize_t i = 0; i < call.count; ++i)
@@ -92,15 +93,15 @@ PyObject* CallBuiltin(PyObject* f, PyObject* const* args, size_t nargsf, PyObjec
   return Observe(*m.api, call, [&] { return m.original(self, args); });
 }
 
-// METH_O, or METH_NOARGS with a null argument.
+// For METH_O, and for METH_NOARGS with a null argument.
 [[gnu::noinline]] PyObject* ObserveOneOrNone(PyObject* self, PyObject* arg, const Method& m) {
   const CallArgs call{.self = self, .positional = &arg, .count = arg == nullptr ? 0 : 1};
   return Observe(*m.api, call, [&] { return m.original(self, arg); });
 }
 
-// ml_meth is not told which method it serves, so each method has entry points of its own: two
-// instructions that add the method to the arguments and jump. (3 x 1024 copies of the work itself
-// take 25 s to compile.)
+// ml_meth does not get the method that is called, so each method needs entry points of its own: two
+// instructions that add the method's number to the arguments and jump to the common code. (3 x 1024
+// copies of the common code would take 25 s to compile.)
 template <int I>
 PyObject* CallWithKeywords(PyObject* self, PyObject* args, PyObject* kwargs) {
   return ObserveWithKeywords(self, args, kwargs, methods[I]);
@@ -195,13 +196,13 @@ std::string AddFunction(PyObject* function, const Api* api, Interposer::ApiOf ap
   if (!reason.empty()) {
     functions.pop_back();
   } else if (is_installed) {
-    functions.back().Install();  // of a compiler that was imported just now
+    functions.back().Install();  // a function of a compiler that was imported just now
   }
   return reason;
 }
 
-// Sets every swapped pointer to what the two functions answer. The objects lie scattered in memory:
-// those to come are fetched ahead.
+// Sets every pointer to the value that the two functions return for it. The objects lie scattered in
+// memory, so the next ones are prefetched.
 template <typename F, typename M>
 void ForEachPointer(F&& function, M&& method) {
   constexpr size_t kAhead = 8;
@@ -219,7 +220,7 @@ void ForEachPointer(F&& function, M&& method) {
   }
 }
 
-PyObject* before_compiling = nullptr;  // owned; null once it was called
+PyObject* before_compiling = nullptr;  // owned; null after it was called
 
 void TellOfCompiler() {
   const PyRef callable = PyRef::Steal(std::exchange(before_compiling, nullptr));
@@ -274,7 +275,7 @@ PyObject* ObserveCall(const Api& api, const CallArgs& call, PyObject* (*original
   ModuleCalls::Repair();
   const PlaceScope ours(Place::kOurs);
   CallObserver* const entered = observer;   // another thread may stop while the call runs
-  void* token = entered->Enter(api, call);  // says where the call runs
+  void* token = entered->Enter(api, call);  // sets call_place
   call_place.fresh = true;
   PyObject* result = original(context);
   call_place.place = Place::kOurs;
@@ -284,14 +285,14 @@ PyObject* ObserveCall(const Api& api, const CallArgs& call, PyObject* (*original
 
 std::string Interposer::Add(PyObject* owner, PyObject* name, PyObject* callable, const Api* api) {
   (void)owner;
-  // Methods of pybind11's classes. Called through bound methods, which the interpreter never
-  // specialises.
+  // Methods of pybind11's classes. They are called through bound methods, which the interpreter never
+  // calls past the pointer.
   const bool is_bound = PyInstanceMethod_Check(callable);
   if (is_bound) callable = PyInstanceMethod_GET_FUNCTION(callable);
   if (PyCFunction_CheckExact(callable)) {
     auto* function = reinterpret_cast<PyCFunctionObject*>(callable);
     const int flags = function->m_ml->ml_flags & ~(METH_CLASS | METH_STATIC | METH_COEXIST);
-    // Functions with fast-call flags are specialised by the interpreter past the pointer we swap.
+    // The interpreter calls functions with fast-call flags past the pointer that is swapped.
     if (flags != (METH_VARARGS | METH_KEYWORDS) && flags != METH_VARARGS && flags != METH_O &&
         !(is_bound && flags == (METH_FASTCALL | METH_KEYWORDS)))
       return "calling convention " + std::to_string(flags) + " is not known";
@@ -341,7 +342,7 @@ void Interposer::Install(CallObserver* new_observer) {
   if (setitem.api != nullptr) {
     PyTypeObject* owner = setitem.types.front();
     setitem.types.clear();
-    CollectTypes(owner, setitem.original, &setitem.types);  // subclasses may have come since
+    CollectTypes(owner, setitem.original, &setitem.types);  // there may be new subclasses
     for (PyTypeObject* type : setitem.types) type->tp_as_mapping->mp_ass_subscript = CallSetItem;
   }
   for (ObservedFunction& f : functions) f.Install();
@@ -353,7 +354,7 @@ void Interposer::Remove() {
                  [](const Method& m, int) { return m.original; });
   if (setitem.api != nullptr) {
     PyTypeObject* owner = setitem.types.front();
-    // Types made meanwhile have inherited our pointer.
+    // Types that were created while we were installed have inherited our pointer.
     std::vector<PyTypeObject*> types;
     CollectTypes(owner, CallSetItem, &types);
     for (PyTypeObject* type : types) type->tp_as_mapping->mp_ass_subscript = setitem.original;

@@ -11,7 +11,8 @@ std::unordered_map<PyObject*, const ObservedFunction*>& known =
     *new std::unordered_map<PyObject*, const ObservedFunction*>;
 
 void SetPointer(PyFunctionObject* f, vectorcallfunc pointer) {
-  // Places that call the function directly know it by its version, and look again.
+  // Call sites that the interpreter has specialised check the function's version: a new version
+  // makes them use the pointer.
 #if PY_VERSION_HEX >= 0x030c0000
   PyFunction_SetVectorcall(f, pointer);
 #else

@@ -8,8 +8,8 @@
 namespace msprobe::capture {
 namespace {
 
-// Watched type (an owned reference) -> what tp_call was. Never destroyed: at exit the interpreter
-// is gone before static destructors run.
+// Watched type (an owned reference) -> its own tp_call. Never destroyed: at exit the interpreter is
+// gone before static destructors run.
 std::unordered_map<PyTypeObject*, ternaryfunc>& types =
     *new std::unordered_map<PyTypeObject*, ternaryfunc>;
 std::deque<ObservedFunction>& patchers = *new std::deque<ObservedFunction>;
@@ -19,7 +19,7 @@ ModuleObserver* observer = nullptr;
 
 PyObject* ModuleCalls::Call(PyObject* module, PyObject* args, PyObject* kwargs) {
   auto it = types.end();
-  // A class that has our pointer from a base calls what the base calls.
+  // A class that has inherited our pointer from a base calls the tp_call of the base.
   for (PyTypeObject* type = Py_TYPE(module); it == types.end() && type; type = type->tp_base)
     it = types.find(type);
   if (it == types.end()) {

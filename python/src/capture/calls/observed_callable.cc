@@ -26,7 +26,7 @@ PyObject* GetAttribute(PyObject* self, PyObject* name) {
   return PyObject_GetAttr(Original(self), name);
 }
 
-// In a class, where the original would make bound methods.
+// Makes bound methods when the stand-in is an attribute of a class, as the original would.
 PyObject* Bind(PyObject* self, PyObject* object, PyObject*) {
   if (object == nullptr || object == Py_None || Py_TYPE(Original(self))->tp_descr_get == nullptr)
     return Py_NewRef(self);

@@ -65,7 +65,7 @@ const StackTable::Kind& StackTable::KindOf(PyCodeObject* code) {
     const std::string_view file = Utf8(code->co_filename);
     it->second = {.hidden = hidden_code_.count(reinterpret_cast<PyObject*>(code)) > 0 ||
                             (!hidden_.empty() && file.substr(0, hidden_.size()) == hidden_),
-                  // Code that is made there as the program runs has a name in it, too.
+                  // Code that is generated at run time has this folder in its file name as well.
                   .compiled_wrapper = file.find("/torch/_functorch/_aot_autograd/") != file.npos};
     codes_.emplace(code, PyRef::Borrow(reinterpret_cast<PyObject*>(code)));
   }
@@ -87,14 +87,14 @@ void StackTable::HideModuleCalls() {
   };
   for (const char* name : {"_wrapped_call_impl", "_call_impl"}) {
     const PyRef function = type ? PyRef::Steal(PyObject_GetAttrString(type.get(), name)) : PyRef();
-    if (!function || !PyFunction_Check(function.get())) continue;  // PyTorch 1 has only one
+    if (!function || !PyFunction_Check(function.get())) continue;  // PyTorch 1 has one of the two
     PyObject* const code = PyFunction_GET_CODE(function.get());
     hide(code);
     const PyRef constants = PyRef::Steal(PyObject_GetAttrString(code, "co_consts"));
     if (!constants || !PyTuple_Check(constants.get())) continue;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(constants.get()); ++i) {
       PyObject* const inner = PyTuple_GET_ITEM(constants.get(), i);
-      if (PyCode_Check(inner)) hide(inner);  // runs forward() where there are hooks
+      if (PyCode_Check(inner)) hide(inner);  // the inner function that runs forward() with hooks
     }
   }
   PyErr_Clear();
@@ -104,7 +104,7 @@ int64_t StackTable::Intern(bool* is_new) {
   current_.clear();
   uint64_t hash = 0;
   for (Frames frames; frames && current_.size() < kMaxFrames; frames.Next()) {
-    PyCodeObject* const code = frames.code();  // kept by the frame, or by codes_
+    PyCodeObject* const code = frames.code();  // the frame, or codes_, keeps it alive
     if (KindOf(code).hidden) continue;
     const Site site{code, frames.instruction()};
     current_.push_back(site);
@@ -155,7 +155,7 @@ std::vector<std::string> StackTable::Format(int64_t number) {
 }
 
 std::vector<std::string> StackTable::FormatSites(std::vector<Site> sites) {
-  // A copy: reading a source file lets other threads run, which intern stacks of their own.
+  // A copy, because other threads may run while a source file is read, and add stacks.
   std::vector<std::string> frames;
   for (const Site& site : sites) {
     if (const std::string& text = FormatSite(site); !text.empty()) frames.push_back(text);

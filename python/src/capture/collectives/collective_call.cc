@@ -22,7 +22,7 @@ PyRef Attribute(PyObject* object, const char* name) {
   return found;
 }
 
-// A module that the program has imported; never imported here.
+// A module, if the program has imported it; it is never imported here.
 PyRef Module(const char* name) {
   const PyRef path = PyRef::Steal(PyUnicode_FromString(name));
   PyRef module = path ? PyRef::Steal(PyImport_GetModule(path.get())) : PyRef();
@@ -49,8 +49,8 @@ int64_t IntOr(PyObject* object, int64_t otherwise) {
   return PyErr_Occurred() ? (ClearError(), otherwise) : value;
 }
 
-// What functional collectives take for a group: also a name, a device mesh, or a mesh and its
-// dimension.
+// The group of an argument of a functional collective: a group, its name, a device mesh, or a mesh
+// and its dimension.
 PyRef Resolve(PyObject* group) {
   if (IsProcessGroup(group)) return PyRef::Borrow(group);
   if (PyUnicode_Check(group)) return Call(C10d().get(), "_resolve_process_group", group);
@@ -59,7 +59,7 @@ PyRef Resolve(PyObject* group) {
   return Call(group, "get_group");
 }
 
-// Ranks count over all processes: -1 when the call leaves it open.
+// The partner's rank, counted over all processes; -1 when the call does not name one.
 int64_t Partner(const CollectiveSignature& signature, const CallArgs& args,
                 CollectiveSignature::Parameter global, CollectiveSignature::Parameter in_group,
                 const std::vector<int64_t>& ranks) {
@@ -108,7 +108,7 @@ PyRef GroupOf(const CollectiveSignature& signature, const CallArgs& args) {
   PyObject* given = signature.Argument(CollectiveSignature::kGroup, args);
   if (given == nullptr && !signature.Has(CollectiveSignature::kGroup) && args.count > 0 &&
       PyList_Check(args.positional[0]) && PyList_GET_SIZE(args.positional[0]) > 0) {
-    // batch_isend_irecv: its parts know their group.
+    // batch_isend_irecv has no group argument; its parts have one.
     const PyRef group = Attribute(PyList_GET_ITEM(args.positional[0], 0), "group");
     if (group && group.get() != Py_None) return Resolve(group.get());
   }
@@ -150,7 +150,7 @@ CollectiveGroup DescribeGroup(const CollectiveSignature& signature, const CallAr
 
 void HintAtFailure(std::string_view error) {
   static bool said = false;
-  // HCCL: the processes did not all connect in time.
+  // HCCL's code for: not all processes have connected in time.
   if (error.find("EI0006") == error.npos || std::exchange(said, true)) return;
   Log(LogLevel::kWarning,
       "EI0006: not all processes reached this exchange in time. Recording exchanges nothing, but "

@@ -16,7 +16,8 @@
 namespace msprobe::capture {
 namespace {
 
-// What the optimizer will use: Megatron and its kin accumulate in `main_grad`. Null: there is none.
+// The gradient that the optimizer will use; in Megatron and similar frameworks it is `main_grad`.
+// Null: there is none.
 PyRef GradientOf(PyObject* parameter) {
   for (const char* attribute : {"main_grad", "grad"}) {
     PyRef gradient = PyRef::Steal(PyObject_GetAttrString(parameter, attribute));
@@ -84,7 +85,7 @@ void GradientProbe::StepBegins(dump::Session* session, PyObject* optimizer,
   running_ = optimizer;
   const dump::Filter& filter = session->filter();
   if (filter.WantsStep(step_) && filter.WantsRank(rank.value_or(-1))) {
-    off_ = true;  // unless it goes well
+    off_ = true;  // stays so if an error follows
     const KeepError keep;
     const QuietTorch quiet;
     const Interposer::Pause pause;
@@ -104,14 +105,14 @@ void GradientProbe::StepEnds(PyObject* optimizer) {
 Status GradientProbe::Summarise(const dump::Session& session, std::optional<int> rank) {
   const dump::Config& config = session.config();
   const std::vector<std::string>& wanted = config.gradients.parameters;
-  // As the older tools name it: their comparison of gradients reads folders of a rank only.
+  // The name that the older tools use: their comparison of gradients reads folders of a rank only.
   const std::string folder = fmt::format("rank{}", rank.value_or(0));
   dump::GradientSummary summary(
       config.gradients, JoinPath(config.dump_path, dump::ClaimFolder(config.dump_path, "", folder)),
       step_);
   if (Exists(summary.path()) && !std::exchange(said_replaces_, true))
-    Log(LogLevel::kWarning, fmt::format("{} is there already: it is replaced; another dump_path "
-                                        "would keep it",
+    Log(LogLevel::kWarning, fmt::format("{} exists and is replaced; to keep it, use another "
+                                        "dump_path",
                                         summary.path()));
   if (rank) SetLogRank(*rank);
   for (const auto& [name, parameter] : Parameters()) {

@@ -8,14 +8,14 @@ namespace msprobe::capture {
 namespace {
 
 PyTypeObject* our_hook_type = nullptr;
-bool is_installed = false;  // to set an attribute of a type costs every cached look-up in it
+bool is_installed = false;  // setting an attribute of a type again would drop its look-up caches
 
 // (dict of hooks or None, hook) -> (dict, handle), as _HookMixin._register_hook.
 PyObject* RegisterHook(PyObject* original, PyObject* const* args, Py_ssize_t count) {
   if (count != 2 || Py_TYPE(args[1]) != our_hook_type)
     return PyObject_Vectorcall(original, args, static_cast<size_t>(count), nullptr);
-  // An OrderedDict, because a RemovableHandle of somebody else's hook keeps a weak reference to it.
-  // The key cannot be that of such a handle: these are numbers.
+  // An OrderedDict, because the RemovableHandle of another hook keeps a weak reference to it. The
+  // keys of such handles are numbers; ours is the hook itself.
   PyRef hooks = args[0] == Py_None ? PyRef::Steal(PyODict_New()) : PyRef::Borrow(args[0]);
   if (!hooks || PyObject_SetItem(hooks.get(), args[1], args[1]) != 0) return nullptr;
   return PyTuple_Pack(2, hooks.get(), Py_None);
@@ -25,7 +25,7 @@ PyMethodDef method = {"_register_hook",
                       reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(&RegisterHook)),
                       METH_FASTCALL, nullptr};
 
-// Where the function lives, what stood there, and what stands in for it.
+// The class that has the function, the original descriptor, and the function that replaces it.
 struct Place {
   PyRef owner, descriptor, stand_in;
 };

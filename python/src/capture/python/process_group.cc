@@ -7,8 +7,8 @@
 namespace msprobe::capture {
 namespace {
 
-// Part of torch.distributed, which `import torch` has imported. Not imported here: that may give up
-// the GIL, and another thread would wait for TheTypes with it.
+// A module of torch.distributed, which `import torch` has imported. It is not imported here: an
+// import may release the GIL, and another thread could then wait for TheTypes while it holds the GIL.
 PyRef Distributed(const char* name) {
   const PyRef path = PyRef::Steal(PyUnicode_FromString("torch.distributed"));
   const PyRef module = path ? PyRef::Steal(PyImport_GetModule(path.get())) : PyRef();
@@ -17,7 +17,7 @@ PyRef Distributed(const char* name) {
   return found;
 }
 
-// Looked up once and kept for ever, as types live.
+// Looked up once and never freed.
 struct Types {
   PyRef process_group = Distributed("ProcessGroup");
   PyRef reduce_op = Distributed("ReduceOp");

@@ -19,7 +19,7 @@ PyRef Find(const char* module, std::initializer_list<const char*> attributes) {
   return object;
 }
 
-// Types live as long as PyTorch does: the reference is kept for ever.
+// The reference is never released, as types live as long as PyTorch does.
 PyTypeObject* FindType(const char* module, std::initializer_list<const char*> attributes) {
   PyRef object = Find(module, attributes);
   if (!object || !PyType_Check(object.get())) return nullptr;
@@ -103,7 +103,7 @@ const TorchApi& TorchApi::Get() { return api; }
 
 namespace {
 
-// Takes the result of a getter; an error is no.
+// The truth value of a getter's result; false after an error.
 bool IsTrue(PyObject* flag) {
   if (flag == nullptr) ClearError();
   Py_XDECREF(flag);

@@ -11,7 +11,7 @@ namespace {
 
 using Outside = DispatchCount::Outside;
 
-// Why an operation that no record holds has none.
+// The text for the reason why an operation is in no record.
 std::string Reason(std::string_view operation, Outside place, bool modules_only,
                    const CoverageCounter::IsListed& is_listed) {
   switch (place) {

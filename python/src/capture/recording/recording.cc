@@ -8,7 +8,7 @@
 namespace msprobe::capture {
 namespace {
 
-// Of entry "a.0.forward", file "a.0.forward.input.1.pt": "input.1".
+// The value that a tensor file belongs to: "input.1" of "a.0.forward.input.1.pt" in "a.0.forward".
 std::string_view ValueOfFile(std::string_view file, std::string_view entry) {
   if (file.starts_with(entry) && file.size() > entry.size() + 1)
     file.remove_prefix(entry.size() + 1);

@@ -25,8 +25,8 @@ struct Structure {
 struct SavedGradients {
   struct Waiting {
     std::string path;   // of the tensor in the saved value: ".0.logits"
-    Gradient gradient;  // null: has not come
-    PyRef handle;       // of the hook, until it has
+    Gradient gradient;  // null: it has not come
+    PyRef handle;       // handle of the hook, until the gradient has come
   };
   std::string name;
   int64_t step = 0;
@@ -105,7 +105,7 @@ void Fill(const Structure& structure, std::vector<SavedGradients::Waiting>* tens
   }
 }
 
-// What a tensor's hook knows: which hole of what.
+// The data of a tensor's hook: the saved value, and the index of the tensor in it.
 struct Hook {
   DebugSaves* saves;
   std::shared_ptr<SavedGradients> saved;
@@ -146,7 +146,7 @@ void DebugSaves::Save(PyObject* variable, PyObject* name, bool with_gradients,
   Entry entry;
   entry.BeginValue(fmt::format("{}.{}.debug", text, number));
   ValueOptions options = recording_->options;
-  options.device = nullptr;  // written at once, wherever the tensor is
+  options.device = nullptr;  // statistics are computed at once, also for tensors of a device
   ValueWriter writer(&entry, options, recording_->StyleOf(entry.name(), /*is_output=*/true));
   writer.Value(variable);
   recording_->session->Record({.entry = &entry, .name = entry.name()});
@@ -197,7 +197,7 @@ void DebugSaves::OnGradient(SavedGradients* saved, size_t index, PyObject* gradi
   if (waiting.gradient != nullptr || saved->step != recording_->session->step()) return;
   const KeepError keep;
   const Interposer::Pause pause;
-  if (!start_(saved->rank)) return;  // stop() may have been called since
+  if (!start_(saved->rank)) return;  // starts again, in case stop() was called since
   std::string file;
   if (recording_->Stores(saved->name)) file = SafeFileName(saved->name + waiting.path, ".pt");
   ValueOptions options = recording_->options;

@@ -51,8 +51,8 @@ Status RandomLog::Open(const std::string& folder, std::optional<int> rank,
 
 Status RandomLog::Append(const std::string& api, std::optional<int> rank) {
   if (pid_ != ::getpid()) {
-    MSPROBE_RETURN_IF_ERROR(Create(std::nullopt));  // even where the parent's rank is known
-    has_rank_ = true;                               // a child keeps its own name
+    MSPROBE_RETURN_IF_ERROR(Create(std::nullopt));  // named by process, not by the parent's rank
+    has_rank_ = true;                               // so the child's file is not renamed later
   } else if (rank && !has_rank_) {
     has_rank_ = true;
     const std::string path = JoinPath(folder_, FileName(rank, time_));

@@ -1,5 +1,5 @@
-// Which random functions a program called, and from where: rows `api_name,stack` of a CSV file that
-// is appended to row by row, so that a killed run keeps them.
+// Logs the calls of random functions: rows `api_name,stack` of a CSV file. Each row is appended at
+// once, so that a killed run keeps them.
 //
 //   RaiseIfError(RandomLog::Get().Open("./output", rank, own_directory));
 //   // "torch_random.rand.0","File train.py, ..."
@@ -24,8 +24,8 @@ class RandomLog {
   // Creates `folder` and in it random_rank<R>_<time>.csv, or random_proc<pid>_<time>.csv while
   // there is no rank. A second Open keeps the file of the first.
   Status Open(const std::string& folder, std::optional<int> rank, const std::string& own_directory);
-  // One call of `api`, with the stack that is running. The file takes the rank's name when one
-  // appears; a forked child writes a file of its own. A failure is logged once and ends the log.
+  // Writes a row for one call of `api`, with the current stack. The file is renamed when the rank
+  // becomes known. A forked child writes a file of its own. A failure is logged once and ends the log.
   void Note(const std::string& api, std::optional<int> rank);
 
  private:

@@ -14,8 +14,8 @@ namespace {
 
 constexpr int kValues = 10;
 
-// Operations of PyTorch by name. A failure (an operation that the device does not have) makes every
-// later result null, and Ok() false.
+// Calls operations of PyTorch by name. After a failure (the device does not have the operation) every
+// later result is null, and Ok() is false.
 class Torch {
  public:
   Torch() : torch_(PyRef::Steal(PyImport_ImportModule("torch"))) {}
@@ -75,7 +75,7 @@ PyRef Measure(Torch& torch, const PyRef& tensor, DTypeKind kind) {
               zero = count(torch.Call(wide, "logical_not"));
   const PyRef counts = torch.Function("stack", torch.List({&nan, &positive, &negative, &zero}));
 
-  // Integers beyond 2^53 do not fit a double: their bits travel as one.
+  // Integers beyond 2^53 do not fit a double, so their bits are copied into one.
   const bool is_float = kind == DTypeKind::kFloat || is_complex;
   const PyRef exact_max = is_float ? zero : torch.Call(torch.Call(plain, "max"), "to", int64);
   const PyRef exact_min = is_float ? zero : torch.Call(torch.Call(plain, "min"), "to", int64);

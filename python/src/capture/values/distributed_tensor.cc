@@ -15,7 +15,7 @@ PyRef Attribute(PyObject* object, const char* name) {
 
 bool IsCalled(PyObject* object, std::string_view type) { return Py_TYPE(object)->tp_name == type; }
 
-// Its class or one that it derives from is called `name`.
+// Whether the tensor's class, or a class that it derives from, is called `name`.
 bool Derives(PyObject* object, std::string_view name) {
   PyObject* mro = Py_TYPE(object)->tp_mro;
   for (Py_ssize_t i = 0; mro != nullptr && i < PyTuple_GET_SIZE(mro); ++i) {
@@ -35,7 +35,7 @@ std::string MeshJson(PyObject* mesh) {
   return list && PyList_Check(list.get()) ? StrOf(list.get()) : "null";
 }
 
-// The mesh that was asked for last: a program has few, and its tensors share them.
+// The JSON of the last mesh is kept, because a program has few meshes, which its tensors share.
 const std::string& CachedMeshJson(PyObject* mesh) {
   static PyObject* known = nullptr;
   static std::string& json = *new std::string;

@@ -6,9 +6,9 @@
 namespace msprobe::capture {
 namespace {
 
-// The dtype of a format of the struct module, as NumPy writes it for one element.
+// The dtype for a format of Python's struct module, by which NumPy describes one element.
 std::optional<DType> DTypeOfFormat(std::string_view format, Py_ssize_t size) {
-  // Native order has no mark, or one of these; '>' is foreign.
+  // The native byte order has no mark, or one of these; '>' is the order of another machine.
   if (!format.empty() && std::string_view("@=<|").find(format[0]) != std::string_view::npos)
     format.remove_prefix(1);
   if (format == "?") return DType::kBool;
@@ -40,7 +40,7 @@ std::optional<DType> DTypeOfFormat(std::string_view format, Py_ssize_t size) {
 bool NumpyArray::IsArray(PyObject* object) {
   static PyTypeObject* type = nullptr;
   if (type == nullptr) {
-    // Without NumPy in the process nothing is an array of it.
+    // If NumPy is not imported, no object is an array.
     static PyObject* const name = PyUnicode_InternFromString("numpy");
     const PyRef module = PyRef::Steal(PyImport_GetModule(name));
     PyRef found = module ? PyRef::Steal(PyObject_GetAttrString(module.get(), "ndarray")) : PyRef();

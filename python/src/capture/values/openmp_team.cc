@@ -12,12 +12,12 @@
 namespace msprobe::capture {
 namespace {
 
-// What compilers call for `#pragma omp parallel`; 0 threads: as many as set. The runtimes of GCC,
-// LLVM and Intel have it.
+// The function that compilers call for `#pragma omp parallel`; 0 threads: as many as are set. The
+// runtimes of GCC, LLVM and Intel have it.
 using Parallel = void (*)(void (*work)(void*), void* context, unsigned threads, unsigned flags);
 Parallel parallel = nullptr;
 
-// Appends paths of OpenMP runtimes. The loader's lock is held: nothing may be loaded here.
+// Appends the paths of loaded OpenMP runtimes. The loader's lock is held, so nothing may be loaded.
 int NoteRuntime(dl_phdr_info* info, size_t, void* paths) {
   const std::string_view path = info->dlpi_name != nullptr ? info->dlpi_name : "";
   const std::string_view name = path.substr(path.rfind('/') + 1);

@@ -1,4 +1,4 @@
-// What is no tensor: numbers, text, containers, what torch.distributed is given.
+// Values that are not tensors: numbers, text, containers, arguments of torch.distributed.
 #include <optional>
 #include <vector>
 
@@ -26,7 +26,7 @@ bool IsNumpyScalar(PyObject* value) {
          PyObject_HasAttrString(value, "item");
 }
 
-// Nothing for None, for what is no integer and for integers beyond 64 bits.
+// nullopt for None, for an object that is not an integer, and for integers beyond 64 bits.
 std::optional<int64_t> IntOf(PyObject* value) {
   if (!PyIndex_Check(value)) return std::nullopt;
   const PyRef number = PyRef::Steal(PyNumber_Index(value));
@@ -74,7 +74,7 @@ void ValueWriter::IntValue(PyObject* value) {
   }
 }
 
-// With a number beyond 64 bits.
+// A slice with a number beyond 64 bits.
 void ValueWriter::LongSlice(const PySliceObject* slice) {
   std::string json = "[";
   for (PyObject* part : {slice->start, slice->stop, slice->step}) {
