@@ -248,7 +248,7 @@ TEST(ParseConfig, UnknownKeysAndValuesNameTheNearest) {
   EXPECT_THAT(Refused("{\"statistics\": {\n\"lists\": []}}"),
               HasSubstr("c.json:2: unknown key \"lists\" in \"statistics\""));
   EXPECT_THAT(Refused("{\"statistics\": {\"lists\": []}}"), HasSubstr("did you mean \"list\"?"));
-  EXPECT_THAT(Refused("{\"list\": []}"), HasSubstr("belongs into the section of the task"));
+  EXPECT_THAT(Refused("{\"list\": []}"), HasSubstr("belongs in the section of the task"));
   EXPECT_THAT(Refused("{\"task\": \"statistic\"}"), HasSubstr("did you mean \"statistics\"?"));
   EXPECT_THAT(Refused("{\"task\": \"run_ut\"}"),
               HasSubstr("found \"run_ut\", which this version does not do"));

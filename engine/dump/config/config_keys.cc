@@ -74,7 +74,7 @@ Status UnknownKey(std::string_view path, std::string_view section,
   if (!near.empty()) return std::move(error).Hint(fmt::format("did you mean {}?", Quoted(near)));
   if (section.empty() && Contains(kTaskKeys, member.key)) {
     return std::move(error).Hint(
-        fmt::format("{0} belongs into the section of the task: \"statistics\": {{{0}: ...}}",
+        fmt::format("{0} belongs in the section of the task: \"statistics\": {{{0}: ...}}",
                     Quoted(member.key)));
   }
   return error;

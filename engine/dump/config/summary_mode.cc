@@ -51,8 +51,9 @@ Status ReadSummaryMode(const ConfigPlace& place, const formats::JsonValue& value
     }
   }
   if (crc32 && exclusive_or) {
-    warnings->push_back(fmt::format("{}{} asks for {}: md5 is written, it sees more",
-                                    place.Prefix(), Quoted(place.key), OneOf(kChecksums)));
+    warnings->push_back(fmt::format(
+        "{}{} asks for {}: only md5 is written, because it depends on the order of elements",
+        place.Prefix(), Quoted(place.key), OneOf(kChecksums)));
   }
   summary->statistics = others || crc32;
   summary->checksum = crc32          ? kernels::Checksum::kCrc32

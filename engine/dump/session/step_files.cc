@@ -60,7 +60,7 @@ Status StepFiles::Open(const Config& config, int64_t step, std::optional<int> ra
   if (store) header.dump_data_dir = JoinPath(folder_, kTensorFolder);
   if (Exists(JoinPath(folder_, header.file_name)) && !std::exchange(said_replaces_, true))
     Log(LogLevel::kWarning,
-        fmt::format("{} holds an earlier dump: it is replaced; another dump_path would keep it",
+        fmt::format("{} holds an earlier dump: it is replaced; to keep it, use another dump_path",
                     folder_));
   MSPROBE_ASSIGN_OR_RETURN(writer_, DumpWriter::Create(folder_, header));
   if (store && tensors_ == nullptr)
