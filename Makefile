@@ -12,7 +12,7 @@ bin := $(venv)/bin
 peer := .cache/peer
 build := build
 
-# Stamps carry the checksum of the list they stand for: a changed list is set up anew, an old one never again.
+# The name of a stamp has the checksum of its list, so that a changed list is set up anew and an unchanged one is not.
 sum = $(firstword $(shell cksum < $(1)))
 venv_stamp := $(venv)/.ready-$(call sum,packaging/python-requirements.txt)
 peer_stamp := $(peer)/.ready-$(call sum,packaging/peer-requirements.txt)

@@ -1,4 +1,4 @@
-"""What recording costs in time, memory and bytes, and not recording in time; with the targets."""
+"""Measures what recording costs in time, memory and bytes, beside the targets."""
 
 import json
 import statistics
@@ -9,14 +9,14 @@ from pathlib import Path
 from tables import table, verdict
 
 BENCH = Path(__file__).resolve().parent
-PER_RECORD_US = 8.0  # what noting a name, a stack and a line may cost beside reading the numbers
-OF_PHYSICS = 1.5  # times the time to read the bytes once; the cost of noting comes on top
-OF_PEER = {"large": 8.0, "small": 30.0}  # how many times less than the older tool adds
-OF_RAW = 1 / 0.9  # of the time the tensor files alone take
+PER_RECORD_US = 8.0  # most microseconds for the name, stack and line of a record
+OF_PHYSICS = 1.5  # most time for the numbers, over the time to read the bytes once
+OF_PEER = {"large": 8.0, "small": 30.0}  # msprobe 26 must take so many times longer
+OF_RAW = 1 / 0.9  # most time for tensor files, over the time to write the files alone
 NOT_RECORDING = 1.01
 HELD_MB = 64
 OF_PEER_BYTES = 0.6
-OF_OWN_FRONT = 1.2  # times what our own front adds
+OF_OWN_FRONT = 1.2  # most time that a front of an older tool adds, over what our own adds
 OLDER_FRONT_SETTINGS = (
     ("toy40", "statistics"),
     ("toy40", "elements"),
@@ -34,7 +34,7 @@ SETTINGS = (
 
 
 def run_json(command: list, seconds: float | None = None) -> dict:
-    """What a program of this folder prints; ends this one when it fails."""
+    """Runs a program of this folder and returns the JSON it prints; exits when it fails."""
     done = subprocess.run(
         [str(part) for part in command], capture_output=True, text=True, timeout=seconds
     )
@@ -53,12 +53,12 @@ def run_training(python: Path, tool: str, program: str, setting, options) -> dic
 
 
 def price(result: dict) -> float:
-    """Milliseconds of a collected step over a bare one, with what stays when it is off."""
+    """Milliseconds that collecting adds to a step, and that the tool costs while it is off."""
     return result["added_ms"] + max(0.0, result["off_ms"] - result["bare_ms"])
 
 
 def judge(ours: dict, theirs: dict | None) -> tuple:
-    """(what is asked, verdict) of one row."""
+    """(target, verdict) of one row."""
     physics = ours["added_ms"] <= ours["physics_ms"]
     if ours["task"] == "tensor":
         limit = OF_RAW * ours["raw_files_ms"] + ours["physics_ms"]

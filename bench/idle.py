@@ -1,4 +1,4 @@
-"""What the tool costs while it does not record: a training step beside one without the tool.
+"""Measures what the tool costs while it does not record, beside a step without the tool.
 
     python bench/idle.py [--program toy40|gpt|launches] [--processes 3] [--rounds 60]
 

@@ -40,7 +40,7 @@ ITEM_SIZES = {
 
 
 def write_config(folder: Path, options) -> Path:
-    """The same config.json for both tools, but that the earlier one is told to leave no API out."""
+    """The same config.json for both tools; msprobe 26 is also told to leave no API out."""
     config = {
         "task": options.task,
         "dump_path": str(folder / "dump"),

@@ -1,4 +1,4 @@
-"""What many records in one step cost in memory and in bytes written; prints one JSON object.
+"""Measures the memory and the bytes of many records in one step; prints one JSON object.
 
     python bench/volume.py --tool ours|peer --records 10000 100000 1000000
 

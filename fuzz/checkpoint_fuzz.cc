@@ -1,6 +1,6 @@
-// Any bytes as each of the files that checkpoints are made of: a file of torch.save with objects in
-// it, Megatron's share of a rank, the .metadata of torch.distributed.checkpoint, an index of
-// shards.
+// Reads any bytes as each kind of file that a checkpoint consists of: a file of torch.save with
+// objects in it, the file of one rank of Megatron, the .metadata of torch.distributed.checkpoint, an
+// index of shards.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,5 +1,5 @@
-// Any two dumps that can be read can be compared, and every report of it is made, the table of each
-// generation among them.
+// Compares any two dumps that can be read, and makes every report of the comparison, with the table
+// of each generation.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -35,7 +35,7 @@ void CheckTable(const msprobe::compare::Comparison& comparison, int generation) 
 
 }  // namespace
 
-// Up to a first 0x1e the target, then the golden.
+// The bytes before the first 0x1e are the target, the others the golden.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static msprobe::MemoryFolder folder;
   const std::string_view text(reinterpret_cast<const char*>(data), size);

@@ -1,5 +1,5 @@
-// Any bytes as the compare.json of msprobe 1.0 and 8: two paths, or an error that names the file;
-// and what is read becomes words of today's command line.
+// Reads any bytes as the compare.json of msprobe 1.0 and 8: the result is two paths, or an error that
+// names the file. What was read is translated to arguments of today's command line.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// Any bytes as config.json: a configuration, or an error that names the file.
+// Reads any bytes as config.json: the result is a configuration, or an error that names the file.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

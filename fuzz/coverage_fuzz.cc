@@ -1,4 +1,5 @@
-// Any bytes as coverage.json: what is read can be shown and written, and is the same read again.
+// Reads any bytes as coverage.json: what was read can be shown and written, and reading that again
+// gives the same.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

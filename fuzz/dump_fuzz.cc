@@ -1,5 +1,4 @@
-// Any bytes as dump.json: an answer whose parts fit together, or a typed error. Never a crash,
-// never a wrong index.
+// Reads any bytes as dump.json: the result is a dump with valid indices, or a typed error.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -28,7 +27,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                                           leaf.shape, leaf.dtype, leaf.data_name};
         for (const std::string_view part : parts) {
           for (const char c : part)
-            bytes += static_cast<unsigned char>(c);  // every byte must be there to be read
+            bytes += static_cast<unsigned char>(c);  // reads every byte of the text
         }
       }
     }

@@ -1,5 +1,5 @@
-// Any text as what a command line may say in a little language of ours: slices, --fail-on, lists of
-// ranks; and as the name of an entry.
+// Parses any text as the arguments that have a grammar of their own (slices, --fail-on, lists of
+// ranks), and as the name of an entry.
 #include <array>
 #include <cstddef>
 #include <cstdint>

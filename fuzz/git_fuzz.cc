@@ -1,4 +1,4 @@
-// Any bytes in the files of a repository: a revision, or none.
+// Reads any bytes as the files of a git repository: the result is a revision, or "".
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -7,8 +7,8 @@
 #include "engine/dump/write/provenance.h"
 #include "fuzz/memory_folder.h"
 
-// Up to a first 0x1e HEAD, then packed-refs, then the branch "main"; and all of it as the file .git
-// of a worktree.
+// The bytes between two 0x1e are HEAD, then packed-refs, then the branch "main"; all bytes together
+// are the file .git of a worktree.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static msprobe::MemoryFolder folder;
   std::string_view rest(reinterpret_cast<const char*>(data), size);

@@ -1,5 +1,5 @@
-// The two ways into JSON agree: what makes a tree, the cursor passes over as one value; and every
-// text that the cursor hands out can be decoded.
+// The two JSON readers agree: a text that becomes a tree is one value for the cursor. Every string
+// that the cursor returns can be decoded.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -10,7 +10,7 @@
 
 namespace {
 
-// Every value below; how many there are.
+// Reads all values inside the next value; returns how many they are.
 size_t Walk(msprobe::formats::JsonCursor* json) {
   size_t values = 1;
   msprobe::formats::JsonText text;

@@ -1,5 +1,5 @@
-// Any bytes as each of the mapping files and as an expression: an answer, or an error that says
-// where.
+// Reads any bytes as each of the mapping files, and as an expression: the result is a mapping, or an
+// error that says where.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// Fuzzed bytes under a path, without a disk: our readers map files.
+// A file in memory that holds the fuzzed bytes, because our readers need a path to map.
 #pragma once
 
 #include <sys/mman.h>
@@ -10,8 +10,8 @@
 
 namespace msprobe {
 
-// One file for the whole run; each Set replaces its content. What was read from the content before
-// must be gone by then.
+// One file is used for the whole run; each Set replaces its content. Everything that was read from
+// the former content must have been destroyed before.
 class MemoryFile {
  public:
   MemoryFile() : fd_(::memfd_create("fuzz", MFD_CLOEXEC)) {

@@ -1,4 +1,4 @@
-// Fuzzed bytes as files of a folder in memory: some readers look for files by their names.
+// A folder in memory whose files hold the fuzzed bytes, for readers that look for files by name.
 //
 //   static MemoryFolder folder;
 //   folder.Set("dump.json", text);
@@ -29,7 +29,7 @@ class MemoryFolder {
     std::filesystem::remove_all(path_, ignored);
   }
 
-  // The file `name` holds exactly `bytes` from now on. Folders of `name` are made.
+  // Makes `bytes` the content of the file `name`, and creates the folders in `name`.
   void Set(const std::string& name, std::string_view bytes) {
     const std::string file = path_ + "/" + name;
     std::filesystem::create_directories(std::filesystem::path(file).parent_path());

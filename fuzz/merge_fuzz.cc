@@ -1,5 +1,5 @@
-// What `msprobe merge_result` reads: its configuration and the tables of two ranks, any bytes. What
-// is read is merged, and can be written.
+// Reads any bytes as the files of `msprobe merge_result`: its configuration and the tables of two
+// ranks. What was read is merged and written.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -19,7 +19,7 @@ bool Holds(const msprobe::Status& status) {
 
 }  // namespace
 
-// Up to a first 0x1e the configuration, then the table of rank 0, then that of rank 1.
+// The bytes between two 0x1e are the configuration, then the table of rank 0, then that of rank 1.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static msprobe::MemoryFolder folder;
   std::string_view rest(reinterpret_cast<const char*>(data), size);

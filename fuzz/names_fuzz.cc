@@ -1,5 +1,5 @@
-// Any bytes as each kind of names that differ on purpose, given to a comparison of two dumps:
-// it is made, or refused by name.
+// Uses any bytes as each kind of mapping of names in a comparison of two dumps: the result is a
+// comparison, or an error that names the mapping.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// Any bytes as a dump of torch_npu.hooks or ptdbg_ascend: records and leaves that fit together, or
+// Reads any bytes as a dump of torch_npu.hooks or ptdbg_ascend: the result is a valid dump, or
 // a typed error.
 #include <cstddef>
 #include <cstdint>

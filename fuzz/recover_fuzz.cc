@@ -1,5 +1,5 @@
-// Any bytes as the files of a killed run: recovery refuses them, or leaves a dump that is whole,
-// and a second one has nothing to do.
+// Recovers any bytes as the files of a killed run: the result is an error, or a complete dump, and a
+// second recovery changes nothing.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -10,7 +10,7 @@
 #include "fuzz/memory_folder.h"
 #include "fuzz/tensor_check.h"
 
-// Up to a first 0x1e dump.json, then stack.json, then construct.json.
+// The bytes between two 0x1e are dump.json, then stack.json, then construct.json.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static msprobe::MemoryFolder folder;
   std::string_view rest(reinterpret_cast<const char*>(data), size);

@@ -1,9 +1,9 @@
-// Every target without libFuzzer, for `make test`: the inputs of a corpus as they are, then RUNS
-// inputs made of them by a fixed sequence of mutations.
+// Runs a target without libFuzzer, for `make test`: first with the inputs of a corpus as they are,
+// then with RUNS inputs that a fixed sequence of mutations makes of them.
 //
 //   replay NAME CORPUS RUNS
 //
-// What kills it is left in NAME-input, in the working directory.
+// An input that crashes the target is left in the file NAME-input in the working directory.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -71,13 +71,13 @@ class Mutator {
       case 2:
         text->erase(at, length);
         break;
-      case 3:  // a piece twice
+      case 3:  // repeats a piece
         text->insert(at, text->substr(Below(text->size()), length * 4));
         break;
-      case 4:  // the end of another
+      case 4:  // takes the end of another input
         text->replace(at, std::string::npos, other, Below(other.size()), std::string::npos);
         break;
-      default:  // a number of another size
+      default:  // replaces a number by one of another size
         text->replace(at, at < text->size() ? 1 : 0, std::to_string(dice_() >> Below(64)));
     }
   }

@@ -1,4 +1,4 @@
-// Any bytes as what a training says of itself under `msprobe selfcheck`.
+// Reads any bytes as the log that a training writes under `msprobe selfcheck`.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

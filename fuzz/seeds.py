@@ -1,4 +1,4 @@
-"""What the corpora start from: bytes that each reader takes, most of them recorded ones."""
+"""Makes the corpora that fuzzing starts from: valid input of each reader, most of it recorded."""
 
 import itertools
 import zipfile
@@ -132,13 +132,13 @@ def tensors():
 
 
 def pkl_files():
-    """Dumps of torch_npu.hooks and ptdbg_ascend."""
+    """Pkl dumps: those of torch_npu.hooks and ptdbg_ascend."""
     found = [*DATA.glob("dumps/**/*.pkl"), *DATA.glob("dialects/**/*.pkl"), *CASES.glob("**/*.pkl")]
     return [path.read_bytes() for path in sorted(found)]
 
 
 def killed():
-    """Whole dumps, and what a kill leaves of them."""
+    """Complete dumps, and dumps that a kill has cut off."""
     for folder in folders():
         names = ("dump.json", "stack.json", "construct.json")
         files = [(folder / name).read_bytes() for name in names if (folder / name).exists()]
@@ -147,7 +147,7 @@ def killed():
 
 
 def pairs():
-    """Each dump beside the next, which is mostly the other side of one comparison."""
+    """Each dump together with the next one, which is mostly the other side of a comparison."""
     dumps = [(folder / "dump.json").read_bytes() for folder in folders()]
     dumps += pkl_files()
     for one, other in itertools.pairwise(dumps):

@@ -1,4 +1,4 @@
-// Any bytes as a file given to `msprobe show`: printed, or refused by name.
+// Gives any bytes to `msprobe show` as a file: they are printed, or an error names the file.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -13,7 +13,7 @@
 
 namespace {
 
-// What is printed goes nowhere while one of these lives.
+// Discards all printed text for as long as an object of this class lives.
 class Silence {
  public:
   Silence() : kept_(::dup(STDOUT_FILENO)) {

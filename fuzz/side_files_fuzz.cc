@@ -1,4 +1,4 @@
-// Any bytes as stack.json, construct.json and weights.json beside a dump that is right.
+// Reads any bytes as stack.json, construct.json and weights.json beside a valid dump.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -12,7 +12,7 @@
 
 namespace {
 
-// Records that the recorded files of the corpus name, one with a group of its own.
+// Records with names that occur in the files of the corpus; one has a group of its own.
 constexpr std::string_view kDump =
     R"({"task": "statistics", "level": "mix", "dump_data_dir": null, "data": {
 "Functional.linear.0.forward": {"input_args":[],"input_kwargs":{},"output":[],"stack":"0"},
@@ -29,7 +29,7 @@ size_t Touch(std::string_view text) {
   return sum;
 }
 
-// After a refusal there is no dump.
+// After an error the dump is not valid.
 bool Holds(const msprobe::Status& status, const msprobe::MemoryFolder& folder) {
   if (!status.ok()) msprobe::CheckRefusal(status, folder.path());
   return status.ok();

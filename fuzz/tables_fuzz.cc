@@ -1,5 +1,5 @@
-// Any texts as cells of a table: the .csv reads back as valid UTF-8, but for the apostrophe
-// before formulas; so does the .xlsx, whose parts hold only characters that XML
+// Writes any texts as cells of tables: reading the .csv gives the same as valid UTF-8, with an
+// apostrophe before formulas; reading the .xlsx, too, and its parts hold only characters that XML
 // allows.
 #include <cstddef>
 #include <cstdint>
@@ -37,7 +37,7 @@ void CheckXml(std::string_view xml) {
 
 }  // namespace
 
-// A NUL parts two cells.
+// A NUL separates two cells.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static msprobe::MemoryFolder folder;
   const std::vector<std::string_view> cells =

@@ -1,4 +1,4 @@
-// What must hold for every tensor a reader hands out.
+// Checks that must hold for every tensor that a reader returns.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace msprobe {
 
-// Reads every element of a small tensor: the sanitizer sees one outside its memory.
+// Reads every element of a small tensor, so that the sanitizer finds one outside of its memory.
 inline void CheckTensor(const formats::TensorFile& tensor) {
   if (tensor.shape.size() != tensor.strides.size()) std::abort();
   const Result<int64_t> size = CheckedByteSize(tensor.dtype, tensor.shape);
@@ -20,7 +20,7 @@ inline void CheckTensor(const formats::TensorFile& tensor) {
   CopyContiguous(tensor.view(), bytes.data());
 }
 
-// Refusals name the file, and say what is wrong with it.
+// An error must name the file and say what is wrong with it.
 inline void CheckRefusal(const Status& status, const std::string& path) {
   if (status.code() != ErrorCode::kInvalidDump && status.code() != ErrorCode::kUnsupported)
     std::abort();

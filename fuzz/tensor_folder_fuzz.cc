@@ -1,5 +1,5 @@
-// Any bytes as a tensor file without a dump around it, alone and in a folder beside one that is
-// right: each row has its elements, or a refusal of its own.
+// Reads any bytes as a tensor file without a dump, alone, and in a folder beside a valid file: each
+// row has its elements or its own error.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// Any bytes as each of the YAML files that users may edit.
+// Reads any bytes as each of the YAML files that users may edit.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -17,6 +17,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (content.ok() && content->bytes.size() != entry.size) std::abort();
     if (!content.ok()) msprobe::CheckRefusal(content.status(), "fuzz");
   }
-  if (stored > size) std::abort();  // entries share no byte
+  if (stored > size) std::abort();  // two entries would share a byte
   return 0;
 }

@@ -37,7 +37,7 @@ def ptdbg_version(package: Path) -> str:
 
 
 def own_tag() -> str:
-    """Of a wheel that only this Python on this platform can use."""
+    """The tag of a wheel that only this Python on this platform can use."""
     python = f"cp{sys.version_info[0]}{sys.version_info[1]}"
     platform = re.sub(r"[^\w]", "_", sysconfig.get_platform())
     return (
@@ -125,7 +125,7 @@ def pack_cmake_flow(engine_folder: Path, ptdbg_folder: Path, requires: str, dist
         f"Requires-Dist: msprobe-old-names=={about['version']}; extra == 'old-names'",
     )
     engine = pack(dist, *name, own_tag(), files_of(engine_folder), metadata)
-    # As a file: under this name and in a lower version there is another tool in the index.
+    # Named as a file, because the package index has another tool of this name in a lower version.
     requires = requires or f"{about['name']} @ {engine.resolve().as_uri()}"
     name = "ptdbg_ascend", ptdbg_version(ptdbg_folder)
     metadata = metadata_of(

@@ -1,4 +1,4 @@
-"""Files that comments and documents name and that are not there.
+"""Finds files that comments and documents name and that do not exist.
 
 Looked at: Markdown as a whole, comments of C++, Python, shell and CMake, docstrings. A name is a
 path from the root that begins with a folder of the project ("engine/base/text.h"), or the name of a

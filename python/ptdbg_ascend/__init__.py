@@ -1,4 +1,4 @@
-"""The import name of the older generation; everything is in `msprobe.compat`.
+"""An import name of the older tools; everything is in `msprobe.compat`.
 
 Importing it seeds Python, NumPy and PyTorch with 1234, as it always has: scripts count on it. With
 PTDBG_SEED_ON_IMPORT=0 in the environment it does not.

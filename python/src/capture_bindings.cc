@@ -147,7 +147,7 @@ void BindCapture(nb::module_& m) {
   m.def(
       "warn_unmet_rules",
       [=] {
-        for (const std::string& line : collector().apis().rules().Unmet())
+        for (const std::string& line : collector().apis().rules().UnusedRules())
           Log(LogLevel::kWarning, line);
       },
       "Name the rules about APIs that nothing lists; after the last add_apis().");

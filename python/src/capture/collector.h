@@ -105,9 +105,9 @@ class Collector final : public ParameterObserver {
   CustomApis custom_apis_{&run_, &apis_,
                           [this](const std::function<void()>& change) { WhileRemoved(change); }};
   Findings findings_{&run_, [this] {
-                      WriteCoverage();
-                      reference_.Report();
-                    }};
+                       WriteCoverage();
+                       reference_.Report();
+                     }};
   OverflowCheck overflow_{&run_, &findings_};
   ReferenceCheck reference_{&run_, &findings_};
   ModuleTree module_tree_{&run_.counters, this};

@@ -31,8 +31,8 @@ bool ReferenceCheck::Differs(const Entry& entry) {
 
 void ReferenceCheck::Count(const std::string& name, int64_t site) {
   findings_->Count(fmt::format("{} makes something else than in {} of the same inputs", name,
-                            recording_->config().bench_path),
-                recording_->config().diff_nums, "differ", site);
+                               recording_->config().bench_path),
+                   recording_->config().diff_nums, "differ", site);
 }
 
 void ReferenceCheck::Report() {
