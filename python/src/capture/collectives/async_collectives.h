@@ -2,7 +2,7 @@
 // that a coalescing manager puts together). Such a call is recorded when the program has waited for
 // it, or at stop. Nothing here waits or communicates.
 //
-//   if (collectives.TakeIfAsync(&call, args, result)) return;         // the class owns `call` now
+//   const bool taken = collectives.TakeIfAsync(&call, args, result);  // true: it owns `call` now
 //   collectives.OnCompletionCall(api, args, result, exception);  // the program called work.wait()
 //   collectives.Flush();                                         // at stop
 #pragma once

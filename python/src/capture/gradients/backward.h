@@ -7,11 +7,8 @@
 // pre-hook on an output's node sees the gradient of that output. A hook on a node that has an
 // input's edge sees a share of the gradient of that input; the shares are added up.
 //
-//   y = relu(x) + x:    AddBackward <-- y       pre-hook: gradient of output 0
-//                        |        |
-//               ReluBackward      |             hook: one share of the gradient of input 0
-//                        |        |
-//                        +-- x ---+             (the hook on AddBackward sees the other share)
+// Example: a module computes y = relu(x) + x. A pre-hook on AddBackward sees the gradient of y. x has
+// two edges: a hook on AddBackward sees one share of its gradient, a hook on ReluBackward the other.
 //
 //   InputEdges edges(writer.tensors());                      // before the call
 //   ArmBackward(edges, outputs, &sink, step, name, parent);  // after the call
