@@ -90,7 +90,8 @@ class Show : public Verb {
   static void PrintHeader(const Dump& dump, Console& out) {
     out.Print("{}\n", MakePrintable(dump.path));
     out.Print("{}, {}, task {}{}, level {}\n", dump.DialectName(), dump.framework,
-              TaskName(dump.task), dump.has_md5 ? " with checksums" : "", LevelName(dump.level));
+              TaskName(dump.task), dump.has_checksums ? " with checksums" : "",
+              LevelName(dump.level));
     out.Print("records {}, values {}, stacks {}\n", dump.records.size(), dump.leaves.size(),
               dump.stacks.size());
     std::string run;
@@ -159,7 +160,7 @@ class Show : public Verb {
     };
     count("nan", leaf.counts->nan), count("+inf", leaf.counts->pos_inf),
         count("-inf", leaf.counts->neg_inf);
-    field("md5", leaf.md5), field("file", leaf.data_name);
+    field("md5", leaf.checksum), field("file", leaf.data_name);
     out.Write("\n");
   }
 

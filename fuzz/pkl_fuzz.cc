@@ -62,8 +62,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     next += record.leaf_count;
     for (const msprobe::Leaf& leaf : dump.LeavesOf(record)) {
       if (leaf.record != r) std::abort();
-      const std::string_view parts[] = {leaf.name,  leaf.value, leaf.max,   leaf.norm,  leaf.shape,
-                                        leaf.dtype, leaf.md5,   record.api, record.name};
+      const std::string_view parts[] = {leaf.name,     leaf.value, leaf.max,
+                                        leaf.norm,     leaf.shape, leaf.dtype,
+                                        leaf.checksum, record.api, record.name};
       for (const std::string_view part : parts) {
         for (const char c : part) bytes += static_cast<unsigned char>(c);
       }

@@ -64,7 +64,7 @@ int DisplayWidth(std::string_view text) {
   return columns;
 }
 
-size_t BytesWithin(std::string_view text, int columns) {
+size_t PrefixWithin(std::string_view text, int columns) {
   size_t bytes = 0;
   while (bytes < text.size()) {
     const Character c = First(text.substr(bytes));

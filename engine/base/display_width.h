@@ -15,6 +15,6 @@ int DisplayWidth(std::string_view text);
 
 // The size in bytes of the longest prefix of `text` that takes at most `columns`. The prefix never
 // ends inside a character.
-size_t BytesWithin(std::string_view text, int columns);
+size_t PrefixWithin(std::string_view text, int columns);
 
 }  // namespace msprobe

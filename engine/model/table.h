@@ -72,7 +72,7 @@ struct Leaf {
   TextRef max, min, mean, norm;
   double max_value = kNaN, min_value = kNaN, mean_value = kNaN, norm_value = kNaN;
   const ElementCounts* counts = &kUnknownCounts;  // or one of Dump::counts
-  TextRef md5;          // checksum text (CRC-32 or xor, as the dialect wrote it); "" when absent
+  TextRef checksum;     // checksum text (CRC-32 or xor, as the dialect wrote it); "" when absent
   TextRef fingerprint;  // ours, as 16 hex digits; "" when absent
   // Text of a scalar. Of a tensor: its name inside a file that holds several, or, without
   // data_name, its elements as dumps of torch_npu.hooks list them, "[1.5, -2.0]".
@@ -125,8 +125,8 @@ struct Dump {
   std::string framework = "pytorch";
   Task task = Task::kStatistics;
   Level level = Level::kOther;
-  bool has_md5 = false;  // some leaf carries a checksum: compared by checksum
-  bool sampled = false;  // tensor data are a sample of each tensor's elements
+  bool has_checksums = false;  // some leaf carries a checksum: compared by checksum
+  bool sampled = false;        // tensor data are a sample of each tensor's elements
   // ptdbg_ascend 0.1: of tensors of more than 512 elements the files hold the first 256, each
   // sample_step-th, the last 256. 1: not so; 0: other samples, or runs with other steps in one
   // file.

@@ -28,15 +28,15 @@ TEST(DisplayWidth, AgreesWithThePaddingOfFmt) {
   }
 }
 
-TEST(BytesWithin, NeverCutsACharacter) {
-  EXPECT_EQ(BytesWithin("loss", 2), 2u);
-  EXPECT_EQ(BytesWithin("loss", 9), 4u);
-  EXPECT_EQ(BytesWithin("模型", 0), 0u);
-  EXPECT_EQ(BytesWithin("模型", 1), 0u);
-  EXPECT_EQ(BytesWithin("模型", 2), 3u);
-  EXPECT_EQ(BytesWithin("模型", 3), 3u);
-  EXPECT_EQ(BytesWithin("模型", 4), 6u);
-  EXPECT_EQ(BytesWithin("e\xcc\x81x", 1), 3u);  // the accent stays with its letter
+TEST(PrefixWithin, NeverCutsACharacter) {
+  EXPECT_EQ(PrefixWithin("loss", 2), 2u);
+  EXPECT_EQ(PrefixWithin("loss", 9), 4u);
+  EXPECT_EQ(PrefixWithin("模型", 0), 0u);
+  EXPECT_EQ(PrefixWithin("模型", 1), 0u);
+  EXPECT_EQ(PrefixWithin("模型", 2), 3u);
+  EXPECT_EQ(PrefixWithin("模型", 3), 3u);
+  EXPECT_EQ(PrefixWithin("模型", 4), 6u);
+  EXPECT_EQ(PrefixWithin("e\xcc\x81x", 1), 3u);  // the accent stays with its letter
 }
 
 }  // namespace

@@ -58,7 +58,7 @@ TEST(CompareTest, StructureDumpIsRefusedWithAHint) {
 }
 
 TEST(CompareTest, ModeWithoutDataIsRefused) {
-  EXPECT_FALSE(Compare(ThreeCalls(), ThreeCalls(), {.mode = Mode::kMd5}).ok());
+  EXPECT_FALSE(Compare(ThreeCalls(), ThreeCalls(), {.mode = Mode::kChecksum}).ok());
   EXPECT_FALSE(Compare(ThreeCalls(), ThreeCalls(), {.mode = Mode::kTensor}).ok());
 }
 

@@ -28,11 +28,11 @@ inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 struct Tensor {
   double max = 1, min = -1, mean = 0, norm = 2;
   std::string shape = "[2, 3]", dtype = "torch.float32";
-  std::string md5, fingerprint, data_name;
+  std::string checksum, fingerprint, data_name;
   bool stats = true;
   Tensor& Shape(std::string text) { return shape = std::move(text), *this; }
   Tensor& DType(std::string text) { return dtype = std::move(text), *this; }
-  Tensor& Md5(std::string text) { return md5 = std::move(text), *this; }
+  Tensor& Checksum(std::string text) { return checksum = std::move(text), *this; }
   Tensor& Print(std::string text) { return fingerprint = std::move(text), *this; }
   Tensor& Data(std::string text) { return data_name = std::move(text), *this; }
   Tensor& NoStats() { return stats = false, *this; }
@@ -148,10 +148,10 @@ class DumpBuilder {
     leaf.dtype = Text(t.dtype);
     leaf.shape = dump_.shapes.Of(t.shape);
     leaf.requires_grad = "True";
-    leaf.md5 = Text(t.md5);
+    leaf.checksum = Text(t.checksum);
     leaf.fingerprint = Text(t.fingerprint);
     leaf.data_name = Text(t.data_name);
-    dump_.has_md5 = dump_.has_md5 || !t.md5.empty();
+    dump_.has_checksums = dump_.has_checksums || !t.checksum.empty();
     if (t.stats) {
       leaf.has_stats = true;
       leaf.max_value = t.max, leaf.min_value = t.min, leaf.mean_value = t.mean,

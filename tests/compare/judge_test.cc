@@ -174,13 +174,13 @@ TEST(JudgeTest, EmptyTensorsAreEqual) {
 
 TEST(JudgeTest, ChecksumsCompareAsText) {
   Tensor a = kBase, b = kBase;
-  a.Md5("0a1b2c3d"), b.Md5("0a1b2c3d");
-  EXPECT_EQ(Judge(a, b, Mode::kMd5).verdict, RowVerdict::kEqual);
-  b.Md5("0a1b2c3e");
-  const Measure m = Judge(a, b, Mode::kMd5);
+  a.Checksum("0a1b2c3d"), b.Checksum("0a1b2c3d");
+  EXPECT_EQ(Judge(a, b, Mode::kChecksum).verdict, RowVerdict::kEqual);
+  b.Checksum("0a1b2c3e");
+  const Measure m = Judge(a, b, Mode::kChecksum);
   EXPECT_EQ(m.verdict, RowVerdict::kDiffers);
   EXPECT_EQ(m.reason, Reason::kChecksumDiffers);
-  EXPECT_EQ(Judge(a, kBase, Mode::kMd5).verdict, RowVerdict::kUnknown);
+  EXPECT_EQ(Judge(a, kBase, Mode::kChecksum).verdict, RowVerdict::kUnknown);
 }
 
 Measure JudgeValues(const char* type, const char* target, const char* golden) {

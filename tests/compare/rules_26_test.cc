@@ -101,14 +101,14 @@ TEST(Rules26, Checksums) {
   DumpBuilder t, g;
   const Tensor x = Numbers(1, 0, 0, 1);
   Tensor a = x, b = x;
-  a.md5 = "0011aabb", b.md5 = "ccddeeff";
+  a.checksum = "0011aabb", b.checksum = "ccddeeff";
   t.Call("Torch.f.0.forward").In(a).In(a).In(a);
   g.Call("Torch.f.0.forward").In(a).In(b).In(x);
   const Comparison c = MustCompare(t.Take(), g.Take());
-  ASSERT_EQ(c.mode, Mode::kMd5);
+  ASSERT_EQ(c.mode, Mode::kChecksum);
   const auto v = JudgeByRules26(c);
   EXPECT_EQ(v[0].result, Result26::kPass);
-  EXPECT_TRUE(v[1].Has(Rule26::kMd5));
+  EXPECT_TRUE(v[1].Has(Rule26::kChecksum));
   EXPECT_EQ(v[2].result, Result26::kWarning);
 }
 

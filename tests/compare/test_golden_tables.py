@@ -43,7 +43,7 @@ def close(ours, theirs, tolerance):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_old_columns_equal_the_recorded_table(case, root, msprobe_bin):
+def test_columns_equal_the_recorded_table(case, root, msprobe_bin):
     data = root / "tests" / "data"
     target, golden = dumps_of(data, case)
     done = subprocess.run(

@@ -30,7 +30,7 @@ TEST_P(DialectSamples, AreRead) {
   EXPECT_EQ(dump->records.size(), sample.calls);
   EXPECT_EQ(dump->leaves.size(), sample.values);
   EXPECT_EQ(dump->sampled, sample.sampled);
-  EXPECT_EQ(dump->has_md5, sample.checksums);
+  EXPECT_EQ(dump->has_checksums, sample.checksums);
   EXPECT_THAT(dump->note, HasSubstr(sample.note));
   EXPECT_TRUE(sample.note[0] != '\0' || dump->note.empty()) << dump->note;
   size_t with_data = 0;

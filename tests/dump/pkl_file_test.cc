@@ -95,8 +95,8 @@ TEST(PklFile, FormsOfTheLater) {
   EXPECT_FALSE(dump.leaves[2].has_stats);
   dump = Read(R"(["Torch.a.0.forward.input.0", 0, "0123abcd", "torch.float32", [2], []])");
   EXPECT_EQ(dump.dialect, Dialect::kPtdbg6);
-  EXPECT_TRUE(dump.has_md5);
-  EXPECT_EQ(dump.leaves[0].md5, "0123abcd");
+  EXPECT_TRUE(dump.has_checksums);
+  EXPECT_EQ(dump.leaves[0].checksum, "0123abcd");
 }
 
 TEST(PklFile, OneLineOfSeveralValuesAsTheFirstPtdbgWroteIt) {

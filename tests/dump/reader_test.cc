@@ -26,7 +26,7 @@ struct Recorded {
   const char* dialect;
   Level level;
   size_t records, leaves, stacks;
-  bool has_md5;
+  bool has_checksums;
 };
 
 TEST(ReadDump, EveryGeneration) {
@@ -55,7 +55,7 @@ TEST(ReadDump, EveryGeneration) {
     EXPECT_EQ(dump->records.size(), c.records) << c.path;
     EXPECT_EQ(dump->leaves.size(), c.leaves) << c.path;
     EXPECT_EQ(dump->stacks.size(), c.stacks) << c.path;
-    EXPECT_EQ(dump->has_md5, c.has_md5) << c.path;
+    EXPECT_EQ(dump->has_checksums, c.has_checksums) << c.path;
     EXPECT_TRUE(dump->complete) << c.path;
     EXPECT_EQ(dump->note, "") << c.path;
     EXPECT_EQ(dump->framework, "pytorch");

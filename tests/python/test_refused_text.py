@@ -73,14 +73,14 @@ def test_no_text_is_refused(tmp_path):
 
 
 def test_the_texts_come_back(tmp_path, msprobe_bin):
-    """A text equals itself in a dump of the earlier tool, which has no backslashes."""
+    """A text equals itself in a dump of the older tool, which has no backslashes."""
     dump, seed = record(tmp_path, 2000)
     assert '"\\\\-' in dump.read_text(), seed
     assert ";\\\\-1" in (dump.parent / "stack.json").read_text(), seed
     peer = tmp_path / "peer"
     peer.mkdir()
     whole = json.loads(dump.read_text())
-    del whole["tool"]  # as the earlier tool writes it
+    del whole["tool"]  # as the older tool writes it
 
     def plain(value):
         if isinstance(value, dict):
@@ -102,7 +102,7 @@ def test_the_texts_come_back(tmp_path, msprobe_bin):
 def test_the_earlier_compare_reads_100000_random_tensors(tmp_path, root):
     compare = root / ".cache/peer/bin/msprobe"
     if not compare.exists():
-        pytest.skip("no .cache/peer: make bench-peer installs the earlier tool there")
+        pytest.skip("no .cache/peer: make bench-peer installs the older tool there")
     dump, seed = record(tmp_path, 100000)
     (tmp_path / "out").mkdir()
     done = subprocess.run(

@@ -1,4 +1,4 @@
-// Names that differ on purpose, as the user says it: mapping files of the earlier tools, the table
+// Names that differ on purpose, as the user says it: mapping files of the older tools, the table
 // of MindSpore's and PyTorch's APIs, and expressions of ours.
 //
 //   MappingRequest request{.cell_file = "cells.yaml", .renames = {"s/encoder/backbone/"}};

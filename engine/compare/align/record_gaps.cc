@@ -65,7 +65,7 @@ class Interner {
 // where nothing was recorded.
 int LeafAgreement(const Leaf& a, const Leaf& b) {
   if (a.fingerprint.size() && b.fingerprint.size()) return a.fingerprint == b.fingerprint ? 2 : 0;
-  if (a.md5.size() && b.md5.size()) return a.md5 == b.md5 ? 2 : 0;
+  if (a.checksum.size() && b.checksum.size()) return a.checksum == b.checksum ? 2 : 0;
   if (!a.has_stats || !b.has_stats) return 0;
   const auto same = [](std::string_view s, std::string_view t, double x, double y) {
     return s == t || x == y;  // x == y: one number, spelled with fewer or more digits

@@ -10,7 +10,7 @@ namespace {
 
 bool TellsTensorsApart(const Leaf& leaf) {
   if (leaf.kind != LeafKind::kTensor) return false;
-  if (!leaf.fingerprint.empty() || !leaf.md5.empty()) return true;
+  if (!leaf.fingerprint.empty() || !leaf.checksum.empty()) return true;
   return leaf.has_stats && leaf.max_value != leaf.min_value && leaf.norm_value != 0;
 }
 
@@ -20,7 +20,7 @@ bool SameNumbers(const Leaf& a, const Leaf& b) {
   if (a.kind != LeafKind::kTensor || b.kind != LeafKind::kTensor || a.dtype != b.dtype)
     return false;
   if (!a.fingerprint.empty() && !b.fingerprint.empty()) return a.fingerprint == b.fingerprint;
-  if (!a.md5.empty() && !b.md5.empty()) return a.md5 == b.md5;
+  if (!a.checksum.empty() && !b.checksum.empty()) return a.checksum == b.checksum;
   return a.has_stats && b.has_stats && a.max == b.max && a.min == b.min && a.mean == b.mean &&
          a.norm == b.norm && a.shape.SameWithoutOnes(b.shape);
 }

@@ -183,7 +183,8 @@ std::string_view EqualWord(const Comparison& c) {
   if (c.mode != Mode::kStatistics) return "bit-equal";
   const auto bits = [](const Dump& dump) {
     for (const Leaf& leaf : dump.leaves) {
-      if (leaf.kind == LeafKind::kTensor) return !leaf.fingerprint.empty() || !leaf.md5.empty();
+      if (leaf.kind == LeafKind::kTensor)
+        return !leaf.fingerprint.empty() || !leaf.checksum.empty();
     }
     return false;
   };

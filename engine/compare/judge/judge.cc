@@ -237,14 +237,15 @@ void JudgeLeaves(const Leaf& target, const Leaf& golden, Mode mode, const JudgeO
   const bool fingerprints =
       !target.fingerprint.empty() && !golden.fingerprint.empty() && target.dtype == golden.dtype;
   const bool checksums =
-      Recorded(target.md5) && Recorded(golden.md5) && ComparableChecksums(target, golden);
-  const bool bit_equal = (fingerprints && target.fingerprint == golden.fingerprint) ||
-                         (checksums && target.md5 == golden.md5 && target.dtype == golden.dtype);
+      Recorded(target.checksum) && Recorded(golden.checksum) && ComparableChecksums(target, golden);
+  const bool bit_equal =
+      (fingerprints && target.fingerprint == golden.fingerprint) ||
+      (checksums && target.checksum == golden.checksum && target.dtype == golden.dtype);
   const bool other_bits = (fingerprints || checksums) && target.dtype == golden.dtype;
   JudgeStatistics(target, golden, options, other_bits, m);
   if (bit_equal) {
     Settle(m, RowVerdict::kEqual, Reason::kNone, 0);
-  } else if (mode == Mode::kMd5) {
+  } else if (mode == Mode::kChecksum) {
     if (!checksums && !fingerprints) {
       Settle(m, RowVerdict::kUnknown, Reason::kNoCommonNumber, Measure().severity);
     } else {

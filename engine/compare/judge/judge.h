@@ -40,7 +40,7 @@ struct Differences {
 };
 Differences DifferencesOf(const Leaf& target, const Leaf& golden);
 
-// Judges by what both leaves recorded: statistics, counts and fingerprints; in mode kMd5 by
+// Judges by what both leaves recorded: statistics, counts and fingerprints; in mode kChecksum by
 // checksums alone. Fills verdict, reason and severity of `m`. The severity is the largest
 // difference of a statistic, divided by a scale:
 //   max, min  the tensor's largest value, max(|max|, |min|)

@@ -115,11 +115,11 @@ Result<Mode> ChooseMode(const Dump& target, const Dump& golden, std::optional<Mo
         HaveCommonElements(target, golden)) {
       return Mode::kTensor;
     }
-    if (target.has_md5 && golden.has_md5) return Mode::kMd5;
+    if (target.has_checksums && golden.has_checksums) return Mode::kChecksum;
     return Mode::kStatistics;
   }
   for (const Dump* dump : {&target, &golden}) {
-    if (*wanted == Mode::kMd5 && !dump->has_md5) {
+    if (*wanted == Mode::kChecksum && !dump->has_checksums) {
       return InvalidArgument()
           .At(dump->path)
           .Expected("checksums, to compare by checksum")

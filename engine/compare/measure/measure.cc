@@ -147,7 +147,7 @@ void MeasureRows(const CompareOptions& options, Comparison* c) {
       }
     }
   });
-  if (c->mode != Mode::kMd5 && two_dtypes < UINT32_MAX) {
+  if (c->mode != Mode::kChecksum && two_dtypes < UINT32_MAX) {
     FindCoarseDType(two_dtypes, c);
     if (c->coarse_row < UINT32_MAX) JudgeByCoarseDType(c);
   }

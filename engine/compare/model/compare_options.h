@@ -1,7 +1,7 @@
 // What a caller can choose for a comparison: the kind of data, how calls are paired, limits.
 //
 //   CompareOptions options;
-//   options.mode = Mode::kMd5;
+//   options.mode = Mode::kChecksum;
 //   options.mapping.apis["Cell.net.fc.Dense"] = "Module.net.fc.Linear";
 #pragma once
 
@@ -44,7 +44,7 @@ struct NameMapping {
 enum class Alignment : uint8_t {
   kAuto,   // by names when all are equal and in the same order, else by what calls look like:
            // inserted, removed and renamed calls do no harm
-  kNames,  // by equal names only, as the earlier tools do: an inserted call shifts every later call
+  kNames,  // by equal names only, as the older tools do: an inserted call shifts every later call
            // of the same API
 };
 

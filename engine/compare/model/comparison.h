@@ -13,7 +13,7 @@
 
 namespace msprobe::compare {
 
-enum class Mode : uint8_t { kStatistics, kMd5, kTensor };
+enum class Mode : uint8_t { kStatistics, kChecksum, kTensor };
 
 // How the two sides of a row or of a call were paired: by equal names, or by what they look like;
 // or the row has one side only.

@@ -166,7 +166,7 @@ std::string_view LeafPlace(const Leaf& leaf, const Record& record) {
 
 bool ComparableChecksums(const Leaf& a, const Leaf& b) {
   constexpr size_t kMd5Digits = 32;
-  return (a.md5.size() == kMd5Digits) == (b.md5.size() == kMd5Digits);
+  return (a.checksum.size() == kMd5Digits) == (b.checksum.size() == kMd5Digits);
 }
 
 RecordKeys::RecordKeys(const Dump& dump, const KeyEvidence& evidence, const NameMapping* mapping)

@@ -89,7 +89,7 @@ std::string_view StatisticText(std::string_view spelled) {
 }
 
 std::string ChecksumText(const Leaf& leaf) {
-  if (!leaf.md5.empty()) return std::string(leaf.md5);
+  if (!leaf.checksum.empty()) return std::string(leaf.checksum);
   if (leaf.kind != LeafKind::kScalar) return "";
   if (IsProcessGroup(leaf)) return std::string(leaf.value);
   std::string text;

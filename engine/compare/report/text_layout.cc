@@ -13,8 +13,8 @@ std::string_view EndOf(std::string_view text, int columns) {
   for (int excess = DisplayWidth(text) - columns; excess > 0;
        excess = DisplayWidth(text) - columns) {
     // A wide character is cut as a whole.
-    const size_t cut = BytesWithin(text, excess);
-    text.remove_prefix(cut > 0 ? cut : BytesWithin(text, 2));
+    const size_t cut = PrefixWithin(text, excess);
+    text.remove_prefix(cut > 0 ? cut : PrefixWithin(text, 2));
   }
   return text;
 }
@@ -42,8 +42,8 @@ std::string Pad(std::string_view text, int width) {
 
 std::string CutRight(std::string_view text, int width) {
   if (Columns(text) <= width) return std::string(text);
-  if (width <= 3) return std::string(text.substr(0, BytesWithin(text, std::max(width, 0))));
-  return std::string(text.substr(0, BytesWithin(text, width - 3))) + "...";
+  if (width <= 3) return std::string(text.substr(0, PrefixWithin(text, std::max(width, 0))));
+  return std::string(text.substr(0, PrefixWithin(text, width - 3))) + "...";
 }
 
 std::string CutLeft(std::string_view text, int width) {
@@ -72,7 +72,7 @@ std::string CutParts(std::string_view name, int width) {
   for (size_t i = 0; i < parts.size(); ++i) {
     if (i > 0) out += '.';
     const bool cut = widths[i] > 0 && widths[i] < Columns(parts[i]);
-    out += cut ? parts[i].substr(0, BytesWithin(parts[i], widths[i] - 1)) : parts[i];
+    out += cut ? parts[i].substr(0, PrefixWithin(parts[i], widths[i] - 1)) : parts[i];
     if (cut) out += '~';
   }
   return out;
@@ -94,7 +94,7 @@ std::vector<std::string> Wrap(std::string_view text, int width, size_t most) {
       break;
     }
     // At least one character: the narrowest place is two columns wide.
-    size_t end = std::max(BytesWithin(text, width), BytesWithin(text, 2));
+    size_t end = std::max(PrefixWithin(text, width), PrefixWithin(text, 2));
     // A word too long for a line is broken where the line ends.
     const size_t space =
         end < text.size() && text[end] == ' ' ? end : text.substr(0, end).rfind(' ');

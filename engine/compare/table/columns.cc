@@ -49,8 +49,8 @@ constexpr Column kStatistics[] = {
     {Id::kGoldenMean, "Bench mean", false}, {Id::kGoldenNorm, "Bench l2norm", false},
 };
 constexpr Column kChecksums[] = {
-    {Id::kTargetMd5, "NPU MD5", false},
-    {Id::kGoldenMd5, "BENCH MD5", false},
+    {Id::kTargetChecksum, "NPU MD5", false},
+    {Id::kGoldenChecksum, "BENCH MD5", false},
 };
 constexpr Column kVerdict26[] = {
     {Id::kRequiresGradConsistent, "Requires_grad Consistent", false},
@@ -124,10 +124,10 @@ std::vector<Column> PklTableColumns(const Comparison& c, const TableOptions& opt
     columns.push_back(kVerdict26[2]);
     return columns;
   }
-  c.mode == Mode::kMd5 ? Append(&columns, kChecksums) : Append(&columns, kStatistics);
+  c.mode == Mode::kChecksum ? Append(&columns, kChecksums) : Append(&columns, kStatistics);
   columns.push_back(
       {Id::kResult, c.mode == Mode::kTensor ? "Accuracy Reached or Not" : "Result", false});
-  if (c.mode != Mode::kMd5) columns.push_back(kVerdict26[2]);
+  if (c.mode != Mode::kChecksum) columns.push_back(kVerdict26[2]);
   if (options.stacks && !c.target.stacks.empty())
     columns.push_back({Id::kStack, "NPU_Stack_Info", false});
   return columns;
@@ -144,7 +144,7 @@ std::vector<Column> GenerationColumns(const Comparison& c, const TableOptions& o
     if (first) std::erase_if(columns, [](const Column& x) { return x.id == Id::kEuclidean; });
   }
   if (c.mode == Mode::kStatistics) Append(&columns, kStatisticsMetrics);
-  if (c.mode == Mode::kMd5) {
+  if (c.mode == Mode::kChecksum) {
     Append(&columns, kChecksums);
   } else {
     Append(&columns, kStatistics);
@@ -152,7 +152,7 @@ std::vector<Column> GenerationColumns(const Comparison& c, const TableOptions& o
   if (!first) columns.push_back(kVerdict26[0]);
   columns.push_back(
       {Id::kResult, c.mode == Mode::kTensor ? "Accuracy Reached or Not" : "Result", false});
-  if (c.mode != Mode::kMd5) columns.push_back(kVerdict26[2]);
+  if (c.mode != Mode::kChecksum) columns.push_back(kVerdict26[2]);
   if (options.stacks && !c.target.stacks.empty()) {
     columns.push_back({Id::kStack, "NPU_Stack_Info", false});
   }
@@ -165,8 +165,8 @@ std::vector<Column> Columns26(const Comparison& c, const TableOptions& options) 
   Append(&columns, kIdentity);
   if (c.mode == Mode::kTensor) Append(&columns, kTensorMetrics);
   if (c.mode == Mode::kStatistics) Append(&columns, kStatisticsMetrics);
-  if (c.mode != Mode::kMd5) Append(&columns, kStatistics);
-  if (c.mode == Mode::kMd5) Append(&columns, kChecksums);
+  if (c.mode != Mode::kChecksum) Append(&columns, kStatistics);
+  if (c.mode == Mode::kChecksum) Append(&columns, kChecksums);
   Append(&columns, kVerdict26);
   if (options.stacks && !c.target.stacks.empty()) {
     columns.push_back({Id::kStack, "NPU_Stack_Info", false});

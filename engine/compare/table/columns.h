@@ -1,4 +1,4 @@
-// Which columns a result table has, and in which order. The columns of the earlier tools come
+// Which columns a result table has, and in which order. The columns of the older tools come
 // first, name for name; ours follow at the end.
 //
 //   for (const Column& c : ColumnsOf(comparison, {})) header.emplace_back(c.name);
@@ -49,9 +49,9 @@ enum class ColumnId : uint8_t {
   kGoldenMean,
   kGoldenNorm,
   // checksums
-  kTargetMd5,
-  kGoldenMd5,
-  // verdict by the rules of the earlier tools
+  kTargetChecksum,
+  kGoldenChecksum,
+  // verdict by the rules of the older tools
   kRequiresGradConsistent,
   kResult,
   kErrMessage,

@@ -119,13 +119,13 @@ std::optional<CellKind> GenerationCells::Metric(size_t row, Id column, std::stri
 
 // A gradient that has a partner, and is shown without one.
 bool GenerationCells::IsHiddenGradient(size_t row) const {
-  return c_.mode == Mode::kMd5 && verdicts_[row].word == GenerationWord::kAbsent &&
+  return c_.mode == Mode::kChecksum && verdicts_[row].word == GenerationWord::kAbsent &&
          Target(row) != nullptr && Golden(row) != nullptr;
 }
 
 // The checksum of a value that has none in the dump; none for any other.
 std::optional<CellKind> GenerationCells::Checksum(const Leaf* leaf, std::string* out) const {
-  if (leaf == nullptr || !leaf->md5.empty()) return std::nullopt;
+  if (leaf == nullptr || !leaf->checksum.empty()) return std::nullopt;
   if (options_.generation == Generation::k1_2) {
     if (leaf->kind == LeafKind::kNone) return Word("None", out);
     // 1.2 looks for a value and a group has none: the CRC-32 of an empty text.
@@ -140,7 +140,7 @@ std::optional<CellKind> GenerationCells::Cell(size_t row, Id column, std::string
   const bool first = options_.generation == Generation::k1;
   if (IsHiddenGradient(row)) {
     if (column == Id::kGoldenName || column == Id::kGoldenDtype || column == Id::kGoldenShape ||
-        column == Id::kTargetMd5 || column == Id::kGoldenMd5) {
+        column == Id::kTargetChecksum || column == Id::kGoldenChecksum) {
       return Word("N/A", out);
     }
   }
@@ -188,9 +188,9 @@ std::optional<CellKind> GenerationCells::Cell(size_t row, Id column, std::string
       return Statistic(Golden(row), &Leaf::mean, options_.generation, out);
     case Id::kGoldenNorm:
       return Statistic(Golden(row), &Leaf::norm, options_.generation, out);
-    case Id::kTargetMd5:
+    case Id::kTargetChecksum:
       return Checksum(Target(row), out);
-    case Id::kGoldenMd5:
+    case Id::kGoldenChecksum:
       return Checksum(Golden(row), out);
     case Id::kResult:
       return Word(GenerationWordText(verdicts_[row].word), out);
@@ -372,12 +372,12 @@ std::optional<CellKind> GenerationCells::PklCell(size_t row, Id column, std::str
     case Id::kTargetName:
     case Id::kTargetDtype:
     case Id::kTargetShape:
-    case Id::kTargetMd5:
+    case Id::kTargetChecksum:
       return target == nullptr ? std::optional(Word(kAbsent, out)) : std::nullopt;
     case Id::kGoldenName:
     case Id::kGoldenDtype:
     case Id::kGoldenShape:
-    case Id::kGoldenMd5:
+    case Id::kGoldenChecksum:
       return golden == nullptr ? std::optional(Word(kAbsent, out)) : std::nullopt;
     case Id::kCosine:
     case Id::kRmse:

@@ -56,7 +56,7 @@ class CallJudge {
       const Leaf* target = r.target >= 0 ? &c_.target.leaves[r.target] : nullptr;
       const Leaf* golden = r.golden >= 0 ? &c_.golden.leaves[r.golden] : nullptr;
       GenerationVerdict& v = verdicts_[row];
-      if (options_.generation == Generation::k8 && c_.mode != Mode::kMd5) {
+      if (options_.generation == Generation::k8 && c_.mode != Mode::kChecksum) {
         const std::string_view a = target ? target->requires_grad : "",
                                b = golden ? golden->requires_grad : "";
         if (a != b) v.Add(Note::kRequiresGrad);
@@ -68,15 +68,15 @@ class CallJudge {
         case Mode::kStatistics:
           v.word = JudgeStatistics(row, target, golden, &v);
           break;
-        case Mode::kMd5:
+        case Mode::kChecksum:
           v.word = JudgeChecksum(row, target, golden);
           break;
       }
     }
-    if (options_.generation == Generation::k1_2 && c_.mode == Mode::kMd5) HideGradients(pair);
+    if (options_.generation == Generation::k1_2 && c_.mode == Mode::kChecksum) HideGradients(pair);
     // 1.2 and those before it color always; 1.0 and those before it do not say why.
     const bool colors = columns_of_1_ || options_.highlight;
-    if (colors && c_.mode != Mode::kMd5) Highlight(pair.first_row, last);
+    if (colors && c_.mode != Mode::kChecksum) Highlight(pair.first_row, last);
   }
 
  private:
@@ -97,8 +97,9 @@ class CallJudge {
 
   Word JudgeChecksum(uint32_t row, const Leaf* target, const Leaf* golden) {
     if (target == nullptr || golden == nullptr) return Word::kAbsent;
-    if (first_ && (target->md5.empty() || golden->md5.empty())) {
-      return target->md5 == golden->md5 && c_.measures[row].verdict != RowVerdict::kDiffers
+    if (first_ && (target->checksum.empty() || golden->checksum.empty())) {
+      return target->checksum == golden->checksum &&
+                     c_.measures[row].verdict != RowVerdict::kDiffers
                  ? Word::kPass
                  : Word::kDifferent;
     }

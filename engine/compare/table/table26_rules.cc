@@ -104,7 +104,7 @@ class CallJudge {
   }
 
   void JudgeRow(uint32_t row) {
-    if (c_.mode == Mode::kMd5) return JudgeChecksum(row);
+    if (c_.mode == Mode::kChecksum) return JudgeChecksum(row);
     if (!Paired(row)) return;
     const Leaf& target = Target(row);
     const Leaf& golden = Golden(row);
@@ -134,7 +134,7 @@ class CallJudge {
     const std::string target = c_.rows[row].target >= 0 ? ChecksumText(Target(row)) : "";
     const std::string golden = c_.rows[row].golden >= 0 ? ChecksumText(Golden(row)) : "";
     if (target == golden) return;
-    Fire(row, target.empty() || golden.empty() ? Rule26::kMd5Missing : Rule26::kMd5);
+    Fire(row, target.empty() || golden.empty() ? Rule26::kChecksumMissing : Rule26::kChecksum);
   }
 
   // The rules on relative differences of the norm. A scalar among the inputs counts with its value.
@@ -262,7 +262,7 @@ std::string Rule26Message(Rule26 rule, const Thresholds& thresholds) {
       return "error: The dtype of NPU and Bench are inconsistent.";
     case Rule26::kShape:
       return "error: The shape of NPU and Bench are inconsistent.";
-    case Rule26::kMd5:
+    case Rule26::kChecksum:
       return "error: The CRC-32 value of NPU differs from that of the bench.";
     case Rule26::kOneSided:
       return "error: There is nan/inf/-inf on one side only, or of another sign.";
@@ -275,7 +275,7 @@ std::string Rule26Message(Rule26 rule, const Thresholds& thresholds) {
           t.input_cosine, t.cosine_drop);
     case Rule26::kDtypePrecision:
       return "warning: The dtype of NPU and Bench are of different precision.";
-    case Rule26::kMd5Missing:
+    case Rule26::kChecksumMissing:
       return "warning: The parameter of NPU does not match the bench.";
   }
   return "";

@@ -29,13 +29,13 @@ enum class Rule26 : uint8_t {
   kScalar,        // error: a Python scalar among the inputs differs
   kDtype,         // error
   kShape,         // error
-  kMd5,           // error: both checksums are known and differ
+  kChecksum,      // error: both checksums are known and differ
   kOneSided,      // error: NaN or infinity among the elements on one side only, for tensors without
                   // the statistics that kNonFinite looks at
   kTenTimes,      // warning: statistics, the worst output is ten times worse than the inputs
   kCosine,        // warning: tensor mode, the worst output's cosine is 0.1 less than the inputs'
-  kDtypePrecision,  // warning: both are floating point, of different precision
-  kMd5Missing,      // warning: no checksum on one side
+  kDtypePrecision,   // warning: both are floating point, of different precision
+  kChecksumMissing,  // warning: no checksum on one side
 };
 inline constexpr int kRule26Count = 13;
 std::string Rule26Message(Rule26 rule, const Thresholds& thresholds);

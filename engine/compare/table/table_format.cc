@@ -117,9 +117,9 @@ class TableFormat::Filler {
       case Id::kGoldenMean:
       case Id::kGoldenNorm:
         return Statistic(golden_, static_cast<int>(id) - static_cast<int>(Id::kGoldenMax));
-      case Id::kTargetMd5:
+      case Id::kTargetChecksum:
         return FromDump(target_ ? ChecksumText(*target_) : "");
-      case Id::kGoldenMd5:
+      case Id::kGoldenChecksum:
         return FromDump(golden_ ? ChecksumText(*golden_) : "");
       case Id::kRequiresGradConsistent:
         return Keyword((target_ ? target_->requires_grad : "") ==

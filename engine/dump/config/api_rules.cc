@@ -55,7 +55,7 @@ const formats::IgnoreRule* ApiRules::IgnoredValuesOf(std::string_view prefix,
   return nullptr;
 }
 
-std::vector<std::string> ApiRules::Unmet() const {
+std::vector<std::string> ApiRules::UnusedRules() const {
   std::vector<std::string> lines;
   for (size_t i = 0; i < ignored_.size(); ++i) {
     const formats::IgnoreRule& rule = ignored_[i];

@@ -67,7 +67,7 @@ class PklReader {
     dotted_ |= name->separator == '.';
     hooks_ |= line.is_listed;
     has_norm_ |= line.statistics.size() == 4;
-    dump_.has_md5 |= !line.digest.empty();
+    dump_.has_checksums |= !line.digest.empty();
     if (BeginsRecord(*name)) NewRecord(*name);
     Record& record = dump_.records.back();
     Leaf leaf{.record = static_cast<uint32_t>(dump_.records.size() - 1),
@@ -155,12 +155,12 @@ class PklReader {
     if (hooks_) FindSamples();
     dump_.task = hooks_ ? Task::kTensor : Task::kStatistics;
     dump_.level = Level::kL1;
-    dump_.dialect = hooks_                       ? Dialect::kHooks
-                    : numbered_                  ? Dialect::kPtdbgFirst
-                    : dotted_                    ? Dialect::kPtdbg6
-                    : has_norm_ || dump_.has_md5 ? Dialect::kPtdbg5
-                    : AllBare()                  ? Dialect::kPtdbgFirst
-                                                 : Dialect::kPtdbg1To4;
+    dump_.dialect = hooks_                             ? Dialect::kHooks
+                    : numbered_                        ? Dialect::kPtdbgFirst
+                    : dotted_                          ? Dialect::kPtdbg6
+                    : has_norm_ || dump_.has_checksums ? Dialect::kPtdbg5
+                    : AllBare()                        ? Dialect::kPtdbgFirst
+                                                       : Dialect::kPtdbg1To4;
     if (bad_lines_ > 0) {
       dump_.AddNote(fmt::format("{} {} could not be read, the first is line {}: {}", bad_lines_,
                                 bad_lines_ == 1 ? "line" : "lines", first_bad_line_,

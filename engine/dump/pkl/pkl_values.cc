@@ -186,7 +186,7 @@ void FillLeaf(const PklValues& line, ShapePool* shapes, Leaf* leaf) {
                                   &Leaf::norm_value};
   leaf->dtype = line.dtype;
   leaf->shape = shapes->Of(line.shape);
-  leaf->md5 = line.digest;
+  leaf->checksum = line.digest;
   leaf->value = line.listed;
   leaf->type = "torch.Tensor";
   const auto& statistics = line.statistics;

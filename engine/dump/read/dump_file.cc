@@ -135,7 +135,7 @@ Status Append(std::string_view path, Entries* piece, size_t done, size_t size, E
   all->shapes.Take(&piece->shapes);
   all->counts.splice(all->counts.end(), piece->counts);
   all->end = piece->end;
-  all->has_md5 |= piece->has_md5;
+  all->has_checksums |= piece->has_checksums;
   all->has_recompute |= piece->has_recompute;
   return Status::Ok();
 }
@@ -215,7 +215,7 @@ Level LevelOf(std::string_view text) {
   return Level::kOther;
 }
 
-// The earlier tools do not name themselves; they are told by what they write.
+// The older tools do not name themselves; they are told by what they write.
 Dialect DialectOf(const Header& header, const Dump& dump, bool has_recompute) {
   if (const Dialect named = DialectOfTool(header.tool); named != Dialect::kNone) return named;
   const bool mindspore = std::any_of(dump.leaves.begin(), dump.leaves.end(), [](const Leaf& leaf) {
@@ -319,7 +319,7 @@ Status ReadDumpFile(std::string_view path, std::string_view text, Dump* dump,
                              ReadEntries(path, text, data, mapped, memory, &header, layout));
     end = parsed.all.end;
     unfinished = !layout->root_closed;
-    dump->has_md5 = parsed.all.has_md5;
+    dump->has_checksums = parsed.all.has_checksums;
     has_recompute = parsed.all.has_recompute;
     dump->records = std::move(parsed.all.records);
     dump->leaves = std::move(parsed.all.leaves);
@@ -328,7 +328,7 @@ Status ReadDumpFile(std::string_view path, std::string_view text, Dump* dump,
     parsed.all.arena.Release(&dump->arena);
     dump->shapes.Take(&parsed.all.shapes);
     dump->counts = std::move(parsed.all.counts);
-  } else {  // a header is a whole file: task structure of the earlier tools
+  } else {  // a header is a whole file: task structure of the older tools
     head.Peek();
     if (head.offset() < text.size()) head.Fail("nothing after the document");
     if (head.failed()) return head.Error(path);

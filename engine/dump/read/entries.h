@@ -32,7 +32,7 @@ struct Entries {
   ShapePool shapes;
   std::list<ElementCounts> counts;  // of leaves
   size_t end = 0;                   // offset behind the last whole entry
-  bool has_md5 = false;
+  bool has_checksums = false;
   bool has_recompute = false;  // the mark of msprobe 8
   Status full;                 // why the rest was not read: EntryParser::Check
 
@@ -46,7 +46,7 @@ struct Entries {
     shapes = ShapePool();
     counts.clear();
     end = 0;
-    has_md5 = has_recompute = false;
+    has_checksums = has_recompute = false;
     full = Status::Ok();
   }
 };

@@ -201,9 +201,10 @@ void LeafParser::Member(std::string_view k, Leaf* leaf, Members* read) {
     if (json_->Peek() == 'n') {
       json_->Null();
     } else if (json_->Peek() == '"') {
-      if (json_->String(&text)) leaf->md5 = Text(text);
+      if (json_->String(&text)) leaf->checksum = Text(text);
     } else {
-      if (json_->Number(&number)) leaf->md5 = number;  // 0-d tensors under xor: the value itself
+      if (json_->Number(&number))
+        leaf->checksum = number;  // 0-d tensors under xor: the value itself
     }
   } else if (Is(k, "fp") || Is(k, "fingerprint")) {
     if (json_->String(&text)) leaf->fingerprint = FingerprintText(Text(text), &out_->arena);
@@ -261,7 +262,7 @@ void LeafParser::ReadObject(std::string_view path, Leaf* leaf) {
       leaf->data_name.view().find('/') == std::string_view::npos;  // not for one that leads out
   leaf->name = file_named ? leaf->data_name.substr(0, leaf->data_name.view().rfind('.'))
                           : out_->arena.Copy(path);
-  out_->has_md5 |= !leaf->md5.empty();
+  out_->has_checksums |= !leaf->checksum.empty();
 }
 
 void LeafParser::SetStatistic(TextRef* text, double* value) {

@@ -22,11 +22,11 @@ class CallNames {
   void NewStep();       // numbers begin at 0 again
   void BeginPklFile();  // the numbers of ptdbg_ascend 0.1 begin at 0 with each file
 
-  // `counter`: an index that the front end hands out, one for each name of a call.
+  // The next call number. `counter`: an index that the caller chooses, one for each name of a call.
   int64_t Next(uint32_t counter);
-  void ReturnCallNumber(uint32_t counter);  // the last number of this counter was not used
+  void ReturnCallNumber(uint32_t counter);  // Next hands the last number out once more
 
-  // Entry names of call number `call` of "Functional.relu.", and of its gradients.
+  // The entry names of call number `call` of `stem` ("Functional.relu."), and of its gradients.
   void Name(const std::string& stem, int64_t call, bool is_module, std::string* forward,
             std::string* backward);
   // RenamesGradients: whether a gradient's entry is renamed when it arrives. NameGradients: the new

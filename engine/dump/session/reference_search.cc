@@ -81,9 +81,10 @@ std::optional<uint64_t> ReferenceSearch::ChecksumOf(const Leaf& leaf, Kind kind)
     case Kind::kFingerprint:
       return HexNumber(leaf.fingerprint, 16);
     case Kind::kCrc32:
-      return HexNumber(leaf.md5, 8);
+      return HexNumber(leaf.checksum, 8);
     case Kind::kXor:
-      return leaf.md5.starts_with("0x") ? HexNumber(leaf.md5.substr(2), 16) : std::nullopt;
+      return leaf.checksum.starts_with("0x") ? HexNumber(leaf.checksum.substr(2), 16)
+                                             : std::nullopt;
     case Kind::kNone:
       break;
   }

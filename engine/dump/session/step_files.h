@@ -37,27 +37,28 @@ class StepFiles {
   bool is_open() const { return writer_ != nullptr; }
   Status Reopen() { return writer_->Reopen(); }
   Status Close();   // waits for stored tensors
-  Status Finish();  // the files are complete; nothing happens when none are open
-  void Forget();    // the next step opens files of its own; those of this step stay
-  void ReleaseTensors() { tensors_.reset(); }  // and the memory that they wait in
-  void DrainTensors();                         // waits for stored tensors; for files that stay open
-  void Abandon();  // in a forked child: the files are not touched any more
+  Status Finish();  // completes the files; has no effect when none are open
+  void Forget();    // forgets the files, so that the next step opens new ones
+  void ReleaseTensors() { tensors_.reset(); }  // frees the memory of the tensor queue
+  void DrainTensors();                         // waits for stored tensors; the files stay open
+  void Abandon();                              // in a forked child: never touches the files again
 
   Status Write(const Entry& entry) { return writer_->Write(entry); }
   Status AppendConstruct(std::string_view name, std::string_view parent) {
     return writer_->AppendConstruct(name, parent);
   }
-  // A file of its own beside dump.json. Beside a .pkl file only weights.json is written.
+  // Writes another file into the folder of dump.json. Beside a pkl file only weights.json is written.
   Status WriteBeside(const std::string& file_name, std::string_view text);
-  // The number in this file of stack `stack` of the front end. `frames` is asked for when this step
-  // has not seen the stack.
+  // The number of a stack in this step's files. `stack`: the caller's own number of the stack.
+  // `frames()` is called when this step has not seen the stack.
   template <typename Frames>
   Result<int64_t> NoteStack(int64_t stack, std::string_view name, Frames&& frames);
   Status Store(const std::string& file_name, const TensorView& view);
   bool storing() const { return tensors_ != nullptr; }
 
   const std::string& folder() const { return folder_; }  // "" before the first Open
-  // Of .pkl files: whether one was begun since this was asked last; that the last entry went to.
+  // Whether a pkl file was begun since the last call of TakeNewPkl, and the pkl file that the last
+  // entry went to.
   bool TakeNewPkl() { return std::exchange(begins_pkl_, false); }
   std::string last_file() const { return pkl_ == nullptr ? "" : pkl_->last_file(); }
 
@@ -69,10 +70,10 @@ class StepFiles {
   std::string folder_;
   std::unique_ptr<EntryWriter> writer_;
   PklWriter* pkl_ = nullptr;         // writer_, when it writes a .pkl file
-  std::set<std::string> pkl_files_;  // that were written before: they are added to
+  std::set<std::string> pkl_files_;  // pkl files that were written before: they are appended to
   bool begins_pkl_ = false, said_replaces_ = false;
   std::unique_ptr<TensorQueue> tensors_;
-  // The front end's number -> the number in this file, -1: not seen in this step.
+  // The caller's number of a stack -> its number in this step's files; -1: not seen in this step.
   std::vector<int64_t> stack_numbers_;
 };
 

@@ -50,7 +50,7 @@ struct NamedFile {
 using Files = std::vector<NamedFile>::iterator;
 
 // Index behind the last file of the same group.
-Files EndOfMessage(Files first, Files end) {
+Files EndOfGroup(Files first, Files end) {
   return std::find_if(first, end, [&](const NamedFile& one) {
     return one.name.index != first->name.index || one.name.side != first->name.side;
   });
@@ -76,7 +76,7 @@ int OrderOf(const StorageName& first, const StorageName& second) {
 void PutInputsFirst(Files at, Files end) {
   int order = 0;  // of the first backward call that has both groups
   while (at != end) {
-    const Files second = EndOfMessage(at, end);
+    const Files second = EndOfGroup(at, end);
     const int found = second == end ? 0 : OrderOf(at->name, second->name);
     if (order == 0) order = found;
     if (order < 0) return;
@@ -84,7 +84,7 @@ void PutInputsFirst(Files at, Files end) {
       at = second;
       continue;
     }
-    const Files next = EndOfMessage(second, end);
+    const Files next = EndOfGroup(second, end);
     std::rotate(at, second, next);
     at = next;
   }

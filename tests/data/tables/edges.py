@@ -2,7 +2,7 @@
 
     python edges.py FOLDER      ->  FOLDER/{statistics,md5,tensor}/{target,golden}/dump.json
 
-Run by record.py with the Python of the earlier tool (it needs torch).
+Run by record.py with the Python of the older tool (it needs torch).
 """
 
 import json

@@ -70,7 +70,7 @@ def compare(msprobe, version, name, folder):
     ("version", "name"),
     [(version, name) for name, case in CASES.items() for version in case["versions"]],
 )
-def test_old_columns_equal_the_recorded_table(version, name, msprobe_bin, tmp_path):
+def test_columns_equal_the_recorded_table(version, name, msprobe_bin, tmp_path):
     header, rows, advice, color = compare(msprobe_bin, version, name, tmp_path)
     recorded = TABLES / version / f"{name}.csv"
     their_header, their_rows = table(recorded.read_text(encoding="utf-8"))
