@@ -12,12 +12,17 @@ namespace msprobe::kernels {
 
 namespace {
 
-// Clang 14's __builtin_cpu_supports does not know these two.
+// Clang 14's __builtin_cpu_supports does not know these three.
 bool HasF16cAndLzcnt() {
   unsigned int a, b, c, d;
   const bool has_f16c = __get_cpuid(1, &a, &b, &c, &d) && (c & (1u << 29));
   const bool has_lzcnt = __get_cpuid(0x80000001, &a, &b, &c, &d) && (c & (1u << 5));
   return has_f16c && has_lzcnt;
+}
+
+bool HasVaes() {
+  unsigned int a, b, c, d;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (c & (1u << 9));
 }
 
 }  // namespace
@@ -46,7 +51,7 @@ int64_t CpuTargets() {
   targets |= HWY_AVX3;
   if (!__builtin_cpu_supports("avx512vnni") || !__builtin_cpu_supports("vpclmulqdq") ||
       !__builtin_cpu_supports("avx512vbmi") || !__builtin_cpu_supports("avx512vbmi2") ||
-      !__builtin_cpu_supports("vaes") || !__builtin_cpu_supports("avx512vpopcntdq") ||
+      !HasVaes() || !__builtin_cpu_supports("avx512vpopcntdq") ||
       !__builtin_cpu_supports("avx512bitalg") || !__builtin_cpu_supports("gfni")) {
     return targets;
   }
