@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "cli/tensor_elements.h"
+#include "engine/base/atomic_file.h"
 #include "engine/base/file.h"
 #include "engine/base/text.h"
 #include "engine/base/threads.h"
-#include "engine/formats/atomic_file.h"
-#include "engine/formats/tensor_file.h"
+#include "engine/formats/tensors/tensor_file.h"
 #include "engine/kernels/diff.h"
 #include "engine/kernels/stats.h"
 #include "engine/tensor/float_formats.h"

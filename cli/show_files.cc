@@ -11,9 +11,9 @@
 #include "engine/dump/read/reader.h"
 #include "engine/dump/read/source_line.h"
 #include "engine/dump/write/coverage.h"
-#include "engine/formats/json.h"
-#include "engine/formats/table_file.h"
-#include "engine/formats/zip.h"
+#include "engine/formats/archive/zip.h"
+#include "engine/formats/tables/table_file.h"
+#include "engine/formats/text/json.h"
 
 namespace msprobe::cli {
 namespace {

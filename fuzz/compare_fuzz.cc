@@ -12,7 +12,7 @@
 #include "engine/compare/table/advisor.h"
 #include "engine/compare/table/table_report.h"
 #include "engine/dump/read/reader.h"
-#include "engine/formats/json.h"
+#include "engine/formats/text/json.h"
 #include "fuzz/memory_folder.h"
 #include "fuzz/tensor_check.h"
 

@@ -1,4 +1,4 @@
-#include "engine/formats/npy.h"
+#include "engine/formats/tensors/npy.h"
 #include "fuzz/memory_file.h"
 #include "fuzz/tensor_check.h"
 

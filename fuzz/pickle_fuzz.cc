@@ -1,4 +1,4 @@
-#include "engine/formats/pickle.h"
+#include "engine/formats/tensors/pickle.h"
 #include "fuzz/tensor_check.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

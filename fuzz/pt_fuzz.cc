@@ -1,4 +1,4 @@
-#include "engine/formats/pt.h"
+#include "engine/formats/tensors/pt.h"
 #include "fuzz/memory_file.h"
 #include "fuzz/tensor_check.h"
 

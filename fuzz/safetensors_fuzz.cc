@@ -1,4 +1,4 @@
-#include "engine/formats/safetensors.h"
+#include "engine/formats/tensors/safetensors.h"
 #include "fuzz/memory_file.h"
 #include "fuzz/tensor_check.h"
 

@@ -6,9 +6,9 @@
 #include <string>
 #include <string_view>
 
-#include "engine/formats/table_file.h"
-#include "engine/formats/xlsx.h"
-#include "engine/formats/zip.h"
+#include "engine/formats/archive/zip.h"
+#include "engine/formats/tables/table_file.h"
+#include "engine/formats/tables/xlsx.h"
 #include "fuzz/tensor_check.h"
 
 namespace {

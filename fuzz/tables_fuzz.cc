@@ -10,11 +10,11 @@
 
 #include "engine/base/file.h"
 #include "engine/base/text.h"
-#include "engine/formats/csv.h"
-#include "engine/formats/table_file.h"
-#include "engine/formats/xlsx.h"
-#include "engine/formats/xlsx_text.h"
-#include "engine/formats/zip.h"
+#include "engine/formats/archive/zip.h"
+#include "engine/formats/tables/csv.h"
+#include "engine/formats/tables/table_file.h"
+#include "engine/formats/tables/xlsx.h"
+#include "engine/formats/tables/xlsx_text.h"
 #include "fuzz/memory_folder.h"
 
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "engine/formats/tensor_file.h"
+#include "engine/formats/tensors/tensor_file.h"
 
 namespace msprobe {
 

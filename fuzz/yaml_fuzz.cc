@@ -4,8 +4,8 @@
 #include <cstdlib>
 
 #include "engine/dump/config/api_rules.h"
-#include "engine/formats/ignore_rules.h"
-#include "engine/formats/name_lists.h"
+#include "engine/formats/text/ignore_rules.h"
+#include "engine/formats/text/name_lists.h"
 #include "fuzz/memory_file.h"
 
 namespace {

@@ -1,4 +1,4 @@
-#include "engine/formats/zip.h"
+#include "engine/formats/archive/zip.h"
 #include "fuzz/tensor_check.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -12,7 +12,7 @@
 
 #include "engine/base/file.h"
 #include "engine/checkpoint/layout.h"
-#include "engine/formats/json.h"
+#include "engine/formats/text/json.h"
 
 namespace msprobe::checkpoint {
 namespace {

@@ -6,7 +6,7 @@
 #include <charconv>
 
 #include "engine/base/file.h"
-#include "engine/formats/safetensors.h"
+#include "engine/formats/tensors/safetensors.h"
 
 namespace msprobe::checkpoint {
 namespace {

@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "engine/base/pages.h"
-#include "engine/formats/pt.h"
-#include "engine/formats/safetensors.h"
-#include "engine/formats/zip.h"
+#include "engine/formats/archive/zip.h"
+#include "engine/formats/tensors/pt.h"
+#include "engine/formats/tensors/safetensors.h"
 
 namespace msprobe::checkpoint {
 namespace {

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "engine/base/status.h"
-#include "engine/formats/pickle.h"
-#include "engine/formats/tensor_file.h"
+#include "engine/formats/tensors/pickle.h"
+#include "engine/formats/tensors/tensor_file.h"
 
 namespace msprobe::checkpoint {
 

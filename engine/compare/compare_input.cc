@@ -9,7 +9,7 @@
 #include "engine/base/file.h"
 #include "engine/base/text.h"
 #include "engine/dump/config/config_values.h"
-#include "engine/formats/json.h"
+#include "engine/formats/text/json.h"
 
 namespace msprobe::compare {
 namespace {

@@ -9,9 +9,9 @@
 
 #include "engine/base/file.h"
 #include "engine/base/text.h"
-#include "engine/formats/name_lists.h"
-#include "engine/formats/table_file.h"
-#include "engine/formats/xlsx.h"
+#include "engine/formats/tables/table_file.h"
+#include "engine/formats/tables/xlsx.h"
+#include "engine/formats/text/name_lists.h"
 #include "engine/model/names.h"
 
 namespace msprobe::compare {

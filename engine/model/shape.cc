@@ -5,7 +5,7 @@
 #include <functional>
 #include <optional>
 
-#include "engine/formats/tensor_file.h"
+#include "engine/formats/tensors/tensor_file.h"
 #include "engine/tensor/tensor_view.h"
 
 namespace msprobe {

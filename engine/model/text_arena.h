@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "engine/base/text.h"
-#include "engine/formats/json.h"
+#include "engine/formats/text/json.h"
 
 namespace msprobe {
 

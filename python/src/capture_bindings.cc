@@ -13,7 +13,7 @@
 #include "capture/values/openmp_team.h"
 #include "convert.h"
 #include "engine/base/log.h"
-#include "engine/formats/name_lists.h"
+#include "engine/formats/text/name_lists.h"
 #include "shipped_names.h"
 
 namespace msprobe::python {

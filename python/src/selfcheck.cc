@@ -2,7 +2,7 @@
 
 #include "bindings.h"
 #include "convert.h"
-#include "engine/formats/zip.h"
+#include "engine/formats/archive/zip.h"
 #include "engine/kernels/stats.h"
 #include "engine/selfcheck/run_log.h"
 

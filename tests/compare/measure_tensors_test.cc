@@ -10,8 +10,8 @@
 #include "engine/base/threads.h"
 #include "engine/compare/explain/summary.h"
 #include "engine/compare/judge/judge.h"
-#include "engine/formats/npy.h"
-#include "engine/formats/pt.h"
+#include "engine/formats/tensors/npy.h"
+#include "engine/formats/tensors/pt.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/compare/dump_builder.h"
 

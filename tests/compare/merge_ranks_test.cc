@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 
 #include "engine/base/file.h"
-#include "engine/formats/table_file.h"
-#include "engine/formats/xlsx.h"
+#include "engine/formats/tables/table_file.h"
+#include "engine/formats/tables/xlsx.h"
 #include "tests/base/temporary_folder.h"
 
 namespace msprobe::compare {

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "engine/formats/npy.h"
+#include "engine/formats/tensors/npy.h"
 #include "engine/model/names.h"
 #include "tests/base/temporary_folder.h"
 

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/dump/pkl/pkl_place.h"
-#include "engine/formats/npy.h"
+#include "engine/formats/tensors/npy.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/model/entry_from_json.h"
 

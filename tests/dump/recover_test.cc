@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/dump/read/reader.h"
-#include "engine/formats/json.h"
+#include "engine/formats/text/json.h"
 #include "tests/base/temporary_folder.h"
 
 namespace msprobe::dump {

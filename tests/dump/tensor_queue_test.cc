@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "engine/base/file.h"
-#include "engine/formats/npy.h"
+#include "engine/formats/tensors/npy.h"
 #include "tests/base/full_disk.h"
 #include "tests/base/temporary_folder.h"
 

@@ -1,4 +1,4 @@
-#include "engine/formats/atomic_file.h"
+#include "engine/base/atomic_file.h"
 
 #include <gtest/gtest.h>
 

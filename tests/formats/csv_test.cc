@@ -1,4 +1,4 @@
-#include "engine/formats/csv.h"
+#include "engine/formats/tables/csv.h"
 
 #include <gtest/gtest.h>
 

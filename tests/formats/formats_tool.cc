@@ -14,11 +14,11 @@
 #include <vector>
 
 #include "engine/base/text.h"
-#include "engine/formats/csv.h"
-#include "engine/formats/npy.h"
-#include "engine/formats/pt.h"
-#include "engine/formats/xlsx.h"
-#include "engine/formats/zip.h"
+#include "engine/formats/archive/zip.h"
+#include "engine/formats/tables/csv.h"
+#include "engine/formats/tables/xlsx.h"
+#include "engine/formats/tensors/npy.h"
+#include "engine/formats/tensors/pt.h"
 
 namespace msprobe::formats {
 namespace {

@@ -11,8 +11,8 @@
 
 #include "engine/base/file.h"
 #include "engine/base/text.h"
-#include "engine/formats/tensor_file.h"
-#include "engine/formats/zip.h"
+#include "engine/formats/archive/zip.h"
+#include "engine/formats/tensors/tensor_file.h"
 #include "tests/base/temporary_folder.h"
 
 namespace msprobe::formats {

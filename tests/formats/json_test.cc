@@ -1,4 +1,4 @@
-#include "engine/formats/json.h"
+#include "engine/formats/text/json.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

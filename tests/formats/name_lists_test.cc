@@ -1,4 +1,4 @@
-#include "engine/formats/name_lists.h"
+#include "engine/formats/text/name_lists.h"
 
 #include <gtest/gtest.h>
 

@@ -1,9 +1,9 @@
-#include "engine/formats/npy.h"
+#include "engine/formats/tensors/npy.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "engine/formats/byte_order.h"
+#include "engine/formats/archive/byte_order.h"
 #include "tests/formats/golden.h"
 
 namespace msprobe::formats {

@@ -1,4 +1,4 @@
-#include "engine/formats/pickle.h"
+#include "engine/formats/tensors/pickle.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

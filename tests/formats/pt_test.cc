@@ -1,11 +1,11 @@
-#include "engine/formats/pt.h"
+#include "engine/formats/tensors/pt.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <map>
 
-#include "engine/formats/zip.h"
+#include "engine/formats/archive/zip.h"
 #include "tests/formats/golden.h"
 
 namespace msprobe::formats {

@@ -1,9 +1,9 @@
-#include "engine/formats/safetensors.h"
+#include "engine/formats/tensors/safetensors.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "engine/formats/byte_order.h"
+#include "engine/formats/archive/byte_order.h"
 #include "tests/formats/golden.h"
 
 namespace msprobe::formats {

@@ -1,10 +1,10 @@
-#include "engine/formats/table_file.h"
+#include "engine/formats/tables/table_file.h"
 
 #include <gmock/gmock.h>
 
-#include "engine/formats/xlsx.h"
-#include "engine/formats/xml.h"
-#include "engine/formats/zip.h"
+#include "engine/formats/archive/zip.h"
+#include "engine/formats/tables/xlsx.h"
+#include "engine/formats/tables/xml.h"
 #include "tests/formats/golden.h"
 
 namespace msprobe::formats {

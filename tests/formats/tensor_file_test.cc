@@ -1,12 +1,12 @@
-#include "engine/formats/tensor_file.h"
+#include "engine/formats/tensors/tensor_file.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "engine/formats/npy.h"
-#include "engine/formats/pt.h"
+#include "engine/formats/tensors/npy.h"
+#include "engine/formats/tensors/pt.h"
 #include "tests/formats/golden.h"
 
 namespace msprobe::formats {

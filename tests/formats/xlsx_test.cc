@@ -1,4 +1,4 @@
-#include "engine/formats/xlsx.h"
+#include "engine/formats/tables/xlsx.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "engine/formats/xlsx_text.h"
+#include "engine/formats/tables/xlsx_text.h"
 #include "tests/formats/golden.h"
 
 namespace msprobe::formats {

@@ -1,10 +1,10 @@
-#include "engine/formats/zip.h"
+#include "engine/formats/archive/zip.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "engine/formats/byte_order.h"
-#include "engine/formats/zip_layout.h"
+#include "engine/formats/archive/byte_order.h"
+#include "engine/formats/archive/zip_layout.h"
 #include "tests/formats/golden.h"
 
 namespace msprobe::formats {

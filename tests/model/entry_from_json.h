@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "engine/base/text.h"
-#include "engine/formats/json.h"
+#include "engine/formats/text/json.h"
 #include "engine/model/entry.h"
 
 namespace msprobe::test {

@@ -11,7 +11,6 @@ from rooms import ROOT, SOURCES, below, by_folder, included, rooms
 MOST_FILES = 32
 # Folders that may hold more, and why.
 LARGE = {
-    "engine/formats": "a format is two to five files named after it; formats do not use each other",
     "engine/kernels": "a kernel is four files named after it: interface, body, scalar twin, parts",
     "cli": "a verb is a file",
 }

@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "engine/formats/yaml_file.h"
+#include "engine/formats/text/yaml_file.h"
 
 namespace msprobe::compare {
 namespace {

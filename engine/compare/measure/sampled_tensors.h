@@ -11,7 +11,7 @@
 #include <string>
 
 #include "engine/base/status.h"
-#include "engine/formats/tensor_file.h"
+#include "engine/formats/tensors/tensor_file.h"
 #include "engine/model/table.h"
 
 namespace msprobe::compare {

@@ -20,7 +20,7 @@
 #include "engine/compare/judge/judge.h"
 #include "engine/compare/model/compare_options.h"
 #include "engine/compare/model/comparison.h"
-#include "engine/formats/tensor_file.h"
+#include "engine/formats/tensors/tensor_file.h"
 
 namespace msprobe {
 class ThreadPool;

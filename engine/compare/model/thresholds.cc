@@ -9,7 +9,7 @@
 
 #include "engine/base/text.h"
 #include "engine/compare/model/rounding.h"
-#include "engine/formats/yaml_file.h"
+#include "engine/formats/text/yaml_file.h"
 #include "thresholds_shipped.h"
 
 namespace msprobe::compare {

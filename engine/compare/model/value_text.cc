@@ -5,7 +5,7 @@
 
 #include "engine/base/text.h"
 #include "engine/dump/read/source_line.h"
-#include "engine/formats/zip.h"
+#include "engine/formats/archive/zip.h"
 #include "engine/tensor/tensor_view.h"
 
 namespace msprobe::compare {

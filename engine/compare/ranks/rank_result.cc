@@ -8,7 +8,7 @@
 #include "engine/compare/explain/evidence.h"
 #include "engine/compare/explain/unmatched_calls.h"
 #include "engine/compare/judge/judge.h"
-#include "engine/formats/csv.h"
+#include "engine/formats/tables/csv.h"
 
 namespace msprobe::compare {
 

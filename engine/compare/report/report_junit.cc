@@ -2,7 +2,7 @@
 
 #include "engine/compare/judge/judge.h"
 #include "engine/compare/report/report_ci.h"
-#include "engine/formats/xlsx_text.h"
+#include "engine/formats/tables/xlsx_text.h"
 
 namespace msprobe::compare {
 namespace {

@@ -16,7 +16,7 @@
 #include "engine/compare/model/comparison.h"
 #include "engine/compare/model/thresholds.h"
 #include "engine/compare/table/table_options.h"
-#include "engine/formats/xlsx.h"
+#include "engine/formats/tables/xlsx.h"
 
 namespace msprobe::compare {
 

@@ -3,7 +3,7 @@
 
 #include "engine/base/status.h"
 #include "engine/compare/table/table_format.h"
-#include "engine/formats/xlsx.h"
+#include "engine/formats/tables/xlsx.h"
 
 namespace msprobe::compare {
 

@@ -10,7 +10,7 @@
 #include "engine/compare/model/value_text.h"
 #include "engine/compare/table/generation_cells.h"
 #include "engine/dump/read/source_line.h"
-#include "engine/formats/csv.h"
+#include "engine/formats/tables/csv.h"
 
 namespace msprobe::compare {
 

@@ -20,7 +20,7 @@
 #include "engine/compare/table/columns.h"
 #include "engine/compare/table/table26_rules.h"
 #include "engine/compare/table/table_options.h"
-#include "engine/formats/xlsx.h"
+#include "engine/formats/tables/xlsx.h"
 
 namespace msprobe::compare {
 

@@ -6,13 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/atomic_file.h"
 #include "engine/base/ordered.h"
 #include "engine/base/threads.h"
 #include "engine/compare/model/page_release.h"
 #include "engine/compare/table/summary_sheet.h"
-#include "engine/formats/atomic_file.h"
-#include "engine/formats/csv.h"
-#include "engine/formats/xlsx.h"
+#include "engine/formats/tables/csv.h"
+#include "engine/formats/tables/xlsx.h"
 
 namespace msprobe::compare {
 namespace {
@@ -59,7 +59,7 @@ Status StreamTableCsv(const TableFormat& table,
 
 Status WriteTableCsv(const TableFormat& table, const std::string& path,
                      const TableProgress& progress) {
-  MSPROBE_ASSIGN_OR_RETURN(formats::AtomicFile file, formats::AtomicFile::Create(path));
+  MSPROBE_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(path));
   const auto write = [&](std::span<const std::string_view> pieces) { return file.Write(pieces); };
   MSPROBE_RETURN_IF_ERROR(StreamTableCsv(table, write, progress));
   return file.Commit();

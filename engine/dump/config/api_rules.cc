@@ -6,7 +6,7 @@
 #include <iterator>
 
 #include "engine/dump/config/config_values.h"
-#include "engine/formats/name_lists.h"
+#include "engine/formats/text/name_lists.h"
 
 namespace msprobe::dump {
 namespace {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "engine/dump/config/config.h"
-#include "engine/formats/ignore_rules.h"
+#include "engine/formats/text/ignore_rules.h"
 
 namespace msprobe::dump {
 

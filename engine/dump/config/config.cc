@@ -8,7 +8,7 @@
 #include "engine/dump/config/config_effects.h"
 #include "engine/dump/config/config_keys.h"
 #include "engine/dump/config/config_values.h"
-#include "engine/formats/json.h"
+#include "engine/formats/text/json.h"
 #include "engine/model/names.h"
 
 namespace msprobe::dump {

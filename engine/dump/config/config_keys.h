@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/dump/config/config_values.h"
-#include "engine/formats/json.h"
+#include "engine/formats/text/json.h"
 
 namespace msprobe::dump {
 

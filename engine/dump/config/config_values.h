@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/formats/json.h"
+#include "engine/formats/text/json.h"
 
 namespace msprobe::dump {
 

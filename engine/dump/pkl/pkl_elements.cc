@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "engine/base/text.h"
-#include "engine/formats/npy.h"
+#include "engine/formats/tensors/npy.h"
 #include "engine/tensor/float_formats.h"
 
 namespace msprobe::dump {

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/formats/json.h"
+#include "engine/formats/text/json.h"
 #include "engine/model/table.h"
 #include "engine/model/text_arena.h"
 

@@ -10,7 +10,7 @@
 #include "engine/base/text.h"
 #include "engine/base/threads.h"
 #include "engine/dump/read/entries.h"
-#include "engine/formats/json.h"
+#include "engine/formats/text/json.h"
 #include "engine/model/names.h"
 
 namespace msprobe::dump {

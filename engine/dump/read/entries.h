@@ -15,7 +15,7 @@
 
 #include "engine/base/status.h"
 #include "engine/dump/read/leaf_parser.h"
-#include "engine/formats/json.h"
+#include "engine/formats/text/json.h"
 #include "engine/model/table.h"
 #include "engine/model/text_arena.h"
 

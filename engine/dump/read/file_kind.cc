@@ -1,8 +1,8 @@
 #include "engine/dump/read/file_kind.h"
 
 #include "engine/base/file.h"
-#include "engine/formats/json.h"
-#include "engine/formats/tensor_file.h"
+#include "engine/formats/tensors/tensor_file.h"
+#include "engine/formats/text/json.h"
 
 namespace msprobe::dump {
 namespace {

@@ -12,7 +12,7 @@
 #include <string_view>
 
 #include "engine/base/text_ref.h"
-#include "engine/formats/json.h"
+#include "engine/formats/text/json.h"
 #include "engine/model/dialect.h"
 #include "engine/model/element_type.h"
 #include "engine/model/shape.h"

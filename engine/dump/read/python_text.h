@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "engine/formats/json.h"
+#include "engine/formats/text/json.h"
 
 namespace msprobe::dump {
 

@@ -12,7 +12,7 @@
 #include "engine/dump/read/file_kind.h"
 #include "engine/dump/read/reader.h"
 #include "engine/dump/read/recover_missing.h"
-#include "engine/formats/json.h"
+#include "engine/formats/text/json.h"
 
 namespace msprobe::dump {
 namespace {

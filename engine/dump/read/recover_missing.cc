@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "engine/base/file.h"
-#include "engine/formats/pt.h"
+#include "engine/formats/tensors/pt.h"
 
 namespace msprobe::dump {
 namespace {

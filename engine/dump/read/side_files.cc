@@ -8,7 +8,7 @@
 #include <unordered_map>
 
 #include "engine/base/pages.h"
-#include "engine/formats/json.h"
+#include "engine/formats/text/json.h"
 #include "engine/model/guarded_text.h"
 #include "engine/model/text_arena.h"
 

@@ -10,8 +10,8 @@
 #include "engine/base/file.h"
 #include "engine/base/text.h"
 #include "engine/dump/pkl/pkl_file.h"
-#include "engine/formats/json.h"
-#include "engine/formats/npy.h"
+#include "engine/formats/tensors/npy.h"
+#include "engine/formats/text/json.h"
 #include "engine/model/text_arena.h"
 
 namespace msprobe::dump {

@@ -10,11 +10,11 @@
 
 #include "engine/base/pages.h"
 #include "engine/dump/tensors/storage_folder.h"
-#include "engine/formats/json.h"
-#include "engine/formats/npy.h"
-#include "engine/formats/pt.h"
-#include "engine/formats/safetensors.h"
-#include "engine/formats/zip.h"
+#include "engine/formats/archive/zip.h"
+#include "engine/formats/tensors/npy.h"
+#include "engine/formats/tensors/pt.h"
+#include "engine/formats/tensors/safetensors.h"
+#include "engine/formats/text/json.h"
 
 namespace msprobe::dump {
 namespace {

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/formats/tensor_file.h"
+#include "engine/formats/tensors/tensor_file.h"
 #include "engine/model/table.h"
 
 namespace msprobe::dump {

@@ -7,7 +7,7 @@
 
 #include "engine/base/file.h"
 #include "engine/base/text.h"
-#include "engine/formats/json.h"
+#include "engine/formats/text/json.h"
 
 namespace msprobe::dump {
 namespace {

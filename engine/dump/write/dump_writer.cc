@@ -2,9 +2,9 @@
 
 #include <utility>
 
+#include "engine/base/atomic_file.h"
 #include "engine/base/text.h"
 #include "engine/dump/write/entry_json.h"
-#include "engine/formats/atomic_file.h"
 #include "engine/model/guarded_text.h"
 
 namespace msprobe::dump {
@@ -199,8 +199,7 @@ Status DumpWriter::MergeStacks() {
   const size_t open_size = text.size();
   text += stack_.closing;
   if (!stack_.file.Replace(text)) {  // the cheap way; else a new file takes its place
-    MSPROBE_ASSIGN_OR_RETURN(formats::AtomicFile merged,
-                             formats::AtomicFile::Create(stack_.file.path()));
+    MSPROBE_ASSIGN_OR_RETURN(AtomicFile merged, AtomicFile::Create(stack_.file.path()));
     MSPROBE_RETURN_IF_ERROR(merged.Write({text}));
     MSPROBE_RETURN_IF_ERROR(merged.Commit());
     MSPROBE_RETURN_IF_ERROR(stack_.file.Close());

@@ -5,7 +5,7 @@
 #include "engine/base/file.h"
 #include "engine/base/text.h"
 #include "engine/base/threads.h"
-#include "engine/formats/npy.h"
+#include "engine/formats/tensors/npy.h"
 #include "engine/kernels/digest.h"
 #include "engine/kernels/distribution.h"
 #include "engine/kernels/stats.h"

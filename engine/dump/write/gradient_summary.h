@@ -13,7 +13,7 @@
 
 #include "engine/base/status.h"
 #include "engine/dump/config/gradient_rules.h"
-#include "engine/formats/csv.h"
+#include "engine/formats/tables/csv.h"
 #include "engine/tensor/tensor_view.h"
 
 namespace msprobe::dump {

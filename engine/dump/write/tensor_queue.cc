@@ -9,7 +9,7 @@
 #include "engine/base/file.h"
 #include "engine/base/log.h"
 #include "engine/base/threads.h"
-#include "engine/formats/npy.h"
+#include "engine/formats/tensors/npy.h"
 
 namespace msprobe::dump {
 namespace {

@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "engine/base/status.h"
-#include "engine/formats/pt.h"
+#include "engine/formats/tensors/pt.h"
 #include "engine/tensor/tensor_view.h"
 
 namespace msprobe::dump {

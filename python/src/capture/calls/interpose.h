@@ -26,7 +26,7 @@
 #include <string>
 
 #include "capture/calls/call_place.h"
-#include "engine/formats/ignore_rules.h"
+#include "engine/formats/text/ignore_rules.h"
 
 namespace msprobe::capture {
 

@@ -2,7 +2,7 @@
 
 #include "capture/python/py_ref.h"
 #include "engine/base/text.h"
-#include "engine/formats/zip.h"
+#include "engine/formats/archive/zip.h"
 
 namespace msprobe::capture {
 namespace {

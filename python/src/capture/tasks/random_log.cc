@@ -8,7 +8,7 @@
 #include <ctime>
 
 #include "engine/base/log.h"
-#include "engine/formats/csv.h"
+#include "engine/formats/tables/csv.h"
 
 namespace msprobe::capture {
 namespace {

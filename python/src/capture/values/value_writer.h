@@ -16,7 +16,7 @@
 #include "capture/python/py_ref.h"
 #include "engine/dump/config/slice_rules.h"
 #include "engine/dump/config/summary_mode.h"
-#include "engine/formats/ignore_rules.h"
+#include "engine/formats/text/ignore_rules.h"
 #include "engine/model/entry.h"
 #include "engine/model/nonfinite.h"
 #include "engine/tensor/tensor_view.h"
