@@ -51,7 +51,8 @@ Result<Side> FindSide(const std::string& named, std::string_view flag) {
   const std::string path = dump::ExistingTag(named);
   Side side{.path = path, .flag = flag};
   const std::string hint = fmt::format(
-      "{} takes what the run wrote below its dump_path, for example {} runs/a/step0", flag, flag);
+      "{} takes a folder that the run wrote below its dump_path, for example {} runs/a/step0", flag,
+      flag);
   if (!Exists(path)) {
     return NotFound(path).Expected("a dump.json, a rank folder or a step folder").Hint(hint);
   }
@@ -130,7 +131,8 @@ Status Agree(std::string_view what, const Side& target, const Side& golden, std:
                    "{}the {}s differ: {} has {}, {} has {}; {}s are paired by number{}", where,
                    what, target.path, Listed(*a), golden.path, Listed(*b), what,
                    n != m && what == "rank"
-                       ? fmt::format(", and a run of {} does not compute what one of {} does", n, m)
+                       ? fmt::format(", and runs on {} and on {} ranks compute different values", n,
+                                     m)
                        : ""))
         .Hint(common.empty()
                   ? fmt::format("pass two {} folders to compare these two, whatever their numbers",

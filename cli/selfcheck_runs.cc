@@ -142,7 +142,7 @@ void JudgeRuns(const OneRun& off, const OneRun& again, const OneRun& on, std::st
   if (const auto difference = selfcheck::FirstDifference(off.log, on.log)) {
     result->verdict = SelfcheckResult::kDiffers;
     result->reason =
-        "with the tool on the program computes something else, first at " + difference->Text();
+        "with the tool on the program computes different values, first at " + difference->Text();
   } else if (result->records == 0) {
     result->reason = "the tool recorded nothing: the run with it proves nothing";
     result->hint = "what it said is in " + on.output + " (with --keep)";

@@ -30,7 +30,8 @@ void Compare(const std::string& input, const std::vector<std::string>& flags) {
   const compare::CompareInput paths =
       ValueOrRaise(compare::ParseCompareInput(input, "input_param"));
   if (Run(ValueOrRaise(cli::TranslateCompareArguments(flags, paths))) == cli::kExitError) {
-    Raise(InvalidArgument("not everything could be compared; what was is written"));
+    Raise(
+        InvalidArgument("some dumps could not be compared; the results of the others are written"));
   }
 }
 

@@ -194,7 +194,7 @@ def reload(tmp_path):
     debugger = PrecisionDebugger(path)
     config(tmp_path, dump_enable=True)
     end = time.monotonic() + 60
-    while time.monotonic() < end and "until the file is right" not in read(log):
+    while time.monotonic() < end and "until the file is corrected" not in read(log):
         debugger.start()
         torch.relu(torch.ones(2))
         debugger.stop()
@@ -209,7 +209,7 @@ def read(log):
 
 def test_what_is_switched_on_later_is_a_line(tmp_path):
     said = run_forked(reload, tmp_path)
-    assert "collection is off until the file is right: " in said
+    assert "collection is off until the file is corrected: " in said
     assert "file/dump: cannot create the directory: Not a directory" in said
 
 

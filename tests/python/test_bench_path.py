@@ -114,7 +114,7 @@ def test_the_faulty_call_and_only_it_is_recorded(reference, tmp_path, capfd):
     (frames,) = [s[1] for s in dump.side("stack.json").values() if name in s[0]]
     assert "test_bench_path.py" in "".join(frames)
     said = capfd.readouterr().err
-    assert re.search(rf"{name} makes something else .* \(1\): .*test_bench_path\.py", said)
+    assert re.search(rf"{name} gives different outputs .* \(1\): .*test_bench_path\.py", said)
     assert re.search(r"json: \d+ calls alike, 1 call different, \d+ calls given other inputs", said)
 
 
@@ -223,7 +223,7 @@ def test_it_comes_and_goes_while_the_training_runs(tmp_path, capfd):
         time.sleep(0.05)
         before, now = now, len(read_dump(training.out, training.steps).names)
     said = capfd.readouterr().err
-    assert said.count("collection is off until the file is right: nowhere") == 1
+    assert said.count("collection is off until the file is corrected: nowhere") == 1
     compared = re.findall("compared with (.*?): (.*)", said)
     assert {file for file, _ in compared} == {"golden/dump.json"}
     assert "without a namesake" in compared[-1][1]  # the last step's second calls

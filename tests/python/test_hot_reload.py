@@ -105,7 +105,7 @@ def mistakes(folder):
 def test_a_file_that_cannot_be_used_turns_collection_off_until_it_can(tmp_path, capfd):
     assert run_forked(mistakes, tmp_path)
     said = capfd.readouterr().err
-    assert said.count("collection is off until the file is right") == 3
+    assert said.count("collection is off until the file is corrected") == 3
     assert "config.json:1: expected" in said
     assert 'expected a task that records calls, as at the construction, found "grad_probe"' in said
 

@@ -132,7 +132,7 @@ FirstDivergence ExplainUnmatched(const Comparison& c, int32_t u, int32_t p, int3
                       inserted ? "target" : "golden");
   f.why +=
       tie == Tie::kOutput
-          ? fmt::format("its output is what goes into {}, where {}", EntryName(c, p),
+          ? fmt::format("its output is an input of {}, where {}", EntryName(c, p),
                         DescribeRow(c, row))
           : fmt::format("right after it {} is the first call with a wrong number", EntryName(c, p));
   f.advice = inserted ? "the target runs an operation that the golden does not have"
@@ -146,7 +146,7 @@ FirstDivergence ExplainDrift(const Comparison& c, int32_t q, int32_t p) {
   FirstDivergence f = StartExplanation(c, q, call.out.worst_row);
   f.confidence = std::min(kDriftConfidence, std::max(0.1, ConfidenceOf(c, q, call, before)));
   f.why = fmt::format(
-      "{}; rounding errors grow from call to call and leave what rounding explains at {} ({} "
+      "{}; rounding errors grow from call to call and become larger than noise at {} ({} "
       "roundings, from {} in its inputs)",
       DescribeEarlierCalls(c, before), EntryName(c, p), ShortNumber(last.out.severity),
       ShortNumber(last.in.severity));
@@ -237,9 +237,10 @@ std::optional<Origin> AParameter(const Comparison& c, const WrongInput& in) {
                   "operation{}",
                   recorded_as_one ? "a parameter" : fmt::format("it is {}, which", name),
                   step > 0 ? fmt::format(" of step {}", step) : ""),
-      step > 0 ? "compare the steps before, what their optimizer was given and made; then the "
-                 "checkpoints"
-               : "compare the checkpoints, the initialisation and its seed"};
+      step > 0
+          ? "compare the steps before, with the inputs and outputs of their optimizer; then the "
+            "checkpoints"
+          : "compare the checkpoints, the initialisation and its seed"};
 }
 
 // The record that made the value, in the target and in the golden; -1: not recorded.
@@ -274,7 +275,7 @@ Origin OutsideTheRecording(const WrongInput& in, const Makers& made, const Earli
   const bool weight = in.target.requires_grad == "True" && in.golden.requires_grad == "True" &&
                       made.target < 0 && made.golden < 0;
   return {weight ? 0.85 : kUnrecordedConfidence,
-          "no recorded operation made it, so it comes from outside what was recorded",
+          "no recorded operation made the value, so it comes from outside the recording",
           weight ? "it requires a gradient and nothing recorded made it: probably a weight; "
                    "compare the checkpoints"
                  : "compare the data that enter here, or record more: an operation that was "

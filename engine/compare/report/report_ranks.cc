@@ -243,8 +243,9 @@ std::string DescribeExchange(const RankOrigin& origin) {
   if (origin.not_known.empty()) {
     return "every rank gave right numbers to this exchange: it went wrong on the way";
   }
-  return fmt::format("this exchange brought it; what {} gave is not known",
-                     Ranks(origin.not_known));
+  return fmt::format(
+      "this exchange brought the wrong number; the values that {} gave are not known",
+      Ranks(origin.not_known));
 }
 
 }  // namespace msprobe::compare

@@ -138,8 +138,9 @@ class Screen {
                          Clean(otherwise));
     }
     return s_.rows[2] > 0
-               ? fmt::format("{} values differ, none of them in the data a call takes or makes.",
-                             s_.rows[2])
+               ? fmt::format(
+                     "{} values differ, but none of them is data that a call takes or returns.",
+                     s_.rows[2])
                : fmt::format(
                      "All {} values with a partner agree, but the two runs did not make the same "
                      "calls.",

@@ -36,12 +36,13 @@ std::string_view Advice(const Leaf& leaf, const Record& record) {
     return "the backward call of this module makes a wrong gradient: look at its computation";
   }
   if (record.direction == Direction::kBackward) {
-    return output ? "the backward call makes it wrong: look at its computation"
-                  : "it comes wrong into the backward pass: look at what forward computed";
+    return output
+               ? "the backward call makes it wrong: look at its computation"
+               : "the gradient is wrong before this call: look at the values of the forward pass";
   }
   return output ? "the call makes it wrong: look at its computation"
-                : "it comes wrong into the call: look at where it is made (the data, a call that "
-                  "writes into its input, overwritten memory)";
+                : "the value is wrong before the call: look at where the program makes it (the "
+                  "data, a call that writes into its input, overwritten memory)";
 }
 
 }  // namespace

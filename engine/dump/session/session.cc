@@ -203,9 +203,9 @@ void Session::Conclude(std::string_view why) {
   if (!Stop().ok()) return;  // logged by Stop
   concluded_ = true;
   const bool ends = config_.pkl && config_.pkl->raises;
-  Log(LogLevel::kInfo, fmt::format("{}; {}", why,
-                                   ends ? "the program ends, as it was asked to"
-                                        : "the run goes on without collection"));
+  Log(LogLevel::kInfo,
+      fmt::format("{}; {}", why,
+                  ends ? "the program ends, as requested" : "the run goes on without collection"));
 }
 
 void Session::Fail(const Status& status) noexcept {
@@ -216,10 +216,11 @@ void Session::Fail(const Status& status) noexcept {
     std::string line = "collection is off, the run goes on: " + status.message();
     if (!status.hint().empty()) line += "; " + status.hint();
     if (files_.is_open())
-      line += fmt::format("; what was recorded until now is in {} (msprobe recover closes it)",
-                          files_.folder());
+      line += fmt::format(
+          "; the records that were made until now are in {} (msprobe recover closes its files)",
+          files_.folder());
     Log(LogLevel::kError, line);
-    // Entries that are written speak of the tensors that wait.
+    // The written entries name tensor files that still wait in the queue.
     files_.DrainTensors();
   } catch (const std::exception&) {
     static constexpr char kLine[] = "msprobe: collection is off, the run goes on: out of memory\n";

@@ -20,7 +20,7 @@ def check():
     if _npu() is None:
         device = "cuda" if torch.cuda.is_available() else "cpu"
         raise RegistrationError(
-            "acl dumps are made by an NPU and torch_npu, and there is none: the device is "
+            "acl dumps need an NPU and torch_npu, and this machine has none: the device is "
             f'{device}; mode "all" dumps APIs on any device'
         )
 

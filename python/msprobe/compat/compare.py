@@ -110,7 +110,7 @@ def run(words, paths, usage=CompareException.INVALID_PARAM_ERROR):
     if code == _EXIT_INCOMPLETE:
         raise CompareException(
             CompareException.INVALID_DATA_ERROR,
-            "not everything could be compared; what was is written",
+            "some dumps could not be compared; the results of the others are written",
         )
 
 

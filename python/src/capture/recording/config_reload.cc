@@ -49,7 +49,7 @@ ConfigReload::Answer ConfigReload::Poll(bool has_model, std::optional<int> rank)
     session.RejectConfig();
     if (refusal.message() != refusal_) {
       Log(LogLevel::kWarning,
-          fmt::format("collection is off until the file is right: {}{}{}", refusal.message(),
+          fmt::format("collection is off until the file is corrected: {}{}{}", refusal.message(),
                       refusal.hint().empty() ? "" : "; ", refusal.hint()));
     }
     refusal_ = refusal.message();

@@ -30,7 +30,7 @@ bool ReferenceCheck::Differs(const Entry& entry) {
 }
 
 void ReferenceCheck::Count(const std::string& name, int64_t site) {
-  findings_->Count(fmt::format("{} makes something else than in {} of the same inputs", name,
+  findings_->Count(fmt::format("{} gives different outputs than in {} for the same inputs", name,
                                recording_->config().bench_path),
                    recording_->config().diff_nums, "differ", site);
 }
