@@ -32,7 +32,7 @@ std::vector<std::string> NormalizeArguments(const std::vector<std::string>& argu
 Status UnknownFlag(std::string_view flag, std::string_view verb,
                    std::span<const std::string> known);
 
-// The error for a word that stands in the place of the verb and is no verb.
+// The error for an unknown verb.
 Status UnknownVerb(std::string_view word, std::span<const std::string_view> verbs);
 
 }  // namespace msprobe::cli

@@ -19,7 +19,7 @@ struct RankFlags {
 
   void Add(Flags& flags);
   bool given() const { return !ranks.empty() || !steps.empty() || common; }
-  // kInvalidArgument for a text that is no list such as 0,2-5.
+  // kInvalidArgument for a text that is not a list such as 0,2-5.
   Result<PairOptions> Options() const;
 };
 

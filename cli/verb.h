@@ -24,7 +24,7 @@ class Verb {
   virtual std::string_view name() const = 0;
   virtual std::string_view summary() const = 0;  // one line, for the list of verbs
   virtual void AddFlags(Flags& flags) = 0;       // pointers to members: the verb outlives `flags`
-  // Whether the verb runs a command: the words from the first one that is no flag are then not
+  // Whether the verb runs a command: the words from the first one that is not a flag are then not
   // parsed, but given to SetCommand.
   virtual bool TakesCommand() const { return false; }
   virtual void SetCommand(const std::vector<std::string>& /*words*/) {}

@@ -41,7 +41,7 @@ class MemoryBudget {
   uint64_t left() const;
   // Whether something did not fit.
   bool exceeded() const;
-  // Takes bytes for something that is no dump. kUnsupported when they do not fit; the message says
+  // Takes bytes for something other than a dump. kUnsupported when they do not fit; the message says
   // how much the whole comparison needs.
   Status Take(std::string_view what, uint64_t bytes);
 
@@ -60,8 +60,8 @@ class MemoryShare {
  public:
   MemoryShare(MemoryBudget* budget, std::string_view path) : budget_(budget), path_(path) {}
 
-  // All in all the dump takes `bytes` by now, of `read` bytes of its file. kUnsupported, saying
-  // what both dumps need, when that is more than there is. Without a budget there always is enough.
+  // Sets the memory of the dump so far to `bytes`, after `read` bytes of its file. kUnsupported if
+  // both dumps need more than the budget; the message says how much. Without a budget: always Ok.
   Status Holds(uint64_t bytes, uint64_t read);
   // For now so much beside that.
   Status Beside(uint64_t bytes);

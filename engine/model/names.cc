@@ -30,7 +30,7 @@ Direction DirectionOf(std::string_view word) {
   return Direction::kNone;
 }
 
-// Cuts the last dotted component off `head` and answers it; "" when there is no dot.
+// Cuts the last dotted component off `head` and returns it; "" when there is no dot.
 std::string_view CutLast(std::string_view* head) {
   const size_t dot = head->rfind('.');
   if (dot == std::string_view::npos) return {};

@@ -15,7 +15,7 @@ using test::MustCompare;
 using test::Value;
 using ::testing::HasSubstr;
 
-// A product in `dtype`, off by `error`, and a sum in float32 that it goes into.
+// A product in `dtype` that is wrong by `error`, and a sum in float32 that uses it.
 Dump ProductIn(const std::string& dtype, double error) {
   DumpBuilder b;
   b.Call("Functional.linear.0.forward").In(Value(1)).Out(Value(2, error).DType(dtype));
@@ -105,7 +105,7 @@ TEST(ExplainedTest, NoneInPlaceOfATensorIsADifference) {
       MustCompare(Convolution(true, Dialect::kMsprobe27), Convolution(false, Dialect::kMsprobe27));
   EXPECT_THAT(c.first.why, HasSubstr("input.2 is torch.float32 in the target, None in the golden"));
   EXPECT_GT(c.first.confidence, 0.8);
-  // Of another tool it is no evidence: it may not record such values.
+  // A dump of another tool is no evidence: the tool may not record such values.
   const Comparison other =
       MustCompare(Convolution(true, Dialect::kMsprobe27), Convolution(false, Dialect::kPtdbg1To4));
   EXPECT_EQ(other.measures[2].verdict, RowVerdict::kUnknown);

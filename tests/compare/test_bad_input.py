@@ -1,5 +1,5 @@
-"""Hostile dumps through the command: a part that is no plain file of the dump, or is damaged, costs
-itself only, with a line; and no text of a dump becomes a formula.
+"""Hostile dumps through the command: a part that is damaged, or is not a plain file of the dump, is
+left out with a line, and the rest is compared; no text of a dump becomes a formula.
 """
 
 import csv

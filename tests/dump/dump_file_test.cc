@@ -149,7 +149,7 @@ TEST(ReadDump, KilledRunSaysWhatIsKept) {
   EXPECT_EQ(none->note, "the run was killed or could not write: no closing braces; 0 records kept");
 }
 
-// Large enough to be read in pieces: the answer is that of reading from front to back.
+// A file that is large enough to be read in pieces gives the same dump as one read in order.
 TEST(ReadDump, PiecesJoinSeamlessly) {
   for (const bool indented : {false, true}) {
     std::string text(indented

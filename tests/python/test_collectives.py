@@ -77,7 +77,8 @@ def test_exchanges_between_two(tmp_path):
             "Distributed.isend.0.forward",
             "Distributed.batch_isend_irecv.0.forward",
         ]
-        # By builtin_ignore_ops.yaml: what was sent once more, what stood where data came.
+        # builtin_ignore_ops.yaml removes the second copy of the sent data, and the content of the
+        # receiver's buffer before the call.
         assert sent["input_args"][0]["Max"] == rank + 1
         assert sent["output"][0] is None and received["input_args"][0] is None
         assert sent["group"] == PAIR | {"rank": rank, "role": "source", "to": 1 - rank}

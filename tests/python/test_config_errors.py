@@ -220,7 +220,7 @@ def errors(capfd):
     return [line for line in capfd.readouterr().err.splitlines() if "[ERROR]" in line]
 
 
-# As root, permissions stop nobody; a file in the way does.
+# Permissions do not stop root, so a file stands in place of the folder.
 @pytest.mark.parametrize("below", ["", "/a", "/a/b"])
 def test_an_unwritable_dump_path(below, tmp_path, capfd):
     (tmp_path / "blocked").write_text("mine")

@@ -294,7 +294,7 @@ def test_tensors_of_what_is_not_listed_are_not_stored(tmp_path):
 
 @pytest.mark.parametrize("level", ["L0", "L1", "mix"])
 def test_task_structure(tmp_path, level):
-    """Names, places and parents of every call; no value. L1 is no structure: mix."""
+    """Names, places and parents of every call, without values; L1 becomes mix."""
     dump = dump_of(tmp_path, {"task": "structure", "level": level})
     calls = FORWARD_MODULES | (FORWARD_APIS if level != "L0" else set())
     gradients = BACKWARD_MODULES | (BACKWARD_APIS if level != "L0" else set())

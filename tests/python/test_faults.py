@@ -1,8 +1,8 @@
 """System calls that fail below the dump folder, and memory that runs out inside the engine.
 
-Whatever fails: the training gives the same bits and ends well, one line says why nothing more is
-recorded, and what was recorded until then is read, compared and recovered. A dozen faults of each
-kind here, hundreds in the campaign.
+For each fault: the training gives the same bits and ends well, one line says why recording ended,
+and the records until then can be read, compared and recovered. This test makes a dozen faults of
+each kind, the campaign hundreds.
 """
 
 import errno

@@ -1,4 +1,4 @@
-"""The names of the older tools: an opt-in that answers where nobody else does, and hides nobody."""
+"""The import names of the older tools: an opt-in that never hides an installed package."""
 
 import os
 import subprocess

@@ -19,8 +19,8 @@ namespace {
 
 constexpr int64_t kListedSample = 10;
 
-// Whether nobody had a file of this name: several processes look for one in the same second. Where
-// it cannot be made for another reason, opening it says why.
+// Creates the file; false: it exists already, because several processes choose a name in the same
+// second. If it cannot be created for another reason, opening it later says why.
 bool Claim(const std::string& path) {
   const int fd = ::open(path.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
   if (fd < 0) return errno != EEXIST;
@@ -78,7 +78,7 @@ Result<std::unique_ptr<PklWriter>> PklWriter::Create(const PklStyle& style, bool
   return writer;
 }
 
-// "Overflow_info_20230104_134530.pkl" and a folder of the same stem, which nobody has yet.
+// "Overflow_info_20230104_134530.pkl" and a folder of the same stem; neither exists yet.
 Status PklWriter::BeginFile() {
   const std::time_t now = std::time(nullptr);
   std::tm utc{};

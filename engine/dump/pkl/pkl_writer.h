@@ -48,7 +48,7 @@ class PklWriter final : public EntryWriter {
   PklComposer composer_;
   AppendFile file_;
   std::string last_file_, last_folder_;
-  bool is_empty_ = true;    // no lines until now, and nobody was told
+  bool is_empty_ = true;    // no line was written, and no message said so
   std::string with_stack_;  // reused
   // kInLines: elements that wait for their entry. The first `waiting_`; the others' memory is used
   // again.

@@ -97,7 +97,7 @@ std::vector<size_t> PieceStarts(std::string_view text, size_t begin, bool mapped
 
 struct Parsed {
   Entries all;             // of every piece, end to end
-  Status error;            // of the last piece, when it is no truncation
+  Status error;            // of the last piece, unless that piece is only truncated
   bool truncated = false;  // the last piece ends inside an entry
 };
 
@@ -144,7 +144,8 @@ EntryParser::Options OptionsFor(const Header& header) {
   return {.names_from_files = header.task == "tensor", .dialect = DialectOfTool(header.tool)};
 }
 
-// What they take when so many leaves have come to them; all move where there is no room.
+// Bytes that `all` needs with `more` further leaves. A vector without room for them moves, and then
+// the old and the new memory count.
 uint64_t MemoryWith(const Entries& all, size_t more) {
   const size_t size = all.leaves.size();
   const size_t moved = size + more > all.leaves.capacity() ? size * sizeof(Leaf) : 0;
@@ -215,7 +216,7 @@ Level LevelOf(std::string_view text) {
   return Level::kOther;
 }
 
-// The older tools do not name themselves; they are told by what they write.
+// The older tools do not write their names; the keys that they write show which tool it was.
 Dialect DialectOf(const Header& header, const Dump& dump, bool has_recompute) {
   if (const Dialect named = DialectOfTool(header.tool); named != Dialect::kNone) return named;
   const bool mindspore = std::any_of(dump.leaves.begin(), dump.leaves.end(), [](const Leaf& leaf) {

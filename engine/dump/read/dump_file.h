@@ -21,7 +21,7 @@ struct DumpFileLayout {
 
 // Fills everything of `dump` that dump.json knows: header fields, records, leaves, arena, complete,
 // note. Views point into `text`. `stack_keys` gets one element a record: its "stack" member.
-// `mapped`: the text is that of a MappedFile; its pages are given back once they are read.
+// `mapped`: the text belongs to a MappedFile; its pages are released once they are read.
 // Errors: kInvalidDump with path and offset; kUnsupported when `memory` does not allow for it.
 Status ReadDumpFile(std::string_view path, std::string_view text, Dump* dump,
                     std::vector<std::string_view>* stack_keys, DumpFileLayout* layout,

@@ -24,7 +24,8 @@ bool IsRankKeyword(std::string_view path) {
   return key == "src" || key == "dst" || key == "group_src" || key == "group_dst";
 }
 
-// What tables show of a value that is no tensor. `has_value`: its text and dtype are set already.
+// Sets the text that tables show for a value other than a tensor. `has_value`: its text and dtype
+// are set already.
 void DescribePlainValue(bool has_value, std::string_view ranks, std::string_view format,
                         std::string_view path, ShapePool* shapes, Leaf* leaf) {
   leaf->kind = LeafKind::kScalar;

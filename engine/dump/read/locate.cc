@@ -33,7 +33,7 @@ Result<std::vector<std::string>> DumpFilesIn(const std::string& folder) {
     }
     if (!Exists(path)) continue;
     if (IsDirectory(path)) return InvalidDump(path).Expected("a file").Found("a folder");
-    // Also what is no plain file: opening it says so, and costs this rank only.
+    // The path may be a pipe or a device: opening it gives an error, for this rank only.
     return std::vector<std::string>{std::move(path)};
   }
   MSPROBE_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(folder));
@@ -70,7 +70,7 @@ Status AddRanks(const std::string& folder, int step, std::vector<DumpLocation>* 
       found->push_back({std::move(file), step, static_cast<int>(NumberAfter(name, "rank"))});
     }
   }
-  // A run of ptdbg_ascend without a device is rank<process id>: alone, it is no rank.
+  // ptdbg_ascend without a device writes rank<process id>: a single such folder has no rank.
   if (lines && found->size() == before + 1) found->back().rank = -1;
   return Status::Ok();
 }
@@ -141,7 +141,7 @@ Result<std::string> LocateDump(const std::string& path) {
         .Expected("dump.json in it, or in a folder rank, rank0 or proc123 below it");
   }
   if (found.size() > 1) {
-    // Several files of one folder are told apart by their own names.
+    // Several files of one folder are listed with their own names.
     const bool beside = DirectoryName(found[0].path) == DirectoryName(found[1].path);
     std::string list;
     for (size_t i = 0; i < std::min<size_t>(found.size(), 3); ++i) {

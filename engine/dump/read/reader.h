@@ -1,4 +1,4 @@
-// Opens a dump of any generation; the dialect is told from the content.
+// Opens a dump of any generation; the content tells its dialect.
 #pragma once
 
 #include <string>

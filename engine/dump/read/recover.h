@@ -19,18 +19,18 @@ struct RecoveredDump {
   uint64_t dropped_bytes = 0;        // of unfinished entries, in the three files together
   std::vector<std::string> closed;   // files that were open; empty: nothing had to be done
   std::vector<std::string> missing;  // sentences: what the run did not get to write
-  Status failed;                     // of RecoverDumps: why nothing was done to this one
+  Status failed;                     // of RecoverDumps: why this dump was not closed
 };
 
 // `path` as for ReadDump. In dump.json, stack.json and construct.json the unfinished last entry is
-// cut off and the closing braces are appended; calls whose names had not reached stack.json yet are
-// listed there. Never touches a whole entry or a tensor file; a second call changes nothing. Do not
-// call it while the run is alive. Errors: as ReadDump (damage that is no truncation is reported,
+// cut off and the closing braces are appended; names of calls that stack.json does not have yet are
+// added there. Never changes a complete entry or a tensor file; a second call changes nothing. Do
+// not call it while the run is alive. Errors: as ReadDump (damage other than truncation is reported,
 // not repaired); kIo.
 Result<RecoveredDump> RecoverDump(const std::string& path);
 
-// Each dump below `path`, of all steps and ranks, in their order; one that cannot be closed keeps
-// nobody from the others. Errors: kNotFound when there is none.
+// Closes each dump below `path`, of all steps and ranks, in their order. If one dump cannot be
+// closed, the others still are. Errors: kNotFound when there is no dump.
 Result<std::vector<RecoveredDump>> RecoverDumps(const std::string& path);
 
 }  // namespace msprobe::dump

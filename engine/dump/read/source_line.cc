@@ -5,7 +5,7 @@
 namespace msprobe::dump {
 namespace {
 
-// Where nobody looks for a mistake of the model: PyTorch, Python's own library, older tools.
+// Code that is not the model's: PyTorch, Python's own library, older tools.
 bool IsFramework(std::string_view path) {
   for (std::string_view mark : {"-packages/torch/", "-packages/torch_npu/", "-packages/mindspore/",
                                 "-packages/msprobe/", "<frozen ", "/ptdbg_ascend/"}) {

@@ -18,11 +18,11 @@ struct StackFrame {
 // Of one frame as stack.json spells it.
 StackFrame ParseStackFrame(std::string_view text);
 
-// `frames` innermost first, as stack.json holds them. The innermost frame outside of the framework:
-// where the model is written, be it in the program or in a package that it uses, of which the path
-// is told from the package on, with the program's own line: "timm/layers/norm.py:89 in forward
-// (from train.py:7): x = F.layer_norm(x)". Else the innermost; "" without frames. A frame that is
-// spelled otherwise is returned as it is, on one line.
+// The innermost frame outside of the framework: the line of the model, in the program or in a
+// package that the program uses. The path of a package begins with the package, and the program's
+// own line is added: "timm/layers/norm.py:89 in forward (from train.py:7): x = F.layer_norm(x)".
+// If all frames are of the framework: the innermost one. "" without frames. A frame of another
+// form is returned unchanged, on one line. `frames` as in stack.json, the innermost first.
 std::string UserSourceLine(const std::vector<std::string_view>& frames);
 
 }  // namespace msprobe::dump

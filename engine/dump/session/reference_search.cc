@@ -40,7 +40,7 @@ const DumpLocation* Choose(const std::vector<DumpLocation>& dumps, int64_t step,
 
 // Whether a run to `dump_path` writes the files that are read.
 bool WritesOver(const std::string& dump_path, const std::string& file) {
-  std::error_code error;  // a folder that is not there is no other's
+  std::error_code error;  // set if a folder does not exist: then the two are different
   return std::filesystem::equivalent(dump_path, DirectoryName(DirectoryName(DirectoryName(file))),
                                      error);
 }

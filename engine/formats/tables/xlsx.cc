@@ -106,7 +106,7 @@ Result<XlsxWriter> XlsxWriter::Create(const std::string& path) {
   return XlsxWriter(std::move(state));
 }
 
-// Text of the sheet that is no row.
+// Writes text of the sheet outside of its rows.
 Status XlsxWriter::State::Write(std::string_view xml) {
   XlsxRows piece;
   piece.xml_ = xml;

@@ -78,7 +78,7 @@ class Chunks(Net):
 
 @program(*AROUND, absent=("Tensor.stride", "Torch.chunk"))
 def views_traced(watch):
-    """What the compiler calls is no step, neither while it traces nor at run time."""
+    """Calls of the compiler do not count, neither while it traces nor at run time."""
     torch._dynamo.reset()
     counters.clear()
     model = Chunks()

@@ -73,7 +73,7 @@ bool CallRecorder::WriteInputs(OpenCall* call, const CallArgs& args) {
   EntryStyle style = record ? recording_->StyleOf(call->entry.name(), /*is_output=*/false)
                             : EntryStyle{Reading::kPresence};
   if (waits_to_record() && call->wanted) {
-    style.reading = Reading::kMeasured;  // what was given excuses what is made of it
+    style.reading = Reading::kMeasured;  // non-finite inputs explain non-finite outputs
     style.held = &call->held;
   }
   ValueWriter writer(record ? &call->entry : &recording_->scratch, recording_->options, style);
