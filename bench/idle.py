@@ -4,8 +4,8 @@
 
 A process without the tool and one in each state take turns, a few steps each, so that a drift of
 the machine hits all alike; printed are ratios of the fastest quarters of the turns. A second
-process without the tool, the control, says how well that measures. Time is that of the process (one
-thread, and whatever the tool might start), not of the clock: a neighbour is no cost of the tool.
+process without the tool, the control, says how well that measures. Times are processor
+times of the process (all its threads), so other programs on the machine do not count.
 States: constructed (never started), stopped (a step was recorded), unwanted (start, stop and step
 are called around each step, which the configuration leaves out).
 """

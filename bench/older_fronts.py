@@ -3,8 +3,8 @@
     python bench/older_fronts.py --front hooks|ptdbg|ptdbg-0.1 --program toy40 --data statistics
 
 Both record the same calls in one process, in turns, so that a drift of the machine hits both alike.
-`data` is what both keep: statistics, or all elements too. The figure is the ratio of
-what they add to a bare step.
+`data` is the data that both record: statistics, or all elements too. The
+figure is the ratio of the times that they add to a bare step.
 """
 
 import argparse

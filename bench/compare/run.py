@@ -2,10 +2,11 @@
 
     python bench/compare/run.py [--peer .cache/peer/bin/python] [--rounds 5] [--only NAME] [--small]
 
-Inputs are made up, one number in a hundred apart. Each round runs every program once, so that they
-share the machine's moods; printed are medians and peak resident memory, beside reading the same
-bytes once. The older tool runs once where it takes minutes (a million entries: ten times what a
-hundred thousand take, as it is linear). --small: everything at a twentieth of its size.
+Inputs are generated, and one number in a hundred differs. Each round runs every program once, so
+that a change of the machine's speed affects all of them; printed are medians and peak resident
+memory, beside reading the same bytes once. The older tool runs once where it takes minutes (for a
+million entries: ten times the time of a hundred thousand, because it is linear). --small:
+everything at a twentieth of its size.
 """
 
 import argparse

@@ -79,7 +79,7 @@ void PklComposer::Compose(const Entry& entry) {
   if (style_.file_for_each) name_ = WithoutLineNumber(name_);
   if (!style_.has_values()) return;
   const bool swapped = style_.swaps_backward() && name_.ends_with("_backward");
-  // What is "output" in lines stands behind what is "input".
+  // Lines named "output" stand after lines named "input".
   const Entry::Slot* last = nullptr;
   for (const Entry::Slot& slot : entry.slots()) {
     const std::string_view key = entry.text(slot.key);

@@ -20,7 +20,7 @@ namespace msprobe::dump {
 
 class PklComposer {
  public:
-  // kInLines: what stands between the brackets, by the name of the file that a tensor would go to.
+  // kInLines: the text between the brackets, for the name of the file that a tensor would go to.
   using ElementsOf = std::function<std::string_view(std::string_view file)>;
   PklComposer(const PklStyle& style, ElementsOf elements_of)
       : style_(style), elements_of_(std::move(elements_of)) {}
@@ -55,8 +55,8 @@ std::string PklFrames(const std::vector<std::string>& frames);
 // The line of a call with such a list.
 void AppendStackLine(std::string* out, std::string_view name, std::string_view frames);
 
-// Whether a tensor is one that a style without plain values leaves out: of integers or bool, or
-// without dimensions or elements.
+// Whether a style without plain values leaves the tensor out: it has integers or bool, or no
+// dimensions or no elements.
 bool IsPlainTensor(std::string_view dtype, std::span<const int64_t> shape);
 
 }  // namespace msprobe::dump

@@ -24,12 +24,13 @@ struct OwnedElements {
 };
 
 inline constexpr int64_t kSampleEnd = 256;  // elements at each end that are always kept
-// ptdbg_ascend 0.1: flat, in float64 what a float32 holds of them. Of more than 512, the first 256,
-// each `step`-th behind them, and the last 256.
+// The elements as ptdbg_ascend 0.1 stores them: flat, rounded to float32 and written as float64. Of
+// more than 512 elements: the first 256, each `step`-th of the following, and the last 256.
 OwnedElements SampleElements(const TensorView& view, int64_t step);
 
 // The same elements in a dtype that NumPy has: small floats in float32, complex32 in complex64,
-// packed ones as the bytes they are. A view of what has one already; else of `*owned`.
+// packed dtypes as their bytes. The result points to the tensor itself if NumPy has its dtype, else
+// to `*owned`.
 TensorView NumpyElements(const TensorView& view, OwnedElements* owned);
 
 // The memory that a view lies in, from its first element to its last. `*offset`: where element

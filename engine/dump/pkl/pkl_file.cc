@@ -86,7 +86,7 @@ class PklReader {
     last_rest_ = name->rest;
   }
 
-  // Of what was read up to `at`, with the lines themselves.
+  // Checks the memory of all lines up to offset `at`, and of the leaves made from them.
   Status CheckMemory(size_t at) {
     constexpr size_t kBetweenChecks = 4096;  // leaves
     const size_t leaves = dump_.leaves.size();
@@ -99,7 +99,7 @@ class PklReader {
         at);
   }
 
-  // torch_npu.hooks numbers each line: there a call ends where its parts start over.
+  // torch_npu.hooks numbers each line: a new call begins where the parts of a call start again.
   bool BeginsRecord(const PklName& name) const {
     if (dump_.records.empty()) return true;
     const std::string_view last = dump_.records.back().name;
@@ -178,8 +178,8 @@ class PklReader {
                        [](const Record& r) { return r.call < 0; });
   }
 
-  // Calls of one API by order of appearance; backward calls in the reverse order of the forward
-  // ones when there are as many, as autograd runs them.
+  // Numbers the calls of one API in the order in which they appear. If there are as many backward
+  // calls as forward calls, the backward calls in reverse order, because autograd runs them so.
   void NumberCalls() {
     std::unordered_map<std::string_view, int64_t> forward, backward, seen;
     for (const Record& r : dump_.records)
@@ -205,8 +205,8 @@ class PklReader {
     }
   }
 
-  // The first ten elements and max, min, mean; or all elements. A tensor of 13 says neither: the
-  // others of the file do.
+  // The first ten elements and max, min, mean; or all elements. A tensor of 13 can be
+  // both: the other tensors of the file tell which.
   void FindSamples() {
     bool full = false, sampled = false;
     for (const Leaf& leaf : dump_.leaves) {

@@ -15,8 +15,8 @@ std::string_view StemOf(std::string_view name) {
   return dot == name.npos || dot == 0 ? name : name.substr(0, dot);
 }
 
-// The folder with the file's stem; else those of the first ptdbg_ascend, "body_20230104_134530", in
-// the order of their time.
+// The folder with the stem of the file; if it does not exist, the folders of ptdbg_ascend 0.1
+// ("body_20230104_134530") in the order of their times.
 Result<std::vector<std::string>> DataFolders(const Dump& dump) {
   const std::string file = BaseName(dump.path);
   const std::string stem(StemOf(file));
@@ -35,7 +35,7 @@ Result<std::vector<std::string>> DataFolders(const Dump& dump) {
   return found;
 }
 
-// Which of several runs wrote `folder`: the one whose folder it is, else the last.
+// Index of the run that wrote `folder`; the last run if no run has a folder of this name.
 size_t RunOf(const std::string& folder, const std::vector<std::string>& folders, size_t runs) {
   const size_t end = folder.find_last_not_of('/');
   const std::string name = BaseName(folder.substr(0, end + 1));

@@ -18,7 +18,7 @@ struct Ending {
   size_t end;  // behind the part's word
 };
 
-// "_forward_input" and so on, with what may follow: nothing, or ".0".
+// The ending of a name: "_forward_input" and the like, with or without a following ".0".
 std::optional<Ending> FindEnding(std::string_view name, char separator) {
   static constexpr std::pair<std::string_view, Direction> kDirections[] = {
       {"forward", Direction::kForward}, {"backward", Direction::kBackward}};

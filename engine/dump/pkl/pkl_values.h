@@ -41,9 +41,9 @@ class PklWalker {
   explicit PklWalker(std::string_view text, TextArena* arena = nullptr)
       : text_(text), arena_(arena) {}
 
-  // Goes on to the next list, or to the next line behind what is none. False at the end.
+  // Moves to the next list; behind text that is not a list, to the next line. False at the end.
   bool Next();
-  bool bad() const { return bad_; }                // no such list
+  bool bad() const { return bad_; }                // not a list
   bool unfinished() const { return unfinished_; }  // bad, and the text ends in it
   const PklValues& values() const { return values_; }
   size_t begin() const { return begin_; }  // of what Next went to

@@ -142,7 +142,7 @@ Status PklWriter::StoreStorage(std::string_view name, const TensorView& view, Te
   OwnedElements converted;
   stored = NumpyElements(stored, &converted);
   const std::string call = WithoutCallNumber(parsed.stem);
-  // Gradients come in the order of the graph, and their file says whose they are.
+  // Gradients arrive in the order of the graph; the name of the file says to which value one belongs.
   const int64_t place = parsed.direction == Direction::kBackward && !parsed.rest.empty()
                             ? NumberAfter(parsed.rest.substr(1), "")
                             : next_value_++;

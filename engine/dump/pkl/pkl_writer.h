@@ -58,7 +58,7 @@ class PklWriter final : public EntryWriter {
   std::vector<Listed> listed_;
   size_t waiting_ = 0;
   std::vector<std::string> stacks_;  // as lines have them
-  // kStorages: what the last file was of, and how many of that there are.
+  // kStorages: the call and side of the last file, and how many files they have.
   std::string last_side_;
   int64_t next_side_ = 0, next_value_ = 0;
 };

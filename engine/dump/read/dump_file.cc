@@ -101,8 +101,8 @@ struct Parsed {
   bool truncated = false;  // the last piece ends inside an entry
 };
 
-// Room for what the rest of the text will add, going by what `done` of its `size` bytes gave, so
-// that nothing large is moved when it grows.
+// Reserves room for the items of the whole text, estimated from the first `done` of its `size` bytes,
+// so that a large vector never has to move.
 template <typename T>
 void MakeRoom(std::vector<T>* items, size_t more, size_t done, size_t size) {
   const size_t needed = items->size() + more;
@@ -113,7 +113,7 @@ void MakeRoom(std::vector<T>* items, size_t more, size_t done, size_t size) {
   PreferLargePages(items->data() + items->size(), (items->capacity() - items->size()) * sizeof(T));
 }
 
-// Puts a piece behind the others; its memory stays its own.
+// Appends a piece to the others and takes over the memory of its texts without a copy.
 Status Append(std::string_view path, Entries* piece, size_t done, size_t size, Entries* all) {
   const size_t leaves = all->leaves.size(), records = all->records.size();
   if (leaves + piece->leaves.size() > UINT32_MAX)
@@ -152,8 +152,8 @@ uint64_t MemoryWith(const Entries& all, size_t more) {
   return MemoryOf(all.records.size(), size + more, all.arena.bytes() + all.shapes.bytes() + moved);
 }
 
-// Reads the entries in pieces; false when the pieces do not fit together. What was read is put
-// where it stays while other pieces are read, and its memory used again.
+// Reads the entries in pieces; false when the pieces do not fit together. While other pieces are
+// read, finished pieces are moved to their final place, and their memory is used again.
 bool ParsePieces(std::string_view path, std::string_view text, const std::vector<size_t>& starts,
                  const EntryParser::Options& options, bool mapped, MemoryShare* memory,
                  Parsed* parsed) {
@@ -265,7 +265,7 @@ Status ReadTail(std::string_view path, std::string_view text, size_t end, Header
   return tail.failed() && !tail.truncated() ? tail.Error(path) : Status::Ok();
 }
 
-// The entries from offset `data` on, and what follows them.
+// Reads the entries from offset `data` on, and the text behind them.
 Result<Parsed> ReadEntries(std::string_view path, std::string_view text, size_t data, bool mapped,
                            MemoryShare* memory, Header* header, DumpFileLayout* layout) {
   while (true) {

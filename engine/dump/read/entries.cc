@@ -58,7 +58,7 @@ Entries EntryParser::Parse(formats::JsonCursor* json, Entries room, const Check&
     }
     out_.end = json->offset();
     if (check && out_.leaves.size() >= next_check) {
-      // The rest is like what came: nothing large is moved when it grows.
+      // The rest is expected to be like the part that was read: room is reserved for it now.
       if (next_check == kBetweenChecks) {
         const double more =
             static_cast<double>(json->remaining()) / static_cast<double>(json->offset() - begin);

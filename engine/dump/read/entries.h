@@ -1,5 +1,5 @@
 // Turns entries of dump.json ("name": {...}) into records and leaves. One parser serves every
-// dialect: it looks at what a value is, not at who wrote it.
+// dialect: it looks at the value, not at the tool that wrote it.
 //
 //   EntryParser parser({.dialect = Dialect::kMsprobe27});
 //   JsonCursor json(bytes, offset);        // behind the brace of "data"

@@ -83,7 +83,7 @@ T LeafParser::ReadRecent(Recent<T>* recent, Read&& read) {
 std::string_view LeafParser::ReadText() {
   formats::JsonText text;
   if (!json_->String(&text)) return {};
-  // A copy, also of what needs no decoding: pages of the file need not come back for it.
+  // Text without escapes is copied, too: then the pages of the file are not needed again.
   return text.escaped ? Text(text) : out_->arena.Copy(text.raw);
 }
 

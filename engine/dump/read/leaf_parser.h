@@ -43,7 +43,8 @@ class LeafParser {
   void SetStatistic(TextRef* text, double* value);
   int64_t Count();
 
-  // A dump has few types, dtypes and shapes. The last ones are kept, so that each is read once.
+  // A dump has few types, dtypes and shapes. The last results are kept, so that each
+  // text is parsed once.
   template <typename T>
   struct Recent {
     static constexpr size_t kCount = 4;

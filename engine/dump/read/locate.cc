@@ -13,7 +13,8 @@ namespace {
 
 constexpr std::string_view kFileNames[] = {"dump.json", "debug.json"};
 
-// Names that a folder of tensors holds by the thousand, and what stands beside a dump.
+// Whether the file can be a dump. Not: tensor files, of which a folder has thousands, and other
+// files beside a dump.
 bool IsCandidate(std::string_view name) {
   for (const std::string_view end : {".npy", ".pt", ".pth", ".safetensors", ".csv", ".py"}) {
     if (name.ends_with(end)) return false;

@@ -1,5 +1,5 @@
 // What ptdbg_ascend's parse shows of a dump of lines: the call stacks and statistics of the calls
-// whose names begin as asked for.
+// whose names begin with the given text.
 //
 //   MSPROBE_ASSIGN_OR_RETURN(PklTrace trace, TracePklFile("dump.pkl", "Torch_relu_0"));
 //   Print(trace.text);      // "\nTrace back(Torch_relu_0_forward_stack_info):\n  File ..."

@@ -56,7 +56,7 @@ Result<Dump> ReadDump(const std::string& path, MemoryBudget* budget, const ReadO
                               : ReadJson(std::move(file), options, &memory, &dump));
   MSPROBE_RETURN_IF_ERROR(ReadWeights(&dump));
   MSPROBE_RETURN_IF_ERROR(memory.Holds(MemoryOf(dump), size));
-  // Of side files little is looked at again; of the dump itself, if it is small, everything is.
+  // Side files are rarely read again; a small dump file is read again as a whole.
   for (const MappedFile& read : dump.files) {
     if (read.path() != dump.path || read.bytes().size() >= kLargeFile) ForgetPages(read.bytes());
   }

@@ -150,7 +150,7 @@ Result<RecoveredDump> RecoverDump(const std::string& path) {
   MSPROBE_RETURN_IF_ERROR(ReadDump(result.path).status());
   const std::string folder = DirectoryName(result.path);
   {
-    // The views below point into the mapped file: all of them are gone before it is shortened.
+    // The views below point into the mapped file. All of them end before the file is shortened.
     const bool tensors = IsDirectory(result.path);
     MSPROBE_ASSIGN_OR_RETURN(const MappedFile file, tensors ? Result<MappedFile>(MappedFile())
                                                             : MappedFile::Open(result.path));

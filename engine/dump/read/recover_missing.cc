@@ -10,7 +10,7 @@
 namespace msprobe::dump {
 namespace {
 
-// "3 SAID: the first of them, ..."; nothing when there are none.
+// Makes "3 SAID: the first names, ...", or nothing for 0.
 class Group {
  public:
   explicit Group(std::string_view said) : said_(said) {}

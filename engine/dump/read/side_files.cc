@@ -182,8 +182,8 @@ Status ReadStacks(const std::vector<std::string_view>& stack_keys, Dump* dump,
     dump->stacks.push_back(std::move(frames));
     return added;
   }));
-  // msprobe 1.2 writes what 8 and 26 write, but for this file: 8 and 26 have one entry for all
-  // calls with the same stack.
+  // Only this file differs between msprobe 1.2 and 8 or 26: 8 and 26 have one entry for all calls
+  // with the same stack.
   const bool later = dump->dialect == Dialect::kMsprobe8 || dump->dialect == Dialect::kMsprobe26;
   if (one_per_call && later) dump->dialect = Dialect::kMsprobe1_2;
   for (size_t i = 0; i < dump->records.size(); ++i) {
