@@ -9,6 +9,7 @@ figure is the ratio of the times that they add to a bare step.
 
 import argparse
 import contextlib
+import importlib
 import json
 import os
 import shutil
@@ -48,7 +49,7 @@ def older(front: str, folder: Path, model, data: str):
     """What a script of the older tool calls around a step."""
     folder.mkdir()
     if front == "hooks":
-        from torch_npu import hooks as tool
+        tool = importlib.import_module("torch_npu.hooks")
 
         from msprobe.compat import recorder
 
