@@ -13,7 +13,9 @@
 #include "engine/compare/judge/judge.h"
 #include "engine/compare/measure/common_data.h"
 #include "engine/compare/measure/measure.h"
+#include "engine/compare/measure/moved_data.h"
 #include "engine/compare/measure/outside_data.h"
+#include "engine/compare/measure/overwritten.h"
 #include "engine/compare/measure/run_start.h"
 #include "engine/compare/model/record_keys.h"
 
@@ -174,6 +176,8 @@ Result<Comparison> Compare(Dump target, Dump golden, const CompareOptions& optio
   c.rows = std::move(aligned.rows);
   c.forward_of = std::move(aligned.forward_of);
   MeasureRows(options, &c);
+  ForgiveOverwritten(&c);
+  JudgeMovedData(&c);
   JudgeOutsideIntegers(&c);
   ForgiveGradientOrder(&c);
   ClassifyCalls(&c);

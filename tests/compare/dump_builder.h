@@ -82,7 +82,7 @@ class DumpBuilder {
     return Add(t, Slot::kInput, ".input." + std::to_string(inputs_++));
   }
   DumpBuilder& Kwarg(std::string name, const Tensor& t) {
-    return Add(t, Slot::kKwarg, ".kwargs." + name);
+    return Add(t, Slot::kKwarg, ".input." + name);
   }
   DumpBuilder& Out(const Tensor& t) {
     return Add(t, Slot::kOutput, ".output." + std::to_string(outputs_++));
@@ -94,7 +94,7 @@ class DumpBuilder {
     return Add(t, Slot::kParameterGrad, "." + name);
   }
   DumpBuilder& Value(std::string name, std::string type, std::string value) {
-    Leaf leaf = Start(Slot::kKwarg, ".kwargs." + name);
+    Leaf leaf = Start(Slot::kKwarg, ".input." + name);
     leaf.kind = LeafKind::kScalar;
     leaf.type = Text(type);
     leaf.dtype = Text("<class '" + type + "'>");

@@ -55,6 +55,7 @@ CallClass Classify(const Comparison& c, int32_t p, bool diverged_before) {
     if (!knows_inputs || s.in.unknown) return CallClass::kUnknown;
     return CallClass::kIntroduced;
   }
+  if (s.arguments.differs && s.out.noise) return CallClass::kIntroduced;
   if (s.in.unknown || s.out.unknown) return CallClass::kUnknown;
   if (s.in.noise || s.out.noise || s.arguments.noise) return CallClass::kNoise;
   if (s.in.equal || s.out.equal || s.arguments.equal) return CallClass::kEqual;

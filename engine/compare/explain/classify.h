@@ -40,6 +40,7 @@ CallSummary SummarizeGradients(const Comparison& comparison, int32_t gradients);
 //     gradients of parameters                          as what goes into the module's backward call
 //     what goes in is not known                        unknown
 //     all tensors that go in agree                     introduced
+//   a plain argument differs, an output is noise       introduced: whatever the size of what follows
 //   something recorded could not be judged             unknown
 //   else                                               noise if anything is noise, or equal
 // Plain arguments that differ make a call `introduced` and not `inherited`: they are the cause.

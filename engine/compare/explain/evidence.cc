@@ -171,7 +171,8 @@ double ConfidenceOf(const Comparison& c, int32_t pair, const CallSummary& call,
     const double jump = JumpOf(call) / natural;
     confidence *= 0.9 * std::max(0.1, 1 - 1 / std::max(jump, 1.0));
   }
-  if (call.out.worst_row >= 0 && std::isfinite(call.out.severity)) {
+  const bool argument_only = call.arguments.differs && !call.out.differs;
+  if (!argument_only && call.out.worst_row >= 0 && std::isfinite(call.out.severity)) {
     const double size = call.out.severity / ExplainedFor(c, call.out.worst_row);
     // A severity of 0: only checksums were compared, and the size of the error is not known.
     confidence *= call.out.severity > 0 ? 1 - 0.5 / std::max(size, 1.0) : 1;
@@ -249,6 +250,9 @@ std::string DescribeError(const Comparison& c, int32_t row) {
                          KindText(g));
     case Reason::kOtherElements:
       return fmt::format("{} has the same statistics, and other elements", label);
+    case Reason::kMoved:
+      return fmt::format("{} holds other elements, although the operation only moves elements",
+                         label);
     case Reason::kNonFinite:
       return fmt::format("{} has {} in the target, {} in the golden", label, NonFinite(t),
                          NonFinite(g));

@@ -102,8 +102,17 @@ FirstDivergence ExplainIntroduced(const Comparison& c, int32_t p) {
                                ? SummarizeGradients(c, p)
                                : SummarizeCall(c, p);
   const EarlierCalls before = CountEarlierCalls(c, p);
-  FirstDivergence f = StartExplanation(c, p, call.out.worst_row);
+  // An argument that differs while its result is within rounding is the finding itself.
+  const bool argument_only = call.arguments.differs && !call.out.differs;
+  FirstDivergence f =
+      StartExplanation(c, p, argument_only ? call.arguments.worst_row : call.out.worst_row);
   f.confidence = ConfidenceOf(c, p, call, before);
+  if (argument_only) {
+    f.why = fmt::format("{}; {}; its result is still within rounding",
+                        DescribeEarlierCalls(c, before), DescribeInputs(c, p, call));
+    f.advice = Advice(c, p, call);
+    return f;
+  }
   f.why = fmt::format("{}; {}; {}", DescribeEarlierCalls(c, before), DescribeInputs(c, p, call),
                       DescribeRow(c, f.row));
   f.advice = Advice(c, p, call);

@@ -290,8 +290,8 @@ void JudgeDiff(const kernels::Diff& d, const Leaf& target, const Leaf& golden,
 bool IsNeutral(const Measure& m) {
   return m.verdict == RowVerdict::kUnknown &&
          (m.reason == Reason::kNothingRecorded || m.reason == Reason::kUninitialised ||
-          m.reason == Reason::kDevice || m.reason == Reason::kGradientOrder ||
-          m.reason == Reason::kDTypeDiffers);
+          m.reason == Reason::kOverwritten || m.reason == Reason::kDevice ||
+          m.reason == Reason::kGradientOrder || m.reason == Reason::kDTypeDiffers);
 }
 
 std::string_view ReasonText(Reason reason) {
@@ -312,6 +312,8 @@ std::string_view ReasonText(Reason reason) {
       return "NaN on both sides: says nothing of the elements";
     case Reason::kUninitialised:
       return "memory that nobody wrote";
+    case Reason::kOverwritten:
+      return "the old content of memory that the call overwrites";
     case Reason::kNoFile:
       return "a tensor file is missing";
     case Reason::kBadFile:
@@ -330,6 +332,9 @@ std::string_view ReasonText(Reason reason) {
       return "same statistics, other bits: rounded or reordered elements";
     case Reason::kCoarserBefore:
       return "judged by a coarser dtype, which one side computed in before";
+    case Reason::kMoved:
+      return "other elements: the operation only moves elements, and what it was given is "
+             "bit-equal";
     case Reason::kEnlarged:
       return "the operation enlarges the rounding of its inputs by its nature";
     case Reason::kOtherElements:

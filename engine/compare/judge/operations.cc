@@ -72,6 +72,10 @@ bool UpdatesInPlace(std::string_view api) {
   return name.ends_with('_');
 }
 
+bool WritesFirstArgument(std::string_view api) {
+  return UpdatesInPlace(api) || api.ends_with(".__setitem__");
+}
+
 double SummedTerms(const Dump& dump, const Record& record) {
   // |X| is the number of elements of X. For a contraction with inputs A and B and output C, |A||B|
   // / |C| is the square of the inner dimension; for a reduction |A| / |C| is the number of terms.

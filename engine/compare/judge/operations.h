@@ -20,6 +20,9 @@ bool AmplifiesRounding(std::string_view api);
 // Whether the call changes its first argument, as the arithmetic of optimizers does.
 bool UpdatesInPlace(std::string_view api);
 
+// Whether the call writes to its first argument: UpdatesInPlace, and `x[index] = y`.
+bool WritesFirstArgument(std::string_view api);
+
 // How many values the call sums to make one element of its outputs, as far as name and shapes tell:
 // a matmul's inner dimension, the size of a reduction's input divided by that of its output; 0: not
 // known.

@@ -57,6 +57,8 @@ enum class Reason : uint8_t {
   kBothNaN,          // unknown: NaN on both sides says nothing of the elements
   kUninitialised,    // unknown: the call returns memory that is not written yet (empty, empty_like,
                      // ...); not counted against a run
+  kOverwritten,      // unknown: the old content of memory that the call overwrites; not counted
+                     // against a run
   kNoFile,           // unknown: the tensor file is missing; the note names it
   kBadFile,          // unknown: the tensor file cannot be read; the note says why
   kKindDiffers,      // differs: a tensor against a scalar, a float against an integer
@@ -68,6 +70,7 @@ enum class Reason : uint8_t {
   kCoarserBefore,  // noise, differs: judged by a coarser float dtype, in which one of the two runs
                    // computed an earlier call
   kOtherElements,  // differs: equal statistics, different bits of integers (these are not rounded)
+  kMoved,          // differs: other bits of a call that only moves the equal bits it was given
   kEnlarged,       // noise: the rounding of its inputs, which the operation enlarges by its nature
   kDTypeDiffers,   // any verdict: judged by the coarser of two float dtypes; unknown for arguments
                    // that are dtypes (a run in mixed precision passes others)

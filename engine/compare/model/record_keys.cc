@@ -156,7 +156,7 @@ std::string_view LeafPlace(const Leaf& leaf, const Record& record) {
   std::string_view place = LeafSuffix(leaf, record);
   if (leaf.slot == Slot::kDebug) return place;
   if (place.starts_with('.') || place.starts_with('_')) place.remove_prefix(1);
-  for (const std::string_view word : {"input", "output", "parameters"}) {
+  for (const std::string_view word : {"input", "kwargs", "output", "parameters"}) {
     if (!place.starts_with(word)) continue;
     if (place.size() == word.size()) return "0";
     if (place[word.size()] == '.') return place.substr(word.size() + 1);

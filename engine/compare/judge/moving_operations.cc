@@ -1,0 +1,104 @@
+#include "engine/compare/judge/moving_operations.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "engine/compare/model/record_keys.h"
+
+namespace msprobe::compare {
+namespace {
+
+// In alphabetical order. tests/compare/test_moving_operations.py calls each of them in PyTorch and
+// holds its result against its inputs.
+constexpr std::string_view kMovingOperations[] = {
+    "amax",
+    "amin",
+    "as_strided",
+    "atleast_1d",
+    "atleast_2d",
+    "atleast_3d",
+    "block_diag",
+    "broadcast_tensors",
+    "broadcast_to",
+    "cat",
+    "chunk",
+    "clone",
+    "column_stack",
+    "concat",
+    "concatenate",
+    "contiguous",
+    "copy",
+    "detach",
+    "diag",
+    "diag_embed",
+    "diagonal",
+    "dsplit",
+    "dstack",
+    "embedding",
+    "expand",
+    "expand_as",
+    "flatten",
+    "flip",
+    "fliplr",
+    "flipud",
+    "gather",
+    "getitem",
+    "hsplit",
+    "hstack",
+    "index_select",
+    "masked_fill",
+    "masked_select",
+    "maximum",
+    "minimum",
+    "moveaxis",
+    "movedim",
+    "narrow",
+    "pad",
+    "permute",
+    "pixel_shuffle",
+    "pixel_unshuffle",
+    "ravel",
+    "relu",
+    "repeat",
+    "repeat_interleave",
+    "reshape",
+    "reshape_as",
+    "roll",
+    "rot90",
+    "select",
+    "sort",
+    "split",
+    "split_with_sizes",
+    "squeeze",
+    "stack",
+    "swapaxes",
+    "swapdims",
+    "t",
+    "take",
+    "take_along_dim",
+    "tensor_split",
+    "tile",
+    "topk",
+    "transpose",
+    "tril",
+    "triu",
+    "unbind",
+    "unflatten",
+    "unfold",
+    "unsqueeze",
+    "view",
+    "view_as",
+    "vsplit",
+    "vstack",
+    "where",
+};
+static_assert(std::is_sorted(std::begin(kMovingOperations), std::end(kMovingOperations)));
+
+}  // namespace
+
+bool MovesData(std::string_view api) {
+  return std::binary_search(std::begin(kMovingOperations), std::end(kMovingOperations),
+                            BaseApi(api));
+}
+
+}  // namespace msprobe::compare

@@ -1,0 +1,60 @@
+#include "engine/compare/measure/moved_data.h"
+
+#include <limits>
+
+#include "engine/compare/judge/judge.h"
+#include "engine/compare/judge/moving_operations.h"
+
+namespace msprobe::compare {
+namespace {
+
+bool ShowsBits(const Comparison& c, uint32_t i) {
+  const Row& row = c.rows[i];
+  const Leaf &target = c.target.leaves[row.target], &golden = c.golden.leaves[row.golden];
+  return c.measures[i].tensor >= 0 ||
+         (!target.fingerprint.empty() && !golden.fingerprint.empty()) ||
+         (!target.checksum.empty() && !golden.checksum.empty());
+}
+
+// Whether everything that goes into the call is the same on both sides, bit for bit.
+bool InputsAreBitEqual(const Comparison& c, const RecordPair& pair) {
+  bool any = false;
+  for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
+    const Row& row = c.rows[i];
+    const Measure& m = c.measures[i];
+    if (row.target < 0 || row.golden < 0) return false;
+    const Leaf& leaf = c.golden.leaves[row.golden];
+    if (leaf.slot == Slot::kOutput || IsNeutral(m)) continue;
+    if (m.verdict != RowVerdict::kEqual) return false;
+    if (leaf.kind != LeafKind::kTensor) continue;
+    if (!ShowsBits(c, i)) return false;
+    any = true;
+  }
+  return any;
+}
+
+}  // namespace
+
+void JudgeMovedData(Comparison* c) {
+  for (const RecordPair& pair : c->pairs) {
+    if (!pair.matched()) continue;
+    const Record &target = c->target.records[pair.target], &golden = c->golden.records[pair.golden];
+    if (golden.direction != Direction::kForward || golden.is_module) continue;
+    int known = -1;  // whether the rule holds for the call: not asked yet
+    for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
+      Measure& m = c->measures[i];
+      const Row& row = c->rows[i];
+      if (m.verdict != RowVerdict::kNoise || row.target < 0 || row.golden < 0) continue;
+      const Leaf &a = c->target.leaves[row.target], &b = c->golden.leaves[row.golden];
+      if (b.slot != Slot::kOutput || b.kind != LeafKind::kTensor || a.dtype != b.dtype) continue;
+      if (known < 0)
+        known = MovesData(target.api) && MovesData(golden.api) && InputsAreBitEqual(*c, pair);
+      if (known == 0) break;
+      m.verdict = RowVerdict::kDiffers;
+      m.reason = Reason::kMoved;
+      m.severity = std::numeric_limits<double>::infinity();
+    }
+  }
+}
+
+}  // namespace msprobe::compare

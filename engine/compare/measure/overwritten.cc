@@ -1,0 +1,54 @@
+#include "engine/compare/measure/overwritten.h"
+
+#include <string_view>
+
+#include "engine/compare/judge/operations.h"
+#include "engine/compare/model/record_keys.h"
+
+namespace msprobe::compare {
+namespace {
+
+// Whether `place` is the value `name` or an element of it: "0", "0.3".
+bool IsValue(std::string_view place, std::string_view name) {
+  return place.starts_with(name) && (place.size() == name.size() || place[name.size()] == '.');
+}
+
+bool IsDestination(const Record& record, const Leaf& leaf) {
+  if (leaf.kind != LeafKind::kTensor) return false;
+  const std::string_view place = LeafPlace(leaf, record);
+  if (leaf.slot == Slot::kInput) return WritesFirstArgument(record.api) && IsValue(place, "0");
+  return leaf.slot == Slot::kKwarg && IsValue(place, "out");
+}
+
+bool ResultsAgree(const Comparison& c, const RecordPair& pair) {
+  for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
+    const Row& row = c.rows[i];
+    const Leaf& leaf = row.target >= 0 ? c.target.leaves[row.target] : c.golden.leaves[row.golden];
+    if (leaf.slot != Slot::kOutput || leaf.kind != LeafKind::kTensor) continue;
+    const RowVerdict verdict = c.measures[i].verdict;
+    if (verdict != RowVerdict::kEqual && verdict != RowVerdict::kNoise) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+void ForgiveOverwritten(Comparison* c) {
+  for (const RecordPair& pair : c->pairs) {
+    if (!pair.matched()) continue;
+    const Record& record = c->golden.records[pair.golden];
+    if (record.direction != Direction::kForward || record.is_module) continue;
+    for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
+      const Row& row = c->rows[i];
+      Measure& m = c->measures[i];
+      if (m.verdict == RowVerdict::kEqual || row.target < 0 || row.golden < 0 ||
+          !IsDestination(record, c->golden.leaves[row.golden]))
+        continue;
+      if (!ResultsAgree(*c, pair)) break;
+      m.verdict = RowVerdict::kUnknown;
+      m.reason = Reason::kOverwritten;
+    }
+  }
+}
+
+}  // namespace msprobe::compare

@@ -1,0 +1,45 @@
+#include "engine/compare/measure/moved_data.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/compare/dump_builder.h"
+
+namespace msprobe::compare::test {
+namespace {
+
+Tensor Bits(const char* fingerprint) { return Numbers(3, -3, 0, 9).Print(fingerprint); }
+
+Comparison CallOf(const std::string& name, const char* golden_input = "a") {
+  DumpBuilder t, g;
+  t.Call(name + ".0.forward").In(Bits("a")).Out(Bits("b"));
+  g.Call(name + ".0.forward").In(Bits(golden_input)).Out(Bits("c"));
+  return MustCompare(t.Take(), g.Take());
+}
+
+TEST(MovedData, OtherBitsFromEqualBitsAreIntroduced) {
+  for (const char* name : {"Tensor.repeat", "Torch.cat", "Tensor.__getitem__"}) {
+    const Comparison c = CallOf(name);
+    EXPECT_EQ(c.measures[1].reason, Reason::kMoved) << name;
+    EXPECT_EQ(c.first.pair, 0) << name;
+    EXPECT_NE(c.first.why.find("output.0 holds other elements, although the operation only moves"),
+              std::string::npos)
+        << c.first.why;
+  }
+}
+
+TEST(MovedData, ArithmeticRoundsAndOtherInputsMoveOtherBits) {
+  EXPECT_EQ(CallOf("Torch.matmul").measures[1].verdict, RowVerdict::kNoise);
+  EXPECT_EQ(CallOf("Tensor.repeat", "d").measures[1].verdict, RowVerdict::kNoise);
+}
+
+TEST(MovedData, EqualStatisticsAreNotEqualBits) {
+  DumpBuilder t, g;
+  t.Call("Tensor.flip.0.forward").In(Numbers(3, -3, 0, 9)).Out(Numbers(3, -3, 1e-9, 9));
+  g.Call("Tensor.flip.0.forward").In(Numbers(3, -3, 0, 9)).Out(Numbers(3, -3, 2e-9, 9));
+  EXPECT_EQ(MustCompare(t.Take(), g.Take()).measures[1].verdict, RowVerdict::kNoise);
+}
+
+}  // namespace
+}  // namespace msprobe::compare::test

@@ -1,0 +1,64 @@
+#include "engine/compare/measure/overwritten.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/compare/dump_builder.h"
+
+namespace msprobe::compare::test {
+namespace {
+
+const Tensor kOld = Numbers(9, 0, 1, 9), kOther = Numbers(7e8, -2, 1, 7e8);
+const Tensor kNew = Numbers(1, -1, 0, 5);
+
+// One call whose destination has another content on each side.
+template <typename Arguments>
+Comparison CallOf(const char* name, Arguments&& arguments, const Tensor& target_result = kNew) {
+  DumpBuilder t, g;
+  arguments(t.Call(name), kOld).Out(target_result);
+  arguments(g.Call(name), kOther).Out(kNew);
+  return MustCompare(t.Take(), g.Take());
+}
+
+TEST(Overwritten, TheOldContentDoesNotCountWhereTheResultAgrees) {
+  const auto first = [](DumpBuilder& b, const Tensor& old) -> DumpBuilder& {
+    return b.In(old).In(kNew);
+  };
+  for (const char* name : {"Tensor.scatter_.0.forward", "Tensor.bernoulli_.0.forward"}) {
+    const Comparison c = CallOf(name, first);
+    EXPECT_EQ(c.measures[0].reason, Reason::kOverwritten) << name;
+    EXPECT_EQ(c.classes[0], CallClass::kEqual) << name;
+    EXPECT_EQ(c.first.pair, -1) << name;
+  }
+  const Comparison out =
+      CallOf("Torch.mm.0.forward", [](DumpBuilder& b, const Tensor& old) -> DumpBuilder& {
+        return b.In(kNew).Kwarg("out", old);
+      });
+  EXPECT_EQ(out.measures[1].reason, Reason::kOverwritten);
+  EXPECT_EQ(out.first.pair, -1);
+}
+
+TEST(Overwritten, AssignmentToAnIndexReturnsNothing) {
+  DumpBuilder t, g;
+  t.Call("Tensor.__setitem__.0.forward").In(kOld).In(kNew).Null(Slot::kOutput);
+  g.Call("Tensor.__setitem__.0.forward").In(kOther).In(kNew).Null(Slot::kOutput);
+  const Comparison c = MustCompare(t.Take(), g.Take());
+  EXPECT_EQ(c.measures[0].reason, Reason::kOverwritten);
+  EXPECT_EQ(c.first.pair, -1);
+}
+
+TEST(Overwritten, ItCountsWhereTheResultDiffersAndWhereNothingIsOverwritten) {
+  const auto first = [](DumpBuilder& b, const Tensor& old) -> DumpBuilder& {
+    return b.In(old).In(kNew);
+  };
+  EXPECT_EQ(CallOf("Tensor.mul_.0.forward", first, Scaled(kNew, 1)).measures[0].verdict,
+            RowVerdict::kDiffers);
+  EXPECT_EQ(CallOf("Torch.add.0.forward", first).measures[0].verdict, RowVerdict::kDiffers);
+  // The second argument of an in-place call is an input.
+  const Comparison c =
+      CallOf("Tensor.copy_.0.forward",
+             [](DumpBuilder& b, const Tensor& old) -> DumpBuilder& { return b.In(kNew).In(old); });
+  EXPECT_EQ(c.measures[1].verdict, RowVerdict::kDiffers);
+}
+
+}  // namespace
+}  // namespace msprobe::compare::test
