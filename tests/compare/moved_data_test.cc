@@ -34,6 +34,22 @@ TEST(MovedData, ArithmeticRoundsAndOtherInputsMoveOtherBits) {
   EXPECT_EQ(CallOf("Tensor.repeat", "d").measures[1].verdict, RowVerdict::kNoise);
 }
 
+TEST(MovedData, WhatOtherRanksGaveAndWhatACallKeepsOfItsDestinationAreInputsToo) {
+  EXPECT_EQ(CallOf("Distributed.gather").measures[1].verdict, RowVerdict::kNoise);
+  // Scores within rounding, masked in place; with the old content of the destination far off too.
+  for (const double error : {1e-7, 1e-1}) {
+    DumpBuilder t, g;
+    t.Call("Tensor.masked_fill_.0.forward")
+        .In(Scaled(Bits("d"), error))
+        .In(Bits("m"))
+        .Out(Bits("b"));
+    g.Call("Tensor.masked_fill_.0.forward").In(Bits("a")).In(Bits("m")).Out(Bits("c"));
+    const Comparison c = MustCompare(t.Take(), g.Take());
+    EXPECT_EQ(c.measures[2].verdict, RowVerdict::kNoise) << error;
+    EXPECT_EQ(c.first.pair, -1) << error;
+  }
+}
+
 TEST(MovedData, EqualStatisticsAreNotEqualBits) {
   DumpBuilder t, g;
   t.Call("Tensor.flip.0.forward").In(Numbers(3, -3, 0, 9)).Out(Numbers(3, -3, 1e-9, 9));

@@ -53,6 +53,18 @@ TEST(Overwritten, ItCountsWhereTheResultDiffersAndWhereNothingIsOverwritten) {
   EXPECT_EQ(CallOf("Tensor.mul_.0.forward", first, Scaled(kNew, 1)).measures[0].verdict,
             RowVerdict::kDiffers);
   EXPECT_EQ(CallOf("Torch.add.0.forward", first).measures[0].verdict, RowVerdict::kDiffers);
+  // What is within rounding stays so, and a call that returns nothing says nothing of its result.
+  EXPECT_EQ(CallOf("Tensor.relu_.0.forward",
+                   [](DumpBuilder& b, const Tensor& old) -> DumpBuilder& {
+                     return b.In(old.max == kOld.max ? kNew : Scaled(kNew, 1e-7));
+                   })
+                .measures[0]
+                .verdict,
+            RowVerdict::kNoise);
+  DumpBuilder t, g;
+  t.Call("Torch._foreach_add_.0.forward").In(kOld).In(kNew).Null(Slot::kOutput);
+  g.Call("Torch._foreach_add_.0.forward").In(kOther).In(kNew).Null(Slot::kOutput);
+  EXPECT_EQ(MustCompare(t.Take(), g.Take()).measures[0].verdict, RowVerdict::kDiffers);
   // The second argument of an in-place call is an input.
   const Comparison c =
       CallOf("Tensor.copy_.0.forward",

@@ -24,7 +24,9 @@ bool InputsAreBitEqual(const Comparison& c, const RecordPair& pair) {
     const Measure& m = c.measures[i];
     if (row.target < 0 || row.golden < 0) return false;
     const Leaf& leaf = c.golden.leaves[row.golden];
-    if (leaf.slot == Slot::kOutput || IsNeutral(m)) continue;
+    // masked_fill_ keeps a part of what it overwrites: its old content is an input of the move.
+    const bool neutral = IsNeutral(m) && m.reason != Reason::kOverwritten;
+    if (leaf.slot == Slot::kOutput || neutral) continue;
     if (m.verdict != RowVerdict::kEqual) return false;
     if (leaf.kind != LeafKind::kTensor) continue;
     if (!ShowsBits(c, i)) return false;
