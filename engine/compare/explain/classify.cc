@@ -7,6 +7,7 @@
 #include "engine/compare/explain/evidence.h"
 #include "engine/compare/judge/judge.h"
 #include "engine/compare/judge/operations.h"
+#include "engine/compare/model/rounding.h"
 
 namespace msprobe::compare {
 namespace {
@@ -37,7 +38,23 @@ bool IsOutput(Slot slot) {
   return slot == Slot::kOutput || slot == Slot::kParameterGrad || slot == Slot::kDebug;
 }
 
-CallClass Classify(const Comparison& c, int32_t p, bool diverged_before) {
+// Whether the arguments that differ are no further apart than rounding explains in the dtype of the
+// call's results: numbers that the program computed from tensors within rounding (loss.item()).
+bool ArgumentsAreWithinRounding(const Comparison& c, const CallSummary& s) {
+  ElementType dtype = DType::kFloat32;
+  if (s.out.worst_row >= 0 && c.rows[s.out.worst_row].golden >= 0)
+    dtype = c.golden.leaves[c.rows[s.out.worst_row].golden].dtype;
+  const Rounding& r = RoundingOf(dtype);
+  return s.arguments.severity * RoundingOf("float").epsilon <=
+         ExplainedRoundings(r, 0, c.tolerance) * r.epsilon;
+}
+
+// What was found in the pairs before this one.
+struct Before {
+  bool diverged = false, noise = false;
+};
+
+CallClass Classify(const Comparison& c, int32_t p, const Before& before) {
   const RecordPair& pair = c.pairs[p];
   if (pair.target < 0 || pair.golden < 0) return CallClass::kUnknown;
   CallSummary s = SummarizeCall(c, p);
@@ -47,15 +64,16 @@ CallClass Classify(const Comparison& c, int32_t p, bool diverged_before) {
       forward >= 0 && forward < p &&
       (c.classes[forward] == CallClass::kIntroduced || c.classes[forward] == CallClass::kInherited);
   const bool gradients = c.target.records[pair.target].direction == Direction::kParameterGrad;
-  if (s.out.differs && gradients && !diverged_before) s = SummarizeGradients(c, p);
+  if (s.out.differs && gradients && !before.diverged) s = SummarizeGradients(c, p);
   if (s.in.differs) return CallClass::kInherited;
   if (s.out.differs) {
-    if (forward_diverged || (gradients && diverged_before)) return CallClass::kInherited;
+    if (forward_diverged || (gradients && before.diverged)) return CallClass::kInherited;
     const bool knows_inputs = s.in.any() || s.arguments.any();
     if (!knows_inputs || s.in.unknown) return CallClass::kUnknown;
     return CallClass::kIntroduced;
   }
-  if (s.arguments.differs && s.out.noise) return CallClass::kIntroduced;
+  const bool computed = (before.noise || s.in.noise) && ArgumentsAreWithinRounding(c, s);
+  if (s.arguments.differs && s.out.noise && !computed) return CallClass::kIntroduced;
   if (s.in.unknown || s.out.unknown) return CallClass::kUnknown;
   if (s.in.noise || s.out.noise || s.arguments.noise) return CallClass::kNoise;
   if (s.in.equal || s.out.equal || s.arguments.equal) return CallClass::kEqual;
@@ -140,11 +158,12 @@ void ForgiveEnlargedRounding(Comparison* c) {
 
 void ClassifyCalls(Comparison* c) {
   c->classes.assign(c->pairs.size(), CallClass::kUnknown);
-  bool diverged = false;
+  Before before;
   for (size_t p = 0; p < c->pairs.size(); ++p) {
-    c->classes[p] = Classify(*c, static_cast<int32_t>(p), diverged);
-    diverged = diverged || c->classes[p] == CallClass::kIntroduced ||
-               c->classes[p] == CallClass::kInherited;
+    c->classes[p] = Classify(*c, static_cast<int32_t>(p), before);
+    before.noise |= c->classes[p] == CallClass::kNoise;
+    before.diverged |=
+        c->classes[p] == CallClass::kIntroduced || c->classes[p] == CallClass::kInherited;
   }
 }
 
