@@ -14,24 +14,6 @@ namespace {
 
 constexpr size_t kMaxOperations = 8;  // kinds of operations that were not observed
 
-std::string_view LevelName(Level level) {
-  switch (level) {
-    case Level::kL0:
-      return "L0";
-    case Level::kL1:
-      return "L1";
-    case Level::kMix:
-      return "mix";
-    case Level::kL2:
-      return "L2";
-    case Level::kDebug:
-      return "debug";
-    case Level::kOther:
-      return "unknown";
-  }
-  return "";
-}
-
 class Show : public Verb {
  public:
   std::string_view name() const override { return "show"; }
@@ -91,7 +73,7 @@ class Show : public Verb {
     out.Print("{}\n", MakePrintable(dump.path));
     out.Print("{}, {}, task {}{}, level {}\n", dump.DialectName(), dump.framework,
               TaskName(dump.task), dump.has_checksums ? " with checksums" : "",
-              LevelName(dump.level));
+              dump.level == Level::kOther ? "unknown" : LevelName(dump.level));
     out.Print("records {}, values {}, stacks {}\n", dump.records.size(), dump.leaves.size(),
               dump.stacks.size());
     std::string run;

@@ -11,6 +11,8 @@ namespace {
 // In the order of Task.
 constexpr std::string_view kTaskNames[] = {
     "statistics", "tensor", "structure", "overflow_check", "nan_check", "grad_probe", "other task"};
+// In the order of Level.
+constexpr std::string_view kLevelNames[] = {"L0", "L1", "mix", "L2", "debug", ""};
 
 // A call number: digits only, no leading zero, no overflow; -1 otherwise.
 int64_t CallNumber(std::string_view text) {
@@ -109,6 +111,14 @@ Task TaskNamed(std::string_view word) {
   const auto* const found = std::find(std::begin(kTaskNames), std::end(kTaskNames), word);
   return found == std::end(kTaskNames) ? Task::kOther
                                        : static_cast<Task>(found - std::begin(kTaskNames));
+}
+
+std::string_view LevelName(Level level) { return kLevelNames[static_cast<size_t>(level)]; }
+
+Level LevelNamed(std::string_view word) {
+  const auto* const found = std::find(std::begin(kLevelNames), std::end(kLevelNames), word);
+  return found == std::end(kLevelNames) ? Level::kOther
+                                        : static_cast<Level>(found - std::begin(kLevelNames));
 }
 
 int64_t NumberAfter(std::string_view text, std::string_view prefix) {

@@ -41,6 +41,9 @@ bool ReturnsUnwrittenMemory(std::string_view function);
 // As spelled in config.json and dump.json; kOther is "other task", and what any other word names.
 std::string_view TaskName(Task task);
 Task TaskNamed(std::string_view word);
+// The same for levels; kOther is "", and what any other word names.
+std::string_view LevelName(Level level);
+Level LevelNamed(std::string_view word);
 
 // "step12" with prefix "step" is 12; "rank" alone, "rank01" and "rank-1" are -1.
 int64_t NumberAfter(std::string_view text, std::string_view prefix);

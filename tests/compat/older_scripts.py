@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import tempfile
 
 import numpy as np
@@ -30,6 +31,18 @@ def net(seed=0, width=3):
 
 
 X = torch.linspace(-1, 2, 20).reshape(5, 4)
+
+# What ptdbg_ascend records of train(net()), in this order.
+CALLS = [
+    "Functional_linear_0_forward",
+    "Functional_relu_0_forward",
+    "Functional_linear_1_forward",
+    "Tensor_sum_0_forward",
+    "Tensor_sum_0_backward",
+    "Functional_linear_1_backward",
+    "Functional_relu_0_backward",
+    "Functional_linear_0_backward",
+]
 
 
 def train(model, x=None):
@@ -68,6 +81,12 @@ def read(path):
 
 def names(path, stacks=False):
     return [line[0] for line in read(path) if stacks or not line[0].endswith("_stack_info")]
+
+
+def calls(path):
+    """The calls of a .pkl file, each once, without its values."""
+    found = [re.sub(r"_(input|output|stack_info)[.\w]*$", "", name) for name in names(path, True)]
+    return list(dict.fromkeys(found))
 
 
 def line(path, name):

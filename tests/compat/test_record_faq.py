@@ -1,6 +1,5 @@
 """What the FAQ of ptdbg_ascend answered. Tests carry the id of the requirement."""
 
-import re
 import signal
 import subprocess
 import sys
@@ -8,9 +7,11 @@ import sys
 import pytest
 import torch
 from older_scripts import (
+    CALLS,
     RANK0,
     X,
     arrays,
+    calls,
     dump_counted,
     error_of,
     files,
@@ -24,22 +25,6 @@ from older_scripts import (
 from torch.nn import functional as F
 
 import ptdbg_ascend as ptdbg
-
-CALLS = [
-    "Functional_linear_0_forward",
-    "Functional_relu_0_forward",
-    "Functional_linear_1_forward",
-    "Tensor_sum_0_forward",
-    "Tensor_sum_0_backward",
-    "Functional_linear_1_backward",
-    "Functional_relu_0_backward",
-    "Functional_linear_0_backward",
-]
-
-
-def calls(path):
-    found = [re.sub(r"_(input|output|stack_info)[.\w]*$", "", name) for name in names(path, True)]
-    return list(dict.fromkeys(found))
 
 
 def pkl(tmp_path, stem="dump", folder="dump", rank="rank0", tag="ptdbg_dump"):

@@ -1,29 +1,12 @@
 """What users of the older tools do that is a little out of the ordinary."""
 
-import re
 from importlib import import_module
 
 import pytest
 import torch
-from older_scripts import RANK0, X, error_of, files, names, net, read, run_in, train
+from older_scripts import CALLS, RANK0, X, calls, error_of, files, names, net, read, run_in, train
 
 import ptdbg_ascend as ptdbg
-
-CALLS = [
-    "Functional_linear_0_forward",
-    "Functional_relu_0_forward",
-    "Functional_linear_1_forward",
-    "Tensor_sum_0_forward",
-    "Tensor_sum_0_backward",
-    "Functional_linear_1_backward",
-    "Functional_relu_0_backward",
-    "Functional_linear_0_backward",
-]
-
-
-def calls(path):
-    found = [re.sub(r"_(input|output|stack_info)[.\w]*$", "", name) for name in names(path, True)]
-    return list(dict.fromkeys(found))
 
 
 def setup(model=None):

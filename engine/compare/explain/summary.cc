@@ -5,30 +5,12 @@
 #include <string>
 
 #include "engine/compare/judge/judge.h"
+#include "engine/model/names.h"
 
 namespace msprobe::compare {
 namespace {
 
 int64_t JudgedRows(const Summary& s) { return s.rows[0] + s.rows[1] + s.rows[2]; }
-
-// As config.json spells it; "" where the dump does not say a level.
-std::string_view LevelText(Level level) {
-  switch (level) {
-    case Level::kL0:
-      return "L0";
-    case Level::kL1:
-      return "L1";
-    case Level::kMix:
-      return "mix";
-    case Level::kL2:
-      return "L2";
-    case Level::kDebug:
-      return "debug";
-    case Level::kOther:
-      return "";
-  }
-  return "";
-}
 
 }  // namespace
 
@@ -74,7 +56,7 @@ Status CheckSomethingWasJudged(const Comparison& c, const Summary& s) {
   const std::string_view why = WhyNothingWasJudged(c, s);
   if (why.empty()) return Status::Ok();
   const bool no_target = c.target.records.empty(), no_golden = c.golden.records.empty();
-  const std::string_view target = LevelText(c.target.level), golden = LevelText(c.golden.level);
+  const std::string_view target = LevelName(c.target.level), golden = LevelName(c.golden.level);
   std::string hint = "compare two runs of one program; -cm, -am and -dm pair calls of other names";
   if (no_target && no_golden) {
     hint = fmt::format("neither {} nor {} has a record; record both runs again", c.target.path,

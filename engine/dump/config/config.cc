@@ -18,11 +18,6 @@ constexpr size_t kLargestConfig = 1 << 20;
 constexpr int64_t kLargestCount = 1'000'000'000;
 constexpr int64_t kLargestSeed = UINT32_MAX;  // what NumPy takes
 
-Level LevelNamed(std::string_view word) {
-  if (word == "debug") return Level::kDebug;
-  return word == "L0" ? Level::kL0 : word == "mix" ? Level::kMix : Level::kL1;
-}
-
 // The keys that the section of a task may hold. kTaskKeys ends with the keys of tasks tensor,
 // overflow_check and grad_probe, in this order: statistics has none of these, tensor the first two.
 Names SectionKeys(Task task) {

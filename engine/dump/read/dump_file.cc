@@ -207,15 +207,6 @@ bool ParsePieces(std::string_view path, std::string_view text, const std::vector
   return good;
 }
 
-Level LevelOf(std::string_view text) {
-  if (text == "L0") return Level::kL0;
-  if (text == "L1") return Level::kL1;
-  if (text == "mix") return Level::kMix;
-  if (text == "L2") return Level::kL2;
-  if (text == "debug") return Level::kDebug;
-  return Level::kOther;
-}
-
 // The older tools do not write their names; the keys that they write show which tool it was.
 Dialect DialectOf(const Header& header, const Dump& dump, bool has_recompute) {
   if (const Dialect named = DialectOfTool(header.tool); named != Dialect::kNone) return named;
@@ -337,7 +328,7 @@ Status ReadDumpFile(std::string_view path, std::string_view text, Dump* dump,
   }
 
   dump->task = TaskNamed(header.task);
-  dump->level = LevelOf(header.level);
+  dump->level = LevelNamed(header.level);
   if (header.has_framework) dump->framework = header.framework;
   dump->dialect = DialectOf(header, *dump, has_recompute);
   if (dump->dialect == Dialect::kOtherOurs) {

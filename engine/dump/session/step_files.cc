@@ -18,11 +18,6 @@ namespace {
 
 constexpr char kTensorFolder[] = "dump_tensor_data";
 
-std::string_view LevelName(Level level) {
-  if (level == Level::kDebug) return "debug";
-  return level == Level::kL0 ? "L0" : level == Level::kMix ? "mix" : "L1";
-}
-
 // Host memory for tensors on their way to the disk. With two cores a writer only takes from
 // training what it gives, unless the configuration asks for it.
 int64_t TensorBudget(bool async_dump) {
