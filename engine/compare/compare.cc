@@ -89,7 +89,7 @@ void NoteWhatWasNotObserved(Comparison* c) {
   const bool files =
       FactsOf(c->target.dialect).has_no_calls && FactsOf(c->golden.dialect).has_no_calls;
   if (files) {
-    // Nothing says what a file is.
+    // A tensor file does not tell whether a backward pass made it.
   } else if (!tb && !gb && !c->target.records.empty()) {
     out.push_back("no backward pass was recorded on either side");
   } else if (tb != gb) {
@@ -125,9 +125,9 @@ void NoteWhatWasNotObserved(Comparison* c) {
   }
 }
 
-// Where the two tools list the gradients of an API call's inputs in different orders, nothing is
-// known of gradients that do not agree. What is wrong in such a gradient shows in the call that
-// takes it.
+// Makes gradients of an API call's inputs that differ unknown, when the two tools list these
+// gradients in different orders: their partners are then uncertain. A gradient that is wrong still
+// shows as a wrong input of the next backward call.
 void ForgiveGradientOrder(Comparison* c) {
   if (FactsOf(c->target.dialect).orders_gradients_by_argument ==
       FactsOf(c->golden.dialect).orders_gradients_by_argument) {

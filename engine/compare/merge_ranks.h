@@ -16,7 +16,7 @@
 namespace msprobe::compare {
 
 struct MergeConfig {
-  // A row is taken when one of these occurs in its NPU Name, with a dot behind it.
+  // A row is taken when one of these occurs in its NPU Name, followed by a dot.
   std::vector<std::string> apis;
   std::vector<std::string> indices;  // names of columns; empty: all metrics of the tables
 };

@@ -183,7 +183,7 @@ std::vector<int32_t> FindForwards(const Dump& target, const Dump& golden,
 
 std::vector<Partner> AlignRecords(const Dump& target, const Dump& golden,
                                   const CompareOptions& options) {
-  // Of a tensor file only the name tells what it holds.
+  // Only the name of a tensor file tells what the file holds.
   const bool files = FactsOf(target.dialect).has_no_calls && FactsOf(golden.dialect).has_no_calls;
   if (options.alignment == Alignment::kNames || files)
     return PairByName(target, golden, options.mapping);
@@ -232,8 +232,9 @@ AlignedDumps AlignDumps(const Dump& target, const Dump& golden, const CompareOpt
     paired[partners[i].golden] = 1;
     target_of[partners[i].golden] = static_cast<int32_t>(i);
   }
-  // A record that only the golden has is listed behind the partner of the paired record before it,
-  // and at the very front when no paired record is before it.
+  // A record that only the golden has is listed after the last paired record that precedes it in
+  // the golden. When no paired record precedes it, it is listed before all others. Example: with A
+  // and B paired, x of the golden A x B is listed after A, and x of x A B is listed first.
   std::vector<std::vector<int32_t>> behind(target.records.size());
   std::vector<int32_t> front;
   int32_t last = -1;

@@ -23,7 +23,7 @@ namespace msprobe::compare {
 
 struct AlignedDumps {
   std::vector<RecordPair> pairs;    // in execution order of the target; a call that only the golden
-                                    // has stands behind the call before it in the golden
+                                    // has follows the call before it in the golden
   std::vector<Row> rows;            // grouped by pair
   std::vector<int32_t> forward_of;  // see Comparison::forward_of
 };
@@ -42,8 +42,8 @@ std::vector<Partner> AlignRecords(const Dump& target, const Dump& golden,
                                   const CompareOptions& options);
 
 // Appends the rows of two records; one of the two may be null (the call is on one side only).
-// Leaves that `links` links are paired so. With `links_only` no other leaves are paired: the golden
-// record has another partner already.
+// `links` decides the partner of each leaf that it names. With `links_only` no other leaves are
+// paired: the golden record has another partner already.
 void AlignLeaves(const Dump& target, const Record* target_record, const Dump& golden,
                  const Record* golden_record, const NameMapping& mapping, std::vector<Row>* rows,
                  const LeafLinks* links = nullptr, bool links_only = false);

@@ -51,7 +51,7 @@ class PlaceMapping {
   const NameMapping::Places* places_ = nullptr;
 };
 
-// Whether both have the same places in the same order, as nearly all calls do.
+// Whether both records have the same places in the same order, as nearly all pairs of calls do.
 bool SamePlaces(std::span<const Leaf> a, const Record& target_record, std::span<const Leaf> b,
                 const Record& golden_record) {
   if (a.size() != b.size()) return false;
@@ -84,7 +84,8 @@ class LeafPairs {
     for (size_t j = 0; j < b_.size(); ++j) used_[j] |= links.taken[golden_record_.first_leaf + j];
   }
 
-  // Sorted, since a hostile record may have very many leaves.
+  // The golden's leaves are sorted by place and looked up by binary search. A hostile record may
+  // have so many leaves that a comparison of each with each would take hours.
   void PairByPlace(const PlaceMapping& moved) {
     std::vector<uint32_t> order(b_.size()), taken_of_group(b_.size(), 0);
     for (uint32_t j = 0; j < b_.size(); ++j) order[j] = j;
@@ -95,13 +96,14 @@ class LeafPairs {
       Place wanted(SlotClass(a_[i].slot), LeafPlace(a_[i], target_record_));
       std::string text;
       if (!moved.Move(&wanted, &text)) {
-        settled_[i] = 1;  // abandoned: the api mapping does not list it
+        settled_[i] = 1;  // no partner: the api mapping lists other values of the slot only
         continue;
       }
       const auto it = std::lower_bound(order.begin(), order.end(), wanted,
                                        [&](uint32_t x, const Place& w) { return PlaceB(x) < w; });
       if (it == order.end()) continue;
-      // Leaves of one place are given out in order; those that are linked are not.
+      // Several golden leaves may have the same place: the first free one is taken. Leaves that a
+      // data mapping has paired are not free.
       uint32_t& taken = taken_of_group[it - order.begin()];
       while (it + taken < order.end() && PlaceB(*(it + taken)) == wanted && used_[*(it + taken)])
         ++taken;
@@ -113,7 +115,8 @@ class LeafPairs {
     }
   }
 
-  // What is left, in order, where kind and shape agree: input.1 against kwargs.bias.
+  // Pairs the tensors that are left, in order, where slot class and shape agree: input.1 with
+  // kwargs.bias.
   void PairByShape() {
     for (uint32_t i = 0, j = 0; i < a_.size(); ++i) {
       if (partner_[i] >= 0 || settled_[i] || a_[i].kind != LeafKind::kTensor) continue;
@@ -132,7 +135,7 @@ class LeafPairs {
     }
   }
 
-  // Golden-only rows stand before the first target row of a later slot class, so that tables read
+  // Golden-only rows come before the first target row of a later slot class, so that tables read
   // in order.
   void AppendRows(std::vector<Row>* rows) const {
     size_t j = 0;

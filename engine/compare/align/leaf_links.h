@@ -1,5 +1,5 @@
-// The values that a data mapping (a file of pairs of leaf names) pairs, in whichever calls they
-// are.
+// The pairs of values that a data mapping (a file of pairs of leaf names) names. The two values of
+// a pair may belong to calls that are not partners.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Names that differ on purpose, as the user says it: mapping files of the older tools, the table
-// of MindSpore's and PyTorch's APIs, and expressions of ours.
+// Translates names that differ on purpose. The user gives mapping files of the older tools, or
+// expressions (rename.h); a built-in table has MindSpore's and PyTorch's APIs.
 //
 //   MappingRequest request{.cell_file = "cells.yaml", .renames = {"s/encoder/backbone/"}};
 //   MSPROBE_ASSIGN_OR_RETURN(NameMapping names, BuildMapping(request, target, golden));

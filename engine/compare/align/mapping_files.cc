@@ -92,7 +92,7 @@ class ApiReader {
   }
 
   Status List(const YAML::Node& node, const std::string& key, ApiPair::List* list, bool* fits) {
-    // Manuals say outputs, the earlier program reads output.
+    // The manual of msprobe says `outputs`, its program reads `output`: both are accepted.
     const auto list_of = [&](const std::string& side) {
       const YAML::Node value = node[side + key];
       return value || key != "outputs" ? value : node[side + "output"];

@@ -1,4 +1,4 @@
-// Reads and checks the mapping files; nothing here knows a dump.
+// Reads and checks the mapping files, without a look at any dump.
 #pragma once
 
 #include <map>
@@ -17,8 +17,9 @@ using NamePairs = std::vector<std::pair<std::string, std::string>>;
 // and for a name that is there twice.
 Result<NamePairs> ReadNamePairs(const std::string& path);
 
-// One API and its counterpart. A list that is given pairs its elements, and values that it does not
-// name have no partner. Without a list, values keep their places.
+// One API and its counterpart. Where the file lists the values of a slot, the elements of the two
+// lists are paired in order, and values of that slot that are not listed have no partner. Without
+// lists, values keep their places.
 struct ApiPair {
   struct List {
     bool given = false;
@@ -33,7 +34,7 @@ struct ApiMapping {
   std::vector<std::string> skipped;
 };
 // A list of mappings, or one mapping. Keys: ms_api, pt_api, {ms,pt}_{args,outputs,parameters,
-// parameters_grad}; ms_output and pt_output are the same as with s.
+// parameters_grad}; ms_output and pt_output mean the same as ms_outputs and pt_outputs.
 Result<ApiMapping> ReadApiMapping(const std::string& path);
 
 // A class, and how its children are renamed: "Block" -> {"attn.qkv", "self_attention.linear_qkv"}.

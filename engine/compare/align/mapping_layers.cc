@@ -53,7 +53,7 @@ std::unordered_map<std::string, std::set<int64_t>> NumbersOf(const Dump& dump) {
 }
 
 // What is added to the target's numbers to get the golden's: 2 for {0, 1} against {2, 3}. 0 when
-// the two sets are no shifted copies of each other.
+// one set is not the other one shifted.
 int64_t ShiftOf(const std::set<int64_t>* target, const std::set<int64_t>* golden) {
   if (target == nullptr || golden == nullptr || target->size() != golden->size()) return 0;
   for (const std::set<int64_t>* side : {target, golden}) {
@@ -90,11 +90,18 @@ Result<LayerMapping> LayerMapping::Make(LayerRules rules, const Dump& target, co
   return out;
 }
 
+// Example: the target's path "backbone.0.attn.qkv", with the rules TopLayer {backbone -> model} and
+// Block {attn.qkv -> self_attention.linear_qkv}. The loop takes a rule or one part at a time:
+//
+//   done (target)          rules of the class at `done`   out (golden)
+//   ""                     TopLayer: backbone             model
+//   backbone               none; a number, not shifted    model.0
+//   backbone.0             Block: attn.qkv, two parts     model.0.self_attention.linear_qkv
 std::string LayerMapping::Map(std::string_view name) {
   const auto [path, own_class] = PathAndClass(name);
   const std::vector<std::string_view> parts =
       path.empty() ? std::vector<std::string_view>() : Split(path, '.');
-  std::string done, out;  // of the target and of the golden
+  std::string done, out;  // the parts so far, as the target and as the golden spells them
   const auto append = [](std::string* to, std::string_view part) {
     if (!to->empty()) *to += '.';
     *to += part;

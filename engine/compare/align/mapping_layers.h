@@ -24,12 +24,12 @@ class LayerMapping {
   // The golden's spelling of "path.Class" of the target. Each child is renamed by the rules of the
   // class that it belongs to; of several rules that fit, the one with the longest name applies. The
   // class is the class that the golden has at that path. Numbered children ("layers.4") are shifted
-  // when both sides have equally many, without a gap, but from different numbers on: one pipeline
-  // stage numbers its layers from 0, another through all stages.
+  // when both sides have equally many, without a gap, but from different numbers on: one program
+  // numbers the layers of each pipeline stage from 0, another counts through all stages.
   std::string Map(std::string_view name);
   bool has_rules() const { return !rules_.empty(); }
   size_t hits() const { return hits_; }
-  // "layers.4 and on are called layers.0 and on in the golden", sentences.
+  // Sentences on what was shifted: "layers.4 and on are layers.0 and on in the golden".
   const std::set<std::string>& shifts() const { return shifts_; }
 
  private:

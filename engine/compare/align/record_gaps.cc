@@ -231,7 +231,7 @@ void GapFiller::SlideGapsOf(std::span<const uint32_t> longer, std::span<const ui
     int gap_end = gap_begin;
     while (gap_end < long_size && (*match_long)[gap_end] < 0) ++gap_end;
     const int gap_size = gap_end - gap_begin;
-    // Positions in `shorter` of the partners just before and just behind the gap. When they are not
+    // Positions in `shorter` of the partners just before and just after the gap. When they are not
     // neighbours, `shorter` has calls without a partner at the same place: the gap stays.
     const int partner_before = gap_begin > 0 ? (*match_long)[gap_begin - 1] : -1;
     const int partner_behind = gap_end < long_size ? (*match_long)[gap_end] : short_size;
@@ -375,7 +375,7 @@ void GapFiller::Fill(std::vector<uint32_t> target, std::vector<uint32_t> golden)
 //   target   A x B C D y E          pairs A-A, B-B, C-C, D-D, E-E
 //   golden   A u C v B D w E
 //
-// B has moved behind C. The gaps are {x} against {u} and {y} against {w}; v stands against nothing.
+// B comes after C in the golden. The gaps are {x} against {u} and {y} against {w}; v is in no gap.
 std::vector<GapFiller::Gap> GapFiller::GapsBetween(std::span<const uint32_t> target,
                                                    std::span<const uint32_t> golden) const {
   std::vector<int> position(golden_.records.size(), -1);  // of a record, in `golden`
@@ -398,7 +398,7 @@ std::vector<GapFiller::Gap> GapFiller::GapsBetween(std::span<const uint32_t> tar
   int next_golden = 0;
   for (size_t i = 0; i <= target.size(); ++i) {
     const bool end = i == target.size();
-    // A pair divides when it lies behind the last dividing pair in the golden as well, and when all
+    // A pair divides when it lies after the last dividing pair in the golden as well, and when all
     // pairs that follow in the target follow in the golden.
     const bool divides = !end && match[i] >= next_golden && match[i] == smallest_from[i];
     if (!end && match[i] < 0) gap.target.push_back(target[i]);

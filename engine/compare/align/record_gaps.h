@@ -33,7 +33,7 @@ class GapFiller {
   struct Gap {
     std::vector<uint32_t> target, golden;
   };
-  // Pairs calls of the gap that have the same key, in order, and answers the gaps that are left.
+  // Pairs calls of the gap that have the same key, in order, and returns the gaps that are left.
   std::vector<Gap> Diff(const Gap& gap, KeyLevel level);
   // Moves calls without a partner along repetitions, to where the values around them agree best.
   void SlideGaps(std::span<const uint32_t> target, std::span<const uint32_t> golden);

@@ -9,7 +9,7 @@
 
 namespace msprobe::compare {
 
-// "s/from/to/"; any other character may stand in the place of '/'. Flags behind it: g replaces
+// "s/from/to/"; any other character may stand in the place of '/'. Flags may follow: g replaces
 // every occurrence and not only the first, i ignores case. `from` is an ECMAScript expression
 // without back-references (so that matching takes polynomial time). In `to`, \1 to \9 are the
 // groups of `from`, and & is the whole match.

@@ -135,6 +135,16 @@ class Differ {
   }
 
   // A point of the shortest path, relative to the box; never one of the box's two corners.
+  //
+  // A path is at (x, y) when it has used x elements of `a` and y of `b`; it is then on diagonal
+  // k = x - y. forward_[zero + k] is the largest x that d edits reach on diagonal k from the start;
+  // backward_[zero + k] is the same from the end, where x, y and k are counted from the end. The
+  // shortest path is found when the two searches meet on one diagonal.
+  //
+  // Example: a = ABC, b = BCA, d = 1. From the start, one edit drops A of `a`, then B and C are
+  // equal: x = 3, y = 2. From the end, one edit drops A of `b`, then C and B are equal: the search
+  // ends at (1, 0), on the diagonal of the first one. The result (1, 0) divides the box into {A}
+  // against {} and {BC} against {BCA}.
   template <typename Same>
   std::pair<int, int> Middle(const Box& box, const Same& same) {
     const int n = box.a1 - box.a0, m = box.b1 - box.b0, delta = n - m;

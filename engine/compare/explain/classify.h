@@ -40,7 +40,7 @@ CallSummary SummarizeGradients(const Comparison& comparison, int32_t gradients);
 //     gradients of parameters                          as what goes into the module's backward call
 //     what goes in is not known                        unknown
 //     all tensors that go in agree                     introduced
-//   a plain argument differs, an output is noise       introduced: whatever the size of what follows.
+//   a plain argument differs, an output is noise       introduced, although it is only noise.
 //                                                      Not where rounding before the call explains
 //                                                      the argument (x * loss.item())
 //   something recorded could not be judged             unknown

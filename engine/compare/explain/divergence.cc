@@ -29,8 +29,7 @@ bool Contains(const Comparison& c, int32_t module, int32_t inner) {
     return false;
   const std::string_view name = RecordOf(c, module).name;
   std::string_view at = RecordOf(c, inner).parent;
-  // The call of a module is recorded after the calls inside it: each parent is found behind its
-  // child.
+  // The call of a module is recorded after the calls inside it: each parent follows its child.
   int32_t from = inner;
   for (int depth = 0; depth < 64 && !at.empty(); ++depth) {
     if (at == name) return true;

@@ -177,7 +177,7 @@ struct WrongInput {
   const Leaf &target, &golden;
 };
 
-// Where a wrong input comes from. Each function below answers one possible origin, or nullopt.
+// Where a wrong input comes from. Each function below returns one possible origin, or nullopt.
 struct Origin {
   double confidence;
   std::string why, advice;

@@ -7,7 +7,7 @@
 
 namespace msprobe::compare {
 
-// Each function answers an index into Comparison::pairs, or -1: there is none.
+// Each function returns an index into Comparison::pairs, or -1: there is none.
 
 // A call without a partner, before `pair`, that made one of the two values: an operation that one
 // run has and the other has not.

@@ -8,9 +8,10 @@
 namespace msprobe::compare {
 namespace {
 
-// In alphabetical order. Not those that choose by comparing (relu, amax, sort): which of 0 and -0
-// they take is up to the device; nor embedding, which rounds with max_norm. tests/compare/test_moving_operations.py calls each of them in PyTorch and
-// holds its result against its inputs.
+// In alphabetical order. Operations that choose by comparing (relu, amax, sort) are not listed: the
+// device decides whether they take 0 or -0. Neither is embedding, which rounds when max_norm is
+// given. tests/compare/test_moving_operations.py calls each listed operation in PyTorch and
+// compares its result with its inputs.
 constexpr std::string_view kMovingOperations[] = {
     "as_strided",
     "atleast_1d",

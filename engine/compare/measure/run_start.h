@@ -9,7 +9,7 @@
 namespace msprobe::compare {
 
 // Call it when the rows are measured and the first divergence is found. Data are the tensors of
-// outside_data.h up to the first divergence; behind it everything may differ.
+// outside_data.h up to the first divergence; after it everything may differ.
 void CompareRunStarts(Comparison* comparison);
 
 }  // namespace msprobe::compare

@@ -136,12 +136,12 @@ struct Comparison {
   double tolerance = 1;  // CompareOptions::tolerance that the verdicts were made with
   std::shared_ptr<const ThresholdTable> thresholds;  // null: the shipped ones
   std::vector<RecordPair> pairs;  // in execution order of the target; a call that only the golden
-                                  // has stands behind the call before it in the golden
+                                  // has follows the call before it in the golden
   std::vector<Row> rows;          // grouped by pair
   std::vector<Measure> measures;  // one for each row
   std::vector<kernels::Diff> diffs;  // tensor mode; Measure::tensor is an index
   // When one run computes in a coarser float dtype than the other: the first row where this is
-  // seen, and the coarsest such dtype. Floats behind that row are judged by that dtype.
+  // seen, and the coarsest such dtype. Floats after that row are judged by that dtype.
   uint32_t coarse_row = UINT32_MAX;
   ElementType coarse_dtype;
   // Empty, or one text for each row: details that its Reason does not have, such as the file that

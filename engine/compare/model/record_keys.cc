@@ -19,7 +19,7 @@ uint64_t Mix(uint64_t a, uint64_t b) {
 constexpr size_t kFramesInKey = 3;
 
 // Whether a frame is one of this function. The call of a module has a frame of its forward() and
-// behind it frames of torch.nn.Module, which our dumps leave out.
+// around it frames of torch.nn.Module, which our dumps leave out.
 bool IsFrameOf(std::string_view frame, std::string_view function) {
   const size_t in = frame.find(", in ");
   return in != std::string_view::npos && frame.substr(in + 5).starts_with(function);

@@ -21,7 +21,7 @@ std::string_view StatisticText(std::string_view spelled);
 std::string ChecksumText(const Leaf& leaf);
 bool IsProcessGroup(const Leaf& leaf);
 
-// Whether a spreadsheet takes the text for a number. "-1+1" is none: it would be computed.
+// Whether a spreadsheet takes the text for a number. "-1+1" is not a number: it would be computed.
 bool IsPlainNumber(std::string_view text);
 
 // Appends Python's repr() of a list of strings: ['a', "it's"], the form of the stack and Data_name

@@ -86,7 +86,7 @@ enum class ColumnId : uint8_t {
 struct Column {
   ColumnId id;
   std::string_view name;  // header text
-  bool ours;              // none of the generation's own columns: it stands behind them
+  bool ours;              // not a column of the generation: it comes after those
 };
 
 enum class CellKind : uint8_t {

@@ -23,7 +23,8 @@ CellKind Number(double value, std::string* out) {
   return CellKind::kNumber;
 }
 
-// NaN and infinities, with the tab that kept spreadsheets from reading them.
+// NaN and infinities. The older tools put a tab after some of them, so that spreadsheets take these
+// for text.
 CellKind NonFinite(double value, Generation generation, std::string* out) {
   if (std::isnan(value)) return Word(generation == Generation::k1 ? "nan\t" : "Nan", out);
   return Word(value < 0 ? "-inf\t" : "inf\t", out);
@@ -39,7 +40,7 @@ std::optional<CellKind> Statistic(const Leaf* leaf, TextRef Leaf::*member, Gener
   return std::nullopt;
 }
 
-// 1.0 numbers even what has a name.
+// 1.0 puts an index after the name of every value, also after that of a keyword argument.
 std::optional<CellKind> Name(const Leaf* leaf, std::string* out) {
   if (leaf == nullptr || leaf->slot != Slot::kKwarg || HasTensorFile(*leaf)) return std::nullopt;
   (*out += leaf->name) += ".0";
@@ -117,18 +118,20 @@ std::optional<CellKind> GenerationCells::Metric(size_t row, Id column, std::stri
   return std::nullopt;
 }
 
-// A gradient that has a partner, and is shown without one.
+// Whether the row is a gradient that has a partner and is shown without one (HideGradients in
+// generation_rules.cc).
 bool GenerationCells::IsHiddenGradient(size_t row) const {
   return c_.mode == Mode::kChecksum && verdicts_[row].word == GenerationWord::kAbsent &&
          Target(row) != nullptr && Golden(row) != nullptr;
 }
 
-// The checksum of a value that has none in the dump; none for any other.
+// The cell of a value whose checksum the dump does not have. nullopt: the cell is as in the table
+// of 26.
 std::optional<CellKind> GenerationCells::Checksum(const Leaf* leaf, std::string* out) const {
   if (leaf == nullptr || !leaf->checksum.empty()) return std::nullopt;
   if (options_.generation == Generation::k1_2) {
     if (leaf->kind == LeafKind::kNone) return Word("None", out);
-    // 1.2 looks for a value and a group has none: the CRC-32 of an empty text.
+    // 1.2 takes the CRC-32 of a value's text. A process group has no such text: CRC-32 of "".
     if (IsProcessGroup(*leaf)) return Word("00000000", out);
   }
   if (options_.generation == Generation::k1) return Word("None", out);
@@ -229,7 +232,7 @@ CellKind PklNumber(double value, std::string* out) {
   return CellKind::kNumber;
 }
 
-// A relative error against a golden of 0: of equal zeros there is none to speak of.
+// The relative error where a golden element is 0: infinite, or NaN when the tensors are equal.
 double ErrorAgainstZero(const kernels::Diff& diff) {
   return diff.unequal == 0 ? kernels::Diff::kNaN : std::numeric_limits<double>::infinity();
 }
@@ -254,7 +257,7 @@ std::optional<CellKind> PklStatistic(const Leaf* leaf, int which, std::string* o
   return std::nullopt;
 }
 
-// Mean of the relative errors, as text in percent.
+// The mean of the relative errors (MAPE): "0.1250%".
 CellKind Percentage(const kernels::Diff& diff, std::string* out) {
   if (diff.golden_zero > 0) return PklNumber(ErrorAgainstZero(diff), out);
   *out += fmt::format("{:.4f}%", diff.mape * 100);
@@ -272,7 +275,7 @@ CellKind GenerationCells::HooksMetric(size_t row, Id column, std::string* out) c
   if (HasNonFinite(*diff) || diff->count == 0) return Word("nan", out);
   if (column == Id::kRmse) return PklNumber(diff->rmse, out);
   if (column == Id::kMape) return Percentage(*diff, out);
-  // A vector of zeros has no direction, be the other the same.
+  // A vector of zeros has no direction: no cosine, even when both tensors are zero.
   if (diff->golden_zero == diff->count) return Word("nan", out);
   return PklNumber(options_.half_cosine ? 0.5 + 0.5 * diff->cosine : diff->cosine, out);
 }
@@ -301,7 +304,7 @@ CellKind GenerationCells::FirstPtdbgMetric(size_t row, Id column, std::string* o
   }
 }
 
-// Python's numbers, which have no files.
+// Metrics of two numbers of Python, which have no tensor files.
 CellKind GenerationCells::ScalarMetric(size_t row, Id column, std::string* out) const {
   const double target = Target(row)->max_value, golden = Golden(row)->max_value;
   const double distance = std::abs(target - golden);

@@ -19,8 +19,8 @@ class GenerationCells {
   GenerationCells(const Comparison& comparison, const TableOptions& options)
       : c_(comparison), options_(options), verdicts_(JudgeByGeneration(comparison, options)) {}
 
-  // Appends the cell's text. Nothing is appended, and there is no kind, where the cell is the same
-  // as in the table of 26.
+  // Appends the cell's text. nullopt, and nothing is appended, when the cell is the same as in the
+  // table of 26.
   std::optional<CellKind> Cell(size_t row, ColumnId column, std::string* out) const;
   const GenerationVerdict& verdict(size_t row) const { return verdicts_[row]; }
 
@@ -28,7 +28,7 @@ class GenerationCells {
   CellKind Difference(size_t row, int which, std::string* out) const;
   CellKind Relative(size_t row, int which, std::string* out) const;
   std::optional<CellKind> Metric(size_t row, ColumnId column, std::string* out) const;
-  // Of torch_npu.hooks and ptdbg_ascend.
+  // A cell of the tables of torch_npu.hooks and ptdbg_ascend.
   std::optional<CellKind> PklCell(size_t row, ColumnId column, std::string* out) const;
   CellKind HooksMetric(size_t row, ColumnId column, std::string* out) const;
   CellKind FirstPtdbgMetric(size_t row, ColumnId column, std::string* out) const;
@@ -43,7 +43,7 @@ class GenerationCells {
 
   const Comparison& c_;
   TableOptions options_;
-  std::vector<GenerationVerdict> verdicts_;  // one a row
+  std::vector<GenerationVerdict> verdicts_;  // one for each row
 };
 
 }  // namespace msprobe::compare

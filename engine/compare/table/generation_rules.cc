@@ -74,13 +74,13 @@ class CallJudge {
       }
     }
     if (options_.generation == Generation::k1_2 && c_.mode == Mode::kChecksum) HideGradients(pair);
-    // 1.2 and those before it color always; 1.0 and those before it do not say why.
+    // 1.2 and the older generations color rows always; 1.0 and the older ones do not say why.
     const bool colors = columns_of_1_ || options_.highlight;
     if (colors && c_.mode != Mode::kChecksum) Highlight(pair.first_row, last);
   }
 
  private:
-  // Of a row that the target has.
+  // The limits for a row that the target has.
   const Thresholds& Of(uint32_t row) { return ThresholdsOfRow(c_, row, &scratch_); }
 
   // In tables of checksums, 1.2 finds no partner for the gradients of a module's parameters where
@@ -139,7 +139,8 @@ class CallJudge {
     return Word::kWarning;
   }
 
-  // What cannot be compared element by element, and why; kNothing when it can.
+  // The word for a row that cannot be compared element by element, with the reason as a note;
+  // kNothing when it can be compared.
   Word RefuseTensor(uint32_t row, const Leaf* target, const Leaf* golden, GenerationVerdict* v) {
     const Measure& m = c_.measures[row];
     if (target == nullptr || golden == nullptr) {
@@ -174,7 +175,7 @@ class CallJudge {
   }
 
   Word JudgeTensor(uint32_t row, const Leaf* target, const Leaf* golden, GenerationVerdict* v) {
-    // Python's numbers stand in the lines of ptdbg_ascend.
+    // ptdbg_ascend records numbers of Python in the lines of the pkl file and not in tensor files.
     const bool plain = target != nullptr && golden != nullptr &&
                        target->kind == LeafKind::kScalar && golden->kind == LeafKind::kScalar;
     if (pkl_table_ && plain) {
@@ -203,7 +204,7 @@ class CallJudge {
     if (std::isnan(diff.cosine)) {
       v->Add(std::isinf(diff.relative_l2) ? Note::kGoldenZero : Note::kTargetZero);
       if (pkl_table_) return Word::kNone;
-      if (first_) return Word::kNo;  // its cosine against zeros was some small number
+      if (first_) return Word::kNo;  // 1.0 computed some small number as cosine against zeros
     }
     const Thresholds::Rules8& r = Of(row).rules8;
     const bool no = (diff.cosine < r.cosine && diff.max_abs_error > r.max_abs_error) ||
@@ -232,7 +233,7 @@ class CallJudge {
       if (first_) {
         seen.relative = seen.difference / std::max(0.01, golden);
       } else if (options_.generation == Generation::k1_2) {
-        // An infinite difference is red already, as the infinity that it comes from.
+        // Where the difference is infinite, one of the values is: that has made the row red.
         constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
         if (std::isfinite(seen.difference)) {
           seen.relative = seen.difference / std::max(kEpsilon, golden);
@@ -263,7 +264,8 @@ class CallJudge {
   void Red(uint32_t row, Note note) { Color(row, formats::RowColor::kRed, note); }
   void Yellow(uint32_t row, Note note) { Color(row, formats::RowColor::kYellow, note); }
 
-  // Every output is held against every input; red wins, and yellow rules are then not asked.
+  // Compares every output with every input. The yellow rules are not applied to an output that is
+  // red.
   void Highlight(uint32_t first, uint32_t last) {
     std::vector<Seen> inputs, outputs;
     for (uint32_t row = first; row < last; ++row) {
@@ -314,8 +316,8 @@ class CallJudge {
   const Comparison& c_;
   const TableOptions& options_;
   std::vector<GenerationVerdict>& verdicts_;
-  const bool first_;         // 1.0, and what came before it
-  const bool columns_of_1_;  // 1.2, and what came before it
+  const bool first_;         // 1.0 and older generations
+  const bool columns_of_1_;  // 1.2 and older generations
   const bool pkl_table_;     // torch_npu.hooks, ptdbg_ascend
   Thresholds scratch_;
 };
@@ -353,12 +355,12 @@ StatisticDifference SubtractStatistic(const Leaf* target, const Leaf* golden, in
   const auto number = [&](const Leaf& leaf, double* value) {
     const std::string_view text = leaf.*kStatistics[which];
     const bool boolean = text == "true" || text == "false" || text == "True" || text == "False";
-    if (boolean) {  // a number to 1.0
+    if (boolean) {  // 1.0 takes True for 1 and False for 0
       *value = text[0] == 't' || text[0] == 'T';
       return generation <= Generation::k1;
     }
     *value = leaf.*kValues[which];
-    // A text argument that spells a number is one to 8.
+    // Generation 8 takes a text argument that spells a number, such as "0.5", for that number.
     if (generation == Generation::k8 && leaf.dtype == "<class 'str'>") {
       const auto end = std::from_chars(text.data(), text.data() + text.size(), *value).ptr;
       return !text.empty() && end == text.data() + text.size() && std::isfinite(*value);

@@ -4,7 +4,7 @@
 //   std::vector<GenerationVerdict> verdicts = JudgeByGeneration(comparison, options);
 //   AppendGenerationMessage(&cell, comparison, i, verdicts[i], Generation::k8);
 //
-// What they could not know is not a pass here either: NaN on both sides is None, not Yes.
+// A row that could not be compared is not a pass here either: NaN on both sides is None, not Yes.
 #pragma once
 
 #include <cstdint>
@@ -45,12 +45,12 @@ enum class GenerationNote : uint8_t {
   kShape,
   kScalar,  // a tensor without dimensions
   kOneElement,
-  kNonFinitePlaces,  // NaN or infinities at other places
+  kNonFinitePlaces,  // NaN or infinities at different places
   kGoldenZero,       // one side is zero everywhere: no cosine
   kTargetZero,
   kDtype,
   kDoubleCheck,
-  // Of the rules that color rows; each on a line of its own.
+  // The rules that color rows. In Err_message each has a line of its own.
   kRedNonFinite,
   kRedHuge,
   kRedThousandth,
@@ -67,30 +67,31 @@ struct GenerationVerdict {
   GenerationWord word = GenerationWord::kNothing;
   formats::RowColor color = formats::RowColor::kNone;
   uint32_t notes = 0;  // bit i: GenerationNote i
-  // Of generation 1.2: the rules that color this row, one for each input against which they hold.
+  // Generation 1.2: the rules that color this row. A rule is listed once for each input for which
+  // it holds.
   std::unique_ptr<std::vector<GenerationNote>> colored_by;
   bool Has(GenerationNote note) const { return notes >> static_cast<int>(note) & 1; }
   void Add(GenerationNote note) { notes |= uint32_t{1} << static_cast<int>(note); }
 };
 
-// One a row.
+// One verdict for each row.
 std::vector<GenerationVerdict> JudgeByGeneration(const Comparison& comparison,
                                                  const TableOptions& options);
 
 void AppendGenerationMessage(std::string* out, const Comparison& comparison, size_t row,
                              const GenerationVerdict& verdict, Generation generation);
 
-// What the row is judged with; may be *scratch.
+// The limits that the row is judged with. The result may be *scratch.
 const Thresholds& ThresholdsOfRow(const Comparison& comparison, size_t row, Thresholds* scratch);
 
-// The leaf names a tensor file ("-1" stands for none).
+// Whether the leaf names a tensor file ("-1" means that there is none).
 bool HasTensorFile(const Leaf& leaf);
 
 // Target minus golden of one statistic, as these tables have it.
 struct StatisticDifference {
   enum class Kind : uint8_t { kNumbers, kNoNumbers, kUnmatched };
   Kind kind = Kind::kUnmatched;
-  double target = 0, golden = 0, diff = 0;  // kNumbers; NaN and infinities among them
+  double target = 0, golden = 0, diff = 0;  // kNumbers; they may be NaN or infinite
 };
 // `which`: 0 max, 1 min, 2 mean, 3 norm. Null leaves: no partner.
 StatisticDifference SubtractStatistic(const Leaf* target, const Leaf* golden, int which,

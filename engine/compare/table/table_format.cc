@@ -242,7 +242,7 @@ class TableFormat::Filler {
   static constexpr double Leaf::*kNumbers[] = {&Leaf::max_value, &Leaf::min_value,
                                                &Leaf::mean_value, &Leaf::norm_value};
 
-  // A string argument without a character, which is something else than no value.
+  // Whether the leaf is an empty string argument. An empty string is a value; "" alone means none.
   static bool IsEmptyText(const Leaf& leaf) {
     return leaf.kind == LeafKind::kScalar && leaf.dtype == "<class 'str'>" && leaf.value.empty();
   }

@@ -1,5 +1,5 @@
 // Which generation's table is written. The generations differ in columns, in the spelling of cells
-// and in how they judge a row; ours are behind the columns of each.
+// and in how they judge a row; our columns follow the generation's own.
 #pragma once
 
 #include <cstdint>

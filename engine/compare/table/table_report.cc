@@ -121,7 +121,7 @@ Status WriteSheet(const TableFormat& table, size_t first, size_t last, const std
   ThreadPool::Default().ParallelFor(count, [&](size_t i) {
     formats::XlsxRows part = parts.Take();
     const size_t from = first + i * kRowsPerPart;
-    part.Start(static_cast<uint32_t>(from - first + 2));  // behind the header
+    part.Start(static_cast<uint32_t>(from - first + 2));  // after the header
     pages.RowsDone(std::min(last - from, kRowsPerPart));
     FillSheetRows(table, from, std::min(last, from + kRowsPerPart), &part);
     parts.Put(i, std::move(part));
