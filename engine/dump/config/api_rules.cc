@@ -12,7 +12,7 @@ namespace msprobe::dump {
 namespace {
 
 constexpr std::string_view kCategories[] = {"core", "low"};
-// Of APIs that are there under some versions or devices only.
+// Prefixes of APIs that exist only with some versions or devices.
 constexpr std::string_view kPrefixes[] = {"Functional", "Tensor",      "Torch",     "VF",
                                           "NPU",        "Distributed", "MindSpeed", "Aten"};
 

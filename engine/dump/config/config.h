@@ -32,7 +32,7 @@ struct DataMode {
 };
 
 struct Config {
-  Task task = Task::kStatistics;          // all but kOther
+  Task task = Task::kStatistics;          // any task but kOther
   Level level = Level::kL1;               // kL0, kL1, kMix, kDebug; kL2: nothing is recorded
   std::string dump_path = "./dump_path";  // as written; relative to the working directory
   std::vector<int64_t> rank, step;        // sorted, without repetition; empty: all
@@ -56,14 +56,14 @@ struct Config {
   RiskLevel risk_level = RiskLevel::kAll;  // ignored when scope or list is set
   bool async_dump = false;                 // a thread writes tensors, also with few cores
   std::optional<bool> dump_enable;         // set: the file is read again when it changes
-  std::optional<int64_t> seed;             // if this or the next is set, the front seeds, once
+  std::optional<int64_t> seed;             // set, or the next one set: the front seeds once
   std::optional<bool> is_deterministic;
   bool enable_dataloader = false;  // the front starts and stops with each batch
   std::vector<std::string> custom_op_namespaces = {"_C_ascend"};  // of torch.ops
 
-  std::optional<PklStyle> pkl;  // a front of an older tool: its files instead of dump.json
+  std::optional<PklStyle> pkl;  // set by the front of an older tool: write its files, no dump.json
 
-  std::vector<std::string> warnings;  // one a line: keys that have no effect here
+  std::vector<std::string> warnings;  // lines for the log: keys that have no effect here, ...
 };
 
 // Keyword arguments of the debugger; they win over the file. Elements of step: "7" or "3-6".

@@ -1,7 +1,8 @@
-// Which calls a mode of the fronts of the older tools wants, by the names that lines have.
+// Which calls are recorded in a mode (PklMode) of the fronts of the older tools. Calls have the
+// names that they have in the lines of a pkl file.
 //
 //   PklScope scope(style);
-//   if (scope.Wants("Functional_relu_0_forward")) Record();      // each call, in their order
+//   if (scope.Wants("Functional_relu_0_forward")) Record();      // ask for each call, in order
 #pragma once
 
 #include <string_view>
@@ -10,11 +11,11 @@
 
 namespace msprobe::dump {
 
-// list: names that begin with one of the scope; a number at its end is a whole one, so that
-// "Tensor_abs_1" is not the beginning of "Tensor_abs_10". range: in ptdbg_ascend 0.1 the numbers
-// in front of the names, both included; later from the first call that the first name fits to the
-// first that the second fits. stack: all of them, a list of one, or a range. api_list: a part of
-// the name, whatever its case.
+// kList: calls whose names begin with a name of the scope. A number at the end is taken as a whole:
+// "Tensor_abs_1" is not the beginning of "Tensor_abs_10". kRange: from the first call that fits the
+// first name to the first call that fits the second name; in ptdbg_ascend 0.1 by the numbers in
+// front of the names, both included. kStack: all calls (no name in the scope), a list (one name) or
+// a range (two names). kApiList: calls whose names contain a given text, in upper or lower case.
 class PklScope {
  public:
   PklScope() = default;

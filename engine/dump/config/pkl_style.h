@@ -1,5 +1,5 @@
-// How a session writes when a front of an older tool asked for it: the lines of torch_npu.hooks and
-// ptdbg_ascend, and the files of elements beside them. docs/dialects.md says how they look.
+// How a session writes for a front of an older tool: pkl files as torch_npu.hooks and ptdbg_ascend
+// wrote them, and the files of elements beside them. docs/dialects.md describes these files.
 #pragma once
 
 #include <cstdint>
@@ -18,33 +18,33 @@ enum class PklMode : uint8_t { kAll, kList, kRange, kStack, kApiList, kApiStack 
 
 enum class PklData : uint8_t {
   kNone,
-  kInLines,   // elements stand in the line: ten and three statistics, or all
+  kInLines,   // elements are in the line: all, or the first ten and three statistics
   kNpy,       // a .npy file for each tensor
-  kStorages,  // the same with the elements as they lie in memory, and no lines
+  kStorages,  // a .npy file with the tensor's part of the storage, and no pkl file
 };
 
 struct PklStyle {
   PklDialect dialect = PklDialect::kCounted;
   PklMode mode = PklMode::kAll;
-  // Either `file` and `data_folder` (of .npy files) are given, or what they are made from when the
-  // rank is known (pkl_place.h).
+  // `file` is the pkl file, `data_folder` the folder of .npy files. Either both are given, or they
+  // are made from the four members after them when the rank is known (pkl_place.h).
   std::string file, data_folder;
   std::string tag_folder, step_folder;  // "d/ptdbg_dump_v0.1"; "step3", or "" without steps
   std::string stem;                     // "api_stack_dump"
   PklData data = PklData::kNpy;
-  bool sampled = true;         // kInLines
-  int64_t sample_step = 1;     // kNumbered: of the middle of a tensor of more than 512 elements
-  bool plain_values = true;    // numbers, tensors of bool and int, without dimensions or elements
-  bool file_for_each = false;  // overflows: `file` is the folder where each gets its own
-  bool raises = false;         // an overflow too many ends the program
-  std::vector<std::string> scope;     // names as they stand in lines
-  std::vector<std::string> api_list;  // kApiList: parts of names, whatever their case
+  bool sampled = true;         // kInLines: ten elements and three statistics, not all elements
+  int64_t sample_step = 1;     // kNumbered: SampleElements keeps each sample_step-th element
+  bool plain_values = true;    // false: numbers and the tensors of IsPlainTensor are left out
+  bool file_for_each = false;  // each overflow gets a pkl file of its own, in the folder `file`
+  bool raises = false;         // too many overflows end the program
+  std::vector<std::string> scope;     // names as they are in lines
+  std::vector<std::string> api_list;  // kApiList: parts of names, in upper or lower case
 
   bool has_values() const { return mode != PklMode::kStack; }
   bool has_stacks() const {
     return dialect != PklDialect::kHooks && mode != PklMode::kAll && mode != PklMode::kApiList;
   }
-  // Then "input" of a backward call is what it produced.
+  // true: lines of a backward call name its results "input" and its arguments "output".
   bool swaps_backward() const { return dialect != PklDialect::kCounted; }
 };
 

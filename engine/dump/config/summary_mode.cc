@@ -7,7 +7,8 @@
 namespace msprobe::dump {
 namespace {
 
-// The second line and "hash" are MindSpore's; all its single statistics are among ours.
+// The words from "max" on are MindSpore's. The name of a single statistic asks for all statistics;
+// "hash" is the same as "md5".
 constexpr std::string_view kWords[] = {"statistics",
                                        "md5",
                                        "xor",

@@ -10,7 +10,7 @@
 namespace msprobe::dump {
 namespace {
 
-constexpr int kComplete = 101;  // in place of the step: an overflow's elements are all there
+constexpr int kComplete = 101;  // as sample step of an overflow: all elements are in the file
 
 // "File a.py, line 3, in f, \n y = g(x)" as ["a.py", "3", "f", "y = g(x)"].
 void AppendFrame(std::string* out, std::string_view frame) {
@@ -79,7 +79,7 @@ void PklComposer::Compose(const Entry& entry) {
   if (style_.file_for_each) name_ = WithoutLineNumber(name_);
   if (!style_.has_values()) return;
   const bool swapped = style_.swaps_backward() && name_.ends_with("_backward");
-  // Lines named "output" stand after lines named "input".
+  // Lines named "output" come after lines named "input".
   const Entry::Slot* last = nullptr;
   for (const Entry::Slot& slot : entry.slots()) {
     const std::string_view key = entry.text(slot.key);
@@ -145,7 +145,7 @@ void PklComposer::BeginLine() {
   text_ += ", ";
 }
 
-// kInLines: the elements, and with a sample three statistics, in one list.
+// kInLines: one list with all elements, or with ten elements and three statistics.
 void PklComposer::AddElements(const TensorValue& tensor) {
   if (tensor.file.empty() || tensor.file == "-1") return;
   BeginLine();
@@ -192,7 +192,7 @@ void PklComposer::AddTensor(const TensorValue& tensor) {
 
 void PklComposer::AddNumber(const Entry& entry, const Entry::Value& value) {
   const std::string_view type = entry.text(value.type);
-  // ptdbg_ascend 0.1 knows tensors only.
+  // ptdbg_ascend 0.1 records tensors only.
   if (value.bare || !IsNumberType(type) || style_.dialect == PklDialect::kNumbered) return;
   if (!style_.plain_values || style_.data == PklData::kInLines) return;
   BeginLine();

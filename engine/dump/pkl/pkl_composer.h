@@ -1,4 +1,4 @@
-// Entries of a session as lines of torch_npu.hooks and ptdbg_ascend. pkl_file.h reads them back.
+// Writes entries as lines of torch_npu.hooks and ptdbg_ascend. pkl_file.h reads such lines.
 //
 //   PklComposer composer(style, [&](std::string_view file) { return ElementsOf(file); });
 //   composer.Compose(entry);
@@ -20,12 +20,14 @@ namespace msprobe::dump {
 
 class PklComposer {
  public:
-  // kInLines: the text between the brackets, for the name of the file that a tensor would go to.
+  // kInLines: returns the elements of a tensor as text, "1.5, -2.0". `file`: the name of the
+  // tensor's file, which is not written in this style.
   using ElementsOf = std::function<std::string_view(std::string_view file)>;
   PklComposer(const PklStyle& style, ElementsOf elements_of)
       : style_(style), elements_of_(std::move(elements_of)) {}
 
-  // Values that the style leaves out have no line. The members below hold until the next call.
+  // Makes the lines of the entry. Values that the style leaves out have no line. name() and lines()
+  // are valid until the next call.
   void Compose(const Entry& entry);
   const std::string& name() const { return name_; }  // of the call: "Functional_relu_0_forward"
   const std::string& lines() const { return text_; }
@@ -47,12 +49,13 @@ class PklComposer {
   int64_t next_line_ = 0;  // kHooks
 };
 
-// What lines call a call: with the number of its API taken out of "Functional_relu_3_forward".
+// "Functional_relu_forward" for "Functional_relu_3_forward".
 std::string WithoutCallNumber(std::string_view name);
 
-// Frames as stack.json has them, as a list of lists of file, line, function and source.
+// `frames` are spelled as in stack.json. The result is a list with [file, line, function, source]
+// for each frame.
 std::string PklFrames(const std::vector<std::string>& frames);
-// The line of a call with such a list.
+// Appends the line of a call's stack. `frames`: the result of PklFrames.
 void AppendStackLine(std::string* out, std::string_view name, std::string_view frames);
 
 // Whether a style without plain values leaves the tensor out: it has integers or bool, or no

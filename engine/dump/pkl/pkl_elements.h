@@ -1,4 +1,4 @@
-// Elements of a tensor in the forms that the older tools kept them.
+// Elements of a tensor in the forms in which the older tools stored them.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace msprobe::dump {
 
-// Elements of our own, contiguous.
+// A contiguous copy of elements.
 struct OwnedElements {
   DType dtype = DType::kFloat64;
   std::vector<int64_t> shape;
@@ -25,7 +25,7 @@ struct OwnedElements {
 
 inline constexpr int64_t kSampleEnd = 256;  // elements at each end that are always kept
 // The elements as ptdbg_ascend 0.1 stores them: flat, rounded to float32 and written as float64. Of
-// more than 512 elements: the first 256, each `step`-th of the following, and the last 256.
+// more than 512 elements: the first 256, each `step`-th of those between, and the last 256.
 OwnedElements SampleElements(const TensorView& view, int64_t step);
 
 // The same elements in a dtype that NumPy has: small floats in float32, complex32 in complex64,
@@ -33,8 +33,8 @@ OwnedElements SampleElements(const TensorView& view, int64_t step);
 // to `*owned`.
 TensorView NumpyElements(const TensorView& view, OwnedElements* owned);
 
-// The memory that a view lies in, from its first element to its last. `*offset`: where element
-// (0, ..., 0) is in it; not 0 only with negative strides.
+// The memory that a view lies in, from its first element to its last. `*offset`: the index of
+// element (0, ..., 0) in it; other than 0 only with negative strides.
 OwnedElements StorageElements(const TensorView& view, int64_t* offset);
 
 // Appends "1.5, -2.0": the first elements, at most `most`.

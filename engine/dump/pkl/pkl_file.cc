@@ -99,7 +99,9 @@ class PklReader {
         at);
   }
 
-  // torch_npu.hooks numbers each line: a new call begins where the parts of a call start again.
+  // Whether a line begins a new call. torch_npu.hooks numbers lines and not calls: there a new call
+  // begins where an input follows an output, or where the places do not increase. Example: input.0,
+  // input.1, output, input.0 are two calls; so are input.0 and input.0.
   bool BeginsRecord(const PklName& name) const {
     if (dump_.records.empty()) return true;
     const std::string_view last = dump_.records.back().name;
@@ -125,8 +127,9 @@ class PklReader {
     segments_->push_back(segment_);
   }
 
-  // A defect of ptdbg_ascend 0.1 writes the list, its frames and their parts once more each, as
-  // stack_info.0 and stack_info.0.0; torch_npu.hooks has one line a frame, stack_info.0, a text.
+  // ptdbg_ascend writes a stack as one list, stack_info. By a defect 0.1 also writes each frame
+  // (stack_info.0) and each part of a frame (stack_info.0.0); these lines are ignored.
+  // torch_npu.hooks writes one line for each frame, stack_info.0, which is a text.
   void AddStack(const PklName& name, const PklValues& line) {
     if (name.rest.empty()) {
       // Most calls of a program come from few places.
@@ -179,7 +182,8 @@ class PklReader {
   }
 
   // Numbers the calls of one API in the order in which they appear. If there are as many backward
-  // calls as forward calls, the backward calls in reverse order, because autograd runs them so.
+  // calls as forward calls, the backward calls are numbered from the last to the first, because
+  // autograd runs them in reverse order: forward 0 1 2, backward 2 1 0.
   void NumberCalls() {
     std::unordered_map<std::string_view, int64_t> forward, backward, seen;
     for (const Record& r : dump_.records)
@@ -205,8 +209,9 @@ class PklReader {
     }
   }
 
-  // The first ten elements and max, min, mean; or all elements. A tensor of 13 can be
-  // both: the other tensors of the file tell which.
+  // Finds out whether the lists of torch_npu.hooks are samples (the first ten elements, then max,
+  // min and mean) or have all elements. A list of 13 numbers can be either: the other lists of the
+  // file decide.
   void FindSamples() {
     bool full = false, sampled = false;
     for (const Leaf& leaf : dump_.leaves) {

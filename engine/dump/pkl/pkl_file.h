@@ -1,4 +1,4 @@
-// Dumps of torch_npu.hooks and ptdbg_ascend: text, one JSON list a line, in files called .pkl.
+// Reads pkl dumps of torch_npu.hooks and ptdbg_ascend: text files with one JSON list on each line.
 //
 //   ["Functional_relu_0_forward_input.0", 0, [], "torch.float32", [2, 3], [1.5, -2.0, 0.25]]
 //   ["0_Functional_relu_forward_input.0", [1.5, -2.0, ...], "torch.float32", [2, 3]]
@@ -17,17 +17,17 @@
 
 namespace msprobe::dump {
 
-// Fills everything of `dump` (path and folder are set) that the file and the folders of .npy files
-// beside it know. Lines of one call become one record, by their parsed names. In backward calls of
-// torch_npu.hooks and ptdbg_ascend 0.1 "input" is what the call produced: their slots say so, their
-// names stay. Lines that cannot be read are left out and counted in dump->note; an unfinished last
-// line makes the dump incomplete. Errors: kInvalidDump when no line can be
-// read; kUnsupported when `memory` does not allow for it.
+// Fills all members of `dump` that the file and the folders of .npy files beside it tell; path and
+// folder are set already. Lines of one call become one record, by their parsed names. In backward
+// calls of torch_npu.hooks and ptdbg_ascend 0.1 the values named "input" are the results of the
+// call: they get the slot kOutput and keep their names. Lines that cannot be read are left out and
+// counted in dump->note; an unfinished last line makes the dump incomplete. Errors: kInvalidDump
+// when no line can be read; kUnsupported when `memory` is too small for the dump.
 Status ReadPklFile(MappedFile file, const ReadOptions& options, MemoryShare* memory, Dump* dump);
 
-// Its first half: the lines alone. Views point into `text`. `segments` gets one number a record:
-// how often the numbers in front of names started over before it (each time ptdbg_ascend 0.1 began
-// a folder of its own).
+// The first half of ReadPklFile: the lines without the folders. Views point into `text`. `segments`
+// gets one number for each record: how often the numbers in front of names began at 0 again before
+// that record. Each time, ptdbg_ascend 0.1 began a new folder of .npy files.
 Status ReadPklLines(std::string_view path, std::string_view text, Dump* dump,
                     std::vector<int32_t>* segments, MemoryShare* memory = nullptr);
 

@@ -1,4 +1,4 @@
-// The folders of .npy files that lie beside a dump of lines.
+// The folders of .npy files beside a pkl file.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -50,11 +50,11 @@ Status ReadPklFile(MappedFile file, const ReadOptions& options, MemoryShare* mem
   std::vector<int32_t> segments;
   MSPROBE_RETURN_IF_ERROR(ReadPklLines(dump->path, file.bytes(), dump, &segments, memory));
   dump->files.push_back(std::move(file));
-  if (dump->task == Task::kTensor) return Status::Ok();  // the values stand in the lines
+  if (dump->task == Task::kTensor) return Status::Ok();  // the elements are in the lines
   if (options.tensor_folder && options.tensor_folder->empty()) return Status::Ok();
   MSPROBE_ASSIGN_OR_RETURN(std::vector<std::string> folders, DataFolders(*dump));
   const auto runs = static_cast<size_t>(*std::max_element(segments.begin(), segments.end())) + 1;
-  size_t only_run = runs;  // that has tensors; `runs`: all have
+  size_t only_run = runs;  // index of the only run that has tensors; `runs`: all runs have some
   if (options.tensor_folder) {
     if (runs > 1) {
       only_run = RunOf(*options.tensor_folder, folders, runs);

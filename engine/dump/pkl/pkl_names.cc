@@ -15,7 +15,7 @@ struct Ending {
   size_t at;  // of the separator in front of the direction
   Direction direction;
   PklPart part;
-  size_t end;  // behind the part's word
+  size_t end;  // of the part's word
 };
 
 // The ending of a name: "_forward_input" and the like, with or without a following ".0".

@@ -21,10 +21,10 @@ struct PklName {
   std::string_view type;  // "Functional"; "" for a name that a user chose
   std::string_view op;    // "relu"
   int64_t number = -1;    // in front of the name; -1: none
-  int64_t call = -1;      // behind the operation; -1: none
+  int64_t call = -1;      // the number after the operation; -1: none
   Direction direction = Direction::kForward;
   PklPart part = PklPart::kInput;
-  std::string_view rest;  // behind the part: ".0.1"
+  std::string_view rest;  // what follows the part: ".0.1"
   char separator = '_';
   // As msprobe spells it: "Functional.relu".
   std::string Api() const;
@@ -33,7 +33,8 @@ struct PklName {
 // nullopt: none of these forms.
 std::optional<PklName> ParsePklName(std::string_view name);
 
-// "Functional_relu_forward" of "7_Functional_relu_forward": two dumps number their lines apart.
+// "Functional_relu_forward" for "7_Functional_relu_forward". Line numbers of two dumps do not
+// agree.
 std::string_view WithoutLineNumber(std::string_view name);
 
 }  // namespace msprobe::dump

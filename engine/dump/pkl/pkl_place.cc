@@ -14,7 +14,8 @@
 namespace msprobe::dump {
 namespace {
 
-// Everything in `folder` goes to the first place beside the tag folder that is free.
+// Moves the content of the folder `below` in the tag folder to the same folder in a new tag folder:
+// from "d/ptdbg_dump_v0.1/rank3" to "d/ptdbg_dump_v0.1_1/rank3", or "..._2/rank3" if that exists.
 Status MoveAside(const std::string& tag_folder, const std::string& below) {
   const std::string folder = JoinPath(tag_folder, below);
   MSPROBE_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(folder));
@@ -48,7 +49,7 @@ Result<PklStyle> PlacePklFiles(PklStyle style, std::optional<int> rank) {
   if (style.tag_folder.empty()) {
     if (rank.value_or(0) <= 0 || style.file_for_each) return style;
     style.file = WithRank(style.file, *rank);
-    const std::string_view stem = style.stem;  // of the data folder, in front of its time
+    const std::string_view stem = style.stem;  // the data folder is the stem and a time
     if (!style.data_folder.empty() && style.data != PklData::kStorages) {
       const std::string folder = style.data_folder;
       style.data_folder = fmt::format("{}_rank{}{}", folder.substr(0, stem.size()), *rank,
@@ -64,7 +65,7 @@ Result<PklStyle> PlacePklFiles(PklStyle style, std::optional<int> rank) {
   const std::string below = JoinPath(style.step_folder, rank_folder);
   const std::string folder = JoinPath(style.tag_folder, below);
   MSPROBE_RETURN_IF_ERROR(MakeDirectories(folder));
-  static auto* ours = new std::set<std::string>;  // held beyond static destructors
+  static auto* ours = new std::set<std::string>;  // never destroyed: used until the process ends
   if (ours->insert(folder).second) MSPROBE_RETURN_IF_ERROR(MoveAside(style.tag_folder, below));
   style.file = style.file_for_each ? folder : JoinPath(folder, style.stem + ".pkl");
   if (style.data == PklData::kNpy) style.data_folder = JoinPath(folder, style.stem);

@@ -31,7 +31,8 @@ bool ReadFrame(formats::JsonCursor* json, TextArena* arena, std::string_view* fr
   return true;
 }
 
-// A list of frames; the frame itself, where a defect wrote it once more; its parts; one text.
+// Reads a list of frames, or a text. In the lines that a defect of ptdbg_ascend 0.1 adds (a single
+// frame, a part of a frame) there are no frames: these are skipped.
 void ReadStack(formats::JsonCursor* json, TextArena* arena, PklValues* line) {
   formats::JsonText text;
   if (json->Peek() == '"') {
@@ -76,7 +77,7 @@ void ReadStatistic(formats::JsonCursor* json, bool scalar, TextArena* arena, Pkl
   if (!json->failed() && line->statistics.size() < 4) line->statistics.push_back(value);
 }
 
-// "[2, 3]" with one blank behind each comma, whatever the file has.
+// "[2, 3]": one space after each comma, also where the file has none or several.
 std::string_view ReadShape(formats::JsonCursor* json, TextArena* arena) {
   const size_t start = (json->Peek(), json->offset());
   std::string text = "[";

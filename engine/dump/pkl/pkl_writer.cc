@@ -60,7 +60,7 @@ void PklWriter::List(const std::string& file_name, const TensorView& view) {
 }
 
 std::string_view PklWriter::TakeListed(std::string_view file_name) {
-  for (size_t i = waiting_; i-- > 0;) {  // those of the entry that is written came last
+  for (size_t i = waiting_; i-- > 0;) {  // the entry's tensors are the last in the list
     if (listed_[i].file != file_name) continue;
     std::swap(listed_[i], listed_[--waiting_]);
     return listed_[waiting_].elements;
@@ -78,7 +78,8 @@ Result<std::unique_ptr<PklWriter>> PklWriter::Create(const PklStyle& style, bool
   return writer;
 }
 
-// "Overflow_info_20230104_134530.pkl" and a folder of the same stem; neither exists yet.
+// Creates "Overflow_info_20230104_134530.pkl", and chooses a folder with the same stem. If one of
+// them exists, "_1" is added, or "_2".
 Status PklWriter::BeginFile() {
   const std::time_t now = std::time(nullptr);
   std::tm utc{};
@@ -142,7 +143,7 @@ Status PklWriter::StoreStorage(std::string_view name, const TensorView& view, Te
   OwnedElements converted;
   stored = NumpyElements(stored, &converted);
   const std::string call = WithoutCallNumber(parsed.stem);
-  // Gradients arrive in the order of the graph; the name of the file says to which value one belongs.
+  // Gradients arrive in the order of the autograd graph: their place is in the name of the file.
   const int64_t place = parsed.direction == Direction::kBackward && !parsed.rest.empty()
                             ? NumberAfter(parsed.rest.substr(1), "")
                             : next_value_++;
@@ -163,7 +164,7 @@ Status PklWriter::Write(const Entry& entry) {
   composer_.Compose(entry);
   std::string_view text = composer_.lines();
   if (entry.stack >= 0 && static_cast<size_t>(entry.stack) < stacks_.size()) {
-    const bool stack_first = style_.swaps_backward();  // the first two generations
+    const bool stack_first = style_.swaps_backward();  // torch_npu.hooks and ptdbg_ascend 0.1
     with_stack_.clear();
     if (!stack_first) with_stack_ += composer_.lines();
     AppendStackLine(&with_stack_, composer_.name(), stacks_[static_cast<size_t>(entry.stack)]);

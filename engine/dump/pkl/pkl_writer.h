@@ -21,17 +21,17 @@ namespace msprobe::dump {
 
 class PklWriter final : public EntryWriter {
  public:
-  // `keep`: lines are added to those the file has. With file_for_each nothing is made yet.
+  // `keep`: lines are appended to an existing file. With file_for_each no file is created yet.
   static Result<std::unique_ptr<PklWriter>> Create(const PklStyle& style, bool keep);
 
-  // A tensor of an entry to come, under the file name that the entry gives it.
+  // Stores a tensor before its entry is written. `file_name`: the name that the entry has for it.
   Status Store(const std::string& file_name, const TensorView& view, TensorQueue* queue);
 
   Status Write(const Entry& entry) override;
   Status AppendConstruct(std::string_view, std::string_view) override { return Status::Ok(); }
   Result<int64_t> AddStack(std::string_view child, std::vector<std::string> frames) override;
   Status NoteStack(int64_t, std::string_view) override { return Status::Ok(); }
-  Status Close() override;  // lines have no end to be written
+  Status Close() override;  // pkl files have no closing text
   Status Reopen() override { return Status::Ok(); }
   Status Finish() override;
 
@@ -41,30 +41,32 @@ class PklWriter final : public EntryWriter {
   explicit PklWriter(const PklStyle& style);
   Status BeginFile();
   void List(const std::string& file_name, const TensorView& view);
-  std::string_view TakeListed(std::string_view file_name);  // until the next of them
+  std::string_view TakeListed(std::string_view file_name);  // valid until the next call of it
   Status StoreStorage(std::string_view name, const TensorView& view, TensorQueue* queue);
 
   const PklStyle style_;
   PklComposer composer_;
   AppendFile file_;
   std::string last_file_, last_folder_;
-  bool is_empty_ = true;    // no line was written, and no message said so
+  bool is_empty_ = true;    // no line was written, and no message was logged about that
   std::string with_stack_;  // reused
-  // kInLines: elements that wait for their entry. The first `waiting_`; the others' memory is used
-  // again.
+  // kInLines: elements that wait for their entry: the first `waiting_` of `listed_`. The others are
+  // kept for their memory.
   struct Listed {
     std::string file, elements;
   };
   std::vector<Listed> listed_;
   size_t waiting_ = 0;
-  std::vector<std::string> stacks_;  // as lines have them
-  // kStorages: the call and side of the last file, and how many files they have.
+  std::vector<std::string> stacks_;  // as text of lines (PklFrames)
+  // kStorages: call and side of the last file ("7_Functional_relu_forward_input"), the number of
+  // the next side, and the place of the next value in this side.
   std::string last_side_;
   int64_t next_side_ = 0, next_value_ = 0;
 };
 
-// "Functional_relu_0_forward.input.0.pt" as lines name the value: "..._forward_input.0". `swapped`:
-// the parts of a backward call change their names. "": parameters of modules, which have no lines.
+// "Functional_relu_0_forward_input.0" for "Functional_relu_0_forward.input.0.pt". `swapped`:
+// "input" and "output" of a backward call are exchanged. "": parameters of modules, which have no
+// lines.
 std::string PklNameOfFile(std::string_view file_name, bool swapped);
 
 }  // namespace msprobe::dump

@@ -72,9 +72,10 @@ size_t ReadHeader(formats::JsonCursor* json, Header* header) {
   return kNoData;
 }
 
-// Offsets at which pieces begin: entries that stand at the start of a line, indented as the first
-// one is. An entry's insides are on its own line or indented deeper; a file that only looks so is
-// found out when a piece does not end with its entry.
+// Offsets at which pieces begin: at entries that begin a line with the same indentation as the
+// first entry. In files of the tools, the values of an entry are on its own line or indented
+// deeper. In any other file a piece may begin inside an entry: then the piece before it does not
+// end with a whole entry, and ParsePieces returns false.
 std::vector<size_t> PieceStarts(std::string_view text, size_t begin, bool mapped) {
   std::vector<size_t> starts{begin};
   const size_t quote = text.find_first_not_of(" \n\r\t", begin);
@@ -221,7 +222,7 @@ std::string Plural(size_t n, std::string_view one) {
   return fmt::format("{} {}{}", n, one, n == 1 ? "" : "s");
 }
 
-// What is wrong with a text that does not begin as a dump does; ok when nothing is.
+// The error of a text that does not begin as a dump does; ok for a dump.
 Status CheckHead(const formats::JsonCursor& head, std::string_view path, bool has_data,
                  const Header& header) {
   if (head.failed()) {
@@ -256,7 +257,7 @@ Status ReadTail(std::string_view path, std::string_view text, size_t end, Header
   return tail.failed() && !tail.truncated() ? tail.Error(path) : Status::Ok();
 }
 
-// Reads the entries from offset `data` on, and the text behind them.
+// Reads the entries from offset `data` on, and the text after them.
 Result<Parsed> ReadEntries(std::string_view path, std::string_view text, size_t data, bool mapped,
                            MemoryShare* memory, Header* header, DumpFileLayout* layout) {
   while (true) {
@@ -272,11 +273,11 @@ Result<Parsed> ReadEntries(std::string_view path, std::string_view text, size_t 
     if (parsed.truncated) return parsed;
     MSPROBE_RETURN_IF_ERROR(ReadTail(path, text, parsed.all.end, header, layout));
     if (OptionsFor(*header) == options) return parsed;
-    // "task" or "tool" stood behind "data": once more, as they want it.
+    // "task" or "tool" came after "data" and asks for other options: read all entries again.
   }
 }
 
-// Of a run that ended before it could write the closing braces.
+// Describes a dump whose run ended before it could write the closing braces.
 void NoteUnfinished(std::string_view text, size_t end, DumpFileLayout* layout, Dump* dump) {
   if (!layout->data_closed) {
     std::string_view rest = Trim(text.substr(end));
@@ -320,7 +321,7 @@ Status ReadDumpFile(std::string_view path, std::string_view text, Dump* dump,
     parsed.all.arena.Release(&dump->arena);
     dump->shapes.Take(&parsed.all.shapes);
     dump->counts = std::move(parsed.all.counts);
-  } else {  // a header is a whole file: task structure of the older tools
+  } else {  // no "data": task structure of the older tools writes the header only
     head.Peek();
     if (head.offset() < text.size()) head.Fail("nothing after the document");
     if (head.failed()) return head.Error(path);
@@ -332,7 +333,7 @@ Status ReadDumpFile(std::string_view path, std::string_view text, Dump* dump,
   if (header.has_framework) dump->framework = header.framework;
   dump->dialect = DialectOf(header, *dump, has_recompute);
   if (dump->dialect == Dialect::kOtherOurs) {
-    // "28" of "msprobe 28.1": behind the name that all of these have.
+    // "28" of "msprobe 28.1": what follows FactsOf(kOtherOurs).name, "msprobe ".
     const std::string_view tool = header.tool;
     dump->dialect_detail =
         tool.substr(0, tool.find('.')).substr(FactsOf(dump->dialect).name.size());

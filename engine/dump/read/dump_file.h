@@ -1,6 +1,6 @@
-// dump.json itself: header, entries, closing braces. Large files are cut at entry lines and the
-// pieces parsed in parallel; the result is the same as reading from front to back, which is also
-// what happens when the layout is not one of ours.
+// Reads dump.json: header, entries, closing braces. Large files are cut at entry lines, and the
+// pieces are parsed in parallel. When the lines of a file are laid out in another way, it is read
+// from front to back. The result is the same.
 #pragma once
 
 #include <string_view>
@@ -13,16 +13,16 @@ namespace msprobe::dump {
 
 // Where the parts of the file are; what `recover` needs to close it.
 struct DumpFileLayout {
-  size_t keep = 0;  // behind the last whole entry, or behind the '}' of "data" when that is there
+  size_t keep = 0;  // offset after the last whole entry, or after the '}' of "data" if it is there
   bool data_closed = false;  // the '}' of "data" is there
-  bool root_closed = false;  // so is the last one
+  bool root_closed = false;  // the last '}' of the file is there
   size_t dropped = 0;        // bytes of an unfinished entry
 };
 
-// Fills everything of `dump` that dump.json knows: header fields, records, leaves, arena, complete,
-// note. Views point into `text`. `stack_keys` gets one element a record: its "stack" member.
-// `mapped`: the text belongs to a MappedFile; its pages are released once they are read.
-// Errors: kInvalidDump with path and offset; kUnsupported when `memory` does not allow for it.
+// Fills all members of `dump` that dump.json tells: header fields, records, leaves, arena,
+// complete, note. Views point into `text`. `stack_keys` gets the member "stack" of each record.
+// `mapped`: the text belongs to a MappedFile; its pages are released once they are read. Errors:
+// kInvalidDump with path and offset; kUnsupported when `memory` is too small for the dump.
 Status ReadDumpFile(std::string_view path, std::string_view text, Dump* dump,
                     std::vector<std::string_view>* stack_keys, DumpFileLayout* layout,
                     bool mapped = false, MemoryShare* memory = nullptr);

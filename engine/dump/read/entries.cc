@@ -75,7 +75,8 @@ Entries EntryParser::Parse(formats::JsonCursor* json, Entries room, const Check&
 
 void EntryParser::Entry(formats::JsonText name) {
   Record record;
-  // Names and keys of stacks are looked up by many: copies keep the file's pages out of it.
+  // Names and keys of stacks are looked up many times. Copies are used, so that the pages of the
+  // file need not stay in memory for that.
   record.name = out_.arena.Copy(Text(name));
   const EntryName parsed = ParseEntryName(record.name);
   record.api = parsed.api;
@@ -140,7 +141,7 @@ void EntryParser::Member(std::string_view key) {
     ReadGroup();
   } else {
     out_.has_recompute |= key == "is_recompute";
-    json_->Skip();  // members of dialects to come
+    json_->Skip();  // a member of a future dialect
   }
 }
 
@@ -216,9 +217,10 @@ void EntryParser::Object(Slot slot) {
   for (bool first = true; json_->NextKey(&key); first = false) {
     const bool is_type = key == "type";
     if ((is_type || (first && key == "class_type")) && json_->Peek() == '"') {
-      // Members are read again from the first: writers put the type first, files need not. (A
-      // class_type is looked for in the first place only: reading nested objects twice on every
-      // level would never end.)
+      // The members before "type" were read as values of a dict: they are dropped and read again as
+      // members of a leaf. The tools write "type" first, but other files may not. "class_type"
+      // counts as the first member only: with objects in objects, reading twice on each of n levels
+      // would take 2^n steps.
       out_.leaves.resize(leaves);
       json_->ReopenObject(members);
       path_.resize(path.size());

@@ -2,7 +2,7 @@
 // dialect: it looks at the value, not at the tool that wrote it.
 //
 //   EntryParser parser({.dialect = Dialect::kMsprobe27});
-//   JsonCursor json(bytes, offset);        // behind the brace of "data"
+//   JsonCursor json(bytes, offset);        // after the brace of "data"
 //   Entries found = parser.Parse(&json);   // up to found.end; json.failed(): why it stopped there
 #pragma once
 
@@ -27,16 +27,16 @@ struct Entries {
   std::vector<Record> records;
   std::vector<Leaf> leaves;
   std::vector<ProcessGroup> groups;          // Record::group counts from the start of this run
-  std::vector<std::string_view> stack_keys;  // one a record: its "stack" member; "" when absent
+  std::vector<std::string_view> stack_keys;  // the "stack" member of each record; "" when absent
   TextArena arena;
   ShapePool shapes;
   std::list<ElementCounts> counts;  // of leaves
-  size_t end = 0;                   // offset behind the last whole entry
+  size_t end = 0;                   // offset after the last whole entry
   bool has_checksums = false;
   bool has_recompute = false;  // the mark of msprobe 8
   Status full;                 // why the rest was not read: EntryParser::Check
 
-  // Empty again, with its memory.
+  // Removes the content and keeps the memory.
   void Clear() {
     records.clear();
     leaves.clear();
@@ -62,8 +62,8 @@ class EntryParser {
       : leaves_(options.dialect, options.names_from_files) {}
 
   // Reads entries until '}' or the end of the text. After an error `entries` holds the whole
-  // entries before it. `room` is the memory of an earlier run, to be used again. `check` sees
-  // what there is, every kBetweenChecks leaves, and may stop it: Entries::full.
+  // entries before it. `room` is the memory of an earlier run, to be used again. `check` is called
+  // after every kBetweenChecks leaves; when it returns an error, reading stops (Entries::full).
   static constexpr size_t kBetweenChecks = 4096;
   using Check = std::function<Status(const Entries&)>;
   Entries Parse(formats::JsonCursor* json, Entries room = {}, const Check& check = {});

@@ -50,7 +50,7 @@ void DescribePlainValue(bool has_value, std::string_view ranks, std::string_view
   }
 }
 
-// By length first: comparing with each word in turn takes longer than reading the value.
+// Looks at the length first: to compare with each word would take longer than to read the value.
 template <size_t kSize>
 bool Is(std::string_view key, const char (&word)[kSize]) {
   return key.size() == kSize - 1 && std::memcmp(key.data(), word, kSize - 1) == 0;
@@ -92,7 +92,7 @@ std::string_view LeafParser::Text(formats::JsonText text) { return out_->arena.D
 // A text that was recorded as a value.
 std::string_view LeafParser::ValueText(formats::JsonText text) {
   const std::string_view decoded = Text(text);
-  if (!text.escaped || !facts_.guards_text) return decoded;  // no backslash to take away
+  if (!text.escaped || !facts_.guards_text) return decoded;  // no backslash to remove
   const std::string_view value = UnguardText(decoded, &scratch_);
   return value.data() == decoded.data() ? decoded : out_->arena.Copy(value);
 }
@@ -260,7 +260,7 @@ void LeafParser::ReadObject(std::string_view path, Leaf* leaf) {
   // "Functional.linear.0.forward.input.0.pt": the name without its extension.
   const bool file_named =
       names_from_files_ && !leaf->data_name.empty() && leaf->data_name != "-1" &&
-      leaf->data_name.view().find('/') == std::string_view::npos;  // not for one that leads out
+      leaf->data_name.view().find('/') == std::string_view::npos;  // no path into a folder
   leaf->name = file_named ? leaf->data_name.substr(0, leaf->data_name.view().rfind('.'))
                           : out_->arena.Copy(path);
   out_->has_checksums |= !leaf->checksum.empty();

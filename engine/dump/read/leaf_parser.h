@@ -2,7 +2,7 @@
 //
 //   LeafParser parser(Dialect::kMsprobe27, /*names_from_files=*/false);
 //   parser.Begin(&json, &entries);
-//   parser.ReadObject(path, &leaf);   // behind the brace of {"type": "torch.Tensor", ...}
+//   parser.ReadObject(path, &leaf);   // after the brace of {"type": "torch.Tensor", ...}
 //   parser.ReadPlain(path, &leaf);    // 1.5
 #pragma once
 
@@ -30,14 +30,14 @@ class LeafParser {
   // Texts, shapes and counts of the leaves go to `entries`, which outlives them.
   void Begin(formats::JsonCursor* json, Entries* entries);
 
-  // Each reads the next value. They fill everything of the leaf but record and slot; `path` is the
+  // Each reads the next value. They fill all members of the leaf but record and slot; `path` is the
   // name of the value. After an error json->failed() is true, and the leaf is not complete.
   void ReadObject(std::string_view path, Leaf* leaf);
   void ReadNone(std::string_view path, Leaf* leaf);
   void ReadPlain(std::string_view path, Leaf* leaf);  // where the tools write {"type", "value"}
 
  private:
-  struct Members;  // what the members of one object said
+  struct Members;  // the members of one object that were read
   void Member(std::string_view key, Leaf* leaf, Members* read);
   void Scalar(Leaf* leaf);
   void SetStatistic(TextRef* text, double* value);

@@ -22,10 +22,10 @@ bool IsCandidate(std::string_view name) {
   return name != "stack.json" && name != "construct.json" && !name.ends_with("weights.json");
 }
 
-// The dump files directly in `folder`: dump.json or debug.json when it is there, else whatever
-// reads as a dump.
+// The dump files directly in `folder`: dump.json or debug.json when it is there, else all
+// files that read as a dump.
 Result<std::vector<std::string>> DumpFilesIn(const std::string& folder) {
-  constexpr size_t kMaxLooks = 256;  // a folder of other things is not searched through
+  constexpr size_t kMaxLooks = 256;  // files; a large folder of other files is not searched
   for (const std::string_view name : kFileNames) {
     std::string path = JoinPath(folder, name);
     if (IsLink(path)) {
@@ -62,7 +62,7 @@ Status AddRanks(const std::string& folder, int step, std::vector<DumpLocation>* 
     const std::string rank = JoinPath(folder, name);
     if (!IsRankFolder(name) || !IsDirectory(rank)) continue;
     Result<std::vector<std::string>> files = DumpFilesIn(rank);
-    if (!files.ok()) {  // a link in place of the dump: costs this rank only
+    if (!files.ok()) {  // a link in place of the dump: an error for this rank only
       found->push_back({rank, step, static_cast<int>(NumberAfter(name, "rank")), files.status()});
       continue;
     }
@@ -86,7 +86,7 @@ Status AddBelow(const std::string& folder, std::vector<DumpLocation>* found) {
     const std::string below = JoinPath(folder, name);
     if (step < 0 || !IsDirectory(below)) continue;
     MSPROBE_RETURN_IF_ERROR(AddRanks(below, static_cast<int>(step), found));
-    // The manual of ptdbg_ascend has the folder with the version inside that of the step.
+    // In the manual of ptdbg_ascend the folder with the version is inside the folder of the step.
     MSPROBE_ASSIGN_OR_RETURN(const std::vector<std::string> inner, ListDirectory(below));
     for (const std::string& tag : inner) {
       const std::string path = JoinPath(below, tag);

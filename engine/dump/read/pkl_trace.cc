@@ -63,7 +63,7 @@ Result<PklTrace> TraceText(std::string_view path, std::string_view text, std::st
     if (!line.name.starts_with(prefix)) continue;
     const std::optional<PklName> name = ParsePklName(line.name);
     if (name && name->part == PklPart::kStack) {
-      // A defect of 0.1 wrote the parts of a stack once more each, under longer names.
+      // By a defect, 0.1 wrote each part of a stack again under a longer name: not shown.
       if (name->rest.empty()) AppendStack(line, &trace.text);
     } else if (line.has_statistics) {
       if (!heading) trace.text += "\nStatistic Info:\n";
@@ -85,7 +85,7 @@ Result<bool> HasNumberedLines(const std::string& path) {
   MSPROBE_ASSIGN_OR_RETURN(const std::string located, LocateDump(path));
   if (IsDirectory(located)) return false;
   MSPROBE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(located));
-  constexpr int kLooks = 64;  // a stack may come first, and lines may be damaged
+  constexpr int kLooks = 64;  // lists; the first may be a stack, or damaged
   PklWalker walker(file.bytes());
   for (int i = 0; i < kLooks && walker.Next(); ++i) {
     if (walker.bad()) continue;

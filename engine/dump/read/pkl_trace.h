@@ -1,4 +1,4 @@
-// What ptdbg_ascend's parse shows of a dump of lines: the call stacks and statistics of the calls
+// What `parse` of ptdbg_ascend shows of a pkl dump: the call stacks and statistics of the calls
 // whose names begin with the given text.
 //
 //   MSPROBE_ASSIGN_OR_RETURN(PklTrace trace, TracePklFile("dump.pkl", "Torch_relu_0"));
@@ -15,13 +15,13 @@ namespace msprobe::dump {
 
 struct PklTrace {
   std::string text;                   // "" when no name begins so
-  std::vector<std::string> warnings;  // one a line that could not be read, with its number
+  std::vector<std::string> warnings;  // for each line that could not be read, with its number
 };
 
 // In the order of the file: stacks with the outermost frame first, an empty line before each;
 // one heading before the statistics. Lines without statistics (overflows of 0.1) are left out;
-// checksums stand in their place. `path`: the file, or a folder that holds one dump. Errors:
-// kNotFound; kInvalidDump when no line can be read.
+// in dumps of checksums these are shown instead. `path`: the file, or a folder that holds one dump.
+// Errors: kNotFound; kInvalidDump when no line can be read.
 Result<PklTrace> TracePklFile(const std::string& path, std::string_view prefix);
 // The same of `text`, read from `path`.
 Result<PklTrace> TraceText(std::string_view path, std::string_view text, std::string_view prefix);

@@ -14,20 +14,20 @@ namespace msprobe::dump {
 // folder with exactly one such folder. Reads stack.json and construct.json beside it when they are
 // there. A dump of a killed run is read as far as whole lines go: complete is false and note says
 // what is missing. Errors: kNotFound; kInvalidDump with file and byte offset; kInvalidArgument when
-// a folder holds several dumps; kUnsupported, saying what it needs, when it does not fit into
-// `budget`; kNotFound also when options.tensor_folder is no folder.
+// a folder holds several dumps; kUnsupported when the dump does not fit into `budget`, with
+// the memory that it needs; kNotFound also when options.tensor_folder is no folder.
 Result<Dump> ReadDump(const std::string& path, MemoryBudget* budget = nullptr,
                       const ReadOptions& options = {});
 
 // The dump.json that ReadDump(path) would read. Same errors, as far as they are about the path.
 Result<std::string> LocateDump(const std::string& path);
 
-// The dumps below a folder: one per rank (and step), for messages and multi-rank verbs.
+// A dump below a folder: there is one for each rank (and step).
 struct DumpLocation {
   std::string path;  // .../dump.json
   int step = -1;     // -1: not below a step folder
   int rank = -1;     // -1: not distributed
-  Status refused;    // a link in place of the dump, say; then `path` is its folder
+  Status refused;    // for example a link in place of the dump; `path` is the folder
 };
 Result<std::vector<DumpLocation>> FindDumps(const std::string& path);
 

@@ -17,7 +17,7 @@
 namespace msprobe::dump {
 namespace {
 
-// What has to happen to one file: keep a prefix of it, then append.
+// The change of one file: keep its first `keep` bytes, then append.
 struct Repair {
   std::string path;
   uint64_t keep = 0;
@@ -43,10 +43,10 @@ struct SideFile {
   bool exists = false;
   bool closed = false;
   bool empty = true;  // no member yet
-  uint64_t keep = 0;  // behind the last whole member, or behind the '{'
+  uint64_t keep = 0;  // offset after the last whole member, or after the '{'
   uint64_t size = 0, dropped = 0;
-  int64_t next_number = 0;                    // above every numeric key
-  std::unordered_set<std::string> names;      // of stack.json: entries some group lists
+  int64_t next_number = 0;                    // larger than every numeric key
+  std::unordered_set<std::string> names;      // of stack.json: entries that a group lists
   std::map<std::string, std::string> groups;  // key -> of stack.json its frames, as JSON
 };
 
@@ -103,8 +103,8 @@ Result<SideFile> Inspect(const std::string& path) {
   return side;
 }
 
-// Lines for calls that name their group themselves but that no group lists yet: the list was to be
-// written at stop.
+// Lines of stack.json for calls whose entry names a group that does not list them: DumpWriter would
+// have written these names at stop.
 std::string MissingNames(const Dump& dump, const std::vector<std::string_view>& stack_keys,
                          SideFile* stacks) {
   std::map<std::string, std::string> lists;
@@ -146,7 +146,7 @@ Result<RecoveredDump> RecoverDump(const std::string& path) {
   RecoveredDump result;
   std::vector<Repair> repairs;
   MSPROBE_ASSIGN_OR_RETURN(result.path, LocateDump(path));
-  // Damage in any of the files is said before one of them is touched.
+  // When any of the files is damaged, the error is returned before a file is changed.
   MSPROBE_RETURN_IF_ERROR(ReadDump(result.path).status());
   const std::string folder = DirectoryName(result.path);
   {

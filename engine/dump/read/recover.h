@@ -18,7 +18,7 @@ struct RecoveredDump {
   int64_t records = 0;               // kept in it: all that were whole
   uint64_t dropped_bytes = 0;        // of unfinished entries, in the three files together
   std::vector<std::string> closed;   // files that were open; empty: nothing had to be done
-  std::vector<std::string> missing;  // sentences: what the run did not get to write
+  std::vector<std::string> missing;  // sentences on what the run had not written yet
   Status failed;                     // of RecoverDumps: why this dump was not closed
 };
 

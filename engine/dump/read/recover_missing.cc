@@ -10,7 +10,7 @@
 namespace msprobe::dump {
 namespace {
 
-// Makes "3 SAID: the first names, ...", or nothing for 0.
+// Counts names. Say makes "3 <said>: <the first name>, ..."; it makes nothing for 0 names.
 class Group {
  public:
   explicit Group(std::string_view said) : said_(said) {}

@@ -1,4 +1,4 @@
-// What a killed run did not get to write, as sentences for `msprobe recover`.
+// What a killed run had not written yet, as sentences for `msprobe recover`.
 #pragma once
 
 #include <map>

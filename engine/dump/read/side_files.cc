@@ -24,14 +24,14 @@ class SideFile {
         path_(JoinPath(dump->folder, file_name)),
         memory_(memory) {}
 
-  // Calls member(cursor, key), which answers how many bytes it added to its tables, for each member
-  // of the file's object. Nothing happens when there is no such file.
+  // Calls member(cursor, key) for each member of the file's object; `member` returns how many bytes
+  // it added to its tables. Nothing happens when there is no such file.
   template <typename Member>
   Status Read(Member&& member) {
     Result<MappedFile> opened = MappedFile::OpenBelow(dump_->folder, file_name_);
     if (!opened.ok() && opened.status().code() == ErrorCode::kNotFound) return Status::Ok();
     if (!opened.ok() && opened.status().code() == ErrorCode::kInvalidDump) {
-      dump_->AddNote(opened.status().message());  // a link, a device: the dump does without
+      dump_->AddNote(opened.status().message());  // a link, a device: the dump is read without it
       return Status::Ok();
     }
     MSPROBE_ASSIGN_OR_RETURN(MappedFile file, std::move(opened));
@@ -87,7 +87,8 @@ class SideFile {
     return plain.data() == text.data() ? text : arena_.Copy(plain);
   }
 
-  // What the tables take of memory that is not counted already, for rows that are not there yet.
+  // How many more bytes the tables need than were already counted for the rows of the comparison.
+  // The rows are made later, when the tables are freed.
   uint64_t NotForRows(uint64_t bytes) const {
     const uint64_t rows = MemoryForComparing(dump_->records.size(), dump_->leaves.size());
     return std::max(bytes + arena_.bytes(), rows) - rows;
@@ -100,8 +101,9 @@ class SideFile {
   TextArena arena_;
 };
 
-// A number for each of many texts, the first that was given; the texts stay where they are. (One
-// table without a node for each: half of the time of std::unordered_map, for a million names.)
+// A map from texts to numbers. A text that is added twice keeps its first number. The texts are not
+// copied. (One table without nodes: for a million names it takes half the time of
+// std::unordered_map.)
 class TextNumbers {
  public:
   void Reserve(size_t count) {
@@ -132,7 +134,7 @@ class TextNumbers {
     while (slots_[i].number >= 0 && slots_[i].text != text) i = (i + 1) & mask;
     return &slots_[i];
   }
-  std::vector<Slot> slots_;  // a power of two, at most half of them used
+  std::vector<Slot> slots_;  // their number is a power of two; at most half are used
   size_t count_ = 0;
 };
 
@@ -141,7 +143,7 @@ class TextNumbers {
 Status ReadStacks(const std::vector<std::string_view>& stack_keys, Dump* dump,
                   MemoryShare* memory) {
   TextNumbers by_key, by_name;
-  // Entries that say their stack need not be looked for among its names.
+  // An entry that has a "stack" is not looked up by its name.
   const bool by_names = std::any_of(stack_keys.begin(), stack_keys.end(),
                                     [](std::string_view key) { return key.empty(); });
   if (by_names) by_name.Reserve(dump->records.size());

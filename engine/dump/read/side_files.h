@@ -12,9 +12,9 @@
 namespace msprobe::dump {
 
 // Reads <folder>/stack.json, when it is there, into dump->stacks and Record::stack. `stack_keys`
-// (one a record, "" for none) name a group directly and win over the names a group lists. Errors:
-// kInvalidDump when the file is damaged; of all of these kUnsupported when `memory`, of which the
-// dump holds its part, does not allow for it.
+// has for each record the key of its group, or "". A key wins over the names that a group lists.
+// Errors: kInvalidDump when the file is damaged; kUnsupported when `memory`, which the dump shares,
+// is too small.
 Status ReadStacks(const std::vector<std::string_view>& stack_keys, Dump* dump,
                   MemoryShare* memory = nullptr);
 

@@ -13,7 +13,7 @@ namespace msprobe::dump {
 
 struct StackFrame {
   std::string_view path, line, function, source;  // source: "" where it was not known
-  bool parsed = false;  // false: the text is spelled otherwise, and all else empty
+  bool parsed = false;  // false: the text has another form; all members are empty
 };
 // Of one frame as stack.json spells it.
 StackFrame ParseStackFrame(std::string_view text);

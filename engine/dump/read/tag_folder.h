@@ -1,5 +1,6 @@
 // The folder that ptdbg_ascend puts around a run, named by a tag and the version of the tool:
-// "ptdbg_dump_v2.0". Scripts write the version down, and then the tool is updated.
+// "ptdbg_dump_v2.0". A script names the folder with the version, and later versions of the tool
+// write another one.
 #pragma once
 
 #include <string>
@@ -9,8 +10,8 @@ namespace msprobe::dump {
 
 bool IsTagFolder(std::string_view name);
 
-// `path`; where it does not exist, and only because of the version in such a folder's name, the
-// path below the one folder with that tag, which is logged.
+// `path` when it exists. Otherwise, when exactly one folder has the same tag with another version:
+// the path with that folder in it, which is logged.
 //
 //   ExistingTag("npu/ptdbg_dump_v2.0/rank0/dump.pkl");   // "npu/ptdbg_dump_v4.1/rank0/dump.pkl"
 std::string ExistingTag(const std::string& path);

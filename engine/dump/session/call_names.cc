@@ -30,7 +30,7 @@ void CallNames::Name(const std::string& stem, int64_t call, bool is_module, std:
     return;
   }
   std::string base = stem.substr(0, stem.find_last_not_of('.') + 1);
-  for (char& c : base) c = c == '.' || c == '/' ? '_' : c;  // files have the names of lines
+  for (char& c : base) c = c == '.' || c == '/' ? '_' : c;  // file names are those of the lines
   *backward = fmt::format("{}_{}_backward", base, call);
   *forward = RenamesGradients() ? fmt::format("{}_{}_forward", hook_calls_++, base)
                                 : fmt::format("{}_{}_forward", base, call);

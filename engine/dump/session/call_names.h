@@ -22,9 +22,10 @@ class CallNames {
   void NewStep();       // numbers begin at 0 again
   void BeginPklFile();  // the numbers of ptdbg_ascend 0.1 begin at 0 with each file
 
-  // The next call number. `counter`: an index that the caller chooses, one for each name of a call.
+  // The next call number. `counter`: an index that the caller chooses, another one for each API and
+  // module.
   int64_t Next(uint32_t counter);
-  void ReturnCallNumber(uint32_t counter);  // Next hands the last number out once more
+  void ReturnCallNumber(uint32_t counter);  // Next returns the last number again
 
   // The entry names of call number `call` of `stem` ("Functional.relu."), and of its gradients.
   void Name(const std::string& stem, int64_t call, bool is_module, std::string* forward,

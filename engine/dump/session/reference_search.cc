@@ -24,7 +24,8 @@ std::optional<uint64_t> HexNumber(std::string_view text, size_t digits) {
   return value;
 }
 
-// The dump of a step and rank. A run without ranks and the only dump of a step go together.
+// The dump of a step and rank. When the step has a single dump, and the run or the dump has no
+// rank, that dump is taken.
 const DumpLocation* Choose(const std::vector<DumpLocation>& dumps, int64_t step, int rank) {
   const DumpLocation* only = nullptr;
   int candidates = 0, exact = 0;
@@ -38,14 +39,14 @@ const DumpLocation* Choose(const std::vector<DumpLocation>& dumps, int64_t step,
   return candidates == 1 && (only->rank < 0 || rank < 0) ? only : nullptr;
 }
 
-// Whether a run to `dump_path` writes the files that are read.
+// Whether a run that writes to `dump_path` would overwrite the reference dump `file`.
 bool WritesOver(const std::string& dump_path, const std::string& file) {
   std::error_code error;  // set if a folder does not exist: then the two are different
   return std::filesystem::equivalent(dump_path, DirectoryName(DirectoryName(DirectoryName(file))),
                                      error);
 }
 
-// The slot whose tensors a member of an entry holds; nullopt: not one that is compared.
+// The slot of an entry's member: "output" is kOutput. nullopt: its tensors are not compared.
 std::optional<Slot> SlotOfKey(std::string_view key) {
   if (key == "input_args") return Slot::kInput;
   if (key == "input_kwargs") return Slot::kKwarg;
@@ -104,7 +105,8 @@ std::optional<uint64_t> ReferenceSearch::ChecksumOf(const TensorValue& tensor, K
 ReferenceSearch::Expected ReferenceSearch::Describe(const Leaf& leaf, bool casts_bfloat16) {
   const uint64_t shape = HashOfShape(leaf.shape.view());
   for (const Kind kind : {Kind::kFingerprint, Kind::kCrc32, Kind::kXor}) {
-    // msprobe 1.0 checked bfloat16 as float32, and under xor a number is written as it is.
+    // msprobe 1.0 computes the CRC-32 of a bfloat16 tensor from its elements as float32. Under xor,
+    // a tensor without dimensions has its value in place of a checksum.
     if (kind == Kind::kCrc32 && casts_bfloat16 && leaf.dtype.dtype() == DType::kBFloat16) continue;
     if (kind == Kind::kXor && leaf.shape.is_scalar()) continue;
     if (const std::optional<uint64_t> checksum = ChecksumOf(leaf, kind))
@@ -133,7 +135,7 @@ bool ReferenceSearch::Load(const Dump& dump) {
         checksum_ = kernels::Checksum::kXor;
     }
     if (!calls_.try_emplace(std::string(record.name), range).second)
-      expected_.resize(range.first);  // of a name that comes again, the first
+      expected_.resize(range.first);  // the name was there before: the first call is kept
   }
   return any;
 }
@@ -153,7 +155,7 @@ Status ReferenceSearch::Check(const std::string& path, const std::string& dump_p
         .Says("this run would write over the dump that it is compared with")
         .Hint("choose another \"dump_path\"");
   }
-  // The first that recorded anything speaks for all.
+  // The first dump that has forward calls decides for all.
   for (const DumpLocation& location : *dumps) {
     MSPROBE_ASSIGN_OR_RETURN(const Dump dump, ReadDump(location.path));
     ReferenceSearch search(path);

@@ -1,6 +1,6 @@
-// The calls of a run against an earlier dump of the same program, each as soon as it has returned
-// ("bench_path"): one differs when it was given what its namesake was given and made something
-// else.
+// Compares each call of a run with the call of the same name in a reference dump ("bench_path"), as
+// soon as the call has returned. A call differs when its inputs are the same as in the reference
+// dump and its outputs are not.
 //
 //   MSPROBE_RETURN_IF_ERROR(ReferenceSearch::Check("runs/golden", "runs/now"));
 //   ReferenceSearch search("runs/golden");
@@ -30,17 +30,17 @@ class ReferenceSearch final : public EntrySink {
  public:
   enum class Verdict : uint8_t { kAlike, kDiffers, kOtherInputs, kUnclear, kNoPartner };
 
-  // `path`: what FindDumps takes. Opened by Begin.
+  // `path`: a path for FindDumps. Begin reads the dump.
   explicit ReferenceSearch(std::string path) : path_(std::move(path)) {}
 
-  // Whether a run that writes to `dump_path` can be compared with it. Errors: kNotFound;
-  // kInvalidDump; kInvalidArgument: no checksums, or the run would write over it.
+  // Whether a run that writes to `dump_path` can be compared with the dumps at `path`. Errors:
+  // kNotFound; kInvalidDump; kInvalidArgument: no checksums, or the run would overwrite the dumps.
   static Status Check(const std::string& path, const std::string& dump_path);
 
-  // The dump of this step and rank is what calls are compared with from now on. False: there is
-  // none, which is said once. Errors: as ReadDump.
+  // Reads the dump of this step and rank, with which calls are compared from now on. False: there
+  // is none, which is logged once. Errors: as ReadDump.
   Result<bool> Begin(int64_t step, std::optional<int> rank);
-  // What an entry must hold beside its fingerprints.
+  // The checksum that entries must have, besides their fingerprints.
   kernels::Checksum checksum() const { return checksum_; }
 
   // Judges the entry of a forward call; verdict() has the answer.
@@ -52,7 +52,7 @@ class ReferenceSearch final : public EntrySink {
 
  private:
   enum class Kind : uint8_t { kNone, kFingerprint, kCrc32, kXor };
-  struct Expected {  // of one tensor
+  struct Expected {  // one tensor of the reference dump
     uint64_t checksum, shape;
     Slot slot;
     Kind kind;

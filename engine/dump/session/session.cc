@@ -119,7 +119,8 @@ void Session::Reconfigure(Config config) {
   if (abandoned_) return;
   refused_ = false;
   enabled_ = config.dump_enable.value_or(enabled_);
-  // What is on the disk of this step stays, and its header stays true.
+  // The files of this step that are on the disk are kept. With another header they could not be
+  // continued, so the new configuration then holds from the next step on.
   const bool same_header = config.task == config_.task && config.level == config_.level &&
                            config.extra_info == config_.extra_info &&
                            StoresTensors(config) == StoresTensors(config_) && !failed_;
@@ -152,7 +153,8 @@ void Session::BeginAtStep(int64_t step) {
   ++epoch_;
   calls_.NewStep();
   filter_.NewStep();
-  // Its buffers serve the next step as well: fresh memory costs more than the copy.
+  // When the next step is recorded, it uses the same buffers: fresh memory costs more than the
+  // copy.
   if (!filter_.WantsStep(step_)) files_.ReleaseTensors();
   if (next_) ApplyConfig(*std::exchange(next_, std::nullopt));
 }
@@ -220,7 +222,7 @@ void Session::Fail(const Status& status) noexcept {
           "; the records that were made until now are in {} (msprobe recover closes its files)",
           files_.folder());
     Log(LogLevel::kError, line);
-    // The written entries name tensor files that still wait in the queue.
+    // The entries on the disk name tensor files that still wait in the queue.
     files_.DrainTensors();
   } catch (const std::exception&) {
     static constexpr char kLine[] = "msprobe: collection is off, the run goes on: out of memory\n";

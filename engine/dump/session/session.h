@@ -1,5 +1,5 @@
 // Decides when a process records: step by step, as its configuration says, until a file cannot be
-// written. Knows no framework: the caller (the Collector) hands it names and entries.
+// written. Knows no framework: the caller (the Collector) gives it names and entries.
 //
 //   Session session(config);
 //   if (*session.Start(rank))

@@ -18,8 +18,9 @@ namespace {
 
 constexpr char kTensorFolder[] = "dump_tensor_data";
 
-// Host memory for tensors on their way to the disk. With two cores a writer only takes from
-// training what it gives, unless the configuration asks for it.
+// Bytes of tensors that wait for the writing thread; 0: the caller writes. With one or two cores
+// the writing thread would take from the training as much time as it saves, so it is used only when
+// the configuration asks for it (async_dump).
 int64_t TensorBudget(bool async_dump) {
   const char* text = std::getenv("MSPROBE_TENSOR_BUDGET_MB");
   char* end = nullptr;
@@ -109,7 +110,7 @@ void StepFiles::Abandon() {
 Status StepFiles::WriteBeside(const std::string& file_name, std::string_view text) {
   std::string name = file_name;
   if (pkl_ != nullptr) {
-    // Folders of .pkl files have nothing else.
+    // A folder of pkl files gets no other files of ours.
     if (file_name != "weights.json" || pkl_->last_file().empty()) return Status::Ok();
     name = WeightsFileOf(BaseName(pkl_->last_file()));
   }

@@ -3,7 +3,7 @@
 //   StepFiles files("pytorch");
 //   MSPROBE_RETURN_IF_ERROR(files.Open(config, step, rank, provenance));
 //   MSPROBE_RETURN_IF_ERROR(files.Write(entry));
-//   MSPROBE_RETURN_IF_ERROR(files.Close());    // Reopen goes on where Close left
+//   MSPROBE_RETURN_IF_ERROR(files.Close());    // Reopen continues after Close
 //   MSPROBE_RETURN_IF_ERROR(files.Finish());   // the step is over
 #pragma once
 

@@ -30,7 +30,7 @@ bool TakeWord(std::string_view* text, std::string_view word) {
   return true;
 }
 
-// "2,1]" behind the bracket.
+// Reads "2,1]", the text after "[".
 bool TakeNumbers(std::string_view* text, std::vector<int64_t>* numbers) {
   while (!TakeWord(text, "]")) {
     if (!numbers->empty() && !TakeWord(text, ",")) return false;
@@ -49,15 +49,15 @@ struct NamedFile {
 
 using Files = std::vector<NamedFile>::iterator;
 
-// Index behind the last file of the same group.
+// The end of the group that begins at `first`.
 Files EndOfGroup(Files first, Files end) {
   return std::find_if(first, end, [&](const NamedFile& one) {
     return one.name.index != first->name.index || one.name.side != first->name.side;
   });
 }
 
-// For two neighbouring groups: 1 when they are output and then input of one backward call, -1 when
-// they are input and then output of one, 0 when they belong to two calls.
+// For two neighbouring groups: 1 when they are the output and then the input of one backward call,
+// -1 when they are the input and then the output of one, 0 when they belong to two calls.
 int OrderOf(const StorageName& first, const StorageName& second) {
   constexpr std::string_view kInput = "_input", kOutput = "_output";
   const bool output = first.side.ends_with(kOutput);
@@ -70,9 +70,10 @@ int OrderOf(const StorageName& first, const StorageName& second) {
   return output ? 1 : -1;
 }
 
-// A call ends where an input follows an output. In folders that were written in the order of
-// autograd, the "output" of a backward call (the gradient that comes in) stands first; the order of
-// the first backward call shows which kind the folder is.
+// Puts the "input" group of each backward call before its "output" group, because the reader of
+// lines begins a new call where an input follows an output. In folders that were written in the
+// order of autograd, the "output" group (the incoming gradients) comes first. The first backward
+// call shows whether the folder has this order.
 void PutInputsFirst(Files at, Files end) {
   int order = 0;  // of the first backward call that has both groups
   while (at != end) {
@@ -146,7 +147,7 @@ Status ReadStorageFolder(const std::vector<std::string>& files, Dump* dump) {
   MSPROBE_RETURN_IF_ERROR(ReadPklLines(dump->path, kept, dump, &segments));
   dump->sampled = false;
   dump->sample_step = 1;
-  // Backward calls list their values in another order, so the file is found by its name.
+  // The reader changes the order of values in backward calls, so each leaf finds its file by name.
   TextArena arena;
   std::unordered_map<std::string, const NamedFile*> by_line;
   for (const NamedFile& one : named)

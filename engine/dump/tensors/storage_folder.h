@@ -17,7 +17,7 @@
 namespace msprobe::dump {
 
 struct StorageName {
-  int64_t index = -1;     // counts the groups of files: the inputs, or the outputs, of a call
+  int64_t index = -1;     // number of the group; a group is the inputs, or the outputs, of a call
   std::string_view side;  // "Functional_relu_backward_input"
   int64_t place = 0;      // among the tensors of that side
   std::vector<int64_t> shape, strides;

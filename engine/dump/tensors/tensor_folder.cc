@@ -34,7 +34,7 @@ bool BeginsAsTensorFile(const std::string& folder, std::string_view name) {
   return file.ok() && formats::LooksLikeTensorFile(file->bytes());
 }
 
-// Files below a folder. visit(name below it, whether it is a tensor file) answers whether to go on.
+// Files below a folder. visit(name below it, whether it is a tensor file) returns whether to go on.
 template <typename Visit>
 bool Walk(const std::string& root, const std::string& below, int depth, Visit&& visit) {
   Result<std::vector<std::string>> names =
@@ -137,7 +137,7 @@ Result<Dump> ReadTensorFolder(const std::string& path) {
   dump.task = Task::kTensor;
   FolderReader reader(&dump);
   if (!IsDirectory(path)) {
-    // Links are refused inside a dump; this one the user named.
+    // Links inside a dump are refused, but the user may name a link.
     std::error_code error;
     const std::string file = std::filesystem::canonical(path, error).string();
     if (error) return NotFound(path);

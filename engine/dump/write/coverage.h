@@ -38,8 +38,8 @@ struct Coverage {
 
   CallCounts apis, modules;
   int64_t gradients = 0;          // backward calls that were recorded
-  int64_t gradients_ignored = 0;  // that came and were left out by the task or the configuration
-  int64_t gradients_missing = 0;  // that were waited for and never came
+  int64_t gradients_ignored = 0;  // left out by the task or the configuration
+  int64_t gradients_missing = 0;  // expected, but they never came
 
   // Level debug, where gradients are those of saved values.
   int64_t saves = 0, saves_refused = 0;  // values given to save(), and those it cannot record
@@ -65,7 +65,7 @@ std::string CoverageJson(const Coverage& coverage);
 // Errors: kNotFound; kInvalidConfig with the line for a file that is damaged.
 Result<Coverage> ReadCoverage(const std::string& path);
 
-// For a person: one line a sentence, at most `most` kinds of operations that were not observed.
+// Sentences for a person, at most `most` kinds of operations that were not observed.
 std::vector<std::string> CoverageLines(const Coverage& coverage, size_t most);
 
 }  // namespace msprobe::dump

@@ -176,7 +176,7 @@ Status DumpWriter::NoteStack(int64_t id, std::string_view child) {
 Status DumpWriter::FlushStacks() {
   for (Stack& stack : stacks_) {
     if (stack.waiting.empty()) continue;
-    // A further group under a new number, with the frames once more, so that nothing is rewritten.
+    // The names go into a new group, with a new number and the same frames: no line is rewritten.
     MSPROBE_RETURN_IF_ERROR(
         stack_.AppendLine(StackLine(next_stack_++, {stack.waiting}, stack.frames)));
     stack.waiting = std::string();
@@ -198,7 +198,7 @@ Status DumpWriter::MergeStacks() {
   }
   const size_t open_size = text.size();
   text += stack_.closing;
-  if (!stack_.file.Replace(text)) {  // the cheap way; else a new file takes its place
+  if (!stack_.file.Replace(text)) {  // cheap, for small files; otherwise a new file replaces it
     MSPROBE_ASSIGN_OR_RETURN(AtomicFile merged, AtomicFile::Create(stack_.file.path()));
     MSPROBE_RETURN_IF_ERROR(merged.Write({text}));
     MSPROBE_RETURN_IF_ERROR(merged.Commit());

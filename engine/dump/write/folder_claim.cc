@@ -20,7 +20,7 @@ struct Claim {
 };
 
 std::map<std::string, Claim>& Claims() {
-  static auto* claims = new std::map<std::string, Claim>;  // held beyond static destructors
+  static auto* claims = new std::map<std::string, Claim>;  // never destroyed: used until exit
   return *claims;
 }
 

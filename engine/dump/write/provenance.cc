@@ -28,7 +28,8 @@ std::string Resolved(const std::string& directory, std::string_view path) {
   return path.starts_with('/') ? std::string(path) : JoinPath(directory, path);
 }
 
-// The folder that holds HEAD: ".git" itself, or what a ".git" file of a worktree names.
+// The folder that holds HEAD: ".git" itself, or the folder that the ".git" file of a worktree
+// names.
 std::string GitFolder(const std::string& directory) {
   const std::string dot_git = JoinPath(directory, ".git");
   if (IsDirectory(dot_git)) return dot_git;
@@ -68,7 +69,7 @@ std::string GitRevision(const std::string& directory) {
   if (!text.starts_with(kPrefix)) return {};
   const std::string_view name = text.substr(kPrefix.size());
   if (!name.starts_with("refs/") || name.find("..") != std::string_view::npos) return {};
-  // The references of a worktree stand in the repository it belongs to.
+  // The references of a worktree are in the repository to which it belongs.
   const std::string common_file = Contents(JoinPath(folder, "commondir"));
   const std::string common = common_file.empty() ? folder : Resolved(folder, Trim(common_file));
   for (const std::string& where : {folder, common}) {

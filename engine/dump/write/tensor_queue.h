@@ -84,7 +84,7 @@ class TensorQueue {
   std::deque<Job> jobs_;
   std::vector<Buffer> spare_;  // buffers to use again: fresh memory costs a page fault per 4 KiB
   int64_t allocated_ = 0;      // bytes of all buffers, spare ones too
-  size_t buffers_ = 0;         // how many these are
+  size_t buffers_ = 0;         // number of all buffers
   int busy_ = 0;
   bool quit_ = false;
   Status first_error_;
