@@ -17,8 +17,8 @@
 namespace msprobe {
 namespace {
 
-// Writes everything or answers errno; a short write is continued so that the reason of a refusal is
-// learned.
+// Writes all bytes; returns 0 or errno. After a short write (disk full) it writes again, because
+// only that call tells the reason.
 int WriteAll(int fd, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t n = Uninterrupted([&] { return ::write(fd, bytes.data(), bytes.size()); });
@@ -109,7 +109,7 @@ Result<MappedFile> MappedFile::OpenBelow(const std::string& folder, std::string_
       ::close(at);
       return status;
     }
-    // Should a link have come in between: O_NOFOLLOW refuses it.
+    // If a link has replaced the folder since the check, O_NOFOLLOW refuses it.
     const int flags = last ? O_RDONLY | O_NONBLOCK : O_PATH | O_DIRECTORY;
     const int next =
         Uninterrupted([&] { return ::openat(at, part.c_str(), flags | O_NOFOLLOW | O_CLOEXEC); });
@@ -174,8 +174,9 @@ Status AppendFile::Append(std::string_view bytes) {
   if (torn_) MSPROBE_RETURN_IF_ERROR(TruncateTo(size_));
   const QuietSizeLimit quiet(needs_quiet_);
   if (const int error = WriteAll(fd_, bytes); error != 0) {
-    // Half a line is taken back. If even that fails nothing may follow it: at the end of the file
-    // readers know what it is, in the middle it would be damage.
+    // The half line is cut off. If that fails too, nothing may be appended after it: readers accept
+    // half a line at the end of a file, but in the middle it is damage. Example: `"a": {"x` at the
+    // end is an unfinished entry; followed by another entry it is not JSON.
     torn_ = !TruncateTo(size_).ok();
     return IoError(path_, "write", error);
   }
@@ -192,13 +193,15 @@ Status AppendFile::TruncateTo(uint64_t size) {
 }
 
 bool AppendFile::Replace(std::string_view bytes) {
-  // A kill waits until the page that is being copied is whole, and this page is on the disk
-  // already: it cannot be full. A limit of the file's size would cut it.
+  // One write of at most a page is whole or absent after a kill: the kernel copies a page without
+  // looking for signals. The disk cannot be full, because the file has this page already. A limit
+  // on the size of files could cut the write, so it is checked. Larger content would be several
+  // pages, and a kill between two of them would leave half old and half new text.
   constexpr size_t kPage = 4096;
   if (fd_ < 0 || torn_ || size_ == 0 || bytes.size() < size_ || bytes.size() > kPage) return false;
   struct rlimit limit;
   if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || bytes.size() > limit.rlim_cur) return false;
-  // Linux appends what pwrite(2) is given as long as O_APPEND is set.
+  // While O_APPEND is set, Linux appends the bytes of pwrite(2) and ignores the offset.
   const int flags = ::fcntl(fd_, F_GETFL);
   if (flags < 0 || ::fcntl(fd_, F_SETFL, flags & ~O_APPEND) != 0) return false;
   const ssize_t written =
@@ -227,8 +230,8 @@ bool AppendFile::IsRemoved() const {
 }
 
 Status WriteFileAtomically(const std::string& path, std::string_view bytes) {
-  // Not mkstemp: it makes 0600, and the mask to widen that by cannot be read without changing it
-  // for every thread of the process.
+  // Not mkstemp(3): it creates the file with mode 0600. To give it the mode that the umask allows,
+  // the umask must be read, which is only possible by changing it for all threads of the process.
   static std::atomic<unsigned> next_number{0};
   std::string temporary;
   int fd = -1;
@@ -272,7 +275,7 @@ Result<std::vector<std::string>> ListDirectory(const std::string& path) {
   }
   std::vector<std::string> names;
   while (true) {
-    errno = 0;  // the one way to tell the end from a failure
+    errno = 0;  // readdir returns null at the end and on an error; only errno tells them apart
     const dirent* entry = ::readdir(directory);
     if (entry == nullptr) break;
     const std::string_view name = entry->d_name;
