@@ -40,7 +40,7 @@ struct CompareOutputOptions {
   bool diff_analyze = false;
   bool log_rows = false;
   bool advisor = false;  // write advisor_TIME.txt
-  std::string suffix;    // part of file names, behind compare_result and advisor
+  std::string suffix;    // part of file names, after compare_result and advisor
   compare::TableOptions table;
   ReportFlags reports;
   compare::FailOn limits;

@@ -12,7 +12,7 @@
 
 namespace msprobe::cli {
 
-// `arguments` are the words behind `msprobe`. The result is the exit code (verb.h). An error is not
+// `arguments` are the words after `msprobe`. The result is the exit code (verb.h). An error is not
 // printed: that is the caller's.
 Result<int> RunMsprobe(std::vector<std::string> arguments, Console& console);
 

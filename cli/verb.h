@@ -1,4 +1,4 @@
-// A verb is the word behind `msprobe` on the command line. Each verb is one class in one file: its
+// A verb is the word after `msprobe` on the command line. Each verb is one class in one file: its
 // flags, its help, and its work, which is a call or two into the engine.
 #pragma once
 

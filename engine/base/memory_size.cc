@@ -16,7 +16,7 @@ namespace {
 constexpr std::string_view kUnits = "KMGTP";
 constexpr double kMega = 1 << 20, kGiga = 1 << 30;
 
-// The number in a file of one line; none: there is no such file, or it says "max".
+// The number in a file of one line; nullopt: there is no such file, or it says "max".
 std::optional<uint64_t> NumberIn(const std::string& path) {
   std::ifstream file(path);
   uint64_t number = 0;
@@ -24,7 +24,7 @@ std::optional<uint64_t> NumberIn(const std::string& path) {
   return std::nullopt;
 }
 
-// The sum of what lines such as "MemAvailable:  1024 kB" and "inactive_file 1024" say.
+// The sum in bytes of the lines with these names: "MemAvailable:  1024 kB", "inactive_file 1024".
 uint64_t SumOf(const std::string& path, std::initializer_list<std::string_view> names) {
   std::ifstream file(path);
   uint64_t sum = 0;
@@ -41,7 +41,7 @@ uint64_t SumOf(const std::string& path, std::initializer_list<std::string_view> 
   return sum;
 }
 
-// One control group and those it lies in; each may have a limit.
+// A control group and the groups around it; each may have a limit.
 class Groups {
  public:
   Groups(std::string root, uint64_t swap) : root_(std::move(root)), swap_(swap) {}
@@ -131,7 +131,7 @@ uint64_t AvailableMemoryBelow(const std::string& root) {
   const std::string machine = root + "/proc/meminfo";
   const uint64_t swap = SumOf(machine, {"SwapFree"});
   const uint64_t free = SumOf(machine, {"MemAvailable"});
-  // A system that does not say so has no limit that could be told.
+  // 0: the system does not tell how much is free. Then only the control groups limit the memory.
   return std::min(free == 0 ? UINT64_MAX : free + swap, Groups(root, swap).Available());
 }
 

@@ -142,7 +142,7 @@ std::optional<uint64_t> ParseBase64(std::string_view text) {
 
 namespace {
 
-// As it stands between quotes.
+// Whether JSON has the character as it is, without an escape.
 bool IsPlainJson(char c) {
   const unsigned char u = static_cast<unsigned char>(c);
   return u >= 0x20 && u < 0x7f && u != '"' && u != '\\';
@@ -152,7 +152,8 @@ bool IsPlainJson(char c) {
 // of what is written.
 size_t PlainPrefix(std::string_view text) {
   constexpr uint64_t kOnes = 0x0101010101010101, kHighs = 0x8080808080808080;
-  // In each byte the high bit tells of a zero; those behind the first may be false.
+  // Sets the high bit of each zero byte. Only the lowest of these bits is certain: the loop needs
+  // to know no more than whether there is one.
   const auto zeros = [](uint64_t word) { return (word - kOnes) & ~word & kHighs; };
   size_t at = 0;
   for (; at + sizeof(uint64_t) <= text.size(); at += sizeof(uint64_t)) {

@@ -19,7 +19,7 @@ namespace msprobe {
 
 class TextBuffer {
  public:
-  // Number of bytes behind the text that may be read and written, although they are not part of it.
+  // Number of bytes after the text that may be read and written, although they are not part of it.
   static constexpr size_t kSlack = 64;
 
   TextBuffer() = default;

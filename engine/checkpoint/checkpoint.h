@@ -78,7 +78,7 @@ class Checkpoint {
   std::vector<CheckpointTensor> tensors_;
 };
 
-// Whether the path is a checkpoint by its content and layout, whole or damaged. A dump is none.
+// Whether the path is a checkpoint by its content and layout, whole or damaged. A dump is not.
 bool LooksLikeCheckpoint(const std::string& path);
 
 // Collects the tensors of a checkpoint while its files are read. Each layout is one of the Add

@@ -1,4 +1,4 @@
-// What is said of two checkpoints: for a person, and as config_check -c writes it.
+// The reports on two checkpoints: text for a person, and JSON as config_check -c writes it.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -110,7 +110,7 @@ void NameTheWorst(compare::Comparison* c) {
   }
   if (worst < 0) return;
   c->first.row = worst;
-  c->first.pair = worst;  // a pair a row
+  c->first.pair = worst;  // each pair has one row: equal indices
   c->first.call_class = c->classes[worst];
   c->first.confidence = 1;
   c->first.why = WorstElement(*c, worst);

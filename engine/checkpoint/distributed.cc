@@ -127,7 +127,7 @@ class MetadataReader {
     part.piece.offset = static_cast<uint64_t>(place.offset);
     part.piece.archive_size = static_cast<uint64_t>(place.length);
     part.at = std::move(at);
-    if (tensor->parts.empty()) {  // the metadata says it by a class of torch; so does the data
+    if (tensor->parts.empty()) {  // the dtype is read from the first part
       MSPROBE_ASSIGN_OR_RETURN(const formats::TensorFile first, ReadPiece(part.piece));
       tensor->dtype = first.dtype;
     }

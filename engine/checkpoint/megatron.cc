@@ -58,7 +58,7 @@ std::string NewName(std::string name) {
 
 constexpr int64_t kMostOfAKind = 1'000'000;  // layers, experts, ranks; more is a damaged file
 
-// The number behind "layers." or "experts.", with its position and length in the name; -1: none.
+// The number after "layers." or "experts.", with its position and length in the name; -1: none.
 int64_t NumberBehind(std::string_view name, std::string_view word, size_t* at, size_t* size) {
   for (size_t found = 0; (found = name.find(word, found)) != std::string_view::npos; ++found) {
     const size_t digits = found + word.size();
@@ -94,7 +94,7 @@ class Arguments : public PickleVisitor {
     number("expert_model_parallel_size", &experts);
     number("pipeline_model_parallel_size", &pipeline);
   }
-  int64_t experts = -1, pipeline = -1;  // sizes; -1: not said
+  int64_t experts = -1, pipeline = -1;  // sizes; -1: not known
 
  private:
   static const formats::PickleNode* Member(const formats::PickleTree& tree,
@@ -213,7 +213,7 @@ Status ReadRank(RankFolder rank, Arguments* arguments, std::vector<Share>* share
   }
   std::vector<TensorPiece> pieces;
   MSPROBE_RETURN_IF_ERROR(ListPieces(file, &pieces, arguments));
-  // Two numbers are tensor and expert rank where there is but one pipeline stage.
+  // mp_rank_TT_EEE: with a single pipeline stage the second number is the expert rank.
   if (arguments->pipeline == 1 && arguments->experts > 1 && rank.expert == 0)
     rank.expert = std::exchange(rank.pipeline, 0);
   for (TensorPiece& piece : pieces) {

@@ -8,7 +8,7 @@
 namespace msprobe::checkpoint {
 namespace {
 
-// "net.fc" for "net.fc.Dense": cell mappings for dumps have a class behind the path. A path without
+// "net.fc" for "net.fc.Dense": cell mappings for dumps have a class after the path. A path without
 // a class stays as it is.
 std::string_view WithoutClass(std::string_view path) {
   const size_t dot = path.rfind('.');

@@ -68,7 +68,7 @@ using Vec = hn::Vec<Tag>;
 constexpr size_t kVecBytes = 64;
 constexpr size_t kVecs = 4;  // enough to hide the latency of a multiplication
 constexpr size_t kStepBytes = kVecs * kVecBytes;
-constexpr size_t kWorthwhile = 4 * kStepBytes;  // bytes; below, the library's vectors are as quick
+constexpr size_t kWorthwhile = 4 * kStepBytes;  // bytes; for fewer, libdeflate is as fast
 
 HWY_INLINE Vec LoadWords(const uint8_t* p) {
   return hn::LoadU(Tag(), reinterpret_cast<const uint64_t*>(p));
@@ -79,6 +79,10 @@ HWY_INLINE Vec Move(Vec v, Vec factors, Vec onto) {
   return hn::Xor(hn::Xor(hn::CLMulLower(v, factors), hn::CLMulUpper(v, factors)), onto);
 }
 
+// Vector k adds up bytes 64 k to 64 k + 63 of every step of 256 bytes: it is moved to its place in
+// the next step and the bytes there are added. After the last whole step the four vectors are moved
+// together into the last one, then come single vectors; libdeflate does the rest. Example: 1100
+// bytes are 4 steps (1024 bytes), 1 vector (64) and 12 bytes.
 uint32_t Crc32OfBytes(uint32_t crc, const uint8_t* p, size_t size) {
   if (size < kWorthwhile) return libdeflate_crc32(crc, p, size);
   constexpr Factors kStep(kStepBytes), kNext(kVecBytes);
@@ -93,7 +97,8 @@ uint32_t Crc32OfBytes(uint32_t crc, const uint8_t* p, size_t size) {
   Vec last = sum[kVecs - 1];
   for (; size >= kVecBytes; p += kVecBytes, size -= kVecBytes)
     last = Move(last, next, LoadWords(p));
-  // From here on, one vector stands for all vectors before it, and for `crc`.
+  // The CRC of `last` and the rest is that of all bytes. `crc` is in it since the first vector;
+  // libdeflate inverts its start value, so ~0u makes it begin with 0.
   alignas(64) uint64_t words[8];
   hn::Store(last, Tag(), words);
   return libdeflate_crc32(libdeflate_crc32(~0u, words, sizeof(words)), p, size);

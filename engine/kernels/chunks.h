@@ -26,7 +26,9 @@ inline constexpr int64_t kGroupChunks = 16;
 inline constexpr int64_t kGroupElements = kChunkElements * kGroupChunks;
 
 // Combines nodes pushed in order, pairwise: a binary counter whose digit k holds the node of 2^k
-// leaves. Node needs `static Node Combine(const Node& left, const Node& right)`.
+// leaves. Example: after the leaves a b c d e the counter is 101 in binary; digit 2 holds
+// ((a b) (c d)) and digit 0 holds e. Finish combines the two.
+// Node needs `static Node Combine(const Node& left, const Node& right)`.
 template <typename Node, int kLevels>
 class PairwiseFold {
  public:

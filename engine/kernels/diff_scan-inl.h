@@ -20,7 +20,9 @@ namespace msprobe::kernels {
 namespace HWY_NAMESPACE {
 
 // Signed position of a float among its format's numbers, from its bits: what Ordinal() gives for a
-// value of the format itself.
+// value of the format itself. Bits 0x00000001 (the smallest positive float32) give 1, 0x80000001
+// (its negative) gives -1, and 0 and -0 both give 0. So the difference of two positions is their
+// distance in ULP.
 HWY_INLINE IntVec OrderOf(IntVec bits, int32_t magnitude_mask) {
   const IntVec sign = hn::BroadcastSignBit(bits);
   return hn::Sub(hn::Xor(hn::And(bits, hn::Set(IntTag(), magnitude_mask)), sign), sign);
@@ -49,6 +51,8 @@ HWY_INLINE void ScanFloats(const uint8_t* tp, const uint8_t* gp, int64_t n, doub
   auto max_ulp = hn::Zero(UnsignedTag());
   alignas(64) uint8_t tail_t[kLanes * kBytes], tail_g[kLanes * kBytes];
   for (int64_t i = 0; i < n; i += kStep, tp += kLanes * kBytes, gp += kLanes * kBytes) {
+    // The last, shorter step is copied into zeros, because vector loads would read memory after the
+    // tensors. Zeros on both sides add no difference; Finish subtracts them from the counts.
     if (HWY_UNLIKELY(n - i < kStep)) {
       std::memset(tail_t, 0, sizeof(tail_t));
       std::memset(tail_g, 0, sizeof(tail_g));

@@ -41,7 +41,9 @@ struct FloatAccumulator {
     }
   }
 
-  // kLanes elements at `p`, of which the first `count` (kMasked) are real and the others zero.
+  // Adds the kLanes elements at `p`. kMasked: only the first `count` belong to the tensor, the
+  // others are zeros. Zeros do not change sums; the mask keeps them out of max, min and the count
+  // of zeros.
   template <class Loader, bool kMasked>
   HWY_INLINE void Add(const uint8_t* p, size_t count) {
     const IntTag di;
@@ -145,6 +147,9 @@ HWY_INLINE void Scan(const uint8_t* p, size_t n, uint64_t chunk, StatsNode* node
       accumulator.template Add<Loader, false>(p + i * Loader::kBytes, kLanes);
     }
   }
+  // The elements after the last whole step are copied into a step of zeros, because a vector load
+  // at `p` would read memory after the tensor. Example: of 19 floats 16 are one step; the other 3
+  // and 13 zeros are the last step, added with count = 3.
   if (n > 0) {
     alignas(64) uint8_t tail[kStepBytes] = {};
     std::memcpy(tail, p, n * Loader::kBytes);

@@ -10,7 +10,7 @@
 //   e.EndSlot();
 //
 // Values form a tree. It is held flat, in the order in which values were added: `values()[i].end`
-// is the index behind the last value inside value i.
+// is the index after the last value inside value i.
 #pragma once
 
 #include <cstdint>

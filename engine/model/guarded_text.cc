@@ -12,8 +12,8 @@ bool BeginsWithSign(std::string_view text) {
   return false;
 }
 
-// Calls at(place, backslashes) for the beginning of the text and each place behind a ';' where a
-// run of backslashes, also an empty one, stands before a sign.
+// Calls at(place, backslashes) for the beginning of the text and for each place after a ';', when a
+// sign follows there, or `backslashes` backslashes and then a sign.
 template <typename At>
 void ForEachSign(std::string_view text, At&& at) {
   for (size_t place = 0; place < text.size();) {

@@ -81,7 +81,8 @@ Status MemoryShare::Holds(uint64_t bytes, uint64_t read) {
   budget.read_ += read - read_;
   held_ = bytes, beside_ = 0, read_ = read;
   if (FixedMemory() + budget.held_ <= budget.options_.bytes) return Status::Ok();
-  // What is to come is like what was read; a twentieth for what an estimate does not know.
+  // An estimate for the message: the rest of the files needs as much memory for each byte as the
+  // part that was read; and 5 % more.
   const auto all = static_cast<double>(std::max(budget.options_.file_bytes, budget.read_));
   const double times = 1.05 * all / static_cast<double>(std::max<uint64_t>(budget.read_, 1));
   return budget.TooMuch(

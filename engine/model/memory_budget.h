@@ -63,7 +63,7 @@ class MemoryShare {
   // Sets the memory of the dump so far to `bytes`, after `read` bytes of its file. kUnsupported if
   // both dumps need more than the budget; the message says how much. Without a budget: always Ok.
   Status Holds(uint64_t bytes, uint64_t read);
-  // For now so much beside that.
+  // Takes `bytes` besides the memory of the dump, until the next call of Holds or Beside.
   Status Beside(uint64_t bytes);
 
  private:

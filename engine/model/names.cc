@@ -128,7 +128,7 @@ int64_t NumberAfter(std::string_view text, std::string_view prefix) {
 
 namespace {
 
-// 255 less what a temporary file beside it has behind its name (".<pid>.<number>.part").
+// The limit of file systems, 255, less the ending of a temporary file (".<pid>.<number>.part").
 constexpr size_t kMaxFileNameBytes = 220;
 
 }  // namespace

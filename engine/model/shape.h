@@ -1,6 +1,6 @@
 // The shape of a recorded value: its extents, and its text as tables print it.
 //
-//   ShapePool pool;                               // one a dump, or one a thread that reads
+//   ShapePool pool;                               // one for each dump or reading thread
 //   const Shape s = pool.Of("[2, 1, 3]");         // the spelling of every dialect
 //   s.elements();                                 // 6
 //   s.SameWithoutOnes(pool.Of("[2, 3]"));         // true
@@ -41,7 +41,7 @@ class Shape {
   operator std::string_view() const { return view(); }  // NOLINT: as a view
   bool empty() const { return view().empty(); }
 
-  // Whether the extents say all that the text says. Not so of "", "N/A", extents with names
+  // Whether the extents say as much as the text. They do not for "", "N/A", extents with names
   // ("[s0, 4]"), extents below zero or beyond int64_t, and of too many of them
   // (formats::kMaxTensorDimensions).
   bool known() const { return facts_->known; }

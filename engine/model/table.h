@@ -1,4 +1,4 @@
-// What a dump says, whatever generation wrote it: records in execution order, each with its leaves
+// The content of a dump of any generation: records in execution order, each with its leaves
 // (tensors and plain values).
 //
 //   MSPROBE_ASSIGN_OR_RETURN(Dump dump, ReadDump("runs/a/step0/rank0"));   // reader.h
@@ -128,8 +128,8 @@ struct Dump {
   bool has_checksums = false;  // some leaf carries a checksum: compared by checksum
   bool sampled = false;        // tensor data are a sample of each tensor's elements
   // ptdbg_ascend 0.1: of tensors of more than 512 elements the files hold the first 256, each
-  // sample_step-th, the last 256. 1: not so; 0: other samples, or runs with other steps in one
-  // file.
+  // sample_step-th, the last 256. 1: all elements; 0: other samples, or several runs with
+  // different steps in one file.
   int64_t sample_step = 1;
   bool complete = true;  // false: the run was killed; `note` says what is missing
   std::string note;

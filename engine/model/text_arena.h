@@ -75,7 +75,7 @@ class TextArena {
 };
 
 // A fingerprint in 16 hexadecimal digits, as our first dumps spelled it, whichever way this one is
-// spelled. What is neither stays as it is.
+// spelled. Any other text is returned as it is.
 inline std::string_view FingerprintText(std::string_view text, TextArena* arena) {
   const std::optional<uint64_t> value = ParseBase64(text);
   if (!value) return text;

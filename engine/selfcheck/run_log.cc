@@ -84,7 +84,7 @@ Result<RunLog> ReadRunLog(const std::string& path) {
   RunLog::Step step;
   uint64_t offset = 0;
   std::string_view text = file.bytes();
-  // Text behind the last newline is a line that was cut off when the program was killed.
+  // Text after the last newline is a line that was cut off when the program was killed.
   for (size_t end; (end = text.find('\n')) != std::string_view::npos; offset += end + 1) {
     const std::vector<std::string_view> cells = Split(text.substr(0, end), '\t');
     text.remove_prefix(end + 1);

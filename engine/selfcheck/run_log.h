@@ -31,7 +31,7 @@ struct RunLog {
   struct Step {
     std::vector<Value> values;
     int64_t nanoseconds = 0;  // since the step before; the time of the log itself is not counted
-    bool is_end = false;      // the values at the end of the program, behind the last step
+    bool is_end = false;      // the values at the end of the program, after the last step
   };
   std::vector<Step> steps;
   std::vector<std::string> notes;  // lines of Note()

@@ -12,7 +12,7 @@ namespace msprobe::selfcheck {
 
 struct RunDifference {
   size_t step = 0;
-  bool at_end = false;   // at the end of the program, behind the last step
+  bool at_end = false;   // at the end of the program, after the last step
   std::string what;      // "loss of backward 0", "gradient of layer.weight", "3 steps more"
   std::string together;  // how much differs in that step: "1 of 1 losses, 4 of 4 gradients"
 

@@ -29,7 +29,7 @@ struct DLTensor {
 };
 inline constexpr int32_t kCpuDevice = 1;
 
-// The table behind torch.Tensor.__dlpack_c_exchange_api__, a capsule named "dlpack_exchange_api".
+// The table in torch.Tensor.__dlpack_c_exchange_api__, a capsule named "dlpack_exchange_api".
 struct ExchangeApi {
   uint32_t major, minor;
   ExchangeApi* previous;

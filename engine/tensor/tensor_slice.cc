@@ -19,7 +19,7 @@ Status Wrong(std::string_view text, std::string_view item) {
       .Found(Excerpt(item));
 }
 
-// false: no number. "" is none.
+// false: the text is not a number. For "" `*out` stays unset.
 bool ParseNumber(std::string_view text, std::optional<int64_t>* out) {
   text = Trim(text);
   if (text.empty()) return true;

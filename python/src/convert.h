@@ -38,8 +38,8 @@ std::optional<std::string> PathArgument(std::string_view name,
 std::optional<std::vector<std::string>> StepArgument(
     std::string_view name, nb::handle value);  // a number, a text such as "3-6", or a list of them
 
-// scheduled_tokens={request id: number of tokens}. Never raises: None, and with a warning anything
-// else than such a dict, is nullopt.
+// scheduled_tokens={request id: number of tokens}. Never raises. nullopt for None; for any other
+// value that is not such a dict nullopt and a warning.
 std::optional<dump::TokenCounts> TokensArgument(nb::handle value);
 
 // A torch.Tensor, or anything with the buffer protocol or DLPack's CPU form (NumPy). Keeps the

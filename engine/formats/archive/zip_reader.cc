@@ -173,7 +173,7 @@ Result<DirectoryEntry> ReadDirectoryEntry(std::string_view archive, const std::s
   return out;
 }
 
-// Where the entry's content begins: behind its local header, which lies before the directory.
+// Where the entry's content begins: after its local header, which lies before the directory.
 Status FindContent(std::string_view archive, const std::string& path, uint64_t directory_offset,
                    DirectoryEntry* found) {
   ZipEntry& entry = found->entry;

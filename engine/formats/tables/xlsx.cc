@@ -76,7 +76,7 @@ struct XlsxWriter::State {
   uint32_t crc32 = 0;  // of the sheet so far
   uint64_t size = 0, stored = 0;
   std::string filter;  // of the sheet: "A1:C9"
-  Status error;        // the first one; every later call answers it again
+  Status error;        // the first one; every later call returns it again
 
   Status Keep(Status status) {
     if (!status.ok() && error.ok()) error = status;

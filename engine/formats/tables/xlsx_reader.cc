@@ -38,7 +38,7 @@ void DecodeControls(std::string* text) {
   *text = std::move(out);
 }
 
-// Letters and row of "AB12"; -1 for what is none.
+// The column of a cell's reference, from 0: 27 for "AB12"; -1 for a text without a column.
 int64_t ColumnOf(std::string_view reference) {
   int64_t column = 0;
   size_t i = 0;

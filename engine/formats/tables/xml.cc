@@ -13,7 +13,7 @@ std::string_view WithoutPrefix(std::string_view name) {
   return colon == name.npos ? name : name.substr(colon + 1);
 }
 
-// false: no character that XML has.
+// false: not a character that XML allows.
 bool AppendCharacter(std::string_view digits, int base, std::string* out) {
   uint32_t c = 0;
   const char* end = digits.data() + digits.size();

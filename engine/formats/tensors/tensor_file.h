@@ -18,9 +18,9 @@
 
 namespace msprobe::formats {
 
-// A tensor and the memory behind it (usually the mapped file; copies share it). The data is aligned
-// to the element size. Where the format allows it, pages of the file are loaded only when they are
-// read.
+// A tensor and the memory of its elements (usually the mapped file; copies share it). The data is
+// aligned to the element size. Where the format allows it, pages of the file are loaded only when
+// they are read.
 struct TensorFile {
   DType dtype = DType::kFloat32;
   std::vector<int64_t> shape;

@@ -56,7 +56,7 @@ class JsonCursor {
   bool BeginArray();   // consumes '['
   bool NextItem();     // true: a value follows; false after consuming ']', or on an error
   // As NextKey, for a sequence of "key": value pairs without braces around it. False before '}'
-  // (which is not consumed), at the end of the text (also behind a last ','), or on an error.
+  // (which is not consumed), at the end of the text (also after a last ','), or on an error.
   bool NextKeyOrEnd(JsonText* key);
 
   bool String(JsonText* text);
@@ -99,7 +99,7 @@ class JsonCursor {
 
  private:
   void SkipSpace() {
-    // Most often there is nothing, or the one blank behind a comma or colon.
+    // Most often there is nothing, or the one blank after a comma or colon.
     if (end_ > p_ && *p_ > ' ') return;
     if (end_ - p_ > 1 && *p_ == ' ' && p_[1] > ' ') {
       ++p_;

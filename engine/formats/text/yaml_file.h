@@ -1,5 +1,5 @@
 // What the readers of YAML files share: one file, parsed, every failure a Status with its line.
-// For those readers only: yaml-cpp stays behind it.
+// Only those readers include it: no other code knows yaml-cpp.
 #pragma once
 
 #include <yaml-cpp/yaml.h>

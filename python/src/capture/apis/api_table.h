@@ -31,13 +31,14 @@ class ApiTable {
   // Lists `name` of `owner` (a dotted name is looked up step by step) under `prefix`.
   std::string Add(const std::string& prefix, PyObject* owner, const std::string& name,
                   ApiTraits traits);
-  // Methods and functions by which the program learns that what a call left to be waited for is
-  // complete ("" or why they are not seen).
+  // Adds a method or function by which the program learns that an asynchronous call is complete.
+  // Returns "" or why its calls are not seen.
   std::string AddWait(PyObject* owner, const std::string& name, Api::Kind kind);
-  // One that somebody else gives to the interposer; lives for ever.
+  // Makes an Api that the caller gives to the interposer. It is never destroyed.
   Api* New(const std::string& prefix, const std::string& name);
 
-  // What the two files say of single APIs, those listed before and after. Warns of nothing.
+  // Reads the rules for single APIs (api_rules.h). They apply to the APIs that are in the table and
+  // to those that are added later. Logs no warnings.
   Status ReadRules(const std::string& risk_levels, const std::string& ignored_values);
   const dump::ApiRules& rules() const { return rules_; }
   void ApplyRules();                        // the configuration has changed

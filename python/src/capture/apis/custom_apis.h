@@ -22,11 +22,11 @@ namespace msprobe::capture {
 
 class CustomApis {
  public:
-  // Does a change while nothing is observed: what is added to the interposer while it is installed
-  // would not be seen before the next start.
+  // Runs `change` while nothing is observed. A function that is added while the interposer is
+  // installed would not be observed before the next start.
   using WhileRemoved = std::function<void(const std::function<void()>& change)>;
 
-  // There is one in a process: the interposer asks it what an operator or kernel is called.
+  // A process has one object: the interposer asks it for the API of an operator or kernel.
   CustomApis(Recording* recording, ApiTable* table, WhileRemoved while_removed)
       : recording_(recording), table_(table), while_removed_(std::move(while_removed)) {
     instance_ = this;
@@ -34,17 +34,19 @@ class CustomApis {
   CustomApis(const CustomApis&) = delete;
   CustomApis& operator=(const CustomApis&) = delete;
 
-  // Attribute `name` of `module`, under `prefix`, from now on.
+  // From now on observes the calls of attribute `name` of `module`, under `prefix`.
   std::string Register(const std::string& prefix, PyObject* module, PyObject* name);
   void Restore(PyObject* module, PyObject* name);
-  // An operator of torch.ops (`objects`: its packet and overloads), seen where it is called.
+  // Observes the calls of an operator of torch.ops; `objects`: its packet and overloads.
   void AddOperator(const std::string& prefix, const std::string& name,
                    const std::vector<PyObject*>& objects);
-  // `run` of a class of Triton's kernels, whose results are in its arguments.
+  // Observes the launches of Triton's kernels; `run`: the method of their class. A kernel's results
+  // are in its arguments.
   std::string AddKernelRun(PyObject* run);
 
  private:
-  // Registered by the program: what was there, and what stands there now where that is another.
+  // A registered attribute: `original` is its object; `stand_in` is the object that has replaced
+  // it, or null when the original is observed in place.
   struct CustomApi {
     PyRef module, name, original, stand_in;
     Api* api;

@@ -8,7 +8,7 @@ namespace {
 TorchApi api;
 bool loaded = false;
 
-// "torch._C.TensorBase": the object behind a dotted name, or null with no error set.
+// "torch._C.TensorBase": the object of a dotted name, or null with no error set.
 PyRef Find(const char* module, std::initializer_list<const char*> attributes) {
   PyRef object = PyRef::Steal(PyImport_ImportModule(module));
   for (const char* name : attributes) {

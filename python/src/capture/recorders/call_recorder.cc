@@ -129,7 +129,7 @@ void CallRecorder::WriteOutput(OpenCall* call, PyObject* output, PyObject* modul
     of_parameters.Dict("parameters", "parameters",
                        parameters && PyDict_Check(parameters.get()) ? parameters.get() : nullptr,
                        /*leave_out_none=*/true);
-    // They went in, here and in the modules around.
+    // Parameters are inputs of this call and of the calls of the modules around it.
     call->given.Add(of_parameters.nonfinite());
     for (const auto& around : Thread().modules) around->given.Add(of_parameters.nonfinite());
   }
