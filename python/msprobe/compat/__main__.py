@@ -1,7 +1,8 @@
 """Runs a script of the older tools: ``python -m msprobe.compat SCRIPT [ARGUMENTS]``.
 
-For this run ``ptdbg_ascend`` and ``torch_npu.hooks`` can be imported. Everything else is as with
-``python SCRIPT [ARGUMENTS]``. ``python -m msprobe.compat -m MODULE [ARGUMENTS]`` runs a module.
+For this run ``ptdbg_ascend`` and ``torch_npu.hooks`` can be imported. Apart from that the script
+runs as with ``python SCRIPT [ARGUMENTS]``. ``python -m msprobe.compat -m MODULE [ARGUMENTS]`` runs
+a module.
 """
 
 import builtins
@@ -14,7 +15,7 @@ _USAGE = "python -m msprobe.compat SCRIPT [ARGUMENTS] or ... -m MODULE [ARGUMENT
 
 
 def add_old_names():
-    """Makes the import names of the older tools known. Real packages of these names still win."""
+    """Makes the older tools' names importable. Real packages of these names still win."""
     folder = os.path.join(os.path.dirname(__file__), "packages")
     if folder not in sys.path:
         sys.path.append(folder)
@@ -34,7 +35,7 @@ def _run_script(script):
         source = loader.get_data(script)
     except OSError as error:
         _fail(f"expected a script of Python, found {script}: {error.strerror}; usage: {_USAGE}")
-    if not getattr(sys.flags, "safe_path", False):  # python -P: no folder of the script
+    if not getattr(sys.flags, "safe_path", False):  # python -P keeps the script's folder out
         sys.path[0] = os.path.dirname(os.path.realpath(script))
     main = type(sys)("__main__")
     main.__dict__.update(

@@ -1,4 +1,4 @@
-"""Dumps of single operators, which an NPU makes itself (mode and dump_mode "acl")."""
+"""Dumps of single operators, which the NPU writes (mode and dump_mode "acl")."""
 
 import os
 
@@ -16,7 +16,7 @@ def _npu():
 
 
 def check():
-    """Refuse, before training starts, what only an NPU can do."""
+    """Raise, before training starts, when there is no NPU, which these dumps need."""
     if _npu() is None:
         device = "cuda" if torch.cuda.is_available() else "cpu"
         raise RegistrationError(
@@ -26,7 +26,7 @@ def check():
 
 
 def begin(config):
-    """From now on the device dumps every operator, as `config`, a .json file, says."""
+    """From now on the device dumps every operator; `config` is its .json file."""
     global _running
     check()
     if not isinstance(config, (str, os.PathLike)) or not os.path.isfile(config):

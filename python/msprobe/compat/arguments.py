@@ -1,4 +1,4 @@
-"""Arguments of the functions of ``ptdbg_ascend``, checked and brought into one form."""
+"""Checks the arguments of ``ptdbg_ascend``'s functions and converts them to one form."""
 
 import itertools
 

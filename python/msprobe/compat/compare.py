@@ -8,7 +8,7 @@ from msprobe import DumpError, FileError, MsprobeError, UnsupportedError, _engin
 from msprobe.compat.errors import CompareException
 
 _EXIT_INCOMPLETE = 2
-_HINTS = ("stack_mode", "fuzzy_match")  # what they ask for is seen in the files
+_HINTS = ("stack_mode", "fuzzy_match")  # accepted without effect: see compare()
 _KNOWN = ("shape_flag", "auto_analyze", "suffix", "half_cosine", *_HINTS)
 _PATHS = ("npu_pkl_path", "bench_pkl_path")
 _FOLDERS = ("npu_dump_data_dir", "bench_dump_data_dir")
@@ -28,16 +28,17 @@ def compare(input_parma, output_path, *args, **kwargs):
             these the statistics or checksums of the files are compared. ``is_print_compare_log``
             logs each row.
         output_path: an existing folder.
-        *args: as the versions had them: behind the folder of dumps whose names begin with numbers
-            (0.1) ``shape_flag``; of others ``stack_mode, auto_analyze, fuzzy_match``.
-        **kwargs: ``shape_flag`` (calls with values of other shapes are no partners; the default of
-            0.1), ``auto_analyze`` (write the advisor's file), ``suffix`` (behind
-            ``compare_result``), ``half_cosine`` (cosines of 0.1 as 0.5 + 0.5 cos); ``stack_mode``
-            and ``fuzzy_match`` are accepted: stacks are seen in the files, and the numbers of
-            calls decide nothing.
+        *args: by position, as in the older versions. For dumps of 0.1, whose names begin with
+            numbers: ``shape_flag``; for others: ``stack_mode, auto_analyze, fuzzy_match``.
+        **kwargs: ``shape_flag`` (calls with values of different shapes are not partners; on by
+            default for dumps of 0.1), ``auto_analyze`` (write the advisor's file), ``suffix``
+            (added after ``compare_result``), ``half_cosine`` (for dumps of 0.1: cosines as
+            0.5 + 0.5 cos). ``stack_mode`` and ``fuzzy_match`` are accepted without effect: the
+            files tell whether there are stacks, and call numbers do not decide which calls are
+            partners.
 
     Raises:
-        CompareException: ``code`` is the number that the older versions had for it.
+        CompareException: ``code`` is the number that the older versions used for the reason.
     """
     if not isinstance(input_parma, dict):
         _refuse(f"input_parma: expected a dict, found {type(input_parma).__name__}")
@@ -65,19 +66,19 @@ def compare(input_parma, output_path, *args, **kwargs):
 
 
 def compare_distributed(npu_dump_dir, bench_dump_dir, output_path, **kwargs):
-    """:func:`compare` for two folders of ranks: ``compare_result_rank0-rank0_TIME.csv`` a rank.
+    """:func:`compare` for two folders of ranks; each has ``compare_result_rank0-rank0_TIME.csv``.
 
-    Ranks are paired by number; where the two folders have no number in common, as process ids have
-    not, by order.
+    Ranks are paired by number. When the two folders have no number in common, because the numbers
+    are process ids, ranks are paired by order.
 
     Args:
         npu_dump_dir: the folder with the ranks under test, or one around it.
-        bench_dump_dir: the one to trust.
+        bench_dump_dir: the folder with the ranks to trust, or one around it.
         output_path: an existing folder.
-        **kwargs: those of :func:`compare` but ``suffix``.
+        **kwargs: those of :func:`compare`, except ``suffix``.
 
     Raises:
-        CompareException: as :func:`compare`; code 1 also where the ranks cannot be paired.
+        CompareException: as :func:`compare`; code 1 also when the ranks cannot be paired.
     """
     if kwargs.pop("suffix", None):
         _refuse("compare_distributed: suffix is taken by the ranks' numbers")
@@ -91,20 +92,20 @@ def compare_distributed(npu_dump_dir, bench_dump_dir, output_path, **kwargs):
 
 
 def run(words, paths, usage=CompareException.INVALID_PARAM_ERROR):
-    """Runs ``msprobe`` in this process; what it would print as an error is raised.
+    """Runs ``msprobe`` in this process; an error is raised and not printed.
 
     Args:
-        words: what follows ``msprobe``.
-        paths: what is read, to tell why it cannot be.
-        usage: the code of what is wrong with the call.
+        words: the words after ``msprobe`` on the command line.
+        paths: the files that are read; they decide the code when one cannot be read.
+        usage: the code of an error in the arguments.
 
     Raises:
         CompareException: with the code of the older versions.
     """
     sys.stdout.flush()
     if recorder := sys.modules.get("msprobe.compat.recorder"):
-        recorder.flush()  # it may be the dump that this process is writing
-    # The older tools wrote a table also when no value could be compared, and returned.
+        recorder.flush()  # this process may be writing the dump that is read
+    # When no value could be compared, the older tools wrote the table and raised nothing.
     words = [*words, "--allow-nothing-compared"]
     code = translate(lambda: _engine.run(words), paths, usage)
     if code == _EXIT_INCOMPLETE:
@@ -115,7 +116,7 @@ def run(words, paths, usage=CompareException.INVALID_PARAM_ERROR):
 
 
 def translate(call, paths, usage=CompareException.INVALID_PARAM_ERROR):
-    """Calls; an error of the engine becomes a :class:`CompareException`."""
+    """Returns call(); an error of the engine becomes a :class:`CompareException`."""
     try:
         return call()
     except FileError as error:
@@ -173,7 +174,7 @@ def _output_folder(path):
 
 
 def _options(numbered, args, kwargs, name):
-    """The flags of what stands behind the folder."""
+    """The flags for the arguments after `output_path`."""
     order = ("shape_flag", "stack_mode", "suffix") if numbered else _order_of(args)
     if len(args) > len(order):
         _refuse(f"{name} takes {2 + len(order)} arguments, found {2 + len(args)}")
@@ -198,7 +199,7 @@ def _options(numbered, args, kwargs, name):
 
 
 def _order_of(args):
-    """2.3 had ``suffix`` before ``fuzzy_match``, later versions not."""
+    """2.3 had ``suffix`` as third argument, before ``fuzzy_match``; later versions did not."""
     later = ("stack_mode", "auto_analyze", "fuzzy_match")
     texts = len(args) > 2 and isinstance(args[2], str)
     return ("stack_mode", "auto_analyze", "suffix", "fuzzy_match") if texts else later

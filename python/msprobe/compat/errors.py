@@ -40,11 +40,11 @@ class CompareException(UsageError):
 
 
 class DumpException(CompareException):
-    """What setting up a dump raises from ptdbg_ascend 2.0 on; the numbers are the same."""
+    """Raised by ptdbg_ascend 2.0 and later when a dump is set up; the numbers are the same."""
 
 
 class RegistrationError(CompareException, AssertionError, RuntimeError, ValueError):
-    """Wrong arguments of a set-up call: every type that some version raised for them."""
+    """Wrong arguments of a set-up call. It is of all the types that the versions raised."""
 
     def __init__(self, message, code=CompareException.INVALID_PARAM_ERROR):
         super().__init__(code, message)

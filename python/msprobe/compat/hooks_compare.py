@@ -14,8 +14,7 @@ def compare(
 ):
     """Writes a csv file with Cosine, RMSE and MAPE of each value of two dumps.
 
-    Calls that only one side has are passed until the two are aligned again; they have rows of their
-    own.
+    Calls that only one side has do not disturb the others: they have rows of their own.
 
     Example::
 
@@ -25,13 +24,14 @@ def compare(
         pkl_path1: the dump under test; also called ``npu_pkl_path``.
         pkl_path2: the dump to trust; also called ``bench_pkl_path``.
         output_path: the csv file.
-        shape_flag: calls with values of other shapes are no partners; without it their cells say
-            ``cannot be calculated``.
-        half_cosine: cosines as 0.5 + 0.5 cos, to go with files that torch_npu.hooks wrote.
-        **kwargs: the two other names; what else there is warns.
+        shape_flag: calls with values of different shapes are not partners; without it the cells of
+            such values say ``cannot be calculated``.
+        half_cosine: cosines as 0.5 + 0.5 cos, like those in the tables of torch_npu.hooks.
+        **kwargs: the two other names; any other keyword is a warning.
 
     Raises:
-        CompareException: ``code`` is 1 for a path that is not there, 6 for a file that is no dump.
+        CompareException: ``code`` is 1 for a path that does not exist, 6 for a file that is not a
+            dump.
     """
     paths = []
     for name, other, value in (
@@ -64,7 +64,7 @@ def main(argv=None):
     """``python -m torch_npu.hooks.tools --npu_pkl A --bench_pkl B --out_path C [--shape]``.
 
     Returns:
-        0, or the code of what went wrong, which is printed.
+        0, or the code of the error, which is printed.
     """
     parser = argparse.ArgumentParser(
         prog="python -m torch_npu.hooks.tools",

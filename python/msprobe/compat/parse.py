@@ -18,12 +18,12 @@ def parse(pkl_file, module_name_prefix):
 
     Args:
         pkl_file: a file of ptdbg_ascend.
-        module_name_prefix: a number in it is that of the call among all, from 0; ``"2_"`` is not
-            the beginning of ``"21_Torch_add"``.
+        module_name_prefix: a number at its start is the index of the call among all calls, from
+            0, and is compared as a whole: ``"2_"`` is not the beginning of ``"21_Torch_add"``.
 
     Raises:
-        CompareException: code 11 for a prefix that is no text, 1 for a file that is not there, 6
-            for one that is no dump.
+        CompareException: code 11 for a prefix that is not a text, 1 for a file that does not
+            exist, 6 for a file that is not a dump.
     """
     if not isinstance(module_name_prefix, str):
         raise CompareException(

@@ -25,7 +25,7 @@ _CANN = "/usr/local/Ascend/ascend-toolkit/latest"
 
 
 class _Parser(argparse.ArgumentParser):
-    """A mistake is an exception and not the end of the shell."""
+    """Raises an exception for a wrong argument; argparse would end the shell."""
 
     def error(self, message):
         raise CompareException(
@@ -72,7 +72,7 @@ def main():
 def _do(line):
     try:
         words = shlex.split(line)
-    except ValueError:  # a quote is open: the command line's own shell may know what to do with it
+    except ValueError:  # an open quote: the system's shell gets the line as it is
         words = line.split()
     if not words:
         return

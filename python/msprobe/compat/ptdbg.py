@@ -23,7 +23,7 @@ from msprobe.pytorch.reproducibility import seed_all as _seed_all
 class Setup:
     """The settings that the calls of this process have made."""
 
-    path = tag = None  # a folder and its tag, or a .pkl file
+    path = tag = None  # path: a folder, which gets the tag, or a .pkl file
     hook = model = rank = None
     dump_step = 1
     overflow_nums = 1
@@ -33,7 +33,7 @@ class Setup:
     overflow_switch = "ON"
     overflow_goes_on = False
     filter_overflow = False
-    selection = None  # of set_dump_switch, in the form that the engine takes
+    selection = None  # arguments of set_dump_switch, in the form that the engine takes
     numbered = True  # modes were given as numbers, as in 0.1
 
 
@@ -47,13 +47,13 @@ def seed_all(seed=1234, mode=False, **kwargs):
 
 
 def set_dump_path(fpath=None, dump_tag="ptdbg_dump", **kwargs):
-    """Where dumps go.
+    """Set the path of the dumps.
 
     Args:
-        fpath: a ``.pkl`` file, as 0.1 had it; or a folder, made when missing, that receives
-            ``<dump_tag>_v<version>/rank<r>/``. None: ``$ASCEND_WORK_PATH/dump_data``.
+        fpath: a ``.pkl`` file, as in 0.1; or a folder, created when missing, in which
+            ``<dump_tag>_v<version>/rank<r>/`` is made. None: ``$ASCEND_WORK_PATH/dump_data``.
     Raises:
-        DumpException: code 1, a path that cannot be used.
+        DumpException: code 1: the path cannot be used.
     """
     recorder.warn_no_effect("set_dump_path", kwargs)
     if fpath is None and os.environ.get("ASCEND_WORK_PATH"):
@@ -117,15 +117,15 @@ def set_dump_switch(
         switch: ``"ON"`` or ``"OFF"``.
         mode: ``"all"`` (1), ``"list"`` (2), ``"range"`` (3), ``"stack"`` (4), ``"acl"`` (5),
             ``"api_list"`` (6) or ``"api_stack"``.
-        scope: names of calls, as a dump has them: for list some, for range the first and the last,
-            for stack none, one or two. Numbers stand for calls of a dump of 0.1.
-        api_list: for api_list, parts of names.
+        scope: names of calls, as in a dump. For list: at least one; for range: the first and the
+            last; for stack: none, one or two. In 0.1 also numbers of calls.
+        api_list: for api_list: parts of names.
         filter_switch: ``"ON"``: leave out numbers, and tensors of integers or without dimensions.
-        dump_mode: of forward, backward, input and output those to dump; all.
-        summary_only: no elements, statistics only.
+        dump_mode: which of forward, backward, input and output to dump; default: all.
+        summary_only: dump statistics only, no elements.
     Raises:
-        RegistrationError (a CompareException, AssertionError and ValueError): what is wrong with
-            an argument; nothing has changed then.
+        RegistrationError (a CompareException, AssertionError and ValueError): an argument is
+            wrong; nothing has changed then.
         DumpException (a RuntimeError): no path is set.
     """
     recorder.warn_no_effect("set_dump_switch", kwargs)
@@ -160,7 +160,7 @@ def set_dump_switch(
 
 
 def acc_cmp_dump(*_args, **_kwargs):
-    """For :func:`register_hook`: dump what calls were given, returned, and their gradients."""
+    """For :func:`register_hook`: dump inputs, outputs and gradients of calls."""
     raise RegistrationError("acc_cmp_dump is not called, but given to register_hook")
 
 
@@ -170,18 +170,18 @@ def overflow_check(*_args, **_kwargs):
 
 
 def register_hook(model, hook, **kwargs):
-    """Observe calls of this process; of all models, whichever is given.
+    """Observe the calls of this process, of all its models.
 
     Args:
         model: any ``torch.nn.Module``, or None.
         hook: ``acc_cmp_dump`` or ``overflow_check``.
-        **kwargs: ``dump_step`` (1 to 100; of 0.1: every how many elements are kept),
-            ``overflow_nums`` (after how many overflows a program on an NPU ends; -1: never),
-            ``rank`` (names the rank's folder), ``dump_mode`` ("api", "model": modules instead,
-            "acl"), ``dump_config`` (of acl, a .json file).
+        **kwargs: ``dump_step`` (1 to 100; in the format of 0.1 each dump_step-th element is kept),
+            ``overflow_nums`` (a program on an NPU ends after so many overflows; -1: never),
+            ``rank`` (names the rank's folder), ``dump_mode`` ("api"; "model": modules and not
+            APIs; "acl"), ``dump_config`` (for acl: a .json file).
     Raises:
-        RegistrationError (a CompareException and AssertionError): no model, another hook, a number
-            that is not allowed (code 11; dump_step: 12).
+        RegistrationError (a CompareException and AssertionError): the model is not a module, the
+            hook is unknown, or a number is not allowed (code 11; dump_step: 12).
     """
     recorder.check_model(model, none_is_one=True)
     name = getattr(hook, "__name__", None)
@@ -232,12 +232,12 @@ def set_overflow_check_switch(switch, filter_switch="OFF", **kwargs):
 
 
 def set_backward_input(backward_input):
-    """Of acl dumps of backward calls: files of the incoming gradients."""
+    """Set the files of incoming gradients, for acl dumps of backward calls."""
     acl.set_backward_input(backward_input)
 
 
 def _follow():
-    """Record, or do not, as path, hook and switch say."""
+    """Begin to record if path, hook and switch ask for it."""
     if Setup.hook is overflow_check and Setup.overflow_switch == "ON":
         goes_on, Setup.overflow_goes_on = Setup.overflow_goes_on, True
         recorder.begin(overflow_options(Setup), Setup.model, Setup.rank, goes_on)
@@ -287,7 +287,7 @@ def _dump_options():
 
 
 def _new_data_folder(body):
-    """A folder of its own for each time that the switch is turned on."""
+    """A new folder, for each time that the switch is turned on: its name ends with the time."""
     seconds = time.time()
     while True:
         folder = f"{body}_{time.strftime('%Y%m%d_%H%M%S', time.gmtime(seconds))}"

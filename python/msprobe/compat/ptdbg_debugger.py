@@ -9,22 +9,22 @@ from msprobe.pytorch import dataloader, hooks
 
 
 class ExitAfterIteration(Exception):
-    """All wanted steps are on the disk; this ends the program, as it always has."""
+    """Ends the program when all wanted steps are on the disk, as ptdbg_ascend does."""
 
 
 class PrecisionDebugger:
-    """Dumps what every API computed in the wanted steps, or its overflows.
+    """Dumps all API calls of the wanted steps, or the calls that overflow.
 
     Args:
-        dump_path: a folder, made when missing.
+        dump_path: a folder, created when missing.
         hook_name: ``"dump"`` or ``"overflow_check"``.
         rank: only this rank is dumped.
         step: the wanted steps, from 0 on; all when empty.
         enable_dataloader: each batch of a DataLoader is a step; :meth:`start`, :meth:`stop` and
             :meth:`step` are not called then.
-        model: accepted.
+        model: accepted, without effect.
     Raises:
-        RegistrationError: an argument that is not allowed.
+        RegistrationError: an argument is not allowed.
 
     Example::
 
@@ -76,13 +76,13 @@ class PrecisionDebugger:
         )
 
     def configure_hook(self, mode=None, **kwargs):
-        """What is dumped, or how overflows are looked for.
+        """Set what is dumped, or how overflows are found.
 
         Args:
-            mode: ``"api_stack"``, or another one of ``set_dump_switch``.
+            mode: ``"api_stack"`` or another mode of ``set_dump_switch``.
             **kwargs: ``scope``, ``api_list``, ``filter_switch``, ``input_output_mode``,
                 ``summary_only``, ``summary_mode`` ("all", "summary", "md5"), ``acl_config``,
-                ``backward_input``; of overflow_check: ``overflow_nums``, ``filter_switch``.
+                ``backward_input``; for overflow_check: ``overflow_nums``, ``filter_switch``.
         """
         if self.checks_overflow:
             if mode not in (None, "api"):
@@ -129,13 +129,13 @@ class PrecisionDebugger:
 
     @classmethod
     def start(cls):
-        """Dump this step, if it is wanted; past the last wanted one, end the program."""
+        """Dump this step if it is wanted; after the last wanted step end the program."""
         if not dataloader.warns("start"):
             cls._begin(cls._debugger())
 
     @classmethod
     def stop(cls):
-        """Dump no more; what is on the disk is complete."""
+        """Stop dumping; the files on the disk are complete."""
         if not dataloader.warns("stop"):
             cls._debugger()
             acl.end()
@@ -167,7 +167,7 @@ class PrecisionDebugger:
             self._record(f"step{iteration}" if self.steps or iteration else "")
 
     def _leave(self):
-        """All that was wanted is dumped."""
+        """All wanted steps are dumped: complete the files, and end the program."""
         recorder.end()
         text = f"ptdbg: exit after iteration {self.steps}"
         wish = os.environ.get("PTDBG_AFTER_LAST_STEP", "raise")

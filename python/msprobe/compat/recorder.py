@@ -35,7 +35,7 @@ def warn_at_exit(idle):
 def begin(options, model=None, rank=None, goes_on=False):
     """Record from now on, by `options` (engine/dump/config/pkl_style.h); call numbers go on.
 
-    goes_on: it is the next part of the same recording, so one that has failed or ended stays off.
+    goes_on: this is the next part of the same recording; if that has failed or ended, it stays so.
     """
     global _model, _rank, _recording, _options
     warn_at_exit("")
@@ -54,7 +54,7 @@ def end():
 
 
 def is_current(options):
-    """Whether these are the options of the last :func:`begin`."""
+    """Whether `options` are those of the last :func:`begin`."""
     return _options is options
 
 
@@ -109,7 +109,7 @@ def why_no_file(path):
         os.lstat(path)
     except FileNotFoundError:
         pass
-    except (OSError, ValueError) as error:  # too long a name, a zero byte in it
+    except (OSError, ValueError) as error:  # the name is too long, or has a zero byte
         return f"{path!r} can be no file: {getattr(error, 'strerror', error)}; choose another one"
     if os.path.isdir(path):
         return f"expected a file, found the folder {path}"

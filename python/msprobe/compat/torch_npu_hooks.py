@@ -1,4 +1,4 @@
-"""What ``torch_npu.hooks`` offers: lines of one file, or arrays in a folder, for whole steps.
+"""The functions of ``torch_npu.hooks``: they record whole steps, as lines of a file or as arrays.
 
 Example::
 
@@ -46,10 +46,10 @@ def seed_all(seed=1234):
 
 
 def set_dump_path(fpath=None):
-    """Name the file that lines go to from now on; their numbers begin at 0.
+    """Name the file to which lines are written from now on; their numbers begin at 0.
 
     Raises:
-        RuntimeError: no path, a folder, or a folder that is not there.
+        RuntimeError: `fpath` is missing or a folder, or the file's folder does not exist.
     """
     global _path, _fresh
     if not isinstance(fpath, (str, os.PathLike)):
@@ -75,7 +75,7 @@ def wrap_checkoverflow_hook(*_args, **_kwargs):
 
 
 def wrap_async_datadump_hook(*_args, **_kwargs):
-    """For :func:`register_hook`: arrays in the folder `path`, which a thread writes."""
+    """For :func:`register_hook`: a thread writes arrays to the folder `path`."""
     raise RegistrationError("wrap_async_datadump_hook is not called, but given to register_hook")
 
 
@@ -86,13 +86,13 @@ def register_hook(model, hook, **kwargs):
     """Record calls of this process from now on; the last registration holds.
 
     Args:
-        model: any ``torch.nn.Module``: calls of all are recorded.
+        model: any ``torch.nn.Module``; the calls of all models are recorded.
         hook: one of the three hooks of this module.
-        **kwargs: ``seed`` (1234), for :func:`seed_all`; ``sample`` (True): ten elements of each
-            tensor, maximum, minimum and mean, or all elements; ``schedule``: which steps;
-            ``path`` ("./"): folder of the asynchronous hook; ``capacity`` (3 to 2048): accepted.
+        **kwargs: ``seed`` (1234), for :func:`seed_all`; ``sample`` (True: ten elements of each
+            tensor, maximum, minimum and mean; False: all elements); ``schedule``: which steps;
+            ``path`` ("./"): folder of the asynchronous hook; ``capacity`` (3 to 2048): no effect.
     Raises:
-        AssertionError, RuntimeError: no model, or another hook.
+        AssertionError, RuntimeError: no model, or an unknown hook.
     """
     global _hook, _model, _options, _fresh
     recorder.check_model(model, none_is_one=False)
@@ -169,10 +169,10 @@ step_schedule = _StepSchedule()
 
 
 def _follow():
-    """Record, or do not, as path, hook and step say."""
+    """Begin, resume or end recording, as path, hook and step ask for it."""
     global _fresh, _begun
     if not _fresh and not recorder.is_current(_begun):
-        return  # ptdbg_ascend has begun another recording since
+        return  # since then ptdbg_ascend has begun another recording
     has_place = _path is not None or _hook is not wrap_acc_cmp_hook
     checks = _hook is wrap_checkoverflow_hook
     if _hook is None or not has_place or not (checks or step_schedule.is_step_enable()):

@@ -5,7 +5,7 @@ import os
 
 from msprobe import UsageError, _engine
 
-# Keyword -> flag of the older command line; what takes a value takes a text or a path.
+# Keyword -> flag of the older command line. The value of a flag is a text or a path.
 _SWITCHES = {"highlight": "-hl", "diff_analyze": "--diff_analyze"}
 _VALUES = {
     "suffix": "--suffix",
@@ -27,26 +27,26 @@ def compare(
     fuzzy_match: bool = False,
     **kwargs,
 ) -> None:
-    """Writes the table, and the advisor's text, of two dumps; docs/compare.md says what is in it.
+    """Writes the table and the advisor's text of two dumps; docs/compare.md describes the table.
 
     Args:
-        input_param: what a ``compare.json`` says: ``npu_path``, ``bench_path`` and perhaps
-            ``stack_path``, ``is_print_compare_log``; or ``npu_json_path``, ``bench_json_path``,
-            ``stack_json_path``.
+        input_param: a dict with the keys of ``compare.json``: ``npu_path``, ``bench_path`` and
+            perhaps ``stack_path``, ``is_print_compare_log``; or ``npu_json_path``,
+            ``bench_json_path``, ``stack_json_path``.
         output_path: folder for the files; created when missing.
         stack_mode: show the stacks that ``stack_path`` names.
         auto_analyze: write ``advisor_TIME.txt``.
-        fuzzy_match: accepted; call numbers never decide which calls belong together.
+        fuzzy_match: accepted without effect; call numbers never decide which calls are partners.
         **kwargs: ``highlight``, ``suffix``, ``table_format`` ("1.0", "1.2", "8", "26" or an older
             tool's; without it "1.2" for two dumps of msprobe 1.2, else "8"), ``thresholds``
             (a file), ``memory`` ("4GB"), ``diff_analyze``, ``data_mapping`` and the other
             mappings (paths).
 
     Raises:
-        msprobe.UsageError: an argument that is not known; dumps that cannot be compared, or of
-            which no value was compared, because none has a partner.
-        msprobe.ConfigError: a key of ``input_param`` that is not known or has the wrong type.
-        msprobe.FileError, msprobe.DumpError: a path that is not there, a damaged dump.
+        msprobe.UsageError: an unknown argument; dumps that cannot be compared, or of which no
+            value was compared because none has a partner.
+        msprobe.ConfigError: an unknown key of ``input_param``, or a value of the wrong type.
+        msprobe.FileError, msprobe.DumpError: a path that does not exist; a damaged dump.
     """
     if not isinstance(input_param, dict):
         raise UsageError(f"input_param: expected a dict, found {type(input_param).__name__}")
@@ -69,8 +69,8 @@ def compare_distributed(npu_dump_dir: str, bench_dump_dir: str, output_path: str
     Args:
         npu_dump_dir: the folder under test, for example ``runs/new/step0``.
         bench_dump_dir: the folder to trust.
-        output_path: folder for the files, one table a rank.
-        **kwargs: those of :func:`compare`; ``suffix`` is taken by the ranks' numbers.
+        output_path: folder for the files; each rank has a table.
+        **kwargs: those of :func:`compare`, except ``suffix``, which names the rank here.
     """
     if kwargs.get("suffix"):
         raise UsageError("compare_distributed: suffix is taken by the ranks' numbers")

@@ -75,7 +75,7 @@ class PrecisionDebugger:
             debugger.step()
     """
 
-    instance = None  # of this process, once it is constructed
+    instance = None  # the debugger of this process, when it is constructed
     _model = None
 
     def __new__(
@@ -99,13 +99,13 @@ class PrecisionDebugger:
 
     @_method
     def start(cls, model=None, token_range=None, rank_id=None, scheduled_tokens=None):
-        """Begin collecting this step, if it is wanted; again without :meth:`stop`: no effect.
+        """Begin to collect this step if it is wanted. A second call before :meth:`stop` is ignored.
 
         Args:
             model: a ``torch.nn.Module`` or a list of them; required once for L0 and mix, and for
                 ``token_range``.
-            token_range: ``[first, last]``, from 0 on and both included: of the forward passes of
-                the model (of a list, of its first) up to :meth:`stop`, only these are recorded.
+            token_range: ``[first, last]``: record only these forward passes of the model (of the
+                first model of a list) until :meth:`stop`. They count from 0; both are included.
             rank_id: names the folder ``rank<id>`` instead of the rank in ``torch.distributed``.
             scheduled_tokens: ``{request id: number of tokens}`` of this step, in the order in which
                 they lie in dimension 0; with ``request_id`` in the configuration only the tokens of
@@ -156,7 +156,7 @@ class PrecisionDebugger:
 
     @_method
     def forward_backward_dump_end(cls):
-        """Record no further forward call; gradients of those recorded still come, until stop."""
+        """Record no more forward calls; gradients of recorded calls are recorded until stop."""
         _engine.stop_calls()
 
     @_method

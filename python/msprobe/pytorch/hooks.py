@@ -1,6 +1,6 @@
-"""Where PyTorch lets itself be observed: API names, module hooks, parameter hooks.
+"""The places where PyTorch can be observed: API names, module hooks, parameter hooks.
 
-Says *this object, under this name*; the engine does the rest.
+This file tells the engine *this object, under this name*; the engine does the rest.
 """
 
 import inspect
@@ -64,7 +64,7 @@ def _add_apis():
         missing += _engine.add_apis(prefix, owner, lists.get(category, []), moves, moves)
     missing += custom_apis.add_aten(lists.get("aten", []))
     for category in lists:
-        # That torch_npu is missing is worth a warning only if a user's list names its functions.
+        # A missing torch_npu is a warning only if a user's list names its functions.
         asked = category != "torch_npu" or any(each.lower() == category for each, _ in own)
         if category in _PACKAGES and category not in owners and asked:
             missing.append(f"category {category} ({_PACKAGES[category][1]} is not imported)")
@@ -158,8 +158,8 @@ def _optimizer_ends(optimizer, args, kwargs):
 def _hear_of_modules(hear):
     """Tell the engine of each module and parameter that is registered, or stop to do so.
 
-    Its functions are no Python frames, which torch.compile would trace. One step each: an interrupt
-    in between leaves nothing half done.
+    The engine's functions are written in C++, because torch.compile would trace Python functions.
+    Each dict is changed by one operation, so that Ctrl-C leaves no half change.
     """
     for kind, function in (("module", _engine.module_came), ("parameter", _engine.parameter_came)):
         # From PyTorch 2.0 on.

@@ -4,7 +4,7 @@ import os
 
 import torch
 
-PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep  # not a user's code
+PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep  # ours
 
 
 def rank():

@@ -1,4 +1,4 @@
-"""Restricts what is recorded between start and stop to some forward passes of the model."""
+"""Restricts the recording between start and stop to some forward passes of the model."""
 
 from msprobe import UsageError, _engine
 

@@ -1,4 +1,4 @@
-"""Random numbers under control: ``seed_all`` and ``random_save``."""
+"""Seeds random generators and logs their calls: ``seed_all`` and ``random_save``."""
 
 import functools
 import importlib.util
@@ -44,12 +44,12 @@ def seed_all(seed=1234, mode=False, rm_dropout=False, is_enhanced=False):
         seed: 0 to 2**32 - 1.
         mode: True: only deterministic algorithms (``torch.use_deterministic_algorithms``). False
             leaves that setting as it is.
-        rm_dropout: True: from now on ``F.dropout`` and its kin, and the modules that use them,
-            return what they are given.
+        rm_dropout: True: from now on ``F.dropout``, the other dropout functions, and the modules
+            that use them return their input.
         is_enhanced: True: from now on every random function of ``random``, ``numpy.random`` and
-            PyTorch draws from the state that this call leaves, whatever was drawn before it.
+            PyTorch draws from the state that this call leaves, even after other calls have drawn.
     Raises:
-        msprobe.UsageError: an argument of another type or value; nothing is seeded then.
+        msprobe.UsageError: an argument of a wrong type or value; nothing is seeded then.
     """
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**32:
         raise UsageError(
@@ -165,7 +165,7 @@ def _wrapper(api, function):
 
 
 def _wrap():
-    """Put a wrapper in the place of every listed function, once."""
+    """Replace every listed function by a wrapper, once."""
     global _wrapped
     if _wrapped:
         return
@@ -193,8 +193,8 @@ def random_save(output_path="./output"):
     Args:
         output_path: the folder; created when missing.
     Raises:
-        msprobe.UsageError: a path that is none.
-        msprobe.FileError: the file cannot be made.
+        msprobe.UsageError: `output_path` is not a path.
+        msprobe.FileError: the file cannot be created.
     """
     global _saving
     if not isinstance(output_path, (str, os.PathLike)):

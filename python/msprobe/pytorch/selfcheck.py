@@ -2,9 +2,10 @@
 
 python -m msprobe.pytorch.selfcheck LOG UNIT STEPS DRIVE (-m MODULE | SCRIPT) [ARGUMENTS]
 
-At each step everything training depends on is fingerprinted into LOG. UNIT says what a step is:
-"optimizer" or "backward". After STEPS of them (0: never) the program is ended. DRIVE is "" or the
-keyword arguments of a PrecisionDebugger, as JSON, that is started and stopped around each step.
+At each step LOG gets a fingerprint of everything that the training depends on. UNIT says what a
+step is: "optimizer" or "backward". After STEPS steps (0: never) the program is ended. DRIVE is ""
+or the keyword arguments, as JSON, of a PrecisionDebugger that is started and stopped around each
+step.
 """
 
 import json
@@ -90,7 +91,7 @@ class Watch:
         if self.unit == "optimizer":
             self.step()
 
-    # What is logged then.
+    # Writes to the log.
 
     def start(self):
         if self.debugger is None or self.started:
@@ -116,7 +117,7 @@ class Watch:
             raise SystemExit(0)
         self.since = time.perf_counter_ns()
         if not self.roots:
-            self.start()  # no call of a module will tell that the next step begins
+            self.start()  # no call of a module shows that the next step begins
 
     def value(self, kind, name, tensor):
         if self.ended:
@@ -198,8 +199,8 @@ def main():
         sys.argv = command
         sys.path[0] = os.path.dirname(os.path.abspath(command[0]))
         run = lambda: runpy.run_path(command[0], run_name="__main__")  # noqa: E731
-    # These two generators begin with another state in every process. They are seeded, so that a
-    # program that does not seed them does the same in each run.
+    # These two generators begin with a different state in every process. They are seeded here, so
+    # that a program that does not seed them draws the same numbers in each run.
     random.seed(0)
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed(0)

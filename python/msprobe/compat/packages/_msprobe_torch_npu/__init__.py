@@ -1,4 +1,4 @@
-"""Answers `from torch_npu.hooks import ...` where no real package does.
+"""Answers `from torch_npu.hooks import ...` when no real package has that name.
 
 The rule, in the order in which an import is answered:
 
@@ -6,9 +6,9 @@ The rule, in the order in which an import is answered:
 2. `torch_npu.hooks` is the folder `hooks` beside this file.
 3. `torch_npu` is answered only while Python imports `torch_npu.hooks` or a module of it, for which
    it needs a parent package. Before and after, `find_spec("torch_npu")` is None and
-   `import torch_npu` fails: programs that look for an NPU in this way must go on finding none.
+   `import torch_npu` fails: programs that look for an NPU in this way must still find none.
 
-Imported at each start of Python where msprobe-old-names is installed: it must stay light.
+With msprobe-old-names installed, each start of Python imports this file: it must stay small.
 """
 
 import sys
@@ -17,13 +17,16 @@ _HOOKS = "torch_npu.hooks"
 
 
 def _leave():
-    """Takes our parent package away again."""
+    """Removes our parent package."""
     if isinstance(sys.modules.get("torch_npu"), _Parent):
         del sys.modules["torch_npu"]
 
 
 class _Parent(type(sys)):
-    """The package torch_npu while its hooks are imported. It leaves when Python sets them on it."""
+    """The package torch_npu while its hooks are imported.
+
+    After the import Python sets the attribute `hooks`; then the package is removed.
+    """
 
     def __setattr__(self, name, value):
         super().__setattr__(name, value)
@@ -34,7 +37,7 @@ class _Parent(type(sys)):
 class _ParentLoader:
     @staticmethod
     def create_module(spec):
-        # What fails in the hooks fails here, before sys.modules has a torch_npu.
+        # If the hooks cannot be imported, the error comes here, before sys.modules has torch_npu.
         import msprobe.compat.torch_npu_hooks  # noqa: F401
 
         return _Parent(spec.name)
@@ -52,7 +55,7 @@ class HooksFinder:
         if not name.startswith("torch_npu"):
             return None
         if name.startswith(f"{_HOOKS}."):
-            _leave()  # the import of the package above needed a parent once more
+            _leave()  # the import of torch_npu.hooks has added the parent package again
             return None  # PathFinder finds the module in the package
         if name not in ("torch_npu", _HOOKS):
             return None

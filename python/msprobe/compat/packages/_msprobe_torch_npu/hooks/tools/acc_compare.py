@@ -1,4 +1,4 @@
-"""`compare`, where it stood; `python -m torch_npu.hooks.tools.acc_compare` compares two files."""
+"""`compare`, in the module that had it; `python -m` with its name compares two files."""
 
 import sys
 
