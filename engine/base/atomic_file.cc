@@ -80,6 +80,7 @@ Status AtomicFile::Write(std::span<const std::string_view> pieces) {
         Uninterrupted([&] { return ::writev(fd_, batch.data(), static_cast<int>(used)); });
     if (written < 0) return IoError(path_, "write", errno);
     size_ += static_cast<uint64_t>(written);
+    // After a short write: drops the pieces that are written, and the written part of the next one.
     size_t rest = static_cast<size_t>(written), done = 0;
     while (done < used && rest >= batch[done].iov_len) rest -= batch[done++].iov_len;
     if (done < used && rest > 0) {

@@ -40,6 +40,7 @@ class OrderedParts {
 
   void Put(size_t index, Part part) {
     std::unique_lock lock(mutex_);
+    // The next part never waits: all others wait for it to be used.
     room_.wait(lock, [&] { return ready_.size() < most_ || index == next_; });
     ready_.emplace(index, std::move(part));
     if (using_) return;

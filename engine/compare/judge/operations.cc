@@ -77,8 +77,9 @@ bool WritesFirstArgument(std::string_view api) {
 }
 
 double SummedTerms(const Dump& dump, const Record& record) {
-  // |X| is the number of elements of X. For a contraction with inputs A and B and output C, |A||B|
-  // / |C| is the square of the inner dimension; for a reduction |A| / |C| is the number of terms.
+  // |X| is the number of elements of X. For a contraction with inputs A and B and output C,
+  // |A| |B| / |C| is the square of the inner dimension; for a reduction |A| / |C| is the number of
+  // terms. Example: A [8, 64], B [64, 16], C [8, 16]: 512 * 1024 / 128 = 4096 = 64^2, so 64 terms.
   // Backward and module records have the shapes of the same products.
   double largest = 0, second = 0, out = 0;
   for (const Leaf& leaf : dump.LeavesOf(record)) {

@@ -19,9 +19,12 @@ struct Member {
 };
 using Exchanges = std::map<std::string_view, std::vector<Member>>;  // by key
 
-// Computes for each exchange how many exchanges must have happened before it: the length of the
-// longest chain. The processes are played through: one goes on from an exchange when all processes
-// that take part in the exchange have arrived there.
+// Computes the layer of each exchange: how many exchanges must have happened before it, which is
+// the length of the longest chain. The run is simulated: a process goes on from an exchange when
+// all processes that take part in it have arrived there.
+//
+// Example: ranks 0 and 1 do the exchange A, ranks 2 and 3 do B, then all four do C. A and B have
+// layer 0, because neither waits for the other. C has layer 1.
 class Layers {
  public:
   Layers(std::span<const RankTrace> traces, const Exchanges& exchanges)

@@ -69,6 +69,9 @@ Status DumpWriter::Log::Create(const std::string& path, std::string_view header,
   return Status::Ok();
 }
 
+// The comma that separates two lines is written with the second one. So after a kill the file ends
+// with a whole line, or with a prefix of ",\n" and one line: cut at the last whole entry, it needs
+// only the closing text to be JSON.
 template <typename Compose>
 Status DumpWriter::Log::AppendComposed(Compose&& compose) {
   line.assign(lines > 0 ? ",\n" : "");
@@ -186,6 +189,8 @@ Status DumpWriter::FlushStacks() {
   return Status::Ok();
 }
 
+// Writes stack.json anew, with all names of each stack in one group. A kill leaves the old content
+// or the new one, never a part of each: Replace and the rename of AtomicFile are both whole.
 Status DumpWriter::MergeStacks() {
   if (waiting_bytes_ == 0) return Status::Ok();
   if (has_groups_) return FlushStacks();

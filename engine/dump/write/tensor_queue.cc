@@ -48,6 +48,7 @@ TensorQueue::Buffer TensorQueue::TakeBuffer(int64_t size) {
       spare_.erase(spare);
       return buffer;
     }
+    // No spare buffer fits: spare ones of other sizes are freed until the new one fits the budget.
     while (!spare_.empty() && allocated_ + capacity > options_.budget) {
       allocated_ -= spare_.back().capacity;
       --buffers_;
