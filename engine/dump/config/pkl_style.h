@@ -32,11 +32,11 @@ struct PklStyle {
   std::string tag_folder, step_folder;  // "d/ptdbg_dump_v0.1"; "step3", or "" without steps
   std::string stem;                     // "api_stack_dump"
   PklData data = PklData::kNpy;
-  bool sampled = true;         // kInLines: ten elements and three statistics, not all elements
-  int64_t sample_step = 1;     // kNumbered: SampleElements keeps each sample_step-th element
-  bool plain_values = true;    // false: numbers and the tensors of IsPlainTensor are left out
-  bool file_for_each = false;  // each overflow gets a pkl file of its own, in the folder `file`
-  bool raises = false;         // too many overflows end the program
+  bool sampled = true;                // kInLines: ten elements and three statistics, not all
+  int64_t sample_step = 1;            // kNumbered: SampleElements keeps each sample_step-th element
+  bool plain_values = true;           // false: numbers and the tensors of IsPlainTensor are omitted
+  bool file_for_each = false;         // each overflow has its own pkl file, in the folder `file`
+  bool raises = false;                // too many overflows end the program
   std::vector<std::string> scope;     // names as they are in lines
   std::vector<std::string> api_list;  // kApiList: parts of names, in upper or lower case
 
