@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# install-debian.sh [LIST]: installs what LIST (packaging/debian-packages.txt) names and this machine lacks. As root it does so itself;
-# otherwise it prints the line to type and stops. Costs nothing when everything is there.
+# install-debian.sh [LIST]: installs the missing packages of LIST (default packaging/debian-packages.txt). Without root it prints the
+# command to type and stops. If no package is missing it does nothing.
 set -euo pipefail
 list="${1:-$(dirname "$0")/debian-packages.txt}"
 
