@@ -42,9 +42,8 @@ struct Missing {
   std::string_view flag, why;
 };
 constexpr std::string_view kTrainingInference =
-    "training against inference is not compared as such; -cm and -dm pair modules of other names";
-constexpr std::string_view kOffline =
-    "offline models are not compared: it needs CANN; its msaccucmp does it";
+    "training is not compared with inference; -cm and -dm pair modules of different names";
+constexpr std::string_view kOffline = "offline models are not compared; use msaccucmp of CANN";
 constexpr std::array kMissing = {
     Missing{"--consistent_check", kTrainingInference},
     Missing{"--backend", kTrainingInference},

@@ -33,7 +33,7 @@ constexpr uint64_t kMemoryOfParameter = 1024;
 std::string CheckMode(const std::string& mode) {
   if (mode == "auto") return "";
   if (mode == "torchair" || mode == "atb" || mode == "offline_data" || mode == "offline_model") {
-    return fmt::format("mode {} is not supported: it needs CANN; its msaccucmp does it", mode);
+    return fmt::format("mode {} is not supported; use msaccucmp of CANN", mode);
   }
   return fmt::format("there is no mode {}; auto compares two dumps", mode);
 }
@@ -51,7 +51,7 @@ class CompareVerb : public Verb {
               "the run under test: dump.json, rank folder, step folder or dump_path; or a "
               "checkpoint")
         .Required();
-    flags.Text("--golden_path", &golden_, "the run to trust, the same kind of path").Required();
+    flags.Text("--golden_path", &golden_, "the trusted run, the same kind of path").Required();
     output_flag_ =
         flags
             .Text("-o,--output_path", &output_, "folder for the result files; created when missing")
@@ -61,23 +61,22 @@ class CompareVerb : public Verb {
         .Text(
             "--table-format", &generation_,
             "columns and cells as msprobe 1.0, 1.2, 8 or 26, torch_npu.hooks (hooks), "
-            "ptdbg_ascend 0.1 (ptdbg-0.1) or 4 to 6 (ptdbg) wrote them; ours follow behind. auto: "
-            "1.2 where msprobe 1.2 wrote both dumps, else 8")
+            "ptdbg_ascend 0.1 (ptdbg-0.1) or 4 to 6 (ptdbg) wrote them; our columns follow. auto: "
+            "1.2 if msprobe 1.2 wrote both dumps, else 8")
         .OneOf({"hooks", "ptdbg-0.1", "ptdbg", "1.0", "1.2", "8", "26", "auto"})
         .ShowDefault();
     flags.Text("--table-file", &table_file_,
-               "write the table to this file instead, as a workbook where it ends in .xlsx");
+               "write the table to this file instead; a workbook if the name ends in .xlsx");
     flags.Switch(
         "--half-cosine", &half_cosine_,
-        "table formats hooks, ptdbg-0.1: cosines as 0.5 + 0.5 cos, which their tools wrote");
+        "table formats hooks, ptdbg-0.1: cosines as 0.5 + 0.5 cos, as these tools wrote them");
     flags.Switch("--match-shapes", &options_.same_shapes,
-                 "calls with values of other shapes are no partners");
+                 "calls whose values have different shapes are not paired");
     dumps_.Add(flags);
-    flags.Text(
-        "--thresholds", &thresholds_,
-        "yaml file with the numbers that verdicts are made with; the shipped ones to copy from: "
-        "msprobe/thresholds.yaml in the installed package");
-    flags.Text("--suffix", &suffix_, "text behind compare_result in the names of the files");
+    flags.Text("--thresholds", &thresholds_,
+               "yaml file with limits for the verdicts; all limits and their defaults are in "
+               "msprobe/thresholds.yaml of the installed package");
+    flags.Text("--suffix", &suffix_, "text after compare_result in the names of the files");
     flags.Switch("--no-stacks", &no_stacks_, "leave out the column NPU_Stack_Info");
     flags.Switch("--highlight", &highlight_,
                  "table format 8: color suspicious rows of the workbook, and say why");
@@ -92,14 +91,15 @@ class CompareVerb : public Verb {
     flags.Switch("--exit-code", &exit_code_,
                  "exit with 1 unless everything is equal or within rounding");
     flags.Switch("--allow-nothing-compared", &allow_nothing_,
-                 "not an error: no value has a partner and a number on both sides");
+                 "no error if no value has a partner and a number on both sides");
     flags.Switch("--is_print_compare_log", &log_rows_,
                  "log the verdict of each row on standard error");
-    flags.Switch("--fuzzy_match", &fuzzy_, "accepted; call numbers never decide a match");
-    flags.Text("-m,--mode", &mode_, "auto, the one mode there is").Check(&CheckMode);
+    flags.Switch("--fuzzy_match", &fuzzy_,
+                 "accepted; call numbers never decide which calls are a pair");
+    flags.Text("-m,--mode", &mode_, "auto, the only mode").Check(&CheckMode);
     flags.Text("--memory", &memory_,
-               "the most memory to take, such as 4GB; what does not fit is not compared, and "
-               "says what it needs. Without it: what the machine or its container has");
+               "the most memory to use, such as 4GB; data that does not fit is not compared, and a "
+               "message says how much it needs. Default: what the machine or container has free");
     ranks_.Add(flags);
     reports_.Add(flags);
     mapping_.Add(flags);
@@ -164,12 +164,12 @@ class CompareVerb : public Verb {
   Status CheckFlags() const {
     if (output_.empty()) return InvalidArgument("-o is empty").Hint("name a folder");
     if (half_cosine_ && generation_ != "hooks" && generation_ != "ptdbg-0.1") {
-      return InvalidArgument(
-                 fmt::format("--half-cosine does not go with --table-format {}", generation_))
+      return InvalidArgument(fmt::format("--half-cosine cannot be combined with --table-format {}",
+                                         generation_))
           .Hint("only the tables hooks and ptdbg-0.1 had such cosines");
     }
     if (suffix_.find('/') != std::string::npos) {
-      return InvalidArgument(fmt::format("--suffix {} holds a /", suffix_))
+      return InvalidArgument(fmt::format("--suffix {} contains a /", suffix_))
           .Hint("-o names the folder");
     }
     if (table_file_.empty() && !IsDirectory(output_) && Exists(output_)) {
@@ -181,16 +181,16 @@ class CompareVerb : public Verb {
   // What is wrong with the flags for so many pairs.
   Status CheckFlagsOf(size_t pairs, bool checkpoints) const {
     if (format_ == "csv" && pairs > 1) {
-      return InvalidArgument(fmt::format("--format csv prints one table, and there are {}", pairs))
+      return InvalidArgument(fmt::format("--format csv prints one table, but there are {}", pairs))
           .Hint("leave --format out: each rank gets its file");
     }
     if (!table_file_.empty() && pairs > 1) {
-      return InvalidArgument(fmt::format("--table-file {} names one table, and there are {}",
+      return InvalidArgument(fmt::format("--table-file {} names one table, but there are {}",
                                          table_file_, pairs))
           .Hint("-o names a folder for them");
     }
     if (dumps_.given() && (checkpoints || pairs > 1)) {
-      return InvalidArgument("--target-data and --golden-data belong to one dump a side")
+      return InvalidArgument("--target-data and --golden-data need one dump on each side")
           .Hint("pass the dump files themselves");
     }
     return Status::Ok();
@@ -198,12 +198,12 @@ class CompareVerb : public Verb {
 
   Result<PairedDumps> PairCheckpoints() const {
     if (options_.same_shapes || dumps_.no_files()) {
-      return Unsupported("--match-shapes and --no-tensor-files are of dumps; these are checkpoints")
+      return Unsupported("--match-shapes and --no-tensor-files apply to dumps, not to checkpoints")
           .Hint("leave the flag out");
     }
     if (ranks_.given()) {
-      return Unsupported("--rank, --step and --common choose dumps; these are checkpoints")
-          .Hint("leave the flag out; the shares of all ranks are put together");
+      return Unsupported("--rank, --step and --common apply to dumps, not to checkpoints")
+          .Hint("leave the flag out; the shares of all ranks are joined");
     }
     PairedDumps paired;
     paired.pairs = {{.target = target_, .golden = golden_}};
@@ -277,7 +277,8 @@ class CompareVerb : public Verb {
       MSPROBE_RETURN_IF_ERROR(memory->Take(pair.target, std::max(rows, counted) - counted));
       MSPROBE_ASSIGN_OR_RETURN(const std::string saved,
                                mapping_.Save(output_, pair.rank, *comparison));
-      if (!saved.empty()) comparison->not_observed.push_back("what names came to is in " + saved);
+      if (!saved.empty())
+        comparison->not_observed.push_back("the resulting pairs of names are in " + saved);
     }
     return comparison;
   }

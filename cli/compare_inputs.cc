@@ -68,7 +68,7 @@ Result<Side> FindSide(const std::string& named, std::string_view flag) {
         .Expected("dump.json in it, or in rank folders or step folders in it")
         .Found("none")
         .Hint(IsDirectory(JoinPath(path, "pynative"))
-                  ? fmt::format("of a mixed dump, one half at a time: {} {}", flag,
+                  ? fmt::format("of a mixed dump, compare one part at a time: {} {}", flag,
                                 JoinPath(path, "pynative"))
                   : hint);
   }

@@ -33,7 +33,7 @@ class ConfigCheck : public Verb {
     flags.Switch("--exit-code", &exit_code_,
                  "exit with 1 unless everything is equal or within rounding");
     dump_flag_ =
-        flags.Texts("-d,--dump", &dump_, "files of a training's settings to pack: not supported")
+        flags.Texts("-d,--dump", &dump_, "files with the settings of a training: not supported")
             .Values(0, Flag::kAnyNumber);
     flags.Texts("--verl-compare", &verl_, "two logs of veRL: not supported").Values(2, 2);
     flags.Texts("--verl-verify", &verify_, "a log of veRL: not supported").Values(1, 2);
@@ -44,8 +44,8 @@ class ConfigCheck : public Verb {
     if (dump_flag_.given()) {
       return Unsupported("config_check -d packs the environment, packages and scripts of a run")
           .Hint(
-              "every dump of ours says versions, seeds, threads and weights in its header, and "
-              "compare names what differs: msprobe compare -tp NEW -gp OLD");
+              "the header of a dump has versions, seeds, threads and weights, and compare names "
+              "the ones that differ: msprobe compare -tp NEW -gp OLD");
     }
     if (!verl_.empty() || !verify_.empty() || !slime_.empty())
       return Unsupported("logs of veRL and slime are not read").Hint("diff the two logs");
@@ -58,7 +58,7 @@ class ConfigCheck : public Verb {
           .Hint("unpack both and diff the folders");
     }
     if (Exists(output_)) {
-      return InvalidArgument(fmt::format("-o {} is there already", output_))
+      return InvalidArgument(fmt::format("-o {} exists already", output_))
           .Hint("name another file, or remove it");
     }
     out.Progress("opening {}", compare_[0]);

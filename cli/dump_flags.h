@@ -19,7 +19,7 @@ class DumpFlags {
     flags.Text("--target-data", &target_, "the folder with the target's tensor files");
     flags.Text("--golden-data", &golden_, "the folder with the golden's tensor files");
     flags.Switch("--no-tensor-files", &no_files_,
-                 "leave tensor files alone: compare by what the dump files say");
+                 "do not read tensor files: compare statistics or checksums");
   }
   bool given() const { return !target_.empty() || !golden_.empty(); }
   bool no_files() const { return no_files_; }

@@ -51,7 +51,8 @@ Flag Flag::OneOf(std::initializer_list<std::string_view> values) {
 
 Flag Flag::Positive() {
   const auto check = [](std::string& text) {
-    return NumberAfter(text, "") > 0 ? std::string() : "expected a number from 1 on, found " + text;
+    return NumberAfter(text, "") > 0 ? std::string()
+                                     : "expected a number of 1 or more, found " + text;
   };
   option_->check(CLI::Validator(check, "POSITIVE"));
   return *this;

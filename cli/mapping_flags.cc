@@ -22,9 +22,9 @@ Flag OptionalFile(Flags& flags, const char* name, std::string* value, const char
 void MappingFlags::Add(Flags& flags) {
   AddForParameters(flags);
   api_flag_ = OptionalFile(flags, "--api_mapping", &api_, "names of API calls and their arguments");
-  layer_flag_ =
-      OptionalFile(flags, "--layer_mapping", &layer_,
-                   "names of layers, by class; saves what it came to as data_mapping_TIME.yaml");
+  layer_flag_ = OptionalFile(
+      flags, "--layer_mapping", &layer_,
+      "names of layers, by class; saves the resulting pairs as data_mapping_TIME.yaml");
 }
 
 void MappingFlags::AddForParameters(Flags& flags) {

@@ -27,7 +27,7 @@ class MergeResult : public Verb {
     flags
         .Text("--config_path", &config_,
               "yaml: api, a list of names of calls; compare_index, a list of columns "
-              "(left out: all metrics)")
+              "(default: all metrics)")
         .Required();
   }
 

@@ -15,7 +15,7 @@ class Parse : public Verb {
   }
   void AddFlags(Flags& flags) override {
     flags.Text("dump", &dump_, "the .pkl file, or the folder that holds it").Required();
-    flags.Text("prefix", &prefix_, "what the names begin with: Torch_relu_0, or 21_Torch_relu")
+    flags.Text("prefix", &prefix_, "the beginning of the names: Torch_relu_0, or 21_Torch_relu")
         .Required();
   }
 

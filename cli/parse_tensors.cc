@@ -42,7 +42,7 @@ Result<formats::TensorFile> ReadReal(const std::string& path) {
   MSPROBE_ASSIGN_OR_RETURN(formats::TensorFile file, formats::ReadTensorFile(path));
   if (!HasRealElements(file.dtype)) {
     return Unsupported(fmt::format("{} holds {}", path, DTypeTorchName(file.dtype)))
-        .Hint("msprobe compare takes complex tensors too");
+        .Hint("msprobe compare accepts complex tensors");
   }
   return file;
 }

@@ -29,12 +29,12 @@ Result<std::optional<std::vector<int64_t>>> Numbers(std::string_view flag,
 }  // namespace
 
 void RankFlags::Add(Flags& flags) {
-  flags.Text("--rank", &ranks, "of several ranks only these: 0,2-5");
-  flags.Text("--step", &steps, "of several steps only these: 0,10-19");
+  flags.Text("--rank", &ranks, "compare only these ranks: 0,2-5");
+  flags.Text("--step", &steps, "compare only these steps: 0,10-19");
   flags.Switch("--common", &common,
-               "compare the ranks and steps that both sides have, where they are not the same");
+               "compare the ranks and steps that both sides have, and leave out the others");
   flags.Switch("--rank-order", &by_order,
-               "pair ranks by order where the two sides have no number in common: process ids");
+               "pair ranks by order if the sides have no rank number in common (process ids)");
 }
 
 Result<PairOptions> RankFlags::Options() const {

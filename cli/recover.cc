@@ -36,7 +36,7 @@ class Recover : public Verb {
       const auto closed = std::count_if(
           dumps.begin(), dumps.end(),
           [](const dump::RecoveredDump& r) { return r.failed.ok() && !r.closed.empty(); });
-      out.Print("{} dumps: {} closed, {} whole already, {} cannot be closed\n", dumps.size(),
+      out.Print("{} dumps: {} closed, {} complete already, {} cannot be closed\n", dumps.size(),
                 closed, dumps.size() - static_cast<size_t>(closed) - failed, failed);
     }
     return failed > 0 ? kExitError : kExitOk;
@@ -45,7 +45,7 @@ class Recover : public Verb {
  private:
   static void Print(const dump::RecoveredDump& recovered, Console& out) {
     if (recovered.closed.empty()) {
-      out.Print("{}: whole already, {} records; nothing to do\n", recovered.path,
+      out.Print("{}: complete already, {} records; nothing to do\n", recovered.path,
                 recovered.records);
     } else {
       out.Print("{}: {} records kept, {} bytes of unfinished entries removed\n", recovered.path,

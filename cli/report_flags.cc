@@ -6,13 +6,14 @@
 namespace msprobe::cli {
 
 void ReportFlags::Add(Flags& flags) {
-  flags.Text("--junit", &junit, "also write JUnit XML to this file, a test an operation");
+  flags.Text("--junit", &junit,
+             "also write JUnit XML to this file, with a test for each operation");
   flags.Text("--markdown", &markdown,
-             "also write a summary in Markdown to this file, as for a job's page");
+             "also write a summary in Markdown to this file, as for the page of a CI job");
   flags
       .Texts("--fail-on", &fail_on,
-             "exit with 1 when a value is error, warning, unmatched, unknown, differs, noise, "
-             "or beyond a limit such as MaxRelativeErr>0.01; commas between several")
+             "exit with 1 if a value is error, warning, unmatched, unknown, differs, noise, "
+             "or exceeds a limit such as MaxRelativeErr>0.01; separate several by commas")
       .OneValueEach();
 }
 

@@ -23,7 +23,7 @@ class Selfcheck : public Verb {
  public:
   std::string_view name() const override { return "selfcheck"; }
   std::string_view summary() const override {
-    return "are all bits of a training the same with the tool off and on, at what cost";
+    return "check that a training computes the same bits with the tool off and on";
   }
   void AddFlags(Flags& flags) override {
     flags.Footer(
@@ -35,7 +35,8 @@ class Selfcheck : public Verb {
     flags.Text("--task", &options_.task, "statistics (the default), tensor, ...");
     flags.Text("--config", &options_.config, "config.json of the run with the tool");
     flags.Number("--steps", &options_.steps, "end the program after this many steps").Positive();
-    flags.Text("--python", &options_.python, "interpreter; else the one beside msprobe");
+    flags.Text("--python", &options_.python,
+               "the Python interpreter; default: the one beside msprobe");
     flags.Text("--format", &format_, "table or json").OneOf({"table", "json"});
     flags.Text("--keep", &options_.folder, "keep logs, outputs and the dump in this folder");
   }

@@ -144,8 +144,8 @@ void JudgeRuns(const OneRun& off, const OneRun& again, const OneRun& on, std::st
     result->reason =
         "with the tool on the program computes different values, first at " + difference->Text();
   } else if (result->records == 0) {
-    result->reason = "the tool recorded nothing: the run with it proves nothing";
-    result->hint = "what it said is in " + on.output + " (with --keep)";
+    result->reason = "the tool recorded nothing, so the run with the tool proves nothing";
+    result->hint = "its output is in " + on.output + " (with --keep)";
     result->output = LastLines(on.output, kOutputLines);
   } else {
     result->verdict = SelfcheckResult::kIdentical;
@@ -184,7 +184,7 @@ Result<SelfcheckResult> RunSelfcheck(const SelfcheckOptions& options) {
   if (off.log.StepCount() == 0) {
     result.reason = "nothing to compare: neither an optimizer's step nor backward() was seen";
     result.hint =
-        "a launcher (torchrun) trains in processes of its own, which are not seen: pass the "
+        "a launcher (torchrun) trains in other processes, which are not checked: pass the "
         "training script itself";
     return result;
   }

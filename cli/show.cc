@@ -17,14 +17,14 @@ constexpr size_t kMaxOperations = 8;  // kinds of operations that were not obser
 class Show : public Verb {
  public:
   std::string_view name() const override { return "show"; }
-  std::string_view summary() const override { return "print a dump, a tensor or a table readably"; }
+  std::string_view summary() const override { return "print a dump, a tensor or a table"; }
   void AddFlags(Flags& flags) override {
     flags.Footer(
         "Also stack.json, construct.json, coverage.json, weights.json, tables (.csv, .xlsx) and\n"
         "tensors (.npy, .pt, .safetensors): their statistics, where the extremes and the first "
         "NaN\n"
-        "are, with --slice their elements. Slices are NumPy's, an item a dimension:\n"
-        "  3      index 3, the dimension goes away      -1     the last\n"
+        "are, with --slice their elements. Slices are those of NumPy, an item for each dimension:\n"
+        "  3      index 3, the dimension is dropped     -1     the last\n"
         "  0:2    0 and 1      ::2  each second      ::-1  backwards      :  all\n"
         "  ...    all dimensions between\n"
         "  msprobe show step0/rank/dump_tensor_data/Torch.mm.0.forward.output.0.pt --slice "
@@ -33,11 +33,11 @@ class Show : public Verb {
     flags.Text("--filter", &filter_, "only records, tensors or rows that contain this text");
     flags.Text("--slice", &slice_, "print these elements of a tensor: 0:2,:,3");
     flags.Text("--golden", &golden_,
-               "of a tensor, print the elements that are furthest from this file's");
+               "print the elements of a tensor that differ most from those in this file");
     flags.Number("--limit", &limit_, "at most this many records, rows or elements")
         .Check([](const std::string& text) {
           return NumberAfter(text, "") > 0 ? std::string()
-                                           : "expected a number from 1 on, found " + text;
+                                           : "expected a number of 1 or more, found " + text;
         });
   }
 
@@ -47,7 +47,7 @@ class Show : public Verb {
     MSPROBE_ASSIGN_OR_RETURN(const bool shown_already, ShowOtherFile(dump_, options, out));
     if (shown_already) return kExitOk;
     if (!slice_.empty() || !golden_.empty()) {
-      return InvalidArgument(fmt::format("{} is no tensor file; --slice and --golden take one",
+      return InvalidArgument(fmt::format("{} is not a tensor file; --slice and --golden need one",
                                          Excerpt(dump_, 80)))
           .Hint("tensors are in dump_tensor_data beside dump.json, under task tensor");
     }

@@ -68,7 +68,7 @@ void PrintExtremes(const TensorView& view, Console& out) {
     out.Print("  largest  {} at {}\n  smallest {} at {}\n", highest, Place(view, high), lowest,
               Place(view, low));
   }
-  if (bad >= 0) out.Print("  first that is NaN or infinite at {}\n", Place(view, bad));
+  if (bad >= 0) out.Print("  first NaN or infinity at {}\n", Place(view, bad));
 }
 
 void PrintStatistics(const TensorView& view, Console& out) {
@@ -97,7 +97,8 @@ Status PrintWorst(const TensorView& target, const formats::TensorFile& file, int
                                        ShapeText(target.dims()), ShapeText(golden.dims())));
   }
   if (!HasRealElements(target.dtype) || !HasRealElements(golden.dtype)) {
-    return Unsupported("--golden takes real tensors; msprobe compare takes complex ones too");
+    return Unsupported(
+        "--golden accepts only real tensors; msprobe compare accepts complex tensors, too");
   }
   MSPROBE_ASSIGN_OR_RETURN(const kernels::Diff d,
                            kernels::ComputeDiff(target, golden, &ThreadPool::Default()));

@@ -79,7 +79,7 @@ Result<MappedFile> MappedFile::OpenBelow(const std::string& folder, std::string_
         .Found(Excerpt(name, 120) + ", " + std::string(found));
   };
   if (name.empty() || name.front() == '/' || name.find('\0') != name.npos)
-    return refuse("which is no name of a file in it");
+    return refuse("which is not a file name");
   const std::string path = JoinPath(folder, name);
   int at = Uninterrupted([&] { return ::open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC); });
   if (at < 0) {
@@ -102,7 +102,7 @@ Result<MappedFile> MappedFile::OpenBelow(const std::string& folder, std::string_
       status = refuse("a symbolic link: links inside a dump are not followed");
     } else if (last ? !S_ISREG(info.st_mode) : !S_ISDIR(info.st_mode)) {
       status = refuse(S_ISDIR(info.st_mode)   ? "a folder"
-                      : S_ISREG(info.st_mode) ? "with a file in a folder's place"
+                      : S_ISREG(info.st_mode) ? "with a file instead of a folder"
                                               : "a device, pipe or socket");
     }
     if (!status.ok()) {

@@ -43,7 +43,7 @@ Result<ParameterMapping> BuildParameterMapping(const compare::MappingRequest& re
                                                const Checkpoint& target) {
   if (request.api_file || request.layer_file) {
     return Unsupported(request.api_file ? "-am pairs calls, and a checkpoint has none"
-                                        : "-lm goes by classes, which a checkpoint does not tell")
+                                        : "-lm needs classes, and a checkpoint has none")
         .Hint("for parameters: --rename 's/from/to/', -cm FILE or -dm FILE");
   }
   compare::NamePairs whole, cells;

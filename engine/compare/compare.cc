@@ -55,7 +55,7 @@ void NoteWhatWasNotObserved(Comparison* c) {
     out.push_back(
         fmt::format("the target was sampled with dump_step {}, the golden with dump_step {}: of "
                     "tensors of more "
-                    "than 512 elements those that both hold are compared",
+                    "than 512 elements, those that both sides have are compared",
                     c->target.sample_step, c->golden.sample_step));
   }
   for (const bool is_target : {true, false}) {
@@ -114,7 +114,7 @@ void NoteWhatWasNotObserved(Comparison* c) {
   };
   if (const auto n = count_reason(Reason::kBothNaN); n > 0) {
     out.push_back(Count(n, "row is", "rows are") +
-                  " NaN on both sides, which says nothing of the elements");
+                  " NaN on both sides, which says nothing about the elements");
   }
   if (const auto n = count_reason(Reason::kGradientOrder); n > 0) {
     out.push_back(Count(n, "gradient has", "gradients have") +

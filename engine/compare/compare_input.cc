@@ -99,7 +99,7 @@ Result<CompareInput> ParseCompareInput(std::string_view json, std::string_view p
       std::string& side = key.starts_with("npu") ? input.target : input.golden;
       if (!side.empty()) {
         return InvalidConfig(path, member.line)
-            .Says(fmt::format("\"{}\" says again what is said above", key));
+            .Says(fmt::format("\"{}\" repeats a key above", key));
       }
       side = member.value.text;
     } else if (key == "stack_path" || key == "stack_json_path") {
@@ -126,7 +126,7 @@ Result<CompareInput> ParseCompareInput(std::string_view json, std::string_view p
   for (const bool target : {true, false}) {
     if (!(target ? input.target : input.golden).empty()) continue;
     return InvalidConfig(path)
-        .Expected(target ? "\"npu_path\", the run under test" : "\"bench_path\", the run to trust")
+        .Expected(target ? "\"npu_path\", the run under test" : "\"bench_path\", the trusted run")
         .Found("no such key");
   }
   if (stack != nullptr) {

@@ -60,10 +60,10 @@ Status MemoryBudget::TooMuch(std::string_view path, uint64_t needed) {
   const std::string flag = "--memory " + MemorySizeFlag(needed);
   Status status = Unsupported(fmt::format(
       "{}: comparing it needs about {} of memory, {} {}", path, MemorySizeText(needed),
-      options_.asked_for ? "and may take" : "and there are", MemorySizeText(options_.bytes)));
+      options_.asked_for ? "but may use" : "but there are", MemorySizeText(options_.bytes)));
   return options_.asked_for
              ? std::move(status).Hint(flag)
-             : std::move(status).Hint(flag + " tries it all the same; the system may kill it");
+             : std::move(status).Hint(flag + " tries it anyway; the system may kill the process");
 }
 
 Status MemoryShare::Beside(uint64_t bytes) {

@@ -47,7 +47,7 @@ PyObject* TypeFor(ErrorCode code) {
 
 void DefineErrors(nb::module_& m) {
   error_base = NewError(m, "MsprobeError", PyExc_Exception,
-                        "Something the user can mend; the message says what and how.");
+                        "An error that the user can correct; the message says how.");
   config_error = NewError(m, "ConfigError", error_base,
                           "A configuration file or keyword argument is not valid.");
   dump_error = NewError(m, "DumpError", error_base,
@@ -57,7 +57,7 @@ void DefineErrors(nb::module_& m) {
   file_error = NewError(m, "FileError", error_base,
                         "A file or folder is missing or cannot be read or written.");
   unsupported_error =
-      NewError(m, "UnsupportedError", error_base, "Understood, and not possible here.");
+      NewError(m, "UnsupportedError", error_base, "The request is valid, but not supported here.");
   internal_error =
       NewError(m, "InternalError", PyExc_RuntimeError, "A bug of msprobe: please report it.");
 }

@@ -63,7 +63,7 @@ TEST(Flags, ChecksAreErrors) {
   EXPECT_EQ(ErrorOf({"--format", "json", "--limit", "1", "--even", "ab", "--pair", "a", "b"}), "");
   EXPECT_THAT(ErrorOf({"--format", "xml"}), HasSubstr("--format: xml not in {table,json}"));
   EXPECT_THAT(ErrorOf({"--limit", "0"}),
-              HasSubstr("--limit: expected a number from 1 on, found 0"));
+              HasSubstr("--limit: expected a number of 1 or more, found 0"));
   EXPECT_THAT(ErrorOf({"--even", "abc"}), HasSubstr("--even: odd: abc"));
   EXPECT_THAT(ErrorOf({"--pair", "a"}), HasSubstr("--pair: At least 2 required but received 1"));
 }

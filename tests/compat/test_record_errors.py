@@ -20,7 +20,7 @@ WRONG = {
     "path of another type": ("set_dump_path", (3,), {}, 1, "expected a folder or a .pkl file"),
     "path, none": ("set_dump_path", (), {}, 1, "found None"),
     "path, empty": ("set_dump_path", ("",), {}, 1, "found ''"),
-    "path, a file": ("set_dump_path", ("a file",), {}, 1, "cannot be made: File exists"),
+    "path, a file": ("set_dump_path", ("a file",), {}, 1, "cannot be created: File exists"),
     "path below a file": ("set_dump_path", ("a file/x",), {}, 1, "Not a directory"),
     "path with a zero byte": ("set_dump_path", ("a\0b",), {}, 1, "name another folder"),
     "pkl with a zero byte": ("set_dump_path", ("a\0b.pkl",), {}, 1, "choose another one"),
@@ -243,7 +243,7 @@ def test_the_debugger_before_it_is_there(tmp_path):
 
 def test_nothing_in_scope_is_said(tmp_path):
     _, said = run_in(tmp_path, lambda: dump_counted(mode="list", scope=["Functional_gelu"]))
-    assert said.count("has no lines: no call that was made fits Functional_gelu") == 1
+    assert said.count("has no lines: no call fits Functional_gelu") == 1
 
 
 FULL = """

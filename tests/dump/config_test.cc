@@ -251,7 +251,7 @@ TEST(ParseConfig, UnknownKeysAndValuesNameTheNearest) {
   EXPECT_THAT(Refused("{\"list\": []}"), HasSubstr("belongs in the section of the task"));
   EXPECT_THAT(Refused("{\"task\": \"statistic\"}"), HasSubstr("did you mean \"statistics\"?"));
   EXPECT_THAT(Refused("{\"task\": \"run_ut\"}"),
-              HasSubstr("found \"run_ut\", which this version does not do"));
+              HasSubstr("found \"run_ut\", which this version does not support"));
   EXPECT_THAT(Refused("{\"statistics\": {\"summary_mode\": [\"l2nrm\"]}}"),
               HasSubstr("did you mean \"l2norm\"?"));
   EXPECT_THAT(
@@ -345,7 +345,7 @@ TEST(ParseConfig, KeysThatTheFrontEndActsOn) {
   EXPECT_THAT(Parsed(R"({"custom_op_namespaces": []})").custom_op_namespaces, IsEmpty());
   const Config functional = Parsed(R"({"custom_op_namespaces": ["_c10d_functional", "mine"]})");
   EXPECT_THAT(functional.custom_op_namespaces, ElementsAre("mine"));
-  EXPECT_THAT(functional.warnings, ElementsAre(HasSubstr("results are not there")));
+  EXPECT_THAT(functional.warnings, ElementsAre(HasSubstr("results have not arrived")));
   EXPECT_EQ(Parsed(R"({"seed": 4294967295})").seed, 4294967295);
 }
 
@@ -382,7 +382,7 @@ TEST(ParseConfig, TasksThatAreNotPossibleSayWhatToDoInstead) {
   for (const char* task :
        {"acc_check", "run_ut", "free_benchmark", "exception_dump", "diff_check"}) {
     const std::string error = Refused(std::string("{\"task\": \"") + task + "\"}");
-    EXPECT_THAT(error, HasSubstr("which this version does not do\nhint:  ")) << task;
+    EXPECT_THAT(error, HasSubstr("which this version does not support\nhint:  ")) << task;
   }
 }
 

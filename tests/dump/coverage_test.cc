@@ -59,7 +59,7 @@ TEST(Coverage, LinesForAPerson) {
                   "operations: 5 recorded, 9 more inside recorded calls, 7 of the backward pass, 2 "
                   "left out by the configuration, 13 not observed",
                   "  12 aten::view: not \"listed\"", "  and others, see coverage.json",
-                  "compiled code was entered 1 time: what its own kernels compute is not seen"));
+                  "compiled code was entered 1 time: values inside its kernels are not recorded"));
 }
 
 TEST(Coverage, ADamagedFileIsAnError) {

@@ -178,8 +178,8 @@ TEST(ReferenceSearch, EachCallIsCountedInTheReportOfItsStep) {
   Judge(&search, Call("Torch.add.0.forward", one, two));
   EXPECT_EQ(search.Report(),
             "compared with " + folder.path() +
-                "/step0/rank/dump.json: 1 call alike, 2 calls different, 1 call without a "
-                "namesake there");
+                "/step0/rank/dump.json: 1 call equal, 2 calls different, 1 call without a "
+                "partner");
   ASSERT_TRUE(*search.Begin(0, std::nullopt));
   EXPECT_NE(search.Report(), "");
   ASSERT_TRUE(*search.Begin(1, std::nullopt));

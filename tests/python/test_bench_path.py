@@ -99,7 +99,7 @@ def test_a_run_without_fault_records_nothing(reference, tmp_path, capfd):
     assert not dump.tensors()
     (said,) = re.findall(r"compared with .*", capfd.readouterr().err)
     xor = ", 2 calls that cannot be compared" if "xor" in str(reference) else ""
-    assert re.search(rf"json: \d+ calls alike{xor}$", said), said
+    assert re.search(rf"json: \d+ calls equal{xor}$", said), said
 
 
 def test_the_faulty_call_and_only_it_is_recorded(reference, tmp_path, capfd):
@@ -115,7 +115,7 @@ def test_the_faulty_call_and_only_it_is_recorded(reference, tmp_path, capfd):
     assert "test_bench_path.py" in "".join(frames)
     said = capfd.readouterr().err
     assert re.search(rf"{name} gives different outputs .* \(1\): .*test_bench_path\.py", said)
-    assert re.search(r"json: \d+ calls alike, 1 call different, \d+ calls given other inputs", said)
+    assert re.search(r"json: \d+ calls equal, 1 call different, \d+ calls with other inputs", said)
 
 
 @pytest.mark.parametrize(("diff_nums", "steps"), [(1, [0]), (2, [0, 1]), (-1, [0, 1, 2])])
@@ -150,7 +150,7 @@ def test_a_step_without_reference_is_said_and_not_searched(tmp_path, capfd):
     path = golden(tmp_path)
     search(tmp_path, path, diff_nums=-1, how={"steps": 3})
     said = capfd.readouterr().err
-    assert [f"step {s} is not searched" in said for s in range(3)] == [False, True, True]
+    assert [f"step {s} is not compared" in said for s in range(3)] == [False, True, True]
     assert not (tmp_path / "now" / "out" / "step1").exists()
 
 
@@ -173,8 +173,8 @@ def test_against_a_dump_that_26_wrote(addend, names, tmp_path, capfd):
     run_forked(count, tmp_path, addend)
     dump = read_dump(tmp_path / "out")
     assert dump.names == names
-    judged = "1 call different" if names else "1 call alike"
-    assert f"{judged}, 1 call without a namesake there" in capfd.readouterr().err
+    judged = "1 call different" if names else "1 call equal"
+    assert f"{judged}, 1 call without a partner" in capfd.readouterr().err
     if names:  # what it changed in place is gone
         assert set(dump.tensors()) == {"Tensor.add_.0.forward.output.0.pt"}
         assert dump.data[names[0]]["changed_in_place"] == "input.0"
@@ -226,4 +226,4 @@ def test_it_comes_and_goes_while_the_training_runs(tmp_path, capfd):
     assert said.count("collection is off until the file is corrected: nowhere") == 1
     compared = re.findall("compared with (.*?): (.*)", said)
     assert {file for file, _ in compared} == {"golden/dump.json"}
-    assert "without a namesake" in compared[-1][1]  # the last step's second calls
+    assert "without a partner" in compared[-1][1]  # the last step's second calls

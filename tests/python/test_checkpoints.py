@@ -187,7 +187,7 @@ def test_megatron_models_of_other_parallel_sizes_are_joined(compare, msprobe_bin
         assert found["cos"] == pytest.approx(cosine.item())
         assert found["numel"] == tensor.numel() and found["shape"] == list(tensor.shape)
     again = subprocess.run([*command, "-o", result], capture_output=True, text=True)
-    assert again.returncode == 2 and "is there already" in again.stderr
+    assert again.returncode == 2 and "exists already" in again.stderr
 
 
 def test_what_one_side_lacks_and_other_shapes_are_said(compare, msprobe_bin, tmp_path):
@@ -349,7 +349,7 @@ def test_a_rename_that_fits_nothing_is_said(compare, msprobe_bin, tmp_path):
 
 @pytest.mark.parametrize(
     "words, said",
-    [("-am", "-am pairs calls"), ("-lm", "-lm goes by classes"), ("--rank=0", "--rank")],
+    [("-am", "-am pairs calls"), ("-lm", "-lm needs classes"), ("--rank=0", "--rank")],
 )
 def test_what_chooses_calls_of_dumps_is_refused(msprobe_bin, tmp_path, words, said):
     torch.save({"w": torch.ones(2)}, tmp_path / "a.pt")

@@ -97,7 +97,7 @@ def test_whole_dumps_compare(msprobe, work):
         (["show", "nowhere"], ["nowhere", "does not exist"]),
         (["show", "empty"], ["empty", "expected dump.json"]),
         (["show"], ["required"]),
-        (["show", "target", "--limit", "many"], ["--limit", "expected a number from 1 on"]),
+        (["show", "target", "--limit", "many"], ["--limit", "expected a number of 1 or more"]),
         (["recover", "nowhere"], ["nowhere", "does not exist"]),
         (["recover", "empty"], ["empty", "expected dump.json"]),
         (["recover", "golden", "target"], ["target"]),

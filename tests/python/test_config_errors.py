@@ -22,7 +22,7 @@ FILES = {
     "unknown key of the task": ('{"statistics": {\n\n"lst": []}}', [":3", '"lst"', '"list"?']),
     "key twice": ('{"level": "L0",\n"level": "L1"}', [":2", '"level"', "twice"]),
     "unknown task": ('{"task": "tensr"}', [":1", TASKS, 'found "tensr"', '"tensor"?']),
-    "old task": ('{"task": "acc_check"}', [":1", TASKS, "this version does not do"]),
+    "old task": ('{"task": "acc_check"}', [":1", TASKS, "this version does not support"]),
     "unknown level": ('{"level": "l1"}', [":1", '"L0", "L1", "mix" or "debug"', '"l1"']),
     "unknown mode": ('{"statistics": {"summary_mode": "md4"}}', [":1", '"md5"', 'found "md4"']),
     "unknown direction": ('{"statistics": {"data_mode": ["sideways"]}}', [":1", '"forward"']),

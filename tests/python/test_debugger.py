@@ -151,7 +151,7 @@ def test_two_threads(tmp_path):
         (lambda d: d.start(MODEL, token_range=[2, 1]), "token_range; expected [first, last]"),
         (lambda d: d.start(MODEL, token_range=[1]), "found [1]"),
         (lambda d: d.start(MODEL, token_range=[True, 2]), "found [True, 2]"),
-        (lambda d: d.start(MODEL, rank_id=-1), "rank_id; expected a number from 0 on, found -1"),
+        (lambda d: d.start(MODEL, rank_id=-1), "rank_id; expected a number of 0 or more, found -1"),
         (lambda d: d.start(MODEL, rank_id="0"), "found '0'"),
         (lambda d: d.set_init_step(-1), "set_init_step; expected a number from 0 to 1000000"),
         (lambda d: d.set_init_step(1.0), "found 1.0"),

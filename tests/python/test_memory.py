@@ -58,9 +58,7 @@ def test_dumps_that_do_not_fit_say_what_they_need(compare, indent, tmp_path):
     write_statistics(tmp_path, 50_000, indent)  # files large enough to be read in pieces
     code, text, peak = compare(tmp_path, "--memory", "128MB")
     assert code == 2 and peak < 128 * MEGA
-    assert re.search(
-        r"dump.json: comparing it needs about \d+ MB of memory, and may take 128", text
-    )
+    assert re.search(r"dump.json: comparing it needs about \d+ MB of memory, but may use 128", text)
     hint = re.search(r"hint:  --memory (\d+)MB", text)[1]
     for flags in ([], ["--xlsx"], ["--format", "json"]):
         code, text, peak = compare(tmp_path, "--memory", hint + "MB", *flags)

@@ -57,7 +57,7 @@ Result<Rename> Rename::Parse(std::string_view text) {
   const char mark = text[1];
   if (mark == '\\' || mark == ' ' || (mark >= '0' && mark <= '9') || (mark >= 'a' && mark <= 'z') ||
       (mark >= 'A' && mark <= 'Z')) {
-    return Wrong(text, 1, "a mark such as '/' behind the s");
+    return Wrong(text, 1, "a mark such as '/' after the s");
   }
   std::string parts[2];
   size_t at = 2, start[2] = {2, 2};
@@ -72,10 +72,11 @@ Result<Rename> Rename::Parse(std::string_view text) {
       parts[i] += text[at];
     }
     if (at >= text.size())
-      return Wrong(text, at, fmt::format("'{}' behind {}", mark, i == 0 ? "what to find" : "it"));
+      return Wrong(text, at,
+                   fmt::format("'{}' after the {}", mark, i == 0 ? "expression" : "text"));
     ++at;
   }
-  if (parts[0].empty()) return Wrong(text, 2, "what to find");
+  if (parts[0].empty()) return Wrong(text, 2, "an expression");
   // libstdc++ has two matchers. The default one can take exponential time, and a stack frame for
   // each character; this one takes polynomial time.
   auto flags = std::regex::ECMAScript | std::regex_constants::__polynomial;
@@ -91,7 +92,7 @@ Result<Rename> Rename::Parse(std::string_view text) {
   try {
     out.from_ = std::make_shared<const Pattern>(std::regex(parts[0], flags));
   } catch (const std::regex_error&) {
-    return Wrong(text, start[0] + WrongPlace(parts[0]), "a regular expression; it goes wrong here");
+    return Wrong(text, start[0] + WrongPlace(parts[0]), "a regular expression; the error is here");
   }
   const unsigned groups = out.from_->regex.mark_count();
   for (size_t i = 0; i < parts[1].size(); ++i) {

@@ -68,8 +68,8 @@ std::string Advice(const Comparison& c, int32_t p, const CallSummary& call) {
   }
   if (worst != nullptr && std::isfinite(worst->severity) && IsContraction(r.api) &&
       worst->severity > 256 && worst->severity < 0x1p15 && IsFloat32(c, call.out.worst_row)) {
-    return "an error of this size is what TF32 or a 16-bit accumulation makes of float32: check "
-           "the matmul precision setting";
+    return "TF32 or a 16-bit accumulation causes errors of this size in float32: check the matmul "
+           "precision setting";
   }
   if (UnmatchedArgument(c, p) >= 0)
     return "compare the two call sites: the other side takes the default";

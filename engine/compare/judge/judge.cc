@@ -317,7 +317,7 @@ std::string_view ReasonText(Reason reason) {
     case Reason::kNoCommonNumber:
       return "no statistic, checksum or file that both sides have";
     case Reason::kBothNaN:
-      return "NaN on both sides: says nothing of the elements";
+      return "NaN on both sides: says nothing about the elements";
     case Reason::kUninitialised:
       return "memory that nobody wrote";
     case Reason::kOverwritten:
@@ -339,14 +339,13 @@ std::string_view ReasonText(Reason reason) {
     case Reason::kOtherBits:
       return "same statistics, other bits: rounded or reordered elements";
     case Reason::kCoarserBefore:
-      return "judged by a coarser dtype, which one side computed in before";
+      return "judged by a coarser dtype, in which one side computed before";
     case Reason::kMoved:
-      return "other elements: the operation only moves elements, and what it was given is "
-             "bit-equal";
+      return "other elements: the operation only moves elements, and its inputs are bit-equal";
     case Reason::kEnlarged:
-      return "the operation enlarges the rounding of its inputs by its nature";
+      return "this kind of operation enlarges the rounding of its inputs";
     case Reason::kOtherElements:
-      return "same statistics, other elements: other data, or the same in another order";
+      return "same statistics, other elements: other data, or the same data in another order";
     case Reason::kDTypeDiffers:
       return "different dtypes, judged by the coarser";
     case Reason::kPacked:

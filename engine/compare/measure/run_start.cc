@@ -83,7 +83,7 @@ std::string CompareSettings(const Dump& target, const Dump& golden, std::string 
     if (other == golden.provenance.end() || other->second == value) continue;
     if (!text.empty()) text += "; ";
     if (key == "random_state") {
-      text += "the random state is another";
+      text += "the random state differs";
     } else {
       // The first ten digits of a git commit are enough.
       const size_t digits = key == "git" ? 10 : std::string::npos;

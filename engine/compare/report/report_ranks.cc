@@ -181,14 +181,14 @@ class Screen {
     }
     const auto bringing = std::count_if(step.found.hops.begin(), step.found.hops.end(),
                                         [](const RankHop& hop) { return !hop.from.empty(); });
-    if (bringing > 4) Line(fmt::format("  and in {} exchanges more", bringing - 4));
+    if (bringing > 4) Line(fmt::format("  and in {} more exchanges", bringing - 4));
     if (const std::string text = DescribeOutside(step, results_); !text.empty()) Say(text, 2, "  ");
     for (size_t i = 1; i < std::min<size_t>(places.size(), 4); ++i) {
       Say(fmt::format("also begins on {}: {}", Ranks(places[i].ranks),
                       places[i].result->first_name),
           1, "  ");
     }
-    if (places.size() > 4) Line(fmt::format("  and in {} places more", places.size() - 4));
+    if (places.size() > 4) Line(fmt::format("  and in {} more places", places.size() - 4));
   }
 
   // The first dumps before step `end` in which all numbers agree and the calls are not the same.
@@ -241,7 +241,7 @@ std::string DescribeOutside(const StepOrigins& step, std::span<const RankResult>
 
 std::string DescribeExchange(const RankOrigin& origin) {
   if (origin.not_known.empty()) {
-    return "every rank gave right numbers to this exchange: it went wrong on the way";
+    return "every rank sent correct numbers to this exchange: the error is in the exchange";
   }
   return fmt::format(
       "this exchange brought the wrong number; the values that {} gave are not known",

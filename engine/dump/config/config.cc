@@ -97,7 +97,8 @@ class ConfigReader {
       config_.custom_op_namespaces.clear();
       MSPROBE_RETURN_IF_ERROR(ReadStrings(At(member), value, &config_.custom_op_namespaces));
       if (std::erase(config_.custom_op_namespaces, "_c10d_functional") > 0)
-        Warn(member, "\"_c10d_functional\" is left out: results are not there when a call returns");
+        Warn(member,
+             "\"_c10d_functional\" is left out: results have not arrived when a call returns");
       return Status::Ok();
     }
     if (value.kind != formats::JsonValue::Kind::kString)
@@ -218,7 +219,7 @@ class ConfigReader {
     if (!config_.extra_info) {
       return InvalidConfig(path_)
           .Says(
-              "task structure writes stack.json and construct.json, \"extra_info\": false neither")
+              "task structure writes stack.json and construct.json, \"extra_info\": false no file")
           .Hint("remove \"extra_info\"");
     }
     if (config_.level != Level::kL0 && config_.level != Level::kMix) {
@@ -269,7 +270,7 @@ class ConfigReader {
     const bool partial = !config_.slice.empty() || !config_.request_id.empty();
     if (partial || !mode.forward_input || !mode.forward_output) {
       return InvalidConfig(path_)
-          .Says("\"bench_path\" compares what forward calls were given and made")
+          .Says("\"bench_path\" compares inputs and outputs of forward calls")
           .Expected(partial ? "no \"slice\" and no \"request_id\" beside it"
                             : "\"data_mode\" [\"all\"] or [\"forward\"]")
           .Found(partial ? "parts of tensors" : "one that leaves some out");

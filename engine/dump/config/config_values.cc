@@ -82,7 +82,7 @@ Status Choose(const ConfigPlace& place, std::string_view word, Names allowed,
     if (known.word != word) continue;
     Status error = place.Error()
                        .Expected(OneOf(allowed))
-                       .Found(fmt::format("{}, which this version does not do", Quoted(word)));
+                       .Found(fmt::format("{}, which this version does not support", Quoted(word)));
     if (known.instead.empty()) return error;
     return std::move(error).Hint(known.instead);
   }

@@ -116,8 +116,7 @@ bool ReadPklValues(formats::JsonCursor* json, TextArena* arena, PklValues* line)
   std::string_view number;
   if (!json->BeginArray() || !json->NextItem() || !json->String(&text)) return false;
   line->name = arena->Decode(text);
-  if (!json->NextItem())
-    return !json->failed() && json->Fail("values behind the name, before this");
+  if (!json->NextItem()) return !json->failed() && json->Fail("values after the name, before this");
   if (line->name.find("stack_info") != line->name.npos) {
     const size_t start = (json->Peek(), json->offset());
     ReadStack(json, arena, line);

@@ -182,8 +182,8 @@ Status PklWriter::Write(const Entry& entry) {
 Status PklWriter::Close() {
   const std::vector<std::string>& wanted = style_.scope.empty() ? style_.api_list : style_.scope;
   if (!wanted.empty() && file_.is_open() && std::exchange(is_empty_, false)) {
-    Log(LogLevel::kWarning, fmt::format("{} has no lines: no call that was made fits {}; names are "
-                                        "those of a dump of everything",
+    Log(LogLevel::kWarning, fmt::format("{} has no lines: no call fits {}; use the names "
+                                        "in a dump of all calls",
                                         file_.path(), fmt::join(wanted, ", ")));
   }
   return Status::Ok();

@@ -232,7 +232,7 @@ Status CheckHead(const formats::JsonCursor& head, std::string_view path, bool ha
           "the run was killed, or could not write, before it recorded anything: there is nothing "
           "to keep in this file");
     }
-    return std::move(error).Hint("this is no dump.json of any msprobe: check the path");
+    return std::move(error).Hint("no msprobe wrote this dump.json: check the path");
   }
   if (!has_data && header.level.empty()) {
     return InvalidDump(path, head.offset()).Expected("the key \"data\" of a dump").Found("none");

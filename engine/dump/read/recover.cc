@@ -157,7 +157,7 @@ Result<RecoveredDump> RecoverDump(const std::string& path) {
     const FileKind kind = KindOf(file.bytes());
     if (tensors || kind == FileKind::kTensor || kind == FileKind::kPkl) {
       return Unsupported(result.path + ": recover closes a dump.json; this is " +
-                         (kind == FileKind::kPkl ? "a dump of whole lines" : "tensors") +
+                         (kind == FileKind::kPkl ? "a dump of complete lines" : "tensors") +
                          ", which needs no closing");
     }
     Dump dump;
@@ -172,7 +172,7 @@ Result<RecoveredDump> RecoverDump(const std::string& path) {
       result.dropped_bytes += layout.dropped;
       repairs.push_back({result.path, layout.keep, layout.data_closed ? "}\n" : "\n}}\n"});
       result.missing.push_back(
-          "stop was never reached: calls after the last kept record are not there");
+          "stop was never reached: calls after the last kept record are missing");
     }
 
     for (const std::string_view name : {"stack.json", "construct.json"}) {

@@ -49,7 +49,7 @@ void AddMissingTensors(const Dump& dump, std::vector<std::string>* missing) {
   if (Result<std::vector<std::string>> names = ListDirectory(folder); names.ok())
     present.insert(names->begin(), names->end());
   const std::string absent_text = fmt::format("tensor files are named but not in {}", folder);
-  const std::string damaged_text = fmt::format("tensor files in {} are not whole", folder);
+  const std::string damaged_text = fmt::format("tensor files in {} are incomplete", folder);
   const std::string loose_text =
       fmt::format("tensor files in {} belong to calls that have no record", folder);
   const std::string half_text =

@@ -54,7 +54,7 @@ class SideFile {
       json.Fail("nothing after the document");
     if (json.failed() && !json.truncated()) {
       return json.Error(path_).Hint(
-          fmt::format("the comparison can do without this file: mv {0} {0}.damaged", path_));
+          fmt::format("the comparison does not need this file: mv {0} {0}.damaged", path_));
     }
     if (json.failed()) {
       dump_->complete = false;

@@ -184,10 +184,10 @@ Result<bool> ReferenceSearch::Begin(int64_t step, std::optional<int> rank) {
   }
   if (!found_) {
     Log(LogLevel::kWarning,
-        fmt::format("step {}{} is not searched: {}", step,
-                    rank ? fmt::format(", rank {}", *rank) : "",
-                    location == nullptr ? fmt::format("{} does not hold one dump of it", path_)
-                                        : fmt::format("{} holds no checksums", file_)));
+        fmt::format(
+            "step {}{} is not compared: {}", step, rank ? fmt::format(", rank {}", *rank) : "",
+            location == nullptr ? fmt::format("{} does not have exactly one dump of it", path_)
+                                : fmt::format("{} has no checksums", file_)));
   }
   return found_;
 }
@@ -239,9 +239,8 @@ Status ReferenceSearch::Write(const Entry& entry) {
 }
 
 std::string ReferenceSearch::Report() const {
-  static constexpr std::string_view kWords[] = {"alike", "different", "given other inputs",
-                                                "that cannot be compared",
-                                                "without a namesake there"};
+  static constexpr std::string_view kWords[] = {"equal", "different", "with other inputs",
+                                                "that cannot be compared", "without a partner"};
   std::string text;
   for (size_t i = 0; i < counts_.size(); ++i) {
     if (counts_[i] == 0) continue;

@@ -46,7 +46,7 @@ class ReferenceSearch final : public EntrySink {
   // Judges the entry of a forward call; verdict() has the answer.
   Status Write(const Entry& entry) override;
   Verdict verdict() const { return verdict_; }
-  // "compared with golden/step0/rank0/dump.json: 12 calls alike, 1 different, ..."; "" when no call
+  // "compared with golden/step0/rank0/dump.json: 12 calls equal, 1 different, ..."; "" when no call
   // was judged since Begin.
   std::string Report() const;
 

@@ -25,7 +25,7 @@ bool Session::StepIsWanted() {
   if (disabled_ || failed_ || concluded_ || !enabled()) return false;
   if (collecting_) return true;
   if (next_ && !std::exchange(said_later_, true)) {
-    Log(LogLevel::kInfo, fmt::format("step {} is begun: the changed configuration holds from the "
+    Log(LogLevel::kInfo, fmt::format("step {} has begun: the new configuration applies from the "
                                      "next step on, after step()",
                                      step_));
   }

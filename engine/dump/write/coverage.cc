@@ -198,9 +198,9 @@ std::vector<std::string> CoverageLines(const Coverage& coverage, size_t most) {
     lines.push_back(fmt::format("  {} {}: {}", operation.count, operation.name, operation.reason));
   }
   if (coverage.compiled_regions > 0) {
-    lines.push_back(
-        fmt::format("compiled code was entered {} time{}: what its own kernels compute is not seen",
-                    coverage.compiled_regions, coverage.compiled_regions == 1 ? "" : "s"));
+    lines.push_back(fmt::format(
+        "compiled code was entered {} time{}: values inside its kernels are not recorded",
+        coverage.compiled_regions, coverage.compiled_regions == 1 ? "" : "s"));
   }
   return lines;
 }

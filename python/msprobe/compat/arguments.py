@@ -95,10 +95,10 @@ def parts_of(argument, given):
 def check_overflow_nums(number):
     if not isinstance(number, int) or isinstance(number, bool) or not (number > 0 or number == -1):
         raise RegistrationError(
-            f"overflow_nums; expected a number from 1 on, or -1 for no end; found {number!r}"
+            f"overflow_nums; expected a number of 1 or more, or -1 for no end; found {number!r}"
         )
 
 
 def check_rank(rank):
     if rank is not None and (not isinstance(rank, int) or isinstance(rank, bool) or rank < 0):
-        raise RegistrationError(f"rank; expected a number from 0 on, found {rank!r}")
+        raise RegistrationError(f"rank; expected a number of 0 or more, found {rank!r}")

@@ -81,7 +81,7 @@ def compare_distributed(npu_dump_dir, bench_dump_dir, output_path, **kwargs):
         CompareException: as :func:`compare`; code 1 also when the ranks cannot be paired.
     """
     if kwargs.pop("suffix", None):
-        _refuse("compare_distributed: suffix is taken by the ranks' numbers")
+        _refuse("compare_distributed uses suffix for the rank numbers")
     paths = [_text("npu_dump_dir", npu_dump_dir), _text("bench_dump_dir", bench_dump_dir)]
     output = _output_folder(output_path)
     words = ["compare", "--target_path", paths[0], "--golden_path", paths[1], "-o", output]
@@ -193,7 +193,7 @@ def _options(numbered, args, kwargs, name):
     flags += ["--match-shapes"] * bool(options.get("shape_flag", numbered))
     if options.get("half_cosine"):
         if not numbered:
-            _refuse(f"{name}: half_cosine is of dumps of 0.1, whose names begin with numbers")
+            _refuse(f"{name}: half_cosine is only for dumps of 0.1, whose names begin with numbers")
         flags.append("--half-cosine")
     return flags + ["--advisor"] * bool(options.get("auto_analyze", True))
 

@@ -71,9 +71,9 @@ def main(argv=None):
         description="Compares two dumps of torch_npu.hooks and writes a csv file.",
     )
     parser.add_argument("--npu_pkl", required=True, help="the dump under test")
-    parser.add_argument("--bench_pkl", required=True, help="the dump to trust")
+    parser.add_argument("--bench_pkl", required=True, help="the trusted dump")
     parser.add_argument("--out_path", required=True, help="the csv file")
-    parser.add_argument("--shape", action="store_true", help="shapes have to be the same")
+    parser.add_argument("--shape", action="store_true", help="pair only calls with equal shapes")
     given = parser.parse_args(argv)
     try:
         compare(given.npu_pkl, given.bench_pkl, given.out_path, given.shape)

@@ -73,7 +73,7 @@ def set_dump_path(fpath=None, dump_tag="ptdbg_dump", **kwargs):
                 'set_dump_path: a dump is being written; type set_dump_switch("OFF") before it'
             )
     if Setup.path not in (None, path) and Setup.switch == "OFF":
-        _engine.log(f"dumps go to {path} from now on, no more to {Setup.path}")
+        _engine.log(f"dumps go to {path} from now on, no longer to {Setup.path}")
     recorder.end()
     if path.endswith(".pkl"):
         recorder.remove_earlier_dump(path)
@@ -91,7 +91,7 @@ def _make_folder(path):
         os.makedirs(path, mode=0o750, exist_ok=True)
         reason = None if os.access(path, os.W_OK | os.X_OK) else "nothing can be written to it"
     except (OSError, ValueError) as error:
-        reason = f"it cannot be made: {getattr(error, 'strerror', error)}"
+        reason = f"it cannot be created: {getattr(error, 'strerror', error)}"
     if reason:
         raise _PathError(f"set_dump_path: {path!r}: {reason}; name another folder")
 
@@ -161,12 +161,12 @@ def set_dump_switch(
 
 def acc_cmp_dump(*_args, **_kwargs):
     """For :func:`register_hook`: dump inputs, outputs and gradients of calls."""
-    raise RegistrationError("acc_cmp_dump is not called, but given to register_hook")
+    raise RegistrationError("do not call acc_cmp_dump; pass it to register_hook")
 
 
 def overflow_check(*_args, **_kwargs):
     """For :func:`register_hook`: dump calls whose results hold NaN or infinity."""
-    raise RegistrationError("overflow_check is not called, but given to register_hook")
+    raise RegistrationError("do not call overflow_check; pass it to register_hook")
 
 
 def register_hook(model, hook, **kwargs):

@@ -206,7 +206,7 @@ def _steps(step):
     if not isinstance(step, (list, tuple)) or not all(
         isinstance(each, int) and not isinstance(each, bool) and each >= 0 for each in step
     ):
-        raise RegistrationError(f"step; expected a list of numbers from 0 on, found {step!r}")
+        raise RegistrationError(f"step; expected a list of numbers of 0 or more, found {step!r}")
     return sorted(step)
 
 

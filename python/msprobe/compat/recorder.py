@@ -110,7 +110,7 @@ def why_no_file(path):
     except FileNotFoundError:
         pass
     except (OSError, ValueError) as error:  # the name is too long, or has a zero byte
-        return f"{path!r} can be no file: {getattr(error, 'strerror', error)}; choose another one"
+        return f"{path!r} cannot be a file: {getattr(error, 'strerror', error)}; choose another one"
     if os.path.isdir(path):
         return f"expected a file, found the folder {path}"
     if not os.path.isdir(folder):

@@ -66,17 +66,17 @@ def set_dump_path(fpath=None):
 
 def wrap_acc_cmp_hook(*_args, **_kwargs):
     """For :func:`register_hook`: inputs, outputs and gradients of every call."""
-    raise RegistrationError("wrap_acc_cmp_hook is not called, but given to register_hook")
+    raise RegistrationError("do not call wrap_acc_cmp_hook; pass it to register_hook")
 
 
 def wrap_checkoverflow_hook(*_args, **_kwargs):
     """For :func:`register_hook`: the first overflow ends the program with a ValueError."""
-    raise RegistrationError("wrap_checkoverflow_hook is not called, but given to register_hook")
+    raise RegistrationError("do not call wrap_checkoverflow_hook; pass it to register_hook")
 
 
 def wrap_async_datadump_hook(*_args, **_kwargs):
     """For :func:`register_hook`: a thread writes arrays to the folder `path`."""
-    raise RegistrationError("wrap_async_datadump_hook is not called, but given to register_hook")
+    raise RegistrationError("do not call wrap_async_datadump_hook; pass it to register_hook")
 
 
 _HOOKS = (wrap_acc_cmp_hook, wrap_checkoverflow_hook, wrap_async_datadump_hook)

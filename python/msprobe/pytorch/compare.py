@@ -73,7 +73,7 @@ def compare_distributed(npu_dump_dir: str, bench_dump_dir: str, output_path: str
         **kwargs: those of :func:`compare`, except ``suffix``, which names the rank here.
     """
     if kwargs.get("suffix"):
-        raise UsageError("compare_distributed: suffix is taken by the ranks' numbers")
+        raise UsageError("compare_distributed uses suffix for the rank numbers")
     paths = {
         "npu_path": os.fspath(npu_dump_dir),
         "bench_path": os.fspath(bench_dump_dir),

@@ -16,11 +16,11 @@ def check(token_range, rank_id):
         pair = list(token_range) if isinstance(token_range, (list, tuple)) else []
         if len(pair) != 2 or not all(map(_is_count, pair)) or pair[0] > pair[1]:
             raise UsageError(
-                "start: token_range; expected [first, last], two numbers from 0 on in the order "
-                f"of their size, found {token_range!r}"
+                "start: token_range; expected [first, last], two ascending numbers of 0 or more, "
+                f" found {token_range!r}"
             )
     if rank_id is not None and not _is_count(rank_id):
-        raise UsageError(f"start: rank_id; expected a number from 0 on, found {rank_id!r}")
+        raise UsageError(f"start: rank_id; expected a number of 0 or more, found {rank_id!r}")
 
 
 def begin(model, token_range):

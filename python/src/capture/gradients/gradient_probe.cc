@@ -129,8 +129,8 @@ Status GradientProbe::Add(dump::GradientSummary* summary, const std::string& nam
   if (!access.readable() || !summary->Takes(access.view())) {
     if (!std::exchange(said_unreadable_, true)) {
       Log(LogLevel::kWarning,
-          fmt::format("grad_probe leaves out the gradient of {}, and all others like it: {} of {} "
-                      "is no array of ordered numbers",
+          fmt::format("grad_probe leaves out the gradient of {}, and all others of its kind: {} of "
+                      "{} is not a dense tensor of real numbers",
                       name, access.type(), access.dtype()));
     }
     return Status::Ok();

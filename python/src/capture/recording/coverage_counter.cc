@@ -31,7 +31,7 @@ std::string Reason(std::string_view operation, Outside place, bool modules_only,
   const std::string_view space = operation.substr(0, colons);
   std::string name(operation.substr(colons + 2));
   if (space == "_c10d_functional" || space == "_c10d_functional_autograd")
-    return "functional collective: its result is not there when the call returns";
+    return "functional collective: its result has not arrived when the call returns";
   if (space == "c10d") return "communication that is not started through torch.distributed";
   if (space != "aten") return "an operator of another library; name it in \"custom_op_namespaces\"";
   if (is_listed(name)) return "called from C++ code, not from Python";

@@ -34,7 +34,7 @@ std::string_view OverflowCheck::Judge(const std::string& name, const Nonfinite& 
   if (!kinds.empty() || !made.any()) return kinds;
   // Logged once in a step, since all later calls pass it on as well.
   if (std::exchange(passed_on_step_, recording_->session->step()) != recording_->session->step()) {
-    Log(LogLevel::kWarning, fmt::format("{} passes on {} that it was given{}", name,
+    Log(LogLevel::kWarning, fmt::format("{} passes on {} of its inputs{}", name,
                                         made.nan ? "NaN" : "Inf", recording_->WhereIs(site)));
   }
   return "";
