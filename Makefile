@@ -33,7 +33,7 @@ OLD_PYTHON ?= /usr/bin/python3
 help: ## show this list
 	@grep -E '^[a-z0-9.-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 17
 
-setup: $(venv_stamp) ## Debian packages and .venv/
+setup: $(venv_stamp) ## install Debian packages and .venv/
 	@packaging/install-debian.sh
 
 $(venv_stamp): packaging/python-requirements.txt
@@ -45,13 +45,13 @@ $(venv_stamp): packaging/python-requirements.txt
 	@rm -f $(venv)/.ready-*
 	@touch $@
 
-build: setup ## the program, the extension, the tests: build/ and .venv/bin/msprobe
+build: setup ## compile the program, the extension and the tests: build/ and .venv/bin/msprobe
 	@tools/build.sh $(build) $(venv) $(JOBS)
 
-test: build ## C++ and Python tests; the last line counts both
+test: build ## run C++ and Python tests; the last line counts both
 	@$(bin)/python tests/run.py --build $(build)
 
-test-all: build ## the same and the long campaigns
+test-all: build ## the same, and the long campaigns
 	@$(bin)/python tests/run.py --build $(build) --campaigns
 
 test-torch-1.13: build ## the Python tests that apply under Debian's PyTorch 1.13.1
@@ -59,24 +59,24 @@ test-torch-1.13: build ## the Python tests that apply under Debian's PyTorch 1.1
 	@tools/test_torch.sh $(OLD_PYTHON) $(old) $(build) $(venv)
 
 # Each in a folder of its own: build-asan/ and build-tsan/. All C++ tests; under address,undefined the fuzz targets' seeds too.
-sanitize: setup ## C++ tests with AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer
+sanitize: setup ## run C++ tests with AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer
 	@tools/sanitize.sh $(bin)/python $(JOBS)
 
-fuzz: setup ## all readers on hostile files; FUZZ_SECONDS=3600 together, FUZZ="pt dump" for some
+fuzz: setup ## give hostile files to all readers; FUZZ_SECONDS=3600 in total, FUZZ="pt dump" selects targets
 	@packaging/install-debian.sh packaging/debian-fuzz.txt
 	@test -f build-fuzz/build.ninja || CC=clang-14 CXX=clang++-14 cmake -S . -B build-fuzz -G Ninja -DMSPROBE_FUZZ=ON -DMSPROBE_PCH=OFF \
 	  -DMSPROBE_SANITIZE=address,undefined,fuzzer-no-link > /dev/null
 	@ninja -C build-fuzz -j $(JOBS)
 	@$(bin)/python fuzz/run.py --build build-fuzz --seconds $(FUZZ_SECONDS) $(FUZZ)
 
-wheel: setup ## dist/: wheels for pip on any Linux of this glibc or newer, without compiler and Debian packages
+wheel: setup ## write wheels to dist/: for any Linux with this glibc or newer, without compiler and Debian packages
 	@tools/wheel.sh $(bin)/python dist
 
 demo: setup ## plant a fault in one operation, find it again
 	@tools/build.sh $(build) $(venv) $(JOBS) msprobe_cli _engine
 	@examples/demo/demo.sh $(bin)
 
-bench: build ## every speed claim, beside memcpy
+bench: build ## measure every speed that we claim, beside memcpy
 	@cmake -DMSPROBE_BENCH=ON $(build) > /dev/null && ninja -C $(build) -j $(JOBS)
 	@$(bin)/python bench/run.py --build $(build)
 
@@ -92,16 +92,16 @@ $(peer_stamp): packaging/peer-requirements.txt
 	@rm -f $(peer)/.ready-*
 	@touch $@
 
-lint: setup ## layout, ruff, shell syntax, file sizes; changes nothing
+lint: setup ## check formatting, ruff, shell syntax, file sizes; changes nothing
 	@$(bin)/python tools/lint.py
 
 # Some 7 s of processor time a file: half an hour for all on two cores. TIDY=engine/formats: files whose path matches.
-tidy: setup ## clang-tidy on the C++ sources (.clang-tidy); TIDY=engine/formats for some
+tidy: setup ## run clang-tidy on the C++ sources (.clang-tidy); TIDY=engine/formats for a folder
 	@packaging/install-debian.sh packaging/debian-tidy.txt
 	@test -f $(build)/compile_commands.json || { echo "error: $(build)/compile_commands.json is missing; type: make build" >&2; exit 1; }
 	@run-clang-tidy-14 -quiet -p $(build) -j $(JOBS) '^$(CURDIR)/($(TIDY))'
 
-format: setup ## lay out the C++ and Python sources
+format: setup ## format the C++ and Python sources
 	@$(bin)/python tools/lint.py --fix
 
 clean: ## remove build folders and demo_output/ (not .venv/)

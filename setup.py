@@ -114,13 +114,13 @@ def pip(arguments: list) -> int:
     if not missing:
         command.append("--no-build-isolation")
     elif "--quiet" not in arguments:
-        print(f"== fetching {' and '.join(missing)} to build with", flush=True)
+        print(f"== fetching {' and '.join(missing)} for the build", flush=True)
     done = subprocess.run(command)
     if done.returncode != 0:
-        hints = ["the libraries it is built from: packaging/install-debian.sh"]
+        hints = ["the libraries that it uses: packaging/install-debian.sh"]
         if missing:
             hints.append(f"without a network, from a copy: pip install {' '.join(missing)}")
-        print("error: no wheel was made, see above; it may need", file=sys.stderr)
+        print("error: the wheel was not built, see above; the build may need", file=sys.stderr)
         print("\n".join(f"  {hint}" for hint in hints), file=sys.stderr)
     return done.returncode
 
