@@ -92,7 +92,7 @@ void BindCapture(nb::module_& m) {
   const auto collector = []() -> Collector& { return Collector::Get(); };
   m.def("configure", &Configure, "config_path"_a.none(), "task"_a.none(), "dump_path"_a.none(),
         "level"_a.none(), "step"_a.none(), "own_directory"_a, "rank"_a = nb::none(),
-        "Load the configuration; keyword arguments win over the file.");
+        "Load the configuration; keyword arguments take precedence over the file.");
   m.def(
       "log",
       [](const std::string& text, bool warning) {
@@ -124,15 +124,16 @@ void BindCapture(nb::module_& m) {
                                        ValueOrRaise(formats::ReadNameLists(std::string(own))));
       },
       "path"_a, "own"_a = "",
-      "[(category, [name, ...]), ...] of a support_wrap_ops.yaml, with a user's list laid over it: "
-      "names are added, and those with a minus taken out.");
+      "[(category, [name, ...]), ...] of a support_wrap_ops.yaml, changed by a user's list: "
+      "its names are added, and names with a minus are removed.");
   m.def("add_apis", &AddApis, "prefix"_a, "owner"_a, "names"_a, "is_collective"_a = false,
         "output_is_arguments"_a = false,
         "List attributes of `owner` for observation; those that cannot be observed are logged.");
   m.def("add_wait", &AddWait, "owner"_a.none(), "name"_a, "kind"_a = "wait",
-        "Learn from calls of this attribute that results are final: its first argument is when it "
-        "returns (\"wait\") or returns True (\"poll\"), or takes its second one on (\"hand on\"). "
-        "\"trace\": a compiler traces in it. \"frames\": it decides who evaluates frames.");
+        "Observe this attribute to know when results are final. \"wait\": its first argument is "
+        "final when it returns; \"poll\": when it returns True; \"coalesce\": its second "
+        "argument is the work of the coalesced collectives of the first. \"trace\": a compiler "
+        "traces in it. \"frames\": it sets who evaluates frames.");
   m.def(
       "before_compiling",
       [](nb::handle callable) { capture::Interposer::BeforeCompiling(callable.ptr()); },
@@ -143,14 +144,14 @@ void BindCapture(nb::module_& m) {
       [=](const char* risk_levels, const char* ignored_values) {
         RaiseIfError(collector().apis().ReadRules(risk_levels, ignored_values));
       },
-      "risk_levels"_a, "ignored_values"_a, "What two YAML files say of single APIs.");
+      "risk_levels"_a, "ignored_values"_a, "The rules of two YAML files about single APIs.");
   m.def(
       "warn_unmet_rules",
       [=] {
         for (const std::string& line : collector().apis().rules().UnusedRules())
           Log(LogLevel::kWarning, line);
       },
-      "Name the rules about APIs that nothing lists; after the last add_apis().");
+      "Log the rules about APIs that no list names; call it after the last add_apis().");
   m.def(
       "module_came",
       [=](nb::handle parent, nb::handle name, nb::handle module) {
@@ -173,7 +174,7 @@ void BindCapture(nb::module_& m) {
       [](nb::handle function) {
         if (PyFunction_Check(function.ptr())) capture::ModuleCalls::AddPatcher(function.ptr());
       },
-      "function"_a, "A Python function that sets nn.Module.__call__ to what it was.");
+      "function"_a, "A Python function that restores nn.Module.__call__.");
   m.def(
       "name_region",
       [=](nb::handle code, const char* region) {
@@ -188,7 +189,7 @@ void BindCapture(nb::module_& m) {
   // The functions below raise nothing: an error is logged where it happens, and the training goes on.
   m.def(
       "step_is_wanted", [=] { return collector().session().StepIsWanted(); },
-      "Whether start() can begin anything now.");
+      "Whether start() would begin to record now.");
   m.def(
       "start",
       [=](std::optional<int> rank, nb::list models) {
@@ -206,17 +207,17 @@ void BindCapture(nb::module_& m) {
       "tokens"_a.none(), "{request id: number of tokens} of the coming step, or None.");
   m.def(
       "fault", [=](const char* what) { collector().Fault(what); },
-      "Something of ours failed: end collection and say so, once.");
+      "The tool failed: end collection and log the error, once.");
   m.def(
       "stop_calls", [=] { collector().Guarded([&] { collector().StopCalls(); }); },
-      "See no forward call any more; gradients of those seen still come.");
+      "Record no more forward calls; gradients are still recorded.");
   m.def(
       "stop",
       [=] {
         collector().Guarded([&] { (void)collector().Stop(); });
         collector().Guarded([&] { collector().ForgetModules(); });
       },
-      "Stop collecting and complete the files; no module is held any more.");
+      "Stop collecting, complete the files and release all modules.");
   m.def(
       "step", [=] { collector().Guarded([&] { collector().Step(); }); }, "End the step.");
   m.def(

@@ -42,7 +42,7 @@ void BindCompare(nb::module_& m) {
   m.def("compare", &Compare, "input"_a, "flags"_a,
         "Compares two dumps as `msprobe -f pytorch compare` does; `input` is the text of its "
         "compare.json.");
-  m.def("run", &Run, "arguments"_a, "What `msprobe` does with these words; answers its exit code.");
+  m.def("run", &Run, "arguments"_a, "Runs `msprobe` with these arguments; returns the exit code.");
 }
 
 }  // namespace msprobe::python

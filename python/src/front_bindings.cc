@@ -27,7 +27,7 @@ void BindFront(nb::module_& m) {
                                                 : std::nullopt);
       },
       "first"_a.none(), "last"_a.none(),
-      "Of the forwards that begin_token tells of, record only these; None: everything.");
+      "Record only these of the forward passes that begin_token counts; None: all.");
   m.def("begin_token", [=](nb::handle, nb::handle) { collector().BeginToken(); });
   m.def(
       "begin_module_dump",
@@ -54,16 +54,17 @@ void BindFront(nb::module_& m) {
             [&] { collector().saves().Save(variable.ptr(), name.ptr(), with_gradients, rank); });
       },
       "variable"_a.none(), "name"_a.none(), "with_gradients"_a, "rank"_a.none(),
-      "Level debug: record a value, and its gradients when they come.");
+      "Level debug: record a value, and its gradients when they arrive.");
   m.def(
       "flush_saves", [=] { collector().Guarded([&] { collector().saves().Flush(); }); },
-      "Record what has come of gradients that are waited for.");
+      "Record the gradients of saved values that have arrived so far.");
   m.def(
       "register_api",
       [=](const std::string& prefix, nb::handle module, nb::handle name) {
         return collector().custom_apis().Register(prefix, module.ptr(), name.ptr());
       },
-      "prefix"_a, "module"_a, "name"_a, "Observe an attribute; why that cannot be, or nothing.");
+      "prefix"_a, "module"_a, "name"_a,
+      "Observe an attribute. Returns the reason if it cannot be observed, else an empty text.");
   m.def("restore_api", [=](nb::handle module, nb::handle name) {
     collector().custom_apis().Restore(module.ptr(), name.ptr());
   });
@@ -78,7 +79,7 @@ void BindFront(nb::module_& m) {
   m.def(
       "add_kernel_run",
       [=](nb::handle run) { return collector().custom_apis().AddKernelRun(run.ptr()); }, "run"_a,
-      "Observe the launches of a class of Triton kernels; why not, or nothing.");
+      "Observe launches of a class of Triton kernels; returns as register_api does.");
   m.def(
       "custom_op_namespaces", [=] { return collector().session().config().custom_op_namespaces; },
       "Namespaces of torch.ops to observe.");

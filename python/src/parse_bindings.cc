@@ -29,13 +29,13 @@ std::string CompareFiles(const std::string& target, const std::string& golden, i
 void BindParse(nb::module_& m) {
   using namespace nb::literals;
   m.def("trace_lines", &Trace, "path"_a, "prefix"_a,
-        "What `msprobe parse` prints, and what it warns of.");
+        "The output of `msprobe parse`, and its warnings.");
   m.def(
       "has_numbered_lines",
       [](const std::string& path) { return ValueOrRaise(dump::HasNumberedLines(path)); }, "path"_a,
       "Whether torch_npu.hooks or ptdbg_ascend 0.1 wrote the file.");
   m.def("existing_tag", &dump::ExistingTag, "path"_a,
-        "The path; below the one folder with its tag where only the version is another.");
+        "The path; if only the version in a folder name differs, the path below that folder.");
   m.def(
       "describe_tensor_file",
       [](const std::string& path) { return ValueOrRaise(cli::DescribeTensorFile(path)); }, "path"_a,

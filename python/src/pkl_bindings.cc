@@ -105,9 +105,8 @@ void BindPkl(nb::module_& m) {
       },
       "options"_a, "own_directory"_a, "goes_on"_a = false,
       "Record as an older tool did: members of `options` are those of PklStyle, and parts, ranks, "
-      "level, checks_overflow, overflow_nums, async_dump, checksums. Call numbers go on; "
-      "`goes_on`: "
-      "the count of overflows, too.");
+      "level, checks_overflow, overflow_nums, async_dump, checksums. Call numbers "
+      "continue; with `goes_on` the count of overflows continues, too.");
   m.def(
       "release_pkl", [] { Collector::Get().ReleasePkl(); },
       "The files that were written are complete, and may be moved or removed.");
@@ -117,7 +116,7 @@ void BindPkl(nb::module_& m) {
         Collector::Get().overflow_check().SetFlag(
             flag.is_none() ? capture::PyRef() : capture::PyRef::Borrow(flag.ptr()));
       },
-      "flag"_a.none(), "Who is asked, after each call, whether the device has overflowed.");
+      "flag"_a.none(), "The object that says, after each call, whether the device has overflowed.");
   m.def(
       "last_file", [] { return Collector::Get().session().last_file(); },
       "The file that the last lines went to.");

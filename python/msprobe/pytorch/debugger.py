@@ -46,23 +46,24 @@ def _is_steps(value):
 class PrecisionDebugger:
     """Records what every API and module computed between :meth:`start` and :meth:`stop`.
 
-    One per process: a later construction returns the first object. Methods may be called on the
-    class.
+    A process has one debugger: a later construction returns the first object. Methods may be
+    called on the class.
 
     Args:
-        config_path: ``config.json`` (docs/config.md); keyword arguments win over it.
+        config_path: ``config.json`` (docs/config.md); keyword arguments take precedence over it.
         task: ``"statistics"``, ``"tensor"``, ``"structure"``, ``"nan_check"`` or
             ``"overflow_check"``, or ``"grad_probe"``, which has :meth:`monitor`.
-        dump_path: folder that receives ``step<N>/rank<id>/``.
+        dump_path: the folder for ``step<N>/rank<id>/``.
         level: ``"L0"`` modules, ``"L1"`` APIs, ``"mix"`` both.
-        model: the module whose descendants are recorded under L0 and mix, or a list of them;
-            :meth:`start` takes it as well. Fifth by position, it may be ``step`` instead.
+        model: a module, or a list of modules; the modules inside are recorded under L0 and mix.
+            It can be given to :meth:`start` instead. The fifth positional argument may also be
+            ``step``.
         step: wanted steps, ``3``, ``"5-7"`` or ``[2, "5-7"]``; all when empty.
     Raises:
         msprobe.ConfigError: an unknown key or value; the message names the line and what is
             allowed.
         msprobe.UsageError: an argument of the wrong type or value.
-        msprobe.FileError: ``dump_path`` cannot be made or written.
+        msprobe.FileError: ``dump_path`` cannot be created or written.
 
     Example::
 
@@ -99,7 +100,13 @@ class PrecisionDebugger:
 
     @_method
     def start(cls, model=None, token_range=None, rank_id=None, scheduled_tokens=None):
+<<<<<<< HEAD
         """Begin to collect this step if it is wanted. A second call before :meth:`stop` is ignored.
+=======
+        """Begin to record, if the configuration selects this step.
+
+        A second call without :meth:`stop` has no effect.
+>>>>>>> 137ad7e (python: docstrings of fronts and bindings name subject and verb)
 
         Args:
             model: a ``torch.nn.Module`` or a list of them; required once for L0 and mix, and for
@@ -161,7 +168,7 @@ class PrecisionDebugger:
 
     @_method
     def step(cls):
-        """The step is over: call numbers begin at 0 again, in the next ``step<N>``."""
+        """End the step: the next calls go to the next ``step<N>``, with call numbers from 0."""
         if not dataloader.warns("step"):
             cls._end_step()
 
@@ -174,7 +181,8 @@ class PrecisionDebugger:
     def monitor(cls, model):
         """Task ``"grad_probe"``: summarise the model's gradients at each step of an optimizer.
 
-        Once, before the loop; :meth:`start`, :meth:`stop` and :meth:`step` have no effect then.
+        Call it once, before the loop; :meth:`start`, :meth:`stop` and :meth:`step` have no effect
+        then.
         """
         hooks.monitor(model)
 
@@ -186,7 +194,7 @@ class PrecisionDebugger:
 
         Args:
             variable: a tensor, a number, text, or lists and dictionaries of them; anything else
-                is a warning.
+                gives a warning.
             name: ``n`` counts the values of this name in the step.
             save_backward: record the gradients of its tensors too, as ``<name>_grad.<n>.debug``.
         """
@@ -196,7 +204,8 @@ class PrecisionDebugger:
     def module_dump(cls, module, dump_name):
         """Until :meth:`module_dump_end`, record this module's own calls and nothing else.
 
-        Between :meth:`start` and :meth:`stop`. Entries are ``Module.<dump_name>.<Class>...``.
+        Call it between :meth:`start` and :meth:`stop`. Entries are called
+        ``Module.<dump_name>.<Class>...``.
         """
         hooks.begin_module_dump(module, dump_name)
 
@@ -212,7 +221,7 @@ class PrecisionDebugger:
         Args:
             module: a module or class.
             api: the name of one of its functions.
-            api_prefix: the module's ``__name__`` when empty, else ``Custom``.
+            api_prefix: by default the module's ``__name__``, or ``Custom`` if it has no name.
         """
         custom_apis.register(module, api, api_prefix)
 
@@ -223,7 +232,7 @@ class PrecisionDebugger:
 
     @_method
     def set_init_step(cls, step):
-        """Number the steps from ``step`` on; before the loop of a training that is resumed."""
+        """Number the steps from ``step``; call it before the loop of a resumed training."""
         if isinstance(step, bool) or not isinstance(step, int) or not 0 <= step <= 1000000:
             raise UsageError(f"set_init_step; expected a number from 0 to 1000000, found {step!r}")
         cls._end()

@@ -45,7 +45,7 @@ def seed_all(seed=1234, mode=False, rm_dropout=False, is_enhanced=False):
         mode: True: only deterministic algorithms (``torch.use_deterministic_algorithms``). False
             leaves that setting as it is.
         rm_dropout: True: from now on ``F.dropout``, the other dropout functions, and the modules
-            that use them return their input.
+            return their input unchanged.
         is_enhanced: True: from now on every random function of ``random``, ``numpy.random`` and
             PyTorch draws from the state that this call leaves, even after other calls have drawn.
     Raises:
@@ -187,7 +187,7 @@ def _fix_state():
 def random_save(output_path="./output"):
     """Write each later call of a random function, and its stack, as a row of a CSV file.
 
-    The file is ``random_rank<R>_<time>.csv``, or ``random_proc<pid>_<time>.csv`` where there is no
+    The file is ``random_rank<R>_<time>.csv``, or ``random_proc<pid>_<time>.csv`` if there is no
     rank.
 
     Args:
