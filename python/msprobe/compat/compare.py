@@ -28,7 +28,6 @@ def compare(input_parma, output_path, *args, **kwargs):
             these the statistics or checksums of the files are compared. ``is_print_compare_log``
             logs each row.
         output_path: an existing folder.
-<<<<<<< HEAD
         *args: by position, as in the older versions. For dumps of 0.1, whose names begin with
             numbers: ``shape_flag``; for others: ``stack_mode, auto_analyze, fuzzy_match``.
         **kwargs: ``shape_flag`` (calls with values of different shapes are not partners; on by
@@ -40,18 +39,6 @@ def compare(input_parma, output_path, *args, **kwargs):
 
     Raises:
         CompareException: ``code`` is the number that the older versions used for the reason.
-=======
-        *args: the arguments of the older versions, after the folder: ``shape_flag`` for dumps whose
-            names begin with numbers (0.1), else ``stack_mode, auto_analyze, fuzzy_match``.
-        **kwargs: ``shape_flag`` (calls whose values have other shapes are not paired; the default
-            of 0.1), ``auto_analyze`` (write the advisor's file), ``suffix`` (after
-            ``compare_result``), ``half_cosine`` (cosines of 0.1 as 0.5 + 0.5 cos); ``stack_mode``
-            and ``fuzzy_match`` are accepted without effect: the files show whether they have
-            stacks, and call numbers never decide which calls are a pair.
-
-    Raises:
-        CompareException: ``code`` is the number of the error in the older versions.
->>>>>>> 137ad7e (python: docstrings of fronts and bindings name subject and verb)
     """
     if not isinstance(input_parma, dict):
         _refuse(f"input_parma: expected a dict, found {type(input_parma).__name__}")

@@ -24,7 +24,6 @@ def compare(
         pkl_path1: the dump under test; also called ``npu_pkl_path``.
         pkl_path2: the trusted dump; also called ``bench_pkl_path``.
         output_path: the csv file.
-<<<<<<< HEAD
         shape_flag: calls with values of different shapes are not partners; without it the cells of
             such values say ``cannot be calculated``.
         half_cosine: cosines as 0.5 + 0.5 cos, like those in the tables of torch_npu.hooks.
@@ -33,15 +32,6 @@ def compare(
     Raises:
         CompareException: ``code`` is 1 for a path that does not exist, 6 for a file that is not a
             dump.
-=======
-        shape_flag: calls whose values have other shapes are not paired; without it their cells
-            say ``cannot be calculated``.
-        half_cosine: cosines as 0.5 + 0.5 cos, as in files that torch_npu.hooks wrote.
-        **kwargs: the two other names; an unknown name gives a warning.
-
-    Raises:
-        CompareException: ``code`` is 1 for a missing path, 6 for a file that is not a dump.
->>>>>>> 137ad7e (python: docstrings of fronts and bindings name subject and verb)
     """
     paths = []
     for name, other, value in (

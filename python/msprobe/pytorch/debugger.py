@@ -100,13 +100,9 @@ class PrecisionDebugger:
 
     @_method
     def start(cls, model=None, token_range=None, rank_id=None, scheduled_tokens=None):
-<<<<<<< HEAD
-        """Begin to collect this step if it is wanted. A second call before :meth:`stop` is ignored.
-=======
         """Begin to record, if the configuration selects this step.
 
         A second call without :meth:`stop` has no effect.
->>>>>>> 137ad7e (python: docstrings of fronts and bindings name subject and verb)
 
         Args:
             model: a ``torch.nn.Module`` or a list of them; required once for L0 and mix, and for
