@@ -1,4 +1,4 @@
-"""Measures what recording costs in time, memory and bytes, beside the targets."""
+"""Measures the time, memory and bytes that recording costs, and compares them with targets."""
 
 import json
 import statistics
@@ -9,21 +9,21 @@ from pathlib import Path
 from tables import table, verdict
 
 BENCH = Path(__file__).resolve().parent
-PER_RECORD_US = 8.0  # most microseconds for the name, stack and line of a record
-OF_PHYSICS = 1.5  # most time for the numbers, over the time to read the bytes once
-OF_PEER = {"large": 8.0, "small": 30.0}  # msprobe 26 must take so many times longer
-OF_RAW = 1 / 0.9  # most time for tensor files, over the time to write the files alone
+PER_RECORD_US = 8.0  # limit in microseconds for the name, the stack and the line of one record
+OF_PHYSICS = 1.5  # limit: time for the statistics / time to read the bytes once
+OF_PEER = {"large": 8.0, "small": 30.0}  # msprobe 26 must take this many times longer
+OF_RAW = 1 / 0.9  # limit: time for tensor files / time to write the same files alone
 NOT_RECORDING = 1.01
 HELD_MB = 64
 OF_PEER_BYTES = 0.6
-OF_OWN_FRONT = 1.2  # most time that a front of an older tool adds, over what our own adds
+OF_OWN_FRONT = 1.2  # limit: time that a front of an older tool adds / time that our own adds
 OLDER_FRONT_SETTINGS = (
     ("toy40", "statistics"),
     ("toy40", "elements"),
     ("gpt", "statistics"),
     ("resnet", "statistics"),
 )
-PROGRAMS = {"toy40": 1, "gpt": 2, "resnet": 2, "ddp": 2}  # divides the pairs of slow ones
+PROGRAMS = {"toy40": 1, "gpt": 2, "resnet": 2, "ddp": 2}  # divides the number of pairs: slow programs run fewer
 SETTINGS = (
     ("L0", "statistics", "statistics"),
     ("L1", "statistics", "statistics"),
@@ -48,17 +48,17 @@ def run_training(python: Path, tool: str, program: str, setting, options) -> dic
     command = [python, BENCH / "train.py", "--tool", tool, "--program", program]
     command += ["--level", level, "--task", task, "--summary", summary]
     pairs = max(2, options.pairs // PROGRAMS[program])
-    pairs = min(4, pairs) if task == "tensor" else pairs  # gigabytes a step
+    pairs = min(4, pairs) if task == "tensor" else pairs  # a step writes gigabytes
     return run_json([*command, "--pairs", pairs, "--scratch", options.scratch])
 
 
 def price(result: dict) -> float:
-    """Milliseconds that collecting adds to a step, and that the tool costs while it is off."""
+    """Milliseconds a step: the time that collecting adds, and the time that the idle tool adds."""
     return result["added_ms"] + max(0.0, result["off_ms"] - result["bare_ms"])
 
 
 def judge(ours: dict, theirs: dict | None) -> tuple:
-    """(target, verdict) of one row."""
+    """(text of the target, verdict) for one row of the table."""
     physics = ours["added_ms"] <= ours["physics_ms"]
     if ours["task"] == "tensor":
         limit = OF_RAW * ours["raw_files_ms"] + ours["physics_ms"]
@@ -124,7 +124,7 @@ def bench_training(options) -> list:
 
 
 def print_sizes(results: list) -> None:
-    """dump.json, stack.json and construct.json of the same step, written by both."""
+    """Sizes of dump.json, stack.json and construct.json of the same step, written by both tools."""
     print("\nbytes of dump.json, stack.json and construct.json of one step")
     heading = ["program, level, task", "ours", "a record", "peer", "a record", "ours / peer"]
     lines = [[*heading, "target", "verdict"]]
@@ -187,7 +187,7 @@ def bench_volume(options) -> list:
     arguments = [BENCH / "volume.py", "--scratch", options.scratch, "--tool"]
     ours = run_json([sys.executable, *arguments, "ours"])
     results = [ours]
-    if options.peer:  # its time grows as N squared
+    if options.peer:  # fewer records: its time grows with their square
         results.append(run_json([options.peer, *arguments, "peer", "--records", "10000", "40000"]))
     heading = ["tool, records", "held MB", "written MB", "bytes a record", "us/record"]
     lines = [[*heading, "target", "verdict"]]

@@ -1,11 +1,11 @@
-"""Measures what the tool costs while it does not record, beside a step without the tool.
+"""Measures the time that the tool adds to a step while it does not record.
 
     python bench/idle.py [--program toy40|gpt|launches] [--processes 3] [--rounds 60]
 
-A process without the tool and one in each state take turns, a few steps each, so that a drift of
-the machine hits all alike; printed are ratios of the fastest quarters of the turns. A second
-process without the tool, the control, says how well that measures. Times are processor
-times of the process (all its threads), so other programs on the machine do not count.
+A process without the tool and one process in each state take turns of a few steps, so that a
+change of the machine's speed affects all alike. Prints ratios of the fastest quarter of the turns.
+A second process without the tool, the control, shows the error of the measurement. Times are
+processor times of the process (all its threads), so other programs on the machine do not count.
 States: constructed (never started), stopped (a step was recorded), unwanted (start, stop and step
 are called around each step, which the configuration leaves out).
 """
@@ -27,7 +27,7 @@ STEPS_A_TURN = {"toy40": 4, "gpt": 1, "launches": 5}
 
 
 def build_launches():
-    """A step that does nothing but call: a thousand operations on one number."""
+    """A step with nearly no arithmetic: a thousand operations on one number."""
     import torch
 
     x = torch.ones(1)
@@ -65,7 +65,7 @@ def build(program: str):
 
 
 def in_state(state: str, model, step, folder: str):
-    """The step as a training loop would make it in this state."""
+    """A function that runs one step as a training loop in this state does."""
     if state in ("bare", "control"):
         return step
     os.environ.setdefault("MSPROBE_LOG_LEVEL", "4")
@@ -89,7 +89,7 @@ def in_state(state: str, model, step, folder: str):
 
 
 def work(state: str, program: str, turns: int):
-    """Makes `turns` steps for each line of stdin and answers with their time."""
+    """For each line of stdin, runs `turns` steps and prints their time."""
     answer = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     with tempfile.TemporaryDirectory() as folder:
@@ -128,7 +128,7 @@ class Worker:
 
 
 def ratios(program: str, rounds: int) -> dict:
-    """State -> time over that of the bare process."""
+    """State -> its time / the time of the process without the tool."""
     workers = {state: Worker(state, program) for state in STATES}
     times = {state: [] for state in STATES}
     shuffle = random.Random(0).sample
@@ -141,12 +141,12 @@ def ratios(program: str, rounds: int) -> dict:
 
 
 def undisturbed(times: list) -> float:
-    """What the fastest quarter took: a neighbour makes a turn slower, never faster."""
+    """Mean of the fastest quarter: other programs can only make a turn slower."""
     return statistics.mean(sorted(times)[: max(1, len(times) // 4)])
 
 
 def measure(program: str, processes: int, rounds: int) -> dict:
-    """The median of several sets of processes: where memory lies moves each by a percent."""
+    """Median over several sets of processes: memory addresses change each by a percent."""
     sets = [ratios(program, rounds) for _ in range(processes)]
     return {state: statistics.median(each[state] for each in sets) for state in STATES[1:]}
 

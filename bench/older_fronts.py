@@ -2,9 +2,9 @@
 
     python bench/older_fronts.py --front hooks|ptdbg|ptdbg-0.1 --program toy40 --data statistics
 
-Both record the same calls in one process, in turns, so that a drift of the machine hits both alike.
-`data` is the data that both record: statistics, or all elements too. The
-figure is the ratio of the times that they add to a bare step.
+Both record the same calls in one process, in turns, so that a change of the machine's speed
+affects both alike. `data` is the data that both record: statistics, or all elements too. The
+figure is the ratio of the times that they add to a step without a tool.
 """
 
 import argparse
@@ -32,7 +32,7 @@ FRONTS = ("hooks", "ptdbg", "ptdbg-0.1")
 
 @contextlib.contextmanager
 def ours(folder: Path, model, data: str):
-    """The engine as PrecisionDebugger drives it, with a new recording each time."""
+    """Calls the engine as PrecisionDebugger does; each use begins a new recording."""
     from msprobe import _engine
     from msprobe.pytorch import hooks
     from msprobe.pytorch.process import PACKAGE
@@ -46,7 +46,7 @@ def ours(folder: Path, model, data: str):
 
 @contextlib.contextmanager
 def older(front: str, folder: Path, model, data: str):
-    """What a script of the older tool calls around a step."""
+    """The calls that a script of the older tool makes around a step."""
     folder.mkdir()
     if front == "hooks":
         tool = importlib.import_module("torch_npu.hooks")
@@ -55,7 +55,7 @@ def older(front: str, folder: Path, model, data: str):
 
         tool.set_dump_path(folder / "dump.pkl")
         yield
-        recorder.end()  # it has no call for it: programs end
+        recorder.end()  # torch_npu.hooks has no call to end a dump: it ends with the program
         return
     import ptdbg_ascend as tool
 
@@ -66,7 +66,7 @@ def older(front: str, folder: Path, model, data: str):
 
 
 def register(front: str, model, data: str):
-    """What a script of the older tool does once."""
+    """The calls that a script of the older tool makes once."""
     if front == "hooks":
         from torch_npu.hooks import register_hook, wrap_acc_cmp_hook
 
@@ -102,7 +102,7 @@ def measure(options, folder: Path) -> dict:
         ours_ms.append(timed(ours(folder / "ours", model, options.data)))
         older_ms.append(timed(older(options.front, folder / "older", model, options.data)))
         for kind in ("ours", "older"):
-            if options.data == "elements":  # see train.py
+            if options.data == "elements":  # not deleted: see bench/train.py
                 (folder / kind).rename(folder / f"{kind}{pair}")
             else:
                 shutil.rmtree(folder / kind)

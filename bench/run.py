@@ -1,9 +1,10 @@
-"""Prints every speed claim beside memcpy, and with --peer beside the older tool, in one run.
+"""Measures every speed claim in one run, beside memcpy and with --peer beside the older tool.
 
     python bench/run.py --build build [--peer .cache/peer/bin/python]
                         [--only kernels|train|fronts|idle|volume|compare]
 
-Medians and ratios: absolute times belong to the machine. Raw figures: build/bench/results.json.
+Prints medians and ratios, because absolute times depend on the machine. Raw figures:
+build/bench/results.json.
 """
 
 import argparse
@@ -20,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def bytes_of(row: dict) -> int:
-    """Bytes one iteration of a benchmark goes through, from its rate and its time."""
+    """Bytes that one iteration of a benchmark reads, computed from its rate and its time."""
     seconds = row["real_time"] * {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}[row["time_unit"]]
     return round_to_power_of_two(row.get("bytes_per_second", 0) * seconds)
 
@@ -30,7 +31,7 @@ def round_to_power_of_two(value: float) -> int:
 
 
 def bench_kernels(build: Path) -> list:
-    """Runs every Google Benchmark program of ours; returns its aggregates."""
+    """Runs all our Google Benchmark programs; returns the medians."""
     results = []
     for program in sorted((build / "bench").glob("**/*_bench")):
         report = build / "bench" / f"{program.name}.json"
@@ -49,7 +50,7 @@ def bench_kernels(build: Path) -> list:
             for row in json.loads(report.read_text())["benchmarks"]
             if row.get("aggregate_name") == "median"
         ]
-        # A copy of as many bytes is the yardstick; without one, the copy of the most bytes.
+        # Compared with the memcpy of the same number of bytes, or else with the largest memcpy.
         copies = {
             bytes_of(row): row["bytes_per_second"]
             for row in rows
@@ -74,7 +75,7 @@ def bench_kernels(build: Path) -> list:
 
 
 def bench_numpy() -> None:
-    """The script prints its table."""
+    """Runs the script, which prints its own table."""
     print("\nstatistics and difference of 64M float32, one thread", flush=True)
     if (
         subprocess.run([sys.executable, str(ROOT / "bench/kernels/beside_numpy.py")]).returncode
@@ -84,7 +85,7 @@ def bench_numpy() -> None:
 
 
 def bench_compare(peer) -> None:
-    """The comparison's own scripts print their tables."""
+    """Runs the scripts of bench/compare, which print their own tables."""
     print("\ncompare", flush=True)
     for script in ("run.py", "reports.py"):
         command = [sys.executable, str(ROOT / "bench" / "compare" / script)]

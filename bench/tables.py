@@ -1,10 +1,10 @@
-"""How figures are printed."""
+"""Prints tables of figures."""
 
 import sys
 
 
 def table(rows: list) -> None:
-    """Prints rows of cells, the heading first; all columns but the first are set to the right."""
+    """Prints rows of cells, heading first; all columns except the first are right-aligned."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         cells = [row[0].ljust(widths[0])]

@@ -2,10 +2,10 @@
 
     python bench/train.py --tool ours|peer --program toy40 --level L1 --task statistics --pairs 20
 
-Three kinds of steps: bare (no tool in the process yet), and in turns off (between two collections)
-and on (collecting), so that a drift of the machine hits both alike; every figure is a median. The
-tool is whichever `msprobe` this Python imports; --tool only names it. `ddp` is the GPT in two
-processes of one thread each; the figures are those of the first.
+Three kinds of steps: bare (no tool in the process yet), off (between two collections) and on
+(collecting). Off and on alternate, so that a change of the machine's speed affects both alike.
+Every figure is a median. The tool is the `msprobe` that this Python imports; --tool only says
+which one that is. `ddp` is the GPT in two processes of one thread each, measured in the first.
 """
 
 import argparse
@@ -71,7 +71,7 @@ def described_tensors(node):
 
 
 def read_once_ms(tensors: list) -> float:
-    """Time of our kernel alone to read tensors as those of a dump, each once; the median of 5."""
+    """Median of 5: our kernel's time to read tensors of these dtypes and shapes once."""
     from msprobe import _engine
 
     data = [torch.ones(shape, dtype=getattr(torch, dtype[6:])) for dtype, shape in tensors]
@@ -85,7 +85,7 @@ def read_once_ms(tensors: list) -> float:
 
 
 def inspect_dump(folder: Path) -> dict:
-    """Records, tensors, their bytes, and the bytes of all the files of one step's dump."""
+    """Number of records, the tensors and their bytes, and the sizes of the files of one dump."""
     (path,) = folder.glob("step*/*/dump.json")
     data = json.loads(path.read_text())["data"]
     files = [file.stat().st_size for file in path.parent.glob("dump_tensor_data/*")]
@@ -107,7 +107,7 @@ def raw_write_ms(path: Path, size: int) -> float:
 
 
 def raw_files_ms(folder: Path, sizes: list) -> float:
-    """Time to make as many files of these sizes and nothing else, one write each."""
+    """Time to create files of these sizes, each with one write and nothing else."""
     bytes_of = memoryview(bytes(max(sizes, default=0)))
     folder.mkdir()
     started = time.perf_counter()
@@ -165,9 +165,9 @@ def measure(options, folder: Path) -> dict:
             if options.task == "tensor":
                 raw.append(raw_write_ms(folder / f"raw{pair}", sum(seen["files"])))
                 raw_files.append(raw_files_ms(folder / f"raw_files{pair}", seen["files"]))
-        # A file system that has just deleted many files is slow to make as many (ext4 without a
-        # journal passes over every inode freed in the last minutes), and memory that has just been
-        # freed is quick to fill: tensor files and the raw ones beside them are deleted at the end.
+        # Tensor files and the raw files are deleted only at the end. Deleting them here would
+        # change the times: after many deletions ext4 without a journal creates files slowly (it
+        # skips every inode freed in the last minutes), and page cache just freed fills quickly.
         if options.task == "tensor":
             dump.rename(folder / f"dump{pair}")
         else:
@@ -200,7 +200,7 @@ def main():
     parser.add_argument("--rendezvous", help=argparse.SUPPRESS)
     options = parser.parse_args()
 
-    # Whatever the tool prints goes to stderr: stdout is the result alone.
+    # The tool's own output goes to stderr: stdout has only the result.
     result_file = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     with tempfile.TemporaryDirectory(dir=options.scratch, ignore_cleanup_errors=True) as folder:

@@ -1,11 +1,11 @@
-"""Measures the memory and the bytes of many records in one step; prints one JSON object.
+"""Measures memory and bytes written for many records in one step; prints one JSON object.
 
     python bench/volume.py --tool ours|peer --records 10000 100000 1000000
 
-The program calls two functions and their backward on 4 numbers, over and over, in one step: four
-records a turn. Bytes written are what the kernel counted for this process (wchar of /proc/self/io);
-memory is what the process holds more than before the first record, with garbage of the program
-itself taken off by measuring the same turns before the tool is there.
+Each turn of the program calls two functions and their backward on 4 numbers: four records. All
+turns are in one step. Bytes written are counted by the kernel (wchar of /proc/self/io). Memory is
+the growth of the process since the first record. The same turns run once before the tool is
+imported, so that memory which the program itself takes is not counted.
 """
 
 import argparse
@@ -54,7 +54,7 @@ def measure(options, folder: Path) -> list:
     rows = []
     for records in options.records:
         debugger.start()
-        turns(100)  # what the first calls set up stays
+        turns(100)  # memory that the first calls allocate is not counted
         gc.collect()
         memory, written = resident_mb(), bytes_written()
         started = time.perf_counter()
@@ -85,7 +85,7 @@ def main():
     os.environ.setdefault("MSPROBE_LOG_LEVEL", "4")
     torch.set_num_threads(1)
 
-    # Whatever the tool prints goes to stderr: stdout is the result alone.
+    # The tool's own output goes to stderr: stdout has only the result.
     result_file = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     with tempfile.TemporaryDirectory(dir=options.scratch, ignore_cleanup_errors=True) as folder:

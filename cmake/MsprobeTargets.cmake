@@ -1,11 +1,11 @@
-# One library per engine folder and one test program per tests folder, so that the direction of the
-# arrows (docs/architecture.md) is kept by the linker: a folder sees only what it names in DEPENDS.
+# One library per engine folder and one test program per tests folder, so that the linker enforces the
+# direction of includes (docs/architecture.md): a folder may use only the folders that it names in DEPENDS.
 
-# Tests run for seconds and are compiled for minutes: little optimisation.
+# Little optimisation: tests run for seconds, but compile for minutes.
 set(MSPROBE_TEST_FLAGS $<$<CONFIG:Release>:-O1>)
 
 # msprobe_flags(target): the warnings and sanitizers every target of ours is built with.
-# -Wrestrict: g++ 12 takes `"text" + std::string` for an overlapping copy (gcc bug 105329).
+# -Wrestrict: g++ 12 reports `"text" + std::string` as an overlapping copy (gcc bug 105329).
 function(msprobe_flags target)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wno-missing-field-initializers)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
@@ -20,8 +20,8 @@ function(msprobe_flags target)
   endif()
 endfunction()
 
-# msprobe_engine_library(formats DEPENDS base LINK PkgConfig::deflate): the sources of this folder.
-# msprobe_engine_library(compare_align DIR align DEPENDS compare_model dump): a room, those of the folder align/ in it.
+# msprobe_engine_library(formats DEPENDS base LINK PkgConfig::deflate): a library of the sources in this folder.
+# msprobe_engine_library(compare_align DIR align DEPENDS compare_model dump): a room, from the sources in align/.
 function(msprobe_engine_library name)
   cmake_parse_arguments(ARG "" "DIR" "DEPENDS;LINK" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${ARG_DIR}/*.cc)

@@ -1,5 +1,5 @@
-# The libraries from outside, found once, with the oldest version that they are tested with: that of Debian 12. With
-# MSPROBE_STATIC the program and the extension contain them, and need no file at run time but those of the C library.
+# Third-party libraries. The versions are the oldest that are tested: those of Debian 12. With MSPROBE_STATIC the
+# program and the extension contain these libraries, and at run time need only the C library.
 
 find_package(Threads REQUIRED)
 find_package(fmt 9.1 REQUIRED)
@@ -19,7 +19,7 @@ endif()
 
 set(MSPROBE_FMT fmt::fmt)
 
-# Sets `variable` to the archive of a library.
+# Sets `variable` to the static archive (.a) of a library.
 function(msprobe_find_archive variable name)
   find_library(${variable} lib${name}.a)
   if(NOT ${variable})
@@ -39,8 +39,8 @@ if(MSPROBE_STATIC)
   set_target_properties(PkgConfig::deflate PROPERTIES INTERFACE_LINK_LIBRARIES ${MSPROBE_DEFLATE_ARCHIVE})
   msprobe_find_archive(MSPROBE_ZLIB_ARCHIVE z)
   set_target_properties(PkgConfig::zlib PROPERTIES INTERFACE_LINK_LIBRARIES ${MSPROBE_ZLIB_ARCHIVE})
-  # Highway has no archive. Its headers are enough: engine/kernels/cpu_targets.cc.
+  # Highway is not linked: Debian has no static archive, and its headers are enough (engine/kernels/cpu_targets.cc).
   set_target_properties(PkgConfig::hwy PROPERTIES INTERFACE_LINK_LIBRARIES "")
-  # Names of the archives stay inside: PyTorch in the same process has its own copies of some.
+  # The symbols of the archives are not exported: PyTorch in the same process has its own copies of some libraries.
   add_link_options(-static-libstdc++ -static-libgcc -Wl,--exclude-libs,ALL -Wl,--no-undefined)
 endif()

@@ -1,11 +1,11 @@
-# Makes compiling cheaper: by ccache, if it is installed, and by precompiled headers. The headers that most files of a
-# kind include (cmake/precompiled/*.h) are parsed once, and not in each of 400 files. That saves a third of the time.
-# A file still includes what it uses: `make fuzz` and `make sanitize` compile without precompiled headers.
+# Makes compilation faster with ccache, if it is installed, and with precompiled headers: the headers that most files
+# include (cmake/precompiled/*.h) are parsed once instead of in each of 400 files, which saves a third of the time.
+# Each file still includes all headers that it uses, because `make fuzz` and `make sanitize` compile without precompiled headers.
 option(MSPROBE_PCH "parse the headers that most files include once, not in each file" ON)
 
 find_program(CCACHE ccache)
 if(CCACHE)
-  # Without these two words ccache does not cache files that use precompiled headers. The user's own words are kept.
+  # ccache caches files that use precompiled headers only with these two options. The user's own options are kept.
   execute_process(COMMAND ${CCACHE} --get-config sloppiness OUTPUT_VARIABLE sloppiness OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
   string(REPLACE " " "" sloppiness "${sloppiness},pch_defines,time_macros")
   string(REGEX REPLACE "^," "" sloppiness "${sloppiness}")
@@ -23,12 +23,12 @@ function(msprobe_precompile target)
   if(ARG_FROM)
     target_precompile_headers(${target} REUSE_FROM ${ARG_FROM})
   else()
-    # Between < and >: the generated file then holds no path of the checkout, and ccache finds it from another one.
+    # Between < and >, the generated file has no path of the checkout, so that ccache also finds it from another checkout.
     target_precompile_headers(${target} PRIVATE "<cmake/precompiled/${ARG_UNPARSED_ARGUMENTS}.h>")
   endif()
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    # False alarms in libstdc++: its headers switch these warnings off by pragmas, but g++ forgets the pragmas of a
-    # precompiled header (gcc bug 64117).
+    # False warnings in libstdc++: its headers disable them with pragmas, which g++ loses in a precompiled header (gcc
+    # bug 64117).
     target_compile_options(${target} PRIVATE -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread)
     if(CCACHE)
       target_compile_options(${target} PRIVATE -fpch-preprocess) # else ccache hashes the text of the headers for each file

@@ -1,8 +1,9 @@
-# MSPROBE_WHEELS: the flow of ptdbg_ascend 0.1, which is bash ./configure; mkdir build; cd build; cmake ..; make -j8; make install.
-# `make` leaves two wheels in ptdbg_ascend/dist/ of the build folder, packed by tools/pack_wheel.py: ptdbg_ascend, pure
-# Python, and the engine, mindstudio-probe, that it depends on.
+# MSPROBE_WHEELS: the commands of ptdbg_ascend 0.1: bash ./configure; mkdir build; cd build; cmake ..; make -j8; make install.
+# `make` writes two wheels to ptdbg_ascend/dist/ in the build folder, packed by tools/pack_wheel.py: ptdbg_ascend (only
+# Python) and mindstudio-probe (the engine), on which ptdbg_ascend depends.
 
-# Sets the Python that was configured, and where nanobind is. Nothing is fetched when a Python here has it.
+# Sets Python_EXECUTABLE to the configured Python, and nanobind_DIR. Downloads nanobind only if neither that Python nor
+# .venv/ has the version that pyproject.toml names.
 function(msprobe_use_configured_python)
   set(choice ${MSPROBE_CONFIGURED})
   if(NOT EXISTS ${choice})
@@ -39,7 +40,7 @@ function(msprobe_use_configured_python)
   set(nanobind_DIR ${folder} CACHE PATH "of ${wanted}" FORCE)
 endfunction()
 
-# With the pip of that Python; a Python of the system often has none: then with that of an environment made by it.
+# Downloads with the pip of that Python. The system's Python often has no pip: then with the pip of a new environment.
 function(msprobe_fetch python what folder)
   message(STATUS "fetching ${what}")
   set(pip -m pip install --quiet --disable-pip-version-check --target ${folder} ${what})
@@ -54,7 +55,7 @@ function(msprobe_fetch python what folder)
   endif()
 endfunction()
 
-# Targets and files of COMPONENT wheel, which CMakeLists.txt installs, become the wheel of the engine.
+# The targets and files that CMakeLists.txt installs as COMPONENT wheel become the engine's wheel.
 function(msprobe_add_wheels)
   set(dist ${PROJECT_BINARY_DIR}/ptdbg_ascend/dist)
   set(pack ${CMAKE_COMMAND} -E env PYTHONDONTWRITEBYTECODE=1 ${Python_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/pack_wheel.py)
@@ -66,7 +67,7 @@ function(msprobe_add_wheels)
   set(inputs ${sources} ${PROJECT_SOURCE_DIR}/tools/pack_wheel.py ${PROJECT_SOURCE_DIR}/pyproject.toml)
   set(stage ${PROJECT_BINARY_DIR}/ptdbg_ascend/engine)
   set(stamp ${PROJECT_BINARY_DIR}/ptdbg_ascend/packed)
-  # One command for both: the second names the file that the first makes.
+  # One command makes both wheels, because the metadata of the second names the file of the first.
   add_custom_command(
     OUTPUT ${stamp}
     COMMAND ${CMAKE_COMMAND} -E rm -rf ${stage} ${dist}
@@ -80,7 +81,7 @@ function(msprobe_add_wheels)
     VERBATIM)
   add_custom_target(wheels ALL DEPENDS ${stamp})
 
-  # --no-deps: both come from here, and neither needs anything else.
+  # --no-deps: each wheel depends at most on the other one.
   install(CODE "
     file(GLOB wheels ${dist}/*.whl)
     set(root)

@@ -1,4 +1,4 @@
-"""Makes up what comparisons are timed with: dumps of statistics, of tensors, of ranks, of lines."""
+"""Generates the inputs of the comparison benchmarks: statistics, tensors, ranks, pkl files."""
 
 import base64
 import json
@@ -12,13 +12,13 @@ SIDES = (("target", 1e-3), ("golden", 0.0))
 
 
 def tensor(generator, noise, ours):
-    """One leaf as the tool writes it; `noise` moves its numbers."""
+    """One leaf as the tool writes it. One in a hundred has its numbers scaled by 1 + `noise`."""
     numbers = [generator.uniform(-4, 4) for _ in range(4)]
     scale = 1 + (noise if generator.random() < 0.01 else 0)
     leaf = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [8, 128, 256]}
     numbers = [n * scale for n in numbers]
     if ours:
-        numbers = [float(f"{n:.8g}") for n in numbers]  # the digits of a float32
+        numbers = [float(f"{n:.8g}") for n in numbers]  # as many digits as a float32 needs
     leaf.update(zip(("Max", "Min", "Mean", "Norm"), numbers, strict=True))
     leaf["requires_grad"] = True
     if ours:
@@ -75,7 +75,7 @@ def statistics(folder: Path, leaves: int, ours: bool) -> None:
 
 
 def ranks(folder: Path, count: int, leaves: int) -> None:
-    """A step of `count` ranks that recorded the same."""
+    """One step of `count` ranks that all recorded the same."""
     statistics(folder / "one", leaves, ours=True)
     for side, _ in SIDES:
         for rank in range(count):
@@ -86,7 +86,7 @@ def ranks(folder: Path, count: int, leaves: int) -> None:
 
 
 def tensors(folder: Path, files: int, elements: int) -> int:
-    """Two dumps of task tensor, each of `files` float32 tensors; the bytes of both."""
+    """Writes two dumps of task tensor, each with `files` float32 tensors; returns bytes of both."""
     import torch
 
     values = torch.randn(elements)
@@ -122,7 +122,7 @@ def tensors(folder: Path, files: int, elements: int) -> int:
 
 
 def lines(folder: Path, count: int) -> None:
-    """Two files of ptdbg_ascend, a stack behind the three values of each call."""
+    """Two pkl files of ptdbg_ascend: each call has three value lines, then a stack line."""
     for side, noise in SIDES:
         generator = random.Random(7)
         place = folder / side

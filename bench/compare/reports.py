@@ -1,9 +1,9 @@
-"""Times a comparison of many ranks, and workbooks beside openpyxl writing the same cells.
+"""Times a comparison of many ranks, and our writing of workbooks beside openpyxl's.
 
     python bench/compare/reports.py [--peer .cache/peer/bin/python] [--ranks 64] [--leaves 20000]
                                     [--rows 100000] [--rounds 3]
 
-openpyxl is the one that the older tool brings along: without --peer its line is left out.
+openpyxl is the one in the older tool's environment: without --peer its line is left out.
 """
 
 import argparse
@@ -38,7 +38,7 @@ print(time.perf_counter() - started)
 
 
 def seconds(command, out, rounds):
-    """Median of the whole process."""
+    """Median wall time of the whole process, in seconds."""
     times = []
     for _ in range(rounds):
         shutil.rmtree(out, ignore_errors=True)

@@ -2,11 +2,11 @@
 
     python bench/compare/run.py [--peer .cache/peer/bin/python] [--rounds 5] [--only NAME] [--small]
 
-Inputs are generated, and one number in a hundred differs. Each round runs every program once, so
-that a change of the machine's speed affects all of them; printed are medians and peak resident
-memory, beside reading the same bytes once. The older tool runs once where it takes minutes (for a
-million entries: ten times the time of a hundred thousand, because it is linear). --small:
-everything at a twentieth of its size.
+Inputs are generated; one leaf in a hundred differs. Each round runs every program once, so that a
+change of the machine's speed affects all programs alike. Prints medians and the peak of resident
+memory, beside the time to read the same bytes once. The older tool runs once where it takes
+minutes. Its time is linear: for a million entries, ten times that for a hundred thousand is
+printed. --small: all inputs at a twentieth of their size.
 """
 
 import argparse
@@ -24,10 +24,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import inputs
 from tables import table, verdict
 
-OF_PEER = 100  # times as fast as the older tool, statistics
+OF_PEER = 100  # how many times faster than the older tool, for statistics
 OF_PEER_TENSORS = 50
-OF_INPUT = 3.0  # peak memory over the size of one side's files
-# A child's account of memory begins with what its parent holds: a small program starts it.
+OF_INPUT = 3.0  # limit: peak memory / size of one side's files
+# A child's ru_maxrss starts at the memory of its parent, so a small program starts the child.
 MEASURE = (
     "import os, sys, time; started = time.perf_counter(); "
     "pid = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ); "
@@ -37,7 +37,7 @@ MEASURE = (
 
 
 def run_once(command, folder):
-    """Wall seconds and peak resident bytes of one process."""
+    """Wall time in seconds and peak resident memory in bytes of one process."""
     out = folder / "out"
     shutil.rmtree(out, ignore_errors=True)
     whole = [sys.executable, "-I", "-c", MEASURE, *map(str, command), "-o", str(out)]
@@ -61,7 +61,7 @@ def read_once(folder):
 
 
 def median_of(rounds, *measured):
-    """The medians of each function's seconds, the functions in turns; and the largest memory."""
+    """Calls the functions in turns; returns each one's median seconds and largest memory."""
     times, memory = [[] for _ in measured], [0] * len(measured)
     for _ in range(rounds):
         for i, measure in enumerate(measured):
@@ -86,7 +86,7 @@ class Bench:
 
     def row(self, name, place, make, target, limit_ms, peer=None, of_peer=None, memory=False,
             more=()):  # fmt: skip
-        """Makes the input, times it, adds a line. `peer`: seconds of the older tool, by a run."""
+        """Makes the input, times it, adds a line. `peer`: measures the older tool's seconds."""
         print(f"  {name} ...", file=sys.stderr, flush=True)
         folder = self.folder / place
         make(folder)

@@ -14,7 +14,7 @@ namespace {
 
 enum class Case { kNear, kEqual };
 
-// Two tensors of normal numbers, the second a little off, or equal.
+// Two tensors of normally distributed numbers; the second differs by about 1e-4, or is equal.
 struct Tensors {
   std::vector<uint8_t> t, g;
   int64_t n;

@@ -1,4 +1,4 @@
-// A checksum beside the statistics: alone, in a second pass and in the same one, beside memcpy of
+// A checksum alone, in a second pass after the statistics, and in the same pass, beside memcpy of
 // the same bytes. Rates count the tensor's bytes once.
 #include <benchmark/benchmark.h>
 

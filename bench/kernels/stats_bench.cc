@@ -35,7 +35,7 @@ template <DType kDType>
 void Contiguous(benchmark::State& state) {
   std::vector<float> in = RandomFloats(state.range(0));
   const int64_t n = state.range(0) * 4 / static_cast<int64_t>(DTypeSize(kDType));
-  // Ordinary numbers in the 16-bit formats and float64; the others take the bits as they are.
+  // The 16-bit formats get ordinary numbers; the other dtypes read the bits of the float32 values.
   if (kDType == DType::kBFloat16 || kDType == DType::kFloat16) {
     uint16_t* half = reinterpret_cast<uint16_t*>(in.data());
     for (int64_t i = n - 1; i >= 0; --i) {
@@ -73,8 +73,7 @@ void TwoThreads(benchmark::State& state) {
 }
 BENCHMARK(TwoThreads)->Arg(64 << 20)->UseRealTime();
 
-// A 2-D view of n x n elements read column by column, as weight.t() and channels_last activations
-// are.
+// A view of n x n elements with strides [1, n], like weight.t() or a channels_last activation.
 void Transposed(benchmark::State& state) {
   const int64_t n = state.range(0);
   const std::vector<float> in = RandomFloats(n * n);

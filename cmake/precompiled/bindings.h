@@ -1,4 +1,5 @@
-// What most files of python/src/ include (cmake/Precompile.cmake). No file includes this one.
+// The headers that most files of python/src/ include: see cmake/Precompile.cmake.
+// No file includes this one.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -1,4 +1,5 @@
-// What most files of python/src/capture/ include (cmake/Precompile.cmake). No file includes this one.
+// The headers that most files of python/src/capture/ include: see cmake/Precompile.cmake.
+// No file includes this one.
 #pragma once
 
 #include <Python.h>

@@ -1,5 +1,6 @@
-// What most files of engine/ and cli/ include (cmake/Precompile.cmake). No file includes this one. Headers of ours
-// do not belong here: a change in one would compile all files again, and g++ gives no warnings for this one.
+// The headers that most files of engine/ and cli/ include: see cmake/Precompile.cmake.
+// No file includes this one. Our own headers do not belong here: a change in one would recompile
+// all files, and g++ gives no warnings for a precompiled header.
 #pragma once
 
 #include <fmt/format.h>

@@ -1,4 +1,5 @@
-// What most files of tests/ include (cmake/Precompile.cmake). No file includes this one.
+// The headers that most files of tests/ include: see cmake/Precompile.cmake.
+// No file includes this one.
 #pragma once
 
 #include <gmock/gmock.h>
