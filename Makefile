@@ -1,4 +1,4 @@
-# make help      what there is to type. Every target sets up what it needs: Debian packages, .venv/, build/.
+# `make help` lists the targets. Every target sets up what it needs: Debian packages, .venv/, build/.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -12,19 +12,19 @@ bin := $(venv)/bin
 peer := .cache/peer
 build := build
 
-# The name of a stamp has the checksum of its list, so that a changed list is set up anew and an unchanged one is not.
+# The name of a stamp contains the checksum of its package list: only a changed list is installed again.
 sum = $(firstword $(shell cksum < $(1)))
 venv_stamp := $(venv)/.ready-$(call sum,packaging/python-requirements.txt)
 peer_stamp := $(peer)/.ready-$(call sum,packaging/peer-requirements.txt)
 
-# Seconds that all fuzz targets have together, and which of them.
+# FUZZ_SECONDS: time for all fuzz targets in total. FUZZ: the targets to run; empty: all.
 FUZZ_SECONDS ?= 3600
 FUZZ ?=
 
-# Regular expression of the paths that make tidy looks at.
+# Regular expression: the paths that `make tidy` checks.
 TIDY ?= engine|cli|python/src
 
-# Debian's PyTorch, the oldest that is supported, in an environment of its own with our wheel.
+# An environment with Debian's PyTorch, the oldest supported version, and our wheel.
 old := .cache/torch-1.13
 OLD_PYTHON ?= /usr/bin/python3
 
@@ -58,7 +58,7 @@ test-torch-1.13: build ## the Python tests that apply under Debian's PyTorch 1.1
 	@packaging/install-debian.sh packaging/debian-torch.txt
 	@tools/test_torch.sh $(OLD_PYTHON) $(old) $(build) $(venv)
 
-# Each in a folder of its own: build-asan/ and build-tsan/. All C++ tests; under address,undefined the fuzz targets' seeds too.
+# Builds in build-asan/ and build-tsan/, and runs all C++ tests in both; in build-asan/ also the fuzz targets on their seeds.
 sanitize: setup ## run C++ tests with AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer
 	@tools/sanitize.sh $(bin)/python $(JOBS)
 
@@ -95,7 +95,7 @@ $(peer_stamp): packaging/peer-requirements.txt
 lint: setup ## check formatting, ruff, shell syntax, file sizes; changes nothing
 	@$(bin)/python tools/lint.py
 
-# Some 7 s of processor time a file: half an hour for all on two cores. TIDY=engine/formats: files whose path matches.
+# About 7 s of processor time a file: half an hour for all files on two cores. TIDY=engine/formats: files whose path matches.
 tidy: setup ## run clang-tidy on the C++ sources (.clang-tidy); TIDY=engine/formats for a folder
 	@packaging/install-debian.sh packaging/debian-tidy.txt
 	@test -f $(build)/compile_commands.json || { echo "error: $(build)/compile_commands.json is missing; type: make build" >&2; exit 1; }

@@ -23,7 +23,7 @@ OLDER_FRONT_SETTINGS = (
     ("gpt", "statistics"),
     ("resnet", "statistics"),
 )
-PROGRAMS = {"toy40": 1, "gpt": 2, "resnet": 2, "ddp": 2}  # divides the number of pairs: slow programs run fewer
+PROGRAMS = {"toy40": 1, "gpt": 2, "resnet": 2, "ddp": 2}  # divisor of the number of pairs
 SETTINGS = (
     ("L0", "statistics", "statistics"),
     ("L1", "statistics", "statistics"),

@@ -167,7 +167,7 @@ def measure(options, folder: Path) -> dict:
                 raw_files.append(raw_files_ms(folder / f"raw_files{pair}", seen["files"]))
         # Tensor files and the raw files are deleted only at the end. Deleting them here would
         # change the times: after many deletions ext4 without a journal creates files slowly (it
-        # skips every inode freed in the last minutes), and page cache just freed fills quickly.
+        # skips every inode freed in the last minutes), and memory just freed fills quickly.
         if options.task == "tensor":
             dump.rename(folder / f"dump{pair}")
         else:

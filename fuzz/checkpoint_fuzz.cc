@@ -1,6 +1,5 @@
-// Reads any bytes as each kind of file that a checkpoint consists of: a file of torch.save with
-// objects in it, the file of one rank of Megatron, the .metadata of torch.distributed.checkpoint, an
-// index of shards.
+// Reads any bytes as each kind of file in a checkpoint: a file of torch.save with Python objects,
+// the file of one Megatron rank, the .metadata of torch.distributed.checkpoint, an index of shards.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

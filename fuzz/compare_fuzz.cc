@@ -1,5 +1,5 @@
-// Compares any two dumps that can be read, and makes every report of the comparison, with the table
-// of each generation.
+// Reads any bytes as two dumps. If both can be read, compares them and writes every report, with
+// the table of each generation.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

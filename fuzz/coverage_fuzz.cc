@@ -1,5 +1,5 @@
-// Reads any bytes as coverage.json: what was read can be shown and written, and reading that again
-// gives the same.
+// Reads any bytes as coverage.json: if they can be read, the result can be shown and written, and
+// reading the written file gives the same.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

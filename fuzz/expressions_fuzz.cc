@@ -1,5 +1,5 @@
-// Parses any text as the arguments that have a grammar of their own (slices, --fail-on, lists of
-// ranks), and as the name of an entry.
+// Parses any text as each argument that has its own grammar (slices, --fail-on, lists of ranks),
+// and as the name of an entry.
 #include <array>
 #include <cstddef>
 #include <cstdint>

@@ -7,8 +7,8 @@
 #include "engine/dump/write/provenance.h"
 #include "fuzz/memory_folder.h"
 
-// The bytes between two 0x1e are HEAD, then packed-refs, then the branch "main"; all bytes together
-// are the file .git of a worktree.
+// 0x1e separates HEAD, packed-refs and the branch "main". All bytes together are also the file .git
+// of a worktree.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static msprobe::MemoryFolder folder;
   std::string_view rest(reinterpret_cast<const char*>(data), size);

@@ -1,5 +1,5 @@
-// The two JSON readers agree: a text that becomes a tree is one value for the cursor. Every string
-// that the cursor returns can be decoded.
+// The two JSON readers agree: if ParseJson accepts a text, JsonCursor reads it as one value. Every
+// string that the cursor returns can be decoded.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -10,7 +10,7 @@
 
 namespace {
 
-// Reads all values inside the next value; returns how many they are.
+// Reads all values inside the next value; returns their number.
 size_t Walk(msprobe::formats::JsonCursor* json) {
   size_t values = 1;
   msprobe::formats::JsonText text;

@@ -1,5 +1,5 @@
-// Reads any bytes as each of the mapping files, and as an expression: the result is a mapping, or an
-// error that says where.
+// Reads any bytes as each kind of mapping file, and as an expression: the result is a mapping, or
+// an error that says where the input is wrong.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// A file in memory that holds the fuzzed bytes, because our readers need a path to map.
+// A file in memory with the fuzzed bytes: our readers need a path, because they map files.
 #pragma once
 
 #include <sys/mman.h>
@@ -10,8 +10,8 @@
 
 namespace msprobe {
 
-// One file is used for the whole run; each Set replaces its content. Everything that was read from
-// the former content must have been destroyed before.
+// One file is used for the whole run; each Set replaces its content. Before a Set, destroy all
+// objects that were read from the previous content.
 class MemoryFile {
  public:
   MemoryFile() : fd_(::memfd_create("fuzz", MFD_CLOEXEC)) {

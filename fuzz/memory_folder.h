@@ -1,4 +1,4 @@
-// A folder in memory whose files hold the fuzzed bytes, for readers that look for files by name.
+// A folder in memory whose files have the fuzzed bytes, for readers that open files by name.
 //
 //   static MemoryFolder folder;
 //   folder.Set("dump.json", text);
@@ -16,7 +16,7 @@
 
 namespace msprobe {
 
-// One folder for the whole run; removed at its end.
+// One folder is used for the whole run and removed at its end.
 class MemoryFolder {
  public:
   MemoryFolder() : path_(::access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp") {

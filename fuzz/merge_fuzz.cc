@@ -1,5 +1,5 @@
-// Reads any bytes as the files of `msprobe merge_result`: its configuration and the tables of two
-// ranks. What was read is merged and written.
+// Reads any bytes as the input files of `msprobe merge_result`: its configuration and the tables of
+// two ranks. If they can be read, they are merged and written.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -19,7 +19,7 @@ bool Holds(const msprobe::Status& status) {
 
 }  // namespace
 
-// The bytes between two 0x1e are the configuration, then the table of rank 0, then that of rank 1.
+// 0x1e separates the configuration, the table of rank 0 and the table of rank 1.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static msprobe::MemoryFolder folder;
   std::string_view rest(reinterpret_cast<const char*>(data), size);

@@ -1,5 +1,5 @@
-// Uses any bytes as each kind of mapping of names in a comparison of two dumps: the result is a
-// comparison, or an error that names the mapping.
+// Uses any bytes as each kind of mapping file in a comparison of two dumps: the result is a
+// comparison, or a kInvalidConfig or kInvalidArgument error.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -14,7 +14,7 @@
 
 namespace {
 
-// What parse shows of any bytes ends in a whole line.
+// The text that `parse` prints ends with a whole line.
 void Trace(std::string_view text) {
   const auto trace = msprobe::dump::TraceText("dump.pkl", text, "");
   if (!trace.ok()) {
@@ -24,7 +24,7 @@ void Trace(std::string_view text) {
   }
 }
 
-// Any text as the name of a storage: what fits is read within it.
+// Uses any text as the file name of a storage, and reads the view that the name describes.
 void View(std::string_view text) {
   static const std::vector<float> storage(64);
   const auto name = msprobe::dump::ParseStorageName(text);
@@ -33,7 +33,7 @@ void View(std::string_view text) {
                                       .shape = {static_cast<int64_t>(storage.size())},
                                       .strides = {1},
                                       .data = storage.data()};
-  constexpr int64_t kMost = 1 << 20;  // elements, of which many may be one
+  constexpr int64_t kMost = 1 << 20;  // elements; with stride 0 many of them are the same one
   if (!msprobe::dump::ViewStorage(*name, text, &tensor).ok() || tensor.view().numel() > kMost)
     return;
   if (msprobe::kernels::ComputeStats(tensor.view()).nan != 0) std::abort();

@@ -10,7 +10,7 @@
 #include "fuzz/memory_folder.h"
 #include "fuzz/tensor_check.h"
 
-// The bytes between two 0x1e are dump.json, then stack.json, then construct.json.
+// 0x1e separates dump.json, stack.json and construct.json.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static msprobe::MemoryFolder folder;
   std::string_view rest(reinterpret_cast<const char*>(data), size);

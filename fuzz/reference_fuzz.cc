@@ -1,4 +1,4 @@
-// Uses any bytes as the reference dump ("bench_path"): the search begins and judges entries.
+// Uses any bytes as the reference dump ("bench_path"): the search starts, and judges the entries.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -16,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   folder.Set("golden/step0/rank/dump.json", text);
   const std::string path = folder.path() + "/golden";
-  // Without checksums the search only warns; a real run would not have begun.
+  // Check refuses a dump without checksums, so a real run would not start the search.
   if (!msprobe::dump::ReferenceSearch::Check(path, folder.path() + "/now").ok()) return 0;
   msprobe::dump::ReferenceSearch search(path);
   const auto found = search.Begin(0, std::nullopt);

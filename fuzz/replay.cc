@@ -1,9 +1,9 @@
-// Runs a target without libFuzzer, for `make test`: first with the inputs of a corpus as they are,
-// then with RUNS inputs that a fixed sequence of mutations makes of them.
+// Runs a target without libFuzzer, for `make test`: first with the unchanged inputs of a corpus,
+// then with RUNS mutations of them, which are the same in every run.
 //
 //   replay NAME CORPUS RUNS
 //
-// An input that crashes the target is left in the file NAME-input in the working directory.
+// An input that crashes the target is written to the file NAME-input in the working directory.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -35,7 +35,7 @@ struct Target {
 constexpr Target kTargets[] = {MSPROBE_FUZZ_TARGETS};
 #undef X
 
-std::string input;  // of the current run
+std::string input;  // the input of the current run
 std::string left_in;
 
 void Leave(int signal) {
@@ -74,10 +74,10 @@ class Mutator {
       case 3:  // repeats a piece
         text->insert(at, text->substr(Below(text->size()), length * 4));
         break;
-      case 4:  // takes the end of another input
+      case 4:  // replaces the rest by the end of another input
         text->replace(at, std::string::npos, other, Below(other.size()), std::string::npos);
         break;
-      default:  // replaces a number by one of another size
+      default:  // writes a number of random size
         text->replace(at, at < text->size() ? 1 : 0, std::to_string(dice_() >> Below(64)));
     }
   }

@@ -1,9 +1,9 @@
-"""Fuzzes the readers from recorded files and prints what came of it.
+"""Fuzzes the readers, starting from recorded files, and prints a line of results for each.
 
-    make fuzz                    # all of them, an hour together
+    make fuzz                    # all targets, one hour in total
     make fuzz FUZZ_SECONDS=600 FUZZ="pt dump"
 
-A reader that crashes leaves the input in the build folder, and the exit code is 1.
+If a reader crashes, its input is written to the build folder, and the exit code is 1.
 """
 
 import argparse
@@ -16,8 +16,9 @@ from pathlib import Path
 
 from seeds import ROOT, SEEDS, write_corpus
 
-# Words that mutations rarely guess. Recorded dumps are larger than other inputs.
+# Dictionaries: words that random mutations rarely produce (the default is json.dict).
 WORDS = {"npy": "npy", "pt": "pickle", "pickle": "pickle", "zip": "pickle"}
+# Limit of the input size in bytes: recorded dumps are larger than other inputs.
 LONGEST = {"dump": 1 << 16, "recover": 1 << 16, "compare": 1 << 16}
 
 

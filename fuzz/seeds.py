@@ -1,4 +1,4 @@
-"""Makes the corpora that fuzzing starts from: valid input of each reader, most of it recorded."""
+"""Makes the corpus of each fuzz target: valid inputs of its reader, most of them recorded."""
 
 import itertools
 import zipfile
@@ -7,7 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / "tests" / "data"
 CASES = ROOT / "tests" / "compare" / "cases"
-APART = b"\x1e"  # between the files of one input
+APART = b"\x1e"  # separates the files of one input
 
 CONFIGS = (
     b'{"task":"statistics","dump_path":"d","rank":[0,"1-3"],"step":["2","4-5"],"level":"mix",'
@@ -108,7 +108,7 @@ def pickles_of(archive):
         for name in file.namelist():
             if name.endswith("data.pkl"):
                 info = file.getinfo(name)
-                info.CRC = None  # one golden file has none on purpose
+                info.CRC = None  # do not check it: one golden file has no checksum on purpose
                 yield file.read(info)
 
 
@@ -122,7 +122,7 @@ def archives():
 
 
 def folders():
-    """Folders of recorded dumps: theirs, and ours among the cases."""
+    """Folders of dumps: recorded by the older tools, and our own from the end-to-end cases."""
     recorded = [*DATA.glob("dumps/**/dump.json"), *CASES.glob("**/dump.json")]
     return [path.parent for path in sorted(recorded)]
 
@@ -132,7 +132,7 @@ def tensors():
 
 
 def pkl_files():
-    """Pkl dumps: those of torch_npu.hooks and ptdbg_ascend."""
+    """Contents of all pkl files."""
     found = [*DATA.glob("dumps/**/*.pkl"), *DATA.glob("dialects/**/*.pkl"), *CASES.glob("**/*.pkl")]
     return [path.read_bytes() for path in sorted(found)]
 
@@ -147,7 +147,7 @@ def killed():
 
 
 def pairs():
-    """Each dump together with the next one, which is mostly the other side of a comparison."""
+    """Each dump with the next one, which usually is the other side of the same comparison."""
     dumps = [(folder / "dump.json").read_bytes() for folder in folders()]
     dumps += pkl_files()
     for one, other in itertools.pairwise(dumps):
@@ -204,7 +204,7 @@ SEEDS = {
 
 
 def write_corpus(name, folder):
-    """The seeds of a target as files of a new folder."""
+    """Writes the seeds of a target to files in a new folder."""
     folder.mkdir(parents=True)
     for index, content in enumerate(SEEDS[name]()):
         (folder / f"seed{index}").write_bytes(content)

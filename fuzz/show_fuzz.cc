@@ -1,4 +1,4 @@
-// Gives any bytes to `msprobe show` as a file: they are printed, or an error names the file.
+// Runs `msprobe show` on any bytes: it prints them, or returns an error that names the file.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -13,7 +13,7 @@
 
 namespace {
 
-// Discards all printed text for as long as an object of this class lives.
+// Discards all printed text while an object of this class exists.
 class Silence {
  public:
   Silence() : kept_(::dup(STDOUT_FILENO)) {

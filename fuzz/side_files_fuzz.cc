@@ -12,7 +12,7 @@
 
 namespace {
 
-// Records with names that occur in the files of the corpus; one has a group of its own.
+// The names of these records also occur in the files of the corpus.
 constexpr std::string_view kDump =
     R"({"task": "statistics", "level": "mix", "dump_data_dir": null, "data": {
 "Functional.linear.0.forward": {"input_args":[],"input_kwargs":{},"output":[],"stack":"0"},

@@ -1,5 +1,5 @@
-// Reads any bytes as a csv table, as a workbook, and as the sheet and the shared texts of a workbook:
-// the result is an error, or rows within the limits.
+// Reads any bytes as a csv table, as a workbook, and as the sheet and the shared strings of a
+// workbook: the result is an error, or rows within the limits.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -37,7 +37,7 @@ void Judge(const msprobe::Status& status) {
 
 }  // namespace
 
-// A NUL separates the sheet from the shared texts.
+// A NUL separates the sheet from the shared strings.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   Judge(msprobe::formats::ReadCsv(bytes, "fuzz", Check));

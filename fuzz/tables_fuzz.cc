@@ -47,7 +47,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   csv.EndRow();
   Rows read;
   if (!msprobe::formats::ReadCsv(csv.text(), "csv", Into(&read)).ok()) std::abort();
-  if (read.empty()) read.emplace_back(1);  // one empty cell
+  if (read.empty()) read.emplace_back(1);  // an empty line is one empty cell
   if (read.size() != 1 || read[0].size() != cells.size()) std::abort();
   for (size_t i = 0; i < cells.size(); ++i) {
     std::string valid;

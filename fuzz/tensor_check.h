@@ -9,7 +9,7 @@
 
 namespace msprobe {
 
-// Reads every element of a small tensor, so that the sanitizer finds one outside of its memory.
+// Reads every element of a small tensor, so that a sanitizer reports elements outside its memory.
 inline void CheckTensor(const formats::TensorFile& tensor) {
   if (tensor.shape.size() != tensor.strides.size()) std::abort();
   const Result<int64_t> size = CheckedByteSize(tensor.dtype, tensor.shape);

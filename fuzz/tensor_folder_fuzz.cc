@@ -1,5 +1,5 @@
-// Reads any bytes as a tensor file without a dump, alone, and in a folder beside a valid file: each
-// row has its elements or its own error.
+// Reads any bytes as a tensor file without a dump.json, alone and in a folder with a valid file:
+// each row has its elements or its own error.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

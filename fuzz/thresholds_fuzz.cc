@@ -1,5 +1,5 @@
-// Reads any bytes as a user's thresholds: the result is valid limits, or an error that names the
-// file.
+// Reads any bytes as a user's thresholds file: the result is valid limits, or an error that names
+// the file.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>

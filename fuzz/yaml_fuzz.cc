@@ -1,4 +1,4 @@
-// Reads any bytes as each of the YAML files that users may edit.
+// Reads any bytes as each YAML file that users may edit.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# install-debian.sh [LIST]: installs the missing packages of LIST (default packaging/debian-packages.txt). Without root it prints the
-# command to type and stops. If no package is missing it does nothing.
+# install-debian.sh [LIST]: installs the packages of LIST (default: packaging/debian-packages.txt) that this machine lacks. Without
+# root rights it prints the command to type and fails. Does nothing when all packages are installed.
 set -euo pipefail
 list="${1:-$(dirname "$0")/debian-packages.txt}"
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# tools/build.sh BUILD VENV JOBS [TARGET...]: compiles the targets (all without any) in BUILD and installs the package into VENV.
+# tools/build.sh BUILD VENV JOBS [TARGET...]: compiles the targets (default: all) in BUILD and installs the package into VENV.
 #
-# Plain cmake and ninja compile, so that their messages and progress are seen; the wheel is then put together
-# in the same folder from what is already built. Neither step does anything when nothing changed.
+# cmake and ninja are called directly, so that their messages and progress are seen. The wheel is then made in the same
+# folder from the compiled files. Neither step does anything when nothing changed.
 set -euo pipefail
 build=$1 venv=$2 jobs=$3
 targets=("${@:4}")
@@ -23,14 +23,15 @@ fi
 echo "== build (log: $build/.ninja_log)"
 ninja -C "$build" -j "$jobs" "${targets[@]}"
 
-# Newer than the last installation: a built program or module, a Python file, a folder that lost or gained one.
+# Installs again if something is newer than the last installation: a program, a module, a Python file, or a folder in
+# which a file was added or removed.
 newer=(-newer "$stamp" -print -quit)
 [ -f "$stamp" ] || newer=(-print -quit)
 programs=("$build"/cli/msprobe "$build"/python/src/_engine*.so)
 if [ -n "$(find "${programs[@]}" python packaging/old_names pyproject.toml CMakeLists.txt -not -name __pycache__ "${newer[@]}")" ] \
   || [ ! -x "$venv/bin/msprobe" ]; then
   echo "== install into $venv/"
-  # With the import names of the older tools, which the tests use: packaging/old_names/.
+  # The tests also need the import names of the older tools: packaging/old_names/.
   names=$("$python" tools/pack_wheel.py --old-names --dist "$build/wheels")
   "$python" -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --force-reinstall \
     -Cbuild-dir="$build" -Ccmake.define.MSPROBE_TESTS=ON . "$names" > "$build/install.log" 2>&1 \

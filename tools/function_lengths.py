@@ -1,12 +1,11 @@
-"""How long the functions of C++ and Python files are.
+"""Finds the functions of C++ and Python files and their lengths.
 
     for function in functions(Path("engine/base/text.cc")):
         print(function.line, function.name, function.length)
 
-C++ is scanned, not parsed: comments, literals, preprocessor lines and access
-specifiers are blanked, then each block
-that does not open a namespace, a class or an enumeration and stands behind a parameter list is a
-function's body. That holds for code that clang-format has laid out.
+C++ is scanned, not parsed: comments, literals, preprocessor lines and access specifiers are
+blanked. Then each block that follows a parameter list, and that is not the block of a namespace, a
+class or an enumeration, is a function's body. This works for code in the layout of clang-format.
 """
 
 import ast
@@ -17,12 +16,13 @@ from pathlib import Path
 
 @dataclass
 class Function:
-    name: str  # "Class::Method" as it is written, without the parameters
-    line: int  # where it begins, from 1
-    length: int  # lines, the first and the last included
+    name: str  # "Class::Method" as in the source, without the parameters
+    line: int  # first line, from 1
+    length: int  # number of lines, including the first and the last
 
 
-# One alternative each: raw strings, comments, strings and characters (not the ' of 1'000'000).
+# In this order: raw strings, comments, strings, characters (not the ' in 1'000'000), preprocessor
+# lines, access specifiers.
 BLANKED = re.compile(
     r'R"(?P<mark>[^\s()\\]{0,16})\(.*?\)(?P=mark)"'
     r"|//[^\n]*|/\*.*?\*/"
@@ -41,16 +41,16 @@ def _blank(match: re.Match) -> str:
 
 
 def cpp_functions(text: str) -> list:
-    """All functions that are not inside of others, with the tests of GoogleTest among them."""
+    """All functions that are not inside other functions, including tests of GoogleTest."""
     text = BLANKED.sub(_blank, text)
-    found, blocks = [], []  # blocks: the kinds of those that are open at this place
-    begin = 0  # of the present declaration
+    found, blocks = [], []  # blocks: the kinds of the blocks that are open here
+    begin = 0  # position where the current declaration begins
     for match in re.finditer(r"[{};]", text):
         at, sign = match.start(), match.group()
         if sign == "{":
             head = text[begin:at]
             if "inner" in blocks or head.count("(") > head.count(")"):
-                blocks.append("inner")  # of a body, or the {} of a default argument
+                blocks.append("inner")  # a block in a body, or the {} of a default argument
             elif SCOPE.search(head) and not _declares_function(head):
                 blocks.append("scope")
                 begin = at + 1
@@ -91,7 +91,7 @@ def _name(head: str) -> str:
 
 
 def python_functions(text: str) -> list:
-    """All functions and methods; those inside of others count for both."""
+    """All functions and methods. A nested function also counts in the length of the outer one."""
     return [
         Function(node.name, node.lineno, node.end_lineno - node.lineno + 1)
         for node in ast.walk(ast.parse(text))

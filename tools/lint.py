@@ -1,8 +1,8 @@
-"""Checks the layout of every file of ours; with --fix, lays out what can be laid out by a tool.
+"""Checks the layout of our source files; with --fix, formats them where a tool can do it.
 
-What is checked: clang-format on C++, ruff on Python, shell syntax, no trailing blanks, a newline at
-the end, functions of at most 80 lines and files of at most 600 (but for those below that say why),
-and that files which comments and documents name are there. Data is left alone.
+Checks: clang-format on C++, ruff on Python, shell syntax, no trailing blanks, a newline at the end,
+functions of at most 80 lines and files of at most 600 (exceptions and their reasons: LONGER), and
+that files named in comments and documents exist. Data files are not checked.
 """
 
 import argparse
@@ -16,9 +16,9 @@ import function_lengths
 import stale_paths
 
 ROOT = Path(__file__).resolve().parent.parent
-MOST_LINES = 80  # of a function
+MOST_LINES = 80  # in a function
 MOST_LINES_OF_FILE = 600
-# Functions and files that may be longer, and why: tables and switches, a row or a case a line.
+# Functions and files that may be longer, and why: tables and switches have a line for each case.
 LONGER = {
     "engine/compare/table/table_format.cc: Write": "a switch: the columns",
     "engine/formats/tensors/pickle.cc: Unpickler::Step": "a switch: the opcodes",
@@ -27,13 +27,13 @@ LONGER = {
 }
 CPP = {".cc", ".h"}
 TEXT = CPP | {".py", ".sh", ".md", ".txt", ".cmake", ".toml", ".yaml", ".yml"}
-# Recorded or expected output: bytes that mean something as they are.
+# Recorded or expected output, whose exact bytes matter.
 DATA = ("tests/data/", "fuzz/corpus/")
 DATA_PARTS = {"cases", "corpus"}
 
 
 def our_files() -> list:
-    """Files git knows or would add, relative to the root."""
+    """Files that git tracks or would add, relative to the root."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
         cwd=ROOT,
@@ -59,13 +59,13 @@ def is_shell(path: Path) -> bool:
 
 
 def run(title: str, command: list) -> bool:
-    """Runs a checker at the root; it prints its own findings."""
+    """Runs a checker in the root folder; the checker prints its own findings."""
     print(f"== {title}", flush=True)
     return subprocess.run(command, cwd=ROOT).returncode == 0
 
 
 def clang_format_agrees(files: list) -> bool:
-    """One line a file, not one a place: `make format` mends all of them at once."""
+    """Prints one line for each file, because `make format` fixes all places at once."""
     print(f"== clang-format: {len(files)} files", flush=True)
     command = [clang_format(), "--dry-run", "--Werror", *files]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
@@ -91,7 +91,7 @@ def text_problems(path: Path) -> list:
 
 
 def length_problems(files: list) -> list:
-    """Functions and files that are too long, and exceptions that nothing needs any more."""
+    """Functions and files that are too long, and entries of LONGER that are not needed."""
     problems, needed = [], set()
     for path in files:
         lines = (ROOT / path).read_text(encoding="utf-8").count("\n")

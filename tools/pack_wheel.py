@@ -4,9 +4,9 @@
     pack_wheel.py --portable WHEEL --dist FOLDER
     pack_wheel.py --engine FOLDER --ptdbg python/ptdbg_ascend --dist FOLDER [--requires REQUIREMENT]
 
-The first packs msprobe-old-names (packaging/old_names/). The second checks that a wheel needs no
-library but those of glibc, and tags it with the glibc that it needs. The third packs the two wheels
-of the CMake flow; the engine's FOLDER is what `cmake --install` laid out.
+The first form packs msprobe-old-names (packaging/old_names/). The second checks that a wheel needs
+only the libraries of glibc, and tags it with the glibc version that it needs. The third packs the
+two wheels of the CMake flow (cmake/Wheels.cmake); FOLDER is the result of `cmake --install`.
 """
 
 import argparse
@@ -22,11 +22,11 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-EPOCH = (1980, 1, 1, 0, 0, 0)  # the same files, the same wheel
+EPOCH = (1980, 1, 1, 0, 0, 0)  # fixed, so that the same files give the same wheel
 
 
 def project() -> dict:
-    """`key = "text"` of pyproject.toml's [project]: tomllib is newer than our oldest Python."""
+    """The text keys of [project] in pyproject.toml; Python 3.10 has no tomllib to read them."""
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8").split("[project]")[1]
     return dict(re.findall(r'^([\w-]+) = "(.*)"$', text.split("\n[")[0], re.MULTILINE))
 
@@ -58,7 +58,7 @@ def metadata_of(name: str, version: str, *fields: str) -> str:
 
 
 def pack(dist: Path, name: str, version: str, tag: str, files: dict, metadata: str) -> Path:
-    """Writes <name>-<version>-<tag>.whl of `files`, path in the wheel -> file."""
+    """Writes <name>-<version>-<tag>.whl. `files`: path in the wheel -> file."""
     stem = f"{name.replace('-', '_')}-{version}"
     dist.mkdir(parents=True, exist_ok=True)
     wheel = dist / f"{stem}-{tag}.whl"
@@ -115,7 +115,7 @@ def pack_old_names(dist: Path) -> Path:
 
 
 def pack_cmake_flow(engine_folder: Path, ptdbg_folder: Path, requires: str, dist: Path) -> tuple:
-    """The engine's wheel, and that of ptdbg_ascend which depends on it."""
+    """Packs the engine's wheel and the wheel of ptdbg_ascend, which depends on it."""
     about = project()
     name = about["name"], about["version"]
     metadata = metadata_of(
@@ -125,7 +125,7 @@ def pack_cmake_flow(engine_folder: Path, ptdbg_folder: Path, requires: str, dist
         f"Requires-Dist: msprobe-old-names=={about['version']}; extra == 'old-names'",
     )
     engine = pack(dist, *name, own_tag(), files_of(engine_folder), metadata)
-    # Named as a file, because the package index has another tool of this name in a lower version.
+    # The dependency is a file, because the package index has another tool with the same name.
     requires = requires or f"{about['name']} @ {engine.resolve().as_uri()}"
     name = "ptdbg_ascend", ptdbg_version(ptdbg_folder)
     metadata = metadata_of(
@@ -138,7 +138,7 @@ def pack_cmake_flow(engine_folder: Path, ptdbg_folder: Path, requires: str, dist
 
 
 def needs(program: Path) -> tuple:
-    """({libraries}, the minor version of glibc 2) that a program or module asks the loader for."""
+    """(libraries, minor version of glibc 2) that a program or module needs at load time."""
     command = ["readelf", "--wide", "--dynamic", "--version-info", program]
     said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     libraries = set(re.findall(r"\(NEEDED\).*\[(.*)\]", said))
@@ -146,7 +146,7 @@ def needs(program: Path) -> tuple:
 
 
 def pack_portable(source: Path, dist: Path) -> Path:
-    """Copies a wheel under the tag of the oldest glibc it runs with."""
+    """Copies a wheel and tags the copy with the oldest glibc that it runs with."""
     glibc = r"(lib(c|m|dl|rt|pthread)|ld-linux.*)\.so\.\d"
     stem = "-".join(source.name.split("-")[:2])
     oldest = 0

@@ -1,6 +1,6 @@
-"""Pastes what the demo's comparison really prints into README.md. Type: make demo, then this.
+"""Copies the output of the demo's comparison into README.md. Type: make demo, then
 
-.venv/bin/python tools/refresh_readme.py
+    .venv/bin/python tools/refresh_readme.py
 """
 
 import subprocess

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # tools/sanitize.sh PYTHON JOBS: builds the C++ tests under sanitizers, in build-asan/ (address, undefined) and build-tsan/
-# (thread), and runs all of them; in build-asan/ also the seeds of the fuzz targets and the command on the end-to-end cases.
+# (thread), and runs them all; in build-asan/ also the fuzz targets on their seeds and the program on the end-to-end cases.
 set -euo pipefail
 python=$1 jobs=$2
 export ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1 UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
@@ -8,7 +8,7 @@ export TSAN_OPTIONS=halt_on_error=1
 
 build() {
   echo "== $1: $2"
-  # -O1: half the time to build, and a stack that reads like the source.
+  # -O1: half the build time, and stacks that match the source.
   [ -f "$1/build.ninja" ] || cmake -S . -B "$1" -G Ninja -DMSPROBE_TESTS=ON -DMSPROBE_PCH=OFF "-DMSPROBE_SANITIZE=$2" \
     "-DCMAKE_CXX_FLAGS_RELEASE=-O1 -D_GLIBCXX_ASSERTIONS" > /dev/null
   ninja -C "$1" -j "$jobs"
@@ -25,6 +25,6 @@ for folder in build-asan/tests/*/*_test; do run build-asan "$(basename "$(dirnam
 MSPROBE_BUILD_DIR=build-asan MSPROBE_BIN=$PWD/build-asan/cli/msprobe \
   "$python" -m pytest -q tests/python/test_fuzz.py tests/python/test_metric_oracle.py tests/compare || status=1
 build build-tsan thread
-export GTEST_FILTER=-Damage.*  # files cut at every byte, by one thread: minutes for nothing
+export GTEST_FILTER=-Damage.*  # these tests read files cut at every byte, on one thread: minutes without a use here
 for folder in build-tsan/tests/*/*_test; do run build-tsan "$(basename "$(dirname "$folder")")"; done
 exit $status

@@ -1,10 +1,10 @@
-"""Finds files that comments and documents name and that do not exist.
+"""Finds file names in comments and documents that no file has.
 
-Looked at: Markdown as a whole, comments of C++, Python, shell and CMake, docstrings. A name is a
+Reads all of Markdown files, comments of C++, Python, shell and CMake, and docstrings. A name is a
 path from the root that begins with a folder of the project ("engine/base/text.h"), or the name of a
-C++ file without its folder ("text.h"), which must be that of some file. A path with capital letters
-is one that the reader fills in ("tests/data/tables/VERSION"); `*` and `{a,b}` stand for several.
-What git ignores is made by a build or a run, and need not be there.
+C++ file without its folder ("text.h"). Not checked: paths with capital letters, which are
+placeholders ("tests/data/tables/VERSION"), and paths that git ignores, which a build or a run
+makes. `*` and `{a,b}` stand for several files.
 """
 
 import ast
@@ -15,9 +15,9 @@ import tokenize
 from pathlib import Path
 
 FOLDERS = "bench|cli|cmake|docs|engine|examples|fuzz|packaging|python|tests|tools"
-# Not behind another folder (build/cli/msprobe), a variable or the scheme of an address.
+# Not after another folder (build/cli/msprobe), a variable or the scheme of an address.
 NAMED = re.compile(rf"(?<![\w./$}}\])-])(?:{FOLDERS})/[\w./*{{}},-]*[\w*}}]")
-# A C++ file without its folder; neither <header.h> nor the end of a path.
+# A C++ file without its folder; not <header.h>, not the end of a path.
 BARE = re.compile(r"(?<![\w./<*{}$-])[a-z]\w*(?:-inl)?\.(?:h|cc)\b(?![\w/(]|\.in\b)")
 NOT_OURS = {"foreach_target.h"}  # of Highway
 HASH_COMMENTS = {".sh", ".cmake", ".txt", ".yml", ".yaml"}
@@ -51,7 +51,7 @@ def _text(path: Path, content: str) -> list:
 
 
 def named_paths(path: Path, content: str) -> list:
-    """(line, path from the root) of what the text of a file names."""
+    """(line, path from the root) of each path that the text of a file names."""
     if path.suffix not in {".cc", ".h", ".py", ".md"} | HASH_COMMENTS:
         return []
     return [
@@ -63,7 +63,7 @@ def named_paths(path: Path, content: str) -> list:
 
 
 def named_files(path: Path, content: str) -> list:
-    """(line, name of a C++ file without its folder) of what the text of a file names."""
+    """(line, name) of each C++ file that the text of a file names without its folder."""
     if path.suffix not in {".cc", ".h", ".py", ".md"} | HASH_COMMENTS:
         return []
     return [
@@ -85,7 +85,7 @@ def is_there(root: Path, name: str) -> bool:
 
 
 def problems(root: Path, files: list) -> list:
-    """ "FILE:LINE: names NAME, which is not there" of the files, which are relative to the root."""
+    """One line for each name that no file has. `files`: paths relative to the root."""
     found = [
         (path, number, name)
         for path in files

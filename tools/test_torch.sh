@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# tools/test_torch.sh PYTHON FOLDER BUILD VENV [PYTEST ARGUMENTS]: the Python tests under the PyTorch that PYTHON has. FOLDER becomes
-# an environment on top of it, with our wheel. Tests that need a newer one are skipped (tests/python/torch_needs.txt).
+# tools/test_torch.sh PYTHON FOLDER BUILD VENV [PYTEST ARGUMENTS]: runs the Python tests with the PyTorch of PYTHON. FOLDER becomes an
+# environment with that PyTorch and our wheel. Tests that need a newer PyTorch are skipped (tests/python/torch_needs.txt).
 set -euo pipefail
 python=$1 folder=$2 build=$3 venv=$4
 shift 4
@@ -14,7 +14,7 @@ kind='import sysconfig; print(sysconfig.get_config_var("SOABI"))'
 wheel=(wheel --no-build-isolation --no-deps --wheel-dir "$folder/wheel" .)
 rm -rf "$folder/wheel"
 if [ "$("$folder/bin/python" -c "$kind")" = "$("$venv/bin/python" -c "$kind")" ]; then
-  # The same extension serves both: nothing is compiled.
+  # Both environments use the same extension: nothing is compiled.
   "$venv/bin/python" -m pip --quiet --disable-pip-version-check "${wheel[@]}" -Cbuild-dir="$build" -Ccmake.define.MSPROBE_TESTS=ON
 else
   "${pip[@]}" "${wheel[@]}" -Cbuild-dir=build-torch

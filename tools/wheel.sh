@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# tools/wheel.sh PYTHON DIST: two wheels in DIST, msprobe's for this version of Python and msprobe-old-names. msprobe's contains
-# every library (MSPROBE_STATIC): any Linux with glibc of this machine's version or newer runs it, without a Debian package of ours.
+# tools/wheel.sh PYTHON DIST: writes two wheels to DIST: msprobe for this version of Python, and msprobe-old-names. The first contains
+# every library (MSPROBE_STATIC): it runs on any Linux whose glibc is as new as this machine's or newer, without Debian packages.
 set -euo pipefail
 python=$1 dist=$2
 build=build-wheel

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The demonstration: two trainings that differ in one operation, and the command that finds it.
-# demo.sh BIN [OUTPUT]: BIN holds python and msprobe (`make demo` passes .venv/bin); OUTPUT is demo_output/
-# unless given, and made anew.
+# The demonstration: two trainings that differ in one operation, and the command that finds this operation.
+# demo.sh BIN [OUTPUT]: BIN contains python and msprobe (`make demo` passes .venv/bin). OUTPUT (default: demo_output/)
+# is removed first.
 set -euo pipefail
 bin=$1
 here=examples/demo

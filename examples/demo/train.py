@@ -3,7 +3,7 @@
     python train.py --record FOLDER [--fault] [--steps N]
 
 With --fault one operation is subtly wrong: block 1 computes GELU with a mistyped coefficient. The
-loss hardly shows it; `msprobe compare` names it.
+loss hardly changes; `msprobe compare` names the operation.
 """
 
 import argparse
@@ -17,11 +17,11 @@ from torch.nn import functional as F
 from msprobe.pytorch import PrecisionDebugger
 
 WIDTH, HEADS = 32, 4
-RIGHT, MISTYPED = 0.044715, 0.047415  # two digits changed places
+RIGHT, MISTYPED = 0.044715, 0.047415  # two digits are swapped
 
 
 class Block(nn.Module):
-    """Attention and a feed-forward part, as model files spell them out."""
+    """Attention and a feed-forward part, written out as in model files."""
 
     def __init__(self, coefficient: float):
         super().__init__()
@@ -41,7 +41,7 @@ class Block(nn.Module):
         return self.out((weights @ v).transpose(1, 2).reshape(batch, length, WIDTH))
 
     def gelu(self, x):
-        # The planted fault acts in the next line, in block 1.
+        # The planted fault: in block 1 the coefficient of the next line is wrong.
         cubic = x.pow(3) * self.coefficient
         return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + cubic)))
 

@@ -1,4 +1,4 @@
-"""A small GPT: embeddings, causal attention spelled out, a tied-size head, next-token loss."""
+"""A small GPT: embeddings, causal attention written out, an output head, next-token loss."""
 
 import math
 
@@ -59,7 +59,7 @@ class GPT(nn.Module):
 
 
 def build(seed: int = 0, *, layers=4, width=256, heads=8, batch=8, length=128, vocabulary=512):
-    """The model and a (batch, length) pair of tokens and next tokens."""
+    """The model, and a pair of (batch, length) tensors: tokens and next tokens."""
     torch.manual_seed(seed)
     model = GPT(vocabulary, width, heads, layers, length)
     text = torch.randint(vocabulary, (batch, length + 1))

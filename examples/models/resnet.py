@@ -1,4 +1,4 @@
-"""Residual networks written out: six basic blocks for benchmarks, and the fifty-layer one."""
+"""Residual networks: one with six basic blocks for benchmarks, and the fifty-layer network."""
 
 import torch
 from torch import nn
@@ -26,7 +26,7 @@ class BasicBlock(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    """1x1, 3x3, 1x1 convolutions around a shortcut; four times as wide outside as inside."""
+    """1x1, 3x3, 1x1 convolutions around a shortcut; the block is four times as wide as its middle."""
 
     expansion = 4
 

@@ -1,4 +1,4 @@
-"""Forty small layers: almost no arithmetic, so what a tool costs per record shows undiluted."""
+"""Forty small layers with almost no arithmetic, to show the cost of a tool for each record."""
 
 import torch
 from torch import nn
@@ -6,7 +6,7 @@ from torch.nn import functional as F
 
 
 class Toy(nn.Module):
-    """Linear and ReLU, over and over, on 16 x 32 tensors."""
+    """Alternating Linear and ReLU on 16 x 32 tensors."""
 
     def __init__(self, layers: int = 40, width: int = 32):
         super().__init__()

@@ -1,6 +1,6 @@
-"""Guide of torch_npu.hooks: arrays that are written while training goes on.
+"""Guide of torch_npu.hooks: arrays are written by a thread while training continues.
 
-Corrected: `module` is defined, its steps are run, and the array that is loaded is one of its own.
+Corrected: `module` is defined, its steps run, and the loaded array is one that they wrote.
 """
 
 import numpy

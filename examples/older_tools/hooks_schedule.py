@@ -1,6 +1,6 @@
 """Guide of torch_npu.hooks: some steps of each epoch.
 
-Corrected: `model`, `dataloader` and `num_train_epochs` are defined, and a file is named.
+Corrected: `model`, `dataloader` and `num_train_epochs` are defined, and a path is set.
 """
 
 import torch

@@ -1,7 +1,7 @@
 """Guide of torch_npu.hooks: a small net, dumped twice and compared.
 
-Corrected: `model_cpu`, which the guide does not define, is `module`; the second run, on an NPU
-there, is on the same device.
+Corrected: `model_cpu`, which the guide does not define, is `module`; the second run, on an NPU in
+the guide, is on the same device.
 """
 
 import torch

@@ -1,6 +1,6 @@
-"""FAQ of ptdbg_ascend: dumps with call stacks are compared, and the table has them.
+"""FAQ of ptdbg_ascend: two dumps with call stacks are compared, and the table has the stacks.
 
-Corrected: both dumps are made here, on one device; the version in their paths is that of the
+Corrected: the script makes both dumps, on one device; the version in their paths is that of the
 installed package.
 """
 

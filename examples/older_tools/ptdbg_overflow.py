@@ -1,7 +1,7 @@
 """Guide of ptdbg_ascend 0.1, scenario 3: calls that overflow.
 
-Corrected: `model` is defined, and overflows three times. On an NPU the second one ends the program;
-elsewhere the program goes on, and two are recorded.
+Corrected: `model` is defined, and overflows three times. On an NPU the second overflow ends the
+program; elsewhere the program continues, and two overflows are recorded.
 """
 
 import torch

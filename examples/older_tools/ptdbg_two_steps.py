@@ -1,8 +1,7 @@
-"""Guide of ptdbg_ascend 0.1, scenarios 1 and 2: the whole net in samples, then a range in full.
+"""Guide of ptdbg_ascend 0.1, scenarios 1 and 2: first samples of the whole net, then all elements of a range.
 
-Corrected: `model` and `train` are defined, the runs of both sides are made on this device, one with
-another weight; names of calls are those of this net; folders of data, whose names end in a time,
-are looked up.
+Corrected: `model` and `train` are defined; both runs are on this device, one with another weight;
+the names of calls are those of this net; data folders, whose names end in a time, are searched.
 """
 
 import glob
@@ -19,7 +18,7 @@ def train(model, batch):
 
 
 def folder_of(path):
-    """The folder of data that was made last for a .pkl."""
+    """The newest data folder of a .pkl file."""
     return sorted(glob.glob(path.removesuffix(".pkl") + "_2*"))[-1]
 
 
@@ -49,7 +48,7 @@ dump_result_param = {
 }
 compare(dump_result_param, "./output", True)  # noqa: F405
 
-# step 2: where it begins, all elements
+# step 2: all elements, in the range where the difference begins
 set_dump_path("./npu_dump_scope.pkl")  # noqa: F405
 register_hook(model, acc_cmp_dump, dump_step=1)  # noqa: F405
 set_dump_switch("ON", mode=2, scope=["3_Functional_relu", "7_Functional_relu"])  # noqa: F405
@@ -61,11 +60,11 @@ set_dump_switch("ON", mode=3, scope=["3_Functional_relu", "7_Functional_relu_for
 train(model, batch)
 set_dump_switch("OFF")  # noqa: F405
 
-# only where calls were made
+# only the call stacks
 set_dump_path("./npu_dump_stack.pkl")  # noqa: F405
 set_dump_switch("ON", mode=4, scope=["3_Functional_relu", "7_Functional_relu_forward"])  # noqa: F405
 train(model, batch)
 set_dump_switch("OFF")  # noqa: F405
 
-# scenario 2: one call of it
+# scenario 2: one call of the range
 parse("./npu_dump_range.pkl", "6_Functional_batch_norm")  # noqa: F405
