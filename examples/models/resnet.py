@@ -26,7 +26,7 @@ class BasicBlock(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    """1x1, 3x3, 1x1 convolutions around a shortcut; the block is four times as wide as its middle."""
+    """1x1, 3x3, 1x1 convolutions around a shortcut; the output is `expansion` times as wide."""
 
     expansion = 4
 

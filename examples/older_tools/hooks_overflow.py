@@ -1,8 +1,8 @@
 """Guide of torch_npu.hooks: the first overflow ends the program and is named.
 
-Corrected: `model_npu`, which the guide does not define, is `model` from examples/models; its picture
-is smaller, and NPU calls are left out. The model itself does not overflow, so one weight is set too
-large.
+Corrected: `model_npu`, which the guide does not define, is `model` from examples/models; its
+picture is smaller, and NPU calls are left out. The model itself does not overflow, so one weight
+is set too large.
 """
 
 import torch

@@ -1,7 +1,7 @@
 """Guide of torch_npu.hooks: two copies of a ResNet-50, compared; and how to read a line.
 
-Corrected: the model is from examples/models with a smaller picture; the second run, on an NPU in the
-guide, is on the same device; the label is never negative.
+Corrected: the model is from examples/models, with a smaller picture; the second run, on an NPU in
+the guide, is on the same device; the label is never negative.
 """
 
 import copy

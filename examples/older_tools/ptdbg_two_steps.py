@@ -1,4 +1,4 @@
-"""Guide of ptdbg_ascend 0.1, scenarios 1 and 2: first samples of the whole net, then all elements of a range.
+"""Guide of ptdbg_ascend 0.1, scenarios 1 and 2: samples of the net, then a range in full.
 
 Corrected: `model` and `train` are defined; both runs are on this device, one with another weight;
 the names of calls are those of this net; data folders, whose names end in a time, are searched.
