@@ -1,4 +1,4 @@
-"""Modules that several tests share lie beside them: recording.py, odd_programs.py."""
+"""Modules that several tests share are in this folder: recording.py, odd_programs.py."""
 
 import sys
 from pathlib import Path

@@ -1,7 +1,7 @@
 """Small programs on several processes: PROGRAMS, name -> build(rank, ranks).
 
-`build` returns (what start() is given, step): `step()` trains once, optimizer included, and
-returns the loss (0 where a process sees none). Under torchrun, with either generation of the tool:
+`build` returns (argument of start(), step). `step()` trains once, optimizer included, and returns
+the loss (0 in a process that has no loss). To run one under torchrun, with ours or msprobe 26:
 
     torchrun --nproc_per_node=4 distributed_programs.py NAME config.json
 """
@@ -17,7 +17,7 @@ from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
-# Without it, the programs that need nothing newer than PyTorch 1.13.
+# If False, PROGRAMS has only the programs that run under PyTorch 1.13.
 HAS_DTENSOR = find_spec("torch.distributed.device_mesh") is not None
 if HAS_DTENSOR:
     from torch.distributed.device_mesh import init_device_mesh
@@ -86,7 +86,7 @@ def ddp(rank, ranks):
 
 
 def ddp_hook(rank, ranks):
-    """Buckets travel through a hook in Python."""
+    """Gradient buckets are reduced by a hook in Python."""
     model = DistributedDataParallel(net(), gradient_as_bucket_view=True)
 
     def average(state, bucket):
@@ -119,7 +119,7 @@ def fsdp2(rank, ranks):
 
 
 def tensor_parallel(rank, ranks):
-    """With sequence parallelism: activations travel as DTensors."""
+    """With sequence parallelism: activations are passed on as DTensors."""
     model = net()
     sequence = {"output_layouts": Shard(1), "use_local_output": False}
     plan = {
@@ -141,7 +141,7 @@ def halves(rank, ranks):
 
 
 def pipeline_by_hand(rank, ranks):
-    """Two stages, send and recv; the remaining processes do nothing."""
+    """Two stages with send and recv; the other processes do nothing."""
     x, y = batch(0)
     stage = halves(rank, ranks)
     optimizer = sgd(stage)
@@ -171,7 +171,7 @@ def pipeline_by_hand(rank, ranks):
 
 
 def pipeline(rank, ranks):
-    """Two stages of torch.distributed.pipelining, in as many pipelines as there are pairs."""
+    """Two stages of torch.distributed.pipelining; each pair of processes is one pipeline."""
     x, y = batch(0)
     mesh = init_device_mesh("cpu", (ranks // 2, 2), mesh_dim_names=("data", "stage"))
     group = mesh.get_group("stage")

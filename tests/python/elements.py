@@ -1,4 +1,4 @@
-"""The elements of tensors of every dtype, by NumPy and PyTorch: what oracles count with."""
+"""Reads the elements of tensors of every dtype with NumPy and PyTorch, for the oracles."""
 
 import numpy as np
 import torch
@@ -6,7 +6,7 @@ import torch
 FP4 = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
 FP4 += [-x for x in FP4]
 
-# Those that this PyTorch has.
+# The dtypes that this PyTorch has.
 DTYPES = [getattr(torch, name) for name in (
     "float64", "float32", "float16", "bfloat16",
     "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu",
@@ -23,7 +23,7 @@ def short(dtype):
 
 
 def numbers(tensor):
-    """The elements in float64 or complex128, integers as they are; flat."""
+    """The elements as a flat array of float64 or complex128; integers keep their dtype."""
     if tensor.dtype == FLOAT4:
         raw = tensor.view(torch.uint8).contiguous().numpy().ravel()
         return np.array(FP4)[np.stack([raw & 15, raw >> 4], axis=1).ravel()]

@@ -1,7 +1,7 @@
-"""Small trainings, each with one thing that a tool which observes them could disturb.
+"""Small trainings; each has one feature that an observing tool could disturb.
 
-PROGRAMS: name -> build(seed) -> (model, loss()), where loss() is one forward pass; a loss that is
-a tuple has also made its gradients itself.
+PROGRAMS: name -> build(seed) -> (model, loss()). loss() is one forward pass and returns the loss.
+If it returns a tuple, it has already computed the gradients.
 """
 
 import threading
@@ -60,7 +60,7 @@ def checkpointed(use_reentrant):
 
 
 class Straight(torch.autograd.Function):
-    """Rounds forward, and lets gradients through; a second output wants none."""
+    """Rounds in forward and passes gradients on; the second output has no gradient."""
 
     @staticmethod
     def forward(ctx, x, scale):
@@ -88,7 +88,7 @@ class Refuses(nn.Module):
 
 
 def exceptions(net, x):
-    """Thrown by a module, by an API and by a hook, and caught."""
+    """Exceptions raised by a module, an API and a hook, and caught."""
     if not hasattr(net, "refuses"):
         net.refuses = Refuses()
     for attempt in (net.refuses, lambda t: torch.cat([t, t[0]]), lambda t: t.view(-1, 7)):
@@ -135,7 +135,7 @@ def threads(net, x):
         with torch.enable_grad():
             parts[index] = torch.sin(net.norm(x[:, :] * (index + 1)))
 
-    for index in range(2):  # in turns: dropout and the order of gradients stay what they are
+    for index in range(2):  # sequential: the order of dropout and gradients is fixed
         thread = threading.Thread(target=work, args=(index,))
         thread.start()
         thread.join()
@@ -158,7 +158,7 @@ def plain(net, x):
 
 
 def backward_twice(model, inputs, targets):
-    """retain_graph: the same graph is walked twice."""
+    """retain_graph: two backward passes through the same graph."""
     loss = F.mse_loss(model(inputs), targets)
     loss.backward(retain_graph=True)
     (loss * 0.5).backward()
@@ -174,7 +174,7 @@ def gradient_penalty(model, inputs, targets):
 
 
 def gradients_by_hand(model, inputs, targets):
-    """torch.autograd.grad, some of it unused; nothing is accumulated by backward()."""
+    """torch.autograd.grad with unused results; backward() is not called."""
     loss = F.mse_loss(model(inputs), targets)
     parameters = list(model.parameters())
     for parameter, gradient in zip(

@@ -1,7 +1,7 @@
-"""Values of every kind that a call can be given: VALUES, name -> (make, expectation).
+"""Values of every kind that a call can have as argument: VALUES, name -> (make, expectation).
 
-`make()` runs in the child that records. An expectation is what the record holds, None for null,
-or a function that checks it.
+`make()` runs in the child that records. An expectation is the value in the record (None for null),
+or a function that checks this value.
 """
 
 import collections
@@ -52,7 +52,7 @@ class Names(list):
 
 
 class Hostile:
-    """Every question raises."""
+    """Every access raises."""
 
     def __getattr__(self, name):
         raise RuntimeError(f"asked for {name}")
@@ -83,14 +83,14 @@ class HostileKey:
 
 
 class Lying(tuple):
-    """A namedtuple's mark, and none of its fields."""
+    """Looks like a namedtuple, but a field is missing."""
 
     _fields = ("there", "missing")
     there = 1
 
 
 def itself():
-    """A list that holds itself."""
+    """A list that contains itself."""
     loop = [1]
     loop.append(loop)
     return loop
@@ -108,7 +108,7 @@ def one(kind, value):
 
 
 def tensor(**fields):
-    """A tensor's object with these fields."""
+    """Checks that the recorded object is a tensor with these fields."""
 
     def check(found):
         assert found["type"] in ("torch.Tensor", NESTED)
@@ -121,7 +121,7 @@ def tensor(**fields):
 
 
 def array(dtype, shape, **fields):
-    """A NumPy array's object; without statistics when no fields are given."""
+    """Checks a recorded NumPy array; if no fields are given, its statistics must be null."""
 
     def check(found):
         assert (found["type"], found["dtype"], found["shape"]) == ("numpy.ndarray", dtype, shape)
@@ -135,7 +135,7 @@ def array(dtype, shape, **fields):
 
 
 def deep(found):
-    """Lists in lists, which end."""
+    """Checks that nested lists are recorded more than 200 levels deep, and end."""
     levels = 0
     while isinstance(found, list):
         found, levels = found[-1] if found else None, levels + 1
@@ -161,9 +161,9 @@ def batch(found):
     assert (found["name"], found["extra"]) == (one("str", "b"), None)
 
 
-# name: (the argument, made in the child; what the record has to hold of it)
 ONES = {"Max": 1, "Min": 1, "Mean": 1, "Norm": math.sqrt(6)}
 SCALAR = {"Max": 2, "Min": 2, "Mean": 2, "Norm": 2}
+# name: (function that makes the argument in the child, expected value in the record)
 VALUES = {
     "None": (lambda: None, None),
     "bool": (lambda: True, one("bool", True)),

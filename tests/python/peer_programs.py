@@ -1,7 +1,7 @@
-"""What differs between the dump an older tool made of a program and ours of the same program.
+"""Finds the differences between the dump of an older tool and our dump of the same program.
 
 A deviation is one line, `<kind> <entry> <place>: <theirs> | <ours>`; rules in
-tests/data/programs/differences.json say which of them are deliberate.
+tests/data/programs/differences.json say which deviations are deliberate.
 """
 
 import difflib
@@ -24,17 +24,17 @@ KINDS = (
     "frames",
 )
 STATISTICS = ("Max", "Min", "Mean", "Norm")
-OURS_ONLY = {"nan", "pos_inf", "neg_inf", "zero", "fp"}  # of a tensor
+OURS_ONLY = {"nan", "pos_inf", "neg_inf", "zero", "fp"}  # members of a tensor
 NARROW = {"torch.float32", "torch.float16", "torch.bfloat16"}
-RECORD_OURS_ONLY = {"stack", "group"}  # docs/dump_format.md says "ours" behind them
+RECORD_OURS_ONLY = {"stack", "group"}  # members of a record; docs/dump_format.md marks them "ours"
 HEADER = ("task", "level", "framework", "dump_data_dir")
-EPSILON = 2.0**-23  # theirs are accumulated in float32
+EPSILON = 2.0**-23  # the older tools accumulate in float32
 ROUNDINGS = 16
 MISSING = "(missing)"
 
 
 class Deviations:
-    """The lines, and whether numbers are to be the same bits."""
+    """The lines found. `exact`: numbers must have the same bits."""
 
     def __init__(self, exact: bool):
         self.lines = []
@@ -46,7 +46,7 @@ class Deviations:
 
 
 def short(value) -> str:
-    """Tensors in brief, everything else as JSON."""
+    """Tensors as dtype and shape, everything else as JSON."""
     if is_tensor(value):
         return f"{value['dtype']}{value['shape']}"
     return value if isinstance(value, str) else json.dumps(value)
@@ -57,7 +57,7 @@ def is_tensor(value) -> bool:
 
 
 def group_of(name: str) -> str:
-    """Entries of one group come in one order: modules' hooks of theirs come later than ours."""
+    """The group in which order is compared: module hooks of the older tools run later than ours."""
     if ".parameters_grad" in name:
         return "parameters"
     direction = "backward" if ".backward" in name else "forward"
@@ -82,7 +82,7 @@ def compare_tensors(theirs: dict, ours: dict, place: str, found: Deviations):
             continue
         left, right = theirs.get(key, MISSING), ours.get(key, MISSING)
         if key in ("Max", "Min") and isinstance(right, float) and ours["dtype"] in NARROW:
-            right = float(numpy.float32(right))  # spelled with the digits a float32 needs
+            right = float(numpy.float32(right))  # written with as many digits as a float32 needs
         same = left == right and isinstance(left, bool) == isinstance(right, bool)
         if key in STATISTICS and MISSING not in (left, right) and not same:
             size = max(abs(ours[name]) for name in STATISTICS if ours[name] is not None)
@@ -101,7 +101,7 @@ def same_tensor(theirs, ours, exact: bool) -> bool:
 
 
 def compare_gradients(theirs: list, ours: list, place: str, found: Deviations):
-    """What a backward entry hands on: each of theirs at another place of ours, or other tensors."""
+    """Outputs of a backward entry. "places": the same tensors in other places; else "nodes"."""
     trial = Deviations(found.exact)
     compare_values(theirs, ours, place, trial)
     wanted = [tensor for tensor in theirs if tensor is not None]
@@ -150,7 +150,7 @@ def compare_records(theirs: dict, ours: dict, found: Deviations):
 
 
 def compare_order(theirs: list, ours: list, found: Deviations):
-    """Names outside the longest run of blocks that both have in the same order."""
+    """Reports the names that are not in the same order on both sides."""
     common = set(theirs) & set(ours)
     left = [name for name in theirs if name in common]
     right = [name for name in ours if name in common]
@@ -171,7 +171,7 @@ def compare_parents(theirs: dict, ours: dict, one_sided: set, found: Deviations)
 
 
 def stacks_of(stacks: dict) -> dict:
-    """Entry -> its frames, of any generation, without line numbers: a program may be moved."""
+    """Entry -> its frames, for any generation. Without line numbers, so that programs can move."""
     if "0" in stacks:
         pairs = ((name, frames) for names, frames in stacks.values() for name in names)
     else:
@@ -193,12 +193,12 @@ def read(folder: Path, name: str) -> dict:
 
 
 def result_of(folder: Path) -> dict:
-    """The bits of the loss and of the gradients, as record.py left them."""
+    """The bits of the loss and of the gradients, as record.py wrote them."""
     return read(folder, "result.json")
 
 
 def deviations(theirs: Path, ours: Path, exact: bool) -> list:
-    """Lines for one folder with a dump.json of theirs and the one of ours beside it."""
+    """The lines for two folders, each with a dump.json: the older tool's and ours."""
     found = Deviations(exact)
     left, right = read(theirs, "dump.json"), read(ours, "dump.json")
     for key in HEADER:

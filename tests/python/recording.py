@@ -1,6 +1,6 @@
-"""Children that record, and what they left on disk.
+"""Runs recording code in forked children, and reads their dumps.
 
-The debugger is one per process, so whatever records runs in a forked child: torch is imported once.
+A process has only one debugger, so each recording runs in a child; a fork imports torch only once.
 """
 
 import functools
@@ -14,22 +14,22 @@ import pytest
 import torch
 import torch.distributed
 
-import msprobe.pytorch  # noqa: F401  once, not in every child anew
+import msprobe.pytorch  # noqa: F401  imported once, not in every child
 
 if hasattr(torch, "compile"):
     import torch._dynamo
 
-GIVE_UP_S = 120  # a child that hangs is killed; no test waits for this
+GIVE_UP_S = 120  # a child that hangs is killed after this time; no passing test waits so long
 
 
 class ForkedError(AssertionError):
-    """What a child raised, with its traceback."""
+    """The exception of a child, with its traceback."""
 
 
 def _work(pipe, function, args, kwargs):
-    # OpenMP's threads do not survive a fork.
+    # OpenMP's threads do not exist after a fork.
     torch.set_num_threads(1)
-    # PyTorch makes its autograd engine anew in a forked child, unlocked: never in several threads.
+    # PyTorch creates its autograd engine again after a fork, without a lock: do it on one thread.
     torch.ones((), requires_grad=True).exp()
     try:
         pipe.send((True, function(*args, **kwargs)))
@@ -65,12 +65,12 @@ def _result(child, receiver, name):
 
 
 def run_forked(function, *args, **kwargs):
-    """`function(*args, **kwargs)` in a child of its own; its result, which must be picklable."""
+    """Runs `function(*args, **kwargs)` in a child; returns its result, which must be picklable."""
     return _result(*_start(function, args, kwargs), function.__name__)
 
 
 def _outcome(test, kwargs):
-    """Runs a test in the child: ("failed", pytest's report of it), ("skipped", why) or None."""
+    """Runs a test in the child: ("failed", pytest's report), ("skipped", reason) or None."""
     __tracebackhide__ = True
     try:
         test(**kwargs)
@@ -82,9 +82,9 @@ def _outcome(test, kwargs):
 
 
 def forked(test):
-    """The test runs in a child of its own. Fixtures and parameters are made in the parent.
+    """Decorator: the test runs in a child; fixtures and parameters are made in the parent.
 
-    Where the test fails, pytest shows the lines and the values of the child::
+    If the test fails, pytest shows the lines and the values of the child::
 
         @forked
         def test_names(tmp_path):
@@ -109,7 +109,7 @@ def forked(test):
 
 
 def run_together(calls):
-    """Each of `calls`, (function, *args), in a child of its own, all at the same time."""
+    """Runs `calls`, each (function, *args), at the same time, each in its own child."""
     children = [_start(function, args, {}) for function, *args in calls]
     return [_result(*child, call[0].__name__) for child, call in zip(children, calls, strict=True)]
 
@@ -118,12 +118,12 @@ def _as_rank(function, rank, ranks, store, args, kwargs):
     torch.distributed.init_process_group(
         "gloo", init_method=f"file://{store}", rank=rank, world_size=ranks
     )
-    torch.distributed.barrier()  # who leaves early would take along those that still connect
+    torch.distributed.barrier()  # a rank that exits early breaks ranks that still connect
     return function(rank, *args, **kwargs)
 
 
 def run_ranks(ranks, function, *args, **kwargs):
-    """`function(rank, *args, **kwargs)` in `ranks` children that form a gloo group; all results."""
+    """Runs `function(rank, *args, **kwargs)` in a gloo group of `ranks` children: all results."""
     with tempfile.TemporaryDirectory() as folder:
         store = Path(folder) / "store"
         return run_together(
@@ -132,7 +132,7 @@ def run_ranks(ranks, function, *args, **kwargs):
 
 
 def whole_tensors(folder: Path) -> dict:
-    """File name -> tensor; a file that is not whole raises."""
+    """File name -> tensor; an incomplete file raises."""
     files = sorted(folder.glob("*.pt"))
     return {file.name: torch.load(file, weights_only=True) for file in files}
 
@@ -154,10 +154,10 @@ class Dump:
         return json.loads((self.folder / name).read_text())
 
     def tensors(self) -> dict:
-        """File name -> tensor, of dump_tensor_data."""
+        """File name -> tensor, for the files in dump_tensor_data."""
         return whole_tensors(self.folder / "dump_tensor_data")
 
 
 def read_dump(dump_path, step: int = 0, rank="") -> Dump:
-    """What one rank left of one step; without a rank, a run that is not distributed."""
+    """The dump of one rank in one step; without a rank, of a run that is not distributed."""
     return Dump(Path(dump_path) / f"step{step}" / f"rank{rank}")

@@ -1,4 +1,4 @@
-"""The editable lists beside support_wrap_ops.yaml: risk levels, and values that are left out."""
+"""The editable lists beside support_wrap_ops.yaml: risk levels, and values that are omitted."""
 
 import os
 import shutil
@@ -58,8 +58,8 @@ def test_risk_level(text, level, names, tmp_path):
 
 
 @forked
-def test_what_a_risk_level_leaves_out_changes_no_number(tmp_path):
-    """Calls that the risk level leaves out inside of and beside others."""
+def test_calls_omitted_by_a_risk_level_change_no_number(tmp_path):
+    """Calls that the risk level omits, inside recorded calls and beside them."""
     from msprobe.pytorch import PrecisionDebugger
 
     (tmp_path / "config.json").write_text('{"risk_level": "CORE"}')
@@ -116,7 +116,7 @@ def with_rules(folder, rules, *arguments, **keywords):
 
 @pytest.mark.parametrize("task", ["statistics", "tensor"])
 def test_rules_of_the_user(task, tmp_path):
-    """Forward only: gradients of what is left out are recorded."""
+    """A rule applies only to forward: gradients of an omitted value are recorded."""
     rules = "Torch:\n  add: {input: [1, alpha], output: all}\n  max: {output: [0]}\n"
     assert run_forked(with_rules, tmp_path, rules, task=task) == ([1, 1], [2, 2])
     dump = read_dump(tmp_path / "out")

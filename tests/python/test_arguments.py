@@ -20,7 +20,7 @@ class Taker(torch.nn.Module):
 
 
 def call_with(folder, case, task):
-    """One value through an API and a module; whether both gave back what they should."""
+    """Passes one value to an API and to a module; whether both returned the right values."""
     from msprobe.pytorch import PrecisionDebugger
 
     value = VALUES[case][0]()
@@ -29,7 +29,7 @@ def call_with(folder, case, task):
     model = torch.nn.Sequential(Taker())
     debugger = PrecisionDebugger(dump_path=str(folder), level="mix", task=task)
     debugger.start(model)
-    # The third argument of softmax is not looked at when the second is given.
+    # softmax ignores its third argument when the second is given.
     results = [
         torch.nn.functional.softmax(x, 0, value),
         torch.nn.functional.softmax(x, dim=0, _stacklevel=value),
@@ -62,7 +62,7 @@ def test_a_value_is_recorded_or_null(case, tmp_path, capfd):
     check(module["input_kwargs"]["keyword"], expected)
     if type(VALUES[case][0]()) in (list, tuple):
         check(module["output"], expected)
-    elif "torch.Size" not in case and case != "list subclass":  # their elements are the outputs
+    elif "torch.Size" not in case and case != "list subclass":  # for these, each element is one output
         check(module["output"][0], expected)
 
 
@@ -112,7 +112,7 @@ class Catches(torch.nn.Module):
 
 
 def catch(folder):
-    """A module that raises inside one that catches; the warnings it drew."""
+    """A module raises inside a module that catches; returns the warnings."""
     from msprobe.pytorch import PrecisionDebugger
 
     model = torch.nn.ModuleDict({"catches": Catches()})

@@ -1,4 +1,4 @@
-"""The key async_dump: a thread writes tensors, whatever the machine."""
+"""The key async_dump: a thread writes the tensors, on every machine."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from recording import read_dump, run_forked
 
 
 def store(folder, config):
-    """How many threads more there are once a tensor is stored."""
+    """The number of additional threads after a tensor was stored."""
     from msprobe.pytorch import PrecisionDebugger
 
     (folder / "config.json").write_text(json.dumps(config))
@@ -26,7 +26,7 @@ def store(folder, config):
 @pytest.mark.parametrize("summary_mode", ["statistics", "md5"])
 @pytest.mark.parametrize("asked", [True, False])
 def test_async_dump(asked, summary_mode, tmp_path, monkeypatch):
-    """On one core, where tensors are otherwise written by the call; needs no list, takes md5."""
+    """On one core, where the call itself would write tensors; without a list, and with md5."""
     monkeypatch.setenv("MSPROBE_THREADS", "1")
     monkeypatch.delenv("MSPROBE_TENSOR_BUDGET_MB", raising=False)
     config = {"task": "tensor", "async_dump": asked, "tensor": {"summary_mode": summary_mode}}

@@ -1,7 +1,7 @@
 """Dump folders that cannot be written: real ones, not injected faults (those: test_faults.py).
 
-What is known at the construction raises there. What fails later: the training gives the same bits
-and ends well, and one line says why nothing more is recorded.
+A problem that is known at construction raises there. If a write fails later, the training gives the
+same bits and ends normally, and one line says why recording ended.
 """
 
 import json
@@ -24,7 +24,7 @@ STEPS = 4
 
 
 def train(folder, task, at_step):
-    """The weights' bytes, and what was logged."""
+    """Trains; returns the bytes of the weights, and the log."""
     log = os.open(f"{folder}.log", os.O_RDWR | os.O_CREAT)
     os.dup2(log, 2)
     torch.manual_seed(0)
@@ -72,7 +72,7 @@ def limit(what, value):
 
 
 def quota(folder):
-    """Files stop growing, and whoever tries all the same is killed."""
+    """Limits the size of files; a write beyond the limit sends the signal SIGXFSZ."""
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     return limit(resource.RLIMIT_FSIZE, 3000)
 
@@ -82,7 +82,7 @@ def no_descriptors(folder):
 
 
 def removed(folder):
-    """Somebody tidies up while a step is recorded, and puts a file in the way."""
+    """Removes the dump folder while a step is recorded, and creates a file in its place."""
     shutil.rmtree(folder)
     folder.write_text("gone")
 
@@ -119,7 +119,7 @@ def proc(folder):
 
 
 def construct(config, environment, **arguments):
-    """The text of what the construction raises, after its type; None: nothing."""
+    """Type and text of the exception that the construction raises, or None."""
     os.environ.update(environment)
     try:
         PrecisionDebugger(config, **arguments)
@@ -178,7 +178,7 @@ RANK_1 = {"RANK": "1", "WORLD_SIZE": "2"}
         ({"level": "L2"}, {}, False),
         ({"rank": [1]}, RANK_1, True),
         ({"rank": [0]}, RANK_1, False),
-        ({"rank": [0]}, {}, False),  # the rank is not known yet
+        ({"rank": [0]}, {}, False),  # the rank is not known at construction
         ({}, RANK_1, True),
     ],
 )
@@ -207,7 +207,7 @@ def read(log):
     return os.pread(log, 1 << 20, 0).decode()
 
 
-def test_what_is_switched_on_later_is_a_line(tmp_path):
+def test_a_bad_path_in_a_later_configuration_is_one_log_line(tmp_path):
     said = run_forked(reload, tmp_path)
     assert "collection is off until the file is corrected: " in said
     assert "file/dump: cannot create the directory: Not a directory" in said
@@ -215,7 +215,7 @@ def test_what_is_switched_on_later_is_a_line(tmp_path):
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A disk of 64 KiB, where this user may mount one."""
+    """A file system of 64 KiB, if this user may mount one."""
     place = tmp_path / "disk"
     place.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(place)]

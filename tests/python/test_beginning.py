@@ -1,4 +1,4 @@
-"""What a dump says of the run it came from, and of the weights the run began with."""
+"""Provenance in a dump: facts of the run, and fingerprints of its initial weights."""
 
 import json
 import subprocess

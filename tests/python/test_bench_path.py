@@ -16,7 +16,7 @@ GOLDEN_26 = Path(__file__).parents[1] / "data/dumps/26.2.0/L1_md5/base"
 
 
 def train(start, stop, slope=0.01, steps=1):
-    """The fault is another slope in the second layer. What it trained."""
+    """Trains; a different slope in the second layer is the fault. Returns the trained weights."""
     torch.manual_seed(3)
     model = torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.Linear(5, 4))
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
@@ -63,7 +63,7 @@ def search(folder, bench_path, level="L1", how=None, **keys):
 
 
 def as_26_wrote(dump_path):
-    """Without what only we write: what is left to compare are CRC-32 sums."""
+    """Removes the members that only we write, so that only CRC-32 checksums can be compared."""
     for file in Path(dump_path).glob("*/*/dump.json"):
         text = re.sub(r',"fp":"[\w~]+"', "", file.read_text())
         text, count = re.subn(r'"tool": "[^"]*", ("provenance": \{.*?\}, )?', "", text)
@@ -72,7 +72,7 @@ def as_26_wrote(dump_path):
 
 
 def make_different(dump_path, name):
-    """As if this call had made something else."""
+    """Changes the outputs of this call in the reference dump."""
     pattern = rf'(\n"{re.escape(name)}".*?"output":.*?"fp":")[\w~]{{4}}'
     for file in Path(dump_path).glob("*/*/dump.json"):
         text, count = re.subn(pattern, r"\g<1>AAAA", file.read_text())
@@ -155,7 +155,7 @@ def test_a_step_without_reference_is_said_and_not_searched(tmp_path, capfd):
 
 
 def count(folder, addend):
-    """Two of the calls of the program behind the dump of 26, on whole numbers."""
+    """Two calls of the program whose dump msprobe 26 wrote, on integers."""
     from msprobe.pytorch import PrecisionDebugger
 
     section = {"bench_path": str(GOLDEN_26), "diff_nums": -1}
@@ -173,8 +173,8 @@ def test_against_a_dump_that_26_wrote(addend, names, tmp_path, capfd):
     run_forked(count, tmp_path, addend)
     dump = read_dump(tmp_path / "out")
     assert dump.names == names
-    judged = "1 call different" if names else "1 call equal"
-    assert f"{judged}, 1 call without a partner" in capfd.readouterr().err
+    judged = "1 call different" if names else "1 call alike"
+    assert f"{judged}, 1 call without a namesake there" in capfd.readouterr().err
     if names:  # what it changed in place is gone
         assert set(dump.tensors()) == {"Tensor.add_.0.forward.output.0.pt"}
         assert dump.data[names[0]]["changed_in_place"] == "input.0"
@@ -197,15 +197,15 @@ def test_what_cannot_be_compared_is_refused_at_once(tmp_path):
 
 
 @forked
-def test_it_comes_and_goes_while_the_training_runs(tmp_path, capfd):
+def test_bench_path_can_be_set_and_removed_while_the_training_runs(tmp_path, capfd):
     on = {"dump_enable": True, "task": "tensor"}
     training = Training(tmp_path, on)
     assert training.step() == L1
-    (tmp_path / "golden").mkdir()  # not below a tmp_path of a step: for all of them
+    (tmp_path / "golden").mkdir()  # without a step folder: for all steps
     shutil.copy(tmp_path / "out/step0/rank/dump.json", tmp_path / "golden")
     wanted = {**on, "tensor": {"bench_path": "golden", "diff_nums": -1}}
     training.write({**on, "tensor": {"bench_path": "nowhere"}})
-    training.until(None)  # refused
+    training.until(None)  # the configuration is refused
     training.write(wanted)
     training.until(set())  # nothing differs
     training.write(on)
@@ -215,7 +215,7 @@ def test_it_comes_and_goes_while_the_training_runs(tmp_path, capfd):
     training.write(wanted)
     end = time.monotonic() + GIVE_UP_S
     before, now = -1, 0
-    while before != now:  # until the calls, other than any in the dump, are not recorded any more
+    while before != now:  # until these calls, which the reference lacks, are no longer recorded
         assert time.monotonic() < end
         training.debugger.start()
         torch.relu(torch.ones(1))

@@ -1,4 +1,4 @@
-"""Recording changes no bit: of losses, gradients, weights, buffers, random numbers."""
+"""Recording changes no bit of losses, gradients, weights, buffers and random numbers."""
 
 import hashlib
 import json
@@ -21,7 +21,7 @@ TASKS = {
     "md5": {"task": "statistics", "statistics": {"summary_mode": "md5"}},
     "tensor": {"task": "tensor"},
 }
-# Tasks with an own way of looking, each at the level that sees most: name -> (level, config).
+# Tasks that observe in another way, each at the level that sees most: name -> (level, config).
 OTHER_TASKS = {
     "structure": ("mix", {"task": "structure"}),
     "nan_check": ("L1", {"task": "nan_check", "nan_check": {"tensor_list": ["a"]}}),
@@ -32,7 +32,7 @@ CONFIGS = TASKS | {task: config for task, (_, config) in OTHER_TASKS.items()}
 
 
 def example(module, **sizes):
-    """A program of examples/models in the form of odd_programs."""
+    """A program of examples/models, with the interface of odd_programs."""
 
     def build(seed):
         model, batch = module.build(seed, **sizes)
@@ -68,7 +68,7 @@ def digest(named_tensors):
 def make_debugger(folder, level, task):
     from msprobe.pytorch import PrecisionDebugger
 
-    # Tensors are written by the calls under L0, by a thread under L1 and mix.
+    # Under L0 the calls write the tensors, under L1 and mix a thread does.
     os.environ["MSPROBE_TENSOR_BUDGET_MB"] = "0" if level == "L0" else "64"
     config = folder / "config.json"
     config.write_text(
@@ -78,7 +78,7 @@ def make_debugger(folder, level, task):
 
 
 def train(name, folder=None, level=None, task=None, disturb=None):
-    """What the training left: compared as a whole."""
+    """Trains; returns everything that must be equal with and without the tool."""
     random.seed(1)
     np.random.seed(1)
     model, loss_of = ALL[name](3)
@@ -127,7 +127,7 @@ def test_training_is_the_same_bits(name, level, task, tmp_path, capfd):
     for what in plain:
         assert recorded[what] == plain[what], what
     assert "collection is off" not in capfd.readouterr().err
-    for step in (0, STEPS - 1):  # nothing is proved unless it was recorded
+    for step in (0, STEPS - 1):  # without records the test proves nothing
         dump = read_dump(tmp_path / "dump", step)
         kinds = {entry.startswith("Module.") for entry in dump.names}
         assert kinds == {"L0": {True}, "L1": {False}, "mix": {True, False}}[level]
@@ -147,7 +147,7 @@ def test_training_is_the_same_bits_under_other_tasks(name, task, tmp_path, capfd
 
 @pytest.mark.parametrize("name", ALL)
 def test_every_step_records_the_same_names(name, tmp_path):
-    """Numbers begin anew at each step; no hook of an earlier step is still there."""
+    """Call numbers start at 0 in each step, and no hook of an earlier step is left."""
     run_forked(train, name, tmp_path, "mix", "statistics")
     first, last = (read_dump(tmp_path / "dump", step) for step in (1, STEPS - 1))
     assert first.names == last.names
@@ -172,5 +172,5 @@ def test_the_comparison_sees_the_smallest_disturbance(disturb, what):
 
 @pytest.mark.parametrize("name", ALL)
 def test_a_training_is_the_same_bits_without_the_tool(name):
-    """Otherwise nothing above means anything."""
+    """The tests above need this: without the tool the training must be reproducible."""
     assert run_forked(train, name) == without_the_tool(name)

@@ -1,4 +1,4 @@
-"""Checkpoints shared out over ranks: every name and value is the whole model's."""
+"""Checkpoints sharded over ranks: every name and value is the same as in the whole model."""
 
 import argparse
 import csv
@@ -12,7 +12,7 @@ LAYERS, EXPERTS = 8, 4
 
 
 def whole_model():
-    """As one process would save it."""
+    """The state that one process would save."""
     generator = torch.Generator().manual_seed(3)
 
     def values(*shape):
@@ -29,7 +29,7 @@ def whole_model():
 
 
 def share(state, tensor, stage, virtual, expert, sizes):
-    """What one rank has of one (virtual) stage, numbered from 0."""
+    """The shard of one rank for one (virtual) stage; all indices from 0."""
     tensor_ranks, stages, virtual_stages, expert_ranks = sizes
     layers = LAYERS // (stages * virtual_stages)
     experts = EXPERTS // expert_ranks
@@ -57,7 +57,7 @@ def share(state, tensor, stage, virtual, expert, sizes):
 
 
 def save_megatron(folder, state, sizes):
-    """iter_0000007 of that model: tensor, pipeline, virtual pipeline and expert sizes."""
+    """Writes iter_0000007. `sizes`: tensor, pipeline, virtual pipeline and expert parallel."""
     tensor_ranks, stages, virtual_stages, expert_ranks = sizes
     arguments = argparse.Namespace(
         tensor_model_parallel_size=tensor_ranks,
@@ -89,12 +89,12 @@ def compared(msprobe_bin, tmp_path, target):
 
 
 def differing(rows):
-    """Parameter -> place of its worst element."""
+    """Name of each parameter that differs -> index of its worst element."""
     return {r["Bench Name"]: r["Worst Position"] for r in rows if r["Verdict"] != "equal"}
 
 
 def spoil(state, name):
-    """The same model but for one element."""
+    """The same model with one element changed."""
     other = {key: value.clone() for key, value in state.items()}
     other[name].view(-1)[-1] += 1
     return other
@@ -142,7 +142,7 @@ def test_a_parameter_that_ranks_should_hold_alike_and_do_not(msprobe_bin, tmp_pa
 
 
 def save_fully_sharded(rank, folder, state):
-    """Each process writes its shards; an odd number of rows leaves unequal ones."""
+    """Each process writes its shards; their sizes differ, because the number of rows is odd."""
     import torch.distributed.checkpoint as dcp
     from torch import nn
     from torch.distributed.device_mesh import init_device_mesh

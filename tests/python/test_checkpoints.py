@@ -30,7 +30,7 @@ def with_one_change(state):
 
 
 def write_safetensors(path, state):
-    """The format, by hand: the length of a JSON header, the header, the bytes."""
+    """Writes the format without its library: length of the JSON header, header, bytes."""
     names = {"float32": "F32", "int64": "I64", "float16": "F16"}
     header, data = {"__metadata__": {"format": "pt"}}, b""
     for name, tensor in state.items():
@@ -126,7 +126,7 @@ def test_every_layout_holds_the_same_model(compare, tmp_path, layout):
 
 
 def save_megatron(folder, tensor_ranks, stages, layers, state):
-    """iter_0000100 of a model whose layers and matrices are shared out."""
+    """Writes iter_0000100, with layers and matrices sharded over ranks."""
     for rank in range(tensor_ranks):
         for stage in range(stages):
             share = {}
@@ -256,7 +256,7 @@ def test_one_tensor_of_each_side_is_in_memory_at_a_time(msprobe_bin, tmp_path):
     state = {f"w{i}": torch.full((1 << 21,), float(i)) for i in range(24)}  # 8 MiB each
     save_flat(tmp_path / "t.pt", {"model": state})
     write_safetensors(tmp_path / "g.safetensors", state)
-    # A child's account begins with what its parent holds, so a small program starts it.
+    # A child's ru_maxrss starts at the memory of its parent, so a small program starts the child.
     measure = "import os, sys; pid = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ)"
     measure += "; _, status, usage = os.wait4(pid, 0); print(status, usage.ru_maxrss)"
     command = [sys.executable, "-I", "-c", measure, msprobe_bin, "compare"]
@@ -304,7 +304,7 @@ def renamed(state, names):
             ["-dm", "names.yaml"],
             "".join(f"ema.stack.{i}.weight: layers.{i}.weight\n" for i in range(4)),
         ),
-        # Where the target is wrapped as a whole, a name may be said with the wrapper or without.
+        # If a wrapper contains the whole target, a name may be given with the wrapper or without.
         (
             ["-dm", "names.yaml"],
             "".join(f"ema.stack.{i}.weight: model.layers.{i}.weight\n" for i in range(4)),

@@ -1,7 +1,7 @@
 """The command on bad input: exit code 2, one clear message, no half-written output.
 
-Single inputs with their exact messages are data in tests/compare/cases; here are those that need a
-recorded dump cut or changed at many places, or a system that refuses to write.
+Single inputs with exact messages are data in tests/compare/cases. The tests here need a recorded
+dump that is cut or changed at many places, or a system that refuses to write.
 """
 
 import json
@@ -18,7 +18,7 @@ from recording import run_forked
 
 
 def record(folder):
-    """Two equal dumps of task tensor."""
+    """Writes two equal dumps of task tensor."""
     from msprobe.pytorch import PrecisionDebugger
 
     debugger = PrecisionDebugger(dump_path=str(folder / "golden"), level="mix", task="tensor")
@@ -38,14 +38,14 @@ def recorded(tmp_path_factory):
 
 @pytest.fixture
 def work(recorded, tmp_path):
-    """target/ and golden/, to be spoiled."""
+    """A folder with target/ and golden/, which a test may damage."""
     shutil.copytree(recorded, tmp_path / "work")
     return tmp_path / "work"
 
 
 @pytest.fixture
 def msprobe(msprobe_bin, work):
-    """msprobe(words) -> what it answered; every answer is checked for its manners."""
+    """msprobe(words) runs the command, and checks its exit code and messages on every call."""
 
     def run(*words, **options):
         command = [msprobe_bin, *map(str, words)]
@@ -58,7 +58,7 @@ def msprobe(msprobe_bin, work):
         if done.returncode == 2:
             lines = text.splitlines()
             assert lines[0].startswith("error: "), text
-            # The reports of dumps without a common value are written all the same.
+            # Reports are also written for dumps without a common value.
             assert done.stdout == "" or lines[0].startswith("error: nothing was compared: "), text
             assert all(line.startswith("hint:  ") for line in lines[1:]) and len(lines) <= 2, text
             assert max(map(len, lines)) < 300, "longer than a person reads"
@@ -75,12 +75,12 @@ def outputs(work):
 
 
 def is_read(done):
-    """Compared, or a dump that has no records: its table is written, and the exit code is 2."""
+    """Whether the dump was compared, or has no records (exit code 2, but the table is written)."""
     return done.returncode == 0 or "a dump without records" in done.stderr
 
 
 def test_whole_dumps_compare(msprobe, work):
-    """The ground the tests below stand on."""
+    """The tests below need this: undamaged dumps compare without an error."""
     assert msprobe(*COMPARE).returncode == 0
     assert [name.rsplit("_", 1)[0] for name in outputs(work)] == ["compare_result"]
 
@@ -156,7 +156,7 @@ FILES = ["dump.json", "stack.json", "construct.json"]
 
 @pytest.mark.parametrize("file", FILES)
 def test_changed_bytes(msprobe, work, file):
-    """One byte changed: an answer or a refusal, never a crash or a table that is half there."""
+    """One changed byte gives a result or an error, never a crash or an incomplete table."""
     path = work / "target/step0/rank" / file
     whole = path.read_bytes()
     dice = random.Random(file)
@@ -209,7 +209,7 @@ def test_another_content(msprobe, work, file, content):
 
 
 def test_damaged_tensor_files(msprobe, work):
-    """What cannot be read is unknown in its row; the other rows are compared."""
+    """The row of an unreadable file is unknown; the other rows are compared."""
     folder = work / "target/step0/rank/dump_tensor_data"
     damage = [lambda b: b"", lambda b: b[: len(b) // 2], lambda b: b"PK" + bytes(200), lambda b: b]
     files = sorted(folder.glob("*.pt"))
@@ -223,7 +223,7 @@ def test_damaged_tensor_files(msprobe, work):
 
 
 def test_levels_that_have_nothing_in_common(msprobe, work):
-    """Modules against APIs: said in the summary and in the table, never called equal."""
+    """Modules against APIs: the summary and the table say so, and never say equal."""
     for side, begins in (("target", "Module"), ("golden", "Functional")):
         path = work / side / "step0/rank/dump.json"
         dump = json.loads(path.read_text())
@@ -247,7 +247,7 @@ def test_an_output_folder_that_cannot_be(msprobe, work, place):
 
 @pytest.mark.parametrize("flags", [(), ("--xlsx",), ("-da",)], ids=["csv", "xlsx", "-da"])
 def test_a_full_disk_leaves_no_half_table(msprobe, work, flags):
-    """A limit on the size of files stands in for the disk."""
+    """Uses a limit on file sizes instead of a full disk."""
 
     def limit():
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

@@ -1,4 +1,4 @@
-"""Calls of torch.distributed: their output is what the program gets, whenever that is complete."""
+"""Calls of torch.distributed: the recorded output is the completed result, also for async calls."""
 
 import contextlib
 import zlib
@@ -12,17 +12,17 @@ from torch.distributed import all_reduce as imported_before
 from msprobe.pytorch import PrecisionDebugger
 
 PAIR = {"ranks": [0, 1], "id": f"{zlib.crc32(b'[0, 1]'):08x}"}
-N = 1 << 20  # elements: an exchange of them is not over when the call returns
+N = 1 << 20  # elements: so many that the exchange is not finished when the call returns
 
 
 def record(rank, calls, folder, level="L1"):
-    """Runs `calls(rank)` while collecting; its result."""
+    """Runs `calls(rank)` while collecting; returns its result."""
     debugger = PrecisionDebugger(dump_path=str(folder), level=level)
     debugger.start(torch.nn.ReLU() if level == "mix" else None)
     result = calls(rank)
     debugger.stop()
     debugger.step()
-    dist.barrier()  # who leaves early ends what the other still begins
+    dist.barrier()  # a rank that exits early breaks the calls of the other one
     return result
 
 
@@ -45,7 +45,7 @@ def waited_for(rank):
 
 def test_output_is_recorded_when_the_work_was_waited_for(tmp_path):
     data, results = entries(tmp_path, waited_for)
-    assert results == [(True, 3.0)] * 2  # wait() still answers
+    assert results == [(True, 3.0)] * 2  # wait() still returns True
     for rank, entry in enumerate(d["Distributed.all_reduce.0.forward"] for d in data):
         assert entry["input_args"][0]["Max"] == rank + 1
         assert (entry["output"][0]["Max"], entry["output"][0]["Min"]) == (3.0, 3.0)
@@ -89,7 +89,7 @@ def test_exchanges_between_two(tmp_path):
 
 
 def other_ways(rank):
-    """Polled, waited for through its future, not waited for, and never complete."""
+    """Work that is polled, awaited through its future, not awaited, and never complete."""
     x, y, z, never = full(rank), full(rank), full(rank), torch.zeros(2)
     polled = dist.all_reduce(x, async_op=True)
     while not polled.is_completed():
@@ -181,7 +181,7 @@ def test_names_imported_before_and_calls_that_raise(tmp_path):
     data, _ = entries(tmp_path, aliased)
     assert data[0]["Distributed.all_reduce.0.forward"]["output"][0]["Max"] == 2.0
     assert "exception" in data[0]["Distributed.all_reduce.1.forward"]
-    # Collectives of objects are seen as the collectives of bytes that they make.
+    # Collectives of objects are recorded as the collectives of bytes that they call.
     assert "Distributed.all_gather.0.forward" in data[0]
 
 
@@ -203,7 +203,7 @@ def functional(rank):
     import torch.distributed._functional_collectives as functional_collectives
 
     pending = functional_collectives.all_reduce(full(rank), "sum", dist.group.WORLD)
-    torch.nn.functional.softmax(torch.ones(2), 0, pending)  # which does not look at it
+    torch.nn.functional.softmax(torch.ones(2), 0, pending)  # ignores this argument
     before = pending.completed
     total = pending + 1  # waits
     return before, float(total[0]), pending.completed

@@ -20,7 +20,7 @@ def paths(root):
 
 
 def names(folder):
-    """The files of a folder without their time."""
+    """Names of the files in a folder, without the time in each name."""
     return sorted("".join(c for c in path.name if not c.isdigit()) for path in folder.iterdir())
 
 
@@ -39,7 +39,7 @@ def test_arguments_reach_the_engine(paths, tmp_path):
 
 @pytest.mark.parametrize("version", ["1.0.4", "1.2.2", "8.3.3"])
 def test_the_sheet_is_that_of_the_command_line(version, root, msprobe_bin, tmp_path):
-    """The tables of both are the same; those of the command are held against recorded ones."""
+    """The tables are equal; other tests compare the command's tables with recorded ones."""
     dumps = root / "tests" / "data" / "dumps" / version / "mix_statistics"
     npu, bench = (dumps / run / "step0" / "rank" / "dump.json" for run in ("pert", "base"))
     request = {"npu_path": str(npu), "bench_path": str(bench), "is_print_compare_log": False}
@@ -103,7 +103,7 @@ def test_bad_arguments(paths, tmp_path):
     ],
 )
 def test_nothing_compared_is_an_error(case, words, root, tmp_path):
-    """What the command line exits with 2 for; the files that say so are there all the same."""
+    """Where the command exits with 2, compare raises; the report files are still written."""
     folder = root / "tests" / "compare" / "cases" / case
     request = {"npu_path": folder / "target", "bench_path": folder / "golden"}
     if case != "nothing_in_common_ranks":

@@ -1,4 +1,4 @@
-"""Bad configuration: one message that says file, line, expected, found; nothing is left behind."""
+"""Bad configuration: one message with file, line, expected, found; nothing is written."""
 
 import json
 import os
@@ -15,7 +15,7 @@ import msprobe
 TASKS = 'expected "statistics", "tensor"'
 KEYS = 'expected "task", "dump_path", "rank", "step", "level", "extra_info", '
 
-# name: (text of config.json, what the message has to hold besides the file's name)
+# name: (text of config.json, parts of the message, besides the file's name)
 FILES = {
     "unknown key": ('{\n"levels": "L0"}', [":2", '"levels"', KEYS, 'did you mean "level"?']),
     "key out of its place": ('{"list": []}', [":1", '"list"', '"statistics": {"list": ...}']),
@@ -76,7 +76,7 @@ FILES = {
 
 
 def refused(folder, *arguments, started=False, **keywords):
-    """Type and text of the exception; then a good construction has to work."""
+    """Type and text of the exception; afterwards a valid construction must work."""
     from msprobe.pytorch import PrecisionDebugger
 
     os.chdir(folder)
@@ -157,7 +157,7 @@ WRONG_TYPES = [
 
 @pytest.mark.parametrize("keywords", WRONG_TYPES, ids=str)
 def test_an_argument_of_the_wrong_type(keywords, tmp_path):
-    """A usage error that names the argument, as the docstring of the class promises."""
+    """Raises a usage error that names the argument, as the docstring of the class says."""
     kind, text, *_ = run_forked(refused, tmp_path, **keywords)
     assert kind == "UsageError", text
     check_message(text, [*keywords, "expected"])
@@ -220,12 +220,12 @@ def errors(capfd):
     return [line for line in capfd.readouterr().err.splitlines() if "[ERROR]" in line]
 
 
-# Permissions do not stop root, so a file stands in place of the folder.
+# Permissions do not stop root, so a file is created in place of the folder.
 @pytest.mark.parametrize("below", ["", "/a", "/a/b"])
 def test_an_unwritable_dump_path(below, tmp_path, capfd):
     (tmp_path / "blocked").write_text("mine")
     text = run_forked(construct_at, tmp_path, f"{tmp_path}/blocked{below}")
-    # Known before hours of training that would record nothing.
+    # Detected at construction, not after hours of training.
     check_message(text, [f"{tmp_path}/blocked", "Not a directory", "dump_path"])
     assert errors(capfd) == []
     assert (tmp_path / "blocked").read_text() == "mine"
@@ -241,7 +241,7 @@ def test_a_file_of_the_dump_that_cannot_be_made(tmp_path, capfd):
 
 
 def fill_the_disk(folder):
-    """Trains while the disk, a limit on the size of files, fills up; the last sum."""
+    """Trains until a limit on file sizes (the full disk) is reached; returns the last sum."""
     from msprobe.pytorch import PrecisionDebugger
 
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

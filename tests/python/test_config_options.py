@@ -1,4 +1,4 @@
-"""What each option of config.json makes a dump hold, through PrecisionDebugger."""
+"""The effect of each option of config.json on the dump of PrecisionDebugger."""
 
 import itertools
 import json
@@ -22,7 +22,7 @@ L0 = FORWARD_MODULES | BACKWARD_MODULES | GRADIENTS
 
 
 def train(folder, config, steps=1, ranked=False, **keywords):
-    """Runs a small model under a config (a dict) in `folder`; the last output and loss."""
+    """Runs a small model with a config (a dict) in `folder`; returns the last output and loss."""
     from msprobe.pytorch import PrecisionDebugger
 
     os.chdir(folder)
@@ -83,7 +83,7 @@ MODES = [["all"], [], *(list(c) for n in (1, 2, 3, 4) for c in itertools.combina
 
 @pytest.mark.parametrize("mode", MODES, ids="-".join)
 def test_data_mode(tmp_path, mode):
-    """Direction AND kind; what is not mentioned is not restricted."""
+    """Direction AND kind; a direction or kind that is not named is not restricted."""
     dump = dump_of(tmp_path, {"level": "mix", "statistics": {"data_mode": mode}})
     forward = "forward" in mode or "backward" not in mode
     backward = "backward" in mode or "forward" not in mode
@@ -113,7 +113,7 @@ def test_data_mode(tmp_path, mode):
     ],
 )
 def test_data_mode_rule_or(tmp_path, mode, forward, backward):
-    """As msprobe 1.0: what any word takes."""
+    """As in msprobe 1.0: a value is recorded if any word selects it."""
     section = {"data_mode": mode, "data_mode_rule": "or"}
     dump = dump_of(tmp_path, {"level": "mix", "statistics": section})
     for name, record in dump.data.items():
@@ -138,7 +138,7 @@ def test_data_mode_rule_or(tmp_path, mode, forward, backward):
             {
                 "Module.1.ReLU.forward.0",
                 "Module.1.ReLU.backward.0",
-                "Functional.relu.0.forward",  # inside
+                "Functional.relu.0.forward",  # inside the module
             },
         ),
         ("mix", ["nothing has this name"], set()),
@@ -213,7 +213,7 @@ def test_step(tmp_path, wanted, steps):
     run_forked(train, tmp_path, {"dump_path": "out", "step": wanted}, steps=6)
     assert steps_in(tmp_path / "out") == {f"step{step}" for step in steps}
     for step in steps:
-        assert set(read_dump(tmp_path / "out", step).names) == L1  # numbers begin at 0 again
+        assert set(read_dump(tmp_path / "out", step).names) == L1  # call numbers start at 0 again
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_a_run_without_ranks_is_never_left_out(tmp_path):
 
 
 def leaves(value):
-    """All tensors of a record."""
+    """All tensors in a record."""
     if isinstance(value, dict) and value.get("type") == "torch.Tensor":
         yield value
     elif isinstance(value, dict | list):
@@ -263,9 +263,9 @@ def test_summary_mode_statistics(tmp_path, mode):
     assert not any("md5" in tensor for tensor in leaves(dump.data))
 
 
-@pytest.mark.parametrize("budget", ["0", "8"])  # written by the call, by a thread
+@pytest.mark.parametrize("budget", ["0", "8"])  # 0: the call writes; 8: a thread writes
 def test_task_tensor(budget, tmp_path, monkeypatch):
-    """One file a tensor, named in the record, with the elements."""
+    """One file for each tensor, named in the record, with its elements."""
     monkeypatch.setenv("MSPROBE_TENSOR_BUDGET_MB", budget)
     output, inputs = run_forked(
         train, tmp_path, {"dump_path": "out", "task": "tensor", "level": "mix"}
@@ -294,7 +294,7 @@ def test_tensors_of_what_is_not_listed_are_not_stored(tmp_path):
 
 @pytest.mark.parametrize("level", ["L0", "L1", "mix"])
 def test_task_structure(tmp_path, level):
-    """Names, places and parents of every call, without values; L1 becomes mix."""
+    """Names, stacks and parents of every call, without values; L1 becomes mix."""
     dump = dump_of(tmp_path, {"task": "structure", "level": level})
     calls = FORWARD_MODULES | (FORWARD_APIS if level != "L0" else set())
     gradients = BACKWARD_MODULES | (BACKWARD_APIS if level != "L0" else set())
@@ -317,7 +317,7 @@ def test_task_structure(tmp_path, level):
     assert {name for names, _ in stacks for name in names} == calls
     frames = "".join(frame for _, frames in stacks for frame in frames)
     assert "in train," in frames and ("in forward," in frames or level == "L0")
-    assert "_call_impl" not in frames  # on the way to forward(): the same everywhere
+    assert "_call_impl" not in frames  # frames of PyTorch on the way to forward() are omitted
 
 
 def test_extra_info_off(tmp_path):
@@ -389,5 +389,5 @@ def test_keys_without_effect_change_nothing_and_say_so(tmp_path, capfd):
 
 def test_check_mode_has_no_effect(tmp_path, capfd):
     config = {"task": "overflow_check", "overflow_check": {"check_mode": "aicore"}}
-    assert dump_of(tmp_path, config).data == {}  # nothing overflows
+    assert dump_of(tmp_path, config).data == {}  # without an overflow nothing is recorded
     assert capfd.readouterr().err.count('"check_mode" has no effect') == 1

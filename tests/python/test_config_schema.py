@@ -105,12 +105,12 @@ BAD = [
     f'{{"level": "L0", "statistics": {{"scope": [{API}]}}}}',
     '{"level": "mix", "statistics": {"scope": ["Functional.relu"]}}',
 ]
-# What a schema cannot say; the engine refuses it.
+# Errors that a schema cannot express, and that the engine refuses.
 ENGINE_ONLY = {"step backwards", "key twice", "bounds that descend"}
 
 
 def test_every_key_has_a_test_of_its_own():
-    """Outside of this file: a test that records with it."""
+    """A test outside this file that records with the key."""
     here = Path(__file__)
     texts = [file.read_text() for file in here.parent.glob("test_*.py") if file != here]
     keys = SCHEMA["properties"] | SCHEMA["$defs"]["keys"]["properties"]
@@ -160,7 +160,7 @@ def test_it_accepts_what_the_engine_accepts(tmp_path):
 
 
 def quoted(message):
-    """The words that a message expects."""
+    """The words that a message says it expected."""
     return set(re.findall(r'"([^"]*)"', message.split("; expected ")[1].split(", found")[0]))
 
 
@@ -178,4 +178,4 @@ def test_it_names_the_keys_that_the_engine_names(tmp_path):
 def test_it_names_the_words_that_the_engine_names(key, tmp_path):
     (message,) = run_forked(answers, tmp_path, [f'{{"{key}": "zzzzzz"}}'])
     words = {word for word in SCHEMA["properties"][key]["enum"] if word}
-    assert words - {"L2"} == quoted(message)  # L2 gets a warning, and is no advice
+    assert words - {"L2"} == quoted(message)  # L2 is accepted with a warning, but the message does not offer it

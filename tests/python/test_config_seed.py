@@ -8,7 +8,7 @@ from recording import run_forked
 
 
 def draw(folder, text):
-    """Numbers after the construction, and whether only deterministic algorithms are used."""
+    """Random numbers after construction, and whether only deterministic algorithms are allowed."""
     from msprobe.pytorch import PrecisionDebugger
 
     (folder / "config.json").write_text(text)

@@ -1,4 +1,4 @@
-"""coverage.json: what was recorded, and what was not, and why."""
+"""coverage.json: the operations that were recorded, those that were not, and why."""
 
 import ctypes
 import json
@@ -42,7 +42,7 @@ def plain():
 
     def body():
         y = F.linear(x, w).view(16)  # view is not in the list
-        F.gumbel_softmax(y, dim=0).sum().backward()  # calls listed functions itself
+        F.gumbel_softmax(y, dim=0).sum().backward()  # itself calls functions of the list
 
     return body
 
@@ -82,7 +82,7 @@ def test_what_overflow_check_only_looks_at(tmp_path):
     debugger.start()
     torch.sqrt(torch.mul(x, 2.0)).sum().backward()
     zero = torch.zeros(2, requires_grad=True)
-    torch.sqrt(zero).sum().backward()  # of which the gradient is infinite
+    torch.sqrt(zero).sum().backward()  # its gradient is infinite
     debugger.stop()
     report = coverage(tmp_path)
     data = json.loads((tmp_path / "dump/step0/rank/dump.json").read_text())["data"]
@@ -133,7 +133,7 @@ def test_compiled_code_is_not_observed(tmp_path):
 
 
 def compiled_backward():
-    """Its wrapper looks at the strides of the gradient."""
+    """The wrapper of compiled code reads the strides of the gradient."""
     function = torch.compile(lambda t: torch.relu(t.t() * 2), backend="aot_eager")
     x = torch.randn(2, 4, requires_grad=True)
     function(x)
@@ -173,7 +173,7 @@ def test_level_l0_counts_what_modules_hold(tmp_path):
 
 
 def communicate(rank, folder):
-    """DDP's reducer, and functional collectives; neither is a call that is recorded."""
+    """DDP's reducer and functional collectives, which are not recorded as calls."""
     import torch.distributed._functional_collectives as functional
     from distributed_programs import train
 
@@ -196,7 +196,7 @@ def test_communication_that_is_not_recorded_is_named(tmp_path):
         assert count >= 1 and "DDP" in reason  # as many as there are buckets
         for call in ("all_reduce", "all_gather_into_tensor"):
             assert "functional collective" in seen[f"_c10d_functional::{call}"][1]
-        assert not [name for name in seen if "reducer" in name]  # a range, no operator
+        assert not [name for name in seen if "reducer" in name]  # a profiler range, not an operator
 
 
 def is_dispatcher_watched():
@@ -208,7 +208,7 @@ def is_dispatcher_watched():
 
 @pytest.mark.parametrize("breaks", [False, True])
 @forked
-def test_the_dispatcher_is_left_alone_afterwards(tmp_path, breaks):
+def test_the_dispatcher_is_not_observed_after_the_first_step(tmp_path, breaks):
     from msprobe.pytorch import PrecisionDebugger
 
     debugger = PrecisionDebugger(dump_path=str(tmp_path / "dump"), level="L1")

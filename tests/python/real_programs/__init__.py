@@ -1,4 +1,4 @@
-"""What real programs do, one small program each: PROGRAMS, name -> Program (see watch.py)."""
+"""Small programs, each with one feature of real programs: PROGRAMS, name -> Program (watch.py)."""
 
 from real_programs import (
     autograd,

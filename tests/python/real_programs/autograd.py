@@ -1,4 +1,4 @@
-"""Gradients in every way that programs ask for them."""
+"""All ways in which programs compute gradients."""
 
 import torch
 from torch import nn
@@ -109,7 +109,7 @@ def several_backwards(watch):
 
 @program("Functional.relu_.0.forward", "Tensor.mul_.0.backward", "Module.1.ReLU.backward.0")
 def in_place(watch):
-    """In-place modules and calls have gradients, and so have those before them (D4)."""
+    """In-place modules and calls have gradients, and so have the calls before them (D4)."""
     torch.manual_seed(5)
     model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(inplace=True), nn.Linear(4, 4))
     for _ in range(2):
@@ -125,7 +125,7 @@ def in_place(watch):
 
 @program("Torch.matmul.0.forward", "Torch.matmul.0.backward", "Functional.linear.0.backward")
 def products_without_bias(watch):
-    """The weight's gradient is seen (D12)."""
+    """The weight's gradient is recorded (D12)."""
     torch.manual_seed(5)
     model = nn.Sequential(nn.Linear(4, 4, bias=False))
     weight = torch.randn(4, 4, requires_grad=True)
@@ -141,7 +141,7 @@ def products_without_bias(watch):
 
 @program("Torch.split.0.backward", "Torch.max.0.backward")
 def several_outputs(watch):
-    """Each output has its gradient (C17); names of tuples stay (D16)."""
+    """Each output has its gradient (C17); named tuples keep their type (D16)."""
     model = small()
     with watch(model):
         y = model(torch.randn(2, 4))

@@ -1,4 +1,4 @@
-"""Activation checkpointing: what runs again in backward is recorded again, under its module."""
+"""Activation checkpointing: calls recomputed in backward are recorded again under their module."""
 
 import torch
 from torch import nn
@@ -20,7 +20,7 @@ class Block(nn.Module):
 
 
 class Stack(nn.Module):
-    """Blocks called through `around(block, x)`."""
+    """Blocks that are called by `around(block, x)`."""
 
     def __init__(self, around):
         super().__init__()
@@ -55,10 +55,10 @@ RECOMPUTED = [
     "Functional.gelu.2.forward",
     "Module.blocks.1.up.Linear.parameters_grad.0",
 ]
-# The reentrant kind runs backward through the graph of the second run, the other through the first.
+# With use_reentrant, backward uses the graph of the second forward; otherwise that of the first.
 SECOND = ["Module.blocks.1.up.Linear.backward.1", "Functional.gelu.2.backward"]
 FIRST = ["Module.blocks.1.up.Linear.backward.0", "Functional.gelu.0.backward"]
-# Blocks run again last first: call 1 of blocks.0 holds the fourth gelu.
+# The last block is recomputed first: call 1 of blocks.0 contains the fourth gelu.
 PARENTS = {
     "Functional.gelu.0.forward": "Module.blocks.0.Block.forward.0",
     "Functional.gelu.2.forward": "Module.blocks.1.Block.forward.1",
@@ -81,7 +81,7 @@ def not_reentrant(watch):
 
 @program(*RECOMPUTED, *FIRST, parents=PARENTS)
 def to_the_end(watch):
-    """No early stop: the recomputation runs to the end."""
+    """Without early stop: the recomputation runs to the end."""
     with ckpt.set_checkpoint_early_stop(False):
         return train(watch, lambda block, x: checkpoint(block, x, use_reentrant=False))
 
@@ -99,7 +99,7 @@ def nested(watch):
 
 @program(*RECOMPUTED, *FIRST, parents=PARENTS)
 def selective(watch):
-    """context_fn decides by operation what is kept."""
+    """context_fn decides for each operation whether its result is kept."""
 
     def keep_products(context, operation, *args, **kwargs):
         keep = operation == torch.ops.aten.addmm.default

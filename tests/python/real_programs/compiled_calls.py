@@ -1,4 +1,4 @@
-"""torch.compile reads and compares the code of listed functions, which stay what they are."""
+"""torch.compile reads and compares the code of listed functions, which the tool does not change."""
 
 import threading
 
@@ -13,7 +13,7 @@ from real_programs.watch import program
 
 
 def inlined(x):
-    """Functions that are compiled by their code, and one that is a node of the graph."""
+    """Functions whose code is traced, and one function that becomes a node of the graph."""
     x = F.pad(x, (1, 1)).unflatten(0, (1, -1)) + F.threshold(1 - x.norm(), 0.1, 2.0)
     x = F.softmax(x, dim=-1)
     return F.triplet_margin_with_distance_loss(x, x + 1, x * 2)
@@ -30,7 +30,7 @@ BY_CODE = [
 
 
 def in_turns(watch, backend):
-    """Compiled code and the same functions outside of it, before, in and after two steps."""
+    """The same functions in compiled code and outside it, before, in and after two steps."""
     torch._dynamo.reset()
     counters.clear()
     first, second = (torch.compile(inlined, backend=backend, fullgraph=True) for _ in range(2))
@@ -62,7 +62,7 @@ def inlined_functions_inductor(watch):
 
 @program(*BY_CODE, "Functional.pad.2.forward")
 def between_graphs(watch):
-    """Where a graph breaks, and in what is kept out of graphs, calls are the program's own."""
+    """Calls at a graph break, and in functions excluded from graphs, are recorded as usual."""
     torch._dynamo.reset()
     counters.clear()
     backend = Counting()
@@ -87,7 +87,7 @@ def between_graphs(watch):
 
 @program("Torch.tanh.0.forward", "Functional.pad.0.forward")
 def started_in_compiled_code(watch):
-    """A step that begins and ends where compiled code calls back."""
+    """A step that begins and ends in a callback from compiled code."""
     torch._dynamo.reset()
     counters.clear()
     backend, results = Counting(), []
@@ -106,7 +106,7 @@ def started_in_compiled_code(watch):
 
 @program("Functional.pad.0.forward", "Functional.pad.1.forward")
 def compiled_on_another_thread(watch):
-    """While one thread compiles, the calls of another are the program's."""
+    """While one thread compiles, the calls of another thread are recorded as usual."""
     torch._dynamo.reset()
     counters.clear()
     compiling, go_on, results = threading.Event(), threading.Event(), []
@@ -131,7 +131,7 @@ def compiled_on_another_thread(watch):
 
 @program("Distributed.all_reduce.0.forward", absent=["all_reduce.1."])
 def compiled_collective(watch):
-    """A collective in compiled code, and one outside of it."""
+    """A collective in compiled code, and one outside it."""
     torch._dynamo.reset()
     counters.clear()
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)

@@ -1,6 +1,6 @@
-"""torch.compile and the other compilers: what they make is the same, compiled calls stay compiled.
+"""torch.compile and other compilers: results are the same, and compiled calls stay compiled.
 
-Compiled regions run unobserved; what is around them is recorded.
+Calls inside compiled code are not recorded; the calls around it are.
 """
 
 import torch
@@ -22,7 +22,7 @@ class Net(nn.Module):
 
 
 class Broken(Net):
-    """A graph break in the middle."""
+    """Has a graph break in the middle."""
 
     def forward(self, x):
         x = torch.relu(self.fc1(x))
@@ -31,7 +31,7 @@ class Broken(Net):
 
 
 class Counting:
-    """A backend that counts graphs made and graph calls."""
+    """A backend that counts compiled graphs and their calls."""
 
     def __init__(self):
         self.graphs, self.calls = [], 0
@@ -47,7 +47,7 @@ class Counting:
 
 
 def counts():
-    """Frames, breaks, recompiles: what Dynamo has counted. Reasons may name objects by address."""
+    """Dynamo's counters. Graph breaks without their reasons, which may contain addresses."""
     found = {kind: dict(counters[kind]) for kind in ("stats", "frames")}
     return found, sorted(counters["graph_break"].values())
 
@@ -69,7 +69,7 @@ AROUND = ["Torch.tanh.0.forward", "Tensor.square.0.backward"]
 
 
 class Chunks(Net):
-    """Views that begin behind their storage's first element, which tracing asks for strides."""
+    """Views that start after the first element of their storage; tracing reads their strides."""
 
     def forward(self, x):
         left, right = torch.chunk(self.fc2(self.fc1(x)), 2, dim=1)
@@ -78,7 +78,7 @@ class Chunks(Net):
 
 @program(*AROUND, absent=("Tensor.stride", "Torch.chunk"))
 def views_traced(watch):
-    """Calls of the compiler do not count, neither while it traces nor at run time."""
+    """Calls of the compiler itself are not recorded, neither while it traces nor at run time."""
     torch._dynamo.reset()
     counters.clear()
     model = Chunks()
@@ -96,7 +96,7 @@ def counting_backend(watch):
 
 @program(*AROUND)
 def compiled_in_place(watch):
-    """model.compile(): the module itself stays the one that start was given."""
+    """model.compile() keeps the module object that start() was given."""
     torch._dynamo.reset()
     counters.clear()
     model, backend = Net(), Counting()
@@ -148,7 +148,7 @@ def compiled_after_stop(watch):
 
 @program("Torch.tanh.0.forward")
 def compiled_function(watch):
-    """A function, called while collecting and not, and from a module that is recorded."""
+    """A function called while collecting, while not collecting, and from a recorded module."""
     torch._dynamo.reset()
     counters.clear()
     backend = Counting()
@@ -184,7 +184,7 @@ def inductor(watch):
 
 @program("Torch.tanh.0.forward", absent=["backward"], slow=True)
 def compiled_autograd(watch):
-    """Backward runs in compiled code: no gradient is seen, and coverage.json says so."""
+    """Backward runs in compiled code: no gradient is recorded, and coverage.json says so."""
     torch._dynamo.reset()
     model = Net()
     with torch._dynamo.config.patch(compiled_autograd=True):

@@ -1,4 +1,4 @@
-"""Hooks of the program's own, and exceptions thrown from everywhere and caught."""
+"""The program's own hooks, and exceptions that are raised in various places and caught."""
 
 import torch
 from torch import nn
@@ -49,7 +49,7 @@ def all_kinds(watch):
 
 @program("Module.0.Linear.forward.0", "Functional.linear.0.backward")
 def deprecated_backward_hook(watch):
-    """Their modules have no gradients recorded (D9); ours do."""
+    """The older tool records no gradients of such modules (D9); ours does."""
     model, seen = small(), []
     model[0].register_backward_hook(lambda m, given, made: seen.append(len(given)))
     with watch(model):
@@ -80,7 +80,7 @@ class Stop(BaseException):
     },
 )
 def raised_in_a_module(watch):
-    """Whatever follows a caught exception is recorded, outside of the module that raised (C9)."""
+    """Calls after a caught exception are recorded; the module that raised is not their parent (C9)."""
     torch.manual_seed(7)
     model, caught = nn.Sequential(Refuses(), nn.Linear(3, 3)), []
     with watch(model):
@@ -126,7 +126,7 @@ def raised_in_hooks(watch):
 
 @program("Torch.sin.0.forward")
 def raised_through_the_step(watch):
-    """An exception leaves the step; stop() in a finally; the next step is as ever."""
+    """An exception ends the step, stop() is in a finally; the next step is recorded as usual."""
     model, caught = small(), []
     for attempt in range(2):
         try:

@@ -1,4 +1,4 @@
-"""Whole models: several, none with parameters, replaced, growing, deep, wide."""
+"""Whole models: several, without parameters, replaced, growing, deep, wide."""
 
 import gc
 import sys
@@ -28,7 +28,7 @@ def two_models(watch):
 
 @program("Module.0.Linear.forward.0", "Functional.linear.1.forward")
 def one_of_two_models(watch):
-    """The model that start was not given has no modules in the dump; its calls are there."""
+    """A model that was not given to start() has no modules in the dump; its API calls are there."""
     student, teacher = small(1), small(2)
     with watch(student):
         x = torch.randn(2, 3)
@@ -40,7 +40,7 @@ def one_of_two_models(watch):
 
 @program("Module.0.Linear.forward.0")
 def another_model_each_step(watch):
-    """start is given a new model; the old ones die."""
+    """Each start() gets a new model; the previous models are freed."""
     results, gone = [], []
     for seed in range(3):
         model = small(seed)
@@ -90,7 +90,7 @@ def no_modules_at_all(watch):
 
 @program("Module.0.Linear.forward.0", "Module.0.Linear.parameters_grad.0")
 def frozen(watch):
-    """Some parameters want no gradient, later they do."""
+    """Some parameters need no gradient at first, and need one later."""
     model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
     for wanted in (False, True):
         model[1].requires_grad_(wanted)
@@ -163,7 +163,7 @@ def long_argument_lists(watch):
 
 @program("Torch.relu.0.forward")
 def long_chain(watch):
-    """A graph of thousands of nodes dies without deep recursion of ours."""
+    """A graph of thousands of nodes is freed without deep recursion in the tool."""
     model = small()
     with watch(model):
         x = torch.ones(2, requires_grad=True)

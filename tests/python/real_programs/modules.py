@@ -1,4 +1,4 @@
-"""Modules of every sort: what they are given and return, how they are named and built."""
+"""Modules of every kind: their arguments, results, names and construction."""
 
 from collections import OrderedDict, namedtuple
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class Batch:
 
 
 class ModelOutput(OrderedDict):
-    """As Hugging Face's: a dict whose values are attributes as well."""
+    """Like Hugging Face's ModelOutput: a dict whose values are also attributes."""
 
     def __getattr__(self, name):
         return self[name]
@@ -126,7 +126,7 @@ def reparametrized(watch):
     model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3), nn.Linear(3, 3))
     parametrizations.weight_norm(model[0])
     with torch.no_grad():
-        nn.utils.weight_norm(model[1])  # the older one: a pre-hook
+        nn.utils.weight_norm(model[1])  # the older implementation: a pre-hook
     parametrizations.spectral_norm(model[2])
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""Others who watch, copy or store the program at the same time."""
+"""Other code that observes, copies or stores the program at the same time."""
 
 import copy
 import cProfile
@@ -48,7 +48,7 @@ def profiler(watch):
 
 @program(*RECORDS)
 def tracing(watch):
-    """A debugger or a coverage tool sees the program's own lines as before."""
+    """A debugger or a coverage tool sees the same lines of the program as without the tool."""
     model, lines = Net(), []
 
     def trace(frame, event, _):
@@ -97,7 +97,7 @@ class CountOperations(TorchDispatchMode):
 
 @program(*RECORDS)
 def function_mode(watch):
-    """A mode of the program's own sees what it saw, no more."""
+    """The program's own function mode sees the same calls as without the tool."""
     model, mode = Net(), CountFunctions()
     with watch(model), mode:
         once(model)
@@ -162,7 +162,7 @@ def copies(watch):
 
 @program(*RECORDS)
 def freed(watch):
-    """Activations and graphs die when the program lets them go, while collecting too."""
+    """Activations and graphs are freed when the program drops them, also while collecting."""
     model, alive = Net(), []
     gc.collect()
     gc.disable()
@@ -176,7 +176,7 @@ def freed(watch):
             alive.append(held() is not None)
             gone = weakref.ref(torch.sin(torch.ones(2)))
             alive.append(gone() is not None)
-            forgotten = model(torch.randn(2, 3))  # no backward ever
+            forgotten = model(torch.randn(2, 3))  # backward is never called
             held = weakref.ref(forgotten)
             del forgotten
             alive.append(held() is not None)
@@ -187,7 +187,7 @@ def freed(watch):
 
 @program("Module.fc.Linear.forward.0")
 def random_numbers(watch):
-    """Generators of the program's own, forked states, Python's and NumPy's."""
+    """The program's own generators, fork_rng, and the generators of Python and NumPy."""
     import random
 
     import numpy

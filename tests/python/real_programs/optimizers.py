@@ -1,4 +1,4 @@
-"""What happens between backward and the next step, seen when it stands between start and stop."""
+"""Work between backward and the next step; recorded if it is between start() and stop()."""
 
 import torch
 from torch import nn
@@ -97,7 +97,7 @@ def clipped_by_value(watch):
 
 @program(*RECORDS)
 def step_that_raises(watch):
-    """A closure that raises, an optimizer hook that raises; the parent does not stay."""
+    """A closure raises, an optimizer hook raises; the optimizer is not the parent of later calls."""
     model, caught = small(), []
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
@@ -160,7 +160,7 @@ def scaled(watch):
 
 @program("Functional.mse_loss.0.forward")
 def averages(watch):
-    """An averaged model and a schedule."""
+    """An averaged model and a learning-rate schedule."""
     model = small()
     averaged = torch.optim.swa_utils.AveragedModel(model)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.1)

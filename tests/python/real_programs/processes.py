@@ -1,4 +1,4 @@
-"""Threads, processes, coroutines, generators: who records, and under which parent."""
+"""Threads, processes, coroutines, generators: which calls are recorded, under which parent."""
 
 import asyncio
 import os
@@ -49,7 +49,7 @@ def in_thread(function, *args):
     },
 )
 def thread_in_a_module(watch):
-    """A parent is a module of the same thread."""
+    """The parent of a call is a module of the same thread."""
     model = nn.Sequential(Calls(lambda self, x: torch.cos(in_thread(self.fc, x))))
     with watch(model):
         y = model(torch.randn(2, 3))
@@ -59,7 +59,7 @@ def thread_in_a_module(watch):
 
 @program("Module.0.0.Linear.forward.0", "Module.3.0.Linear.backward.19")
 def concurrent_models(watch):
-    """Four threads, a model each, at the same time."""
+    """Four threads at the same time, each with its own model."""
     models = [small(seed) for seed in range(4)]
     inputs = [torch.randn(4, 3) for _ in models]
     ready = threading.Barrier(4)
@@ -136,7 +136,7 @@ def loader_in_this_process(watch):
 
 @program("Module.0.Linear.forward.1", absent=["Functional.relu", "Tensor.pow"])
 def loader_forks(watch):
-    """Workers record nothing."""
+    """Workers of a data loader record nothing."""
     return load(watch, num_workers=2, multiprocessing_context="fork")
 
 
@@ -152,7 +152,7 @@ def loader_spawns(watch):
 
 @program("Torch.sin.0.forward", absent=["Torch.cos"])
 def fork_in_the_middle(watch):
-    """The child computes the same, records nothing, and its end does not touch our files."""
+    """The child computes the same, records nothing, and does not change our files when it ends."""
     model = small()
     with watch(model):
         x = torch.randn(2, 3)
@@ -182,7 +182,7 @@ def fork_in_the_middle(watch):
 
 @program("Torch.sin.0.forward", "Module.0.Linear.forward.2")
 def generators(watch):
-    """A generator is left and entered again, in and out of a step."""
+    """A generator is suspended and resumed, inside and outside a step."""
     model = small()
 
     def numbers():
@@ -216,7 +216,7 @@ def coroutines(watch):
 
 
 class Suspended(nn.Module):
-    """A module whose forward is a generator: its body runs when nobody is inside any more."""
+    """A module whose forward is a generator: its body runs after the module's call returned."""
 
     def forward(self, x):
         yield torch.sin(x)

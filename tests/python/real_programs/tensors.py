@@ -1,4 +1,4 @@
-"""Tensors that are more, or less, than a block of numbers."""
+"""Tensors of special kinds: subclasses, wrappers, fake tensors, odd memory."""
 
 import warnings
 
@@ -70,7 +70,7 @@ def quantized(watch):
 
 
 class Wrapped(torch.Tensor):
-    """By __torch_function__."""
+    """Wraps by __torch_function__."""
 
     calls = 0
 
@@ -80,11 +80,11 @@ class Wrapped(torch.Tensor):
         return super().__torch_function__(function, types, args, kwargs or {})
 
 
-logged = []  # what Logged has seen
+logged = []  # the operations that Logged has seen
 
 
 class Logged(torch.Tensor):
-    """By __torch_dispatch__; a wrapper without data of its own."""
+    """Wraps by __torch_dispatch__; has no data of its own."""
 
     @staticmethod
     def __new__(cls, inner):
@@ -129,7 +129,7 @@ def dispatch_subclass(watch):
     with watch(model):
         y = torch.sin(Logged(torch.randn(2, 3))) * 2
         z = torch.cos(y.inner)
-        view = torch.exp(Logged(torch.randn(4, 3)[1:]))  # its data lie behind a null pointer
+        view = torch.exp(Logged(torch.randn(4, 3)[1:]))  # its data pointer is null
     return y.inner, z, view.inner, list(logged)
 
 
@@ -144,7 +144,7 @@ def meta(watch):
 
 @program("Torch.tan.0.forward", absent=["Torch.sin", "Torch.empty"])
 def fake(watch):
-    """Calls with fake tensors compute nothing: no records; those around them are."""
+    """Calls with fake tensors are not recorded, because they compute nothing; other calls are."""
     model = small()
     with watch(model):
         with FakeTensorMode(allow_non_fake_inputs=True) as mode:
@@ -178,7 +178,7 @@ def complex_numbers(watch):
 
 @program("Functional.relu.0.forward", "Torch.add.0.forward")
 def odd_memory(watch):
-    """Expanded, overlapping, shared with NumPy, freed by resize, of another dtype."""
+    """Expanded, overlapping, shared with NumPy, freed by resize, viewed as another dtype."""
     model = small()
     with watch(model):
         a = torch.ones(1, 4).expand(1000, 4)

@@ -1,4 +1,4 @@
-"""torch.func: tensors that stand for many others, or for derivatives."""
+"""torch.func: batched tensors, and tensors with derivatives."""
 
 import copy
 

@@ -1,7 +1,7 @@
-"""How a program is written, and what it says of itself.
+"""How to write a program, and how it declares the expected records.
 
-A program is a function of one argument, `watch`, which returns all it has computed. What stands in
-`with watch(model):` is one step, recorded when the tool is on; the program does not know:
+A program is a function with one argument, `watch`, and returns everything it has computed. The body
+of `with watch(model):` is one step. It is recorded if the tool is on; the program cannot tell:
 
     @program("Functional.relu.0.forward", "Module.0.Linear.forward.0")   # recorded under mix
     def small(watch):
@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 @dataclass(frozen=True)
 class Program:
     run: object
-    records: tuple  # names that the first step holds under mix
-    parents: dict = field(default_factory=dict)  # some of them -> the parent, in construct.json
-    absent: tuple = ()  # parts of names that no entry has
-    slow: bool = False  # takes seconds: runs in the campaign only
+    records: tuple  # names of records in the first step under level mix
+    parents: dict = field(default_factory=dict)  # some of them -> their parent in construct.json
+    absent: tuple = ()  # substrings that no entry name may have
+    slow: bool = False  # takes seconds: runs only in the campaign
 
 
 class Watch:
@@ -29,7 +29,7 @@ class Watch:
 
     def __init__(self, debugger=None):
         self.debugger = debugger
-        self.noted = {}  # place in the dump of step 0 -> the value, seen by the program itself
+        self.noted = {}  # place in the dump of step 0 -> the value that the program saw
 
     @contextmanager
     def __call__(self, model):
@@ -44,13 +44,13 @@ class Watch:
             self.debugger.step()
 
     def note(self, place, tensor):
-        """This is what the dump must hold at `place`, the name of a file without its `.pt`."""
+        """The dump must have this tensor at `place`, the name of a file without `.pt`."""
         self.noted[place] = tensor.detach().numpy().copy()
         return tensor
 
 
 def program(*records, parents=None, absent=(), slow=False):
-    """Marks a function as a program."""
+    """Decorator that marks a function as a program."""
 
     def mark(run):
         run.program = Program(run, records, parents or {}, absent, slow)
