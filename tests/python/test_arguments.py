@@ -62,7 +62,7 @@ def test_a_value_is_recorded_or_null(case, tmp_path, capfd):
     check(module["input_kwargs"]["keyword"], expected)
     if type(VALUES[case][0]()) in (list, tuple):
         check(module["output"], expected)
-    elif "torch.Size" not in case and case != "list subclass":  # for these, each element is one output
+    elif "torch.Size" not in case and case != "list subclass":  # in these each element is an output
         check(module["output"][0], expected)
 
 

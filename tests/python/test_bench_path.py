@@ -16,7 +16,7 @@ GOLDEN_26 = Path(__file__).parents[1] / "data/dumps/26.2.0/L1_md5/base"
 
 
 def train(start, stop, slope=0.01, steps=1):
-    """Trains; a different slope in the second layer is the fault. Returns the trained weights."""
+    """Returns losses, weights and a random number; another slope in layer two is the fault."""
     torch.manual_seed(3)
     model = torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.Linear(5, 4))
     optimizer = torch.optim.SGD(model.parameters(), 0.1)

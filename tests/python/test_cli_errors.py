@@ -132,7 +132,7 @@ def test_a_device_is_no_dump(msprobe, verb):
 
 
 def test_cut_anywhere(msprobe, work):
-    """A dump cut at any byte compares with what is whole, or says that there is nothing."""
+    """Of a dump cut at any byte, the whole records are compared; if there are none, it says so."""
     path = work / "target/step0/rank/dump.json"
     whole = path.read_bytes()
     header = whole.index(b"\n") + 1
@@ -185,7 +185,7 @@ def test_changed_bytes(msprobe, work, file):
 )
 @pytest.mark.parametrize("text", [b"Functional.relu", b"torch.float32", b"linear.0.forward.input"])
 def test_text_that_is_no_utf8(msprobe_bin, work, words, text):
-    """Bytes of a damaged dump do not make our own output invalid."""
+    """Invalid UTF-8 in a dump does not make our output invalid UTF-8."""
     path = work / "target/step0/rank/dump.json"
     path.write_bytes(path.read_bytes().replace(text, text + b"\xfe"))
     done = subprocess.run([msprobe_bin, *words], cwd=work, capture_output=True)

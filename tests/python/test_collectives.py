@@ -97,7 +97,7 @@ def other_ways(rank):
     future = dist.all_reduce(y, async_op=True)
     future.get_future().wait()
     forgotten = dist.all_reduce(z, async_op=True).get_future()
-    while not forgotten.done():  # the numbers are there a little earlier
+    while not forgotten.done():  # the result is complete a little before done()
         pass
     unfinished = dist.irecv(never, 1 - rank)
     return torch.equal(z, torch.full((N,), 3.0)) and unfinished.is_completed()

@@ -178,4 +178,4 @@ def test_it_names_the_keys_that_the_engine_names(tmp_path):
 def test_it_names_the_words_that_the_engine_names(key, tmp_path):
     (message,) = run_forked(answers, tmp_path, [f'{{"{key}": "zzzzzz"}}'])
     words = {word for word in SCHEMA["properties"][key]["enum"] if word}
-    assert words - {"L2"} == quoted(message)  # L2 is accepted with a warning, but the message does not offer it
+    assert words - {"L2"} == quoted(message)  # L2 is accepted, but not advised

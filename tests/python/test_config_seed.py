@@ -1,4 +1,4 @@
-"""The keys seed and is_deterministic: the file's word alone makes the tool seed."""
+"""The keys seed and is_deterministic: the tool seeds only if the file sets one of them."""
 
 import random
 

@@ -107,7 +107,7 @@ def test_what_level_debug_saves(tmp_path):
     assert report["operations"] is None and "save()" in report["why_no_operations"]
 
 
-def test_the_dispatcher_is_asked_in_the_first_step_only(tmp_path):
+def test_operations_are_observed_in_the_first_step_only(tmp_path):
     run_forked(record, tmp_path, plain, steps=2)
     first, second = coverage(tmp_path, 0), coverage(tmp_path, 1)
     assert first["operations"]
@@ -208,7 +208,7 @@ def is_dispatcher_watched():
 
 @pytest.mark.parametrize("breaks", [False, True])
 @forked
-def test_the_dispatcher_is_not_observed_after_the_first_step(tmp_path, breaks):
+def test_the_dispatcher_is_not_observed_after_stop(tmp_path, breaks):
     from msprobe.pytorch import PrecisionDebugger
 
     debugger = PrecisionDebugger(dump_path=str(tmp_path / "dump"), level="L1")

@@ -1,4 +1,4 @@
-"""Calls of functions that the program names itself: registered, listed, of torch.ops, of Triton."""
+"""Functions that the user adds: registered, in a list, of torch.ops, Triton kernels."""
 
 import functools
 import inspect
@@ -37,7 +37,7 @@ class Layer:
 def setup():
     mine.rotary, mine.Fused, mine.Layer = rotary, Fused, Layer
     mine.fused, mine.half = Fused(), functools.partial(rotary, scale=0.5)
-    mine.mul = operator.mul  # a builtin that no pointer swap reaches
+    mine.mul = operator.mul  # a builtin whose function pointer cannot be replaced
 
 
 @forked
@@ -132,7 +132,7 @@ def test_namespaces(tmp_path):
     debugger.step()
     debugger.start()
     torch.ops.late.thrice(X)
-    torch.ops.aten.relu(X)  # of no namespace that is wanted
+    torch.ops.aten.relu(X)  # its namespace is not in the list
     debugger.stop()
     assert read_dump(tmp_path / "out", 1).names[:1] == ["late.thrice.0.forward"]
     assert not any("relu" in name for name in read_dump(tmp_path / "out", 1).names)
@@ -205,7 +205,7 @@ def test_triton(tmp_path):
 
 @forked
 def test_one_argument(tmp_path):
-    """A builtin that the interpreter calls past its pointer, from places that call it often."""
+    """A builtin that the interpreter calls without its pointer, from frequently executed places."""
     mine.neg, value = operator.neg, hash(operator.neg)
     debugger = PrecisionDebugger(dump_path=str(tmp_path))
     debugger.register_custom_api(mine, "neg")
@@ -228,7 +228,7 @@ def test_one_argument(tmp_path):
 
 @forked
 def test_compiled(tmp_path):
-    """Compiled code in which a registered function is inlined, which is called outside as well."""
+    """A registered function is inlined in compiled code, and also called outside of it."""
     setup()
     debugger = PrecisionDebugger(dump_path=str(tmp_path))
     debugger.register_custom_api(mine, "rotary")
@@ -276,7 +276,7 @@ def test_edited_list(tmp_path, capfd):
 
 @forked
 def test_lists_with_categories_of_other_packages(tmp_path, capfd):
-    """Categories of lists of the older tools."""
+    """Lists with the categories of the older tools."""
     shutil.copytree(hooks.LISTS, tmp_path / "lists")
     with open(tmp_path / "lists" / "support_wrap_ops.yaml", "a") as names:
         names.write("\naten:\n  - add\n  - softmax.no\nmindspeed:\n  - swiglu\n")

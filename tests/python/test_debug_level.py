@@ -1,4 +1,4 @@
-"""Level debug: debug.json has what save() is given, and its gradients; training is the same."""
+"""Level debug: debug.json has the values given to save(), and their gradients."""
 
 import atexit
 import json
@@ -43,9 +43,9 @@ def test_structures(tmp_path):
     gradients = data["all_grad.0.debug"]
     assert (gradients["a"][0]["Max"], gradients["b"][0]["Max"]) == (4.0, 1.0)
     assert gradients["a"][1:] == [None, None] and gradients["b"][1:] == [None, None]
-    # Whole lines all along: nothing waits for step().
+    # Lines are complete immediately: nothing waits for step().
     assert {name for name in data if f'"{name}"' in whole} == set(data)
-    assert not x._backward_hooks  # none is left behind
+    assert not x._backward_hooks  # no hook is left
 
 
 def debug_json_text(folder):
@@ -69,7 +69,7 @@ def test_files(tmp_path):
     assert torch.load(tensors / "x_grad.0.debug.pt").tolist() == [5.0, 5.0]
     data = debug_json(tmp_path)["data"]
     assert data["x.0.debug"]["data_name"] == "x.0.debug.pt"
-    assert data["d_grad.0.debug"] == {"k": [None]}  # none came
+    assert data["d_grad.0.debug"] == {"k": [None]}  # no gradient arrived
 
 
 @forked

@@ -1,4 +1,4 @@
-"""The constructor and the methods of PrecisionDebugger, as every generation calls them."""
+"""The constructor and the methods of PrecisionDebugger, as scripts of every generation use them."""
 
 import inspect
 import threading
@@ -82,7 +82,7 @@ def test_steps_from(tmp_path):
 @forked
 def test_tokens(tmp_path):
     debugger = PrecisionDebugger(dump_path=str(tmp_path), level="mix")
-    for _ in range(2):  # counted anew between each start and stop
+    for _ in range(2):  # the count restarts at each start()
         debugger.start([MODEL], token_range=[1, 2])
         torch.relu(X)
         for _ in range(5):
@@ -96,7 +96,7 @@ def test_tokens(tmp_path):
             "Module.0.0.Linear.forward.1",
         ]
         assert not any(name.startswith("Torch.relu") for name in names)
-    debugger.start(MODEL)  # and everything again without a range
+    debugger.start(MODEL)  # without a range, every call is recorded again
     MODEL(X)
     torch.relu(X)
     debugger.stop()
@@ -180,7 +180,7 @@ def test_wrong_model_in_the_constructor():
 
 
 @forked
-def test_what_is_called_out_of_turn_is_harmless(tmp_path):
+def test_calls_in_the_wrong_order_are_harmless(tmp_path):
     folder = tmp_path / "run"
     debugger = PrecisionDebugger(dump_path=str(folder))
     debugger.stop()

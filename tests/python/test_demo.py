@@ -1,4 +1,4 @@
-"""The demo finds the fault it plants: the operation and the line, from a cold start."""
+"""The demo finds the operation and the line of the fault that it plants."""
 
 import json
 import os
@@ -13,7 +13,7 @@ TRAIN = "examples/demo/train.py"
 
 @pytest.fixture(scope="module")
 def recorded(root, tmp_path_factory):
-    """Three recorded trainings: right, right once more, and with the planted fault."""
+    """Three recorded trainings: two correct ones, and one with the planted fault."""
     out = tmp_path_factory.mktemp("demo")
     losses = {}
     for name, flags in {"right": [], "again": [], "wrong": ["--fault"]}.items():
@@ -54,7 +54,7 @@ def test_the_same_training_twice_is_equal(recorded, msprobe_bin, tmp_path):
 
 
 def test_the_script_of_the_demo_shows_the_line(root, tmp_path):
-    """What `make demo` runs, as a person sees it."""
+    """Runs the script of `make demo` and reads its output."""
     command = ["examples/demo/demo.sh", str(Path(sys.executable).parent), str(tmp_path / "out")]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -63,7 +63,7 @@ def test_the_script_of_the_demo_shows_the_line(root, tmp_path):
 
 
 def test_recording_does_not_change_the_training(root, recorded, tmp_path):
-    """The losses printed with the tool on are those of the same script with the tool absent."""
+    """The script prints the same losses with the tool and without it."""
     package = tmp_path / "msprobe"
     package.mkdir()
     (package / "__init__.py").write_text("")

@@ -1,6 +1,6 @@
-"""Tensors on a device: measured there by operations of PyTorch, fetched together at stop.
+"""Statistics of tensors on a device: computed there by PyTorch, copied to the host at stop.
 
-There is no such device here: MSPROBE_STATISTICS=framework takes the host for one.
+The tests have no device: with MSPROBE_STATISTICS=framework the host is treated as one.
 """
 
 import json
@@ -92,13 +92,13 @@ def test_a_training_has_the_same_numbers(tmp_path):
     assert here.side("construct.json") == there.side("construct.json")
 
 
-def test_no_number_is_asked_for_before_the_end(tmp_path):
-    """`.item()`, and what else makes the host wait for a device, is _local_scalar_dense."""
+def test_no_number_is_copied_from_the_device_before_stop(tmp_path):
+    """Counts _local_scalar_dense: `.item()` and all other calls that wait for the device use it."""
     plain = run_forked(record_training, tmp_path / "here", False, profiled=True)
     calls = run_forked(record_training, tmp_path / "there", True, profiled=True)
     for key in ("aten::item", "aten::_local_scalar_dense"):
         assert calls.get(key, 0) == plain.get(key, 0)
-    assert calls["aten::isnan"] > 100  # it was measured so
+    assert calls["aten::isnan"] > 100  # the statistics were computed by PyTorch
 
 
 def numbers(dtype):
@@ -142,7 +142,7 @@ def test_tensors_of_every_kind(name, tmp_path):
 
 
 def test_order_of_entries_and_later_starts(tmp_path):
-    """Entries without tensors wait for those before them."""
+    """An entry without tensors is written after the entries before it."""
 
     def body():
         from msprobe.pytorch import PrecisionDebugger

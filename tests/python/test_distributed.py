@@ -18,12 +18,12 @@ TASKS = {
     "md5": {"task": "statistics", "statistics": {"summary_mode": "md5"}},
     "tensor": {"task": "tensor"},
 }
-# Every process does the same there: the same entries.
+# Programs in which every process has the same entries.
 ALIKE = {"ddp", "ddp_hook", "fsdp1", "fsdp2", "tensor_parallel"} & PROGRAMS.keys()
 
 
 def train_all(rank, ranks, folder, level, task):
-    """All programs, first without a debugger: what they left, without and with it."""
+    """Trains all programs without a debugger, then with it; returns both results."""
     plain = {name: train(name, rank, ranks, STEPS) for name in PROGRAMS}
     config = {"dump_path": str(folder / "dump"), "level": level, **TASKS[task]}
     path = folder / f"config{rank}.json"
@@ -37,7 +37,7 @@ def first_step(name):
 
 
 def check(ranks, folder, level, task):
-    """Trains; the records of one step of each program, by name and rank."""
+    """Trains; returns the records of one step of each program, by name and rank."""
     results = run_ranks(ranks, train_all, ranks, folder, level, task)
     for rank, (plain, recorded) in enumerate(results):
         for name in PROGRAMS:
@@ -88,7 +88,7 @@ def calls(data, api):
 
 def test_a_bucket_is_the_sum_of_all_ranks(mix):
     (left,), (right,) = (calls(data, "all_reduce") for data in mix["ddp_hook"])
-    assert left["async"] == "complete at stop"  # DDP waits for the future
+    assert left["async"] == "complete at stop"  # DDP waits for the future, not for the work
     sums = [record["input_args"][0]["Mean"] for record in (left, right)]
     for record in (left, right):
         assert record["output"][0]["Mean"] == pytest.approx(sum(sums))
@@ -102,7 +102,7 @@ def test_what_one_stage_sends_the_other_receives(mix):
     for sent, got in ((activation, received), (gradient, returned)):
         fingerprint = sent["input_args"][0]["fp"]
         assert got["output"][0]["fp"] == fingerprint
-        assert got["input_args"][0] is None  # what a receiver is given means nothing
+        assert got["input_args"][0] is None  # the content of a receive buffer before the call is not recorded
         assert sent["group"]["role"] == "source" and got["group"]["role"] == "receiver"
 
 
@@ -113,7 +113,7 @@ def test_sharded_gradients_and_parameters(mix):
         assert forward["parameters"]["weight"]["shape"] == [32, 8]
         gradient = data["Module.blocks.0.up.Linear.parameters_grad.0"]["weight"][0]
         assert gradient["type"] == "torch.distributed.tensor.DTensor"
-        assert gradient["shape"] == [16, 8]  # of the local shard
+        assert gradient["shape"] == [16, 8]  # the shape of the local shard
         assert gradient["device_mesh"] == [0, 1]
         assert gradient["placements"] == [{"Shard": {"dim": 0}}]
         assert gradient["Norm"] > 0
@@ -149,7 +149,7 @@ def test_a_rank_that_is_not_wanted_leaves_nothing_and_nobody_waits(tmp_path):
 
 
 def uneven(rank, folder):
-    """Only rank 0 starts, in the first step only; only rank 1 says step()."""
+    """Only rank 0 calls start(), and only in the first step; only rank 1 calls step()."""
     debugger = PrecisionDebugger(dump_path=str(folder), level="L1")
     for step in range(2):
         if rank == 0 and step == 0:
@@ -168,7 +168,7 @@ def test_ranks_that_start_and_step_alone(tmp_path):
 
 
 def before_the_group(rank, folder, everyone, environment):
-    """Starts before init_process_group; goes on after it."""
+    """Calls start() before init_process_group, and records calls after it."""
     os.environ.update(environment)
     debugger = PrecisionDebugger(dump_path=str(folder / "dump"), level="L1")
     debugger.start()
@@ -182,7 +182,7 @@ def before_the_group(rank, folder, everyone, environment):
     debugger.step()
     debugger.start()
     debugger.stop()
-    everyone.wait()  # who leaves early takes the connection along
+    everyone.wait()  # a rank that exits early breaks the connection
     return os.getpid()
 
 
@@ -196,7 +196,7 @@ def test_processes_that_have_no_group_yet_write_to_different_folders(tmp_path, l
     folders = set(os.listdir(tmp_path / "dump" / "step0"))
     if launcher:
         assert folders == {"rank0", "rank1"}
-    else:  # the first one that comes has the plain name
+    else:  # the first process gets the name without a number
         assert folders in ({"rank", f"proc{pid}"} for pid in pids)
     values = []
     for folder in folders:

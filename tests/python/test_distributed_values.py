@@ -1,4 +1,4 @@
-"""What calls of torch.distributed are given beside tensors, as the older tool spells it."""
+"""Arguments of torch.distributed calls that are not tensors, written as by the older tool."""
 
 import zlib
 
@@ -9,7 +9,7 @@ from recording import Dump, forked
 
 @forked
 def test_groups_reductions_and_exchanges(tmp_path):
-    """Calls with a group, a reduction and a point-to-point operation; alone, so that none waits."""
+    """Calls with a group, a reduction and a P2P operation; one process, so that none waits."""
     from msprobe.pytorch import PrecisionDebugger
 
     dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
@@ -20,7 +20,7 @@ def test_groups_reductions_and_exchanges(tmp_path):
     debugger.start()
     dist.all_reduce(x, op=dist.ReduceOp.MAX, group=group)
     dist.all_reduce(x, dist.ReduceOp.SUM)
-    torch.nn.functional.softmax(x, 0, exchange)  # which does not look at its third argument
+    torch.nn.functional.softmax(x, 0, exchange)  # softmax ignores its third argument
     debugger.stop()
     debugger.step()
     data = Dump(tmp_path / "dump" / "step0" / "rank0").data

@@ -1,8 +1,8 @@
-"""Runs the commands of every document, in order, as a reader would type them.
+"""Runs the commands of every document, in the order in which a reader types them.
 
 A fenced block whose info string is `bash run` is executed; one that ends in `file=NAME` is written
-to that file first. All blocks of a document share one empty folder. Links between documents must
-lead somewhere.
+to that file first. All blocks of a document run in one folder, empty at first. Links between
+documents must have a target.
 """
 
 import os
@@ -30,7 +30,7 @@ def documents():
 
 
 def blocks(document: Path):
-    """The blocks that matter, as (kind, name, text): ("run", "", ...) and ("file", name, ...)."""
+    """The blocks to run or write, as (kind, name, text): ("run", "", ...), ("file", name, ...)."""
     for match in FENCE.finditer((ROOT / document).read_text(encoding="utf-8")):
         words = match["info"].split()
         if words == ["bash", "run"]:
@@ -79,7 +79,7 @@ def test_the_readme_has_commands():
 def test_make_targets_named_in_documents_exist():
     makefile = (ROOT / "Makefile").read_text()
     targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
-    targets.add("install")  # of the Makefile that CMake writes
+    targets.add("install")  # a target of the Makefile that CMake writes
     for document in documents():
         text = (ROOT / document).read_text(encoding="utf-8")
         named = set(re.findall(r"`make ([a-z-]+)`", text))

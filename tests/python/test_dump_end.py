@@ -1,4 +1,4 @@
-"""forward_backward_dump_end: no further forward call, but the gradients of those recorded."""
+"""forward_backward_dump_end: records no more forward calls, only gradients of recorded calls."""
 
 import pytest
 import torch

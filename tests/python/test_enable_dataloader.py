@@ -1,4 +1,4 @@
-"""The key enable_dataloader: each batch is a step, without a call in the script."""
+"""The key enable_dataloader: each batch is a step, without calls of the debugger."""
 
 import json
 
@@ -12,7 +12,7 @@ CALLS = ["Functional.linear.0.forward", "Tensor.sum.0.forward", "Functional.line
 
 
 def train(folder, workers=0, epochs=1, level="L1", explicit=False, config=None, leave=False):
-    """Whether the iterator's method is the same object, and the batches."""
+    """Returns whether the iterator's method is the original object, and the batches."""
     from msprobe.pytorch import PrecisionDebugger
 
     function, hashed = _BaseDataLoaderIter.__next__, hash(_BaseDataLoaderIter.__next__)
@@ -81,7 +81,7 @@ def test_wanted_steps(tmp_path):
 
 
 def test_a_loop_that_is_left(tmp_path):
-    """The step goes on until another batch is asked for, or the program ends."""
+    """A loop ends by break: the step ends at the next batch, or with the program."""
     run_forked(train, tmp_path, epochs=2, leave=True)
     assert steps(tmp_path) == ["step0", "step1"]
     assert "Torch.relu.0.forward" in read_dump(tmp_path / "out", 0).names

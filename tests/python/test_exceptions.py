@@ -1,4 +1,4 @@
-"""Exceptions of the program pass through the tool: same type, text, frames, cause, context."""
+"""Exceptions of the program pass through the tool unchanged: type, text, frames, cause, context."""
 
 import operator
 import os
@@ -22,7 +22,7 @@ class Thrower(torch.nn.Module):
 
 
 def raised(function, *args):
-    """Type, text, cause and context, and frames (file, function) of what a call raises."""
+    """Type, text, cause, context and frames (file, function) of the exception of a call."""
     try:
         function(*args)
     except BaseException as error:
@@ -93,7 +93,7 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES)
 def test_an_exception_passes_through(exceptions, case):
-    """The same type, text, cause and context; frames may only be added, and only of PyTorch."""
+    """The type, text, cause and context are the same; only frames of PyTorch may be added."""
     without, during, after = (phase[case] for phase in exceptions)
     assert after == without
     *told, frames = during

@@ -1,8 +1,8 @@
 """System calls that fail below the dump folder, and memory that runs out inside the engine.
 
-For each fault: the training gives the same bits and ends well, one line says why recording ended,
-and the records until then can be read, compared and recovered. This test makes a dozen faults of
-each kind, the campaign hundreds.
+For each fault: the training gives the same bits and ends normally, one line says why recording
+ended, and the earlier records can be read, compared and recovered. The normal tests make a dozen
+faults of each kind, the campaign hundreds.
 """
 
 import errno
@@ -16,7 +16,7 @@ import sys
 import pytest
 from recording import whole_tensors
 
-SHORT = -1  # half of the bytes are taken: no fault, to be continued
+SHORT = -1  # write() takes half of the bytes: not an error, the rest must follow
 CALLS = {
     "write": [errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EINTR, SHORT],
     "open": [errno.EACCES, errno.EMFILE, errno.ENOSPC, errno.EIO, errno.EINTR],
@@ -32,7 +32,7 @@ EVERYTHING = ",".join(CALLS)
 
 
 class Server:
-    """Forks a training for every order; see tests/faults/train.py."""
+    """Forks a training for each request; see tests/faults/train.py."""
 
     def __init__(self, root, build_dir, folder):
         preload = build_dir / "tests" / "faults" / "faults.so"
@@ -50,7 +50,7 @@ class Server:
         assert self.plain
 
     def train(self, kind, arm):
-        """The answer, with `dump`, its folder, and `errors`, the error lines of its log."""
+        """The answer, plus `dump` (the folder) and `errors` (the error lines of the log)."""
         self.number += 1
         level, task, budget = kind or ("L1", "statistics", 0)
         dump = self.folder / f"{self.number}"
@@ -84,12 +84,12 @@ def names_of(path):
 
 
 def check_dump(binary, dump, golden, output):
-    """Reads, compares and recovers each step that is there; how many records they hold."""
+    """Reads, compares and recovers each step in the folder; returns the number of records."""
     records = 0
     for path in sorted(dump.glob("step*/rank/dump.json")):
         rank, right = path.parent, golden / path.parent.relative_to(dump)
         shown = msprobe(binary, "show", rank)
-        # A run that failed at once has recorded nothing.
+        # A run that failed immediately has no records.
         words = ("-tp", rank, "-gp", right, "-o", output, "--allow-nothing-compared")
         msprobe(binary, "compare", *words)
         msprobe(binary, "recover", rank)
@@ -113,7 +113,7 @@ def check(server, binary, answer, golden, harmless, where):
     errors = len(answer["errors"])
     assert errors <= (0 if harmless or not answer["injected"] else 1), f"{where}: {answer['log']}"
     records = check_dump(binary, answer["dump"], golden["dump"], server.folder / "compared")
-    if errors == 0:  # then nothing may be missing
+    if errors == 0:  # without errors no record may be missing
         assert records == golden["records"], f"{where}: {records} records, {answer['log']}"
         for path in answer["dump"].glob("step*/rank"):
             assert "missing" not in msprobe(binary, "recover", path), where
@@ -130,7 +130,7 @@ def undisturbed(server, binary, kind):
 
 
 def counts(server, kind):
-    """Call -> how many of it one training makes."""
+    """System call -> how often one training makes it."""
     result = {}
     for call in CALLS:
         answer = server.train(kind, [call, 1 << 40, errno.EIO, 0])

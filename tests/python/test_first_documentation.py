@@ -1,4 +1,4 @@
-"""The examples of msprobe's first documentation, as they stand there, leave the tree it shows."""
+"""The unchanged examples of msprobe's first documentation write the folders that it shows."""
 
 import json
 import subprocess
@@ -7,7 +7,7 @@ import sys
 import pytest
 
 EXAMPLES = "tests/data/first_documentation"
-# What the examples leave to the reader.
+# Definitions that the examples leave to the reader.
 BEFORE = """
 import torch
 model = torch.nn.Linear(4, 2)
@@ -19,7 +19,7 @@ def run(root, folder, section, config):
     """Runs an example; it writes to ./dump_path below `folder`."""
     text = (root / EXAMPLES / f"example_{section}.py.txt").read_text()
     lines = [line for line in text.splitlines() if "npu" not in line]
-    # The loops are indented by tabs and by blanks; "..." stands for the reader's own lines.
+    # The loops are indented with tabs and with blanks; "..." stands for lines of the reader.
     lines = [line.expandtabs(4).replace("    #...", "    loss = output.sum()") for line in lines]
     program = "\n".join(lines)
     (folder / "train.py").write_text(program if section == "2.1" else BEFORE + program)
@@ -63,5 +63,5 @@ def test_each_step(root, tmp_path, section):
         found = names(step / "rank")
         assert found[0] == "Functional.linear.0.forward"
         assert found[-1] == "Functional.linear.0.backward"
-        # What runs after forward_backward_dump_end() is not seen.
+        # Calls after forward_backward_dump_end() are not recorded.
         assert ("Tensor.sum.0.forward" in found) == (section == "2.2")

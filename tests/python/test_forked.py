@@ -1,4 +1,4 @@
-"""@forked: a test in a child of its own says what it would say in this process."""
+"""@forked: a test in a child gives the same report as in this process."""
 
 import os
 
@@ -33,7 +33,7 @@ def set_a_variable():
 
 
 def said_by(test, **arguments):
-    """The text with which the test fails."""
+    """The failure text of the test."""
     with pytest.raises(pytest.fail.Exception) as failure:
         test(**arguments)
     return str(failure.value)

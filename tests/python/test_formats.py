@@ -1,4 +1,4 @@
-"""engine/formats against the programs people have: torch, NumPy, Python's csv module.
+"""engine/formats against other programs: torch, NumPy, Python's csv module.
 
 Runs ``formats_tool`` (tests/formats), which is built with the C++ tests.
 """
@@ -45,7 +45,7 @@ def raw(tensor):
 
 
 def load_any(path):
-    # The files that hold globals weights_only refuses are our own golden ones.
+    # Some of our own golden files have globals that weights_only refuses.
     return torch.load(path, weights_only=False)
 
 
@@ -69,7 +69,7 @@ def test_torch_reads_what_we_write(tool, tmp_path, name):
 
 
 def test_we_read_what_torch_writes_now(tool, tmp_path):
-    """The golden files are of one torch; this is the one installed."""
+    """The golden files are from another version of torch; this test uses the installed one."""
     torch.manual_seed(11)
     value = {
         "a": torch.randn(3, 4).t(),

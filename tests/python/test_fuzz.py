@@ -1,4 +1,4 @@
-"""Each fuzz target holds for its seeds and some thousand changes of them (`make fuzz`: hours)."""
+"""Runs each fuzz target on its seeds and some thousand mutations (`make fuzz` runs for hours)."""
 
 import re
 import subprocess

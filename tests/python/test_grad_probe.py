@@ -1,4 +1,4 @@
-"""Task grad_probe: what an optimizer is about to use, beside numbers that PyTorch computes."""
+"""Task grad_probe: gradients before the optimizer's step, against numbers from PyTorch."""
 
 import csv
 import json
@@ -38,14 +38,14 @@ def model_and_data():
 
 
 def probe(folder, **section):
-    """Gradients by step, as they were when the optimizer began."""
+    """Trains; returns the gradients of each step as they were before the optimizer's step."""
     debugger = PrecisionDebugger(write_config(folder, **section))
     model, x = model_and_data()
     debugger.monitor(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     seen = []
     for _ in range(STEPS):
-        for part in x.chunk(2):  # a step of two backward passes
+        for part in x.chunk(2):  # two backward passes in each step
             debugger.start(model)
             model[:3](part).square().sum().backward()
             debugger.stop()
@@ -69,7 +69,7 @@ def numbers(gradient):
 
 
 def check_rows(rows, seen, extra):
-    """`extra`: what stands between the name and the maximum."""
+    """`extra`: the columns between the name and the maximum."""
     assert [row[0] for row in rows[1:]] == list(seen)
     for row in rows[1:]:
         gradient = seen[row[0]]
@@ -147,7 +147,7 @@ def test_ranks(tmp_path):
 
 
 class Outer(torch.optim.Optimizer):
-    """Runs another optimizer, as ZeroRedundancyOptimizer does."""
+    """Calls another optimizer, as ZeroRedundancyOptimizer does."""
 
     def __init__(self, inner):
         super().__init__(inner.param_groups, {})
@@ -174,8 +174,8 @@ def special(folder):
     optimizer.step()
 
 
-def test_what_is_special(tmp_path, capfd):
-    """A main_grad, NaN, bfloat16, no element, complex numbers, an optimizer around another."""
+def test_special_gradients(tmp_path, capfd):
+    """A main_grad, NaN, bfloat16, an empty tensor, complex numbers, a nested optimizer."""
     run_forked(special, tmp_path)
     rows = {row[0]: row[1:] for row in table(tmp_path, 7)}
     assert rows == {
@@ -223,11 +223,11 @@ def test_misuse(tmp_path):
 
 def in_a_bad_place(folder):
     (folder / "dump").mkdir()
-    (folder / "dump/rank0").write_text("a file")  # known when the first gradients are written
+    (folder / "dump/rank0").write_text("a file")  # detected when the first gradients are written
     return digest(enumerate(torch.tensor(g) for g in probe(folder)[-1].values()))
 
 
-def test_a_fault_leaves_the_training_alone(tmp_path, capfd):
+def test_a_fault_does_not_affect_the_training(tmp_path, capfd):
     (tmp_path / "good").mkdir()
     good = run_forked(probe, tmp_path / "good")[-1]
     bad = run_forked(in_a_bad_place, tmp_path)

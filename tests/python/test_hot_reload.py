@@ -19,7 +19,7 @@ L0 = {
 
 
 class Training:
-    """A loop whose configuration changes; says which steps were recorded under which."""
+    """A training loop whose configuration changes between its steps."""
 
     def __init__(self, folder, config, with_model=True, **keywords):
         from msprobe.pytorch import PrecisionDebugger
@@ -39,7 +39,7 @@ class Training:
         os.replace("config.new", "config.json")
 
     def step(self):
-        """The names that this step recorded, or None."""
+        """Runs a step; returns the names that it recorded, or None."""
         self.debugger.start(self.given)
         self.model(torch.ones(1, 2)).sum().backward()
         self.debugger.stop()
@@ -50,7 +50,7 @@ class Training:
         return {name for name in read_dump(self.out, self.steps - 1).names if "sum" not in name}
 
     def until(self, names):
-        """Goes on until a step records this."""
+        """Runs steps until one records these names."""
         end = time.monotonic() + GIVE_UP_S
         while (found := self.step()) != names:
             assert time.monotonic() < end, f"still {found}"
@@ -67,7 +67,7 @@ def switch(folder):
     training.until(L1 | L0)
     training.write({"dump_enable": True, "level": "L0", "statistics": {"list": ["forward"]}})
     training.until({"Module.0.Linear.forward.0"})
-    training.write({"level": "L1"})  # without the key: as it was
+    training.write({"level": "L1"})  # without the key dump_enable: nothing changes
     training.until(L1)
     training.write({"dump_enable": False})
     training.until(None)
@@ -82,7 +82,7 @@ def switch(folder):
 def test_every_key_can_change(tmp_path):
     assert run_forked(switch, tmp_path) == (None, [None, None], 0)
     for folder in (tmp_path / "out").iterdir():
-        json.loads((folder / "rank" / "dump.json").read_text())  # each is whole
+        json.loads((folder / "rank" / "dump.json").read_text())  # each dump is complete
 
 
 def mistakes(folder):
@@ -143,7 +143,7 @@ def test_without_the_key_the_file_is_read_once(tmp_path):
 
 
 def within_a_step(folder, change):
-    """A change between two starts of one step."""
+    """Changes the configuration between two start() calls of one step."""
     training = Training(folder, {"dump_enable": True})
     debugger, model = training.debugger, training.model
     for n in range(2):
@@ -164,7 +164,7 @@ def within_a_step(folder, change):
     [
         ({"statistics": {"list": ["nothing"]}}, ["Functional.linear.0.forward"], []),
         (
-            {"level": "L0"},  # another header
+            {"level": "L0"},  # would change the header
             ["Functional.linear.0.forward", "Functional.linear.1.forward"],
             ["Module.0.Linear.forward.0"],
         ),

@@ -31,7 +31,7 @@ def nobody_finds_an_npu():
 
 
 def run(program, *path, cwd=None, status=0):
-    """What the program prints, in a Python of its own with `path` before everything else."""
+    """The output of the program in a new Python, with `path` first in sys.path."""
     env = dict(os.environ, PYTHONPATH=os.pathsep.join(str(folder) for folder in path))
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, env=env, cwd=cwd, capture_output=True, text=True)
@@ -40,7 +40,7 @@ def run(program, *path, cwd=None, status=0):
 
 
 def package(folder, name, **sources):
-    """A package of somebody else."""
+    """Writes a third-party package."""
     made = folder / name
     made.mkdir(parents=True)
     for module, source in {"__init__": "", **sources}.items():
@@ -48,7 +48,7 @@ def package(folder, name, **sources):
     return folder
 
 
-def test_hooks_come_and_no_torch_npu_is_left():
+def test_hooks_are_importable_without_a_module_torch_npu():
     run(f"""
 {NOBODY_FINDS_AN_NPU}
 nobody_finds_an_npu()
@@ -73,7 +73,7 @@ def test_the_comparison_runs_as_a_module(module):
 
 @pytest.mark.parametrize("form", ["import torch_npu.hooks", "from torch_npu import hooks"])
 def test_forms_that_bind_torch_npu_itself_find_none(form):
-    """Nobody gets a module torch_npu: the rule of docs/older_tools.md."""
+    """A module torch_npu is never created: the rule of docs/older_tools.md."""
     assert "No module named 'torch_npu'" in run(form, status=1)
     run(f"""
 {NOBODY_FINDS_AN_NPU}
@@ -117,7 +117,7 @@ for form in {[*FORMS, "import torch_npu.hooks", "from torch_npu import hooks"]!r
 
 
 def test_a_finder_that_comes_later_is_asked(tmp_path):
-    """An editable installation of torch_npu puts its own finder behind."""
+    """An editable installation of torch_npu appends its own finder after ours."""
     package(tmp_path, "torch_npu", __init__="real = 1")
     run(f"""
 import sys
@@ -152,7 +152,7 @@ def test_msprobe_alone_touches_no_start_of_python():
     outside = {path.split("/")[0] for path in installed if not path.startswith("../")}
     assert outside == {"msprobe", "mindstudio_probe-27.0.0.dist-info"}
     assert "msprobe/compat/packages/ptdbg_ascend/__init__.py" in installed
-    # -S: the .pth files of this environment, msprobe-old-names among them, are not read.
+    # -S: the .pth files of this environment, also that of msprobe-old-names, are not read.
     site = next(path for path in files("mindstudio-probe") if path.name == "METADATA").locate()
     program = f"""
 import sys
@@ -187,7 +187,7 @@ print(json.dumps([sys.argv, sys.path[0], os.path.samefile(__file__, sys.argv[0])
 
 
 def without_names(*command, cwd, path=(), status=0):
-    """A Python without the wheel of the names: `site`, which reads .pth files, is off."""
+    """Runs Python as if msprobe-old-names were not installed: without `site`, which reads .pth."""
     site = next(path for path in files("mindstudio-probe") if path.name == "METADATA").locate()
     search = [*path, site.parent.parent, *[part for part in sys.path if "-packages" in part]]
     env = dict(os.environ, PYTHONPATH=os.pathsep.join(map(str, search)))
@@ -213,7 +213,7 @@ def test_one_run_is_as_python_runs_the_script(tmp_path):
     done = subprocess.run(
         [sys.executable, *given], cwd=tmp_path / "work", check=True, capture_output=True, text=True
     )
-    assert with_module == done.stdout  # there by the wheel, here for one run
+    assert with_module == done.stdout  # with the wheel; without it for one run
     assert f'"{tmp_path}/scripts"' in with_module and '"a b"' in with_module
 
 

@@ -1,4 +1,4 @@
-"""A clean clone installs with plain pip, where there is neither PyTorch nor a tool of ours."""
+"""A clean clone installs with plain pip in an environment without PyTorch and build tools."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Ctrl-C inside start, stop and step: what follows is as if it had come a moment later."""
+"""Ctrl-C inside start, stop and step has the same effect as just after the call."""
 
 import signal
 import sys
@@ -17,7 +17,7 @@ OURS = str(Path(msprobe.__file__).parent)
 
 
 def interrupt_at(number):
-    """A trace function that raises KeyboardInterrupt at that line of ours."""
+    """A trace function that raises KeyboardInterrupt at the `number`-th line of our code."""
     left = number
 
     def trace(frame, event, argument):
@@ -65,7 +65,7 @@ def test_interrupted_everywhere(tmp_path):
     model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
     debugger = PrecisionDebugger(dump_path=str(tmp_path), level="mix")
     number = 0
-    while interrupted_step(debugger, model, number):  # the lists of APIs are read again each time
+    while interrupted_step(debugger, model, number):  # each run reads the lists of APIs again
         check_left_behind(debugger, model)
         number += 1
     assert number > 50
@@ -104,7 +104,7 @@ class Interrupted(torch.nn.Sequential):
 
 
 def interrupt_our_own_work(folder):
-    """While the engine runs Python code of the program's."""
+    """Interrupts while the engine calls Python code of the program."""
     model = torch.nn.Sequential(Interrupted(torch.nn.Linear(2, 2)), torch.nn.ReLU())
     debugger = PrecisionDebugger(dump_path=str(folder), level="L0")
     with pytest.raises(KeyboardInterrupt):
@@ -120,6 +120,6 @@ def test_interrupted_in_our_own_work(tmp_path):
 
 @forked
 def test_interrupted_in_our_own_work_without_a_handler(tmp_path):
-    """As in a job that a shell began in the background."""
+    """As in a background job of a shell, which ignores SIGINT."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     interrupt_our_own_work(tmp_path)

@@ -1,8 +1,8 @@
-"""A run that dies at a random moment, in any way: every acknowledged record is in what is left.
+"""A run dies at a random moment, in any way: every acknowledged record is in its dump.
 
-A record is acknowledged when the call that made it has returned to Python. The child tells so
-through a pipe; what it has written there survives it. A dozen moments here,
-hundreds in the campaign.
+A record is acknowledged when its call has returned to Python. The child then writes the name to a
+pipe, whose content survives the child. The normal test kills at a dozen moments, the campaign at
+hundreds.
 """
 
 import faulthandler
@@ -23,18 +23,18 @@ from recording import read_dump, whole_tensors
 from torch.nn import functional as F
 
 LATEST_S = 0.15  # after the first acknowledged record
-# How a run dies: the signal it is sent, and the code that its parent sees.
+# How a run dies: the signal that it receives, and the exit code.
 DEATHS = {
     "kill -9": (signal.SIGKILL, -signal.SIGKILL),
     "SIGTERM": (signal.SIGTERM, -signal.SIGTERM),
     "abort": (signal.SIGABRT, -signal.SIGABRT),
-    "os._exit": (signal.SIGUSR1, 3),  # from a handler of the program's own
+    "os._exit": (signal.SIGUSR1, 3),  # called by a signal handler of the program
 }
 KINDS = [(level, task) for level in ("L1", "mix", "L0") for task in ("statistics", "tensor")]
 
 
 class Layer(torch.nn.Module):
-    """Tells of its own calls of functions; its own name comes from whoever calls it."""
+    """Reports its own function calls; the caller reports the call of the module."""
 
     def __init__(self, told):
         super().__init__()
@@ -57,7 +57,7 @@ def child_main(folder, level, task, pipe):
 
     torch.set_num_threads(1)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    faulthandler.disable()  # pytest has it print the stack of an abort
+    faulthandler.disable()  # pytest enables it to print the stack of an abort
     signal.signal(signal.SIGUSR1, lambda *_: os._exit(3))
     debugger = PrecisionDebugger(dump_path=str(folder), level=level, task=task)
     step, calls = 0, defaultdict(int)
@@ -110,7 +110,7 @@ def train_and_kill(folder, level, task, dice, death="kill -9"):
             continue
         got = os.read(reader, 1 << 16)
         if not got:
-            break  # it died by itself
+            break  # it ended before the signal
         heard += got
         if deadline is None:
             deadline = time.monotonic() + delay
@@ -123,7 +123,7 @@ def train_and_kill(folder, level, task, dice, death="kill -9"):
     assert os.waitstatus_to_exitcode(status) == code, "it did not live until the kill"
     acknowledged = defaultdict(set)
     for line in heard.decode().splitlines(keepends=True):
-        assert line.endswith("\n")  # a write of the child is whole
+        assert line.endswith("\n")  # each write of the child is a whole line
         step, name = line.split()
         acknowledged[int(step)].add(name)
     return acknowledged
@@ -136,7 +136,7 @@ def msprobe(binary, *words):
 
 
 def check(binary, folder, acknowledged):
-    """Reads what is left: of finished steps as JSON, of the last before recovery and after."""
+    """Reads finished steps as JSON, and the last step before and after its recovery."""
     for step, names in acknowledged.items():
         rank = folder / f"step{step}" / "rank"
         if step + 1 in acknowledged:
@@ -151,7 +151,7 @@ def check(binary, folder, acknowledged):
         kept = set(json.loads((rank / "dump.json").read_text())["data"])
         assert names <= kept, f"step {step}: recover lost {sorted(names - kept)[:5]}"
         assert "nothing to do" in msprobe(binary, "recover", rank)
-        # What was whole is not rewritten: cut after the last whole entry, then closed.
+        # Recovery keeps the complete entries unchanged, cuts after the last one and closes the file.
         after = (rank / "dump.json").read_bytes()
         assert before.startswith(after.removesuffix(b"\n}}\n"))
         if (rank / "dump_tensor_data").exists():
@@ -196,7 +196,7 @@ def test_two_hundred_deaths_lose_no_acknowledged_record(tmp_path, msprobe_bin):
 
 
 def test_a_missing_record_is_seen(tmp_path, msprobe_bin):
-    """The check itself: an acknowledged name that is not in the dump fails it."""
+    """Tests the check: it fails if an acknowledged name is not in the dump."""
     acknowledged = train_and_kill(tmp_path / "run", "L1", "statistics", random.Random(3))
     acknowledged[max(acknowledged)].add("Functional.gelu.99.forward")
     with pytest.raises(AssertionError, match=r"show does not list \['Functional.gelu.99.forward'"):

@@ -80,7 +80,7 @@ class Stop(BaseException):
     },
 )
 def raised_in_a_module(watch):
-    """Calls after a caught exception are recorded; the module that raised is not their parent (C9)."""
+    """Calls after a caught exception are recorded, but not under the module that raised (C9)."""
     torch.manual_seed(7)
     model, caught = nn.Sequential(Refuses(), nn.Linear(3, 3)), []
     with watch(model):

@@ -97,7 +97,7 @@ def clipped_by_value(watch):
 
 @program(*RECORDS)
 def step_that_raises(watch):
-    """A closure raises, an optimizer hook raises; the optimizer is not the parent of later calls."""
+    """A closure raises, an optimizer hook raises; the parent of later calls is not affected."""
     model, caught = small(), []
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
