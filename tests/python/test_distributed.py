@@ -88,7 +88,7 @@ def calls(data, api):
 
 def test_a_bucket_is_the_sum_of_all_ranks(mix):
     (left,), (right,) = (calls(data, "all_reduce") for data in mix["ddp_hook"])
-    assert left["async"] == "complete at stop"  # DDP waits for the future, not for the work
+    assert left["async"] == "complete at stop"  # DDP waits for the future
     sums = [record["input_args"][0]["Mean"] for record in (left, right)]
     for record in (left, right):
         assert record["output"][0]["Mean"] == pytest.approx(sum(sums))
@@ -102,7 +102,7 @@ def test_what_one_stage_sends_the_other_receives(mix):
     for sent, got in ((activation, received), (gradient, returned)):
         fingerprint = sent["input_args"][0]["fp"]
         assert got["output"][0]["fp"] == fingerprint
-        assert got["input_args"][0] is None  # the content of a receive buffer before the call is not recorded
+        assert got["input_args"][0] is None  # content of the buffer before the call
         assert sent["group"]["role"] == "source" and got["group"]["role"] == "receiver"
 
 

@@ -1,4 +1,4 @@
-"""A clean clone installs with plain pip in an environment without PyTorch and build tools."""
+"""A clean clone installs with plain pip in an empty environment, without PyTorch."""
 
 import subprocess
 import sys

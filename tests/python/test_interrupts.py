@@ -17,7 +17,7 @@ OURS = str(Path(msprobe.__file__).parent)
 
 
 def interrupt_at(number):
-    """A trace function that raises KeyboardInterrupt at the `number`-th line of our code."""
+    """A trace function that raises KeyboardInterrupt after `number` lines of our code."""
     left = number
 
     def trace(frame, event, argument):

@@ -151,7 +151,7 @@ def check(binary, folder, acknowledged):
         kept = set(json.loads((rank / "dump.json").read_text())["data"])
         assert names <= kept, f"step {step}: recover lost {sorted(names - kept)[:5]}"
         assert "nothing to do" in msprobe(binary, "recover", rank)
-        # Recovery keeps the complete entries unchanged, cuts after the last one and closes the file.
+        # Recovery leaves complete entries unchanged, cuts after the last one and closes the file.
         after = (rank / "dump.json").read_bytes()
         assert before.startswith(after.removesuffix(b"\n}}\n"))
         if (rank / "dump_tensor_data").exists():

@@ -1,4 +1,4 @@
-"""`msprobe compare --memory`: what a comparison takes stays below what it may take."""
+"""`msprobe compare --memory`: the memory of a comparison stays below the limit."""
 
 import argparse
 import csv
@@ -12,7 +12,7 @@ import numpy
 import pytest
 
 MEGA = 1 << 20
-# A small program starts it: a child's account of memory begins with what its parent holds.
+# A child's ru_maxrss starts at the memory of its parent, so a small program starts the child.
 STARTER = (
     "import os, sys; pid = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ); "
     "_, status, usage = os.wait4(pid, 0); "
@@ -30,14 +30,14 @@ def compare(msprobe_bin):
 
 
 def run_compare(program, folder, *flags, name=""):
-    """Exit code, what was printed, and the peak of resident memory in bytes."""
+    """Exit code, the output, and the peak of resident memory in bytes."""
     command = [program, "compare", "-tp", folder / "target" / name, "-gp", folder / "golden" / name]
     command += ["-o", folder / "out", *flags]
     done = subprocess.run(
         [sys.executable, "-I", "-c", STARTER, *map(str, command)],
         capture_output=True,
         text=True,
-        env=os.environ | {"MSPROBE_THREADS": "2"},  # each has its part of the memory
+        env=os.environ | {"MSPROBE_THREADS": "2"},  # each thread needs memory
     )
     *lines, peak = done.stdout.splitlines()
     return done.returncode, "\n".join([*lines, done.stderr]), int(peak.split()[1]) * 1024
@@ -63,7 +63,7 @@ def test_dumps_that_do_not_fit_say_what_they_need(compare, indent, tmp_path):
     for flags in ([], ["--xlsx"], ["--format", "json"]):
         code, text, peak = compare(tmp_path, "--memory", hint + "MB", *flags)
         assert code == 0, text
-        assert 128 * MEGA < peak < int(hint) * MEGA  # else the first half says nothing
+        assert 128 * MEGA < peak < int(hint) * MEGA  # otherwise the first half proves nothing
 
 
 def test_what_fits_is_not_refused(compare, tmp_path):
@@ -73,7 +73,7 @@ def test_what_fits_is_not_refused(compare, tmp_path):
     assert code == 0 and peak < limit, text
 
 
-def test_ranks_take_turns_within_it(compare, tmp_path):
+def test_ranks_are_compared_one_after_another_within_the_limit(compare, tmp_path):
     write_statistics(tmp_path / "one", 15_000)
     for side in ("target", "golden"):
         for rank in range(6):
@@ -85,7 +85,7 @@ def test_ranks_take_turns_within_it(compare, tmp_path):
 
 
 def write_dumps(folder, sizes):
-    """Dumps of task tensor, each value as large as `sizes` says."""
+    """Writes dumps of task tensor with values of these sizes."""
     for side in ("target", "golden"):
         tensors = folder / side / "dump_tensor_data"
         tensors.mkdir(parents=True)
@@ -101,7 +101,7 @@ def write_dumps(folder, sizes):
 
 
 def write_big_endian(folder, sizes):
-    """Elements that cannot be compared as they lie in the file."""
+    """Writes elements in big-endian order, which must be converted before the comparison."""
     for side in ("target", "golden"):
         (folder / side).mkdir()
         for i, size in enumerate(sizes):
@@ -109,7 +109,7 @@ def write_big_endian(folder, sizes):
 
 
 def write_folders(folder, sizes):
-    """A folder with a file of several tensors and one of a single tensor: no checkpoint."""
+    """Writes a folder with a file of several tensors and a file of one tensor; not a checkpoint."""
     torch = pytest.importorskip("torch")
     for side in ("target", "golden"):
         (folder / side).mkdir()
@@ -127,7 +127,7 @@ def write_checkpoints(folder, sizes):
 
 
 def write_shares(folder, sizes):
-    """A checkpoint of two tensor-parallel ranks: tensors are put together in memory."""
+    """Writes a checkpoint of two tensor-parallel ranks, whose tensors are joined in memory."""
     torch = pytest.importorskip("torch")
     for side in ("target", "golden"):
         for rank in range(2):
@@ -152,7 +152,7 @@ def write_shares(folder, sizes):
         (write_big_endian, "181 MB"),
         (write_folders, "180 MB"),
         (write_checkpoints, "180 MB"),
-        (write_shares, "270 MB"),  # its whole, beside one share
+        (write_shares, "270 MB"),  # the joined tensor and one shard
     ],
 )
 def test_a_tensor_that_does_not_fit_costs_its_own_row(compare, write, needed, tmp_path):
@@ -170,7 +170,7 @@ def test_a_tensor_that_does_not_fit_costs_its_own_row(compare, write, needed, tm
 
 
 @pytest.mark.parametrize(("amount", "words"), [("4 apples", "such as 4GB"), ("5MB", "at least")])
-def test_an_amount_that_is_none(compare, amount, words, tmp_path):
+def test_an_invalid_amount_is_refused(compare, amount, words, tmp_path):
     write_statistics(tmp_path, 1)
     code, text, _ = compare(tmp_path, "--memory", amount)
     assert code == 2 and words in text

@@ -1,7 +1,7 @@
-"""Every number of a tensor's row in the table against NumPy in float64: real files, the real
-command, all pairs of dtypes, and what values and layouts can be odd.
+"""Every number in a tensor's row of the table against NumPy in float64: real files, the real
+command, all pairs of dtypes, unusual values and layouts.
 
-The C++ tests compare with a scalar twin of ours; this oracle shares nothing with it.
+The C++ tests compare with our own scalar version; this oracle shares no code with it.
 """
 
 import csv
@@ -24,7 +24,7 @@ OURS += ["First Position", "Worst Position", "NPU at Worst", "Bench at Worst"]
 OURS += [f"{side} {kind}" for side in ("NPU", "Bench") for kind in ("NaN", "+Inf", "-Inf")]
 # Columns of the older tools are rounded, Cosine near 1 even more.
 DECIMALS = dict.fromkeys(METRICS, 12) | {"EucDist": 400}
-SQUARES = 1e130  # of elements of float64: beyond, sums of squares are infinite or nothing
+SQUARES = 1e130  # limit of float64 elements: beyond it sums of squares overflow or underflow
 OUT_OF_RANGE = {
     "beyond-squares": {"Cosine": "Nan", "EucDist": INF, "RMSE": INF, "Relative L2": "N/A"},
     "below-squares": {
@@ -37,7 +37,7 @@ OUT_OF_RANGE = {
 
 
 def made(dtype, count, seed):
-    """Bell-shaped numbers, some of them zero; the same numbers for the same seed."""
+    """Normally distributed numbers, some of them zero; equal for equal seeds."""
     dice = np.random.default_rng(seed)
     values = np.round(dice.normal(size=count) * 3, 2)
     values[dice.random(count) < 0.1] = 0
@@ -46,7 +46,7 @@ def made(dtype, count, seed):
     if dtype == FLOAT4:
         return torch.from_numpy(dice.integers(0, 256, count, dtype=np.uint8)).view(dtype)
     if dtype == FLOAT8_E8M0:
-        values = np.abs(values) + 0.1  # it has neither signs nor zero
+        values = np.abs(values) + 0.1  # this dtype has neither signs nor zero
     if dtype.is_complex:
         return torch.from_numpy(values + 1j * np.roll(values, 1)).to(dtype)
     if not dtype.is_floating_point:
@@ -56,11 +56,11 @@ def made(dtype, count, seed):
 
 
 def pairs():
-    """name -> target, golden; every dtype with every other one."""
+    """Name -> (target, golden): every dtype with every other dtype."""
     for i, t in enumerate(DTYPES):
         for j, g in enumerate(DTYPES):
             if (t == FLOAT4) != (g == FLOAT4):
-                continue  # two values an element
+                continue  # an element has two values
             seed, count = 100 * min(i, j) + max(i, j), 40 + i + j
             target, golden = made(t, count, seed), made(g, count, seed)
             if t == g and t not in (torch.bool, FLOAT8_E8M0):
@@ -69,7 +69,7 @@ def pairs():
 
 
 def odd():
-    """name -> target, golden; values and layouts that a formula can trip over."""
+    """Name -> (target, golden): values and layouts for which a formula may fail."""
     f4, f8 = torch.float32, torch.float64
     floats = [
         d for d in DTYPES if d.is_floating_point and "e8m0" not in str(d) and "4_e" not in str(d)
@@ -132,7 +132,7 @@ def odd():
 
 
 def smallest_steps(dtype):
-    """Bits behind the point and exponent of the smallest normal number: from what comes after 1."""
+    """Mantissa bits and the exponent of the smallest normal number, from the number after 1."""
     if dtype == FLOAT4:
         return 1, 0
     if dtype == FLOAT8_E8M0:
@@ -147,7 +147,7 @@ def smallest_steps(dtype):
 
 
 def steps(x, bits, low):
-    """How many numbers of the format lie between 0 and |x|, with the sign of x."""
+    """How many numbers the format has between 0 and |x|, with the sign of x."""
     exponent = np.where(x == 0, low, np.maximum(np.frexp(x)[1] - 1, low)).astype(np.int64)
     at = np.rint(np.ldexp(np.abs(x), bits - exponent)).astype(np.int64)
     return np.where(np.signbit(x), -1, 1) * (((exponent - low) << bits) + at)
@@ -177,7 +177,7 @@ def modulus(x):
 
 
 def expected(target, golden):
-    """Column -> number, or the word that stands for none."""
+    """Column -> number, or the word for a missing number."""
     if [n for n in target.shape if n != 1] != [n for n in golden.shape if n != 1]:
         return dict.fromkeys(METRICS, "shape unmatched")
     if target.numel() == 0:
@@ -295,7 +295,7 @@ def test_pt(which, tmp_path, msprobe_bin):
 
 
 def test_npy(tmp_path, msprobe_bin):
-    """The dtypes NumPy has, in Fortran's order on one side."""
+    """The dtypes of NumPy; one side is in Fortran order."""
     cases = {}
     for name, case in {**dict(pairs()), **dict(odd())}.items():
         if all(t.dtype not in NOT_NUMPY for t in case):

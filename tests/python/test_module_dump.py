@@ -63,7 +63,7 @@ def test_recorded_anyway(tmp_path):
     block = Block()
     debugger = PrecisionDebugger(dump_path=str(tmp_path), level="L0")
     debugger.start([block])
-    module_dump(block.inner, "mine")  # a warning
+    module_dump(block.inner, "mine")  # only a warning
     block(X)
     module_dump_end()
     debugger.stop()

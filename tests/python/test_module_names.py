@@ -10,7 +10,7 @@ X = torch.ones(1, 2)
 
 
 class OwnNames(nn.Sequential):
-    """Names what it holds in a way of its own."""
+    """Has its own named_modules()."""
 
     def named_modules(self, memo=None, prefix="", remove_duplicate=True):
         yield prefix, self
@@ -19,14 +19,14 @@ class OwnNames(nn.Sequential):
 
 
 class OwnItems(dict):
-    """In the place of a module's dict; its order is not that of a dict."""
+    """Replaces a module's dict, with another order of items."""
 
     def items(self):
         return reversed(super().items())
 
 
 def recorded(debugger, folder, step):
-    """Names of the modules whose calls one step has, without "Module." and class."""
+    """Names of the modules with a call in one step, without "Module." and the class."""
     debugger.step()
     names = read_dump(folder, step).names
     calls = [name.split(".") for name in names if ".forward." in name]
@@ -53,13 +53,13 @@ def test_names_follow_the_model(tmp_path):
     of_reversed = ["reversed.1.y", "reversed.0", "reversed.1.y", "reversed.1", "reversed"]
     assert recorded(debugger, tmp_path, 0) == at_first + of_reversed
 
-    # Between two steps one goes, one comes and one takes another's place.
+    # Between two steps one module is removed, one added and one replaced.
     del model._modules["reversed"], model._modules["3"]
     model.add_module("head", nn.Sequential(nn.Linear(2, 2)))
     model[1] = nn.Tanh()
     debugger.start(model)
     model(X)
-    # And within a step.
+    # The same within a step.
     model.head.append(nn.GELU())
     model[0] = nn.Softmax(dim=0)
     model(X)

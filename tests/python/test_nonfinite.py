@@ -36,7 +36,7 @@ def go_wrong():
 
 @pytest.mark.parametrize("data_mode", [["all"], ["output"]])
 def test_nan_check(data_mode, tmp_path):
-    """1 where an output is not finite, of every call and its gradients; no number else."""
+    """For every call and its gradients: 1 if an output is non-finite, and no other number."""
     dump = dump_of(tmp_path, go_wrong, "nan_check", data_mode=data_mode)
     assert {name: record["is_nan"] for name, record in dump.data.items()} == {
         "Torch.relu.0.forward": 0,
@@ -70,15 +70,15 @@ def test_nan_check_locates_in_tensor_list(tmp_path):
 
 
 def overflow():
-    """Three calls make what is not finite; others pass it on, or are given it."""
+    """Three calls make non-finite values; the other calls pass them on, or are given them."""
     x = X.detach()
-    masked = x.masked_fill(x < 0, float("-inf"))  # asked for: passed on
+    masked = x.masked_fill(x < 0, float("-inf"))  # -inf is an argument: passed on, not made
     torch.softmax(masked, 0)
     torch.empty(3).fill_(float("nan"))
     y = torch.div(1.0, x)  # Inf
     torch.add(y, 1.0)
-    torch.sub(y, y)  # NaN of Inf
-    x.clone().log_()  # in place: its input is gone
+    torch.sub(y, y)  # NaN from Inf
+    x.clone().log_()  # in place: overwrites its input
 
 
 def make_nan(dump):
@@ -88,7 +88,7 @@ def make_nan(dump):
     }
 
 
-def test_overflow_check_records_what_makes_nan(tmp_path, capfd):
+def test_overflow_check_records_calls_that_make_nan_or_infinity(tmp_path, capfd):
     dump = dump_of(tmp_path, overflow, "overflow_check", overflow_nums=-1)
     assert make_nan(dump) == {
         "Torch.div.0.forward": ["input.1.pt", "output.0.pt"],
@@ -157,7 +157,7 @@ def run_modules(nan_weight):
 
 @pytest.mark.parametrize("nan_weight", [False, True])
 def test_overflow_check_of_modules(nan_weight, tmp_path):
-    """A module given NaN by its parameters, or by those inside, did not make it."""
+    """A module with NaN in its own parameters, or in those of its children, did not make the NaN."""
 
     def record_modules():
         from msprobe.pytorch import PrecisionDebugger
@@ -177,7 +177,7 @@ def test_overflow_check_of_modules(nan_weight, tmp_path):
 
 
 def test_nan_in_files_without_a_dump(msprobe_bin, tmp_path):
-    """Tables of the older tools go by recorded statistics; of plain tensors there are none."""
+    """Tables of the older tools need recorded statistics, which tensor files without a dump lack."""
     fine, bad = numpy.ones(4, "f4"), numpy.array([1, numpy.nan, 1, 1], "f4")
     pairs = {"both": (bad, bad), "golden": (fine, bad), "none": (fine, fine), "target": (bad, fine)}
     for side in (0, 1):

@@ -1,8 +1,7 @@
 """compute_stats against NumPy in float64: every CPU dtype of torch, 200 random layouts each.
 
-The C++ tests compare with a scalar twin of ours; this oracle was written by others. A tensor
-reaches the engine in two ways: through DLPack, and through torch's exchange table once a debugger
-exists.
+The C++ tests compare with our own scalar version; this oracle is independent. A tensor reaches the
+engine in two ways: through DLPack, and, if a debugger exists, through torch's exchange table.
 """
 
 import math
@@ -17,9 +16,9 @@ from recording import forked
 from msprobe import _engine
 
 LAYOUTS = 200
-RELATIVE = 1e-12  # of mean and norm; of the mean modulus where terms cancel
+RELATIVE = 1e-12  # error of mean and norm; relative to the mean modulus if terms cancel
 
-# Not of numbers, or not to be made on a CPU: quantized tensors, bags of bits, parts of a byte.
+# Dtypes that are not numbers or do not exist on a CPU: quantized, raw bits, less than a byte.
 OTHER = {"qint8", "qint32", "quint8", "quint4x2", "quint2x4"}
 OTHER |= {"bits8", "bits16", "bits1x8", "bits2x4", "bits4x2"}
 OTHER |= {f"{sign}int{bits}" for sign in ("", "u") for bits in range(1, 8)}
@@ -31,7 +30,7 @@ def test_every_dtype_of_torch_is_here():
 
 
 def random_elements(dtype, count, dice, bits):
-    """`count` elements in a row: bell-shaped numbers, or any bit patterns at all."""
+    """`count` contiguous elements: normally distributed numbers, or random bit patterns."""
     seed = dice.getrandbits(32)
     if dtype == torch.bool:
         return torch.from_numpy(np.random.default_rng(seed).integers(0, 2, count) == 1)
@@ -49,7 +48,7 @@ def random_elements(dtype, count, dice, bits):
 
 
 def random_layout(dtype, dice):
-    """A tensor of at most a few thousand elements, somewhere in a larger storage."""
+    """A view of at most a few thousand elements in a larger storage."""
     shape = [dice.choice([0, 1, 1, 2, 3, 5, 8, 17]) for _ in range(dice.randint(0, 5))]
     if dice.random() < 0.85:
         shape = [max(1, extent) for extent in shape]
@@ -82,14 +81,14 @@ def random_layout(dtype, dice):
 
 
 def close(found, expected, scale):
-    """The same infinity or NaN, or within RELATIVE of scale."""
+    """Whether both are the same infinity or NaN, or differ by at most RELATIVE * scale."""
     if not math.isfinite(expected):
         return found == expected or (math.isnan(found) and math.isnan(expected))
     return abs(found - expected) <= RELATIVE * scale
 
 
 def check(tensor, what):
-    """One tensor against the oracle."""
+    """Compares the statistics of one tensor with the oracle."""
     found = _engine.compute_stats(tensor)
     exact = numbers(tensor)
     with np.errstate(invalid="ignore", over="ignore"):
@@ -118,7 +117,7 @@ def check(tensor, what):
             norm = math.sqrt(math.fsum(values * values))
         else:
             mean, size, norm = values.sum(), 0.0, math.inf
-    ulps = 1 if tensor.dtype.is_complex else 0  # of hypot, which libraries round differently
+    ulps = 1 if tensor.dtype.is_complex else 0  # libraries round hypot differently
     for key, bound in (("max", values.max()), ("min", values.min())):
         got = getattr(found, key)
         assert got == bound or abs(got - bound) <= ulps * np.spacing(bound), f"{what}: {key}"
@@ -160,7 +159,7 @@ def test_through_the_exchange_table(dtype, tmp_path):
 
 @pytest.mark.parametrize("kind", ["f8", "f4", "f2", "i1", "i8", "u2", "u8", "?", "c8", "c16"])
 def test_numpy_arrays(kind):
-    """As the same tensor, also of strides that tensors cannot have."""
+    """Same results as for the tensor, also with strides that tensors cannot have."""
     array = (np.random.default_rng(5).normal(size=(7, 6, 5)) * 50).astype(kind)
     for view in (array, array[::-1], array.T, array[1:, ::-2, -1], array[:0], array[0, 0]):
         found, same = (_engine.compute_stats(a) for a in (view, torch.from_numpy(view.copy())))
@@ -184,7 +183,7 @@ LAZY = {
 @pytest.mark.parametrize("case", LAZY)
 @forked
 def test_lazy_tensors(case, way, tmp_path):
-    """Read as if they were resolved."""
+    """Tensors with a conj or neg bit are read as if they were resolved."""
     if way == "exchange table":
         from msprobe.pytorch import PrecisionDebugger
 

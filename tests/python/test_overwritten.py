@@ -1,4 +1,4 @@
-"""What lay in memory before a call overwrote it does not make two runs different."""
+"""Memory content before a call overwrites it does not make two runs different."""
 
 import json
 import subprocess
@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-# Each call overwrites all of a buffer, whose old content is the second argument of the program.
+# Each call overwrites a whole buffer. The second argument of the program is its old content.
 PROGRAM = """
 import sys, torch
 from msprobe.pytorch import PrecisionDebugger

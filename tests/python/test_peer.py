@@ -1,6 +1,6 @@
-"""The older tool itself, beside ours: equal names, and each reads what the other wrote.
+"""msprobe 26 itself beside ours: equal names, and each tool reads the dumps of the other.
 
-Needs the venv that `make bench-peer` makes; run by make test-all.
+Needs the venv that `make bench-peer` makes; runs only in make test-all.
 """
 
 import json
@@ -100,7 +100,7 @@ def test_the_earlier_compare_reads_ours(dumps, pythons, level, task, tmp_path):
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("level", LEVELS)
 def test_ours_reads_theirs(dumps, msprobe_bin, level, task, tmp_path):
-    """The same run on the same machine: nothing differs; one may record what the other does not."""
+    """The same run on the same machine: nothing differs, but one tool may record more values."""
     paths = dumps(level, task)
     command = [msprobe_bin, "compare", "-tp", paths["ours"], "-gp", paths["peer"]]
     command += ["-o", tmp_path / "out", "--format", "json"]

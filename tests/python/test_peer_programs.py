@@ -1,7 +1,8 @@
-"""Our record of a program beside those of msprobe 1.0.4, 8.3.3 and 26.2.0 of the same program.
+"""Our dump of each program against the dumps of msprobe 1.0.4, 8.3.3 and 26.2.0.
 
-Names, counters, order, values, parents and stacks are equal but for the rows of docs/differences.md
-that tests/data/programs/differences.json points to. How theirs were recorded: README beside them.
+Names, counters, order, values, parents and stacks are equal, except for the rows of
+docs/differences.md that tests/data/programs/differences.json names. How the older tools' dumps were
+recorded: README in the same folder.
 """
 
 import json
@@ -25,7 +26,7 @@ def programs(root):
 
 @pytest.fixture(scope="module")
 def ours(programs, tmp_path_factory):
-    """Everything record.py records; in processes of its own, which choose how they compute."""
+    """All dumps of record.py, recorded in new processes with their own CPU settings."""
     folder = tmp_path_factory.mktemp("ours")
     command = [sys.executable, programs / "record.py", folder]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -39,7 +40,7 @@ def rules(programs):
 
 
 def dumps(folder) -> list:
-    """(program/level_mode, step/rank) of every dump in it."""
+    """(program/level_mode, step/rank) of every dump in a folder."""
     parts = (path.parent.relative_to(folder).parts for path in sorted(folder.glob("**/dump.json")))
     return [("/".join(each[:2]), "/".join(each[2:])) for each in parts]
 
@@ -96,7 +97,7 @@ def test_every_rule_is_a_row_of_the_docs(rules, root):
 
 
 def test_parents_of_gradients_are_those_of_the_calls(ours):
-    """Where ours differs from theirs, it is the same tree as forward."""
+    """Where our parents differ from theirs, backward has the same tree as forward."""
     for setting, place in dumps(ours):
         parents = peer_programs.read(ours / setting / place, "construct.json")
         for name, parent in parents.items():

@@ -1,4 +1,4 @@
-"""What a program can see of the tool: nothing, while it collects and after it has stopped."""
+"""A program cannot detect the tool, neither while it collects nor after it has stopped."""
 
 import inspect
 import operator
@@ -36,7 +36,7 @@ CALLABLES = {
 
 
 def attempt(function, *args):
-    """The result, or what was raised."""
+    """The result of the call, or its exception."""
     try:
         return function(*args)
     except Exception as error:
@@ -44,7 +44,7 @@ def attempt(function, *args):
 
 
 def looks(function):
-    """Everything introspection tells; comparable within one process."""
+    """All results of introspection; comparable only within one process."""
     return {
         "id": id(function),
         "hash": hash(function),
@@ -143,7 +143,7 @@ def test_no_attribute_of_torch_is_replaced(phases, phase):
 
 @forked
 def test_comparisons_hold_while_collecting(tmp_path):
-    """`is`, ==, pickles and isinstance while collecting."""
+    """`is`, ==, pickle and isinstance give the same results while collecting."""
     begin(tmp_path)
     x = torch.ones(2, requires_grad=True)
     found = {
@@ -196,7 +196,7 @@ def test_names_imported_before_start_are_recorded(tmp_path):
 
 
 def graph(folder):
-    """Graphs, breaks and results of torch.compile: never used, stopped, after a step."""
+    """Graphs, breaks and results of torch.compile: before the tool, after stop(), after step()."""
 
     def program(x):
         return F.gelu(torch.add(F.relu(x), 1)).sum() + F.softmax(x * 2, 0)[0]

@@ -1,4 +1,4 @@
-"""Several processes, a fault in one of them: `msprobe compare` names the rank it began on."""
+"""A fault in one of several processes: `msprobe compare` names the rank where it began."""
 
 import json
 import subprocess
@@ -27,7 +27,7 @@ def record(rank, program, faulty, folder, steps):
 
 
 def origins(program, tmp_path, msprobe_bin, faulty, steps=1):
-    """diff_analyze of each step, and what was printed: a run with a fault against one without."""
+    """Compares runs with and without a fault: diff_analyze of each step, and the output."""
     for folder, fault in (("golden", False), ("target", True)):
         run_ranks(RANKS, record, program, faulty if fault else -1, tmp_path / folder, steps)
     command = [msprobe_bin, "compare", "-tp", tmp_path / "target", "-gp", tmp_path / "golden"]
@@ -38,7 +38,7 @@ def origins(program, tmp_path, msprobe_bin, faulty, steps=1):
 
 
 def reduced(rank, fault):
-    """Computes, reduces over all, computes."""
+    """Computes, reduces over all ranks, computes again."""
 
     def step():
         x = torch.arange(8.0) + rank
@@ -90,7 +90,7 @@ class Scaled(nn.Module):
 
 
 def faulty_pipeline(rank, fault):
-    """The fault is in the first stage: it goes forward to the second, and comes back."""
+    """The fault is in the first stage; forward carries it to the second, backward returns it."""
     stage, step = pipeline_by_hand(rank, RANKS)
     if fault:
         stage[1].norm = Scaled()
@@ -103,11 +103,11 @@ def test_fault_in_a_pipeline(tmp_path, msprobe_bin):
     assert rank == "rank_0" and node["reached"] == [1]
     assert node["travelled"][0]["op_name"] == "Distributed.send.0.forward"
     assert (node["travelled"][0]["from"], node["travelled"][0]["to"]) == ([0], [1])
-    assert "ranks 2, 3" in printed  # equal: they do nothing
+    assert "ranks 2, 3" in printed  # these ranks do nothing, so they are equal
 
 
 def ring(rank, fault):
-    """Each sends to the next, in batches: two exchanges bring the number from rank 1 to rank 3."""
+    """Each rank sends to the next, batched: two exchanges carry the number from rank 1 to 3."""
 
     def step():
         x = torch.arange(4.0) + rank
@@ -134,7 +134,7 @@ def test_a_number_travels_from_rank_to_rank(tmp_path, msprobe_bin):
 
 
 def data_parallel(rank, fault):
-    """What DDP exchanges is not recorded: the next step begins from other weights everywhere."""
+    """DDP's exchanges are not recorded; in the next step all ranks have different weights."""
     torch.manual_seed(1)
     model = nn.Sequential(nn.Linear(4, 4), Scaled() if fault else nn.Identity(), nn.Linear(4, 2))
     wrapped = DistributedDataParallel(model)

@@ -1,4 +1,4 @@
-"""A backward pass that is wrong on one rank, before DDP's reducer spreads it unseen."""
+"""A backward pass that is wrong on one rank, before DDP's reducer spreads it unrecorded."""
 
 import torch
 from test_rank_origin import origins
@@ -7,7 +7,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 
 class WrongInput(torch.autograd.Function):
-    """The identity; its gradient is not."""
+    """The identity with a wrong gradient."""
 
     @staticmethod
     def forward(ctx, x):
@@ -19,7 +19,7 @@ class WrongInput(torch.autograd.Function):
 
 
 class WrongWeight(torch.autograd.Function):
-    """A linear layer that hands on the right gradient, and keeps a wrong one for its weight."""
+    """A linear layer with a correct gradient of its input and a wrong gradient of its weight."""
 
     @staticmethod
     def forward(ctx, x, weight, factor):
@@ -78,7 +78,7 @@ def test_a_wrong_backward_is_named_on_its_rank(tmp_path, msprobe_bin):
     [(rank, [node])] = files[0].items()
     assert rank == "rank_1" and node["reached"] == []
     assert node["op_name"] == "Module.module.2.Between.backward.0"
-    # What the reducer spread shows as weights that are wrong from the start.
+    # In the next step, what the reducer spread appears as weights that are wrong from the start.
     assert set(files[1]) == {"rank_0", "rank_1", "rank_2", "rank_3"}
 
 

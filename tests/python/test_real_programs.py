@@ -1,4 +1,4 @@
-"""What real programs do: the same bits with the tool on, and a dump that is right and whole."""
+"""Features of real programs: the same bits with the tool on, and a correct, complete dump."""
 
 import copy
 import hashlib
@@ -19,11 +19,11 @@ TASKS = {
     "tensor": {"task": "tensor"},
 }
 WAYS = [(level, task) for level in ("L0", "L1", "mix") for task in TASKS]
-ALWAYS = ("mix", "tensor")  # the others run in the campaign
+ALWAYS = ("mix", "tensor")  # the other combinations run in the campaign
 
 
 def way(name, level_and_task):
-    """One test; only one way of the quick programs runs always."""
+    """Parameters of one test. Outside the campaign, quick programs run with one combination."""
     slow = PROGRAMS[name].slow or level_and_task != ALWAYS
     return pytest.param(
         name,
@@ -34,7 +34,7 @@ def way(name, level_and_task):
 
 
 def digest(value):
-    """Any result as something that is equal only when each bit is."""
+    """Converts a result to values that are equal only if every bit is equal."""
     if isinstance(value, torch.Tensor):
         plain = value.detach().resolve_conj().resolve_neg().contiguous()
         raw = plain.view(torch.uint8) if plain.dim() else plain.reshape(1).view(torch.uint8)
@@ -51,7 +51,7 @@ def digest(value):
 
 
 def run(name, folder=None, level=None, task=None):
-    """(what the program computed and left, what it saw itself)."""
+    """(results and state of the program, values that it noted)."""
     for seed in (random.seed, np.random.seed, torch.manual_seed):
         seed(1)
     watch = Watch()
@@ -80,7 +80,7 @@ def without_the_tool(name):
 
 
 def leaves(value, where=""):
-    """(place, tensor object) of an entry's value."""
+    """(place, tensor object) for each tensor in an entry's value."""
     if isinstance(value, dict) and "dtype" in value and "shape" in value:
         yield where, value
     elif isinstance(value, (dict, list)):
@@ -90,7 +90,7 @@ def leaves(value, where=""):
 
 
 def check_tensors(dump, noted):
-    """Each file holds what its entry says, and what the program itself saw at that place."""
+    """Each file agrees with its entry, and with the value that the program noted at that place."""
     files = dump.tensors()
     for name, entry in dump.data.items():
         for where, leaf in leaves(entry):
@@ -101,7 +101,7 @@ def check_tensors(dump, noted):
             assert found == (leaf["dtype"].removeprefix("torch."), leaf["shape"]), where
             if tensor.numel() and tensor.is_floating_point() and not tensor.isnan().any():
                 found = (leaf["Max"], leaf["Min"])
-                if tensor.dtype != torch.float64:  # written with the digits of a float32
+                if tensor.dtype != torch.float64:  # written with as many digits as a float32 needs
                     found = tuple(torch.tensor(found).tolist())
                 assert found == (tensor.max().item(), tensor.min().item()), f"{name}{where}"
     for place, value in noted.items():
@@ -109,7 +109,7 @@ def check_tensors(dump, noted):
 
 
 def check_parents(dump, program):
-    """Every parent is an entry that exists, and encloses its child's direction."""
+    """Every parent exists and has the same direction as its child."""
     construct = dump.side("construct.json")
     own = {name: parent for name, parent in construct.items() if parent is not None}
     for child, parent in own.items():
@@ -153,5 +153,5 @@ QUICK = [
 @pytest.mark.campaign
 @pytest.mark.parametrize("name", QUICK)
 def test_a_program_computes_the_same_without_the_tool(name):
-    """Otherwise nothing above means anything."""
+    """The tests above need this: without the tool the program must be reproducible."""
     assert run_forked(run, name)[0] == copy.deepcopy(without_the_tool(name))

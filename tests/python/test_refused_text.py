@@ -1,5 +1,5 @@
 # ruff: noqa: RUF001 (full-width signs are the subject)
-"""No text of a dump is one for which msprobe 26's own compare refuses the whole dump."""
+"""No text in a dump makes msprobe 26's compare refuse the whole dump."""
 
 import json
 import random
@@ -12,7 +12,7 @@ import pytest
 # core/common/const.py of msprobe 26.2.0, STRING_BLACKLIST.
 REFUSED = re.compile(r"^[＋－＝％＠\+\-=%@]|;[＋－＝％＠\+\-=%@]")
 
-# Random tensors, and calls that are given random texts and complex numbers, from a line with ";-".
+# Random tensors, and calls with random texts and complex numbers, on a source line with ";-".
 PROGRAM = """
 import random, sys, torch
 from msprobe.pytorch import PrecisionDebugger
@@ -45,7 +45,7 @@ debugger.step()
 
 def record(tmp_path, tensors):
     seed = random.SystemRandom().randrange(2**31)
-    program = tmp_path / "program.py"  # a file: stacks show its lines
+    program = tmp_path / "program.py"  # a file, so that stacks show its lines
     program.write_text(PROGRAM)
     command = [sys.executable, program, tmp_path / "dump", str(tensors), str(seed)]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -80,7 +80,7 @@ def test_the_texts_come_back(tmp_path, msprobe_bin):
     peer = tmp_path / "peer"
     peer.mkdir()
     whole = json.loads(dump.read_text())
-    del whole["tool"]  # as the older tool writes it
+    del whole["tool"]  # the older tool does not write this key
 
     def plain(value):
         if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""seed_all and random_save: every argument does what it says, and nothing else."""
+"""seed_all and random_save: every argument has its documented effect and no other."""
 
 import csv
 import os
@@ -64,7 +64,7 @@ def test_seed_all_removes_dropout():
 @forked
 def test_every_draw_is_the_same():
     seed_all(5, is_enhanced=True)
-    F.dropout(torch.ones(100))  # draws behind the list's back
+    F.dropout(torch.ones(100))  # draws random numbers; not in the list
     first = draws()
     random.getrandbits(3)
     torch.empty(9).normal_()

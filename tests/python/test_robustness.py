@@ -1,4 +1,4 @@
-"""docs/robustness.md names a test for each failure of the older tools; here are a few of them."""
+"""docs/robustness.md names a test for each failure of the older tools; some of them are here."""
 
 import gc
 import re
@@ -59,7 +59,7 @@ def test_any_folder_name(name, tmp_path):
 
 
 def hooks_of(model):
-    """How many hooks there are on modules, on parameters, and for all modules."""
+    """Number of hooks on modules, on parameters, and global module hooks."""
     kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
     on_modules = sum(len(getattr(m, kind)) for m in model.modules() for kind in kinds)
     on_parameters = sum(
@@ -98,7 +98,7 @@ def what_stays(folder):
 
 
 def test_nothing_stays_after_stop(tmp_path):
-    """No hook, no module; the model itself until start is given another one."""
+    """No hook and no module stays; the tool keeps only the model, until the next start(model)."""
     before, after, modules_are_gone, model_is_gone = run_forked(what_stays, tmp_path)
     assert after == before
     assert modules_are_gone

@@ -1,4 +1,4 @@
-"""The counting of tests itself: a failure, an error, a skip and a crash are each seen as such."""
+"""tests/run.py counts a failure, an error, a skip and a crash each as what it is."""
 
 import importlib.util
 import subprocess

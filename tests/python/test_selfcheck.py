@@ -1,4 +1,4 @@
-"""`msprobe selfcheck`: programs that it must call identical, changed by the tool, or not judge."""
+"""`msprobe selfcheck`: programs with the results identical, changed by the tool, not judged."""
 
 import json
 import os
@@ -41,14 +41,14 @@ def selfcheck(msprobe_bin, tmp_path, text, *flags, arguments=(), environment=Non
 
 
 def test_a_training_is_identical(msprobe_bin, tmp_path):
-    # The script's own flags reach it as they are, those that look like ours too.
+    # The script gets its own flags unchanged, also flags that look like ours.
     text = GOOD.format(before='assert sys.argv == ["train.py", "--steps", "3", "-o"]', middle="")
     arguments = ("--steps", "3", "-o")
     keep = ("--keep", "kept", "--level", "mix")
     code, report, error = selfcheck(msprobe_bin, tmp_path, text, *keep, arguments=arguments)
     assert (code, report["verdict"]) == (0, "identical"), (report, error)
     assert (report["steps"], report["parameters"], report["unit"]) == (3, 4, "optimizer")
-    # A step: 4 weights, 4 gradients, a loss, generators of torch and Python, and NumPy's if loaded.
+    # In a step: 4 weights, 4 gradients, 1 loss, the generators of torch and Python (NumPy if loaded).
     assert report["values"] >= 3 * 11 + 6
     assert report["records"] > 30 and report["bytes"] > 10_000
     assert min(report["nanoseconds_a_step"].values()) > 0

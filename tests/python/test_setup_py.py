@@ -1,4 +1,4 @@
-"""`python setup.py` takes the ordinary words of setuptools, or refuses them in one clear line."""
+"""`python setup.py` accepts the usual commands of setuptools, or refuses them in one clear line."""
 
 import os
 import subprocess
@@ -55,7 +55,7 @@ END = " . --no-build-isolation"
 def test_words_that_are_taken(setup_py, words, calls):
     status, called, said = setup_py(*words.split())
     assert status == 0, said
-    # Where a Python has no back end, pip is asked to fetch it.
+    # If Python has no build back end, pip downloads it.
     assert [call.removesuffix(END).removesuffix(" .") for call in called] == calls
 
 

@@ -1,4 +1,4 @@
-"""An input used twice inside a module: its gradient is a sum, and the sum is ours alone."""
+"""An input used twice in a module: its gradient is a sum, which the tool computes only for itself."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""What the package carries for people to read and copy is what the program goes by."""
+"""The files in the package that people read and copy are the same as those the program uses."""
 
 import subprocess
 from importlib import resources

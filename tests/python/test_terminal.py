@@ -1,4 +1,4 @@
-"""`msprobe compare` on a terminal: one screen, whatever the names are, progress gone behind it."""
+"""`msprobe compare` on a terminal: any names fit on one screen, and the progress is erased."""
 
 import fcntl
 import json
@@ -39,7 +39,7 @@ def on_a_terminal(command, columns, rows, folder):
 
 
 def screen(written, columns):
-    """The lines that stay, as a terminal that wraps long ones shows them."""
+    """The lines that remain visible; long lines are wrapped as a terminal wraps them."""
     lines = [""]
     for line in ESCAPES.sub(lambda m: "\0" if m.group() == "\x1b[K" else "", written).split("\n"):
         shown = line.rstrip("\r").split("\r")[-1].split("\0")[-1]
@@ -63,7 +63,7 @@ def tensor(factor, shape):
 
 
 def write_dump(folder, calls, factor):
-    """Modules with names as deep models have them; from the third call on, wrong by `factor`."""
+    """Modules with names as in deep models; wrong by `factor` from the third call on."""
     folder.mkdir(parents=True)
     path = "module.decoder.layers.{}.mixture_of_experts.local_experts.{}.linear_fc1"
     names = [f"Module.{path.format(i // 8, i % 8)}.ColumnParallelLinear" for i in range(calls)]
@@ -97,12 +97,12 @@ def test_the_summary_fits_on_one_screen(msprobe_bin, tmp_path, columns, rows, fa
     written, code = on_a_terminal([*command, "-o", "out"], columns, rows, tmp_path)
     assert code == 0, written
     shown = screen(written, columns)
-    # A prompt comes below.
+    # One line is left for the prompt.
     assert len(shown) < rows, "\n".join(shown)
     text = "\n".join(shown)
     assert ("FIRST DIVERGENCE" in text) == (factor != 1.0)
     if factor != 1.0:
-        # The name in whole, the file and line, and rows that can be told apart.
+        # The complete name, the file and line, and rows that differ from each other.
         joined = "".join(line.removeprefix("  | ") for line in shown)
         assert "layers.0.mixture_of_experts.local_experts.3.linear_fc1" in joined
         assert "deep/train.py:3 in forward" in text

@@ -1,4 +1,4 @@
-"""What is recorded of a tensor: checksums, slices, the tokens of one request."""
+"""Recording of tensors: checksums, slices, the tokens of one request."""
 
 import functools
 import json
@@ -60,7 +60,7 @@ def xor_of(tensor):
 
 @pytest.mark.parametrize("mode", ["xor", ["xor"]])
 def test_xor(mode, tmp_path):
-    """The exclusive or of the bytes, and no statistic; also of one element."""
+    """The exclusive or of the bytes, without statistics; also for a tensor with one element."""
     run_forked(record, tmp_path, section(summary_mode=mode), show_all)
     found = inputs_of(read_dump(tmp_path / "out"), "Torch.clone")
     assert [tensor["md5"] for tensor in found] == [xor_of(tensor) for tensor in tensors()]
@@ -79,7 +79,7 @@ def test_xor(mode, tmp_path):
     ],
 )
 def test_summary_mode_lists(mode, md5, tmp_path):
-    """A list records what any of its words asks for; of two checksums the CRC-32."""
+    """With a list, everything that any word names is recorded; of two checksums, the CRC-32."""
     run_forked(record, tmp_path, section(summary_mode=mode), show_all)
     for tensor in inputs_of(read_dump(tmp_path / "out"), "Torch.clone"):
         assert ("md5" in tensor) == (md5 is not None)
@@ -88,7 +88,7 @@ def test_summary_mode_lists(mode, md5, tmp_path):
 
 
 def test_dumps_of_xor_are_compared(tmp_path, msprobe_bin):
-    """By their checksums, as the older tool does."""
+    """Compared by their checksums, as in the older tool."""
     for run, factor in (("a", 1.0), ("b", 1.0), ("c", 2.0)):
         (tmp_path / run).mkdir()
         call = functools.partial(torch.mul, torch.arange(4.0), factor)
@@ -120,7 +120,7 @@ def add_some():
 
 @pytest.mark.parametrize("task", ["statistics", "tensor"])
 def test_slice(task, tmp_path):
-    """Shape, statistics, checksum and file are those of the part."""
+    """Shape, statistics, checksum and file are those of the slice."""
     config = section(task, slice=RULES, summary_mode="md5")
     run_forked(record, tmp_path, config, add_some)
     dump = read_dump(tmp_path / "out")
@@ -143,7 +143,7 @@ def test_slice(task, tmp_path):
 
 def add_tokens():
     torch.arange(22.0).reshape(11, 2).add(1)
-    torch.arange(4.0).add(1)  # not of tokens
+    torch.arange(4.0).add(1)  # not a tensor of tokens
 
 
 TOKENS = {"req-a": 5, "req-b": 2, "req-c": 4}

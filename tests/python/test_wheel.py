@@ -1,4 +1,4 @@
-"""`make wheel`: a wheel that needs no compiler, no Debian package and no libstdc++ around it."""
+"""`make wheel`: a wheel that needs no compiler, no Debian packages and no libstdc++."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-# Everything the build links that is not glibc, by the beginning of its file name.
+# Prefixes of the file names of all libraries that the build links, except glibc.
 LIBRARIES = ("libfmt", "libyaml-cpp", "libhwy", "libdeflate", "libz", "libstdc++", "libgcc_s")
 PACK = "tools/pack_wheel.py"
 
@@ -32,7 +32,7 @@ def test_a_wheel_that_needs_a_library_is_refused(root, build_dir, tmp_path):
 
 @pytest.fixture(scope="module")
 def dist(root, tmp_path_factory):
-    """The folder of wheels, built in this tree: a second time little is compiled."""
+    """The folder of wheels, built in this tree, so that a second build compiles little."""
     folder = tmp_path_factory.mktemp("dist")
     run(root / "tools/wheel.sh", sys.executable, folder, cwd=root)
     return folder
@@ -40,7 +40,7 @@ def dist(root, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def installed(dist, tmp_path_factory):
-    """Python of an empty environment with both wheels, installed as a user would, offline."""
+    """Python of an empty environment in which both wheels are installed offline."""
     folder = tmp_path_factory.mktemp("empty") / "venv"
     run(sys.executable, "-m", "venv", folder)
     pip = [folder / "bin/pip", "install", "--no-index", "--find-links", dist]
@@ -50,7 +50,7 @@ def installed(dist, tmp_path_factory):
 
 
 def hide():
-    """Shell lines that leave an empty file in the place of each library that the loader knows."""
+    """Shell lines that replace each library in LIBRARIES by an empty file."""
     known = [line.split()[-1] for line in run("/sbin/ldconfig", "-p").splitlines() if "=>" in line]
     files = {os.path.realpath(file) for file in known if Path(file).name.startswith(LIBRARIES)}
     return "\n".join(f"mount --bind /dev/null '{file}'" for file in sorted(files))
@@ -85,7 +85,7 @@ ldd {engine} {installed.parent}/msprobe
     said = run("unshare", "--mount", "bash", "-euc", command, env={"PATH": os.environ["PATH"]})
     assert said.count("27.0.0") == 2, said
     assert not any(f"{name}." in said for name in LIBRARIES), said
-    # The hiding hides: a program that was linked in the ordinary way does not start.
+    # Tests hide() itself: a normally linked program does not start.
     refused = f"{hide()}\n{build_dir}/cli/msprobe version"
     said = run("unshare", "--mount", "bash", "-euc", refused, status=1)
     assert "error while loading shared libraries" in said
@@ -93,7 +93,7 @@ ldd {engine} {installed.parent}/msprobe
 
 @pytest.mark.campaign
 def test_two_cpp_runtimes_live_in_one_process(installed, tmp_path):
-    """PyTorch brings the system's libstdc++; errors, threads and values cross no border."""
+    """PyTorch uses the system's libstdc++, our wheel its own: errors, threads and values work."""
     program = """
 import sys, torch
 from msprobe import MsprobeError
@@ -116,7 +116,7 @@ for _ in range(2):
     (tmp_path / "program.py").write_text(program)
     run(sys.executable, tmp_path / "program.py", tmp_path / "ours")
     (site,) = installed.parent.parent.glob("lib/python*/site-packages")
-    torch = [path for path in sys.path if "-packages" in path]  # with our other msprobe: last
+    torch = [path for path in sys.path if "-packages" in path]  # has our other msprobe, so it comes last
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(site), *torch])}
     run(installed, tmp_path / "program.py", tmp_path / "wheel", env=env)
     compare = [installed.parent / "msprobe", "compare", "--exit-code", "-o", tmp_path / "out"]

@@ -1,6 +1,6 @@
-"""What PyTorch has here: tests that need more are skipped and say what they need.
+"""Features of the installed PyTorch; tests that need a missing feature are skipped and say so.
 
-torch_needs.txt lists which need what; conftest.py skips them.
+torch_needs.txt lists the features that tests need; conftest.py skips the tests.
 """
 
 import inspect
@@ -17,7 +17,7 @@ import torch.distributed
 LIST = Path(__file__).resolve().parent / "torch_needs.txt"
 torch_module = torch.nn.modules.module
 
-# name -> whether it is here; the oldest PyTorch that the tests run under is 1.13.1.
+# Feature -> whether it exists; the tests run with PyTorch 1.13.1 or newer.
 FEATURES = {
     "torch.compile": hasattr(torch, "compile"),
     "torch.func": hasattr(torch, "func"),
@@ -43,7 +43,7 @@ FEATURES = {
 
 @cache
 def needs() -> list:
-    """[(pattern of test ids, feature)] of what is missing here."""
+    """[(pattern of test ids, feature)] for the missing features."""
     found = []
     for line in LIST.read_text(encoding="utf-8").splitlines():
         if not line.strip() or line.startswith("#"):
@@ -56,7 +56,7 @@ def needs() -> list:
 
 
 def missing(test: str):
-    """Why this test, "test_x.py" or "test_x.py::test_y[z]", cannot run here; None: it can."""
+    """The reason why a test ("test_x.py" or "test_x.py::test_y[z]") cannot run, or None."""
     for pattern, feature in needs():
         if pattern.fullmatch(test):
             return f"needs {feature}: PyTorch is {torch.__version__}"
@@ -64,7 +64,7 @@ def missing(test: str):
 
 
 def skip_missing(items, folder):
-    """Marks those of `folder` that cannot run here."""
+    """Marks the tests in `folder` that cannot run."""
     for item in items:
         why = missing(f"{item.path.name}::{item.name}") if item.path.parent == folder else None
         if why:
@@ -72,7 +72,7 @@ def skip_missing(items, folder):
 
 
 class SkippedFile(pytest.Module):
-    """A file that cannot even be imported here."""
+    """A test file that cannot be imported with this PyTorch."""
 
     def collect(self):
         pytest.skip(missing(self.path.name), allow_module_level=True)
