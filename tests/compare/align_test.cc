@@ -17,12 +17,12 @@ using test::DumpBuilder;
 using test::Numbers;
 using test::Tensor;
 
-// One call of a synthetic run; `truth` survives edits and says which calls of two runs are the
-// same.
+// One call of a synthetic run. Edits keep `truth`, so calls of two runs with equal `truth` are
+// partners.
 struct Step {
   std::string api, parent, shape;
   int line = 0;
-  bool backward = false;  // has a backward call
+  bool backward = false;  // whether it also has a backward call
   int truth = 0;
 };
 
@@ -51,7 +51,7 @@ std::vector<Step> Network(int layers) {
 
 struct Built {
   Dump dump;
-  std::vector<int> truth;  // one a record; backward records: truth + 1,000,000
+  std::vector<int> truth;  // one for each record; for backward records truth + 1,000,000
 };
 
 // Numbers calls in order, as the tools do, and appends the backward pass in reverse.
@@ -105,7 +105,7 @@ TEST(AlignTest, EqualNamesPairByPosition) {
   for (const Partner& p : AlignRecords(a.dump, b.dump, {})) EXPECT_EQ(p.confidence, 1);
 }
 
-// Our dumps leave out frames that those of msprobe 26 have; the scripts differ.
+// Our dumps omit frames that dumps of msprobe 26 have. The scripts differ too.
 TEST(AlignTest, AStackIsKnownWithoutTheFramesOfModuleCalls) {
   const auto key = [](std::vector<std::string_view> frames) {
     Dump dump;
@@ -123,7 +123,7 @@ TEST(AlignTest, AStackIsKnownWithoutTheFramesOfModuleCalls) {
   EXPECT_NE(key({helper, helper}), key({helper}));
 }
 
-// The trap: Functional.linear.5 of one run is Functional.linear.6 of the other.
+// After an insertion, Functional.linear.5 of one run is Functional.linear.6 of the other.
 TEST(AlignTest, AnInsertedCallDoesNotShiftTheRest) {
   std::vector<Step> steps = Network(6), more = steps;
   more.insert(more.begin() + 17,
@@ -140,7 +140,7 @@ TEST(AlignTest, WithoutStacksAndModulesToo) {
   EXPECT_EQ(Check(Build(more, false, false), Build(steps, false, false)).share(), 1);
 }
 
-// Without stacks and modules every layer looks alike: only the values tell which one was taken out.
+// Without stacks and modules all layers look alike: only values show which layer was removed.
 TEST(AlignTest, ARemovedLayerIsFoundByItsValues) {
   const std::vector<Step> steps = Network(12);
   for (const int layer : {0, 4, 11}) {
@@ -214,7 +214,7 @@ TEST(AlignTest, ARenamedCallIsPairedWithLessConfidence) {
   EXPECT_GT(partners[10].confidence, 0.3);
 }
 
-// layer_norm + gelu against one fused call: neither part is the whole.
+// layer_norm and gelu against one fused call: neither of the two is its partner.
 TEST(AlignTest, AFusedCallHasNoPartner) {
   std::vector<Step> golden = Network(2), target = golden;
   target.erase(target.begin() + 4, target.begin() + 7);  // matmul, softmax, matmul

@@ -16,8 +16,8 @@ using test::MustCompare;
 using test::Value;
 using ::testing::HasSubstr;
 
-// Calls f0, f1, ... each reading what the one before made; the output of `wrong` and all after it
-// are off.
+// Calls f0, f1, ...: the input of each is the output of the previous one. The output of call `wrong`
+// and all later values are off by `error`, earlier values by `before`.
 Dump Chain(int calls, int wrong, double error = kWrong, double before = 0) {
   DumpBuilder b;
   for (int i = 0; i < calls; ++i) {
@@ -43,7 +43,7 @@ TEST(DivergenceTest, IntroducedWhereInputsAgree) {
   EXPECT_EQ(c.classes[4], CallClass::kInherited);
 }
 
-TEST(DivergenceTest, NothingWrongIsNothingNamed) {
+TEST(DivergenceTest, EqualRunsNameNoDivergence) {
   EXPECT_EQ(First(MustCompare(Chain(4, 99), Chain(4, 99))), "none");
 }
 
@@ -137,7 +137,7 @@ TEST(DivergenceTest, InputDataDifferAtTheEntry) {
   EXPECT_THAT(c.first.why, HasSubstr("the error begins before the first recorded operation"));
 }
 
-// Call a, then b on what a made, or on that scaled.
+// Call a, then b on the output of a or, if `scaled`, on the scaled output.
 Dump AThenB(bool scaled) {
   const double error = scaled ? kWrong : 0;
   DumpBuilder b;
@@ -160,7 +160,7 @@ TEST(DivergenceTest, AMissingOperationIsNamed) {
   EXPECT_THAT(c.first.why, HasSubstr("exists only in the golden"));
 }
 
-// An extra call without effect is not the cause of what happens much later.
+// An extra call without effect is not the cause of a much later difference.
 TEST(DivergenceTest, AHarmlessExtraCallIsNotTheCause) {
   Dump golden = Chain(40, 99);
   DumpBuilder b;
@@ -173,7 +173,7 @@ TEST(DivergenceTest, AHarmlessExtraCallIsNotTheCause) {
   EXPECT_EQ(First(MustCompare(b.Take(), std::move(golden))), "Functional.f30.0.forward");
 }
 
-// Modules are written when they complete: the call inside is named, not the one around it.
+// A module is recorded when it completes. The inner call is named, not the module around it.
 TEST(DivergenceTest, TheInnermostOperationIsNamed) {
   const auto build = [](double error) {
     DumpBuilder b;
@@ -222,7 +222,7 @@ TEST(DivergenceTest, BackwardIntroducesWhenForwardAgrees) {
   };
   const Comparison c = MustCompare(build(kWrong), build(0));
   EXPECT_EQ(First(c), "Functional.gelu.0.backward");
-  EXPECT_EQ(c.first.source_line, "train.py:5 in forward: y = F.gelu(x)");  // its forward's
+  EXPECT_EQ(c.first.source_line, "train.py:5 in forward: y = F.gelu(x)");  // the line of its forward call
 }
 
 TEST(DivergenceTest, BackwardOfADivergedForwardInherits) {
@@ -236,8 +236,8 @@ TEST(DivergenceTest, BackwardOfADivergedForwardInherits) {
   EXPECT_EQ(c.classes[1], CallClass::kInherited);
 }
 
-// A module's parameter gradient, wrong by `error`, recorded before the backward call that made it,
-// as happens: autograd accumulates a leaf's gradient as soon as it is there.
+// A module's parameter gradient that is wrong by `error`. It is recorded before the backward call
+// that made it, because autograd accumulates a leaf's gradient immediately.
 Dump WrongWeightGradient(double error, double into_backward, bool with_api) {
   DumpBuilder b;
   b.Call("Module.fc.Linear.forward.0").In(Value(1)).Out(Value(2));

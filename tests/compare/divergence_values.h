@@ -8,7 +8,7 @@
 
 namespace msprobe::compare::test {
 
-// Distinct values a step of the network, wrong by `error`.
+// Values that differ for each step of the network, wrong by the relative `error`.
 inline Tensor Value(int step, double error = 0) {
   return Scaled(Numbers(2 + step, -1 - step, 0.1 * step, 7 + step), error);
 }

@@ -24,7 +24,7 @@ namespace msprobe::compare::test {
 inline constexpr double kInf = std::numeric_limits<double>::infinity();
 inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-// One tensor's numbers, and how its leaf is spelled.
+// One tensor's numbers, and the texts of its leaf.
 struct Tensor {
   double max = 1, min = -1, mean = 0, norm = 2;
   std::string shape = "[2, 3]", dtype = "torch.float32";
@@ -42,7 +42,7 @@ inline Tensor Numbers(double max, double min, double mean, double norm) {
   t.max = max, t.min = min, t.mean = mean, t.norm = norm;
   return t;
 }
-// A tensor that is `by` relative to another one apart in every number.
+// The tensor with every number changed by the relative error `by`.
 inline Tensor Scaled(Tensor t, double by) {
   t.max *= 1 + by, t.min *= 1 + by, t.mean *= 1 + by, t.norm *= 1 + by;
   return t;
@@ -119,7 +119,7 @@ class DumpBuilder {
     return *this;
   }
   Dump& dump() { return dump_; }
-  // The last leaf, to spoil.
+  // The last leaf, for tests that damage it.
   Leaf& last() { return dump_.leaves.back(); }
   Dump Take() { return std::move(dump_); }
 

@@ -1,4 +1,5 @@
-// What rounding, a coarser dtype or a missing value explains, and what they must not hide.
+// Differences that rounding, a coarser dtype or a missing value explains, and errors that these must
+// not hide.
 #include <gmock/gmock.h>
 
 #include "engine/compare/explain/summary.h"
@@ -59,8 +60,8 @@ TEST(ExplainedTest, ACoarserDTypeIsNoExcuseForAnotherArgument) {
   EXPECT_THAT(c.first.why, HasSubstr("the call itself was made differently"));
 }
 
-// Adam divides a gradient that is zero but for rounding by its own size; a parameter whose gradient
-// somebody cleared, or not.
+// Adam divides a gradient by its own size, which enlarges rounding when the gradient should be zero.
+// `cleared`: a second parameter whose gradient was cleared by mistake.
 Dump OptimizerStep(double rounding, double enlarged, bool cleared = false) {
   DumpBuilder b;
   b.Call("Functional.linear.0.forward").In(Value(1, rounding)).Out(Value(2, rounding));
@@ -105,7 +106,7 @@ TEST(ExplainedTest, NoneInPlaceOfATensorIsADifference) {
       MustCompare(Convolution(true, Dialect::kMsprobe27), Convolution(false, Dialect::kMsprobe27));
   EXPECT_THAT(c.first.why, HasSubstr("input.2 is torch.float32 in the target, None in the golden"));
   EXPECT_GT(c.first.confidence, 0.8);
-  // A dump of another tool is no evidence: the tool may not record such values.
+  // None in a dump of another tool proves nothing: the tool may not record such values.
   const Comparison other =
       MustCompare(Convolution(true, Dialect::kMsprobe27), Convolution(false, Dialect::kPtdbg1To4));
   EXPECT_EQ(other.measures[2].verdict, RowVerdict::kUnknown);

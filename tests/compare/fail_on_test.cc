@@ -41,7 +41,7 @@ TEST(FailOn, LimitsOnColumns) {
   EXPECT_EQ(RowsMeeting("NormRelativeErr>0.99"), 1);
   EXPECT_EQ(RowsMeeting("normrelativeerr >= 100%"), 1);
   EXPECT_EQ(RowsMeeting("NormRelativeErr>1"), 0);
-  EXPECT_EQ(RowsMeeting("max_diff<=0"), 1);  // of the matched rows; N/A meets nothing
+  EXPECT_EQ(RowsMeeting("max_diff<=0"), 1);  // of the matched rows; N/A meets no limit
   EXPECT_EQ(RowsMeeting("NPU max<2"), 2);
 }
 
@@ -54,7 +54,7 @@ TEST(FailOn, AHitNamesTheFirstRow) {
             "MaxRelativeErr>1%: 1 value, the first is Torch.a.0.forward.output.0 (50.0%)");
 }
 
-TEST(FailOn, WhatIsNoCondition) {
+TEST(FailOn, InvalidConditionsAreRefused) {
   for (const char* text : {"", "eror", "Cosine", "Cosine>", ">1", "Cosine>x", "error,", "A>nan"}) {
     const Result<FailOn> limits = ParseFailOn(text);
     EXPECT_FALSE(limits.ok()) << text;

@@ -1,4 +1,4 @@
-"""Tables that the older tools wrote, read."""
+"""Reads tables that the older tools wrote."""
 
 import csv
 import math
@@ -16,7 +16,7 @@ def table(text):
 
 
 def close(ours, theirs, tolerance):
-    """Both are numbers, or both percentages, and as near as that."""
+    """Whether both cells are numbers, or both are percentages, within the tolerance."""
     if ours.endswith("%") != theirs.endswith("%"):
         return False
     try:
@@ -26,7 +26,7 @@ def close(ours, theirs, tolerance):
 
 
 def colors(path):
-    """The color of each row of a workbook, the header left out: "red", "yellow" or ""."""
+    """The color of each row of a workbook, without the header: "red", "yellow" or ""."""
     space = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
     with zipfile.ZipFile(path) as book:
         styles = ElementTree.fromstring(book.read("xl/styles.xml"))

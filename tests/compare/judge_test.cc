@@ -73,7 +73,7 @@ TEST(JudgeTest, CoarserDTypeDecides) {
   EXPECT_EQ(m.reason, Reason::kDTypeDiffers);
 }
 
-// A mean near zero is a sum that cancels: 1e-9 against -1e-9 is nothing beside values of size 1.
+// A mean near zero is a sum that cancels: 1e-9 against -1e-9 is small beside values of size 1.
 TEST(JudgeTest, MeanIsHeldAgainstTheValuesItSums) {
   const Tensor golden = Numbers(2, -2, 1e-9, 3);
   EXPECT_EQ(Judge(Numbers(2, -2, -1e-9, 3), golden).verdict, RowVerdict::kNoise);
@@ -210,7 +210,7 @@ TEST(JudgeTest, SumsOfManyTermsMayRoundMore) {
             8.1);  // accumulated in float32
 }
 
-// x - y that nearly cancels: its rounding is that of x.
+// If x - y nearly cancels, its rounding error is that of x.
 TEST(JudgeTest, CancellationIsHeldAgainstWhatWasSubtracted) {
   for (const char* call : {"Torch.sub.0.forward", "Torch.relu.0.forward"}) {
     DumpBuilder t, g;

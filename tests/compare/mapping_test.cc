@@ -39,7 +39,7 @@ TEST(Rename, AsSedHasIt) {
   EXPECT_EQ(apply("s/x/[&]$\\&/", "x"), "[x]$&");
   EXPECT_EQ(apply("s/(x)/\\10/", "x"), "x0");
   EXPECT_EQ(apply("s/x//", "axb"), "ab");
-  const std::string long_name(900, 'a');  // not exponential
+  const std::string long_name(900, 'a');  // must not take exponential time
   EXPECT_EQ(apply("s/(a*)*b/c/", long_name.c_str()), long_name);
 }
 
@@ -241,7 +241,7 @@ TEST(Mapping, LayersOfAPipelineStageCountFromTheGoldensFirst) {
                           Pair("Module.net.layers.5.Block", "Module.net.layers.1.Block")));
   EXPECT_THAT(shifted.notes,
               ElementsAre("net.layers.4 and on are net.layers.0 and on in the golden"));
-  // A stage against the whole model, and layers with a gap: the numbers say what they say.
+  // A stage against the whole model, or layers with a gap: numbers are used without an offset.
   EXPECT_TRUE(MustBuild({.layer_file = ""}, stage({2, 3}), stage({0, 1, 2, 3})).apis.empty());
   EXPECT_TRUE(MustBuild({.layer_file = ""}, stage({2, 4}), stage({0, 1})).apis.empty());
 }

@@ -41,7 +41,7 @@ class MeasureTensorsTest : public ::testing::Test {
     const Status status = formats::WriteNpy(folder_ / name, view);
     ASSERT_TRUE(status.ok()) << status.ToString();
   }
-  // One call whose output lies in `file`, after one whose output is always good.
+  // A call whose output is always right, then a call whose output is in `file`.
   Dump MakeDump(const std::string& side, const std::string& file) {
     DumpBuilder b;
     b.dump().task = Task::kTensor;
@@ -98,7 +98,7 @@ TEST_F(MeasureTensorsTest, WhatIsNotFiniteIsCountedAndMatchedWithItsSign) {
               ElementsAre(1, 2, 0));
 }
 
-// For the thread sanitizer: what one row's thread counts, another's must not read meanwhile.
+// For the thread sanitizer: a thread must not read the counts that the thread of another row writes.
 TEST_F(MeasureTensorsTest, RowsMayShareALeaf) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   Write("target/x.npy", {nan, 2, 3, 4});

@@ -36,7 +36,7 @@ TEST(MovedData, ArithmeticRoundsAndOtherInputsMoveOtherBits) {
 
 TEST(MovedData, WhatOtherRanksGaveAndWhatACallKeepsOfItsDestinationAreInputsToo) {
   EXPECT_EQ(CallOf("Distributed.gather").measures[1].verdict, RowVerdict::kNoise);
-  // Scores within rounding, masked in place; with the old content of the destination far off too.
+  // Scores masked in place; the old content differs by rounding only, or by more.
   for (const double error : {1e-7, 1e-1}) {
     DumpBuilder t, g;
     t.Call("Tensor.masked_fill_.0.forward")

@@ -18,7 +18,7 @@ Tensor Indices(const char* bits) {
 }
 Tensor Floats(const char* bits) { return Numbers(2, -2, 0, 5).Print(bits); }
 
-// A batch goes into a table, whose rows come out in the order of the batch.
+// Looks up a batch in a table; the rows of the result have the order of the batch.
 Dump Lookup(const Tensor& batch, const char* made) {
   return DumpBuilder().Call("Functional.embedding.0.forward").In(batch).Out(Floats(made)).Take();
 }
@@ -40,8 +40,8 @@ TEST(OutsideData, FloatsMayBeRounded) {
   EXPECT_EQ(c.run_start.data, "the same data (1 tensor from outside, 1 rounded or reordered)");
 }
 
-// The order of near equals turns with rounding: what topk chose, then a part of that which no
-// recorded call made.
+// Rounding can change the order of nearly equal scores. topk returns `chosen`; index_select uses
+// `part`, which was taken from it without a recorded call.
 Dump Choice(const char* scores, const char* chosen, const char* part, bool recorded) {
   DumpBuilder b;
   b.Call("Torch.topk.0.forward").In(Floats(scores));

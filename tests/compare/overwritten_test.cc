@@ -10,7 +10,7 @@ namespace {
 const Tensor kOld = Numbers(9, 0, 1, 9), kOther = Numbers(7e8, -2, 1, 7e8);
 const Tensor kNew = Numbers(1, -1, 0, 5);
 
-// One call whose destination has another content on each side.
+// One call whose destination buffer has different old content on the two sides.
 template <typename Arguments>
 Comparison CallOf(const char* name, Arguments&& arguments, const Tensor& target_result = kNew) {
   DumpBuilder t, g;
@@ -53,7 +53,7 @@ TEST(Overwritten, ItCountsWhereTheResultDiffersAndWhereNothingIsOverwritten) {
   EXPECT_EQ(CallOf("Tensor.mul_.0.forward", first, Scaled(kNew, 1)).measures[0].verdict,
             RowVerdict::kDiffers);
   EXPECT_EQ(CallOf("Torch.add.0.forward", first).measures[0].verdict, RowVerdict::kDiffers);
-  // What is within rounding stays so, and a call that returns nothing says nothing of its result.
+  // Differences within rounding stay noise. A call that returns nothing has no result to judge by.
   EXPECT_EQ(CallOf("Tensor.relu_.0.forward",
                    [](DumpBuilder& b, const Tensor& old) -> DumpBuilder& {
                      return b.In(old.max == kOld.max ? kNew : Scaled(kNew, 1e-7));

@@ -18,7 +18,7 @@ ExchangeCall Call(std::string key, int32_t pair, bool gives, bool gets) {
   return call;
 }
 
-// A rank whose first wrong number is made at `first` (-1: none), or came with exchange `received`.
+// A rank that makes its first wrong number at `first` (-1: none) or gets it in exchange `received`.
 RankTrace Rank(int32_t rank, int32_t first, int32_t received, std::vector<ExchangeCall> calls) {
   RankTrace trace;
   trace.rank = rank;
@@ -55,7 +55,7 @@ TEST(RankOrigins, AnExchangeOfRightNumbersIsThePlace) {
   EXPECT_THAT(found.origins[0].not_known, IsEmpty());
 }
 
-TEST(RankOrigins, WhoWasNotComparedIsNamed) {
+TEST(RankOrigins, RanksThatWereNotComparedAreNamed) {
   const std::vector<RankTrace> traces = {
       Rank(1, 3, 0, {Call("all_reduce [0, 1, 7] #0", 3, false, true)})};
   const RankOrigins found = FindOrigins(traces);
@@ -73,7 +73,7 @@ TEST(RankOrigins, TheEarlierOneComesFirst) {
   EXPECT_EQ(found.origins[0].trace, 1u);
 }
 
-// Dumps cut short: 0 waits for 1 in one exchange, 1 for 0 in another. It ends.
+// In dumps cut short, rank 0 waits for 1 and 1 waits for 0: the search must end.
 TEST(RankOrigins, RanksThatWaitForOneAnother) {
   const std::vector<RankTrace> traces = {
       Rank(0, 0, -1, {Call("a", 1, false, false), Call("b", 2, false, false)}),

@@ -1,4 +1,4 @@
-// The two reports that are drawn from a comparison: JSON for programs, one screen for people.
+// The two reports of a comparison: JSON for programs, one screen of text for people.
 #include <gmock/gmock.h>
 #include <simdjson.h>
 
@@ -23,7 +23,7 @@ using test::Scaled;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Many calls with long names, all wrong after the first few, and calls that only one side made.
+// Many calls with long names: all except the first few are wrong, some are only on one side.
 Dump Large(double error, bool target) {
   DumpBuilder b;
   for (int i = 0; i < 60; ++i) {
@@ -104,7 +104,7 @@ TEST(TerminalReportTest, WideCharactersKeepTheColumns) {
   };
   const Comparison c = MustCompare(dump(0.1), dump(0));
   for (const int width : {60, 80, 100}) {
-    std::set<int> begins;  // of the second column
+    std::set<int> begins;  // where the second column begins
     std::string two_columns[2];
     for (const std::string& line : Lines(TerminalReport(c, {.width = width}))) {
       EXPECT_LE(DisplayWidth(line), width) << line;
@@ -153,7 +153,7 @@ TEST(TerminalReportTest, EqualNoiseAndNothing) {
   EXPECT_THAT(nothing, Not(HasSubstr("No divergence")));
 }
 
-// One side's dump of one call.
+// A dump of one call.
 Dump OneCall(std::string_view name, Level level, double scale) {
   DumpBuilder b;
   b.Call(std::string(name)).In(Numbers(scale, 0, scale / 2, 2)).Out(Numbers(scale, 0, scale, 4));
@@ -182,7 +182,7 @@ TEST(SummaryTest, NothingJudgedIsAnErrorThatNamesTheCause) {
   EXPECT_EQ(levels.message(),
             "nothing was compared: no value has a partner and a number on both sides");
   EXPECT_THAT(levels.hint(), HasSubstr("at level L0, the golden at level L1"));
-  // The same calls where both dumps say one level.
+  // The same calls, but both dumps have the same level.
   const Status names =
       check(OneCall("Module.norm.LayerNorm.forward.0", Level::kMix, 7), linear(Level::kMix));
   EXPECT_EQ(names.message(), levels.message());

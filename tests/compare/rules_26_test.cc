@@ -112,7 +112,7 @@ TEST(Rules26, Checksums) {
   EXPECT_EQ(v[2].result, Result26::kWarning);
 }
 
-// What zlib.crc32(str(value).encode()) gives in Python.
+// Expected values: zlib.crc32(str(value).encode()) in Python.
 TEST(Rules26, ChecksumOfAPlainValueIsThatOfItsPythonText) {
   const auto checksum = [](std::string_view dtype, std::string_view value) {
     Leaf leaf;

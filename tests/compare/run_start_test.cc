@@ -11,7 +11,7 @@ using test::DumpBuilder;
 using test::MustCompare;
 using test::Numbers;
 
-// Data go into a linear layer, what it makes into another one.
+// A linear layer reads the data, a second linear layer reads its output.
 Dump OneRun(const char* data, const char* made, const char* weight) {
   DumpBuilder b;
   b.Call("Functional.linear.0.forward")

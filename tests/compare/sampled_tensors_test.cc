@@ -7,7 +7,7 @@
 namespace msprobe::compare {
 namespace {
 
-// What ptdbg_ascend 0.1 keeps of 0, 1, 2, ..., `elements` - 1.
+// The sample that ptdbg_ascend 0.1 writes of a tensor 0, 1, 2, ..., `elements` - 1.
 formats::TensorFile Sample(int64_t elements, int64_t step) {
   auto values = std::make_shared<std::vector<float>>();
   for (int64_t i = 0; i < elements; ++i) {

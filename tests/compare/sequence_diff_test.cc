@@ -53,16 +53,16 @@ TEST(SequenceDiffTest, OneInsertedElementShiftsTheRest) {
   EXPECT_EQ(DiffSequences(a, b, 10), (std::vector<IndexPair>{{0, 0}, {1, 1}, {3, 2}, {4, 3}}));
 }
 
-// Few kinds, so that hardly anything is unique and Myers' half does the work: it must find the
-// longest. (Once equal ends are trimmed an element may become unique after all, and an anchor; that
-// may cost a match.)
+// With few distinct elements almost none is unique, so Myers' algorithm is used: it must find a
+// longest common subsequence. (After equal ends are trimmed, an element can become unique and so an
+// anchor; that may cost a match.)
 TEST(SequenceDiffTest, IsLongestWithoutUniqueElements) {
   std::mt19937 random(7);
   int shorter = 0;
   for (int round = 0; round < 2000; ++round) {
     const uint32_t kinds = 2 + random() % 3;
     Ids a = RandomIds(random, random() % 40, kinds), b = RandomIds(random, random() % 40, kinds);
-    for (uint32_t x = 0; x < kinds; ++x) {  // twice each: no anchors
+    for (uint32_t x = 0; x < kinds; ++x) {  // each occurs twice: no anchors
       for (Ids* s : {&a, &b}) s->insert(s->begin() + random() % (s->size() + 1), {x, x});
     }
     const auto matches = DiffSequences(a, b, kinds);
@@ -83,7 +83,7 @@ TEST(SequenceDiffTest, AnyTwoSequencesGiveACommonSubsequence) {
   }
 }
 
-// Beyond the cost limit it must still end, in order, and keep most of what is common.
+// Beyond the cost limit it must still end, and pair most common elements in order.
 TEST(SequenceDiffTest, CostLimitKeepsItCommon) {
   std::mt19937 random(13);
   const Ids a = RandomIds(random, 4000, 8), b = RandomIds(random, 4000, 8);

@@ -39,7 +39,7 @@ std::map<std::string, std::string> RowOf(const TableFormat& format, size_t i) {
   return out;
 }
 
-// One call with these outputs on both sides.
+// One call whose output is `target` on one side and `golden` on the other.
 Comparison Outputs(const Tensor& target, const Tensor& golden) {
   return MustCompare(OneOutput(target), OneOutput(golden));
 }

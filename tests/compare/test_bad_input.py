@@ -1,5 +1,5 @@
-"""Hostile dumps through the command: a part that is damaged, or is not a plain file of the dump, is
-left out with a line, and the rest is compared; no text of a dump becomes a formula.
+"""Hostile dumps: the command omits a part that is damaged or not a regular file, says so in one
+line, and compares the rest; no text of a dump becomes a formula.
 """
 
 import csv
@@ -91,7 +91,7 @@ def names_of_parts():
 
 @pytest.fixture
 def damaged(tmp_path):
-    """Target and golden with one call for each kind of damage in the target, and a fine one."""
+    """Target and golden with a call for each kind of damage in the target, and an undamaged call."""
     names = ["fine", *names_of_parts()]
     for side in ("target", "golden"):
         calls = {f"Torch.{n}": ([], [tensor(data_name=f"{n}.npy")]) for n in names}
@@ -120,7 +120,7 @@ def test_a_file_that_is_none_costs_its_own_row(damaged, msprobe_bin):
 
 @pytest.mark.parametrize("make", [os.mkfifo, a_link_to_a_device, a_socket, os.mkdir])
 def test_no_dump(damaged, msprobe_bin, make):
-    """dump.json itself: one line, exit code 2, nothing written."""
+    """If dump.json itself is bad: one line, exit code 2, no output files."""
     dump = damaged / "target" / "dump.json"
     dump.unlink()
     make(dump)
@@ -140,7 +140,7 @@ def test_a_side_file_that_is_none_is_left_out(damaged, msprobe_bin, make, name):
 
 
 def test_partial_results_are_kept_and_marked(tmp_path, msprobe_bin):
-    """Of five ranks one is damaged, one a link, one no file: the others' tables are written."""
+    """Of five ranks, one is damaged, one is a link, one is no file: the other tables are written."""
     for side in ("target", "golden"):
         for rank in range(5):
             write(tmp_path / side / f"rank{rank}", {"Torch.add": ([tensor()], [tensor()])})
@@ -161,7 +161,7 @@ def test_partial_results_are_kept_and_marked(tmp_path, msprobe_bin):
 
 
 def hostile():
-    """A dump whose every text begins as a formula would."""
+    """A dump in which every text begins like a formula."""
     calls = {}
     for start in "=+-@\t\r":
         evil = f"{start}HYPERLINK('x')"

@@ -1,8 +1,8 @@
-"""End-to-end cases as data: one folder a case under cases/, see cases/README.md.
+"""End-to-end cases as data: one folder for each case under cases/, see cases/README.md.
 
     python tests/compare/test_cases.py --update-expected [NAME ...]
 
-writes what the program answers now over the expectations; review the difference before committing.
+replaces the expectations by the present output; review the difference before you commit.
 """
 
 import json
@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 CASES = Path(__file__).resolve().parent / "cases"
-# In file names and messages: 20260102030405, or nanoseconds.
+# Times in file names and messages: 20260102030405, or nanoseconds.
 TIME = re.compile(r"(?<![\d.])20\d{12}(?!\d)|(?<=diff_analyze_)\d{19}(?=\.json)")
 
 
@@ -35,7 +35,7 @@ def stdout_name(command):
 
 
 def run(name, binary):
-    """What the case answers: expectation file -> text."""
+    """Runs the case: name of expectation file -> actual text."""
     case = CASES / name
     command = (case / "command").read_text().strip()
     words = shlex.split(command)
@@ -63,7 +63,7 @@ def run(name, binary):
 
 
 def expected(name):
-    """The expectations of a case: file -> text."""
+    """The expectations of a case: name of expectation file -> text."""
     case = CASES / name
     files = [path for path in case.glob("expected*") if path.is_file()]
     files += [path for path in (case / "expected_files").rglob("*") if path.is_file()]
@@ -71,7 +71,7 @@ def expected(name):
 
 
 def update(name, binary):
-    """Writes what the case answers now."""
+    """Writes the present output of the case as its expectations."""
     case = CASES / name
     for path in case.glob("expected*"):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -96,7 +96,7 @@ def test_case_says_what_it_is(name):
 
 @pytest.mark.parametrize("name", cases())
 def test_json_is_strict(name):
-    """No bare NaN or Infinity in what other programs parse."""
+    """JSON output has no bare NaN or Infinity, which strict parsers refuse."""
 
     def refuse(word):
         raise ValueError(f"{word} is not JSON")

@@ -1,8 +1,8 @@
-"""Our tables of msprobe 1.0, 1.2 and 8 against those the tools wrote themselves, cell by cell.
+"""Our tables in the layout of msprobe 1.0, 1.2 and 8 against those of the tools, cell by cell.
 
-What is compared is tests/data/tables/cases.json, recorded by record.py there. Where we differ on
-purpose is data: tests/data/tables/VERSION/differences.json; each entry names the row of
-docs/differences.md that says why, and one that no longer applies fails.
+The cases are in tests/data/tables/cases.json; record.py there recorded the tools' tables. Deliberate
+differences are in tests/data/tables/VERSION/differences.json. Each entry names the row of
+docs/differences.md with the reason; an entry that does not apply any more fails the test.
 """
 
 import json
@@ -13,12 +13,12 @@ from golden_tables import TABLES, close, colors, table
 
 CASES = json.loads((TABLES / "cases.json").read_text())
 GENERATIONS = {"1.0.4": "1.0", "1.2.2": "1.2", "8.3.3": "8"}
-# openpyxl wrote 16 digits of each number; the 17th is lost in what was recorded.
+# openpyxl wrote 16 digits of each number, so the recorded tables lack the 17th.
 DIGITS = 1e-15
 
 
 class Differences:
-    """The deliberate ones of a version, and which of them were met."""
+    """The deliberate differences of a version, and which of them occurred."""
 
     def __init__(self, version, name):
         known = json.loads((TABLES / version / "differences.json").read_text())
@@ -27,7 +27,7 @@ class Differences:
         self.met = set()
 
     def explains(self, row, column, ours, theirs):
-        """Whether the two cells may differ."""
+        """Whether an entry allows these two cells to differ."""
         tolerance = self.tolerances.get(column, {"relative": DIGITS})["relative"]
         if ours == theirs or close(ours, theirs, tolerance):
             return True
@@ -43,12 +43,12 @@ class Differences:
         return False
 
     def unmet(self):
-        """Entries that explained nothing."""
+        """Entries that did not apply to any cell."""
         return [entry for i, entry in enumerate(self.entries) if i not in self.met]
 
 
 def compare(msprobe, version, name, folder):
-    """Our table, the advisor's text and the rows' colors."""
+    """Runs compare; returns our table, the advisor's text and the colors of the rows."""
     case = CASES[name]
     target, golden = (TABLES.parent / path.format(version=version) for path in case["dumps"])
     request = {"npu_path": str(target), "bench_path": str(golden), "is_print_compare_log": False}
@@ -88,7 +88,7 @@ def test_columns_equal_the_recorded_table(version, name, msprobe_bin, tmp_path):
     ]
     assert not surprises
     assert not differences.unmet(), "differences.json says more than is true"
-    # Row and name of the first that fails; the advice has our own words.
+    # Compares row and name of the first failing call; the advice itself is worded differently.
     theirs = (TABLES / version / f"{name}.advisor.txt").read_text().splitlines()
     assert advice.splitlines()[:2] == theirs[:2]
     assert advice.startswith("Line: ") and "\nExpert Advice: " in advice
@@ -98,7 +98,7 @@ def test_columns_equal_the_recorded_table(version, name, msprobe_bin, tmp_path):
     "name", [n for n, case in CASES.items() if "1.2.2" in case["versions"] and "edges" not in n]
 )
 def test_nearly_all_cells_of_1_2_are_equal(name, msprobe_bin, tmp_path):
-    """At least 99.5 % of a table, those that differ on purpose counted as different."""
+    """At least 99.5 % of the cells; deliberate differences count as different."""
     version = "1.2.2"
     _, rows, _, color = compare(msprobe_bin, version, name, tmp_path)
     recorded = (TABLES / version / f"{name}.csv").read_text(encoding="utf-8")

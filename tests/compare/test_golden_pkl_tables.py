@@ -1,8 +1,8 @@
-"""Our table of ptdbg_ascend against those that its versions wrote, cell by cell.
+"""Our table in the layout of ptdbg_ascend against the tables of its versions, cell by cell.
 
-tests/data/tables/ptdbg_VERSION/MODE.csv are the rows that the tool wrote of the calls that
-tests/data/dumps/ptdbg_VERSION/MODE holds. The columns are those of 4 to 6; of an older version the
-ones it had are compared.
+tests/data/tables/ptdbg_VERSION/MODE.csv has the rows that the tool wrote for the calls in
+tests/data/dumps/ptdbg_VERSION/MODE. Our columns are those of 4 to 6; for an older version only the
+columns that it had are compared.
 """
 
 import json
@@ -11,26 +11,26 @@ import subprocess
 import pytest
 from golden_tables import TABLES, close, colors, table
 
-# Version, mode -> columns spelled otherwise then, and how: decimals, words for plain numbers.
+# (version, mode) -> columns with another spelling in that version: decimals, words for numbers.
 RECORDED = {
     ("2.3", "all"): {"MaxAbsErr": 6, "Cosine": 6},
     ("3.4", "all"): {},
     ("4.1", "api_stack"): {},
 }
-# A row of docs/differences.md: they divide in float32.
+# The older tool divides in float32: a row of docs/differences.md.
 FLOAT32_DIVISION = {"MaxRelativeErr": 1e-6}
-# 2.3 called a number a cosine of 1, and said Yes.
+# For a plain number, 2.3 wrote a cosine of 1, and Yes.
 OF_2_3 = {("Cosine", "unsupported", "1"), ("Accuracy Reached or Not", "Nan", "Yes")}
 
 
 def dumps(version, mode):
-    """Target and golden."""
+    """The paths of target and golden."""
     folder = TABLES.parent / "dumps" / f"ptdbg_{version}" / mode
     return [next((folder / side).glob("*/rank*/*.pkl")) for side in ("pert", "base")]
 
 
 def same(version, mode, column, ours, theirs):
-    """Whether a cell of ours says what theirs says."""
+    """Whether our cell has the same meaning as theirs."""
     if ours == theirs or close(ours, theirs, FLOAT32_DIVISION.get(column, 0)):
         return True
     if version == "2.3" and (column, ours, theirs) in OF_2_3:

@@ -1,7 +1,7 @@
 """Our csv against the tables that msprobe 26.2.0 wrote from the same dumps, cell by cell.
 
-Where we differ on purpose is data: tests/data/tables/26.2.0/differences.json. An entry that no
-longer applies fails too, so that the list never says more than is true.
+Deliberate differences are in tests/data/tables/26.2.0/differences.json. An entry that does not
+apply any more fails the test, so that the list is always correct.
 """
 
 import csv
@@ -17,13 +17,13 @@ CASES = [
 
 
 def read(text):
-    """Header and rows of a csv text."""
+    """The header and the rows of a csv text."""
     rows = list(csv.reader(text.splitlines(keepends=True)))
     return rows[0], rows[1:]
 
 
 def dumps_of(data, case):
-    """The target's and the golden's folder."""
+    """The folders of target and golden."""
     if case.startswith("scalars"):
         scalars = data / "tables" / "scalars" / case.removeprefix("scalars_")
         return scalars / "target", scalars / "golden"
@@ -35,7 +35,7 @@ def dumps_of(data, case):
 
 
 def close(ours, theirs, tolerance):
-    """Both are finite numbers, and as near as that."""
+    """Whether both are finite numbers within the tolerance."""
     try:
         return math.isclose(float(ours), float(theirs), rel_tol=tolerance)
     except ValueError:

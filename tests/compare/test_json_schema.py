@@ -1,4 +1,4 @@
-"""compare.schema.json: it accepts every document of the cases, and names the same keys."""
+"""compare.schema.json accepts every JSON document of the cases, and names all their keys."""
 
 import json
 from importlib import resources

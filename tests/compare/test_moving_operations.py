@@ -1,6 +1,6 @@
-"""Operations that are said to move data hold elements of their inputs and nothing else.
+"""The results of operations that only move data contain only elements of their inputs.
 
-Each name of engine/compare/judge/moving_operations.cc is called in PyTorch on random bits: every
+Calls each operation of engine/compare/judge/moving_operations.cc in PyTorch on random bits: every
 element of the result must be an element of an input, or the constant that the call fills in.
 """
 
@@ -16,7 +16,7 @@ TABLE = re.search(r"kMovingOperations\[\] = \{(.*?)\};", SOURCE.read_text(), re.
 NAMES = re.findall(r'"(\w+)"', TABLE)
 
 INDEX = torch.tensor([2, 0, 3])
-# How each is called with a tensor x of shape [4, 4] and y of the same; the others: x.name().
+# How to call each operation with x and y of shape [4, 4]. Operations not listed: x.name().
 CALLS = {
     "as_strided": lambda x, y: x.as_strided((3, 2), (1, 4)),
     "atleast_1d": lambda x, y: torch.atleast_1d(x),
@@ -92,7 +92,7 @@ def test_every_element_is_one_of_an_input(name, dtype):
         call = lambda x, y: getattr(x, name)()  # noqa: E731
     torch.manual_seed(len(name))
     x, y = torch.randn(2, 4, 4, dtype=torch.float64).mul(1e3).to(dtype)
-    constant = {0}  # of padding, masks, tril
+    constant = {0}  # fills padding, masks and tril
     assert bits(call(x, y)) <= bits(x) | bits(y) | constant
 
 

@@ -1,4 +1,4 @@
-"""What a comparison says does not depend on how many threads there are."""
+"""The result of a comparison does not depend on the number of threads."""
 
 import json
 import os
@@ -14,7 +14,7 @@ def leaf(generator):
 
 
 def write_dump(folder, inserted):
-    """A dump of several of the pieces that files are cut into; one side has calls of its own."""
+    """Writes a dump so large that it is read in several pieces; one side has additional calls."""
     generator, entries = random.Random(3), {}
     for i in range(3000):
         call = {"input_args": [leaf(generator), leaf(generator)], "output": [leaf(generator)]}

@@ -42,7 +42,7 @@ TEST(UnmatchedCalls, TheSameArgumentInAnotherPlaceIsNone) {
   EXPECT_THAT(c.first.why, Not(HasSubstr("made differently")));
 }
 
-// Clips gradients, or does not, and nothing comes of it.
+// With or without a call that clips gradients; all other values are equal.
 Dump Step(bool clips) {
   DumpBuilder b;
   b.Call("Functional.linear.0.forward").In(Numbers(1, -1, 0, 3)).Out(Numbers(2, -2, 0, 5));
@@ -68,7 +68,7 @@ TEST(UnmatchedCalls, CallsAloneAreADifferenceWithAPlace) {
   EXPECT_THAT(report, HasSubstr("train.py:72"));
 }
 
-// A momentum shows in the next step.
+// The momentum of a batch norm affects only the next step.
 Dump Normalise(const char* momentum, double running) {
   DumpBuilder b;
   b.Call("Functional.batch_norm.0.forward").In(Numbers(1, -1, 0, 3));

@@ -5,7 +5,7 @@ import subprocess
 
 
 def clone_of(root, folder):
-    """What git would have, as it is in this tree: nothing is built there."""
+    """Copies the files that git tracks or would add, with this tree's content; nothing is built."""
     listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(listed, cwd=root, check=True, capture_output=True, text=True).stdout
     for name in names.split("\0"):

@@ -1,4 +1,4 @@
-"""Writes files as the older tools wrote them, and reads the tables that are made of them."""
+"""Writes dumps in the formats of the older tools, and reads the tables of their comparison."""
 
 import csv
 import json
@@ -17,19 +17,19 @@ FRAMES = [
 
 
 def statistics(array):
-    """Maximum, minimum and mean, as the lines have them."""
+    """Maximum, minimum and mean, in the order of the lines."""
     return [float(array.max()), float(array.min()), float(array.mean(dtype=np.float64))]
 
 
 def write_lines(path, lines):
-    """One list a line."""
+    """Writes one JSON list on each line."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return path
 
 
 def sample(array, step):
-    """What ptdbg_ascend 0.1 keeps of a tensor, as it keeps it."""
+    """The sample of a tensor that ptdbg_ascend 0.1 writes."""
     flat = array.astype(np.float32).ravel().astype(np.float64)
     n = flat.size
     if n <= 512:
@@ -38,7 +38,7 @@ def sample(array, step):
 
 
 def write_hooks(path, tensors, sampled=True):
-    """torch_npu.hooks: a number a line, elements in it."""
+    """Writes a dump of torch_npu.hooks: lines are numbered and contain elements."""
     lines = []
     for i, (name, array) in enumerate(tensors):
         flat = array.astype(float).ravel().tolist()
@@ -48,7 +48,7 @@ def write_hooks(path, tensors, sampled=True):
 
 
 def write_first(path, calls, step=1, stacks=False, time="20230104_134530"):
-    """ptdbg_ascend 0.1: ``calls`` are pairs of a name and its values; a folder with a time."""
+    """Writes a dump of ptdbg_ascend 0.1. ``calls``: (name, values); ``time``: in the folder's name."""
     folder = path.with_name(f"{path.stem}_{time}")
     folder.mkdir(parents=True, exist_ok=True)
     lines = []
@@ -66,7 +66,7 @@ def write_first(path, calls, step=1, stacks=False, time="20230104_134530"):
 
 
 def write_later(path, calls, norm=False, stacks=False, digest=None, separator="_"):
-    """ptdbg_ascend 1 to 6: calls are counted by name."""
+    """Writes a dump of ptdbg_ascend 1 to 6: calls of the same name are numbered."""
     folder = path.with_suffix("")
     folder.mkdir(parents=True, exist_ok=True)
     lines, numbers = [], {}
@@ -91,7 +91,7 @@ def write_later(path, calls, norm=False, stacks=False, digest=None, separator="_
 
 
 def paths(npu, bench):
-    """The dict that ``compare`` takes, of two pairs of a file and a folder."""
+    """The dict for ``compare``. ``npu``, ``bench``: (pkl file, data folder)."""
     return {
         "npu_pkl_path": str(npu[0]),
         "bench_pkl_path": str(bench[0]),
@@ -101,26 +101,26 @@ def paths(npu, bench):
 
 
 def read_table(path):
-    """Header, and rows as dicts."""
+    """The header, and the rows as dicts."""
     with open(path, newline="", encoding="utf-8") as file:
         reader = csv.DictReader(file)
         return reader.fieldnames, list(reader)
 
 
 def result(folder):
-    """The one table in a folder of results."""
+    """Reads the only table in a folder of results."""
     (path,) = Path(folder).glob("compare_result_*.csv")
     return read_table(path)
 
 
 def ramp(*shape, scale=1.0, dtype=np.float32):
-    """Numbers without a zero, of both signs, no two alike."""
+    """Distinct numbers of both signs, without zero."""
     n = int(np.prod(shape))
     return ((np.arange(n) - n / 2 + 0.25) * scale / max(n, 1)).astype(dtype).reshape(shape)
 
 
 def net(scale=1.0):
-    """Two calls forward, one backward, of 0.1: name -> values by part."""
+    """Two forward calls and one backward call of ptdbg_ascend 0.1: [(name, {part: values})]."""
     x = ramp(4, 5)
     y = np.maximum(x, 0)
     return [
@@ -131,7 +131,7 @@ def net(scale=1.0):
 
 
 def first_dumps(tmp_path, scale=1.0, **options):
-    """Two sides of 0.1."""
+    """Writes both sides in the format of ptdbg_ascend 0.1."""
     return (
         write_first(tmp_path / "npu" / "npu_dump.pkl", net(scale), **options),
         write_first(tmp_path / "bench" / "npu_dump.pkl", net(), **options),
@@ -139,7 +139,7 @@ def first_dumps(tmp_path, scale=1.0, **options):
 
 
 def hooks_table(tmp_path, npu, bench, sampled=False, **options):
-    """Rows of the csv, by the name of the NPU side."""
+    """Compares two dumps of torch_npu.hooks; returns the rows of the csv."""
     a = write_hooks(tmp_path / "npu.pkl", npu, sampled)
     b = write_hooks(tmp_path / "bench.pkl", bench, sampled)
     compare_hooks(str(a), str(b), str(tmp_path / "r.csv"), **options)
@@ -147,12 +147,12 @@ def hooks_table(tmp_path, npu, bench, sampled=False, **options):
 
 
 def one_call(array):
-    """What torch_npu.hooks writes of one call."""
+    """The values of one call in a dump of torch_npu.hooks."""
     return [("Torch_add_forward_input.0", ramp(3)), ("Torch_add_forward_output", array)]
 
 
 def code_of(call, *args, **kwargs):
-    """The code that the call raises, with words."""
+    """The code of the CompareException that the call raises; it must have a message."""
     with pytest.raises(CompareException) as caught:
         call(*args, **kwargs)
     assert str(caught.value)

@@ -1,4 +1,4 @@
-"""Modules that several tests share lie beside them, or in tests/python."""
+"""Modules that several tests share are in this folder or in tests/python."""
 
 import sys
 from pathlib import Path

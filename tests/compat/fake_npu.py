@@ -1,4 +1,4 @@
-"""The part of an NPU that overflow checks ask: a flag. For hardware that we do not have."""
+"""A fake NPU with the flag that overflow checks read, because we have no such device."""
 
 import sys
 import types
@@ -7,7 +7,7 @@ import torch
 
 
 class Npu:
-    """`sys.modules["torch_npu"]` and `torch.npu`, in a child of its own."""
+    """Sets `sys.modules["torch_npu"]` and `torch.npu`; use it only in a child process."""
 
     def __init__(self):
         self.flag, self.asked, self.cleared = False, 0, 0

@@ -1,4 +1,4 @@
-"""Scripts of the older tools, run in a child, and what they left in its folder."""
+"""Runs scripts of the older tools in a child, and reads the files that they wrote."""
 
 import json
 import os
@@ -14,7 +14,7 @@ import ptdbg_ascend as ptdbg
 
 
 class Net(torch.nn.Module):
-    """Calls linear, relu, linear; then the caller's sum."""
+    """Calls linear, relu, linear; train() then calls sum."""
 
     def __init__(self, width=3):
         super().__init__()
@@ -32,7 +32,7 @@ def net(seed=0, width=3):
 
 X = torch.linspace(-1, 2, 20).reshape(5, 4)
 
-# What ptdbg_ascend records of train(net()), in this order.
+# The calls that ptdbg_ascend records for train(net()), in this order.
 CALLS = [
     "Functional_linear_0_forward",
     "Functional_relu_0_forward",
@@ -50,7 +50,7 @@ def train(model, x=None):
 
 
 def run_in(folder, function, *args):
-    """`function(*args)` in a child that works in `folder`: its result, and what it said."""
+    """Runs `function(*args)` in a child, in `folder`: returns the result and the stderr text."""
     folder.mkdir(exist_ok=True, parents=True)
     with tempfile.TemporaryFile("w+") as said:
 
@@ -65,7 +65,7 @@ def run_in(folder, function, *args):
 
 
 def error_of(function, *args, **kwargs):
-    """(names of the types that catch it, code, text) of what `function` raises; None: nothing."""
+    """(type names of the exception and its bases, code, text), or None without an exception."""
     try:
         function(*args, **kwargs)
     except BaseException as error:
@@ -75,7 +75,7 @@ def error_of(function, *args, **kwargs):
 
 
 def read(path):
-    """R(p) of the requirements: the lines of a .pkl."""
+    """The lines of a .pkl file (R(p) in the requirements)."""
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
@@ -84,7 +84,7 @@ def names(path, stacks=False):
 
 
 def calls(path):
-    """The calls of a .pkl file, each once, without its values."""
+    """The names of the calls in a .pkl file, each once."""
     found = [re.sub(r"_(input|output|stack_info)[.\w]*$", "", name) for name in names(path, True)]
     return list(dict.fromkeys(found))
 
@@ -104,7 +104,7 @@ def files(folder):
 
 
 def dump_numbered(path="npu_dump.pkl", model=None, dump_step=1, x=None, **switch):
-    """One step as ptdbg_ascend 0.1 dumped it."""
+    """Dumps one step as with ptdbg_ascend 0.1."""
     model = model or net()
     ptdbg.set_dump_path(path)
     ptdbg.register_hook(model, ptdbg.acc_cmp_dump, dump_step=dump_step)
@@ -114,7 +114,7 @@ def dump_numbered(path="npu_dump.pkl", model=None, dump_step=1, x=None, **switch
 
 
 def dump_counted(path="dump", model=None, tag="ptdbg_dump", x=None, mode="all", **switch):
-    """One step as ptdbg_ascend 1 and later dumped it."""
+    """Dumps one step as with ptdbg_ascend 1 and later."""
     model = model or net()
     ptdbg.set_dump_path(path, dump_tag=tag)
     ptdbg.register_hook(model, ptdbg.acc_cmp_dump)

@@ -1,4 +1,4 @@
-"""What the guides of ptdbg_ascend 0.1 and torch_npu.hooks say of comparing and parsing."""
+"""Comparing and parsing, as the guides of ptdbg_ascend 0.1 and torch_npu.hooks describe them."""
 
 import json
 import math
@@ -64,7 +64,7 @@ def test_R_A31_other_dump_steps_are_resampled_and_named(tmp_path, out, capfd):
     calls = [("Torch_neg_forward", {"input.0": x, "output": -x})]
     npu = write_first(tmp_path / "a" / "d.pkl", calls, step=2)
     changed = -x.copy()
-    changed[256 + 6] = 9  # both samples hold it
+    changed[256 + 6] = 9  # this element is in both samples
     bench = write_first(
         tmp_path / "b" / "d.pkl", [("Torch_neg_forward", {"input.0": x, "output": changed})], step=3
     )
@@ -82,7 +82,7 @@ def test_R_A36_four_keys_an_existing_directory_and_true(tmp_path, out):
     assert code_of(compare, dumps, str(tmp_path / "missing"), True) == 1
     compare(dumps, str(out), True)
     assert len(result(out)[1]) == 7
-    for third in (False, True):  # of later dumps it is the hint stack_mode, and decides nothing
+    for third in (False, True):  # for later dumps it is stack_mode, which has no effect
         folder = tmp_path / f"later_{third}"
         folder.mkdir()
         later = [write_later(tmp_path / s / "dump.pkl", net(), stacks=True) for s in ("l", "m")]

@@ -1,4 +1,4 @@
-"""Comparing and parsing older dumps: odd files, odd places, several ranks, the shell."""
+"""Comparing and parsing dumps of the older tools: unusual files and folders, ranks, the shell."""
 
 import re
 import subprocess
@@ -99,7 +99,7 @@ def test_another_version_in_the_tag_is_found_and_said(tmp_path, out, capfd):
     compare(asked, str(out))
     assert len(result(out)[1]) == 7
     assert "ptdbg_dump_v4.1" in capfd.readouterr().err
-    (tmp_path / "a" / "ptdbg_dump_v5.0").mkdir()  # two of them: no guessing
+    (tmp_path / "a" / "ptdbg_dump_v5.0").mkdir()  # two candidates: the tool must not guess
     assert code_of(compare, asked, str(out)) == 1
 
 

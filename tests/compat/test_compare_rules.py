@@ -1,4 +1,4 @@
-"""What users of ptdbg_ascend met in comparing, and what holds for all older tools."""
+"""Problems of ptdbg_ascend users with comparisons, and rules for all older tools."""
 
 import math
 
@@ -107,7 +107,7 @@ def test_R_X01_the_dialect_is_told_from_the_content(tmp_path, out):
 
 def test_R_X03_backward_labels_are_made_one(tmp_path, out):
     x, g = ramp(6), ramp(6, scale=7)
-    # 0.1 calls input what the call produces; later versions call it output.
+    # In backward, 0.1 names the result of a call "input"; later versions name it "output".
     old = write_first(tmp_path / "a.pkl", [
         ("Functional_relu_forward", {"input.0": x, "output": x}),
         ("Functional_relu_backward", {"input.0": x, "output.0": g}),

@@ -29,7 +29,7 @@ ptdbg.register_hook(model, ptdbg.acc_cmp_dump)
 ptdbg.set_dump_switch("ON", mode="api_stack")
 model(torch.ones(2, 4)).sum().backward()
 ptdbg.set_dump_switch("OFF", mode="api_stack")
-torch.distributed.barrier()  # who leaves early would take the other along
+torch.distributed.barrier()  # a rank that exits early breaks the other one
 torch.distributed.destroy_process_group()
 """
 )
@@ -77,7 +77,7 @@ def test_R_C_E2_two_processes_never_share_a_file(tmp_path):
     options = {"cwd": tmp_path, "stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     both = [subprocess.Popen([sys.executable, "-c", program], **options) for _ in range(2)]
     for process in both:
-        assert process.stdout.readline()  # both have begun
+        assert process.stdout.readline()  # both have opened their dump
     for process in both:
         process.communicate("\n")
         assert process.returncode == 0
@@ -245,7 +245,7 @@ def test_R_X02_statistics_of_halves_are_those_of_wide_numbers(tmp_path):
     run_in(tmp_path, program)
     first = read(tmp_path / "dump" / TAG / "rank0" / "dump.pkl")[0]
     assert first[3] == "torch.float16"
-    assert first[5] == [100.0, 100.0, 100.0, 6400.0]  # the sum of squares is beyond float16
+    assert first[5] == [100.0, 100.0, 100.0, 6400.0]  # the sum of squares overflows float16
 
 
 def test_module_dump(tmp_path):

@@ -1,4 +1,4 @@
-"""The scripts of the guides run; each leaves what its guide says. Ids are those they show."""
+"""The scripts of the guides run and write the files that the guide describes."""
 
 import csv
 import os
@@ -14,7 +14,7 @@ PROGRAMS = "examples/older_tools"
 
 @pytest.fixture
 def run(root, tmp_path):
-    """Runs a script in an empty folder: what it printed, and what it logged."""
+    """Runs a script in an empty folder; returns stdout and stderr."""
 
     def work(name, status=0):
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Fresh clones into empty environments, as the guides of ptdbg_ascend and msprobe write it."""
+"""Builds fresh clones and installs them, with the commands in the guides of the older tools."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ NAMES = f"from torch_npu.hooks import register_hook; {NAME}"
 
 
 def run(command, cwd, status=0, **environment):
-    """What a shell prints for it."""
+    """Runs a shell command; returns its output."""
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", command],
         cwd=cwd,
@@ -29,13 +29,13 @@ def run(command, cwd, status=0, **environment):
 
 
 def environment(folder):
-    """An empty one."""
+    """Creates an empty environment; returns its bin folder."""
     run(f"{sys.executable} -m venv {folder}", ".")
     return folder / "bin"
 
 
 def lend_torch(bin):
-    """What this Python has, but for msprobe."""
+    """Gives an environment all packages of this Python except msprobe."""
     lent = bin.parent / "lent"
     lent.mkdir()
     for entry in Path(sysconfig.get_path("purelib")).iterdir():
@@ -47,7 +47,7 @@ def lend_torch(bin):
 
 @pytest.fixture(scope="module")
 def built(root, tmp_path_factory):
-    """R-A04 to R-A12 as the guide of ptdbg_ascend 0.1 writes it: (build folder, environment)."""
+    """Builds as in R-A04 to R-A12 of the guide of ptdbg_ascend 0.1: (build folder, Python)."""
     place = tmp_path_factory.mktemp("seed")
     clone = clone_of(root, place / "clone")
     bin = environment(place / "configured")
@@ -87,7 +87,7 @@ def test_R_A14_pip_installs_twice_into_an_empty_environment(built, tmp_path):
 
 
 def test_the_dependency_can_be_named_otherwise(built):
-    """And `make build` does not mix with this folder."""
+    """Also: `make build` refuses this build folder."""
     build, python = built
     run(
         "cmake -DMSPROBE_PTDBG_REQUIRES='mindstudio-probe>=27' .. && touch ../pyproject.toml", build
@@ -127,7 +127,7 @@ def test_plain_cmake_builds_the_engine_and_the_command(root, tmp_path):
     assert sorted(file.name for file in (clone / "installed").rglob("*") if file.is_file()) == [
         "msprobe"
     ]
-    # As soon as a Python is configured, the same folder makes the wheels.
+    # Once a Python is configured, the same build folder makes the wheels.
     bin = environment(tmp_path / "configured")
     lend_torch(bin)
     run("bash ./configure", clone, ADAPTER_TARGET_PYTHON_PATH=str(bin / "python"))

@@ -1,4 +1,4 @@
-"""Getting the older tools, and the names under which scripts import them.
+"""Installation as with the older tools, and their import names.
 
 Tests carry the id of the requirement that they check.
 """
@@ -14,7 +14,7 @@ from clones import clone_of
 
 
 def python(program, *path, status=0):
-    """What a Python of its own prints, with `path` before everything else."""
+    """The output of a new Python, with `path` first in sys.path."""
     env = dict(os.environ, PYTHONPATH=os.pathsep.join(str(folder) for folder in path))
     done = subprocess.run(
         [sys.executable, "-c", program], env=env, capture_output=True, text=True, cwd="/"
@@ -25,12 +25,12 @@ def python(program, *path, status=0):
 
 @pytest.fixture(scope="module")
 def clone(root, tmp_path_factory):
-    """A clone called as the package, which is what used to hide it."""
+    """A clone in a folder named as the package: once such a folder hid the package."""
     return clone_of(root, tmp_path_factory.mktemp("clones") / "ptdbg_ascend")
 
 
 def configure(clone, given="", status=0, **environment):
-    """Lines that `bash ./configure` prints; what is written for errors comes last."""
+    """Lines that `bash ./configure` prints; lines of stderr come last."""
     env = {k: v for k, v in os.environ.items() if k != "ADAPTER_TARGET_PYTHON_PATH"}
     done = subprocess.run(
         ["bash", "./configure"],
@@ -45,7 +45,7 @@ def configure(clone, given="", status=0, **environment):
 
 
 def program(folder, name, *lines):
-    """A Python that is not as it should be."""
+    """Writes a program that stands for an unusable Python."""
     file = folder / name
     file.write_text("\n".join(["#!/bin/sh", *lines, ""]))
     file.chmod(0o755)

@@ -1,4 +1,4 @@
-"""ptdbg_ascend 3 and later: a list of APIs of the user's own, and which the tool leaves alone."""
+"""ptdbg_ascend 3 and later: the user's own list of APIs, and APIs that are not recorded."""
 
 import sys
 import types
@@ -41,7 +41,7 @@ def recorded(tmp_path):
 
 @pytest.fixture
 def own(tmp_path, monkeypatch):
-    """Writes a list of the user's own."""
+    """Writes the user's own list of APIs."""
 
     def write(text):
         (tmp_path / "own.yaml").write_text(text)

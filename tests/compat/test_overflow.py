@@ -1,6 +1,6 @@
-"""Looking for overflows. Tests carry the id of the requirement they check.
+"""Overflow checks. The names of tests contain the ids of requirements.
 
-The flag of an NPU is a fake one here: we have no such device. Without a flag, values are looked at.
+The overflow flag is a fake, because we have no NPU. Without a flag, values are checked.
 """
 
 import re
@@ -18,7 +18,7 @@ INF = torch.tensor([1e38, 2.0])
 
 
 def overflow(times=1):
-    """`times` calls with a result that is infinite, others between them."""
+    """`times` calls with an infinite result, and other calls between them."""
     for _ in range(times):
         torch.relu(torch.mul(INF, 1e30))  # relu passes it on
         torch.mul(INF, 0.5)
@@ -58,7 +58,7 @@ def test_R_A30_the_folder_beside_it_has_the_whole_tensors(tmp_path):
 
 
 def test_R_A41_the_run_ends_at_the_second_overflow_of_an_npu(tmp_path):
-    """With a fake flag."""
+    """With the fake flag."""
 
     def program():
         npu = Npu()
@@ -81,7 +81,7 @@ def test_R_A41_the_run_ends_at_the_second_overflow_of_an_npu(tmp_path):
 
 
 def test_R_A41_without_an_npu_it_is_said_and_the_run_goes_on(tmp_path):
-    """On CPU, where the ruling is: warn and continue."""
+    """On a CPU the tool warns and continues."""
 
     def program():
         ptdbg.register_hook(net(), ptdbg.overflow_check, overflow_nums=2)
@@ -104,7 +104,7 @@ def test_R_A41_a_number_of_overflows_that_cannot_be_is_refused(number, tmp_path)
 
 
 def test_R_B31_the_first_overflow_ends_the_run_and_names_its_api_and_file(tmp_path):
-    """On CPU, where the ruling is to look at values."""
+    """On a CPU the tool checks values."""
 
     def program():
         from torch_npu.hooks import register_hook, wrap_checkoverflow_hook
@@ -155,7 +155,7 @@ def test_R_B32_it_needs_no_other_argument(tmp_path):
 
 
 def test_R_C_E4_registering_asks_no_device(tmp_path):
-    """With a fake flag: it is asked after the first call, not before set_device."""
+    """With the fake flag: it is read after the first call, not before set_device."""
 
     def program():
         npu = Npu()
@@ -203,7 +203,7 @@ def test_the_debugger_looks_for_overflows_in_its_steps(tmp_path):
 
 
 def test_overflows_of_all_steps_are_counted_together(tmp_path):
-    """And after the last wanted one, nothing is looked for any more."""
+    """After the last wanted overflow, values are not checked any more."""
 
     def program():
         debugger = ptdbg.PrecisionDebugger("dump", hook_name="overflow_check")

@@ -1,5 +1,5 @@
-"""What callers of the older tools can get wrong in recording: an error of the type they catch, text
-that says what to do, nothing lost, and everything as it was before the call."""
+"""Wrong calls of the older tools' recording functions: the exception has the type that callers
+catch and a text that says what to do; the call changes nothing and loses nothing."""
 
 import json
 import os
@@ -95,7 +95,7 @@ WRONG = {
     ),
     "module_dump": ("module_dump", (3, "a"), {}, 11, "expected a torch.nn.Module"),
 }
-# What callers of each function catch: what some version raised.
+# The exceptions that callers of each function catch: those that any version raised.
 CAUGHT = {
     "set_dump_path": {"RuntimeError", "CompareException"},
     "set_dump_switch": {"AssertionError", "ValueError", "CompareException"},
@@ -173,7 +173,7 @@ def test_hooks_of_torch_npu_say_what_is_wrong(registration, text, tmp_path):
 
 
 def test_R_X10_keywords_of_every_generation_are_taken(tmp_path):
-    """Those that mean nothing here, and unknown ones, get one line each."""
+    """A keyword without a meaning here, or an unknown keyword, gets one log line."""
 
     def program():
         ptdbg.seed_all(seed=1, mode=False)
@@ -275,7 +275,7 @@ def test_no_more_space_ends_the_dump_not_the_run(path, tmp_path):
 
 
 def test_a_folder_that_nobody_may_write_to(tmp_path):
-    """Of a kind that even root cannot write to: found when the dump begins."""
+    """A folder to which even root cannot write is detected when the dump begins."""
 
     def program():
         errors = [error_of(dump_counted, "/proc/dump"), error_of(dump_counted, "/proc/a.pkl")]
@@ -287,7 +287,7 @@ def test_a_folder_that_nobody_may_write_to(tmp_path):
 
 
 def test_R_X04_characters_matter_in_generated_names_only(tmp_path, msprobe_bin):
-    """A name for module_dump may be anything; lines and files are named safely."""
+    """module_dump accepts any name; lines and files get safe names."""
 
     def program():
         model = net()

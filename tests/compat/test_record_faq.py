@@ -1,4 +1,4 @@
-"""What the FAQ of ptdbg_ascend answered. Tests carry the id of the requirement."""
+"""The questions of the FAQ of ptdbg_ascend. Names of tests contain the ids of requirements."""
 
 import signal
 import subprocess
@@ -82,7 +82,7 @@ def _acl_calls():
 
 @pytest.mark.parametrize("which", range(5))
 def test_R_C_Q3_acl_is_refused_where_there_is_no_npu(which, tmp_path):
-    """On CPU: before training starts, with what to use instead."""
+    """On a CPU: refused before training starts, with the alternative."""
 
     def program():
         return error_of(_acl_calls()[which])
@@ -105,7 +105,7 @@ def test_R_C_E10_acl_of_a_backward_call_names_the_device(tmp_path):
 
 
 def test_R_C_E3_a_dump_makes_no_collective(tmp_path):
-    """An error with this code is the runtime's; what the tool did to provoke it is not there."""
+    """The runtime raises the error of this code in a collective; our tool makes no collective."""
 
     def program():
         made = []
@@ -207,7 +207,7 @@ def test_R_C_E8_a_run_that_ends_in_the_middle_leaves_whole_lines(death, path, tm
     assert done.returncode == CODES[death], done.stderr
     written = tmp_path / path if path.endswith(".pkl") else pkl(tmp_path, "api_stack_dump")
     assert written.read_text().endswith("]\n")
-    found = names(written)  # every line is JSON
+    found = names(written)  # also checks that every line is JSON
     kept = [name for name in found if name.endswith("forward_input.0") and "relu" in name]
     assert len(kept) == 31
 
@@ -220,7 +220,7 @@ def test_R_C_E11_any_path_that_the_system_accepts(tmp_path):
 
 @pytest.mark.parametrize("order", ["rps", "prs", "rpps", "prrs", "spr", "rsp", "prsp"])
 def test_R_C_E12_any_order_of_the_calls(order, tmp_path):
-    """p: path, r: register, s: switch. One valid folder, or an error that says what is missing."""
+    """p: path, r: register, s: switch. A valid dump, or an error that names the missing call."""
 
     def program():
         steps = {
@@ -330,7 +330,7 @@ def test_R_C_E18_functions_stay_the_objects_they_are(tmp_path):
 
 
 def test_R_C_E19_a_view_is_recorded_without_an_operation_on_the_device(tmp_path):
-    """On CPU: the operations that PyTorch's profiler sees are those of the program."""
+    """On a CPU: PyTorch's profiler sees only the operations of the program."""
 
     def program():
         x = torch.arange(6.0).reshape(2, 3)

@@ -1,4 +1,4 @@
-"""Recording with torch_npu.hooks. Tests carry the id of the requirement they check."""
+"""Recording with torch_npu.hooks. Names of tests contain the ids of requirements."""
 
 import json
 import os
@@ -13,7 +13,7 @@ import torch
 from older_scripts import X, dump_numbered, error_of, files, names, net, read, run_in, train
 from torch.utils.data import DataLoader
 
-# A first linear without a gradient for its input, relu, linear, sum.
+# linear (its input has no gradient), relu, linear, sum.
 FORWARD = [
     "0_Functional_linear_forward_input.0",
     "1_Functional_linear_forward_input.1",
@@ -60,7 +60,7 @@ def test_R_B04_workers_of_a_data_loader_record_nothing(tmp_path):
     for workers in (0, 2):
         run_in(tmp_path / str(workers), program, workers)
     texts = [_kinds(tmp_path / str(workers) / "cpu.pkl") for workers in (0, 2)]
-    assert any("Tensor___mul__" in name for name in texts[0])  # done by this process, when it loads
+    assert any("Tensor___mul__" in name for name in texts[0])  # this process loads the data
     assert [name for name in texts[0] if "___mul__" not in name] == texts[1]
 
 
@@ -73,7 +73,7 @@ class _Rows(torch.utils.data.Dataset):
 
 
 def _kinds(path):
-    """What is recorded, without the numbers of lines and what loading itself calls."""
+    """The names in a file, without line numbers and without the calls of the data loader."""
     kinds = [re.sub(r"^\d+_", "", name) for name in names(path)]
     return [kind for kind in kinds if "stack" not in kind]
 
@@ -162,7 +162,7 @@ def test_R_B21_a_file_for_each_run_in_one_process(tmp_path):
         train(model)
         first = (tmp_path / "first.pkl").read_bytes()
         hooks().set_dump_path("second.pkl")
-        assert (tmp_path / "first.pkl").read_bytes() == first  # it was complete
+        assert (tmp_path / "first.pkl").read_bytes() == first  # the first file was complete
         train(model)
         from torch_npu.hooks.tools import compare
 
@@ -270,7 +270,7 @@ def dump_arrays(model=None, x=None, steps=1, **registration):
 
 @pytest.mark.parametrize("budget", ["0", "64"])
 def test_R_B27_what_waits_is_written_before_the_program_ends(budget, tmp_path, monkeypatch):
-    """On any device: the tensors are copied, and a thread writes them."""
+    """On every device: the tensors are copied, and a thread writes them."""
     monkeypatch.setenv("MSPROBE_TENSOR_BUDGET_MB", budget)
     program = (
         "import torch; from torch_npu.hooks import *; m = torch.nn.Linear(300, 300);"
@@ -310,7 +310,7 @@ def test_R_B28_names_say_how_the_memory_is_laid_out(tmp_path):
 
 
 def test_R_B29_no_variable_is_needed(tmp_path):
-    """The operator that needs RUNTIME_V2_BLACKLIST is not used, on no device."""
+    """The operator that needs RUNTIME_V2_BLACKLIST is not used on any device."""
     _, said = run_in(tmp_path, dump_arrays)
     assert "RUNTIME_V2_BLACKLIST" not in os.environ and "RUNTIME" not in said
     assert len(files(tmp_path / "output")) > 10

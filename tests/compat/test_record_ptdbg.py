@@ -1,4 +1,4 @@
-"""Recording with ptdbg_ascend 0.1. Tests carry the id of the requirement they check."""
+"""Recording with ptdbg_ascend 0.1. Names of tests contain the ids of requirements."""
 
 import glob
 import os
@@ -39,7 +39,7 @@ CALLS = [
 
 
 def calls(path):
-    """Each call once, in the order of the file."""
+    """The name of each call once, in the order of the file."""
     found = [re.sub(r"_(input|output|stack_info)[.\d]*$", "", name) for name in names(path, True)]
     return list(dict.fromkeys(found))
 
@@ -115,7 +115,7 @@ def test_R_A21_seed_and_path_first_or_late_two_runs_are_equal(tmp_path):
 
 def test_R_A22_statistics_are_of_the_whole_tensor(tmp_path):
     x = torch.linspace(-3, 2, 4000).reshape(1000, 4)
-    x[500, 0], x[501, 0] = 70, -70  # not among what is kept
+    x[500, 0], x[501, 0] = 70, -70  # these elements are not in the sample
     run_in(tmp_path, dump_numbered, "npu_dump.pkl", None, 100, x)
     path = tmp_path / "npu_dump.pkl"
     _, step, digest, dtype, shape, statistics = line(path, "0_Functional_linear_forward_input.0")
@@ -283,7 +283,7 @@ def test_R_A35_the_wanted_steps_only_and_each_from_0(tmp_path):
     ]
     again = list(dict.fromkeys(written[: len(written) // 2]))
     assert again == CALLS and written[: len(written) // 2] == written[len(written) // 2 :]
-    assert len([*tmp_path.glob("npu_dump_*")]) == 2  # a data folder for each time
+    assert len([*tmp_path.glob("npu_dump_*")]) == 2  # one data folder for each run
 
 
 def test_R_A37_another_path_keeps_the_first_dump(tmp_path):
@@ -305,7 +305,7 @@ def test_R_A37_the_same_file_is_overwritten_with_a_notice(tmp_path):
     _, said = run_in(tmp_path, program)
     assert "npu_dump.pkl held an earlier dump, which is overwritten" in said
     assert calls(tmp_path / "npu_dump.pkl") == [CALLS[1]]
-    folders = sorted(tmp_path.glob("npu_dump_*"))  # arrays of the first are still there
+    folders = sorted(tmp_path.glob("npu_dump_*"))  # the arrays of the first run still exist
     assert [len(arrays(folder)) for folder in folders] == [21, 2]
 
 

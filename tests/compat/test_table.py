@@ -1,4 +1,4 @@
-"""docs/compat.md: a row for each requirement, a test for each row, and a row for each test."""
+"""docs/compat.md has a row for each requirement; each row names a test, and each test has a row."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What users of the older tools do that is a little out of the ordinary."""
+"""Less common ways in which users call the older tools."""
 
 from importlib import import_module
 
@@ -146,7 +146,7 @@ def test_a_file_with_modes_as_words_is_that_of_1_0(tmp_path):
 
 
 def test_the_front_that_was_set_up_last_records(tmp_path):
-    """Steps of torch_npu.hooks that are over do not turn a dump of ptdbg_ascend on again."""
+    """Finished steps of torch_npu.hooks do not restart a dump of ptdbg_ascend."""
 
     def program():
         npu = import_module("torch_npu.hooks")

@@ -1,5 +1,5 @@
-"""What the older tools' fronts write has the numbers of msprobe's own dumps, and the names of the
-tools that they stand for; and training does not notice them."""
+"""Dumps of the older tools' fronts have the numbers of msprobe's own dumps and the names of the
+older tool; and the fronts do not change the training."""
 
 import json
 import random
@@ -20,7 +20,7 @@ import ptdbg_ascend as ptdbg
 
 
 class Recorded(torch.nn.Module):
-    """The net that the recordings in tests/data/dumps are of."""
+    """The net whose recordings are in tests/data/dumps."""
 
     def __init__(self):
         super().__init__()
@@ -39,7 +39,7 @@ class Recorded(torch.nn.Module):
 
 def recorded_step():
     torch.manual_seed(0)
-    if torch.__version__.startswith("1.13"):  # its oneDNN: gradients of an LSTM are random memory
+    if torch.__version__.startswith("1.13"):  # its oneDNN returns uninitialised LSTM gradients
         torch._C._set_mkldnn_enabled(False)
     model = Recorded()
     return model, lambda: F.cross_entropy(model(torch.randn(2, 3, 8, 8)), torch.tensor([0, 2]))
@@ -106,7 +106,7 @@ FRONTS = {
 
 
 def trained(build, front, steps=3):
-    """All that a training leaves, with a front that observes each step, or with none."""
+    """Trains with a front that records each step, or without (None); returns all results."""
     torch.manual_seed(3)
     random.seed(3)
     np.random.seed(3)
@@ -124,7 +124,7 @@ def trained(build, front, steps=3):
         losses.append(loss)
 
     for index in range(steps):
-        torch.manual_seed(index)  # torch_npu.hooks seeds where it is registered
+        torch.manual_seed(index)  # because register_hook of torch_npu.hooks seeds
         np.random.seed(index)
         random.seed(index)
         FRONTS[front](model, _seeded(one, index)) if front else one()
@@ -166,7 +166,7 @@ def test_no_bit_of_a_training_changes(name, front, tmp_path, tmp_path_factory):
     seen, said = run_in(tmp_path, trained, BUILDS[name], front)
     assert seen == plain
     assert "[ERROR]" not in said, said
-    assert front == "overflow" or any(tmp_path.iterdir())  # else nothing is proved
+    assert front == "overflow" or any(tmp_path.iterdir())  # otherwise the test proves nothing
 
 
 def own_dump(model, step):
@@ -215,15 +215,15 @@ def test_the_numbers_are_those_of_msprobes_own_dump(front, own, tmp_path, msprob
     said = json.loads(done.stdout)
     wrong = ("noise", "differs", "unreadable", "target_only", "nothing_recorded")
     assert not any(said["rows"][each] for each in wrong) and said["rows"]["equal"] > 60, said
-    # Only gradients that never came are missing; in the first two generations also numbers, and
-    # tensors without a point or dimensions.
+    # Only missing gradients have no partner; in the first two generations also plain numbers,
+    # integer tensors and tensors without dimensions.
     counted = front in ("counted", "debugger")
     assert said["rows"]["golden_only"] == (8 if counted else 39)
     assert said["unmatched"]["golden"] == ([] if counted else ["Tensor.add_.0.forward"])
 
 
 def test_forward_lines_are_those_of_ptdbg_ascend_4_1(root, tmp_path):
-    """Recorded by it, with this net and seed; backward lines: docs/differences.md."""
+    """It recorded this net with this seed. For backward lines see docs/differences.md."""
 
     def program():
         torch.manual_seed(0)
@@ -237,11 +237,11 @@ def test_forward_lines_are_those_of_ptdbg_ascend_4_1(root, tmp_path):
     ours = {line[0]: line for line in read(tmp_path / PLACES["counted"])}
     calls = {re.sub(r"_(input|output|stack_info).*", "", name) for name in theirs}
     more = [name for name in ours if name not in theirs and name.startswith(tuple(calls))]
-    assert more == ["Tensor_mean_0_forward_input.dim"]  # a keyword
+    assert more == ["Tensor_mean_0_forward_input.dim"]  # a keyword argument
     assert len(theirs) > 25 and not theirs.keys() - ours.keys()
     for name, line in theirs.items():
         if name.endswith("_stack_info"):
             continue
         assert ours[name][1:5] == line[1:5]
-        if "batch_norm_0_forward_input" not in name:  # writes into these: theirs are of afterwards
+        if "batch_norm_0_forward_input" not in name:  # overwritten; theirs are read later
             assert ours[name][5][:3] == pytest.approx(line[5], rel=1e-5, abs=1e-6)

@@ -157,7 +157,7 @@ def run_modules(nan_weight):
 
 @pytest.mark.parametrize("nan_weight", [False, True])
 def test_overflow_check_of_modules(nan_weight, tmp_path):
-    """A module with NaN in its own parameters, or in those of its children, did not make the NaN."""
+    """A module with NaN in its parameters, or in those of its children, did not make the NaN."""
 
     def record_modules():
         from msprobe.pytorch import PrecisionDebugger
@@ -177,7 +177,7 @@ def test_overflow_check_of_modules(nan_weight, tmp_path):
 
 
 def test_nan_in_files_without_a_dump(msprobe_bin, tmp_path):
-    """Tables of the older tools need recorded statistics, which tensor files without a dump lack."""
+    """The older tools' tables need recorded statistics; tensor files without a dump have none."""
     fine, bad = numpy.ones(4, "f4"), numpy.array([1, numpy.nan, 1, 1], "f4")
     pairs = {"both": (bad, bad), "golden": (fine, bad), "none": (fine, fine), "target": (bad, fine)}
     for side in (0, 1):

@@ -109,7 +109,7 @@ PHASES = ["collecting", "after a call", "stopped", "collecting again", "next ste
 def test_a_callable_looks_as_before(phases, phase, name):
     now, before = (dict(phases[when][name]) for when in (phase, "before"))
     del now["signature"], before["signature"]
-    for look in (now, before):  # what answers inspect.signature may come and go
+    for look in (now, before):  # __signature__ may appear and disappear
         for key in ("attributes", "dir"):
             look[key] = [name for name in look[key] if name != "__signature__"]
     assert now == before

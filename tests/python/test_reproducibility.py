@@ -64,7 +64,7 @@ def test_seed_all_removes_dropout():
 @forked
 def test_every_draw_is_the_same():
     seed_all(5, is_enhanced=True)
-    F.dropout(torch.ones(100))  # draws random numbers; not in the list
+    F.dropout(torch.ones(100))  # draws random numbers inside PyTorch
     first = draws()
     random.getrandbits(3)
     torch.empty(9).normal_()

@@ -48,7 +48,7 @@ def test_a_training_is_identical(msprobe_bin, tmp_path):
     code, report, error = selfcheck(msprobe_bin, tmp_path, text, *keep, arguments=arguments)
     assert (code, report["verdict"]) == (0, "identical"), (report, error)
     assert (report["steps"], report["parameters"], report["unit"]) == (3, 4, "optimizer")
-    # In a step: 4 weights, 4 gradients, 1 loss, the generators of torch and Python (NumPy if loaded).
+    # In a step: 4 weights, 4 gradients, 1 loss, generators of torch and Python (NumPy if loaded).
     assert report["values"] >= 3 * 11 + 6
     assert report["records"] > 30 and report["bytes"] > 10_000
     assert min(report["nanoseconds_a_step"].values()) > 0

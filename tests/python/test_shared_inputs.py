@@ -1,4 +1,4 @@
-"""An input used twice in a module: its gradient is a sum, which the tool computes only for itself."""
+"""An input used twice in a module: its gradient is a sum that the tool computes itself."""
 
 import pytest
 import torch
@@ -27,7 +27,7 @@ def train(folder):
     return hidden.grad.abs().max().item(), hidden.grad.norm().item()
 
 
-def test_the_sum_is_measured_and_no_call(tmp_path):
+def test_the_sum_is_measured_and_is_not_recorded_as_a_call(tmp_path):
     largest, norm = run_forked(train, tmp_path)
     data = read_dump(tmp_path).data
     assert [name for name in data if "__add__" in name] == [

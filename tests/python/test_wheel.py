@@ -116,7 +116,7 @@ for _ in range(2):
     (tmp_path / "program.py").write_text(program)
     run(sys.executable, tmp_path / "program.py", tmp_path / "ours")
     (site,) = installed.parent.parent.glob("lib/python*/site-packages")
-    torch = [path for path in sys.path if "-packages" in path]  # has our other msprobe, so it comes last
+    torch = [path for path in sys.path if "-packages" in path]  # last: has another msprobe
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(site), *torch])}
     run(installed, tmp_path / "program.py", tmp_path / "wheel", env=env)
     compare = [installed.parent / "msprobe", "compare", "--exit-code", "-o", tmp_path / "out"]
