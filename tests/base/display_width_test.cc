@@ -17,10 +17,10 @@ TEST(DisplayWidth, CountsColumnsOfATerminal) {
   EXPECT_EQ(DisplayWidth("ａ＋"), 4);              // full width
   EXPECT_EQ(DisplayWidth("\xf0\x9f\x98\x80"), 2);  // an emoji
   EXPECT_EQ(DisplayWidth("e\xcc\x81"), 1);         // e and a combining accent
-  EXPECT_EQ(DisplayWidth("\xff\xe6\xa8"), 3);      // no UTF-8
+  EXPECT_EQ(DisplayWidth("\xff\xe6\xa8"), 3);      // invalid UTF-8
 }
 
-// Programs that pad with fmt and those that count here agree.
+// Code that pads with fmt and code that uses DisplayWidth must agree.
 TEST(DisplayWidth, AgreesWithThePaddingOfFmt) {
   for (const std::string text : {"loss", "模型", "한", "〈x〉", "𠀀", "é", "…"}) {
     const std::string padded = fmt::format("{:<10}|", text);

@@ -1,4 +1,4 @@
-// Reading whole files, paths and folders. What the engine writes: file_write_test.cc.
+// Reading whole files, paths and folders. Writing is tested in file_write_test.cc.
 #include "engine/base/file.h"
 
 #include <gtest/gtest.h>
@@ -63,18 +63,18 @@ TEST(MappedFile, MovesAndOutlivesItsName) {
   EXPECT_EQ(constructed.path(), b);
 }
 
-TEST(MappedFile, WhatIsMissingIsNotFound) {
+TEST(MappedFile, AMissingFileIsNotFound) {
   const TemporaryFolder folder;
   const std::string file = folder.Write("file", "x");
   for (const std::string& path : {folder.path() + "/none", folder.path() + "/no/ne", file + "/x"})
     EXPECT_EQ(MappedFile::Open(path).status().message(), path + ": does not exist");
 }
 
-TEST(MappedFile, RefusesWhatIsNoRegularFile) {
+TEST(MappedFile, RefusesFilesThatAreNotRegular) {
   const TemporaryFolder folder;
   EXPECT_EQ(MappedFile::Open(folder.path()).status().message(),
             folder.path() + ": expected a regular file, found a directory");
-  const std::string pipe = folder.path() + "/pipe";  // no writer: an open that waits hangs here
+  const std::string pipe = folder.path() + "/pipe";  // without a writer: a blocking open would hang here
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   for (const std::string& path : {pipe, std::string("/dev/zero")}) {
     const Status status = MappedFile::Open(path).status();
@@ -109,7 +109,7 @@ TEST(MappedFile, LeavesNoDescriptorOpen) {
   EXPECT_EQ(open_files(), before);
 }
 
-TEST(MappedFile, LetsGoOfItsMapping) {
+TEST(MappedFile, UnmapsWhenDestroyed) {
   const TemporaryFolder folder;
   const std::string path = folder.Write("mapped", "x");
   const auto mapped = [&] { return ReadWhole("/proc/self/maps").find(path) != std::string::npos; };
@@ -123,7 +123,7 @@ TEST(MappedFile, LetsGoOfItsMapping) {
   EXPECT_FALSE(mapped());
 }
 
-TEST(Folders, MakeDirectoriesMakesParentsAndAcceptsWhatIsThere) {
+TEST(Folders, MakeDirectoriesMakesParentsAndAcceptsExistingOnes) {
   const TemporaryFolder folder;
   const std::string deep = folder.path() + "/a/b/c";
   EXPECT_TRUE(MakeDirectories(deep).ok());
@@ -134,7 +134,7 @@ TEST(Folders, MakeDirectoriesMakesParentsAndAcceptsWhatIsThere) {
   EXPECT_TRUE(MakeDirectories(folder.path() + "/link").ok());
 }
 
-TEST(Folders, MakeDirectoriesNamesWhatIsInTheWay) {
+TEST(Folders, MakeDirectoriesNamesTheFileInTheWay) {
   const TemporaryFolder folder;
   const std::string file = folder.Write("file", "x");
   for (const std::string& path : {file, file + "/below"}) {
@@ -152,7 +152,7 @@ TEST(Folders, ListIsSortedAndWithoutDots) {
   EXPECT_EQ(*names, (std::vector<std::string>{".hidden", "B", "a", "b", "c"}));
 }
 
-TEST(Folders, ListOfWhatIsNoFolder) {
+TEST(Folders, ListOfAPathThatIsNoFolder) {
   const TemporaryFolder folder;
   const std::string file = folder.Write("file", "x"), none = folder.path() + "/none";
   EXPECT_EQ(ListDirectory(none).status().message(), none + ": does not exist");

@@ -1,4 +1,4 @@
-// What the engine writes with engine/base/file.h: appends and whole files.
+// Writing with engine/base/file.h: appends and whole files.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -19,7 +19,7 @@ namespace {
 std::atomic<int> umask_calls = 0;
 }
 
-// In place of the C library's, to see who calls it.
+// Replaces the C library's umask, to see who calls it.
 mode_t umask(mode_t mask) noexcept {
   ++umask_calls;
   return static_cast<mode_t>(::syscall(SYS_umask, mask));
@@ -46,7 +46,7 @@ TEST(AppendFile, CreatesEmptiesOrKeeps) {
     ASSERT_TRUE(file->Append("abc").ok());
     ASSERT_TRUE(file->Append("").ok());
     EXPECT_EQ(file->size(), keep ? 6u : 3u);
-    EXPECT_EQ(ReadWhole(path), keep ? "abcabc" : "abc");  // without Close: a kill loses nothing
+    EXPECT_EQ(ReadWhole(path), keep ? "abcabc" : "abc");  // on disk without Close: a kill loses nothing
     EXPECT_TRUE(file->Sync().ok());
     EXPECT_TRUE(file->Close().ok());
     EXPECT_FALSE(file->is_open());
@@ -65,7 +65,7 @@ TEST(AppendFile, AppendsAfterATruncation) {
   EXPECT_EQ(ReadWhole(path), "one\ntwo\nthree\n");
 }
 
-TEST(AppendFile, ShortWriteIsTakenBack) {
+TEST(AppendFile, AShortWriteIsUndone) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/file";
   Result<AppendFile> file = AppendFile::Open(path, false);
@@ -82,7 +82,7 @@ TEST(AppendFile, ShortWriteIsTakenBack) {
   EXPECT_EQ(ReadWhole(path), "kept\nfits\n");
 }
 
-TEST(AppendFile, ReplaceTakesAPageThatIsNoShorter) {
+TEST(AppendFile, ReplaceRefusesShorterTextAndMoreThanAPage) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/file";
   Result<AppendFile> file = AppendFile::Open(path, false);
@@ -113,9 +113,9 @@ TEST(AppendFile, SaysWhenItWasRemoved) {
   EXPECT_TRUE(file->IsRemoved());
 }
 
-// A program that went back to the default of SIGXFSZ dies of it when somebody else writes, not when
-// we do.
-TEST(QuietSizeLimit, TheSignalOfOurWriteKillsNobody) {
+// With the default action of SIGXFSZ, a write beyond the size limit kills a program; our writes must
+// not kill it.
+TEST(QuietSizeLimit, OurWriteDoesNotKillTheProgram) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/file";
   EXPECT_EXIT(
@@ -145,13 +145,13 @@ TEST(AppendFile, RefusalsAreErrors) {
   EXPECT_EQ(closed.Sync().code(), ErrorCode::kIo);
 }
 
-TEST(AppendFile, MovingHandsTheFileOn) {
+TEST(AppendFile, MovingTransfersTheFile) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/file";
   Result<AppendFile> opened = AppendFile::Open(path, false);
   ASSERT_TRUE(opened.ok());
   AppendFile file(std::move(*opened));
-  EXPECT_FALSE(opened->is_open());  // NOLINT: what a move leaves is promised here
+  EXPECT_FALSE(opened->is_open());  // NOLINT: the state after a move is documented
   ASSERT_TRUE(file.Append("ab").ok());
   AppendFile other;
   other = std::move(file);
@@ -201,9 +201,9 @@ TEST(WriteFileAtomically, ModeIsWhatOpenWouldGive) {
   EXPECT_EQ(Mode(folder.path() + "/file"), 0640u);
 }
 
-// The mask belongs to the whole process: while it is changed, even for an instant, a file that a
-// training thread makes comes out writable for everybody.
-TEST(WriteFileAtomically, LeavesTheMaskOfTheProcessAlone) {
+// The umask belongs to the whole process: if it were changed for a moment, a file that a training
+// thread creates then would be writable for everybody.
+TEST(WriteFileAtomically, DoesNotChangeTheUmask) {
   const TemporaryFolder folder;
   const int before = umask_calls;
   EXPECT_TRUE(WriteFileAtomically(folder.path() + "/file", "x").ok());

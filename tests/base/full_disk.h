@@ -1,4 +1,4 @@
-// A disk that fills, without one: a limit on file sizes makes write(2) fail halfway as well.
+// Simulates a full disk: a limit on file sizes also makes write(2) fail halfway.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 
 namespace msprobe {
 
-// Files may not grow beyond `bytes` while it lives.
+// While an object of this class exists, files cannot grow beyond `bytes`.
 class FullDisk {
  public:
   explicit FullDisk(rlim_t bytes) : old_handler_(::signal(SIGXFSZ, SIG_IGN)) {

@@ -1,4 +1,4 @@
-// The level is read once a process, so every case runs in a forked child.
+// A process reads the level only once, so every case runs in a forked child.
 #include "engine/base/log.h"
 
 #include <fcntl.h>
@@ -18,7 +18,7 @@
 namespace msprobe {
 namespace {
 
-// What `body` writes to standard error in a child, and the child's process id.
+// The text that `body` writes to standard error in a child, and the child's process id.
 struct Output {
   std::string text;
   std::vector<std::string> writes;  // one for each write(2)
@@ -27,7 +27,7 @@ struct Output {
 
 Output InChild(const char* level, const std::function<void()>& body) {
   int ends[2];
-  EXPECT_EQ(::pipe2(ends, O_DIRECT), 0);  // a read answers one write, not what has piled up
+  EXPECT_EQ(::pipe2(ends, O_DIRECT), 0);  // each read returns one write
   Output output;
   output.pid = ::fork();
   if (output.pid == 0) {
@@ -105,12 +105,12 @@ TEST(Log, LevelIsAThreshold) {
   EXPECT_EQ(Messages(InChild("4", LogEveryLevel).text), "");
 }
 
-TEST(Log, WhatIsNoLevelIsTheDefault) {
+TEST(Log, AnInvalidLevelIsTheDefault) {
   for (const char* level : {static_cast<const char*>(nullptr), "", "5", "-1", "30", "info"})
     EXPECT_EQ(Messages(InChild(level, LogEveryLevel).text), "iwe") << (level ? level : "(unset)");
 }
 
-// A name out of a hostile file must not move the cursor, ring, or start a line of its own.
+// A name from a hostile file must not move the cursor, ring the bell or start a new line.
 TEST(Log, ControlCharactersBecomeUnderscores) {
   const std::string hostile(
       "a\nb\rc\td\x1b[31me\x7f"

@@ -35,7 +35,7 @@ TEST(MemorySizeTest, AsAnArgumentItCanBeReadAgain) {
     EXPECT_GE(*ParseMemorySize(MemorySizeFlag(bytes)), bytes);
 }
 
-TEST(MemorySizeTest, ThereIsSome) { EXPECT_GT(AvailableMemory(), uint64_t{16} << 20); }
+TEST(MemorySizeTest, AvailableMemoryIsNotZero) { EXPECT_GT(AvailableMemory(), uint64_t{16} << 20); }
 
 class AvailableTest : public ::testing::Test {
  protected:
@@ -62,7 +62,7 @@ TEST_F(AvailableTest, OfAGroupAndThoseAroundIt) {
   Write("/sys/fs/cgroup/jobs/memory.max", "1000000\n");
   Write("/sys/fs/cgroup/jobs/memory.current", "600000\n");
   EXPECT_EQ(Available(), 400000u);
-  // What files take is given back.
+  // Memory of the file cache can be reclaimed, so it counts as available.
   Write("/sys/fs/cgroup/jobs/memory.stat", "anon 1\ninactive_file 100000\nactive_file 50000\n");
   EXPECT_EQ(Available(), 550000u);
 }
@@ -75,7 +75,7 @@ TEST_F(AvailableTest, OfAContainerThatSeesItsOwnGroupOnly) {
   EXPECT_EQ(Available(), 560000u);
 }
 
-TEST_F(AvailableTest, ASystemThatDoesNotSaySoHasNoLimit) {
+TEST_F(AvailableTest, ASystemThatReportsNoMemoryHasNoLimit) {
   Write("/proc/meminfo", "");
   EXPECT_EQ(Available(), UINT64_MAX);
 }

@@ -11,7 +11,7 @@
 namespace msprobe {
 namespace {
 
-TEST(OrderedParts, AreUsedInOrderWhoeverMakesThem) {
+TEST(OrderedParts, AreUsedInOrderWhicheverThreadMakesThem) {
   for (const size_t threads : {1, 2, 7}) {
     std::vector<size_t> used;
     OrderedParts<size_t> parts(3, [&](size_t* part) {
@@ -29,14 +29,14 @@ TEST(OrderedParts, AreUsedInOrderWhoeverMakesThem) {
   }
 }
 
-TEST(OrderedParts, AreTakenAgain) {
+TEST(OrderedParts, TakeReturnsAUsedPartForReuse) {
   OrderedParts<std::vector<int>> parts(2, [](std::vector<int>*) { return Status::Ok(); });
   parts.Put(0, std::vector<int>(100));
   EXPECT_EQ(parts.Take().size(), 100u);
   EXPECT_EQ(parts.Take().size(), 0u);
 }
 
-TEST(OrderedParts, NothingIsUsedBehindAnError) {
+TEST(OrderedParts, NothingIsUsedAfterAnError) {
   ThreadPool pool(3);
   std::atomic<int> uses = 0;
   OrderedParts<size_t> parts(3, [&](size_t* part) {

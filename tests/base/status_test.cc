@@ -38,7 +38,7 @@ TEST(Status, MessageNamesPlaceExpectedFoundAndHint) {
             "hint:  msprobe recover runs/a\n");
 }
 
-// Any part may be missing; what joins the others must still read as a sentence.
+// Any part may be missing; the remaining parts must still form a sentence.
 TEST(Status, PartsJoinInEveryCombination) {
   struct Case {
     bool path, offset, says, expected, found;
@@ -96,7 +96,7 @@ TEST(Status, EveryCodeHasANameOfItsOwn) {
   }
 }
 
-// "Passed up unchanged": who adds to a copy must not change what others hold.
+// Adding to a copy of a Status must not change the original.
 TEST(Status, AddingToACopyLeavesTheOriginal) {
   const Status original = NotFound("a");
   Status copy = original;

@@ -1,4 +1,4 @@
-// A folder of its own for one test, removed afterwards.
+// A temporary folder for one test, removed at the end.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ class TemporaryFolder {
   TemporaryFolder(const TemporaryFolder&) = delete;
 
   const std::string& path() const { return path_; }
-  // Creates the folders on the way; answers the file's path.
+  // Also creates the parent folders; returns the file's path.
   std::string Write(const std::string& name, std::string_view bytes) const {
     const std::filesystem::path file = std::filesystem::path(path_) / name;
     std::filesystem::create_directories(file.parent_path());

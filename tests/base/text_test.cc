@@ -81,7 +81,7 @@ TEST(PythonFloat32, ReadsBackAsTheSameFloat) {
     const std::string text = PythonFloat32(value);
     const double read = std::strtod(text.c_str(), nullptr);
     ASSERT_EQ(RoundToFloat32(read), value) << text;
-    ASSERT_NE(text.find_first_of(".e"), std::string::npos) << text;  // no integer
+    ASSERT_NE(text.find_first_of(".e"), std::string::npos) << text;  // not an integer
     ASSERT_EQ(RoundToFloat32(value), value);
   }
 }
@@ -94,7 +94,7 @@ TEST(Base64, EightBytesThereAndBack) {
   };
   EXPECT_EQ(text_of(0x0123456789abcdef), "ASNFZ4mrze8");  // base64.urlsafe_b64encode
   EXPECT_EQ(text_of(0xfbff00000000003f), "~_8AAAAAAD8");
-  EXPECT_EQ(ParseBase64("-_8AAAAAAD8"), 0xfbff00000000003f);  // as dumps held it before
+  EXPECT_EQ(ParseBase64("-_8AAAAAAD8"), 0xfbff00000000003f);  // the spelling of earlier dumps
   std::mt19937_64 random(4);
   for (int i = 0; i < 10000; ++i) {
     const uint64_t value = random();
@@ -150,7 +150,7 @@ TEST(PythonFloat, FewestDigitsThatReadBack) {
   for (int i = 0; i < 20000; ++i) {
     const uint64_t bits = random();
     double value = std::bit_cast<double>(bits);
-    if (i % 3 == 1) value = std::bit_cast<float>(static_cast<uint32_t>(bits));  // what tensors hold
+    if (i % 3 == 1) value = std::bit_cast<float>(static_cast<uint32_t>(bits));  // typical of tensors
     if (i % 3 == 2) value = static_cast<double>(bits % 2000000) / 1000 * (i % 2 ? 1e12 : 1e-4);
     if (!std::isfinite(value)) continue;
     const std::string text = PythonFloat(value);
@@ -198,7 +198,7 @@ TEST(JsonString, SpelledAsJsonDumpsSpellsIt) {
 }
 
 TEST(JsonString, InvalidUtf8BecomesTheReplacementCharacter) {
-  EXPECT_EQ(Json("\x80"), R"("\ufffd")");                      // a lone continuation
+  EXPECT_EQ(Json("\x80"), R"("\ufffd")");                      // a lone continuation byte
   EXPECT_EQ(Json("\xc3"), R"("\ufffd")");                      // cut off
   EXPECT_EQ(Json("\xe2\x82"), R"("\ufffd\ufffd")");            // cut off
   EXPECT_EQ(Json("\xc3(a"), R"("\ufffd(a")");                  // what follows is kept
@@ -208,7 +208,7 @@ TEST(JsonString, InvalidUtf8BecomesTheReplacementCharacter) {
   EXPECT_EQ(Json("\xf4\x90\x80\x80").size(), 4u * 6 + 2);      // above U+10FFFF
   EXPECT_EQ(Json("\xf0\x8f\xbf\xbf").size(), 4u * 6 + 2);      // U+FFFF in four bytes
   EXPECT_EQ(Json("\xf8\x90\x80\x80").size(), 4u * 6 + 2);      // a lead byte of five
-  // What lies behind the end is not looked at.
+  // Bytes after the end are not read.
   EXPECT_EQ(Json(std::string_view("\xe2\x82\xac", 2)), R"("\ufffd\ufffd")");
   EXPECT_EQ(Json(std::string_view("\xc3\xa9", 1)), R"("\ufffd")");
   EXPECT_EQ(Json("\xff\xfe"), R"("\ufffd\ufffd")");
@@ -239,7 +239,7 @@ TEST(NearestSpelling, ASlipOfTheFingersAndNoMore) {
 
 TEST(NearestSpelling, TheNearestOfSeveral) {
   const std::string_view names[] = {"ranks", "rank", "tank"};
-  EXPECT_EQ(NearestSpelling("rankk", names), "ranks");  // one away from both: the first named
+  EXPECT_EQ(NearestSpelling("rankk", names), "ranks");  // distance 1 to both: the first is chosen
   EXPECT_EQ(NearestSpelling("ran", names), "rank");
   EXPECT_EQ(NearestSpelling("tanks", names), "ranks");
   EXPECT_EQ(NearestSpelling("tank", names), "tank");
@@ -249,7 +249,7 @@ TEST(NearestSpelling, NeighboursSwapped) {
   const std::string_view keys[] = {"task", "list", "level"};
   EXPECT_EQ(NearestSpelling("taks", keys), "task");
   EXPECT_EQ(NearestSpelling("lsit", keys), "list");
-  EXPECT_EQ(NearestSpelling("kast", keys), "");  // swapped over a distance: two slips
+  EXPECT_EQ(NearestSpelling("kast", keys), "");  // not neighbours: two errors
 }
 
 TEST(AppendValidUtf8, ReplacesWhatIsNone) {
@@ -263,8 +263,8 @@ TEST(AppendValidUtf8, ReplacesWhatIsNone) {
   EXPECT_EQ(valid("\xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80"),
             ">\xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80");
   EXPECT_EQ(valid("a\xfe"), ">a\xef\xbf\xbd");
-  EXPECT_EQ(valid("\xe2\x82"), ">\xef\xbf\xbd\xef\xbf\xbd");    // cut off amid a character
-  EXPECT_EQ(valid("\xc0\x80!"), ">\xef\xbf\xbd\xef\xbf\xbd!");  // longer than it need be
+  EXPECT_EQ(valid("\xe2\x82"), ">\xef\xbf\xbd\xef\xbf\xbd");    // cut off inside a character
+  EXPECT_EQ(valid("\xc0\x80!"), ">\xef\xbf\xbd\xef\xbf\xbd!");  // an overlong encoding
 }
 
 TEST(NaturalLess, DigitsAreNumbers) {

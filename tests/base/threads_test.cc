@@ -21,7 +21,7 @@
 namespace msprobe {
 namespace {
 
-// Exit code of `body` in a forked child; a child that hangs is killed and answers -1.
+// Exit code of `body` in a forked child; a child that hangs is killed, with the result -1.
 template <typename Body>
 int InChild(Body&& body) {
   const pid_t child = ::fork();
@@ -53,7 +53,7 @@ TEST(ThreadPool, VisitsEachIndexOnce) {
   }
 }
 
-// Short loops end before a worker wakes: the next loop must not see what is left of the last.
+// Short loops end before a worker wakes: the next loop must not see remains of the last one.
 TEST(ThreadPool, ManyShortLoops) {
   ThreadPool pool(4);
   for (size_t i = 0; i < 20000; ++i) ASSERT_TRUE(VisitsEachOnce(pool, 2 + i % 3)) << i;
@@ -72,7 +72,7 @@ TEST(ThreadPool, AllThreadsTakePart) {
   ThreadPool pool(3);
   std::mutex mutex;
   std::set<std::thread::id> ids;
-  // Each body waits for the others: this ends only when three threads are in the loop.
+  // Each body waits for the others, so this ends only if three threads are in the loop.
   pool.ParallelFor(3, [&](size_t) {
     {
       std::lock_guard lock(mutex);
@@ -94,7 +94,7 @@ TEST(ThreadPool, ReturnsOnlyWhenTheSlowestIsDone) {
   std::atomic<int> inside = 0;
   std::atomic<bool> worker_done = false;
   pool.ParallelFor(2, [&](size_t) {
-    for (++inside; inside < 2;) std::this_thread::yield();  // one index each
+    for (++inside; inside < 2;) std::this_thread::yield();  // each thread has one index
     if (std::this_thread::get_id() == caller) return;
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     worker_done = true;
@@ -123,7 +123,7 @@ TEST(ThreadPool, LoopsInsideALoopRunOnTheirThread) {
   });
   EXPECT_EQ(visits, 60);
   EXPECT_EQ(elsewhere, 0);
-  EXPECT_TRUE(VisitsEachOnce(pool, 100));  // and the caller is outside again
+  EXPECT_TRUE(VisitsEachOnce(pool, 100));  // the caller is outside of a loop again
 }
 
 TEST(ThreadPool, CallersTakeTurns) {
@@ -139,14 +139,14 @@ TEST(ThreadPool, CallersTakeTurns) {
   EXPECT_EQ(wrong, 0);
 }
 
-TEST(ThreadPool, ALoopBegunDuringAnotherTakesNothingFromIt) {
+TEST(ThreadPool, ALoopDuringAnotherLoopTakesNoIndexFromIt) {
   ThreadPool pool(2);
   std::atomic<bool> second_comes = false;
   std::vector<std::atomic<int>> visits(40);
   std::thread first([&] {
     pool.ParallelFor(visits.size(), [&](size_t i) {
       while (!second_comes) std::this_thread::yield();
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));  // time for the second to come
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));  // time for the second loop to start
       ++visits[i];
     });
   });
@@ -159,7 +159,7 @@ TEST(ThreadPool, ALoopBegunDuringAnotherTakesNothingFromIt) {
   for (const std::atomic<int>& n : visits) EXPECT_EQ(n, 1);
 }
 
-// A team of three that somebody else keeps.
+// A team of three threads that the test owns, not the pool.
 void ThreeThreads(void (*work)(void*), void* context) {
   std::thread second(work, context), third(work, context);
   work(context);
@@ -239,7 +239,7 @@ TEST_F(ForkedPool, CanBeDestroyedInTheChild) {
   EXPECT_EQ(code, 0);
 }
 
-// A fork may fall into another thread's loop, whose locks the child then finds taken.
+// A fork can happen during another thread's loop; its locks are then held in the child.
 TEST_F(ForkedPool, WorksWhenForkedAmidALoop) {
   ThreadPool pool(3);
   std::atomic<bool> stop = false;
@@ -274,7 +274,7 @@ TEST_F(ForkedPool, FirstLoopsFromSeveralThreads) {
   }
 }
 
-// A limit on threads or memory must not end the training run that asked for a loop.
+// A limit on threads or memory must not end the training run.
 TEST(ThreadPool, WorksWhereNoThreadCanBeMade) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "a sanitizer needs the memory that this test takes away";
@@ -283,11 +283,11 @@ TEST(ThreadPool, WorksWhereNoThreadCanBeMade) {
     std::vector<std::thread> idle;
     idle.reserve(100);
     const rlimit nothing_more{0,
-                              0};  // no stack can be mapped once those of ended threads are taken
+                              0};  // no new stack can be mapped
     if (::setrlimit(RLIMIT_AS, &nothing_more) != 0) return 3;
     try {
       while (idle.size() < 100) idle.emplace_back(::pause);
-      return 2;  // the limit does not bite here: the test would prove nothing
+      return 2;  // the limit has no effect here: the test would prove nothing
     } catch (const std::system_error&) {
     }
     ThreadPool pool(3);
@@ -297,7 +297,7 @@ TEST(ThreadPool, WorksWhereNoThreadCanBeMade) {
 }
 
 TEST(ThreadPool, DefaultHasAsManyThreadsAsAskedFor) {
-  // Fresh processes: the number is read once.
+  // In new processes, because a process reads the number only once.
   const auto threads_with = [](const char* wanted) {
     return InChild([&] {
       wanted ? ::setenv("MSPROBE_THREADS", wanted, 1) : ::unsetenv("MSPROBE_THREADS");

@@ -12,7 +12,7 @@ namespace {
 
 const std::string kRoot = std::string(MSPROBE_TEST_DATA) + "/../..";
 
-// What follows `key` up to one of `ends`; `key` must begin exactly one line of `file`.
+// The text after `key` up to one of `ends`; `key` must begin exactly one line of `file`.
 std::string ValueOf(const std::string& file, const std::string& key, const char* ends) {
   std::ifstream in(kRoot + "/" + file);
   EXPECT_TRUE(in) << file;

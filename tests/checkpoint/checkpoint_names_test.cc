@@ -9,7 +9,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 
-// A checkpoint that has these names and no data.
+// A checkpoint with tensors of these names and without data.
 Checkpoint Named(const std::vector<std::string>& names) {
   Checkpoint checkpoint;
   CheckpointBuilder builder(&checkpoint);

@@ -40,7 +40,7 @@ TEST(Checkpoint, KeysOfContainersAreNamesWithDots) {
   EXPECT_THAT(Find(c, "model.count").shape, IsEmpty());
   EXPECT_THAT(Floats(c, "model.none"), IsEmpty());
   EXPECT_THAT(Floats(c, "model.layers.0.bias"), ElementsAre(0.5, IsNan()));
-  // Transposed in the file: its elements are those of the program.
+  // The file has the transposed layout; the elements are in logical order.
   EXPECT_EQ(Find(c, "model.emb").shape, (std::vector<int64_t>{2, 4}));
   EXPECT_THAT(Floats(c, "model.emb"), ElementsAre(0, 2, 4, 6, 1, 3, 5, 7));
 }
@@ -70,7 +70,7 @@ TEST(Checkpoint, WhatAnIndexNamesAndNoFileHasIsSaid) {
               ElementsAre(HasSubstr("names 1 tensors that no file has, the first being \"b\"")));
 }
 
-// A cache of downloads is a folder of links to files that are kept elsewhere.
+// A download cache is a folder of links to files in another folder.
 TEST(Checkpoint, LinksToFilesAreFollowed) {
   const TemporaryFolder folder;
   const std::string blob = folder.Write("blobs/0a1b", Safetensors({{"w", {2}, {1, 2}}}));
@@ -184,7 +184,7 @@ TEST(Checkpoint, TheCostOfReadingIsKnownBefore) {
   EXPECT_EQ(Checkpoint::CostOf(Find(whole, "model.layers.0.weight")).mapped, 24u);
   EXPECT_EQ(Checkpoint::CostOf(Find(whole, "model.layers.0.weight")).made, 0u);
   const Checkpoint shares = MustOpen(kData + "/megatron");
-  EXPECT_EQ(Checkpoint::CostOf(shares.tensors()[0]).mapped, 24u);  // one share at a time
+  EXPECT_EQ(Checkpoint::CostOf(shares.tensors()[0]).mapped, 24u);  // one shard at a time
   EXPECT_EQ(Checkpoint::CostOf(shares.tensors()[0]).made, 48u);
   EXPECT_EQ(Checkpoint::CostOf(shares.tensors()[0]).all(), 72u);
 }

@@ -175,7 +175,7 @@ TEST_F(CompareCheckpointsTest, AToleranceTellsNoiseFromADifference) {
 TEST_F(CompareCheckpointsTest, OneShardedOtherwiseIsTheSameModel) {
   const Comparison c = CompareCheckpoints(MustOpen(kCheckpoints + "/sharded"),
                                           MustOpen(kCheckpoints + "/nested.pt"));
-  // Of six, three are in the shards. One of the three has NaN on both sides.
+  // Three of the six tensors are in the shards; one of these three has NaN on both sides.
   std::vector<RowVerdict> verdicts;
   for (const Measure& m : c.measures) {
     if (m.reason != Reason::kNoPartner) verdicts.push_back(m.verdict);

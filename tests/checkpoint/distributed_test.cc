@@ -20,7 +20,7 @@ using ::testing::UnorderedElementsAre;
 
 const std::string kShards = kCheckpoints + "/dcp_shards";
 
-// The shards of two processes in a folder of their own, to be damaged.
+// A copy of the shards of two processes, which tests damage.
 class DistributedTest : public testing::Test {
  protected:
   DistributedTest() {
@@ -32,7 +32,7 @@ class DistributedTest : public testing::Test {
   std::string Write(const std::string& name, const std::string& bytes) const {
     return folder_.Write("dcp/" + name, bytes);
   }
-  // Replaces text of the same length: lengths inside the pickle stay right.
+  // Replaces text by text of the same length, so that lengths in the pickle stay right.
   void Patch(const std::string& from, const std::string& to) const {
     ASSERT_EQ(from.size(), to.size());
     std::string metadata = ReadWhole(kShards + "/.metadata");
@@ -81,7 +81,7 @@ TEST_F(DistributedTest, AMissingFileIsNotFound) {
 
 TEST_F(DistributedTest, ADamagedPartCostsItsTensorAlone) {
   std::string bytes = ReadWhole(kShards + "/__1_0.distcp");
-  bytes.replace(1261, 100, 100, '\0');  // where the second process has its row
+  bytes.replace(1261, 100, 100, '\0');  // the row of the second process
   const std::string file = Write("__1_0.distcp", bytes);
   const Checkpoint c = MustOpen(path());
   const Result<formats::TensorFile> rows = c.Read(Find(c, "model.rows"));

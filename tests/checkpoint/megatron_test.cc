@@ -34,7 +34,7 @@ Status OpenError(const std::string& path) {
 TEST(Megatron, TensorAndPipelineRanksAreOneModel) {
   const Checkpoint c = MustOpen(kCheckpoints + "/megatron_ranks");
   EXPECT_EQ(c.layout(), "Megatron, 4 ranks");
-  // Layer 0 of stage 1 is layer 1 of the model; older names have become the present ones.
+  // Layer 0 of stage 1 is layer 1 of the model; older names are replaced by the present ones.
   EXPECT_THAT(
       NamesOf(c),
       UnorderedElementsAre(
@@ -44,13 +44,13 @@ TEST(Megatron, TensorAndPipelineRanksAreOneModel) {
           "decoder.layers.1.mlp.linear_fc2.weight", "decoder.layers.1.input_layernorm.weight",
           "mp_rank_00_000.optimizer.exp_avg", "mp_rank_00_001.optimizer.exp_avg",
           "mp_rank_01_000.optimizer.exp_avg", "mp_rank_01_001.optimizer.exp_avg"));
-  // Rows are shared out of the one, columns of the other.
+  // The first tensor is sharded by rows, the second by columns.
   EXPECT_EQ(Find(c, "decoder.layers.0.self_attention.linear_qkv.weight").shape,
             (std::vector<int64_t>{4, 2}));
   EXPECT_THAT(Floats(c, "decoder.layers.0.self_attention.linear_qkv.weight"),
               ElementsAre(0, 1, 2, 3, 4, 5, 6, 7));
   EXPECT_EQ(Find(c, "decoder.layers.1.mlp.linear_fc2.weight").shape, (std::vector<int64_t>{2, 4}));
-  // The second share of this one lies column by column in its file.
+  // The second shard of this tensor is column-major in its file.
   EXPECT_THAT(Floats(c, "decoder.layers.1.mlp.linear_fc2.weight"),
               ElementsAre(110, 111, 112, 113, 114, 115, 116, 117));
 }

@@ -19,7 +19,7 @@ class ReplicasTest : public testing::Test {
   std::string Differing(const Checkpoint& checkpoint, const compare::CompareOptions& options = {}) {
     return DifferingReplicas(checkpoint, "target", options, pool_);
   }
-  // Two tensor ranks, each with these norms.
+  // Two tensor-parallel ranks with these norms.
   Checkpoint Ranks(const std::vector<float>& first, const std::vector<float>& second) {
     const std::vector<float>* values[] = {&first, &second};
     for (const size_t rank : {0, 1}) {

@@ -1,4 +1,4 @@
-// What a checkpoint holds, in a form that a test can compare.
+// The content of a checkpoint, in a form that a test can compare.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace msprobe::checkpoint::test {
 
 inline const std::string kCheckpoints = MSPROBE_TEST_DATA "/checkpoints";
 
-// The checkpoint; a test that cannot open it fails and gets an empty one.
+// Opens the checkpoint. If this fails, the test fails and gets an empty checkpoint.
 inline Checkpoint MustOpen(const std::string& path) {
   Result<Checkpoint> checkpoint = Checkpoint::Open(path);
   EXPECT_TRUE(checkpoint.ok()) << checkpoint.status().ToString();
@@ -26,7 +26,7 @@ inline std::vector<std::string> NamesOf(const Checkpoint& checkpoint) {
   return names;
 }
 
-// The tensor of that name; a test that asks for one that is not there fails and gets an empty one.
+// The tensor of that name. If there is none, the test fails and gets an empty tensor.
 inline const CheckpointTensor& Find(const Checkpoint& checkpoint, const std::string& name) {
   for (const CheckpointTensor& tensor : checkpoint.tensors()) {
     if (tensor.name == name) return tensor;

@@ -1,4 +1,4 @@
-// Files of tensors that a test writes: the safetensors format, whose header is plain text.
+// Writes tensor files for tests, in the safetensors format, whose header is plain text.
 //
 //   folder.Write("model.safetensors", Safetensors({{"w", {2, 2}, {1, 2, 3, 4}}}));
 #pragma once
@@ -20,7 +20,7 @@ struct WrittenTensor {
   std::vector<float> values;
 };
 
-// The length of the header in eight bytes, little-endian; the header; the bytes of the tensors.
+// A file: length of the header in eight bytes, little-endian; header; bytes of the tensors.
 inline std::string SafetensorsBytes(std::string_view header, std::string_view data) {
   std::string length(8, '\0');
   for (size_t i = 0; i < 8; ++i) length[i] = static_cast<char>(header.size() >> (8 * i));

@@ -18,7 +18,7 @@ TEST(Arguments, OnlyWholeTokensAreAliases) {
   EXPECT_THAT(NormalizeArguments({"-tpx", "tp", "./-tp"}), ElementsAre("-tpx", "tp", "./-tp"));
 }
 
-TEST(Arguments, NothingIsTouchedBehindTwoDashes) {
+TEST(Arguments, ArgumentsAfterTwoDashesAreNotChanged) {
   EXPECT_THAT(NormalizeArguments({"-tp", "--", "-tp"}), ElementsAre("--target_path", "--", "-tp"));
 }
 

@@ -103,7 +103,7 @@ TEST_F(CompareInputs, SelectedRanksAndSteps) {
   ASSERT_TRUE(pairs.ok()) << pairs.status().ToString();
   ASSERT_EQ(pairs->pairs.size(), 2u);
   EXPECT_EQ(pairs->pairs[1].rank, 2);
-  EXPECT_EQ(pairs->pairs[1].step, -1);  // the only one
+  EXPECT_EQ(pairs->pairs[1].step, -1);  // -1: there is only one step
   const auto missing = PairDumps(Path("a"), Path("b"), {.ranks = {{0, 5}}});
   ASSERT_FALSE(missing.ok());
   EXPECT_THAT(missing.status().message(), HasSubstr("has no rank 5; it has 0, 1, 2"));

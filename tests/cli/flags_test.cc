@@ -43,7 +43,7 @@ TEST(Flags, WhatIsGivenIsKnown) {
   EXPECT_FALSE(Flag().given());
 }
 
-// The error of `words` where --format is table or json, --limit positive, --even a text of an even
+// The error for `words`, if --format must be table or json, --limit positive, --even a text of even
 // length, --pair two texts.
 std::string ErrorOf(const std::vector<std::string>& words) {
   std::string format, even;

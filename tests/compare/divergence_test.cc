@@ -16,8 +16,8 @@ using test::MustCompare;
 using test::Value;
 using ::testing::HasSubstr;
 
-// Calls f0, f1, ...: the input of each is the output of the previous one. The output of call `wrong`
-// and all later values are off by `error`, earlier values by `before`.
+// Calls f0, f1, ...: the input of each is the output of the previous one. From the output of call
+// `wrong` on, values are off by `error`; earlier values are off by `before`.
 Dump Chain(int calls, int wrong, double error = kWrong, double before = 0) {
   DumpBuilder b;
   for (int i = 0; i < calls; ++i) {
@@ -222,7 +222,7 @@ TEST(DivergenceTest, BackwardIntroducesWhenForwardAgrees) {
   };
   const Comparison c = MustCompare(build(kWrong), build(0));
   EXPECT_EQ(First(c), "Functional.gelu.0.backward");
-  EXPECT_EQ(c.first.source_line, "train.py:5 in forward: y = F.gelu(x)");  // the line of its forward call
+  EXPECT_EQ(c.first.source_line, "train.py:5 in forward: y = F.gelu(x)");  // of its forward
 }
 
 TEST(DivergenceTest, BackwardOfADivergedForwardInherits) {

@@ -1,4 +1,4 @@
-// Differences that rounding, a coarser dtype or a missing value explains, and errors that these must
+// Differences that rounding, a coarser dtype or a missing value explains, and errors that they must
 // not hide.
 #include <gmock/gmock.h>
 
@@ -60,7 +60,7 @@ TEST(ExplainedTest, ACoarserDTypeIsNoExcuseForAnotherArgument) {
   EXPECT_THAT(c.first.why, HasSubstr("the call itself was made differently"));
 }
 
-// Adam divides a gradient by its own size, which enlarges rounding when the gradient should be zero.
+// Adam divides a gradient by its own size. If the gradient should be zero, this enlarges rounding.
 // `cleared`: a second parameter whose gradient was cleared by mistake.
 Dump OptimizerStep(double rounding, double enlarged, bool cleared = false) {
   DumpBuilder b;

@@ -98,7 +98,7 @@ TEST_F(MeasureTensorsTest, WhatIsNotFiniteIsCountedAndMatchedWithItsSign) {
               ElementsAre(1, 2, 0));
 }
 
-// For the thread sanitizer: a thread must not read the counts that the thread of another row writes.
+// For the thread sanitizer: no thread may read counts while the thread of another row writes them.
 TEST_F(MeasureTensorsTest, RowsMayShareALeaf) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   Write("target/x.npy", {nan, 2, 3, 4});

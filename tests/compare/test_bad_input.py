@@ -91,7 +91,7 @@ def names_of_parts():
 
 @pytest.fixture
 def damaged(tmp_path):
-    """Target and golden with a call for each kind of damage in the target, and an undamaged call."""
+    """Target and golden: a call for each kind of damage in the target, and an undamaged call."""
     names = ["fine", *names_of_parts()]
     for side in ("target", "golden"):
         calls = {f"Torch.{n}": ([], [tensor(data_name=f"{n}.npy")]) for n in names}
@@ -140,7 +140,7 @@ def test_a_side_file_that_is_none_is_left_out(damaged, msprobe_bin, make, name):
 
 
 def test_partial_results_are_kept_and_marked(tmp_path, msprobe_bin):
-    """Of five ranks, one is damaged, one is a link, one is no file: the other tables are written."""
+    """Of five ranks one is damaged, one is a link, one is no file; the others get their tables."""
     for side in ("target", "golden"):
         for rank in range(5):
             write(tmp_path / side / f"rank{rank}", {"Torch.add": ([tensor()], [tensor()])})

@@ -84,5 +84,5 @@ def test_a_workbook_has_the_colors_of_6_0(msprobe_bin, tmp_path):
         capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    # Not a number; beyond half of the reference; the same.
+    # For each call in turn: not a number, off by more than half of the reference, equal.
     assert colors(tmp_path / "table.xlsx") == ["", "red", "", "red", "", ""]

@@ -68,7 +68,7 @@ TEST(UnmatchedCalls, CallsAloneAreADifferenceWithAPlace) {
   EXPECT_THAT(report, HasSubstr("train.py:72"));
 }
 
-// The momentum of a batch norm affects only the next step.
+// A batch norm: its momentum affects only the running statistics, and so the next step.
 Dump Normalise(const char* momentum, double running) {
   DumpBuilder b;
   b.Call("Functional.batch_norm.0.forward").In(Numbers(1, -1, 0, 3));

@@ -48,7 +48,7 @@ def write_hooks(path, tensors, sampled=True):
 
 
 def write_first(path, calls, step=1, stacks=False, time="20230104_134530"):
-    """Writes a dump of ptdbg_ascend 0.1. ``calls``: (name, values); ``time``: in the folder's name."""
+    """Writes a dump of ptdbg_ascend 0.1. ``calls``: (name, values); ``time``: in a folder name."""
     folder = path.with_name(f"{path.stem}_{time}")
     folder.mkdir(parents=True, exist_ok=True)
     lines = []
