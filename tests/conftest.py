@@ -1,4 +1,4 @@
-"""Where things are. The package under test is the installed one, never the source folder."""
+"""Fixtures with paths. Tests use the installed package, never the source folder."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ from hypothesis import settings
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "examples"))
 
-# The same examples on every machine, and no deadline: tests never assert a time.
+# Hypothesis: the same examples on every machine, and no deadline, because tests assert no times.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 

@@ -34,7 +34,7 @@ class Count:
 
 
 def count_googletest(report: Path) -> Count:
-    """Counts tests in GoogleTest's JSON; a disabled test is a skipped one."""
+    """Counts tests in GoogleTest's JSON; a disabled test counts as skipped."""
     suites = json.loads(report.read_text())["testsuites"]
     count = Count()
     for test in (test for suite in suites for test in suite["testsuite"]):
@@ -48,7 +48,7 @@ def count_googletest(report: Path) -> Count:
 
 
 def count_junit(report: Path) -> Count:
-    """Counts cases in JUnit XML; an error (also one of collection) is a failure."""
+    """Counts cases in JUnit XML; an error, also during collection, counts as a failure."""
     count = Count()
     for case in ElementTree.parse(report).getroot().iter("testcase"):
         if case.find("failure") is not None or case.find("error") is not None:
@@ -69,7 +69,7 @@ def run_part(name: str, command: list, report: Path, counter, env: dict, quiet: 
         command, cwd=ROOT, env=env, stdout=output, stderr=subprocess.STDOUT if quiet else None
     )
     count = counter(report) if report.exists() else Count()
-    # pytest says 5 when it found no test; every other code without a failed test is a crash.
+    # pytest exits with 5 if it found no test; any other code without a failed test is a crash.
     if done.returncode not in (0, 5) and count.failed == 0:
         count.failed = 1
         print(f"   {name}: exit code {done.returncode} without a failed test in its report")
@@ -83,7 +83,7 @@ def run_part(name: str, command: list, report: Path, counter, env: dict, quiet: 
 
 
 def run_python(options, reports: Path, env: dict) -> Count:
-    """Two halves of the files at a time where there are two cores; the dots are the first one's."""
+    """With two cores, runs two halves of the files at once and shows the output of the first."""
     command = [sys.executable, "-m", "pytest", "-q"]
     if options.campaigns:
         command += ["-m", ""]

@@ -1,6 +1,6 @@
-"""Copies the output of the demo's comparison into README.md. Type: make demo, then
+"""Copies the output of the demo's comparison into README.md. Type: make demo, then this.
 
-    .venv/bin/python tools/refresh_readme.py
+.venv/bin/python tools/refresh_readme.py
 """
 
 import subprocess

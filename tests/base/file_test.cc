@@ -74,7 +74,7 @@ TEST(MappedFile, RefusesFilesThatAreNotRegular) {
   const TemporaryFolder folder;
   EXPECT_EQ(MappedFile::Open(folder.path()).status().message(),
             folder.path() + ": expected a regular file, found a directory");
-  const std::string pipe = folder.path() + "/pipe";  // without a writer: a blocking open would hang here
+  const std::string pipe = folder.path() + "/pipe";  // no writer: a blocking open hangs
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   for (const std::string& path : {pipe, std::string("/dev/zero")}) {
     const Status status = MappedFile::Open(path).status();

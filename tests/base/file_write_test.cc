@@ -46,7 +46,7 @@ TEST(AppendFile, CreatesEmptiesOrKeeps) {
     ASSERT_TRUE(file->Append("abc").ok());
     ASSERT_TRUE(file->Append("").ok());
     EXPECT_EQ(file->size(), keep ? 6u : 3u);
-    EXPECT_EQ(ReadWhole(path), keep ? "abcabc" : "abc");  // on disk without Close: a kill loses nothing
+    EXPECT_EQ(ReadWhole(path), keep ? "abcabc" : "abc");  // without Close: a kill loses nothing
     EXPECT_TRUE(file->Sync().ok());
     EXPECT_TRUE(file->Close().ok());
     EXPECT_FALSE(file->is_open());
@@ -113,8 +113,8 @@ TEST(AppendFile, SaysWhenItWasRemoved) {
   EXPECT_TRUE(file->IsRemoved());
 }
 
-// With the default action of SIGXFSZ, a write beyond the size limit kills a program; our writes must
-// not kill it.
+// With the default action of SIGXFSZ, a write beyond the size limit kills the program. Our writes
+// must not.
 TEST(QuietSizeLimit, OurWriteDoesNotKillTheProgram) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/file";

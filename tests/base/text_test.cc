@@ -150,7 +150,7 @@ TEST(PythonFloat, FewestDigitsThatReadBack) {
   for (int i = 0; i < 20000; ++i) {
     const uint64_t bits = random();
     double value = std::bit_cast<double>(bits);
-    if (i % 3 == 1) value = std::bit_cast<float>(static_cast<uint32_t>(bits));  // typical of tensors
+    if (i % 3 == 1) value = std::bit_cast<float>(static_cast<uint32_t>(bits));  // what tensors hold
     if (i % 3 == 2) value = static_cast<double>(bits % 2000000) / 1000 * (i % 2 ? 1e12 : 1e-4);
     if (!std::isfinite(value)) continue;
     const std::string text = PythonFloat(value);

@@ -146,7 +146,7 @@ TEST(ThreadPool, ALoopDuringAnotherLoopTakesNoIndexFromIt) {
   std::thread first([&] {
     pool.ParallelFor(visits.size(), [&](size_t i) {
       while (!second_comes) std::this_thread::yield();
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));  // time for the second loop to start
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));  // the second loop starts
       ++visits[i];
     });
   });
@@ -282,8 +282,7 @@ TEST(ThreadPool, WorksWhereNoThreadCanBeMade) {
   const int code = InChild([] {
     std::vector<std::thread> idle;
     idle.reserve(100);
-    const rlimit nothing_more{0,
-                              0};  // no new stack can be mapped
+    const rlimit nothing_more{0, 0};  // no new stack can be mapped
     if (::setrlimit(RLIMIT_AS, &nothing_more) != 0) return 3;
     try {
       while (idle.size() < 100) idle.emplace_back(::pause);

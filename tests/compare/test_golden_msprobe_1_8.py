@@ -1,8 +1,8 @@
 """Our tables in the layout of msprobe 1.0, 1.2 and 8 against those of the tools, cell by cell.
 
 The cases are in tests/data/tables/cases.json; record.py there recorded the tools' tables.
-Deliberate differences are in tests/data/tables/VERSION/differences.json. Each entry names the row of
-docs/differences.md with the reason; an entry that does not apply any more fails the test.
+Deliberate differences are in tests/data/tables/VERSION/differences.json. Each entry names the row
+of docs/differences.md with the reason; an entry that does not apply any more fails the test.
 """
 
 import json

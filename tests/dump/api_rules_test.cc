@@ -55,7 +55,7 @@ TEST_F(ApiRulesTest, NamesThatNothingListsAreToldOnce) {
                                 "Toch:\n  add: {output: [0]}\n");
   ASSERT_TRUE(rules.ok()) << rules.status().ToString();
   rules->IgnoredValuesOf("Torch", "add");
-  EXPECT_THAT(rules->UnusedRules(),  // NPU: that device is not here
+  EXPECT_THAT(rules->UnusedRules(),  // rules for the NPU: this machine has none
               ElementsAre(HasSubstr("ignore.yaml:3: no API is listed as Torch.adds"),
                           HasSubstr("ignore.yaml:7: no API is listed as Toch.add")));
 }

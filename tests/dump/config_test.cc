@@ -91,7 +91,7 @@ TEST(ParseConfig, ArgumentsWin) {
 
 TEST(ParseConfig, DataMode) {
   struct Case {
-    const char *words, *both, *either;  // under "and", under "or"
+    const char *words, *both, *either;  // expected text under rule "and", under rule "or"
   };
   for (const Case& c : {
            Case{"[]", "fi fo bi bo", "fi fo bi bo"},
@@ -378,7 +378,7 @@ TEST(ParseConfig, LevelL2IsAcceptedAndRecordsNothing) {
               ElementsAre("task structure records modules: level mix is used"));
 }
 
-TEST(ParseConfig, TasksThatAreNotPossibleSayWhatToDoInstead) {
+TEST(ParseConfig, UnsupportedTasksNameAnAlternative) {
   for (const char* task :
        {"acc_check", "run_ut", "free_benchmark", "exception_dump", "diff_check"}) {
     const std::string error = Refused(std::string("{\"task\": \"") + task + "\"}");

@@ -13,7 +13,7 @@ using std::chrono::milliseconds;
 
 class ConfigWatchTest : public ::testing::Test {
  protected:
-  // What a look `later` finds: the dump_path, "(error)" or "" for no answer.
+  // Polls `later`: returns the dump_path, "(error)", or "" if there is no answer.
   std::string Look(milliseconds later, bool enabled = true) {
     now_ += later;
     const std::optional<Result<Config>> answer = watch_.Poll(now_, enabled);
@@ -46,7 +46,7 @@ TEST_F(ConfigWatchTest, ArgumentsStayInForce) {
   EXPECT_EQ((*answer)->level, Level::kL0);
 }
 
-TEST_F(ConfigWatchTest, WhatCannotBeUsedIsReadAgain) {
+TEST_F(ConfigWatchTest, AnUnusableFileIsReadAgain) {
   Write("{");
   EXPECT_EQ(Look(milliseconds(500)), "(error)");
   EXPECT_EQ(Look(milliseconds(500)), "(error)");

@@ -15,7 +15,7 @@ kernels::Stats SomeStats() {
   return s;
 }
 
-// One tensor; without a ticket its statistics are there already.
+// An entry with one tensor; without a ticket its statistics are already known.
 DeferredEntry WithTensor(const std::string& name, int64_t ticket, DType dtype = DType::kFloat32) {
   DeferredEntry e{.name = name};
   e.entry.Begin(name);
@@ -64,7 +64,7 @@ TEST(DeferredEntries, KeepTheirOrder) {
   EXPECT_EQ(names, (std::vector<std::string>{"first", "plain", "last"}));
 }
 
-TEST(DeferredEntries, WhatNeverComesIsNull) {
+TEST(DeferredEntries, StatisticsThatNeverArriveAreNull) {
   DeferredEntries deferred;
   deferred.Add(WithTensor("a", 1));
   const std::vector<std::string> texts = Drained(&deferred, true);

@@ -1,4 +1,4 @@
-// The samples of tests/data/dialects, one a dialect, read.
+// Reads the samples of tests/data/dialects, one for each dialect.
 #include <gmock/gmock.h>
 
 #include "engine/dump/read/reader.h"
@@ -16,7 +16,7 @@ struct Sample {
   const char* dialect;
   size_t calls, values, with_data;  // with_data: elements can be read
   bool sampled = false, checksums = false;
-  const char* stack = "";  // in the innermost frame of the first call
+  const char* stack = "";  // part of the innermost frame of the first call
   const char* note = "";
 };
 
@@ -38,7 +38,7 @@ TEST_P(DialectSamples, AreRead) {
     if (!HasTensorData(leaf)) continue;
     const Result<formats::TensorFile> tensor = ReadTensorData(*dump, leaf);
     with_data += tensor.ok();
-    // Flattened elements get their shape back; samples are what they are.
+    // Flattened elements get their shape back; samples cannot.
     if (tensor.ok() && !dump->sampled && dump->dialect != Dialect::kTensors) {
       EXPECT_EQ(ShapeText(tensor->shape), leaf.shape) << leaf.name.view();
     }
@@ -102,7 +102,7 @@ TEST(StorageFolder, CallsHaveBothSidesInEitherOrder) {
           std::to_string(index++) + "_" + side + "0_shape[2,3]_stride[3,1]_offset[0]_format[2].npy",
           npy);
     };
-    write("Tensor_sum_backward_input");  // the other one is no tensor to be written
+    write("Tensor_sum_backward_input");  // the other value is no tensor: no file
     for (int call = 0; call < 3; ++call) {
       write(std::string("Functional_relu_backward_") + (output_first ? "output" : "input"));
       write(std::string("Functional_relu_backward_") + (output_first ? "input" : "output"));

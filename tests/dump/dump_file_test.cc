@@ -51,7 +51,7 @@ TEST(ReadDump, HeaderMembersMayFollowTheData) {
   EXPECT_EQ(dump->task, Task::kTensor);
   EXPECT_EQ(dump->level, Level::kL0);
   EXPECT_EQ(dump->leaves[0].name, "named.by.file");
-  EXPECT_EQ(dump->leaves[0].counts->pos_inf, -1);  // an older tool: not known
+  EXPECT_EQ(dump->leaves[0].counts->pos_inf, -1);  // a dump of an older tool: not known
   EXPECT_EQ(dump->dialect, Dialect::kMsprobe1);
 }
 
@@ -63,10 +63,10 @@ TEST(ReadDump, AnotherVersionOfOursIsReadAsOurs) {
   ASSERT_TRUE(dump.ok()) << dump.status().ToString();
   EXPECT_EQ(dump->dialect, Dialect::kOtherOurs);
   EXPECT_EQ(dump->DialectName(), "msprobe 28");
-  EXPECT_EQ(dump->leaves[0].counts->pos_inf, 0);  // left out: there are none
+  EXPECT_EQ(dump->leaves[0].counts->pos_inf, 0);  // omitted in the file: 0
 }
 
-// Every leaf that a cut file keeps is the leaf of the whole file.
+// Every leaf of a cut file is equal to the leaf of the whole file.
 void ExpectPrefix(const Dump& cut, const Dump& whole) {
   ASSERT_LE(cut.records.size(), whole.records.size());
   ASSERT_LE(cut.leaves.size(), whole.leaves.size());
@@ -92,8 +92,7 @@ void CutAtEveryByte(const std::string& text) {
   const size_t end = text.find_last_of('}');
   size_t answers = 0;
   for (size_t n = 0; n <= end; ++n) {
-    // A copy of exactly this size: reading beyond its end is an error that the address sanitizer
-    // sees.
+    // A copy of exactly this size, so that the address sanitizer reports reads beyond its end.
     const std::vector<char> bytes(text.begin(), text.begin() + static_cast<ptrdiff_t>(n));
     Read cut;
     const Status status =
@@ -149,7 +148,7 @@ TEST(ReadDump, KilledRunSaysWhatIsKept) {
   EXPECT_EQ(none->note, "the run was killed or could not write: no closing braces; 0 records kept");
 }
 
-// A file that is large enough to be read in pieces gives the same dump as one read in order.
+// A file that is so large that it is read in pieces gives the same dump as reading in order.
 TEST(ReadDump, PiecesJoinSeamlessly) {
   for (const bool indented : {false, true}) {
     std::string text(indented
@@ -186,7 +185,7 @@ TEST(ReadDump, PiecesJoinSeamlessly) {
     ASSERT_TRUE(cut.ok());
     EXPECT_EQ(cut->records.size(), static_cast<size_t>(kEntries - 1));
 
-    // Damage in the middle is found, with its own offset.
+    // Damage in the middle is reported with its offset.
     std::string damaged = text;
     const size_t at = damaged.find("\"dtype\"", damaged.size() / 2) + 7;
     damaged[at] = '?';

@@ -43,7 +43,7 @@ TEST_F(DumpPlace, IsNotCheckedWhereNothingIsWritten) {
   Config kernels = bad_;
   kernels.level = Level::kL2;
   EXPECT_TRUE(CheckDumpPlace(kernels, 0).ok());
-  kernels.task = Task::kGradProbe;  // has no such level
+  kernels.task = Task::kGradProbe;  // this task has no such level
   EXPECT_FALSE(CheckDumpPlace(kernels, 0).ok());
   ::setenv("MSPROBE_DISABLE", "1", 1);
   EXPECT_TRUE(CheckDumpPlace(bad_, 0).ok());

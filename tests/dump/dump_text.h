@@ -1,4 +1,4 @@
-// Texts of dumps for tests, in our dialect, and the rows that a table shows of what was read.
+// Texts of dumps in our dialect, for tests, and the table rows for the records read from them.
 #pragma once
 
 #include <initializer_list>
@@ -21,7 +21,7 @@ inline constexpr std::string_view kTensor =
     "\"Norm\": 2.0, \"requires_grad\": true, \"fingerprint\": \"0123456789abcdef\", \"nan\": 2, "
     "\"zero\": 1}";
 
-// One call: a tensor and an integer in, a tensor out. `more`: further members.
+// One call: inputs are a tensor and an integer, the output is a tensor. `more`: further members.
 inline std::string Entry(std::string_view name, std::string_view more = "") {
   return "\"" + std::string(name) + "\": {\"input_args\": [" + std::string(kTensor) +
          ", {\"type\": \"int\", \"value\": 3}], \"input_kwargs\": {}, \"output\": [" +
@@ -40,7 +40,7 @@ inline std::string Ours(std::initializer_list<std::string> entries, bool closed 
   return text;
 }
 
-// One line of a table, spelled as the tables of msprobe 26 are.
+// One table row in the spelling of msprobe 26.
 inline std::string Row(const Leaf& leaf) {
   const auto cell = [](std::string_view text) {
     return std::string(text == "null" ? "None" : text);

@@ -31,7 +31,7 @@ class DumpWriterTest : public ::testing::Test {
   }
 
   const TemporaryFolder temporary_;
-  const std::string folder_ = temporary_.path() + "/rank0";  // the writer is to make it
+  const std::string folder_ = temporary_.path() + "/rank0";  // the writer must create it
 };
 
 std::string EntryLine(const std::string& name) {
@@ -54,7 +54,7 @@ TEST_F(DumpWriterTest, WritesOneEntryALine) {
 TEST_F(DumpWriterTest, EveryAppendIsOnDiskBeforeItReturns) {
   auto writer = Create();
   ASSERT_TRUE(writer->Write(OneEntry("Torch.a.0.forward")).ok());
-  bool complete;  // not closed: as after a kill
+  bool complete;  // not closed, as after a kill
   EXPECT_THAT(RecordNames(&complete), ElementsAre("Torch.a.0.forward"));
   EXPECT_FALSE(complete);
 }
@@ -78,9 +78,9 @@ TEST_F(DumpWriterTest, LaterNamesOfAStackJoinTheFirstAtClose) {
   ASSERT_TRUE(writer->AddStack("Torch.a.0.forward", {"File x.py, line 1, in f, \n a()"}).ok());
   ASSERT_TRUE(writer->AddStack("Torch.b.0.forward", {}).ok());
   ASSERT_TRUE(writer->NoteStack(0, "Torch.a.1.forward").ok());
-  // Another place that reads the same.
+  // Another call site with the same text.
   EXPECT_EQ(*writer->AddStack("Torch.a.2.forward", {"File x.py, line 1, in f, \n a()"}), 0);
-  // Killed now, the file tells of each stack once.
+  // After a kill at this point, the file has each stack once.
   EXPECT_EQ(Text("stack.json"), "{\n\"0\":[[\"Torch.a.0.forward\"]," + frames +
                                     "],\n\"1\":[[\"Torch.b.0.forward\"],[]]");
   ASSERT_TRUE(writer->Close().ok());
@@ -88,7 +88,7 @@ TEST_F(DumpWriterTest, LaterNamesOfAStackJoinTheFirstAtClose) {
       "{\n\"0\":[[\"Torch.a.0.forward\",\"Torch.a.1.forward\",\"Torch.a.2.forward\"]," + frames +
       "],\n\"1\":[[\"Torch.b.0.forward\"],[]]";
   EXPECT_EQ(Text("stack.json"), first + "\n}\n");
-  // From then on nothing is written again: names of later calls get a group of their own.
+  // After this the group is not rewritten: the names of later calls get a new group.
   ASSERT_TRUE(writer->Reopen().ok());
   ASSERT_TRUE(writer->NoteStack(0, "Torch.a.3.forward").ok());
   ASSERT_TRUE(writer->Close().ok());
@@ -122,7 +122,7 @@ TEST_F(DumpWriterTest, AnUnwritablePlaceIsOneClearError) {
   EXPECT_NE(writer.status().message().find(folder_), std::string::npos);
 }
 
-// The folder may hold another run: what this one does not write would be taken for its own.
+// The folder may hold a previous run, whose files would be taken for files of this run.
 TEST_F(DumpWriterTest, WithoutExtraInfoNoOldStackStays) {
   ASSERT_TRUE(Create()->Close().ok());
   ASSERT_TRUE(IsRegularFile(JoinPath(folder_, "stack.json")));

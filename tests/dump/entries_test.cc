@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// The leaves of the only record.
+// A dump with one record that has these values.
 Result<Dump> ReadValues(const TemporaryFolder& folder, std::string_view values) {
   return ReadDump(folder.Write("dump.json", Ours({"\"Torch.f.0.forward\": {\"input_args\": [" +
                                                   std::string(values) + "]}"})));

@@ -28,8 +28,8 @@ TEST(Filter, ListIsASubstringOfTheName) {
   EXPECT_FALSE(filter.wants_all_entries());
   EXPECT_TRUE(filter.WantsEntry("Functional.leaky_relu.0.forward"));
   EXPECT_TRUE(filter.EnterModule("Module.layers.3.fc.Linear.forward.0"));
-  EXPECT_FALSE(filter.WantsEntry(
-      "Functional.linear.0.forward"));  // level L1: a module does not open for what is inside
+  // At level L1 a matching module does not select the calls inside it.
+  EXPECT_FALSE(filter.WantsEntry("Functional.linear.0.forward"));
   EXPECT_FALSE(filter.WantsEntry("Functional.RELU.0.forward"));
 }
 

@@ -9,7 +9,7 @@
 namespace msprobe::dump {
 namespace {
 
-// What a process of its own is given; it inherits no claim.
+// The folder that a new process gets; it inherits no claim.
 std::string InAnotherProcess(const std::string& dump_path, const std::string& name) {
   int pipe_ends[2];
   EXPECT_EQ(::pipe(pipe_ends), 0);

@@ -80,7 +80,7 @@ TEST(SafeFileName, StaysInsideTheFolderAndBelowTheLimit) {
   EXPECT_NE(SafeFileName("a/b", ".pt"), SafeFileName("a\nb", ".pt"));
   const std::string a = SafeFileName(std::string(400, 'a') + "x", ".pt"),
                     b = SafeFileName(std::string(401, 'a') + "x", ".pt");
-  EXPECT_EQ(a.size(), 220u);  // and a temporary file beside it has room for its ending
+  EXPECT_EQ(a.size(), 220u);  // leaves room for the suffix of a temporary file
   EXPECT_NE(a, b);
   EXPECT_TRUE(a.ends_with("x.pt"));
   std::string letters;

@@ -7,13 +7,13 @@
 namespace msprobe::dump {
 namespace {
 
-TEST(Nonfinite, WhatACallMadeOfWhatItWasGiven) {
+TEST(Nonfinite, KindsThatTheInputsDoNotHaveAreIntroduced) {
   const Nonfinite none, nan{.nan = true}, inf{.inf = true}, both{.nan = true, .inf = true};
   EXPECT_EQ(KindsIntroduced(none, none), "");
   EXPECT_EQ(KindsIntroduced(none, nan), "NaN");
   EXPECT_EQ(KindsIntroduced(none, inf), "Inf");
   EXPECT_EQ(KindsIntroduced(none, both), "NaN and Inf");
-  EXPECT_EQ(KindsIntroduced(inf, inf), "");     // passed on
+  EXPECT_EQ(KindsIntroduced(inf, inf), "");     // passed on, not introduced
   EXPECT_EQ(KindsIntroduced(inf, nan), "NaN");  // inf - inf
   EXPECT_EQ(KindsIntroduced(nan, inf), "");
   EXPECT_EQ(KindsIntroduced(nan, both), "");

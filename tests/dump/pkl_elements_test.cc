@@ -42,7 +42,7 @@ TEST(SampleElements, KeepsBothEndsAndEachNthBetween) {
   EXPECT_EQ(values.back(), 519);
 }
 
-TEST(ElementLists, FollowStridesAndStopInTime) {
+TEST(ElementLists, FollowStridesAndStopAtTheLimit) {
   const Numbers numbers(6);
   const int64_t shape[] = {3, 2}, strides[] = {1, 3};  // the transpose of 2 x 3
   const TensorView view{.data = numbers.values.data(),
@@ -70,7 +70,7 @@ TEST(NumpyElements, AreInADTypeThatNumpyHas) {
   EXPECT_EQ(ValuesOf<float>(owned), (std::vector<float>{1, -2}));
   view.dtype = DType::kFloat16;
   EXPECT_EQ(NumpyElements(view, &owned).data, bits);
-  view.dtype = DType::kFloat4E2M1X2;  // their shapes count bytes
+  view.dtype = DType::kFloat4E2M1X2;  // shapes of this dtype count bytes
   EXPECT_EQ(NumpyElements(view, &owned).dtype, DType::kUInt8);
   EXPECT_EQ(NumpyElements(view, &owned).data, bits);
 }

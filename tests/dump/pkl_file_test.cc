@@ -114,7 +114,7 @@ TEST(PklFile, OneLineOfSeveralValuesAsTheFirstPtdbgWroteIt) {
   EXPECT_TRUE(dump.complete);
 }
 
-// The backward "input" of the oldest is what the call produced.
+// In the oldest dialect, the backward "input" is the result of the call.
 TEST(PklFile, LabelsOfTheFirstBackward) {
   const std::string lines = Tensor("3_Torch_a_backward_input.0") +
                             Tensor("3_Torch_a_backward_output.0") +

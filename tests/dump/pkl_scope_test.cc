@@ -5,7 +5,7 @@
 namespace msprobe::dump {
 namespace {
 
-// Of these calls, in their order, the wanted ones as digits.
+// The indices of the wanted calls among `names`, as digits.
 std::string Wanted(const PklStyle& style, const std::vector<std::string>& names) {
   PklScope scope(style);
   std::string wanted;

@@ -155,7 +155,7 @@ TEST_F(PklWriterTest, AnEarlierDumpIsMovedAsideOnce) {
   EXPECT_EQ(Text(Path("dump_v0.1_1/rank0/dump.pkl")), "old");
   EXPECT_TRUE(IsDirectory(Path("dump_v0.1_1/rank0/dump")));
   ASSERT_TRUE(Make(*placed)->Write(test::ParseEntry(kEntry)).ok());
-  ASSERT_TRUE(PlacePklFiles(style, std::nullopt).ok());  // ours stays
+  ASSERT_TRUE(PlacePklFiles(style, std::nullopt).ok());  // our own file stays
   EXPECT_EQ(Text(placed->file), kLine);
 }
 

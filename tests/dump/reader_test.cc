@@ -119,7 +119,7 @@ TEST(ReadDump, OurDialect) {
   EXPECT_TRUE(leaf.has_stats);
 }
 
-// As we spell them now, and as our first dumps and the older tools do.
+// In our present spelling, and in the spelling of our first dumps and of the older tools.
 TEST(ReadDump, NumbersOfNarrowFloatsAndFingerprintsInBothSpellings) {
   TemporaryFolder folder;
   const auto leaf_of = [&](std::string_view dtype, std::string_view numbers) {

@@ -62,7 +62,7 @@ TEST(RecoverDump, ClosesAllThreeFilesAndKeepsEveryWholeEntry) {
   EXPECT_THAT(r->missing[1], HasSubstr("1 tensor files are named but not in"));
   EXPECT_EQ(ReadWhole(dump), OpenDump() + "\n}}\n");
   for (const std::string& path : {dump, stack, construct}) EXPECT_TRUE(IsJson(path)) << path;
-  // The second call of f was to be listed at stop; other tools know only the list.
+  // The second call of f would have been listed at stop(); other tools read only this list.
   EXPECT_THAT(ReadWhole(stack),
               HasSubstr(",\n\"2\": [[\"Torch.f.1.forward\"], [\"frame \\\"a\\\"\"]]\n}\n"));
 
@@ -127,7 +127,7 @@ TEST(RecoverDump, TouchesNoFileWhenAnotherIsDamaged) {
   EXPECT_EQ(ReadWhole(dump), OpenDump());
 }
 
-TEST(RecoverDump, LeavesAHeaderWithoutDataAlone) {
+TEST(RecoverDump, DoesNotChangeAHeaderWithoutData) {
   TemporaryFolder folder;
   const std::string text = "{\"task\": \"structure\", \"level\": \"mix\"}\n";
   const std::string dump = folder.Write("dump.json", text);
@@ -137,7 +137,7 @@ TEST(RecoverDump, LeavesAHeaderWithoutDataAlone) {
   EXPECT_EQ(ReadWhole(dump), text);
 }
 
-TEST(RecoverDump, LeavesDamageAlone) {
+TEST(RecoverDump, DoesNotChangeDamagedFiles) {
   TemporaryFolder folder;
   std::string text = OpenDump();
   text[text.find("input_args") - 1] = '?';

@@ -14,7 +14,7 @@ namespace {
 using ::testing::HasSubstr;
 using Verdict = ReferenceSearch::Verdict;
 
-// `checksums`: further members of a tensor.
+// `checksums`: further members of the tensor.
 std::string Tensor(std::string_view shape, std::string_view checksums,
                    std::string_view dtype = "torch.float32") {
   return fmt::format(R"({{"type": "torch.Tensor", "dtype": "{}", "shape": [{}]{}{}}})", dtype,
@@ -36,7 +36,7 @@ Verdict Judge(ReferenceSearch* search, const std::string& call) {
   return search->verdict();
 }
 
-// Of a dump that holds `there`, what is said of `here`.
+// The verdict on the entry `here`, with a reference dump that contains `there`.
 Verdict Judged(const std::string& there, const std::string& here) {
   const TemporaryFolder folder;
   folder.Write("step0/rank/dump.json", Ours({there}));
@@ -110,7 +110,7 @@ TEST(ReferenceSearch, TakesTheChecksumsThatTheDumpHas) {
   }
 }
 
-// Checksums that do not mean what ours mean are none.
+// Checksums that are computed in another way than ours are ignored.
 TEST(ReferenceSearch, ChecksumsOfOtherMeaningAreNotCompared) {
   const TemporaryFolder folder;
   const auto holds = [&](std::string_view header, const std::string& tensor) {
@@ -122,10 +122,10 @@ TEST(ReferenceSearch, ChecksumsOfOtherMeaningAreNotCompared) {
   constexpr std::string_view k10 = R"({"task": "statistics", "level": "L1", "dump_data_dir": null,
     "data": {)";
   EXPECT_TRUE(holds(k26, Tensor("2", Crc(1), "torch.bfloat16")));
-  EXPECT_FALSE(holds(k10, Tensor("2", Crc(1), "torch.bfloat16")));  // of a cast to float32
+  EXPECT_FALSE(holds(k10, Tensor("2", Crc(1), "torch.bfloat16")));  // CRC-32 of the cast to float32
   EXPECT_TRUE(holds(k10, Tensor("2", Crc(1))));
   EXPECT_TRUE(holds(k26, Tensor("2", Xor(1))));
-  EXPECT_FALSE(holds(k26, Tensor("", Xor(1))));  // the number itself
+  EXPECT_FALSE(holds(k26, Tensor("", Xor(1))));  // the value itself, no checksum
   EXPECT_FALSE(holds(k26, Tensor("2", R"("md5": "zz345678")")));
 }
 

@@ -12,7 +12,7 @@ namespace {
 
 class SessionTest : public ::testing::Test {
  protected:
-  SessionTest() { config_.dump_path = temporary_.path() + "/dump"; }  // not there yet
+  SessionTest() { config_.dump_path = temporary_.path() + "/dump"; }  // does not exist yet
 
   static void RecordOne(Session& session, const std::string& name) {
     const Entry entry = test::ParseEntry(
@@ -49,7 +49,7 @@ TEST_F(SessionTest, StartsInOneStepGoOnInOneFile) {
   }
   EXPECT_EQ(Records("step0/rank"), 3u);
   session.Step();
-  EXPECT_EQ(session.calls().Next(0), 0);  // call numbers begin again
+  EXPECT_EQ(session.calls().Next(0), 0);  // call numbers start at 0 again
 }
 
 TEST_F(SessionTest, SaysThatAnEarlierDumpIsReplaced) {
@@ -70,7 +70,7 @@ TEST_F(SessionTest, SaysThatAnEarlierDumpIsReplaced) {
 TEST_F(SessionTest, AStepWithoutTheRequestIsNotCollected) {
   config_.request_id = "b";
   Session session(config_);
-  EXPECT_TRUE(*session.Start(std::nullopt));  // no schedule: whole tensors
+  EXPECT_TRUE(*session.Start(std::nullopt));  // without a schedule: whole tensors
   EXPECT_TRUE(session.slicer().empty());
   session.Step();
   session.ScheduleTokens(TokenCounts{{"a", 3}});
@@ -119,11 +119,11 @@ TEST_F(SessionTest, AFaultTurnsCollectionOffForGood) {
   ASSERT_FALSE(started.ok());
   EXPECT_EQ(started.status().code(), ErrorCode::kIo);
   EXPECT_FALSE(session.collecting());
-  EXPECT_FALSE(*session.Start(std::nullopt));  // the run goes on; nothing more is tried
+  EXPECT_FALSE(*session.Start(std::nullopt));  // the run continues without recording
   RecordOne(session, "Torch.a.0.forward");
 }
 
-// A call that is under way when collection fails still asks for its stack, and stores its tensors.
+// A call that is active when collection fails still requests its stack and stores its tensors.
 TEST_F(SessionTest, NothingIsWrittenAfterAFault) {
   config_.task = Task::kTensor;
   Session session(config_);
@@ -142,7 +142,7 @@ TEST_F(SessionTest, NothingIsWrittenAfterAFault) {
   const Result<Dump> dump = ReadDump(session.folder());
   ASSERT_TRUE(dump.ok());
   EXPECT_EQ(dump->records.size(), 1u);
-  EXPECT_FALSE(dump->complete);  // nobody takes it for the whole step
+  EXPECT_FALSE(dump->complete);  // marked as not the whole step
 }
 
 TEST_F(SessionTest, ARemovedDumpIsAFault) {
@@ -172,7 +172,7 @@ TEST_F(SessionTest, AChangedConfigurationHoldsFromTheNextStart) {
   ASSERT_TRUE(*session.Start(std::nullopt));
   RecordOne(session, "Torch.a.0.forward");
   ASSERT_TRUE(session.Stop().ok());
-  config_.level = Level::kL0;  // the header of this step says L1
+  config_.level = Level::kL0;  // this step's header still says L1
   session.Reconfigure(config_);
   EXPECT_EQ(session.config().level, Level::kL1);
   EXPECT_TRUE(*session.Start(std::nullopt));
@@ -181,7 +181,7 @@ TEST_F(SessionTest, AChangedConfigurationHoldsFromTheNextStart) {
   config_.dump_enable = false;
   session.Reconfigure(config_);
   EXPECT_FALSE(*session.Start(std::nullopt));
-  config_.dump_enable.reset();  // as it was
+  config_.dump_enable.reset();  // the original configuration
   session.Reconfigure(config_);
   EXPECT_FALSE(*session.Start(std::nullopt));
   config_.dump_enable = true;
@@ -207,7 +207,7 @@ TEST_F(SessionTest, AnotherDumpPathBeginsNewFilesAtOnce) {
   session.Step();
 }
 
-// A front of an older tool: its names, its file, and call numbers that go on.
+// A front of an older tool: its names, its file, and call numbers that continue over steps.
 class LineSessionTest : public SessionTest {
  protected:
   Config Lines(PklDialect dialect, const std::string& file) {
@@ -251,7 +251,7 @@ TEST_F(LineSessionTest, AFileThatItHasWrittenIsAddedTo) {
     ASSERT_TRUE(*session.Start(std::nullopt));
     Write(session);
     ASSERT_TRUE(session.Stop().ok());
-    ASSERT_TRUE(*session.Start(std::nullopt));  // goes on
+    ASSERT_TRUE(*session.Start(std::nullopt));  // continues the file
     Write(session);
     ASSERT_TRUE(session.Stop().ok());
   }

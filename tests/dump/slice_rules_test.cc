@@ -7,7 +7,7 @@
 namespace msprobe::dump {
 namespace {
 
-// Elements of a 3 x 4 tensor 0, 1, ..., 11 that the rules leave, behind their shape.
+// Applies the rules to a 3 x 4 tensor 0, 1, ..., 11; returns the shape, then the elements.
 std::vector<int64_t> Left(std::vector<SliceRule> rules, bool transposed = false,
                           std::optional<SliceRule> request = std::nullopt) {
   std::vector<int64_t> data(12);
@@ -35,7 +35,7 @@ TEST(Slicer, AsPythonSlices) {
   EXPECT_EQ(Left({}), whole);
   EXPECT_EQ(Left({{.dim = 0}}), whole);
   EXPECT_EQ(Left({{.dim = 2, .begin = 1}}), whole);             // no such dimension
-  EXPECT_EQ(Left({{.dim = 0, .size = 4, .begin = 1}}), whole);  // another extent
+  EXPECT_EQ(Left({{.dim = 0, .size = 4, .begin = 1}}), whole);  // `size` does not match the extent
   EXPECT_EQ(Left({{.dim = 0, .size = 3, .begin = 1, .end = 2}}), Values({1, 4, 4, 5, 6, 7}));
   EXPECT_EQ(Left({{.dim = 1, .begin = -1}}), Values({3, 1, 3, 7, 11}));
   EXPECT_EQ(Left({{.dim = 1, .end = -3}}), Values({3, 1, 0, 4, 8}));

@@ -64,7 +64,7 @@ TEST(TensorFolder, TheRecordOfAFileOfOneTensorHasNoNameOfItsOwn) {
   EXPECT_EQ(dump->records[0].api, "tensor");
 }
 
-// Whatever a dump names: nothing outside its folder is opened, and only the row is lost.
+// No file outside the folder of a dump is opened; only the row of a bad name is lost.
 TEST(TensorData, LinksDevicesAndWaysOutAreRefused) {
   const TemporaryFolder folder;
   const std::string npy = ReadWhole(kData + "npy/f4_c.npy");

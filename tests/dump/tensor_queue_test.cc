@@ -26,7 +26,7 @@ class TensorQueueTest : public ::testing::Test {
   }
 
   const TemporaryFolder temporary_;
-  const std::string folder_ = temporary_.path() + "/tensors";  // the queue is to make it
+  const std::string folder_ = temporary_.path() + "/tensors";  // the queue must create it
 };
 
 TensorView ViewOf(const std::vector<float>& values, const int64_t* shape) {
@@ -41,7 +41,7 @@ TEST_F(TensorQueueTest, StoresWhatTheTensorHeldAtPush) {
   const std::vector<float> before = values;
   const int64_t shape[] = {1000};
   ASSERT_TRUE(queue.Push("a.pt", ViewOf(values, shape)).ok());
-  values.assign(1000, -1);  // training goes on, in place
+  values.assign(1000, -1);  // the training overwrites the values
   ASSERT_TRUE(queue.Drain().ok());
   EXPECT_EQ(Read("a.pt"), before);
   EXPECT_EQ(queue.bytes_written(), 4000);
@@ -152,14 +152,14 @@ TEST_F(TensorQueueTest, AFailureInTheWriterThreadReachesDrainAndLaterPushes) {
   const int64_t shape[] = {10};
   ASSERT_TRUE(queue.Push("a.pt", ViewOf(values, shape)).ok());
   ASSERT_TRUE(queue.Drain().ok());
-  std::filesystem::remove_all(folder_);  // the disk went away
+  std::filesystem::remove_all(folder_);  // as if the disk was removed
   ASSERT_TRUE(queue.Push("b.pt", ViewOf(values, shape)).ok());
   EXPECT_EQ(queue.Drain().code(), ErrorCode::kIo);
   EXPECT_FALSE(queue.Push("c.pt", ViewOf(values, shape)).ok());
 }
 
 TEST_F(TensorQueueTest, AFullDiskLeavesNoHalfFileAndIsRemembered) {
-  // Written in one piece, in several, and with a second thread for the checksum.
+  // Sizes that are written in one piece, in several, and with a checksum thread.
   for (const int64_t size : {2000, 100'000, 1'000'000}) {
     TensorQueue queue({.budget = 0});
     queue.SetFolder(folder_);

@@ -1,5 +1,5 @@
-// Preloaded (LD_PRELOAD), it lets the N-th system call on a file below a folder fail, and the N-th
-// `new` of one library throw. Armed from Python through ctypes:
+// With LD_PRELOAD, this library makes the N-th system call on a file below a folder fail, or the
+// N-th `new` of one library throw. Python arms it through ctypes:
 //
 //   lib = ctypes.CDLL(None)
 //   lib.faults_arm(b"/tmp/run", b"write,rename", 7, errno.ENOSPC, 0)
@@ -22,12 +22,12 @@
 
 namespace {
 
-constexpr int kShortWrite = -1;  // in place of an errno: half of the bytes are taken
+constexpr int kShortWrite = -1;  // used as an errno: the call takes half of the bytes
 
 char folder[4096];
-char calls[256];  // names of the calls that count, between commas
+char calls[256];  // names of the calls that are counted, separated by commas
 int fault = 0;
-bool lasting = false;  // every call from the N-th on, as on a full disk
+bool lasting = false;  // every call from the N-th on fails, as on a full disk
 std::atomic<bool> armed{false};
 std::atomic<long> left{0}, seen{0}, injected{0};
 
@@ -40,7 +40,7 @@ bool Counts(const char* call) {
   return at != nullptr && (at == calls || at[-1] == ',') && (at[n] == ',' || at[n] == '\0');
 }
 
-// The fault that this call on `path` must suffer; 0 for none.
+// The fault to inject into this call on `path`; 0 for none.
 int FaultFor(const char* call, const char* path) {
   if (!armed || path == nullptr || strncmp(path, folder, strlen(folder)) != 0 || !Counts(call))
     return 0;
@@ -145,13 +145,13 @@ int mkdir(const char* path, mode_t mode) noexcept {
 }
 int close(int fd) {
   const int error = FaultFor("close", fd);
-  const long closed = syscall(SYS_close, fd);  // as Linux: the file is closed all the same
+  const long closed = syscall(SYS_close, fd);  // like Linux, closes the file also on an error
   return error ? Refuse(error) : static_cast<int>(closed);
 }
 
 }  // extern "C"
 
-// C++'s own default is to call malloc; a failure is what a program without memory meets.
+// Calls malloc, like the default operator new; the injected fault is a lack of memory.
 void* operator new(size_t size) {
   if (news_left > 0) {
     Dl_info from;

@@ -12,7 +12,7 @@ import sys
 import traceback
 
 import torch
-import torch._dynamo  # the first optimizer would import it, in every child anew
+import torch._dynamo  # otherwise the first optimizer in every child would import it
 from torch.nn import functional as F
 
 from msprobe.pytorch import PrecisionDebugger
@@ -52,7 +52,7 @@ def arm(order):
 
 
 def train(order):
-    """The digest of losses, gradients, weights and random numbers."""
+    """Trains; returns the digest of losses, gradients, weights and random numbers."""
     digest = hashlib.sha256()
     torch.manual_seed(0)
     model = Net()
@@ -64,7 +64,7 @@ def train(order):
         )
         arm(order)
     for _ in range(STEPS):
-        for _ in range(2):  # a second start in a step goes on in the same files
+        for _ in range(2):  # a second start() in a step continues the same files
             if debugger:
                 debugger.start(model)
             loss = F.dropout(model(torch.randn(16, 12)), 0.3).square().mean()
@@ -88,7 +88,7 @@ def train(order):
 def child(order, answer):
     os.dup2(os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666), 2)
     os.environ["MSPROBE_TENSOR_BUDGET_MB"] = str(order["budget"])
-    torch.set_num_threads(1)  # OpenMP's threads do not survive a fork
+    torch.set_num_threads(1)  # OpenMP's threads do not exist after a fork
     code = 1
     try:
         digest = train(order)
@@ -96,7 +96,7 @@ def child(order, answer):
             {"digest": digest, "seen": faults.faults_seen(), "injected": faults.faults_injected()}
         )
         os.write(answer, text.encode())
-        PrecisionDebugger.stop() if order["folder"] else None  # what atexit does
+        PrecisionDebugger.stop() if order["folder"] else None  # as atexit does
         code = 0
     except BaseException:
         faults.faults_disarm()

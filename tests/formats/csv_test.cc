@@ -33,7 +33,7 @@ TEST(Csv, QuotesOnlyWhereNeeded) {
   EXPECT_EQ(Text("\ufeffname"), "\"\ufeffname\"") << "a file that begins so would lose it";
 }
 
-// Cells of a large table are made in place; they are the cells of CsvWriter.
+// Cells of a large table are formatted in place, with the same text as from CsvWriter.
 TEST(Csv, ACellMadeInPlaceIsTheSame) {
   for (const std::string core :
        {"", "a", "=1+1", "-", "a,b", "[8, 128]", "say \"hi\"", "two\nlines", "two\rlines",
@@ -89,10 +89,10 @@ TEST(Csv, RowsAndEmptyRows) {
 }
 
 TEST(Csv, PartsAreWrittenInOrder) {
-  std::vector<CsvWriter> parts(200);  // more than one system call takes
+  std::vector<CsvWriter> parts(200);  // more parts than one system call takes
   std::string expected;
   for (size_t i = 0; i < parts.size(); ++i) {
-    if (i % 3 == 0) continue;  // some are empty
+    if (i % 3 == 0) continue;  // some parts are empty
     parts[i].IntegerCell(static_cast<int64_t>(i)), parts[i].EndRow();
     expected += std::to_string(i) + "\n";
   }

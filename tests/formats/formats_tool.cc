@@ -1,9 +1,11 @@
-// A door into engine/formats for tests/python/test_formats.py.
+// Command line for engine/formats, used by tests/python/test_formats.py.
 //
-//   formats_tool list FILE                   one line a tensor: name, dtype, shape, requires_grad,
-//   is_parameter, crc32 formats_tool convert FILE OUT [FLAG...]  the file's tensor as .npy or .pt;
-//   flags: requires_grad parameter formats_tool csv|xlsx OUT                a table from standard
-//   input: "t" or "n", the cell, 0x1f; rows end with 0x1e
+//   formats_tool list FILE
+//       prints one line for each tensor: name, dtype, shape, requires_grad, is_parameter, crc32
+//   formats_tool convert FILE OUT [requires_grad] [parameter]
+//       writes the file's tensor as .npy or .pt
+//   formats_tool csv|xlsx OUT
+//       writes a table from standard input: "t" or "n", the cell, 0x1f; rows end with 0x1e
 #include <fmt/format.h>
 
 #include <cstdio>

@@ -1,5 +1,5 @@
-// tests/data/pt/expected.txt, what torch reads in the files beside it; and what the
-// tests of file formats make files with.
+// Reads tests/data/pt/expected.txt, the tensors that torch reads in the files of that folder; and
+// helpers with which the tests of file formats write files.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ struct GoldenTensor {
   std::string name;  // inside the file
   std::string dtype, shape;
   bool requires_grad = false, is_parameter = false;
-  std::string crc;  // of the elements in logical order
+  std::string crc;  // CRC-32 of the elements in logical order
 };
 
 inline std::string DataPath(const std::string& name) {
@@ -76,7 +76,7 @@ inline std::string Archive(const std::vector<std::pair<std::string, std::string>
   return zip.Take();
 }
 
-// A folder of the running test, the same at each call; it goes when the program ends.
+// A folder of the running test, the same at each call; removed when the program ends.
 inline std::string TestFolder() {
   static const TemporaryFolder root;
   const testing::TestInfo& info = *testing::UnitTest::GetInstance()->current_test_info();
@@ -85,7 +85,7 @@ inline std::string TestFolder() {
   return folder;
 }
 
-// Nothing half-written: the folder holds these names and no temporary file.
+// No half-written files: the folder has exactly these names, and no temporary file.
 inline void ExpectFolderHolds(const std::string& folder, const std::vector<std::string>& names) {
   Result<std::vector<std::string>> found = ListDirectory(folder);
   ASSERT_TRUE(found.ok());

@@ -123,7 +123,7 @@ TEST(JsonNumber, ReadsAsPythonDoes) {
   EXPECT_EQ(JsonNumber("1e400"), std::numeric_limits<double>::infinity());
   EXPECT_EQ(JsonNumber("-1e400"), -std::numeric_limits<double>::infinity());
   EXPECT_EQ(JsonNumber("1e-400"), 0.0);
-  // The digits may be at odds with the sign of the exponent.
+  // Many digits may cancel the exponent.
   const std::string zeros(400, '0');
   EXPECT_EQ(JsonNumber("1" + zeros + "e-50"), std::numeric_limits<double>::infinity());
   EXPECT_EQ(JsonNumber("-0." + zeros + "1e+50"), 0.0);

@@ -13,7 +13,7 @@ Result<PickleTree> Load(const std::string& opcodes) {
   return Unpickle(opcodes, {.path = "x.pt", .base_offset = 1000});
 }
 
-// Of a pickle that must be refused: protocol 2, these opcodes.
+// The error for a pickle of protocol 2 with these opcodes, which must be refused.
 std::string Refusal(const std::string& opcodes) {
   const std::string pickle = "\x80\x02" + opcodes;
   const Result<PickleTree> tree = Load(pickle);
@@ -148,7 +148,7 @@ TEST(Pickle, CallsNeedAnAllowedGlobalAndATuple) {
   Refusal("X\x01\0\0\0f)R."s);     // a string is called
   Refusal("ctorch\nSize\n]R.");    // with a list
   Refusal("ctorch\nSize\n)R)R.");  // the result of a call is called
-  Refusal("ctorch\nSize\n)R}b.");  // state for what is not an OrderedDict
+  Refusal("ctorch\nSize\n)R}b.");  // state for an object that is not an OrderedDict
   Refusal("ccollections\nOrderedDict\n))\x86R.");
   Refusal("ccollections\nOrderedDict\n]Na\x85R.");
 }

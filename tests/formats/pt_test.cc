@@ -99,7 +99,7 @@ TEST(PtRead, ADamagedElementIsAnErrorNotADifference) {
   EXPECT_TRUE(ReadPt(path, {.verify_checksums = false}).ok());
 }
 
-// An archive of 16 bytes of storage and this pickle.
+// Reads an archive with this pickle and 16 bytes of storage.
 Status ReadPickle(const std::string& opcodes, const std::string& storage = "0123456789abcdef") {
   ZipComposer zip;
   zip.Add("a/data.pkl", "\x80\x02" + opcodes + ".");
@@ -199,8 +199,8 @@ TEST(PtRead, CallsThatAreNotTensorsAreRefused) {
   EXPECT_THAT(ReadPickle("}(X\1\0\0\0kNX\1\0\0\0kNu"s).message(), HasSubstr("each key once"));
 }
 
-// A few bytes that name the same list twice, again and again, are 2^64 values; a list inside itself
-// has no end.
+// Lists that each contain the same list twice expand from a few bytes to 2^64 values; a list that
+// contains itself never ends.
 TEST(PtRead, BombsOfSharedValuesAreRefused) {
   std::string bomb = "]q\0"s;
   for (int i = 0; i < 64; ++i)
@@ -228,7 +228,7 @@ TEST(PtRead, BigEndianAndForeignArchives) {
   EXPECT_THAT(read({{"arr_0.npy", "x"}}).message(), HasSubstr("the first \"arr_0.npy\""));
 }
 
-// Written by others: data at any offset. Elements must still be aligned.
+// Other programs write data at any offset; elements in memory must still be aligned.
 TEST(PtRead, UnalignedStoragesAreCopied) {
   for (int padding = 0; padding < 17; ++padding) {
     const std::string opcodes =
@@ -257,7 +257,7 @@ TEST(PtReader, TheChecksumIsLeftToACallerWhereItIsOfTheWholeTensor) {
       EXPECT_EQ(*tensor->crc32, Crc32(Elements(tensor->view())));
     }
   }
-  // The last element changed: the reader says so, or leaves it to be seen.
+  // The last element is changed: the reader reports it, or leaves the check to the caller.
   const float values[] = {1, 2, 3, 4};
   const int64_t shape = 4;
   const std::string path = TestFolder() + "/t.pt";
@@ -310,7 +310,7 @@ TEST(PtWrite, WritesOnlyTheViewedElements) {
 }
 
 TEST(PtWrite, TheFileIsTheSameHoweverItIsWritten) {
-  // Pieces, and a second thread for the checksum, begin at some size: 0 to 3 MB, around the edges.
+  // From some size on, data are written in pieces, with a checksum thread: sizes around the limits.
   ThreadPool pool(2);
   for (const int64_t size : {0, 1, (256 << 10) - 1, 256 << 10, (256 << 10) + 1, 1 << 20, 3000001}) {
     std::vector<uint8_t> data(static_cast<size_t>(size));
@@ -320,7 +320,7 @@ TEST(PtWrite, TheFileIsTheSameHoweverItIsWritten) {
     ASSERT_TRUE(WritePt(alone, view).ok());
     ASSERT_TRUE(WritePt(shared, view, {}, &pool).ok());
     EXPECT_EQ(ReadWhole(alone), ReadWhole(shared)) << size;
-    const Result<TensorFile> read = ReadPtTensor(shared);  // checks the checksum
+    const Result<TensorFile> read = ReadPtTensor(shared);  // verifies the checksum
     ASSERT_TRUE(read.ok()) << read.status().message();
     EXPECT_EQ(ElementsCrc(read->view()), ElementsCrc(view)) << size;
   }
@@ -369,8 +369,7 @@ TEST(PtWrite, ErrorsLeaveNothingBehind) {
   const Status status = WritePt(folder + "/no/such/folder/t.pt", {.data = &value});
   EXPECT_EQ(status.code(), ErrorCode::kIo);
   EXPECT_THAT(status.message(), HasSubstr("no/such/folder/t.pt"));
-  ASSERT_TRUE(
-      MakeDirectories(folder + "/t.pt").ok());  // a directory stands where the file should go
+  ASSERT_TRUE(MakeDirectories(folder + "/t.pt").ok());  // a directory in place of the file
   EXPECT_EQ(WritePt(folder + "/t.pt", {.data = &value}).code(), ErrorCode::kIo);
   ExpectFolderHolds(folder, {"t.pt"});
 }

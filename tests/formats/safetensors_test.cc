@@ -19,7 +19,7 @@ std::string Written(const std::string& header, const std::string& data) {
   return path;
 }
 
-// expected.txt: what the format's own library reads.
+// expected.txt has the tensors that the format's own library reads.
 TEST(Safetensors, EveryTensorAsItsOwnLibraryReadsIt) {
   std::ifstream in(DataPath("safetensors/expected.txt"));
   int checked = 0;
@@ -95,7 +95,7 @@ TEST(Safetensors, FourBitElementsAreCountedInBytes) {
   EXPECT_EQ(file->entries()[0].shape, (std::vector<int64_t>{2, 2}));
 }
 
-// The first byte of a header of 128 bytes is that of a pickle.
+// The first byte of a file with a header of 128 bytes is also the first byte of a pickle.
 TEST(Safetensors, ToldFromAPickle) {
   std::string header = R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})";
   header.resize(128, ' ');

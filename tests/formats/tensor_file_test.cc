@@ -14,7 +14,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// What a file says, in one string; errors give "".
+// The tensors of a file as one string; "" for an error.
 std::string Summary(const std::string& path, bool is_pt) {
   std::string text;
   const auto add = [&](const TensorFile& tensor) {
@@ -79,8 +79,8 @@ TEST_F(Damage, TruncationAtEveryByteIsAnError) {
   }
 }
 
-// A .pt has checksums: whatever byte is damaged, the answer is an error or the very same tensors. A
-// .npy has none, so another answer may come of it; it must not be a crash.
+// A .pt has checksums: with any damaged byte, the result is an error or the same tensors. A .npy
+// has none, so its result may differ; it must not crash.
 TEST_F(Damage, EveryByteFlippedIsTheSameAnswerOrAnError) {
   for (const char* suffix : {".pt", ".npy"}) {
     for (const std::string& golden : GoldenFiles(suffix)) {

@@ -150,9 +150,9 @@ TEST(Zip, RefusesDamagedFields) {
 }
 
 TEST(Zip, RefusesOverlappingEntries) {
-  // One local header serves two names of the directory: how a small archive claims to be large.
+  // Two names of the directory share one local header: a small archive claims to be large.
   std::string bytes = Archive({{"aa", std::string(100, 'x')}, {"bb", "y"}});
-  // The first entry's size reaches over the second's header.
+  // The first entry's size includes the second's header.
   const size_t first = Central(bytes);
   Patch<uint32_t>(&bytes, first + 20, 140);
   Patch<uint32_t>(&bytes, first + 24, 140);

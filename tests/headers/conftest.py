@@ -1,4 +1,4 @@
-"""Modules that tests import lie beside them."""
+"""Modules that tests import are in this folder."""
 
 import sys
 from pathlib import Path

@@ -1,9 +1,9 @@
-"""The examples in the comments of headers, put together to one C++ file.
+"""Collects the examples in the comments of headers into one C++ file.
 
-An example is a run of comment lines that are indented by three blanks or more. It is compiled as
+An example is a block of comment lines that are indented by three blanks or more. It is compiled as
 the body of a function in the header's own namespace, where the other namespaces of the engine are
-visible too. `...` stands for statements that the example leaves out. What an example needs and
-does not say itself stands in contexts.txt: for a header, for all headers of a folder.
+visible too. `...` stands for omitted statements. contexts.txt has the declarations that examples
+need but do not contain: for a header, or for all headers of a folder.
 """
 
 import re
@@ -14,7 +14,7 @@ COMMENT = re.compile(r"^ *//(.*)$")
 NAMESPACE = re.compile(r"^namespace (msprobe[\w:]*) \{$", re.MULTILINE)
 FOLDERS = ("engine", "cli", "python/src")
 CONTEXTS = Path(__file__).resolve().parent / "contexts.txt"
-# Given<T>() is an object that the example was given; the others are what a program does with one.
+# Given<T>() stands for an existing object; the other functions stand for its use by a program.
 PRELUDE = """
 template <class Type> Type& Given();
 template <class... Any> void Print(Any&&...);
@@ -27,7 +27,7 @@ template <class... Any> void Write(Any&&...);
 @dataclass
 class Example:
     header: str  # "engine/base/file.h"
-    number: int  # of the header's examples, from 1
+    number: int  # index among the header's examples, from 1
     line: int
     text: str
     namespace: str = "msprobe"
@@ -67,7 +67,7 @@ def all_examples(root: Path) -> list:
 
 
 def read_contexts() -> dict:
-    """Folder, header or example -> lines of C++ that stand before it, or "not C++: why"."""
+    """Folder, header or example -> lines of C++ to insert before it, or "not C++: why"."""
     found, name = {}, None
     for line in CONTEXTS.read_text(encoding="utf-8").splitlines():
         section = re.fullmatch(r"\[(.+)\]", line)
@@ -81,7 +81,7 @@ def read_contexts() -> dict:
 
 
 def places_of(example: Example) -> list:
-    """Where contexts stand: for "engine/base/text.h#1" also its header, engine/base and engine."""
+    """Keys of contexts: for "engine/base/text.h#1" also its header, engine/base and engine."""
     parts = example.header.split("/")
     places = ["/".join(parts[: i + 1]) for i in range(len(parts))]
     return [*places, example.name]
@@ -98,7 +98,7 @@ def without_ellipses(text: str) -> str:
 
 
 def program(root: Path, examples: list, contexts: dict) -> str:
-    """A C++ file with a function for each example; compilers name the header's own lines."""
+    """A C++ file with a function for each example; compiler errors name lines of the header."""
     headers = sorted({example.header for example in examples})
     includes = {f'#include "{header.removeprefix("python/src/")}"' for header in headers}
     functions = []
@@ -106,7 +106,7 @@ def program(root: Path, examples: list, contexts: dict) -> str:
     for number, example in enumerate(examples):
         visible = " ".join(f"using namespace {name};" for name in namespaces)
         body, places = "", [place for place in places_of(example) if place in contexts]
-        for place in places:  # a block each, so that a name may be something else further in
+        for place in places:  # nested blocks, so that inner names may hide outer ones
             lines = contexts[place].splitlines()
             includes |= {line for line in lines if line.startswith("#include")}
             code = "\n".join(line for line in lines if not line.startswith("#include"))
@@ -117,5 +117,5 @@ def program(root: Path, examples: list, contexts: dict) -> str:
             f'{{\n#line {example.line} "{example.header}"\n{without_ellipses(example.text)}\n'
             "}" + "}" * len(places) + "\nreturn ::msprobe::Status::Ok();\n}\n}\n"
         )
-    # Python.h is included by the headers that need it, and wants to be the first.
+    # Some headers include Python.h, which must be included first.
     return "\n".join(["#include <Python.h>", *sorted(includes), PRELUDE, *functions])

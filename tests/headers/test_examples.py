@@ -1,4 +1,4 @@
-"""Examples in the comments of headers compile: an example that does not is worse than none."""
+"""All examples in the comments of headers compile."""
 
 import re
 import subprocess
@@ -30,7 +30,7 @@ def compiler(build_dir) -> str:
 
 
 def errors(compiler, examples, folder) -> dict:
-    """Header or context -> what the compiler says of it. One run for all: it takes some seconds."""
+    """Header or context -> compiler errors. One run for all, because it takes some seconds."""
     source = folder / "examples.cc"
     source.write_text(program(ROOT, examples, CONTEXTS))
     folders = (ROOT, ROOT / "python/src", sysconfig.get_path("include"))

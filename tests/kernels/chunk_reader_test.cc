@@ -35,7 +35,7 @@ TEST(ChunkReader, AnyLayout) {
   }
 }
 
-// Rows that end inside chunks, groups and tiles; neighbours in memory next to each other or not.
+// Rows that end inside chunks, groups and tiles, with and without gaps between them in memory.
 TEST(ChunkReader, TransposedBeyondAGroup) {
   Random random(2);
   for (const DType dtype :

@@ -6,7 +6,7 @@
 namespace msprobe::kernels {
 namespace {
 
-// The wheel must choose what Highway's own library chooses.
+// The wheel must choose the same targets as Highway's own library.
 TEST(CpuTargets, AreThoseOfHighway) {
   EXPECT_EQ(CpuTargets() & HWY_TARGETS, hwy::SupportedTargets() & HWY_TARGETS);
 }

@@ -39,8 +39,8 @@ void ExpectSame(const Diff& a, const Diff& b, const std::string& what) {
   same(a.worst_golden, b.worst_golden, "worst_golden");
 }
 
-// A second tensor of the same count of values: near the first, equal to it, or unrelated; another
-// layout, maybe another dtype.
+// Two tensors with equally many values: the second is near the first, equal to it or unrelated, in
+// another layout and possibly another dtype.
 struct RandomPair {
   RandomTensor target, golden;
   std::string Text() const { return target.Text() + " against " + golden.Text(); }
@@ -52,14 +52,14 @@ RandomPair MakeRandomPair(Random& random, DType t, DType g, int64_t max_elements
   p.target = MakeRandomTensor(random, t, values, max_elements);
   const int64_t count = p.target.view().numel() * ValuesPerElement(t);
   const int64_t elements = count / ValuesPerElement(g);
-  if (elements * ValuesPerElement(g) !=
-      count) {  // half of an fp4 pair: take the target's own dtype
+  // Half of an fp4 pair is no element: then both use the target's dtype.
+  if (elements * ValuesPerElement(g) != count) {
     p.golden = p.target;
     return p;
   }
   p.golden.dtype = g;
   if (t == g && random() % 2) {
-    p.golden.shape = p.target.shape;  // one logical copy, contiguous, with a few elements changed
+    p.golden.shape = p.target.shape;  // a contiguous copy with a few elements changed
     p.golden.bytes.resize(static_cast<size_t>(elements) * DTypeSize(g));
     CopyContiguous(p.target.view(), p.golden.bytes.data());
     for (uint64_t k = random() % 4; k > 0 && elements > 0; --k) {
@@ -130,7 +130,7 @@ TEST(Diff, BoundarySizesAndThreads) {
   }
 }
 
-// An oracle that shares nothing with the kernel: long double, one number after the other.
+// An oracle that shares no code with the kernel: long double, one number after the other.
 TEST(Diff, AgreesWithLongDouble) {
   Random random(9);
   for (const DType dtype : {DType::kFloat64, DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
@@ -276,7 +276,7 @@ TEST(Diff, UlpInTheCoarserFormat) {
   EXPECT_EQ(Compute(Flat(z, DType::kComplex64, n), Flat(z, DType::kComplex64, n)).max_ulp, -1);
 }
 
-// Every number of the small formats is one step from the next.
+// In the small formats, every number is one ULP from the next.
 TEST(Diff, OrdinalsAreConsecutive) {
   for (const DType dtype :
        {DType::kFloat16, DType::kBFloat16, DType::kFloat8E4M3FN, DType::kFloat8E5M2,

@@ -29,7 +29,7 @@ TEST(Crc32, KnownAnswer) {
   EXPECT_EQ(Crc32(Flat(nullptr, DType::kUInt8, none)), 0u);
 }
 
-// Byte by byte, each at its place in a word.
+// Exclusive or of 8-byte words, computed byte by byte.
 uint64_t SlowXor64(const std::vector<uint8_t>& bytes) {
   uint64_t result = 0;
   for (size_t i = 0; i < bytes.size(); ++i) result ^= uint64_t{bytes[i]} << 8 * (i % 8);
@@ -54,7 +54,7 @@ std::vector<uint8_t> RandomBytes(size_t size) {
   return bytes;
 }
 
-// Around the sizes of vectors and steps, at any address; the register going on from before.
+// Sizes around those of vectors and steps, at any address; continues from a previous register.
 TEST(ByteChecksums, EverySizeAndTarget) {
   const std::vector<uint8_t> bytes = RandomBytes(5000);
   for (size_t size = 0; size < 1400; size += size < 1000 ? 7 : 1) {
@@ -80,7 +80,7 @@ TEST(ByteChecksums, Crc32OfTwoPieces) {
   }
 }
 
-// Alone and beside the statistics, on this thread and on several.
+// Computed alone and together with the statistics, on this thread and on several.
 void ExpectChecksums(const TensorView& view, ThreadPool* pool, const std::string& what) {
   std::vector<uint8_t> bytes(static_cast<size_t>(view.numel()) * DTypeSize(view.dtype));
   CopyContiguous(view, bytes.data());

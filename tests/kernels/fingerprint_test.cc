@@ -1,4 +1,4 @@
-// The fingerprint of ComputeStats: what must change it does, and what must not does not.
+// The fingerprint of ComputeStats: changes that must alter it, and changes that must not.
 #include "engine/kernels/fingerprint.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ std::vector<uint8_t> RandomBytes(Random& random, size_t n) {
   return bytes;
 }
 
-// All distinct among the fingerprints of the tensors added.
+// Checks that the fingerprints of all added tensors are distinct.
 class Distinct {
  public:
   void Add(uint64_t fingerprint, const std::string& what) {
@@ -82,7 +82,7 @@ TEST(Fingerprint, EverySwapOfTwoElementsChangesIt) {
   std::vector<float> floats(200);
   for (float& f : floats) f = static_cast<float>(random() % 1000) / 8;
   EverySwap(floats, DType::kFloat32);
-  std::vector<int64_t> small(150);  // high halves all zero
+  std::vector<int64_t> small(150);  // the high halves of the elements are zero
   for (size_t i = 0; i < small.size(); ++i) small[i] = static_cast<int64_t>(i);
   EverySwap(small, DType::kInt64);
   std::vector<int32_t> counting(200);
@@ -125,7 +125,7 @@ TEST(Fingerprint, SwappedWordsStripesAndChunksChangeIt) {
   }
 }
 
-// Two flipped bits, all pairs: what an error in one number and its copy looks like.
+// All pairs of flipped bits, as from an error in a number and in its copy.
 TEST(Fingerprint, EveryPairOfBitFlipsChangesIt) {
   Random random(5);
   std::vector<uint8_t> bytes = RandomBytes(random, 96);
@@ -159,7 +159,7 @@ TEST(Fingerprint, Avalanche) {
   }
 }
 
-// Written down once: dumps of different versions must be comparable.
+// Recorded values: dumps of different versions must be comparable.
 TEST(Fingerprint, NeverChangesBetweenVersions) {
   std::vector<uint8_t> bytes(100000);
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(i * i >> 3);

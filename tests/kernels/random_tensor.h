@@ -27,8 +27,8 @@ inline int64_t Uniform(Random& random, int64_t low, int64_t high) {
 }
 
 enum class Values {
-  kAnyBits,   // every bit pattern: in float formats NaN, infinities and denormals abound
-  kOrdinary,  // around 1, a few zeros
+  kAnyBits,   // random bits: in float formats many NaN, infinities and denormals
+  kOrdinary,  // values around 1, a few zeros
   kPlaced,    // ordinary, with a few NaN, infinities, -0, denormals and huge numbers put somewhere
 };
 
@@ -160,18 +160,18 @@ inline RandomTensor MakeRandomTensor(Random& random, DType dtype, Values values,
     (reach < 0 ? low : high) += reach;
   }
   t.base = -low;
-  // Exactly the elements reached: a sanitizer sees a read beyond them.
+  // Only the memory that elements use, so that a sanitizer reports reads beyond it.
   t.bytes.resize(static_cast<size_t>(high - low + 1) * DTypeSize(dtype));
   Fill(random, dtype, values, t.bytes.data(), high - low + 1);
   return t;
 }
 
-// `n` contiguous elements; `n` outlives the view.
+// `n` contiguous elements; `n` must outlive the view.
 inline TensorView Flat(const void* data, DType dtype, const int64_t& n) {
   return {.data = data, .dtype = dtype, .ndim = 1, .shape = &n};
 }
 
-// Names the instances of a test that runs for every dtype, its parameter.
+// Names the instances of a test whose parameter is the dtype.
 inline std::string DTypeOfInstance(const testing::TestParamInfo<int>& info) {
   return std::string(DTypeShortName(static_cast<DType>(info.param)));
 }

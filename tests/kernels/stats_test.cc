@@ -91,7 +91,7 @@ TEST(Stats, StridedEqualsContiguousCopyWithThreads) {
   ExpectSame(ComputeStats(view, &pool), expected, "transposed, three threads");
 }
 
-// An oracle that shares nothing with the kernel: long double, one number after the other.
+// An oracle that shares no code with the kernel: long double, one number after the other.
 TEST(Stats, AgreesWithLongDouble) {
   Random random(9);
   for (const DType dtype : {DType::kFloat64, DType::kFloat32, DType::kFloat16, DType::kBFloat16,
@@ -137,7 +137,7 @@ TEST(Stats, SpecialValues) {
   EXPECT_TRUE(std::isnan(s.mean));
   EXPECT_EQ(s.min, -kInf);
   s = OfFloats({-3, -2});
-  EXPECT_EQ(s.max, -2);  // the padding of a short vector is no element
+  EXPECT_EQ(s.max, -2);  // the padding of a short vector must not count as an element
   EXPECT_EQ(s.min, -3);
   EXPECT_EQ(s.zero, 0);
   s = OfFloats({-0.0f, 0.0f});
@@ -182,7 +182,7 @@ TEST(Stats, ComplexIsMeasuredByModulus) {
   EXPECT_DOUBLE_EQ(h.min, 5e-300);
 }
 
-// A script may flush denormals; its thread keeps that, and the numbers do not change.
+// A script may flush denormals: its thread keeps this mode, and the statistics do not change.
 TEST(Stats, CallersFloatingPointModeIsIgnoredAndKept) {
   const std::vector<float> v = {1e-40f, 2e-40f, 0};
   const Stats expected = OfFloats(v);

@@ -1,4 +1,4 @@
-// Entries for tests and fuzz targets, from the text that a dump holds: `"name": {...}`.
+// Parses entries for tests and fuzz targets from the text of a dump: `"name": {...}`.
 #pragma once
 
 #include <cmath>
@@ -16,7 +16,7 @@ namespace msprobe::test {
 
 class EntryFromJson {
  public:
-  // Nothing when `text` is not one member of a JSON object.
+  // nullopt if `text` is not one member of a JSON object.
   static std::optional<Entry> Parse(std::string_view text) {
     const Result<formats::JsonValue> tree =
         formats::ParseJson("{" + std::string(text) + "}", "test");
@@ -127,7 +127,7 @@ class EntryFromJson {
     stats.count = count;
     stats.max = Number(value.Find("Max")), stats.min = Number(value.Find("Min"));
     stats.mean = Number(value.Find("Mean")), stats.norm = Number(value.Find("Norm"));
-    // Within range: hostile text is no number of this kind.
+    // Checks the range, because hostile text can have any number.
     const auto integer = [](double number) {
       return std::abs(number) < 1e18 ? static_cast<int64_t>(number) : 0;
     };
@@ -154,7 +154,7 @@ class EntryFromJson {
   Entry entry_;
 };
 
-// An entry that a test wrote itself: it must be one.
+// Parses an entry that the test wrote itself, so the text must be valid.
 inline Entry ParseEntry(std::string_view text) {
   std::optional<Entry> entry = EntryFromJson::Parse(text);
   if (!entry) std::abort();

@@ -40,7 +40,7 @@ TEST(GuardedText, EveryTextComesBack) {
     for (size_t n = random() % 7; n > 0; --n) text += pieces[random() % std::size(pieces)];
     const std::string guarded = Guarded(text);
     ASSERT_EQ(Unguarded(guarded), text);
-    // What msprobe 26 refuses (core/common/const.py, STRING_BLACKLIST).
+    // Signs that msprobe 26 refuses (core/common/const.py, STRING_BLACKLIST).
     for (const std::string_view sign : {"+", "-", "=", "%", "@", "＋", "－", "＝", "％", "＠"}) {
       ASSERT_FALSE(guarded.starts_with(sign)) << text;
       ASSERT_EQ(guarded.find(';' + std::string(sign)), std::string::npos) << text;

@@ -27,7 +27,7 @@ TEST(Shape, OfEachSpelling) {
   EXPECT_EQ(pool.Of(extents), pool.Of("[7, 1]"));
 }
 
-TEST(Shape, WhatIsNoListOfExtentsIsNotKnownAndKeepsItsText) {
+TEST(Shape, TextThatIsNoShapeIsUnknownAndIsKept) {
   ShapePool pool;
   for (const std::string text :
        {"N/A", "[s0, 4]", "[-1, 4]", "[2.0, 3]", "[2, 3", "2, 3", "[2, 3)", "[2, [3]]", "[2,, 3]",
@@ -102,7 +102,7 @@ TEST(Shape, OutlivesThePoolThatMadeItInThePoolThatTookIt) {
     all.Take(&piece);
     EXPECT_EQ(piece.bytes(), 0u);
     EXPECT_EQ(all.bytes(), bytes);
-    piece.Of("[1]");  // may be used again
+    piece.Of("[1]");  // the pool may still be used
   }
   ShapePool moved = std::move(all);
   EXPECT_EQ(shape, "[11, 12, 13]");

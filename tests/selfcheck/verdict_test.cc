@@ -9,7 +9,7 @@
 namespace msprobe::selfcheck {
 namespace {
 
-// A run of three steps; `disturbed` names one value of the second that is another.
+// A run of three steps. `disturbed` names a value of the second step that is different.
 RunLog WriteAndRead(const std::string& path, const std::string& disturbed = "", int steps = 3) {
   Result<RunLogWriter> log = RunLogWriter::Create(path);
   EXPECT_TRUE(log.ok());

@@ -1,4 +1,4 @@
-"""Modules that tests import lie beside them, or in tools/."""
+"""Modules that tests import are in this folder or in tools/."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""tools/function_lengths.py, which lint measures functions with, finds them all and their ends."""
+"""tools/function_lengths.py, which `make lint` uses, finds all functions and their ends."""
 
 from textwrap import dedent
 

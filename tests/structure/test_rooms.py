@@ -1,6 +1,6 @@
-"""Rooms a person can hold in the head: includes run one way, and no folder is a storeroom.
+"""Rooms stay small enough to understand: includes run one way, and no folder has too many files.
 
-The order is read from CMake alone: what a room's target names in DEPENDS.
+The order of the rooms comes only from CMake: the targets that a room names in DEPENDS.
 """
 
 import re
@@ -37,7 +37,7 @@ def test_no_room_needs_itself():
 def test_includes_run_one_way(folder):
     room = by_folder()[folder]
     allowed = {rooms()[target].folder for target in below(room.target)} | {folder}
-    # A verb is a library and a program in one folder; bindings share the folder of the extension.
+    # One folder can have two targets: library and program of cli/, bindings and extension.
     wrong = {
         f"{path.relative_to(ROOT)} includes from {place}, which {room.target} does not link"
         for path in room.files()
@@ -67,14 +67,14 @@ def test_a_room_is_no_storeroom(folder):
 
 
 def test_names_say_the_subject():
-    """No file is named after what was left over."""
+    """File names say the subject; none is called "more", "shared" or the like."""
     left_over = re.compile(r"(^|_)(more|shared|misc|other|stuff|rest|\d+)$")
     files = [path for room in rooms().values() for path in room.files()]
     assert [str(path) for path in files if left_over.search(path.stem)] == []
 
 
 def test_the_drawing_shows_the_rooms():
-    """docs/architecture.md: "compare/  model, align, ..." in an order that the includes allow."""
+    """docs/architecture.md lists "compare/  model, align, ..." in an order that includes allow."""
     text = (ROOT / "docs/architecture.md").read_text()
     drawn = re.findall(r"^ *([\w/]+)/ +rooms: ([\w, ]+)$", text, re.MULTILINE)
     parents = [folder.parent for folder in FOLDERS if len(folder.parts) > 2]

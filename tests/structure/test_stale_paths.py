@@ -1,4 +1,4 @@
-"""tools/stale_paths.py finds files that comments and documents name and that are not there."""
+"""tools/stale_paths.py finds names of missing files in comments and documents."""
 
 import subprocess
 from pathlib import Path

@@ -83,7 +83,7 @@ TEST(DLPack, UnknownTypeIsNoView) {
   EXPECT_FALSE(ToView({.ndim = 1, .dtype = {3, 64, 1}, .shape = shape}));  // an opaque handle
 }
 
-// The structures are an ABI: their layout is that of dlpack.h on a 64-bit machine.
+// The structures are an ABI: they must have the layout of dlpack.h on a 64-bit machine.
 TEST(DLPack, LayoutOfTheAbi) {
   EXPECT_EQ(sizeof(DLDataType), 4u);
   EXPECT_EQ(offsetof(DLDataType, lanes), 2u);

@@ -15,7 +15,7 @@ struct Row {
   DTypeKind kind;
 };
 
-// As PyTorch's documentation lists them: torch.<name>, itemsize, what a value is.
+// From PyTorch's documentation: torch.<name>, itemsize, kind of value.
 const Row kRows[] = {
     {DType::kFloat64, "float64", 8, DTypeKind::kFloat},
     {DType::kFloat32, "float32", 4, DTypeKind::kFloat},

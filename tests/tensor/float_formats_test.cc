@@ -31,7 +31,7 @@ struct Format {
   Special special;
 };
 
-// The value by the textbook: (-1)^s 2^(e - bias) (1 + m/2^M), and 2^(1 - bias) (m/2^M) for e = 0;
+// The value by definition: (-1)^s 2^(e - bias) (1 + m/2^M), and 2^(1 - bias) (m/2^M) for e = 0;
 // the mantissa is summed bit by bit.
 double Oracle(const Format& f, unsigned bits) {
   const unsigned sign = bits >> (f.exponent_bits + f.mantissa_bits) & 1;
@@ -53,7 +53,7 @@ double Oracle(const Format& f, unsigned bits) {
   return sign ? -value : value;
 }
 
-// The same value, and the same zero.
+// The same value; zeros must also have the same sign.
 void ExpectSame(double have, double want, unsigned bits, const char* name) {
   if (std::isnan(want)) {
     EXPECT_TRUE(std::isnan(have)) << name << " 0x" << std::hex << bits << " is " << have;
@@ -117,7 +117,7 @@ TEST(FloatFormats, EveryNibbleAndOnlyTheLowOne) {
                kE2M1.name);
 }
 
-// The tables of the specifications, so that the oracle is held to something too.
+// Values from the tables of the specifications, to check the oracle itself.
 TEST(FloatFormats, ValuesTheSpecificationsName) {
   EXPECT_EQ(HalfToFloat(0x3c00), 1.0f);
   EXPECT_EQ(HalfToFloat(0x7bff), 65504.0f);
@@ -141,14 +141,14 @@ TEST(FloatFormats, ValuesTheSpecificationsName) {
   for (uint8_t i = 0; i < 8; ++i) EXPECT_EQ(Float4E2M1ToFloat(i), nibbles[i]);
 }
 
-// Between neighbours a < b a rounding changes once, at the middle: there, and one float to either
-// side, everything is decided.
+// Between neighbours a < b the rounded result changes only at the middle, so it is enough to test
+// the middle and one float on either side of it.
 TEST(FloatFormats, ToHalfAroundEveryMiddle) {
   for (uint16_t bits = 0; bits < 0x7c00; ++bits) {
     const double low = Oracle(kHalf, bits);
-    const double high = bits == 0x7bff ? 65536.0 : Oracle(kHalf, bits + 1u);  // then infinity
+    const double high = bits == 0x7bff ? 65536.0 : Oracle(kHalf, bits + 1u);  // above it: infinity
     const float middle = static_cast<float>((low + high) / 2);
-    ASSERT_EQ(middle, (low + high) / 2);  // every middle is a float
+    ASSERT_EQ(middle, (low + high) / 2);  // every middle is exact in float32
     const uint16_t next = static_cast<uint16_t>(bits + 1);
     const uint16_t even = bits % 2 == 0 ? bits : next;
     EXPECT_EQ(FloatToHalf(static_cast<float>(low)), bits);
@@ -219,7 +219,7 @@ TEST(Element, ValuesOfTheWideTypes) {
   ExpectElement<int64_t>(DType::kInt64, (int64_t{1} << 53) + 1, 0x1p53);  // rounded to even
   ExpectElement<uint8_t>(DType::kBool, 0, 0);
   ExpectElement<uint8_t>(DType::kBool, 1, 1);
-  ExpectElement<uint8_t>(DType::kBool, 0xfe, 1);  // any bit is true
+  ExpectElement<uint8_t>(DType::kBool, 0xfe, 1);  // any bit set means true
 }
 
 TEST(Element, BothPartsOfComplexTypes) {

@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Elements of arange(24).reshape(2, 3, 4) that a slice takes; or the message.
+// The elements of arange(24).reshape(2, 3, 4) in the slice, or the error message.
 std::string Take(std::string_view text) {
   std::vector<int64_t> data(24);
   std::iota(data.begin(), data.end(), 0);

@@ -20,7 +20,7 @@ TensorView View(const Numbers& shape, const Numbers& strides, const void* data =
           .strides = strides.data()};
 }
 
-// Offsets in logical order by the definition: the last index runs fastest.
+// Offsets in logical order, from the definition: the last index changes fastest.
 Numbers Offsets(const Numbers& shape, const Numbers& strides, size_t d = 0, int64_t offset = 0) {
   if (d == shape.size()) return {offset};
   Numbers all;
@@ -88,8 +88,8 @@ TEST(TensorView, NullStridesAreContiguous) {
   EXPECT_EQ(OffsetsOfRuns(MakeRuns(view), 0, 1), (Numbers{0, 1, 2, 3, 4, 5}));
 }
 
-// CheckedByteSize lets such shapes pass: no bytes are asked for. An overflow on the way to zero is
-// what UndefinedBehaviorSanitizer sees.
+// CheckedByteSize accepts such shapes, because they need no bytes. UndefinedBehaviorSanitizer would
+// report an overflow in the product of the extents.
 TEST(TensorView, EmptyWithHugeExtents) {
   const int64_t huge = int64_t{1} << 62;
   for (const Numbers& shape :
@@ -143,7 +143,7 @@ TEST(StridedRuns, EmptyHasNone) {
   EXPECT_EQ(OffsetsOfRuns(runs, 0, runs.count), Numbers{});
 }
 
-// Any layout: strides are drawn without regard to the shape, so that they expand, flip and overlap.
+// Any layout: strides are random and independent of the shape, so they expand, flip and overlap.
 TEST(StridedRuns, VisitInLogicalOrderWhateverTheLayout) {
   std::mt19937 random(1);
   const auto below = [&](int n) {
@@ -165,7 +165,7 @@ TEST(StridedRuns, VisitInLogicalOrderWhateverTheLayout) {
     const StridedRuns runs = MakeRuns(View(shape, strides));
     ASSERT_EQ(runs.run * runs.count, static_cast<int64_t>(want.size()));
     ASSERT_EQ(OffsetsOfRuns(runs, 0, runs.count), want) << ShapeText(shape) << ShapeText(strides);
-    // In two parts, as two threads would.
+    // In two parts, as with two threads.
     const int64_t cut = below(static_cast<int>(runs.count) + 1);
     Numbers parts = OffsetsOfRuns(runs, 0, cut);
     const Numbers rest = OffsetsOfRuns(runs, cut, runs.count);
@@ -174,7 +174,7 @@ TEST(StridedRuns, VisitInLogicalOrderWhateverTheLayout) {
   }
 }
 
-// The most loops an int64 count of elements allows: 62 dimensions of extent 2 that do not merge.
+// The most loops that an int64 element count allows: 62 dimensions of extent 2 that cannot merge.
 TEST(StridedRuns, AsManyDimensionsAsCanBe) {
   const Numbers shape(62, 2), strides(62, 1);
   const StridedRuns runs = MakeRuns(View(shape, strides));
@@ -224,7 +224,7 @@ TEST(ContiguousStrides, RowMajorAndNeverOverflowing) {
   EXPECT_EQ(ContiguousStrides(Numbers{2, 3, 4}), (Numbers{12, 4, 1}));
   EXPECT_EQ(ContiguousStrides(Numbers{3, 0, 4}), (Numbers{4, 4, 1}));
   const int64_t huge = int64_t{1} << 40;
-  EXPECT_EQ(ContiguousStrides(Numbers{huge, huge, 0}).back(), 1);  // no more is asked of it
+  EXPECT_EQ(ContiguousStrides(Numbers{huge, huge, 0}).back(), 1);  // the others are undefined
 }
 
 TEST(CheckedByteSize, RefusesWhatNoMemoryHolds) {
