@@ -252,7 +252,7 @@ TEST(NearestSpelling, NeighboursSwapped) {
   EXPECT_EQ(NearestSpelling("kast", keys), "");  // not neighbours: two errors
 }
 
-TEST(AppendValidUtf8, ReplacesWhatIsNone) {
+TEST(AppendValidUtf8, ReplacesInvalidBytes) {
   const auto valid = [](std::string_view text) {
     std::string out = ">";
     AppendValidUtf8(&out, text);

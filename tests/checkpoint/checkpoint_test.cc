@@ -61,7 +61,7 @@ TEST(Checkpoint, AnIndexNamesTheFilesToRead) {
   EXPECT_EQ(status.path(), folder.path() + "/pytorch_model-00002-of-00002.bin");
 }
 
-TEST(Checkpoint, WhatAnIndexNamesAndNoFileHasIsSaid) {
+TEST(Checkpoint, TensorsOfAnIndexThatNoFileHasAreReported) {
   const TemporaryFolder folder;
   folder.Write("a.safetensors", Safetensors({{"a", {1}, {1}}}));
   folder.Write("model.safetensors.index.json",
@@ -245,7 +245,7 @@ TEST(Checkpoint, AnEmptyTensorMayHaveHugeExtents) {
   EXPECT_TRUE(c->Read(c->tensors()[0]).ok());
 }
 
-TEST(Checkpoint, WhatIsNoneIsNotTakenForOne) {
+TEST(Checkpoint, OtherFilesAreNotTakenForACheckpoint) {
   EXPECT_FALSE(LooksLikeCheckpoint(kData));
   EXPECT_FALSE(LooksLikeCheckpoint(kData + "/README.md"));
   EXPECT_FALSE(LooksLikeCheckpoint(kData + "/missing"));

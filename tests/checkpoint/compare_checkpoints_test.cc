@@ -103,7 +103,7 @@ TEST_F(CompareCheckpointsTest, OtherShapesDifferAndAreNotRead) {
       "        \"shape\": [[2, 3], [3, 2]]\n    }\n}\n");
 }
 
-TEST_F(CompareCheckpointsTest, WhatOneSideLacksHasARowOfItsOwn) {
+TEST_F(CompareCheckpointsTest, ATensorOfOneSideHasARowOfItsOwn) {
   const Comparison c =
       Compare({{"new", {1}, {1}}, {"a", {1}, {1}}}, {{"a", {1}, {1}}, {"old", {1}, {1}}});
   ASSERT_EQ(c.rows.size(), 3u);

@@ -55,7 +55,7 @@ TEST(Megatron, TensorAndPipelineRanksAreOneModel) {
               ElementsAre(110, 111, 112, 113, 114, 115, 116, 117));
 }
 
-TEST(Megatron, WhatEachTensorRankHoldsIsOnePartAndCopies) {
+TEST(Megatron, EqualTensorsOfTensorRanksAreOnePartAndCopies) {
   const Checkpoint c = MustOpen(kCheckpoints + "/megatron_ranks");
   const CheckpointTensor& norm = Find(c, "decoder.layers.1.input_layernorm.weight");
   ASSERT_EQ(norm.parts.size(), 1u);
@@ -66,7 +66,7 @@ TEST(Megatron, WhatEachTensorRankHoldsIsOnePartAndCopies) {
   EXPECT_THAT(Floats(c, norm.name), ElementsAre(120, 121));
 }
 
-TEST(Megatron, WhatIsNotTheModelsIsNoParameter) {
+TEST(Megatron, TensorsOutsideTheModelAreNoParameters) {
   const Checkpoint c = MustOpen(kCheckpoints + "/megatron_ranks");
   EXPECT_FALSE(Find(c, "mp_rank_00_000.optimizer.exp_avg").is_parameter);
   EXPECT_TRUE(Find(c, "decoder.layers.0.input_layernorm.weight").is_parameter);

@@ -69,7 +69,7 @@ TEST_F(ParameterMappingTest, ADataMappingWinsOverRenames) {
   EXPECT_THAT(mapping.notes, ElementsAre(HasSubstr("s/step/wrong/ changes no name")));
 }
 
-TEST_F(ParameterMappingTest, WhatNamesNothingIsSaid) {
+TEST_F(ParameterMappingTest, NamesThatMatchNothingAreReported) {
   const std::string file = File("other: name\n");
   EXPECT_THAT(Build({.data_file = file}).notes,
               ElementsAre("the data mapping names nothing in the target"));

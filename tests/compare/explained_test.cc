@@ -27,7 +27,7 @@ Dump ProductIn(const std::string& dtype, double error) {
   return b.Take();
 }
 
-TEST(ExplainedTest, WhatACoarserDTypeLeavesIsRounding) {
+TEST(ExplainedTest, DifferencesOfACoarserDTypeAreRounding) {
   for (const bool target : {true, false}) {
     Dump coarse = ProductIn("torch.bfloat16", 1e-3), fine = ProductIn("torch.float32", 0);
     const Comparison c = target ? MustCompare(std::move(coarse), std::move(fine))

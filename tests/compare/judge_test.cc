@@ -139,7 +139,7 @@ TEST(JudgeTest, OtherBitsOfEqualNumbersAreNoise) {
   EXPECT_EQ(m.reason, Reason::kOtherBits);
 }
 
-TEST(JudgeTest, WhatOneSideDidNotRecordIsNotHeldAgainstIt) {
+TEST(JudgeTest, ValuesThatOneSideDidNotRecordAreNotCompared) {
   DumpBuilder t, g;
   t.Call("Torch.f.0.forward").In(kBase);
   g.Call("Torch.f.0.forward").In(kBase).last().mean = "null";

@@ -43,7 +43,7 @@ TEST(Rename, AsSedHasIt) {
   EXPECT_EQ(apply("s/(a*)*b/c/", long_name.c_str()), long_name);
 }
 
-TEST(Rename, WhatIsWrongAndWhere) {
+TEST(Rename, ErrorsNameTheMistakeAndItsPlace) {
   const std::pair<const char*, const char*> cases[] = {
       {"", "character 1"},
       {"a/b/c/", "character 1: expected s/from/to/"},

@@ -103,7 +103,7 @@ TEST_F(MergeResults, SheetsHaveNamesOfTheirOwn) {
                           stem + "|NPU Name|rank0", stem.substr(2) + "~2|NPU Name|rank0"));
 }
 
-TEST_F(MergeResults, WhatCannotBeMerged) {
+TEST_F(MergeResults, InputsThatCannotBeMergedAreRefused) {
   EXPECT_EQ(Merge({{"a"}, {}}).status().code(), ErrorCode::kInvalidArgument);  // no file
   folder_.Write("compare_result_rank0_20260102030405.csv", Table("1%"));
   folder_.Write("compare_result_rank1_20260102030405.csv", Table("1%"));

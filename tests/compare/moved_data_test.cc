@@ -34,7 +34,7 @@ TEST(MovedData, ArithmeticRoundsAndOtherInputsMoveOtherBits) {
   EXPECT_EQ(CallOf("Tensor.repeat", "d").measures[1].verdict, RowVerdict::kNoise);
 }
 
-TEST(MovedData, WhatOtherRanksGaveAndWhatACallKeepsOfItsDestinationAreInputsToo) {
+TEST(MovedData, DataOfOtherRanksAndKeptDestinationElementsAreInputsToo) {
   EXPECT_EQ(CallOf("Distributed.gather").measures[1].verdict, RowVerdict::kNoise);
   // Scores masked in place; the old content differs by rounding only, or by more.
   for (const double error : {1e-7, 1e-1}) {

@@ -59,7 +59,7 @@ simdjson::dom::element Parse(simdjson::dom::parser& parser, const std::string& t
   return document;
 }
 
-TEST(TextLayout, WhatIsCutAway) {
+TEST(TextLayout, LongNamesAndSourceLinesAreCut) {
   EXPECT_EQ(CutParts("layers.0.fc.Linear", 18), "layers.0.fc.Linear");
   EXPECT_EQ(CutParts("layers.10.fc.Linear", 16), "lay~.10.fc.Line~");
   EXPECT_EQ(CutParts("\xd1\x81\xd0\xbb\xd0\xbe\xd0\xb9\xd0\xb9.1", 6),

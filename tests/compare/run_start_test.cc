@@ -50,7 +50,7 @@ TEST(RunStartTest, OtherData) {
   EXPECT_EQ(b.data, "other data (Functional.linear.0.forward.input.0 differs)");
 }
 
-TEST(RunStartTest, NothingIsSaidOfWhatIsNotKnown) {
+TEST(RunStartTest, UnknownFactsAreNotReported) {
   Dump target = OneRun("d", "m", "w"), golden = OneRun("d", "m", "w");
   target.weights.clear();
   golden.provenance.clear();

@@ -61,7 +61,7 @@ TEST(Thresholds, OverridesAreForAnOperationADTypeOrBothAndTheLastCounts) {
   EXPECT_EQ(table.Explained("Functional.gelu", "torch.bfloat16"), 5);
 }
 
-TEST(Thresholds, WhatIsWrongIsSaidWithItsLine) {
+TEST(Thresholds, ErrorsNameTheLine) {
   struct Case {
     const char *text, *message;
   };

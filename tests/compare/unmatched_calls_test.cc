@@ -93,7 +93,7 @@ TEST(UnmatchedCalls, AnArgumentWithoutEffectOnTheStepIsSaid) {
               HasSubstr("step 0, all results agree, but the two runs did not make the same"));
 }
 
-TEST(UnmatchedCalls, WhatAKilledRunDidNotGetToIsNotHeldAgainstIt) {
+TEST(UnmatchedCalls, CallsAfterTheKillOfARunAreNotCounted) {
   Dump killed = Step(false);
   killed.complete = false;
   EXPECT_EQ(DescribeUnmatchedCalls(MustCompare(std::move(killed), Step(true))), "");

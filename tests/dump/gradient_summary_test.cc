@@ -42,7 +42,7 @@ TEST(GradientSummary, DirectionsAreOfOrderedNumbers) {
   EXPECT_TRUE(GradientSummary(rules, "", 0).Takes(complex));
 }
 
-TEST(GradientSummary, AFolderThatCannotBeMade) {
+TEST(GradientSummary, AFolderThatCannotBeMadeIsAnError) {
   const TemporaryFolder folder;
   const GradientRules rules;
   GradientSummary summary(rules, folder.Write("file", ""), 0);

@@ -186,7 +186,7 @@ TEST(ReferenceSearch, EachCallIsCountedInTheReportOfItsStep) {
   EXPECT_EQ(search.Report(), "");
 }
 
-TEST(ReferenceSearch, WhatCannotBeComparedIsRefused) {
+TEST(ReferenceSearch, DumpsThatCannotBeComparedAreRefused) {
   const TemporaryFolder folder;
   const std::string now = folder.path() + "/now";
   const std::string text = Ours({Call(kName, "", Tensor("2", Print(1)))});

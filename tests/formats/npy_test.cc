@@ -38,7 +38,7 @@ TEST(NpyRead, FortranOrderIsStridesNotACopy) {
   EXPECT_EQ(Elements(tensor->view()), Elements(ReadNpy(DataPath("npy/f4_c.npy"))->view()));
 }
 
-TEST(NpyRead, RefusesWhatIsNoTensor) {
+TEST(NpyRead, RefusesFilesThatHaveNoTensor) {
   const std::pair<const char*, const char*> cases[] = {
       {"object", "Python objects"},        {"text", "text or dates"}, {"date", "text or dates"},
       {"structured", "structured arrays"}, {"raw", "raw bytes"},      {"longdouble", "astype"},

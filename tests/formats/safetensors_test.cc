@@ -49,7 +49,7 @@ TEST(Safetensors, MetadataAndOrder) {
     EXPECT_LE(file->entries()[i - 1].offset, file->entries()[i].offset);
 }
 
-TEST(Safetensors, RefusesWhatDoesNotFitTogether) {
+TEST(Safetensors, RefusesInconsistentFiles) {
   const std::pair<const char*, const char*> cases[] = {
       {"overlap", "an overlap"},
       {"hole", "a hole"},

@@ -37,7 +37,7 @@ TEST(ReadCsv, QuotesLineEndsAndEmptyCells) {
   EXPECT_TRUE(Csv("").empty());
 }
 
-TEST(ReadCsv, WhatIsNoTable) {
+TEST(ReadCsv, InvalidTablesAreRefused) {
   Rows rows;
   const Status open = ReadCsv("a\n\"b", "t.csv", Into(&rows));
   EXPECT_THAT(open.message(), HasSubstr("t.csv:2: expected the closing quote"));
@@ -45,7 +45,7 @@ TEST(ReadCsv, WhatIsNoTable) {
   EXPECT_FALSE(ReadCsv(std::string(70'000, ','), "t.csv", Into(&rows)).ok());
 }
 
-TEST(ReadCsv, TheSinkMayHaveEnough) {
+TEST(ReadCsv, TheSinkCanStopReading) {
   int lines = 0;
   ASSERT_TRUE(ReadCsv("1\n2\n3\n", "t.csv", [&](const TableLine&) { return ++lines < 2; }).ok());
   EXPECT_EQ(lines, 2);

@@ -40,7 +40,7 @@ TEST(TensorSlice, AsNumPyDoes) {
   EXPECT_EQ(Take("0,0,::9223372036854775807"), "[0]");
 }
 
-TEST(TensorSlice, WhatIsNone) {
+TEST(TensorSlice, InvalidSlicesAreRefused) {
   EXPECT_THAT(Take("2"), HasSubstr("index 2 is out of range in dimension 0, which has 2"));
   EXPECT_THAT(Take("0,0,0,0"), HasSubstr("has 4 items, the tensor has 3 dimensions: [2, 3, 4]"));
   for (const char* text : {"", "x", "1:2:0", "1:2:3:4", "0,,1", "...,..."}) {
