@@ -173,9 +173,9 @@ def test_against_a_dump_that_26_wrote(addend, names, tmp_path, capfd):
     run_forked(count, tmp_path, addend)
     dump = read_dump(tmp_path / "out")
     assert dump.names == names
-    judged = "1 call different" if names else "1 call alike"
-    assert f"{judged}, 1 call without a namesake there" in capfd.readouterr().err
-    if names:  # what it changed in place is gone
+    judged = "1 call different" if names else "1 call equal"
+    assert f"{judged}, 1 call without a partner" in capfd.readouterr().err
+    if names:  # its input was overwritten in place
         assert set(dump.tensors()) == {"Tensor.add_.0.forward.output.0.pt"}
         assert dump.data[names[0]]["changed_in_place"] == "input.0"
 
