@@ -90,7 +90,7 @@ Result<Rename> Rename::Parse(std::string_view text) {
     }
   }
   try {
-    out.from_ = std::make_shared<const Pattern>(std::regex(parts[0], flags));
+    out.from_ = std::make_shared<const Pattern>(Pattern{std::regex(parts[0], flags)});
   } catch (const std::regex_error&) {
     return Wrong(text, start[0] + WrongPlace(parts[0]), "a regular expression; the error is here");
   }
