@@ -38,7 +38,7 @@ TEST(Arguments, UnknownFlagNamesTheNearest) {
 TEST(Arguments, FlagsOfOlderToolsSayWhy) {
   const Status status = UnknownFlag("--backend", "compare", {});
   EXPECT_EQ(status.code(), ErrorCode::kUnsupported);
-  EXPECT_THAT(status.ToString(), HasSubstr("training against inference"));
+  EXPECT_THAT(status.ToString(), HasSubstr("training is not compared with inference"));
 }
 
 TEST(Arguments, UnknownVerb) {

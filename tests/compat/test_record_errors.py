@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 import ptdbg_ascend as ptdbg
 
-NUMBERS = "expected a number from"
+NUMBERS = "expected a number of 0 or more"
 WRONG = {
     # call: (arguments, keywords, code, part of the text)
     "path of another type": ("set_dump_path", (3,), {}, 1, "expected a folder or a .pkl file"),
@@ -71,7 +71,13 @@ WRONG = {
     "no model": ("register_hook", ("net", ptdbg.acc_cmp_dump), {}, 11, "found str"),
     "no hook": ("register_hook", (None, print), {}, 11, "expected acc_cmp_dump or overflow_check"),
     "rank": ("register_hook", (None, ptdbg.acc_cmp_dump), {"rank": "0"}, 11, NUMBERS),
-    "step": ("register_hook", (None, ptdbg.acc_cmp_dump), {"dump_step": 0}, 12, NUMBERS),
+    "step": (
+        "register_hook",
+        (None, ptdbg.acc_cmp_dump),
+        {"dump_step": 0},
+        12,
+        "expected a number from",
+    ),
     "level": ("register_hook", (None, ptdbg.acc_cmp_dump), {"dump_mode": "x"}, 11, '"model"'),
     "level of no model": (
         "register_hook",
