@@ -47,11 +47,12 @@ class CompareVerb : public Verb {
 
   void AddFlags(Flags& flags) override {
     flags
-        .Text("--target_path", &target_,
+        .Text("target,--target_path", &target_,
               "the run under test: dump.json, rank folder, step folder or dump_path; or a "
               "checkpoint")
         .Required();
-    flags.Text("--golden_path", &golden_, "the trusted run, the same kind of path").Required();
+    flags.Text("golden,--golden_path", &golden_, "the trusted run, the same kind of path")
+        .Required();
     output_flag_ =
         flags
             .Text("-o,--output_path", &output_, "folder for the result files; created when missing")

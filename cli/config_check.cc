@@ -45,7 +45,7 @@ class ConfigCheck : public Verb {
       return Unsupported("config_check -d packs the environment, packages and scripts of a run")
           .Hint(
               "the header of a dump has versions, seeds, threads and weights, and compare names "
-              "the ones that differ: msprobe compare -tp NEW -gp OLD");
+              "the ones that differ: msprobe compare NEW OLD");
     }
     if (!verl_.empty() || !verify_.empty() || !slime_.empty())
       return Unsupported("logs of veRL and slime are not read").Hint("diff the two logs");

@@ -27,6 +27,15 @@ CLI::Option* AddOption(CLI::App& app, std::string_view names, Value* value, std:
   return app.add_option(std::string(names), *value, std::string(help));
 }
 
+// "--target_path: At Most 1 required but received 2" in our words; other errors as they are.
+std::string InOurWords(std::string error) {
+  constexpr std::string_view kTooMany = ": At Most 1 required but received ";
+  const size_t at = error.find(kTooMany);
+  if (at == std::string::npos) return error;
+  return fmt::format("{}: expected one value, found {}", error.substr(0, at),
+                     error.substr(at + kTooMany.size()));
+}
+
 }  // namespace
 
 Flag Flag::Required() {
@@ -131,7 +140,7 @@ Flags::Parsed Flags::Parse(const std::vector<std::string>& words) {
   } catch (const CLI::CallForHelp&) {
     parsed.help = true;
   } catch (const CLI::ParseError& error) {
-    parsed.error = error.what();
+    parsed.error = InOurWords(error.what());
   }
   return parsed;
 }

@@ -7,8 +7,9 @@
 //     flags.Switch("--exit-code", &exit_code_, "exit with 1 unless everything is equal");
 //   }
 //
-// A name without dashes is an argument that is known by its place. The variables must outlive the
-// Flags. No other file than flags.cc knows the library that parses: its headers are large.
+// A name without dashes is an argument that is known by its place: "dump". "target,--target_path" is
+// known by its place or by its name: `msprobe compare A B` and `msprobe compare -gp B A` mean the
+// same. The variables must outlive the Flags. No other file than flags.cc knows the library that parses: its headers are large.
 #pragma once
 
 #include <cstdint>

@@ -42,7 +42,7 @@ Result<std::vector<std::string>> TranslateCompare(const std::vector<std::string>
   }
   if (input_path.empty()) {
     return InvalidArgument("-i compare.json is missing: with -f, compare takes its paths from it")
-        .Hint("-i compare.json, or without -f: msprobe compare -tp TARGET -gp GOLDEN");
+        .Hint("-i compare.json, or without -f: msprobe compare TARGET GOLDEN");
   }
   MSPROBE_ASSIGN_OR_RETURN(const compare::CompareInput input,
                            compare::ReadCompareInput(input_path));

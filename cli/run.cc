@@ -22,7 +22,7 @@ std::string TopLevelHelp(const std::vector<std::unique_ptr<Verb>>& verbs) {
   for (const auto& verb : verbs)
     text += fmt::format("  {:<13} {}\n", verb->name(), verb->summary());
   text +=
-      "\n  msprobe compare -tp runs/new/step0 -gp runs/good/step0 -o out\n"
+      "\n  msprobe compare runs/new/step0 runs/good/step0 -o out\n"
       "\nmsprobe VERB --help says more.\n";
   return text;
 }

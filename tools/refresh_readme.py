@@ -15,7 +15,7 @@ END = "<!-- end of demo output -->"
 def main() -> int:
     step = "step0"
     program = Path(sys.executable).parent / "msprobe"
-    command = ["compare", "-tp", f"demo_output/wrong/{step}", "-gp", f"demo_output/right/{step}"]
+    command = ["compare", f"demo_output/wrong/{step}", f"demo_output/right/{step}"]
     command += ["-o", "demo_output/compare"]
     done = subprocess.run([program, *command], cwd=ROOT, capture_output=True, text=True)
     if done.returncode != 0:

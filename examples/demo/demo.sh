@@ -17,8 +17,8 @@ say "1. A training as it should be:  python $here/train.py --record $out/right"
 say "2. The same with one operation subtly wrong:  python $here/train.py --record $out/wrong --fault"
 "$bin/python" "$here/train.py" --record "$out/wrong" --fault
 
-say "3. Which one?  msprobe compare -tp $out/wrong/step0 -gp $out/right/step0 -o $out/compare"
-"$bin/msprobe" compare -tp "$out/wrong/step0" -gp "$out/right/step0" -o "$out/compare"
+say "3. Which one?  msprobe compare $out/wrong/step0 $out/right/step0 -o $out/compare"
+"$bin/msprobe" compare "$out/wrong/step0" "$out/right/step0" -o "$out/compare"
 
 say "The fault was planted here:"
 grep -n -A 1 "The planted fault" "$here/train.py" | sed "s|^|$here/train.py:|"

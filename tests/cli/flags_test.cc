@@ -43,6 +43,30 @@ TEST(Flags, WhatIsGivenIsKnown) {
   EXPECT_FALSE(Flag().given());
 }
 
+// The target and the golden that `words` name, or the error.
+std::string Sides(const std::vector<std::string>& words) {
+  std::string target, golden, output;
+  Flags flags("", "");
+  flags.Text("target,--target_path", &target, "").Required();
+  flags.Text("golden,--golden_path", &golden, "").Required();
+  flags.Text("-o", &output, "");
+  const Flags::Parsed parsed = flags.Parse(words);
+  for (const std::string& word : parsed.extra) golden += " extra " + word;
+  return parsed.error.empty() ? target + " against " + golden : parsed.error;
+}
+
+TEST(Flags, AnArgumentIsKnownByItsPlaceOrByItsName) {
+  EXPECT_EQ(Sides({"a", "b"}), "a against b");
+  EXPECT_EQ(Sides({"a", "-o", "x", "b"}), "a against b");
+  EXPECT_EQ(Sides({"--target_path", "a", "b"}), "a against b");
+  EXPECT_EQ(Sides({"--golden_path", "b", "a"}), "a against b");
+  EXPECT_EQ(Sides({"a", "--golden_path=b"}), "a against b");
+  EXPECT_EQ(Sides({"a"}), "--golden_path is required");
+  EXPECT_EQ(Sides({"a", "b", "c"}), "a against b extra c");
+  EXPECT_EQ(Sides({"a", "b", "--golden_path", "c"}),
+            "--golden_path: expected one value, found 2");
+}
+
 // The error for `words`, if --format must be table or json, --limit positive, --even a text of even
 // length, --pair two texts.
 std::string ErrorOf(const std::vector<std::string>& words) {
