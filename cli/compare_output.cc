@@ -87,7 +87,8 @@ Status CompareOutput::Keep(size_t index, const compare::Comparison& comparison) 
                 ? checkpoint::CheckpointReport(comparison)
                 : compare::TerminalReport(comparison, {.width = console_.width(),
                                                        .lines = console_.height() - kLinesBehind,
-                                                       .colors = console_.colors()});
+                                                       .colors = console_.colors(),
+                                                       .whole = !console_.is_terminal()});
       }
       break;
     case StdoutFormat::kJson:
@@ -221,7 +222,8 @@ void CompareOutput::PrintReport() {
                                       {options_.target, options_.golden, paired_.left_out},
                                       {.width = console_.width(),
                                        .lines = console_.height() - 2 - lines,
-                                       .colors = console_.colors()}));
+                                       .colors = console_.colors(),
+                                       .whole = !console_.is_terminal()}));
   console_.Write("\n" + written);
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <climits>
 #include <map>
 #include <set>
 
@@ -32,8 +33,9 @@ class Screen {
       : results_(results),
         compared_(compared),
         width_(std::clamp(options.width, 60, 100)),
-        lines_left_(options.lines),
-        colors_(options.colors) {}
+        lines_left_(options.whole ? INT_MAX : options.lines),
+        colors_(options.colors),
+        whole_(options.whole) {}
 
   std::string Draw() {
     Header();
@@ -44,17 +46,28 @@ class Screen {
     });
     if (first != steps.end()) Begins(*first, steps.size() > 1);
     CallsMadeOtherwise(first != steps.end() ? first->step : INT32_MAX, steps.size() > 1);
-    for (const std::string& sentence : compared_.left_out) Say("not compared: " + sentence, 2);
+    for (const std::string& sentence : compared_.left_out) Say("not compared: " + sentence);
+    if (const std::string legend = Legend(out_); !legend.empty()) {
+      Line("");
+      Say("legend: " + legend);
+    }
     return std::move(out_);
   }
 
  private:
+  // A line that is left out when the screen is full.
   void Line(const std::string& text) {
     if (lines_left_-- > 0) out_ += text + '\n';
   }
-  void Say(const std::string& text, size_t most, std::string_view indent = "") {
+  // A text with names: all of it, also when the screen is full.
+  void Say(const std::string& text, std::string_view indent = "") {
     const int room = width_ - Columns(indent);
-    for (const std::string& line : Wrap(Clean(text), room, most)) Line(std::string(indent) + line);
+    for (const std::string& line : whole_ ? WrapWords(Clean(text), room) : Wrap(Clean(text), room))
+      Must(std::string(indent) + line);
+  }
+  void Must(const std::string& text) {
+    --lines_left_;
+    out_ += text + '\n';
   }
   std::string Paint(std::string_view color, std::string_view text) const {
     return colors_ ? fmt::format("{}{}{}", color, text, kReset) : std::string(text);
@@ -70,8 +83,11 @@ class Screen {
     const std::string_view headline = Headline(verdict);
     Line(left + std::string(std::max(1, width_ - Columns(left) - Columns(headline)), ' ') +
          Paint(ColorOf(verdict), headline));
-    Line("  target  " + CutLeft(Clean(compared_.target), width_ - 10));
-    Line("  golden  " + CutLeft(Clean(compared_.golden), width_ - 10));
+    for (const bool target : {true, false}) {
+      const std::string path = Clean(target ? compared_.target : compared_.golden);
+      Line(fmt::format("  {}  {}", target ? "target" : "golden",
+                       whole_ ? path : CutMiddle(path, width_ - 10)));
+    }
     Line("");
   }
 
@@ -116,9 +132,10 @@ class Screen {
         const std::string_view word = badness == kFailed ? "FAILED" : kWords[badness];
         const std::string text = ranks.size() == 1 && ranks[0] < 0 ? "" : "  " + Ranks(ranks);
         const int word_width = text.empty() ? Columns(word) : 15;  // "within rounding"
+        const int room = width_ - 2 - Columns(label) - word_width;
         Line("  " + label +
              Paint(badness == kFailed ? kRed : ColorOf(kVerdicts[badness]), Pad(word, word_width)) +
-             CutRight(text, width_ - 2 - Columns(label) - word_width));
+             (whole_ ? text : CutMiddle(text, room)));
       }
     }
     if (hidden > 0) Line(fmt::format("  and {} more lines in the summary file", hidden));
@@ -127,7 +144,7 @@ class Screen {
       if (r.failed.ok() || ++failures > 3) continue;
       Say(fmt::format("{}: {}", r.rank < 0 ? "the dump" : fmt::format("rank {}", r.rank),
                       r.failed.message()),
-          2, "    ");
+          "    ");
     }
   }
 
@@ -151,9 +168,11 @@ class Screen {
   }
 
   // "step 3, rank 1, ", without the parts that are not known.
-  static std::string Where(int32_t step, const std::vector<int32_t>& ranks, bool say_step) {
+  std::string Where(int32_t step, const std::vector<int32_t>& ranks, bool say_step) const {
+    constexpr int kMostColumns = 32;
     std::string text = say_step && step >= 0 ? fmt::format("step {}, ", step) : "";
-    if (ranks.size() > 1 || ranks[0] >= 0) text += Ranks(ranks) + ", ";
+    if (ranks.size() > 1 || ranks[0] >= 0)
+      text += (whole_ ? Ranks(ranks) : CutMiddle(Ranks(ranks), kMostColumns)) + ", ";
     return text;
   }
 
@@ -167,26 +186,28 @@ class Screen {
     const std::string where =
         Where(step.step, place.ranks, say_step) + Clean(place.result->first_name);
     const int room = width_ - Columns(title) - Columns(sure) - 2;
-    Line(Paint(kRed, title) + Paint(kBold, Pad(CutRight(where, room), room)) + "  " + sure);
-    if (!f.source_line.empty())
-      Say(CutSource(Clean(f.source_line), SourceRoom(width_ - 4)), 2, "  | ");
-    if (place.origin->in_exchange) Say(DescribeExchange(*place.origin), 2, "  | ");
-    Say(f.why, 5, "  | ");
-    if (!f.advice.empty()) Say("next: " + f.advice, 2, "  | ");
+    const bool fits = Columns(where) <= room;
+    Must(Paint(kRed, title) + Paint(kBold, Pad(fits ? where : "", room)) + "  " + sure);
+    if (!fits) Say(where, "  | ");
+    for (const std::string& line : SourceLines(Clean(f.source_line), width_ - 4, whole_))
+      Must("  | " + line);
+    if (place.origin->in_exchange) Say(DescribeExchange(*place.origin), "  | ");
+    Say(f.why, "  | ");
+    if (!f.advice.empty()) Say("next: " + f.advice, "  | ");
     size_t hops = 0;
     for (const RankHop& hop : step.found.hops) {
       if (hop.from.empty()) continue;
       if (++hops > 4) break;
-      Say((hops == 1 ? "it travelled: " : "then: ") + DescribeHop(hop), 2, "  ");
+      Say((hops == 1 ? "it travelled: " : "then: ") + DescribeHop(hop), "  ");
     }
     const auto bringing = std::count_if(step.found.hops.begin(), step.found.hops.end(),
                                         [](const RankHop& hop) { return !hop.from.empty(); });
     if (bringing > 4) Line(fmt::format("  and in {} more exchanges", bringing - 4));
-    if (const std::string text = DescribeOutside(step, results_); !text.empty()) Say(text, 2, "  ");
+    if (const std::string text = DescribeOutside(step, results_); !text.empty()) Say(text, "  ");
     for (size_t i = 1; i < std::min<size_t>(places.size(), 4); ++i) {
       Say(fmt::format("also begins on {}: {}", Ranks(places[i].ranks),
                       places[i].result->first_name),
-          1, "  ");
+          "  ");
     }
     if (places.size() > 4) Line(fmt::format("  and in {} more places", places.size() - 4));
   }
@@ -197,8 +218,7 @@ class Screen {
       if (r.otherwise.empty() || r.step >= end) continue;
       Line("");
       Say(fmt::format("{}all results agree, but the two runs did not make the same calls: {}",
-                      Where(r.step, {r.rank}, say_step), r.otherwise),
-          4);
+                      Where(r.step, {r.rank}, say_step), r.otherwise));
       return;
     }
   }
@@ -211,7 +231,7 @@ class Screen {
   const RanksCompared& compared_;
   const int width_;
   int lines_left_;
-  const bool colors_;
+  const bool colors_, whole_;
   std::string out_;
 };
 

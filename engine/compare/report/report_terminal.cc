@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <climits>
 #include <cmath>
 
 #include "engine/compare/explain/evidence.h"
@@ -23,12 +24,14 @@ class Screen {
         s_(Summarize(c)),
         width_(std::clamp(options.width, 60, 100)),
         lines_(options.lines),
-        colors_(options.colors) {}
+        colors_(options.colors),
+        whole_(options.whole) {}
 
   std::string Draw() {
     std::vector<std::string> head = Header(), foot = Footer();
     std::vector<std::string> lines = head;
     Append(Finding(), &lines);
+    Append(LegendLines(lines, foot), &foot);
     const int left = lines_ - static_cast<int>(lines.size() + foot.size());
     Append(Table(left), &lines);
     Append(foot, &lines);
@@ -45,6 +48,29 @@ class Screen {
     return colors_ ? fmt::format("{}{}{}", color, text, kReset) : std::string(text);
   }
 
+  // The lines of a text with names that must not be cut.
+  std::vector<std::string> Fold(std::string_view text, int width) const {
+    return whole_ ? WrapWords(text, width) : Wrap(text, width);
+  }
+  // Lines with `label` before the first one.
+  std::vector<std::string> Labelled(std::string_view label, std::string_view text) const {
+    std::vector<std::string> lines;
+    const int room = width_ - Columns(label);
+    for (const std::string& line : Fold(text, room))
+      lines.push_back(Pad(lines.empty() ? label : "", Columns(label)) + line);
+    return lines;
+  }
+  // Names are in all three parts, so the words are searched in the texts that are about calls.
+  std::vector<std::string> LegendLines(const std::vector<std::string>& finding,
+                                       const std::vector<std::string>& foot) const {
+    std::string text;
+    for (const auto* part : {&finding, &foot}) {
+      for (const std::string& line : *part) text += line + '\n';
+    }
+    const std::string legend = Legend(text);
+    return legend.empty() ? std::vector<std::string>() : Labelled("legend   ", legend);
+  }
+
   std::vector<std::string> Header() const {
     std::vector<std::string> lines;
     const std::string left = fmt::format("msprobe compare, by {}", ModeName(c_.mode));
@@ -57,17 +83,15 @@ class Screen {
           fmt::format("{} calls, {} values{}{}", dump.records.size(), dump.leaves.size(),
                       dump.dialect == Dialect::kNone ? "" : ", " + dump.DialectName(),
                       dump.complete ? "" : ", CUT SHORT");
+      const std::string path = Clean(Folder(dump));
       const int room = width_ - 10 - 2 - Columns(about);
-      lines.push_back(
-          fmt::format("  {}  {}  {}", name, Pad(CutLeft(Clean(Folder(dump)), room), room), about));
+      lines.push_back(fmt::format("  {}  {}  {}", name,
+                                  Pad(whole_ ? path : CutMiddle(path, room), room), about));
     };
     side("target", c_.target);
     side("golden", c_.golden);
     const auto also = [&](std::string_view label, const std::string& text) {
-      if (text.empty()) return;
-      std::vector<std::string> wrapped = Wrap(Clean(text), width_ - 10, 2);
-      for (size_t i = 0; i < wrapped.size(); ++i)
-        lines.push_back(fmt::format("  {:<6}  {}", i == 0 ? label : "", wrapped[i]));
+      if (!text.empty()) Append(Labelled(fmt::format("  {:<6}  ", label), Clean(text)), &lines);
     };
     const RunStart& o = c_.run_start;
     const bool both = !o.weights.empty() && !o.data.empty();
@@ -87,13 +111,10 @@ class Screen {
   // The first divergence, or why there is none.
   std::vector<std::string> Finding() const {
     std::vector<std::string> lines;
-    const auto add = [&](std::string_view text, size_t most) {
-      for (std::string& line : Wrap(Clean(text), width_ - 4, most)) lines.push_back("  | " + line);
+    const auto add = [&](std::string_view text) {
+      for (const std::string& line : Fold(Clean(text), width_ - 4)) lines.push_back("  | " + line);
     };
-    if (c_.first.pair < 0) {
-      for (std::string& line : Wrap(NoFinding(), width_, 3)) lines.push_back(std::move(line));
-      return lines;
-    }
+    if (c_.first.pair < 0) return Fold(NoFinding(), width_);
     const FirstDivergence& f = c_.first;
     const std::string title = "FIRST DIVERGENCE  ";
     const std::string sure = fmt::format("confidence {:.0f}%", 100 * f.confidence);
@@ -101,12 +122,11 @@ class Screen {
     const std::string name = Clean(EntryName(c_, f.pair));
     const bool fits = Columns(name) <= room;
     lines.push_back(Paint(kRed, title) + Paint(kBold, Pad(fits ? name : "", room)) + "  " + sure);
-    if (!fits) add(name, 3);
-    const bool low = lines_ < 22;
-    if (!f.source_line.empty())
-      add(CutSource(f.source_line, low ? width_ - 4 : SourceRoom(width_ - 4)), low ? 1 : 2);
-    add(f.why, 4);
-    if (!f.advice.empty()) add("next: " + f.advice, 2);
+    if (!fits) add(name);
+    for (const std::string& line : SourceLines(Clean(f.source_line), width_ - 4, whole_))
+      lines.push_back("  | " + line);
+    add(f.why);
+    if (!f.advice.empty()) add("next: " + f.advice);
     return lines;
   }
 
@@ -160,43 +180,17 @@ class Screen {
     CallClass call_class;
   };
 
-  // The length of the beginning that the names of all calls that differ have in common, up to a
-  // dot.
-  size_t SharedPath(const std::vector<Line>& calls) const {
-    if (c_.first.pair < 0) return 0;
-    const std::string first = Clean(EntryName(c_, c_.first.pair));
-    size_t shared = first.size();
-    for (const Line& call : calls) {
-      const auto [a, b] =
-          std::mismatch(call.name.begin(), call.name.end(), first.begin(), first.end());
-      shared = std::min(shared, static_cast<size_t>(a - call.name.begin()));
-    }
-    return first.rfind('.', shared) + 1;
-  }
-
-  // Cuts a name to `width`. The part that all names have in common (`shared`) is cut first.
-  static std::string ShortName(std::string_view name, size_t shared, int width) {
-    if (Columns(name) <= width) return std::string(name);
-    const std::string whole = CutParts(name, width);
-    if (shared <= 3 || !whole.starts_with("...")) return whole;
-    return CutParts("..." + std::string(name.substr(shared)), width);
-  }
-
-  // The calls that differ, other than the first divergence. As many as fit into `room` lines, of
-  // which a blank line, a heading and "and N more" take three.
-  std::vector<std::string> Table(int room) const {
-    std::vector<std::string> lines;
+  // The calls that differ, other than the first divergence: at most `most`, and in `more` how many
+  // more there are.
+  std::vector<Line> CallsThatDiffer(size_t most, int64_t* more) const {
     std::vector<Line> calls;
-    int64_t more = 0;
-    const int most = std::min(8, room - 3);
-    if (most < 1) return lines;
     for (int32_t p = 0; p < static_cast<int32_t>(c_.pairs.size()); ++p) {
       const RecordPair& pair = c_.pairs[p];
       if (p == c_.first.pair || pair.target < 0 || pair.golden < 0) continue;
       const CallSummary call = SummarizeCall(c_, p);
       if (!call.in.differs && !call.out.differs && !call.arguments.differs) continue;
-      if (static_cast<int>(calls.size()) >= most) {
-        ++more;
+      if (calls.size() >= most) {
+        ++*more;
         continue;
       }
       const SideSummary& side = call.out.differs  ? call.out
@@ -209,25 +203,70 @@ class Screen {
                            : ShortNumber(m.severity),
                        c_.classes[p]});
     }
-    if (calls.empty()) return lines;
-    int name_width = Columns("also differs");
-    for (const Line& line : calls) name_width = std::max(name_width, Columns(line.name));
+    return calls;
+  }
+
+  // The widths of the columns of names and of worst values. A name that is wider than its column
+  // has a line of its own.
+  struct TableWidths {
+    int name = 0, what = 0;
+  };
+  TableWidths WidthsOf(const std::vector<Line>& calls) const {
     constexpr int kOthers = 2 + 2 + 10 + 2 + 2 + 9;  // class, roundings and blanks
-    constexpr int kLeastWhat = 12;
-    name_width = std::min({name_width, width_ / 2, width_ - kOthers - kLeastWhat});
-    const int what_width = width_ - kOthers - name_width;
-    const size_t shared = SharedPath(calls);
-    lines.push_back("");
-    lines.push_back(
-        Paint(kDim, fmt::format("  {}  {}  {}  roundings", Pad("also differs", name_width),
-                                Pad("class", 10), Pad("worst value", what_width))));
+    constexpr int kLeastWhat = 24;
+    int name = Columns(kTableTitle), what = 0;
     for (const Line& line : calls) {
-      const std::string_view color = line.call_class == CallClass::kIntroduced ? kRed : kYellow;
-      lines.push_back(fmt::format("  {}  {}  {}  {:>9}",
-                                  Pad(ShortName(line.name, shared, name_width), name_width),
-                                  Paint(color, Pad(ClassName(line.call_class), 10)),
-                                  Pad(CutRight(line.what, what_width), what_width), line.size));
+      name = std::max(name, Columns(line.name));
+      what = std::max(what, Columns(line.what));
     }
+    if (whole_) return {name, std::max(what, width_ - kOthers - name)};
+    if (name > width_ - kOthers - std::min(what, kLeastWhat)) name = Columns(kTableTitle);
+    return {name, width_ - kOthers - name};
+  }
+
+  std::vector<std::string> LinesOf(const Line& call, const TableWidths& widths) const {
+    std::vector<std::string> lines;
+    const bool beside = Columns(call.name) <= widths.name;
+    if (!beside) {
+      for (const std::string& part : Wrap(call.name, width_ - 2)) lines.push_back("  " + part);
+    }
+    const std::string_view color = call.call_class == CallClass::kIntroduced ? kRed : kYellow;
+    bool first = true;
+    for (const std::string& what :
+         whole_ ? std::vector<std::string>{call.what} : Wrap(call.what, widths.what)) {
+      const std::string class_text = Pad(first ? ClassName(call.call_class) : "", 10);
+      lines.push_back(
+          fmt::format("  {}  {}  {}", Pad(first && beside ? call.name : "", widths.name),
+                      first ? Paint(color, class_text) : class_text,
+                      first ? fmt::format("{}  {:>9}", Pad(what, widths.what), call.size) : what));
+      first = false;
+    }
+    return lines;
+  }
+
+  // As many calls that differ as fit into `room` lines, of which a blank line, a heading and "and N
+  // more" take three.
+  std::vector<std::string> Table(int room) const {
+    constexpr int kMostCalls = 8, kOtherLines = 3;
+    if (whole_) room = INT_MAX;
+    int64_t more = 0;
+    const std::vector<Line> calls =
+        CallsThatDiffer(static_cast<size_t>(std::clamp(room - kOtherLines, 0, kMostCalls)), &more);
+    if (calls.empty()) return {};
+    const TableWidths widths = WidthsOf(calls);
+    std::vector<std::string> lines{
+        "", Paint(kDim, fmt::format("  {}  {}  {}  roundings", Pad(kTableTitle, widths.name),
+                                    Pad("class", 10), Pad("worst value", widths.what)))};
+    const size_t heading = lines.size();
+    for (size_t i = 0; i < calls.size(); ++i) {
+      const std::vector<std::string> of_call = LinesOf(calls[i], widths);
+      if (static_cast<int>(lines.size() + of_call.size()) >= room) {
+        more += static_cast<int64_t>(calls.size() - i);
+        break;
+      }
+      Append(of_call, &lines);
+    }
+    if (lines.size() == heading) return {};
     if (more > 0) lines.push_back(fmt::format("  and {} more", more));
     return lines;
   }
@@ -256,38 +295,63 @@ class Screen {
     for (const bool target : {true, false}) {
       const int64_t count = target ? s_.target_only_calls : s_.golden_only_calls;
       if (count == 0) continue;
-      std::string text = fmt::format("only in the {}: {} call{}: ", target ? "target" : "golden",
-                                     count, count == 1 ? "" : "s");
-      lines.push_back(CutRight(text + Clean(FirstUnmatched(target)), width_));
+      Append(OneSideOnly(target, count), &lines);
     }
-    // Calls without a partner have their own lines above.
-    std::string rest;
-    for (const std::string& sentence : c_.not_observed) {
-      if (sentence.find(" no partner in the ") != sentence.npos) continue;
-      rest += (rest.empty() ? "" : "; ") + sentence;
-    }
-    if (!rest.empty()) {
-      for (std::string& line : Wrap("not observed: " + Clean(rest), width_, 3))
-        lines.push_back(std::move(line));
+    Append(NotObserved(), &lines);
+    return lines;
+  }
+
+  // "only in the target: 7 calls: NAME, NAME and 5 more", with as many names as fit.
+  std::vector<std::string> OneSideOnly(bool target, int64_t count) const {
+    constexpr int64_t kMostNames = 4;
+    const size_t most_lines = lines_ < 30 ? 1 : 2;
+    std::vector<std::string> lines;
+    std::string names;
+    int64_t listed = 0;
+    for (size_t p = 0; p < c_.pairs.size() && listed < kMostNames; ++p) {
+      if ((target ? c_.pairs[p].golden : c_.pairs[p].target) >= 0) continue;
+      names += fmt::format("{}{}", listed++ > 0 ? ", " : "",
+                           Clean(EntryName(c_, static_cast<int32_t>(p))));
+      std::vector<std::string> longer =
+          Fold(fmt::format("only in the {}: {} call{}: {}{}", target ? "target" : "golden", count,
+                           count == 1 ? "" : "s", names,
+                           count > listed ? fmt::format(" and {} more", count - listed) : ""),
+               width_);
+      if (!lines.empty() && !whole_ && longer.size() > most_lines) break;
+      lines = std::move(longer);
     }
     return lines;
   }
 
-  std::string FirstUnmatched(bool target) const {
-    std::string names;
-    int listed = 0;
-    for (size_t p = 0; p < c_.pairs.size() && listed < 4; ++p) {
-      if ((target ? c_.pairs[p].golden : c_.pairs[p].target) >= 0) continue;
-      names +=
-          fmt::format("{}{}", listed++ > 0 ? ", " : "", EntryName(c_, static_cast<int32_t>(p)));
+  // On a terminal as many sentences as fit into three lines.
+  std::vector<std::string> NotObserved() const {
+    constexpr size_t kMostLines = 3;
+    std::vector<std::string> sentences, lines;
+    for (const std::string& sentence : c_.not_observed) {
+      // Calls without a partner have their own lines.
+      if (sentence.find(" no partner in the ") == sentence.npos)
+        sentences.push_back(Clean(sentence));
     }
-    return names;
+    std::string text = "not observed: ";
+    for (size_t i = 0; i < sentences.size(); ++i) {
+      text += (i > 0 ? "; " : "") + sentences[i];
+      const size_t rest = sentences.size() - i - 1;
+      const std::string shown =
+          rest == 0 || whole_ ? text : fmt::format("{}; and {} more (--format json)", text, rest);
+      std::vector<std::string> longer = Fold(shown, width_);
+      if (!whole_ && longer.size() > kMostLines) {
+        return lines.empty() ? Wrap(shown, width_, kMostLines) : lines;
+      }
+      lines = std::move(longer);
+    }
+    return lines;
   }
 
+  static constexpr std::string_view kTableTitle = "also differs";
   const Comparison& c_;
   const Summary s_;
   const int width_, lines_;
-  const bool colors_;
+  const bool colors_, whole_;
 };
 
 }  // namespace

@@ -1,5 +1,9 @@
 #include "engine/compare/report/terminal_words.h"
 
+#include <algorithm>
+
+#include "engine/compare/report/text_layout.h"
+
 namespace msprobe::compare {
 
 std::string_view ColorOf(RowVerdict verdict) {
@@ -27,6 +31,26 @@ std::string_view Headline(RowVerdict verdict) {
       return "UNKNOWN";
   }
   return "";
+}
+
+std::string Legend(std::string_view report) {
+  constexpr std::string_view kWords[][2] = {
+      {"introduced", "introduced: inputs agree, an output does not"},
+      {"inherited", "inherited: an input is already wrong"},
+      {"rounding", "rounding: the dtype's error in one operation"}};
+  std::string text;
+  for (const auto& [word, meaning] : kWords) {
+    if (report.find(word) != report.npos) text += (text.empty() ? "" : "; ") + std::string(meaning);
+  }
+  return text;
+}
+
+std::vector<std::string> SourceLines(std::string_view source, int width, bool whole) {
+  if (whole) return WrapWords(source, width);
+  const size_t in = source.find(" in ");
+  const size_t code = in == source.npos ? source.npos : source.find(": ", in);
+  const size_t place_lines = Wrap(source.substr(0, std::min(code, source.size())), width).size();
+  return Wrap(source, width, place_lines + 1);
 }
 
 int Badness(RowVerdict verdict) {

@@ -1,7 +1,9 @@
 // Words and colours that the reports on a terminal share.
 #pragma once
 
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "engine/compare/model/comparison.h"
 
@@ -12,6 +14,12 @@ inline constexpr std::string_view kRed = "\x1b[1;31m", kYellow = "\x1b[33m", kGr
 
 std::string_view ColorOf(RowVerdict verdict);
 std::string_view Headline(RowVerdict verdict);  // "DIFFERS"
+// What introduced, inherited and rounding mean, for those of these words that are in `report`; "":
+// none is.
+std::string Legend(std::string_view report);
+// The lines of "train.py:41 in forward: y = gelu(x)". Without `whole`, the code after the place is
+// cut where it needs more than one further line; the place is never cut.
+std::vector<std::string> SourceLines(std::string_view source, int width, bool whole);
 // 0 equal, 1 noise, 2 unknown, 3 differs: the worst verdict of several has the largest number.
 int Badness(RowVerdict verdict);
 

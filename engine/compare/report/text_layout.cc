@@ -46,45 +46,32 @@ std::string CutRight(std::string_view text, int width) {
   return std::string(text.substr(0, PrefixWithin(text, width - 3))) + "...";
 }
 
-std::string CutLeft(std::string_view text, int width) {
+std::string CutMiddle(std::string_view text, int width) {
   if (Columns(text) <= width) return std::string(text);
-  if (width <= 3) return CutRight(text, width);
-  return "..." + std::string(EndOf(text, width - 3));
+  if (width <= 6) return CutRight(text, width);
+  const int begin = (width - 3) / 3;
+  return std::string(text.substr(0, PrefixWithin(text, begin))) + "..." +
+         std::string(EndOf(text, width - 3 - begin));
 }
 
-std::string CutParts(std::string_view name, int width) {
-  constexpr int kShortest = 4;  // columns of a part, the mark with it
-  if (Columns(name) <= width) return std::string(name);
-  std::vector<std::string_view> parts = Split(name, '.');
-  std::vector<int> widths;
-  int excess = static_cast<int>(parts.size()) - 1 - width;
-  for (const std::string_view part : parts) {
-    const bool number = part.find_first_not_of("0123456789") == part.npos;
-    widths.push_back(number ? 0 : Columns(part));
-    excess += Columns(part);
+namespace {
+
+// Where a line of at most `width` columns ends in a text that does not fit.
+size_t LineEnd(std::string_view text, int width) {
+  // At least one character: the narrowest place is two columns wide.
+  const size_t end = std::max(PrefixWithin(text, width), PrefixWithin(text, 2));
+  const size_t space = end < text.size() && text[end] == ' ' ? end : text.substr(0, end).rfind(' ');
+  if (space != text.npos && space > 0) return space;
+  // A word too long for a line.
+  const std::string_view fitting = text.substr(0, end);
+  for (const char separator : {'/', '.', '_'}) {
+    const size_t part = fitting.rfind(separator);
+    if (part != text.npos && part >= end / 3) return part + 1;
   }
-  for (; excess > 0; --excess) {
-    const auto longest = std::max_element(widths.begin(), widths.end());
-    if (*longest <= kShortest) return CutLeft(name, width);
-    --*longest;
-  }
-  std::string out;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    if (i > 0) out += '.';
-    const bool cut = widths[i] > 0 && widths[i] < Columns(parts[i]);
-    out += cut ? parts[i].substr(0, PrefixWithin(parts[i], widths[i] - 1)) : parts[i];
-    if (cut) out += '~';
-  }
-  return out;
+  return end;
 }
 
-std::string CutSource(std::string_view line, int width) {
-  if (Columns(line) <= width) return std::string(line);
-  const size_t file = line.substr(0, line.find(" in ")).rfind('/');
-  const size_t folder = file == line.npos || file == 0 ? line.npos : line.rfind('/', file - 1);
-  if (folder == line.npos || folder == 0) return CutRight(line, width);
-  return CutRight("..." + std::string(line.substr(folder)), width);
-}
+}  // namespace
 
 std::vector<std::string> Wrap(std::string_view text, int width, size_t most) {
   std::vector<std::string> lines;
@@ -93,12 +80,23 @@ std::vector<std::string> Wrap(std::string_view text, int width, size_t most) {
       lines.push_back(CutRight(text, width));
       break;
     }
-    // At least one character: the narrowest place is two columns wide.
-    size_t end = std::max(PrefixWithin(text, width), PrefixWithin(text, 2));
-    // A word too long for a line is broken where the line ends.
-    const size_t space =
-        end < text.size() && text[end] == ' ' ? end : text.substr(0, end).rfind(' ');
-    if (space != text.npos && space > 0) end = space;
+    const size_t end = LineEnd(text, width);
+    lines.emplace_back(text.substr(0, end));
+    text.remove_prefix(end);
+    while (text.starts_with(' ')) text.remove_prefix(1);
+  }
+  return lines;
+}
+
+std::vector<std::string> WrapWords(std::string_view text, int width) {
+  std::vector<std::string> lines;
+  while (!text.empty()) {
+    size_t end = text.size();
+    if (Columns(text) > width) {
+      const size_t last = PrefixWithin(text, width);
+      const size_t space = text[last] == ' ' ? last : text.substr(0, last).rfind(' ');
+      end = std::min(end, space != text.npos && space > 0 ? space : text.find(' ', last));
+    }
     lines.emplace_back(text.substr(0, end));
     text.remove_prefix(end);
     while (text.starts_with(' ')) text.remove_prefix(1);
