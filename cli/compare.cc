@@ -46,64 +46,22 @@ class CompareVerb : public Verb {
   }
 
   void AddFlags(Flags& flags) override {
+    AddInputFlags(flags);
+    AddOutputFlags(flags);
+    flags.Group("Verdicts");
+    reports_.AddLimits(flags);
     flags
-        .Text("target,--target_path", &target_,
-              "the run under test: dump.json, rank folder, step folder or dump_path; or a "
-              "checkpoint")
-        .Required();
-    flags.Text("golden,--golden_path", &golden_, "the trusted run, the same kind of path")
-        .Required();
-    output_flag_ =
-        flags
-            .Text("-o,--output_path", &output_, "folder for the result files; created when missing")
-            .ShowDefault();
-    flags.Switch("--xlsx", &xlsx_, "write the table as an Excel workbook instead of csv");
-    flags
-        .Text(
-            "--table-format", &generation_,
-            "columns and cells as msprobe 1.0, 1.2, 8 or 26, torch_npu.hooks (hooks), "
-            "ptdbg_ascend 0.1 (ptdbg-0.1) or 4 to 6 (ptdbg) wrote them; our columns follow. auto: "
-            "1.2 if msprobe 1.2 wrote both dumps, else 8")
-        .OneOf({"hooks", "ptdbg-0.1", "ptdbg", "1.0", "1.2", "8", "26", "auto"})
-        .ShowDefault();
-    flags.Text("--table-file", &table_file_,
-               "write the table to this file instead; a workbook if the name ends in .xlsx");
-    flags.Switch(
-        "--half-cosine", &half_cosine_,
-        "table formats hooks, ptdbg-0.1: cosines as 0.5 + 0.5 cos, as these tools wrote them");
-    flags.Switch("--match-shapes", &options_.same_shapes,
-                 "calls whose values have different shapes are not paired");
-    dumps_.Add(flags);
-    flags.Text("--thresholds", &thresholds_,
-               "yaml file with limits for the verdicts; all limits and their defaults are in "
-               "msprobe/thresholds.yaml of the installed package");
-    flags.Text("--suffix", &suffix_, "text after compare_result in the names of the files");
-    flags.Switch("--no-stacks", &no_stacks_, "leave out the column NPU_Stack_Info");
-    flags.Switch("--highlight", &highlight_,
-                 "table format 8: color suspicious rows of the workbook, and say why");
-    flags.Switch("--advisor", &advisor_, "also write advisor_TIME.txt about the first failing row");
-    flags.Switch("--diff_analyze", &diff_analyze_,
-                 "also write diff_analyze_TIME.json: where each rank first differs");
-    flags
-        .Text("--format", &format_,
-              "what is printed: table (a summary), json, or csv (a file only with -o)")
-        .OneOf({"table", "json", "csv"})
-        .ShowDefault();
-    flags.Switch("--exit-code", &exit_code_,
-                 "exit with 1 unless everything is equal or within rounding");
+        .Text("--thresholds", &thresholds_,
+              "yaml file with limits for the verdicts; all limits and their defaults are in "
+              "msprobe/thresholds.yaml of the installed package")
+        .TypeName("FILE");
     flags.Switch("--allow-nothing-compared", &allow_nothing_,
                  "no error if no value has a partner and a number on both sides");
-    flags.Switch("--is_print_compare_log", &log_rows_,
-                 "log the verdict of each row on standard error");
-    flags.Switch("--fuzzy_match", &fuzzy_,
-                 "accepted; call numbers never decide which calls are a pair");
-    flags.Text("-m,--mode", &mode_, "auto, the only mode").Check(&CheckMode);
-    flags.Text("--memory", &memory_,
-               "the most memory to use, such as 4GB; data that does not fit is not compared, and a "
-               "message says how much it needs. Default: what the machine or container has free");
-    ranks_.Add(flags);
-    reports_.Add(flags);
+    flags.Group("Names that differ on purpose");
     mapping_.Add(flags);
+    flags.Group("Accepted for scripts of older tools");
+    flags.Switch("--fuzzy_match", &fuzzy_, "call numbers never decide which calls are a pair");
+    flags.Text("-m,--mode", &mode_, "auto, the only mode").Check(&CheckMode);
   }
 
   Result<int> Run(Console& out) override {
@@ -161,6 +119,77 @@ class CompareVerb : public Verb {
   }
 
  private:
+  void AddInputFlags(Flags& flags) {
+    flags.Group("What is compared");
+    flags
+        .Text("target,--target_path", &target_,
+              "the run under test: dump.json, rank folder, step folder or dump_path; or a "
+              "checkpoint")
+        .TypeName("PATH")
+        .Required()
+        .Common();
+    flags.Text("golden,--golden_path", &golden_, "the trusted run, the same kind of path")
+        .TypeName("PATH")
+        .Required()
+        .Common();
+    ranks_.Add(flags);
+    dumps_.Add(flags);
+    flags.Switch("--match-shapes", &options_.same_shapes,
+                 "calls whose values have different shapes are not paired");
+    flags
+        .Text("--memory", &memory_,
+              "the most memory to use, such as 4GB; data that does not fit is not compared, and a "
+              "message says how much it needs. Default: what the machine or container has free")
+        .TypeName("SIZE");
+  }
+
+  void AddOutputFlags(Flags& flags) {
+    flags.Group("What is printed and written");
+    output_flag_ =
+        flags
+            .Text("-o,--output_path", &output_, "folder for the result files; created when missing")
+            .TypeName("FOLDER")
+            .ShowDefault()
+            .Common();
+    flags
+        .Text("--format", &format_,
+              "what is printed: table is a summary; csv writes a file only with -o")
+        .OneOf({"table", "json", "csv"})
+        .ShowDefault()
+        .Common();
+    flags
+        .Switch("--exit-code", &exit_code_,
+                "exit with 1 unless everything is equal or within rounding")
+        .Common();
+    flags.Switch("--xlsx", &xlsx_, "write the table as an Excel workbook instead of csv").Common();
+    flags
+        .Text("--table-format", &generation_,
+              "columns and cells as msprobe 1.0, 1.2, 8 or 26, torch_npu.hooks (hooks), "
+              "ptdbg_ascend 0.1 (ptdbg-0.1) or 4 to 6 (ptdbg) wrote them; our columns follow. "
+              "auto: 1.2 if msprobe 1.2 wrote both dumps, else 8")
+        .TypeName("FORMAT")
+        .OneOf({"hooks", "ptdbg-0.1", "ptdbg", "1.0", "1.2", "8", "26", "auto"})
+        .ShowDefault()
+        .Common();
+    flags
+        .Text("--table-file", &table_file_,
+              "write the table to this file instead; a workbook if the name ends in .xlsx")
+        .TypeName("FILE");
+    flags.Text("--suffix", &suffix_, "text after compare_result in the names of the files");
+    flags.Switch("--no-stacks", &no_stacks_, "leave out the column NPU_Stack_Info");
+    flags.Switch("--highlight", &highlight_,
+                 "table format 8: color suspicious rows of the workbook, and say why");
+    flags.Switch(
+        "--half-cosine", &half_cosine_,
+        "table formats hooks, ptdbg-0.1: cosines as 0.5 + 0.5 cos, as these tools wrote them");
+    flags.Switch("--advisor", &advisor_, "also write advisor_TIME.txt about the first failing row");
+    flags.Switch("--diff_analyze", &diff_analyze_,
+                 "also write diff_analyze_TIME.json: where each rank first differs");
+    reports_.AddFiles(flags);
+    flags.Switch("--is_print_compare_log", &log_rows_,
+                 "log the verdict of each row on standard error");
+  }
+
   // What is wrong with the flags, whatever they name.
   Status CheckFlags() const {
     if (output_.empty()) return InvalidArgument("-o is empty").Hint("name a folder");

@@ -24,20 +24,27 @@ class ConfigCheck : public Verb {
         .Texts("-c,--compare", &compare_,
                "two checkpoints: files (.pt, .bin, .safetensors), folders of shards, Megatron's "
                "iter_0000100, folders of torch.distributed.checkpoint")
-        .Values(2, 2);
+        .Values(2, 2)
+        .TypeName("PATH PATH")
+        .Common();
     flags
         .Text("-o,--output", &output_,
               "the JSON file with l2, cos, numel and shape of each parameter; must not exist")
-        .ShowDefault();
+        .TypeName("FILE")
+        .ShowDefault()
+        .Common();
+    flags
+        .Switch("--exit-code", &exit_code_,
+                "exit with 1 unless everything is equal or within rounding")
+        .Common();
+    flags.Group("Names that differ on purpose");
     names_.AddForParameters(flags);
-    flags.Switch("--exit-code", &exit_code_,
-                 "exit with 1 unless everything is equal or within rounding");
-    dump_flag_ =
-        flags.Texts("-d,--dump", &dump_, "files with the settings of a training: not supported")
-            .Values(0, Flag::kAnyNumber);
-    flags.Texts("--verl-compare", &verl_, "two logs of veRL: not supported").Values(2, 2);
-    flags.Texts("--verl-verify", &verify_, "a log of veRL: not supported").Values(1, 2);
-    flags.Texts("--slime-compare", &slime_, "two logs of slime: not supported").Values(2, 2);
+    flags.Group("Of msprobe 26, not supported");
+    dump_flag_ = flags.Texts("-d,--dump", &dump_, "files with the settings of a training")
+                     .Values(0, Flag::kAnyNumber);
+    flags.Texts("--verl-compare", &verl_, "two logs of veRL").Values(2, 2);
+    flags.Texts("--verl-verify", &verify_, "a log of veRL").Values(1, 2);
+    flags.Texts("--slime-compare", &slime_, "two logs of slime").Values(2, 2);
   }
 
   Result<int> Run(Console& out) override {

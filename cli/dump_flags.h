@@ -16,8 +16,10 @@ namespace msprobe::cli {
 class DumpFlags {
  public:
   void Add(Flags& flags) {
-    flags.Text("--target-data", &target_, "the folder with the target's tensor files");
-    flags.Text("--golden-data", &golden_, "the folder with the golden's tensor files");
+    flags.Text("--target-data", &target_, "the folder with the target's tensor files")
+        .TypeName("FOLDER");
+    flags.Text("--golden-data", &golden_, "the folder with the golden's tensor files")
+        .TypeName("FOLDER");
     flags.Switch("--no-tensor-files", &no_files_,
                  "do not read tensor files: compare statistics or checksums");
   }

@@ -9,18 +9,15 @@
 #include "engine/model/names.h"
 
 namespace msprobe::cli {
-namespace {
 
-// Shows the one-dash spelling people know beside the long one.
-class HelpFormatter : public CLI::Formatter {
- public:
-  HelpFormatter() { column_width(34); }
-  std::string make_option_name(const CLI::Option* option, bool positional) const override {
-    const std::string name = CLI::Formatter::make_option_name(option, positional);
-    const std::string_view alias = ShortSpelling(name);
-    return alias.empty() ? name : fmt::format("{},{}", alias, name);
-  }
+struct FlagData {
+  CLI::Option* option = nullptr;
+  std::string value, group;
+  std::vector<std::string> choices;
+  bool common = false;
 };
+
+namespace {
 
 template <typename Value>
 CLI::Option* AddOption(CLI::App& app, std::string_view names, Value* value, std::string_view help) {
@@ -39,22 +36,29 @@ std::string InOurWords(std::string error) {
 }  // namespace
 
 Flag Flag::Required() {
-  option_->required();
+  data_->option->required();
   return *this;
 }
 
 Flag Flag::ShowDefault() {
-  option_->capture_default_str();
+  data_->option->capture_default_str();
   return *this;
 }
 
 Flag Flag::TypeName(std::string_view text) {
-  option_->type_name(std::string(text));
+  data_->value = text;
+  data_->option->type_name(std::string(text));
+  return *this;
+}
+
+Flag Flag::Common() {
+  data_->common = true;
   return *this;
 }
 
 Flag Flag::OneOf(std::initializer_list<std::string_view> values) {
-  option_->check(CLI::IsMember(std::vector<std::string>(values.begin(), values.end())));
+  data_->choices.assign(values.begin(), values.end());
+  data_->option->check(CLI::IsMember(data_->choices));
   return *this;
 }
 
@@ -63,59 +67,108 @@ Flag Flag::Positive() {
     return NumberAfter(text, "") > 0 ? std::string()
                                      : "expected a number of 1 or more, found " + text;
   };
-  option_->check(CLI::Validator(check, "POSITIVE"));
+  data_->option->check(CLI::Validator(check, "POSITIVE"));
   return *this;
 }
 
 Flag Flag::Check(std::function<std::string(const std::string& value)> check) {
-  option_->check(std::move(check));
+  data_->option->check(std::move(check));
   return *this;
 }
 
 Flag Flag::Values(int at_least, int at_most) {
-  option_->expected(at_least, at_most);
+  data_->option->expected(at_least, at_most);
   return *this;
 }
 
 Flag Flag::OneValueEach() {
-  option_->allow_extra_args(false);
+  data_->option->allow_extra_args(false);
   return *this;
 }
 
 Flag Flag::Repeatable() {
-  option_->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  data_->option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   return *this;
 }
 
-bool Flag::given() const { return option_ != nullptr && option_->count() > 0; }
+bool Flag::given() const { return data_ != nullptr && data_->option->count() > 0; }
 
 Flags::Flags(std::string_view summary, std::string_view program)
-    : app_(std::make_unique<CLI::App>(std::string(summary), std::string(program))) {
-  app_->formatter(std::make_shared<HelpFormatter>());
+    : app_(std::make_unique<CLI::App>()), summary_(summary), program_(program) {
+  app_->set_help_all_flag("--help-all");
   app_->allow_extras();
 }
 
 Flags::~Flags() = default;
 
+Flag Flags::Keep(FlagData data) {
+  data.group = group_;
+  return Flag(flags_.emplace_back(std::make_unique<FlagData>(std::move(data))).get());
+}
+
 Flag Flags::Switch(std::string_view names, bool* value, std::string_view help) {
-  return Flag(app_->add_flag(std::string(names), *value, std::string(help)));
+  return Keep({.option = app_->add_flag(std::string(names), *value, std::string(help))});
 }
 
 Flag Flags::Text(std::string_view names, std::string* value, std::string_view help) {
-  return Flag(AddOption(*app_, names, value, help));
+  return Keep({.option = AddOption(*app_, names, value, help), .value = "TEXT"});
 }
 
 Flag Flags::Number(std::string_view names, int64_t* value, std::string_view help) {
-  return Flag(AddOption(*app_, names, value, help));
+  return Keep({.option = AddOption(*app_, names, value, help), .value = "NUMBER"});
 }
 
 Flag Flags::Texts(std::string_view names, std::vector<std::string>* values, std::string_view help) {
-  return Flag(AddOption(*app_, names, values, help));
+  return Keep({.option = AddOption(*app_, names, values, help), .value = "TEXT"});
 }
 
-void Flags::Footer(std::string_view text) { app_->footer(std::string(text)); }
+void Flags::Group(std::string_view title) { group_ = title; }
 
-std::string Flags::Help() const { return app_->help(); }
+void Flags::Usage(std::string_view text) { usage_ = text; }
+
+void Flags::Footer(std::string_view text) { footer_ = text; }
+
+std::string Flags::Help(bool all, int width) const {
+  return HelpText({.summary = summary_,
+                   .program = program_,
+                   .usage = usage_,
+                   .footer = footer_,
+                   .flags = All()},
+                  all, width);
+}
+
+std::vector<FlagInfo> Flags::All() const {
+  std::vector<FlagInfo> all;
+  for (const std::unique_ptr<FlagData>& flag : flags_) {
+    const CLI::Option& option = *flag->option;
+    FlagInfo& info = all.emplace_back();
+    if (option.get_positional()) {
+      info.place = option.get_name(true);
+      for (char& c : info.place) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+    }
+    for (const std::string& name : option.get_snames()) info.names.push_back("-" + name);
+    for (const std::string& name : option.get_lnames()) {
+      // The spelling with one dash that people know from the older tools.
+      if (const std::string_view alias = ShortSpelling("--" + name); !alias.empty())
+        info.names.emplace_back(alias);
+      info.names.push_back("--" + name);
+    }
+    info.value = flag->value;
+    info.help = option.get_description();
+    info.group = flag->group;
+    info.shown_default = option.get_default_str();
+    info.choices = flag->choices;
+    info.required = option.get_required();
+    info.common = flag->common;
+    for (const std::string_view path : {"FILE", "FOLDER", "PATH"}) {
+      info.takes_path = info.takes_path || flag->value.find(path) != std::string::npos;
+    }
+    info.optional_value = option.get_items_expected_max() > 0 && option.get_expected_min() == 0;
+    info.repeated = option.get_items_expected_max() > 1 ||
+                    option.get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll;
+  }
+  return all;
+}
 
 std::vector<std::string> Flags::Names() const {
   std::vector<std::string> names;
@@ -137,6 +190,8 @@ Flags::Parsed Flags::Parse(const std::vector<std::string>& words) {
     // The library takes the words from the end.
     app_->parse(std::vector<std::string>(words.rbegin(), words.rend()));
     parsed.extra = app_->remaining();
+  } catch (const CLI::CallForAllHelp&) {
+    parsed.help_all = true;
   } catch (const CLI::CallForHelp&) {
     parsed.help = true;
   } catch (const CLI::ParseError& error) {

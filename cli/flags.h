@@ -20,12 +20,15 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/help_text.h"
+
 namespace CLI {
 class App;
-class Option;
 }  // namespace CLI
 
 namespace msprobe::cli {
+
+struct FlagData;  // what Flags keeps of a flag
 
 // One flag of a Flags, to say more of it or to ask whether it was given. It is as cheap as a
 // pointer, and valid while the Flags is.
@@ -36,8 +39,13 @@ class Flag {
   Flag() = default;  // of no Flags; never given
 
   Flag Required();
-  Flag ShowDefault();                    // help shows the value that the variable has now
-  Flag TypeName(std::string_view text);  // what help calls the value; by default TEXT, INT
+  Flag ShowDefault();  // help shows the value that the variable has now
+  // What help calls the value; by default TEXT or NUMBER. FILE, FOLDER and PATH, also in [ ], are
+  // paths: shells complete them.
+  Flag TypeName(std::string_view text);
+  // One of the few flags that --help lists. The others are listed by --help-all; when a verb marks
+  // none, --help lists all.
+  Flag Common();
 
   // Checks of each value. A failed check is an error of Flags::Parse.
   Flag OneOf(std::initializer_list<std::string_view> values);
@@ -56,9 +64,9 @@ class Flag {
 
  private:
   friend class Flags;
-  explicit Flag(CLI::Option* option) : option_(option) {}
+  explicit Flag(FlagData* data) : data_(data) {}
 
-  CLI::Option* option_ = nullptr;
+  FlagData* data_ = nullptr;
 };
 
 class Flags {
@@ -75,9 +83,13 @@ class Flags {
   Flag Text(std::string_view names, std::string* value, std::string_view help);
   Flag Number(std::string_view names, int64_t* value, std::string_view help);
   Flag Texts(std::string_view names, std::vector<std::string>* values, std::string_view help);
+  void Group(std::string_view title);  // the heading in the help, for the flags that follow
+  void Usage(std::string_view text);   // behind the program in the help, instead of the flags' own
   void Footer(std::string_view text);  // below the list of flags in the help
 
-  std::string Help() const;
+  std::string Help(bool all, int width) const;
+  // In the order in which they were added; without --help and --help-all.
+  std::vector<FlagInfo> All() const;
   // All names with their dashes: "--format", "-o".
   std::vector<std::string> Names() const;
   // Whether a value follows this name; false for a name that no flag has.
@@ -85,6 +97,7 @@ class Flags {
 
   struct Parsed {
     bool help = false;               // --help or -h was given; nothing else was looked at
+    bool help_all = false;           // the same for --help-all
     std::string error;               // "": none
     std::vector<std::string> extra;  // words that belong to no flag
   };
@@ -92,7 +105,11 @@ class Flags {
   Parsed Parse(const std::vector<std::string>& words);
 
  private:
+  Flag Keep(FlagData data);
+
   std::unique_ptr<CLI::App> app_;
+  std::vector<std::unique_ptr<FlagData>> flags_;
+  std::string summary_, program_, group_, usage_, footer_;
 };
 
 }  // namespace msprobe::cli

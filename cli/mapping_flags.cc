@@ -35,7 +35,8 @@ void MappingFlags::AddForParameters(Flags& flags) {
   flags.Texts("--rename", &renames_, "s/from/to/ on the target's names; may be given several times")
       .TypeName("EXPRESSION")
       .Values(1, 1)
-      .Repeatable();
+      .Repeatable()
+      .Common();
 }
 
 compare::MappingRequest MappingFlags::Request() const {

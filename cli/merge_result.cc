@@ -21,13 +21,16 @@ class MergeResult : public Verb {
         .Text("-i,--input_dir", &input_,
               "folder of the tables compare_result_rank0_TIME.csv "
               "or .xlsx, ...")
+        .TypeName("FOLDER")
         .Required();
     flags.Text("-o,--output_dir", &output_, "folder for multi_ranks_compare_merge_TIME.xlsx")
+        .TypeName("FOLDER")
         .Required();
     flags
         .Text("--config_path", &config_,
               "yaml: api, a list of names of calls; compare_index, a list of columns "
               "(default: all metrics)")
+        .TypeName("FILE")
         .Required();
   }
 

@@ -14,7 +14,9 @@ class Parse : public Verb {
     return "print stacks and statistics of calls in a dump of ptdbg_ascend";
   }
   void AddFlags(Flags& flags) override {
-    flags.Text("dump", &dump_, "the .pkl file, or the folder that holds it").Required();
+    flags.Text("dump", &dump_, "the .pkl file, or the folder that holds it")
+        .TypeName("PATH")
+        .Required();
     flags.Text("prefix", &prefix_, "the beginning of the names: Torch_relu_0, or 21_Torch_relu")
         .Required();
   }

@@ -29,8 +29,8 @@ Result<std::optional<std::vector<int64_t>>> Numbers(std::string_view flag,
 }  // namespace
 
 void RankFlags::Add(Flags& flags) {
-  flags.Text("--rank", &ranks, "compare only these ranks: 0,2-5");
-  flags.Text("--step", &steps, "compare only these steps: 0,10-19");
+  flags.Text("--rank", &ranks, "compare only these ranks: 0,2-5").TypeName("NUMBERS").Common();
+  flags.Text("--step", &steps, "compare only these steps: 0,10-19").TypeName("NUMBERS").Common();
   flags.Switch("--common", &common,
                "compare the ranks and steps that both sides have, and leave out the others");
   flags.Switch("--rank-order", &by_order,

@@ -17,6 +17,7 @@ class Recover : public Verb {
   }
   void AddFlags(Flags& flags) override {
     flags.Text("dump", &dump_, "dump.json, its folder, or a folder of many steps and ranks")
+        .TypeName("PATH")
         .Required();
   }
   Result<int> Run(Console& out) override {

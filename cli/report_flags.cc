@@ -5,15 +5,21 @@
 
 namespace msprobe::cli {
 
-void ReportFlags::Add(Flags& flags) {
-  flags.Text("--junit", &junit,
-             "also write JUnit XML to this file, with a test for each operation");
-  flags.Text("--markdown", &markdown,
-             "also write a summary in Markdown to this file, as for the page of a CI job");
+void ReportFlags::AddFiles(Flags& flags) {
+  flags.Text("--junit", &junit, "also write JUnit XML to this file, with a test for each operation")
+      .TypeName("FILE");
+  flags
+      .Text("--markdown", &markdown,
+            "also write a summary in Markdown to this file, as for the page of a CI job")
+      .TypeName("FILE");
+}
+
+void ReportFlags::AddLimits(Flags& flags) {
   flags
       .Texts("--fail-on", &fail_on,
              "exit with 1 if a value is error, warning, unmatched, unknown, differs, noise, "
              "or exceeds a limit such as MaxRelativeErr>0.01; separate several by commas")
+      .TypeName("CONDITION")
       .OneValueEach();
 }
 

@@ -2,7 +2,7 @@
 // comparison counts as failed.
 //
 //   ReportFlags reports_;
-//   reports_.Add(flags);                                         // in AddFlags
+//   reports_.AddFiles(flags), reports_.AddLimits(flags);         // in AddFlags
 //   MSPROBE_ASSIGN_OR_RETURN(FailOn limits, reports_.Limits());
 //   MSPROBE_RETURN_IF_ERROR(reports_.Write(results, compared, &files));
 #pragma once
@@ -23,7 +23,8 @@ struct ReportFlags {
   std::string junit, markdown;
   std::vector<std::string> fail_on;
 
-  void Add(Flags& flags);
+  void AddFiles(Flags& flags);
+  void AddLimits(Flags& flags);
   Result<compare::FailOn> Limits() const;
   bool NeedDetails() const { return !junit.empty() || !markdown.empty(); }
   // Writes the reports that were asked for, and appends their paths to `files`.

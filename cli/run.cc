@@ -58,8 +58,9 @@ Result<int> Parse(Verb& verb, std::vector<std::string> arguments, Console& conso
   }
   arguments = NormalizeArguments(arguments);
   const Flags::Parsed parsed = flags.Parse(arguments);
-  if (parsed.help) {
-    console.Write(flags.Help());
+  if (parsed.help || parsed.help_all) {
+    constexpr int kWidest = 100;
+    console.Write(flags.Help(parsed.help_all, std::min(console.width(), kWidest)));
     return kExitOk;
   }
   const std::vector<std::string> known = flags.Names();

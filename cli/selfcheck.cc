@@ -26,19 +26,22 @@ class Selfcheck : public Verb {
     return "check that a training computes the same bits with the tool off and on";
   }
   void AddFlags(Flags& flags) override {
+    flags.Usage("[FLAGS] SCRIPT.py [ARGUMENTS], or [FLAGS] -m MODULE [ARGUMENTS]");
     flags.Footer(
-        "msprobe selfcheck [FLAGS] SCRIPT.py [ARGUMENTS]\n"
-        "msprobe selfcheck [FLAGS] -m MODULE [ARGUMENTS]\n\n"
         "The program is run twice without the tool and once with it, in one process each.\n"
         "Exit code: 0 identical, 1 the tool changed something, 2 could not be judged.");
-    flags.Text("--level", &options_.level, "L0, L1 or mix (the default)");
-    flags.Text("--task", &options_.task, "statistics (the default), tensor, ...");
-    flags.Text("--config", &options_.config, "config.json of the run with the tool");
+    flags.Text("--level", &options_.level, "L0, L1 or mix (the default)").TypeName("LEVEL");
+    flags.Text("--task", &options_.task, "statistics (the default), tensor, ...").TypeName("TASK");
+    flags.Text("--config", &options_.config, "config.json of the run with the tool")
+        .TypeName("FILE");
     flags.Number("--steps", &options_.steps, "end the program after this many steps").Positive();
-    flags.Text("--python", &options_.python,
-               "the Python interpreter; default: the one beside msprobe");
-    flags.Text("--format", &format_, "table or json").OneOf({"table", "json"});
-    flags.Text("--keep", &options_.folder, "keep logs, outputs and the dump in this folder");
+    flags
+        .Text("--python", &options_.python,
+              "the Python interpreter; default: the one beside msprobe")
+        .TypeName("FILE");
+    flags.Text("--format", &format_, "what is printed").OneOf({"table", "json"});
+    flags.Text("--keep", &options_.folder, "keep logs, outputs and the dump in this folder")
+        .TypeName("FOLDER");
   }
   bool TakesCommand() const override { return true; }
   void SetCommand(const std::vector<std::string>& words) override { options_.command = words; }

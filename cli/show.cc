@@ -29,11 +29,15 @@ class Show : public Verb {
         "  ...    all dimensions between\n"
         "  msprobe show step0/rank/dump_tensor_data/Torch.mm.0.forward.output.0.pt --slice "
         "0:2,:,3");
-    flags.Text("dump", &dump_, "dump folder, dump.json, or another file, see below").Required();
+    flags.Text("dump", &dump_, "dump folder, dump.json, or another file, see below")
+        .TypeName("PATH")
+        .Required();
     flags.Text("--filter", &filter_, "only records, tensors or rows that contain this text");
     flags.Text("--slice", &slice_, "print these elements of a tensor: 0:2,:,3");
-    flags.Text("--golden", &golden_,
-               "print the elements of a tensor that differ most from those in this file");
+    flags
+        .Text("--golden", &golden_,
+              "print the elements of a tensor that differ most from those in this file")
+        .TypeName("FILE");
     flags.Number("--limit", &limit_, "at most this many records, rows or elements")
         .Check([](const std::string& text) {
           return NumberAfter(text, "") > 0 ? std::string()

@@ -63,8 +63,7 @@ TEST(Flags, AnArgumentIsKnownByItsPlaceOrByItsName) {
   EXPECT_EQ(Sides({"a", "--golden_path=b"}), "a against b");
   EXPECT_EQ(Sides({"a"}), "--golden_path is required");
   EXPECT_EQ(Sides({"a", "b", "c"}), "a against b extra c");
-  EXPECT_EQ(Sides({"a", "b", "--golden_path", "c"}),
-            "--golden_path: expected one value, found 2");
+  EXPECT_EQ(Sides({"a", "b", "--golden_path", "c"}), "--golden_path: expected one value, found 2");
 }
 
 // The error for `words`, if --format must be table or json, --limit positive, --even a text of even
@@ -109,7 +108,9 @@ TEST(Flags, AnOptionalValueMayBeLeftOut) {
   EXPECT_TRUE(flag.given());
   EXPECT_TRUE(other);
   EXPECT_EQ(file, "");
-  EXPECT_THAT(flags.Help(), HasSubstr("--file [FILE]"));
+  EXPECT_THAT(flags.Help(false, 80), HasSubstr("--file [FILE]"));
+  EXPECT_TRUE(flags.All()[0].optional_value && flags.All()[0].takes_path);
+  EXPECT_FALSE(flags.All()[1].optional_value || flags.All()[1].takes_path);
 }
 
 TEST(Flags, ListsTakeOneValueEachOrAll) {
@@ -126,19 +127,53 @@ TEST(Flags, ListsTakeOneValueEachOrAll) {
 }
 
 TEST(Flags, HelpShowsNamesDefaultsAndFooter) {
-  std::string target, output = "./output", suffix = "x";
+  std::string target, output = "./output", suffix = "x", format = "table";
   Flags flags("compares two dumps", "msprobe compare");
-  flags.Text("--target_path", &target, "the run under test").Required();
+  flags.Text("target,--target_path", &target, "the run under test").TypeName("PATH").Required();
   flags.Text("-o,--output_path", &output, "folder for the results").ShowDefault();
   flags.Text("--suffix", &suffix, "behind the names");
+  flags.Text("--format", &format, "what is printed").OneOf({"table", "json"}).ShowDefault();
   flags.Footer("see docs/compare.md");
-  const std::string help = flags.Help();
-  EXPECT_THAT(help, HasSubstr("compares two dumps"));
-  EXPECT_THAT(help, HasSubstr("-tp,--target_path TEXT REQUIRED"));
-  EXPECT_THAT(help, HasSubstr("-o,--output_path TEXT=./output"));
-  EXPECT_THAT(help, Not(HasSubstr("--suffix TEXT=")));
-  EXPECT_THAT(help, HasSubstr("see docs/compare.md"));
+  EXPECT_EQ(flags.Help(false, 80), R"(compares two dumps
+
+usage: msprobe compare TARGET [FLAGS]
+
+  TARGET, -tp, --target_path PATH
+                            the run under test
+  -o, --output_path TEXT    folder for the results (default: ./output)
+  --suffix TEXT             behind the names
+  --format table|json       what is printed (default: table)
+
+see docs/compare.md
+)");
   EXPECT_TRUE(flags.Parse({"--help", "--nosuch"}).help);
+}
+
+TEST(Flags, HelpListsTheCommonFlagsAndHelpAllAll) {
+  bool often = false, seldom = false, another = false;
+  Flags flags("does it", "msprobe it");
+  flags.Group("First group");
+  flags
+      .Switch("--often", &often, "what people use, with words that do not fit into a line of sixty")
+      .Common();
+  flags.Switch("--seldom", &seldom, "what people do not use");
+  flags.Group("Second group");
+  flags.Switch("--another", &another, "the same");
+  EXPECT_EQ(flags.Help(false, 60), R"(does it
+
+usage: msprobe it [FLAGS]
+
+First group:
+  --often                   what people use, with words that
+                            do not fit into a line of sixty
+
+msprobe it --help-all lists all 3 flags.
+)");
+  const std::string all = flags.Help(true, 60);
+  EXPECT_THAT(all, HasSubstr("--seldom"));
+  EXPECT_THAT(all, HasSubstr("\nSecond group:\n  --another "));
+  EXPECT_THAT(all, Not(HasSubstr("--help-all")));
+  EXPECT_TRUE(flags.Parse({"--help-all"}).help_all);
 }
 
 TEST(Flags, NamesAndWhatTakesAValue) {
@@ -147,7 +182,8 @@ TEST(Flags, NamesAndWhatTakesAValue) {
   Flags flags("", "");
   flags.Text("-o,--output_path", &output, "");
   flags.Switch("--xlsx", &xlsx, "");
-  EXPECT_THAT(flags.Names(), ElementsAre("--help", "-h", "--output_path", "-o", "--xlsx"));
+  EXPECT_THAT(flags.Names(),
+              ElementsAre("--help", "-h", "--help-all", "--output_path", "-o", "--xlsx"));
   EXPECT_TRUE(flags.TakesValue("-o"));
   EXPECT_FALSE(flags.TakesValue("--xlsx"));
   EXPECT_FALSE(flags.TakesValue("--nosuch"));

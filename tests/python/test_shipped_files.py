@@ -26,5 +26,6 @@ def test_a_copy_of_the_thresholds_changes_nothing(msprobe_bin, root, tmp_path):
 
 
 def test_the_help_says_where_it_is(msprobe_bin):
-    said = subprocess.run([msprobe_bin, "compare", "--help"], capture_output=True, text=True).stdout
+    command = [msprobe_bin, "compare", "--help-all"]
+    said = subprocess.run(command, capture_output=True, text=True).stdout
     assert "msprobe/thresholds.yaml" in said
