@@ -17,6 +17,7 @@
 #include "engine/compare/measure/outside_data.h"
 #include "engine/compare/measure/overwritten.h"
 #include "engine/compare/measure/run_start.h"
+#include "engine/compare/measure/unwritten.h"
 #include "engine/compare/model/record_keys.h"
 
 namespace msprobe::compare {
@@ -180,6 +181,7 @@ Result<Comparison> Compare(Dump target, Dump golden, const CompareOptions& optio
   JudgeMovedData(&c);
   JudgeOutsideIntegers(&c);
   ForgiveGradientOrder(&c);
+  ForgiveUnwritten(&c);
   ClassifyCalls(&c);
   ForgiveEnlargedRounding(&c);
   FindFirstDivergence(&c);

@@ -17,6 +17,7 @@ void TensorValue::Clear() {
   requires_grad.reset();
   device_mesh.clear();
   placements.clear();
+  unwritten.clear();
   file.clear();
 }
 

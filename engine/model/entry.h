@@ -48,6 +48,7 @@ struct TensorValue {
 
   std::optional<bool> requires_grad;    // unset: the framework has no such thing
   std::string device_mesh, placements;  // of a tensor spread over processes, as JSON; "" otherwise
+  std::string unwritten;  // the entry that returned its memory, while nobody has written all of it
   std::string file;                     // its tensor file; "-1": could not be kept; "": none
 
   bool measured() const { return numbers == Numbers::kHere || numbers == Numbers::kFromDevice; }

@@ -105,6 +105,13 @@ bool ReturnsUnwrittenMemory(std::string_view function) {
   return std::find(std::begin(kNames), std::end(kNames), function) != std::end(kNames);
 }
 
+bool WritesWholeTensor(std::string_view function) {
+  constexpr std::string_view kNames[] = {"copy_",   "fill_",      "zero_",        "normal_",
+                                         "uniform_", "random_",    "bernoulli_",   "exponential_",
+                                         "cauchy_",  "log_normal_", "geometric_"};
+  return std::find(std::begin(kNames), std::end(kNames), function) != std::end(kNames);
+}
+
 std::string_view TaskName(Task task) { return kTaskNames[static_cast<size_t>(task)]; }
 
 Task TaskNamed(std::string_view word) {

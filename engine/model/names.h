@@ -38,6 +38,9 @@ std::string SafeFileName(std::string_view text, std::string_view extension);
 // Whether a function ("empty_like", without prefix) returns memory that is not written yet.
 bool ReturnsUnwrittenMemory(std::string_view function);
 
+// Whether a method ("copy_") writes every element of the tensor that it is called on.
+bool WritesWholeTensor(std::string_view function);
+
 // As spelled in config.json and dump.json; kOther is "other task", and what any other word names.
 std::string_view TaskName(Task task);
 Task TaskNamed(std::string_view word);

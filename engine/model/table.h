@@ -9,6 +9,7 @@
 // moves, but does not copy).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <limits>
@@ -106,6 +107,12 @@ struct Record {
   TextRef exception;   // type of the exception that ended the call (ours only); else ""
 };
 
+// A value in memory that nobody had written all of when it was recorded.
+struct UnwrittenLeaf {
+  uint32_t leaf = 0;            // index into Dump::leaves
+  std::string_view allocation;  // name of the entry that returned the memory
+};
+
 // A parameter or buffer that the run began with.
 struct Weight {
   std::string_view name;         // "encoder.ln.weight"
@@ -138,6 +145,7 @@ struct Dump {
   std::vector<Leaf> leaves;     // grouped by record, in table order within one
   std::vector<std::vector<std::string_view>> stacks;  // frames, innermost first
   std::vector<ProcessGroup> groups;
+  std::vector<UnwrittenLeaf> unwritten;  // in the order of their leaves
   std::vector<Weight> weights;  // of weights.json: at the first start of a run only
   // What the header says of the run (ours only): "torch" -> "2.13.0", "seed" -> "1234", ...
   std::vector<std::pair<std::string, std::string>> provenance;
@@ -154,6 +162,15 @@ struct Dump {
   void AddNote(std::string_view text) {
     if (!note.empty()) note += "; ";
     note += text;
+  }
+  // The entry that returned the memory of leaf number `leaf`; "" when all of it had been written.
+  std::string_view AllocationOf(int32_t leaf) const {
+    const auto found = std::lower_bound(
+        unwritten.begin(), unwritten.end(), leaf, [](const UnwrittenLeaf& value, int32_t index) {
+          return static_cast<int64_t>(value.leaf) < index;
+        });
+    const bool here = found != unwritten.end() && static_cast<int64_t>(found->leaf) == leaf;
+    return here ? found->allocation : std::string_view();
   }
   std::span<const Leaf> LeavesOf(const Record& record) const {
     return {leaves.data() + record.first_leaf, record.leaf_count};

@@ -105,6 +105,17 @@ std::string SourceLineOf(const Comparison& c, int32_t p) {
   return text;
 }
 
+int32_t UnwrittenInput(const Comparison& c, int32_t pair) {
+  const RecordPair& p = c.pairs[pair];
+  for (uint32_t i = p.first_row; i < p.first_row + p.row_count; ++i) {
+    const Row& row = c.rows[i];
+    if (row.target >= 0 && row.golden >= 0 && c.measures[i].reason == Reason::kUninitialised &&
+        c.target.leaves[row.target].slot != Slot::kOutput)
+      return static_cast<int32_t>(i);
+  }
+  return -1;
+}
+
 EarlierCalls CountEarlierCalls(const Comparison& c, int32_t pair) {
   EarlierCalls b;
   for (int32_t p = 0; p < pair; ++p) {
@@ -137,7 +148,7 @@ EarlierCalls CountEarlierCalls(const Comparison& c, int32_t pair) {
 
 Rounding RoundingOfRow(const Comparison& c, int32_t row) {
   const Leaf &t = c.target.leaves[c.rows[row].target], &g = c.golden.leaves[c.rows[row].golden];
-  if (c.measures[row].reason == Reason::kCoarserBefore) return RoundingOf(c.coarse_dtype);
+  if (c.measures[row].reason == Reason::kCoarserBefore) return RoundingOf(c.NoiseDTypeOf(row));
   return CoarserRounding(t.dtype, g.dtype);
 }
 

@@ -54,6 +54,9 @@ std::string_view EntryName(const Comparison& comparison, int32_t pair);
 // "train.py:41 in forward: y = gelu(x)": the user's line that made the call. A backward call has
 // the line of its forward call. "" where no stack was recorded.
 std::string SourceLineOf(const Comparison& comparison, int32_t pair);
+// The first input of the call in memory that nobody has written, an index into Comparison::rows; -1:
+// there is none.
+int32_t UnwrittenInput(const Comparison& comparison, int32_t pair);
 // "output.0": the name of the row's leaf without the name of its call.
 std::string_view LeafLabel(const Comparison& comparison, int32_t row);
 // 3.1, 410, 4.1e+05: three digits for people; "inf".

@@ -52,6 +52,21 @@ std::string DescribeInputs(const Comparison& c, int32_t p, const CallSummary& ca
   return inputs;
 }
 
+// "it reads memory that nobody wrote: input.0, which Torch.empty.0.forward returned (train.py:12 ...)"
+std::string DescribeUnwritten(const Comparison& c, int32_t row) {
+  std::string text =
+      fmt::format("it reads memory that nobody wrote: {}", LeafLabel(c, row));
+  const std::string_view allocation = c.target.AllocationOf(c.rows[row].target);
+  if (allocation.empty()) return text + ", a copy of such memory";
+  text += fmt::format(", which {} returned", allocation);
+  for (int32_t p = 0; p < static_cast<int32_t>(c.pairs.size()); ++p) {
+    if (c.pairs[p].target < 0 || RecordOf(c, p).name != allocation) continue;
+    const std::string line = SourceLineOf(c, p);
+    return line.empty() ? text : fmt::format("{} ({})", text, line);
+  }
+  return text;
+}
+
 std::string Advice(const Comparison& c, int32_t p, const CallSummary& call) {
   const Record& r = RecordOf(c, p);
   const Measure* worst = call.out.worst_row >= 0 ? &c.measures[call.out.worst_row] : nullptr;
@@ -111,6 +126,12 @@ FirstDivergence ExplainIntroduced(const Comparison& c, int32_t p) {
     f.why = fmt::format("{}; {}; its result is still within rounding",
                         DescribeEarlierCalls(c, before), DescribeInputs(c, p, call));
     f.advice = Advice(c, p, call);
+    return f;
+  }
+  if (const int32_t unwritten = UnwrittenInput(c, p); unwritten >= 0) {
+    f.why = fmt::format("{}; {}; {}", DescribeEarlierCalls(c, before),
+                        DescribeUnwritten(c, unwritten), DescribeRow(c, f.row));
+    f.advice = "write the whole buffer before it is read, or begin with zeros in place of empty";
     return f;
   }
   f.why = fmt::format("{}; {}; {}", DescribeEarlierCalls(c, before), DescribeInputs(c, p, call),

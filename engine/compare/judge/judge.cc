@@ -57,8 +57,8 @@ bool NonFiniteCountsDiffer(const Leaf& t, const Leaf& g) {
 }
 
 Rounding RoundingFor(const Leaf& target, const Leaf& golden, const JudgeOptions& options) {
-  const ElementType judged = JudgedType(target.dtype, golden.dtype, options.coarse_dtype);
-  Rounding r = judged == options.coarse_dtype ? RoundingOf(judged)
+  const ElementType judged = JudgedType(target.dtype, golden.dtype, options.noise_dtype);
+  Rounding r = judged == options.noise_dtype ? RoundingOf(judged)
                                               : CoarserRounding(target.dtype, golden.dtype);
   if (options.explained >= 0) r.explained = options.explained;
   return r;
@@ -339,7 +339,7 @@ std::string_view ReasonText(Reason reason) {
     case Reason::kOtherBits:
       return "same statistics, other bits: rounded or reordered elements";
     case Reason::kCoarserBefore:
-      return "judged by a coarser dtype, in which one side computed before";
+      return "judged by a coarser dtype, in which values before it were computed";
     case Reason::kMoved:
       return "other elements: the operation only moves elements, and its inputs are bit-equal";
     case Reason::kEnlarged:

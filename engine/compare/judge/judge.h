@@ -24,9 +24,8 @@ struct JudgeOptions {
   double magnitude = 0;
   // How many roundings are explained; -1: as many as rounding.h says.
   double explained = -1;
-  // A coarser float dtype in which one of the two runs computed an earlier call; empty: there is
-  // none.
-  ElementType coarse_dtype;
+  // A coarser float dtype in which values before this one were computed; empty: there is none.
+  ElementType noise_dtype;
 };
 
 // How far the statistics of two leaves are apart. NaN when a statistic is not a number, and when

@@ -44,13 +44,13 @@ JudgeOptions OptionsFor(const CompareOptions& options, const Comparison& c, cons
                         uint32_t row, double terms) {
   const Leaf &t = c.target.leaves[c.rows[row].target], &g = c.golden.leaves[c.rows[row].golden];
   const Record& record = c.golden.records[pair.golden];
-  JudgeOptions judge{.tolerance = options.tolerance, .coarse_dtype = CoarseDTypeFor(c, pair, row)};
+  JudgeOptions judge{.tolerance = options.tolerance, .noise_dtype = c.NoiseDTypeOf(row)};
   if (t.slot == Slot::kOutput) {
     judge.terms = terms;
     judge.magnitude = SummedMagnitude(c.golden, record, g);
   }
   judge.explained =
-      c.Thresholds().Explained(record.api, JudgedType(t.dtype, g.dtype, judge.coarse_dtype));
+      c.Thresholds().Explained(record.api, JudgedType(t.dtype, g.dtype, judge.noise_dtype));
   return judge;
 }
 

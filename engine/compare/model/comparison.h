@@ -67,8 +67,8 @@ enum class Reason : uint8_t {
   kNonFinite,        // differs: NaN or infinity on one side only, or infinities of opposite sign
   kChecksumDiffers,  // differs: the checksums differ; nothing tells by how much
   kOtherBits,        // noise: equal statistics and different bits: rounded or reordered elements
-  kCoarserBefore,  // noise, differs: judged by a coarser float dtype, in which one of the two runs
-                   // computed an earlier call
+  kCoarserBefore,  // noise, differs: judged by a coarser float dtype, in which values before it
+                   // were computed
   kOtherElements,  // differs: equal statistics, different bits of integers (these are not rounded)
   kMoved,          // differs: other bits of a call that only moves the equal bits it was given
   kEnlarged,       // noise: the rounding of its inputs, which the operation enlarges by its nature
@@ -131,6 +131,9 @@ struct Comparison {
     const int32_t index = measures[row].tensor;
     return index >= 0 ? &diffs[index] : nullptr;
   }
+  ElementType NoiseDTypeOf(size_t row) const {
+    return noise_dtypes.empty() ? ElementType() : noise_dtypes[row];
+  }
   Dump target, golden;
   Mode mode = Mode::kStatistics;
   double tolerance = 1;  // CompareOptions::tolerance that the verdicts were made with
@@ -140,8 +143,11 @@ struct Comparison {
   std::vector<Row> rows;          // grouped by pair
   std::vector<Measure> measures;  // one for each row
   std::vector<kernels::Diff> diffs;  // tensor mode; Measure::tensor is an index
+  // Empty, or one for each row: the dtype in which the row's noise was made, where it is coarser
+  // than the row's own (measure/noise_dtype.h). An empty type: its own decides.
+  std::vector<ElementType> noise_dtypes;
   // When one run computes in a coarser float dtype than the other: the first row where this is
-  // seen, and the coarsest such dtype. Floats after that row are judged by that dtype.
+  // seen, and the coarsest such dtype.
   uint32_t coarse_row = UINT32_MAX;
   ElementType coarse_dtype;
   // Empty, or one text for each row: details that its Reason does not have, such as the file that

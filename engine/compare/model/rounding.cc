@@ -72,10 +72,11 @@ ElementType CoarserType(ElementType target, ElementType golden) {
   return RoundingOf(target).epsilon >= RoundingOf(golden).epsilon ? target : golden;
 }
 
-ElementType JudgedType(ElementType target, ElementType golden, ElementType before) {
+ElementType JudgedType(ElementType target, ElementType golden, ElementType noise_dtype) {
   const Rounding& r = CoarserRounding(target, golden);
-  const bool coarser = r.kind == NumberKind::kFloat && RoundingOf(before).epsilon > r.epsilon;
-  return coarser ? before : CoarserType(target, golden);
+  const bool rounds = r.kind == NumberKind::kFloat || r.kind == NumberKind::kComplex;
+  const bool coarser = rounds && RoundingOf(noise_dtype).epsilon > r.epsilon;
+  return coarser ? noise_dtype : CoarserType(target, golden);
 }
 
 double ExplainedRoundings(const Rounding& r, double terms, double tolerance) {

@@ -44,9 +44,9 @@ const Rounding& CoarserRounding(ElementType target, ElementType golden);
 // The type whose rounding CoarserRounding gives, spelled as in the pair.
 ElementType CoarserType(ElementType target, ElementType golden);
 
-// The type to judge a pair by: the coarsest of the three, when they are floats. `before` is a type
-// in which one of the two runs computed an earlier call; empty: there is none.
-ElementType JudgedType(ElementType target, ElementType golden, ElementType before);
+// The type to judge a pair by: the coarsest of the three, when they are floats or complex.
+// `noise_dtype` is the real dtype in which values before were computed; empty: there is none.
+ElementType JudgedType(ElementType target, ElementType golden, ElementType noise_dtype);
 
 // How many roundings (units of r.epsilon) are explained for a number that is a sum of `terms`
 // products; 0 or 1: the number is no sum.

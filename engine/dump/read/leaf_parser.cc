@@ -223,6 +223,9 @@ void LeafParser::Member(std::string_view k, Leaf* leaf, Members* read) {
   } else if (Is(k, "zero")) {
     read->counts.zero = Count();
     read->counted = true;
+  } else if (Is(k, "unwritten") && json_->Peek() == '"') {
+    if (json_->String(&text))
+      out_->unwritten.push_back({static_cast<uint32_t>(out_->leaves.size() - 1), Text(text)});
   } else if (Is(k, "group_ranks")) {
     read->ranks = PythonText();
   } else if (Is(k, "format") && json_->Peek() == '"') {

@@ -61,6 +61,7 @@ void Collector::ApplyConfig(bool goes_on) {
   run_.options.numbers = config.task != Task::kNanCheck;
   run_.options.for_pkl = config.pkl.has_value();
   // Other tasks need a tensor's numbers before the call goes on.
+  run_.options.unwritten = &run_.unwritten;
   run_.options.device = config.task == Task::kStatistics ? &run_.device : nullptr;
   apis_.ApplyRules();
 }

@@ -4,6 +4,7 @@
 
 #include "capture/collectives/collective_call.h"
 #include "engine/base/text.h"
+#include "engine/model/names.h"
 
 namespace msprobe::capture {
 namespace {
@@ -12,6 +13,12 @@ namespace {
 std::string_view ApiName(const Api& api) {
   const std::string_view stem = api.stem;
   return stem.substr(api.prefix.size() + 1, stem.size() - api.prefix.size() - 2);
+}
+
+Api::Memory MemoryOf(std::string_view function) {
+  if (ReturnsUnwrittenMemory(function)) return Api::Memory::kAllocates;
+  if (WritesWholeTensor(function)) return Api::Memory::kFills;
+  return function == "__setitem__" ? Api::Memory::kAssigns : Api::Memory::kOther;
 }
 
 }  // namespace
@@ -37,6 +44,7 @@ std::string ApiTable::Add(const std::string& prefix, PyObject* owner, const std:
   api->stem = prefix + "." + std::string(parts.back()) + ".";
   api->counter = recording_->counters.Of(api->stem);
   api->output_is_arguments = traits.output_is_arguments;
+  api->memory = MemoryOf(parts.back());
   if (traits.is_collective)
     api->collective =
         std::make_shared<const CollectiveSignature>(std::string(parts.back()), target.get());

@@ -53,12 +53,20 @@ struct Api {
     // Resets the pointers of module calls (module_calls.h).
     kPatcher,
   };
+  // What a call does with memory that nobody has written (unwritten_memory.h).
+  enum class Memory : uint8_t {
+    kOther,
+    kAllocates,  // returns such memory: empty
+    kFills,      // writes every element of its first argument: copy_
+    kAssigns,    // writes the part of its first argument that the second selects: __setitem__
+  };
   std::string prefix;                // "Functional"
   std::string stem;                  // "Functional.linear.": the entry names begin with it
   uint32_t counter = 0;              // index of the call counter; APIs of equal name share one
   bool output_is_arguments = false;  // collectives: results are written into the arguments
   std::shared_ptr<const CollectiveSignature> collective;  // null: not a call of torch.distributed
   Kind kind = kCall;
+  Memory memory = Memory::kOther;
   bool recorded = true;  // false: the risk level leaves it out; its calls are only counted
   const formats::IgnoreRule* ignored = nullptr;  // which of its values are not recorded
   bool off = false;  // the program has registered it and taken it back: calls are not observed

@@ -71,6 +71,7 @@ struct TorchApi {
       nullptr;  // torch._C._is_torch_function_mode_enabled; null in old versions
   PyObject* disable_function = nullptr;  // torch._C.DisableTorchFunction
   PyObject* sequence_number = nullptr;  // torch._C._autograd._get_sequence_nr; null in old versions
+  PyObject* storage_weak_ref = nullptr;  // torch.multiprocessing.reductions.StorageWeakRef, or null
   FastGetter requires_grad, grad_fn, output_number, grad;
   FastMethod is_neg, is_conj;
   dlpack::ExchangeApi* exchange = nullptr;  // null: PyTorch before 2.9, attributes are used

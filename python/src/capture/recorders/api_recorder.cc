@@ -6,6 +6,23 @@
 #include "capture/python/torch_api.h"
 
 namespace msprobe::capture {
+namespace {
+
+// The value of a keyword argument, borrowed; null: the call does not give it.
+PyObject* KeywordOf(const CallArgs& args, const char* name) {
+  if (args.dict != nullptr) {
+    PyObject* found = PyDict_GetItemString(args.dict, name);
+    ClearError();
+    return found;
+  }
+  const Py_ssize_t count = args.names == nullptr ? 0 : PyTuple_GET_SIZE(args.names);
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    if (Utf8(PyTuple_GET_ITEM(args.names, i)) == name) return args.positional[args.count + i];
+  }
+  return nullptr;
+}
+
+}  // namespace
 
 void* ApiRecorder::Enter(const Api& api, const CallArgs& args) {
   call_place.place = Place::kOutside;
@@ -69,9 +86,28 @@ void ApiRecorder::LeaveCall(std::unique_ptr<OpenCall> call, const CallArgs& args
     } else {
       calls_->WriteOutput(call.get(), result, nullptr);
     }
+    if (result != nullptr) NoteMemory(*call, args, result);
     calls_->Finish(call.get());
   }
   calls_->Recycle(std::move(call));
+}
+
+void ApiRecorder::NoteMemory(const OpenCall& call, const CallArgs& args, PyObject* result) {
+  UnwrittenMemory& memory = recording_->unwritten;
+  if (call.api->memory == Api::Memory::kAllocates) memory.Allocated(result, call.entry.name());
+  if (memory.empty()) return;
+  const Py_ssize_t given = args.count + (args.self != nullptr ? 1 : 0);
+  const auto argument = [&](Py_ssize_t i) {
+    if (args.self != nullptr && i-- == 0) return args.self;
+    return args.positional[i];
+  };
+  if (call.api->memory == Api::Memory::kFills && given > 0) memory.Written(argument(0));
+  if (call.api->memory == Api::Memory::kAssigns && given > 1)
+    memory.Assigned(argument(0), argument(1));
+  if (call.api->output_is_arguments) {
+    for (const PyRef& value : Flatten(args)) memory.Written(value.get());
+  }
+  if (PyObject* out = KeywordOf(args, "out"); out != nullptr) memory.Written(out);
 }
 
 void ApiRecorder::OnCompletionCall(const Api& api, const CallArgs& args, PyObject* result) {

@@ -30,6 +30,8 @@ class ApiRecorder final : public CallObserver {
   void OnCompletionCall(const Api& api, const CallArgs& args, PyObject* result) override;
 
  private:
+  // Keeps account of memory that nobody has written, after a call that did not raise.
+  void NoteMemory(const OpenCall& call, const CallArgs& args, PyObject* result);
   void* EnterCall(const Api& api, const CallArgs& args);
   void LeaveCall(std::unique_ptr<OpenCall> call, const CallArgs& args, PyObject* result);
 

@@ -14,6 +14,7 @@
 #include "capture/recording/counter_names.h"
 #include "capture/recording/coverage_counter.h"
 #include "capture/values/device_stats.h"
+#include "capture/values/unwritten_memory.h"
 #include "capture/values/value_writer.h"
 #include "engine/dump/session/session.h"
 
@@ -26,6 +27,7 @@ struct Recording {
   CounterNames counters;
   CoverageCounter coverage;
   DeviceStats device;
+  UnwrittenMemory unwritten;
   bool apis_wanted = false, modules_wanted = false;  // by the level
   bool sees_calls = false;                           // from Collector::Start to StopCalls
   Entry scratch;  // takes values that are read (for their tensors) and not recorded

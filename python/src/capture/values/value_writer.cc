@@ -6,6 +6,7 @@
 #include "capture/values/distributed_tensor.h"
 #include "capture/values/numpy_array.h"
 #include "capture/values/tensor_access.h"
+#include "capture/values/unwritten_memory.h"
 #include "engine/base/threads.h"
 #include "engine/kernels/find_nonfinite.h"
 
@@ -216,6 +217,11 @@ void ValueWriter::Measure(const Access& access, PyObject* value, std::optional<b
   Describe(access, options_, style_, ticket, &tensor);
   if (tensor.numbers == TensorValue::Numbers::kHere) nonfinite_.Add(tensor.stats);
   tensor.requires_grad = requires_grad;
+  if constexpr (requires { access.resolved(); }) {
+    const bool asks = options_.unwritten != nullptr && !options_.unwritten->empty();
+    if (asks && access.readable() && access.resolved() == nullptr)
+      tensor.unwritten = options_.unwritten->AllocationOf(access.view());
+  }
   if (file.empty()) return;
   tensor.file = Keep(value, access.view(), tensor.stats, options_, style_, file) ? file : "-1";
 }

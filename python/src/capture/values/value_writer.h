@@ -28,6 +28,7 @@ class ThreadPool;
 namespace msprobe::capture {
 
 class DeviceStats;
+class UnwrittenMemory;
 
 // How much of a tensor is read.
 enum class Reading : uint8_t {
@@ -63,6 +64,8 @@ struct ValueOptions {
   // Measures tensors of a device there, without waiting; null: they are copied to the host and
   // measured here.
   DeviceStats* device = nullptr;
+  // Tells which tensors show memory that nobody has written; null: not asked.
+  UnwrittenMemory* unwritten = nullptr;
   // Selects the part of each tensor that is recorded; null: the whole tensor.
   const dump::Slicer* slicer = nullptr;
   // Called for each readable tensor of an entry whose tensors are stored. Returns false when the

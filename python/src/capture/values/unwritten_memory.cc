@@ -1,0 +1,119 @@
+#include "capture/values/unwritten_memory.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "capture/python/torch_api.h"
+#include "capture/values/tensor_access.h"
+
+namespace msprobe::capture {
+namespace {
+
+PyRef Call(PyObject* object, const char* method) {
+  PyRef result = PyRef::Steal(PyObject_CallMethod(object, method, nullptr));
+  if (!result) ClearError();
+  return result;
+}
+
+uint64_t Number(const PyRef& number) {
+  const uint64_t value = number ? PyLong_AsUnsignedLongLong(number.get()) : 0;
+  if (PyErr_Occurred() == nullptr) return value;
+  ClearError();
+  return 0;
+}
+
+bool IsFreed(const PyRef& storage) { return Call(storage.get(), "expired").get() != Py_False; }
+
+// Whether an index selects a part that is a view: numbers, slices, None and "...".
+bool SelectsView(PyObject* index) {
+  if (PyTuple_Check(index)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(index); ++i) {
+      if (PyTuple_Check(PyTuple_GET_ITEM(index, i)) || !SelectsView(PyTuple_GET_ITEM(index, i)))
+        return false;
+    }
+    return true;
+  }
+  return (PyLong_Check(index) && !PyBool_Check(index)) || PySlice_Check(index) ||
+         index == Py_None || index == Py_Ellipsis;
+}
+
+}  // namespace
+
+void UnwrittenMemory::Allocated(PyObject* tensor, std::string_view entry) {
+  const TorchApi& torch = TorchApi::Get();
+  if (torch.storage_weak_ref == nullptr || !torch.IsPlainTensor(tensor)) return;
+  const TensorAccess access(tensor, Fetch::kNever);
+  if (!access.readable() || access.view().numel() == 0) return;
+  const QuietTorch quiet(tensor);
+  const PyRef storage = Call(tensor, "untyped_storage");
+  if (!storage) return;
+  const auto begin = static_cast<uintptr_t>(Number(Call(storage.get(), "data_ptr")));
+  const uint64_t size = Number(Call(storage.get(), "nbytes"));
+  PyRef weak =
+      PyRef::Steal(PyObject_CallOneArg(torch.storage_weak_ref, storage.get()));
+  if (!weak) ClearError();
+  if (!weak || begin == 0 || size == 0) return;
+  // It is new memory: whatever was there before has been freed.
+  allocations_.insert_or_assign(
+      begin, Allocation{begin + size, UnwrittenBytes(reinterpret_cast<const void*>(begin), size),
+                        std::move(weak), std::string(entry)});
+  if (allocations_.size() >= forget_at_) Forget();
+}
+
+void UnwrittenMemory::Written(PyObject* value) {
+  if (empty()) return;
+  if (PyTuple_Check(value) || PyList_Check(value)) {
+    const PyRef items = PyRef::Steal(PySequence_Tuple(value));
+    if (!items) return ClearError();
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items.get()); ++i) {
+      if (!PyTuple_Check(PyTuple_GET_ITEM(items.get(), i)))
+        Written(PyTuple_GET_ITEM(items.get(), i));
+    }
+    return;
+  }
+  if (!TorchApi::Get().IsTensor(value)) return;
+  const TensorAccess access(value, Fetch::kNever);
+  if (!access.readable() || access.resolved() != nullptr) return;
+  const auto found = Find(access.view().data);
+  if (found == allocations_.end()) return;
+  found->second.bytes.Write(access.view());
+  if (found->second.bytes.empty()) allocations_.erase(found);
+}
+
+void UnwrittenMemory::Assigned(PyObject* tensor, PyObject* index) {
+  if (empty() || !SelectsView(index) || !TorchApi::Get().IsPlainTensor(tensor)) return;
+  {
+    const TensorAccess access(tensor, Fetch::kNever);
+    if (!access.readable() || AllocationOf(access.view()).empty()) return;
+  }
+  const QuietTorch quiet(tensor);
+  const PyRef detached = Call(tensor, "detach");
+  if (!detached) return;
+  const PyRef part = PyRef::Steal(PyObject_GetItem(detached.get(), index));
+  if (!part) return ClearError();
+  Written(part.get());
+}
+
+std::string_view UnwrittenMemory::AllocationOf(const TensorView& view) {
+  const auto found = Find(view.data);
+  if (found == allocations_.end() || !found->second.bytes.Shows(view)) return {};
+  return found->second.entry;
+}
+
+UnwrittenMemory::Allocations::iterator UnwrittenMemory::Find(const void* address) {
+  const auto at = reinterpret_cast<uintptr_t>(address);
+  auto found = allocations_.upper_bound(at);
+  if (found == allocations_.begin()) return allocations_.end();
+  --found;
+  if (at >= found->second.end) return allocations_.end();
+  if (!IsFreed(found->second.storage)) return found;
+  allocations_.erase(found);
+  return allocations_.end();
+}
+
+void UnwrittenMemory::Forget() {
+  std::erase_if(allocations_, [](const auto& item) { return IsFreed(item.second.storage); });
+  forget_at_ = std::max<size_t>(256, 2 * allocations_.size());
+}
+
+}  // namespace msprobe::capture

@@ -1,0 +1,55 @@
+// Memory of the host that torch.empty and its like returned, as long as parts of it are not written.
+// Its content is another in each run; a dump says which values show it, so that a comparison does
+// not blame a call for it.
+//
+//   memory.Allocated(tensor, "Torch.empty.0.forward");
+//   memory.Written(part);                  // part.copy_(x)
+//   memory.AllocationOf(view);             // "Torch.empty.0.forward", or "": all of it is written
+#pragma once
+
+#include <Python.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "capture/python/py_ref.h"
+#include "engine/tensor/unwritten_bytes.h"
+
+namespace msprobe::capture {
+
+// Needs the GIL. Never leaves a Python error set. Knows nothing in versions of PyTorch without
+// Tensor.untyped_storage (before 2.0).
+class UnwrittenMemory {
+ public:
+  bool empty() const { return allocations_.empty(); }
+
+  // The call `entry` returned this tensor, whose memory nobody has written.
+  void Allocated(PyObject* tensor, std::string_view entry);
+  // A call wrote every element of this value: a tensor, or a list or tuple of tensors.
+  void Written(PyObject* value);
+  // tensor[index] = ... An index of tensors is not followed: what it wrote stays unwritten here.
+  void Assigned(PyObject* tensor, PyObject* index);
+  // The entry that returned the memory when an element of `view` is unwritten, else "". Valid until
+  // the next call of another member.
+  std::string_view AllocationOf(const TensorView& view);
+
+ private:
+  struct Allocation {
+    uintptr_t end = 0;
+    UnwrittenBytes bytes;
+    PyRef storage;  // a StorageWeakRef: tells when the memory is freed
+    std::string entry;
+  };
+  using Allocations = std::map<uintptr_t, Allocation>;  // by the address of the first byte
+
+  // The allocation that an address lies in, end() when there is none that lives.
+  Allocations::iterator Find(const void* address);
+  void Forget();  // allocations that were freed
+
+  Allocations allocations_;
+  size_t forget_at_ = 256;  // number of allocations from which on Forget is worth its time
+};
+
+}  // namespace msprobe::capture

@@ -1,0 +1,99 @@
+#include "engine/compare/measure/unwritten.h"
+
+#include <gmock/gmock.h>
+
+#include "tests/compare/divergence_values.h"
+
+namespace msprobe::compare::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A dump whose leaves that are marked show unwritten memory. What that memory holds depends on the
+// side.
+class Buffers {
+ public:
+  explicit Buffers(double junk) : junk_(junk) {}
+  Buffers& Call(const char* name) { return b_.Call(name), *this; }
+  Buffers& In(const Tensor& t) { return b_.In(t), *this; }
+  Buffers& Out(const Tensor& t) { return b_.Out(t), *this; }
+  Buffers& JunkIn(int which) { return b_.In(Junk(which)), Mark(); }
+  Buffers& JunkOut(int which) { return b_.Out(Junk(which)), Mark(); }
+  // Unwritten memory, copied by a call: the copy is a tensor like any other.
+  Buffers& CopyOut(int which) { return b_.Out(Junk(which)), *this; }
+  Buffers& CopyIn(int which) { return b_.In(Junk(which)), *this; }
+  Buffers& At(int line) { return b_.At("train.py", line, "x"), *this; }
+  Dump Take() { return b_.Take(); }
+
+ private:
+  Tensor Junk(int which) {
+    return Scaled(Value(20 + which), junk_).Print(std::to_string(junk_) + std::to_string(which));
+  }
+  Buffers& Mark() {
+    Dump& dump = b_.dump();
+    dump.unwritten.push_back(
+        {static_cast<uint32_t>(dump.leaves.size() - 1), "Torch.empty.0.forward"});
+    return *this;
+  }
+
+  DumpBuilder b_;
+  double junk_;
+};
+
+Buffers Begin(double junk) {
+  Buffers b(junk);
+  b.Call("Torch.empty.0.forward").At(3).CopyOut(0);
+  return b;
+}
+
+TEST(UnwrittenTest, AViewAndACopyOfUnwrittenMemoryDoNotCount) {
+  const auto run = [](double junk) {
+    return Begin(junk)
+        .Call("Tensor.__getitem__.0.forward").JunkIn(0).JunkOut(1)
+        .Call("Tensor.clone.0.forward").JunkIn(0).CopyOut(2)
+        .Call("Tensor.flatten.0.forward").CopyIn(2).CopyOut(3)
+        .Call("Functional.relu.0.forward").In(Value(1)).Out(Value(2))
+        .Take();
+  };
+  const Comparison c = MustCompare(run(0.5), run(0));
+  EXPECT_EQ(First(c), "none");
+  EXPECT_EQ(c.measures[1].reason, Reason::kUninitialised);
+  EXPECT_EQ(c.measures[4].reason, Reason::kUninitialised) << "of the copy";
+}
+
+TEST(UnwrittenTest, ACallWhoseResultDependsOnItReadsIt) {
+  const auto run = [](double junk) {
+    return Begin(junk).Call("Tensor.sum.0.forward").JunkIn(0).Out(Value(1, junk)).Take();
+  };
+  const Comparison c = MustCompare(run(0.5), run(0));
+  EXPECT_EQ(First(c), "Tensor.sum.0.forward");
+  EXPECT_EQ(c.classes[1], CallClass::kIntroduced);
+  EXPECT_THAT(c.first.why, HasSubstr("it reads memory that nobody wrote: input.0, which "
+                                     "Torch.empty.0.forward returned (train.py:3"));
+}
+
+TEST(UnwrittenTest, DataThatDifferAreNotExcusedByABufferThatHoldsThem) {
+  const auto run = [](double junk) {
+    return Begin(junk)
+        .Call("Functional.relu.0.forward").In(Value(1)).Out(Value(2, junk))
+        .Call("Tensor.__getitem__.0.forward").JunkIn(0).JunkOut(1)
+        .Take();
+  };
+  const Comparison c = MustCompare(run(0.5), run(0));
+  EXPECT_EQ(First(c), "Functional.relu.0.forward");
+  EXPECT_EQ(c.measures[3].verdict, RowVerdict::kDiffers);
+}
+
+TEST(UnwrittenTest, OneSideThatHadWrittenItDiffers) {
+  const auto run = [](double junk, bool written) {
+    Buffers b = Begin(junk);
+    b.Call("Tensor.__getitem__.0.forward");
+    written ? b.CopyIn(0) : b.JunkIn(0);
+    return b.Out(Value(1, junk)).Take();
+  };
+  const Comparison c = MustCompare(run(0.5, false), run(0, true));
+  EXPECT_EQ(c.measures[1].verdict, RowVerdict::kDiffers);
+}
+
+}  // namespace
+}  // namespace msprobe::compare::test
