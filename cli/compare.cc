@@ -55,6 +55,10 @@ class CompareVerb : public Verb {
               "yaml file with limits for the verdicts; all limits and their defaults are in "
               "msprobe/thresholds.yaml of the installed package")
         .TypeName("FILE");
+    flags.Switch("--exact", &exact_,
+                 "bits decide: a difference within rounding differs. The default when both runs "
+                 "have the same environment and make the same calls");
+    flags.Switch("--tolerant", &tolerant_, "differences within rounding are always noise");
     flags.Switch("--allow-nothing-compared", &allow_nothing_,
                  "no error if no value has a partner and a number on both sides");
     flags.Group("Names that differ on purpose");
@@ -193,6 +197,8 @@ class CompareVerb : public Verb {
   // What is wrong with the flags, whatever they name.
   Status CheckFlags() const {
     if (output_.empty()) return InvalidArgument("-o is empty").Hint("name a folder");
+    if (exact_ && tolerant_)
+      return InvalidArgument("--exact and --tolerant exclude each other").Hint("pass one of them");
     if (half_cosine_ && generation_ != "hooks" && generation_ != "ptdbg-0.1") {
       return InvalidArgument(fmt::format("--half-cosine cannot be combined with --table-format {}",
                                          generation_))
@@ -264,6 +270,9 @@ class CompareVerb : public Verb {
           .Found(memory_);
     }
     options_.mapped_counts = true;
+    options_.exactness = exact_      ? compare::Exactness::kExact
+                         : tolerant_ ? compare::Exactness::kTolerant
+                                     : compare::Exactness::kAuto;
     return memory;
   }
 
@@ -334,6 +343,7 @@ class CompareVerb : public Verb {
   std::string target_, golden_, output_ = "./output", format_ = "table", mode_ = "auto",
                                 generation_ = "26", suffix_, thresholds_, memory_, table_file_;
   compare::CompareOptions options_;
+  bool exact_ = false, tolerant_ = false;
   bool no_stacks_ = false, highlight_ = false, advisor_ = false, half_cosine_ = false;
   bool allow_nothing_ = false;
   DumpFlags dumps_;

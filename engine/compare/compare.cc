@@ -9,9 +9,11 @@
 #include "engine/compare/align/align.h"
 #include "engine/compare/explain/classify.h"
 #include "engine/compare/explain/divergence.h"
+#include "engine/compare/explain/first_bits.h"
 #include "engine/compare/explain/summary.h"
 #include "engine/compare/judge/judge.h"
 #include "engine/compare/measure/common_data.h"
+#include "engine/compare/measure/exact_bits.h"
 #include "engine/compare/measure/measure.h"
 #include "engine/compare/measure/moved_data.h"
 #include "engine/compare/measure/outside_data.h"
@@ -177,14 +179,17 @@ Result<Comparison> Compare(Dump target, Dump golden, const CompareOptions& optio
   c.rows = std::move(aligned.rows);
   c.forward_of = std::move(aligned.forward_of);
   MeasureRows(options, &c);
+  c.exact = WhyBitsDecide(options, c);
+  if (!c.exact.empty()) JudgeByBits(&c);
   ForgiveOverwritten(&c);
   JudgeMovedData(&c);
   JudgeOutsideIntegers(&c);
   ForgiveGradientOrder(&c);
   ForgiveUnwritten(&c);
   ClassifyCalls(&c);
-  ForgiveEnlargedRounding(&c);
+  if (c.exact.empty()) ForgiveEnlargedRounding(&c);
   FindFirstDivergence(&c);
+  FindFirstBits(&c);
   CompareRunStarts(&c);
   NoteWhatWasNotObserved(&c);
   return c;

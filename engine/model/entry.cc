@@ -10,6 +10,7 @@ void TensorValue::Clear() {
   dtype.clear();
   element_type = DType::kFloat32;
   shape.clear();
+  strides.clear();
   numbers = Numbers::kUnreadable;
   ticket = first_nonfinite = -1;
   with_statistics = with_counts = with_fingerprint = true;

@@ -31,6 +31,7 @@ struct TensorValue {
   std::string dtype;                     // as the framework spells it: "torch.float32"
   DType element_type = DType::kFloat32;  // the same, where the elements could be read
   std::vector<int64_t> shape;
+  std::vector<int64_t> strides;  // in elements; empty for a contiguous tensor
 
   // Which of the numbers below are known: none, for a tensor whose elements cannot be read; all of
   // them (kHere); none yet (kDeferred); those of a device, which have no fingerprint (kFromDevice).
@@ -49,7 +50,7 @@ struct TensorValue {
   std::optional<bool> requires_grad;    // unset: the framework has no such thing
   std::string device_mesh, placements;  // of a tensor spread over processes, as JSON; "" otherwise
   std::string unwritten;  // the entry that returned its memory, while nobody has written all of it
-  std::string file;                     // its tensor file; "-1": could not be kept; "": none
+  std::string file;       // its tensor file; "-1": could not be kept; "": none
 
   bool measured() const { return numbers == Numbers::kHere || numbers == Numbers::kFromDevice; }
   void Clear();  // as constructed, with its memory

@@ -106,8 +106,8 @@ bool ReturnsUnwrittenMemory(std::string_view function) {
 }
 
 bool WritesWholeTensor(std::string_view function) {
-  constexpr std::string_view kNames[] = {"copy_",   "fill_",      "zero_",        "normal_",
-                                         "uniform_", "random_",    "bernoulli_",   "exponential_",
+  constexpr std::string_view kNames[] = {"copy_",    "fill_",       "zero_",      "normal_",
+                                         "uniform_", "random_",     "bernoulli_", "exponential_",
                                          "cauchy_",  "log_normal_", "geometric_"};
   return std::find(std::begin(kNames), std::end(kNames), function) != std::end(kNames);
 }

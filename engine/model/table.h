@@ -107,11 +107,21 @@ struct Record {
   TextRef exception;   // type of the exception that ended the call (ours only); else ""
 };
 
-// A value in memory that nobody had written all of when it was recorded.
-struct UnwrittenLeaf {
-  uint32_t leaf = 0;            // index into Dump::leaves
-  std::string_view allocation;  // name of the entry that returned the memory
+// What only few leaves have.
+struct LeafText {
+  uint32_t leaf = 0;  // index into Dump::leaves
+  std::string_view text;
 };
+using LeafTexts = std::vector<LeafText>;  // in the order of their leaves
+
+// The text of leaf number `leaf`, "" when it has none.
+inline std::string_view TextOf(const LeafTexts& texts, int32_t leaf) {
+  const auto found = std::lower_bound(
+      texts.begin(), texts.end(), leaf,
+      [](const LeafText& item, int32_t index) { return static_cast<int64_t>(item.leaf) < index; });
+  const bool here = found != texts.end() && static_cast<int64_t>(found->leaf) == leaf;
+  return here ? found->text : std::string_view();
+}
 
 // A parameter or buffer that the run began with.
 struct Weight {
@@ -145,7 +155,9 @@ struct Dump {
   std::vector<Leaf> leaves;     // grouped by record, in table order within one
   std::vector<std::vector<std::string_view>> stacks;  // frames, innermost first
   std::vector<ProcessGroup> groups;
-  std::vector<UnwrittenLeaf> unwritten;  // in the order of their leaves
+  // Of values in memory that nobody had written all of: the entry that returned the memory.
+  LeafTexts unwritten;
+  LeafTexts strides;            // of tensors that are not contiguous, in elements: "[1, 4]"
   std::vector<Weight> weights;  // of weights.json: at the first start of a run only
   // What the header says of the run (ours only): "torch" -> "2.13.0", "seed" -> "1234", ...
   std::vector<std::pair<std::string, std::string>> provenance;
@@ -163,15 +175,10 @@ struct Dump {
     if (!note.empty()) note += "; ";
     note += text;
   }
-  // The entry that returned the memory of leaf number `leaf`; "" when all of it had been written.
-  std::string_view AllocationOf(int32_t leaf) const {
-    const auto found = std::lower_bound(
-        unwritten.begin(), unwritten.end(), leaf, [](const UnwrittenLeaf& value, int32_t index) {
-          return static_cast<int64_t>(value.leaf) < index;
-        });
-    const bool here = found != unwritten.end() && static_cast<int64_t>(found->leaf) == leaf;
-    return here ? found->allocation : std::string_view();
-  }
+  // The entry that returned the memory of a leaf; "" when all of it had been written.
+  std::string_view AllocationOf(int32_t leaf) const { return TextOf(unwritten, leaf); }
+  // "" of a contiguous tensor, and in dumps of other tools.
+  std::string_view StridesOf(int32_t leaf) const { return TextOf(strides, leaf); }
   std::span<const Leaf> LeavesOf(const Record& record) const {
     return {leaves.data() + record.first_leaf, record.leaf_count};
   }

@@ -49,10 +49,18 @@ Buffers Begin(double junk) {
 TEST(UnwrittenTest, AViewAndACopyOfUnwrittenMemoryDoNotCount) {
   const auto run = [](double junk) {
     return Begin(junk)
-        .Call("Tensor.__getitem__.0.forward").JunkIn(0).JunkOut(1)
-        .Call("Tensor.clone.0.forward").JunkIn(0).CopyOut(2)
-        .Call("Tensor.flatten.0.forward").CopyIn(2).CopyOut(3)
-        .Call("Functional.relu.0.forward").In(Value(1)).Out(Value(2))
+        .Call("Tensor.__getitem__.0.forward")
+        .JunkIn(0)
+        .JunkOut(1)
+        .Call("Tensor.clone.0.forward")
+        .JunkIn(0)
+        .CopyOut(2)
+        .Call("Tensor.flatten.0.forward")
+        .CopyIn(2)
+        .CopyOut(3)
+        .Call("Functional.relu.0.forward")
+        .In(Value(1))
+        .Out(Value(2))
         .Take();
   };
   const Comparison c = MustCompare(run(0.5), run(0));
@@ -75,8 +83,12 @@ TEST(UnwrittenTest, ACallWhoseResultDependsOnItReadsIt) {
 TEST(UnwrittenTest, DataThatDifferAreNotExcusedByABufferThatHoldsThem) {
   const auto run = [](double junk) {
     return Begin(junk)
-        .Call("Functional.relu.0.forward").In(Value(1)).Out(Value(2, junk))
-        .Call("Tensor.__getitem__.0.forward").JunkIn(0).JunkOut(1)
+        .Call("Functional.relu.0.forward")
+        .In(Value(1))
+        .Out(Value(2, junk))
+        .Call("Tensor.__getitem__.0.forward")
+        .JunkIn(0)
+        .JunkOut(1)
         .Take();
   };
   const Comparison c = MustCompare(run(0.5), run(0));

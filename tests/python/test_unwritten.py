@@ -73,7 +73,7 @@ def test_reading_what_nobody_wrote_is_named(tmp_path, msprobe_bin, body):
     answer = compare(tmp_path, msprobe_bin)
     assert answer["verdict"] == "differs"
     first = answer["first_divergence"]
-    assert first["entry"].split(".")[1] in ("sum", "exp")
+    assert first["target_name"].split(".")[1] in ("sum", "exp")
     assert "it reads memory that nobody wrote: input.0" in first["why"]
     assert "Torch.empty.0.forward" in first["why"]
 

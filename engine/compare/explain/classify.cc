@@ -72,7 +72,8 @@ CallClass Classify(const Comparison& c, int32_t p, const Before& before) {
     if (!knows_inputs || s.in.unknown) return CallClass::kUnknown;
     return CallClass::kIntroduced;
   }
-  const bool computed = (before.noise || s.in.noise) && ArgumentsAreWithinRounding(c, s);
+  const bool computed =
+      c.exact.empty() && (before.noise || s.in.noise) && ArgumentsAreWithinRounding(c, s);
   if (s.arguments.differs && s.out.noise && !computed) return CallClass::kIntroduced;
   if (s.in.unknown || s.out.unknown) return CallClass::kUnknown;
   if (s.in.noise || s.out.noise || s.arguments.noise) return CallClass::kNoise;

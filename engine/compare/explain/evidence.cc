@@ -183,7 +183,8 @@ double ConfidenceOf(const Comparison& c, int32_t pair, const CallSummary& call,
     confidence *= 0.9 * std::max(0.1, 1 - 1 / std::max(jump, 1.0));
   }
   const bool argument_only = call.arguments.differs && !call.out.differs;
-  if (!argument_only && call.out.worst_row >= 0 && std::isfinite(call.out.severity)) {
+  const bool by_size = !argument_only && c.exact.empty();
+  if (by_size && call.out.worst_row >= 0 && std::isfinite(call.out.severity)) {
     const double size = call.out.severity / ExplainedFor(c, call.out.worst_row);
     // A severity of 0: only checksums were compared, and the size of the error is not known.
     confidence *= call.out.severity > 0 ? 1 - 0.5 / std::max(size, 1.0) : 1;

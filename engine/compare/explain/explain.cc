@@ -54,8 +54,7 @@ std::string DescribeInputs(const Comparison& c, int32_t p, const CallSummary& ca
 
 // "it reads memory that nobody wrote: input.0, which Torch.empty.0.forward returned (train.py:12 ...)"
 std::string DescribeUnwritten(const Comparison& c, int32_t row) {
-  std::string text =
-      fmt::format("it reads memory that nobody wrote: {}", LeafLabel(c, row));
+  std::string text = fmt::format("it reads memory that nobody wrote: {}", LeafLabel(c, row));
   const std::string_view allocation = c.target.AllocationOf(c.rows[row].target);
   if (allocation.empty()) return text + ", a copy of such memory";
   text += fmt::format(", which {} returned", allocation);

@@ -59,7 +59,7 @@ bool NonFiniteCountsDiffer(const Leaf& t, const Leaf& g) {
 Rounding RoundingFor(const Leaf& target, const Leaf& golden, const JudgeOptions& options) {
   const ElementType judged = JudgedType(target.dtype, golden.dtype, options.noise_dtype);
   Rounding r = judged == options.noise_dtype ? RoundingOf(judged)
-                                              : CoarserRounding(target.dtype, golden.dtype);
+                                             : CoarserRounding(target.dtype, golden.dtype);
   if (options.explained >= 0) r.explained = options.explained;
   return r;
 }

@@ -31,8 +31,8 @@ void RowJudge::Judge(uint32_t row, ElementType noise_dtype, Measure* m) {
     return;
   }
   JudgeOptions options{.tolerance = c_.tolerance, .noise_dtype = noise_dtype};
-  options.explained = c_.Thresholds().Explained(
-      record_.api, JudgedType(target.dtype, golden.dtype, noise_dtype));
+  options.explained =
+      c_.Thresholds().Explained(record_.api, JudgedType(target.dtype, golden.dtype, noise_dtype));
   JudgeLeaves(target, golden, c_.mode, options, m);
   // The number of summed terms takes time to find: it is needed only for numbers that differ.
   if (target.slot != Slot::kOutput || m->verdict == RowVerdict::kEqual) return;

@@ -26,8 +26,8 @@ bool InputsAreBitEqual(const Comparison& c, const RecordPair& pair) {
     const Leaf& leaf = c.golden.leaves[row.golden];
     // masked_fill_ keeps a part of what it overwrites: its old content is an input of the move, and
     // so is memory that nobody has written.
-    const bool neutral = IsNeutral(m) && m.reason != Reason::kOverwritten &&
-                         m.reason != Reason::kUninitialised;
+    const bool neutral =
+        IsNeutral(m) && m.reason != Reason::kOverwritten && m.reason != Reason::kUninitialised;
     if (leaf.slot == Slot::kOutput || neutral) continue;
     if (m.verdict != RowVerdict::kEqual) return false;
     if (leaf.kind != LeafKind::kTensor) continue;

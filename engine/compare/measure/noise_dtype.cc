@@ -155,8 +155,7 @@ class NoiseFlow {
     const Dump& dump = is_target ? c_.target : c_.golden;
     KnownTensors& known = is_target ? target_ : golden_;
     ElementType in;
-    for (const Leaf& leaf :
-         dump.LeavesOf(dump.records[is_target ? pair.target : pair.golden])) {
+    for (const Leaf& leaf : dump.LeavesOf(dump.records[is_target ? pair.target : pair.golden])) {
       if (leaf.kind != LeafKind::kTensor) continue;
       if (leaf.slot != Slot::kOutput) {
         const ElementType* noise = known.Find(leaf);

@@ -26,8 +26,7 @@ class UnwrittenRows {
   // Whether the row shows unwritten memory on both sides, itself or as a copy.
   bool IsUnwritten(uint32_t i) {
     const Row& row = c_.rows[i];
-    if (!c_.target.AllocationOf(row.target).empty() &&
-        !c_.golden.AllocationOf(row.golden).empty())
+    if (!c_.target.AllocationOf(row.target).empty() && !c_.golden.AllocationOf(row.golden).empty())
       return true;
     const Leaf &t = c_.target.leaves[row.target], &g = c_.golden.leaves[row.golden];
     return !t.fingerprint.empty() && !g.fingerprint.empty() && target_copies_.Has(t.fingerprint) &&

@@ -48,11 +48,19 @@ enum class Alignment : uint8_t {
            // of the same API
 };
 
+// What makes two values equal enough.
+enum class Exactness : uint8_t {
+  kAuto,      // bits, when both runs have one environment and make the same calls; else rounding
+  kExact,     // bits
+  kTolerant,  // differences within rounding are noise
+};
+
 struct CompareOptions {
   // Unset: tensors when both dumps have tensor files, checksums when both carry them, else
   // statistics.
   std::optional<Mode> mode;
   Alignment alignment = Alignment::kAuto;
+  Exactness exactness = Exactness::kAuto;
   NameMapping mapping;
   // true: calls are partners only when they have equally many values, of the same shapes.
   bool same_shapes = false;

@@ -67,8 +67,8 @@ enum class Reason : uint8_t {
   kNonFinite,        // differs: NaN or infinity on one side only, or infinities of opposite sign
   kChecksumDiffers,  // differs: the checksums differ; nothing tells by how much
   kOtherBits,        // noise: equal statistics and different bits: rounded or reordered elements
-  kCoarserBefore,  // noise, differs: judged by a coarser float dtype, in which values before it
-                   // were computed
+  kCoarserBefore,    // noise, differs: judged by a coarser float dtype, in which values before it
+                     // were computed
   kOtherElements,  // differs: equal statistics, different bits of integers (these are not rounded)
   kMoved,          // differs: other bits of a call that only moves the equal bits it was given
   kEnlarged,       // noise: the rounding of its inputs, which the operation enlarges by its nature
@@ -115,6 +115,14 @@ struct FirstDivergence {
   std::string advice;  // what to look at next; "" when there is nothing to add
 };
 
+// The first row whose bits differ, within rounding or beyond it.
+struct FirstBits {
+  int32_t pair = -1;          // index into Comparison::pairs; -1: no bits differ
+  int32_t row = -1;           // index into Comparison::rows
+  int64_t noise_between = 0;  // calls within rounding from there to the first divergence
+  std::string source_line;
+};
+
 // What the two runs started from, as sentences without a full stop; "" when the dumps do not tell.
 struct RunStart {
   std::string weights;   // "the same weights (148)"
@@ -159,6 +167,8 @@ struct Comparison {
   std::vector<int32_t> forward_of;
   RunStart run_start;
   FirstDivergence first;
+  FirstBits first_bits;
+  std::string exact;  // why bits decide; "": differences within rounding are noise
   std::vector<FirstDivergence> runners_up;
   // Sentences on what this comparison cannot know: a killed run, a missing stack.json, records
   // without a partner, ...

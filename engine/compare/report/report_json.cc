@@ -81,6 +81,7 @@ class Report {
     w_.KeyText("verdict", VerdictName(summary_.verdict));
     w_.KeyText("mode", ModeName(c_.mode));
     w_.Key("tolerance"), w_.Number(c_.tolerance);
+    w_.KeyTextOrNull("exact", c_.exact);
     Side("target", c_.target);
     Side("golden", c_.golden);
     w_.Key("first_divergence");
@@ -89,6 +90,8 @@ class Report {
     w_.Open('[');
     for (const FirstDivergence& f : c_.runners_up) w_.Element(), Divergence(f);
     w_.Close(']');
+    w_.Key("first_bits");
+    c_.first_bits.pair < 0 ? w_.Null() : Bits(c_.first_bits);
     Counts();
     Unmatched();
     w_.Key("beginning");
@@ -132,6 +135,18 @@ class Report {
     w_.KeyTextOrNull("advice", f.advice);
     w_.Key("worst");
     f.row < 0 ? w_.Null() : WorstRow(f.row);
+    w_.Close('}');
+  }
+
+  void Bits(const FirstBits& f) {
+    const RecordPair& pair = c_.pairs[f.pair];
+    w_.Open('{');
+    w_.KeyText("target_name", c_.target.records[pair.target].name);
+    w_.KeyText("golden_name", c_.golden.records[pair.golden].name);
+    w_.KeyText("class", ClassName(c_.classes[f.pair]));
+    w_.KeyTextOrNull("source_line", f.source_line);
+    w_.KeyInteger("noise_between", f.noise_between);
+    w_.Key("row"), WorstRow(f.row);
     w_.Close('}');
   }
 

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "engine/compare/explain/evidence.h"
+#include "engine/compare/explain/first_bits.h"
 #include "engine/compare/explain/summary.h"
 #include "engine/compare/explain/unmatched_calls.h"
 #include "engine/compare/judge/judge.h"
@@ -99,6 +100,11 @@ class Screen {
                       ? ""
                       : "from " + o.weights + (both ? " and " : "") + o.data);
     also("run", o.settings);
+    if (!c_.exact.empty())
+      also("exact", fmt::format("bits decide: {}{}", c_.exact,
+                                c_.exact == "as asked for"
+                                    ? ""
+                                    : " (--tolerant: differences within rounding are noise)"));
     lines.push_back("");
     return lines;
   }
@@ -114,7 +120,12 @@ class Screen {
     const auto add = [&](std::string_view text) {
       for (const std::string& line : Fold(Clean(text), width_ - 4)) lines.push_back("  | " + line);
     };
-    if (c_.first.pair < 0) return Fold(NoFinding(), width_);
+    const std::string bits = DescribeFirstBits(c_);
+    if (c_.first.pair < 0) {
+      lines = Fold(NoFinding(), width_);
+      if (!bits.empty()) add("first different bits: " + bits);
+      return lines;
+    }
     const FirstDivergence& f = c_.first;
     const std::string title = "FIRST DIVERGENCE  ";
     const std::string sure = fmt::format("confidence {:.0f}%", 100 * f.confidence);
@@ -127,6 +138,7 @@ class Screen {
       lines.push_back("  | " + line);
     add(f.why);
     if (!f.advice.empty()) add("next: " + f.advice);
+    if (!bits.empty()) add("first different bits: " + bits);
     return lines;
   }
 

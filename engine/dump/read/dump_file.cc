@@ -132,10 +132,12 @@ Status Append(std::string_view path, Entries* piece, size_t done, size_t size, E
   all->leaves.insert(all->leaves.end(), piece->leaves.begin(), piece->leaves.end());
   all->stack_keys.insert(all->stack_keys.end(), piece->stack_keys.begin(), piece->stack_keys.end());
   all->groups.insert(all->groups.end(), piece->groups.begin(), piece->groups.end());
-  for (UnwrittenLeaf& value : piece->unwritten) {
-    value.leaf += static_cast<uint32_t>(leaves);
-    all->unwritten.push_back(value);
-  }
+  const auto append = [&](LeafTexts* from, LeafTexts* to) {
+    for (LeafText& item : *from) item.leaf += static_cast<uint32_t>(leaves);
+    to->insert(to->end(), from->begin(), from->end());
+  };
+  append(&piece->unwritten, &all->unwritten);
+  append(&piece->strides, &all->strides);
   all->arena.Take(&piece->arena);
   all->shapes.Take(&piece->shapes);
   all->counts.splice(all->counts.end(), piece->counts);
@@ -322,6 +324,7 @@ Status ReadDumpFile(std::string_view path, std::string_view text, Dump* dump,
     dump->leaves = std::move(parsed.all.leaves);
     dump->groups = std::move(parsed.all.groups);
     dump->unwritten = std::move(parsed.all.unwritten);
+    dump->strides = std::move(parsed.all.strides);
     *stack_keys = std::move(parsed.all.stack_keys);
     parsed.all.arena.Release(&dump->arena);
     dump->shapes.Take(&parsed.all.shapes);

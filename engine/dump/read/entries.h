@@ -27,7 +27,7 @@ struct Entries {
   std::vector<Record> records;
   std::vector<Leaf> leaves;
   std::vector<ProcessGroup> groups;          // Record::group counts from the start of this run
-  std::vector<UnwrittenLeaf> unwritten;      // leaves count from the start of this run
+  LeafTexts unwritten, strides;              // leaves count from the start of this run
   std::vector<std::string_view> stack_keys;  // the "stack" member of each record; "" when absent
   TextArena arena;
   ShapePool shapes;
@@ -43,6 +43,7 @@ struct Entries {
     leaves.clear();
     groups.clear();
     unwritten.clear();
+    strides.clear();
     stack_keys.clear();
     arena = TextArena();
     shapes = ShapePool();

@@ -226,6 +226,11 @@ void LeafParser::Member(std::string_view k, Leaf* leaf, Members* read) {
   } else if (Is(k, "unwritten") && json_->Peek() == '"') {
     if (json_->String(&text))
       out_->unwritten.push_back({static_cast<uint32_t>(out_->leaves.size() - 1), Text(text)});
+  } else if (Is(k, "stride") && json_->Peek() == '[') {
+    scratch_.clear();
+    AppendListText(json_, &scratch_);
+    out_->strides.push_back(
+        {static_cast<uint32_t>(out_->leaves.size() - 1), out_->arena.Copy(scratch_)});
   } else if (Is(k, "group_ranks")) {
     read->ranks = PythonText();
   } else if (Is(k, "format") && json_->Peek() == '"') {

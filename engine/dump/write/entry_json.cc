@@ -239,6 +239,10 @@ void AppendTensorJson(std::string* out, const TensorValue& tensor) {
     *out += *tensor.requires_grad ? ",\"requires_grad\":true" : ",\"requires_grad\":false";
   if (!tensor.device_mesh.empty()) (*out += ",\"device_mesh\":") += tensor.device_mesh;
   if (!tensor.placements.empty()) (*out += ",\"placements\":") += tensor.placements;
+  if (!tensor.strides.empty()) {
+    *out += ",\"stride\":";
+    AppendShape(out, tensor.strides);
+  }
   if (!tensor.unwritten.empty()) AppendField(out, "unwritten", tensor.unwritten);
   if (!tensor.file.empty()) AppendField(out, "data_name", tensor.file);
   if (tensor.with_statistics) AppendChecksumMember(out, tensor);

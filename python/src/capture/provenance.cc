@@ -106,6 +106,12 @@ std::string ProvenanceJson() {
   json.Text("device", Device());
   json.Plain("threads", Call(torch, "get_num_threads"));
   json.Plain("deterministic", Call(torch, "are_deterministic_algorithms_enabled"));
+  json.Plain("onednn", Call(Attribute(torch, "_C"), "_get_mkldnn_enabled"));
+  const PyRef precision = Call(torch, "get_float32_matmul_precision");
+  if (precision) json.Text("matmul_precision", StrOf(precision.get()));
+  const PyRef cpu = Attribute(Attribute(torch, "backends"), "cpu");
+  if (const PyRef capability = Call(cpu, "get_cpu_capability"))
+    json.Text("cpu", StrOf(capability.get()));
   const PyRef generator = Attribute(torch, "default_generator");
   json.Plain("seed", Call(generator, "initial_seed"));
   json.Text("random_state", RandomState(generator));

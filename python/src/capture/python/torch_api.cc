@@ -77,8 +77,7 @@ Status TorchApi::Load() {
   api.disable_function = Find("torch._C", {"DisableTorchFunction"}).release();
   api.sequence_number = Find("torch._C", {"_autograd", "_get_sequence_nr"}).release();
   if (PyObject_HasAttrString(reinterpret_cast<PyObject*>(api.tensor), "untyped_storage"))
-    api.storage_weak_ref =
-        Find("torch.multiprocessing.reductions", {"StorageWeakRef"}).release();
+    api.storage_weak_ref = Find("torch.multiprocessing.reductions", {"StorageWeakRef"}).release();
   if (!api.requires_grad.Load(api.tensor_base, "requires_grad") ||
       !api.grad_fn.Load(api.tensor_base, "grad_fn") ||
       !api.output_number.Load(api.tensor_base, "output_nr") ||

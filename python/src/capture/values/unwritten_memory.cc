@@ -49,8 +49,7 @@ void UnwrittenMemory::Allocated(PyObject* tensor, std::string_view entry) {
   if (!storage) return;
   const auto begin = static_cast<uintptr_t>(Number(Call(storage.get(), "data_ptr")));
   const uint64_t size = Number(Call(storage.get(), "nbytes"));
-  PyRef weak =
-      PyRef::Steal(PyObject_CallOneArg(torch.storage_weak_ref, storage.get()));
+  PyRef weak = PyRef::Steal(PyObject_CallOneArg(torch.storage_weak_ref, storage.get()));
   if (!weak) ClearError();
   if (!weak || begin == 0 || size == 0) return;
   // It is new memory: whatever was there before has been freed.

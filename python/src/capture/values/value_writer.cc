@@ -40,6 +40,8 @@ void Describe(const Access& access, const ValueOptions& options, EntryStyle styl
   }
   if (!access.readable() || style.reading != Reading::kMeasured) return;
   const TensorView& view = access.view();
+  if (!options.for_pkl && view.strides != nullptr && !view.IsContiguous())
+    value->strides.assign(view.strides, view.strides + view.ndim);
   if (options.numbers) value->checksum = options.summary.checksum;
   value->stats = MeasureTensor(view, value->checksum);
   value->numbers = TensorValue::Numbers::kHere;

@@ -1,0 +1,84 @@
+#include "engine/compare/measure/exact_bits.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+namespace msprobe::compare {
+namespace {
+
+// What of a run may differ without other bits: the seed and the state of the generator show in the
+// values that are drawn, another commit in the calls.
+constexpr std::array<std::string_view, 3> kNotEnvironment = {"seed", "random_state", "git"};
+// Without these nothing is known of the environment.
+constexpr std::array<std::string_view, 4> kNeeded = {"torch", "device", "threads", "deterministic"};
+
+std::string_view Find(const Dump& dump, std::string_view key) {
+  for (const auto& [name, value] : dump.provenance) {
+    if (name == key) return value;
+  }
+  return {};
+}
+
+bool SameEnvironment(const Dump& a, const Dump& b) {
+  for (const std::string_view key : kNeeded) {
+    if (Find(a, key).empty() || Find(b, key).empty()) return false;
+  }
+  const auto same = [](const Dump& one, const Dump& other) {
+    return std::all_of(one.provenance.begin(), one.provenance.end(), [&](const auto& item) {
+      return std::find(kNotEnvironment.begin(), kNotEnvironment.end(), item.first) !=
+                 kNotEnvironment.end() ||
+             Find(other, item.first) == item.second;
+    });
+  };
+  return same(a, b) && same(b, a);
+}
+
+bool ShowsBits(const Leaf& leaf) {
+  return leaf.kind != LeafKind::kTensor || !leaf.fingerprint.empty() || !leaf.checksum.empty() ||
+         !leaf.data_name.empty() || leaf.shape.elements() == 0;
+}
+
+// Whether both runs make the same calls, of values that look the same.
+bool SameCalls(const Comparison& c) {
+  for (const RecordPair& pair : c.pairs) {
+    if (!pair.matched() || pair.match != Match::kExact) return false;
+  }
+  for (const Row& row : c.rows) {
+    if (row.target < 0 || row.golden < 0) return false;
+    const Leaf &t = c.target.leaves[row.target], &g = c.golden.leaves[row.golden];
+    if (t.kind != g.kind || t.dtype != g.dtype || !ShowsBits(t) || !ShowsBits(g)) return false;
+    if (t.kind == LeafKind::kTensor && t.shape.view() != g.shape.view()) return false;
+    if (c.target.StridesOf(row.target) != c.golden.StridesOf(row.golden)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::string WhyBitsDecide(const CompareOptions& options, const Comparison& c) {
+  switch (options.exactness) {
+    case Exactness::kExact:
+      return "as asked for";
+    case Exactness::kTolerant:
+      return "";
+    case Exactness::kAuto:
+      break;
+  }
+  if (!SameEnvironment(c.target, c.golden) || !SameCalls(c)) return "";
+  return fmt::format(
+      "both runs have torch {}, {}, {} thread{} and the same settings, and make the "
+      "same calls",
+      Find(c.target, "torch"), Find(c.target, "device"), Find(c.target, "threads"),
+      Find(c.target, "threads") == "1" ? "" : "s");
+}
+
+void JudgeByBits(Comparison* c) {
+  for (Measure& m : c->measures) {
+    if (m.verdict == RowVerdict::kNoise) m.verdict = RowVerdict::kDiffers;
+  }
+}
+
+}  // namespace msprobe::compare

@@ -1,0 +1,100 @@
+#include "engine/compare/measure/exact_bits.h"
+
+#include <gmock/gmock.h>
+
+#include "engine/compare/explain/first_bits.h"
+#include "engine/compare/explain/summary.h"
+#include "tests/compare/divergence_values.h"
+
+namespace msprobe::compare::test {
+namespace {
+
+using ::testing::HasSubstr;
+using Environment = std::vector<std::pair<std::string, std::string>>;
+
+const Environment kHere = {{"torch", "2.13.0"},
+                           {"device", "cpu"},
+                           {"threads", "2"},
+                           {"deterministic", "false"},
+                           {"seed", "1"}};
+
+Environment With(const std::string& key, const std::string& value) {
+  Environment changed = kHere;
+  for (auto& [name, old] : changed) old = name == key ? value : old;
+  return changed;
+}
+
+// Two calls; the first result is `error` apart, and the second has it as its input.
+Dump Run(double error, const Environment& environment = kHere, const char* strides = "") {
+  const auto bits = [&](int step, double by) {
+    return Value(step, by).Print(std::to_string(step) + (by == 0 ? "" : "'"));
+  };
+  DumpBuilder b;
+  b.Call("Functional.linear.0.forward").In(bits(1, 0)).Out(bits(2, error));
+  b.At("train.py", 7, "y = linear(x)");
+  if (*strides != 0) b.dump().strides.push_back({0, strides});
+  b.Call("Functional.relu.0.forward").In(bits(2, error)).Out(bits(3, error));
+  b.dump().provenance = environment;
+  b.dump().dialect = Dialect::kMsprobe27;
+  return b.Take();
+}
+
+TEST(ExactBitsTest, OneEnvironmentPromisesTheSameBits) {
+  const Comparison c = MustCompare(Run(kRounding), Run(0));
+  EXPECT_THAT(c.exact, HasSubstr("both runs have torch 2.13.0, cpu, 2 threads"));
+  EXPECT_EQ(Summarize(c).verdict, RowVerdict::kDiffers);
+  EXPECT_EQ(First(c), "Functional.linear.0.forward");
+  EXPECT_EQ(c.classes[1], CallClass::kInherited);
+  EXPECT_GT(c.first.confidence, 0.9);
+  EXPECT_EQ(Summarize(MustCompare(Run(0), Run(0))).verdict, RowVerdict::kEqual);
+  // Another seed is no other environment.
+  EXPECT_NE(MustCompare(Run(0), Run(0, With("seed", "2"))).exact, "");
+}
+
+TEST(ExactBitsTest, RoundingIsAllowedWhereSomethingElseDiffers) {
+  for (const Environment& other : {With("threads", "1"), With("torch", "2.12.0"), Environment()}) {
+    const Comparison c = MustCompare(Run(kRounding), Run(0, other));
+    EXPECT_EQ(c.exact, "");
+    EXPECT_EQ(Summarize(c).verdict, RowVerdict::kNoise);
+  }
+  EXPECT_EQ(MustCompare(Run(kRounding), Run(0, kHere, "[1, 2]")).exact, "") << "other strides";
+  Dump more = Run(0);
+  DumpBuilder b;
+  b.dump() = std::move(more);
+  b.Call("Functional.relu.1.forward").In(Value(3)).Out(Value(3));
+  EXPECT_EQ(MustCompare(Run(kRounding), b.Take()).exact, "") << "another call";
+}
+
+TEST(ExactBitsTest, TheCallerDecides) {
+  CompareOptions options;
+  options.exactness = Exactness::kTolerant;
+  EXPECT_EQ(MustCompare(Run(kRounding), Run(0), options).exact, "");
+  options.exactness = Exactness::kExact;
+  const Comparison c = MustCompare(Run(kRounding), Run(0, With("threads", "1")), options);
+  EXPECT_EQ(c.exact, "as asked for");
+  EXPECT_EQ(First(c), "Functional.linear.0.forward");
+}
+
+TEST(FirstBitsTest, StandBesideTheFirstDivergence) {
+  const auto run = [](double rounding, double wrong) {
+    DumpBuilder b;
+    b.dump() = Run(rounding, {});
+    b.Call("Functional.gelu.0.forward").In(Value(3, rounding)).Out(Value(4, wrong));
+    return b.Take();
+  };
+  const Comparison c = MustCompare(run(kRounding, kWrong), run(0, 0));
+  EXPECT_EQ(First(c), "Functional.gelu.0.forward");
+  EXPECT_EQ(c.first_bits.pair, 0);
+  EXPECT_EQ(c.first_bits.noise_between, 1);
+  EXPECT_THAT(DescribeFirstBits(c), HasSubstr("Functional.linear.0.forward"));
+  EXPECT_THAT(DescribeFirstBits(c), HasSubstr("train.py:7"));
+  EXPECT_THAT(DescribeFirstBits(c), HasSubstr("1 call is within rounding"));
+  // The first divergence is the first place with other bits: there is nothing to add.
+  EXPECT_EQ(DescribeFirstBits(MustCompare(run(0, kWrong), run(0, 0))), "");
+  // Nothing diverges.
+  EXPECT_THAT(DescribeFirstBits(MustCompare(run(kRounding, 0), run(0, 0))),
+              HasSubstr("Functional.linear.0.forward"));
+}
+
+}  // namespace
+}  // namespace msprobe::compare::test
