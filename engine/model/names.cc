@@ -99,6 +99,34 @@ std::string ComposeEntryName(std::string_view stem, int64_t call, std::string_vi
   return name;
 }
 
+std::string_view WithoutWrappers(std::string_view name, std::string* room) {
+  constexpr std::string_view kParts[] = {"_orig_mod", "_fsdp_wrapped_module",
+                                         "_checkpoint_wrapped_module"};
+  const auto is_wrapper = [&](std::string_view part) {
+    return std::find(std::begin(kParts), std::end(kParts), part) != std::end(kParts);
+  };
+  size_t prefix = 0;
+  for (const std::string_view word : {"Module.", "Cell."}) {
+    if (name.starts_with(word)) prefix = word.size();
+  }
+  const bool in_front = name.substr(prefix).starts_with("module.");
+  if (!in_front && name.find("._") == name.npos && !name.starts_with('_')) return name;
+  room->assign(name.substr(0, prefix));
+  std::string_view rest = name.substr(prefix);
+  bool front = true;  // only wrappers so far
+  while (!rest.empty()) {
+    const size_t dot = std::min(rest.find('.'), rest.size());
+    const std::string_view part = rest.substr(0, dot);
+    rest.remove_prefix(std::min(dot + 1, rest.size()));
+    // The last part is the class of a module or the name of a parameter.
+    if (!rest.empty() && (is_wrapper(part) || (front && part == "module"))) continue;
+    front = false;
+    *room += part;
+    if (!rest.empty()) *room += '.';
+  }
+  return *room;
+}
+
 bool ReturnsUnwrittenMemory(std::string_view function) {
   constexpr std::string_view kNames[] = {"empty",     "empty_like",        "empty_strided",
                                          "new_empty", "new_empty_strided", "empty_with_format"};

@@ -35,6 +35,14 @@ std::string ComposeEntryName(std::string_view stem, int64_t call, std::string_vi
 // have different names.
 std::string SafeFileName(std::string_view text, std::string_view extension);
 
+// The name of a module or parameter without the parts that wrappers add: "module." in front
+// (DataParallel, DistributedDataParallel), "_orig_mod" (torch.compile), "_fsdp_wrapped_module",
+// "_checkpoint_wrapped_module". A prefix "Module." or "Cell." stays. The result is a view of `name`
+// or of `*room`.
+//
+//   WithoutWrappers("Module.module.layers.0._orig_mod.fc.Linear", &room);   // "Module.layers.0.fc.Linear"
+std::string_view WithoutWrappers(std::string_view name, std::string* room);
+
 // Whether a function ("empty_like", without prefix) returns memory that is not written yet.
 bool ReturnsUnwrittenMemory(std::string_view function);
 

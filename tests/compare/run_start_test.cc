@@ -38,8 +38,21 @@ TEST(RunStartTest, OtherWeightsAreNoData) {
   Dump target = OneRun("d", "m", "w");
   target.weights.push_back({.name = "only.here", .fingerprint = "x"});
   const RunStart b = MustCompare(std::move(target), OneRun("d", "n", "v")).run_start;
-  EXPECT_EQ(b.weights, "other weights (1 of 1 differ, first fc.weight, 1 on one side only)");
+  EXPECT_EQ(b.weights,
+            "other weights (1 of 1 differ, first fc.weight, 1 on one side only, first only.here of "
+            "the target)");
   EXPECT_EQ(b.settings, "torch w in the target, v in the golden");
+}
+
+TEST(RunStartTest, WrappersDoNotHideTheNamesOfWeights) {
+  Dump target = OneRun("d", "m", "w");
+  target.weights[0].name = "module._orig_mod.fc.weight";
+  EXPECT_EQ(MustCompare(std::move(target), OneRun("d", "m", "w")).run_start.weights,
+            "the same weights (1)");
+  Dump other = OneRun("d", "m", "w");
+  other.weights[0].name = "head.weight";
+  EXPECT_EQ(MustCompare(std::move(other), OneRun("d", "m", "w")).run_start.weights,
+            "weights that have no name in common");
 }
 
 TEST(RunStartTest, OtherData) {

@@ -91,5 +91,24 @@ TEST(SafeFileName, StaysInsideTheFolderAndBelowTheLimit) {
   }
 }
 
+TEST(NamesTest, WrappersAreTakenAwayFromNamesOfModules) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"module.fc.weight", "fc.weight"},
+      {"_orig_mod.module.fc.weight", "fc.weight"},
+      {"layers.0._fsdp_wrapped_module.mlp._checkpoint_wrapped_module.up.weight",
+       "layers.0.mlp.up.weight"},
+      {"Module.module.layers.0._orig_mod.fc.Linear", "Module.layers.0.fc.Linear"},
+      {"Module.0.fc.Linear", "Module.0.fc.Linear"},
+      {"encoder.module.weight", "encoder.module.weight"},  // not in front: the program's own name
+      {"module.weight", "weight"},
+      {"_orig_mod", "_orig_mod"},
+      {"Functional.linear", "Functional.linear"},
+      {"Tensor.__add__", "Tensor.__add__"},
+      {"", ""},
+  };
+  std::string room;
+  for (const auto& [name, expected] : cases) EXPECT_EQ(WithoutWrappers(name, &room), expected);
+}
+
 }  // namespace
 }  // namespace msprobe::dump

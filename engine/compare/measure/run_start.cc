@@ -3,39 +3,54 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
 #include <unordered_map>
 
 #include "engine/compare/measure/outside_data.h"
 #include "engine/compare/model/fingerprint_set.h"
 #include "engine/compare/model/rounding.h"
+#include "engine/model/names.h"
 
 namespace msprobe::compare {
 namespace {
 
 std::string CompareWeights(const Dump& target, const Dump& golden) {
   if (target.weights.empty() || golden.weights.empty()) return {};
-  std::unordered_map<std::string_view, std::string_view> expected;
-  for (const Weight& weight : golden.weights) expected.emplace(weight.name, weight.fingerprint);
-  int64_t same = 0, other = 0, unread = 0;
-  std::string_view first;
+  // Wrappers such as DistributedDataParallel put their part in front of each name.
+  std::string room;
+  const auto name_of = [&](const Weight& weight) {
+    return std::string(WithoutWrappers(weight.name, &room));
+  };
+  std::unordered_map<std::string, const Weight*> expected;  // those without a partner so far
+  for (const Weight& weight : golden.weights) expected.emplace(name_of(weight), &weight);
+  int64_t same = 0, other = 0, unread = 0, alone = 0;
+  std::string first, only;  // the first weight that differs; the first one on one side only
   for (const Weight& weight : target.weights) {
-    const auto found = expected.find(weight.name);
-    if (found == expected.end()) continue;
-    if (weight.fingerprint.empty() || found->second.empty()) {
+    const auto found = expected.find(name_of(weight));
+    if (found == expected.end()) {
+      if (alone++ == 0) only = fmt::format("{} of the target", weight.name);
+      continue;
+    }
+    const std::string_view fingerprint = found->second->fingerprint;
+    expected.erase(found);
+    if (weight.fingerprint.empty() || fingerprint.empty()) {
       ++unread;
-    } else if (weight.fingerprint == found->second) {
+    } else if (weight.fingerprint == fingerprint) {
       ++same;
     } else if (other++ == 0) {
       first = weight.name;
     }
   }
-  const int64_t common = same + other + unread;
-  if (same + other == 0) return "weights that have no name in common, or could not be read";
-  const int64_t alone =
-      static_cast<int64_t>(target.weights.size() + golden.weights.size()) - 2 * common;
-  const std::string rest =
-      fmt::format("{}{}", alone > 0 ? fmt::format(", {} on one side only", alone) : "",
-                  unread > 0 ? fmt::format(", {} not readable", unread) : "");
+  alone += static_cast<int64_t>(expected.size());
+  for (const Weight& weight : golden.weights) {
+    if (only.empty() && expected.contains(name_of(weight)))
+      only = fmt::format("{} of the golden", weight.name);
+  }
+  if (same + other + unread == 0) return "weights that have no name in common";
+  if (same + other == 0) return fmt::format("weights that could not be read ({})", unread);
+  const std::string rest = fmt::format(
+      "{}{}", alone > 0 ? fmt::format(", {} on one side only, first {}", alone, only) : "",
+      unread > 0 ? fmt::format(", {} not readable", unread) : "");
   if (other == 0) return fmt::format("the same weights ({}{})", same, rest);
   return fmt::format("other weights ({} of {} differ, first {}{})", other, same + other, first,
                      rest);

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "engine/dump/pkl/pkl_names.h"
+#include "engine/model/names.h"
 
 namespace msprobe::compare {
 namespace {
@@ -54,6 +55,8 @@ std::string_view CommonPrefix(std::string_view api, uint64_t* seed) {
 }
 
 uint64_t HashApi(std::string_view api, bool cross_framework) {
+  std::string room;
+  api = WithoutWrappers(api, &room);
   if (!cross_framework) return HashText(api);
   uint64_t seed = 0;
   const bool module = api.starts_with("Cell.") || api.starts_with("Module.");
