@@ -13,6 +13,7 @@ void TensorValue::Clear() {
   strides.clear();
   numbers = Numbers::kUnreadable;
   ticket = first_nonfinite = -1;
+  rest.reset();
   with_statistics = with_counts = with_fingerprint = true;
   checksum = kernels::Checksum::kNone;
   requires_grad.reset();

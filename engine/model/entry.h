@@ -20,6 +20,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/kernels/rest_stats.h"
 #include "engine/kernels/stats.h"
 #include "engine/tensor/dtype.h"
 
@@ -39,6 +40,7 @@ struct TensorValue {
   Numbers numbers = Numbers::kUnreadable;
   int64_t ticket = -1;  // kDeferred: number under which the statistics will come (Entry::Resolve)
   kernels::Stats stats;
+  std::optional<kernels::RestStats> rest;  // set: the tensor has extremes
   int64_t first_nonfinite = -1;  // flat index of the first NaN or infinity; -1: none, or not asked
 
   // Which of them are recorded.
@@ -49,7 +51,7 @@ struct TensorValue {
 
   std::optional<bool> requires_grad;    // unset: the framework has no such thing
   std::string device_mesh, placements;  // of a tensor spread over processes, as JSON; "" otherwise
-  std::string unwritten;  // the entry that returned its memory, while nobody has written all of it
+  std::string unwritten;  // the call that returned its memory, while nobody has written all of it
   std::string file;       // its tensor file; "-1": could not be kept; "": none
 
   bool measured() const { return numbers == Numbers::kHere || numbers == Numbers::kFromDevice; }

@@ -123,6 +123,13 @@ inline std::string_view TextOf(const LeafTexts& texts, int32_t leaf) {
   return here ? found->text : std::string_view();
 }
 
+// Numbers of a tensor without its extremes (kernels/rest_stats.h).
+struct LeafRest {
+  uint32_t leaf = 0;  // index into Dump::leaves
+  int64_t extremes = 0;
+  double max = 0, min = 0, norm = 0;
+};
+
 // A parameter or buffer that the run began with.
 struct Weight {
   std::string_view name;         // "encoder.ln.weight"
@@ -155,9 +162,10 @@ struct Dump {
   std::vector<Leaf> leaves;     // grouped by record, in table order within one
   std::vector<std::vector<std::string_view>> stacks;  // frames, innermost first
   std::vector<ProcessGroup> groups;
-  // Of values in memory that nobody had written all of: the entry that returned the memory.
+  // Of values in memory that nobody had written all of: the call that returned the memory.
   LeafTexts unwritten;
   LeafTexts strides;            // of tensors that are not contiguous, in elements: "[1, 4]"
+  std::vector<LeafRest> rests;  // of tensors with extremes, in the order of their leaves
   std::vector<Weight> weights;  // of weights.json: at the first start of a run only
   // What the header says of the run (ours only): "torch" -> "2.13.0", "seed" -> "1234", ...
   std::vector<std::pair<std::string, std::string>> provenance;
@@ -175,10 +183,19 @@ struct Dump {
     if (!note.empty()) note += "; ";
     note += text;
   }
-  // The entry that returned the memory of a leaf; "" when all of it had been written.
+  // The call that returned the memory of a leaf; "" when all of it had been written.
   std::string_view AllocationOf(int32_t leaf) const { return TextOf(unwritten, leaf); }
   // "" of a contiguous tensor, and in dumps of other tools.
   std::string_view StridesOf(int32_t leaf) const { return TextOf(strides, leaf); }
+  // Null: the tensor has no extremes, or its dump does not say.
+  const LeafRest* RestOf(int32_t leaf) const {
+    const auto found =
+        std::lower_bound(rests.begin(), rests.end(), leaf, [](const LeafRest& item, int32_t index) {
+          return static_cast<int64_t>(item.leaf) < index;
+        });
+    const bool here = found != rests.end() && static_cast<int64_t>(found->leaf) == leaf;
+    return here ? &*found : nullptr;
+  }
   std::span<const Leaf> LeavesOf(const Record& record) const {
     return {leaves.data() + record.first_leaf, record.leaf_count};
   }

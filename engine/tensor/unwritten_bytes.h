@@ -1,8 +1,8 @@
 // Which bytes of an allocation nobody has written yet.
 //
-//   UnwrittenBytes buffer(data, 4096);   // torch.empty(1024)
-//   buffer.Write(view);                  // every element of the view was written
-//   if (buffer.Shows(other)) ...         // the other view has an element that nobody wrote
+//   UnwrittenBytes buffer(memory, 4096);       // torch.empty(1024)
+//   buffer.Write(view);                        // every element of the view was written
+//   const bool unwritten = buffer.Shows(other);  // the other view has one that nobody wrote
 #pragma once
 
 #include <cstdint>

@@ -64,6 +64,7 @@ std::vector<std::pair<std::string, PyObject*>> NamedModels(const nb::list& model
 void AddWait(nb::handle owner, const char* name, std::string_view kind) {
   const auto which = kind == "poll"       ? capture::Api::kPoll
                      : kind == "coalesce" ? capture::Api::kCoalesce
+                     : kind == "allocate" ? capture::Api::kAllocator
                      : kind == "trace"    ? capture::Api::kCompiler
                      : kind == "frames"   ? capture::Api::kEvaluator
                                           : capture::Api::kWait;

@@ -25,7 +25,7 @@ Environment With(const std::string& key, const std::string& value) {
 }
 
 // Two calls; the first result is `error` apart, and the second has it as its input.
-Dump Run(double error, const Environment& environment = kHere, const char* strides = "") {
+Dump OneRun(double error, const Environment& environment = kHere, const char* strides = "") {
   const auto bits = [&](int step, double by) {
     return Value(step, by).Print(std::to_string(step) + (by == 0 ? "" : "'"));
   };
@@ -40,37 +40,38 @@ Dump Run(double error, const Environment& environment = kHere, const char* strid
 }
 
 TEST(ExactBitsTest, OneEnvironmentPromisesTheSameBits) {
-  const Comparison c = MustCompare(Run(kRounding), Run(0));
+  const Comparison c = MustCompare(OneRun(kRounding), OneRun(0));
   EXPECT_THAT(c.exact, HasSubstr("both runs have torch 2.13.0, cpu, 2 threads"));
   EXPECT_EQ(Summarize(c).verdict, RowVerdict::kDiffers);
   EXPECT_EQ(First(c), "Functional.linear.0.forward");
   EXPECT_EQ(c.classes[1], CallClass::kInherited);
   EXPECT_GT(c.first.confidence, 0.9);
-  EXPECT_EQ(Summarize(MustCompare(Run(0), Run(0))).verdict, RowVerdict::kEqual);
+  EXPECT_EQ(Summarize(MustCompare(OneRun(0), OneRun(0))).verdict, RowVerdict::kEqual);
   // Another seed is no other environment.
-  EXPECT_NE(MustCompare(Run(0), Run(0, With("seed", "2"))).exact, "");
+  EXPECT_NE(MustCompare(OneRun(0), OneRun(0, With("seed", "2"))).exact, "");
 }
 
 TEST(ExactBitsTest, RoundingIsAllowedWhereSomethingElseDiffers) {
   for (const Environment& other : {With("threads", "1"), With("torch", "2.12.0"), Environment()}) {
-    const Comparison c = MustCompare(Run(kRounding), Run(0, other));
+    const Comparison c = MustCompare(OneRun(kRounding), OneRun(0, other));
     EXPECT_EQ(c.exact, "");
     EXPECT_EQ(Summarize(c).verdict, RowVerdict::kNoise);
   }
-  EXPECT_EQ(MustCompare(Run(kRounding), Run(0, kHere, "[1, 2]")).exact, "") << "other strides";
-  Dump more = Run(0);
+  EXPECT_EQ(MustCompare(OneRun(kRounding), OneRun(0, kHere, "[1, 2]")).exact, "")
+      << "other strides";
+  Dump more = OneRun(0);
   DumpBuilder b;
   b.dump() = std::move(more);
   b.Call("Functional.relu.1.forward").In(Value(3)).Out(Value(3));
-  EXPECT_EQ(MustCompare(Run(kRounding), b.Take()).exact, "") << "another call";
+  EXPECT_EQ(MustCompare(OneRun(kRounding), b.Take()).exact, "") << "another call";
 }
 
 TEST(ExactBitsTest, TheCallerDecides) {
   CompareOptions options;
   options.exactness = Exactness::kTolerant;
-  EXPECT_EQ(MustCompare(Run(kRounding), Run(0), options).exact, "");
+  EXPECT_EQ(MustCompare(OneRun(kRounding), OneRun(0), options).exact, "");
   options.exactness = Exactness::kExact;
-  const Comparison c = MustCompare(Run(kRounding), Run(0, With("threads", "1")), options);
+  const Comparison c = MustCompare(OneRun(kRounding), OneRun(0, With("threads", "1")), options);
   EXPECT_EQ(c.exact, "as asked for");
   EXPECT_EQ(First(c), "Functional.linear.0.forward");
 }
@@ -78,7 +79,7 @@ TEST(ExactBitsTest, TheCallerDecides) {
 TEST(FirstBitsTest, StandBesideTheFirstDivergence) {
   const auto run = [](double rounding, double wrong) {
     DumpBuilder b;
-    b.dump() = Run(rounding, {});
+    b.dump() = OneRun(rounding, {});
     b.Call("Functional.gelu.0.forward").In(Value(3, rounding)).Out(Value(4, wrong));
     return b.Take();
   };

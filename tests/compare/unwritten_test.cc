@@ -32,7 +32,7 @@ class Buffers {
   Buffers& Mark() {
     Dump& dump = b_.dump();
     dump.unwritten.push_back(
-        {static_cast<uint32_t>(dump.leaves.size() - 1), "Torch.empty.0.forward"});
+        {static_cast<uint32_t>(dump.leaves.size() - 1), "torch.empty: train.py:3"});
     return *this;
   }
 
@@ -76,8 +76,8 @@ TEST(UnwrittenTest, ACallWhoseResultDependsOnItReadsIt) {
   const Comparison c = MustCompare(run(0.5), run(0));
   EXPECT_EQ(First(c), "Tensor.sum.0.forward");
   EXPECT_EQ(c.classes[1], CallClass::kIntroduced);
-  EXPECT_THAT(c.first.why, HasSubstr("it reads memory that nobody wrote: input.0, which "
-                                     "Torch.empty.0.forward returned (train.py:3"));
+  EXPECT_THAT(c.first.why, HasSubstr("it reads memory that nobody wrote: input.0, allocated by "
+                                     "torch.empty: train.py:3"));
 }
 
 TEST(UnwrittenTest, DataThatDifferAreNotExcusedByABufferThatHoldsThem) {

@@ -100,6 +100,37 @@ TEST(ReadDump, TableOrderIsInputsKeywordsParametersOutputs) {
   EXPECT_EQ(dump->leaves[8].slot, Slot::kDebug);
 }
 
+// What only few values have: strides, memory that nobody wrote, numbers without the extremes. Many
+// values, so that the file is read in pieces.
+TEST(ReadDump, FactsOfSingleValuesBelongToTheirLeaves) {
+  const std::string head = R"({"type": "torch.Tensor", "dtype": "torch.float32", "shape": [2, 3])";
+  std::string values;
+  for (int i = 0; i < 9000; ++i) {
+    values += i == 0 ? "" : ", ";
+    values += head;
+    if (i == 4) values += R"(, "stride": [1, 2])";
+    if (i == 7) values += R"(, "unwritten": "Torch.empty.0.forward")";
+    if (i == 8999)
+      values += R"(, "extremes": 2, "rest_max": 1.5, "rest_min": -2.0, "rest_norm": 2.5)";
+    values += "}";
+  }
+  const TemporaryFolder folder;
+  const Result<Dump> dump = ReadValues(folder, values);
+  ASSERT_TRUE(dump.ok());
+  ASSERT_EQ(dump->leaves.size(), 9000u);
+  EXPECT_EQ(dump->StridesOf(4), "[1, 2]");
+  EXPECT_EQ(dump->StridesOf(5), "");
+  EXPECT_EQ(dump->AllocationOf(7), "Torch.empty.0.forward");
+  EXPECT_EQ(dump->AllocationOf(4), "");
+  const LeafRest* rest = dump->RestOf(8999);
+  ASSERT_NE(rest, nullptr);
+  EXPECT_EQ(rest->extremes, 2);
+  EXPECT_EQ(rest->max, 1.5);
+  EXPECT_EQ(rest->min, -2);
+  EXPECT_EQ(rest->norm, 2.5);
+  EXPECT_EQ(dump->RestOf(0), nullptr);
+}
+
 TEST(ReadDump, HostileNestingEnds) {
   // Each object names its type last: reading it twice at every level would take 2^400 steps.
   std::string value = "1";

@@ -24,7 +24,9 @@ KINDS = (
     "frames",
 )
 STATISTICS = ("Max", "Min", "Mean", "Norm")
-OURS_ONLY = {"nan", "pos_inf", "neg_inf", "zero", "fp"}  # members of a tensor
+# Members of a tensor.
+OURS_ONLY = {"nan", "pos_inf", "neg_inf", "zero", "fp", "stride", "unwritten"}
+OURS_ONLY |= {"extremes", "rest_max", "rest_min", "rest_norm"}
 NARROW = {"torch.float32", "torch.float16", "torch.bfloat16"}
 RECORD_OURS_ONLY = {"stack", "group"}  # members of a record; docs/dump_format.md marks them "ours"
 HEADER = ("task", "level", "framework", "dump_data_dir")

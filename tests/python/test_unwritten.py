@@ -58,9 +58,8 @@ WRITTEN = {
 
 
 @pytest.mark.parametrize("task", ["statistics", "tensor"])
-@pytest.mark.parametrize("name", WRITTEN)
-def test_a_buffer_that_is_written_before_it_is_read(tmp_path, msprobe_bin, name, task):
-    record(tmp_path, WRITTEN[name], task)
+def test_buffers_that_are_written_before_they_are_read(tmp_path, msprobe_bin, task):
+    record(tmp_path, "\n".join(WRITTEN.values()), task)
     answer = compare(tmp_path, msprobe_bin)
     assert (answer["verdict"], answer["rows"]["differs"]) == ("equal", 0), answer
 
@@ -75,7 +74,7 @@ def test_reading_what_nobody_wrote_is_named(tmp_path, msprobe_bin, body):
     first = answer["first_divergence"]
     assert first["target_name"].split(".")[1] in ("sum", "exp")
     assert "it reads memory that nobody wrote: input.0" in first["why"]
-    assert "Torch.empty.0.forward" in first["why"]
+    assert "allocated by torch.empty" in first["why"]
 
 
 def test_memory_that_is_used_again_is_not_taken_for_the_old_buffer(tmp_path):
@@ -94,4 +93,4 @@ def test_a_view_has_the_name_of_its_buffer(tmp_path):
     if not hasattr(torch.Tensor, "untyped_storage"):
         assert tags == [None, None]
     else:
-        assert tags == ["Torch.empty.0.forward", None]
+        assert tags[0].startswith("torch.empty") and tags[1] is None

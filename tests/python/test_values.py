@@ -65,7 +65,7 @@ def test_xor(mode, tmp_path):
     found = inputs_of(read_dump(tmp_path / "out"), "Torch.clone")
     assert [tensor["md5"] for tensor in found] == [xor_of(tensor) for tensor in tensors()]
     keys = ["type", "dtype", "shape", "md5", "requires_grad", "fp"]
-    assert all(list(tensor) == keys for tensor in found)
+    assert all([key for key in tensor if key != "stride"] == keys for tensor in found)
 
 
 @pytest.mark.parametrize(

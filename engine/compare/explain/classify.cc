@@ -25,6 +25,7 @@ void Add(const Measure& m, int32_t row, SideSummary* side) {
       break;
     case RowVerdict::kUnknown:
       if (!IsNeutral(m)) side->unknown = true;
+      if (m.reason == Reason::kUninitialised) side->unwritten = true;
       return;
   }
   const double severity = std::isnan(m.severity) ? 0 : m.severity;

@@ -10,12 +10,13 @@ namespace msprobe::compare {
 // comes out. `differs`, `noise`, `equal`: there is a row with that verdict.
 struct SideSummary {
   bool differs = false, noise = false, equal = false;
-  bool unknown = false;  // there is a recorded value that could not be judged
-  double severity = 0;   // the largest one
+  bool unknown = false;    // there is a recorded value that could not be judged
+  bool unwritten = false;  // there is memory that nobody has written
+  double severity = 0;     // the largest one
   // The row with the largest severity, index into Comparison::rows. When no row has a number: the
   // first row that differs. -1: there is none.
   int32_t worst_row = -1;
-  bool any() const { return differs || noise || equal || unknown; }
+  bool any() const { return differs || noise || equal || unknown || unwritten; }
 };
 struct CallSummary {
   SideSummary in, out;

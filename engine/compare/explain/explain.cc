@@ -52,18 +52,12 @@ std::string DescribeInputs(const Comparison& c, int32_t p, const CallSummary& ca
   return inputs;
 }
 
-// "it reads memory that nobody wrote: input.0, which Torch.empty.0.forward returned (train.py:12 ...)"
+// "it reads memory that nobody wrote: input.0, allocated by torch.empty: train.py:12 in f: ..."
 std::string DescribeUnwritten(const Comparison& c, int32_t row) {
   std::string text = fmt::format("it reads memory that nobody wrote: {}", LeafLabel(c, row));
   const std::string_view allocation = c.target.AllocationOf(c.rows[row].target);
   if (allocation.empty()) return text + ", a copy of such memory";
-  text += fmt::format(", which {} returned", allocation);
-  for (int32_t p = 0; p < static_cast<int32_t>(c.pairs.size()); ++p) {
-    if (c.pairs[p].target < 0 || RecordOf(c, p).name != allocation) continue;
-    const std::string line = SourceLineOf(c, p);
-    return line.empty() ? text : fmt::format("{} ({})", text, line);
-  }
-  return text;
+  return fmt::format("{}, allocated by {}", text, allocation);
 }
 
 std::string Advice(const Comparison& c, int32_t p, const CallSummary& call) {

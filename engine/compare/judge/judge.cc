@@ -107,6 +107,21 @@ bool JudgeNonFinite(const Quartet& t, const Quartet& g, Measure* m) {
 // the largest difference in roundings. Example, float32 with 100 elements, max 4, min -1, norm 10:
 // the means are 1e-6 and 3e-6. Their difference is not divided by a mean but by the root of the
 // mean square, 10 / sqrt(100) = 1. That is 2e-6 / 1.19e-7 = 17 roundings; 64 are explained: noise.
+// The severity of the elements that are no extremes; 0 when they are not known.
+double RestSeverity(const JudgeOptions& options, const Rounding& r) {
+  const LeafRest *t = options.target_rest, *g = options.golden_rest;
+  if (t == nullptr || g == nullptr) return 0;
+  const double scale = std::max(
+      {std::abs(t->max), std::abs(t->min), std::abs(g->max), std::abs(g->min), options.magnitude});
+  return std::max({Disagreement(t->max, g->max, scale, r), Disagreement(t->min, g->min, scale, r),
+                   Disagreement(t->norm, g->norm, std::max(t->norm, g->norm), r)});
+}
+
+bool ExtremesDiffer(const JudgeOptions& options) {
+  const LeafRest *t = options.target_rest, *g = options.golden_rest;
+  return t != nullptr && g != nullptr && t->extremes != g->extremes;
+}
+
 void JudgeStatistics(const Leaf& target, const Leaf& golden, const JudgeOptions& options,
                      bool other_bits, Measure* m) {
   const Quartet t = QuartetOf(target), g = QuartetOf(golden);
@@ -122,13 +137,15 @@ void JudgeStatistics(const Leaf& target, const Leaf& golden, const JudgeOptions&
   }
   if (!any) return Settle(m, RowVerdict::kUnknown, Reason::kNoCommonNumber, Measure().severity);
   if (JudgeNonFinite(t, g, m)) return;
+  if (ExtremesDiffer(options)) return Settle(m, RowVerdict::kDiffers, Reason::kExtremes, kInf);
 
   const Reason dtype = DTypeReason(target, golden, r);
-  if (same && !CountsDiffer(target.counts->zero, golden.counts->zero)) {
+  const double rest = RestSeverity(options, r);
+  if (same && rest == 0 && !CountsDiffer(target.counts->zero, golden.counts->zero)) {
     return other_bits ? Settle(m, RowVerdict::kNoise, Reason::kOtherBits, 0)
                       : Settle(m, RowVerdict::kEqual, dtype, 0);
   }
-  double severity = 0;
+  double severity = rest;
   const auto both = [&](int i) { return Recorded(t.text[i]) && Recorded(g.text[i]); };
   double scale = options.magnitude;
   for (const int i : {kMax, kMin}) {
@@ -262,6 +279,15 @@ void JudgeLeaves(const Leaf& target, const Leaf& golden, Mode mode, const JudgeO
   }
 }
 
+namespace {
+
+// Whether the element with the largest error is none of the extremes.
+bool IsBelow(const kernels::Diff& d, const LeafRest& rest) {
+  return d.worst_golden <= rest.max && d.worst_golden >= rest.min;
+}
+
+}  // namespace
+
 void JudgeDiff(const kernels::Diff& d, const Leaf& target, const Leaf& golden,
                const JudgeOptions& options, Measure* m) {
   const Rounding r = RoundingFor(target, golden, options);
@@ -284,12 +310,19 @@ void JudgeDiff(const kernels::Diff& d, const Leaf& target, const Leaf& golden,
   // that are never larger stand for it: the worst element and the root of the mean square.
   double scale = std::max(std::abs(d.worst_golden),
                           finite > 0 ? norm / std::sqrt(static_cast<double>(finite)) : 0);
-  for (const double v : {golden.max_value, golden.min_value, options.magnitude}) {
-    if (std::isfinite(v)) scale = std::max(scale, std::abs(v));
+  double size = norm;
+  if (const LeafRest* rest = options.golden_rest; rest != nullptr && IsBelow(d, *rest)) {
+    // The largest error is one of an ordinary element: extremes such as -1e9 are no scale for it.
+    scale = std::max({std::abs(rest->max), std::abs(rest->min), options.magnitude});
+    size = rest->norm;
+  } else {
+    for (const double v : {golden.max_value, golden.min_value, options.magnitude}) {
+      if (std::isfinite(v)) scale = std::max(scale, std::abs(v));
+    }
   }
   double severity = Disagreement(d.max_abs_error, 0, scale, r);
   if (!(r.epsilon == 0) && d.euclidean > 0) {
-    severity = std::max(severity, Disagreement(d.euclidean, 0, std::max(norm, summed), r));
+    severity = std::max(severity, Disagreement(d.euclidean, 0, std::max(size, summed), r));
   }
   const double limit = ExplainedRoundings(r, options.terms, options.tolerance);
   Settle(m, severity <= limit ? RowVerdict::kNoise : RowVerdict::kDiffers, dtype, severity);
@@ -334,6 +367,8 @@ std::string_view ReasonText(Reason reason) {
       return "the argument itself differs";
     case Reason::kNonFinite:
       return "NaN or infinity on one side only, or of another sign";
+    case Reason::kExtremes:
+      return "another number of extremes, such as masked elements";
     case Reason::kChecksumDiffers:
       return "different checksums";
     case Reason::kOtherBits:

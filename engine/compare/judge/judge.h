@@ -26,6 +26,8 @@ struct JudgeOptions {
   double explained = -1;
   // A coarser float dtype in which values before this one were computed; empty: there is none.
   ElementType noise_dtype;
+  // The numbers of both tensors without their extremes; null: not known.
+  const LeafRest *target_rest = nullptr, *golden_rest = nullptr;
 };
 
 // How far the statistics of two leaves are apart. NaN when a statistic is not a number, and when
@@ -45,6 +47,8 @@ Differences DifferencesOf(const Leaf& target, const Leaf& golden);
 //   max, min  the tensor's largest value, max(|max|, |min|)
 //   norm      the norm
 //   mean      the root of the mean square, norm / sqrt(n): the terms of a mean cancel each other
+// Where both tensors have extremes (options.target_rest), maximum, minimum and norm of the other
+// elements count as well, by their own scale: beside -1e9 every error of a score is nothing.
 // When options.magnitude is larger than that scale, it is the scale: x - y has the rounding of x
 // and y.
 void JudgeLeaves(const Leaf& target, const Leaf& golden, Mode mode, const JudgeOptions& options,

@@ -110,8 +110,11 @@ double SummedMagnitude(const Dump& dump, const Record& record, const Leaf& outpu
   const Leaf *a = nullptr, *b = nullptr;  // the first two tensors that go in
   for (const Leaf& leaf : dump.LeavesOf(record)) {
     if (leaf.kind != LeafKind::kTensor || !GoesIn(leaf) || !leaf.has_stats) continue;
-    if (!std::isfinite(leaf.max_value) || !std::isfinite(leaf.min_value)) return 0;
-    largest = std::max({largest, std::abs(leaf.max_value), std::abs(leaf.min_value)});
+    const LeafRest* rest = dump.RestOf(static_cast<int32_t>(&leaf - dump.leaves.data()));
+    const double max = rest != nullptr ? rest->max : leaf.max_value,
+                 min = rest != nullptr ? rest->min : leaf.min_value;
+    if (!std::isfinite(max) || !std::isfinite(min)) return 0;
+    largest = std::max({largest, std::abs(max), std::abs(min)});
     if (a == nullptr) {
       a = &leaf;
     } else if (b == nullptr) {
@@ -119,9 +122,10 @@ double SummedMagnitude(const Dump& dump, const Record& record, const Leaf& outpu
     }
   }
   if (a == nullptr) return 0;
-  const auto rms = [](const Leaf& leaf) {
-    const double n = Elements(leaf);
-    return n > 0 && std::isfinite(leaf.norm_value) ? leaf.norm_value / std::sqrt(n) : 0;
+  const auto rms = [&dump](const Leaf& leaf) {
+    const LeafRest* rest = dump.RestOf(static_cast<int32_t>(&leaf - dump.leaves.data()));
+    const double n = Elements(leaf), norm = rest != nullptr ? rest->norm : leaf.norm_value;
+    return n > 0 && std::isfinite(norm) ? norm / std::sqrt(n) : 0;
   };
   const double terms = std::max(1.0, Elements(*a) / out);
   if (record.direction == Direction::kForward) {

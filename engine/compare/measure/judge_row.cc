@@ -30,7 +30,10 @@ void RowJudge::Judge(uint32_t row, ElementType noise_dtype, Measure* m) {
           .severity = std::numeric_limits<double>::infinity()};
     return;
   }
-  JudgeOptions options{.tolerance = c_.tolerance, .noise_dtype = noise_dtype};
+  JudgeOptions options{.tolerance = c_.tolerance,
+                       .noise_dtype = noise_dtype,
+                       .target_rest = c_.target.RestOf(c_.rows[row].target),
+                       .golden_rest = c_.golden.RestOf(c_.rows[row].golden)};
   options.explained =
       c_.Thresholds().Explained(record_.api, JudgedType(target.dtype, golden.dtype, noise_dtype));
   JudgeLeaves(target, golden, c_.mode, options, m);

@@ -44,7 +44,10 @@ JudgeOptions OptionsFor(const CompareOptions& options, const Comparison& c, cons
                         uint32_t row, double terms) {
   const Leaf &t = c.target.leaves[c.rows[row].target], &g = c.golden.leaves[c.rows[row].golden];
   const Record& record = c.golden.records[pair.golden];
-  JudgeOptions judge{.tolerance = options.tolerance, .noise_dtype = c.NoiseDTypeOf(row)};
+  JudgeOptions judge{.tolerance = options.tolerance,
+                     .noise_dtype = c.NoiseDTypeOf(row),
+                     .target_rest = c.target.RestOf(c.rows[row].target),
+                     .golden_rest = c.golden.RestOf(c.rows[row].golden)};
   if (t.slot == Slot::kOutput) {
     judge.terms = terms;
     judge.magnitude = SummedMagnitude(c.golden, record, g);

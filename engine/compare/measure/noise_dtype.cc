@@ -1,5 +1,6 @@
 #include "engine/compare/measure/noise_dtype.h"
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "engine/compare/measure/judge_row.h"
@@ -202,12 +203,15 @@ void FindCoarseDType(Comparison* c) {
   }
 }
 
-// Whether rows that are not equal hold floats of two dtypes.
+// Whether a row is not equal, and the tensors are floats of two dtypes.
 bool HasTwoDTypes(const Comparison& c) {
+  const auto differs = [](const Measure& m) {
+    return m.verdict == RowVerdict::kNoise || m.verdict == RowVerdict::kDiffers;
+  };
+  if (std::none_of(c.measures.begin(), c.measures.end(), differs)) return false;
   double epsilon = 0;
-  for (size_t i = 0; i < c.rows.size(); ++i) {
-    const Row& row = c.rows[i];
-    if (c.measures[i].verdict == RowVerdict::kEqual || row.target < 0 || row.golden < 0) continue;
+  for (const Row& row : c.rows) {
+    if (row.target < 0 || row.golden < 0) continue;
     for (const ElementType type :
          {c.target.leaves[row.target].dtype, c.golden.leaves[row.golden].dtype}) {
       const double own = RoundingOf(NumbersOf(type)).epsilon;

@@ -65,6 +65,7 @@ enum class Reason : uint8_t {
   kShapeDiffers,     // differs: shapes that are not equal without their dimensions of extent 1
   kValueDiffers,     // differs: plain values (int, str, ...) that are not the same
   kNonFinite,        // differs: NaN or infinity on one side only, or infinities of opposite sign
+  kExtremes,         // differs: another number of extremes (kernels/rest_stats.h)
   kChecksumDiffers,  // differs: the checksums differ; nothing tells by how much
   kOtherBits,        // noise: equal statistics and different bits: rounded or reordered elements
   kCoarserBefore,    // noise, differs: judged by a coarser float dtype, in which values before it

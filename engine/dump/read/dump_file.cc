@@ -132,12 +132,13 @@ Status Append(std::string_view path, Entries* piece, size_t done, size_t size, E
   all->leaves.insert(all->leaves.end(), piece->leaves.begin(), piece->leaves.end());
   all->stack_keys.insert(all->stack_keys.end(), piece->stack_keys.begin(), piece->stack_keys.end());
   all->groups.insert(all->groups.end(), piece->groups.begin(), piece->groups.end());
-  const auto append = [&](LeafTexts* from, LeafTexts* to) {
-    for (LeafText& item : *from) item.leaf += static_cast<uint32_t>(leaves);
+  const auto append = [&](auto* from, auto* to) {
+    for (auto& item : *from) item.leaf += static_cast<uint32_t>(leaves);
     to->insert(to->end(), from->begin(), from->end());
   };
   append(&piece->unwritten, &all->unwritten);
   append(&piece->strides, &all->strides);
+  append(&piece->rests, &all->rests);
   all->arena.Take(&piece->arena);
   all->shapes.Take(&piece->shapes);
   all->counts.splice(all->counts.end(), piece->counts);
@@ -325,6 +326,7 @@ Status ReadDumpFile(std::string_view path, std::string_view text, Dump* dump,
     dump->groups = std::move(parsed.all.groups);
     dump->unwritten = std::move(parsed.all.unwritten);
     dump->strides = std::move(parsed.all.strides);
+    dump->rests = std::move(parsed.all.rests);
     *stack_keys = std::move(parsed.all.stack_keys);
     parsed.all.arena.Release(&dump->arena);
     dump->shapes.Take(&parsed.all.shapes);

@@ -26,8 +26,10 @@ namespace msprobe::dump {
 struct Entries {
   std::vector<Record> records;
   std::vector<Leaf> leaves;
-  std::vector<ProcessGroup> groups;          // Record::group counts from the start of this run
-  LeafTexts unwritten, strides;              // leaves count from the start of this run
+  std::vector<ProcessGroup> groups;  // Record::group counts from the start of this run
+  // Of single leaves, which count from the start of this run.
+  LeafTexts unwritten, strides;
+  std::vector<LeafRest> rests;
   std::vector<std::string_view> stack_keys;  // the "stack" member of each record; "" when absent
   TextArena arena;
   ShapePool shapes;
@@ -44,6 +46,7 @@ struct Entries {
     groups.clear();
     unwritten.clear();
     strides.clear();
+    rests.clear();
     stack_keys.clear();
     arena = TextArena();
     shapes = ShapePool();

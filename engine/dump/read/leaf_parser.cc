@@ -163,6 +163,7 @@ struct LeafParser::Members {
   std::string_view ranks, format;
   ElementCounts counts;
   bool counted = false;
+  LeafRest rest;
 };
 
 void LeafParser::Member(std::string_view k, Leaf* leaf, Members* read) {
@@ -231,6 +232,14 @@ void LeafParser::Member(std::string_view k, Leaf* leaf, Members* read) {
     AppendListText(json_, &scratch_);
     out_->strides.push_back(
         {static_cast<uint32_t>(out_->leaves.size() - 1), out_->arena.Copy(scratch_)});
+  } else if (Is(k, "extremes")) {
+    read->rest.extremes = Count();
+  } else if (Is(k, "rest_max")) {
+    ReadNumber(&read->rest.max);
+  } else if (Is(k, "rest_min")) {
+    ReadNumber(&read->rest.min);
+  } else if (Is(k, "rest_norm")) {
+    ReadNumber(&read->rest.norm);
   } else if (Is(k, "group_ranks")) {
     read->ranks = PythonText();
   } else if (Is(k, "format") && json_->Peek() == '"') {
@@ -264,6 +273,10 @@ void LeafParser::ReadObject(std::string_view path, Leaf* leaf) {
   } else {
     DescribePlainValue(read.has_value, read.ranks, read.format, path, &out_->shapes, leaf);
   }
+  if (read.rest.extremes > 0) {
+    read.rest.leaf = static_cast<uint32_t>(out_->leaves.size() - 1);
+    out_->rests.push_back(read.rest);
+  }
   if (read.counted) leaf->counts = &out_->counts.emplace_back(read.counts);
   // "Functional.linear.0.forward.input.0.pt": the name without its extension.
   const bool file_named =
@@ -272,6 +285,11 @@ void LeafParser::ReadObject(std::string_view path, Leaf* leaf) {
   leaf->name = file_named ? leaf->data_name.substr(0, leaf->data_name.view().rfind('.'))
                           : out_->arena.Copy(path);
   out_->has_checksums |= !leaf->checksum.empty();
+}
+
+void LeafParser::ReadNumber(double* value) {
+  std::string_view number;
+  if (json_->Number(&number)) *value = formats::JsonNumber(number);
 }
 
 void LeafParser::SetStatistic(TextRef* text, double* value) {

@@ -40,6 +40,7 @@ class LeafParser {
   struct Members;  // the members of one object that were read
   void Member(std::string_view key, Leaf* leaf, Members* read);
   void Scalar(Leaf* leaf);
+  void ReadNumber(double* value);
   void SetStatistic(TextRef* text, double* value);
   int64_t Count();
 

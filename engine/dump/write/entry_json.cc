@@ -55,6 +55,17 @@ void AppendCount(std::string* out, std::string_view key, int64_t count) {
   AppendInteger(out, count);
 }
 
+// The numbers of the elements that are no extremes.
+void AppendRest(std::string* out, const TensorValue& tensor) {
+  AppendCount(out, "extremes", tensor.rest->extremes);
+  *out += ",\"rest_max\":";
+  AppendFloat(out, tensor, tensor.rest->max);
+  *out += ",\"rest_min\":";
+  AppendFloat(out, tensor, tensor.rest->min);
+  *out += ",\"rest_norm\":";
+  AppendFloat(out, tensor, tensor.rest->norm);
+}
+
 void AppendChecksumMember(std::string* out, const TensorValue& tensor) {
   if (tensor.checksum == kernels::Checksum::kNone || tensor.numbers != TensorValue::Numbers::kHere)
     return;
@@ -253,6 +264,7 @@ void AppendTensorJson(std::string* out, const TensorValue& tensor) {
       AppendCount(out, "neg_inf", tensor.stats.neg_inf);
       AppendCount(out, "zero", tensor.stats.zero);
     }
+    if (tensor.rest && tensor.with_statistics) AppendRest(out, tensor);
     if (tensor.first_nonfinite >= 0) {
       *out += ",\"first_nonfinite\":";
       AppendInteger(out, tensor.first_nonfinite);

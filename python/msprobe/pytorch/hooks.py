@@ -72,6 +72,10 @@ def _add_apis():
             missing.append(f"category {category} (not known)")
     if missing:
         _engine.warn(f"support_wrap_ops.yaml: not observed: {', '.join(missing)}")
+    for name in ("empty", "empty_like", "empty_strided", "empty_permuted"):
+        _engine.add_wait(torch, name, "allocate")
+    for name in ("new_empty", "new_empty_strided"):
+        _engine.add_wait(torch.Tensor, name, "allocate")
     if torch.distributed.is_available():
         _add_collectives(lists)
     _engine.warn_unmet_rules()

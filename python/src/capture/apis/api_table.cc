@@ -16,9 +16,11 @@ std::string_view ApiName(const Api& api) {
 }
 
 Api::Memory MemoryOf(std::string_view function) {
-  if (ReturnsUnwrittenMemory(function)) return Api::Memory::kAllocates;
   if (WritesWholeTensor(function)) return Api::Memory::kFills;
-  return function == "__setitem__" ? Api::Memory::kAssigns : Api::Memory::kOther;
+  if (function == "__setitem__") return Api::Memory::kAssigns;
+  const bool in_place =
+      function.starts_with("__i") || (function.ends_with('_') && function[0] != '_');
+  return in_place ? Api::Memory::kUpdates : Api::Memory::kOther;
 }
 
 }  // namespace
@@ -73,6 +75,7 @@ std::string ApiTable::AddWait(PyObject* owner, const std::string& name, Api::Kin
   if (Interposer::Find(target.get()) != nullptr) return "";  // it was added by an earlier start
   auto api = std::make_unique<Api>();
   api->kind = kind;
+  if (kind == Api::kAllocator) api->prefix = "torch." + name;
   std::string reason = Interposer::Add(owner, key.get(), target.get(), api.get());
   if (reason.empty()) apis_.push_back(std::move(api));
   return reason;

@@ -31,8 +31,8 @@ class ApiTable {
   // Lists `name` of `owner` (a dotted name is looked up step by step) under `prefix`.
   std::string Add(const std::string& prefix, PyObject* owner, const std::string& name,
                   ApiTraits traits);
-  // Adds a method or function by which the program learns that an asynchronous call is complete.
-  // Returns "" or why its calls are not seen.
+  // Adds a method or function that tells something about other calls: that an asynchronous one is
+  // complete, that memory is new. Returns "" or why its calls are not seen.
   std::string AddWait(PyObject* owner, const std::string& name, Api::Kind kind);
   // Makes an Api that the caller gives to the interposer. It is never destroyed.
   Api* New(const std::string& prefix, const std::string& name);

@@ -233,6 +233,12 @@ void TellOfCompiler() {
 
 }  // namespace
 
+namespace {
+
+bool IsOutermost() { return depth == 0 && call_place.compilers == 0; }
+
+}  // namespace
+
 PyObject* ObserveCall(const Api& api, const CallArgs& call, PyObject* (*original)(void*),
                       void* context) {
   if (api.off) return original(context);
@@ -255,7 +261,7 @@ PyObject* ObserveCall(const Api& api, const CallArgs& call, PyObject* (*original
     PyObject* result = original(context);
     if (api.kind == Api::kPatcher) {
       ModuleCalls::Repair();
-    } else if (observer != nullptr) {
+    } else if (observer != nullptr && (api.kind != Api::kAllocator || IsOutermost())) {
       observer->OnCompletionCall(api, call, result);
     }
     return result;

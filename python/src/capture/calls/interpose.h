@@ -45,6 +45,9 @@ struct Api {
     // _CoalescingManager.append(manager, work): `work` is the work of all collectives that the
     // manager has put together.
     kCoalesce,
+    // Returns memory that nobody has written (torch.empty). Told of when no listed call is around
+    // it: what a listed call does inside itself is its own matter.
+    kAllocator,
     // A compiler. It traces: calls that it makes are not part of the training step. It also reads
     // the code of Python functions (code_stub.h).
     kCompiler,
@@ -53,12 +56,12 @@ struct Api {
     // Resets the pointers of module calls (module_calls.h).
     kPatcher,
   };
-  // What a call does with memory that nobody has written (unwritten_memory.h).
+  // What a recorded call does with memory that nobody has written (unwritten_memory.h).
   enum class Memory : uint8_t {
     kOther,
-    kAllocates,  // returns such memory: empty
-    kFills,      // writes every element of its first argument: copy_
-    kAssigns,    // writes the part of its first argument that the second selects: __setitem__
+    kFills,    // writes every element of its first argument: copy_
+    kAssigns,  // writes the part of its first argument that the second selects: __setitem__
+    kUpdates,  // writes an unknown part of its first argument: scatter_
   };
   std::string prefix;                // "Functional"
   std::string stem;                  // "Functional.linear.": the entry names begin with it
@@ -89,7 +92,8 @@ class CallObserver {
   virtual void* Enter(const Api& api, const CallArgs& args) = 0;
   // `result` is null when the call raised (the exception is set and stays set).
   virtual void Leave(void* token, const CallArgs& args, PyObject* result) = 0;
-  // After each call of an API of kind kWait, kPoll or kCoalesce, also inside other calls.
+  // After each call of an API of kind kWait, kPoll, kCoalesce, also inside other calls, and of kind
+  // kAllocator.
   virtual void OnCompletionCall(const Api& api, const CallArgs& args, PyObject* result) = 0;
 };
 

@@ -99,6 +99,7 @@ void AsyncCollectives::OnCompletionCall(const Api& api, const CallArgs& args, Py
     case Api::kCompiler:
     case Api::kEvaluator:
     case Api::kCall:
+    case Api::kAllocator:
     case Api::kPatcher:
       return;
   }

@@ -77,6 +77,9 @@ void ApiRecorder::LeaveCall(std::unique_ptr<OpenCall> call, const CallArgs& args
     const std::string_view exception = result == nullptr ? TypeName(PyErr_Occurred()) : "";
     const KeepError keep;
     const QuietTorch quiet;
+    // Before the results are recorded: what the call has written is no unwritten memory any more.
+    // The results of an asynchronous collective are recorded when they have come.
+    if (result != nullptr) NoteMemory(*call, args);
     if (call->api->collective && result == nullptr) HintAtFailure(keep.text());
     if (call->api->collective && async_collectives_.TakeIfAsync(&call, args, result)) return;
     if (result == nullptr) {
@@ -86,31 +89,53 @@ void ApiRecorder::LeaveCall(std::unique_ptr<OpenCall> call, const CallArgs& args
     } else {
       calls_->WriteOutput(call.get(), result, nullptr);
     }
-    if (result != nullptr) NoteMemory(*call, args, result);
     calls_->Finish(call.get());
   }
   calls_->Recycle(std::move(call));
 }
 
-void ApiRecorder::NoteMemory(const OpenCall& call, const CallArgs& args, PyObject* result) {
+void ApiRecorder::NoteMemory(const OpenCall& call, const CallArgs& args) {
   UnwrittenMemory& memory = recording_->unwritten;
-  if (call.api->memory == Api::Memory::kAllocates) memory.Allocated(result, call.entry.name());
   if (memory.empty()) return;
   const Py_ssize_t given = args.count + (args.self != nullptr ? 1 : 0);
   const auto argument = [&](Py_ssize_t i) {
     if (args.self != nullptr && i-- == 0) return args.self;
     return args.positional[i];
   };
-  if (call.api->memory == Api::Memory::kFills && given > 0) memory.Written(argument(0));
-  if (call.api->memory == Api::Memory::kAssigns && given > 1)
-    memory.Assigned(argument(0), argument(1));
-  if (call.api->output_is_arguments) {
-    for (const PyRef& value : Flatten(args)) memory.Written(value.get());
+  PyObject* out = KeywordOf(args, "out");
+  if (out != nullptr) memory.Written(out);
+  switch (call.api->memory) {
+    case Api::Memory::kFills:
+      if (given > 0) memory.Written(argument(0));
+      return;
+    case Api::Memory::kAssigns:
+      if (given > 1) memory.Assigned(argument(0), argument(1));
+      return;
+    case Api::Memory::kUpdates:
+      return;
+    case Api::Memory::kOther:
+      break;
   }
-  if (PyObject* out = KeywordOf(args, "out"); out != nullptr) memory.Written(out);
+  // A function that changes an argument and whose name does not say so fills it, as far as is known.
+  for (const PyRef& value : Flatten(args)) {
+    if (call.api->output_is_arguments || memory.HasChanged(value.get(), call.entry))
+      memory.Written(value.get());
+  }
+}
+
+void ApiRecorder::NoteAllocation(const Api& api, PyObject* result) {
+  if (result == nullptr || !recording_->sees_calls || !recording_->session->collecting()) return;
+  const KeepError keep;
+  const QuietTorch quiet;
+  recording_->Guarded([&] {
+    bool is_new;
+    const int64_t site = recording_->stacks.Intern(&is_new);
+    recording_->unwritten.Allocated(result, api.prefix + recording_->WhereIs(site));
+  });
 }
 
 void ApiRecorder::OnCompletionCall(const Api& api, const CallArgs& args, PyObject* result) {
+  if (api.kind == Api::kAllocator) return NoteAllocation(api, result);
   if (async_collectives_.empty()) return;
   const std::string_view exception = result == nullptr ? TypeName(PyErr_Occurred()) : "";
   const KeepError keep;

@@ -31,7 +31,8 @@ class ApiRecorder final : public CallObserver {
 
  private:
   // Keeps account of memory that nobody has written, after a call that did not raise.
-  void NoteMemory(const OpenCall& call, const CallArgs& args, PyObject* result);
+  void NoteMemory(const OpenCall& call, const CallArgs& args);
+  void NoteAllocation(const Api& api, PyObject* result);
   void* EnterCall(const Api& api, const CallArgs& args);
   void LeaveCall(std::unique_ptr<OpenCall> call, const CallArgs& args, PyObject* result);
 

@@ -1,6 +1,7 @@
 #include "capture/values/unwritten_memory.h"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "capture/python/torch_api.h"
@@ -39,7 +40,7 @@ bool SelectsView(PyObject* index) {
 
 }  // namespace
 
-void UnwrittenMemory::Allocated(PyObject* tensor, std::string_view entry) {
+void UnwrittenMemory::Allocated(PyObject* tensor, std::string_view allocation) {
   const TorchApi& torch = TorchApi::Get();
   if (torch.storage_weak_ref == nullptr || !torch.IsPlainTensor(tensor)) return;
   const TensorAccess access(tensor, Fetch::kNever);
@@ -55,7 +56,7 @@ void UnwrittenMemory::Allocated(PyObject* tensor, std::string_view entry) {
   // It is new memory: whatever was there before has been freed.
   allocations_.insert_or_assign(
       begin, Allocation{begin + size, UnwrittenBytes(reinterpret_cast<const void*>(begin), size),
-                        std::move(weak), std::string(entry)});
+                        std::move(weak), std::string(allocation)});
   if (allocations_.size() >= forget_at_) Forget();
 }
 
@@ -68,6 +69,12 @@ void UnwrittenMemory::Written(PyObject* value) {
       if (!PyTuple_Check(PyTuple_GET_ITEM(items.get(), i)))
         Written(PyTuple_GET_ITEM(items.get(), i));
     }
+    return;
+  }
+  if (std::string_view(Py_TYPE(value)->tp_name) == "P2POp") {  // of batch_isend_irecv
+    const PyRef tensor = PyRef::Steal(PyObject_GetAttrString(value, "tensor"));
+    ClearError();
+    if (tensor && TorchApi::Get().IsTensor(tensor.get())) Written(tensor.get());
     return;
   }
   if (!TorchApi::Get().IsTensor(value)) return;
@@ -93,10 +100,21 @@ void UnwrittenMemory::Assigned(PyObject* tensor, PyObject* index) {
   Written(part.get());
 }
 
+bool UnwrittenMemory::HasChanged(PyObject* value, const Entry& entry) {
+  if (!TorchApi::Get().IsTensor(value)) return false;
+  const TensorAccess access(value, Fetch::kNever);
+  if (!access.readable() || AllocationOf(access.view()).empty()) return false;
+  const uint64_t now = kernels::ComputeStats(access.view()).fingerprint;
+  const auto shows_it = [&](const TensorValue& tensor) {
+    return !tensor.unwritten.empty() && tensor.stats.fingerprint == now;
+  };
+  return std::none_of(entry.tensors().begin(), entry.tensors().end(), shows_it);
+}
+
 std::string_view UnwrittenMemory::AllocationOf(const TensorView& view) {
   const auto found = Find(view.data);
   if (found == allocations_.end() || !found->second.bytes.Shows(view)) return {};
-  return found->second.entry;
+  return found->second.name;
 }
 
 UnwrittenMemory::Allocations::iterator UnwrittenMemory::Find(const void* address) {

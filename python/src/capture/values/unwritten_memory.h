@@ -2,9 +2,9 @@
 // Its content is another in each run; a dump says which values show it, so that a comparison does
 // not blame a call for it.
 //
-//   memory.Allocated(tensor, "Torch.empty.0.forward");
+//   memory.Allocated(tensor, "torch.empty: train.py:12 b = torch.empty(8)");
 //   memory.Written(part);                  // part.copy_(x)
-//   memory.AllocationOf(view);             // "Torch.empty.0.forward", or "": all of it is written
+//   memory.AllocationOf(view);             // that text, or "": all of it is written
 #pragma once
 
 #include <Python.h>
@@ -15,6 +15,7 @@
 #include <string_view>
 
 #include "capture/python/py_ref.h"
+#include "engine/model/entry.h"
 #include "engine/tensor/unwritten_bytes.h"
 
 namespace msprobe::capture {
@@ -25,13 +26,17 @@ class UnwrittenMemory {
  public:
   bool empty() const { return allocations_.empty(); }
 
-  // The call `entry` returned this tensor, whose memory nobody has written.
-  void Allocated(PyObject* tensor, std::string_view entry);
-  // A call wrote every element of this value: a tensor, or a list or tuple of tensors.
+  // A call returned this tensor, whose memory nobody has written. `allocation` names the call.
+  void Allocated(PyObject* tensor, std::string_view allocation);
+  // A call wrote every element of this value: a tensor, a torch.distributed.P2POp, or a list or
+  // tuple of them.
   void Written(PyObject* value);
   // tensor[index] = ... An index of tensors is not followed: what it wrote stays unwritten here.
   void Assigned(PyObject* tensor, PyObject* index);
-  // The entry that returned the memory when an element of `view` is unwritten, else "". Valid until
+  // Whether the elements of a value that is unwritten differ from those that `entry`, made before a
+  // call, has recorded of it.
+  bool HasChanged(PyObject* value, const Entry& entry);
+  // The call that returned the memory when an element of `view` is unwritten, else "". Valid until
   // the next call of another member.
   std::string_view AllocationOf(const TensorView& view);
 
@@ -40,7 +45,7 @@ class UnwrittenMemory {
     uintptr_t end = 0;
     UnwrittenBytes bytes;
     PyRef storage;  // a StorageWeakRef: tells when the memory is freed
-    std::string entry;
+    std::string name;
   };
   using Allocations = std::map<uintptr_t, Allocation>;  // by the address of the first byte
 

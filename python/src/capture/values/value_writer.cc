@@ -9,6 +9,7 @@
 #include "capture/values/unwritten_memory.h"
 #include "engine/base/threads.h"
 #include "engine/kernels/find_nonfinite.h"
+#include "engine/kernels/rest_stats.h"
 
 namespace msprobe::capture {
 namespace {
@@ -16,6 +17,15 @@ namespace {
 // Below this many bytes, releasing the GIL costs more than other threads gain.
 constexpr int64_t kReleaseGilBytes = 1 << 20;
 constexpr int64_t kParallelBytes = 1 << 19;
+
+// Takes no time for a tensor without extremes.
+std::optional<kernels::RestStats> MeasureRest(const TensorView& view, const kernels::Stats& stats) {
+  const int64_t bytes = view.numel() * static_cast<int64_t>(DTypeSize(view.dtype));
+  ThreadPool* pool = bytes >= kParallelBytes ? &ThreadPool::Default() : nullptr;
+  if (bytes < kReleaseGilBytes) return kernels::ComputeRestStats(view, stats, pool);
+  const ReleasedGil released;
+  return kernels::ComputeRestStats(view, stats, pool);
+}
 
 // Fills all members of a TensorValue but `file`, from a TensorAccess or NumpyArray. `ticket`: the
 // number under which a device delivers the statistics; -1: they are computed here.
@@ -47,6 +57,7 @@ void Describe(const Access& access, const ValueOptions& options, EntryStyle styl
   value->numbers = TensorValue::Numbers::kHere;
   value->element_type = view.dtype;
   const kernels::Stats& stats = value->stats;
+  if (value->with_statistics && !options.for_pkl) value->rest = MeasureRest(view, stats);
   if (style.locate && stats.nan + stats.pos_inf + stats.neg_inf > 0)
     value->first_nonfinite = kernels::FirstNonfinite(view);
 }
