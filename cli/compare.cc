@@ -107,9 +107,17 @@ class CompareVerb : public Verb {
       output.Add(0, CompareCheckpointPair(pairs[0], memory, output));
     } else {
       ForEachPair(pairs, log_rows_, memory, [&](size_t i, uint64_t part) {
-        MemoryBudget budget(
-            {.bytes = part, .file_bytes = FileSizes(pairs[i]), .asked_for = !memory_.empty()});
-        const Result<compare::Comparison> comparison = ComparePair(pairs[i], &budget, output);
+        const uint64_t size = FileSizes(pairs[i]);
+        const std::string label =
+            fmt::format("reading {} and {}", pairs[i].target, pairs[i].golden);
+        MemoryBudget budget({.bytes = part,
+                             .file_bytes = size,
+                             .asked_for = !memory_.empty(),
+                             .on_read = [&](uint64_t read) {
+                               output.Progress(i, CompareOutput::Phase::kReading, label, read,
+                                               size);
+                             }});
+        const Result<compare::Comparison> comparison = ComparePair(i, pairs[i], &budget, output);
         if (budget.exceeded() && part < memory) return false;
         output.Add(i, comparison);
         return true;
@@ -282,9 +290,8 @@ class CompareVerb : public Verb {
         options->mapped_counts ? left : std::min(options->max_resident_tensor_bytes, left);
   }
 
-  Result<compare::Comparison> ComparePair(const DumpPair& pair, MemoryBudget* memory,
+  Result<compare::Comparison> ComparePair(size_t index, const DumpPair& pair, MemoryBudget* memory,
                                           CompareOutput& out) const {
-    out.Progress(fmt::format("reading {} and {}", pair.target, pair.golden));
     std::optional<Result<Dump>> sides[2];
     const auto read = [&](size_t i) { sides[i] = dumps_.Read(i == 0, pair, memory); };
     // With two cores the two dumps are read at the same time, one on each core. With more cores one
@@ -296,9 +303,9 @@ class CompareVerb : public Verb {
     }
     MSPROBE_ASSIGN_OR_RETURN(Dump target, *std::move(sides[0]));
     MSPROBE_ASSIGN_OR_RETURN(Dump golden, *std::move(sides[1]));
-    out.Progress(
-        fmt::format("comparing {} with {} values", target.leaves.size(), golden.leaves.size()));
-    compare::CompareOptions options = options_;
+    const std::string label =
+        fmt::format("comparing {} with {} values", target.leaves.size(), golden.leaves.size());
+    compare::CompareOptions options = WithProgress(index, label, out);
     MSPROBE_RETURN_IF_ERROR(memory->Take(pair.target, mapping_.Memory(target, golden)));
     MSPROBE_ASSIGN_OR_RETURN(options.mapping, mapping_.For(target, golden));
     if (target.task == Task::kTensor && golden.task == Task::kTensor) {
@@ -314,26 +321,38 @@ class CompareVerb : public Verb {
       const uint64_t counted = MemoryForComparing(0, leaves);
       const uint64_t rows = MemoryForComparing(0, 2 * comparison->rows.size());
       MSPROBE_RETURN_IF_ERROR(memory->Take(pair.target, std::max(rows, counted) - counted));
-      MSPROBE_ASSIGN_OR_RETURN(const std::string saved,
-                               mapping_.Save(output_, pair.rank, *comparison));
-      if (!saved.empty())
-        comparison->not_observed.push_back("the resulting pairs of names are in " + saved);
+      const Result<std::string> saved = mapping_.Save(output_, pair.rank, *comparison);
+      if (!saved.ok()) out.NotWritten(index, saved.status());
+      if (saved.ok() && !saved->empty())
+        comparison->not_observed.push_back("the resulting pairs of names are in " + *saved);
     }
     return comparison;
   }
 
+  // The options of a pair, which show how many bytes of its tensors are compared.
+  compare::CompareOptions WithProgress(size_t index, const std::string& label,
+                                       CompareOutput& out) const {
+    compare::CompareOptions options = options_;
+    options.progress = [index, &label, &out](uint64_t done, uint64_t all) {
+      out.Progress(index, CompareOutput::Phase::kComparing, label, done, all);
+    };
+    options.progress(0, 0);
+    return options;
+  }
+
   Result<compare::Comparison> CompareCheckpointPair(const DumpPair& pair, uint64_t memory,
                                                     CompareOutput& out) const {
-    out.Progress("opening " + pair.target);
+    using Phase = CompareOutput::Phase;
+    out.Progress(0, Phase::kReading, "opening " + pair.target, 0, 0);
     MSPROBE_ASSIGN_OR_RETURN(const checkpoint::Checkpoint target,
                              checkpoint::Checkpoint::Open(pair.target));
-    out.Progress("opening " + pair.golden);
+    out.Progress(0, Phase::kReading, "opening " + pair.golden, 0, 0);
     MSPROBE_ASSIGN_OR_RETURN(const checkpoint::Checkpoint golden,
                              checkpoint::Checkpoint::Open(pair.golden));
-    out.Progress(fmt::format("comparing {} with {} tensors", target.tensors().size(),
-                             golden.tensors().size()));
+    const std::string label = fmt::format("comparing {} with {} tensors", target.tensors().size(),
+                                          golden.tensors().size());
     MSPROBE_ASSIGN_OR_RETURN(const checkpoint::ParameterMapping names, mapping_.For(target));
-    compare::CompareOptions options = options_;
+    compare::CompareOptions options = WithProgress(0, label, out);
     const uint64_t held =
         FixedMemory() + kMemoryOfParameter * (target.tensors().size() + golden.tensors().size());
     LimitTensors(memory - std::min(memory, held), &options);

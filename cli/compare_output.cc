@@ -42,12 +42,37 @@ CompareOutput::CompareOutput(CompareOutputOptions options, const PairedDumps& pa
   while (taken(options_.folder, TimeStamp(now)) || taken(first, TimeStamp(now))) ++now;
   time_ = TimeStamp(now);
   kept_.resize(paired.pairs.size());
+  for (const DumpPair& pair : paired.pairs) {
+    weights_.push_back(static_cast<double>(FileSizes(pair) + 1));
+    all_weights_ += weights_.back();
+  }
+  parts_.resize(weights_.size());
 }
 
-void CompareOutput::Progress(std::string_view text) {
-  std::lock_guard lock(mutex_);
-  if (kept_.size() == 1) return console_.Progress("{}", text);
-  console_.Progress("{} of {} pairs compared", done_, kept_.size());
+void CompareOutput::PairIsAt(size_t index, double part) {
+  // A pair that is compared once more, because its memory was too small, does not go back.
+  const double more = weights_[index] * part - parts_[index];
+  if (more <= 0) return;
+  parts_[index] += more;
+  all_done_ += more;
+}
+
+void CompareOutput::ShowPairs() {
+  console_.ProgressOf(fmt::format("{} of {} pairs compared", done_, kept_.size()),
+                      static_cast<uint64_t>(all_done_), static_cast<uint64_t>(all_weights_));
+}
+
+void CompareOutput::Progress(size_t index, Phase phase, std::string_view label, uint64_t done,
+                             uint64_t all) {
+  if (kept_.size() == 1) return console_.ProgressOf(label, done, all);
+  // Of tensors, comparing takes most of the time; other pairs are short.
+  constexpr double kBegin[] = {0, 0.1, 0.9}, kEnd[] = {0.1, 0.9, 1};
+  const auto p = static_cast<size_t>(phase);
+  const double part =
+      all == 0 ? 0 : static_cast<double>(std::min(done, all)) / static_cast<double>(all);
+  const std::lock_guard lock(mutex_);
+  PairIsAt(index, kBegin[p] + part * (kEnd[p] - kBegin[p]));
+  ShowPairs();
 }
 
 void CompareOutput::Add(size_t index, const Result<compare::Comparison>& comparison) {
@@ -61,8 +86,11 @@ void CompareOutput::Add(size_t index, const Result<compare::Comparison>& compari
     result.target = pair.target;
     result.golden = pair.golden;
   }
-  std::lock_guard lock(mutex_);
+  const std::lock_guard lock(mutex_);
   ++done_;
+  if (kept_.size() == 1) return;
+  PairIsAt(index, 1);
+  ShowPairs();
 }
 
 Status CompareOutput::Keep(size_t index, const compare::Comparison& comparison) {
@@ -70,8 +98,8 @@ Status CompareOutput::Keep(size_t index, const compare::Comparison& comparison) 
   Kept& kept = kept_[index];
   kept.result = compare::SummarizeRank(comparison, pair.step, pair.rank);
   const compare::TableFormat table(comparison, compare::OptionsFor(comparison, options_.table));
-  if (options_.write_table) MSPROBE_RETURN_IF_ERROR(WriteTable(index, table));
-  if (options_.advisor) MSPROBE_RETURN_IF_ERROR(WriteAdvisor(pair, comparison, table));
+  if (options_.write_table) NotWritten(index, WriteTable(index, table));
+  if (options_.advisor) NotWritten(index, WriteAdvisor(pair, comparison, table));
   if (options_.diff_analyze) kept.analysis = DivergenceNode(comparison);
   if (options_.log_rows) LogRows(comparison);
   if (options_.reports.NeedDetails()) kept.result.details = compare::DetailsOf(comparison);
@@ -104,6 +132,11 @@ Status CompareOutput::Keep(size_t index, const compare::Comparison& comparison) 
   return Status::Ok();
 }
 
+void CompareOutput::NotWritten(size_t index, Status status) {
+  Status& kept = kept_[index].unwritten;
+  if (kept.ok()) kept = std::move(status);
+}
+
 std::string CompareOutput::FolderOf(const DumpPair& pair) const {
   return pair.step < 0 ? options_.folder
                        : JoinPath(options_.folder, fmt::format("step{}", pair.step));
@@ -127,10 +160,10 @@ Status CompareOutput::WriteTable(size_t index, const compare::TableFormat& table
                   RankText(pair), time_, options_.xlsx ? "xlsx" : "csv");
   const std::string path =
       options_.table_file.empty() ? JoinPath(FolderOf(pair), made) : options_.table_file;
-  const std::string name = BaseName(path);
+  const std::string label = "writing " + BaseName(path);
   if (options_.table_file.empty()) MSPROBE_RETURN_IF_ERROR(MakeDirectories(FolderOf(pair)));
   const auto progress = [&](size_t done, size_t all) {
-    Progress(fmt::format("writing {}: {} of {} rows", name, done, all));
+    Progress(index, Phase::kWriting, label, done, all);
   };
   MSPROBE_RETURN_IF_ERROR(options_.xlsx ? compare::WriteTableXlsx(table, path, progress)
                                         : compare::WriteTableCsv(table, path, progress));
@@ -253,16 +286,26 @@ void CompareOutput::PrintJson() {
   console_.Write(text + (step >= 0 ? "}}}}\n" : "}}\n"));
 }
 
-Status CompareOutput::Finish() {
-  for (Kept& kept : kept_) results_.push_back(std::move(kept.result));
-  if (results_.size() == 1 && !results_[0].failed.ok()) return results_[0].failed;
+Status CompareOutput::WriteFilesOnAllPairs() {
   if (options_.diff_analyze) MSPROBE_RETURN_IF_ERROR(WriteAnalyses());
   if (results_.size() > 1 && options_.write_table) {
     MSPROBE_RETURN_IF_ERROR(WriteFile(options_.folder, fmt::format("compare_summary_{}.csv", time_),
                                       compare::RankSummaryCsv(results_)));
   }
-  MSPROBE_RETURN_IF_ERROR(options_.reports.Write(
-      results_, {options_.target, options_.golden, paired_.left_out}, &files_));
+  return options_.reports.Write(results_, {options_.target, options_.golden, paired_.left_out},
+                                &files_);
+}
+
+Status CompareOutput::Finish() {
+  for (Kept& kept : kept_) results_.push_back(std::move(kept.result));
+  if (results_.size() == 1 && !results_[0].failed.ok()) return results_[0].failed;
+  // What was found may have taken hours: it is printed even if no file can be written.
+  Status unwritten;
+  for (const Kept& kept : kept_) {
+    if (unwritten.ok()) unwritten = kept.unwritten;
+  }
+  const Status on_all_pairs = WriteFilesOnAllPairs();
+  if (unwritten.ok()) unwritten = on_all_pairs;
   if (options_.format == StdoutFormat::kTable) PrintReport();
   if (options_.format == StdoutFormat::kJson) PrintJson();
   for (const compare::RankResult& r : results_) {
@@ -272,7 +315,9 @@ Status CompareOutput::Finish() {
       console_.Warn(fmt::format("fail-on: {}{}\n", rank, MakePrintable(compare::DescribeHit(hit))));
     }
   }
-  return Status::Ok();
+  if (unwritten.ok()) return unwritten;
+  return std::move(unwritten).Hint(
+      "what is printed is complete; -o names another folder for the files");
 }
 
 bool CompareOutput::agrees() const {

@@ -54,8 +54,12 @@ class CompareOutput {
   // Writes the table of pair `index`, and keeps what Finish needs, also when the comparison failed.
   // Thread-safe for different pairs.
   void Add(size_t index, const Result<compare::Comparison>& comparison);
-  // Writes the files on all pairs and prints the summary. When there is only one pair and it
-  // failed, that is the error.
+  // A file about pair `index` could not be written. The pair counts as compared: Finish prints what
+  // was found, and returns this error. Thread-safe for different pairs.
+  void NotWritten(size_t index, Status status);
+  // Writes the files on all pairs and prints the summary. Errors: when there is only one pair and it
+  // failed, its error; else, after everything was printed, that of the first file that could not be
+  // written.
   Status Finish();
 
   bool agrees() const;         // after Finish: everything is equal or within rounding
@@ -63,18 +67,26 @@ class CompareOutput {
   bool complete() const;       // every pair could be compared
   // After Finish: an error when not one value of any pair was judged.
   Status CheckSomethingWasJudged() const;
-  void Progress(std::string_view text);
+  // The parts of the work on a pair, in their order.
+  enum class Phase { kReading, kComparing, kWriting };
+  // `label` says what is done, `done` of `all` how far this phase of the pair is. Thread-safe. With
+  // several pairs, the line is about all of them.
+  void Progress(size_t index, Phase phase, std::string_view label, uint64_t done, uint64_t all);
 
  private:
   struct Kept {
     compare::RankResult result;
     std::string report, json, analysis;
+    Status unwritten;  // the first file that could not be written
   };
   Status Keep(size_t index, const compare::Comparison& comparison);
   std::string RankText(const DumpPair& pair) const;
   Status WriteTable(size_t index, const compare::TableFormat& table);
   Status WriteFile(const std::string& folder, const std::string& name, const std::string& text);
   Status WriteAnalyses();
+  Status WriteFilesOnAllPairs();
+  void PairIsAt(size_t index, double part);  // from 0 to 1; with mutex_ held
+  void ShowPairs();                          // with mutex_ held
   void PrintReport();
   void PrintJson();
   Status WriteAdvisor(const DumpPair& pair, const compare::Comparison& comparison,
@@ -86,9 +98,11 @@ class CompareOutput {
   CompareOutputOptions options_;
   const PairedDumps& paired_;
   Console& console_;
-  std::string time_;  // of the file names: 20260102030405
-  std::mutex mutex_;  // guards the console
-  size_t done_ = 0;   // pairs
+  std::string time_;                     // of the file names: 20260102030405
+  std::mutex mutex_;                     // guards the members below until Finish
+  size_t done_ = 0;                      // pairs
+  std::vector<double> weights_, parts_;  // of each pair: bytes of its files, and how many are done
+  double all_weights_ = 0, all_done_ = 0;
   std::vector<Kept> kept_;
   std::vector<compare::RankResult> results_;  // of kept_, after Finish
   std::vector<std::string> files_;            // paths of the files on all pairs

@@ -74,13 +74,18 @@ class ConfigCheck : public Verb {
     out.Progress("opening {}", compare_[1]);
     MSPROBE_ASSIGN_OR_RETURN(const checkpoint::Checkpoint golden,
                              checkpoint::Checkpoint::Open(compare_[1]));
-    out.Progress("comparing {} with {} tensors", target.tensors().size(), golden.tensors().size());
     MSPROBE_ASSIGN_OR_RETURN(const checkpoint::ParameterMapping names, names_.For(target));
-    const compare::Comparison c = checkpoint::CompareCheckpoints(target, golden, {}, names);
+    const std::string label = fmt::format("comparing {} with {} tensors", target.tensors().size(),
+                                          golden.tensors().size());
+    compare::CompareOptions options;
+    options.progress = [&](uint64_t done, uint64_t all) { out.ProgressOf(label, done, all); };
+    const compare::Comparison c = checkpoint::CompareCheckpoints(target, golden, options, names);
+    // What was found is printed even if the file cannot be written.
+    out.Write(checkpoint::CheckpointReport(c));
     const std::string folder = DirectoryName(output_);
     if (!folder.empty()) MSPROBE_RETURN_IF_ERROR(MakeDirectories(folder));
     MSPROBE_RETURN_IF_ERROR(WriteFileAtomically(output_, checkpoint::SimilarityJson(c)));
-    out.Write(checkpoint::CheckpointReport(c) + fmt::format("\nwritten: {}\n", output_));
+    out.Print("\nwritten: {}\n", output_);
     const compare::RowVerdict verdict = compare::Summarize(c).verdict;
     const bool agrees =
         verdict == compare::RowVerdict::kEqual || verdict == compare::RowVerdict::kNoise;

@@ -4,8 +4,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 
 #include "engine/base/text.h"
@@ -46,12 +46,16 @@ std::string MakePrintable(std::string_view text) {
 
 Console::Console()
     : is_terminal_(::isatty(STDOUT_FILENO) == 1),
-      colors_(is_terminal_ && !Set("NO_COLOR") && !TerminalIsDumb()),
-      progress_(::isatty(STDERR_FILENO) == 1 && !TerminalIsDumb()) {
+      colors_(is_terminal_ && !Set("NO_COLOR") && !TerminalIsDumb()) {
   winsize size{};
   if (is_terminal_ && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 40) {
     width_ = size.ws_col;
     if (size.ws_row >= 16) height_ = size.ws_row;
+  }
+  if (::isatty(STDERR_FILENO) == 1 && !TerminalIsDumb()) {
+    winsize errors{};
+    const bool known = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &errors) == 0 && errors.ws_col > 0;
+    progress_ = std::make_unique<ProgressLine>(STDERR_FILENO, known ? errors.ws_col : width_);
   }
 }
 
@@ -83,17 +87,16 @@ void Console::Warn(std::string_view text) {
 
 void Console::Error(const Status& status) { Warn(status.ToString()); }
 
-void Console::ShowProgress(std::string_view text) {
-  std::string line = "\r\x1b[K";
-  line += text.substr(0, static_cast<size_t>(std::max(20, width_ - 1)));
-  (void)WriteAll(STDERR_FILENO, line);
-  progress_shown_ = true;
+void Console::Interrupted(int signal) {
+  if (progress_) progress_->Clear();
+  const char* name = ::strsignal(signal);
+  (void)WriteAll(STDERR_FILENO,
+                 fmt::format("stopped ({}): files that were not complete are removed\n",
+                             name == nullptr ? "signal" : name));
 }
 
 void Console::ClearProgress() {
-  if (!progress_shown_) return;
-  (void)WriteAll(STDERR_FILENO, "\r\x1b[K");
-  progress_shown_ = false;
+  if (progress_) progress_->Clear();
 }
 
 }  // namespace msprobe::cli

@@ -2,14 +2,18 @@
 //
 //   out.Print("{} records\n", n);
 //   out.Progress("reading {}", path);      // replaces itself; nothing unless a person is watching
+//   out.ProgressOf("comparing", done, all);  // with per cent and the time left
 #pragma once
 
 #include <fmt/format.h>
 
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "cli/progress_line.h"
 #include "engine/base/status.h"
 
 namespace msprobe::cli {
@@ -18,7 +22,7 @@ namespace msprobe::cli {
 // '?'.
 std::string MakePrintable(std::string_view text);
 
-// Not for two threads at once.
+// Not for two threads at once, but for Progress.
 class Console {
  public:
   Console();
@@ -33,12 +37,17 @@ class Console {
   void Write(std::string_view text);
   template <typename... Args>
   void Progress(fmt::format_string<Args...> format, Args&&... args) {
-    if (progress_) ShowProgress(fmt::format(format, std::forward<Args>(args)...));
+    if (progress_) progress_->Show(fmt::format(format, std::forward<Args>(args)...));
+  }
+  void ProgressOf(std::string_view label, uint64_t done, uint64_t all) {
+    if (progress_) progress_->Show(label, done, all);
   }
   void ClearProgress();
   // Prints to standard error, after the text that was printed before.
   void Warn(std::string_view text);
   void Error(const Status& status);
+  // The last words when a signal ends the program. Called on another thread.
+  void Interrupted(int signal);
 
   Status Flush();
 
@@ -48,12 +57,11 @@ class Console {
   bool is_terminal() const { return is_terminal_; }
 
  private:
-  void ShowProgress(std::string_view text);
   std::string buffer_;
   Status failed_;
-  bool is_terminal_, colors_, progress_;
-  bool progress_shown_ = false;
+  bool is_terminal_, colors_;
   int width_ = 100, height_ = 24;
+  std::unique_ptr<ProgressLine> progress_;  // null: nobody is watching
 };
 
 }  // namespace msprobe::cli

@@ -80,6 +80,7 @@ Status MemoryShare::Holds(uint64_t bytes, uint64_t read) {
   budget.held_ += bytes - held_;
   budget.read_ += read - read_;
   held_ = bytes, beside_ = 0, read_ = read;
+  if (budget.options_.on_read) budget.options_.on_read(budget.read_);
   if (FixedMemory() + budget.held_ <= budget.options_.bytes) return Status::Ok();
   // An estimate for the message: the rest of the files needs as much memory for each byte as the
   // part that was read; and 5 % more.

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <string_view>
 
@@ -34,6 +35,8 @@ class MemoryBudget {
     uint64_t bytes = UINT64_MAX;  // the limit, with FixedMemory()
     uint64_t file_bytes = 0;      // size of all files that will be read
     bool asked_for = true;        // the limit is the user's; false: it is what the machine has
+    // Called with how many bytes of all files were read so far. Must not call the budget.
+    std::function<void(uint64_t read)> on_read;
   };
   explicit MemoryBudget(const Options& options) : options_(options) {}
 

@@ -58,8 +58,11 @@ def msprobe(msprobe_bin, work):
         if done.returncode == 2:
             lines = text.splitlines()
             assert lines[0].startswith("error: "), text
-            # Reports are also written for dumps without a common value.
-            assert done.stdout == "" or lines[0].startswith("error: nothing was compared: "), text
+            # The report is also printed for dumps without a common value, and when its files cannot
+            # be written.
+            complete = any("what is printed is complete" in line for line in lines)
+            nothing = lines[0].startswith("error: nothing was compared: ")
+            assert done.stdout == "" or nothing or complete, text
             assert all(line.startswith("hint:  ") for line in lines[1:]) and len(lines) <= 2, text
             assert max(map(len, lines)) < 300, "longer than a person reads"
         return done
@@ -97,7 +100,7 @@ def test_whole_dumps_compare(msprobe, work):
         (["show", "nowhere"], ["nowhere", "does not exist"]),
         (["show", "empty"], ["empty", "expected dump.json"]),
         (["show"], ["required"]),
-        (["show", "target", "--limit", "many"], ["--limit", "expected a number of 1 or more"]),
+        (["show", "target", "--limit", "many"], ["--limit", "expected a number of 0 or more"]),
         (["recover", "nowhere"], ["nowhere", "does not exist"]),
         (["recover", "empty"], ["empty", "expected dump.json"]),
         (["recover", "golden", "target"], ["target"]),
@@ -243,6 +246,8 @@ def test_an_output_folder_that_cannot_be(msprobe, work, place):
     assert done.returncode == 2
     assert place.split("/out")[0] in done.stderr
     assert (work / "blocked").read_text() == "mine"
+    # Only what is known before the work begins is refused before it.
+    assert ("No divergence" in done.stdout) == (place != "blocked")
 
 
 @pytest.mark.parametrize("flags", [(), ("--xlsx",), ("-da",)], ids=["csv", "xlsx", "-da"])
@@ -257,3 +262,15 @@ def test_a_full_disk_leaves_no_half_table(msprobe, work, flags):
     assert done.returncode == 2
     assert "out" in done.stderr
     assert outputs(work) == []
+    # The verdict comes first.
+    assert "EQUAL" in done.stdout.splitlines()[0] and "written:" not in done.stdout
+
+
+def test_the_verdict_on_ranks_comes_before_the_files(msprobe, work):
+    for side in ("target", "golden"):
+        (work / side / "step0/rank").rename(work / side / "step0/rank0")
+        shutil.copytree(work / side / "step0/rank0", work / side / "step0/rank1")
+    done = msprobe(*COMPARE[:5], "-o", "/proc/nothing")
+    assert done.returncode == 2
+    assert "2 ranks" in done.stdout and "EQUAL" in done.stdout, done.stdout
+    assert done.stderr.count("error: ") == 1 and "/proc/nothing" in done.stderr

@@ -35,7 +35,8 @@ void TensorPairs::Add(uint32_t row, const Cost& cost, const JudgeOptions& judge)
   }
   const uint64_t limit = std::min(
       kSmall, options_.max_resident_tensor_bytes / (2 * std::max<size_t>(1, pool_.threads())));
-  (cost.largest <= limit ? small_ : large_).push_back({row, judge});
+  (cost.largest <= limit ? small_ : large_).push_back({row, judge, cost.largest});
+  all_bytes_ += cost.largest;
 }
 
 void TensorPairs::Refuse(uint32_t row, Reason reason) {
@@ -59,8 +60,11 @@ void TensorPairs::Fail(uint32_t row, const Status& status) {
 
 void TensorPairs::Run() {
   found_.reserve(small_.size() + large_.size());
-  pool_.ParallelFor(small_.size(), [&](size_t i) { Compare(small_[i], nullptr); });
-  for (const Job& job : large_) Compare(job, &pool_);
+  pool_.ParallelFor(small_.size(), [&](size_t i) {
+    Compare(small_[i], nullptr);
+    IsDone(small_[i]);
+  });
+  for (const Job& job : large_) Compare(job, &pool_), IsDone(job);
   // In the order of rows, so that the result does not depend on which thread was faster.
   std::sort(found_.begin(), found_.end(),
             [](const Found& a, const Found& b) { return a.row < b.row; });
@@ -76,6 +80,11 @@ void TensorPairs::Run() {
   c_.golden.counts.splice(c_.golden.counts.end(), golden_counts_);
   if (!notes_.empty() && c_.notes.empty()) c_.notes.resize(c_.rows.size());
   for (auto& [row, note] : notes_) c_.notes[row] = std::move(note);
+}
+
+void TensorPairs::IsDone(const Job& job) {
+  const uint64_t done = done_bytes_ += job.bytes;
+  if (options_.progress) options_.progress(done, all_bytes_);
 }
 
 void TensorPairs::Compare(const Job& job, ThreadPool* pool) {

@@ -7,6 +7,7 @@
 //   pairs.Run();                             // fills measures and diffs
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <list>
 #include <mutex>
@@ -73,6 +74,7 @@ class TensorPairs {
   struct Job {
     uint32_t row;
     JudgeOptions judge;
+    uint64_t bytes;  // of the larger tensor
   };
   struct Found {
     uint32_t row;
@@ -81,6 +83,7 @@ class TensorPairs {
   };
 
   void Compare(const Job& job, ThreadPool* pool);
+  void IsDone(const Job& job);
   void Fail(uint32_t row, const Status& status);
   // Ok, or the error of a tensor whose elements do not have the checksum that its file records.
   static Status Verified(const TensorSource& source, uint32_t leaf, std::string_view name,
@@ -95,7 +98,9 @@ class TensorPairs {
   ThreadPool& pool_;
   Comparison& c_;
   std::vector<Job> small_, large_;
-  std::mutex mutex_;  // guards the members below
+  uint64_t all_bytes_ = 0;               // of small_ and large_
+  std::atomic<uint64_t> done_bytes_{0};  // of those that are compared
+  std::mutex mutex_;                     // guards the members below
   std::vector<Found> found_;
   std::list<ElementCounts> target_counts_, golden_counts_;
   std::vector<std::pair<uint32_t, std::string>> notes_;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -77,6 +78,9 @@ struct CompareOptions {
   bool mapped_counts = false;
   std::shared_ptr<const ThresholdTable> thresholds;  // null: the shipped ones
   ThreadPool* pool = nullptr;                        // null: ThreadPool::Default()
+  // Called with how many bytes of the tensors are compared, and of how many; by any thread, by
+  // several at a time. May be empty.
+  std::function<void(uint64_t done, uint64_t all)> progress;
 };
 
 }  // namespace msprobe::compare
