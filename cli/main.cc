@@ -8,6 +8,7 @@
 #include "cli/console.h"
 #include "cli/run.h"
 #include "cli/verb.h"
+#include "engine/base/temporary_files.h"
 
 int main(int argc, char** argv) {
 #ifdef __GLIBC__
@@ -17,6 +18,7 @@ int main(int argc, char** argv) {
   (void)mallopt(M_MMAP_THRESHOLD, 512 << 10);
 #endif
   msprobe::cli::Console console;
+  msprobe::RemoveTemporaryFilesOnSignals([&](int signal) { console.Interrupted(signal); });
   // The engine answers with a Status. An exception (no memory, a mistake in a library) is our fault
   // and not the user's.
   msprobe::Status failed;

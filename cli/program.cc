@@ -9,6 +9,7 @@
 
 #include "engine/base/file.h"
 #include "engine/base/system_calls.h"
+#include "engine/base/temporary_files.h"
 
 namespace msprobe::cli {
 namespace {
@@ -46,8 +47,15 @@ Result<int> RunProgram(const std::vector<std::string>& words, const std::string&
   ::posix_spawn_file_actions_addopen(&files, 1, output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
   ::posix_spawn_file_actions_adddup2(&files, 1, 2);
   pid_t child = 0;
-  const int error = ::posix_spawnp(&child, words[0].c_str(), &files, nullptr,
+  // Signals that this program waits for are not blocked in the child.
+  posix_spawnattr_t attributes;
+  ::posix_spawnattr_init(&attributes);
+  const sigset_t mask = SignalMaskOfChildren();
+  ::posix_spawnattr_setsigmask(&attributes, &mask);
+  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+  const int error = ::posix_spawnp(&child, words[0].c_str(), &files, &attributes,
                                    Pointers(words).data(), Pointers(variables).data());
+  ::posix_spawnattr_destroy(&attributes);
   ::posix_spawn_file_actions_destroy(&files);
   if (error == ENOENT) return NotFound(words[0]).Expected("a program");
   if (error != 0) return IoError(words[0], "run", error);

@@ -1,6 +1,5 @@
 #include "engine/base/atomic_file.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <limits.h>
 #include <sys/uio.h>
@@ -14,6 +13,7 @@
 #include <utility>
 
 #include "engine/base/system_calls.h"
+#include "engine/base/temporary_files.h"
 
 namespace msprobe {
 namespace {
@@ -29,9 +29,7 @@ Result<AtomicFile> AtomicFile::Create(const std::string& path) {
   // fails if the name exists all the same.
   for (int attempt = 0; attempt < 100; ++attempt) {
     file.temporary_ = fmt::format("{}.{}.{}.part", path, ::getpid(), next_number++);
-    file.fd_ = Uninterrupted([&] {
-      return ::open(file.temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    });
+    file.fd_ = CreateTemporaryFile(file.temporary_);
     if (file.fd_ >= 0) {
       file.needs_quiet_ = QuietSizeLimit::IsNeeded();
       return file;
@@ -60,6 +58,7 @@ void AtomicFile::Discard() {
   if (fd_ < 0) return;
   ::close(std::exchange(fd_, -1));
   ::unlink(temporary_.c_str());
+  ForgetTemporaryFile(temporary_);
 }
 
 Status AtomicFile::Write(std::span<const std::string_view> pieces) {
@@ -94,16 +93,11 @@ Status AtomicFile::Write(std::span<const std::string_view> pieces) {
 
 Status AtomicFile::Commit() {
   if (fd_ < 0) return Internal("commit of a closed file");
-  if (const int error = CloseFile(std::exchange(fd_, -1)); error != 0) {
-    ::unlink(temporary_.c_str());
-    return IoError(path_, "write", error);
-  }
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
-    const int error = errno;
-    ::unlink(temporary_.c_str());
-    return IoError(path_, "write", error);
-  }
-  return Status::Ok();
+  int error = CloseFile(std::exchange(fd_, -1));
+  if (error == 0 && ::rename(temporary_.c_str(), path_.c_str()) != 0) error = errno;
+  if (error != 0) ::unlink(temporary_.c_str());
+  ForgetTemporaryFile(temporary_);
+  return error == 0 ? Status::Ok() : IoError(path_, "write", error);
 }
 
 }  // namespace msprobe

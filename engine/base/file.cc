@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "engine/base/system_calls.h"
+#include "engine/base/temporary_files.h"
 
 namespace msprobe {
 namespace {
@@ -237,8 +238,7 @@ Status WriteFileAtomically(const std::string& path, std::string_view bytes) {
   int fd = -1;
   for (int attempt = 0; attempt < 100 && fd < 0; ++attempt) {
     temporary = path + '.' + std::to_string(::getpid()) + '.' + std::to_string(next_number++);
-    fd = Uninterrupted(
-        [&] { return ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666); });
+    fd = CreateTemporaryFile(temporary);
     if (fd < 0 && errno != EEXIST) break;
   }
   if (fd < 0) return IoError(path, "create a temporary file beside it", errno);
@@ -249,11 +249,9 @@ Status WriteFileAtomically(const std::string& path, std::string_view bytes) {
   }
   if (const int closed = CloseFile(fd); error == 0) error = closed;
   if (error == 0 && ::rename(temporary.c_str(), path.c_str()) != 0) error = errno;
-  if (error != 0) {
-    ::unlink(temporary.c_str());
-    return IoError(path, "write", error);
-  }
-  return Status::Ok();
+  if (error != 0) ::unlink(temporary.c_str());
+  ForgetTemporaryFile(temporary);
+  return error == 0 ? Status::Ok() : IoError(path, "write", error);
 }
 
 Status MakeDirectories(const std::string& path) {
