@@ -38,10 +38,10 @@ class Show : public Verb {
         .Text("--golden", &golden_,
               "print the elements of a tensor that differ most from those in this file")
         .TypeName("FILE");
-    flags.Number("--limit", &limit_, "at most this many records, rows or elements")
+    flags.Number("--limit", &limit_, "at most this many records, rows or elements; 0: all")
         .Check([](const std::string& text) {
-          return NumberAfter(text, "") > 0 ? std::string()
-                                           : "expected a number of 1 or more, found " + text;
+          return NumberAfter(text, "") >= 0 ? std::string()
+                                            : "expected a number of 0 or more, found " + text;
         });
   }
 
@@ -151,7 +151,7 @@ class Show : public Verb {
   }
 
   std::string dump_, filter_, slice_, golden_;
-  int64_t limit_ = 0;
+  int64_t limit_ = kDefaultLimit;
 };
 
 }  // namespace

@@ -20,13 +20,9 @@ namespace {
 
 constexpr int64_t kRows = 10, kEntries = 100;
 
-int64_t LimitOr(const ShowTensorOptions& options, int64_t otherwise) {
-  return options.limit > 0 ? options.limit : otherwise;
-}
-
 // Prints each row as lines "header: cell", because a result table has some fifty columns.
 Status ShowTable(const std::string& path, const ShowTensorOptions& options, Console& out) {
-  const int64_t limit = LimitOr(options, kRows);
+  const int64_t limit = options.LimitOr(kRows);
   std::vector<std::string> header;
   std::string sheet;
   bool any = false;
@@ -35,7 +31,7 @@ Status ShowTable(const std::string& path, const ShowTensorOptions& options, Cons
     if (!any) return;
     out.Print("{}{} rows", rows > 0 ? "\n" : "", rows);
     if (!options.filter.empty()) out.Print(", {} with {}", matching, Excerpt(options.filter));
-    if (matching > limit) out.Print(", {} shown; --limit shows more", limit);
+    if (matching > limit) out.Print(", {} shown; --limit 0 shows all", limit);
     out.Write("\n");
   };
   const Status status = formats::ReadTableFile(path, [&](const formats::TableLine& line) {
@@ -80,7 +76,7 @@ class SideFile {
 
   Status Show() {
     out_.Print("{}\n", MakePrintable(path_));
-    const int64_t limit = LimitOr(options_, kEntries);
+    const int64_t limit = options_.LimitOr(kEntries);
     int64_t shown = 0, matching = 0;
     formats::JsonText key;
     for (json_.BeginObject(); json_.NextKey(&key);) {
@@ -103,7 +99,7 @@ class SideFile {
       out_.Write("\n");
       for (const std::string& line : lines_) out_.Print("  {}\n", MakePrintable(line));
     }
-    if (matching > shown) out_.Print("and {} more; --limit shows more\n", matching - shown);
+    if (matching > shown) out_.Print("and {} more; --limit 0 shows all\n", matching - shown);
     return json_.failed() ? json_.Error(path_) : Status::Ok();
   }
 

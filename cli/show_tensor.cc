@@ -124,7 +124,7 @@ Status ShowOne(const std::string& path, const Named& named, const ShowTensorOpti
     MSPROBE_ASSIGN_OR_RETURN(const TensorSlice slice, TensorSlice::Parse(options.slice));
     MSPROBE_ASSIGN_OR_RETURN(const SlicedView part, slice.Apply(view));
     out.Print("[{}]  {}\n", options.slice, ShapeText(part.view().dims()));
-    AppendElements(&text, part.view(), options.limit > 0 ? options.limit : kElements);
+    AppendElements(&text, part.view(), options.LimitOr(kElements));
     out.Print("{}\n", text);
     return Status::Ok();
   }
@@ -142,7 +142,7 @@ Status ShowOne(const std::string& path, const Named& named, const ShowTensorOpti
                  fmt::format("{} has no tensor {}", options.golden, Excerpt(named.name)))
           .Hint("--filter NAME chooses one");
     }
-    return PrintWorst(view, found->tensor, options.limit > 0 ? options.limit : kWorst, out);
+    return PrintWorst(view, found->tensor, options.LimitOr(kWorst), out);
   }
   const TensorView flat{.data = view.data, .dtype = view.dtype};
   if (view.numel() > 0 && view.ndim > 0) {
