@@ -33,28 +33,50 @@ class Recover : public Verb {
       }
       Print(recovered, out);
     }
-    if (dumps.size() > 1) {
-      const auto closed = std::count_if(
-          dumps.begin(), dumps.end(),
-          [](const dump::RecoveredDump& r) { return r.failed.ok() && !r.closed.empty(); });
-      out.Print("{} dumps: {} closed, {} complete already, {} cannot be closed\n", dumps.size(),
-                closed, dumps.size() - static_cast<size_t>(closed) - failed, failed);
-    }
+    PrintSummary(dumps, failed, out);
     return failed > 0 ? kExitError : kExitOk;
   }
 
  private:
+  static std::string Count(uint64_t n, std::string_view what) {
+    return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
+  }
+
   static void Print(const dump::RecoveredDump& recovered, Console& out) {
+    const std::string records = Count(static_cast<uint64_t>(recovered.records), "record");
     if (recovered.closed.empty()) {
-      out.Print("{}: complete already, {} records; nothing to do\n", recovered.path,
-                recovered.records);
+      out.Print("{}: complete already, {}; nothing to do\n", recovered.path, records);
     } else {
-      out.Print("{}: {} records kept, {} bytes of unfinished entries removed\n", recovered.path,
-                recovered.records, recovered.dropped_bytes);
+      out.Print("{}: {} kept, {} of unfinished entries removed\n", recovered.path, records,
+                Count(recovered.dropped_bytes, "byte"));
     }
     for (const std::string& file : recovered.closed) out.Print("closed: {}\n", file);
     for (const std::string& what : recovered.missing)
       out.Print("missing: {}\n", MakePrintable(what));
+  }
+
+  // "3 files of 1 dump closed, 2 complete entries in it; 1 dump was complete already"
+  static void PrintSummary(const std::vector<dump::RecoveredDump>& dumps, size_t failed,
+                           Console& out) {
+    uint64_t files = 0, closed = 0, entries = 0;
+    for (const dump::RecoveredDump& r : dumps) {
+      if (!r.failed.ok() || r.closed.empty()) continue;
+      ++closed;
+      files += r.closed.size();
+      entries += static_cast<uint64_t>(r.records);
+    }
+    const uint64_t complete = dumps.size() - closed - failed;
+    std::string text;
+    const auto add = [&](const std::string& part) { text += (text.empty() ? "" : "; ") + part; };
+    if (closed > 0)
+      add(fmt::format(
+          "{} of {} closed, with {}", Count(files, "file"), Count(closed, "dump"),
+          entries == 1 ? "1 complete entry" : fmt::format("{} complete entries", entries)));
+    if (complete > 0)
+      add(fmt::format("{} {} complete already", Count(complete, "dump"),
+                      complete == 1 ? "was" : "were"));
+    if (failed > 0) add(fmt::format("{} cannot be closed", Count(failed, "dump")));
+    out.Print("{}\n", text);
   }
 
   std::string dump_;

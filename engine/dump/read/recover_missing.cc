@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "engine/base/file.h"
 #include "engine/formats/tensors/pt.h"
@@ -10,21 +11,22 @@
 namespace msprobe::dump {
 namespace {
 
-// Counts names. Say makes "3 <said>: <the first name>, ..."; it makes nothing for 0 names.
+// Counts names. Say makes "3 <many>: <the first name>, ...", "1 <one>: <name>", and nothing for 0
+// names.
 class Group {
  public:
-  explicit Group(std::string_view said) : said_(said) {}
+  Group(std::string one, std::string many) : one_(std::move(one)), many_(std::move(many)) {}
   void Add(std::string_view name) {
     if (count_++ == 0) first_ = name;
   }
   void Say(std::vector<std::string>* missing) const {
     if (count_ > 0)
-      missing->push_back(
-          fmt::format("{} {}: {}{}", count_, said_, first_, count_ > 1 ? ", ..." : ""));
+      missing->push_back(fmt::format("{} {}: {}{}", count_, count_ == 1 ? one_ : many_, first_,
+                                     count_ > 1 ? ", ..." : ""));
   }
 
  private:
-  std::string_view said_;
+  const std::string one_, many_;
   size_t count_ = 0;
   std::string first_;
 };
@@ -48,13 +50,14 @@ void AddMissingTensors(const Dump& dump, std::vector<std::string>* missing) {
   std::unordered_set<std::string> present;
   if (Result<std::vector<std::string>> names = ListDirectory(folder); names.ok())
     present.insert(names->begin(), names->end());
-  const std::string absent_text = fmt::format("tensor files are named but not in {}", folder);
-  const std::string damaged_text = fmt::format("tensor files in {} are incomplete", folder);
-  const std::string loose_text =
-      fmt::format("tensor files in {} belong to calls that have no record", folder);
-  const std::string half_text =
-      fmt::format("files in {} are unfinished and can be deleted", folder);
-  Group absent(absent_text), damaged(damaged_text), loose(loose_text), half(half_text);
+  Group absent("tensor file is named but not in " + folder,
+               "tensor files are named but not in " + folder);
+  Group damaged(fmt::format("tensor file in {} is incomplete", folder),
+                fmt::format("tensor files in {} are incomplete", folder));
+  Group loose(fmt::format("tensor file in {} belongs to a call that has no record", folder),
+              fmt::format("tensor files in {} belong to calls that have no record", folder));
+  Group half(fmt::format("file in {} is unfinished and can be deleted", folder),
+             fmt::format("files in {} are unfinished and can be deleted", folder));
   std::unordered_set<std::string> named;
   for (const Leaf& leaf : dump.leaves) {
     if (leaf.data_name.empty() || leaf.data_name == "-1") continue;
@@ -79,8 +82,8 @@ void AddMissingStacks(const Dump& dump, const std::vector<std::string_view>& sta
                       const std::unordered_set<std::string>& listed,
                       const std::map<std::string, std::string>& groups,
                       std::vector<std::string>* missing) {
-  Group lost("records have no call stack in stack.json"),
-      orphans("calls in stack.json have no record");
+  Group lost("record has no call stack in stack.json", "records have no call stack in stack.json");
+  Group orphans("call in stack.json has no record", "calls in stack.json have no record");
   for (size_t i = 0; i < dump.records.size(); ++i) {
     if (!stack_keys[i].empty() && !groups.contains(std::string(stack_keys[i])))
       lost.Add(dump.records[i].name);
@@ -97,8 +100,8 @@ void AddMissingStacks(const Dump& dump, const std::vector<std::string_view>& sta
 
 void AddMissingParents(const Dump& dump, const std::map<std::string, std::string>& members,
                        std::vector<std::string>* missing) {
-  Group lost("records are not in construct.json"),
-      orphans("calls in construct.json have no record");
+  Group lost("record is not in construct.json", "records are not in construct.json");
+  Group orphans("call in construct.json has no record", "calls in construct.json have no record");
   // Level L1 has no modules to name; gradients of parameters are no calls.
   const bool has_parents = dump.level == Level::kL0 || dump.level == Level::kMix;
   for (const Record& record : dump.records) {
