@@ -176,7 +176,10 @@ FirstDivergence ExplainDrift(const Comparison& c, int32_t q, int32_t p) {
   f.why += q == p ? "; no earlier call makes a larger jump"
                   : fmt::format("; the largest jump is here: from {} to {} roundings",
                                 ShortNumber(call.in.severity), ShortNumber(call.out.severity));
-  f.advice = "gradual growth has no single cause: compare in tensor mode, or against a float64 run";
+  f.advice = c.mode == Mode::kTensor
+                 ? "gradual growth has no single cause: compare against a float64 run"
+                 : "gradual growth has no single cause: record task tensor and compare again, or "
+                   "compare against a float64 run";
   return f;
 }
 
