@@ -33,6 +33,7 @@ class Verb {
 };
 
 std::unique_ptr<Verb> MakeCompareVerb();
+std::unique_ptr<Verb> MakeCompletionVerb();
 std::unique_ptr<Verb> MakeConfigCheckVerb();
 std::unique_ptr<Verb> MakeMergeResultVerb();
 std::unique_ptr<Verb> MakeParseVerb();

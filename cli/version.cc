@@ -27,6 +27,7 @@ std::vector<std::unique_ptr<Verb>> AllVerbs() {
   verbs.push_back(MakeParseVerb());
   verbs.push_back(MakeRecoverVerb());
   verbs.push_back(MakeSelfcheckVerb());
+  verbs.push_back(MakeCompletionVerb());
   verbs.push_back(MakeVersionVerb());
   return verbs;
 }

@@ -1,0 +1,35 @@
+#include <string>
+
+#include "cli/completion_scripts.h"
+#include "cli/verb.h"
+
+namespace msprobe::cli {
+namespace {
+
+class Completion : public Verb {
+ public:
+  std::string_view name() const override { return "completion"; }
+  std::string_view summary() const override {
+    return "print the script with which a shell completes verbs, flags and paths";
+  }
+  void AddFlags(Flags& flags) override {
+    flags.Text("shell", &shell_, "the shell").OneOf({"bash", "zsh", "fish"}).Required();
+    flags.Footer(
+        "bash, in ~/.bashrc:                     eval \"$(msprobe completion bash)\"\n"
+        "zsh, in ~/.zshrc after compinit:        eval \"$(msprobe completion zsh)\"\n"
+        "fish, in ~/.config/fish/config.fish:    msprobe completion fish | source");
+  }
+  Result<int> Run(Console& out) override {
+    out.Write(CompletionScript(shell_, Completions(AllVerbs())));
+    return kExitOk;
+  }
+
+ private:
+  std::string shell_;
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> MakeCompletionVerb() { return std::make_unique<Completion>(); }
+
+}  // namespace msprobe::cli
