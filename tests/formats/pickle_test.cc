@@ -169,6 +169,15 @@ TEST(Pickle, RefusesBrokenStacks) {
   }
 }
 
+// Found by fuzzing: the object below the mark was taken for the one that gets the state.
+TEST(Pickle, AStateBelongsToAnObjectAboveTheMark) {
+  for (const char* opcodes : {"cm\nC\n)R(Nb.", "cm\nC\n)R(NNs.", "cm\nC\n)R(Na."}) {
+    const Result<PickleTree> tree =
+        Unpickle("\x80\x02" + std::string(opcodes), {.path = "x.pt", .keep_objects = true});
+    EXPECT_FALSE(tree.ok()) << opcodes;
+  }
+}
+
 TEST(Pickle, LengthsAreCheckedBeforeUse) {
   EXPECT_THAT(Refusal("X\xff\xff\xff\xff"
                       "abc."),

@@ -60,7 +60,10 @@ class PickleMachine {
   std::vector<uint32_t> PopMark();  // all above the last mark, and the mark
   // The value on top, of the kind an opcode needs; it stays there.
   uint32_t Top(PickleKind kind, std::string_view what);
-  bool TopIs(PickleKind kind) const { return !stack_.empty() && tree_[stack_.back()].kind == kind; }
+  bool TopIs(PickleKind kind) const {
+    const size_t floor = marks_.empty() ? 0 : marks_.back();
+    return stack_.size() > floor && tree_[stack_.back()].kind == kind;
+  }
   bool keeps_objects() const { return options_.keep_objects; }
   void Mark() { marks_.push_back(stack_.size()); }
 
