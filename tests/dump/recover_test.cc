@@ -59,7 +59,7 @@ TEST(RecoverDump, ClosesAllThreeFilesAndKeepsEveryWholeEntry) {
   EXPECT_THAT(r->closed, ElementsAre(dump, stack, construct));
   ASSERT_THAT(r->missing, SizeIs(2));
   EXPECT_THAT(r->missing[0], HasSubstr("stop was never reached"));
-  EXPECT_THAT(r->missing[1], HasSubstr("1 tensor files are named but not in"));
+  EXPECT_THAT(r->missing[1], HasSubstr("1 tensor file is named but not in"));
   EXPECT_EQ(ReadWhole(dump), OpenDump() + "\n}}\n");
   for (const std::string& path : {dump, stack, construct}) EXPECT_TRUE(IsJson(path)) << path;
   // The second call of f would have been listed at stop(); other tools read only this list.
@@ -115,6 +115,16 @@ TEST(RecoverDump, SideFilesCutAtEveryByte) {
     ASSERT_TRUE(read.ok()) << n << read.status().ToString();
     EXPECT_TRUE(read->complete) << n;
   }
+}
+
+// Found by fuzzing: the second call of a group without frames was written as [["..."], ].
+TEST(RecoverDump, AGroupWithoutFramesGetsNoMoreCalls) {
+  TemporaryFolder folder;
+  folder.Write("dump.json", OpenDump());
+  const std::string stack = folder.Write("stack.json", "{\n\"0\": [[\"Torch.f.0.forward\"]]");
+  ASSERT_TRUE(RecoverDump(folder.path()).ok());
+  EXPECT_TRUE(IsJson(stack)) << ReadWhole(stack);
+  EXPECT_TRUE(ReadDump(folder.path()).ok());
 }
 
 TEST(RecoverDump, TouchesNoFileWhenAnotherIsDamaged) {

@@ -110,8 +110,9 @@ std::string MissingNames(const Dump& dump, const std::vector<std::string_view>& 
   std::map<std::string, std::string> lists;
   for (size_t i = 0; i < dump.records.size(); ++i) {
     const std::string name(dump.records[i].name), group(stack_keys[i]);
-    if (group.empty() || !stacks->groups.contains(group) || !stacks->names.insert(name).second)
-      continue;
+    const auto frames = stacks->groups.find(group);
+    const bool known = frames != stacks->groups.end() && !frames->second.empty();  // not damaged
+    if (group.empty() || !known || !stacks->names.insert(name).second) continue;
     std::string& list = lists[group];
     if (!list.empty()) list += ", ";
     AppendJsonString(&list, name);
