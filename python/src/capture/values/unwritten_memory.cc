@@ -1,9 +1,9 @@
 #include "capture/values/unwritten_memory.h"
 
 #include <algorithm>
-#include <string_view>
 #include <utility>
 
+#include "capture/python/process_group.h"
 #include "capture/python/torch_api.h"
 #include "capture/values/tensor_access.h"
 
@@ -71,7 +71,7 @@ void UnwrittenMemory::Written(PyObject* value) {
     }
     return;
   }
-  if (std::string_view(Py_TYPE(value)->tp_name) == "P2POp") {  // of batch_isend_irecv
+  if (IsPointToPoint(value)) {  // of batch_isend_irecv
     const PyRef tensor = PyRef::Steal(PyObject_GetAttrString(value, "tensor"));
     ClearError();
     if (tensor && TorchApi::Get().IsTensor(tensor.get())) Written(tensor.get());
