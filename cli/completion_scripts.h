@@ -1,7 +1,7 @@
 // Scripts with which bash, zsh and fish complete the command line of msprobe. They are made from
 // the flags that the verbs declare, so they know what the program knows.
 //
-//   CompletionScript("bash", Completions(AllVerbs()))
+//   const std::string script = CompletionScript("bash", Completions(AllVerbs()));
 #pragma once
 
 #include <memory>

@@ -2,7 +2,7 @@
 //
 //   out.Print("{} records\n", n);
 //   out.Progress("reading {}", path);      // replaces itself; nothing unless a person is watching
-//   out.ProgressOf("comparing", done, all);  // with per cent and the time left
+//   out.ProgressOf("comparing", 45, 100);  // with per cent and the time left
 #pragma once
 
 #include <fmt/format.h>

@@ -1,5 +1,6 @@
 // The help of a verb, from the description of its flags.
 //
+//   HelpPage page{.summary = "does it", .program = "msprobe it"};
 //   std::fputs(HelpText(page, /*all=*/false, 80).c_str(), stdout);   // what --help prints
 #pragma once
 

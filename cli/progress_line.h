@@ -1,7 +1,7 @@
 // The line on a terminal that says how far a long piece of work is.
 //
 //   ProgressLine line(STDERR_FILENO, 80);
-//   for (...) line.Show("comparing tensors", bytes_done, bytes_of_all);   // cheap: call it often
+//   line.Show("comparing tensors", 45, 100);   // cheap: call it often
 //   // comparing tensors: 45%, 12 s left
 #pragma once
 

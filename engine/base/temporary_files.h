@@ -1,8 +1,8 @@
 // Temporary files, which do not outlive the program when a signal ends it.
 //
-//   RemoveTemporaryFilesOnSignals([](int) { ClearTheScreen(); });   // in main, before any thread
+//   RemoveTemporaryFilesOnSignals([](int signal) { ::psignal(signal, "stopped"); });   // in main
 //   const int fd = CreateTemporaryFile("out/t.csv.812.0.part");
-//   ...                                                             // write, rename
+//   // ... write, rename ...
 //   ForgetTemporaryFile("out/t.csv.812.0.part");
 #pragma once
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "engine/compare/explain/evidence.h"
+#include "engine/compare/explain/explain.h"
 #include "tests/compare/divergence_values.h"
 
 namespace msprobe::compare {
@@ -291,10 +292,14 @@ TEST(DivergenceTest, GradualGrowthHasLowConfidence) {
     }
     return b.Take();
   };
-  const Comparison c = MustCompare(build(true), build(false));
+  Comparison c = MustCompare(build(true), build(false));
   ASSERT_GE(c.first.pair, 0);
   EXPECT_LE(c.first.confidence, 0.4);
   EXPECT_THAT(c.first.why, HasSubstr("grow"));
+  EXPECT_THAT(c.first.advice, HasSubstr("record task tensor"));
+  c.mode = Mode::kTensor;
+  const FirstDivergence of_tensors = ExplainDrift(c, c.first.pair, c.first.pair);
+  EXPECT_EQ(of_tensors.advice, "gradual growth has no single cause: compare against a float64 run");
 }
 
 TEST(DivergenceTest, ANormalisationAmplifiesByNature) {

@@ -238,4 +238,4 @@ def test_a_full_disk(small_disk, plain, tmp_path, msprobe_bin):
     recovered = subprocess.run(
         [msprobe_bin, "recover", str(small_disk / "dump")], capture_output=True, text=True
     )
-    assert "records kept" in recovered.stdout + recovered.stderr
+    assert "record kept" in recovered.stdout + recovered.stderr

@@ -151,3 +151,18 @@ def test_several_ranks_fit_on_one_screen(msprobe_bin, tmp_path):
     assert code == 0, written
     shown = screen(written, 80)
     assert len(shown) < 24, "\n".join(shown)
+
+
+def test_progress_has_per_cent_on_a_terminal_only(msprobe_bin, tmp_path):
+    write_dump(tmp_path / "target", 20_000, 2.0)
+    write_dump(tmp_path / "golden", 20_000, 1.0)
+    slowly = ["env", "MSPROBE_THREADS=1", "nice", "-n", "19"]
+    command = [*slowly, msprobe_bin, "compare", "target", "golden", "-o", "out", "--xlsx"]
+    written, code = on_a_terminal(command, 80, 24, tmp_path)
+    assert code == 0
+    lines = re.findall(r"\r\x1b\[K((?:reading|comparing|writing)[^\r]*)", written)
+    assert any(re.fullmatch(r"writing compare_result_\d+\.xlsx: \d+%.*", line) for line in lines)
+    assert max(map(len, lines)) < 80
+    assert "writing" not in "\n".join(screen(written, 80)), "it is removed at the end"
+    piped = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert piped.stderr == "" and "%:" not in piped.stdout
