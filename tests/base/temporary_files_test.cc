@@ -21,7 +21,8 @@ using ::testing::ElementsAre;
 int StatusAfter(int signal, const std::string& folder, int ignored = 0) {
   const pid_t child = ::fork();
   if (child == 0) {
-    if (ignored != 0) (void)::signal(ignored, SIG_IGN);
+    // Tests that run in the background are started to ignore SIGINT, those of nohup SIGHUP.
+    (void)::signal(signal, signal == ignored ? SIG_IGN : SIG_DFL);
     RemoveTemporaryFilesOnSignals([](int) {});
     Result<AtomicFile> kept = AtomicFile::Create(JoinPath(folder, "kept"));
     Result<AtomicFile> file = AtomicFile::Create(JoinPath(folder, "table.csv"));

@@ -32,8 +32,15 @@ def await_part(process, out):
         assert time.monotonic() < deadline, "it never began to write"
 
 
+def default_signals():
+    """In the background a test is started to ignore SIGINT, under nohup SIGHUP."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 def stop(command, folder, out, number, **options):
     """Runs the command, sends it the signal while it writes a file, and waits for its end."""
+    options.setdefault("preexec_fn", default_signals)
     child = subprocess.Popen(
         command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
     )
@@ -62,7 +69,12 @@ def test_a_shell_shows_the_usual_code(msprobe_bin, large, tmp_path, number, code
     out = tmp_path / "out"
     script = shlex.join(compare(msprobe_bin, out)) + " > log; echo $?"
     shell = subprocess.Popen(
-        ["bash", "-c", script], cwd=large, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ["bash", "-c", script],
+        cwd=large,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=default_signals,
     )
     await_part(shell, out)
     (child,) = Path(f"/proc/{shell.pid}/task/{shell.pid}/children").read_text().split()

@@ -166,6 +166,23 @@ struct LeafParser::Members {
   LeafRest rest;
 };
 
+namespace {
+
+// The count, and the number of a tensor without its extremes, that a key names; null: none.
+int64_t* CountNamed(std::string_view k, ElementCounts* counts) {
+  if (Is(k, "nan")) return &counts->nan;
+  if (Is(k, "pos_inf")) return &counts->pos_inf;
+  if (Is(k, "neg_inf")) return &counts->neg_inf;
+  return Is(k, "zero") ? &counts->zero : nullptr;
+}
+double* RestNamed(std::string_view k, LeafRest* rest) {
+  if (Is(k, "rest_max")) return &rest->max;
+  if (Is(k, "rest_min")) return &rest->min;
+  return Is(k, "rest_norm") ? &rest->norm : nullptr;
+}
+
+}  // namespace
+
 void LeafParser::Member(std::string_view k, Leaf* leaf, Members* read) {
   formats::JsonText text;
   std::string_view number;
@@ -212,17 +229,8 @@ void LeafParser::Member(std::string_view k, Leaf* leaf, Members* read) {
     if (json_->String(&text)) leaf->fingerprint = FingerprintText(Text(text), &out_->arena);
   } else if (Is(k, "data_name")) {
     if (json_->String(&text)) leaf->data_name = Text(text);
-  } else if (Is(k, "nan")) {
-    read->counts.nan = Count();
-    read->counted = true;
-  } else if (Is(k, "pos_inf")) {
-    read->counts.pos_inf = Count();
-    read->counted = true;
-  } else if (Is(k, "neg_inf")) {
-    read->counts.neg_inf = Count();
-    read->counted = true;
-  } else if (Is(k, "zero")) {
-    read->counts.zero = Count();
+  } else if (int64_t* count = CountNamed(k, &read->counts); count != nullptr) {
+    *count = Count();
     read->counted = true;
   } else if (Is(k, "unwritten") && json_->Peek() == '"') {
     if (json_->String(&text))
@@ -234,12 +242,8 @@ void LeafParser::Member(std::string_view k, Leaf* leaf, Members* read) {
         {static_cast<uint32_t>(out_->leaves.size() - 1), out_->arena.Copy(scratch_)});
   } else if (Is(k, "extremes")) {
     read->rest.extremes = Count();
-  } else if (Is(k, "rest_max")) {
-    ReadNumber(&read->rest.max);
-  } else if (Is(k, "rest_min")) {
-    ReadNumber(&read->rest.min);
-  } else if (Is(k, "rest_norm")) {
-    ReadNumber(&read->rest.norm);
+  } else if (double* rest = RestNamed(k, &read->rest); rest != nullptr) {
+    ReadNumber(rest);
   } else if (Is(k, "group_ranks")) {
     read->ranks = PythonText();
   } else if (Is(k, "format") && json_->Peek() == '"') {
