@@ -169,10 +169,7 @@ class CompareVerb : public Verb {
         .OneOf({"table", "json", "csv"})
         .ShowDefault()
         .Common();
-    flags
-        .Switch("--exit-code", &exit_code_,
-                "exit with 1 unless everything is equal or within rounding")
-        .Common();
+    AddExitCode(flags, &exit_code_);
     flags.Switch("--xlsx", &xlsx_, "write the table as an Excel workbook instead of csv").Common();
     flags
         .Text("--table-format", &generation_,

@@ -5,12 +5,6 @@
 namespace msprobe::cli {
 namespace {
 
-std::string Joined(const std::vector<std::string>& words, std::string_view between) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : std::string(between)) + word;
-  return text;
-}
-
 // A text in single quotes, which all three shells read alike but for a quote inside.
 std::string Quoted(std::string_view text, std::string_view quote_inside) {
   std::string out = "'";
@@ -38,18 +32,20 @@ std::vector<FlagInfo> ByPlace(const VerbCompletion& verb) {
 
 // How the value of a flag is completed in bash.
 std::string BashValue(const FlagInfo& flag) {
-  if (!flag.choices.empty()) return fmt::format("_msprobe_words '{}'", Joined(flag.choices, " "));
+  if (!flag.choices.empty())
+    return fmt::format("_msprobe_words '{}'", fmt::join(flag.choices, " "));
   return flag.takes_path ? "_msprobe_paths" : "return 0";
 }
 
 std::string BashVerb(const VerbCompletion& verb) {
   std::string values, names;
   for (const FlagInfo& flag : ByName(verb)) {
-    names += (names.empty() ? "" : " ") + Joined(flag.names, " ");
+    fmt::format_to(std::back_inserter(names), "{}{}", names.empty() ? "" : " ",
+                   fmt::join(flag.names, " "));
     // A value that may be left out does not hide the other words.
     if (flag.value.empty() || flag.optional_value) continue;
     values +=
-        fmt::format("        {}) {}; return 0 ;;\n", Joined(flag.names, "|"), BashValue(flag));
+        fmt::format("        {}) {}; return 0 ;;\n", fmt::join(flag.names, "|"), BashValue(flag));
   }
   std::string place = verb.takes_command ? "_msprobe_paths" : ":";
   for (const FlagInfo& flag : ByPlace(verb)) place = BashValue(flag);
@@ -113,7 +109,7 @@ std::string ZshText(std::string_view text) {
 // ":PATH:_files"
 std::string ZshValue(const FlagInfo& flag, std::string_view name) {
   std::string text = fmt::format(":{}:", ZshText(name));
-  if (!flag.choices.empty()) return text + fmt::format("({})", Joined(flag.choices, " "));
+  if (!flag.choices.empty()) return text + fmt::format("({})", fmt::join(flag.choices, " "));
   return text + (flag.takes_path ? "_files" : "");
 }
 
@@ -127,7 +123,8 @@ std::string ZshVerb(const VerbCompletion& verb) {
     if (!flag.value.empty()) value = (flag.optional_value ? ":" : "") + ZshValue(flag, flag.value);
     for (const std::string& name : flag.names) {
       // Without the star, a flag is offered once, and not after its other spellings.
-      const std::string once = flag.repeated ? "*" : fmt::format("({})", Joined(flag.names, " "));
+      const std::string once =
+          flag.repeated ? "*" : fmt::format("({})", fmt::join(flag.names, " "));
       const bool assigned = name.starts_with("--") && !flag.value.empty() && !flag.optional_value;
       add(fmt::format("{}{}{}[{}]{}", once, name, assigned ? "=" : "", ZshText(flag.help), value));
     }
@@ -188,7 +185,7 @@ std::string FishVerb(const VerbCompletion& verb) {
     }
     if (!flag.value.empty() && !flag.optional_value) text += " -r";
     if (!flag.choices.empty()) {
-      text += fmt::format(" -f -a '{}'", Joined(flag.choices, " "));
+      text += fmt::format(" -f -a '{}'", fmt::join(flag.choices, " "));
     } else if (!flag.value.empty()) {
       text += flag.takes_path ? " -F" : " -f";
     }
@@ -198,7 +195,7 @@ std::string FishVerb(const VerbCompletion& verb) {
   for (const FlagInfo& flag : ByPlace(verb)) {
     paths = paths || flag.takes_path;
     if (!flag.choices.empty())
-      text += fmt::format("{} -a '{}'\n", begin, Joined(flag.choices, " "));
+      text += fmt::format("{} -a '{}'\n", begin, fmt::join(flag.choices, " "));
   }
   return text + (paths ? begin + " -F\n" : "");
 }

@@ -33,10 +33,7 @@ class ConfigCheck : public Verb {
         .TypeName("FILE")
         .ShowDefault()
         .Common();
-    flags
-        .Switch("--exit-code", &exit_code_,
-                "exit with 1 unless everything is equal or within rounding")
-        .Common();
+    AddExitCode(flags, &exit_code_);
     flags.Group("Names that differ on purpose");
     names_.AddForParameters(flags);
     flags.Group("Of msprobe 26, not supported");

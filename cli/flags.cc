@@ -200,4 +200,9 @@ Flags::Parsed Flags::Parse(const std::vector<std::string>& words) {
   return parsed;
 }
 
+void AddExitCode(Flags& flags, bool* value) {
+  flags.Switch("--exit-code", value, "exit with 1 unless everything is equal or within rounding")
+      .Common();
+}
+
 }  // namespace msprobe::cli

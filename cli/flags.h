@@ -112,4 +112,7 @@ class Flags {
   std::string summary_, program_, group_, usage_, footer_;
 };
 
+// The flag --exit-code of the verbs that compare.
+void AddExitCode(Flags& flags, bool* value);
+
 }  // namespace msprobe::cli

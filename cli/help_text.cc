@@ -11,22 +11,16 @@ namespace {
 
 constexpr int kTextColumn = 28;
 
-std::string Joined(const std::vector<std::string>& words, std::string_view between) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : std::string(between)) + word;
-  return text;
-}
-
 // "table|json|csv", or what the flag says when there are too many choices for a name.
 std::string ValueOf(const FlagInfo& flag) {
   constexpr size_t kMostColumns = 24;
-  const std::string choices = Joined(flag.choices, "|");
+  const std::string choices = fmt::format("{}", fmt::join(flag.choices, "|"));
   return choices.empty() || choices.size() > kMostColumns ? flag.value : choices;
 }
 
 // "TARGET, -tp, --target_path PATH"
 std::string Spelling(const FlagInfo& flag) {
-  const std::string value = ValueOf(flag), names = Joined(flag.names, ", ");
+  const std::string value = ValueOf(flag), names = fmt::format("{}", fmt::join(flag.names, ", "));
   std::string text = flag.place;
   if (!names.empty()) text += (text.empty() ? "" : ", ") + names;
   if (flag.place.empty() ? !value.empty() : !names.empty()) text += " " + value;
@@ -38,7 +32,8 @@ std::string Explanation(const FlagInfo& flag) {
   const std::string shown =
       flag.shown_default.empty() ? "" : fmt::format("default: {}", flag.shown_default);
   if (!flag.choices.empty() && ValueOf(flag) == flag.value) {
-    text += fmt::format(" ({}{}{})", Joined(flag.choices, ", "), shown.empty() ? "" : "; ", shown);
+    text +=
+        fmt::format(" ({}{}{})", fmt::join(flag.choices, ", "), shown.empty() ? "" : "; ", shown);
   } else if (!shown.empty()) {
     text += fmt::format(" ({})", shown);
   }

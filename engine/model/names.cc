@@ -100,6 +100,7 @@ std::string ComposeEntryName(std::string_view stem, int64_t call, std::string_vi
 }
 
 std::string_view WithoutWrappers(std::string_view name, std::string* room) {
+  // Each ends in "_mod" or "_module".
   constexpr std::string_view kParts[] = {"_orig_mod", "_fsdp_wrapped_module",
                                          "_checkpoint_wrapped_module"};
   const auto is_wrapper = [&](std::string_view part) {
@@ -110,7 +111,8 @@ std::string_view WithoutWrappers(std::string_view name, std::string* room) {
     if (name.starts_with(word)) prefix = word.size();
   }
   const bool in_front = name.substr(prefix).starts_with("module.");
-  if (!in_front && name.find("._") == name.npos && !name.starts_with('_')) return name;
+  // Most names have no wrapper.
+  if (!in_front && name.find("_mod") == name.npos) return name;
   room->assign(name.substr(0, prefix));
   std::string_view rest = name.substr(prefix);
   bool front = true;  // only wrappers so far
@@ -128,8 +130,9 @@ std::string_view WithoutWrappers(std::string_view name, std::string* room) {
 }
 
 bool ReturnsUnwrittenMemory(std::string_view function) {
-  constexpr std::string_view kNames[] = {"empty",     "empty_like",        "empty_strided",
-                                         "new_empty", "new_empty_strided", "empty_with_format"};
+  constexpr std::string_view kNames[] = {
+      "empty",     "empty_like",        "empty_strided",    "empty_permuted",
+      "new_empty", "new_empty_strided", "empty_with_format"};
   return std::find(std::begin(kNames), std::end(kNames), function) != std::end(kNames);
 }
 

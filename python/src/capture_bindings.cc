@@ -61,14 +61,14 @@ std::vector<std::pair<std::string, PyObject*>> NamedModels(const nb::list& model
   return pairs;
 }
 
-void AddWait(nb::handle owner, const char* name, std::string_view kind) {
+void Watch(nb::handle owner, const char* name, std::string_view kind) {
   const auto which = kind == "poll"       ? capture::Api::kPoll
                      : kind == "coalesce" ? capture::Api::kCoalesce
                      : kind == "allocate" ? capture::Api::kAllocator
                      : kind == "trace"    ? capture::Api::kCompiler
                      : kind == "frames"   ? capture::Api::kEvaluator
                                           : capture::Api::kWait;
-  const std::string reason = Collector::Get().apis().AddWait(owner.ptr(), name, which);
+  const std::string reason = Collector::Get().apis().Watch(owner.ptr(), name, which);
   if (!reason.empty())
     Log(LogLevel::kDebug, fmt::format("calls of {} are not seen: {}", name, reason));
 }
@@ -130,8 +130,8 @@ void BindCapture(nb::module_& m) {
   m.def("add_apis", &AddApis, "prefix"_a, "owner"_a, "names"_a, "is_collective"_a = false,
         "output_is_arguments"_a = false,
         "List attributes of `owner` for observation; those that cannot be observed are logged.");
-  m.def("add_wait", &AddWait, "owner"_a.none(), "name"_a, "kind"_a = "wait",
-        "Observe this attribute to know when results are final. \"wait\": its first argument is "
+  m.def("watch", &Watch, "owner"_a.none(), "name"_a, "kind"_a = "wait",
+        "Observe what this attribute does without recording it. \"wait\": its first argument is "
         "final when it returns; \"poll\": when it returns True; \"coalesce\": its second "
         "argument is the work of the coalesced collectives of the first. \"trace\": a compiler "
         "traces in it. \"frames\": it sets who evaluates frames.");

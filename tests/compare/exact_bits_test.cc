@@ -72,8 +72,24 @@ TEST(ExactBitsTest, TheCallerDecides) {
   EXPECT_EQ(MustCompare(OneRun(kRounding), OneRun(0), options).exact, "");
   options.exactness = Exactness::kExact;
   const Comparison c = MustCompare(OneRun(kRounding), OneRun(0, With("threads", "1")), options);
-  EXPECT_EQ(c.exact, "as asked for");
+  EXPECT_EQ(c.exact, "bits decide: as asked for");
   EXPECT_EQ(First(c), "Functional.linear.0.forward");
+}
+
+TEST(ExactBitsTest, PlainValuesThatDifferSaySo) {
+  const auto run = [](const char* value) {
+    DumpBuilder b;
+    b.Call("Tensor.mul.0.forward")
+        .In(Value(1).Print("1"))
+        .Value("x", "float", value)
+        .Out(Value(2).Print("2"));
+    b.dump().provenance = kHere;
+    b.dump().dialect = Dialect::kMsprobe27;
+    return b.Take();
+  };
+  const Comparison c = MustCompare(run("0.1"), run("0.10000000000000002"));
+  EXPECT_EQ(c.measures[1].verdict, RowVerdict::kDiffers);
+  EXPECT_EQ(c.measures[1].reason, Reason::kValueDiffers);
 }
 
 TEST(FirstBitsTest, StandBesideTheFirstDivergence) {

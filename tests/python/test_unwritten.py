@@ -85,6 +85,25 @@ def test_memory_that_is_used_again_is_not_taken_for_the_old_buffer(tmp_path):
             assert "unwritten" not in json.dumps(entry), name
 
 
+def test_what_is_written_while_nothing_is_recorded_counts_as_written(tmp_path, msprobe_bin):
+    body = "b = empty(4, 3)\ndebugger.stop()\nb.copy_(x)\ndebugger.start()\nb.relu()"
+    record(tmp_path, body, "statistics")
+    answer = compare(tmp_path, msprobe_bin)
+    assert (answer["verdict"], answer["rows"]["differs"]) == ("equal", 0), answer
+    assert "unwritten" not in next(tmp_path.glob("target/step0/rank*/dump.json")).read_text()
+
+
+def test_a_new_buffer_in_the_middle_of_a_freed_one(tmp_path):
+    # One address range, used as one large buffer and then as two small ones.
+    body = "b = torch.empty(1 << 20); del b\n"
+    body += "a = torch.empty(1 << 18); b = torch.empty(1 << 18)\na.sum(); b[:9].sum()"
+    record(tmp_path, body, "statistics")
+    data = json.loads(next(tmp_path.glob("target/step0/rank*/dump.json")).read_text())["data"]
+    for i in range(2):
+        tag = data[f"Tensor.sum.{i}.forward"]["input_args"][0].get("unwritten", "")
+        assert tag.startswith("torch.empty") == hasattr(torch.Tensor, "untyped_storage")
+
+
 def test_a_view_has_the_name_of_its_buffer(tmp_path):
     record(tmp_path, "b = empty(8, 3); b[:4] = x; b[2:6].relu(); b[:3].relu()", "statistics")
     dump = next(tmp_path.glob("target/step0/rank*/dump.json"))

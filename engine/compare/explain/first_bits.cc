@@ -42,14 +42,13 @@ void FindFirstBits(Comparison* c) {
 std::string DescribeFirstBits(const Comparison& c) {
   const FirstBits& f = c.first_bits;
   if (f.pair < 0 || (c.first.pair >= 0 && f.pair >= c.first.pair)) return "";
-  std::string text = fmt::format("{}: {}", EntryName(c, f.pair), DescribeRow(c, f.row));
+  const bool bits = EqualWord(c) == "bit-equal";
+  std::string text = fmt::format("first different {}: {}: {}", bits ? "bits" : "numbers",
+                                 EntryName(c, f.pair), DescribeRow(c, f.row));
   if (!f.source_line.empty()) text += "; " + f.source_line;
-  if (c.first.pair >= 0) {
-    text += f.noise_between == 0
-                ? "; nothing else between it and the first divergence differs"
-                : fmt::format("; {} call{} within rounding between it and the first divergence",
-                              f.noise_between, f.noise_between == 1 ? " is" : "s are");
-  }
+  if (c.first.pair >= 0 && f.noise_between > 0)
+    text += fmt::format("; {} call{} within rounding between it and the first divergence",
+                        f.noise_between, f.noise_between == 1 ? " is" : "s are");
   return text;
 }
 

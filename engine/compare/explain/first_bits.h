@@ -11,9 +11,10 @@ namespace msprobe::compare {
 // Fills comparison->first_bits. Measures, classes and the first divergence must be known.
 void FindFirstBits(Comparison* comparison);
 
-// "Functional.linear.3.forward, output.0: same statistics, other bits; train.py:12 ...; 14 calls
-// within rounding lie between". "" when no bits differ, or those of the first divergence are the
-// first.
+// "first different bits: Functional.linear.3.forward: output.0 has the same statistics, but other
+// bits; train.py:12 ...; 14 calls are within rounding between it and the first divergence".
+// "numbers" for "bits" where a dump has no fingerprints. "" when no bits differ, or those of the
+// first divergence are the first.
 std::string DescribeFirstBits(const Comparison& comparison);
 
 }  // namespace msprobe::compare

@@ -61,7 +61,7 @@ bool SameCalls(const Comparison& c) {
 std::string WhyBitsDecide(const CompareOptions& options, const Comparison& c) {
   switch (options.exactness) {
     case Exactness::kExact:
-      return "as asked for";
+      return "bits decide: as asked for";
     case Exactness::kTolerant:
       return "";
     case Exactness::kAuto:
@@ -69,15 +69,19 @@ std::string WhyBitsDecide(const CompareOptions& options, const Comparison& c) {
   }
   if (!SameEnvironment(c.target, c.golden) || !SameCalls(c)) return "";
   return fmt::format(
-      "both runs have torch {}, {}, {} thread{} and the same settings, and make the "
-      "same calls",
+      "bits decide: both runs have torch {}, {}, {} thread{} and the same settings, and make the "
+      "same calls (--tolerant: differences within rounding are noise)",
       Find(c.target, "torch"), Find(c.target, "device"), Find(c.target, "threads"),
       Find(c.target, "threads") == "1" ? "" : "s");
 }
 
 void JudgeByBits(Comparison* c) {
-  for (Measure& m : c->measures) {
-    if (m.verdict == RowVerdict::kNoise) m.verdict = RowVerdict::kDiffers;
+  for (size_t i = 0; i < c->rows.size(); ++i) {
+    Measure& m = c->measures[i];
+    if (m.verdict != RowVerdict::kNoise) continue;
+    m.verdict = RowVerdict::kDiffers;
+    if (c->target.leaves[c->rows[i].target].kind == LeafKind::kScalar)
+      m.reason = Reason::kValueDiffers;
   }
 }
 

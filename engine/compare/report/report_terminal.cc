@@ -100,11 +100,7 @@ class Screen {
                       ? ""
                       : "from " + o.weights + (both ? " and " : "") + o.data);
     also("run", o.settings);
-    if (!c_.exact.empty())
-      also("exact", fmt::format("bits decide: {}{}", c_.exact,
-                                c_.exact == "as asked for"
-                                    ? ""
-                                    : " (--tolerant: differences within rounding are noise)"));
+    also("exact", c_.exact);
     lines.push_back("");
     return lines;
   }
@@ -123,7 +119,7 @@ class Screen {
     const std::string bits = DescribeFirstBits(c_);
     if (c_.first.pair < 0) {
       lines = Fold(NoFinding(), width_);
-      if (!bits.empty()) add("first different bits: " + bits);
+      if (!bits.empty()) add(bits);
       return lines;
     }
     const FirstDivergence& f = c_.first;
@@ -138,7 +134,7 @@ class Screen {
       lines.push_back("  | " + line);
     add(f.why);
     if (!f.advice.empty()) add("next: " + f.advice);
-    if (!bits.empty()) add("first different bits: " + bits);
+    if (!bits.empty()) add(bits);
     return lines;
   }
 

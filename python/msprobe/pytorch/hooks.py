@@ -73,9 +73,9 @@ def _add_apis():
     if missing:
         _engine.warn(f"support_wrap_ops.yaml: not observed: {', '.join(missing)}")
     for name in ("empty", "empty_like", "empty_strided", "empty_permuted"):
-        _engine.add_wait(torch, name, "allocate")
+        _engine.watch(torch, name, "allocate")
     for name in ("new_empty", "new_empty_strided"):
-        _engine.add_wait(torch.Tensor, name, "allocate")
+        _engine.watch(torch.Tensor, name, "allocate")
     if torch.distributed.is_available():
         _add_collectives(lists)
     _engine.warn_unmet_rules()
@@ -92,9 +92,9 @@ def _add_collectives(lists):
         output_is_arguments=True,
     )
     for name, kind in (("wait", "wait"), ("synchronize", "wait"), ("is_completed", "poll")):
-        _engine.add_wait(torch.distributed.Work, name, kind)
+        _engine.watch(torch.distributed.Work, name, kind)
     if hasattr(c10d, "_CoalescingManager"):
-        _engine.add_wait(c10d._CoalescingManager, "append", "coalesce")
+        _engine.watch(c10d._CoalescingManager, "append", "coalesce")
 
 
 def _watch_compiler():
@@ -104,8 +104,8 @@ def _watch_compiler():
     it reads and compares the code of functions, which must then be their own.
     """
     dynamo = getattr(torch._C, "_dynamo", None)
-    _engine.add_wait(getattr(dynamo, "eval_frame", None), "set_eval_frame", "frames")
-    _engine.add_wait(getattr(torch, "export", None), "export", "trace")
+    _engine.watch(getattr(dynamo, "eval_frame", None), "set_eval_frame", "frames")
+    _engine.watch(getattr(torch, "export", None), "export", "trace")
     if "torch._dynamo.convert_frame" in sys.modules:
         _watch_tracing()
     else:
@@ -116,7 +116,7 @@ def _watch_tracing():
     import torch._dynamo.convert_frame as frames  # already imported, or just being imported
 
     for name in ("_compile", "fullgraph_capture"):
-        _engine.add_wait(frames, name, "trace")
+        _engine.watch(frames, name, "trace")
 
 
 def _named_roots(model):

@@ -140,6 +140,7 @@ Status Collector::Stop() {
   modules_.RecordAll();
   StopCalls();
   api_calls_.FlushCollectives();
+  run_.unwritten.Clear();
   Interposer::Remove();
   // After a fault, too: asking the dispatcher costs time at each operation.
   DispatchCount::Remove();
@@ -156,7 +157,10 @@ Status Collector::Stop() {
 void Collector::StopCalls() {
   run_.sees_calls = false;
   // A program that waits for collectives is still observed while it waits.
-  if (!api_calls_.has_open_collectives()) Interposer::Remove();
+  if (!api_calls_.has_open_collectives()) {
+    run_.unwritten.Clear();
+    Interposer::Remove();
+  }
   ModuleCalls::Remove();
   WatchBackward(false);
   CallRecorder::OpenModules().clear();

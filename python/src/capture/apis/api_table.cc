@@ -60,7 +60,7 @@ std::string ApiTable::Add(const std::string& prefix, PyObject* owner, const std:
   return reason;
 }
 
-std::string ApiTable::AddWait(PyObject* owner, const std::string& name, Api::Kind kind) {
+std::string ApiTable::Watch(PyObject* owner, const std::string& name, Api::Kind kind) {
   const PyRef key = PyRef::Steal(PyUnicode_FromString(name.c_str()));
   // Taken from the type's own dictionary, because a look-up of the method would bind it.
   PyRef target;
@@ -75,7 +75,7 @@ std::string ApiTable::AddWait(PyObject* owner, const std::string& name, Api::Kin
   if (Interposer::Find(target.get()) != nullptr) return "";  // it was added by an earlier start
   auto api = std::make_unique<Api>();
   api->kind = kind;
-  if (kind == Api::kAllocator) api->prefix = "torch." + name;
+  if (kind == Api::kAllocator) api->prefix = (PyType_Check(owner) ? "Tensor." : "torch.") + name;
   std::string reason = Interposer::Add(owner, key.get(), target.get(), api.get());
   if (reason.empty()) apis_.push_back(std::move(api));
   return reason;

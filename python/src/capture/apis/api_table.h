@@ -33,7 +33,7 @@ class ApiTable {
                   ApiTraits traits);
   // Adds a method or function that tells something about other calls: that an asynchronous one is
   // complete, that memory is new. Returns "" or why its calls are not seen.
-  std::string AddWait(PyObject* owner, const std::string& name, Api::Kind kind);
+  std::string Watch(PyObject* owner, const std::string& name, Api::Kind kind);
   // Makes an Api that the caller gives to the interposer. It is never destroyed.
   Api* New(const std::string& prefix, const std::string& name);
 

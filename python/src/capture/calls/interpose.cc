@@ -262,7 +262,7 @@ PyObject* ObserveCall(const Api& api, const CallArgs& call, PyObject* (*original
     if (api.kind == Api::kPatcher) {
       ModuleCalls::Repair();
     } else if (observer != nullptr && (api.kind != Api::kAllocator || IsOutermost())) {
-      observer->OnCompletionCall(api, call, result);
+      observer->OnWatchedCall(api, call, result);
     }
     return result;
   }

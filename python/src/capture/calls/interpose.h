@@ -94,7 +94,7 @@ class CallObserver {
   virtual void Leave(void* token, const CallArgs& args, PyObject* result) = 0;
   // After each call of an API of kind kWait, kPoll, kCoalesce, also inside other calls, and of kind
   // kAllocator.
-  virtual void OnCompletionCall(const Api& api, const CallArgs& args, PyObject* result) = 0;
+  virtual void OnWatchedCall(const Api& api, const CallArgs& args, PyObject* result) = 0;
 };
 
 class Interposer {

@@ -81,8 +81,8 @@ bool AsyncCollectives::TakeIfAsync(std::unique_ptr<OpenCall>* call, const CallAr
   return true;
 }
 
-void AsyncCollectives::OnCompletionCall(const Api& api, const CallArgs& args, PyObject* result,
-                                        std::string_view exception) {
+void AsyncCollectives::OnWatchedCall(const Api& api, const CallArgs& args, PyObject* result,
+                                     std::string_view exception) {
   if (calls_.empty()) return;
   const std::vector<PyRef> given = Flatten(args);
   if (given.empty()) return;

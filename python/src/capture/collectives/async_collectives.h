@@ -3,7 +3,7 @@
 // it, or at stop. Nothing here waits or communicates.
 //
 //   const bool taken = collectives.TakeIfAsync(&call, args, result);  // true: it owns `call` now
-//   collectives.OnCompletionCall(api, args, result, exception);  // the program called work.wait()
+//   collectives.OnWatchedCall(api, args, result, exception);  // the program called work.wait()
 //   collectives.Flush();                                         // at stop
 #pragma once
 
@@ -44,8 +44,8 @@ class AsyncCollectives {
   bool TakeIfAsync(std::unique_ptr<OpenCall>* call, const CallArgs& args, PyObject* result);
   // To be called after each call of an API of kind kWait, kPoll or kCoalesce. `exception`: the type
   // of the exception that waiting raised; "" when it raised none.
-  void OnCompletionCall(const Api& api, const CallArgs& args, PyObject* result,
-                        std::string_view exception);
+  void OnWatchedCall(const Api& api, const CallArgs& args, PyObject* result,
+                     std::string_view exception);
   // To be called when another collective begins: calls of coalescing managers that have ended
   // without a work to wait for are complete.
   void CompleteCoalesced() {

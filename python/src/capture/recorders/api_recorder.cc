@@ -117,10 +117,12 @@ void ApiRecorder::NoteMemory(const OpenCall& call, const CallArgs& args) {
       break;
   }
   // A function that changes an argument and whose name does not say so fills it, as far as is known.
-  for (const PyRef& value : Flatten(args)) {
-    if (call.api->output_is_arguments || memory.HasChanged(value.get(), call.entry))
-      memory.Written(value.get());
-  }
+  const auto note = [&](PyObject* value) {
+    if (call.api->output_is_arguments || memory.HasChanged(value, call.entry))
+      memory.Written(value);
+  };
+  if (args.self != nullptr) note(args.self);
+  for (const PyRef& value : Flatten(args)) note(value.get());
 }
 
 void ApiRecorder::NoteAllocation(const Api& api, PyObject* result) {
@@ -134,13 +136,13 @@ void ApiRecorder::NoteAllocation(const Api& api, PyObject* result) {
   });
 }
 
-void ApiRecorder::OnCompletionCall(const Api& api, const CallArgs& args, PyObject* result) {
+void ApiRecorder::OnWatchedCall(const Api& api, const CallArgs& args, PyObject* result) {
   if (api.kind == Api::kAllocator) return NoteAllocation(api, result);
   if (async_collectives_.empty()) return;
   const std::string_view exception = result == nullptr ? TypeName(PyErr_Occurred()) : "";
   const KeepError keep;
   const Interposer::Pause pause;
-  recording_->Guarded([&] { async_collectives_.OnCompletionCall(api, args, result, exception); });
+  recording_->Guarded([&] { async_collectives_.OnWatchedCall(api, args, result, exception); });
 }
 
 }  // namespace msprobe::capture

@@ -27,7 +27,7 @@ class ApiRecorder final : public CallObserver {
 
   void* Enter(const Api& api, const CallArgs& args) override;
   void Leave(void* token, const CallArgs& args, PyObject* result) override;
-  void OnCompletionCall(const Api& api, const CallArgs& args, PyObject* result) override;
+  void OnWatchedCall(const Api& api, const CallArgs& args, PyObject* result) override;
 
  private:
   // Keeps account of memory that nobody has written, after a call that did not raise.

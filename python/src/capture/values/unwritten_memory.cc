@@ -1,6 +1,7 @@
 #include "capture/values/unwritten_memory.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "capture/python/process_group.h"
@@ -54,7 +55,10 @@ void UnwrittenMemory::Allocated(PyObject* tensor, std::string_view allocation) {
   if (!weak) ClearError();
   if (!weak || begin == 0 || size == 0) return;
   // It is new memory: whatever was there before has been freed.
-  allocations_.insert_or_assign(
+  auto old = allocations_.lower_bound(begin);
+  if (old != allocations_.begin() && std::prev(old)->second.end > begin) --old;
+  while (old != allocations_.end() && old->first < begin + size) old = allocations_.erase(old);
+  allocations_.emplace(
       begin, Allocation{begin + size, UnwrittenBytes(reinterpret_cast<const void*>(begin), size),
                         std::move(weak), std::string(allocation)});
   if (allocations_.size() >= forget_at_) Forget();
@@ -100,6 +104,11 @@ void UnwrittenMemory::Assigned(PyObject* tensor, PyObject* index) {
   Written(part.get());
 }
 
+void UnwrittenMemory::Clear() {
+  allocations_.clear();
+  forget_at_ = kForgetAt;
+}
+
 bool UnwrittenMemory::HasChanged(PyObject* value, const Entry& entry) {
   if (!TorchApi::Get().IsTensor(value)) return false;
   const TensorAccess access(value, Fetch::kNever);
@@ -130,7 +139,7 @@ UnwrittenMemory::Allocations::iterator UnwrittenMemory::Find(const void* address
 
 void UnwrittenMemory::Forget() {
   std::erase_if(allocations_, [](const auto& item) { return IsFreed(item.second.storage); });
-  forget_at_ = std::max<size_t>(256, 2 * allocations_.size());
+  forget_at_ = std::max(kForgetAt, 2 * allocations_.size());
 }
 
 }  // namespace msprobe::capture

@@ -36,6 +36,8 @@ class UnwrittenMemory {
   // Whether the elements of a value that is unwritten differ from those that `entry`, made before a
   // call, has recorded of it.
   bool HasChanged(PyObject* value, const Entry& entry);
+  // From here on it is not seen what is written.
+  void Clear();
   // The call that returned the memory when an element of `view` is unwritten, else "". Valid until
   // the next call of another member.
   std::string_view AllocationOf(const TensorView& view);
@@ -53,8 +55,11 @@ class UnwrittenMemory {
   Allocations::iterator Find(const void* address);
   void Forget();  // allocations that were freed
 
+  // Forget is worth its time from this number of allocations on.
+  static constexpr size_t kForgetAt = 256;
+
   Allocations allocations_;
-  size_t forget_at_ = 256;  // number of allocations from which on Forget is worth its time
+  size_t forget_at_ = kForgetAt;
 };
 
 }  // namespace msprobe::capture

@@ -18,13 +18,23 @@ namespace {
 constexpr int64_t kReleaseGilBytes = 1 << 20;
 constexpr int64_t kParallelBytes = 1 << 19;
 
+int64_t Bytes(const TensorView& view) {
+  return view.numel() * static_cast<int64_t>(DTypeSize(view.dtype));
+}
+
+// compute(pool) of a tensor: by several threads, and without the GIL, where it is large enough.
+template <typename Compute>
+auto ComputeOver(const TensorView& view, Compute compute) {
+  ThreadPool* pool = Bytes(view) >= kParallelBytes ? &ThreadPool::Default() : nullptr;
+  if (Bytes(view) < kReleaseGilBytes) return compute(pool);
+  const ReleasedGil released;
+  return compute(pool);
+}
+
 // Takes no time for a tensor without extremes.
 std::optional<kernels::RestStats> MeasureRest(const TensorView& view, const kernels::Stats& stats) {
-  const int64_t bytes = view.numel() * static_cast<int64_t>(DTypeSize(view.dtype));
-  ThreadPool* pool = bytes >= kParallelBytes ? &ThreadPool::Default() : nullptr;
-  if (bytes < kReleaseGilBytes) return kernels::ComputeRestStats(view, stats, pool);
-  const ReleasedGil released;
-  return kernels::ComputeRestStats(view, stats, pool);
+  return ComputeOver(
+      view, [&](ThreadPool* pool) { return kernels::ComputeRestStats(view, stats, pool); });
 }
 
 // Fills all members of a TensorValue but `file`, from a TensorAccess or NumpyArray. `ticket`: the
@@ -87,19 +97,15 @@ int64_t TicketFor(TensorAccess* access, const ValueOptions& options, EntryStyle 
 bool Keep(PyObject* value, const TensorView& view, const kernels::Stats& stats,
           const ValueOptions& options, EntryStyle style, const std::string& file_name) {
   if (style.held == nullptr) return options.store(file_name, view);
-  style.held->push_back({PyRef::Borrow(value), file_name, stats.fingerprint,
-                         view.numel() * static_cast<int64_t>(DTypeSize(view.dtype))});
+  style.held->push_back({PyRef::Borrow(value), file_name, stats.fingerprint, Bytes(view)});
   return true;
 }
 
 }  // namespace
 
 kernels::Stats MeasureTensor(const TensorView& view, kernels::Checksum checksum) {
-  const int64_t bytes = view.numel() * static_cast<int64_t>(DTypeSize(view.dtype));
-  ThreadPool* pool = bytes >= kParallelBytes ? &ThreadPool::Default() : nullptr;
-  if (bytes < kReleaseGilBytes) return kernels::ComputeStats(view, pool, checksum);
-  const ReleasedGil released;
-  return kernels::ComputeStats(view, pool, checksum);
+  return ComputeOver(view,
+                     [&](ThreadPool* pool) { return kernels::ComputeStats(view, pool, checksum); });
 }
 
 TensorValue RecordTensor(PyObject* tensor, const ValueOptions& options, EntryStyle style,
