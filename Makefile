@@ -41,7 +41,7 @@ $(venv_stamp): packaging/python-requirements.txt
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 10) and "error: python3 is %d.%d, expected 3.10 or newer; type: make PYTHON=/path/to/python3 ..." % v[:2])'
 	@echo "== Python packages into $(venv)/ (PyTorch is large; once)"
 	@test -x $(bin)/python || $(PYTHON) -m venv $(venv)
-	@$(bin)/python -m pip install --quiet --disable-pip-version-check -r $<
+	@$(bin)/python -m pip install --no-compile --quiet --disable-pip-version-check -r $<
 	@rm -f $(venv)/.ready-*
 	@touch $@
 
@@ -88,7 +88,7 @@ $(peer_stamp): packaging/peer-requirements.txt
 	@echo "== the older tool into $(peer)/"
 	@mkdir -p $(dir $(peer))
 	@test -x $(peer)/bin/python || $(PYTHON) -m venv $(peer)
-	@$(peer)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@$(peer)/bin/python -m pip install --no-compile --quiet --disable-pip-version-check -r $<
 	@rm -f $(peer)/.ready-*
 	@touch $@
 
