@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
+
 #include "tests/compare/divergence_values.h"
 
 namespace msprobe::compare::test {
@@ -67,6 +69,22 @@ TEST(UnwrittenTest, AViewAndACopyOfUnwrittenMemoryDoNotCount) {
   EXPECT_EQ(First(c), "none");
   EXPECT_EQ(c.measures[1].reason, Reason::kUninitialised);
   EXPECT_EQ(c.measures[4].reason, Reason::kUninitialised) << "of the copy";
+}
+
+TEST(UnwrittenTest, NaNThatNobodyWroteIsNoOpenQuestion) {
+  const auto run = [](double junk) {
+    return Begin(junk)
+        .Call("Tensor.narrow.0.forward")
+        .JunkIn(0)
+        .JunkOut(1)
+        .Call("Functional.relu.0.forward")
+        .In(Value(1))
+        .Out(Value(2))
+        .Take();
+  };
+  const Comparison c = MustCompare(run(NAN), run(-NAN));
+  EXPECT_EQ(c.measures[1].reason, Reason::kUninitialised);
+  EXPECT_EQ(c.measures[2].reason, Reason::kUninitialised);
 }
 
 TEST(UnwrittenTest, ACallWhoseResultDependsOnItReadsIt) {

@@ -19,6 +19,10 @@ class UnwrittenRows {
 
  private:
   bool Differs(uint32_t i) const { return c_.measures[i].verdict == RowVerdict::kDiffers; }
+  // What unwritten memory may explain: it differs, or holds NaN in both runs.
+  bool Disagrees(uint32_t i) const {
+    return Differs(i) || c_.measures[i].reason == Reason::kBothNaN;
+  }
   bool IsOutput(uint32_t i) const {
     return c_.golden.leaves[c_.rows[i].golden].slot == Slot::kOutput;
   }
@@ -45,18 +49,22 @@ class UnwrittenRows {
     bool reads = false;
     for (uint32_t i = pair.first_row; i < end; ++i) {
       const Row& row = c_.rows[i];
-      if (row.target < 0 || row.golden < 0 || !Differs(i) || IsOutput(i)) continue;
-      if (!IsUnwritten(i)) return false;
-      Forgive(i);
-      reads = true;
+      if (row.target < 0 || row.golden < 0 || !Disagrees(i) || IsOutput(i)) continue;
+      if (IsUnwritten(i)) {
+        Forgive(i);
+        reads = true;
+      } else if (Differs(i)) {
+        return false;
+      }
     }
     const bool copies = reads && MovesData(c_.target.records[pair.target].api) &&
                         MovesData(c_.golden.records[pair.golden].api);
     for (uint32_t i = pair.first_row; i < end; ++i) {
       const Row& row = c_.rows[i];
-      if (row.target < 0 || row.golden < 0 || !Differs(i)) continue;
+      if (row.target < 0 || row.golden < 0 || !Disagrees(i)) continue;
       const bool unwritten = IsUnwritten(i);
-      if (!unwritten && !copies) return false;
+      if (!unwritten && !copies && Differs(i)) return false;
+      if (!unwritten && !copies) continue;
       Forgive(i);
       if (unwritten) continue;
       target_copies_.Insert(c_.target.leaves[row.target].fingerprint);
