@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
+#include <utility>
+#include <vector>
 
 #include "engine/base/file.h"
 #include "engine/base/log.h"
@@ -103,8 +105,9 @@ void StepFiles::DrainTensors() {
 void StepFiles::Abandon() {
   ForgetClaims();
   pkl_ = nullptr;
-  (void)writer_.release();
-  (void)tensors_.release();
+  // Kept for ever: to destroy them would write into files that are the parent's.
+  static auto& abandoned = *new std::vector<std::pair<decltype(writer_), decltype(tensors_)>>;
+  abandoned.emplace_back(std::move(writer_), std::move(tensors_));
 }
 
 Status StepFiles::WriteBeside(const std::string& file_name, std::string_view text) {
