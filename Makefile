@@ -24,11 +24,16 @@ FUZZ ?=
 # Regular expression: the paths that `make tidy` checks.
 TIDY ?= engine|cli|python/src
 
+# An environment with the libraries of tests/real/programs/. REAL: arguments for pytest, for example REAL="-k llama".
+real := .cache/real
+real_stamp := $(real)/.ready-$(call sum,tests/real/requirements.txt)-$(call sum,tests/real/timm.txt)
+REAL ?=
+
 # An environment with Debian's PyTorch, the oldest supported version, and our wheel.
 old := .cache/torch-1.13
 OLD_PYTHON ?= /usr/bin/python3
 
-.PHONY: help setup build test test-all test-torch-1.13 sanitize fuzz wheel demo bench bench-peer lint tidy format clean
+.PHONY: help setup build test test-all test-real test-torch-1.13 sanitize fuzz wheel demo bench bench-peer lint tidy format clean
 
 help: ## show this list
 	@grep -E '^[a-z0-9.-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 17
@@ -53,6 +58,18 @@ test: build ## run C++ and Python tests; the last line counts both
 
 test-all: build ## the same, and the long campaigns
 	@$(bin)/python tests/run.py --build $(build) --campaigns
+
+test-real: build $(real_stamp) ## programs of transformers, lightning, timm, ...: repeated runs, planted bugs (half an hour)
+	@tools/test_torch.sh $(PYTHON) $(real) $(build) $(venv) tests/real/trials.py $(REAL)
+
+$(real_stamp): tests/real/requirements.txt tests/real/timm.txt
+	@echo "== libraries of real programs into $(real)/"
+	@mkdir -p $(dir $(real))
+	@test -x $(real)/bin/python || $(PYTHON) -m venv $(real)
+	@$(real)/bin/python -m pip install --no-compile --quiet --disable-pip-version-check -r $<
+	@rm -rf $(real)/timm $(real)/.ready-*
+	@$(real)/bin/python -m pip install --no-compile --quiet --disable-pip-version-check --no-deps --target $(real)/timm -r tests/real/timm.txt
+	@touch $@
 
 test-torch-1.13: build ## the Python tests that apply under Debian's PyTorch 1.13.1
 	@packaging/install-debian.sh packaging/debian-torch.txt
