@@ -13,6 +13,7 @@
 #include "engine/compare/explain/summary.h"
 #include "engine/compare/judge/judge.h"
 #include "engine/compare/measure/common_data.h"
+#include "engine/compare/measure/dtype_arguments.h"
 #include "engine/compare/measure/exact_bits.h"
 #include "engine/compare/measure/measure.h"
 #include "engine/compare/measure/moved_data.h"
@@ -181,6 +182,7 @@ Result<Comparison> Compare(Dump target, Dump golden, const CompareOptions& optio
   MeasureRows(options, &c);
   c.exact = WhyBitsDecide(options, c);
   if (!c.exact.empty()) JudgeByBits(&c);
+  JudgeDTypeArguments(&c);
   ForgiveOverwritten(&c);
   JudgeMovedData(&c);
   JudgeOutsideIntegers(&c);

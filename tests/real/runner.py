@@ -69,7 +69,7 @@ def checksum(model):
         value = value.to_local() if hasattr(value, "to_local") else value
         digest.update(name.encode())
         if isinstance(value, torch.Tensor):
-            digest.update(value.detach().contiguous().view(torch.uint8).numpy().tobytes())
+            digest.update(value.detach().reshape(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
 
 

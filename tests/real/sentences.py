@@ -54,10 +54,9 @@ class Report:
         self.first = report["first_divergence"]
 
     def before(self, name):
-        """Names of both dumps that stand before an entry of the target."""
-        names = list(self.target)
-        end = names.index(name) if name in self.target else len(names)
-        return [each for each in names[:end] if each in self.golden]
+        """Names that both dumps have before an entry of one of them."""
+        names = list(self.target if name in self.target else self.golden)
+        return [e for e in names[: names.index(name)] if e in self.target and e in self.golden]
 
     def differs(self, name, part):
         return part(self.target[name]) != part(self.golden[name])
@@ -67,7 +66,7 @@ class Report:
         why, advice = self.first["why"], self.first.get("advice") or ""
         entry = self.target.get(name, {})
         partner = self.golden.get(golden_name, {})
-        earlier = self.before(name)
+        earlier = self.before(name or golden_name)
         wrong = [each for each in earlier if self.differs(each, outputs)]
         if found := re.match(r"(\d+) calls? before it (?:is|are) bit-equal; ", why):
             equal = [e for e in earlier if not self.differs(e, outputs)]
@@ -79,6 +78,8 @@ class Report:
             assert inputs(entry) != inputs(partner), f"{why}: {name}"
         for value in re.finditer(r"is (\S+) in the target, (\S+) in the golden", why):
             a, b = (each.rstrip(";,") for each in value.groups())
+            if "None" in (a, b):
+                continue
             assert a in words(entry) and b in words(partner), f"{why}: {name}"
         if "no recorded operation made the value" in why:
             made = {fp for each in earlier for fp in outputs(self.target[each])}

@@ -73,6 +73,8 @@ FirstDivergence Explain(const Comparison& c, int32_t p) {
   if (c.classes[p] == CallClass::kInherited) return ExplainInherited(c, p);
   if (const int32_t jump = LargestJump(c, p); jump >= 0) return ExplainDrift(c, jump, p);
   if (c.classes[p] == CallClass::kIntroduced) {
+    if (const auto [maker, row] = UnmatchedMover(c, p); maker >= 0)
+      return ExplainUnmatched(c, maker, p, row, Tie::kOutput);
     if (const int32_t inside = UnmatchedInside(c, p); inside >= 0)
       return ExplainUnmatched(c, inside, p, -1, Tie::kPlace);
   }

@@ -273,6 +273,8 @@ std::string DescribeError(const Comparison& c, int32_t row) {
   }
   if (m.verdict == RowVerdict::kUnknown) return fmt::format("{}: {}", label, ReasonText(m.reason));
   if (m.verdict == RowVerdict::kEqual) return fmt::format("{} is {}", label, EqualWord(c));
+  if (m.severity == 0 && t.fingerprint != g.fingerprint)
+    return fmt::format("{} has the same statistics, and other bits", label);
   if (m.tensor >= 0) {
     const kernels::Diff& d = c.diffs[m.tensor];
     return fmt::format("{} has relative L2 error {}", label, ShortNumber(d.relative_l2));

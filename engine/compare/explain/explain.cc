@@ -116,8 +116,9 @@ FirstDivergence ExplainIntroduced(const Comparison& c, int32_t p) {
       StartExplanation(c, p, argument_only ? call.arguments.worst_row : call.out.worst_row);
   f.confidence = ConfidenceOf(c, p, call, before);
   if (argument_only) {
-    f.why = fmt::format("{}; {}; its result is still within rounding",
-                        DescribeEarlierCalls(c, before), DescribeInputs(c, p, call));
+    f.why = fmt::format("{}; {}; its result {}", DescribeEarlierCalls(c, before),
+                        DescribeInputs(c, p, call),
+                        call.out.unknown ? "could not be judged" : "is still within rounding");
     f.advice = Advice(c, p, call);
     return f;
   }

@@ -34,6 +34,22 @@ int32_t UnmatchedMakerOf(const Comparison& c, int32_t p, const Leaf& target, con
   return -1;
 }
 
+Mover UnmatchedMover(const Comparison& c, int32_t p) {
+  const RecordPair& pair = c.pairs[p];
+  for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
+    const Row& row = c.rows[i];
+    const Measure& m = c.measures[i];
+    if (row.target < 0 || row.golden < 0 || m.severity != 0 || m.verdict == RowVerdict::kEqual)
+      continue;
+    const Leaf &t = c.target.leaves[row.target], &g = c.golden.leaves[row.golden];
+    if (t.slot == Slot::kOutput || t.fingerprint.empty() || t.fingerprint == g.fingerprint)
+      continue;
+    if (const int32_t maker = UnmatchedMakerOf(c, p, t, g); maker >= 0)
+      return {maker, static_cast<int32_t>(i)};
+  }
+  return {-1, -1};
+}
+
 int32_t UnmatchedNear(const Comparison& c, int32_t p) {
   for (int32_t q = p - 1; q >= 0 && q >= p - kNeighbourhood; --q) {
     if (!c.pairs[q].matched() && RecordOf(c, q).direction == RecordOf(c, p).direction) return q;

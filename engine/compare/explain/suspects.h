@@ -13,6 +13,12 @@ namespace msprobe::compare {
 // run has and the other has not.
 int32_t UnmatchedMakerOf(const Comparison& comparison, int32_t pair, const Leaf& target,
                          const Leaf& golden);
+// A call without a partner that made an input of `pair` which has the same statistics on both sides
+// and other bits, as when it moves elements; and the row of that input.
+struct Mover {
+  int32_t maker, row;
+};
+Mover UnmatchedMover(const Comparison& comparison, int32_t pair);
 // A call without a partner, in the same direction as `pair` and shortly before it.
 int32_t UnmatchedNear(const Comparison& comparison, int32_t pair);
 // A call without a partner directly inside the call of a module.
