@@ -99,6 +99,18 @@ std::string ComposeEntryName(std::string_view stem, int64_t call, std::string_vi
   return name;
 }
 
+std::string ModuleForPeople(std::string_view name) {
+  const EntryName parsed = ParseEntryName(name);
+  std::string_view path = parsed.api;
+  if (!path.starts_with("Module.") && !path.starts_with("Cell.")) return "";
+  path.remove_prefix(path.find('.') + 1);
+  const std::string_view type = CutLast(&path);
+  if (type.empty()) return "";
+  std::string text(path);
+  ((text += " (") += type) += ')';
+  return text;
+}
+
 std::string_view WithoutWrappers(std::string_view name, std::string* room) {
   // Each ends in "_mod" or "_module".
   constexpr std::string_view kParts[] = {"_orig_mod", "_fsdp_wrapped_module",

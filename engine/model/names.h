@@ -30,6 +30,10 @@ EntryName ParseEntryName(std::string_view name);
 std::string ComposeEntryName(std::string_view stem, int64_t call, std::string_view direction,
                              bool is_module);
 
+// "layers.3.mlp (LlamaMLP)" of "Module.layers.3.mlp.LlamaMLP.forward.0", the name of a module's
+// call, and of "Cell.layers.3.mlp.LlamaMLP"; "" of any other name.
+std::string ModuleForPeople(std::string_view name);
+
 // A file name made of `text`, at most 220 bytes: '/' and control characters become '_', of a longer
 // text the end is kept. A name that had to be changed gets a hash in front, so that different texts
 // have different names.

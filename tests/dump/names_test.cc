@@ -13,6 +13,15 @@ struct Case {
   bool is_module;
 };
 
+TEST(ModuleForPeople, PathAndClass) {
+  EXPECT_EQ(ModuleForPeople("Module.layers.3.mlp.LlamaMLP.forward.0"), "layers.3.mlp (LlamaMLP)");
+  EXPECT_EQ(ModuleForPeople("Module.fc.Linear.backward.12"), "fc (Linear)");
+  EXPECT_EQ(ModuleForPeople("Cell.net.conv.Conv2d"), "net.conv (Conv2d)");
+  EXPECT_EQ(ModuleForPeople("Module.0.fc.Linear"), "0.fc (Linear)");
+  for (const char* other : {"", "optimizer", "Functional.linear.0.forward", "Module", "Module.fc"})
+    EXPECT_EQ(ModuleForPeople(other), "") << other;
+}
+
 TEST(ParseEntryName, FormsOfEveryGeneration) {
   const Case cases[] = {
       {"Functional.linear.3.forward", "Functional.linear", 3, Direction::kForward, false},

@@ -11,7 +11,7 @@
 #include "engine/compare/model/record_keys.h"
 #include "engine/compare/model/rounding.h"
 #include "engine/compare/model/value_text.h"
-#include "engine/dump/read/source_line.h"
+#include "engine/model/names.h"
 
 namespace msprobe::compare {
 namespace {
@@ -87,22 +87,46 @@ std::string_view LeafLabel(const Comparison& c, int32_t row) {
   return label.empty() ? leaf.name.view() : label;
 }
 
-std::string SourceLineOf(const Comparison& c, int32_t p) {
-  const auto line = [&](const Dump& dump, int32_t record) -> std::string {
-    if (record < 0) return "";
+namespace {
+
+// The frames of the call, innermost first; null: no stack was recorded.
+const std::vector<std::string_view>* StackOf(const Comparison& c, int32_t p) {
+  const auto frames = [](const Dump& dump, int32_t record) -> const std::vector<std::string_view>* {
+    if (record < 0) return nullptr;
     const int32_t stack = dump.records[record].stack;
-    if (stack < 0 || static_cast<size_t>(stack) >= dump.stacks.size()) return "";
-    return dump::UserSourceLine(dump.stacks[stack]);
+    if (stack < 0 || static_cast<size_t>(stack) >= dump.stacks.size()) return nullptr;
+    return dump.stacks[stack].empty() ? nullptr : &dump.stacks[stack];
   };
-  std::string text = line(c.target, c.pairs[p].target);
-  if (text.empty()) text = line(c.golden, c.pairs[p].golden);
-  if (text.empty() && p < static_cast<int32_t>(c.forward_of.size()) && c.forward_of[p] >= 0) {
-    text = SourceLineOf(c, c.forward_of[p]);  // backward records have no stack of their own
-  } else if (text.empty() && RecordOf(c, p).direction == Direction::kParameterGrad) {
-    const int32_t forward = ModuleCallOf(c, p, Direction::kForward);
-    if (forward >= 0) text = SourceLineOf(c, forward);
-  }
-  return text;
+  if (const auto* found = frames(c.target, c.pairs[p].target)) return found;
+  if (const auto* found = frames(c.golden, c.pairs[p].golden)) return found;
+  if (p < static_cast<int32_t>(c.forward_of.size()) && c.forward_of[p] >= 0)
+    return StackOf(c, c.forward_of[p]);  // backward records have no stack of their own
+  if (RecordOf(c, p).direction != Direction::kParameterGrad) return nullptr;
+  const int32_t forward = ModuleCallOf(c, p, Direction::kForward);
+  return forward >= 0 ? StackOf(c, forward) : nullptr;
+}
+
+}  // namespace
+
+std::string SourceLineOf(const Comparison& c, int32_t p) {
+  const auto* frames = StackOf(c, p);
+  return frames == nullptr ? "" : dump::UserSourceLine(*frames);
+}
+
+dump::SourcePlace SourcePlaceOf(const Comparison& c, int32_t p) {
+  const auto* frames = StackOf(c, p);
+  return frames == nullptr ? dump::SourcePlace() : dump::UserSourcePlace(*frames);
+}
+
+std::string ModuleAround(const Comparison& c, int32_t p) {
+  if (RecordOf(c, p).is_module) return "";
+  const auto around = [](const Dump& dump, int32_t record) {
+    return record < 0 ? "" : ModuleForPeople(dump.records[record].parent);
+  };
+  std::string text = around(c.target, c.pairs[p].target);
+  if (text.empty()) text = around(c.golden, c.pairs[p].golden);
+  const bool has_forward = p < static_cast<int32_t>(c.forward_of.size()) && c.forward_of[p] >= 0;
+  return text.empty() && has_forward ? ModuleAround(c, c.forward_of[p]) : text;
 }
 
 int32_t UnwrittenInput(const Comparison& c, int32_t pair) {

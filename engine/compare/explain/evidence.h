@@ -7,6 +7,7 @@
 #include "engine/compare/explain/classify.h"
 #include "engine/compare/model/comparison.h"
 #include "engine/compare/model/rounding.h"
+#include "engine/dump/read/source_line.h"
 
 namespace msprobe::compare {
 
@@ -54,6 +55,11 @@ std::string_view EntryName(const Comparison& comparison, int32_t pair);
 // "train.py:41 in forward: y = gelu(x)": the user's line that made the call. A backward call has
 // the line of its forward call. "" where no stack was recorded.
 std::string SourceLineOf(const Comparison& comparison, int32_t pair);
+// The same as two lines: that of the model, and that of the user's own code which called it.
+dump::SourcePlace SourcePlaceOf(const Comparison& comparison, int32_t pair);
+// "layers.3.mlp (LlamaMLP)": the innermost module in which an API ran. A backward call ran in the
+// module of its forward call. "" for calls of modules, and where it is not known.
+std::string ModuleAround(const Comparison& comparison, int32_t pair);
 // The first input of the call in memory that nobody has written, an index into Comparison::rows; -1:
 // there is none.
 int32_t UnwrittenInput(const Comparison& comparison, int32_t pair);

@@ -90,7 +90,10 @@ FirstDivergence StartExplanation(const Comparison& c, int32_t p, int32_t row) {
   f.pair = p;
   f.row = row;
   f.call_class = c.classes[p];
-  f.source_line = SourceLineOf(c, p);
+  f.module = ModuleAround(c, p);
+  dump::SourcePlace place = SourcePlaceOf(c, p);
+  f.source_line = std::move(place.line);
+  f.caller_line = std::move(place.caller);
   return f;
 }
 

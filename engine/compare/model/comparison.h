@@ -109,9 +109,12 @@ struct FirstDivergence {
   int32_t row = -1;
   CallClass call_class = CallClass::kUnknown;
   double confidence = 0;  // 0 to 1
-  std::string
-      source_line;     // "train.py:41 in forward: y = F.gelu(x)", of the user's own code if the
-                       // stack has any
+  // "layers.3.mlp (LlamaMLP)": the module in which an API ran; "" for calls of modules, and when it
+  // is not known.
+  std::string module;
+  // "train.py:41 in forward: y = F.gelu(x)", of the model's code. When that is a package:
+  // the line of the user's own code that called it (UserSourcePlace in source_line.h).
+  std::string source_line, caller_line;
   std::string why;     // one sentence: what agreed before, how wrong it is
   std::string advice;  // what to look at next; "" when there is nothing to add
 };

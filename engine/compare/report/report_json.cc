@@ -130,7 +130,9 @@ class Report {
         w_.TextOrNull(pair.golden < 0 ? "" : c_.golden.records[pair.golden].name);
     w_.KeyText("class", ClassName(f.call_class));
     w_.Key("confidence"), w_.Number(std::round(f.confidence * 1000) / 1000);
+    w_.KeyTextOrNull("module", f.module);
     w_.KeyTextOrNull("source_line", f.source_line);
+    w_.KeyTextOrNull("caller_line", f.caller_line);
     w_.KeyText("why", f.why);
     w_.KeyTextOrNull("advice", f.advice);
     w_.Key("worst");

@@ -61,8 +61,12 @@ class Suite {
         break;
     }
     if (r_.first.pair < 0) return Case("compare", "failure", "the two differ", "");
-    std::string text = r_.first.source_line;
-    text += (text.empty() ? "" : "\n") + r_.first.why;
+    const FirstDivergence& f = r_.first;
+    std::string text;
+    if (!f.module.empty()) text += "in " + f.module + "\n";
+    if (!f.source_line.empty()) text += f.source_line + "\n";
+    if (!f.caller_line.empty()) text += "called from " + f.caller_line + "\n";
+    text += f.why;
     if (!r_.first.advice.empty()) text += "\nnext: " + r_.first.advice;
     Case("compare", "failure", "first divergence: " + r_.first_name, text);
   }

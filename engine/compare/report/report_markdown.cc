@@ -51,7 +51,9 @@ std::string Begins(const RankResult& r) {
   std::string text =
       fmt::format("**First divergence**{}: {} (confidence {:.0f}%)\n\n",
                   place.empty() ? "" : ", " + place, Code(r.first_name), 100 * f.confidence);
+  if (!f.module.empty()) text += "- in " + Code(f.module) + "\n";
   if (!f.source_line.empty()) text += "- " + Code(f.source_line) + "\n";
+  if (!f.caller_line.empty()) text += "- called from " + Code(f.caller_line) + "\n";
   text += "- " + Text(f.why) + "\n";
   if (!f.advice.empty()) text += "- next: " + Text(f.advice) + "\n";
   return text;

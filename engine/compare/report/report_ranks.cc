@@ -189,8 +189,7 @@ class Screen {
     const bool fits = Columns(where) <= room;
     Must(Paint(kRed, title) + Paint(kBold, Pad(fits ? where : "", room)) + "  " + sure);
     if (!fits) Say(where, "  | ");
-    for (const std::string& line : SourceLines(Clean(f.source_line), width_ - 4, whole_))
-      Must("  | " + line);
+    for (const std::string& line : PlaceLines(f, width_ - 4, whole_)) Must("  | " + line);
     if (place.origin->in_exchange) Say(DescribeExchange(*place.origin), "  | ");
     Say(f.why, "  | ");
     if (!f.advice.empty()) Say("next: " + f.advice, "  | ");

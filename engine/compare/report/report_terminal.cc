@@ -130,7 +130,7 @@ class Screen {
     const bool fits = Columns(name) <= room;
     lines.push_back(Paint(kRed, title) + Paint(kBold, Pad(fits ? name : "", room)) + "  " + sure);
     if (!fits) add(name);
-    for (const std::string& line : SourceLines(Clean(f.source_line), width_ - 4, whole_))
+    for (const std::string& line : PlaceLines(f, width_ - 4, whole_))
       lines.push_back("  | " + line);
     add(f.why);
     if (!f.advice.empty()) add("next: " + f.advice);

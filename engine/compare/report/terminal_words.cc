@@ -53,6 +53,17 @@ std::vector<std::string> SourceLines(std::string_view source, int width, bool wh
   return Wrap(source, width, place_lines + 1);
 }
 
+std::vector<std::string> PlaceLines(const FirstDivergence& f, int width, bool whole) {
+  std::vector<std::string> lines;
+  const auto add = [&](const std::vector<std::string>& more) {
+    lines.insert(lines.end(), more.begin(), more.end());
+  };
+  if (!f.module.empty()) add(SourceLines("in " + Clean(f.module), width, whole));
+  add(SourceLines(Clean(f.source_line), width, whole));
+  if (!f.caller_line.empty()) add(SourceLines("called from " + Clean(f.caller_line), width, whole));
+  return lines;
+}
+
 int Badness(RowVerdict verdict) {
   switch (verdict) {
     case RowVerdict::kEqual:

@@ -20,6 +20,9 @@ std::string Legend(std::string_view report);
 // The lines of "train.py:41 in forward: y = gelu(x)". Without `whole`, the code after the place is
 // cut where it needs more than one further line; the place is never cut.
 std::vector<std::string> SourceLines(std::string_view source, int width, bool whole);
+// The lines that say where a divergence is: its module, its source line, and the line of the user's
+// own code which called that.
+std::vector<std::string> PlaceLines(const FirstDivergence& divergence, int width, bool whole);
 // 0 equal, 1 noise, 2 unknown, 3 differs: the worst verdict of several has the largest number.
 int Badness(RowVerdict verdict);
 

@@ -57,7 +57,9 @@ class Sheet {
     Text("first divergence", EntryName(c_, f.pair), formats::RowColor::kRed);
     Text("class", ClassName(f.call_class));
     Text("confidence", fmt::format("{:.0f}%", 100 * f.confidence));
+    if (!f.module.empty()) Text("module", f.module);
     if (!f.source_line.empty()) Text("source line", f.source_line);
+    if (!f.caller_line.empty()) Text("called from", f.caller_line);
     Text("why", f.why);
     if (!f.advice.empty()) Text("next", f.advice);
   }

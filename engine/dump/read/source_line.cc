@@ -1,6 +1,7 @@
 #include "engine/dump/read/source_line.h"
 
 #include <optional>
+#include <utility>
 
 namespace msprobe::dump {
 namespace {
@@ -59,33 +60,65 @@ StackFrame ParseStackFrame(std::string_view text) {
   return frame;
 }
 
-std::string UserSourceLine(const std::vector<std::string_view>& frames) {
-  if (frames.empty()) return "";
-  std::optional<StackFrame> found, own;
+namespace {
+
+struct UserFrames {
+  StackFrame found;  // not parsed: the text of frames[0] is the line
+  std::optional<StackFrame> caller;
+};
+
+UserFrames FindUserFrames(const std::vector<std::string_view>& frames) {
+  std::optional<StackFrame> found, own, outermost;
   for (size_t i = 0; i < frames.size() && !own; ++i) {
     const StackFrame frame = ParseStackFrame(frames[i]);
     if (!frame.parsed || IsFramework(frame.path)) continue;
-    if (!found) found = frame;
+    if (!found) {
+      found = frame;
+    } else {
+      outermost = frame;
+    }
     if (InPackage(frame.path).empty()) own = frame;
   }
-  const StackFrame frame = found ? *found : ParseStackFrame(frames[0]);
-  std::string out;
-  if (frame.parsed) {
-    AppendPlace(&out, frame);
-    if (!frame.function.empty()) out.append(" in ").append(frame.function);
-    if (own && !InPackage(frame.path).empty()) {
-      out += " (from ";
-      AppendPlace(&out, *own);
-      out += ')';
-    }
-    if (!frame.source.empty()) out.append(": ").append(frame.source);
-  } else {
-    out = frames[0];
-  }
-  for (char& c : out) {
+  if (!found) return {ParseStackFrame(frames[0]), std::nullopt};
+  if (InPackage(found->path).empty()) return {*found, std::nullopt};
+  return {*found, own ? own : outermost};
+}
+
+std::string OnOneLine(std::string text) {
+  for (char& c : text) {
     if (c == '\n' || c == '\r' || c == '\t') c = ' ';
   }
-  return out;
+  return text;
+}
+
+// `from`: the caller of the frame, whose place is added; null: none is.
+std::string LineOf(const StackFrame& frame, const StackFrame* from) {
+  std::string out;
+  AppendPlace(&out, frame);
+  if (!frame.function.empty()) out.append(" in ").append(frame.function);
+  if (from != nullptr) {
+    out += " (from ";
+    AppendPlace(&out, *from);
+    out += ')';
+  }
+  if (!frame.source.empty()) out.append(": ").append(frame.source);
+  return OnOneLine(std::move(out));
+}
+
+}  // namespace
+
+SourcePlace UserSourcePlace(const std::vector<std::string_view>& frames) {
+  if (frames.empty()) return {};
+  const auto [found, caller] = FindUserFrames(frames);
+  if (!found.parsed) return {OnOneLine(std::string(frames[0])), ""};
+  return {LineOf(found, nullptr), caller ? LineOf(*caller, nullptr) : ""};
+}
+
+std::string UserSourceLine(const std::vector<std::string_view>& frames) {
+  if (frames.empty()) return "";
+  const auto [found, caller] = FindUserFrames(frames);
+  if (!found.parsed) return OnOneLine(std::string(frames[0]));
+  return LineOf(found, caller ? &*caller : nullptr);
 }
 
 }  // namespace msprobe::dump

@@ -18,11 +18,20 @@ struct StackFrame {
 // Of one frame as stack.json spells it.
 StackFrame ParseStackFrame(std::string_view text);
 
-// The innermost frame outside of the framework: the line of the model, in the program or in a
-// package that the program uses. The path of a package begins with the package, and the program's
-// own line is added: "timm/layers/norm.py:89 in forward (from train.py:7): x = F.layer_norm(x)".
-// If all frames are of the framework: the innermost one. "" without frames. A frame of another
-// form is returned unchanged, on one line. `frames` as in stack.json, the innermost first.
+// Where a call was made. `frames` as in stack.json, the innermost first.
+struct SourcePlace {
+  // The innermost frame outside of the framework: the line of the model, in the program or in a
+  // package that the program uses. The path of a package begins with the package. If all frames are
+  // of the framework: the innermost one. "" without frames. A frame of another form is returned
+  // unchanged, on one line.
+  std::string line;  // "timm/layers/norm.py:89 in forward: x = F.layer_norm(x)"
+  // If `line` is of a package: the program's own line from which the package was called; in a run
+  // without own code the outermost frame outside of the framework. "" when `line` says all.
+  std::string caller;  // "train.py:7 in main: loss = model(x)"
+};
+SourcePlace UserSourcePlace(const std::vector<std::string_view>& frames);
+
+// The same on one line: "timm/layers/norm.py:89 in forward (from train.py:7): x = F.layer_norm(x)".
 std::string UserSourceLine(const std::vector<std::string_view>& frames);
 
 }  // namespace msprobe::dump
