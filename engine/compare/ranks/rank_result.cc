@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "engine/base/file.h"
-#include "engine/compare/explain/evidence.h"
 #include "engine/compare/explain/unmatched_calls.h"
 #include "engine/compare/judge/judge.h"
 #include "engine/formats/tables/csv.h"
@@ -14,20 +13,14 @@ namespace msprobe::compare {
 
 RankResult SummarizeRank(const Comparison& c, int32_t step, int32_t rank) {
   RankResult r;
+  static_cast<Findings&>(r) = FindingsOf(c);
   r.step = step;
   r.rank = rank;
   r.target = DirectoryName(c.target.path);
   r.golden = DirectoryName(c.golden.path);
-  r.mode = c.mode;
-  r.target_complete = c.target.complete;
-  r.golden_complete = c.golden.complete;
-  r.summary = Summarize(c);
   r.judged = CheckSomethingWasJudged(c, r.summary);
-  r.first = c.first;
-  if (c.first.pair >= 0) {
-    r.first_name = EntryName(c, c.first.pair);
-  } else if (r.summary.verdict == RowVerdict::kDiffers) {
-    r.otherwise = DescribeDifferingArguments(c);
+  if (c.first.pair < 0 && r.summary.verdict == RowVerdict::kDiffers) {
+    r.otherwise = r.other_arguments;
     const std::string alone = DescribeUnmatchedCalls(c);
     r.otherwise += (r.otherwise.empty() || alone.empty() ? "" : "; ") + alone;
   }

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "engine/base/status.h"
-#include "engine/compare/explain/summary.h"
+#include "engine/compare/explain/findings.h"
 #include "engine/compare/model/comparison.h"
 #include "engine/compare/ranks/rank_details.h"
 #include "engine/compare/ranks/rank_origin.h"
@@ -22,16 +22,11 @@
 
 namespace msprobe::compare {
 
-struct RankResult {
+struct RankResult : Findings {
   int32_t step = -1, rank = -1;  // -1: without a number
   Status failed;                 // not ok: the pair could not be compared; all else is empty
   std::string target, golden;    // folders
-  Mode mode = Mode::kStatistics;
-  bool target_complete = true, golden_complete = true;
-  Summary summary;
-  Status judged;           // not ok: the dumps were read, but no value was judged; says why
-  FirstDivergence first;   // first.pair < 0: none
-  std::string first_name;  // of its call, "" when there is none
+  Status judged;                 // not ok: the dumps were read, but no value was judged; says why
   // When all numbers agree: which calls and arguments differ (unmatched_calls.h); else "".
   std::string otherwise;
   RankTrace trace;

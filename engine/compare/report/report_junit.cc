@@ -41,14 +41,27 @@ class Suite {
     }
     return fmt::format(
         "  <testsuite name=\"{}\" tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\">\n"
-        "    <properties>\n      <property name=\"target\" value=\"{}\"/>\n"
-        "      <property name=\"golden\" value=\"{}\"/>\n    </properties>\n{}  </testsuite>\n",
-        Xml(name_), tests, failures, errors, skipped, Xml(r_.target), Xml(r_.golden), body_);
+        "    <properties>\n{}    </properties>\n{}  </testsuite>\n",
+        Xml(name_), tests, failures, errors, skipped, Properties(), body_);
   }
 
   int64_t tests = 0, failures = 0, errors = 0, skipped = 0;
 
  private:
+  std::string Properties() const {
+    std::vector<LabelledText> all{{"target", r_.target}, {"golden", r_.golden}};
+    if (r_.failed.ok()) {
+      for (auto& more : {ConditionsOf(r_), CountsOf(r_)})
+        all.insert(all.end(), more.begin(), more.end());
+    }
+    std::string text;
+    for (const LabelledText& property : all) {
+      text += fmt::format("      <property name=\"{}\" value=\"{}\"/>\n", property.label,
+                          Xml(property.text));
+    }
+    return text;
+  }
+
   void Whole() {
     if (!r_.failed.ok()) return Case("compare", "error", r_.failed.message(), "");
     switch (r_.summary.verdict) {
@@ -68,6 +81,7 @@ class Suite {
     if (!f.caller_line.empty()) text += "called from " + f.caller_line + "\n";
     text += f.why;
     if (!r_.first.advice.empty()) text += "\nnext: " + r_.first.advice;
+    if (!r_.first_bits.empty()) text += "\n" + r_.first_bits;
     Case("compare", "failure", "first divergence: " + r_.first_name, text);
   }
 

@@ -4,6 +4,7 @@
 
 #include "engine/base/text.h"
 #include "engine/compare/judge/judge.h"
+#include "engine/compare/ranks/rank_findings.h"
 #include "engine/compare/report/report_ci.h"
 #include "engine/compare/report/terminal_words.h"
 
@@ -56,6 +57,19 @@ std::string Begins(const RankResult& r) {
   if (!f.caller_line.empty()) text += "- called from " + Code(f.caller_line) + "\n";
   text += "- " + Text(f.why) + "\n";
   if (!f.advice.empty()) text += "- next: " + Text(f.advice) + "\n";
+  if (!r.first_bits.empty()) text += "- " + Text(r.first_bits) + "\n";
+  return text;
+}
+
+// Conditions and counts of the pair of dumps that the report is about, or of all pairs.
+std::string Facts(const Findings& found) {
+  std::string text = "\n";
+  for (const auto& facts : {ConditionsOf(found), CountsOf(found)}) {
+    for (const LabelledText& fact : facts)
+      text += fmt::format("- {}: {}\n", fact.label, Text(fact.text));
+  }
+  for (const std::string& sentence : found.not_observed)
+    text += fmt::format("- not observed: {}\n", Text(sentence));
   return text;
 }
 
@@ -123,6 +137,10 @@ std::string MarkdownReport(std::span<const RankResult> results, const RanksCompa
       text += fmt::format("- **fail-on** {}{}\n", place.empty() ? "" : place + ": ",
                           Text(DescribeHit(hit)));
     }
+  }
+  if (std::any_of(results.begin(), results.end(),
+                  [](const RankResult& r) { return r.failed.ok(); })) {
+    text += Facts(FindingsOfRanks(results, worst));
   }
   text += Table(results);
   if (worst != nullptr) text += Calls(*worst);

@@ -8,6 +8,8 @@
 #include <set>
 
 #include "engine/compare/judge/judge.h"
+#include "engine/compare/ranks/rank_findings.h"
+#include "engine/compare/report/findings_screen.h"
 #include "engine/compare/report/terminal_words.h"
 #include "engine/compare/report/text_layout.h"
 
@@ -26,69 +28,97 @@ struct Place {
   std::vector<int32_t> ranks;
 };
 
+using Lines = FindingsScreen::Lines;
+
 class Screen {
  public:
   Screen(std::span<const RankResult> results, const RanksCompared& compared,
          const TerminalOptions& options)
       : results_(results),
         compared_(compared),
+        options_(options),
         width_(std::clamp(options.width, 60, 100)),
-        lines_left_(options.whole ? INT_MAX : options.lines),
-        colors_(options.colors),
         whole_(options.whole) {}
 
   std::string Draw() {
-    Header();
     const std::vector<StepOrigins> steps = OriginsOfSteps(results_);
-    Verdicts();
     const auto first = std::find_if(steps.begin(), steps.end(), [](const StepOrigins& step) {
       return !step.found.origins.empty();
     });
-    if (first != steps.end()) Begins(*first, steps.size() > 1);
-    CallsMadeOtherwise(first != steps.end() ? first->step : INT32_MAX, steps.size() > 1);
-    for (const std::string& sentence : compared_.left_out) Say("not compared: " + sentence);
-    if (const std::string legend = Legend(out_); !legend.empty()) {
-      Line("");
-      Say("legend: " + legend);
+    std::vector<Place> places;
+    if (first != steps.end()) places = PlacesOf(*first, results_);
+    const Findings found =
+        FindingsOfRanks(results_, places.empty() ? nullptr : places.front().result);
+    const FindingsScreen screen(found, options_);
+    const bool say_step = steps.size() > 1;
+
+    Lines head = Header();
+    Append(Verdicts(), &head);
+    Append(screen.Began(), &head);
+    Lines finding = places.empty() ? AgreeOrNot(screen) : Begins(screen, *first, places, say_step);
+    Append(CallsMadeOtherwise(first != steps.end() ? first->step : INT32_MAX, say_step), &finding);
+
+    if (!finding.empty()) head.emplace_back();
+
+    Lines foot, last;
+    if (AnyCompared()) {
+      foot = {"", Sizes(found, places, say_step)};
+      Append(screen.Footer(), &foot);
     }
-    return std::move(out_);
+    for (const std::string& sentence : compared_.left_out)
+      Append(Fold("not compared: " + sentence), &last);
+    const int fixed = static_cast<int>(head.size() + finding.size() + last.size());
+    // On a full screen the names of calls and of what is not known give way.
+    if (!whole_ && fixed + static_cast<int>(foot.size()) > options_.lines) {
+      constexpr size_t kCounts = 4;  // a blank line, sizes, calls, values
+      const auto fit = static_cast<size_t>(std::max(options_.lines - fixed, 0));
+      foot.resize(std::min(foot.size(), std::max(kCounts, fit)));
+    }
+    Append(last, &foot);
+    Append(screen.LegendOf({&head, &finding, &foot}, "legend   "), &foot);
+    Lines lines = std::move(head);
+    Append(finding, &lines);
+    Append(screen.Table(options_.lines - static_cast<int>(lines.size() + foot.size())), &lines);
+    Append(foot, &lines);
+    std::string out;
+    for (const std::string& line : lines) out += line + '\n';
+    return out;
   }
 
  private:
-  // A line that is left out when the screen is full.
-  void Line(const std::string& text) {
-    if (lines_left_-- > 0) out_ += text + '\n';
+  bool AnyCompared() const {
+    return std::any_of(results_.begin(), results_.end(),
+                       [](const RankResult& r) { return r.failed.ok(); });
+  }
+  static void Append(const Lines& more, Lines* lines) {
+    lines->insert(lines->end(), more.begin(), more.end());
   }
   // A text with names: all of it, also when the screen is full.
-  void Say(const std::string& text, std::string_view indent = "") {
+  Lines Fold(const std::string& text, std::string_view indent = "") const {
     const int room = width_ - Columns(indent);
+    Lines lines;
     for (const std::string& line : whole_ ? WrapWords(Clean(text), room) : Wrap(Clean(text), room))
-      Must(std::string(indent) + line);
-  }
-  void Must(const std::string& text) {
-    --lines_left_;
-    out_ += text + '\n';
+      lines.push_back(std::string(indent) + line);
+    return lines;
   }
   std::string Paint(std::string_view color, std::string_view text) const {
-    return colors_ ? fmt::format("{}{}{}", color, text, kReset) : std::string(text);
+    return options_.colors ? fmt::format("{}{}{}", color, text, kReset) : std::string(text);
   }
 
-  void Header() {
+  Lines Header() const {
     const auto compared = std::find_if(results_.begin(), results_.end(),
                                        [](const RankResult& r) { return r.failed.ok(); });
-    const std::string left = fmt::format(
+    const std::string title = fmt::format(
         "msprobe compare{}, {}",
         compared == results_.end() ? "" : fmt::format(", by {}", ModeName(compared->mode)), Size());
-    const RowVerdict verdict = VerdictOver(results_);
-    const std::string_view headline = Headline(verdict);
-    Line(left + std::string(std::max(1, width_ - Columns(left) - Columns(headline)), ' ') +
-         Paint(ColorOf(verdict), headline));
+    Lines lines{TitleLine(title, VerdictOver(results_), options_)};
     for (const bool target : {true, false}) {
       const std::string path = Clean(target ? compared_.target : compared_.golden);
-      Line(fmt::format("  {}  {}", target ? "target" : "golden",
-                       whole_ ? path : CutMiddle(path, width_ - 10)));
+      lines.push_back(fmt::format("  {}  {}", target ? "target" : "golden",
+                                  whole_ ? path : CutMiddle(path, width_ - 10)));
     }
-    Line("");
+    lines.emplace_back();
+    return lines;
   }
 
   // "2 steps, 4 ranks"
@@ -102,24 +132,42 @@ class Screen {
     return text;
   }
 
+  // "step 3, rank 1: target 7 calls, 30 values; golden 8 calls, 31 values"
+  std::string Sizes(const Findings& found, const std::vector<Place>& places, bool say_step) const {
+    std::string where = "all pairs of dumps";
+    if (!places.empty()) {
+      const RankResult& r = *places.front().result;
+      where = Where(r.step, {r.rank}, say_step);
+      where = where.empty() ? "these dumps" : where.substr(0, where.size() - 2);
+    }
+    const auto size = [](const Findings::Side& side) {
+      return fmt::format("{} calls, {} values{}{}", side.calls, side.values,
+                         side.dialect.empty() ? "" : ", " + side.dialect,
+                         side.complete ? "" : ", CUT SHORT");
+    };
+    return Clean(fmt::format("of {}: target {}; golden {}", where, size(found.target_side),
+                             size(found.golden_side)));
+  }
+
   // One line for each verdict: "steps 0-2: equal  ranks 0-3". Steps in a row with the same verdicts
   // share their lines.
-  void Verdicts() {
+  Lines Verdicts() const {
     std::map<int32_t, std::map<int, std::vector<int32_t>>> of_steps;  // step, verdict -> ranks
     for (const RankResult& r : results_) {
       of_steps[r.step][r.failed.ok() ? Badness(r.summary.verdict) : kFailed].push_back(r.rank);
     }
-    std::vector<std::pair<std::vector<int32_t>, std::map<int, std::vector<int32_t>>>> lines;
+    std::vector<std::pair<std::vector<int32_t>, std::map<int, std::vector<int32_t>>>> groups;
     for (auto& [step, verdicts] : of_steps) {
-      if (!lines.empty() && lines.back().second == verdicts) {
-        lines.back().first.push_back(step);
+      if (!groups.empty() && groups.back().second == verdicts) {
+        groups.back().first.push_back(step);
       } else {
-        lines.push_back({{step}, verdicts});
+        groups.push_back({{step}, verdicts});
       }
     }
     constexpr size_t kMostLines = 9;
     size_t shown = 0, hidden = 0;
-    for (const auto& [steps, verdicts] : lines) {
+    Lines lines;
+    for (const auto& [steps, verdicts] : groups) {
       const std::string label =
           of_steps.size() < 2
               ? ""
@@ -133,19 +181,22 @@ class Screen {
         const std::string text = ranks.size() == 1 && ranks[0] < 0 ? "" : "  " + Ranks(ranks);
         const int word_width = text.empty() ? Columns(word) : 15;  // "within rounding"
         const int room = width_ - 2 - Columns(label) - word_width;
-        Line("  " + label +
-             Paint(badness == kFailed ? kRed : ColorOf(kVerdicts[badness]), Pad(word, word_width)) +
-             (whole_ ? text : CutMiddle(text, room)));
+        lines.push_back(
+            "  " + label +
+            Paint(badness == kFailed ? kRed : ColorOf(kVerdicts[badness]), Pad(word, word_width)) +
+            (whole_ ? text : CutMiddle(text, room)));
       }
     }
-    if (hidden > 0) Line(fmt::format("  and {} more lines in the summary file", hidden));
+    if (hidden > 0) lines.push_back(fmt::format("  and {} more lines in the summary file", hidden));
     size_t failures = 0;
     for (const RankResult& r : results_) {
       if (r.failed.ok() || ++failures > 3) continue;
-      Say(fmt::format("{}: {}", r.rank < 0 ? "the dump" : fmt::format("rank {}", r.rank),
-                      r.failed.message()),
-          "    ");
+      Append(Fold(fmt::format("{}: {}", r.rank < 0 ? "the dump" : fmt::format("rank {}", r.rank),
+                              r.failed.message()),
+                  "    "),
+             &lines);
     }
+    return lines;
   }
 
   static std::vector<Place> PlacesOf(const StepOrigins& step, std::span<const RankResult> results) {
@@ -176,50 +227,46 @@ class Screen {
     return text;
   }
 
-  void Begins(const StepOrigins& step, bool say_step) {
-    const std::vector<Place> places = PlacesOf(step, results_);
+  Lines Begins(const FindingsScreen& screen, const StepOrigins& step,
+               const std::vector<Place>& places, bool say_step) const {
     const Place& place = places.front();
-    const FirstDivergence& f = place.result->first;
-    Line("");
-    const std::string title = "FIRST DIVERGENCE  ";
-    const std::string sure = fmt::format("confidence {:.0f}%", 100 * f.confidence);
-    const std::string where =
-        Where(step.step, place.ranks, say_step) + Clean(place.result->first_name);
-    const int room = width_ - Columns(title) - Columns(sure) - 2;
-    const bool fits = Columns(where) <= room;
-    Must(Paint(kRed, title) + Paint(kBold, Pad(fits ? where : "", room)) + "  " + sure);
-    if (!fits) Say(where, "  | ");
-    for (const std::string& line : PlaceLines(f, width_ - 4, whole_)) Must("  | " + line);
-    if (place.origin->in_exchange) Say(DescribeExchange(*place.origin), "  | ");
-    Say(f.why, "  | ");
-    if (!f.advice.empty()) Say("next: " + f.advice, "  | ");
-    size_t hops = 0;
+    FindingsScreen::Place known{.where = Where(step.step, place.ranks, say_step)};
+    if (place.origin->in_exchange) known.exchange = DescribeExchange(*place.origin);
+    constexpr int64_t kMostHops = 4;
+    int64_t hops = 0;
     for (const RankHop& hop : step.found.hops) {
-      if (hop.from.empty()) continue;
-      if (++hops > 4) break;
-      Say((hops == 1 ? "it travelled: " : "then: ") + DescribeHop(hop), "  ");
+      if (hop.from.empty() || ++hops > kMostHops) continue;
+      known.travelled.push_back((hops == 1 ? "it travelled: " : "then: ") + DescribeHop(hop));
     }
-    const auto bringing = std::count_if(step.found.hops.begin(), step.found.hops.end(),
-                                        [](const RankHop& hop) { return !hop.from.empty(); });
-    if (bringing > 4) Line(fmt::format("  and in {} more exchanges", bringing - 4));
-    if (const std::string text = DescribeOutside(step, results_); !text.empty()) Say(text, "  ");
+    if (hops > kMostHops)
+      known.travelled.push_back(fmt::format("and in {} more exchanges", hops - kMostHops));
+    if (const std::string text = DescribeOutside(step, results_); !text.empty())
+      known.travelled.push_back(text);
     for (size_t i = 1; i < std::min<size_t>(places.size(), 4); ++i) {
-      Say(fmt::format("also begins on {}: {}", Ranks(places[i].ranks),
-                      places[i].result->first_name),
-          "  ");
+      known.travelled.push_back(fmt::format("also begins on {}: {}", Ranks(places[i].ranks),
+                                            places[i].result->first_name));
     }
-    if (places.size() > 4) Line(fmt::format("  and in {} more places", places.size() - 4));
+    if (places.size() > 4)
+      known.travelled.push_back(fmt::format("and in {} more places", places.size() - 4));
+    return screen.Finding(known);
+  }
+
+  // Why there is no first divergence, unless CallsMadeOtherwise says it.
+  Lines AgreeOrNot(const FindingsScreen& screen) const {
+    const bool otherwise = std::any_of(results_.begin(), results_.end(),
+                                       [](const RankResult& r) { return !r.otherwise.empty(); });
+    return AnyCompared() && !otherwise ? screen.Finding() : Lines();
   }
 
   // The first dumps before step `end` in which all numbers agree and the calls are not the same.
-  void CallsMadeOtherwise(int32_t end, bool say_step) {
+  Lines CallsMadeOtherwise(int32_t end, bool say_step) const {
     for (const RankResult& r : results_) {
       if (r.otherwise.empty() || r.step >= end) continue;
-      Line("");
-      Say(fmt::format("{}all results agree, but the two runs did not make the same calls: {}",
+      return Fold(
+          fmt::format("{}all results agree, but the two runs did not make the same calls: {}",
                       Where(r.step, {r.rank}, say_step), r.otherwise));
-      return;
     }
+    return {};
   }
 
   static constexpr int kFailed = 4;
@@ -228,10 +275,9 @@ class Screen {
                                              RowVerdict::kUnknown, RowVerdict::kDiffers};
   std::span<const RankResult> results_;
   const RanksCompared& compared_;
+  const TerminalOptions& options_;
   const int width_;
-  int lines_left_;
-  const bool colors_, whole_;
-  std::string out_;
+  const bool whole_;
 };
 
 }  // namespace

@@ -1,0 +1,116 @@
+#include "engine/compare/explain/findings.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <initializer_list>
+#include <utility>
+
+#include "engine/compare/explain/evidence.h"
+#include "engine/compare/explain/first_bits.h"
+#include "engine/compare/explain/unmatched_calls.h"
+
+namespace msprobe::compare {
+namespace {
+
+constexpr size_t kMostCalls = 8, kMostNames = 4;
+
+Findings::Side SideOf(const Comparison& c, bool target) {
+  const Dump& dump = target ? c.target : c.golden;
+  Findings::Side side{.dump = dump.path,
+                      .dialect = dump.dialect == Dialect::kNone ? "" : dump.DialectName(),
+                      .calls = static_cast<int64_t>(dump.records.size()),
+                      .values = static_cast<int64_t>(dump.leaves.size()),
+                      .complete = dump.complete};
+  for (size_t p = 0; p < c.pairs.size() && side.only_here.size() < kMostNames; ++p) {
+    if ((target ? c.pairs[p].golden : c.pairs[p].target) < 0)
+      side.only_here.emplace_back(EntryName(c, static_cast<int32_t>(p)));
+  }
+  return side;
+}
+
+void AddCallsThatDiffer(const Comparison& c, Findings* found) {
+  for (int32_t p = 0; p < static_cast<int32_t>(c.pairs.size()); ++p) {
+    if (p == c.first.pair || !c.pairs[p].matched()) continue;
+    const CallSummary call = SummarizeCall(c, p);
+    if (!call.in.differs && !call.out.differs && !call.arguments.differs) continue;
+    if (found->others.size() >= kMostCalls) {
+      ++found->more_others;
+      continue;
+    }
+    const SideSummary& side = call.out.differs  ? call.out
+                              : call.in.differs ? call.in
+                                                : call.arguments;
+    const Measure& m = c.measures[side.worst_row];
+    const bool measured = m.reason != Reason::kValueDiffers && !std::isnan(m.severity);
+    found->others.push_back({.name = std::string(EntryName(c, p)),
+                             .what = DescribeError(c, side.worst_row),
+                             .roundings = measured ? ShortNumber(m.severity) : "-",
+                             .call_class = c.classes[p]});
+  }
+}
+
+}  // namespace
+
+Findings FindingsOf(const Comparison& c) {
+  Findings found{.mode = c.mode,
+                 .summary = Summarize(c),
+                 .target_side = SideOf(c, true),
+                 .golden_side = SideOf(c, false),
+                 .began = c.run_start,
+                 .exact = c.exact,
+                 .first = c.first,
+                 .first_bits = DescribeFirstBits(c),
+                 .equal = EqualWord(c),
+                 .not_observed = c.not_observed};
+  found.not_judged = WhyNothingWasJudged(c, found.summary);
+  if (c.first.pair >= 0) {
+    found.first_name = EntryName(c, c.first.pair);
+  } else {
+    found.other_arguments = DescribeDifferingArguments(c);
+  }
+  for (const Measure& m : c.measures) {
+    if (m.verdict == RowVerdict::kNoise && m.severity > found.largest_noise)
+      found.largest_noise = m.severity;
+  }
+  AddCallsThatDiffer(c, &found);
+  return found;
+}
+
+std::vector<LabelledText> ConditionsOf(const Findings& found) {
+  std::vector<LabelledText> conditions;
+  const auto add = [&](std::string_view label, std::string text) {
+    if (!text.empty()) conditions.push_back({label, std::move(text)});
+  };
+  const RunStart& began = found.began;
+  const bool both = !began.weights.empty() && !began.data.empty();
+  if (!began.weights.empty() || !began.data.empty())
+    add("began", fmt::format("from {}{}{}", began.weights, both ? " and " : "", began.data));
+  add("run", began.settings);
+  add("exact", found.exact);
+  return conditions;
+}
+
+std::vector<LabelledText> CountsOf(const Findings& found) {
+  const Summary& s = found.summary;
+  const auto counts = [](std::initializer_list<std::pair<int64_t, std::string_view>> names) {
+    std::string text;
+    for (const auto& [count, name] : names) {
+      if (count > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, name);
+    }
+    return text.empty() ? std::string("none") : text;
+  };
+  return {{"calls", counts({{s.calls[0], "equal"},
+                            {s.calls[1], "within rounding"},
+                            {s.calls[2], "introduced"},
+                            {s.calls[3], "inherited"},
+                            {s.calls[4], "unknown"},
+                            {s.aligned_calls, "paired under another name"}})},
+          {"values", counts({{s.rows[0], "equal"},
+                             {s.rows[1], "within rounding"},
+                             {s.rows[2], "differ"},
+                             {s.rows[3] - s.neutral_rows, "unknown"},
+                             {s.neutral_rows, "with nothing to compare"}})}};
+}
+
+}  // namespace msprobe::compare

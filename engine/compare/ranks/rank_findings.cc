@@ -1,0 +1,75 @@
+#include "engine/compare/ranks/rank_findings.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+namespace msprobe::compare {
+namespace {
+
+void Add(const Summary& more, Summary* all) {
+  for (size_t i = 0; i < more.rows.size(); ++i) all->rows[i] += more.rows[i];
+  for (size_t i = 0; i < more.calls.size(); ++i) all->calls[i] += more.calls[i];
+  for (int64_t Summary::*count :
+       {&Summary::neutral_rows, &Summary::target_only_rows, &Summary::golden_only_rows,
+        &Summary::target_only_calls, &Summary::golden_only_calls, &Summary::aligned_calls,
+        &Summary::unreadable_rows})
+    all->*count += more.*count;
+}
+
+template <typename T>
+void Keep(const T& more, T* first) {
+  if (first->empty()) *first = more;
+}
+
+void Add(const Findings& more, Findings* all) {
+  Add(more.summary, &all->summary);
+  for (Findings::Side Findings::*member : {&Findings::target_side, &Findings::golden_side}) {
+    Findings::Side& side = all->*member;
+    side.calls += (more.*member).calls;
+    side.values += (more.*member).values;
+    side.complete = side.complete && (more.*member).complete;
+    Keep((more.*member).only_here, &side.only_here);
+  }
+  all->largest_noise = std::max(all->largest_noise, more.largest_noise);
+  Keep(more.first_bits, &all->first_bits);
+  Keep(more.exact, &all->exact);
+  Keep(more.other_arguments, &all->other_arguments);
+  if (all->others.empty()) all->others = more.others, all->more_others = more.more_others;
+  for (const std::string& sentence : more.not_observed) {
+    if (std::find(all->not_observed.begin(), all->not_observed.end(), sentence) ==
+        all->not_observed.end())
+      all->not_observed.push_back(sentence);
+  }
+}
+
+Findings Sum(std::span<const RankResult> results) {
+  Findings all;
+  bool any = false, judged = false;
+  for (const RankResult& r : results) {
+    if (!r.failed.ok()) continue;
+    if (any) {
+      Add(r, &all);
+    } else {
+      all = r;
+    }
+    any = true;
+    judged = judged || r.not_judged.empty();
+  }
+  if (judged) all.not_judged.clear();
+  all.summary.verdict = VerdictOver(results);
+  return all;
+}
+
+}  // namespace
+
+Findings FindingsOfRanks(std::span<const RankResult> results, const RankResult* first) {
+  Findings found = first != nullptr ? static_cast<const Findings&>(*first) : Sum(results);
+  for (const RankResult& r : results) {
+    if (!found.began.weights.empty()) break;
+    if (first == nullptr || r.rank == first->rank) found.began.weights = r.began.weights;
+  }
+  return found;
+}
+
+}  // namespace msprobe::compare
