@@ -321,8 +321,7 @@ Status CompareOutput::Finish() {
 }
 
 bool CompareOutput::agrees() const {
-  const compare::RowVerdict verdict = compare::VerdictOver(results_);
-  return verdict == compare::RowVerdict::kEqual || verdict == compare::RowVerdict::kNoise;
+  return compare::Agrees(compare::VerdictOver(results_));
 }
 
 bool CompareOutput::within_limits() const {

@@ -83,10 +83,7 @@ class ConfigCheck : public Verb {
     if (!folder.empty()) MSPROBE_RETURN_IF_ERROR(MakeDirectories(folder));
     MSPROBE_RETURN_IF_ERROR(WriteFileAtomically(output_, checkpoint::SimilarityJson(c)));
     out.Print("\nwritten: {}\n", output_);
-    const compare::RowVerdict verdict = compare::Summarize(c).verdict;
-    const bool agrees =
-        verdict == compare::RowVerdict::kEqual || verdict == compare::RowVerdict::kNoise;
-    return exit_code_ && !agrees ? kExitDiffers : kExitOk;
+    return exit_code_ && !compare::Agrees(compare::Summarize(c).verdict) ? kExitDiffers : kExitOk;
   }
 
  private:

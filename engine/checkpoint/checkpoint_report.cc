@@ -51,7 +51,7 @@ std::string CheckpointReport(const compare::Comparison& c) {
   }
   out += fmt::format(
       "verdict {}: {} equal, {} within rounding, {} differ, {} could not be judged\n",
-      compare::VerdictName(summary.verdict), summary.rows[0], summary.rows[1], summary.rows[2],
+      compare::RunVerdictName(summary.verdict), summary.rows[0], summary.rows[1], summary.rows[2],
       summary.rows[3] - summary.target_only_rows - summary.golden_only_rows);
   std::vector<size_t> differing, unknown, target_only, golden_only;
   for (size_t i = 0; i < c.rows.size(); ++i) {

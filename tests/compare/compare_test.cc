@@ -28,14 +28,14 @@ Dump ThreeCalls(double error = 0) {
 TEST(CompareTest, EqualRunsAreEqual) {
   const Comparison c = MustCompare(ThreeCalls(), ThreeCalls());
   const Summary s = Summarize(c);
-  EXPECT_EQ(s.verdict, RowVerdict::kEqual);
+  EXPECT_EQ(s.verdict, RunVerdict::kEqual);
   EXPECT_EQ(s.rows[0], 6);
   EXPECT_EQ(c.first.pair, -1);
 }
 
 TEST(CompareTest, TheErrorBeginsWhereInputsAgree) {
   const Comparison c = MustCompare(ThreeCalls(0.1), ThreeCalls());
-  EXPECT_EQ(Summarize(c).verdict, RowVerdict::kDiffers);
+  EXPECT_EQ(Summarize(c).verdict, RunVerdict::kDiffers);
   ASSERT_EQ(c.classes.size(), 3u);
   EXPECT_EQ(c.classes[0], CallClass::kEqual);
   EXPECT_EQ(c.classes[1], CallClass::kIntroduced);
@@ -44,7 +44,7 @@ TEST(CompareTest, TheErrorBeginsWhereInputsAgree) {
 }
 
 TEST(CompareTest, EmptyDumpsAreUnknownNotEqual) {
-  EXPECT_EQ(Summarize(MustCompare(Dump(), Dump())).verdict, RowVerdict::kUnknown);
+  EXPECT_EQ(Summarize(MustCompare(Dump(), Dump())).verdict, RunVerdict::kUnknown);
 }
 
 TEST(CompareTest, StructureDumpIsRefusedWithAHint) {
@@ -87,10 +87,10 @@ TEST(CompareTest, GradientsInAnotherOrderSayNothing) {
   const auto verdict = [&](Dialect target, Dialect golden) {
     return Summarize(MustCompare(backward(target, false), backward(golden, true))).verdict;
   };
-  EXPECT_EQ(verdict(Dialect::kMsprobe27, Dialect::kMsprobe26), RowVerdict::kEqual);
-  EXPECT_EQ(verdict(Dialect::kMsprobe8, Dialect::kMsprobe27), RowVerdict::kEqual);
-  EXPECT_EQ(verdict(Dialect::kMsprobe27, Dialect::kMsprobe27), RowVerdict::kDiffers);
-  EXPECT_EQ(verdict(Dialect::kMsprobe8, Dialect::kMsprobe26), RowVerdict::kDiffers);
+  EXPECT_EQ(verdict(Dialect::kMsprobe27, Dialect::kMsprobe26), RunVerdict::kEqual);
+  EXPECT_EQ(verdict(Dialect::kMsprobe8, Dialect::kMsprobe27), RunVerdict::kEqual);
+  EXPECT_EQ(verdict(Dialect::kMsprobe27, Dialect::kMsprobe27), RunVerdict::kDiffers);
+  EXPECT_EQ(verdict(Dialect::kMsprobe8, Dialect::kMsprobe26), RunVerdict::kDiffers);
 }
 
 }  // namespace

@@ -42,11 +42,11 @@ Dump OneRun(double error, const Environment& environment = kHere, const char* st
 TEST(ExactBitsTest, OneEnvironmentPromisesTheSameBits) {
   const Comparison c = MustCompare(OneRun(kRounding), OneRun(0));
   EXPECT_THAT(c.exact, HasSubstr("both runs have torch 2.13.0, cpu, 2 threads"));
-  EXPECT_EQ(Summarize(c).verdict, RowVerdict::kDiffers);
+  EXPECT_EQ(Summarize(c).verdict, RunVerdict::kDiffers);
   EXPECT_EQ(First(c), "Functional.linear.0.forward");
   EXPECT_EQ(c.classes[1], CallClass::kInherited);
   EXPECT_GT(c.first.confidence, 0.9);
-  EXPECT_EQ(Summarize(MustCompare(OneRun(0), OneRun(0))).verdict, RowVerdict::kEqual);
+  EXPECT_EQ(Summarize(MustCompare(OneRun(0), OneRun(0))).verdict, RunVerdict::kEqual);
   // Another seed is no other environment.
   EXPECT_NE(MustCompare(OneRun(0), OneRun(0, With("seed", "2"))).exact, "");
 }
@@ -55,7 +55,7 @@ TEST(ExactBitsTest, RoundingIsAllowedWhereSomethingElseDiffers) {
   for (const Environment& other : {With("threads", "1"), With("torch", "2.12.0"), Environment()}) {
     const Comparison c = MustCompare(OneRun(kRounding), OneRun(0, other));
     EXPECT_EQ(c.exact, "");
-    EXPECT_EQ(Summarize(c).verdict, RowVerdict::kNoise);
+    EXPECT_EQ(Summarize(c).verdict, RunVerdict::kNoise);
   }
   EXPECT_EQ(MustCompare(OneRun(kRounding), OneRun(0, kHere, "[1, 2]")).exact, "")
       << "other strides";

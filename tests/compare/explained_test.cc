@@ -33,7 +33,7 @@ TEST(ExplainedTest, DifferencesOfACoarserDTypeAreRounding) {
     const Comparison c = target ? MustCompare(std::move(coarse), std::move(fine))
                                 : MustCompare(std::move(fine), std::move(coarse));
     EXPECT_EQ(First(c), "none");
-    EXPECT_EQ(Summarize(c).verdict, RowVerdict::kNoise);
+    EXPECT_EQ(Summarize(c).verdict, RunVerdict::kNoise);
     EXPECT_EQ(c.measures.back().reason, Reason::kCoarserBefore);
     EXPECT_THAT(c.run_start.settings,
                 HasSubstr(target ? "the target computes in bfloat16 where the golden has float32, "
@@ -136,7 +136,7 @@ TEST(ExplainedTest, RoundingThatOnlyAnOptimizerEnlargesIsNoDifference) {
   const Comparison c = MustCompare(OptimizerStep(kRounding, 60 * kRounding), OptimizerStep(0, 0));
   EXPECT_EQ(c.first.pair, -1);
   EXPECT_EQ(c.classes[1], CallClass::kNoise);
-  EXPECT_EQ(Summarize(c).verdict, RowVerdict::kNoise);
+  EXPECT_EQ(Summarize(c).verdict, RunVerdict::kNoise);
   const Comparison more =
       MustCompare(OptimizerStep(kRounding, 6000 * kRounding), OptimizerStep(0, 0));
   EXPECT_EQ(First(more), "Tensor.addcdiv_.0.forward");

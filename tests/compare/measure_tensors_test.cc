@@ -142,7 +142,7 @@ TEST_F(MeasureTensorsTest, AMissingFileCostsItsRowOnly) {
   EXPECT_EQ(c.measures[1].verdict, RowVerdict::kUnknown);
   EXPECT_EQ(c.measures[1].reason, Reason::kNoFile);
   EXPECT_THAT(c.notes[1], HasSubstr("target/x.npy"));
-  EXPECT_EQ(Summarize(c).verdict, RowVerdict::kUnknown);
+  EXPECT_EQ(Summarize(c).verdict, RunVerdict::kUnknown);
 }
 
 TEST_F(MeasureTensorsTest, ADamagedFileCostsItsRowOnly) {

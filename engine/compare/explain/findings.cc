@@ -68,6 +68,9 @@ Findings FindingsOf(const Comparison& c) {
     found.first_name = EntryName(c, c.first.pair);
   } else {
     found.other_arguments = DescribeDifferingArguments(c);
+    found.unmatched_calls = DescribeUnmatchedCalls(c);
+    if (const int32_t p = found.summary.first_compared_nowhere; p >= 0)
+      found.compared_nowhere = EntryName(c, p);
   }
   for (const Measure& m : c.measures) {
     if (m.verdict == RowVerdict::kNoise && m.severity > found.largest_noise)

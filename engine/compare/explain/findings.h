@@ -42,6 +42,8 @@ struct Findings {
   double largest_noise = 0;       // in roundings
   std::string not_judged;         // WhyNothingWasJudged
   std::string other_arguments;    // DescribeDifferingArguments, when there is no first divergence
+  std::string unmatched_calls;    // DescribeUnmatchedCalls, when there is no first divergence
+  std::string compared_nowhere;   // the name of the call Summary::first_compared_nowhere, or ""
   std::vector<OtherCall> others;  // besides the first divergence: the first eight
   int64_t more_others = 0;        // how many more there are
   std::vector<std::string> not_observed;

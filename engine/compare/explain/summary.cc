@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "engine/compare/explain/unpaired_results.h"
 #include "engine/compare/judge/judge.h"
 #include "engine/model/names.h"
 
@@ -11,6 +12,41 @@ namespace msprobe::compare {
 namespace {
 
 int64_t JudgedRows(const Summary& s) { return s.rows[0] + s.rows[1] + s.rows[2]; }
+
+// Values without a partner that one run alone has although the other was not killed: its calls are
+// made otherwise. Results of paired calls count only when they are compared somewhere.
+int64_t ValuesOfOtherStructure(const Comparison& c, const UnpairedResults& unpaired) {
+  int64_t values = 0;
+  for (const RecordPair& pair : c.pairs) {
+    for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
+      const Row& row = c.rows[i];
+      if (c.measures[i].reason != Reason::kNoPartner) continue;
+      const bool other_was_killed = !(row.target >= 0 ? c.golden : c.target).complete;
+      if (!other_was_killed && (!pair.matched() || unpaired.IsCompared(i))) ++values;
+    }
+  }
+  return values;
+}
+
+RunVerdict VerdictOf(const Comparison& c, Summary* s) {
+  const int64_t judged = JudgedRows(*s);
+  const int64_t unknown = s->rows[static_cast<int>(RowVerdict::kUnknown)] - s->neutral_rows;
+  if (s->rows[static_cast<int>(RowVerdict::kDiffers)] > 0) return RunVerdict::kDiffers;
+  if (judged == 0) return RunVerdict::kUnknown;
+  // A run that was killed may have made the missing calls later.
+  const bool other_calls = (s->target_only_calls > 0 && c.golden.complete) ||
+                           (s->golden_only_calls > 0 && c.target.complete);
+  if (unknown > 0 || other_calls) {
+    const UnpairedResults unpaired(c);
+    s->calls_compared_nowhere = unpaired.calls_compared_nowhere();
+    s->first_compared_nowhere = unpaired.first_compared_nowhere();
+    if (s->calls_compared_nowhere > 0) return RunVerdict::kDiffers;
+    return unknown > ValuesOfOtherStructure(c, unpaired) ? RunVerdict::kUnknown
+                                                         : RunVerdict::kStructure;
+  }
+  return s->rows[static_cast<int>(RowVerdict::kNoise)] > 0 ? RunVerdict::kNoise
+                                                           : RunVerdict::kEqual;
+}
 
 }  // namespace
 
@@ -30,19 +66,18 @@ Summary Summarize(const Comparison& c) {
     s.golden_only_calls += c.pairs[p].target < 0;
     s.aligned_calls += c.pairs[p].match == Match::kAligned;
   }
-  const int64_t judged = JudgedRows(s);
-  // A call that one run did not make is a difference. A run that was killed may have made it later.
-  const bool other_calls = (s.target_only_calls > 0 && c.golden.complete) ||
-                           (s.golden_only_calls > 0 && c.target.complete);
-  if (s.rows[static_cast<int>(RowVerdict::kDiffers)] > 0 || (other_calls && judged > 0)) {
-    s.verdict = RowVerdict::kDiffers;
-  } else if (judged == 0 || s.rows[static_cast<int>(RowVerdict::kUnknown)] > s.neutral_rows) {
-    s.verdict = RowVerdict::kUnknown;
-  } else {
-    s.verdict =
-        s.rows[static_cast<int>(RowVerdict::kNoise)] > 0 ? RowVerdict::kNoise : RowVerdict::kEqual;
-  }
+  s.verdict = VerdictOf(c, &s);
   return s;
+}
+
+std::string_view RunVerdictName(RunVerdict verdict) {
+  static constexpr std::string_view kNames[] = {"equal", "noise", "structure", "unknown",
+                                                "differs"};
+  return kNames[static_cast<int>(verdict)];
+}
+
+bool Agrees(RunVerdict verdict) {
+  return verdict == RunVerdict::kEqual || verdict == RunVerdict::kNoise;
 }
 
 std::string_view WhyNothingWasJudged(const Comparison& c, const Summary& s) {

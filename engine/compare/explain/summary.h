@@ -10,13 +10,19 @@
 
 namespace msprobe::compare {
 
+// The verdict of a whole comparison, from the best to the worst.
+enum class RunVerdict : uint8_t {
+  kEqual,      // all values were judged equal
+  kNoise,      // all values were judged, and differences are no larger than rounding explains
+  kStructure,  // all values with a partner agree, but one run made calls that the other did not
+               // make, or passed other values; their results lead to values that agree
+  kUnknown,    // nothing differs, but a recorded value could not be judged, or nothing was compared
+  kDiffers,    // a value differs, or a call that only one run made has results that are compared
+               // nowhere (unpaired_results.h), and the other run was not killed before that call
+};
+
 struct Summary {
-  // differs: a value differs, or one run made a call that the other did not make (and the other was
-  // not killed before that call).
-  // unknown: nothing differs, but a recorded value could not be judged, or nothing was compared.
-  // noise: all values were judged, and differences are no larger than rounding explains.
-  // equal: all values were judged equal.
-  RowVerdict verdict = RowVerdict::kUnknown;
+  RunVerdict verdict = RunVerdict::kUnknown;
   std::array<int64_t, 4> rows{};   // by RowVerdict
   std::array<int64_t, 5> calls{};  // by CallClass
   int64_t neutral_rows = 0;        // unknown rows that say nothing against a run (IsNeutral)
@@ -24,8 +30,16 @@ struct Summary {
   int64_t target_only_calls = 0, golden_only_calls = 0;
   int64_t aligned_calls = 0;    // paired under different names
   int64_t unreadable_rows = 0;  // tensor files missing or damaged
+  // Calls without a partner whose results are compared nowhere, and the first of them (an index
+  // into Comparison::pairs; -1: there is none). Counted when no value differs.
+  int64_t calls_compared_nowhere = 0;
+  int32_t first_compared_nowhere = -1;
 };
 Summary Summarize(const Comparison& comparison);
+
+std::string_view RunVerdictName(RunVerdict verdict);  // "equal", "noise", "structure", ...
+// Whether the two runs are the same, apart from rounding.
+bool Agrees(RunVerdict verdict);
 
 // Why no value at all was judged, such as "a dump without records says nothing about a run". ""
 // when a value was judged.

@@ -31,14 +31,6 @@ ElementType NumbersOf(ElementType type) {
   return type;
 }
 
-// What the elements of a tensor are recognised by; 0: nothing.
-uint64_t ContentKey(const Leaf& leaf) {
-  if (!leaf.fingerprint.empty()) return HashText(leaf.fingerprint, 1);
-  if (!leaf.checksum.empty()) return HashText(leaf.checksum, 2);
-  if (!leaf.has_stats) return 0;
-  return HashText(leaf.norm, HashText(leaf.mean, HashText(leaf.min, HashText(leaf.max, 3))));
-}
-
 bool BitEqual(const Leaf& a, const Leaf& b) {
   if (a.dtype != b.dtype) return false;
   if (!a.fingerprint.empty() && !b.fingerprint.empty()) return a.fingerprint == b.fingerprint;

@@ -214,4 +214,11 @@ uint64_t RecordKeys::Key(uint32_t index, KeyLevel level) const {
   return Mix(h, Stack(r));
 }
 
+uint64_t ContentKey(const Leaf& leaf) {
+  if (!leaf.fingerprint.empty()) return HashText(leaf.fingerprint, 1);
+  if (!leaf.checksum.empty()) return HashText(leaf.checksum, 2);
+  if (!leaf.has_stats) return 0;
+  return HashText(leaf.norm, HashText(leaf.mean, HashText(leaf.min, HashText(leaf.max, 3))));
+}
+
 }  // namespace msprobe::compare

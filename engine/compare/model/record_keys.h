@@ -66,6 +66,9 @@ std::string_view LeafPlace(const Leaf& leaf, const Record& record);
 // Leaves are paired only within one slot class. Positional and keyword arguments are one class,
 // since a program may pass an argument either way; outputs are another.
 uint64_t SlotClass(Slot slot);
+// What the elements of a tensor are recognised by: its fingerprint, else its checksum, else its
+// statistics; 0: nothing was recorded.
+uint64_t ContentKey(const Leaf& leaf);
 // Whether the two checksums are of one kind. An MD5 has 32 digits, and no other kind has.
 bool ComparableChecksums(const Leaf& a, const Leaf& b);
 

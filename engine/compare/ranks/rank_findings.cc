@@ -13,7 +13,7 @@ void Add(const Summary& more, Summary* all) {
   for (int64_t Summary::*count :
        {&Summary::neutral_rows, &Summary::target_only_rows, &Summary::golden_only_rows,
         &Summary::target_only_calls, &Summary::golden_only_calls, &Summary::aligned_calls,
-        &Summary::unreadable_rows})
+        &Summary::unreadable_rows, &Summary::calls_compared_nowhere})
     all->*count += more.*count;
 }
 
@@ -35,6 +35,8 @@ void Add(const Findings& more, Findings* all) {
   Keep(more.first_bits, &all->first_bits);
   Keep(more.exact, &all->exact);
   Keep(more.other_arguments, &all->other_arguments);
+  Keep(more.unmatched_calls, &all->unmatched_calls);
+  Keep(more.compared_nowhere, &all->compared_nowhere);
   if (all->others.empty()) all->others = more.others, all->more_others = more.more_others;
   for (const std::string& sentence : more.not_observed) {
     if (std::find(all->not_observed.begin(), all->not_observed.end(), sentence) ==

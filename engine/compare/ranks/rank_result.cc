@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "engine/base/file.h"
-#include "engine/compare/explain/unmatched_calls.h"
 #include "engine/compare/judge/judge.h"
 #include "engine/formats/tables/csv.h"
 
@@ -19,26 +18,22 @@ RankResult SummarizeRank(const Comparison& c, int32_t step, int32_t rank) {
   r.target = DirectoryName(c.target.path);
   r.golden = DirectoryName(c.golden.path);
   r.judged = CheckSomethingWasJudged(c, r.summary);
-  if (c.first.pair < 0 && r.summary.verdict == RowVerdict::kDiffers) {
+  const RunVerdict verdict = r.summary.verdict;
+  if (c.first.pair < 0 && (verdict == RunVerdict::kDiffers || verdict == RunVerdict::kStructure)) {
     r.otherwise = r.other_arguments;
-    const std::string alone = DescribeUnmatchedCalls(c);
+    const std::string& alone = r.unmatched_calls;
     r.otherwise += (r.otherwise.empty() || alone.empty() ? "" : "; ") + alone;
   }
   r.trace = TraceRank(c, rank);
   return r;
 }
 
-RowVerdict VerdictOver(std::span<const RankResult> results) {
-  const auto any = [&](RowVerdict verdict) {
-    return std::any_of(results.begin(), results.end(), [&](const RankResult& r) {
-      return r.failed.ok() ? r.summary.verdict == verdict : verdict == RowVerdict::kUnknown;
-    });
-  };
-  for (const RowVerdict verdict :
-       {RowVerdict::kDiffers, RowVerdict::kUnknown, RowVerdict::kNoise, RowVerdict::kEqual}) {
-    if (any(verdict)) return verdict;
-  }
-  return RowVerdict::kUnknown;
+RunVerdict VerdictOver(std::span<const RankResult> results) {
+  if (results.empty()) return RunVerdict::kUnknown;
+  RunVerdict worst = RunVerdict::kEqual;
+  for (const RankResult& r : results)
+    worst = std::max(worst, r.failed.ok() ? r.summary.verdict : RunVerdict::kUnknown);
+  return worst;
 }
 
 std::vector<StepOrigins> OriginsOfSteps(std::span<const RankResult> results) {
@@ -75,7 +70,7 @@ std::string RankSummaryCsv(std::span<const RankResult> results) {
       csv.EndRow();
       continue;
     }
-    csv.NumberCell(VerdictName(r.summary.verdict));
+    csv.NumberCell(RunVerdictName(r.summary.verdict));
     csv.TextCell(r.first_name);
     const bool wrong = r.first.pair >= 0;
     csv.NumberCell(wrong ? ClassName(r.first.call_class) : "");

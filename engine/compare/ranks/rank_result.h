@@ -38,7 +38,7 @@ struct RankResult : Findings {
 RankResult SummarizeRank(const Comparison& comparison, int32_t step, int32_t rank);
 
 // The verdict over all pairs: the worst one. A pair that could not be compared is unknown.
-RowVerdict VerdictOver(std::span<const RankResult> results);
+RunVerdict VerdictOver(std::span<const RankResult> results);
 
 // Where wrong numbers begin in one step, and which exchanges bring them to other ranks.
 struct StepOrigins {

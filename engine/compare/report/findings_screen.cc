@@ -30,7 +30,7 @@ std::string_view Folder(std::string_view path) {
 
 }  // namespace
 
-std::string TitleLine(std::string_view title, RowVerdict verdict, const TerminalOptions& options) {
+std::string TitleLine(std::string_view title, RunVerdict verdict, const TerminalOptions& options) {
   const std::string_view headline = Headline(verdict);
   const int blanks = std::max(1, WidthOf(options) - Columns(title) - Columns(headline));
   return fmt::format(
@@ -127,21 +127,30 @@ std::string FindingsScreen::NoDivergence() const {
   const Summary& s = f_.summary;
   const int64_t judged = s.rows[0] + s.rows[1] + s.rows[2];
   if (!f_.not_judged.empty()) return fmt::format("Nothing was compared: {}.", f_.not_judged);
-  if (s.verdict == RowVerdict::kEqual) {
+  if (s.verdict == RunVerdict::kEqual) {
     return fmt::format("No divergence: all {} values recorded on both sides are {}.", judged,
                        f_.equal == "equal" ? "equal in every recorded number" : f_.equal);
   }
-  if (s.verdict == RowVerdict::kNoise) {
+  if (s.verdict == RunVerdict::kNoise) {
     return fmt::format(
         "No divergence: {} values are {}, {} differ by no more than rounding explains "
         "(largest {} roundings of their dtype).",
         s.rows[0], f_.equal, s.rows[1], ShortNumber(f_.largest_noise));
   }
-  if (s.verdict == RowVerdict::kUnknown) {
+  if (s.verdict == RunVerdict::kUnknown) {
     return fmt::format(
         "No divergence among the {} values that could be judged, but {} could not be: this is "
         "not a pass.",
         judged, s.rows[3] - s.neutral_rows);
+  }
+  if (s.verdict == RunVerdict::kStructure) {
+    const std::string what =
+        f_.unmatched_calls.empty()
+            ? fmt::format("{} values of paired calls are on one side only",
+                          s.target_only_rows + s.golden_only_rows)
+            : Clean(f_.unmatched_calls) + "; their results lead to values that agree";
+    return fmt::format("All {} values with a partner agree, but the calls are not the same: {}.",
+                       judged, what);
   }
   if (!f_.other_arguments.empty()) {
     return fmt::format("All results agree, but the two runs did not make the same calls: {}.",
@@ -153,9 +162,10 @@ std::string FindingsScreen::NoDivergence() const {
                    "returns.",
                    s.rows[2])
              : fmt::format(
-                   "All {} values with a partner agree, but the two runs did not make the "
-                   "same calls.",
-                   judged);
+                   "All {} values with a partner agree, but the results of {} call{} without a "
+                   "partner are compared nowhere, first {}.",
+                   judged, s.calls_compared_nowhere, s.calls_compared_nowhere == 1 ? "" : "s",
+                   Clean(f_.compared_nowhere));
 }
 
 // The widths of the columns of names and of worst values. A name that is wider than its column

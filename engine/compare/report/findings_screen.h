@@ -16,7 +16,7 @@
 namespace msprobe::compare {
 
 // "msprobe compare, by statistics                  DIFFERS"
-std::string TitleLine(std::string_view title, RowVerdict verdict, const TerminalOptions& options);
+std::string TitleLine(std::string_view title, RunVerdict verdict, const TerminalOptions& options);
 
 class FindingsScreen {
  public:

@@ -78,7 +78,7 @@ class Report {
   std::string Write() {
     w_.Open('{');
     w_.KeyText("schema", kJsonReportSchema);
-    w_.KeyText("verdict", VerdictName(summary_.verdict));
+    w_.KeyText("verdict", RunVerdictName(summary_.verdict));
     w_.KeyText("mode", ModeName(c_.mode));
     w_.Key("tolerance"), w_.Number(c_.tolerance);
     w_.KeyTextOrNull("exact", c_.exact);
@@ -250,6 +250,7 @@ class Report {
     w_.KeyInteger("aligned", summary_.aligned_calls);
     w_.KeyInteger("target_only", summary_.target_only_calls);
     w_.KeyInteger("golden_only", summary_.golden_only_calls);
+    w_.KeyInteger("compared_nowhere", summary_.calls_compared_nowhere);
     w_.Close('}');
     w_.Key("rows");
     w_.Open('{');

@@ -8,7 +8,7 @@
 
 namespace msprobe::compare {
 
-inline constexpr std::string_view kJsonReportSchema = "msprobe.compare/1";
+inline constexpr std::string_view kJsonReportSchema = "msprobe.compare/2";
 
 // The document ends with a newline. Numbers that are not finite are the strings "NaN", "Infinity"
 // and "-Infinity"; a member that does not apply is null.

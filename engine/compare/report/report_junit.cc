@@ -65,12 +65,14 @@ class Suite {
   void Whole() {
     if (!r_.failed.ok()) return Case("compare", "error", r_.failed.message(), "");
     switch (r_.summary.verdict) {
-      case RowVerdict::kEqual:
-      case RowVerdict::kNoise:
+      case RunVerdict::kEqual:
+      case RunVerdict::kNoise:
         return Case("compare", "", "", "");
-      case RowVerdict::kUnknown:
+      case RunVerdict::kStructure:
+        return Case("compare", "skipped", "all values agree, but the calls are not the same", "");
+      case RunVerdict::kUnknown:
         return Case("compare", "skipped", "something recorded could not be judged", "");
-      case RowVerdict::kDiffers:
+      case RunVerdict::kDiffers:
         break;
     }
     if (r_.first.pair < 0) return Case("compare", "failure", "the two differ", "");

@@ -101,8 +101,8 @@ std::string Table(std::span<const RankResult> results) {
           fmt::format("| {} | **failed** | {} | | | | | |\n", Place(r), Text(r.failed.message()));
       continue;
     }
-    text +=
-        fmt::format("| {} | {} | {}", Place(r), VerdictName(r.summary.verdict), Code(r.first_name));
+    text += fmt::format("| {} | {} | {}", Place(r), RunVerdictName(r.summary.verdict),
+                        Code(r.first_name));
     for (const int64_t calls : r.summary.calls) text += fmt::format(" | {}", calls);
     text += " |\n";
   }

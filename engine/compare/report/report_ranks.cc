@@ -154,7 +154,8 @@ class Screen {
   Lines Verdicts() const {
     std::map<int32_t, std::map<int, std::vector<int32_t>>> of_steps;  // step, verdict -> ranks
     for (const RankResult& r : results_) {
-      of_steps[r.step][r.failed.ok() ? Badness(r.summary.verdict) : kFailed].push_back(r.rank);
+      of_steps[r.step][r.failed.ok() ? static_cast<int>(r.summary.verdict) : kFailed].push_back(
+          r.rank);
     }
     std::vector<std::pair<std::vector<int32_t>, std::map<int, std::vector<int32_t>>>> groups;
     for (auto& [step, verdicts] : of_steps) {
@@ -172,19 +173,19 @@ class Screen {
           of_steps.size() < 2
               ? ""
               : fmt::format("step{} {}: ", steps.size() == 1 ? "" : "s", RankList(steps));
-      for (const auto& [badness, ranks] : verdicts) {
+      for (const auto& [verdict, ranks] : verdicts) {
         if (shown++ >= kMostLines) {
           ++hidden;
           continue;
         }
-        const std::string_view word = badness == kFailed ? "FAILED" : kWords[badness];
+        const std::string_view word = verdict == kFailed ? "FAILED" : kWords[verdict];
         const std::string text = ranks.size() == 1 && ranks[0] < 0 ? "" : "  " + Ranks(ranks);
         const int word_width = text.empty() ? Columns(word) : 15;  // "within rounding"
         const int room = width_ - 2 - Columns(label) - word_width;
-        lines.push_back(
-            "  " + label +
-            Paint(badness == kFailed ? kRed : ColorOf(kVerdicts[badness]), Pad(word, word_width)) +
-            (whole_ ? text : CutMiddle(text, room)));
+        lines.push_back("  " + label +
+                        Paint(verdict == kFailed ? kRed : ColorOf(static_cast<RunVerdict>(verdict)),
+                              Pad(word, word_width)) +
+                        (whole_ ? text : CutMiddle(text, room)));
       }
     }
     if (hidden > 0) lines.push_back(fmt::format("  and {} more lines in the summary file", hidden));
@@ -269,10 +270,10 @@ class Screen {
     return {};
   }
 
-  static constexpr int kFailed = 4;
-  static constexpr std::string_view kWords[] = {"equal", "within rounding", "unknown", "differs"};
-  static constexpr RowVerdict kVerdicts[] = {RowVerdict::kEqual, RowVerdict::kNoise,
-                                             RowVerdict::kUnknown, RowVerdict::kDiffers};
+  // By RunVerdict; the number behind them stands for a pair that could not be compared.
+  static constexpr std::string_view kWords[] = {"equal", "within rounding", "other structure",
+                                                "unknown", "differs"};
+  static constexpr int kFailed = 5;
   std::span<const RankResult> results_;
   const RanksCompared& compared_;
   const TerminalOptions& options_;

@@ -6,31 +6,15 @@
 
 namespace msprobe::compare {
 
-std::string_view ColorOf(RowVerdict verdict) {
-  switch (verdict) {
-    case RowVerdict::kEqual:
-    case RowVerdict::kNoise:
-      return kGreen;
-    case RowVerdict::kDiffers:
-      return kRed;
-    case RowVerdict::kUnknown:
-      return kYellow;
-  }
-  return "";
+std::string_view ColorOf(RunVerdict verdict) {
+  static constexpr std::string_view kColors[] = {kGreen, kGreen, kYellow, kYellow, kRed};
+  return kColors[static_cast<int>(verdict)];
 }
 
-std::string_view Headline(RowVerdict verdict) {
-  switch (verdict) {
-    case RowVerdict::kEqual:
-      return "EQUAL";
-    case RowVerdict::kNoise:
-      return "WITHIN ROUNDING";
-    case RowVerdict::kDiffers:
-      return "DIFFERS";
-    case RowVerdict::kUnknown:
-      return "UNKNOWN";
-  }
-  return "";
+std::string_view Headline(RunVerdict verdict) {
+  static constexpr std::string_view kHeadlines[] = {
+      "EQUAL", "WITHIN ROUNDING", "VALUES AGREE, STRUCTURE DIFFERS", "UNKNOWN", "DIFFERS"};
+  return kHeadlines[static_cast<int>(verdict)];
 }
 
 std::string Legend(std::string_view report) {
@@ -62,20 +46,6 @@ std::vector<std::string> PlaceLines(const FirstDivergence& f, int width, bool wh
   add(SourceLines(Clean(f.source_line), width, whole));
   if (!f.caller_line.empty()) add(SourceLines("called from " + Clean(f.caller_line), width, whole));
   return lines;
-}
-
-int Badness(RowVerdict verdict) {
-  switch (verdict) {
-    case RowVerdict::kEqual:
-      return 0;
-    case RowVerdict::kNoise:
-      return 1;
-    case RowVerdict::kUnknown:
-      return 2;
-    case RowVerdict::kDiffers:
-      return 3;
-  }
-  return 0;
 }
 
 }  // namespace msprobe::compare

@@ -5,15 +5,15 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/compare/model/comparison.h"
+#include "engine/compare/explain/summary.h"
 
 namespace msprobe::compare {
 
 inline constexpr std::string_view kRed = "\x1b[1;31m", kYellow = "\x1b[33m", kGreen = "\x1b[1;32m",
                                   kBold = "\x1b[1m", kDim = "\x1b[2m", kReset = "\x1b[0m";
 
-std::string_view ColorOf(RowVerdict verdict);
-std::string_view Headline(RowVerdict verdict);  // "DIFFERS"
+std::string_view ColorOf(RunVerdict verdict);
+std::string_view Headline(RunVerdict verdict);  // "DIFFERS"
 // What introduced, inherited and rounding mean, for those of these words that are in `report`; "":
 // none is.
 std::string Legend(std::string_view report);
@@ -23,7 +23,5 @@ std::vector<std::string> SourceLines(std::string_view source, int width, bool wh
 // The lines that say where a divergence is: its module, its source line, and the line of the user's
 // own code which called that.
 std::vector<std::string> PlaceLines(const FirstDivergence& divergence, int width, bool whole);
-// 0 equal, 1 noise, 2 unknown, 3 differs: the worst verdict of several has the largest number.
-int Badness(RowVerdict verdict);
 
 }  // namespace msprobe::compare

@@ -17,10 +17,10 @@ class Sheet {
       : table_(table), c_(table.comparison()), s_(Summarize(c_)) {}
 
   formats::XlsxRows Rows() {
-    const formats::RowColor color = s_.verdict == RowVerdict::kDiffers   ? formats::RowColor::kRed
-                                    : s_.verdict == RowVerdict::kUnknown ? formats::RowColor::kGrey
+    const formats::RowColor color = s_.verdict == RunVerdict::kDiffers   ? formats::RowColor::kRed
+                                    : s_.verdict == RunVerdict::kUnknown ? formats::RowColor::kGrey
                                                                          : formats::RowColor::kNone;
-    Text("verdict", VerdictName(s_.verdict), color);
+    Text("verdict", RunVerdictName(s_.verdict), color);
     Text("compared by", ModeName(c_.mode));
     Text("target", c_.target.path);
     Text("golden", c_.golden.path);

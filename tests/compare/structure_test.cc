@@ -1,0 +1,117 @@
+// The verdict of two runs whose values agree and whose calls are not the same.
+#include <gmock/gmock.h>
+
+#include "engine/compare/explain/summary.h"
+#include "engine/compare/report/report_json.h"
+#include "engine/compare/report/report_terminal.h"
+#include "tests/compare/dump_builder.h"
+
+namespace msprobe::compare {
+namespace {
+
+using test::DumpBuilder;
+using test::MustCompare;
+using test::Numbers;
+using test::Scaled;
+using ::testing::HasSubstr;
+
+RunVerdict VerdictOf(const Comparison& c) { return Summarize(c).verdict; }
+
+// linear and relu; the linear in one call, or in a matmul and an addition.
+DumpBuilder Net(bool split, double error = 0) {
+  DumpBuilder b;
+  if (split) {
+    b.Call("Torch.matmul.0.forward").In(Numbers(1, -1, 0, 3)).Out(Numbers(7, -6, 0.2, 11));
+    b.Call("Torch.add.0.forward").In(Numbers(7, -6, 0.2, 11)).Out(Numbers(2, -2, 0, 5));
+  } else {
+    b.Call("Functional.linear.0.forward").In(Numbers(1, -1, 0, 3)).Out(Numbers(2, -2, 0, 5));
+  }
+  b.Call("Functional.relu.0.forward")
+      .In(Numbers(2, -2, 0, 5))
+      .Out(Scaled(Numbers(2, 0, 1, 4), error));
+  return b;
+}
+
+TEST(StructureTest, OneCallSplitInTwoIsAnotherStructure) {
+  for (const bool target : {true, false}) {
+    const Comparison c = MustCompare(Net(target).Take(), Net(!target).Take());
+    EXPECT_EQ(VerdictOf(c), RunVerdict::kStructure);
+    const std::string text = TerminalReport(c, {.width = 100, .whole = true});
+    EXPECT_THAT(text, HasSubstr("VALUES AGREE, STRUCTURE DIFFERS"));
+    EXPECT_THAT(text, HasSubstr("All 2 values with a partner agree"));
+    EXPECT_THAT(text, HasSubstr("2 calls are only in the"));
+    EXPECT_THAT(JsonReport(c), HasSubstr("\"verdict\": \"structure\""));
+  }
+}
+
+TEST(StructureTest, AWrongValueBehindItDiffers) {
+  EXPECT_EQ(VerdictOf(MustCompare(Net(true, 0.1).Take(), Net(false).Take())), RunVerdict::kDiffers);
+}
+
+// Its result may be wrong, and nothing would show it.
+TEST(StructureTest, AResultThatIsComparedNowhereDiffers) {
+  DumpBuilder target = Net(false), golden = Net(false);
+  target.Call("Functional.l1_loss.0.forward").In(Numbers(2, 0, 1, 4)).Out(Numbers(3, 3, 3, 3));
+  golden.Call("Functional.mse_loss.0.forward").In(Numbers(2, 0, 1, 4)).Out(Numbers(9, 9, 9, 9));
+  const Comparison c = MustCompare(target.Take(), golden.Take());
+  EXPECT_EQ(VerdictOf(c), RunVerdict::kDiffers);
+  EXPECT_EQ(Summarize(c).calls_compared_nowhere, 2);
+  EXPECT_THAT(TerminalReport(c, {.whole = true}),
+              HasSubstr("the results of 2 calls without a partner are compared nowhere"));
+}
+
+TEST(StructureTest, AWrapperModuleIsAnotherStructure) {
+  DumpBuilder target = Net(false);
+  target.Call("Module.wrapper.Wrapper.forward.0").In(Numbers(1, -1, 0, 3)).Out(Numbers(2, 0, 1, 4));
+  EXPECT_EQ(VerdictOf(MustCompare(target.Take(), Net(false).Take())), RunVerdict::kStructure);
+}
+
+TEST(StructureTest, AnUpdateInPlaceWithoutAResultDiffers) {
+  DumpBuilder target = Net(false);
+  target.Call("Torch._foreach_mul_.0.forward").In(Numbers(1, -1, 0, 3));
+  EXPECT_EQ(VerdictOf(MustCompare(target.Take(), Net(false).Take())), RunVerdict::kDiffers);
+}
+
+TEST(StructureTest, GradientsThatOnlyOneRunHasDiffer) {
+  DumpBuilder golden = Net(false);
+  golden.Call("Functional.relu.0.backward").In(Numbers(1, 1, 1, 2)).Out(Numbers(1, 0, 0.5, 1));
+  EXPECT_EQ(VerdictOf(MustCompare(Net(false).Take(), golden.Take())), RunVerdict::kDiffers);
+}
+
+TEST(StructureTest, TheBackwardPassOfSplitCallsIsAnotherStructure) {
+  DumpBuilder target = Net(true), golden = Net(false);
+  for (DumpBuilder* b : {&target, &golden})
+    b->Call("Functional.relu.0.backward").In(Numbers(1, 1, 1, 2)).Out(Numbers(1, 0, 0.5, 1));
+  target.Call("Torch.add.0.backward").In(Numbers(1, 0, 0.5, 1)).Out(Numbers(6, 0, 2.5, 1));
+  target.Call("Torch.matmul.0.backward").In(Numbers(6, 0, 2.5, 1)).Out(Numbers(5, 0, 2, 1));
+  golden.Call("Functional.linear.0.backward").In(Numbers(1, 0, 0.5, 1)).Out(Numbers(4, 0, 2, 1));
+  EXPECT_EQ(VerdictOf(MustCompare(target.Take(), golden.Take())), RunVerdict::kStructure);
+}
+
+TEST(StructureTest, WhatCouldNotBeJudgedIsUnknown) {
+  DumpBuilder target = Net(true), golden = Net(false);
+  for (DumpBuilder* b : {&target, &golden})
+    b->Call("Functional.gelu.0.forward").In(Numbers(2, 0, 1, 4)).Out(test::Tensor().NoStats());
+  EXPECT_EQ(VerdictOf(MustCompare(target.Take(), golden.Take())), RunVerdict::kUnknown);
+}
+
+TEST(StructureTest, AKilledRunIsUnknown) {
+  Dump target = DumpBuilder()
+                    .Call("Functional.linear.0.forward")
+                    .In(Numbers(1, -1, 0, 3))
+                    .Out(Numbers(2, -2, 0, 5))
+                    .Take();
+  target.complete = false;
+  EXPECT_EQ(VerdictOf(MustCompare(std::move(target), Net(false).Take())), RunVerdict::kUnknown);
+}
+
+TEST(StructureTest, AnArgumentThatOnlyOneSidePassesIsAnotherStructure) {
+  DumpBuilder target = Net(false), golden = Net(false);
+  target.Call("Functional.gelu.0.forward").In(Numbers(2, 0, 1, 4));
+  target.Value("approximate", "str", "none").Out(Numbers(2, 0, 0.9, 3));
+  golden.Call("Functional.gelu.0.forward").In(Numbers(2, 0, 1, 4)).Out(Numbers(2, 0, 0.9, 3));
+  EXPECT_EQ(VerdictOf(MustCompare(target.Take(), golden.Take())), RunVerdict::kStructure);
+}
+
+}  // namespace
+}  // namespace msprobe::compare
