@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 
 #include "engine/compare/explain/unpaired_results.h"
@@ -10,8 +11,6 @@
 
 namespace msprobe::compare {
 namespace {
-
-int64_t JudgedRows(const Summary& s) { return s.rows[0] + s.rows[1] + s.rows[2]; }
 
 // Values without a partner that one run alone has although the other was not killed: its calls are
 // made otherwise. Results of paired calls count only when they are compared somewhere.
@@ -29,10 +28,9 @@ int64_t ValuesOfOtherStructure(const Comparison& c, const UnpairedResults& unpai
 }
 
 RunVerdict VerdictOf(const Comparison& c, Summary* s) {
-  const int64_t judged = JudgedRows(*s);
   const int64_t unknown = s->rows[static_cast<int>(RowVerdict::kUnknown)] - s->neutral_rows;
   if (s->rows[static_cast<int>(RowVerdict::kDiffers)] > 0) return RunVerdict::kDiffers;
-  if (judged == 0) return RunVerdict::kUnknown;
+  if (s->compared == 0 || ComparedTooLittle(*s)) return RunVerdict::kUnknown;
   // A run that was killed may have made the missing calls later.
   const bool other_calls = (s->target_only_calls > 0 && c.golden.complete) ||
                            (s->golden_only_calls > 0 && c.target.complete);
@@ -56,6 +54,11 @@ Summary Summarize(const Comparison& c) {
     const Measure& m = c.measures[i];
     ++s.rows[static_cast<int>(m.verdict)];
     s.neutral_rows += IsNeutral(m);
+    s.compared += m.verdict != RowVerdict::kUnknown;
+    if (!IsNeutral(m)) {
+      s.target_values += c.rows[i].target >= 0;
+      s.golden_values += c.rows[i].golden >= 0;
+    }
     s.target_only_rows += c.rows[i].golden < 0;
     s.golden_only_rows += c.rows[i].target < 0;
     s.unreadable_rows += m.reason == Reason::kNoFile || m.reason == Reason::kBadFile;
@@ -76,6 +79,16 @@ std::string_view RunVerdictName(RunVerdict verdict) {
   return kNames[static_cast<int>(verdict)];
 }
 
+bool ComparedTooLittle(const Summary& s) {
+  constexpr int64_t kLeastPart = 10;  // one in ten
+  return s.compared * kLeastPart < std::max(s.target_values, s.golden_values);
+}
+
+std::string DescribeCompared(const Summary& s) {
+  const int64_t all = std::max(s.target_values, s.golden_values);
+  return s.compared == all ? "" : fmt::format("{} of {} values compared", s.compared, all);
+}
+
 bool Agrees(RunVerdict verdict) {
   return verdict == RunVerdict::kEqual || verdict == RunVerdict::kNoise;
 }
@@ -84,7 +97,7 @@ std::string_view WhyNothingWasJudged(const Comparison& c, const Summary& s) {
   if (c.target.records.empty() || c.golden.records.empty()) {
     return "a dump without records says nothing about a run";
   }
-  return JudgedRows(s) == 0 ? "no value has a partner and a number on both sides" : "";
+  return s.compared == 0 ? "no value has a partner and a number on both sides" : "";
 }
 
 Status CheckSomethingWasJudged(const Comparison& c, const Summary& s) {

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "engine/base/status.h"
@@ -16,7 +17,8 @@ enum class RunVerdict : uint8_t {
   kNoise,      // all values were judged, and differences are no larger than rounding explains
   kStructure,  // all values with a partner agree, but one run made calls that the other did not
                // make, or passed other values; their results lead to values that agree
-  kUnknown,    // nothing differs, but a recorded value could not be judged, or nothing was compared
+  kUnknown,    // nothing differs, but a recorded value could not be judged, or (nearly) nothing was
+               // compared (ComparedTooLittle)
   kDiffers,    // a value differs, or a call that only one run made has results that are compared
                // nowhere (unpaired_results.h), and the other run was not killed before that call
 };
@@ -25,7 +27,10 @@ struct Summary {
   RunVerdict verdict = RunVerdict::kUnknown;
   std::array<int64_t, 4> rows{};   // by RowVerdict
   std::array<int64_t, 5> calls{};  // by CallClass
-  int64_t neutral_rows = 0;        // unknown rows that say nothing against a run (IsNeutral)
+  // How many values were compared, and how many each side has, without those that say nothing
+  // against a run.
+  int64_t compared = 0, target_values = 0, golden_values = 0;
+  int64_t neutral_rows = 0;  // unknown rows that say nothing against a run (IsNeutral)
   int64_t target_only_rows = 0, golden_only_rows = 0;
   int64_t target_only_calls = 0, golden_only_calls = 0;
   int64_t aligned_calls = 0;    // paired under different names
@@ -38,6 +43,11 @@ struct Summary {
 Summary Summarize(const Comparison& comparison);
 
 std::string_view RunVerdictName(RunVerdict verdict);  // "equal", "noise", "structure", ...
+// Whether so few values of one side could be compared that nothing is known of the run: less than a
+// tenth. A compiled module is one call, and its eager partner has hundreds.
+bool ComparedTooLittle(const Summary& summary);
+// "9 of 205 values compared", of the side that has more values; "" when all were compared.
+std::string DescribeCompared(const Summary& summary);
 // Whether the two runs are the same, apart from rounding.
 bool Agrees(RunVerdict verdict);
 

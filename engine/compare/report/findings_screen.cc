@@ -30,12 +30,19 @@ std::string_view Folder(std::string_view path) {
 
 }  // namespace
 
-std::string TitleLine(std::string_view title, RunVerdict verdict, const TerminalOptions& options) {
-  const std::string_view headline = Headline(verdict);
-  const int blanks = std::max(1, WidthOf(options) - Columns(title) - Columns(headline));
-  return fmt::format(
-      "{}{}{}", title, std::string(blanks, ' '),
-      options.colors ? fmt::format("{}{}{}", ColorOf(verdict), headline, kReset) : headline);
+Lines TitleLines(std::string_view title, const Summary& summary, const TerminalOptions& options) {
+  const std::string_view headline = Headline(summary.verdict);
+  const std::string compared = DescribeCompared(summary);
+  const int room = WidthOf(options) - Columns(title) - Columns(headline);
+  const bool beside = !compared.empty() && room > Columns(compared) + 2;
+  const std::string behind = beside ? ", " + compared : "";
+  Lines lines{fmt::format(
+      "{}{}{}{}", title, std::string(std::max(1, room - Columns(behind)), ' '),
+      options.colors ? fmt::format("{}{}{}", ColorOf(summary.verdict), headline, kReset) : headline,
+      behind)};
+  if (!compared.empty() && !beside)
+    lines.push_back(std::string(WidthOf(options) - Columns(compared), ' ') + compared);
+  return lines;
 }
 
 FindingsScreen::FindingsScreen(const Findings& found, const TerminalOptions& options)
@@ -136,6 +143,12 @@ std::string FindingsScreen::NoDivergence() const {
         "No divergence: {} values are {}, {} differ by no more than rounding explains "
         "(largest {} roundings of their dtype).",
         s.rows[0], f_.equal, s.rows[1], ShortNumber(f_.largest_noise));
+  }
+  if (s.verdict == RunVerdict::kUnknown && ComparedTooLittle(s)) {
+    return fmt::format(
+        "No divergence among the values that could be compared, but these are only {} of the {} "
+        "values of the target and of the {} of the golden: this is not a pass.",
+        s.compared, s.target_values, s.golden_values);
   }
   if (s.verdict == RunVerdict::kUnknown) {
     return fmt::format(

@@ -15,8 +15,10 @@
 
 namespace msprobe::compare {
 
-// "msprobe compare, by statistics                  DIFFERS"
-std::string TitleLine(std::string_view title, RunVerdict verdict, const TerminalOptions& options);
+// "msprobe compare, by statistics    DIFFERS, 187 of 205 values compared"; the numbers are on a line
+// of their own where they do not fit.
+std::vector<std::string> TitleLines(std::string_view title, const Summary& summary,
+                                    const TerminalOptions& options);
 
 class FindingsScreen {
  public:

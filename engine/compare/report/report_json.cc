@@ -79,6 +79,12 @@ class Report {
     w_.Open('{');
     w_.KeyText("schema", kJsonReportSchema);
     w_.KeyText("verdict", RunVerdictName(summary_.verdict));
+    w_.Key("compared");
+    w_.Open('{');
+    w_.KeyInteger("values", summary_.compared);
+    w_.KeyInteger("target", summary_.target_values);
+    w_.KeyInteger("golden", summary_.golden_values);
+    w_.Close('}');
     w_.KeyText("mode", ModeName(c_.mode));
     w_.Key("tolerance"), w_.Number(c_.tolerance);
     w_.KeyTextOrNull("exact", c_.exact);

@@ -51,6 +51,8 @@ class Suite {
   std::string Properties() const {
     std::vector<LabelledText> all{{"target", r_.target}, {"golden", r_.golden}};
     if (r_.failed.ok()) {
+      const std::string part = DescribeCompared(r_.summary);
+      all.push_back({"compared", part.empty() ? "all values" : part});
       for (auto& more : {ConditionsOf(r_), CountsOf(r_)})
         all.insert(all.end(), more.begin(), more.end());
     }

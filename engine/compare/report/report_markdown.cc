@@ -115,9 +115,10 @@ std::string Table(std::span<const RankResult> results) {
 }  // namespace
 
 std::string MarkdownReport(std::span<const RankResult> results, const RanksCompared& compared) {
-  std::string text =
-      fmt::format("## msprobe compare: {}\n\ntarget {}, golden {}\n\n",
-                  Headline(VerdictOver(results)), Code(compared.target), Code(compared.golden));
+  const std::string part = DescribeCompared(FindingsOfRanks(results, nullptr).summary);
+  std::string text = fmt::format("## msprobe compare: {}{}\n\ntarget {}, golden {}\n\n",
+                                 Headline(VerdictOver(results)), part.empty() ? "" : ", " + part,
+                                 Code(compared.target), Code(compared.golden));
   const RankResult* worst = nullptr;
   for (const StepOrigins& step : OriginsOfSteps(results)) {
     if (step.found.origins.empty()) continue;

@@ -111,7 +111,7 @@ class Screen {
     const std::string title = fmt::format(
         "msprobe compare{}, {}",
         compared == results_.end() ? "" : fmt::format(", by {}", ModeName(compared->mode)), Size());
-    Lines lines{TitleLine(title, VerdictOver(results_), options_)};
+    Lines lines = TitleLines(title, FindingsOfRanks(results_, nullptr).summary, options_);
     for (const bool target : {true, false}) {
       const std::string path = Clean(target ? compared_.target : compared_.golden);
       lines.push_back(fmt::format("  {}  {}", target ? "target" : "golden",

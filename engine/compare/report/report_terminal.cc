@@ -11,8 +11,8 @@ std::string TerminalReport(const Comparison& comparison, const TerminalOptions& 
   using Lines = FindingsScreen::Lines;
   const Findings found = FindingsOf(comparison);
   const FindingsScreen screen(found, options);
-  Lines lines{TitleLine(fmt::format("msprobe compare, by {}", ModeName(found.mode)),
-                        found.summary.verdict, options)};
+  Lines lines = TitleLines(fmt::format("msprobe compare, by {}", ModeName(found.mode)),
+                           found.summary, options);
   Lines foot{""};
   const auto append = [](const Lines& more, Lines* to) {
     to->insert(to->end(), more.begin(), more.end());
