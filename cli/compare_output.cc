@@ -264,6 +264,7 @@ void CompareOutput::PrintJson() {
   if (kept_.size() == 1) return console_.Write(kept_[0].json + "\n");
   std::string text;
   int step = -2;
+  const int32_t first_wrong_step = compare::FirstWrongStep(results_);
   for (size_t i = 0; i < kept_.size(); ++i) {
     const compare::RankResult& r = results_[i];
     if (r.step != step) {
@@ -276,7 +277,12 @@ void CompareOutput::PrintJson() {
     }
     text += fmt::format("\"{}\": ", r.rank < 0 ? "" : fmt::format("{}", r.rank));
     if (r.failed.ok()) {
-      text += kept_[i].json;
+      std::string_view json = kept_[i].json;
+      if (!compare::InheritedFrom(r, first_wrong_step).empty() && json.starts_with('{')) {
+        text += fmt::format("{{\n  \"inherited_from_step\": {},", first_wrong_step);
+        json.remove_prefix(1);
+      }
+      text += json;
       continue;
     }
     text += "{\"error\": ";
@@ -320,9 +326,7 @@ Status CompareOutput::Finish() {
       "what is printed is complete; -o names another folder for the files");
 }
 
-bool CompareOutput::agrees() const {
-  return compare::Agrees(compare::VerdictOver(results_));
-}
+bool CompareOutput::agrees() const { return compare::Agrees(compare::VerdictOver(results_)); }
 
 bool CompareOutput::within_limits() const {
   return std::all_of(results_.begin(), results_.end(),

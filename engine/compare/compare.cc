@@ -20,6 +20,7 @@
 #include "engine/compare/measure/outside_data.h"
 #include "engine/compare/measure/overwritten.h"
 #include "engine/compare/measure/run_start.h"
+#include "engine/compare/measure/same_tensor.h"
 #include "engine/compare/measure/unwritten.h"
 #include "engine/compare/model/record_keys.h"
 
@@ -185,6 +186,7 @@ Result<Comparison> Compare(Dump target, Dump golden, const CompareOptions& optio
   JudgeDTypeArguments(&c);
   ForgiveOverwritten(&c);
   JudgeMovedData(&c);
+  GiveOneVerdictToEachTensor(&c);
   JudgeOutsideIntegers(&c);
   ForgiveGradientOrder(&c);
   ForgiveUnwritten(&c);

@@ -58,7 +58,8 @@ TEST(RanksReportTest, KeepsEachLineOfTheReportOnTheStepThatMatters) {
     EXPECT_THAT(one, HasSubstr(word));
   EXPECT_THAT(all, HasSubstr("of step 1: target 4 calls, 8 values; golden 3 calls, 6 values"));
   EXPECT_THAT(all, HasSubstr("  step 0: equal\n"));
-  EXPECT_THAT(all, HasSubstr("  steps 1, 2: differs\n"));
+  EXPECT_THAT(all, HasSubstr("  step 1: differs\n"));
+  EXPECT_THAT(all, HasSubstr("  step 2: differs, inherited from step 1\n"));
 }
 
 TEST(RanksReportTest, TheWeightsOfTheFirstDumpAreThoseOfTheRun) {

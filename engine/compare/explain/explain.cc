@@ -15,7 +15,10 @@
 #include "engine/compare/explain/unmatched_calls.h"
 #include "engine/compare/judge/judge.h"
 #include "engine/compare/judge/operations.h"
+#include "engine/compare/model/other_weights.h"
+#include "engine/compare/model/record_keys.h"
 #include "engine/compare/model/rounding.h"
+#include "engine/model/names.h"
 
 namespace msprobe::compare {
 namespace {
@@ -60,6 +63,28 @@ std::string DescribeUnwritten(const Comparison& c, int32_t row) {
   return fmt::format("{}, allocated by {}", text, allocation);
 }
 
+// What lowers the precision of a matmul of float32 depends on the device.
+std::string PrecisionAdvice(const Comparison& c) {
+  const auto device = [](const Dump& dump) -> std::string_view {
+    for (const auto& [key, value] : dump.provenance) {
+      if (key == "device") return value;
+    }
+    return "";
+  };
+  const std::string_view devices[] = {device(c.target), device(c.golden)};
+  const auto any = [&](std::string_view begin) {
+    return devices[0].starts_with(begin) || devices[1].starts_with(begin);
+  };
+  const bool cpus = devices[0] == "cpu" && devices[1] == "cpu";
+  const std::string_view fast = any("npu")   ? "HF32 or a 16-bit accumulation"
+                                : any("xpu") ? "TF32 or a 16-bit accumulation"
+                                : cpus       ? "an accumulation in bfloat16 (oneDNN)"
+                                             : "TF32 or a 16-bit accumulation";
+  return fmt::format(
+      "{} causes errors of this size in float32: check the matmul precision setting{}", fast,
+      cpus ? ", torch.get_float32_matmul_precision()" : "");
+}
+
 std::string Advice(const Comparison& c, int32_t p, const CallSummary& call) {
   const Record& r = RecordOf(c, p);
   const Measure* worst = call.out.worst_row >= 0 ? &c.measures[call.out.worst_row] : nullptr;
@@ -76,8 +101,7 @@ std::string Advice(const Comparison& c, int32_t p, const CallSummary& call) {
   }
   if (worst != nullptr && std::isfinite(worst->severity) && IsContraction(r.api) &&
       worst->severity > 256 && worst->severity < 0x1p15 && IsFloat32(c, call.out.worst_row)) {
-    return "TF32 or a 16-bit accumulation causes errors of this size in float32: check the matmul "
-           "precision setting";
+    return PrecisionAdvice(c);
   }
   if (UnmatchedArgument(c, p) >= 0)
     return "compare the two call sites: the other side takes the default";
@@ -97,14 +121,45 @@ FirstDivergence StartExplanation(const Comparison& c, int32_t p, int32_t row) {
   return f;
 }
 
-// How many recorded calls are directly inside the call of a module.
-int CountChildren(const Comparison& c, int32_t module) {
+// The recorded calls directly inside the call of a module.
+struct Children {
+  int count = 0;
+  int32_t first_wrong = -1;  // the first one that shows an error; -1: none does
+};
+Children ChildrenOf(const Comparison& c, int32_t module) {
   const std::string_view name = RecordOf(c, module).name;
-  int children = 0;
-  for (int32_t q = module - 1; q >= 0 && q > module - 4096; --q)
-    children += RecordOf(c, q).parent == name;
+  Children children;
+  for (int32_t q = module - 1; q >= 0 && q > module - 4096; --q) {
+    if (RecordOf(c, q).parent != name) continue;
+    ++children.count;
+    const CallSummary call = SummarizeCall(c, q);
+    const bool wrong = c.classes[q] == CallClass::kIntroduced ||
+                       c.classes[q] == CallClass::kInherited || call.in.differs ||
+                       call.out.differs || call.arguments.differs;
+    if (wrong) children.first_wrong = q;
+  }
   return children;
 }
+
+// A parameter or buffer of the module in which the call `p` runs, or of a module in it, with which
+// the runs did not begin alike: "layers.0.inv_freq"; "" when there is none.
+std::string OtherWeightInModule(const Comparison& c, int32_t p) {
+  const Record& record = RecordOf(c, p);
+  // Module.layers.0.Block.forward.0 is the module layers.0.
+  std::string_view path = record.is_module ? record.api.view() : WithoutCall(record.parent);
+  if (!path.starts_with("Module.")) return "";
+  path.remove_prefix(7);
+  const size_t dot = path.rfind('.');
+  std::string room;
+  const std::string module(dot == path.npos ? "" : WithoutWrappers(path.substr(0, dot), &room));
+  for (const OtherWeight& weight : OtherWeights(c)) {
+    if (module.empty() || weight.name.starts_with(module + ".")) return weight.name;
+  }
+  return "";
+}
+
+constexpr std::string_view kCompareCheckpoints =
+    "compare the checkpoints, the initialisation and its seed";
 
 }  // namespace
 
@@ -135,12 +190,22 @@ FirstDivergence ExplainIntroduced(const Comparison& c, int32_t p) {
                       DescribeRow(c, f.row));
   f.advice = Advice(c, p, call);
   if (!RecordOf(c, p).is_module) return f;
-  if (const int children = CountChildren(c, p); children > 0) {
+  if (const std::string weight = OtherWeightInModule(c, p); !weight.empty()) {
+    f.why += fmt::format("; {} differs already in the weights file", weight);
+    f.advice = kCompareCheckpoints;
+    return f;
+  }
+  const Children children = ChildrenOf(c, p);
+  if (children.first_wrong >= 0) {
+    f.confidence *= kContainerConfidence;
+    f.advice = fmt::format("look inside this module: {} is the first call in it that is wrong",
+                           EntryName(c, children.first_wrong));
+  } else if (children.count > 0) {
     f.confidence *= kContainerConfidence;
     f.advice = fmt::format(
         "none of the {} recorded calls directly inside this module shows the error: it enters in "
         "an operation that was not recorded, or in its own code",
-        children);
+        children.count);
   } else if (f.advice.empty() && c.target.level == Level::kL0) {
     f.advice =
         "only modules were recorded; collect this one at level mix to see the operation inside";
@@ -169,17 +234,23 @@ FirstDivergence ExplainUnmatched(const Comparison& c, int32_t u, int32_t p, int3
 
 FirstDivergence ExplainDrift(const Comparison& c, int32_t q, int32_t p) {
   const CallSummary call = SummarizeCall(c, q), last = SummarizeCall(c, p);
-  const EarlierCalls before = CountEarlierCalls(c, q);
-  FirstDivergence f = StartExplanation(c, q, call.out.worst_row);
-  f.confidence = std::min(kDriftConfidence, std::max(0.1, ConfidenceOf(c, q, call, before)));
+  // The place is the first call that is wrong: before it, everything is within rounding.
+  const EarlierCalls before = CountEarlierCalls(c, p);
+  FirstDivergence f = StartExplanation(c, p, last.out.worst_row);
+  f.confidence = std::min(kDriftConfidence, std::max(0.1, ConfidenceOf(c, p, last, before)));
   f.why = fmt::format(
-      "{}; rounding errors grow from call to call and become larger than noise at {} ({} "
-      "roundings, from {} in its inputs)",
-      DescribeEarlierCalls(c, before), EntryName(c, p), ShortNumber(last.out.severity),
+      "{}; rounding errors grow from call to call and become larger than noise here ({} roundings, "
+      "from {} in its inputs)",
+      DescribeEarlierCalls(c, before), ShortNumber(last.out.severity),
       ShortNumber(last.in.severity));
-  f.why += q == p ? "; no earlier call makes a larger jump"
-                  : fmt::format("; the largest jump is here: from {} to {} roundings",
-                                ShortNumber(call.in.severity), ShortNumber(call.out.severity));
+  if (q == p) {
+    f.why += "; no earlier call makes a larger jump";
+  } else {
+    const std::string line = SourceLineOf(c, q);
+    f.why += fmt::format("; the largest jump is at {}: from {} to {} roundings{}", EntryName(c, q),
+                         ShortNumber(call.in.severity), ShortNumber(call.out.severity),
+                         line.empty() ? "" : fmt::format(" ({})", line));
+  }
   f.advice = c.mode == Mode::kTensor
                  ? "gradual growth has no single cause: compare against a float64 run"
                  : "gradual growth has no single cause: record task tensor and compare again, or "
@@ -256,6 +327,28 @@ int StepOf(std::string_view path) {
   return end.ec == std::errc() && end.ptr == digits.data() + digits.size() ? step : 0;
 }
 
+// A parameter or buffer that the weights files of both runs show to differ: the input itself, or one
+// of the module around the call, from which the input may have been made.
+std::optional<Origin> AnOtherWeight(const Comparison& c, const WrongInput& in, bool is_made) {
+  for (const OtherWeight& weight : OtherWeights(c)) {
+    if (weight.target != in.target.fingerprint || weight.golden != in.golden.fingerprint) continue;
+    const bool parameter = in.target.slot == Slot::kParameter || in.target.requires_grad == "True";
+    return Origin{kBeforeTheRunConfidence,
+                  fmt::format("{} {} differs already in the weights file, so the error begins "
+                              "before the first recorded operation",
+                              parameter ? "parameter" : "buffer", weight.name),
+                  std::string(kCompareCheckpoints)};
+  }
+  const std::string near = is_made ? "" : OtherWeightInModule(c, in.pair);
+  if (near.empty()) return std::nullopt;
+  return Origin{
+      kUnrecordedConfidence,
+      fmt::format("{} differs already in the weights file, and no recorded operation made "
+                  "this value",
+                  near),
+      std::string(kCompareCheckpoints)};
+}
+
 std::optional<Origin> AParameter(const Comparison& c, const WrongInput& in) {
   const bool recorded_as_one = in.target.slot == Slot::kParameter;
   const std::string name = recorded_as_one ? "" : ParameterName(c, in.pair, in.target);
@@ -270,7 +363,7 @@ std::optional<Origin> AParameter(const Comparison& c, const WrongInput& in) {
       step > 0
           ? "compare the steps before, with the inputs and outputs of their optimizer; then the "
             "checkpoints"
-          : "compare the checkpoints, the initialisation and its seed"};
+          : std::string(kCompareCheckpoints)};
 }
 
 // The record that made the value, in the target and in the golden; -1: not recorded.
@@ -297,7 +390,16 @@ std::optional<Origin> InsideAModule(const Comparison& c, int32_t p) {
                 "look at the code between this call and the one before it"};
 }
 
-Origin OutsideTheRecording(const WrongInput& in, const Makers& made, const EarlierCalls& before) {
+Origin OutsideTheRecording(const Comparison& c, const WrongInput& in, const Makers& made,
+                           const EarlierCalls& before) {
+  if (const std::vector<OtherWeight> weights = OtherWeights(c);
+      !weights.empty() && made.target < 0 && made.golden < 0) {
+    return {kUnrecordedConfidence,
+            fmt::format("no recorded operation made the value, and {} differs already in the "
+                        "weights file",
+                        weights.front().name),
+            std::string(kCompareCheckpoints)};
+  }
   if (before.total() == 0) {
     return {kBeforeTheRunConfidence, "the error begins before the first recorded operation",
             "compare the input data and their order, the seed, and the weights"};
@@ -327,13 +429,14 @@ FirstDivergence ExplainInherited(const Comparison& c, int32_t p) {
   const RecordPair& pair = c.pairs[p];
   const Makers made{FindProducer(c.target, in.target, pair.target),
                     FindProducer(c.golden, in.golden, pair.golden)};
-  std::optional<Origin> origin = AParameter(c, in);
+  std::optional<Origin> origin = AnOtherWeight(c, in, made.target >= 0 || made.golden >= 0);
+  if (!origin) origin = AParameter(c, in);
   if (!origin) origin = AnotherCallsOutput(c, made);
   if (!origin) origin = InsideAModule(c, p);
   if (!origin) {
     if (const int32_t u = UnmatchedNear(c, p); u >= 0)
       return ExplainUnmatched(c, u, p, row, Tie::kPlace);
-    origin = OutsideTheRecording(in, made, before);
+    origin = OutsideTheRecording(c, in, made, before);
   }
   FirstDivergence f = StartExplanation(c, p, row);
   f.confidence = origin->confidence * before.JudgedFactor() * pair.confidence;

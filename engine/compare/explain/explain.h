@@ -21,8 +21,8 @@ enum class Tie {
 FirstDivergence ExplainUnmatched(const Comparison& comparison, int32_t unmatched, int32_t pair,
                                  int32_t row, Tie tie);
 
-// Rounding grows from call to call. At `pair` it is more than is explained for the first time; its
-// largest growth is at `jump`.
+// Rounding grows from call to call. At `pair`, which is the place that is named, it is more than is
+// explained for the first time; its largest growth is at `jump`.
 FirstDivergence ExplainDrift(const Comparison& comparison, int32_t jump, int32_t pair);
 
 }  // namespace msprobe::compare

@@ -36,6 +36,21 @@ RunVerdict VerdictOver(std::span<const RankResult> results) {
   return worst;
 }
 
+int32_t FirstWrongStep(std::span<const RankResult> results) {
+  const auto wrong = std::find_if(results.begin(), results.end(), [](const RankResult& r) {
+    return r.failed.ok() && r.first.pair >= 0;
+  });
+  const bool steps = !results.empty() && results.front().step != results.back().step;
+  return wrong == results.end() || !steps ? -1 : wrong->step;
+}
+
+std::string InheritedFrom(const RankResult& result, int32_t first_wrong_step) {
+  const bool later = first_wrong_step >= 0 && result.step > first_wrong_step;
+  return later && result.failed.ok() && result.first.pair >= 0
+             ? fmt::format("inherited from step {}", first_wrong_step)
+             : "";
+}
+
 std::vector<StepOrigins> OriginsOfSteps(std::span<const RankResult> results) {
   std::vector<StepOrigins> steps;
   for (size_t i = 0; i < results.size();) {
@@ -60,6 +75,7 @@ std::string RankSummaryCsv(std::span<const RankResult> results) {
     csv.NumberCell(name);
   }
   csv.EndRow();
+  const int32_t first_wrong_step = FirstWrongStep(results);
   const auto number = [&](int64_t n) { n < 0 ? csv.NumberCell("") : csv.IntegerCell(n); };
   for (const RankResult& r : results) {
     number(r.step), number(r.rank);
@@ -73,7 +89,10 @@ std::string RankSummaryCsv(std::span<const RankResult> results) {
     csv.NumberCell(RunVerdictName(r.summary.verdict));
     csv.TextCell(r.first_name);
     const bool wrong = r.first.pair >= 0;
-    csv.NumberCell(wrong ? ClassName(r.first.call_class) : "");
+    const std::string inherited = InheritedFrom(r, first_wrong_step);
+    csv.NumberCell(!wrong              ? ""
+                   : inherited.empty() ? ClassName(r.first.call_class)
+                                       : std::string_view(inherited));
     wrong ? csv.NumberCell(fmt::format("{:.3f}", r.first.confidence)) : csv.NumberCell("");
     csv.TextCell(r.first.source_line);
     for (const int64_t calls : r.summary.calls) csv.IntegerCell(calls);

@@ -40,6 +40,13 @@ RankResult SummarizeRank(const Comparison& comparison, int32_t step, int32_t ran
 // The verdict over all pairs: the worst one. A pair that could not be compared is unknown.
 RunVerdict VerdictOver(std::span<const RankResult> results);
 
+// The first step in which a number is wrong; -1: there is none, or the results have one step. What
+// is wrong in the steps behind it may come from the weights or data of that step: no call of theirs
+// is said to introduce an error.
+int32_t FirstWrongStep(std::span<const RankResult> results);
+// Whether the error of the result was there in an earlier step: "inherited from step 3"; else "".
+std::string InheritedFrom(const RankResult& result, int32_t first_wrong_step);
+
 // Where wrong numbers begin in one step, and which exchanges bring them to other ranks.
 struct StepOrigins {
   int32_t step = -1;

@@ -21,7 +21,8 @@ std::string SuiteName(const RankResult& r) {
 
 class Suite {
  public:
-  explicit Suite(const RankResult& r) : r_(r), name_(SuiteName(r)) {}
+  Suite(const RankResult& r, int32_t first_wrong_step)
+      : r_(r), inherited_(InheritedFrom(r, first_wrong_step)), name_(SuiteName(r)) {}
 
   std::string Write() {
     Whole();
@@ -78,6 +79,9 @@ class Suite {
         break;
     }
     if (r_.first.pair < 0) return Case("compare", "failure", "the two differ", "");
+    if (!inherited_.empty())
+      return Case("compare", "failure", inherited_ + ", first seen at " + r_.first_name,
+                  r_.first.source_line);
     const FirstDivergence& f = r_.first;
     std::string text;
     if (!f.module.empty()) text += "in " + f.module + "\n";
@@ -108,7 +112,7 @@ class Suite {
   }
 
   const RankResult& r_;
-  const std::string name_;
+  const std::string inherited_, name_;
   std::string body_;
 };
 
@@ -117,8 +121,9 @@ class Suite {
 std::string JUnitReport(std::span<const RankResult> results) {
   int64_t tests = 0, failures = 0, errors = 0, skipped = 0;
   std::string suites;
+  const int32_t first_wrong_step = FirstWrongStep(results);
   for (const RankResult& r : results) {
-    Suite suite(r);
+    Suite suite(r, first_wrong_step);
     suites += suite.Write();
     tests += suite.tests, failures += suite.failures, errors += suite.errors;
     skipped += suite.skipped;

@@ -94,15 +94,17 @@ std::string Table(std::span<const RankResult> results) {
   std::string text =
       "\n| | verdict | first divergence | equal | within rounding | introduced | inherited | "
       "unknown |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n";
+  const int32_t first_wrong_step = FirstWrongStep(results);
   for (size_t i = 0; i < std::min(kMostRanks, results.size()); ++i) {
     const RankResult& r = results[i];
+    const std::string inherited = InheritedFrom(r, first_wrong_step);
     if (!r.failed.ok()) {
       text +=
           fmt::format("| {} | **failed** | {} | | | | | |\n", Place(r), Text(r.failed.message()));
       continue;
     }
-    text += fmt::format("| {} | {} | {}", Place(r), RunVerdictName(r.summary.verdict),
-                        Code(r.first_name));
+    text += fmt::format("| {} | {}{}{} | {}", Place(r), RunVerdictName(r.summary.verdict),
+                        inherited.empty() ? "" : ", ", inherited, Code(r.first_name));
     for (const int64_t calls : r.summary.calls) text += fmt::format(" | {}", calls);
     text += " |\n";
   }

@@ -158,8 +158,12 @@ class Screen {
           r.rank);
     }
     std::vector<std::pair<std::vector<int32_t>, std::map<int, std::vector<int32_t>>>> groups;
+    const int32_t begin = FirstWrongStep(results_);
     for (auto& [step, verdicts] : of_steps) {
-      if (!groups.empty() && groups.back().second == verdicts) {
+      // The step in which the error begins has a line of its own.
+      const bool behind_the_first = !groups.empty() && groups.back().first.back() == begin;
+      if (!groups.empty() && groups.back().second == verdicts && step != begin &&
+          !behind_the_first) {
         groups.back().first.push_back(step);
       } else {
         groups.push_back({{step}, verdicts});
@@ -181,11 +185,15 @@ class Screen {
         const std::string_view word = verdict == kFailed ? "FAILED" : kWords[verdict];
         const std::string text = ranks.size() == 1 && ranks[0] < 0 ? "" : "  " + Ranks(ranks);
         const int word_width = text.empty() ? Columns(word) : 15;  // "within rounding"
-        const int room = width_ - 2 - Columns(label) - word_width;
+        const bool later = begin >= 0 && steps.front() > begin &&
+                           verdict == static_cast<int>(RunVerdict::kDiffers);
+        const std::string inherited =
+            later ? fmt::format(", inherited from step {}", begin) : std::string();
+        const int room = width_ - 2 - Columns(label) - word_width - Columns(inherited);
         lines.push_back("  " + label +
                         Paint(verdict == kFailed ? kRed : ColorOf(static_cast<RunVerdict>(verdict)),
                               Pad(word, word_width)) +
-                        (whole_ ? text : CutMiddle(text, room)));
+                        (whole_ ? text : CutMiddle(text, room)) + inherited);
       }
     }
     if (hidden > 0) lines.push_back(fmt::format("  and {} more lines in the summary file", hidden));
