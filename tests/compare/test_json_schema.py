@@ -66,7 +66,7 @@ def test_wrong_documents_are_refused():
     wrong = [
         change(good, "verdict", "fine"),
         change(good, "calls", "equal", -1),
-        change(good, "schema", "msprobe.compare/2"),
+        change(good, "schema", "msprobe.compare/1"),
         change(good, "first_divergence", {}),
         {key: value for key, value in good.items() if key != "mode"},
         {"ranks": {"x": good}},
