@@ -19,6 +19,8 @@ void TensorValue::Clear() {
   requires_grad.reset();
   device_mesh.clear();
   placements.clear();
+  vmap.clear();
+  unreadable.clear();
   unwritten.clear();
   file.clear();
 }

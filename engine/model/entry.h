@@ -51,8 +51,12 @@ struct TensorValue {
 
   std::optional<bool> requires_grad;    // unset: the framework has no such thing
   std::string device_mesh, placements;  // of a tensor spread over processes, as JSON; "" otherwise
-  std::string unwritten;  // the call that returned its memory, while nobody has written all of it
-  std::string file;       // its tensor file; "-1": could not be kept; "": none
+  // Of a tensor that torch.func.vmap batches: the dimensions of `shape` that are batches, that of the
+  // outermost vmap first.
+  std::vector<int64_t> vmap;
+  std::string unreadable;  // why its elements cannot be read: "meta tensor"; "" when they can be
+  std::string unwritten;   // the call that returned its memory, while nobody has written all of it
+  std::string file;        // its tensor file; "-1": could not be kept; "": none
 
   bool measured() const { return numbers == Numbers::kHere || numbers == Numbers::kFromDevice; }
   void Clear();  // as constructed, with its memory

@@ -164,6 +164,7 @@ struct Dump {
   std::vector<ProcessGroup> groups;
   // Of values in memory that nobody had written all of: the call that returned the memory.
   LeafTexts unwritten;
+  LeafTexts unreadable;         // of tensors without numbers: why, "meta tensor"
   LeafTexts strides;            // of tensors that are not contiguous, in elements: "[1, 4]"
   std::vector<LeafRest> rests;  // of tensors with extremes, in the order of their leaves
   std::vector<Weight> weights;  // of weights.json: at the first start of a run only
@@ -185,6 +186,8 @@ struct Dump {
   }
   // The call that returned the memory of a leaf; "" when all of it had been written.
   std::string_view AllocationOf(int32_t leaf) const { return TextOf(unwritten, leaf); }
+  // Why a leaf has no numbers; "" when it has, and in dumps of other tools.
+  std::string_view UnreadableOf(int32_t leaf) const { return TextOf(unreadable, leaf); }
   // "" of a contiguous tensor, and in dumps of other tools.
   std::string_view StridesOf(int32_t leaf) const { return TextOf(strides, leaf); }
   // Null: the tensor has no extremes, or its dump does not say.

@@ -93,5 +93,23 @@ TEST(CompareTest, GradientsInAnotherOrderSayNothing) {
   EXPECT_EQ(verdict(Dialect::kMsprobe8, Dialect::kMsprobe26), RunVerdict::kDiffers);
 }
 
+TEST(CompareTest, ARowWithoutNumbersSaysWhichSideHasNone) {
+  const auto dump = [](std::string_view reason) {
+    DumpBuilder b;
+    b.Call("Functional.relu.0.forward").In(Numbers(1, -1, 0, 3).NoStats()).Out(Numbers(2, 0, 1, 3));
+    if (!reason.empty()) b.dump().unreadable.push_back({0, reason});
+    return b.Take();
+  };
+  const auto note = [&](std::string_view target, std::string_view golden) {
+    const Comparison c = MustCompare(dump(target), dump(golden));
+    EXPECT_EQ(c.measures[0].reason, Reason::kNoCommonNumber);
+    return c.notes.empty() ? "" : c.notes[0];
+  };
+  EXPECT_EQ(note("meta tensor", "meta tensor"), "meta tensor");
+  EXPECT_EQ(note("meta tensor", ""), "target: meta tensor");
+  EXPECT_EQ(note("no data", "meta tensor"), "target: no data, golden: meta tensor");
+  EXPECT_EQ(note("", ""), "");
+}
+
 }  // namespace
 }  // namespace msprobe::compare

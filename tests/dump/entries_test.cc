@@ -110,6 +110,7 @@ TEST(ReadDump, FactsOfSingleValuesBelongToTheirLeaves) {
     values += head;
     if (i == 4) values += R"(, "stride": [1, 2])";
     if (i == 7) values += R"(, "unwritten": "Torch.empty.0.forward")";
+    if (i == 8) values += R"(, "vmap": [0], "unreadable": "meta tensor")";
     if (i == 8999)
       values += R"(, "extremes": 2, "rest_max": 1.5, "rest_min": -2.0, "rest_norm": 2.5)";
     values += "}";
@@ -121,6 +122,8 @@ TEST(ReadDump, FactsOfSingleValuesBelongToTheirLeaves) {
   EXPECT_EQ(dump->StridesOf(4), "[1, 2]");
   EXPECT_EQ(dump->StridesOf(5), "");
   EXPECT_EQ(dump->AllocationOf(7), "Torch.empty.0.forward");
+  EXPECT_EQ(dump->UnreadableOf(8), "meta tensor");
+  EXPECT_EQ(dump->UnreadableOf(7), "");
   EXPECT_EQ(dump->AllocationOf(4), "");
   const LeafRest* rest = dump->RestOf(8999);
   ASSERT_NE(rest, nullptr);

@@ -187,14 +187,19 @@ TEST(EntryJson, FactsThatFewTensorsHave) {
   EXPECT_FALSE(Contains(TensorText(tensor), "unwritten"));
   EXPECT_FALSE(Contains(TensorText(tensor), "rest_"));
   tensor.strides = {1, 2};
+  tensor.vmap = {1, 0};
+  tensor.unreadable = "meta tensor";
   tensor.unwritten = "Torch.empty.0.forward";
   tensor.rest = {.extremes = 2, .max = 1.5, .min = -2, .norm = 2.5};
   const std::string text = TensorText(tensor);
-  EXPECT_TRUE(Contains(text, R"("stride":[1, 2],"unwritten":"Torch.empty.0.forward")")) << text;
+  EXPECT_TRUE(Contains(text, R"("stride":[1, 2],"vmap":[1, 0],"unreadable":"meta tensor",)"
+                             R"("unwritten":"Torch.empty.0.forward")"))
+      << text;
   EXPECT_TRUE(Contains(text, R"("extremes":2,"rest_max":1.5,"rest_min":-2.0,"rest_norm":2.5)"))
       << text;
   tensor.Clear();
   EXPECT_TRUE(tensor.strides.empty() && tensor.unwritten.empty() && !tensor.rest);
+  EXPECT_TRUE(tensor.vmap.empty() && tensor.unreadable.empty());
 }
 
 }  // namespace

@@ -12,6 +12,29 @@
 #include "engine/compare/model/page_release.h"
 
 namespace msprobe::compare {
+namespace {
+
+// Says in the notes of rows without a common number why a side has none.
+void NoteUnreadable(Comparison* c) {
+  if (c->target.unreadable.empty() && c->golden.unreadable.empty()) return;
+  for (size_t i = 0; i < c->rows.size(); ++i) {
+    if (c->measures[i].reason != Reason::kNoCommonNumber) continue;
+    const std::string_view target = c->target.UnreadableOf(c->rows[i].target),
+                           golden = c->golden.UnreadableOf(c->rows[i].golden);
+    if (target.empty() && golden.empty()) continue;
+    if (c->notes.empty()) c->notes.resize(c->rows.size());
+    std::string& note = c->notes[i];
+    if (target == golden) {
+      note = target;
+    } else {
+      if (!target.empty()) (note += "target: ") += target;
+      if (!target.empty() && !golden.empty()) note += ", ";
+      if (!golden.empty()) (note += "golden: ") += golden;
+    }
+  }
+}
+
+}  // namespace
 
 void MeasureRows(const CompareOptions& options, Comparison* c) {
   c->measures.assign(c->rows.size(), {});
@@ -56,6 +79,7 @@ void MeasureRows(const CompareOptions& options, Comparison* c) {
   });
   if (c->mode != Mode::kChecksum) JudgeByNoiseDType(c);
   if (c->mode == Mode::kTensor) MeasureTensors(options, pool, c);
+  NoteUnreadable(c);
 }
 
 }  // namespace msprobe::compare

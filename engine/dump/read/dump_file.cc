@@ -137,6 +137,7 @@ Status Append(std::string_view path, Entries* piece, size_t done, size_t size, E
     to->insert(to->end(), from->begin(), from->end());
   };
   append(&piece->unwritten, &all->unwritten);
+  append(&piece->unreadable, &all->unreadable);
   append(&piece->strides, &all->strides);
   append(&piece->rests, &all->rests);
   all->arena.Take(&piece->arena);
@@ -325,6 +326,7 @@ Status ReadDumpFile(std::string_view path, std::string_view text, Dump* dump,
     dump->leaves = std::move(parsed.all.leaves);
     dump->groups = std::move(parsed.all.groups);
     dump->unwritten = std::move(parsed.all.unwritten);
+    dump->unreadable = std::move(parsed.all.unreadable);
     dump->strides = std::move(parsed.all.strides);
     dump->rests = std::move(parsed.all.rests);
     *stack_keys = std::move(parsed.all.stack_keys);

@@ -28,7 +28,7 @@ struct Entries {
   std::vector<Leaf> leaves;
   std::vector<ProcessGroup> groups;  // Record::group counts from the start of this run
   // Of single leaves, which count from the start of this run.
-  LeafTexts unwritten, strides;
+  LeafTexts unwritten, unreadable, strides;
   std::vector<LeafRest> rests;
   std::vector<std::string_view> stack_keys;  // the "stack" member of each record; "" when absent
   TextArena arena;
@@ -45,6 +45,7 @@ struct Entries {
     leaves.clear();
     groups.clear();
     unwritten.clear();
+    unreadable.clear();
     strides.clear();
     rests.clear();
     stack_keys.clear();

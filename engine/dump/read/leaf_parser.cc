@@ -235,6 +235,9 @@ void LeafParser::Member(std::string_view k, Leaf* leaf, Members* read) {
   } else if (Is(k, "unwritten") && json_->Peek() == '"') {
     if (json_->String(&text))
       out_->unwritten.push_back({static_cast<uint32_t>(out_->leaves.size() - 1), Text(text)});
+  } else if (Is(k, "unreadable") && json_->Peek() == '"') {
+    if (json_->String(&text))
+      out_->unreadable.push_back({static_cast<uint32_t>(out_->leaves.size() - 1), Text(text)});
   } else if (Is(k, "stride") && json_->Peek() == '[') {
     scratch_.clear();
     AppendListText(json_, &scratch_);

@@ -254,6 +254,11 @@ void AppendTensorJson(std::string* out, const TensorValue& tensor) {
     *out += ",\"stride\":";
     AppendShape(out, tensor.strides);
   }
+  if (!tensor.vmap.empty()) {
+    *out += ",\"vmap\":";
+    AppendShape(out, tensor.vmap);
+  }
+  if (!tensor.unreadable.empty()) AppendField(out, "unreadable", tensor.unreadable);
   if (!tensor.unwritten.empty()) AppendField(out, "unwritten", tensor.unwritten);
   if (!tensor.file.empty()) AppendField(out, "data_name", tensor.file);
   if (tensor.with_statistics) AppendChecksumMember(out, tensor);

@@ -26,6 +26,27 @@ PyTypeObject* FindType(const char* module, std::initializer_list<const char*> at
   return reinterpret_cast<PyTypeObject*>(object.release());
 }
 
+TorchApi::Transforms FindTransforms() {
+  const auto function = [](const char* name) { return Find("torch._C", {"_functorch", name}); };
+  PyRef found[] = {function("is_batchedtensor"),
+                   function("is_gradtrackingtensor"),
+                   function("is_functionaltensor"),
+                   function("get_unwrapped"),
+                   function("maybe_get_bdim"),
+                   Find("torch._C", {"_are_functorch_transforms_active"}),
+                   Find("torch._C", {"_DisableFuncTorch"})};
+  for (const PyRef& each : found) {
+    if (!each) return {};
+  }
+  return {.is_batched = found[0].release(),
+          .is_tracked = found[1].release(),
+          .is_functional = found[2].release(),
+          .unwrapped = found[3].release(),
+          .batch_dim = found[4].release(),
+          .active = found[5].release(),
+          .disable = found[6].release()};
+}
+
 }  // namespace
 
 bool FastGetter::Load(PyTypeObject* type, const char* name) {
@@ -76,6 +97,7 @@ Status TorchApi::Load() {
   api.function_mode_enabled = Find("torch._C", {"_is_torch_function_mode_enabled"}).release();
   api.disable_function = Find("torch._C", {"DisableTorchFunction"}).release();
   api.sequence_number = Find("torch._C", {"_autograd", "_get_sequence_nr"}).release();
+  api.transforms = FindTransforms();
   if (PyObject_HasAttrString(reinterpret_cast<PyObject*>(api.tensor), "untyped_storage"))
     api.storage_weak_ref = Find("torch.multiprocessing.reductions", {"StorageWeakRef"}).release();
   if (!api.requires_grad.Load(api.tensor_base, "requires_grad") ||
@@ -112,6 +134,25 @@ bool IsTrue(PyObject* flag) {
   return flag == Py_True;
 }
 
+// Enters a context manager of PyTorch: the object to leave, null when that failed.
+PyObject* Enter(PyObject* type) {
+  static PyObject* const enter = PyUnicode_InternFromString("__enter__");
+  PyObject* guard = PyObject_CallNoArgs(type);
+  const PyRef entered = guard ? PyRef::Steal(PyObject_CallMethodNoArgs(guard, enter)) : PyRef();
+  if (!entered) Py_CLEAR(guard);
+  ClearError();
+  return guard;
+}
+
+void Leave(PyObject* guard) {
+  if (guard == nullptr) return;
+  const KeepError keep;
+  const PyRef left =
+      PyRef::Steal(PyObject_CallMethod(guard, "__exit__", "OOO", Py_None, Py_None, Py_None));
+  ClearError();
+  Py_DECREF(guard);
+}
+
 }  // namespace
 
 QuietTorch::QuietTorch() {
@@ -125,22 +166,20 @@ QuietTorch::QuietTorch(PyObject* tensor) {
 }
 
 void QuietTorch::Begin() {
-  static PyObject* const enter = PyUnicode_InternFromString("__enter__");
-  if (api.disable_function == nullptr) return;
-  guard_ = PyObject_CallNoArgs(api.disable_function);
-  const PyRef entered = guard_ ? PyRef::Steal(PyObject_CallMethodNoArgs(guard_, enter)) : PyRef();
-  if (!entered) Py_CLEAR(guard_);
-  ClearError();
+  if (api.disable_function != nullptr) guard_ = Enter(api.disable_function);
 }
 
-QuietTorch::~QuietTorch() {
-  if (guard_ == nullptr) return;
-  const KeepError keep;
-  const PyRef left =
-      PyRef::Steal(PyObject_CallMethod(guard_, "__exit__", "OOO", Py_None, Py_None, Py_None));
-  ClearError();
-  Py_DECREF(guard_);
+QuietTorch::~QuietTorch() { Leave(guard_); }
+
+bool TransformsAreActive() {
+  return api.transforms.active != nullptr && IsTrue(PyObject_CallNoArgs(api.transforms.active));
 }
+
+QuietTransforms::QuietTransforms() {
+  if (TransformsAreActive()) guard_ = Enter(api.transforms.disable);
+}
+
+QuietTransforms::~QuietTransforms() { Leave(guard_); }
 
 bool TorchApi::RequiresGrad(PyObject* tensor_object) const {
   const QuietTorch quiet(tensor_object);

@@ -53,6 +53,23 @@ class QuietTorch {
   PyObject* guard_ = nullptr;
 };
 
+// Whether a transform of torch.func runs on this thread.
+bool TransformsAreActive();
+
+// While an object of this class lives, our operations on this thread pass by the transforms of
+// torch.func that run (vmap, grad, jvp): they neither make wrapped tensors nor take part in a
+// derivative. Costs one call when no transform runs.
+class QuietTransforms {
+ public:
+  QuietTransforms();
+  ~QuietTransforms();
+  QuietTransforms(const QuietTransforms&) = delete;
+  QuietTransforms& operator=(const QuietTransforms&) = delete;
+
+ private:
+  PyObject* guard_ = nullptr;
+};
+
 struct TorchApi {
   static Status Load();
   static const TorchApi& Get();
@@ -72,6 +89,17 @@ struct TorchApi {
   PyObject* disable_function = nullptr;  // torch._C.DisableTorchFunction
   PyObject* sequence_number = nullptr;  // torch._C._autograd._get_sequence_nr; null in old versions
   PyObject* storage_weak_ref = nullptr;  // torch.multiprocessing.reductions.StorageWeakRef, or null
+  // Functions of torch._C._functorch; all null in versions that lack one of them.
+  struct Transforms {
+    PyObject* is_batched = nullptr;     // is_batchedtensor: a tensor that vmap has wrapped
+    PyObject* is_tracked = nullptr;     // is_gradtrackingtensor: one that grad or jvp has wrapped
+    PyObject* is_functional = nullptr;  // is_functionaltensor
+    PyObject* unwrapped = nullptr;      // get_unwrapped: the tensor one level further inside
+    PyObject* batch_dim = nullptr;      // maybe_get_bdim
+    PyObject* active = nullptr;         // torch._C._are_functorch_transforms_active
+    PyObject* disable = nullptr;        // torch._C._DisableFuncTorch
+  };
+  Transforms transforms;
   FastGetter requires_grad, grad_fn, output_number, grad;
   FastMethod is_neg, is_conj;
   dlpack::ExchangeApi* exchange = nullptr;  // null: PyTorch before 2.9, attributes are used

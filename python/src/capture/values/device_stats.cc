@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "capture/calls/interpose.h"
+#include "capture/python/torch_api.h"
 #include "capture/values/tensor_access.h"
 
 namespace msprobe::capture {
@@ -113,6 +114,7 @@ bool DeviceStats::TakesHost() {
 
 int64_t DeviceStats::Add(PyObject* tensor, DType dtype) {
   const Interposer::Pause pause;
+  const QuietTransforms quiet;
   Torch torch;
   const PyRef object = PyRef::Borrow(tensor);
   const long count = Number(torch.Call(object, "numel"));
@@ -129,6 +131,7 @@ int64_t DeviceStats::Add(PyObject* tensor, DType dtype) {
 
 std::vector<std::pair<int64_t, kernels::Stats>> DeviceStats::Fetch() {
   const Interposer::Pause pause;
+  const QuietTransforms quiet;
   std::vector<std::pair<int64_t, kernels::Stats>> known;
   std::map<long, std::vector<const Pending*>> devices;
   for (const Pending& pending : pending_) {

@@ -4,6 +4,7 @@
 
 #include "capture/python/torch_api.h"
 #include "capture/values/distributed_tensor.h"
+#include "capture/values/transformed_tensor.h"
 #include "engine/tensor/dlpack.h"
 
 namespace msprobe::capture {
@@ -57,11 +58,32 @@ TensorAccess::TensorAccess(PyObject* tensor, Fetch fetch) : fetch_(fetch) {
   const QuietTorch quiet(tensor);
   holder_ = TorchApi::Get().IsPlainTensor(tensor) ? tensor : Holder(&tensor);
   if (holder_ != nullptr) Read();
-  if (!readable_) Describe(tensor);
+  if (readable_) return;
+  if (wrapped_) tensor = holder_ != nullptr ? holder_ : wrapped_.get();
+  Describe(tensor);
+  if (!on_device_ && unreadable_.empty()) unreadable_ = WhyUnreadable(tensor);
 }
 
 void TensorAccess::Read() {
-  readable_ = TorchApi::Get().exchange != nullptr ? ReadExchange(holder_) : ReadAttributes(holder_);
+  if (TorchApi::Get().exchange == nullptr) {
+    EnterTransforms();
+    readable_ = holder_ != nullptr && ReadAttributes(holder_);
+    return;
+  }
+  readable_ = ReadExchange(holder_);
+  // A wrapper of torch.func has no memory. Only what could not be read is asked whether it is one.
+  if (!readable_ && !on_device_ && EnterTransforms())
+    readable_ = holder_ != nullptr && ReadExchange(holder_);
+}
+
+bool TensorAccess::EnterTransforms() {
+  TransformedTensor found = Unwrap(holder_);
+  if (!found.inner) return false;
+  wrapped_ = std::move(found.inner);
+  batch_dims_ = std::move(found.batch_dims);
+  PyObject* tensor = wrapped_.get();
+  holder_ = TorchApi::Get().IsPlainTensor(tensor) ? tensor : Holder(&tensor);
+  return true;
 }
 
 void TensorAccess::FetchNow() {
@@ -86,7 +108,10 @@ PyObject* TensorAccess::Holder(PyObject** tensor) {
   if (IsAsyncTensor(*tensor)) {
     if (device_mesh_.empty())
       type_ = "torch.distributed._functional_collectives.AsyncCollectiveTensor";
-    if (!IsWaitedFor(*tensor)) return nullptr;
+    if (!IsWaitedFor(*tensor)) {
+      unreadable_ = "not waited for";
+      return nullptr;
+    }
     result_ = AsyncResult(*tensor);
     if (!result_ || !torch.IsTensor(result_.get())) return nullptr;
     *tensor = result_.get();
@@ -186,6 +211,7 @@ void TensorAccess::Describe(PyObject* tensor) {
 }
 
 PyRef TensorAccess::Resolved(PyObject* tensor) const {
+  const QuietTransforms quiet;
   PyRef result = CallMethod(tensor, "detach");
   if (result) result = CallMethod(result.get(), "cpu");
   if (result) result = CallMethod(result.get(), "resolve_conj");

@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "capture/python/py_ref.h"
 #include "engine/dump/config/slice_rules.h"
@@ -51,12 +52,18 @@ class TensorAccess {
   // Of a DTensor, as JSON; "" for other tensors. Everything else describes the local shard.
   const std::string& device_mesh() const { return device_mesh_; }
   const std::string& placements() const { return placements_; }
+  // Dimensions of `shape` over which torch.func.vmap batches, that of the outermost vmap first. What is
+  // recorded of a tensor inside torch.func is the tensor that it wraps.
+  const std::vector<int64_t>& batch_dims() const { return batch_dims_; }
+  const std::string& unreadable() const { return unreadable_; }  // why: "meta tensor"; "" otherwise
   // The name under "type" in dump.json: "torch.Tensor" for plain tensors and most subclasses.
   std::string_view type() const { return type_; }
 
  private:
   bool StaysOnDevice(bool on_host, DType dtype);
   void Read();
+  // True when the holder was a wrapper of torch.func and is now the tensor inside.
+  bool EnterTransforms();
   bool ReadExchange(PyObject* tensor);
   bool ReadAttributes(PyObject* tensor);
   // Returns the tensor whose elements are read, null when there is none. `*tensor` becomes the
@@ -65,9 +72,10 @@ class TensorAccess {
   void Describe(PyObject* tensor);         // shape and dtype only
   PyRef Resolved(PyObject* tensor) const;  // the tensor without conj or neg bit, on the host
 
-  PyRef inner_;   // of a DTensor: the local shard
-  PyRef result_;  // of an AsyncCollectiveTensor: the tensor inside
-  PyRef keep_;    // a copy that was made for reading
+  PyRef wrapped_;  // of a tensor inside torch.func: the tensor that it wraps
+  PyRef inner_;    // of a DTensor: the local shard
+  PyRef result_;   // of an AsyncCollectiveTensor: the tensor inside
+  PyRef keep_;     // a copy that was made for reading
   TensorView view_;
   int ndim_ = 0;
   Fetch fetch_;
@@ -75,7 +83,8 @@ class TensorAccess {
   bool readable_ = false, on_device_ = false;
   std::array<int64_t, kMaxDims> shape_;
   std::array<int64_t, kMaxDims> strides_;
-  std::string dtype_text_, device_mesh_, placements_;
+  std::vector<int64_t> batch_dims_;
+  std::string dtype_text_, device_mesh_, placements_, unreadable_;
   std::string_view dtype_, type_ = "torch.Tensor";
 };
 

@@ -51,6 +51,8 @@ void Describe(const Access& access, const ValueOptions& options, EntryStyle styl
   if constexpr (requires { access.device_mesh(); }) {
     value->device_mesh = access.device_mesh();
     value->placements = access.placements();
+    value->vmap = access.batch_dims();
+    value->unreadable = access.unreadable();
     if (ticket >= 0) {
       value->numbers = TensorValue::Numbers::kDeferred;
       value->ticket = ticket;
