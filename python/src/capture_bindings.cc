@@ -136,6 +136,10 @@ void BindCapture(nb::module_& m) {
         "argument is the work of the coalesced collectives of the first. \"trace\": a compiler "
         "traces in it. \"frames\": it sets who evaluates frames.");
   m.def(
+      "add_autograd_functions",
+      [=](nb::handle apply) { return collector().autograd_functions().Add(apply.ptr()); },
+      "apply"_a, "Observe the calls of torch.autograd.Function; \"\" or why they are not seen.");
+  m.def(
       "before_compiling",
       [](nb::handle callable) { capture::Interposer::BeforeCompiling(callable.ptr()); },
       "callable"_a,

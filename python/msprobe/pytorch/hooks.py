@@ -72,6 +72,9 @@ def _add_apis():
             missing.append(f"category {category} (not known)")
     if missing:
         _engine.warn(f"support_wrap_ops.yaml: not observed: {', '.join(missing)}")
+    apply = inspect.getattr_static(torch.autograd.Function, "apply")
+    if isinstance(apply, classmethod):  # PyTorch 1 has no Python function there
+        _engine.add_autograd_functions(apply.__func__)
     for name in ("empty", "empty_like", "empty_strided", "empty_permuted"):
         _engine.watch(torch, name, "allocate")
     for name in ("new_empty", "new_empty_strided"):

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "capture/apis/api_table.h"
+#include "capture/apis/autograd_functions.h"
 #include "capture/apis/custom_apis.h"
 #include "capture/gradients/parameter_hooks.h"
 #include "capture/modules/module_tree.h"
@@ -54,6 +55,7 @@ class Collector final : public ParameterObserver {
 
   ApiTable& apis() { return apis_; }
   CustomApis& custom_apis() { return custom_apis_; }
+  AutogradFunctions& autograd_functions() { return autograd_functions_; }
   ModuleTree& module_tree() { return module_tree_; }
   DebugSaves& saves() { return saves_; }
   OverflowCheck& overflow_check() { return overflow_; }
@@ -104,6 +106,7 @@ class Collector final : public ParameterObserver {
   ApiTable apis_{&run_};
   CustomApis custom_apis_{&run_, &apis_,
                           [this](const std::function<void()>& change) { WhileRemoved(change); }};
+  AutogradFunctions autograd_functions_{&apis_};
   Findings findings_{&run_, [this] {
                        WriteCoverage();
                        reference_.Report();

@@ -103,7 +103,7 @@ void ApiTable::ApplyRules() {
 }
 
 void ApiTable::ApplyRules(Api* api) {
-  if (api->kind != Api::kCall) return;
+  if (api->kind != Api::kCall && api->kind != Api::kFunction) return;
   const std::string_view name = ApiName(*api);
   const dump::Config& config = recording_->config();
   const bool asks = config.scope.empty() && config.list.empty();

@@ -9,6 +9,7 @@
 #include "capture/calls/interpose_function.h"
 #include "capture/calls/module_calls.h"
 #include "capture/python/py_ref.h"
+#include "capture/python/torch_api.h"
 
 namespace msprobe::capture {
 namespace {
@@ -237,6 +238,31 @@ namespace {
 
 bool IsOutermost() { return depth == 0 && call_place.compilers == 0; }
 
+// The Function that torch.func is passing from level to level: at each level it calls apply() again.
+// These calls are not the program's.
+thread_local const Api* passed_on = nullptr;
+
+PyObject* ObserveFunction(const Api& api, const CallArgs& call, PyObject* (*original)(void*),
+                          void* context) {
+  if (call_place.compilers > 0) ++traced_calls;
+  if (!IsOutermost() || observer == nullptr || passed_on == &api) return original(context);
+  ModuleCalls::Repair();
+  CallObserver* const entered = observer;  // another thread may stop while the call runs
+  void* token = nullptr;
+  {
+    const Interposer::Pause pause;
+    token = entered->Enter(api, call);
+  }
+  const Api* const before = std::exchange(passed_on, TransformsAreActive() ? &api : nullptr);
+  PyObject* result = original(context);
+  passed_on = before;
+  if (token != nullptr) {
+    const Interposer::Pause pause;
+    entered->Leave(token, call, result);
+  }
+  return result;
+}
+
 }  // namespace
 
 PyObject* ObserveCall(const Api& api, const CallArgs& call, PyObject* (*original)(void*),
@@ -257,6 +283,7 @@ PyObject* ObserveCall(const Api& api, const CallArgs& call, PyObject* (*original
     CodeStub::FollowEvaluator();
     return result;
   }
+  if (api.kind == Api::kFunction) return ObserveFunction(api, call, original, context);
   if (api.kind != Api::kCall) {
     PyObject* result = original(context);
     if (api.kind == Api::kPatcher) {

@@ -38,6 +38,9 @@ struct Api {
   enum Kind {
     // Each call is recorded, unless it runs inside another recorded call.
     kCall,
+    // A torch.autograd.Function: each call is recorded, unless it runs inside a recorded call of
+    // kind kCall. The calls that it makes are recorded as well.
+    kFunction,
     // Work.wait(): when it returns, the results of its first argument are final.
     kWait,
     // Work.is_completed(): the same, when it returns True.

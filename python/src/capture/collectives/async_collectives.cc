@@ -99,6 +99,7 @@ void AsyncCollectives::OnWatchedCall(const Api& api, const CallArgs& args, PyObj
     case Api::kCompiler:
     case Api::kEvaluator:
     case Api::kCall:
+    case Api::kFunction:
     case Api::kAllocator:
     case Api::kPatcher:
       return;

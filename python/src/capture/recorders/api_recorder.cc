@@ -40,6 +40,8 @@ void* ApiRecorder::Enter(const Api& api, const CallArgs& args) {
 }
 
 void* ApiRecorder::EnterCall(const Api& api, const CallArgs& args) {
+  // The older tools, whose files these are, have no entries of Functions.
+  if (api.kind == Api::kFunction && recording_->config().pkl) return nullptr;
   if (recording_->stacks.InCompiledWrapper()) {
     ++recording_->coverage.apis.wrappers;
     return nullptr;
