@@ -181,7 +181,7 @@ def test_the_row_says_why_it_has_no_number(tmp_path, msprobe_bin):
     command = [msprobe_bin, "compare", "-tp", tmp_path / "target", "-gp", tmp_path / "golden"]
     subprocess.run([*command, "-o", tmp_path / "out"], capture_output=True)
     [table] = (tmp_path / "out").glob("*.csv")
-    assert "both sides have: meta tensor" in table.read_text()
+    assert "nothing recorded on either side: meta tensor" in table.read_text()
 
 
 @forked

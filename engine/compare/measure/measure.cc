@@ -14,7 +14,8 @@
 namespace msprobe::compare {
 namespace {
 
-// Says in the notes of rows without a common number why a side has none.
+// Says in the notes of rows without a common number why a side has none. Tensors that nobody can
+// read on either side say nothing against a run.
 void NoteUnreadable(Comparison* c) {
   if (c->target.unreadable.empty() && c->golden.unreadable.empty()) return;
   for (size_t i = 0; i < c->rows.size(); ++i) {
@@ -26,6 +27,7 @@ void NoteUnreadable(Comparison* c) {
     std::string& note = c->notes[i];
     if (target == golden) {
       note = target;
+      c->measures[i].reason = Reason::kNothingRecorded;
     } else {
       if (!target.empty()) (note += "target: ") += target;
       if (!target.empty() && !golden.empty()) note += ", ";
