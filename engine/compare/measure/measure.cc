@@ -19,10 +19,12 @@ namespace {
 void NoteUnreadable(Comparison* c) {
   if (c->target.unreadable.empty() && c->golden.unreadable.empty()) return;
   for (size_t i = 0; i < c->rows.size(); ++i) {
-    if (c->measures[i].reason != Reason::kNoCommonNumber) continue;
+    const Reason reason = c->measures[i].reason;
+    if (reason != Reason::kNoCommonNumber && reason != Reason::kNoFile) continue;
     const std::string_view target = c->target.UnreadableOf(c->rows[i].target),
                            golden = c->golden.UnreadableOf(c->rows[i].golden);
     if (target.empty() && golden.empty()) continue;
+    if (reason == Reason::kNoFile && target != golden) continue;
     if (c->notes.empty()) c->notes.resize(c->rows.size());
     std::string& note = c->notes[i];
     if (target == golden) {
