@@ -87,6 +87,9 @@ class DumpBuilder {
   DumpBuilder& Out(const Tensor& t) {
     return Add(t, Slot::kOutput, ".output." + std::to_string(outputs_++));
   }
+  DumpBuilder& OutAt(std::string place, const Tensor& t) {
+    return Add(t, Slot::kOutput, ".output." + place);
+  }
   DumpBuilder& Parameter(std::string name, const Tensor& t) {
     return Add(t, Slot::kParameter, ".parameters." + name);
   }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/compare/explain/evidence.h"
+#include "engine/compare/explain/optimizer_steps.h"
 #include "engine/compare/judge/judge.h"
 #include "engine/compare/judge/operations.h"
 #include "engine/compare/model/rounding.h"
@@ -94,7 +95,7 @@ CallSummary SummarizeCall(const Comparison& c, int32_t p) {
     const int32_t at = static_cast<int32_t>(i);
     if (IsOutput(leaf.slot)) {
       Add(m, at, &s.out);
-    } else if (leaf.kind == LeafKind::kScalar) {
+    } else if (leaf.kind == LeafKind::kScalar && !IsOptimizerState(RecordOf(c, p), leaf)) {
       Add(m, at, &s.arguments);
     } else {
       Add(m, at, &s.in);

@@ -254,13 +254,13 @@ std::string DescribeEarlierCalls(const Comparison& c, const EarlierCalls& b) {
 namespace {
 
 // A number is printed as it is. Other text of a dump is shortened and made printable.
+}  // namespace
+
 std::string PlainValue(const Leaf& leaf) {
   constexpr size_t kLongestNumber = 40;
   return leaf.has_stats && leaf.value.size() <= kLongestNumber ? std::string(leaf.value)
                                                                : Excerpt(leaf.value);
 }
-
-}  // namespace
 
 std::string DescribeError(const Comparison& c, int32_t row) {
   const Row& r = c.rows[row];

@@ -48,6 +48,8 @@ std::string_view EqualWord(const Comparison& comparison);
 std::string DescribeRow(const Comparison& comparison, int32_t row);
 // DescribeRow without the roundings, for a column of a table: "norm of output.0 is off by 4.8%".
 std::string DescribeError(const Comparison& comparison, int32_t row);
+// A plain value as reports show it: 0.001, "tanh".
+std::string PlainValue(const Leaf& leaf);
 // The target's record of a pair, or the golden's when the target has none; and the name of its
 // entry.
 const Record& RecordOf(const Comparison& comparison, int32_t pair);

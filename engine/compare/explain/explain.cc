@@ -11,6 +11,7 @@
 #include "engine/compare/explain/classify.h"
 #include "engine/compare/explain/dataflow.h"
 #include "engine/compare/explain/evidence.h"
+#include "engine/compare/explain/optimizer_steps.h"
 #include "engine/compare/explain/suspects.h"
 #include "engine/compare/explain/unmatched_calls.h"
 #include "engine/compare/judge/judge.h"
@@ -48,7 +49,7 @@ std::string DescribeInputs(const Comparison& c, int32_t p, const CallSummary& ca
   }
   const int32_t argument =
       call.arguments.differs ? call.arguments.worst_row : UnmatchedArgument(c, p);
-  if (argument >= 0) {
+  if (argument >= 0 && !IsOptimizerCall(RecordOf(c, p).api)) {
     inputs +=
         fmt::format(", but the call itself was made differently: {}", DescribeRow(c, argument));
   }
@@ -88,7 +89,11 @@ std::string PrecisionAdvice(const Comparison& c) {
 std::string Advice(const Comparison& c, int32_t p, const CallSummary& call) {
   const Record& r = RecordOf(c, p);
   const Measure* worst = call.out.worst_row >= 0 ? &c.measures[call.out.worst_row] : nullptr;
-  if (call.arguments.differs) return "compare the two call sites and the configuration they read";
+  if (call.arguments.differs) {
+    return IsOptimizerCall(r.api)
+               ? "compare how the two runs construct their optimizers and schedules"
+               : "compare the two call sites and the configuration they read";
+  }
   if (DrawsRandomNumbers(r.api)) {
     return "this operation draws random numbers: fix the seed on both sides before "
            "looking further";
@@ -173,8 +178,10 @@ FirstDivergence ExplainIntroduced(const Comparison& c, int32_t p) {
   FirstDivergence f =
       StartExplanation(c, p, argument_only ? call.arguments.worst_row : call.out.worst_row);
   f.confidence = ConfidenceOf(c, p, call, before);
+  std::string made_otherwise = DescribeHyperParameters(c, p);
+  if (!made_otherwise.empty()) made_otherwise += "; ";
   if (argument_only) {
-    f.why = fmt::format("{}; {}; its result {}", DescribeEarlierCalls(c, before),
+    f.why = fmt::format("{}{}; {}; its result {}", made_otherwise, DescribeEarlierCalls(c, before),
                         DescribeInputs(c, p, call),
                         call.out.unknown ? "could not be judged" : "is still within rounding");
     f.advice = Advice(c, p, call);
@@ -186,8 +193,8 @@ FirstDivergence ExplainIntroduced(const Comparison& c, int32_t p) {
     f.advice = "write the whole buffer before it is read, or begin with zeros in place of empty";
     return f;
   }
-  f.why = fmt::format("{}; {}; {}", DescribeEarlierCalls(c, before), DescribeInputs(c, p, call),
-                      DescribeRow(c, f.row));
+  f.why = fmt::format("{}{}; {}; {}", made_otherwise, DescribeEarlierCalls(c, before),
+                      DescribeInputs(c, p, call), DescribeRow(c, f.row));
   f.advice = Advice(c, p, call);
   if (!RecordOf(c, p).is_module) return f;
   if (const std::string weight = OtherWeightInModule(c, p); !weight.empty()) {

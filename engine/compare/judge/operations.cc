@@ -60,20 +60,24 @@ bool IsContraction(std::string_view api) {
 
 bool AmplifiesRounding(std::string_view api) {
   const std::string_view base = BaseApi(api);
-  return AddsInputs(base) || IsSum(base) ||
+  return AddsInputs(base) || IsSum(base) || IsOptimizerCall(api) ||
          MentionsAny(base, {"norm", "softmax", "cross_entropy", "nll", "exp", "log", "var", "std",
                             "rsqrt", "reciprocal", "acos", "asin", "tan", "pow", "inverse", "solve",
                             "cholesky", "svd", "eig"});
 }
 
+bool IsOptimizerCall(std::string_view api) { return api.starts_with("Optimizer."); }
+
 bool UpdatesInPlace(std::string_view api) {
+  if (IsOptimizerCall(api)) return true;
   const std::string_view name = api.substr(api.rfind('.') + 1);
   if (name.starts_with("__")) return name.starts_with("__i") && name != "__invert__";
   return name.ends_with('_');
 }
 
 bool WritesFirstArgument(std::string_view api) {
-  return UpdatesInPlace(api) || api.ends_with(".__setitem__");
+  // What an optimizer's call changes has a name of its own, and is no argument.
+  return !IsOptimizerCall(api) && (UpdatesInPlace(api) || api.ends_with(".__setitem__"));
 }
 
 double SummedTerms(const Dump& dump, const Record& record) {

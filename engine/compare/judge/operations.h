@@ -23,6 +23,9 @@ bool UpdatesInPlace(std::string_view api);
 // Whether the call writes to its first argument: UpdatesInPlace, and `x[index] = y`.
 bool WritesFirstArgument(std::string_view api);
 
+// A step of an optimizer, clipping of gradients, a call of GradScaler: "Optimizer.AdamW.step".
+bool IsOptimizerCall(std::string_view api);
+
 // How many values the call sums to make one element of its outputs, as far as name and shapes tell:
 // a matmul's inner dimension, the size of a reduction's input divided by that of its output; 0: not
 // known.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "engine/compare/judge/operations.h"
 #include "engine/compare/model/fingerprint_set.h"
 #include "engine/compare/model/page_release.h"
 #include "engine/compare/model/rounding.h"
@@ -26,7 +27,9 @@ void ForEachOutsideRow(const Comparison& c, size_t pairs,
   for (size_t p = 0; p < pairs; ++p) {
     const RecordPair& pair = c.pairs[p];
     pages.RowsDone(pair.row_count);
-    if (pair.target < 0 || c.target.records[pair.target].direction != Direction::kForward) continue;
+    if (pair.target < 0 || c.target.records[pair.target].direction != Direction::kForward ||
+        IsOptimizerCall(c.target.records[pair.target].api))  // its inputs are the run's own
+      continue;
     for (uint32_t r = pair.first_row; r < pair.first_row + pair.row_count; ++r) {
       const Row& row = c.rows[r];
       if (row.target < 0) continue;

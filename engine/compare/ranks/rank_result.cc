@@ -25,6 +25,7 @@ RankResult SummarizeRank(const Comparison& c, int32_t step, int32_t rank) {
     r.otherwise += (r.otherwise.empty() || alone.empty() ? "" : "; ") + alone;
   }
   r.trace = TraceRank(c, rank);
+  r.weights = WeightsIn(c);
   return r;
 }
 
@@ -64,6 +65,20 @@ std::vector<StepOrigins> OriginsOfSteps(std::span<const RankResult> results) {
     step.found = FindOrigins(traces);
   }
   return steps;
+}
+
+std::string DescribeStepBefore(std::span<const RankResult> results, const RankResult& result) {
+  const auto as_step = [](const RankResult& r) {
+    return StepOfRank{r.step, r.failed.ok() && r.judged.ok() && r.first.pair < 0, &r.weights};
+  };
+  const RankResult* before = nullptr;
+  const std::vector<std::string>* order = &result.weights.file_order;
+  for (const RankResult& r : results) {
+    if (r.rank != result.rank || r.step >= result.step || !r.failed.ok()) continue;
+    if (before == nullptr || r.step > before->step) before = &r;
+    if (!r.weights.file_order.empty()) order = &r.weights.file_order;
+  }
+  return before == nullptr ? "" : DescribeBetweenSteps(as_step(*before), as_step(result), *order);
 }
 
 std::string RankSummaryCsv(std::span<const RankResult> results) {

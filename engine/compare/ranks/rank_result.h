@@ -15,6 +15,7 @@
 #include "engine/base/status.h"
 #include "engine/compare/explain/findings.h"
 #include "engine/compare/model/comparison.h"
+#include "engine/compare/ranks/between_steps.h"
 #include "engine/compare/ranks/rank_details.h"
 #include "engine/compare/ranks/rank_origin.h"
 #include "engine/compare/ranks/rank_trace.h"
@@ -30,6 +31,7 @@ struct RankResult : Findings {
   // When all numbers agree: which calls and arguments differ (unmatched_calls.h); else "".
   std::string otherwise;
   RankTrace trace;
+  StepWeights weights;
   std::string table;          // file with its rows; "" when none was written
   RankDetails details;        // for reports that list calls; else empty
   std::vector<FailHit> hits;  // conditions of --fail-on that are met
@@ -54,6 +56,9 @@ struct StepOrigins {
   RankOrigins found;
 };
 std::vector<StepOrigins> OriginsOfSteps(std::span<const RankResult> results);
+
+// DescribeBetweenSteps for one of the results and the step before it of the same rank.
+std::string DescribeStepBefore(std::span<const RankResult> results, const RankResult& result);
 
 // The content of compare_summary_TIME.csv: one line for each pair.
 std::string RankSummaryCsv(std::span<const RankResult> results);

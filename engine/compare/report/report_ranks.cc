@@ -241,6 +241,8 @@ class Screen {
     const Place& place = places.front();
     FindingsScreen::Place known{.where = Where(step.step, place.ranks, say_step)};
     if (place.origin->in_exchange) known.exchange = DescribeExchange(*place.origin);
+    if (const std::string text = DescribeStepBefore(results_, *place.result); !text.empty())
+      known.travelled.push_back(text);
     constexpr int64_t kMostHops = 4;
     int64_t hops = 0;
     for (const RankHop& hop : step.found.hops) {

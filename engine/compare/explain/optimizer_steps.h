@@ -1,0 +1,22 @@
+// What sets entries of optimizers ("Optimizer.AdamW.step.0.forward") apart from other calls: their
+// plain arguments are hyper-parameters and numbers of the state.
+//
+//   IsOptimizerState(record, leaf);          // input.state.fc.weight.step
+//   DescribeHyperParameters(comparison, 7);  // "lr is 0.001 in the target, 0.01 in the golden"
+#pragma once
+
+#include <string>
+
+#include "engine/compare/model/comparison.h"
+
+namespace msprobe::compare {
+
+// Whether a leaf of an optimizer's entry is part of its state. A state that differs comes from
+// earlier steps, also when it is a plain number.
+bool IsOptimizerState(const Record& record, const Leaf& leaf);
+
+// The hyper-parameters that differ, such as lr and max_norm; at most four, and how many more there
+// are. "" when all agree, and for other calls.
+std::string DescribeHyperParameters(const Comparison& comparison, int32_t pair);
+
+}  // namespace msprobe::compare

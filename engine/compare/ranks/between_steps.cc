@@ -1,0 +1,195 @@
+#include "engine/compare/ranks/between_steps.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <unordered_map>
+
+#include "engine/compare/explain/evidence.h"
+#include "engine/compare/judge/operations.h"
+#include "engine/model/names.h"
+
+namespace msprobe::compare {
+namespace {
+
+constexpr size_t kKept = 64, kMoreThatDiffer = 4, kCalls = 6, kNamed = 3;
+
+using Weights = std::vector<StepWeights::Weight>;
+
+// Weights in the order in which they are added; the name of each counts once.
+class Collected {
+ public:
+  void Set(std::string name, const Comparison& c, uint32_t row, bool replaces) {
+    const Row& r = c.rows[row];
+    if (r.target < 0 || r.golden < 0) return;
+    const Leaf &t = c.target.leaves[r.target], &g = c.golden.leaves[r.golden];
+    if (t.kind != LeafKind::kTensor || g.kind != LeafKind::kTensor) return;
+    const auto [at, is_new] = index_.try_emplace(name, all_.size());
+    StepWeights::Weight weight{std::move(name), t.norm_value, g.norm_value,
+                               c.measures[row].verdict == RowVerdict::kDiffers};
+    if (is_new) {
+      all_.push_back(std::move(weight));
+    } else if (replaces) {
+      all_[at->second] = std::move(weight);
+    }
+  }
+  bool empty() const { return all_.empty(); }
+  const Weights& all() const { return all_; }
+
+ private:
+  Weights all_;
+  std::unordered_map<std::string, size_t> index_;
+};
+
+Weights Selected(const Weights& all) {
+  Weights kept;
+  size_t more = 0;
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (i < kKept || (all[i].differs && more++ < kMoreThatDiffer)) kept.push_back(all[i]);
+  }
+  return kept;
+}
+
+// "fc.weight" of "Module.fc.Linear" and "weight".
+std::string ParameterOf(std::string_view api, std::string_view parameter) {
+  std::string room;
+  std::string_view module = WithoutWrappers(api, &room);
+  module.remove_prefix(std::min(module.size(), module.find('.') + 1));
+  const size_t dot = module.rfind('.');
+  return dot == module.npos ? std::string(parameter)
+                            : fmt::format("{}.{}", module.substr(0, dot), parameter);
+}
+
+bool IsGradient(const Record& record, const Leaf& leaf) {
+  return leaf.kind == LeafKind::kTensor && (record.direction == Direction::kParameterGrad ||
+                                            record.direction == Direction::kBackward);
+}
+
+// The first weight of the later step that differs, in the order of the file.
+std::vector<const StepWeights::Weight*> Differing(const Weights& weights,
+                                                  const std::vector<std::string>& file_order) {
+  std::vector<const StepWeights::Weight*> found;
+  for (const StepWeights::Weight& weight : weights) {
+    if (weight.differs) found.push_back(&weight);
+  }
+  std::unordered_map<std::string_view, size_t> place;
+  for (size_t i = 0; i < file_order.size(); ++i) place.try_emplace(file_order[i], i);
+  const auto rank = [&](const StepWeights::Weight* weight) {
+    const auto at = place.find(weight->name);
+    return at == place.end() ? file_order.size() : at->second;
+  };
+  std::stable_sort(found.begin(), found.end(),
+                   [&](const auto* a, const auto* b) { return rank(a) < rank(b); });
+  return found;
+}
+
+// "(norm 1.2 to 1.3 in the target, 1.2 to 1.4 in the golden)"
+std::string Movement(const StepWeights::Weight& now, const Weights& before) {
+  const auto was = std::find_if(before.begin(), before.end(),
+                                [&](const auto& weight) { return weight.name == now.name; });
+  const auto moved = [](double from, double to) {
+    return from == to ? fmt::format("stays {:.7g}", to)
+                      : fmt::format("moves from {:.7g} to {:.7g}", from, to);
+  };
+  if (!std::isfinite(now.target) || !std::isfinite(now.golden)) return "";
+  if (was == before.end())
+    return fmt::format(" (norm {:.7g} in the target, {:.7g} in the golden)", now.target,
+                       now.golden);
+  return fmt::format(" (its norm {} in the target, {} in the golden)",
+                     moved(was->target, now.target), moved(was->golden, now.golden));
+}
+
+std::string Cause(const StepOfRank& earlier) {
+  const StepWeights& w = *earlier.weights;
+  if (w.optimizer_calls.empty()) {
+    return "gradient clipping, the optimizer, its schedule, loading of weights or synchronisation, "
+           "none of which is recorded in that step; optimizers are recorded from start() to "
+           "step() of the debugger";
+  }
+  const std::string calls = fmt::format("{}", fmt::join(w.optimizer_calls, ", "));
+  if (w.end.empty())
+    return fmt::format(
+        "the optimizer, its schedule, loading of weights or synchronisation; "
+        "recorded and equal: {}",
+        calls);
+  return fmt::format(
+      "loading of weights, synchronisation or other code behind the optimizer: {} "
+      "and the weights behind them agree",
+      calls);
+}
+
+}  // namespace
+
+StepWeights WeightsIn(const Comparison& c) {
+  StepWeights w;
+  Collected modules, before, after;
+  bool gradients = false, wrong_gradients = false;
+  for (size_t p = 0; p < c.pairs.size(); ++p) {
+    const RecordPair& pair = c.pairs[p];
+    if (!pair.matched()) continue;
+    const Record& record = c.target.records[pair.target];
+    const bool optimizer = IsOptimizerCall(record.api);
+    if (optimizer && w.optimizer_calls.size() < kCalls)
+      w.optimizer_calls.emplace_back(record.name.view());
+    for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
+      if (c.rows[i].target < 0) continue;
+      const Leaf& leaf = c.target.leaves[c.rows[i].target];
+      if (IsGradient(record, leaf)) {
+        gradients = true;
+        wrong_gradients |= c.measures[i].verdict == RowVerdict::kDiffers;
+      }
+      if (!optimizer && leaf.slot != Slot::kParameter) continue;
+      std::string_view label = LeafLabel(c, static_cast<int32_t>(i));
+      const auto named = [&](std::string_view prefix) {
+        if (!label.starts_with(prefix)) return false;
+        label.remove_prefix(prefix.size());
+        return true;
+      };
+      if (!optimizer) {
+        if (record.direction == Direction::kForward && named("parameters."))
+          modules.Set(ParameterOf(record.api, label), c, i, /*replaces=*/false);
+      } else if (named("input.weights.")) {
+        before.Set(std::string(label), c, i, /*replaces=*/false);
+      } else if (named("output.0.weights.")) {
+        after.Set(std::string(label), c, i, /*replaces=*/true);
+      }
+    }
+  }
+  const Weights& begin = modules.empty() ? before.all() : modules.all();
+  w.begin = Selected(begin);
+  w.end = Selected(after.all());
+  w.count = static_cast<int64_t>(begin.size());
+  w.differing = std::count_if(begin.begin(), begin.end(), [](const auto& x) { return x.differs; });
+  w.gradients_agree = gradients && !wrong_gradients;
+  if (c.first.pair >= 0 && c.classes[c.first.pair] == CallClass::kInherited && c.first.row >= 0 &&
+      c.rows[c.first.row].target >= 0) {
+    const Leaf& leaf = c.target.leaves[c.rows[c.first.row].target];
+    w.begins_otherwise = leaf.slot == Slot::kParameter || leaf.requires_grad == "True";
+  }
+  std::string room;
+  for (const Weight& weight : c.target.weights)
+    w.file_order.emplace_back(WithoutWrappers(weight.name, &room));
+  return w;
+}
+
+std::string DescribeBetweenSteps(const StepOfRank& earlier, const StepOfRank& later,
+                                 const std::vector<std::string>& file_order) {
+  if (earlier.weights == nullptr || later.weights == nullptr || !earlier.agrees) return "";
+  const StepWeights &was = *earlier.weights, &now = *later.weights;
+  if (now.differing == 0 && !now.begins_otherwise) return "";
+  std::string text = fmt::format(
+      "step {} agrees{}, and step {} begins with other weights: what changed them is between the "
+      "steps. It is {}",
+      earlier.step, was.gradients_agree ? ", gradients included" : "", later.step, Cause(earlier));
+  if (now.differing == 0) return text;
+  const std::vector<const StepWeights::Weight*> differing = Differing(now.begin, file_order);
+  text += fmt::format(". {} of {} parameters differ, ", now.differing, now.count);
+  for (size_t i = 0; i < std::min(differing.size(), kNamed); ++i) {
+    text += fmt::format("{}{}{}", i == 0 ? "first " : ", ", differing[i]->name,
+                        Movement(*differing[i], was.end.empty() ? was.begin : was.end));
+  }
+  return text;
+}
+
+}  // namespace msprobe::compare

@@ -1,0 +1,51 @@
+// Tells what changed the weights between two steps: step 3 of both runs agrees, and step 4 begins
+// with other weights.
+//
+//   StepWeights weights = WeightsIn(comparison);   // of each step; then it can be freed
+//   StepOfRank earlier{3, true, &before}, later{4, false, &weights};
+//   std::string text = DescribeBetweenSteps(earlier, later, before.file_order);   // "" or why
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/compare/model/comparison.h"
+
+namespace msprobe::compare {
+
+// What is kept of the weights of one step.
+struct StepWeights {
+  // A parameter, and its norm in each run.
+  struct Weight {
+    std::string name;
+    double target = 0, golden = 0;
+    bool differs = false;
+  };
+  // As the step used them first: those of modules, else those of optimizers. The first 64, and
+  // those behind them that differ, up to four.
+  std::vector<Weight> begin;
+  std::vector<Weight> end;           // behind the last step of an optimizer, the same selection
+  int64_t count = 0, differing = 0;  // parameters in `begin`, before the selection
+  bool begins_otherwise = false;     // a weight differs that no recorded call has made
+  bool gradients_agree = false;      // gradients were compared, and none differs
+  std::vector<std::string> optimizer_calls;  // recorded in both runs; the first six
+  std::vector<std::string> file_order;       // names in weights.json; empty where there is none
+};
+
+StepWeights WeightsIn(const Comparison& comparison);
+
+// One step of one rank: its number, whether all its numbers agree, its weights.
+struct StepOfRank {
+  int32_t step = -1;
+  bool agrees = false;
+  const StepWeights* weights = nullptr;
+};
+
+// Why `later` begins with other weights although `earlier` agrees; "" when this is not so.
+// `file_order`: names in the order of weights.json, which decides which parameter is named first.
+std::string DescribeBetweenSteps(const StepOfRank& earlier, const StepOfRank& later,
+                                 const std::vector<std::string>& file_order);
+
+}  // namespace msprobe::compare
