@@ -43,13 +43,13 @@ def run_json(command: list, seconds: float | None = None) -> dict:
     return json.loads(done.stdout)
 
 
-def run_training(python: Path, tool: str, program: str, setting, options) -> dict:
+def run_training(python: Path, tool: str, program: str, setting, options, *more) -> dict:
     level, task, summary = setting
     command = [python, BENCH / "train.py", "--tool", tool, "--program", program]
     command += ["--level", level, "--task", task, "--summary", summary]
     pairs = max(2, options.pairs // PROGRAMS[program])
     pairs = min(4, pairs) if task == "tensor" else pairs  # a step writes gigabytes
-    return run_json([*command, "--pairs", pairs, "--scratch", options.scratch])
+    return run_json([*command, "--pairs", pairs, "--scratch", options.scratch, *more])
 
 
 def price(result: dict) -> float:
@@ -120,6 +120,34 @@ def bench_training(options) -> list:
     table(lines)
     if options.peer:
         print_sizes(results)
+    return results
+
+
+def bench_optimizers(options) -> list:
+    print(
+        "\noptimizers: milliseconds that recording adds to a step with AdamW, statistics L1, "
+        "without and with entries of its steps"
+    )
+    heading = ["program", "bare ms", "without ms", "with ms", "difference ms", "physics ms"]
+    lines, results = [[*heading, "target", "verdict"]], []
+    for program in ("toy40", "gpt", "resnet"):
+        rows = [
+            run_training(
+                Path(sys.executable), "ours", program, SETTINGS[1], options, "--optimizer", kind
+            )
+            for kind in ("adamw", "recorded")
+        ]
+        results += rows
+        off, on = rows
+        # A step reads gradients once, weights and two states twice. Without entries, a fused or
+        # foreach step records nothing.
+        reading = OF_PHYSICS * (on["read_ms"] - off["read_ms"])
+        physics = max(reading, 0) + PER_RECORD_US * 1e-3 * on["records"]
+        more = on["added_ms"] - off["added_ms"]
+        numbers = (on["bare_ms"], off["added_ms"], on["added_ms"], more, physics)
+        lines.append([program, *(f"{number:.2f}" for number in numbers)])
+        lines[-1] += ["<= physics", verdict(more <= physics)]
+    table(lines)
     return results
 
 

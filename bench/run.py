@@ -14,7 +14,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from collecting import bench_idle, bench_older_fronts, bench_training, bench_volume
+from collecting import (
+    bench_idle,
+    bench_older_fronts,
+    bench_optimizers,
+    bench_training,
+    bench_volume,
+)
 from tables import table
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -113,6 +119,7 @@ def main():
         bench_numpy()
     if options.only in (None, "train"):
         results["train"] = bench_training(options)
+        results["optimizers"] = bench_optimizers(options)
     if options.only in (None, "fronts"):
         results["fronts"] = bench_older_fronts(options)
     if options.only in (None, "idle"):

@@ -52,6 +52,8 @@ def write_config(folder: Path, options) -> Path:
     config[options.task]["summary_mode"] = options.summary
     if options.tool == "peer":
         config["risk_level"] = "ALL"
+    else:
+        config["optimizer"] = options.optimizer == "recorded"
     path = folder / "config.json"
     path.write_text(json.dumps(config))
     return path
@@ -129,6 +131,8 @@ def measure(options, folder: Path) -> dict:
         )
         model = torch.nn.parallel.DistributedDataParallel(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+    if options.optimizer != "plain":
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     dump = folder / "dump"
 
     def step():
@@ -194,6 +198,12 @@ def main():
     parser.add_argument("--level", choices=("L0", "L1", "mix"), default="L1")
     parser.add_argument("--task", choices=("statistics", "tensor"), default="statistics")
     parser.add_argument("--summary", choices=("statistics", "md5"), default="statistics")
+    parser.add_argument(
+        "--optimizer",
+        choices=("plain", "adamw", "recorded"),
+        default="plain",
+        help="SGD; AdamW; AdamW with entries of its steps",
+    )
     parser.add_argument("--pairs", type=int, default=20)
     parser.add_argument("--scratch", help="where the dumps go (default: the temporary folder)")
     parser.add_argument("--rank", type=int, default=0, help=argparse.SUPPRESS)
@@ -212,7 +222,7 @@ def main():
         result = measure(options, Path(folder))
         if other is not None and other.wait() != 0:
             sys.exit(f"error: the second process ended with exit code {other.returncode}")
-    for name in ("tool", "program", "level", "task", "summary"):
+    for name in ("tool", "program", "level", "task", "summary", "optimizer"):
         result[name] = getattr(options, name)
     print(json.dumps(result), file=result_file, flush=True)
 

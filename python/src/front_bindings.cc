@@ -4,6 +4,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "bindings.h"
+#include "capture/calls/optimizer_calls.h"
 #include "capture/collector.h"
 #include "capture/gradients/gradient_probe.h"
 #include "capture/tasks/random_log.h"
@@ -85,6 +86,35 @@ void BindFront(nb::module_& m) {
       "Namespaces of torch.ops to observe.");
   m.def(
       "warn", [](const std::string& message) { Log(LogLevel::kWarning, message); }, "message"_a);
+  m.def(
+      "optimizers_wanted", [=] { return collector().optimizers_wanted(); },
+      "Whether steps of optimizers are recorded.");
+  m.def(
+      "follow_optimizers",
+      [](nb::handle type) {
+        if (PyType_Check(type.ptr()))
+          capture::OptimizerCalls::Follow(reinterpret_cast<PyTypeObject*>(type.ptr()));
+      },
+      "type"_a, "Observe the steps of this class of optimizers, if one was constructed.");
+  m.def(
+      "add_optimizer_function",
+      [](nb::handle function, const char* name, int role, const nb::list& arguments,
+         bool decorated) {
+        capture::OptimizerApi api;
+        api.role = static_cast<capture::OptimizerApi::Role>(role);
+        api.name = name;
+        for (nb::handle argument : arguments)
+          api.arguments.emplace_back(nb::borrow<nb::str>(argument).c_str());
+        const std::string reason =
+            capture::OptimizerCalls::Add(function.ptr(), std::move(api), decorated);
+        if (!reason.empty()) Log(LogLevel::kDebug, std::string(name) + ": " + reason);
+      },
+      "function"_a, "name"_a, "role"_a, "arguments"_a, "decorated"_a,
+      "Observe a function that prepares the step of an optimizer; if that fails, log why.");
+  m.def(
+      "set_generator",
+      [=](nb::handle again) { collector().optimizers().SetGenerator(PyRef::Borrow(again.ptr())); },
+      "again"_a, "again(values, error): a generator of the values, then the error if any.");
   m.def(
       "watch_gradients",
       [=](nb::list models) {  // [(prefix, model), ...]

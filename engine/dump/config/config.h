@@ -59,6 +59,7 @@ struct Config {
   std::optional<int64_t> seed;             // set, or the next one set: the front seeds once
   std::optional<bool> is_deterministic;
   bool enable_dataloader = false;  // the front starts and stops with each batch
+  bool optimizer = true;           // steps of optimizers are calls (tasks statistics, tensor)
   std::vector<std::string> custom_op_namespaces = {"_C_ascend"};  // of torch.ops
 
   std::optional<PklStyle> pkl;  // set by the front of an older tool: write its files, no dump.json

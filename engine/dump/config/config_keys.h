@@ -23,6 +23,7 @@ inline constexpr std::string_view kTopKeys[] = {"task",
                                                 "seed",
                                                 "is_deterministic",
                                                 "enable_dataloader",
+                                                "optimizer",
                                                 "dump_enable",
                                                 "custom_op_namespaces",
                                                 "$schema"};

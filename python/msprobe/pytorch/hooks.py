@@ -11,7 +11,7 @@ import types
 import torch
 
 from msprobe import ConfigError, UsageError, _engine
-from msprobe.pytorch import custom_apis
+from msprobe.pytorch import custom_apis, optimizers
 from msprobe.pytorch.process import rank
 
 LISTS = os.path.join(os.path.dirname(__file__), "hook_module")
@@ -143,14 +143,14 @@ def check_model(model):
 def monitor(model):
     """Tell the engine of each step that an optimizer of this process takes."""
     global _optimizers_hooked
-    optimizers = sys.modules["torch.optim.optimizer"]
-    if not hasattr(optimizers, "register_optimizer_step_post_hook"):
+    torch_optimizers = sys.modules["torch.optim.optimizer"]
+    if not hasattr(torch_optimizers, "register_optimizer_step_post_hook"):
         raise UsageError(f"monitor; expected PyTorch 2.0 or later, found {torch.__version__}")
     check_model(model)
     _engine.watch_gradients(_named_roots(model))
     if not _optimizers_hooked:
-        optimizers.register_optimizer_step_pre_hook(_optimizer_begins)
-        optimizers.register_optimizer_step_post_hook(_optimizer_ends)
+        torch_optimizers.register_optimizer_step_pre_hook(_optimizer_begins)
+        torch_optimizers.register_optimizer_step_post_hook(_optimizer_ends)
         _optimizers_hooked = True
 
 
@@ -200,7 +200,8 @@ def _add_places():
             _engine.add_module_patcher(getattr(patcher, name))
     clip_grad = sys.modules["torch.nn.utils.clip_grad"]
     for name in ("clip_grad_norm_", "clip_grad_norm", "clip_grad_value_"):
-        _engine.name_region(inspect.unwrap(getattr(clip_grad, name)).__code__, "clip_grad")
+        for function in (getattr(clip_grad, name), inspect.unwrap(getattr(clip_grad, name))):
+            _engine.name_region(function.__code__, "clip_grad")
     megatron = sys.modules.get("megatron.core.optimizer")
     if hasattr(megatron, "MegatronOptimizer"):
         _engine.name_region(megatron.MegatronOptimizer.clip_grad_norm.__code__, "clip_grad")
@@ -249,6 +250,8 @@ def _begin(model, rank_id):
     if _engine.modules_wanted() and not _places_added:
         _add_places()
         _places_added = True
+    if _engine.optimizers_wanted():
+        optimizers.add()
     models = [] if model is None else _named_roots(model)
     if _engine.start(rank() if rank_id is None else rank_id, models):
         _hear_of_modules(_engine.modules_wanted())

@@ -3,6 +3,7 @@
 #include "capture/calls/code_stub.h"
 #include "capture/calls/interpose.h"
 #include "capture/calls/module_calls.h"
+#include "capture/calls/optimizer_calls.h"
 #include "capture/provenance.h"
 #include "capture/values/weights.h"
 #include "engine/base/log.h"
@@ -38,6 +39,7 @@ void Collector::ReconfigureNow(dump::Config config, bool goes_on) {
     return;
   }
   (void)Stop();  // a failure is logged where it happens
+  ForgetOptimizers();
   gradients_.Forget();
   run_.session->ReconfigureNow(std::move(config), goes_on);
   ApplyConfig(goes_on);
@@ -55,6 +57,7 @@ void Collector::ApplyConfig(bool goes_on) {
   const bool records_calls = !run_.session->disabled() && config.task != Task::kGradProbe;
   run_.modules_wanted = records_calls && RecordsModules(config);
   run_.apis_wanted = records_calls && (config.level == Level::kL1 || config.level == Level::kMix);
+  run_.optimizers_wanted = records_calls && RecordsOptimizers(config);
   run_.options.summary = config.summary;
   if (!goes_on) findings_.Forget();
   reference_.Configure();
@@ -89,6 +92,9 @@ Result<bool> Collector::Start(std::optional<int> rank, const NamedModels& models
   run_.sees_calls = false;
   tokens_ = 0;
   if (!collecting) return false;
+  rank_ = rank;
+  optimizers_.SetModels(models);
+  optimizers_.SetStopped(false);
   if (!token_range_) SeeCalls();
   if (run_.modules_wanted && module_tree_.empty()) {
     for (const auto& [prefix, model] : models) module_tree_.AddModel(prefix, model);
@@ -99,6 +105,7 @@ Result<bool> Collector::Start(std::optional<int> rank, const NamedModels& models
 
 void Collector::SeeCalls() {
   run_.sees_calls = true;
+  if (run_.optimizers_wanted) OptimizerCalls::Install(&optimizers_);
   run_.coverage.Start(/*modules_only=*/!run_.apis_wanted);
   if (run_.session->filter().data_mode.backward()) WatchBackward(true);
   if (run_.modules_wanted) ModuleCalls::Install(&modules_);
@@ -148,6 +155,11 @@ Status Collector::Stop() {
   FlushBackward();
   overflow_.Forget();
   parameter_gradients_.WriteAll();
+  optimizers_.SetStopped(true);
+  return Close();
+}
+
+Status Collector::Close() {
   run_.FetchDeferred();
   WriteCoverage();
   reference_.Report();
@@ -171,10 +183,16 @@ void Collector::Step() {
   if (run_.session == nullptr) return;  // nothing was wanted until now
   saves_.Flush();
   (void)Stop();  // a failure is logged where it happens
+  ForgetOptimizers();
   run_.session->Step();
   gradients_.NewStep();
   if (run_.session->configured() != configured_) ApplyConfig();
   run_.coverage.NewStep();
+}
+
+void Collector::ForgetOptimizers() {
+  optimizers_.SetStopped(false);
+  OptimizerCalls::Remove();
 }
 
 void Collector::WriteCoverage() {
@@ -201,6 +219,7 @@ void Collector::ForgetModules() {
 void Collector::BeginAtStep(int64_t step) {
   saves_.Flush();
   (void)Stop();
+  ForgetOptimizers();
   run_.session->BeginAtStep(step);
   if (run_.session->configured() != configured_) ApplyConfig();
 }

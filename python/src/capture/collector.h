@@ -25,6 +25,7 @@
 #include "capture/recorders/call_recorder.h"
 #include "capture/recorders/gradient_recorder.h"
 #include "capture/recorders/module_recorder.h"
+#include "capture/recorders/optimizer_recorder.h"
 #include "capture/recording/config_reload.h"
 #include "capture/recording/recording.h"
 #include "capture/tasks/debug_saves.h"
@@ -58,6 +59,7 @@ class Collector final : public ParameterObserver {
   AutogradFunctions& autograd_functions() { return autograd_functions_; }
   ModuleTree& module_tree() { return module_tree_; }
   DebugSaves& saves() { return saves_; }
+  OptimizerRecorder& optimizers() { return optimizers_; }
   OverflowCheck& overflow_check() { return overflow_; }
 
   // Models, each with the prefix of the names of its modules.
@@ -86,6 +88,7 @@ class Collector final : public ParameterObserver {
   }
   bool modules_wanted() const { return run_.modules_wanted; }
   bool apis_wanted() const { return run_.apis_wanted; }
+  bool optimizers_wanted() const { return run_.optimizers_wanted; }
 
   void OnGradient(PyObject* module, const std::string& parameter, PyObject* tensor) override;
 
@@ -99,6 +102,8 @@ class Collector final : public ParameterObserver {
   Result<bool> StartSession(std::optional<int> rank);
   void WriteWeights(const NamedModels& models);  // once in a run: weights.json
   void WriteCoverage();
+  Status Close();  // completes the files of the step; a later Start goes on with them
+  void ForgetOptimizers();
 
   Recording run_;
   ConfigReload reload_{&run_, [this] { (void)Stop(); }};  // a failure is logged where it happens
@@ -123,6 +128,14 @@ class Collector final : public ParameterObserver {
                       const Result<bool> started = StartSession(rank);
                       return started.ok() && *started;
                     }};
+  // Steps of optimizers that run after Stop belong to the step, until Step.
+  OptimizerRecorder optimizers_{&run_, &calls_,
+                                [this] {
+                                  const Result<bool> started = StartSession(rank_);
+                                  return started.ok() && *started;
+                                },
+                                [this] { (void)Close(); }};
+  std::optional<int> rank_;  // of the last Start
   std::optional<std::pair<int64_t, int64_t>> token_range_;
   int64_t tokens_ = 0;  // number of forwards of the model since Start
   bool wrote_weights_ = false, said_coverage_ = false;

@@ -32,6 +32,7 @@ class PlaceScope {
  public:
   explicit PlaceScope(Place place) : before_(call_place.place) { call_place.place = place; }
   ~PlaceScope() { call_place.place = before_; }
+  Place before() const { return before_; }
   PlaceScope(const PlaceScope&) = delete;
   PlaceScope& operator=(const PlaceScope&) = delete;
 

@@ -29,7 +29,15 @@ PyObject* CallObserved(PyObject* self, PyObject* args, PyObject* kwargs) {
   const Observer* observer = reinterpret_cast<Observer*>(self);
   const CallArgs call{
       .positional = &PyTuple_GET_ITEM(args, 0), .count = PyTuple_GET_SIZE(args), .dict = kwargs};
-  return observer->calls.Observe(call, [&] { return PyObject_Call(observer->twin, args, kwargs); });
+  return observer->calls.Observe(call, [&] {
+    if (const Replacement* r = std::exchange(next_replacement, nullptr)) {
+      return WithReplacement(*r, call, [&](PyObject** values, PyObject* keywords) {
+        return PyObject_VectorcallDict(observer->twin, values, static_cast<size_t>(call.count),
+                                       keywords);
+      });
+    }
+    return PyObject_Call(observer->twin, args, kwargs);
+  });
 }
 
 // def stub(*args, **kwargs): return "OBSERVER"(*args, **kwargs), compiled once.
@@ -159,7 +167,7 @@ void CodeStub::Place(bool wanted) {
 }
 
 void CodeStub::Install() {
-  if (!kNeeded) return;
+  if (!kNeeded || !function_) return;  // not prepared: the function needs no stub
   FollowEvaluator();
   is_installed_ = true;
   if (signature_ && PyObject_SetAttr(function_.get(), signature_name, signature_.get()) != 0)

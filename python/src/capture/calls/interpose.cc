@@ -8,6 +8,7 @@
 
 #include "capture/calls/interpose_function.h"
 #include "capture/calls/module_calls.h"
+#include "capture/calls/optimizer_calls.h"
 #include "capture/python/py_ref.h"
 #include "capture/python/torch_api.h"
 
@@ -18,8 +19,6 @@ constexpr int kMaxMethods = 1024;  // torch.Tensor has about 700
 constexpr int kMaxSlots = 16;
 
 CallObserver* observer = nullptr;
-// Number of listed calls that run on this thread: only the outermost one is recorded.
-thread_local int depth = 0;
 
 struct Builtin {
   const Api* api;
@@ -236,7 +235,7 @@ void TellOfCompiler() {
 
 namespace {
 
-bool IsOutermost() { return depth == 0 && call_place.compilers == 0; }
+bool IsOutermost() { return listed_depth == 0 && call_place.compilers == 0; }
 
 // The Function that torch.func is passing from level to level: at each level it calls apply() again.
 // These calls are not the program's.
@@ -268,6 +267,8 @@ PyObject* ObserveFunction(const Api& api, const CallArgs& call, PyObject* (*orig
 PyObject* ObserveCall(const Api& api, const CallArgs& call, PyObject* (*original)(void*),
                       void* context) {
   if (api.off) return original(context);
+  if (api.kind == Api::kOptimizer)
+    return OptimizerCalls::Observe(static_cast<const OptimizerApi&>(api), call, original, context);
   if (api.kind == Api::kCompiler) {
     TellOfCompiler();
     struct Tracing {
@@ -298,10 +299,10 @@ PyObject* ObserveCall(const Api& api, const CallArgs& call, PyObject* (*original
     return original(context);
   }
   struct Depth {
-    Depth() { ++depth; }
-    ~Depth() { --depth; }
+    Depth() { ++listed_depth; }
+    ~Depth() { --listed_depth; }
   } guard;
-  if (depth > 1 || observer == nullptr) {
+  if (listed_depth > 1 || observer == nullptr) {
     nested_calls += call_place.place == Place::kRecorded;
     return original(context);
   }
@@ -403,8 +404,8 @@ void Interposer::BeforeCompiling(PyObject* callable) {
   Py_XDECREF(std::exchange(before_compiling, Py_NewRef(callable)));
 }
 
-Interposer::Pause::Pause() : place_(Place::kOurs) { ++depth; }
-Interposer::Pause::~Pause() { --depth; }
+Interposer::Pause::Pause() : place_(Place::kOurs) { ++listed_depth; }
+Interposer::Pause::~Pause() { --listed_depth; }
 
 bool Interposer::Init() { return CodeStub::Init(); }
 

@@ -58,6 +58,8 @@ struct Api {
     kEvaluator,
     // Resets the pointers of module calls (module_calls.h).
     kPatcher,
+    // A step of an optimizer, or what belongs to it; the Api is an OptimizerApi (optimizer_calls.h).
+    kOptimizer,
   };
   // What a recorded call does with memory that nobody has written (unwritten_memory.h).
   enum class Memory : uint8_t {

@@ -1,6 +1,7 @@
 #include "capture/calls/interpose_function.h"
 
 #include <unordered_map>
+#include <utility>
 
 namespace msprobe::capture {
 namespace {
@@ -29,24 +30,46 @@ PyObject* ObservedFunction::Call(PyObject* f, PyObject* const* args, size_t narg
                                  PyObject* names) {
   const ObservedFunction& self = *known.find(f)->second;
   const CallArgs call{.positional = args, .count = PyVectorcall_NARGS(nargsf), .names = names};
-  return self.observed_.Observe(
-      call, [&] { return self.original_(self.stub_.Callee(f), args, nargsf, names); });
+  return self.observed_.Observe(call, [&] {
+    PyObject* const callee = self.stub_.Callee(f);
+    if (const Replacement* r = std::exchange(next_replacement, nullptr)) {
+      return WithReplacement(*r, call, [&](PyObject** values, PyObject*) {
+        return self.original_(callee, values, static_cast<size_t>(call.count), names);
+      });
+    }
+    return self.original_(callee, args, nargsf, names);
+  });
+}
+
+std::string ObservedFunction::Check(PyObject* function) const {
+  if (reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function))->co_flags &
+      (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR))
+    return "generators and coroutines are not observed";
+  return known.count(function) > 0 ? "it is observed already" : "";
+}
+
+void ObservedFunction::Know(PyObject* function) {
+  function_ = PyRef::Borrow(function);
+  original_ = reinterpret_cast<PyFunctionObject*>(function)->vectorcall;
+  known.emplace(function, this);
 }
 
 std::string ObservedFunction::Prepare(PyObject* function, const Api* api,
                                       Interposer::ApiOf api_of) {
-  auto* f = reinterpret_cast<PyFunctionObject*>(function);
-  if (reinterpret_cast<PyCodeObject*>(f->func_code)->co_flags &
-      (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR))
-    return "generators and coroutines are not observed";
-  if (known.count(function) > 0) return "it is observed already";
-  observed_ = {api, api_of};
-  std::string reason = stub_.Prepare(function, observed_);
+  std::string reason = Check(function);
   if (!reason.empty()) return reason;
-  function_ = PyRef::Borrow(function);
-  original_ = f->vectorcall;
-  known.emplace(function, this);
-  return "";
+  observed_ = {api, api_of};
+  reason = stub_.Prepare(function, observed_);
+  if (reason.empty()) Know(function);
+  return reason;
+}
+
+std::string ObservedFunction::PrepareDecorated(PyObject* function, const Api* api) {
+  std::string reason = Check(function);
+  if (!reason.empty()) return reason;
+  observed_ = {api, nullptr};
+  Know(function);
+  return reason;
 }
 
 void ObservedFunction::Install() {

@@ -7,10 +7,39 @@
 #include <Python.h>
 
 #include <type_traits>
+#include <utility>
+#include <vector>
 
 #include "capture/calls/interpose.h"
+#include "capture/python/py_ref.h"
 
 namespace msprobe::capture {
+
+// Number of listed calls that run on this thread: only the outermost one is recorded.
+inline constinit thread_local int listed_depth = 0;
+
+// An argument of the running call in whose place the original function gets another object.
+struct Replacement {
+  PyObject* argument = nullptr;  // null: no argument is replaced
+  PyRef with;
+};
+// Of the call that is about to begin on this thread; null: none. Set by OptimizerCalls.
+inline constinit thread_local const Replacement* next_replacement = nullptr;
+
+// Calls `run(positional, dict)` with copies of the arguments in which `r.argument` is replaced.
+// Keywords that stand after the positional arguments are replaced among those.
+template <typename Run>
+PyObject* WithReplacement(const Replacement& r, const CallArgs& call, Run&& run) {
+  const Py_ssize_t names = call.names == nullptr ? 0 : PyTuple_GET_SIZE(call.names);
+  std::vector<PyObject*> values(call.positional, call.positional + call.count + names);
+  for (PyObject*& value : values) value = value == r.argument ? r.with.get() : value;
+  const PyRef dict = PyRef::Steal(call.dict == nullptr ? nullptr : PyDict_Copy(call.dict));
+  PyObject *key, *value;
+  for (Py_ssize_t at = 0; dict && PyDict_Next(dict.get(), &at, &key, &value);) {
+    if (value == r.argument) PyDict_SetItem(dict.get(), key, r.with.get());
+  }
+  return run(values.data(), dict.get());
+}
 
 // Runs `original(context)` between Enter and Leave when this is the outermost listed call of the
 // thread.

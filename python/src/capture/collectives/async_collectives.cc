@@ -102,6 +102,7 @@ void AsyncCollectives::OnWatchedCall(const Api& api, const CallArgs& args, PyObj
     case Api::kFunction:
     case Api::kAllocator:
     case Api::kPatcher:
+    case Api::kOptimizer:
       return;
   }
 }

@@ -12,6 +12,12 @@ bool RecordsModules(const dump::Config& config) {
   return config.level == Level::kL0 || config.level == Level::kMix;
 }
 
+bool RecordsOptimizers(const dump::Config& config) {
+  return config.optimizer && !config.pkl &&
+         (config.level == Level::kL1 || config.level == Level::kMix) &&
+         (config.task == Task::kStatistics || config.task == Task::kTensor);
+}
+
 Status CheckPlaces(const dump::Config& config, std::optional<int> rank) {
   MSPROBE_RETURN_IF_ERROR(dump::CheckDumpPlace(config, rank));
   return config.bench_path.empty()

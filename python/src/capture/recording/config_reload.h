@@ -18,6 +18,8 @@
 namespace msprobe::capture {
 
 bool RecordsModules(const dump::Config& config);
+// Whether steps of optimizers are recorded as calls.
+bool RecordsOptimizers(const dump::Config& config);
 
 // Checks what only the disk can tell: that "dump_path" can be written, and that "bench_path" holds a
 // dump to compare with. `rank`: of this process, if it is known.

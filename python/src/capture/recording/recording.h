@@ -29,6 +29,7 @@ struct Recording {
   DeviceStats device;
   UnwrittenMemory unwritten;
   bool apis_wanted = false, modules_wanted = false;  // by the level
+  bool optimizers_wanted = false;                    // by level, task and the key "optimizer"
   bool sees_calls = false;                           // from Collector::Start to StopCalls
   Entry scratch;  // takes values that are read (for their tensors) and not recorded
 

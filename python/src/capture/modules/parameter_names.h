@@ -1,0 +1,35 @@
+// The names of the parameters of the models that were given to start(), as a model without wrappers
+// has them ("fc.weight"). No model and no parameter is kept alive.
+//
+//   names.SetModels(models);
+//   const std::string* name = names.Find(parameter);   // null: a parameter of no model
+//   names.Renew();                                     // the models may have changed
+#pragma once
+
+#include <Python.h>
+
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "capture/python/py_ref.h"
+
+namespace msprobe::capture {
+
+class ParameterNames {
+ public:
+  // Models, each with the prefix of its names. Keeps the former ones when there are none.
+  void SetModels(const std::vector<std::pair<std::string, PyObject*>>& models);
+  const std::string* Find(PyObject* parameter);
+  void Renew() { known_ = false; }
+
+ private:
+  void Read();
+
+  std::vector<std::pair<std::string, PyRef>> models_;  // weak references
+  std::unordered_map<PyObject*, std::string> names_;   // the keys are never dereferenced
+  bool known_ = false;
+};
+
+}  // namespace msprobe::capture

@@ -1,0 +1,71 @@
+// Makes entries of what changes the weights: steps of optimizers ("Optimizer.AdamW.step.0.forward"),
+// clipping of gradients, GradScaler. The inputs are the gradients, weights, hyper-parameters and
+// state before the call, the outputs those after it, under the names of the parameters.
+//
+//   OptimizerCalls::Install(&optimizers);
+//   optimizers.SetModels(models);     // whose parameters have names
+//   optimizers.SetStopped(true);      // from now on, a call opens the files of the step again
+#pragma once
+
+#include <Python.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "capture/calls/optimizer_calls.h"
+#include "capture/modules/parameter_names.h"
+#include "capture/recorders/call_recorder.h"
+#include "capture/recording/recording.h"
+
+namespace msprobe::capture {
+
+class OptimizerRecorder final : public OptimizerObserver {
+ public:
+  // `open` goes on with the step after a stop, and `close` ends that. `open` returns false when the
+  // step is not recorded.
+  OptimizerRecorder(Recording* recording, CallRecorder* calls, std::function<bool()> open,
+                    std::function<void()> close)
+      : recording_(recording), calls_(calls), open_(std::move(open)), close_(std::move(close)) {}
+
+  void SetModels(const std::vector<std::pair<std::string, PyObject*>>& models) {
+    names_.SetModels(models);
+  }
+  void SetStopped(bool stopped) { stopped_ = stopped; }
+  // `again(values, error)`: a generator of the values, which then raises the error, if it is not
+  // None.
+  void SetGenerator(PyRef again) { again_ = std::move(again); }
+
+  void* EnterOptimizer(const OptimizerApi& api, const CallArgs& args,
+                       Replacement* replacement) override;
+  void AfterClosure(void* token) override;
+  void LeaveOptimizer(void* token, PyObject* result) override;
+
+ private:
+  struct Step;  // a call that runs; optimizer_recorder.cc
+  using Named = std::vector<std::pair<std::string, PyRef>>;  // parameters
+
+  Step* Enter(const OptimizerApi& api, const CallArgs& args, Replacement* replacement);
+  void Leave(Step* step, PyObject* result, std::string_view exception);
+  bool Resume();
+  void WriteInputs(Step* step);
+  PyRef Inputs(const Step& step);
+  PyRef Outputs(const Step& step, PyObject* result);
+  Named ParametersOf(PyObject* optimizer);
+  Named ParametersIn(PyObject* iterable, Replacement* replacement);
+  std::string NameOf(PyObject* parameter, const std::string& otherwise);
+
+  Recording* recording_;
+  CallRecorder* calls_;
+  std::function<bool()> open_;
+  std::function<void()> close_;
+  ParameterNames names_;
+  PyRef again_;
+  bool stopped_ = false;  // stop() was called in a step that was recorded, and step() was not
+  int resumed_ = 0;       // number of running calls since the step was opened again
+};
+
+}  // namespace msprobe::capture
