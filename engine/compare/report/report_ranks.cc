@@ -68,14 +68,17 @@ class Screen {
     for (const std::string& sentence : compared_.left_out)
       Append(Fold("not compared: " + sentence), &last);
     const int fixed = static_cast<int>(head.size() + finding.size() + last.size());
-    // On a full screen the names of calls and of what is not known give way.
+    // On a full screen the names of calls and of what is not known give way, then the sizes of the dumps.
     if (!whole_ && fixed + static_cast<int>(foot.size()) > options_.lines) {
       constexpr size_t kCounts = 4;  // a blank line, sizes, calls, values
       const auto fit = static_cast<size_t>(std::max(options_.lines - fixed, 0));
       foot.resize(std::min(foot.size(), std::max(kCounts, fit)));
+      if (foot.size() > fit) foot.erase(foot.begin() + 1);  // the sizes
     }
     Append(last, &foot);
-    Append(screen.LegendOf({&head, &finding, &foot}, "legend   "), &foot);
+    const Lines legend = screen.LegendOf({&head, &finding, &foot}, "legend   ");
+    const size_t all = head.size() + finding.size() + foot.size() + legend.size();
+    if (whole_ || static_cast<int>(all) <= options_.lines) Append(legend, &foot);
     Lines lines = std::move(head);
     Append(finding, &lines);
     Append(screen.Table(options_.lines - static_cast<int>(lines.size() + foot.size())), &lines);
@@ -140,13 +143,17 @@ class Screen {
       where = Where(r.step, {r.rank}, say_step);
       where = where.empty() ? "these dumps" : where.substr(0, where.size() - 2);
     }
-    const auto size = [](const Findings::Side& side) {
-      return fmt::format("{} calls, {} values{}{}", side.calls, side.values,
-                         side.dialect.empty() ? "" : ", " + side.dialect,
-                         side.complete ? "" : ", CUT SHORT");
+    const auto sizes = [&](bool dialects) {
+      const auto size = [&](const Findings::Side& side) {
+        return fmt::format("{} calls, {} values{}{}", side.calls, side.values,
+                           !dialects || side.dialect.empty() ? "" : ", " + side.dialect,
+                           side.complete ? "" : ", CUT SHORT");
+      };
+      return Clean(fmt::format("of {}: target {}; golden {}", where, size(found.target_side),
+                               size(found.golden_side)));
     };
-    return Clean(fmt::format("of {}: target {}; golden {}", where, size(found.target_side),
-                             size(found.golden_side)));
+    const std::string text = sizes(true);
+    return whole_ || Columns(text) <= width_ ? text : sizes(false);
   }
 
   // One line for each verdict: "steps 0-2: equal  ranks 0-3". Steps in a row with the same verdicts

@@ -49,11 +49,9 @@ def adam_of_each_kind(watch):
 
 @program(
     *RECORDS,
-    parents={
-        "Tensor.add.0.forward": "optimizer",
-        "optimizer": None,
-        "Functional.mse_loss.0.forward": None,
-    },
+    "Optimizer.SGD.step.0.forward",
+    absent=("Tensor.add.",),  # inside the step
+    parents={"Optimizer.SGD.step.0.forward": "optimizer", "Functional.mse_loss.0.forward": None},
 )
 def plain_loops(watch):
     model = small()
