@@ -14,8 +14,13 @@
 namespace msprobe::compare {
 namespace {
 
-// Says in the notes of rows without a common number why a side has none. Tensors that nobody can
-// read on either side say nothing against a run.
+// Whether a tensor that cannot be read for this reason is only a shape and a dtype.
+bool HasNoElements(std::string_view reason) {
+  return reason == "meta tensor" || reason == "fake tensor";
+}
+
+// Says in the notes of rows without a common number why a side has none. Tensors that have no
+// elements on either side say nothing against a run.
 void NoteUnreadable(Comparison* c) {
   if (c->target.unreadable.empty() && c->golden.unreadable.empty()) return;
   for (size_t i = 0; i < c->rows.size(); ++i) {
@@ -24,12 +29,12 @@ void NoteUnreadable(Comparison* c) {
     const std::string_view target = c->target.UnreadableOf(c->rows[i].target),
                            golden = c->golden.UnreadableOf(c->rows[i].golden);
     if (target.empty() && golden.empty()) continue;
-    if (reason == Reason::kNoFile && target != golden) continue;
+    if (reason == Reason::kNoFile && (target != golden || !HasNoElements(target))) continue;
     if (c->notes.empty()) c->notes.resize(c->rows.size());
     std::string& note = c->notes[i];
     if (target == golden) {
       note = target;
-      c->measures[i].reason = Reason::kNothingRecorded;
+      if (HasNoElements(target)) c->measures[i].reason = Reason::kNothingRecorded;
     } else {
       if (!target.empty()) (note += "target: ") += target;
       if (!target.empty() && !golden.empty()) note += ", ";
