@@ -40,6 +40,8 @@ void Entry::Begin(std::string_view name) {
   changed_in_place.clear();
   group.ranks.clear();
   is_nan.reset();
+  training.reset();
+  module.clear();
   stack = -1;
 }
 

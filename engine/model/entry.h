@@ -151,8 +151,10 @@ class Entry {
   std::string completion;        // of a collective that came later: "waited for"; "" otherwise
   std::string changed_in_place;  // values whose tensors were not kept: "input.0, output.0"
   CollectiveGroup group;
-  std::optional<bool> is_nan;  // task nan_check
-  int64_t stack = -1;          // number in stack.json; -1: none
+  std::optional<bool> is_nan;    // task nan_check
+  std::optional<bool> training;  // of a module's call: its mode, train or eval
+  std::string module;  // of an API, "Module.fc.Linear": the module around it, if that has no entry
+  int64_t stack = -1;  // number in stack.json; -1: none
 
   const std::string& name() const { return name_; }
   bool is_value() const { return is_value_; }

@@ -104,7 +104,12 @@ struct Record {
   int32_t stack = -1;  // index into Dump::stacks, -1: unknown
   int32_t group = -1;  // index into Dump::groups, -1: none recorded
   TextRef parent;      // entry name of the enclosing module call; "" when none or unknown
-  TextRef exception;   // type of the exception that ended the call (ours only); else ""
+  // "Module.fc.Linear" where the module around an API call is known and its call was not recorded
+  // (ours, level L1); else "".
+  TextRef module;
+  enum class Mode : uint8_t { kUnknown, kEval, kTrain };
+  Mode training = Mode::kUnknown;  // of a module's call (ours only)
+  TextRef exception;               // type of the exception that ended the call (ours only); else ""
 };
 
 // What only few leaves have.

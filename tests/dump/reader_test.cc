@@ -119,6 +119,20 @@ TEST(ReadDump, OurDialect) {
   EXPECT_TRUE(leaf.has_stats);
 }
 
+TEST(ReadDump, ModesAndModules) {
+  TemporaryFolder folder;
+  const Result<Dump> read = ReadDump(folder.Write(
+      "dump.json", Ours({Entry("Module.m.M.forward.0", ", \"training\": true"),
+                         Entry("Module.m.M.forward.1", ", \"training\": false"),
+                         Entry("Module.m.M.forward.2", ", \"training\": \"yes\", \"module\": 3"),
+                         Entry("Torch.f.0.forward", ", \"module\": \"Module.m.M\"")})));
+  ASSERT_TRUE(read.ok()) << read.status().ToString();
+  EXPECT_EQ(read->records[0].training, Record::Mode::kTrain);
+  EXPECT_EQ(read->records[1].training, Record::Mode::kEval);
+  EXPECT_EQ(read->records[2].training, Record::Mode::kUnknown);
+  EXPECT_EQ(read->records[3].module, "Module.m.M");
+}
+
 // In our present spelling, and in the spelling of our first dumps and of the older tools.
 TEST(ReadDump, NumbersOfNarrowFloatsAndFingerprintsInBothSpellings) {
   TemporaryFolder folder;

@@ -121,7 +121,9 @@ dump::SourcePlace SourcePlaceOf(const Comparison& c, int32_t p) {
 std::string ModuleAround(const Comparison& c, int32_t p) {
   if (RecordOf(c, p).is_module) return "";
   const auto around = [](const Dump& dump, int32_t record) {
-    return record < 0 ? "" : ModuleForPeople(dump.records[record].parent);
+    if (record < 0) return std::string();
+    const Record& r = dump.records[record];
+    return ModuleForPeople(r.parent.empty() ? r.module : r.parent);
   };
   std::string text = around(c.target, c.pairs[p].target);
   if (text.empty()) text = around(c.golden, c.pairs[p].golden);

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cmath>
 #include <optional>
+#include <utility>
 
 #include "engine/compare/explain/classify.h"
 #include "engine/compare/explain/dataflow.h"
@@ -16,6 +17,7 @@
 #include "engine/compare/explain/unmatched_calls.h"
 #include "engine/compare/judge/judge.h"
 #include "engine/compare/judge/operations.h"
+#include "engine/compare/model/module_modes.h"
 #include "engine/compare/model/other_weights.h"
 #include "engine/compare/model/record_keys.h"
 #include "engine/compare/model/rounding.h"
@@ -53,6 +55,8 @@ std::string DescribeInputs(const Comparison& c, int32_t p, const CallSummary& ca
     inputs +=
         fmt::format(", but the call itself was made differently: {}", DescribeRow(c, argument));
   }
+  if (const std::string mode = DescribeMode(c, p); !mode.empty())
+    inputs += (argument >= 0 ? "; " : ", but ") + mode;
   return inputs;
 }
 
@@ -89,6 +93,8 @@ std::string PrecisionAdvice(const Comparison& c) {
 std::string Advice(const Comparison& c, int32_t p, const CallSummary& call) {
   const Record& r = RecordOf(c, p);
   const Measure* worst = call.out.worst_row >= 0 ? &c.measures[call.out.worst_row] : nullptr;
+  if (!DescribeMode(c, p).empty())
+    return "call model.train() or model.eval() at the same place in both programs";
   if (call.arguments.differs) {
     return IsOptimizerCall(r.api)
                ? "compare how the two runs construct their optimizers and schedules"

@@ -8,6 +8,7 @@
 
 #include "engine/compare/measure/outside_data.h"
 #include "engine/compare/model/fingerprint_set.h"
+#include "engine/compare/model/module_modes.h"
 #include "engine/compare/model/rounding.h"
 #include "engine/model/names.h"
 
@@ -109,13 +110,19 @@ std::string CompareSettings(const Dump& target, const Dump& golden, std::string 
   return text;
 }
 
+std::string Joined(std::string text, std::string_view more) {
+  if (!text.empty() && !more.empty()) text += "; ";
+  return text.append(more);
+}
+
 }  // namespace
 
 void CompareRunStarts(Comparison* comparison) {
   comparison->run_start = {.weights = CompareWeights(comparison->target, comparison->golden),
                            .data = CompareData(*comparison),
-                           .settings = CompareSettings(comparison->target, comparison->golden,
-                                                       ComparePrecision(*comparison))};
+                           .settings = CompareSettings(
+                               comparison->target, comparison->golden,
+                               Joined(ComparePrecision(*comparison), DescribeModes(*comparison)))};
 }
 
 }  // namespace msprobe::compare

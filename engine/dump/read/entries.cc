@@ -137,6 +137,13 @@ void EntryParser::Member(std::string_view key) {
   } else if (key == "exception" && json_->Peek() == '"') {
     formats::JsonText text;
     if (json_->String(&text)) out_.records.back().exception = Text(text);
+  } else if (key == "training" && (json_->Peek() == 't' || json_->Peek() == 'f')) {
+    const bool training = json_->Peek() == 't';
+    json_->Skip();
+    out_.records.back().training = training ? Record::Mode::kTrain : Record::Mode::kEval;
+  } else if (key == "module" && json_->Peek() == '"') {
+    formats::JsonText text;
+    if (json_->String(&text)) out_.records.back().module = Text(text);
   } else if (key == "group" && json_->Peek() == '{') {
     ReadGroup();
   } else {

@@ -7,6 +7,7 @@
 #include "capture/provenance.h"
 #include "capture/values/weights.h"
 #include "engine/base/log.h"
+#include "engine/base/text.h"
 
 namespace msprobe::capture {
 
@@ -95,10 +96,13 @@ Result<bool> Collector::Start(std::optional<int> rank, const NamedModels& models
   rank_ = rank;
   optimizers_.SetModels(models);
   optimizers_.SetStopped(false);
-  if (!token_range_) SeeCalls();
-  if (run_.modules_wanted && module_tree_.empty()) {
-    for (const auto& [prefix, model] : models) module_tree_.AddModel(prefix, model);
+  // Where modules have no entries, as under level L1, only their names are needed.
+  const bool follows = !run_.modules_wanted && run_.config().extra_info && !run_.config().pkl;
+  ModuleTree* tree = run_.modules_wanted ? &module_tree_ : follows ? &followed_ : nullptr;
+  if (tree != nullptr && tree->empty()) {
+    for (const auto& [prefix, model] : models) tree->AddModel(prefix, model);
   }
+  if (!token_range_) SeeCalls();
   WriteWeights(models);
   return true;
 }
@@ -108,7 +112,7 @@ void Collector::SeeCalls() {
   if (run_.optimizers_wanted) OptimizerCalls::Install(&optimizers_);
   run_.coverage.Start(/*modules_only=*/!run_.apis_wanted);
   if (run_.session->filter().data_mode.backward()) WatchBackward(true);
-  if (run_.modules_wanted) ModuleCalls::Install(&modules_);
+  if (run_.modules_wanted || !followed_.empty()) ModuleCalls::Install(&modules_);
   if (!run_.apis_wanted) return;
   CodeStub::ForEach(
       [](PyObject* code, void* self) { static_cast<Collector*>(self)->run_.stacks.HideCode(code); },
@@ -174,6 +178,7 @@ void Collector::StopCalls() {
     Interposer::Remove();
   }
   ModuleCalls::Remove();
+  modules_.StopFollowing();
   WatchBackward(false);
   CallRecorder::OpenModules().clear();
   call_place.modules = 0;
@@ -214,6 +219,8 @@ void Collector::ForgetModules() {
   parameter_gradients_.Forget();
   modules_.Forget();
   module_tree_.Forget();
+  modules_.StopFollowing();
+  followed_.Forget();
 }
 
 void Collector::BeginAtStep(int64_t step) {

@@ -119,10 +119,11 @@ class Collector final : public ParameterObserver {
   OverflowCheck overflow_{&run_, &findings_};
   ReferenceCheck reference_{&run_, &findings_};
   ModuleTree module_tree_{&run_.counters, this};
+  ModuleTree followed_{&run_.counters, nullptr};  // level L1: names for the entries of APIs
   ParameterGradients parameter_gradients_{&run_, &module_tree_, &overflow_};
   GradientRecorder gradients_{&run_, &overflow_};
   CallRecorder calls_{&run_, &overflow_, &reference_, &gradients_};
-  ModuleRecorder modules_{&run_, &module_tree_, &calls_};
+  ModuleRecorder modules_{&run_, &module_tree_, &followed_, &calls_};
   ApiRecorder api_calls_{&run_, &calls_, &modules_};
   DebugSaves saves_{&run_, [this](std::optional<int> rank) {
                       const Result<bool> started = StartSession(rank);

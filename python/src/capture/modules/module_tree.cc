@@ -64,6 +64,16 @@ PyRef ModuleTree::ParametersOf(PyObject* module) {
   return parameters;
 }
 
+std::optional<bool> ModuleTree::IsTraining(PyObject* module) {
+  // Only the module's own dict: a property or __getattr__ would run code of the program.
+  static PyObject* const name = PyUnicode_InternFromString("training");
+  const PyRef dict = PyRef::Steal(PyObject_GenericGetDict(module, nullptr));
+  PyObject* found = dict ? PyDict_GetItemWithError(dict.get(), name) : nullptr;  // borrowed
+  ClearError();
+  if (found != Py_True && found != Py_False) return std::nullopt;
+  return found == Py_True;
+}
+
 void ModuleTree::FindWrapper() {
   static PyObject* const name = PyUnicode_InternFromString("torch.distributed.fsdp");
   const PyRef fsdp = PyRef::Steal(PyImport_GetModule(name));
@@ -132,6 +142,7 @@ bool ModuleTree::AddOne(PyObject* module, const std::string& name) {
   known.stem += '.';
   known.forward_counter = counters_->Of(known.stem + "forward");
   known.gradient_counter = counters_->Of(known.stem + "parameters_grad");
+  if (observer_ == nullptr) return true;
   for (const auto& [key, parameter] : Items(ParametersOf(module)))
     AddParameter(&known, module, key.get(), parameter.get());
   return true;

@@ -10,6 +10,7 @@
 
 #include <Python.h>
 
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -29,7 +30,7 @@ struct NamedModule {
 
 class ModuleTree {
  public:
-  // `observer` is told of gradients of parameters.
+  // `observer` is told of gradients of parameters; null: only the names of modules are needed.
   ModuleTree(CounterNames* counters, ParameterObserver* observer)
       : counters_(counters), observer_(observer) {}
 
@@ -51,6 +52,8 @@ class ModuleTree {
     return it == modules_.end() || it->second.stem.empty() ? nullptr : &it->second;
   }
   static PyRef ParametersOf(PyObject* module);  // a dict, mostly; no error is left set
+  // Whether the module is in train mode; nullopt when its own dict does not say.
+  static std::optional<bool> IsTraining(PyObject* module);
   const std::vector<PyRef>& in_order() const { return order_; }  // all that are known
 
  private:

@@ -65,6 +65,7 @@ void* ApiRecorder::EnterCall(const Api& api, const CallArgs& args) {
     return nullptr;
   }
   calls_->NoteStack(call.get());
+  if (call->parent.empty()) modules_->NameFollowed(&call->entry.module);
   return call.release();
 }
 

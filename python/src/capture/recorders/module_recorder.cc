@@ -10,6 +10,34 @@
 #include "engine/base/log.h"
 
 namespace msprobe::capture {
+namespace {
+
+// The followed modules that run in this thread, innermost last.
+struct Followed {
+  uint64_t following = 0;  // ModuleRecorder::following_ when the list was begun
+  std::vector<const NamedModule*> running;
+};
+thread_local Followed followed;
+// Marks the token of a followed module; the other bits are its place in the list.
+constexpr uintptr_t kFollowed = ~(~uintptr_t{0} >> 1);
+
+}  // namespace
+
+void ModuleRecorder::NameFollowed(std::string* name) const {
+  if (followed.following != following_ || followed.running.empty()) return;
+  const std::string& stem = followed.running.back()->stem;
+  name->assign(stem, 0, stem.size() - 1);  // without its last dot
+}
+
+void* ModuleRecorder::Follow(PyObject* module) {
+  const NamedModule* known = followed_->Find(module);
+  if (known == nullptr) return nullptr;
+  return recording_->Guarded([&] {
+    if (std::exchange(followed.following, following_) != following_) followed.running.clear();
+    followed.running.push_back(known);
+    return reinterpret_cast<void*>(kFollowed | (followed.running.size() - 1));
+  });
+}
 
 void ModuleRecorder::RecordOnly(PyObject* module, const std::string& name) {
   if (recording_->session == nullptr || !recording_->session->collecting()) return;
@@ -27,15 +55,15 @@ void ModuleRecorder::RecordOnly(PyObject* module, const std::string& name) {
 void* ModuleRecorder::EnterModule(PyObject* module, const CallArgs& args) {
   if (!recording_->sees_calls || !recording_->session->collecting()) return nullptr;
   const NamedModule* known = tree_->Find(module);
-  if (known == nullptr) return nullptr;
+  if (known == nullptr) return Follow(module);
   if (only_ != nullptr ? module != only_ : chosen_.count(module) > 0) return nullptr;
   const KeepError keep;
   const Interposer::Pause pause;
   const QuietTorch quiet;
-  return recording_->Guarded([&] { return Enter(*known, args); });
+  return recording_->Guarded([&] { return Enter(*known, module, args); });
 }
 
-void* ModuleRecorder::Enter(const NamedModule& module, const CallArgs& args) {
+void* ModuleRecorder::Enter(const NamedModule& module, PyObject* object, const CallArgs& args) {
   std::unique_ptr<OpenCall> call =
       calls_->Begin(only_ != nullptr && recording_->config().pkl ? module.name + "." : module.stem,
                     recording_->session->calls().Next(module.forward_counter), /*is_module=*/true);
@@ -46,6 +74,7 @@ void* ModuleRecorder::Enter(const NamedModule& module, const CallArgs& args) {
     calls_->Recycle(std::move(call));
     return nullptr;
   }
+  call->entry.training = ModuleTree::IsTraining(object);
   calls_->NoteStack(call.get());
   if (!call->wanted) ++recording_->coverage.modules.ignored;
   call_place.modules += call->wanted;
@@ -58,6 +87,12 @@ void* ModuleRecorder::Enter(const NamedModule& module, const CallArgs& args) {
 void ModuleRecorder::LeaveModule(void* token, PyObject* module, PyObject* result) {
   std::vector<std::unique_ptr<OpenCall>>& open = CallRecorder::OpenModules();
   const uintptr_t ticket = reinterpret_cast<uintptr_t>(token);
+  if ((ticket & kFollowed) != 0) {
+    const size_t place = ticket & ~kFollowed;
+    const bool here = followed.following == following_ && place < followed.running.size();
+    if (here) followed.running.resize(place);
+    return;
+  }
   // Closed by a stop in the meantime, or called in another thread than it returns in.
   if (std::none_of(open.begin(), open.end(), [&](const auto& c) { return c->ticket == ticket; }))
     return;

@@ -21,8 +21,9 @@ namespace msprobe::capture {
 
 class ModuleRecorder final : public ModuleObserver {
  public:
-  ModuleRecorder(Recording* recording, ModuleTree* tree, CallRecorder* calls)
-      : recording_(recording), tree_(tree), calls_(calls) {}
+  // `followed`: modules whose calls get no entries; the calls of APIs inside them get their names.
+  ModuleRecorder(Recording* recording, ModuleTree* tree, ModuleTree* followed, CallRecorder* calls)
+      : recording_(recording), tree_(tree), followed_(followed), calls_(calls) {}
 
   // Until RecordAll, the calls of this module are recorded under `name`, and no other calls.
   void RecordOnly(PyObject* module, const std::string& name);
@@ -30,19 +31,26 @@ class ModuleRecorder final : public ModuleObserver {
   bool records_only_one() const { return only_ != nullptr; }
   void Forget() { chosen_.clear(); }  // modules may be destroyed after this
 
+  // Writes the innermost followed module that runs in this thread, "Module.fc.Linear"; keeps `name`
+  // when there is none.
+  void NameFollowed(std::string* name) const;
+  void StopFollowing() { ++following_; }  // the modules may be destroyed after this
+
   void* EnterModule(PyObject* module, const CallArgs& args) override;
   void LeaveModule(void* token, PyObject* module, PyObject* result) override;
 
  private:
-  void* Enter(const NamedModule& module, const CallArgs& args);
+  void* Enter(const NamedModule& module, PyObject* object, const CallArgs& args);
+  void* Follow(PyObject* module);
   void Leave(uintptr_t ticket, PyObject* module, PyObject* result, std::string_view exception);
 
   Recording* recording_;
-  ModuleTree* tree_;
+  ModuleTree *tree_, *followed_;
   CallRecorder* calls_;
   PyObject* only_ = nullptr;
   std::unordered_set<PyObject*> chosen_;  // modules given to RecordOnly; not recorded otherwise
   uintptr_t last_ticket_ = 0;
+  uint64_t following_ = 1;  // grows when the followed modules of all threads are forgotten
 };
 
 }  // namespace msprobe::capture

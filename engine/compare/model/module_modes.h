@@ -1,0 +1,22 @@
+// Modules that one run calls in train mode and the other in eval mode: dropout that was left on.
+// Dumps of ours alone have the mode of a module's call.
+//
+//   DescribeMode(c, pair);   // "layers.1.dropout (Dropout) is in train mode in the target, in eval
+//                            // mode in the golden"
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "engine/compare/model/comparison.h"
+
+namespace msprobe::compare {
+
+// The mode of the module that `pair` calls; of an API the mode of the innermost module around it.
+// "" when the mode is the same on both sides, or not known.
+std::string DescribeMode(const Comparison& comparison, int32_t pair);
+
+// The first module with another mode, and how many more there are; "" when there is none.
+std::string DescribeModes(const Comparison& comparison);
+
+}  // namespace msprobe::compare
