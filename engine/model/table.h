@@ -135,6 +135,12 @@ struct LeafRest {
   double max = 0, min = 0, norm = 0;
 };
 
+// The names of a function's positional parameters.
+struct Signature {
+  std::string_view api;                      // as Record::api: "Functional.dropout"
+  std::vector<std::string_view> parameters;  // "": the name of this one is not known
+};
+
 // A parameter or buffer that the run began with.
 struct Weight {
   std::string_view name;         // "encoder.ln.weight"
@@ -170,9 +176,10 @@ struct Dump {
   // Of values in memory that nobody had written all of: the call that returned the memory.
   LeafTexts unwritten;
   LeafTexts unreadable;         // of tensors without numbers: why, "meta tensor"
-  LeafTexts strides;            // of tensors that are not contiguous, in elements: "[1, 4]"
-  std::vector<LeafRest> rests;  // of tensors with extremes, in the order of their leaves
-  std::vector<Weight> weights;  // of weights.json: at the first start of a run only
+  LeafTexts strides;                  // of tensors that are not contiguous, in elements: "[1, 4]"
+  std::vector<LeafRest> rests;        // of tensors with extremes, in the order of their leaves
+  std::vector<Weight> weights;        // of weights.json: at the first start of a run only
+  std::vector<Signature> signatures;  // of signatures.json (ours only), sorted by api
   // What the header says of the run (ours only): "torch" -> "2.13.0", "seed" -> "1234", ...
   std::vector<std::pair<std::string, std::string>> provenance;
 
@@ -195,6 +202,14 @@ struct Dump {
   std::string_view UnreadableOf(int32_t leaf) const { return TextOf(unreadable, leaf); }
   // "" of a contiguous tensor, and in dumps of other tools.
   std::string_view StridesOf(int32_t leaf) const { return TextOf(strides, leaf); }
+  // The name of positional parameter `index` of a function; "": not known.
+  std::string_view ParameterOf(std::string_view api, size_t index) const {
+    const auto found =
+        std::lower_bound(signatures.begin(), signatures.end(), api,
+                         [](const Signature& s, std::string_view name) { return s.api < name; });
+    const bool here = found != signatures.end() && found->api == api;
+    return here && index < found->parameters.size() ? found->parameters[index] : "";
+  }
   // Null: the tensor has no extremes, or its dump does not say.
   const LeafRest* RestOf(int32_t leaf) const {
     const auto found =

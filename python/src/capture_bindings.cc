@@ -136,6 +136,11 @@ void BindCapture(nb::module_& m) {
         "argument is the work of the coalesced collectives of the first. \"trace\": a compiler "
         "traces in it. \"frames\": it sets who evaluates frames.");
   m.def(
+      "describe_parameters",
+      [=](nb::handle describe) { collector().apis().DescribeWith(describe.ptr()); }, "describe"_a,
+      "describe(\"Functional.dropout\", [functions]) gives the names of the positional parameters "
+      "of a called API.");
+  m.def(
       "add_autograd_functions",
       [=](nb::handle apply) { return collector().autograd_functions().Add(apply.ptr()); },
       "apply"_a, "Observe the calls of torch.autograd.Function; \"\" or why they are not seen.");

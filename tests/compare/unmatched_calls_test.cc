@@ -30,8 +30,9 @@ Dump Gelu(Passed passed, double error) {
 TEST(UnmatchedCalls, AnArgumentThatOnlyOneSidePasses) {
   const Comparison c = MustCompare(Gelu(Passed::kByName, 0.01), Gelu(Passed::kNothing, 0));
   EXPECT_EQ(c.first.call_class, CallClass::kIntroduced);
-  EXPECT_THAT(c.first.why, HasSubstr("input.approximate is \"tanh\" in the target, and not given "
-                                     "in the golden"));
+  EXPECT_THAT(c.first.why,
+              HasSubstr("differently: approximate is \"tanh\" in the target, and not given in the "
+                        "golden"));
   const Comparison swapped = MustCompare(Gelu(Passed::kNothing, 0.01), Gelu(Passed::kByName, 0));
   EXPECT_THAT(swapped.first.why, HasSubstr("in the golden, and not given in the target"));
 }
@@ -83,7 +84,7 @@ TEST(UnmatchedCalls, AnArgumentWithoutEffectOnTheStepIsSaid) {
   EXPECT_EQ(c.first.pair, -1);
   EXPECT_EQ(DescribeDifferingArguments(c),
             "Functional.batch_norm.0.forward (net.py:24 in forward: y = self.norm(x)) was made "
-            "differently: input.momentum is \"0.2\" in the target, \"0.1\" in the golden");
+            "differently: momentum is \"0.2\" in the target, \"0.1\" in the golden");
   const std::vector<RankResult> steps = {
       SummarizeRank(c, 0, -1),
       SummarizeRank(MustCompare(Normalise("0.2", 0.1), Normalise("0.1", 0)), 1, -1)};

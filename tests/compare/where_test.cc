@@ -26,6 +26,7 @@ Dump OneLayer(double error, Record::Mode mode) {
   DumpBuilder b;
   b.Call("Functional.linear.0.forward").In(Numbers(1, -1, 0, 3));
   b.Out(Scaled(Numbers(2, -2, 0.5, 5), error)).Parent(kModule);
+  b.dump().signatures = {{"Functional.linear", {"input", "weight"}}};
   b.Call(kModule).In(Numbers(1, -1, 0, 3)).Out(Scaled(Numbers(2, -2, 0.5, 5), error));
   b.dump().records.back().training = mode;
   return b.Take();
@@ -69,6 +70,23 @@ TEST(Where, TheModeOfAModule) {
   const Comparison unknown =
       MustCompare(OneLayer(0, Record::Mode::kTrain), OneLayer(0, Record::Mode::kUnknown));
   EXPECT_EQ(unknown.run_start.settings, "");
+}
+
+TEST(Where, TheNameOfAnArgument) {
+  DumpBuilder b;
+  b.Call("Torch.cat.0.forward").In(Numbers(1, -1, 0, 3)).In(Numbers(2, -2, 0, 3));
+  b.Value("0.1", "int", "3").Value("dim", "int", "1").Out(Numbers(2, -2, 0.5, 5));
+  b.dump().signatures = {{"Torch.cat", {"tensors"}}, {"Torch.other", {"x", "y"}}};
+  b.Call("Torch.cat.0.backward").In(Numbers(1, -1, 0, 3)).Out(Numbers(2, -2, 0, 3));
+  Dump dump = b.Take();
+  for (Leaf& leaf : dump.leaves) {
+    if (leaf.name == "Torch.cat.0.forward.input.0.1") leaf.slot = Slot::kInput;
+  }
+  const Comparison c = MustCompare(std::move(dump), Dump());
+  std::vector<std::string> labels;
+  for (size_t i = 0; i < c.rows.size(); ++i) labels.push_back(LeafLabel(c, static_cast<int>(i)));
+  EXPECT_THAT(labels, ::testing::UnorderedElementsAre("tensors", "input.1", "tensors.1", "dim",
+                                                      "output.0", "input.0", "output.0"));
 }
 
 }  // namespace

@@ -119,8 +119,10 @@ TEST(ReadDump, OurDialect) {
   EXPECT_TRUE(leaf.has_stats);
 }
 
-TEST(ReadDump, ModesAndModules) {
+TEST(ReadDump, ModesModulesAndNamesOfParameters) {
   TemporaryFolder folder;
+  folder.Write("signatures.json",
+               "{\n\"Torch.max\":[\"input\",\"\",\"keepdim\"],\n\"Torch.f\":[\"x\"]\n}\n");
   const Result<Dump> read = ReadDump(folder.Write(
       "dump.json", Ours({Entry("Module.m.M.forward.0", ", \"training\": true"),
                          Entry("Module.m.M.forward.1", ", \"training\": false"),
@@ -131,6 +133,11 @@ TEST(ReadDump, ModesAndModules) {
   EXPECT_EQ(read->records[1].training, Record::Mode::kEval);
   EXPECT_EQ(read->records[2].training, Record::Mode::kUnknown);
   EXPECT_EQ(read->records[3].module, "Module.m.M");
+  EXPECT_EQ(read->ParameterOf("Torch.f", 0), "x");
+  EXPECT_EQ(read->ParameterOf("Torch.f", 1), "");
+  EXPECT_EQ(read->ParameterOf("Torch.max", 1), "");
+  EXPECT_EQ(read->ParameterOf("Torch.max", 2), "keepdim");
+  EXPECT_EQ(read->ParameterOf("Torch.g", 0), "");
 }
 
 // In our present spelling, and in the spelling of our first dumps and of the older tools.

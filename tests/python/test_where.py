@@ -131,6 +131,7 @@ def test_no_module_without_extra_info(tmp_path):
     record(tmp_path / "run", "L1", wrong_scale, {"extra_info": False})
     dump = read_dump(tmp_path / "run")
     assert not any("module" in entry for entry in dump.data.values())
+    assert not (dump.folder / "signatures.json").exists()
 
 
 @forked
@@ -174,7 +175,7 @@ MODE = "layers.1.dropout (Dropout) is in train mode in the target, in eval mode 
 def test_dropout_left_on(tmp_path, msprobe_bin):
     first = first_divergence(msprobe_bin, tmp_path, "mix", dropout_left_on)
     assert first["target_name"] == "Functional.dropout.1.forward"
-    assert "is True in the target, False in the golden" in first["why"]
+    assert "training is True in the target, False in the golden" in first["why"]
     assert MODE in first["why"]
     assert first["module"] == "layers.1.dropout (Dropout)"
     assert "model.train() or model.eval()" in first["advice"]
@@ -189,7 +190,7 @@ def test_dropout_left_on_seen_by_modules(tmp_path, msprobe_bin):
 def test_dropout_left_on_seen_by_apis(tmp_path, msprobe_bin):
     first = first_divergence(msprobe_bin, tmp_path, "L1", dropout_left_on)
     assert first["target_name"] == "Functional.dropout.1.forward"
-    assert "is True in the target, False in the golden" in first["why"]
+    assert "training is True in the target, False in the golden" in first["why"]
     assert first["module"] == "layers.1.dropout (Dropout)"
 
 
@@ -208,3 +209,36 @@ def test_another_mode_without_effect(tmp_path, msprobe_bin):
     said = report["beginning"]["settings"]
     assert said.startswith("layers.0.fc (Linear) is in train mode in the target")
     assert said.endswith("and 5 more modules likewise")
+
+
+@forked
+def test_names_of_parameters(tmp_path):
+    record(tmp_path / "run", "mix", wrong_scale)
+    names = read_dump(tmp_path / "run").side("signatures.json")
+    assert names["Functional.dropout"] == ["input", "p", "training", "inplace"]
+    assert names["Functional.linear"] == ["input", "weight", "bias"]
+    assert names["Tensor.__add__"][:2] == ["self", "other"]
+    assert "Torch.relu" not in names  # it was not called
+
+
+@forked
+def test_names_of_parameters_of_an_own_function(tmp_path):
+    import types
+
+    module = types.ModuleType("own")
+    module.scaled = lambda value, factor, *rest, bias=0: value * factor
+    debugger = PrecisionDebugger(dump_path=str(tmp_path), level="L1")
+    debugger.register_custom_api(module, "scaled", "Own")
+    debugger.start()
+    module.scaled(torch.ones(2), 3)
+    debugger.stop()
+    assert read_dump(tmp_path).side("signatures.json")["Own.scaled"] == ["value", "factor"]
+
+
+def test_a_damaged_list_of_names(tmp_path, msprobe_bin):
+    for side in ("target", "golden"):
+        run_forked(record, tmp_path / side, "L1", dropout_left_on)
+    (tmp_path / "target/step0/rank/signatures.json").write_text('{"Torch.relu": 3}')
+    command = [msprobe_bin, "compare", tmp_path / "target", tmp_path / "golden"]
+    done = subprocess.run([*command, "-o", tmp_path / "out"], capture_output=True, text=True)
+    assert done.returncode == 2 and "signatures.json" in done.stderr

@@ -78,13 +78,36 @@ const Record& RecordOf(const Comparison& c, int32_t pair) {
 
 std::string_view EntryName(const Comparison& c, int32_t pair) { return RecordOf(c, pair).name; }
 
-std::string_view LeafLabel(const Comparison& c, int32_t row) {
+namespace {
+
+// "training" of "input.5", "tensors.1" of "input.0.1", "dim" of the keyword argument "input.dim":
+// the argument of an API as its function calls it. "" when the name is not known.
+std::string ParameterName(const Comparison& c, int32_t row, std::string_view label) {
+  const Leaf& leaf = LeafOf(c, row);
+  const Dump& dump = c.rows[row].target >= 0 ? c.target : c.golden;
+  const Record& record = dump.records[leaf.record];
+  if (record.direction != Direction::kForward || record.is_module || !label.starts_with("input."))
+    return "";
+  label.remove_prefix(6);
+  if (leaf.slot == Slot::kKwarg) return std::string(label);
+  if (leaf.slot != Slot::kInput) return "";
+  const std::string_view digits = label.substr(0, label.find('.'));
+  const int64_t index = NumberAfter(digits, "");
+  const std::string_view name =
+      index < 0 ? "" : dump.ParameterOf(record.api, static_cast<size_t>(index));
+  return name.empty() ? "" : std::string(name) += label.substr(digits.size());
+}
+
+}  // namespace
+
+std::string LeafLabel(const Comparison& c, int32_t row) {
   const Leaf& leaf = LeafOf(c, row);
   const Record& record =
       c.rows[row].target >= 0 ? c.target.records[leaf.record] : c.golden.records[leaf.record];
   std::string_view label = LeafSuffix(leaf, record);
   while (label.starts_with('.') || label.starts_with('_')) label.remove_prefix(1);
-  return label.empty() ? leaf.name.view() : label;
+  if (std::string name = ParameterName(c, row, label); !name.empty()) return name;
+  return std::string(label.empty() ? leaf.name.view() : label);
 }
 
 namespace {

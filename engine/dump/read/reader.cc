@@ -55,6 +55,7 @@ Result<Dump> ReadDump(const std::string& path, MemoryBudget* budget, const ReadO
                               ? ReadPklFile(std::move(file), options, &memory, &dump)
                               : ReadJson(std::move(file), options, &memory, &dump));
   MSPROBE_RETURN_IF_ERROR(ReadWeights(&dump));
+  if (kind != FileKind::kPkl) MSPROBE_RETURN_IF_ERROR(ReadSignatures(&dump));
   MSPROBE_RETURN_IF_ERROR(memory.Holds(MemoryOf(dump), size));
   // Side files are rarely read again; a small dump file is read again as a whole.
   for (const MappedFile& read : dump.files) {

@@ -6,6 +6,7 @@
 #include <bit>
 #include <functional>
 #include <unordered_map>
+#include <utility>
 
 #include "engine/base/pages.h"
 #include "engine/formats/text/json.h"
@@ -253,6 +254,19 @@ Status ReadWeights(Dump* dump) {
     if (!json->failed()) dump->weights.push_back(weight);
     return sizeof(weight);
   });
+}
+
+Status ReadSignatures(Dump* dump) {
+  SideFile file(dump, "signatures.json", nullptr);
+  MSPROBE_RETURN_IF_ERROR(file.Read([&](formats::JsonCursor* json, std::string_view api) {
+    Signature signature{.api = api, .parameters = {}};
+    file.Strings(json, &signature.parameters);
+    if (!json->failed()) dump->signatures.push_back(std::move(signature));
+    return sizeof(signature);
+  }));
+  std::stable_sort(dump->signatures.begin(), dump->signatures.end(),
+                   [](const Signature& a, const Signature& b) { return a.api < b.api; });
+  return Status::Ok();
 }
 
 }  // namespace msprobe::dump

@@ -28,4 +28,7 @@ std::string WeightsFileOf(std::string_view dump_file);
 // Reads that file, when it is there, into dump->weights.
 Status ReadWeights(Dump* dump);
 
+// Reads <folder>/signatures.json, when it is there, into dump->signatures.
+Status ReadSignatures(Dump* dump);
+
 }  // namespace msprobe::dump

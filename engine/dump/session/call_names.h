@@ -25,6 +25,8 @@ class CallNames {
   // The next call number. `counter`: an index that the caller chooses, another one for each API and
   // module.
   int64_t Next(uint32_t counter);
+  // Whether the counter has given a number in this step.
+  bool Called(uint32_t counter) const { return counter < numbers_.size() && numbers_[counter] > 0; }
   void ReturnCallNumber(uint32_t counter);  // Next returns the last number again
 
   // The entry names of call number `call` of `stem` ("Functional.relu."), and of its gradients.

@@ -11,7 +11,7 @@ import types
 import torch
 
 from msprobe import ConfigError, UsageError, _engine
-from msprobe.pytorch import custom_apis, optimizers
+from msprobe.pytorch import custom_apis, optimizers, signatures
 from msprobe.pytorch.process import rank
 
 LISTS = os.path.join(os.path.dirname(__file__), "hook_module")
@@ -243,6 +243,7 @@ def _begin(model, rank_id):
     global apis_added, _places_added
     if _engine.apis_wanted() and not apis_added:
         _add_apis()
+        _engine.describe_parameters(signatures.parameter_names)
         apis_added = True
     if _engine.apis_wanted():
         custom_apis.add()

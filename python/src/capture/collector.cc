@@ -166,6 +166,7 @@ Status Collector::Stop() {
 Status Collector::Close() {
   run_.FetchDeferred();
   WriteCoverage();
+  WriteSignatures();
   reference_.Report();
   return run_.session->Stop();
 }
@@ -208,6 +209,23 @@ void Collector::WriteCoverage() {
   run_.session->WriteBeside(dump::kCoverageFile, dump::CoverageJson(coverage));
   if (std::exchange(said_coverage_, true)) return;
   for (const std::string& line : dump::CoverageLines(coverage, 3)) Log(LogLevel::kInfo, line);
+}
+
+void Collector::WriteSignatures() {
+  if (!run_.apis_wanted || !run_.records_values() || !run_.config().extra_info) return;
+  std::string text = "{";
+  for (const auto& [api, names] : apis_.Signatures()) {
+    text += text.size() > 1 ? ",\n" : "\n";
+    AppendJsonString(&text, api);
+    text += ":[";
+    for (size_t i = 0; i < names->size(); ++i) {
+      if (i > 0) text += ',';
+      AppendJsonString(&text, (*names)[i]);
+    }
+    text += ']';
+  }
+  if (text.size() == 1) return;
+  run_.session->WriteBeside("signatures.json", text + "\n}\n");
 }
 
 void Collector::OnGradient(PyObject* module, const std::string& parameter, PyObject* tensor) {

@@ -104,6 +104,7 @@ class Collector final : public ParameterObserver {
   void WriteCoverage();
   Status Close();  // completes the files of the step; a later Start goes on with them
   void ForgetOptimizers();
+  void WriteSignatures();  // signatures.json
 
   Recording run_;
   ConfigReload reload_{&run_, [this] { (void)Stop(); }};  // a failure is logged where it happens

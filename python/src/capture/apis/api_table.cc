@@ -53,6 +53,7 @@ std::string ApiTable::Add(const std::string& prefix, PyObject* owner, const std:
   ApplyRules(api.get());
   std::string reason = Interposer::Add(holder.get(), attribute.get(), target.get(), api.get());
   if (reason.empty()) {
+    NoteFunction(*api, target.get());
     apis_.push_back(std::move(api));
   } else {
     recording_->coverage.unseen.push_back({prefix + "." + name, reason});
@@ -81,14 +82,50 @@ std::string ApiTable::Watch(PyObject* owner, const std::string& name, Api::Kind 
   return reason;
 }
 
-Api* ApiTable::New(const std::string& prefix, const std::string& name) {
+Api* ApiTable::New(const std::string& prefix, const std::string& name, PyObject* function) {
   auto api = std::make_unique<Api>();
   api->prefix = prefix;
   api->stem = prefix + "." + name + ".";
   api->counter = recording_->counters.Of(api->stem);
   ApplyRules(api.get());
+  NoteFunction(*api, function);
   apis_.push_back(std::move(api));
   return apis_.back().get();
+}
+
+void ApiTable::NoteFunction(const Api& api, PyObject* function) {
+  if (function == nullptr) return;
+  Functions& of_name = functions_[api.stem.substr(0, api.stem.size() - 1)];
+  of_name.counter = api.counter;
+  for (const PyRef& known : of_name.functions) {
+    if (known.get() == function) return;
+  }
+  of_name.functions.push_back(PyRef::Borrow(function));
+  of_name.described = false;
+}
+
+std::vector<std::pair<std::string_view, const ApiTable::Names*>> ApiTable::Signatures() {
+  std::vector<std::pair<std::string_view, const Names*>> all;
+  if (!describe_) return all;
+  for (auto& [name, api] : functions_) {
+    if (!recording_->session->calls().Called(api.counter)) continue;
+    if (!std::exchange(api.described, true)) {
+      const PyRef functions = PyRef::Steal(PyList_New(0));
+      for (const PyRef& function : api.functions) {
+        if (functions) PyList_Append(functions.get(), function.get());
+      }
+      const PyRef names = functions ? PyRef::Steal(PyObject_CallFunction(
+                                          describe_.get(), "sO", name.c_str(), functions.get()))
+                                    : PyRef();
+      api.names.clear();
+      for (Py_ssize_t i = 0; names && PyList_Check(names.get()) && i < PyList_GET_SIZE(names.get());
+           ++i)
+        api.names.emplace_back(Utf8(PyList_GET_ITEM(names.get(), i)));
+      ClearError();
+    }
+    if (!api.names.empty()) all.emplace_back(name, &api.names);
+  }
+  return all;
 }
 
 Status ApiTable::ReadRules(const std::string& risk_levels, const std::string& ignored_values) {

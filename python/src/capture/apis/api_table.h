@@ -7,12 +7,15 @@
 
 #include <Python.h>
 
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "capture/calls/interpose.h"
+#include "capture/python/py_ref.h"
 #include "capture/recording/recording.h"
 #include "engine/dump/config/api_rules.h"
 
@@ -34,8 +37,16 @@ class ApiTable {
   // Adds a method or function that tells something about other calls: that an asynchronous one is
   // complete, that memory is new. Returns "" or why its calls are not seen.
   std::string Watch(PyObject* owner, const std::string& name, Api::Kind kind);
-  // Makes an Api that the caller gives to the interposer. It is never destroyed.
-  Api* New(const std::string& prefix, const std::string& name);
+  // Makes an Api of `function` (null: its parameters have no names) that the caller gives to the
+  // interposer. It is never destroyed.
+  Api* New(const std::string& prefix, const std::string& name, PyObject* function);
+
+  // The names of the positional parameters of an API: describe("Functional.dropout", [functions])
+  // is asked once, when the API has been called; it returns a list of texts.
+  void DescribeWith(PyObject* describe) { describe_ = PyRef::Borrow(describe); }
+  using Names = std::vector<std::string>;
+  // Of the APIs that were called in this step, those whose names are known, sorted.
+  std::vector<std::pair<std::string_view, const Names*>> Signatures();
 
   // Reads the rules for single APIs (api_rules.h). They apply to the APIs that are in the table and
   // to those that are added later. Logs no warnings.
@@ -46,9 +57,19 @@ class ApiTable {
 
  private:
   void ApplyRules(Api* api);
+  void NoteFunction(const Api& api, PyObject* function);
 
+  // The functions of one API. torch.norm and torch.linalg.norm have the same entry names.
+  struct Functions {
+    uint32_t counter = 0;
+    std::vector<PyRef> functions;
+    bool described = false;
+    Names names;
+  };
   Recording* recording_;
   std::vector<std::unique_ptr<Api>> apis_;
+  std::map<std::string, Functions> functions_;  // by "Functional.dropout"
+  PyRef describe_;
   dump::ApiRules rules_;
 };
 

@@ -46,7 +46,7 @@ std::string CustomApis::Register(const std::string& prefix, PyObject* module, Py
   }
   if (const Api* api = Interposer::Find(target.get()))
     return "it is recorded already, as " + api->stem.substr(0, api->stem.size() - 1);
-  Api* api = table_->New(prefix, std::string(Utf8(name)));
+  Api* api = table_->New(prefix, std::string(Utf8(name)), target.get());
   std::string reason;
   while_removed_([&] { reason = Interposer::Add(module, name, target.get(), api); });
   CustomApi custom{PyRef::Borrow(module), PyRef::Borrow(name), target, PyRef(), api};
@@ -79,7 +79,7 @@ void CustomApis::Restore(PyObject* module, PyObject* name) {
 void CustomApis::AddOperator(const std::string& prefix, const std::string& name,
                              const std::vector<PyObject*>& objects) {
   if (objects.empty() || operators_.count(objects.front()) > 0) return;
-  const Api* api = table_->New(prefix, name);
+  const Api* api = table_->New(prefix, name, objects.front());
   for (PyObject* object : objects) {
     operators_.emplace(Py_NewRef(object), api);
     const PyRef call = PyRef::Steal(
@@ -104,7 +104,7 @@ std::string CustomApis::AddKernelRun(PyObject* run) {
       const std::string name = KernelName(self);
       const Api*& api = instance_->kernels_[name];
       if (api == nullptr) {
-        Api* made = instance_->table_->New("Triton", name);
+        Api* made = instance_->table_->New("Triton", name, nullptr);
         made->output_is_arguments = true;
         api = made;
       }
