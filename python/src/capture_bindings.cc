@@ -201,6 +201,9 @@ void BindCapture(nb::module_& m) {
       "step_is_wanted", [=] { return collector().session().StepIsWanted(); },
       "Whether start() would begin to record now.");
   m.def(
+      "say_unreached_steps", [=] { collector().session().SayUnreachedSteps(); },
+      "At the end of the run: log the configured steps that it did not reach.");
+  m.def(
       "start",
       [=](std::optional<int> rank, nb::list models) {
         return collector().Guarded([&] {

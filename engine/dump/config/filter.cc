@@ -31,6 +31,10 @@ bool Filter::WantsStep(int64_t step) const {
   return steps_.empty() || std::binary_search(steps_.begin(), steps_.end(), step);
 }
 
+std::vector<int64_t> Filter::StepsAfter(int64_t step) const {
+  return {std::upper_bound(steps_.begin(), steps_.end(), step), steps_.end()};
+}
+
 bool Filter::WantsRank(int64_t rank) const {
   return rank < 0 || ranks_.empty() || std::binary_search(ranks_.begin(), ranks_.end(), rank);
 }

@@ -22,6 +22,8 @@ class Filter {
   bool WantsStep(int64_t step) const;
   // rank < 0: the run is not distributed, and `rank` of the configuration has no effect.
   bool WantsRank(int64_t rank) const;
+  // The wanted steps after `step`, ascending; empty when the configuration names no steps.
+  std::vector<int64_t> StepsAfter(int64_t step) const;
   // Whether no later step is wanted.
   bool IsPastLastStep(int64_t step) const { return !steps_.empty() && step > steps_.back(); }
 

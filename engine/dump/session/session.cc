@@ -1,8 +1,10 @@
 #include "engine/dump/session/session.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <exception>
 
 #include "engine/base/log.h"
@@ -21,7 +23,26 @@ Session::Session(Config config, std::string framework)
   if (disabled_) Log(LogLevel::kInfo, "MSPROBE_DISABLE is 1: nothing is recorded");
 }
 
+void Session::SayUnreachedSteps() {
+  if (disabled_ || failed_ || concluded_ || abandoned_ || !enabled() || last_started_ < 0 ||
+      config_.level == Level::kL2 || config_.task == Task::kGradProbe ||
+      std::exchange(said_unreached_, true))
+    return;
+  const std::vector<int64_t> steps = filter_.StepsAfter(last_started_);
+  if (steps.empty()) return;
+  constexpr size_t kMost = 5;
+  const std::vector<int64_t> shown(
+      steps.begin(), steps.begin() + static_cast<int64_t>(std::min(kMost, steps.size())));
+  Log(LogLevel::kWarning,
+      fmt::format("step{} {}{} {} asked for, the run ended at step {}{}",
+                  steps.size() == 1 ? "" : "s", fmt::join(shown, ", "),
+                  steps.size() > kMost ? fmt::format(" and {} more", steps.size() - kMost) : "",
+                  steps.size() == 1 ? "was" : "were", last_started_,
+                  recorded_ ? "" : ": nothing was recorded"));
+}
+
 bool Session::StepIsWanted() {
+  last_started_ = std::max(last_started_, step_);
   if (disabled_ || failed_ || concluded_ || !enabled()) return false;
   if (collecting_) return true;
   if (next_ && !std::exchange(said_later_, true)) {
@@ -43,7 +64,10 @@ bool Session::StepIsWanted() {
 Result<bool> Session::Start(std::optional<int> rank) {
   if (!StepIsWanted()) return false;
   if (collecting_) return true;
-  if (!filter_.WantsRank(rank.value_or(-1))) return false;
+  if (!filter_.WantsRank(rank.value_or(-1))) {
+    said_unreached_ = true;  // the steps were asked of other ranks
+    return false;
+  }
   if (request_is_absent_) {
     Log(LogLevel::kWarning, fmt::format("step {} is not collected: request {} has no tokens in it",
                                         step_, Excerpt(config_.request_id)));
@@ -54,7 +78,7 @@ Result<bool> Session::Start(std::optional<int> rank) {
     return status;
   }
   ++epoch_;
-  collecting_ = true;
+  collecting_ = recorded_ = true;
   return true;
 }
 

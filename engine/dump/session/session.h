@@ -34,6 +34,8 @@ class Session {
 
   // Whether Start would record anything now. Cheap, so that steps that are not recorded cost little.
   bool StepIsWanted();
+  // At the end of the run: logs which wanted steps the run did not reach. Once.
+  void SayUnreachedSteps();
   // Begins to collect the current step, or goes on with it. False: the step, the rank or the request
   // is not wanted, or the last wanted step is over. `rank` is nullopt when the run is not
   // distributed. Errors: kIo when the folder or its files cannot be made; collection is off then.
@@ -133,7 +135,9 @@ class Session {
   uint64_t epoch_ = 0;
   bool disabled_ = false;
   bool collecting_ = false, failed_ = false, concluded_ = false;
-  bool said_end_ = false, said_later_ = false, said_no_request_ = false;
+  int64_t last_started_ = -1;  // the last step for which a start was asked
+  bool recorded_ = false;      // some step was recorded
+  bool said_end_ = false, said_unreached_ = false, said_later_ = false, said_no_request_ = false;
   CallNames calls_;
   StepFiles files_;
   DeferredEntries deferred_;

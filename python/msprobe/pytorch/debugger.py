@@ -43,11 +43,18 @@ def _is_steps(value):
     return all(isinstance(element, (int, str)) for element in elements)
 
 
+def _same(value, other):
+    """Whether two arguments are equal; modules and lists of modules are compared by identity."""
+    if isinstance(value, (list, tuple)) and isinstance(other, (list, tuple)):
+        return len(value) == len(other) and all(map(_same, value, other))
+    return value is other or (type(value) is type(other) and value == other)
+
+
 class PrecisionDebugger:
     """Records what every API and module computed between :meth:`start` and :meth:`stop`.
 
-    A process has one debugger: a later construction returns the first object. Methods may be
-    called on the class.
+    A process has one debugger: a later construction returns the first object, and gives a warning
+    that names its arguments if they differ. Methods may be called on the class.
 
     Args:
         config_path: ``config.json`` (docs/config.md); keyword arguments take precedence over it.
@@ -78,25 +85,51 @@ class PrecisionDebugger:
 
     instance = None  # the debugger of this process, when it is constructed
     _model = None
+    _arguments = None  # those that the debugger was constructed with
 
     def __new__(
         cls, config_path=None, task=None, dump_path=None, level=None, model=None, step=None
     ):
         with _lock:
-            if cls.instance is not None:
-                return cls.instance
             if model is not None and step is None and _is_steps(model):
                 model, step = None, model
+            arguments = {
+                "config_path": config_path,
+                "task": task,
+                "dump_path": dump_path,
+                "level": level,
+                "model": model,
+                "step": step,
+            }
+            if cls.instance is not None:
+                cls._warn_of_ignored(arguments)
+                return cls.instance
             if model is not None:
                 hooks.check_model(model)
             _engine.configure(config_path, task, dump_path, level, step, PACKAGE, rank())
             cls.instance = super().__new__(cls)
             cls._model = model
+            cls._arguments = arguments
+            atexit.register(_engine.say_unreached_steps)  # last, after the end
             atexit.register(cls._end)
             atexit.register(_engine.flush_saves)  # before the end: the last registered runs first
             seed_as_configured()
             cls._follow_batches()
             return cls.instance
+
+    @classmethod
+    def _warn_of_ignored(cls, arguments):
+        ignored = [
+            name if name == "model" else f"{name}={value!r}"
+            for name, value in arguments.items()
+            if value is not None and not _same(value, cls._arguments.get(name))
+        ]
+        if ignored:
+            _engine.log(
+                "a process has one PrecisionDebugger: the second PrecisionDebugger(...) is the "
+                f"first one, and ignores {', '.join(ignored)}",
+                warning=True,
+            )
 
     @_method
     def start(cls, model=None, token_range=None, rank_id=None, scheduled_tokens=None):

@@ -102,6 +102,12 @@ Result<bool> Collector::Start(std::optional<int> rank, const NamedModels& models
   if (tree != nullptr && tree->empty()) {
     for (const auto& [prefix, model] : models) tree->AddModel(prefix, model);
   }
+  if (run_.modules_wanted && !run_.apis_wanted && !models.empty() && tree->in_order().empty() &&
+      !std::exchange(said_no_modules_, true)) {
+    Log(LogLevel::kWarning,
+        "nothing will be recorded: level L0 records the modules inside the model, and this model "
+        "has none; pass a module that contains it, or use level \"mix\"");
+  }
   if (!token_range_) SeeCalls();
   WriteWeights(models);
   return true;

@@ -140,7 +140,7 @@ class Collector final : public ParameterObserver {
   std::optional<int> rank_;  // of the last Start
   std::optional<std::pair<int64_t, int64_t>> token_range_;
   int64_t tokens_ = 0;  // number of forwards of the model since Start
-  bool wrote_weights_ = false, said_coverage_ = false;
+  bool wrote_weights_ = false, said_coverage_ = false, said_no_modules_ = false;
 };
 
 }  // namespace msprobe::capture
