@@ -1,6 +1,7 @@
 """The class that training scripts use."""
 
 import atexit
+import contextlib
 import functools
 import os
 import threading
@@ -81,6 +82,13 @@ class PrecisionDebugger:
             loss.backward()
             debugger.stop()
             debugger.step()
+
+    The same, with the block as the step::
+
+        for batch in loader:
+            with debugger.one_step(model):
+                loss = model(batch).sum()
+                loss.backward()
     """
 
     instance = None  # the debugger of this process, when it is constructed
@@ -200,6 +208,21 @@ class PrecisionDebugger:
         """End the step: the next calls go to the next ``step<N>``, with call numbers from 0."""
         if not dataloader.warns("step"):
             cls._end_step()
+
+    @classmethod
+    @contextlib.contextmanager
+    def one_step(cls, model=None, token_range=None, rank_id=None, scheduled_tokens=None):
+        """A block that is one step: :meth:`start` before it, :meth:`stop` and :meth:`step` after.
+
+        The arguments are those of :meth:`start`. If the block raises, the step ends as well: the
+        files are complete, the next block is the next step, and the exception goes on.
+        """
+        cls.start(model, token_range, rank_id, scheduled_tokens)
+        try:
+            yield cls.instance
+        finally:
+            cls.stop()
+            cls.step()
 
     @_method
     def _end_step(cls):

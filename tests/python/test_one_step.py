@@ -1,0 +1,146 @@
+"""`with debugger.one_step(model)`, and what the debugger says of steps and arguments."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from recording import forked, read_dump
+
+from msprobe import UsageError
+from msprobe.pytorch import PrecisionDebugger
+
+MODEL = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
+X = torch.ones(1, 2)
+
+
+def steps(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+@forked
+def test_each_block_is_a_step(tmp_path):
+    debugger = PrecisionDebugger(dump_path=str(tmp_path), level="mix")
+    for _ in range(2):
+        with debugger.one_step(MODEL) as same:
+            MODEL(X).sum().backward()
+        assert same is debugger
+        torch.tanh(X)  # between the steps
+    assert steps(tmp_path) == ["step0", "step1"]
+    for step in range(2):
+        dump = read_dump(tmp_path, step=step)
+        assert "Module.0.Linear.forward.0" in dump.names
+        assert not any("tanh" in name for name in dump.names)
+
+
+@forked
+def test_a_block_that_raises_ends_its_step(tmp_path):
+    debugger = PrecisionDebugger(dump_path=str(tmp_path), level="L1")
+    with pytest.raises(RuntimeError, match="on purpose"), debugger.one_step():
+        torch.relu(X)
+        raise RuntimeError("on purpose")
+    with debugger.one_step():
+        torch.tanh(X)
+    assert read_dump(tmp_path, step=0).names == ["Torch.relu.0.forward"]
+    assert read_dump(tmp_path, step=1).names == ["Torch.tanh.0.forward"]
+
+
+@forked
+def test_blocks_and_calls_of_step(tmp_path):
+    debugger = PrecisionDebugger(dump_path=str(tmp_path), level="L1", step=[1, 3])
+    with debugger.one_step():
+        torch.relu(X)
+    debugger.start()
+    torch.tanh(X)
+    debugger.stop()
+    debugger.step()
+    debugger.step()
+    with PrecisionDebugger.one_step():
+        torch.abs(X)
+    assert read_dump(tmp_path, step=1).names == ["Torch.tanh.0.forward"]
+    assert read_dump(tmp_path, step=3).names == ["Torch.abs.0.forward"]
+    assert steps(tmp_path) == ["step1", "step3"]
+
+
+@forked
+def test_a_block_needs_a_debugger_and_a_model(tmp_path):
+    with pytest.raises(UsageError, match="constructed first"), PrecisionDebugger.one_step():
+        pass
+    debugger = PrecisionDebugger(dump_path=str(tmp_path), level="L0")
+    with pytest.raises(UsageError, match="found no model"), debugger.one_step():
+        pass
+
+
+HEAD = """
+import torch
+from msprobe.pytorch import PrecisionDebugger
+model = torch.nn.Linear(2, 2)
+x = torch.ones(1, 2)
+def train(debugger, steps, model=None):
+    for _ in range(steps):
+        debugger.start(model)
+        torch.relu(x)
+        debugger.stop()
+        debugger.step()
+"""
+
+
+def said(program, folder):
+    command = [sys.executable, "-c", HEAD + program]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return [line for line in (done.stdout + done.stderr).splitlines() if "warn" in line.lower()]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "steps", "sentence"),
+    [
+        ("[5]", 4, "step 5 was asked for, the run ended at step 3: nothing was recorded"),
+        ("['1', '3-4']", 3, "steps 3, 4 were asked for, the run ended at step 2"),
+        ("'2-20'", 1, "steps 2, 3, 4, 5, 6 and 14 more were asked for, the run ended at step 0"),
+        ("[1]", 3, None),
+        ("[2]", 3, None),
+        ("[]", 3, None),
+    ],
+)
+def test_steps_that_the_run_did_not_reach(tmp_path, wanted, steps, sentence):
+    lines = said(
+        f"train(PrecisionDebugger(dump_path='d', level='L1', step={wanted}), {steps})", tmp_path
+    )
+    found = [line for line in lines if "asked for" in line]
+    assert len(found) == (sentence is not None), lines
+    assert sentence is None or sentence in found[0]
+
+
+def test_nothing_is_said_of_steps_when_nothing_was_asked(tmp_path):
+    lines = said("PrecisionDebugger(dump_path='d', level='L1', step=[5])", tmp_path)
+    assert not any("asked for" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("second", "ignored"),
+    [
+        ("level='mix', step=[3], model=model", "ignores level='mix', model, step=[3]"),
+        ("'other.json'", "ignores config_path='other.json'"),
+        ("None, None, 'd', 'L1'", None),
+        ("step=(0,)", None),
+        ("", None),
+    ],
+)
+def test_arguments_of_a_second_debugger(tmp_path, second, ignored):
+    lines = said(
+        f"first = PrecisionDebugger(dump_path='d', level='L1', step=[0])\n"
+        f"assert PrecisionDebugger({second}) is first",
+        tmp_path,
+    )
+    found = [line for line in lines if "one PrecisionDebugger" in line]
+    assert len(found) == (ignored is not None), lines
+    assert ignored is None or found[0].endswith(ignored)
+
+
+def test_a_model_without_modules_inside(tmp_path):
+    lines = said("train(PrecisionDebugger(dump_path='d', level='L0'), 2, model)", tmp_path)
+    assert sum("nothing will be recorded: level L0" in line for line in lines) == 1
+    for level, other in (("mix", "model"), ("L0", "torch.nn.Sequential(model)")):
+        program = f"train(PrecisionDebugger(dump_path='e', level='{level}'), 2, {other})"
+        assert not any("nothing will be recorded" in line for line in said(program, tmp_path))
