@@ -97,6 +97,7 @@ def test_data_mode(tmp_path, mode):
             keys = {"stack"} | ({"input_args", "input_kwargs"} if given else set())
             keys |= {"output"} if made else set()
             keys |= {"parameters"} if made and name.startswith("Module") else set()
+            keys |= {"training"} if name.startswith("Module") else set()
         else:
             keys = ({"input"} if given else set()) | ({"output"} if made else set())
         assert set(dump.data[name]) == keys, name

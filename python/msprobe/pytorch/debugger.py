@@ -209,15 +209,19 @@ class PrecisionDebugger:
         if not dataloader.warns("step"):
             cls._end_step()
 
-    @classmethod
-    @contextlib.contextmanager
+    @_method
     def one_step(cls, model=None, token_range=None, rank_id=None, scheduled_tokens=None):
         """A block that is one step: :meth:`start` before it, :meth:`stop` and :meth:`step` after.
 
         The arguments are those of :meth:`start`. If the block raises, the step ends as well: the
         files are complete, the next block is the next step, and the exception goes on.
         """
-        cls.start(model, token_range, rank_id, scheduled_tokens)
+        return cls._one_step(model, token_range, rank_id, scheduled_tokens)
+
+    @classmethod
+    @contextlib.contextmanager
+    def _one_step(cls, *arguments):
+        cls.start(*arguments)
         try:
             yield cls.instance
         finally:

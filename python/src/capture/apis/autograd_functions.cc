@@ -44,7 +44,7 @@ const Api* AutogradFunctions::New(PyObject* type) {
   if (!RecordsFunction(module, name)) return nullptr;
   const Api*& api = names_[std::string(name)];
   if (api == nullptr) {
-    Api* made = table_->New("Function", std::string(name));
+    Api* made = table_->New("Function", std::string(name), nullptr);
     made->kind = Api::kFunction;
     api = made;
   }
