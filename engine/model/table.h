@@ -175,7 +175,7 @@ struct Dump {
   std::vector<ProcessGroup> groups;
   // Of values in memory that nobody had written all of: the call that returned the memory.
   LeafTexts unwritten;
-  LeafTexts unreadable;         // of tensors without numbers: why, "meta tensor"
+  LeafTexts unreadable;               // of tensors without numbers: why, "meta tensor"
   LeafTexts strides;                  // of tensors that are not contiguous, in elements: "[1, 4]"
   std::vector<LeafRest> rests;        // of tensors with extremes, in the order of their leaves
   std::vector<Weight> weights;        // of weights.json: at the first start of a run only

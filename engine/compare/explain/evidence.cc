@@ -100,14 +100,19 @@ std::string ParameterName(const Comparison& c, int32_t row, std::string_view lab
 
 }  // namespace
 
-std::string LeafLabel(const Comparison& c, int32_t row) {
+std::string_view LeafPath(const Comparison& c, int32_t row) {
   const Leaf& leaf = LeafOf(c, row);
   const Record& record =
       c.rows[row].target >= 0 ? c.target.records[leaf.record] : c.golden.records[leaf.record];
-  std::string_view label = LeafSuffix(leaf, record);
-  while (label.starts_with('.') || label.starts_with('_')) label.remove_prefix(1);
-  if (std::string name = ParameterName(c, row, label); !name.empty()) return name;
-  return std::string(label.empty() ? leaf.name.view() : label);
+  std::string_view path = LeafSuffix(leaf, record);
+  while (path.starts_with('.') || path.starts_with('_')) path.remove_prefix(1);
+  return path.empty() ? leaf.name.view() : path;
+}
+
+std::string LeafLabel(const Comparison& c, int32_t row) {
+  const std::string_view path = LeafPath(c, row);
+  std::string name = ParameterName(c, row, path);
+  return name.empty() ? std::string(path) : name;
 }
 
 namespace {

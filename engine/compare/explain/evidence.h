@@ -65,8 +65,10 @@ std::string ModuleAround(const Comparison& comparison, int32_t pair);
 // The first input of the call in memory that nobody has written, an index into Comparison::rows; -1:
 // there is none.
 int32_t UnwrittenInput(const Comparison& comparison, int32_t pair);
-// "output.0": the name of the row's leaf without the name of its call. An argument of an API has the
-// name of the function's parameter where that is known: "training", "tensors.1", else "input.5".
+// "output.0", "input.5": the name of the row's leaf without the name of its call.
+std::string_view LeafPath(const Comparison& comparison, int32_t row);
+// The same for people: an argument of an API has the name of the function's parameter where that is
+// known: "training", "tensors.1".
 std::string LeafLabel(const Comparison& comparison, int32_t row);
 // 3.1, 410, 4.1e+05: three digits for people; "inf".
 std::string ShortNumber(double value);

@@ -50,7 +50,7 @@ std::string DescribeHyperParameters(const Comparison& c, int32_t p) {
       return index < 0 ? std::string("not given") : PlainValue(dump.leaves[index]);
     };
     text += fmt::format("{}{} is {} in the target, {} in the golden", text.empty() ? "" : "; ",
-                        NameOf(LeafLabel(c, static_cast<int32_t>(i))), value(c.target, row.target),
+                        NameOf(LeafPath(c, static_cast<int32_t>(i))), value(c.target, row.target),
                         value(c.golden, row.golden));
   }
   if (found > kMost) text += fmt::format("; {} more differ", found - kMost);

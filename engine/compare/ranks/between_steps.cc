@@ -140,7 +140,7 @@ StepWeights WeightsIn(const Comparison& c) {
         wrong_gradients |= c.measures[i].verdict == RowVerdict::kDiffers;
       }
       if (!optimizer && leaf.slot != Slot::kParameter) continue;
-      std::string_view label = LeafLabel(c, static_cast<int32_t>(i));
+      std::string_view label = LeafPath(c, static_cast<int32_t>(i));
       const auto named = [&](std::string_view prefix) {
         if (!label.starts_with(prefix)) return false;
         label.remove_prefix(prefix.size());
