@@ -60,7 +60,7 @@ test-all: build ## the same, and the long campaigns
 	@$(bin)/python tests/run.py --build $(build) --campaigns
 
 test-real: build $(real_stamp) ## programs of transformers, lightning, timm, ...: repeated runs, planted bugs (half an hour)
-	@tools/test_torch.sh $(PYTHON) $(real) $(build) $(venv) tests/real/trials.py $(REAL)
+	@tools/test_torch.sh $(PYTHON) $(real) $(build) $(venv) tests/real/trials.py tests/python/test_callbacks.py $(REAL)
 
 $(real_stamp): tests/real/requirements.txt tests/real/timm.txt
 	@echo "== libraries of real programs into $(real)/"

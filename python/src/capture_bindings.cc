@@ -234,6 +234,9 @@ void BindCapture(nb::module_& m) {
   m.def(
       "step", [=] { collector().Guarded([&] { collector().Step(); }); }, "End the step.");
   m.def(
+      "take_back_empty_step", [=] { collector().session().TakeBackEmptyStep(); },
+      "After step(): go back to the step that it ended, if no start() was asked for in it.");
+  m.def(
       "folder", [=] { return collector().session().folder(); },
       "Where the current step is written.");
 }

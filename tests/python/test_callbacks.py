@@ -1,5 +1,6 @@
 """Callbacks for trainers that own the loop: with fakes, and with the libraries where installed."""
 
+import pickle
 import sys
 import types
 
@@ -8,7 +9,7 @@ import torch
 from recording import forked, read_dump
 
 from msprobe import UsageError
-from msprobe.pytorch import PrecisionDebugger
+from msprobe.pytorch import MsprobeCallback, PrecisionDebugger
 
 MODEL = torch.nn.Sequential(torch.nn.Linear(2, 1))
 X = torch.ones(4, 2)
@@ -47,10 +48,8 @@ def fake_trainer_train(callback, optimizer_steps, micro_batches, begin=0):
 @forked
 def test_a_step_of_transformers_is_one_of_the_optimizer(tmp_path, monkeypatch):
     fake(monkeypatch, "transformers", TrainerCallback=Base)
-    from msprobe.pytorch.callbacks import TransformersCallback
-
     PrecisionDebugger(dump_path=str(tmp_path), level="mix")
-    fake_trainer_train(TransformersCallback(), optimizer_steps=2, micro_batches=3)
+    fake_trainer_train(MsprobeCallback(), optimizer_steps=2, micro_batches=3)
     assert steps(tmp_path) == [0, 1]
     names = read_dump(tmp_path, step=1).names
     assert "Module.0.Linear.forward.2" in names and "Module.0.Linear.forward.3" not in names
@@ -60,10 +59,8 @@ def test_a_step_of_transformers_is_one_of_the_optimizer(tmp_path, monkeypatch):
 @forked
 def test_a_resumed_training_goes_on_counting(tmp_path, monkeypatch):
     fake(monkeypatch, "transformers", TrainerCallback=Base)
-    from msprobe.pytorch.callbacks import TransformersCallback
-
     PrecisionDebugger(dump_path=str(tmp_path), level="L1")
-    fake_trainer_train(TransformersCallback(), optimizer_steps=2, micro_batches=1, begin=7)
+    fake_trainer_train(MsprobeCallback(), optimizer_steps=2, micro_batches=1, begin=7)
     assert steps(tmp_path) == [7, 8]
 
 
@@ -84,10 +81,8 @@ def fake_lightning_fit(callback, batches, accumulate):
 def test_a_step_of_lightning_is_one_of_the_optimizer(tmp_path, monkeypatch):
     pytorch = fake(monkeypatch, "lightning.pytorch", Callback=Base)
     fake(monkeypatch, "lightning", pytorch=pytorch)
-    from msprobe.pytorch.callbacks import LightningCallback
-
     PrecisionDebugger(dump_path=str(tmp_path), level="mix")
-    fake_lightning_fit(LightningCallback(), batches=4, accumulate=2)
+    fake_lightning_fit(MsprobeCallback(), batches=4, accumulate=2)
     assert steps(tmp_path) == [0, 1]
     names = read_dump(tmp_path, step=0).names
     assert "Module.0.Linear.forward.1" in names and "Module.0.Linear.forward.2" not in names
@@ -96,38 +91,31 @@ def test_a_step_of_lightning_is_one_of_the_optimizer(tmp_path, monkeypatch):
 
 @forked
 def test_the_older_name_of_lightning(monkeypatch):
-    monkeypatch.setitem(sys.modules, "lightning", None)
     monkeypatch.setitem(sys.modules, "lightning.pytorch", None)
     fake(monkeypatch, "pytorch_lightning", Callback=Base)
-    from msprobe.pytorch import callbacks
-
-    assert issubclass(callbacks.LightningCallback, Base)
-    assert callbacks.LightningCallback is callbacks.LightningCallback
+    callback = MsprobeCallback()
+    assert isinstance(callback, Base)
+    assert type(pickle.loads(pickle.dumps(callback))).__mro__[1:] == type(callback).__mro__[1:]
 
 
 @forked
 def test_a_callback_needs_a_debugger(monkeypatch):
     fake(monkeypatch, "transformers", TrainerCallback=Base)
-    from msprobe.pytorch import callbacks
-
     with pytest.raises(UsageError, match="add `PrecisionDebugger"):
-        fake_trainer_train(callbacks.TransformersCallback(), 1, 1)
-    with pytest.raises(AttributeError, match="no attribute 'KerasCallback'"):
-        callbacks.KerasCallback  # noqa: B018
+        fake_trainer_train(MsprobeCallback(), 1, 1)
 
 
 @forked
-def test_the_libraries_are_imported_when_asked_for():
-    import msprobe.pytorch.callbacks  # noqa: F401
-
+def test_a_callback_needs_a_library():
     assert not {"transformers", "lightning", "pytorch_lightning"} & sys.modules.keys()
+    with pytest.raises(UsageError, match="expected `import transformers` or `import lightning`"):
+        MsprobeCallback()
 
 
 @forked
 def test_transformers(tmp_path):
     transformers = pytest.importorskip("transformers")
     pytest.importorskip("accelerate")
-    from msprobe.pytorch.callbacks import TransformersCallback
 
     class Model(torch.nn.Module):
         def __init__(self):
@@ -150,7 +138,7 @@ def test_transformers(tmp_path):
     )
     data = [{"x": torch.ones(2)} for _ in range(12)]
     transformers.Trainer(
-        Model(), settings, train_dataset=data, callbacks=[TransformersCallback()]
+        Model(), settings, train_dataset=data, callbacks=[MsprobeCallback()]
     ).train()
     assert steps(tmp_path / "dump") == [0, 1, 2]
     names = read_dump(tmp_path / "dump", step=2).names
@@ -160,7 +148,6 @@ def test_transformers(tmp_path):
 @forked
 def test_lightning(tmp_path):
     lightning = pytest.importorskip("lightning.pytorch")
-    from msprobe.pytorch.callbacks import LightningCallback
 
     class Model(lightning.LightningModule):
         def __init__(self):
@@ -182,7 +169,7 @@ def test_lightning(tmp_path):
         enable_checkpointing=False,
         enable_progress_bar=False,
         default_root_dir=str(tmp_path),
-        callbacks=[LightningCallback()],
+        callbacks=[MsprobeCallback()],
     )
     trainer.fit(Model(), torch.utils.data.DataLoader(torch.ones(12, 2), batch_size=2))
     assert steps(tmp_path / "dump") == [0, 1, 2]

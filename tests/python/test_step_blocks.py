@@ -1,4 +1,4 @@
-"""`with debugger.one_step(model)`, and what the debugger says of steps and arguments."""
+"""`with debugger.step(model)`, and what the debugger says of steps and arguments."""
 
 import subprocess
 import sys
@@ -22,7 +22,7 @@ def steps(folder):
 def test_each_block_is_a_step(tmp_path):
     debugger = PrecisionDebugger(dump_path=str(tmp_path), level="mix")
     for _ in range(2):
-        with debugger.one_step(MODEL) as same:
+        with debugger.step(MODEL) as same:
             MODEL(X).sum().backward()
         assert same is debugger
         torch.tanh(X)  # between the steps
@@ -36,10 +36,10 @@ def test_each_block_is_a_step(tmp_path):
 @forked
 def test_a_block_that_raises_ends_its_step(tmp_path):
     debugger = PrecisionDebugger(dump_path=str(tmp_path), level="L1")
-    with pytest.raises(RuntimeError, match="on purpose"), debugger.one_step():
+    with pytest.raises(RuntimeError, match="on purpose"), debugger.step():
         torch.relu(X)
         raise RuntimeError("on purpose")
-    with debugger.one_step():
+    with debugger.step():
         torch.tanh(X)
     assert read_dump(tmp_path, step=0).names == ["Torch.relu.0.forward"]
     assert read_dump(tmp_path, step=1).names == ["Torch.tanh.0.forward"]
@@ -48,14 +48,14 @@ def test_a_block_that_raises_ends_its_step(tmp_path):
 @forked
 def test_blocks_and_calls_of_step(tmp_path):
     debugger = PrecisionDebugger(dump_path=str(tmp_path), level="L1", step=[1, 3])
-    with debugger.one_step():
+    with debugger.step():
         torch.relu(X)
     debugger.start()
     torch.tanh(X)
     debugger.stop()
     debugger.step()
     debugger.step()
-    with PrecisionDebugger.one_step():
+    with PrecisionDebugger.step():
         torch.abs(X)
     assert read_dump(tmp_path, step=1).names == ["Torch.tanh.0.forward"]
     assert read_dump(tmp_path, step=3).names == ["Torch.abs.0.forward"]
@@ -64,10 +64,10 @@ def test_blocks_and_calls_of_step(tmp_path):
 
 @forked
 def test_a_block_needs_a_debugger_and_a_model(tmp_path):
-    with pytest.raises(UsageError, match="constructed first"), PrecisionDebugger.one_step():
+    with pytest.raises(UsageError, match="constructed first"), PrecisionDebugger.step():
         pass
     debugger = PrecisionDebugger(dump_path=str(tmp_path), level="L0")
-    with pytest.raises(UsageError, match="found no model"), debugger.one_step():
+    with pytest.raises(UsageError, match="found no model"), debugger.step():
         pass
 
 

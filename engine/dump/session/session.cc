@@ -43,6 +43,7 @@ void Session::SayUnreachedSteps() {
 
 bool Session::StepIsWanted() {
   last_started_ = std::max(last_started_, step_);
+  started_ = true;
   if (disabled_ || failed_ || concluded_ || !enabled()) return false;
   if (collecting_) return true;
   if (next_ && !std::exchange(said_later_, true)) {
@@ -167,6 +168,16 @@ Status Session::Stop() {
   return closed;
 }
 
+void Session::Step() {
+  const bool empty = !started_;
+  BeginAtStep(step_ + 1);
+  after_empty_step_ = empty;
+}
+
+void Session::TakeBackEmptyStep() {
+  if (after_empty_step_ && !started_) BeginAtStep(step_ - 1);
+}
+
 void Session::BeginAtStep(int64_t step) {
   (void)Stop();  // logs what fails
   if (!failed_) {
@@ -174,6 +185,7 @@ void Session::BeginAtStep(int64_t step) {
   }
   files_.Forget();
   step_ = step;
+  started_ = after_empty_step_ = false;
   ++epoch_;
   calls_.NewStep();
   filter_.NewStep();

@@ -44,7 +44,10 @@ class Session {
   // files.
   Status Stop();
   // Begins the next step: counters begin at 0 again, the next Start writes to a new folder.
-  void Step() { BeginAtStep(step_ + 1); }
+  void Step();
+  // After Step() behind a step in which no start was asked for: that step is the current one again,
+  // so that a block of code that begins with Step() has no empty step before it.
+  void TakeBackEmptyStep();
   void BeginAtStep(int64_t step);  // the same for any step, for a training that was resumed
 
   // Takes a configuration whose file has changed; to be called after Stop. It holds from the next
@@ -136,7 +139,9 @@ class Session {
   bool disabled_ = false;
   bool collecting_ = false, failed_ = false, concluded_ = false;
   int64_t last_started_ = -1;  // the last step for which a start was asked
-  bool recorded_ = false;      // some step was recorded
+  bool started_ = false;       // a start was asked for the current step
+  bool after_empty_step_ = false;
+  bool recorded_ = false;  // some step was recorded
   bool said_end_ = false, said_unreached_ = false, said_later_ = false, said_no_request_ = false;
   CallNames calls_;
   StepFiles files_;

@@ -86,7 +86,7 @@ class PrecisionDebugger:
     The same, with the block as the step::
 
         for batch in loader:
-            with debugger.one_step(model):
+            with debugger.step(model):
                 loss = model(batch).sum()
                 loss.backward()
     """
@@ -204,24 +204,27 @@ class PrecisionDebugger:
         _engine.stop_calls()
 
     @_method
-    def step(cls):
-        """End the step: the next calls go to the next ``step<N>``, with call numbers from 0."""
+    def step(cls, model=None):
+        """End the step: the next calls go to the next ``step<N>``, with call numbers from 0.
+
+        As a block, ``with debugger.step(model):``, it is :meth:`start` before the block, and
+        :meth:`stop` and ``step()`` after it, also if the block raises: the block is one step.
+
+        Args:
+            model: as for :meth:`start`, for the block.
+        """
+        if model is not None:
+            hooks.check_model(model)
+            cls._model = model
         if not dataloader.warns("step"):
             cls._end_step()
-
-    @_method
-    def one_step(cls, model=None, token_range=None, rank_id=None, scheduled_tokens=None):
-        """A block that is one step: :meth:`start` before it, :meth:`stop` and :meth:`step` after.
-
-        The arguments are those of :meth:`start`. If the block raises, the step ends as well: the
-        files are complete, the next block is the next step, and the exception goes on.
-        """
-        return cls._one_step(model, token_range, rank_id, scheduled_tokens)
+        return cls._block()
 
     @classmethod
     @contextlib.contextmanager
-    def _one_step(cls, *arguments):
-        cls.start(*arguments)
+    def _block(cls):
+        _engine.take_back_empty_step()
+        cls.start()
         try:
             yield cls.instance
         finally:
