@@ -278,8 +278,11 @@ void CompareOutput::PrintJson() {
     text += fmt::format("\"{}\": ", r.rank < 0 ? "" : fmt::format("{}", r.rank));
     if (r.failed.ok()) {
       std::string_view json = kept_[i].json;
-      if (!compare::InheritedFrom(r, first_wrong_step).empty() && json.starts_with('{')) {
-        text += fmt::format("{{\n  \"inherited_from_step\": {},", first_wrong_step);
+      const bool inherited = !compare::InheritedFrom(r, first_wrong_step).empty();
+      if ((inherited || r.rounding_of_step >= 0) && json.starts_with('{')) {
+        text +=
+            fmt::format("{{\n  \"{}\": {},", inherited ? "inherited_from_step" : "rounding_of_step",
+                        inherited ? first_wrong_step : r.rounding_of_step);
         json.remove_prefix(1);
       }
       text += json;
@@ -304,6 +307,7 @@ Status CompareOutput::WriteFilesOnAllPairs() {
 
 Status CompareOutput::Finish() {
   for (Kept& kept : kept_) results_.push_back(std::move(kept.result));
+  compare::ForgiveCarriedRounding(results_);
   if (results_.size() == 1 && !results_[0].failed.ok()) return results_[0].failed;
   // What was found may have taken hours: it is printed even if no file can be written.
   Status unwritten;

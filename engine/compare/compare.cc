@@ -10,6 +10,7 @@
 #include "engine/compare/explain/classify.h"
 #include "engine/compare/explain/divergence.h"
 #include "engine/compare/explain/first_bits.h"
+#include "engine/compare/explain/grown_rounding.h"
 #include "engine/compare/explain/summary.h"
 #include "engine/compare/judge/judge.h"
 #include "engine/compare/measure/common_data.h"
@@ -18,9 +19,9 @@
 #include "engine/compare/measure/measure.h"
 #include "engine/compare/measure/moved_data.h"
 #include "engine/compare/measure/outside_data.h"
-#include "engine/compare/measure/overwritten.h"
 #include "engine/compare/measure/run_start.h"
 #include "engine/compare/measure/same_tensor.h"
+#include "engine/compare/measure/uncounted_values.h"
 #include "engine/compare/measure/unwritten.h"
 #include "engine/compare/model/record_keys.h"
 
@@ -185,13 +186,17 @@ Result<Comparison> Compare(Dump target, Dump golden, const CompareOptions& optio
   if (!c.exact.empty()) JudgeByBits(&c);
   JudgeDTypeArguments(&c);
   ForgiveOverwritten(&c);
+  ForgiveOtherForms(&c);
   JudgeMovedData(&c);
   GiveOneVerdictToEachTensor(&c);
   JudgeOutsideIntegers(&c);
   ForgiveGradientOrder(&c);
   ForgiveUnwritten(&c);
   ClassifyCalls(&c);
-  if (c.exact.empty()) ForgiveEnlargedRounding(&c);
+  if (ForgiveGrownRounding(&c)) {
+    GiveOneVerdictToEachTensor(&c);
+    ClassifyCalls(&c);
+  }
   FindFirstDivergence(&c);
   FindFirstBits(&c);
   CompareRunStarts(&c);

@@ -69,21 +69,28 @@ TEST(UnmatchedCalls, CallsAloneAreADifferenceWithAPlace) {
   EXPECT_THAT(report, HasSubstr("train.py:72"));
 }
 
-// A batch norm: its momentum affects only the running statistics, and so the next step.
-Dump Normalise(const char* momentum, double running) {
+// A normalisation with a momentum that affects only its running statistics, and so the next step.
+Dump Normalise(const char* momentum, double running, const char* api = "Custom.norm") {
   DumpBuilder b;
-  b.Call("Functional.batch_norm.0.forward").In(Numbers(1, -1, 0, 3));
+  b.Call(std::string(api) + ".0.forward").In(Numbers(1, -1, 0, 3));
   b.In(Scaled(Numbers(5, 4, 4.5, 9), running)).Value("momentum", "float", momentum);
   b.Out(Scaled(Numbers(2, -2, 0, 5), running));
   b.At("net.py", 24, "y = self.norm(x)");
   return b.Take();
 }
 
+TEST(UnmatchedCalls, AnArgumentThatChangesBuffersIsIntroduced) {
+  const Comparison c = MustCompare(Normalise("0.2", 0, "Functional.batch_norm"),
+                                   Normalise("0.1", 0, "Functional.batch_norm"));
+  ASSERT_EQ(c.first.pair, 0);
+  EXPECT_THAT(c.first.why, HasSubstr("momentum is \"0.2\" in the target, \"0.1\" in the golden"));
+}
+
 TEST(UnmatchedCalls, AnArgumentWithoutEffectOnTheStepIsSaid) {
   const Comparison c = MustCompare(Normalise("0.2", 0), Normalise("0.1", 0));
   EXPECT_EQ(c.first.pair, -1);
   EXPECT_EQ(DescribeDifferingArguments(c),
-            "Functional.batch_norm.0.forward (net.py:24 in forward: y = self.norm(x)) was made "
+            "Custom.norm.0.forward (net.py:24 in forward: y = self.norm(x)) was made "
             "differently: momentum is \"0.2\" in the target, \"0.1\" in the golden");
   const std::vector<RankResult> steps = {
       SummarizeRank(c, 0, -1),

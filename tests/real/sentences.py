@@ -42,6 +42,11 @@ def outputs(entry):
     return tensors(entry.get("output"))
 
 
+def said(value):
+    """A value in a sentence, as JSON spells it."""
+    return {"True": "true", "False": "false"}.get(value, value)
+
+
 def words(entry):
     return json.dumps(entry)
 
@@ -54,8 +59,9 @@ class Report:
         self.first = report["first_divergence"]
 
     def before(self, name):
-        """Names that both dumps have before an entry of one of them."""
-        names = list(self.target if name in self.target else self.golden)
+        """Names that both dumps have before an entry of one of them, or of the golden alone."""
+        alone = not self.first["target_name"] or name not in self.target
+        names = list(self.golden if alone else self.target)
         return [e for e in names[: names.index(name)] if e in self.target and e in self.golden]
 
     def differs(self, name, part):
@@ -80,7 +86,7 @@ class Report:
             a, b = (each.rstrip(";,") for each in value.groups())
             if "None" in (a, b):
                 continue
-            assert a in words(entry) and b in words(partner), f"{why}: {name}"
+            assert said(a) in words(entry) and said(b) in words(partner), f"{why}: {name}"
         if "no recorded operation made the value" in why:
             made = {fp for each in earlier for fp in outputs(self.target[each])}
             made &= {fp for each in earlier for fp in outputs(self.golden[each])}

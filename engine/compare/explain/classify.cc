@@ -76,7 +76,9 @@ CallClass Classify(const Comparison& c, int32_t p, const Before& before) {
   }
   const bool computed =
       c.exact.empty() && (before.noise || s.in.noise) && ArgumentsAreWithinRounding(c, s);
-  if (s.arguments.differs && s.out.noise && !computed) return CallClass::kIntroduced;
+  // What the argument changes may be seen later only: momentum of batch_norm, in the next step.
+  const bool shows = s.out.noise || UpdatesBuffers(c.target.records[pair.target].api);
+  if (s.arguments.differs && shows && !computed) return CallClass::kIntroduced;
   if (s.in.unknown || s.out.unknown) return CallClass::kUnknown;
   if (s.in.noise || s.out.noise || s.arguments.noise) return CallClass::kNoise;
   if (s.in.equal || s.out.equal || s.arguments.equal) return CallClass::kEqual;
@@ -131,32 +133,6 @@ CallSummary SummarizeGradients(const Comparison& c, int32_t gradients) {
   const int32_t backward = ModuleCallOf(c, gradients, Direction::kBackward);
   if (backward >= 0 && c.pairs[backward].matched()) s.in = SummarizeCall(c, backward).in;
   return s;
-}
-
-void ForgiveEnlargedRounding(Comparison* c) {
-  const auto any = [&](CallClass wanted) {
-    return std::find(c->classes.begin(), c->classes.end(), wanted) != c->classes.end();
-  };
-  if (!any(CallClass::kIntroduced) || any(CallClass::kInherited)) return;
-  std::vector<int32_t> enlarging;
-  for (size_t p = 0; p < c->pairs.size(); ++p) {
-    const int32_t at = static_cast<int32_t>(p);
-    const CallSummary call = SummarizeCall(*c, at);
-    if (!call.out.differs && !call.in.differs && !call.arguments.differs) continue;
-    if (c->classes[p] != CallClass::kIntroduced || !IsEnlargedRounding(*c, at, call) ||
-        !UpdatesInPlace(RecordOf(*c, at).api))
-      return;
-    enlarging.push_back(at);
-  }
-  for (const int32_t p : enlarging) {
-    const RecordPair& pair = c->pairs[p];
-    for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
-      if (c->measures[i].verdict != RowVerdict::kDiffers) continue;
-      c->measures[i].verdict = RowVerdict::kNoise;
-      c->measures[i].reason = Reason::kEnlarged;
-    }
-    c->classes[p] = CallClass::kNoise;
-  }
 }
 
 void ClassifyCalls(Comparison* c) {

@@ -49,10 +49,4 @@ CallSummary SummarizeGradients(const Comparison& comparison, int32_t gradients);
 // Plain arguments that differ make a call `introduced` and not `inherited`: they are the cause.
 void ClassifyCalls(Comparison* comparison);
 
-// Makes rows and calls noise when the only differences of a comparison are these: updates in place
-// (of an optimizer) enlarged the rounding of their inputs, and no call passed it on. An optimizer
-// divides each gradient by its own size, so a gradient that is zero apart from rounding gives a
-// large result. With any other difference all verdicts stay.
-void ForgiveEnlargedRounding(Comparison* comparison);
-
 }  // namespace msprobe::compare

@@ -25,16 +25,21 @@ bool SameNumbers(const Leaf& a, const Leaf& b) {
          a.norm == b.norm && a.shape.SameWithoutOnes(b.shape);
 }
 
-int32_t FindProducer(const Dump& dump, const Leaf& leaf, int32_t before) {
-  if (!TellsTensorsApart(leaf)) return -1;
+const Leaf* FindOutput(const Dump& dump, const Leaf& leaf, int32_t before) {
+  if (!TellsTensorsApart(leaf)) return nullptr;
   PageRelease pages(dump);
   for (int32_t r = std::min(before, static_cast<int32_t>(dump.records.size())) - 1; r >= 0; --r) {
     pages.RowsDone(dump.records[r].leaf_count);
     for (const Leaf& out : dump.LeavesOf(dump.records[r])) {
-      if (out.slot == Slot::kOutput && SameNumbers(out, leaf)) return r;
+      if (out.slot == Slot::kOutput && SameNumbers(out, leaf)) return &out;
     }
   }
-  return -1;
+  return nullptr;
+}
+
+int32_t FindProducer(const Dump& dump, const Leaf& leaf, int32_t before) {
+  const Leaf* made = FindOutput(dump, leaf, before);
+  return made == nullptr ? -1 : made->record;
 }
 
 }  // namespace msprobe::compare

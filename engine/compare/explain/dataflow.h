@@ -12,6 +12,8 @@ namespace msprobe::compare {
 // is none, or the numbers of the leaf do not identify a tensor (all elements are equal, or no
 // numbers were recorded).
 int32_t FindProducer(const Dump& dump, const Leaf& leaf, int32_t before);
+// That output itself; null where FindProducer returns -1.
+const Leaf* FindOutput(const Dump& dump, const Leaf& leaf, int32_t before);
 
 // Whether both leaves have the same numbers, as far as they were recorded.
 bool SameNumbers(const Leaf& a, const Leaf& b);

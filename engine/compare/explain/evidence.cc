@@ -202,8 +202,9 @@ EarlierCalls CountEarlierCalls(const Comparison& c, int32_t pair) {
 
 Rounding RoundingOfRow(const Comparison& c, int32_t row) {
   const Leaf &t = c.target.leaves[c.rows[row].target], &g = c.golden.leaves[c.rows[row].golden];
-  if (c.measures[row].reason == Reason::kCoarserBefore) return RoundingOf(c.NoiseDTypeOf(row));
-  return CoarserRounding(t.dtype, g.dtype);
+  const ElementType before = c.NoiseDTypeOf(row);
+  return JudgedType(t.dtype, g.dtype, before) == before ? RoundingOf(before)
+                                                        : CoarserRounding(t.dtype, g.dtype);
 }
 
 double ExplainedFor(const Comparison& c, int32_t row) {
@@ -218,11 +219,6 @@ double ExplainedFor(const Comparison& c, int32_t row) {
 double JumpOf(const CallSummary& call) {
   if (call.in.severity <= 0) return kInf;
   return call.out.severity / std::max(call.in.severity, 1.0);
-}
-
-bool IsEnlargedRounding(const Comparison& c, int32_t pair, const CallSummary& call) {
-  return call.in.noise && !call.in.differs && !call.in.unknown && !call.arguments.differs &&
-         AmplifiesRounding(RecordOf(c, pair).api) && JumpOf(call) <= kNaturalAmplification;
 }
 
 double ConfidenceOf(const Comparison& c, int32_t pair, const CallSummary& call,

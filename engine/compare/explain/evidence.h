@@ -34,9 +34,6 @@ Rounding RoundingOfRow(const Comparison& comparison, int32_t row);
 double ExplainedFor(const Comparison& comparison, int32_t row);
 // Output severity / input severity; infinity when all inputs are bit-equal.
 double JumpOf(const CallSummary& call);
-// Whether the error is no more than the rounding of the inputs, which this kind of operation
-// enlarges.
-bool IsEnlargedRounding(const Comparison& comparison, int32_t pair, const CallSummary& call);
 
 // "312 calls before it are bit-equal, 14 within rounding (largest 3.1 roundings)"
 std::string DescribeEarlierCalls(const Comparison& comparison, const EarlierCalls& before);

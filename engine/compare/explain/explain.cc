@@ -189,7 +189,9 @@ FirstDivergence ExplainIntroduced(const Comparison& c, int32_t p) {
   if (argument_only) {
     f.why = fmt::format("{}{}; {}; its result {}", made_otherwise, DescribeEarlierCalls(c, before),
                         DescribeInputs(c, p, call),
-                        call.out.unknown ? "could not be judged" : "is still within rounding");
+                        call.out.unknown ? "could not be judged"
+                        : call.out.noise ? "is still within rounding"
+                                         : "is equal");
     f.advice = Advice(c, p, call);
     return f;
   }
@@ -379,17 +381,26 @@ std::optional<Origin> AParameter(const Comparison& c, const WrongInput& in) {
           : std::string(kCompareCheckpoints)};
 }
 
-// The record that made the value, in the target and in the golden; -1: not recorded.
+// The output of a call that made the value, in the target and in the golden; null: not recorded.
 struct Makers {
-  int32_t target, golden;
+  const Leaf *target, *golden;
 };
 
-std::optional<Origin> AnotherCallsOutput(const Comparison& c, const Makers& made) {
-  if (made.target < 0 || made.golden < 0 || ArePartners(c, made.target, made.golden))
+std::optional<Origin> AnotherOutput(const Comparison& c, const Makers& made) {
+  if (made.target == nullptr || made.golden == nullptr) return std::nullopt;
+  const Record &target = c.target.records[made.target->record],
+               &golden = c.golden.records[made.golden->record];
+  std::string flow;
+  if (!ArePartners(c, made.target->record, made.golden->record)) {
+    flow = fmt::format("the target passes the output of {}, the golden that of {}", target.name,
+                       golden.name);
+  } else if (LeafSuffix(*made.target, target) != LeafSuffix(*made.golden, golden)) {
+    flow = fmt::format("the target passes {}, the golden {}", made.target->name.view(),
+                       made.golden->name.view());
+  } else {
     return std::nullopt;
-  return Origin{kFlowConfidence,
-                fmt::format("the target passes the output of {}, the golden that of {}",
-                            c.target.records[made.target].name, c.golden.records[made.golden].name),
+  }
+  return Origin{kFlowConfidence, std::move(flow),
                 "the two programs are wired differently here: compare the source lines"};
 }
 
@@ -406,7 +417,7 @@ std::optional<Origin> InsideAModule(const Comparison& c, int32_t p) {
 Origin OutsideTheRecording(const Comparison& c, const WrongInput& in, const Makers& made,
                            const EarlierCalls& before) {
   if (const std::vector<OtherWeight> weights = OtherWeights(c);
-      !weights.empty() && made.target < 0 && made.golden < 0) {
+      !weights.empty() && made.target == nullptr && made.golden == nullptr) {
     return {kUnrecordedConfidence,
             fmt::format("no recorded operation made the value, and {} differs already in the "
                         "weights file",
@@ -418,13 +429,14 @@ Origin OutsideTheRecording(const Comparison& c, const WrongInput& in, const Make
             "compare the input data and their order, the seed, and the weights"};
   }
   const bool weight = in.target.requires_grad == "True" && in.golden.requires_grad == "True" &&
-                      made.target < 0 && made.golden < 0;
+                      made.target == nullptr && made.golden == nullptr;
   return {weight ? 0.85 : kUnrecordedConfidence,
-          "no recorded operation made the value, so it comes from outside the recording",
+          "no recorded operation made the value: it comes from outside the recording, or an "
+          "operation that is not recorded made it, such as indexing",
           weight ? "it requires a gradient and nothing recorded made it: probably a weight; "
                    "compare the checkpoints"
-                 : "compare the data that enter here, or record more: an operation that was "
-                   "not recorded may have made it"};
+                 : "compare the data that enter here, and the code between this call and the one "
+                   "before it"};
 }
 
 }  // namespace
@@ -440,11 +452,12 @@ FirstDivergence ExplainInherited(const Comparison& c, int32_t p) {
 
   const EarlierCalls before = CountEarlierCalls(c, p);
   const RecordPair& pair = c.pairs[p];
-  const Makers made{FindProducer(c.target, in.target, pair.target),
-                    FindProducer(c.golden, in.golden, pair.golden)};
-  std::optional<Origin> origin = AnOtherWeight(c, in, made.target >= 0 || made.golden >= 0);
+  const Makers made{FindOutput(c.target, in.target, pair.target),
+                    FindOutput(c.golden, in.golden, pair.golden)};
+  std::optional<Origin> origin =
+      AnOtherWeight(c, in, made.target != nullptr || made.golden != nullptr);
   if (!origin) origin = AParameter(c, in);
-  if (!origin) origin = AnotherCallsOutput(c, made);
+  if (!origin) origin = AnotherOutput(c, made);
   if (!origin) origin = InsideAModule(c, p);
   if (!origin) {
     if (const int32_t u = UnmatchedNear(c, p); u >= 0)

@@ -32,7 +32,7 @@ RunVerdict VerdictOf(const Comparison& c, Summary* s) {
   if (s->rows[static_cast<int>(RowVerdict::kDiffers)] > 0) return RunVerdict::kDiffers;
   if (s->compared == 0 || ComparedTooLittle(*s)) return RunVerdict::kUnknown;
   // A run that was killed may have made the missing calls later.
-  const bool other_calls = (s->target_only_calls > 0 && c.golden.complete) ||
+  const bool other_calls = s->other_forms > 0 || (s->target_only_calls > 0 && c.golden.complete) ||
                            (s->golden_only_calls > 0 && c.target.complete);
   if (unknown > 0 || other_calls) {
     const UnpairedResults unpaired(c);
@@ -55,6 +55,7 @@ Summary Summarize(const Comparison& c) {
     ++s.rows[static_cast<int>(m.verdict)];
     s.neutral_rows += IsNeutral(m);
     s.compared += m.verdict != RowVerdict::kUnknown;
+    s.other_forms += m.reason == Reason::kOtherForm;
     if (!IsNeutral(m)) {
       s.target_values += c.rows[i].target >= 0;
       s.golden_values += c.rows[i].golden >= 0;

@@ -31,6 +31,7 @@ struct Summary {
   // against a run.
   int64_t compared = 0, target_values = 0, golden_values = 0;
   int64_t neutral_rows = 0;  // unknown rows that say nothing against a run (IsNeutral)
+  int64_t other_forms = 0;   // of them, values that the runs pass in another form
   int64_t target_only_rows = 0, golden_only_rows = 0;
   int64_t target_only_calls = 0, golden_only_calls = 0;
   int64_t aligned_calls = 0;    // paired under different names

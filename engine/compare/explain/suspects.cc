@@ -12,9 +12,9 @@
 namespace msprobe::compare {
 namespace {
 
-// An error has grown from call to call when it is at most kDriftJump times as large as that of the
-// inputs and at most kDriftSize times as large as rounding explains.
-constexpr double kDriftJump = 8, kDriftSize = 8;
+// An error has grown from call to call when it is at most so many times as large as that of the
+// inputs.
+constexpr double kDriftJump = 8;
 // How many pairs before the first wrong call are near.
 constexpr int kNeighbourhood = 16;
 
@@ -51,8 +51,13 @@ Mover UnmatchedMover(const Comparison& c, int32_t p) {
 }
 
 int32_t UnmatchedNear(const Comparison& c, int32_t p) {
+  // A forward call behind a backward call is in the backward pass too: code of autograd.Function.
+  const auto in_pass_of_p = [&](int32_t q) {
+    const Direction direction = RecordOf(c, q).direction;
+    return direction == RecordOf(c, p).direction || direction == Direction::kBackward;
+  };
   for (int32_t q = p - 1; q >= 0 && q >= p - kNeighbourhood; --q) {
-    if (!c.pairs[q].matched() && RecordOf(c, q).direction == RecordOf(c, p).direction) return q;
+    if (!c.pairs[q].matched() && in_pass_of_p(q)) return q;
   }
   return -1;
 }
@@ -83,10 +88,7 @@ int32_t LargestJump(const Comparison& c, int32_t p) {
   const CallSummary call = SummarizeCall(c, p);
   if (call.in.severity <= 0 || call.arguments.differs || !std::isfinite(call.out.severity))
     return -1;
-  if (call.out.worst_row < 0 ||
-      call.out.severity >= kDriftSize * ExplainedFor(c, call.out.worst_row))
-    return -1;
-  if (JumpOf(call) >= kDriftJump) return -1;
+  if (call.out.worst_row < 0 || JumpOf(call) >= kDriftJump) return -1;
   int32_t best = p;
   double best_jump = JumpOf(call);
   for (int32_t q = 0; q < p; ++q) {

@@ -71,8 +71,9 @@ class UnpairedResults::Side {
       const uint64_t key = ContentKey(leaf);
       if (key != 0 && compared_.HasHash(key)) return true;
     }
-    // A number or a text that is read from a tensor changes nothing.
-    return !tensors && values;
+    // A number or a text that is read from a tensor changes nothing, and a call that raised (a
+    // checkpoint ends its recomputation so) has no results.
+    return !tensors && (values || !record.exception.empty());
   }
 
   const Comparison& c_;

@@ -208,6 +208,21 @@ void JudgeScalars(const Leaf& target, const Leaf& golden, const JudgeOptions& op
   Settle(m, RowVerdict::kDiffers, Reason::kValueDiffers, kInf);
 }
 
+bool HaveFingerprints(const Leaf& target, const Leaf& golden) {
+  return !target.fingerprint.empty() && !golden.fingerprint.empty() && target.dtype == golden.dtype;
+}
+
+bool HaveChecksums(const Leaf& target, const Leaf& golden) {
+  return Recorded(target.checksum) && Recorded(golden.checksum) &&
+         ComparableChecksums(target, golden);
+}
+
+bool AreBitEqual(const Leaf& target, const Leaf& golden) {
+  return (HaveFingerprints(target, golden) && target.fingerprint == golden.fingerprint) ||
+         (HaveChecksums(target, golden) && target.checksum == golden.checksum &&
+          target.dtype == golden.dtype);
+}
+
 }  // namespace
 
 Differences DifferencesOf(const Leaf& target, const Leaf& golden) {
@@ -255,13 +270,9 @@ void JudgeLeaves(const Leaf& target, const Leaf& golden, Mode mode, const JudgeO
   }
   if (target.shape.elements() == 0) return Settle(m, RowVerdict::kEqual, Reason::kEmpty, 0);
 
-  const bool fingerprints =
-      !target.fingerprint.empty() && !golden.fingerprint.empty() && target.dtype == golden.dtype;
-  const bool checksums =
-      Recorded(target.checksum) && Recorded(golden.checksum) && ComparableChecksums(target, golden);
-  const bool bit_equal =
-      (fingerprints && target.fingerprint == golden.fingerprint) ||
-      (checksums && target.checksum == golden.checksum && target.dtype == golden.dtype);
+  const bool fingerprints = HaveFingerprints(target, golden);
+  const bool checksums = HaveChecksums(target, golden);
+  const bool bit_equal = AreBitEqual(target, golden);
   const bool other_bits = (fingerprints || checksums) && target.dtype == golden.dtype;
   // The statistics give the severity, also where the digests below decide the verdict.
   JudgeStatistics(target, golden, options, other_bits, m);
@@ -297,8 +308,9 @@ void JudgeDiff(const kernels::Diff& d, const Leaf& target, const Leaf& golden,
   const int64_t finite = d.count - d.nonfinite_target;
   if (d.unequal == 0) {
     // NaN in the same places on both sides: the finite elements agree, and of the NaN nothing is
-    // known.
-    if (d.nonfinite_target > 0)
+    // known, unless all bits are the same.
+    const bool only_infinities = target.counts->nan == 0 && golden.counts->nan == 0;
+    if (d.nonfinite_target > 0 && !only_infinities && !AreBitEqual(target, golden))
       return Settle(m, RowVerdict::kUnknown, Reason::kBothNaN, Measure().severity);
     return Settle(m, RowVerdict::kEqual, dtype, 0);
   }
@@ -331,8 +343,9 @@ void JudgeDiff(const kernels::Diff& d, const Leaf& target, const Leaf& golden,
 bool IsNeutral(const Measure& m) {
   return m.verdict == RowVerdict::kUnknown &&
          (m.reason == Reason::kNothingRecorded || m.reason == Reason::kUninitialised ||
-          m.reason == Reason::kOverwritten || m.reason == Reason::kDevice ||
-          m.reason == Reason::kGradientOrder || m.reason == Reason::kDTypeDiffers);
+          m.reason == Reason::kOverwritten || m.reason == Reason::kOtherForm ||
+          m.reason == Reason::kDevice || m.reason == Reason::kGradientOrder ||
+          m.reason == Reason::kDTypeDiffers);
 }
 
 std::string_view ReasonText(Reason reason) {
@@ -353,6 +366,8 @@ std::string_view ReasonText(Reason reason) {
       return "NaN on both sides: says nothing about the elements";
     case Reason::kUninitialised:
       return "memory that nobody wrote";
+    case Reason::kOtherForm:
+      return "passed in another form, and the results agree";
     case Reason::kOverwritten:
       return "the old content of memory that the call overwrites";
     case Reason::kNoFile:

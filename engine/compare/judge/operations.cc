@@ -75,6 +75,10 @@ bool UpdatesInPlace(std::string_view api) {
   return name.ends_with('_');
 }
 
+bool UpdatesBuffers(std::string_view api) {
+  return IsAny(BaseApi(api), {"batch_norm", "instance_norm"});
+}
+
 bool WritesFirstArgument(std::string_view api) {
   // What an optimizer's call changes has a name of its own, and is no argument.
   return !IsOptimizerCall(api) && (UpdatesInPlace(api) || api.ends_with(".__setitem__"));

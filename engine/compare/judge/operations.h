@@ -20,6 +20,9 @@ bool AmplifiesRounding(std::string_view api);
 // Whether the call changes its first argument, as the arithmetic of optimizers does.
 bool UpdatesInPlace(std::string_view api);
 
+// Whether the call changes buffers that its results do not show: running_mean of batch_norm.
+bool UpdatesBuffers(std::string_view api);
+
 // Whether the call writes to its first argument: UpdatesInPlace, and `x[index] = y`.
 bool WritesFirstArgument(std::string_view api);
 

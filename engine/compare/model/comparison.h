@@ -57,6 +57,7 @@ enum class Reason : uint8_t {
   kBothNaN,          // unknown: NaN on both sides says nothing of the elements
   kUninitialised,    // unknown: the call returns memory that is not written yet (empty, empty_like,
                      // ...); not counted against a run
+  kOtherForm,        // unknown: passed in another form, and the results agree; not counted
   kOverwritten,      // unknown: the old content of memory that the call overwrites; not counted
                      // against a run
   kNoFile,           // unknown: the tensor file is missing; the note names it

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <cmath>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "engine/compare/explain/evidence.h"
 #include "engine/compare/judge/operations.h"
+#include "engine/compare/model/record_keys.h"
 #include "engine/model/names.h"
 
 namespace msprobe::compare {
@@ -26,8 +28,11 @@ class Collected {
     const Leaf &t = c.target.leaves[r.target], &g = c.golden.leaves[r.golden];
     if (t.kind != LeafKind::kTensor || g.kind != LeafKind::kTensor) return;
     const auto [at, is_new] = index_.try_emplace(name, all_.size());
-    StepWeights::Weight weight{std::move(name), t.norm_value, g.norm_value,
-                               c.measures[row].verdict == RowVerdict::kDiffers};
+    StepWeights::Weight weight{.name = std::move(name),
+                               .norm = {t.norm_value, g.norm_value},
+                               .max = {t.max_value, g.max_value},
+                               .min = {t.min_value, g.min_value},
+                               .differs = c.measures[row].verdict == RowVerdict::kDiffers};
     if (is_new) {
       all_.push_back(std::move(weight));
     } else if (replaces) {
@@ -66,6 +71,11 @@ bool IsGradient(const Record& record, const Leaf& leaf) {
                                             record.direction == Direction::kBackward);
 }
 
+bool IsWeightOfACall(const Record& record, const Leaf& leaf) {
+  return !record.is_module && record.direction == Direction::kForward &&
+         leaf.slot == Slot::kInput && leaf.requires_grad == "True";
+}
+
 // The first weight of the later step that differs, in the order of the file.
 std::vector<const StepWeights::Weight*> Differing(const Weights& weights,
                                                   const std::vector<std::string>& file_order) {
@@ -92,12 +102,13 @@ std::string Movement(const StepWeights::Weight& now, const Weights& before) {
     return from == to ? fmt::format("stays {:.7g}", to)
                       : fmt::format("moves from {:.7g} to {:.7g}", from, to);
   };
-  if (!std::isfinite(now.target) || !std::isfinite(now.golden)) return "";
+  if (!std::isfinite(now.norm.target) || !std::isfinite(now.norm.golden)) return "";
   if (was == before.end())
-    return fmt::format(" (norm {:.7g} in the target, {:.7g} in the golden)", now.target,
-                       now.golden);
+    return fmt::format(" (norm {:.7g} in the target, {:.7g} in the golden)", now.norm.target,
+                       now.norm.golden);
   return fmt::format(" (its norm {} in the target, {} in the golden)",
-                     moved(was->target, now.target), moved(was->golden, now.golden));
+                     moved(was->norm.target, now.norm.target),
+                     moved(was->norm.golden, now.norm.golden));
 }
 
 std::string Cause(const StepOfRank& earlier) {
@@ -123,7 +134,8 @@ std::string Cause(const StepOfRank& earlier) {
 
 StepWeights WeightsIn(const Comparison& c) {
   StepWeights w;
-  Collected modules, before, after;
+  Collected modules, before, after, arguments;
+  std::unordered_set<uint64_t> made;  // outputs of the calls of the target
   bool gradients = false, wrong_gradients = false;
   for (size_t p = 0; p < c.pairs.size(); ++p) {
     const RecordPair& pair = c.pairs[p];
@@ -139,6 +151,9 @@ StepWeights WeightsIn(const Comparison& c) {
         gradients = true;
         wrong_gradients |= c.measures[i].verdict == RowVerdict::kDiffers;
       }
+      if (IsWeightOfACall(record, leaf) && made.count(ContentKey(leaf)) == 0)
+        arguments.Set(std::string(leaf.name.view()), c, i, /*replaces=*/false);
+      if (leaf.slot == Slot::kOutput) made.insert(ContentKey(leaf));
       if (!optimizer && leaf.slot != Slot::kParameter) continue;
       std::string_view label = LeafPath(c, static_cast<int32_t>(i));
       const auto named = [&](std::string_view prefix) {
@@ -156,7 +171,9 @@ StepWeights WeightsIn(const Comparison& c) {
       }
     }
   }
-  const Weights& begin = modules.empty() ? before.all() : modules.all();
+  const Weights& begin = !modules.empty()  ? modules.all()
+                         : !before.empty() ? before.all()
+                                           : arguments.all();
   w.begin = Selected(begin);
   w.end = Selected(after.all());
   w.count = static_cast<int64_t>(begin.size());
@@ -171,6 +188,21 @@ StepWeights WeightsIn(const Comparison& c) {
   for (const Weight& weight : c.target.weights)
     w.file_order.emplace_back(WithoutWrappers(weight.name, &room));
   return w;
+}
+
+bool CarriesRounding(const StepOfRank& earlier, const StepOfRank& later) {
+  if (!earlier.agrees || !earlier.rounds || !later.weights->begins_otherwise) return false;
+  std::unordered_map<std::string_view, const StepWeights::Weight*> before;
+  for (const StepWeights::Weight& weight : earlier.weights->begin) before[weight.name] = &weight;
+  UpdateAgreement updates;
+  for (const StepWeights::Weight& now : later.weights->begin) {
+    const auto was = before.find(now.name);
+    if (was == before.end()) continue;
+    updates.Add(was->second->norm, now.norm);
+    updates.Add(was->second->max, now.max);
+    updates.Add(was->second->min, now.min);
+  }
+  return updates.agrees();
 }
 
 std::string DescribeBetweenSteps(const StepOfRank& earlier, const StepOfRank& later,

@@ -2,7 +2,7 @@
 // with other weights.
 //
 //   StepWeights weights = WeightsIn(comparison);   // of each step; then it can be freed
-//   StepOfRank earlier{3, true, &before}, later{4, false, &weights};
+//   StepOfRank earlier{3, true, false, &before}, later{4, false, false, &weights};
 //   std::string text = DescribeBetweenSteps(earlier, later, before.file_order);   // "" or why
 #pragma once
 
@@ -11,20 +11,22 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/compare/explain/update_agreement.h"
 #include "engine/compare/model/comparison.h"
 
 namespace msprobe::compare {
 
 // What is kept of the weights of one step.
 struct StepWeights {
-  // A parameter, and its norm in each run.
+  // A parameter, and its statistics in both runs.
   struct Weight {
     std::string name;
-    double target = 0, golden = 0;
+    BothSides norm, max, min;
     bool differs = false;
   };
-  // As the step used them first: those of modules, else those of optimizers. The first 64, and
-  // those behind them that differ, up to four.
+  // As the step used them first: those of modules, else those of optimizers, else the inputs of
+  // calls that require a gradient and that no recorded call made. The first 64, and those behind
+  // them that differ, up to four.
   std::vector<Weight> begin;
   std::vector<Weight> end;           // behind the last step of an optimizer, the same selection
   int64_t count = 0, differing = 0;  // parameters in `begin`, before the selection
@@ -40,8 +42,13 @@ StepWeights WeightsIn(const Comparison& comparison);
 struct StepOfRank {
   int32_t step = -1;
   bool agrees = false;
+  bool rounds = false;  // it agrees, and not in all bits
   const StepWeights* weights = nullptr;
 };
+
+// Whether `later` begins with other weights only because `earlier`, which agrees within rounding,
+// was not bit-equal: the weights of both runs moved alike (update_agreement.h).
+bool CarriesRounding(const StepOfRank& earlier, const StepOfRank& later);
 
 // Why `later` begins with other weights although `earlier` agrees; "" when this is not so.
 // `file_order`: names in the order of weights.json, which decides which parameter is named first.

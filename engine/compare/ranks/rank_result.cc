@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "engine/base/file.h"
 #include "engine/compare/judge/judge.h"
@@ -27,6 +28,56 @@ RankResult SummarizeRank(const Comparison& c, int32_t step, int32_t rank) {
   r.trace = TraceRank(c, rank);
   r.weights = WeightsIn(c);
   return r;
+}
+
+namespace {
+
+StepOfRank AsStep(const RankResult& r) {
+  const bool agrees = r.failed.ok() && r.judged.ok() && r.first.pair < 0;
+  const bool rounds = r.rounding_of_step >= 0 || r.largest_noise > 0;
+  return {r.step, agrees, agrees && rounds, &r.weights};
+}
+
+// The result of the same rank in the last step before; null: there is none.
+const RankResult* ResultBefore(std::span<const RankResult> results, const RankResult& result) {
+  const RankResult* before = nullptr;
+  for (const RankResult& r : results) {
+    if (r.rank != result.rank || r.step >= result.step || !r.failed.ok()) continue;
+    if (before == nullptr || r.step > before->step) before = &r;
+  }
+  return before;
+}
+
+void CountAsNoise(Summary* s) {
+  const auto count = [](auto& counts, auto from, auto to) {
+    counts[static_cast<int>(to)] += std::exchange(counts[static_cast<int>(from)], 0);
+  };
+  count(s->rows, RowVerdict::kDiffers, RowVerdict::kNoise);
+  count(s->calls, CallClass::kIntroduced, CallClass::kNoise);
+  count(s->calls, CallClass::kInherited, CallClass::kNoise);
+  if (s->verdict == RunVerdict::kDiffers) s->verdict = RunVerdict::kNoise;
+}
+
+}  // namespace
+
+void ForgiveCarriedRounding(std::span<RankResult> results) {
+  for (RankResult& r : results) {
+    if (!r.failed.ok() || r.first.pair < 0) continue;
+    const RankResult* before = ResultBefore(results, r);
+    if (before == nullptr || !CarriesRounding(AsStep(*before), AsStep(r))) continue;
+    r.rounding_of_step = before->step;
+    r.first = {};
+    r.first_name.clear();
+    r.trace = {};
+    r.others.clear();
+    r.more_others = 0;
+    CountAsNoise(&r.summary);
+    r.not_observed.insert(
+        r.not_observed.begin(),
+        fmt::format("step {} begins with weights that the rounding of step {} moved apart: what "
+                    "differs in it is counted as rounding",
+                    r.step, before->step));
+  }
 }
 
 RunVerdict VerdictOver(std::span<const RankResult> results) {
@@ -68,17 +119,13 @@ std::vector<StepOrigins> OriginsOfSteps(std::span<const RankResult> results) {
 }
 
 std::string DescribeStepBefore(std::span<const RankResult> results, const RankResult& result) {
-  const auto as_step = [](const RankResult& r) {
-    return StepOfRank{r.step, r.failed.ok() && r.judged.ok() && r.first.pair < 0, &r.weights};
-  };
-  const RankResult* before = nullptr;
   const std::vector<std::string>* order = &result.weights.file_order;
   for (const RankResult& r : results) {
-    if (r.rank != result.rank || r.step >= result.step || !r.failed.ok()) continue;
-    if (before == nullptr || r.step > before->step) before = &r;
-    if (!r.weights.file_order.empty()) order = &r.weights.file_order;
+    const bool earlier = r.rank == result.rank && r.step < result.step && r.failed.ok();
+    if (earlier && !r.weights.file_order.empty()) order = &r.weights.file_order;
   }
-  return before == nullptr ? "" : DescribeBetweenSteps(as_step(*before), as_step(result), *order);
+  const RankResult* before = ResultBefore(results, result);
+  return before == nullptr ? "" : DescribeBetweenSteps(AsStep(*before), AsStep(result), *order);
 }
 
 std::string RankSummaryCsv(std::span<const RankResult> results) {

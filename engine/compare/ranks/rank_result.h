@@ -30,6 +30,9 @@ struct RankResult : Findings {
   Status judged;                 // not ok: the dumps were read, but no value was judged; says why
   // When all numbers agree: which calls and arguments differ (unmatched_calls.h); else "".
   std::string otherwise;
+  // The step before, within rounding, whose rounding moved the weights apart with which this one
+  // begins; -1: there is none. Such a step has no first divergence.
+  int32_t rounding_of_step = -1;
   RankTrace trace;
   StepWeights weights;
   std::string table;          // file with its rows; "" when none was written
@@ -38,6 +41,11 @@ struct RankResult : Findings {
 };
 
 RankResult SummarizeRank(const Comparison& comparison, int32_t step, int32_t rank);
+
+// Finds the steps that begin with other weights only because the step before was within rounding,
+// and not bit-equal (CarriesRounding): their first divergence is no one's fault. `results` are
+// ordered by step.
+void ForgiveCarriedRounding(std::span<RankResult> results);
 
 // The verdict over all pairs: the worst one. A pair that could not be compared is unknown.
 RunVerdict VerdictOver(std::span<const RankResult> results);

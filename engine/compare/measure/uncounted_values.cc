@@ -1,4 +1,4 @@
-#include "engine/compare/measure/overwritten.h"
+#include "engine/compare/measure/uncounted_values.h"
 
 #include <string_view>
 
@@ -20,13 +20,39 @@ bool IsDestination(const Record& record, const Leaf& leaf) {
   return leaf.slot == Slot::kKwarg && IsValue(place, "out");
 }
 
+bool IsNoneOnOneSide(const Comparison& c, const Row& row) {
+  if (row.target < 0 || row.golden < 0) return false;
+  const LeafKind target = c.target.leaves[row.target].kind,
+                 golden = c.golden.leaves[row.golden].kind;
+  return (target == LeafKind::kNone && golden == LeafKind::kTensor) ||
+         (target == LeafKind::kTensor && golden == LeafKind::kNone);
+}
+
+// Whether the row is a tensor of another kind or shape, or None on one side.
+bool HasOtherForm(const Comparison& c, uint32_t i) {
+  const Row& row = c.rows[i];
+  if (row.target < 0 || row.golden < 0) return false;
+  if (IsNoneOnOneSide(c, row)) return true;
+  const Leaf &target = c.target.leaves[row.target], &golden = c.golden.leaves[row.golden];
+  const Reason reason = c.measures[i].reason;
+  const bool goes_in = target.slot == Slot::kInput || target.slot == Slot::kKwarg;
+  return goes_in && target.kind == LeafKind::kTensor && golden.kind == LeafKind::kTensor &&
+         (reason == Reason::kKindDiffers || reason == Reason::kShapeDiffers);
+}
+
+bool IsFlag(const Comparison& c, const Row& row) {
+  return row.target >= 0 && row.golden >= 0 && c.target.leaves[row.target].type == "bool" &&
+         c.golden.leaves[row.golden].type == "bool";
+}
+
 // Whether there is a result and all of them agree. `x[index] = y` returns nothing.
 bool ResultsAgree(const Comparison& c, const RecordPair& pair) {
   bool any = c.golden.records[pair.golden].api.ends_with(".__setitem__");
   for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
     const Row& row = c.rows[i];
     const Leaf& leaf = row.target >= 0 ? c.target.leaves[row.target] : c.golden.leaves[row.golden];
-    if (leaf.slot != Slot::kOutput || leaf.kind != LeafKind::kTensor) continue;
+    if (leaf.slot != Slot::kOutput || leaf.kind != LeafKind::kTensor || IsNoneOnOneSide(c, row))
+      continue;
     const RowVerdict verdict = c.measures[i].verdict;
     if (verdict != RowVerdict::kEqual && verdict != RowVerdict::kNoise) return false;
     any = true;
@@ -51,6 +77,24 @@ void ForgiveOverwritten(Comparison* c) {
       if (!ResultsAgree(*c, pair)) break;
       m.verdict = RowVerdict::kUnknown;
       m.reason = Reason::kOverwritten;
+    }
+  }
+}
+
+void ForgiveOtherForms(Comparison* c) {
+  for (const RecordPair& pair : c->pairs) {
+    if (!pair.matched() || c->golden.records[pair.golden].direction != Direction::kForward)
+      continue;
+    const uint32_t end = pair.first_row + pair.row_count;
+    bool any = false;
+    for (uint32_t i = pair.first_row; i < end; ++i) any = any || HasOtherForm(*c, i);
+    if (!any || !ResultsAgree(*c, pair)) continue;
+    for (uint32_t i = pair.first_row; i < end; ++i) {
+      Measure& m = c->measures[i];
+      if (m.verdict == RowVerdict::kEqual || m.verdict == RowVerdict::kNoise) continue;
+      if (!HasOtherForm(*c, i) && !IsFlag(*c, c->rows[i])) continue;
+      m.verdict = RowVerdict::kUnknown;
+      m.reason = Reason::kOtherForm;
     }
   }
 }

@@ -1,7 +1,8 @@
-#include "engine/compare/measure/overwritten.h"
+#include "engine/compare/measure/uncounted_values.h"
 
 #include <gtest/gtest.h>
 
+#include "engine/compare/explain/summary.h"
 #include "tests/compare/dump_builder.h"
 
 namespace msprobe::compare::test {
@@ -70,6 +71,35 @@ TEST(Overwritten, ItCountsWhereTheResultDiffersAndWhereNothingIsOverwritten) {
       CallOf("Tensor.copy_.0.forward",
              [](DumpBuilder& b, const Tensor& old) -> DumpBuilder& { return b.In(kNew).In(old); });
   EXPECT_EQ(c.measures[1].verdict, RowVerdict::kDiffers);
+}
+
+// A module that takes a mask, and returns its attention weights or None.
+Comparison WithMask(const Tensor& mask, double error, bool weights = false) {
+  DumpBuilder t, g;
+  const auto begin = [](DumpBuilder& b, const Tensor& m) {
+    b.Call("Module.attn.Attention.forward.0").In(kNew).Kwarg("mask", m);
+  };
+  begin(t, mask);
+  begin(g, Numbers(1, 0, 0.5, 3).DType("torch.bool"));
+  t.Value("is_causal", "bool", "True").OutAt("0", Scaled(kNew, error));
+  g.Value("is_causal", "bool", "False").OutAt("0", kNew);
+  weights ? t.OutAt("1", kOld) : t.Null(Slot::kOutput);
+  g.Null(Slot::kOutput);
+  return MustCompare(t.Take(), g.Take());
+}
+
+TEST(OtherForms, AMaskInAnotherFormWhoseResultsAgree) {
+  const Tensor mask = Numbers(0, -1e9, -5e8, 3e9);
+  const Comparison c = WithMask(mask, 1e-7);
+  EXPECT_EQ(c.first.pair, -1);
+  EXPECT_EQ(c.measures[1].reason, Reason::kOtherForm);
+  EXPECT_EQ(Summarize(c).verdict, RunVerdict::kStructure);
+  EXPECT_EQ(WithMask(mask, 0.1).first.pair, 0);
+}
+
+TEST(OtherForms, AFlagAloneIsADifference) {
+  const Tensor mask = Numbers(1, 0, 0.5, 3).DType("torch.bool");
+  EXPECT_EQ(WithMask(mask, 1e-7).first.pair, 0);
 }
 
 }  // namespace

@@ -1,0 +1,193 @@
+#include "engine/compare/explain/grown_rounding.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "engine/compare/explain/classify.h"
+#include "engine/compare/explain/evidence.h"
+#include "engine/compare/explain/update_agreement.h"
+#include "engine/compare/judge/operations.h"
+#include "engine/compare/model/rounding.h"
+
+namespace msprobe::compare {
+namespace {
+
+// How many times the rounding before it one call may show. Statistics average the errors of the
+// elements: what they show of an input is less than what some elements have.
+constexpr double kGrowth = 8, kAmplification = 32, kUpdateAmplification = 100;
+// The largest relative difference that is forgiven: this, or so many times what is explained. Any
+// for an update in place whose result no call uses: an optimizer divides each gradient by its own
+// size, so a gradient that is zero apart from rounding gives a large result.
+constexpr double kLargest = 0x1p-10, kLargestFactor = 4;
+// Weights in the entry of an optimizer's call.
+constexpr std::string_view kWeightsBefore = "input.weights.", kWeightsAfter = "output.0.weights.";
+
+class GrownRounding {
+ public:
+  // `passed_on`: some call has an input that differs.
+  GrownRounding(Comparison* c, bool passed_on) : c_(*c), passed_on_(passed_on) {}
+
+  // False: the call is wrong by more than what grew.
+  bool Pass(int32_t pair) {
+    if (!c_.pairs[pair].matched()) return true;
+    const Record& record = RecordOf(c_, pair);
+    if (!PassInputs(pair, record)) return false;
+    if (IsOptimizerCall(record.api) && HasNoise(pair) && UpdatesAlike(pair)) return Forgive(pair);
+    return PassResults(pair, record);
+  }
+
+  // False: nothing is forgiven.
+  bool Apply() {
+    for (const uint32_t row : forgiven_) {
+      c_.measures[row].verdict = RowVerdict::kNoise;
+      c_.measures[row].reason = Reason::kEnlarged;
+    }
+    return !forgiven_.empty();
+  }
+
+ private:
+  template <typename Use>
+  bool EachRow(int32_t pair, bool results, Use use) {
+    const RecordPair& p = c_.pairs[pair];
+    for (uint32_t i = p.first_row; i < p.first_row + p.row_count; ++i) {
+      const Row& row = c_.rows[i];
+      if (row.target < 0 || row.golden < 0) continue;
+      if ((c_.target.leaves[row.target].slot == Slot::kOutput) != results) continue;
+      if (!use(i, c_.measures[i])) return false;
+    }
+    return true;
+  }
+
+  // Tensors that go in. A parameter's gradient goes in, too: it is what an earlier call made.
+  bool PassInputs(int32_t pair, const Record& record) {
+    const bool gradients = record.direction == Direction::kParameterGrad;
+    return EachRow(pair, /*results=*/false, [&](uint32_t i, const Measure& m) {
+      if (m.verdict == RowVerdict::kNoise) Note(i, m.severity);
+      return m.verdict != RowVerdict::kDiffers ||
+             ForgiveRow(i, gradients ? kAmplification : kGrowth);
+    });
+  }
+
+  bool PassResults(int32_t pair, const Record& record) {
+    const bool can_grow = HasNoise(pair) || record.is_module;  // calls inside a module made noise
+    const bool amplifies = AmplifiesRounding(record.api) || record.is_module;
+    const double growth = !amplifies                   ? kGrowth
+                          : UpdatesInPlace(record.api) ? kUpdateAmplification
+                                                       : kAmplification;
+    return EachRow(pair, /*results=*/true, [&](uint32_t i, const Measure& m) {
+      if (m.verdict == RowVerdict::kNoise) Note(i, m.severity);
+      return m.verdict != RowVerdict::kDiffers || (can_grow && ForgiveRow(i, growth));
+    });
+  }
+
+  // Whether something that goes into the call is noise. A backward call uses what its forward call
+  // used.
+  bool HasNoise(int32_t pair) {
+    const int32_t forward = c_.forward_of.empty() ? -1 : c_.forward_of[pair];
+    const auto noise = [&](int32_t p) {
+      return p >= 0 && !EachRow(p, /*results=*/false, [&](uint32_t i, const Measure& m) {
+               return m.verdict != RowVerdict::kNoise && forgiven_.count(i) == 0;
+             });
+    };
+    return noise(pair) || noise(forward);
+  }
+
+  // Whether the weights of an optimizer's call move alike in both runs.
+  bool UpdatesAlike(int32_t pair) {
+    std::unordered_map<std::string_view, uint32_t> before;
+    EachRow(pair, /*results=*/false, [&](uint32_t i, const Measure&) {
+      const std::string_view path = LeafPath(c_, static_cast<int32_t>(i));
+      if (path.starts_with(kWeightsBefore)) before[path.substr(kWeightsBefore.size())] = i;
+      return true;
+    });
+    UpdateAgreement updates;
+    EachRow(pair, /*results=*/true, [&](uint32_t i, const Measure&) {
+      const std::string_view path = LeafPath(c_, static_cast<int32_t>(i));
+      if (!path.starts_with(kWeightsAfter)) return true;
+      const auto found = before.find(path.substr(kWeightsAfter.size()));
+      if (found == before.end()) return true;
+      const Row &was = c_.rows[found->second], &now = c_.rows[i];
+      for (const auto statistic : {&Leaf::norm_value, &Leaf::max_value, &Leaf::min_value}) {
+        updates.Add(
+            {c_.target.leaves[was.target].*statistic, c_.golden.leaves[was.golden].*statistic},
+            {c_.target.leaves[now.target].*statistic, c_.golden.leaves[now.golden].*statistic});
+      }
+      return true;
+    });
+    return updates.agrees();
+  }
+
+  // Forgives all results of a call.
+  bool Forgive(int32_t pair) {
+    return EachRow(pair, /*results=*/true, [&](uint32_t i, const Measure& m) {
+      if (m.verdict != RowVerdict::kDiffers) return true;
+      if (!IsRounding(i)) return false;
+      forgiven_.insert(i);
+      return true;
+    });
+  }
+
+  bool ForgiveRow(uint32_t i, double growth) {
+    if (!IsRounding(i) || !Grew(i, growth)) return false;
+    forgiven_.insert(i);
+    Note(i, c_.measures[i].severity);
+    return true;
+  }
+
+  bool IsRounding(uint32_t i) const {
+    const Row& row = c_.rows[i];
+    const Measure& m = c_.measures[i];
+    const bool tensors = c_.target.leaves[row.target].kind == LeafKind::kTensor &&
+                         c_.golden.leaves[row.golden].kind == LeafKind::kTensor;
+    const bool by_size = m.reason == Reason::kNone || m.reason == Reason::kDTypeDiffers ||
+                         m.reason == Reason::kCoarserBefore;
+    return tensors && by_size && std::isfinite(m.severity);
+  }
+
+  bool Grew(uint32_t i, double growth) const {
+    const Rounding r = RoundingOfRow(c_, static_cast<int32_t>(i));
+    const auto before = largest_.find(r.epsilon);
+    if (before == largest_.end()) return false;
+    const double severity = c_.measures[i].severity;
+    const double largest =
+        std::max(kLargest, kLargestFactor * ExplainedFor(c_, static_cast<int32_t>(i)) * r.epsilon);
+    const bool any_size = growth == kUpdateAmplification && !passed_on_;
+    return severity <= growth * std::max(before->second, 1.0) &&
+           (any_size || severity * r.epsilon <= largest);
+  }
+
+  void Note(uint32_t i, double severity) {
+    if (!std::isfinite(severity)) return;
+    double& largest = largest_[RoundingOfRow(c_, static_cast<int32_t>(i)).epsilon];
+    largest = std::max(largest, severity);
+  }
+
+  Comparison& c_;
+  const bool passed_on_;
+  std::map<double, double> largest_;  // epsilon of a dtype -> roundings of it, so far
+  std::unordered_set<uint32_t> forgiven_;
+};
+
+}  // namespace
+
+bool ForgiveGrownRounding(Comparison* c) {
+  const auto any = [&](CallClass wanted) {
+    return std::find(c->classes.begin(), c->classes.end(), wanted) != c->classes.end();
+  };
+  const bool passed_on = any(CallClass::kInherited);
+  if (!c->exact.empty() || (!passed_on && !any(CallClass::kIntroduced))) return false;
+  GrownRounding grown(c, passed_on);
+  for (size_t p = 0; p < c->pairs.size(); ++p) {
+    const int32_t pair = static_cast<int32_t>(p);
+    const bool made_differently =
+        c->classes[p] == CallClass::kIntroduced && SummarizeCall(*c, pair).arguments.differs;
+    if (made_differently || !grown.Pass(pair)) break;
+  }
+  return grown.Apply();
+}
+
+}  // namespace msprobe::compare

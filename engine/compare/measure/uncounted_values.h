@@ -1,0 +1,29 @@
+// Values that differ and do not count, because the results of their call agree: memory that the call
+// overwrites, and arguments that the two runs pass in another form.
+#pragma once
+
+#include "engine/compare/model/comparison.h"
+
+namespace msprobe::compare {
+
+// Memory that a call overwrites is not its input: the destination of scatter_ or bernoulli_, x in
+// `x[index] = y`, the argument `out`. What lies there before the call may be memory that nobody
+// wrote, which differs from run to run.
+//
+// Rows that hold the old content of a destination become unknown with Reason::kOverwritten, where
+// all tensors that the call returns are equal or within rounding. Where one differs, the old
+// content may be the cause, and its rows keep their verdicts. `x[index] = y` returns nothing: what
+// is wrong in x is seen where x is read next.
+//
+// The measures of all rows must be filled.
+void ForgiveOverwritten(Comparison* comparison);
+
+// A mask may be a tensor of bool in one run and of float32 in the other, or None and a flag beside
+// it; a module may return its attention weights, or None for them.
+//
+// Where the results of a forward call agree that both runs have as tensors, these rows become
+// unknown with Reason::kOtherForm: arguments that are tensors of other kinds or shapes, or a tensor
+// in one run and None in the other; flags beside them; results that one run has as None.
+void ForgiveOtherForms(Comparison* comparison);
+
+}  // namespace msprobe::compare

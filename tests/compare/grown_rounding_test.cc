@@ -1,0 +1,141 @@
+// Rounding that grows from call to call, and from step to step, is no one's fault.
+#include "engine/compare/explain/grown_rounding.h"
+
+#include <gmock/gmock.h>
+
+#include "engine/compare/explain/update_agreement.h"
+#include "engine/compare/ranks/rank_result.h"
+#include "engine/compare/report/report_ranks.h"
+#include "tests/compare/divergence_values.h"
+
+namespace msprobe::compare {
+namespace {
+
+using test::DumpBuilder;
+using test::First;
+using test::MustCompare;
+using test::Numbers;
+using test::Scaled;
+using test::Tensor;
+using test::Value;
+using ::testing::HasSubstr;
+
+// A chain of calls whose values are off by these relative errors; the first is that of the input.
+Dump Chain(const std::vector<double>& errors, const std::string& api = "Functional.f") {
+  DumpBuilder b;
+  for (size_t i = 0; i + 1 < errors.size(); ++i) {
+    const int at = static_cast<int>(i);
+    b.Call(api + std::to_string(i) + ".0.forward").In(Value(at, errors[i]));
+    b.Out(Value(at + 1, errors[i + 1]));
+  }
+  return b.Take();
+}
+
+Comparison Grown(const std::vector<double>& errors, const std::string& api = "Functional.f") {
+  return MustCompare(Chain(errors, api), Chain(std::vector<double>(errors.size(), 0), api));
+}
+
+TEST(GrownRounding, GrowthFromCallToCallIsNoise) {
+  const Comparison c = Grown({1e-6, 5e-6, 1.5e-5, 6e-5, 2e-4});
+  EXPECT_EQ(First(c), "none");
+  EXPECT_EQ(Summarize(c).verdict, RunVerdict::kNoise);
+  EXPECT_EQ(c.measures.back().reason, Reason::kEnlarged);
+}
+
+TEST(GrownRounding, AJumpIsIntroduced) {
+  const Comparison c = Grown({1e-6, 5e-6, 1.5e-5, 4e-4, 8e-4});
+  EXPECT_EQ(First(c), "Functional.f2.0.forward");
+  // The rounding before it stays noise, and what follows inherits.
+  EXPECT_EQ(c.classes[1], CallClass::kNoise);
+  EXPECT_EQ(c.classes[3], CallClass::kInherited);
+}
+
+TEST(GrownRounding, ANormalisationMayEnlargeMore) {
+  const std::vector<double> errors = {1e-6, 5e-6, 1.5e-5, 4e-4};
+  EXPECT_EQ(First(Grown(errors, "Functional.layer_norm")), "none");
+}
+
+TEST(GrownRounding, NothingGrowsFromEqualBits) {
+  EXPECT_EQ(First(Grown({0, 2e-5, 4e-5})), "Functional.f0.0.forward");
+}
+
+TEST(GrownRounding, NothingGrowsBeyondOneInAThousand) {
+  EXPECT_EQ(First(Grown({1e-6, 6e-6, 4e-5, 3e-4, 2e-3})), "Functional.f3.0.forward");
+}
+
+TEST(GrownRounding, ABackwardCallUsesWhatItsForwardCallUsed) {
+  const auto build = [](double error) {
+    DumpBuilder b;
+    b.Call("Functional.f.0.forward").In(Value(1, error)).Out(Value(2, 5 * error));
+    b.Call("Functional.f.0.backward").In(Value(3)).Out(Value(4, 20 * error));
+    return b.Take();
+  };
+  EXPECT_EQ(First(MustCompare(build(1e-6), build(0))), "none");
+}
+
+TEST(GrownRounding, WeightsBehindAnOptimizerMoveAlike) {
+  const auto build = [](double gradient, double rate) {
+    DumpBuilder b;
+    b.Call("Functional.linear.0.forward").In(Value(8)).Out(Value(9, gradient));
+    b.Call("Optimizer.AdamW.step.0.forward").Kwarg("gradients.fc.weight", Value(5, gradient));
+    b.Kwarg("weights.fc.weight", Value(2));
+    b.OutAt("0.weights.fc.weight", Value(2, 0.01 * rate));
+    b.OutAt("0.state.fc.weight.exp_avg", Value(3, 40 * gradient));
+    return b.Take();
+  };
+  // 1e-4 of the weight: 1 % of its movement.
+  EXPECT_EQ(First(MustCompare(build(1e-6, 1.01), build(0, 1))), "none");
+  EXPECT_EQ(First(MustCompare(build(1e-6, 2), build(0, 1))), "Optimizer.AdamW.step.0.forward");
+  EXPECT_EQ(First(MustCompare(build(0, 1.01), build(0, 1))), "Optimizer.AdamW.step.0.forward");
+}
+
+// `moved`: how far the weight has moved before this step.
+Dump Step(double rounding, double moved) {
+  DumpBuilder b;
+  const Tensor weight = Scaled(Numbers(1, -1, 0.1, 8), moved);
+  b.Call("Functional.linear.0.forward").In(Value(1)).In(weight).Out(Value(3, rounding + moved));
+  b.Parent("Module.fc.Linear.forward.0");
+  b.Call("Module.fc.Linear.forward.0").In(Value(1)).Out(Value(3, rounding + moved));
+  b.Parameter("weight", weight);
+  return b.Take();
+}
+
+std::vector<RankResult> Steps(double rounding, double target_moved) {
+  std::vector<RankResult> steps = {
+      SummarizeRank(MustCompare(Step(rounding, 0), Step(0, 0)), 0, -1),
+      SummarizeRank(MustCompare(Step(rounding, target_moved), Step(0, 0.01)), 1, -1)};
+  ForgiveCarriedRounding(steps);
+  return steps;
+}
+
+TEST(CarriedRounding, WeightsThatMoveAlikeAreNoOnesFault) {
+  const std::vector<RankResult> steps = Steps(1e-6, 0.0101);
+  EXPECT_EQ(steps[1].rounding_of_step, 0);
+  EXPECT_EQ(VerdictOver(steps), RunVerdict::kNoise);
+  EXPECT_THAT(RanksReport(steps, {.target = "t", .golden = "g"}, {.width = 200, .whole = true}),
+              HasSubstr("step 1 begins with weights that the rounding of step 0 moved apart"));
+}
+
+TEST(CarriedRounding, AnotherUpdateIsADifference) {
+  EXPECT_EQ(Steps(1e-6, 0.02)[1].rounding_of_step, -1);
+  EXPECT_EQ(VerdictOver(Steps(1e-6, 0.02)), RunVerdict::kDiffers);
+  // From a step that is equal in all bits come equal weights.
+  EXPECT_EQ(VerdictOver(Steps(0, 0.0101)), RunVerdict::kDiffers);
+}
+
+TEST(UpdateAgreementTest, TheMedianDecides) {
+  UpdateAgreement updates;
+  EXPECT_FALSE(updates.agrees());
+  updates.Add({1, 1}, {1, 1});  // did not move
+  EXPECT_FALSE(updates.agrees());
+  updates.Add({1, 1}, {1.1, 1.101});
+  updates.Add({2, 2}, {2.1, 2.099});
+  updates.Add({3, 3}, {3.1, 2.9});  // its gradient is rounding
+  EXPECT_TRUE(updates.agrees());
+  updates.Add({3, 3}, {3.1, 3.2});
+  updates.Add({3, 3}, {3.2, 3.4});
+  EXPECT_FALSE(updates.agrees());
+}
+
+}  // namespace
+}  // namespace msprobe::compare
