@@ -157,13 +157,15 @@ def headline(report):
     return "\n".join(str(first.get(key, "")) for key in ("target_name", "source_line", "why"))
 
 
-@pytest.mark.parametrize("level", ["L1", "mix"])
+@pytest.mark.parametrize(
+    "task,level", [("statistics", "L1"), ("statistics", "mix"), ("tensor", "mix")]
+)
 @pytest.mark.parametrize("fault", sorted(faults.FAULTS, key=lambda f: faults.FAULTS[f].program))
-def test_a_bug_is_named(fault, level, server, golden, tmp_path):
+def test_a_bug_is_named(fault, task, level, server, golden, tmp_path):
     bug = faults.FAULTS[fault]
-    same = {"options": bug.options} if bug.options else {}
-    folder, _ = golden(bug.program, level=level, **same)
-    server(bug.program).run(tmp_path / "wrong", level=level, fault=fault, **same)
+    same = {"task": task, "level": level} | ({"options": bug.options} if bug.options else {})
+    folder, _ = golden(bug.program, **same)
+    server(bug.program).run(tmp_path / "wrong", fault=fault, **same)
     reports = compare(tmp_path / "wrong", folder, tmp_path / "out")
     wrong = [(name, report) for name, report in reports if report["first_divergence"]]
     assert wrong, "no divergence was found"
@@ -172,3 +174,6 @@ def test_a_bug_is_named(fault, level, server, golden, tmp_path):
     expected = bug.named or re.escape(server(bug.program).place(fault))
     assert re.search(expected, said), f"{name}: expected {expected}\n{said}"
     sentences.check(report, tmp_path / "wrong", folder)
+    if name:  # of one step alone the answer is the same
+        one = compare(tmp_path / "wrong" / name, folder / name, tmp_path / "one")[0][1]
+        assert headline(one) == said, f"{name} alone: {headline(one)}\n{said}"
