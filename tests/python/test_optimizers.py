@@ -546,3 +546,18 @@ def test_coverage_counts_the_step(tmp_path):
     forwards = [name for name in dump.names if name.endswith(".forward")]
     assert coverage["apis"]["recorded"] == len(forwards)
     assert coverage["apis"]["nested"] >= 4
+
+
+@forked
+def test_elements_are_stored_where_they_are_asked_for(tmp_path):
+    watch = debugger(tmp_path, task="tensor")
+    model = nn.Linear(3, 2)
+    optimizer = torch.optim.AdamW(model.parameters())
+    watch.start(model)
+    model(torch.ones(1, 3)).sum().backward()
+    optimizer.step()
+    watch.stop()
+    files = [path.name for path in tmp_path.rglob("*.pt")]
+    assert files and not [name for name in files if name.startswith("Optimizer.")]
+    weight = entries(tmp_path)[STEP.format("AdamW")]["output"][0]["weights"]["weight"]
+    assert weight["fp"] and "data_name" not in weight

@@ -28,8 +28,11 @@ void Recording::Fault(const char* what) noexcept {
 }
 
 bool Recording::Stores(const std::string& name) const {
-  return session->storing() && (config().task == Task::kTensor || looks_for_overflow() ||
-                                session->filter().WantsTensor(name));
+  // Weights, gradients and state of an optimizer: some seven times the parameters. Statistics and
+  // fingerprints tell whether they agree.
+  const bool every = config().task == Task::kTensor && !name.starts_with("Optimizer.");
+  return session->storing() &&
+         (every || looks_for_overflow() || session->filter().WantsTensor(name));
 }
 
 EntryStyle Recording::StyleOf(const std::string& name, bool is_output) const {
