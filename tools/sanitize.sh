@@ -9,7 +9,7 @@ export TSAN_OPTIONS=halt_on_error=1
 build() {
   echo "== $1: $2"
   # -O1: half the build time, and stacks that match the source.
-  [ -f "$1/build.ninja" ] || cmake -S . -B "$1" -G Ninja -DMSPROBE_TESTS=ON -DMSPROBE_PCH=OFF "-DMSPROBE_SANITIZE=$2" \
+  [ -f "$1/build.ninja" ] || cmake -S . -B "$1" -G Ninja -DMSPROBE_TESTS=ON "-DMSPROBE_SANITIZE=$2" \
     "-DCMAKE_CXX_FLAGS_RELEASE=-O1 -D_GLIBCXX_ASSERTIONS" > /dev/null
   ninja -C "$1" -j "$jobs"
 }

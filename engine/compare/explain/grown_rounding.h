@@ -2,7 +2,6 @@
 // different environments (threads, kernels, a coarser dtype) round differently from their first
 // calls on; a deep network, and most of all its normalisations, enlarge that.
 //
-//   ClassifyCalls(&comparison);
 //   const bool changed = ForgiveGrownRounding(&comparison);   // then classify the calls again
 #pragma once
 

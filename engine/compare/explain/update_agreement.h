@@ -4,8 +4,8 @@
 // unless the update itself is another one.
 //
 //   UpdateAgreement updates;
-//   updates.Add(before, after);         // {target, golden} of a statistic, of each weight
-//   if (updates.agrees()) ...           // the median weight moved alike
+//   updates.Add({.target = 8.1, .golden = 8.1}, {.target = 8.2, .golden = 8.3});   // of each weight
+//   const bool alike = updates.agrees();   // the median weight moved alike
 #pragma once
 
 #include <vector>

@@ -1,0 +1,130 @@
+#include "engine/replay/recorded_call.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "engine/base/text.h"
+#include "engine/compare/model/record_keys.h"
+#include "engine/model/names.h"
+
+namespace msprobe::replay {
+namespace {
+
+using compare::BaseApi;
+using compare::LeafPlace;
+
+bool IsAny(std::string_view text, std::initializer_list<std::string_view> names) {
+  return std::find(names.begin(), names.end(), text) != names.end();
+}
+
+std::string_view PrefixOf(std::string_view api) { return api.substr(0, api.find('.')); }
+
+// Whether two executions of the operation give other numbers by intent.
+bool DrawsNumbers(std::string_view base) {
+  return base.find("rand") != base.npos || base.find("dropout") != base.npos ||
+         IsAny(base, {"bernoulli", "multinomial", "gumbel_softmax", "normal", "uniform", "poisson",
+                      "exponential", "cauchy", "geometric", "log_normal", "rrelu"});
+}
+
+std::string WhySkipped(const Dump& dump, const Record& record) {
+  const std::string_view prefix = PrefixOf(record.api), base = BaseApi(record.api);
+  if (prefix == "Distributed") return "a collective needs the other ranks";
+  if (!IsAny(prefix, {"Functional", "Tensor", "Torch", "VF", "Aten", "NPU"}))
+    return fmt::format("{} is not an API of the framework", prefix);
+  if (ReturnsUnwrittenMemory(base)) return "it returns memory that nobody has written";
+  if (DrawsNumbers(base)) return "it draws random numbers";
+  if (!record.exception.empty())
+    return fmt::format("the recorded call ended with {}", record.exception.view());
+  const auto leaves = dump.LeavesOf(record);
+  const bool result = std::any_of(leaves.begin(), leaves.end(), [](const Leaf& leaf) {
+    return leaf.slot == Slot::kOutput && leaf.kind == LeafKind::kTensor;
+  });
+  return result ? "" : "it has no tensor as result";
+}
+
+// Types, shapes and plain values of all arguments, without what only these numbers are.
+std::string SignatureOf(const Dump& dump, const Record& record) {
+  std::string text(record.api.view());
+  for (const Leaf& leaf : dump.LeavesOf(record)) {
+    if (leaf.slot != Slot::kInput && leaf.slot != Slot::kKwarg) continue;
+    text += fmt::format("|{}:{}", LeafPlace(leaf, record), leaf.type.view());
+    if (leaf.kind == LeafKind::kTensor) {
+      text += fmt::format("{}{}", leaf.dtype.view(), leaf.shape.view());
+    } else {
+      text += leaf.value.view();
+    }
+  }
+  return text;
+}
+
+// The list element or dictionary entry `key` of an argument, made when it is not there.
+Argument* Child(Argument* parent, std::string_view key) {
+  size_t index = 0;
+  const auto number = std::from_chars(key.data(), key.data() + key.size(), index);
+  const bool is_number =
+      !key.empty() && number.ec == std::errc() && number.ptr == key.data() + key.size();
+  constexpr size_t kMost = 1 << 20;  // a damaged name must not take all memory
+  if (parent->kind == Argument::Kind::kLeaf && parent->leaf < 0)
+    parent->kind = is_number ? Argument::Kind::kList : Argument::Kind::kDictionary;
+  if (parent->kind == Argument::Kind::kList) {
+    if (!is_number || index >= kMost) return nullptr;
+    if (parent->values.size() <= index) parent->values.resize(index + 1);
+    return &parent->values[index];
+  }
+  if (parent->kind != Argument::Kind::kDictionary) return nullptr;
+  const auto at = std::find(parent->names.begin(), parent->names.end(), key);
+  if (at != parent->names.end()) return &parent->values[at - parent->names.begin()];
+  parent->names.emplace_back(key);
+  return &parent->values.emplace_back();
+}
+
+}  // namespace
+
+std::vector<RecordedCall> CallsOf(const Dump& dump, const CallChoice& choice) {
+  std::vector<RecordedCall> calls;
+  std::unordered_map<std::string, size_t> place;
+  std::unordered_set<std::string> seen;
+  for (size_t r = 0; r < dump.records.size(); ++r) {
+    const Record& record = dump.records[r];
+    if (record.is_module || record.call < 0 || PrefixOf(record.api) == "Optimizer") continue;
+    const std::string name = fmt::format("{}.{}", record.api.view(), record.call);
+    if (record.direction == Direction::kBackward) {
+      if (const auto found = place.find(name); found != place.end())
+        calls[found->second].backward = static_cast<int32_t>(r);
+      continue;
+    }
+    if (record.direction != Direction::kForward) continue;
+    const std::string_view base = BaseApi(record.api);
+    if (!choice.white_list.empty() && choice.white_list.count(base) == 0) continue;
+    if (choice.black_list.count(base) > 0) continue;
+    if (choice.distinct && !seen.insert(SignatureOf(dump, record)).second) continue;
+    place.emplace(name, calls.size());
+    calls.push_back(
+        {.name = name, .forward = static_cast<int32_t>(r), .skip = WhySkipped(dump, record)});
+  }
+  return calls;
+}
+
+Arguments ArgumentsOf(const Dump& dump, const Record& record) {
+  Arguments arguments;
+  for (const Leaf& leaf : dump.LeavesOf(record)) {
+    if (leaf.slot != Slot::kInput && leaf.slot != Slot::kKwarg) continue;
+    std::string_view path = LeafPlace(leaf, record);
+    Argument* at = leaf.slot == Slot::kInput ? &arguments.positional : &arguments.keywords;
+    while (at != nullptr) {
+      const size_t dot = path.find('.');
+      at = Child(at, path.substr(0, dot));
+      if (dot == path.npos) break;
+      path.remove_prefix(dot + 1);
+    }
+    if (at != nullptr) at->leaf = static_cast<int32_t>(&leaf - dump.leaves.data());
+  }
+  return arguments;
+}
+
+}  // namespace msprobe::replay

@@ -1,0 +1,53 @@
+// The calls of a dump that can be executed again, and the arguments of each.
+//
+//   for (const RecordedCall& call : CallsOf(dump, {})) {
+//     const Arguments arguments = ArgumentsOf(dump, dump.records[call.forward]);
+//   }
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "engine/model/table.h"
+
+namespace msprobe::replay {
+
+struct RecordedCall {
+  std::string name;           // "Functional.linear.3"
+  int32_t forward = -1;       // index into Dump::records
+  int32_t backward = -1;      // the same; -1: the dump has no backward entry of it
+  std::string skip;           // why it is not executed; "" when it is
+  std::string backward_skip;  // why its backward pass is not
+};
+
+struct CallChoice {
+  std::set<std::string, std::less<>> white_list;  // base names, "linear"; empty: all
+  std::set<std::string, std::less<>> black_list;
+  // Only the first of several calls of an API whose arguments have equal types, shapes and values.
+  bool distinct = false;
+};
+
+// In the order of the dump. Calls that are not chosen are left out; those that cannot be executed
+// (collectives, random numbers, memory that nobody wrote) have a reason. Modules are no calls.
+std::vector<RecordedCall> CallsOf(const Dump& dump, const CallChoice& choice);
+
+// A value in the arguments of a call: one leaf, or a list or dictionary of values.
+struct Argument {
+  enum class Kind : uint8_t { kLeaf, kList, kDictionary };
+  Kind kind = Kind::kLeaf;
+  int32_t leaf = -1;               // index into Dump::leaves
+  std::vector<std::string> names;  // of a dictionary
+  std::vector<Argument> values;    // of a list or dictionary
+};
+
+struct Arguments {
+  Argument positional{.kind = Argument::Kind::kList};
+  Argument keywords{.kind = Argument::Kind::kDictionary};
+};
+
+// What was passed to a forward call; of a backward call, the gradients that arrived (positional).
+Arguments ArgumentsOf(const Dump& dump, const Record& record);
+
+}  // namespace msprobe::replay

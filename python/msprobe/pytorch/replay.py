@@ -1,0 +1,226 @@
+"""Executes recorded calls again: on the device at hand, and in float64 as the golden.
+
+The engine reads the dump and makes the elements of the inputs; this file only calls operations.
+"""
+
+import contextlib
+import re
+
+import torch
+
+from msprobe import _engine
+
+_FLOATS = {torch.float16, torch.bfloat16, torch.float32, torch.float64}
+_COMPLEX = {torch.complex32, torch.complex64, torch.complex128}
+# Where no statistic of an input was recorded: the values that an operation takes.
+_DOMAINS = {"log": (0.1, 4), "log2": (0.1, 4), "log10": (0.1, 4), "sqrt": (0, 4), "rsqrt": (0.1, 4)}
+
+
+class Unsupported(Exception):
+    """The call cannot be executed here; the message says why."""
+
+
+def function_of(api):
+    """The function that was recorded as ``api``: ``torch.nn.functional.linear`` for
+    ``Functional.linear``."""
+    prefix, _, name = api.partition(".")
+    roots = {
+        "Functional": torch.nn.functional,
+        "Tensor": torch.Tensor,
+        "Torch": torch,
+        "VF": getattr(torch, "_VF", None),
+        "Aten": torch.ops.aten,
+    }
+    if prefix == "NPU":
+        import torch_npu
+
+        roots["NPU"] = torch_npu
+    found = roots.get(prefix)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if not callable(found):
+        raise Unsupported(f"this PyTorch ({torch.__version__}) has no {api}")
+    return found
+
+
+def _slice(text):
+    parts = re.findall(r"None|-?\d+", text)
+    return slice(*(None if part == "None" else int(part) for part in parts))
+
+
+def _of_torch(text, kind):
+    value = getattr(torch, text.rpartition(".")[2], None)
+    if not isinstance(value, kind):
+        raise Unsupported(f"expected a {kind.__name__}, found {text}")
+    return value
+
+
+_PLAIN = {
+    "NoneType": lambda text: None,
+    "bool": lambda text: text == "True",
+    "int": int,
+    "float": float,
+    "complex": complex,
+    "str": str,
+    "slice": _slice,
+    "ellipsis": lambda text: Ellipsis,
+    "torch.Size": lambda text: torch.Size(int(part) for part in re.findall(r"-?\d+", text)),
+    "torch.dtype": lambda text: _of_torch(text, torch.dtype),
+    "torch.memory_format": lambda text: _of_torch(text, torch.memory_format),
+    "torch.layout": lambda text: _of_torch(text, torch.layout),
+}
+
+
+class Recorded:
+    """A dump whose calls are executed again.
+
+    Args:
+        path: a ``dump.json``, or a folder with one.
+        device: the device under test, ``torch.device("cpu")``.
+        seed: of the elements that are made where none were stored.
+    """
+
+    def __init__(self, path, device, seed=1234):
+        self._replay = _engine.Replay(str(path), seed)
+        self.device = device
+
+    def calls(self, white_list=(), black_list=(), distinct=False):
+        """``[(name, why it is skipped or "")]``, in the order of the dump."""
+        return self._replay.calls(list(white_list), list(black_list), distinct)
+
+    def call(self, index):
+        """The call with that index in :meth:`calls`, its elements in memory."""
+        return Call(self._replay, index)
+
+
+class Call:
+    """One recorded call; :meth:`run` executes it."""
+
+    def __init__(self, replay, index):
+        self._replay = replay
+        self.api, self._args, self._kwargs, self._gradients, self._results = replay.call(index)
+        self._domain = _DOMAINS.get(self.api.rpartition(".")[2], (-1.0, 1.0))
+        self._stored = {}  # number of a value -> its elements, as recorded
+
+    def run(self, device, golden):
+        """Execute the call: ``(results, gradients)``, lists of tensors on the CPU.
+
+        Args:
+            device: where.
+            golden: a dtype that all floats are raised to, or None: as recorded.
+
+        Raises:
+            Unsupported: the call, or a value of it, has no counterpart here.
+        """
+        leaves = []
+
+        def tensor(number, dtype, shape, requires_grad):
+            elements = self._elements(number, dtype, shape)
+            raised = _raised(elements.dtype, golden)
+            copy = elements.to(device=device, dtype=raised, copy=True)
+            if requires_grad and copy.dtype in _FLOATS | _COMPLEX:
+                copy.requires_grad_()
+                leaves.append(copy)
+                return copy.clone()  # an operation in place cannot change a leaf
+            return copy
+
+        def plain(kind, text):
+            if kind == "torch.device":
+                return device
+            if kind not in _PLAIN:
+                raise Unsupported(f"an argument of type {kind}")
+            value = _PLAIN[kind](text)
+            return _raised(value, golden) if isinstance(value, torch.dtype) else value
+
+        args = _built(self._args, tensor, plain)
+        kwargs = _built(self._kwargs, tensor, plain)
+        kwargs = {name: value for name, value in kwargs.items() if name != "out"}
+        with self._autocast(device, args, kwargs, golden):
+            result = function_of(self.api)(*args, **kwargs)
+        results = _tensors(result)
+        gradients = []
+        if self._gradients is not None and leaves:
+            gradients = self._backward(results, leaves, tensor, plain)
+        return [_on_host(each) for each in results], [_on_host(each) for each in gradients]
+
+    def _backward(self, results, leaves, tensor, plain):
+        arrived = _built(self._gradients, tensor, plain)
+        pairs = [
+            (result, gradient)
+            for result, gradient in zip(results, arrived, strict=False)
+            if isinstance(gradient, torch.Tensor) and result.requires_grad
+        ]
+        if not pairs:
+            return []
+        outputs, grads = zip(*pairs, strict=True)
+        grads = [
+            gradient.detach().to(result.dtype).reshape(result.shape)
+            for result, gradient in zip(outputs, grads, strict=True)
+        ]
+        return torch.autograd.grad(outputs, leaves, grads, allow_unused=True)
+
+    def _autocast(self, device, args, kwargs, golden):
+        """The state of autocast in which the call was recorded, as its dtypes show it."""
+        halves = {torch.float16, torch.bfloat16}
+        inputs = {each.dtype for each in _tensors([args, kwargs])} & _FLOATS
+        results = {getattr(torch, name, None) for name in self._results}
+        dtypes = inputs | (results & _FLOATS)
+        half = dtypes & halves
+        if golden is not None or len(dtypes) < 2 or not half:
+            return contextlib.nullcontext()
+        return torch.autocast(device.type, dtype=half.pop())
+
+    def _elements(self, number, dtype, shape):
+        if number not in self._stored:
+            kind = getattr(torch, dtype, None)
+            if not isinstance(kind, torch.dtype):
+                raise Unsupported(f"elements of {dtype or 'an unknown dtype'}")
+            elements = torch.empty(shape, dtype=kind)
+            self._replay.fill(number, elements, *self._domain)
+            self._stored[number] = elements
+        return self._stored[number]
+
+
+def golden_of(call):
+    """Results and gradients in float64; in float32 where the operation has no float64."""
+    try:
+        return call.run(torch.device("cpu"), torch.float64)
+    except (RuntimeError, NotImplementedError, TypeError):
+        return call.run(torch.device("cpu"), torch.float32)
+
+
+def _raised(dtype, golden):
+    if golden is None or not isinstance(dtype, torch.dtype):
+        return dtype
+    if dtype in _COMPLEX:
+        return torch.complex128 if golden is torch.float64 else torch.complex64
+    is_float = dtype.is_floating_point and dtype.itemsize < golden.itemsize
+    return golden if is_float else dtype
+
+
+def _built(value, tensor, plain):
+    if isinstance(value, list):
+        return [_built(each, tensor, plain) for each in value]
+    if isinstance(value, dict):
+        return {name: _built(each, tensor, plain) for name, each in value.items()}
+    if value is None or not value:
+        return value
+    return tensor(*value[1:]) if value[0] == "tensor" else plain(*value)
+
+
+def _tensors(value):
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        return [each for item in value for each in _tensors(item)]
+    return []
+
+
+def _on_host(tensor):
+    if tensor is None:
+        return None
+    with contextlib.suppress(AttributeError):
+        tensor = tensor.resolve_conj().resolve_neg()
+    return tensor.detach().to_dense().cpu() if tensor.is_sparse else tensor.detach().cpu()
