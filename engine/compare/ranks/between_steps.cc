@@ -5,10 +5,11 @@
 #include <algorithm>
 #include <cmath>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "engine/compare/explain/evidence.h"
 #include "engine/compare/judge/operations.h"
+#include "engine/compare/model/fingerprint_set.h"
+#include "engine/compare/model/page_release.h"
 #include "engine/compare/model/record_keys.h"
 #include "engine/model/names.h"
 
@@ -135,10 +136,12 @@ std::string Cause(const StepOfRank& earlier) {
 StepWeights WeightsIn(const Comparison& c) {
   StepWeights w;
   Collected modules, before, after, arguments;
-  std::unordered_set<uint64_t> made;  // outputs of the calls of the target
+  FingerprintSet made;  // contents of the target's outputs, while arguments are looked for
   bool gradients = false, wrong_gradients = false;
+  PageRelease pages(c.target, c.golden);
   for (size_t p = 0; p < c.pairs.size(); ++p) {
     const RecordPair& pair = c.pairs[p];
+    pages.RowsDone(pair.row_count);
     if (!pair.matched()) continue;
     const Record& record = c.target.records[pair.target];
     const bool optimizer = IsOptimizerCall(record.api);
@@ -151,9 +154,11 @@ StepWeights WeightsIn(const Comparison& c) {
         gradients = true;
         wrong_gradients |= c.measures[i].verdict == RowVerdict::kDiffers;
       }
-      if (IsWeightOfACall(record, leaf) && made.count(ContentKey(leaf)) == 0)
-        arguments.Set(std::string(leaf.name.view()), c, i, /*replaces=*/false);
-      if (leaf.slot == Slot::kOutput) made.insert(ContentKey(leaf));
+      if (arguments.all().size() < kKept) {
+        if (IsWeightOfACall(record, leaf) && !made.HasHash(ContentKey(leaf)))
+          arguments.Set(std::string(leaf.name.view()), c, i, /*replaces=*/false);
+        if (leaf.slot == Slot::kOutput && ContentKey(leaf) != 0) made.InsertHash(ContentKey(leaf));
+      }
       if (!optimizer && leaf.slot != Slot::kParameter) continue;
       std::string_view label = LeafPath(c, static_cast<int32_t>(i));
       const auto named = [&](std::string_view prefix) {

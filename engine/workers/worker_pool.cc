@@ -1,0 +1,166 @@
+#include "engine/workers/worker_pool.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <optional>
+
+#include "engine/base/memory_size.h"
+#include "engine/workers/worker_process.h"
+
+namespace msprobe::workers {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr int kTickMilliseconds = 100;
+constexpr int kFailedStarts = 3;  // in a row, of one worker: then the pool gives up
+
+double SecondsSince(Clock::time_point since) {
+  return std::chrono::duration<double>(Clock::now() - since).count();
+}
+
+std::string LastLine(const std::string& path) {
+  std::ifstream file(path);
+  std::string line, last;
+  while (std::getline(file, line)) {
+    if (!line.empty()) last = line;
+  }
+  return last;
+}
+
+class Pool {
+ public:
+  Pool(const std::vector<std::string>& tasks, const PoolOptions& options,
+       const std::function<bool(size_t, const TaskResult&)>& on_end,
+       const std::function<void()>& on_idle)
+      : tasks_(tasks), options_(options), on_end_(on_end), on_idle_(on_idle) {
+    slots_.resize(std::min(options.workers.size(), std::max<size_t>(tasks.size(), 1)));
+  }
+
+  Status Run() {
+    while (!stopped_ && ended_ < tasks_.size()) {
+      MSPROBE_RETURN_IF_ERROR(StartWorkers());
+      Wait();
+      for (Slot& slot : slots_) {
+        if (stopped_) break;
+        MSPROBE_RETURN_IF_ERROR(Watch(slot));
+      }
+      if (on_idle_) on_idle_();
+    }
+    return Status::Ok();
+  }
+
+ private:
+  struct Slot {
+    std::optional<WorkerProcess> worker;
+    bool ready = false;
+    std::optional<size_t> task;
+    Clock::time_point since;  // of the start, or of the task
+    int failed_starts = 0;
+  };
+
+  Status StartWorkers() {
+    for (size_t i = 0; i < slots_.size(); ++i) {
+      Slot& slot = slots_[i];
+      if (slot.worker || next_ >= tasks_.size()) continue;
+      MSPROBE_ASSIGN_OR_RETURN(WorkerProcess worker,
+                               WorkerProcess::Start(options_.workers[i], options_.log));
+      slot.worker.emplace(std::move(worker));
+      slot.ready = false;
+      slot.since = Clock::now();
+    }
+    return Status::Ok();
+  }
+
+  void Wait() {
+    std::vector<pollfd> outputs;
+    for (const Slot& slot : slots_) {
+      if (slot.worker) outputs.push_back({.fd = slot.worker->output(), .events = POLLIN});
+    }
+    ::poll(outputs.data(), outputs.size(), kTickMilliseconds);
+  }
+
+  // Takes answers, and looks at the limits.
+  Status Watch(Slot& slot) {
+    while (slot.worker && !stopped_) {
+      const std::optional<std::string> line = slot.worker->TakeLine();
+      if (!line) break;
+      if (!slot.ready) {
+        slot.ready = *line == "ready";  // a library may print before
+        if (slot.ready) slot.failed_starts = 0;
+      } else if (slot.task) {
+        End(slot, {TaskEnd::kAnswered, *line});
+      }
+      if (slot.ready && !slot.task) Next(slot);
+    }
+    if (!slot.worker || stopped_) return Status::Ok();
+    if (slot.worker->at_end()) return Lost(slot, TaskEnd::kCrashed, "");
+    const double seconds = SecondsSince(slot.since);
+    if (!slot.ready && seconds > options_.start_seconds)
+      return Lost(slot, TaskEnd::kHung, fmt::format("did not start in {:.0f} s", seconds));
+    if (slot.task && options_.seconds > 0 && seconds > options_.seconds)
+      return Lost(slot, TaskEnd::kHung, fmt::format("did not end in {:g} s", options_.seconds));
+    const bool limited = slot.task && options_.bytes > 0;
+    const uint64_t bytes = limited ? slot.worker->resident_bytes() : 0;
+    if (limited && bytes > options_.bytes) {
+      return Lost(slot, TaskEnd::kTookTooMuchMemory,
+                  fmt::format("took {} of memory, the limit is {}", MemorySizeText(bytes),
+                              MemorySizeText(options_.bytes)));
+    }
+    return Status::Ok();
+  }
+
+  void Next(Slot& slot) {
+    if (next_ >= tasks_.size()) {
+      slot.worker.reset();
+      return;
+    }
+    slot.task = next_++;
+    slot.since = Clock::now();
+    (void)slot.worker->Send(
+        tasks_[*slot.task]);  // a worker that has ended is seen when it is watched
+  }
+
+  void End(Slot& slot, const TaskResult& result) {
+    ++ended_;
+    const size_t task = *std::exchange(slot.task, std::nullopt);
+    if (!on_end_(task, result)) stopped_ = true;
+  }
+
+  // The worker is gone or is ended. `why`: "" when it ended itself.
+  Status Lost(Slot& slot, TaskEnd end, std::string why) {
+    const std::string how = slot.worker->End();
+    slot.worker.reset();
+    if (why.empty()) why = how;
+    if (slot.task) {
+      End(slot, {end, "the process " + why});
+      return Status::Ok();
+    }
+    if (++slot.failed_starts < kFailedStarts) return Status::Ok();
+    return IoError(options_.workers[0][0], "start a worker with", 0)
+        .Says(fmt::format("a worker {} before it was ready: {}", why, LastLine(options_.log)));
+  }
+
+  const std::vector<std::string>& tasks_;
+  const PoolOptions& options_;
+  const std::function<bool(size_t, const TaskResult&)>& on_end_;
+  const std::function<void()>& on_idle_;
+  std::vector<Slot> slots_;
+  size_t next_ = 0, ended_ = 0;
+  bool stopped_ = false;
+};
+
+}  // namespace
+
+Status RunTasks(const std::vector<std::string>& tasks, const PoolOptions& options,
+                const std::function<bool(size_t, const TaskResult&)>& on_end,
+                const std::function<void()>& on_idle) {
+  if (options.workers.empty())
+    return InvalidArgument().Expected("one worker or more").Found("none");
+  return Pool(tasks, options, on_end, on_idle).Run();
+}
+
+}  // namespace msprobe::workers

@@ -1,0 +1,100 @@
+#include "engine/workers/worker_pool.h"
+
+#include <gmock/gmock.h>
+
+#include <map>
+
+namespace msprobe::workers {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A worker in the language of the shell: the answer to "7" is "<7>"; some tasks end it.
+const char kWorker[] = R"(
+echo noise; echo ready
+while read -r task; do
+  case $task in
+    crash) kill -SEGV $$ ;;
+    exit) exit 3 ;;
+    hang) sleep 100 ;;
+    *) echo "<$task>" ;;
+  esac
+done)";
+
+std::vector<std::string> Shell(const std::string& script) { return {"/bin/sh", "-c", script}; }
+
+PoolOptions Options(size_t workers, const std::string& script = kWorker) {
+  PoolOptions options;
+  options.workers.assign(workers, Shell(script));
+  options.log = ::testing::TempDir() + "workers.log";
+  options.seconds = 0.5;
+  return options;
+}
+
+std::map<size_t, TaskResult> RunAll(const std::vector<std::string>& tasks,
+                                    const PoolOptions& options) {
+  std::map<size_t, TaskResult> results;
+  const Status status = RunTasks(tasks, options, [&](size_t task, const TaskResult& result) {
+    EXPECT_TRUE(results.emplace(task, result).second) << "twice: " << task;
+    return true;
+  });
+  EXPECT_TRUE(status.ok()) << status.message();
+  return results;
+}
+
+TEST(WorkerPool, EveryTaskIsAnsweredOnce) {
+  std::vector<std::string> tasks;
+  for (int i = 0; i < 200; ++i) tasks.push_back(std::to_string(i));
+  for (const size_t workers : {1, 3}) {
+    const auto results = RunAll(tasks, Options(workers));
+    ASSERT_EQ(results.size(), tasks.size());
+    for (const auto& [task, result] : results) EXPECT_EQ(result.answer, "<" + tasks[task] + ">");
+  }
+}
+
+TEST(WorkerPool, ACrashCostsItsTaskAlone) {
+  const auto results = RunAll({"a", "crash", "b", "exit", "hang", "c"}, Options(2));
+  ASSERT_EQ(results.size(), 6u);
+  EXPECT_EQ(results.at(0).answer, "<a>");
+  EXPECT_EQ(results.at(1).end, TaskEnd::kCrashed);
+  EXPECT_THAT(results.at(1).answer, HasSubstr("signal 11"));
+  EXPECT_EQ(results.at(2).answer, "<b>");
+  EXPECT_THAT(results.at(3).answer, HasSubstr("exit code 3"));
+  EXPECT_EQ(results.at(4).end, TaskEnd::kHung);
+  EXPECT_THAT(results.at(4).answer, HasSubstr("did not end in 0.5 s"));
+  EXPECT_EQ(results.at(5).answer, "<c>");
+}
+
+TEST(WorkerPool, MemoryHasALimit) {
+  PoolOptions options = Options(1);
+  options.seconds = 0;
+  options.bytes = 1;
+  const auto results = RunAll({"hang"}, options);
+  EXPECT_EQ(results.at(0).end, TaskEnd::kTookTooMuchMemory);
+  EXPECT_THAT(results.at(0).answer, HasSubstr("the limit is 1"));
+}
+
+TEST(WorkerPool, StoppedByTheCaller) {
+  int answers = 0;
+  const Status status = RunTasks({"1", "2", "3"}, Options(1),
+                                 [&](size_t, const TaskResult&) { return ++answers < 2; });
+  EXPECT_TRUE(status.ok());
+  EXPECT_EQ(answers, 2);
+}
+
+TEST(WorkerPool, AWorkerThatNeverStarts) {
+  const Status status = RunTasks({"1"}, Options(2, "echo no module named msprobe >&2; exit 1"),
+                                 [](size_t, const TaskResult&) { return true; });
+  ASSERT_FALSE(status.ok());
+  EXPECT_THAT(status.message(), HasSubstr("no module named msprobe"));
+  PoolOptions missing;
+  missing.workers = {{"/no/such/program"}};
+  missing.log = ::testing::TempDir() + "workers.log";
+  EXPECT_EQ(RunTasks({"1"}, missing, [](size_t, const TaskResult&) { return true; }).code(),
+            ErrorCode::kNotFound);
+}
+
+TEST(WorkerPool, NothingToDo) { EXPECT_TRUE(RunAll({}, Options(2)).empty()); }
+
+}  // namespace
+}  // namespace msprobe::workers
