@@ -4,12 +4,14 @@ A process has only one debugger, so each recording runs in a child; a fork impor
 """
 
 import functools
+import hashlib
 import json
 import multiprocessing
 import tempfile
 import traceback
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import torch.distributed
@@ -161,3 +163,20 @@ class Dump:
 def read_dump(dump_path, step: int = 0, rank="") -> Dump:
     """The dump of one rank in one step; without a rank, of a run that is not distributed."""
     return Dump(Path(dump_path) / f"step{step}" / f"rank{rank}")
+
+
+def digest(value):
+    """Converts a result to values that are equal only if every bit is equal."""
+    if isinstance(value, torch.Tensor):
+        plain = value.detach().resolve_conj().resolve_neg().contiguous()
+        raw = plain.view(torch.uint8) if plain.dim() else plain.reshape(1).view(torch.uint8)
+        return str(value.dtype), tuple(value.shape), hashlib.sha256(raw.numpy()).hexdigest()
+    if isinstance(value, np.ndarray):
+        return str(value.dtype), value.shape, hashlib.sha256(value.tobytes()).hexdigest()
+    if isinstance(value, dict):
+        return [(str(key), digest(item)) for key, item in value.items()]
+    if isinstance(value, (list, tuple)):
+        return [digest(item) for item in value]
+    if isinstance(value, float):
+        return value.hex()
+    return value

@@ -7,8 +7,7 @@ import weakref
 
 import pytest
 import torch
-from recording import forked, read_dump, run_forked
-from test_real_programs import digest
+from recording import digest, forked, read_dump, run_forked
 from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils import clip_grad_norm_, clip_grad_value_

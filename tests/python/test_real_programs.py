@@ -1,7 +1,6 @@
 """Features of real programs: the same bits with the tool on, and a correct, complete dump."""
 
 import copy
-import hashlib
 import json
 import random
 from functools import cache
@@ -11,7 +10,7 @@ import pytest
 import torch
 from real_programs import PROGRAMS
 from real_programs.watch import Watch
-from recording import Dump, run_forked
+from recording import Dump, digest, run_forked
 
 TASKS = {
     "statistics": {"task": "statistics"},
@@ -31,23 +30,6 @@ def way(name, level_and_task):
         id="-".join((name, *level_and_task)),
         marks=[pytest.mark.campaign] if slow else [],
     )
-
-
-def digest(value):
-    """Converts a result to values that are equal only if every bit is equal."""
-    if isinstance(value, torch.Tensor):
-        plain = value.detach().resolve_conj().resolve_neg().contiguous()
-        raw = plain.view(torch.uint8) if plain.dim() else plain.reshape(1).view(torch.uint8)
-        return str(value.dtype), tuple(value.shape), hashlib.sha256(raw.numpy()).hexdigest()
-    if isinstance(value, np.ndarray):
-        return str(value.dtype), value.shape, hashlib.sha256(value.tobytes()).hexdigest()
-    if isinstance(value, dict):
-        return [(str(key), digest(item)) for key, item in value.items()]
-    if isinstance(value, (list, tuple)):
-        return [digest(item) for item in value]
-    if isinstance(value, float):
-        return value.hex()
-    return value
 
 
 def run(name, folder=None, level=None, task=None):
