@@ -34,6 +34,11 @@ constexpr std::array kAliases = {
     FlagAlias{"--exit_code", "--exit-code"},
     FlagAlias{"--table_format", "--table-format"},
     FlagAlias{"-hl", "--highlight"},
+    FlagAlias{"-npu", "--npu_csv_path"},
+    FlagAlias{"-gpu", "--gpu_csv_path"},
+    FlagAlias{"--npu-csv-path", "--npu_csv_path"},
+    FlagAlias{"--gpu-csv-path", "--gpu_csv_path"},
+    FlagAlias{"--out-path", "--out_path"},
 };
 
 // A flag of an older tool that msprobe 27 does not have. It is an error: a script that uses it

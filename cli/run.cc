@@ -20,7 +20,7 @@ std::string TopLevelHelp(const std::vector<std::unique_ptr<Verb>>& verbs) {
       ": compares what two training runs computed and names the first wrong number\n\n"
       "usage: msprobe VERB [FLAGS]\n\n";
   for (const auto& verb : verbs)
-    text += fmt::format("  {:<13} {}\n", verb->name(), verb->summary());
+    text += fmt::format("  {:<21} {}\n", verb->name(), verb->summary());
   text +=
       "\n  msprobe compare runs/new/step0 runs/good/step0 -o out\n"
       "\nmsprobe VERB --help says more.\n";

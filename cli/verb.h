@@ -32,6 +32,7 @@ class Verb {
       Console& out) = 0;  // the exit code; an error is printed by main and exits with kExitError
 };
 
+std::unique_ptr<Verb> MakeApiPrecisionCompareVerb();
 std::unique_ptr<Verb> MakeCompareVerb();
 std::unique_ptr<Verb> MakeCompletionVerb();
 std::unique_ptr<Verb> MakeConfigCheckVerb();

@@ -21,6 +21,7 @@ std::unique_ptr<Verb> MakeVersionVerb() { return std::make_unique<Version>(); }
 std::vector<std::unique_ptr<Verb>> AllVerbs() {
   std::vector<std::unique_ptr<Verb>> verbs;
   verbs.push_back(MakeCompareVerb());
+  verbs.push_back(MakeApiPrecisionCompareVerb());
   verbs.push_back(MakeConfigCheckVerb());
   verbs.push_back(MakeMergeResultVerb());
   verbs.push_back(MakeShowVerb());

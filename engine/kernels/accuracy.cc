@@ -42,8 +42,8 @@ class AccuracyAccumulator {
     for (size_t k = 0; k < kDoubleVecs; ++k)
       dd_[k] = gg_[k] = dg_[k] = squares_[k] = relative_[k] = ulp_[k] = zero;
     max_device_ = max_golden_ = max_error_ = max_relative_ = max_ulp_ = zero;
-    finite_ = within_1e2_ = within_1e3_ = within_1e4_ = above_ = below_ = small_ = small_failures_ =
-        relative_failures_ = ulp_above_ = hn::Zero(LongTag());
+    finite_ = inexact_ = within_1e2_ = within_1e3_ = within_1e4_ = above_ = below_ = small_ =
+        small_failures_ = relative_failures_ = ulp_above_ = hn::Zero(LongTag());
   }
 
   // Adds to vector `k` of the lanes. A pair that is not finite counts as two zeros, like padding;
@@ -73,6 +73,7 @@ class AccuracyAccumulator {
     max_device_ = hn::Max(max_device_, hn::Abs(d));
     max_golden_ = hn::Max(max_golden_, size);
     max_error_ = hn::Max(max_error_, error);
+    Count(inexact_, hn::Ne(d, g));
     AddRelative(k, size, error);
     const auto ulp = hn::Mul(hn::Mul(error, inverse), ulp_up_);
     max_ulp_ = hn::Max(max_ulp_, ulp);
@@ -102,6 +103,7 @@ class AccuracyAccumulator {
     node->above = Total(above_);
     node->below = Total(below_);
     node->unequal = node->above + node->below;
+    node->inexact = Total(inexact_);
     node->small = Total(small_) - zeros;
     node->small_failures = Total(small_failures_);
     node->normal = node->finite - node->small;
@@ -141,8 +143,8 @@ class AccuracyAccumulator {
   DoubleVec dd_[kDoubleVecs], gg_[kDoubleVecs], dg_[kDoubleVecs], squares_[kDoubleVecs],
       relative_[kDoubleVecs], ulp_[kDoubleVecs];
   DoubleVec max_device_, max_golden_, max_error_, max_relative_, max_ulp_;
-  LongVec finite_, within_1e2_, within_1e3_, within_1e4_, above_, below_, small_, small_failures_,
-      relative_failures_, ulp_above_;
+  LongVec finite_, inexact_, within_1e2_, within_1e3_, within_1e4_, above_, below_, small_,
+      small_failures_, relative_failures_, ulp_above_;
 };
 
 // Both sides of a block fill half of an L1 cache.

@@ -40,13 +40,12 @@ struct Accuracy {
   int64_t same_infinity = 0;       // D == R, infinite
   int64_t nonfinite_failures = 0;  // not both NaN, and after clipping D and R to the range of the
                                    // format the relative error is above rtol
-  int64_t unclipped_failures =
-      0;                        // the same, but the error is divided by G before clipping, so that
-                                // an infinite golden passes against any number (a rule of the
-                                // older tools)
-  int64_t nan_errors = 0;       // D - G is NaN
-  int64_t infinite_errors = 0;  // D - G is infinite
-  int64_t infinite_golden = 0;  // G itself
+  int64_t unclipped_failures = 0;  // by a rule of the older tools: the error is divided by G before
+                                   // clipping, so that an infinite golden passes against any
+                                   // number; an error beyond the format is a failure
+  int64_t nan_errors = 0;          // D - G is NaN
+  int64_t infinite_errors = 0;     // D - G is infinite
+  int64_t infinite_golden = 0;     // G itself
 
   double max_device = 0, max_golden = 0;  // largest |D|, |G|
   double dd = 0, gg = 0, dg = 0;          // sums of D^2, G^2, DG
@@ -55,6 +54,7 @@ struct Accuracy {
                                                            // of all pairs where it is a number
   int64_t above = 0, below = 0;                            // D > R, D < R, of all pairs
   int64_t unequal = 0;                                     // D != R of all pairs; NaN equals NaN
+  int64_t inexact = 0;                                     // D != G of all pairs; NaN equals NaN
 
   int64_t small = 0, small_failures = 0;
   int64_t normal = 0, relative_failures = 0;

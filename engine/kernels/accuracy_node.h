@@ -88,6 +88,7 @@ struct AccuracyNode : Accuracy {
                            &Accuracy::above,
                            &Accuracy::below,
                            &Accuracy::unequal,
+                           &Accuracy::inexact,
                            &Accuracy::small,
                            &Accuracy::small_failures,
                            &Accuracy::normal,
@@ -121,6 +122,7 @@ struct AccuracyNode : Accuracy {
     both_nan += nan;
     same_infinity += d == r;
     unequal += !nan && d != r;
+    inexact += d != g && !(std::isnan(d) && std::isnan(g));
     above += d > r;
     below += d < r;
     if (!nan) {
@@ -129,7 +131,8 @@ struct AccuracyNode : Accuracy {
           std::fabs(std::clamp(d, -factors.largest, factors.largest) - clipped_r);
       const AccuracyLimits& of = factors.limits;
       nonfinite_failures += !(clipped / (std::fabs(clipped_r) + of.epsilon) <= of.rtol);
-      unclipped_failures += !(clipped / (std::fabs(g) + of.epsilon) <= of.rtol);
+      const bool beyond = factors.Round(clipped, factors.Power(clipped)) > factors.largest;
+      unclipped_failures += beyond || !(clipped / (std::fabs(g) + of.epsilon) <= of.rtol);
     }
     if (!std::isfinite(error)) return;
     max_error = std::max(max_error, error);

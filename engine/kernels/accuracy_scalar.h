@@ -38,6 +38,7 @@ inline AccuracyNode ChunkAccuracyScalar(DType device, const uint8_t* dp, DType g
     node.above += d > r;
     node.below += d < r;
     node.unequal += d != r;
+    node.inexact += d != g;
     const double relative = error / (size + limits.epsilon);
     node.within_1e2 += relative < 0.01;
     node.within_1e3 += relative < 0.001;

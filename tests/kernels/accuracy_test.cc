@@ -36,6 +36,7 @@ void ExpectSame(const Accuracy& a, const Accuracy& b, const std::string& what) {
   count(a.above, b.above, "above");
   count(a.below, b.below, "below");
   count(a.unequal, b.unequal, "unequal");
+  count(a.inexact, b.inexact, "inexact");
   count(a.small, b.small, "small");
   count(a.small_failures, b.small_failures, "small_failures");
   count(a.normal, b.normal, "normal");
@@ -147,6 +148,7 @@ TEST(Accuracy, AgreesWithLongDouble) {
   long double dd = 0, gg = 0, dg = 0, squares = 0, relatives = 0, ulps = 0;
   double max_error = 0, max_relative = 0, max_ulp = 0;
   int64_t above = 0, below = 0, small = 0, small_failures = 0, relative_failures = 0, ulp_above = 0;
+  int64_t inexact = 0;
   int64_t within[3] = {};
   for (size_t i = 0; i < d.size(); ++i) {
     const double error = std::fabs(d[i] - g[i]), size = std::fabs(g[i]);
@@ -157,6 +159,7 @@ TEST(Accuracy, AgreesWithLongDouble) {
     max_error = std::max(max_error, error);
     above += d[i] > static_cast<float>(g[i]);
     below += d[i] < static_cast<float>(g[i]);
+    inexact += d[i] != g[i];
     const double limit[3] = {1e-2, 1e-3, 1e-4};
     for (int k = 0; k < 3; ++k) within[k] += relative < limit[k];
     const int exponent = g[i] == 0 ? -126 : std::max(std::ilogb(g[i]), -126);
@@ -184,6 +187,7 @@ TEST(Accuracy, AgreesWithLongDouble) {
   EXPECT_EQ(a.above, above);
   EXPECT_EQ(a.below, below);
   EXPECT_EQ(a.unequal, above + below);
+  EXPECT_EQ(a.inexact, inexact);
   EXPECT_EQ(a.small, small);
   EXPECT_EQ(a.normal, n - small);
   EXPECT_EQ(a.small_failures, small_failures);
@@ -231,11 +235,12 @@ TEST(Accuracy, NotFinite) {
   EXPECT_EQ(a.both_nan, 1);
   EXPECT_EQ(a.same_infinity, 2);  // 1e300 is infinite in float32
   EXPECT_EQ(a.nonfinite_failures, 3);
-  EXPECT_EQ(a.unclipped_failures, 1);
+  EXPECT_EQ(a.unclipped_failures, 2);  // Inf - -Inf, too
   EXPECT_EQ(a.nan_errors, 3);
   EXPECT_EQ(a.infinite_errors, 3);
   EXPECT_EQ(a.infinite_golden, 3);
   EXPECT_EQ(a.unequal, 3);
+  EXPECT_EQ(a.inexact, 4);
   EXPECT_EQ(a.within_1e4, 1);
   EXPECT_EQ(a.Cosine(), 1);
 }

@@ -5,11 +5,17 @@ from importlib import resources
 
 import pytest
 
+FILES = [
+    "compare/model/thresholds.yaml",
+    "compare/align/mindspore_apis.yaml",
+    "accuracy/standards.yaml",
+]
 
-@pytest.mark.parametrize("name", ["model/thresholds.yaml", "align/mindspore_apis.yaml"])
+
+@pytest.mark.parametrize("name", FILES)
 def test_the_file_in_the_package_is_the_one_of_the_engine(root, name):
-    shipped = resources.files("msprobe").joinpath(name.split("/")[1]).read_text(encoding="utf-8")
-    assert shipped == (root / "engine/compare" / name).read_text(encoding="utf-8")
+    shipped = resources.files("msprobe").joinpath(name.split("/")[-1]).read_text(encoding="utf-8")
+    assert shipped == (root / "engine" / name).read_text(encoding="utf-8")
 
 
 def test_a_copy_of_the_thresholds_changes_nothing(msprobe_bin, root, tmp_path):

@@ -1,0 +1,132 @@
+#include <fmt/format.h>
+
+#include <ctime>
+
+#include "cli/compare_output.h"
+#include "cli/verb.h"
+#include "engine/accuracy/precision_compare.h"
+#include "engine/base/file.h"
+#include "engine/base/text.h"
+
+namespace msprobe::cli {
+namespace {
+
+using accuracy::ComparedOutput;
+using accuracy::PrecisionComparison;
+
+constexpr size_t kWorst = 10;
+
+class ApiPrecisionCompare : public Verb {
+ public:
+  std::string_view name() const override { return "api_precision_compare"; }
+  std::string_view summary() const override {
+    return "judge a device's errors in the pre-check beside those of a reference device";
+  }
+  void AddFlags(Flags& flags) override {
+    flags
+        .Text("--npu_csv_path", &npu_,
+              "accuracy_checking_details_TIME.csv of the device under test")
+        .TypeName("FILE")
+        .Required();
+    flags
+        .Text("--gpu_csv_path", &gpu_, "accuracy_checking_details_TIME.csv of the reference device")
+        .TypeName("FILE")
+        .Required();
+    flags
+        .Text("-o,--out_path", &output_,
+              "folder for api_precision_compare_result_TIME.csv and "
+              "api_precision_compare_details_TIME.csv")
+        .TypeName("FOLDER")
+        .ShowDefault();
+    flags
+        .Text("--as", &as_,
+              "decide as this generation of msprobe did, with its limits and its errors: 1.0, 8 or "
+              "26")
+        .OneOf({"1.0", "8", "26"});
+    flags
+        .Text("--standards", &standards_,
+              "a file of standards and limits in place of the program's (docs/accuracy_check.md)")
+        .TypeName("FILE");
+    flags.Text("--format", &format_, "what is printed").OneOf({"table", "json"});
+    flags.Switch("--exit-code", &exit_code_, "exit with 1 if a call is an error");
+  }
+
+  Result<int> Run(Console& out) override {
+    MSPROBE_ASSIGN_OR_RETURN(const accuracy::Rules rules, accuracy::RulesFromName(as_));
+    accuracy::PrecisionOptions options{.rules = rules};
+    accuracy::Standards own;
+    if (!standards_.empty()) {
+      MSPROBE_ASSIGN_OR_RETURN(own, accuracy::Standards::Read(standards_));
+      options.standards = &own;
+    }
+    MSPROBE_ASSIGN_OR_RETURN(const auto npu, accuracy::DetailsTable::Read(npu_));
+    MSPROBE_ASSIGN_OR_RETURN(const auto gpu, accuracy::DetailsTable::Read(gpu_));
+    MSPROBE_ASSIGN_OR_RETURN(const PrecisionComparison c,
+                             accuracy::ComparePrecision(npu, gpu, options));
+    const std::string time = TimeStamp(static_cast<long long>(std::time(nullptr)));
+    MSPROBE_RETURN_IF_ERROR(c.Write(output_, time));
+    format_ == "json" ? PrintJson(c, time, out) : PrintTable(c, time, out);
+    return exit_code_ && c.errors > 0 ? kExitDiffers : kExitOk;
+  }
+
+ private:
+  std::string FileOf(std::string_view kind, std::string_view time) const {
+    return JoinPath(output_, fmt::format("api_precision_compare_{}_{}.csv", kind, time));
+  }
+
+  void PrintTable(const PrecisionComparison& c, std::string_view time, Console& out) const {
+    out.Print("{} calls: {} pass, {} warning, {} error, {} SKIP\n", c.calls.size(), c.passes,
+              c.warnings, c.errors, c.skips);
+    if (c.only_npu > 0) out.Print("{} outputs are only in {}\n", c.only_npu, npu_);
+    if (c.only_gpu > 0) out.Print("{} outputs are only in {}\n", c.only_gpu, gpu_);
+    const std::vector<const ComparedOutput*> worst = c.Worst(kWorst);
+    if (!worst.empty()) out.Print("\nthe worst:\n");
+    for (const ComparedOutput* w : worst) {
+      const std::string& reason = w->verdict.reason.empty() ? w->message : w->verdict.reason;
+      out.Print("  {:<7}  {}: {}\n", accuracy::VerdictName(w->verdict.verdict),
+                MakePrintable(w->name), MakePrintable(Trim(reason)));
+    }
+    out.Print("\nwritten: {}\n         {}\n", FileOf("result", time), FileOf("details", time));
+  }
+  void PrintJson(const PrecisionComparison& c, std::string_view time, Console& out) const {
+    std::string text = fmt::format(
+        "{{\"calls\": {}, \"pass\": {}, \"warning\": {}, \"error\": {}, \"skip\": {}, "
+        "\"only_npu\": {}, "
+        "\"only_gpu\": {}, \"result_csv\": ",
+        c.calls.size(), c.passes, c.warnings, c.errors, c.skips, c.only_npu, c.only_gpu);
+    AppendJsonString(&text, FileOf("result", time));
+    text += ", \"details_csv\": ";
+    AppendJsonString(&text, FileOf("details", time));
+    text += ", \"outputs\": [";
+    bool first = true;
+    for (const ComparedOutput& output : c.outputs) {
+      text += first ? "\n  {\"name\": " : ",\n  {\"name\": ";
+      first = false;
+      AppendJsonString(&text, output.name);
+      text += ", \"verdict\": ";
+      AppendJsonString(&text, accuracy::VerdictName(output.verdict.verdict));
+      text += ", \"standard\": ";
+      AppendJsonString(&text, accuracy::StandardName(output.verdict.standard));
+      text += ", \"largest_ratio\": ";
+      AppendPythonFloat(&text, output.verdict.worst_ratio);
+      text += ", \"reason\": ";
+      AppendJsonString(&text, output.verdict.reason);
+      text += ", \"message\": ";
+      AppendJsonString(&text, output.message);
+      text += '}';
+    }
+    text += "\n]}\n";
+    out.Write(text);
+  }
+
+  std::string npu_, gpu_, output_ = ".", as_, standards_, format_ = "table";
+  bool exit_code_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> MakeApiPrecisionCompareVerb() {
+  return std::make_unique<ApiPrecisionCompare>();
+}
+
+}  // namespace msprobe::cli

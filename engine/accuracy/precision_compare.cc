@@ -1,0 +1,246 @@
+#include "engine/accuracy/precision_compare.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "engine/base/atomic_file.h"
+#include "engine/base/file.h"
+
+namespace msprobe::accuracy {
+namespace {
+
+constexpr std::string_view kUnsupported = "This data type does not support benchmark compare.";
+constexpr std::array<std::string_view, kResultColumns> kComparedResultTitles = {
+    "API Name", "Forward Test Success", "Backward Test Success", "Message"};
+
+bool IsUnsupported(std::string_view dtype) {
+  return dtype == "torch.float64" || dtype == "torch.complex64" || dtype == "torch.complex128";
+}
+
+// The verdicts of one direction of a call.
+class Direction {
+ public:
+  void Add(Verdict v) {
+    any_ = true;
+    all_skipped_ = all_skipped_ && v == Verdict::kSkip;
+    if (v != Verdict::kSkip) worst_ = std::max(worst_, v);
+  }
+  // A direction without outputs has no verdict.
+  Verdict verdict() const {
+    return !any_ ? Verdict::kBlank : all_skipped_ ? Verdict::kSkip : worst_;
+  }
+
+ private:
+  bool any_ = false, all_skipped_ = true;
+  Verdict worst_ = Verdict::kPass;
+};
+
+// Collects outputs into rows of the result file. The older tools make a row of the outputs of a call that
+// stand one after the other; we make one of all outputs of a call.
+class CallCollector {
+ public:
+  CallCollector(Rules rules, PrecisionComparison* out) : rules_(rules), out_(out) {}
+
+  void Add(const OutputName& name, std::string_view dtype, Verdict verdict,
+           std::string_view npu_message, std::string_view message) {
+    Call& call = CallOf(name);
+    call.unsupported = old() && IsUnsupported(dtype);
+    if (call.unsupported) return;
+    if (name.direction == "forward") {
+      call.forward.Add(verdict);
+      call.skip_message = verdict == Verdict::kSkip ? npu_message : std::string_view();
+    } else if (name.direction == "backward") {
+      call.backward.Add(verdict);
+    }
+    if (verdict == Verdict::kSkip && call.message.empty()) call.message = message;
+  }
+  // A row that the older tools could not judge: a result row with the name of the output.
+  void AddFailed(std::string_view name, std::string_view message) {
+    Call call{.name = name, .message = std::string(message)};
+    call.forward.Add(Verdict::kSkip);
+    call.backward.Add(Verdict::kSkip);
+    if (old()) {
+      AddRow({std::string(name), Verdict::kSkip, Verdict::kSkip, std::string(message)});
+    } else {
+      calls_.push_back(std::move(call));
+    }
+  }
+  void Finish() {
+    for (const Call& call : calls_) {
+      ComparedCall row{std::string(call.name), call.forward.verdict(), call.backward.verdict(), ""};
+      const bool skips = row.forward == Verdict::kSkip || row.backward == Verdict::kSkip;
+      if (call.unsupported) {
+        row.forward = row.backward = Verdict::kSkip;
+        row.message = kUnsupported;
+      } else {
+        if (row.forward == Verdict::kError && call.api == "topk" && rules_ != Rules::k1)
+          row.message = kTopkHint;
+        if (old() && rules_ != Rules::k1 && row.forward == Verdict::kSkip)
+          row.message += call.skip_message;
+        if (!old() && skips) row.message = call.message;
+      }
+      AddRow(std::move(row));
+    }
+    calls_.clear();
+    places_.clear();
+  }
+
+ private:
+  struct Call {
+    std::string_view name, api;
+    bool unsupported = false;
+    Direction forward, backward;
+    std::string skip_message, message;
+  };
+  bool old() const { return rules_ != Rules::kOurs; }
+  Call& CallOf(const OutputName& name) {
+    if (old() && !calls_.empty() && calls_.back().name != name.call) Finish();
+    const auto [place, is_new] = places_.emplace(name.call, calls_.size());
+    if (is_new) calls_.push_back({.name = name.call, .api = name.api});
+    return calls_[place->second];
+  }
+  void AddRow(ComparedCall call) {
+    out_->result.AddRow(std::array<std::string_view, kResultColumns>{
+        call.name, SpelledVerdict(call.forward, rules_), SpelledVerdict(call.backward, rules_),
+        call.message});
+    const auto is = [&](Verdict v) { return call.forward == v || call.backward == v; };
+    ++(is(Verdict::kError)     ? out_->errors
+       : is(Verdict::kWarning) ? out_->warnings
+       : is(Verdict::kPass)    ? out_->passes
+                               : out_->skips);
+    out_->calls.push_back(std::move(call));
+  }
+
+  Rules rules_;
+  PrecisionComparison* out_;
+  std::vector<Call> calls_;
+  std::unordered_map<std::string_view, size_t> places_;  // of names in calls_
+};
+
+class Joiner {
+ public:
+  Joiner(const DetailsTable& npu, const DetailsTable& gpu, const PrecisionOptions& options)
+      : npu_(npu),
+        gpu_(gpu),
+        rules_(options.rules),
+        judge_(options.standards ? *options.standards : Standards::Shipped(), options.rules,
+               options.decimals),
+        calls_(options.rules, &out_) {}
+
+  Result<PrecisionComparison> Run() {
+    out_.details.AddRow(kComparedTitles);
+    out_.result.AddRow(kComparedResultTitles);
+    std::vector<bool> found(gpu_.rows());
+    for (size_t n = 0; n < npu_.rows(); ++n) {
+      const int64_t g = gpu_.Find(npu_.cell(n, kApiName));
+      if (g >= 0) found[static_cast<size_t>(g)] = true;
+      AddOutput(n, g);
+    }
+    const auto common = std::count(found.begin(), found.end(), true);
+    out_.only_npu = static_cast<int64_t>(npu_.rows()) - common;
+    out_.only_gpu = static_cast<int64_t>(gpu_.rows()) - common;
+    if (common == 0 && npu_.rows() + gpu_.rows() > 0) {
+      return InvalidArgument("the two details files have no API Name in common")
+          .Hint("both must come from one dump.json, replayed on two devices");
+    }
+    for (size_t g = 0; g < gpu_.rows(); ++g) {
+      if (!found[g]) AddAlone(gpu_, g, "not in the device's file (-npu)");
+    }
+    calls_.Finish();
+    return std::move(out_);
+  }
+
+ private:
+  void AddOutput(size_t n, int64_t g) {
+    const std::string_view name = npu_.cell(n, kApiName);
+    const OutputName parts = ParseOutputName(name);
+    if (parts.call.empty()) {
+      const std::string message = fmt::format("The API name {} is invalid.", name);
+      AddUnjudged(name, message);
+      calls_.AddFailed(name, message);
+      return;
+    }
+    if (g < 0) {
+      AddAlone(npu_, n, "not in the reference's file (-gpu)");
+      return;
+    }
+    const RowVerdict verdict = judge_.Judge(npu_, n, gpu_, static_cast<size_t>(g), &row_);
+    row_[kComparedName] = name;
+    AddRow(verdict);
+    if (verdict.failed) {
+      calls_.AddFailed(name, row_[kComparedMessage]);
+    } else {
+      calls_.Add(parts, npu_.cell(n, kDeviceDtype), verdict.verdict, npu_.cell(n, kMessage),
+                 row_[kComparedMessage]);
+    }
+  }
+  void AddAlone(const DetailsTable& table, size_t row, std::string_view message) {
+    const std::string_view name = table.cell(row, kApiName);
+    AddUnjudged(name, message);
+    const OutputName parts = ParseOutputName(name);
+    if (parts.call.empty() || rules_ != Rules::kOurs) {
+      calls_.AddFailed(name, message);
+    } else {
+      calls_.Add(parts, "", Verdict::kSkip, message, message);
+    }
+  }
+  void AddUnjudged(std::string_view name, std::string_view message) {
+    row_.fill(" ");
+    row_[kComparedName] = name;
+    row_[kComparedVerdict] = VerdictName(Verdict::kSkip);
+    row_[kComparedMessage] = message;
+    AddRow({});
+  }
+  void AddRow(const RowVerdict& verdict) {
+    out_.details.AddRow(row_);
+    out_.outputs.push_back({row_[kComparedName], verdict, row_[kComparedMessage]});
+  }
+
+  const DetailsTable& npu_;
+  const DetailsTable& gpu_;
+  Rules rules_;
+  RowJudge judge_;
+  PrecisionComparison out_;
+  CallCollector calls_;
+  ComparedRow row_;
+};
+
+}  // namespace
+
+Result<PrecisionComparison> ComparePrecision(const DetailsTable& npu, const DetailsTable& gpu,
+                                             const PrecisionOptions& options) {
+  return Joiner(npu, gpu, options).Run();
+}
+
+Status PrecisionComparison::Write(const std::string& folder, std::string_view time) const {
+  MSPROBE_RETURN_IF_ERROR(MakeDirectories(folder));
+  const auto create = [&](std::string_view kind, const CheckCsv& csv) -> Result<AtomicFile> {
+    MSPROBE_ASSIGN_OR_RETURN(
+        AtomicFile file, AtomicFile::Create(JoinPath(
+                             folder, fmt::format("api_precision_compare_{}_{}.csv", kind, time))));
+    MSPROBE_RETURN_IF_ERROR(file.Write({csv.text()}));
+    return file;
+  };
+  MSPROBE_ASSIGN_OR_RETURN(AtomicFile details_file, create("details", details));
+  MSPROBE_ASSIGN_OR_RETURN(AtomicFile result_file, create("result", result));
+  MSPROBE_RETURN_IF_ERROR(details_file.Commit());
+  return result_file.Commit();
+}
+
+std::vector<const ComparedOutput*> PrecisionComparison::Worst(size_t most) const {
+  std::vector<const ComparedOutput*> worst;
+  for (const ComparedOutput& output : outputs) {
+    const Verdict v = output.verdict.verdict;
+    if (v == Verdict::kError || v == Verdict::kWarning) worst.push_back(&output);
+  }
+  std::stable_sort(worst.begin(), worst.end(), [](const auto* a, const auto* b) {
+    const RowVerdict &x = a->verdict, &y = b->verdict;
+    return x.verdict != y.verdict ? x.verdict > y.verdict : x.worst_ratio > y.worst_ratio;
+  });
+  if (worst.size() > most) worst.resize(most);
+  return worst;
+}
+
+}  // namespace msprobe::accuracy
