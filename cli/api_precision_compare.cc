@@ -1,12 +1,14 @@
 #include <fmt/format.h>
 
 #include <ctime>
+#include <optional>
 
 #include "cli/compare_output.h"
 #include "cli/verb.h"
 #include "engine/accuracy/precision_compare.h"
 #include "engine/base/file.h"
 #include "engine/base/text.h"
+#include "engine/base/threads.h"
 
 namespace msprobe::cli {
 namespace {
@@ -59,8 +61,11 @@ class ApiPrecisionCompare : public Verb {
       MSPROBE_ASSIGN_OR_RETURN(own, accuracy::Standards::Read(standards_));
       options.standards = &own;
     }
-    MSPROBE_ASSIGN_OR_RETURN(const auto npu, accuracy::DetailsTable::Read(npu_));
-    MSPROBE_ASSIGN_OR_RETURN(const auto gpu, accuracy::DetailsTable::Read(gpu_));
+    std::optional<Result<accuracy::DetailsTable>> tables[2];
+    ThreadPool::Default().ParallelFor(
+        2, [&](size_t i) { tables[i] = accuracy::DetailsTable::Read(i == 0 ? npu_ : gpu_); });
+    MSPROBE_ASSIGN_OR_RETURN(const accuracy::DetailsTable npu, std::move(*tables[0]));
+    MSPROBE_ASSIGN_OR_RETURN(const accuracy::DetailsTable gpu, std::move(*tables[1]));
     MSPROBE_ASSIGN_OR_RETURN(const PrecisionComparison c,
                              accuracy::ComparePrecision(npu, gpu, options));
     const std::string time = TimeStamp(static_cast<long long>(std::time(nullptr)));

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <bit>
 #include <charconv>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include "engine/base/file.h"
@@ -45,8 +47,11 @@ Result<DetailsTable> DetailsTable::Read(const std::string& path) {
 }
 
 Result<DetailsTable> DetailsTable::Parse(std::string_view text, const std::string& path) {
+  if (text.size() > std::numeric_limits<uint32_t>::max())
+    return InvalidDump(path).Expected("a file of less than 4 GiB").Found("a larger one");
   DetailsTable table;
-  table.text_.reserve(text.size() + 64);  // on the heap, and never moved: by_name_ points into it
+  table.rows_.reserve(text.size() / 200);  // bytes of a usual row
+  table.text_.reserve(text.size());
   std::array<int, kDetailsColumns> place;
   place.fill(-1);
   size_t width = 0;
@@ -74,8 +79,9 @@ Result<DetailsTable> DetailsTable::Parse(std::string_view text, const std::strin
                   .Found(fmt::format("{}; the file may be cut", line.cells.size()));
       return;
     }
-    auto& spans = table.rows_.emplace_back();
+    auto& starts = table.rows_.emplace_back();
     for (size_t c = 0; c < kDetailsColumns; ++c) {
+      starts[c] = static_cast<uint32_t>(table.text_.size());
       if (place[c] < 0) continue;
       const std::string_view cell = line.cells[static_cast<size_t>(place[c])];
       double value = 0;
@@ -86,17 +92,9 @@ Result<DetailsTable> DetailsTable::Parse(std::string_view text, const std::strin
                     .Found(Excerpt(cell));
         return;
       }
-      spans[c] = {table.text_.size(), static_cast<uint32_t>(cell.size())};
       table.text_ += cell;
     }
-    const std::string_view name = table.cell(table.rows_.size() - 1, kApiName);
-    if (!table.by_name_.emplace(name, table.rows_.size() - 1).second) {
-      wrong = InvalidDump(path)
-                  .Expected("each API Name once")
-                  .Found(fmt::format("{} again in row {}", Excerpt(name, 100), line.number))
-                  .Hint("remove one of the rows, or run the pre-check again");
-      return;
-    }
+    starts[kDetailsColumns] = static_cast<uint32_t>(table.text_.size());
   };
   MSPROBE_RETURN_IF_ERROR(formats::ReadCsv(text, path, [&](const formats::TableLine& line) {
     width == 0 ? titles(line.cells) : add(line);
@@ -104,6 +102,18 @@ Result<DetailsTable> DetailsTable::Parse(std::string_view text, const std::strin
   }));
   if (!wrong.ok()) return wrong;
   if (width == 0) return InvalidDump(path).Expected("a details file").Found("no row").Hint(kHint);
+  table.places_.assign(std::bit_ceil(2 * table.rows() + 2), 0);
+  for (size_t row = 0; row < table.rows(); ++row) {
+    const std::string_view name = table.cell(row, kApiName);
+    uint32_t& entry = table.places_[table.PlaceOf(name)];
+    if (entry != 0) {
+      return InvalidDump(path)
+          .Expected("each API Name once")
+          .Found(fmt::format("{} again in row {}", Excerpt(name, 100), row + 2))
+          .Hint("remove one of the rows, or run the pre-check again");
+    }
+    entry = static_cast<uint32_t>(row + 1);
+  }
   return Result<DetailsTable>(std::move(table));
 }
 
@@ -117,9 +127,15 @@ double DetailsTable::Number(size_t row, DetailsColumn column) const {
   return value;
 }
 
+size_t DetailsTable::PlaceOf(std::string_view name) const {
+  const size_t mask = places_.size() - 1;
+  size_t at = std::hash<std::string_view>()(name) & mask;
+  while (places_[at] != 0 && cell(places_[at] - 1, kApiName) != name) at = (at + 1) & mask;
+  return at;
+}
+
 int64_t DetailsTable::Find(std::string_view name) const {
-  const auto found = by_name_.find(name);
-  return found == by_name_.end() ? -1 : static_cast<int64_t>(found->second);
+  return static_cast<int64_t>(places_[PlaceOf(name)]) - 1;
 }
 
 }  // namespace msprobe::accuracy

@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "engine/accuracy/columns.h"
@@ -29,8 +28,8 @@ class DetailsTable {
 
   size_t rows() const { return rows_.size(); }
   std::string_view cell(size_t row, DetailsColumn column) const {
-    const Span& s = rows_[row][column];
-    return std::string_view(text_).substr(s.start, s.size);
+    const auto& starts = rows_[row];
+    return std::string_view(text_).substr(starts[column], starts[column + 1] - starts[column]);
   }
   bool IsBlank(size_t row, DetailsColumn column) const;
   // A metric; NaN for a blank cell.
@@ -39,13 +38,12 @@ class DetailsTable {
 
  private:
   DetailsTable() = default;
-  struct Span {
-    uint64_t start = 0;
-    uint32_t size = 0;
-  };
-  std::string text_;  // all cells, one after the other
-  std::vector<std::array<Span, kDetailsColumns>> rows_;
-  std::unordered_map<std::string_view, size_t> by_name_;
+  // Where the name is, or the empty place where it belongs.
+  size_t PlaceOf(std::string_view name) const;
+  std::string text_;  // all cells, row by row, in the order of DetailsColumn
+  std::vector<std::array<uint32_t, kDetailsColumns + 1>> rows_;  // where cells start in text_
+  // Hash table of the names: row + 1, 0 for an empty place; the next place is tried after a full one.
+  std::vector<uint32_t> places_;
 };
 
 // Whether a cell is empty or only blanks.

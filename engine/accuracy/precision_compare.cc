@@ -41,7 +41,9 @@ class Direction {
 // stand one after the other; we make one of all outputs of a call.
 class CallCollector {
  public:
-  CallCollector(Rules rules, PrecisionComparison* out) : rules_(rules), out_(out) {}
+  CallCollector(Rules rules, size_t outputs, PrecisionComparison* out) : rules_(rules), out_(out) {
+    places_.reserve(old() ? 1 : outputs);
+  }
 
   void Add(const OutputName& name, std::string_view dtype, Verdict verdict,
            std::string_view npu_message, std::string_view message) {
@@ -96,7 +98,8 @@ class CallCollector {
   };
   bool old() const { return rules_ != Rules::kOurs; }
   Call& CallOf(const OutputName& name) {
-    if (old() && !calls_.empty() && calls_.back().name != name.call) Finish();
+    if (!calls_.empty() && calls_.back().name == name.call) return calls_.back();
+    if (old()) Finish();
     const auto [place, is_new] = places_.emplace(name.call, calls_.size());
     if (is_new) calls_.push_back({.name = name.call, .api = name.api});
     return calls_[place->second];
@@ -127,12 +130,13 @@ class Joiner {
         rules_(options.rules),
         judge_(options.standards ? *options.standards : Standards::Shipped(), options.rules,
                options.decimals),
-        calls_(options.rules, &out_) {}
+        calls_(options.rules, npu.rows(), &out_) {}
 
   Result<PrecisionComparison> Run() {
     out_.details.AddRow(kComparedTitles);
     out_.result.AddRow(kComparedResultTitles);
     std::vector<bool> found(gpu_.rows());
+    out_.outputs.reserve(npu_.rows());
     for (size_t n = 0; n < npu_.rows(); ++n) {
       const int64_t g = gpu_.Find(npu_.cell(n, kApiName));
       if (g >= 0) found[static_cast<size_t>(g)] = true;

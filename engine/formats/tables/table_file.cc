@@ -56,7 +56,10 @@ Status ReadCsv(std::string_view text, const std::string& path, const TableSink& 
               .Found(Excerpt(text.substr(at, 20)));
         }
       } else {
-        const size_t end = std::min(text.size(), text.find_first_of(",\r\n", at));
+        // Cells are short: a loop is faster than find_first_of, which calls memchr for each character.
+        size_t end = at;
+        while (end < text.size() && text[end] != ',' && text[end] != '\n' && text[end] != '\r')
+          ++end;
         cells.push_back(text.substr(at, end - at));
         at = end;
       }

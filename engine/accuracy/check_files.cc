@@ -1,0 +1,184 @@
+#include "engine/accuracy/check_files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "engine/accuracy/check_csv.h"
+#include "engine/accuracy/row_verdict.h"
+#include "engine/base/text.h"
+#include "engine/formats/tables/table_file.h"
+
+namespace msprobe::accuracy {
+namespace {
+
+constexpr std::string_view kResultStart = "accuracy_checking_result_",
+                           kDetailsStart = "accuracy_checking_details_", kEnd = ".csv";
+
+bool IsTime(std::string_view text) {
+  return text.size() == 14 &&
+         std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+// Without the row that a kill cut off: up to the last line end outside of quotes.
+std::string_view WholeRows(std::string_view text) {
+  size_t end = 0;
+  bool quoted = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '"') quoted = !quoted;
+    if (text[i] == '\n' && !quoted) end = i + 1;
+  }
+  return text.substr(0, end);
+}
+
+using Row = std::vector<std::string>;
+
+// The rows below the titles. `widths`: the numbers of cells that a row may have.
+Result<std::vector<Row>> ReadRows(const std::string& path, std::string_view first_title,
+                                  size_t least, size_t most) {
+  MSPROBE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
+  std::vector<Row> rows;
+  Status wrong;
+  bool titles = false;
+  MSPROBE_RETURN_IF_ERROR(
+      formats::ReadCsv(WholeRows(file.bytes()), path, [&](const formats::TableLine& line) {
+        if (!titles) {
+          titles = true;
+          if (line.cells[0] != first_title || line.cells.size() != most) {
+            wrong = InvalidDump(path)
+                        .Expected(fmt::format("{} columns, the first {}", most, first_title))
+                        .Found(fmt::format("{}, the first {}", line.cells.size(),
+                                           Excerpt(line.cells[0])));
+          }
+        } else if (line.cells.size() < least || line.cells.size() > most) {
+          wrong = InvalidDump(path)
+                      .Expected(fmt::format("{} cells in row {}", most, line.number))
+                      .Found(std::to_string(line.cells.size()));
+        } else {
+          rows.emplace_back(line.cells.begin(), line.cells.end());
+        }
+        return wrong.ok();
+      }));
+  if (!wrong.ok()) return wrong;
+  if (!titles) return InvalidDump(path).Expected("a row of titles").Found("no row");
+  return rows;
+}
+
+Status Twice(const std::string& path, std::string_view name) {
+  return InvalidDump(path)
+      .Expected("each name once")
+      .Found(fmt::format("{} twice", Excerpt(name, 100)))
+      .Hint("remove one of the rows, or begin anew without the file");
+}
+
+std::string FirstMessage(const CheckedCall& call, bool only_skip) {
+  for (const std::vector<DetailsRow>* rows : {&call.forward_rows, &call.backward_rows}) {
+    for (const DetailsRow& row : *rows) {
+      const bool told = only_skip ? row[kStatus] == "SKIP" : row[kStatus] != "pass";
+      if (told && !IsBlankCell(row[kMessage])) return row[kMessage];
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+Status CheckFiles::Open(const std::string& result_path, const std::string& details_path) {
+  MSPROBE_ASSIGN_OR_RETURN(details_, AppendFile::Open(details_path, true));
+  MSPROBE_ASSIGN_OR_RETURN(result_, AppendFile::Open(result_path, true));
+  return Status::Ok();
+}
+
+Result<CheckFiles> CheckFiles::Create(const std::string& folder, std::string_view time,
+                                      Rules rules) {
+  if (!IsTime(time)) return InvalidArgument().Expected("a time of 14 digits").Found(Excerpt(time));
+  MSPROBE_RETURN_IF_ERROR(MakeDirectories(folder));
+  const auto path = [&](std::string_view start) {
+    return JoinPath(folder, fmt::format("{}{}{}", start, time, kEnd));
+  };
+  const std::string result = path(kResultStart), details = path(kDetailsStart);
+  for (const std::string& file : {result, details}) {
+    if (Exists(file)) return InvalidArgument(fmt::format("{} is already there", file));
+  }
+  CheckCsv details_csv, result_csv;
+  details_csv.AddRow(kDetailsTitles);
+  result_csv.AddRow(kResultTitles);
+  MSPROBE_RETURN_IF_ERROR(WriteFileAtomically(details, details_csv.text()));
+  MSPROBE_RETURN_IF_ERROR(WriteFileAtomically(result, result_csv.text()));
+  CheckFiles files(rules);
+  MSPROBE_RETURN_IF_ERROR(files.Open(result, details));
+  return Result<CheckFiles>(std::move(files));
+}
+
+Result<CheckFiles> CheckFiles::Resume(const std::string& result_path, Rules rules) {
+  const std::string name = BaseName(result_path);
+  if (!name.starts_with(kResultStart) || !name.ends_with(kEnd) ||
+      name.size() < kResultStart.size() + kEnd.size() ||
+      !IsTime(std::string_view(name).substr(kResultStart.size(),
+                                            name.size() - kResultStart.size() - kEnd.size()))) {
+    return InvalidArgument(result_path)
+        .Expected("accuracy_checking_result_ and a time of 14 digits")
+        .Found(Excerpt(name, 80));
+  }
+  const std::string details_path = JoinPath(
+      DirectoryName(result_path), std::string(kDetailsStart) + name.substr(kResultStart.size()));
+  MSPROBE_ASSIGN_OR_RETURN(const std::vector<Row> results,
+                           ReadRows(result_path, kResultTitles[0], 3, kResultColumns));
+  MSPROBE_ASSIGN_OR_RETURN(
+      const std::vector<Row> details,
+      ReadRows(details_path, kDetailsTitles[0], kDetailsColumns, kDetailsColumns));
+  std::set<std::string_view> outputs, with_details;
+  for (const Row& row : details) {
+    if (!outputs.insert(row[kApiName]).second) return Twice(details_path, row[kApiName]);
+    with_details.insert(ParseOutputName(row[kApiName]).call);
+  }
+  CheckFiles files(rules);
+  CheckCsv details_csv, result_csv;
+  details_csv.AddRow(kDetailsTitles);
+  result_csv.AddRow(kResultTitles);
+  std::set<std::string_view> seen;
+  for (const Row& row : results) {
+    const std::string& call = row[kCall];
+    if (!seen.insert(call).second) return Twice(result_path, call);
+    if (row[kForward] == "SKIP" || row[kBackward] == "SKIP") continue;
+    // The older tools write no details of dropout.
+    if (!with_details.contains(call) && call.find("dropout") == std::string::npos) continue;
+    result_csv.AddRow(row);
+    files.done_.insert(call);
+  }
+  for (const Row& row : details) {
+    if (files.IsDone(ParseOutputName(row[kApiName]).call)) details_csv.AddRow(row);
+  }
+  MSPROBE_RETURN_IF_ERROR(WriteFileAtomically(details_path, details_csv.text()));
+  MSPROBE_RETURN_IF_ERROR(WriteFileAtomically(result_path, result_csv.text()));
+  MSPROBE_RETURN_IF_ERROR(files.Open(result_path, details_path));
+  return Result<CheckFiles>(std::move(files));
+}
+
+Status CheckFiles::Add(const CheckedCall& call) {
+  if (IsDone(call.name)) return InvalidArgument(fmt::format("{} is already checked", call.name));
+  CheckCsv details(false), result(false);
+  const auto add = [&](const std::vector<DetailsRow>& rows, std::string_view direction) {
+    for (size_t i = 0; i < rows.size(); ++i) {
+      DetailsRow row = rows[i];
+      row[kApiName] = fmt::format("{}.{}.output.{}", call.name, direction, i);
+      details.AddRow(row);
+    }
+  };
+  add(call.forward_rows, "forward");
+  add(call.backward_rows, "backward");
+  // The older tools write the fourth cell of calls with SKIP alone.
+  const bool old = rules_ != Rules::kOurs;
+  const bool skip = call.forward == Verdict::kSkip || call.backward == Verdict::kSkip;
+  std::vector<std::string> row = {call.name, std::string(SpelledVerdict(call.forward, rules_)),
+                                  std::string(SpelledVerdict(call.backward, rules_))};
+  if (!old || skip) row.push_back(FirstMessage(call, old));
+  result.AddRow(row);
+  MSPROBE_RETURN_IF_ERROR(details_.Append(details.text()));
+  MSPROBE_RETURN_IF_ERROR(result_.Append(result.text()));
+  done_.insert(call.name);
+  return Status::Ok();
+}
+
+}  // namespace msprobe::accuracy
