@@ -2,7 +2,7 @@
 // accuracy_checking_details_TIME.csv. A run that was killed can be continued.
 //
 //   MSPROBE_ASSIGN_OR_RETURN(CheckFiles files, CheckFiles::Create("out", "20260102030405"));
-//   if (!files.IsDone("Tensor.add.0"))
+//   if (!files.IsDone("Tensor.add.0"))          // one output, no backward
 //     MSPROBE_RETURN_IF_ERROR(files.Add({"Tensor.add.0", Verdict::kPass, Verdict::kBlank, {row}}));
 #pragma once
 

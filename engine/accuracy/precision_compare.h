@@ -3,7 +3,7 @@
 //
 //   MSPROBE_ASSIGN_OR_RETURN(PrecisionComparison c, ComparePrecision(npu, gpu, {.rules = Rules::k26}));
 //   MSPROBE_RETURN_IF_ERROR(c.Write("out", "20260102030405"));
-//   if (c.errors > 0) return 1;
+//   const bool accurate = c.errors == 0;
 #pragma once
 
 #include <cstdint>
