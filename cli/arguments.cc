@@ -39,6 +39,9 @@ constexpr std::array kAliases = {
     FlagAlias{"--npu-csv-path", "--npu_csv_path"},
     FlagAlias{"--gpu-csv-path", "--gpu_csv_path"},
     FlagAlias{"--out-path", "--out_path"},
+    FlagAlias{"-api_info", "--api_info_file"},
+    FlagAlias{"-csv_path", "--result_csv_path"},
+    FlagAlias{"-save_error_data", "--save_error_data"},
 };
 
 // A flag of an older tool that msprobe 27 does not have. It is an error: a script that uses it

@@ -97,6 +97,9 @@ Result<int> RunMsprobe(std::vector<std::string> arguments, Console& console) {
     return kExitOk;
   }
   if (arguments[0] == "--version") arguments[0] = "version";
+  // Names of msprobe 26.
+  if (arguments[0] == "acc_check") arguments[0] = "run_ut";
+  if (arguments[0] == "multi_acc_check") arguments[0] = "multi_run_ut";
   std::vector<std::string_view> names;
   for (const auto& verb : verbs) {
     if (verb->name() == arguments[0]) {

@@ -39,6 +39,8 @@ std::unique_ptr<Verb> MakeConfigCheckVerb();
 std::unique_ptr<Verb> MakeMergeResultVerb();
 std::unique_ptr<Verb> MakeParseVerb();
 std::unique_ptr<Verb> MakeRecoverVerb();
+// run_ut; `many`: multi_run_ut.
+std::unique_ptr<Verb> MakeRunUtVerb(std::string_view name, bool many);
 std::unique_ptr<Verb> MakeSelfcheckVerb();
 std::unique_ptr<Verb> MakeShowVerb();
 std::unique_ptr<Verb> MakeVersionVerb();

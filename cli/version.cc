@@ -22,6 +22,8 @@ std::vector<std::unique_ptr<Verb>> AllVerbs() {
   std::vector<std::unique_ptr<Verb>> verbs;
   verbs.push_back(MakeCompareVerb());
   verbs.push_back(MakeApiPrecisionCompareVerb());
+  verbs.push_back(MakeRunUtVerb("run_ut", /*many=*/false));
+  verbs.push_back(MakeRunUtVerb("multi_run_ut", /*many=*/true));
   verbs.push_back(MakeConfigCheckVerb());
   verbs.push_back(MakeMergeResultVerb());
   verbs.push_back(MakeShowVerb());

@@ -173,7 +173,7 @@ Status CheckFiles::Add(const CheckedCall& call) {
   const bool skip = call.forward == Verdict::kSkip || call.backward == Verdict::kSkip;
   std::vector<std::string> row = {call.name, std::string(SpelledVerdict(call.forward, rules_)),
                                   std::string(SpelledVerdict(call.backward, rules_))};
-  if (!old || skip) row.push_back(FirstMessage(call, old));
+  if (!old || skip) row.push_back(call.message.empty() ? FirstMessage(call, old) : call.message);
   result.AddRow(row);
   MSPROBE_RETURN_IF_ERROR(details_.Append(details.text()));
   MSPROBE_RETURN_IF_ERROR(result_.Append(result.text()));

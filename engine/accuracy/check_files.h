@@ -25,6 +25,7 @@ struct CheckedCall {
   std::string name;  // "Tensor.add.0"
   Verdict forward = Verdict::kBlank, backward = Verdict::kBlank;
   std::vector<DetailsRow> forward_rows = {}, backward_rows = {};
+  std::string message = {};  // why the call as a whole was skipped or failed
 };
 
 // Written by one process, on one thread at a time.

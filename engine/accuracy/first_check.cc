@@ -239,7 +239,8 @@ void FirstCheck::JudgeOurs(const kernels::Accuracy& a, std::string_view dtype,
     return end(Verdict::kError,
                fmt::format("cosine {:.6g} is not above {}", cosine, limits.cosine));
   // Small gradients are judged like large ones.
-  const double most = limits.max_abs_error * std::min(1.0, a.max_golden);
+  const double most = std::max(limits.max_abs_error * std::min(1.0, a.max_golden),
+                               limits.half_max_error.Of(dtype) * a.max_golden);
   if (a.max_error == 0 || a.max_error < most) {
     return end(Verdict::kPass,
                a.max_error == 0

@@ -51,6 +51,7 @@ class StandardsReader {
                 Number(first, "bfloat16_epsilon"),
                 Number(first, "dropout_elements"),
                 Number(first, "dropout_zeros"),
+                Table(first, "half_max_error"),
                 Table(first, "ulp_counted")};
     s.second_ = {Number(second, "thousandth_share"), Number(second, "ulp_mean"),
                  Number(second, "ulp_share"),        Number(second, "ulp_share_half"),

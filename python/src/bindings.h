@@ -17,6 +17,7 @@ void BindFront(nanobind::module_& m);
 void BindPkl(nanobind::module_& m);
 void BindCompare(nanobind::module_& m);
 void BindParse(nanobind::module_& m);
+void BindAccuracy(nanobind::module_& m);
 void BindReplay(nanobind::module_& m);
 void BindSelfcheck(nanobind::module_& m);
 

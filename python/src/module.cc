@@ -17,6 +17,7 @@ NB_MODULE(_engine, m) {
   msprobe::python::BindPkl(m);
   msprobe::python::BindCompare(m);
   msprobe::python::BindParse(m);
+  msprobe::python::BindAccuracy(m);
   msprobe::python::BindReplay(m);
   msprobe::python::BindSelfcheck(m);
   if (!msprobe::capture::Interposer::Init() || !msprobe::capture::InitBackward() ||

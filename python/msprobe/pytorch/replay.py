@@ -11,7 +11,12 @@ import torch
 from msprobe import _engine
 
 _FLOATS = {torch.float16, torch.bfloat16, torch.float32, torch.float64}
+_HALVES = {torch.float16, torch.bfloat16}
 _COMPLEX = {torch.complex32, torch.complex64, torch.complex128}
+# Operations whose inputs autocast casts to the half dtype, besides convolutions. Source: "CPU Ops
+# that can autocast to bfloat16" in the documentation of torch.amp.
+_CAST_DOWN = {"linear", "matmul", "mm", "bmm", "addmm", "addbmm", "baddbmm", "rmatmul", "bilinear"}
+_CAST_DOWN |= {"scaled_dot_product_attention", "lstm", "gru", "rnn_tanh", "rnn_relu", "einsum"}
 # Where no statistic of an input was recorded: the values that an operation takes.
 _DOMAINS = {"log": (0.1, 4), "log2": (0.1, 4), "log10": (0.1, 4), "sqrt": (0, 4), "rsqrt": (0.1, 4)}
 
@@ -116,6 +121,8 @@ class Call:
 
         def tensor(number, dtype, shape, requires_grad):
             elements = self._elements(number, dtype, shape)
+            if golden is not None and elements.is_floating_point() and self._half is not None:
+                elements = elements.to(self._half)  # as autocast does, before it computes
             raised = _raised(elements.dtype, golden)
             copy = elements.to(device=device, dtype=raised, copy=True)
             if requires_grad and copy.dtype in _FLOATS | _COMPLEX:
@@ -134,13 +141,17 @@ class Call:
 
         args = _built(self._args, tensor, plain)
         kwargs = _built(self._kwargs, tensor, plain)
+        args, kwargs = self._without_dropout(args, kwargs)
         kwargs = {name: value for name, value in kwargs.items() if name != "out"}
-        with self._autocast(device, args, kwargs, golden):
+        with self._autocast(device, golden):
             result = function_of(self.api)(*args, **kwargs)
         results = _tensors(result)
         gradients = []
         if self._gradients is not None and leaves:
             gradients = self._backward(results, leaves, tensor, plain)
+        if golden is None and self._half is not None:
+            # Computed in this dtype, and cast to that of the inputs: judged as what it is.
+            gradients = [each if each is None else each.to(self._half) for each in gradients]
         return [_on_host(each) for each in results], [_on_host(each) for each in gradients]
 
     def _backward(self, results, leaves, tensor, plain):
@@ -159,16 +170,42 @@ class Call:
         ]
         return torch.autograd.grad(outputs, leaves, grads, allow_unused=True)
 
-    def _autocast(self, device, args, kwargs, golden):
+    def _dtypes(self):
+        """Float dtypes of the inputs, and of the results, as recorded."""
+        inputs = {getattr(torch, name, None) for name in _dtype_names([self._args, self._kwargs])}
+        return inputs & _FLOATS, {getattr(torch, name, None) for name in self._results} & _FLOATS
+
+    @property
+    def _half(self):
+        """The dtype to which autocast casts float32 inputs; None where it does not."""
+        inputs, results = self._dtypes()
+        half = results & _HALVES
+        name = self.api.rpartition(".")[2].strip("_")
+        casts_down = name.startswith("conv") or name in _CAST_DOWN
+        return next(iter(half)) if half and torch.float32 in inputs and casts_down else None
+
+    def _casts(self):
+        """Whether the call itself casts: ``x.to(torch.bfloat16)``."""
+        name = self.api.rpartition(".")[2]
+        return name in ("to", "type", "type_as", "half", "bfloat16", "float", "double")
+
+    def _autocast(self, device, golden):
         """The state of autocast in which the call was recorded, as its dtypes show it."""
-        halves = {torch.float16, torch.bfloat16}
-        inputs = {each.dtype for each in _tensors([args, kwargs])} & _FLOATS
-        results = {getattr(torch, name, None) for name in self._results}
-        dtypes = inputs | (results & _FLOATS)
-        half = dtypes & halves
-        if golden is not None or len(dtypes) < 2 or not half:
+        inputs, results = self._dtypes()
+        half = (inputs | results) & _HALVES
+        if golden is not None or len(inputs | results) < 2 or not half or self._casts():
             return contextlib.nullcontext()
         return torch.autocast(device.type, dtype=half.pop())
+
+    def _without_dropout(self, args, kwargs):
+        if self.api == "Functional.scaled_dot_product_attention":
+            args = [*args[:4], 0.0, *args[5:]] if len(args) > 4 else args
+            kwargs = {name: value for name, value in kwargs.items() if name != "dropout_p"}
+        return args, kwargs
+
+    def elements(self):
+        """The elements of all inputs that :meth:`run` has used, in the order of the arguments."""
+        return [self._stored[number] for number in sorted(self._stored)]
 
     def _elements(self, number, dtype, shape):
         if number not in self._stored:
@@ -194,7 +231,7 @@ def _raised(dtype, golden):
         return dtype
     if dtype in _COMPLEX:
         return torch.complex128 if golden is torch.float64 else torch.complex64
-    is_float = dtype.is_floating_point and dtype.itemsize < golden.itemsize
+    is_float = dtype.is_floating_point and torch.finfo(dtype).bits < torch.finfo(golden).bits
     return golden if is_float else dtype
 
 
@@ -206,6 +243,14 @@ def _built(value, tensor, plain):
     if value is None or not value:
         return value
     return tensor(*value[1:]) if value[0] == "tensor" else plain(*value)
+
+
+def _dtype_names(value):
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        return [name for item in value for name in _dtype_names(item)]
+    return [value[2]] if value and value[0] == "tensor" else []
 
 
 def _tensors(value):

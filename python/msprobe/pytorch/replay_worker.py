@@ -1,0 +1,122 @@
+"""A worker of `msprobe run_ut`: executes recorded calls, and compares them with their golden.
+
+python -m msprobe.pytorch.replay_worker OPTIONS
+
+OPTIONS is a JSON object. Each line of standard input is the number of a call; each answer is one
+line, made by the engine. What libraries print goes to standard error.
+"""
+
+import ctypes
+import json
+import os
+import signal
+import sys
+
+import torch
+
+from msprobe import _engine
+from msprobe.pytorch import replay
+
+_PR_SET_PDEATHSIG = 1  # of prctl(2)
+
+
+def device_of(number):
+    """The device under test: an NPU, else a GPU, else the CPU."""
+    try:
+        import torch_npu  # noqa: F401
+    except ImportError:
+        return torch.device("cuda", number) if torch.cuda.is_available() else torch.device("cpu")
+    return torch.device("npu", number)
+
+
+class Worker:
+    """Checks calls of one dump."""
+
+    def __init__(self, options):
+        self.device = device_of(options["device"])
+        if self.device.type == "npu":
+            torch.npu.set_compile_mode(jit_compile=options["jit_compile"])
+        self.dump = replay.Recorded(options["dump"], self.device, options["seed"])
+        self.calls = self.dump.calls(
+            options["white_list"], options["black_list"], options["distinct"]
+        )
+        self.check = _engine.PreCheck(options["rules"], options["precision"])
+        self.error_data = options["error_data"]
+
+    def answer(self, index):
+        """The line that tells what became of call ``index``."""
+        name, skip = self.calls[index]
+        self.check.begin(name, skip)
+        if not skip:
+            call = self.dump.call(index)
+            try:
+                self._compare(call)
+            except replay.Unsupported as error:
+                self.check.skip(str(error))
+            line = self.check.end()
+            if self.error_data and self.check.failed:
+                self._save(name, call)
+            return line
+        return self.check.end()
+
+    def _compare(self, call):
+        try:
+            golden, golden_gradients = replay.golden_of(call)
+        except Exception as error:
+            # Elements that were made fit the statistics, not each other: lengths of sequences.
+            self.check.skip(f"the golden cannot be computed: {_first_line(error)}")
+            return
+        try:
+            results, gradients = call.run(self.device, None)
+        except replay.Unsupported:
+            raise
+        except Exception as error:
+            self.check.fail(f"on {self.device}: {_first_line(error)}")
+            return
+        for direction, made, expected in (
+            ("forward", results, golden),
+            ("backward", gradients, golden_gradients),
+        ):
+            for index in range(max(len(made), len(expected))):
+                device = made[index] if index < len(made) else None
+                exact = expected[index] if index < len(expected) else None
+                if device is not None or exact is not None:
+                    self.check.output(direction, call.api, device, exact)
+        call.kept = (results, golden, gradients, golden_gradients)
+
+    def _save(self, name, call):
+        os.makedirs(self.error_data, exist_ok=True)
+
+        def save(kind, tensors):
+            for index, tensor in enumerate(tensors):
+                if tensor is not None:
+                    path = os.path.join(self.error_data, f"{name}.{kind}.{index}.pt")
+                    torch.save(tensor, path)
+
+        save("forward.input", call.elements())
+        kinds = ("forward.output.device", "forward.output.bench")
+        kinds += ("backward.output.device", "backward.output.bench")
+        for kind, tensors in zip(kinds, getattr(call, "kept", ()), strict=False):
+            save(kind, tensors)
+
+
+def _first_line(error):
+    text = f"{type(error).__name__}: {error}".splitlines()[0]
+    return text if len(text) < 300 else text[:300] + "..."
+
+
+def main():
+    options = json.loads(sys.argv[1])
+    # A worker ends with the program that started it, also when that is killed.
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    torch.set_num_threads(1)  # the same bits however many workers there are
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    worker = Worker(options)
+    print("ready", file=answers, flush=True)
+    for line in sys.stdin:
+        print(worker.answer(int(line)), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()

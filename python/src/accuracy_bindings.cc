@@ -1,0 +1,94 @@
+// Bindings for the accuracy pre-check: what one worker finds for one call.
+#include <nanobind/stl/string.h>
+
+#include "bindings.h"
+#include "convert.h"
+#include "engine/accuracy/checked_call.h"
+#include "engine/accuracy/first_check.h"
+#include "engine/base/threads.h"
+
+namespace msprobe::python {
+namespace {
+
+using accuracy::CheckedCall;
+using accuracy::CheckedOutput;
+using accuracy::Verdict;
+
+// Compares the outputs of one call after the other.
+class PreCheck {
+ public:
+  PreCheck(const std::string& rules, int decimals)
+      : check_({.rules = ValueOrRaise(accuracy::RulesFromName(rules)), .decimals = decimals}) {}
+
+  void Begin(const std::string& name, const std::string& skip) {
+    call_ = {.name = name};
+    forward_.clear(), backward_.clear();
+    if (!skip.empty()) Skip(skip);
+  }
+  void Skip(const std::string& why) {
+    call_.forward_rows.clear(), call_.backward_rows.clear();
+    forward_ = {Verdict::kSkip};
+    backward_.clear();
+    call_.message = why;
+  }
+  void Fail(const std::string& why) {
+    Skip(why);
+    forward_ = {Verdict::kError};
+  }
+
+  void Output(const std::string& direction, const std::string& api, nb::handle device,
+              nb::handle golden) {
+    CheckedOutput out;
+    if (golden.is_none()) {
+      out = check_.WithoutComparing(Verdict::kSkip, "the golden has no such output");
+    } else if (device.is_none()) {
+      out = check_.WithoutComparing(Verdict::kError, "the device has no such output");
+    } else {
+      const ArrayArgument of_device(device), of_golden(golden);
+      const std::string_view base = std::string_view(api).substr(api.rfind('.') + 1);
+      Result<CheckedOutput> compared = [&] {
+        const nb::gil_scoped_release released;
+        return check_.CompareTensors(base, of_device.view(), of_golden.view());
+      }();
+      out = compared.ok() ? *std::move(compared)
+                          : check_.WithoutComparing(Verdict::kSkip, compared.status().message());
+    }
+    const bool forward = direction == "forward";
+    (forward ? forward_ : backward_).push_back(out.verdict);
+    (forward ? call_.forward_rows : call_.backward_rows).push_back(std::move(out.row));
+  }
+
+  std::string End() {
+    call_.forward = forward_.empty() ? Verdict::kSkip : check_.Combine(forward_);
+    call_.backward = backward_.empty() ? Verdict::kBlank : check_.Combine(backward_);
+    if (forward_.empty() && call_.message.empty()) call_.message = "it has no output to compare";
+    return accuracy::ToLine(call_);
+  }
+  // Whether a verdict of the last call is warning or error.
+  bool Failed() const {
+    const auto bad = [](Verdict v) { return v == Verdict::kWarning || v == Verdict::kError; };
+    return bad(call_.forward) || bad(call_.backward);
+  }
+
+ private:
+  accuracy::FirstCheck check_;
+  CheckedCall call_;
+  std::vector<Verdict> forward_, backward_;
+};
+
+}  // namespace
+
+void BindAccuracy(nb::module_& m) {
+  using namespace nb::literals;
+  nb::class_<PreCheck>(m, "PreCheck", "Compares a device's outputs with golden ones, call by call.")
+      .def(nb::init<const std::string&, int>(), "rules"_a, "decimals"_a)
+      .def("begin", &PreCheck::Begin, "name"_a, "skip"_a, "Begin a call; skip: why it is skipped.")
+      .def("skip", &PreCheck::Skip, "why"_a, "The call is skipped after all.")
+      .def("fail", &PreCheck::Fail, "why"_a, "The call raised on the device.")
+      .def("output", &PreCheck::Output, "direction"_a, "api"_a, "device"_a.none(),
+           "golden"_a.none(), "Compare one output; None: that side has none.")
+      .def("end", &PreCheck::End, "The line that tells what was found.")
+      .def_prop_ro("failed", &PreCheck::Failed);
+}
+
+}  // namespace msprobe::python

@@ -1,0 +1,180 @@
+"""`msprobe run_ut` and `multi_run_ut`: recorded calls are executed again and judged."""
+
+import csv
+import json
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import time
+
+import pytest
+import torch
+from recording import run_forked
+from test_replay import recorded
+
+
+@pytest.fixture(scope="module")
+def dump(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("dump")
+    run_forked(recorded, folder, "statistics")
+    return folder / "step0" / "rank"
+
+
+@pytest.fixture
+def run_ut(msprobe_bin, dump, tmp_path):
+    def run(*flags, verb="run_ut", code=0, patch="", path=None):
+        """The JSON report. patch: code that runs in the workers after `import torch`."""
+        environment = dict(os.environ)
+        if patch:
+            site = tmp_path / "site"
+            site.mkdir(exist_ok=True)
+            (site / "sitecustomize.py").write_text(f"import torch, os, time, signal\n{patch}")
+            environment["PYTHONPATH"] = str(site)
+        command = [msprobe_bin, "-f", "pytorch", verb, "-api_info", path or dump]
+        command += ["-o", tmp_path / "out", "--format", "json", *map(str, flags)]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment)
+        assert done.returncode == code, done.stdout + done.stderr
+        return json.loads(done.stdout) if code < 2 else done.stderr
+
+    return run
+
+
+def rows(path):
+    with open(path, encoding="utf-8-sig", newline="") as file:
+        return list(csv.reader(file))
+
+
+def test_right_operations_pass(run_ut, dump):
+    report = run_ut()
+    assert report["error"] == report["warning"] == report["lost"] == 0
+    assert report["pass"] > 25
+    result, details = rows(report["result_csv"]), rows(report["details_csv"])
+    assert result[0] == ["API name", "Forward Test Success", "Backward Test Success", "Message"]
+    assert len(details[0]) == 23 and details[0][4] == "余弦相似度"
+    assert pathlib.Path(report["result_csv"]).read_bytes().startswith(b"\xef\xbb\xbf")
+    names = [row[0] for row in result[1:]]
+    recorded_names = [
+        name.rpartition(".")[0]
+        for name in json.loads((dump / "dump.json").read_text())["data"]
+        if name.endswith(".forward")
+    ]
+    assert sorted(names) == sorted(recorded_names)
+    outputs = {row[0] for row in details[1:]}
+    assert "Functional.linear.0.forward.output.0" in outputs
+    assert "Functional.linear.0.backward.output.1" in outputs
+
+
+BROKEN = """
+right = torch.nn.functional.{name}
+def wrong(*args, **kwargs):
+    wanted = args[0].dtype == torch.float32
+    {before}
+    result = right(*args, **kwargs)
+    {after}
+    return result
+torch.nn.functional.{name} = wrong
+"""
+
+
+def test_a_wrong_operation_is_named_with_its_line(run_ut):
+    patch = BROKEN.format(
+        name="linear", before="", after="result = result * 1.02 if wanted else result"
+    )
+    report = run_ut("--exit-code", code=1, patch=patch)
+    assert [call["name"] for call in report["worst"]] == ["Functional.linear.0"]
+    assert "test_replay.py" in report["worst"][0]["source_line"]
+    assert report["worst"][0]["forward"] == "error"
+
+
+def test_a_crash_a_hang_and_a_raise_cost_one_call(run_ut):
+    for before, message in (
+        ("wanted and os.kill(os.getpid(), signal.SIGSEGV)", "was ended by signal 11"),
+        ("wanted and time.sleep(100)", "did not end in 8 s"),
+        ("wanted and 1 / 0", "ZeroDivisionError"),
+    ):
+        patch = BROKEN.format(name="linear", before=before, after="")
+        report = run_ut("--timeout", 8, patch=patch)
+        assert [call["name"] for call in report["worst"]] == ["Functional.linear.0"], message
+        assert message in report["worst"][0]["message"]
+        assert report["pass"] > 25
+
+
+def test_several_processes_write_the_same_rows(run_ut):
+    one, many = run_ut(), run_ut("-n", 3, verb="multi_run_ut")
+    for key in ("result_csv", "details_csv"):
+        assert sorted(rows(one[key])) == sorted(rows(many[key]))
+
+
+def test_a_killed_run_goes_on(run_ut, msprobe_bin, dump, tmp_path):
+    whole = run_ut()
+    random.seed(3)
+    for _ in range(3):
+        folder = tmp_path / f"killed{random.random()}"
+        process = subprocess.Popen(
+            [msprobe_bin, "run_ut", "-api_info", dump, "-o", folder], stdout=subprocess.DEVNULL
+        )
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            found = list(folder.glob("*result*.csv"))
+            if found and found[0].stat().st_size > 150 + random.randrange(1000):
+                break
+            time.sleep(0.005)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        (result,) = folder.glob("accuracy_checking_result_*.csv")
+        with result.open("a") as file:
+            file.write("Functional.half_a_row")
+        again = run_ut("-csv_path", result)
+        assert again["result_csv"] == str(result)
+        for key in ("result_csv", "details_csv"):
+            assert sorted(rows(whole[key])) == sorted(rows(again[key]))
+
+
+def test_names_are_chosen(run_ut, tmp_path):
+    config = tmp_path / "config.json"
+    config.write_text(
+        json.dumps({"run_ut": {"white_list": ["linear", "add"], "black_list": ["add"]}})
+    )
+    report = run_ut("-config", config)
+    assert {row[0].split(".")[1] for row in rows(report["result_csv"])[1:]} == {"linear"}
+    fewer = run_ut("-f")
+    assert 0 < fewer["calls"] <= run_ut()["calls"]
+
+
+def test_what_fails_is_kept(run_ut, tmp_path):
+    patch = BROKEN.format(
+        name="linear", before="", after="result = result + 1 if wanted else result"
+    )
+    run_ut("-save_error_data", patch=patch)
+    (folder,) = (tmp_path / "out").glob("ut_error_data*")
+    names = {path.name for path in folder.iterdir()}
+    assert {f"Functional.linear.0.forward.input.{i}.pt" for i in range(3)} <= names
+    device = torch.load(folder / "Functional.linear.0.forward.output.device.0.pt")
+    bench = torch.load(folder / "Functional.linear.0.forward.output.bench.0.pt")
+    assert torch.allclose(device.double(), bench + 1)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["-csv_path", "other.csv"], "expected accuracy_checking_result_"),
+        (["-d", "0", "0"], "different device numbers"),
+        (["-d", "x"], "different device numbers"),
+        (["-config", "missing.json"], "missing.json"),
+        (["--memory", "lots"], "lots"),
+    ],
+)
+def test_bad_flags(run_ut, flags, message):
+    assert message in run_ut(*flags, code=2)
+
+
+def test_bad_dumps(run_ut, tmp_path):
+    assert "nowhere" in run_ut(path=tmp_path / "nowhere", code=2)
+    (tmp_path / "dump.json").write_text('{"task": "statistics", "level": "L0", "data": {}}')
+    assert "calls of APIs" in run_ut(path=tmp_path / "dump.json", code=2)
+    (tmp_path / "dump.json").write_text(
+        '{"task": "statistics", "data": {"Torch.add.0.forward": {"inp'
+    )
+    run_ut(path=tmp_path / "dump.json", code=2)
