@@ -36,6 +36,7 @@ std::unique_ptr<Verb> MakeApiPrecisionCompareVerb();
 std::unique_ptr<Verb> MakeCompareVerb();
 std::unique_ptr<Verb> MakeCompletionVerb();
 std::unique_ptr<Verb> MakeConfigCheckVerb();
+std::unique_ptr<Verb> MakeGradCompareVerb();
 std::unique_ptr<Verb> MakeMergeResultVerb();
 std::unique_ptr<Verb> MakeParseVerb();
 std::unique_ptr<Verb> MakeRecoverVerb();

@@ -25,6 +25,7 @@ std::vector<std::unique_ptr<Verb>> AllVerbs() {
   verbs.push_back(MakeRunUtVerb("run_ut", /*many=*/false));
   verbs.push_back(MakeRunUtVerb("multi_run_ut", /*many=*/true));
   verbs.push_back(MakeConfigCheckVerb());
+  verbs.push_back(MakeGradCompareVerb());
   verbs.push_back(MakeMergeResultVerb());
   verbs.push_back(MakeShowVerb());
   verbs.push_back(MakeParseVerb());

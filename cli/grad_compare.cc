@@ -1,0 +1,226 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+#include <cstdlib>
+
+#include "cli/verb.h"
+#include "engine/base/file.h"
+#include "engine/base/text.h"
+#include "engine/gradients/compare_gradients.h"
+#include "engine/gradients/gradient_page.h"
+
+namespace msprobe::cli {
+namespace {
+
+using gradients::GradientComparison;
+using gradients::GradientFall;
+
+constexpr size_t kMostOthers = 5;  // parameters that are named in the table
+
+std::string Verdict(const GradientComparison& c) {
+  if (c.fall) return "falls";
+  if (!c.errors.empty()) return "unknown";
+  return c.first_difference ? "similar" : "same";
+}
+
+// "a number from 0 to 1" as the check of a flag.
+std::string CheckShare(const std::string& text) {
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  const bool good = !text.empty() && *end == '\0' && value >= 0 && value <= 1;
+  return good ? "" : fmt::format("expected a number from 0 to 1, found {}", Excerpt(text));
+}
+
+class GradCompare : public Verb {
+ public:
+  std::string_view name() const override { return "grad_compare"; }
+  std::string_view summary() const override {
+    return "compare the gradients of two runs with task grad_probe";
+  }
+
+  void AddFlags(Flags& flags) override {
+    flags.Text("target", &target_, "dump_path of the run under test, or its folder of a rank")
+        .TypeName("PATH")
+        .Required();
+    flags.Text("golden", &golden_, "the same of the run that is trusted")
+        .TypeName("PATH")
+        .Required();
+    flags.Text("-o,--output_path", &output_, "folder for similarities.csv of each rank")
+        .TypeName("FOLDER")
+        .Required();
+    flags.Text("--format", &format_, "what is printed").OneOf({"table", "json"});
+    flags.Text("--html", &html_, "also write the plots, as one page").TypeName("FILE");
+    flags
+        .Text("--lowest-first", &lowest_first_,
+              "a similarity below this in the first step is a fall")
+        .TypeName("SHARE")
+        .ShowDefault()
+        .Check(&CheckShare);
+    flags
+        .Text("--largest-drop", &largest_drop_,
+              "a similarity that is lower by more than this than in the step before is a fall")
+        .TypeName("SHARE")
+        .ShowDefault()
+        .Check(&CheckShare);
+    flags.Switch("--exit-code", &exit_code_, "exit with 1 if a similarity falls");
+    flags.Footer(
+        "A similarity is the share of elements whose gradient is positive on both sides or on "
+        "none.\nThe runs must be recorded with grad_level L1 or L2.");
+  }
+
+  Result<int> Run(Console& out) override {
+    gradients::GradientOptions options;
+    options.rule = {std::strtod(lowest_first_.c_str(), nullptr),
+                    std::strtod(largest_drop_.c_str(), nullptr)};
+    options.on_progress = [&](size_t done, size_t all) { out.ProgressOf("comparing", done, all); };
+    Result<GradientComparison> compared =
+        gradients::CompareGradients(target_, golden_, output_, options);
+    out.ClearProgress();
+    if (!compared.ok()) return compared.status();
+    GradientComparison& c = *compared;
+    if (!html_.empty()) {
+      MSPROBE_RETURN_IF_ERROR(
+          WriteFileAtomically(html_, gradients::GradientPage(c, target_, golden_)));
+      c.files.push_back(html_);
+    }
+    format_ == "json" ? PrintJson(c, out) : PrintTable(c, out);
+    if (!c.errors.empty()) return kExitError;
+    return exit_code_ && c.fall ? kExitDiffers : kExitOk;
+  }
+
+ private:
+  static void PrintFall(const GradientComparison& c, Console& out) {
+    const GradientFall& fall = *c.fall;
+    const int64_t rank = c.ranks[c.fall_rank].rank;
+    out.Print(
+        "  first fall  step {}, {}{}: similarity {}{:.4g}; {} of {} elements point elsewhere\n",
+        fall.step, MakePrintable(fall.parameter), rank < 0 ? "" : fmt::format(" of rank {}", rank),
+        fall.before ? fmt::format("{:.4g} -> ", *fall.before) : "", fall.similarity, fall.changed,
+        fall.count);
+    out.Print("  why         {}\n", fall.why);
+    if (c.fall_norms)
+      out.Print("  norm        {:.6g}, of the golden {:.6g}\n", c.fall_norms->target,
+                c.fall_norms->golden);
+    if (!fall.others.empty()) {
+      const size_t shown = std::min(kMostOthers, fall.others.size());
+      std::string text;
+      for (size_t i = 0; i < shown; ++i) text += (i > 0 ? ", " : "") + fall.others[i];
+      if (fall.others.size() > shown)
+        text += fmt::format(" and {} more", fall.others.size() - shown);
+      out.Print("  also falls  {}\n", MakePrintable(text));
+    }
+    std::vector<int64_t> others;
+    for (const gradients::RankSimilarity& other : c.ranks) {
+      if (other.rank != rank && other.fall && other.fall->step == fall.step)
+        others.push_back(other.rank);
+    }
+    if (!others.empty())
+      out.Print("  also on     rank{} {}\n", others.size() == 1 ? "" : "s",
+                fmt::join(others, ", "));
+  }
+
+  static void PrintTable(const GradientComparison& c, Console& out) {
+    out.Print("msprobe grad_compare: {}\n", c.fall ? fmt::format("FALLS in step {}", c.fall->step)
+                                            : Verdict(c) == "same"    ? "SAME directions"
+                                            : Verdict(c) == "similar" ? "SIMILAR, nothing falls"
+                                                                      : "UNKNOWN, see below");
+    if (c.fall) PrintFall(c, out);
+    if (c.first_difference && (!c.fall || *c.first_difference != c.fall->step))
+      out.Print("  difference  a direction differs from step {} on\n", *c.first_difference);
+    out.Print("  compared    {}, {}, {}\n", Count(c.ranks.size(), "rank"),
+              Count(c.all.steps().size(), "step"), Count(c.all.parameters().size(), "parameter"));
+    for (const std::string& error : c.errors) out.Print("  error       {}\n", MakePrintable(error));
+    for (const std::string& note : c.notes) out.Print("  note        {}\n", MakePrintable(note));
+    for (const std::string& file : c.files) out.Print("written: {}\n", MakePrintable(file));
+  }
+
+  static std::string Count(size_t n, std::string_view what) {
+    return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
+  }
+
+  static void AppendNumber(std::string* json, double value) {
+    if (std::isfinite(value)) {
+      AppendPythonFloat(json, value);
+    } else {
+      *json += "null";
+    }
+  }
+
+  static void AppendTexts(std::string* json, std::string_view key,
+                          const std::vector<std::string>& texts) {
+    *json += fmt::format(", \"{}\": [", key);
+    for (const std::string& text : texts) {
+      if (json->back() != '[') *json += ", ";
+      AppendJsonString(json, text);
+    }
+    *json += ']';
+  }
+
+  static void AppendFall(std::string* json, const GradientComparison& c,
+                         const std::optional<GradientFall>& fall, int64_t rank) {
+    if (!fall) {
+      *json += "null";
+      return;
+    }
+    *json += fmt::format("{{\"rank\": {}, \"step\": {}, \"parameter\": ",
+                         rank < 0 ? "null" : fmt::format("{}", rank), fall->step);
+    AppendJsonString(json, fall->parameter);
+    *json += ", \"before\": ";
+    AppendNumber(json, fall->before.value_or(std::nan("")));
+    *json += ", \"similarity\": ";
+    AppendNumber(json, fall->similarity);
+    *json += fmt::format(", \"changed\": {}, \"elements\": {}", fall->changed, fall->count);
+    if (&fall == &c.fall && c.fall_norms) {
+      *json += ", \"target_norm\": ";
+      AppendNumber(json, c.fall_norms->target);
+      *json += ", \"golden_norm\": ";
+      AppendNumber(json, c.fall_norms->golden);
+    }
+    AppendTexts(json, "others", fall->others);
+    *json += ", \"why\": ";
+    AppendJsonString(json, fall->why);
+    *json += '}';
+  }
+
+  void PrintJson(const GradientComparison& c, Console& out) const {
+    std::string json = fmt::format("{{\"verdict\": \"{}\", \"target\": ", Verdict(c));
+    AppendJsonString(&json, target_);
+    json += ", \"golden\": ";
+    AppendJsonString(&json, golden_);
+    json += ", \"first_fall\": ";
+    AppendFall(&json, c, c.fall, c.fall ? c.ranks[c.fall_rank].rank : -1);
+    json += fmt::format(", \"first_difference\": {}, \"ranks\": [",
+                        c.first_difference ? fmt::format("{}", *c.first_difference) : "null");
+    for (const gradients::RankSimilarity& rank : c.ranks) {
+      if (json.back() != '[') json += ", ";
+      json += fmt::format("{{\"rank\": {}, \"parameters\": {}, \"steps\": [",
+                          rank.rank < 0 ? "null" : fmt::format("{}", rank.rank), rank.parameters);
+      for (size_t s = 0; s < rank.steps.size(); ++s)
+        json += fmt::format("{}{}", s > 0 ? ", " : "", rank.steps[s]);
+      json += "], \"summary\": [";
+      for (size_t s = 0; s < rank.summary.size(); ++s) {
+        if (s > 0) json += ", ";
+        AppendNumber(&json, rank.summary[s].known() ? rank.summary[s].share() : std::nan(""));
+      }
+      json += "], \"first_fall\": ";
+      AppendFall(&json, c, rank.fall, rank.rank);
+      json += '}';
+    }
+    json += ']';
+    AppendTexts(&json, "notes", c.notes);
+    AppendTexts(&json, "errors", c.errors);
+    AppendTexts(&json, "files", c.files);
+    out.Print("{}}}\n", json);
+  }
+
+  std::string target_, golden_, output_, html_, format_ = "table";
+  std::string lowest_first_ = "0.97", largest_drop_ = "0.03";
+  bool exit_code_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> MakeGradCompareVerb() { return std::make_unique<GradCompare>(); }
+
+}  // namespace msprobe::cli

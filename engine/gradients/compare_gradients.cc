@@ -1,0 +1,247 @@
+#include "engine/gradients/compare_gradients.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "engine/base/file.h"
+#include "engine/gradients/compare_ranks.h"
+#include "engine/gradients/recorded_step.h"
+
+namespace msprobe::gradients {
+namespace {
+
+// A rank that both sides have.
+struct PairedRank {
+  int64_t rank = -1;
+  RankFolders folders;
+  std::vector<int64_t> steps;
+};
+
+// "1, 2, 5 and 12 more"
+std::string NumbersText(const std::vector<int64_t>& numbers) {
+  constexpr size_t kMost = 8;
+  const size_t shown = std::min(kMost, numbers.size());
+  std::string text = fmt::format(
+      "{}", fmt::join(numbers.begin(), numbers.begin() + static_cast<long>(shown), ", "));
+  if (numbers.size() > shown) text += fmt::format(" and {} more", numbers.size() - shown);
+  return text;
+}
+
+// The numbers of both lists; a note about each number that only one has.
+std::vector<int64_t> Common(const std::vector<int64_t>& target, const std::vector<int64_t>& golden,
+                            std::string_view what, std::vector<std::string>* notes) {
+  std::vector<int64_t> both, only[2];
+  std::set_intersection(target.begin(), target.end(), golden.begin(), golden.end(),
+                        std::back_inserter(both));
+  std::set_difference(target.begin(), target.end(), golden.begin(), golden.end(),
+                      std::back_inserter(only[0]));
+  std::set_difference(golden.begin(), golden.end(), target.begin(), target.end(),
+                      std::back_inserter(only[1]));
+  for (const size_t side : {0, 1}) {
+    if (only[side].empty() || both.empty()) continue;
+    notes->push_back(fmt::format("{}{} {} only in the {}; not compared", what,
+                                 only[side].size() == 1 ? "" : "s", NumbersText(only[side]),
+                                 side == 0 ? "target" : "golden"));
+  }
+  return both;
+}
+
+Result<std::vector<int64_t>> RanksOf(const std::string& folder) {
+  MSPROBE_ASSIGN_OR_RETURN(std::vector<int64_t> ranks, NumbersOf(folder, "rank"));
+  std::erase_if(ranks, [&](int64_t rank) {
+    return !IsDirectory(JoinPath(folder, fmt::format("rank{}", rank)));
+  });
+  return ranks;
+}
+
+Status CheckFolder(const std::string& path) {
+  if (IsDirectory(path)) return Status::Ok();
+  return NotFound(path).Expected("the dump_path of a run with task grad_probe");
+}
+
+// Whether the folder has tables but no directions: level L0.
+bool HasOnlyTables(const std::string& rank_folder) {
+  const Result<std::vector<int64_t>> tables = NumbersOf(rank_folder, "grad_summary_", ".csv");
+  return tables.ok() && !tables->empty();
+}
+
+Status NoCommonStep(const std::string& target, const std::string& golden,
+                    const std::vector<int64_t>& of_target, const std::vector<int64_t>& of_golden) {
+  for (const auto& [folder, steps] : {std::pair(target, of_target), std::pair(golden, of_golden)}) {
+    if (!steps.empty()) continue;
+    return InvalidDump(folder)
+        .Expected("directions of gradients, in grad_directions_<step>.npz or step<N>/*.npy")
+        .Found(HasOnlyTables(folder) ? "tables only" : "none")
+        .Hint("record both runs with task grad_probe and grad_level \"L1\" or \"L2\"");
+  }
+  return InvalidDump(target)
+      .Expected(fmt::format("a step that {} has, too: {}", golden, NumbersText(of_golden)))
+      .Found(fmt::format("steps {}", NumbersText(of_target)));
+}
+
+Result<std::vector<PairedRank>> PairRanks(const std::string& target, const std::string& golden,
+                                          std::vector<std::string>* notes) {
+  MSPROBE_RETURN_IF_ERROR(CheckFolder(target));
+  MSPROBE_RETURN_IF_ERROR(CheckFolder(golden));
+  MSPROBE_ASSIGN_OR_RETURN(const std::vector<int64_t> of_target, RanksOf(target));
+  MSPROBE_ASSIGN_OR_RETURN(const std::vector<int64_t> of_golden, RanksOf(golden));
+  std::vector<PairedRank> pairs;
+  for (const int64_t rank : Common(of_target, of_golden, "rank", notes)) {
+    const std::string name = fmt::format("rank{}", rank);
+    pairs.push_back(
+        {rank,
+         {JoinPath(target, name), JoinPath(golden, name), fmt::format("rank {}: ", rank)},
+         {}});
+  }
+  if (of_target.empty() && of_golden.empty()) {
+    pairs.push_back({-1, {target, golden, ""}, {}});
+  } else if (pairs.empty()) {
+    return InvalidDump(target)
+        .Expected(fmt::format("a rank that {} has, too: {}", golden,
+                              of_golden.empty() ? "none" : NumbersText(of_golden)))
+        .Found(of_target.empty() ? "no folder of a rank" : "ranks " + NumbersText(of_target));
+  }
+  Status none;
+  for (PairedRank& pair : pairs) {
+    MSPROBE_ASSIGN_OR_RETURN(const std::vector<int64_t> a, StepsOf(pair.folders.target));
+    MSPROBE_ASSIGN_OR_RETURN(const std::vector<int64_t> b, StepsOf(pair.folders.golden));
+    pair.steps = Common(a, b, pair.folders.label + "step", notes);
+    if (!pair.steps.empty()) continue;
+    Status error = NoCommonStep(pair.folders.target, pair.folders.golden, a, b);
+    notes->push_back(error.message());
+    if (none.ok()) none = std::move(error);
+  }
+  std::erase_if(pairs, [](const PairedRank& pair) { return pair.steps.empty(); });
+  if (pairs.empty()) return none;
+  return pairs;
+}
+
+// Adds up the tables of ranks.
+class Sum {
+ public:
+  explicit Sum(const std::vector<PairedRank>& pairs) : table_(Steps(pairs)) {}
+
+  void Add(const SimilarityTable& of_rank) {
+    const std::vector<int64_t>& steps = table_.steps();
+    for (size_t r = 0; r < of_rank.parameters().size(); ++r) {
+      const size_t row = table_.Row(of_rank.parameters()[r]);
+      ranks_.resize(table_.parameters().size() * steps.size());
+      for (size_t s = 0; s < of_rank.steps().size(); ++s) {
+        const Similarity& cell = of_rank.At(r, s);
+        if (!cell.known()) continue;
+        const size_t step = static_cast<size_t>(
+            std::lower_bound(steps.begin(), steps.end(), of_rank.steps()[s]) - steps.begin());
+        Similarity& sum = table_.At(row, step);
+        sum.count = std::max<int64_t>(sum.count, 0) + cell.count;
+        sum.same += cell.same;
+        ++ranks_[row * steps.size() + step];
+      }
+    }
+  }
+
+  // Without the cells to which a rank of the parameter did not contribute.
+  SimilarityTable Finish(std::vector<std::string>* notes) {
+    const size_t steps = table_.steps().size();
+    size_t dropped = 0;
+    for (size_t row = 0; row < table_.parameters().size(); ++row) {
+      const auto begin = ranks_.begin() + static_cast<long>(row * steps);
+      const uint32_t all = *std::max_element(begin, begin + static_cast<long>(steps));
+      for (size_t step = 0; step < steps; ++step) {
+        if (begin[static_cast<long>(step)] == all || !table_.At(row, step).known()) continue;
+        table_.At(row, step) = {};
+        ++dropped;
+      }
+    }
+    if (dropped > 0) {
+      notes->push_back(fmt::format(
+          "{} of the table of all ranks {} empty: a rank of the parameter lacks the step",
+          dropped == 1 ? "1 cell" : fmt::format("{} cells", dropped), dropped == 1 ? "is" : "are"));
+    }
+    return std::move(table_);
+  }
+
+ private:
+  static std::vector<int64_t> Steps(const std::vector<PairedRank>& pairs) {
+    std::vector<int64_t> steps;
+    for (const PairedRank& pair : pairs)
+      steps.insert(steps.end(), pair.steps.begin(), pair.steps.end());
+    std::sort(steps.begin(), steps.end());
+    steps.erase(std::unique(steps.begin(), steps.end()), steps.end());
+    return steps;
+  }
+
+  SimilarityTable table_;
+  std::vector<uint32_t> ranks_;  // for each cell, how many contributed
+};
+
+std::optional<GradientNorms> NormsOf(const RankFolders& folders, const GradientFall& fall) {
+  const Result<RecordedStep> target = RecordedStep::Open(folders.target, fall.step);
+  const Result<RecordedStep> golden = RecordedStep::Open(folders.golden, fall.step);
+  if (!target.ok() || !golden.ok()) return std::nullopt;
+  const GradientRow *a = target->Find(fall.parameter), *b = golden->Find(fall.parameter);
+  if (a == nullptr || b == nullptr) return std::nullopt;
+  return GradientNorms{a->norm, b->norm};
+}
+
+void Append(std::vector<std::string>* to, std::vector<std::string> more) {
+  std::move(more.begin(), more.end(), std::back_inserter(*to));
+}
+
+// The first step of a rank in which a direction differs.
+void FindDifference(const RankSimilarity& rank, std::optional<int64_t>* first) {
+  for (size_t s = 0; s < rank.steps.size(); ++s) {
+    if (!rank.summary[s].known() || rank.summary[s].same == rank.summary[s].count) continue;
+    if (!*first || rank.steps[s] < **first) *first = rank.steps[s];
+    return;
+  }
+}
+
+}  // namespace
+
+Result<GradientComparison> CompareGradients(const std::string& target, const std::string& golden,
+                                            const std::string& output,
+                                            const GradientOptions& options) {
+  GradientComparison result;
+  MSPROBE_ASSIGN_OR_RETURN(const std::vector<PairedRank> pairs,
+                           PairRanks(target, golden, &result.notes));
+  size_t all = 0, done = 0;
+  for (const PairedRank& pair : pairs) all += pair.steps.size();
+  Sum sum(pairs);
+  for (const PairedRank& pair : pairs) {
+    SimilarityTable table(pair.steps);
+    RankFindings found = CompareRank(pair.folders, &table, [&] {
+      ++done;
+      if (options.on_progress) options.on_progress(done, all);
+    });
+    Append(&result.notes, std::move(found.notes));
+    Append(&result.errors, std::move(found.errors));
+    const std::string folder =
+        pair.rank < 0 ? output : JoinPath(output, fmt::format("rank{}", pair.rank));
+    MSPROBE_RETURN_IF_ERROR(MakeDirectories(folder));
+    result.files.push_back(JoinPath(folder, "similarities.csv"));
+    MSPROBE_RETURN_IF_ERROR(table.Write(result.files.back()));
+    RankSimilarity rank{.rank = pair.rank, .steps = pair.steps};
+    for (size_t s = 0; s < pair.steps.size(); ++s) rank.summary.push_back(table.Summary(s));
+    rank.parameters = table.parameters().size();
+    rank.fall = FirstFall(table, options.rule);
+    FindDifference(rank, &result.first_difference);
+    if (rank.fall && (!result.fall || rank.fall->step < result.fall->step)) {
+      result.fall = rank.fall;
+      result.fall_rank = result.ranks.size();
+      result.fall_norms = NormsOf(pair.folders, *rank.fall);
+    }
+    result.ranks.push_back(std::move(rank));
+    sum.Add(table);
+  }
+  result.all = sum.Finish(&result.notes);
+  if (pairs.size() > 1) {
+    result.files.push_back(JoinPath(output, "similarities.csv"));
+    MSPROBE_RETURN_IF_ERROR(result.all.Write(result.files.back()));
+  }
+  return result;
+}
+
+}  // namespace msprobe::gradients

@@ -1,0 +1,154 @@
+#include "engine/gradients/compare_ranks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <mutex>
+#include <set>
+
+#include "engine/base/threads.h"
+#include "engine/gradients/recorded_step.h"
+#include "engine/tensor/tensor_view.h"
+
+namespace msprobe::gradients {
+namespace {
+
+constexpr std::string_view kSides[] = {"target", "golden"};
+constexpr size_t kMostErrors = 5;  // that are said of a rank, one by one
+
+// What a work item found: some or all parameters of a step.
+struct Found {
+  std::vector<std::pair<std::string, Similarity>> cells;
+  std::vector<std::string> only_in[2], nan_in[2];  // parameters, for each side
+  std::vector<Status> errors;
+};
+
+// What is said once of a side, however often it happens.
+struct Repeated {
+  std::string parameter;  // the first one
+  int64_t step = 0, times = 0;
+  std::set<std::string> parameters;
+
+  void Add(const std::vector<std::string>& names, int64_t in_step) {
+    for (const std::string& name : names) {
+      if (times++ == 0) parameter = name, step = in_step;
+      parameters.insert(name);
+    }
+  }
+};
+
+// The part-th of `parts` equal parts of a step's parameters, in the order of the table.
+Found CompareStep(const RankFolders& folders, int64_t step, size_t part, size_t parts) {
+  Found found;
+  const Result<RecordedStep> target = RecordedStep::Open(folders.target, step);
+  const Result<RecordedStep> golden = RecordedStep::Open(folders.golden, step);
+  for (const Result<RecordedStep>* side : {&target, &golden})
+    if (!side->ok() && part == 0) found.errors.push_back(side->status());
+  if (!target.ok() || !golden.ok()) return found;
+  const auto begin = [&](size_t rows) { return rows * part / parts; };
+  const auto end = [&](size_t rows) { return rows * (part + 1) / parts; };
+  for (size_t i = begin(golden->rows().size()); i < end(golden->rows().size()); ++i) {
+    const GradientRow& row = golden->rows()[i];
+    if (row.has_nan) found.nan_in[1].push_back(row.parameter);
+    if (target->Find(row.parameter) == nullptr) found.only_in[1].push_back(row.parameter);
+  }
+  for (size_t i = begin(target->rows().size()); i < end(target->rows().size()); ++i) {
+    const GradientRow& row = target->rows()[i];
+    if (row.has_nan) found.nan_in[0].push_back(row.parameter);
+    const GradientRow* partner = golden->Find(row.parameter);
+    if (partner == nullptr) {
+      found.only_in[0].push_back(row.parameter);
+      continue;
+    }
+    if (row.shape != partner->shape) {
+      found.errors.push_back(
+          InvalidDump(folders.target)
+              .Expected(fmt::format("shape {} of {} in step {}, as in the golden",
+                                    ShapeText(partner->shape), Excerpt(row.parameter, 200), step))
+              .Found(ShapeText(row.shape)));
+      continue;
+    }
+    const Result<Directions> a = target->Read(row), b = golden->Read(*partner);
+    for (const Result<Directions>* side : {&a, &b})
+      if (!side->ok()) found.errors.push_back(side->status());
+    if (!a.ok() || !b.ok()) continue;
+    found.cells.emplace_back(row.parameter, Similarity{CountSame(*a, *b), a->count()});
+  }
+  return found;
+}
+
+std::string OnlyText(const RankFolders& folders, std::string_view side, const Repeated& only) {
+  const size_t others = only.parameters.size() - 1;
+  return fmt::format(
+      "{}only the {} has a gradient of {} (in step {}){}; not compared", folders.label, side,
+      only.parameter, only.step,
+      others == 0 ? ""
+                  : fmt::format(" and of {} other parameter{}", others, others == 1 ? "" : "s"));
+}
+
+std::string NanText(const RankFolders& folders, std::string_view side, const Repeated& nan) {
+  return fmt::format(
+      "{}NaN in {} gradient{} of the {}, first of {} in step {}; NaN counts as not "
+      "positive",
+      folders.label, nan.times, nan.times == 1 ? "" : "s", side, nan.parameter, nan.step);
+}
+
+// The sentences about a rank, of what its steps found one after another.
+class Findings {
+ public:
+  void Add(const Found& found, int64_t step) {
+    for (size_t side = 0; side < 2; ++side) {
+      only_[side].Add(found.only_in[side], step);
+      nan_[side].Add(found.nan_in[side], step);
+    }
+    for (const Status& error : found.errors)
+      if (++errors_ <= kMostErrors) said_.errors.push_back(error.message());
+  }
+  RankFindings Finish(const RankFolders& folders) {
+    for (size_t side = 0; side < 2; ++side) {
+      if (only_[side].times > 0)
+        said_.notes.push_back(OnlyText(folders, kSides[side], only_[side]));
+      if (nan_[side].times > 0) said_.notes.push_back(NanText(folders, kSides[side], nan_[side]));
+    }
+    if (errors_ > kMostErrors)
+      said_.errors.push_back(fmt::format("{}{} more errors", folders.label, errors_ - kMostErrors));
+    return std::move(said_);
+  }
+
+ private:
+  RankFindings said_;
+  Repeated only_[2], nan_[2];
+  size_t errors_ = 0;
+};
+
+}  // namespace
+
+RankFindings CompareRank(const RankFolders& folders, SimilarityTable* table,
+                         const std::function<void()>& step_done) {
+  ThreadPool& pool = ThreadPool::Default();
+  const size_t steps = table->steps().size(), threads = pool.threads();
+  // With few steps, several threads share the parameters of one.
+  const size_t parts = steps == 0 || steps >= threads ? 1 : (2 * threads + steps - 1) / steps;
+  const size_t at_once = std::max<size_t>(1, 4 * threads / parts);  // steps whose results wait
+  Findings findings;
+  std::mutex mutex;
+  for (size_t first = 0; first < steps; first += at_once) {
+    const size_t n = std::min(at_once, steps - first);
+    std::vector<Found> found(n * parts);
+    pool.ParallelFor(found.size(), [&](size_t i) {
+      found[i] = CompareStep(folders, table->steps()[first + i / parts], i % parts, parts);
+      if (i % parts != 0) return;
+      const std::lock_guard<std::mutex> lock(mutex);
+      step_done();
+    });
+    for (size_t i = 0; i < found.size(); ++i) {
+      const size_t step = first + i / parts;
+      for (const auto& [parameter, cell] : found[i].cells)
+        table->At(table->Row(parameter), step) = cell;
+      findings.Add(found[i], table->steps()[step]);
+    }
+  }
+  return findings.Finish(folders);
+}
+
+}  // namespace msprobe::gradients

@@ -1,0 +1,37 @@
+// The step and the parameter where the similarity of gradients first falls.
+//
+//   const std::optional<GradientFall> fall = FirstFall(table, {});
+//   if (fall) Use(fall->step, fall->parameter);
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/gradients/similarity_table.h"
+
+namespace msprobe::gradients {
+
+// The rule of the older tools: a parameter falls when its first similarity is below `lowest_first`,
+// or is lower by more than `largest_drop` than in the step before.
+struct FallRule {
+  double lowest_first = 0.97, largest_drop = 0.03;
+};
+
+struct GradientFall {
+  int64_t step = 0;
+  std::string parameter;
+  std::optional<double> before;  // nullopt: the first step that was compared
+  double similarity = 0;
+  int64_t changed = 0, count = 0;   // elements with another direction; all elements
+  std::vector<std::string> others;  // which also fall in this step, in the order of the table
+  std::string why;                  // this parameter and no other: a sentence
+};
+
+// Parameters stand in the order of the model. A backward pass runs from the last to the first: when
+// the last ones do not fall, an error begins at the last one that falls. When all fall, the one that
+// falls most is named.
+std::optional<GradientFall> FirstFall(const SimilarityTable& table, const FallRule& rule);
+
+}  // namespace msprobe::gradients

@@ -1,0 +1,54 @@
+// Similarities of gradients: a row for each parameter, a column for each step.
+//
+//   SimilarityTable table({0, 1, 2});
+//   table.At(table.Row("fc.weight"), 0) = {.same = 97, .count = 100};
+//   MSPROBE_RETURN_IF_ERROR(table.Write("out/rank0/similarities.csv"));
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/base/status.h"
+
+namespace msprobe::gradients {
+
+// What was counted of one parameter in one step.
+struct Similarity {
+  int64_t same = 0;    // elements whose directions are the same
+  int64_t count = -1;  // elements; -1: not compared
+
+  bool known() const { return count >= 0; }
+  // 0 of a parameter without elements, as in the older tools.
+  double share() const {
+    return count > 0 ? static_cast<double>(same) / static_cast<double>(count) : 0;
+  }
+};
+
+class SimilarityTable {
+ public:
+  explicit SimilarityTable(std::vector<int64_t> steps) : steps_(std::move(steps)) {}
+
+  const std::vector<int64_t>& steps() const { return steps_; }
+  const std::vector<std::string>& parameters() const { return parameters_; }
+  size_t Row(std::string_view parameter);  // added at the end if it is new
+  Similarity& At(size_t row, size_t step) { return cells_[row * steps_.size() + step]; }
+  const Similarity& At(size_t row, size_t step) const { return cells_[row * steps_.size() + step]; }
+  // Of all parameters together: each element counts once.
+  Similarity Summary(size_t step) const;
+
+  // The layout of the older tools: "step" and the steps, the parameters, last "summary". What was
+  // not compared is an empty cell.
+  Status Write(const std::string& path) const;
+
+ private:
+  std::vector<int64_t> steps_;
+  std::vector<std::string> parameters_;
+  std::unordered_map<std::string, size_t> rows_;
+  std::vector<Similarity> cells_;
+};
+
+}  // namespace msprobe::gradients

@@ -1,0 +1,263 @@
+#include "engine/gradients/compare_gradients.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "engine/base/file.h"
+#include "engine/formats/tables/table_file.h"
+#include "engine/formats/tensors/npy.h"
+#include "engine/formats/tensors/sign_archive.h"
+#include "engine/gradients/gradient_page.h"
+#include "tests/base/temporary_folder.h"
+
+namespace msprobe::gradients {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+using Cells = std::vector<std::vector<std::string>>;
+
+Cells ReadTable(const std::string& path) {
+  Cells cells;
+  const Status read = formats::ReadTableFile(path, [&](const formats::TableLine& line) {
+    cells.emplace_back(line.cells.begin(), line.cells.end());
+    return true;
+  });
+  EXPECT_TRUE(read.ok()) << read.message();
+  return cells;
+}
+
+const std::string kData = std::string(MSPROBE_TEST_DATA) + "/gradients";
+
+struct Parameter {
+  std::string name;
+  std::vector<uint8_t> signs;
+  std::string numbers = "1.0,-1.0,2.0";
+};
+
+class CompareGradientsTest : public ::testing::Test {
+ protected:
+  void Table(const std::string& rank_folder, int step, const std::vector<Parameter>& parameters) {
+    fs::create_directories(rank_folder);
+    std::ofstream csv(fmt::format("{}/grad_summary_{}.csv", rank_folder, step));
+    csv << "param_name,max,min,norm,shape\n";
+    for (const Parameter& p : parameters)
+      csv << fmt::format("{},{},[{}]\n", p.name, p.numbers, p.signs.size());
+  }
+  void Packed(const std::string& rank_folder, int step, const std::vector<Parameter>& parameters) {
+    Table(rank_folder, step, parameters);
+    Result<formats::SignWriter> out =
+        formats::SignWriter::Create(fmt::format("{}/grad_directions_{}.npz", rank_folder, step));
+    ASSERT_TRUE(out.ok());
+    for (const Parameter& p : parameters) ASSERT_TRUE(out->Add(p.name, p.signs).ok());
+    ASSERT_TRUE(out->Finish().ok());
+  }
+  void Bytes(const std::string& rank_folder, int step, const std::vector<Parameter>& parameters) {
+    Table(rank_folder, step, parameters);
+    const std::string folder = fmt::format("{}/step{}", rank_folder, step);
+    fs::create_directories(folder);
+    for (const Parameter& p : parameters) {
+      const int64_t n = static_cast<int64_t>(p.signs.size());
+      ASSERT_TRUE(
+          formats::WriteNpy(folder + "/" + p.name + ".npy",
+                            {.data = p.signs.data(), .dtype = DType::kBool, .ndim = 1, .shape = &n})
+              .ok());
+    }
+  }
+  Result<GradientComparison> Compare() { return CompareGradients(target_, golden_, out_); }
+
+  TemporaryFolder folder_;
+  const std::string target_ = folder_.path() + "/target", golden_ = folder_.path() + "/golden",
+                    out_ = folder_.path() + "/out";
+};
+
+TEST_F(CompareGradientsTest, EqualsTheTablesOfMsprobe104CellByCell) {
+  const Result<GradientComparison> c = CompareGradients(kData + "/target", kData + "/golden", out_);
+  ASSERT_TRUE(c.ok()) << c.status().message();
+  for (const char* rank : {"/rank0", "/rank1"}) {
+    const Cells expected = ReadTable(kData + "/expected" + rank + "/similarities.csv");
+    ASSERT_GE(expected.size(), 9u);
+    EXPECT_EQ(ReadTable(out_ + rank + "/similarities.csv"), expected);
+  }
+  ASSERT_TRUE(c->fall);
+  EXPECT_EQ(c->fall->step, 3);
+  EXPECT_EQ(c->fall->parameter, "b.weight");
+  EXPECT_EQ(c->ranks[c->fall_rank].rank, 0);
+  EXPECT_EQ(c->first_difference, 3);
+  EXPECT_TRUE(c->errors.empty());
+}
+
+TEST_F(CompareGradientsTest, AFolderOfARankIsComparedWithoutAFolderOfARank) {
+  const Result<GradientComparison> c =
+      CompareGradients(kData + "/target/rank1", kData + "/golden/rank1", out_);
+  ASSERT_TRUE(c.ok()) << c.status().message();
+  EXPECT_EQ(ReadTable(out_ + "/similarities.csv"),
+            ReadTable(kData + "/expected/rank1/similarities.csv"));
+  EXPECT_EQ(c->ranks[0].rank, -1);
+}
+
+TEST_F(CompareGradientsTest, BothFormsOfDirectionsAreComparedWithEachOther) {
+  Packed(target_ + "/rank0", 0, {{"a", {1, 1, 0}}, {"b", {1}}});
+  Bytes(golden_ + "/rank0", 0, {{"b", {1}}, {"a", {1, 0, 0}}});
+  const Result<GradientComparison> c = Compare();
+  ASSERT_TRUE(c.ok()) << c.status().message();
+  EXPECT_EQ(ReadTable(out_ + "/rank0/similarities.csv"),
+            (Cells{{"step", "0"}, {"a", "0.6666666666666666"}, {"b", "1.0"}, {"summary", "0.75"}}));
+}
+
+TEST_F(CompareGradientsTest, ShardsOfAParameterAreAddedUpWhereAllRanksAreThere) {
+  for (const int step : {0, 1}) {
+    Packed(target_ + "/rank0", step, {{"a", {1, 1, 0}}, {"of_rank_0", {1}}});
+    Packed(golden_ + "/rank0", step, {{"a", {1, 0, 0}}, {"of_rank_0", {1}}});
+  }
+  Packed(target_ + "/rank1", 1, {{"a", {1}}});
+  Packed(golden_ + "/rank1", 1, {{"a", {1}}});
+  const Result<GradientComparison> c = Compare();
+  ASSERT_TRUE(c.ok());
+  EXPECT_EQ(ReadTable(out_ + "/similarities.csv"), (Cells{{"step", "0", "1"},
+                                                          {"a", "", "0.75"},
+                                                          {"of_rank_0", "1.0", "1.0"},
+                                                          {"summary", "1.0", "0.8"}}));
+  EXPECT_THAT(c->notes, ElementsAre(HasSubstr("1 cell of the table of all ranks is empty")));
+}
+
+TEST_F(CompareGradientsTest, WhatIsMissingOnASideIsOneNoteEach) {
+  for (const int step : {0, 1, 2}) Packed(target_ + "/rank0", step, {{"a", {1}}, {"b", {1}}});
+  for (const int step : {1, 2, 4}) Packed(golden_ + "/rank0", step, {{"a", {1}}, {"c", {1}}});
+  Packed(target_ + "/rank2", 0, {{"a", {1}}});
+  const Result<GradientComparison> c = Compare();
+  ASSERT_TRUE(c.ok());
+  EXPECT_THAT(c->notes,
+              ElementsAre("rank 2 only in the target; not compared",
+                          "rank 0: step 0 only in the target; not compared",
+                          "rank 0: step 4 only in the golden; not compared",
+                          "rank 0: only the target has a gradient of b (in step 1); not compared",
+                          "rank 0: only the golden has a gradient of c (in step 1); not compared"));
+  EXPECT_TRUE(c->errors.empty());
+}
+
+TEST_F(CompareGradientsTest, NanIsOneNote) {
+  for (const int step : {0, 1}) {
+    Packed(target_ + "/rank0", step, {{"a", {0}, "nan,nan,nan"}, {"b", {0}, "nan,nan,nan"}});
+    Packed(golden_ + "/rank0", step, {{"a", {0}}, {"b", {0}}});
+  }
+  const Result<GradientComparison> c = Compare();
+  ASSERT_TRUE(c.ok());
+  EXPECT_THAT(c->notes, ElementsAre("rank 0: NaN in 4 gradients of the target, first of a in step "
+                                    "0; NaN counts as not positive"));
+}
+
+TEST_F(CompareGradientsTest, ADamagedFileIsAnErrorAndTheOthersAreCompared) {
+  for (const std::string& side : {target_, golden_}) {
+    for (const int step : {0, 1, 2, 3})
+      Bytes(side + "/rank0", step, {{"a", {1, 1}}, {"b", {1}}, {"c", {0}}});
+  }
+  fs::resize_file(target_ + "/rank0/step0/a.npy", 129);
+  fs::remove(target_ + "/rank0/step1/b.npy");
+  std::ofstream(golden_ + "/rank0/grad_summary_2.csv") << "another,table\n1,2\n";
+  const int64_t n = 1;
+  const double number = 2;
+  ASSERT_TRUE(formats::WriteNpy(golden_ + "/rank0/step3/c.npy",
+                                {.data = &number, .dtype = DType::kFloat64, .ndim = 1, .shape = &n})
+                  .ok());
+  const Result<GradientComparison> c = Compare();
+  ASSERT_TRUE(c.ok());
+  EXPECT_THAT(c->errors,
+              ElementsAre(HasSubstr("step0/a.npy"), HasSubstr("expected a file \"b.npy\""),
+                          HasSubstr("grad_summary_2.csv: expected a table of gradients"),
+                          HasSubstr("c.npy: expected booleans of shape")));
+  EXPECT_EQ(ReadTable(out_ + "/rank0/similarities.csv"),
+            (Cells{{"step", "0", "1", "2", "3"},
+                   {"b", "1.0", "", "", "1.0"},
+                   {"c", "1.0", "1.0", "", ""},
+                   {"a", "", "1.0", "", "1.0"},
+                   {"summary", "1.0", "1.0", "", "1.0"}}));
+}
+
+TEST_F(CompareGradientsTest, NamesDoNotLeaveTheFolder) {
+  for (const std::string& side : {target_, golden_}) {
+    Bytes(side + "/rank0", 0, {{"a", {1}}});
+    Table(side + "/rank0", 0, {{"../../../a", {1}}, {"..", {1}}, {"/etc/passwd", {1}}});
+  }
+  const Result<GradientComparison> c = Compare();
+  ASSERT_TRUE(c.ok());
+  EXPECT_EQ(c->all.parameters().size(), 0u);
+  EXPECT_EQ(c->errors.size(), 6u);  // five, and how many more
+}
+
+TEST_F(CompareGradientsTest, ManyErrorsAreCounted) {
+  std::vector<Parameter> many;
+  for (int i = 0; i < 50; ++i) many.push_back({fmt::format("p{}", i), {1}});
+  for (const std::string& side : {target_, golden_}) {
+    Table(side + "/rank0", 0, many);
+    fs::create_directories(side + "/rank0/step0");
+  }
+  const Result<GradientComparison> c = Compare();
+  ASSERT_TRUE(c.ok());
+  EXPECT_EQ(c->errors.back(), "rank 0: 95 more errors");
+}
+
+TEST_F(CompareGradientsTest, ShapesMustAgree) {
+  Packed(target_ + "/rank0", 0, {{"a", {1, 1}}});
+  Packed(golden_ + "/rank0", 0, {{"a", {1, 1, 1}}});
+  const Result<GradientComparison> c = Compare();
+  ASSERT_TRUE(c.ok());
+  EXPECT_THAT(c->errors, ElementsAre(HasSubstr("expected shape [3] of \"a\" in step 0, as in the "
+                                               "golden, found [2]")));
+}
+
+TEST_F(CompareGradientsTest, NothingInCommonIsAnError) {
+  EXPECT_THAT(Compare().status().message(), HasSubstr("the dump_path of a run"));
+  Packed(target_ + "/rank0", 0, {{"a", {1}}});
+  Packed(golden_ + "/rank1", 0, {{"a", {1}}});
+  EXPECT_THAT(Compare().status().message(), HasSubstr("expected a rank that"));
+  Packed(golden_ + "/rank0", 1, {{"a", {1}}});
+  EXPECT_THAT(Compare().status().message(), HasSubstr("expected a step that"));
+  fs::remove(golden_ + "/rank0/grad_directions_1.npz");
+  const Status status = Compare().status();
+  EXPECT_THAT(status.message(), HasSubstr("found tables only"));
+  EXPECT_THAT(status.hint(), HasSubstr("grad_level"));
+  EXPECT_FALSE(fs::exists(out_));
+}
+
+TEST_F(CompareGradientsTest, HeadersOfMindSporeGraphModeAreRead) {
+  for (const std::string& side : {target_, golden_}) {
+    Bytes(side + "/rank0", 0, {{"a", {1, 0}}});
+    std::ofstream(side + "/rank0/grad_summary_0.csv")
+        << "\xef\xbb\xbfParam_name,Max,Min,Norm,Shape\na,1.0,0.0,1.0,[np.int64(2)]\n";
+  }
+  const Result<GradientComparison> c = Compare();
+  ASSERT_TRUE(c.ok());
+  EXPECT_TRUE(c->errors.empty());
+  EXPECT_EQ(c->all.Summary(0).count, 2);
+}
+
+TEST_F(CompareGradientsTest, ThePageIsSelfContainedAndItsTextEscaped) {
+  const std::string name = "<script>alert(1)</script>&\"";
+  for (const std::string& side : {target_, golden_}) {
+    const uint8_t sign = side == target_;
+    for (const int step : {0, 5}) Packed(side + "/rank0", step, {{"plain", {1}}});
+    fs::remove(side + "/rank0/grad_directions_5.npz");
+    Packed(side + "/rank0", 7, {{"plain", {sign}}, {"<b>", {sign}}});
+  }
+  const Result<GradientComparison> c = Compare();
+  ASSERT_TRUE(c.ok());
+  const std::string page = GradientPage(*c, name, "golden");
+  EXPECT_THAT(page, HasSubstr("&lt;script&gt;alert(1)&lt;/script&gt;&amp;&quot;"));
+  EXPECT_THAT(page, Not(HasSubstr("<script")));
+  EXPECT_THAT(page, Not(HasSubstr("http:")));
+  EXPECT_THAT(page, Not(HasSubstr("<b>&")));
+  EXPECT_THAT(page, HasSubstr("<code>&lt;b&gt;</code>, lowest 0<"));
+  EXPECT_THAT(page, HasSubstr("step 7"));
+}
+
+}  // namespace
+}  // namespace msprobe::gradients

@@ -1,0 +1,74 @@
+#include "engine/gradients/gradient_fall.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace msprobe::gradients {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// Rows of similarities in per cent; -1: not compared.
+SimilarityTable Table(const std::vector<std::pair<std::string, std::vector<int64_t>>>& rows) {
+  std::vector<int64_t> steps;
+  for (size_t i = 0; i < rows[0].second.size(); ++i) steps.push_back(10 + static_cast<int64_t>(i));
+  SimilarityTable table(steps);
+  for (const auto& [name, cells] : rows) {
+    const size_t row = table.Row(name);
+    for (size_t i = 0; i < cells.size(); ++i)
+      if (cells[i] >= 0) table.At(row, i) = {cells[i], 100};
+  }
+  return table;
+}
+
+TEST(FirstFall, NothingFallsWithinTheRule) {
+  EXPECT_FALSE(FirstFall(Table({{"a", {97, 94, 91, 99}}, {"b", {100, 100, 98, 98}}}), {}));
+  EXPECT_FALSE(FirstFall(SimilarityTable({}), {}));
+}
+
+TEST(FirstFall, TheFirstStepAndADrop) {
+  std::optional<GradientFall> fall = FirstFall(Table({{"a", {96, 50}}, {"b", {98, 98}}}), {});
+  ASSERT_TRUE(fall);
+  EXPECT_EQ(fall->step, 10);
+  EXPECT_FALSE(fall->before);
+  fall = FirstFall(Table({{"a", {99, 99, 90}}, {"b", {99, 95, 20}}}), {});
+  ASSERT_TRUE(fall);
+  EXPECT_EQ(fall->step, 11);
+  EXPECT_EQ(fall->parameter, "b");
+  EXPECT_EQ(fall->before, 0.99);
+  EXPECT_EQ(fall->changed, 5);
+}
+
+TEST(FirstFall, AMissingStepIsPassedOver) {
+  const std::optional<GradientFall> fall = FirstFall(Table({{"a", {99, -1, 90}}}), {});
+  ASSERT_TRUE(fall);
+  EXPECT_EQ(fall->step, 12);
+  EXPECT_EQ(fall->before, 0.99);
+}
+
+TEST(FirstFall, TheBackwardPassRunsFromTheLastParameter) {
+  // c is right: the error began at b, although a fell more.
+  std::optional<GradientFall> fall =
+      FirstFall(Table({{"a", {100, 50}}, {"b", {100, 80}}, {"c", {100, 100}}}), {});
+  ASSERT_TRUE(fall);
+  EXPECT_EQ(fall->parameter, "b");
+  EXPECT_THAT(fall->others, ElementsAre("a"));
+  EXPECT_THAT(fall->why, HasSubstr("backward pass was right up to it"));
+  // All fall: the one that falls most.
+  fall = FirstFall(Table({{"a", {100, 80}}, {"b", {100, 50}}, {"c", {100, 90}}}), {});
+  EXPECT_EQ(fall->parameter, "b");
+  EXPECT_THAT(fall->others, ElementsAre("a", "c"));
+  // Of two that fall as much, the later one.
+  fall = FirstFall(Table({{"a", {100, 80}}, {"b", {100, 80}}}), {});
+  EXPECT_EQ(fall->parameter, "b");
+}
+
+TEST(FirstFall, TheRuleCanBeChanged) {
+  const SimilarityTable table = Table({{"a", {90, 85}}});
+  EXPECT_FALSE(FirstFall(table, {.lowest_first = 0.9, .largest_drop = 0.1}));
+  EXPECT_EQ(FirstFall(table, {.lowest_first = 0.9, .largest_drop = 0.04})->step, 11);
+}
+
+}  // namespace
+}  // namespace msprobe::gradients
