@@ -10,11 +10,13 @@ from msprobe._engine import (
     UsageError,
     __version__,
 )
+from msprobe.core.grad_probe.grad_compare import GradComparator
 
 __all__ = [
     "ConfigError",
     "DumpError",
     "FileError",
+    "GradComparator",
     "InternalError",
     "MsprobeError",
     "UnsupportedError",

@@ -11,6 +11,7 @@ IDS = [
     *(f"R-C-U{number}" for number in range(1, 3)),
     *(f"R-C-Q{number}" for number in range(1, 5)),
     *(f"R-C-E{number}" for number in range(1, 20)),
+    *(f"R-D-G{number}" for number in range(1, 6)),
     *(f"R-X{number:02}" for number in range(1, 11)),
 ]
 
@@ -40,5 +41,9 @@ def test_each_row_names_a_test_that_is_there(rows, tests):
 
 
 def test_each_test_of_a_requirement_has_a_row(tests):
-    named = {each for test in tests for each in re.findall(r"R_(?:[ABX]\d+|C_[UQE]\d+)(?=_)", test)}
+    named = {
+        each
+        for test in tests
+        for each in re.findall(r"R_(?:[ABX]\d+|C_[UQE]\d+|D_G\d+)(?=_)", test)
+    }
     assert len(named) > 100 and {each.replace("_", "-") for each in named} <= {*IDS}

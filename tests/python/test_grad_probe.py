@@ -99,12 +99,12 @@ def test_directions(tmp_path):
         rows = table(tmp_path, step)
         assert rows[0] == ["param_name", "max", "min", "norm", "shape"]
         check_rows(rows, seen[step], lambda g: [])
-        folder = tmp_path / "dump" / "rank0" / f"step{step}"
-        assert {file.stem for file in folder.iterdir()} == set(seen[step])
+        directions = np.load(tmp_path / "dump" / "rank0" / f"grad_directions_{step}.npz")
+        assert list(directions) == list(seen[step])
         for name, gradient in seen[step].items():
-            positive = np.load(folder / f"{name}.npy")
-            assert positive.dtype == np.bool_
-            np.testing.assert_array_equal(positive, gradient > 0)
+            positive = np.unpackbits(directions[name], count=gradient.size)
+            np.testing.assert_array_equal(positive, gradient.ravel() > 0)
+            assert len(directions[name]) == (gradient.size + 7) // 8
 
 
 def test_intervals(tmp_path):
@@ -121,13 +121,13 @@ def test_intervals(tmp_path):
         head = ["(-inf, -0.01]", "(-0.01, 0]", "(0, 0.001]", "(0.001, inf)", "=0"]
         assert rows[0] == ["param_name", *head, "max", "min", "norm", "shape"]
         check_rows(rows, seen[step], shares)
-    assert len(files(tmp_path)) == STEPS * (1 + len(seen[0]))
+    assert len(files(tmp_path)) == STEPS * 2
 
 
 def test_filters(tmp_path, capfd):
     run_forked(probe, tmp_path, step=[1], param_list=["2.weight", "0.weigth"])
     assert [row[0] for row in table(tmp_path, 1)] == ["param_name", "2.weight"]
-    assert files(tmp_path) == ["rank0/grad_summary_1.csv", "rank0/step1/2.weight.npy"]
+    assert files(tmp_path) == ["rank0/grad_directions_1.npz", "rank0/grad_summary_1.csv"]
     said = capfd.readouterr().err
     assert 'the model has no parameter "0.weigth"; did you mean "0.weight"?' in said
     assert "all wanted steps are recorded" in said

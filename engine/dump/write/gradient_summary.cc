@@ -5,11 +5,9 @@
 #include "engine/base/file.h"
 #include "engine/base/text.h"
 #include "engine/base/threads.h"
-#include "engine/formats/tensors/npy.h"
 #include "engine/kernels/digest.h"
 #include "engine/kernels/distribution.h"
 #include "engine/kernels/stats.h"
-#include "engine/model/names.h"
 
 namespace msprobe::dump {
 namespace {
@@ -19,10 +17,7 @@ constexpr int64_t kParallelBytes = 1 << 20;
 }  // namespace
 
 GradientSummary::GradientSummary(const GradientRules& rules, std::string folder, int64_t step)
-    : rules_(rules),
-      folder_(std::move(folder)),
-      step_folder_(JoinPath(folder_, fmt::format("step{}", step))),
-      step_(step) {
+    : rules_(rules), folder_(std::move(folder)), step_(step) {
   rows_.TextCell("param_name");
   if (rules_.level == GradLevel::kL0) rows_.TextCell("MD5");
   if (rules_.level == GradLevel::kL2) {
@@ -68,12 +63,13 @@ Status GradientSummary::Add(std::string_view parameter, const TensorView& gradie
       for (const int64_t count : counts) rows_.NumberCell(share(count));
     }
     if (spread) rows_.NumberCell(share(stats.zero));
-    MSPROBE_RETURN_IF_ERROR(MakeDirectories(step_folder_));
-    MSPROBE_RETURN_IF_ERROR(formats::WriteNpy(
-        JoinPath(step_folder_, SafeFileName(parameter, ".npy")), {.data = positive.data(),
-                                                                  .dtype = DType::kBool,
-                                                                  .ndim = gradient.ndim,
-                                                                  .shape = gradient.shape}));
+    if (!directions_) {
+      MSPROBE_RETURN_IF_ERROR(MakeDirectories(folder_));
+      MSPROBE_ASSIGN_OR_RETURN(
+          directions_, formats::SignWriter::Create(
+                           JoinPath(folder_, fmt::format("grad_directions_{}.npz", step_))));
+    }
+    MSPROBE_RETURN_IF_ERROR(directions_->Add(parameter, positive));
   }
   rows_.NumberCell(stats.max);
   rows_.NumberCell(stats.min);
@@ -89,6 +85,7 @@ std::string GradientSummary::path() const {
 
 Status GradientSummary::Finish() {
   MSPROBE_RETURN_IF_ERROR(MakeDirectories(folder_));
+  if (directions_) MSPROBE_RETURN_IF_ERROR(directions_->Finish());
   return formats::WriteCsv(path(), {&rows_, 1});
 }
 

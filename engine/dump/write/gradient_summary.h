@@ -1,6 +1,6 @@
 // The files of task grad_probe for one optimizer step: grad_summary_<step>.csv, with a row for each
-// parameter, and under levels L1 and L2 step<N>/<parameter>.npy, which is true where the gradient is
-// positive. Names and columns are those of msprobe 1.0 and 8.
+// parameter, and under levels L1 and L2 grad_directions_<step>.npz, with a bit for each element, set
+// where the gradient is positive. The table's name and columns are those of msprobe 1.0 and 8.
 //
 //   GradientSummary summary(rules, "runs/a/rank0", 7);
 //   if (summary.Takes(view)) MSPROBE_RETURN_IF_ERROR(summary.Add("fc.weight", view));
@@ -8,12 +8,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "engine/base/status.h"
 #include "engine/dump/config/gradient_rules.h"
 #include "engine/formats/tables/csv.h"
+#include "engine/formats/tensors/sign_archive.h"
 #include "engine/tensor/tensor_view.h"
 
 namespace msprobe::dump {
@@ -26,15 +28,16 @@ class GradientSummary {
   // False: the level records directions, and complex numbers have none.
   bool Takes(const TensorView& gradient) const;
   Status Add(std::string_view parameter, const TensorView& gradient);
-  // Writes the table, as a whole.
+  // Completes the directions, then the table: a step with a table has all its files.
   Status Finish();
   std::string path() const;  // of the table
 
  private:
   const GradientRules& rules_;
-  std::string folder_, step_folder_;
+  std::string folder_;
   int64_t step_;
   formats::CsvWriter rows_;
+  std::optional<formats::SignWriter> directions_;
 };
 
 }  // namespace msprobe::dump

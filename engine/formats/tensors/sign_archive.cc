@@ -63,6 +63,7 @@ Result<SignWriter> SignWriter::Create(const std::string& path) {
 }
 
 Status SignWriter::Add(std::string_view name, std::span<const uint8_t> elements) {
+  if (!names_.emplace(name).second) return Status::Ok();
   std::string content = NpyPrefix((elements.size() + 7) / 8);
   const size_t prefix = content.size();
   content.resize(prefix + (elements.size() + 7) / 8);

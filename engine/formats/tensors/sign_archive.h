@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 
 #include "engine/base/atomic_file.h"
 #include "engine/base/file.h"
@@ -34,13 +35,14 @@ void PackSigns(std::span<const uint8_t> elements, uint8_t* bits);
 class SignWriter {
  public:
   static Result<SignWriter> Create(const std::string& path);
-  // One byte for each element. A name may be added once.
+  // One byte for each element. A name that was added before is left out.
   Status Add(std::string_view name, std::span<const uint8_t> elements);
   Status Finish();
 
  private:
   AtomicFile file_;
   ZipComposer zip_;
+  std::unordered_set<std::string> names_;
 };
 
 // The file stays mapped while the archive lives.
