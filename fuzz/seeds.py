@@ -1,5 +1,6 @@
 """Makes the corpus of each fuzz target: valid inputs of its reader, most of them recorded."""
 
+import io
 import itertools
 import zipfile
 from pathlib import Path
@@ -154,6 +155,21 @@ def pairs():
         yield one + APART + other
 
 
+def gradients():
+    """A table, an array of booleans and an archive of the same bits; see gradients_fuzz.cc."""
+    folder = DATA / "gradients/target/rank0"
+    table = b"param_name,max,min,norm,shape\na,1.0,-1.0,nan,[6]\n"
+    booleans = (folder / "step3/b.bias.npy").read_bytes()
+    for name, array in (("a", "[6]"), ("b", "[]")):
+        packed = io.BytesIO()
+        with zipfile.ZipFile(packed, "w") as archive:
+            head = b"{'descr': '|u1', 'fortran_order': False, 'shape': (1,), }"
+            prefix = b"\x93NUMPY\x01\x00v\x00" + head.ljust(117) + b"\n"
+            archive.writestr(f"{name}.npy", prefix + b"\xa4")
+        yield table.replace(b"[6]", array.encode()) + APART + booleans + APART + packed.getvalue()
+    yield (folder / "grad_summary_3.csv").read_bytes() + APART + APART
+
+
 SEEDS = {
     "npy": lambda: contents("npy/**/*.npy"),
     "safetensors": lambda: contents("safetensors/**/*.safetensors"),
@@ -192,6 +208,7 @@ SEEDS = {
     "show": lambda: [*tensors(), *WEIGHTS, *COVERAGES, *SHEETS, *contents("dumps/**/stack.json")],
     "config": lambda: list(CONFIGS),
     "coverage": lambda: list(COVERAGES),
+    "gradients": lambda: list(gradients()),
     "run_log": lambda: list(RUN_LOGS),
     "git": lambda: list(REVISIONS),
     "yaml": lambda: [

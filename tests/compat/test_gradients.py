@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 import subprocess
 
 import pytest
@@ -135,3 +136,42 @@ def test_R_D_G5_plots_are_one_page(data, msprobe_bin, tmp_path):
     assert text.count("<svg") == 2 + 7  # the ranks, the parameters
     assert "step 3" in text and "<code>b.weight</code>" in text
     assert "<script" not in text and "://" not in text
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--lowest-first", "2"], "expected a number from 0 to 1"),
+        (["--largest-drop", "0.1x"], "expected a number from 0 to 1"),
+        (["--largest-drop", "nan"], "expected a number from 0 to 1"),
+        (["--format", "csv"], "csv"),
+    ],
+)
+def test_wrong_flags_are_refused(flags, message, data, msprobe_bin, tmp_path):
+    words = [data / "target", data / "golden", "-o", tmp_path / "out", *flags]
+    code, said, error = run(msprobe_bin, *words)
+    assert (code, said) == (2, "") and message in error
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_rule_can_be_changed(data, msprobe_bin, tmp_path):
+    words = [data / "target", data / "golden", "-o", tmp_path, "--exit-code"]
+    code, said, _ = run(msprobe_bin, *words, "--largest-drop", "0.5", "--lowest-first", "0.5")
+    assert code == 0
+    assert said.startswith("msprobe grad_compare: SIMILAR, nothing falls\n")
+    assert "a direction differs from step 3 on" in said
+
+
+def test_a_damaged_file_does_not_hide_the_others(data, msprobe_bin, tmp_path):
+    shutil.copytree(data / "target", tmp_path / "target")
+    cut = tmp_path / "target/rank0/step1/c.bias.npy"
+    cut.write_bytes(cut.read_bytes()[:-1])
+    code, said, _ = run(msprobe_bin, tmp_path / "target", data / "golden", "-o", tmp_path / "out")
+    assert code == 2
+    assert f"  error       {cut}:128: expected 3 bytes of data" in said
+    assert "FALLS in step 3" in said
+    good = table(data / "expected/rank0/similarities.csv")
+    rows = table(tmp_path / "out/rank0/similarities.csv")
+    assert rows[:7] == good[:7] and rows[7] == ["c.bias", "1.0", "", "1.0", "1.0", "1.0"]
+    with pytest.raises(DumpError, match="some gradients could not be compared"):
+        GradComparator.compare_distributed(tmp_path / "target", data / "golden", tmp_path / "out")

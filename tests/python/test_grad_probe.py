@@ -2,6 +2,7 @@
 
 import csv
 import json
+import subprocess
 import zlib
 
 import numpy as np
@@ -233,3 +234,42 @@ def test_a_fault_does_not_affect_the_training(tmp_path, capfd):
     bad = run_forked(in_a_bad_place, tmp_path)
     assert bad == digest(enumerate(torch.tensor(g) for g in good.values()))
     assert capfd.readouterr().err.count("collection is off, the run goes on") == 1
+
+
+def sharded(rank, folder, planted):
+    """Five steps under fully_shard; from step 3 on rank 1 changes its shard of a gradient."""
+    from torch.distributed.device_mesh import init_device_mesh
+
+    try:
+        from torch.distributed.fsdp import fully_shard
+    except ImportError:  # PyTorch 2.4 and 2.5
+        from torch.distributed._composable.fsdp import fully_shard
+    torch.manual_seed(2)
+    model = torch.nn.Sequential(torch.nn.Linear(6, 9), torch.nn.Tanh(), torch.nn.Linear(9, 5))
+    fully_shard(model, mesh=init_device_mesh("cpu", (2,)))
+    PrecisionDebugger(str(folder / "config.json")).monitor(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    x = torch.randn(4, 6)
+    for step in range(5):
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        if planted and step >= 3 and rank == 1:
+            model[2].weight.grad.to_local().neg_()
+        optimizer.step()
+
+
+def test_shards_of_a_parameter_are_compared_together(tmp_path, msprobe_bin):
+    for name in ("good", "bad"):
+        (tmp_path / name).mkdir()
+        write_config(tmp_path / name)
+        run_ranks(2, sharded, tmp_path / name, name == "bad")
+    command = [msprobe_bin, "grad_compare", tmp_path / "bad/dump", tmp_path / "good/dump"]
+    command += ["-o", tmp_path / "out", "--format", "json"]
+    found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    fall = found["first_fall"]
+    assert (fall["rank"], fall["step"], fall["parameter"]) == (1, 3, "2.weight")
+    assert fall["elements"] == 18  # of five rows, rank 1 has two
+    with (tmp_path / "out/similarities.csv").open(newline="") as file:
+        rows = {row[0]: row[1:] for row in csv.reader(file)}
+    assert rows["2.weight"][:3] == ["1.0"] * 3
+    assert float(rows["2.weight"][3]) == 1 - fall["changed"] / 45  # the whole parameter
