@@ -197,6 +197,10 @@ SEEDS = {
         (ROOT / "engine/compare/model/thresholds.yaml").read_bytes(),
         *THRESHOLDS,
     ],
+    "accuracy": lambda: [
+        (ROOT / "engine/accuracy/standards.yaml").read_bytes(),
+        *contents("accuracy/*_details.csv"),
+    ],
     "merge": lambda: list(MERGES),
     "expressions": lambda: list(EXPRESSIONS),
     "tensor_folder": lambda: tensors(),

@@ -98,9 +98,10 @@ class StandardsReader {
     if (power) text.remove_prefix(2);
     double value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (power) value = std::exp2(value);
     if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value))
       Fail(node, std::string("a number or a power of two (2^-10) after ") + key);
-    return power ? std::exp2(value) : value;
+    return value;
   }
   DTypeTable Table(const YAML::Node& parent, const char* key) {
     const YAML::Node node = Map(parent, key);
@@ -190,8 +191,16 @@ const Standards& Standards::Shipped() {
 }
 
 Result<Standards> Standards::Read(const std::string& path) {
-  return formats::ReadYaml<Standards>(
-      path, [&](const YAML::Node& root) { return StandardsReader(path).Read(root); });
+  MSPROBE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
+  return Parse(file.bytes(), path);
+}
+
+Result<Standards> Standards::Parse(std::string_view text, const std::string& path) {
+  try {
+    return StandardsReader(path).Read(YAML::Load(std::string(text)));
+  } catch (const YAML::Exception& error) {
+    return formats::WrongYaml(path, error.mark, "YAML").Found(error.msg);
+  }
 }
 
 bool Standards::Lists(Standard standard, Rules rules, std::string_view api) const {

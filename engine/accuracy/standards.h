@@ -72,6 +72,7 @@ class Standards {
   static const Standards& Shipped();
   // A whole file of this form. Errors: kNotFound; kInvalidConfig with path and line.
   static Result<Standards> Read(const std::string& path);
+  static Result<Standards> Parse(std::string_view text, const std::string& path);
 
   // The standard whose metrics a details file of these rules has for a result of the device.
   // `api`: "add", "fft.rfft". kNone: the rules have no metrics for the dtype.
