@@ -238,6 +238,15 @@ void FirstCheck::JudgeOurs(const kernels::Accuracy& a, std::string_view dtype,
   if (a.count > 1 && cosine <= limits.cosine)
     return end(Verdict::kError,
                fmt::format("cosine {:.6g} is not above {}", cosine, limits.cosine));
+  if (dtype.starts_with("torch.float8")) {
+    // Their relative errors are those of the rounding.
+    const double share = Share(a.ulp_above, a.count),
+                 limit = standards_.second_check().ulp_share_half;
+    if (share < limit) return end(Verdict::kPass, "");
+    return end(Verdict::kError,
+               fmt::format("{:.6g} of the elements are more than 1 ULP away, not less than {}",
+                           share, limit));
+  }
   // Small gradients are judged like large ones.
   const double most = std::max(limits.max_abs_error * std::min(1.0, a.max_golden),
                                limits.half_max_error.Of(dtype) * a.max_golden);
@@ -327,11 +336,8 @@ Result<CheckedOutput> FirstCheck::CompareTensors(std::string_view api, const Ten
     return end(options_.rules == Rules::k26 || !old() ? Verdict::kSkip : Verdict::kError,
                "There is not bench calculation result.");
   }
-  const auto has_accuracy = [](DType d) {
-    return d == DType::kFloat16 || d == DType::kBFloat16 || d == DType::kFloat32 ||
-           d == DType::kFloat64;
-  };
-  if (group != Group::kFloat || !has_accuracy(device.dtype) || !has_accuracy(golden.dtype)) {
+  if (group != Group::kFloat || !kernels::HasAccuracy(device.dtype) ||
+      !kernels::HasAccuracy(golden.dtype)) {
     MSPROBE_ASSIGN_OR_RETURN(out, CompareExactly(api, device, golden, std::move(out), pool));
     return finish();
   }

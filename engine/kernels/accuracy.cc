@@ -211,6 +211,22 @@ AccuracyNode AccuracyOfChunk(const ChunkPair& pair, const AccuracyFactors& facto
 
 }  // namespace
 
+bool HasAccuracy(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat64:
+    case DType::kFloat32:
+    case DType::kFloat16:
+    case DType::kBFloat16:
+    case DType::kFloat8E4M3FN:
+    case DType::kFloat8E5M2:
+    case DType::kFloat8E4M3FNUZ:
+    case DType::kFloat8E5M2FNUZ:
+      return true;
+    default:
+      return false;
+  }
+}
+
 double Accuracy::Cosine() const {
   constexpr double kLeast = 0x1p-900;
   if (!std::isfinite(dd + gg + dg) || dd < kLeast || gg < kLeast)
@@ -230,9 +246,8 @@ Result<Accuracy> ComputeAccuracy(const TensorView& device, const TensorView& gol
   }
   for (const DType dtype : {device.dtype, golden.dtype, limits.golden_as, limits.ulp_of}) {
     if (!HasAccuracy(dtype)) {
-      return Unsupported(
-          "accuracy is measured for float16, bfloat16, float32 and float64, not for " +
-          std::string(DTypeShortName(dtype)));
+      return Unsupported("accuracy is measured for floats of at least 8 bits, not for " +
+                         std::string(DTypeShortName(dtype)));
     }
   }
   if (count == 0) return Accuracy();

@@ -22,7 +22,7 @@ struct AccuracyLimits {
   double rtol = 0x1p-20;         // a normal pair fails when its relative error > rtol
   double ulp_limit = 1;          // ULP errors above this are counted
   // The float format to which the golden is rounded before it is compared for equality and sign of
-  // the error, and which decides whether the golden is finite. float16, bfloat16, float32, float64.
+  // the error, and which decides whether the golden is finite.
   DType golden_as = DType::kFloat32;
   DType ulp_of = DType::kFloat32;  // the format whose unit in the last place is the unit of errors
   // Where G == 0: true takes the unit of 1.0 (a rule of the older tools, which hides errors); false
@@ -68,7 +68,11 @@ struct Accuracy {
   double Cosine() const;
 };
 
-// `device` float16, bfloat16, float32 or float64; `golden` float32 or float64, or a device dtype; of
+// Whether ComputeAccuracy takes the dtype: float64, float32, float16, bfloat16, and the fp8 formats with
+// a mantissa.
+bool HasAccuracy(DType dtype);
+
+// Two tensors of such dtypes; the golden one has the higher precision. They are of
 // equal element count (the caller decides whether shapes agree), any strides. Deterministic as
 // ComputeStats. Errors: kInvalidArgument for other counts, kUnsupported for other dtypes.
 //

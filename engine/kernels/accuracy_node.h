@@ -14,11 +14,6 @@
 
 namespace msprobe::kernels {
 
-inline bool HasAccuracy(DType dtype) {
-  return dtype == DType::kFloat16 || dtype == DType::kBFloat16 || dtype == DType::kFloat32 ||
-         dtype == DType::kFloat64;
-}
-
 inline double PowerOfTwo(int exponent) {
   return std::bit_cast<double>(static_cast<uint64_t>(exponent + 1023) << 52);
 }
@@ -39,6 +34,16 @@ struct AccuracyFactors {
         break;
       case DType::kBFloat16:
         largest = 0x1.fep127;
+        break;
+      case DType::kFloat8E4M3FN:
+        largest = 448;
+        break;
+      case DType::kFloat8E4M3FNUZ:
+        largest = 240;
+        break;
+      case DType::kFloat8E5M2:
+      case DType::kFloat8E5M2FNUZ:
+        largest = 57344;
         break;
       case DType::kFloat32:
         largest = std::numeric_limits<float>::max();

@@ -182,6 +182,19 @@ TEST(Ours, Metrics) {
   EXPECT_EQ(fewer.CompareTensors("add", d.view(), g.view())->row[kMaxAbsError], "0.500");
 }
 
+// A result in fp8 is the golden, rounded: its relative errors are large, its ULP errors are not.
+TEST(Ours, Fp8) {
+  const Tensor g = Of<float>(DType::kFloat32, {1.05F, -2.1F, 3.1F, 0.0F});
+  const CheckedOutput near =
+      Ours("matmul", Of<uint8_t>(DType::kFloat8E4M3FN, {0x38, 0xc0, 0x44, 0}), g);
+  EXPECT_EQ(near.verdict, Verdict::kPass) << near.row[kMessage];
+  EXPECT_EQ(near.row[kUlpShare], "0.00000000000000");
+  const CheckedOutput far =
+      Ours("matmul", Of<uint8_t>(DType::kFloat8E4M3FN, {0x3a, 0xc0, 0x44, 0}), g);
+  EXPECT_EQ(far.verdict, Verdict::kError);
+  EXPECT_THAT(far.row[kMessage], HasSubstr("0.25 of the elements"));
+}
+
 TEST(Ours, Dropout) {
   std::vector<float> half(200, 1.0F), none(200, 1.0F);
   for (size_t i = 0; i < 100; ++i) half[2 * i] = 0;

@@ -11,7 +11,9 @@
 namespace msprobe::kernels {
 namespace {
 
-constexpr DType kFloats[] = {DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64};
+constexpr DType kFloats[] = {DType::kFloat16, DType::kBFloat16,     DType::kFloat32,
+                             DType::kFloat64, DType::kFloat8E4M3FN, DType::kFloat8E5M2};
+constexpr size_t kFloatCount = std::size(kFloats);
 
 void ExpectSame(const Accuracy& a, const Accuracy& b, const std::string& what) {
   const auto count = [&](int64_t x, int64_t y, const char* field) {
@@ -77,8 +79,8 @@ AccuracyLimits LimitsOf(DType device, Random& random) {
 // Every pair of float dtypes, many layouts, every SIMD target, against the scalar definition.
 TEST(Accuracy, EqualsScalarOnEveryTarget) {
   Random random(31);
-  for (int i = 0; i < 480; ++i) {
-    const DType device = kFloats[i % 4], golden = kFloats[i / 4 % 4];
+  for (size_t i = 0; i < 480; ++i) {
+    const DType device = kFloats[i % kFloatCount], golden = kFloats[i / kFloatCount % 4];
     const Values values = static_cast<Values>(random() % 3);
     const RandomTensor d = MakeRandomTensor(random, device, values, i % 20 == 0 ? 30000 : 2000);
     const int64_t n = d.view().numel();
@@ -223,6 +225,29 @@ TEST(Accuracy, TheGoldenIsRounded) {
   EXPECT_EQ(
       Compute(Flat(brain.data(), DType::kBFloat16, n), gv, {.golden_as = DType::kBFloat16}).unequal,
       0);
+}
+
+// Every fp8 number is the golden that was rounded to it.
+TEST(Accuracy, Fp8) {
+  for (const DType dtype :
+       {DType::kFloat8E4M3FN, DType::kFloat8E5M2, DType::kFloat8E4M3FNUZ, DType::kFloat8E5M2FNUZ}) {
+    std::vector<uint8_t> all;
+    std::vector<float> golden;
+    for (int bits = 0; bits < 256; ++bits) {
+      const uint8_t byte = static_cast<uint8_t>(bits);
+      const double value = ElementToDouble(dtype, &byte);
+      if (!std::isfinite(value)) continue;
+      all.push_back(byte);
+      golden.push_back(static_cast<float>(value * (1 + 0x1p-8)));
+    }
+    const int64_t n = static_cast<int64_t>(all.size());
+    const Accuracy a = Compute(Flat(all.data(), dtype, n), Flat(golden.data(), DType::kFloat32, n),
+                               {.golden_as = dtype, .ulp_of = dtype});
+    EXPECT_EQ(a.unequal, 0) << DTypeShortName(dtype);
+    EXPECT_EQ(a.finite, n);
+    EXPECT_EQ(a.ulp_above, 0);
+    EXPECT_LT(a.max_ulp, 0.5);
+  }
 }
 
 TEST(Accuracy, NotFinite) {
