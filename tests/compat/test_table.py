@@ -11,6 +11,7 @@ IDS = [
     *(f"R-C-U{number}" for number in range(1, 3)),
     *(f"R-C-Q{number}" for number in range(1, 5)),
     *(f"R-C-E{number}" for number in range(1, 20)),
+    *(f"R-D-P{number}" for number in range(1, 4)),
     *(f"R-D-G{number}" for number in range(1, 6)),
     *(f"R-X{number:02}" for number in range(1, 11)),
 ]
