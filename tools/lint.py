@@ -1,8 +1,8 @@
 """Checks the layout of our source files; with --fix, formats them where a tool can do it.
 
-Checks: clang-format on C++, ruff on Python, shell syntax, no trailing blanks, a newline at the end,
-functions of at most 80 lines and files of at most 600 (exceptions and their reasons: LONGER), and
-that files named in comments and documents exist. Data files are not checked.
+Checks: clang-format on C++, ruff on Python, shell syntax, no trailing blanks, no marks of a merge,
+a newline at the end, functions of at most 80 lines and files of at most 600 (exceptions and their
+reasons: LONGER), and that files named in comments and documents exist. Data files are not checked.
 """
 
 import argparse
@@ -84,6 +84,11 @@ def text_problems(path: Path) -> list:
         f"{path}:{number}: blanks at the end of the line"
         for number, line in enumerate(lines, 1)
         if line != line.rstrip()
+    ]
+    problems += [
+        f"{path}:{number}: a mark of a merge"
+        for number, line in enumerate(lines, 1)
+        if line.startswith(("<" * 7 + " ", ">" * 7 + " "))
     ]
     if content and not content.endswith("\n"):
         problems.append(f"{path}:{len(lines)}: no newline at the end of the file")
