@@ -90,9 +90,14 @@ void Console::Error(const Status& status) { Warn(status.ToString()); }
 void Console::Interrupted(int signal) {
   if (progress_) progress_->Clear();
   const char* name = ::strsignal(signal);
+  const std::lock_guard lock(last_words_mutex_);
   (void)WriteAll(STDERR_FILENO,
-                 fmt::format("stopped ({}): files that were not complete are removed\n",
-                             name == nullptr ? "signal" : name));
+                 fmt::format("stopped ({}): {}\n", name == nullptr ? "signal" : name, last_words_));
+}
+
+void Console::SetLastWords(std::string text) {
+  const std::lock_guard lock(last_words_mutex_);
+  last_words_ = std::move(text);
 }
 
 void Console::ClearProgress() {

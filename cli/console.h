@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -48,6 +49,8 @@ class Console {
   void Error(const Status& status);
   // The last words when a signal ends the program. Called on another thread.
   void Interrupted(int signal);
+  // What Interrupted says of the work that was stopped, without an end of line.
+  void SetLastWords(std::string text);
 
   Status Flush();
 
@@ -61,6 +64,8 @@ class Console {
   Status failed_;
   bool is_terminal_, colors_;
   int width_ = 100, height_ = 24;
+  std::mutex last_words_mutex_;
+  std::string last_words_ = "files that were not complete are removed";
   std::unique_ptr<ProgressLine> progress_;  // null: nobody is watching
 };
 

@@ -1,22 +1,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <ctime>
-#include <set>
-#include <thread>
 
 #include "cli/compare_output.h"
-#include "cli/program.h"
+#include "cli/replay_flags.h"
 #include "cli/verb.h"
+#include "engine/accuracy/check_config.h"
 #include "engine/accuracy/checked_call.h"
 #include "engine/accuracy/standards.h"
 #include "engine/base/file.h"
-#include "engine/base/memory_size.h"
 #include "engine/base/text.h"
 #include "engine/dump/read/reader.h"
 #include "engine/dump/read/source_line.h"
-#include "engine/formats/text/json.h"
 #include "engine/replay/recorded_call.h"
 #include "engine/workers/worker_pool.h"
 
@@ -28,45 +24,12 @@ using accuracy::Verdict;
 
 constexpr size_t kWorst = 10;
 
-// Section `run_ut` or `acc_check` of config.json.
-struct CheckConfig {
-  std::vector<std::string> white_list, black_list;
-  std::string error_data_path;
-};
-
-Result<CheckConfig> ReadCheckConfig(const std::string& path) {
-  CheckConfig config;
-  if (path.empty()) return config;
-  MSPROBE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
-  MSPROBE_ASSIGN_OR_RETURN(const formats::JsonValue root, formats::ParseJson(file.bytes(), path));
-  for (const char* section : {"run_ut", "acc_check"}) {
-    const formats::JsonValue* values = root.Find(section);
-    if (values == nullptr) continue;
-    for (auto [key, list] : {std::pair{"white_list", &config.white_list},
-                             std::pair{"black_list", &config.black_list}}) {
-      const formats::JsonValue* names = values->Find(key);
-      if (names == nullptr) continue;
-      for (const formats::JsonValue& name : names->items) {
-        if (name.kind != formats::JsonValue::Kind::kString) {
-          return Status(ErrorCode::kInvalidConfig)
-              .At(fmt::format("{}:{}", path, name.line))
-              .Expected(fmt::format("names of APIs in \"{}\"", key))
-              .Found(name.Describe());
-        }
-        list->push_back(name.text);
-      }
-    }
-    if (const formats::JsonValue* folder = values->Find("error_data_path"))
-      config.error_data_path = folder->text;
-  }
-  return config;
-}
-
 // What the terminal says in the end.
 struct CheckSummary {
   int64_t count[accuracy::kVerdictNames.size()] = {};
   std::vector<CheckedCall> bad;  // errors, then warnings: the first ten of each
   int64_t lost = 0;              // calls whose worker crashed, hung or took too much memory
+  std::string log;               // what the workers printed; "" when nothing was lost
 
   void Add(const CheckedCall& call) {
     const Verdict worst = Worse(call.forward, call.backward);
@@ -95,65 +58,53 @@ class RunUt : public Verb {
   }
 
   void AddFlags(Flags& flags) override {
-    flags
-        .Text("--api_info_file", &dump_,
-              "dump.json, or a folder with one; of level L1 or mix, with statistics or tensors")
-        .TypeName("PATH")
-        .Required();
+    replay_.Add(flags, many_);
     flags.Text("-o,--out_path", &output_, "folder for the two csv files; created when missing")
         .TypeName("FOLDER")
         .ShowDefault();
-    flags
-        .Texts("-d,--device", &devices_,
-               many_ ? "numbers of the devices; processes are spread over them"
-                     : "number of the device: an NPU, else a GPU, else the CPU")
-        .TypeName("NUMBER");
-    if (many_) {
-      flags.Number("-n,--num_splits", &splits_,
-                   "number of processes. Default: one for each core, at most 8");
-    }
     flags
         .Text("--result_csv_path", &resume_,
               "go on with the accuracy_checking_result_TIME.csv of a run that was stopped")
         .TypeName("FILE");
     flags.Switch("-f,--filter_api", &distinct_,
                  "execute only the first of several calls with equal types, shapes and values");
-    flags.Text("--config_path", &config_, "config.json with a section run_ut or acc_check")
+    flags.Text("--config_path", &config_path_, "config.json with a section run_ut or acc_check")
         .TypeName("FILE");
     flags.Switch("--save_error_data", &save_, "keep inputs and outputs of calls that do not pass");
-    flags.Switch("-j,--jit_compile", &jit_, "NPU: compile operators just in time");
     flags.Text("--as", &as_, "judge as this generation of msprobe did: 1.0, 8 or 26")
         .OneOf({"1.0", "8", "26"});
-    flags.Number("--seed", &seed_, "of elements that are made from statistics").ShowDefault();
-    flags.Number("--timeout", &timeout_, "seconds that one call may take").ShowDefault();
-    flags.Text("--memory", &memory_, "memory that one process may take, such as 4GB. Default: any")
-        .TypeName("SIZE");
     flags.Text("--format", &format_, "what is printed").OneOf({"table", "json"});
     flags.Switch("--exit-code", &exit_code_, "exit with 1 unless every call passes");
   }
 
   Result<int> Run(Console& out) override {
-    MSPROBE_ASSIGN_OR_RETURN(const CheckConfig config, ReadCheckConfig(config_));
-    MSPROBE_ASSIGN_OR_RETURN(const Dump dump, dump::ReadDump(dump_));
+    if (!config_path_.empty()) {
+      MSPROBE_ASSIGN_OR_RETURN(config_, accuracy::ReadCheckConfig(config_path_));
+    }
+    const std::string time = TimeStamp(static_cast<long long>(std::time(nullptr)));
+    MSPROBE_ASSIGN_OR_RETURN(const accuracy::Rules rules, accuracy::RulesFromName(as_));
+    MSPROBE_ASSIGN_OR_RETURN(workers::PoolOptions pool, replay_.Pool(WorkerOptions(time), out));
+    MSPROBE_ASSIGN_OR_RETURN(const Dump dump, dump::ReadDump(replay_.dump));
     const std::vector<replay::RecordedCall> calls =
-        replay::CallsOf(dump, {.white_list = {config.white_list.begin(), config.white_list.end()},
-                               .black_list = {config.black_list.begin(), config.black_list.end()},
+        replay::CallsOf(dump, {.white_list = config_.white_list,
+                               .black_list = config_.black_list,
                                .distinct = distinct_});
     if (calls.empty()) {
       return InvalidArgument()
-          .At(dump_)
+          .At(replay_.dump)
           .Expected("calls of APIs")
           .Found(fmt::format("{} entries, none of them chosen", dump.records.size()))
           .Hint("record with level L1 or mix; white_list and black_list choose");
     }
-    const std::string time = TimeStamp(static_cast<long long>(std::time(nullptr)));
-    MSPROBE_ASSIGN_OR_RETURN(const accuracy::Rules rules, accuracy::RulesFromName(as_));
     MSPROBE_ASSIGN_OR_RETURN(accuracy::CheckFiles files,
                              resume_.empty() ? accuracy::CheckFiles::Create(output_, time, rules)
                                              : accuracy::CheckFiles::Resume(resume_, rules));
-    const auto done_before = static_cast<size_t>(files.done());
-    std::vector<size_t> left;  // indices into calls
+    out.SetLastWords("what is done stays; go on with -csv_path " + files.result_path());
+    pool.log =
+        JoinPath(DirectoryName(files.result_path()), fmt::format("accuracy_checking_{}.log", time));
     CheckSummary summary;
+    for (const CheckedCall& call : files.earlier()) summary.Add(call);
+    std::vector<size_t> left;  // indices into calls
     for (size_t i = 0; i < calls.size(); ++i) {
       if (files.IsDone(calls[i].name)) continue;
       if (calls[i].skip.empty()) {
@@ -165,22 +116,21 @@ class RunUt : public Verb {
       MSPROBE_RETURN_IF_ERROR(files.Add(skipped));
       summary.Add(skipped);
     }
-    MSPROBE_RETURN_IF_ERROR(Check(config, calls, left, time, out, &files, &summary));
+    MSPROBE_RETURN_IF_ERROR(Check(calls, left, pool, out, &files, &summary));
     format_ == "json" ? PrintJson(dump, calls, summary, files, out)
-                      : PrintTable(dump, calls, summary, done_before, files, out);
+                      : PrintTable(dump, calls, summary, files, out);
     const bool passes = summary.of(Verdict::kError) + summary.of(Verdict::kWarning) == 0;
     return exit_code_ && !passes ? kExitDiffers : kExitOk;
   }
 
  private:
-  Status Check(const CheckConfig& config, const std::vector<replay::RecordedCall>& calls,
-               const std::vector<size_t>& left, const std::string& time, Console& out,
-               accuracy::CheckFiles* files, CheckSummary* summary) {
-    MSPROBE_ASSIGN_OR_RETURN(workers::PoolOptions pool, Pool(config, time));
+  Status Check(const std::vector<replay::RecordedCall>& calls, const std::vector<size_t>& left,
+               const workers::PoolOptions& pool, Console& out, accuracy::CheckFiles* files,
+               CheckSummary* summary) {
     std::vector<std::string> tasks;
     for (const size_t i : left) tasks.push_back(std::to_string(i));
     Status failed;
-    out.Progress("checked {} of {} calls", 0, tasks.size());
+    if (!tasks.empty()) out.Progress("starting {}", "Python");
     size_t ended = 0;
     const Status status =
         workers::RunTasks(tasks, pool, [&](size_t task, const workers::TaskResult& result) {
@@ -198,11 +148,15 @@ class RunUt : public Verb {
           }
           failed = files->Add(call);
           summary->Add(call);
-          out.Progress("checked {} of {} calls", ++ended, tasks.size());
+          out.ProgressOf("checking calls", ++ended, tasks.size());
           return failed.ok();
         });
-    (void)RemoveFile(pool.log);
     if (failed.ok()) failed = status;
+    if (failed.ok() && summary->lost == 0) {
+      (void)RemoveFile(pool.log);
+    } else {
+      summary->log = pool.log;
+    }
     if (!failed.ok()) {
       return std::move(failed).Hint(
           fmt::format("what is done stays; go on with -csv_path {}", files->result_path()));
@@ -210,64 +164,17 @@ class RunUt : public Verb {
     return Status::Ok();
   }
 
-  Result<workers::PoolOptions> Pool(const CheckConfig& config, const std::string& time) const {
-    std::set<int> numbers;
-    for (const std::string& text : devices_) {
-      int number = -1;
-      const auto end = std::from_chars(text.data(), text.data() + text.size(), number);
-      if (end.ec != std::errc() || end.ptr != text.data() + text.size() || number < 0 ||
-          !numbers.insert(number).second)
-        return InvalidArgument().Expected("different device numbers from 0 on").Found(text);
-    }
-    if (numbers.empty()) numbers.insert(0);
-    const auto cores = static_cast<int64_t>(std::max(1u, std::thread::hardware_concurrency()));
-    const int64_t count = !many_ ? 1 : splits_ > 0 ? splits_ : std::min<int64_t>(8, cores);
-    if (count > 64) {
-      return InvalidArgument().Expected("-n from 1 to 64").Found(std::to_string(count));
-    }
-    workers::PoolOptions pool;
-    pool.seconds = static_cast<double>(timeout_);
-    pool.log = JoinPath(output_, fmt::format("accuracy_checking_{}.log", time));
-    MSPROBE_RETURN_IF_ERROR(MakeDirectories(output_));
-    if (!memory_.empty()) {
-      MSPROBE_ASSIGN_OR_RETURN(pool.bytes, ParseMemorySize(memory_));
-    }
-    std::string python;
-    for (const char* name : {"python", "python3"}) {
-      if (python.empty()) python = BesideThisProgram(name);
-    }
-    if (python.empty()) python = "python3";
-    auto number = numbers.begin();
-    for (int64_t i = 0; i < count; ++i) {
-      pool.workers.push_back(
-          {python, "-m", "msprobe.pytorch.replay_worker", Options(config, *number, time, count)});
-      if (++number == numbers.end()) number = numbers.begin();
-    }
-    return pool;
-  }
-
-  std::string Options(const CheckConfig& config, int device, const std::string& time,
-                      int64_t processes) const {
-    std::string text = "{\"dump\": ";
-    const auto list = [&](const char* key, const std::vector<std::string>& names) {
-      text += fmt::format(", \"{}\": [", key);
-      for (size_t i = 0; i < names.size(); ++i) {
-        if (i > 0) text += ", ";
-        AppendJsonString(&text, names[i]);
-      }
-      text += ']';
+  ReplayOptions WorkerOptions(const std::string& time) const {
+    const std::string base = config_.error_data_path.empty() ? output_ : config_.error_data_path;
+    return {
+        {"white_list", JsonList(config_.white_list)},
+        {"black_list", JsonList(config_.black_list)},
+        {"distinct", JsonBool(distinct_)},
+        {"error_data", QuotedJson(save_ ? JoinPath(base, "ut_error_data" + time) : "")},
+        {"rules", QuotedJson(as_)},
+        {"precision", std::to_string(config_.precision)},
+        {"within_one", JsonList(config_.quantization_api_list)},
     };
-    AppendJsonString(&text, dump_);
-    list("white_list", config.white_list);
-    list("black_list", config.black_list);
-    const std::string base = config.error_data_path.empty() ? output_ : config.error_data_path;
-    text += ", \"error_data\": ";
-    AppendJsonString(&text, save_ ? JoinPath(base, "ut_error_data" + time) : "");
-    text += fmt::format(
-        ", \"distinct\": {}, \"device\": {}, \"seed\": {}, \"rules\": \"{}\", \"precision\": 14, "
-        "\"jit_compile\": {}, \"processes\": {}}}",
-        distinct_, device, seed_, as_, jit_, processes);
-    return text;
   }
 
   // "train.py:41 in forward: y = F.gelu(x)"; "".
@@ -291,18 +198,18 @@ class RunUt : public Verb {
   }
 
   void PrintTable(const Dump& dump, const std::vector<replay::RecordedCall>& calls,
-                  const CheckSummary& s, size_t done_before, const accuracy::CheckFiles& files,
-                  Console& out) const {
+                  const CheckSummary& s, const accuracy::CheckFiles& files, Console& out) const {
     out.Print("{} calls: {} pass, {} warning, {} error, {} SKIP\n", calls.size(),
               s.of(Verdict::kPass), s.of(Verdict::kWarning), s.of(Verdict::kError),
               s.of(Verdict::kSkip));
     const auto modules = std::count_if(dump.records.begin(), dump.records.end(),
                                        [](const Record& r) { return r.is_module; });
     if (modules > 0) out.Print("{} entries of modules are not executed\n", modules);
-    if (done_before > 0) out.Print("{} calls were done before\n", done_before);
+    if (const size_t before = files.earlier().size(); before > 0)
+      out.Print("{} of them were done before\n", before);
     if (s.lost > 0) {
-      out.Print("{} {} a process that crashed, hung or took too much memory\n", s.lost,
-                s.lost == 1 ? "call ended" : "calls ended");
+      out.Print("{} {} a process that crashed, hung or took too much memory; it printed: {}\n",
+                s.lost, s.lost == 1 ? "call ended" : "calls ended", s.log);
     }
     for (const CheckedCall& call : s.bad) {
       out.Print("\n{:<7}  {}\n", VerdictName(CheckSummary::Worse(call.forward, call.backward)),
@@ -343,10 +250,10 @@ class RunUt : public Verb {
 
   const std::string_view name_;
   const bool many_;
-  std::string dump_, output_ = "./", resume_, config_, as_, memory_, format_ = "table";
-  std::vector<std::string> devices_;
-  int64_t splits_ = 0, seed_ = 1234, timeout_ = 600;
-  bool distinct_ = false, save_ = false, jit_ = false, exit_code_ = false;
+  ReplayFlags replay_;
+  accuracy::CheckConfig config_;
+  std::string output_ = "./", resume_, config_path_, as_, format_ = "table";
+  bool distinct_ = false, save_ = false, exit_code_ = false;
 };
 
 }  // namespace

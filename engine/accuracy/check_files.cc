@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 
 #include "engine/accuracy/check_csv.h"
 #include "engine/accuracy/row_verdict.h"
@@ -72,6 +73,27 @@ Status Twice(const std::string& path, std::string_view name) {
       .Hint("remove one of the rows, or begin anew without the file");
 }
 
+// Of the spellings of all generations. False: it is none.
+bool ReadVerdict(std::string_view text, Verdict* verdict) {
+  text = Trim(text);
+  if (text.empty()) {
+    *verdict = Verdict::kBlank;
+    return true;
+  }
+  for (size_t v = 0; v < kVerdictNames.size(); ++v) {
+    *verdict = static_cast<Verdict>(v);
+    if (text == SpelledVerdict(*verdict, Rules::kOurs) ||
+        text == SpelledVerdict(*verdict, Rules::k1))
+      return true;
+  }
+  return false;
+}
+
+// Where the rows of one call stand: most often without others between them.
+struct RowsOfCall {
+  size_t first = 0, count = 0;
+};
+
 std::string FirstMessage(const CheckedCall& call, bool only_skip) {
   for (const std::vector<DetailsRow>* rows : {&call.forward_rows, &call.backward_rows}) {
     for (const DetailsRow& row : *rows) {
@@ -80,6 +102,33 @@ std::string FirstMessage(const CheckedCall& call, bool only_skip) {
     }
   }
   return "";
+}
+
+Result<CheckedCall> EarlierCall(const std::string& path, const Row& result,
+                                std::span<const Row> details) {
+  CheckedCall call{.name = result[kCall]};
+  for (const auto& [column, verdict] :
+       {std::pair{kForward, &call.forward}, std::pair{kBackward, &call.backward}}) {
+    if (!ReadVerdict(result[column], verdict)) {
+      return InvalidDump(path)
+          .Expected("pass, warning, error, SKIP or a blank as verdict of " +
+                    Excerpt(call.name, 100))
+          .Found(Excerpt(result[column]));
+    }
+  }
+  if (result.size() > kResultMessage) call.message = Trim(result[kResultMessage]);
+  const bool passes = call.forward == Verdict::kPass &&
+                      (call.backward == Verdict::kPass || call.backward == Verdict::kBlank);
+  if (passes) return call;
+  for (const Row& row : details) {
+    const OutputName name = ParseOutputName(row[kApiName]);
+    if (name.call != call.name) continue;
+    const bool forward = name.direction == "forward";
+    DetailsRow& copy = (forward ? call.forward_rows : call.backward_rows).emplace_back();
+    std::copy(row.begin(), row.end(), copy.begin());
+  }
+  if (call.message == FirstMessage(call, /*only_skip=*/false)) call.message.clear();
+  return call;
 }
 
 }  // namespace
@@ -128,10 +177,14 @@ Result<CheckFiles> CheckFiles::Resume(const std::string& result_path, Rules rule
   MSPROBE_ASSIGN_OR_RETURN(
       const std::vector<Row> details,
       ReadRows(details_path, kDetailsTitles[0], kDetailsColumns, kDetailsColumns));
-  std::set<std::string_view> outputs, with_details;
-  for (const Row& row : details) {
-    if (!outputs.insert(row[kApiName]).second) return Twice(details_path, row[kApiName]);
-    with_details.insert(ParseOutputName(row[kApiName]).call);
+  std::set<std::string_view> outputs;
+  std::map<std::string_view, RowsOfCall> with_details;
+  for (size_t i = 0; i < details.size(); ++i) {
+    const std::string_view output = details[i][kApiName];
+    if (!outputs.insert(output).second) return Twice(details_path, output);
+    RowsOfCall& rows = with_details[ParseOutputName(output).call];
+    if (rows.count == 0) rows.first = i;
+    rows.count = i + 1 - rows.first;
   }
   CheckFiles files(rules);
   CheckCsv details_csv, result_csv;
@@ -143,9 +196,15 @@ Result<CheckFiles> CheckFiles::Resume(const std::string& result_path, Rules rule
     if (!seen.insert(call).second) return Twice(result_path, call);
     if (row[kForward] == "SKIP" || row[kBackward] == "SKIP") continue;
     // The older tools write no details of dropout.
-    if (!with_details.contains(call) && call.find("dropout") == std::string::npos) continue;
+    const auto rows = with_details.find(call);
+    if (rows == with_details.end() && call.find("dropout") == std::string::npos) continue;
+    const RowsOfCall which = rows == with_details.end() ? RowsOfCall{} : rows->second;
+    MSPROBE_ASSIGN_OR_RETURN(
+        CheckedCall earlier,
+        EarlierCall(result_path, row, std::span(details).subspan(which.first, which.count)));
     result_csv.AddRow(row);
     files.done_.insert(call);
+    files.earlier_.push_back(std::move(earlier));
   }
   for (const Row& row : details) {
     if (files.IsDone(ParseOutputName(row[kApiName]).call)) details_csv.AddRow(row);

@@ -43,7 +43,8 @@ class CheckFiles {
   static Result<CheckFiles> Resume(const std::string& result_path, Rules rules = Rules::kOurs);
 
   bool IsDone(std::string_view call) const { return done_.contains(call); }
-  int64_t done() const { return static_cast<int64_t>(done_.size()); }
+  // What an earlier run found and is kept, with the rows that do not pass.
+  const std::vector<CheckedCall>& earlier() const { return earlier_; }
   // Appends the rows of the details, then the row of the result: one write each, so that after a kill
   // a call of the result file has all its rows. A call that IsDone is an error.
   Status Add(const CheckedCall& call);
@@ -58,6 +59,7 @@ class CheckFiles {
   Rules rules_;
   AppendFile result_, details_;
   std::set<std::string, std::less<>> done_;
+  std::vector<CheckedCall> earlier_;
 };
 
 }  // namespace msprobe::accuracy

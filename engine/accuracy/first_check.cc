@@ -281,7 +281,8 @@ Result<CheckedOutput> FirstCheck::CompareExactly(std::string_view api, const Ten
   DetailsRow& row = out.row;
   std::string_view dtype = DTypeShortName(golden.dtype);
   if (options_.rules == Rules::k26 || !old()) {
-    if (standards_.IsWithinOne(api) && DTypeKindOf(golden.dtype) != DTypeKind::kComplex) {
+    const bool within_one = standards_.IsWithinOne(api) || options_.within_one.contains(api);
+    if (within_one && DTypeKindOf(golden.dtype) != DTypeKind::kComplex) {
       const bool good = diff.max_abs_error <= 1;
       row[kMaxAbsError] = Spell(diff.max_abs_error);
       row[kMessage] = fmt::format(

@@ -6,6 +6,8 @@
 //   const Verdict forward = check.Combine({{out.verdict}});   // of all outputs of the call
 #pragma once
 
+#include <functional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,6 +26,8 @@ struct FirstCheckOptions {
   Rules rules = Rules::kOurs;
   int decimals = 14;                     // of numbers in the files: key `precision`, 0 to 20
   const Standards* standards = nullptr;  // null: those of the program
+  // APIs whose integers may differ by one, in addition to those of the standards.
+  std::set<std::string, std::less<>> within_one = {};
 };
 
 // `row` has everything but the name of the output.

@@ -1,5 +1,6 @@
 // Bindings for the accuracy pre-check: what one worker finds for one call.
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include "bindings.h"
 #include "convert.h"
@@ -17,8 +18,10 @@ using accuracy::Verdict;
 // Compares the outputs of one call after the other.
 class PreCheck {
  public:
-  PreCheck(const std::string& rules, int decimals)
-      : check_({.rules = ValueOrRaise(accuracy::RulesFromName(rules)), .decimals = decimals}) {}
+  PreCheck(const std::string& rules, int decimals, const std::vector<std::string>& within_one)
+      : check_({.rules = ValueOrRaise(accuracy::RulesFromName(rules)),
+                .decimals = decimals,
+                .within_one = {within_one.begin(), within_one.end()}}) {}
 
   void Begin(const std::string& name, const std::string& skip) {
     call_ = {.name = name};
@@ -58,6 +61,12 @@ class PreCheck {
     (forward ? call_.forward_rows : call_.backward_rows).push_back(std::move(out.row));
   }
 
+  // What else there is to say of the call; its verdict stays.
+  void Note(const std::string& text) {
+    if (!call_.message.empty()) call_.message += "; ";
+    call_.message += text;
+  }
+
   std::string End() {
     call_.forward = forward_.empty() ? Verdict::kSkip : check_.Combine(forward_);
     call_.backward = backward_.empty() ? Verdict::kBlank : check_.Combine(backward_);
@@ -81,12 +90,14 @@ class PreCheck {
 void BindAccuracy(nb::module_& m) {
   using namespace nb::literals;
   nb::class_<PreCheck>(m, "PreCheck", "Compares a device's outputs with golden ones, call by call.")
-      .def(nb::init<const std::string&, int>(), "rules"_a, "decimals"_a)
+      .def(nb::init<const std::string&, int, const std::vector<std::string>&>(), "rules"_a,
+           "decimals"_a, "within_one"_a)
       .def("begin", &PreCheck::Begin, "name"_a, "skip"_a, "Begin a call; skip: why it is skipped.")
       .def("skip", &PreCheck::Skip, "why"_a, "The call is skipped after all.")
       .def("fail", &PreCheck::Fail, "why"_a, "The call raised on the device.")
       .def("output", &PreCheck::Output, "direction"_a, "api"_a, "device"_a.none(),
            "golden"_a.none(), "Compare one output; None: that side has none.")
+      .def("note", &PreCheck::Note, "text"_a, "Add to the message of the call.")
       .def("end", &PreCheck::End, "The line that tells what was found.")
       .def_prop_ro("failed", &PreCheck::Failed);
 }

@@ -1,5 +1,7 @@
 // Bindings for executing recorded calls again: which calls, their arguments, the elements of each.
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -11,6 +13,7 @@
 #include "engine/dump/tensors/tensor_data.h"
 #include "engine/replay/input_numbers.h"
 #include "engine/replay/recorded_call.h"
+#include "engine/replay/reference_table.h"
 
 namespace msprobe::python {
 namespace {
@@ -150,6 +153,15 @@ void BindReplay(nb::module_& m) {
            "Write the recorded elements, or elements with the recorded statistics, into a "
            "contiguous tensor; low and high: the range where no statistic was recorded.")
       .def("line", &Replay::Line, "index"_a, "The source line of a call.");
+  m.def(
+      "read_references",
+      [](const std::string& path) {
+        std::map<std::string, std::pair<std::string, std::string>> table;
+        for (const auto& [api, reference] : ValueOrRaise(replay::ReadReferenceTable(path)))
+          table.emplace(api, std::pair(reference.file, reference.function));
+        return table;
+      },
+      "path"_a, "{API: (file, function)}: what computes golden results.");
 }
 
 }  // namespace msprobe::python

@@ -164,10 +164,101 @@ def test_what_fails_is_kept(run_ut, tmp_path):
         (["-d", "x"], "different device numbers"),
         (["-config", "missing.json"], "missing.json"),
         (["--memory", "lots"], "lots"),
+        (["--seed", "-1"], "expected 0 or more"),
+        (["--timeout", "0"], "expected a number of 1 or more"),
+        (["-n", "65"], "expected 1 to 64"),
+        (["--references", "missing.yaml"], "missing.yaml"),
     ],
 )
-def test_bad_flags(run_ut, flags, message):
-    assert message in run_ut(*flags, code=2)
+def test_bad_flags_write_nothing(run_ut, tmp_path, flags, message):
+    assert message in run_ut(*flags, verb="multi_run_ut", code=2)
+    assert not list(tmp_path.rglob("*.csv"))
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ({"white_list": "linear"}, 'a list as "white_list"'),
+        ({"black_list": [3]}, 'names of APIs in "black_list"'),
+        ({"error_data_path": 3}, 'a folder as "error_data_path"'),
+        ({"precision": 21}, "0 to 20 decimals"),
+        ({"is_online": True}, '"is_online" to be false'),
+        ({"whitelist": []}, "white_list, black_list"),
+        ([], "an object"),
+    ],
+)
+def test_a_wrong_config_is_one_line(run_ut, tmp_path, section, message):
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"acc_check": section}))
+    error = run_ut("-config", config, code=2)
+    assert message in error and "config.json:1" in error
+
+
+def test_one_process_uses_one_device(msprobe_bin, dump, tmp_path):
+    done = subprocess.run(
+        [msprobe_bin, "run_ut", "-api_info", dump, "-o", tmp_path, "-d", "0", "1"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0 and done.stderr == "warning: one process uses one device: 0\n"
+
+
+def test_decimals_are_those_of_the_config(run_ut, tmp_path):
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"run_ut": {"precision": 3}}))
+    cosine = rows(run_ut("-config", config)["details_csv"])[1][4]
+    assert cosine == "1.000"
+
+
+def test_a_run_that_goes_on_remembers(run_ut):
+    patch = BROKEN.format(
+        name="linear", before="", after="result = result + 1 if wanted else result"
+    )
+    first = run_ut("--exit-code", code=1, patch=patch)
+    again = run_ut("--exit-code", "-csv_path", first["result_csv"], code=1)
+    for key in ("pass", "warning", "error", "skip", "worst"):
+        assert first[key] == again[key]
+
+
+def test_what_a_lost_process_printed_is_kept(run_ut, tmp_path):
+    before = "wanted and (print('before the end'), os.kill(os.getpid(), signal.SIGKILL))"
+    run_ut(patch=BROKEN.format(name="linear", before=before, after=""))
+    (log,) = (tmp_path / "out").glob("*.log")
+    assert "before the end" in log.read_text()
+
+
+def test_memory_that_is_not_there_is_not_an_error_of_the_operation(run_ut):
+    before = "if wanted: raise RuntimeError('NPU out of memory. Tried to allocate 20 GiB')"
+    report = run_ut(patch=BROKEN.format(name="linear", before=before, after=""))
+    assert report["error"] == 0
+    (row,) = [r for r in rows(report["result_csv"]) if r[0] == "Functional.linear.0"]
+    assert row[1] == "SKIP" and "not enough memory" in row[3]
+
+
+def test_data_that_cannot_be_saved_costs_a_message(run_ut):
+    after = "result = result + 1 if wanted else result"
+    patch = BROKEN.format(name="linear", before="", after=after)
+    patch += "\ndef full(*a): raise OSError(28, 'No space left on device')\ntorch.save = full"
+    report = run_ut("-save_error_data", patch=patch)
+    assert report["lost"] == 0
+    assert "cannot save its data" in report["worst"][0]["message"]
+
+
+def test_ctrl_c_says_how_to_go_on(msprobe_bin, dump, tmp_path):
+    process = subprocess.Popen(
+        [msprobe_bin, "run_ut", "-api_info", dump, "-o", tmp_path],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not list(tmp_path.glob("*result*")):
+        time.sleep(0.005)
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=60)
+    (result,) = tmp_path.glob("accuracy_checking_result_*.csv")
+    assert f"go on with -csv_path {result}" in error
+    assert process.returncode == -signal.SIGINT
 
 
 def test_bad_dumps(run_ut, tmp_path):

@@ -4,6 +4,7 @@ The engine reads the dump and makes the elements of the inputs; this file only c
 """
 
 import contextlib
+import importlib
 import re
 
 import torch
@@ -37,15 +38,20 @@ def function_of(api):
         "Aten": torch.ops.aten,
     }
     if prefix == "NPU":
-        import torch_npu
-
-        roots["NPU"] = torch_npu
+        roots["NPU"] = _module("torch_npu")
     found = roots.get(prefix)
     for part in name.split("."):
         found = getattr(found, part, None)
     if not callable(found):
         raise Unsupported(f"this PyTorch ({torch.__version__}) has no {api}")
     return found
+
+
+def _module(name):
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise Unsupported(f"{name} is not installed: {error}") from None
 
 
 def _slice(text):
@@ -83,10 +89,13 @@ class Recorded:
         path: a ``dump.json``, or a folder with one.
         device: the device under test, ``torch.device("cpu")``.
         seed: of the elements that are made where none were stored.
+        references: ``{"NPU.npu_swiglu": function}``: computes the golden result in place of an
+            operation that has no float64, or that only some devices have.
     """
 
-    def __init__(self, path, device, seed=1234):
+    def __init__(self, path, device, seed=1234, references=None):
         self._replay = _engine.Replay(str(path), seed)
+        self._references = references or {}
         self.device = device
 
     def calls(self, white_list=(), black_list=(), distinct=False):
@@ -95,16 +104,21 @@ class Recorded:
 
     def call(self, index):
         """The call with that index in :meth:`calls`, its elements in memory."""
-        return Call(self._replay, index)
+        return Call(self._replay, index, self._references)
 
 
 class Call:
     """One recorded call; :meth:`run` executes it."""
 
-    def __init__(self, replay, index):
+    def __init__(self, replay, index, references):
         self._replay = replay
-        self.api, self._args, self._kwargs, self._gradients, self._results = replay.call(index)
-        self._domain = _DOMAINS.get(self.api.rpartition(".")[2], (-1.0, 1.0))
+        self.api, self._args, self._kwargs, self._gradients, results = replay.call(index)
+        self._base = self.api.rpartition(".")[2]
+        self._domain = _DOMAINS.get(self._base, (-1.0, 1.0))
+        self._reference = references.get(self.api)
+        self._inputs = _float_dtypes(_dtype_names([self._args, self._kwargs]))
+        self._results = _float_dtypes(results)
+        self._half = self._cast_down()
         self._stored = {}  # number of a value -> its elements, as recorded
 
     def run(self, device, golden):
@@ -142,9 +156,11 @@ class Call:
         args = _built(self._args, tensor, plain)
         kwargs = _built(self._kwargs, tensor, plain)
         args, kwargs = self._without_dropout(args, kwargs)
-        kwargs = {name: value for name, value in kwargs.items() if name != "out"}
+        if not self.api.startswith("NPU."):  # theirs write into `out` only
+            kwargs = {name: value for name, value in kwargs.items() if name != "out"}
+        function = self._function(golden)
         with self._autocast(device, golden):
-            result = function_of(self.api)(*args, **kwargs)
+            result = function(*args, **kwargs)
         results = _tensors(result)
         gradients = []
         if self._gradients is not None and leaves:
@@ -170,30 +186,30 @@ class Call:
         ]
         return torch.autograd.grad(outputs, leaves, grads, allow_unused=True)
 
-    def _dtypes(self):
-        """Float dtypes of the inputs, and of the results, as recorded."""
-        inputs = {getattr(torch, name, None) for name in _dtype_names([self._args, self._kwargs])}
-        return inputs & _FLOATS, {getattr(torch, name, None) for name in self._results} & _FLOATS
+    def _function(self, golden):
+        if self._reference is None:
+            return function_of(self.api)
+        if golden is not None:
+            return self._reference
+        try:
+            return function_of(self.api)
+        except Unsupported:  # a device without the operation computes what it stands for
+            return self._reference
 
-    @property
-    def _half(self):
+    def _cast_down(self):
         """The dtype to which autocast casts float32 inputs; None where it does not."""
-        inputs, results = self._dtypes()
-        half = results & _HALVES
-        name = self.api.rpartition(".")[2].strip("_")
+        half = self._results & _HALVES
+        name = self._base.strip("_")
         casts_down = name.startswith("conv") or name in _CAST_DOWN
-        return next(iter(half)) if half and torch.float32 in inputs and casts_down else None
-
-    def _casts(self):
-        """Whether the call itself casts: ``x.to(torch.bfloat16)``."""
-        name = self.api.rpartition(".")[2]
-        return name in ("to", "type", "type_as", "half", "bfloat16", "float", "double")
+        return next(iter(half)) if half and torch.float32 in self._inputs and casts_down else None
 
     def _autocast(self, device, golden):
         """The state of autocast in which the call was recorded, as its dtypes show it."""
-        inputs, results = self._dtypes()
-        half = (inputs | results) & _HALVES
-        if golden is not None or len(inputs | results) < 2 or not half or self._casts():
+        dtypes = self._inputs | self._results
+        half = dtypes & _HALVES
+        # x.to(torch.bfloat16) casts itself.
+        casts = self._base in ("to", "type", "type_as", "half", "bfloat16", "float", "double")
+        if golden is not None or len(dtypes) < 2 or not half or casts:
             return contextlib.nullcontext()
         return torch.autocast(device.type, dtype=half.pop())
 
@@ -245,6 +261,10 @@ def _built(value, tensor, plain):
     return tensor(*value[1:]) if value[0] == "tensor" else plain(*value)
 
 
+def _float_dtypes(names):
+    return {getattr(torch, name, None) for name in names} & _FLOATS
+
+
 def _dtype_names(value):
     if isinstance(value, dict):
         value = list(value.values())
@@ -266,6 +286,5 @@ def _tensors(value):
 def _on_host(tensor):
     if tensor is None:
         return None
-    with contextlib.suppress(AttributeError):
-        tensor = tensor.resolve_conj().resolve_neg()
+    tensor = tensor.resolve_conj().resolve_neg()
     return tensor.detach().to_dense().cpu() if tensor.is_sparse else tensor.detach().cpu()

@@ -15,7 +15,7 @@ import sys
 import torch
 
 from msprobe import _engine
-from msprobe.pytorch import replay
+from msprobe.pytorch import references, replay
 
 _PR_SET_PDEATHSIG = 1  # of prctl(2)
 
@@ -36,28 +36,35 @@ class Worker:
         self.device = device_of(options["device"])
         if self.device.type == "npu":
             torch.npu.set_compile_mode(jit_compile=options["jit_compile"])
-        self.dump = replay.Recorded(options["dump"], self.device, options["seed"])
+        functions = references.load(options["references"])
+        self.dump = replay.Recorded(options["dump"], self.device, options["seed"], functions)
         self.calls = self.dump.calls(
             options["white_list"], options["black_list"], options["distinct"]
         )
-        self.check = _engine.PreCheck(options["rules"], options["precision"])
+        self.check = _engine.PreCheck(options["rules"], options["precision"], options["within_one"])
         self.error_data = options["error_data"]
 
     def answer(self, index):
         """The line that tells what became of call ``index``."""
         name, skip = self.calls[index]
         self.check.begin(name, skip)
-        if not skip:
-            call = self.dump.call(index)
+        if skip:
+            return self.check.end()
+        call = self.dump.call(index)
+        try:
+            self._compare(call)
+        except replay.Unsupported as error:
+            self.check.skip(str(error))
+        except Exception as error:
+            self.check.fail(f"its results cannot be compared: {_first_line(error)}")
+        line = self.check.end()
+        if self.error_data and self.check.failed:
             try:
-                self._compare(call)
-            except replay.Unsupported as error:
-                self.check.skip(str(error))
-            line = self.check.end()
-            if self.error_data and self.check.failed:
                 self._save(name, call)
-            return line
-        return self.check.end()
+            except (OSError, RuntimeError) as error:  # torch.save raises both
+                self.check.note(f"cannot save its data: {error}")
+                line = self.check.end()
+        return line
 
     def _compare(self, call):
         try:
@@ -71,7 +78,10 @@ class Worker:
         except replay.Unsupported:
             raise
         except Exception as error:
-            self.check.fail(f"on {self.device}: {_first_line(error)}")
+            if "out of memory" in str(error):
+                self.check.skip(f"{self.device} has not enough memory: {_first_line(error)}")
+            else:
+                self.check.fail(f"on {self.device}: {_first_line(error)}")
             return
         for direction, made, expected in (
             ("forward", results, golden),

@@ -1,0 +1,119 @@
+#include "cli/replay_flags.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <thread>
+
+#include "cli/program.h"
+#include "engine/base/memory_size.h"
+#include "engine/base/text.h"
+#include "engine/replay/reference_table.h"
+
+namespace msprobe::cli {
+namespace {
+
+constexpr int64_t kMostProcesses = 64;
+
+// The numbers of -d, each once.
+Result<std::vector<int>> DeviceNumbers(const std::vector<std::string>& texts) {
+  std::vector<int> numbers;
+  for (const std::string& text : texts) {
+    int number = -1;
+    const char* last = text.data() + text.size();
+    const auto end = std::from_chars(text.data(), last, number);
+    const bool is_number = end.ec == std::errc() && end.ptr == last && number >= 0;
+    if (!is_number || std::find(numbers.begin(), numbers.end(), number) != numbers.end())
+      return InvalidArgument("-d").Expected("different device numbers from 0 on").Found(text);
+    numbers.push_back(number);
+  }
+  if (numbers.empty()) numbers.push_back(0);
+  return numbers;
+}
+
+std::string PythonProgram() {
+  for (const char* name : {"python", "python3"}) {
+    if (std::string path = BesideThisProgram(name); !path.empty()) return path;
+  }
+  return "python3";
+}
+
+}  // namespace
+
+std::string QuotedJson(std::string_view text) {
+  std::string json;
+  AppendJsonString(&json, text);
+  return json;
+}
+
+std::string JsonList(const std::set<std::string, std::less<>>& texts) {
+  std::string json = "[";
+  for (const std::string& text : texts) {
+    if (json.size() > 1) json += ", ";
+    AppendJsonString(&json, text);
+  }
+  return json + "]";
+}
+
+void ReplayFlags::Add(Flags& flags, bool several) {
+  many = several;
+  flags
+      .Text("--api_info_file", &dump,
+            "dump.json, or a folder with one; of level L1 or mix, with statistics or tensors")
+      .TypeName("PATH")
+      .Required();
+  flags
+      .Texts("-d,--device", &devices,
+             several ? "numbers of the devices; processes are spread over them"
+                     : "number of the device: an NPU, else a GPU, else the CPU")
+      .TypeName("NUMBER");
+  if (several) {
+    flags
+        .Number("-n,--num_splits", &processes,
+                "number of processes. Default: one for each core, at most 8")
+        .Positive();
+  }
+  flags.Switch("-j,--jit_compile", &jit, "NPU: compile operators just in time");
+  flags.Number("--seed", &seed, "of elements that are made from statistics").ShowDefault();
+  flags.Number("--timeout", &timeout, "seconds that one call may take").Positive().ShowDefault();
+  flags.Text("--memory", &memory, "memory that one process may take, such as 4GB. Default: any")
+      .TypeName("SIZE");
+  flags
+      .Text("--references", &references,
+            "YAML: functions that compute golden results, a line `API: file.py:function` for each")
+      .TypeName("FILE");
+}
+
+Result<workers::PoolOptions> ReplayFlags::Pool(const ReplayOptions& options, Console& out) const {
+  MSPROBE_ASSIGN_OR_RETURN(const std::vector<int> numbers, DeviceNumbers(devices));
+  if (!many && numbers.size() > 1)
+    out.Warn(fmt::format("warning: one process uses one device: {}\n", numbers[0]));
+  if (seed < 0) return InvalidArgument("--seed").Expected("0 or more").Found(std::to_string(seed));
+  const auto cores = static_cast<int64_t>(std::max(1u, std::thread::hardware_concurrency()));
+  const int64_t count = !many ? 1 : processes > 0 ? processes : std::min<int64_t>(8, cores);
+  if (count > kMostProcesses) {
+    return InvalidArgument("-n")
+        .Expected(fmt::format("1 to {}", kMostProcesses))
+        .Found(std::to_string(count));
+  }
+  workers::PoolOptions pool{.seconds = static_cast<double>(timeout)};
+  if (!memory.empty()) {
+    MSPROBE_ASSIGN_OR_RETURN(pool.bytes, ParseMemorySize(memory));
+  }
+  if (!references.empty()) MSPROBE_RETURN_IF_ERROR(replay::ReadReferenceTable(references).status());
+  std::string said;
+  for (const auto& [name, value] : options) said += fmt::format(", \"{}\": {}", name, value);
+  const std::string python = PythonProgram();
+  for (int64_t i = 0; i < count; ++i) {
+    pool.workers.push_back(
+        {python, "-m", "msprobe.pytorch.replay_worker",
+         fmt::format("{{\"dump\": {}, \"device\": {}, \"seed\": {}, \"jit_compile\": {}, "
+                     "\"references\": {}{}}}",
+                     QuotedJson(dump), numbers[i % numbers.size()], seed, JsonBool(jit),
+                     QuotedJson(references), said)});
+  }
+  return pool;
+}
+
+}  // namespace msprobe::cli
