@@ -407,6 +407,12 @@ CheckedOutput FirstCheck::WithoutComparing(Verdict verdict, std::string_view mes
   return out;
 }
 
+CheckedOutput FirstCheck::WithoutGolden(bool on_device) const {
+  return WithoutComparing(Verdict::kSkip, old()       ? "Bench output is None, skip this test."
+                                          : on_device ? "the golden has no such output"
+                                                      : "there is no gradient of this argument");
+}
+
 Verdict FirstCheck::Combine(std::span<const Verdict> outputs) const {
   if (outputs.empty()) return Verdict::kBlank;
   Verdict found = Verdict::kPass;

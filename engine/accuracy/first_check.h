@@ -53,6 +53,8 @@ class FirstCheck {
   // An output that is not judged, or that is an error without a comparison ("a golden output has no
   // device output").
   CheckedOutput WithoutComparing(Verdict verdict, std::string_view message) const;
+  // An output that the golden result does not have; on_device: but the device's has. SKIP.
+  CheckedOutput WithoutGolden(bool on_device) const;
 
   // Of the outputs of one direction of a call. Ours: the worst one, SKIP only where all are SKIP. The
   // older tools: the last one that is not pass.

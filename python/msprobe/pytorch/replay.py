@@ -124,6 +124,9 @@ class Call:
     def run(self, device, golden):
         """Execute the call: ``(results, gradients)``, lists of tensors on the CPU.
 
+        The gradients are those of the positional tensors, None where there is none, and of tensors
+        among the keyword arguments: the numbers that msprobe gives them, too.
+
         Args:
             device: where.
             golden: a dtype that all floats are raised to, or None: as recorded.
@@ -140,9 +143,9 @@ class Call:
             raised = _raised(elements.dtype, golden)
             copy = elements.to(device=device, dtype=raised, copy=True)
             if requires_grad and copy.dtype in _FLOATS | _COMPLEX:
-                copy.requires_grad_()
-                leaves.append(copy)
+                leaves.append(copy.requires_grad_())
                 return copy.clone()  # an operation in place cannot change a leaf
+            leaves.append(None)
             return copy
 
         def plain(kind, text):
@@ -154,7 +157,9 @@ class Call:
             return _raised(value, golden) if isinstance(value, torch.dtype) else value
 
         args = _built(self._args, tensor, plain)
+        positional = len(leaves)
         kwargs = _built(self._kwargs, tensor, plain)
+        inputs = leaves[:positional] + [each for each in leaves[positional:] if each is not None]
         args, kwargs = self._without_dropout(args, kwargs)
         if not self.api.startswith("NPU."):  # theirs write into `out` only
             kwargs = {name: value for name, value in kwargs.items() if name != "out"}
@@ -163,28 +168,13 @@ class Call:
             result = function(*args, **kwargs)
         results = _tensors(result)
         gradients = []
-        if self._gradients is not None and leaves:
-            gradients = self._backward(results, leaves, tensor, plain)
+        if self._gradients is not None:
+            arrived = _built(self._gradients, tensor, plain)
+            gradients = _gradients(results, arrived, inputs)
         if golden is None and self._half is not None:
             # Computed in this dtype, and cast to that of the inputs: judged as what it is.
             gradients = [each if each is None else each.to(self._half) for each in gradients]
         return [_on_host(each) for each in results], [_on_host(each) for each in gradients]
-
-    def _backward(self, results, leaves, tensor, plain):
-        arrived = _built(self._gradients, tensor, plain)
-        pairs = [
-            (result, gradient)
-            for result, gradient in zip(results, arrived, strict=False)
-            if isinstance(gradient, torch.Tensor) and result.requires_grad
-        ]
-        if not pairs:
-            return []
-        outputs, grads = zip(*pairs, strict=True)
-        grads = [
-            gradient.detach().to(result.dtype).reshape(result.shape)
-            for result, gradient in zip(outputs, grads, strict=True)
-        ]
-        return torch.autograd.grad(outputs, leaves, grads, allow_unused=True)
 
     def _function(self, golden):
         if self._reference is None:
@@ -219,6 +209,12 @@ class Call:
             kwargs = {name: value for name, value in kwargs.items() if name != "dropout_p"}
         return args, kwargs
 
+    def older_golden(self):
+        """The dtype of the golden result in msprobe 1.0 to 26; None: as recorded."""
+        if self._inputs == {torch.float32}:
+            return None if self._base in ("conv1d", "conv2d") else torch.float64
+        return torch.float64 if torch.float64 in self._inputs else torch.float32
+
     def elements(self):
         """The elements of all inputs that :meth:`run` has used, in the order of the arguments."""
         return [self._stored[number] for number in sorted(self._stored)]
@@ -234,12 +230,34 @@ class Call:
         return self._stored[number]
 
 
-def golden_of(call):
-    """Results and gradients in float64; in float32 where the operation has no float64."""
+def _gradients(results, arrived, leaves):
+    """One for each leaf, None where there is none; [] where no gradient arrived."""
+    pairs = [
+        (result, gradient.detach().to(result.dtype).reshape(result.shape))
+        for result, gradient in zip(results, arrived, strict=False)
+        if isinstance(gradient, torch.Tensor) and result.requires_grad
+    ]
+    wanted = [leaf for leaf in leaves if leaf is not None]
+    if not pairs or not wanted:
+        return []
+    outputs, grads = zip(*pairs, strict=True)
+    made = iter(torch.autograd.grad(outputs, wanted, grads, allow_unused=True))
+    return [None if leaf is None else next(made) for leaf in leaves]
+
+
+def golden_of(call, older=False):
+    """Results and gradients in float64; in float32 where the operation has no float64.
+
+    Args:
+        call: the call.
+        older: in the dtypes that msprobe 1.0 to 26 take: float64 for float32, float32 for halves and
+            for mixed dtypes, and float32 as it is for conv1d and conv2d.
+    """
+    cpu = torch.device("cpu")
     try:
-        return call.run(torch.device("cpu"), torch.float64)
+        return call.run(cpu, call.older_golden() if older else torch.float64)
     except (RuntimeError, NotImplementedError, TypeError):
-        return call.run(torch.device("cpu"), torch.float32)
+        return call.run(cpu, torch.float32)
 
 
 def _raised(dtype, golden):
