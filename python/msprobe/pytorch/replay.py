@@ -250,8 +250,8 @@ def golden_of(call, older=False):
 
     Args:
         call: the call.
-        older: in the dtypes that msprobe 1.0 to 26 take: float64 for float32, float32 for halves and
-            for mixed dtypes, and float32 as it is for conv1d and conv2d.
+        older: in the dtypes that msprobe 1.0 to 26 take: float64 for float32, float32 for halves
+            and mixed dtypes, and float32 as it is for conv1d and conv2d.
     """
     cpu = torch.device("cpu")
     try:
