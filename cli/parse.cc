@@ -1,8 +1,11 @@
-#include <string>
+#include <unistd.h>
 
+#include <string>
+#include <vector>
+
+#include "cli/parse_commands.h"
+#include "cli/parse_shell.h"
 #include "cli/verb.h"
-#include "engine/base/text.h"
-#include "engine/dump/read/pkl_trace.h"
 
 namespace msprobe::cli {
 namespace {
@@ -11,32 +14,61 @@ class Parse : public Verb {
  public:
   std::string_view name() const override { return "parse"; }
   std::string_view summary() const override {
-    return "print stacks and statistics of calls in a dump of ptdbg_ascend";
+    return "look at dumps of operators and of ptdbg_ascend: a shell, or one command";
   }
   void AddFlags(Flags& flags) override {
-    flags.Text("dump", &dump_, "the .pkl file, or the folder that holds it")
-        .TypeName("PATH")
-        .Required();
-    flags.Text("prefix", &prefix_, "the beginning of the names: Torch_relu_0, or 21_Torch_relu")
-        .Required();
+    flags.Usage("[FLAGS] [COMMAND ...]");
+    flags.Switch("--allow-run", &options_.allow_run,
+                 "the shell runs other programs: run LINE, and lines it does not know");
+    flags.Switch("--exit-code", &options_.exit_code,
+                 "exit with 1 where vc or cn finds a difference");
+    dump_ = flags
+                .Text("-d,--dump_path", &path_,
+                      "convert a dump file of CANN, or all in a folder, without the shell")
+                .TypeName("PATH");
+    type_ = flags.Text("-t,--type", &to_type_, "with -d: the files to write")
+                .OneOf({"npy", "pt"})
+                .ShowDefault();
+    output_ = flags.Text("-o,--output_path", &folder_, "with -d: the folder for the results")
+                  .TypeName("FOLDER")
+                  .ShowDefault();
+    flags.Footer("Without a command, commands are read from the terminal or a pipe, one a line:\n" +
+                 ParseCommandsHelp() +
+                 "\n  msprobe parse vc -m npu -g golden\n"
+                 "  msprobe parse < commands\n"
+                 "  msprobe parse npu_dump.pkl 21_Torch_relu    as pk\n");
   }
+  bool TakesCommand() const override { return true; }
+  void SetCommand(const std::vector<std::string>& words) override { words_ = words; }
 
   Result<int> Run(Console& out) override {
-    MSPROBE_ASSIGN_OR_RETURN(const dump::PklTrace trace, dump::TracePklFile(dump_, prefix_));
-    for (const std::string& warning : trace.warnings)
-      out.Warn("warning: " + MakePrintable(warning) + "\n");
-    std::string_view text = trace.text;
-    while (!text.empty()) {
-      const size_t end = text.find('\n');
-      out.Write(MakePrintable(text.substr(0, end)));
-      out.Write("\n");
-      text.remove_prefix(end + 1);
+    ParseShell shell(options_);
+    if (dump_.given()) {
+      if (!words_.empty())
+        return InvalidArgument("-d converts; it takes no command").Hint("msprobe parse --help");
+      return ConvertOperatorDumps(path_, to_type_, folder_, out);
     }
-    return kExitOk;
+    if (type_.given() || output_.given())
+      return InvalidArgument("-t and -o belong to -d").Hint("msprobe parse -d PATH -t npy -o out");
+    if (words_.empty()) return shell.Read(STDIN_FILENO, out);
+    if (!IsParseCommand(words_[0])) {
+      if (words_.size() != 2) {
+        return InvalidArgument()
+            .Expected("a command, or a .pkl file and the beginning of names")
+            .Found(Excerpt(words_[0]))
+            .Hint("msprobe parse --help");
+      }
+      return shell.Do({"pk", "-f", words_[0], "-n", words_[1]}, out);
+    }
+    MSPROBE_ASSIGN_OR_RETURN(const int code, shell.Do(words_, out));
+    return code == kExitDiffers && !options_.exit_code ? kExitOk : code;
   }
 
  private:
-  std::string dump_, prefix_;
+  ParseShellOptions options_;
+  Flag dump_, type_, output_;
+  std::string path_, to_type_ = "pt", folder_ = "./output";
+  std::vector<std::string> words_;
 };
 
 }  // namespace

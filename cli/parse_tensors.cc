@@ -14,6 +14,7 @@
 #include "engine/formats/tensors/tensor_file.h"
 #include "engine/kernels/diff.h"
 #include "engine/kernels/stats.h"
+#include "engine/operator_dumps/operator_files.h"
 #include "engine/tensor/float_formats.h"
 #include "engine/tensor/tensor_slice.h"
 
@@ -68,6 +69,27 @@ Status SaveText(const std::string& path, const formats::TensorFile& file) {
   return WriteFileAtomically(path, text);
 }
 
+// The first elements, in rows of eight.
+std::string FirstElements(const TensorView& view) {
+  constexpr int64_t kRow = 8, kMost = 16 * kRow;
+  std::string text, element;
+  const auto size = static_cast<int64_t>(DTypeSize(view.dtype));
+  const int64_t count = std::min(view.numel(), kMost);
+  const StridedRuns runs = MakeRuns(view);
+  int64_t done = 0;
+  runs.ForEach(0, runs.run == 0 ? 0 : std::min(runs.count, kMost), [&](int64_t offset) {
+    const char* p = static_cast<const char*>(view.data) + offset * size;
+    for (int64_t i = 0; i < runs.run && done < count; ++i, ++done) {
+      element.clear();
+      AppendElement(&element, view.dtype, p + i * runs.run_stride * size);
+      text += fmt::format("{:>16}{}", element, done % kRow == kRow - 1 ? "\n" : "");
+    }
+  });
+  if (!text.empty() && text.back() != '\n') text += '\n';
+  if (view.numel() > kMost) text += fmt::format("... of {} elements\n", view.numel());
+  return text;
+}
+
 std::string Table(std::string_view title, const std::vector<ElementPair>& rows,
                   const TensorView& place) {
   std::string text =
@@ -104,16 +126,31 @@ Wrong FindWrong(const TensorView& target, const TensorView& golden,
 
 }  // namespace
 
-Result<std::string> DescribeTensorFile(const std::string& path) {
-  MSPROBE_ASSIGN_OR_RETURN(const formats::TensorFile file, formats::ReadTensorFile(path));
-  const TensorView view = file.view();
-  const kernels::Stats s = kernels::ComputeStats(view, &ThreadPool::Default());
-  return fmt::format("[Shape: {}] [Dtype: {}] [Max: {}] [Min: {}] [Mean: {}]\n", Shape(view),
-                     DTypeWord(view.dtype), Number(s.max), Number(s.min), Number(s.mean));
+Result<std::string> DescribeTensorFile(const std::string& path, bool save) {
+  MSPROBE_ASSIGN_OR_RETURN(const auto values, operator_dumps::ReadOperatorFile(path));
+  std::string text;
+  for (const operator_dumps::OperatorValue& value : values) {
+    const std::string name = value.suffix.empty() ? path : path + "." + value.suffix;
+    if (!value.tensor.problem.empty()) {
+      text += fmt::format("{}: not shown: {}\n", name, value.tensor.problem);
+      continue;
+    }
+    const TensorView view = value.tensor.elements.view();
+    const kernels::Stats s = kernels::ComputeStats(view, &ThreadPool::Default());
+    text += FirstElements(view);
+    if (value.tensor.layout) text += fmt::format("[Layout: {}] ", value.tensor.layout_name);
+    text += fmt::format("[Shape: {}] [Dtype: {}] [Max: {}] [Min: {}] [Mean: {}]\n[Path: {}]\n",
+                        Shape(view), DTypeWord(view.dtype), Number(s.max), Number(s.min),
+                        Number(s.mean), name);
+    if (!save) continue;
+    MSPROBE_RETURN_IF_ERROR(SaveText(name + ".txt", value.tensor.elements));
+    text += fmt::format("written: {}.txt\n", name);
+  }
+  return text;
 }
 
 Result<std::string> CompareTensorFiles(const std::string& target, const std::string& golden,
-                                       const TensorFileComparison& options) {
+                                       const TensorFileComparison& options, bool* close) {
   if (!(options.absolute >= 0) || !(options.relative >= 0) || options.lines < 0)
     return InvalidArgument("-p, -al and -rl are numbers of 0 or more");
   MSPROBE_ASSIGN_OR_RETURN(const formats::TensorFile a, ReadReal(target));
@@ -142,6 +179,7 @@ Result<std::string> CompareTensorFiles(const std::string& target, const std::str
   text += fmt::format("NumCnt:{} AllClose:{} CosSim:{} ErrorPer:{:.2f}% (rl= {}, al= {})\n", count,
                       wrong.count == 0 ? "True" : "False", Number(diff.cosine), share,
                       Number(options.relative), Number(options.absolute));
+  *close = wrong.count == 0 && same_shape;
   if (!options.save) return text;
   for (const auto& [path, file] : {std::pair(&target, &a), std::pair(&golden, &b)}) {
     MSPROBE_RETURN_IF_ERROR(SaveText(*path + ".txt", *file));

@@ -1,4 +1,6 @@
-// The texts about tensor files that the interactive `python -m ptdbg_ascend.parse` prints.
+// The texts about tensor files that the commands pt and cn of `msprobe parse` print.
+//
+//   MSPROBE_ASSIGN_OR_RETURN(const std::string text, DescribeTensorFile("a.npy", /*save=*/false));
 #pragma once
 
 #include <cstdint>
@@ -8,9 +10,10 @@
 
 namespace msprobe::cli {
 
-// "[Shape: (2, 3)] [Dtype: float32] [Max: 1.5] [Min: -2.0] [Mean: 0.25]". Errors: those of
-// ReadTensorFile.
-Result<std::string> DescribeTensorFile(const std::string& path);
+// The first 128 elements, eight in a row, then "[Shape: (2, 3)] [Dtype: float32] [Max: 1.5] [Min:
+// -2.0] [Mean: 0.25]" and the path. Of a dump file of CANN, the same for each input and output.
+// `save`: all elements as text, FILE.txt, or FILE.input.0.txt. Errors: those of ReadOperatorFile.
+Result<std::string> DescribeTensorFile(const std::string& path, bool save);
 
 struct TensorFileComparison {
   int64_t lines = 20;                         // in each of the two lists, at most
@@ -21,8 +24,8 @@ struct TensorFileComparison {
 // wrong, the cosine, and which files were saved. Tensors of different shapes are compared element
 // by element in their order, up to the end of the shorter one. Errors: those of ReadTensorFile;
 // kUnsupported for complex and packed dtypes; kInvalidArgument for empty tensors and negative
-// limits.
+// limits. `close`: whether no element is wrong, and the shapes agree.
 Result<std::string> CompareTensorFiles(const std::string& target, const std::string& golden,
-                                       const TensorFileComparison& options);
+                                       const TensorFileComparison& options, bool* close);
 
 }  // namespace msprobe::cli

@@ -36,16 +36,9 @@ std::vector<char*> Pointers(const std::vector<std::string>& texts) {
   return pointers;
 }
 
-}  // namespace
-
-Result<int> RunProgram(const std::vector<std::string>& words, const std::string& output,
-                       const std::vector<std::pair<std::string, std::string>>& environment) {
-  const std::vector<std::string> variables = Environment(environment);
-  posix_spawn_file_actions_t files;
-  ::posix_spawn_file_actions_init(&files);
-  ::posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
-  ::posix_spawn_file_actions_addopen(&files, 1, output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
-  ::posix_spawn_file_actions_adddup2(&files, 1, 2);
+// Starts `words` with the redirections `files`, and waits.
+Result<int> Run(const std::vector<std::string>& words, posix_spawn_file_actions_t* files,
+                const std::vector<std::string>& variables) {
   pid_t child = 0;
   // Signals that this program waits for are not blocked in the child.
   posix_spawnattr_t attributes;
@@ -53,16 +46,36 @@ Result<int> RunProgram(const std::vector<std::string>& words, const std::string&
   const sigset_t mask = SignalMaskOfChildren();
   ::posix_spawnattr_setsigmask(&attributes, &mask);
   ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
-  const int error = ::posix_spawnp(&child, words[0].c_str(), &files, &attributes,
+  const int error = ::posix_spawnp(&child, words[0].c_str(), files, &attributes,
                                    Pointers(words).data(), Pointers(variables).data());
   ::posix_spawnattr_destroy(&attributes);
-  ::posix_spawn_file_actions_destroy(&files);
+  ::posix_spawn_file_actions_destroy(files);
   if (error == ENOENT) return NotFound(words[0]).Expected("a program");
   if (error != 0) return IoError(words[0], "run", error);
   int status = 0;
   if (Uninterrupted([&] { return ::waitpid(child, &status, 0); }) < 0)
     return IoError(words[0], "wait for", errno);
   return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+}  // namespace
+
+Result<int> RunProgram(const std::vector<std::string>& words, const std::string& output,
+                       const std::vector<std::pair<std::string, std::string>>& environment) {
+  posix_spawn_file_actions_t files;
+  ::posix_spawn_file_actions_init(&files);
+  ::posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
+  ::posix_spawn_file_actions_addopen(&files, 1, output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
+  ::posix_spawn_file_actions_adddup2(&files, 1, 2);
+  return Run(words, &files, Environment(environment));
+}
+
+Result<int> RunShellLine(const std::string& line) {
+  posix_spawn_file_actions_t files;
+  ::posix_spawn_file_actions_init(&files);
+  if (::isatty(STDIN_FILENO) != 1)
+    ::posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
+  return Run({"/bin/sh", "-c", line}, &files, Environment({}));
 }
 
 std::string LastLines(const std::string& path, size_t count) {

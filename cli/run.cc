@@ -48,8 +48,11 @@ size_t CommandStart(const Flags& flags, const std::vector<std::string>& argument
   return std::min(i, arguments.size());
 }
 
-Result<int> Parse(Verb& verb, std::vector<std::string> arguments, Console& console) {
-  Flags flags(verb.summary(), fmt::format("msprobe {}", verb.name()));
+}  // namespace
+
+Result<int> RunVerb(Verb& verb, std::vector<std::string> arguments, std::string_view program,
+                    Console& console) {
+  Flags flags(verb.summary(), program);
   verb.AddFlags(flags);
   if (verb.TakesCommand()) {
     const auto start = arguments.begin() + static_cast<long>(CommandStart(flags, arguments));
@@ -73,18 +76,15 @@ Result<int> Parse(Verb& verb, std::vector<std::string> arguments, Console& conso
         return UnknownFlag(flag, verb.name(), known);
     }
     return InvalidArgument(WithShortSpellings(parsed.error))
-        .Hint(fmt::format("msprobe {} --help", verb.name()));
+        .Hint(fmt::format("{} --help", program));
   }
   for (const std::string& extra : parsed.extra) {
     if (extra.size() > 1 && extra[0] == '-') return UnknownFlag(extra, verb.name(), known);
-    return InvalidArgument(
-               fmt::format("msprobe {}: unexpected argument {}", verb.name(), Excerpt(extra)))
-        .Hint(fmt::format("msprobe {} --help", verb.name()));
+    return InvalidArgument(fmt::format("{}: unexpected argument {}", program, Excerpt(extra)))
+        .Hint(fmt::format("{} --help", program));
   }
   return verb.Run(console);
 }
-
-}  // namespace
 
 Result<int> RunMsprobe(std::vector<std::string> arguments, Console& console) {
   std::vector<std::unique_ptr<Verb>> verbs = AllVerbs();
@@ -104,7 +104,7 @@ Result<int> RunMsprobe(std::vector<std::string> arguments, Console& console) {
   for (const auto& verb : verbs) {
     if (verb->name() == arguments[0]) {
       arguments.erase(arguments.begin());
-      return Parse(*verb, arguments, console);
+      return RunVerb(*verb, arguments, fmt::format("msprobe {}", verb->name()), console);
     }
     names.push_back(verb->name());
   }

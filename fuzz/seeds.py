@@ -173,6 +173,7 @@ def gradients():
 SEEDS = {
     "npy": lambda: contents("npy/**/*.npy"),
     "safetensors": lambda: contents("safetensors/**/*.safetensors"),
+    "ascend_dump": lambda: contents("ascend_dump/*.1697*"),
     "pt": lambda: [path.read_bytes() for path in archives()],
     "zip": lambda: [path.read_bytes() for path in archives()],
     "pickle": lambda: [pickle for path in archives() for pickle in pickles_of(path)],

@@ -17,6 +17,9 @@ class _Function(ModuleType):
 sys.modules[__name__].__class__ = _Function
 
 if __name__ == "__main__":
-    from msprobe.compat.parse_shell import main
+    from msprobe import MsprobeError, _engine
 
-    sys.exit(main())
+    try:
+        sys.exit(_engine.run(["parse", *sys.argv[1:]]))
+    except MsprobeError as error:
+        sys.exit(f"error: {error}")

@@ -137,13 +137,13 @@ def test_checksums_pass_differ_or_say_nothing(digits, other, verdict, tmp_path, 
     assert f"[md5: {digits}]" in capsys.readouterr().out
 
 
-def shell(lines, tmp_path):
+def shell(lines, tmp_path, *flags):
     done = subprocess.run(
-        [sys.executable, "-m", "ptdbg_ascend.parse"], input="\n".join(lines), text=True,
+        [sys.executable, "-m", "ptdbg_ascend.parse", *flags], input="\n".join(lines), text=True,
         capture_output=True, cwd=tmp_path, timeout=60,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    assert done.returncode == 2, "two commands fail"
+    return done.stdout + done.stderr
 
 
 def test_the_shell_shows_and_compares_tensors(tmp_path):
@@ -156,7 +156,7 @@ def test_the_shell_shows_and_compares_tensors(tmp_path):
     printed = shell(
         ["pt -n a.npy", "cn -m a.npy -g b.npy -p 1 -s", "pk -f d.pkl -n Torch", "pt -n no.npy",
          "echo run as a command", "vc -m a -g b -asc nowhere", "quit", "echo not reached"],
-        tmp_path,
+        tmp_path, "--allow-run",
     )  # fmt: skip
     top, low, mean = statistics(a)
     assert f"[Shape: (3, 4)] [Dtype: float32] [Max: {top}] [Min: {low}] [Mean: {mean}]" in printed
@@ -168,7 +168,7 @@ def test_the_shell_shows_and_compares_tensors(tmp_path):
     assert "Trace back(Torch_add_0_forward_stack_info):" in printed
     assert "error: no.npy: does not exist" in printed
     assert "run as a command" in printed and "not reached" not in printed
-    assert "-asc names it" in printed
+    assert "nowhere is not used" in printed and "error: a: does not exist" in printed
 
 
 def test_parse_is_a_function_whatever_was_imported(tmp_path):
