@@ -40,6 +40,7 @@ constexpr std::array kAliases = {
     FlagAlias{"--gpu-csv-path", "--gpu_csv_path"},
     FlagAlias{"--out-path", "--out_path"},
     FlagAlias{"-api_info", "--api_info_file"},
+    FlagAlias{"-api", "--api_name"},
     FlagAlias{"-csv_path", "--result_csv_path"},
     FlagAlias{"-save_error_data", "--save_error_data"},
 };

@@ -38,6 +38,7 @@ std::unique_ptr<Verb> MakeCompletionVerb();
 std::unique_ptr<Verb> MakeConfigCheckVerb();
 std::unique_ptr<Verb> MakeGradCompareVerb();
 std::unique_ptr<Verb> MakeMergeResultVerb();
+std::unique_ptr<Verb> MakeOpGenerateVerb();
 std::unique_ptr<Verb> MakeParseVerb();
 std::unique_ptr<Verb> MakeRecoverVerb();
 // run_ut; `many`: multi_run_ut.

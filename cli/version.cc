@@ -24,6 +24,7 @@ std::vector<std::unique_ptr<Verb>> AllVerbs() {
   verbs.push_back(MakeApiPrecisionCompareVerb());
   verbs.push_back(MakeRunUtVerb("run_ut", /*many=*/false));
   verbs.push_back(MakeRunUtVerb("multi_run_ut", /*many=*/true));
+  verbs.push_back(MakeOpGenerateVerb());
   verbs.push_back(MakeConfigCheckVerb());
   verbs.push_back(MakeGradCompareVerb());
   verbs.push_back(MakeMergeResultVerb());

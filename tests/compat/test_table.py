@@ -14,6 +14,7 @@ IDS = [
     *(f"R-D-P{number}" for number in range(1, 4)),
     *(f"R-D-G{number}" for number in range(1, 6)),
     *(f"R-D-S{number}" for number in range(1, 6)),
+    *(f"R-D-O{number}" for number in range(1, 3)),
     *(f"R-X{number:02}" for number in range(1, 11)),
 ]
 

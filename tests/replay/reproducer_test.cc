@@ -1,0 +1,28 @@
+#include "engine/replay/reproducer.h"
+
+#include <gtest/gtest.h>
+
+namespace msprobe::replay {
+namespace {
+
+TEST(Reproducer, OnlyOperationsAreCallable) {
+  for (const char* api : {"Functional.linear", "Tensor.__add__", "Torch.add", "Torch.linalg.norm",
+                          "Torch.fft.fft", "Aten.add.Tensor", "NPU.npu_rms_norm", "VF.lstm"})
+    EXPECT_TRUE(IsCallableApi(api)) << api;
+  for (const char* api :
+       {"", "Torch", "Torch.", "Torch.load", "Tensor.tofile", "Torch.hub.load",
+        "Torch.serialization.os.system", "Torch.linalg.x.y", "Os.system", "Torch.a b", "Torch.a;b",
+        "Torch.a\nb", "Torch.1a", "Torch.\xc3\xa9", "../../x.y", "Functional.linalg.norm"})
+    EXPECT_FALSE(IsCallableApi(api)) << api;
+}
+
+TEST(Reproducer, TextsAreLiterals) {
+  EXPECT_EQ(PythonLiteral("relu"), "'relu'");
+  EXPECT_EQ(PythonLiteral("it's \"a\" \\ {}"), "'it\\'s \"a\" \\\\ {}'");
+  EXPECT_EQ(PythonLiteral(std::string_view("a\n\r\0\x7f", 5)), "'a\\x0a\\x0d\\x00\\x7f'");
+  EXPECT_EQ(PythonLiteral("\xc3\xa9\xe2\x80\xa8\xf0\x9f\x98\x80"), "'\\xe9\\u2028\\U0001f600'");
+  EXPECT_EQ(PythonLiteral("\xff\xc3"), "'\\ufffd\\ufffd'");
+}
+
+}  // namespace
+}  // namespace msprobe::replay
