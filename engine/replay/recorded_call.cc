@@ -22,6 +22,15 @@ bool IsAny(std::string_view text, std::initializer_list<std::string_view> names)
   return std::find(names.begin(), names.end(), text) != names.end();
 }
 
+bool IsIdentifier(std::string_view text) {
+  const auto letter = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+  };
+  return !text.empty() && letter(text[0]) && std::all_of(text.begin(), text.end(), [&](char c) {
+    return letter(c) || (c >= '0' && c <= '9');
+  });
+}
+
 std::string_view PrefixOf(std::string_view api) { return api.substr(0, api.find('.')); }
 
 // Whether two executions of the operation give other numbers by intent.
@@ -36,6 +45,8 @@ std::string WhySkipped(const Dump& dump, const Record& record) {
   if (prefix == "Distributed") return "a collective needs the other ranks";
   if (!IsAny(prefix, {"Functional", "Tensor", "Torch", "VF", "Aten", "NPU"}))
     return fmt::format("{} is not an API of the framework", prefix);
+  if (!IsCallableApi(record.api.view()))
+    return fmt::format("{} is not the name of an operation", Excerpt(record.api.view()));
   if (ReturnsUnwrittenMemory(base)) return "it returns memory that nobody has written";
   if (DrawsNumbers(base)) return "it draws random numbers";
   if (!record.exception.empty())
@@ -84,6 +95,22 @@ Argument* Child(Argument* parent, std::string_view key) {
 }
 
 }  // namespace
+
+bool IsCallableApi(std::string_view api) {
+  const std::vector<std::string_view> parts = Split(api, '.');
+  if (parts.size() < 2 || !std::all_of(parts.begin(), parts.end(), IsIdentifier)) return false;
+  if (!IsAny(parts[0], {"Functional", "Tensor", "Torch", "VF", "Aten", "NPU"})) return false;
+  // Deeper names would reach other modules: torch.serialization.os.system.
+  const bool space = IsAny(parts[1], {"fft", "linalg", "special", "nested", "sparse"});
+  const bool deep = parts[0] == "Aten" || (parts[0] == "Torch" && space) ||
+                    (parts[0] == "NPU" && parts[1] == "atb");
+  const size_t most = deep ? 3 : 2;
+  if (parts.size() > most) return false;
+  return !IsAny(parts.back(),
+                {"load", "save", "from_file", "compile", "import_ir_module",
+                 "import_ir_module_from_buffer", "load_library", "_import_dotted_name",
+                 "_preload_cuda_deps", "_running_with_deploy", "vmap", "tofile"});
+}
 
 std::vector<RecordedCall> CallsOf(const Dump& dump, const CallChoice& choice) {
   std::vector<RecordedCall> calls;

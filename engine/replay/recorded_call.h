@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/model/table.h"
@@ -29,8 +30,14 @@ struct CallChoice {
   bool distinct = false;
 };
 
+// Whether a name that a dump gives is that of an operation, which may be executed: a prefix and
+// identifiers, of a known namespace, and none that reads or writes files. A name from a hostile dump
+// could reach any function else: Torch.serialization.os.system.
+bool IsCallableApi(std::string_view api);
+
 // In the order of the dump. Calls that are not chosen are left out; those that cannot be executed
-// (collectives, random numbers, memory that nobody wrote) have a reason. Modules are no calls.
+// (collectives, random numbers, memory that nobody wrote, no operation) have a reason. Modules are
+// no calls.
 std::vector<RecordedCall> CallsOf(const Dump& dump, const CallChoice& choice);
 
 // A value in the arguments of a call: one leaf, or a list or dictionary of values.

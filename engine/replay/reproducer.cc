@@ -23,15 +23,6 @@ bool IsAny(std::string_view text, std::initializer_list<std::string_view> names)
   return std::find(names.begin(), names.end(), text) != names.end();
 }
 
-bool IsIdentifier(std::string_view text) {
-  const auto letter = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-  };
-  return !text.empty() && letter(text[0]) && std::all_of(text.begin(), text.end(), [&](char c) {
-    return letter(c) || (c >= '0' && c <= '9');
-  });
-}
-
 // Values that an operation takes where its dump has no statistics.
 Domain DomainOf(std::string_view api) {
   const std::string_view base = api.substr(api.rfind('.') + 1);
@@ -162,20 +153,6 @@ std::string DataText(const Reproducer& made, uint64_t seed) {
 
 }  // namespace
 
-bool IsCallableApi(std::string_view api) {
-  const std::vector<std::string_view> parts = Split(api, '.');
-  if (parts.size() < 2 || !std::all_of(parts.begin(), parts.end(), IsIdentifier)) return false;
-  if (!IsAny(parts[0], {"Functional", "Tensor", "Torch", "VF", "Aten", "NPU"})) return false;
-  // Deeper names would reach other modules: torch.serialization.os.system.
-  const bool space = IsAny(parts[1], {"fft", "linalg", "special", "nested", "sparse"});
-  const size_t most = parts[0] == "Aten" || (parts[0] == "Torch" && space) ? 3 : 2;
-  if (parts.size() > most) return false;
-  return !IsAny(parts.back(),
-                {"load", "save", "from_file", "compile", "import_ir_module",
-                 "import_ir_module_from_buffer", "load_library", "_import_dotted_name",
-                 "_preload_cuda_deps", "_running_with_deploy", "vmap", "tofile"});
-}
-
 std::string PythonLiteral(std::string_view text) {
   std::string valid;
   AppendValidUtf8(&valid, text);
@@ -199,11 +176,6 @@ Result<Reproducer> WriteReproducer(const Dump& dump, const RecordedCall& call,
   if (!call.skip.empty())
     return Unsupported(fmt::format("{} is not executed again: {}", call.name, call.skip));
   const Record& forward = dump.records[static_cast<size_t>(call.forward)];
-  if (!IsCallableApi(forward.api.view())) {
-    return InvalidArgument()
-        .Expected("an operation of PyTorch, such as Functional.linear")
-        .Found(Excerpt(forward.api.view()));
-  }
   const bool backward = options.backward && call.backward >= 0;
   const std::string_view direction = backward ? "backward" : "forward";
   const std::string stem =

@@ -32,10 +32,6 @@ struct Reproducer {
   int64_t stored = 0, made = 0;
 };
 
-// Whether a name that a dump gives is that of an operation, which a script may call: a prefix and
-// identifiers, of a known namespace, and none that reads or writes files.
-bool IsCallableApi(std::string_view api);
-
 // A text as a literal of Python, in ASCII: "it's" -> 'it\'s'.
 std::string PythonLiteral(std::string_view text);
 

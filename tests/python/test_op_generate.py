@@ -249,7 +249,7 @@ EVIL = "'''\"\"\"\\'); import os; os.system('touch made') #{}\n\r\x00\u2028\U000
     "Torch.serialization.os.system", "Torch.load", "Functional.a b", "Torch.x;y", "Torch.../../x",
     "Tensor.é", "Torch.hub.load", "Torch.ops.load_library",
 ])  # fmt: skip
-def test_names_that_are_no_operation_are_refused(api, generate, tmp_path):
+def test_names_that_are_no_operation_are_refused(api, generate, msprobe_bin, tmp_path):
     tensor = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [1], "Max": 1.0,
               "Min": 1.0, "Mean": 1.0, "Norm": 1.0, "requires_grad": False}  # fmt: skip
     entry = {
@@ -261,6 +261,9 @@ def test_names_that_are_no_operation_are_refused(api, generate, tmp_path):
     (tmp_path / "dump.json").write_text(json.dumps(dump))
     generate("dump.json", "-api", f"{api}.0", "-o", "s", code=2)
     assert not list(tmp_path.glob("**/*.py"))
+    subprocess.run([msprobe_bin, "run_ut", "-api_info", "dump.json", "-o", "o"], cwd=tmp_path,
+                   capture_output=True)  # fmt: skip
+    assert not (tmp_path / "made").exists()
 
 
 def test_texts_of_a_dump_are_never_code(generate, tmp_path):

@@ -45,6 +45,27 @@ TEST(RecordedCalls, ApisAndWhyTheyAreSkipped) {
   EXPECT_EQ(calls[4].skip, "it has no tensor as result");
 }
 
+TEST(RecordedCalls, OnlyOperationsAreCallable) {
+  for (const char* api : {"Functional.linear", "Tensor.__add__", "Torch.add", "Torch.linalg.norm",
+                          "Torch.fft.fft", "Aten.add.Tensor", "NPU.npu_rms_norm", "VF.lstm"})
+    EXPECT_TRUE(IsCallableApi(api)) << api;
+  for (const char* api :
+       {"", "Torch", "Torch.", "Torch.load", "Tensor.tofile", "Torch.hub.load",
+        "Torch.serialization.os.system", "Torch.linalg.x.y", "Os.system", "Torch.a b", "Torch.a;b",
+        "Torch.a\nb", "Torch.1a", "Torch.\xc3\xa9", "../../x.y", "Functional.linalg.norm"})
+    EXPECT_FALSE(IsCallableApi(api)) << api;
+}
+
+TEST(RecordedCalls, ANameThatIsNoOperationIsNotExecuted) {
+  DumpBuilder b;
+  b.Call("Torch.serialization.os.system.0.forward")
+      .In(Numbers(1, 0, 0, 1))
+      .Out(Numbers(1, 0, 0, 1));
+  const Dump dump = b.Take();
+  EXPECT_EQ(CallsOf(dump, {})[0].skip,
+            "\"Torch.serialization.os.system\" is not the name of an operation");
+}
+
 TEST(RecordedCalls, ChosenByName) {
   const Dump dump = Recorded();
   EXPECT_THAT(Names(CallsOf(dump, {.white_list = {"linear"}, .distinct = true})),
