@@ -39,6 +39,8 @@ std::unique_ptr<Verb> MakeConfigCheckVerb();
 std::unique_ptr<Verb> MakeGradCompareVerb();
 std::unique_ptr<Verb> MakeMergeResultVerb();
 std::unique_ptr<Verb> MakeOpGenerateVerb();
+// overflow_check, and nan_analyze, its name in msprobe 8.
+std::unique_ptr<Verb> MakeOverflowCheckVerb(std::string_view name);
 std::unique_ptr<Verb> MakeParseVerb();
 std::unique_ptr<Verb> MakeRecoverVerb();
 // run_ut; `many`: multi_run_ut.

@@ -25,6 +25,8 @@ std::vector<std::unique_ptr<Verb>> AllVerbs() {
   verbs.push_back(MakeRunUtVerb("run_ut", /*many=*/false));
   verbs.push_back(MakeRunUtVerb("multi_run_ut", /*many=*/true));
   verbs.push_back(MakeOpGenerateVerb());
+  verbs.push_back(MakeOverflowCheckVerb("overflow_check"));
+  verbs.push_back(MakeOverflowCheckVerb("nan_analyze"));
   verbs.push_back(MakeConfigCheckVerb());
   verbs.push_back(MakeGradCompareVerb());
   verbs.push_back(MakeMergeResultVerb());

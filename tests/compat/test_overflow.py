@@ -3,7 +3,9 @@
 The overflow flag is a fake, because we have no NPU. Without a flag, values are checked.
 """
 
+import json
 import re
+import subprocess
 
 import numpy as np
 import pytest
@@ -230,3 +232,45 @@ def test_overflows_are_counted_over_windows_and_anew_after_a_registration(tmp_pa
 
     run_in(tmp_path, program)
     assert len(found(tmp_path)) == 2 * 2
+
+
+def test_R_D_O1_the_first_anomaly_over_ranks(tmp_path, msprobe_bin):
+    """Command, folders and file as the documentation of msprobe 8 and 26 has them."""
+
+    def leaf(value):
+        numbers = dict.fromkeys(("Max", "Min", "Mean", "Norm"), value)
+        return {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [4], **numbers}
+
+    def entry(given, made, **more):
+        return {"input_args": [leaf(given)], "input_kwargs": more, "output": [leaf(made)]}
+
+    nan, model = float("nan"), "Module.layers.4.mlp.Mlp.forward.0"
+    frames = ["File model.py, line 88, in forward, \n return linear(x)"]
+    calls = {
+        "rank2": {"Functional.linear.7.forward": entry(1.0, 1.0)},
+        "rank3": {"Functional.linear.7.forward": entry(1.0, nan)},
+    }
+    group = {"group": {"type": "torch.ProcessGroup", "group_ranks": [2, 3]}}
+    for rank, data in calls.items():
+        given = nan if rank == "rank3" else 1.0
+        data["Distributed.all_reduce.0.forward"] = entry(given, nan, **group)
+        data["Functional.gelu.0.forward"] = entry(nan, nan)
+        folder = tmp_path / "step0" / rank
+        folder.mkdir(parents=True)
+        dump = {"task": "statistics", "level": "L1", "framework": "pytorch", "data": data}
+        (folder / "dump.json").write_text(json.dumps({**dump, "dump_data_dir": None}))
+        (folder / "stack.json").write_text(json.dumps({"0": [[*data], frames]}))
+        (folder / "construct.json").write_text(json.dumps(dict.fromkeys(data, model)))
+    for verb in (["-f", "pytorch", "nan_analyze"], ["overflow_check"]):
+        done = subprocess.run(
+            [msprobe_bin, *verb, "-i", "./step0"], cwd=tmp_path, capture_output=True, text=True
+        )
+        assert done.returncode == 0 and "rank 3 sent NaN to rank 2" in done.stdout, done.stderr
+    first, second = (tmp_path / "output").glob("anomaly_analyze_*.json")
+    assert len(first.stem) == len("anomaly_analyze_") + 19
+    assert first.read_text() == second.read_text()
+    found = json.loads(first.read_text())
+    [node] = found["rank_3"]
+    assert [*found] == ["rank_3"] and node["op_name"] == "Functional.linear.7.forward"
+    assert [*node["data_info"]] == ["input_args", "input_kwargs", "output"]
+    assert (node["construct_info"], node["stack_info"]) == ([model], frames)

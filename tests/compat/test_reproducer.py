@@ -26,7 +26,7 @@ def dump(tmp_path):
     return tmp_path / "dump" / "step0" / "rank" / "dump.json"
 
 
-def test_R_D_O1_a_script_executes_one_call(dump, msprobe_bin, tmp_path):
+def test_R_D_E1_a_script_executes_one_call(dump, msprobe_bin, tmp_path):
     subprocess.run(
         [msprobe_bin, "op_generate", "-i", dump, "-api", "Functional.softmax.0", "-o", tmp_path],
         check=True, capture_output=True,
@@ -36,7 +36,7 @@ def test_R_D_O1_a_script_executes_one_call(dump, msprobe_bin, tmp_path):
     assert "forward.output.0: pass" in done.stdout and "backward.output.0: pass" in done.stdout
 
 
-def test_R_D_O2_the_configuration_of_the_older_tool(dump, msprobe_bin, tmp_path):
+def test_R_D_E2_the_configuration_of_the_older_tool(dump, msprobe_bin, tmp_path):
     config = {
         "dump_json_path": str(dump), "api_name": "Functional.softmax.0",
         "extract_api_path": str(tmp_path / "one.json"), "propagation": "forward",

@@ -14,7 +14,8 @@ IDS = [
     *(f"R-D-P{number}" for number in range(1, 4)),
     *(f"R-D-G{number}" for number in range(1, 6)),
     *(f"R-D-S{number}" for number in range(1, 6)),
-    *(f"R-D-O{number}" for number in range(1, 3)),
+    *(f"R-D-E{number}" for number in range(1, 3)),
+    *(f"R-D-O{number}" for number in range(1, 2)),
     *(f"R-X{number:02}" for number in range(1, 11)),
 ]
 
@@ -47,6 +48,6 @@ def test_each_test_of_a_requirement_has_a_row(tests):
     named = {
         each
         for test in tests
-        for each in re.findall(r"R_(?:[ABX]\d+|C_[UQE]\d+|D_G\d+)(?=_)", test)
+        for each in re.findall(r"R_(?:[ABX]\d+|C_[UQE]\d+|D_[GO]\d+)(?=_)", test)
     }
     assert len(named) > 100 and {each.replace("_", "-") for each in named} <= {*IDS}

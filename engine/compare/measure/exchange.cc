@@ -36,21 +36,39 @@ int RootArgument(std::string_view kind) {
   return IsAny(kind, {"broadcast", "reduce"}) || Sends(kind) || Receives(kind) ? 1 : 0;
 }
 
+// Process `place` of the processes "[4, 5]"; -1: there is none.
+int32_t ProcessAt(std::string_view ranks, int64_t place) {
+  while (!ranks.empty() && (ranks.front() == '[' || ranks.front() == '(')) ranks.remove_prefix(1);
+  for (int64_t i = 0; !ranks.empty() && place >= 0; ++i) {
+    while (ranks.starts_with(' ')) ranks.remove_prefix(1);
+    const size_t end = std::min(ranks.find_first_of(",])"), ranks.size());
+    if (i == place) return static_cast<int32_t>(NumberAfter(ranks.substr(0, end), ""));
+    ranks.remove_prefix(std::min(end + 1, ranks.size()));
+  }
+  return -1;
+}
+
 // Reads from the arguments who takes part, for records that do not say it.
 void ReadArguments(const Dump& dump, const Record& record, Exchange* e) {
   e->rank =
       static_cast<int32_t>(NumberAfter(dump.folder.substr(dump.folder.rfind('/') + 1), "rank"));
   const int root = RootArgument(e->kind);
+  int64_t place = -1;  // of the peer among the processes of the group
   for (const Leaf& leaf : dump.LeavesOf(record)) {
     if (leaf.slot != Slot::kInput && leaf.slot != Slot::kKwarg) continue;
     const std::string_view suffix = LeafSuffix(leaf, record);
     if (leaf.type == "torch.ProcessGroup") e->ranks = leaf.value;
+    const bool names_place = IsAny(
+        suffix, {".input.group_src", ".input.group_dst", ".input.src_group", ".input.dst_group"});
+    if (names_place && leaf.kind == LeafKind::kScalar) place = NumberAfter(leaf.value, "");
     const bool names_root = IsAny(suffix, {".input.src", ".input.dst"}) ||
                             (root > 0 && NumberAfter(suffix, ".input.") == root);
     if (names_root && leaf.kind == LeafKind::kScalar) {
       e->peer = static_cast<int32_t>(NumberAfter(leaf.value, ""));
     }
   }
+  if (e->peer < 0 && place >= 0)
+    e->peer = e->ranks.empty() ? static_cast<int32_t>(place) : ProcessAt(e->ranks, place);
   // The default of these arguments is process 0.
   if (root > 0 && e->peer < 0 && !Receives(e->kind)) e->peer = 0;
   if (root == 0 || e->rank < 0) return;

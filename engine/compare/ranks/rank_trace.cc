@@ -1,42 +1,16 @@
 #include "engine/compare/ranks/rank_trace.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <map>
-#include <numeric>
-#include <optional>
 
 #include "engine/compare/explain/dataflow.h"
 #include "engine/compare/explain/divergence.h"
 #include "engine/compare/judge/judge.h"
 #include "engine/compare/measure/exchange.h"
+#include "engine/compare/ranks/exchange_keys.h"
 #include "engine/dump/read/source_line.h"
 
 namespace msprobe::compare {
 namespace {
-
-struct Seen {
-  int32_t pair;
-  Exchange exchange;
-  const Record* record;
-};
-
-// Puts the calls of each api into the order of their numbers, which is the order in which the
-// program made them. They are recorded in another order: each one when its result is complete.
-void SortByCall(std::vector<Seen>* calls) {
-  std::map<std::string_view, std::vector<size_t>> places;
-  for (size_t i = 0; i < calls->size(); ++i) places[(*calls)[i].record->api].push_back(i);
-  std::vector<Seen> sorted = *calls;
-  for (const auto& [api, at] : places) {
-    std::vector<size_t> by_call = at;
-    std::stable_sort(by_call.begin(), by_call.end(), [&](size_t a, size_t b) {
-      return (*calls)[a].record->call < (*calls)[b].record->call;
-    });
-    for (size_t i = 0; i < at.size(); ++i) sorted[at[i]] = (*calls)[by_call[i]];
-  }
-  *calls = std::move(sorted);
-}
 
 // Adds one row to what the call gives or receives.
 void AddRow(const Comparison& c, uint32_t row, ExchangePart part, ExchangeCall* call) {
@@ -56,16 +30,13 @@ class Tracer {
   Tracer(const Comparison& c, int32_t rank) : c_(c) { trace_.rank = rank; }
 
   RankTrace Trace() {
-    std::vector<Seen> calls;
+    std::vector<int32_t> pairs(c_.target.records.size(), -1);  // of each record of the target
     for (size_t p = 0; p < c_.pairs.size(); ++p) {
-      if (c_.pairs[p].target < 0) continue;
-      const Record& record = c_.target.records[c_.pairs[p].target];
-      if (std::optional<Exchange> e = ExchangeOf(c_.target, record)) {
-        calls.push_back({static_cast<int32_t>(p), std::move(*e), &record});
-      }
+      if (c_.pairs[p].target >= 0) pairs[c_.pairs[p].target] = static_cast<int32_t>(p);
     }
-    SortByCall(&calls);
-    for (const Seen& seen : calls) Add(seen);
+    for (const NumberedExchange& seen : NumberExchanges(c_.target, trace_.rank)) {
+      if (pairs[seen.record] >= 0) Add(seen, pairs[seen.record]);
+    }
     std::stable_sort(trace_.exchanges.begin(), trace_.exchanges.end(),
                      [](const auto& a, const auto& b) { return a.pair < b.pair; });
     trace_.first = FirstWrongCall(c_);
@@ -77,56 +48,31 @@ class Tracer {
   }
 
  private:
-  void Add(const Seen& seen) {
-    const Exchange& e = seen.exchange;
-    const int32_t self = e.rank >= 0 ? e.rank : trace_.rank;
-    if (e.parts.empty()) {
-      ExchangeCall call = Start(seen);
-      if (IsPointToPoint(e)) {
-        call.key = PointToPointKey(self, e.peer, e.role == ProcessGroup::Role::kSource);
-      } else {
-        call.key = Numbered(fmt::format("{} {}", e.kind, e.ranks));
-      }
-      Judge(seen, -1, &call);
-      return;
+  void Add(const NumberedExchange& seen, int32_t pair) {
+    for (size_t i = 0; i < seen.keys.size(); ++i) {
+      ExchangeCall call{.name = std::string(c_.target.records[seen.record].name.view()),
+                        .key = seen.keys[i],
+                        .pair = pair};
+      Judge(seen, seen.exchange.parts.empty() ? -1 : static_cast<int32_t>(i), &call);
     }
-    for (size_t i = 0; i < e.parts.size(); ++i) {
-      ExchangeCall call = Start(seen);
-      call.key = PointToPointKey(self, e.parts[i].peer, e.parts[i].sends);
-      Judge(seen, static_cast<int32_t>(i), &call);
-    }
-  }
-
-  static ExchangeCall Start(const Seen& seen) {
-    ExchangeCall call;
-    call.name = seen.record->name;
-    call.pair = seen.pair;
-    return call;
   }
 
   // Judges what the call gives and receives. `part` is the index of one send or receive of a batch;
   // -1: the whole call.
-  void Judge(const Seen& seen, int32_t part, ExchangeCall* call) {
-    const RecordPair& pair = c_.pairs[seen.pair];
+  void Judge(const NumberedExchange& seen, int32_t part, ExchangeCall* call) {
+    const RecordPair& pair = c_.pairs[call->pair];
+    const Record& record = c_.target.records[seen.record];
     call->gives_unknown = !pair.matched();
     for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
       if (c_.rows[i].target < 0) continue;
       const Leaf& leaf = c_.target.leaves[c_.rows[i].target];
-      if (part >= 0 && BatchPartOf(seen.exchange, *seen.record, leaf) != part) continue;
-      AddRow(c_, i, PartOf(seen.exchange, *seen.record, leaf), call);
+      if (part >= 0 && BatchPartOf(seen.exchange, record, leaf) != part) continue;
+      AddRow(c_, i, PartOf(seen.exchange, record, leaf), call);
     }
-    if ((call->gives_wrong || call->gets_wrong) && seen.record->stack >= 0) {
-      call->source_line = dump::UserSourceLine(c_.target.stacks[seen.record->stack]);
+    if ((call->gives_wrong || call->gets_wrong) && record.stack >= 0) {
+      call->source_line = dump::UserSourceLine(c_.target.stacks[record.stack]);
     }
     trace_.exchanges.push_back(std::move(*call));
-  }
-
-  std::string PointToPointKey(int32_t self, int32_t peer, bool sends) {
-    return Numbered(fmt::format("{} to {}", sends ? self : peer, sends ? peer : self));
-  }
-  std::string Numbered(std::string what) {
-    const int64_t number = counts_[what]++;
-    return fmt::format("{} #{}", what, number);
   }
 
   // The index of the exchange that brought the first wrong number; -1: none did. That exchange may
@@ -168,7 +114,6 @@ class Tracer {
 
   const Comparison& c_;
   RankTrace trace_;
-  std::map<std::string, int64_t> counts_;
 };
 
 }  // namespace

@@ -1,0 +1,140 @@
+#include <fmt/format.h>
+
+#include <chrono>
+
+#include "cli/verb.h"
+#include "engine/anomaly/anomaly_report.h"
+#include "engine/base/file.h"
+#include "engine/dump/read/reader.h"
+
+namespace msprobe::cli {
+namespace {
+
+class OverflowCheck : public Verb {
+ public:
+  explicit OverflowCheck(std::string_view name) : name_(name) {}
+  std::string_view name() const override { return name_; }
+  std::string_view summary() const override {
+    return name_ == "nan_analyze"
+               ? "the same as overflow_check"
+               : "find the rank and the call that made the first NaN or infinity";
+  }
+
+  void AddFlags(Flags& flags) override {
+    flags
+        .Text("-i,--input_path", &input_,
+              "folder of a step: rank0, rank1, ... with dump.json; or one such folder")
+        .TypeName("FOLDER")
+        .Required();
+    flags.Text("-o,--output_path", &output_, "folder for anomaly_analyze_TIME.json")
+        .TypeName("FOLDER")
+        .ShowDefault();
+    flags.Text("--format", &format_, "what is printed").OneOf({"table", "json"});
+    flags.Switch("--exit-code", &exit_code_, "exit with 1 if an anomaly is found");
+    flags.Footer(
+        "An anomaly is a call whose inputs are finite and whose output has NaN or infinity. Dumps "
+        "with\nstatistics are enough. Of several steps, the first with an anomaly is shown.");
+  }
+
+  Result<int> Run(Console& out) override {
+    MSPROBE_ASSIGN_OR_RETURN(const std::vector<dump::DumpLocation> dumps, dump::FindDumps(input_));
+    if (dumps.empty()) {
+      return NotFound(input_)
+          .Says("holds no dump")
+          .Expected("folders rank0, rank1, ... with a dump.json in each")
+          .Hint("-i is the folder of a step: -i runs/a/step0");
+    }
+    anomaly::FirstAnomalies found;
+    for (size_t from = 0; from < dumps.size() && found.answer.empty();) {
+      size_t to = from;
+      while (to < dumps.size() && dumps[to].step == dumps[from].step) ++to;
+      const bool many = from > 0 || to < dumps.size();
+      found = Search({dumps.data() + from, to - from},
+                     many ? fmt::format("step{}/", dumps[from].step) : "", out);
+      from = to;
+    }
+    out.ClearProgress();
+    if (read_ == 0) return unread_;
+    return Report(found, out);
+  }
+
+ private:
+  // The first anomaly of one step. `step`: "step0/", or "" when there is only one.
+  anomaly::FirstAnomalies Search(std::span<const dump::DumpLocation> dumps, const std::string& step,
+                                 Console& out) {
+    std::vector<anomaly::RankAnomaly> ranks;
+    for (const dump::DumpLocation& at : dumps) {
+      out.ProgressOf("reading", ranks.size(), dumps.size());
+      const std::string folder = step + BaseName(DirectoryName(at.path));
+      Result<Dump> dump = at.refused.ok() ? dump::ReadDump(at.path) : Result<Dump>(at.refused);
+      if (!dump.ok()) {
+        // One bad rank does not hide the others.
+        notes_.push_back(fmt::format("{} is left out: {}",
+                                     at.refused.ok() ? folder : step + BaseName(at.path),
+                                     dump.status().message()));
+        if (unread_.ok()) unread_ = dump.status();
+        continue;
+      }
+      ++read_;
+      NoteMissing(*dump, folder);
+      ranks.push_back(anomaly::FindRankAnomaly(*dump, at.rank));
+      if (!step.empty()) ranks.back().label = step + ranks.back().label;
+    }
+    return anomaly::FindFirstAnomalies(std::move(ranks));
+  }
+
+  void NoteMissing(const Dump& dump, const std::string& folder) {
+    if (!dump.complete) notes_.push_back(fmt::format("{}: {}", folder, dump.note));
+    if (BaseName(dump.path) != "dump.json") return;
+    for (const auto& [file, what] : {std::pair{"stack.json", "source lines"},
+                                     std::pair{"construct.json", "modules around its calls"}}) {
+      if (!Exists(JoinPath(dump.folder, file)))
+        notes_.push_back(fmt::format("{} has no {}: its {} are not known", folder, file, what));
+    }
+  }
+
+  Result<int> Report(const anomaly::FirstAnomalies& found, Console& out) {
+    std::string file;
+    if (!found.answer.empty()) {
+      const auto time = std::chrono::system_clock::now().time_since_epoch();
+      MSPROBE_RETURN_IF_ERROR(MakeDirectories(output_));
+      file = JoinPath(
+          output_, fmt::format("anomaly_analyze_{}.json", std::chrono::nanoseconds(time).count()));
+      MSPROBE_RETURN_IF_ERROR(WriteFileAtomically(file, anomaly::AnomalyFile(found)));
+    }
+    if (format_ == "json") {
+      out.Write(anomaly::AnomalyJson(found, unread_.ok(), notes_, file));
+    } else {
+      out.Write(PrintableLines(anomaly::AnomalyText(found, unread_.ok())));
+      for (const std::string& note : notes_)
+        out.Warn(fmt::format("warning: {}\n", MakePrintable(note)));
+      if (!file.empty()) out.Print("written: {}\n", MakePrintable(file));
+    }
+    if (found.answer.empty() && !unread_.ok()) return kExitError;
+    return exit_code_ && !found.answer.empty() ? kExitDiffers : kExitOk;
+  }
+
+  static std::string PrintableLines(const std::string& text) {
+    std::string printable;
+    for (size_t from = 0; from < text.size();) {
+      const size_t end = std::min(text.find('\n', from), text.size());
+      printable += MakePrintable(std::string_view(text).substr(from, end - from)) + '\n';
+      from = end + 1;
+    }
+    return printable;
+  }
+
+  std::string name_, input_, output_ = "./output", format_ = "table";
+  bool exit_code_ = false;
+  std::vector<std::string> notes_;
+  Status unread_;    // the first rank that could not be read
+  size_t read_ = 0;  // ranks
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> MakeOverflowCheckVerb(std::string_view name) {
+  return std::make_unique<OverflowCheck>(name);
+}
+
+}  // namespace msprobe::cli

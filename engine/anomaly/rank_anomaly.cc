@@ -1,0 +1,332 @@
+#include "engine/anomaly/rank_anomaly.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+#include <unordered_map>
+
+#include "engine/base/file.h"
+#include "engine/base/text.h"
+#include "engine/compare/explain/dataflow.h"
+#include "engine/compare/measure/exchange.h"
+#include "engine/compare/model/record_keys.h"
+#include "engine/compare/ranks/exchange_keys.h"
+#include "engine/dump/read/source_line.h"
+#include "engine/formats/text/json.h"
+#include "engine/model/names.h"
+
+namespace msprobe::anomaly {
+namespace {
+
+using compare::ExchangePart;
+
+// Whether the results of the call say nothing about its inputs: memory that nobody has written, or a
+// value that the program asks for.
+bool NeverAnAnomaly(const Record& record) {
+  const std::string_view api = record.api;
+  const std::string_view function = api.substr(api.rfind('.') + 1);
+  return ReturnsUnwrittenMemory(function) || function == "masked_fill_" ||
+         api.starts_with("Torch.fill");
+}
+
+// What one call holds.
+struct CallKinds {
+  ValueKinds given;          // all inputs
+  ValueKinds given_tensors;  // those that are tensors
+  ValueKinds made;           // the outputs
+  ValueKinds passing;        // gradients of parameters: sums of what other calls made
+  bool reads_unwritten = false;
+
+  bool MakesNaN() const { return made.nan && !given.nan; }
+  bool IsAnomaly() const { return MakesNaN() || (made.any() && !given.any()); }
+};
+
+bool MayBeNonfinite(const Leaf& leaf) {
+  if (leaf.kind == LeafKind::kNone) return false;
+  return leaf.counts->nan > 0 || leaf.counts->pos_inf > 0 || leaf.counts->neg_inf > 0 ||
+         !std::isfinite(leaf.max_value) || !std::isfinite(leaf.min_value);
+}
+
+class Scan {
+ public:
+  Scan(const Dump& dump, int32_t rank) : dump_(dump) { found_.trace.rank = rank; }
+
+  RankAnomaly Run(int32_t rank) {
+    exchanges_ = compare::NumberExchanges(dump_, rank);
+    size_t next = 0;
+    for (size_t r = 0; r < dump_.records.size(); ++r) {
+      if (next < exchanges_.size() && exchanges_[next].record == static_cast<int32_t>(r)) {
+        Add(exchanges_[next++]);
+      } else if (made_ < 0 && !received_for_good_) {
+        Add(static_cast<int32_t>(r));
+      }
+    }
+    Choose();
+    found_.records = static_cast<int64_t>(dump_.records.size());
+    if (found_.trace.first >= 0) Describe();
+    return std::move(found_);
+  }
+
+ private:
+  // An input that tells nothing: memory that nobody has written, or the former content of a tensor
+  // that the call overwrites.
+  bool IsNoInput(const Record& record, const Leaf& leaf) const {
+    if (IsUnwritten(leaf)) return true;
+    const std::string_view api = record.api;
+    return leaf.slot == Slot::kInput && WritesWholeTensor(api.substr(api.rfind('.') + 1)) &&
+           compare::LeafPlace(leaf, record) == "0";
+  }
+  bool IsUnwritten(const Leaf& leaf) const {
+    return !dump_.unwritten.empty() &&
+           !dump_.AllocationOf(static_cast<int32_t>(&leaf - dump_.leaves.data())).empty();
+  }
+
+  CallKinds KindsOfCall(const Record& record) const {
+    CallKinds call;
+    for (const Leaf& leaf : dump_.LeavesOf(record)) {
+      if (!MayBeNonfinite(leaf)) continue;
+      const ValueKinds kinds = KindsOf(leaf);
+      if (!kinds.any()) continue;
+      if (leaf.slot == Slot::kOutput) {
+        if (!IsUnwritten(leaf)) call.made.Add(kinds);
+      } else if (leaf.slot == Slot::kParameterGrad || leaf.slot == Slot::kDebug) {
+        call.passing.Add(kinds);
+      } else if (IsNoInput(record, leaf)) {
+        call.reads_unwritten |= IsUnwritten(leaf);
+      } else {
+        call.given.Add(kinds);
+        if (leaf.kind == LeafKind::kTensor) call.given_tensors.Add(kinds);
+      }
+    }
+    return call;
+  }
+
+  void Add(int32_t r) {
+    const Record& record = dump_.records[r];
+    const CallKinds call = KindsOfCall(record);
+    const bool ignored = NeverAnAnomaly(record);
+    if (!ignored && call.IsAnomaly()) {
+      made_ = record.is_module ? InnerCall(r) : r;
+      return;
+    }
+    ValueKinds came = call.given_tensors;
+    came.Add(call.passing);
+    if (ignored) came.Add(call.made);
+    CameFromOutside(r, came, ignored);
+    seen_.Add(came);
+    seen_.Add(call.made);
+  }
+
+  // Notes the first call with a number that no recorded call made. Negative infinities alone are a
+  // mask.
+  void CameFromOutside(int32_t r, const ValueKinds& came, bool ignored) {
+    if (ignored) return;
+    if (outside_nan_ < 0 && came.nan && !seen_.nan) outside_nan_ = r;
+    if (outside_inf_ < 0 && came.pos_inf && !seen_.infinite()) outside_inf_ = r;
+  }
+
+  // The first anomaly inside the call of module `r` that is recorded after it; `r` if there is none.
+  // (In most dumps a module's call stands behind the calls that it made.)
+  int32_t InnerCall(int32_t r) const {
+    std::unordered_map<std::string_view, int32_t> modules;
+    for (size_t i = 0; i < dump_.records.size(); ++i) {
+      if (dump_.records[i].is_module)
+        modules.emplace(dump_.records[i].name.view(), static_cast<int32_t>(i));
+    }
+    const auto inside = [&](int32_t i, int32_t module) {
+      for (int depth = 0; depth < kMaxDepth && i >= 0; ++depth) {
+        const auto parent = modules.find(dump_.records[i].parent.view());
+        i = parent == modules.end() ? -1 : parent->second;
+        if (i == module) return true;
+      }
+      return false;
+    };
+    int32_t found = r;
+    for (int32_t i = r + 1; i < static_cast<int32_t>(dump_.records.size()); ++i) {
+      const Record& record = dump_.records[i];
+      if (NeverAnAnomaly(record) || !KindsOfCall(record).IsAnomaly() || !inside(i, found)) continue;
+      found = i;
+      if (!record.is_module) break;
+    }
+    return found;
+  }
+
+  void Add(const compare::NumberedExchange& seen) {
+    const Record& record = dump_.records[seen.record];
+    for (size_t part = 0; part < seen.keys.size(); ++part) {
+      compare::ExchangeCall call{
+          .name = std::string(record.name.view()), .key = seen.keys[part], .pair = seen.record};
+      ValueKinds given, got;
+      for (const Leaf& leaf : dump_.LeavesOf(record)) {
+        const bool here =
+            seen.exchange.parts.empty() ||
+            compare::BatchPartOf(seen.exchange, record, leaf) == static_cast<int32_t>(part);
+        if (!here) continue;
+        const ExchangePart what = compare::PartOf(seen.exchange, record, leaf);
+        if (what == ExchangePart::kGiven) {
+          if (!IsUnwritten(leaf)) given.Add(KindsOf(leaf));
+          call.gives_unknown |= !leaf.has_stats;
+        } else if (what == ExchangePart::kReceived) {
+          got.Add(KindsOf(leaf));
+        }
+      }
+      call.gives_wrong = given.any();
+      call.gets_wrong = got.any();
+      if ((call.gives_wrong || call.gets_wrong) && record.stack >= 0)
+        call.source_line = dump::UserSourceLine(dump_.stacks[record.stack]);
+      const auto index = static_cast<int32_t>(found_.trace.exchanges.size());
+      found_.trace.exchanges.push_back(std::move(call));
+      CameFromOutside(seen.record, given, false);
+      if (got.any() && !given.any() && made_ < 0 && !received_for_good_) {
+        // A mask that was sent must not hide a call that makes NaN of it.
+        const bool good = got.nan || got.pos_inf;
+        if (received_ < 0 || good) received_ = index;
+        received_for_good_ = good;
+      }
+      seen_.Add(given);
+      seen_.Add(got);
+    }
+  }
+
+  void Choose() {
+    compare::RankTrace& trace = found_.trace;
+    const int32_t outside = outside_nan_ >= 0 ? outside_nan_ : outside_inf_;
+    const int32_t exchange = received_ < 0 ? -1 : trace.exchanges[received_].pair;
+    if (made_ >= 0) {
+      trace.first = made_;
+    } else if (outside >= 0 && (exchange < 0 || outside < exchange)) {
+      trace.first = outside;
+      trace.received = CameLater(outside);
+      trace.from_outside = trace.received < 0;
+    } else if (exchange >= 0) {
+      trace.first = exchange;
+      trace.received = received_;
+    }
+  }
+
+  // The exchange that is recorded behind call `r` and brought its input: a result for which the
+  // program waits late. -1: there is none.
+  int32_t CameLater(int32_t r) const {
+    const std::vector<compare::ExchangeCall>& calls = found_.trace.exchanges;
+    for (size_t i = 0; i < calls.size(); ++i) {
+      if (calls[i].pair <= r || !calls[i].gets_wrong || calls[i].gives_wrong) continue;
+      for (const Leaf& got : dump_.LeavesOf(dump_.records[calls[i].pair])) {
+        if (got.slot != Slot::kOutput) continue;
+        for (const Leaf& leaf : dump_.LeavesOf(dump_.records[r])) {
+          if (leaf.slot != Slot::kOutput && KindsOf(leaf).any() && compare::SameNumbers(leaf, got))
+            return static_cast<int32_t>(i);
+        }
+      }
+    }
+    return -1;
+  }
+
+  void Describe() {
+    const int32_t first = found_.trace.first;
+    const Record& record = dump_.records[first];
+    int32_t before = -1;
+    for (const compare::ExchangeCall& call : found_.trace.exchanges) {
+      if (call.pair < first) before = std::max(before, call.pair);
+      found_.exchange_follows |= call.pair > first;
+    }
+    found_.behind_exchange = first - before;
+    found_.name = record.name.view();
+    if (record.stack >= 0) {
+      const std::vector<std::string_view>& frames = dump_.stacks[record.stack];
+      found_.source_line = dump::UserSourceLine(frames);
+      found_.stack.assign(frames.begin(), frames.end());
+    }
+    DescribeParents(record);
+    DescribeValues(record);
+    found_.entry = EntryText(record);
+    if (KindsOfCall(record).reads_unwritten) {
+      found_.note = "one of its inputs is memory that nobody has written (torch.empty)";
+    } else if (outside_nan_ >= 0 && outside_nan_ < first && made_ == first) {
+      found_.note = fmt::format(
+          "before it, NaN was in a value that no recorded call made, in {}; none of it is in the "
+          "inputs of this call",
+          dump_.records[outside_nan_].name.view());
+    }
+  }
+
+  void DescribeParents(const Record& record) {
+    std::unordered_map<std::string_view, std::string_view> parents;
+    for (const Record& each : dump_.records) {
+      if (each.is_module) parents.emplace(each.name.view(), each.parent.view());
+    }
+    std::string_view parent = record.parent.empty() ? record.module : record.parent;
+    for (int depth = 0; depth < kMaxDepth && !parent.empty(); ++depth) {
+      found_.parents.insert(found_.parents.begin(), std::string(parent));
+      const auto next = parents.find(parent);
+      parent = next == parents.end() ? std::string_view() : next->second;
+    }
+  }
+
+  void DescribeValues(const Record& record) {
+    for (const Leaf& leaf : dump_.LeavesOf(record)) {
+      const ValueKinds kinds = KindsOf(leaf);
+      if (!kinds.any()) continue;
+      std::string_view name = compare::LeafSuffix(leaf, record);
+      if (name.starts_with('.')) name.remove_prefix(1);
+      WrongValue value{
+          .name = std::string(name),
+          .is_output = leaf.slot == Slot::kOutput,
+          .kinds = kinds,
+          .elements = leaf.kind == LeafKind::kTensor ? leaf.shape.elements() : 1,
+          .text = DescribeNonfinite(leaf),
+          .type = leaf.kind == LeafKind::kTensor
+                      ? fmt::format("{} {}", std::string_view(leaf.dtype), leaf.shape.view())
+                      : std::string(leaf.type.view())};
+      if (leaf.counts->nan >= 0 && leaf.counts->pos_inf >= 0 && leaf.counts->neg_inf >= 0) {
+        value.nan = leaf.counts->nan;
+        value.infinite = leaf.counts->pos_inf + leaf.counts->neg_inf;
+      }
+      found_.values.push_back(std::move(value));
+    }
+  }
+
+  // The object behind the name of the record in the file; "" in a file of another form.
+  std::string EntryText(const Record& record) const {
+    std::string name;
+    AppendJsonString(&name, record.name);
+    for (const MappedFile& file : dump_.files) {
+      if (file.path() != dump_.path) continue;
+      const std::string_view text = file.bytes();
+      for (size_t at = text.find(name); at != text.npos; at = text.find(name, at + 1)) {
+        const size_t colon = text.find_first_not_of(" \t\r\n", at + name.size());
+        if (colon == text.npos || text[colon] != ':') continue;
+        formats::JsonCursor json(text, colon + 1);
+        std::string_view entry;
+        if (json.Peek() == '{' && json.Raw(&entry)) return std::string(entry);
+      }
+    }
+    return "";
+  }
+
+  static constexpr int kMaxDepth =
+      1000;  // of modules in each other: a damaged file may have a ring
+
+  const Dump& dump_;
+  RankAnomaly found_;
+  std::vector<compare::NumberedExchange> exchanges_;
+  ValueKinds seen_;                              // in any value so far
+  int32_t made_ = -1;                            // the first anomaly
+  int32_t outside_nan_ = -1, outside_inf_ = -1;  // the first number that no recorded call made
+  int32_t received_ = -1;           // index into the exchanges: the first that brought a number
+  bool received_for_good_ = false;  // that number is no mask
+};
+
+}  // namespace
+
+RankAnomaly FindRankAnomaly(const Dump& dump, int32_t rank) {
+  RankAnomaly found = Scan(dump, rank).Run(rank);
+  const std::string folder = BaseName(dump.folder);
+  const bool process = rank < 0 && NumberAfter(folder, "proc") >= 0;
+  found.label = process ? folder : fmt::format("rank {}", std::max(rank, 0));
+  found.key = process ? folder : fmt::format("rank_{}", std::max(rank, 0));
+  return found;
+}
+
+}  // namespace msprobe::anomaly

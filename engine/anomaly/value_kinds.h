@@ -1,0 +1,38 @@
+// Which non-finite numbers a recorded value holds, from its counts or its statistics.
+//
+//   const ValueKinds kinds = KindsOf(leaf);
+//   if (kinds.any()) Print("{}: {}", leaf.name, DescribeNonfinite(leaf));   // "3 of 16 elements are NaN"
+//   KindsWord(kinds);                                                       // "NaN and Inf"
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "engine/model/table.h"
+
+namespace msprobe::anomaly {
+
+struct ValueKinds {
+  bool nan = false, pos_inf = false, neg_inf = false;
+
+  bool infinite() const { return pos_inf || neg_inf; }
+  bool any() const { return nan || infinite(); }
+  void Add(const ValueKinds& other) {
+    nan |= other.nan;
+    pos_inf |= other.pos_inf;
+    neg_inf |= other.neg_inf;
+  }
+};
+
+// By the counts where they were recorded, else by Max and Min, else by Mean and Norm. A norm or mean
+// that overflowed does not count where Max and Min are finite: then every element is finite.
+ValueKinds KindsOf(const Leaf& leaf);
+
+// "NaN", "Inf", "NaN and Inf", "".
+std::string_view KindsWord(const ValueKinds& kinds);
+
+// How many of its elements are NaN and infinite, as far as the dump says it: "3 of 16 elements are
+// NaN", "all 16 elements are Inf", "some of 16 elements are Inf"; of a plain value "the value is inf".
+std::string DescribeNonfinite(const Leaf& leaf);
+
+}  // namespace msprobe::anomaly
