@@ -2,7 +2,7 @@
 //
 //   FirstAnomalies found = FindFirstAnomalies(std::move(ranks));
 //   WriteFileAtomically(path, AnomalyFile(found));       // anomaly_analyze_{nanoseconds}.json
-//   Print("{}", AnomalyText(found, notes));
+//   Print("{}", AnomalyText(found, true));
 #pragma once
 
 #include <span>
