@@ -27,6 +27,7 @@ std::vector<std::unique_ptr<Verb>> AllVerbs() {
   verbs.push_back(MakeOpGenerateVerb());
   verbs.push_back(MakeOverflowCheckVerb("overflow_check"));
   verbs.push_back(MakeOverflowCheckVerb("nan_analyze"));
+  verbs.push_back(MakeRunOverflowCheckVerb());
   verbs.push_back(MakeConfigCheckVerb());
   verbs.push_back(MakeGradCompareVerb());
   verbs.push_back(MakeMergeResultVerb());

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <string_view>
 #include <unordered_map>
 
+#include "engine/anomaly/call_kinds.h"
 #include "engine/base/file.h"
 #include "engine/base/text.h"
 #include "engine/compare/explain/dataflow.h"
@@ -21,33 +21,6 @@ namespace msprobe::anomaly {
 namespace {
 
 using compare::ExchangePart;
-
-// Whether the results of the call say nothing about its inputs: memory that nobody has written, or a
-// value that the program asks for.
-bool NeverAnAnomaly(const Record& record) {
-  const std::string_view api = record.api;
-  const std::string_view function = api.substr(api.rfind('.') + 1);
-  return ReturnsUnwrittenMemory(function) || function == "masked_fill_" ||
-         api.starts_with("Torch.fill");
-}
-
-// What one call holds.
-struct CallKinds {
-  ValueKinds given;          // all inputs
-  ValueKinds given_tensors;  // those that are tensors
-  ValueKinds made;           // the outputs
-  ValueKinds passing;        // gradients of parameters: sums of what other calls made
-  bool reads_unwritten = false;
-
-  bool MakesNaN() const { return made.nan && !given.nan; }
-  bool IsAnomaly() const { return MakesNaN() || (made.any() && !given.any()); }
-};
-
-bool MayBeNonfinite(const Leaf& leaf) {
-  if (leaf.kind == LeafKind::kNone) return false;
-  return leaf.counts->nan > 0 || leaf.counts->pos_inf > 0 || leaf.counts->neg_inf > 0 ||
-         !std::isfinite(leaf.max_value) || !std::isfinite(leaf.min_value);
-}
 
 class Scan {
  public:
@@ -70,42 +43,9 @@ class Scan {
   }
 
  private:
-  // An input that tells nothing: memory that nobody has written, or the former content of a tensor
-  // that the call overwrites.
-  bool IsNoInput(const Record& record, const Leaf& leaf) const {
-    if (IsUnwritten(leaf)) return true;
-    const std::string_view api = record.api;
-    return leaf.slot == Slot::kInput && WritesWholeTensor(api.substr(api.rfind('.') + 1)) &&
-           compare::LeafPlace(leaf, record) == "0";
-  }
-  bool IsUnwritten(const Leaf& leaf) const {
-    return !dump_.unwritten.empty() &&
-           !dump_.AllocationOf(static_cast<int32_t>(&leaf - dump_.leaves.data())).empty();
-  }
-
-  CallKinds KindsOfCall(const Record& record) const {
-    CallKinds call;
-    for (const Leaf& leaf : dump_.LeavesOf(record)) {
-      if (!MayBeNonfinite(leaf)) continue;
-      const ValueKinds kinds = KindsOf(leaf);
-      if (!kinds.any()) continue;
-      if (leaf.slot == Slot::kOutput) {
-        if (!IsUnwritten(leaf)) call.made.Add(kinds);
-      } else if (leaf.slot == Slot::kParameterGrad || leaf.slot == Slot::kDebug) {
-        call.passing.Add(kinds);
-      } else if (IsNoInput(record, leaf)) {
-        call.reads_unwritten |= IsUnwritten(leaf);
-      } else {
-        call.given.Add(kinds);
-        if (leaf.kind == LeafKind::kTensor) call.given_tensors.Add(kinds);
-      }
-    }
-    return call;
-  }
-
   void Add(int32_t r) {
     const Record& record = dump_.records[r];
-    const CallKinds call = KindsOfCall(record);
+    const CallKinds call = KindsOfCall(dump_, record);
     const bool ignored = NeverAnAnomaly(record);
     if (!ignored && call.IsAnomaly()) {
       made_ = record.is_module ? InnerCall(r) : r;
@@ -146,7 +86,8 @@ class Scan {
     int32_t found = r;
     for (int32_t i = r + 1; i < static_cast<int32_t>(dump_.records.size()); ++i) {
       const Record& record = dump_.records[i];
-      if (NeverAnAnomaly(record) || !KindsOfCall(record).IsAnomaly() || !inside(i, found)) continue;
+      if (NeverAnAnomaly(record) || !KindsOfCall(dump_, record).IsAnomaly() || !inside(i, found))
+        continue;
       found = i;
       if (!record.is_module) break;
     }
@@ -166,7 +107,7 @@ class Scan {
         if (!here) continue;
         const ExchangePart what = compare::PartOf(seen.exchange, record, leaf);
         if (what == ExchangePart::kGiven) {
-          if (!IsUnwritten(leaf)) given.Add(KindsOf(leaf));
+          if (!IsUnwritten(dump_, leaf)) given.Add(KindsOf(leaf));
           call.gives_unknown |= !leaf.has_stats;
         } else if (what == ExchangePart::kReceived) {
           got.Add(KindsOf(leaf));
@@ -241,7 +182,7 @@ class Scan {
     DescribeParents(record);
     DescribeValues(record);
     found_.entry = EntryText(record);
-    if (KindsOfCall(record).reads_unwritten) {
+    if (KindsOfCall(dump_, record).reads_unwritten) {
       found_.note = "one of its inputs is memory that nobody has written (torch.empty)";
     } else if (outside_nan_ >= 0 && outside_nan_ < first && made_ == first) {
       found_.note = fmt::format(

@@ -18,6 +18,7 @@ void BindPkl(nanobind::module_& m);
 void BindCompare(nanobind::module_& m);
 void BindParse(nanobind::module_& m);
 void BindAccuracy(nanobind::module_& m);
+void BindOverflow(nanobind::module_& m);
 void BindReplay(nanobind::module_& m);
 void BindSelfcheck(nanobind::module_& m);
 

@@ -12,8 +12,10 @@ import pytest
 import torch
 from fake_npu import Npu
 from older_scripts import X, arrays, error_of, files, names, net, read, run_in, train
+from recording import run_forked
 
 import ptdbg_ascend as ptdbg
+from msprobe.pytorch import PrecisionDebugger
 
 NUMBERED = re.compile(r"Overflow_info_\d{8}_\d{6}(_\d+)?\.pkl")
 INF = torch.tensor([1e38, 2.0])
@@ -274,3 +276,31 @@ def test_R_D_O1_the_first_anomaly_over_ranks(tmp_path, msprobe_bin):
     assert [*found] == ["rank_3"] and node["op_name"] == "Functional.linear.7.forward"
     assert [*node["data_info"]] == ["input_args", "input_kwargs", "output"]
     assert (node["construct_info"], node["stack_info"]) == ([model], frames)
+
+
+def overflow_twice():
+    torch.exp(torch.tensor([1000.0]))  # no float32 holds it
+    torch.dist(INF, -INF)  # it fits; its square does not
+
+
+def test_R_D_O2_is_an_overflow_normal(tmp_path, msprobe_bin):
+    """From the recording with task overflow_check to the words of the log."""
+    config = {"task": "overflow_check", "level": "L1", "dump_path": str(tmp_path)}
+    (tmp_path / "config.json").write_text(
+        json.dumps({**config, "overflow_check": {"overflow_nums": -1}})
+    )
+
+    def record():
+        debugger = PrecisionDebugger(str(tmp_path / "config.json"))
+        debugger.start()
+        overflow_twice()
+        debugger.stop()
+
+    run_forked(record)
+    command = [msprobe_bin, "-f", "pytorch", "run_overflow_check", "-j", "-d", "0"]
+    command += ["-api_info", tmp_path / "step0" / "rank" / "dump.json"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "Torch.exp.0.forward: normal overflow" in done.stdout
+    assert "Torch.dist.0.forward: abnormal overflow" in done.stdout
+    assert len(list(tmp_path.glob("overflow_check_*.csv"))) == 1

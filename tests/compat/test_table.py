@@ -15,7 +15,7 @@ IDS = [
     *(f"R-D-G{number}" for number in range(1, 6)),
     *(f"R-D-S{number}" for number in range(1, 6)),
     *(f"R-D-E{number}" for number in range(1, 3)),
-    *(f"R-D-O{number}" for number in range(1, 2)),
+    *(f"R-D-O{number}" for number in range(1, 3)),
     *(f"R-X{number:02}" for number in range(1, 11)),
 ]
 

@@ -260,6 +260,18 @@ def golden_of(call, older=False):
         return call.run(cpu, torch.float32)
 
 
+def reference_of(call, device):
+    """Results and gradients with which overflows on ``device`` are compared: of the CPU.
+
+    In the recorded dtypes; in float64 when the device is the CPU itself, or the CPU has not the
+    operation in that dtype.
+    """
+    if device.type != "cpu":
+        with contextlib.suppress(RuntimeError, NotImplementedError, TypeError):
+            return call.run(torch.device("cpu"), None)
+    return golden_of(call)
+
+
 def _raised(dtype, golden):
     if golden is None or not isinstance(dtype, torch.dtype):
         return dtype

@@ -1,4 +1,5 @@
-"""A worker of `msprobe run_ut`: executes recorded calls, and compares them with their golden.
+"""A worker of `msprobe run_ut` and `run_overflow_check`: executes recorded calls, and compares them
+with their golden, or looks for overflows in both.
 
 python -m msprobe.pytorch.replay_worker OPTIONS
 
@@ -41,8 +42,13 @@ class Worker:
         self.calls = self.dump.calls(
             options["white_list"], options["black_list"], options["distinct"]
         )
-        self.check = _engine.PreCheck(options["rules"], options["precision"], options["within_one"])
-        self.older = options["rules"] != ""
+        self.overflow = options.get("mode") == "overflow"
+        self.older = options.get("rules", "") != ""
+        if self.overflow:
+            self.check = _engine.OverflowCheck()
+        else:
+            rules = options["rules"], options["precision"], options["within_one"]
+            self.check = _engine.PreCheck(*rules)
         self.error_data = options["error_data"]
 
     def answer(self, index):
@@ -69,7 +75,12 @@ class Worker:
 
     def _compare(self, call):
         try:
-            golden, golden_gradients = replay.golden_of(call, older=self.older)
+            if self.overflow:
+                golden, golden_gradients = replay.reference_of(call, self.device)
+            else:
+                golden, golden_gradients = replay.golden_of(call, older=self.older)
+        except replay.Unsupported:
+            raise
         except Exception as error:
             # Elements that were made fit the statistics, not each other: lengths of sequences.
             self.check.skip(f"the golden cannot be computed: {_first_line(error)}")
@@ -91,6 +102,8 @@ class Worker:
             for index in range(max(len(made), len(expected))):
                 device = made[index] if index < len(made) else None
                 exact = expected[index] if index < len(expected) else None
+                if self.overflow and device is not None and exact is not None:
+                    exact = exact.to(device.dtype)  # a value too large for the dtype overflows
                 self.check.output(direction, call.api, device, exact)
         call.kept = (results, golden, gradients, golden_gradients)
 

@@ -1,0 +1,66 @@
+#include "engine/anomaly/replayed_overflow.h"
+
+#include <gmock/gmock.h>
+
+namespace msprobe::anomaly {
+namespace {
+
+kernels::Stats Finite() { return {.count = 4}; }
+kernels::Stats NaN() { return {.count = 4, .nan = 1}; }
+kernels::Stats Inf() { return {.count = 4, .neg_inf = 2}; }
+
+OverflowVerdict Judged(std::initializer_list<std::pair<kernels::Stats, kernels::Stats>> outputs) {
+  ReplayedCall call{.name = "Torch.f.0"};
+  for (const auto& [device, reference] : outputs)
+    call.forward.Add(call.forward.outputs, device, reference);
+  return VerdictOf(call, call.forward);
+}
+
+TEST(OverflowVerdict, AnOverflowOfBothSidesIsNormal) {
+  EXPECT_EQ(Judged({{Inf(), Inf()}}), OverflowVerdict::kNormal);
+  EXPECT_EQ(Judged({{Finite(), Finite()}, {NaN(), Inf()}}), OverflowVerdict::kNormal);
+}
+
+TEST(OverflowVerdict, AnOverflowOfOneSideIsAbnormal) {
+  EXPECT_EQ(Judged({{Inf(), Finite()}}), OverflowVerdict::kAbnormal);
+  EXPECT_EQ(Judged({{Finite(), Inf()}}), OverflowVerdict::kAbnormal);
+  // Each output counts by itself: an overflow elsewhere does not excuse it.
+  EXPECT_EQ(Judged({{NaN(), Finite()}, {Finite(), NaN()}}), OverflowVerdict::kAbnormal);
+  EXPECT_EQ(Judged({{Inf(), Inf()}, {NaN(), Finite()}}), OverflowVerdict::kAbnormal);
+}
+
+TEST(OverflowVerdict, NoOverflowIsNeverNormal) {
+  EXPECT_EQ(Judged({{Finite(), Finite()}}), OverflowVerdict::kNotReproduced);
+  EXPECT_EQ(Judged({}), OverflowVerdict::kNotExecuted);
+  ReplayedCall failed{.why = "no kernel"};
+  failed.forward.Add(0, Inf(), Inf());
+  EXPECT_EQ(VerdictOf(failed, failed.forward), OverflowVerdict::kNotExecuted);
+}
+
+TEST(ReplayedCall, ALineHoldsAllOfIt) {
+  ReplayedCall call{.name = "Torch.f.0", .note = "a \"note\"\n"};
+  call.forward.Add(2, NaN(), Finite());
+  call.forward.Add(3, Inf(), Inf());
+  call.backward.Add(0, Finite(), Inf());
+  const std::string line = ToLine(call);
+  EXPECT_EQ(line.find('\n'), line.npos);
+  const Result<ReplayedCall> same = ReplayedCallFromLine(line);
+  ASSERT_TRUE(same.ok()) << same.status().ToString();
+  EXPECT_EQ(ToLine(*same), line);
+  EXPECT_EQ(same->forward.outputs, 2);
+  EXPECT_EQ(same->forward.device, "NaN and Inf");
+  EXPECT_EQ(same->forward.differs, "output.2: NaN on the device, finite in the reference");
+  EXPECT_EQ(VerdictOf(*same, same->backward), OverflowVerdict::kAbnormal);
+}
+
+TEST(ReplayedCall, AnotherTextIsAnError) {
+  for (const std::string_view line :
+       {"", "[", "[1, 2]", "{}",
+        "[1, 1, \"a\", \"b\", \"c\", \"d\", \"e\", \"f\", \"g\", \"h\", 3]",
+        "[1, 1, \"a\", \"\", \"\", \"\", \"\", \"\", \"\", \"\", \"\", \"more\"]"}) {
+    EXPECT_FALSE(ReplayedCallFromLine(line).ok()) << line;
+  }
+}
+
+}  // namespace
+}  // namespace msprobe::anomaly
