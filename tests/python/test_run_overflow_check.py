@@ -10,7 +10,7 @@ import pytest
 import torch
 from recording import run_forked
 
-from msprobe.pytorch import PrecisionDebugger
+from msprobe.pytorch import PrecisionDebugger, replay
 
 
 def record(folder, program, task, **keys):
@@ -186,3 +186,30 @@ def test_a_dump_without_calls_is_one_clear_line(msprobe_bin, tmp_path):
         errors = [line for line in done.stderr.splitlines() if not line.startswith("hint:")]
         assert done.returncode == 2 and len(errors) == 1 and errors[0].startswith("error: ")
     assert not (tmp_path / "out").exists()
+
+
+def references(folder):
+    """Of torch.dist: the reference for an accelerator, for the CPU, and without the dtype there."""
+    dump = replay.Recorded(folder / "step0" / "rank", torch.device("cpu"))
+    call = dump.call([name for name, _ in dump.calls()].index("Torch.dist.0"))
+
+    def of(kind):
+        return replay.reference_of(call, torch.device(kind))[0][0].item()
+
+    found = [of("cuda"), of("cpu")]
+    right = torch.dist
+
+    def without_float32(x, *rest):
+        if x.dtype == torch.float32:
+            raise RuntimeError("\"dist\" not implemented for 'Float'")
+        return right(x, *rest)
+
+    torch.dist = without_float32
+    return [*found, of("cuda")]
+
+
+def test_the_reference_of_an_accelerator_is_the_cpu_in_the_recorded_dtype(tmp_path):
+    run_forked(record, tmp_path, lambda: torch.dist(BIG, -BIG), "tensor")
+    as_recorded, of_the_cpu, without = run_forked(references, tmp_path)
+    assert as_recorded == float("inf")
+    assert of_the_cpu == without == pytest.approx(2.8284271e30)
