@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
+#include <utility>
 
 #include "engine/anomaly/call_kinds.h"
 #include "engine/base/file.h"
@@ -47,16 +50,24 @@ class Scan {
     const Record& record = dump_.records[r];
     const CallKinds call = KindsOfCall(dump_, record);
     const bool ignored = NeverAnAnomaly(record);
-    if (!ignored && call.IsAnomaly()) {
+    const bool excused = holds_nonfinite_.contains(record.name.view()) ||
+                         (record.direction == Direction::kBackward &&
+                          bad_forward_.contains({record.api.view(), record.call}));
+    if (!ignored && !excused && call.IsAnomaly()) {
       made_ = record.is_module ? InnerCall(r) : r;
-      return;
+      if (made_ >= 0) return;
     }
+    if (!record.parent.empty() && (call.given.any() || call.made.any() || call.passing.any()))
+      holds_nonfinite_.insert(record.parent.view());
+    if (record.direction == Direction::kForward && call.given.any())
+      bad_forward_.insert({record.api.view(), record.call});
     ValueKinds came = call.given_tensors;
     came.Add(call.passing);
     if (ignored) came.Add(call.made);
     CameFromOutside(r, came, ignored);
     seen_.Add(came);
-    seen_.Add(call.made);
+    // What a module's call shows of a call inside is seen there.
+    if (ignored || !call.IsAnomaly()) seen_.Add(call.made);
   }
 
   // Notes the first call with a number that no recorded call made. Negative infinities alone are a
@@ -67,8 +78,9 @@ class Scan {
     if (outside_inf_ < 0 && came.pos_inf && !seen_.infinite()) outside_inf_ = r;
   }
 
-  // The first anomaly inside the call of module `r` that is recorded after it; `r` if there is none.
-  // (In most dumps a module's call stands behind the calls that it made.)
+  // The first anomaly inside the call of module `r` that is recorded after it; `r` if there is none;
+  // -1 if a call inside only got such a number, from a weight. (In most dumps a module's call stands
+  // behind the calls that it made.)
   int32_t InnerCall(int32_t r) const {
     std::unordered_map<std::string_view, int32_t> modules;
     for (size_t i = 0; i < dump_.records.size(); ++i) {
@@ -84,14 +96,20 @@ class Scan {
       return false;
     };
     int32_t found = r;
+    std::unordered_set<std::string_view> got;  // as holds_nonfinite_
     for (int32_t i = r + 1; i < static_cast<int32_t>(dump_.records.size()); ++i) {
       const Record& record = dump_.records[i];
-      if (NeverAnAnomaly(record) || !KindsOfCall(dump_, record).IsAnomaly() || !inside(i, found))
+      const CallKinds call = KindsOfCall(dump_, record);
+      if (!call.given.any() && !call.made.any()) continue;
+      if (NeverAnAnomaly(record) || !inside(i, found)) continue;
+      if (!call.IsAnomaly() || got.contains(record.name.view())) {
+        got.insert(record.parent.view());
         continue;
+      }
       found = i;
       if (!record.is_module) break;
     }
-    return found;
+    return found == r && !got.empty() ? -1 : found;
   }
 
   void Add(const compare::NumberedExchange& seen) {
@@ -252,7 +270,12 @@ class Scan {
   const Dump& dump_;
   RankAnomaly found_;
   std::vector<compare::NumberedExchange> exchanges_;
-  ValueKinds seen_;                              // in any value so far
+  ValueKinds seen_;  // in any value so far
+  // Module calls in which a call got such a number, from a weight for example: the inputs of the
+  // module's call do not show it.
+  std::unordered_set<std::string_view> holds_nonfinite_;
+  // Forward calls that got such a number: their backward passes use it, and do not show it.
+  std::set<std::pair<std::string_view, int64_t>> bad_forward_;
   int32_t made_ = -1;                            // the first anomaly
   int32_t outside_nan_ = -1, outside_inf_ = -1;  // the first number that no recorded call made
   int32_t received_ = -1;           // index into the exchanges: the first that brought a number

@@ -51,7 +51,8 @@ struct RankAnomaly {
 // no input has NaN: a softmax over nothing but the -inf of a mask. Not an anomaly: a call that
 // returns memory that nobody has written (torch.empty), one that fills with a given value
 // (Torch.fill*, masked_fill_), and what came with an exchange. A module's call gives way to a call
-// inside of it. Time: linear in the number of records.
+// inside of it, also to one that only got such a number: a weight is no input of a module's call.
+// A backward pass is none if the forward pass got such a number. Time: linear in the number of records.
 RankAnomaly FindRankAnomaly(const Dump& dump, int32_t rank);
 
 }  // namespace msprobe::anomaly

@@ -133,6 +133,39 @@ TEST(RankAnomaly, ACallInsideGoesBeforeItsModule) {
               ElementsAre("Module.net.Net.forward.0", "Module.net.block.Block.forward.0"));
 }
 
+TEST(RankAnomaly, AModuleWhoseWeightIsNaNMakesNone) {
+  const auto inner = [](DumpBuilder& b) {
+    b.Call("Functional.linear.0.forward").In(Finite()).In(NaNs()).Out(NaNs());
+    b.Parent("Module.net.fc.Linear.forward.0");
+    Call(b, "Module.net.fc.Linear.forward.0", Finite(), NaNs()).Parent("Module.net.Net.forward.0");
+  };
+  for (const bool children_first : {true, false}) {
+    DumpBuilder b;
+    if (children_first) inner(b);
+    Call(b, "Module.net.Net.forward.0", Finite(), NaNs());
+    if (!children_first) inner(b);
+    const RankAnomaly found = FindRankAnomaly(b.Take(), -1);
+    EXPECT_EQ(found.name, "Functional.linear.0.forward") << children_first;
+    EXPECT_TRUE(found.trace.from_outside);
+  }
+  // What the module itself made is an anomaly, also when another module got NaN.
+  DumpBuilder other;
+  inner(other);
+  Call(other, "Module.head.Head.forward.0", Finite(), NaNs());
+  EXPECT_EQ(FirstOf(other), "Module.head.Head.forward.0");
+}
+
+TEST(RankAnomaly, ABackwardPassUsesWhatTheForwardPassGot) {
+  DumpBuilder b;
+  b.Call("Functional.linear.0.forward").In(Finite()).In(NaNs()).Out(NaNs());
+  Call(b, "Functional.linear.0.backward", Finite(), NaNs());
+  EXPECT_EQ(FirstOf(b), "Functional.linear.0.forward");
+  DumpBuilder other;
+  other.Call("Functional.linear.0.forward").In(Finite()).In(NaNs()).Out(NaNs());
+  Call(other, "Functional.linear.1.backward", Finite(), NaNs());
+  EXPECT_EQ(FirstOf(other), "Functional.linear.1.backward");
+}
+
 TEST(RankAnomaly, ModulesThatAreTheirOwnParentsEnd) {
   DumpBuilder b;
   Call(b, "Module.a.A.forward.0", Finite(), NaNs()).Parent("Module.b.B.forward.0");

@@ -391,3 +391,19 @@ def test_bad_input_is_one_clear_line(kind, tmp_path, msprobe_bin):
     errors = [line for line in done.stderr.splitlines() if not line.startswith("hint:")]
     assert done.returncode == 2 and len(errors) == 1 and errors[0].startswith("error: ")
     assert not (tmp_path / "out").exists()
+
+
+def weights_with_nan(rank):
+    """The weights were spoiled before: the modules show clean inputs only."""
+    model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2))
+    with torch.no_grad():
+        model[0].weight[0, 0] = math.nan
+    return model, lambda: model(torch.ones(3, 4)).sum().backward()
+
+
+def test_a_weight_that_was_spoiled_before(tmp_path, msprobe_bin):
+    """Neither a module around it nor a backward pass made the NaN."""
+    told, file, _ = anomalies(weights_with_nan, tmp_path, msprobe_bin, ranks=2, level="mix")
+    assert {node["op_name"] for [node] in file.values()} == {"Functional.linear.0.forward"}
+    assert [first["kind"] for first in told["first"]] == ["outside", "outside"]
+    assert told["first"][0]["values"][0]["text"] == "1 of 16 elements is NaN"
