@@ -9,8 +9,9 @@ namespace msprobe {
 namespace {
 
 // In the order of Task.
-constexpr std::string_view kTaskNames[] = {
-    "statistics", "tensor", "structure", "overflow_check", "nan_check", "grad_probe", "other task"};
+constexpr std::string_view kTaskNames[] = {"statistics",     "tensor",    "structure",
+                                           "overflow_check", "nan_check", "grad_probe",
+                                           "free_benchmark", "other task"};
 // In the order of Level.
 constexpr std::string_view kLevelNames[] = {"L0", "L1", "mix", "L2", "debug", ""};
 

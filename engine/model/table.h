@@ -36,6 +36,7 @@ enum class Task : uint8_t {
   kOverflowCheck,
   kNanCheck,
   kGradProbe,
+  kFreeBenchmark,
   kOther
 };
 enum class Level : uint8_t { kL0, kL1, kMix, kL2, kDebug, kOther };

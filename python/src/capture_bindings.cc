@@ -201,8 +201,9 @@ void BindCapture(nb::module_& m) {
       "step_is_wanted", [=] { return collector().session().StepIsWanted(); },
       "Whether start() would begin to record now.");
   m.def(
-      "say_unreached_steps", [=] { collector().session().SayUnreachedSteps(); },
-      "At the end of the run: log the configured steps that it did not reach.");
+      "say_end", [=] { collector().Guarded([&] { collector().SayEnd(); }); },
+      "At the end of the run: log what task free_benchmark has found, and the configured steps "
+      "that the run did not reach.");
   m.def(
       "start",
       [=](std::optional<int> rank, nb::list models) {

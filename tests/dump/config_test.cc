@@ -146,6 +146,65 @@ TEST(ParseConfig, OverflowCheck) {
   EXPECT_THAT(Refused(R"({"statistics": {"overflow_nums": 2}})"), HasSubstr("no meaning in task"));
 }
 
+TEST(ParseConfig, FreeBenchmark) {
+  const auto text = [](std::string_view section, std::string_view level = "L1") {
+    return fmt::format(R"({{"task": "free_benchmark", "level": "{}", "free_benchmark": {{{}}}}})",
+                       level, section);
+  };
+  const FreeBenchmarkRules defaults = Parsed(text("")).free_benchmark;
+  EXPECT_EQ(defaults.perturbation, Perturbation::kImprovePrecision);
+  EXPECT_FALSE(defaults.fix || defaults.backward || defaults.preheat);
+  EXPECT_EQ(defaults.preheat_steps, 15);
+  EXPECT_EQ(defaults.max_sample, 20);
+  EXPECT_EQ(defaults.budget, 1);
+
+  // As configuration files of the older tools have it.
+  const Config config = Parsed(text(
+      R"("scope": [], "list": ["softmax"], "fuzz_device": "npu", "pert_mode": "bit_noise",
+         "handler_type": "check", "fuzz_level": "L1", "fuzz_stage": "backward",
+         "if_preheat": true, "preheat_step": 3, "max_sample": 7, "budget": 0.25)"));
+  EXPECT_THAT(config.list, ElementsAre("softmax"));
+  EXPECT_THAT(config.warnings, IsEmpty());
+  EXPECT_EQ(config.free_benchmark.perturbation, Perturbation::kBitNoise);
+  EXPECT_TRUE(config.free_benchmark.backward && config.free_benchmark.preheat);
+  EXPECT_EQ(config.free_benchmark.preheat_steps, 3);
+  EXPECT_EQ(config.free_benchmark.max_sample, 7);
+  EXPECT_EQ(config.free_benchmark.budget, 0.25);
+  for (size_t i = 0; i < std::size(kPerturbations); ++i) {
+    const Config of = Parsed(text(fmt::format(R"("pert_mode": "{}")", kPerturbations[i])));
+    EXPECT_EQ(of.free_benchmark.perturbation, static_cast<Perturbation>(i));
+    EXPECT_EQ(of.free_benchmark.name(), kPerturbations[i]);
+  }
+  EXPECT_TRUE(Parsed(text(R"("pert_mode": "to_cpu", "fuzz_device": "cpu", "handler_type": "fix")"))
+                  .free_benchmark.fix);
+  EXPECT_THAT(Parsed(text(R"("handler_type": "fix", "budget": 2)")).warnings,
+              ElementsAre(HasSubstr("\"budget\" has no effect under \"fix\"")));
+  EXPECT_THAT(Parsed(text(R"("pert_mode": "no_change", "if_preheat": true)")).warnings,
+              ElementsAre(HasSubstr("\"if_preheat\" has no effect")));
+}
+
+TEST(ParseConfig, FreeBenchmarkRefusesInOneLine) {
+  const auto refused = [](std::string_view section, std::string_view level = "L1") {
+    return Refused(
+        fmt::format(R"({{"task": "free_benchmark", "level": "{}", "free_benchmark": {{{}}}}})",
+                    level, section));
+  };
+  for (const char* section :
+       {R"("pert_mode": "noise")", R"("fuzz_device": "tpu")", R"("handler_type": "repair")",
+        R"("fuzz_level": "L0")", R"("fuzz_stage": "both")", R"("if_preheat": 1)",
+        R"("preheat_step": 0)", R"("max_sample": 0)", R"("budget": -1)", R"("budget": "1")",
+        R"("data_mode": ["all"])", R"("pert_mode": "to_cpu", "fuzz_device": "npu")",
+        R"("pert_mode": "add_noise", "fuzz_device": "cpu")",
+        R"("pert_mode": "add_noise", "handler_type": "fix")",
+        R"("fuzz_stage": "backward", "handler_type": "fix")",
+        R"("if_preheat": true, "handler_type": "fix")"}) {
+    EXPECT_THAT(refused(section), HasSubstr("expected")) << section;
+  }
+  EXPECT_THAT(refused(R"("pert_mode": "add_nois")"), HasSubstr("did you mean \"add_noise\""));
+  EXPECT_THAT(refused("", "mix"), HasSubstr("task free_benchmark looks at API calls; expected"));
+  EXPECT_THAT(Refused(R"({"statistics": {"budget": 2}})"), HasSubstr("no meaning in task"));
+}
+
 TEST(ParseConfig, BenchPath) {
   const auto text = [](std::string_view section, std::string_view level = "L1") {
     return fmt::format(R"({{"task": "tensor", "level": "{}", "tensor": {{{}}}}})", level, section);
@@ -379,8 +438,7 @@ TEST(ParseConfig, LevelL2IsAcceptedAndRecordsNothing) {
 }
 
 TEST(ParseConfig, UnsupportedTasksNameAnAlternative) {
-  for (const char* task :
-       {"acc_check", "run_ut", "free_benchmark", "exception_dump", "diff_check"}) {
+  for (const char* task : {"acc_check", "run_ut", "exception_dump", "diff_check"}) {
     const std::string error = Refused(std::string("{\"task\": \"") + task + "\"}");
     EXPECT_THAT(error, HasSubstr("which this version does not support\nhint:  ")) << task;
   }

@@ -19,9 +19,14 @@ constexpr int64_t kLargestCount = 1'000'000'000;
 constexpr int64_t kLargestSeed = UINT32_MAX;  // what NumPy takes
 
 // The keys that the section of a task may hold. kTaskKeys ends with the keys of tasks tensor,
-// overflow_check and grad_probe, in this order: statistics has none of these, tensor the first two.
+// overflow_check, grad_probe and free_benchmark, in this order: statistics has none of these, tensor
+// the first two.
 Names SectionKeys(Task task) {
-  constexpr size_t kOfOthers = 2 + std::size(kGradProbeKeys), kOfTensor = 2;
+  constexpr size_t kShared = 2;  // "scope" and "list", which begin the keys of free_benchmark
+  constexpr size_t kOfOthers =
+                       2 + std::size(kGradProbeKeys) + std::size(kFreeBenchmarkKeys) - kShared,
+                   kOfTensor = 2;
+  if (task == Task::kFreeBenchmark) return kFreeBenchmarkKeys;
   if (task == Task::kGradProbe) return kGradProbeKeys;
   if (task == Task::kNanCheck) return kNanCheckKeys;
   if (task == Task::kOverflowCheck) return kOverflowKeys;
@@ -50,6 +55,7 @@ class ConfigReader {
     ResolveDataMode();
     if (config_.task == Task::kStructure) MSPROBE_RETURN_IF_ERROR(CheckStructure());
     if (config_.task == Task::kNanCheck) MSPROBE_RETURN_IF_ERROR(CheckNan());
+    if (config_.task == Task::kFreeBenchmark) MSPROBE_RETURN_IF_ERROR(CheckRepeats());
     if (config_.task == Task::kGradProbe) LeaveStepsToOptimizers(&config_);
     if (config_.level == Level::kL2) {
       config_.warnings.push_back(
@@ -186,6 +192,8 @@ class ConfigReader {
       return ReadGradientRule(At(member), member.value, &config_.gradients);
     if (member.key == "scope") return Scope(member);
     if (member.key == "list") return ReadStrings(At(member), member.value, &config_.list);
+    if (config_.task == Task::kFreeBenchmark)
+      return ReadFreeBenchmarkRule(At(member), member.value, &config_.free_benchmark);
     if (member.key == "data_mode") return ReadDataMode(member);
     if (member.key == "data_mode_rule")
       return ReadWord(At(member), member.value, kDataModeRules, &data_mode_rule_);
@@ -231,15 +239,24 @@ class ConfigReader {
   }
 
   Status CheckNan() {
-    if (config_.level != Level::kL1 && config_.level != Level::kL2) {
-      return InvalidConfig(path_)
-          .Says("task nan_check looks at API calls")
-          .Expected("\"level\": \"L1\"")
-          .Found(config_.level == Level::kL0    ? "\"L0\""
-                 : config_.level == Level::kMix ? "\"mix\""
-                                                : "\"debug\"");
-    }
+    MSPROBE_RETURN_IF_ERROR(ApisAreSeen());
     return OutputsAreSeen();
+  }
+
+  Status CheckRepeats() {
+    MSPROBE_RETURN_IF_ERROR(ApisAreSeen());
+    return CheckFreeBenchmark(path_, &config_.free_benchmark, &config_.warnings);
+  }
+
+  // For tasks that look at calls of APIs only.
+  Status ApisAreSeen() {
+    if (config_.level == Level::kL1 || config_.level == Level::kL2) return Status::Ok();
+    return InvalidConfig(path_)
+        .Says(fmt::format("task {} looks at API calls", TaskName(config_.task)))
+        .Expected("\"level\": \"L1\"")
+        .Found(config_.level == Level::kL0    ? "\"L0\""
+               : config_.level == Level::kMix ? "\"mix\""
+                                              : "\"debug\"");
   }
 
   Status Text(const formats::JsonMember& member, std::string* text) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/base/status.h"
+#include "engine/dump/config/free_benchmark_rules.h"
 #include "engine/dump/config/gradient_rules.h"
 #include "engine/dump/config/pkl_style.h"
 #include "engine/dump/config/slice_rules.h"
@@ -51,7 +52,8 @@ struct Config {
   std::string bench_path;        // task tensor: only calls that differ from this dump; "": all
   int64_t diff_nums = 1;         // with bench_path: collection ends after so many; -1: never
   GradientRules gradients;       // task grad_probe, which records nothing else
-  std::string request_id;        // "": whole batches; else the request whose tokens are recorded
+  FreeBenchmarkRules free_benchmark;  // task free_benchmark, which records findings only
+  std::string request_id;  // "": whole batches; else the request whose tokens are recorded
 
   RiskLevel risk_level = RiskLevel::kAll;  // ignored when scope or list is set
   bool async_dump = false;                 // a thread writes tensors, also with few cores

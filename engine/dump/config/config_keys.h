@@ -28,18 +28,23 @@ inline constexpr std::string_view kTopKeys[] = {"task",
                                                 "custom_op_namespaces",
                                                 "$schema"};
 inline constexpr std::string_view kTaskKeys[] = {
-    "scope",         "list",       "data_mode",  "data_mode_rule", "summary_mode",
-    "tensor_list",   "slice",      "request_id", "bench_path",     "diff_nums",
-    "overflow_nums", "check_mode", "grad_level", "param_list",     "bounds"};
+    "scope",      "list",       "data_mode",  "data_mode_rule", "summary_mode",  "tensor_list",
+    "slice",      "request_id", "bench_path", "diff_nums",      "overflow_nums", "check_mode",
+    "grad_level", "param_list", "bounds",     "fuzz_device",    "pert_mode",     "handler_type",
+    "fuzz_level", "fuzz_stage", "if_preheat", "preheat_step",   "max_sample",    "budget"};
 // The keys among them that the sections of the other tasks may hold.
 inline constexpr std::string_view kNanCheckKeys[] = {"scope", "list", "data_mode", "data_mode_rule",
                                                      "tensor_list"};
 inline constexpr std::string_view kOverflowKeys[] = {
     "scope", "list", "data_mode", "data_mode_rule", "overflow_nums", "check_mode"};
 inline constexpr std::string_view kGradProbeKeys[] = {"grad_level", "param_list", "bounds"};
+inline constexpr std::string_view kFreeBenchmarkKeys[] = {
+    "scope",      "list",       "fuzz_device",  "pert_mode",  "handler_type", "fuzz_level",
+    "fuzz_stage", "if_preheat", "preheat_step", "max_sample", "budget"};
 inline constexpr std::string_view kCheckModes[] = {"all", "aicore", "atomic"};
-inline constexpr std::string_view kTasks[] = {"statistics", "tensor",         "structure",
-                                              "nan_check",  "overflow_check", "grad_probe"};
+inline constexpr std::string_view kTasks[] = {"statistics",    "tensor",         "structure",
+                                              "nan_check",     "overflow_check", "grad_probe",
+                                              "free_benchmark"};
 inline constexpr std::string_view kLevels[] = {"L0", "L1", "mix", "debug"};
 inline constexpr std::string_view kDataModes[] = {"all", "forward", "backward", "input", "output"};
 inline constexpr std::string_view kDataModeRules[] = {"and", "or"};
@@ -48,9 +53,6 @@ inline constexpr std::string_view kRiskLevels[] = {"ALL", "FOCUS", "CORE"};
 
 inline constexpr std::string_view kCheckInstead =
     "use \"tensor\" here and in a run that is trusted, then: msprobe compare -tp DIR -gp DIR";
-inline constexpr std::string_view kBenchmarkInstead =
-    "record the run twice, once with the suspected operation in higher precision, then: msprobe "
-    "compare -tp DIR -gp DIR";
 
 // Tasks of older generations that this version does not have. Their sections may stand in the file,
 // which is shared between tools.
@@ -59,7 +61,6 @@ inline constexpr OtherWord kOtherTasks[] = {
     {"diff_check", kCheckInstead},
     {"exception_dump",
      "use \"statistics\": an entry is in the file as soon as its call returns, a crash loses none"},
-    {"free_benchmark", kBenchmarkInstead},
     {"run_ut", kCheckInstead}};
 
 // Handles a key that is not among ours. `section`: the task in whose section it stands; empty at the

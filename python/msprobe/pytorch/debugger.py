@@ -59,8 +59,9 @@ class PrecisionDebugger:
 
     Args:
         config_path: ``config.json`` (docs/config.md); keyword arguments take precedence over it.
-        task: ``"statistics"``, ``"tensor"``, ``"structure"``, ``"nan_check"`` or
-            ``"overflow_check"``, or ``"grad_probe"``, which has :meth:`monitor`.
+        task: ``"statistics"``, ``"tensor"``, ``"structure"``, ``"nan_check"``,
+            ``"overflow_check"`` or ``"free_benchmark"``, or ``"grad_probe"``, which has
+            :meth:`monitor`.
         dump_path: the folder for ``step<N>/rank<id>/``.
         level: ``"L0"`` modules, ``"L1"`` APIs, ``"mix"`` both.
         model: a module, or a list of modules; the modules inside are recorded under L0 and mix.
@@ -118,7 +119,7 @@ class PrecisionDebugger:
             cls.instance = super().__new__(cls)
             cls._model = model
             cls._arguments = arguments
-            atexit.register(_engine.say_unreached_steps)  # last, after the end
+            atexit.register(_engine.say_end)  # last, after the end
             atexit.register(cls._end)
             atexit.register(_engine.flush_saves)  # before the end: the last registered runs first
             seed_as_configured()

@@ -62,6 +62,7 @@ void Collector::ApplyConfig(bool goes_on) {
   run_.options.summary = config.summary;
   if (!goes_on) findings_.Forget();
   reference_.Configure();
+  free_benchmark_.Configure();
   run_.options.numbers = config.task != Task::kNanCheck;
   run_.options.for_pkl = config.pkl.has_value();
   // Other tasks need a tensor's numbers before the call goes on.
@@ -97,7 +98,8 @@ Result<bool> Collector::Start(std::optional<int> rank, const NamedModels& models
   optimizers_.SetModels(models);
   optimizers_.SetStopped(false);
   // Where modules have no entries, as under level L1, only their names are needed.
-  const bool follows = !run_.modules_wanted && run_.config().extra_info && !run_.config().pkl;
+  const bool follows = !run_.modules_wanted && run_.config().extra_info && !run_.config().pkl &&
+                       !free_benchmark_.on();
   ModuleTree* tree = run_.modules_wanted ? &module_tree_ : follows ? &followed_ : nullptr;
   if (tree != nullptr && tree->empty()) {
     for (const auto& [prefix, model] : models) tree->AddModel(prefix, model);
@@ -108,6 +110,7 @@ Result<bool> Collector::Start(std::optional<int> rank, const NamedModels& models
         "nothing will be recorded: level L0 records the modules inside the model, and this model "
         "has none; pass a module that contains it, or use level \"mix\"");
   }
+  if (free_benchmark_.on()) free_benchmark_.Begin(rank);
   if (!token_range_) SeeCalls();
   WriteWeights(models);
   return true;
@@ -116,14 +119,18 @@ Result<bool> Collector::Start(std::optional<int> rank, const NamedModels& models
 void Collector::SeeCalls() {
   run_.sees_calls = true;
   if (run_.optimizers_wanted) OptimizerCalls::Install(&optimizers_);
-  run_.coverage.Start(/*modules_only=*/!run_.apis_wanted);
-  if (run_.session->filter().data_mode.backward()) WatchBackward(true);
+  // What a second run does is no operation of the program.
+  if (!free_benchmark_.on()) run_.coverage.Start(/*modules_only=*/!run_.apis_wanted);
+  if (free_benchmark_.on() ? free_benchmark_.of_gradients()
+                           : run_.session->filter().data_mode.backward())
+    WatchBackward(true);
   if (run_.modules_wanted || !followed_.empty()) ModuleCalls::Install(&modules_);
   if (!run_.apis_wanted) return;
   CodeStub::ForEach(
       [](PyObject* code, void* self) { static_cast<Collector*>(self)->run_.stacks.HideCode(code); },
       this);
-  Interposer::Install(&api_calls_);
+  Interposer::Install(free_benchmark_.on() ? static_cast<CallObserver*>(&free_benchmark_)
+                                           : &api_calls_);
 }
 
 void Collector::WhileRemoved(const std::function<void()>& change) {
@@ -164,6 +171,7 @@ Status Collector::Stop() {
   if (!run_.session->collecting()) return Status::Ok();
   FlushBackward();
   overflow_.Forget();
+  free_benchmark_.Stop();
   parameter_gradients_.WriteAll();
   optimizers_.SetStopped(true);
   return Close();
@@ -198,8 +206,14 @@ void Collector::Step() {
   ForgetOptimizers();
   run_.session->Step();
   gradients_.NewStep();
+  free_benchmark_.EndStep();
   if (run_.session->configured() != configured_) ApplyConfig();
   run_.coverage.NewStep();
+}
+
+void Collector::SayEnd() {
+  free_benchmark_.Report();
+  run_.session->SayUnreachedSteps();
 }
 
 void Collector::ForgetOptimizers() {
@@ -208,6 +222,7 @@ void Collector::ForgetOptimizers() {
 }
 
 void Collector::WriteCoverage() {
+  if (free_benchmark_.on()) return;
   dump::Coverage coverage =
       run_.coverage.Stop([this](std::string_view name) { return apis_.Lists(name); });
   if (run_.session->config().level == Level::kDebug)

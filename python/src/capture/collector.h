@@ -28,6 +28,7 @@
 #include "capture/recorders/optimizer_recorder.h"
 #include "capture/recording/config_reload.h"
 #include "capture/recording/recording.h"
+#include "capture/stability/free_benchmark.h"
 #include "capture/tasks/debug_saves.h"
 #include "capture/tasks/findings.h"
 #include "capture/tasks/overflow_check.h"
@@ -79,6 +80,7 @@ class Collector final : public ParameterObserver {
   void EndModuleDump() { modules_.RecordAll(); }
   void StopCalls();  // ends the observation of forward calls; gradients are still recorded
   void Step();
+  void SayEnd();  // at the end of the run: what it has not done, and what a task has found
   void BeginAtStep(int64_t step);
   void ForgetModules();
   void Fault(const char* what) noexcept { run_.Fault(what); }
@@ -126,6 +128,7 @@ class Collector final : public ParameterObserver {
   CallRecorder calls_{&run_, &overflow_, &reference_, &gradients_};
   ModuleRecorder modules_{&run_, &module_tree_, &followed_, &calls_};
   ApiRecorder api_calls_{&run_, &calls_, &modules_};
+  FreeBenchmark free_benchmark_{&run_};
   DebugSaves saves_{&run_, [this](std::optional<int> rank) {
                       const Result<bool> started = StartSession(rank);
                       return started.ok() && *started;

@@ -24,6 +24,8 @@ inline constinit thread_local CallPlace call_place;
 
 // How many listed calls ran inside a recorded one. Guarded by the GIL.
 inline int64_t nested_calls = 0;
+// How many collectives ran inside a listed call. Guarded by the GIL.
+inline int64_t nested_collectives = 0;
 // How many listed calls a compiler made while it was tracing. Guarded by the GIL.
 inline int64_t traced_calls = 0;
 

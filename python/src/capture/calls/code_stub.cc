@@ -27,8 +27,10 @@ bool FramesHaveOtherEvaluator() {
 // The call of a stub, `return OBSERVER(*args, **kwargs)`, which always passes a tuple and a dict.
 PyObject* CallObserved(PyObject* self, PyObject* args, PyObject* kwargs) {
   const Observer* observer = reinterpret_cast<Observer*>(self);
-  const CallArgs call{
-      .positional = &PyTuple_GET_ITEM(args, 0), .count = PyTuple_GET_SIZE(args), .dict = kwargs};
+  const CallArgs call{.positional = &PyTuple_GET_ITEM(args, 0),
+                      .count = PyTuple_GET_SIZE(args),
+                      .dict = kwargs,
+                      .callable = observer->twin};
   return observer->calls.Observe(call, [&] {
     if (const Replacement* r = std::exchange(next_replacement, nullptr)) {
       return WithReplacement(*r, call, [&](PyObject** values, PyObject* keywords) {

@@ -33,11 +33,13 @@ struct Method {
   PyMethodDef* def;
   PyCFunction original;
   const Api* api;
+  PyObject* descriptor;  // owned
 };
 // A slot of a type, and all types that have inherited its pointer.
 struct Slot {
   objobjargproc original;
   const Api* api;
+  PyObject* callable;  // owned
   std::vector<PyTypeObject*> types;
 };
 
@@ -53,7 +55,8 @@ bool is_installed = false;
 
 PyObject* CallBuiltin(PyObject* f, PyObject* const* args, size_t nargsf, PyObject* names) {
   const Builtin& b = builtins.find(f)->second;
-  const CallArgs call{.positional = args, .count = PyVectorcall_NARGS(nargsf), .names = names};
+  const CallArgs call{
+      .positional = args, .count = PyVectorcall_NARGS(nargsf), .names = names, .callable = f};
   return Observe(*b.api, call, [&]() -> PyObject* {
     if (b.original != nullptr) return b.original(f, args, nargsf, names);
     // METH_VARARGS | METH_KEYWORDS functions have no vectorcall: tp_call calls ml_meth, which is not
@@ -80,7 +83,8 @@ PyObject* CallBuiltin(PyObject* f, PyObject* const* args, size_t nargsf, PyObjec
   const CallArgs call{.self = self,
                       .positional = &PyTuple_GET_ITEM(args, 0),
                       .count = PyTuple_GET_SIZE(args),
-                      .dict = kwargs};
+                      .dict = kwargs,
+                      .callable = m.descriptor};
   return Observe(*m.api, call, [&] {
     return reinterpret_cast<PyCFunctionWithKeywords>(reinterpret_cast<void*>(m.original))(
         self, args, kwargs);
@@ -88,14 +92,17 @@ PyObject* CallBuiltin(PyObject* f, PyObject* const* args, size_t nargsf, PyObjec
 }
 
 [[gnu::noinline]] PyObject* ObserveVarargs(PyObject* self, PyObject* args, const Method& m) {
-  const CallArgs call{
-      .self = self, .positional = &PyTuple_GET_ITEM(args, 0), .count = PyTuple_GET_SIZE(args)};
+  const CallArgs call{.self = self,
+                      .positional = &PyTuple_GET_ITEM(args, 0),
+                      .count = PyTuple_GET_SIZE(args),
+                      .callable = m.descriptor};
   return Observe(*m.api, call, [&] { return m.original(self, args); });
 }
 
 // For METH_O, and for METH_NOARGS with a null argument.
 [[gnu::noinline]] PyObject* ObserveOneOrNone(PyObject* self, PyObject* arg, const Method& m) {
-  const CallArgs call{.self = self, .positional = &arg, .count = arg == nullptr ? 0 : 1};
+  const CallArgs call{
+      .self = self, .positional = &arg, .count = arg == nullptr ? 0 : 1, .callable = m.descriptor};
   return Observe(*m.api, call, [&] { return m.original(self, arg); });
 }
 
@@ -130,7 +137,7 @@ constexpr std::array<EntryPoints, kMaxMethods> entry_points =
 int CallSetItem(PyObject* self, PyObject* key, PyObject* value) {
   if (value == nullptr) return setitem.original(self, key, value);  // del x[i]
   PyObject* args[] = {key, value};
-  const CallArgs call{.self = self, .positional = args, .count = 2};
+  const CallArgs call{.self = self, .positional = args, .count = 2, .callable = setitem.callable};
   const PyRef result = PyRef::Steal(Observe(*setitem.api, call, [&]() -> PyObject* {
     return setitem.original(self, key, value) == 0 ? Py_NewRef(Py_None) : nullptr;
   }));
@@ -160,7 +167,7 @@ std::string AddMethod(PyObject* callable, const Api* api) {
   if (method_count == kMaxMethods) return "too many methods are listed (1024 at most)";
   if (EntryPoint(def, method_count) == nullptr)
     return "calling convention " + std::to_string(def->ml_flags) + " is not known";
-  methods[method_count++] = {def, def->ml_meth, api};
+  methods[method_count++] = {def, def->ml_meth, api, Py_NewRef(callable)};
   return "";
 }
 
@@ -184,7 +191,8 @@ std::string AddSlot(PyObject* callable, PyObject* name, const Api* api) {
   PyTypeObject* owner = reinterpret_cast<PyWrapperDescrObject*>(callable)->d_common.d_type;
   if (owner->tp_as_mapping == nullptr || owner->tp_as_mapping->mp_ass_subscript == nullptr)
     return "its type has no such slot";
-  if (setitem.api == nullptr) setitem = {owner->tp_as_mapping->mp_ass_subscript, api, {owner}};
+  if (setitem.api == nullptr)
+    setitem = {owner->tp_as_mapping->mp_ass_subscript, api, Py_NewRef(callable), {owner}};
   return "";
 }
 
@@ -304,6 +312,7 @@ PyObject* ObserveCall(const Api& api, const CallArgs& call, PyObject* (*original
   } guard;
   if (listed_depth > 1 || observer == nullptr) {
     nested_calls += call_place.place == Place::kRecorded;
+    nested_collectives += api.collective != nullptr;
     return original(context);
   }
   ModuleCalls::Repair();

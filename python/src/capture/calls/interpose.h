@@ -85,8 +85,9 @@ struct CallArgs {
   PyObject* self = nullptr;  // of a method; null otherwise
   PyObject* const* positional = nullptr;
   Py_ssize_t count = 0;
-  PyObject* dict = nullptr;   // keywords as a dict, or
-  PyObject* names = nullptr;  // a tuple of names; the values stand after the positional ones
+  PyObject* dict = nullptr;      // keywords as a dict, or
+  PyObject* names = nullptr;     // a tuple of names; the values stand after the positional ones
+  PyObject* callable = nullptr;  // what is called; null: not known
 };
 
 // Is told of each observed call.

@@ -29,7 +29,8 @@ void SetPointer(PyFunctionObject* f, vectorcallfunc pointer) {
 PyObject* ObservedFunction::Call(PyObject* f, PyObject* const* args, size_t nargsf,
                                  PyObject* names) {
   const ObservedFunction& self = *known.find(f)->second;
-  const CallArgs call{.positional = args, .count = PyVectorcall_NARGS(nargsf), .names = names};
+  const CallArgs call{
+      .positional = args, .count = PyVectorcall_NARGS(nargsf), .names = names, .callable = f};
   return self.observed_.Observe(call, [&] {
     PyObject* const callee = self.stub_.Callee(f);
     if (const Replacement* r = std::exchange(next_replacement, nullptr)) {

@@ -64,6 +64,7 @@ struct ObservedCalls {
     if (api != nullptr) return capture::Observe(*api, call, original);
     const Api* found = call.count > 0 ? api_of(call.positional[0]) : nullptr;
     if (found == nullptr) return original();
+    call.callable = call.positional[0];
     ++call.positional;
     --call.count;
     return capture::Observe(*found, call, original);

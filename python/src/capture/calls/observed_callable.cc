@@ -15,8 +15,10 @@ PyTypeObject type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 PyObject* Original(PyObject* self) { return reinterpret_cast<ObservedCallable*>(self)->original; }
 
 PyObject* Call(PyObject* self, PyObject* args, PyObject* kwargs) {
-  const CallArgs call{
-      .positional = &PyTuple_GET_ITEM(args, 0), .count = PyTuple_GET_SIZE(args), .dict = kwargs};
+  const CallArgs call{.positional = &PyTuple_GET_ITEM(args, 0),
+                      .count = PyTuple_GET_SIZE(args),
+                      .dict = kwargs,
+                      .callable = Original(self)};
   return Observe(*reinterpret_cast<ObservedCallable*>(self)->api, call,
                  [&] { return PyObject_Call(Original(self), args, kwargs); });
 }

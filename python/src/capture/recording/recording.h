@@ -36,8 +36,10 @@ struct Recording {
   const dump::Config& config() const { return session->config(); }
   bool looks_for_nan() const { return config().task == Task::kNanCheck; }
   bool looks_for_overflow() const { return config().task == Task::kOverflowCheck; }
-  // False under task structure: no value is recorded, dump.json has no entries.
-  bool records_values() const { return config().task != Task::kStructure; }
+  // False under tasks structure and free_benchmark: no value is recorded, dump.json has no entries.
+  bool records_values() const {
+    return config().task != Task::kStructure && config().task != Task::kFreeBenchmark;
+  }
 
   // To be called after an error of our own: ends collection and logs it, once.
   void Fault(const char* what) noexcept;
