@@ -26,6 +26,7 @@ OTHER_TASKS = {
     "structure": ("mix", {"task": "structure"}),
     "nan_check": ("L1", {"task": "nan_check", "nan_check": {"tensor_list": ["a"]}}),
     "overflow_check": ("mix", {"task": "overflow_check", "overflow_check": {"overflow_nums": -1}}),
+    "free_benchmark": ("L1", {"task": "free_benchmark", "free_benchmark": {"budget": 0}}),
     "slices": ("mix", {"tensor": {"slice": [{"dim": 0, "end": 1}]}, "task": "tensor"}),
 }
 CONFIGS = TASKS | {task: config for task, (_, config) in OTHER_TASKS.items()}

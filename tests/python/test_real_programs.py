@@ -18,6 +18,15 @@ TASKS = {
     "tensor": {"task": "tensor"},
 }
 WAYS = [(level, task) for level in ("L0", "L1", "mix") for task in TASKS]
+# Calls run a second time: all of them, without a change and with one.
+SECOND_RUNS = {
+    f"{mode} {stage}": {
+        "task": "free_benchmark",
+        "free_benchmark": {"pert_mode": mode, "fuzz_stage": stage, "budget": 0},
+    }
+    for mode in ("no_change", "improve_precision")
+    for stage in ("forward", "backward")
+}
 ALWAYS = ("mix", "tensor")  # the other combinations run in the campaign
 
 
@@ -42,7 +51,9 @@ def run(name, folder=None, level=None, task=None):
 
         config = folder / "config.json"
         config.write_text(
-            json.dumps({"dump_path": str(folder / "dump"), "level": level, **TASKS[task]})
+            json.dumps(
+                {"dump_path": str(folder / "dump"), "level": level, **(TASKS | SECOND_RUNS)[task]}
+            )
         )
         watch = Watch(PrecisionDebugger(str(config)))
     result = PROGRAMS[name].run(watch)
@@ -130,6 +141,29 @@ QUICK = [
     pytest.param(name, marks=[pytest.mark.campaign] if PROGRAMS[name].slow else [])
     for name in PROGRAMS
 ]
+
+
+SEES_ALL = "observers.profiler"  # it counts what the process computes, the second runs, too
+# Outside the campaign, quick programs run under one of the tasks, each under the next one.
+TWICE = [
+    pytest.param(
+        name,
+        task,
+        marks=[pytest.mark.campaign] if PROGRAMS[name].slow or (i + k) % len(SECOND_RUNS) else [],
+    )
+    for i, name in enumerate(PROGRAMS)
+    for k, task in enumerate(SECOND_RUNS)
+    if name != SEES_ALL
+]
+
+
+@pytest.mark.parametrize(("name", "task"), TWICE)
+def test_a_program_computes_the_same_while_calls_run_twice(name, task, tmp_path, capfd):
+    left, _ = run_forked(run, name, tmp_path, "L1", task)
+    plain = without_the_tool(name)
+    for what in plain:
+        assert left[what] == plain[what], what
+    assert "collection is off" not in capfd.readouterr().err
 
 
 @pytest.mark.campaign

@@ -75,7 +75,8 @@ PyRef NotEnabled() { return PyRef::Steal(Py_BuildValue("{s:O}", "enabled", Py_Fa
 
 bool SharesMemory(PyObject* a, PyObject* b) {
   const auto address = [](PyObject* tensor) -> int64_t {
-    const PyRef storage = CallMethod(tensor, "untyped_storage");
+    PyRef storage = CallMethod(tensor, "untyped_storage");
+    if (!storage) storage = CallMethod(tensor, "storage");  // before PyTorch 2.0
     const PyRef pointer = storage ? CallMethod(storage.get(), "data_ptr") : PyRef();
     const int64_t value = pointer ? PyLong_AsLongLong(pointer.get()) : 0;
     ClearError();
@@ -87,8 +88,9 @@ bool SharesMemory(PyObject* a, PyObject* b) {
 }  // namespace
 
 void FreeBenchmark::Configure() {
-  const bool was_on = std::exchange(on_, recording_->config().task == Task::kFreeBenchmark);
-  if (on_ && !was_on) budget_ = stability::SamplingBudget(rules().fix ? 0 : rules().budget);
+  on_ = recording_->config().task == Task::kFreeBenchmark;
+  const double share = rules().fix ? 0 : rules().budget;
+  if (on_ && share != share_) budget_ = stability::SamplingBudget(share_ = share);
 }
 
 void FreeBenchmark::Begin(std::optional<int> rank) {
@@ -145,15 +147,18 @@ void* FreeBenchmark::Enter(const Api& api, const CallArgs& args) {
 }
 
 void* FreeBenchmark::EnterCall(const Api& api, const CallArgs& args) {
-  auto call = std::make_unique<Chosen>();
+  thread_local std::string name, backward;  // reused: most calls are not chosen
   recording_->session->calls().Name(api.stem, recording_->session->calls().Next(api.counter), false,
-                                    &call->name, &call->backward);
-  if (!recording_->session->filter().WantsEntry(call->name)) return nullptr;
+                                    &name, &backward);
+  if (!recording_->session->filter().WantsEntry(name)) return nullptr;
   if (const char* why = WhyNotApi(api)) return Skip(why), nullptr;
   const double begin = Seconds();
   if (preheating() && !TakesPreheat()) return report_.NotSampled(), nullptr;
-  if (budget_.Choose(call->name, begin) != stability::SamplingBudget::Choice::kSampled)
+  if (budget_.Choose(name, begin) != stability::SamplingBudget::Choice::kSampled)
     return report_.NotSampled(), nullptr;
+  auto call = std::make_unique<Chosen>();
+  call->name = name;
+  call->backward = backward;
   call->held = HeldCall(args);
   if (call->held.IsTraced() || recording_->stacks.InCompiledWrapper()) {
     recording_->session->calls().ReturnCallNumber(api.counter);
@@ -191,6 +196,7 @@ void FreeBenchmark::Leave(void* token, const CallArgs&, PyObject* result) {
 }
 
 const char* FreeBenchmark::LeaveCall(Chosen* call, PyObject* result) {
+  const OwnOperations own;
   if (nested_collectives != call->collectives) return "communicate";
   if (call->held.ChangedArguments()) {
     changing_.insert(call->api);
@@ -207,7 +213,6 @@ const char* FreeBenchmark::LeaveCall(Chosen* call, PyObject* result) {
 // `after` again: the training draws the numbers that it would have drawn.
 PyRef FreeBenchmark::RunWith(const Chosen& call, const RandomState& after, ChangedInput* input,
                              std::vector<PyRef>* changed) {
-  const OwnOperations own;
   // In the program's grad mode, with leaves for tensors that require a gradient: some operations
   // compute in another way without gradients (LSTM). A leaf cannot be changed in place.
   const Context no_grad(call.held.has_copies() ? "torch.no_grad" : "");
@@ -377,6 +382,7 @@ void FreeBenchmark::JudgeGradients(const RepeatedGradient& call) {
 }
 
 const char* FreeBenchmark::JudgeArrived(const RepeatedGradient& call) {
+  const OwnOperations own;
   ChangedInput input(rules().perturbation);
   std::vector<PyObject*> tensors;
   const PyRef outputs = PyRef::Steal(PyList_New(0)), incoming = PyRef::Steal(PyList_New(0));
@@ -403,7 +409,6 @@ const char* FreeBenchmark::JudgeArrived(const RepeatedGradient& call) {
   if (slots.empty() || grad == nullptr) return "got no gradient";
   PyRef again;
   {
-    const OwnOperations own;
     const RandomState before = RandomState::Take(tensors, {}, /*of_program=*/true);
     const PyRef arguments =
         PyRef::Steal(PyTuple_Pack(3, outputs.get(), leaves.get(), incoming.get()));

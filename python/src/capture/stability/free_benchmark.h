@@ -90,6 +90,7 @@ class FreeBenchmark final : public CallObserver, public GradientVerdicts {
   Recording* recording_;
   bool on_ = false, said_ = false;
   int rank_ = 0;
+  double share_ = -1;                     // what the budget was made with
   int64_t steps_ = 0, preheated_ = 0;     // steps so far; calls of this step that have set limits
   int64_t calls_ = 0, calls_before_ = 0;  // while limits are set: of this step, of the step before
   std::unordered_set<const Api*> changing_;  // APIs of which a call has changed its arguments

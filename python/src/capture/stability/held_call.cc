@@ -166,7 +166,8 @@ HeldCall::HeldCall(const CallArgs& args) : callable_(PyRef::Borrow(args.callable
   const auto visit = [&](PyObject* value) {
     if (TorchApi::Get().IsTensor(value)) {
       tensors_.push_back(value);
-      versions_.push_back(VersionOf(value));
+      // To ask a subclass would call its __torch_function__.
+      versions_.push_back(TorchApi::Get().IsPlainTensor(value) ? VersionOf(value) : -1);
     } else if (generator != nullptr && PyObject_IsInstance(value, generator) == 1) {
       generators_.push_back(PyRef::Borrow(value));
     }
@@ -219,7 +220,7 @@ void HeldCall::CopyTensors() {
 
 bool HeldCall::ChangedArguments() const {
   for (size_t i = 0; i < tensors_.size(); ++i) {
-    if (VersionOf(tensors_[i]) != versions_[i]) return true;
+    if (versions_[i] >= 0 && VersionOf(tensors_[i]) != versions_[i]) return true;
   }
   return false;
 }
