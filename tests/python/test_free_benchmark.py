@@ -3,6 +3,7 @@
 import csv
 import json
 import random
+import re
 import sys
 import time
 import types
@@ -127,7 +128,9 @@ def test_a_stable_net_has_no_rows_when_nothing_is_changed(stage, autocast, tmp_p
 def test_what_is_judged_and_what_is_not(tmp_path, capfd):
     train(tmp_path, pert_mode="no_change")
     text = summary(capfd)
-    assert "free_benchmark, no_change, forward: 63 calls judged, 0 inconsistent\n" in text
+    assert re.search(
+        r"free_benchmark, no_change, forward: 6\d calls judged, 0 inconsistent\n", text
+    )
 
 
 @forked

@@ -36,6 +36,7 @@ FEATURES = {
     "checkpoints of DTensors": find_spec("torch.distributed.checkpoint") is not None,
     "what torch.save writes now": hasattr(torch._utils, "_rebuild_tensor_v3"),
     "halves on the CPU": hasattr(torch, "compile"),
+    "an LSTM whose gradients are the same each time": hasattr(torch, "compile"),  # oneDNN's
     "torchrun in Python 3.11": sys.version_info < (3, 11) or hasattr(torch, "compile"),
     "scikit-learn": find_spec("sklearn") is not None,
 }
