@@ -420,6 +420,18 @@ def test_preheat_finds_limits_first(tmp_path, capfd):
 
 
 @forked
+def test_a_call_that_raises_is_the_program_s(tmp_path, capfd):
+    def program():
+        for stage in (torch.float32, torch.bfloat16):
+            with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+                torch.mm(torch.ones(2, 3, dtype=stage), torch.ones(2, 3, dtype=stage))
+        torch.neg(torch.ones(3))
+
+    assert judged(tmp_path, program, pert_mode="no_change") == []
+    assert "1 calls judged, 0 inconsistent\n" in summary(capfd)
+
+
+@forked
 def test_only_listed_calls(tmp_path, capfd):
     def program():
         torch.cumsum(torch.arange(5.0), 0)

@@ -184,10 +184,10 @@ void* FreeBenchmark::EnterCall(const Api& api, const CallArgs& args) {
 }
 
 void FreeBenchmark::Leave(void* token, const CallArgs&, PyObject* result) {
-  std::unique_ptr<Chosen> call(static_cast<Chosen*>(token));
-  if (result == nullptr || !recording_->session->collecting()) return;
-  const KeepError keep;
+  const KeepError keep;  // also while the call is freed
   const QuietTorch quiet;
+  const std::unique_ptr<Chosen> call(static_cast<Chosen*>(token));
+  if (result == nullptr || !recording_->session->collecting()) return;
   recording_->Guarded([&] {
     const double begin = Seconds();
     if (const char* why = LeaveCall(call.get(), result)) Skip(why);
