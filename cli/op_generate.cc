@@ -32,11 +32,15 @@ std::string Limits() {
       "{{\n    'cosine': {},\n    'max_abs_error': {},\n    'hundredth_share': {},\n"
       "    'thousandth_share': {},\n    'ten_thousandth_share': {},\n"
       "    'bfloat16_epsilon': {},\n"
-      "    'half_max_error': {{'float16': {}, 'bfloat16': {}}},\n}}",
+      "    'half_max_error': {{'float16': {}, 'bfloat16': {}}},\n"
+      "    'input_rounding': {{'float16': {}, 'bfloat16': {}}}, 'input_rounding_of_others': {},\n"
+      "    'input_rounding_bound': {},\n}}",
       number(limits.cosine), number(limits.max_abs_error), number(limits.hundredth_share),
       number(limits.thousandth_share), number(limits.ten_thousandth_share),
       number(limits.bfloat16_epsilon), number(limits.half_max_error.float16),
-      number(limits.half_max_error.bfloat16));
+      number(limits.half_max_error.bfloat16), number(limits.input_rounding.float16),
+      number(limits.input_rounding.bfloat16), number(limits.input_rounding.float32),
+      number(limits.input_rounding_bound));
 }
 
 std::string DumpFile(const std::string& path) {

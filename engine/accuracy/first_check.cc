@@ -66,6 +66,22 @@ double Rmse(const kernels::Accuracy& a) {
   return std::sqrt(a.squared_errors / n * (n / (n - left_out + 0.0001) + 0.0001));
 }
 
+// Of floats of 16 bits or more the distance from 1 to the next number; else 0.
+constexpr double EpsilonOf(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat16:
+      return 0x1p-10;
+    case DType::kBFloat16:
+      return 0x1p-7;
+    case DType::kFloat32:
+      return 0x1p-23;
+    case DType::kFloat64:
+      return 0x1p-52;
+    default:
+      return 0;
+  }
+}
+
 }  // namespace
 
 FirstCheck::FirstCheck(const FirstCheckOptions& options)
@@ -411,6 +427,23 @@ CheckedOutput FirstCheck::WithoutGolden(bool on_device) const {
   return WithoutComparing(Verdict::kSkip, old()       ? "Bench output is None, skip this test."
                                           : on_device ? "the golden has no such output"
                                                       : "there is no gradient of this argument");
+}
+
+bool FirstCheck::ExplainedByInputs(const TensorView& device, const TensorView& golden,
+                                   const TensorView& changed, double largest,
+                                   int64_t elements) const {
+  if (old() || DTypeKindOf(device.dtype) != DTypeKind::kFloat || device.numel() == 0) return false;
+  const Result<kernels::Diff> error = kernels::ComputeDiff(device, golden);
+  const Result<kernels::Diff> change = kernels::ComputeDiff(changed, golden);
+  if (!error.ok() || !change.ok() || error->nonfinite_target + change->nonfinite_target > 0)
+    return false;
+  const FirstCheckLimits& limits = standards_.first_check();
+  const std::string_view dtype = DTypeTorchName(device.dtype);
+  const double terms = std::max(1.0, static_cast<double>(elements) /
+                                         static_cast<double>(std::max<int64_t>(1, device.numel())));
+  const double bound = limits.input_rounding_bound * EpsilonOf(device.dtype) * largest;
+  return error->max_abs_error <= limits.input_rounding.Of(dtype) * change->max_abs_error &&
+         change->max_abs_error <= bound * std::sqrt(terms);
 }
 
 Verdict FirstCheck::Combine(std::span<const Verdict> outputs) const {

@@ -56,6 +56,13 @@ class FirstCheck {
   // An output that the golden result does not have; on_device: but the device's has. SKIP.
   CheckedOutput WithoutGolden(bool on_device) const;
 
+  // Whether a result that does not pass is as exact as its inputs are: `changed` is the golden of
+  // inputs that were changed in their last place. A sum of large terms that cancel has such results.
+  // `largest`: of the sizes of the inputs; `elements`: of all inputs. False where a result is not
+  // finite, and for the older tools.
+  bool ExplainedByInputs(const TensorView& device, const TensorView& golden,
+                         const TensorView& changed, double largest, int64_t elements) const;
+
   // Of the outputs of one direction of a call. Ours: the worst one, SKIP only where all are SKIP. The
   // older tools: the last one that is not pass.
   Verdict Combine(std::span<const Verdict> outputs) const;

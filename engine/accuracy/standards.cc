@@ -52,7 +52,9 @@ class StandardsReader {
                 Number(first, "dropout_elements"),
                 Number(first, "dropout_zeros"),
                 Table(first, "half_max_error"),
-                Table(first, "ulp_counted")};
+                Table(first, "ulp_counted"),
+                Table(first, "input_rounding"),
+                Number(first, "input_rounding_bound")};
     s.second_ = {Number(second, "thousandth_share"), Number(second, "ulp_mean"),
                  Number(second, "ulp_share"),        Number(second, "ulp_share_half"),
                  Number(second, "ulp_share_ratio"),  Number(second, "accumulative_small")};

@@ -59,7 +59,8 @@ struct RuleLimits {
 struct FirstCheckLimits {
   double cosine = 0, max_abs_error = 0, hundredth_share = 0, thousandth_share = 0,
          ten_thousandth_share = 0, bfloat16_epsilon = 0, dropout_elements = 0, dropout_zeros = 0;
-  DTypeTable half_max_error, ulp_counted;
+  DTypeTable half_max_error, ulp_counted, input_rounding;
+  double input_rounding_bound = 0;
 };
 struct SecondCheckLimits {
   double thousandth_share = 0, ulp_mean = 0, ulp_share = 0, ulp_share_half = 0, ulp_share_ratio = 0,

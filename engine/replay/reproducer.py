@@ -216,7 +216,8 @@ def on_host(tensor):
 def judged(device, golden, nudged, scale):
     """The metrics of one result, its verdict, and why.
 
-    nudged: the golden of inputs that differ in their last place; scale: the largest input.
+    nudged: the golden of inputs that differ in their last place; scale: the largest input, and the
+    number of elements of the longest.
     """
     metrics = {
         "dtype": str(device.dtype),
@@ -241,9 +242,12 @@ def judged(device, golden, nudged, scale):
     error = float((device.double() - golden.double()).abs().max())
     change = float((nudged.double() - golden.double()).abs().max())
     metrics["change when inputs change in their last place"] = f"{change:.6g}"
-    # Devices add numbers of half the precision in float32, so that few roundings are left.
-    roundings = 4 if device.dtype in HALVES else 32
-    if error <= roundings * change and change <= 64 * torch.finfo(device.dtype).eps * scale:
+    name = str(device.dtype).rpartition(".")[2]
+    roundings = LIMITS["input_rounding"].get(name, LIMITS["input_rounding_of_others"])
+    largest, elements = scale
+    bound = LIMITS["input_rounding_bound"] * torch.finfo(device.dtype).eps * largest
+    bound *= math.sqrt(max(1.0, elements / count))
+    if error <= roundings * change and change <= bound:
         return metrics, "pass", "within the rounding of the inputs"
     return metrics, verdict, why
 
@@ -342,7 +346,8 @@ def main():
     call = Call()
     golden, nudged = golden_of(call)
     floats = [each for each in call.stored.values() if each.is_floating_point() and each.numel()]
-    scale = max((float(each.double().abs().max()) for each in floats), default=0.0)
+    largest = max((float(each.double().abs().max()) for each in floats), default=0.0)
+    scale = largest, max((each.numel() for each in floats), default=0)
     worst, first = "pass", None
     for iteration in range(max(1, given.iterations)):
         found = call.run(device, None)

@@ -195,6 +195,27 @@ TEST(Ours, Fp8) {
   EXPECT_THAT(far.row[kMessage], HasSubstr("0.25 of the elements"));
 }
 
+// 1 - 1 + 1e-9: the sum of large terms that cancel.
+TEST(Ours, WhatCancelsIsAsExactAsItsInputs) {
+  const Tensor g = Of<double>(DType::kFloat64, {1e-9, 2e-9}),
+               changed = Of<double>(DType::kFloat64, {1.2e-7, 2e-9}),
+               d = Of<float>(DType::kFloat32, {1e-7F, -1e-7F});
+  const auto explained = [&](const Tensor& device, const Tensor& golden, double largest,
+                             int64_t elements, Rules rules = Rules::kOurs) {
+    return FirstCheck({.rules = rules})
+        .ExplainedByInputs(device.view(), golden.view(), changed.view(), largest, elements);
+  };
+  EXPECT_TRUE(explained(d, g, 1, 2));
+  EXPECT_FALSE(explained(d, g, 1, 2, Rules::k26));
+  // An error that is larger than what the inputs explain.
+  EXPECT_FALSE(explained(Of<float>(DType::kFloat32, {1e-5F, 0}), g, 1, 2));
+  // A result that jumps: the change is larger than roundings of the inputs; of a sum, those of all.
+  EXPECT_FALSE(explained(d, g, 1e-4, 2));
+  EXPECT_TRUE(explained(d, g, 1e-4, 200'000));
+  EXPECT_FALSE(explained(Of<float>(DType::kFloat32, {NAN, 0}), g, 1, 2));
+  EXPECT_FALSE(explained(Of<int32_t>(DType::kInt32, {1, 0}), g, 1, 2));
+}
+
 TEST(Ours, Dropout) {
   std::vector<float> half(200, 1.0F), none(200, 1.0F);
   for (size_t i = 0; i < 100; ++i) half[2 * i] = 0;

@@ -206,7 +206,7 @@ class Wrong:
 def worker_of(path):
     options = {"device": 0, "dump": str(path), "seed": 7, "white_list": [], "black_list": []}
     options |= {"distinct": False, "rules": "", "precision": 14, "error_data": ""}
-    options |= {"jit_compile": False}
+    options |= {"jit_compile": False, "references": "", "within_one": []}
     return Worker(options)
 
 
@@ -261,4 +261,4 @@ def test_the_golden_is_in_float64(dump):
     names = [name for name, _ in recorded.calls()]
     results, gradients = replay.golden_of(recorded.call(names.index("Functional.linear.0")))
     assert {each.dtype for each in [*results, *gradients]} == {torch.float64}
-    assert _engine.PreCheck("", 14).failed is False
+    assert _engine.PreCheck("", 14, []).failed is False

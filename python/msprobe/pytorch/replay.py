@@ -121,7 +121,7 @@ class Call:
         self._half = self._cast_down()
         self._stored = {}  # number of a value -> its elements, as recorded
 
-    def run(self, device, golden):
+    def run(self, device, golden, nudged=False):
         """Execute the call: ``(results, gradients)``, lists of tensors on the CPU.
 
         The gradients are those of the positional tensors, None where there is none, and of tensors
@@ -130,6 +130,7 @@ class Call:
         Args:
             device: where.
             golden: a dtype that all floats are raised to, or None: as recorded.
+            nudged: whether each element of the inputs is changed in its last place.
 
         Raises:
             Unsupported: the call, or a value of it, has no counterpart here.
@@ -142,6 +143,8 @@ class Call:
                 elements = elements.to(self._half)  # as autocast does, before it computes
             raised = _raised(elements.dtype, golden)
             copy = elements.to(device=device, dtype=raised, copy=True)
+            if nudged and elements.dtype in _FLOATS:
+                copy *= 1 + torch.finfo(elements.dtype).eps * _signs(copy)
             if requires_grad and copy.dtype in _FLOATS | _COMPLEX:
                 leaves.append(copy.requires_grad_())
                 return copy.clone()  # an operation in place cannot change a leaf
@@ -215,6 +218,12 @@ class Call:
             return None if self._base in ("conv1d", "conv2d") else torch.float64
         return torch.float64 if torch.float64 in self._inputs else torch.float32
 
+    def size_of_inputs(self):
+        """The largest size of an element of the inputs, and the number of elements."""
+        floats = [each.double() for each in self._stored.values() if each.dtype in _FLOATS]
+        largest = max((float(each.abs().max()) for each in floats if each.numel()), default=0.0)
+        return largest, max((each.numel() for each in floats), default=0)
+
     def elements(self):
         """The elements of all inputs that :meth:`run` has used, in the order of the arguments."""
         return [self._stored[number] for number in sorted(self._stored)]
@@ -228,6 +237,12 @@ class Call:
             self._replay.fill(number, elements, *self._domain)
             self._stored[number] = elements
         return self._stored[number]
+
+
+def _signs(tensor):
+    """+1 and -1, without random numbers."""
+    signs = torch.arange(tensor.numel(), device=tensor.device) * 7 % 5 % 2 * 2 - 1
+    return signs.reshape(tensor.shape)
 
 
 def _gradients(results, arrived, leaves):
@@ -245,19 +260,20 @@ def _gradients(results, arrived, leaves):
     return [None if leaf is None else next(made) for leaf in leaves]
 
 
-def golden_of(call, older=False):
+def golden_of(call, older=False, nudged=False):
     """Results and gradients in float64; in float32 where the operation has no float64.
 
     Args:
         call: the call.
+        nudged: as in :meth:`Call.run`.
         older: in the dtypes that msprobe 1.0 to 26 take: float64 for float32, float32 for halves
             and mixed dtypes, and float32 as it is for conv1d and conv2d.
     """
     cpu = torch.device("cpu")
     try:
-        return call.run(cpu, call.older_golden() if older else torch.float64)
+        return call.run(cpu, call.older_golden() if older else torch.float64, nudged)
     except (RuntimeError, NotImplementedError, TypeError):
-        return call.run(cpu, torch.float32)
+        return call.run(cpu, torch.float32, nudged)
 
 
 def reference_of(call, device):
