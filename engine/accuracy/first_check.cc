@@ -66,19 +66,23 @@ double Rmse(const kernels::Accuracy& a) {
   return std::sqrt(a.squared_errors / n * (n / (n - left_out + 0.0001) + 0.0001));
 }
 
-// Of floats of 16 bits or more the distance from 1 to the next number; else 0.
-constexpr double EpsilonOf(DType dtype) {
+// Of floats of 16 bits or more: the distance from 1 to the next number, and the smallest number. Else
+// 0.
+struct FloatRounding {
+  double epsilon = 0, smallest = 0;
+};
+constexpr FloatRounding RoundingOf(DType dtype) {
   switch (dtype) {
     case DType::kFloat16:
-      return 0x1p-10;
+      return {0x1p-10, 0x1p-24};
     case DType::kBFloat16:
-      return 0x1p-7;
+      return {0x1p-7, 0x1p-133};
     case DType::kFloat32:
-      return 0x1p-23;
+      return {0x1p-23, 0x1p-149};
     case DType::kFloat64:
-      return 0x1p-52;
+      return {0x1p-52, 0x1p-1074};
     default:
-      return 0;
+      return {};
   }
 }
 
@@ -430,20 +434,23 @@ CheckedOutput FirstCheck::WithoutGolden(bool on_device) const {
 }
 
 bool FirstCheck::ExplainedByInputs(const TensorView& device, const TensorView& golden,
-                                   const TensorView& changed, double largest,
-                                   int64_t elements) const {
-  if (old() || DTypeKindOf(device.dtype) != DTypeKind::kFloat || device.numel() == 0) return false;
+                                   const TensorView& changed, const InputSizes& inputs) const {
+  const FloatRounding rounding = RoundingOf(device.dtype);
+  if (old() || rounding.epsilon == 0 || device.numel() == 0) return false;
   const Result<kernels::Diff> error = kernels::ComputeDiff(device, golden);
   const Result<kernels::Diff> change = kernels::ComputeDiff(changed, golden);
   if (!error.ok() || !change.ok() || error->nonfinite_target + change->nonfinite_target > 0)
     return false;
   const FirstCheckLimits& limits = standards_.first_check();
-  const std::string_view dtype = DTypeTorchName(device.dtype);
-  const double terms = std::max(1.0, static_cast<double>(elements) /
-                                         static_cast<double>(std::max<int64_t>(1, device.numel())));
-  const double bound = limits.input_rounding_bound * EpsilonOf(device.dtype) * largest;
-  return error->max_abs_error <= limits.input_rounding.Of(dtype) * change->max_abs_error &&
-         change->max_abs_error <= bound * std::sqrt(terms);
+  const double terms = std::sqrt(
+      std::max(1.0, static_cast<double>(inputs.elements) / static_cast<double>(device.numel())));
+  const bool half = device.dtype == DType::kFloat16 || device.dtype == DType::kBFloat16;
+  const double factor = limits.input_rounding.Of(DTypeTorchName(device.dtype)) *
+                        (half && inputs.of_gradient ? terms : 1);
+  const double bound =
+      limits.input_rounding_bound * (rounding.epsilon * inputs.largest + rounding.smallest);
+  return error->max_abs_error <= factor * change->max_abs_error + 2 * rounding.smallest &&
+         change->max_abs_error <= bound * terms;
 }
 
 Verdict FirstCheck::Combine(std::span<const Verdict> outputs) const {

@@ -36,6 +36,13 @@ struct CheckedOutput {
   DetailsRow row;
 };
 
+// Of the inputs of a call.
+struct InputSizes {
+  double largest = 0;        // |element|
+  int64_t elements = 0;      // of the longest input
+  bool of_gradient = false;  // the result is a gradient: float16 and bfloat16 are summed as such
+};
+
 class FirstCheck {
  public:
   explicit FirstCheck(const FirstCheckOptions& options);
@@ -58,10 +65,9 @@ class FirstCheck {
 
   // Whether a result that does not pass is as exact as its inputs are: `changed` is the golden of
   // inputs that were changed in their last place. A sum of large terms that cancel has such results.
-  // `largest`: of the sizes of the inputs; `elements`: of all inputs. False where a result is not
-  // finite, and for the older tools.
+  // False where a result is not finite, and for the older tools.
   bool ExplainedByInputs(const TensorView& device, const TensorView& golden,
-                         const TensorView& changed, double largest, int64_t elements) const;
+                         const TensorView& changed, const InputSizes& inputs) const;
 
   // Of the outputs of one direction of a call. Ours: the worst one, SKIP only where all are SKIP. The
   // older tools: the last one that is not pass.

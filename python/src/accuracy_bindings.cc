@@ -71,7 +71,8 @@ class PreCheck {
     if (index >= verdicts.size() || !IsBad(verdicts[index])) return;
     if (device.is_none() || golden.is_none() || changed.is_none()) return;
     const ArrayArgument d(device), g(golden), c(changed);
-    if (!check_.ExplainedByInputs(d.view(), g.view(), c.view(), largest, elements)) return;
+    if (!check_.ExplainedByInputs(d.view(), g.view(), c.view(), {largest, elements, !forward}))
+      return;
     verdicts[index] = Verdict::kPass;
     accuracy::DetailsRow& row = (forward ? call_.forward_rows : call_.backward_rows)[index];
     row[accuracy::kStatus] = VerdictName(Verdict::kPass);

@@ -203,7 +203,7 @@ TEST(Ours, WhatCancelsIsAsExactAsItsInputs) {
   const auto explained = [&](const Tensor& device, const Tensor& golden, double largest,
                              int64_t elements, Rules rules = Rules::kOurs) {
     return FirstCheck({.rules = rules})
-        .ExplainedByInputs(device.view(), golden.view(), changed.view(), largest, elements);
+        .ExplainedByInputs(device.view(), golden.view(), changed.view(), {largest, elements});
   };
   EXPECT_TRUE(explained(d, g, 1, 2));
   EXPECT_FALSE(explained(d, g, 1, 2, Rules::k26));
@@ -212,6 +212,19 @@ TEST(Ours, WhatCancelsIsAsExactAsItsInputs) {
   // A result that jumps: the change is larger than roundings of the inputs; of a sum, those of all.
   EXPECT_FALSE(explained(d, g, 1e-4, 2));
   EXPECT_TRUE(explained(d, g, 1e-4, 200'000));
+  // Below the smallest number of a dtype nothing is exact: 2^-24 of float16.
+  const Tensor none = Of<uint16_t>(DType::kFloat16, {0, 0});
+  const Tensor tiny = Of<double>(DType::kFloat64, {4e-8, -1e-8});
+  EXPECT_TRUE(FirstCheck({}).ExplainedByInputs(none.view(), tiny.view(), tiny.view(), {1, 2}));
+  // Gradients of half the precision are summed in it, results are not.
+  const Tensor one = Of<uint16_t>(DType::kBFloat16, {0x3f80}),
+               sum = Of<double>(DType::kFloat64, {1.05}),
+               moved = Of<double>(DType::kFloat64, {1.051});
+  for (const bool of_gradient : {false, true}) {
+    EXPECT_EQ(FirstCheck({}).ExplainedByInputs(one.view(), sum.view(), moved.view(),
+                                               {1, 1024, of_gradient}),
+              of_gradient);
+  }
   EXPECT_FALSE(explained(Of<float>(DType::kFloat32, {NAN, 0}), g, 1, 2));
   EXPECT_FALSE(explained(Of<int32_t>(DType::kInt32, {1, 0}), g, 1, 2));
 }

@@ -262,3 +262,28 @@ def test_the_golden_is_in_float64(dump):
     results, gradients = replay.golden_of(recorded.call(names.index("Functional.linear.0")))
     assert {each.dtype for each in [*results, *gradients]} == {torch.float64}
     assert _engine.PreCheck("", 14, []).failed is False
+
+
+def record_half(folder, dtype, loss_size):
+    """Gradients that are sums of many terms, and gradients below the numbers of the dtype."""
+    torch.manual_seed(3)
+    x = torch.randn(2048, 32).to(dtype).requires_grad_()
+    weight, bias = torch.ones(32, dtype=dtype), torch.zeros(32, dtype=dtype)
+    matrix = torch.randn(32, 32).to(dtype)
+    for each in (weight, bias, matrix):
+        each.requires_grad_()
+    debugger = PrecisionDebugger(dump_path=str(folder), level="L1", task="tensor")
+    debugger.start()
+    y = F.linear(F.layer_norm(x, (32,), weight, bias), matrix)
+    size = torch.linalg.vector_norm(y.float())
+    ((F.gelu(y) + y).float().mean() * loss_size + size * loss_size).backward()
+    debugger.stop()
+
+
+@pytest.mark.parametrize("loss_size", [1, 1e-3])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_not_blamed(tmp_path, dtype, loss_size):
+    run_forked(record_half, tmp_path, dtype, loss_size)
+    found = verdicts(worker_of(tmp_path / "step0"))
+    assert "Torch.vector_norm.0" in found or "Torch.linalg.vector_norm.0" in found
+    assert not {name: each for name, each in found.items() if {"error", "warning"} & set(each)}

@@ -42,6 +42,9 @@ def function_of(api):
     found = roots.get(prefix)
     for part in name.split("."):
         found = getattr(found, part, None)
+    if prefix == "Torch" and found is None:  # torch.linalg.vector_norm
+        spaces = (torch.linalg, torch.fft, torch.special)
+        found = next((getattr(each, name) for each in spaces if hasattr(each, name)), None)
     if not callable(found):
         raise Unsupported(f"this PyTorch ({torch.__version__}) has no {api}")
     return found
@@ -144,7 +147,7 @@ class Call:
             raised = _raised(elements.dtype, golden)
             copy = elements.to(device=device, dtype=raised, copy=True)
             if nudged and elements.dtype in _FLOATS:
-                copy *= 1 + torch.finfo(elements.dtype).eps * _signs(copy)
+                copy = _nudged(copy, elements.dtype)
             if requires_grad and copy.dtype in _FLOATS | _COMPLEX:
                 leaves.append(copy.requires_grad_())
                 return copy.clone()  # an operation in place cannot change a leaf
@@ -239,10 +242,12 @@ class Call:
         return self._stored[number]
 
 
-def _signs(tensor):
-    """+1 and -1, without random numbers."""
+def _nudged(tensor, dtype):
+    """Up and down by one unit in the last place of ``dtype``, without random numbers."""
     signs = torch.arange(tensor.numel(), device=tensor.device) * 7 % 5 % 2 * 2 - 1
-    return signs.reshape(tensor.shape)
+    info = torch.finfo(dtype)
+    unit = (tensor.abs() * info.eps).clamp(min=info.tiny * info.eps)
+    return torch.where(tensor == 0, tensor, tensor + unit * signs.reshape(tensor.shape))
 
 
 def _gradients(results, arrived, leaves):
