@@ -10,12 +10,14 @@ JOBS ?= $(shell nproc)
 venv := .venv
 bin := $(venv)/bin
 peer := .cache/peer
+peer8 := .cache/peer-8
 build := build
 
 # The name of a stamp contains the checksum of its package list: only a changed list is installed again.
 sum = $(firstword $(shell cksum < $(1)))
 venv_stamp := $(venv)/.ready-$(call sum,packaging/python-requirements.txt)
 peer_stamp := $(peer)/.ready-$(call sum,packaging/peer-requirements.txt)
+peer8_stamp := $(peer8)/.ready-$(call sum,packaging/peer8-requirements.txt)
 
 # FUZZ_SECONDS: time for all fuzz targets in total. FUZZ: the targets to run; empty: all.
 FUZZ_SECONDS ?= 3600
@@ -97,16 +99,18 @@ bench: build ## measure every speed that we claim, beside memcpy
 	@cmake -DMSPROBE_BENCH=ON $(build) > /dev/null && ninja -C $(build) -j $(JOBS)
 	@$(bin)/python bench/run.py --build $(build)
 
-bench-peer: build $(peer_stamp) ## the same beside the older tool (in its own .cache/peer/)
+bench-peer: build $(peer_stamp) $(peer8_stamp) ## the same beside the older tool (in its own .cache/peer/ and .cache/peer-8/)
 	@cmake -DMSPROBE_BENCH=ON $(build) > /dev/null && ninja -C $(build) -j $(JOBS)
-	@$(bin)/python bench/run.py --build $(build) --peer $(peer)/bin/python
+	@$(bin)/python bench/run.py --build $(build) --peer $(peer)/bin/python --peer8 $(peer8)/bin/python
 
 $(peer_stamp): packaging/peer-requirements.txt
-	@echo "== the older tool into $(peer)/"
-	@mkdir -p $(dir $(peer))
-	@test -x $(peer)/bin/python || $(PYTHON) -m venv $(peer)
-	@$(peer)/bin/python -m pip install --no-compile --quiet --disable-pip-version-check -r $<
-	@rm -f $(peer)/.ready-*
+$(peer8_stamp): packaging/peer8-requirements.txt
+$(peer_stamp) $(peer8_stamp):
+	@echo "== the older tool into $(@D)/"
+	@mkdir -p $(dir $(@D))
+	@test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
+	@$(@D)/bin/python -m pip install --no-compile --quiet --disable-pip-version-check -r $<
+	@rm -f $(@D)/.ready-*
 	@touch $@
 
 lint: setup ## check formatting, ruff, shell syntax, file sizes; changes nothing

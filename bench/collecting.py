@@ -16,6 +16,8 @@ OF_RAW = 1 / 0.9  # limit: time for tensor files / time to write the same files 
 NOT_RECORDING = 1.01
 HELD_MB = 64
 OF_PEER_BYTES = 0.6
+OF_GRAD_PROBE = 1.05
+OF_FREE_BENCHMARK = 2.0  # its default budget: as much time again as the training takes
 OF_OWN_FRONT = 1.2  # limit: time that a front of an older tool adds / time that our own adds
 OLDER_FRONT_SETTINGS = (
     ("toy40", "statistics"),
@@ -206,6 +208,25 @@ def bench_idle() -> dict:
             lines.append(
                 [program, state, f"{ratio:.3f}", f"{control:.3f}", f"<= {NOT_RECORDING}", said]
             )
+    table(lines)
+    return results
+
+
+def bench_tasks() -> dict:
+    print(
+        "\ntasks grad_probe (L1) and free_benchmark (default budget): a step's time over that "
+        "without the tool, GPT",
+        flush=True,
+    )
+    results = run_json([sys.executable, BENCH / "tasks.py"])
+    lines = [["task", "ratio", "control", "target", "verdict"]]
+    for task, row in results.items():
+        limit = OF_GRAD_PROBE if task == "grad_probe" else OF_FREE_BENCHMARK
+        control, said = row["control"], verdict(row["ratio"] <= limit)
+        if control is not None and abs(control - 1) > limit - 1:
+            said = "too noisy to say"
+        lines.append([task, f"{row['ratio']:.3f}", f"{control:.3f}" if control else ""])
+        lines[-1] += [f"<= {limit}", said]
     table(lines)
     return results
 

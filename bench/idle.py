@@ -105,8 +105,10 @@ def work(state: str, program: str, turns: int):
 
 
 class Worker:
-    def __init__(self, state: str, program: str):
-        command = [sys.executable, __file__, "--worker", state, "--program", program]
+    """A process that prints a line when it is ready, and one for each line that it is given."""
+
+    def __init__(self, script: str, *arguments: str):
+        command = [sys.executable, script, *arguments]
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -118,8 +120,11 @@ class Worker:
             sys.exit(f"error: {self.process.args} ended with exit code {self.process.wait()}")
         return line
 
-    def turn(self) -> float:
+    def begin(self):
         print(file=self.process.stdin, flush=True)
+
+    def turn(self) -> float:
+        self.begin()
         return float(self.answer())
 
     def end(self):
@@ -129,7 +134,7 @@ class Worker:
 
 def ratios(program: str, rounds: int) -> dict:
     """State -> its time / the time of the process without the tool."""
-    workers = {state: Worker(state, program) for state in STATES}
+    workers = {state: Worker(__file__, "--worker", state, "--program", program) for state in STATES}
     times = {state: [] for state in STATES}
     shuffle = random.Random(0).sample
     for _ in range(rounds):

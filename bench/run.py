@@ -1,7 +1,8 @@
 """Measures every speed claim in one run, beside memcpy and with --peer beside the older tool.
 
     python bench/run.py --build build [--peer .cache/peer/bin/python]
-                        [--only kernels|train|fronts|idle|volume|compare]
+                        [--peer8 .cache/peer-8/bin/python]
+                        [--only kernels|train|fronts|idle|tasks|volume|compare|accuracy]
 
 Prints medians and ratios, because absolute times depend on the machine. Raw figures:
 build/bench/results.json.
@@ -18,6 +19,7 @@ from collecting import (
     bench_idle,
     bench_older_fronts,
     bench_optimizers,
+    bench_tasks,
     bench_training,
     bench_volume,
 )
@@ -82,7 +84,7 @@ def bench_kernels(build: Path) -> list:
 
 def bench_numpy() -> None:
     """Runs the script, which prints its own table."""
-    print("\nstatistics and difference of 64M float32, one thread", flush=True)
+    print("\nstatistics, difference and accuracy of 64M float32, one thread", flush=True)
     if (
         subprocess.run([sys.executable, str(ROOT / "bench/kernels/beside_numpy.py")]).returncode
         != 0
@@ -101,12 +103,24 @@ def bench_compare(peer) -> None:
             sys.exit(f"error: bench/compare/{script} failed")
 
 
+def bench_accuracy(peer8) -> None:
+    """Runs the script of bench/accuracy, which prints its own tables."""
+    print("\naccuracy pre-check of a GPT's calls on the CPU, whole processes", flush=True)
+    command = [sys.executable, str(ROOT / "bench/accuracy/run.py")]
+    if peer8:
+        command += ["--peer8", str(peer8)]
+    if subprocess.run(command, cwd=ROOT).returncode != 0:
+        sys.exit("error: bench/accuracy/run.py failed")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=Path, default=Path("build"))
     parser.add_argument("--peer", type=Path, help="python of a venv with the older tool")
+    parser.add_argument("--peer8", type=Path, help="the same with msprobe 8, for the pre-check")
     parser.add_argument(
-        "--only", choices=("kernels", "train", "fronts", "idle", "volume", "compare")
+        "--only",
+        choices=("kernels", "train", "fronts", "idle", "tasks", "volume", "compare", "accuracy"),
     )
     parser.add_argument("--pairs", type=int, default=12, help="off/on pairs of steps a program")
     options = parser.parse_args()
@@ -124,10 +138,14 @@ def main():
         results["fronts"] = bench_older_fronts(options)
     if options.only in (None, "idle"):
         results["idle"] = bench_idle()
+    if options.only in (None, "tasks"):
+        results["tasks"] = bench_tasks()
     if options.only in (None, "volume"):
         results["volume"] = bench_volume(options)
     if options.only in (None, "compare"):
         bench_compare(options.peer)
+    if options.only in (None, "accuracy"):
+        bench_accuracy(options.peer8)
     (options.build / "bench" / "results.json").write_text(json.dumps(results, indent=1) + "\n")
 
 
