@@ -1,6 +1,7 @@
 #include "cli/replay_flags.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 
 #include <algorithm>
 #include <charconv>
@@ -10,6 +11,7 @@
 #include "engine/base/memory_size.h"
 #include "engine/base/text.h"
 #include "engine/replay/reference_table.h"
+#include "engine/workers/worker_process.h"
 
 namespace msprobe::cli {
 namespace {
@@ -37,6 +39,30 @@ std::string PythonProgram() {
     if (std::string path = BesideThisProgram(name); !path.empty()) return path;
   }
   return "python3";
+}
+
+// How many workers the cluster has room for. The Python program answers with one line: the number,
+// or what is wrong, a tab and what to type.
+Result<int64_t> WorkersOfRay(const std::string& python, const std::string& address) {
+  MSPROBE_ASSIGN_OR_RETURN(workers::WorkerProcess process,
+                           workers::WorkerProcess::Start(
+                               {python, "-m", "msprobe.pytorch.ray_worker", address}, "/dev/null"));
+  std::optional<std::string> line;
+  while (!(line = process.TakeLine()) && !process.at_end()) {
+    pollfd output{.fd = process.output(), .events = POLLIN, .revents = 0};
+    ::poll(&output, 1, /*timeout=*/100);
+  }
+  if (!line) {
+    return Unsupported(fmt::format("--ray: the process that asks Ray {}", process.End()))
+        .Hint(fmt::format("{} -m msprobe.pytorch.ray_worker {}", python, address));
+  }
+  int64_t count = 0;
+  const char* last = line->data() + line->size();
+  const auto end = std::from_chars(line->data(), last, count);
+  if (end.ec == std::errc() && end.ptr == last) return count;
+  const size_t tab = std::min(line->find('\t'), line->size());
+  return Unsupported(MakePrintable(line->substr(0, tab)))
+      .Hint(MakePrintable(line->substr(std::min(tab + 1, line->size()))));
 }
 
 }  // namespace
@@ -70,9 +96,16 @@ void ReplayFlags::Add(Flags& flags, bool several) {
       .TypeName("NUMBER");
   if (several) {
     flags
-        .Number("-n,--num_splits", &processes,
-                "number of processes. Default: one for each core, at most 8")
+        .Number(
+            "-n,--num_splits", &processes,
+            "number of processes. Default: one for each core, at most 8; with --ray one for each "
+            "device of the cluster, at most 64")
         .Positive();
+    flags
+        .Text("--ray", &ray,
+              "execute the calls on the devices of a cluster of Ray: HOST:PORT, or auto. Each node "
+              "reads the dump at the same path")
+        .TypeName("ADDRESS");
   }
   flags.Switch("-j,--jit_compile", &jit, "NPU: compile operators just in time");
   flags.Number("--seed", &seed, "of elements that are made from statistics").ShowDefault();
@@ -85,13 +118,31 @@ void ReplayFlags::Add(Flags& flags, bool several) {
       .TypeName("FILE");
 }
 
+Status ReplayFlags::CheckRayFlags() const {
+  if (!devices.empty()) {
+    return InvalidArgument("-d")
+        .Expected("no device numbers with --ray")
+        .Found(devices[0])
+        .Hint("Ray chooses the devices; -n says how many");
+  }
+  if (!memory.empty()) {
+    return InvalidArgument("--memory")
+        .Expected("no limit with --ray")
+        .Found(memory)
+        .Hint("the nodes of Ray watch their memory: RAY_memory_usage_threshold of ray start");
+  }
+  return Status::Ok();
+}
+
 Result<workers::PoolOptions> ReplayFlags::Pool(const ReplayOptions& options, Console& out) const {
   MSPROBE_ASSIGN_OR_RETURN(const std::vector<int> numbers, DeviceNumbers(devices));
   if (!many && numbers.size() > 1)
     out.Warn(fmt::format("warning: one process uses one device: {}\n", numbers[0]));
   if (seed < 0) return InvalidArgument("--seed").Expected("0 or more").Found(std::to_string(seed));
+  if (!ray.empty()) MSPROBE_RETURN_IF_ERROR(CheckRayFlags());
+  const std::string python = PythonProgram();
   const auto cores = static_cast<int64_t>(std::max(1u, std::thread::hardware_concurrency()));
-  const int64_t count = !many ? 1 : processes > 0 ? processes : std::min<int64_t>(8, cores);
+  int64_t count = !many ? 1 : processes > 0 ? processes : std::min<int64_t>(8, cores);
   if (count > kMostProcesses) {
     return InvalidArgument("-n")
         .Expected(fmt::format("1 to {}", kMostProcesses))
@@ -102,16 +153,22 @@ Result<workers::PoolOptions> ReplayFlags::Pool(const ReplayOptions& options, Con
     MSPROBE_ASSIGN_OR_RETURN(pool.bytes, ParseMemorySize(memory));
   }
   if (!references.empty()) MSPROBE_RETURN_IF_ERROR(replay::ReadReferenceTable(references).status());
+  std::vector<std::string> program = {python, "-m", "msprobe.pytorch.replay_worker"};
+  if (!ray.empty()) {
+    MSPROBE_ASSIGN_OR_RETURN(const int64_t places, WorkersOfRay(python, ray));
+    if (processes == 0) count = places;
+    program = {python, "-m", "msprobe.pytorch.ray_worker", ray};
+    pool.start_seconds = 0;  // an actor waits until a device is free
+  }
   std::string said;
   for (const auto& [name, value] : options) said += fmt::format(", \"{}\": {}", name, value);
-  const std::string python = PythonProgram();
   for (int64_t i = 0; i < count; ++i) {
-    pool.workers.push_back(
-        {python, "-m", "msprobe.pytorch.replay_worker",
-         fmt::format("{{\"dump\": {}, \"device\": {}, \"seed\": {}, \"jit_compile\": {}, "
-                     "\"references\": {}{}}}",
-                     QuotedJson(dump), numbers[i % numbers.size()], seed, JsonBool(jit),
-                     QuotedJson(references), said)});
+    std::vector<std::string>& words = pool.workers.emplace_back(program);
+    words.push_back(
+        fmt::format("{{\"dump\": {}, \"device\": {}, \"seed\": {}, \"jit_compile\": {}, "
+                    "\"references\": {}{}}}",
+                    QuotedJson(dump), numbers[i % numbers.size()], seed, JsonBool(jit),
+                    QuotedJson(references), said));
   }
   return pool;
 }

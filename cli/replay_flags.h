@@ -29,7 +29,7 @@ std::string JsonList(const std::set<std::string, std::less<>>& texts);
 inline std::string JsonBool(bool value) { return value ? "true" : "false"; }
 
 struct ReplayFlags {
-  std::string dump, memory, references;
+  std::string dump, memory, references, ray;
   std::vector<std::string> devices;
   int64_t processes = 0, seed = 1234, timeout = 600;
   bool many = false, jit = false;
@@ -39,7 +39,11 @@ struct ReplayFlags {
   // Checks the flags, warns of what is ignored, and starts and writes nothing; the log has no name
   // yet. The processes get `options`, and dump, device, seed and jit_compile. Errors:
   // kInvalidArgument.
+  // With --ray it asks the cluster how many workers it has room for. Errors then also: kUnsupported.
   Result<workers::PoolOptions> Pool(const ReplayOptions& options, Console& out) const;
+
+ private:
+  Status CheckRayFlags() const;
 };
 
 }  // namespace msprobe::cli

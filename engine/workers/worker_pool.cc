@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <fstream>
+#include <map>
 #include <optional>
 
 #include "engine/base/memory_size.h"
@@ -17,6 +18,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr int kTickMilliseconds = 100;
 constexpr int kFailedStarts = 3;  // in a row, of one worker: then the pool gives up
+constexpr int kMostAgain = 3;     // times that one task is given to another worker
 
 double SecondsSince(Clock::time_point since) {
   return std::chrono::duration<double>(Clock::now() - since).count();
@@ -65,7 +67,7 @@ class Pool {
   Status StartWorkers() {
     for (size_t i = 0; i < slots_.size(); ++i) {
       Slot& slot = slots_[i];
-      if (slot.worker || next_ >= tasks_.size()) continue;
+      if (slot.worker || !HasNext()) continue;
       MSPROBE_ASSIGN_OR_RETURN(WorkerProcess worker,
                                WorkerProcess::Start(options_.workers[i], options_.log));
       slot.worker.emplace(std::move(worker));
@@ -91,6 +93,9 @@ class Pool {
       if (!slot.ready) {
         slot.ready = *line == "ready";  // a library may print before
         if (slot.ready) slot.failed_starts = 0;
+      } else if (slot.task && *line == "again") {
+        Again(slot);
+        return Status::Ok();
       } else if (slot.task) {
         End(slot, {TaskEnd::kAnswered, *line});
       }
@@ -99,7 +104,7 @@ class Pool {
     if (!slot.worker || stopped_) return Status::Ok();
     if (slot.worker->at_end()) return Lost(slot, TaskEnd::kCrashed, "");
     const double seconds = SecondsSince(slot.since);
-    if (!slot.ready && seconds > options_.start_seconds)
+    if (!slot.ready && options_.start_seconds > 0 && seconds > options_.start_seconds)
       return Lost(slot, TaskEnd::kHung, fmt::format("did not start in {:.0f} s", seconds));
     if (slot.task && options_.seconds > 0 && seconds > options_.seconds)
       return Lost(slot, TaskEnd::kHung, fmt::format("did not end in {:g} s", options_.seconds));
@@ -113,15 +118,33 @@ class Pool {
     return Status::Ok();
   }
 
+  bool HasNext() const { return !again_.empty() || next_ < tasks_.size(); }
+
   void Next(Slot& slot) {
-    if (next_ >= tasks_.size()) {
+    if (!HasNext()) {
       slot.worker.reset();
       return;
     }
-    slot.task = next_++;
+    if (again_.empty()) {
+      slot.task = next_++;
+    } else {
+      slot.task = again_.back();
+      again_.pop_back();
+    }
     slot.since = Clock::now();
     (void)slot.worker->Send(
         tasks_[*slot.task]);  // a worker that has ended is seen when it is watched
+  }
+
+  // The worker is ended, and its task is given to the next one that is free.
+  void Again(Slot& slot) {
+    slot.worker.reset();
+    if (++times_again_[*slot.task] > kMostAgain) {
+      End(slot,
+          {TaskEnd::kCrashed, fmt::format("{} workers in a row could not go on", kMostAgain + 1)});
+      return;
+    }
+    again_.push_back(*std::exchange(slot.task, std::nullopt));
   }
 
   void End(Slot& slot, const TaskResult& result) {
@@ -150,6 +173,8 @@ class Pool {
   const std::function<void()>& on_idle_;
   std::vector<Slot> slots_;
   size_t next_ = 0, ended_ = 0;
+  std::vector<size_t> again_;          // tasks whose worker could not go on
+  std::map<size_t, int> times_again_;  // task -> how often
   bool stopped_ = false;
 };
 

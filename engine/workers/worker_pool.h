@@ -26,11 +26,12 @@ struct TaskResult {
 
 struct PoolOptions {
   // The words of each worker's command line. A worker writes one line, "ready", when it is, and then
-  // one line for each task that it reads.
+  // one line for each task that it reads. The line "again" is no answer: the worker cannot go on,
+  // and another one does the task.
   std::vector<std::vector<std::string>> workers;
   std::string log;             // file; the standard error of all workers
   double seconds = 0;          // that one task may take; 0: any
-  double start_seconds = 600;  // until "ready"
+  double start_seconds = 600;  // until "ready"; 0: any
   uint64_t bytes = 0;          // that one worker may take; 0: any
 };
 

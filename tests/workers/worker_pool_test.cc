@@ -1,6 +1,7 @@
 #include "engine/workers/worker_pool.h"
 
 #include <gmock/gmock.h>
+#include <unistd.h>
 
 #include <map>
 
@@ -17,6 +18,8 @@ while read -r task; do
     crash) kill -SEGV $$ ;;
     exit) exit 3 ;;
     hang) sleep 100 ;;
+    again) echo again; sleep 100 ;;
+    again*) if mkdir "${task#again}" 2>/dev/null; then echo again; sleep 100; fi; echo "<done>" ;;
     *) echo "<$task>" ;;
   esac
 done)";
@@ -63,6 +66,26 @@ TEST(WorkerPool, ACrashCostsItsTaskAlone) {
   EXPECT_EQ(results.at(4).end, TaskEnd::kHung);
   EXPECT_THAT(results.at(4).answer, HasSubstr("did not end in 0.5 s"));
   EXPECT_EQ(results.at(5).answer, "<c>");
+}
+
+TEST(WorkerPool, AnotherWorkerDoesWhatOneCouldNot) {
+  const std::string folder = ::testing::TempDir() + "workers_again";
+  ::rmdir(folder.c_str());
+  for (const size_t workers : {1, 2}) {
+    const auto results = RunAll({"a", "again" + folder, "b"}, Options(workers));
+    ASSERT_EQ(results.size(), 3u);
+    EXPECT_EQ(results.at(0).answer, "<a>");
+    EXPECT_EQ(results.at(1).answer, "<done>");
+    EXPECT_EQ(results.at(2).answer, "<b>");
+    EXPECT_EQ(::rmdir(folder.c_str()), 0) << "no worker gave the task back";
+  }
+}
+
+TEST(WorkerPool, NotWithoutEnd) {
+  const auto results = RunAll({"again", "b"}, Options(1));
+  EXPECT_EQ(results.at(0).end, TaskEnd::kCrashed);
+  EXPECT_THAT(results.at(0).answer, HasSubstr("4 workers in a row could not go on"));
+  EXPECT_EQ(results.at(1).answer, "<b>");
 }
 
 TEST(WorkerPool, MemoryHasALimit) {
