@@ -1,6 +1,7 @@
 """`msprobe multi_run_ut --ray`: the calls of a dump, executed by the nodes of a cluster."""
 
 import json
+import os
 import subprocess
 import threading
 import time
@@ -19,21 +20,18 @@ def dump(tmp_path_factory):
 
 
 @pytest.fixture
-def cluster(monkeypatch, tmp_path):
-    """Two nodes of two CPUs each. The workers run `patch` after `import torch`."""
+def cluster(tmp_path):
+    """Starts a cluster of two nodes, by default of one CPU each."""
     pytest.importorskip("ray")
     from ray.cluster_utils import Cluster
 
-    (tmp_path / "site").mkdir()
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
     started = []
 
-    def start(patch=""):
-        site = tmp_path / "site" / "sitecustomize.py"
-        site.write_text(f"import torch, os, time, signal\n{patch}" if patch else "")
-        found = Cluster(initialize_head=True, head_node_args={"num_cpus": 2})
+    def start(cpus=1):
+        head = {"num_cpus": cpus, "include_dashboard": False}
+        found = Cluster(initialize_head=True, head_node_args=head)
         started.append(found)
-        found.add_node(num_cpus=2)
+        found.add_node(num_cpus=cpus)
         found.wait_for_nodes()
         return found
 
@@ -42,10 +40,18 @@ def cluster(monkeypatch, tmp_path):
         each.shutdown()
 
 
-def check(msprobe_bin, dump, out, *flags, code=0):
-    """The JSON report of `multi_run_ut`, or what it printed as an error."""
+def check(msprobe_bin, dump, out, *flags, code=0, patch=""):
+    """The JSON report of `multi_run_ut`, or what it printed as an error. patch: code that runs in
+    the workers after `import torch`."""
+    environment = dict(os.environ)
+    if patch:
+        site = out.parent / "site"
+        site.mkdir()
+        (site / "sitecustomize.py").write_text(f"import torch, os, time, signal\n{patch}")
+        environment["PYTHONPATH"] = str(site)
     command = [msprobe_bin, "multi_run_ut", "-api_info", dump, "-o", out, "--format", "json"]
-    done = subprocess.run([*command, *map(str, flags)], capture_output=True, text=True)
+    command += map(str, flags)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.returncode == code, done.stdout + done.stderr
     return json.loads(done.stdout) if code < 2 else done.stderr
 
@@ -66,12 +72,12 @@ def test_a_cluster_writes_the_same_rows(msprobe_bin, dump, cluster, tmp_path):
 @pytest.mark.campaign
 def test_calls_of_a_lost_node_are_done_by_another(msprobe_bin, dump, cluster, tmp_path):
     local = check(msprobe_bin, dump, tmp_path / "local", "-n", 2)
-    slow = BROKEN.format(name="linear", before="", after="") + (
+    slow = (
         "\nfrom msprobe.pytorch import replay_worker\n"
         "fast = replay_worker.Worker.answer\n"
         "replay_worker.Worker.answer = lambda *a: (time.sleep(1), fast(*a))[1]\n"
     )
-    nodes = cluster(slow)
+    nodes = cluster()
     out = tmp_path / "ray"
 
     def remove_in_the_middle():
@@ -85,7 +91,7 @@ def test_calls_of_a_lost_node_are_done_by_another(msprobe_bin, dump, cluster, tm
 
     thread = threading.Thread(target=remove_in_the_middle)
     thread.start()
-    remote = check(msprobe_bin, dump, out, "--ray", nodes.address)
+    remote = check(msprobe_bin, dump, out, "--ray", nodes.address, patch=slow)
     thread.join()
     assert len(nodes.list_all_nodes) == 1 and remote["lost"] == 0
     assert_same_rows(local, remote)
@@ -94,22 +100,16 @@ def test_calls_of_a_lost_node_are_done_by_another(msprobe_bin, dump, cluster, tm
 @pytest.mark.campaign
 def test_a_crash_costs_one_call(msprobe_bin, dump, cluster, tmp_path):
     before = "wanted and os.kill(os.getpid(), signal.SIGKILL)"
-    nodes = cluster(BROKEN.format(name="linear", before=before, after=""))
-    report = check(msprobe_bin, dump, tmp_path / "out", "--ray", nodes.address)
+    patch = BROKEN.format(name="linear", before=before, after="")
+    report = check(msprobe_bin, dump, tmp_path / "out", "--ray", cluster().address, patch=patch)
     assert report["lost"] == report["error"] == 1 and report["pass"] > 25
     assert [call["name"] for call in report["worst"]] == ["Functional.linear.0"]
 
 
 @pytest.mark.campaign
-def test_a_cluster_without_devices_is_one_error(msprobe_bin, dump, tmp_path):
-    pytest.importorskip("ray")
-    from ray.cluster_utils import Cluster
-
-    nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
-    try:
-        error = check(msprobe_bin, dump, tmp_path / "out", "--ray", nodes.address, code=2)
-    finally:
-        nodes.shutdown()
+def test_a_cluster_without_devices_is_one_error(msprobe_bin, dump, cluster, tmp_path):
+    address = cluster(cpus=0).address
+    error = check(msprobe_bin, dump, tmp_path / "out", "--ray", address, code=2)
     assert "expected an NPU, GPU or CPU in the cluster" in error
     assert not (tmp_path / "out").exists()
 
