@@ -69,16 +69,19 @@ class Bench:
     def peer_run_ut(self, count: int) -> tuple:
         stride = next(s for s in STRIDES if s == 1 or len(self.calls) >= s * max(PEER_CALLS))
         part = self.calls[::stride][:count]
-        dump = inputs.part_of(self.dump, part, self.folder / f"part{count}")
+        dump = inputs.part_of(self.dump, part, self.folder / f"part{self.runs}")
         command = [self.options.peer8, HERE / "older_run_ut.py", "-api_info", dump]
         return self.measured(command, "accuracy_checking_details_*.csv")
 
     def run_ut(self) -> Path:
         """Prints the rows of run_ut and of two processes; returns a folder with results."""
-        one, two = [], []
+        one, two, few, many = [], [], [], []
         for _ in range(self.options.rounds):
             one.append(self.ours_run_ut("run_ut"))
             two.append(self.ours_run_ut("multi_run_ut", "-n", "2"))
+            if self.options.peer8:
+                few.append(self.peer_run_ut(PEER_CALLS[0]))
+                many.append(self.peer_run_ut(PEER_CALLS[1]))
         heading = ["what", "calls", "s", "ms/call", "MB", "x peer", "target", "verdict"]
         seconds, memory = median_of(one)
         each = seconds / len(self.calls)
@@ -86,13 +89,14 @@ class Bench:
         line.append(f"{memory / 1e6:.0f}")
         lines = [heading]
         if self.options.peer8:
-            few, many = (self.peer_run_ut(count) for count in PEER_CALLS)
-            of_peer = (many[0] - few[0]) / (PEER_CALLS[1] - PEER_CALLS[0])
-            met = of_peer / each >= OF_PEER and memory <= OF_PEER_MEMORY * many[1]
+            more = PEER_CALLS[1] - PEER_CALLS[0]
+            added = [(b[0] - a[0]) / more for a, b in zip(few, many, strict=True)]
+            of_peer, (peer_seconds, peer_memory) = statistics.median(added), median_of(many)
+            met = of_peer / each >= OF_PEER and memory <= OF_PEER_MEMORY * peer_memory
             target = f">= {OF_PEER} x, <= {OF_PEER_MEMORY} of its memory"
             lines.append([*line, f"{of_peer / each:.1f}", target, verdict(met)])
-            peers = ["run_ut, msprobe 8", str(PEER_CALLS[1]), f"{many[0]:.2f}"]
-            lines.append([*peers, f"{of_peer * 1e3:.1f}", f"{many[1] / 1e6:.0f}", "", "", ""])
+            peers = ["run_ut, msprobe 8", str(PEER_CALLS[1]), f"{peer_seconds:.2f}"]
+            lines.append([*peers, f"{of_peer * 1e3:.1f}", f"{peer_memory / 1e6:.0f}", "", "", ""])
         else:
             lines.append([*line, "", "", ""])
         seconds, memory = median_of(two)
