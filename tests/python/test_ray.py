@@ -85,7 +85,7 @@ def test_calls_of_a_lost_node_are_done_by_another(msprobe_bin, dump, cluster, tm
         while time.monotonic() < deadline:
             found = list(out.glob("accuracy_checking_result_*.csv"))
             if found and sum(row[1] != "SKIP" for row in rows(found[0])) > 5:
-                nodes.remove_node(nodes.list_all_nodes[-1], allow_graceful=False)
+                nodes.remove_node(nodes.list_all_nodes()[-1], allow_graceful=False)
                 return
             time.sleep(0.05)
 
@@ -93,7 +93,7 @@ def test_calls_of_a_lost_node_are_done_by_another(msprobe_bin, dump, cluster, tm
     thread.start()
     remote = check(msprobe_bin, dump, out, "--ray", nodes.address, patch=slow)
     thread.join()
-    assert len(nodes.list_all_nodes) == 1 and remote["lost"] == 0
+    assert len(nodes.list_all_nodes()) == 1 and remote["lost"] == 0
     assert_same_rows(local, remote)
 
 

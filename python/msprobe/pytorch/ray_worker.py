@@ -13,11 +13,10 @@ import os
 import signal
 import socket
 import sys
-import time
 
 _PR_SET_PDEATHSIG = 1  # of prctl(2)
 _MOST_WORKERS = 64  # as many as -n may be
-_NODE_SECONDS = 3  # the last message of an actor may come before the news of its node
+_NODE_SECONDS = 60  # until a node that does not answer counts as lost
 
 
 class Refused(Exception):
@@ -102,14 +101,15 @@ def _actor(ray, options):
     return actor, node
 
 
-def _has_died(ray, node):
-    """Whether the node is gone. Waits a moment for the news."""
-    deadline = time.monotonic() + _NODE_SECONDS
-    while time.monotonic() < deadline:
-        if not any(each["Alive"] for each in ray.nodes() if each["NodeID"] == node):
-            return True
-        time.sleep(0.2)
-    return False
+def _answers(ray, node):
+    """Whether the node still executes tasks: then the actor's process alone has died. The news of a
+    node that died takes longer than that of its actors."""
+    strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node, soft=False)
+    probe = ray.remote(lambda: True).options(num_cpus=0, scheduling_strategy=strategy).remote()
+    try:
+        return ray.get(probe, timeout=_NODE_SECONDS)
+    except Exception:
+        return False
 
 
 def _serve(ray, options, answers):
@@ -121,7 +121,7 @@ def _serve(ray, options, answers):
         try:
             answer = ray.get(actor.answer.remote(int(line)))
         except ray.exceptions.RayActorError:
-            if not _has_died(ray, node):
+            if _answers(ray, node):
                 raise
             answer = "again"
         print(answer, file=answers, flush=True)
