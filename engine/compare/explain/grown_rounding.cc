@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
@@ -73,14 +74,18 @@ class GrownRounding {
   }
 
   bool PassResults(int32_t pair, const Record& record) {
-    const bool can_grow = HasNoise(pair) || record.is_module;  // calls inside a module made noise
+    std::optional<bool> noise;   // found out for the first row that differs: most calls have none
+    const auto can_grow = [&] {  // calls inside a module made noise
+      if (!noise) noise = record.is_module || HasNoise(pair);
+      return *noise;
+    };
     const bool amplifies = AmplifiesRounding(record.api) || record.is_module;
     const double growth = !amplifies                   ? kGrowth
                           : UpdatesInPlace(record.api) ? kUpdateAmplification
                                                        : kAmplification;
     return EachRow(pair, /*results=*/true, [&](uint32_t i, const Measure& m) {
       if (m.verdict == RowVerdict::kNoise) Note(i, m.severity);
-      return m.verdict != RowVerdict::kDiffers || (can_grow && ForgiveRow(i, growth));
+      return m.verdict != RowVerdict::kDiffers || (can_grow() && ForgiveRow(i, growth));
     });
   }
 
