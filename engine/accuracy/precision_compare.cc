@@ -15,10 +15,6 @@ constexpr std::string_view kUnsupported = "This data type does not support bench
 constexpr std::array<std::string_view, kResultColumns> kComparedResultTitles = {
     "API Name", "Forward Test Success", "Backward Test Success", "Message"};
 
-bool IsUnsupported(std::string_view dtype) {
-  return dtype == "torch.float64" || dtype == "torch.complex64" || dtype == "torch.complex128";
-}
-
 // The verdicts of one direction of a call.
 class Direction {
  public:
@@ -48,7 +44,7 @@ class CallCollector {
   void Add(const OutputName& name, std::string_view dtype, Verdict verdict,
            std::string_view npu_message, std::string_view message) {
     Call& call = CallOf(name);
-    call.unsupported = old() && IsUnsupported(dtype);
+    call.unsupported = old() && IsLargeFloat(dtype);
     if (call.unsupported) return;
     if (name.direction == "forward") {
       call.forward.Add(verdict);

@@ -13,13 +13,6 @@ namespace {
 // What the older tools say of a metric that is missing.
 constexpr std::string_view kEmptyMetric = "ERROR: Input data is an empty string";
 
-bool IsUnsupported(std::string_view dtype) {
-  return dtype == "torch.float64" || dtype == "torch.complex64" || dtype == "torch.complex128";
-}
-bool IsFp8(std::string_view dtype) {
-  return dtype.starts_with("torch.float8") || dtype.find("hifloat8") != std::string_view::npos;
-}
-
 struct BenchmarkMetric {
   const char* name;
   DetailsColumn metric;
@@ -146,6 +139,7 @@ void RowJudge::Benchmark(const Sides& sides, std::string_view api, ComparedRow* 
   const double floor = standards_.LimitsOf(rules_).ratio_floor.Of(dtype);
   std::string& message = (*row)[kComparedMessage];
   std::string reasons;
+  double of_reason = 0;  // the ratio that result->reason names
   result->verdict = Verdict::kPass;
   for (const BenchmarkMetric& m : kBenchmarkMetrics) {
     const Ratio ratio =
@@ -162,7 +156,9 @@ void RowJudge::Benchmark(const Sides& sides, std::string_view api, ComparedRow* 
       reasons += fmt::format("{}: {}超过阈值\n", v == Verdict::kError ? "ERROR" : "WARNING",
                              kComparedTitles[m.ratio]);
     }
-    if (v != Verdict::kPass && (v > result->verdict || ratio.value > result->worst_ratio)) {
+    if (v > result->verdict ||
+        (v != Verdict::kPass && v == result->verdict && ratio.value > of_reason)) {
+      of_reason = consistent ? ratio.value : std::numeric_limits<double>::infinity();
       result->reason =
           !consistent ? fmt::format("the {} is NaN or infinite on one side", m.name)
                       : fmt::format("the {} is {:.3g} times the reference's", m.name, ratio.value);
@@ -307,7 +303,7 @@ RowVerdict RowJudge::Judge(const DetailsTable& npu, size_t row_of_npu, const Det
   const std::string_view dtype = npu.cell(row_of_npu, kDeviceDtype);
   const std::string_view message = npu.cell(row_of_npu, kMessage);
   const bool empty = npu.cell(row_of_npu, kShape) == "(0,)";
-  if (IsBlankCell(dtype) || (rules_ != Rules::k1 && (empty || (old() && IsUnsupported(dtype))))) {
+  if (IsBlankCell(dtype) || (rules_ != Rules::k1 && (empty || (old() && IsLargeFloat(dtype))))) {
     const bool first_error = !old() && npu.cell(row_of_npu, kStatus) == "error";
     return without_judging(first_error ? Verdict::kError : Verdict::kSkip, message);
   }

@@ -11,18 +11,19 @@ extern const char* const kShippedStandards;
 
 namespace {
 
-bool IsFp8(std::string_view dtype) {
-  return dtype.starts_with("torch.float8") || dtype.find("hifloat8") != std::string_view::npos;
-}
 // The three dtypes for which msprobe 1.0 and 8 have metrics.
 bool IsCommonFloat(std::string_view dtype) {
   return dtype == "torch.float16" || dtype == "torch.bfloat16" || dtype == "torch.float32";
 }
+
+}  // namespace
+
+bool IsFp8(std::string_view dtype) {
+  return dtype.starts_with("torch.float8") || dtype.find("hifloat8") != std::string_view::npos;
+}
 bool IsLargeFloat(std::string_view dtype) {
   return dtype == "torch.float64" || dtype == "torch.complex64" || dtype == "torch.complex128";
 }
-
-}  // namespace
 
 // Fills a Standards from YAML; the first error stops.
 class StandardsReader {

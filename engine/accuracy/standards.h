@@ -37,6 +37,11 @@ enum class Standard {
 std::string_view AlgorithmName(Standard standard);
 std::string_view StandardName(Standard standard);  // "benchmark", ...; "" for kNone
 
+// Of a dtype as a details file spells it.
+bool IsFp8(std::string_view dtype);  // "torch.float8_e4m3fn", hifloat8
+bool IsLargeFloat(
+    std::string_view dtype);  // float64 and complex: the older tools do not judge them
+
 // A number for each dtype of a device's result.
 struct DTypeTable {
   double float16 = 0, bfloat16 = 0, float32 = 0, other = 0;

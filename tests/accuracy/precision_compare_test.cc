@@ -147,6 +147,30 @@ TEST(Ours, OneCallIsOneRow) {
   EXPECT_EQ(compared->calls[1].backward, Verdict::kBlank);
 }
 
+// The reason of an error is an error: a warning with a larger ratio does not take its place.
+TEST(Reason, OfTheWorstVerdict) {
+  std::string titles, npu = "Functional.softmax.0.forward.output.0", gpu = npu;
+  for (const std::string_view title : kDetailsTitles) titles += std::string(title) + ",";
+  titles.back() = '\n';
+  for (size_t c = kApiName + 1; c < kDetailsColumns; ++c) {
+    const bool is_rmse = c == kRmse, is_largest = c == kMaxRelative;
+    const bool is_metric = c >= kBalance && c <= kMeanRelative;
+    npu += c == kDeviceDtype ? ",torch.float32"
+           : is_rmse         ? ",3"
+           : is_largest      ? ",9"
+           : is_metric       ? ",1"
+                             : ", ";
+    gpu += c == kDeviceDtype ? ",torch.float32" : is_metric ? ",1" : ", ";
+  }
+  const Result<DetailsTable> a = DetailsTable::Parse(titles + npu + "\n", "a");
+  const Result<DetailsTable> b = DetailsTable::Parse(titles + gpu + "\n", "b");
+  ASSERT_TRUE(a.ok() && b.ok()) << a.status().ToString();
+  const Result<PrecisionComparison> c = ComparePrecision(*a, *b, {.rules = Rules::k1});
+  ASSERT_TRUE(c.ok()) << c.status().ToString();
+  EXPECT_EQ(c->outputs[0].verdict.verdict, Verdict::kError) << c->outputs[0].message;
+  EXPECT_EQ(c->outputs[0].verdict.reason, "the RMSE is 3 times the reference's");
+}
+
 TEST(Details, WrongFiles) {
   const std::string row = BenchmarkRow("Torch.exp.0.forward.output.0", "0", "0");
   const auto message = [](const std::string& text) {

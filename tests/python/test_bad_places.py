@@ -213,22 +213,6 @@ def test_a_bad_path_in_a_later_configuration_is_one_log_line(tmp_path):
     assert "file/dump: cannot create the directory: Not a directory" in said
 
 
-@pytest.fixture
-def small_disk(tmp_path):
-    """A file system of 64 KiB, if this user may mount one."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(place)]
-    try:
-        mounted = subprocess.run(mount, capture_output=True).returncode == 0
-    except FileNotFoundError:
-        mounted = False
-    if not mounted:
-        pytest.skip("no right to mount a small disk")
-    yield place
-    subprocess.run(["umount", "-l", str(place)], check=True)
-
-
 def test_a_full_disk(small_disk, plain, tmp_path, msprobe_bin):
     (tmp_path / "dump").symlink_to(small_disk / "dump")
     (small_disk / "dump").mkdir()

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import random
+import shutil
 import signal
 import subprocess
 import time
@@ -107,29 +108,69 @@ def test_several_processes_write_the_same_rows(run_ut):
         assert sorted(rows(one[key])) == sorted(rows(many[key]))
 
 
-def test_a_killed_run_goes_on(run_ut, msprobe_bin, dump, tmp_path):
-    whole = run_ut()
-    random.seed(3)
-    for _ in range(3):
-        folder = tmp_path / f"killed{random.random()}"
-        process = subprocess.Popen(
-            [msprobe_bin, "run_ut", "-api_info", dump, "-o", folder], stdout=subprocess.DEVNULL
-        )
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
-            found = list(folder.glob("*result*.csv"))
-            if found and found[0].stat().st_size > 150 + random.randrange(1000):
-                break
-            time.sleep(0.005)
-        process.send_signal(signal.SIGKILL)
+def killed_after(seconds, command):
+    """Ends the program, and at times its workers with it, at this moment; whether it still ran."""
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
+    try:
+        process.wait(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        if random.random() < 0.5:
+            process.kill()
+        else:
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-        (result,) = folder.glob("accuracy_checking_result_*.csv")
-        with result.open("a") as file:
-            file.write("Functional.half_a_row")
-        again = run_ut("-csv_path", result)
-        assert again["result_csv"] == str(result)
+        return True
+    return False
+
+
+@pytest.mark.parametrize("moments", [3, pytest.param(100, marks=pytest.mark.campaign)])
+def test_a_killed_run_goes_on(run_ut, msprobe_bin, dump, tmp_path, moments):
+    begin = time.monotonic()
+    whole = run_ut()
+    seconds = time.monotonic() - begin
+    random.seed(moments)
+    killed = resumed = 0
+    for moment in range(moments):
+        verb = ["run_ut"] if moment % 2 == 0 else ["multi_run_ut", "-n", "2"]
+        folder = tmp_path / f"killed{moment}"
+        command = [msprobe_bin, *verb, "-api_info", dump, "-o", folder]
+        killed += killed_after(random.uniform(0, seconds), command)
+        results = list(folder.glob("accuracy_checking_result_*.csv"))
+        if not results:
+            continue  # before the first file
+        with results[0].open("a") as file:
+            file.write(random.choice(["", "Functional.half_a_row"]))
+        again = run_ut(*verb[1:], "-csv_path", results[0], verb=verb[0])
+        resumed += 1
+        assert again["result_csv"] == str(results[0])
         for key in ("result_csv", "details_csv"):
-            assert sorted(rows(whole[key])) == sorted(rows(again[key]))
+            assert sorted(rows(whole[key])) == sorted(rows(again[key])), moment
+    assert killed > moments / 2 and resumed > moments / 3
+
+
+def test_a_full_disk_is_one_line_and_loses_nothing(small_disk, run_ut, msprobe_bin, dump):
+    whole = run_ut()
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes((64 - 12) << 10))  # 12 KiB are left: the files begin and do not end
+    command = [msprobe_bin, "run_ut", "-api_info", dump, "-o", small_disk / "out"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "No space left on device" in done.stderr and len(done.stderr.splitlines()) < 8
+    ballast.unlink()
+    (result,) = (small_disk / "out").glob("accuracy_checking_result_*.csv")
+    again = run_ut("-csv_path", result)
+    for key in ("result_csv", "details_csv"):
+        assert sorted(rows(whole[key])) == sorted(rows(again[key]))
+
+
+def test_a_dump_that_cannot_be_written_to_is_read(small_disk, run_ut, msprobe_bin, dump, tmp_path):
+    shutil.copy(dump / "dump.json", small_disk)
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    assert run_ut(path=small_disk)["error"] == 0
+    command = [msprobe_bin, "run_ut", "-api_info", small_disk, "-o", small_disk / "out"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2 and "Read-only file system" in done.stderr
+    assert not (small_disk / "out").exists()
 
 
 def test_names_are_chosen(run_ut, tmp_path):
