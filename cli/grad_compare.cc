@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "cli/python_program.h"
 #include "cli/verb.h"
 #include "engine/base/file.h"
 #include "engine/base/text.h"
@@ -51,6 +52,9 @@ class GradCompare : public Verb {
         .Required();
     flags.Text("--format", &format_, "what is printed").OneOf({"table", "json"});
     flags.Text("--html", &html_, "also write the plots, as one page").TypeName("FILE");
+    flags.Switch("--png", &png_,
+                 "also write similarities_picture/ beside each similarities.csv, a PNG file for "
+                 "each parameter, as msprobe 1.0 to 8 did; needs matplotlib");
     flags
         .Text("--lowest-first", &lowest_first_,
               "a similarity below this in the first step is a fall")
@@ -84,12 +88,28 @@ class GradCompare : public Verb {
           WriteFileAtomically(html_, gradients::GradientPage(c, target_, golden_)));
       c.files.push_back(html_);
     }
+    if (png_) MSPROBE_RETURN_IF_ERROR(Draw(out, &c.files));
     format_ == "json" ? PrintJson(c, out) : PrintTable(c, out);
     if (!c.errors.empty()) return kExitError;
     return exit_code_ && c.fall ? kExitDiffers : kExitOk;
   }
 
  private:
+  // Adds the folders of pictures beside the tables to `files`.
+  static Status Draw(Console& out, std::vector<std::string>* files) {
+    std::vector<std::string> words = {"-m", "msprobe.core.grad_probe.pictures"};
+    for (const std::string& file : *files) {
+      if (file.ends_with(".csv")) words.push_back(file);
+    }
+    out.Progress("drawing");
+    const Result<std::string> done = LineOfPython("--png", words);
+    out.ClearProgress();
+    if (!done.ok()) return done.status();
+    for (size_t i = 2; i < words.size(); ++i)
+      files->push_back(JoinPath(DirectoryName(words[i]), "similarities_picture"));
+    return Status::Ok();
+  }
+
   static void PrintFall(const GradientComparison& c, Console& out) {
     const GradientFall& fall = *c.fall;
     const int64_t rank = c.ranks[c.fall_rank].rank;
@@ -126,8 +146,13 @@ class GradCompare : public Verb {
                                             : Verdict(c) == "similar" ? "SIMILAR, nothing falls"
                                                                       : "UNKNOWN, see below");
     if (c.fall) PrintFall(c, out);
-    if (c.first_difference && (!c.fall || *c.first_difference != c.fall->step))
-      out.Print("  difference  a direction differs from step {} on\n", *c.first_difference);
+    if (c.first_difference && (!c.fall || c.first_difference->step != c.fall->step)) {
+      const GradientFall& first = *c.first_difference;
+      const int64_t rank = c.ranks[c.difference_rank].rank;
+      out.Print("  difference  from step {} on, {}{}: {} of {} elements point elsewhere\n",
+                first.step, MakePrintable(first.parameter),
+                rank < 0 ? "" : fmt::format(" of rank {}", rank), first.changed, first.count);
+    }
     out.Print("  compared    {}, {}, {}\n", Count(c.ranks.size(), "rank"),
               Count(c.all.steps().size(), "step"), Count(c.all.parameters().size(), "parameter"));
     for (const std::string& error : c.errors) out.Print("  error       {}\n", MakePrintable(error));
@@ -190,8 +215,11 @@ class GradCompare : public Verb {
     AppendJsonString(&json, golden_);
     json += ", \"first_fall\": ";
     AppendFall(&json, c, c.fall, c.fall ? c.ranks[c.fall_rank].rank : -1);
-    json += fmt::format(", \"first_difference\": {}, \"ranks\": [",
-                        c.first_difference ? fmt::format("{}", *c.first_difference) : "null");
+    json += fmt::format(", \"first_difference\": {}, \"differs_at\": ",
+                        c.first_difference ? fmt::format("{}", c.first_difference->step) : "null");
+    AppendFall(&json, c, c.first_difference,
+               c.first_difference ? c.ranks[c.difference_rank].rank : -1);
+    json += ", \"ranks\": [";
     for (const gradients::RankSimilarity& rank : c.ranks) {
       if (json.back() != '[') json += ", ";
       json += fmt::format("{{\"rank\": {}, \"parameters\": {}, \"steps\": [",
@@ -216,7 +244,7 @@ class GradCompare : public Verb {
 
   std::string target_, golden_, output_, html_, format_ = "table";
   std::string lowest_first_ = "0.97", largest_drop_ = "0.03";
-  bool exit_code_ = false;
+  bool exit_code_ = false, png_ = false;
 };
 
 }  // namespace

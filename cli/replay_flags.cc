@@ -1,17 +1,15 @@
 #include "cli/replay_flags.h"
 
 #include <fmt/format.h>
-#include <poll.h>
 
 #include <algorithm>
 #include <charconv>
 #include <thread>
 
-#include "cli/program.h"
+#include "cli/python_program.h"
 #include "engine/base/memory_size.h"
 #include "engine/base/text.h"
 #include "engine/replay/reference_table.h"
-#include "engine/workers/worker_process.h"
 
 namespace msprobe::cli {
 namespace {
@@ -34,35 +32,15 @@ Result<std::vector<int>> DeviceNumbers(const std::vector<std::string>& texts) {
   return numbers;
 }
 
-std::string PythonProgram() {
-  for (const char* name : {"python", "python3"}) {
-    if (std::string path = BesideThisProgram(name); !path.empty()) return path;
-  }
-  return "python3";
-}
-
-// How many workers the cluster has room for. The Python program answers with one line: the number,
-// or what is wrong, a tab and what to type.
-Result<int64_t> WorkersOfRay(const std::string& python, const std::string& address) {
-  MSPROBE_ASSIGN_OR_RETURN(workers::WorkerProcess process,
-                           workers::WorkerProcess::Start(
-                               {python, "-m", "msprobe.pytorch.ray_worker", address}, "/dev/null"));
-  std::optional<std::string> line;
-  while (!(line = process.TakeLine()) && !process.at_end()) {
-    pollfd output{.fd = process.output(), .events = POLLIN, .revents = 0};
-    ::poll(&output, 1, /*timeout=*/100);
-  }
-  if (!line) {
-    return Unsupported(fmt::format("--ray: the process that asks Ray {}", process.End()))
-        .Hint(fmt::format("{} -m msprobe.pytorch.ray_worker {}", python, address));
-  }
+// How many workers the cluster has room for.
+Result<int64_t> WorkersOfRay(const std::string& address) {
+  MSPROBE_ASSIGN_OR_RETURN(const std::string line,
+                           LineOfPython("--ray", {"-m", "msprobe.pytorch.ray_worker", address}));
   int64_t count = 0;
-  const char* last = line->data() + line->size();
-  const auto end = std::from_chars(line->data(), last, count);
+  const char* last = line.data() + line.size();
+  const auto end = std::from_chars(line.data(), last, count);
   if (end.ec == std::errc() && end.ptr == last) return count;
-  const size_t tab = std::min(line->find('\t'), line->size());
-  return Unsupported(MakePrintable(line->substr(0, tab)))
-      .Hint(MakePrintable(line->substr(std::min(tab + 1, line->size()))));
+  return Unsupported("--ray: " + MakePrintable(line));
 }
 
 }  // namespace
@@ -155,7 +133,7 @@ Result<workers::PoolOptions> ReplayFlags::Pool(const ReplayOptions& options, Con
   if (!references.empty()) MSPROBE_RETURN_IF_ERROR(replay::ReadReferenceTable(references).status());
   std::vector<std::string> program = {python, "-m", "msprobe.pytorch.replay_worker"};
   if (!ray.empty()) {
-    MSPROBE_ASSIGN_OR_RETURN(const int64_t places, WorkersOfRay(python, ray));
+    MSPROBE_ASSIGN_OR_RETURN(const int64_t places, WorkersOfRay(ray));
     if (processes == 0) count = places;
     program = {python, "-m", "msprobe.pytorch.ray_worker", ray};
     pool.start_seconds = 0;  // an actor waits until a device is free

@@ -190,13 +190,15 @@ void Append(std::vector<std::string>* to, std::vector<std::string> more) {
   std::move(more.begin(), more.end(), std::back_inserter(*to));
 }
 
-// The first step of a rank in which a direction differs.
-void FindDifference(const RankSimilarity& rank, std::optional<int64_t>* first) {
-  for (size_t s = 0; s < rank.steps.size(); ++s) {
-    if (!rank.summary[s].known() || rank.summary[s].same == rank.summary[s].count) continue;
-    if (!*first || rank.steps[s] < **first) *first = rank.steps[s];
-    return;
-  }
+constexpr FallRule kAnyDifference{.lowest_first = 1, .largest_drop = 0};
+
+// Replaces `first`, which `rank_of_first` has, by what another rank has in an earlier step.
+bool TakeEarlier(const std::optional<GradientFall>& other, size_t rank,
+                 std::optional<GradientFall>* first, size_t* rank_of_first) {
+  if (!other || (*first && (*first)->step <= other->step)) return false;
+  *first = other;
+  *rank_of_first = rank;
+  return true;
 }
 
 }  // namespace
@@ -227,12 +229,10 @@ Result<GradientComparison> CompareGradients(const std::string& target, const std
     for (size_t s = 0; s < pair.steps.size(); ++s) rank.summary.push_back(table.Summary(s));
     rank.parameters = table.parameters().size();
     rank.fall = FirstFall(table, options.rule);
-    FindDifference(rank, &result.first_difference);
-    if (rank.fall && (!result.fall || rank.fall->step < result.fall->step)) {
-      result.fall = rank.fall;
-      result.fall_rank = result.ranks.size();
+    TakeEarlier(FirstFall(table, kAnyDifference), result.ranks.size(), &result.first_difference,
+                &result.difference_rank);
+    if (TakeEarlier(rank.fall, result.ranks.size(), &result.fall, &result.fall_rank))
       result.fall_norms = NormsOf(pair.folders, *rank.fall);
-    }
     result.ranks.push_back(std::move(rank));
     sum.Add(table);
   }

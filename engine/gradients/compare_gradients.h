@@ -45,8 +45,10 @@ struct GradientComparison {
       fall;              // the first of any rank; of two in one step that of the lower rank
   size_t fall_rank = 0;  // its index in `ranks`
   std::optional<GradientNorms> fall_norms;
-  // The first step in which a single direction differs.
-  std::optional<int64_t> first_difference;
+  // Where a direction first differs, however small the share, and the index of its rank. Before it
+  // the runs were the same: a program that computes the same bits in each run went wrong here.
+  std::optional<GradientFall> first_difference;
+  size_t difference_rank = 0;
   std::vector<std::string> notes;   // what is missing on a side, NaN: a sentence each
   std::vector<std::string> errors;  // files that could not be read; the others were compared
   std::vector<std::string> files;   // the tables that were written

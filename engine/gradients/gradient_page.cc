@@ -110,8 +110,8 @@ void AppendSentence(std::string* out, const GradientComparison& c) {
     *out += c.first_difference
                 ? fmt::format(
                       "<p class=\"good\">No similarity falls. The first direction differs "
-                      "in step {}.</p>\n",
-                      *c.first_difference)
+                      "in step {}, at <code>{}</code>.</p>\n",
+                      c.first_difference->step, Escaped(c.first_difference->parameter))
                 : "<p class=\"good\">All directions are the same.</p>\n";
     return;
   }
@@ -123,6 +123,12 @@ void AppendSentence(std::string* out, const GradientComparison& c) {
       fall.step, Escaped(fall.parameter), rank < 0 ? "" : fmt::format(" of rank {}", rank),
       fall.before ? fmt::format("{:.4g} before, now ", *fall.before) : "", fall.similarity,
       fall.changed, fall.count, Escaped(fall.why));
+  if (!c.first_difference || c.first_difference->step == fall.step) return;
+  *out += fmt::format(
+      "<p>All directions are the same before step {}, where {} of {} elements of <code>{}</code> "
+      "point elsewhere.</p>\n",
+      c.first_difference->step, c.first_difference->changed, c.first_difference->count,
+      Escaped(c.first_difference->parameter));
 }
 
 // The rows of the table, lowest similarity first.

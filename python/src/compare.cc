@@ -4,6 +4,7 @@
 #include "bindings.h"
 #include "cli/console.h"
 #include "cli/generation_arguments.h"
+#include "cli/python_program.h"
 #include "cli/run.h"
 #include "cli/verb.h"
 #include "convert.h"
@@ -14,6 +15,9 @@ namespace {
 // Runs `msprobe` with these arguments and returns its exit code; an error is raised, not printed.
 int Run(const std::vector<std::string>& arguments) {
   Result<int> code = cli::kExitOk;
+  const nb::object interpreter = nb::module_::import_("sys").attr("executable");
+  if (nb::isinstance<nb::str>(interpreter))
+    cli::SetPythonProgram(nb::cast<std::string>(interpreter));
   {
     nb::gil_scoped_release release;
     cli::Console console;

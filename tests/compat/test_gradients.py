@@ -10,6 +10,7 @@ import torch
 from recording import run_forked
 
 from msprobe import DumpError, FileError, GradComparator, UsageError
+from msprobe.core.grad_probe import pictures
 from msprobe.pytorch import PrecisionDebugger
 
 
@@ -126,6 +127,30 @@ def test_level_L0_has_no_directions(msprobe_bin, tmp_path):
     assert code == 2 and "found tables only" in said and 'grad_level "L1"' in said
 
 
+def test_R_D_G5_pictures_of_the_older_tools(data, msprobe_bin, tmp_path):
+    out = tmp_path / "out"
+    code, said, error = run(msprobe_bin, data / "target", data / "golden", "-o", out, "--png")
+    assert code == 0, error
+    for rank in (0, 1):
+        folder = out / f"rank{rank}/similarities_picture"
+        names = {row[0] for row in table(out / f"rank{rank}/similarities.csv")[1:]}
+        assert {path.name for path in folder.iterdir()} == {f"{n}_similarities.png" for n in names}
+        assert f"written: {folder}\n" in said
+        for path in folder.iterdir():
+            assert path.read_bytes().startswith(b"\x89PNG") and path.stat().st_size > 5000
+    GradComparator.compare_distributed(
+        data / "target", data / "golden", tmp_path / "again", pictures=True
+    )
+    assert (tmp_path / "again/rank1/similarities_picture/summary_similarities.png").exists()
+
+
+def test_a_name_of_a_parameter_is_no_path(tmp_path):
+    (tmp_path / "similarities.csv").write_text("step,0\n../../a/$b$,1.0\n" + "x" * 500 + ",\n")
+    assert pictures.main([str(tmp_path / "similarities.csv")]) == "2"
+    names = [path.name for path in (tmp_path / "similarities_picture").iterdir()]
+    assert sorted(names) == [".._.._a_$b$_similarities.png", "x" * 200 + "_similarities.png"]
+
+
 def test_R_D_G5_plots_are_one_page(data, msprobe_bin, tmp_path):
     page = tmp_path / "page.html"
     code, said, _ = run(
@@ -159,7 +184,7 @@ def test_the_rule_can_be_changed(data, msprobe_bin, tmp_path):
     code, said, _ = run(msprobe_bin, *words, "--largest-drop", "0.5", "--lowest-first", "0.5")
     assert code == 0
     assert said.startswith("msprobe grad_compare: SIMILAR, nothing falls\n")
-    assert "a direction differs from step 3 on" in said
+    assert "from step 3 on, b.weight of rank 0: 17 of 42 elements point elsewhere" in said
 
 
 def test_a_damaged_file_does_not_hide_the_others(data, msprobe_bin, tmp_path):

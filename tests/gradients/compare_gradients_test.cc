@@ -91,7 +91,7 @@ TEST_F(CompareGradientsTest, EqualsTheTablesOfMsprobe104CellByCell) {
   EXPECT_EQ(c->fall->step, 3);
   EXPECT_EQ(c->fall->parameter, "b.weight");
   EXPECT_EQ(c->ranks[c->fall_rank].rank, 0);
-  EXPECT_EQ(c->first_difference, 3);
+  EXPECT_EQ(c->first_difference->step, 3);
   EXPECT_TRUE(c->errors.empty());
 }
 
@@ -111,6 +111,28 @@ TEST_F(CompareGradientsTest, BothFormsOfDirectionsAreComparedWithEachOther) {
   ASSERT_TRUE(c.ok()) << c.status().message();
   EXPECT_EQ(ReadTable(out_ + "/rank0/similarities.csv"),
             (Cells{{"step", "0"}, {"a", "0.6666666666666666"}, {"b", "1.0"}, {"summary", "0.75"}}));
+}
+
+// A share of 1 of 64 is no fall, and is the beginning of it all.
+TEST_F(CompareGradientsTest, TheFirstDifferenceIsNamedHoweverSmall) {
+  const std::vector<uint8_t> same(64, 1);
+  std::vector<uint8_t> one = same, half = same;
+  one[5] = 0;
+  std::fill_n(half.begin(), 32, 0);
+  for (const int step : {0, 1, 2, 3}) {
+    for (const char* rank : {"/rank0", "/rank1"})
+      Packed(golden_ + rank, step, {{"a", same}, {"b", same}, {"c", same}});
+    Packed(target_ + "/rank0", step, {{"a", step == 3 ? half : same}, {"b", same}, {"c", same}});
+    Packed(target_ + "/rank1", step,
+           {{"a", step > 1 ? one : same}, {"b", step > 0 ? one : same}, {"c", same}});
+  }
+  const Result<GradientComparison> c = Compare();
+  ASSERT_TRUE(c.ok());
+  EXPECT_EQ(c->fall->step, 3);
+  EXPECT_EQ(c->first_difference->step, 1);
+  EXPECT_EQ(c->first_difference->parameter, "b");
+  EXPECT_EQ(c->first_difference->changed, 1);
+  EXPECT_EQ(c->ranks[c->difference_rank].rank, 1);
 }
 
 TEST_F(CompareGradientsTest, ShardsOfAParameterAreAddedUpWhereAllRanksAreThere) {
