@@ -9,6 +9,7 @@
 #include "cli/python_program.h"
 #include "engine/base/memory_size.h"
 #include "engine/base/text.h"
+#include "engine/dump/read/reader.h"
 #include "engine/replay/reference_table.h"
 
 namespace msprobe::cli {
@@ -94,6 +95,13 @@ void ReplayFlags::Add(Flags& flags, bool several) {
       .Text("--references", &references,
             "YAML: functions that compute golden results, a line `API: file.py:function` for each")
       .TypeName("FILE");
+}
+
+Result<Dump> ReplayFlags::Read(Console& out) const {
+  Result<Dump> read = dump::ReadDump(dump);
+  if (read.ok() && !read->complete)
+    out.Warn(fmt::format("warning: {}: {}\n", MakePrintable(read->path), read->note));
+  return read;
 }
 
 Status ReplayFlags::CheckRayFlags() const {

@@ -17,6 +17,7 @@
 #include "cli/console.h"
 #include "cli/flags.h"
 #include "engine/base/status.h"
+#include "engine/model/table.h"
 #include "engine/workers/worker_pool.h"
 
 namespace msprobe::cli {
@@ -36,6 +37,9 @@ struct ReplayFlags {
 
   // `several`: whether the verb uses several processes.
   void Add(Flags& flags, bool several);
+  // Reads the dump. Of a run that was killed the calls that are there; then the verb ends with
+  // kExitError, because calls that are not there are not checked.
+  Result<Dump> Read(Console& out) const;
   // Checks the flags, warns of what is ignored, and starts and writes nothing; the log has no name
   // yet. The processes get `options`, and dump, device, seed and jit_compile. Errors:
   // kInvalidArgument.

@@ -69,7 +69,7 @@ class RunOverflowCheck : public Verb {
                                            {"distinct", "false"},
                                            {"error_data", "\"\""}},
                                           out));
-    MSPROBE_ASSIGN_OR_RETURN(const Dump dump, dump::ReadDump(replay_.dump));
+    MSPROBE_ASSIGN_OR_RETURN(const Dump dump, replay_.Read(out));
     const std::vector<replay::RecordedCall> calls = replay::CallsOf(dump, {});
     MSPROBE_RETURN_IF_ERROR(Find(dump, calls));
     MSPROBE_RETURN_IF_ERROR(MakeDirectories(output_));
@@ -79,6 +79,7 @@ class RunOverflowCheck : public Verb {
     const std::string file = JoinPath(output_, fmt::format("overflow_check_{}.csv", time));
     MSPROBE_RETURN_IF_ERROR(WriteFileAtomically(file, Table(dump)));
     format_ == "json" ? PrintJson(dump, file, out) : PrintTable(dump, calls.size(), file, out);
+    if (!dump.complete) return kExitError;
     return exit_code_ && Of(OverflowVerdict::kAbnormal) > 0 ? kExitDiffers : kExitOk;
   }
 

@@ -84,7 +84,7 @@ class RunUt : public Verb {
     const std::string time = TimeStamp(static_cast<long long>(std::time(nullptr)));
     MSPROBE_ASSIGN_OR_RETURN(const accuracy::Rules rules, accuracy::RulesFromName(as_));
     MSPROBE_ASSIGN_OR_RETURN(workers::PoolOptions pool, replay_.Pool(WorkerOptions(time), out));
-    MSPROBE_ASSIGN_OR_RETURN(const Dump dump, dump::ReadDump(replay_.dump));
+    MSPROBE_ASSIGN_OR_RETURN(const Dump dump, replay_.Read(out));
     const std::vector<replay::RecordedCall> calls =
         replay::CallsOf(dump, {.white_list = config_.white_list,
                                .black_list = config_.black_list,
@@ -120,6 +120,7 @@ class RunUt : public Verb {
     format_ == "json" ? PrintJson(dump, calls, summary, files, out)
                       : PrintTable(dump, calls, summary, files, out);
     const bool passes = summary.of(Verdict::kError) + summary.of(Verdict::kWarning) == 0;
+    if (!dump.complete) return kExitError;
     return exit_code_ && !passes ? kExitDiffers : kExitOk;
   }
 
@@ -156,6 +157,11 @@ class RunUt : public Verb {
       (void)RemoveFile(pool.log);
     } else {
       summary->log = pool.log;
+    }
+    if (!failed.ok() && files->is_empty()) {
+      files->RemoveIfEmpty();
+      if (failed.code() == ErrorCode::kInvalidArgument) (void)RemoveFile(pool.log);
+      return failed;
     }
     if (!failed.ok()) {
       return std::move(failed).Hint(

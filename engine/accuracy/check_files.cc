@@ -157,7 +157,14 @@ Result<CheckFiles> CheckFiles::Create(const std::string& folder, std::string_vie
   MSPROBE_RETURN_IF_ERROR(WriteFileAtomically(result, result_csv.text()));
   CheckFiles files(rules);
   MSPROBE_RETURN_IF_ERROR(files.Open(result, details));
+  files.created_ = true;
   return Result<CheckFiles>(std::move(files));
+}
+
+void CheckFiles::RemoveIfEmpty() {
+  if (!created_ || !done_.empty()) return;
+  (void)RemoveFile(result_path());
+  (void)RemoveFile(details_path());
 }
 
 Result<CheckFiles> CheckFiles::Resume(const std::string& result_path, Rules rules) {

@@ -49,6 +49,10 @@ class CheckFiles {
   // a call of the result file has all its rows. A call that IsDone is an error.
   Status Add(const CheckedCall& call);
 
+  bool is_empty() const { return done_.empty(); }
+  // Removes both files when this run made them and they are empty.
+  void RemoveIfEmpty();
+
   const std::string& result_path() const { return result_.path(); }
   const std::string& details_path() const { return details_.path(); }
 
@@ -60,6 +64,7 @@ class CheckFiles {
   AppendFile result_, details_;
   std::set<std::string, std::less<>> done_;
   std::vector<CheckedCall> earlier_;
+  bool created_ = false;  // by this run
 };
 
 }  // namespace msprobe::accuracy

@@ -17,6 +17,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr int kTickMilliseconds = 100;
+constexpr std::string_view kRefused = "refused ";
 constexpr int kFailedStarts = 3;  // in a row, of one worker: then the pool gives up
 constexpr int kMostAgain = 3;     // times that one task is given to another worker
 
@@ -91,6 +92,7 @@ class Pool {
       const std::optional<std::string> line = slot.worker->TakeLine();
       if (!line) break;
       if (!slot.ready) {
+        if (line->starts_with(kRefused)) return Refusal(line->substr(kRefused.size()));
         slot.ready = *line == "ready";  // a library may print before
         if (slot.ready) slot.failed_starts = 0;
       } else if (slot.task && *line == "again") {
@@ -151,6 +153,12 @@ class Pool {
     ++ended_;
     const size_t task = *std::exchange(slot.task, std::nullopt);
     if (!on_end_(task, result)) stopped_ = true;
+  }
+
+  static Status Refusal(std::string_view said) {
+    const size_t tab = std::min(said.find('\t'), said.size());
+    Status status = InvalidArgument(said.substr(0, tab));
+    return tab == said.size() ? status : std::move(status).Hint(said.substr(tab + 1));
   }
 
   // The worker is gone or is ended. `why`: "" when it ended itself.

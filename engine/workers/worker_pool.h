@@ -27,7 +27,8 @@ struct TaskResult {
 struct PoolOptions {
   // The words of each worker's command line. A worker writes one line, "ready", when it is, and then
   // one line for each task that it reads. The line "again" is no answer: the worker cannot go on,
-  // and another one does the task.
+  // and another one does the task. In place of "ready" it may write "refused ", what is wrong, and
+  // after a tab what to type: none of them can do any task.
   std::vector<std::vector<std::string>> workers;
   std::string log;             // file; the standard error of all workers
   double seconds = 0;          // that one task may take; 0: any
@@ -37,8 +38,8 @@ struct PoolOptions {
 
 // Calls `on_end` once for each task, in the order in which they end, always in this thread. Each
 // worker takes the next task when it is free. `on_idle` is called some times a second.
-// Errors: kIo or kNotFound when no worker can be started, with the end of the log; the tasks that
-// have not ended stay undone. Ok also when on_end stopped.
+// Errors: kInvalidArgument when a worker refuses; kIo or kNotFound when no worker can be started,
+// with the end of the log. The tasks that have not ended stay undone. Ok also when on_end stopped.
 Status RunTasks(const std::vector<std::string>& tasks, const PoolOptions& options,
                 const std::function<bool(size_t task, const TaskResult&)>& on_end,
                 const std::function<void()>& on_idle = {});

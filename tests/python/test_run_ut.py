@@ -302,6 +302,25 @@ def test_a_stopped_run_says_how_to_go_on(msprobe_bin, dump, tmp_path):
     assert process.returncode == -signal.SIGTERM
 
 
+def test_a_dump_that_was_cut_is_checked_and_is_no_success(run_ut, msprobe_bin, dump, tmp_path):
+    text = (dump / "dump.json").read_bytes()
+    (tmp_path / "cut").mkdir()
+    (tmp_path / "cut/dump.json").write_bytes(text[: len(text) // 3])
+    for verb in ("run_ut", "run_overflow_check"):
+        command = [msprobe_bin, verb, "-api_info", tmp_path / "cut", "-o", tmp_path / "out"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 2, verb
+        assert "no closing braces" in done.stderr and len(done.stderr.splitlines()) == 1
+    (result,) = (tmp_path / "out").glob("accuracy_checking_result_*.csv")
+    assert 5 < len(rows(result)) < 25
+
+
+def test_a_device_that_is_not_there(run_ut, tmp_path):
+    said = run_ut("-d", 99, code=2)
+    assert said.startswith("error: -d 99: this machine has no")
+    assert not list((tmp_path / "out").iterdir())
+
+
 def test_bad_dumps(run_ut, tmp_path):
     assert "nowhere" in run_ut(path=tmp_path / "nowhere", code=2)
     (tmp_path / "dump.json").write_text('{"task": "statistics", "level": "L0", "data": {}}')

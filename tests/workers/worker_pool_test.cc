@@ -55,6 +55,17 @@ TEST(WorkerPool, EveryTaskIsAnsweredOnce) {
   }
 }
 
+TEST(WorkerPool, AWorkerThatRefusesIsBelieved) {
+  int ended = 0;
+  const Status status =
+      RunTasks({"a", "b"}, Options(2, "printf 'refused no such device\\tleave -d out\\n'"),
+               [&](size_t, const TaskResult&) { return ++ended > 0; });
+  EXPECT_EQ(status.code(), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(status.message(), "no such device");
+  EXPECT_EQ(status.hint(), "leave -d out");
+  EXPECT_EQ(ended, 0);
+}
+
 TEST(WorkerPool, ACrashCostsItsTaskAlone) {
   const auto results = RunAll({"a", "crash", "b", "exit", "hang", "c"}, Options(2));
   ASSERT_EQ(results.size(), 6u);

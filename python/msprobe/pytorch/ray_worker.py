@@ -142,7 +142,7 @@ def main():
         if len(sys.argv) == 2:
             print(error, file=answers, flush=True)
         else:
-            print(str(error).replace("\t", "; "), file=sys.stderr, flush=True)
+            print(f"refused {error}", file=answers, flush=True)
         sys.exit(2)
 
 

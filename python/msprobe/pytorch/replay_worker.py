@@ -22,13 +22,22 @@ from msprobe.pytorch import references, replay
 _PR_SET_PDEATHSIG = 1  # of prctl(2)
 
 
+class Refused(Exception):
+    """What is wrong, a tab, and what to type: no call can be executed."""
+
+
 def device_of(number):
     """The device under test: an NPU, else a GPU, else the CPU."""
     try:
         import torch_npu  # noqa: F401
+
+        kind, count = "npu", torch.npu.device_count()
     except ImportError:
-        return torch.device("cuda", number) if torch.cuda.is_available() else torch.device("cpu")
-    return torch.device("npu", number)
+        kind, count = "cuda", torch.cuda.device_count()
+    if number >= max(count, 1):
+        has = f"{count} {kind} devices" if count else "no NPU and no GPU"
+        raise Refused(f"-d {number}: this machine has {has}\tleave -d out to use the first device")
+    return torch.device(kind, number) if count else torch.device("cpu")
 
 
 class Worker:
@@ -151,7 +160,11 @@ def main():
     torch.set_num_threads(1)  # the same bits however many workers there are
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    worker = Worker(options)
+    try:
+        worker = Worker(options)
+    except Refused as error:
+        print(f"refused {error}", file=answers, flush=True)
+        sys.exit(2)
     print("ready", file=answers, flush=True)
     for line in sys.stdin:
         print(worker.answer(int(line)), file=answers, flush=True)
