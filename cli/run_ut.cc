@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <map>
 
 #include "cli/compare_output.h"
 #include "cli/replay_flags.h"
@@ -23,19 +24,29 @@ using accuracy::CheckedCall;
 using accuracy::Verdict;
 
 constexpr size_t kWorst = 10;
+constexpr size_t kReasons = 5;  // of calls that were skipped
 
 // What the terminal says in the end.
 struct CheckSummary {
   int64_t count[accuracy::kVerdictNames.size()] = {};
   std::vector<CheckedCall> bad;  // errors, then warnings: the first ten of each
   int64_t lost = 0;              // calls whose worker crashed, hung or took too much memory
-  std::string log;               // what the workers printed; "" when nothing was lost
+  int64_t unreadable = 0;        // calls whose data are missing or damaged
+  std::string first_unreadable;
+  std::map<std::string, int64_t, std::less<>> skips;  // why -> calls
+  std::string log;  // what the workers printed; "" when nothing was lost
 
   void Add(const CheckedCall& call) {
     const Verdict worst = Worse(call.forward, call.backward);
     ++count[static_cast<size_t>(worst)];
     const auto same = [&](const CheckedCall& c) { return Worse(c.forward, c.backward) == worst; };
     const bool is_bad = worst == Verdict::kError || worst == Verdict::kWarning;
+    if (worst == Verdict::kSkip) {
+      const bool unread = call.message.starts_with(accuracy::kUnreadable);
+      if (unread && unreadable++ == 0) first_unreadable = call.message;
+      // What follows the colon is about the one call.
+      if (!unread) ++skips[call.message.substr(0, call.message.find(": "))];
+    }
     if (is_bad && std::count_if(bad.begin(), bad.end(), same) < static_cast<int>(kWorst))
       bad.push_back(call);
   }
@@ -120,7 +131,7 @@ class RunUt : public Verb {
     format_ == "json" ? PrintJson(dump, calls, summary, files, out)
                       : PrintTable(dump, calls, summary, files, out);
     const bool passes = summary.of(Verdict::kError) + summary.of(Verdict::kWarning) == 0;
-    if (!dump.complete) return kExitError;
+    if (!dump.complete || summary.unreadable > 0) return kExitError;
     return exit_code_ && !passes ? kExitDiffers : kExitOk;
   }
 
@@ -203,6 +214,21 @@ class RunUt : public Verb {
     }
   }
 
+  static void PrintSkips(const CheckSummary& s, Console& out) {
+    std::vector<std::pair<int64_t, std::string_view>> most;
+    for (const auto& [why, calls] : s.skips) most.emplace_back(calls, why);
+    std::stable_sort(most.begin(), most.end(),
+                     [](const auto& a, const auto& b) { return a.first > b.first; });
+    for (size_t i = 0; i < std::min(most.size(), kReasons); ++i)
+      out.Print("  SKIP {:>4}  {}\n", most[i].first, MakePrintable(most[i].second));
+    if (most.size() > kReasons) out.Print("  and others, see the result file\n");
+    if (s.unreadable > 0) {
+      out.Print("{} {}, the first: {}\n", s.unreadable,
+                s.unreadable == 1 ? "call was not checked" : "calls were not checked",
+                MakePrintable(s.first_unreadable));
+    }
+  }
+
   void PrintTable(const Dump& dump, const std::vector<replay::RecordedCall>& calls,
                   const CheckSummary& s, const accuracy::CheckFiles& files, Console& out) const {
     out.Print("{} calls: {} pass, {} warning, {} error, {} SKIP\n", calls.size(),
@@ -213,6 +239,7 @@ class RunUt : public Verb {
     if (modules > 0) out.Print("{} entries of modules are not executed\n", modules);
     if (const size_t before = files.earlier().size(); before > 0)
       out.Print("{} of them were done before\n", before);
+    PrintSkips(s, out);
     if (s.lost > 0) {
       out.Print("{} {} a process that crashed, hung or took too much memory; it printed: {}\n",
                 s.lost, s.lost == 1 ? "call ended" : "calls ended", s.log);
@@ -233,10 +260,9 @@ class RunUt : public Verb {
                  const CheckSummary& s, const accuracy::CheckFiles& files, Console& out) const {
     std::string text = fmt::format(
         "{{\"calls\": {}, \"pass\": {}, \"warning\": {}, \"error\": {}, \"skip\": {}, \"lost\": "
-        "{}, "
-        "\"result_csv\": ",
+        "{}, \"unreadable\": {}, \"result_csv\": ",
         calls.size(), s.of(Verdict::kPass), s.of(Verdict::kWarning), s.of(Verdict::kError),
-        s.of(Verdict::kSkip), s.lost);
+        s.of(Verdict::kSkip), s.lost, s.unreadable);
     AppendJsonString(&text, files.result_path());
     text += ", \"details_csv\": ";
     AppendJsonString(&text, files.details_path());

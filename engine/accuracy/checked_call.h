@@ -13,6 +13,9 @@
 
 namespace msprobe::accuracy {
 
+// The message of a call whose recorded data are missing or damaged begins with this.
+inline constexpr std::string_view kUnreadable = "its data cannot be read: ";
+
 std::string ToLine(const CheckedCall& call);  // without an end of line
 // Errors: kInvalidDump.
 Result<CheckedCall> CheckedCallFromLine(std::string_view line);

@@ -109,6 +109,7 @@ class PreCheck {
 
 void BindAccuracy(nb::module_& m) {
   using namespace nb::literals;
+  m.attr("UNREADABLE") = std::string(accuracy::kUnreadable);
   nb::class_<PreCheck>(m, "PreCheck", "Compares a device's outputs with golden ones, call by call.")
       .def(nb::init<const std::string&, int, const std::vector<std::string>&>(), "rules"_a,
            "decimals"_a, "within_one"_a)

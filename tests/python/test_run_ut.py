@@ -315,6 +315,19 @@ def test_a_dump_that_was_cut_is_checked_and_is_no_success(run_ut, msprobe_bin, d
     assert 5 < len(rows(result)) < 25
 
 
+def test_data_that_cannot_be_read_are_no_success(msprobe_bin, tmp_path):
+    run_forked(recorded, tmp_path / "dump", "tensor")
+    step = tmp_path / "dump/step0/rank"
+    data = step / "dump_tensor_data"
+    (data / "Functional.linear.0.forward.input.0.pt").unlink()
+    (data / "Functional.linear.0.forward.input.1.pt").write_bytes(b"PK\3\4")
+    command = [msprobe_bin, "run_ut", "-api_info", step, "-o", tmp_path / "out"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "1 call was not checked, the first: its data cannot be read: " in done.stdout
+    assert "Functional.linear.0.forward.input.0.pt: does not exist" in done.stdout
+
+
 def test_a_device_that_is_not_there(run_ut, tmp_path):
     said = run_ut("-d", 99, code=2)
     assert said.startswith("error: -d 99: this machine has no")

@@ -16,7 +16,7 @@ import sys
 
 import torch
 
-from msprobe import _engine
+from msprobe import DumpError, FileError, _engine
 from msprobe.pytorch import references, replay
 
 _PR_SET_PDEATHSIG = 1  # of prctl(2)
@@ -91,6 +91,9 @@ class Worker:
                 golden, golden_gradients = replay.golden_of(call, older=self.older)
         except replay.Unsupported:
             raise
+        except (DumpError, FileError) as error:
+            self.check.skip(_engine.UNREADABLE + str(error).splitlines()[0])
+            return
         except Exception as error:
             # Elements that were made fit the statistics, not each other: lengths of sequences.
             self.check.skip(f"the golden cannot be computed: {_first_line(error)}")
