@@ -38,6 +38,7 @@ FEATURES = {
     "halves on the CPU": hasattr(torch, "compile"),
     "an LSTM whose gradients are the same each time": hasattr(torch, "compile"),  # oneDNN's
     "torchrun in Python 3.11": sys.version_info < (3, 11) or hasattr(torch, "compile"),
+    "rms_norm and grouped attention": hasattr(torch.nn.functional, "rms_norm"),
     "scikit-learn": find_spec("sklearn") is not None,
 }
 
