@@ -40,6 +40,13 @@ Result<std::vector<std::string>> TranslateCompare(const std::vector<std::string>
       flags.push_back(word);
     }
   }
+  // `msprobe -f mindspore compare TARGET GOLDEN`: the dumps tell their framework themselves.
+  const bool paths = !flags.empty() && (!flags[0].starts_with("-") || flags[0] == "-tp" ||
+                                        flags[0].starts_with("--target_path"));
+  if (input_path.empty() && paths) {
+    flags.insert(flags.begin(), "compare");
+    return flags;
+  }
   if (input_path.empty()) {
     return InvalidArgument("-i compare.json is missing: with -f, compare takes its paths from it")
         .Hint("-i compare.json, or without -f: msprobe compare TARGET GOLDEN");
