@@ -4,6 +4,8 @@
 
 #include "engine/base/threads.h"
 #include "engine/compare/align/call_index.h"
+#include "engine/compare/align/framework_calls.h"
+#include "engine/compare/align/framework_leaves.h"
 #include "engine/compare/align/record_gaps.h"
 #include "engine/compare/model/page_release.h"
 #include "engine/compare/model/record_keys.h"
@@ -94,17 +96,19 @@ void PairFollowers(const Dump& target, const Dump& golden, const NameMapping& ma
       if (forward < 0 || (*partners)[forward].golden < 0) continue;
       const Record& partner = golden.records[(*partners)[forward].golden];
       const int32_t g = golden_index.Find(partner.api, partner.call, Direction::kBackward);
-      if (g >= 0) (*partners)[i] = {g, (*partners)[forward].confidence};
+      if (g >= 0) (*partners)[i] = {g, (*partners)[forward].confidence, (*partners)[forward].part};
     }
   }
 }
 
-std::vector<uint32_t> Unpaired(const Dump& dump, const std::vector<char>& paired, bool followers) {
+std::vector<uint32_t> Unpaired(const Dump& dump, const std::vector<char>& paired, bool followers,
+                               bool without_apis) {
   std::vector<uint32_t> out;
   for (uint32_t i = 0; i < dump.records.size(); ++i) {
     const Direction d = dump.records[i].direction;
     const bool follower = d == Direction::kBackward || d == Direction::kParameterGrad;
-    if (!paired[i] && follower == followers) out.push_back(i);
+    const bool api = !dump.records[i].is_module && d != Direction::kNone;
+    if (!paired[i] && follower == followers && !(api && without_apis)) out.push_back(i);
   }
   return out;
 }
@@ -112,15 +116,26 @@ std::vector<uint32_t> Unpaired(const Dump& dump, const std::vector<char>& paired
 class RowBuilder {
  public:
   RowBuilder(const Dump& target, const Dump& golden, const CompareOptions& options,
-             AlignedDumps* out)
+             const LeafLinks& links, AlignedDumps* out)
       : target_(target),
         golden_(golden),
         mapping_(options.mapping),
-        links_(LinkLeaves(target, golden, options.mapping)),
+        links_(links),
         seen_(golden.records.size(), 0),
         out_(out) {}
 
-  void Add(int32_t t, int32_t g, float confidence) {
+  // `parts`: the golden records that are parts of what the target's call computes.
+  void Add(int32_t t, const Partner& partner, std::span<const uint32_t> parts = {}) {
+    AddPair(t, partner.golden, partner.confidence,
+            {.links_only = partner.part, .elsewhere = parts});
+  }
+  // A golden record that only computes a part of what the target's record computes.
+  void AddPart(int32_t t, uint32_t g, float confidence) {
+    AddPair(t, static_cast<int32_t>(g), confidence, {.target_listed = true});
+  }
+
+ private:
+  void AddPair(int32_t t, int32_t g, float confidence, RowsOf which) {
     const Record* tr = t >= 0 ? &target_.records[t] : nullptr;
     const Record* gr = g >= 0 ? &golden_.records[g] : nullptr;
     RecordPair pair{.target = t, .golden = g, .confidence = confidence};
@@ -131,10 +146,10 @@ class RowBuilder {
     } else {
       pair.match = tr->name == gr->name ? Match::kExact : Match::kAligned;
     }
-    const bool again = g >= 0 && seen_[g];
-    if (g >= 0) seen_[g] = 1;
+    which.links_only |= g >= 0 && seen_[g];
+    if (g >= 0 && !which.links_only) seen_[g] = 1;
     AlignLeaves(target_, tr, golden_, gr, mapping_, &out_->rows, links_.empty() ? nullptr : &links_,
-                again);
+                which);
     pair.row_count = static_cast<uint32_t>(out_->rows.size()) - pair.first_row;
     if (pair.match == Match::kAligned) {
       for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
@@ -146,10 +161,9 @@ class RowBuilder {
     out_->pairs.push_back(pair);
   }
 
- private:
   const Dump &target_, &golden_;
   const NameMapping& mapping_;
-  const LeafLinks links_;
+  const LeafLinks& links_;
   std::vector<char> seen_;  // of each golden record: whether it has been added
   AlignedDumps* out_;
 };
@@ -182,7 +196,11 @@ std::vector<int32_t> FindForwards(const Dump& target, const Dump& golden,
 }  // namespace
 
 std::vector<Partner> AlignRecords(const Dump& target, const Dump& golden,
-                                  const CompareOptions& options) {
+                                  const CompareOptions& options, LeafLinks* links,
+                                  std::vector<CallPart>* parts) {
+  LeafLinks own_links;
+  if (links == nullptr) links = &own_links;
+  *links = LinkLeaves(target, golden, options.mapping);
   // Only the name of a tensor file tells what the file holds.
   const bool files = FactsOf(target.dialect).has_no_calls && FactsOf(golden.dialect).has_no_calls;
   if (options.alignment == Alignment::kNames || files)
@@ -191,7 +209,7 @@ std::vector<Partner> AlignRecords(const Dump& target, const Dump& golden,
   const RecordKeys target_keys(target, evidence, &options.mapping);
   const RecordKeys golden_keys(golden, evidence, nullptr);
   ThreadPool& pool = options.pool != nullptr ? *options.pool : ThreadPool::Default();
-  const std::vector<int32_t> linked = LinkLeaves(target, golden, options.mapping).record_of;
+  const std::vector<int32_t>& linked = links->record_of;
   if (linked.empty() && SameSequence(target, golden, target_keys, golden_keys, pool)) {
     return PairByPosition(target.records.size());
   }
@@ -204,7 +222,13 @@ std::vector<Partner> AlignRecords(const Dump& target, const Dump& golden,
     linked_t[i] = linked_g[linked[i]] = 1;
   }
   GapFiller filler(target, golden, target_keys, golden_keys, evidence, &partners);
-  filler.Fill(Unpaired(target, linked_t, false), Unpaired(golden, linked_g, false));
+  const bool cross = evidence.cross_framework;
+  filler.Fill(Unpaired(target, linked_t, false, cross), Unpaired(golden, linked_g, false, cross));
+  if (cross) {
+    const std::vector<SameResult> calls = PairFrameworkCalls(target, golden, options, &partners);
+    LinkFrameworkLeaves(target, golden, options.mapping, calls, links);
+    if (parts != nullptr) *parts = GoldenParts(target, golden, calls);
+  }
   PairFollowers(target, golden, options.mapping, &partners);
   // Backward records without a partner (calls that are recomputed get new numbers) are paired as
   // forward calls are, by their order and by what they look like.
@@ -214,12 +238,14 @@ std::vector<Partner> AlignRecords(const Dump& target, const Dump& golden,
     paired_t[i] = 1;
     paired_g[partners[i].golden] = 1;
   }
-  filler.Fill(Unpaired(target, paired_t, true), Unpaired(golden, paired_g, true));
+  filler.Fill(Unpaired(target, paired_t, true, cross), Unpaired(golden, paired_g, true, cross));
   return partners;
 }
 
 AlignedDumps AlignDumps(const Dump& target, const Dump& golden, const CompareOptions& options) {
-  std::vector<Partner> partners = AlignRecords(target, golden, options);
+  LeafLinks links;
+  std::vector<CallPart> parts;
+  std::vector<Partner> partners = AlignRecords(target, golden, options, &links, &parts);
   for (size_t i = 0; options.same_shapes && i < partners.size(); ++i) {
     const int32_t g = partners[i].golden;
     if (g >= 0 && !SameShapes(target, target.records[i], golden, golden.records[g]))
@@ -231,6 +257,12 @@ AlignedDumps AlignDumps(const Dump& target, const Dump& golden, const CompareOpt
     if (partners[i].golden < 0) continue;
     paired[partners[i].golden] = 1;
     target_of[partners[i].golden] = static_cast<int32_t>(i);
+  }
+  std::vector<std::vector<uint32_t>> parts_of(parts.empty() ? 0 : target.records.size());
+  for (const CallPart& part : parts) {
+    parts_of[part.target].push_back(part.golden);
+    paired[part.golden] = 1;
+    target_of[part.golden] = static_cast<int32_t>(part.target);
   }
   // A record that only the golden has is listed after the last paired record that precedes it in
   // the golden. When no paired record precedes it, it is listed before all others. Example: with A
@@ -249,11 +281,20 @@ AlignedDumps AlignDumps(const Dump& target, const Dump& golden, const CompareOpt
   AlignedDumps out;
   out.pairs.reserve(target.records.size() + 16);
   out.rows.reserve(target.leaves.size() + 64);
-  RowBuilder builder(target, golden, options, &out);
-  for (const int32_t g : front) builder.Add(-1, g, 0);
+  RowBuilder builder(target, golden, options, links, &out);
+  for (const int32_t g : front) builder.Add(-1, {g});
   for (size_t i = 0; i < target.records.size(); ++i) {
-    builder.Add(static_cast<int32_t>(i), partners[i].golden, partners[i].confidence);
-    for (const int32_t g : behind[i]) builder.Add(-1, g, 0);
+    const auto t = static_cast<int32_t>(i);
+    const std::span<const uint32_t> own = parts.empty() ? std::span<const uint32_t>() : parts_of[i];
+    const bool backward = target.records[i].direction == Direction::kBackward;
+    for (const uint32_t g : own) {
+      if (!backward) builder.AddPart(t, g, partners[i].confidence);
+    }
+    builder.Add(t, partners[i], own);
+    for (const uint32_t g : own) {
+      if (backward) builder.AddPart(t, g, partners[i].confidence);
+    }
+    for (const int32_t g : behind[i]) builder.Add(-1, {g});
   }
   out.forward_of = FindForwards(target, golden, out.pairs);
   return out;

@@ -9,10 +9,12 @@
 //
 //   AlignedDumps a = AlignDumps(target, golden, options);
 //
-// Every record and every leaf of both dumps is in the result exactly once. One exception: a golden
-// record is there twice when a data mapping pairs its values with those of several calls.
+// Every record and every leaf of both dumps is in the result exactly once. Two exceptions: a golden
+// record is there twice when a data mapping pairs its values with those of several calls, and a call
+// of one framework is there with each of the calls by which the other framework computes the same.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "engine/compare/align/leaf_links.h"
@@ -37,15 +39,32 @@ AlignedDumps AlignDumps(const Dump& target, const Dump& golden, const CompareOpt
 struct Partner {
   int32_t golden = -1;
   float confidence = 0;
+  // The call computes only a part of what its partner computes: the pair has the values of the part
+  // (framework_calls.h).
+  bool part = false;
+};
+//
+// `links` has the pairs of leaves that the user's data mapping names; those of two frameworks are
+// added. `parts`: golden records that compute a part of what their partner computes.
+struct CallPart {
+  uint32_t target = 0, golden = 0;  // records
 };
 std::vector<Partner> AlignRecords(const Dump& target, const Dump& golden,
-                                  const CompareOptions& options);
+                                  const CompareOptions& options, LeafLinks* links = nullptr,
+                                  std::vector<CallPart>* parts = nullptr);
 
 // Appends the rows of two records; one of the two may be null (the call is on one side only).
-// `links` decides the partner of each leaf that it names. With `links_only` no other leaves are
-// paired: the golden record has another partner already.
+// `links` decides the partner of each leaf that it names.
+struct RowsOf {
+  // Only leaves that `links` names are paired: the golden record has another partner, too.
+  bool links_only = false;
+  // The target record has another partner, in whose pair its other leaves are.
+  bool target_listed = false;
+  // Golden records whose values are in pairs of their own.
+  std::span<const uint32_t> elsewhere = {};
+};
 void AlignLeaves(const Dump& target, const Record* target_record, const Dump& golden,
                  const Record* golden_record, const NameMapping& mapping, std::vector<Row>* rows,
-                 const LeafLinks* links = nullptr, bool links_only = false);
+                 const LeafLinks* links = nullptr, const RowsOf& which = {});
 
 }  // namespace msprobe::compare

@@ -9,6 +9,7 @@ namespace msprobe::compare {
 namespace {
 
 constexpr float kRenamedLeafConfidence = 0.6f;
+constexpr int32_t kOtherPair = -2;       // of a target leaf: its row is in another pair
 constexpr uint32_t kMaxLookAhead = 256;  // leaves; bounds the work on a record with very many
 
 using Place = std::pair<uint64_t, std::string_view>;
@@ -68,20 +69,38 @@ bool SamePlaces(std::span<const Leaf> a, const Record& target_record, std::span<
 class LeafPairs {
  public:
   LeafPairs(const Dump& target, const Record& target_record, const Dump& golden,
-            const Record& golden_record, bool links_only)
+            const Record& golden_record, const RowsOf& which)
       : a_(target.LeavesOf(target_record)),
         b_(golden.LeavesOf(golden_record)),
         target_record_(target_record),
         golden_record_(golden_record),
         partner_(a_.size(), -1),
         confidence_(a_.size(), 1),
-        used_(b_.size(), links_only ? 1 : 0),
-        settled_(a_.size(), links_only ? 1 : 0) {}
+        used_(b_.size(), which.links_only ? 1 : 0),
+        hidden_(b_.size(), which.links_only ? 1 : 0),
+        settled_(a_.size(), which.links_only ? 1 : 0),
+        which_(which) {}
 
-  void Link(const LeafLinks& links) {
-    for (size_t i = 0; i < a_.size(); ++i)
-      partner_[i] = links.golden_of[target_record_.first_leaf + i];
-    for (size_t j = 0; j < b_.size(); ++j) used_[j] |= links.taken[golden_record_.first_leaf + j];
+  void Link(const Dump& golden, const LeafLinks& links) {
+    const auto in_another_pair = [&](int32_t partner) {
+      if (partner < 0) return which_.target_listed;
+      const uint32_t record = golden.leaves[partner].record;
+      return std::find(which_.elsewhere.begin(), which_.elsewhere.end(), record) !=
+                 which_.elsewhere.end() ||
+             (which_.target_listed && &golden.records[record] != &golden_record_);
+    };
+    for (size_t i = 0; i < a_.size(); ++i) {
+      const size_t leaf = target_record_.first_leaf + i;
+      partner_[i] = links.golden_of[leaf];
+      if (!links.closed_target.empty()) settled_[i] |= links.closed_target[leaf];
+      if (in_another_pair(partner_[i])) partner_[i] = kOtherPair;
+    }
+    for (size_t j = 0; j < b_.size(); ++j) {
+      const size_t leaf = golden_record_.first_leaf + j;
+      hidden_[j] |= links.taken[leaf];
+      used_[j] |= links.taken[leaf];
+      if (!links.closed_golden.empty()) used_[j] |= links.closed_golden[leaf];
+    }
   }
 
   // The golden's leaves are sorted by place and looked up by binary search. A hostile record may
@@ -92,7 +111,7 @@ class LeafPairs {
     std::stable_sort(order.begin(), order.end(),
                      [&](uint32_t x, uint32_t y) { return PlaceB(x) < PlaceB(y); });
     for (uint32_t i = 0; i < a_.size(); ++i) {
-      if (partner_[i] >= 0 || settled_[i]) continue;
+      if (partner_[i] != -1 || settled_[i]) continue;
       Place wanted(SlotClass(a_[i].slot), LeafPlace(a_[i], target_record_));
       std::string text;
       if (!moved.Move(&wanted, &text)) {
@@ -111,7 +130,7 @@ class LeafPairs {
       if (pick >= order.end() || PlaceB(*pick) != wanted) continue;
       ++taken;
       partner_[i] = Golden(*pick);
-      used_[*pick] = 1;
+      used_[*pick] = hidden_[*pick] = 1;
     }
   }
 
@@ -119,7 +138,7 @@ class LeafPairs {
   // kwargs.bias.
   void PairByShape() {
     for (uint32_t i = 0, j = 0; i < a_.size(); ++i) {
-      if (partner_[i] >= 0 || settled_[i] || a_[i].kind != LeafKind::kTensor) continue;
+      if (partner_[i] != -1 || settled_[i] || a_[i].kind != LeafKind::kTensor) continue;
       for (uint32_t k = j; k < b_.size() && k < j + kMaxLookAhead; ++k) {
         if (used_[k] || b_[k].kind != a_[i].kind ||
             SlotClass(a_[i].slot) != SlotClass(b_[k].slot) ||
@@ -128,7 +147,7 @@ class LeafPairs {
         }
         partner_[i] = Golden(k);
         confidence_[i] = kRenamedLeafConfidence;
-        used_[k] = 1;
+        used_[k] = hidden_[k] = 1;
         j = k + 1;
         break;
       }
@@ -142,10 +161,11 @@ class LeafPairs {
     for (size_t i = 0; i <= a_.size(); ++i) {
       const bool last = i == a_.size();
       for (; j < b_.size() && (last || SlotClass(b_[j].slot) < SlotClass(a_[i].slot)); ++j) {
-        if (!used_[j]) rows->push_back({-1, Golden(j), Match::kGoldenOnly, 0});
+        if (!hidden_[j]) rows->push_back({-1, Golden(j), Match::kGoldenOnly, 0});
       }
       if (last) break;
       const auto t = static_cast<int32_t>(target_record_.first_leaf + i);
+      if (partner_[i] == kOtherPair) continue;
       if (partner_[i] < 0) {
         rows->push_back({t, -1, Match::kTargetOnly, 0});
       } else {
@@ -166,14 +186,16 @@ class LeafPairs {
   std::vector<int32_t> partner_;  // of each target leaf: index into the golden's leaves, -1: none
   std::vector<float> confidence_;
   std::vector<char> used_;     // of each golden leaf: it has a partner, or may have none
+  std::vector<char> hidden_;   // of each golden leaf: it needs no row of its own
   std::vector<char> settled_;  // of each target leaf: it has no partner
+  const RowsOf& which_;
 };
 
 }  // namespace
 
 void AlignLeaves(const Dump& target, const Record* target_record, const Dump& golden,
                  const Record* golden_record, const NameMapping& mapping, std::vector<Row>* rows,
-                 const LeafLinks* links, bool links_only) {
+                 const LeafLinks* links, const RowsOf& which) {
   if (target_record == nullptr || golden_record == nullptr) {
     const uint32_t n = target_record ? target_record->leaf_count : 0;
     const uint32_t m = golden_record ? golden_record->leaf_count : 0;
@@ -197,8 +219,8 @@ void AlignLeaves(const Dump& target, const Record* target_record, const Dump& go
     }
     return;
   }
-  LeafPairs pairs(target, *target_record, golden, *golden_record, links_only);
-  if (links != nullptr) pairs.Link(*links);
+  LeafPairs pairs(target, *target_record, golden, *golden_record, which);
+  if (links != nullptr) pairs.Link(golden, *links);
   pairs.PairByPlace(moved);
   pairs.PairByShape();
   pairs.AppendRows(rows);

@@ -18,6 +18,12 @@ namespace {
 
 bool IsMindSpore(const Dump& dump) { return dump.framework == "mindspore"; }
 
+// "net.fc" of "net.fc.Dense"; "" of "Net", the outermost module.
+std::string_view PathOf(std::string_view name) {
+  const size_t dot = name.rfind('.');
+  return dot == name.npos ? std::string_view() : name.substr(0, dot);
+}
+
 // "net.fc.Dense" of "Cell.net.fc.Dense" and "Module.net.fc.Dense".
 std::string_view WithoutPrefix(std::string_view api) { return api.substr(api.find('.') + 1); }
 
@@ -32,7 +38,11 @@ class MappingBuilder {
   Result<NameMapping> Build() {
     MSPROBE_RETURN_IF_ERROR(ReadFiles());
     std::set<std::string_view> seen;
-    for (const Record& r : golden_.records) golden_apis_.insert(r.api);
+    for (const Record& r : golden_.records) {
+      golden_apis_.insert(r.api);
+      if (cross_ && r.is_module) golden_modules_.emplace(PathOf(WithoutPrefix(r.api)), r.api);
+    }
+    if (cross_) FindParameters();
     for (const Record& r : target_.records) {
       if (!seen.insert(r.api).second) continue;
       std::string name = r.is_module ? Module(r.api) : Api(r.api);
@@ -41,7 +51,12 @@ class MappingBuilder {
         if (renamed != name) ++rename_hits_[i];
         name = std::move(renamed);
       }
+      if (cross_ && r.is_module) MoveParameters(r.api, name);
       if (name != r.api) out_.apis.emplace(std::string(r.api), std::move(name));
+    }
+    for (const Leaf& leaf : target_.leaves) {
+      if (out_.leaves.empty()) break;
+      leaf_hits_ += out_.leaves.count(std::string(leaf.name));
     }
     NoteWhatNamesNothing();
     return std::move(out_);
@@ -109,7 +124,50 @@ class MappingBuilder {
     const std::string_view rest = WithoutPrefix(api);
     const std::string_view own = api.substr(0, api.size() - rest.size());
     std::string path = layers_ ? layers_->Map(rest) : Cell(rest);
-    return std::string(!cross_ ? own : IsMindSpore(golden_) ? "Cell." : "Module.") + path;
+    if (!cross_) return std::string(own) + path;
+    const std::string name = (IsMindSpore(golden_) ? "Cell." : "Module.") + path;
+    return golden_apis_.contains(name) ? name : OtherClass(name);
+  }
+
+  // The same path with the class that the golden has there; where the golden has none, with the
+  // class of the table.
+  std::string OtherClass(const std::string& name) const {
+    const std::string_view rest = WithoutPrefix(name), path = PathOf(rest);
+    if (const auto found = golden_modules_.find(path); found != golden_modules_.end())
+      return std::string(found->second);
+    const std::string_view own = rest.substr(path.empty() ? 0 : path.size() + 1);
+    const std::string_view other =
+        IsMindSpore(target_) ? PyTorchClassOf(own) : MindSporeClassOf(own);
+    return name.substr(0, name.size() - own.size()).append(other);
+  }
+
+  // The names of the parameters of each module of the golden.
+  void FindParameters() {
+    for (const Record& r : golden_.records) {
+      if (!r.is_module) continue;
+      for (const Leaf& leaf : golden_.LeavesOf(r)) {
+        if (leaf.slot == Slot::kParameter || leaf.slot == Slot::kParameterGrad)
+          golden_parameters_[r.api].insert(LeafPlace(leaf, r));
+      }
+    }
+  }
+
+  // Parameters that have another name in the other framework: gamma is weight. A name that the
+  // golden's module has, too, stays.
+  void MoveParameters(std::string_view api, const std::string& golden) {
+    const auto found = golden_parameters_.find(golden);
+    if (found == golden_parameters_.end()) return;
+    NameMapping::Places& places = out_.places[std::string(api)];
+    for (const ParameterNames& names : OtherParameterNames()) {
+      const std::string &from = IsMindSpore(target_) ? names.mindspore : names.pytorch,
+                        &to = IsMindSpore(target_) ? names.pytorch : names.mindspore;
+      if (found->second.contains(from) || !found->second.contains(to)) continue;
+      for (const Slot slot : {Slot::kParameter, Slot::kParameterGrad}) {
+        if (places.listed.contains(SlotClass(slot))) continue;  // a file of the user says more
+        places.moved.emplace(std::pair{SlotClass(slot), from}, to);
+      }
+    }
+    if (places.moved.empty() && places.listed.empty()) out_.places.erase(std::string(api));
   }
 
   // A key of the file that is the whole "path.Class" wins; otherwise each key is replaced where it
@@ -136,6 +194,7 @@ class MappingBuilder {
     };
     note(!apis_.empty(), api_hits_, "the api mapping");
     note(!cells_.empty(), cell_hits_, "the cell mapping");
+    note(!out_.leaves.empty(), leaf_hits_, "the data mapping");
     note(layers_ && layers_->has_rules(), layers_ ? layers_->hits() : 0, "the layer mapping");
     if (layers_) {
       for (const std::string& shift : layers_->shifts()) out_.notes.push_back(shift);
@@ -153,12 +212,14 @@ class MappingBuilder {
   const bool cross_;
   NameMapping out_;
   std::set<std::string_view> golden_apis_;
+  std::unordered_map<std::string_view, std::string_view> golden_modules_;               // by path
+  std::unordered_map<std::string_view, std::set<std::string_view>> golden_parameters_;  // by api
   std::unordered_map<std::string, std::string> apis_;
   NamePairs cells_;
   std::optional<LayerMapping> layers_;
   std::vector<Rename> renames_;
   std::vector<size_t> rename_hits_;
-  size_t api_hits_ = 0, cell_hits_ = 0;
+  size_t api_hits_ = 0, cell_hits_ = 0, leaf_hits_ = 0;
 };
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "engine/compare/explain/evidence.h"
 #include "engine/compare/explain/first_bits.h"
 #include "engine/compare/explain/unmatched_calls.h"
+#include "engine/compare/model/record_keys.h"
 
 namespace msprobe::compare {
 namespace {
@@ -69,6 +70,7 @@ Findings FindingsOf(const Comparison& c) {
   } else {
     found.other_arguments = DescribeDifferingArguments(c);
     found.unmatched_calls = DescribeUnmatchedCalls(c);
+    found.two_frameworks = OfTwoFrameworks(c.target, c.golden);
     if (const int32_t p = found.summary.first_compared_nowhere; p >= 0)
       found.compared_nowhere = EntryName(c, p);
   }

@@ -43,6 +43,7 @@ struct Findings {
   std::string not_judged;         // WhyNothingWasJudged
   std::string other_arguments;    // DescribeDifferingArguments, when there is no first divergence
   std::string unmatched_calls;    // DescribeUnmatchedCalls, when there is no first divergence
+  bool two_frameworks = false;    // one dump is of MindSpore, the other is not
   std::string compared_nowhere;   // the name of the call Summary::first_compared_nowhere, or ""
   std::vector<OtherCall> others;  // besides the first divergence: the first eight
   int64_t more_others = 0;        // how many more there are

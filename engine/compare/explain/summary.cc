@@ -7,6 +7,7 @@
 
 #include "engine/compare/explain/unpaired_results.h"
 #include "engine/compare/judge/judge.h"
+#include "engine/compare/model/record_keys.h"
 #include "engine/model/names.h"
 
 namespace msprobe::compare {
@@ -36,8 +37,11 @@ RunVerdict VerdictOf(const Comparison& c, Summary* s) {
                            (s->golden_only_calls > 0 && c.target.complete);
   if (unknown > 0 || other_calls) {
     const UnpairedResults unpaired(c);
-    s->calls_compared_nowhere = unpaired.calls_compared_nowhere();
-    s->first_compared_nowhere = unpaired.first_compared_nowhere();
+    // Two frameworks never record the same calls: one counts batches in BatchNorm, one reads shapes.
+    if (!OfTwoFrameworks(c.target, c.golden)) {
+      s->calls_compared_nowhere = unpaired.calls_compared_nowhere();
+      s->first_compared_nowhere = unpaired.first_compared_nowhere();
+    }
     if (s->calls_compared_nowhere > 0) return RunVerdict::kDiffers;
     return unknown > ValuesOfOtherStructure(c, unpaired) ? RunVerdict::kUnknown
                                                          : RunVerdict::kStructure;

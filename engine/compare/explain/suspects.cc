@@ -18,6 +18,36 @@ constexpr double kDriftJump = 8;
 // How many pairs before the first wrong call are near.
 constexpr int kNeighbourhood = 16;
 
+// Whether the call `q` ran in a module call before `p` whose results agree.
+bool IsInsideAnAgreeingModule(const Comparison& c, int32_t q, int32_t p) {
+  const bool in_target = c.pairs[q].target >= 0;
+  std::string_view at = RecordOf(c, q).parent;
+  for (int32_t r = q + 1; r < p && !at.empty(); ++r) {
+    const int32_t record = in_target ? c.pairs[r].target : c.pairs[r].golden;
+    if (record < 0) continue;
+    const Record& module = (in_target ? c.target : c.golden).records[record];
+    if (module.name != at) continue;
+    if (c.pairs[r].matched())
+      return c.classes[r] == CallClass::kEqual || c.classes[r] == CallClass::kNoise;
+    at = module.parent;
+  }
+  return false;
+}
+
+// Whether a call returns a tensor of other numbers than those that it takes.
+bool ChangesNumbers(const Comparison& c, int32_t p) {
+  const RecordPair& pair = c.pairs[p];
+  const Dump& dump = pair.target >= 0 ? c.target : c.golden;
+  const auto leaves = dump.LeavesOf(RecordOf(c, p));
+  return std::any_of(leaves.begin(), leaves.end(), [&](const Leaf& out) {
+    return out.kind == LeafKind::kTensor && out.slot == Slot::kOutput &&
+           std::none_of(leaves.begin(), leaves.end(), [&](const Leaf& in) {
+             return in.slot != Slot::kOutput && in.kind == LeafKind::kTensor && in.has_stats &&
+                    ContentKey(in) == ContentKey(out);
+           });
+  });
+}
+
 }  // namespace
 
 int32_t UnmatchedMakerOf(const Comparison& c, int32_t p, const Leaf& target, const Leaf& golden) {
@@ -56,8 +86,11 @@ int32_t UnmatchedNear(const Comparison& c, int32_t p) {
     const Direction direction = RecordOf(c, q).direction;
     return direction == RecordOf(c, p).direction || direction == Direction::kBackward;
   };
+  const bool frameworks = OfTwoFrameworks(c.target, c.golden);
   for (int32_t q = p - 1; q >= 0 && q >= p - kNeighbourhood; --q) {
-    if (!c.pairs[q].matched() && in_pass_of_p(q)) return q;
+    if (c.pairs[q].matched() || !in_pass_of_p(q) || IsInsideAnAgreeingModule(c, q, p)) continue;
+    // One framework reads shapes and casts where the other does not.
+    if (!frameworks || ChangesNumbers(c, q)) return q;
   }
   return -1;
 }

@@ -110,7 +110,30 @@ double SummedTerms(const Dump& dump, const Record& record) {
   return terms > 1 ? terms : 0;
 }
 
-double SummedMagnitude(const Dump& dump, const Record& record, const Leaf& output) {
+namespace {
+
+// The call by which a module got its gradients, near their entry; null: not recorded.
+const Record* BackwardOf(const Dump& dump, const Record& gradients) {
+  constexpr ptrdiff_t kNear = 256;  // records; bounds the time
+  const ptrdiff_t at = &gradients - dump.records.data(),
+                  size = static_cast<ptrdiff_t>(dump.records.size());
+  for (ptrdiff_t away = 1; away < kNear && (away <= at || at + away < size); ++away) {
+    for (const ptrdiff_t i : {at - away, at + away}) {
+      if (i < 0 || i >= size) continue;
+      const Record& r = dump.records[i];
+      if (r.direction == Direction::kBackward && r.is_module && r.api == gradients.api) return &r;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+double SummedMagnitude(const Dump& dump, const Record& call, const Leaf& output) {
+  const bool gradients = call.direction == Direction::kParameterGrad;
+  const Record* backward = gradients ? BackwardOf(dump, call) : nullptr;
+  if (gradients && backward == nullptr) return 0;
+  const Record& record = gradients ? *backward : call;
   const std::string_view base = BaseApi(record.api);
   const double out = Elements(output);
   if (out <= 0) return 0;

@@ -1,9 +1,11 @@
 #include "engine/compare/measure/judge_row.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "engine/compare/judge/judge.h"
 #include "engine/compare/judge/operations.h"
+#include "engine/compare/model/record_keys.h"
 #include "engine/compare/model/rounding.h"
 
 namespace msprobe::compare {
@@ -15,8 +17,40 @@ bool HasOtherArguments(const Comparison& c, const RecordPair& pair) {
   return false;
 }
 
+double TermsOf(const Comparison& c, const RecordPair& pair) {
+  const double golden = SummedTerms(c.golden, c.golden.records[pair.golden]);
+  if (!OfTwoFrameworks(c.target, c.golden)) return golden;
+  return std::max(golden, SummedTerms(c.target, c.target.records[pair.target]));
+}
+
+double MagnitudeOf(const Comparison& c, const RecordPair& pair, uint32_t row) {
+  const Row& r = c.rows[row];
+  const double golden =
+      SummedMagnitude(c.golden, c.golden.records[pair.golden], c.golden.leaves[r.golden]);
+  if (!OfTwoFrameworks(c.target, c.golden)) return golden;
+  return std::max(
+      golden, SummedMagnitude(c.target, c.target.records[pair.target], c.target.leaves[r.target]));
+}
+
 RowJudge::RowJudge(const Comparison& comparison, const RecordPair& pair)
-    : c_(comparison), record_(comparison.golden.records[pair.golden]) {}
+    : c_(comparison),
+      pair_(pair),
+      record_(comparison.golden.records[pair.golden]),
+      frameworks_(OfTwoFrameworks(comparison.target, comparison.golden)) {}
+
+// The statistics of a matrix are those of its transpose.
+void RowJudge::JudgeTransposed(uint32_t row, Measure* m) {
+  const Leaf& target = c_.target.leaves[c_.rows[row].target];
+  Leaf golden = c_.golden.leaves[c_.rows[row].golden];
+  golden.shape = target.shape;
+  golden.fingerprint = golden.checksum = TextRef();
+  const JudgeOptions options{.tolerance = c_.tolerance,
+                             .terms = TermsOf(c_, pair_),
+                             .explained = c_.Thresholds().Explained(record_.api, target.dtype)};
+  JudgeLeaves(target, golden, c_.mode, options, m);
+  if (m->reason == Reason::kNone || m->reason == Reason::kDTypeDiffers)
+    m->reason = Reason::kTransposed;
+}
 
 void RowJudge::Judge(uint32_t row, ElementType noise_dtype, Measure* m) {
   const Leaf &target = c_.target.leaves[c_.rows[row].target],
@@ -30,6 +64,7 @@ void RowJudge::Judge(uint32_t row, ElementType noise_dtype, Measure* m) {
           .severity = std::numeric_limits<double>::infinity()};
     return;
   }
+  if (frameworks_ && IsTransposed(target.shape, golden.shape)) return JudgeTransposed(row, m);
   JudgeOptions options{.tolerance = c_.tolerance,
                        .noise_dtype = noise_dtype,
                        .target_rest = c_.target.RestOf(c_.rows[row].target),
@@ -38,10 +73,11 @@ void RowJudge::Judge(uint32_t row, ElementType noise_dtype, Measure* m) {
       c_.Thresholds().Explained(record_.api, JudgedType(target.dtype, golden.dtype, noise_dtype));
   JudgeLeaves(target, golden, c_.mode, options, m);
   // The number of summed terms takes time to find: it is needed only for numbers that differ.
-  if (target.slot != Slot::kOutput || m->verdict == RowVerdict::kEqual) return;
-  if (terms_ < 0) terms_ = SummedTerms(c_.golden, record_);
+  const bool made = target.slot == Slot::kOutput || target.slot == Slot::kParameterGrad;
+  if (!made || m->verdict == RowVerdict::kEqual) return;
+  if (terms_ < 0) terms_ = TermsOf(c_, pair_);
   options.terms = terms_;
-  options.magnitude = SummedMagnitude(c_.golden, record_, golden);
+  options.magnitude = MagnitudeOf(c_, pair_, row);
   JudgeLeaves(target, golden, c_.mode, options, m);
 }
 

@@ -11,6 +11,12 @@ namespace msprobe::compare {
 // a call's results has another reason than rounding.
 bool HasOtherArguments(const Comparison& comparison, const RecordPair& pair);
 
+// SummedTerms and SummedMagnitude (operations.h) of a pair and of one of its rows. One framework may
+// compute by several calls what the other computes by one (the gradient of a bias by BiasAdd): the
+// larger number of the two sides counts.
+double TermsOf(const Comparison& comparison, const RecordPair& pair);
+double MagnitudeOf(const Comparison& comparison, const RecordPair& pair, uint32_t row);
+
 // Judges the rows of one pair, one after the other. What is known of the call is found once.
 //
 //   RowJudge judge(comparison, pair);
@@ -26,9 +32,13 @@ class RowJudge {
   void Judge(uint32_t row, ElementType noise_dtype, Measure* measure);
 
  private:
+  void JudgeTransposed(uint32_t row, Measure* measure);
+
   const Comparison& c_;
-  const Record& record_;
-  double terms_ = -1;  // SummedTerms of the call; -1: not asked yet
+  const RecordPair& pair_;
+  const Record& record_;   // the golden's
+  const bool frameworks_;  // one dump is of MindSpore, the other is not
+  double terms_ = -1;      // SummedTerms of the call; -1: not asked yet
 };
 
 }  // namespace msprobe::compare

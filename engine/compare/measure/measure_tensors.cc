@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "engine/compare/judge/operations.h"
+#include "engine/compare/measure/judge_row.h"
 #include "engine/compare/measure/measure.h"
 #include "engine/compare/measure/sampled_tensors.h"
 #include "engine/compare/measure/tensor_pairs.h"
@@ -48,9 +49,9 @@ JudgeOptions OptionsFor(const CompareOptions& options, const Comparison& c, cons
                      .noise_dtype = c.NoiseDTypeOf(row),
                      .target_rest = c.target.RestOf(c.rows[row].target),
                      .golden_rest = c.golden.RestOf(c.rows[row].golden)};
-  if (t.slot == Slot::kOutput) {
+  if (t.slot == Slot::kOutput || t.slot == Slot::kParameterGrad) {
     judge.terms = terms;
-    judge.magnitude = SummedMagnitude(c.golden, record, g);
+    judge.magnitude = MagnitudeOf(c, pair, row);
   }
   judge.explained =
       c.Thresholds().Explained(record.api, JudgedType(t.dtype, g.dtype, judge.noise_dtype));
@@ -78,7 +79,7 @@ void MeasureTensors(const CompareOptions& options, ThreadPool& pool, Comparison*
         pairs.Fail(row, Reason::kNoFile, "the " + side + " has no tensor file for this row");
         continue;
       }
-      if (terms < 0) terms = SummedTerms(c.golden, c.golden.records[pair.golden]);
+      if (terms < 0) terms = TermsOf(c, pair);
       const uint64_t a = dump::TensorDataSize(c.target, t), b = dump::TensorDataSize(c.golden, g);
       pairs.Add(row, {.largest = std::max(a, b), .needed = options.mapped_counts ? a + b : 0},
                 OptionsFor(options, c, pair, row, terms));

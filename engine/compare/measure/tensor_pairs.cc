@@ -105,7 +105,11 @@ void TensorPairs::Compare(const Job& job, ThreadPool* pool) {
     if (!side->ok()) return Fail(job.row, side->status());
   }
   if (IsPacked(target->dtype) != IsPacked(golden->dtype)) return Refuse(job.row, Reason::kPacked);
-  if (!SameWithoutOnes(target->shape, golden->shape)) return Refuse(job.row, Reason::kShapeDiffers);
+  if (!SameWithoutOnes(target->shape, golden->shape)) {
+    // The statistics have judged a matrix and its transpose.
+    if (c_.measures[job.row].reason == Reason::kTransposed) return;
+    return Refuse(job.row, Reason::kShapeDiffers);
+  }
   kernels::Crc32Pair checksums;
   const bool verify = target->crc32 || golden->crc32;
   const Result<kernels::Diff> diff =

@@ -99,4 +99,27 @@ void ForgiveOtherForms(Comparison* c) {
   }
 }
 
+void ForgiveOtherFramework(Comparison* c) {
+  if (!OfTwoFrameworks(c->target, c->golden)) return;
+  for (const RecordPair& pair : c->pairs) {
+    if (!pair.matched()) continue;
+    const bool agree = ResultsAgree(*c, pair);
+    for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
+      const Row& row = c->rows[i];
+      Measure& m = c->measures[i];
+      if (row.target < 0 || row.golden < 0 || m.reason == Reason::kNoCommonNumber) {
+        if (m.verdict == RowVerdict::kUnknown) m.reason = Reason::kOneFramework;
+        continue;
+      }
+      const bool plain = c->target.leaves[row.target].kind != LeafKind::kTensor ||
+                         c->golden.leaves[row.golden].kind != LeafKind::kTensor;
+      if (!plain || !agree || m.verdict == RowVerdict::kEqual || m.verdict == RowVerdict::kNoise)
+        continue;
+      m.verdict = RowVerdict::kUnknown;
+      m.reason = Reason::kOtherForm;
+      m.severity = kernels::Diff::kNaN;
+    }
+  }
+}
+
 }  // namespace msprobe::compare

@@ -26,4 +26,12 @@ void ForgiveOverwritten(Comparison* comparison);
 // in one run and None in the other; flags beside them; results that one run has as None.
 void ForgiveOtherForms(Comparison* comparison);
 
+// MindSpore and PyTorch pass other plain arguments for one thing (axis=-1 and dim=-1), and each records
+// values that the other has not: moving_mean, the result of MatMul inside linear.
+//
+// In a comparison of the two, rows of one side in a pair of calls become unknown with
+// Reason::kOneFramework; plain arguments that differ become unknown with Reason::kOtherForm where the
+// results of the call agree.
+void ForgiveOtherFramework(Comparison* comparison);
+
 }  // namespace msprobe::compare

@@ -58,6 +58,8 @@ enum class Reason : uint8_t {
   kUninitialised,    // unknown: the call returns memory that is not written yet (empty, empty_like,
                      // ...); not counted against a run
   kOtherForm,        // unknown: passed in another form, and the results agree; not counted
+  kOneFramework,     // unknown: only one of the two frameworks records it; not counted
+  kTransposed,       // any verdict: compared with the transpose of the golden's matrix
   kOverwritten,      // unknown: the old content of memory that the call overwrites; not counted
                      // against a run
   kNoFile,           // unknown: the tensor file is missing; the note names it

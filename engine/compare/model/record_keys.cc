@@ -98,7 +98,7 @@ uint64_t HashText(std::string_view text, uint64_t seed) {
 KeyEvidence CommonEvidence(const Dump& target, const Dump& golden) {
   return {.stacks = !target.stacks.empty() && !golden.stacks.empty(),
           .parents = HasParents(target) && HasParents(golden),
-          .cross_framework = IsMindSpore(target) != IsMindSpore(golden)};
+          .cross_framework = OfTwoFrameworks(target, golden)};
 }
 
 std::string_view WithoutCall(std::string_view name) {
@@ -165,6 +165,15 @@ std::string_view LeafPlace(const Leaf& leaf, const Record& record) {
     if (place[word.size()] == '.') return place.substr(word.size() + 1);
   }
   return place;
+}
+
+bool IsTransposed(Shape a, Shape b) {
+  const auto x = a.extents(), y = b.extents();
+  return x.size() == 2 && y.size() == 2 && x[0] == y[1] && x[1] == y[0] && x[0] != x[1];
+}
+
+bool OfTwoFrameworks(const Dump& target, const Dump& golden) {
+  return IsMindSpore(target) != IsMindSpore(golden);
 }
 
 bool ComparableChecksums(const Leaf& a, const Leaf& b) {

@@ -69,6 +69,10 @@ uint64_t SlotClass(Slot slot);
 // What the elements of a tensor are recognised by: its fingerprint, else its checksum, else its
 // statistics; 0: nothing was recorded.
 uint64_t ContentKey(const Leaf& leaf);
+// Whether one is the transpose of the other, of a matrix that is not square: [16, 48] and [48, 16].
+bool IsTransposed(Shape a, Shape b);
+// Whether one dump is of MindSpore and the other is not.
+bool OfTwoFrameworks(const Dump& target, const Dump& golden);
 // Whether the two checksums are of one kind. An MD5 has 32 digits, and no other kind has.
 bool ComparableChecksums(const Leaf& a, const Leaf& b);
 

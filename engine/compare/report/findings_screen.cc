@@ -161,7 +161,9 @@ std::string FindingsScreen::NoDivergence() const {
         f_.unmatched_calls.empty()
             ? fmt::format("{} values of paired calls are on one side only",
                           s.target_only_rows + s.golden_only_rows)
-            : Clean(f_.unmatched_calls) + "; their results lead to values that agree";
+            : Clean(f_.unmatched_calls) +
+                  (f_.two_frameworks ? "; each framework records calls that the other has not"
+                                     : "; their results lead to values that agree");
     return fmt::format("All {} values with a partner agree, but the calls are not the same: {}.",
                        judged, what);
   }

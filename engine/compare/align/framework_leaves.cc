@@ -1,0 +1,352 @@
+#include "engine/compare/align/framework_leaves.h"
+
+#include <algorithm>
+#include <set>
+
+#include "engine/compare/align/call_index.h"
+#include "engine/compare/align/mindspore_apis.h"
+#include "engine/compare/model/record_keys.h"
+
+namespace msprobe::compare {
+namespace {
+
+using Leaves = std::vector<uint32_t>;  // indices into Dump::leaves
+
+bool GoesIn(const Leaf& leaf) { return SlotClass(leaf.slot) == SlotClass(Slot::kInput); }
+
+Leaves TensorsOf(const Dump& dump, uint32_t record, bool output, bool with_none = false) {
+  Leaves out;
+  const Record& r = dump.records[record];
+  for (uint32_t i = r.first_leaf; i < r.first_leaf + r.leaf_count; ++i) {
+    const Leaf& leaf = dump.leaves[i];
+    const bool kind = leaf.kind == LeafKind::kTensor || (with_none && leaf.kind == LeafKind::kNone);
+    if (kind && (output ? leaf.slot == Slot::kOutput : GoesIn(leaf))) out.push_back(i);
+  }
+  return out;
+}
+
+std::set<uint64_t> ContentsOf(const Dump& dump, const Leaves& leaves) {
+  std::set<uint64_t> out;
+  for (const uint32_t i : leaves) out.insert(ContentKey(dump.leaves[i]));
+  out.erase(0);
+  return out;
+}
+
+bool SameShape(const Leaf& a, const Leaf& b) { return a.shape.SameWithoutOnes(b.shape); }
+
+constexpr uint32_t kNone = UINT32_MAX;
+
+// Links the tensors of one call with those of the calls that together compute the same.
+class GroupLinker {
+ public:
+  GroupLinker(const Dump& many, std::span<const uint32_t> members, const Dump& one, uint32_t whole,
+              bool many_is_target, bool same_operation, LeafLinks* links)
+      : many_(many),
+        members_(members),
+        one_(one),
+        whole_(whole),
+        many_is_target_(many_is_target),
+        same_operation_(same_operation),
+        links_(*links) {}
+
+  void LinkForward() {
+    const Leaves made = TensorsOf(many_, members_.back(), true),
+                 result = TensorsOf(one_, whole_, true);
+    LinkInOrder(made, result, true);
+    const bool same_shape =
+        !made.empty() && !result.empty() && SameShape(Many(made[0]), One(result[0]));
+    LinkInputs(same_shape);
+    Close(many_, members_, many_is_target_);
+    Close(one_, std::span(&whole_, 1), !many_is_target_);
+  }
+
+  // The backward records of the same calls; kNone: not recorded.
+  void LinkBackward(std::span<const uint32_t> members, uint32_t whole) {
+    if (whole == kNone) return;
+    std::set<uint64_t> passed;  // gradients that one part hands to another
+    const Leaves wanted = TensorsOf(one_, whole, false);
+    const uint32_t last = members.back();
+    if (last != kNone) LinkInOrder(TensorsOf(many_, last, false), wanted, true);
+    for (const uint32_t member : members) {
+      if (member == kNone) continue;
+      if (member != last) LinkPassed(TensorsOf(many_, member, false), last);
+      if (member != last) passed.merge(ContentsOf(many_, TensorsOf(many_, member, false)));
+    }
+    LinkGradients(members, whole, passed);
+    for (const uint32_t member : members) {
+      if (member != kNone) Close(many_, std::span(&member, 1), many_is_target_);
+    }
+    Close(one_, std::span(&whole, 1), !many_is_target_);
+  }
+
+ private:
+  // A tensor that a member takes and no other member made.
+  struct Outside {
+    size_t member = 0, place = 0;  // place among the tensors that the member takes
+    uint32_t leaf = 0;
+  };
+
+  const Leaf& Many(uint32_t leaf) const { return many_.leaves[leaf]; }
+  const Leaf& One(uint32_t leaf) const { return one_.leaves[leaf]; }
+  bool Transposed(uint32_t many, uint32_t one) const {
+    return IsTransposed(Many(many).shape, One(one).shape);
+  }
+
+  bool Link(uint32_t many, uint32_t one, bool again = false) {
+    const uint32_t target = many_is_target_ ? many : one, golden = many_is_target_ ? one : many;
+    if (links_.golden_of[target] >= 0 || (links_.taken[golden] && !again)) return false;
+    links_.golden_of[target] = static_cast<int32_t>(golden);
+    links_.taken[golden] = 1;
+    return true;
+  }
+
+  // Links those of the same shape, first at the same place; with `first` also the first two when
+  // nothing else fits: then a shape differs.
+  void LinkInOrder(const Leaves& many, const Leaves& one, bool first) {
+    std::vector<char> used_many(many.size(), 0), used_one(one.size(), 0);
+    bool any = false;
+    const auto link = [&](size_t i, size_t j) {
+      if (used_many[i] || used_one[j] || !SameShape(Many(many[i]), One(one[j]))) return;
+      used_many[i] = used_one[j] = 1;
+      any = true;
+      Link(many[i], one[j]);
+    };
+    for (size_t i = 0; i < std::min(many.size(), one.size()); ++i) link(i, i);
+    for (size_t i = 0; i < many.size(); ++i) {
+      for (size_t j = 0; j < one.size() && !used_many[i]; ++j) link(i, j);
+    }
+    if (first && !any && !many.empty() && !one.empty()) Link(many[0], one[0]);
+  }
+
+  std::vector<Outside> FromOutside() const {
+    std::vector<Outside> out;
+    std::set<uint64_t> made;
+    for (size_t m = 0; m < members_.size(); ++m) {
+      const Leaves in = TensorsOf(many_, members_[m], false);
+      for (size_t q = 0; q < in.size(); ++q) {
+        const uint64_t key = ContentKey(Many(in[q]));
+        const bool inside = key == 0 ? m > 0 && q == 0 : made.contains(key);
+        if (!inside) out.push_back({m, q, in[q]});
+      }
+      made.merge(ContentsOf(many_, TensorsOf(many_, members_[m], true)));
+    }
+    return out;
+  }
+
+  void LinkInputs(bool same_result_shape) {
+    wanted_ = TensorsOf(one_, whole_, false);
+    origin_.assign(wanted_.size(), {});
+    // The last of several calls of which the others were not found: what it takes is not known.
+    if (!same_operation_ && members_.size() == 1) return;
+    const std::vector<Outside> outside = FromOutside();
+    std::vector<char> linked(outside.size(), 0), used(wanted_.size(), 0);
+    const auto link = [&](size_t i, size_t j, bool fits) {
+      if (!fits || linked[i] || used[j]) return;
+      linked[i] = used[j] = 1;
+      origin_[j] = outside[i];
+      has_origin_.insert(j);
+      Link(outside[i].leaf, wanted_[j]);
+    };
+    const auto same = [&](size_t i, size_t j) {
+      return SameShape(Many(outside[i].leaf), One(wanted_[j]));
+    };
+    for (size_t i = 0; i < outside.size(); ++i) {
+      const auto order = ArgumentOrderOf(many_.records[members_[outside[i].member]].api);
+      const size_t q = outside[i].place;
+      size_t j = same_operation_ && members_.size() == 1 ? q : wanted_.size();
+      if (q < order.size()) j = static_cast<size_t>(order[q]);
+      if (j < wanted_.size()) link(i, j, same(i, j));
+    }
+    for (size_t i = 0; i < outside.size(); ++i) {
+      for (size_t j = 0; j < wanted_.size() && !linked[i]; ++j) link(i, j, same(i, j));
+    }
+    for (size_t i = 0; i < outside.size(); ++i) {
+      for (size_t j = 0; j < wanted_.size() && !linked[i]; ++j)
+        link(i, j, Transposed(outside[i].leaf, wanted_[j]));
+    }
+    if (same_result_shape || members_.size() != 1) return;
+    for (size_t i = 0; i < std::min(outside.size(), wanted_.size()); ++i) link(i, i, true);
+  }
+
+  // A part may hand the gradient on that it was given (BiasAdd): the next part is then given what
+  // the whole call is given.
+  void LinkPassed(const Leaves& in, uint32_t last) {
+    if (last == kNone) return;
+    for (const uint32_t given : TensorsOf(many_, last, false)) {
+      const uint64_t key = ContentKey(Many(given));
+      const int32_t partner = PartnerOf(given);
+      if (key == 0 || partner < 0) continue;
+      for (const uint32_t leaf : in) {
+        if (ContentKey(Many(leaf)) == key && SameShape(Many(leaf), One(partner)) && many_is_target_)
+          Link(leaf, static_cast<uint32_t>(partner), true);
+      }
+    }
+  }
+  int32_t PartnerOf(uint32_t many) const { return many_is_target_ ? links_.golden_of[many] : -1; }
+
+  void LinkGradients(std::span<const uint32_t> members, uint32_t whole,
+                     const std::set<uint64_t>& passed) {
+    // The gradients of the last of several calls of which the others were not found belong to tensors
+    // that the other framework does not show.
+    if (!same_operation_ && members_.size() == 1) return;
+    const Leaves wanted = TensorsOf(one_, whole, true, true);
+    std::vector<Leaves> made;
+    for (const uint32_t member : members)
+      made.push_back(member == kNone ? Leaves() : TensorsOf(many_, member, true, true));
+    std::vector<char> used(wanted.size(), 0);
+    std::set<uint32_t> linked;
+    const auto link = [&](uint32_t leaf, size_t j, bool fits) {
+      if (!fits || used[j] || linked.contains(leaf)) return;
+      used[j] = 1;
+      linked.insert(leaf);
+      Link(leaf, wanted[j]);
+    };
+    const auto tensors = [&](uint32_t leaf, size_t j) {
+      return Many(leaf).kind == LeafKind::kTensor && One(wanted[j]).kind == LeafKind::kTensor;
+    };
+    const auto fits = [&](uint32_t leaf, size_t j) {
+      return tensors(leaf, j) &&
+             (SameShape(Many(leaf), One(wanted[j])) || Transposed(leaf, wanted[j]));
+    };
+    // By the forward call, where the one side lists gradients as it lists arguments.
+    if (FactsOf(one_.dialect).orders_gradients_by_argument && wanted.size() == wanted_.size()) {
+      for (const size_t j : has_origin_) {
+        const Leaves& out = made[origin_[j].member];
+        const size_t q = origin_[j].place, n = out.size();
+        const bool reversed = ArrivalOrder(members_[origin_[j].member]);
+        for (const bool from_end : {reversed, !reversed}) {
+          const size_t at = from_end ? n - 1 - q : q;
+          if (q < n) link(out[at], j, fits(out[at], j));
+        }
+      }
+    }
+    for (const bool transposed : {false, true}) {
+      for (size_t m = 0; m < made.size(); ++m) {
+        Leaves out = made[m];
+        if (ArrivalOrder(members_[m])) std::reverse(out.begin(), out.end());
+        for (const uint32_t leaf : out) {
+          if (passed.contains(ContentKey(Many(leaf)))) continue;
+          for (size_t j = 0; j < wanted.size() && !linked.contains(leaf); ++j) {
+            link(leaf, j,
+                 tensors(leaf, j) && (transposed ? Transposed(leaf, wanted[j])
+                                                 : SameShape(Many(leaf), One(wanted[j]))));
+          }
+        }
+      }
+    }
+  }
+
+  // Older tools list the gradients of a Primitive in the order in which they arrive: the last
+  // argument's first.
+  bool ArrivalOrder(uint32_t member) const {
+    return !FactsOf(many_.dialect).orders_gradients_by_argument &&
+           many_.records[member].api.view().starts_with("Primitive.");
+  }
+
+  void Close(const Dump& dump, std::span<const uint32_t> records, bool target) {
+    std::vector<char>& closed = target ? links_.closed_target : links_.closed_golden;
+    for (const uint32_t record : records) {
+      const Record& r = dump.records[record];
+      for (uint32_t i = r.first_leaf; i < r.first_leaf + r.leaf_count; ++i) {
+        // Plain arguments have the same places only in the same operation.
+        const bool alone = !same_operation_ || members_.size() > 1;
+        if (alone || dump.leaves[i].kind == LeafKind::kTensor) closed[i] = 1;
+      }
+    }
+  }
+
+  const Dump& many_;
+  const std::span<const uint32_t> members_;
+  const Dump& one_;
+  const uint32_t whole_;
+  const bool many_is_target_, same_operation_;
+  LeafLinks& links_;
+  Leaves wanted_;                // the tensors that the one call takes
+  std::vector<Outside> origin_;  // for each of them the tensor that it is paired with
+  std::set<size_t> has_origin_;
+};
+
+}  // namespace
+
+void LinkFrameworkLeaves(const Dump& target, const Dump& golden, const NameMapping& mapping,
+                         std::span<const SameResult> results, LeafLinks* links) {
+  if (links->empty()) {
+    links->golden_of.assign(target.leaves.size(), -1);
+    links->taken.assign(golden.leaves.size(), 0);
+  }
+  links->closed_target.assign(target.leaves.size(), 0);
+  links->closed_golden.assign(golden.leaves.size(), 0);
+  const CallIndex target_index(target), golden_index(golden);
+  const bool mindspore = target.framework == "mindspore";
+  for (const SameResult& result : results) {
+    if (mapping.places.contains(std::string(target.records[result.target.back()].api))) continue;
+    // Of two single calls MindSpore's is the part: the table of arguments is written for it.
+    const bool single = result.target.size() == 1 && result.golden.size() == 1;
+    const bool many_is_target = single ? mindspore : result.golden.size() == 1;
+    const Dump &many = many_is_target ? target : golden, &one = many_is_target ? golden : target;
+    const CallIndex &many_index = many_is_target ? target_index : golden_index,
+                    &one_index = many_is_target ? golden_index : target_index;
+    const std::vector<uint32_t>& members = many_is_target ? result.target : result.golden;
+    const uint32_t whole = many_is_target ? result.golden[0] : result.target[0];
+    GroupLinker linker(many, members, one, whole, many_is_target, result.same_operation, links);
+    linker.LinkForward();
+    const auto backward = [](const Dump& dump, const CallIndex& index, uint32_t record) {
+      const Record& r = dump.records[record];
+      const int32_t found = index.Find(r.api, r.call, Direction::kBackward);
+      return found < 0 ? kNone : static_cast<uint32_t>(found);
+    };
+    std::vector<uint32_t> backwards;
+    for (const uint32_t member : members) backwards.push_back(backward(many, many_index, member));
+    linker.LinkBackward(backwards, backward(one, one_index, whole));
+  }
+}
+
+std::vector<CallPart> GoldenParts(const Dump& target, const Dump& golden,
+                                  std::span<const SameResult> results) {
+  std::vector<CallPart> parts;
+  const CallIndex target_index(target), golden_index(golden);
+  for (const SameResult& result : results) {
+    const Record& whole = target.records[result.target.back()];
+    const int32_t whole_backward = target_index.Find(whole.api, whole.call, Direction::kBackward);
+    for (size_t i = 0; i + 1 < result.golden.size(); ++i) {
+      parts.push_back({result.target.back(), result.golden[i]});
+      const Record& part = golden.records[result.golden[i]];
+      const int32_t backward = golden_index.Find(part.api, part.call, Direction::kBackward);
+      if (whole_backward >= 0 && backward >= 0) {
+        parts.push_back({static_cast<uint32_t>(whole_backward), static_cast<uint32_t>(backward)});
+      }
+    }
+  }
+  return parts;
+}
+
+bool LeavesInputsOpen(const Dump& dump, uint32_t call, const Dump& other, uint32_t whole) {
+  Leaves taken = TensorsOf(dump, call, false);
+  for (const uint32_t wanted : TensorsOf(other, whole, false)) {
+    const auto found = std::find_if(taken.begin(), taken.end(), [&](uint32_t leaf) {
+      return SameShape(dump.leaves[leaf], other.leaves[wanted]);
+    });
+    if (found == taken.end()) return true;
+    taken.erase(found);
+  }
+  return false;
+}
+
+std::vector<uint32_t> Makers(const Dump& dump, const std::vector<uint32_t>& calls) {
+  std::vector<uint32_t> out = {calls.back()};
+  std::set<uint64_t> wanted = ContentsOf(dump, TensorsOf(dump, calls.back(), false));
+  const bool no_contents = wanted.empty();  // a dump of structures
+  for (size_t i = calls.size() - 1; i-- > 0;) {
+    const Leaves made = TensorsOf(dump, calls[i], true);
+    const bool makes =
+        no_contents ? !made.empty() : std::any_of(made.begin(), made.end(), [&](uint32_t leaf) {
+          return wanted.contains(ContentKey(dump.leaves[leaf]));
+        });
+    if (!makes) continue;
+    wanted.merge(ContentsOf(dump, TensorsOf(dump, calls[i], false)));
+    out.insert(out.begin(), calls[i]);
+  }
+  return out;
+}
+
+}  // namespace msprobe::compare
