@@ -8,6 +8,7 @@ line, made by the engine. What libraries print goes to standard error.
 """
 
 import ctypes
+import gc
 import itertools
 import json
 import os
@@ -20,6 +21,8 @@ from msprobe import DumpError, FileError, _engine
 from msprobe.pytorch import references, replay
 
 _PR_SET_PDEATHSIG = 1  # of prctl(2)
+_M_MMAP_THRESHOLD = -3  # of mallopt(3)
+_LARGE = 4 << 20  # bytes: blocks of this size go back to the system at once
 
 
 class Refused(Exception):
@@ -156,6 +159,16 @@ def _first_line(error):
     return text if len(text) < 300 else text[:300] + "..."
 
 
+def _keep_small():
+    """Give back what the start took, and later what a call took. Without these settings malloc(3)
+    keeps 20 MB for the next call, in each worker."""
+    libc = ctypes.CDLL(None)
+    libc.mallopt(_M_MMAP_THRESHOLD, _LARGE)
+    gc.collect()
+    gc.freeze()  # what PyTorch made at its start is not looked at again
+    libc.malloc_trim(0)
+
+
 def main():
     options = json.loads(sys.argv[1])
     # A worker ends with the program that started it, also when that is killed.
@@ -163,6 +176,7 @@ def main():
     torch.set_num_threads(1)  # the same bits however many workers there are
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
+    _keep_small()
     try:
         worker = Worker(options)
     except Refused as error:
