@@ -177,7 +177,7 @@ void Entry::BareInt(std::optional<int64_t> number) {
   added.bare = true;
 }
 
-std::string Entry::TensorFileName() const {
+std::string Entry::TensorFileName(std::string_view suffix) const {
   std::string file = name_;
   if (!slots_.empty() && slots_.back().category.size > 0) {
     file += '.';
@@ -194,7 +194,7 @@ std::string Entry::TensorFileName() const {
       file += text(innermost ? key_ : frame.key);
     }
   }
-  return SafeFileName(file, ".pt");
+  return SafeFileName(file, suffix);
 }
 
 void Entry::ForgetFile(std::string_view file) {

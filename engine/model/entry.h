@@ -140,7 +140,7 @@ class Entry {
   void BareInt(std::optional<int64_t> number);
 
   // "<entry>.<category>.<place>.pt" of the tensor that would be added next, safe as a file name.
-  std::string TensorFileName() const;
+  std::string TensorFileName(std::string_view suffix = ".pt") const;
   // The tensor file of this name could not be kept: its value says "-1" in its place.
   void ForgetFile(std::string_view file);
   // Statistics that came from a device, for the tensor that waits for them under `ticket`.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <limits>
 #include <numeric>
 
 #include "engine/base/file.h"
@@ -67,6 +68,23 @@ TEST_F(TensorQueueTest, ANameSaysWhichKindOfFile) {
     EXPECT_EQ(ShapeText(npy->view().dims()), "[2, 2]");
     std::filesystem::remove_all(folder_);
   }
+}
+
+TEST_F(TensorQueueTest, NumpyFilesHoldNarrowFloatsAsFloat32) {
+  const std::vector<uint16_t> bits = {0x3f80, 0xc000, 0x7f80, 0x4049};  // 1, -2, inf, 3.140625
+  const int64_t shape[] = {2, 2}, strides[] = {1, 2};                   // a transpose
+  const TensorView view{
+      .data = bits.data(), .dtype = DType::kBFloat16, .ndim = 2, .shape = shape, .strides = strides};
+  TensorQueue queue(TensorQueueOptions{});
+  queue.SetFolder(folder_);
+  ASSERT_TRUE(queue.Push("a.npy", view).ok());
+  ASSERT_TRUE(queue.Drain().ok());
+  const Result<formats::TensorFile> npy = formats::ReadNpy(JoinPath(folder_, "a.npy"));
+  ASSERT_TRUE(npy.ok()) << npy.status().message();
+  ASSERT_EQ(npy->view().dtype, DType::kFloat32);
+  std::vector<float> read(4);
+  CopyContiguous(npy->view(), read.data());
+  EXPECT_EQ(read, (std::vector<float>{1, std::numeric_limits<float>::infinity(), -2, 3.140625}));
 }
 
 TEST_F(TensorQueueTest, ManyTensorsThroughASmallBudget) {

@@ -12,6 +12,7 @@ TEST(Entry, NamesTensorFilesByPlace) {
   e.Begin("Torch.cat.0.forward");
   e.BeginSlot("input_args", "input", Container::kList);
   EXPECT_EQ(e.TensorFileName(), "Torch.cat.0.forward.input.0.pt");
+  EXPECT_EQ(e.TensorFileName(".npy"), "Torch.cat.0.forward.input.0.npy");
   e.BeginList();
   e.Null();
   EXPECT_EQ(e.TensorFileName(), "Torch.cat.0.forward.input.0.1.pt");

@@ -10,6 +10,7 @@
 #include "engine/base/log.h"
 #include "engine/base/threads.h"
 #include "engine/formats/tensors/npy.h"
+#include "engine/tensor/float_formats.h"
 
 namespace msprobe::dump {
 namespace {
@@ -87,7 +88,23 @@ Result<std::shared_ptr<const TensorQueue::Layout>> TensorQueue::LayoutOf(const T
   return made;
 }
 
+Status TensorQueue::PushWide(const std::string& file_name, const TensorView& view) {
+  MSPROBE_ASSIGN_OR_RETURN(const int64_t size, CheckedByteSize(view.dtype, view.dims()));
+  std::vector<char> bytes(static_cast<size_t>(size));
+  CopyContiguous(view, bytes.data());
+  const size_t each = DTypeSize(view.dtype);
+  std::vector<float> wide(bytes.size() / each);
+  for (size_t i = 0; i < wide.size(); ++i)
+    wide[i] = static_cast<float>(ElementToDouble(view.dtype, bytes.data() + i * each));
+  return Push(
+      file_name,
+      {.data = wide.data(), .dtype = DType::kFloat32, .ndim = view.ndim, .shape = view.shape});
+}
+
 Status TensorQueue::Push(const std::string& file_name, const TensorView& view) {
+  if (file_name.ends_with(".npy") && IsNarrowFloat(view.dtype) &&
+      !formats::IsNumpyDType(view.dtype))
+    return PushWide(file_name, view);
   if (!std::exchange(folder_made_, true)) MSPROBE_RETURN_IF_ERROR(MakeDirectories(folder_));
   MSPROBE_ASSIGN_OR_RETURN(std::shared_ptr<const Layout> layout,
                            LayoutOf(view, file_name.ends_with(".npy")));

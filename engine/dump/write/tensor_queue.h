@@ -43,7 +43,8 @@ class TensorQueue {
   // The folder of the tensors that are pushed from now on. It is made for the first of them.
   void SetFolder(std::string folder);
   // Copies the elements and returns. A name that ends in ".npy" becomes a .npy file, any other one a
-  // file as torch.save writes it. A tensor larger than half the budget is written before Push
+  // file as torch.save writes it. NumPy has no bfloat16 and no floats of 8 bits: their .npy files have
+  // float32, which holds each of their values. A tensor larger than half the budget is written before Push
   // returns, without a copy if it is contiguous. After a failed write every Push returns its error.
   Status Push(const std::string& file_name, const TensorView& view);
   Status Drain();
@@ -69,7 +70,8 @@ class TensorQueue {
   // A program has few shapes: each layout is composed once.
   Result<std::shared_ptr<const Layout>> LayoutOf(const TensorView& view, bool is_npy);
   Buffer TakeBuffer(int64_t size);  // waits until the budget allows it
-  bool HasThreads();                // starts the threads; false: the system gives none
+  Status PushWide(const std::string& file_name, const TensorView& view);  // as float32
+  bool HasThreads();  // starts the threads; false: the system gives none
   static Status Write(const Job& job);
   void Work();
 
