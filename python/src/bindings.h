@@ -4,12 +4,13 @@
 #include <nanobind/nanobind.h>
 
 #include <string>
+#include <string_view>
 
 namespace msprobe::python {
 
-// To be called before the first recording: looks up PyTorch's types, makes forked children forget our
+// To be called before the first recording: looks up the types of the framework ("pytorch", "mindspore"), makes forked children forget our
 // files, and hides frames of files below `own_directory` from stacks.
-void PrepareCapture(const std::string& own_directory);
+void PrepareCapture(const std::string& own_directory, std::string_view framework = "pytorch");
 
 void BindKernels(nanobind::module_& m);
 void BindCapture(nanobind::module_& m);

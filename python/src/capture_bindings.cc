@@ -9,7 +9,8 @@
 #include "bindings.h"
 #include "capture/collector.h"
 #include "capture/gradients/gradient_probe.h"
-#include "capture/python/torch_api.h"
+#include "capture/mindspore/mindspore_framework.h"
+#include "capture/python/torch_framework.h"
 #include "capture/values/openmp_team.h"
 #include "convert.h"
 #include "engine/base/log.h"
@@ -22,8 +23,28 @@ namespace {
 using capture::Collector;
 using Names = std::vector<std::string>;
 
+// What a recording of MindSpore cannot do.
+Status CheckForMindSpore(const dump::Config& config) {
+  const auto refuse = [](const std::string& what, const std::string& hint) {
+    return Unsupported(what).Hint(hint);
+  };
+  if (config.task == Task::kFreeBenchmark || config.task == Task::kGradProbe ||
+      config.task == Task::kNanCheck) {
+    return refuse(
+        "on MindSpore, task is \"statistics\", \"tensor\", \"structure\" or "
+        "\"overflow_check\"",
+        "the other tasks are recorded with msprobe.pytorch");
+  }
+  if (config.level == Level::kL2) {
+    return refuse("level \"L2\" needs an Ascend device, and a kernel dump of its own",
+                  "use level \"L0\", \"L1\" or \"mix\"");
+  }
+  return Status::Ok();
+}
+
 void Configure(nb::handle config_path, nb::handle task, nb::handle dump_path, nb::handle level,
-               nb::handle step, const std::string& own_directory, std::optional<int> rank) {
+               nb::handle step, const std::string& own_directory, std::optional<int> rank,
+               std::string_view framework) {
   const std::string path = PathArgument("config_path", config_path).value_or("");
   const dump::ConfigOverrides overrides{TextArgument("task", task),
                                         PathArgument("dump_path", dump_path),
@@ -31,7 +52,8 @@ void Configure(nb::handle config_path, nb::handle task, nb::handle dump_path, nb
   auto watch = std::make_unique<dump::ConfigWatch>(path, overrides);
   dump::Config config = ValueOrRaise(dump::LoadConfig(path, overrides));
   RaiseIfError(capture::CheckPlaces(config, rank));
-  PrepareCapture(own_directory);
+  if (framework == "mindspore") RaiseIfError(CheckForMindSpore(config));
+  PrepareCapture(own_directory, framework);
   Collector::Get().Configure(std::move(config), std::move(watch));
 }
 
@@ -75,11 +97,15 @@ void Watch(nb::handle owner, const char* name, std::string_view kind) {
 
 }  // namespace
 
-void PrepareCapture(const std::string& own_directory) {
-  RaiseIfError(capture::TorchApi::Load());
-  capture::BorrowOpenMpTeam();
+void PrepareCapture(const std::string& own_directory, std::string_view framework) {
+  if (framework == "mindspore") {
+    RaiseIfError(capture::LoadMindSpore());
+  } else {
+    RaiseIfError(capture::LoadTorch());
+    capture::BorrowOpenMpTeam();
+    Collector::Get().stacks().HideModuleCalls();
+  }
   Collector::Get().stacks().HideDirectory(own_directory);
-  Collector::Get().stacks().HideModuleCalls();
   // A forked child (a DataLoader worker) shares our files: it must not write to them.
   static const int registered = ::pthread_atfork(nullptr, nullptr, [] {
     Collector::Get().Abandon();
@@ -93,6 +119,7 @@ void BindCapture(nb::module_& m) {
   const auto collector = []() -> Collector& { return Collector::Get(); };
   m.def("configure", &Configure, "config_path"_a.none(), "task"_a.none(), "dump_path"_a.none(),
         "level"_a.none(), "step"_a.none(), "own_directory"_a, "rank"_a = nb::none(),
+        "framework"_a = "pytorch",
         "Load the configuration; keyword arguments take precedence over the file.");
   m.def(
       "log",
@@ -185,6 +212,9 @@ void BindCapture(nb::module_& m) {
         if (PyFunction_Check(function.ptr())) capture::ModuleCalls::AddPatcher(function.ptr());
       },
       "function"_a, "A Python function that restores nn.Module.__call__.");
+  m.def(
+      "hide_code", [=](nb::handle code) { collector().stacks().HideCode(code.inc_ref().ptr()); },
+      "code"_a, "Leave the frames of this code object out of stacks.");
   m.def(
       "name_region",
       [=](nb::handle code, const char* region) {

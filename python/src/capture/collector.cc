@@ -5,6 +5,7 @@
 #include "capture/calls/module_calls.h"
 #include "capture/calls/optimizer_calls.h"
 #include "capture/provenance.h"
+#include "capture/python/framework.h"
 #include "capture/values/weights.h"
 #include "engine/base/log.h"
 #include "engine/base/text.h"
@@ -24,7 +25,8 @@ void Collector::Abandon() {
 
 void Collector::Configure(dump::Config config, std::unique_ptr<dump::ConfigWatch> watch) {
   for (const std::string& line : config.warnings) Log(LogLevel::kWarning, line);
-  run_.session = std::make_unique<dump::Session>(std::move(config));
+  run_.session =
+      std::make_unique<dump::Session>(std::move(config), std::string(Framework::Get().name));
   reload_.Watch(run_.session->config().dump_enable ? std::move(watch) : nullptr);
   if (!run_.session->enabled())
     Log(LogLevel::kInfo, "collection is off until the configuration says \"dump_enable\": true");
@@ -58,7 +60,8 @@ void Collector::ApplyConfig(bool goes_on) {
   const bool records_calls = !run_.session->disabled() && config.task != Task::kGradProbe;
   run_.modules_wanted = records_calls && RecordsModules(config);
   run_.apis_wanted = records_calls && (config.level == Level::kL1 || config.level == Level::kMix);
-  run_.optimizers_wanted = records_calls && RecordsOptimizers(config);
+  run_.optimizers_wanted =
+      records_calls && RecordsOptimizers(config) && Framework::Get().is_torch();
   run_.options.summary = config.summary;
   if (!goes_on) findings_.Forget();
   reference_.Configure();
@@ -98,9 +101,16 @@ Result<bool> Collector::Start(std::optional<int> rank, const NamedModels& models
   optimizers_.SetModels(models);
   optimizers_.SetStopped(false);
   // Where modules have no entries, as under level L1, only their names are needed.
-  const bool follows = !run_.modules_wanted && run_.config().extra_info && !run_.config().pkl &&
-                       !free_benchmark_.on();
+  // The same holds for the modules that have MindSpore's Primitives.
+  const bool has_callables = Framework::Get().callables != nullptr && run_.apis_wanted;
+  const bool follows = !run_.modules_wanted && !run_.config().pkl && !free_benchmark_.on() &&
+                       (run_.config().extra_info || has_callables);
   ModuleTree* tree = run_.modules_wanted ? &module_tree_ : follows ? &followed_ : nullptr;
+  if (tree != nullptr && has_callables) {
+    tree->TellOfCallables([this](PyObject* object, std::string_view attribute) {
+      ModuleCalls::WatchApi(object, apis_.OfObject(object, attribute));
+    });
+  }
   if (tree != nullptr && tree->empty()) {
     for (const auto& [prefix, model] : models) tree->AddModel(prefix, model);
   }
@@ -249,9 +259,9 @@ void Collector::WriteSignatures() {
   run_.session->WriteBeside("signatures.json", text + "\n}\n");
 }
 
-void Collector::OnGradient(PyObject* module, const std::string& parameter, PyObject* tensor) {
+void Collector::OnGradient(PyObject* module, const std::string& parameter, PyObject* gradient) {
   if (token_range_ && tokens_ <= token_range_->first) return;  // the range is still to come
-  Guarded([&] { parameter_gradients_.OnGradient(module, parameter, tensor); });
+  Guarded([&] { parameter_gradients_.OnGradient(module, parameter, gradient); });
 }
 
 void Collector::ForgetModules() {

@@ -92,7 +92,7 @@ class Collector final : public ParameterObserver {
   bool apis_wanted() const { return run_.apis_wanted; }
   bool optimizers_wanted() const { return run_.optimizers_wanted; }
 
-  void OnGradient(PyObject* module, const std::string& parameter, PyObject* tensor) override;
+  void OnGradient(PyObject* module, const std::string& parameter, PyObject* gradient) override;
 
  private:
   Collector() = default;

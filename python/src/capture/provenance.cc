@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "capture/python/framework.h"
 #include "capture/python/py_ref.h"
 #include "capture/values/tensor_access.h"
 #include "engine/base/file.h"
@@ -94,11 +95,34 @@ std::string RandomState(const PyRef& generator) {
 
 }  // namespace
 
-std::string ProvenanceJson() {
+namespace {
+
+void AddMindSpore(JsonObject* json) {
+  const PyRef mindspore = Loaded("mindspore");
+  const auto text = [&](const char* key, const PyRef& value) {
+    if (value && value.get() != Py_None) json->Text(key, StrOf(value.get()));
+  };
+  const auto setting = [&](const char* name) {
+    const PyRef function = Attribute(mindspore, "get_context");
+    PyRef value =
+        function ? PyRef::Steal(PyObject_CallFunction(function.get(), "s", name)) : PyRef();
+    ClearError();
+    return value;
+  };
+  text("mindspore", Attribute(mindspore, "__version__"));
+  text("numpy", Attribute(Loaded("numpy"), "__version__"));
+  text("device", setting("device_target"));
+  text("deterministic", setting("deterministic"));
+  const PyRef mode = setting("mode");
+  if (mode) json->Text("mode", PyLong_AsLong(mode.get()) == 0 ? "graph" : "pynative");
+  ClearError();
+  const PyRef seed = Call(mindspore, "get_seed");
+  if (seed && seed.get() != Py_None) json->Plain("seed", seed);
+}
+
+void AddTorch(JsonObject* out) {
+  JsonObject& json = *out;
   const PyRef torch = Loaded("torch");
-  JsonObject json;
-  const std::string_view version = Py_GetVersion();
-  json.Text("python", version.substr(0, version.find(' ')));
   const PyRef torch_version = Attribute(torch, "__version__");
   if (torch_version) json.Text("torch", StrOf(torch_version.get()));
   if (const PyRef numpy = Attribute(Loaded("numpy"), "__version__"))
@@ -115,6 +139,15 @@ std::string ProvenanceJson() {
   const PyRef generator = Attribute(torch, "default_generator");
   json.Plain("seed", Call(generator, "initial_seed"));
   json.Text("random_state", RandomState(generator));
+}
+
+}  // namespace
+
+std::string ProvenanceJson() {
+  JsonObject json;
+  const std::string_view version = Py_GetVersion();
+  json.Text("python", version.substr(0, version.find(' ')));
+  Framework::Get().is_torch() ? AddTorch(&json) : AddMindSpore(&json);
   static const std::string revision = dump::GitRevision(ScriptFolder());
   json.Text("git", revision);
   return json.Finish();

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "capture/collectives/collective_call.h"
+#include "capture/python/framework.h"
 #include "engine/base/text.h"
 #include "engine/model/names.h"
 
@@ -38,7 +39,7 @@ std::string ApiTable::Add(const std::string& prefix, PyObject* owner, const std:
     target = PyRef::Steal(PyObject_GetAttr(holder.get(), attribute.get()));
     if (!target) {
       ClearError();
-      return "this PyTorch does not have it";
+      return "this " + std::string(Framework::Get().title) + " does not have it";
     }
   }
   auto api = std::make_unique<Api>();
@@ -72,7 +73,7 @@ std::string ApiTable::Watch(PyObject* owner, const std::string& name, Api::Kind 
     target = PyRef::Steal(PyObject_GetAttr(owner, key.get()));
   }
   ClearError();
-  if (!target) return "this PyTorch does not have it";
+  if (!target) return "this " + std::string(Framework::Get().title) + " does not have it";
   if (Interposer::Find(target.get()) != nullptr) return "";  // it was added by an earlier start
   auto api = std::make_unique<Api>();
   api->kind = kind;
@@ -80,6 +81,16 @@ std::string ApiTable::Watch(PyObject* owner, const std::string& name, Api::Kind 
   std::string reason = Interposer::Add(owner, key.get(), target.get(), api.get());
   if (reason.empty()) apis_.push_back(std::move(api));
   return reason;
+}
+
+const Api* ApiTable::OfObject(PyObject* object, std::string_view attribute) {
+  std::string_view type = Py_TYPE(object)->tp_name;
+  type.remove_prefix(type.rfind('.') + 1);  // npos + 1 is 0
+  std::string name(attribute);
+  (name += '.') += type;
+  const Api*& api = of_objects_[name];
+  if (api == nullptr) api = New("Primitive", name, nullptr);
+  return api;
 }
 
 Api* ApiTable::New(const std::string& prefix, const std::string& name, PyObject* function) {

@@ -7,6 +7,7 @@
 
 #include <Python.h>
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -37,6 +38,8 @@ class ApiTable {
   // Adds a method or function that tells something about other calls: that an asynchronous one is
   // complete, that memory is new. Returns "" or why its calls are not seen.
   std::string Watch(PyObject* owner, const std::string& name, Api::Kind kind);
+  // The API "Primitive.conv2d.Conv2D." of objects of a class that modules have as this attribute.
+  const Api* OfObject(PyObject* object, std::string_view attribute);
   // Makes an Api of `function` (null: its parameters have no names) that the caller gives to the
   // interposer. It is never destroyed.
   Api* New(const std::string& prefix, const std::string& name, PyObject* function);
@@ -68,7 +71,8 @@ class ApiTable {
   };
   Recording* recording_;
   std::vector<std::unique_ptr<Api>> apis_;
-  std::map<std::string, Functions> functions_;  // by "Functional.dropout"
+  std::map<std::string, const Api*, std::less<>> of_objects_;  // by "conv2d.Conv2D"
+  std::map<std::string, Functions> functions_;                 // by "Functional.dropout"
   PyRef describe_;
   dump::ApiRules rules_;
 };

@@ -2,8 +2,10 @@
 
 #include <deque>
 #include <unordered_map>
+#include <utility>
 
 #include "capture/calls/interpose_function.h"
+#include "capture/calls/observe.h"
 
 namespace msprobe::capture {
 namespace {
@@ -12,6 +14,8 @@ namespace {
 // gone before static destructors run.
 std::unordered_map<PyTypeObject*, ternaryfunc>& types =
     *new std::unordered_map<PyTypeObject*, ternaryfunc>;
+// Object (an owned reference) -> the API that its calls are.
+std::unordered_map<PyObject*, const Api*>& apis = *new std::unordered_map<PyObject*, const Api*>;
 std::deque<ObservedFunction>& patchers = *new std::deque<ObservedFunction>;
 ModuleObserver* observer = nullptr;
 
@@ -28,12 +32,24 @@ PyObject* ModuleCalls::Call(PyObject* module, PyObject* args, PyObject* kwargs) 
   }
   const ternaryfunc original = it->second;
   if (observer == nullptr) return original(module, args, kwargs);
+  if (const auto api = apis.empty() ? apis.end() : apis.find(module); api != apis.end()) {
+    const CallArgs call{.positional = &PyTuple_GET_ITEM(args, 0),
+                        .count = PyTuple_GET_SIZE(args),
+                        .dict = kwargs,
+                        .callable = module};
+    return Observe(*api->second, call, [&] { return original(module, args, kwargs); });
+  }
   void* token = observer->EnterModule(
       module,
       {.positional = &PyTuple_GET_ITEM(args, 0), .count = PyTuple_GET_SIZE(args), .dict = kwargs});
   PyObject* result = original(module, args, kwargs);
   if (token != nullptr && observer != nullptr) observer->LeaveModule(token, module, result);
   return result;
+}
+
+void ModuleCalls::WatchApi(PyObject* object, const Api* api) {
+  if (apis.try_emplace(object, api).second) Py_INCREF(object);
+  Watch(Py_TYPE(object));
 }
 
 void ModuleCalls::Watch(PyTypeObject* type) {
@@ -47,6 +63,8 @@ void ModuleCalls::Forget() {
   Restore();
   for (const auto& [type, original] : types) Py_DECREF(type);
   types.clear();
+  // Moved out first: with the last reference to an object, code of the program may run.
+  for (const auto& [object, api] : std::exchange(apis, {})) Py_DECREF(object);
 }
 
 void ModuleCalls::AddPatcher(PyObject* function) {

@@ -26,6 +26,9 @@ class ModuleObserver {
 
 class ModuleCalls {
  public:
+  // The calls of this object, which is no module, are calls of an API: Interposer's observer sees
+  // them. Until Forget.
+  static void WatchApi(PyObject* object, const Api* api);
   // Calls of objects of exactly this type are seen, from the next Install on (or now, if installed).
   static void Watch(PyTypeObject* type);
   static void Forget();  // ends Watch for all types

@@ -9,7 +9,8 @@
 #include "capture/calls/module_calls.h"
 #include "capture/gradients/node_hooks.h"
 #include "capture/python/callable_type.h"
-#include "capture/python/torch_api.h"
+#include "capture/python/framework.h"
+#include "capture/python/torch_api.h"  // QuietTorch
 #include "capture/values/distributed_tensor.h"
 
 namespace msprobe::capture {
@@ -19,9 +20,6 @@ constexpr size_t kMaxNodes = 1 << 20;
 
 struct Names {
   PyObject* next_functions = PyUnicode_InternFromString("next_functions");
-  PyObject* sequence = PyUnicode_InternFromString("_sequence_nr");
-  PyObject* variable = PyUnicode_InternFromString("variable");
-  PyObject* detach = PyUnicode_InternFromString("detach");
 };
 const Names& names() {
   static const Names instance;
@@ -99,11 +97,8 @@ void AddShare(Pending& p, size_t slot, PyObject* gradient) {
       sum = AddShards(sum.get(), gradient);
       if (!sum) left = 0;  // the sum would need communication: the gradient is recorded as null
     } else {
-      // Detached, so that our addition is not part of the graph of backward(create_graph=True).
-      PyRef a = PyRef::Steal(PyObject_CallMethodNoArgs(sum.get(), names().detach));
-      PyRef b = PyRef::Steal(PyObject_CallMethodNoArgs(gradient, names().detach));
-      if (a && b) sum = PyRef::Steal(PyNumber_Add(a.get(), b.get()));
-      ClearError();
+      sum = Framework::Get().Sum(sum.get(), gradient);
+      if (!sum) left = 0;  // the gradient is recorded as null
     }
   }
   if (!sum) return;
@@ -188,38 +183,27 @@ void AddHook(PyObject* node, Task task) {
   }
 }
 
-uint64_t SequenceOf(PyObject* node) {
-  PyRef number = PyRef::Steal(PyObject_CallMethodNoArgs(node, names().sequence));
-  const uint64_t value = number ? PyLong_AsUnsignedLongLongMask(number.get()) : UINT64_MAX;
-  ClearError();
-  return value;
-}
-
 }  // namespace
 
 InputEdges::InputEdges(const std::vector<PyObject*>& tensors) : slots_(tensors.size()) {
-  const TorchApi& torch = TorchApi::Get();
+  const Framework& framework = Framework::Get();
   for (size_t i = 0; i < tensors.size(); ++i) {
-    if (!torch.RequiresGrad(tensors[i])) continue;
+    if (!framework.RequiresGrad(tensors[i])) continue;
     const QuietTorch quiet(tensors[i]);
-    PyRef node = PyRef::Steal(torch.grad_fn(tensors[i]));
+    PyRef node = framework.GradNode(tensors[i]);
     if (!node) {
-      ClearError();
+      edges_.push_back({PyRef(), 0, tensors[i], 0, i});
       continue;
     }
-    if (node.get() == Py_None) {
-      edges_.push_back({PyRef(), tensors[i], 0, i});
-      continue;
-    }
-    PyRef number = PyRef::Steal(torch.output_number(tensors[i]));
-    const int64_t output = number ? PyLong_AsLongLong(number.get()) : -1;
-    ClearError();
-    edges_.push_back({std::move(node), nullptr, output, i});
+    const uintptr_t key = framework.NodeKey(node.get());
+    edges_.push_back({std::move(node), key, nullptr, framework.OutputNumber(tensors[i]), i});
   }
-  if (torch.sequence_number != nullptr) {
-    PyRef number = PyRef::Steal(PyObject_CallNoArgs(torch.sequence_number));
-    if (number) first_sequence_ = PyLong_AsUnsignedLongLongMask(number.get());
-    ClearError();
+  first_sequence_ = framework.NextSequence();
+  if (first_sequence_ > 0 || framework.is_torch()) return;
+  // Not known. But the call's nodes are younger than those that made its inputs.
+  for (const Edge& edge : edges_) {
+    if (edge.node && !framework.IsLeafNode(edge.node.get()))
+      first_sequence_ = std::max(first_sequence_, framework.SequenceOf(edge.node.get()) + 1);
   }
 }
 
@@ -249,13 +233,14 @@ class GraphWalk {
   }
 
   bool IsInput(PyObject* node) const {
+    const uintptr_t key = framework_.NodeKey(node);
     return std::any_of(edges_.edges_.begin(), edges_.edges_.end(),
-                       [&](const auto& e) { return e.node.get() == node; });
+                       [&](const auto& e) { return e.node && e.key == key; });
   }
 
  private:
   bool See(const PyRef& node) {
-    if (!seen_.insert(node.get()).second) return false;
+    if (!seen_.insert(framework_.NodeKey(node.get())).second) return false;
     keep_.push_back(node);  // keeps the node's address from being reused while we compare addresses
     return true;
   }
@@ -275,30 +260,26 @@ class GraphWalk {
       PyObject* parent = PyTuple_GET_ITEM(edge, 0);
       if (parent == Py_None) continue;
       if (Match(parent, PyLong_AsLongLong(PyTuple_GET_ITEM(edge, 1)), i, &hits)) continue;
-      if (IsLeafNode(parent) || IsInput(parent)) continue;
+      if (framework_.IsLeafNode(parent) || IsInput(parent)) continue;
       PyRef below = PyRef::Borrow(parent);
-      if (SequenceOf(parent) >= edges_.first_sequence_ && See(below))
+      if (framework_.SequenceOf(parent) >= edges_.first_sequence_ && See(below))
         todo_.push_back(std::move(below));
     }
     for (const auto& hit : hits) ++pending_->edges_left[hit.second];
     return hits;
   }
 
-  static bool IsLeafNode(PyObject* node) {
-    return std::string_view(Py_TYPE(node)->tp_name).ends_with("AccumulateGrad");
-  }
-
   bool Match(PyObject* parent, int64_t number, Py_ssize_t position, Positions* hits) const {
     bool matched = false;
     PyRef leaf;
+    const uintptr_t key = framework_.NodeKey(parent);
     for (const auto& edge : edges_.edges_) {
       if (edge.node) {
-        if (edge.node.get() != parent || edge.number != number) continue;
+        if (edge.key != key || edge.number != number) continue;
       } else {
         if (!leaf) {
-          if (!IsLeafNode(parent)) continue;
-          leaf = PyRef::Steal(PyObject_GetAttr(parent, names().variable));
-          ClearError();
+          if (!framework_.IsLeafNode(parent)) continue;
+          leaf = framework_.TensorOfLeafNode(parent);
           if (!leaf) continue;
         }
         if (leaf.get() != edge.leaf) continue;
@@ -309,32 +290,33 @@ class GraphWalk {
     return matched;
   }
 
+  const Framework& framework_ = Framework::Get();
   const InputEdges& edges_;
   std::shared_ptr<Pending> pending_;
-  std::unordered_set<PyObject*> seen_;
+  std::unordered_set<uintptr_t> seen_;  // by Framework::NodeKey
   std::vector<PyRef> todo_, keep_;
 };
 
 bool ArmBackward(const InputEdges& edges, const std::vector<PyObject*>& outputs, GradientSink* sink,
                  int64_t step, std::string name, std::string parent) {
-  const TorchApi& torch = TorchApi::Get();
+  const Framework& framework = Framework::Get();
   struct Start {
     PyRef node;
+    uintptr_t key;
     Positions results;
   };
   std::vector<Start> starts;
   for (size_t j = 0; j < outputs.size(); ++j) {
-    if (!torch.RequiresGrad(outputs[j])) continue;
+    if (!framework.RequiresGrad(outputs[j])) continue;
     const QuietTorch quiet(outputs[j]);
-    PyRef node = PyRef::Steal(torch.grad_fn(outputs[j]));
-    PyRef number =
-        node && node.get() != Py_None ? PyRef::Steal(torch.output_number(outputs[j])) : PyRef();
-    ClearError();
-    if (!number) continue;
-    const Py_ssize_t position = PyLong_AsSsize_t(number.get());
-    auto known = std::find_if(starts.begin(), starts.end(),
-                              [&](const Start& s) { return s.node.get() == node.get(); });
-    if (known == starts.end()) known = starts.insert(starts.end(), Start{std::move(node), {}});
+    PyRef node = framework.GradNode(outputs[j]);
+    if (!node || framework.IsLeafNode(node.get())) continue;
+    const Py_ssize_t position = framework.OutputNumber(outputs[j]);
+    if (position < 0) continue;
+    const uintptr_t key = framework.NodeKey(node.get());
+    auto known =
+        std::find_if(starts.begin(), starts.end(), [&](const Start& s) { return s.key == key; });
+    if (known == starts.end()) known = starts.insert(starts.end(), Start{std::move(node), key, {}});
     known->results.emplace_back(position, j);
   }
   if (starts.empty()) return false;
@@ -354,7 +336,7 @@ bool ArmBackward(const InputEdges& edges, const std::vector<PyObject*>& outputs,
     Task task{.pending = pending, .when = NodeHooks::kBefore};
     for (const auto& edge : edges.edges_) {
       for (const auto& [position, j] : start.results) {
-        if (edge.node.get() == start.node.get() && edge.number == position) {
+        if (edge.node && edge.key == start.key && edge.number == position) {
           task.passed.emplace_back(position, edge.slot);
           ++pending->edges_left[edge.slot];
           break;
@@ -370,7 +352,7 @@ bool ArmBackward(const InputEdges& edges, const std::vector<PyObject*>& outputs,
     // One hook sees both sides. Except on the user's own autograd.Function, whose backward may
     // change the incoming gradients: there, a hook before the node sees them as they came.
     Task after{.pending = pending, .edges = std::move(own), .when = NodeHooks::kAfter};
-    if (torch.IsPythonNode(start.node.get())) {
+    if (framework.IsPythonNode(start.node.get())) {
       AddHook(start.node.get(), std::move(task));
     } else {
       after.results = std::move(task.results);
@@ -389,7 +371,9 @@ void FlushBackward() {
   }
 }
 
-void WatchBackward(bool on) { on ? NodeHooks::Install(&hook_type) : NodeHooks::Remove(); }
+void WatchBackward(bool on) {
+  on&& Framework::Get().is_torch() ? NodeHooks::Install(&hook_type) : NodeHooks::Remove();
+}
 
 bool InitBackward() {
   return ReadyCallableType<Hook>(&hook_type, "msprobe._engine.GradientHook", DeallocHook);

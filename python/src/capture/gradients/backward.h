@@ -1,8 +1,8 @@
 // Gradients of one call's outputs and inputs, without a change of the graph: no node is added, and
 // no tensor is held alive.
 //
-// Before the call, the edge of each input that requires grad is noted: (grad_fn, output number), or
-// the tensor itself if it is a leaf of the graph. After the call, the graph is walked from the
+// Before the call, the edge of each input that requires grad is noted: (the node that made it, output
+// number), or the tensor itself if it is a leaf of PyTorch's graph. After the call, the graph is walked from the
 // outputs' nodes down to those edges. The walk never goes past nodes that are older than the call. A
 // pre-hook on an output's node sees the gradient of that output. A hook on a node that has an
 // input's edge sees a share of the gradient of that input; the shares are added up.
@@ -62,7 +62,8 @@ class InputEdges {
   friend bool ArmBackward(const InputEdges&, const std::vector<PyObject*>&, GradientSink*, int64_t,
                           std::string, std::string);
   struct Edge {
-    PyRef node;  // grad_fn; null for a leaf
+    PyRef node;         // Framework::GradNode; null for a leaf of PyTorch
+    uintptr_t key = 0;  // of the node
     PyObject* leaf = nullptr;
     int64_t number = 0;
     size_t slot;  // position among the call's tensors

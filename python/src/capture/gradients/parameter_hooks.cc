@@ -6,12 +6,15 @@
 
 #include "capture/calls/interpose.h"
 #include "capture/python/callable_type.h"
+#include "capture/python/framework.h"
 #include "capture/python/py_ref.h"
 #include "capture/python/torch_api.h"
 
 namespace msprobe::capture {
 namespace {
 
+// Is called with the parameter, whose attribute `grad` is the gradient; by frameworks other than
+// PyTorch with the gradient itself.
 struct Hook {
   PyObject_HEAD vectorcallfunc call;
   PyObject* module;
@@ -24,19 +27,35 @@ PyTypeObject hook_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 
 // A hook of ours that is registered. From PyTorch 2.1 on: the parameter's dict of hooks, and our
 // hook, which is the key and the value in it. Before: the node that accumulates the gradient, which
-// lives only as long as somebody holds a reference to it, and the handle of our hook.
+// lives only as long as somebody holds a reference to it, and the handle of our hook. Of another
+// framework: what its HookParameter returned.
 struct HeldHook {
-  PyRef hooks, hook, node, handle;
+  PyRef hooks, hook, node, handle, of_framework;
 };
 // Never destroyed: at exit the interpreter is gone before static destructors run.
 std::vector<HeldHook>& places = *new std::vector<HeldHook>;
+
+// Null when it has none.
+PyRef GradientOf(PyObject* parameter) {
+  const TorchApi& torch = TorchApi::Get();
+  const Interposer::Pause pause;
+  const QuietTorch quiet;
+  PyRef gradient =
+      PyRef::Steal(torch.IsPlainTensor(parameter) ? torch.grad(parameter)
+                                                  : PyObject_GetAttrString(parameter, "grad"));
+  ClearError();
+  return gradient && gradient.get() != Py_None ? std::move(gradient) : PyRef();
+}
 
 PyObject* CallHook(PyObject* self, PyObject* const* args, size_t nargsf, PyObject*) {
   auto* hook = reinterpret_cast<Hook*>(self);
   if (PyVectorcall_NARGS(nargsf) > 0) {
     const PyRef keep = PyRef::Borrow(self);  // collection may end meanwhile
-    PyObject* parameter = hook->parameter != nullptr ? hook->parameter : args[0];
-    hook->observer->OnGradient(hook->module, *hook->name, parameter);
+    if (!Framework::Get().is_torch()) {
+      if (args[0] != Py_None) hook->observer->OnGradient(hook->module, *hook->name, args[0]);
+    } else if (const PyRef gradient = GradientOf(hook->parameter ? hook->parameter : args[0])) {
+      hook->observer->OnGradient(hook->module, *hook->name, gradient.get());
+    }
   }
   Py_RETURN_NONE;
 }
@@ -95,7 +114,7 @@ bool AddToNode(PyObject* parameter, PyRef hook) {
            : PyRef();
   ClearError();
   if (!handle) return false;
-  places.push_back({.hooks = {}, .hook = {}, .node = std::move(node), .handle = std::move(handle)});
+  places.push_back({.node = std::move(node), .handle = std::move(handle)});
   return true;
 }
 
@@ -111,6 +130,12 @@ bool ParameterHooks::Add(PyObject* parameter, PyObject* module, const std::strin
   static PyObject* const attribute = PyUnicode_InternFromString("_post_accumulate_grad_hooks");
   const QuietTorch quiet(parameter);  // a lazy module's parameter answers for itself
   PyRef hook = NewHook(module, name, observer);
+  if (!Framework::Get().is_torch()) {
+    PyRef handle = hook ? Framework::Get().HookParameter(parameter, hook.get()) : PyRef();
+    if (!handle) return false;
+    places.push_back({.of_framework = std::move(handle)});
+    return true;
+  }
   PyRef hooks = PyRef::Steal(PyObject_GetAttr(parameter, attribute));
   if (hook && !hooks) {
     ClearError();
@@ -125,13 +150,15 @@ bool ParameterHooks::Add(PyObject* parameter, PyObject* module, const std::strin
     ClearError();
     return false;
   }
-  places.push_back({.hooks = std::move(hooks), .hook = std::move(hook), .node = {}, .handle = {}});
+  places.push_back({.hooks = std::move(hooks), .hook = std::move(hook)});
   return true;
 }
 
 void ParameterHooks::RemoveAll() {
   for (const auto& place : std::exchange(places, {})) {
-    if (place.handle) {
+    if (place.of_framework) {
+      Framework::Get().UnhookParameter(place.of_framework.get());
+    } else if (place.handle) {
       PyRef::Steal(PyObject_CallMethod(place.handle.get(), "remove", nullptr));
       ClearError();
     } else if (PyObject_DelItem(place.hooks.get(), place.hook.get()) != 0) {

@@ -14,8 +14,8 @@ namespace msprobe::capture {
 class ParameterObserver {
  public:
   virtual ~ParameterObserver() = default;
-  // The gradient of `parameter`, which `module` has under `name`, is complete.
-  virtual void OnGradient(PyObject* module, const std::string& name, PyObject* parameter) = 0;
+  // The gradient of the parameter that `module` has under `name` is complete.
+  virtual void OnGradient(PyObject* module, const std::string& name, PyObject* gradient) = 0;
 };
 
 class ParameterHooks {

@@ -5,7 +5,8 @@
 
 #include "capture/calls/interpose.h"
 #include "capture/calls/module_calls.h"
-#include "capture/python/torch_api.h"
+#include "capture/python/framework.h"
+#include "capture/python/torch_api.h"  // QuietTorch
 #include "engine/base/log.h"
 
 namespace msprobe::capture {
@@ -44,6 +45,7 @@ std::vector<std::pair<PyRef, PyRef>> Items(const PyRef& mapping) {
 
 // Whether the class overrides named_modules().
 bool NamesModules(PyTypeObject* type) {
+  if (!Framework::Get().is_torch()) return false;
   static PyObject* const name = PyUnicode_InternFromString("named_modules");
   static PyObject* const usual = [] {
     const PyRef torch_nn = PyRef::Steal(PyImport_ImportModule("torch.nn"));
@@ -58,7 +60,7 @@ bool NamesModules(PyTypeObject* type) {
 }  // namespace
 
 PyRef ModuleTree::ParametersOf(PyObject* module) {
-  static PyObject* const name = PyUnicode_InternFromString("_parameters");
+  static PyObject* const name = PyUnicode_InternFromString(Framework::Get().parameters);
   PyRef parameters = OwnAttribute(module, name);
   ClearError();
   return parameters;
@@ -86,11 +88,21 @@ void ModuleTree::FindWrapper() {
 void ModuleTree::AddModel(const std::string& prefix, PyObject* model) {
   FindWrapper();
   models_.emplace_back(PyRef::Borrow(model), prefix);
+  AddCallables(model);
   AddBelow(model, prefix, model);
 }
 
+void ModuleTree::AddCallables(PyObject* module) {
+  if (!on_callable_ || Framework::Get().callables == nullptr) return;
+  static PyObject* const callables = PyUnicode_InternFromString(Framework::Get().callables);
+  for (const auto& [name, object] : Items(OwnAttribute(module, callables))) {
+    if (object.get() != Py_None) on_callable_(object.get(), Utf8(name.get()));
+  }
+  ClearError();
+}
+
 void ModuleTree::AddBelow(PyObject* module, const std::string& prefix, PyObject* model) {
-  static PyObject* const modules = PyUnicode_InternFromString("_modules");
+  static PyObject* const modules = PyUnicode_InternFromString(Framework::Get().children);
   if (NamesModules(Py_TYPE(module))) return AddNamed(module, prefix, model);
   for (const auto& [key, child] : Items(OwnAttribute(module, modules))) {
     if (child.get() == Py_None || child.get() == model) continue;
@@ -137,11 +149,12 @@ bool ModuleTree::AddOne(PyObject* module, const std::string& name) {
     ModuleCalls::Watch(reinterpret_cast<PyTypeObject*>(later));
   std::string_view type_name = type->tp_name;
   type_name.remove_prefix(type_name.rfind('.') + 1);  // npos + 1 is 0
-  known.stem = "Module.";
+  known.stem = Framework::Get().module_prefix;
   ((known.stem += name) += '.') += type_name;
   known.stem += '.';
   known.forward_counter = counters_->Of(known.stem + "forward");
   known.gradient_counter = counters_->Of(known.stem + "parameters_grad");
+  AddCallables(module);
   if (observer_ == nullptr) return true;
   for (const auto& [key, parameter] : Items(ParametersOf(module)))
     AddParameter(&known, module, key.get(), parameter.get());
@@ -150,7 +163,8 @@ bool ModuleTree::AddOne(PyObject* module, const std::string& name) {
 
 void ModuleTree::AddParameter(NamedModule* known, PyObject* module, PyObject* name,
                               PyObject* parameter) {
-  if (!TorchApi::Get().IsTensor(parameter) || !TorchApi::Get().RequiresGrad(parameter)) return;
+  const Framework& framework = Framework::Get();
+  if (!framework.IsTensor(parameter) || !framework.ParameterRequiresGrad(parameter)) return;
   std::string text(Utf8(name));
   if (!ParameterHooks::Add(parameter, module, text, observer_) &&
       !std::exchange(said_no_hooks_, true))

@@ -10,9 +10,12 @@
 
 #include <Python.h>
 
+#include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "capture/gradients/parameter_hooks.h"
@@ -23,17 +26,23 @@ namespace msprobe::capture {
 
 struct NamedModule {
   std::string name;  // "encoder.ln"
-  std::string stem;  // "Module.encoder.ln.LayerNorm."; "": only the modules inside are recorded
+  std::string
+      stem;  // "Module.encoder.ln.LayerNorm.", "Cell.fc.Dense."; "": only the modules inside are recorded
   uint32_t forward_counter = 0, gradient_counter = 0;
   std::vector<std::string> parameters;  // those that expect a gradient
 };
 
 class ModuleTree {
  public:
+  // Told of each object of a module whose calls are calls of an API, as MindSpore's Primitives are:
+  // the object, and the attribute under which the module has it.
+  using OnCallable = std::function<void(PyObject* object, std::string_view attribute)>;
+
   // `observer` is told of gradients of parameters; null: only the names of modules are needed.
   ModuleTree(CounterNames* counters, ParameterObserver* observer)
       : counters_(counters), observer_(observer) {}
 
+  void TellOfCallables(OnCallable on_callable) { on_callable_ = std::move(on_callable); }
   // Adds all modules inside `model`, but not the model itself. `prefix`: "0." for the first of a list
   // of models.
   void AddModel(const std::string& prefix, PyObject* model);
@@ -60,11 +69,13 @@ class ModuleTree {
   void AddBelow(PyObject* module, const std::string& prefix, PyObject* model);
   void FindWrapper();
   bool AddOne(PyObject* module, const std::string& name);
+  void AddCallables(PyObject* module);
   void AddNamed(PyObject* module, const std::string& prefix, PyObject* model);
   void AddParameter(NamedModule* known, PyObject* module, PyObject* name, PyObject* parameter);
 
   CounterNames* counters_;
   ParameterObserver* observer_;
+  OnCallable on_callable_;
   std::unordered_map<PyObject*, NamedModule> modules_;
   std::vector<PyRef> order_;                           // keeps the keys alive
   std::vector<std::pair<PyRef, std::string>> models_;  // and their prefixes

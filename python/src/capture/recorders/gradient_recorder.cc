@@ -3,7 +3,8 @@
 #include <utility>
 
 #include "capture/calls/interpose.h"
-#include "capture/python/torch_api.h"
+#include "capture/python/framework.h"
+#include "capture/python/torch_api.h"  // QuietTorch
 #include "engine/model/names.h"
 
 namespace msprobe::capture {
@@ -37,7 +38,7 @@ Gradient GradientRecorder::Compose(const std::string& call, bool is_input, size_
                                    PyObject* gradient) {
   const dump::DataMode& mode = recording_->session->filter().data_mode;
   if (!(is_input ? mode.backward_input : mode.backward_output) || !recording_->records_values() ||
-      !TorchApi::Get().IsTensor(gradient))
+      !Framework::Get().IsTensor(gradient))
     return nullptr;
   const BackwardCall* arrived = BackwardCallOf(call);
   if (arrived != nullptr && !arrived->wanted) return nullptr;
@@ -46,7 +47,8 @@ Gradient GradientRecorder::Compose(const std::string& call, bool is_input, size_
   const QuietTorch quiet;
   std::string file;
   if (recording_->Stores(name))
-    file = SafeFileName(name + (is_input ? ".input." : ".output.") + std::to_string(index), ".pt");
+    file = SafeFileName(name + (is_input ? ".input." : ".output.") + std::to_string(index),
+                        Framework::Get().tensor_suffix);
   Nonfinite nonfinite;
   std::vector<HeldTensor> held;
   EntryStyle style = recording_->StyleOf(name, !is_input);

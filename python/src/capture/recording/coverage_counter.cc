@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "capture/calls/call_place.h"
+#include "capture/python/framework.h"
 
 namespace msprobe::capture {
 namespace {
@@ -50,7 +51,8 @@ void CoverageCounter::Start(bool modules_only) {
     problem_ = "only the first recorded step is";
     return;
   }
-  problem_ = DispatchCount::Install(modules_only);
+  problem_ = Framework::Get().is_torch() ? DispatchCount::Install(modules_only)
+                                         : "operators of MindSpore are not counted";
   counts_ = problem_.empty();
 }
 

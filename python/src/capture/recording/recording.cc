@@ -1,6 +1,7 @@
 #include "capture/recording/recording.h"
 
-#include "capture/python/torch_api.h"
+#include "capture/python/framework.h"
+#include "capture/values/framework_tensor.h"
 #include "capture/values/numpy_array.h"
 #include "capture/values/tensor_access.h"
 #include "engine/dump/read/source_line.h"
@@ -12,7 +13,8 @@ namespace {
 std::string_view ValueOfFile(std::string_view file, std::string_view entry) {
   if (file.starts_with(entry) && file.size() > entry.size() + 1)
     file.remove_prefix(entry.size() + 1);
-  if (file.ends_with(".pt")) file.remove_suffix(3);
+  const std::string_view suffix = Framework::Get().tensor_suffix;
+  if (file.ends_with(suffix)) file.remove_suffix(suffix.size());
   return file;
 }
 
@@ -47,8 +49,9 @@ bool Recording::StoreHeld(const HeldTensor& held) {
     return access.readable() && MeasureTensor(access.view()).fingerprint == held.fingerprint &&
            session->Store(held.file, access.view());
   };
-  return TorchApi::Get().IsTensor(held.value.get()) ? store(TensorAccess(held.value.get()))
-                                                    : store(NumpyArray(held.value.get()));
+  PyObject* const value = held.value.get();
+  if (!Framework::Get().IsTensor(value)) return store(NumpyArray(value));
+  return Framework::Get().is_torch() ? store(TensorAccess(value)) : store(FrameworkTensor(value));
 }
 
 void Recording::StoreAll(const std::vector<HeldTensor>& all, Entry* entry) {

@@ -6,7 +6,7 @@
 
 #include "capture/calls/interpose.h"
 #include "capture/gradients/backward.h"
-#include "capture/python/torch_api.h"
+#include "capture/python/framework.h"
 #include "engine/base/log.h"
 #include "engine/model/names.h"
 
@@ -57,7 +57,7 @@ bool CanSave(PyObject* value, int depth = 0) {
     }
     return true;
   }
-  return TorchApi::Get().IsTensor(value) || PyLong_Check(value) || PyFloat_Check(value) ||
+  return Framework::Get().IsTensor(value) || PyLong_Check(value) || PyFloat_Check(value) ||
          PyUnicode_Check(value);
 }
 
@@ -78,7 +78,7 @@ void Describe(PyObject* value, const std::string& path, Structure* structure, Sa
       Describe(PySequence_Fast_GET_ITEM(value, i), fmt::format("{}.{}", path, i),
                &structure->parts.emplace_back(), saved, tensors);
     }
-  } else if (TorchApi::Get().IsTensor(value) && TorchApi::Get().RequiresGrad(value)) {
+  } else if (Framework::Get().IsTensor(value) && Framework::Get().RequiresGrad(value)) {
     structure->kind = Structure::kGradient;
     structure->tensor = saved->tensors.size();
     saved->tensors.push_back({.path = path, .gradient = nullptr, .handle = PyRef()});
@@ -199,7 +199,8 @@ void DebugSaves::OnGradient(SavedGradients* saved, size_t index, PyObject* gradi
   const Interposer::Pause pause;
   if (!start_(saved->rank)) return;  // starts again, in case stop() was called since
   std::string file;
-  if (recording_->Stores(saved->name)) file = SafeFileName(saved->name + waiting.path, ".pt");
+  if (recording_->Stores(saved->name))
+    file = SafeFileName(saved->name + waiting.path, Framework::Get().tensor_suffix);
   ValueOptions options = recording_->options;
   options.device = nullptr;
   waiting.gradient = std::make_unique<TensorValue>(

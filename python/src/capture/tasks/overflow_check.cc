@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "capture/python/framework.h"
 #include "engine/base/log.h"
 #include "engine/model/names.h"
 
@@ -98,8 +99,9 @@ void OverflowCheck::CheckParameter(const NamedModule& module, const std::string&
   if (!recording_->session->filter().WantsEntry(name)) return;
   std::vector<HeldTensor> held;
   Nonfinite nonfinite;
-  TensorValue value = RecordTensor(gradient, recording_->options, {.store = true, .held = &held},
-                                   SafeFileName(name + "." + parameter, ".pt"), &nonfinite);
+  TensorValue value = RecordTensor(
+      gradient, recording_->options, {.store = true, .held = &held},
+      SafeFileName(name + "." + parameter, Framework::Get().tensor_suffix), &nonfinite);
   if (!nonfinite.any() || std::exchange(nonfinite_gradients_, true)) return;
   Entry entry;
   entry.Begin(name);

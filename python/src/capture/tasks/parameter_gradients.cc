@@ -1,26 +1,22 @@
 #include "capture/tasks/parameter_gradients.h"
 
 #include "capture/calls/interpose.h"
+#include "capture/python/framework.h"
 #include "capture/python/torch_api.h"
 #include "engine/model/names.h"
 
 namespace msprobe::capture {
 
 void ParameterGradients::OnGradient(PyObject* module, const std::string& parameter,
-                                    PyObject* tensor) {
+                                    PyObject* gradient) {
   const NamedModule* known = modules_->Find(module);
   if (known == nullptr || !recording_->session->collecting() ||
       !recording_->session->filter().data_mode.backward() || !recording_->records_values())
     return;
   const Interposer::Pause pause;
   const QuietTorch quiet;
-  const PyRef gradient =
-      PyRef::Steal(TorchApi::Get().IsPlainTensor(tensor) ? TorchApi::Get().grad(tensor)
-                                                         : PyObject_GetAttrString(tensor, "grad"));
-  ClearError();
-  if (!gradient || gradient.get() == Py_None) return;
   if (recording_->looks_for_overflow())
-    return overflow_->CheckParameter(*known, parameter, gradient.get());
+    return overflow_->CheckParameter(*known, parameter, gradient);
   Arrived& arrived = arrived_[module];
   if (arrived.gradients.count(parameter) > 0) Write(*known, &arrived);
   if (arrived.gradients.empty())
@@ -29,10 +25,9 @@ void ParameterGradients::OnGradient(PyObject* module, const std::string& paramet
                          "parameters_grad", true);
   std::string file;
   if (recording_->Stores(arrived.entry))
-    file = SafeFileName(arrived.entry + "." + parameter, ".pt");
-  arrived.gradients[parameter] =
-      RecordTensor(gradient.get(), recording_->options,
-                   recording_->StyleOf(arrived.entry, /*is_output=*/true), file);
+    file = SafeFileName(arrived.entry + "." + parameter, Framework::Get().tensor_suffix);
+  arrived.gradients[parameter] = RecordTensor(
+      gradient, recording_->options, recording_->StyleOf(arrived.entry, /*is_output=*/true), file);
   if (arrived.gradients.size() == known->parameters.size()) Write(*known, &arrived);
 }
 

@@ -19,8 +19,8 @@ class ParameterGradients {
   ParameterGradients(Recording* recording, ModuleTree* modules, OverflowCheck* overflow)
       : recording_(recording), modules_(modules), overflow_(overflow) {}
 
-  // The gradient of `tensor`, the module's parameter of this name, is complete.
-  void OnGradient(PyObject* module, const std::string& parameter, PyObject* tensor);
+  // The gradient of the module's parameter of this name is complete.
+  void OnGradient(PyObject* module, const std::string& parameter, PyObject* gradient);
   void WriteAll();  // at stop: records entries of which some gradients have come
   void Forget() { arrived_.clear(); }
 

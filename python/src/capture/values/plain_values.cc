@@ -2,6 +2,7 @@
 #include <optional>
 #include <vector>
 
+#include "capture/python/framework.h"
 #include "capture/python/process_group.h"
 #include "capture/python/py_ref.h"
 #include "capture/python/torch_api.h"
@@ -44,7 +45,7 @@ void ValueWriter::Value(PyObject* value, int depth) {
   // The common types first; type checks by pointer cost nothing.
   if (value == nullptr || value == Py_None || depth > kMaxDepth) {
     entry_.Null();
-  } else if (TorchApi::Get().IsTensor(value)) {
+  } else if (Framework::Get().IsTensor(value)) {
     WriteTensor(value);
   } else if (PyBool_Check(value)) {
     entry_.Bool("bool", value == Py_True);
@@ -180,10 +181,8 @@ void ValueWriter::OtherValue(PyObject* value, int depth) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); ++i)
       extents.push_back(IntOf(PyTuple_GET_ITEM(value, i)));
     entry_.Ints("torch.Size", extents);
-  } else if (type == torch.dtype) {
-    entry_.String("torch.dtype", StrOf(value));
-  } else if (type == torch.device) {
-    entry_.String("torch.device", StrOf(value));
+  } else if (const auto known = Framework::Get().Describe(value)) {
+    entry_.String(known->first, known->second);
   } else if (type == torch.memory_format) {
     std::string text = StrOf(value);
     if (text.starts_with("torch.")) text.erase(0, 6);

@@ -1,9 +1,11 @@
 #include "capture/values/value_writer.h"
 
+#include "capture/python/framework.h"
 #include "capture/python/py_ref.h"
 #include "capture/python/torch_api.h"
 #include "capture/values/device_stats.h"
 #include "capture/values/distributed_tensor.h"
+#include "capture/values/framework_tensor.h"
 #include "capture/values/numpy_array.h"
 #include "capture/values/tensor_access.h"
 #include "capture/values/unwritten_memory.h"
@@ -48,11 +50,11 @@ void Describe(const Access& access, const ValueOptions& options, EntryStyle styl
   value->with_statistics = options.numbers && options.summary.statistics;
   value->with_fingerprint = options.numbers && !options.for_pkl;
   value->with_counts = (value->with_statistics && !options.for_pkl) || style.locate;
+  if constexpr (requires { access.unreadable(); }) value->unreadable = access.unreadable();
   if constexpr (requires { access.device_mesh(); }) {
     value->device_mesh = access.device_mesh();
     value->placements = access.placements();
     value->vmap = access.batch_dims();
-    value->unreadable = access.unreadable();
     if (ticket >= 0) {
       value->numbers = TensorValue::Numbers::kDeferred;
       value->ticket = ticket;
@@ -110,19 +112,37 @@ kernels::Stats MeasureTensor(const TensorView& view, kernels::Checksum checksum)
                      [&](ThreadPool* pool) { return kernels::ComputeStats(view, pool, checksum); });
 }
 
-TensorValue RecordTensor(PyObject* tensor, const ValueOptions& options, EntryStyle style,
+namespace {
+
+// What RecordTensor does once the tensor can be accessed.
+template <typename Access>
+TensorValue RecordAccess(const Access& access, int64_t ticket, PyObject* tensor,
+                         const ValueOptions& options, EntryStyle style,
                          const std::string& file_name, Nonfinite* nonfinite) {
-  TensorAccess access(tensor, file_name.empty() ? FetchFor(options, style) : Fetch::kAlways);
-  const int64_t ticket = TicketFor(&access, options, style);
-  if (options.slicer != nullptr) access.Slice(*options.slicer);
   TensorValue value;
   Describe(access, options, style, ticket, &value);
   if (nonfinite != nullptr && value.numbers == TensorValue::Numbers::kHere)
     nonfinite->Add(value.stats);
-  value.requires_grad = TorchApi::Get().RequiresGrad(tensor);
   if (!file_name.empty() && access.readable())
     value.file =
         Keep(tensor, access.view(), value.stats, options, style, file_name) ? file_name : "-1";
+  return value;
+}
+
+}  // namespace
+
+TensorValue RecordTensor(PyObject* tensor, const ValueOptions& options, EntryStyle style,
+                         const std::string& file_name, Nonfinite* nonfinite) {
+  if (!Framework::Get().is_torch()) {
+    FrameworkTensor access(tensor);
+    if (options.slicer != nullptr) access.Slice(*options.slicer);
+    return RecordAccess(access, -1, tensor, options, style, file_name, nonfinite);
+  }
+  TensorAccess access(tensor, file_name.empty() ? FetchFor(options, style) : Fetch::kAlways);
+  const int64_t ticket = TicketFor(&access, options, style);
+  if (options.slicer != nullptr) access.Slice(*options.slicer);
+  TensorValue value = RecordAccess(access, ticket, tensor, options, style, file_name, nonfinite);
+  value.requires_grad = TorchApi::Get().RequiresGrad(tensor);
   return value;
 }
 
@@ -223,6 +243,11 @@ void ValueWriter::WriteTensor(PyObject* tensor) {
     entry_.Null();
     return;
   }
+  if (!Framework::Get().is_torch()) {
+    FrameworkTensor access(tensor);
+    if (options_.slicer != nullptr) access.Slice(*options_.slicer);
+    return Measure(access, tensor, /*requires_grad=*/std::nullopt, /*ticket=*/-1);
+  }
   TensorAccess access(tensor, FetchFor(options_, style_));
   const int64_t ticket = TicketFor(&access, options_, style_);
   if (options_.slicer != nullptr) access.Slice(*options_.slicer);
@@ -233,7 +258,8 @@ template <typename Access>
 void ValueWriter::Measure(const Access& access, PyObject* value, std::optional<bool> requires_grad,
                           int64_t ticket) {
   std::string file;
-  if (style_.store && access.readable()) file = entry_.TensorFileName();
+  if (style_.store && access.readable())
+    file = entry_.TensorFileName(Framework::Get().tensor_suffix);
   TensorValue& tensor = entry_.AddTensor();
   Describe(access, options_, style_, ticket, &tensor);
   if (tensor.numbers == TensorValue::Numbers::kHere) nonfinite_.Add(tensor.stats);

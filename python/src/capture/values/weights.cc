@@ -1,6 +1,7 @@
 #include "capture/values/weights.h"
 
 #include "capture/calls/interpose.h"
+#include "capture/python/framework.h"
 #include "capture/python/py_ref.h"
 #include "capture/values/value_writer.h"
 #include "engine/base/text.h"
@@ -10,8 +11,9 @@ namespace msprobe::capture {
 
 void WeightsText::Add(std::string_view prefix, PyObject* model) {
   const Interposer::Pause pause;
-  AddNamed(prefix, model, "named_parameters");
-  AddNamed(prefix, model, "named_buffers");
+  const Framework& framework = Framework::Get();
+  AddNamed(prefix, model, framework.named_parameters);
+  if (framework.named_buffers != nullptr) AddNamed(prefix, model, framework.named_buffers);
   ClearError();
 }
 

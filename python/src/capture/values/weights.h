@@ -15,7 +15,7 @@ namespace msprobe::capture {
 
 class WeightsText {
  public:
-  // Every parameter and buffer of `model`, a torch.nn.Module, once. Never leaves a Python error
+  // Every parameter and buffer of `model`, a torch.nn.Module or mindspore.nn.Cell, once. Never leaves a Python error
   // set.
   void Add(std::string_view prefix, PyObject* model);
   std::string Finish() { return text_ + "\n}\n"; }
