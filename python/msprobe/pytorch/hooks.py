@@ -11,6 +11,7 @@ import types
 import torch
 
 from msprobe import ConfigError, UsageError, _engine
+from msprobe.core.debugger import named_roots
 from msprobe.pytorch import custom_apis, optimizers, signatures
 from msprobe.pytorch.process import rank
 
@@ -122,16 +123,9 @@ def _watch_tracing():
         _engine.watch(frames, name, "trace")
 
 
-def _named_roots(model):
-    """(prefix of names, root) of a model or a list of models."""
-    if isinstance(model, (list, tuple)):
-        return [(f"{index}.", root) for index, root in enumerate(model)]
-    return [("", model)]
-
-
 def check_model(model):
     """Raise for anything but a module or a list of modules."""
-    roots = _named_roots(model)
+    roots = named_roots(model)
     for _, root in roots or [("", model)]:
         if not isinstance(root, torch.nn.Module) or isinstance(root, torch.jit.ScriptModule):
             raise UsageError(
@@ -147,7 +141,7 @@ def monitor(model):
     if not hasattr(torch_optimizers, "register_optimizer_step_post_hook"):
         raise UsageError(f"monitor; expected PyTorch 2.0 or later, found {torch.__version__}")
     check_model(model)
-    _engine.watch_gradients(_named_roots(model))
+    _engine.watch_gradients(named_roots(model))
     if not _optimizers_hooked:
         torch_optimizers.register_optimizer_step_pre_hook(_optimizer_begins)
         torch_optimizers.register_optimizer_step_post_hook(_optimizer_ends)
@@ -253,7 +247,7 @@ def _begin(model, rank_id):
         _places_added = True
     if _engine.optimizers_wanted():
         optimizers.add()
-    models = [] if model is None else _named_roots(model)
+    models = [] if model is None else named_roots(model)
     if _engine.start(rank() if rank_id is None else rank_id, models):
         _hear_of_modules(_engine.modules_wanted())
 

@@ -4,7 +4,7 @@ import os
 
 import torch
 
-PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep  # ours
+from msprobe.core.debugger import PACKAGE  # noqa: F401
 
 
 def rank():

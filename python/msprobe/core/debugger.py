@@ -1,0 +1,179 @@
+"""What PrecisionDebugger is for every framework: one object, a configuration, steps."""
+
+import atexit
+import contextlib
+import functools
+import os
+import threading
+
+from msprobe import UsageError, _engine
+
+PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep  # our files
+
+lock = threading.RLock()
+
+
+def _renew_lock():
+    global lock
+    lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)  # another thread of the parent may have held it
+
+
+def method(function):
+    """A method of the class: one thread at a time, once there is a debugger."""
+
+    @functools.wraps(function)
+    def locked(cls, *args, **kwargs):
+        with lock:
+            if cls.instance is None:
+                raise UsageError(
+                    "expected PrecisionDebugger(...) to be constructed first; add "
+                    "`debugger = PrecisionDebugger()` before the loop"
+                )
+            return function(cls, *args, **kwargs)
+
+    return classmethod(locked)
+
+
+def _is_count(value):
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def check_start(token_range, rank_id):
+    """Raise for wrong arguments of start()."""
+    if token_range is not None:
+        pair = list(token_range) if isinstance(token_range, (list, tuple)) else []
+        if len(pair) != 2 or not all(map(_is_count, pair)) or pair[0] > pair[1]:
+            raise UsageError(
+                "start: token_range; expected [first, last], two ascending numbers of 0 or more, "
+                f" found {token_range!r}"
+            )
+    if rank_id is not None and not _is_count(rank_id):
+        raise UsageError(f"start: rank_id; expected a number of 0 or more, found {rank_id!r}")
+
+
+def named_roots(model):
+    """(prefix of names, root) of a model or a list of models."""
+    if isinstance(model, (list, tuple)):
+        return [(f"{index}.", root) for index, root in enumerate(model)]
+    return [("", model)]
+
+
+def _is_steps(value):
+    """Whether the fifth argument is a step list, as msprobe 26 has it there, and no model."""
+    elements = value if isinstance(value, (list, tuple)) else [value]
+    return all(isinstance(element, (int, str)) for element in elements)
+
+
+def _same(value, other):
+    """Whether two arguments are equal; modules and lists of modules are compared by identity."""
+    if isinstance(value, (list, tuple)) and isinstance(other, (list, tuple)):
+        return len(value) == len(other) and all(map(_same, value, other))
+    return value is other or (type(value) is type(other) and value == other)
+
+
+class Debugger:
+    """The base of each framework's PrecisionDebugger, which has the documentation.
+
+    A framework gives ``framework``, ``_check_model``, ``_rank``, ``start``, ``stop``, ``step`` and
+    ``_end``.
+    """
+
+    framework = None  # as the header of dump.json names it
+    instance = None  # the debugger of this process, when it is constructed
+    _model = None
+    _arguments = None  # those that the debugger was constructed with
+
+    def __new__(
+        cls, config_path=None, task=None, dump_path=None, level=None, model=None, step=None
+    ):
+        with lock:
+            if model is not None and step is None and _is_steps(model):
+                model, step = None, model
+            arguments = {
+                "config_path": config_path,
+                "task": task,
+                "dump_path": dump_path,
+                "level": level,
+                "model": model,
+                "step": step,
+            }
+            if cls.instance is not None:
+                cls._warn_of_ignored(arguments)
+                return cls.instance
+            if model is not None:
+                cls._check_model(model)
+            _engine.configure(
+                config_path, task, dump_path, level, step, PACKAGE, cls._rank(), cls.framework
+            )
+            cls.instance = super().__new__(cls)
+            cls._model = model
+            cls._arguments = arguments
+            atexit.register(_engine.say_end)  # last, after the end
+            atexit.register(cls._end)
+            atexit.register(_engine.flush_saves)  # before the end: the last registered runs first
+            cls._constructed()
+            return cls.instance
+
+    @classmethod
+    def _constructed(cls):
+        """What the configuration asks for at once."""
+
+    @classmethod
+    def _warn_of_ignored(cls, arguments):
+        ignored = [
+            name if name == "model" else f"{name}={value!r}"
+            for name, value in arguments.items()
+            if value is not None and not _same(value, cls._arguments.get(name))
+        ]
+        if ignored:
+            _engine.log(
+                "a process has one PrecisionDebugger: the second PrecisionDebugger(...) is the "
+                f"first one, and ignores {', '.join(ignored)}",
+                warning=True,
+            )
+
+    @classmethod
+    def _take_model(cls, model):
+        if model is not None:
+            cls._check_model(model)
+            cls._model = model
+
+    @classmethod
+    def _require_model(cls, token_range):
+        if cls._model is None and (_engine.modules_wanted() or token_range is not None):
+            raise UsageError(
+                "level L0 and mix record modules, and token_range counts calls of the model: "
+                "expected start(model) or PrecisionDebugger(model=...), found no model"
+            )
+
+    @method
+    def forward_backward_dump_end(cls):
+        """Record no more forward calls; gradients of recorded calls are recorded until stop."""
+        _engine.stop_calls()
+
+    @classmethod
+    @contextlib.contextmanager
+    def _block(cls):
+        _engine.take_back_empty_step()
+        cls.start()
+        try:
+            yield cls.instance
+        finally:
+            cls.stop()
+            cls.step()
+
+    @method
+    def _end_step(cls):
+        cls._end()
+        _engine.step()
+
+    @method
+    def set_init_step(cls, step):
+        """Number the steps from ``step``; call it before the loop of a resumed training."""
+        if isinstance(step, bool) or not isinstance(step, int) or not 0 <= step <= 1000000:
+            raise UsageError(f"set_init_step; expected a number from 0 to 1000000, found {step!r}")
+        cls._end()
+        _engine.begin_at_step(step)
