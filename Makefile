@@ -35,7 +35,12 @@ REAL ?=
 old := .cache/torch-1.13
 OLD_PYTHON ?= /usr/bin/python3
 
-.PHONY: help setup build test test-all test-real test-torch-1.13 sanitize fuzz wheel demo bench bench-peer lint tidy format clean
+# An environment with MindSpore and the NumPy that it is built for.
+mindspore := .cache/mindspore
+mindspore_stamp := $(mindspore)/.ready-$(call sum,tests/mindspore/requirements.txt)
+MINDSPORE ?=
+
+.PHONY: help setup build test test-all test-real test-torch-1.13 test-mindspore sanitize fuzz wheel demo bench bench-peer lint tidy format clean
 
 help: ## show this list
 	@grep -E '^[a-z0-9.-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 17
@@ -76,6 +81,17 @@ $(real_stamp): tests/real/requirements.txt tests/real/timm.txt
 test-torch-1.13: build ## the Python tests that apply under Debian's PyTorch 1.13.1
 	@packaging/install-debian.sh packaging/debian-torch.txt
 	@tools/test_torch.sh $(OLD_PYTHON) $(old) $(build) $(venv)
+
+test-mindspore: build $(mindspore_stamp) ## the tests of msprobe.mindspore; MINDSPORE="-k names" selects (MindSpore is large; once)
+	@FRAMEWORK=mindspore tools/test_torch.sh $(PYTHON) $(mindspore) $(build) $(venv) tests/mindspore $(MINDSPORE)
+
+$(mindspore_stamp): tests/mindspore/requirements.txt
+	@echo "== MindSpore into $(mindspore)/ (large; once)"
+	@mkdir -p $(dir $(mindspore))
+	@test -x $(mindspore)/bin/python || $(PYTHON) -m venv $(mindspore)
+	@$(mindspore)/bin/python -m pip install --no-compile --quiet --disable-pip-version-check -r $<
+	@rm -f $(mindspore)/.ready-*
+	@touch $@
 
 # Builds in build-asan/ and build-tsan/, and runs all C++ tests in both; in build-asan/ also the fuzz targets on their seeds.
 sanitize: setup ## run C++ tests with AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer

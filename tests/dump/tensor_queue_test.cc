@@ -73,8 +73,11 @@ TEST_F(TensorQueueTest, ANameSaysWhichKindOfFile) {
 TEST_F(TensorQueueTest, NumpyFilesHoldNarrowFloatsAsFloat32) {
   const std::vector<uint16_t> bits = {0x3f80, 0xc000, 0x7f80, 0x4049};  // 1, -2, inf, 3.140625
   const int64_t shape[] = {2, 2}, strides[] = {1, 2};                   // a transpose
-  const TensorView view{
-      .data = bits.data(), .dtype = DType::kBFloat16, .ndim = 2, .shape = shape, .strides = strides};
+  const TensorView view{.data = bits.data(),
+                        .dtype = DType::kBFloat16,
+                        .ndim = 2,
+                        .shape = shape,
+                        .strides = strides};
   TensorQueue queue(TensorQueueOptions{});
   queue.SetFolder(folder_);
   ASSERT_TRUE(queue.Push("a.npy", view).ok());

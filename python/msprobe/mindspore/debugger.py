@@ -1,0 +1,105 @@
+"""The class that training scripts use."""
+
+import mindspore
+from msprobe import UsageError, _engine
+from msprobe.core.debugger import Debugger, check_start, method
+from msprobe.mindspore import hooks
+from msprobe.mindspore.reproducibility import seed_as_configured
+from msprobe.mindspore.versions import rank
+
+
+class PrecisionDebugger(Debugger):
+    """Records what every API and Cell computed between :meth:`start` and :meth:`stop`.
+
+    A process has one debugger: a later construction returns the first object, and gives a warning
+    that names its arguments if they differ. Methods may be called on the class. MindSpore must run
+    in PyNative mode.
+
+    Args:
+        config_path: ``config.json`` (docs/config.md); keyword arguments take precedence over it.
+        task: ``"statistics"``, ``"tensor"``, ``"structure"`` or ``"overflow_check"``.
+        dump_path: the folder for ``step<N>/rank<id>/``.
+        level: ``"L0"`` Cells, ``"L1"`` APIs, ``"mix"`` both.
+        model: a Cell, or a list of Cells; the Cells inside are recorded under L0 and mix. It can be
+            given to :meth:`start` instead. The fifth positional argument may also be ``step``.
+        step: wanted steps, ``3``, ``"5-7"`` or ``[2, "5-7"]``; all when empty.
+    Raises:
+        msprobe.ConfigError: an unknown key or value; the message names the line and what is
+            allowed.
+        msprobe.UnsupportedError: what cannot be recorded of MindSpore.
+        msprobe.UsageError: an argument of the wrong type or value.
+        msprobe.FileError: ``dump_path`` cannot be created or written.
+
+    Example::
+
+        debugger = PrecisionDebugger(dump_path="run_a", level="mix")
+        for data, label in dataset:
+            debugger.start(net)
+            loss, gradients = step(data, label)
+            debugger.stop()
+            optimizer(gradients)
+            debugger.step()
+    """
+
+    framework = "mindspore"
+    _rank = staticmethod(rank)
+    _check_model = staticmethod(hooks.check_model)
+
+    @classmethod
+    def _constructed(cls):
+        seed_as_configured()
+
+    @method
+    def start(cls, model=None, token_range=None, rank_id=None):
+        """Begin to record, if the configuration selects this step.
+
+        A second call without :meth:`stop` has no effect.
+
+        Args:
+            model: a ``mindspore.nn.Cell`` or a list of them; required once for L0 and mix, and for
+                ``token_range``. Under L1 its Primitives are recorded as well.
+            token_range: ``[first, last]``: record only these forward passes of the model (of the
+                first model of a list) until :meth:`stop`. They count from 0; both are included.
+            rank_id: names the folder ``rank<id>``.
+        """
+        check_start(token_range, rank_id)
+        cls._take_model(model)
+        cls._refresh()
+        if not _engine.step_is_wanted():
+            return
+        cls._require_model(token_range)
+        if mindspore.get_context("mode") != mindspore.PYNATIVE_MODE:
+            raise UsageError(
+                "expected PyNative mode, in which each call can be observed, found graph mode; "
+                "type mindspore.set_context(mode=mindspore.PYNATIVE_MODE)"
+            )
+        hooks.begin(cls._model, token_range, rank_id)
+
+    @method
+    def stop(cls):
+        """Stop collecting and complete the files; :meth:`start` may follow in the same step."""
+        cls._end()
+
+    @method
+    def _end(cls):
+        hooks.end()
+        cls._refresh()
+
+    @classmethod
+    def _refresh(cls):
+        if _engine.refresh(cls._model is not None, rank()):
+            hooks.end()
+
+    @method
+    def step(cls, model=None):
+        """End the step: the next calls go to the next ``step<N>``, with call numbers from 0.
+
+        As a block, ``with debugger.step(net):``, it is :meth:`start` before the block, and
+        :meth:`stop` and ``step()`` after it, also if the block raises: the block is one step.
+
+        Args:
+            model: as for :meth:`start`, for the block.
+        """
+        cls._take_model(model)
+        cls._end_step()
+        return cls._block()
