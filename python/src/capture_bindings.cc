@@ -98,6 +98,11 @@ void Watch(nb::handle owner, const char* name, std::string_view kind) {
 }  // namespace
 
 void PrepareCapture(const std::string& own_directory, std::string_view framework) {
+  static const std::string first(framework);
+  if (framework != first) {
+    Raise(InvalidArgument("a process records one framework; expected msprobe." + first +
+                          ", which it has used already, found msprobe." + std::string(framework)));
+  }
   if (framework == "mindspore") {
     RaiseIfError(capture::LoadMindSpore());
   } else {

@@ -8,7 +8,7 @@ from runs import forked
 
 import mindspore
 from mindspore import nn
-from msprobe import UnsupportedError, UsageError
+from msprobe import UnsupportedError, UsageError, _engine
 from msprobe.mindspore import MsprobeStep, PrecisionDebugger, seed_all, versions
 
 
@@ -71,3 +71,10 @@ def test_arguments_of_seed_all_and_callbacks():
         MsprobeStep(None)
     seed_all(3)
     assert mindspore.get_seed() == 3
+
+
+@forked
+def test_one_framework_in_a_process(tmp_path):
+    PrecisionDebugger(dump_path=str(tmp_path), level="L1")
+    with pytest.raises(UsageError, match=r"records one framework; .*, found msprobe\.pytorch"):
+        _engine.configure(None, None, str(tmp_path / "b"), "L1", None, "")
