@@ -170,6 +170,23 @@ def gradients():
     yield (folder / "grad_summary_3.csv").read_bytes() + APART + APART
 
 
+def graphs():
+    """The files of a MindSpore graph's dump: the parts that graph_folder_fuzz.cc names."""
+    table = (
+        b"Op Type,Op Name,Task ID,Stream ID,Timestamp,IO,Slot,Data Size,Data Type,Shape,Max Value,"
+        b'NaN Count,MD5\nAdd,Default_Add-op0,0,0,6,output,0,4,float32,"(1,)",nan,1,ab\n'
+    )
+    for folder in ("train", "two"):
+        rank = DATA / "dumps" / "mindspore_2.10" / folder / "rank_0"
+        value = min(rank.glob("net/0/*/*.npy"))
+        mapping = b"1.npy," + value.name.encode() + b"\n"
+        order = (rank / "execution_order/ms_execution_order_graph_0.csv").read_bytes()
+        lines = (rank / "graphs/ms_output_trace_code_graph_0.ir").read_bytes()
+        yield APART.join(
+            (value.name.encode(), order, lines[-4000:], table, mapping, value.read_bytes())
+        )
+
+
 SEEDS = {
     "npy": lambda: contents("npy/**/*.npy"),
     "safetensors": lambda: contents("safetensors/**/*.safetensors"),
@@ -205,6 +222,7 @@ SEEDS = {
     "merge": lambda: list(MERGES),
     "expressions": lambda: list(EXPRESSIONS),
     "tensor_folder": lambda: tensors(),
+    "graph_folder": lambda: list(graphs()),
     "reference": lambda: [
         (folder / "dump.json").read_bytes()
         for folder in folders()

@@ -33,6 +33,7 @@ constexpr std::array<DialectFacts, kDialectCount> kFacts = {{
     {.dialect = Dialect::kHooks, .name = "torch_npu.hooks", .keeps_storages = true},
     {.dialect = Dialect::kTensors, .name = "tensors", .has_no_calls = true},
     {.dialect = Dialect::kCheckpoint, .name = "checkpoint: ", .has_no_calls = true},
+    {.dialect = Dialect::kMindSporeGraph, .name = "MindSpore graph"},
 }};
 
 constexpr bool IsInOrder() {

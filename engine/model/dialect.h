@@ -22,12 +22,13 @@ enum class Dialect : uint8_t {
   kPtdbg6,
   kPtdbg5,
   kPtdbg1To4,
-  kPtdbgFirst,  // ptdbg_ascend 0.1
-  kHooks,       // torch_npu.hooks, the lines and the files of storages
-  kTensors,     // tensor files without a dump around them
-  kCheckpoint,  // the tensors of a model; Dump::dialect_detail is the layout of its files
+  kPtdbgFirst,      // ptdbg_ascend 0.1
+  kHooks,           // torch_npu.hooks, the lines and the files of storages
+  kTensors,         // tensor files without a dump around them
+  kCheckpoint,      // the tensors of a model; Dump::dialect_detail is the layout of its files
+  kMindSporeGraph,  // the operators of a compiled graph, as MindSpore itself writes them
 };
-inline constexpr int kDialectCount = 14;
+inline constexpr int kDialectCount = 15;
 
 // What readers and comparisons ask. A fact that a row does not name is false.
 struct DialectFacts {

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "engine/base/text.h"
+#include "engine/dump/graphs/graph_folder.h"
 #include "engine/dump/read/file_kind.h"
 #include "engine/dump/read/reader.h"
 #include "engine/dump/read/tag_folder.h"
@@ -126,6 +127,11 @@ Result<std::vector<DumpLocation>> FindDumps(const std::string& path) {
   for (const std::string& name : names) {
     const std::string below = JoinPath(path, name);
     if (IsTagFolder(name) && IsDirectory(below)) MSPROBE_RETURN_IF_ERROR(AddBelow(below, &found));
+  }
+  if (found.empty()) {
+    for (GraphIteration& graph : FindGraphIterations(path)) {
+      found.push_back({std::move(graph.path), graph.iteration, graph.rank});
+    }
   }
   std::stable_sort(found.begin(), found.end(), [](const DumpLocation& a, const DumpLocation& b) {
     return a.step != b.step ? a.step < b.step : a.rank < b.rank;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "engine/base/pages.h"
+#include "engine/dump/graphs/graph_folder.h"
 #include "engine/dump/pkl/pkl_file.h"
 #include "engine/dump/read/dump_file.h"
 #include "engine/dump/read/file_kind.h"
@@ -44,7 +45,10 @@ Result<Dump> ReadDump(const std::string& path, MemoryBudget* budget, const ReadO
   }
   Dump dump;
   MSPROBE_ASSIGN_OR_RETURN(dump.path, LocateDump(path));
-  if (IsDirectory(dump.path)) return ReadTensorFolder(dump.path);
+  if (IsDirectory(dump.path)) {
+    return IsGraphIteration(dump.path) ? ReadGraphIteration(dump.path)
+                                       : ReadTensorFolder(dump.path);
+  }
   dump.folder = DirectoryName(dump.path);
   MSPROBE_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(dump.path));
   const FileKind kind = KindOf(file.bytes());

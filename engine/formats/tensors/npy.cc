@@ -29,7 +29,11 @@ constexpr NpyType kTypes[] = {
     {"c8", DType::kComplex64}, {"c16", DType::kComplex128},
 };
 
+// MindSpore's own code, which NumPy does not know. Files that we write never have it.
+constexpr std::string_view kMindSporeBFloat16 = "E2";
+
 std::optional<DType> DTypeOf(std::string_view code) {
+  if (code == kMindSporeBFloat16) return DType::kBFloat16;
   for (const NpyType& type : kTypes) {
     if (type.code == code) return type.dtype;
   }
