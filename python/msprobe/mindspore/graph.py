@@ -1,0 +1,209 @@
+"""Cells of compiled graphs (``GRAPH_MODE``, ``ms.jit``) on a CPU.
+
+MindSpore compiles forward hooks of Cells into the graph. The hook here passes the Cell's outputs
+through a tap: an operator that returns its first input, and calls Python with the values. The tap
+has a gradient of its own, which calls Python with the gradients of these outputs. No number is
+computed, so the training stays the same in every bit.
+
+An Ascend device has no such operator: its graphs are recorded by the framework (level L2,
+docs/dialects.md).
+"""
+
+import mindspore
+from mindspore import nn, ops
+from msprobe import UnsupportedError, UsageError
+
+FORWARD, BACKWARD = "forward", "backward"
+_MOST_TENSORS = 4  # of one Cell's output
+
+
+def _first(*all_inputs):
+    return all_inputs[0]
+
+
+def _operator(tell, count):
+    """An operator that returns its first input and tells all of them.
+
+    MindSpore counts the parameters of the function, so that it cannot take ``*arrays``.
+    """
+
+    def one(a):
+        tell((a,))
+        return a
+
+    def two(a, b):
+        tell((a, b))
+        return a
+
+    def three(a, b, c):
+        tell((a, b, c))
+        return a
+
+    def four(a, b, c, d):
+        tell((a, b, c, d))
+        return a
+
+    function = (one, two, three, four)[count - 1]
+    return ops.Custom(function, out_shape=_first, out_dtype=_first, func_type="pyfunc")
+
+
+class _Tap(nn.Cell):
+    def __init__(self, taps, name, count):
+        super().__init__(auto_prefix=False)
+        self.forward_tap = _operator(lambda arrays: taps.tell(name, FORWARD, arrays), count)
+        self.backward_tap = _operator(lambda arrays: taps.tell(name, BACKWARD, arrays), count)
+
+
+# MindSpore compiles `construct` and `bprop` only with a fixed list of parameters.
+class _Tap1(_Tap):
+    def construct(self, a):
+        return (self.forward_tap(a),)
+
+    def bprop(self, a, out, dout):
+        return (self.backward_tap(dout[0]),)
+
+
+class _Tap2(_Tap):
+    def construct(self, a, b):
+        return self.forward_tap(a, b), b
+
+    def bprop(self, a, b, out, dout):
+        return self.backward_tap(dout[0], dout[1]), dout[1]
+
+
+class _Tap3(_Tap):
+    def construct(self, a, b, c):
+        return self.forward_tap(a, b, c), b, c
+
+    def bprop(self, a, b, c, out, dout):
+        return self.backward_tap(dout[0], dout[1], dout[2]), dout[1], dout[2]
+
+
+class _Tap4(_Tap):
+    def construct(self, a, b, c, d):
+        return self.forward_tap(a, b, c, d), b, c, d
+
+    def bprop(self, a, b, c, d, out, dout):
+        return self.backward_tap(dout[0], dout[1], dout[2], dout[3]), dout[1], dout[2], dout[3]
+
+
+def _flat(output):
+    """The tensors of a tuple, also of tuples in it; compiled into the graph."""
+    found = ()
+    for item in output:
+        if isinstance(item, tuple):
+            found = found + _flat(item)
+        elif isinstance(item, mindspore.Tensor):
+            found = found + (item,)
+    return found
+
+
+def _rebuilt(output, tensors):
+    """``output`` with other tensors, and the tensors that are left; compiled into the graph."""
+    made = ()
+    for item in output:
+        if isinstance(item, tuple):
+            inner, tensors = _rebuilt(item, tensors)
+            made = made + (inner,)
+        elif isinstance(item, mindspore.Tensor):
+            made = made + (tensors[0],)
+            tensors = tensors[1:]
+        else:
+            made = made + (item,)
+    return made, tensors
+
+
+def _hook(taps, name):
+    tap1, tap2 = _Tap1(taps, name, 1), _Tap2(taps, name, 2)
+    tap3, tap4 = _Tap3(taps, name, 3), _Tap4(taps, name, 4)
+    left_out = taps.left_out
+
+    def pass_through(cell, inputs, output):
+        if isinstance(output, mindspore.Tensor):
+            return tap1(output)[0]
+        if isinstance(output, tuple):
+            found = _flat(output)
+            if len(found) == 1:
+                return _rebuilt(output, tap1(found[0]))[0]
+            if len(found) == 2:
+                return _rebuilt(output, tap2(found[0], found[1]))[0]
+            if len(found) == 3:
+                return _rebuilt(output, tap3(found[0], found[1], found[2]))[0]
+            if len(found) == 4:
+                return _rebuilt(output, tap4(found[0], found[1], found[2], found[3]))[0]
+        return output
+
+    left_out.add(name)
+    return pass_through
+
+
+class GraphTaps:
+    """Taps on the Cells of a model that is going to be compiled.
+
+    Args:
+        model: a ``mindspore.nn.Cell``; taps are on the Cells inside, not on the model itself.
+        record: ``record(cell_name, direction, arrays)``, called with the name of a Cell
+            (``"Cell.layers.0.fc.Dense"``), ``"forward"`` or ``"backward"``, and a tuple of numpy
+            arrays: the Cell's output tensors, or the gradients of these. The arrays are valid
+            during the call. If it raises, the training goes on without recording, and
+            :attr:`error` holds the exception.
+    Raises:
+        msprobe.UsageError: the model is no Cell.
+        msprobe.UnsupportedError: the device is not a CPU.
+
+    The taps must be there before the model is compiled. They stay in the graph; between
+    :meth:`pause` and :meth:`resume` they only pass values through. Outputs of more than four
+    tensors, and lists and dictionaries, have no tap; :attr:`left_out` names the Cells that have not
+    called yet.
+
+    Example::
+
+        taps = GraphTaps(net, record)
+        loss = train_step(data, label)      # compiled with the taps
+        taps.pause()
+    """
+
+    def __init__(self, model, record):
+        if not isinstance(model, nn.Cell):
+            raise UsageError(f"expected a mindspore.nn.Cell, found {type(model).__name__}")
+        device = mindspore.get_context("device_target")
+        if device != "CPU":
+            raise UnsupportedError(
+                f"Cells of a graph can be recorded on a CPU only, found {device}; set "
+                'MINDSPORE_DUMP_CONFIG there, and read its folder with "msprobe show"'
+            )
+        self.error = None
+        self.left_out = set()
+        self._record = record
+        self._recording = True
+        self._handles = [
+            cell.register_forward_hook(_hook(self, f"Cell.{name}.{type(cell).__name__}"))
+            for name, cell in list(model.cells_and_names())
+            if name
+        ]
+
+    def tell(self, name, direction, arrays):
+        """Called by the graph."""
+        if not self._recording:
+            return
+        self.left_out.discard(name)
+        try:
+            self._record(name, direction, arrays)
+        except Exception as error:  # an error here must not end the training
+            self.error = error
+            self._recording = False
+
+    def pause(self):
+        """Record nothing until :meth:`resume`."""
+        self._recording = False
+
+    def resume(self):
+        """Record again; not after an error."""
+        self._recording = self.error is None
+
+    def remove(self):
+        """Graphs that are compiled from now on have no taps."""
+        self._recording = False
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
