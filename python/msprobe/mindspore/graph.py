@@ -94,7 +94,7 @@ def _flat(output):
         if isinstance(item, tuple):
             found = found + _flat(item)
         elif isinstance(item, mindspore.Tensor):
-            found = found + (item,)
+            found = found + (item,)  # noqa: RUF005
     return found
 
 
@@ -104,12 +104,12 @@ def _rebuilt(output, tensors):
     for item in output:
         if isinstance(item, tuple):
             inner, tensors = _rebuilt(item, tensors)
-            made = made + (inner,)
+            made = made + (inner,)  # noqa: RUF005
         elif isinstance(item, mindspore.Tensor):
-            made = made + (tensors[0],)
+            made = made + (tensors[0],)  # noqa: RUF005
             tensors = tensors[1:]
         else:
-            made = made + (item,)
+            made = made + (item,)  # noqa: RUF005
     return made, tensors
 
 
