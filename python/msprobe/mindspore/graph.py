@@ -87,6 +87,14 @@ class _Tap4(_Tap):
         return self.backward_tap(dout[0], dout[1], dout[2], dout[3]), dout[1], dout[2], dout[3]
 
 
+def _can_be_told(tensors):
+    """Whether the operator takes them: not bfloat16, which NumPy does not know; compiled."""
+    for tensor in tensors:
+        if tensor.dtype == mindspore.bfloat16:
+            return False
+    return True
+
+
 def _flat(output):
     """The tensors of a tuple, also of tuples in it; compiled into the graph."""
     found = ()
@@ -120,9 +128,11 @@ def _hook(taps, name):
 
     def pass_through(cell, inputs, output):
         if isinstance(output, mindspore.Tensor):
-            return tap1(output)[0]
+            return tap1(output)[0] if _can_be_told((output,)) else output
         if isinstance(output, tuple):
             found = _flat(output)
+            if not _can_be_told(found):
+                return output
             if len(found) == 1:
                 return _rebuilt(output, tap1(found[0]))[0]
             if len(found) == 2:
@@ -153,8 +163,9 @@ class GraphTaps:
 
     The taps must be there before the model is compiled. They stay in the graph; between
     :meth:`pause` and :meth:`resume` they only pass values through. Outputs of more than four
-    tensors, and lists and dictionaries, have no tap; :attr:`left_out` names the Cells that have not
-    called yet.
+    tensors, in bfloat16, and lists and dictionaries have no tap, and MindSpore does not
+    compile the hooks of Cells in a ``SequentialCell``; :attr:`left_out` names the Cells that have
+    not called yet.
 
     Example::
 
