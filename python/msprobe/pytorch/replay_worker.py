@@ -21,8 +21,6 @@ from msprobe import DumpError, FileError, _engine
 from msprobe.pytorch import references, replay
 
 _PR_SET_PDEATHSIG = 1  # of prctl(2)
-_M_MMAP_THRESHOLD = -3  # of mallopt(3)
-_LARGE = 4 << 20  # bytes: blocks of this size go back to the system at once
 
 
 class Refused(Exception):
@@ -159,14 +157,11 @@ def _first_line(error):
     return text if len(text) < 300 else text[:300] + "..."
 
 
-def _keep_small():
-    """Give back what the start took, and later what a call took. Without these settings malloc(3)
-    keeps 20 MB for the next call, in each worker."""
-    libc = ctypes.CDLL(None)
-    libc.mallopt(_M_MMAP_THRESHOLD, _LARGE)
+def _give_back():
+    """Give back to the system the memory that the start took and does not need any more."""
     gc.collect()
-    gc.freeze()  # what PyTorch made at its start is not looked at again
-    libc.malloc_trim(0)
+    gc.freeze()  # what PyTorch made is not looked at again
+    ctypes.CDLL(None).malloc_trim(0)
 
 
 def main():
@@ -176,7 +171,7 @@ def main():
     torch.set_num_threads(1)  # the same bits however many workers there are
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    _keep_small()
+    _give_back()
     try:
         worker = Worker(options)
     except Refused as error:
