@@ -27,6 +27,8 @@ class CheckCsv {
     text_.back() = '\r';
     text_ += '\n';
   }
+  // The rows of a table that has no mark.
+  void AddRows(const CheckCsv& other) { text_ += other.text_; }
   std::string_view text() const { return text_; }
 
  private:

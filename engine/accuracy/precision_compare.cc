@@ -7,6 +7,7 @@
 
 #include "engine/base/atomic_file.h"
 #include "engine/base/file.h"
+#include "engine/base/threads.h"
 
 namespace msprobe::accuracy {
 namespace {
@@ -118,25 +119,54 @@ class CallCollector {
   std::unordered_map<std::string_view, size_t> places_;  // of names in calls_
 };
 
+// Some rows of the details file.
+class Part {
+ public:
+  explicit Part(const PrecisionOptions& options)
+      : judge_(options.standards ? *options.standards : Standards::Shipped(), options.rules,
+               options.decimals) {}
+
+  void AddJudged(const DetailsTable& npu, size_t n, const DetailsTable& gpu, size_t g) {
+    RowVerdict verdict = judge_.Judge(npu, n, gpu, g, &row_);
+    AddRow(npu.cell(n, kApiName), std::move(verdict));
+  }
+  void AddUnjudged(std::string_view name, std::string_view message) {
+    row_.fill(" ");
+    row_[kComparedVerdict] = VerdictName(Verdict::kSkip);
+    row_[kComparedMessage] = message;
+    AddRow(name, {});
+  }
+
+  CheckCsv csv{/*with_mark=*/false};
+  std::vector<ComparedOutput> outputs;
+
+ private:
+  void AddRow(std::string_view name, RowVerdict verdict) {
+    row_[kComparedName] = name;
+    csv.AddRow(row_);
+    outputs.push_back({row_[kComparedName], std::move(verdict), row_[kComparedMessage]});
+  }
+
+  RowJudge judge_;
+  ComparedRow row_;
+};
+
 class Joiner {
  public:
   Joiner(const DetailsTable& npu, const DetailsTable& gpu, const PrecisionOptions& options)
       : npu_(npu),
         gpu_(gpu),
-        rules_(options.rules),
-        judge_(options.standards ? *options.standards : Standards::Shipped(), options.rules,
-               options.decimals),
+        options_(options),
+        rows_of_gpu_(npu.rows()),
         calls_(options.rules, npu.rows(), &out_) {}
 
   Result<PrecisionComparison> Run() {
     out_.details.AddRow(kComparedTitles);
     out_.result.AddRow(kComparedResultTitles);
     std::vector<bool> found(gpu_.rows());
-    out_.outputs.reserve(npu_.rows());
     for (size_t n = 0; n < npu_.rows(); ++n) {
-      const int64_t g = gpu_.Find(npu_.cell(n, kApiName));
+      const int64_t g = rows_of_gpu_[n] = gpu_.Find(npu_.cell(n, kApiName));
       if (g >= 0) found[static_cast<size_t>(g)] = true;
-      AddOutput(n, g);
     }
     const auto common = std::count(found.begin(), found.end(), true);
     out_.only_npu = static_cast<int64_t>(npu_.rows()) - common;
@@ -145,66 +175,74 @@ class Joiner {
       return InvalidArgument("the two details files have no API Name in common")
           .Hint("both must come from one dump.json, replayed on two devices");
     }
+    JudgeRows();
     for (size_t g = 0; g < gpu_.rows(); ++g) {
-      if (!found[g]) AddAlone(gpu_, g, "not in the device's file (-npu)");
+      if (found[g]) continue;
+      Part alone(options_);
+      alone.AddUnjudged(gpu_.cell(g, kApiName), "not in the device's file (-npu)");
+      Take(&alone, gpu_, g, /*alone=*/true);
     }
     calls_.Finish();
     return std::move(out_);
   }
 
  private:
-  void AddOutput(size_t n, int64_t g) {
+  static constexpr size_t kRowsOfPart = 4096;
+
+  // The rows of the device's file, in parallel; what they say of a call is put together in order.
+  void JudgeRows() {
+    std::vector<Part> parts((npu_.rows() + kRowsOfPart - 1) / kRowsOfPart, Part(options_));
+    ThreadPool::Default().ParallelFor(parts.size(), [&](size_t p) {
+      const size_t end = std::min((p + 1) * kRowsOfPart, npu_.rows());
+      for (size_t n = p * kRowsOfPart; n < end; ++n) JudgeRow(n, &parts[p]);
+    });
+    out_.outputs.reserve(npu_.rows() + static_cast<size_t>(out_.only_gpu));
+    for (size_t p = 0; p < parts.size(); ++p) Take(&parts[p], npu_, p * kRowsOfPart, false);
+  }
+
+  void JudgeRow(size_t n, Part* part) const {
+    const int64_t g = rows_of_gpu_[n];
     const std::string_view name = npu_.cell(n, kApiName);
-    const OutputName parts = ParseOutputName(name);
-    if (parts.call.empty()) {
-      const std::string message = fmt::format("The API name {} is invalid.", name);
-      AddUnjudged(name, message);
-      calls_.AddFailed(name, message);
-      return;
-    }
-    if (g < 0) {
-      AddAlone(npu_, n, "not in the reference's file (-gpu)");
-      return;
-    }
-    const RowVerdict verdict = judge_.Judge(npu_, n, gpu_, static_cast<size_t>(g), &row_);
-    row_[kComparedName] = name;
-    AddRow(verdict);
-    if (verdict.failed) {
-      calls_.AddFailed(name, row_[kComparedMessage]);
+    if (ParseOutputName(name).call.empty()) {
+      part->AddUnjudged(name, fmt::format("The API name {} is invalid.", name));
+    } else if (g < 0) {
+      part->AddUnjudged(name, "not in the reference's file (-gpu)");
     } else {
-      calls_.Add(parts, npu_.cell(n, kDeviceDtype), verdict.verdict, npu_.cell(n, kMessage),
-                 row_[kComparedMessage]);
+      part->AddJudged(npu_, n, gpu_, static_cast<size_t>(g));
     }
   }
-  void AddAlone(const DetailsTable& table, size_t row, std::string_view message) {
+
+  // The outputs of `part` are the rows of `table` from `row` on. `alone`: the device has none of them.
+  void Take(Part* part, const DetailsTable& table, size_t row, bool alone) {
+    out_.details.AddRows(part->csv);
+    for (ComparedOutput& output : part->outputs) {
+      AddToCall(output, table, row, alone || rows_of_gpu_[row] < 0);
+      ++row;
+      out_.outputs.push_back(std::move(output));
+    }
+    part->outputs.clear();
+  }
+
+  void AddToCall(const ComparedOutput& output, const DetailsTable& table, size_t row, bool alone) {
     const std::string_view name = table.cell(row, kApiName);
-    AddUnjudged(name, message);
     const OutputName parts = ParseOutputName(name);
-    if (parts.call.empty() || rules_ != Rules::kOurs) {
-      calls_.AddFailed(name, message);
+    const bool old = options_.rules != Rules::kOurs;
+    if (parts.call.empty() || output.verdict.failed || (alone && old)) {
+      calls_.AddFailed(name, output.message);
+    } else if (alone) {
+      calls_.Add(parts, "", Verdict::kSkip, output.message, output.message);
     } else {
-      calls_.Add(parts, "", Verdict::kSkip, message, message);
+      calls_.Add(parts, table.cell(row, kDeviceDtype), output.verdict.verdict,
+                 table.cell(row, kMessage), output.message);
     }
-  }
-  void AddUnjudged(std::string_view name, std::string_view message) {
-    row_.fill(" ");
-    row_[kComparedName] = name;
-    row_[kComparedVerdict] = VerdictName(Verdict::kSkip);
-    row_[kComparedMessage] = message;
-    AddRow({});
-  }
-  void AddRow(const RowVerdict& verdict) {
-    out_.details.AddRow(row_);
-    out_.outputs.push_back({row_[kComparedName], verdict, row_[kComparedMessage]});
   }
 
   const DetailsTable& npu_;
   const DetailsTable& gpu_;
-  Rules rules_;
-  RowJudge judge_;
+  const PrecisionOptions& options_;
+  std::vector<int64_t> rows_of_gpu_;  // of each row of the device's file; -1: none
   PrecisionComparison out_;
   CallCollector calls_;
-  ComparedRow row_;
 };
 
 }  // namespace
