@@ -40,7 +40,7 @@ mindspore := .cache/mindspore
 mindspore_stamp := $(mindspore)/.ready-$(call sum,tests/mindspore/requirements.txt)
 MINDSPORE ?=
 
-.PHONY: help setup build test test-all test-real test-torch-1.13 test-mindspore sanitize fuzz wheel demo bench bench-peer lint tidy format clean
+.PHONY: help setup build test test-all test-real test-torch-1.13 test-mindspore setup-mindspore sanitize fuzz wheel demo bench bench-peer lint tidy format clean
 
 help: ## show this list
 	@grep -E '^[a-z0-9.-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 17
@@ -82,14 +82,18 @@ test-torch-1.13: build ## the Python tests that apply under Debian's PyTorch 1.1
 	@packaging/install-debian.sh packaging/debian-torch.txt
 	@tools/test_torch.sh $(OLD_PYTHON) $(old) $(build) $(venv)
 
-test-mindspore: build $(mindspore_stamp) ## the tests of msprobe.mindspore; MINDSPORE="-k names" selects (MindSpore is large; once)
-	@FRAMEWORK=mindspore tools/test_torch.sh $(PYTHON) $(mindspore) $(build) $(venv) tests/mindspore $(MINDSPORE)
+# MINDSPORE: arguments for pytest, for example MINDSPORE="-k names"; MINDSPORE=--campaigns: also the long campaigns.
+test-mindspore: build $(mindspore_stamp) ## the tests of msprobe.mindspore (MindSpore is large; installed once)
+	@FRAMEWORK=mindspore tools/test_torch.sh $(PYTHON) $(mindspore) $(build) $(venv) $(MINDSPORE)
+
+# Fails where there is no MindSpore for this machine and Python, or no network.
+setup-mindspore: $(mindspore_stamp) ## install MindSpore into .cache/mindspore/
 
 $(mindspore_stamp): tests/mindspore/requirements.txt
 	@echo "== MindSpore into $(mindspore)/ (large; once)"
 	@mkdir -p $(dir $(mindspore))
 	@test -x $(mindspore)/bin/python || $(PYTHON) -m venv $(mindspore)
-	@$(mindspore)/bin/python -m pip install --no-compile --quiet --disable-pip-version-check -r $<
+	@$(mindspore)/bin/python -m pip install --no-compile --quiet --disable-pip-version-check --retries 2 --timeout 30 -r $<
 	@rm -f $(mindspore)/.ready-*
 	@touch $@
 

@@ -1,6 +1,7 @@
 """Fixtures with paths. Tests use the installed package, never the source folder."""
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -37,3 +38,19 @@ def msprobe_bin() -> str:
     if not path.exists():
         pytest.fail(f"no msprobe program at {path}; type: make build", pytrace=False)
     return str(path)
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 64 KiB, if this user may mount one."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(place)]
+    try:
+        mounted = subprocess.run(mount, capture_output=True).returncode == 0
+    except FileNotFoundError:
+        mounted = False
+    if not mounted:
+        pytest.skip("no right to mount a small disk")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)

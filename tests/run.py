@@ -1,10 +1,14 @@
 """Runs every C++ and Python test and counts them together.
 
     python tests/run.py --build build [--campaigns] [--only NAME]
+    python tests/run.py --build build --mindspore [--campaigns] [--only NAME] [PYTEST ARGUMENTS]
 
 The last line is ``N passed, N failed``; it is also written to build/reports/summary.txt, beside the
 reports of the parts (GoogleTest's JSON, pytest's JUnit XML). A program that dies without a report
 counts as one failure.
+
+tests/mindspore needs a Python that has MindSpore, and is not part of the other tests. With
+``--mindspore`` it runs alone, under the Python of this program, and the line goes to mindspore.txt.
 """
 
 import argparse
@@ -19,6 +23,7 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+MINDSPORE_TESTS = ROOT / "tests" / "mindspore"
 
 
 @dataclasses.dataclass
@@ -82,17 +87,31 @@ def run_part(name: str, command: list, report: Path, counter, env: dict, quiet: 
     return count
 
 
-def run_python(options, reports: Path, env: dict) -> Count:
-    """With two cores, runs two halves of the files at once and shows the output of the first."""
+def pytest_command(options) -> list:
     command = [sys.executable, "-m", "pytest", "-q"]
     if options.campaigns:
         command += ["-m", ""]
     if options.only:
         command += ["-k", options.only]
+    return command
+
+
+def run_mindspore(options, more: list, reports: Path, env: dict) -> Count:
+    """One process: MindSpore's own threads keep two cores busy."""
+    report = reports / "mindspore.xml"
+    asked = ["-p", "no:cacheprovider", f"--junitxml={report}", *more, str(MINDSPORE_TESTS)]
+    command = [*pytest_command(options), *asked]
+    return run_part("mindspore", command, report, count_junit, env, quiet=False)
+
+
+def run_python(options, reports: Path, env: dict) -> Count:
+    """With two cores, runs two halves of the files at once and shows the output of the first."""
+    command = pytest_command(options)
     halves = 1 if options.campaigns or (os.cpu_count() or 1) < 2 else 2  # campaigns take times
-    # `make test-mindspore` runs the others, in an environment that has MindSpore.
     files = sorted(
-        str(path) for path in (ROOT / "tests").rglob("test_*.py") if path.parent.name != "mindspore"
+        str(path)
+        for path in (ROOT / "tests").rglob("test_*.py")
+        if MINDSPORE_TESTS not in path.parents
     )
     print(f"== Python tests{', two files at a time' if halves == 2 else ''}", flush=True)
 
@@ -106,12 +125,32 @@ def run_python(options, reports: Path, env: dict) -> Count:
         return sum(pool.map(run, range(halves)), Count())
 
 
+def run_cpp(options, build: Path, reports: Path, env: dict) -> Count | None:
+    """None if nothing is built."""
+    print("== C++ tests", flush=True)
+    programs = sorted(path for path in (build / "tests").glob("*/*_test") if path.is_file())
+    if not programs:
+        print(f"error: no test program under {build}/tests; type: make build", file=sys.stderr)
+        return None
+    total = Count()
+    for program in programs:
+        if options.only and options.only not in program.name:
+            continue
+        report = reports / f"{program.name}.json"
+        command = [program, f"--gtest_output=json:{report}", "--gtest_brief=1"]
+        total += run_part(program.name, command, report, count_googletest, env, quiet=True)
+    return total
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", default="build", help="the build folder")
     parser.add_argument("--campaigns", action="store_true", help="also the long campaigns")
     parser.add_argument("--only", help="C++ programs and Python tests whose name contains this")
-    options = parser.parse_args()
+    parser.add_argument("--mindspore", action="store_true", help="tests/mindspore, nothing else")
+    options, more = parser.parse_known_args()
+    if more and not options.mindspore:
+        parser.error(f"unknown arguments: {' '.join(more)}")
 
     build = (ROOT / options.build).resolve()
     reports = build / "reports"
@@ -119,25 +158,18 @@ def main() -> int:
     env = dict(os.environ, MSPROBE_BUILD_DIR=str(build), PYTHONHASHSEED="0")
     env.setdefault("MSPROBE_BIN", str(Path(sys.executable).parent / "msprobe"))
 
-    total = Count()
-    print("== C++ tests", flush=True)
-    programs = sorted(path for path in (build / "tests").glob("*/*_test") if path.is_file())
-    if not programs:
-        print(f"error: no test program under {build}/tests; type: make build", file=sys.stderr)
-        return 2
-    for program in programs:
-        if options.only and options.only not in program.name:
-            continue
-        report = reports / f"{program.name}.json"
-        command = [program, f"--gtest_output=json:{report}", "--gtest_brief=1"]
-        total += run_part(program.name, command, report, count_googletest, env, quiet=True)
-
-    total += run_python(options, reports, env)
+    if options.mindspore:
+        total = run_mindspore(options, more, reports, env)
+    else:
+        total = run_cpp(options, build, reports, env)
+        if total is None:
+            return 2
+        total += run_python(options, reports, env)
 
     line = f"{total.passed} passed, {total.failed} failed"
     if total.skipped:
         line += f", {total.skipped} skipped"
-    (reports / "summary.txt").write_text(line + "\n")
+    (reports / ("mindspore.txt" if options.mindspore else "summary.txt")).write_text(line + "\n")
     print(f"\n{line}", flush=True)
     return 1 if total.failed or total.passed == 0 else 0
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # tools/test_torch.sh PYTHON FOLDER BUILD VENV [PYTEST ARGUMENTS]: runs the Python tests with the PyTorch of PYTHON. FOLDER becomes an
 # environment with that PyTorch and our wheel. Tests that need a newer PyTorch are skipped (tests/python/torch_needs.txt).
-# FRAMEWORK=mindspore: FOLDER has that framework in place of PyTorch.
+# FRAMEWORK=mindspore: FOLDER has that framework in place of PyTorch; tests/mindspore runs, and the arguments are those of tests/run.py.
 set -euo pipefail
 python=$1 folder=$2 build=$3 venv=$4
 shift 4
@@ -24,6 +24,7 @@ fi
 "${pip[@]}" install --no-deps --no-index --force-reinstall "$folder"/wheel/*.whl
 
 "$folder/bin/python" -c "import ${FRAMEWORK:-torch} as f; print('== Python tests under', f.__name__, f.__version__)"
+export MSPROBE_BIN="$PWD/$folder/bin/msprobe" MSPROBE_BUILD_DIR="$PWD/$build" PYTHONHASHSEED=0
+[ "${FRAMEWORK:-torch}" != mindspore ] || exec "$folder/bin/python" tests/run.py --build "$build" --mindspore "$@"
 [ $# -gt 0 ] || set -- tests/python tests/compat
-MSPROBE_BIN="$PWD/$folder/bin/msprobe" MSPROBE_BUILD_DIR="$PWD/$build" PYTHONHASHSEED=0 \
-  "$folder/bin/python" -m pytest -q -p no:cacheprovider "$@"
+"$folder/bin/python" -m pytest -q -p no:cacheprovider "$@"
