@@ -56,9 +56,17 @@ def recorded(program, path, level, config):
     return result, len(read_dump(path / "dump", STEPS[program] - 1).names)
 
 
-@pytest.mark.parametrize("config", CONFIGS)
-@pytest.mark.parametrize("level", ["L0", "L1", "mix"])
-@pytest.mark.parametrize("program", PROGRAMS)
+def cases():
+    """All combinations; some of them only in the campaign."""
+    for program in PROGRAMS:
+        for level in ("L0", "L1", "mix"):
+            for config in CONFIGS:
+                often = config in ("statistics", "tensor") or program == "mlp"
+                marks = () if often else pytest.mark.campaign
+                yield pytest.param(program, level, config, marks=marks)
+
+
+@pytest.mark.parametrize(("program", "level", "config"), cases())
 def test_the_same_bits(tmp_path, program, level, config):
     result, names = run_forked(recorded, program, tmp_path, level, CONFIGS[config])
     assert result == plain(program)
