@@ -39,8 +39,11 @@ OLD_PYTHON ?= /usr/bin/python3
 mindspore := .cache/mindspore
 mindspore_stamp := $(mindspore)/.ready-$(call sum,tests/mindspore/requirements.txt)
 MINDSPORE ?=
+peer_mindspore := .cache/peer-mindspore
+peer_mindspore_stamp := $(peer_mindspore)/.ready-$(call sum,packaging/peer-mindspore-requirements.txt)
+BENCH ?=
 
-.PHONY: help setup build test test-all test-real test-torch-1.13 test-mindspore setup-mindspore sanitize fuzz wheel demo bench bench-peer lint tidy format clean
+.PHONY: help setup build test test-all test-real test-torch-1.13 test-mindspore setup-mindspore sanitize fuzz wheel demo bench bench-peer bench-mindspore lint tidy format clean
 
 help: ## show this list
 	@grep -E '^[a-z0-9.-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 17
@@ -123,9 +126,14 @@ bench-peer: build $(peer_stamp) $(peer8_stamp) ## the same beside the older tool
 	@cmake -DMSPROBE_BENCH=ON $(build) > /dev/null && ninja -C $(build) -j $(JOBS)
 	@$(bin)/python bench/run.py --build $(build) --peer $(peer)/bin/python --peer8 $(peer8)/bin/python
 
+bench-mindspore: build $(mindspore_stamp) $(peer_mindspore_stamp) ## what recording adds to a MindSpore step; BENCH="--only idle" selects
+	@SCRIPT=bench/mindspore/run.py FRAMEWORK=mindspore tools/test_torch.sh $(PYTHON) $(mindspore) $(build) $(venv) \
+	  --peer $(peer_mindspore)/bin/python $(BENCH)
+
 $(peer_stamp): packaging/peer-requirements.txt
 $(peer8_stamp): packaging/peer8-requirements.txt
-$(peer_stamp) $(peer8_stamp):
+$(peer_mindspore_stamp): packaging/peer-mindspore-requirements.txt
+$(peer_stamp) $(peer8_stamp) $(peer_mindspore_stamp):
 	@echo "== the older tool into $(@D)/"
 	@mkdir -p $(dir $(@D))
 	@test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)

@@ -2,6 +2,7 @@
 # tools/test_torch.sh PYTHON FOLDER BUILD VENV [PYTEST ARGUMENTS]: runs the Python tests with the PyTorch of PYTHON. FOLDER becomes an
 # environment with that PyTorch and our wheel. Tests that need a newer PyTorch are skipped (tests/python/torch_needs.txt).
 # FRAMEWORK=mindspore: FOLDER has that framework in place of PyTorch; tests/mindspore runs, and the arguments are those of tests/run.py.
+# SCRIPT=FILE: runs that file instead of the tests.
 set -euo pipefail
 python=$1 folder=$2 build=$3 venv=$4
 shift 4
@@ -23,7 +24,8 @@ fi
 "$folder/bin/python" tools/pack_wheel.py --old-names --dist "$folder/wheel" > /dev/null
 "${pip[@]}" install --no-deps --no-index --force-reinstall "$folder"/wheel/*.whl
 
-"$folder/bin/python" -c "import ${FRAMEWORK:-torch} as f; print('== Python tests under', f.__name__, f.__version__)"
+"$folder/bin/python" -c "import ${FRAMEWORK:-torch} as f; print('==', '${SCRIPT:-Python tests}', 'under', f.__name__, f.__version__)"
+[ -z "${SCRIPT:-}" ] || exec "$folder/bin/python" "$SCRIPT" "$@"
 export MSPROBE_BIN="$PWD/$folder/bin/msprobe" MSPROBE_BUILD_DIR="$PWD/$build" PYTHONHASHSEED=0
 [ "${FRAMEWORK:-torch}" != mindspore ] || exec "$folder/bin/python" tests/run.py --build "$build" --mindspore "$@"
 [ $# -gt 0 ] || set -- tests/python tests/compat
