@@ -41,9 +41,9 @@ def measure(python: str, tool: str, level: str, task: str, pairs: int) -> dict:
 
 def bench_training(options):
     print(
-        f"\nMindSpore, PyNative on the CPU: processor time added to one step, {options.pairs} "
-        "off/on pairs\n  the fastest quarter of the steps without and with; beside it the median of "
-        "the pairs"
+        "\nMindSpore, PyNative on the CPU: processor time added to one step, "
+        f"{options.pairs} off/on pairs\n  the fastest quarter of the steps without and with; "
+        "beside it the median of the pairs"
     )
     heading = ["level, task", "operators", "step ms", "added ms", "x step", "median", "entries"]
     heading += ["numpy.save ms", "x numpy.save"]
