@@ -215,9 +215,9 @@ class GraphWalk {
 
   // `node` made an output. Returns the edges to inputs that it has itself; the nodes below it are
   // left for Run.
-  Positions Start(const PyRef& node) {
+  Positions Start(const PyRef& node, uintptr_t key) {
     Positions edges;
-    if (!IsInput(node.get()) && See(node)) edges = Edges(node);
+    if (!IsInput(key) && See(node, key)) edges = Edges(node);
     return edges;
   }
 
@@ -232,15 +232,14 @@ class GraphWalk {
     }
   }
 
-  bool IsInput(PyObject* node) const {
-    const uintptr_t key = framework_.NodeKey(node);
+  bool IsInput(uintptr_t key) const {
     return std::any_of(edges_.edges_.begin(), edges_.edges_.end(),
                        [&](const auto& e) { return e.node && e.key == key; });
   }
 
  private:
-  bool See(const PyRef& node) {
-    if (!seen_.insert(framework_.NodeKey(node.get())).second) return false;
+  bool See(const PyRef& node, uintptr_t key) {
+    if (!seen_.insert(key).second) return false;
     keep_.push_back(node);  // keeps the node's address from being reused while we compare addresses
     return true;
   }
@@ -259,20 +258,21 @@ class GraphWalk {
       if (!PyTuple_Check(edge) || PyTuple_GET_SIZE(edge) != 2) continue;
       PyObject* parent = PyTuple_GET_ITEM(edge, 0);
       if (parent == Py_None) continue;
-      if (Match(parent, PyLong_AsLongLong(PyTuple_GET_ITEM(edge, 1)), i, &hits)) continue;
-      if (framework_.IsLeafNode(parent) || IsInput(parent)) continue;
+      const uintptr_t key = framework_.NodeKey(parent);
+      if (Match(parent, key, PyLong_AsLongLong(PyTuple_GET_ITEM(edge, 1)), i, &hits)) continue;
+      if (IsInput(key) || seen_.count(key) > 0 || framework_.IsLeafNode(parent)) continue;
       PyRef below = PyRef::Borrow(parent);
-      if (framework_.SequenceOf(parent) >= edges_.first_sequence_ && See(below))
+      if (framework_.SequenceOf(parent) >= edges_.first_sequence_ && See(below, key))
         todo_.push_back(std::move(below));
     }
     for (const auto& hit : hits) ++pending_->edges_left[hit.second];
     return hits;
   }
 
-  bool Match(PyObject* parent, int64_t number, Py_ssize_t position, Positions* hits) const {
+  bool Match(PyObject* parent, uintptr_t key, int64_t number, Py_ssize_t position,
+             Positions* hits) const {
     bool matched = false;
     PyRef leaf;
-    const uintptr_t key = framework_.NodeKey(parent);
     for (const auto& edge : edges_.edges_) {
       if (edge.node) {
         if (edge.key != key || edge.number != number) continue;
@@ -344,7 +344,7 @@ bool ArmBackward(const InputEdges& edges, const std::vector<PyObject*>& outputs,
       }
     }
     task.results = std::move(start.results);
-    Positions own = walk.Start(start.node);
+    Positions own = walk.Start(start.node, start.key);
     if (own.empty()) {
       AddHook(start.node.get(), std::move(task));
       continue;
