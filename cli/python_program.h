@@ -1,8 +1,7 @@
 // The Python beside this program, for the few steps that need one of its libraries.
 //
-//   MSPROBE_ASSIGN_OR_RETURN(
-//       const std::string line,
-//       LineOfPython("--png", {"-m", "msprobe.core.grad_probe.pictures", "out"}));
+//   const std::vector<std::string> words = {"-m", "msprobe.core.grad_probe.pictures", "out"};
+//   MSPROBE_ASSIGN_OR_RETURN(const std::string line, LineOfPython("--png", words));
 #pragma once
 
 #include <string>

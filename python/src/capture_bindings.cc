@@ -241,15 +241,41 @@ void BindCapture(nb::module_& m) {
       "that the run did not reach.");
   m.def(
       "start",
-      [=](std::optional<int> rank, nb::list models) {
+      [=](std::optional<int> rank, nb::list models, bool compiled) {
         return collector().Guarded([&] {
-          const Result<bool> collecting = collector().Start(rank, NamedModels(models));
+          const Result<bool> collecting = collector().Start(rank, NamedModels(models), compiled);
           return collecting.ok() && *collecting;
         });
       },
-      "rank"_a.none(), "models"_a,
+      "rank"_a.none(), "models"_a, "compiled"_a = false,
       "Begin collecting, with the modules of [(prefix of names, model), ...]; False when this step "
-      "or rank is not wanted, or collection is off.");
+      "or rank is not wanted, or collection is off. compiled: record_graph() is told of the "
+      "calls.");
+  m.def(
+      "check_graphs",
+      [=] {
+        if (collector().session().config().task == Task::kOverflowCheck) {
+          Raise(Unsupported("task \"overflow_check\" needs PyNative mode, found graph mode")
+                    .Hint("type mindspore.set_context(mode=mindspore.PYNATIVE_MODE)"));
+        }
+      },
+      "Raise when the configuration cannot be followed in compiled graphs.");
+  m.def(
+      "record_graph",
+      [=](const char* cell, const char* around, bool backward, nb::tuple arrays) {
+        collector().Guarded([&] {
+          if (backward)
+            collector().graphs().Backward(cell, arrays.ptr());
+          else
+            collector().graphs().Forward(cell, around, arrays.ptr());
+        });
+      },
+      "cell"_a, "around"_a, "backward"_a, "arrays"_a,
+      "A Cell of a compiled graph computed these arrays, or their gradients.");
+  m.def(
+      "graph_cells_not_called",
+      [=](const Names& cells) { return collector().graphs().NotCalled(cells); }, "cells"_a,
+      "Those of the Cells that were not called in this step; coverage.json names them.");
   m.def(
       "schedule_tokens",
       [=](nb::handle tokens) { collector().session().ScheduleTokens(TokensArgument(tokens)); },

@@ -25,6 +25,17 @@ Coverage Example() {
   return c;
 }
 
+TEST(Coverage, ModulesThatWereNotSeenAreRead) {
+  TemporaryFolder folder;
+  Coverage c = Example();
+  c.modules_not_observed = {{"Cell.fc.Dense", "not called"}, {"Cell.act.ReLU", "no \"tap\""}};
+  const std::string text = CoverageJson(c);
+  const Result<Coverage> read = ReadCoverage(folder.Write("coverage.json", text));
+  ASSERT_TRUE(read.ok()) << read.status().ToString();
+  EXPECT_EQ(CoverageJson(*read), text);
+  EXPECT_EQ(read->modules_not_observed[1].reason, "no \"tap\"");
+}
+
 TEST(Coverage, IsReadAsItWasWritten) {
   TemporaryFolder folder;
   const std::string text = CoverageJson(Example());

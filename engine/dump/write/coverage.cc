@@ -125,6 +125,14 @@ std::string CoverageJson(const Coverage& coverage) {
                         &api == coverage.apis_not_observed.data() ? "" : ",", Text(api.name),
                         Text(api.reason));
   }
+  if (!coverage.modules_not_observed.empty()) {
+    json += "],\n\"modules_not_observed\": [";
+    for (const Coverage::Api& module : coverage.modules_not_observed) {
+      json += fmt::format("{}\n  {{\"module\": {}, \"reason\": {}}}",
+                          &module == coverage.modules_not_observed.data() ? "" : ",",
+                          Text(module.name), Text(module.reason));
+    }
+  }
   return json + "]\n}\n";
 }
 
@@ -152,6 +160,10 @@ Result<Coverage> ReadCoverage(const std::string& path) {
   if (const formats::JsonValue* list = root.Find("apis_not_observed"); list != nullptr) {
     for (const formats::JsonValue& item : list->items)
       coverage.apis_not_observed.push_back({TextOf(item, "api"), TextOf(item, "reason")});
+  }
+  if (const formats::JsonValue* list = root.Find("modules_not_observed"); list != nullptr) {
+    for (const formats::JsonValue& item : list->items)
+      coverage.modules_not_observed.push_back({TextOf(item, "module"), TextOf(item, "reason")});
   }
   return coverage;
 }

@@ -55,7 +55,8 @@ struct Coverage {
   int64_t compiled_regions = 0;         // times that compiled code was entered
   std::vector<Operation> not_observed;  // the most frequent first
 
-  std::vector<Api> apis_not_observed;  // listed, present in the framework, and not observable
+  std::vector<Api> apis_not_observed;     // listed, present in the framework, and not observable
+  std::vector<Api> modules_not_observed;  // of the model: why no call was seen
 
   int64_t not_observed_count() const;
 };

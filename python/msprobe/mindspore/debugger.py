@@ -1,9 +1,8 @@
 """The class that training scripts use."""
 
-import mindspore
-from msprobe import UsageError, _engine
+from msprobe import _engine
 from msprobe.core.debugger import Debugger, check_start, method
-from msprobe.mindspore import hooks
+from msprobe.mindspore import compiled, hooks
 from msprobe.mindspore.reproducibility import seed_as_configured
 from msprobe.mindspore.versions import rank
 
@@ -12,8 +11,8 @@ class PrecisionDebugger(Debugger):
     """Records what every API and Cell computed between :meth:`start` and :meth:`stop`.
 
     A process has one debugger: a later construction returns the first object, and gives a warning
-    that names its arguments if they differ. Methods may be called on the class. MindSpore must run
-    in PyNative mode.
+    that names its arguments if they differ. Methods may be called on the class. Of compiled code
+    (graph mode, ``mindspore.jit``) level L0 records the Cells, on a CPU.
 
     Args:
         config_path: ``config.json`` (docs/config.md); keyword arguments take precedence over it.
@@ -66,13 +65,11 @@ class PrecisionDebugger(Debugger):
         cls._take_model(model)
         cls._refresh()
         if not _engine.step_is_wanted():
+            hooks.prepare(cls._model)
             return
         cls._require_model(token_range)
-        if mindspore.get_context("mode") != mindspore.PYNATIVE_MODE:
-            raise UsageError(
-                "expected PyNative mode, in which each call can be observed, found graph mode; "
-                "type mindspore.set_context(mode=mindspore.PYNATIVE_MODE)"
-            )
+        if compiled.is_graph_mode():
+            compiled.check(token_range)
         hooks.begin(cls._model, token_range, rank_id)
 
     @method

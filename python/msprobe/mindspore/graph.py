@@ -9,12 +9,16 @@ An Ascend device has no such operator: its graphs are recorded by the framework 
 docs/dialects.md).
 """
 
+import contextlib
+
 import mindspore
 from mindspore import nn, ops
 from msprobe import UnsupportedError, UsageError
 
 FORWARD, BACKWARD = "forward", "backward"
 _MOST_TENSORS = 4  # of one Cell's output
+# Of MindSpore's Cells: the forward hooks, and the method that is compiled to run them.
+_HOOKS, _HOOKS_RUN = "_forward_hook", "_jit_forward_hook"
 
 
 def _first(*all_inputs):
@@ -147,6 +151,54 @@ def _hook(taps, name):
     return pass_through
 
 
+def _same_output(self, inputs, output):
+    return output
+
+
+class _OnceInACell:
+    """In place of ``nn.Cell._jit_forward_hook`` while a graph is compiled.
+
+    MindSpore adds the hooks of a Cell to its one graph for each place that calls the Cell: in a
+    Cell that is called twice, each call would run them twice.
+    """
+
+    def __init__(self, hooks, taps):
+        self._hooks, self._seen = hooks, set()
+        self._tapped = {id(cell) for each in taps for cell in each.tapped}
+
+    def __get__(self, cell, owner=None):
+        if id(cell) not in self._tapped:
+            return self._hooks.__get__(cell, owner)
+        hooks = _same_output if id(cell) in self._seen else self._hooks
+        self._seen.add(id(cell))
+        return hooks.__get__(cell, owner)
+
+
+@contextlib.contextmanager
+def attached(all_taps, program=None):
+    """While it is open, graphs that are compiled have these taps (a list of GraphTaps)."""
+    before = vars(nn.Cell)[_HOOKS_RUN]
+    try:
+        for taps in all_taps:
+            taps.attach(program)
+        setattr(nn.Cell, _HOOKS_RUN, _OnceInACell(before, all_taps))
+        yield
+    finally:
+        setattr(nn.Cell, _HOOKS_RUN, before)
+        for taps in all_taps:
+            taps.detach()
+
+
+def check_device():
+    """Raise where there is no operator for taps."""
+    device = mindspore.get_context("device_target")
+    if device != "CPU":
+        raise UnsupportedError(
+            f"Cells of a graph can be recorded on a CPU only, found {device}; set "
+            'MINDSPORE_DUMP_CONFIG there, and read its folder with "msprobe show"'
+        )
+
+
 class GraphTaps:
     """Taps on the Cells of a model that is going to be compiled.
 
@@ -157,6 +209,8 @@ class GraphTaps:
             arrays: the Cell's output tensors, or the gradients of these. The arrays are valid
             during the call. If it raises, the training goes on without recording, and
             :attr:`error` holds the exception.
+        prefix: goes before the paths in names, such as ``"0."`` for the first of several models.
+        attached: whether graphs have taps from now on; else :meth:`attach` begins that.
     Raises:
         msprobe.UsageError: the model is no Cell.
         msprobe.UnsupportedError: the device is not a CPU.
@@ -174,24 +228,44 @@ class GraphTaps:
         taps.pause()
     """
 
-    def __init__(self, model, record):
+    def __init__(self, model, record, prefix="", attached=True):
         if not isinstance(model, nn.Cell):
             raise UsageError(f"expected a mindspore.nn.Cell, found {type(model).__name__}")
-        device = mindspore.get_context("device_target")
-        if device != "CPU":
-            raise UnsupportedError(
-                f"Cells of a graph can be recorded on a CPU only, found {device}; set "
-                'MINDSPORE_DUMP_CONFIG there, and read its folder with "msprobe show"'
-            )
+        check_device()
         self.error = None
         self.left_out = set()
         self._record = record
         self._recording = True
-        self._handles = [
-            cell.register_forward_hook(_hook(self, f"Cell.{name}.{type(cell).__name__}"))
-            for name, cell in list(model.cells_and_names())
-            if name
+        self._cells = [
+            (cell, path, f"Cell.{prefix}{path}.{type(cell).__name__}")
+            for path, cell in list(model.cells_and_names())
+            if path
         ]
+        self.names = {path: name for _, path, name in self._cells}
+        self._hooks = {}
+        self._handles, self.tapped = [], []
+        if attached:
+            self.attach()
+
+    def attach(self, program=None):
+        """Graphs that are compiled from now on have taps, but for the Cell ``program``.
+
+        Cells with forward hooks of the program have none: MindSpore runs such hooks once more for
+        each place that calls the Cell, and taps leave that as it is.
+        """
+        for cell, _, name in self._cells:
+            if cell is program or getattr(cell, _HOOKS):
+                continue
+            if name not in self._hooks:
+                self._hooks[name] = _hook(self, name)
+            self._handles.append(cell.register_forward_hook(self._hooks[name]))
+            self.tapped.append(cell)
+
+    def detach(self):
+        """Graphs that are compiled from now on have no taps."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles, self.tapped = [], []
 
     def tell(self, name, direction, arrays):
         """Called by the graph."""
@@ -213,8 +287,6 @@ class GraphTaps:
         self._recording = self.error is None
 
     def remove(self):
-        """Graphs that are compiled from now on have no taps."""
+        """Like :meth:`detach`; graphs that have taps record nothing more."""
         self._recording = False
-        for handle in self._handles:
-            handle.remove()
-        self._handles = []
+        self.detach()

@@ -11,6 +11,7 @@ import mindspore
 from mindspore import mint, nn, ops
 from msprobe import ConfigError, UsageError, _engine
 from msprobe.core.debugger import named_roots
+from msprobe.mindspore import compiled
 from msprobe.mindspore.versions import rank
 
 _LISTS = os.path.join(os.path.dirname(__file__), "hook_module")
@@ -133,6 +134,12 @@ def begin(model, token_range=None, rank_id=None):
         end()
 
 
+def prepare(model):
+    """In a step that is not recorded: graphs that later steps use get their taps."""
+    if model is not None and _engine.modules_wanted() and not _engine.apis_wanted():
+        compiled.begin(model, records=False)
+
+
 def _begin(model, token_range, rank_id):
     global _apis_added, _places_added
     if not _places_added:
@@ -143,8 +150,13 @@ def _begin(model, token_range, rank_id):
         _apis_added = True
     _count_tokens(model, token_range)
     models = [] if model is None else named_roots(model)
-    if _engine.start(rank() if rank_id is None else rank_id, models) and _engine.apis_wanted():
+    number = rank() if rank_id is None else rank_id
+    if not _engine.start(number, models, compiled.is_graph_mode()):
+        return
+    if _engine.apis_wanted():
         _put(True)
+    elif models:
+        compiled.begin(model, records=True)
 
 
 def _count_tokens(model, token_range):
@@ -171,4 +183,5 @@ def end():
     """Stop collecting; every place is as it was, no Cell is held."""
     _forget_tokens()
     _put(False)
+    compiled.end()
     _engine.stop()

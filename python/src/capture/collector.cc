@@ -90,7 +90,7 @@ Result<bool> Collector::StartSession(std::optional<int> rank) {
   return run_.session->Start(rank);
 }
 
-Result<bool> Collector::Start(std::optional<int> rank, const NamedModels& models) {
+Result<bool> Collector::Start(std::optional<int> rank, const NamedModels& models, bool compiled) {
   if (run_.session->config().level == Level::kDebug) return false;  // Save starts by itself
   MSPROBE_ASSIGN_OR_RETURN(const bool collecting, StartSession(rank));
   run_.options.slicer = run_.session->slicer().empty() ? nullptr : &run_.session->slicer();
@@ -105,7 +105,10 @@ Result<bool> Collector::Start(std::optional<int> rank, const NamedModels& models
   const bool has_callables = Framework::Get().callables != nullptr && run_.apis_wanted;
   const bool follows = !run_.modules_wanted && !run_.config().pkl && !free_benchmark_.on() &&
                        (run_.config().extra_info || has_callables);
-  ModuleTree* tree = run_.modules_wanted ? &module_tree_ : follows ? &followed_ : nullptr;
+  ModuleTree* tree = compiled              ? nullptr
+                     : run_.modules_wanted ? &module_tree_
+                     : follows             ? &followed_
+                                           : nullptr;
   if (tree != nullptr && has_callables) {
     tree->TellOfCallables([this](PyObject* object, std::string_view attribute) {
       ModuleCalls::WatchApi(object, apis_.OfObject(object, attribute));
@@ -114,7 +117,7 @@ Result<bool> Collector::Start(std::optional<int> rank, const NamedModels& models
   if (tree != nullptr && tree->empty()) {
     for (const auto& [prefix, model] : models) tree->AddModel(prefix, model);
   }
-  if (run_.modules_wanted && !run_.apis_wanted && !models.empty() && tree->in_order().empty() &&
+  if (tree == &module_tree_ && !run_.apis_wanted && !models.empty() && tree->in_order().empty() &&
       !std::exchange(said_no_modules_, true)) {
     Log(LogLevel::kWarning,
         "nothing will be recorded: level L0 records the modules inside the model, and this model "
@@ -216,6 +219,7 @@ void Collector::Step() {
   ForgetOptimizers();
   run_.session->Step();
   gradients_.NewStep();
+  graphs_.NewStep();
   free_benchmark_.EndStep();
   if (run_.session->configured() != configured_) ApplyConfig();
   run_.coverage.NewStep();
@@ -277,6 +281,7 @@ void Collector::BeginAtStep(int64_t step) {
   (void)Stop();
   ForgetOptimizers();
   run_.session->BeginAtStep(step);
+  graphs_.NewStep();
   if (run_.session->configured() != configured_) ApplyConfig();
 }
 

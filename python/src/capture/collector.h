@@ -24,6 +24,7 @@
 #include "capture/recorders/api_recorder.h"
 #include "capture/recorders/call_recorder.h"
 #include "capture/recorders/gradient_recorder.h"
+#include "capture/recorders/graph_recorder.h"
 #include "capture/recorders/module_recorder.h"
 #include "capture/recorders/optimizer_recorder.h"
 #include "capture/recording/config_reload.h"
@@ -62,12 +63,13 @@ class Collector final : public ParameterObserver {
   DebugSaves& saves() { return saves_; }
   OptimizerRecorder& optimizers() { return optimizers_; }
   OverflowCheck& overflow_check() { return overflow_; }
+  GraphRecorder& graphs() { return graphs_; }
 
   // Models, each with the prefix of the names of its modules.
   using NamedModels = std::vector<std::pair<std::string, PyObject*>>;
   // The modules of the models are known until ForgetModules; the models of a second Start before
-  // that are ignored.
-  Result<bool> Start(std::optional<int> rank, const NamedModels& models);
+  // that are ignored. `compiled`: graphs() is told of the calls of modules, which nobody else sees.
+  Result<bool> Start(std::optional<int> rank, const NamedModels& models, bool compiled = false);
   Status Stop();
   // Records only calls from the model's forward number `range->first` to number `range->second`,
   // counted from the Start. BeginToken is to be called when a forward begins.
@@ -127,6 +129,7 @@ class Collector final : public ParameterObserver {
   GradientRecorder gradients_{&run_, &overflow_};
   CallRecorder calls_{&run_, &overflow_, &reference_, &gradients_};
   ModuleRecorder modules_{&run_, &module_tree_, &followed_, &calls_};
+  GraphRecorder graphs_{&run_};
   ApiRecorder api_calls_{&run_, &calls_, &modules_};
   FreeBenchmark free_benchmark_{&run_};
   DebugSaves saves_{&run_, [this](std::optional<int> rank) {

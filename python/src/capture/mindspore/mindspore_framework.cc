@@ -107,6 +107,13 @@ class MindSporeFramework final : public Framework {
     return std::pair("mindspore.dtype", StrOf(value));
   }
 
+  std::string_view NameOf(DType dtype) const override {
+    for (const auto& [attribute, known] : kDTypes) {
+      if (known.dtype == dtype) return known.name;
+    }
+    return "";
+  }
+
   bool RequiresGrad(PyObject* tensor) const override { return IsTrue(requires_grad_(tensor)); }
   bool ParameterRequiresGrad(PyObject* parameter) const override {
     return IsTrue(PyObject_GetAttr(parameter, names().requires_grad));

@@ -67,6 +67,9 @@ class Framework {
   virtual std::optional<std::pair<std::string_view, std::string>> Describe(
       PyObject* value) const = 0;
 
+  // A dtype as the framework spells it; "" for PyTorch.
+  virtual std::string_view NameOf(DType) const { return ""; }
+
   virtual bool RequiresGrad(PyObject* tensor) const = 0;
   virtual bool ParameterRequiresGrad(PyObject* parameter) const = 0;
   // The node that made a tensor, null when no graph has one; and the number of the tensor among the

@@ -79,6 +79,7 @@ dump::Coverage CoverageCounter::Stop(const IsListed& is_listed) {
   coverage.saves = saves;
   coverage.saves_refused = refused_saves;
   coverage.apis_not_observed = unseen;
+  coverage.modules_not_observed = unseen_modules;
   coverage.counted = counts_;
   coverage.why_not_counted = problem_;
   if (!counts_) return coverage;
@@ -101,6 +102,7 @@ void CoverageCounter::NewStep() {
   gradients = ignored_gradients = expected_gradients = saves = refused_saves = 0;
   nested_before_ = nested_calls;
   traced_before_ = traced_calls;
+  unseen_modules.clear();
   counted_before_ = counted_before_ || counts_;
   counts_ = false;
   tally_ = {};

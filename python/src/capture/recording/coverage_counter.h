@@ -24,6 +24,7 @@ class CoverageCounter {
   int64_t expected_gradients = 0;           // calls and saved values whose gradients are waited for
   int64_t saves = 0, refused_saves = 0;     // level debug
   std::vector<dump::Coverage::Api> unseen;  // APIs that are listed and cannot be observed
+  std::vector<dump::Coverage::Api> unseen_modules;  // Cells in compiled graphs
 
   // To be called when a step that is recorded starts. Operations of the dispatcher are counted in
   // the first such step of the process only: counting costs time, and one step shows which

@@ -6,19 +6,37 @@
 
 #include <Python.h>
 
+#include <algorithm>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "capture/python/framework.h"
+#include "capture/values/numpy_array.h"
 #include "engine/dump/config/slice_rules.h"
 
 namespace msprobe::capture {
 
 class FrameworkTensor {
  public:
-  // `tensor` is borrowed and must outlive this object. Never leaves a Python error set.
+  // `tensor` or `array` is borrowed and must outlive this object. Never leaves a Python error set.
   explicit FrameworkTensor(PyObject* tensor) { Framework::Get().Read(tensor, &array_); }
+  // A tensor that a compiled graph hands over as an array.
+  explicit FrameworkTensor(const NumpyArray& array) {
+    const auto count = std::min(array.shape().size(), array_.shape.size());
+    array_.ndim = static_cast<int>(count);
+    std::copy_n(array.shape().begin(), count, array_.shape.begin());
+    array_.readable = array.readable();
+    array_.dtype = array.readable() ? Framework::Get().NameOf(array.view().dtype) : array.dtype();
+    if (!array_.readable) {
+      array_.unreadable = "elements of this dtype are not read";
+      return;
+    }
+    array_.view = array.view();
+    std::copy_n(array_.view.strides, count, array_.strides.begin());
+    array_.view.shape = array_.shape.data();
+    array_.view.strides = array_.strides.data();
+  }
   FrameworkTensor(const FrameworkTensor&) = delete;
   FrameworkTensor& operator=(const FrameworkTensor&) = delete;
 

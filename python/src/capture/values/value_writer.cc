@@ -134,7 +134,9 @@ TensorValue RecordAccess(const Access& access, int64_t ticket, PyObject* tensor,
 TensorValue RecordTensor(PyObject* tensor, const ValueOptions& options, EntryStyle style,
                          const std::string& file_name, Nonfinite* nonfinite) {
   if (!Framework::Get().is_torch()) {
-    FrameworkTensor access(tensor);
+    std::optional<NumpyArray> array;  // from a compiled graph
+    if (!Framework::Get().IsTensor(tensor)) array.emplace(tensor);
+    FrameworkTensor access = array ? FrameworkTensor(*array) : FrameworkTensor(tensor);
     if (options.slicer != nullptr) access.Slice(*options.slicer);
     return RecordAccess(access, -1, tensor, options, style, file_name, nonfinite);
   }

@@ -134,7 +134,7 @@ class ValueWriter {
 kernels::Stats MeasureTensor(const TensorView& view,
                              kernels::Checksum checksum = kernels::Checksum::kNone);
 
-// Measures one tensor (a gradient) in the same way. It is stored when `file_name` is not "".
+// Measures one tensor (a gradient, or the NumPy array of a tensor of MindSpore) in the same way. It is stored when `file_name` is not "".
 // `nonfinite`, if given, is told which kinds of non-finite elements it has.
 TensorValue RecordTensor(PyObject* tensor, const ValueOptions& options, EntryStyle style,
                          const std::string& file_name, Nonfinite* nonfinite = nullptr);

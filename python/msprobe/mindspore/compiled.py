@@ -1,0 +1,153 @@
+"""Level L0 of compiled code: each graph that is compiled while recording gets taps (graph.py).
+
+The taps are hooks of Cells, which are there only while MindSpore compiles: what runs in PyNative
+mode has none.
+"""
+
+import functools
+
+import mindspore
+from msprobe import UnsupportedError, UsageError, _engine
+from msprobe.core.debugger import named_roots
+from msprobe.mindspore.graph import BACKWARD, GraphTaps, attached, check_device
+
+_EXECUTORS = ("GraphExecutor_", "JitExecutor_")  # of GRAPH_MODE, of ms.jit
+_SHOWN = 5  # names of Cells in a log line
+
+_roots = []  # [(prefix of names, model)] while recording
+_taps = []  # [(prefix, model, GraphTaps)]: graphs that were compiled with them may run for ever
+_compilers = []  # [(class, its method "compile")] while recording
+_compiled = False  # since begin()
+_records = False  # whether the step is recorded
+_said = set()
+
+
+def is_graph_mode():
+    return mindspore.get_context("mode") == mindspore.GRAPH_MODE
+
+
+def check(token_range):
+    """Raise for what cannot be recorded in graph mode."""
+    if _engine.apis_wanted():
+        raise UsageError(
+            "expected PyNative mode, in which each call can be observed, found graph mode, in "
+            'which level "L0" alone is recorded; type '
+            "mindspore.set_context(mode=mindspore.PYNATIVE_MODE)"
+        )
+    if token_range is not None:
+        raise UsageError(
+            "token_range counts calls of the model: expected PyNative mode, found graph mode; type "
+            "mindspore.set_context(mode=mindspore.PYNATIVE_MODE)"
+        )
+    check_device()
+    _engine.check_graphs()
+
+
+def begin(model, records):
+    """Put taps into the graphs that are compiled until end(); ``records``: the step is recorded."""
+    global _compiled, _records
+    _roots[:] = named_roots(model)
+    _compiled, _records = False, records
+    from mindspore import _c_expression
+
+    for name in _EXECUTORS:
+        executor = getattr(_c_expression, name, None)
+        compile_graph = vars(executor).get("compile") if executor is not None else None
+        if compile_graph is not None and not _compilers_have(executor):
+            _compilers.append((executor, compile_graph))
+            executor.compile = _with_taps(executor.compile)
+
+
+def _compilers_have(executor):
+    return any(known is executor for known, _ in _compilers)
+
+
+def _with_taps(compile_graph):
+    @functools.wraps(compile_graph)
+    def compile_with_taps(executor, program, *args, **kwargs):
+        with attached(_wanted_taps(), None if is_graph_mode() else program):
+            return compile_graph(executor, program, *args, **kwargs)
+
+    return compile_with_taps
+
+
+def _wanted_taps():
+    global _compiled
+    try:
+        check_device()
+        _engine.check_graphs()
+        _compiled = True
+        return [_taps_of(prefix, model) for prefix, model in _roots]
+    except UnsupportedError as error:
+        _say("unsupported", f"calls inside compiled code are not recorded: {error}")
+    except Exception as error:  # an error of our own: the training goes on without recording
+        _engine.fault(f"{type(error).__name__}: {error}")
+    return []
+
+
+def _taps_of(prefix, model):
+    for known_prefix, known, taps in _taps:
+        if known is model and known_prefix == prefix:
+            return taps
+    around = {}
+    taps = GraphTaps(model, functools.partial(_record, around), prefix, attached=False)
+    for path, name in taps.names.items():
+        while path and name not in around:
+            path = path.rpartition(".")[0]
+            if path in taps.names:
+                around[name] = taps.names[path]
+    _taps.append((prefix, model, taps))
+    return taps
+
+
+def _record(around, name, direction, arrays):
+    _engine.record_graph(name, around.get(name, ""), direction == BACKWARD, arrays)
+
+
+def _wait():
+    """Graphs run on a thread of MindSpore; mindspore.runtime.synchronize() refuses a CPU."""
+    try:
+        from mindspore.graph.api import _pynative_executor
+    except ImportError:  # before 2.9
+        from mindspore.common.api import _pynative_executor
+    _pynative_executor.sync()
+
+
+def end():
+    """Wait for the graphs, and say what they have not told; the places are as they were."""
+    while _compilers:
+        executor, compile_graph = _compilers.pop()
+        executor.compile = compile_graph
+    if not _roots:
+        return
+    if _taps:
+        _wait()
+    if _records and (_compiled or is_graph_mode()):
+        _say_what_is_missing()
+    _roots.clear()
+
+
+def _say_what_is_missing():
+    names = []
+    for prefix, model in _roots:
+        names += _taps_of(prefix, model).names.values()
+    missing = _engine.graph_cells_not_called(names)
+    if names and len(missing) == len(names):
+        _say(
+            "nothing",
+            "nothing was recorded in graph mode: no Cell was called, or the graph was compiled "
+            "before start(model); call it before the first call of the model",
+        )
+    elif missing:
+        more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
+        _say(
+            "missing",
+            f"not recorded in graph mode: {', '.join(missing[:_SHOWN])}{more} (not called, in a "
+            "SequentialCell, or without a tap: docs/mindspore.md)",
+        )
+
+
+def _say(what, line):
+    if what not in _said:
+        _said.add(what)
+        _engine.log(line, warning=True)

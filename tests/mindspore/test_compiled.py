@@ -1,0 +1,261 @@
+"""Level L0 in compiled code: the debugger records Cells as in PyNative mode."""
+
+import math
+
+import numpy as np
+import pytest
+from runs import bits, forked, read_dump, run_forked, tensors
+
+import mindspore
+import msprobe.mindspore
+from mindspore import nn, ops
+from msprobe import UnsupportedError, UsageError
+
+STEPS = 3
+
+
+class Inner(nn.Cell):
+    def __init__(self, width):
+        super().__init__()
+        self.fc, self.act = nn.Dense(width, width), nn.ReLU()
+
+    def construct(self, x):
+        return x + self.act(self.fc(x)), x * 2
+
+
+class Net(nn.Cell):
+    """The Cell `shared` is called twice; `inner` has a tuple as output."""
+
+    def __init__(self):
+        super().__init__()
+        self.shared, self.inner = nn.Dense(4, 4), Inner(4)
+        self.norm, self.head = nn.LayerNorm((4,)), nn.Dense(4, 3)
+
+    def construct(self, x):
+        a, b = self.inner(self.shared(x))
+        return self.head(self.norm(self.shared(ops.tanh(a)) + b))
+
+
+class JitNet(Net):
+    """The model itself is compiled."""
+
+    @mindspore.jit
+    def construct(self, x):
+        a, b = self.inner(self.shared(x))
+        return self.head(self.norm(self.shared(ops.tanh(a)) + b))
+
+
+class PartlyJit(nn.Cell):
+    """One Cell is compiled."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.part = nn.Dense(4, 4), JitNet()
+
+    def construct(self, x):
+        return self.part(self.first(x))
+
+
+def train(path, mode, network=Net, steps=STEPS, before=lambda net: None, **arguments):
+    """Checksums of all that a training computes; with a path, it is recorded."""
+    graph = mode == "graph"
+    mindspore.set_context(mode=mindspore.GRAPH_MODE if graph else mindspore.PYNATIVE_MODE)
+    mindspore.set_seed(1)
+    net = network()
+    net.set_train()
+    before(net)
+    optimizer = nn.Momentum(net.trainable_params(), 0.1, 0.9)
+
+    def forward(x):
+        return ops.square(net(x)).mean()
+
+    step = ops.value_and_grad(forward, None, optimizer.parameters)
+    if mode == "jit":
+        step = mindspore.jit(step)
+    debugger = None
+    if path is not None:
+        arguments = {"level": "L0", **arguments}
+        debugger = msprobe.mindspore.PrecisionDebugger(dump_path=str(path), **arguments)
+    random, computed = np.random.RandomState(0), []
+    for _ in range(steps):
+        x = mindspore.Tensor(random.randn(2, 4).astype(np.float32))
+        if debugger is not None:
+            debugger.start(net)
+        loss, gradients = step(x)
+        if debugger is not None:
+            debugger.stop()
+            debugger.step()
+        optimizer(gradients)
+        computed.append(bits(loss, list(gradients), list(net.trainable_params())))
+    return computed
+
+
+CASES = [("graph", Net), ("jit", Net), ("pynative", JitNet), ("pynative", PartlyJit)]
+
+
+@pytest.mark.parametrize(("mode", "network"), CASES)
+@pytest.mark.parametrize("task", ["statistics", "tensor"])
+def test_training_is_the_same_in_every_bit(tmp_path, mode, network, task):
+    plain = run_forked(train, None, mode, network)
+    assert run_forked(train, tmp_path, mode, network, task=task) == plain
+
+
+def statistics(dump, name):
+    return [
+        (value["dtype"], value["shape"], value["Max"], value["Min"], value["Mean"], value["Norm"])
+        for value in tensors(dump.data[name]["input" if ".backward." in name else "output"])
+    ]
+
+
+def parent_of(value):
+    parent = value[0] if isinstance(value, list) else value
+    return (parent or "").replace("JitNet", "Net")
+
+
+@pytest.mark.parametrize(("mode", "network"), CASES)
+def test_entries_are_those_of_pynative_mode(tmp_path, mode, network):
+    plain = {JitNet: Net}.get(network, network)
+    if network is PartlyJit:
+        run_forked(train, tmp_path / "pynative", "pynative", _PartlyPlain)
+    else:
+        run_forked(train, tmp_path / "pynative", "pynative", plain)
+    run_forked(train, tmp_path / "graph", mode, network)
+    for step in range(STEPS):
+        expected = read_dump(tmp_path / "pynative", step)
+        found = read_dump(tmp_path / "graph", step)
+        names = {name.replace("JitNet", "Net") for name in found.names}
+        assert len(names) == len(found.names)
+        wanted = {name for name in expected.names if "parameters_grad" not in name}
+        assert {name for name in names if "parameters_grad" not in name} == wanted
+        for name in found.names:
+            if "parameters_grad" in name:
+                continue
+            ours = statistics(found, name)
+            theirs = statistics(expected, name.replace("JitNet", "Net"))
+            assert len(ours) == len(theirs) > 0, name
+            for a, b in zip(ours, theirs, strict=True):
+                assert a[:2] == b[:2], name
+                assert all(
+                    math.isclose(x, y, rel_tol=1e-4, abs_tol=1e-6)
+                    for x, y in zip(a[2:], b[2:], strict=True)
+                ), (name, a, b)
+        ours = {name.replace("JitNet", "Net"): parent for name, parent in found.parents.items()}
+        for name in names & wanted:
+            assert parent_of(ours[name]) == parent_of(expected.parents[name]), name
+
+
+class _PartlyPlain(nn.Cell):
+    def __init__(self):
+        super().__init__()
+        self.first, self.part = nn.Dense(4, 4), Net()
+
+    def construct(self, x):
+        return self.part(self.first(x))
+
+
+def test_arrays_are_saved(tmp_path):
+    run_forked(train, tmp_path, "graph", steps=1, task="tensor")
+    dump = read_dump(tmp_path)
+    (value,) = tensors(dump.data["Cell.head.Dense.forward.0"])
+    array = dump.array(value)
+    assert list(array.shape) == value["shape"] == [2, 3]
+    assert value["type"] == "mindspore.Tensor"
+    assert value["dtype"] == "Float32"
+    assert math.isclose(array.max(), value["Max"], rel_tol=1e-6)
+
+
+@forked
+def test_a_graph_that_was_compiled_before_start(tmp_path, capfd):
+    def compile_now(net):
+        net(mindspore.Tensor(np.ones((2, 4), np.float32)))
+
+    mindspore.set_context(mode=mindspore.GRAPH_MODE)
+    net = Net()
+    x = mindspore.Tensor(np.ones((2, 4), np.float32))
+    net(x)
+    debugger = msprobe.mindspore.PrecisionDebugger(dump_path=str(tmp_path), level="L0")
+    for _ in range(2):
+        debugger.start(net)
+        net(x)
+        debugger.stop()
+        debugger.step()
+    said = capfd.readouterr().err
+    assert said.count("the graph was compiled before start(model)") == 1
+
+
+@forked
+def test_cells_without_a_tap_are_said(tmp_path, capfd):
+    mindspore.set_context(mode=mindspore.GRAPH_MODE)
+    net = nn.Cell()
+
+    class Sequence(nn.Cell):
+        def __init__(self):
+            super().__init__()
+            self.layers, self.last = nn.SequentialCell(nn.Dense(4, 4), nn.ReLU()), nn.Dense(4, 2)
+
+        def construct(self, x):
+            return self.last(self.layers(x))
+
+    net = Sequence()
+    debugger = msprobe.mindspore.PrecisionDebugger(dump_path=str(tmp_path), level="L0")
+    for _ in range(2):
+        debugger.start(net)
+        net(mindspore.Tensor(np.ones((2, 4), np.float32)))
+        debugger.stop()
+    said = capfd.readouterr().err
+    assert said.count("not recorded in graph mode: Cell.layers.0.Dense, Cell.layers.1.ReLU") == 1
+    dump = read_dump(tmp_path)
+    assert [cell["module"] for cell in dump.coverage["modules_not_observed"]] == [
+        "Cell.layers.0.Dense",
+        "Cell.layers.1.ReLU",
+    ]
+    assert dump.coverage["modules"]["recorded"] == 4
+    assert dump.names == [
+        "Cell.layers.SequentialCell.forward.0",
+        "Cell.last.Dense.forward.0",
+        "Cell.layers.SequentialCell.forward.1",
+        "Cell.last.Dense.forward.1",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "token_range", "error", "text"),
+    [
+        ({"level": "L1"}, None, UsageError, 'level "L0" alone is recorded'),
+        ({"level": "mix"}, None, UsageError, 'level "L0" alone is recorded'),
+        ({"level": "L0"}, [0, 1], UsageError, "token_range counts calls of the model"),
+        ({"level": "L0", "task": "overflow_check"}, None, UnsupportedError, "needs PyNative mode"),
+    ],
+)
+@forked
+def test_what_graph_mode_refuses(tmp_path, arguments, token_range, error, text):
+    mindspore.set_context(mode=mindspore.GRAPH_MODE)
+    debugger = msprobe.mindspore.PrecisionDebugger(dump_path=str(tmp_path), **arguments)
+    with pytest.raises(error, match=text):
+        debugger.start(Net(), token_range=token_range)
+
+
+@forked
+def test_the_places_are_as_they_were(tmp_path):
+    from mindspore import _c_expression
+
+    before = [
+        vars(getattr(_c_expression, name))["compile"] for name in ("GraphExecutor_", "JitExecutor_")
+    ]
+    train(tmp_path, "jit")
+    after = [
+        vars(getattr(_c_expression, name))["compile"] for name in ("GraphExecutor_", "JitExecutor_")
+    ]
+    assert all(a is b for a, b in zip(before, after, strict=True))
+
+
+@forked
+def test_list_step_and_data_mode_are_followed(tmp_path):
+    config = tmp_path / "config.json"
+    config.write_text(
+        '{"task": "statistics", "level": "L0", "step": [1], "rank": [],'
+        ' "statistics": {"list": ["head"], "data_mode": ["forward"]}}'
+    )
+    train(tmp_path / "out", "graph", config_path=str(config))
+    assert not (tmp_path / "out" / "step0").exists()
+    assert read_dump(tmp_path / "out", 1).names == ["Cell.head.Dense.forward.0"]
