@@ -43,7 +43,7 @@ peer_mindspore := .cache/peer-mindspore
 peer_mindspore_stamp := $(peer_mindspore)/.ready-$(call sum,packaging/peer-mindspore-requirements.txt)
 BENCH ?=
 
-.PHONY: help setup build test test-all test-real test-torch-1.13 test-mindspore setup-mindspore sanitize fuzz wheel demo bench bench-peer bench-mindspore lint tidy format clean
+.PHONY: help setup build test test-all test-real test-torch-1.13 test-mindspore setup-mindspore sanitize fuzz wheel demo demo-mindspore bench bench-peer bench-mindspore lint tidy format clean
 
 help: ## show this list
 	@grep -E '^[a-z0-9.-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 17
@@ -117,6 +117,10 @@ wheel: setup ## write wheels to dist/: for any Linux with this glibc or newer, w
 demo: setup ## plant a fault in one operation, find it again
 	@tools/build.sh $(build) $(venv) $(JOBS) msprobe_cli _engine
 	@examples/demo/demo.sh $(bin)
+
+demo-mindspore: build $(mindspore_stamp) ## the same across frameworks: PyTorch, and MindSpore with a fault
+	@FRAMEWORK=mindspore tools/test_torch.sh $(PYTHON) $(mindspore) $(build) $(venv) tests/mindspore/test_misuse.py --collect-only > /dev/null
+	@examples/demo/demo_mindspore.sh $(bin) $(mindspore)/bin
 
 bench: build ## measure every speed that we claim, beside memcpy
 	@cmake -DMSPROBE_BENCH=ON $(build) > /dev/null && ninja -C $(build) -j $(JOBS)
