@@ -1,8 +1,9 @@
 // Dumps that MindSpore itself writes of a compiled graph (MINDSPORE_DUMP_CONFIG): one folder for
 // each iteration, <path>/rank_0/<net>/<graph>/<iteration>.
 //
-//   for (const GraphIteration& found : FindGraphIterations("dump"))   // "dump/rank_0/net/0/2"
+//   for (const GraphIteration& found : FindGraphIterations("dump")) {  // "dump/rank_0/net/0/2"
 //     MSPROBE_ASSIGN_OR_RETURN(Dump dump, ReadGraphIteration(found.path));
+//   }
 //
 // A record is one operator: "Default/fc1-Dense/MatMul.0.forward". Gradients end in ".backward",
 // updates of parameters in ".optimizer"; "Parameter.fc1_weight" is a parameter, or an input of the
