@@ -48,10 +48,24 @@ def check_start(token_range, rank_id):
         if len(pair) != 2 or not all(map(_is_count, pair)) or pair[0] > pair[1]:
             raise UsageError(
                 "start: token_range; expected [first, last], two ascending numbers of 0 or more, "
-                f" found {token_range!r}"
+                f"found {token_range!r}"
             )
     if rank_id is not None and not _is_count(rank_id):
         raise UsageError(f"start: rank_id; expected a number of 0 or more, found {rank_id!r}")
+
+
+def seed_as_configured(seed_all):
+    """Do what the keys seed and is_deterministic ask for; nothing when the file has neither.
+
+    Args:
+        seed_all: that of the framework; takes the seed and whether to be deterministic.
+    """
+    asked = _engine.seeding()
+    if asked is not None:
+        seed, mode = asked
+        seed_all(seed, mode)
+        more = ", only deterministic algorithms are used" if mode else ""
+        _engine.log(f"seeded with {seed}{more}, as the configuration asks")
 
 
 def named_roots(model):

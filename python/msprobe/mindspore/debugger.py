@@ -1,9 +1,9 @@
 """The class that training scripts use."""
 
 from msprobe import _engine
-from msprobe.core.debugger import Debugger, check_start, method
+from msprobe.core.debugger import Debugger, check_start, method, seed_as_configured
 from msprobe.mindspore import compiled, hooks
-from msprobe.mindspore.reproducibility import seed_as_configured
+from msprobe.mindspore.reproducibility import seed_all
 from msprobe.mindspore.versions import rank
 
 
@@ -46,7 +46,7 @@ class PrecisionDebugger(Debugger):
 
     @classmethod
     def _constructed(cls):
-        seed_as_configured()
+        seed_as_configured(seed_all)
 
     @method
     def start(cls, model=None, token_range=None, rank_id=None):

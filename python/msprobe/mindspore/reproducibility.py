@@ -7,7 +7,7 @@ import numpy
 
 import mindspore
 from mindspore import nn
-from msprobe import UsageError, _engine
+from msprobe import UsageError
 
 
 def seed_all(seed=1234, mode=False, rm_dropout=False):
@@ -43,13 +43,3 @@ def seed_all(seed=1234, mode=False, rm_dropout=False):
 
 def _same(self, x):
     return x
-
-
-def seed_as_configured():
-    """Do what the keys seed and is_deterministic ask for; nothing when the file has neither."""
-    asked = _engine.seeding()
-    if asked is not None:
-        seed, mode = asked
-        seed_all(seed, mode)
-        more = ", only deterministic algorithms are used" if mode else ""
-        _engine.log(f"seeded with {seed}{more}, as the configuration asks")

@@ -1,10 +1,10 @@
 """The class that training scripts use."""
 
 from msprobe import _engine
-from msprobe.core.debugger import Debugger, check_start, method
+from msprobe.core.debugger import Debugger, check_start, method, seed_as_configured
 from msprobe.pytorch import custom_apis, dataloader, hooks, regions
 from msprobe.pytorch.process import rank
-from msprobe.pytorch.reproducibility import seed_as_configured
+from msprobe.pytorch.reproducibility import seed_all
 
 
 class PrecisionDebugger(Debugger):
@@ -54,7 +54,7 @@ class PrecisionDebugger(Debugger):
 
     @classmethod
     def _constructed(cls):
-        seed_as_configured()
+        seed_as_configured(seed_all)
         cls._follow_batches()
 
     @method

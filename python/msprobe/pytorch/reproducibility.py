@@ -71,16 +71,6 @@ def seed_all(seed=1234, mode=False, rm_dropout=False, is_enhanced=False):
         _fix_state()
 
 
-def seed_as_configured():
-    """Do what the keys seed and is_deterministic ask for; nothing when the file has neither."""
-    asked = _engine.seeding()
-    if asked is not None:
-        seed, mode = asked
-        seed_all(seed, mode)
-        more = ", only deterministic algorithms are used" if mode else ""
-        _engine.log(f"seeded with {seed}{more}, as the configuration asks")
-
-
 def _seed_devices(seed):
     devices = _device_modules()
     for device in devices.values():
