@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 ms = pytest.importorskip("mindspore")
+from runs import forked  # noqa: E402
+
 from mindspore import nn, ops  # noqa: E402
 from msprobe import UsageError  # noqa: E402
 from msprobe.mindspore.graph import GraphTaps  # noqa: E402
@@ -89,6 +91,7 @@ def train(network, mode, record=None):
 
 @pytest.mark.parametrize("mode", ["jit", "graph"])
 @pytest.mark.parametrize("network", [Mlp, Cnn, Attention])
+@forked
 def test_training_is_the_same_in_every_bit(network, mode):
     told = []
     plain, _ = train(network, mode)
@@ -113,6 +116,7 @@ def test_training_is_the_same_in_every_bit(network, mode):
     assert len(told) == 2 * len(names) * STEPS
 
 
+@forked
 def test_values_and_tuples():
     told = {}
 
@@ -131,6 +135,7 @@ def test_values_and_tuples():
     assert np.allclose(told["Cell.fc1.Dense", "backward"][0], first + 2 * second)
 
 
+@forked
 def test_an_error_ends_the_recording_and_not_the_training():
     def record(name, direction, arrays):
         raise ValueError("disk full")
