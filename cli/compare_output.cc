@@ -103,6 +103,7 @@ Status CompareOutput::Keep(size_t index, const compare::Comparison& comparison) 
   if (options_.diff_analyze) kept.analysis = DivergenceNode(comparison);
   if (options_.log_rows) LogRows(comparison);
   if (options_.reports.NeedDetails()) kept.result.details = compare::DetailsOf(comparison);
+  if (!options_.reports.html.empty()) kept.page = PageOf(index, comparison);
   if (!options_.limits.empty()) {
     MSPROBE_ASSIGN_OR_RETURN(kept.result.hits, compare::CheckRows(options_.limits, table));
   }
@@ -130,6 +131,16 @@ Status CompareOutput::Keep(size_t index, const compare::Comparison& comparison) 
       });
   }
   return Status::Ok();
+}
+
+// The values of all pairs together take about as much of the page as those of a single pair may.
+report_page::PagePart CompareOutput::PageOf(size_t index,
+                                            const compare::Comparison& comparison) const {
+  constexpr uint64_t kLeastValues = 256 << 10;
+  report_page::PartOptions options{
+      .index = index, .step = paired_.pairs[index].step, .rank = paired_.pairs[index].rank};
+  options.value_bytes = std::max(options.value_bytes / kept_.size(), kLeastValues);
+  return report_page::PartOf(comparison, options);
 }
 
 void CompareOutput::NotWritten(size_t index, Status status) {
@@ -301,8 +312,12 @@ Status CompareOutput::WriteFilesOnAllPairs() {
     MSPROBE_RETURN_IF_ERROR(WriteFile(options_.folder, fmt::format("compare_summary_{}.csv", time_),
                                       compare::RankSummaryCsv(results_)));
   }
+  std::vector<report_page::PagePart> parts;
+  if (!options_.reports.html.empty()) {
+    for (Kept& kept : kept_) parts.push_back(std::move(kept.page));
+  }
   return options_.reports.Write(results_, {options_.target, options_.golden, paired_.left_out},
-                                &files_);
+                                parts, &files_);
 }
 
 Status CompareOutput::Finish() {

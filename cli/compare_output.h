@@ -21,6 +21,7 @@
 #include "engine/compare/model/comparison.h"
 #include "engine/compare/ranks/rank_result.h"
 #include "engine/compare/table/table_options.h"
+#include "engine/report_page/page_part.h"
 
 namespace msprobe::compare {
 class TableFormat;
@@ -77,9 +78,11 @@ class CompareOutput {
   struct Kept {
     compare::RankResult result;
     std::string report, json, analysis;
-    Status unwritten;  // the first file that could not be written
+    report_page::PagePart page;  // of --html
+    Status unwritten;            // the first file that could not be written
   };
   Status Keep(size_t index, const compare::Comparison& comparison);
+  report_page::PagePart PageOf(size_t index, const compare::Comparison& comparison) const;
   std::string RankText(const DumpPair& pair) const;
   Status WriteTable(size_t index, const compare::TableFormat& table);
   Status WriteFile(const std::string& folder, const std::string& name, const std::string& text);

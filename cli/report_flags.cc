@@ -2,6 +2,7 @@
 
 #include "engine/base/file.h"
 #include "engine/compare/report/report_ci.h"
+#include "engine/report_page/report_page.h"
 
 namespace msprobe::cli {
 
@@ -12,6 +13,12 @@ void ReportFlags::AddFiles(Flags& flags) {
       .Text("--markdown", &markdown,
             "also write a summary in Markdown to this file, as for the page of a CI job")
       .TypeName("FILE");
+  flags
+      .Text("--html", &html,
+            "also write a page to this file: the finding, and all calls to walk through; a browser "
+            "opens it, without a network")
+      .TypeName("FILE")
+      .Common();
 }
 
 void ReportFlags::AddLimits(Flags& flags) {
@@ -35,6 +42,7 @@ Result<compare::FailOn> ReportFlags::Limits() const {
 
 Status ReportFlags::Write(std::span<const compare::RankResult> results,
                           const compare::RanksCompared& compared,
+                          std::span<report_page::PagePart> parts,
                           std::vector<std::string>* files) const {
   const auto write = [&](const std::string& path, const std::string& text) {
     MSPROBE_RETURN_IF_ERROR(MakeDirectories(DirectoryName(path)));
@@ -45,6 +53,9 @@ Status ReportFlags::Write(std::span<const compare::RankResult> results,
   if (!junit.empty()) MSPROBE_RETURN_IF_ERROR(write(junit, compare::JUnitReport(results)));
   if (!markdown.empty()) {
     MSPROBE_RETURN_IF_ERROR(write(markdown, compare::MarkdownReport(results, compared)));
+  }
+  if (!html.empty()) {
+    MSPROBE_RETURN_IF_ERROR(write(html, report_page::ComparisonPage(results, compared, parts)));
   }
   return Status::Ok();
 }

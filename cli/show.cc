@@ -8,6 +8,7 @@
 #include "engine/dump/read/source_line.h"
 #include "engine/dump/write/coverage.h"
 #include "engine/model/names.h"
+#include "engine/report_page/report_page.h"
 
 namespace msprobe::cli {
 namespace {
@@ -38,6 +39,11 @@ class Show : public Verb {
         .Text("--golden", &golden_,
               "print the elements of a tensor that differ most from those in this file")
         .TypeName("FILE");
+    flags
+        .Text("--html", &html_,
+              "write the dump as a page to this file instead: all calls to walk through, in a "
+              "browser")
+        .TypeName("FILE");
     flags.Number("--limit", &limit_, "at most this many records, rows or elements; 0: all")
         .Check([](const std::string& text) {
           return NumberAfter(text, "") >= 0 ? std::string()
@@ -46,6 +52,7 @@ class Show : public Verb {
   }
 
   Result<int> Run(Console& out) override {
+    if (!html_.empty()) return WritePage(out);
     const ShowTensorOptions options{
         .filter = filter_, .slice = slice_, .golden = golden_, .limit = limit_};
     MSPROBE_ASSIGN_OR_RETURN(const bool shown_already, ShowOtherFile(dump_, options, out));
@@ -73,6 +80,19 @@ class Show : public Verb {
   }
 
  private:
+  Result<int> WritePage(Console& out) const {
+    if (!filter_.empty() || !slice_.empty() || !golden_.empty() || limit_ != kDefaultLimit) {
+      return InvalidArgument("--html cannot be combined with --filter, --slice, --golden, --limit")
+          .Hint("the page has all calls, and a filter of its own");
+    }
+    MSPROBE_ASSIGN_OR_RETURN(const Dump dump, dump::ReadDump(dump_));
+    MSPROBE_RETURN_IF_ERROR(MakeDirectories(DirectoryName(html_)));
+    MSPROBE_RETURN_IF_ERROR(
+        WriteFileAtomically(html_, report_page::DumpPage(dump, report_page::PartOf(dump, {}))));
+    out.Print("written: {}\n", MakePrintable(html_));
+    return kExitOk;
+  }
+
   static void PrintHeader(const Dump& dump, Console& out) {
     out.Print("{}\n", MakePrintable(dump.path));
     out.Print("{}, {}, task {}{}, level {}\n", dump.DialectName(), dump.framework,
@@ -150,7 +170,7 @@ class Show : public Verb {
     out.Write("\n");
   }
 
-  std::string dump_, filter_, slice_, golden_;
+  std::string dump_, filter_, slice_, golden_, html_;
   int64_t limit_ = kDefaultLimit;
 };
 

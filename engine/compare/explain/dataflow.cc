@@ -6,15 +6,12 @@
 #include "engine/compare/model/record_keys.h"
 
 namespace msprobe::compare {
-namespace {
 
 bool TellsTensorsApart(const Leaf& leaf) {
   if (leaf.kind != LeafKind::kTensor) return false;
   if (!leaf.fingerprint.empty() || !leaf.checksum.empty()) return true;
   return leaf.has_stats && leaf.max_value != leaf.min_value && leaf.norm_value != 0;
 }
-
-}  // namespace
 
 bool SameNumbers(const Leaf& a, const Leaf& b) {
   if (a.kind != LeafKind::kTensor || b.kind != LeafKind::kTensor || a.dtype != b.dtype)

@@ -15,6 +15,9 @@ int32_t FindProducer(const Dump& dump, const Leaf& leaf, int32_t before);
 // That output itself; null where FindProducer returns -1.
 const Leaf* FindOutput(const Dump& dump, const Leaf& leaf, int32_t before);
 
+// Whether the numbers of a leaf identify a tensor: not if all elements are equal, or none were
+// recorded.
+bool TellsTensorsApart(const Leaf& leaf);
 // Whether both leaves have the same numbers, as far as they were recorded.
 bool SameNumbers(const Leaf& a, const Leaf& b);
 

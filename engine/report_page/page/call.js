@@ -1,0 +1,109 @@
+// @ts-check
+// The selected call: its values on both sides, where they came from and went to, and its stack.
+import { sideWords } from "./calls.js";
+import { clean, el, grouped, short } from "./text.js";
+
+/** @typedef {import("./calls.js").Calls} Calls */
+
+/** Of AppendSide in page_values.h. */
+const statistics = [["max", 3], ["min", 4], ["mean", 5], ["norm", 6], ["NaN", 7], ["+inf", 8], ["-inf", 9], ["zeros", 10]];
+const verdicts = [["=", "equal", 0], ["≈", "within rounding", 1], ["✕", "differs", 2], ["?", "unknown", 4]];
+
+/** A row of a call as an object. @param {any[]} row */
+export function valueOf(row) {
+  const [label, verdict, severity, target, golden, reason, maker, takers, elements] = row;
+  return { label, verdict, severity: severity === null ? NaN : Number(severity === "inf" ? Infinity : severity), target, golden: golden === 0 ? target : golden, reason, maker, takers: takers || [], elements: elements || null };
+}
+
+/** 7 digits of a spelled number. @param {string|undefined} text */
+function digits(text) {
+  if (text === undefined || text === "" || text === "null") return "";
+  const value = Number(text);
+  return Number.isFinite(value) && text.length > 9 ? String(Number(value.toPrecision(7))) : clean(text, 40);
+}
+
+/** @param {string|undefined} target @param {string|undefined} golden */
+export function relative(target, golden) {
+  const a = Number(target), b = Number(golden);
+  if (!target || !golden || target === golden || !Number.isFinite(a) || !Number.isFinite(b)) return "";
+  const part = Math.abs((a - b) / b);
+  return part === Infinity ? "" : part < 1e-3 ? part.toExponential(1) : (100 * part).toPrecision(2) + "%";
+}
+
+/** @param {any[]|null} side */
+const describe = (side) => (side === null ? "not there" : side[0] === "n" ? "None" : `${clean(side[1], 60).replace("torch.", "")} ${clean(side[2], 80)}`.trim());
+
+export class CallView {
+  /** @param {(i: number) => void} onGo @param {() => void} onCopy */
+  constructor(onGo, onCopy) {
+    this.onGo = onGo;
+    this.onCopy = onCopy;
+    this.root = el("aside", { id: "call", "aria-live": "polite", "aria-label": "the selected call", tabindex: "0" });
+  }
+  /** @param {Calls} calls @param {number} i */
+  async show(calls, i) {
+    this.calls = calls;
+    const asked = (this.asked = Symbol());
+    const [rows, frames] = await Promise.all([calls.values(i), calls.frames(i)]);
+    if (asked !== this.asked) return; // another call was selected meanwhile
+    const values = rows ? rows.map(valueOf) : null, look = calls.classOf(i), side = sideWords[calls.sides[i]];
+    const partner = calls.partner(i), path = calls.path(calls.module[i]);
+    this.shown = { calls, i, values, frames };
+    const numbers = values && values.length ? this.table(values) : el("p", { class: "quiet" }, values ? "Nothing was recorded of its values." : "The values of this call are not in the page: it would be too large. The table of the comparison has them.");
+    this.root.replaceChildren(
+      el("h2", {}, el("span", { class: "badge color" + look.color }, `${look.sign} ${look.name}`), " ", clean(calls.name(i), 2000)),
+      el("p", { class: "quiet" }, `call ${grouped(i)} of ${grouped(calls.count)}` + (path ? `, in ${clean(path, 300)}` : "") + (side ? `, ${side}` : "") + (partner ? `, in the golden ${clean(partner, 300)}` : "")),
+      i === calls.head.first && calls.head.why ? el("p", { class: "why" }, clean(calls.head.why, 2000)) : "",
+      numbers,
+      this.stack(frames),
+      el("p", { class: "buttons" }, el("button", { onclick: () => this.onCopy() }, "Copy as Markdown"), el("span", { id: "copied", role: "status" })),
+    );
+  }
+  /** The call that made the worst input of the selected call, and the first that takes its result; -1: not known. */
+  links() {
+    const values = this.shown?.values || [], made = values.filter((v) => v.maker >= 0);
+    const wrong = made.find((v) => v.verdict === 2) || made[0];
+    return { upstream: wrong ? wrong.maker : -1, downstream: values.find((v) => v.takers.length)?.takers[0] ?? -1 };
+  }
+  /** @param {number} i @param {string} sign */
+  link(i, sign) {
+    const calls = /** @type {Calls} */ (this.calls);
+    return el("button", { class: "link color" + calls.classOf(i).color, "data-go": i, onclick: () => this.onGo(i) }, `${sign} ${clean(calls.name(i), 120)}`);
+  }
+  /** @param {ReturnType<typeof valueOf>[]} values */
+  table(values) {
+    const both = this.calls?.head.golden !== null;
+    const head = ["", ...(both ? ["target", "golden", "difference"] : ["recorded"])];
+    return el("div", { class: "wide" }, el("table", { class: "values" }, el("thead", {}, el("tr", {}, ...head.map((h) => el("th", { scope: "col" }, h)))), ...values.map((v) => this.group(v, both))));
+  }
+  /** The rows of one value, below its name.  @param {ReturnType<typeof valueOf>} v @param {boolean} both */
+  group(v, both) {
+    const [sign, word, color] = verdicts[v.verdict] || verdicts[3];
+    const t = v.target, g = v.golden, lines = [];
+    const cells = (/** @type {string} */ name, /** @type {string|undefined} */ a, /** @type {string|undefined} */ b) => {
+      if (!a && !b) return;
+      const other = both && t && g && a !== b;
+      lines.push([el("td", {}, name), el("td", { class: other ? "other" : null }, digits(a)), ...(both ? [el("td", { class: other ? "other" : null }, digits(b)), el("td", {}, relative(a, b))] : [])]);
+    };
+    if ((t || g)?.[0] === "t") for (const [name, at] of statistics) cells(String(name), t?.[at], g?.[at]);
+    else cells("value", t?.[11] ?? (t ? "None" : ""), g?.[11] ?? (g ? "None" : ""));
+    if (v.elements) for (const [name, value] of Object.entries(v.elements)) lines.push([el("td", { class: "quiet" }, clean(name, 40)), el("td", { colspan: both ? 3 : 1 }, clean(String(value), 60))]);
+    const sides = both && describe(t) !== describe(g) ? `${describe(t)} | ${describe(g)}` : describe(t || g);
+    const facts = [sides, both && v.severity > 0 ? `${short(v.severity)} roundings` : "", clean(v.reason, 300)].filter(Boolean).join(", ");
+    const head = el("th", { colspan: both ? 4 : 2, scope: "rowgroup" }, both ? el("span", { class: "color" + color, title: String(word) }, sign + " ") : null, clean(v.label, 120), " ", el("small", {}, facts),
+      v.maker >= 0 ? el("div", {}, el("small", {}, "made by "), this.link(v.maker, "←")) : null,
+      ...v.takers.map((/** @type {number} */ taker) => el("div", {}, el("small", {}, "taken by "), this.link(taker, "→"))));
+    return el("tbody", { class: "color" + color + (v.verdict === 2 ? " wrong" : "") }, el("tr", {}, head), ...lines.map((line) => el("tr", {}, ...line)));
+  }
+  /** @param {any[][]} frames */
+  stack(frames) {
+    if (!frames.length) return el("p", { class: "quiet" }, "No stack was recorded for this call.");
+    return el("details", { class: "stack", open: true }, el("summary", {}, "Stack, innermost first"), ...frames.map((frame) => {
+      if (frame.length < 4) return el("p", {}, el("code", {}, clean(frame[0], 500)));
+      const [path, line, where, source, first, around] = frame;
+      const place = el("p", {}, el("code", {}, `${clean(path, 300)}:${clean(line, 12)}`), ` in ${clean(where, 100)}`);
+      const text = around ? around.map((/** @type {string} */ code, /** @type {number} */ k) => el("span", { class: String(first + k) === String(line).trim() ? "here" : "" }, `${String(first + k).padStart(5)}  ${clean(code.replaceAll("\t", "    "), 300)}\n`)) : [el("span", { class: "here" }, clean(source.trim(), 500))];
+      return el("div", {}, place, el("pre", {}, ...text));
+    }));
+  }
+}

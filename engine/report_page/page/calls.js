@@ -1,0 +1,127 @@
+// @ts-check
+// The calls of one comparison, or of one dump.
+import { column, json, lines } from "./data.js";
+import { clean } from "./text.js";
+
+/** What a class looks like: its sign, and the number of its colour in style.css. Worse ones have a higher rank. */
+export const looks = {
+  equal: { sign: "=", color: 0, rank: 0 },
+  noise: { sign: "≈", color: 1, rank: 1 },
+  unknown: { sign: "?", color: 4, rank: 2 },
+  inherited: { sign: "↳", color: 3, rank: 3 },
+  introduced: { sign: "✕", color: 2, rank: 4 },
+  finite: { sign: "·", color: 0, rank: 0 },
+  "not measured": { sign: "?", color: 4, rank: 1 },
+  "non-finite": { sign: "✕", color: 2, rank: 4 },
+};
+export const directions = ["forward", "backward", "parameters_grad", ""];
+export const sideWords = ["", "only in the target", "only in the golden", ""];
+const none = 0xffffffff;
+
+export class Calls {
+  /** @param {number} part @returns {Promise<Calls|null>} null: this pair of dumps could not be compared */
+  static async load(part) {
+    const id = (/** @type {string} */ name) => `p${part}-${name}`;
+    const head = await json(id("head"));
+    if (!head) return null;
+    const names = ["class", "form", "sides", "name", "number", "module", "stack", "dtype", "shape", "size", "module-parent", "partner-form", "partner-name", "partner-number"];
+    const got = await Promise.all(names.map((name) => column(id(name))));
+    const calls = new Calls();
+    calls.part = part;
+    calls.head = head;
+    [calls.kind, calls.form, calls.sides, calls.nameOf, calls.number, calls.module, calls.stack, calls.dtype, calls.shape, calls.size, calls.parents, calls.partnerForm, calls.partnerName, calls.partnerNumber] = got;
+    calls.texts = await json(id("texts"));
+    calls.count = calls.kind.length;
+    if (calls.count !== head.calls) throw new Error(`${calls.count} of ${head.calls} calls are there`);
+    calls.classes = head.classes.map((/** @type {string} */ name) => ({ name, .../** @type {any} */ (looks)[name] }));
+    calls.sumModules();
+    return calls;
+  }
+
+  /** @type {any} */ head;
+  /** @type {any} */ texts;
+  /** @type {{name: string, sign: string, color: number, rank: number}[]} */ classes = [];
+  part = 0;
+  count = 0;
+  /** @type {Uint8Array} */ kind = new Uint8Array(0);
+  /** @type {Uint8Array} */ form = this.kind;
+  /** @type {Uint8Array} */ sides = this.kind;
+  /** @type {Uint32Array} */ nameOf = new Uint32Array(0);
+  /** @type {Uint32Array} */ number = this.nameOf;
+  /** @type {Uint32Array} */ module = this.nameOf;
+  /** @type {Uint32Array} */ stack = this.nameOf;
+  /** @type {Uint32Array} */ dtype = this.nameOf;
+  /** @type {Uint32Array} */ shape = this.nameOf;
+  /** @type {Uint32Array} */ parents = this.nameOf;
+  /** @type {Float32Array} */ size = new Float32Array(0);
+  /** @type {Uint8Array|null} */ partnerForm = null;
+  /** @type {Uint32Array|null} */ partnerName = null;
+  /** @type {Uint32Array|null} */ partnerNumber = null;
+  /** @type {string[]} */ paths = [];
+
+  /** @param {number} text @param {number} form @param {number} number */
+  spell(text, form, number) {
+    const name = this.texts.names[text];
+    const direction = directions[form >> 2];
+    if ((form & 3) === 0) return `${name}.${number}.${direction}`;
+    return (form & 3) === 1 ? `${name}.${direction}.${number}` : name;
+  }
+  /** The name of the call as its dump has it. @param {number} i @returns {string} */
+  name(i) { return this.spell(this.nameOf[i], this.form[i], this.number[i]); }
+  /** The name in the golden where it is another one; else "". @param {number} i @returns {string} */
+  partner(i) {
+    if (!this.partnerName || !this.partnerForm || !this.partnerNumber || this.partnerName[i] === none) return "";
+    return this.spell(this.partnerName[i], this.partnerForm[i], this.partnerNumber[i]);
+  }
+  /** @param {number} i */
+  direction(i) { return directions[this.form[i] >> 2]; }
+  /** "layers.3.mlp", "" for the whole model. @param {number} node @returns {string} */
+  path(node) {
+    if (node === 0) return "";
+    if (this.paths[node] === undefined) {
+      const above = this.path(this.parents[node]);
+      this.paths[node] = (above ? above + "." : "") + this.texts.modules[node];
+    }
+    return this.paths[node];
+  }
+  /** @param {number} i */
+  classOf(i) { return this.classes[this.kind[i]]; }
+
+  /** Of each module, with all that is inside it: how many calls of each class, and the worst class. */
+  sumModules() {
+    const modules = this.parents.length, kinds = this.classes.length;
+    this.moduleCounts = new Uint32Array(modules * kinds);
+    for (let i = 0; i < this.count; i++) this.moduleCounts[this.module[i] * kinds + this.kind[i]]++;
+    for (let node = modules - 1; node > 0; node--) {
+      for (let k = 0; k < kinds; k++) this.moduleCounts[this.parents[node] * kinds + k] += this.moduleCounts[node * kinds + k];
+    }
+    this.moduleWorst = new Uint8Array(modules);
+    for (let node = 0; node < modules; node++) {
+      let worst = -1;
+      for (let k = 0; k < kinds; k++) {
+        if (this.moduleCounts[node * kinds + k] && (worst < 0 || this.classes[k].rank > this.classes[worst].rank)) worst = k;
+      }
+      this.moduleWorst[node] = Math.max(worst, 0);
+    }
+  }
+
+  /** The values of a call; null when the page does not have them. @param {number} i @returns {Promise<any[]|null>} */
+  async values(i) {
+    const block = await lines(`p${this.part}-values-${Math.floor(i / this.head.block)}`);
+    const line = block[i % this.head.block];
+    return line ? JSON.parse(line) : null;
+  }
+  /** Where the call was made, innermost first: [path, line, function, source, first line, lines]. @param {number} i @returns {Promise<any[][]>} */
+  async frames(i) {
+    if (this.stack[i] === none) return [];
+    const stacks = await json(`p${this.part}-stacks`);
+    return (stacks.stacks[this.stack[i]] || []).map((/** @type {number} */ frame) => stacks.frames[frame]);
+  }
+  /** The next call of the worst class before or behind a call; -1: there is none. @param {number} i @param {number} by 1 or -1 */
+  nextWorst(i, by) {
+    for (let at = i + by; at >= 0 && at < this.count; at += by) if (this.classOf(at).rank === 4) return at;
+    return -1;
+  }
+  /** A name for people. @param {number} i */
+  title(i) { return clean(this.name(i)); }
+}

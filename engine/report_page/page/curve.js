@@ -1,0 +1,172 @@
+// @ts-check
+// The size of the error in order of execution: forward calls above, backward calls below, and the worst class between.
+import { el, short } from "./text.js";
+
+/** @typedef {import("./calls.js").Calls} Calls */
+
+const ribbon = 12; // pixels
+
+export class Curve {
+  /** @param {(i: number) => void} onPick @param {() => void} onRange */
+  constructor(onPick, onRange) {
+    this.onPick = onPick;
+    this.onRange = onRange;
+    /** @type {Calls|null} */ this.calls = null;
+    this.from = 0;
+    this.to = 0;
+    this.selected = -1;
+    this.image = /** @type {HTMLCanvasElement} */ (el("canvas", { "aria-hidden": "true" }));
+    this.marks = /** @type {HTMLCanvasElement} */ (el("canvas", { role: "img", "aria-label": "the size of the error of each call in order of execution; the table has the same numbers" }));
+    this.root = el("div", { id: "curve" }, this.image, this.marks);
+    this.marks.addEventListener("wheel", (e) => this.wheeled(e), { passive: false });
+    /** @type {Map<number, number>} */ this.fingers = new Map();
+    this.marks.addEventListener("pointerdown", (e) => { this.fingers.set(e.pointerId, e.clientX); this.moved = 0; this.marks.setPointerCapture(e.pointerId); });
+    this.marks.addEventListener("pointermove", (e) => this.dragged(e));
+    this.marks.addEventListener("pointerup", (e) => { this.fingers.delete(e.pointerId); if ((this.moved || 0) < 4) this.onPick(this.nearest(e.clientX)); });
+    this.marks.addEventListener("pointercancel", (e) => this.fingers.delete(e.pointerId));
+    new ResizeObserver(() => this.draw()).observe(this.root);
+  }
+  /** @param {Calls} calls */
+  show(calls) {
+    this.calls = calls;
+    this.low = -1;
+    let most = 0, least = Infinity;
+    for (let i = 0; i < calls.count; i++) {
+      const size = calls.size[i];
+      if (size > most && size < Infinity) most = size;
+      if (size > 0 && size < least) least = size;
+    }
+    this.high = Math.max(1, Math.ceil(Math.log10(most || 1)));
+    if (calls.head.golden === null) this.low = Math.max(this.high - 12, Math.floor(Math.log10(least === Infinity ? 1 : least)));
+    this.range(0, calls.count);
+  }
+  /** @param {number} from @param {number} to calls */
+  range(from, to) {
+    if (!this.calls) return;
+    const width = Math.max(Math.min(8, this.calls.count), Math.min(this.calls.count, to - from));
+    this.from = Math.max(0, Math.min(from, this.calls.count - width));
+    this.to = this.from + width;
+    this.draw();
+    this.onRange();
+  }
+  /** @param {number} factor @param {number} at the call that stays in place */
+  zoom(factor, at) { this.range(at - (at - this.from) * factor, at + (this.to - at) * factor); }
+  /** @param {number} clientX */
+  callAt(clientX) { const box = this.marks.getBoundingClientRect(); return this.from + ((clientX - box.left) / box.width) * (this.to - this.from); }
+  /** The call with the largest error within three pixels. @param {number} clientX */
+  nearest(clientX) {
+    const calls = /** @type {Calls} */ (this.calls), at = this.callAt(clientX), around = (3 * (this.to - this.from)) / Math.max(1, this.marks.clientWidth);
+    let best = Math.max(0, Math.min(calls.count - 1, Math.floor(at))), size = -1;
+    for (let i = Math.max(0, Math.floor(at - around)); i <= Math.min(calls.count - 1, at + around); i++) {
+      if (calls.size[i] > size) { size = calls.size[i]; best = i; }
+    }
+    return best;
+  }
+  /** @param {WheelEvent} e */
+  wheeled(e) {
+    e.preventDefault();
+    const perPixel = (this.to - this.from) / Math.max(1, this.marks.clientWidth);
+    if (e.shiftKey || Math.abs(e.deltaX) > Math.abs(e.deltaY)) this.range(this.from + (e.deltaX || e.deltaY) * perPixel, this.to + (e.deltaX || e.deltaY) * perPixel);
+    else this.zoom(Math.exp(e.deltaY * 0.002), this.callAt(e.clientX));
+  }
+  /** One finger moves the range, two fingers zoom. @param {PointerEvent} e */
+  dragged(e) {
+    const before = this.fingers.get(e.pointerId);
+    if (before === undefined) return;
+    const by = e.clientX - before, others = [...this.fingers].filter(([id]) => id !== e.pointerId);
+    this.moved = (this.moved || 0) + Math.abs(by);
+    this.fingers.set(e.pointerId, e.clientX);
+    if (others.length) {
+      const other = others[0][1];
+      if (Math.abs(e.clientX - other) > 8) this.zoom(Math.abs(before - other) / Math.abs(e.clientX - other), this.callAt(other));
+    } else {
+      const calls = (by * (this.to - this.from)) / Math.max(1, this.marks.clientWidth);
+      this.range(this.from - calls, this.to - calls);
+    }
+  }
+
+  /** The largest size of each class and the worst class for each pixel, for one direction. @param {number} width pixels @param {boolean} backward */
+  columnsOf(width, backward) {
+    const calls = /** @type {Calls} */ (this.calls), kinds = calls.classes.length, span = this.to - this.from;
+    const peak = new Float32Array(width * kinds).fill(-1), worst = new Int8Array(width).fill(-1);
+    for (let i = Math.floor(this.from); i < Math.min(calls.count, Math.ceil(this.to)); i++) {
+      const direction = calls.form[i] >> 2;
+      if ((direction === 1 || direction === 2) !== backward) continue;
+      const x = Math.max(0, Math.min(width - 1, Math.floor(((i - this.from) / span) * width))), k = calls.kind[i];
+      if (calls.size[i] > peak[x * kinds + k]) peak[x * kinds + k] = calls.size[i];
+      if (worst[x] < 0 || calls.classes[k].rank > calls.classes[worst[x]].rank) worst[x] = k;
+    }
+    return { peak, worst };
+  }
+  draw() {
+    const calls = this.calls, scale = devicePixelRatio || 1;
+    const width = Math.round(this.root.clientWidth * scale), height = Math.round(this.root.clientHeight * scale);
+    if (!calls || !width || !height) return;
+    for (const canvas of [this.image, this.marks]) { canvas.width = width; canvas.height = height; }
+    const pen = /** @type {CanvasRenderingContext2D} */ (this.image.getContext("2d"));
+    const css = getComputedStyle(document.documentElement);
+    const color = (/** @type {string} */ name) => css.getPropertyValue(name).trim();
+    const kinds = calls.classes.length, low = this.low || 0, high = this.high || 1;
+    const lane = (height - ribbon * scale) / 2, wide = Math.max(1, Math.floor(width / (this.to - this.from)) - 1);
+    const share = (/** @type {number} */ size) => Math.max(0.02, Math.min(1, (Math.log10(size) - low) / (high - low)));
+    pen.font = `${10 * scale}px system-ui, sans-serif`;
+    for (let e = Math.ceil((low + 1) / 2) * 2; e <= high; e += Math.max(2, Math.ceil((high - low) / 4))) {
+      pen.fillStyle = color("--line");
+      const up = lane - share(10 ** e) * (lane - 14 * scale);
+      pen.fillRect(0, up, width, 1);
+      pen.fillRect(0, height - up, width, 1);
+      pen.fillStyle = color("--quiet");
+      pen.fillText("1e" + e, 3 * scale, up - 2 * scale);
+    }
+    const order = calls.classes.map((_, k) => k).sort((a, b) => calls.classes[a].rank - calls.classes[b].rank);
+    for (const backward of [false, true]) {
+      const { peak, worst } = this.columnsOf(width, backward);
+      for (const k of order) {
+        pen.fillStyle = color("--color" + calls.classes[k].color);
+        const thick = Math.min(6 * scale, Math.max(wide, calls.classes[k].rank === 4 ? 3 * scale : 1));
+        for (let x = 0; x < width; x++) {
+          const size = peak[x * kinds + k];
+          if (size < 0) continue;
+          const tall = size > 0 ? share(size) * (lane - 14 * scale) : scale;
+          pen.fillRect(x, backward ? height - lane : lane - tall, thick, tall);
+        }
+      }
+      for (let x = 0; x < width; x++) {
+        if (worst[x] < 0) continue;
+        pen.fillStyle = color("--color" + calls.classes[worst[x]].color);
+        pen.fillRect(x, backward ? lane + (ribbon * scale) / 2 : lane, wide, (ribbon * scale) / 2 - 1);
+      }
+    }
+    pen.fillStyle = color("--quiet");
+    pen.textAlign = "right";
+    pen.fillText("forward", width - 4 * scale, 11 * scale);
+    pen.fillText("backward", width - 4 * scale, height - 4 * scale);
+    pen.textAlign = "left";
+    this.mark();
+  }
+  /** The selected call and the first divergence, above the image. */
+  mark() {
+    const calls = this.calls, pen = /** @type {CanvasRenderingContext2D} */ (this.marks.getContext("2d"));
+    const width = this.marks.width, height = this.marks.height, scale = devicePixelRatio || 1;
+    pen.clearRect(0, 0, width, height);
+    if (!calls || !width) return;
+    const css = getComputedStyle(document.documentElement);
+    const line = (/** @type {number} */ i, /** @type {string} */ color, /** @type {string} */ text) => {
+      if (i < this.from || i >= this.to) return;
+      const x = ((i + 0.5 - this.from) / (this.to - this.from)) * width, right = x > width * 0.7;
+      pen.fillStyle = css.getPropertyValue(color).trim();
+      pen.fillRect(x, 0, scale, height);
+      pen.font = `${11 * scale}px system-ui, sans-serif`;
+      pen.textAlign = right ? "right" : "left";
+      pen.fillText(text, x + (right ? -4 : 4) * scale, 11 * scale);
+    };
+    if (this.selected >= 0 && this.selected !== calls.head.first) line(this.selected, "--ink", "");
+    if (calls.head.first >= 0) line(calls.head.first, "--color2", (calls.head.golden === null ? "first NaN or infinity " : "first divergence ") + short(calls.size[calls.head.first]));
+  }
+  /** @param {number} i */
+  select(i) {
+    this.selected = i;
+    if (i >= 0 && (i < this.from || i >= this.to)) this.range(i - (this.to - this.from) / 2, i + (this.to - this.from) / 2);
+    else this.mark();
+  }
+}

@@ -1,0 +1,31 @@
+// @ts-check
+// Steps and ranks as a matrix, made of the table that is in the page without JavaScript.
+import { el } from "./text.js";
+
+/** The sign of a verdict, and its colour in style.css. @type {Record<string, [string, number]>} */
+const signs = { equal: ["=", 0], noise: ["≈", 1], structure: ["≠", 4], unknown: ["?", 4], differs: ["✕", 2], error: ["!", 2] };
+
+/** @param {(part: number) => void} onPick @returns {HTMLElement|null} null: there is one pair of dumps */
+export function matrixOf(onPick) {
+  const table = document.getElementById("pairs");
+  if (!table) return null;
+  const rows = [.../** @type {NodeListOf<HTMLElement>} */ (table.querySelectorAll("tbody tr"))];
+  const parts = rows.map((row) => ({ part: Number(row.dataset.part), step: Number(row.dataset.step), rank: Number(row.dataset.rank), verdict: row.children[2].textContent || "", first: row.children[3].textContent || "" }));
+  const steps = [...new Set(parts.map((p) => p.step))], ranks = [...new Set(parts.map((p) => p.rank))];
+  const byPlace = new Map(parts.map((p) => [`${p.step},${p.rank}`, p]));
+  // The longer side goes to the right.
+  const wide = steps.length > ranks.length, [across, down] = wide ? [steps, ranks] : [ranks, steps];
+  const number = (/** @type {number} */ n) => (n < 0 ? "" : String(n));
+  const head = el("tr", {}, el("th", {}, wide ? "rank \\ step" : "step \\ rank"), ...across.map((n) => el("th", { scope: "col" }, number(n))));
+  const body = down.map((row) => el("tr", {}, el("th", { scope: "row" }, number(row)), ...across.map((column) => {
+    const [step, rank] = wide ? [column, row] : [row, column], p = byPlace.get(`${step},${rank}`);
+    if (!p) return el("td");
+    // A later step only carries on what an earlier one began.
+    const [sign, color] = p.first.startsWith("inherited") ? ["↳", 3] : signs[p.verdict] || ["?", 4];
+    return el("td", {}, el("button", { class: "color" + color, "data-part": p.part, title: `step ${number(step)}, rank ${number(rank)}: ${p.verdict}${p.first ? ", " + p.first : ""}`, "aria-label": `step ${number(step)}, rank ${number(rank)}: ${p.verdict}`, onclick: () => onPick(p.part) }, sign));
+  })));
+  table.hidden = true;
+  const matrix = el("div", { id: "matrix" }, el("p", { class: "quiet" }, "Steps and ranks: choose one to see its calls."), el("table", {}, el("thead", {}, head), el("tbody", {}, ...body)));
+  table.after(matrix);
+  return matrix;
+}

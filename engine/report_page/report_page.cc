@@ -1,0 +1,247 @@
+#include "engine/report_page/report_page.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "engine/base/text.h"
+#include "engine/compare/judge/judge.h"
+#include "engine/compare/ranks/rank_findings.h"
+#include "engine/compare/report/findings_screen.h"
+#include "engine/compare/report/terminal_words.h"
+#include "engine/dump/read/reader.h"
+#include "engine/dump/write/coverage.h"
+#include "engine/model/names.h"
+#include "engine/report_page/page_data.h"
+#include "engine/report_page/page_text.h"
+
+namespace msprobe::report_page {
+namespace {
+
+using compare::Findings;
+using compare::LabelledText;
+using compare::RankResult;
+
+std::string FromHex(std::string_view digits) {
+  std::string bytes;
+  for (size_t i = 0; i + 1 < digits.size(); i += 2)
+    bytes += static_cast<char>(std::stoi(std::string(digits.substr(i, 2)), nullptr, 16));
+  return bytes;
+}
+
+// <tag class="kind">text</tag>; nothing where there is no text.
+std::string Element(std::string_view tag, std::string_view kind, std::string_view text) {
+  if (text.empty()) return "";
+  const std::string names = kind.empty() ? "" : fmt::format(" class=\"{}\"", kind);
+  return fmt::format("<{}{}>{}</{}>\n", tag, names, HtmlText(text), tag);
+}
+
+std::string Term(std::string_view label, std::string_view text) {
+  if (text.empty()) return "";
+  return fmt::format("<dt>{}</dt><dd>{}</dd>\n", HtmlText(label), HtmlText(text));
+}
+
+std::string HeadOfPage(std::string_view title) {
+  return fmt::format(
+      "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
+      "script-src 'sha256-{}'; style-src 'sha256-{}'; base-uri 'none'; form-action 'none'\">\n"
+      "<meta name=\"referrer\" content=\"no-referrer\">\n<title>{}</title>\n<style>{}</style>\n"
+      "<script type=\"module\">{}</script>\n</head>\n<body>\n",
+      Base64(FromHex(kPageScriptSha256)), Base64(FromHex(kPageStyleSha256)), HtmlText(title, 200),
+      kPageStyle, kPageScript);
+}
+
+// What the script fills, in the order of the page. The line `state` is there until all calls are
+// shown: it says what is wrong when the script does not run.
+constexpr std::string_view kRoom =
+    "<p id=\"state\" role=\"status\">The calls are being read. If this line stays, JavaScript is "
+    "switched off, or a part of this file is missing: copy the file once more.</p>\n"
+    "<div id=\"calls\" hidden></div>\n";
+
+std::string EndOfPage(size_t parts) {
+  return fmt::format("<i id=\"end\" data-parts=\"{}\" hidden></i>\n</body>\n</html>\n", parts);
+}
+
+std::string Place(const RankResult& r) {
+  std::string text = r.step >= 0 ? fmt::format("step {}", r.step) : "";
+  if (r.rank >= 0) text += fmt::format("{}rank {}", text.empty() ? "" : ", ", r.rank);
+  return text;
+}
+
+std::string Header(std::string_view verdict, std::string_view kind, std::string_view sides) {
+  return fmt::format(
+      "<header><b>msprobe</b> <strong id=\"verdict\" class=\"{}\">{}</strong> "
+      "<span id=\"sides\">{}</span></header>\n",
+      kind, HtmlText(verdict), sides);
+}
+
+std::string Sides(std::string_view target, std::string_view golden) {
+  std::string text = fmt::format("<span>target</span> {}", HtmlText(target));
+  if (!golden.empty()) text += fmt::format(" <span>golden</span> {}", HtmlText(golden));
+  return text;
+}
+
+// The first divergence with its place, its reason and what to do next.
+std::string Divergence(const Findings& found, std::string_view where) {
+  const compare::FirstDivergence& f = found.first;
+  std::string html =
+      fmt::format("<p class=\"label\">First divergence{}{}, confidence {:.0f}%</p>\n",
+                  where.empty() ? "" : ": ", HtmlText(where), 100 * f.confidence);
+  html += Element("h1", "", found.first_name);
+  if (!f.source_line.empty())
+    html += "<p class=\"source\"><code>" + HtmlText(f.source_line) + "</code></p>\n";
+  if (!f.caller_line.empty())
+    html += "<p class=\"source\">called from <code>" + HtmlText(f.caller_line) + "</code></p>\n";
+  html += Element("p", "why", f.why);
+  html += Element("p", "next", f.advice.empty() ? "" : "Next: " + f.advice);
+  if (!f.module.empty()) html += Element("p", "quiet", "In module " + f.module + ".");
+  return html;
+}
+
+std::string NoDivergence(const Findings& found) {
+  std::string text;
+  for (const std::string& line :
+       compare::FindingsScreen(found, {.width = 100, .whole = true}).Finding()) {
+    std::string_view part = Trim(line);
+    if (part.starts_with("| ")) part.remove_prefix(2);
+    text += (text.empty() ? "" : " ") + std::string(part);
+  }
+  return Element("h1", "calm", text);
+}
+
+std::string Facts(const Findings& found, const std::vector<std::string>& left_out) {
+  std::string html = "<dl>\n";
+  for (const auto& facts : {CountsOf(found), ConditionsOf(found)}) {
+    for (const LabelledText& fact : facts) html += Term(fact.label, fact.text);
+  }
+  if (found.first.pair >= 0) html += Term("first bits", found.first_bits);
+  for (const std::string& sentence : found.not_observed) html += Term("not known", sentence);
+  for (const std::string& sentence : left_out) html += Term("not compared", sentence);
+  return html + "</dl>\n";
+}
+
+std::string OtherCalls(const Findings& found) {
+  if (found.others.empty()) return "";
+  std::string html =
+      "<table id=\"others\"><caption>Calls that also differ</caption><thead><tr><th>call</th>"
+      "<th>class</th><th>what</th><th>roundings</th></tr></thead><tbody>\n";
+  for (const Findings::OtherCall& call : found.others) {
+    html += fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
+                        HtmlText(call.name, 300), ClassName(call.call_class),
+                        HtmlText(call.what, 300), HtmlText(call.roundings));
+  }
+  html += "</tbody></table>\n";
+  if (found.more_others > 0)
+    html += Element("p", "quiet", fmt::format("and {} more", found.more_others));
+  return html;
+}
+
+// One row for each pair of dumps; the script makes a matrix of it.
+std::string Pairs(std::span<const RankResult> results) {
+  if (results.size() < 2) return "";
+  std::string html =
+      "<table id=\"pairs\"><caption>Steps and ranks</caption><thead><tr><th>step</th><th>rank</th>"
+      "<th>verdict</th><th>first divergence</th></tr></thead><tbody>\n";
+  const int32_t first_wrong_step = compare::FirstWrongStep(results);
+  for (size_t i = 0; i < results.size(); ++i) {
+    const RankResult& r = results[i];
+    const std::string inherited = compare::InheritedFrom(r, first_wrong_step);
+    const std::string_view verdict =
+        r.failed.ok() ? compare::RunVerdictName(r.summary.verdict) : "error";
+    html += fmt::format(
+        "<tr data-part=\"{}\" data-step=\"{}\" data-rank=\"{}\"><td>{}</td><td>{}</td><td>{}</td>"
+        "<td>{}</td></tr>\n",
+        i, r.step, r.rank, r.step < 0 ? "" : fmt::format("{}", r.step),
+        r.rank < 0 ? "" : fmt::format("{}", r.rank), verdict,
+        HtmlText(!r.failed.ok()       ? r.failed.message()
+                 : !inherited.empty() ? inherited
+                                      : r.first_name,
+                 300));
+  }
+  return html + "</tbody></table>\n";
+}
+
+}  // namespace
+
+std::string ComparisonPage(std::span<const RankResult> results,
+                           const compare::RanksCompared& compared, std::span<PagePart> parts) {
+  const RankResult* first = nullptr;
+  std::string travelled;
+  for (const compare::StepOrigins& step : compare::OriginsOfSteps(results)) {
+    if (step.found.origins.empty()) continue;
+    first = &results[step.results[step.found.origins[0].trace]];
+    for (const compare::RankHop& hop : step.found.hops) {
+      if (!hop.from.empty())
+        travelled += Element("p", "quiet", "Travelled: " + compare::DescribeHop(hop));
+    }
+    travelled += Element("p", "quiet", compare::DescribeOutside(step, results));
+    break;
+  }
+  const bool any = std::any_of(results.begin(), results.end(),
+                               [](const RankResult& r) { return r.failed.ok(); });
+  const Findings found = results.size() == 1 ? static_cast<const Findings&>(results[0])
+                         : any               ? compare::FindingsOfRanks(results, first)
+                                             : Findings();
+  const compare::RunVerdict verdict = compare::VerdictOver(results);
+  const size_t shown = first == nullptr ? 0 : static_cast<size_t>(first - results.data());
+  std::string html =
+      HeadOfPage(fmt::format("msprobe: {}{}{}", compare::Headline(verdict),
+                             found.first_name.empty() ? "" : ": ", found.first_name));
+  html += Header(compare::Headline(verdict), compare::RunVerdictName(verdict),
+                 Sides(compared.target, compared.golden));
+  html += fmt::format("<section id=\"finding\" class=\"{}\" data-part=\"{}\">\n",
+                      compare::RunVerdictName(verdict), shown);
+  if (found.first.pair >= 0) {
+    html += Divergence(found, first == nullptr || results.size() == 1 ? "" : Place(*first));
+    html += travelled;
+  } else {
+    html += any ? NoDivergence(found) : Element("h1", "", "Nothing could be compared.");
+  }
+  html += "</section>\n<details id=\"facts\"><summary>What was compared</summary>\n" +
+          Facts(found, compared.left_out) + OtherCalls(found) + "</details>\n" + Pairs(results);
+  html += kRoom;
+  for (PagePart& part : parts) html += std::exchange(part.html, {});
+  return html + EndOfPage(parts.size());
+}
+
+std::string DumpPage(const Dump& dump, PagePart part) {
+  int64_t non_finite = 0;
+  std::string html = HeadOfPage("msprobe: " + dump.path);
+  html += Header("ONE DUMP", "dump", HtmlText(dump.path));
+  html += "<section id=\"finding\" class=\"dump\" data-part=\"0\">\n";
+  std::string_view first_name;
+  for (const Leaf& leaf : dump.leaves) {
+    if (leaf.counts->nan <= 0 && leaf.counts->pos_inf <= 0 && leaf.counts->neg_inf <= 0) continue;
+    if (non_finite++ == 0) first_name = dump.records[leaf.record].name;
+  }
+  html += non_finite == 0
+              ? Element("h1", "calm",
+                        fmt::format("{} calls, {} values; no NaN and no infinity was counted.",
+                                    dump.records.size(), dump.leaves.size()))
+              : "<p class=\"label\">First NaN or infinity</p>\n" + Element("h1", "", first_name) +
+                    Element("p", "why",
+                            fmt::format("{} of {} values have elements that are NaN or infinite.",
+                                        non_finite, dump.leaves.size()));
+  html += "</section>\n<details id=\"facts\"><summary>What was recorded</summary>\n<dl>\n";
+  html += Term("recorded by", dump.DialectName());
+  html += Term("framework", dump.framework);
+  html += Term("task", TaskName(dump.task));
+  html += Term("level", LevelName(dump.level));
+  for (const auto& [key, text] : dump.provenance) html += Term(key, text);
+  html += Term("note", dump.note);
+  if (const Result<dump::Coverage> coverage =
+          dump::ReadCoverage(JoinPath(dump.folder, dump::kCoverageFile));
+      coverage.ok()) {
+    constexpr size_t kMostOperations = 8;
+    for (const std::string& line : dump::CoverageLines(*coverage, kMostOperations))
+      html += Term("coverage", line);
+  }
+  html += "</dl>\n</details>\n";
+  html += kRoom;
+  html += std::exchange(part.html, {});
+  return html + EndOfPage(1);
+}
+
+}  // namespace msprobe::report_page

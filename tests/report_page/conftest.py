@@ -1,0 +1,67 @@
+"""A browser for the tests of the page; without one they are skipped, with the reason."""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from page_tools import run_compare, until, write_dump
+
+CHROMIUM = os.environ.get("MSPROBE_CHROMIUM") or shutil.which("chromium")
+
+
+@pytest.fixture(scope="session")
+def browser():
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="needs a browser: pip install playwright==1.65.2"
+    )
+    if not CHROMIUM:
+        pytest.skip("needs a browser: apt-get install chromium fonts-dejavu-core")
+    with playwright.sync_playwright() as running:
+        started = running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def open_page(browser):
+    """open_page(file, hash) -> a page whose calls are there. At the end: no error, no request."""
+    contexts, wrong = [], []
+
+    def open_file(path, fragment="", **options):
+        context = browser.new_context(viewport={"width": 1400, "height": 900}, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: wrong.append(message.text))
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("dialog", lambda dialog: wrong.append("a dialog: " + dialog.message))
+        url = Path(path).resolve().as_uri()
+        page.on(
+            "request",
+            lambda sent: wrong.append(sent.url) if sent.url.split("#")[0] != url else None,
+        )
+        page.goto(url + fragment)
+        until(page, "document.documentElement.dataset.state")
+        return page
+
+    yield open_file
+    for context in contexts:
+        context.close()
+    assert wrong == []
+
+
+@pytest.fixture(scope="session")
+def compare_page(tmp_path_factory, msprobe_bin):
+    """compare_page(target options, golden options) -> the page of the comparison."""
+
+    def make(target, golden, *flags):
+        folder = tmp_path_factory.mktemp("page")
+        write_dump(folder / "target", **target)
+        write_dump(folder / "golden", **golden)
+        return run_compare(msprobe_bin, folder, *flags)
+
+    return make

@@ -1,0 +1,87 @@
+"""Small dumps of a model in which one operation is wrong, and their pages."""
+
+import json
+import subprocess
+from pathlib import Path
+
+LAYERS = 3
+WRONG = ("Functional.gelu.1.forward", 1e-2)  # the call and its relative error
+HOSTILE = "Functional.<img src=x onerror=alert(1)>\u202e</script>"
+
+
+def tensor(number, by=0.0, shape=(4, 8)):
+    numbers = [number * (1 + by), -number * (1 + by), number / 100, number * 3 * (1 + by)]
+    leaf = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": list(shape)}
+    leaf.update(zip(("Max", "Min", "Mean", "Norm"), numbers, strict=True))
+    return leaf | {"requires_grad": True}
+
+
+def entry(source, result, by_in=0.0, by_out=0.0):
+    return {
+        "input_args": [tensor(source, by_in)],
+        "input_kwargs": {},
+        "output": [tensor(result, by_out)],
+    }
+
+
+def calls(wrong, extra, hostile):
+    """Entry name -> (entry, entry of the parent module)."""
+    found, by, value = {}, 0.0, 1.0
+    for layer in range(LAYERS):
+        parent = f"Module.layers.{layer}.mlp.MLP.forward.0"
+        first, start = value, by
+        for api in ("linear", "gelu"):
+            name = f"Functional.{api}.{layer}.forward"
+            after = WRONG[1] if wrong and name == WRONG[0] else by
+            found[name] = (entry(value, value + 1.25, by, after), parent)
+            value, by = value + 1.25, after
+        found[parent] = (entry(first, value, start, by), None)
+        if extra and layer == 0:
+            found["Torch.clone.0.forward"] = (entry(value, value), None)
+    for layer in reversed(range(LAYERS)):
+        name = f"Functional.gelu.{layer}.backward"
+        found[name] = (entry(value, value + 0.5, by, by), None)
+        value += 0.5
+    for name in hostile:
+        found[name] = (entry(value, value + 0.5, by, by), None)
+        value += 0.5
+    return found
+
+
+def write_dump(folder: Path, wrong=False, extra=False, hostile=(), source="train.py"):
+    folder.mkdir(parents=True)
+    found = calls(wrong, extra, hostile)
+    head = {"task": "statistics", "level": "mix", "framework": "pytorch", "dump_data_dir": None}
+    data = {name: value for name, (value, _) in found.items()}
+    (folder / "dump.json").write_text(json.dumps({**head, "data": data}))
+    (folder / "construct.json").write_text(
+        json.dumps({name: parent for name, (_, parent) in found.items()})
+    )
+    frames = {
+        api: [f"File {source}, line {line}, in forward, \n {text}"]
+        for api, line, text in (
+            ("linear", 2, "x = F.linear(x, self.weight)"),
+            ("gelu", 3, "x = F.gelu(x)"),
+        )
+    }
+    stacks = {
+        api: [[name for name in found if f".{api}." in name and "forward" in name], frame]
+        for api, frame in frames.items()
+    }
+    (folder / "stack.json").write_text(json.dumps(stacks))
+
+
+def run_compare(binary, folder, *flags):
+    page = folder / "report.html"
+    command = [binary, "compare", "target", "golden", "-o", "out", "--html", str(page), *flags]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=60)
+    return page
+
+
+def until(page, expression):
+    """Waits. Playwright's own wait_for_function needs eval, which the page's policy forbids."""
+    for _ in range(300):
+        if page.evaluate(expression):
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError("never true: " + expression)
