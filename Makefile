@@ -43,7 +43,7 @@ peer_mindspore := .cache/peer-mindspore
 peer_mindspore_stamp := $(peer_mindspore)/.ready-$(call sum,packaging/peer-mindspore-requirements.txt)
 BENCH ?=
 
-.PHONY: help setup build test test-all test-real test-torch-1.13 test-mindspore setup-mindspore sanitize fuzz wheel demo demo-mindspore bench bench-peer bench-mindspore lint tidy format clean
+.PHONY: help setup browser build test test-all test-real test-torch-1.13 test-mindspore setup-mindspore sanitize fuzz wheel demo demo-mindspore bench bench-peer bench-mindspore lint tidy format clean
 
 help: ## show this list
 	@grep -E '^[a-z0-9.-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 17
@@ -147,6 +147,10 @@ $(peer_stamp) $(peer8_stamp) $(peer_mindspore_stamp):
 
 lint: setup ## check formatting, ruff, shell syntax, file sizes; changes nothing
 	@$(bin)/python tools/lint.py
+
+browser: setup ## install Chromium, Playwright, tsc and oxlint: tests and lint of the page (compare --html) use them
+	@packaging/install-debian.sh packaging/debian-browser.txt
+	@$(bin)/python -m pip install --no-compile --quiet --disable-pip-version-check -r packaging/browser-requirements.txt
 
 # About 7 s of processor time a file: half an hour for all files on two cores. TIDY=engine/formats: files whose path matches.
 tidy: setup ## run clang-tidy on the C++ sources (.clang-tidy); TIDY=engine/formats for a folder

@@ -1,8 +1,9 @@
 """Checks the layout of our source files; with --fix, formats them where a tool can do it.
 
-Checks: clang-format on C++, ruff on Python, shell syntax, no trailing blanks, no marks of a merge,
-a newline at the end, functions of at most 80 lines and files of at most 600 (exceptions and their
-reasons: LONGER), and that files named in comments and documents exist. Data files are not checked.
+Checks: clang-format on C++, ruff on Python, tsc and oxlint on JavaScript, shell syntax, no trailing
+blanks, no marks of a merge, a newline at the end, functions of at most 80 lines and files of at
+most 600 (exceptions and their reasons: LONGER), and that files named in comments and documents
+exist. Data files are not checked.
 """
 
 import argparse
@@ -128,6 +129,22 @@ def clang_format() -> str:
     return found
 
 
+def scripts_agree() -> bool:
+    """Checks the page's modules with tsc and oxlint, where `make browser` has installed them."""
+    page = ROOT / "engine/report_page/page"
+    oxlint = Path(sys.executable).parent / "oxlint"
+    good = []
+    for name, program, *arguments in (
+        ("tsc", shutil.which("tsc"), "-p", str(page)),
+        ("oxlint", str(oxlint), "--deny-warnings", "--silent", str(page)),
+    ):
+        if program and Path(program).exists():
+            good.append(run(f"{name}: {page.relative_to(ROOT)}", [program, *arguments]))
+        else:
+            print(f"== {name}: skipped, it is not installed; type: make browser", flush=True)
+    return all(good)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--fix", action="store_true", help="rewrite the files")
@@ -152,6 +169,7 @@ def main() -> int:
             [ruff, "check", "--quiet", "--output-format=concise", *python],
         ),
         run("ruff format", [ruff, "format", "--check", "--quiet", *python]),
+        scripts_agree(),
     ]
     shell = [path for path in files if is_shell(path)]
     print(f"== shell syntax: {len(shell)} files", flush=True)

@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "engine/compare/explain/dataflow.h"
+#include "engine/compare/model/page_release.h"
 
 namespace msprobe::report_page {
 namespace {
@@ -32,7 +33,9 @@ std::vector<int32_t> MakersOf(const Dump& dump) {
   const auto same = [&](int32_t leaf, const Leaf& other) {
     return leaf >= 0 && compare::SameNumbers(dump.leaves[leaf], other);
   };
+  compare::PageRelease pages(dump);
   for (const Record& record : dump.records) {
+    pages.RowsDone(record.leaf_count);
     for (const bool output : {false, true}) {
       for (uint32_t i = record.first_leaf; i < record.first_leaf + record.leaf_count; ++i) {
         const Leaf& leaf = dump.leaves[i];

@@ -48,31 +48,31 @@ void AppendValueBlocks(std::string_view part, size_t calls,
 }
 
 void AppendSide(const Leaf& leaf, std::string* json) {
-  std::string texts[12];
-  size_t used = 0;
-  const auto put = [&](size_t at, std::string_view text) {
-    if (text.empty()) return;
-    texts[at].assign(text.substr(0, kLongestValue));
-    used = std::max(used, at + 1);
-  };
-  const auto count = [&](size_t at, int64_t n) {
-    if (n > 0) put(at, std::to_string(n));
-  };
-  put(0, leaf.kind == LeafKind::kTensor ? "t" : leaf.kind == LeafKind::kScalar ? "s" : "n");
-  put(1,
-      leaf.kind == LeafKind::kScalar && !leaf.type.empty() ? leaf.type.view() : leaf.dtype.view());
-  put(2, leaf.shape.view());
-  if (leaf.kind == LeafKind::kTensor) {
-    put(3, leaf.max), put(4, leaf.min), put(5, leaf.mean), put(6, leaf.norm);
-    count(7, leaf.counts->nan), count(8, leaf.counts->pos_inf);
-    count(9, leaf.counts->neg_inf), count(10, leaf.counts->zero);
-  } else if (leaf.kind == LeafKind::kScalar) {
-    put(11, leaf.value.empty() ? leaf.max : leaf.value);
-  }
   *json += '[';
-  for (size_t i = 0; i < used; ++i) {
-    if (i > 0) *json += ',';
-    AppendJsonString(json, texts[i]);
+  size_t at = 0, empty = 0;  // members so far; those at the end that are not written yet
+  const auto put = [&](std::string_view text) {
+    ++at;
+    if (text.empty()) return void(++empty);
+    for (; empty > 0; --empty) *json += json->back() == '[' ? "\"\"" : ",\"\"";
+    if (json->back() != '[') *json += ',';
+    AppendJsonString(json, text.substr(0, kLongestValue));
+  };
+  const auto skip_to = [&](size_t place) {
+    for (; at < place; ++at) ++empty;
+  };
+  const auto count = [&](int64_t n) { put(n > 0 ? std::to_string(n) : std::string()); };
+  const bool plain = leaf.kind == LeafKind::kScalar;
+  put(leaf.kind == LeafKind::kTensor ? "t" : plain ? "s" : "n");
+  put(plain && !leaf.type.empty() ? leaf.type.view() : leaf.dtype.view());
+  put(leaf.shape.view());
+  if (leaf.kind == LeafKind::kTensor) {
+    put(leaf.max), put(leaf.min), put(leaf.mean), put(leaf.norm);
+    count(leaf.counts->nan), count(leaf.counts->pos_inf);
+    count(leaf.counts->neg_inf), count(leaf.counts->zero);
+  } else if (plain) {
+    constexpr size_t kPlaceOfValue = 11;
+    skip_to(kPlaceOfValue);
+    put(leaf.value.empty() ? leaf.max : leaf.value);
   }
   *json += ']';
 }

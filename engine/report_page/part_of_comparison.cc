@@ -7,6 +7,7 @@
 #include "engine/base/text.h"
 #include "engine/compare/explain/evidence.h"
 #include "engine/compare/judge/judge.h"
+#include "engine/compare/model/page_release.h"
 #include "engine/compare/model/value_text.h"
 #include "engine/report_page/data_links.h"
 #include "engine/report_page/page_calls.h"
@@ -162,7 +163,11 @@ class Part {
       : c_(c), options_(options), name_(fmt::format("p{}", options.index)) {}
 
   std::string Make() {
-    for (size_t p = 0; p < c_.pairs.size(); ++p) AddCall(static_cast<int32_t>(p));
+    compare::PageRelease pages(c_.target, c_.golden);
+    for (size_t p = 0; p < c_.pairs.size(); ++p) {
+      AddCall(static_cast<int32_t>(p));
+      pages.RowsDone(c_.pairs[p].row_count);
+    }
     std::string html;
     calls_.AppendTo(name_, &html);
     const std::vector<uint8_t> kept = Chosen();
@@ -170,7 +175,9 @@ class Part {
     AppendValueBlocks(
         name_, c_.pairs.size(),
         [&](size_t p, std::string* line) {
-          if (kept[p] != 0) values.AppendLine(p, line);
+          if (kept[p] == 0) return;
+          values.AppendLine(p, line);
+          pages.RowsDone(c_.pairs[p].row_count);
         },
         &html);
     AppendText(name_ + "-head", Head(std::count(kept.begin(), kept.end(), 0)), &html);

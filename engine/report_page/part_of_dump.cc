@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/base/text.h"
+#include "engine/compare/model/page_release.h"
 #include "engine/report_page/data_links.h"
 #include "engine/report_page/page_calls.h"
 #include "engine/report_page/page_data.h"
@@ -67,6 +68,7 @@ std::string Head(const Dump& dump, const PartOptions& options, int64_t first,
 PagePart PartOf(const Dump& dump, const PartOptions& options) {
   const std::string name = fmt::format("p{}", options.index);
   CallColumns calls;
+  compare::PageRelease pages(dump);
   std::vector<uint32_t> costs;
   std::vector<uint8_t> ranks;
   int64_t first = -1;
@@ -82,6 +84,7 @@ PagePart PartOf(const Dump& dump, const PartOptions& options) {
     costs.push_back(2 + kBytesOfRow * record.leaf_count);
     ranks.push_back(call.call_class == kNonFinite ? 0 : 1);
     calls.Add(call);
+    pages.RowsDone(record.leaf_count);
   }
   PagePart part;
   calls.AppendTo(name, &part.html);
@@ -93,6 +96,7 @@ PagePart PartOf(const Dump& dump, const PartOptions& options) {
       [&](size_t index, std::string* line) {
         if (kept[index] == 0) return;
         const Record& record = dump.records[index];
+        pages.RowsDone(record.leaf_count);
         *line += '[';
         for (uint32_t i = record.first_leaf; i < record.first_leaf + record.leaf_count; ++i) {
           const Leaf& leaf = dump.leaves[i];

@@ -202,6 +202,9 @@ std::string ComparisonPage(std::span<const RankResult> results,
   html += "</section>\n<details id=\"facts\"><summary>What was compared</summary>\n" +
           Facts(found, compared.left_out) + OtherCalls(found) + "</details>\n" + Pairs(results);
   html += kRoom;
+  size_t size = html.size();
+  for (const PagePart& part : parts) size += part.html.size() + 100;
+  html.reserve(size);  // not more: parts are tens of megabytes
   for (PagePart& part : parts) html += std::exchange(part.html, {});
   return html + EndOfPage(parts.size());
 }

@@ -9,20 +9,29 @@ import { clean, el, grouped, short } from "./text.js";
 const statistics = [["max", 3], ["min", 4], ["mean", 5], ["norm", 6], ["NaN", 7], ["+inf", 8], ["-inf", 9], ["zeros", 10]];
 const verdicts = [["=", "equal", 0], ["≈", "within rounding", 1], ["✕", "differs", 2], ["?", "unknown", 4]];
 
-/** A row of a call as an object. @param {any[]} row */
+/**
+ * A row of a call as an object.
+ * @param {any[]} row
+ */
 export function valueOf(row) {
   const [label, verdict, severity, target, golden, reason, maker, takers, elements] = row;
   return { label, verdict, severity: severity === null ? NaN : Number(severity === "inf" ? Infinity : severity), target, golden: golden === 0 ? target : golden, reason, maker, takers: takers || [], elements: elements || null };
 }
 
-/** 7 digits of a spelled number. @param {string|undefined} text */
+/**
+ * 7 digits of a spelled number.
+ * @param {string|undefined} text
+ */
 function digits(text) {
   if (text === undefined || text === "" || text === "null") return "";
   const value = Number(text);
   return Number.isFinite(value) && text.length > 9 ? String(Number(value.toPrecision(7))) : clean(text, 40);
 }
 
-/** @param {string|undefined} target @param {string|undefined} golden */
+/**
+ * @param {string|undefined} target
+ * @param {string|undefined} golden
+ */
 export function relative(target, golden) {
   const a = Number(target), b = Number(golden);
   if (!target || !golden || target === golden || !Number.isFinite(a) || !Number.isFinite(b)) return "";
@@ -34,13 +43,19 @@ export function relative(target, golden) {
 const describe = (side) => (side === null ? "not there" : side[0] === "n" ? "None" : `${clean(side[1], 60).replace("torch.", "")} ${clean(side[2], 80)}`.trim());
 
 export class CallView {
-  /** @param {(i: number) => void} onGo @param {() => void} onCopy */
+  /**
+   * @param {(i: number) => void} onGo
+   * @param {() => void} onCopy
+   */
   constructor(onGo, onCopy) {
     this.onGo = onGo;
     this.onCopy = onCopy;
     this.root = el("aside", { id: "call", "aria-live": "polite", "aria-label": "the selected call", tabindex: "0" });
   }
-  /** @param {Calls} calls @param {number} i */
+  /**
+   * @param {Calls} calls
+   * @param {number} i
+   */
   async show(calls, i) {
     this.calls = calls;
     const asked = (this.asked = Symbol());
@@ -65,7 +80,10 @@ export class CallView {
     const wrong = made.find((v) => v.verdict === 2) || made[0];
     return { upstream: wrong ? wrong.maker : -1, downstream: values.find((v) => v.takers.length)?.takers[0] ?? -1 };
   }
-  /** @param {number} i @param {string} sign */
+  /**
+   * @param {number} i
+   * @param {string} sign
+   */
   link(i, sign) {
     const calls = /** @type {Calls} */ (this.calls);
     return el("button", { class: "link color" + calls.classOf(i).color, "data-go": i, onclick: () => this.onGo(i) }, `${sign} ${clean(calls.name(i), 120)}`);
@@ -76,7 +94,11 @@ export class CallView {
     const head = ["", ...(both ? ["target", "golden", "difference"] : ["recorded"])];
     return el("div", { class: "wide" }, el("table", { class: "values" }, el("thead", {}, el("tr", {}, ...head.map((h) => el("th", { scope: "col" }, h)))), ...values.map((v) => this.group(v, both))));
   }
-  /** The rows of one value, below its name.  @param {ReturnType<typeof valueOf>} v @param {boolean} both */
+  /**
+   * The rows of one value, below its name. 
+   * @param {ReturnType<typeof valueOf>} v
+   * @param {boolean} both
+   */
   group(v, both) {
     const [sign, word, color] = verdicts[v.verdict] || verdicts[3];
     const t = v.target, g = v.golden, lines = [];
@@ -102,7 +124,7 @@ export class CallView {
       if (frame.length < 4) return el("p", {}, el("code", {}, clean(frame[0], 500)));
       const [path, line, where, source, first, around] = frame;
       const place = el("p", {}, el("code", {}, `${clean(path, 300)}:${clean(line, 12)}`), ` in ${clean(where, 100)}`);
-      const text = around ? around.map((/** @type {string} */ code, /** @type {number} */ k) => el("span", { class: String(first + k) === String(line).trim() ? "here" : "" }, `${String(first + k).padStart(5)}  ${clean(code.replaceAll("\t", "    "), 300)}\n`)) : [el("span", { class: "here" }, clean(source.trim(), 500))];
+      const text = around ? around.map((/** @type {string} */ code, /** @type {number} */ k) => el("span", { class: String(first + k) === String(line).trim() ? "here" : "" }, `${String(first + k).padStart(5)}  ${clean(code.replaceAll("\t", "    "), 300)}`)) : [el("span", { class: "here" }, clean(source.trim(), 500))];
       return el("div", {}, place, el("pre", {}, ...text));
     }));
   }

@@ -19,7 +19,10 @@ export const sideWords = ["", "only in the target", "only in the golden", ""];
 const none = 0xffffffff;
 
 export class Calls {
-  /** @param {number} part @returns {Promise<Calls|null>} null: this pair of dumps could not be compared */
+  /**
+   * @param {number} part
+   * @returns {Promise<Calls|null>} null: this pair of dumps could not be compared
+   */
   static async load(part) {
     const id = (/** @type {string} */ name) => `p${part}-${name}`;
     const head = await json(id("head"));
@@ -59,23 +62,39 @@ export class Calls {
   /** @type {Uint32Array|null} */ partnerNumber = null;
   /** @type {string[]} */ paths = [];
 
-  /** @param {number} text @param {number} form @param {number} number */
+  /**
+   * @param {number} text
+   * @param {number} form
+   * @param {number} number
+   */
   spell(text, form, number) {
     const name = this.texts.names[text];
     const direction = directions[form >> 2];
     if ((form & 3) === 0) return `${name}.${number}.${direction}`;
     return (form & 3) === 1 ? `${name}.${direction}.${number}` : name;
   }
-  /** The name of the call as its dump has it. @param {number} i @returns {string} */
+  /**
+   * The name of the call as its dump has it.
+   * @param {number} i
+   * @returns {string}
+   */
   name(i) { return this.spell(this.nameOf[i], this.form[i], this.number[i]); }
-  /** The name in the golden where it is another one; else "". @param {number} i @returns {string} */
+  /**
+   * The name in the golden where it is another one; else "".
+   * @param {number} i
+   * @returns {string}
+   */
   partner(i) {
     if (!this.partnerName || !this.partnerForm || !this.partnerNumber || this.partnerName[i] === none) return "";
     return this.spell(this.partnerName[i], this.partnerForm[i], this.partnerNumber[i]);
   }
   /** @param {number} i */
   direction(i) { return directions[this.form[i] >> 2]; }
-  /** "layers.3.mlp", "" for the whole model. @param {number} node @returns {string} */
+  /**
+   * "layers.3.mlp", "" for the whole model.
+   * @param {number} node
+   * @returns {string}
+   */
   path(node) {
     if (node === 0) return "";
     if (this.paths[node] === undefined) {
@@ -105,23 +124,38 @@ export class Calls {
     }
   }
 
-  /** The values of a call; null when the page does not have them. @param {number} i @returns {Promise<any[]|null>} */
+  /**
+   * The values of a call; null when the page does not have them.
+   * @param {number} i
+   * @returns {Promise<any[]|null>}
+   */
   async values(i) {
     const block = await lines(`p${this.part}-values-${Math.floor(i / this.head.block)}`);
     const line = block[i % this.head.block];
     return line ? JSON.parse(line) : null;
   }
-  /** Where the call was made, innermost first: [path, line, function, source, first line, lines]. @param {number} i @returns {Promise<any[][]>} */
+  /**
+   * Where the call was made, innermost first: [path, line, function, source, first line, lines].
+   * @param {number} i
+   * @returns {Promise<any[][]>}
+   */
   async frames(i) {
     if (this.stack[i] === none) return [];
     const stacks = await json(`p${this.part}-stacks`);
     return (stacks.stacks[this.stack[i]] || []).map((/** @type {number} */ frame) => stacks.frames[frame]);
   }
-  /** The next call of the worst class before or behind a call; -1: there is none. @param {number} i @param {number} by 1 or -1 */
+  /**
+   * The next call of the worst class before or behind a call; -1: there is none.
+   * @param {number} i
+   * @param {number} by 1 or -1
+   */
   nextWorst(i, by) {
     for (let at = i + by; at >= 0 && at < this.count; at += by) if (this.classOf(at).rank === 4) return at;
     return -1;
   }
-  /** A name for people. @param {number} i */
+  /**
+   * A name for people.
+   * @param {number} i
+   */
   title(i) { return clean(this.name(i)); }
 }

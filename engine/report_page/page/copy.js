@@ -3,10 +3,16 @@
 import { relative } from "./call.js";
 import { clean, short } from "./text.js";
 
-/** Text in a cell of a table: no markup of Markdown or HTML. @param {string} text */
+/**
+ * Text in a cell of a table: no markup of Markdown or HTML.
+ * @param {string} text
+ */
 const cell = (text) => clean(text, 200).replace(/[\\`*_[\]|~<>]/g, "\\$&");
 
-/** @param {{calls: import("./calls.js").Calls, i: number, values: any[]|null, frames: any[][]}} shown @returns {string} */
+/**
+ * @param {{calls: import("./calls.js").Calls, i: number, values: any[]|null, frames: any[][]}} shown
+ * @returns {string}
+ */
 export function markdownOf({ calls, i, values, frames }) {
   const code = (/** @type {string} */ text) => "`" + clean(text, 1000).replaceAll("`", "'") + "`";
   const out = [`**${calls.classOf(i).name}** ${code(calls.name(i))}`, ""];
@@ -30,7 +36,10 @@ export function markdownOf({ calls, i, values, frames }) {
   return out.join("\n") + "\n";
 }
 
-/** @param {string} text @returns {Promise<boolean>} */
+/**
+ * @param {string} text
+ * @returns {Promise<boolean>}
+ */
 export async function copyText(text) {
   try {
     await navigator.clipboard.writeText(text);

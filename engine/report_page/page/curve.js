@@ -7,7 +7,10 @@ import { el, short } from "./text.js";
 const ribbon = 12; // pixels
 
 export class Curve {
-  /** @param {(i: number) => void} onPick @param {() => void} onRange */
+  /**
+   * @param {(i: number) => void} onPick
+   * @param {() => void} onRange
+   */
   constructor(onPick, onRange) {
     this.onPick = onPick;
     this.onRange = onRange;
@@ -40,7 +43,10 @@ export class Curve {
     if (calls.head.golden === null) this.low = Math.max(this.high - 12, Math.floor(Math.log10(least === Infinity ? 1 : least)));
     this.range(0, calls.count);
   }
-  /** @param {number} from @param {number} to calls */
+  /**
+   * @param {number} from
+   * @param {number} to calls
+   */
   range(from, to) {
     if (!this.calls) return;
     const width = Math.max(Math.min(8, this.calls.count), Math.min(this.calls.count, to - from));
@@ -49,11 +55,17 @@ export class Curve {
     this.draw();
     this.onRange();
   }
-  /** @param {number} factor @param {number} at the call that stays in place */
+  /**
+   * @param {number} factor
+   * @param {number} at the call that stays in place
+   */
   zoom(factor, at) { this.range(at - (at - this.from) * factor, at + (this.to - at) * factor); }
   /** @param {number} clientX */
   callAt(clientX) { const box = this.marks.getBoundingClientRect(); return this.from + ((clientX - box.left) / box.width) * (this.to - this.from); }
-  /** The call with the largest error within three pixels. @param {number} clientX */
+  /**
+   * The call with the largest error within three pixels.
+   * @param {number} clientX
+   */
   nearest(clientX) {
     const calls = /** @type {Calls} */ (this.calls), at = this.callAt(clientX), around = (3 * (this.to - this.from)) / Math.max(1, this.marks.clientWidth);
     let best = Math.max(0, Math.min(calls.count - 1, Math.floor(at))), size = -1;
@@ -69,7 +81,10 @@ export class Curve {
     if (e.shiftKey || Math.abs(e.deltaX) > Math.abs(e.deltaY)) this.range(this.from + (e.deltaX || e.deltaY) * perPixel, this.to + (e.deltaX || e.deltaY) * perPixel);
     else this.zoom(Math.exp(e.deltaY * 0.002), this.callAt(e.clientX));
   }
-  /** One finger moves the range, two fingers zoom. @param {PointerEvent} e */
+  /**
+   * One finger moves the range, two fingers zoom.
+   * @param {PointerEvent} e
+   */
   dragged(e) {
     const before = this.fingers.get(e.pointerId);
     if (before === undefined) return;
@@ -85,7 +100,11 @@ export class Curve {
     }
   }
 
-  /** The largest size of each class and the worst class for each pixel, for one direction. @param {number} width pixels @param {boolean} backward */
+  /**
+   * The largest size of each class and the worst class for each pixel, for one direction.
+   * @param {number} width pixels
+   * @param {boolean} backward
+   */
   columnsOf(width, backward) {
     const calls = /** @type {Calls} */ (this.calls), kinds = calls.classes.length, span = this.to - this.from;
     const peak = new Float32Array(width * kinds).fill(-1), worst = new Int8Array(width).fill(-1);
@@ -109,14 +128,13 @@ export class Curve {
     const kinds = calls.classes.length, low = this.low || 0, high = this.high || 1;
     const lane = (height - ribbon * scale) / 2, wide = Math.max(1, Math.floor(width / (this.to - this.from)) - 1);
     const share = (/** @type {number} */ size) => Math.max(0.02, Math.min(1, (Math.log10(size) - low) / (high - low)));
-    pen.font = `${10 * scale}px system-ui, sans-serif`;
+    const exponents = [];
     for (let e = Math.ceil((low + 1) / 2) * 2; e <= high; e += Math.max(2, Math.ceil((high - low) / 4))) {
       pen.fillStyle = color("--line");
       const up = lane - share(10 ** e) * (lane - 14 * scale);
       pen.fillRect(0, up, width, 1);
       pen.fillRect(0, height - up, width, 1);
-      pen.fillStyle = color("--quiet");
-      pen.fillText("1e" + e, 3 * scale, up - 2 * scale);
+      exponents.push(e);
     }
     const order = calls.classes.map((_, k) => k).sort((a, b) => calls.classes[a].rank - calls.classes[b].rank);
     for (const backward of [false, true]) {
@@ -136,6 +154,14 @@ export class Curve {
         pen.fillStyle = color("--color" + calls.classes[worst[x]].color);
         pen.fillRect(x, backward ? lane + (ribbon * scale) / 2 : lane, wide, (ribbon * scale) / 2 - 1);
       }
+    }
+    pen.font = `${10 * scale}px system-ui, sans-serif`;
+    for (const e of exponents) {
+      const text = "1e" + e, at = lane - share(10 ** e) * (lane - 14 * scale) - 2 * scale;
+      pen.fillStyle = color("--ground");
+      pen.fillRect(0, at - 9 * scale, pen.measureText(text).width + 5 * scale, 11 * scale);
+      pen.fillStyle = color("--quiet");
+      pen.fillText(text, 3 * scale, at);
     }
     pen.fillStyle = color("--quiet");
     pen.textAlign = "right";

@@ -1,7 +1,10 @@
 // @ts-check
 // Reads the data that lies packed in the page: base 64, gzip, numbers by byte columns (page_data.h).
 
-/** @param {string} text @returns {Uint8Array} */
+/**
+ * @param {string} text
+ * @returns {Uint8Array}
+ */
 export function bytesOfBase64(text) {
   const fast = /** @type {any} */ (Uint8Array).fromBase64; // newer browsers; 3 times as fast
   if (fast) return fast.call(Uint8Array, text);
@@ -11,7 +14,11 @@ export function bytesOfBase64(text) {
   return bytes;
 }
 
-/** @param {Uint8Array} bytes @param {number} size of the result @returns {Promise<Uint8Array>} */
+/**
+ * @param {Uint8Array} bytes
+ * @param {number} size of the result
+ * @returns {Promise<Uint8Array>}
+ */
 export async function gunzip(bytes, size) {
   const out = new Uint8Array(size);
   const reader = new Blob([/** @type {BlobPart} */ (bytes)]).stream().pipeThrough(new DecompressionStream("gzip")).getReader();
@@ -27,7 +34,12 @@ export async function gunzip(bytes, size) {
   return out;
 }
 
-/** The inverse of ByteColumns. @param {Uint8Array} columns @param {number} width @returns {ArrayBuffer} */
+/**
+ * The inverse of ByteColumns.
+ * @param {Uint8Array} columns
+ * @param {number} width
+ * @returns {ArrayBuffer}
+ */
 export function wordsOfColumns(columns, width) {
   if (width === 1) return /** @type {ArrayBuffer} */ (columns.buffer);
   const count = columns.length / width;
@@ -38,7 +50,10 @@ export function wordsOfColumns(columns, width) {
   return out.buffer;
 }
 
-/** @param {string} id @param {boolean} [keep] whether it stays packed in the page as well */
+/**
+ * @param {string} id
+ * @param {boolean} [keep] whether it stays packed in the page as well
+ */
 async function unpack(id, keep = false) {
   const element = document.getElementById(id);
   if (!element) return null;
@@ -50,7 +65,11 @@ async function unpack(id, keep = false) {
 /** @type {Map<string, Promise<any>>} */
 const columns = new Map();
 
-/** A column of numbers; null when the page has none of this name. It is unpacked once. @param {string} id @returns {Promise<any>} */
+/**
+ * A column of numbers; null when the page has none of this name. It is unpacked once.
+ * @param {string} id
+ * @returns {Promise<any>}
+ */
 export function column(id) {
   let found = columns.get(id);
   if (!found) {
@@ -65,7 +84,11 @@ export function column(id) {
   return found;
 }
 
-/** JSON; null when the page has none of this name. @param {string} id @returns {Promise<any>} */
+/**
+ * JSON; null when the page has none of this name.
+ * @param {string} id
+ * @returns {Promise<any>}
+ */
 export function json(id) {
   let found = columns.get(id);
   if (!found) {
@@ -79,7 +102,11 @@ export function json(id) {
 const blocks = new Map();
 const blocksKept = 8;
 
-/** The lines of a block of values. The last few stay unpacked. @param {string} id @returns {Promise<string[]>} */
+/**
+ * The lines of a block of values. The last few stay unpacked.
+ * @param {string} id
+ * @returns {Promise<string[]>}
+ */
 export function lines(id) {
   let found = blocks.get(id);
   if (!found) {

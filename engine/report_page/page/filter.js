@@ -7,14 +7,22 @@ import { directions } from "./calls.js";
 
 export const filterHelp = "words: linear  linear.12  class:introduced,unknown  op:gelu  module:layers.1  dir:backward  side:target  size>100  -word";
 
-/** For each number of a text whether it passes. @param {string[]} texts @param {(text: string) => boolean} test */
+/**
+ * For each number of a text whether it passes.
+ * @param {string[]} texts
+ * @param {(text: string) => boolean} test
+ */
 function passing(texts, test) {
   const ok = new Uint8Array(texts.length);
   for (let k = 0; k < texts.length; k++) ok[k] = test(texts[k]) ? 1 : 0;
   return ok;
 }
 
-/** Modules whose path has the text, with all that is inside them. @param {Calls} calls @param {string} word */
+/**
+ * Modules whose path has the text, with all that is inside them.
+ * @param {Calls} calls
+ * @param {string} word
+ */
 function modulesWith(calls, word) {
   const ok = new Uint8Array(calls.parents.length);
   for (let node = 1; node < ok.length; node++) {
@@ -26,7 +34,9 @@ function modulesWith(calls, word) {
 
 /**
  * "linear.12" and "linear.12.backward", "fc.Linear.forward.0": the operation's name, a number and a direction.
- * @param {Calls} calls @param {string} word @returns {((i: number) => number)|null}
+ * @param {Calls} calls
+ * @param {string} word
+ * @returns {((i: number) => number)|null}
  */
 function numbered(calls, word) {
   const parts = /^(.*?)(?:\.(forward|backward|parameters_grad))?\.(\d+)(?:\.(f\w*|b\w*|p\w*))?$/.exec(word);
@@ -38,7 +48,11 @@ function numbered(calls, word) {
   return (i) => ok[nameOf[i]] & directed[form[i] >> 2] & (calls.number[i] === number ? 1 : 0);
 }
 
-/** @param {Calls} calls @param {string} word @returns {(i: number) => number} 1: the call passes */
+/**
+ * @param {Calls} calls
+ * @param {string} word
+ * @returns {(i: number) => number} 1: the call passes
+ */
 function testOf(calls, word) {
   const { kind, size, form, sides, nameOf, module } = calls;
   const colon = word.indexOf(":");
@@ -75,7 +89,12 @@ function testOf(calls, word) {
   return exact ? (i) => ok[nameOf[i]] | inside[module[i]] | exact(i) : (i) => ok[nameOf[i]] | inside[module[i]];
 }
 
-/** The calls that pass, in execution order. @param {Calls} calls @param {string} text @returns {Uint32Array} */
+/**
+ * The calls that pass, in execution order.
+ * @param {Calls} calls
+ * @param {string} text
+ * @returns {Uint32Array}
+ */
 export function filterCalls(calls, text) {
   const rows = new Uint32Array(calls.count);
   const words = text.toLowerCase().split(/\s+/).filter((word) => word && word !== "-");
@@ -92,7 +111,10 @@ export function filterCalls(calls, text) {
   return rows.subarray(0, at);
 }
 
-/** The place of each text when they are sorted. @param {string[]} texts */
+/**
+ * The place of each text when they are sorted.
+ * @param {string[]} texts
+ */
 function ranksOf(texts) {
   const order = texts.map((_, k) => k).sort((a, b) => (texts[a] < texts[b] ? -1 : texts[a] > texts[b] ? 1 : 0));
   const ranks = new Uint32Array(texts.length);
@@ -100,7 +122,12 @@ function ranksOf(texts) {
   return ranks;
 }
 
-/** A number below 2^31 for each call, by which it is sorted. @param {Calls} calls @param {string} key @returns {(i: number) => number} */
+/**
+ * A number below 2^31 for each call, by which it is sorted.
+ * @param {Calls} calls
+ * @param {string} key
+ * @returns {(i: number) => number}
+ */
 function keyOf(calls, key) {
   if (key === "size") {
     const bits = new Uint32Array(calls.size.buffer, calls.size.byteOffset, calls.size.length);
@@ -120,7 +147,10 @@ function keyOf(calls, key) {
 
 /**
  * Sorted calls; equal ones stay in execution order. Key and place are packed into one double: 31 and 22 bits.
- * @param {Calls} calls @param {Uint32Array} rows @param {Order} order @returns {Uint32Array}
+ * @param {Calls} calls
+ * @param {Uint32Array} rows
+ * @param {Order} order
+ * @returns {Uint32Array}
  */
 export function sortCalls(calls, rows, order) {
   if (order.key === "order") return order.down ? rows.slice().reverse() : rows;

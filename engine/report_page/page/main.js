@@ -33,7 +33,10 @@ class Page {
     addEventListener("hashchange", () => { if (location.hash.slice(1) !== this.kept) this.restore(); });
   }
 
-  /** @param {number} part @param {boolean} anew whether the first divergence is selected */
+  /**
+   * @param {number} part
+   * @param {boolean} anew whether the first divergence is selected
+   */
   async open(part, anew) {
     const asked = (this.asked = Symbol());
     const calls = await Calls.load(part);
@@ -65,9 +68,15 @@ class Page {
     this.chips.querySelectorAll("button").forEach((b) => b.setAttribute("aria-pressed", String(wanted.includes((b.dataset.class || "").replaceAll(" ", "")))));
     this.keepSoon();
   }
-  /** The value of "key:value" in the filter. @param {string} key */
+  /**
+   * The value of "key:value" in the filter.
+   * @param {string} key
+   */
   word(key) { return this.query.value.split(/\s+/).find((w) => w.startsWith(key + ":"))?.slice(key.length + 1) ?? ""; }
-  /** @param {string} key @param {string} value "": the word is taken away */
+  /**
+   * @param {string} key
+   * @param {string} value "": the word is taken away
+   */
   setWord(key, value) {
     const words = this.query.value.split(/\s+/).filter((w) => w && !w.startsWith(key + ":"));
     if (value) words.push(`${key}:${value.replaceAll(/\s+/g, "")}`);
@@ -108,7 +117,10 @@ class Page {
     this.keepSoon();
   }
 
-  /** What the keys do; the names stand in dialog.js. @type {Record<string, () => void>} */
+  /**
+   * What the keys do; the names stand in dialog.js.
+   * @type {Record<string, () => void>}
+   */
   actions = {
     help: () => this.help.showModal(),
     first: () => this.select(this.calls?.head.first ?? -1),
@@ -190,6 +202,7 @@ async function main() {
     const page = new Page();
     await page.restore();
     document.documentElement.dataset.state = "ready";
+    performance.mark("ready");
   } catch (error) {
     byId("calls").hidden = true;
     state.hidden = false;

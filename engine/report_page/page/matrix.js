@@ -2,10 +2,16 @@
 // Steps and ranks as a matrix, made of the table that is in the page without JavaScript.
 import { el } from "./text.js";
 
-/** The sign of a verdict, and its colour in style.css. @type {Record<string, [string, number]>} */
+/**
+ * The sign of a verdict, and its colour in style.css.
+ * @type {Record<string, [string, number]>}
+ */
 const signs = { equal: ["=", 0], noise: ["≈", 1], structure: ["≠", 4], unknown: ["?", 4], differs: ["✕", 2], error: ["!", 2] };
 
-/** @param {(part: number) => void} onPick @returns {HTMLElement|null} null: there is one pair of dumps */
+/**
+ * @param {(part: number) => void} onPick
+ * @returns {HTMLElement|null} null: there is one pair of dumps
+ */
 export function matrixOf(onPick) {
   const table = document.getElementById("pairs");
   if (!table) return null;

@@ -10,7 +10,10 @@ const tallest = 8e6; // pixels: Firefox lets no element be higher than 17.9e6
 const columnsShown = [["order", "#"], ["class", "class"], ["name", "call"], ["module", "module"], ["dtype", "dtype"], ["shape", "shape"], ["size", ""]];
 
 export class Table {
-  /** @param {(i: number) => void} onSelect @param {(key: string) => void} onSort */
+  /**
+   * @param {(i: number) => void} onSelect
+   * @param {(key: string) => void} onSort
+   */
   constructor(onSelect, onSort) {
     this.onSelect = onSelect;
     /** @type {Calls|null} */ this.calls = null;
@@ -32,7 +35,11 @@ export class Table {
   inSight() { return Math.max(1, Math.floor(this.scroll.clientHeight / rowHeight)); }
   scaled() { return this.rows.length * rowHeight > tallest; }
 
-  /** @param {Calls} calls @param {Uint32Array} rows @param {{key: string, down: boolean}} order */
+  /**
+   * @param {Calls} calls
+   * @param {Uint32Array} rows
+   * @param {{key: string, down: boolean}} order
+   */
   show(calls, rows, order) {
     this.calls = calls;
     this.rows = rows;
@@ -71,7 +78,10 @@ export class Table {
     this.scroll.scrollTop = top;
     this.draw();
   }
-  /** The row of a call; -1: it is filtered out. @param {number} i */
+  /**
+   * The row of a call; -1: it is filtered out.
+   * @param {number} i
+   */
   placeOf(i) { return this.rows.indexOf(i); }
   /** @param {number} i */
   select(i) {
@@ -101,7 +111,10 @@ export class Table {
     cells[6].append(el("i"), el("b"));
     return el("div", { class: "row", role: "row" }, ...cells);
   }
-  /** @param {HTMLElement} row @param {number} k */
+  /**
+   * @param {HTMLElement} row
+   * @param {number} k
+   */
   fill(row, k) {
     const calls = /** @type {Calls} */ (this.calls), i = this.rows[k], look = calls.classOf(i);
     const side = sideWords[calls.sides[i]];

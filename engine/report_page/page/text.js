@@ -2,9 +2,14 @@
 // Text of a dump becomes text of the page here, and never markup.
 
 /** Marks that reorder the text behind them, and control characters. */
+// oxlint-disable-next-line no-control-regex
 const unsafe = /[\u0000-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]/g;
 
-/** A text of a dump as it is shown: on one line, in reading order, at most `most` characters. @param {unknown} text @param {number} [most] */
+/**
+ * A text of a dump as it is shown: on one line, in reading order, at most `most` characters.
+ * @param {unknown} text
+ * @param {number} [most]
+ */
 export function clean(text, most = 400) {
   const whole = String(text ?? "");
   const part = whole.length <= most ? whole : whole.slice(0, most >> 1) + " … " + (whole.length - most) + " characters … " + whole.slice(-(most >> 1));
@@ -13,7 +18,10 @@ export function clean(text, most = 400) {
 
 /**
  * An element. A string becomes a text node; null is left out.
- * @param {string} tag @param {Record<string, unknown>} [attributes] @param {...(Node|string|null)} children @returns {HTMLElement}
+ * @param {string} tag
+ * @param {Record<string, unknown>} [attributes]
+ * @param {...(Node|string|null)} children
+ * @returns {HTMLElement}
  */
 export function el(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
@@ -26,17 +34,26 @@ export function el(tag, attributes = {}, ...children) {
   return node;
 }
 
-/** @param {string} id @returns {HTMLElement} */
+/**
+ * @param {string} id
+ * @returns {HTMLElement}
+ */
 export function byId(id) {
   const found = document.getElementById(id);
   if (!found) throw new Error("the page has no part called " + id);
   return found;
 }
 
-/** 1,234,567 @param {number} value */
+/**
+ * 1,234,567
+ * @param {number} value
+ */
 export const grouped = (value) => value.toLocaleString("en");
 
-/** A size for people: 0.31, 4.2, 410, 4.1e+5; "" when there is none. @param {number} value */
+/**
+ * A size for people: 0.31, 4.2, 410, 4.1e+5; "" when there is none.
+ * @param {number} value
+ */
 export function short(value) {
   if (Number.isNaN(value)) return "";
   if (!Number.isFinite(value)) return value > 0 ? "∞" : "-∞";
