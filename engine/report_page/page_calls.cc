@@ -127,8 +127,11 @@ void CallColumns::Add(const Call& call) {
   dtype.push_back(dtypes.Of(call.shown == nullptr ? "" : call.shown->dtype.view()));
   shape.push_back(shapes.Of(call.shown == nullptr ? "" : call.shown->shape.view()));
   const bool other = call.partner != nullptr && call.partner->name != call.record->name;
-  has_partners |= other;
+  if (!other && partner_name.empty()) return;
   const Name partner = other ? Take(*call.partner) : Name{kNoNumber, kNoNumber, 0};
+  partner_form.resize(count() - 1, 0);
+  partner_name.resize(count() - 1, kNoNumber);
+  partner_number.resize(count() - 1, kNoNumber);
   partner_form.push_back(partner.form);
   partner_name.push_back(partner.text);
   partner_number.push_back(partner.number);
@@ -148,7 +151,7 @@ void CallColumns::AppendTo(std::string_view part, std::string* html) const {
   AppendColumn<uint32_t>(id("dtype"), "u32", dtype, html);
   AppendColumn<uint32_t>(id("shape"), "u32", shape, html);
   AppendColumn<float>(id("size"), "f32", size, html);
-  if (has_partners) {
+  if (!partner_name.empty()) {
     AppendColumn<uint8_t>(id("partner-form"), "u8", partner_form, html);
     AppendColumn<uint32_t>(id("partner-name"), "u32", partner_name, html);
     AppendColumn<uint32_t>(id("partner-number"), "u32", partner_number, html);

@@ -80,9 +80,9 @@ struct CallColumns {
   std::vector<uint8_t> call_class, form, sides;
   std::vector<uint32_t> name, number, module, stack, dtype, shape;
   std::vector<float> size;
+  // Empty while no call has another name in the golden. kNoNumber: the same name.
   std::vector<uint8_t> partner_form;
-  std::vector<uint32_t> partner_name, partner_number;  // kNoNumber: the same name
-  bool has_partners = false;
+  std::vector<uint32_t> partner_name, partner_number;
   TextNumbers names, dtypes, shapes;
   ModuleTree modules;
   StackTexts stacks;

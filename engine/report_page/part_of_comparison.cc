@@ -170,6 +170,7 @@ class Part {
     }
     std::string html;
     calls_.AppendTo(name_, &html);
+    calls_ = {};  // what follows needs as much memory
     const std::vector<uint8_t> kept = Chosen();
     const Values values(c_);
     AppendValueBlocks(

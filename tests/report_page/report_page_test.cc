@@ -124,6 +124,23 @@ TEST(SourceText, OnlyPythonFilesWithTheNamedLineAreShown) {
   EXPECT_THAT(frame(secret, 1, "password"), Not(HasSubstr(",1,[")));
 }
 
+TEST(CallColumns, KeepTheNamesOfPartnersFromTheFirstOtherName) {
+  const Dump dump = DumpBuilder()
+                        .Call("Torch.f.0.forward")
+                        .Call("Torch.g.0.forward")
+                        .Call("Torch.f.1.forward")
+                        .Take();
+  const std::vector<Record>& records = dump.records;
+  CallColumns calls;
+  calls.Add({.record = &records[0], .partner = &records[0]});
+  EXPECT_TRUE(calls.partner_name.empty());
+  calls.Add({.record = &records[1], .partner = &records[2]});
+  calls.Add({.record = &records[2], .partner = nullptr});
+  EXPECT_THAT(calls.name, ElementsAre(0, 1, 0));
+  EXPECT_THAT(calls.partner_name, ElementsAre(kNoNumber, 0, kNoNumber));
+  EXPECT_THAT(calls.partner_number, ElementsAre(kNoNumber, 1, kNoNumber));
+}
+
 Comparison Example(std::string_view name = "Functional.gelu.0.forward") {
   DumpBuilder target, golden;
   for (const bool wrong : {true, false}) {

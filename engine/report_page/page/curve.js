@@ -142,11 +142,12 @@ export class Curve {
       for (const k of order) {
         pen.fillStyle = color("--color" + calls.classes[k].color);
         const thick = Math.min(6 * scale, Math.max(wide, calls.classes[k].rank === 4 ? 3 * scale : 1));
+        const aside = Math.max(0, (width / (this.to - this.from) - thick) / 2); // in the middle of the call's room
         for (let x = 0; x < width; x++) {
           const size = peak[x * kinds + k];
           if (size < 0) continue;
           const tall = size > 0 ? share(size) * (lane - 14 * scale) : scale;
-          pen.fillRect(x, backward ? height - lane : lane - tall, thick, tall);
+          pen.fillRect(x + aside, backward ? height - lane : lane - tall, thick, tall);
         }
       }
       for (let x = 0; x < width; x++) {
