@@ -16,11 +16,9 @@ CHROMIUM = os.environ.get("MSPROBE_CHROMIUM") or shutil.which("chromium")
 
 @pytest.fixture(scope="session")
 def browser():
-    playwright = pytest.importorskip(
-        "playwright.sync_api", reason="needs a browser: pip install playwright==1.65.2"
-    )
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs a browser: make browser")
     if not CHROMIUM:
-        pytest.skip("needs a browser: apt-get install chromium fonts-dejavu-core")
+        pytest.skip("needs a browser: make browser")
     with playwright.sync_playwright() as running:
         started = running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield started
