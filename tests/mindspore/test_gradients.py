@@ -1,6 +1,7 @@
 """Gradients of calls, Cells and parameters: the numbers that MindSpore computes."""
 
 import numpy as np
+import pytest
 from runs import forked, record
 
 import mindspore
@@ -32,6 +33,33 @@ def test_shares_of_a_gradient_are_added(tmp_path):
     np.testing.assert_array_equal(dump.array(entry["input"][0]), np.ones((3, 4)))
     # The gradient of the Cell's input is half of that of x.
     np.testing.assert_allclose(dump.array(entry["output"][0]), gradient.asnumpy() / 2, rtol=1e-6)
+
+
+@forked
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+@pytest.mark.parametrize("shape", [(), (1,), (3, 4), (4, 4, 2), (0, 3)])
+def test_shares_of_every_dtype_and_shape_are_added(tmp_path, dtype, shape):
+    class Shares(nn.Cell):
+        def construct(self, x):
+            turned = x.transpose(tuple(reversed(range(x.ndim)))) if x.ndim > 1 else x
+            return x * 2.0 + x * x, turned * 3.0
+
+    class Net(nn.Cell):
+        def __init__(self):
+            super().__init__()
+            self.shares = Shares()
+
+        def construct(self, x):
+            first, second = self.shares(x * 1.0)
+            return first.sum() + second.sum()
+
+    x = np.asarray(np.random.default_rng(0).integers(-8, 8, shape), dtype)
+    net = Net()
+    grad = mindspore.grad(net)
+    gradient, dump = record(tmp_path, lambda: grad(Tensor(x)), net, level="L0", task="tensor")
+    entry = dump.data["Cell.shares.Shares.backward.0"]
+    np.testing.assert_array_equal(dump.array(entry["output"][0]), 2 * x + 5)
+    np.testing.assert_array_equal(gradient.asnumpy(), 2 * x + 5)
 
 
 @forked

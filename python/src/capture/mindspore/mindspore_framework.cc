@@ -1,7 +1,9 @@
 #include "capture/mindspore/mindspore_framework.h"
 
 #include <algorithm>
+#include <span>
 #include <unordered_map>
+#include <vector>
 
 #include "capture/python/framework.h"
 #include "capture/python/torch_api.h"
@@ -15,7 +17,6 @@ struct Names {
   PyObject* is_leaf = PyUnicode_InternFromString("is_leaf");
   PyObject* requires_grad = PyUnicode_InternFromString("requires_grad");
   PyObject* asnumpy = PyUnicode_InternFromString("asnumpy");
-  PyObject* from_numpy = PyUnicode_InternFromString("from_numpy");
   PyObject* interface = PyUnicode_InternFromString("__array_interface__");
 };
 const Names& names() {
@@ -162,6 +163,7 @@ class MindSporeFramework final : public Framework {
     ClearError();
     return value;
   }
+  PyRef SumOfElements(PyObject* a, PyObject* b) const;
   // The address of the elements; null when there are none. Waits for the operator that computes them.
   void* Address(PyObject* tensor, HostArray* array) const;
 
@@ -169,7 +171,7 @@ class MindSporeFramework final : public Framework {
   FastGetter shape_, dtype_, grad_node_, output_index_, requires_grad_, device_;
   EmptyCall data_ptr_;
   PyTypeObject* dtype_type_ = nullptr;
-  PyObject *register_hook_ = nullptr, *remove_hook_ = nullptr, *tensor_class_ = nullptr;
+  PyObject *register_hook_ = nullptr, *remove_hook_ = nullptr, *from_numpy_ = nullptr;
   std::unordered_map<PyObject*, KnownDType> dtypes_;  // by MindSpore's objects, which live for ever
 };
 
@@ -188,10 +190,11 @@ Status MindSporeFramework::Load() {
   const PyRef base = Attribute(binding.get(), "TensorPy");
   PyRef add = Attribute(base.get(), "register_hook");
   PyRef remove = Attribute(base.get(), "remove_hook");
+  PyRef from_numpy = Attribute(tensor.get(), "from_numpy");
   auto* base_type = reinterpret_cast<PyTypeObject*>(base.get());
-  if (!base || !PyType_Check(base.get()) || !add || !remove || !shape_.Load(base_type, "_shape") ||
-      !strides_.Load(base_type, "stride") || !dtype_.Load(base_type, "_dtype") ||
-      !grad_node_.Load(base_type, "_grad_node") ||
+  if (!base || !PyType_Check(base.get()) || !add || !remove || !from_numpy ||
+      !shape_.Load(base_type, "_shape") || !strides_.Load(base_type, "stride") ||
+      !dtype_.Load(base_type, "_dtype") || !grad_node_.Load(base_type, "_grad_node") ||
       !output_index_.Load(base_type, "_output_index") ||
       !requires_grad_.Load(base_type, "_requires_grad") || !device_.Load(base_type, "device") ||
       !data_ptr_.Load(base_type, "_data_ptr")) {
@@ -207,7 +210,8 @@ Status MindSporeFramework::Load() {
   if (any && PyType_Check(any.get())) dtype_type_ = reinterpret_cast<PyTypeObject*>(any.release());
   register_hook_ = add.release();
   remove_hook_ = remove.release();
-  tensor_class_ = tensor.release();
+  from_numpy_ = from_numpy.release();
+  (void)tensor.release();  // types live as long as MindSpore does
   tensor_type = type;
   return Status::Ok();
 }
@@ -266,15 +270,92 @@ void MindSporeFramework::Read(PyObject* tensor, HostArray* array) const {
   if (!array->readable) array->unreadable = fits ? "no memory" : "its strides are not known";
 }
 
-// By NumPy: an operator of MindSpore inside a hook of a gradient could become part of a graph.
+template <typename T>
+void AddElements(void* sum, const void* other, int64_t count) {
+  auto* to = static_cast<T*>(sum);
+  const auto* from = static_cast<const T*>(other);
+  for (int64_t i = 0; i < count; ++i) to[i] += from[i];
+}
+
+PyObject* NumPy() {
+  static PyObject* const numpy = PyImport_ImportModule("numpy");
+  ClearError();
+  return numpy;
+}
+
+// An array of NumPy, and its memory.
+class NewArray {
+ public:
+  NewArray(DType dtype, std::span<const int64_t> shape) {
+    static PyObject* const empty = Attribute(NumPy(), "empty").release();
+    static PyObject* const f32 = Attribute(NumPy(), "float32").release();
+    static PyObject* const f64 = Attribute(NumPy(), "float64").release();
+    PyObject* const type = dtype == DType::kFloat32 ? f32 : f64;
+    const PyRef dims = PyRef::Steal(PyTuple_New(static_cast<Py_ssize_t>(shape.size())));
+    for (size_t i = 0; dims && i < shape.size(); ++i)
+      PyTuple_SET_ITEM(dims.get(), static_cast<Py_ssize_t>(i), PyLong_FromLongLong(shape[i]));
+    if (dims && empty != nullptr && type != nullptr)
+      array_ = PyRef::Steal(PyObject_CallFunctionObjArgs(empty, dims.get(), type, nullptr));
+    has_memory_ = array_ && PyObject_GetBuffer(array_.get(), &memory_, PyBUF_CONTIG) == 0;
+    ClearError();
+  }
+  ~NewArray() {
+    if (has_memory_) PyBuffer_Release(&memory_);
+  }
+  NewArray(const NewArray&) = delete;
+  NewArray& operator=(const NewArray&) = delete;
+
+  PyObject* array() const { return array_.get(); }
+  void* data() const { return has_memory_ ? memory_.buf : nullptr; }  // null: there is none
+
+ private:
+  PyRef array_;
+  Py_buffer memory_;
+  bool has_memory_ = false;
+};
+
+// In the tensors' own memory: an operator of MindSpore inside a hook of a gradient could become part
+// of a graph, and asnumpy() takes ten times as long. Null when it is done by NumPy.
+PyRef MindSporeFramework::SumOfElements(PyObject* a, PyObject* b) const {
+  HostArray first, second;
+  Read(a, &first);
+  Read(b, &second);
+  const TensorView &x = first.view, &y = second.view;
+  if (!first.readable || !second.readable || x.dtype != y.dtype ||
+      (x.dtype != DType::kFloat32 && x.dtype != DType::kFloat64) ||
+      !std::equal(x.dims().begin(), x.dims().end(), y.dims().begin(), y.dims().end()))
+    return PyRef();
+  const NewArray sum(x.dtype, x.dims());
+  if (sum.data() == nullptr) return PyRef();
+  const bool is_float = x.dtype == DType::kFloat32;
+  const int64_t count = x.numel();
+  std::vector<char> copy;
+  const void* added = y.data;
+  if (!y.IsContiguous()) {
+    copy.resize(static_cast<size_t>(count) * (is_float ? sizeof(float) : sizeof(double)));
+    CopyContiguous(y, copy.data());
+    added = copy.data();
+  }
+  if (count > 0) {
+    CopyContiguous(x, sum.data());
+    (is_float ? AddElements<float> : AddElements<double>)(sum.data(), added, count);
+  }
+  PyRef tensor = PyRef::Steal(PyObject_CallOneArg(from_numpy_, sum.array()));
+  ClearError();
+  return tensor;
+}
+
 PyRef MindSporeFramework::Sum(PyObject* a, PyObject* b) const {
+  if (PyRef sum = SumOfElements(a, b)) return sum;
   const PyRef first = PyRef::Steal(PyObject_CallMethodNoArgs(a, names().asnumpy));
   const PyRef second =
       first ? PyRef::Steal(PyObject_CallMethodNoArgs(b, names().asnumpy)) : PyRef();
   const PyRef sum = second ? PyRef::Steal(PyNumber_Add(first.get(), second.get())) : PyRef();
-  PyRef tensor =
-      sum ? PyRef::Steal(PyObject_CallMethodOneArg(tensor_class_, names().from_numpy, sum.get()))
-          : PyRef();
+  // The sum of two arrays without dimensions is a scalar of NumPy.
+  static PyObject* const as_array = Attribute(NumPy(), "asarray").release();
+  const PyRef array =
+      sum && as_array != nullptr ? PyRef::Steal(PyObject_CallOneArg(as_array, sum.get())) : PyRef();
+  PyRef tensor = array ? PyRef::Steal(PyObject_CallOneArg(from_numpy_, array.get())) : PyRef();
   ClearError();
   return tensor;
 }
