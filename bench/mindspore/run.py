@@ -98,8 +98,9 @@ class Worker:
 
 def bench_idle(options):
     print(
-        "\nMindSpore: processor time of a step without recording / that of a process without the "
-        "tool\n  control: a second process without the tool, the error of the measurement"
+        "\nMindSpore: processor time of a step's thread without recording / that of a process "
+        "without the tool\n"
+        "  control: a second process without the tool, the error of the measurement"
     )
     workers = {state: Worker("bare" if state == "control" else state) for state in STATES}
     times = {state: [] for state in STATES}
