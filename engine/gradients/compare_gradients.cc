@@ -181,8 +181,9 @@ std::optional<GradientNorms> NormsOf(const RankFolders& folders, const GradientF
   const Result<RecordedStep> target = RecordedStep::Open(folders.target, fall.step);
   const Result<RecordedStep> golden = RecordedStep::Open(folders.golden, fall.step);
   if (!target.ok() || !golden.ok()) return std::nullopt;
-  const GradientRow *a = target->Find(fall.parameter), *b = golden->Find(fall.parameter);
-  if (a == nullptr || b == nullptr) return std::nullopt;
+  const GradientRow* a = target->Find(fall.parameter);
+  const GradientRow* b = a == nullptr ? nullptr : golden->FindPartner(*a, *target);
+  if (b == nullptr) return std::nullopt;
   return GradientNorms{a->norm, b->norm};
 }
 

@@ -50,17 +50,17 @@ Found CompareStep(const RankFolders& folders, int64_t step, size_t part, size_t 
   for (size_t i = begin(golden->rows().size()); i < end(golden->rows().size()); ++i) {
     const GradientRow& row = golden->rows()[i];
     if (row.has_nan) found.nan_in[1].push_back(row.parameter);
-    if (target->Find(row.parameter) == nullptr) found.only_in[1].push_back(row.parameter);
+    if (target->FindPartner(row, *golden) == nullptr) found.only_in[1].push_back(row.parameter);
   }
   for (size_t i = begin(target->rows().size()); i < end(target->rows().size()); ++i) {
     const GradientRow& row = target->rows()[i];
     if (row.has_nan) found.nan_in[0].push_back(row.parameter);
-    const GradientRow* partner = golden->Find(row.parameter);
+    const GradientRow* partner = golden->FindPartner(row, *target);
     if (partner == nullptr) {
       found.only_in[0].push_back(row.parameter);
       continue;
     }
-    if (row.shape != partner->shape) {
+    if (!SameShape(row.shape, partner->shape)) {
       found.errors.push_back(
           InvalidDump(folders.target)
               .Expected(fmt::format("shape {} of {} in step {}, as in the golden",

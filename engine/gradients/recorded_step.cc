@@ -10,6 +10,7 @@
 
 #include "engine/base/file.h"
 #include "engine/base/text.h"
+#include "engine/compare/align/mindspore_apis.h"
 #include "engine/formats/tables/table_file.h"
 #include "engine/formats/tensors/npy.h"
 #include "engine/model/names.h"
@@ -113,6 +114,14 @@ std::string DirectionFile(const std::string& folder, const std::string& paramete
 
 }  // namespace
 
+bool SameShape(const std::vector<int64_t>& a, const std::vector<int64_t>& b) {
+  const auto without_ones = [](std::vector<int64_t> shape) {
+    std::erase(shape, 1);
+    return shape;
+  };
+  return a == b || without_ones(a) == without_ones(b);
+}
+
 Result<std::vector<int64_t>> NumbersOf(const std::string& folder, std::string_view prefix,
                                        std::string_view suffix) {
   MSPROBE_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(folder));
@@ -163,6 +172,25 @@ Result<RecordedStep> RecordedStep::Open(const std::string& rank_folder, int64_t 
 const GradientRow* RecordedStep::Find(std::string_view parameter) const {
   const auto found = by_name_.find(parameter);
   return found == by_name_.end() ? nullptr : &rows_[found->second];
+}
+
+const GradientRow* RecordedStep::FindPartner(const GradientRow& row,
+                                             const RecordedStep& other) const {
+  if (const GradientRow* same = Find(row.parameter)) return same;
+  const std::string_view name = row.parameter;
+  const size_t dot = name.rfind('.');
+  const size_t begin = dot == std::string_view::npos ? 0 : dot + 1;
+  for (const compare::ParameterNames& names : compare::OtherParameterNames()) {
+    for (const auto& [here, there] : {std::pair(&names.mindspore, &names.pytorch),
+                                      std::pair(&names.pytorch, &names.mindspore)}) {
+      if (name.substr(begin) != *here) continue;
+      const std::string wanted = std::string(name.substr(0, begin)) + *there;
+      // A name that the other side has, too, is the partner of that one.
+      const GradientRow* found = other.Find(wanted) == nullptr ? Find(wanted) : nullptr;
+      if (found != nullptr) return found;
+    }
+  }
+  return nullptr;
 }
 
 Result<Directions> RecordedStep::Read(const GradientRow& row) const {

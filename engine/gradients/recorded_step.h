@@ -25,6 +25,10 @@ struct GradientRow {
   bool has_nan = false;
 };
 
+// Whether the two have the same elements in the same order: MindSpore gives the weight of a Conv1d
+// an extent of 1 that PyTorch's has not.
+bool SameShape(const std::vector<int64_t>& a, const std::vector<int64_t>& b);
+
 // The numbers N for which the folder holds "<prefix>N<suffix>", ascending.
 Result<std::vector<int64_t>> NumbersOf(const std::string& folder, std::string_view prefix,
                                        std::string_view suffix = "");
@@ -38,6 +42,9 @@ class RecordedStep {
 
   const std::vector<GradientRow>& rows() const { return rows_; }  // in the order of the table
   const GradientRow* Find(std::string_view parameter) const;      // null: no such row
+  // The row that `row` of `other` is compared with: that of the same name or, where the two are of
+  // MindSpore and PyTorch, of the name in the other framework. Null: none.
+  const GradientRow* FindPartner(const GradientRow& row, const RecordedStep& other) const;
   // kInvalidDump: the directions are missing, are no booleans, or have another shape than the row.
   Result<Directions> Read(const GradientRow& row) const;
 

@@ -28,11 +28,10 @@ Status CheckForMindSpore(const dump::Config& config) {
   const auto refuse = [](const std::string& what, const std::string& hint) {
     return Unsupported(what).Hint(hint);
   };
-  if (config.task == Task::kFreeBenchmark || config.task == Task::kGradProbe ||
-      config.task == Task::kNanCheck) {
+  if (config.task == Task::kFreeBenchmark || config.task == Task::kNanCheck) {
     return refuse(
-        "on MindSpore, task is \"statistics\", \"tensor\", \"structure\" or "
-        "\"overflow_check\"",
+        "on MindSpore, task is \"statistics\", \"tensor\", \"structure\", \"overflow_check\" or "
+        "\"grad_probe\"",
         "the other tasks are recorded with msprobe.pytorch");
   }
   if (config.level == Level::kL2) {

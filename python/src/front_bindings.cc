@@ -125,6 +125,23 @@ void BindFront(nb::module_& m) {
       },
       "models"_a, "Task grad_probe: summarise the gradients of these models from now on.");
   m.def(
+      "watch_gradients_of",
+      [=](std::vector<std::string> names) {
+        RaiseIfError(GradientProbe::Get().WatchNames(collector().session(), std::move(names)));
+      },
+      "names"_a, "Task grad_probe: the names of the gradients that take_gradients() will get.");
+  m.def(
+      "take_gradients",
+      [=](nb::handle gradients, std::optional<int> rank) {
+        return collector().Guarded([&] {
+          return GradientProbe::Get().TakeStep(&collector().session(), gradients.ptr(), rank);
+        });
+      },
+      "gradients"_a, "rank"_a.none(),
+      "An optimizer is called with these gradients, a list or tuple of tensors or arrays; False: "
+      "no "
+      "later step is wanted.");
+  m.def(
       "optimizer_begins",
       [=](nb::handle optimizer, std::optional<int> rank) {
         collector().Guarded([&] {

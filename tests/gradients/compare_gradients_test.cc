@@ -13,6 +13,7 @@
 #include "engine/formats/tensors/npy.h"
 #include "engine/formats/tensors/sign_archive.h"
 #include "engine/gradients/gradient_page.h"
+#include "engine/gradients/recorded_step.h"
 #include "tests/base/temporary_folder.h"
 
 namespace msprobe::gradients {
@@ -234,6 +235,41 @@ TEST_F(CompareGradientsTest, ShapesMustAgree) {
   ASSERT_TRUE(c.ok());
   EXPECT_THAT(c->errors, ElementsAre(HasSubstr("expected shape [3] of \"a\" in step 0, as in the "
                                                "golden, found [2]")));
+}
+
+TEST_F(CompareGradientsTest, MindSporeIsComparedWithPyTorch) {
+  Packed(target_ + "/rank0", 0,
+         {{"norm.gamma", {1, 0}}, {"norm.beta", {1, 1}}, {"fc.weight", {1}}, {"x.weight", {0}}});
+  Packed(golden_ + "/rank0", 0,
+         {{"fc.weight", {1}}, {"norm.weight", {1, 1}}, {"norm.bias", {1, 1}}, {"x.gamma", {0}}});
+  Result<GradientComparison> c = Compare();
+  ASSERT_TRUE(c.ok());
+  EXPECT_THAT(c->notes, ElementsAre());
+  EXPECT_EQ(ReadTable(out_ + "/rank0/similarities.csv"),
+            (Cells{{"step", "0"},
+                   {"norm.gamma", "0.5"},
+                   {"norm.beta", "1.0"},
+                   {"fc.weight", "1.0"},
+                   {"x.weight", "1.0"},
+                   {"summary", "0.8333333333333334"}}));
+  ASSERT_TRUE(c->fall);
+  EXPECT_EQ(c->fall->parameter, "norm.gamma");
+  ASSERT_TRUE(c->fall_norms);
+  EXPECT_EQ(c->fall_norms->golden, 2.0);
+}
+
+TEST_F(CompareGradientsTest, APartnerOfTheSameNameComesFirst) {
+  Packed(target_ + "/rank0", 0, {{"n.gamma", {1}}, {"n.weight", {1}}});
+  Packed(golden_ + "/rank0", 0, {{"n.weight", {1}}});
+  const Result<GradientComparison> c = Compare();
+  ASSERT_TRUE(c.ok());
+  EXPECT_THAT(c->notes, ElementsAre(HasSubstr("only the target has a gradient of n.gamma")));
+}
+
+TEST(SameShape, AnExtentOfOneDoesNotCount) {
+  EXPECT_TRUE(SameShape({4, 2, 1, 3}, {4, 2, 3}));
+  EXPECT_TRUE(SameShape({1}, {}));
+  EXPECT_FALSE(SameShape({4, 2, 3}, {4, 3, 2}));
 }
 
 TEST_F(CompareGradientsTest, NothingInCommonIsAnError) {

@@ -74,7 +74,7 @@ def compare(binary, folder, target, golden):
         return done.stdout, list(csv.DictReader(file))
 
 
-def test_two_runs_of_ours(tmp_path, msprobe_bin):
+def test_R_D_M2_two_runs_of_ours(tmp_path, msprobe_bin):
     runs = [run_forked(record, tmp_path / name, "mix") for name in "ab"]
     _, rows = compare(msprobe_bin, tmp_path, *runs)
     forward = [row for row in rows if ".forward" in row["NPU Name"]]

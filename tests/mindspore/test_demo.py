@@ -17,7 +17,7 @@ TRAIN = "examples/demo/train_mindspore.py"
 
 @pytest.mark.campaign
 @pytest.mark.skipif(not (VENV / "msprobe").exists(), reason="no PyTorch: .venv/ was not built")
-def test_the_comparison_names_the_planted_line(tmp_path):
+def test_R_D_M3_the_comparison_names_the_planted_line(tmp_path):
     (planted,) = [
         number
         for number, line in enumerate((ROOT / TRAIN).read_text().splitlines(), 1)

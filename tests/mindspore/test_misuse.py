@@ -29,7 +29,7 @@ def test_graph_mode(tmp_path):
         debugger.start(nn.Dense(2, 2))
 
 
-@pytest.mark.parametrize("task", ["free_benchmark", "nan_check", "grad_probe"])
+@pytest.mark.parametrize("task", ["free_benchmark", "nan_check"])
 @forked
 def test_tasks_of_pytorch_only(tmp_path, task):
     with pytest.raises(UnsupportedError, match='on MindSpore, task is "statistics"'):

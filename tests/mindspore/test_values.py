@@ -26,7 +26,7 @@ def assert_statistics(dump, value):
 
 @pytest.mark.parametrize("program", PROGRAMS)
 @forked
-def test_statistics_of_a_training(tmp_path, program):
+def test_R_D_M1_statistics_of_a_training(tmp_path, program):
     net, loss = PROGRAMS[program](3)
     _, dump = record(tmp_path, trainer(net, loss)[0], net, level="mix", task="tensor")
     values = list(tensors(dump.data))

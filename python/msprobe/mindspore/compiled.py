@@ -4,6 +4,7 @@ The taps are hooks of Cells, which are there only while MindSpore compiles: what
 mode has none.
 """
 
+import contextlib
 import functools
 
 import mindspore
@@ -16,7 +17,8 @@ _SHOWN = 5  # names of Cells in a log line
 
 _roots = []  # [(prefix of names, model)] while recording
 _taps = []  # [(prefix, model, GraphTaps)]: graphs that were compiled with them may run for ever
-_compilers = []  # [(class, its method "compile")] while recording
+_compilers = []  # [(class, its method "compile")] while graphs get taps
+_around = []  # what is open while a graph is compiled: contexts that take the program
 _compiled = False  # since begin()
 _records = False  # whether the step is recorded
 _said = set()
@@ -48,7 +50,24 @@ def begin(model, records):
     global _compiled, _records
     _roots[:] = named_roots(model)
     _compiled, _records = False, records
+    around_compiling(_with_cells)
+
+
+@contextlib.contextmanager
+def _with_cells(program):
+    with attached(_wanted_taps(), program):
+        yield
+
+
+def around_compiling(context):
+    """Until :func:`not_around_compiling`, ``context(program)`` is open while a graph is compiled.
+
+    ``program``: what is compiled, a Cell or a function; None in graph mode.
+    """
     from mindspore import _c_expression
+
+    if context not in _around:
+        _around.append(context)
 
     for name in _EXECUTORS:
         executor = getattr(_c_expression, name, None)
@@ -65,10 +84,21 @@ def _compilers_have(executor):
 def _with_taps(compile_graph):
     @functools.wraps(compile_graph)
     def compile_with_taps(executor, program, *args, **kwargs):
-        with attached(_wanted_taps(), None if is_graph_mode() else program):
+        with contextlib.ExitStack() as stack:
+            for context in list(_around):
+                stack.enter_context(context(None if is_graph_mode() else program))
             return compile_graph(executor, program, *args, **kwargs)
 
     return compile_with_taps
+
+
+def not_around_compiling(context):
+    """Undo :func:`around_compiling`; MindSpore's places are as they were after the last one."""
+    if context in _around:
+        _around.remove(context)
+    while _compilers and not _around:
+        executor, compile_graph = _compilers.pop()
+        executor.compile = compile_graph
 
 
 def _wanted_taps():
@@ -79,7 +109,7 @@ def _wanted_taps():
         _compiled = True
         return [_taps_of(prefix, model) for prefix, model in _roots]
     except UnsupportedError as error:
-        _say("unsupported", f"calls inside compiled code are not recorded: {error}")
+        say("unsupported", f"calls inside compiled code are not recorded: {error}")
     except Exception as error:  # an error of our own: the training goes on without recording
         _engine.fault(f"{type(error).__name__}: {error}")
     return []
@@ -104,8 +134,11 @@ def _record(around, name, direction, arrays):
     _engine.record_graph(name, around.get(name, ""), direction == BACKWARD, arrays)
 
 
-def _wait():
-    """Graphs run on a thread of MindSpore; mindspore.runtime.synchronize() refuses a CPU."""
+def wait():
+    """Wait for all graphs.
+
+    Graphs run on a thread of MindSpore; mindspore.runtime.synchronize() refuses a CPU.
+    """
     try:
         from mindspore.graph.api import _pynative_executor
     except ImportError:  # before 2.9
@@ -115,13 +148,11 @@ def _wait():
 
 def end():
     """Wait for the graphs, and say what they have not told; the places are as they were."""
-    while _compilers:
-        executor, compile_graph = _compilers.pop()
-        executor.compile = compile_graph
+    not_around_compiling(_with_cells)
     if not _roots:
         return
     if _taps:
-        _wait()
+        wait()
     if _records and (_compiled or is_graph_mode()):
         _say_what_is_missing()
     _roots.clear()
@@ -133,21 +164,22 @@ def _say_what_is_missing():
         names += _taps_of(prefix, model).names.values()
     missing = _engine.graph_cells_not_called(names)
     if names and len(missing) == len(names):
-        _say(
+        say(
             "nothing",
             "nothing was recorded in graph mode: no Cell was called, or the graph was compiled "
             "before start(model); call it before the first call of the model",
         )
     elif missing:
         more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
-        _say(
+        say(
             "missing",
             f"not recorded in graph mode: {', '.join(missing[:_SHOWN])}{more} (not called, in a "
             "SequentialCell, or without a tap: docs/mindspore.md)",
         )
 
 
-def _say(what, line):
+def say(what, line):
+    """Give a warning, once for each ``what``."""
     if what not in _said:
         _said.add(what)
         _engine.log(line, warning=True)

@@ -1,8 +1,8 @@
 """The class that training scripts use."""
 
-from msprobe import _engine
+from msprobe import UsageError, _engine
 from msprobe.core.debugger import Debugger, check_start, method, seed_as_configured
-from msprobe.mindspore import compiled, hooks
+from msprobe.mindspore import compiled, gradients, hooks
 from msprobe.mindspore.reproducibility import seed_all
 from msprobe.mindspore.versions import rank
 
@@ -16,9 +16,10 @@ class PrecisionDebugger(Debugger):
 
     Args:
         config_path: ``config.json`` (docs/config.md); keyword arguments take precedence over it.
-        task: ``"statistics"``, ``"tensor"``, ``"structure"`` or ``"overflow_check"``.
+        task: ``"statistics"``, ``"tensor"``, ``"structure"`` or ``"overflow_check"``, or
+            ``"grad_probe"``, which has :meth:`monitor`.
         dump_path: the folder for ``step<N>/rank<id>/``.
-        level: ``"L0"`` Cells, ``"L1"`` APIs, ``"mix"`` both.
+        level: ``"L0"`` Cells, ``"L1"`` APIs, ``"mix"`` both, ``"debug"`` what :meth:`save` gets.
         model: a Cell, or a list of Cells; the Cells inside are recorded under L0 and mix. It can be
             given to :meth:`start` instead. The fifth positional argument may also be ``step``.
         step: wanted steps, ``3``, ``"5-7"`` or ``[2, "5-7"]``; all when empty.
@@ -100,3 +101,34 @@ class PrecisionDebugger(Debugger):
         cls._take_model(model)
         cls._end_step()
         return cls._block()
+
+    @method
+    def monitor(cls, optimizer):
+        """Task ``"grad_probe"``: summarise the gradients at each call of this optimizer.
+
+        Call it once, before the loop; :meth:`start`, :meth:`stop` and :meth:`step` have no effect
+        then. The hook on the optimizer is removed after the last wanted step.
+
+        Args:
+            optimizer: one of ``mindspore.nn``, ``mindspore.mint`` or ``mindspore.experimental``.
+        """
+        gradients.monitor(optimizer)
+
+    @method
+    def save(cls, variable, name, save_backward=True):
+        """Level ``"debug"``: record one value, at once, as ``<name>.<n>.debug`` in debug.json.
+
+        Needs neither :meth:`start` nor :meth:`stop`; PyNative mode.
+
+        Args:
+            variable: a tensor, a number, text, or lists and dictionaries of them; anything else
+                gives a warning.
+            name: ``n`` counts the values of this name in the step.
+            save_backward: record the gradients of its tensors too, as ``<name>_grad.<n>.debug``.
+        """
+        if compiled.is_graph_mode():
+            raise UsageError(
+                "save; expected PyNative mode, found graph mode; type "
+                "mindspore.set_context(mode=mindspore.PYNATIVE_MODE)"
+            )
+        _engine.save(variable, name, bool(save_backward), rank())

@@ -155,21 +155,26 @@ def _same_output(self, inputs, output):
     return output
 
 
-class _OnceInACell:
-    """In place of ``nn.Cell._jit_forward_hook`` while a graph is compiled.
+class OnceInACell:
+    """In place of the method of ``nn.Cell`` that runs its hooks, while a graph is compiled.
 
     MindSpore adds the hooks of a Cell to its one graph for each place that calls the Cell: in a
     Cell that is called twice, each call would run them twice.
+
+    Args:
+        hooks: the method.
+        cells: the Cells that have taps.
+        nothing: a method that runs no hook.
     """
 
-    def __init__(self, hooks, taps):
-        self._hooks, self._seen = hooks, set()
-        self._tapped = {id(cell) for each in taps for cell in each.tapped}
+    def __init__(self, hooks, cells, nothing):
+        self._hooks, self._nothing, self._seen = hooks, nothing, set()
+        self._tapped = {id(cell) for cell in cells}
 
     def __get__(self, cell, owner=None):
         if id(cell) not in self._tapped:
             return self._hooks.__get__(cell, owner)
-        hooks = _same_output if id(cell) in self._seen else self._hooks
+        hooks = self._nothing if id(cell) in self._seen else self._hooks
         self._seen.add(id(cell))
         return hooks.__get__(cell, owner)
 
@@ -181,7 +186,8 @@ def attached(all_taps, program=None):
     try:
         for taps in all_taps:
             taps.attach(program)
-        setattr(nn.Cell, _HOOKS_RUN, _OnceInACell(before, all_taps))
+        cells = [cell for taps in all_taps for cell in taps.tapped]
+        setattr(nn.Cell, _HOOKS_RUN, OnceInACell(before, cells, _same_output))
         yield
     finally:
         setattr(nn.Cell, _HOOKS_RUN, before)

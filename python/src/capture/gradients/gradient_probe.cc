@@ -5,7 +5,9 @@
 #include <algorithm>
 
 #include "capture/calls/interpose.h"
+#include "capture/python/framework.h"
 #include "capture/python/torch_api.h"
+#include "capture/values/framework_tensor.h"
 #include "capture/values/tensor_access.h"
 #include "engine/base/file.h"
 #include "engine/base/log.h"
@@ -27,6 +29,24 @@ PyRef GradientOf(PyObject* parameter) {
   return PyRef();
 }
 
+Status CheckTask(const dump::Config& config) {
+  if (config.task == Task::kGradProbe) return Status::Ok();
+  return InvalidArgument("monitor")
+      .Expected("task \"grad_probe\"")
+      .Found(fmt::format("\"{}\"", TaskName(config.task)))
+      .Hint("PrecisionDebugger(task=\"grad_probe\")");
+}
+
+void WarnOfUnknown(const dump::GradientRules& rules, const std::vector<std::string_view>& names) {
+  for (const std::string& wanted : rules.parameters) {
+    if (std::find(names.begin(), names.end(), wanted) != names.end()) continue;
+    const std::string_view near = NearestSpelling(wanted, names);
+    Log(LogLevel::kWarning,
+        fmt::format("param_list: the model has no parameter {}{}", Excerpt(wanted),
+                    near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near)));
+  }
+}
+
 }  // namespace
 
 GradientProbe& GradientProbe::Get() {
@@ -37,15 +57,19 @@ GradientProbe& GradientProbe::Get() {
 
 Status GradientProbe::Watch(const dump::Session& session,
                             std::vector<std::pair<std::string, PyRef>> models) {
-  const dump::Config& config = session.config();
-  if (config.task != Task::kGradProbe) {
-    return InvalidArgument("monitor")
-        .Expected("task \"grad_probe\"")
-        .Found(fmt::format("\"{}\"", TaskName(config.task)))
-        .Hint("PrecisionDebugger(task=\"grad_probe\")");
-  }
+  MSPROBE_RETURN_IF_ERROR(CheckTask(session.config()));
   models_ = std::move(models);
-  WarnOfUnknown(config.gradients);
+  const std::vector<Named> parameters = Parameters();
+  std::vector<std::string_view> names;
+  for (const auto& [name, parameter] : parameters) names.push_back(name);
+  WarnOfUnknown(session.config().gradients, names);
+  return Status::Ok();
+}
+
+Status GradientProbe::WatchNames(const dump::Session& session, std::vector<std::string> names) {
+  MSPROBE_RETURN_IF_ERROR(CheckTask(session.config()));
+  names_ = std::move(names);
+  WarnOfUnknown(session.config().gradients, {names_.begin(), names_.end()});
   return Status::Ok();
 }
 
@@ -65,31 +89,45 @@ std::vector<GradientProbe::Named> GradientProbe::Parameters() const {
   return parameters;
 }
 
-void GradientProbe::WarnOfUnknown(const dump::GradientRules& rules) const {
-  if (rules.parameters.empty()) return;
-  const std::vector<Named> parameters = Parameters();
-  std::vector<std::string_view> names;
-  for (const auto& [name, parameter] : parameters) names.push_back(name);
-  for (const std::string& wanted : rules.parameters) {
-    if (std::find(names.begin(), names.end(), wanted) != names.end()) continue;
-    const std::string_view near = NearestSpelling(wanted, names);
-    Log(LogLevel::kWarning,
-        fmt::format("param_list: the model has no parameter {}{}", Excerpt(wanted),
-                    near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near)));
+std::vector<GradientProbe::Named> GradientProbe::Gradients() const {
+  std::vector<Named> gradients;
+  for (const auto& [name, parameter] : Parameters()) {
+    PyRef gradient = GradientOf(parameter.get());
+    if (gradient) gradients.emplace_back(name, std::move(gradient));
   }
+  return gradients;
 }
 
-void GradientProbe::StepBegins(dump::Session* session, PyObject* optimizer,
-                               std::optional<int> rank) {
-  if (off_ || session->disabled() || (running_ != nullptr && running_ != optimizer)) return;
-  running_ = optimizer;
+std::vector<GradientProbe::Named> GradientProbe::Zip(PyObject* gradients) {
+  std::vector<Named> named;
+  const bool is_sequence = PyTuple_Check(gradients) || PyList_Check(gradients);
+  const size_t count =
+      is_sequence ? static_cast<size_t>(PySequence_Fast_GET_SIZE(gradients)) : size_t{0};
+  if (count != names_.size() && !std::exchange(said_count_, true)) {
+    const std::string_view type = TypeName(reinterpret_cast<PyObject*>(Py_TYPE(gradients)));
+    Log(LogLevel::kWarning,
+        fmt::format("grad_probe: expected {} gradients, one for each parameter of the optimizer, "
+                    "found {}; steps like this one have no rows",
+                    names_.size(), is_sequence ? std::to_string(count) : std::string(type)));
+  }
+  if (count != names_.size()) return named;
+  for (size_t i = 0; i < count; ++i) {
+    PyObject* const each = PySequence_Fast_GET_ITEM(gradients, static_cast<Py_ssize_t>(i));
+    if (Framework::Get().IsTensor(each) || NumpyArray::IsArray(each))
+      named.emplace_back(names_[i], PyRef::Borrow(each));
+  }
+  return named;
+}
+
+template <typename Collect>
+void GradientProbe::Step(dump::Session* session, std::optional<int> rank, Collect&& gradients) {
   const dump::Filter& filter = session->filter();
   if (filter.WantsStep(step_) && filter.WantsRank(rank.value_or(-1))) {
     off_ = true;  // stays so if an error follows
     const KeepError keep;
     const QuietTorch quiet;
     const Interposer::Pause pause;
-    const Status status = Summarise(*session, rank);
+    const Status status = Summarise(*session, rank, gradients());
     if (!status.ok()) return session->Fail(status);
     off_ = false;
   } else if (filter.IsPastLastStep(step_) && !std::exchange(said_end_, true)) {
@@ -98,11 +136,24 @@ void GradientProbe::StepBegins(dump::Session* session, PyObject* optimizer,
   ++step_;
 }
 
+void GradientProbe::StepBegins(dump::Session* session, PyObject* optimizer,
+                               std::optional<int> rank) {
+  if (off_ || session->disabled() || (running_ != nullptr && running_ != optimizer)) return;
+  running_ = optimizer;
+  Step(session, rank, [this] { return Gradients(); });
+}
+
+bool GradientProbe::TakeStep(dump::Session* session, PyObject* gradients, std::optional<int> rank) {
+  if (!off_ && !session->disabled()) Step(session, rank, [&] { return Zip(gradients); });
+  return !off_ && !session->disabled() && !said_end_;
+}
+
 void GradientProbe::StepEnds(PyObject* optimizer) {
   if (running_ == optimizer) running_ = nullptr;
 }
 
-Status GradientProbe::Summarise(const dump::Session& session, std::optional<int> rank) {
+Status GradientProbe::Summarise(const dump::Session& session, std::optional<int> rank,
+                                const std::vector<Named>& gradients) {
   const dump::Config& config = session.config();
   const std::vector<std::string>& wanted = config.gradients.parameters;
   // The name that the older tools use: their comparison of gradients reads folders of a rank only.
@@ -115,17 +166,25 @@ Status GradientProbe::Summarise(const dump::Session& session, std::optional<int>
                                         "dump_path",
                                         summary.path()));
   if (rank) SetLogRank(*rank);
-  for (const auto& [name, parameter] : Parameters()) {
+  for (const auto& [name, gradient] : gradients) {
     if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), name) == wanted.end()) continue;
-    const PyRef gradient = GradientOf(parameter.get());
-    if (gradient) MSPROBE_RETURN_IF_ERROR(Add(&summary, name, gradient.get()));
+    MSPROBE_RETURN_IF_ERROR(Add(&summary, name, gradient.get()));
   }
   return summary.Finish();
 }
 
 Status GradientProbe::Add(dump::GradientSummary* summary, const std::string& name,
                           PyObject* gradient) {
-  const TensorAccess access(gradient);
+  if (Framework::Get().is_torch()) return AddTensor(summary, name, TensorAccess(gradient));
+  if (Framework::Get().IsTensor(gradient))
+    return AddTensor(summary, name, FrameworkTensor(gradient));
+  const NumpyArray array(gradient);  // from a compiled graph
+  return AddTensor(summary, name, FrameworkTensor(array));
+}
+
+template <typename Access>
+Status GradientProbe::AddTensor(dump::GradientSummary* summary, const std::string& name,
+                                const Access& access) {
   if (!access.readable() || !summary->Takes(access.view())) {
     if (!std::exchange(said_unreadable_, true)) {
       Log(LogLevel::kWarning,

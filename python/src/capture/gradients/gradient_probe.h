@@ -6,6 +6,8 @@
 //   // Called from hooks of the optimizer:
 //   GradientProbe::Get().StepBegins(&session, optimizer, rank);
 //   GradientProbe::Get().StepEnds(optimizer);
+//
+// An optimizer of MindSpore is called with the gradients: WatchNames and TakeStep.
 #pragma once
 
 #include <Python.h>
@@ -33,22 +35,36 @@ class GradientProbe {
   // step belongs to the step of the outer one.
   void StepBegins(dump::Session* session, PyObject* optimizer, std::optional<int> rank);
   void StepEnds(PyObject* optimizer);
+  // The optimizer will be called with the gradients of the parameters of these names.
+  Status WatchNames(const dump::Session& session, std::vector<std::string> names);
+  // The optimizer was called with a list or tuple of as many gradients, each a tensor or an array of
+  // NumPy; anything else, as None, has no row. False: no later step is wanted.
+  bool TakeStep(dump::Session* session, PyObject* gradients, std::optional<int> rank);
   void BeginAtStep(int64_t step) { step_ = step; }
   void Abandon() { off_ = true; }  // in a forked child
 
  private:
-  // A parameter, with its name.
+  // A parameter or its gradient, with the name of the parameter.
   using Named = std::pair<std::string, PyRef>;
 
   std::vector<Named> Parameters() const;
-  void WarnOfUnknown(const dump::GradientRules& rules) const;
-  Status Summarise(const dump::Session& session, std::optional<int> rank);
+  std::vector<Named> Gradients() const;
+  std::vector<Named> Zip(PyObject* gradients);
+  // One step, if it is wanted: `gradients` is called with no error set and gives what is recorded.
+  template <typename Collect>
+  void Step(dump::Session* session, std::optional<int> rank, Collect&& gradients);
+  Status Summarise(const dump::Session& session, std::optional<int> rank,
+                   const std::vector<Named>& gradients);
   Status Add(dump::GradientSummary* summary, const std::string& name, PyObject* gradient);
+  template <typename Access>
+  Status AddTensor(dump::GradientSummary* summary, const std::string& name, const Access& access);
 
   std::vector<std::pair<std::string, PyRef>> models_;
-  PyObject* running_ = nullptr;  // the outermost optimizer whose step runs; never dereferenced
+  std::vector<std::string> names_;  // of the gradients that TakeStep gets
+  PyObject* running_ = nullptr;     // the outermost optimizer whose step runs; never dereferenced
   int64_t step_ = 0;
-  bool off_ = false, said_end_ = false, said_replaces_ = false, said_unreadable_ = false;
+  bool off_ = false, said_end_ = false, said_replaces_ = false, said_unreadable_ = false,
+       said_count_ = false;
 };
 
 }  // namespace msprobe::capture

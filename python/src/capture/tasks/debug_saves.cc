@@ -205,7 +205,11 @@ void DebugSaves::OnGradient(SavedGradients* saved, size_t index, PyObject* gradi
   options.device = nullptr;
   waiting.gradient = std::make_unique<TensorValue>(
       RecordTensor(gradient, options, recording_->StyleOf(saved->name, /*is_output=*/true), file));
-  Release(waiting.handle);
+  if (Framework::Get().is_torch()) {
+    Release(waiting.handle);
+  } else {
+    spent_.push_back(std::move(waiting.handle));  // MindSpore crashes when a hook removes itself
+  }
   if (--saved->missing > 0) return;
   Write(saved);
   ++recording_->coverage.gradients;
@@ -221,6 +225,8 @@ void DebugSaves::Write(SavedGradients* saved) {
 
 void DebugSaves::Flush() {
   const KeepError keep;
+  for (const PyRef& handle : spent_) Release(handle);
+  spent_.clear();
   while (!waiting_.empty()) {
     const std::shared_ptr<SavedGradients> saved = std::move(waiting_.front());
     waiting_.pop_front();

@@ -8,7 +8,9 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
+#include "capture/python/py_ref.h"
 #include "capture/recording/recording.h"
 
 namespace msprobe::capture {
@@ -37,6 +39,7 @@ class DebugSaves {
   Recording* recording_;
   Start start_;
   std::list<std::shared_ptr<SavedGradients>> waiting_;
+  std::vector<PyRef> spent_;  // handles of hooks that Flush removes
 };
 
 }  // namespace msprobe::capture
