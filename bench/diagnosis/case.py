@@ -1,0 +1,158 @@
+"""What a case is: a program and one edit of it, with the place that a comparison has to name.
+
+    @fault("gpt", api="Functional.softmax", module="blocks.0.attention")
+    def scores_not_scaled(gpt):
+        "What is wrong, and why its first wrong number is there."
+        class Attention(gpt.Attention): ...
+        gpt.Attention = Attention
+
+The edit runs in the process of the target, before the model is built; it replaces functions, classes
+or settings of the program's module. A line of the edit that ends with `# here` is a true place, too.
+"""
+
+import dataclasses
+import hashlib
+import importlib
+import inspect
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+
+@dataclasses.dataclass
+class Case:
+    name: str
+    program: str
+    edit: Callable  # edit(module of the program): what the target does differently
+    both: Callable | None  # an edit of both sides
+    settings: dict  # of the target's process: threads
+    steps: int
+
+    @property
+    def what(self) -> str:
+        return " ".join(inspect.getdoc(self.edit).split())
+
+    @property
+    def held_out(self) -> bool:
+        """A third of the cases, chosen by a hash of the name."""
+        return hashlib.sha256(self.name.encode()).digest()[0] % 3 == 0
+
+
+@dataclasses.dataclass
+class Fault(Case):
+    """`api`: regular expression of the API's name without its number; `module`: regular expression
+    of the path of the innermost module around it, "" outside of all modules; `line`: a text that
+    one line of the program's file contains, the place where the target lacks a call; `module_only`:
+    what level L0 has to name if not `module`; `update`: the fault is in the update of weights, which
+    L0 does not record, so it has to say that the weights differ."""
+
+    api: str = ""
+    module: str = ""
+    line: str = ""
+    module_only: str = ""
+    update: bool = False
+    rank: int | None = None
+
+
+@dataclasses.dataclass
+class Harmless(Case):
+    """`kind`: the class of rewrites that it stands for (KINDS)."""
+
+    kind: str = ""
+    needs: str = ""  # "compile": torch.compile must run here
+
+
+KINDS = {
+    "fused": "a fused operation against composed ones",
+    "split": "one product split in several, or several joined",
+    "reordered": "independent calls in another order",
+    "loss": "a loss decomposed",
+    "recomputed": "activations computed again in the backward pass",
+    "experts": "experts batched against looped",
+    "mask": "a mask passed in another way",
+    "inserted": "casts, copies and reshapes inserted",
+    "micro batches": "other micro-batching with the same sum",
+    "time steps": "time steps vectorised against looped",
+    "renamed": "modules renamed or nested in another way",
+    "compiled": "compiled against eager",
+    "zero in theory": "values that are zero in theory and rounding in practice",
+    "environment": "other thread counts and kernels",
+    "initialised": "other but equal code of initialisation",
+}
+
+CASES: dict[str, Case] = {}
+
+
+def _register(declared, program, **fields):
+    def register(edit):
+        name = f"{program}/{edit.__name__}"
+        if name in CASES:
+            raise ValueError(f"{name} is declared twice")
+        common = {"both": None, "settings": {}, "steps": 2} | fields
+        CASES[name] = declared(name=name, program=program, edit=edit, **common)
+        return edit
+
+    return register
+
+
+def fault(program, **fields):
+    return _register(Fault, program, **fields)
+
+
+def harmless(kind, program, **fields):
+    if kind not in KINDS:
+        raise ValueError(f"expected a kind of KINDS, found {kind!r}")
+    return _register(Harmless, program, kind=kind, **fields)
+
+
+def all_cases() -> dict[str, Case]:
+    """Name -> case, in the order of files and of lines."""
+    for path in sorted((HERE / "cases").glob("*.py")):
+        importlib.import_module(f"cases.{path.stem}")
+    return CASES
+
+
+def program_file(case: Case) -> Path:
+    return HERE / "models" / f"{case.program}.py"
+
+
+def true_lines(case: Fault) -> set[str]:
+    """The places file.py:LINE that a report may name."""
+    lines, first = inspect.getsourcelines(case.edit)
+    file = Path(inspect.getfile(case.edit)).name
+    places = {
+        f"{file}:{first + index}"
+        for index, text in enumerate(lines)
+        if text.rstrip().endswith("# here")
+    }
+    if case.line:
+        path = program_file(case)
+        found = [
+            number
+            for number, text in enumerate(path.read_text().splitlines(), 1)
+            if case.line in text
+        ]
+        if len(found) != 1:
+            raise ValueError(f"{case.name}: {len(found)} lines of {path.name} have {case.line!r}")
+        places.add(f"{path.name}:{found[0]}")
+    return places
+
+
+CALL = re.compile(r"^(.*)\.(forward|backward|parameters_grad)(\.\d+)?$")
+MODULE = re.compile(r"^(?:Module|Cell)\.(.*)\.[^.]+$")
+
+
+def api_of(name: str) -> str:
+    """`Functional.linear.3.forward` -> `Functional.linear`; a module's name loses its number alike."""
+    match = CALL.match(name)
+    return (
+        re.sub(r"\.\d+$", "", match[1]) if match and not match[3] else (match[1] if match else name)
+    )
+
+
+def module_path(name: str) -> str | None:
+    """`Module.blocks.0.norm.LayerNorm.forward.0` -> `blocks.0.norm`; None for calls of APIs."""
+    match = MODULE.match(api_of(name))
+    return None if match is None else re.sub(r"^(module\.)+", "", match[1])

@@ -1,0 +1,125 @@
+"""Records programs: reads jobs from stdin, one JSON object a line, and answers each.
+
+PyTorch is imported once; each job runs in processes forked from there. A job:
+  {"program": "gpt", "edits": ["gpt/missing_mask"], "both": "", "folder": "out", "task": "tensor",
+   "level": "L1", "summary_mode": "statistics", "threads": 1, "steps": 2}
+`edits`: the edits of these cases are applied; `both`: the edit of both sides of this case.
+"""
+
+import importlib
+import json
+import os
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from pathlib import Path
+
+import case
+import torch
+import torch._dynamo  # an optimizer imports it at its first step: once here, not in every child
+import torch.distributed
+import torch.utils.checkpoint
+
+import msprobe.pytorch
+
+SEED = 1234
+
+
+def train(job, rank=0):
+    program = importlib.import_module(f"models.{job['program']}")
+    cases = case.all_cases()
+    if job["both"]:
+        cases[job["both"]].both(program)
+    for name in job["edits"]:
+        cases[name].edit(program)
+    torch.manual_seed(SEED)
+    model = program.build()
+    optimizer = program.optimizer(model)
+    debugger = msprobe.pytorch.PrecisionDebugger(job["config"])
+    generator = torch.Generator().manual_seed(SEED + rank)
+    torch.manual_seed(SEED + 1000 + rank)  # an edit of the initialisation changes no dropout
+    for _ in range(job["steps"]):
+        batch = program.batch(generator)
+        debugger.start(model)
+        program.step(model, optimizer, batch)
+        debugger.stop()
+        debugger.step()
+    return {"error": ""}
+
+
+def train_rank(job, rank, ranks, store):
+    # OpenMP's threads do not exist after a fork; PyTorch creates its autograd engine again, on one thread.
+    torch.set_num_threads(job["threads"])
+    torch.ones((), requires_grad=True).exp()
+    if ranks == 1:
+        return train(job)
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{store}", rank=rank, world_size=ranks
+    )
+    torch.distributed.barrier()
+    answer = train(job, rank)
+    torch.distributed.barrier()
+    torch.distributed.destroy_process_group()
+    return answer
+
+
+def in_child(work):
+    """Runs work() in a forked process: its id, and where its answer can be read."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            answer = work()
+        except BaseException:
+            answer = {"error": traceback.format_exc()}
+        with os.fdopen(write, "w") as out:
+            json.dump(answer, out)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
+    os.close(write)
+    return child, read
+
+
+def result(child, read):
+    with os.fdopen(read) as answer:
+        text = answer.read()
+    os.waitpid(child, 0)
+    return json.loads(text) if text else {"error": "the process died"}
+
+
+def config(job, folder):
+    path = Path(folder) / "config.json"
+    section = {"summary_mode": job["summary_mode"]} if job["summary_mode"] != "statistics" else {}
+    content = {"task": job["task"], "level": job["level"], "dump_path": job["folder"]}
+    path.write_text(json.dumps(content | {job["task"]: section}))
+    return str(path)
+
+
+def record(job):
+    ranks = getattr(importlib.import_module(f"models.{job['program']}"), "RANKS", 1)
+    began = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        job["config"] = config(job, folder)
+        store = os.path.join(folder, "store")
+        children = [
+            in_child(lambda rank=rank: train_rank(job, rank, ranks, store)) for rank in range(ranks)
+        ]
+        answers = [result(*child) for child in children]
+    errors = [each for each in answers if each["error"]]
+    return (errors[0] if errors else answers[0]) | {"seconds": time.perf_counter() - began}
+
+
+def main():
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what a program prints goes to the log
+    warnings.simplefilter("ignore")
+    case.all_cases()
+    for line in sys.stdin:
+        print(json.dumps(record(json.loads(line))), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()

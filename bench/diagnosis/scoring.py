@@ -1,0 +1,127 @@
+"""Compares the two sides of a case, and holds what was said against the declared place."""
+
+import dataclasses
+import json
+import re
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import case
+
+MODES = [(kind, level) for kind in ("statistics", "tensor") for level in ("L0", "L1", "mix")]
+CANDIDATES = 3
+
+
+@dataclasses.dataclass
+class Score:
+    name: str
+    kind: str
+    level: str
+    place: int = 0  # 1: the culprit is named first; 0: not among those named
+    blamed: bool = False
+    verdict: str = ""
+    seconds: float = 0.0
+    said: str = ""  # the headline of the report
+
+    @property
+    def first(self):
+        return self.place == 1
+
+    @property
+    def among_three(self):
+        return 1 <= self.place <= CANDIDATES
+
+
+def compare(msprobe: str, target: Path, golden: Path):
+    """The reports in the order of steps and ranks, and seconds."""
+    with tempfile.TemporaryDirectory() as out:
+        command = [msprobe, "compare", target, golden, "-o", out, "--format", "json"]
+        command.append("--allow-nothing-compared")
+        began = time.perf_counter()
+        done = subprocess.run(command, capture_output=True, text=True)
+        seconds = time.perf_counter() - began
+    if done.returncode != 0:
+        raise RuntimeError(f"{target} against {golden}: {done.stderr}")
+    answer = json.loads(done.stdout)
+    if "steps" not in answer and "ranks" not in answer:
+        return [("0", "", answer)], seconds
+    reports = [
+        (step, rank, report)
+        for step, ranks in answer.get("steps", {"0": answer}).items()
+        for rank, report in ranks["ranks"].items()
+    ]
+    return reports, seconds
+
+
+def blaming(reports) -> list:
+    """Reports that name a culprit; a step that only carries another step's rounding names none."""
+    return [
+        (step, rank, report)
+        for step, rank, report in reports
+        if report.get("first_divergence") and "rounding_of_step" not in report
+    ]
+
+
+def headline(step, rank, report) -> str:
+    first = report["first_divergence"]
+    name = first["target_name"] or first["golden_name"]
+    where = f"step {step}" + (f" rank {rank}" if rank else "")
+    return f"{where}: {name} in {first['module']} at {first['source_line']}"
+
+
+def _in_module(pattern: str, path: str | None) -> bool:
+    return re.fullmatch(pattern, path or "") is not None
+
+
+def _path_of(divergence) -> str:
+    """The path of the module around an API: "blocks.0.mlp (MLP)" -> "blocks.0.mlp"."""
+    text = divergence["module"] or ""
+    return re.sub(r"^(module\.)+", "", text.rsplit(" (", 1)[0]).replace(
+        "module", "", text == "module"
+    )
+
+
+def names_place(fault: case.Fault, level: str, divergence, report) -> bool:
+    names = [name for name in (divergence["target_name"], divergence["golden_name"]) if name]
+    if level == "L0":
+        return _names_module(fault, names, report)
+    lines = " ".join(str(divergence[key]) for key in ("source_line", "caller_line"))
+    if any(re.search(rf"\b{re.escape(place)}\b", lines) for place in case.true_lines(fault)):
+        return True
+    inside = not fault.module or _in_module(fault.module, _path_of(divergence))
+    return (
+        bool(fault.api) and inside and any(re.fullmatch(fault.api, case.api_of(n)) for n in names)
+    )
+
+
+def _names_module(fault, names, report) -> bool:
+    """Level L0 sees modules only: the innermost module that contains the place."""
+    if fault.update:
+        return report["beginning"]["weights"] is not None
+    paths = [case.module_path(name) for name in names]
+    wanted = fault.module_only or fault.module
+    if wanted:
+        return any(path is not None and _in_module(wanted, path) for path in paths)
+    # Outside of all modules: the outermost module, or the gradient that enters the last ones.
+    return any(path is None or "." not in path for path in paths)
+
+
+def score(each: case.Case, kind, level, reports, seconds) -> Score:
+    made = Score(each.name, kind, level, seconds=seconds)
+    wrong = blaming(reports)
+    made.verdict = reports[0][2].get("verdict", "")
+    made.blamed = bool(wrong)
+    if not wrong:
+        made.said = "nothing was blamed"
+        return made
+    made.said = headline(*wrong[0])
+    if isinstance(each, case.Fault):
+        _, _, report = wrong[0]
+        named = [report["first_divergence"], *report["runners_up"]]
+        for place, divergence in enumerate(named, 1):
+            if names_place(each, level, divergence, report):
+                made.place = place
+                break
+    return made
