@@ -6,8 +6,9 @@
         class Attention(gpt.Attention): ...
         gpt.Attention = Attention
 
-The edit runs in the process of the target, before the model is built; it replaces functions, classes
-or settings of the program's module. A line of the edit that ends with `# here` is a true place, too.
+The edit runs in the process of the target, before the model is built; it replaces functions,
+classes or settings of the program's module. A line of the edit that ends with `# here` is a true
+place, too.
 """
 
 import dataclasses
@@ -42,11 +43,14 @@ class Case:
 
 @dataclasses.dataclass
 class Fault(Case):
-    """`api`: regular expression of the API's name without its number; `module`: regular expression
-    of the path of the innermost module around it, "" outside of all modules; `line`: a text that
-    one line of the program's file contains, the place where the target lacks a call; `module_only`:
-    what level L0 has to name if not `module`; `update`: the fault is in the update of weights, which
-    L0 does not record, so it has to say that the weights differ."""
+    """A culprit, and where it has to be found.
+
+    `api` (with `module`) or a line is right: `api` is a regular expression of the API's name without
+    its number, `module` one of the path of the innermost module around it, "" outside of all
+    modules; `line` is a text that one line of the program's file contains, the line that the target
+    lacks. Level L0 has to name `module_only`, or `module` if it is empty. `update`: the fault is in
+    the update of the weights, which L0 does not record: it has to say that they differ.
+    """
 
     api: str = ""
     module: str = ""
@@ -145,7 +149,7 @@ MODULE = re.compile(r"^(?:Module|Cell)\.(.*)\.[^.]+$")
 
 
 def api_of(name: str) -> str:
-    """`Functional.linear.3.forward` -> `Functional.linear`; a module's name loses its number alike."""
+    """`Functional.linear.3.forward` -> `Functional.linear`; a module's name alike."""
     match = CALL.match(name)
     return (
         re.sub(r"\.\d+$", "", match[1]) if match and not match[3] else (match[1] if match else name)

@@ -9,6 +9,8 @@ PyTorch is imported once; each job runs in processes forked from there. A job:
 import importlib
 import json
 import os
+import select
+import signal
 import sys
 import tempfile
 import time
@@ -25,6 +27,7 @@ import torch.utils.checkpoint
 import msprobe.pytorch
 
 SEED = 1234
+GIVE_UP_S = 300
 
 
 def train(job, rank=0):
@@ -50,7 +53,8 @@ def train(job, rank=0):
 
 
 def train_rank(job, rank, ranks, store):
-    # OpenMP's threads do not exist after a fork; PyTorch creates its autograd engine again, on one thread.
+    # OpenMP's threads do not exist after a fork; PyTorch creates its autograd engine again: do it on
+    # one thread.
     torch.set_num_threads(job["threads"])
     torch.ones((), requires_grad=True).exp()
     if ranks == 1:
@@ -84,6 +88,9 @@ def in_child(work):
 
 
 def result(child, read):
+    ready, _, _ = select.select([read], [], [], GIVE_UP_S)
+    if not ready:
+        os.kill(child, signal.SIGKILL)
     with os.fdopen(read) as answer:
         text = answer.read()
     os.waitpid(child, 0)

@@ -1,7 +1,9 @@
 """Dumps of cases, recorded once: a folder is named by a hash of the sources that made it."""
 
 import hashlib
+import inspect
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -34,7 +36,7 @@ def _sources(folders) -> list[Path]:
 
 
 class Recordings:
-    """A process that records (recorder.py), started at the first recording that is not in the cache.
+    """A process that records (recorder.py), started when a recording is not in the cache.
 
     recordings = Recordings(cache_folder)
     folder = recordings.golden(a_case, "tensor", "L1")
@@ -67,6 +69,7 @@ class Recordings:
         folder = self.cache / f"{name.replace('/', '.')}-{kind}-{level}-{short}"
         done = folder / "recorded"
         if not done.exists():
+            shutil.rmtree(folder, ignore_errors=True)
             answer = self._ask(job | {"folder": str(folder)})
             if answer["error"]:
                 raise RuntimeError(f"{each.name}: recording failed:\n{answer['error']}")
@@ -77,7 +80,7 @@ class Recordings:
     def _ask(self, job) -> dict:
         if self.process is None:
             self.cache.mkdir(parents=True, exist_ok=True)
-            self.log = open(self.cache / "recorder.log", "w")
+            self.log = open(self.cache / "recorder.log", "w")  # noqa: SIM115  closed by close()
             self.process = subprocess.Popen(
                 [sys.executable, "-W", "ignore", HERE / "recorder.py"],
                 stdin=subprocess.PIPE,
@@ -97,6 +100,4 @@ class Recordings:
 
 
 def _sources_of(each) -> list[Path]:
-    import inspect
-
     return [case.program_file(each), Path(inspect.getfile(each.edit))]

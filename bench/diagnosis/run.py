@@ -1,5 +1,6 @@
-"""Plants faults and makes harmless changes in small programs, and counts which ones `msprobe compare`
-names or blames. `make diagnosis` runs all cases; a part:
+"""Plants faults and makes harmless changes in small programs; counts what `msprobe compare` names.
+
+`make diagnosis` runs all cases. A part of them:
 
     python bench/diagnosis/run.py --only gpt/missing_mask --modes statistics-mix --verbose
 """
@@ -44,32 +45,35 @@ def chosen(options):
 
 
 def measure(cases, modes, options):
-    recordings, scores = Recordings(options.cache), []
+    recordings, scores, failed = Recordings(options.cache), [], []
     try:
         for number, each in enumerate(cases, 1):
             for kind, level in modes:
-                target = recordings.target(each, kind, level)
-                golden = recordings.golden(each, kind, level)
-                scores.append(
-                    scoring.score(
-                        each, kind, level, *scoring.compare(options.msprobe, target, golden)
-                    )
-                )
+                try:
+                    target = recordings.target(each, kind, level)
+                    golden = recordings.golden(each, kind, level)
+                    reports, spent = scoring.compare(options.msprobe, target, golden)
+                except RuntimeError as error:
+                    failed.append(f"{each.name}, {kind}, {level}: {error}")
+                    continue
+                scores.append(scoring.score(each, kind, level, reports, spent))
                 if options.verbose:
                     print(report.line(each, scores[-1]), flush=True)
             if not options.verbose and number % 10 == 0:
                 print(f"  {number} of {len(cases)} cases", flush=True)
     finally:
         recordings.close()
-    return scores, recordings.seconds
+    return scores, failed, recordings.seconds
 
 
 def main():
     options = arguments()
     cases, modes = chosen(options)
-    scores, seconds = measure(cases, modes, options)
+    scores, failed, seconds = measure(cases, modes, options)
     by_name = {each.name: each for each in cases}
     report.show(by_name, scores, seconds)
+    for text in failed:
+        print(f"not measured: {text}")
     if options.json:
         options.json.write_text(json.dumps([vars(each) for each in scores], indent=1))
     if options.misses:

@@ -296,3 +296,58 @@ def one_micro_batch(gpt):
 @harmless("environment", "gpt", settings={"threads": 2})
 def two_threads(gpt):
     """Kernels run on two threads."""
+
+
+@harmless("compiled", "gpt", needs="compile")
+def compiled_blocks(gpt):
+    """The gated layers are compiled."""
+    right = gpt.build
+
+    def build():
+        model = right()
+        for block in model.blocks:
+            block.mlp = torch.compile(block.mlp, backend="aot_eager")
+        return model
+
+    gpt.build = build
+
+
+@harmless("micro batches", "gpt")
+def four_micro_batches(gpt):
+    """Each text is a micro batch of its own."""
+    gpt.ACCUMULATE = 4
+
+
+@harmless("zero in theory", "gpt")
+def scores_divided_before(gpt):
+    """Queries are divided by the root of the size before the product."""
+
+    class Attention(gpt.Attention):
+        def attend(self, q, k, v, mask):
+            scores = (q * gpt.SIZE**-0.5) @ k.transpose(-2, -1) + mask
+            return F.softmax(scores, dim=-1) @ v
+
+    gpt.Attention = Attention
+
+
+@harmless("split", "gpt")
+def gate_and_up_joined(gpt):
+    """Gate and up projection are one product."""
+
+    class MLP(gpt.MLP):
+        def forward(self, x):
+            gate, up = F.linear(x, torch.cat([self.gate.weight, self.up.weight])).chunk(2, dim=-1)
+            return self.down(F.silu(gate) * up)
+
+    gpt.MLP = MLP
+
+
+@harmless("fused", "gpt")
+def fused_norm(gpt):
+    """torch.rms_norm."""
+
+    class RMSNorm(gpt.RMSNorm):
+        def forward(self, x):
+            return F.rms_norm(x, (gpt.WIDTH,), self.weight, self.eps)
+
+    gpt.RMSNorm = RMSNorm

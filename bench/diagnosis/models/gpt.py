@@ -1,4 +1,4 @@
-"""A decoder as in Llama: RMS norms, rotary positions, grouped attention, gated layers, tied head."""
+"""A decoder as in Llama: RMS norms, rotary positions, grouped attention, gated layers."""
 
 import math
 
