@@ -37,7 +37,7 @@ class Case:
 
     @property
     def held_out(self) -> bool:
-        """A third of the cases, chosen by a hash of the name."""
+        """A third of the cases, chosen by a hash of the name; held_out.txt lists them."""
         return hashlib.sha256(self.name.encode()).digest()[0] % 3 == 0
 
 
@@ -45,8 +45,8 @@ class Case:
 class Fault(Case):
     """A culprit, and where it has to be found.
 
-    `api` (with `module`) or a line is right: `api` is a regular expression of the API's name without
-    its number, `module` one of the path of the innermost module around it, "" outside of all
+    `api` (with `module`) or a line is right: `api` is a regular expression of the API's name
+    without its number, `module` one of the path of the innermost module around it, "" outside of all
     modules; `line` is a text that one line of the program's file contains, the line that the target
     lacks. Level L0 has to name `module_only`, or `module` if it is empty. `update`: the fault is in
     the update of the weights, which L0 does not record: it has to say that they differ.

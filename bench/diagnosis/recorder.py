@@ -53,8 +53,7 @@ def train(job, rank=0):
 
 
 def train_rank(job, rank, ranks, store):
-    # OpenMP's threads do not exist after a fork; PyTorch creates its autograd engine again: do it on
-    # one thread.
+    # OpenMP's threads do not exist after a fork; autograd's engine is created again, by one thread.
     torch.set_num_threads(job["threads"])
     torch.ones((), requires_grad=True).exp()
     if ranks == 1:

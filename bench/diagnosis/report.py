@@ -54,8 +54,9 @@ def rows(cases, scores) -> list:
 
 
 def show(cases, scores, seconds):
-    table(rows(cases, scores))
-    print(f"  recorded in {seconds:.0f} s")
+    if scores:
+        table(rows(cases, scores))
+        print(f"  recorded in {seconds:.0f} s")
 
 
 def wrong(cases, scores) -> list:
@@ -68,3 +69,57 @@ def wrong(cases, scores) -> list:
 
 def misses(cases, scores) -> str:
     return "".join(line(cases[each.name], each) + "\n" for each in wrong(cases, scores))
+
+
+def reason(each, score) -> str:
+    """Why a case is not counted as right, in one line."""
+    if not isinstance(each, Fault):
+        return f"blamed: {score.said}"
+    if not score.blamed:
+        return "no divergence: nothing that was recorded differs, or it is taken for rounding"
+    if score.place:
+        return f"is number {score.place}, behind {score.said}"
+    return f"instead: {score.said}"
+
+
+def _modes(scores) -> str:
+    return ", ".join(dict.fromkeys(f"{each.kind} {each.level}" for each in scores))
+
+
+def markdown(cases, scores, peer_scores, failed) -> str:
+    """The tables, and a line for each miss and false alarm."""
+    text = []
+    for title, part in (("", scores), ("msprobe 26 on the same pairs, `-da`:", peer_scores)):
+        if part:
+            made = rows(cases, part)
+            text += [title, ""] if title else []
+            text += ["| " + " | ".join(cells) + " |" for cells in made[:1]]
+            text += ["| --- " + "| ---: " * (len(made[0]) - 1) + "|"]
+            text += ["| " + " | ".join(cells) + " |" for cells in made[1:]]
+            text += [""]
+    text += ["## What was missed, and why", ""]
+    by_line = {}
+    for score in wrong(cases, scores):
+        each = cases[score.name]
+        by_line.setdefault((score.name, _plain(reason(each, score))), []).append(score)
+    for (name, why), those in by_line.items():
+        text.append(f"- `{name}` ({_modes(those)}): {cases[name].what} {why}")
+    text += [f"- not measured: {_plain(each)}" for each in failed]
+    return "\n".join(text) + "\n"
+
+
+def _plain(text: str) -> str:
+    """Without folders, and what Markdown would take for its own."""
+    words = text.split("\n", 1)[0].replace(str(Path(__file__).resolve().parent) + "/", "")
+    return words.replace("`", "'").replace("|", "/").replace("__", r"\_\_").replace("*", r"\*")
+
+
+def replace(path, text):
+    """Writes the text between the marks of a Markdown file."""
+    first, last = "<!-- diagnosis: written by make diagnosis -->", "<!-- end of diagnosis -->"
+    whole = path.read_text()
+    before, _, rest = whole.partition(first)
+    _, end, after = rest.partition(last)
+    if not end:
+        raise SystemExit(f"error: {path}: expected the lines {first} and {last}")
+    path.write_text(f"{before}{first}\n{text}{last}{after}")

@@ -16,6 +16,8 @@ ROOT = HERE.parents[1]
 sys.path.insert(0, str(HERE))
 
 import case  # noqa: E402
+import compiles  # noqa: E402
+import peer_pairs  # noqa: E402
 import report  # noqa: E402
 import scoring  # noqa: E402
 from recordings import Recordings  # noqa: E402
@@ -32,6 +34,10 @@ def arguments():
     parser.add_argument("--json", type=Path, help="write all scores to this file")
     parser.add_argument("--misses", type=Path, help="write misses and false alarms to this file")
     parser.add_argument("--docs", type=Path, help="replace the table in this Markdown file")
+    parser.add_argument("--peer", type=Path, help="the Python of msprobe 26's environment")
+    parser.add_argument("--no-peer", action="store_true", help="say nothing of the peer")
+    parser.add_argument("--check", action="store_true", help="check held_out.txt and the places")
+    parser.add_argument("--write-held-out", action="store_true", help="write held_out.txt")
     parser.add_argument("--verbose", action="store_true", help="one line for each case and mode")
     return parser.parse_args()
 
@@ -42,6 +48,26 @@ def chosen(options):
         cases = [each for each in cases if any(part in each.name for part in options.only)]
     modes = [m for m in scoring.MODES if not options.modes or "-".join(m) in options.modes]
     return list(cases), modes
+
+
+def needs(each) -> bool:
+    return isinstance(each, case.Harmless) and each.needs == "compile"
+
+
+def held_out() -> str:
+    return "".join(f"{each.name}\n" for each in case.all_cases().values() if each.held_out)
+
+
+def check() -> int:
+    """Whether held_out.txt is complete, and each fault has a place."""
+    problems = []
+    if (HERE / "held_out.txt").read_text() != held_out():
+        problems.append("held_out.txt does not fit the cases; type: run.py --write-held-out")
+    for each in case.all_cases().values():
+        if isinstance(each, case.Fault) and not (case.true_lines(each) or each.api):
+            problems.append(f"{each.name}: expected an API or a line that is the true place")
+    print("\n".join(problems) or "every case is complete")
+    return 1 if problems else 0
 
 
 def measure(cases, modes, options):
@@ -69,9 +95,25 @@ def measure(cases, modes, options):
 def main():
     options = arguments()
     cases, modes = chosen(options)
+    if options.write_held_out:
+        (HERE / "held_out.txt").write_text(held_out())
+        return 0
+    if options.check:
+        return check()
+    compile_problem = compiles.problem() if any(needs(each) for each in cases) else ""
+    if compile_problem:
+        left_out = [each.name for each in cases if needs(each)]
+        print(f"LEFT OUT, torch.compile does not run here ({compile_problem}): {left_out}")
+        cases = [each for each in cases if not needs(each)]
     scores, failed, seconds = measure(cases, modes, options)
     by_name = {each.name: each for each in cases}
+    peer_scores = []
+    if options.peer:
+        peer_scores = peer_pairs.measure(cases, options, failed)
+    elif not options.no_peer:
+        print("LEFT OUT: msprobe 26, which is not installed; type: make bench-peer")
     report.show(by_name, scores, seconds)
+    report.show(by_name, peer_scores, 0)
     for text in failed:
         print(f"not measured: {text}")
     if options.json:
@@ -79,8 +121,9 @@ def main():
     if options.misses:
         options.misses.write_text(report.misses(by_name, scores))
     if options.docs:
-        report.replace(options.docs, report.markdown(by_name, scores))
+        report.replace(options.docs, report.markdown(by_name, scores, peer_scores, failed))
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

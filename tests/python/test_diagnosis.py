@@ -1,0 +1,46 @@
+"""Ten cases of bench/diagnosis: faults are named, harmless changes are not blamed."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+NAMED = [
+    "gpt/repeat_for_repeat_interleave",
+    "gpt/clipped_to_a_tenth",
+    "bert/gelu_of_tanh",
+    "resnet/label_smoothing_lost",
+    "lstm/memory_without_tanh",
+    "moe/softmax_over_tokens",
+    "graph/slope",
+]
+QUIET = ["resnet/shortcut_first", "unet/two_threads", "unet/loss_written_out"]
+
+
+@pytest.fixture(scope="module")
+def scores(root, tmp_path_factory, msprobe_bin):
+    folder = tmp_path_factory.mktemp("diagnosis")
+    command = [sys.executable, str(root / "bench/diagnosis/run.py"), "--modes", "statistics-mix"]
+    command += ["--cache", str(folder), "--json", str(folder / "scores.json"), "--no-peer"]
+    command += ["--msprobe", msprobe_bin, "--only", *NAMED, *QUIET]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return {each["name"]: each for each in json.loads((folder / "scores.json").read_text())}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_the_culprit_is_named_first(name, scores):
+    assert scores[name]["place"] == 1, scores[name]["said"]
+
+
+@pytest.mark.parametrize("name", QUIET)
+def test_a_harmless_change_is_blamed_on_nothing(name, scores):
+    assert not scores[name]["blamed"], scores[name]["said"]
+
+
+def test_the_held_out_cases_are_listed(root):
+    """held_out.txt fits the hash of the names, and every fault declares a place that exists."""
+    command = [sys.executable, str(root / "bench/diagnosis/run.py"), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
