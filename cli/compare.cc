@@ -70,6 +70,9 @@ class CompareVerb : public Verb {
 
   Result<int> Run(Console& out) override {
     MSPROBE_RETURN_IF_ERROR(CheckFlags());
+    options_.exactness = exact_      ? compare::Exactness::kExact
+                         : tolerant_ ? compare::Exactness::kTolerant
+                                     : compare::Exactness::kAuto;
     if (!thresholds_.empty()) {
       MSPROBE_ASSIGN_OR_RETURN(compare::ThresholdTable table,
                                compare::ThresholdTable::Read(thresholds_));
@@ -275,9 +278,6 @@ class CompareVerb : public Verb {
           .Found(memory_);
     }
     options_.mapped_counts = true;
-    options_.exactness = exact_      ? compare::Exactness::kExact
-                         : tolerant_ ? compare::Exactness::kTolerant
-                                     : compare::Exactness::kAuto;
     return memory;
   }
 
