@@ -1,13 +1,9 @@
 #include "cli/selfcheck.h"
 
 #include <fmt/format.h>
-#include <stdlib.h>
 
-#include <filesystem>
-#include <system_error>
-
+#include "cli/observed_run.h"
 #include "cli/verb.h"
-#include "engine/base/file.h"
 #include "engine/base/text.h"
 
 namespace msprobe::cli {
@@ -47,23 +43,15 @@ class Selfcheck : public Verb {
   void SetCommand(const std::vector<std::string>& words) override { options_.command = words; }
 
   Result<int> Run(Console& out) override {
-    MSPROBE_RETURN_IF_ERROR(CheckCommand());
+    MSPROBE_RETURN_IF_ERROR(CheckProgram(options_.command, name()));
     options_.drive_options_given =
         !options_.level.empty() || !options_.task.empty() || !options_.config.empty();
     if (options_.level.empty() && options_.config.empty()) options_.level = "mix";
-    const bool keep = !options_.folder.empty();
-    if (keep) {
-      MSPROBE_RETURN_IF_ERROR(MakeDirectories(options_.folder));
-    } else {
-      std::string pattern = std::filesystem::temp_directory_path() / "msprobe_selfcheck_XXXXXX";
-      if (::mkdtemp(pattern.data()) == nullptr) return IoError(pattern, "create", errno);
-      options_.folder = pattern;
-    }
+    MSPROBE_ASSIGN_OR_RETURN(const RunFolder folder, RunFolder::Make(options_.folder, name()));
+    options_.folder = folder.path();
     options_.progress = [&](std::string_view text) { out.Progress("{}", text); };
     const Result<SelfcheckResult> result = RunSelfcheck(options_);
     out.ClearProgress();
-    std::error_code ignored;
-    if (!keep) std::filesystem::remove_all(options_.folder, ignored);
     if (!result.ok()) return result.status();
     format_ == "json" ? PrintJson(*result, out) : PrintTable(*result, out);
     constexpr int kCodes[] = {kExitOk, kExitDiffers, kExitError};
@@ -71,28 +59,9 @@ class Selfcheck : public Verb {
   }
 
  private:
-  Status CheckCommand() const {
-    const std::vector<std::string>& command = options_.command;
-    const bool is_module = !command.empty() && command[0] == "-m";
-    if (command.empty() || (is_module && command.size() < 2)) {
-      return InvalidArgument("msprobe selfcheck: expected a script, or -m and a module")
-          .Hint("msprobe selfcheck train.py --epochs 1");
-    }
-    if (!is_module && !IsRegularFile(command[0])) {
-      return NotFound(command[0]).Expected("a training script");
-    }
-    return Status::Ok();
-  }
-
-  std::string CommandText() const {
-    std::string text;
-    for (const std::string& word : options_.command) text += (text.empty() ? "" : " ") + word;
-    return MakePrintable(text);
-  }
-
   void PrintTable(const SelfcheckResult& r, Console& out) const {
     constexpr std::string_view kVerdicts[] = {"IDENTICAL", "DIFFERS", "UNKNOWN"};
-    out.Print("msprobe selfcheck, {}: {}\n", CommandText(), kVerdicts[r.verdict]);
+    out.Print("msprobe selfcheck, {}: {}\n", CommandText(options_.command), kVerdicts[r.verdict]);
     const auto line = [&](std::string_view key, std::string_view text) {
       if (!text.empty()) out.Print("  {:<9} {}\n", key, MakePrintable(text));
     };
@@ -124,7 +93,7 @@ class Selfcheck : public Verb {
       json += fmt::format(", \"{}\": ", key);
       AppendJsonString(&json, value);
     };
-    text("command", CommandText());
+    text("command", CommandText(options_.command));
     text("reason", r.reason);
     text("hint", r.hint);
     text("output", r.output);

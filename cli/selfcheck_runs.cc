@@ -7,6 +7,7 @@
 #include <set>
 #include <system_error>
 
+#include "cli/observed_run.h"
 #include "cli/program.h"
 #include "cli/selfcheck.h"
 #include "engine/base/text.h"
@@ -19,52 +20,6 @@ namespace msprobe::cli {
 namespace {
 
 constexpr size_t kOutputLines = 20;
-
-struct OneRun {
-  int code = 0;
-  std::string output;  // file
-  selfcheck::RunLog log;
-};
-
-class Runs {
- public:
-  explicit Runs(const SelfcheckOptions& options) : options_(options) {
-    python_ = options.python;
-    for (const char* name : {"python", "python3"}) {
-      if (python_.empty()) python_ = BesideThisProgram(name);
-    }
-    if (python_.empty()) python_ = "python3";
-  }
-
-  // `drive`: keyword arguments of the debugger, as JSON; "" for none.
-  Result<OneRun> Once(const std::string& name, bool with_tool, const std::string& unit,
-                      const std::string& drive) const {
-    if (options_.progress) options_.progress(fmt::format("running {}", name));
-    OneRun run;
-    run.output = JoinPath(options_.folder, name + ".txt");
-    const std::string log = JoinPath(options_.folder, name + ".log");
-    MSPROBE_RETURN_IF_ERROR(RemoveFile(log));
-    std::vector<std::string> words = {python_, "-m", "msprobe.pytorch.selfcheck",
-                                      log,     unit, std::to_string(options_.steps),
-                                      drive};
-    words.insert(words.end(), options_.command.begin(), options_.command.end());
-    MSPROBE_ASSIGN_OR_RETURN(
-        run.code, RunProgram(words, run.output, {{"MSPROBE_DISABLE", with_tool ? "" : "1"}}));
-    if (run.code == 0) {
-      MSPROBE_ASSIGN_OR_RETURN(run.log, selfcheck::ReadRunLog(log));
-    }
-    return run;
-  }
-
- private:
-  const SelfcheckOptions& options_;
-  std::string python_;
-};
-
-std::string HowItEnded(int code) {
-  return code < 0 ? fmt::format("was ended by signal {}", -code)
-                  : fmt::format("ended with exit code {}", code);
-}
 
 bool HasLoss(const selfcheck::RunLog& log) {
   for (const selfcheck::RunLog::Step& step : log.steps) {
@@ -119,7 +74,7 @@ std::string DriveArguments(const SelfcheckOptions& options) {
 }
 
 SelfcheckResult Failed(SelfcheckResult result, SelfcheckResult::Verdict verdict,
-                       std::string_view what, const OneRun& run) {
+                       std::string_view what, const ObservedRun& run) {
   result.verdict = verdict;
   result.reason = fmt::format("{} {}", what, HowItEnded(run.code));
   result.output = LastLines(run.output, kOutputLines);
@@ -127,8 +82,8 @@ SelfcheckResult Failed(SelfcheckResult result, SelfcheckResult::Verdict verdict,
 }
 
 // What the run with the tool (`on`) says, beside two without; `dump` is where it recorded.
-void JudgeRuns(const OneRun& off, const OneRun& again, const OneRun& on, std::string dump,
-               SelfcheckResult* result) {
+void JudgeRuns(const ObservedRun& off, const ObservedRun& again, const ObservedRun& on,
+               std::string dump, SelfcheckResult* result) {
   result->off_nanoseconds =
       std::min(selfcheck::MedianStep(off.log), selfcheck::MedianStep(again.log));
   result->on_nanoseconds = selfcheck::MedianStep(on.log);
@@ -169,14 +124,25 @@ Result<SelfcheckResult> RunSelfcheck(const SelfcheckOptions& options) {
       dump::LoadConfig(options.config,
                        {given(options.task), std::nullopt, given(options.level), {}})
           .status());
-  const Runs runs(options);
+  const auto once = [&](const std::string& name, bool with_tool, const std::string& unit,
+                        const std::string& drive) {
+    if (options.progress) options.progress(fmt::format("running {}", name));
+    return RunObserved({.command = options.command,
+                        .python = options.python,
+                        .folder = options.folder,
+                        .name = name,
+                        .unit = unit,
+                        .drive = drive,
+                        .steps = options.steps,
+                        .environment = {{"MSPROBE_DISABLE", with_tool ? "" : "1"}}});
+  };
   SelfcheckResult result;
-  MSPROBE_ASSIGN_OR_RETURN(OneRun off, runs.Once("off", false, result.unit, ""));
+  MSPROBE_ASSIGN_OR_RETURN(ObservedRun off, once("off", false, result.unit, ""));
   if (off.code != 0)
     return Failed(result, SelfcheckResult::kUnknown, "the program itself, without the tool,", off);
   if (off.log.StepCount() == 0 && HasLoss(off.log)) {
     result.unit = "backward";
-    MSPROBE_ASSIGN_OR_RETURN(off, runs.Once("off", false, result.unit, ""));
+    MSPROBE_ASSIGN_OR_RETURN(off, once("off", false, result.unit, ""));
     if (off.code != 0)
       return Failed(result, SelfcheckResult::kUnknown, "the program itself, without the tool,",
                     off);
@@ -190,7 +156,7 @@ Result<SelfcheckResult> RunSelfcheck(const SelfcheckOptions& options) {
   }
   CountValues(off.log, &result);
   result.own_debugger = off.log.HasNote("own debugger");
-  MSPROBE_ASSIGN_OR_RETURN(const OneRun again, runs.Once("off_again", false, result.unit, ""));
+  MSPROBE_ASSIGN_OR_RETURN(const ObservedRun again, once("off_again", false, result.unit, ""));
   if (again.code != 0)
     return Failed(result, SelfcheckResult::kUnknown, "the program's second run without the tool",
                   again);
@@ -201,7 +167,9 @@ Result<SelfcheckResult> RunSelfcheck(const SelfcheckOptions& options) {
         difference->Text();
     result.hint =
         "seed every random generator and ask for deterministic algorithms: "
-        "msprobe.pytorch.seed_all(mode=True) at the top of the script";
+        "msprobe.pytorch.seed_all(mode=True) at the top of the script; msprobe determinism names "
+        "the "
+        "first call whose result differs";
     return result;
   }
   if (result.own_debugger && options.drive_options_given) {
@@ -210,8 +178,8 @@ Result<SelfcheckResult> RunSelfcheck(const SelfcheckOptions& options) {
         "effect");
   }
   MSPROBE_ASSIGN_OR_RETURN(
-      const OneRun on, runs.Once("on", true, result.unit,
-                                 result.own_debugger ? std::string() : DriveArguments(options)));
+      const ObservedRun on,
+      once("on", true, result.unit, result.own_debugger ? std::string() : DriveArguments(options)));
   if (on.code != 0)
     return Failed(result, SelfcheckResult::kDiffers, "with the tool on the program", on);
   JudgeRuns(off, again, on, JoinPath(options.folder, "dump"), &result);

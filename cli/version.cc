@@ -1,3 +1,4 @@
+#include "cli/isolation_verbs.h"
 #include "cli/verb.h"
 
 namespace msprobe::cli {
@@ -35,6 +36,7 @@ std::vector<std::unique_ptr<Verb>> AllVerbs() {
   verbs.push_back(MakeParseVerb());
   verbs.push_back(MakeRecoverVerb());
   verbs.push_back(MakeSelfcheckVerb());
+  verbs.push_back(MakeDeterminismVerb());
   verbs.push_back(MakeCompletionVerb());
   verbs.push_back(MakeVersionVerb());
   return verbs;

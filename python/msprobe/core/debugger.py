@@ -68,6 +68,14 @@ def seed_as_configured(seed_all):
         _engine.log(f"seeded with {seed}{more}, as the configuration asks")
 
 
+def _from_outside(config_path, task, dump_path, level, step):
+    """The arguments, or what the environment says in their place (docs/config.md)."""
+    if config := os.environ.get("MSPROBE_CONFIG"):
+        _engine.log(f"the configuration is {config}, as MSPROBE_CONFIG says")
+        config_path, task, dump_path, level, step = config, None, None, None, None
+    return config_path, task, os.environ.get("MSPROBE_DUMP_PATH") or dump_path, level, step
+
+
 def named_roots(model):
     """(prefix of names, root) of a model or a list of models."""
     if isinstance(model, (list, tuple)):
@@ -119,9 +127,8 @@ class Debugger:
                 return cls.instance
             if model is not None:
                 cls._check_model(model)
-            _engine.configure(
-                config_path, task, dump_path, level, step, PACKAGE, cls._rank(), cls.framework
-            )
+            asked = _from_outside(config_path, task, dump_path, level, step)
+            _engine.configure(*asked, PACKAGE, cls._rank(), cls.framework)
             cls.instance = super().__new__(cls)
             cls._model = model
             cls._arguments = arguments

@@ -1,11 +1,13 @@
-"""Runs a program under observation, for `msprobe selfcheck`; see engine/selfcheck/README.md.
+"""Runs a program under observation, for `msprobe selfcheck` and `determinism`; see
+engine/selfcheck/README.md.
 
 python -m msprobe.pytorch.selfcheck LOG UNIT STEPS DRIVE (-m MODULE | SCRIPT) [ARGUMENTS]
 
 At each step LOG gets a fingerprint of everything that the training depends on. UNIT says what a
 step is: "optimizer" or "backward". After STEPS steps (0: never) the program is ended. DRIVE is ""
 or the keyword arguments, as JSON, of a PrecisionDebugger that is started and stopped around each
-step.
+step. With {"as_is": true} among them the program keeps its own: its generators are not seeded, and
+a PrecisionDebugger that it constructs before its first call is the one that records.
 """
 
 import json
@@ -45,7 +47,10 @@ class Watch:
     def __init__(self, log, unit, steps, drive):
         self.log = _engine.RunLog(log)
         self.unit, self.limit, self.steps = unit, steps, 0
-        self.debugger = PrecisionDebugger(**drive) if drive else None
+        self.drive = drive  # of a debugger that is constructed at the first call
+        self.debugger = None
+        if drive is not None and not drive.pop("as_is", False):
+            self.debugger, self.drive = PrecisionDebugger(**drive), None
         self.roots = []  # modules that the program itself has called, in this order
         self.depth = self.backwards = 0
         self.started = self.ended = False
@@ -94,6 +99,8 @@ class Watch:
     # Writes to the log.
 
     def start(self):
+        if self.drive is not None and PrecisionDebugger.instance is None:
+            self.debugger, self.drive = PrecisionDebugger(**self.drive), None
         if self.debugger is None or self.started:
             return
         self.started = True
@@ -184,7 +191,9 @@ class Watch:
 
 def main():
     log, unit, steps, drive, *command = sys.argv[1:]
-    watch = Watch(log, unit, int(steps), json.loads(drive) if drive else None)
+    drive = json.loads(drive) if drive else None
+    as_is = drive is not None and drive.get("as_is", False)
+    watch = Watch(log, unit, int(steps), drive)
     register_module_forward_pre_hook(watch.module_called)
     torch.autograd.backward = watch.backward(torch.autograd.backward)
     if register_optimizer_step_pre_hook is None:
@@ -201,9 +210,10 @@ def main():
         run = lambda: runpy.run_path(command[0], run_name="__main__")  # noqa: E731
     # These two generators begin with a different state in every process. They are seeded here, so
     # that a program that does not seed them draws the same numbers in each run.
-    random.seed(0)
-    if "numpy" in sys.modules:
-        sys.modules["numpy"].random.seed(0)
+    if not as_is:
+        random.seed(0)
+        if "numpy" in sys.modules:
+            sys.modules["numpy"].random.seed(0)
     watch.since = time.perf_counter_ns()
     try:
         globals_of_program = run()  # kept, so that the model lives until its weights are logged

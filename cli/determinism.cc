@@ -1,0 +1,251 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <optional>
+#include <system_error>
+
+#include "cli/compare_inputs.h"
+#include "cli/isolation_verbs.h"
+#include "cli/observed_run.h"
+#include "cli/program.h"
+#include "cli/replay_flags.h"
+#include "engine/base/file.h"
+#include "engine/base/text.h"
+#include "engine/compare/compare.h"
+#include "engine/compare/explain/summary.h"
+#include "engine/dump/config/config.h"
+#include "engine/dump/read/reader.h"
+#include "engine/isolation/unstable.h"
+
+namespace msprobe::cli {
+namespace {
+
+using isolation::Unstable;
+
+constexpr size_t kOutputLines = 20;
+constexpr int64_t kMostRuns = 100;
+
+// The first difference between the first run and a later one.
+struct Difference {
+  int step = -1, rank = -1;
+  size_t run = 0;  // the later one, from 2
+  Unstable found;
+  std::string settings;  // what differs in the environments; ""
+};
+
+class Determinism : public Verb {
+ public:
+  std::string_view name() const override { return "determinism"; }
+  std::string_view summary() const override {
+    return "run a training several times, and name the first call that does not repeat";
+  }
+  void AddFlags(Flags& flags) override {
+    flags.Usage("[FLAGS] SCRIPT.py [ARGUMENTS], or [FLAGS] -m MODULE [ARGUMENTS]");
+    flags.Footer(
+        "Each run is recorded in a process of its own, and nothing is seeded: a difference is that "
+        "of the\nprogram. msprobe selfcheck says whether recording changes the program.\n"
+        "Exit code: 0 all runs computed the same bits, 1 they did not, 2 could not be judged.");
+    flags.Number("--runs", &runs_, "how many runs, 2 to 100").Positive().ShowDefault();
+    flags.Text("--level", &level_, "L0, L1 or mix").TypeName("LEVEL").ShowDefault();
+    flags.Text("--config", &config_, "config.json of the recording, in place of --level")
+        .TypeName("FILE");
+    flags.Number("--steps", &steps_, "end the program after this many steps").Positive();
+    flags.Text("--python", &python_, "the Python interpreter; default: the one beside msprobe")
+        .TypeName("FILE");
+    flags.Text("--format", &format_, "what is printed").OneOf({"table", "json"});
+    flags.Text("--keep", &keep_, "keep outputs and dumps in this folder").TypeName("FOLDER");
+  }
+  bool TakesCommand() const override { return true; }
+  void SetCommand(const std::vector<std::string>& words) override { command_ = words; }
+
+  Result<int> Run(Console& out) override {
+    MSPROBE_RETURN_IF_ERROR(CheckProgram(command_, name()));
+    if (runs_ < 2 || runs_ > kMostRuns) {
+      return InvalidArgument("--runs")
+          .Expected(fmt::format("2 to {}", kMostRuns))
+          .Found(std::to_string(runs_));
+    }
+    MSPROBE_ASSIGN_OR_RETURN(const RunFolder folder, RunFolder::Make(keep_, name()));
+    folder_ = folder.path();
+    MSPROBE_RETURN_IF_ERROR(MakeConfig());
+    std::optional<Difference> first;
+    size_t differing = 0;
+    for (size_t run = 1; run <= static_cast<size_t>(runs_); ++run) {
+      out.Progress("run {} of {}", run, runs_);
+      MSPROBE_ASSIGN_OR_RETURN(const bool ended_well, Record(run, out));
+      if (!ended_well) return kExitError;
+      if (run == 1) continue;
+      out.Progress("comparing run {} with run 1", run);
+      MSPROBE_ASSIGN_OR_RETURN(std::optional<Difference> found, CompareWithFirst(run));
+      differing += found.has_value();
+      if (found && (!first || Earlier(*found, *first))) first = std::move(found);
+    }
+    out.ClearProgress();
+    format_ == "json" ? PrintJson(first, differing, out) : PrintTable(first, differing, out);
+    return first ? kExitDiffers : kExitOk;
+  }
+
+ private:
+  std::string DumpOf(size_t run) const { return JoinPath(folder_, fmt::format("run{}", run)); }
+
+  // The configuration of all runs; a script with a PrecisionDebugger of its own gets it, too.
+  Status MakeConfig() {
+    if (config_.empty()) {
+      config_ = JoinPath(folder_, "config.json");
+      MSPROBE_RETURN_IF_ERROR(WriteFileAtomically(
+          config_,
+          fmt::format("{{\"task\": \"statistics\", \"level\": {}}}\n", QuotedJson(level_))));
+    }
+    return dump::LoadConfig(config_, {}).status();
+  }
+
+  // False: the program failed, which has been said.
+  Result<bool> Record(size_t run, Console& out) {
+    const std::string path = DumpOf(run);
+    if (Exists(path)) {
+      return InvalidArgument("--keep")
+          .Expected("a folder without dumps of earlier runs")
+          .Found(path)
+          .Hint("name a new folder");
+    }
+    const auto observe = [&] {
+      return RunObserved(
+          {.command = command_,
+           .python = python_,
+           .folder = folder_,
+           .name = fmt::format("run{}", run),
+           .unit = unit_,
+           .drive = R"({"as_is": true})",
+           .steps = steps_,
+           .environment = {{"MSPROBE_CONFIG", config_}, {"MSPROBE_DUMP_PATH", path}}});
+    };
+    MSPROBE_ASSIGN_OR_RETURN(ObservedRun done, observe());
+    const bool no_optimizer = done.code == 0 && run == 1 && done.log.StepCount() == 0;
+    if (no_optimizer && unit_ == "optimizer" && !done.log.HasNote("own debugger") &&
+        HasLoss(done)) {
+      unit_ = "backward";
+      std::error_code ignored;
+      std::filesystem::remove_all(path, ignored);
+      MSPROBE_ASSIGN_OR_RETURN(done, observe());
+    }
+    if (done.code == 0) return true;
+    out.ClearProgress();
+    out.Print("msprobe determinism, {}: UNKNOWN\n  reason    run {} {}\n\nits last lines:\n{}\n",
+              CommandText(command_), run, HowItEnded(done.code),
+              LastLines(done.output, kOutputLines));
+    return false;
+  }
+
+  static bool HasLoss(const ObservedRun& run) {
+    for (const selfcheck::RunLog::Step& step : run.log.steps) {
+      for (const selfcheck::RunLog::Value& value : step.values) {
+        if (value.kind == selfcheck::ValueKind::kLoss) return true;
+      }
+    }
+    return false;
+  }
+
+  static bool Earlier(const Difference& a, const Difference& b) {
+    return a.step != b.step ? a.step < b.step : a.found.pair < b.found.pair;
+  }
+
+  Result<std::optional<Difference>> CompareWithFirst(size_t run) {
+    Result<PairedDumps> paired = PairDumps(DumpOf(run), DumpOf(1), {.common = true});
+    if (!paired.ok()) {
+      return std::move(paired).status().Hint(
+          "the program recorded nothing: a launcher (torchrun) trains in other processes; pass the "
+          "training script itself");
+    }
+    for (const DumpPair& pair : paired->pairs) {
+      MSPROBE_ASSIGN_OR_RETURN(Dump target, dump::ReadDump(pair.target));
+      MSPROBE_ASSIGN_OR_RETURN(Dump golden, dump::ReadDump(pair.golden));
+      compare::CompareOptions options;
+      options.exactness = compare::Exactness::kExact;
+      MSPROBE_ASSIGN_OR_RETURN(const compare::Comparison c,
+                               compare::Compare(std::move(target), std::move(golden), options));
+      if (run == 2) {
+        ++compared_steps_;
+        calls_ += static_cast<int64_t>(c.pairs.size());
+      }
+      if (std::optional<Unstable> found = isolation::FirstUnstable(c)) {
+        return std::optional<Difference>({.step = pair.step,
+                                          .rank = pair.rank,
+                                          .run = run,
+                                          .found = *std::move(found),
+                                          .settings = OfRuns(c.run_start.settings, run)});
+      }
+    }
+    if (!paired->left_out.empty() && note_.empty()) note_ = paired->left_out[0];
+    return std::optional<Difference>();
+  }
+
+  // "seed 7 in the target, 8 in the golden" in the words of runs.
+  static std::string OfRuns(std::string text, size_t run) {
+    const std::pair<std::string_view, std::string> words[] = {
+        {"the target", fmt::format("run {}", run)}, {"the golden", "run 1"}};
+    for (const auto& [word, name] : words) {
+      for (size_t at = 0; (at = text.find(word, at)) != text.npos; at += name.size())
+        text.replace(at, word.size(), name);
+    }
+    return text;
+  }
+
+  void PrintTable(const std::optional<Difference>& first, size_t differing, Console& out) const {
+    out.Print("msprobe determinism, {}: {}\n", CommandText(command_),
+              first ? "DIFFERS" : "IDENTICAL");
+    const auto line = [&](std::string_view key, std::string_view text) {
+      if (!text.empty()) out.Print("  {:<9} {}\n", key, MakePrintable(text));
+    };
+    if (!first) {
+      line("compared", fmt::format("{} runs, {} step{}, {} calls: the same bits", runs_,
+                                   compared_steps_, compared_steps_ == 1 ? "" : "s", calls_));
+      line("note", note_);
+      return;
+    }
+    const Unstable& u = first->found;
+    line("first", (first->step >= 0 ? fmt::format("step {}, ", first->step) : "") + u.name);
+    line("module", u.module);
+    line("line", u.source_line);
+    line("called by", u.caller_line);
+    line("cause", fmt::format("{}: {}", CauseName(u.cause), u.why));
+    line("seen", fmt::format("in run {}; {} of {} later runs differ from the first one", first->run,
+                             differing, runs_ - 1));
+    line("began", first->settings);
+    line("next", u.advice);
+    if (!keep_.empty()) {
+      line("compare", fmt::format("msprobe compare {} {} --exact", DumpOf(first->run), DumpOf(1)));
+    }
+  }
+
+  void PrintJson(const std::optional<Difference>& first, size_t differing, Console& out) const {
+    std::string json = fmt::format(
+        "{{\"verdict\": \"{}\", \"command\": {}, \"runs\": {}, \"runs_that_differ\": {}, "
+        "\"first\": ",
+        first ? "differs" : "identical", QuotedJson(CommandText(command_)), runs_, differing);
+    if (!first) {
+      out.Write(json + "null}\n");
+      return;
+    }
+    const Unstable& u = first->found;
+    out.Write(json +
+              fmt::format("{{\"step\": {}, \"rank\": {}, \"run\": {}, \"name\": {}, \"cause\": "
+                          "\"{}\", \"module\": {}, \"source_line\": {}, \"caller_line\": {}, "
+                          "\"why\": {}, \"advice\": {}, \"settings\": {}}}}}\n",
+                          first->step, first->rank, first->run, QuotedJson(u.name),
+                          CauseName(u.cause), QuotedJson(u.module), QuotedJson(u.source_line),
+                          QuotedJson(u.caller_line), QuotedJson(u.why), QuotedJson(u.advice),
+                          QuotedJson(first->settings)));
+  }
+
+  std::vector<std::string> command_;
+  std::string level_ = "mix", config_, python_, keep_, format_ = "table", folder_,
+              unit_ = "optimizer", note_;
+  int64_t runs_ = 3, steps_ = 0, calls_ = 0;
+  int compared_steps_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> MakeDeterminismVerb() { return std::make_unique<Determinism>(); }
+
+}  // namespace msprobe::cli

@@ -1,0 +1,122 @@
+#include "engine/isolation/unstable.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+
+#include "engine/compare/explain/evidence.h"
+#include "engine/compare/judge/operations.h"
+
+namespace msprobe::isolation {
+namespace {
+
+using compare::Comparison;
+using compare::RecordPair;
+using compare::RowVerdict;
+using Cause = Unstable::Cause;
+
+bool Differs(const Comparison& c, uint32_t row) {
+  const RowVerdict verdict = c.measures[row].verdict;
+  return verdict == RowVerdict::kDiffers || verdict == RowVerdict::kNoise;
+}
+
+// Whether the call draws random numbers: by its name, or because an argument asks for dropout.
+bool Draws(const Comparison& c, const Record& record) {
+  if (compare::DrawsRandomNumbers(record.api.view())) return true;
+  for (const Leaf& leaf : c.target.LeavesOf(record)) {
+    const bool asks = leaf.slot != Slot::kOutput && leaf.kind == LeafKind::kScalar &&
+                      leaf.name.view().find("dropout") != std::string_view::npos;
+    if (asks && std::strtod(std::string(leaf.value.view()).c_str(), nullptr) > 0) return true;
+  }
+  return false;
+}
+
+// The first rows of a call that differ: of what goes in, of the plain values, of what comes out.
+struct FirstRows {
+  int32_t tensor = -1, plain = -1, output = -1;
+};
+FirstRows RowsOf(const Comparison& c, const RecordPair& pair) {
+  FirstRows rows;
+  for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
+    const int32_t leaf = c.rows[i].target;
+    if (leaf < 0 || !Differs(c, i)) continue;
+    const Leaf& l = c.target.leaves[leaf];
+    const bool out = l.slot == Slot::kOutput || l.slot == Slot::kParameterGrad;
+    int32_t& first = out ? rows.output : l.kind == LeafKind::kTensor ? rows.tensor : rows.plain;
+    if (first < 0) first = static_cast<int32_t>(i);
+  }
+  return rows;
+}
+
+void Explain(const Comparison& c, Unstable* u) {
+  const bool is_module = compare::RecordOf(c, u->pair).is_module;
+  const std::string what = u->row < 0 ? "" : compare::DescribeRow(c, u->row);
+  const std::string label = u->row < 0 ? "" : compare::LeafLabel(c, u->row);
+  switch (u->cause) {
+    case Cause::kOperation:
+      u->why = fmt::format("its inputs are bit-equal and its result is not: {}", what);
+      u->advice = is_module ? "no recorded call inside this module differs: an operation that the "
+                              "tool does not record does; custom_op_namespaces records more"
+                            : "torch.use_deterministic_algorithms(True) refuses operations that do "
+                              "not repeat; msprobe.pytorch.seed_all(mode=True) does that and seeds";
+      return;
+    case Cause::kRandomNumbers:
+      u->why = fmt::format(
+          "it draws random numbers, and its generator is in another state in each run: {}", what);
+      u->advice = "msprobe.pytorch.seed_all() at the top of the script seeds every generator";
+      return;
+    case Cause::kOutside:
+      u->why =
+          fmt::format("{} comes from outside of the recorded calls and differs: {}", label, what);
+      u->advice =
+          "look at where the program makes it: the order of the data, workers of a DataLoader, "
+          "numbers of another generator, initial weights, the environment";
+      return;
+    case Cause::kArgument:
+      u->why = fmt::format("the program passes another value: {}", what);
+      u->advice = "look at what computes this argument: random, time, hash order, the environment";
+      return;
+    case Cause::kCalls:
+      u->why = fmt::format("only the {} run makes this call",
+                           c.pairs[u->pair].target >= 0 ? "later" : "first");
+      u->advice = "the program branches by something that is not the same in each run";
+      return;
+  }
+}
+
+}  // namespace
+
+std::string_view CauseName(Cause cause) {
+  constexpr std::string_view kNames[] = {"operation", "random numbers", "outside", "argument",
+                                         "calls"};
+  return kNames[static_cast<size_t>(cause)];
+}
+
+std::optional<Unstable> FirstUnstable(const Comparison& c) {
+  for (size_t p = 0; p < c.pairs.size(); ++p) {
+    const RecordPair& pair = c.pairs[p];
+    Unstable u{.pair = static_cast<int32_t>(p)};
+    if (!pair.matched()) {
+      u.cause = Cause::kCalls;
+    } else {
+      const FirstRows rows = RowsOf(c, pair);
+      // No call before this one differs, so no recorded call made an input that does.
+      u.row = rows.tensor >= 0 ? rows.tensor : rows.plain >= 0 ? rows.plain : rows.output;
+      if (u.row < 0) continue;
+      u.cause = rows.tensor >= 0                          ? Cause::kOutside
+                : rows.plain >= 0                         ? Cause::kArgument
+                : Draws(c, c.target.records[pair.target]) ? Cause::kRandomNumbers
+                                                          : Cause::kOperation;
+    }
+    u.name = compare::EntryName(c, u.pair);
+    u.module = compare::ModuleAround(c, u.pair);
+    dump::SourcePlace place = compare::SourcePlaceOf(c, u.pair);
+    u.source_line = std::move(place.line);
+    u.caller_line = std::move(place.caller);
+    Explain(c, &u);
+    return u;
+  }
+  return std::nullopt;
+}
+
+}  // namespace msprobe::isolation
