@@ -10,5 +10,6 @@
 namespace msprobe::cli {
 
 std::unique_ptr<Verb> MakeDeterminismVerb();
+std::unique_ptr<Verb> MakeReplayVerb();
 
 }  // namespace msprobe::cli

@@ -11,6 +11,7 @@
 #include "convert.h"
 #include "engine/dump/read/reader.h"
 #include "engine/dump/tensors/tensor_data.h"
+#include "engine/isolation/nearer.h"
 #include "engine/replay/input_numbers.h"
 #include "engine/replay/recorded_call.h"
 #include "engine/replay/reference_table.h"
@@ -19,6 +20,31 @@ namespace msprobe::python {
 namespace {
 
 using replay::Argument;
+
+// Measures the results of one call after the other, for `msprobe replay`. It has the methods of
+// PreCheck that a worker calls.
+class NearerCheck {
+ public:
+  void Begin(const std::string& name, const std::string& skip) {
+    call_ = {.name = name, .why = skip};
+  }
+  void Skip(const std::string& why) { call_.why = why, call_.outputs.clear(); }
+  void Made() { call_.made = true; }
+  void Note(const std::string& text) { call_.note += (call_.note.empty() ? "" : "; ") + text; }
+  void Output(const std::string& place, nb::handle recorded, nb::handle again, nb::handle exact) {
+    const ArrayArgument here(again), truth(exact);
+    std::optional<ArrayArgument> there;
+    if (!recorded.is_none()) there.emplace(recorded);
+    Result<isolation::OutputError> measured = isolation::MeasureOutput(
+        place, there ? &there->view() : nullptr, here.view(), truth.view());
+    if (!measured.ok()) return Note(fmt::format("{}: {}", place, measured.status().message()));
+    call_.outputs.push_back(*std::move(measured));
+  }
+  std::string End() const { return isolation::ToLine(call_); }
+
+ private:
+  isolation::ReplayedCall call_;
+};
 
 // A dump whose calls are executed again.
 class Replay {
@@ -54,6 +80,42 @@ class Replay {
     }
     return nb::make_tuple(std::string(forward.api.view()), Value(arguments.positional),
                           Value(arguments.keywords), gradients, results);
+  }
+
+  // {"forward.output.0": tensor}: the results and gradients whose elements were stored, by the place
+  // that each has among the results of a replay.
+  nb::dict Recorded(size_t index) const {
+    const replay::RecordedCall& call = At(index);
+    nb::dict recorded;
+    for (const int32_t at : {call.forward, call.backward}) {
+      if (at < 0) continue;
+      const Record& record = dump_.records[at];
+      int64_t place = 0;
+      for (const Leaf& leaf : dump_.LeavesOf(record)) {
+        if (leaf.slot != Slot::kOutput) continue;
+        const bool forward = at == call.forward;
+        if (forward && leaf.kind != LeafKind::kTensor) continue;
+        const int64_t here = place++;
+        if (leaf.kind != LeafKind::kTensor || !dump::HasTensorData(leaf)) continue;
+        const replay::Argument argument{.leaf = static_cast<int32_t>(&leaf - dump_.leaves.data())};
+        const std::string key = fmt::format("{}.output.{}", forward ? "forward" : "backward", here);
+        recorded[nb::str(key.c_str())] = Value(argument);
+      }
+    }
+    return recorded;
+  }
+
+  // Whether elements of an argument were not stored.
+  bool Makes(size_t index) const {
+    const replay::RecordedCall& call = At(index);
+    for (const int32_t at : {call.forward, call.backward}) {
+      if (at < 0) continue;
+      for (const Leaf& leaf : dump_.LeavesOf(dump_.records[at])) {
+        const bool given = leaf.slot == Slot::kInput || leaf.slot == Slot::kKwarg;
+        if (given && leaf.kind == LeafKind::kTensor && !dump::HasTensorData(leaf)) return true;
+      }
+    }
+    return false;
   }
 
   void Fill(int32_t index, nb::handle tensor, double low, double high) const {
@@ -152,7 +214,24 @@ void BindReplay(nb::module_& m) {
       .def("fill", &Replay::Fill, "number"_a, "tensor"_a, "low"_a, "high"_a,
            "Write the recorded elements, or elements with the recorded statistics, into a "
            "contiguous tensor; low and high: the range where no statistic was recorded.")
+      .def("recorded", &Replay::Recorded, "index"_a,
+           "{\"forward.output.0\": tensor as in call()}: the results whose elements were stored.")
+      .def("makes", &Replay::Makes, "index"_a,
+           "Whether elements of an argument were not stored, and are made from statistics.")
       .def("line", &Replay::Line, "index"_a, "The source line of a call.");
+  nb::class_<NearerCheck>(m, "NearerCheck",
+                          "Measures recorded and new results of calls against float64.")
+      .def(nb::init<>())
+      .def("begin", &NearerCheck::Begin, "name"_a, "skip"_a,
+           "Begin a call; skip: why it is not executed.")
+      .def("skip", &NearerCheck::Skip, "why"_a, "The call is not executed after all.")
+      .def("fail", &NearerCheck::Skip, "why"_a, "The call raised on the device.")
+      .def("made", &NearerCheck::Made, "Elements of an input are made from statistics.")
+      .def("note", &NearerCheck::Note, "text"_a, "Add to the message of the call.")
+      .def("output", &NearerCheck::Output, "place"_a, "recorded"_a.none(), "again"_a, "exact"_a,
+           "Measure one result; recorded: None where the dump has no elements of it.")
+      .def("end", &NearerCheck::End, "The line that tells what was found.")
+      .def_prop_ro("failed", [](const NearerCheck&) { return false; });
   m.def(
       "read_references",
       [](const std::string& path) {

@@ -1,5 +1,7 @@
-"""Flags of `msprobe compare` on recorded trainings."""
+"""`msprobe replay`, and flags of `compare`: on recorded trainings."""
 
+import json
+import shutil
 import subprocess
 import sys
 
@@ -61,6 +63,61 @@ def said(msprobe_bin, runs):
         return done.stdout if code < 2 else done.stderr
 
     return run
+
+
+def test_replay_of_a_right_call(said):
+    report = json.loads(said("replay", "right_t", "gelu", "--format", "json"))
+    assert report["nearer"] == "target" and report["golden"] is None
+    target = report["target"]
+    assert target["name"] == "Functional.gelu.0" and not target["made_from_statistics"]
+    assert [each["place"] for each in target["outputs"]] == [
+        "forward.output.0",
+        "backward.output.0",
+    ]
+    for each in target["outputs"]:
+        assert each["recorded"]["relative"] < 1e-6 and each["recorded_unlike_again"] == 0
+        assert 0 <= each["again"]["ulp"] < 100
+    assert "EXACT" in said("replay", "right_t", "Functional.gelu.0.forward")
+
+
+def test_replay_finds_a_wrong_result(said, runs):
+    import torch
+
+    shutil.copytree(runs / "right_t", runs / "bad_t", dirs_exist_ok=True)
+    data = runs / "bad_t" / "step0" / "rank" / "dump_tensor_data"
+    (name,) = data.glob("Functional.gelu.0.forward.output.0.*")
+    torch.save(torch.load(name).detach() * 1.001, name)
+    report = json.loads(said("replay", "bad_t", "gelu", "right_t", "--format", "json"))
+    assert report["nearer"] == "golden"
+    assert "times nearer to float64" in report["verdict"]
+    assert report["target"]["outputs"][0]["recorded_unlike_again"] > 0
+    text = said("replay", "bad_t", "gelu", "right_t", "--exit-code", code=1)
+    assert "msprobe replay, Functional.gelu.0: GOLDEN" in text and "train.py:" in text
+    assert "NOT EXACT" in said("replay", "bad_t", "gelu")
+
+
+def test_replay_of_other_inputs_measures_the_call_alone(said):
+    report = json.loads(said("replay", "wrong_t", "softmax", "right_t", "--format", "json"))
+    assert report["nearer"] == "both"
+    assert "they differ: each side" in said("replay", "wrong_t", "softmax", "right_t")
+
+
+def test_replay_of_statistics_says_so(said):
+    report = json.loads(said("replay", "right", "gelu", "--format", "json"))
+    assert report["nearer"] == "unknown" and report["target"]["made_from_statistics"]
+    assert "made from its statistics" in said("replay", "right", "gelu")
+
+
+def test_replay_lists_candidates_and_takes_lines(said, runs):
+    error = said("replay", "right_t", "linear", code=2)
+    assert "2 calls" in error and "Functional.linear.0 (" in error
+    lines = TRAIN.splitlines()
+    line = lines.index("        h = torch.nn.functional.gelu(self.a(x))") + 1
+    error = said("replay", "right_t", f"train.py:{line}", code=2)
+    assert "Functional.linear.0" in error and "Functional.gelu.0" in error
+    line = lines.index("        return self.b(h).softmax(-1)") + 1
+    assert "Functional.linear.1" in said("replay", "right_t", f"train.py:{line}", code=2)
+    assert 'no "nosuch" among' in said("replay", "right_t", "nosuch", code=2)
 
 
 def test_exact_needs_no_memory_flag(said, runs):

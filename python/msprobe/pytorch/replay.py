@@ -44,7 +44,7 @@ class Call(Execution):
 
     def __init__(self, replay, index, references):
         super().__init__(*replay.call(index))
-        self._replay = replay
+        self._replay, self._index = replay, index
         self._domain = _DOMAINS.get(self._base, (-1.0, 1.0))
         self._reference = references.get(self.api)
 
@@ -68,6 +68,15 @@ class Call(Execution):
     def elements(self):
         """The elements of all inputs that :meth:`run` has used, in the order of the arguments."""
         return [self.stored[number] for number in sorted(self.stored)]
+
+    def recorded(self):
+        """``{"forward.output.0": tensor}``: results and gradients whose elements were stored."""
+        found = self._replay.recorded(self._index).items()
+        return {place: self.read(*value[1:4]) for place, value in found}
+
+    def makes_elements(self):
+        """Whether elements of an argument were not stored, and are made from statistics."""
+        return self._replay.makes(self._index)
 
     def read(self, key, dtype, shape):
         """The recorded elements, or elements with the recorded statistics."""

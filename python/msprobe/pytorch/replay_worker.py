@@ -1,5 +1,5 @@
-"""A worker of `msprobe run_ut` and `run_overflow_check`: executes recorded calls, and compares them
-with their golden, or looks for overflows in both.
+"""A worker of `msprobe run_ut`, `run_overflow_check` and `replay`: executes recorded calls, and
+compares them with their golden, or looks for overflows in both.
 
 python -m msprobe.pytorch.replay_worker OPTIONS
 
@@ -54,9 +54,12 @@ class Worker:
             options["white_list"], options["black_list"], options["distinct"]
         )
         self.overflow = options.get("mode") == "overflow"
+        self.nearer = options.get("mode") == "nearer"
         self.older = options.get("rules", "") != ""
         if self.overflow:
             self.check = _engine.OverflowCheck()
+        elif self.nearer:
+            self.check = _engine.NearerCheck()
         else:
             rules = options["rules"], options["precision"], options["within_one"]
             self.check = _engine.PreCheck(*rules)
@@ -111,6 +114,9 @@ class Worker:
             return
         outputs = [*_outputs("forward", results, golden)]
         outputs += _outputs("backward", gradients, golden_gradients)
+        if self.nearer:
+            self._measure(call, outputs)
+            return
         for direction, _, device, exact in outputs:
             if self.overflow and device is not None and exact is not None:
                 exact = exact.to(device.dtype)  # a value too large for the dtype overflows
@@ -118,6 +124,21 @@ class Worker:
         if self.check.failed and not self.older:
             self._forgive(call, outputs)
         call.kept = (results, golden, gradients, golden_gradients)
+
+    def _measure(self, call, outputs):
+        """How far the recorded results and the new ones are from float64."""
+        recorded = {}
+        if call.makes_elements():
+            self.check.made()  # the recorded results are those of other elements
+        else:
+            try:
+                recorded = call.recorded()
+            except (DumpError, FileError, replay.Unsupported) as error:
+                self.check.note(f"recorded results cannot be read: {_first_line(error)}")
+        for direction, index, device, exact in outputs:
+            if device is not None and exact is not None:
+                place = f"{direction}.output.{index}"
+                self.check.output(place, recorded.get(place), device, exact)
 
     def _forgive(self, call, outputs):
         """What cancels is as exact as its inputs are."""

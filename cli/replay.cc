@@ -1,0 +1,339 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "cli/isolation_verbs.h"
+#include "cli/observed_run.h"
+#include "cli/replay_flags.h"
+#include "engine/base/file.h"
+#include "engine/base/text.h"
+#include "engine/compare/align/align.h"
+#include "engine/dump/read/reader.h"
+#include "engine/dump/read/source_line.h"
+#include "engine/isolation/nearer.h"
+#include "engine/replay/recorded_call.h"
+
+namespace msprobe::cli {
+namespace {
+
+using isolation::ErrorOf;
+using isolation::Nearer;
+using isolation::OutputError;
+using isolation::ReplayedCall;
+
+constexpr size_t kCandidates = 8;
+
+// One recorded run, and the call in it.
+struct Side {
+  Dump dump;
+  std::vector<replay::RecordedCall> calls;
+  size_t call = 0;  // index into calls
+  ReplayedCall found;
+  std::string log;
+};
+
+std::string LineOf(const Side& side, size_t call) {
+  const int32_t stack = side.dump.records[side.calls[call].forward].stack;
+  return stack < 0 ? "" : dump::UserSourceLine(side.dump.stacks[stack]);
+}
+
+class Replay : public Verb {
+ public:
+  std::string_view name() const override { return "replay"; }
+  std::string_view summary() const override {
+    return "execute one recorded call again, and say which side is nearer to float64";
+  }
+  void AddFlags(Flags& flags) override {
+    flags.Text("dump", &flags_.dump, "dump.json, or a folder with one; best of task tensor")
+        .TypeName("PATH")
+        .Required();
+    flags.Text("call", &call_, "Functional.linear.3, a part of such a name, or a line: model.py:41")
+        .TypeName("CALL")
+        .Required();
+    flags.Text("golden", &golden_, "the dump of another run, in which the call is executed, too")
+        .TypeName("PATH");
+    flags
+        .Texts("-d,--device", &flags_.devices,
+               "number of the device: an NPU, else a GPU, else the CPU")
+        .TypeName("NUMBER");
+    flags.Number("--seed", &flags_.seed, "of elements that are made from statistics").ShowDefault();
+    flags.Number("--timeout", &flags_.timeout, "seconds that the call may take")
+        .Positive()
+        .ShowDefault();
+    flags.Text("--memory", &flags_.memory, "memory that the process may take, such as 4GB")
+        .TypeName("SIZE");
+    flags
+        .Text(
+            "--references", &flags_.references,
+            "YAML: functions that compute golden results, a line `API: file.py:function` for each")
+        .TypeName("FILE");
+    flags.Text("--format", &format_, "what is printed").OneOf({"table", "json"});
+    flags.Switch("--exit-code", &exit_code_,
+                 "exit with 1 unless the target is as near to float64 as the golden, or exact");
+    flags.Footer(
+        "Elements that the dump does not have are made from the statistics. Such a call says what "
+        "the operation\ndoes here, and nothing of the recorded result: record with task tensor.");
+  }
+
+  Result<int> Run(Console& out) override {
+    MSPROBE_ASSIGN_OR_RETURN(Side target, Open(flags_.dump, out));
+    MSPROBE_ASSIGN_OR_RETURN(const std::vector<size_t> found, Find(target));
+    if (found.size() > 1) return Several(target, found);
+    target.call = found[0];
+    std::optional<Side> golden;
+    if (!golden_.empty()) {
+      MSPROBE_ASSIGN_OR_RETURN(golden, Open(golden_, out));
+      MSPROBE_RETURN_IF_ERROR(FindPartner(target, &*golden));
+    }
+    MSPROBE_ASSIGN_OR_RETURN(const RunFolder folder, RunFolder::Make("", name()));
+    out.Progress("executing {} again", target.calls[target.call].name);
+    MSPROBE_RETURN_IF_ERROR(Execute(flags_.dump, folder.path(), out, &target));
+    if (golden) MSPROBE_RETURN_IF_ERROR(Execute(golden_, folder.path(), out, &*golden));
+    out.ClearProgress();
+    const isolation::NearerVerdict verdict =
+        isolation::WhichIsNearer(target.found, golden ? &golden->found : nullptr);
+    format_ == "json" ? PrintJson(target, golden, verdict, out)
+                      : PrintTable(target, golden, verdict, out);
+    if (!target.found.why.empty() || (golden && !golden->found.why.empty())) return kExitError;
+    const bool good = verdict.nearer == Nearer::kTarget || verdict.nearer == Nearer::kBoth;
+    return exit_code_ && !good ? kExitDiffers : kExitOk;
+  }
+
+ private:
+  static Result<Side> Open(const std::string& path, Console& out) {
+    Side side;
+    MSPROBE_ASSIGN_OR_RETURN(side.dump, dump::ReadDump(path));
+    if (!side.dump.complete) {
+      out.Warn(fmt::format("warning: {}: {}\n", MakePrintable(side.dump.path), side.dump.note));
+    }
+    side.calls = replay::CallsOf(side.dump, {});
+    return side;
+  }
+
+  // The calls that the text means: of this name, else with this part in the name, else of this line.
+  Result<std::vector<size_t>> Find(const Side& side) const {
+    std::string text = call_;
+    for (const std::string_view direction : {".forward", ".backward"}) {
+      if (text.ends_with(direction)) text.resize(text.size() - direction.size());
+    }
+    std::vector<size_t> parts, lines;
+    for (size_t i = 0; i < side.calls.size(); ++i) {
+      const std::string& name = side.calls[i].name;
+      if (name == text) return std::vector<size_t>{i};
+      if (name.find(text) != name.npos) parts.push_back(i);
+      const std::string line = LineOf(side, i);
+      const size_t at = text.find(':') == text.npos ? line.npos : line.find(text);
+      const bool whole_number =
+          at != line.npos && (at + text.size() == line.size() || line[at + text.size()] == ' ');
+      if (whole_number && (at == 0 || line[at - 1] == '/')) lines.push_back(i);
+    }
+    if (parts.empty()) parts = std::move(lines);
+    if (!parts.empty()) return parts;
+    std::vector<std::string_view> names;
+    for (const replay::RecordedCall& call : side.calls) names.push_back(call.name);
+    Status status = NotFound(flags_.dump)
+                        .Expected("a call of an API, such as Functional.linear.3")
+                        .Found(fmt::format("no {} among {} calls", Excerpt(call_), names.size()));
+    const std::string_view near = NearestSpelling(text, names);
+    if (near.empty())
+      return std::move(status).Hint("calls of modules are not executed: level L1 or mix has APIs");
+    return std::move(status).Hint(std::string(near));
+  }
+
+  Status Several(const Side& side, const std::vector<size_t>& found) const {
+    std::string names;
+    for (size_t i = 0; i < std::min(found.size(), kCandidates); ++i) {
+      names += (i == 0 ? "" : ", ") + side.calls[found[i]].name;
+      if (const std::string line = LineOf(side, found[i]); !line.empty())
+        names += " (" + line.substr(0, line.find(' ')) + ")";
+    }
+    if (found.size() > kCandidates) names += ", ...";
+    return InvalidArgument()
+        .At(flags_.dump)
+        .Expected("one call")
+        .Found(fmt::format("{} calls that {} can mean", found.size(), Excerpt(call_)))
+        .Hint("one of " + names);
+  }
+
+  // The golden's partner of the call, as compare finds it.
+  static Status FindPartner(const Side& target, Side* golden) {
+    const int32_t forward = target.calls[target.call].forward;
+    const std::vector<compare::Partner> partners =
+        compare::AlignRecords(target.dump, golden->dump, {});
+    for (size_t i = 0; i < golden->calls.size(); ++i) {
+      if (golden->calls[i].forward != partners[forward].golden) continue;
+      golden->call = i;
+      return Status::Ok();
+    }
+    return NotFound(golden->dump.path)
+        .Expected("a partner of " + target.calls[target.call].name)
+        .Found("none: only the target makes this call")
+        .Hint("leave the golden out: the call is measured against float64 alone");
+  }
+
+  Status Execute(const std::string& path, const std::string& folder, Console& out, Side* side) {
+    const replay::RecordedCall& call = side->calls[side->call];
+    side->found.name = call.name;
+    side->found.why = call.skip;
+    if (!call.skip.empty()) return Status::Ok();
+    ReplayFlags flags = flags_;
+    flags.dump = path;
+    MSPROBE_ASSIGN_OR_RETURN(workers::PoolOptions pool, flags.Pool({{"mode", QuotedJson("nearer")},
+                                                                    {"white_list", "[]"},
+                                                                    {"black_list", "[]"},
+                                                                    {"distinct", "false"},
+                                                                    {"error_data", "\"\""}},
+                                                                   out));
+    pool.log = JoinPath(folder, "replay.log");
+    return workers::RunTasks(
+        {std::to_string(side->call)}, pool, [&](size_t, const workers::TaskResult& result) {
+          side->found.why = result.answer;
+          if (result.end == workers::TaskEnd::kAnswered) {
+            Result<ReplayedCall> answered = isolation::ReplayedCallFromLine(result.answer);
+            if (answered.ok()) {
+              side->found = *std::move(answered);
+            } else {
+              side->found.why = answered.status().message();
+            }
+          }
+          return true;
+        });
+  }
+
+  // Whether the call got the same tensors on both sides; "": fingerprints do not tell.
+  static std::string InputsText(const Side& t, const Side& g) {
+    const auto inputs = [](const Side& side) {
+      std::vector<const Leaf*> found;
+      for (const Leaf& leaf :
+           side.dump.LeavesOf(side.dump.records[side.calls[side.call].forward])) {
+        const bool given = leaf.slot == Slot::kInput || leaf.slot == Slot::kKwarg;
+        if (given && leaf.kind == LeafKind::kTensor) found.push_back(&leaf);
+      }
+      return found;
+    };
+    const std::vector<const Leaf*> a = inputs(t), b = inputs(g);
+    if (a.size() != b.size()) return "";
+    for (size_t i = 0; i < a.size(); ++i) {
+      if (a[i]->fingerprint.empty() || b[i]->fingerprint.empty()) return "";
+      if (a[i]->fingerprint != b[i]->fingerprint) {
+        return "they differ: each side is measured against float64 of its own inputs, so only what "
+               "the call itself adds is seen";
+      }
+    }
+    return "bit-equal on both sides";
+  }
+
+  static void PrintOutputs(std::string_view label, const Side& side, Console& out) {
+    if (!side.found.why.empty()) {
+      out.Print("  {:<9} not executed: {}\n", label, MakePrintable(side.found.why));
+      return;
+    }
+    if (!side.found.note.empty())
+      out.Print("  {:<9} note: {}\n", label, MakePrintable(side.found.note));
+    for (const OutputError& o : side.found.outputs) {
+      const auto row = [&](std::string_view which, const ErrorOf& e) {
+        const std::string ulp = e.ulp < 0 ? "-" : fmt::format("{:.3g}", e.ulp);
+        const std::string bad =
+            e.nonfinite > 0 ? fmt::format("  {} not finite", e.nonfinite) : std::string();
+        out.Print("  {:<7} {:<18} {:<9} {:<9} {:>11.3g} {:>11.3g} {:>11}{}\n", label, o.place,
+                  o.dtype, which, e.max_abs, e.relative, ulp, bad);
+      };
+      if (o.has_recorded) row("recorded", o.recorded);
+      row("again", o.again);
+    }
+  }
+
+  static std::string Again(const Side& side) {
+    int64_t unlike = 0, recorded = 0;
+    for (const OutputError& o : side.found.outputs) {
+      recorded += o.has_recorded;
+      unlike += o.recorded_unlike_again;
+    }
+    if (recorded == 0) return "";
+    return unlike == 0 ? "gives the recorded bits"
+                       : fmt::format("{} elements differ from the recorded ones", unlike);
+  }
+
+  static void PrintTable(const Side& target, const std::optional<Side>& golden,
+                         const isolation::NearerVerdict& verdict, Console& out) {
+    const auto line = [&](std::string_view key, std::string_view text) {
+      if (!text.empty()) out.Print("  {:<9} {}\n", key, MakePrintable(text));
+    };
+    constexpr std::string_view kTitles[] = {"TARGET", "GOLDEN", "BOTH", "NEITHER", "UNKNOWN"};
+    out.Print("msprobe replay, {}: {}\n", MakePrintable(target.found.name),
+              golden                               ? kTitles[static_cast<size_t>(verdict.nearer)]
+              : verdict.nearer == Nearer::kTarget  ? "EXACT"
+              : verdict.nearer == Nearer::kUnknown ? "UNKNOWN"
+                                                   : "NOT EXACT");
+    line("line", LineOf(target, target.call));
+    line("verdict", verdict.sentence);
+    if (golden) {
+      if (golden->found.name != target.found.name) line("golden", golden->found.name);
+      line("inputs", InputsText(target, *golden));
+    }
+    line("again", Again(target));
+    if (golden && !Again(*golden).empty()) line("", "golden: " + Again(*golden));
+    if (target.found.made || (golden && golden->found.made)) {
+      line("note",
+           "elements that the dump does not have were made from its statistics: the numbers "
+           "are those of such elements, not of the recorded ones (record with task tensor)");
+    }
+    out.Print("\n  {:<7} {:<18} {:<9} {:<9} {:>11} {:>11} {:>11}\n", "side", "result", "dtype", "",
+              "max error", "relative", "ulp");
+    PrintOutputs("target", target, out);
+    if (golden) PrintOutputs("golden", *golden, out);
+    out.Print(
+        "\n  errors are those against float64 of the same inputs; ulp: representable numbers of "
+        "the dtype\n");
+  }
+
+  static std::string Json(const Side& side) {
+    std::string json = fmt::format(
+        "{{\"dump\": {}, \"name\": {}, \"source_line\": {}, \"not_executed\": {}, \"note\": {}, "
+        "\"made_from_statistics\": {}, \"outputs\": [",
+        QuotedJson(side.dump.path), QuotedJson(side.found.name),
+        QuotedJson(LineOf(side, side.call)), QuotedJson(side.found.why),
+        QuotedJson(side.found.note), JsonBool(side.found.made));
+    const auto error = [](const ErrorOf& e) {
+      std::string text;
+      for (const auto& [key, value] :
+           {std::pair("max_abs", e.max_abs), std::pair("relative", e.relative),
+            std::pair("ulp", e.ulp)}) {
+        text += std::isfinite(value) ? fmt::format("\"{}\": {}, ", key, value)
+                                     : fmt::format("\"{}\": \"{}\", ", key, value);
+      }
+      return fmt::format("{{{}\"nonfinite\": {}}}", text, e.nonfinite);
+    };
+    for (const OutputError& o : side.found.outputs) {
+      json += fmt::format(
+          "{}\n  {{\"place\": {}, \"dtype\": {}, \"elements\": {}, \"recorded\": {}, \"again\": "
+          "{}, "
+          "\"recorded_unlike_again\": {}}}",
+          &o == side.found.outputs.data() ? "" : ",", QuotedJson(o.place), QuotedJson(o.dtype),
+          o.count, o.has_recorded ? error(o.recorded) : "null", error(o.again),
+          o.has_recorded ? std::to_string(o.recorded_unlike_again) : "null");
+    }
+    return json + "]}";
+  }
+
+  static void PrintJson(const Side& target, const std::optional<Side>& golden,
+                        const isolation::NearerVerdict& verdict, Console& out) {
+    constexpr std::string_view kNames[] = {"target", "golden", "both", "neither", "unknown"};
+    out.Write(
+        fmt::format("{{\"nearer\": \"{}\", \"verdict\": {},\n\"target\": {},\n\"golden\": {}}}\n",
+                    kNames[static_cast<size_t>(verdict.nearer)], QuotedJson(verdict.sentence),
+                    Json(target), golden ? Json(*golden) : "null"));
+  }
+
+  ReplayFlags flags_;
+  std::string call_, golden_, format_ = "table";
+  bool exit_code_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> MakeReplayVerb() { return std::make_unique<Replay>(); }
+
+}  // namespace msprobe::cli

@@ -1,0 +1,208 @@
+#include "engine/isolation/nearer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+
+#include "engine/base/text.h"
+#include "engine/formats/text/json.h"
+#include "engine/kernels/diff.h"
+#include "engine/tensor/dtype.h"
+
+namespace msprobe::isolation {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kFactor = 2;     // less than this is no difference
+constexpr double kRoundings = 8;  // of the dtype: what an operation may be off by its nature
+
+ErrorOf ErrorFrom(const kernels::Diff& diff) {
+  ErrorOf error;
+  const auto finite = [](double value) { return std::isnan(value) ? 0 : value; };
+  error.max_abs = finite(diff.max_abs_error);
+  error.relative = finite(diff.relative_l2);
+  error.ulp = static_cast<double>(diff.max_ulp);
+  error.nonfinite = diff.nonfinite_mismatch;
+  return error;
+}
+
+double Epsilon(std::string_view dtype) {
+  if (dtype == "float64" || dtype == "complex128") return 0x1p-52;
+  if (dtype == "float16" || dtype == "complex32") return 0x1p-10;
+  if (dtype == "bfloat16") return 0x1p-7;
+  if (dtype == "float32" || dtype == "complex64") return 0x1p-23;
+  return 0;  // integers are exact
+}
+
+// How far one result is, as a number that orders results.
+double Size(const ErrorOf& error) { return error.nonfinite > 0 ? kInfinity : error.relative; }
+const ErrorOf& Judged(const OutputError& output) {
+  return output.has_recorded ? output.recorded : output.again;
+}
+bool IsExact(const OutputError& output) {
+  return Size(Judged(output)) <= kRoundings * Epsilon(output.dtype);
+}
+const OutputError* Worst(const ReplayedCall& call) {
+  const auto worse = [](const OutputError& a, const OutputError& b) {
+    return Size(Judged(a)) < Size(Judged(b));
+  };
+  const auto found = std::max_element(call.outputs.begin(), call.outputs.end(), worse);
+  return found == call.outputs.end() ? nullptr : &*found;
+}
+const OutputError* At(const ReplayedCall& call, std::string_view place) {
+  for (const OutputError& output : call.outputs) {
+    if (output.place == place) return &output;
+  }
+  return nullptr;
+}
+
+std::string Described(const OutputError& output) {
+  const ErrorOf& error = Judged(output);
+  if (error.nonfinite > 0) {
+    return fmt::format("{} element{} NaN or infinite where float64 is not, or the reverse",
+                       error.nonfinite, error.nonfinite == 1 ? " is" : "s are");
+  }
+  return fmt::format("off by {:.2g} relative, {:.2g} at most", error.relative, error.max_abs);
+}
+
+NearerVerdict OneSide(const ReplayedCall& call) {
+  const OutputError& worst = *Worst(call);
+  if (!worst.has_recorded) {
+    return {Nearer::kUnknown,
+            fmt::format("executed here, {} is {}; the dump has no elements of the recorded result, "
+                        "so nothing is said of it",
+                        worst.place, Described(worst))};
+  }
+  if (IsExact(worst)) {
+    return {Nearer::kTarget, fmt::format("the recorded result is as exact as {} allows: {} is {}",
+                                         worst.dtype, worst.place, Described(worst))};
+  }
+  const bool same = worst.recorded_unlike_again == 0;
+  return {Nearer::kNeither,
+          fmt::format("the recorded result is far from float64: {} is {}; executed here, the call "
+                      "{}",
+                      worst.place, Described(worst),
+                      same ? "gives the same bits" : "does not give this result")};
+}
+
+template <typename Visit>
+void ForEachNumber(OutputError* o, const Visit& visit) {
+  for (ErrorOf* error : {&o->recorded, &o->again})
+    visit(&error->max_abs), visit(&error->relative), visit(&error->ulp);
+}
+
+}  // namespace
+
+Result<OutputError> MeasureOutput(std::string place, const TensorView* recorded,
+                                  const TensorView& again, const TensorView& exact) {
+  OutputError output{.place = std::move(place), .count = again.numel()};
+  output.dtype = DTypeShortName(again.dtype);
+  MSPROBE_ASSIGN_OR_RETURN(const kernels::Diff here, kernels::ComputeDiff(again, exact));
+  output.again = ErrorFrom(here);
+  if (recorded == nullptr) return output;
+  output.dtype = DTypeShortName(recorded->dtype);
+  MSPROBE_ASSIGN_OR_RETURN(const kernels::Diff there, kernels::ComputeDiff(*recorded, exact));
+  MSPROBE_ASSIGN_OR_RETURN(const kernels::Diff both, kernels::ComputeDiff(*recorded, again));
+  output.recorded = ErrorFrom(there);
+  output.has_recorded = true;
+  output.recorded_unlike_again = both.unequal;
+  return output;
+}
+
+std::string ToLine(const ReplayedCall& call) {
+  std::string line = "[";
+  const auto text = [&](std::string_view value) {
+    if (line.size() > 1) line += ", ";
+    AppendJsonString(&line, value);
+  };
+  text(call.name), text(call.why), text(call.note), text(call.made ? "made" : "");
+  for (const OutputError& output : call.outputs) {
+    text(output.place), text(output.dtype), text(output.has_recorded ? "recorded" : "");
+    for (const int64_t count : {output.count, output.recorded_unlike_again,
+                                output.recorded.nonfinite, output.again.nonfinite})
+      text(std::to_string(count));
+    OutputError copy = output;
+    ForEachNumber(&copy, [&](const double* value) { text(fmt::format("{}", *value)); });
+  }
+  return line + "]";
+}
+
+Result<ReplayedCall> ReplayedCallFromLine(std::string_view line) {
+  constexpr std::string_view kWhere = "a worker's answer";
+  constexpr size_t kHead = 4, kOutput = 13;
+  formats::JsonCursor json(line);
+  std::vector<std::string> texts;
+  for (json.BeginArray(); json.NextItem();) {
+    formats::JsonText read;
+    if (!json.String(&read)) break;
+    formats::AppendJsonText(&texts.emplace_back(), read);
+  }
+  if (json.failed()) return json.Error(kWhere);
+  if (texts.size() < kHead || (texts.size() - kHead) % kOutput != 0) {
+    return InvalidDump(kWhere)
+        .Expected("4 texts, and 13 for each output")
+        .Found(std::to_string(texts.size()));
+  }
+  ReplayedCall call{.name = texts[0], .why = texts[1], .note = texts[2], .made = !texts[3].empty()};
+  for (size_t i = kHead; i < texts.size(); i += kOutput) {
+    OutputError& output = call.outputs.emplace_back();
+    output.place = texts[i], output.dtype = texts[i + 1];
+    output.has_recorded = !texts[i + 2].empty();
+    size_t at = i + 3;
+    for (int64_t* count : {&output.count, &output.recorded_unlike_again, &output.recorded.nonfinite,
+                           &output.again.nonfinite})
+      *count = std::strtoll(texts[at++].c_str(), nullptr, 10);
+    ForEachNumber(&output,
+                  [&](double* value) { *value = std::strtod(texts[at++].c_str(), nullptr); });
+  }
+  return call;
+}
+
+NearerVerdict WhichIsNearer(const ReplayedCall& target, const ReplayedCall* golden) {
+  for (const ReplayedCall* call : {&target, golden}) {
+    if (call == nullptr || (call->why.empty() && !call->outputs.empty())) continue;
+    return {Nearer::kUnknown,
+            call->why.empty() ? "the call has no result that can be compared" : call->why};
+  }
+  if (golden == nullptr) return OneSide(target);
+  const OutputError *t = Worst(target), *g = Worst(*golden);
+  // The output that is worst on either side, on both.
+  if (Size(Judged(*g)) > Size(Judged(*t))) {
+    const OutputError* same = At(target, g->place);
+    if (same != nullptr) t = same;
+  } else {
+    const OutputError* same = At(*golden, t->place);
+    if (same != nullptr) g = same;
+  }
+  if (!t->has_recorded || !g->has_recorded) {
+    return {Nearer::kUnknown,
+            fmt::format("the {} has no elements of the recorded result: record with task tensor to "
+                        "see which side is nearer",
+                        t->has_recorded ? "golden" : "target")};
+  }
+  const std::string numbers =
+      fmt::format("of {} the target is {}, the golden {}", t->place, Described(*t), Described(*g));
+  const double a = Size(Judged(*t)), b = Size(Judged(*g));
+  if (IsExact(*t) && IsExact(*g)) {
+    return {Nearer::kBoth,
+            fmt::format("both sides are as exact as {} allows: {}", t->dtype, numbers)};
+  }
+  if (a == b || (a < kFactor * b && b < kFactor * a)) {
+    return {IsExact(*t) || IsExact(*g) ? Nearer::kBoth : Nearer::kNeither,
+            "both sides are equally far from float64: " + numbers};
+  }
+  const bool is_target = a < b;
+  const double small = std::min(a, b), large = std::max(a, b);
+  const std::string times = small > 0 && std::isfinite(large)
+                                ? fmt::format("{:.3g} times nearer", large / small)
+                                : "nearer";
+  return {
+      is_target ? Nearer::kTarget : Nearer::kGolden,
+      fmt::format("the {} is {} to float64: {}", is_target ? "target" : "golden", times, numbers)};
+}
+
+}  // namespace msprobe::isolation
