@@ -9,6 +9,7 @@
 
 namespace msprobe::cli {
 
+std::unique_ptr<Verb> MakeBisectVerb();
 std::unique_ptr<Verb> MakeDeterminismVerb();
 std::unique_ptr<Verb> MakeReplayVerb();
 

@@ -37,6 +37,7 @@ std::vector<std::unique_ptr<Verb>> AllVerbs() {
   verbs.push_back(MakeRecoverVerb());
   verbs.push_back(MakeSelfcheckVerb());
   verbs.push_back(MakeReplayVerb());
+  verbs.push_back(MakeBisectVerb());
   verbs.push_back(MakeDeterminismVerb());
   verbs.push_back(MakeCompletionVerb());
   verbs.push_back(MakeVersionVerb());

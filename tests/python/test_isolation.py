@@ -1,6 +1,7 @@
-"""`msprobe replay`, and flags of `compare`: on recorded trainings."""
+"""`msprobe replay` and `bisect`, and flags of `compare`: on recorded trainings."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -118,6 +119,46 @@ def test_replay_lists_candidates_and_takes_lines(said, runs):
     line = lines.index("        return self.b(h).softmax(-1)") + 1
     assert "Functional.linear.1" in said("replay", "right_t", f"train.py:{line}", code=2)
     assert 'no "nosuch" among' in said("replay", "right_t", "nosuch", code=2)
+
+
+def test_bisect_writes_the_next_configuration(said, runs):
+    out = runs / "by_hand"
+    text = said("bisect", "wrong", "right", "-o", out, code=1)
+    assert "RECORD MORE" in text and "train.py:" in text
+    config = json.loads((out / "round1" / "config.json").read_text())
+    assert config["task"] == "tensor" and config["tensor"]["list"][0].startswith("Tensor.__")
+    assert "name a new folder" in said("bisect", "wrong", "right", "-o", out, code=2)
+    assert "NOTHING TO NARROW" in said("bisect", "right", "right", "-o", runs / "none")
+    assert not os.path.exists(runs / "none")
+
+
+def test_bisect_records_until_nothing_narrows(said, runs):
+    python, train = sys.executable, runs / "train.py"
+    for words in ("right_0 L0", "wrong_0 L0 wrong"):
+        subprocess.run([python, train, *words.split()], cwd=runs, check=True, capture_output=True)
+    before = {path: path.stat().st_mtime_ns for path in (runs / "wrong_0").rglob("*")}
+    flags = ["-o", runs / "rounds", "--run", f"{python} {train} unused wrong"]
+    flags += ["--golden-run", f"{python} {train} unused", "--format", "json"]
+    report = json.loads(said("bisect", "wrong_0", "right_0", *flags))
+    names = [each["name"] for each in report["rounds"]]
+    assert names[0].startswith("Module.") and names[-1].startswith("Tensor.__"), names
+    assert [each["narrower"] for each in report["rounds"]][-1] is False
+    assert 2 < len(names) <= 4
+    assert not (runs / "unused").exists(), "the configuration is ours"
+    assert before == {path: path.stat().st_mtime_ns for path in (runs / "wrong_0").rglob("*")}
+    last = report["rounds"][-1]
+    replayed = said("replay", last["target"], names[-1], last["golden"])
+    assert "msprobe replay, Tensor.__" in replayed
+
+
+def test_bisect_says_what_is_missing(said, runs):
+    assert "belong together" in said("bisect", "wrong", "right", "--run", "true", code=2)
+    flags = ("--run", "exit 3", "--golden-run", "true")
+    error = said("bisect", "wrong", "right", "-o", runs / "failed", *flags, code=2)
+    assert "the target's run ended with exit code 3" in error
+    flags = ("--run", "true", "--golden-run", "true")
+    error = said("bisect", "wrong", "right", "-o", runs / "silent", *flags, code=2)
+    assert "a recording of the target's run" in error
 
 
 def test_exact_needs_no_memory_flag(said, runs):

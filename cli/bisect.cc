@@ -1,0 +1,235 @@
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "cli/compare_inputs.h"
+#include "cli/isolation_verbs.h"
+#include "cli/observed_run.h"
+#include "cli/program.h"
+#include "cli/replay_flags.h"
+#include "engine/base/file.h"
+#include "engine/base/text.h"
+#include "engine/compare/compare.h"
+#include "engine/dump/read/reader.h"
+#include "engine/isolation/next_recording.h"
+
+namespace msprobe::cli {
+namespace {
+
+using isolation::NextRecording;
+
+constexpr size_t kOutputLines = 20;
+
+// What one comparison of two runs says.
+struct Round {
+  std::string target, golden;  // paths of the two dumps of the answer
+  int step = -1;
+  compare::FirstDivergence first;
+  std::string culprit;
+  NextRecording next;
+};
+
+class Bisect : public Verb {
+ public:
+  std::string_view name() const override { return "bisect"; }
+  std::string_view summary() const override {
+    return "write the next, narrower configuration to record, or record with it";
+  }
+  void AddFlags(Flags& flags) override {
+    flags
+        .Text("target", &target_,
+              "the run under test: dump.json, rank folder, step folder or dump_path")
+        .TypeName("PATH")
+        .Required();
+    flags.Text("golden", &golden_, "the trusted run, the same kind of path")
+        .TypeName("PATH")
+        .Required();
+    flags
+        .Text("-o,--output_path", &output_,
+              "folder for round1/config.json and the dumps of later rounds")
+        .TypeName("FOLDER")
+        .ShowDefault();
+    flags
+        .Text("--run", &run_,
+              "a line for the shell that makes the target's run, 'python train.py': it is run with "
+              "the new configuration")
+        .TypeName("COMMAND");
+    flags.Text("--golden-run", &golden_run_, "the same for the golden's run").TypeName("COMMAND");
+    flags.Number("--rounds", &rounds_, "the most rounds").Positive().ShowDefault();
+    flags.Text("--format", &format_, "what is printed").OneOf({"table", "json"});
+    flags.Footer(
+        "Programs get the configuration by MSPROBE_CONFIG and MSPROBE_DUMP_PATH, which "
+        "PrecisionDebugger "
+        "reads in\nplace of its arguments. Only the folder of -o is written.\n"
+        "Exit code: 0 the runs agree, or the answer is as narrow as it gets; 1 a further recording "
+        "says more;\n2 an error.");
+  }
+
+  Result<int> Run(Console& out) override {
+    if (run_.empty() != golden_run_.empty()) {
+      return InvalidArgument("--run and --golden-run belong together")
+          .Expected("both: a narrower recording of one side has no partner on the other")
+          .Hint("without them, record both runs with the configuration that is written");
+    }
+    std::string target = target_, golden = golden_;
+    for (int64_t round = 1;; ++round) {
+      out.Progress("round {}: comparing {} with {}", round, target, golden);
+      MSPROBE_ASSIGN_OR_RETURN(Round found, CompareRuns(target, golden));
+      history_.push_back(std::move(found));
+      const Round& now = history_.back();
+      folder_ = JoinPath(output_, fmt::format("round{}", round));
+      if (now.next.narrower) {
+        config_ = JoinPath(folder_, "config.json");
+        if (Exists(folder_)) {
+          return InvalidArgument("-o")
+              .Expected("a folder without the rounds of an earlier bisection")
+              .Found(folder_)
+              .Hint("name a new folder; nothing was removed");
+        }
+        MSPROBE_RETURN_IF_ERROR(MakeDirectories(folder_));
+        MSPROBE_RETURN_IF_ERROR(WriteFileAtomically(config_, now.next.config));
+      }
+      // Another culprit on narrower data is no progress either, once it has been seen.
+      const bool stuck = IsSeen(now);
+      if (!now.next.narrower || stuck || run_.empty() || round > rounds_) {
+        out.ClearProgress();
+        format_ == "json" ? PrintJson(out) : PrintTable(stuck, out);
+        return now.next.narrower && !stuck ? kExitDiffers : kExitOk;
+      }
+      target = JoinPath(folder_, "target"), golden = JoinPath(folder_, "golden");
+      MSPROBE_RETURN_IF_ERROR(Record("target", run_, target, round, out));
+      MSPROBE_RETURN_IF_ERROR(Record("golden", golden_run_, golden, round, out));
+    }
+  }
+
+ private:
+  bool IsSeen(const Round& now) const {
+    for (size_t i = 0; i + 1 < history_.size(); ++i) {
+      if (history_[i].culprit == now.culprit && history_[i].next.config == now.next.config)
+        return true;
+    }
+    return false;
+  }
+
+  // The first step and rank with a divergence, or the first one where there is none.
+  static Result<Round> CompareRuns(const std::string& target, const std::string& golden) {
+    MSPROBE_ASSIGN_OR_RETURN(const PairedDumps paired, PairDumps(target, golden, {.common = true}));
+    std::optional<Round> first;
+    for (const DumpPair& pair : paired.pairs) {
+      MSPROBE_ASSIGN_OR_RETURN(Dump of_target, dump::ReadDump(pair.target));
+      MSPROBE_ASSIGN_OR_RETURN(Dump of_golden, dump::ReadDump(pair.golden));
+      MSPROBE_ASSIGN_OR_RETURN(const compare::Comparison c,
+                               compare::Compare(std::move(of_target), std::move(of_golden), {}));
+      Round round{.target = pair.target, .golden = pair.golden, .first = c.first};
+      round.step = pair.step >= 0 ? pair.step : StepOf(pair.target);
+      round.next = isolation::NextOf(c, round.step);
+      round.culprit = round.next.culprit;
+      const bool found = c.first.pair >= 0;
+      if (found || !first) first = std::move(round);
+      if (found) break;
+    }
+    return *std::move(first);
+  }
+
+  // Of ".../step3/rank0/dump.json": 3; -1.
+  static int StepOf(const std::string& path) {
+    const size_t at = path.rfind("step");
+    if (at == path.npos || (at > 0 && path[at - 1] != '/')) return -1;
+    int step = -1;
+    for (size_t i = at + 4; i < path.size() && path[i] >= '0' && path[i] <= '9'; ++i)
+      step = (step < 0 ? 0 : step) * 10 + (path[i] - '0');
+    return step;
+  }
+
+  Status Record(std::string_view side, const std::string& command, const std::string& dump,
+                int64_t round, Console& out) {
+    out.Progress("round {}: running the {}: {}", round, side, command);
+    const std::string log = JoinPath(folder_, fmt::format("{}.txt", side));
+    MSPROBE_ASSIGN_OR_RETURN(
+        const int code, RunProgram({"/bin/sh", "-c", command}, log,
+                                   {{"MSPROBE_CONFIG", config_}, {"MSPROBE_DUMP_PATH", dump}}));
+    if (code != 0) {
+      return Unsupported(fmt::format("round {}: the {}'s run {}", round, side, HowItEnded(code)))
+          .At(log)
+          .Found(LastLines(log, kOutputLines))
+          .Hint(fmt::format("what is done stays in {}", output_));
+    }
+    if (Exists(dump)) return Status::Ok();
+    return NotFound(dump)
+        .Expected(fmt::format("a recording of the {}'s run", side))
+        .Hint("the program must construct a PrecisionDebugger, start() and stop() it");
+  }
+
+  void PrintTable(bool stuck, Console& out) const {
+    const Round& last = history_.back();
+    const bool agree = last.culprit.empty() && history_.size() == 1;
+    out.Print("msprobe bisect: {}\n", agree                          ? "NOTHING TO NARROW"
+                                      : last.next.narrower && !stuck ? "RECORD MORE"
+                                                                     : "AS NARROW AS IT GETS");
+    for (size_t i = 0; i < history_.size(); ++i) {
+      const Round& round = history_[i];
+      out.Print(
+          "  round {}   {}{}\n", i + 1,
+          round.step >= 0 && !round.culprit.empty() ? fmt::format("step {}, ", round.step) : "",
+          round.culprit.empty() ? "no first divergence" : MakePrintable(round.culprit));
+      if (round.culprit.empty()) continue;
+      const auto line = [&](std::string_view text) {
+        if (!text.empty()) out.Print("            {}\n", MakePrintable(text));
+      };
+      line(round.first.source_line);
+      line(round.first.caller_line);
+      line(round.first.why);
+      out.Print("  why       {}\n", MakePrintable(round.next.why));
+    }
+    if (last.culprit.empty() && history_.size() > 1) {
+      out.Print(
+          "  note      the narrower recording shows no divergence: the runs of this round do "
+          "not have it; msprobe determinism says whether the program repeats\n");
+    }
+    if (last.next.narrower && !stuck) {
+      out.Print("  written   {}\n", MakePrintable(config_));
+      if (run_.empty()) {
+        out.Print(
+            "  next      MSPROBE_CONFIG={} MSPROBE_DUMP_PATH={}/target python train.py; the "
+            "golden alike; then msprobe bisect {}/target {}/golden -o FOLDER\n",
+            config_, folder_, folder_, folder_);
+      }
+    } else if (const std::string call = CallOf(last.culprit); !call.empty()) {
+      out.Print("  next      msprobe replay {} {} {}\n", MakePrintable(last.target),
+                MakePrintable(call), MakePrintable(last.golden));
+    }
+  }
+
+  // "Functional.linear.0" of "Functional.linear.0.backward"; "" for modules.
+  static std::string CallOf(const std::string& entry) {
+    for (const std::string_view direction : {".forward", ".backward"}) {
+      if (entry.ends_with(direction)) return entry.substr(0, entry.size() - direction.size());
+    }
+    return "";
+  }
+
+  void PrintJson(Console& out) const {
+    std::string json = "{\"rounds\": [";
+    for (const Round& round : history_) {
+      json += fmt::format(
+          "{}\n  {{\"target\": {}, \"golden\": {}, \"step\": {}, \"name\": {}, \"source_line\": "
+          "{}, "
+          "\"why\": {}, \"narrower\": {}, \"next\": {}}}",
+          &round == history_.data() ? "" : ",", QuotedJson(round.target), QuotedJson(round.golden),
+          round.step, QuotedJson(round.culprit), QuotedJson(round.first.source_line),
+          QuotedJson(round.first.why), JsonBool(round.next.narrower), QuotedJson(round.next.why));
+    }
+    out.Write(json + fmt::format("],\n\"config\": {}}}\n", QuotedJson(config_)));
+  }
+
+  std::string target_, golden_, output_ = "./bisect", run_, golden_run_, format_ = "table";
+  std::string folder_, config_;
+  int64_t rounds_ = 4;
+  std::vector<Round> history_;
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> MakeBisectVerb() { return std::make_unique<Bisect>(); }
+
+}  // namespace msprobe::cli
