@@ -11,6 +11,7 @@
 #include "cli/compare_inputs.h"
 #include "cli/compare_output.h"
 #include "cli/dump_flags.h"
+#include "cli/explain_flag.h"
 #include "cli/mapping_flags.h"
 #include "cli/rank_flags.h"
 #include "cli/report_flags.h"
@@ -20,6 +21,7 @@
 #include "engine/base/threads.h"
 #include "engine/checkpoint/compare_checkpoints.h"
 #include "engine/compare/measure/measure_tensors.h"
+#include "engine/compare/repeat_spread.h"
 #include "engine/dump/read/reader.h"
 
 namespace msprobe::cli {
@@ -59,6 +61,12 @@ class CompareVerb : public Verb {
                  "bits decide: a difference within rounding differs. The default when both runs "
                  "have the same environment and make the same calls");
     flags.Switch("--tolerant", &tolerant_, "differences within rounding are always noise");
+    flags
+        .Texts(
+            "--noise", &repeats_,
+            "dumps of other runs of the golden's code: what differs between them is noise, value "
+            "by value")
+        .TypeName("PATH");
     flags.Switch("--allow-nothing-compared", &allow_nothing_,
                  "no error if no value has a partner and a number on both sides");
     flags.Group("Names that differ on purpose");
@@ -88,6 +96,7 @@ class CompareVerb : public Verb {
         checkpoints ? PairCheckpoints() : PairDumps(target_, golden_, selection));
     const std::vector<DumpPair>& pairs = paired.pairs;
     MSPROBE_RETURN_IF_ERROR(CheckFlagsOf(pairs.size(), checkpoints));
+    MSPROBE_RETURN_IF_ERROR(PairRepeats(pairs));
     CompareOutput output(
         {.target = target_,
          .golden = golden_,
@@ -122,11 +131,13 @@ class CompareVerb : public Verb {
                              }});
         const Result<compare::Comparison> comparison = ComparePair(i, pairs[i], &budget, output);
         if (budget.exceeded() && part < memory) return false;
+        if (comparison.ok()) explain_.Look(i, *comparison);
         output.Add(i, comparison);
         return true;
       });
     }
     MSPROBE_RETURN_IF_ERROR(output.Finish());
+    MSPROBE_RETURN_IF_ERROR(explain_.Print(out));
     if (!output.complete()) return kExitError;
     if (!allow_nothing_) MSPROBE_RETURN_IF_ERROR(output.CheckSomethingWasJudged());
     const bool agrees = !exit_code_ || output.agrees();
@@ -197,6 +208,7 @@ class CompareVerb : public Verb {
     flags.Switch("--advisor", &advisor_, "also write advisor_TIME.txt about the first failing row");
     flags.Switch("--diff_analyze", &diff_analyze_,
                  "also write diff_analyze_TIME.json: where each rank first differs");
+    explain_.Add(flags);
     reports_.AddFiles(flags);
     flags.Switch("--is_print_compare_log", &log_rows_,
                  "log the verdict of each row on standard error");
@@ -205,8 +217,16 @@ class CompareVerb : public Verb {
   // What is wrong with the flags, whatever they name.
   Status CheckFlags() const {
     if (output_.empty()) return InvalidArgument("-o is empty").Hint("name a folder");
+    if (tolerant_ && !repeats_.empty()) {
+      return InvalidArgument("--noise and --tolerant exclude each other")
+          .Hint("leave --tolerant out: what the repeats show decides");
+    }
     if (exact_ && tolerant_)
       return InvalidArgument("--exact and --tolerant exclude each other").Hint("pass one of them");
+    if (explain_.given() && format_ != "table") {
+      return InvalidArgument(fmt::format("--explain cannot be combined with --format {}", format_))
+          .Hint("the chain is text: leave --format out");
+    }
     if (half_cosine_ && generation_ != "hooks" && generation_ != "ptdbg-0.1") {
       return InvalidArgument(fmt::format("--half-cosine cannot be combined with --table-format {}",
                                          generation_))
@@ -243,6 +263,10 @@ class CompareVerb : public Verb {
   Result<PairedDumps> PairCheckpoints() const {
     if (options_.same_shapes || dumps_.no_files()) {
       return Unsupported("--match-shapes and --no-tensor-files apply to dumps, not to checkpoints")
+          .Hint("leave the flag out");
+    }
+    if (!repeats_.empty() || explain_.given()) {
+      return Unsupported("--noise and --explain apply to dumps, not to checkpoints")
           .Hint("leave the flag out");
     }
     if (ranks_.given()) {
@@ -309,9 +333,10 @@ class CompareVerb : public Verb {
       const size_t rows = std::min(target.leaves.size(), golden.leaves.size());
       MSPROBE_RETURN_IF_ERROR(memory->Take(pair.target, rows * compare::kMemoryOfTensorRow));
     }
+    MSPROBE_ASSIGN_OR_RETURN(std::deque<Dump> repeats, ReadRepeats(index, memory));
     LimitTensors(memory->left(), &options);
-    Result<compare::Comparison> comparison =
-        compare::Compare(std::move(target), std::move(golden), options);
+    Result<compare::Comparison> comparison = compare::CompareWithRepeats(
+        std::move(target), std::move(golden), options, std::move(repeats));
     if (comparison.ok()) {
       // A value without a partner has a row of its own: there may be more rows than were estimated.
       const size_t leaves = comparison->target.leaves.size() + comparison->golden.leaves.size();
@@ -324,6 +349,33 @@ class CompareVerb : public Verb {
         comparison->not_observed.push_back("the resulting pairs of names are in " + *saved);
     }
     return comparison;
+  }
+
+  // The repeats that belong to the golden of a pair.
+  Status PairRepeats(const std::vector<DumpPair>& pairs) {
+    repeats_of_.resize(pairs.size());
+    for (const std::string& path : repeats_) {
+      MSPROBE_ASSIGN_OR_RETURN(const PairOptions selection, ranks_.Options());
+      PairOptions common = selection;
+      common.common = true;
+      MSPROBE_ASSIGN_OR_RETURN(const PairedDumps found, PairDumps(path, golden_, common));
+      for (const DumpPair& repeat : found.pairs) {
+        for (size_t i = 0; i < pairs.size(); ++i) {
+          if (pairs[i].golden == repeat.golden) repeats_of_[i].push_back(repeat.target);
+        }
+      }
+    }
+    return Status::Ok();
+  }
+
+  Result<std::deque<Dump>> ReadRepeats(size_t index, MemoryBudget* memory) const {
+    std::deque<Dump> repeats;
+    if (repeats_.empty()) return repeats;
+    for (const std::string& path : repeats_of_[index]) {
+      MSPROBE_ASSIGN_OR_RETURN(Dump repeat, dump::ReadDump(path, memory));
+      repeats.push_back(std::move(repeat));
+    }
+    return repeats;
   }
 
   // The options of a pair, which show how many bytes of its tensors are compared.
@@ -363,6 +415,9 @@ class CompareVerb : public Verb {
   bool no_stacks_ = false, highlight_ = false, advisor_ = false, half_cosine_ = false;
   bool allow_nothing_ = false;
   DumpFlags dumps_;
+  ExplainFlag explain_;
+  std::vector<std::string> repeats_;
+  std::vector<std::vector<std::string>> repeats_of_;  // of each pair
   bool xlsx_ = false, diff_analyze_ = false, exit_code_ = false, log_rows_ = false, fuzzy_ = false;
   RankFlags ranks_;
   ReportFlags reports_;

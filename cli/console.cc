@@ -8,6 +8,7 @@
 #include <cstring>
 #include <string>
 
+#include "cli/hyperlinks.h"
 #include "engine/base/text.h"
 
 namespace msprobe::cli {
@@ -65,7 +66,12 @@ Console::~Console() {
 }
 
 void Console::Write(std::string_view text) {
-  buffer_ += text;
+  // Links are for the same terminals as colours.
+  if (colors_) {
+    buffer_ += LinkPlaces(text);
+  } else {
+    buffer_ += text;
+  }
   if (buffer_.size() > (1u << 16)) (void)Flush();  // an error is kept for the next Flush()
 }
 

@@ -24,6 +24,7 @@
 #include "engine/compare/measure/uncounted_values.h"
 #include "engine/compare/measure/unwritten.h"
 #include "engine/compare/model/record_keys.h"
+#include "engine/compare/repeat_spread.h"
 
 namespace msprobe::compare {
 namespace {
@@ -160,6 +161,11 @@ void ForgiveGradientOrder(Comparison* c) {
 }  // namespace
 
 Result<Comparison> Compare(Dump target, Dump golden, const CompareOptions& options) {
+  return CompareWithRepeats(std::move(target), std::move(golden), options, {});
+}
+
+Result<Comparison> CompareWithRepeats(Dump target, Dump golden, const CompareOptions& options,
+                                      std::deque<Dump> repeats) {
   if (!(options.tolerance >= 0)) {
     return InvalidArgument()
         .Expected("a tolerance of 0 or more")
@@ -184,8 +190,11 @@ Result<Comparison> Compare(Dump target, Dump golden, const CompareOptions& optio
   c.rows = std::move(aligned.rows);
   c.forward_of = std::move(aligned.forward_of);
   MeasureRows(options, &c);
-  c.exact = WhyBitsDecide(options, c);
+  const RepeatSpread spread = RepeatSpread::Measure(options, std::move(repeats), &c);
+  // Measured noise goes before bits: the repeats have the environment of the golden, too.
+  if (spread.empty() || options.exactness == Exactness::kExact) c.exact = WhyBitsDecide(options, c);
   if (!c.exact.empty()) JudgeByBits(&c);
+  if (c.exact.empty()) spread.Judge(&c);
   JudgeDTypeArguments(&c);
   ForgiveOverwritten(&c);
   ForgiveOtherForms(&c);
@@ -196,11 +205,12 @@ Result<Comparison> Compare(Dump target, Dump golden, const CompareOptions& optio
   ForgiveGradientOrder(&c);
   ForgiveUnwritten(&c);
   ClassifyCalls(&c);
-  if (ForgiveGrownRounding(&c)) {
+  if (spread.empty() && ForgiveGrownRounding(&c)) {
     GiveOneVerdictToEachTensor(&c);
     ClassifyCalls(&c);
   }
   FindFirstDivergence(&c);
+  c.first.why += spread.Sentence(c, c.first.row);
   FindFirstBits(&c);
   CompareRunStarts(&c);
   NoteWhatWasNotObserved(&c);

@@ -1,4 +1,4 @@
-"""`msprobe replay` and `bisect`, and flags of `compare`: on recorded trainings."""
+"""`msprobe replay` and `bisect`, and `compare --noise` and `--explain`: on recorded trainings."""
 
 import json
 import os
@@ -159,6 +159,31 @@ def test_bisect_says_what_is_missing(said, runs):
     flags = ("--run", "true", "--golden-run", "true")
     error = said("bisect", "wrong", "right", "-o", runs / "silent", *flags, code=2)
     assert "a recording of the target's run" in error
+
+
+@pytest.mark.parametrize("kind", ["", "_t"])
+def test_noise_of_repeats(said, kind):
+    flags = ("--no-stacks", "-o", "out")
+    text = said("compare", f"wrong{kind}", f"right{kind}", "--noise", f"right{kind}", *flags)
+    assert "1 repeat of the golden has the same bits" in " ".join(text.replace("|", " ").split())
+    text = said("compare", f"right{kind}", f"right{kind}", "--noise", f"wrong{kind}", *flags)
+    assert "EQUAL" in text
+    # What the repeat differs by is noise.
+    text = said("compare", f"wrong{kind}", f"right{kind}", "--noise", f"wrong{kind}", *flags)
+    assert "No divergence" in text, text
+
+
+def test_the_chain_to_the_loss(said):
+    text = said("compare", "wrong", "right", "-o", "out", "--explain", "loss")
+    chain = text[text.index("THE WAY TO Tensor.sum.0.forward") :]
+    assert "Functional.linear.1.forward  (by input)" in chain and "train.py:" in chain
+    assert "\x1b" not in text, "no links in a pipe"
+    text = said("compare", "right", "right", "-o", "out", "--explain", "loss")
+    assert "agrees in both runs" in text
+    error = said("compare", "wrong", "right", "-o", "out", "--explain", "nosuch", code=2)
+    assert 'no "nosuch"' in error
+    error = said("compare", "wrong", "right", "--explain", "loss", "--format", "json", code=2)
+    assert "leave --format out" in error
 
 
 def test_exact_needs_no_memory_flag(said, runs):
