@@ -46,8 +46,8 @@ class Fault(Case):
     """A culprit, and where it has to be found.
 
     `api` (with `module`) or a line is right: `api` is a regular expression of the API's name
-    without its number, `module` one of the path of the innermost module around it, "" outside of all
-    modules; `line` is a text that one line of the program's file contains, the line that the target
+    without its number, `module` one of the path of the innermost module around it, "" outside of
+    all modules; `line` is a text that one line of the program's file contains, which the target
     lacks. Level L0 has to name `module_only`, or `module` if it is empty. `update`: the fault is in
     the update of the weights, which L0 does not record: it has to say that they differ.
     """
@@ -123,24 +123,18 @@ def program_file(case: Case) -> Path:
 
 
 def true_lines(case: Fault) -> set[str]:
-    """The places file.py:LINE that a report may name."""
+    """The places folder/file.py:LINE that a report may name."""
     lines, first = inspect.getsourcelines(case.edit)
-    file = Path(inspect.getfile(case.edit)).name
-    places = {
-        f"{file}:{first + index}"
-        for index, text in enumerate(lines)
-        if text.rstrip().endswith("# here")
-    }
+    file = f"cases/{Path(inspect.getfile(case.edit)).name}"
+    marked = (index for index, text in enumerate(lines) if text.rstrip().endswith("# here"))
+    places = {f"{file}:{first + index}" for index in marked}
     if case.line:
         path = program_file(case)
-        found = [
-            number
-            for number, text in enumerate(path.read_text().splitlines(), 1)
-            if case.line in text
-        ]
+        program = enumerate(path.read_text().splitlines(), 1)
+        found = [number for number, text in program if case.line in text]
         if len(found) != 1:
             raise ValueError(f"{case.name}: {len(found)} lines of {path.name} have {case.line!r}")
-        places.add(f"{path.name}:{found[0]}")
+        places.add(f"models/{path.name}:{found[0]}")
     return places
 
 

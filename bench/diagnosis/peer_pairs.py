@@ -60,9 +60,9 @@ def _place_of(rank: Path, name: str) -> dict:
 
 
 def _line(frame: str) -> str:
-    """`File /a/gpt.py, line 12, in forward, ...` -> `gpt.py:12`."""
+    """`File /a/models/gpt.py, line 12, in forward, ...` -> `/a/models/gpt.py:12`."""
     words = frame.split(",")
-    return f"{Path(words[0].removeprefix('File ')).name}:{words[1].removeprefix(' line ').strip()}"
+    return f"{words[0].removeprefix('File ')}:{words[1].removeprefix(' line ').strip()}"
 
 
 def _score(peer, each, kind, target, golden) -> scoring.Score:

@@ -79,6 +79,8 @@ def measure(cases, modes, options):
                     target = recordings.target(each, kind, level)
                     golden = recordings.golden(each, kind, level)
                     reports, spent = scoring.compare(options.msprobe, target, golden)
+                    if isinstance(each, case.Harmless) and not recordings.alike(target, golden):
+                        raise RuntimeError("the two sides do not train alike: it is not harmless")
                 except RuntimeError as error:
                     failed.append(f"{each.name}, {kind}, {level}: {error}")
                     continue

@@ -52,7 +52,20 @@ def compare(msprobe: str, target: Path, golden: Path):
         for step, ranks in answer.get("steps", {"0": answer}).items()
         for rank, report in ranks["ranks"].items()
     ]
+    ranks = {rank for _, rank, _ in reports}
+    if len(ranks) > 1:
+        first = named_rank(msprobe, target, golden)
+        reports.sort(key=lambda each: (int(each[0]), each[1] != first))
     return reports, seconds
+
+
+def named_rank(msprobe: str, target: Path, golden: Path) -> str | None:
+    """The rank of the headline: the JSON has an answer for each rank, the screen has one."""
+    with tempfile.TemporaryDirectory() as out:
+        command = [msprobe, "compare", target, golden, "-o", out]
+        text = subprocess.run(command, capture_output=True, text=True).stdout
+    found = re.search(r"^FIRST DIVERGENCE .*?rank (\d+),", text, re.MULTILINE)
+    return found[1] if found else None
 
 
 def blaming(reports) -> list:
@@ -76,11 +89,8 @@ def _in_module(pattern: str, path: str | None) -> bool:
 
 
 def _path_of(divergence) -> str:
-    """The path of the module around an API: "blocks.0.mlp (MLP)" -> "blocks.0.mlp"."""
-    text = divergence["module"] or ""
-    return re.sub(r"^(module\.)+", "", text.rsplit(" (", 1)[0]).replace(
-        "module", "", text == "module"
-    )
+    """The path of the module around an API: "module.up (Linear)" -> "up"."""
+    return re.sub(r"^(module\.)+", "", (divergence["module"] or "").rsplit(" (", 1)[0])
 
 
 def names_place(fault: case.Fault, level: str, divergence, report) -> bool:
@@ -90,7 +100,8 @@ def names_place(fault: case.Fault, level: str, divergence, report) -> bool:
     lines = " ".join(str(divergence[key]) for key in ("source_line", "caller_line"))
     if any(re.search(rf"\b{re.escape(place)}\b", lines) for place in case.true_lines(fault)):
         return True
-    inside = not fault.module or _in_module(fault.module, _path_of(divergence))
+    paths = [case.module_path(name) for name in names] + [_path_of(divergence)]
+    inside = not fault.module or any(_in_module(fault.module, path) for path in paths)
     return (
         bool(fault.api) and inside and any(re.fullmatch(fault.api, case.api_of(n)) for n in names)
     )

@@ -129,10 +129,14 @@ def types_not_added(bert):
     bert.Embeddings = Embeddings
 
 
-@fault("bert", api=r"Functional.linear", module="head.decoder")
+@fault(
+    "bert",
+    api=r"Functional.linear|Module.head.decoder.Linear|Module.embeddings.words.Embedding",
+    module=r"head.decoder|embeddings.words",
+)
 def tied_weights_untied(bert):
-    """The decoder has a copy of the weights of the words: the values agree, the gradient of the
-    words lacks the part of the decoder; the update is the first that both agree not on."""
+    """The decoder has a copy of the weights of the words: the values agree, the gradient of each
+    lacks the part of the other."""
 
     class Head(bert.Head):
         def tie(self, words):
@@ -294,8 +298,10 @@ def layers_in_an_encoder(bert):
     class Bert(bert.Bert):
         def __init__(self):
             super().__init__()
+            head = self.head
             self.encoder = Encoder(self.layers)
-            del self.layers
+            del self.layers, self.head
+            self.head = head  # behind the layers, as it was: weights are drawn in this order
 
         def forward(self, tokens, types, valid):
             x = self.embeddings(tokens, types)

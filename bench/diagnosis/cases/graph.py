@@ -11,9 +11,15 @@ def slope(graph):
     graph.SLOPE = 0.01
 
 
-@fault("graph", module="first", line="weights = softmax_of_edges(self.scores(x, edges)")
+@fault(
+    "graph",
+    module="first",
+    api="Tensor.expand_as",
+    line="weights = softmax_of_edges(self.scores(x, edges)",
+)
 def softmax_over_sources(graph):
-    """The weights add up to one over the edges that leave a node."""
+    """The weights add up to one over the edges that leave a node; the first recorded call that gets
+    the wrong index is expand_as."""
 
     class Attention(graph.Attention):
         def forward(self, x, edges):

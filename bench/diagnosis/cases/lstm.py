@@ -107,7 +107,8 @@ def directions_exchanged(lstm):
 
 @fault(
     "lstm",
-    module="left",
+    module=r"left|left.cell.outer",
+    api="Functional.linear",
     line="new, kept = self.cell(x[:, time]",
     module_only=r"left.cell(.outer)?",
 )

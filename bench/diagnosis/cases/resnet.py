@@ -223,10 +223,11 @@ def nested_layers(resnet):
     class ResNet(resnet.ResNet):
         def __init__(self):
             super().__init__()
-            self.stages = nn.ModuleDict(
-                {"one": nn.Sequential(self.layers[0]), "two": nn.Sequential(self.layers[1])}
-            )
-            del self.layers
+            head, layers = self.head, self.layers
+            del self.layers, self.head
+            stages = {"one": nn.Sequential(layers[0]), "two": nn.Sequential(layers[1])}
+            self.stages = nn.ModuleDict(stages)
+            self.head = head
 
         def forward(self, pictures):
             x = F.relu(self.norm(self.stem(pictures)))
