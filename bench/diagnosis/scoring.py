@@ -96,7 +96,7 @@ def _path_of(divergence) -> str:
 def names_place(fault: case.Fault, level: str, divergence, report) -> bool:
     names = [name for name in (divergence["target_name"], divergence["golden_name"]) if name]
     if level == "L0":
-        return _names_module(fault, names, report)
+        return _names_module(fault, names, divergence, report)
     lines = " ".join(str(divergence[key]) for key in ("source_line", "caller_line"))
     if any(re.search(rf"\b{re.escape(place)}\b", lines) for place in case.true_lines(fault)):
         return True
@@ -107,10 +107,16 @@ def names_place(fault: case.Fault, level: str, divergence, report) -> bool:
     )
 
 
-def _names_module(fault, names, report) -> bool:
+def _begins_with_other_weights(divergence, report) -> bool:
+    """A parameter is wrong before its first use: the update of the step before is to blame."""
+    row = (divergence["worst"] or {}).get("target_row") or ""
+    return ".parameters." in row or report["beginning"]["weights"] is not None
+
+
+def _names_module(fault, names, divergence, report) -> bool:
     """Level L0 sees modules only: the innermost module that contains the place."""
     if fault.update:
-        return report["beginning"]["weights"] is not None
+        return _begins_with_other_weights(divergence, report)
     paths = [case.module_path(name) for name in names]
     wanted = fault.module_only or fault.module
     if wanted:
