@@ -54,6 +54,7 @@ def write_config(folder: Path, options) -> Path:
         config["risk_level"] = "ALL"
     else:
         config["optimizer"] = options.optimizer == "recorded"
+        config["reuse"] = options.reuse == "on"
     path = folder / "config.json"
     path.write_text(json.dumps(config))
     return path
@@ -204,6 +205,7 @@ def main():
         default="plain",
         help="SGD; AdamW; AdamW with entries of its steps",
     )
+    parser.add_argument("--reuse", choices=("on", "off"), default="on")
     parser.add_argument("--pairs", type=int, default=20)
     parser.add_argument("--scratch", help="where the dumps go (default: the temporary folder)")
     parser.add_argument("--rank", type=int, default=0, help=argparse.SUPPRESS)

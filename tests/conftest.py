@@ -11,6 +11,9 @@ from hypothesis import settings
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "examples"))
 
+# Numbers of tensors of any size are used again (test_reuse.py), not only of large ones.
+os.environ.setdefault("MSPROBE_REUSE_BYTES", "1")
+
 # Hypothesis: the same examples on every machine, and no deadline, because tests assert no times.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")

@@ -21,6 +21,7 @@ torch_module = torch.nn.modules.module
 FEATURES = {
     "torch.compile": hasattr(torch, "compile"),
     "torch.func": hasattr(torch, "func"),
+    "untyped storages": hasattr(torch.Tensor, "untyped_storage"),
     "float8": hasattr(torch, "float8_e4m3fn"),
     "uint16, uint32, uint64": hasattr(torch, "uint64"),
     "jagged tensors": hasattr(torch, "jagged"),

@@ -92,6 +92,7 @@ class ConfigReader {
     if (key == "extra_info") return ReadBool(At(member), value, &config_.extra_info);
     if (key == "async_dump") return ReadBool(At(member), value, &config_.async_dump);
     if (key == "enable_dataloader") return ReadBool(At(member), value, &config_.enable_dataloader);
+    if (key == "reuse") return ReadBool(At(member), value, &config_.reuse);
     if (key == "optimizer") return ReadBool(At(member), value, &config_.optimizer);
     if (key == "dump_enable") return ReadBool(At(member), value, &config_.dump_enable.emplace());
     if (key == "is_deterministic")

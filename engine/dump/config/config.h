@@ -61,6 +61,7 @@ struct Config {
   std::optional<int64_t> seed;             // set, or the next one set: the front seeds once
   std::optional<bool> is_deterministic;
   bool enable_dataloader = false;  // the front starts and stops with each batch
+  bool reuse = true;               // a tensor that has not changed is not read again
   bool optimizer = true;           // steps of optimizers are calls (tasks statistics, tensor)
   std::vector<std::string> custom_op_namespaces = {"_C_ascend"};  // of torch.ops
 

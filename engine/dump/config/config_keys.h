@@ -24,6 +24,7 @@ inline constexpr std::string_view kTopKeys[] = {"task",
                                                 "is_deterministic",
                                                 "enable_dataloader",
                                                 "optimizer",
+                                                "reuse",
                                                 "dump_enable",
                                                 "custom_op_namespaces",
                                                 "$schema"};

@@ -38,6 +38,11 @@ void ForEachGradientCount(C& c, Visit&& visit) {
   visit("missing", c.gradients_missing);
 }
 template <typename C, typename Visit>
+void ForEachSavedRead(C& c, Visit&& visit) {
+  visit("tensors", c.reads_saved);
+  visit("bytes", c.bytes_saved);
+}
+template <typename C, typename Visit>
 void ForEachSaveCount(C& c, Visit&& visit) {
   visit("recorded", c.saves);
   visit("refused", c.saves_refused);
@@ -98,15 +103,17 @@ int64_t Coverage::not_observed_count() const {
 }
 
 std::string CoverageJson(const Coverage& coverage) {
-  Counts apis, modules, gradients, saves, operations;
+  Counts apis, modules, gradients, reads, saves, operations;
   ForEachCallCount(coverage.apis, apis);
   ForEachCallCount(coverage.modules, modules);
   ForEachGradientCount(coverage, gradients);
+  ForEachSavedRead(coverage, reads);
   ForEachSaveCount(coverage, saves);
   ForEachOperationCount(coverage, operations);
   std::string json = fmt::format(
       "{{\n\"schema\": \"{}\",\n\"apis\": {{{}}},\n\"modules\": {{{}}},\n\"gradients\": {{{}}},\n",
       kSchema, apis.text(), modules.text(), gradients.text());
+  if (coverage.reads_saved > 0) json += fmt::format("\"reads_saved\": {{{}}},\n", reads.text());
   if (coverage.saves + coverage.saves_refused > 0)
     json += fmt::format("\"saves\": {{{}}},\n", saves.text());
   json += coverage.counted ? fmt::format("\"operations\": {{{}, \"not_observed\": {}}},\n",
@@ -143,6 +150,7 @@ Result<Coverage> ReadCoverage(const std::string& path) {
   ForEachCallCount(coverage.apis, CountReader(root.Find("apis")));
   ForEachCallCount(coverage.modules, CountReader(root.Find("modules")));
   ForEachGradientCount(coverage, CountReader(root.Find("gradients")));
+  ForEachSavedRead(coverage, CountReader(root.Find("reads_saved")));
   ForEachSaveCount(coverage, CountReader(root.Find("saves")));
   const formats::JsonValue* operations = root.Find("operations");
   coverage.counted = operations != nullptr && operations->kind == formats::JsonValue::Kind::kObject;

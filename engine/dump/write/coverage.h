@@ -41,6 +41,9 @@ struct Coverage {
   int64_t gradients_ignored = 0;  // left out by the task or the configuration
   int64_t gradients_missing = 0;  // expected, but they never came
 
+  // Tensors that were recorded without being read again ("reuse"), and their bytes.
+  int64_t reads_saved = 0, bytes_saved = 0;
+
   // Level debug, where gradients are those of saved values.
   int64_t saves = 0, saves_refused = 0;  // values given to save(), and those it cannot record
 

@@ -70,6 +70,8 @@ void Collector::ApplyConfig(bool goes_on) {
   run_.options.for_pkl = config.pkl.has_value();
   // Other tasks need a tensor's numbers before the call goes on.
   run_.options.unwritten = &run_.unwritten;
+  run_.known.Forget();
+  run_.options.known = config.reuse ? &run_.known : nullptr;
   run_.options.device = config.task == Task::kStatistics ? &run_.device : nullptr;
   apis_.ApplyRules();
 }
@@ -178,6 +180,7 @@ Status Collector::Stop() {
   StopCalls();
   api_calls_.FlushCollectives();
   run_.unwritten.Clear();
+  run_.known.Forget();  // what runs now is not observed
   Interposer::Remove();
   // After a fault, too: asking the dispatcher costs time at each operation.
   DispatchCount::Remove();
@@ -223,6 +226,7 @@ void Collector::Step() {
   free_benchmark_.EndStep();
   if (run_.session->configured() != configured_) ApplyConfig();
   run_.coverage.NewStep();
+  run_.known.NewStep();
 }
 
 void Collector::SayEnd() {
@@ -239,6 +243,8 @@ void Collector::WriteCoverage() {
   if (free_benchmark_.on()) return;
   dump::Coverage coverage =
       run_.coverage.Stop([this](std::string_view name) { return apis_.Lists(name); });
+  coverage.reads_saved = run_.known.saved().reads;
+  coverage.bytes_saved = run_.known.saved().bytes;
   if (run_.session->config().level == Level::kDebug)
     coverage.why_not_counted = "level debug records what save() is given";
   run_.session->WriteBeside(dump::kCoverageFile, dump::CoverageJson(coverage));

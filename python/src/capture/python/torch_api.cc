@@ -47,6 +47,17 @@ TorchApi::Transforms FindTransforms() {
           .disable = found[6].release()};
 }
 
+// What tells which memory a tensor shows. Versions before 2.0 lack some of it: then nothing is told.
+void LoadStorages() {
+  PyTypeObject* storage = FindType("torch._C", {"StorageBase"});
+  if (storage != nullptr && api.version.Load(api.tensor_base, "_version") &&
+      api.is_inference.Load(api.tensor_base, "is_inference") &&
+      api.untyped_storage.Load(api.tensor_base, "untyped_storage") &&
+      api.storage_address.Load(storage, "_cdata") && api.storage_weak.Load(storage, "_weak_ref") &&
+      api.storage_resizable.Load(storage, "resizable"))
+    api.free_storage_weak = Find("torch._C", {"StorageBase", "_free_weak_ref"}).release();
+}
+
 }  // namespace
 
 bool FastGetter::Load(PyTypeObject* type, const char* name) {
@@ -111,6 +122,7 @@ Status TorchApi::Load() {
                "we do not know")
         .Hint("use a PyTorch release from 1.13 on");
   }
+  LoadStorages();
   if (PyRef capsule = Find("torch", {"Tensor", "__dlpack_c_exchange_api__"});
       capsule && PyCapsule_CheckExact(capsule.get())) {
     auto* table = static_cast<dlpack::ExchangeApi*>(

@@ -102,6 +102,12 @@ struct TorchApi {
   Transforms transforms;
   FastGetter requires_grad, grad_fn, output_number, grad;
   FastMethod is_neg, is_conj;
+  // Which memory a tensor shows, and how often it was written; usable when tells_storages() (from PyTorch 2.0 on).
+  FastGetter version, storage_address;  // Tensor._version; UntypedStorage._cdata
+  FastMethod is_inference, untyped_storage, storage_weak;
+  FastMethod
+      storage_resizable;  // UntypedStorage.resizable: false for memory that PyTorch does not own
+  PyObject* free_storage_weak = nullptr;    // UntypedStorage._free_weak_ref
   dlpack::ExchangeApi* exchange = nullptr;  // null: PyTorch before 2.9, attributes are used
 
   bool IsTensor(PyObject* object) const { return PyObject_TypeCheck(object, tensor_base); }
@@ -109,6 +115,7 @@ struct TorchApi {
   bool IsPlainTensor(PyObject* object) const {
     return Py_TYPE(object) == tensor || Py_TYPE(object) == parameter;
   }
+  bool tells_storages() const { return free_storage_weak != nullptr; }
   // A tensor without data, which stands for another tensor while a compiler traces.
   bool IsTracing(PyObject* object) const {
     return (fake_tensor && PyObject_TypeCheck(object, fake_tensor)) ||

@@ -14,6 +14,7 @@
 #include "capture/recording/counter_names.h"
 #include "capture/recording/coverage_counter.h"
 #include "capture/values/device_stats.h"
+#include "capture/values/known_numbers.h"
 #include "capture/values/unwritten_memory.h"
 #include "capture/values/value_writer.h"
 #include "engine/dump/session/session.h"
@@ -28,6 +29,7 @@ struct Recording {
   CoverageCounter coverage;
   DeviceStats device;
   UnwrittenMemory unwritten;
+  KnownNumbers known;                                // of the step
   bool apis_wanted = false, modules_wanted = false;  // by the level
   bool optimizers_wanted = false;                    // by level, task and the key "optimizer"
   bool sees_calls = false;                           // from Collector::Start to StopCalls

@@ -6,6 +6,7 @@
 #include "capture/values/device_stats.h"
 #include "capture/values/distributed_tensor.h"
 #include "capture/values/framework_tensor.h"
+#include "capture/values/known_numbers.h"
 #include "capture/values/numpy_array.h"
 #include "capture/values/tensor_access.h"
 #include "capture/values/unwritten_memory.h"
@@ -39,6 +40,34 @@ std::optional<kernels::RestStats> MeasureRest(const TensorView& view, const kern
       view, [&](ThreadPool* pool) { return kernels::ComputeRestStats(view, stats, pool); });
 }
 
+// The numbers that `options` ask for, by reading the tensor.
+KnownNumbers::Numbers ReadNumbers(const TensorView& view, const ValueOptions& options) {
+  KnownNumbers::Numbers numbers{.stats = MeasureTensor(view, options.numbers
+                                                                 ? options.summary.checksum
+                                                                 : kernels::Checksum::kNone)};
+  if (options.numbers && options.summary.statistics && !options.for_pkl)
+    numbers.rest = MeasureRest(view, numbers.stats);
+  return numbers;
+}
+
+// The same without reading the tensor where its numbers are known.
+KnownNumbers::Numbers NumbersOf(const TensorAccess& access, const ValueOptions& options) {
+  const TensorView& view = access.view();
+  if (options.known == nullptr || access.resolved() != nullptr || options.slicer != nullptr)
+    return ReadNumbers(view, options);
+  KnownNumbers::Key key;
+  const KnownNumbers::Numbers* known = options.known->Find(access.holder(), view, &key);
+  if (known != nullptr) return *known;
+  KnownNumbers::Numbers numbers = ReadNumbers(view, options);
+  options.known->Keep(key, access.holder(), numbers);
+  return numbers;
+}
+
+template <typename Access>
+KnownNumbers::Numbers NumbersOf(const Access& access, const ValueOptions& options) {
+  return ReadNumbers(access.view(), options);
+}
+
 // Fills all members of a TensorValue but `file`, from a TensorAccess or NumpyArray. `ticket`: the
 // number under which a device delivers the statistics; -1: they are computed here.
 template <typename Access>
@@ -67,11 +96,12 @@ void Describe(const Access& access, const ValueOptions& options, EntryStyle styl
   if (!options.for_pkl && view.strides != nullptr && !view.IsContiguous())
     value->strides.assign(view.strides, view.strides + view.ndim);
   if (options.numbers) value->checksum = options.summary.checksum;
-  value->stats = MeasureTensor(view, value->checksum);
+  KnownNumbers::Numbers numbers = NumbersOf(access, options);
+  value->stats = numbers.stats;
+  value->rest = numbers.rest;
   value->numbers = TensorValue::Numbers::kHere;
   value->element_type = view.dtype;
   const kernels::Stats& stats = value->stats;
-  if (value->with_statistics && !options.for_pkl) value->rest = MeasureRest(view, stats);
   if (style.locate && stats.nan + stats.pos_inf + stats.neg_inf > 0)
     value->first_nonfinite = kernels::FirstNonfinite(view);
 }

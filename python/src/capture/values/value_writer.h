@@ -28,6 +28,7 @@ class ThreadPool;
 namespace msprobe::capture {
 
 class DeviceStats;
+class KnownNumbers;
 class UnwrittenMemory;
 
 // How much of a tensor is read.
@@ -66,6 +67,8 @@ struct ValueOptions {
   DeviceStats* device = nullptr;
   // Tells which tensors show memory that nobody has written; null: not asked.
   UnwrittenMemory* unwritten = nullptr;
+  // Keeps the numbers of tensors that were read; null: each tensor is read each time.
+  KnownNumbers* known = nullptr;
   // Selects the part of each tensor that is recorded; null: the whole tensor.
   const dump::Slicer* slicer = nullptr;
   // Called for each readable tensor of an entry whose tensors are stored. Returns false when the

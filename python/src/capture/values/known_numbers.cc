@@ -1,0 +1,193 @@
+#include "capture/values/known_numbers.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <iterator>
+
+#include "capture/python/py_ref.h"
+#include "capture/python/torch_api.h"
+#include "engine/kernels/line_sample.h"
+
+namespace msprobe::capture {
+namespace {
+
+int64_t Integer(PyObject* number) {  // takes the reference; -1: there is none
+  const PyRef keep = PyRef::Steal(number);
+  const int64_t value = keep ? PyLong_AsLongLong(keep.get()) : -1;
+  ClearError();
+  return value;
+}
+
+uintptr_t Address(PyObject* number) {
+  const PyRef keep = PyRef::Steal(number);
+  void* value = keep ? PyLong_AsVoidPtr(keep.get()) : nullptr;
+  ClearError();
+  return reinterpret_cast<uintptr_t>(value);
+}
+
+// -1: nothing counts the changes of this tensor.
+int64_t VersionOf(PyObject* tensor) {
+  const TorchApi& torch = TorchApi::Get();
+  const PyRef inference = PyRef::Steal(torch.is_inference(tensor));
+  if (inference.get() == Py_False) return Integer(torch.version(tensor));
+  ClearError();
+  return -1;
+}
+
+// 0: row-major. Another number for each other order of elements that fill one range of memory without gaps. nullopt:
+// there are gaps, or elements that share memory.
+std::optional<uint64_t> LayoutOf(const TensorView& view) {
+  if (view.IsContiguous()) return 0;
+  constexpr int kMostDims = 8;
+  if (view.ndim > kMostDims) return std::nullopt;
+  std::array<int, kMostDims> order;
+  int dims = 0;
+  uint64_t layout = 1469598103934665603;
+  for (int i = 0; i < view.ndim; ++i) {
+    if (view.shape[i] != 1) order[static_cast<size_t>(dims++)] = i;
+    for (const int64_t number : {view.shape[i], view.strides[i]})
+      layout = (layout ^ static_cast<uint64_t>(number)) * 1099511628211;
+  }
+  std::sort(order.begin(), order.begin() + dims,
+            [&](int a, int b) { return view.strides[a] < view.strides[b]; });
+  int64_t stride = 1;
+  for (int i = 0; i < dims; ++i) {
+    const int dim = order[static_cast<size_t>(i)];
+    if (view.strides[dim] != stride) return std::nullopt;
+    stride *= view.shape[dim];
+  }
+  return layout | 1;
+}
+
+bool SameTensor(const KnownNumbers::Key& a, const KnownNumbers::Key& b) {
+  return a.data == b.data && a.count == b.count && a.dtype == b.dtype && a.layout == b.layout;
+}
+
+}  // namespace
+
+size_t KnownNumbers::FewestBytes() {
+  static const size_t fewest = [] {
+    const char* wanted = std::getenv("MSPROBE_REUSE_BYTES");
+    return wanted != nullptr ? std::strtoull(wanted, nullptr, 10) : size_t{1} << 16;
+  }();
+  return fewest;
+}
+
+const KnownNumbers::Numbers* KnownNumbers::Find(PyObject* tensor, const TensorView& view,
+                                                Key* key) {
+  const TorchApi& torch = TorchApi::Get();
+  if (!torch.tells_storages() || !torch.IsPlainTensor(tensor)) return nullptr;
+  const int64_t count = view.numel();
+  const auto data = reinterpret_cast<uintptr_t>(view.data);
+  const auto bytes = static_cast<size_t>(count) * DTypeSize(view.dtype);
+  auto at = At(data);
+  if (bytes < FewestBytes()) {
+    // A small part of a known tensor: a version that has moved on says that the whole may be another.
+    if (at != storages_.end() && VersionOf(tensor) != at->second.version)
+      at->second.entries.clear();
+    return nullptr;
+  }
+  const std::optional<uint64_t> layout = LayoutOf(view);
+  const int64_t version = VersionOf(tensor);
+  if (version < 0) return nullptr;
+  const PyRef storage = PyRef::Steal(torch.untyped_storage(tensor));
+  if (!storage) ClearError();
+  const uintptr_t identity = storage ? Address(torch.storage_address(storage.get())) : 0;
+  if (identity == 0) return nullptr;
+  if (at != storages_.end() && at->second.identity != identity) at = Erase(at);
+  const bool is_known = at != storages_.end() && at->second.identity == identity;
+  if (is_known && at->second.distrusted) return nullptr;
+  if (is_known && at->second.version != version) {
+    at->second.entries.clear();
+    at->second.version = version;
+  }
+  if (!layout) return nullptr;
+  *key = {.keep = true,
+          .storage = identity,
+          .data = data,
+          .count = count,
+          .version = version,
+          .layout = *layout,
+          .dtype = view.dtype,
+          .bytes = bytes};
+  if (is_known) {
+    for (const Entry& entry : at->second.entries) {
+      if (!SameTensor(entry.key, *key)) continue;
+      if (entry.sample == kernels::SampleLines(view.data, bytes)) {
+        ++saved_.reads;
+        saved_.bytes += static_cast<int64_t>(bytes);
+        return &entry.numbers;
+      }
+      at->second.distrusted = true;
+      at->second.entries.clear();
+      key->keep = false;
+      return nullptr;
+    }
+  }
+  if (!Enter(*key, storage.get())) key->keep = false;
+  return nullptr;
+}
+
+void KnownNumbers::Keep(const Key& key, PyObject* tensor, const Numbers& numbers) {
+  if (!key.keep || VersionOf(tensor) != key.version) return;
+  // Another thread may have run while the tensor was read.
+  const auto at = At(key.data);
+  if (at == storages_.end() || at->second.identity != key.storage ||
+      at->second.version != key.version || at->second.distrusted)
+    return;
+  // The tensor has just been read: its lines are in the cache.
+  const void* data = reinterpret_cast<const void*>(key.data);
+  at->second.entries.push_back({key, kernels::SampleLines(data, key.bytes), numbers});
+}
+
+bool KnownNumbers::Enter(const Key& key, PyObject* storage) {
+  if (storages_.size() >= kMostStorages) Forget();
+  const uintptr_t end = key.data + key.bytes;
+  // What lies there and belongs to another storage was freed.
+  auto at = storages_.lower_bound(key.data);
+  if (at != storages_.begin() && std::prev(at)->second.end > key.data) --at;
+  Storage joined{.identity = key.storage, .end = end, .version = key.version};
+  uintptr_t first = key.data;
+  while (at != storages_.end() && at->first < end) {
+    Storage& old = at->second;
+    if (old.identity == key.storage) {  // parts of one storage become one
+      first = std::min(first, at->first);
+      joined.end = std::max(joined.end, old.end);
+      joined.distrusted = joined.distrusted || old.distrusted;
+      if (old.version == key.version)
+        std::move(old.entries.begin(), old.entries.end(), std::back_inserter(joined.entries));
+    }
+    at = Erase(at);
+  }
+  joined.weak = TorchApi::Get().storage_weak(storage);
+  if (joined.weak == nullptr) {
+    ClearError();
+    return false;
+  }
+  const PyRef resizable = PyRef::Steal(TorchApi::Get().storage_resizable(storage));
+  if (!resizable) ClearError();
+  joined.distrusted = joined.distrusted || resizable.get() != Py_True;
+  return !storages_.emplace(first, std::move(joined)).first->second.distrusted;
+}
+
+KnownNumbers::Storages::iterator KnownNumbers::At(uintptr_t address) {
+  auto found = storages_.upper_bound(address);
+  if (found == storages_.begin()) return storages_.end();
+  --found;
+  return address < found->second.end ? found : storages_.end();
+}
+
+KnownNumbers::Storages::iterator KnownNumbers::Erase(Storages::iterator at) {
+  const PyRef weak = PyRef::Steal(at->second.weak);
+  const PyRef done =
+      PyRef::Steal(PyObject_CallOneArg(TorchApi::Get().free_storage_weak, weak.get()));
+  if (!done) ClearError();
+  return storages_.erase(at);
+}
+
+void KnownNumbers::Forget() {
+  for (auto at = storages_.begin(); at != storages_.end();) at = Erase(at);
+}
+
+}  // namespace msprobe::capture
