@@ -10,6 +10,7 @@
 #include "engine/base/text.h"
 #include "engine/checkpoint/compare_checkpoints.h"
 #include "engine/compare/judge/judge.h"
+#include "engine/compare/ranks/wrong_updates.h"
 #include "engine/compare/report/report_json.h"
 #include "engine/compare/report/report_ranks.h"
 #include "engine/compare/report/report_terminal.h"
@@ -296,6 +297,13 @@ void CompareOutput::PrintJson() {
                         inherited ? first_wrong_step : r.rounding_of_step);
         json.remove_prefix(1);
       }
+      if (r.wrong_update_after >= 0 && json.starts_with('{')) {
+        text += fmt::format("{{\n  \"wrong_update\": {{\"after_step\": {}, \"why\": ",
+                            r.wrong_update_after);
+        AppendJsonString(&text, r.first.why);
+        text += "},";
+        json.remove_prefix(1);
+      }
       text += json;
       continue;
     }
@@ -323,6 +331,7 @@ Status CompareOutput::WriteFilesOnAllPairs() {
 Status CompareOutput::Finish() {
   for (Kept& kept : kept_) results_.push_back(std::move(kept.result));
   compare::ForgiveCarriedRounding(results_);
+  compare::NameWrongUpdates(results_);
   if (results_.size() == 1 && !results_[0].failed.ok()) return results_[0].failed;
   // What was found may have taken hours: it is printed even if no file can be written.
   Status unwritten;

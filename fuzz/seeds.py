@@ -12,7 +12,7 @@ APART = b"\x1e"  # separates the files of one input
 
 CONFIGS = (
     b'{"task":"statistics","dump_path":"d","rank":[0,"1-3"],"step":["2","4-5"],"level":"mix",'
-    b'"extra_info":false,"risk_level":"CORE","async_dump":true,"dump_enable":true,"seed":7,'
+    b'"extra_info":false,"risk_level":"CORE","async_dump":true,"weights":"first_step","dump_enable":true,"seed":7,'
     b'"is_deterministic":false,"custom_op_namespaces":["mine"],"statistics":{"scope":'
     b'["Module.a.Linear.forward.0","Module.b.Linear.forward.0"],"list":["relu"],"data_mode":'
     b'["forward","input"],"data_mode_rule":"or","summary_mode":["md5","max","zero count"],'

@@ -190,6 +190,7 @@ Result<Comparison> CompareWithRepeats(Dump target, Dump golden, const CompareOpt
   c.rows = std::move(aligned.rows);
   c.forward_of = std::move(aligned.forward_of);
   MeasureRows(options, &c);
+  ForgiveUnrecordedChanges(&c);
   const RepeatSpread spread = RepeatSpread::Measure(options, std::move(repeats), &c);
   // Measured noise goes before bits: the repeats have the environment of the golden, too.
   if (spread.empty() || options.exactness == Exactness::kExact) c.exact = WhyBitsDecide(options, c);

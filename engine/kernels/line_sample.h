@@ -11,9 +11,9 @@ namespace msprobe::kernels {
 // a place that is the same in each call for the same size; the first and the last line of the range always. A write
 // that changes a whole part is always seen; a write of one element is seen once in `kLinesPerSample` times.
 //
-//   const uint64_t before = SampleLines(p, bytes);
+//   const uint64_t before = SampleLines(p, bytes_of_p);
 //   Train();
-//   if (SampleLines(p, bytes) != before) ReadAgain(p);
+//   if (SampleLines(p, bytes_of_p) != before) ReadAgain(p);
 uint64_t SampleLines(const void* begin, size_t bytes);
 
 inline constexpr size_t kLinesPerSample = 512;

@@ -90,6 +90,10 @@ class DumpBuilder {
   DumpBuilder& OutAt(std::string place, const Tensor& t) {
     return Add(t, Slot::kOutput, ".output." + place);
   }
+  // What the call changes and does not return: "input.1", "buffers.running_mean".
+  DumpBuilder& Changed(std::string place, const Tensor& t) {
+    return Add(t, Slot::kOutput, ".changed." + place);
+  }
   DumpBuilder& Parameter(std::string name, const Tensor& t) {
     return Add(t, Slot::kParameter, ".parameters." + name);
   }

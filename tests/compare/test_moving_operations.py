@@ -15,6 +15,14 @@ SOURCE = Path(__file__).resolve().parents[2] / "engine/compare/judge/moving_oper
 TABLE = re.search(r"kMovingOperations\[\] = \{(.*?)\};", SOURCE.read_text(), re.DOTALL)[1]
 NAMES = re.findall(r'"(\w+)"', TABLE)
 
+
+def assigned(x, y):
+    x = x.clone()
+    x[INDEX] = y[:3]
+    x[:, 1:3] = y[:, :2]
+    return x
+
+
 INDEX = torch.tensor([2, 0, 3])
 # How to call each operation with x and y of shape [4, 4]. Operations not listed: x.name().
 CALLS = {
@@ -26,11 +34,13 @@ CALLS = {
     "broadcast_tensors": lambda x, y: torch.broadcast_tensors(x[:1], y),
     "broadcast_to": lambda x, y: x[:1].broadcast_to(3, 4),
     "cat": lambda x, y: torch.cat([x, y], 1),
+    "channel_shuffle": lambda x, y: F.channel_shuffle(x.reshape(1, 4, 2, 2), 2),
     "chunk": lambda x, y: x.chunk(3),
     "column_stack": lambda x, y: torch.column_stack([x, y]),
     "concat": lambda x, y: torch.concat([x, y]),
     "concatenate": lambda x, y: torch.concatenate([x, y]),
     "copy": lambda x, y: torch.zeros(4, 4, dtype=x.dtype).copy_(x),
+    "diagonal_scatter": lambda x, y: x.diagonal_scatter(y[0]),
     "dsplit": lambda x, y: x.reshape(1, 4, 4).dsplit(2),
     "dstack": lambda x, y: torch.dstack([x, y]),
     "expand": lambda x, y: x[:1].expand(5, 4),
@@ -40,8 +50,11 @@ CALLS = {
     "getitem": lambda x, y: [x[INDEX], x[1:, ::2]],
     "hsplit": lambda x, y: x.hsplit(2),
     "hstack": lambda x, y: torch.hstack([x, y]),
+    "index_copy": lambda x, y: x.index_copy(0, INDEX, y[:3]),
+    "index_fill": lambda x, y: x.index_fill(0, INDEX, 0),
     "index_select": lambda x, y: x.index_select(1, INDEX),
     "masked_fill": lambda x, y: x.masked_fill(x.isfinite(), 0),
+    "masked_scatter": lambda x, y: x.masked_scatter(x.isfinite(), y),
     "masked_select": lambda x, y: x.masked_select(x.isfinite()),
     "moveaxis": lambda x, y: x.moveaxis(0, 1),
     "movedim": lambda x, y: x.movedim(0, 1),
@@ -56,6 +69,9 @@ CALLS = {
     "reshape_as": lambda x, y: x.reshape_as(y),
     "roll": lambda x, y: x.roll(3),
     "select": lambda x, y: x.select(0, 2),
+    "select_scatter": lambda x, y: x.select_scatter(y[0], 0, 2),
+    "setitem": lambda x, y: assigned(x, y),
+    "slice_scatter": lambda x, y: x.slice_scatter(y[:2], 0, 1, 3),
     "split": lambda x, y: x.split(3),
     "split_with_sizes": lambda x, y: x.split_with_sizes([1, 3]),
     "stack": lambda x, y: torch.stack([x, y]),

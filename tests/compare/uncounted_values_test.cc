@@ -47,6 +47,47 @@ TEST(Overwritten, AssignmentToAnIndexReturnsNothing) {
   EXPECT_EQ(c.first.pair, -1);
 }
 
+TEST(Overwritten, TheRestOfAnAssignmentDoesNotCountEither) {
+  DumpBuilder t, g;
+  t.Call("Tensor.__setitem__.0.forward").In(kOld).In(kNew).Changed("input.0", Scaled(kOld, 1));
+  g.Call("Tensor.__setitem__.0.forward").In(kOther).In(kNew).Changed("input.0", kOld);
+  const Comparison c = MustCompare(t.Take(), g.Take());
+  EXPECT_EQ(c.measures[2].reason, Reason::kOverwritten);
+  EXPECT_EQ(c.first.pair, -1);
+}
+
+TEST(Changed, ACallThatLeavesItsArgumentWrongIntroducesTheError) {
+  for (const char* name : {"Tensor.__setitem__.0.forward", "Functional.batch_norm.0.forward"}) {
+    DumpBuilder t, g;
+    t.Call(name).In(kOld).In(kNew).Out(kNew).Changed("input.0", Scaled(kOld, 1));
+    g.Call(name).In(kOld).In(kNew).Out(kNew).Changed("input.0", kOld);
+    const Comparison c = MustCompare(t.Take(), g.Take());
+    ASSERT_EQ(c.first.pair, 0) << name;
+    EXPECT_EQ(c.first.call_class, CallClass::kIntroduced) << name;
+    EXPECT_NE(c.first.why.find("changed.input.0"), std::string::npos) << c.first.why;
+  }
+}
+
+TEST(Changed, TheRoundingOfWhatIsAveragedIsNoError) {
+  // The mean of large numbers may be zero in theory.
+  DumpBuilder t, g;
+  const Tensor large = Numbers(1000, -1000, 0, 5000);
+  t.Call("Functional.batch_norm.0.forward").In(Scaled(large, 1e-7)).Out(kNew);
+  t.Changed("input.1", Numbers(2e-4, -1e-4, 0, 5e-4));
+  g.Call("Functional.batch_norm.0.forward").In(large).Out(kNew);
+  g.Changed("input.1", Numbers(1e-4, -1e-4, 0, 3e-4));
+  EXPECT_EQ(MustCompare(t.Take(), g.Take()).first.pair, -1);
+}
+
+TEST(Changed, DumpsWithoutSuchValuesAreComparedAsBefore) {
+  DumpBuilder t, g;
+  t.Call("Functional.batch_norm.0.forward").In(kOld).Out(kNew).Changed("input.1", kOld);
+  g.Call("Functional.batch_norm.0.forward").In(kOld).Out(kNew);
+  const Comparison c = MustCompare(t.Take(), g.Take());
+  EXPECT_EQ(c.classes[0], CallClass::kEqual);
+  EXPECT_EQ(c.measures[2].reason, Reason::kOneRecorded);
+}
+
 TEST(Overwritten, ItCountsWhereTheResultDiffersAndWhereNothingIsOverwritten) {
   const auto first = [](DumpBuilder& b, const Tensor& old) -> DumpBuilder& {
     return b.In(old).In(kNew);

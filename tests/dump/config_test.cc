@@ -43,6 +43,7 @@ TEST(LoadConfig, DefaultsWithoutAFile) {
   EXPECT_EQ(config->level, Level::kL1);
   EXPECT_EQ(config->dump_path, "./dump_path");
   EXPECT_TRUE(config->extra_info);
+  EXPECT_EQ(config->weights, WeightSteps::kEach);
   EXPECT_EQ(Wanted(config->data_mode), "fi fo bi bo");
   EXPECT_EQ(config->risk_level, RiskLevel::kAll);
   EXPECT_FALSE(config->async_dump || config->enable_dataloader || config->dump_enable ||
@@ -54,7 +55,7 @@ TEST(LoadConfig, DefaultsWithoutAFile) {
 TEST(LoadConfig, ReadsEveryKey) {
   TemporaryFolder folder;
   const Result<Config> config = LoadConfig(folder.Write("config.json", R"({
-    "task": "statistics", "dump_path": "/out", "rank": [0, "4-6"], "step": [2, "5", "5-6"], "level": "mix", "extra_info": false,
+    "task": "statistics", "dump_path": "/out", "rank": [0, "4-6"], "step": [2, "5", "5-6"], "level": "mix", "extra_info": false, "weights": "none",
     "statistics": {"scope": ["Functional.relu.0.forward", "Module.fc.Linear.forward.0"], "list": ["layers.3."],
                    "tensor_list": ["softmax"], "data_mode": ["forward", "input"], "summary_mode": "md5"},
     "tensor": {"scope": 7, "anything": [1]}, "free_benchmark": {"fuzz_device": "npu"}})"));
@@ -64,6 +65,7 @@ TEST(LoadConfig, ReadsEveryKey) {
   EXPECT_THAT(config->rank, ElementsAre(0, 4, 5, 6));
   EXPECT_THAT(config->step, ElementsAre(2, 5, 6));
   EXPECT_FALSE(config->extra_info);
+  EXPECT_EQ(config->weights, WeightSteps::kNone);
   EXPECT_THAT(config->scope,
               ElementsAre("Functional.relu.0.forward", "Module.fc.Linear.forward.0"));
   EXPECT_THAT(config->list, ElementsAre("layers.3."));
@@ -335,6 +337,8 @@ TEST(ParseConfig, WrongValues) {
         "{\"step\": [1000001]}",
         "{\"step\": [\"\"]}",
         "{\"extra_info\": 1}",
+        "{\"weights\": \"sometimes\"}",
+        "{\"weights\": true}",
         "{\"async_dump\": 1}",
         "{\"enable_dataloader\": \"yes\"}",
         "{\"dump_enable\": 0}",

@@ -34,13 +34,15 @@ def test_the_header_says_where_the_run_came_from(tmp_path):
     assert not {"host", "user", "path"} & provenance.keys()
 
 
-def test_weights_are_fingerprinted_once(tmp_path):
+def test_weights_are_recorded_when_each_step_begins(tmp_path):
     run_forked(record, tmp_path)
     weights = json.loads((tmp_path / "step0/rank/weights.json").read_text())
     names = ["0.weight", "0.bias", "1.weight", "1.bias", "1.running_mean", "1.running_var"]
     assert list(weights) == [*names, "1.num_batches_tracked"]
     assert all(len(weight["fp"]) == 11 for weight in weights.values())
-    assert not (tmp_path / "step1/rank/weights.json").exists()
+    later = json.loads((tmp_path / "step1/rank/weights.json").read_text())
+    differ = {name for name in later if later[name]["fp"] != weights[name]["fp"]}
+    assert differ == {"1.running_mean", "1.running_var", "1.num_batches_tracked"}
 
 
 def test_names_in_a_list_of_models_carry_its_place(tmp_path):

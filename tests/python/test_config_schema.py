@@ -30,7 +30,7 @@ GOOD = [
     '{"level": "L2", "acl_config": "acl.json"}',
     '{"level": "debug"}',
     '{"extra_info": false, "async_dump": true, "enable_dataloader": true, "dump_enable": false}',
-    '{"seed": 0, "is_deterministic": false}',
+    '{"seed": 0, "is_deterministic": false, "weights": "first_step"}',
     '{"seed": 4294967295}',
     '{"precision": "high", "risk_level": "CORE", "custom_op_namespaces": []}',
     '{"free_benchmark": {"x": 1}, "tensor": {"list": 7}}',

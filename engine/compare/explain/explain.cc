@@ -203,6 +203,7 @@ FirstDivergence ExplainIntroduced(const Comparison& c, int32_t p) {
   }
   f.why = fmt::format("{}{}; {}; {}", made_otherwise, DescribeEarlierCalls(c, before),
                       DescribeInputs(c, p, call), DescribeRow(c, f.row));
+  if (const std::string updates = DescribeUpdates(c, p); !updates.empty()) f.why += "; " + updates;
   f.advice = Advice(c, p, call);
   if (!RecordOf(c, p).is_module) return f;
   if (const std::string weight = OtherWeightInModule(c, p); !weight.empty()) {

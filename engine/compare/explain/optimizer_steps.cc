@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <unordered_map>
+#include <vector>
+
 #include "engine/compare/explain/evidence.h"
+#include "engine/compare/explain/update_pattern.h"
 #include "engine/compare/judge/operations.h"
 
 namespace msprobe::compare {
@@ -55,6 +59,36 @@ std::string DescribeHyperParameters(const Comparison& c, int32_t p) {
   }
   if (found > kMost) text += fmt::format("; {} more differ", found - kMost);
   return text;
+}
+
+std::string DescribeUpdates(const Comparison& c, int32_t p) {
+  constexpr std::string_view kBefore = "input.weights.", kAfter = "output.0.weights.";
+  const RecordPair& pair = c.pairs[p];
+  if (!pair.matched() || !IsOptimizerCall(c.target.records[pair.target].api)) return "";
+  std::unordered_map<std::string, uint32_t> before;  // name -> row
+  std::vector<WeightUpdate> updates;
+  for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
+    const Row& row = c.rows[i];
+    if (row.target < 0 || row.golden < 0) continue;
+    std::string_view label = LeafPath(c, static_cast<int32_t>(i));
+    if (label.starts_with(kBefore)) {
+      before.emplace(label.substr(kBefore.size()), i);
+    } else if (label.starts_with(kAfter)) {
+      label.remove_prefix(kAfter.size());
+      const auto was = before.find(std::string(label));
+      if (was == before.end()) continue;
+      const Leaf &t = c.target.leaves[row.target], &g = c.golden.leaves[row.golden];
+      const Row& old = c.rows[was->second];
+      updates.push_back({.name = std::string(label),
+                         .dimensions = static_cast<int>(t.shape.extents().size()),
+                         .wrong = c.measures[i].verdict == RowVerdict::kDiffers &&
+                                  c.measures[was->second].verdict != RowVerdict::kDiffers,
+                         .before = {c.target.leaves[old.target].norm_value,
+                                    c.golden.leaves[old.golden].norm_value},
+                         .after = {t.norm_value, g.norm_value}});
+    }
+  }
+  return DescribeWrongUpdates(updates);
 }
 
 }  // namespace msprobe::compare

@@ -153,6 +153,7 @@ double SummedMagnitude(const Dump& dump, const Record& call, const Leaf& output)
     }
   }
   if (a == nullptr) return 0;
+  if (IsChangedInPlace(output, record)) return largest;
   const auto rms = [&dump](const Leaf& leaf) {
     const LeafRest* rest = dump.RestOf(static_cast<int32_t>(&leaf - dump.leaves.data()));
     const double n = Elements(leaf), norm = rest != nullptr ? rest->norm : leaf.norm_value;

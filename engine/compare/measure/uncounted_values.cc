@@ -1,5 +1,6 @@
 #include "engine/compare/measure/uncounted_values.h"
 
+#include <algorithm>
 #include <string_view>
 
 #include "engine/compare/judge/operations.h"
@@ -45,7 +46,8 @@ bool IsFlag(const Comparison& c, const Row& row) {
          c.golden.leaves[row.golden].type == "bool";
 }
 
-// Whether there is a result and all of them agree. `x[index] = y` returns nothing.
+// Whether there is a result and all of them agree. `x[index] = y` returns nothing; what a call
+// leaves in its arguments is no result here.
 bool ResultsAgree(const Comparison& c, const RecordPair& pair) {
   bool any = c.golden.records[pair.golden].api.ends_with(".__setitem__");
   for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
@@ -53,6 +55,8 @@ bool ResultsAgree(const Comparison& c, const RecordPair& pair) {
     const Leaf& leaf = row.target >= 0 ? c.target.leaves[row.target] : c.golden.leaves[row.golden];
     if (leaf.slot != Slot::kOutput || leaf.kind != LeafKind::kTensor || IsNoneOnOneSide(c, row))
       continue;
+    const Dump& dump = row.target >= 0 ? c.target : c.golden;
+    if (IsChangedInPlace(leaf, dump.records[leaf.record])) continue;
     const RowVerdict verdict = c.measures[i].verdict;
     if (verdict != RowVerdict::kEqual && verdict != RowVerdict::kNoise) return false;
     any = true;
@@ -60,13 +64,50 @@ bool ResultsAgree(const Comparison& c, const RecordPair& pair) {
   return any;
 }
 
+// x of `x[index] = y` behind the call, where x differed before: what differs is what y left standing.
+void ForgiveRestOfOverwritten(const RecordPair& pair, Comparison* c) {
+  for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
+    const Row& row = c->rows[i];
+    Measure& m = c->measures[i];
+    if (m.verdict == RowVerdict::kEqual || row.target < 0 || row.golden < 0 ||
+        !IsChangedInPlace(c->golden.leaves[row.golden], c->golden.records[pair.golden]))
+      continue;
+    m.verdict = RowVerdict::kUnknown;
+    m.reason = Reason::kOverwritten;
+  }
+}
+
+bool RecordsChanges(const Dump& dump) {
+  return std::any_of(dump.leaves.begin(), dump.leaves.end(), [&](const Leaf& leaf) {
+    return IsChangedInPlace(leaf, dump.records[leaf.record]);
+  });
+}
+
 }  // namespace
+
+void ForgiveUnrecordedChanges(Comparison* c) {
+  int only_one = -1;  // whether one dump alone has such rows: not known yet
+  for (const RecordPair& pair : c->pairs) {
+    if (!pair.matched()) continue;
+    for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
+      const Row& row = c->rows[i];
+      if (row.target >= 0 && row.golden >= 0) continue;
+      const Dump& dump = row.target >= 0 ? c->target : c->golden;
+      const Leaf& leaf = dump.leaves[row.target >= 0 ? row.target : row.golden];
+      if (!IsChangedInPlace(leaf, dump.records[leaf.record])) continue;
+      if (only_one < 0) only_one = RecordsChanges(c->target) != RecordsChanges(c->golden);
+      if (only_one == 0) return;
+      c->measures[i].reason = Reason::kOneRecorded;
+    }
+  }
+}
 
 void ForgiveOverwritten(Comparison* c) {
   for (const RecordPair& pair : c->pairs) {
     if (!pair.matched()) continue;
     const Record& record = c->golden.records[pair.golden];
     if (record.direction != Direction::kForward || record.is_module) continue;
+    bool forgiven = false;
     for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
       const Row& row = c->rows[i];
       Measure& m = c->measures[i];
@@ -77,7 +118,9 @@ void ForgiveOverwritten(Comparison* c) {
       if (!ResultsAgree(*c, pair)) break;
       m.verdict = RowVerdict::kUnknown;
       m.reason = Reason::kOverwritten;
+      forgiven = true;
     }
+    if (forgiven) ForgiveRestOfOverwritten(pair, c);
   }
 }
 

@@ -12,11 +12,15 @@ namespace msprobe::compare {
 //
 // Rows that hold the old content of a destination become unknown with Reason::kOverwritten, where
 // all tensors that the call returns are equal or within rounding. Where one differs, the old
-// content may be the cause, and its rows keep their verdicts. `x[index] = y` returns nothing: what
-// is wrong in x is seen where x is read next.
+// content may be the cause, and its rows keep their verdicts. `x[index] = y` returns nothing: x
+// behind the call does not count either where x differed before it.
 //
 // The measures of all rows must be filled.
 void ForgiveOverwritten(Comparison* comparison);
+
+// What calls leave in arguments and buffers is recorded since msprobe 27. Where one dump has such
+// values and the other has none at all, their rows get Reason::kOneRecorded, which does not count.
+void ForgiveUnrecordedChanges(Comparison* comparison);
 
 // A mask may be a tensor of bool in one run and of float32 in the other, or None and a flag beside
 // it; a module may return its attention weights, or None for them.

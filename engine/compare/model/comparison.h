@@ -59,6 +59,8 @@ enum class Reason : uint8_t {
                      // ...); not counted against a run
   kOtherForm,        // unknown: passed in another form, and the results agree; not counted
   kOneFramework,     // unknown: only one of the two frameworks records it; not counted
+  kOneRecorded,      // unknown: only one of the two recordings has what calls change in place; not
+                     // counted
   kTransposed,       // any verdict: compared with the transpose of the golden's matrix
   kOverwritten,      // unknown: the old content of memory that the call overwrites; not counted
                      // against a run

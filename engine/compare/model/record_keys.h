@@ -60,6 +60,9 @@ std::string_view MappedApi(std::string_view api, const NameMapping* mapping);
 std::string_view BaseApi(std::string_view api);
 // The part of a leaf's name that belongs to the leaf: ".input.0" of "Torch.add.3.forward.input.0".
 std::string_view LeafSuffix(const Leaf& leaf, const Record& record);
+// Whether the leaf is what the call left in an argument or buffer that it does not return: the
+// running statistics of batch_norm, x of `x[index] = y` (ours only).
+bool IsChangedInPlace(const Leaf& leaf, const Record& record);
 // The leaf's place in its slot, the same in every dialect: "0" of "Torch.add.3.forward.input.0",
 // "Torch_add_3_forward_input.0" and, of a single result, "Torch_add_3_forward_output".
 std::string_view LeafPlace(const Leaf& leaf, const Record& record);

@@ -112,7 +112,9 @@ std::string Movement(const StepWeights::Weight& now, const Weights& before) {
                      moved(was->norm.golden, now.norm.golden));
 }
 
-std::string Cause(const StepOfRank& earlier) {
+}  // namespace
+
+std::string DescribeCause(const StepOfRank& earlier) {
   const StepWeights& w = *earlier.weights;
   if (w.optimizer_calls.empty()) {
     return "gradient clipping, the optimizer, its schedule, loading of weights or synchronisation, "
@@ -130,8 +132,6 @@ std::string Cause(const StepOfRank& earlier) {
       "and the weights behind them agree",
       calls);
 }
-
-}  // namespace
 
 StepWeights WeightsIn(const Comparison& c) {
   StepWeights w;
@@ -218,7 +218,8 @@ std::string DescribeBetweenSteps(const StepOfRank& earlier, const StepOfRank& la
   std::string text = fmt::format(
       "step {} agrees{}, and step {} begins with other weights: what changed them is between the "
       "steps. It is {}",
-      earlier.step, was.gradients_agree ? ", gradients included" : "", later.step, Cause(earlier));
+      earlier.step, was.gradients_agree ? ", gradients included" : "", later.step,
+      DescribeCause(earlier));
   if (now.differing == 0) return text;
   const std::vector<const StepWeights::Weight*> differing = Differing(now.begin, file_order);
   text += fmt::format(". {} of {} parameters differ, ", now.differing, now.count);

@@ -50,6 +50,9 @@ struct StepOfRank {
 // was not bit-equal: the weights of both runs moved alike (update_agreement.h).
 bool CarriesRounding(const StepOfRank& earlier, const StepOfRank& later);
 
+// What changed the weights behind a step that agrees, as far as what it recorded tells.
+std::string DescribeCause(const StepOfRank& earlier);
+
 // Why `later` begins with other weights although `earlier` agrees; "" when this is not so.
 // `file_order`: names in the order of weights.json, which decides which parameter is named first.
 std::string DescribeBetweenSteps(const StepOfRank& earlier, const StepOfRank& later,

@@ -68,10 +68,10 @@ Findings Sum(std::span<const RankResult> results) {
 
 Findings FindingsOfRanks(std::span<const RankResult> results, const RankResult* first) {
   Findings found = first != nullptr ? static_cast<const Findings&>(*first) : Sum(results);
-  for (const RankResult& r : results) {
-    if (!found.began.weights.empty()) break;
-    if (first == nullptr || r.rank == first->rank) found.began.weights = r.began.weights;
-  }
+  const auto begin = std::find_if(results.begin(), results.end(), [&](const RankResult& r) {
+    return !r.began.weights.empty() && (first == nullptr || r.rank == first->rank);
+  });
+  if (begin != results.end()) found.began.weights = begin->began.weights;
   return found;
 }
 

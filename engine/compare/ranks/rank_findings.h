@@ -10,8 +10,8 @@ namespace msprobe::compare {
 
 // The findings of `first`, one of `results`: the pair of dumps in which the first wrong number
 // appears. Null: no number is wrong; the sums over all pairs that could be compared, with the names
-// and sentences of the first one that has any. With which weights a run began is known from its
-// first dump alone: it is filled in.
+// and sentences of the first one that has any. With which weights a run began is said by its
+// first dump.
 //
 //   const Findings found = FindingsOfRanks(results, nullptr);
 //   Print("{} values are equal in all ranks and steps", found.summary.rows[0]);

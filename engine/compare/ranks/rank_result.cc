@@ -30,13 +30,13 @@ RankResult SummarizeRank(const Comparison& c, int32_t step, int32_t rank) {
   return r;
 }
 
-namespace {
-
 StepOfRank AsStep(const RankResult& r) {
   const bool agrees = r.failed.ok() && r.judged.ok() && r.first.pair < 0;
   const bool rounds = r.rounding_of_step >= 0 || r.largest_noise > 0;
   return {r.step, agrees, agrees && rounds, &r.weights};
 }
+
+namespace {
 
 // The result of the same rank in the last step before; null: there is none.
 const RankResult* ResultBefore(std::span<const RankResult> results, const RankResult& result) {
@@ -119,6 +119,7 @@ std::vector<StepOrigins> OriginsOfSteps(std::span<const RankResult> results) {
 }
 
 std::string DescribeStepBefore(std::span<const RankResult> results, const RankResult& result) {
+  if (result.wrong_update_after >= 0) return "";  // it is the first divergence itself
   const std::vector<std::string>* order = &result.weights.file_order;
   for (const RankResult& r : results) {
     const bool earlier = r.rank == result.rank && r.step < result.step && r.failed.ok();

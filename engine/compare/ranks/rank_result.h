@@ -33,12 +33,18 @@ struct RankResult : Findings {
   // The step before, within rounding, whose rounding moved the weights apart with which this one
   // begins; -1: there is none. Such a step has no first divergence.
   int32_t rounding_of_step = -1;
+  // The step before whose update of the weights is the first divergence (wrong_updates.h); -1: it
+  // is a call.
+  int32_t wrong_update_after = -1;
   RankTrace trace;
   StepWeights weights;
   std::string table;          // file with its rows; "" when none was written
   RankDetails details;        // for reports that list calls; else empty
   std::vector<FailHit> hits;  // conditions of --fail-on that are met
 };
+
+// What the rules on steps need of a result.
+StepOfRank AsStep(const RankResult& result);
 
 RankResult SummarizeRank(const Comparison& comparison, int32_t step, int32_t rank);
 

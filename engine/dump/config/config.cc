@@ -101,6 +101,7 @@ class ConfigReader {
       return ReadInteger(At(member), value, 0, kLargestSeed, &config_.seed.emplace());
     if (key == "precision") return Precision(member);
     if (key == "risk_level") return Risk(member);
+    if (key == "weights") return Weights(member);
     if (key == "custom_op_namespaces") {
       config_.custom_op_namespaces.clear();
       MSPROBE_RETURN_IF_ERROR(ReadStrings(At(member), value, &config_.custom_op_namespaces));
@@ -128,6 +129,15 @@ class ConfigReader {
     config_.risk_level = word == "CORE"    ? RiskLevel::kCore
                          : word == "FOCUS" ? RiskLevel::kFocus
                                            : RiskLevel::kAll;
+    return Status::Ok();
+  }
+
+  Status Weights(const formats::JsonMember& member) {
+    std::string word;
+    MSPROBE_RETURN_IF_ERROR(ReadWord(At(member), member.value, kWeightSteps, &word));
+    config_.weights = word == "first_step" ? WeightSteps::kFirst
+                      : word == "none"     ? WeightSteps::kNone
+                                           : WeightSteps::kEach;
     return Status::Ok();
   }
 

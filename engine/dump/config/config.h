@@ -32,6 +32,10 @@ struct DataMode {
   bool backward() const { return backward_input || backward_output; }
 };
 
+// Of which steps the parameters and buffers of the models are recorded as they are when the step
+// begins (weights.json).
+enum class WeightSteps : uint8_t { kNone, kFirst, kEach };
+
 struct Config {
   Task task = Task::kStatistics;          // any task but kOther
   Level level = Level::kL1;               // kL0, kL1, kMix, kDebug; kL2: nothing is recorded
@@ -63,6 +67,7 @@ struct Config {
   bool enable_dataloader = false;  // the front starts and stops with each batch
   bool reuse = true;               // a tensor that has not changed is not read again
   bool optimizer = true;           // steps of optimizers are calls (tasks statistics, tensor)
+  WeightSteps weights = WeightSteps::kEach;  // kEach: tasks statistics and tensor; else kFirst
   std::vector<std::string> custom_op_namespaces = {"_C_ascend"};  // of torch.ops
 
   std::optional<PklStyle> pkl;  // set by the front of an older tool: write its files, no dump.json

@@ -25,6 +25,7 @@ inline constexpr std::string_view kTopKeys[] = {"task",
                                                 "enable_dataloader",
                                                 "optimizer",
                                                 "reuse",
+                                                "weights",
                                                 "dump_enable",
                                                 "custom_op_namespaces",
                                                 "$schema"};
@@ -50,6 +51,7 @@ inline constexpr std::string_view kLevels[] = {"L0", "L1", "mix", "debug"};
 inline constexpr std::string_view kDataModes[] = {"all", "forward", "backward", "input", "output"};
 inline constexpr std::string_view kDataModeRules[] = {"and", "or"};
 inline constexpr std::string_view kPrecisions[] = {"low", "high"};
+inline constexpr std::string_view kWeightSteps[] = {"each_step", "first_step", "none"};
 inline constexpr std::string_view kRiskLevels[] = {"ALL", "FOCUS", "CORE"};
 
 inline constexpr std::string_view kCheckInstead =

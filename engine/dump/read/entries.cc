@@ -123,6 +123,9 @@ void EntryParser::Member(std::string_view key) {
   } else if (key == "output") {
     path_ += ".output";
     Walk(Slot::kOutput);
+  } else if (key == "changed") {
+    path_ += ".changed";
+    Walk(Slot::kOutput);
   } else if (key == "parameters") {
     path_ += ".parameters";
     Walk(Slot::kParameter);

@@ -117,12 +117,13 @@ Result<std::unique_ptr<DumpWriter>> DumpWriter::Create(const std::string& folder
   MSPROBE_RETURN_IF_ERROR(
       writer->dump_.Create(JoinPath(folder, header.file_name), HeaderText(header), "\n}}\n"));
   if (alone) return writer;
+  // Files of an earlier run would be taken for files of this run.
+  MSPROBE_RETURN_IF_ERROR(RemoveFile(JoinPath(folder, "weights.json")));
   if (header.extra_info) {
     MSPROBE_RETURN_IF_ERROR(writer->stack_.Create(JoinPath(folder, "stack.json"), "{\n", "\n}\n"));
     MSPROBE_RETURN_IF_ERROR(
         writer->construct_.Create(JoinPath(folder, "construct.json"), "{\n", "\n}\n"));
   } else {
-    // Files of an earlier run would be taken for files of this run.
     for (const char* name : {"stack.json", "construct.json"})
       MSPROBE_RETURN_IF_ERROR(RemoveFile(JoinPath(folder, name)));
   }

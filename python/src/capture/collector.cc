@@ -168,11 +168,22 @@ void Collector::BeginToken() {
 }
 
 void Collector::WriteWeights(const NamedModels& models) {
-  if (models.empty() || !run_.records_values()) return;
-  if (run_.config().pkl ? !run_.session->TakeNewPkl() : std::exchange(wrote_weights_, true)) return;
-  WeightsText text;
-  for (const auto& [prefix, model] : models) text.Add(prefix, model);
-  run_.session->WriteBeside("weights.json", text.Finish());
+  const dump::Config& config = run_.config();
+  if (models.empty() || !run_.records_values() || config.weights == dump::WeightSteps::kNone)
+    return;
+  const bool each = config.weights == dump::WeightSteps::kEach &&
+                    (config.task == Task::kStatistics || config.task == Task::kTensor);
+  const bool is_first = !std::exchange(wrote_weights_, true);
+  const bool is_new = std::exchange(weights_step_, run_.session->step()) != run_.session->step();
+  if (config.pkl ? !run_.session->TakeNewPkl() : !is_first && !(each && is_new)) return;
+  // Copied to the host once in a run, for the fingerprints.
+  DeviceStats* const device = is_first || config.pkl ? nullptr : run_.options.device;
+  // A forward pass reads most of them again, with the same numbers.
+  const bool same = !config.pkl && config.summary.statistics &&
+                    config.summary.checksum == kernels::Checksum::kNone;
+  for (const auto& [prefix, model] : models)
+    run_.weights.Read(prefix, model, device, same ? run_.options.known : nullptr);
+  if (!run_.weights.waits()) run_.session->WriteBeside("weights.json", run_.weights.Take());
 }
 
 Status Collector::Stop() {
@@ -195,6 +206,7 @@ Status Collector::Stop() {
 
 Status Collector::Close() {
   run_.FetchDeferred();
+  if (!run_.weights.empty()) run_.session->WriteBeside("weights.json", run_.weights.Take());
   WriteCoverage();
   WriteSignatures();
   reference_.Report();

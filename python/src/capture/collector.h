@@ -104,7 +104,7 @@ class Collector final : public ParameterObserver {
   void WhileRemoved(const std::function<void()>& change);
   void SeeCalls();  // observes forward calls from now on
   Result<bool> StartSession(std::optional<int> rank);
-  void WriteWeights(const NamedModels& models);  // once in a run: weights.json
+  void WriteWeights(const NamedModels& models);  // once in a step: weights.json
   void WriteCoverage();
   Status Close();  // completes the files of the step; a later Start goes on with them
   void ForgetOptimizers();
@@ -145,7 +145,8 @@ class Collector final : public ParameterObserver {
                                 [this] { (void)Close(); }};
   std::optional<int> rank_;  // of the last Start
   std::optional<std::pair<int64_t, int64_t>> token_range_;
-  int64_t tokens_ = 0;  // number of forwards of the model since Start
+  int64_t weights_step_ = -1;  // the step whose weights were read last
+  int64_t tokens_ = 0;         // number of forwards of the model since Start
   bool wrote_weights_ = false, said_coverage_ = false, said_no_modules_ = false;
 };
 

@@ -24,6 +24,13 @@ Api::Memory MemoryOf(std::string_view function) {
   return in_place ? Api::Memory::kUpdates : Api::Memory::kOther;
 }
 
+bool MayChange(std::string_view prefix, std::string_view function) {
+  const bool plain = prefix == "Functional" || prefix == "Tensor" || prefix == "Torch";
+  if (!plain) return prefix != "Distributed" && prefix != "Primitive";
+  return function == "batch_norm" || function == "instance_norm" ||
+         (function.starts_with("_foreach_") && function.ends_with('_'));
+}
+
 }  // namespace
 
 std::string ApiTable::Add(const std::string& prefix, PyObject* owner, const std::string& name,
@@ -48,6 +55,7 @@ std::string ApiTable::Add(const std::string& prefix, PyObject* owner, const std:
   api->counter = recording_->counters.Of(api->stem);
   api->output_is_arguments = traits.output_is_arguments;
   api->memory = MemoryOf(parts.back());
+  api->may_change = MayChange(prefix, parts.back());
   if (traits.is_collective)
     api->collective =
         std::make_shared<const CollectiveSignature>(std::string(parts.back()), target.get());
@@ -98,6 +106,7 @@ Api* ApiTable::New(const std::string& prefix, const std::string& name, PyObject*
   api->prefix = prefix;
   api->stem = prefix + "." + name + ".";
   api->counter = recording_->counters.Of(api->stem);
+  api->may_change = MayChange(prefix, name);
   ApplyRules(api.get());
   NoteFunction(*api, function);
   apis_.push_back(std::move(api));

@@ -75,6 +75,9 @@ struct Api {
   std::shared_ptr<const CollectiveSignature> collective;  // null: not a call of torch.distributed
   Kind kind = kCall;
   Memory memory = Memory::kOther;
+  // Whether it may change an argument where `memory` does not say so (batch_norm, operators of the
+  // program): their version counters are read before and after each call.
+  bool may_change = false;
   bool recorded = true;  // false: the risk level leaves it out; its calls are only counted
   const formats::IgnoreRule* ignored = nullptr;  // which of its values are not recorded
   bool off = false;  // the program has registered it and taken it back: calls are not observed

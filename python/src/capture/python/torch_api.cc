@@ -50,7 +50,7 @@ TorchApi::Transforms FindTransforms() {
 // What tells which memory a tensor shows. Versions before 2.0 lack some of it: then nothing is told.
 void LoadStorages() {
   PyTypeObject* storage = FindType("torch._C", {"StorageBase"});
-  if (storage != nullptr && api.version.Load(api.tensor_base, "_version") &&
+  if (storage != nullptr && api.counts_versions &&
       api.is_inference.Load(api.tensor_base, "is_inference") &&
       api.untyped_storage.Load(api.tensor_base, "untyped_storage") &&
       api.storage_address.Load(storage, "_cdata") && api.storage_weak.Load(storage, "_weak_ref") &&
@@ -122,6 +122,7 @@ Status TorchApi::Load() {
                "we do not know")
         .Hint("use a PyTorch release from 1.13 on");
   }
+  api.counts_versions = api.version.Load(api.tensor_base, "_version");
   LoadStorages();
   if (PyRef capsule = Find("torch", {"Tensor", "__dlpack_c_exchange_api__"});
       capsule && PyCapsule_CheckExact(capsule.get())) {

@@ -101,9 +101,11 @@ struct TorchApi {
   };
   Transforms transforms;
   FastGetter requires_grad, grad_fn, output_number, grad;
+  FastGetter version;            // _version: how often the tensor was changed in place
+  bool counts_versions = false;  // whether `version` was found
   FastMethod is_neg, is_conj;
-  // Which memory a tensor shows, and how often it was written; usable when tells_storages() (from PyTorch 2.0 on).
-  FastGetter version, storage_address;  // Tensor._version; UntypedStorage._cdata
+  // Which memory a tensor shows; usable when tells_storages() (from PyTorch 2.0 on).
+  FastGetter storage_address;  // UntypedStorage._cdata
   FastMethod is_inference, untyped_storage, storage_weak;
   FastMethod
       storage_resizable;  // UntypedStorage.resizable: false for memory that PyTorch does not own

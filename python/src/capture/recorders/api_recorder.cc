@@ -64,6 +64,7 @@ void* ApiRecorder::EnterCall(const Api& api, const CallArgs& args) {
     calls_->Recycle(std::move(call));
     return nullptr;
   }
+  SeeArguments(api, args, &call->versions);
   calls_->NoteStack(call.get());
   if (call->parent.empty()) modules_->NameFollowed(&call->entry.module);
   return call.release();
@@ -91,6 +92,7 @@ void ApiRecorder::LeaveCall(std::unique_ptr<OpenCall> call, const CallArgs& args
       calls_->WriteList(call.get(), Flatten(args));
     } else {
       calls_->WriteOutput(call.get(), result, nullptr);
+      calls_->WriteChanged(call.get(), *call->api, args, result);
     }
     calls_->Finish(call.get());
   }

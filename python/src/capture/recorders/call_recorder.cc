@@ -136,6 +136,28 @@ void CallRecorder::WriteOutput(OpenCall* call, PyObject* output, PyObject* modul
   if (call->wants_backward) gradients_->Expect(*call, outputs);
 }
 
+bool CallRecorder::RecordsChanges(const OpenCall& call) const {
+  const dump::Config& config = recording_->config();
+  return call.wanted && !waits_to_record() && !config.pkl &&
+         (config.task == Task::kStatistics || config.task == Task::kTensor) &&
+         recording_->session->filter().data_mode.forward_output;
+}
+
+void CallRecorder::WriteChanged(OpenCall* call, const Api& api, const CallArgs& args,
+                                PyObject* result) {
+  if (!RecordsChanges(*call)) return;
+  ValueWriter writer(&call->entry, recording_->options,
+                     recording_->StyleOf(call->entry.name(), /*is_output=*/true));
+  WriteChangedArguments(api, args, call->versions, result, &writer);
+}
+
+void CallRecorder::WriteChanged(OpenCall* call, PyObject* module) {
+  if (!RecordsChanges(*call)) return;
+  ValueWriter writer(&call->entry, recording_->options,
+                     recording_->StyleOf(call->entry.name(), /*is_output=*/true));
+  WriteChangedBuffers(module, call->versions, &writer);
+}
+
 bool CallRecorder::DecideForward(OpenCall* call) {
   const std::vector<HeldTensor> held = std::exchange(call->held, {});
   const std::string& name = call->entry.name();

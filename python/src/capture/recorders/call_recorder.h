@@ -38,6 +38,12 @@ class CallRecorder final : public CallWriter {
   void NoteStack(OpenCall* call);
   // `module`: the module that was called; null for an API call.
   void WriteOutput(OpenCall* call, PyObject* output, PyObject* module);
+  // What the call has changed and does not return (changed_values.h). To be called after
+  // WriteOutput, with what was seen before the call.
+  void WriteChanged(OpenCall* call, const Api& api, const CallArgs& args, PyObject* result);
+  void WriteChanged(OpenCall* call, PyObject* module);
+  // Whether WriteChanged will write anything.
+  bool RecordsChanges(const OpenCall& call) const;
   void WriteList(OpenCall* call, const std::vector<PyRef>& values) override;
   void Finish(OpenCall* call) override;
   void Recycle(std::unique_ptr<OpenCall> call) override;

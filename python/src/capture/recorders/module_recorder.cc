@@ -74,6 +74,7 @@ void* ModuleRecorder::Enter(const NamedModule& module, PyObject* object, const C
     calls_->Recycle(std::move(call));
     return nullptr;
   }
+  if (calls_->RecordsChanges(*call)) SeeBuffers(object, &call->versions);
   call->entry.training = ModuleTree::IsTraining(object);
   calls_->NoteStack(call.get());
   if (!call->wanted) ++recording_->coverage.modules.ignored;
@@ -115,6 +116,7 @@ void ModuleRecorder::Leave(uintptr_t ticket, PyObject* module, PyObject* result,
     call_place.modules -= call->wanted;
     if (ours && result != nullptr) {
       calls_->WriteOutput(call.get(), result, module);
+      calls_->WriteChanged(call.get(), module);
     } else {
       call->entry.exception = exception;
     }

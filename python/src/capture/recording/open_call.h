@@ -8,6 +8,7 @@
 
 #include "capture/calls/interpose.h"
 #include "capture/gradients/backward.h"
+#include "capture/values/changed_values.h"
 #include "capture/values/value_writer.h"
 
 namespace msprobe::capture {
@@ -27,6 +28,7 @@ struct OpenCall {
   bool wants_backward = false;
   const Api* api = nullptr;  // of an API call
   InputEdges edges;
+  SeenVersions versions;  // of arguments or buffers that the call may change
 };
 
 }  // namespace msprobe::capture

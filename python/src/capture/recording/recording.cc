@@ -20,6 +20,12 @@ std::string_view ValueOfFile(std::string_view file, std::string_view entry) {
 
 }  // namespace
 
+void Recording::FetchDeferred() {
+  auto resolved = device.Fetch();
+  weights.Resolve(resolved);
+  session->ResolveDeferredStats(std::move(resolved));
+}
+
 void Recording::Fault(const char* what) noexcept {
   try {
     const std::string_view text = what;

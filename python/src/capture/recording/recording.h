@@ -17,6 +17,7 @@
 #include "capture/values/known_numbers.h"
 #include "capture/values/unwritten_memory.h"
 #include "capture/values/value_writer.h"
+#include "capture/values/weights.h"
 #include "engine/dump/session/session.h"
 
 namespace msprobe::capture {
@@ -29,7 +30,8 @@ struct Recording {
   CoverageCounter coverage;
   DeviceStats device;
   UnwrittenMemory unwritten;
-  KnownNumbers known;                                // of the step
+  KnownNumbers known;   // of the step
+  WeightsFile weights;  // of this step, while statistics of a device are missing
   bool apis_wanted = false, modules_wanted = false;  // by the level
   bool optimizers_wanted = false;                    // by level, task and the key "optimizer"
   bool sees_calls = false;                           // from Collector::Start to StopCalls
@@ -63,7 +65,7 @@ struct Recording {
   // not written: StoreHeld answers false, and StoreAll notes it in the entry (changed_in_place).
   bool StoreHeld(const HeldTensor& held);
   void StoreAll(const std::vector<HeldTensor>& all, Entry* entry);
-  void FetchDeferred() { session->ResolveDeferredStats(device.Fetch()); }  // from devices
+  void FetchDeferred();  // from devices
   // For log lines, the place of the stack of this number: ": train.py:12 y = x / 0"; "" when it is
   // not known.
   std::string WhereIs(int64_t site);

@@ -2,7 +2,7 @@
 // and output of modules: its memory is read once, as long as PyTorch's version counter of it stands.
 //
 //   KnownNumbers::Key key;
-//   const Numbers* numbers = known.Find(tensor, view, &key);      // null: it must be read
+//   const Numbers* numbers = known.Find(tensor, view, &key);  // null: it must be read
 //   if (numbers == nullptr) known.Keep(key, tensor, Measure(view));
 //
 // Memory can change behind the counter (a NumPy array over it, a kernel of another library, Tensor.data, another

@@ -224,6 +224,17 @@ void ValueWriter::Names(std::string_view key, std::string_view category, PyObjec
   entry_.EndSlot();
 }
 
+void ValueWriter::Members(std::string_view key,
+                          const std::vector<std::pair<std::string, PyObject*>>& members) {
+  entry_.BeginSlot(key, key, Entry::Container::kDict);
+  for (const auto& [name, value] : members) {
+    const PyRef keep = PyRef::Borrow(value);  // the GIL may be released below
+    entry_.Key(name);
+    Value(value, 1);
+  }
+  entry_.EndSlot();
+}
+
 void ValueWriter::Output(std::string_view key, std::string_view category, PyObject* result) {
   if (options_.for_pkl && !PyTuple_Check(result) && !PyList_Check(result)) {
     entry_.BeginSlot(key, category, Entry::Container::kNone);

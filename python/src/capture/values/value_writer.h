@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "capture/python/py_ref.h"
@@ -95,6 +96,8 @@ class ValueWriter {
              PyObject* const* values);
   // "output": [...]: the elements of a tuple or list, else one element.
   void Output(std::string_view key, std::string_view category, PyObject* result);
+  // "changed": {...}, with these names.
+  void Members(std::string_view key, const std::vector<std::pair<std::string, PyObject*>>& members);
   void Value(PyObject* value, int depth = 0);
   // The values that the next calls of List, Dict, Names and Output leave out; nullptr: none. The
   // entry has null in their place. Their tensors are still listed in tensors().

@@ -1,36 +1,69 @@
 #include "capture/values/weights.h"
 
+#include <algorithm>
+
 #include "capture/calls/interpose.h"
 #include "capture/python/framework.h"
 #include "capture/python/py_ref.h"
-#include "capture/values/value_writer.h"
 #include "engine/base/text.h"
 #include "engine/dump/write/entry_json.h"
 
 namespace msprobe::capture {
 
-void WeightsText::Add(std::string_view prefix, PyObject* model) {
+void WeightsFile::Read(std::string_view prefix, PyObject* model, DeviceStats* device,
+                       KnownNumbers* known) {
   const Interposer::Pause pause;
   const Framework& framework = Framework::Get();
-  AddNamed(prefix, model, framework.named_parameters);
-  if (framework.named_buffers != nullptr) AddNamed(prefix, model, framework.named_buffers);
+  ValueOptions options;
+  options.device = device;
+  options.known = known;
+  ReadNamed(prefix, model, framework.named_parameters, options);
+  if (framework.named_buffers != nullptr)
+    ReadNamed(prefix, model, framework.named_buffers, options);
   ClearError();
 }
 
-void WeightsText::AddNamed(std::string_view prefix, PyObject* model, const char* method) {
+void WeightsFile::ReadNamed(std::string_view prefix, PyObject* model, const char* method,
+                            const ValueOptions& options) {
   const PyRef pairs = PyRef::Steal(PyObject_CallMethod(model, method, nullptr));
   const PyRef iterator = pairs ? PyRef::Steal(PyObject_GetIter(pairs.get())) : PyRef();
   if (!iterator) return ClearError();
   while (const PyRef pair = PyRef::Steal(PyIter_Next(iterator.get()))) {
     PyObject *name, *tensor;
     if (!PyArg_ParseTuple(pair.get(), "OO", &name, &tensor)) break;
-    if (text_.size() > 1) text_ += ',';
-    text_ += '\n';
-    AppendJsonString(&text_, std::string(prefix) + std::string(Utf8(name)));
-    text_ += ": ";
-    dump::AppendTensorJson(&text_, RecordTensor(tensor, ValueOptions(), {}, ""));
+    weights_.emplace_back(std::string(prefix) + std::string(Utf8(name)),
+                          RecordTensor(tensor, options, {}, ""));
   }
   ClearError();
+}
+
+void WeightsFile::Resolve(const std::vector<std::pair<int64_t, kernels::Stats>>& known) {
+  for (auto& [name, value] : weights_) {
+    if (value.numbers != TensorValue::Numbers::kDeferred) continue;
+    const auto found = std::find_if(known.begin(), known.end(),
+                                    [&](const auto& one) { return one.first == value.ticket; });
+    if (found == known.end()) continue;
+    value.stats = found->second;
+    value.numbers = TensorValue::Numbers::kFromDevice;
+  }
+}
+
+bool WeightsFile::waits() const {
+  return std::any_of(weights_.begin(), weights_.end(), [](const auto& weight) {
+    return weight.second.numbers == TensorValue::Numbers::kDeferred;
+  });
+}
+
+std::string WeightsFile::Take() {
+  std::string text = "{";
+  for (const auto& [name, value] : weights_) {
+    text += text.size() > 1 ? ",\n" : "\n";
+    AppendJsonString(&text, name);
+    text += ": ";
+    dump::AppendTensorJson(&text, value);
+  }
+  weights_.clear();
+  return text + "\n}\n";
 }
 
 }  // namespace msprobe::capture

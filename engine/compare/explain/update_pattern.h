@@ -1,0 +1,28 @@
+// Which parameters an update changed otherwise, and what they have in common: "5 of 10 parameters
+// moved otherwise: all those with 1 dimension and no others (a.bias, norm.weight and 3 more); the
+// golden does not move them".
+//
+//   std::vector<WeightUpdate> updates;                // all parameters, the right ones included
+//   std::string text = DescribeWrongUpdates(updates); // "": none is wrong
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "engine/compare/explain/update_agreement.h"
+
+namespace msprobe::compare {
+
+// One parameter or buffer before and behind an update, in both runs.
+struct WeightUpdate {
+  std::string name;         // "layers.3.fc.bias"
+  int dimensions = -1;      // -1: not known
+  bool trained = true;      // false: a buffer, or a parameter without gradient
+  bool wrong = false;       // equal before the update, other behind it
+  BothSides before, after;  // norms; NaN: not known
+};
+
+// What is common is said only where it holds for every wrong parameter and for no right one.
+std::string DescribeWrongUpdates(std::span<const WeightUpdate> updates);
+
+}  // namespace msprobe::compare

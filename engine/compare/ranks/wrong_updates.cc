@@ -1,0 +1,175 @@
+#include "engine/compare/ranks/wrong_updates.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string_view>
+#include <unordered_map>
+
+#include "engine/compare/explain/update_agreement.h"
+#include "engine/compare/model/rounding.h"
+#include "engine/dump/read/weights_file.h"
+
+namespace msprobe::compare {
+namespace {
+
+constexpr double kConfidence = 0.95;
+
+using Weights = std::unordered_map<std::string, dump::StepWeight>;
+
+// Weights of a file that cannot be read are not known: the comparison does not need them.
+Weights WeightsOf(const std::string& folder, std::vector<std::string>* order = nullptr) {
+  std::vector<dump::StepWeight> list;
+  if (!dump::ReadStepWeights(folder, &list).ok()) list.clear();
+  Weights weights;
+  for (dump::StepWeight& weight : list) {
+    if (order != nullptr) order->push_back(weight.name);
+    weights.try_emplace(weight.name, std::move(weight));
+  }
+  return weights;
+}
+
+bool SameNumber(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
+
+bool Differs(const dump::StepWeight& a, const dump::StepWeight& b, bool bits) {
+  const bool prints = !a.fingerprint.empty() && !b.fingerprint.empty();
+  if (prints && a.fingerprint == b.fingerprint) return false;
+  if (prints && bits) return true;
+  const Rounding& rounding = CoarserRounding(a.dtype, b.dtype);
+  const double limit = ExplainedRoundings(rounding, 0, 1) * rounding.epsilon;
+  const double scale =
+      std::max({std::abs(a.max), std::abs(a.min), std::abs(b.max), std::abs(b.min)});
+  const auto apart = [&](double x, double y, double size) {
+    return !SameNumber(x, y) && !(std::abs(x - y) <= limit * size);
+  };
+  return apart(a.max, b.max, scale) || apart(a.min, b.min, scale) ||
+         apart(a.norm, b.norm, std::max(std::abs(a.norm), std::abs(b.norm)));
+}
+
+// The update moved the weights of both runs alike, in the median: rounding that an optimizer has
+// enlarged (update_agreement.h).
+bool MovedAlike(const std::vector<WeightUpdate>& updates) {
+  UpdateAgreement agreement;
+  for (const WeightUpdate& update : updates) {
+    if (update.trained) agreement.Add(update.before, update.after);
+  }
+  return agreement.agrees();
+}
+
+const RankResult* Before(std::span<const RankResult> results, const RankResult& result) {
+  const RankResult* before = nullptr;
+  for (const RankResult& r : results) {
+    if (r.rank != result.rank || r.step >= result.step || !r.failed.ok()) continue;
+    if (before == nullptr || r.step > before->step) before = &r;
+  }
+  return before;
+}
+
+// Whether the ranks have the same trained weights; -1: some are not known.
+int RanksAgree(std::span<const RankResult> results, int32_t step, bool target) {
+  std::map<std::string, std::string> first;
+  for (const RankResult& r : results) {
+    if (r.step != step || !r.failed.ok()) continue;
+    const Weights weights = WeightsOf(target ? r.target : r.golden);
+    if (weights.empty()) return -1;
+    for (const auto& [name, weight] : weights) {
+      if (!weight.trained) continue;
+      if (weight.fingerprint.empty()) return -1;
+      if (first.try_emplace(name, weight.fingerprint).first->second != weight.fingerprint) return 0;
+    }
+  }
+  return 1;
+}
+
+// Of several ranks: whether they have lost the same weights in one run only.
+std::string DescribeRanks(std::span<const RankResult> results, const RankResult& before,
+                          const RankResult& now) {
+  const auto ranks = std::count_if(results.begin(), results.end(),
+                                   [&](const RankResult& r) { return r.step == now.step; });
+  if (ranks < 2) return "";
+  const int target = RanksAgree(results, now.step, true),
+            golden = RanksAgree(results, now.step, false);
+  if (target < 0 || golden < 0 || target == golden) return "";
+  if (RanksAgree(results, before.step, target == 0) != 1) return "";
+  return fmt::format(
+      "; behind it the ranks of the {} no longer have the same weights, those of the {} have: "
+      "gradients or weights were not exchanged between the ranks",
+      target == 0 ? "target" : "golden", target == 0 ? "golden" : "target");
+}
+
+// Makes the update behind `before` the first divergence of the result.
+void Name(std::span<const RankResult> results, const RankResult& before, const StepOfRank& step,
+          const std::vector<WeightUpdate>& updates, RankResult* r) {
+  std::string why = fmt::format(
+      "step {} agrees{}, and step {} begins with other weights: what changed them is between the "
+      "steps. It is {}. {}{}",
+      before.step, before.weights.gradients_agree ? ", gradients included" : "", r->step,
+      DescribeCause(step), DescribeWrongUpdates(updates), DescribeRanks(results, before, *r));
+  if (r->first.pair >= 0) {
+    why +=
+        fmt::format(". It shows first in {}{}", r->first_name,
+                    r->first.source_line.empty() ? "" : fmt::format(" ({})", r->first.source_line));
+  } else {
+    why += fmt::format(". All calls of step {} agree", r->step);
+  }
+  const int32_t rank = r->trace.rank;
+  r->first = {.pair = std::max(r->first.pair, 0),
+              .call_class = CallClass::kInherited,
+              .confidence = kConfidence,
+              .why = std::move(why),
+              .advice =
+                  "compare what runs between the steps: the optimizer with its parameter "
+                  "groups, clipping, schedules, the exchange of gradients, code that writes "
+                  "weights or buffers"};
+  r->first_name = fmt::format("update of the weights behind step {}", before.step);
+  r->trace = {.rank = rank, .first = 0};
+  r->wrong_update_after = before.step;
+  r->summary.verdict = RunVerdict::kDiffers;
+}
+
+}  // namespace
+
+std::vector<WeightUpdate> UpdatesBetween(const RankResult& earlier, const RankResult& later,
+                                         bool bits) {
+  std::vector<std::string> order;
+  const Weights before = WeightsOf(earlier.target), golden_before = WeightsOf(earlier.golden),
+                after = WeightsOf(later.target, &order), golden_after = WeightsOf(later.golden);
+  std::vector<WeightUpdate> updates;
+  for (const std::string& name : order) {
+    const auto a = before.find(name), b = golden_before.find(name), c = after.find(name),
+               d = golden_after.find(name);
+    if (a == before.end() || b == golden_before.end() || d == golden_after.end()) continue;
+    updates.push_back(
+        {.name = name,
+         .dimensions = c->second.dimensions,
+         .trained = c->second.trained || d->second.trained,
+         .wrong = !Differs(a->second, b->second, bits) && Differs(c->second, d->second, bits),
+         .before = {a->second.norm, b->second.norm},
+         .after = {c->second.norm, d->second.norm}});
+  }
+  return updates;
+}
+
+void NameWrongUpdates(std::span<RankResult> results) {
+  int32_t named = INT32_MAX;  // the first step that is wrong
+  for (RankResult& r : results) {
+    if (r.step > named) return;
+    if (!r.failed.ok() || !r.judged.ok() || r.rounding_of_step >= 0) continue;
+    const RankResult* before = Before(results, r);
+    if (before != nullptr) {
+      const StepOfRank step = AsStep(*before);
+      if (step.agrees) {
+        const std::vector<WeightUpdate> updates = UpdatesBetween(*before, r, !r.exact.empty());
+        const bool wrong = std::any_of(updates.begin(), updates.end(),
+                                       [](const WeightUpdate& u) { return u.wrong; });
+        const bool rounding = step.rounds && (r.first.pair < 0 || MovedAlike(updates));
+        if (wrong && !rounding) Name(results, *before, step, updates, &r);
+      }
+    }
+    if (r.first.pair >= 0) named = r.step;
+  }
+}
+
+}  // namespace msprobe::compare

@@ -1,0 +1,29 @@
+// A wrong update of the weights lies between two recorded steps: step 3 of both runs agrees, and
+// step 4 begins with other parameters or buffers. weights.json of the steps shows it, so that the
+// step is named and not the first layer that uses the weights.
+//
+//   ForgiveCarriedRounding(results);
+//   NameWrongUpdates(results);
+//   if (results[i].wrong_update_after >= 0) Print(results[i].first.why);
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/compare/explain/update_pattern.h"
+#include "engine/compare/ranks/rank_result.h"
+
+namespace msprobe::compare {
+
+// Fills first, first_name and wrong_update_after of the results of the first step that begins with
+// other weights, where the step before of the same rank agrees. Nothing happens to results whose
+// dumps have no weights.json, and where rounding explains the weights. `results` are ordered by step.
+void NameWrongUpdates(std::span<RankResult> results);
+
+// All weights that both runs have in both steps. `bits`: any other fingerprint is wrong, else only
+// what rounding does not explain.
+std::vector<WeightUpdate> UpdatesBetween(const RankResult& earlier, const RankResult& later,
+                                         bool bits);
+
+}  // namespace msprobe::compare

@@ -1,0 +1,157 @@
+// Wrong updates of weights between two steps, by weights.json: which weights, what they share.
+#include "engine/compare/ranks/wrong_updates.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "tests/base/temporary_folder.h"
+#include "tests/compare/divergence_values.h"
+
+namespace msprobe::compare {
+namespace {
+
+using test::DumpBuilder;
+using test::MustCompare;
+using test::Value;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+WeightUpdate Update(std::string name, int dimensions, double target, double golden) {
+  return {.name = std::move(name),
+          .dimensions = dimensions,
+          .wrong = target != golden,
+          .before = {10, 10},
+          .after = {10 + target, 10 + golden}};
+}
+
+TEST(WrongUpdates, SaysWhatTheyShare) {
+  const std::vector<WeightUpdate> decay = {
+      Update("a.weight", 2, -1, -1), Update("a.bias", 1, -0.5, 0), Update("b.weight", 2, -1, -1),
+      Update("b.bias", 1, -0.4, 0)};
+  EXPECT_EQ(DescribeWrongUpdates(decay),
+            "2 of 4 parameters moved otherwise: all those with 1 dimension and no others (a.bias, "
+            "b.bias); the golden does not move them");
+  const std::vector<WeightUpdate> skipped = {
+      Update("a.weight", 2, -1, -1), Update("a.bias", 1, -1, -1), Update("b.weight", 2, 0, -1),
+      Update("b.bias", 1, 0, -1)};
+  EXPECT_THAT(DescribeWrongUpdates(skipped), HasSubstr("all those of b and no others"));
+  EXPECT_THAT(DescribeWrongUpdates(skipped), HasSubstr("the target does not move them"));
+}
+
+TEST(WrongUpdates, WhatWasZeroShowsNoDecay) {
+  std::vector<WeightUpdate> updates = {Update("a.weight", 2, -1, -1), Update("a.bias", 1, -0.5, 0),
+                                       Update("b.bias", 1, 0.3, 0.3)};
+  EXPECT_THAT(DescribeWrongUpdates(updates), Not(HasSubstr("dimension")));
+  updates[2].before = {0, 0};
+  EXPECT_THAT(DescribeWrongUpdates(updates),
+              HasSubstr("all those with 1 dimension and no others but some that were 0 (a.bias)"));
+}
+
+TEST(WrongUpdates, SaysHowFarTheyMoved) {
+  const std::vector<WeightUpdate> rate = {Update("a.weight", 2, 3, 1),
+                                          Update("a.bias", 1, 0.6, 0.2),
+                                          Update("b.weight", 2, -1.5, -0.5)};
+  EXPECT_EQ(DescribeWrongUpdates(rate),
+            "3 of 3 parameters moved otherwise: a.weight, a.bias, b.weight; the target moves their "
+            "norms 3 times as far as the golden");
+}
+
+TEST(WrongUpdates, NothingIsWrong) {
+  const std::vector<WeightUpdate> same = {Update("a.weight", 2, 3, 3)};
+  EXPECT_EQ(DescribeWrongUpdates(same), "");
+  EXPECT_EQ(DescribeWrongUpdates({}), "");
+}
+
+TEST(WrongUpdates, BuffersAreToldApart) {
+  std::vector<WeightUpdate> updates = {Update("a.weight", 2, 3, 3), Update("cache", 2, 1, 0)};
+  updates[1].trained = false;
+  EXPECT_EQ(DescribeWrongUpdates(updates), "1 of the buffers and frozen parameters differs: cache");
+}
+
+// Two steps of two runs, with files.
+class StepsTest : public ::testing::Test {
+ protected:
+  // `norm`: of fc.weight when the step begins.
+  RankResult Step(const std::string& run, int32_t step, int32_t rank, double target, double golden,
+                  bool agrees) {
+    for (const bool is_target : {true, false}) {
+      const double norm = is_target ? target : golden;
+      folder_.Write(
+          Place(run, is_target, step, rank) + "/weights.json",
+          fmt::format("{{\n\"module.fc.weight\": {{\"type\":\"torch.Tensor\",\"dtype\":"
+                      "\"torch.float32\",\"shape\":[2, 2],\"Max\":{0},\"Min\":0.0,\"Mean\":0.5,"
+                      "\"Norm\":{0},\"requires_grad\":true,\"fp\":\"{1:0>10}A\"}},\n"
+                      "\"fc.bias\": {{\"dtype\":\"torch.float32\",\"shape\":[2],\"Max\":1.0,"
+                      "\"Min\":0.0,\"Mean\":0.5,\"Norm\":1.0,\"requires_grad\":true,\"fp\":"
+                      "\"AAAAAAAAAAA\"}}\n}}\n",
+                      norm, static_cast<int64_t>(norm * 1000)));
+    }
+    const auto dump = [&](bool wrong) {
+      DumpBuilder b;
+      b.Call("Functional.linear.0.forward").In(Value(1)).In(Value(2, wrong ? 0.5 : 0));
+      b.Out(Value(3, wrong ? 0.5 : 0));
+      return b.Take();
+    };
+    RankResult r = SummarizeRank(MustCompare(dump(!agrees), dump(false)), step, rank);
+    r.target = folder_.path() + "/" + Place(run, true, step, rank);
+    r.golden = folder_.path() + "/" + Place(run, false, step, rank);
+    return r;
+  }
+  static std::string Place(const std::string& run, bool target, int32_t step, int32_t rank) {
+    return fmt::format("{}/{}/step{}/rank{}", run, target ? "target" : "golden", step, rank);
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(StepsTest, TheUpdateIsNamedInsteadOfTheCall) {
+  std::vector<RankResult> results = {Step("a", 0, -1, 4, 4, true), Step("a", 1, -1, 6, 5, false)};
+  NameWrongUpdates(results);
+  EXPECT_EQ(results[0].wrong_update_after, -1);
+  EXPECT_EQ(results[1].wrong_update_after, 0);
+  EXPECT_EQ(results[1].first_name, "update of the weights behind step 0");
+  EXPECT_THAT(results[1].first.why, HasSubstr("1 of 2 parameters moved otherwise: all those with 2 "
+                                              "dimensions and no others (fc.weight)"));
+  EXPECT_THAT(results[1].first.why, HasSubstr("It shows first in Functional.linear.0.forward"));
+}
+
+TEST_F(StepsTest, AlsoWhereNoCallShowsIt) {
+  std::vector<RankResult> results = {Step("a", 0, -1, 4, 4, true), Step("a", 1, -1, 6, 5, true)};
+  NameWrongUpdates(results);
+  EXPECT_EQ(results[1].wrong_update_after, 0);
+  EXPECT_EQ(results[1].summary.verdict, RunVerdict::kDiffers);
+  EXPECT_THAT(results[1].first.why, HasSubstr("All calls of step 1 agree"));
+}
+
+TEST_F(StepsTest, OnlyTheFirstWrongStepAndOnlyWhereItBegins) {
+  std::vector<RankResult> results = {Step("a", 0, -1, 4, 4, false), Step("a", 1, -1, 6, 5, false)};
+  NameWrongUpdates(results);
+  EXPECT_EQ(results[1].wrong_update_after, -1) << "the step before is wrong";
+  results = {Step("b", 0, -1, 4, 4, true), Step("b", 1, -1, 5, 5, false)};
+  NameWrongUpdates(results);
+  EXPECT_EQ(results[1].wrong_update_after, -1) << "the weights are the same";
+  results = {Step("c", 0, -1, 4, 3, true), Step("c", 1, -1, 6, 5, false)};
+  NameWrongUpdates(results);
+  EXPECT_EQ(results[1].wrong_update_after, -1) << "they were others before";
+}
+
+TEST_F(StepsTest, RanksThatLoseEachOther) {
+  std::vector<RankResult> results = {Step("a", 0, 0, 4, 4, true), Step("a", 0, 1, 4, 4, true),
+                                     Step("a", 1, 0, 6, 5, false), Step("a", 1, 1, 7, 5, false)};
+  NameWrongUpdates(results);
+  EXPECT_EQ(results[2].wrong_update_after, 0);
+  EXPECT_EQ(results[3].wrong_update_after, 0);
+  EXPECT_THAT(results[2].first.why,
+              HasSubstr("the ranks of the target no longer have the same weights, those of the "
+                        "golden have: gradients or weights were not exchanged"));
+}
+
+TEST_F(StepsTest, DamagedFilesAreLeftOut) {
+  std::vector<RankResult> results = {Step("a", 0, -1, 4, 4, true), Step("a", 1, -1, 6, 5, false)};
+  folder_.Write(Place("a", true, 0, -1) + "/weights.json", "{\"fc.weight\": 3, nonsense");
+  NameWrongUpdates(results);
+  EXPECT_EQ(results[1].wrong_update_after, -1);
+}
+
+}  // namespace
+}  // namespace msprobe::compare
