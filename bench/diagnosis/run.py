@@ -32,6 +32,7 @@ def arguments():
     )
     parser.add_argument("--cache", type=Path, default=ROOT / ".cache" / "diagnosis")
     parser.add_argument("--json", type=Path, help="write all scores to this file")
+    parser.add_argument("--add", nargs="*", default=[], help="scores of earlier runs (--json)")
     parser.add_argument("--misses", type=Path, help="write misses and false alarms to this file")
     parser.add_argument("--docs", type=Path, help="replace the table in this Markdown file")
     parser.add_argument("--peer", type=Path, help="the Python of msprobe 26's environment")
@@ -102,13 +103,17 @@ def main():
         return 0
     if options.check:
         return check()
-    compile_problem = compiles.problem() if any(needs(each) for each in cases) else ""
+    compile_problem = compiles.problem(options.cache) if any(needs(each) for each in cases) else ""
     if compile_problem:
         left_out = [each.name for each in cases if needs(each)]
         print(f"LEFT OUT, torch.compile does not run here ({compile_problem}): {left_out}")
         cases = [each for each in cases if not needs(each)]
     scores, failed, seconds = measure(cases, modes, options)
-    by_name = {each.name: each for each in cases}
+    by_name = {each.name: each for each in case.all_cases().values()}
+    for path in options.add:
+        earlier = [scoring.Score(**each) for each in json.loads(Path(path).read_text())]
+        scores += [each for each in earlier if each.name in by_name]
+    scores.sort(key=lambda each: (each.kind, each.level))
     peer_scores = []
     if options.peer:
         peer_scores = peer_pairs.measure(cases, options, failed)

@@ -154,10 +154,10 @@ def nesterov(resnet):
     resnet.optimizer = optimizer
 
 
-@fault("resnet", api=r"Optimizer.SGD.step", update=True, line="value.backward()")
+@fault("resnet", api=r"Optimizer.SGD.step|Module.head.Linear", update=True)
 def gradients_not_cleared(resnet):
-    """Gradients of the step before are added: the update of the second step is the first to read
-    them."""
+    """Gradients of the step before are added: in the second step the first wrong value is the
+    gradient of the last layer's weights."""
 
     def step(model, optimizer, batch):
         pictures, labels = batch

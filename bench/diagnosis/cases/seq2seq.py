@@ -9,10 +9,10 @@ from torch.nn import functional as F
 @fault(
     "seq2seq",
     module="decoder",
-    line="x = x + self.own(y, y, self.bias",
+    line="return (-apart).clamp(0, BUCKETS - 1)",
     module_only=r"decoder.own(.\w)?|decoder",
 )
-def decoder_attends_to_the_padded_bias(seq2seq):
+def positions_of_the_decoder_look_both_ways(seq2seq):
     """The relative positions of the decoder look both ways."""
 
     class Part(seq2seq.Part):
@@ -29,7 +29,12 @@ def decoder_attends_to_the_padded_bias(seq2seq):
     seq2seq.Part = Part
 
 
-@fault("seq2seq", module="decoder", module_only="decoder.cross|decoder")
+@fault(
+    "seq2seq",
+    module="decoder",
+    line="hidden = torch.zeros(memory_valid.shape).masked_fill(",
+    module_only="decoder.cross|decoder",
+)
 def memory_mask_missing(seq2seq):
     """The decoder attends to the padding of the source."""
 
