@@ -6,6 +6,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from case import Fault
+from scoring import MODES
 from tables import table
 
 HEADING = ["mode", "cases", "first", "first three", "harmless", "false alarms", "s a pair"]
@@ -97,6 +98,12 @@ def markdown(cases, scores, peer_scores, failed) -> str:
             text += ["| --- " + "| ---: " * (len(made[0]) - 1) + "|"]
             text += ["| " + " | ".join(cells) + " |" for cells in made[1:]]
             text += [""]
+    absent = [mode for mode in MODES if mode not in {(each.kind, each.level) for each in scores}]
+    if absent:
+        names = ", ".join(f"{kind} {level}" for kind, level in absent)
+        text += [f"Not measured in the run that wrote this page: {names}.", ""]
+    if not peer_scores:
+        text += ["msprobe 26 was not measured in the run that wrote this page.", ""]
     text += ["## What was missed, and why", ""]
     by_line = {}
     for score in wrong(cases, scores):
