@@ -86,6 +86,8 @@ def measure(cases, modes, options):
                     failed.append(f"{each.name}, {kind}, {level}: {error}")
                     continue
                 scores.append(scoring.score(each, kind, level, reports, spent))
+                if kind == "tensor":
+                    shutil.rmtree(target)  # 16 MB; only those of statistics and of goldens are kept
                 if options.verbose:
                     print(report.line(each, scores[-1]), flush=True)
             if not options.verbose and number % 10 == 0:
