@@ -24,6 +24,7 @@
 #include "engine/compare/measure/uncounted_values.h"
 #include "engine/compare/measure/unwritten.h"
 #include "engine/compare/model/record_keys.h"
+#include "engine/compare/regions/rewrites.h"
 #include "engine/compare/repeat_spread.h"
 
 namespace msprobe::compare {
@@ -206,9 +207,11 @@ Result<Comparison> CompareWithRepeats(Dump target, Dump golden, const CompareOpt
   ForgiveGradientOrder(&c);
   ForgiveUnwritten(&c);
   ClassifyCalls(&c);
+  if (ForgiveRewrites(&c)) ClassifyCalls(&c);
   if (spread.empty() && ForgiveGrownRounding(&c)) {
     GiveOneVerdictToEachTensor(&c);
     ClassifyCalls(&c);
+    if (ForgiveRewrites(&c)) ClassifyCalls(&c);  // what it lets out may be grown rounding
   }
   FindFirstDivergence(&c);
   c.first.why += spread.Sentence(c, c.first.row);

@@ -185,7 +185,7 @@ EarlierCalls CountEarlierCalls(const Comparison& c, int32_t pair) {
         ++b.diverged;
         break;
       case CallClass::kUnknown:
-        ++b.unjudged;
+        b.unjudged += !c.IsRewritten(p);
         break;
     }
     if (c.classes[p] != CallClass::kNoise) continue;

@@ -10,6 +10,7 @@
 #include "engine/compare/explain/first_bits.h"
 #include "engine/compare/explain/unmatched_calls.h"
 #include "engine/compare/model/record_keys.h"
+#include "engine/compare/regions/regions.h"
 
 namespace msprobe::compare {
 namespace {
@@ -64,6 +65,9 @@ Findings FindingsOf(const Comparison& c) {
                  .first_bits = DescribeFirstBits(c),
                  .equal = EqualWord(c),
                  .not_observed = c.not_observed};
+  const std::vector<Region> regions = RegionsOf(c);
+  found.rewrites = DescribeRewrites(c, regions);
+  found.wrong_region = DescribeWrongRegion(c, regions);
   found.not_judged = WhyNothingWasJudged(c, found.summary);
   if (c.first.pair >= 0) {
     found.first_name = EntryName(c, c.first.pair);

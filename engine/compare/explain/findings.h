@@ -38,6 +38,8 @@ struct Findings {
   FirstDivergence first;          // first.pair < 0: none
   std::string first_name;         // of its call; "" when there is none
   std::string first_bits;         // DescribeFirstBits
+  std::string rewrites;           // DescribeRewrites
+  std::string wrong_region;       // DescribeWrongRegion
   std::string_view equal;         // "bit-equal" or "equal" (EqualWord)
   double largest_noise = 0;       // in roundings
   std::string not_judged;         // WhyNothingWasJudged

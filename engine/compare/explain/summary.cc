@@ -22,7 +22,8 @@ int64_t ValuesOfOtherStructure(const Comparison& c, const UnpairedResults& unpai
       const Row& row = c.rows[i];
       if (c.measures[i].reason != Reason::kNoPartner) continue;
       const bool other_was_killed = !(row.target >= 0 ? c.golden : c.target).complete;
-      if (!other_was_killed && (!pair.matched() || unpaired.IsCompared(i))) ++values;
+      const bool rewritten = !c.rewritten.empty() && c.rewritten[&pair - c.pairs.data()] != 0;
+      if (!other_was_killed && (!pair.matched() || rewritten || unpaired.IsCompared(i))) ++values;
     }
   }
   return values;
@@ -59,7 +60,7 @@ Summary Summarize(const Comparison& c) {
     ++s.rows[static_cast<int>(m.verdict)];
     s.neutral_rows += IsNeutral(m);
     s.compared += m.verdict != RowVerdict::kUnknown;
-    s.other_forms += m.reason == Reason::kOtherForm;
+    s.other_forms += m.reason == Reason::kOtherForm || m.reason == Reason::kRewritten;
     if (!IsNeutral(m)) {
       s.target_values += c.rows[i].target >= 0;
       s.golden_values += c.rows[i].golden >= 0;

@@ -53,7 +53,7 @@ bool ChangesNumbers(const Comparison& c, int32_t p) {
 int32_t UnmatchedMakerOf(const Comparison& c, int32_t p, const Leaf& target, const Leaf& golden) {
   PageRelease pages(c.target, c.golden);
   for (int32_t q = p - 1; q >= 0; --q) {
-    if (c.pairs[q].matched()) continue;
+    if (c.pairs[q].matched() || c.IsRewritten(q)) continue;
     pages.RowsDone(c.pairs[q].row_count);
     const bool in_target = c.pairs[q].target >= 0;
     const Dump& dump = in_target ? c.target : c.golden;
@@ -88,7 +88,9 @@ int32_t UnmatchedNear(const Comparison& c, int32_t p) {
   };
   const bool frameworks = OfTwoFrameworks(c.target, c.golden);
   for (int32_t q = p - 1; q >= 0 && q >= p - kNeighbourhood; --q) {
-    if (c.pairs[q].matched() || !in_pass_of_p(q) || IsInsideAnAgreeingModule(c, q, p)) continue;
+    if (c.pairs[q].matched() || c.IsRewritten(q) || !in_pass_of_p(q) ||
+        IsInsideAnAgreeingModule(c, q, p))
+      continue;
     // One framework reads shapes and casts where the other does not.
     if (!frameworks || ChangesNumbers(c, q)) return q;
   }
@@ -98,7 +100,7 @@ int32_t UnmatchedNear(const Comparison& c, int32_t p) {
 int32_t UnmatchedInside(const Comparison& c, int32_t module) {
   if (!RecordOf(c, module).is_module) return -1;
   for (int32_t q = module - 1; q >= 0 && q > module - 4096; --q) {
-    if (!c.pairs[q].matched() &&
+    if (!c.pairs[q].matched() && !c.IsRewritten(q) &&
         WithoutCall(RecordOf(c, q).parent) == WithoutCall(RecordOf(c, module).name))
       return q;
   }

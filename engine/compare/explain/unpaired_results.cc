@@ -26,7 +26,8 @@ class UnpairedResults::Side {
         Insert(dump_.leaves[target_ ? row.target : row.golden]);
     }
     right_.assign(c_.pairs.size(), false);
-    for (size_t p = 0; p < c_.pairs.size(); ++p) right_[p] = c_.pairs[p].matched();
+    for (size_t p = 0; p < c_.pairs.size(); ++p)
+      right_[p] = c_.pairs[p].matched() || c_.IsRewritten(p);
     // A module is recorded behind the calls inside it, which take what it takes: what is found in
     // one pass may tell more in the next.
     constexpr int kMostPasses = 4;

@@ -344,7 +344,8 @@ bool IsNeutral(const Measure& m) {
   return m.verdict == RowVerdict::kUnknown &&
          (m.reason == Reason::kNothingRecorded || m.reason == Reason::kUninitialised ||
           m.reason == Reason::kOverwritten || m.reason == Reason::kOtherForm ||
-          m.reason == Reason::kOneFramework || m.reason == Reason::kOneRecorded ||
+           m.reason == Reason::kOneFramework || m.reason == Reason::kOneRecorded ||
+           m.reason == Reason::kRewritten ||
           m.reason == Reason::kDevice || m.reason == Reason::kGradientOrder ||
           m.reason == Reason::kDTypeDiffers);
 }
@@ -371,6 +372,8 @@ std::string_view ReasonText(Reason reason) {
       return "passed in another form, and the results agree";
     case Reason::kOneRecorded:
       return "recorded by one of the two tools only";
+    case Reason::kRewritten:
+      return "computed by other operations, and the results agree";
     case Reason::kOneFramework:
       return "only one of the two frameworks records it";
     case Reason::kTransposed:

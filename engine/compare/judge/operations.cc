@@ -127,12 +127,46 @@ const Record* BackwardOf(const Dump& dump, const Record& gradients) {
   return nullptr;
 }
 
+// The root of the mean square of a tensor, without its extremes.
+double RootMeanSquare(const Dump& dump, const Leaf& leaf) {
+  const LeafRest* rest = dump.RestOf(static_cast<int32_t>(&leaf - dump.leaves.data()));
+  const double n = Elements(leaf), norm = rest != nullptr ? rest->norm : leaf.norm_value;
+  return n > 0 && std::isfinite(norm) ? norm / std::sqrt(n) : 0;
+}
+
+// The size of the gradient of a weight that stands beside `vector`, the gradient of a bias of the
+// same module: both are sums over the same rows. 0: there is none.
+double SizeOfGradientBeside(const Dump& dump, const Record& record, const Leaf& vector) {
+  constexpr ptrdiff_t kNear = 4;  // leaves: a module has few parameters
+  const std::string_view name = vector.name.view();
+  const std::string_view module = name.substr(0, name.rfind('.') + 1);
+  if (vector.shape.extents().size() > 1 || module.empty()) return 0;
+  const ptrdiff_t at = &vector - dump.leaves.data(), first = record.first_leaf,
+                  end = first + record.leaf_count;
+  double size = 0;
+  for (ptrdiff_t i = std::max(first, at - kNear); i < std::min(end, at + kNear + 1); ++i) {
+    const Leaf& leaf = dump.leaves[i];
+    const bool beside = leaf.kind == LeafKind::kTensor && leaf.slot == vector.slot &&
+                        leaf.has_stats && leaf.shape.extents().size() > 1 &&
+                        leaf.name.view().starts_with(module) &&
+                        leaf.name.view().find('.', module.size()) == std::string_view::npos;
+    if (beside) size = std::max(size, RootMeanSquare(dump, leaf));
+  }
+  return size;
+}
+
 }  // namespace
+
+bool IsGradientOfOptimizer(const Record& record, const Leaf& leaf) {
+  return IsOptimizerCall(record.api) && leaf.kind == LeafKind::kTensor && GoesIn(leaf) &&
+         leaf.name.view().find(".gradients.") != std::string_view::npos;
+}
 
 double SummedMagnitude(const Dump& dump, const Record& call, const Leaf& output) {
   const bool gradients = call.direction == Direction::kParameterGrad;
   const Record* backward = gradients ? BackwardOf(dump, call) : nullptr;
-  if (gradients && backward == nullptr) return 0;
+  if (IsGradientOfOptimizer(call, output) || (gradients && backward == nullptr))
+    return SizeOfGradientBeside(dump, call, output);
   const Record& record = gradients ? *backward : call;
   const std::string_view base = BaseApi(record.api);
   const double out = Elements(output);
@@ -154,11 +188,7 @@ double SummedMagnitude(const Dump& dump, const Record& call, const Leaf& output)
   }
   if (a == nullptr) return 0;
   if (IsChangedInPlace(output, record)) return largest;
-  const auto rms = [&dump](const Leaf& leaf) {
-    const LeafRest* rest = dump.RestOf(static_cast<int32_t>(&leaf - dump.leaves.data()));
-    const double n = Elements(leaf), norm = rest != nullptr ? rest->norm : leaf.norm_value;
-    return n > 0 && std::isfinite(norm) ? norm / std::sqrt(n) : 0;
-  };
+  const auto rms = [&dump](const Leaf& leaf) { return RootMeanSquare(dump, leaf); };
   const double terms = std::max(1.0, Elements(*a) / out);
   if (record.direction == Direction::kForward) {
     if (AddsInputs(base)) return largest;

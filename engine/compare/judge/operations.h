@@ -34,9 +34,13 @@ bool IsOptimizerCall(std::string_view api);
 // known.
 double SummedTerms(const Dump& dump, const Record& record);
 
+// Whether a leaf is a gradient that an optimizer's step takes.
+bool IsGradientOfOptimizer(const Record& record, const Leaf& leaf);
+
 // The size of the numbers that the call adds to make `output`: x - y may be tiny, but has the
 // rounding of x and y. An output's error is divided by this size when it is larger than the output.
-// 0: not known.
+// The gradient of a bias whose backward call is not recorded, and one that an optimizer takes, have
+// the size of the weight's gradient beside it. 0: not known.
 double SummedMagnitude(const Dump& dump, const Record& record, const Leaf& output);
 
 }  // namespace msprobe::compare

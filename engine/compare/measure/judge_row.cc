@@ -73,7 +73,8 @@ void RowJudge::Judge(uint32_t row, ElementType noise_dtype, Measure* m) {
       c_.Thresholds().Explained(record_.api, JudgedType(target.dtype, golden.dtype, noise_dtype));
   JudgeLeaves(target, golden, c_.mode, options, m);
   // The number of summed terms takes time to find: it is needed only for numbers that differ.
-  const bool made = target.slot == Slot::kOutput || target.slot == Slot::kParameterGrad;
+  const bool made = target.slot == Slot::kOutput || target.slot == Slot::kParameterGrad ||
+                    IsGradientOfOptimizer(record_, golden);
   if (!made || m->verdict == RowVerdict::kEqual) return;
   if (terms_ < 0) terms_ = TermsOf(c_, pair_);
   options.terms = terms_;

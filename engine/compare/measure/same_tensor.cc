@@ -44,7 +44,8 @@ void GiveOneVerdictToEachTensor(Comparison* c) {
       Judged& judged = tensors[key];
       (m.verdict == RowVerdict::kNoise ? judged.noise : judged.differs) = true;
       const bool moved = m.reason == Reason::kMoved;
-      const bool result = c->golden.leaves[c->rows[i].golden].slot == Slot::kOutput && !is_module;
+      const Slot slot = c->golden.leaves[c->rows[i].golden].slot;
+      const bool result = slot == Slot::kParameterGrad || (slot == Slot::kOutput && !is_module);
       if (moved && !judged.moved) {
         judged.maker = i;
         judged.moved = true;

@@ -8,9 +8,9 @@ namespace msprobe::compare {
 
 // Rows whose two tensors have the same pair of digests (fingerprints, checksums) are the same pair
 // of tensors. Where some of them are noise and others differ, all get the verdict of the call that
-// made the tensor, which knows how many terms it sums: the first row that is a result of an API.
-// Without one, all differ. Results of calls that only move data (moved_data.h) keep their verdict,
-// and what follows them is judged by it.
+// made the tensor, which knows how many terms it sums: the first row that is a result of an API, or
+// the gradient of a parameter. Without one, all differ. Results of calls that only move data
+// (moved_data.h) keep their verdict, and what follows them is judged by it.
 //
 // The measures of all rows must be filled.
 void GiveOneVerdictToEachTensor(Comparison* comparison);

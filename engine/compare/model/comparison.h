@@ -78,6 +78,7 @@ enum class Reason : uint8_t {
   kOtherElements,  // differs: equal statistics, different bits of integers (these are not rounded)
   kMoved,          // differs: other bits of a call that only moves the equal bits it was given
   kEnlarged,       // noise: the rounding of its inputs, which the operation enlarges by its nature
+  kRewritten,      // unknown: of calls that differ in structure and compute the same; not counted
   kDTypeDiffers,   // any verdict: judged by the coarser of two float dtypes; unknown for arguments
                    // that are dtypes (a run in mixed precision passes others)
   kGradientOrder,  // unknown: gradients of an API's inputs, which the two tools list in different
@@ -151,6 +152,7 @@ struct Comparison {
   ElementType NoiseDTypeOf(size_t row) const {
     return noise_dtypes.empty() ? ElementType() : noise_dtypes[row];
   }
+  bool IsRewritten(int32_t pair) const { return !rewritten.empty() && rewritten[pair] != 0; }
   Dump target, golden;
   Mode mode = Mode::kStatistics;
   double tolerance = 1;  // CompareOptions::tolerance that the verdicts were made with
@@ -171,6 +173,8 @@ struct Comparison {
   // cannot be read.
   std::vector<std::string> notes;
   std::vector<CallClass> classes;  // one for each pair
+  // Empty, or one for each pair: whether the call is part of a rewrite (regions/rewrites.h).
+  std::vector<char> rewritten;
   // For each pair of backward records the pair of their forward call; -1: not recorded, or not a
   // backward record.
   std::vector<int32_t> forward_of;

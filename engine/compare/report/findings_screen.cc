@@ -122,6 +122,7 @@ Lines FindingsScreen::Finding(const Place& place) const {
     lines.push_back("  | " + line);
   if (!place.exchange.empty()) add(place.exchange);
   add(f_.first.why);
+  if (!f_.wrong_region.empty()) add("region: " + f_.wrong_region);
   if (!f_.first.advice.empty()) add("next: " + f_.first.advice);
   if (!f_.first_bits.empty()) add(f_.first_bits);
   for (const std::string& sentence : place.travelled) {
@@ -253,6 +254,13 @@ Lines FindingsScreen::Footer() const {
     const int64_t count = target ? s.target_only_calls : s.golden_only_calls;
     if (count == 0) continue;
     Append(OneSideOnly(target, count), &lines);
+  }
+  if (!f_.rewrites.empty()) {
+    const Lines folded = Fold("rewritten: " + Clean(f_.rewrites), width_);
+    lines.push_back(folded.size() == 1 || whole_
+                        ? folded[0]
+                        : CutMiddle("rewritten: " + Clean(f_.rewrites), width_));
+    if (whole_) lines.insert(lines.end(), folded.begin() + 1, folded.end());
   }
   Append(NotObserved(), &lines);
   return lines;

@@ -8,6 +8,7 @@
 #include "engine/compare/explain/summary.h"
 #include "engine/compare/judge/judge.h"
 #include "engine/compare/model/value_text.h"
+#include "engine/compare/regions/regions.h"
 
 namespace msprobe::compare {
 namespace {
@@ -98,6 +99,7 @@ class Report {
     w_.Close(']');
     w_.Key("first_bits");
     c_.first_bits.pair < 0 ? w_.Null() : Bits(c_.first_bits);
+    Regions();
     Counts();
     Unmatched();
     w_.Key("beginning");
@@ -257,6 +259,7 @@ class Report {
     w_.KeyInteger("target_only", summary_.target_only_calls);
     w_.KeyInteger("golden_only", summary_.golden_only_calls);
     w_.KeyInteger("compared_nowhere", summary_.calls_compared_nowhere);
+    w_.KeyInteger("rewritten", std::count(c_.rewritten.begin(), c_.rewritten.end(), 1));
     w_.Close('}');
     w_.Key("rows");
     w_.Open('{');
@@ -267,6 +270,33 @@ class Report {
     w_.KeyInteger("golden_only", summary_.golden_only_rows);
     w_.KeyInteger("unreadable", summary_.unreadable_rows);
     w_.Close('}');
+  }
+
+  // Up to a hundred regions, each with up to a hundred names a side.
+  void Regions() {
+    constexpr size_t kMostRegions = 100, kMostNames = 100;
+    std::vector<Region> regions = RegionsOf(c_);
+    if (regions.size() > kMostRegions) regions.resize(kMostRegions);
+    w_.Key("regions");
+    w_.Open('[');
+    for (const Region& region : regions) {
+      w_.Element();
+      w_.Open('{');
+      w_.KeyText("verdict", region.wrong ? "wrong" : "rewrite");
+      w_.KeyInteger("target_calls", region.target_calls);
+      w_.KeyInteger("golden_calls", region.golden_calls);
+      for (const bool target : {true, false}) {
+        w_.Key(target ? "target" : "golden");
+        w_.Open('[');
+        for (const std::string_view name : NamesOf(c_, region, target, kMostNames))
+          w_.Element(), w_.Text(name);
+        w_.Close(']');
+      }
+      w_.KeyTextOrNull("module", ModuleAround(c_, region.pairs.front()));
+      w_.KeyTextOrNull("source_line", SourceLineOf(c_, region.pairs.front()));
+      w_.Close('}');
+    }
+    w_.Close(']');
   }
 
   // The names of calls without a partner, up to a hundred of each side; "calls" has the full

@@ -1,0 +1,93 @@
+#include "engine/compare/regions/equal_values.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/compare/judge/judge.h"
+#include "engine/compare/judge/operations.h"
+#include "engine/compare/model/record_keys.h"
+#include "engine/compare/model/rounding.h"
+#include "engine/compare/regions/value_flow.h"
+
+namespace msprobe::compare {
+namespace {
+
+// A candidate's norm is looked for within this relative distance: more than any rounding that is
+// explained for float16, bfloat16 apart.
+constexpr double kNear = 0x1p-5;
+constexpr int kMostCandidates = 64;  // that are judged for one value; bounds the time
+
+uint64_t KeyOf(const Leaf& leaf) { return leaf.kind == LeafKind::kTensor ? ContentKey(leaf) : 0; }
+
+}  // namespace
+
+EqualValues::EqualValues(const Comparison& c, const std::vector<char>& candidates) : c_(c) {
+  for (size_t p = 0; p < c.pairs.size(); ++p) {
+    const RecordPair& pair = c.pairs[p];
+    for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
+      const RowVerdict verdict = c.measures[i].verdict;
+      for (const bool target : {true, false}) {
+        const int32_t index = target ? c.rows[i].target : c.rows[i].golden;
+        if (index < 0) continue;
+        const Leaf& leaf = (target ? c.target : c.golden).leaves[index];
+        const uint64_t key = KeyOf(leaf);
+        if (key == 0) continue;
+        const int side = target ? 0 : 1;
+        if (verdict == RowVerdict::kEqual) equal_[side].InsertHash(key);
+        if (verdict == RowVerdict::kEqual || verdict == RowVerdict::kNoise)
+          agreeing_[side].InsertHash(key);
+        if (!candidates[p] || !IsTensorResult(leaf)) continue;
+        made_[side].InsertHash(key);
+        if (leaf.has_stats && std::isfinite(leaf.norm_value))
+          candidates_[side].push_back(
+              {static_cast<double>(leaf.shape.elements()), leaf.norm_value, &leaf});
+      }
+    }
+  }
+  for (auto& list : candidates_) std::sort(list.begin(), list.end());
+}
+
+bool EqualValues::IsEqual(const Leaf& leaf, bool target) const {
+  const uint64_t key = KeyOf(leaf);
+  return key != 0 && equal_[target ? 0 : 1].HasHash(key);
+}
+
+bool EqualValues::Agree(const Leaf& target, const Leaf& golden) const {
+  if (RoundingOf(target.dtype).kind != RoundingOf(golden.dtype).kind) return false;
+  Leaf reshaped = target;
+  reshaped.shape = golden.shape;
+  reshaped.fingerprint = reshaped.checksum = TextRef();
+  const Record &t = c_.target.records[target.record], &g = c_.golden.records[golden.record];
+  const JudgeOptions options{
+      .tolerance = c_.tolerance,
+      .terms = std::max(SummedTerms(c_.target, t), SummedTerms(c_.golden, g)),
+      .magnitude =
+          std::max(SummedMagnitude(c_.target, t, target), SummedMagnitude(c_.golden, g, golden)),
+      .explained = c_.Thresholds().Explained(g.api, golden.dtype)};
+  Measure m;
+  JudgeLeaves(reshaped, golden, Mode::kStatistics, options, &m);
+  return m.verdict == RowVerdict::kEqual || m.verdict == RowVerdict::kNoise;
+}
+
+bool EqualValues::IsOnBothSides(const Leaf& leaf, bool target, bool bits) const {
+  const int own = target ? 0 : 1, other = 1 - own;
+  const uint64_t key = KeyOf(leaf);
+  if (key == 0) return false;
+  if ((bits ? equal_ : agreeing_)[own].HasHash(key) || made_[other].HasHash(key)) return true;
+  const double elements = static_cast<double>(leaf.shape.elements()), norm = leaf.norm_value;
+  // Zeros, ones and masks are in every run: they tell nothing.
+  const bool tells =
+      leaf.has_stats && std::isfinite(norm) && (elements == 1 || leaf.max_value != leaf.min_value);
+  if (bits || !tells || !c_.exact.empty()) return false;
+  const auto& list = candidates_[other];
+  auto at = std::lower_bound(list.begin(), list.end(),
+                             Candidate{elements, norm - kNear * std::abs(norm), nullptr});
+  for (int looks = 0; at != list.end() && at->elements == elements && looks < kMostCandidates &&
+                      at->norm <= norm + kNear * std::abs(norm);
+       ++at, ++looks) {
+    if (target ? Agree(leaf, *at->leaf) : Agree(*at->leaf, leaf)) return true;
+  }
+  return false;
+}
+
+}  // namespace msprobe::compare

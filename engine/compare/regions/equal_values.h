@@ -1,0 +1,45 @@
+// Whether the other run has a value, too, in a call that is not the partner of the call that made it.
+//
+//   const EqualValues values(comparison, candidates);
+//   values.IsOnBothSides(leaf, /*target=*/true, /*bits=*/false);
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/compare/model/comparison.h"
+#include "engine/compare/model/fingerprint_set.h"
+
+namespace msprobe::compare {
+
+class EqualValues {
+ public:
+  // `candidates`: for each pair whether its results are candidates: those that have no partner, or
+  // another one than they should have.
+  EqualValues(const Comparison& comparison, const std::vector<char>& candidates);
+
+  // Whether the value of a leaf of the target (`target`) or of the golden is in the other run: the
+  // same content in rows that agree, or a result of a candidate with the same bits or with numbers
+  // that rounding explains. The shapes may differ, the number of elements may not. `bits`: equal
+  // numbers are too little, because the value was only moved.
+  bool IsOnBothSides(const Leaf& leaf, bool target, bool bits) const;
+
+  // Whether the content is in a row of two equal tensors.
+  bool IsEqual(const Leaf& leaf, bool target) const;
+
+ private:
+  struct Candidate {
+    double elements, norm;
+    const Leaf* leaf;
+    bool operator<(const Candidate& other) const {
+      return elements != other.elements ? elements < other.elements : norm < other.norm;
+    }
+  };
+  bool Agree(const Leaf& target, const Leaf& golden) const;
+
+  const Comparison& c_;
+  FingerprintSet equal_[2], agreeing_[2], made_[2];  // contents of the target, of the golden
+  std::vector<Candidate> candidates_[2];             // sorted
+};
+
+}  // namespace msprobe::compare

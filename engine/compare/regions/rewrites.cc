@@ -1,0 +1,314 @@
+#include "engine/compare/regions/rewrites.h"
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+#include <unordered_set>
+#include <vector>
+
+#include "engine/compare/judge/moving_operations.h"
+#include "engine/compare/judge/operations.h"
+#include "engine/compare/model/record_keys.h"
+#include "engine/compare/regions/equal_values.h"
+#include "engine/compare/regions/value_flow.h"
+
+namespace msprobe::compare {
+namespace {
+
+// How often the calls are gone through. One pass is enough, backwards, unless calls ran in another
+// order, or a backward call asks for its forward call.
+constexpr int kMostPasses = 8;
+
+class Rewrites {
+ public:
+  explicit Rewrites(Comparison* c) : c_(*c), open_(c->pairs.size(), 0), own_(c->pairs.size(), 0) {}
+
+  bool Find() {
+    FindOpenPairs();
+    if (std::none_of(own_.begin(), own_.end(), [](char own) { return own != 0; })) return false;
+    flows_[0].emplace(c_, true, open_);
+    flows_[1].emplace(c_, false, open_);
+    FindReached();
+    values_.emplace(c_, reached_);
+    FindMoved();
+    gradients_agree_ = GradientsAgree();
+    has_backward_.assign(c_.pairs.size(), 0);
+    for (const int32_t forward : c_.forward_of) {
+      if (forward >= 0) has_backward_[forward] = 1;
+    }
+    right_.assign(c_.pairs.size(), 0);
+    bool any = false;
+    for (int pass = 0; pass < kMostPasses && Pass(); ++pass) any = true;
+    if (any) Apply();
+    return any;
+  }
+
+ private:
+  const Dump& DumpOf(bool target) const { return target ? c_.target : c_.golden; }
+
+  // Whether the two sides of a row do not agree, or there is only one.
+  bool IsOpen(uint32_t row) const {
+    return c_.rows[row].target < 0 || c_.rows[row].golden < 0 ||
+           c_.measures[row].verdict == RowVerdict::kDiffers;
+  }
+  template <typename Use>
+  void EachRow(size_t p, Use use) const {
+    const RecordPair& pair = c_.pairs[p];
+    for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) use(i);
+  }
+  // Calls use(leaf, is_target) for the leaves of a row.
+  template <typename Use>
+  void EachLeaf(uint32_t row, Use use) const {
+    if (c_.rows[row].target >= 0) use(c_.target.leaves[c_.rows[row].target], true);
+    if (c_.rows[row].golden >= 0) use(c_.golden.leaves[c_.rows[row].golden], false);
+  }
+  const Record& RecordOf(size_t p) const {
+    const RecordPair& pair = c_.pairs[p];
+    return pair.target >= 0 ? c_.target.records[pair.target] : c_.golden.records[pair.golden];
+  }
+
+  // Whether the two calls of a pair do different things: other operations, or the same one with
+  // tensors of other shapes and kinds.
+  bool IsOtherCall(size_t p) const {
+    const RecordPair& pair = c_.pairs[p];
+    const Record &t = c_.target.records[pair.target], &g = c_.golden.records[pair.golden];
+    if (!t.is_module && BaseApi(t.api) != BaseApi(g.api)) return true;
+    bool other = false;
+    EachRow(p, [&](uint32_t i) {
+      if (!IsOpen(i)) return;
+      const Reason reason = c_.measures[i].reason;
+      const bool one_side = reason == Reason::kKindDiffers || reason == Reason::kNoPartner;
+      EachLeaf(i, [&](const Leaf& leaf, bool) {
+        if (leaf.kind != LeafKind::kTensor) return;
+        other |= IsTensorArgument(leaf) ? one_side || reason == Reason::kShapeDiffers
+                                        : one_side && t.direction == Direction::kBackward;
+      });
+    });
+    return other;
+  }
+
+  // open_: a row of the pair does not agree. own_: the calls themselves differ.
+  void FindOpenPairs() {
+    for (size_t p = 0; p < c_.pairs.size(); ++p) {
+      if (!c_.pairs[p].matched()) {
+        open_[p] = own_[p] = 1;
+        continue;
+      }
+      EachRow(p, [&](uint32_t i) { open_[p] |= IsOpen(i); });
+      if (open_[p]) own_[p] = IsOtherCall(p);
+    }
+    FindReordered();
+  }
+
+  // Calls of one operation that ran in another order: what the one takes in the target, another one
+  // takes in the golden.
+  void FindReordered() {
+    FingerprintSet taken[2];
+    const auto each_wrong_argument = [&](auto use) {
+      for (size_t p = 0; p < c_.pairs.size(); ++p) {
+        if (!open_[p] || own_[p]) continue;
+        EachRow(p, [&](uint32_t i) {
+          if (IsOpen(i)) {
+            EachLeaf(i, [&](const Leaf& leaf, bool target) {
+              const uint64_t key = IsTensorArgument(leaf) ? ContentKey(leaf) : 0;
+              if (key != 0)
+                use(p, HashText(RecordOf(p).is_module ? "" : BaseApi(RecordOf(p).api), key),
+                    target);
+            });
+          }
+        });
+      }
+    };
+    each_wrong_argument(
+        [&](size_t, uint64_t key, bool target) { taken[target ? 0 : 1].InsertHash(key); });
+    std::vector<char> crossed(c_.pairs.size(), 0);
+    each_wrong_argument([&](size_t p, uint64_t key, bool target) {
+      if (taken[target ? 1 : 0].HasHash(key)) crossed[p] |= target ? 1 : 2;
+    });
+    for (size_t p = 0; p < c_.pairs.size(); ++p) own_[p] |= crossed[p] == 3;
+  }
+
+  // reached_: the calls differ, or take what such calls made, or hold such calls.
+  void FindReached() {
+    reached_ = own_;
+    std::vector<char> values[2] = {std::vector<char>(flows_[0]->size(), 0),
+                                   std::vector<char>(flows_[1]->size(), 0)};
+    std::unordered_set<std::string_view> modules;  // calls of modules that hold such calls
+    std::unordered_set<std::string_view> apis;     // modules that such calls are of
+    for (size_t p = 0; p < c_.pairs.size(); ++p) {
+      if (!open_[p]) continue;
+      char& reached = reached_[p];
+      const RecordPair& pair = c_.pairs[p];
+      const int32_t forward = p < c_.forward_of.size() ? c_.forward_of[p] : -1;
+      if (forward >= 0 && static_cast<size_t>(forward) < p) reached |= reached_[forward];
+      if (RecordOf(p).direction == Direction::kParameterGrad)
+        reached |= apis.count(RecordOf(p).api) > 0;
+      if (RecordOf(p).is_module) {
+        reached |= pair.target >= 0 && modules.count(c_.target.records[pair.target].name) > 0;
+        reached |= pair.golden >= 0 && modules.count(c_.golden.records[pair.golden].name) > 0;
+      }
+      EachRow(p, [&](uint32_t i) {
+        if (!IsOpen(i)) return;
+        EachLeaf(i, [&](const Leaf& leaf, bool target) {
+          const int side = target ? 0 : 1;
+          const int32_t value = IsTensorArgument(leaf) ? flows_[side]->ValueOf(leaf) : -1;
+          if (value >= 0) reached |= values[side][value];
+        });
+      });
+      if (!reached) continue;
+      if (RecordOf(p).is_module) apis.insert(RecordOf(p).api);
+      if (pair.target >= 0) modules.insert(c_.target.records[pair.target].parent);
+      if (pair.golden >= 0) modules.insert(c_.golden.records[pair.golden].parent);
+      EachRow(p, [&](uint32_t i) {
+        EachLeaf(i, [&](const Leaf& leaf, bool target) {
+          const int side = target ? 0 : 1;
+          const int32_t value = IsTensorResult(leaf) ? flows_[side]->ValueOf(leaf) : -1;
+          if (value >= 0) values[side][value] = 1;
+        });
+      });
+    }
+  }
+
+  // moved_: the call only moves elements of tensors that are equal bit for bit in both runs. Then
+  // its results must be equal bit for bit, too: their statistics do not tell another order.
+  void FindMoved() {
+    moved_.assign(c_.pairs.size(), 0);
+    FingerprintSet made[2];  // results of such calls
+    for (size_t p = 0; p < c_.pairs.size(); ++p) {
+      if (!own_[p] || RecordOf(p).direction != Direction::kForward) continue;
+      const RecordPair& pair = c_.pairs[p];
+      bool moves = !RecordOf(p).is_module;
+      if (pair.target >= 0) moves = moves && MovesData(c_.target.records[pair.target].api);
+      if (pair.golden >= 0) moves = moves && MovesData(c_.golden.records[pair.golden].api);
+      EachRow(p, [&](uint32_t i) {
+        EachLeaf(i, [&](const Leaf& leaf, bool target) {
+          if (!moves || !IsTensorArgument(leaf)) return;
+          const uint64_t key = ContentKey(leaf);
+          moves = values_->IsEqual(leaf, target) || (key != 0 && made[target ? 0 : 1].HasHash(key));
+        });
+      });
+      if (!moves) continue;
+      moved_[p] = 1;
+      EachRow(p, [&](uint32_t i) {
+        EachLeaf(i, [&](const Leaf& leaf, bool target) {
+          const uint64_t key = IsTensorResult(leaf) ? ContentKey(leaf) : 0;
+          if (key != 0) made[target ? 0 : 1].InsertHash(key);
+        });
+      });
+    }
+  }
+
+  // Backwards through the calls that are not known to be right; whether any was found to be.
+  bool Pass() {
+    bool found = false;
+    for (size_t p = c_.pairs.size(); p-- > 0;) {
+      if (!reached_[p] || right_[p] || !IsRight(p)) continue;
+      right_[p] = 1;
+      found = true;
+    }
+    return found;
+  }
+
+  // Whether all gradients agree that the optimizers of this step take.
+  bool GradientsAgree() const {
+    bool any = false, all = true;
+    for (size_t p = 0; p < c_.pairs.size(); ++p) {
+      if (!IsOptimizerCall(RecordOf(p).api)) continue;
+      EachRow(p, [&](uint32_t i) {
+        EachLeaf(i, [&](const Leaf& leaf, bool) {
+          if (!IsGradientOfOptimizer(RecordOf(p), leaf)) return;
+          any = true;
+          all = all && !IsOpen(i);
+        });
+      });
+    }
+    return any && all;
+  }
+
+  enum class End : char { kRight, kWrong, kNone };
+
+  bool IsRight(size_t p) const {
+    bool wrong = false, values = false;
+    bool right[2] = {}, none[2] = {};  // of the target, of the golden
+    EachRow(p, [&](uint32_t i) {
+      if (wrong) return;
+      EachLeaf(i, [&](const Leaf& leaf, bool target) {
+        const bool tensor = IsTensorResult(leaf);
+        values |= tensor || (leaf.slot == Slot::kOutput && leaf.kind == LeafKind::kScalar);
+        if (!tensor || leaf.shape.elements() == 0) return;
+        const End end = IsOpen(i) ? EndOf(p, i, leaf, target) : End::kRight;
+        wrong |= end == End::kWrong;
+        right[target ? 0 : 1] |= end == End::kRight;
+        none[target ? 0 : 1] |= end == End::kNone;
+      });
+    });
+    // A result that nobody takes (the indices of max_pool2d) says nothing beside another one.
+    if (wrong || (none[0] && !right[0]) || (none[1] && !right[1])) return false;
+    // A call without results has changed something, unless it has raised: what, is not recorded. A
+    // backward call may have none, since integers have no gradient.
+    return values || !RecordOf(p).exception.empty() ||
+           (RecordOf(p).direction == Direction::kBackward && EndsInSums(p, /*one_side=*/true));
+  }
+
+  // Autograd adds up the gradients of a tensor that several calls take: the sum is in no entry. So
+  // gradients that no call takes are right where the forward call is. `one_side`: only one run has
+  // the gradient, because only one differentiates the argument.
+  bool EndsInSums(size_t p, bool one_side) const {
+    const int32_t forward = p < c_.forward_of.size() ? c_.forward_of[p] : -1;
+    if (forward >= 0 && right_[forward]) return true;
+    return one_side && c_.pairs[p].matched() && (forward < 0 || !open_[forward]);
+  }
+
+  End EndOf(size_t p, uint32_t row, const Leaf& leaf, bool target) const {
+    if (own_[p] && values_->IsOnBothSides(leaf, target, moved_[p])) return End::kRight;
+    bool used = false;
+    for (const ValueUse& use : flows_[target ? 0 : 1]->UsesOf(leaf)) {
+      if (static_cast<size_t>(use.pair) == p) continue;
+      used = true;
+      if (right_[use.pair]) continue;
+      const bool agrees = moved_[p] ? c_.measures[use.row].verdict == RowVerdict::kEqual ||
+                                          c_.measures[use.row].verdict == RowVerdict::kUnknown
+                                    : true;
+      if (IsOpen(use.row) || !agrees) return End::kWrong;
+    }
+    if (used) return End::kRight;
+    if (RecordOf(p).direction == Direction::kBackward) {
+      const Reason reason = c_.measures[row].reason;
+      const bool one_side = reason == Reason::kNoPartner || reason == Reason::kKindDiffers;
+      return EndsInSums(p, one_side) ? End::kRight : End::kWrong;
+    }
+    // A loss that no call takes, and a parameter's gradient from a part of the batch, are seen in
+    // what the optimizer takes.
+    const bool differentiated = has_backward_[p] || leaf.slot == Slot::kParameterGrad;
+    if (gradients_agree_ && differentiated) return End::kRight;
+    return values_->IsOnBothSides(leaf, target, moved_[p]) ? End::kRight : End::kNone;
+  }
+
+  void Apply() {
+    c_.rewritten.resize(c_.pairs.size(), 0);
+    for (size_t p = 0; p < c_.pairs.size(); ++p) {
+      c_.rewritten[p] |= right_[p];
+      if (!right_[p] || !c_.pairs[p].matched()) continue;
+      EachRow(p, [&](uint32_t i) {
+        Measure& m = c_.measures[i];
+        if (m.verdict != RowVerdict::kDiffers) return;
+        m = {.tensor = m.tensor, .verdict = RowVerdict::kUnknown, .reason = Reason::kRewritten};
+      });
+    }
+  }
+
+  Comparison& c_;
+  std::vector<char> open_, own_, reached_, moved_, right_, has_backward_;  // for each pair
+  bool gradients_agree_ = false;
+  std::optional<ValueFlow> flows_[2];  // of the target, of the golden
+  std::optional<EqualValues> values_;
+};
+
+}  // namespace
+
+bool ForgiveRewrites(Comparison* c) {
+  if (OfTwoFrameworks(c->target, c->golden)) return false;
+  return Rewrites(c).Find();
+}
+
+}  // namespace msprobe::compare

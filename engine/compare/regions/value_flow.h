@@ -1,0 +1,49 @@
+// Which calls take the values that other calls made, in one run. Dumps have no names for tensors: a
+// value is recognised by its content (ContentKey).
+//
+//   const ValueFlow flow(comparison, /*target=*/true, followed);
+//   for (const ValueUse& use : flow.UsesOf(leaf)) Look(use.pair);
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/compare/model/comparison.h"
+
+namespace msprobe::compare {
+
+// A call that takes a value.
+struct ValueUse {
+  uint32_t record = 0;  // index into Dump::records
+  int32_t pair = -1;    // index into Comparison::pairs
+  int32_t row = -1;     // index into Comparison::rows: of the argument
+};
+
+class ValueFlow {
+ public:
+  // `followed`: for each pair whether the uses of its results are collected. Takes time and memory
+  // for the arguments of all calls.
+  ValueFlow(const Comparison& comparison, bool target, const std::vector<char>& followed);
+
+  // The calls that take the content of `leaf` and were recorded after its own record; at most 64,
+  // so that a constant that every call takes costs no more than another value. Empty: no recorded
+  // call takes it, or it is no result of a followed pair.
+  std::span<const ValueUse> UsesOf(const Leaf& leaf) const;
+  // The value of a tensor, a number from 0 to size() - 1; -1: no followed pair returned it.
+  int32_t ValueOf(const Leaf& leaf) const;
+  size_t size() const { return first_use_.size() - 1; }
+
+ private:
+  std::unordered_map<uint64_t, int32_t> value_of_;  // of a content
+  std::vector<uint32_t> first_use_;  // of each value, into uses_; one more at the end
+  std::vector<ValueUse> uses_;       // grouped by value, in the order of the records
+};
+
+// Whether a leaf is a tensor that a call returns.
+bool IsTensorResult(const Leaf& leaf);
+// Whether a leaf is a tensor that a call takes.
+bool IsTensorArgument(const Leaf& leaf);
+
+}  // namespace msprobe::compare

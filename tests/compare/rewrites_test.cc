@@ -1,0 +1,209 @@
+#include "engine/compare/regions/rewrites.h"
+
+#include <gmock/gmock.h>
+
+#include "engine/compare/explain/evidence.h"
+#include "engine/compare/explain/summary.h"
+#include "engine/compare/regions/regions.h"
+#include "engine/compare/report/report_json.h"
+#include "engine/compare/report/report_terminal.h"
+#include "tests/compare/dump_builder.h"
+
+namespace msprobe::compare {
+namespace {
+
+using test::DumpBuilder;
+using test::MustCompare;
+using test::Numbers;
+using test::Scaled;
+using test::Tensor;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// A tensor by its number: all numbers of two such tensors differ.
+Tensor V(int id, std::string shape = "[2, 8]") {
+  return Numbers(1 + 0.13 * id, -2 - 0.29 * id, 0.11 + 0.017 * id, 5 + 0.7 * id)
+      .Shape(std::move(shape));
+}
+constexpr double kRounding = 2e-7;
+
+// y = norm(x); attention(y); linear. `error`: of the attention's result.
+Dump Attention(bool fused, double error = 0) {
+  DumpBuilder b;
+  b.Call("Functional.layer_norm.0.forward").In(V(1)).Out(V(2));
+  if (fused) {
+    b.Call("Functional.scaled_dot_product_attention.0.forward").In(V(2)).In(V(2)).In(V(2));
+    b.Out(Scaled(V(5), kRounding + error)).At("attn.py", 7, "y = sdpa(q, k, v)");
+  } else {
+    b.Call("Tensor.__matmul__.0.forward").In(V(2)).In(V(2)).Out(V(3, "[2, 2]"));
+    b.At("attn.py", 8, "a = q @ k.T");
+    b.Call("Torch.softmax.0.forward").In(V(3, "[2, 2]")).Out(V(4, "[2, 2]"));
+    b.Call("Tensor.__matmul__.1.forward").In(V(4, "[2, 2]")).In(V(2)).Out(Scaled(V(5), error));
+  }
+  b.Call("Functional.linear.0.forward").In(Scaled(V(5), error + (fused ? kRounding : 0)));
+  b.In(V(6, "[8, 8]")).Out(Scaled(V(7), error));
+  return b.Take();
+}
+
+TEST(Rewrites, FusedAgainstComposed) {
+  for (const bool swap : {false, true}) {
+    const Comparison c = MustCompare(Attention(!swap), Attention(swap));
+    EXPECT_EQ(c.first.pair, -1);
+    EXPECT_EQ(Summarize(c).verdict, RunVerdict::kStructure);
+    const std::vector<Region> regions = RegionsOf(c);
+    ASSERT_EQ(regions.size(), 1u);
+    EXPECT_FALSE(regions[0].wrong);
+    EXPECT_EQ(regions[0].target_calls, swap ? 3 : 1);
+    EXPECT_EQ(regions[0].golden_calls, swap ? 1 : 3);
+    EXPECT_THAT(NamesOf(c, regions[0], !swap),
+                ElementsAre("Functional.scaled_dot_product_attention.0.forward"));
+    EXPECT_THAT(TerminalReport(c, {.width = 100}), HasSubstr("rewritten: 1 rewrite: "));
+    EXPECT_THAT(JsonReport(c), HasSubstr("\"verdict\": \"rewrite\""));
+  }
+}
+
+TEST(Rewrites, AWrongFusedOperationIsARegion) {
+  const Comparison c = MustCompare(Attention(true, 0.1), Attention(false));
+  ASSERT_GE(c.first.pair, 0);
+  const std::vector<Region> regions = RegionsOf(c);
+  ASSERT_EQ(regions.size(), 1u);
+  EXPECT_TRUE(regions[0].wrong);
+  EXPECT_EQ(regions[0].target_calls, 1);
+  EXPECT_EQ(regions[0].golden_calls, 3);
+  EXPECT_THAT(JsonReport(c), HasSubstr("\"verdict\": \"wrong\""));
+  EXPECT_THAT(TerminalReport(c, {.width = 100}),
+              HasSubstr("region: the target calls scaled_dot_product_attention where the golden"));
+}
+
+// Three products, or one of joined weights that is split afterwards. The paired calls of linear have
+// weights of different shapes.
+Dump Projections(bool joined, bool swapped = false) {
+  DumpBuilder b;
+  b.Call("Functional.layer_norm.0.forward").In(V(1)).Out(V(2));
+  const int q = 10, k = swapped ? 12 : 11, v = swapped ? 11 : 12;
+  if (joined) {
+    b.Call("Functional.linear.0.forward").In(V(2)).In(V(20, "[24, 8]")).Out(V(21, "[2, 24]"));
+    b.Call("Torch.chunk.0.forward").In(V(21, "[2, 24]"));
+    for (const int id : {10, 11, 12}) b.Out(Scaled(V(id), kRounding));
+  } else {
+    for (const int i : {0, 1, 2}) {
+      b.Call("Functional.linear." + std::to_string(i) + ".forward");
+      b.In(V(2)).In(V(30 + i, "[8, 8]")).Out(V(10 + i));
+    }
+  }
+  int call = 0;
+  for (const int id : {q, k, v}) {
+    const std::string shape = "[1, 2, 8]";
+    const double by = joined ? kRounding : 0;
+    b.Call("Tensor.view." + std::to_string(call++) + ".forward").In(Scaled(V(id), by));
+    b.Out(Scaled(V(id, shape), by)).At("attn.py", 10 + call, "x.view(1, 2, 8)");
+  }
+  b.Call("Torch.stack.0.forward");
+  for (const int id : {q, k, v}) b.In(Scaled(V(id, "[1, 2, 8]"), joined ? kRounding : 0));
+  b.Out(swapped ? V(41) : V(40));
+  b.Call("Torch.sin.0.forward").In(swapped ? V(41) : V(40)).Out(swapped ? V(43) : V(42));
+  return b.Take();
+}
+
+TEST(Rewrites, JoinedAgainstSplitProducts) {
+  for (const bool swap : {false, true}) {
+    const Comparison c = MustCompare(Projections(!swap), Projections(swap));
+    EXPECT_EQ(c.first.pair, -1) << c.first.why;
+    EXPECT_EQ(Summarize(c).verdict, RunVerdict::kStructure);
+    for (const Measure& m : c.measures) EXPECT_NE(m.verdict, RowVerdict::kDiffers);
+  }
+}
+
+TEST(Rewrites, TheOrderOfTheResultsIsNoRewrite) {
+  const Comparison c = MustCompare(Projections(true, true), Projections(false));
+  ASSERT_GE(c.first.pair, 0);
+  EXPECT_THAT(c.target.records[c.pairs[c.first.pair].target].name.view(),
+              HasSubstr("Tensor.view."));
+}
+
+// The loss, which no recorded call takes: cross_entropy, or log_softmax and nll_loss.
+Dump Loss(bool composed, double error = 0) {
+  DumpBuilder b;
+  b.Call("Functional.linear.0.forward").In(V(1)).In(V(2)).Out(V(3));
+  const Tensor loss = Scaled(Numbers(3.2, 3.2, 3.2, 3.2).Shape("[]"), error);
+  if (composed) {
+    b.Call("Functional.log_softmax.0.forward").In(V(3)).Out(V(4));
+    b.Call("Functional.nll_loss.0.forward").In(V(4)).Out(Scaled(loss, kRounding));
+  } else {
+    b.Call("Functional.cross_entropy.0.forward").In(V(3)).Out(loss);
+  }
+  return b.Take();
+}
+
+TEST(Rewrites, AResultThatNoCallTakesIsLookedForInTheOtherRun) {
+  const Comparison agrees = MustCompare(Loss(true), Loss(false));
+  EXPECT_EQ(Summarize(agrees).verdict, RunVerdict::kStructure);
+  EXPECT_EQ(RegionsOf(agrees).size(), 1u);
+  const Comparison wrong = MustCompare(Loss(true, 0.5), Loss(false));
+  EXPECT_EQ(Summarize(wrong).verdict, RunVerdict::kDiffers);
+  EXPECT_TRUE(wrong.rewritten.empty());
+}
+
+// x / 4 in one run, x * 0.25 in the other.
+Dump Scale(const char* api, const char* by, double error = 0) {
+  DumpBuilder b;
+  b.Call("Tensor." + std::string(api) + ".0.forward").In(V(1)).Value("1", "float", by);
+  b.Out(Scaled(V(2), error));
+  b.Call("Torch.sin.0.forward").In(Scaled(V(2), error)).Out(Scaled(V(3), error));
+  return b.Take();
+}
+
+TEST(Rewrites, ArgumentsOfOtherOperationsAreNotCompared) {
+  const Comparison c = MustCompare(Scale("__truediv__", "4", kRounding), Scale("__mul__", "0.25"));
+  EXPECT_EQ(c.first.pair, -1) << c.first.why;
+  const Comparison wrong = MustCompare(Scale("__truediv__", "3", 0.3), Scale("__mul__", "0.25"));
+  ASSERT_GE(wrong.first.pair, 0);
+  EXPECT_EQ(wrong.first.call_class, CallClass::kIntroduced);
+  // The same operation with another argument is no rewrite, although rounding would explain it.
+  const Comparison other =
+      MustCompare(Scale("__mul__", "0.2501", kRounding), Scale("__mul__", "0.25"));
+  EXPECT_GE(other.first.pair, 0);
+}
+
+// Two products of one input, in one order or in the other.
+Dump TwoProducts(bool second_first, double error = 0) {
+  DumpBuilder b;
+  for (int i = 0; i < 2; ++i) {
+    const int id = second_first ? 1 - i : i;
+    b.Call("Functional.linear." + std::to_string(i) + ".forward").In(V(1)).In(V(20 + id));
+    b.Out(V(10 + id));
+  }
+  b.Call("Torch.add.0.forward").In(V(10)).In(V(11)).Out(Scaled(V(12), error));
+  return b.Take();
+}
+
+TEST(Rewrites, CallsInAnotherOrder) {
+  const Comparison c = MustCompare(TwoProducts(true), TwoProducts(false));
+  EXPECT_EQ(c.first.pair, -1) << c.first.why;
+  EXPECT_EQ(Summarize(c).verdict, RunVerdict::kStructure);
+  const Comparison wrong = MustCompare(TwoProducts(true, 0.1), TwoProducts(false));
+  EXPECT_GE(wrong.first.pair, 0);
+}
+
+// repeat and repeat_interleave return the same numbers in another order: only bits tell.
+Dump Repeat(const char* api, const char* print, double error) {
+  DumpBuilder b;
+  b.Call("Torch.sin.0.forward").In(V(1).Print("aa")).Out(V(2).Print("bb"));
+  b.Call("Tensor." + std::string(api) + ".0.forward").In(V(2).Print("bb"));
+  b.Out(V(3, "[4, 8]").Print(print));
+  b.Call("Torch.matmul.0.forward").In(V(3, "[4, 8]").Print(print));
+  b.Out(Scaled(V(4), error).Print(error > 0 ? "dd" : "ee"));
+  return b.Take();
+}
+
+TEST(Rewrites, MovedElementsMustBeTheSameBits) {
+  const Comparison wrong =
+      MustCompare(Repeat("repeat", "c1", 0.1), Repeat("repeat_interleave", "c2", 0));
+  ASSERT_GE(wrong.first.pair, 0);
+  EXPECT_TRUE(wrong.rewritten.empty());
+  EXPECT_THAT(EntryName(wrong, wrong.first.pair), Not(HasSubstr("matmul")));
+}
+
+}  // namespace
+}  // namespace msprobe::compare
