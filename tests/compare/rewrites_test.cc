@@ -186,6 +186,44 @@ TEST(Rewrites, CallsInAnotherOrder) {
   EXPECT_GE(wrong.first.pair, 0);
 }
 
+// (x / 4) @ w in one run, (x @ w) / 4 in the other: each call needs the other one to be right.
+Dump ScaledProduct(bool first, double error = 0) {
+  DumpBuilder b;
+  b.Call("Torch.sin.0.forward").In(V(0)).Out(V(1));
+  const auto scale = [&](int from, int to) {
+    b.Call("Tensor.__truediv__.0.forward").In(V(from)).Value("1", "float", "4").Out(V(to));
+  };
+  if (first) scale(1, 2);
+  b.Call("Torch.matmul.0.forward").In(V(first ? 2 : 1)).In(V(9)).Out(V(first ? 4 : 3));
+  if (!first) scale(3, 4);
+  b.Call("Torch.sum.0.forward").In(V(4)).Out(Scaled(V(5), error));
+  return b.Take();
+}
+
+TEST(Rewrites, DependentCallsInAnotherOrder) {
+  const Comparison c = MustCompare(ScaledProduct(true), ScaledProduct(false));
+  EXPECT_EQ(c.first.pair, -1) << c.first.why;
+  EXPECT_GE(MustCompare(ScaledProduct(true, 0.1), ScaledProduct(false)).first.pair, 0);
+}
+
+// A loop over experts, forwards or backwards.
+Dump Experts(bool backwards, double error = 0) {
+  DumpBuilder b;
+  for (int i = 0; i < 2; ++i) {
+    const int expert = backwards ? 1 - i : i;
+    b.Call("Tensor.__eq__." + std::to_string(i) + ".forward").In(V(1));
+    b.Value("1", "int", std::to_string(expert)).Out(V(10 + expert));
+  }
+  b.Call("Torch.add.0.forward").In(V(10)).In(V(11)).Out(Scaled(V(12), error));
+  return b.Take();
+}
+
+TEST(Rewrites, ALoopInAnotherOrder) {
+  const Comparison c = MustCompare(Experts(true), Experts(false));
+  EXPECT_EQ(c.first.pair, -1) << c.first.why;
+  EXPECT_GE(MustCompare(Experts(true, 0.1), Experts(false)).first.pair, 0);
+}
+
 // repeat and repeat_interleave return the same numbers in another order: only bits tell.
 Dump Repeat(const char* api, const char* print, double error) {
   DumpBuilder b;

@@ -9,6 +9,7 @@
 #include "engine/compare/judge/moving_operations.h"
 #include "engine/compare/judge/operations.h"
 #include "engine/compare/model/record_keys.h"
+#include "engine/compare/model/rounding.h"
 #include "engine/compare/regions/equal_values.h"
 #include "engine/compare/regions/value_flow.h"
 
@@ -100,6 +101,14 @@ class Rewrites {
     FindReordered();
   }
 
+  // 0: the leaf is no argument, or has no numbers.
+  static uint64_t ArgumentKey(const Leaf& leaf) {
+    if (IsTensorArgument(leaf)) return ContentKey(leaf);
+    const bool plain =
+        leaf.kind == LeafKind::kScalar && (leaf.slot == Slot::kInput || leaf.slot == Slot::kKwarg);
+    return plain ? HashText(leaf.value, 5) : 0;
+  }
+
   // Calls of one operation that ran in another order: what the one takes in the target, another one
   // takes in the golden.
   void FindReordered() {
@@ -110,7 +119,7 @@ class Rewrites {
         EachRow(p, [&](uint32_t i) {
           if (IsOpen(i)) {
             EachLeaf(i, [&](const Leaf& leaf, bool target) {
-              const uint64_t key = IsTensorArgument(leaf) ? ContentKey(leaf) : 0;
+              const uint64_t key = ArgumentKey(leaf);
               if (key != 0)
                 use(p, HashText(RecordOf(p).is_module ? "" : BaseApi(RecordOf(p).api), key),
                     target);
@@ -126,6 +135,23 @@ class Rewrites {
       if (taken[target ? 1 : 0].HasHash(key)) crossed[p] |= target ? 1 : 2;
     });
     for (size_t p = 0; p < c_.pairs.size(); ++p) own_[p] |= crossed[p] == 3;
+    FindMovedCalls();
+  }
+
+  // Calls that ran before a call in the one run and behind it in the other.
+  void FindMovedCalls() {
+    int32_t last = -1;  // the largest golden record so far
+    for (size_t p = 0; p < c_.pairs.size(); ++p) {
+      if (!c_.pairs[p].matched()) continue;
+      if (open_[p]) own_[p] |= c_.pairs[p].golden < last;
+      last = std::max(last, c_.pairs[p].golden);
+    }
+    int32_t first = INT32_MAX;  // the smallest golden record from here on
+    for (size_t p = c_.pairs.size(); p-- > 0;) {
+      if (!c_.pairs[p].matched()) continue;
+      if (open_[p]) own_[p] |= c_.pairs[p].golden > first;
+      first = std::min(first, c_.pairs[p].golden);
+    }
   }
 
   // reached_: the calls differ, or take what such calls made, or hold such calls.
@@ -202,11 +228,24 @@ class Rewrites {
   bool Pass() {
     bool found = false;
     for (size_t p = c_.pairs.size(); p-- > 0;) {
-      if (!reached_[p] || right_[p] || !IsRight(p)) continue;
-      right_[p] = 1;
-      found = true;
+      if (!reached_[p]) continue;
+      for (const bool target : {true, false}) {
+        if (IsRight(p, target) || !EndsWell(p, target)) continue;
+        right_[p] |= SideOf(target);
+        found = true;
+      }
     }
     return found;
+  }
+
+  // Each side of a pair for itself: two calls may be in one order in the target and in the other in
+  // the golden, so that the target's first needs the golden's second and the other way round.
+  static char SideOf(bool target) { return target ? 1 : 2; }
+  bool IsRight(size_t p, bool target) const { return (right_[p] & SideOf(target)) != 0; }
+  // Whether a pair is right on the sides that it has.
+  bool IsRight(size_t p) const {
+    const RecordPair& pair = c_.pairs[p];
+    return (pair.target < 0 || IsRight(p, true)) && (pair.golden < 0 || IsRight(p, false));
   }
 
   // Whether all gradients agree that the optimizers of this step take.
@@ -227,26 +266,30 @@ class Rewrites {
 
   enum class End : char { kRight, kWrong, kNone };
 
-  bool IsRight(size_t p) const {
-    bool wrong = false, values = false;
-    bool right[2] = {}, none[2] = {};  // of the target, of the golden
+  bool EndsWell(size_t p, bool target) const {
+    const int32_t record = target ? c_.pairs[p].target : c_.pairs[p].golden;
+    if (record < 0) return false;
+    bool wrong = false, values = false, right = false, none = false;
     EachRow(p, [&](uint32_t i) {
       if (wrong) return;
-      EachLeaf(i, [&](const Leaf& leaf, bool target) {
+      EachLeaf(i, [&](const Leaf& leaf, bool of_target) {
+        if (of_target != target) return;
         const bool tensor = IsTensorResult(leaf);
         values |= tensor || (leaf.slot == Slot::kOutput && leaf.kind == LeafKind::kScalar);
         if (!tensor || leaf.shape.elements() == 0) return;
         const End end = IsOpen(i) ? EndOf(p, i, leaf, target) : End::kRight;
         wrong |= end == End::kWrong;
-        right[target ? 0 : 1] |= end == End::kRight;
-        none[target ? 0 : 1] |= end == End::kNone;
+        right |= end == End::kRight;
+        none |= end == End::kNone;
       });
     });
     // A result that nobody takes (the indices of max_pool2d) says nothing beside another one.
-    if (wrong || (none[0] && !right[0]) || (none[1] && !right[1])) return false;
+    if (wrong || (none && !right)) return false;
     // A call without results has changed something, unless it has raised: what, is not recorded. A
-    // backward call may have none, since integers have no gradient.
-    return values || !RecordOf(p).exception.empty() ||
+    // backward call may have none, since integers have no gradient. What x[index] = y changes is
+    // seen where x is read next.
+    const Record& call = DumpOf(target).records[record];
+    return values || !call.exception.empty() || call.api.view().ends_with(".__setitem__") ||
            (RecordOf(p).direction == Direction::kBackward && EndsInSums(p, /*one_side=*/true));
   }
 
@@ -255,7 +298,7 @@ class Rewrites {
   // the gradient, because only one differentiates the argument.
   bool EndsInSums(size_t p, bool one_side) const {
     const int32_t forward = p < c_.forward_of.size() ? c_.forward_of[p] : -1;
-    if (forward >= 0 && right_[forward]) return true;
+    if (forward >= 0 && IsRight(forward)) return true;
     return one_side && c_.pairs[p].matched() && (forward < 0 || !open_[forward]);
   }
 
@@ -265,7 +308,7 @@ class Rewrites {
     for (const ValueUse& use : flows_[target ? 0 : 1]->UsesOf(leaf)) {
       if (static_cast<size_t>(use.pair) == p) continue;
       used = true;
-      if (right_[use.pair]) continue;
+      if (IsRight(use.pair, target)) continue;
       const bool agrees = moved_[p] ? c_.measures[use.row].verdict == RowVerdict::kEqual ||
                                           c_.measures[use.row].verdict == RowVerdict::kUnknown
                                     : true;
@@ -281,14 +324,24 @@ class Rewrites {
     // what the optimizer takes.
     const bool differentiated = has_backward_[p] || leaf.slot == Slot::kParameterGrad;
     if (gradients_agree_ && differentiated) return End::kRight;
+    // Positions, masks and views lead to other values through calls that are not recorded, such as
+    // indexing.
+    const NumberKind kind = RoundingOf(leaf.dtype).kind;
+    const Record& call = DumpOf(target).records[leaf.record];
+    const auto leaves = DumpOf(target).LeavesOf(call);
+    const bool leads_on =
+        kind == NumberKind::kInteger || kind == NumberKind::kBool ||
+        (MovesData(call.api) && std::any_of(leaves.begin(), leaves.end(), IsTensorArgument));
+    if (!c_.pairs[p].matched() && leads_on) return End::kRight;
     return values_->IsOnBothSides(leaf, target, moved_[p]) ? End::kRight : End::kNone;
   }
 
   void Apply() {
     c_.rewritten.resize(c_.pairs.size(), 0);
     for (size_t p = 0; p < c_.pairs.size(); ++p) {
-      c_.rewritten[p] |= right_[p];
-      if (!right_[p] || !c_.pairs[p].matched()) continue;
+      if (!reached_[p] || !IsRight(p)) continue;
+      c_.rewritten[p] = 1;
+      if (!c_.pairs[p].matched()) continue;
       EachRow(p, [&](uint32_t i) {
         Measure& m = c_.measures[i];
         if (m.verdict != RowVerdict::kDiffers) return;
