@@ -47,11 +47,6 @@ EqualValues::EqualValues(const Comparison& c, const std::vector<char>& candidate
   for (auto& list : candidates_) std::sort(list.begin(), list.end());
 }
 
-bool EqualValues::IsEqual(const Leaf& leaf, bool target) const {
-  const uint64_t key = KeyOf(leaf);
-  return key != 0 && equal_[target ? 0 : 1].HasHash(key);
-}
-
 bool EqualValues::Agree(const Leaf& target, const Leaf& golden) const {
   if (RoundingOf(target.dtype).kind != RoundingOf(golden.dtype).kind) return false;
   Leaf reshaped = target;
@@ -70,10 +65,16 @@ bool EqualValues::Agree(const Leaf& target, const Leaf& golden) const {
 }
 
 bool EqualValues::IsOnBothSides(const Leaf& leaf, bool target, bool bits) const {
-  const int own = target ? 0 : 1, other = 1 - own;
+  const uint64_t key = KeyOf(leaf);
+  const bool agrees = key != 0 && (bits ? equal_ : agreeing_)[target ? 0 : 1].HasHash(key);
+  return agrees || HasCounterpart(leaf, target, bits);
+}
+
+bool EqualValues::HasCounterpart(const Leaf& leaf, bool target, bool bits) const {
+  const int other = target ? 1 : 0;
   const uint64_t key = KeyOf(leaf);
   if (key == 0) return false;
-  if ((bits ? equal_ : agreeing_)[own].HasHash(key) || made_[other].HasHash(key)) return true;
+  if (made_[other].HasHash(key)) return true;
   const double elements = static_cast<double>(leaf.shape.elements()), norm = leaf.norm_value;
   // Zeros, ones and masks are in every run: they tell nothing.
   const bool tells =

@@ -24,8 +24,8 @@ class EqualValues {
   // numbers are too little, because the value was only moved.
   bool IsOnBothSides(const Leaf& leaf, bool target, bool bits) const;
 
-  // Whether the content is in a row of two equal tensors.
-  bool IsEqual(const Leaf& leaf, bool target) const;
+  // The same without rows that agree: a candidate of the other run returns the value.
+  bool HasCounterpart(const Leaf& leaf, bool target, bool bits) const;
 
  private:
   struct Candidate {

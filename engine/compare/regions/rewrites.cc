@@ -38,8 +38,16 @@ class Rewrites {
       if (forward >= 0) has_backward_[forward] = 1;
     }
     right_.assign(c_.pairs.size(), 0);
-    bool any = false;
-    for (int pass = 0; pass < kMostPasses && Pass(); ++pass) any = true;
+    bool any = Passes();
+    // Where something is wrong, a position or a view that leads on may be the reason.
+    const std::vector<char> proven = right_;
+    leads_on_ = true;
+    const bool more = Passes();
+    if (more && NothingDiffers()) {
+      any = true;
+    } else {
+      right_ = proven;
+    }
     if (any) Apply();
     return any;
   }
@@ -210,7 +218,8 @@ class Rewrites {
         EachLeaf(i, [&](const Leaf& leaf, bool target) {
           if (!moves || !IsTensorArgument(leaf)) return;
           const uint64_t key = ContentKey(leaf);
-          moves = values_->IsEqual(leaf, target) || (key != 0 && made[target ? 0 : 1].HasHash(key));
+          moves = values_->IsOnBothSides(leaf, target, /*bits=*/true) ||
+                  (key != 0 && made[target ? 0 : 1].HasHash(key));
         });
       });
       if (!moves) continue;
@@ -222,6 +231,23 @@ class Rewrites {
         });
       });
     }
+  }
+
+  bool Passes() {
+    bool any = false;
+    for (int pass = 0; pass < kMostPasses && Pass(); ++pass) any = true;
+    return any;
+  }
+
+  // Whether every call of both runs that differs is part of a rewrite.
+  bool NothingDiffers() const {
+    for (size_t p = 0; p < c_.pairs.size(); ++p) {
+      if (!open_[p] || !c_.pairs[p].matched() || (reached_[p] && IsRight(p))) continue;
+      bool differs = false;
+      EachRow(p, [&](uint32_t i) { differs |= c_.measures[i].verdict == RowVerdict::kDiffers; });
+      if (differs) return false;
+    }
+    return true;
   }
 
   // Backwards through the calls that are not known to be right; whether any was found to be.
@@ -303,7 +329,7 @@ class Rewrites {
   }
 
   End EndOf(size_t p, uint32_t row, const Leaf& leaf, bool target) const {
-    if (own_[p] && values_->IsOnBothSides(leaf, target, moved_[p])) return End::kRight;
+    if (own_[p] && values_->HasCounterpart(leaf, target, moved_[p])) return End::kRight;
     bool used = false;
     for (const ValueUse& use : flows_[target ? 0 : 1]->UsesOf(leaf)) {
       if (static_cast<size_t>(use.pair) == p) continue;
@@ -332,7 +358,7 @@ class Rewrites {
     const bool leads_on =
         kind == NumberKind::kInteger || kind == NumberKind::kBool ||
         (MovesData(call.api) && std::any_of(leaves.begin(), leaves.end(), IsTensorArgument));
-    if (!c_.pairs[p].matched() && leads_on) return End::kRight;
+    if (leads_on_ && !c_.pairs[p].matched() && leads_on) return End::kRight;
     return values_->IsOnBothSides(leaf, target, moved_[p]) ? End::kRight : End::kNone;
   }
 
@@ -352,7 +378,7 @@ class Rewrites {
 
   Comparison& c_;
   std::vector<char> open_, own_, reached_, moved_, right_, has_backward_;  // for each pair
-  bool gradients_agree_ = false;
+  bool gradients_agree_ = false, leads_on_ = false;
   std::optional<ValueFlow> flows_[2];  // of the target, of the golden
   std::optional<EqualValues> values_;
 };
