@@ -303,7 +303,8 @@ class Rewrites {
         const bool tensor = IsTensorResult(leaf);
         values |= tensor || (leaf.slot == Slot::kOutput && leaf.kind == LeafKind::kScalar);
         if (!tensor || leaf.shape.elements() == 0) return;
-        const End end = IsOpen(i) ? EndOf(p, i, leaf, target) : End::kRight;
+        const bool other_bits = moved_[p] && c_.measures[i].verdict == RowVerdict::kNoise;
+        const End end = IsOpen(i) || other_bits ? EndOf(p, i, leaf, target) : End::kRight;
         wrong |= end == End::kWrong;
         right |= end == End::kRight;
         none |= end == End::kNone;
