@@ -344,10 +344,9 @@ bool IsNeutral(const Measure& m) {
   return m.verdict == RowVerdict::kUnknown &&
          (m.reason == Reason::kNothingRecorded || m.reason == Reason::kUninitialised ||
           m.reason == Reason::kOverwritten || m.reason == Reason::kOtherForm ||
-           m.reason == Reason::kOneFramework || m.reason == Reason::kOneRecorded ||
-           m.reason == Reason::kRewritten ||
-          m.reason == Reason::kDevice || m.reason == Reason::kGradientOrder ||
-          m.reason == Reason::kDTypeDiffers);
+          m.reason == Reason::kOneFramework || m.reason == Reason::kOneRecorded ||
+          m.reason == Reason::kRewritten || m.reason == Reason::kDevice ||
+          m.reason == Reason::kGradientOrder || m.reason == Reason::kDTypeDiffers);
 }
 
 std::string_view ReasonText(Reason reason) {
