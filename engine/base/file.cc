@@ -141,8 +141,8 @@ Result<AppendFile> AppendFile::Open(const std::string& path, bool keep) {
   const int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | (keep ? 0 : O_TRUNC);
   const int fd = Uninterrupted([&] { return ::open(path.c_str(), flags, 0666); });
   if (fd < 0) return IoError(path, "open for writing", errno);
-  struct stat info;
-  if (::fstat(fd, &info) != 0) {
+  struct stat info {};  // an emptied file has size 0
+  if (keep && ::fstat(fd, &info) != 0) {
     const int error = errno;
     ::close(fd);
     return IoError(path, "stat", error);

@@ -15,7 +15,6 @@ struct Names {
   PyObject* sequence = PyUnicode_InternFromString("_sequence_nr");
   PyObject* unique = PyUnicode_InternFromString("_unique_id");
   PyObject* is_leaf = PyUnicode_InternFromString("is_leaf");
-  PyObject* requires_grad = PyUnicode_InternFromString("requires_grad");
   PyObject* asnumpy = PyUnicode_InternFromString("asnumpy");
   PyObject* interface = PyUnicode_InternFromString("__array_interface__");
 };
@@ -88,6 +87,24 @@ class EmptyCall {
   PyObject* no_arguments_ = nullptr;
 };
 
+// Whether this MindSpore can have tensors on a device. The wheel for the CPU cannot.
+bool SupportsDevices(PyObject* binding) {
+  const PyRef type = Attribute(binding, "MSContext");
+  const PyRef context =
+      type ? PyRef::Steal(PyObject_CallMethod(type.get(), "get_instance", nullptr)) : PyRef();
+  ClearError();
+  bool supports = false;
+  for (const char* device : {"Ascend", "GPU"}) {
+    const PyRef answer =
+        context
+            ? PyRef::Steal(PyObject_CallMethod(context.get(), "is_pkg_support_device", "s", device))
+            : PyRef();
+    ClearError();
+    supports = supports || answer.get() != Py_False;  // also when it does not say
+  }
+  return supports;
+}
+
 class MindSporeFramework final : public Framework {
  public:
   MindSporeFramework() : Framework(/*is_torch=*/false) {
@@ -116,9 +133,9 @@ class MindSporeFramework final : public Framework {
   }
 
   bool RequiresGrad(PyObject* tensor) const override { return IsTrue(requires_grad_(tensor)); }
-  bool ParameterRequiresGrad(PyObject* parameter) const override {
-    return IsTrue(PyObject_GetAttr(parameter, names().requires_grad));
-  }
+  // What the graph of gradients goes by, and hooks: Parameter.requires_grad is code in Python, which
+  // sets this flag with its own.
+  bool ParameterRequiresGrad(PyObject* parameter) const override { return RequiresGrad(parameter); }
   PyRef GradNode(PyObject* tensor) const override {
     PyRef node = PyRef::Steal(grad_node_(tensor));
     if (!node) ClearError();
@@ -171,6 +188,7 @@ class MindSporeFramework final : public Framework {
   FastGetter shape_, dtype_, grad_node_, output_index_, requires_grad_, device_;
   EmptyCall data_ptr_;
   PyTypeObject* dtype_type_ = nullptr;
+  bool supports_devices_ = true;
   PyObject *register_hook_ = nullptr, *remove_hook_ = nullptr, *from_numpy_ = nullptr;
   std::unordered_map<PyObject*, KnownDType> dtypes_;  // by MindSpore's objects, which live for ever
 };
@@ -208,6 +226,7 @@ Status MindSporeFramework::Load() {
   const PyRef types = Attribute(binding.get(), "typing");
   PyRef any = Attribute(types.get(), "Type");
   if (any && PyType_Check(any.get())) dtype_type_ = reinterpret_cast<PyTypeObject*>(any.release());
+  supports_devices_ = SupportsDevices(binding.get());
   register_hook_ = add.release();
   remove_hook_ = remove.release();
   from_numpy_ = from_numpy.release();
@@ -217,9 +236,12 @@ Status MindSporeFramework::Load() {
 }
 
 void* MindSporeFramework::Address(PyObject* tensor, HostArray* array) const {
-  const PyRef device = PyRef::Steal(device_(tensor));
-  ClearError();
-  if (device && Utf8(device.get()).starts_with("CPU")) {
+  const auto is_on_host = [&] {
+    const PyRef device = PyRef::Steal(device_(tensor));
+    ClearError();
+    return device && Utf8(device.get()).starts_with("CPU");
+  };
+  if (!supports_devices_ || is_on_host()) {
     const PyRef address = PyRef::Steal(data_ptr_(tensor));
     void* data = address ? PyLong_AsVoidPtr(address.get()) : nullptr;
     ClearError();

@@ -32,6 +32,16 @@ std::vector<std::pair<PyRef, PyRef>> Items(const PyRef& mapping) {
       items.emplace_back(PyRef::Borrow(key), PyRef::Borrow(value));
     return items;
   }
+  if (mapping &&
+      PyODict_CheckExact(mapping.get())) {  // its order is its own: PyDict_Next has another
+    const PyRef keys = PyRef::Steal(PyObject_GetIter(mapping.get()));
+    while (PyRef next = keys ? PyRef::Steal(PyIter_Next(keys.get())) : PyRef()) {
+      value = PyDict_GetItemWithError(mapping.get(), next.get());
+      if (value != nullptr) items.emplace_back(std::move(next), PyRef::Borrow(value));
+    }
+    ClearError();
+    return items;
+  }
   const PyRef view =
       mapping ? PyRef::Steal(PyObject_CallMethod(mapping.get(), "items", nullptr)) : PyRef();
   const PyRef list = view ? PyRef::Steal(PySequence_List(view.get())) : PyRef();
