@@ -197,6 +197,37 @@ std::string Entry::TensorFileName(std::string_view suffix) const {
   return SafeFileName(file, suffix);
 }
 
+std::string Entry::FileNameOf(size_t index, std::string_view suffix) const {
+  const auto is_it = [&](uint32_t i) {
+    return values_[i].kind == Kind::kTensor && values_[i].index == index;
+  };
+  for (const Slot& slot : slots_) {
+    uint32_t found = slot.root;
+    while (found < values_[slot.root].end && !is_it(found)) ++found;
+    if (found == values_[slot.root].end) continue;
+    std::string file = name_;
+    if (slot.category.size > 0) {
+      file += '.';
+      file += text(slot.category);
+    }
+    for (uint32_t at = slot.root; at != found;) {
+      const bool in_list = values_[at].kind == Kind::kList;
+      int64_t place = 0;
+      uint32_t child = at + 1;
+      for (; values_[child].end <= found; child = values_[child].end) ++place;
+      file += '.';
+      if (in_list) {
+        AppendInteger(&file, place);
+      } else {
+        file += text(values_[child].key);
+      }
+      at = child;
+    }
+    return SafeFileName(file, suffix);
+  }
+  return "";
+}
+
 void Entry::ForgetFile(std::string_view file) {
   for (size_t i = 0; i < tensor_count_; ++i) {
     if (tensors_[i].file == file) tensors_[i].file = "-1";

@@ -18,6 +18,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "engine/kernels/rest_stats.h"
@@ -141,6 +142,9 @@ class Entry {
 
   // "<entry>.<category>.<place>.pt" of the tensor that would be added next, safe as a file name.
   std::string TensorFileName(std::string_view suffix = ".pt") const;
+  // The same for tensor number `index`, when the entry is whole.
+  std::string FileNameOf(size_t index, std::string_view suffix) const;
+  void SetFile(size_t index, std::string file) { tensors_[index].file = std::move(file); }
   // The tensor file of this name could not be kept: its value says "-1" in its place.
   void ForgetFile(std::string_view file);
   // Statistics that came from a device, for the tensor that waits for them under `ticket`.

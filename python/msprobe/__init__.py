@@ -2,6 +2,7 @@
 
 from msprobe._engine import (
     ConfigError,
+    DivergenceError,
     DumpError,
     FileError,
     InternalError,
@@ -14,6 +15,7 @@ from msprobe.core.grad_probe.grad_compare import GradComparator
 
 __all__ = [
     "ConfigError",
+    "DivergenceError",
     "DumpError",
     "FileError",
     "GradComparator",

@@ -43,11 +43,12 @@ Status CheckForMindSpore(const dump::Config& config) {
 
 void Configure(nb::handle config_path, nb::handle task, nb::handle dump_path, nb::handle level,
                nb::handle step, const std::string& own_directory, std::optional<int> rank,
-               std::string_view framework) {
+               std::string_view framework, nb::handle baseline, nb::handle baseline_action) {
   const std::string path = PathArgument("config_path", config_path).value_or("");
-  const dump::ConfigOverrides overrides{TextArgument("task", task),
-                                        PathArgument("dump_path", dump_path),
-                                        TextArgument("level", level), StepArgument("step", step)};
+  const dump::ConfigOverrides overrides{
+      TextArgument("task", task),         PathArgument("dump_path", dump_path),
+      TextArgument("level", level),       StepArgument("step", step),
+      PathArgument("baseline", baseline), TextArgument("baseline_action", baseline_action)};
   auto watch = std::make_unique<dump::ConfigWatch>(path, overrides);
   dump::Config config = ValueOrRaise(dump::LoadConfig(path, overrides));
   RaiseIfError(capture::CheckPlaces(config, rank));
@@ -123,7 +124,7 @@ void BindCapture(nb::module_& m) {
   const auto collector = []() -> Collector& { return Collector::Get(); };
   m.def("configure", &Configure, "config_path"_a.none(), "task"_a.none(), "dump_path"_a.none(),
         "level"_a.none(), "step"_a.none(), "own_directory"_a, "rank"_a = nb::none(),
-        "framework"_a = "pytorch",
+        "framework"_a = "pytorch", "baseline"_a = nb::none(), "baseline_action"_a = nb::none(),
         "Load the configuration; keyword arguments take precedence over the file.");
   m.def(
       "log",

@@ -52,6 +52,8 @@ void DefineErrors(nb::module_& m) {
                           "A configuration file or keyword argument is not valid.");
   dump_error = NewError(m, "DumpError", error_base,
                         "A dump or tensor file is damaged, truncated or not one.");
+  NewError(m, "DivergenceError", error_base,
+           "The run differs from its baseline, and \"baseline_action\" is \"raise\".");
   usage_error =
       NewError(m, "UsageError", error_base, "A call or combination of arguments is not valid.");
   file_error = NewError(m, "FileError", error_base,

@@ -66,6 +66,7 @@ class ConfigReader {
       has_diff_nums_ = false;
     }
     MSPROBE_RETURN_IF_ERROR(CheckSearch());
+    MSPROBE_RETURN_IF_ERROR(CheckBaseline());
     if (config_.task == Task::kOverflowCheck) MSPROBE_RETURN_IF_ERROR(OutputsAreSeen());
     return std::move(config_);
   }
@@ -112,6 +113,7 @@ class ConfigReader {
     }
     if (value.kind != formats::JsonValue::Kind::kString)
       return WrongType(At(member), "a string", value);
+    if (key == "baseline" || key == "baseline_action") return Baseline(At(member), value.text);
     if (key == "$schema") return Status::Ok();  // tells an editor where the schema is
     return Word(At(member), value.text);
   }
@@ -172,7 +174,30 @@ class ConfigReader {
     return Status::Ok();
   }
 
+  Status Baseline(const ConfigPlace& place, const std::string& word) {
+    const bool is_path = place.key == "baseline";
+    if (!place.path.empty() && (is_path ? overrides_.baseline : overrides_.baseline_action))
+      return Status::Ok();
+    if (is_path) {
+      if (word.find('\0') != std::string::npos)
+        return place.Error().Expected("a folder").Found(Excerpt(word));
+      config_.baseline = word;
+      return Status::Ok();
+    }
+    has_action_ = !word.empty();
+    if (word.empty()) return Status::Ok();
+    MSPROBE_RETURN_IF_ERROR(Choose(place, word, kBaselineActions));
+    config_.baseline_action = word == "raise"  ? BaselineAction::kRaise
+                              : word == "stop" ? BaselineAction::kStop
+                                               : BaselineAction::kGoOn;
+    return Status::Ok();
+  }
+
   Status Override() {
+    if (overrides_.baseline)
+      MSPROBE_RETURN_IF_ERROR(Baseline({{}, 0, "baseline"}, *overrides_.baseline));
+    if (overrides_.baseline_action)
+      MSPROBE_RETURN_IF_ERROR(Baseline({{}, 0, "baseline_action"}, *overrides_.baseline_action));
     if (overrides_.task) MSPROBE_RETURN_IF_ERROR(Word({{}, 0, "task"}, *overrides_.task));
     if (overrides_.level) MSPROBE_RETURN_IF_ERROR(Word({{}, 0, "level"}, *overrides_.level));
     if (overrides_.dump_path)
@@ -308,6 +333,33 @@ class ConfigReader {
     return Status::Ok();
   }
 
+  // Whole calls, as `msprobe compare` sees them, are compared with those of the baseline.
+  Status CheckBaseline() {
+    if (config_.baseline.empty()) {
+      if (has_action_)
+        config_.warnings.push_back("\"baseline_action\" has no effect without \"baseline\"");
+      return Status::Ok();
+    }
+    if (config_.level == Level::kDebug) {
+      config_.warnings.push_back("\"baseline\" has no effect under level debug");
+      config_.baseline.clear();
+      return Status::Ok();
+    }
+    if (config_.task != Task::kStatistics && config_.task != Task::kTensor) {
+      return InvalidConfig(path_)
+          .Says("\"baseline\" compares the values of calls")
+          .Expected("task \"statistics\" or \"tensor\"")
+          .Found(fmt::format("\"{}\"", TaskName(config_.task)));
+    }
+    if (config_.bench_path.empty()) return Status::Ok();
+    return InvalidConfig(path_)
+        .Says("\"baseline\" and \"bench_path\" both compare each call with an earlier dump")
+        .Expected("one of them")
+        .Hint(
+            "\"baseline\" records all calls and allows rounding; \"bench_path\" records only "
+            "forward calls with other bits");
+  }
+
   // For tasks that look at outputs.
   Status OutputsAreSeen() {
     const DataMode& mode = config_.data_mode;
@@ -393,7 +445,7 @@ class ConfigReader {
   Config config_;
   std::vector<std::string> data_modes_;
   std::string data_mode_rule_, level_place_;
-  bool has_diff_nums_ = false;
+  bool has_diff_nums_ = false, has_action_ = false;
 };
 
 }  // namespace

@@ -36,6 +36,9 @@ struct DataMode {
 // begins (weights.json).
 enum class WeightSteps : uint8_t { kNone, kFirst, kEach };
 
+// What happens at the first difference from the baseline, after it was logged.
+enum class BaselineAction : uint8_t { kGoOn, kStop, kRaise };
+
 struct Config {
   Task task = Task::kStatistics;          // any task but kOther
   Level level = Level::kL1;               // kL0, kL1, kMix, kDebug; kL2: nothing is recorded
@@ -55,7 +58,9 @@ struct Config {
   int64_t overflow_nums = 1;     // task overflow_check: collection ends after so many; -1: never
   std::string bench_path;        // task tensor: only calls that differ from this dump; "": all
   int64_t diff_nums = 1;         // with bench_path: collection ends after so many; -1: never
-  GradientRules gradients;       // task grad_probe, which records nothing else
+  std::string baseline;          // calls are compared with this dump while they are recorded
+  BaselineAction baseline_action = BaselineAction::kGoOn;
+  GradientRules gradients;            // task grad_probe, which records nothing else
   FreeBenchmarkRules free_benchmark;  // task free_benchmark, which records findings only
   std::string request_id;  // "": whole batches; else the request whose tokens are recorded
 
@@ -79,6 +84,7 @@ struct Config {
 struct ConfigOverrides {
   std::optional<std::string> task, dump_path, level;
   std::optional<std::vector<std::string>> step;
+  std::optional<std::string> baseline, baseline_action;
 };
 
 // An empty path gives the defaults above. A key of an older generation whose value changes nothing

@@ -26,6 +26,8 @@ inline constexpr std::string_view kTopKeys[] = {"task",
                                                 "optimizer",
                                                 "reuse",
                                                 "weights",
+                                                "baseline",
+                                                "baseline_action",
                                                 "dump_enable",
                                                 "custom_op_namespaces",
                                                 "$schema"};
@@ -48,6 +50,7 @@ inline constexpr std::string_view kTasks[] = {"statistics",    "tensor",        
                                               "nan_check",     "overflow_check", "grad_probe",
                                               "free_benchmark"};
 inline constexpr std::string_view kLevels[] = {"L0", "L1", "mix", "debug"};
+inline constexpr std::string_view kBaselineActions[] = {"go_on", "stop", "raise"};
 inline constexpr std::string_view kDataModes[] = {"all", "forward", "backward", "input", "output"};
 inline constexpr std::string_view kDataModeRules[] = {"and", "or"};
 inline constexpr std::string_view kPrecisions[] = {"low", "high"};

@@ -3,17 +3,15 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <filesystem>
 #include <span>
 
 #include "engine/base/log.h"
+#include "engine/dump/session/reference_dump.h"
 #include "engine/dump/write/entry_json.h"
 #include "engine/model/names.h"
 
 namespace msprobe::dump {
 namespace {
-
-constexpr std::string_view kKey = "\"bench_path\" of the configuration names it";
 
 std::optional<uint64_t> HexNumber(std::string_view text, size_t digits) {
   uint64_t value = 0;
@@ -22,28 +20,6 @@ std::optional<uint64_t> HexNumber(std::string_view text, size_t digits) {
   const auto [stop, error] = std::from_chars(text.data(), end, value, 16);
   if (error != std::errc() || stop != end) return std::nullopt;
   return value;
-}
-
-// The dump of a step and rank. When the step has a single dump, and the run or the dump has no
-// rank, that dump is taken.
-const DumpLocation* Choose(const std::vector<DumpLocation>& dumps, int64_t step, int rank) {
-  const DumpLocation* only = nullptr;
-  int candidates = 0, exact = 0;
-  for (const DumpLocation& dump : dumps) {
-    if (dump.step != step && dump.step >= 0) continue;
-    ++candidates;
-    exact += dump.rank == rank;
-    if (only == nullptr || dump.rank == rank) only = &dump;
-  }
-  if (exact == 1) return only;
-  return candidates == 1 && (only->rank < 0 || rank < 0) ? only : nullptr;
-}
-
-// Whether a run that writes to `dump_path` would overwrite the reference dump `file`.
-bool WritesOver(const std::string& dump_path, const std::string& file) {
-  std::error_code error;  // set if a folder does not exist: then the two are different
-  return std::filesystem::equivalent(dump_path, DirectoryName(DirectoryName(DirectoryName(file))),
-                                     error);
 }
 
 // The slot of an entry's member: "output" is kOutput. nullopt: its tensors are not compared.
@@ -141,29 +117,17 @@ bool ReferenceSearch::Load(const Dump& dump) {
 }
 
 Status ReferenceSearch::Check(const std::string& path, const std::string& dump_path) {
-  Result<std::vector<DumpLocation>> dumps = FindDumps(path);
-  if (!dumps.ok()) return Status(dumps.status()).Hint(kKey);
-  if (dumps->empty()) {
-    return NotFound(path)
-        .Says("holds no dump")
-        .Expected("an earlier dump of this program: step0/rank0/dump.json in it")
-        .Hint(kKey);
-  }
-  if (WritesOver(dump_path, dumps->front().path)) {
-    return Status(ErrorCode::kInvalidArgument)
-        .At(path)
-        .Says("this run would write over the dump that it is compared with")
-        .Hint("choose another \"dump_path\"");
-  }
+  MSPROBE_ASSIGN_OR_RETURN(const std::vector<DumpLocation> dumps,
+                           CheckReference("bench_path", path, dump_path));
   // The first dump that has forward calls decides for all.
-  for (const DumpLocation& location : *dumps) {
+  for (const DumpLocation& location : dumps) {
     MSPROBE_ASSIGN_OR_RETURN(const Dump dump, ReadDump(location.path));
     ReferenceSearch search(path);
     if (search.Load(dump)) return Status::Ok();
     if (!search.expected_.empty()) break;
   }
   return Status(ErrorCode::kInvalidArgument)
-      .At(dumps->front().path)
+      .At(dumps.front().path)
       .Expected("checksums of forward calls, to compare this run with")
       .Found("none")
       .Hint("record it with \"summary_mode\": \"md5\"");
@@ -175,19 +139,19 @@ Result<bool> ReferenceSearch::Begin(int64_t step, std::optional<int> rank) {
   begun_ = wanted;
   found_ = false;
   counts_ = {};
-  MSPROBE_ASSIGN_OR_RETURN(const std::vector<DumpLocation> dumps, FindDumps(path_));
-  const DumpLocation* location = Choose(dumps, step, wanted.second);
-  if (location != nullptr) {
+  MSPROBE_ASSIGN_OR_RETURN(const std::optional<DumpLocation> location,
+                           FindReference(path_, step, rank));
+  if (location) {
     MSPROBE_ASSIGN_OR_RETURN(const Dump dump, ReadDump(location->path));
     file_ = location->path;
     found_ = Load(dump);
   }
   if (!found_) {
     Log(LogLevel::kWarning,
-        fmt::format(
-            "step {}{} is not compared: {}", step, rank ? fmt::format(", rank {}", *rank) : "",
-            location == nullptr ? fmt::format("{} does not have exactly one dump of it", path_)
-                                : fmt::format("{} has no checksums", file_)));
+        fmt::format("step {}{} is not compared: {}", step,
+                    rank ? fmt::format(", rank {}", *rank) : "",
+                    !location ? fmt::format("{} does not have exactly one dump of it", path_)
+                              : fmt::format("{} has no checksums", file_)));
   }
   return found_;
 }

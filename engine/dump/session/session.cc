@@ -197,8 +197,11 @@ void Session::BeginAtStep(int64_t step) {
 
 void Session::Record(const Item& item) {
   if (!collecting_) return;
-  if (!deferred_.waiting() && (item.entry == nullptr || !IsDeferred(*item.entry)))
-    return Write(item);
+  if (!deferred_.waiting() && (item.entry == nullptr || !IsDeferred(*item.entry))) {
+    Write(item);
+    if (watcher_ != nullptr) watcher_->AfterRecord();
+    return;
+  }
   DeferredEntry waiting{.has_entry = item.entry != nullptr,
                         .name = std::string(item.name),
                         .parent = std::string(item.parent),
@@ -210,6 +213,7 @@ void Session::Record(const Item& item) {
 void Session::ResolveDeferredStats(std::span<const std::pair<int64_t, kernels::Stats>> stats) {
   for (const auto& [ticket, known] : stats) deferred_.Resolve(ticket, known);
   DrainDeferred(/*give_up=*/false);
+  if (watcher_ != nullptr) watcher_->AfterRecord();
 }
 
 void Session::DrainDeferred(bool give_up) {
@@ -220,9 +224,12 @@ void Session::DrainDeferred(bool give_up) {
 
 void Session::Write(const Item& item) {
   if (!collecting_) return;
+  const bool watched = watcher_ != nullptr && item.entry != nullptr;
+  if (watched) watcher_->BeforeWrite(*item.entry);
   Status status = item.entry == nullptr ? Status::Ok() : files_.Write(*item.entry);
   if (status.ok() && item.construct) status = files_.AppendConstruct(item.name, item.parent);
-  if (!status.ok()) Fail(status);
+  if (!status.ok()) return Fail(status);
+  if (watched) watcher_->AfterWrite();
 }
 
 void Session::WriteBeside(const std::string& file_name, std::string_view text) {

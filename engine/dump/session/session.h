@@ -23,6 +23,16 @@
 
 namespace msprobe::dump {
 
+// Sees the entries of a session in the order in which they are written.
+class EntryWatcher {
+ public:
+  virtual ~EntryWatcher() = default;
+  virtual void BeforeWrite(const Entry& entry) = 0;
+  virtual void AfterWrite() = 0;  // the entry is in the file
+  // After a Record or ResolveDeferredStats: the session may be ended here.
+  virtual void AfterRecord() = 0;
+};
+
 class Session {
  public:
   explicit Session(Config config, std::string framework = "pytorch");
@@ -88,6 +98,7 @@ class Session {
     std::string_view parent;  // "": none
     bool construct = false;   // goes into construct.json
   };
+  void SetWatcher(EntryWatcher* watcher) { watcher_ = watcher; }  // null: none
   // Writes the entry. A failure turns collection off and is logged once.
   void Record(const Item& item);
   // Deferred statistics, by ticket: fills them into the entries that wait for them, and writes the
@@ -146,6 +157,7 @@ class Session {
   CallNames calls_;
   StepFiles files_;
   DeferredEntries deferred_;
+  EntryWatcher* watcher_ = nullptr;
 };
 
 template <typename Frames>

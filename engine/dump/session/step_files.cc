@@ -36,7 +36,8 @@ int64_t TensorBudget(bool async_dump) {
 
 bool StoresTensors(const Config& config) {
   return config.task == Task::kTensor || config.task == Task::kOverflowCheck ||
-         (config.task == Task::kStatistics && !config.tensor_list.empty());
+         (config.task == Task::kStatistics &&
+          (!config.tensor_list.empty() || !config.baseline.empty()));
 }
 
 Status StepFiles::Open(const Config& config, int64_t step, std::optional<int> rank,

@@ -68,12 +68,14 @@ def seed_as_configured(seed_all):
         _engine.log(f"seeded with {seed}{more}, as the configuration asks")
 
 
-def _from_outside(config_path, task, dump_path, level, step):
+def _from_outside(config_path, task, dump_path, level, step, baseline, baseline_action):
     """The arguments, or what the environment says in their place (docs/config.md)."""
     if config := os.environ.get("MSPROBE_CONFIG"):
         _engine.log(f"the configuration is {config}, as MSPROBE_CONFIG says")
         config_path, task, dump_path, level, step = config, None, None, None, None
-    return config_path, task, os.environ.get("MSPROBE_DUMP_PATH") or dump_path, level, step
+        baseline, baseline_action = None, None
+    dump_path = os.environ.get("MSPROBE_DUMP_PATH") or dump_path
+    return (config_path, task, dump_path, level, step), (baseline, baseline_action)
 
 
 def named_roots(model):
@@ -109,7 +111,16 @@ class Debugger:
     _arguments = None  # those that the debugger was constructed with
 
     def __new__(
-        cls, config_path=None, task=None, dump_path=None, level=None, model=None, step=None
+        cls,
+        config_path=None,
+        task=None,
+        dump_path=None,
+        level=None,
+        model=None,
+        step=None,
+        *,
+        baseline=None,
+        baseline_action=None,
     ):
         with lock:
             if model is not None and step is None and _is_steps(model):
@@ -121,14 +132,18 @@ class Debugger:
                 "level": level,
                 "model": model,
                 "step": step,
+                "baseline": baseline,
+                "baseline_action": baseline_action,
             }
             if cls.instance is not None:
                 cls._warn_of_ignored(arguments)
                 return cls.instance
             if model is not None:
                 cls._check_model(model)
-            asked = _from_outside(config_path, task, dump_path, level, step)
-            _engine.configure(*asked, PACKAGE, cls._rank(), cls.framework)
+            asked, against = _from_outside(
+                config_path, task, dump_path, level, step, baseline, baseline_action
+            )
+            _engine.configure(*asked, PACKAGE, cls._rank(), cls.framework, *against)
             cls.instance = super().__new__(cls)
             cls._model = model
             cls._arguments = arguments

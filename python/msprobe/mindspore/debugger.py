@@ -23,6 +23,10 @@ class PrecisionDebugger(Debugger):
         model: a Cell, or a list of Cells; the Cells inside are recorded under L0 and mix. It can be
             given to :meth:`start` instead. The fifth positional argument may also be ``step``.
         step: wanted steps, ``3``, ``"5-7"`` or ``[2, "5-7"]``; all when empty.
+        baseline: the ``dump_path`` of a trusted run: each call is compared with it while it is
+            recorded, and the first difference is logged at once (docs/compare.md).
+        baseline_action: what follows: ``"go_on"`` (the default), ``"stop"`` recording, or
+            ``"raise"`` ``msprobe.DivergenceError`` in the program.
     Raises:
         msprobe.ConfigError: an unknown key or value; the message names the line and what is
             allowed.

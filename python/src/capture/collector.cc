@@ -65,6 +65,7 @@ void Collector::ApplyConfig(bool goes_on) {
   run_.options.summary = config.summary;
   if (!goes_on) findings_.Forget();
   reference_.Configure();
+  baseline_.Configure();
   free_benchmark_.Configure();
   run_.options.numbers = config.task != Task::kNanCheck;
   run_.options.for_pkl = config.pkl.has_value();
@@ -89,7 +90,9 @@ Result<bool> Collector::StartSession(std::optional<int> rank) {
   }
   if (run_.session->begins_step() && run_.session->filter().WantsStep(run_.session->step()))
     run_.session->SetProvenance(ProvenanceJson());
-  return run_.session->Start(rank);
+  Result<bool> started = run_.session->Start(rank);
+  if (baseline_.on() && started.ok() && *started) baseline_.Begin(rank);
+  return started;
 }
 
 Result<bool> Collector::Start(std::optional<int> rank, const NamedModels& models, bool compiled) {
@@ -210,7 +213,9 @@ Status Collector::Close() {
   WriteCoverage();
   WriteSignatures();
   reference_.Report();
-  return run_.session->Stop();
+  const Status stopped = run_.session->Stop();
+  baseline_.EndStep(/*is_over=*/false);
+  return stopped;
 }
 
 void Collector::StopCalls() {
@@ -232,6 +237,7 @@ void Collector::Step() {
   saves_.Flush();
   (void)Stop();  // a failure is logged where it happens
   ForgetOptimizers();
+  baseline_.EndStep(/*is_over=*/true);
   run_.session->Step();
   gradients_.NewStep();
   graphs_.NewStep();
@@ -242,6 +248,7 @@ void Collector::Step() {
 }
 
 void Collector::SayEnd() {
+  baseline_.EndStep(/*is_over=*/true);
   free_benchmark_.Report();
   run_.session->SayUnreachedSteps();
 }
@@ -298,6 +305,7 @@ void Collector::BeginAtStep(int64_t step) {
   saves_.Flush();
   (void)Stop();
   ForgetOptimizers();
+  baseline_.EndStep(/*is_over=*/true);
   run_.session->BeginAtStep(step);
   graphs_.NewStep();
   if (run_.session->configured() != configured_) ApplyConfig();

@@ -30,6 +30,7 @@
 #include "capture/recording/config_reload.h"
 #include "capture/recording/recording.h"
 #include "capture/stability/free_benchmark.h"
+#include "capture/tasks/baseline_check.h"
 #include "capture/tasks/debug_saves.h"
 #include "capture/tasks/findings.h"
 #include "capture/tasks/overflow_check.h"
@@ -123,11 +124,15 @@ class Collector final : public ParameterObserver {
                      }};
   OverflowCheck overflow_{&run_, &findings_};
   ReferenceCheck reference_{&run_, &findings_};
+  BaselineCheck baseline_{&run_, [this] {
+                            WriteCoverage();
+                            WriteSignatures();
+                          }};
   ModuleTree module_tree_{&run_.counters, this};
   ModuleTree followed_{&run_.counters, nullptr};  // level L1: names for the entries of APIs
   ParameterGradients parameter_gradients_{&run_, &module_tree_, &overflow_};
   GradientRecorder gradients_{&run_, &overflow_};
-  CallRecorder calls_{&run_, &overflow_, &reference_, &gradients_};
+  CallRecorder calls_{&run_, &overflow_, &reference_, &baseline_, &gradients_};
   ModuleRecorder modules_{&run_, &module_tree_, &followed_, &calls_};
   GraphRecorder graphs_{&run_};
   ApiRecorder api_calls_{&run_, &calls_, &modules_};

@@ -63,7 +63,14 @@ std::unique_ptr<OpenCall> CallRecorder::Begin(const std::string& stem, int64_t n
 
 void CallRecorder::Recycle(std::unique_ptr<OpenCall> call) {
   call->edges = InputEdges();
+  call->kept.clear();
   Thread().spare.push_back(std::move(call));
+}
+
+void CallRecorder::KeepTensors(OpenCall* call, EntryStyle* style) {
+  // Weights and state of an optimizer are not stored: Recording::Stores.
+  if (baseline_->on() && call->wanted && !call->entry.name().starts_with("Optimizer."))
+    style->kept = &call->kept;
 }
 
 bool CallRecorder::WriteInputs(OpenCall* call, const CallArgs& args) {
@@ -76,6 +83,7 @@ bool CallRecorder::WriteInputs(OpenCall* call, const CallArgs& args) {
     style.reading = Reading::kMeasured;  // non-finite inputs explain non-finite outputs
     style.held = &call->held;
   }
+  if (record) KeepTensors(call, &style);
   ValueWriter writer(record ? &call->entry : &recording_->scratch, recording_->options, style);
   if (call->api != nullptr && call->api->ignored != nullptr)
     writer.Ignore(&call->api->ignored->input);
@@ -117,6 +125,7 @@ void CallRecorder::WriteOutput(OpenCall* call, PyObject* output, PyObject* modul
   EntryStyle style = record ? recording_->StyleOf(call->entry.name(), /*is_output=*/true)
                             : EntryStyle{Reading::kPresence};
   if (waits_to_record()) style.held = &call->held;
+  if (record) KeepTensors(call, &style);
   ValueWriter writer(record ? &call->entry : &recording_->scratch, recording_->options, style);
   if (call->api != nullptr && call->api->ignored != nullptr)
     writer.Ignore(&call->api->ignored->output);
@@ -186,6 +195,7 @@ void CallRecorder::Finish(OpenCall* call) {
   }
   ++counts.recorded;
   if (recording_->looks_for_nan()) call->entry.is_nan = call->made.any();
+  const BaselineCheck::Offer offer(baseline_, &call->entry, &call->kept);
   recording_->session->Record({recording_->records_values() ? &call->entry : nullptr,
                                call->entry.name(), call->parent, recording_->modules_wanted});
   if (recording_->device.many_pending()) recording_->FetchDeferred();
@@ -200,6 +210,7 @@ void CallRecorder::WriteList(OpenCall* call, const std::vector<PyRef>& values) {
     return;
   EntryStyle style = recording_->StyleOf(call->entry.name(), /*is_output=*/true);
   if (waits_to_record()) style.held = &call->held;
+  KeepTensors(call, &style);
   ValueWriter writer(&call->entry, recording_->options, style);
   call->entry.BeginSlot("output", "output", Entry::Container::kList);
   if (call->api->ignored != nullptr) writer.Ignore(&call->api->ignored->output);

@@ -20,6 +20,7 @@
 #include "capture/recorders/gradient_recorder.h"
 #include "capture/recording/open_call.h"
 #include "capture/recording/recording.h"
+#include "capture/tasks/baseline_check.h"
 #include "capture/tasks/overflow_check.h"
 #include "capture/tasks/reference_check.h"
 
@@ -28,8 +29,12 @@ namespace msprobe::capture {
 class CallRecorder final : public CallWriter {
  public:
   CallRecorder(Recording* recording, OverflowCheck* overflow, ReferenceCheck* reference,
-               GradientRecorder* gradients)
-      : recording_(recording), overflow_(overflow), reference_(reference), gradients_(gradients) {}
+               BaselineCheck* baseline, GradientRecorder* gradients)
+      : recording_(recording),
+        overflow_(overflow),
+        reference_(reference),
+        baseline_(baseline),
+        gradients_(gradients) {}
 
   // Begins call number `number` of `stem`, such as "Functional.relu.".
   std::unique_ptr<OpenCall> Begin(const std::string& stem, int64_t number, bool is_module);
@@ -57,12 +62,14 @@ class CallRecorder final : public CallWriter {
   // Whether it is decided only after a call whether it is recorded.
   bool waits_to_record() const { return recording_->looks_for_overflow() || reference_->on(); }
   bool DecideForward(OpenCall* call);
+  void KeepTensors(OpenCall* call, EntryStyle* style);  // for the baseline
   // A call in no module gets the region of its stack ("optimizer") as its parent.
   void NoteRegion(OpenCall* call, const std::string& region);
 
   Recording* recording_;
   OverflowCheck* overflow_;
   ReferenceCheck* reference_;
+  BaselineCheck* baseline_;
   GradientRecorder* gradients_;
   std::map<std::string, int64_t> region_steps_;  // region -> the last step that recorded it
 };

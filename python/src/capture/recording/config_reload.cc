@@ -4,6 +4,7 @@
 
 #include "engine/base/log.h"
 #include "engine/dump/session/dump_place.h"
+#include "engine/dump/session/reference_dump.h"
 #include "engine/dump/session/reference_search.h"
 
 namespace msprobe::capture {
@@ -20,6 +21,9 @@ bool RecordsOptimizers(const dump::Config& config) {
 
 Status CheckPlaces(const dump::Config& config, std::optional<int> rank) {
   MSPROBE_RETURN_IF_ERROR(dump::CheckDumpPlace(config, rank));
+  if (!config.baseline.empty())
+    MSPROBE_RETURN_IF_ERROR(
+        dump::CheckReference("baseline", config.baseline, config.dump_path).status());
   return config.bench_path.empty()
              ? Status::Ok()
              : dump::ReferenceSearch::Check(config.bench_path, config.dump_path);

@@ -25,6 +25,7 @@ struct OpenCall {
   Nonfinite given, made;         // whether inputs, and outputs, hold NaN or infinity
   std::string_view finding;      // why a task that selects calls records this one: "NaN"
   std::vector<HeldTensor> held;  // its tensors, until it is known whether it is recorded
+  std::vector<PyRef> kept;       // its tensors, while a baseline may ask for their files
   bool wants_backward = false;
   const Api* api = nullptr;  // of an API call
   InputEdges edges;

@@ -40,7 +40,7 @@ bool Recording::Stores(const std::string& name) const {
   // fingerprints tell whether they agree.
   const bool every = config().task == Task::kTensor && !name.starts_with("Optimizer.");
   return session->storing() &&
-         (every || looks_for_overflow() || session->filter().WantsTensor(name));
+         (every || looks_for_overflow() || stored_calls > 0 || session->filter().WantsTensor(name));
 }
 
 EntryStyle Recording::StyleOf(const std::string& name, bool is_output) const {

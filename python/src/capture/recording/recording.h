@@ -34,8 +34,9 @@ struct Recording {
   WeightsFile weights;  // of this step, while statistics of a device are missing
   bool apis_wanted = false, modules_wanted = false;  // by the level
   bool optimizers_wanted = false;                    // by level, task and the key "optimizer"
-  bool sees_calls = false;                           // from Collector::Start to StopCalls
-  Entry scratch;  // takes values that are read (for their tensors) and not recorded
+  int64_t stored_calls = 0;  // the tensors of so many more entries are stored (baseline)
+  bool sees_calls = false;   // from Collector::Start to StopCalls
+  Entry scratch;             // takes values that are read (for their tensors) and not recorded
 
   const dump::Config& config() const { return session->config(); }
   bool looks_for_nan() const { return config().task == Task::kNanCheck; }

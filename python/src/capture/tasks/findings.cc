@@ -5,21 +5,25 @@
 #include "engine/base/log.h"
 
 namespace msprobe::capture {
-namespace {
 
-// Raises a ValueError in the main thread, as soon as that thread runs Python code again.
-void RaiseInMainThread(std::string text) {
-  static auto* message = new std::string;
-  *message = std::move(text);
+void RaiseInMainThread(const char* type, std::string text) {
+  struct Pending {
+    const char* type;
+    std::string message;
+  };
+  static auto* pending = new Pending;
+  *pending = {type, std::move(text)};
   const auto raise = [](void*) {
-    PyErr_SetString(PyExc_ValueError, message->c_str());
+    PyObject* const module = PyDict_GetItemString(PyImport_GetModuleDict(), "msprobe");
+    const PyRef error = module == nullptr || *pending->type == 0
+                            ? PyRef()
+                            : PyRef::Steal(PyObject_GetAttrString(module, pending->type));
+    PyErr_SetString(error ? error.get() : PyExc_ValueError, pending->message.c_str());
     return -1;
   };
   if (Py_AddPendingCall(raise, nullptr) != 0)
-    Log(LogLevel::kError, "the program cannot be ended now: " + *message);
+    Log(LogLevel::kError, "the program cannot be ended now: " + pending->message);
 }
-
-}  // namespace
 
 void Findings::Count(std::string_view what, int64_t limit, std::string_view kind, int64_t site) {
   ++count_;
@@ -31,7 +35,7 @@ void Findings::Count(std::string_view what, int64_t limit, std::string_view kind
   complete_();
   if (recording_->config().pkl && recording_->config().pkl->raises)
     RaiseInMainThread(
-        fmt::format("[overflow {} times]: {}; its values are in {}", count_, what, file));
+        "", fmt::format("[overflow {} times]: {}; its values are in {}", count_, what, file));
   recording_->session->Conclude(fmt::format("{} calls that {} are recorded", count_, kind));
 }
 

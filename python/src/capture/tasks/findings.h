@@ -4,12 +4,17 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <string_view>
 #include <utility>
 
 #include "capture/recording/recording.h"
 
 namespace msprobe::capture {
+
+// Raises an exception in the main thread, as soon as that thread runs Python code again. `type`: of
+// the module msprobe; "": ValueError.
+void RaiseInMainThread(const char* type, std::string text);
 
 class Findings {
  public:

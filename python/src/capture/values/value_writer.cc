@@ -304,6 +304,7 @@ void ValueWriter::Measure(const Access& access, PyObject* value, std::optional<b
   if (style_.store && access.readable())
     file = entry_.TensorFileName(Framework::Get().tensor_suffix);
   TensorValue& tensor = entry_.AddTensor();
+  if (style_.kept != nullptr) style_.kept->push_back(PyRef::Borrow(value));
   Describe(access, options_, style_, ticket, &tensor);
   if (tensor.numbers == TensorValue::Numbers::kHere) nonfinite_.Add(tensor.stats);
   tensor.requires_grad = requires_grad;

@@ -55,6 +55,8 @@ struct EntryStyle {
   bool locate = false;  // record the counts, and the index of the first NaN or infinity
   // Set: tensors that would be stored are added to this list instead.
   std::vector<HeldTensor>* held = nullptr;
+  // Set: takes a reference to each tensor of the entry, in the entry's order.
+  std::vector<PyRef>* kept = nullptr;
 };
 
 struct ValueOptions {

@@ -1,0 +1,186 @@
+#include "engine/live/live_comparison.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "engine/base/log.h"
+#include "engine/compare/compare.h"
+#include "engine/compare/report/findings_screen.h"
+#include "engine/dump/session/reference_dump.h"
+#include "engine/live/other_program.h"
+
+namespace msprobe::live {
+namespace {
+
+template <typename Items>
+void DropFrom(size_t leaf, Items* items) {
+  std::erase_if(*items, [&](const auto& item) { return item.leaf >= leaf; });
+}
+
+// Leaves the first `count` records.
+void Cut(size_t count, Dump* dump) {
+  if (count >= dump->records.size()) return;
+  const size_t leaves = dump->records[count].first_leaf;
+  dump->records.resize(count);
+  dump->leaves.resize(leaves);
+  DropFrom(leaves, &dump->unwritten);
+  DropFrom(leaves, &dump->unreadable);
+  DropFrom(leaves, &dump->strides);
+  DropFrom(leaves, &dump->rests);
+  // What follows was not looked at, so a call without partner proves nothing yet.
+  dump->complete = false;
+}
+
+// The step of a path .../step3/rank0/dump.json; -1: it names none.
+int64_t StepOf(const std::string& file) {
+  const std::string folder = BaseName(DirectoryName(DirectoryName(file)));
+  if (!folder.starts_with("step") || folder.size() > 11) return -1;
+  int64_t step = 0;
+  for (const char digit : folder.substr(4)) {
+    if (digit < '0' || digit > '9') return -1;
+    step = 10 * step + (digit - '0');
+  }
+  return folder.size() > 4 ? step : -1;
+}
+
+}  // namespace
+
+void LiveComparison::GiveUp(const std::string& why) {
+  check_.reset();
+  Log(LogLevel::kWarning,
+      fmt::format("step {}{} is not compared with the baseline: {}", part_.step,
+                  part_.rank ? fmt::format(", rank {}", *part_.rank) : "", why));
+}
+
+// Why the dump does not belong to the same step and number of ranks; "": it does.
+std::string LiveComparison::WhyNotOfThisPart(const dump::DumpLocation& location) const {
+  if (const int64_t there = StepOf(location.path); there >= 0 && there != part_.step)
+    return fmt::format("{} is a dump of step {}", location.path, there);
+  if (!part_.rank || part_.world_size < 2) return "";
+  if (location.rank < 0)
+    return fmt::format("{} was recorded by one process, this run has {}", location.path,
+                       part_.world_size);
+  const Result<std::vector<dump::DumpLocation>> dumps = dump::FindDumps(path_);
+  if (!dumps.ok()) return dumps.status().message();
+  std::set<int> ranks;
+  for (const dump::DumpLocation& dump : *dumps) {
+    if (dump.step == location.step) ranks.insert(dump.rank);
+  }
+  // A recording may leave ranks out; 0 to 3 of 8 are taken for all of 4.
+  const int last = *ranks.rbegin();
+  const bool all = ranks.size() > 1 && *ranks.begin() == 0 && ranks.size() == last + size_t{1};
+  if (last < part_.world_size && !(all && last + 1 < part_.world_size)) return "";
+  return fmt::format("{} was recorded by {}{} processes, this run has {}", path_,
+                     all ? "" : "at least ", last + 1, part_.world_size);
+}
+
+void LiveComparison::BeginStep(const Part& part, const std::string& own_file) {
+  if (part.step == part_.step && own_file == own_file_) return;
+  part_ = part;
+  own_file_ = own_file;
+  entries_ = 0;
+  suspects_left_ = wants_look_ = false;
+  check_.reset();
+  if (found_ || useless_) return;
+  Result<std::optional<dump::DumpLocation>> location =
+      dump::FindReference(path_, part.step, part.rank);
+  if (!location.ok()) return GiveUp(location.status().message());
+  if (!*location) return GiveUp(fmt::format("{} does not have exactly one dump of it", path_));
+  if (!(*location)->refused.ok()) return GiveUp((*location)->refused.message());
+  file_ = (*location)->path;
+  if (const std::string why = WhyNotOfThisPart(**location); !why.empty()) return GiveUp(why);
+  Result<Dump> golden = dump::ReadDump(file_);
+  if (!golden.ok()) return GiveUp(golden.status().message());
+  if (golden->records.empty()) return GiveUp(fmt::format("{} holds no call", file_));
+  if (!golden->complete) {
+    Log(LogLevel::kWarning,
+        fmt::format("{} ends early: step {} is compared as far as it goes", file_, part.step));
+  }
+  check_ = std::make_unique<CallCheck>(*std::move(golden));
+}
+
+bool LiveComparison::Look(const Entry& entry) {
+  wants_look_ = false;
+  ++entries_;
+  if (!on()) return false;
+  if (check_->Look(entry, bits_decide_) != CallCheck::Answer::kSuspect) return false;
+  suspects_left_ = true;
+  // Looks at suspects 1, 2, 4, 8, ...: each reads the dumps once.
+  wants_look_ = ++suspects_ >= next_look_;
+  return wants_look_;
+}
+
+bool LiveComparison::Settle() {
+  if (!wants_look_ || !on()) return false;
+  wants_look_ = false;
+  return Compare(Extent::kSoFar);
+}
+
+bool LiveComparison::EndStep(bool is_over) {
+  if (check_ == nullptr || entries_ == 0) return false;
+  const bool other_calls = is_over && (check_->other_calls() || check_->has_more());
+  const bool differs_here = found_ && answer_.step == part_.step;
+  if (differs_here && (!is_over || told_)) return false;
+  if (!differs_here && !suspects_left_ && !other_calls) return false;
+  return Compare(is_over ? Extent::kWhole : Extent::kRecorded);
+}
+
+bool LiveComparison::Compare(Extent extent) {
+  Result<Dump> target = dump::ReadDump(own_file_), golden = dump::ReadDump(file_);
+  if (!target.ok() || !golden.ok()) {
+    GiveUp((target.ok() ? golden : target).status().message());
+    return false;
+  }
+  if (extent != Extent::kWhole) {
+    Cut(check_->reach(), &*golden);
+    target->complete = false;
+  }
+  const size_t calls = target->records.size();
+  Result<compare::Comparison> compared =
+      compare::Compare(*std::move(target), *std::move(golden), compare::CompareOptions());
+  if (!compared.ok()) {
+    GiveUp(compared.status().message());
+    return false;
+  }
+  suspects_left_ = false;
+  const compare::Comparison& c = *compared;
+  if (const std::string why = WhyAnotherProgram(c); !why.empty() && !found_) {
+    useless_ = true;
+    GiveUp(why);
+    return false;
+  }
+  if (c.first.pair < 0) {
+    const bool first_bits = bits_decide_ && c.exact.empty();
+    // The environment cannot be another one in the next step; the calls can.
+    if (c.exact.empty()) bits_decide_ = false;
+    if (!first_bits) next_look_ = 2 * suspects_;
+    return false;
+  }
+  const compare::Findings findings = compare::FindingsOf(c);
+  if (found_) {
+    told_ = true;
+    if (findings.first_name != answer_.name) {
+      Log(LogLevel::kWarning,
+          fmt::format("the whole step {} names another call first: {}; msprobe compare {} {}",
+                      part_.step, findings.first_name, DirectoryName(own_file_),
+                      DirectoryName(file_)));
+    }
+    return false;
+  }
+  found_ = true;
+  const compare::RecordPair& pair = c.pairs[c.first.pair];
+  answer_ = {.step = part_.step,
+             .call = pair.target >= 0 ? pair.target : static_cast<int64_t>(calls),
+             .name = findings.first_name,
+             .module = c.first.module,
+             .source_line = c.first.source_line,
+             .why = c.first.why};
+  const compare::TerminalOptions options{.whole = true};
+  answer_.lines = compare::FindingsScreen(findings, options).Finding();
+  if (extent == Extent::kWhole) told_ = true;
+  return true;
+}
+
+}  // namespace msprobe::live

@@ -1,0 +1,83 @@
+#include "engine/live/other_program.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <string_view>
+
+namespace msprobe::live {
+namespace {
+
+// How many of the weights' names both runs have, of how many; {0, 0}: not known.
+struct Shared {
+  size_t common = 0, all = 0;
+};
+
+Shared NamesOf(const Dump& target, const Dump& golden) {
+  if (target.weights.empty() || golden.weights.empty()) return {};
+  std::set<std::string_view> there;
+  for (const Weight& weight : golden.weights) there.insert(weight.name);
+  Shared shared{0, std::max(target.weights.size(), golden.weights.size())};
+  for (const Weight& weight : target.weights) shared.common += there.count(weight.name);
+  return shared;
+}
+
+std::set<std::string_view> FingerprintsOf(const Dump& dump) {
+  std::set<std::string_view> all;
+  for (const Weight& weight : dump.weights) {
+    if (!weight.fingerprint.empty()) all.insert(weight.fingerprint);
+  }
+  return all;
+}
+
+// Which values are weights: the parameters of modules, and what weights.json lists.
+class Weights {
+ public:
+  explicit Weights(const compare::Comparison& c)
+      : target_(FingerprintsOf(c.target)), golden_(FingerprintsOf(c.golden)) {}
+
+  bool Has(const Leaf& target, const Leaf& golden) const {
+    if (target.kind != LeafKind::kTensor || golden.kind != LeafKind::kTensor) return false;
+    if (target.slot == Slot::kParameter && golden.slot == Slot::kParameter) return true;
+    return target_.contains(target.fingerprint) && golden_.contains(golden.fingerprint);
+  }
+
+ private:
+  std::set<std::string_view> target_, golden_;
+};
+
+}  // namespace
+
+std::string WhyAnotherProgram(const compare::Comparison& c) {
+  if (c.target.framework != c.golden.framework)
+    return fmt::format("{} was recorded with {}", c.golden.path, c.golden.framework);
+  if (const Shared names = NamesOf(c.target, c.golden); 2 * names.common < names.all)
+    return fmt::format("{} is of another model: {} of {} weights have the same names",
+                       c.golden.path, names.common, names.all);
+  const Weights weights(c);
+  size_t matched = 0;
+  for (const compare::RecordPair& pair : c.pairs) {
+    matched += pair.matched();
+    if (!pair.matched()) continue;
+    for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
+      const compare::Row& row = c.rows[i];
+      if (row.target < 0 || row.golden < 0) continue;
+      const Leaf &target = c.target.leaves[row.target], &golden = c.golden.leaves[row.golden];
+      if (!weights.Has(target, golden)) continue;
+      if (target.dtype != golden.dtype)
+        return fmt::format("{} is of another dtype: {} is {} there, {} here", c.golden.path,
+                           target.name.view(), golden.dtype.view(), target.dtype.view());
+      if (target.shape.view() != golden.shape.view())
+        return fmt::format("{} is of another model: {} is {} there, {} here", c.golden.path,
+                           target.name.view(), golden.shape.view(), target.shape.view());
+    }
+  }
+  constexpr size_t kFew = 16;
+  if (c.target.records.size() >= kFew && 2 * matched < c.target.records.size())
+    return fmt::format("{} is of another program: {} of {} calls have a partner", c.golden.path,
+                       matched, c.target.records.size());
+  return "";
+}
+
+}  // namespace msprobe::live

@@ -1,0 +1,112 @@
+#include "capture/tasks/baseline_check.h"
+
+#include <fmt/format.h>
+
+#include "capture/python/framework.h"
+#include "capture/tasks/findings.h"
+#include "engine/base/file.h"
+#include "engine/base/log.h"
+#include "engine/live/first_rank.h"
+
+namespace msprobe::capture {
+namespace {
+
+constexpr int64_t kNeighbours = 10;  // entries after the first difference whose tensors are stored
+
+int WorldSize() {
+  PyObject* const distributed =  // borrowed; null when the program has not imported it
+      PyDict_GetItemString(PyImport_GetModuleDict(), "torch.distributed");
+  if (distributed == nullptr) return 0;
+  const auto call = [&](const char* name) {
+    return PyRef::Steal(PyObject_CallMethod(distributed, name, nullptr));
+  };
+  if (const PyRef ready = call("is_initialized"); ready.get() != Py_True) {
+    ClearError();
+    return 0;
+  }
+  const PyRef size = call("get_world_size");
+  const long number = size ? PyLong_AsLong(size.get()) : 0;
+  ClearError();
+  return number > 0 ? static_cast<int>(number) : 0;
+}
+
+}  // namespace
+
+void BaselineCheck::Configure() {
+  const std::string& path = recording_->config().baseline;
+  live_ = path.empty() ? nullptr : std::make_unique<live::LiveComparison>(path);
+  recording_->session->SetWatcher(live_ == nullptr ? nullptr : this);
+  recording_->stored_calls = 0;
+  begun_ = raises_ = stops_ = false;
+}
+
+void BaselineCheck::Begin(std::optional<int> rank) {
+  const dump::Session& session = *recording_->session;
+  rank_ = rank;
+  if (!std::exchange(begun_, true)) live::ForgetDivergence(session.config().dump_path, rank);
+  live_->BeginStep({session.step(), rank, WorldSize()}, JoinPath(session.folder(), "dump.json"));
+}
+
+void BaselineCheck::BeforeWrite(const Entry& entry) {
+  if (recording_->stored_calls > 0) --recording_->stored_calls;
+  if (live_->Look(entry) && offered_ == &entry) Store();
+}
+
+// Stores the tensors of the call that is offered, before its entry is written.
+void BaselineCheck::Store() {
+  if (tensors_->size() != offered_->tensors().size() || !recording_->session->storing()) return;
+  for (size_t i = 0; i < tensors_->size(); ++i) {
+    const TensorValue& tensor = offered_->tensors()[i];
+    if (!tensor.file.empty() || tensor.numbers != TensorValue::Numbers::kHere) continue;
+    const std::string file = offered_->FileNameOf(i, Framework::Get().tensor_suffix);
+    const HeldTensor held{(*tensors_)[i], file, tensor.stats.fingerprint, 0};
+    offered_->SetFile(i, recording_->StoreHeld(held) ? file : "-1");
+  }
+}
+
+void BaselineCheck::AfterWrite() {
+  if (live_->Settle()) Tell();
+}
+
+void BaselineCheck::Tell() {
+  const dump::Config& config = recording_->config();
+  const live::Answer& answer = live_->answer();
+  Log(LogLevel::kWarning,
+      fmt::format("step {}{} differs from the baseline {}", answer.step,
+                  rank_ ? fmt::format(", rank {}", *rank_) : "", config.baseline));
+  for (const std::string& line : answer.lines) {
+    if (!line.empty()) Log(LogLevel::kWarning, line);
+  }
+  if (const Status told = live::TellOthers(config.dump_path, rank_, answer); !told.ok())
+    Log(LogLevel::kWarning, told.message());
+  if (const std::string first = live::WhoWasFirst(config.dump_path, rank_, answer); !first.empty())
+    Log(LogLevel::kWarning, first);
+  recording_->stored_calls = kNeighbours;
+  raises_ = config.baseline_action == dump::BaselineAction::kRaise;
+  stops_ = config.baseline_action == dump::BaselineAction::kStop;
+}
+
+void BaselineCheck::AfterRecord() {
+  if (std::exchange(raises_, false)) {
+    const live::Answer& answer = live_->answer();
+    RaiseInMainThread(
+        "DivergenceError",
+        fmt::format("step {} differs from the baseline at {}{}: {}", answer.step, answer.name,
+                    answer.source_line.empty() ? "" : ", " + answer.source_line, answer.why));
+  }
+  if (!stops_ || recording_->stored_calls > 0 || !recording_->session->collecting()) return;
+  stops_ = false;
+  complete_();
+  recording_->session->Conclude("the run differs from its baseline");
+}
+
+void BaselineCheck::EndStep(bool is_over) {
+  if (live_ == nullptr) return;
+  if (live_->EndStep(is_over)) Tell();
+  if (stops_) recording_->stored_calls = 0;
+  AfterRecord();
+  if (std::exchange(stops_, false))
+    recording_->session->Conclude("the run differs from its baseline");
+}
+
+}  // namespace msprobe::capture

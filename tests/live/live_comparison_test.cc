@@ -1,0 +1,143 @@
+#include "engine/live/live_comparison.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engine/live/first_rank.h"
+#include "tests/base/temporary_folder.h"
+#include "tests/dump/dump_text.h"
+#include "tests/model/entry_from_json.h"
+
+namespace msprobe::live {
+namespace {
+
+using ::testing::HasSubstr;
+
+// `print`: equal prints are equal bits.
+std::string Tensor(int print, double max = 1, std::string_view dtype = "torch.float32") {
+  return fmt::format(
+      R"({{"type": "torch.Tensor", "dtype": "{}", "shape": [2, 3], "Max": {}, "Min": -1.0, )"
+      R"("Mean": 0.5, "Norm": 2.0, "fingerprint": "{:016x}"}})",
+      dtype, max, print);
+}
+std::string Call(std::string_view name, const std::string& in, const std::string& out,
+                 int argument = 3) {
+  return fmt::format(
+      R"("{}": {{"input_args": [{}, {{"type": "int", "value": {}}}], "input_kwargs": {{}}, )"
+      R"("output": [{}]}})",
+      name, in, argument, out);
+}
+
+const std::string kFirst = Call("Torch.exp.0.forward", Tensor(1), Tensor(2));
+const std::string kSecond = Call("Torch.log.0.forward", Tensor(2), Tensor(3));
+const std::string kThird = Call("Torch.sin.0.forward", Tensor(3), Tensor(4));
+
+// A run that has recorded some calls of step 0, and its baseline.
+class Live : public ::testing::Test {
+ protected:
+  void Baseline(std::initializer_list<std::string> calls) {
+    folder_.Write("golden/step0/rank/dump.json", dump::Ours(calls));
+  }
+  // Gives the calls to the comparison; the number of the call after which it answers, -1: none.
+  int Record(const std::vector<std::string>& calls, std::optional<int> rank = {}) {
+    live_.BeginStep({0, rank, 0}, folder_.path() + "/now/step0/rank/dump.json");
+    std::string text(dump::kHeader);
+    for (size_t i = 0; i < calls.size(); ++i) {
+      live_.Look(test::ParseEntry(calls[i]));
+      text += (i > 0 ? ",\n" : "") + calls[i];
+      folder_.Write("now/step0/rank/dump.json", text + "\n");
+      if (live_.Settle()) return static_cast<int>(i);
+    }
+    folder_.Write("now/step0/rank/dump.json", text + "\n}}\n");
+    return -1;
+  }
+
+  TemporaryFolder folder_;
+  LiveComparison live_{folder_.path() + "/golden"};
+};
+
+TEST_F(Live, AgreesWithEqualBits) {
+  Baseline({kFirst, kSecond, kThird});
+  EXPECT_EQ(Record({kFirst, kSecond, kThird}), -1);
+  EXPECT_FALSE(live_.EndStep(true));
+}
+
+TEST_F(Live, AnswersAtTheCallThatIsWrong) {
+  Baseline({kFirst, kSecond, kThird});
+  EXPECT_EQ(Record({kFirst, Call("Torch.log.0.forward", Tensor(2), Tensor(9, 1.5)), kThird}), 1);
+  EXPECT_EQ(live_.answer().name, "Torch.log.0.forward");
+  EXPECT_EQ(live_.answer().call, 1);
+  EXPECT_THAT(live_.answer().why, HasSubstr("maximum of output.0 is off by 50%"));
+}
+
+TEST_F(Live, LeavesRoundingAlone) {
+  Baseline({kFirst, kSecond, kThird});
+  const double near = 1.0000002;
+  EXPECT_EQ(Record({kFirst, Call("Torch.log.0.forward", Tensor(2), Tensor(9, near)),
+                    Call("Torch.sin.0.forward", Tensor(9, near), Tensor(8, near))}),
+            -1);
+  EXPECT_FALSE(live_.EndStep(true));
+}
+
+TEST_F(Live, NamesAnotherArgument) {
+  Baseline({kFirst, kSecond});
+  EXPECT_EQ(Record({kFirst, Call("Torch.log.0.forward", Tensor(2), Tensor(9, 1.5), 4)}), 1);
+  EXPECT_THAT(live_.answer().why, HasSubstr("the call itself was made differently"));
+}
+
+TEST_F(Live, NamesAMissingCallWhenItsResultIsMissed) {
+  Baseline({kFirst, kSecond, kThird});
+  EXPECT_EQ(Record({kFirst, Call("Torch.sin.0.forward", Tensor(2), Tensor(9, 1.5))}), 1);
+  EXPECT_EQ(live_.answer().name, "Torch.log.0.forward");
+}
+
+TEST_F(Live, BlamesNobodyForAnotherBaseline) {
+  Baseline({Call("Torch.exp.0.forward", Tensor(1), Tensor(2))});
+  folder_.Write("golden/step0/rank/weights.json", R"({"a": {"shape": [2]}})");
+  folder_.Write("now/step0/rank/weights.json", R"({"b": {"shape": [2]}})");
+  EXPECT_EQ(Record({Call("Torch.exp.0.forward", Tensor(5, 7), Tensor(6, 8))}), -1);
+}
+
+TEST_F(Live, ComparesAHalfWrittenBaselineAsFarAsItGoes) {
+  folder_.Write("golden/step0/rank/dump.json",
+                dump::Ours({kFirst, kSecond}, /*closed=*/false) + ",\n\"Torch.s");
+  EXPECT_EQ(Record({kFirst, kSecond, kThird}), -1);
+  EXPECT_FALSE(live_.EndStep(true));
+}
+
+TEST_F(Live, GoesOnWithoutBaseline) {
+  folder_.Write("golden/step7/rank/dump.json", dump::Ours({kFirst}));
+  EXPECT_EQ(Record({kSecond}), -1);
+  EXPECT_FALSE(live_.on());
+  folder_.Write("golden/step0/rank/dump.json", "nonsense");
+  LiveComparison damaged(folder_.path() + "/golden");
+  damaged.BeginStep({0, std::nullopt, 0}, folder_.path() + "/now/step0/rank/dump.json");
+  EXPECT_FALSE(damaged.on());
+}
+
+TEST_F(Live, RefusesAnotherNumberOfProcesses) {
+  folder_.Write("golden/step0/rank0/dump.json", dump::Ours({kFirst}));
+  folder_.Write("golden/step0/rank1/dump.json", dump::Ours({kFirst}));
+  live_.BeginStep({0, 0, 4}, "now/dump.json");
+  EXPECT_FALSE(live_.on());
+  LiveComparison same(folder_.path() + "/golden");
+  same.BeginStep({0, 0, 2}, "now/dump.json");
+  EXPECT_TRUE(same.on());
+}
+
+TEST(FirstRank, OrdersByStepAndCall) {
+  const TemporaryFolder folder;
+  const Answer late{.step = 3, .call = 9, .name = "b"}, early{.step = 3, .call = 2, .name = "a"};
+  ASSERT_TRUE(TellOthers(folder.path(), 0, late).ok());
+  EXPECT_EQ(WhoWasFirst(folder.path(), 0, late), "");
+  EXPECT_EQ(WhoWasFirst(folder.path(), 1, early),
+            "rank 1 is the first so far: rank 0 differs later, at step 3, b");
+  ASSERT_TRUE(TellOthers(folder.path(), 1, early).ok());
+  EXPECT_EQ(WhoWasFirst(folder.path(), 0, late), "rank 1 differs earlier: step 3, a");
+  ForgetDivergence(folder.path(), 1);
+  EXPECT_EQ(WhoWasFirst(folder.path(), 0, late), "");
+}
+
+}  // namespace
+}  // namespace msprobe::live
