@@ -91,11 +91,16 @@ def inspect_dump(folder: Path) -> dict:
     """Number of records, the tensors and their bytes, and the sizes of the files of one dump."""
     (path,) = folder.glob("step*/*/dump.json")
     data = json.loads(path.read_text())["data"]
-    files = [file.stat().st_size for file in path.parent.glob("dump_tensor_data/*")]
+    kept = {}  # files by inode: names that are linked to one file are written once
+    for file in path.parent.glob("dump_tensor_data/*"):
+        kept[file.stat().st_ino] = file.stat().st_size
+    names = sum(1 for _ in path.parent.glob("dump_tensor_data/*"))
+    files = list(kept.values())
     tensors = list(described_tensors(data))
     size = sum(ITEM_SIZES[dtype] * math.prod(shape) for dtype, shape in tensors)
     json_bytes = sum(path.with_name(name).stat().st_size for name in JSON_FILES)
     seen = {"records": len(data), "tensors": tensors, "bytes": size, "files": files}
+    seen["names"] = names
     return seen | {"json_bytes": json_bytes}
 
 

@@ -160,8 +160,11 @@ class Hasher {
   }
   HWY_INLINE uint64_t Finish(uint64_t chunk, uint64_t bytes) const {
     alignas(64) uint64_t sums[8];
-    for (size_t k = 0; k < kVecs; ++k) hn::Store(sum_[k], Tag(), sums + k * kWords);
+    StoreSums(sums);
     return FinishChunk(sums, chunk, bytes);
+  }
+  HWY_INLINE void StoreSums(uint64_t* sums) const {  // eight words, aligned to 64 bytes
+    for (size_t k = 0; k < kVecs; ++k) hn::Store(sum_[k], Tag(), sums + k * kWords);
   }
 
  private:

@@ -340,6 +340,7 @@ TEST(ParseConfig, WrongValues) {
         "{\"weights\": \"sometimes\"}",
         "{\"weights\": true}",
         "{\"async_dump\": 1}",
+        "{\"link_equal_tensors\": 1}",
         "{\"enable_dataloader\": \"yes\"}",
         "{\"dump_enable\": 0}",
         "{\"is_deterministic\": 0}",

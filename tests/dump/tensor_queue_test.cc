@@ -1,8 +1,10 @@
 #include "engine/dump/write/tensor_queue.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
+#include <fstream>
 #include <limits>
 #include <numeric>
 
@@ -194,6 +196,106 @@ TEST_F(TensorQueueTest, AFullDiskLeavesNoHalfFileAndIsRemembered) {
     EXPECT_EQ(queue.Push("b.pt", ViewOf(values, &small)).code(), ErrorCode::kIo) << size;
     EXPECT_EQ(queue.Drain().code(), ErrorCode::kIo) << size;
   }
+}
+
+ino_t InodeOf(const std::string& path) {
+  struct stat info {};
+  EXPECT_EQ(::lstat(path.c_str(), &info), 0) << path;
+  return info.st_ino;
+}
+
+TEST_F(TensorQueueTest, EqualTensorsShareAFile) {
+  const std::vector<float> values = {1, 2, 3, 4, 5, 6}, others = {1, 2, 3, 4, 5, 7};
+  const int64_t flat[] = {6}, wide[] = {2, 3}, tall[] = {3, 2}, across[] = {1, 3};
+  const TensorView row = ViewOf(values, flat);
+  TensorView two = row, transposed = row, integers = row;
+  two.ndim = transposed.ndim = 2;
+  two.shape = wide;
+  transposed.shape = tall, transposed.strides = across;
+  integers.dtype = DType::kInt32;
+  std::vector<float> turned(6);
+  CopyContiguous(transposed, turned.data());
+  TensorView contiguous = ViewOf(turned, tall);
+  contiguous.ndim = 2;
+  for (const int64_t budget : {0, 1 << 20}) {
+    TensorQueue queue({.budget = budget});
+    queue.SetFolder(folder_, {.link_equal = true});
+    for (const char* name : {"a.pt", "b.pt", "a.npy", "c.pt", "b.npy"})
+      ASSERT_TRUE(queue.Push(name, row).ok());
+    ASSERT_TRUE(queue.Push("other.pt", ViewOf(others, flat)).ok());
+    ASSERT_TRUE(queue.Push("shape.pt", two).ok());
+    ASSERT_TRUE(queue.Push("dtype.pt", integers).ok());
+    ASSERT_TRUE(queue.Push("transposed.pt", transposed).ok());
+    ASSERT_TRUE(queue.Push("contiguous.pt", contiguous).ok());
+    ASSERT_TRUE(queue.Drain().ok());
+    const auto inode = [&](const char* name) { return InodeOf(JoinPath(folder_, name)); };
+    EXPECT_EQ(inode("b.pt"), inode("a.pt"));
+    EXPECT_EQ(inode("c.pt"), inode("a.pt"));
+    EXPECT_EQ(inode("b.npy"), inode("a.npy"));
+    EXPECT_EQ(inode("contiguous.pt"), inode("transposed.pt"));
+    for (const char* name : {"a.npy", "other.pt", "shape.pt", "dtype.pt", "transposed.pt"})
+      EXPECT_NE(inode(name), inode("a.pt")) << name;
+    EXPECT_EQ(Read("c.pt"), values);
+    EXPECT_EQ(Read("other.pt"), others);
+    EXPECT_EQ(Read("contiguous.pt"), turned);
+    EXPECT_EQ(queue.bytes_written(), 6 * 24);
+    // Another folder is another step: its files are its own.
+    queue.SetFolder(folder_ + "2", {.link_equal = true});
+    ASSERT_TRUE(queue.Push("a.pt", row).ok());
+    ASSERT_TRUE(queue.Drain().ok());
+    EXPECT_NE(InodeOf(folder_ + "2/a.pt"), inode("a.pt"));
+    std::filesystem::remove_all(folder_);
+    std::filesystem::remove_all(folder_ + "2");
+  }
+}
+
+TEST_F(TensorQueueTest, ALinkNeverFollowsAFileThatChanged) {
+  const std::vector<float> first = {1, 2}, second = {3, 4};
+  const int64_t shape[] = {2};
+  const auto path = [&](const char* name) { return JoinPath(folder_, name); };
+  TensorQueue queue({.budget = 0});
+  queue.SetFolder(folder_, {.link_equal = true});
+  const auto push = [&](const char* name, const std::vector<float>& values) {
+    ASSERT_TRUE(queue.Push(name, ViewOf(values, shape)).ok());
+  };
+  push("a.pt", first);
+  push("a.pt", first);  // the same name again
+  push("b.pt", first);
+  EXPECT_EQ(InodeOf(path("a.pt")), InodeOf(path("b.pt")));
+  push("a.pt", second);  // the name gets another content: "b.pt" keeps the former one
+  EXPECT_EQ(Read("a.pt"), second);
+  EXPECT_EQ(Read("b.pt"), first);
+  push("c.pt", first);
+  EXPECT_EQ(Read("c.pt"), first);
+  std::filesystem::remove(path("c.pt"));
+  push("d.pt", first);
+  EXPECT_EQ(Read("d.pt"), first);
+  { std::ofstream(path("d.pt")) << "changed by another program"; }
+  push("e.pt", first);
+  EXPECT_EQ(Read("e.pt"), first);
+  push("d.pt", first);  // a name that exists gets the link
+  EXPECT_EQ(InodeOf(path("d.pt")), InodeOf(path("e.pt")));
+  for (const auto& file : std::filesystem::directory_iterator(folder_))
+    EXPECT_EQ(file.path().extension(), ".pt") << file.path();
+}
+
+TEST_F(TensorQueueTest, AFileWithAllItsLinksIsWrittenAgain) {
+  const std::vector<float> values = {1, 2};
+  const int64_t shape[] = {2};
+  TensorQueue queue({.budget = 0});
+  queue.SetFolder(folder_, {.link_equal = true});
+  ASSERT_TRUE(queue.Push("0.pt", ViewOf(values, shape)).ok());
+  // ext4 allows 65,000 links of a file; a file system that allows more is not tested here.
+  std::error_code error;
+  for (int i = 0; i < 65100 && !error; ++i)
+    std::filesystem::create_hard_link(folder_ + "/0.pt", folder_ + "/" + std::to_string(i) + ".l",
+                                      error);
+  if (!error) GTEST_SKIP() << "this file system allows more links";
+  ASSERT_TRUE(queue.Push("1.pt", ViewOf(values, shape)).ok());
+  ASSERT_TRUE(queue.Push("2.pt", ViewOf(values, shape)).ok());
+  EXPECT_NE(InodeOf(folder_ + "/1.pt"), InodeOf(folder_ + "/0.pt"));
+  EXPECT_EQ(InodeOf(folder_ + "/2.pt"), InodeOf(folder_ + "/1.pt"));
+  EXPECT_EQ(Read("2.pt"), values);
 }
 
 }  // namespace

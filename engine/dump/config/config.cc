@@ -92,6 +92,8 @@ class ConfigReader {
     if (key == "step") return ReadNumbers(At(member), value, &config_.step);
     if (key == "extra_info") return ReadBool(At(member), value, &config_.extra_info);
     if (key == "async_dump") return ReadBool(At(member), value, &config_.async_dump);
+    if (key == "link_equal_tensors")
+      return ReadBool(At(member), value, &config_.link_equal_tensors);
     if (key == "enable_dataloader") return ReadBool(At(member), value, &config_.enable_dataloader);
     if (key == "reuse") return ReadBool(At(member), value, &config_.reuse);
     if (key == "optimizer") return ReadBool(At(member), value, &config_.optimizer);

@@ -66,6 +66,7 @@ struct Config {
 
   RiskLevel risk_level = RiskLevel::kAll;  // ignored when scope or list is set
   bool async_dump = false;                 // a thread writes tensors, also with few cores
+  bool link_equal_tensors = true;          // equal tensors of a step share one file, by hard links
   std::optional<bool> dump_enable;         // set: the file is read again when it changes
   std::optional<int64_t> seed;             // set, or the next one set: the front seeds once
   std::optional<bool> is_deterministic;

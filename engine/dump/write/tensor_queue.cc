@@ -30,9 +30,10 @@ TensorQueue::~TensorQueue() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-void TensorQueue::SetFolder(std::string folder) {
+void TensorQueue::SetFolder(std::string folder, TensorFolderOptions options) {
   folder_ = std::move(folder);
   folder_made_ = false;
+  links_ = options.link_equal ? std::make_shared<LinkedTensors>() : nullptr;
 }
 
 TensorQueue::Buffer TensorQueue::TakeBuffer(int64_t size) {
@@ -115,11 +116,18 @@ Status TensorQueue::Push(const std::string& file_name, const TensorView& view) {
     if (!first_error_.ok()) return told_ = true, first_error_;
   }
   if (options_.budget == 0 || !HasThreads() || bytes > options_.budget / 2) {
-    const Status written = layout->pt
-                               ? formats::WritePt(path, *layout->pt, view, &ThreadPool::Default())
-                               : formats::WriteNpy(path, view);
+    std::unique_ptr<char[]> copy;
+    if (!view.IsContiguous()) {
+      copy = std::make_unique_for_overwrite<char[]>(static_cast<size_t>(bytes));
+      CopyContiguous(view, copy.get());
+    }
+    const std::string_view data(copy ? copy.get() : static_cast<const char*>(view.data),
+                                static_cast<size_t>(bytes));
+    bool linked = false;
+    const Status written =
+        WriteFile(path, layout, data, links_.get(), &ThreadPool::Default(), &linked);
     std::lock_guard lock(mutex_);
-    if (written.ok()) bytes_written_ += bytes;
+    if (written.ok() && !linked) bytes_written_ += bytes;
     if (first_error_.ok()) first_error_ = written;
     told_ |= !written.ok();
     return written;
@@ -128,7 +136,7 @@ Status TensorQueue::Push(const std::string& file_name, const TensorView& view) {
   CopyContiguous(view, buffer.bytes.get());
   {
     std::lock_guard lock(mutex_);
-    jobs_.push_back({path, std::move(layout), std::move(buffer)});
+    jobs_.push_back({path, std::move(layout), links_, std::move(buffer)});
   }
   wake_.notify_one();
   return Status::Ok();
@@ -144,15 +152,29 @@ bool TensorQueue::HasThreads() {
   return !threads_.empty();
 }
 
-Status TensorQueue::Write(const Job& job) {
+Status TensorQueue::WriteFile(const std::string& path, const std::shared_ptr<const Layout>& layout,
+                              std::string_view data, LinkedTensors* links, ThreadPool* pool,
+                              bool* linked) {
+  std::optional<LinkedTensors::Key> key;
+  if (links != nullptr && links->possible()) {
+    key = LinkedTensors::KeyOf(layout, data);
+    *linked = links->Link(*key, path);
+    if (*linked) return Status::Ok();
+  }
+  const Status written =
+      layout->pt ? formats::WritePt(path, *layout->pt, data, pool)
+                 : formats::WriteNpy(path, {.data = data.data(),
+                                            .dtype = layout->dtype,
+                                            .ndim = static_cast<int>(layout->shape.size()),
+                                            .shape = layout->shape.data()});
+  if (written.ok() && key) links->Note(*key, path);
+  return written;
+}
+
+Status TensorQueue::Write(const Job& job, bool* linked) {
   try {
-    const Layout& layout = *job.layout;
-    const std::string_view data(job.buffer.bytes.get(), static_cast<size_t>(layout.size));
-    if (layout.pt) return formats::WritePt(job.path, *layout.pt, data);
-    return formats::WriteNpy(job.path, {.data = data.data(),
-                                        .dtype = layout.dtype,
-                                        .ndim = static_cast<int>(layout.shape.size()),
-                                        .shape = layout.shape.data()});
+    const std::string_view data(job.buffer.bytes.get(), static_cast<size_t>(job.layout->size));
+    return WriteFile(job.path, job.layout, data, job.links.get(), nullptr, linked);
   } catch (const std::exception& error) {
     return Internal(error.what());  // nothing else would catch it on this thread
   }
@@ -167,11 +189,12 @@ void TensorQueue::Work() {
     jobs_.pop_front();
     ++busy_;
     lock.unlock();
-    Status status = Write(job);
+    bool linked = false;
+    Status status = Write(job, &linked);
     lock.lock();
     --busy_;
     if (status.ok()) {
-      bytes_written_ += job.layout->size;
+      if (!linked) bytes_written_ += job.layout->size;
     } else if (first_error_.ok()) {
       first_error_ = std::move(status);
     }

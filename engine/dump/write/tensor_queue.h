@@ -16,12 +16,15 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "engine/base/status.h"
+#include "engine/base/threads.h"
+#include "engine/dump/write/linked_tensors.h"
 #include "engine/formats/tensors/pt.h"
 #include "engine/tensor/tensor_view.h"
 
@@ -30,6 +33,12 @@ namespace msprobe::dump {
 struct TensorQueueOptions {
   int64_t budget = 256 << 20;  // bytes of all copies; 0: no copies, the caller writes
   int threads = 1;             // started at the first Push
+};
+
+struct TensorFolderOptions {
+  // A tensor whose content is in a file of the folder becomes a hard link to that file, where the
+  // file system has links.
+  bool link_equal = false;
 };
 
 // Push and Drain may be called by one thread at a time. Must not be used in a forked child.
@@ -41,14 +50,14 @@ class TensorQueue {
   TensorQueue& operator=(const TensorQueue&) = delete;
 
   // The folder of the tensors that are pushed from now on. It is made for the first of them.
-  void SetFolder(std::string folder);
+  void SetFolder(std::string folder, TensorFolderOptions options = {});
   // Copies the elements and returns. A name that ends in ".npy" becomes a .npy file, any other one a
   // file as torch.save writes it. NumPy has no bfloat16 and no floats of 8 bits: their .npy files have
   // float32, which holds each of their values. A tensor larger than half the budget is written before Push
   // returns, without a copy if it is contiguous. After a failed write every Push returns its error.
   Status Push(const std::string& file_name, const TensorView& view);
   Status Drain();
-  int64_t bytes_written() const { return bytes_written_; }
+  int64_t bytes_written() const { return bytes_written_; }  // of elements, linked ones left out
   int64_t bytes_held();  // size of all buffers; never above the budget
 
  private:
@@ -65,6 +74,7 @@ class TensorQueue {
   struct Job {
     std::string path;
     std::shared_ptr<const Layout> layout;
+    std::shared_ptr<LinkedTensors> links;  // of the job's folder; null: no links
     Buffer buffer;
   };
   // A program has few shapes: each layout is composed once.
@@ -72,7 +82,11 @@ class TensorQueue {
   Buffer TakeBuffer(int64_t size);  // waits until the budget allows it
   Status PushWide(const std::string& file_name, const TensorView& view);  // as float32
   bool HasThreads();  // starts the threads; false: the system gives none
-  static Status Write(const Job& job);
+  static Status Write(const Job& job, bool* linked);
+  // Links or writes one file. `data`: the elements in logical order.
+  static Status WriteFile(const std::string& path, const std::shared_ptr<const Layout>& layout,
+                          std::string_view data, LinkedTensors* links, ThreadPool* pool,
+                          bool* linked);
   void Work();
 
   std::string folder_;
@@ -80,6 +94,7 @@ class TensorQueue {
   bool folder_made_ = false;
   using LayoutKey = std::tuple<DType, bool, std::vector<int64_t>>;
   std::map<LayoutKey, std::shared_ptr<const Layout>> layouts_;
+  std::shared_ptr<LinkedTensors> links_;  // of folder_
 
   std::mutex mutex_;
   std::condition_variable wake_, room_;
