@@ -43,6 +43,7 @@ std::unique_ptr<Verb> MakeOpGenerateVerb();
 std::unique_ptr<Verb> MakeOverflowCheckVerb(std::string_view name);
 std::unique_ptr<Verb> MakeParseVerb();
 std::unique_ptr<Verb> MakeRecoverVerb();
+std::unique_ptr<Verb> MakeReportVerb();
 std::unique_ptr<Verb> MakeRunOverflowCheckVerb();
 // run_ut; `many`: multi_run_ut.
 std::unique_ptr<Verb> MakeRunUtVerb(std::string_view name, bool many);

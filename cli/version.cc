@@ -33,6 +33,7 @@ std::vector<std::unique_ptr<Verb>> AllVerbs() {
   verbs.push_back(MakeGradCompareVerb());
   verbs.push_back(MakeMergeResultVerb());
   verbs.push_back(MakeShowVerb());
+  verbs.push_back(MakeReportVerb());
   verbs.push_back(MakeParseVerb());
   verbs.push_back(MakeRecoverVerb());
   verbs.push_back(MakeSelfcheckVerb());

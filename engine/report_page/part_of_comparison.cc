@@ -115,8 +115,10 @@ class Values {
     number("largest absolute error", d.max_abs_error);
     number("largest relative error", d.max_rel_error);
     number("largest ULP", d.max_ulp < 0 ? kernels::Diff::kNaN : static_cast<double>(d.max_ulp));
-    number("unequal elements", static_cast<double>(d.unequal));
-    number("elements", static_cast<double>(d.count));
+    if (d.count > 0) {  // a table does not say how many
+      number("unequal elements", static_cast<double>(d.unequal));
+      number("elements", static_cast<double>(d.count));
+    }
     if (d.worst_index >= 0) {
       number("worst target", d.worst_target), number("worst golden", d.worst_golden);
       *line += "\"worst place\":";

@@ -1,0 +1,129 @@
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "cli/verb.h"
+#include "engine/base/file.h"
+#include "engine/compare/ranks/rank_result.h"
+#include "engine/dump/read/reader.h"
+#include "engine/report_page/report_page.h"
+#include "engine/results/finding_json.h"
+#include "engine/results/result_folder.h"
+#include "engine/results/result_table.h"
+
+namespace msprobe::cli {
+namespace {
+
+// The page is written from what an earlier comparison left, or from a dump alone.
+class Report : public Verb {
+ public:
+  std::string_view name() const override { return "report"; }
+  std::string_view summary() const override {
+    return "write the page of an earlier comparison, or of a dump";
+  }
+
+  void AddFlags(Flags& flags) override {
+    flags
+        .Text("source", &source_,
+              "folder with result tables, a table (.csv, .xlsx) of any generation, the JSON of "
+              "compare --format json, or a dump")
+        .TypeName("PATH")
+        .Required();
+    flags.Text("-o,--output", &page_, "the page; any browser opens it, without a network")
+        .TypeName("FILE")
+        .ShowDefault();
+    flags.Footer(
+        "A table has the values of all calls, the JSON only the calls that differ. The page of a\n"
+        "dump is that of msprobe show DUMP --html FILE.\n"
+        "  msprobe report output -o report.html");
+  }
+
+  Result<int> Run(Console& out) override {
+    if (!Exists(source_)) {
+      return NotFound(source_).Hint("pass the folder that -o of msprobe compare named");
+    }
+    MSPROBE_ASSIGN_OR_RETURN(const std::string html, Page());
+    MSPROBE_RETURN_IF_ERROR(MakeDirectories(DirectoryName(page_)));
+    MSPROBE_RETURN_IF_ERROR(WriteFileAtomically(page_, html));
+    out.Print("written: {}\n", MakePrintable(page_));
+    return kExitOk;
+  }
+
+ private:
+  Result<std::string> Page() {
+    if (IsDirectory(source_)) {
+      MSPROBE_ASSIGN_OR_RETURN(const results::ResultFolder found,
+                               results::FindResultTables(source_));
+      if (!found.tables.empty()) return PageOfTables(found);
+      Result<std::string> page = PageOfDump();
+      if (page.ok()) return page;
+      return std::move(page).status().Hint(
+          "expected a folder with compare_result_TIME.csv or with one dump.json; of several ranks "
+          "and steps, msprobe compare TARGET GOLDEN --html FILE writes one page");
+    }
+    bool table = source_.ends_with(".csv") || source_.ends_with(".xlsx"), json = false;
+    {
+      MSPROBE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(source_));
+      table = table || file.bytes().starts_with("PK\x03\x04");
+      json = !table && results::LooksLikeFindingJson(file.bytes());
+    }
+    if (table) return PageOfTables({.tables = {{.path = source_}}});
+    return json ? PageOfJson() : PageOfDump();
+  }
+
+  Result<std::string> PageOfDump() const {
+    MSPROBE_ASSIGN_OR_RETURN(const Dump dump, dump::ReadDump(source_));
+    return report_page::DumpPage(dump, report_page::PartOf(dump, {}));
+  }
+
+  void Add(const compare::Comparison& c, size_t parts, int32_t step, int32_t rank) {
+    constexpr uint64_t kLeastValues = 256 << 10;
+    report_page::PartOptions options{.index = parts_.size(), .step = step, .rank = rank};
+    options.value_bytes = std::max(options.value_bytes / parts, kLeastValues);
+    parts_.push_back(report_page::PartOf(c, options));
+  }
+
+  Result<std::string> PageOfTables(const results::ResultFolder& found) {
+    for (const results::ResultTable& table : found.tables) {
+      const Result<compare::Comparison> c = results::ReadResultTable(table.path);
+      if (!c.ok() && found.tables.size() == 1) return c.status();
+      if (c.ok()) {
+        results_.push_back(compare::SummarizeRank(*c, table.step, table.rank));
+        Add(*c, found.tables.size(), table.step, table.rank);
+        continue;
+      }
+      compare::RankResult& failed = results_.emplace_back();
+      failed.step = table.step, failed.rank = table.rank, failed.failed = c.status();
+      parts_.emplace_back();
+    }
+    compare::ForgiveCarriedRounding(results_);
+    const std::string& named = found.tables.size() == 1 ? found.tables[0].path : source_;
+    return report_page::ComparisonPage(results_, {named, "", found.notes}, parts_);
+  }
+
+  Result<std::string> PageOfJson() {
+    MSPROBE_ASSIGN_OR_RETURN(std::vector<results::JsonFinding> found,
+                             results::ReadFindingJson(source_));
+    for (results::JsonFinding& finding : found) {
+      finding.result.failed.ok()
+          ? Add(finding.calls, found.size(), finding.result.step, finding.result.rank)
+          : void(parts_.emplace_back());
+      results_.push_back(std::move(finding.result));
+    }
+    const compare::RankResult& first = results_[0];
+    const bool one = results_.size() == 1 && first.failed.ok();
+    return report_page::ComparisonPage(
+        results_, {one ? first.target_side.dump : source_, one ? first.golden_side.dump : "", {}},
+        parts_);
+  }
+
+  std::string source_, page_ = "report.html";
+  std::vector<compare::RankResult> results_;
+  std::vector<report_page::PagePart> parts_;
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> MakeReportVerb() { return std::make_unique<Report>(); }
+
+}  // namespace msprobe::cli

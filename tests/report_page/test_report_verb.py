@@ -1,0 +1,79 @@
+"""`msprobe report`: the page of what an earlier comparison left. The finding needs no browser."""
+
+import re
+import subprocess
+
+import pytest
+from page_tools import WRONG, write_dump
+
+
+def run(binary, folder, *arguments, code=0):
+    done = subprocess.run(
+        [binary, *arguments], cwd=folder, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == code, done.stderr
+    return done
+
+
+def finding(folder, name="report.html"):
+    page = (folder / name).read_text()
+    section = re.search(r'<section id="finding".*?</section>', page, re.DOTALL)[0]
+    return re.sub('<p class="quiet">In module .*?</p>\n', "", section)  # not in a table
+
+
+@pytest.fixture
+def compared(tmp_path, msprobe_bin):
+    write_dump(tmp_path / "target", wrong=True, extra=True)
+    write_dump(tmp_path / "golden")
+    flags = ["--format", "json", "--html", "direct.html"]
+    json = run(msprobe_bin, tmp_path, "compare", "target", "golden", "-o", "out", *flags).stdout
+    (tmp_path / "found.json").write_text(json)
+    run(msprobe_bin, tmp_path, "compare", "target", "golden", "--table-file", "t.xlsx")
+    return tmp_path
+
+
+@pytest.mark.parametrize("source", ["out", "t.xlsx", "found.json"])
+def test_the_page_says_what_the_page_of_the_comparison_says(compared, msprobe_bin, source):
+    done = run(msprobe_bin, compared, "report", source, "-o", "report.html")
+    assert done.stdout == "written: report.html\n"
+    assert finding(compared) == finding(compared, "direct.html")
+    assert WRONG[0] in finding(compared)
+
+
+def test_the_page_of_a_dump_is_that_of_show(compared, msprobe_bin):
+    run(msprobe_bin, compared, "report", "target", "-o", "report.html")
+    run(msprobe_bin, compared, "show", "target", "--html", "shown.html")
+    assert (compared / "report.html").read_bytes() == (compared / "shown.html").read_bytes()
+
+
+def test_tables_of_ranks_and_steps_are_one_page(tmp_path, msprobe_bin):
+    for step in (0, 1):
+        for rank in (0, 1):
+            place = f"step{step}/rank{rank}"
+            write_dump(tmp_path / "target" / place, wrong=step == 1 and rank == 1)
+            write_dump(tmp_path / "golden" / place)
+    flags = ["--html", "direct.html"]
+    run(msprobe_bin, tmp_path, "compare", "target", "golden", "-o", "out", *flags)
+    run(msprobe_bin, tmp_path, "report", "out", "-o", "report.html")
+    assert finding(tmp_path) == finding(tmp_path, "direct.html")
+    assert (tmp_path / "report.html").read_text().count("data-rank=") == 4
+
+
+@pytest.mark.parametrize(
+    ("source", "wanted"),
+    [("missing", "missing"), ("other.csv", "NPU Name"), ("empty", "compare_result_TIME.csv")],
+)
+def test_what_is_no_result_is_refused(tmp_path, msprobe_bin, source, wanted):
+    (tmp_path / "other.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "empty").mkdir()
+    done = run(msprobe_bin, tmp_path, "report", source, code=2)
+    assert wanted in done.stderr
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_the_calls_of_the_table_are_there(compared, msprobe_bin, open_page):
+    run(msprobe_bin, compared, "report", "out", "-o", "report.html")
+    page = open_page(compared / "report.html")
+    assert page.evaluate("document.documentElement.dataset.state") == "ready"
+    assert len(page.locator(".row").all()) == 13
+    assert page.locator("#call h2").inner_text().endswith(WRONG[0])
