@@ -105,6 +105,10 @@ Status CompareOutput::Keep(size_t index, const compare::Comparison& comparison) 
   if (options_.log_rows) LogRows(comparison);
   if (options_.reports.NeedDetails()) kept.result.details = compare::DetailsOf(comparison);
   if (!options_.reports.html.empty()) kept.page = PageOf(index, comparison);
+  for (const ReportFlags::Export& wanted : options_.reports.Exports()) {
+    kept.exports.push_back(
+        exports::MakeExporter(wanted.format)->Part(comparison, {index, pair.step, pair.rank}));
+  }
   if (!options_.limits.empty()) {
     MSPROBE_ASSIGN_OR_RETURN(kept.result.hits, compare::CheckRows(options_.limits, table));
   }
@@ -314,12 +318,28 @@ void CompareOutput::PrintJson() {
   console_.Write(text + (step >= 0 ? "}}}}\n" : "}}\n"));
 }
 
+Status CompareOutput::WriteExports() {
+  const std::vector<ReportFlags::Export> wanted = options_.reports.Exports();
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    std::vector<std::string> parts;
+    for (Kept& kept : kept_)
+      parts.push_back(i < kept.exports.size() ? std::move(kept.exports[i]) : std::string());
+    const std::string& path = wanted[i].path;
+    MSPROBE_RETURN_IF_ERROR(MakeDirectories(DirectoryName(path)));
+    MSPROBE_RETURN_IF_ERROR(
+        WriteFileAtomically(path, exports::MakeExporter(wanted[i].format)->File(parts)));
+    files_.push_back(path);
+  }
+  return Status::Ok();
+}
+
 Status CompareOutput::WriteFilesOnAllPairs() {
   if (options_.diff_analyze) MSPROBE_RETURN_IF_ERROR(WriteAnalyses());
   if (results_.size() > 1 && options_.write_table) {
     MSPROBE_RETURN_IF_ERROR(WriteFile(options_.folder, fmt::format("compare_summary_{}.csv", time_),
                                       compare::RankSummaryCsv(results_)));
   }
+  MSPROBE_RETURN_IF_ERROR(WriteExports());
   std::vector<report_page::PagePart> parts;
   if (!options_.reports.html.empty()) {
     for (Kept& kept : kept_) parts.push_back(std::move(kept.page));

@@ -78,8 +78,9 @@ class CompareOutput {
   struct Kept {
     compare::RankResult result;
     std::string report, json, analysis;
-    report_page::PagePart page;  // of --html
-    Status unwritten;            // the first file that could not be written
+    report_page::PagePart page;        // of --html
+    std::vector<std::string> exports;  // of reports.Exports()
+    Status unwritten;                  // the first file that could not be written
   };
   Status Keep(size_t index, const compare::Comparison& comparison);
   report_page::PagePart PageOf(size_t index, const compare::Comparison& comparison) const;
@@ -97,6 +98,7 @@ class CompareOutput {
   void LogRows(const compare::Comparison& comparison);
   std::string FolderOf(const DumpPair& pair) const;
   std::string Written() const;
+  Status WriteExports();
 
   CompareOutputOptions options_;
   const PairedDumps& paired_;

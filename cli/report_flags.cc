@@ -19,6 +19,24 @@ void ReportFlags::AddFiles(Flags& flags) {
             "opens it, without a network")
       .TypeName("FILE")
       .Common();
+  flags
+      .Text("--perfetto", &perfetto,
+            "also write a trace to this file: calls, modules, verdicts and the error as tracks of "
+            "ui.perfetto.dev")
+      .TypeName("FILE");
+  flags
+      .Text("--model-explorer", &model_explorer,
+            "also write the calls as a graph to this file, for Google's Model Explorer; its name "
+            "should end in .json")
+      .TypeName("FILE");
+}
+
+std::vector<ReportFlags::Export> ReportFlags::Exports() const {
+  std::vector<Export> wanted;
+  if (!perfetto.empty()) wanted.push_back({exports::ExportFormat::kPerfetto, perfetto});
+  if (!model_explorer.empty())
+    wanted.push_back({exports::ExportFormat::kModelExplorer, model_explorer});
+  return wanted;
 }
 
 void ReportFlags::AddLimits(Flags& flags) {

@@ -16,18 +16,25 @@
 #include "engine/compare/ranks/rank_result.h"
 #include "engine/compare/report/report_ranks.h"
 #include "engine/compare/table/fail_on.h"
+#include "engine/exports/exporter.h"
 #include "engine/report_page/page_part.h"
 
 namespace msprobe::cli {
 
 struct ReportFlags {
-  std::string junit, markdown, html;
+  std::string junit, markdown, html, perfetto, model_explorer;
   std::vector<std::string> fail_on;
 
   void AddFiles(Flags& flags);
   void AddLimits(Flags& flags);
   Result<compare::FailOn> Limits() const;
   bool NeedDetails() const { return !junit.empty() || !markdown.empty(); }
+  // The files for other viewers that were asked for.
+  struct Export {
+    exports::ExportFormat format;
+    std::string path;
+  };
+  std::vector<Export> Exports() const;
   // Writes the reports that were asked for, and appends their paths to `files`. `parts`: of the page,
   // one for each result when `html` is given, else none; they are used up.
   Status Write(std::span<const compare::RankResult> results, const compare::RanksCompared& compared,
