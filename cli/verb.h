@@ -49,6 +49,7 @@ std::unique_ptr<Verb> MakeRunOverflowCheckVerb();
 std::unique_ptr<Verb> MakeRunUtVerb(std::string_view name, bool many);
 std::unique_ptr<Verb> MakeSelfcheckVerb();
 std::unique_ptr<Verb> MakeShowVerb();
+std::unique_ptr<Verb> MakeUnpackVerb();
 std::unique_ptr<Verb> MakeVersionVerb();
 
 // In the order in which help lists them.

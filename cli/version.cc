@@ -36,6 +36,7 @@ std::vector<std::unique_ptr<Verb>> AllVerbs() {
   verbs.push_back(MakeReportVerb());
   verbs.push_back(MakeParseVerb());
   verbs.push_back(MakeRecoverVerb());
+  verbs.push_back(MakeUnpackVerb());
   verbs.push_back(MakeSelfcheckVerb());
   verbs.push_back(MakeReplayVerb());
   verbs.push_back(MakeBisectVerb());

@@ -2,7 +2,9 @@
 
 import io
 import itertools
+import struct
 import zipfile
+import zlib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -187,11 +189,44 @@ def graphs():
         )
 
 
+def packs():
+    """Packs of two tensors; the first byte says how much of the rest is the log."""
+    identity = bytes(range(16))
+
+    def record(name, at, data, shared=None):
+        dims, dtype = struct.pack("<q", len(data) // 4), b"float32"
+        size = -(-(40 + len(dims) + len(dtype) + len(name)) // 64) * 64
+        offset = at + size if shared is None else shared
+        rest = struct.pack("<IIQQ", size, zlib.crc32(data), offset, len(data))
+        rest += struct.pack("<BBHI", 1, len(dtype), len(name), 0)
+        rest = (rest + dims + dtype + name).ljust(size - 8, b"\0")
+        return struct.pack("<II", 0x534E4554, zlib.crc32(rest)) + rest
+
+    def start(magic, base=0, length=0):
+        head = magic + struct.pack("<II", 1, 0) + identity + struct.pack("<QQ", base, length)
+        return head.ljust(64, b"\0")
+
+    data = struct.pack("<3f", 1, 2, 3)
+    first = record(b"a.pt", 64, data)
+    elements = 64 + len(first)
+    second = record(b"b.npy", elements + 64, data, elements)
+    records = first + data.ljust(64, b"\0") + second
+    index = first + second
+    end = struct.pack("<QQII", 64 + len(records), 2, zlib.crc32(index), 1) + b"MSPRPEND"
+    whole = start(b"MSPRPACK") + records
+    yield b"\0" + whole + index + end
+    yield b"\0" + whole
+    log = start(b"MSPRPLOG", 64, len(records)) + records
+    part = len(log) * 256 // (64 + len(log)) + 1
+    yield bytes([part]) + start(b"MSPRPACK") + log
+
+
 SEEDS = {
     "npy": lambda: contents("npy/**/*.npy"),
     "safetensors": lambda: contents("safetensors/**/*.safetensors"),
     "ascend_dump": lambda: contents("ascend_dump/*.1697*"),
     "pt": lambda: [path.read_bytes() for path in archives()],
+    "pack": lambda: list(packs()),
     "zip": lambda: [path.read_bytes() for path in archives()],
     "pickle": lambda: [pickle for path in archives() for pickle in pickles_of(path)],
     "json": lambda: [*CONFIGS, *contents("dumps/**/*.json")],

@@ -10,6 +10,7 @@ from msprobe._engine import (
     UnsupportedError,
     UsageError,
     __version__,
+    load,
 )
 from msprobe.core.grad_probe.grad_compare import GradComparator
 
@@ -24,4 +25,5 @@ __all__ = [
     "UnsupportedError",
     "UsageError",
     "__version__",
+    "load",
 ]

@@ -17,6 +17,7 @@ void BindCapture(nanobind::module_& m);
 void BindFront(nanobind::module_& m);
 void BindPkl(nanobind::module_& m);
 void BindCompare(nanobind::module_& m);
+void BindPack(nanobind::module_& m);
 void BindParse(nanobind::module_& m);
 void BindAccuracy(nanobind::module_& m);
 void BindOverflow(nanobind::module_& m);

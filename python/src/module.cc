@@ -16,6 +16,7 @@ NB_MODULE(_engine, m) {
   msprobe::python::BindFront(m);
   msprobe::python::BindPkl(m);
   msprobe::python::BindCompare(m);
+  msprobe::python::BindPack(m);
   msprobe::python::BindParse(m);
   msprobe::python::BindAccuracy(m);
   msprobe::python::BindOverflow(m);

@@ -341,6 +341,7 @@ TEST(ParseConfig, WrongValues) {
         "{\"weights\": true}",
         "{\"async_dump\": 1}",
         "{\"link_equal_tensors\": 1}",
+        "{\"tensor_files\": \"zip\"}",
         "{\"enable_dataloader\": \"yes\"}",
         "{\"dump_enable\": 0}",
         "{\"is_deterministic\": 0}",

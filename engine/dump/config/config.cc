@@ -94,6 +94,7 @@ class ConfigReader {
     if (key == "async_dump") return ReadBool(At(member), value, &config_.async_dump);
     if (key == "link_equal_tensors")
       return ReadBool(At(member), value, &config_.link_equal_tensors);
+    if (key == "tensor_files") return TensorFiles(member);
     if (key == "enable_dataloader") return ReadBool(At(member), value, &config_.enable_dataloader);
     if (key == "reuse") return ReadBool(At(member), value, &config_.reuse);
     if (key == "optimizer") return ReadBool(At(member), value, &config_.optimizer);
@@ -118,6 +119,13 @@ class ConfigReader {
     if (key == "baseline" || key == "baseline_action") return Baseline(At(member), value.text);
     if (key == "$schema") return Status::Ok();  // tells an editor where the schema is
     return Word(At(member), value.text);
+  }
+
+  Status TensorFiles(const formats::JsonMember& member) {
+    std::string word;
+    MSPROBE_RETURN_IF_ERROR(ReadWord(At(member), member.value, kTensorFiles, &word));
+    config_.packed_tensors = word == "packed";
+    return Status::Ok();
   }
 
   Status Precision(const formats::JsonMember& member) {

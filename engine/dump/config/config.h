@@ -67,8 +67,9 @@ struct Config {
   RiskLevel risk_level = RiskLevel::kAll;  // ignored when scope or list is set
   bool async_dump = false;                 // a thread writes tensors, also with few cores
   bool link_equal_tensors = true;          // equal tensors of a step share one file, by hard links
-  std::optional<bool> dump_enable;         // set: the file is read again when it changes
-  std::optional<int64_t> seed;             // set, or the next one set: the front seeds once
+  bool packed_tensors = false;      // "tensor_files": "packed"; one file for a step's tensors
+  std::optional<bool> dump_enable;  // set: the file is read again when it changes
+  std::optional<int64_t> seed;      // set, or the next one set: the front seeds once
   std::optional<bool> is_deterministic;
   bool enable_dataloader = false;  // the front starts and stops with each batch
   bool reuse = true;               // a tensor that has not changed is not read again

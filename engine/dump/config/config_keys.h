@@ -19,6 +19,7 @@ inline constexpr std::string_view kTopKeys[] = {"task",
                                                 "extra_info",
                                                 "async_dump",
                                                 "link_equal_tensors",
+                                                "tensor_files",
                                                 "precision",
                                                 "risk_level",
                                                 "seed",
@@ -56,6 +57,7 @@ inline constexpr std::string_view kDataModes[] = {"all", "forward", "backward", 
 inline constexpr std::string_view kDataModeRules[] = {"and", "or"};
 inline constexpr std::string_view kPrecisions[] = {"low", "high"};
 inline constexpr std::string_view kWeightSteps[] = {"each_step", "first_step", "none"};
+inline constexpr std::string_view kTensorFiles[] = {"separate", "packed"};
 inline constexpr std::string_view kRiskLevels[] = {"ALL", "FOCUS", "CORE"};
 
 inline constexpr std::string_view kCheckInstead =

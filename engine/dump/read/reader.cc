@@ -8,12 +8,26 @@
 #include "engine/dump/read/dump_file.h"
 #include "engine/dump/read/file_kind.h"
 #include "engine/dump/read/side_files.h"
+#include "engine/dump/tensors/tensor_data.h"
 #include "engine/dump/tensors/tensor_folder.h"
 
 namespace msprobe::dump {
 namespace {
 
 constexpr char kTensorFolder[] = "dump_tensor_data";
+
+// A pack that cannot be read costs the elements of its tensors only.
+void AddPack(Dump* dump) {
+  auto archives = std::make_shared<TensorArchives>();
+  if (const Status opened = archives->OpenPack(dump->tensor_folder); !opened.ok()) {
+    dump->AddNote(opened.message());
+  } else if (const formats::TensorPack* pack = archives->pack()) {
+    if (pack->ignored_bytes() > 0)
+      dump->AddNote(fmt::format("{}: {} bytes of an unfinished tensor ignored", pack->path(),
+                                pack->ignored_bytes()));
+    dump->archives = std::move(archives);
+  }
+}
 
 Status ReadJson(MappedFile file, const ReadOptions& options, MemoryShare* memory, Dump* dump) {
   std::vector<std::string_view> stack_keys;
@@ -30,6 +44,7 @@ Status ReadJson(MappedFile file, const ReadOptions& options, MemoryShare* memory
   } else if (IsDirectory(folder)) {
     dump->tensor_folder = std::move(folder);
   }
+  if (!dump->tensor_folder.empty()) AddPack(dump);
   MSPROBE_RETURN_IF_ERROR(memory->Holds(MemoryOf(*dump), size));
   MSPROBE_RETURN_IF_ERROR(ReadStacks(stack_keys, dump, memory));
   return ReadParents(dump, memory);

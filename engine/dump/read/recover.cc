@@ -12,6 +12,7 @@
 #include "engine/dump/read/file_kind.h"
 #include "engine/dump/read/reader.h"
 #include "engine/dump/read/recover_missing.h"
+#include "engine/dump/write/pack_writer.h"
 #include "engine/formats/text/json.h"
 
 namespace msprobe::dump {
@@ -203,6 +204,9 @@ Result<RecoveredDump> RecoverDump(const std::string& path) {
     MSPROBE_RETURN_IF_ERROR(Apply(repair));
     result.closed.push_back(repair.path);
   }
+  const std::string tensors = JoinPath(folder, "dump_tensor_data");
+  MSPROBE_ASSIGN_OR_RETURN(const bool packed, ClosePack(tensors));
+  if (packed) result.closed.push_back(JoinPath(tensors, formats::kPackName));
   return result;
 }
 

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "engine/base/file.h"
 #include "engine/formats/tensors/pt.h"
+#include "engine/formats/tensors/tensor_pack.h"
 
 namespace msprobe::dump {
 namespace {
@@ -50,6 +52,18 @@ void AddMissingTensors(const Dump& dump, std::vector<std::string>* missing) {
   std::unordered_set<std::string> present;
   if (Result<std::vector<std::string>> names = ListDirectory(folder); names.ok())
     present.insert(names->begin(), names->end());
+  std::optional<formats::TensorPack> pack;
+  if (present.contains(formats::kPackName)) {
+    if (auto opened = formats::TensorPack::Open(folder, formats::kPackName); opened.ok()) {
+      pack = std::move(*opened);
+      for (const formats::PackEntry& entry : pack->entries()) present.insert(entry.name);
+      if (pack->ignored_bytes() > 0)
+        missing->push_back(fmt::format("{} bytes of an unfinished tensor in {}",
+                                       pack->ignored_bytes(), pack->path()));
+    }
+    present.erase(formats::kPackName);
+    present.erase(std::string(formats::kPackName) + formats::kPackLogSuffix);
+  }
   Group absent("tensor file is named but not in " + folder,
                "tensor files are named but not in " + folder);
   Group damaged(fmt::format("tensor file in {} is incomplete", folder),
@@ -65,7 +79,7 @@ void AddMissingTensors(const Dump& dump, std::vector<std::string>* missing) {
     if (!is_new) continue;
     if (!present.contains(*name)) {
       absent.Add(*name);
-    } else if (!IsReadable(JoinPath(folder, *name))) {
+    } else if (!(pack && pack->Find(*name) != nullptr) && !IsReadable(JoinPath(folder, *name))) {
       damaged.Add(*name);
     }
   }

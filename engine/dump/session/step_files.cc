@@ -65,7 +65,9 @@ Status StepFiles::Open(const Config& config, int64_t step, std::optional<int> ra
   if (store && tensors_ == nullptr)
     tensors_ = std::make_unique<TensorQueue>(
         TensorQueueOptions{.budget = TensorBudget(config.async_dump)});
-  if (store) tensors_->SetFolder(header.dump_data_dir, {.link_equal = config.link_equal_tensors});
+  if (store)
+    tensors_->SetFolder(header.dump_data_dir,
+                        {.link_equal = config.link_equal_tensors, .packed = config.packed_tensors});
   return Status::Ok();
 }
 

@@ -23,6 +23,12 @@ bool HasFile(const Leaf& leaf) {
   return !leaf.data_name.empty() && leaf.data_name != "-1" && leaf.data_name != "None";
 }
 
+// The leaf's tensor in the pack of its dump; nullptr: it has a file of its own.
+const formats::PackEntry* FindPacked(const Dump& dump, const Leaf& leaf) {
+  const formats::TensorPack* pack = dump.archives ? dump.archives->pack() : nullptr;
+  return pack == nullptr ? nullptr : pack->Find(leaf.data_name);
+}
+
 // "['layer'][0]['weight']" -> "layer.0.weight", the name that other formats give the tensor.
 std::string Dotted(std::string_view python) {
   std::string out;
@@ -88,6 +94,7 @@ uint64_t TensorDataSize(const Dump& dump, const Leaf& leaf) {
   if (!HasFile(leaf)) return leaf.value.size();
   if (dump.archives != nullptr && !leaf.value.empty())
     return dump.archives->SizeOf(leaf.data_name, leaf.value);
+  if (const formats::PackEntry* packed = FindPacked(dump, leaf)) return packed->size;
   struct stat info;
   const std::string path = JoinPath(dump.tensor_folder, leaf.data_name);
   return ::lstat(path.c_str(), &info) == 0 ? static_cast<uint64_t>(info.st_size) : 0;
@@ -102,6 +109,8 @@ Result<formats::TensorFile> ReadTensorData(const Dump& dump, const Leaf& leaf,
     return NotFound(JoinPath(dump.folder, leaf.data_name)).Says("is in no folder of tensor files");
   } else if (dump.archives != nullptr && !leaf.value.empty()) {
     return dump.archives->Read(leaf.data_name, leaf.value);
+  } else if (const formats::PackEntry* packed = FindPacked(dump, leaf)) {
+    return dump.archives->pack()->Read(*packed, verify);
   } else {
     MSPROBE_ASSIGN_OR_RETURN(MappedFile file,
                              MappedFile::OpenBelow(dump.tensor_folder, leaf.data_name));
@@ -120,6 +129,7 @@ struct TensorArchives::Archive {
   std::string_view bytes;
   std::optional<formats::SafetensorsFile> safetensors;
   std::optional<formats::PtFile> pt;
+  std::optional<formats::TensorPack> pack;
   std::unordered_map<std::string, size_t> pt_items;
   // A flipped bit must not look like a numerical difference. So the checksum of a storage is verified
   // when the first of its tensors is read.
@@ -138,6 +148,12 @@ struct TensorArchives::Archive {
 TensorArchives::TensorArchives() = default;
 TensorArchives::~TensorArchives() = default;
 
+Status TensorArchives::OpenPack(const std::string& folder) {
+  if (!Exists(JoinPath(folder, formats::kPackName))) return Status::Ok();
+  MSPROBE_ASSIGN_OR_RETURN(pack_, formats::TensorPack::Open(folder, formats::kPackName));
+  return Status::Ok();
+}
+
 Result<std::vector<TensorArchives::Item>> TensorArchives::Open(const std::string& folder,
                                                                std::string_view name) {
   MSPROBE_ASSIGN_OR_RETURN(MappedFile file, MappedFile::OpenBelow(folder, name));
@@ -149,6 +165,12 @@ Result<std::vector<TensorArchives::Item>> TensorArchives::Open(const std::string
     MSPROBE_ASSIGN_OR_RETURN(archive->safetensors, formats::SafetensorsFile::Open(std::move(file)));
     for (const formats::SafetensorsEntry& entry : archive->safetensors->entries())
       items.push_back({entry.name, entry.dtype, entry.shape});
+  } else if (formats::LooksLikeTensorPack(file.bytes())) {
+    MSPROBE_ASSIGN_OR_RETURN(archive->pack, formats::TensorPack::Open(folder, name));
+    for (const formats::PackEntry& entry : archive->pack->entries())
+      items.push_back({entry.name, entry.dtype, entry.shape});
+    archives_[std::string(name)] = std::move(archive);
+    return items;
   } else if (file.bytes().starts_with("PK") || file.bytes().starts_with("\x80")) {
     MSPROBE_ASSIGN_OR_RETURN(archive->pt,
                              formats::ReadPt(std::move(file), {.verify_storages = false}));
@@ -170,12 +192,21 @@ Result<std::vector<TensorArchives::Item>> TensorArchives::Open(const std::string
   return items;
 }
 
+bool TensorArchives::IsPack(std::string_view name) const {
+  const auto found = archives_.find(name);
+  return found != archives_.end() && found->second->pack.has_value();
+}
+
 uint64_t TensorArchives::SizeOf(std::string_view name, std::string_view item) const {
   const auto found = archives_.find(name);
   if (found == archives_.end()) return 0;
   const Archive& archive = *found->second;
   if (archive.safetensors) {
     const formats::SafetensorsEntry* entry = archive.safetensors->Find(item);
+    return entry == nullptr ? 0 : entry->size;
+  }
+  if (archive.pack) {
+    const formats::PackEntry* entry = archive.pack->Find(item);
     return entry == nullptr ? 0 : entry->size;
   }
   const formats::PtTensor* tensor = archive.FindPt(item);
@@ -187,6 +218,11 @@ Result<formats::TensorFile> TensorArchives::Read(std::string_view name,
   const auto found = archives_.find(name);
   if (found == archives_.end()) return Internal("a tensor of a file that is not open");
   const Archive& archive = *found->second;
+  if (archive.pack) {
+    const formats::PackEntry* entry = archive.pack->Find(item);
+    return entry == nullptr ? Internal("a tensor that its file does not hold")
+                            : archive.pack->Read(*entry);
+  }
   formats::TensorFile tensor;
   std::string_view pages;
   if (archive.safetensors) {

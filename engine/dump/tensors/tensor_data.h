@@ -8,11 +8,13 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "engine/formats/tensors/tensor_file.h"
+#include "engine/formats/tensors/tensor_pack.h"
 #include "engine/model/table.h"
 
 namespace msprobe::dump {
@@ -40,8 +42,15 @@ class TensorArchives {
   TensorArchives();
   ~TensorArchives();
 
+  // The pack of a dump's tensor folder, if there is one: each tensor is read by its file name. A
+  // pack in an unfinished state is read up to its last whole tensor; see pack().
+  Status OpenPack(const std::string& folder);
+  const formats::TensorPack* pack() const { return pack_ ? &*pack_ : nullptr; }
+
   // The tensors of `name` below `folder`; the file stays open when there are several.
   Result<std::vector<Item>> Open(const std::string& folder, std::string_view name);
+  // Whether that file is a pack. Its items are named like the files of a folder.
+  bool IsPack(std::string_view name) const;
   // The tensor's pages are given back when it is destroyed.
   Result<formats::TensorFile> Read(std::string_view name, std::string_view item) const;
   // Number of bytes that reading the tensor needs; 0: there is no such tensor.
@@ -50,6 +59,7 @@ class TensorArchives {
  private:
   struct Archive;
   std::map<std::string, std::unique_ptr<Archive>, std::less<>> archives_;
+  std::optional<formats::TensorPack> pack_;
 };
 
 }  // namespace msprobe::dump

@@ -67,13 +67,17 @@ class FolderReader {
       // a.npy and a.pt beside each other keep their extensions.
       const std::string_view name = stems[Stem(file)] > 1 ? std::string_view(file) : Stem(file);
       const auto items = archives_->Open(dump_.tensor_folder, file);
+      const bool is_pack = archives_->IsPack(file);
       if (!items.ok()) {
         Add(name, name, file, nullptr, "");
-      } else if (items->size() == 1) {
+      } else if (items->size() == 1 && !is_pack) {
         Add(name, name, file, &items->front(), "");
       } else {
         for (const TensorArchives::Item& item : *items) {
-          const std::string full = fmt::format("{}/{}", name, item.name);
+          // A pack stands for a folder of files.
+          const std::string full =
+              is_pack ? file.substr(0, file.rfind('/') + 1) + std::string(Stem(item.name))
+                      : fmt::format("{}/{}", name, item.name);
           Add(full, full, file, &item, item.name);
         }
       }
@@ -84,7 +88,7 @@ class FolderReader {
   Status ReadFile(const std::string& file) {
     MSPROBE_ASSIGN_OR_RETURN(const std::vector<TensorArchives::Item> items,
                              archives_->Open(dump_.tensor_folder, file));
-    if (items.size() == 1) {
+    if (items.size() == 1 && !archives_->IsPack(file)) {
       Add(Stem(file), kWholeFile, file, &items[0], "");
     } else {
       for (const TensorArchives::Item& item : items)

@@ -16,6 +16,8 @@ namespace msprobe::dump {
 namespace {
 
 constexpr size_t kMaxLayouts = 512;  // about a KiB each
+// A tensor of a pack that is as small is copied into the pack's log, which is faster than a queue.
+constexpr int64_t kMaxAtOnce = 64 << 10;
 
 }  // namespace
 
@@ -33,7 +35,12 @@ TensorQueue::~TensorQueue() {
 void TensorQueue::SetFolder(std::string folder, TensorFolderOptions options) {
   folder_ = std::move(folder);
   folder_made_ = false;
-  links_ = options.link_equal ? std::make_shared<LinkedTensors>() : nullptr;
+  folder_options_ = options;
+  links_ = options.link_equal && !options.packed ? std::make_shared<LinkedTensors>() : nullptr;
+  pack_ = nullptr;
+  // Readers look into a pack first: that of an earlier dump must not hide the new files.
+  for (const char* end : {"", formats::kPackLogSuffix})
+    (void)RemoveFile(JoinPath(folder_, std::string(formats::kPackName) + end));
 }
 
 TensorQueue::Buffer TensorQueue::TakeBuffer(int64_t size) {
@@ -102,11 +109,44 @@ Status TensorQueue::PushWide(const std::string& file_name, const TensorView& vie
       {.data = wide.data(), .dtype = DType::kFloat32, .ndim = view.ndim, .shape = view.shape});
 }
 
+Status TensorQueue::PushToPack(const std::string& file_name, const TensorView& view,
+                               int64_t bytes) {
+  {
+    std::lock_guard lock(mutex_);
+    if (!first_error_.ok()) return told_ = true, first_error_;
+  }
+  const auto size = static_cast<size_t>(bytes);
+  std::string_view data(static_cast<const char*>(view.data), size);
+  if (!view.IsContiguous()) {
+    if (copy_.size() < size) copy_.resize(size);
+    CopyContiguous(view, copy_.data());
+    data = std::string_view(copy_.data(), size);
+  }
+  bool linked = false;
+  Status written = pack_->Add(file_name, view.dtype, view.dims(), data, &linked);
+  if (copy_.size() > static_cast<size_t>(kMaxAtOnce)) copy_ = {};
+  std::lock_guard lock(mutex_);
+  if (written.ok() && !linked) bytes_written_ += bytes;
+  if (first_error_.ok()) first_error_ = written;
+  told_ |= !written.ok();
+  return written;
+}
+
 Status TensorQueue::Push(const std::string& file_name, const TensorView& view) {
   if (file_name.ends_with(".npy") && IsNarrowFloat(view.dtype) &&
       !formats::IsNumpyDType(view.dtype))
     return PushWide(file_name, view);
-  if (!std::exchange(folder_made_, true)) MSPROBE_RETURN_IF_ERROR(MakeDirectories(folder_));
+  if (!std::exchange(folder_made_, true)) {
+    MSPROBE_RETURN_IF_ERROR(MakeDirectories(folder_));
+    if (folder_options_.packed) {
+      MSPROBE_ASSIGN_OR_RETURN(pack_, PackWriter::Create(folder_, folder_options_.link_equal));
+    }
+  }
+  if (pack_ != nullptr) {
+    MSPROBE_ASSIGN_OR_RETURN(const int64_t size, CheckedByteSize(view.dtype, view.dims()));
+    if (options_.budget == 0 || size <= kMaxAtOnce || size > options_.budget / 2 || !HasThreads())
+      return PushToPack(file_name, view, size);
+  }
   MSPROBE_ASSIGN_OR_RETURN(std::shared_ptr<const Layout> layout,
                            LayoutOf(view, file_name.ends_with(".npy")));
   const int64_t bytes = layout->size;
@@ -136,7 +176,7 @@ Status TensorQueue::Push(const std::string& file_name, const TensorView& view) {
   CopyContiguous(view, buffer.bytes.get());
   {
     std::lock_guard lock(mutex_);
-    jobs_.push_back({path, std::move(layout), links_, std::move(buffer)});
+    jobs_.push_back({path, std::move(layout), links_, pack_, std::move(buffer)});
   }
   wake_.notify_one();
   return Status::Ok();
@@ -174,6 +214,8 @@ Status TensorQueue::WriteFile(const std::string& path, const std::shared_ptr<con
 Status TensorQueue::Write(const Job& job, bool* linked) {
   try {
     const std::string_view data(job.buffer.bytes.get(), static_cast<size_t>(job.layout->size));
+    if (job.pack != nullptr)
+      return job.pack->Add(BaseName(job.path), job.layout->dtype, job.layout->shape, data, linked);
     return WriteFile(job.path, job.layout, data, job.links.get(), nullptr, linked);
   } catch (const std::exception& error) {
     return Internal(error.what());  // nothing else would catch it on this thread
@@ -206,6 +248,7 @@ void TensorQueue::Work() {
 Status TensorQueue::Drain() {
   std::unique_lock lock(mutex_);
   room_.wait(lock, [&] { return jobs_.empty() && busy_ == 0; });
+  if (pack_ != nullptr && first_error_.ok()) first_error_ = pack_->Finish();
   told_ |= !first_error_.ok();
   return first_error_;
 }

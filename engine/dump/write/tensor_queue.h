@@ -25,6 +25,7 @@
 #include "engine/base/status.h"
 #include "engine/base/threads.h"
 #include "engine/dump/write/linked_tensors.h"
+#include "engine/dump/write/pack_writer.h"
 #include "engine/formats/tensors/pt.h"
 #include "engine/tensor/tensor_view.h"
 
@@ -37,8 +38,9 @@ struct TensorQueueOptions {
 
 struct TensorFolderOptions {
   // A tensor whose content is in a file of the folder becomes a hard link to that file, where the
-  // file system has links.
+  // file system has links; in a pack, its elements are not written again.
   bool link_equal = false;
+  bool packed = false;  // one file for all tensors of the folder; see pack_writer.h
 };
 
 // Push and Drain may be called by one thread at a time. Must not be used in a forked child.
@@ -49,7 +51,8 @@ class TensorQueue {
   TensorQueue(const TensorQueue&) = delete;
   TensorQueue& operator=(const TensorQueue&) = delete;
 
-  // The folder of the tensors that are pushed from now on. It is made for the first of them.
+  // The folder of the tensors that are pushed from now on. It is made for the first of them. An
+  // earlier pack in it is removed.
   void SetFolder(std::string folder, TensorFolderOptions options = {});
   // Copies the elements and returns. A name that ends in ".npy" becomes a .npy file, any other one a
   // file as torch.save writes it. NumPy has no bfloat16 and no floats of 8 bits: their .npy files have
@@ -75,6 +78,7 @@ class TensorQueue {
     std::string path;
     std::shared_ptr<const Layout> layout;
     std::shared_ptr<LinkedTensors> links;  // of the job's folder; null: no links
+    std::shared_ptr<PackWriter> pack;      // of the job's folder; null: separate files
     Buffer buffer;
   };
   // A program has few shapes: each layout is composed once.
@@ -87,6 +91,7 @@ class TensorQueue {
   static Status WriteFile(const std::string& path, const std::shared_ptr<const Layout>& layout,
                           std::string_view data, LinkedTensors* links, ThreadPool* pool,
                           bool* linked);
+  Status PushToPack(const std::string& file_name, const TensorView& view, int64_t bytes);
   void Work();
 
   std::string folder_;
@@ -95,6 +100,9 @@ class TensorQueue {
   using LayoutKey = std::tuple<DType, bool, std::vector<int64_t>>;
   std::map<LayoutKey, std::shared_ptr<const Layout>> layouts_;
   std::shared_ptr<LinkedTensors> links_;  // of folder_
+  TensorFolderOptions folder_options_;
+  std::shared_ptr<PackWriter> pack_;  // of folder_
+  std::vector<char> copy_;            // of a tensor with strides, on its way to the pack
 
   std::mutex mutex_;
   std::condition_variable wake_, room_;

@@ -1,10 +1,13 @@
 #include "engine/formats/tensors/tensor_file.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "engine/formats/tensors/npy.h"
 #include "engine/formats/tensors/pt.h"
 #include "engine/formats/tensors/safetensors.h"
+#include "engine/formats/tensors/tensor_pack.h"
 
 namespace msprobe::formats {
 namespace {
@@ -14,7 +17,8 @@ bool IsPt(std::string_view bytes) { return bytes.starts_with("PK") || bytes.star
 }  // namespace
 
 bool LooksLikeTensorFile(std::string_view bytes) {
-  return LooksLikeNpy(bytes) || IsPt(bytes) || LooksLikeSafetensors(bytes);
+  return LooksLikeNpy(bytes) || IsPt(bytes) || LooksLikeSafetensors(bytes) ||
+         LooksLikeTensorPack(bytes);
 }
 
 Result<TensorFile> ReadTensorFile(const std::string& path) {
@@ -28,6 +32,10 @@ Result<TensorFile> ReadTensorFile(MappedFile file, Verify verify) {
   // Before the pickle: a header of 128 bytes begins with its first byte, too.
   if (LooksLikeSafetensors(bytes)) return ReadSafetensorsTensor(std::move(file));
   if (IsPt(bytes)) return ReadPtTensor(std::move(file), {}, verify);
+  if (LooksLikeTensorPack(bytes)) {
+    return Unsupported(file.path() + ": expected one tensor, found a pack of tensors")
+        .Hint(fmt::format("msprobe unpack {}", file.path()));
+  }
   return InvalidDump(file.path(), 0)
       .Expected("a tensor file: .npy, .safetensors, or .pt as torch.save writes it")
       .Found(bytes.empty() ? "an empty file" : Excerpt(bytes, 16));

@@ -57,7 +57,8 @@ enum class Verify : uint8_t { kByReader, kByCaller };
 Result<TensorFile> ReadTensorFile(const std::string& path);
 Result<TensorFile> ReadTensorFile(MappedFile file, Verify verify = Verify::kByReader);
 
-// Whether a file begins as one of the formats does (any zip and any pickle may be a .pt).
+// Whether a file begins as one of the formats does (any zip and any pickle may be a .pt), or as a
+// pack (tensor_pack.h), which ReadTensorFile refuses as it has many tensors.
 bool LooksLikeTensorFile(std::string_view bytes);
 
 inline constexpr int kMaxTensorDimensions =

@@ -1,0 +1,44 @@
+#include "engine/dump/read/unpack.h"
+
+#include <string>
+#include <vector>
+
+#include "cli/verb.h"
+
+namespace msprobe::cli {
+namespace {
+
+class Unpack : public Verb {
+ public:
+  std::string_view name() const override { return "unpack"; }
+  std::string_view summary() const override {
+    return "write the tensors of a pack as .pt and .npy files";
+  }
+  void AddFlags(Flags& flags) override {
+    flags.Text("path", &path_, "a pack (tensors.pack), a dump, or a folder of many steps and ranks")
+        .TypeName("PATH")
+        .Required();
+    flags.Text("-o,--output", &output_, "folder for the files (default: beside the pack)")
+        .TypeName("FOLDER");
+  }
+  Result<int> Run(Console& out) override {
+    MSPROBE_ASSIGN_OR_RETURN(const std::vector<dump::UnpackedTensors> all,
+                             dump::UnpackTensors(path_, output_));
+    for (const dump::UnpackedTensors& one : all) {
+      out.Print("{}: {} tensors, {} bytes\n", MakePrintable(one.pack), one.files, one.bytes);
+      if (one.ignored_bytes > 0)
+        out.Print("missing: {} bytes of an unfinished tensor\n", one.ignored_bytes);
+      out.Print("written: {}\n", MakePrintable(one.folder));
+    }
+    return kExitOk;
+  }
+
+ private:
+  std::string path_, output_;
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> MakeUnpackVerb() { return std::make_unique<Unpack>(); }
+
+}  // namespace msprobe::cli
