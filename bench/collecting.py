@@ -13,6 +13,9 @@ PER_RECORD_US = 8.0  # limit in microseconds for the name, the stack and the lin
 OF_PHYSICS = 1.5  # limit: time for the statistics / time to read the bytes once
 OF_PEER = {"large": 8.0, "small": 30.0}  # msprobe 26 must take this many times longer
 OF_RAW = 1 / 0.9  # limit: time for tensor files / time to write the same files alone
+# Limits: time for a step's tensors / time to write the same bytes in one go; bytes / all bytes.
+OF_ONE_WRITE = {("toy40", "packed"): 1.5, ("gpt", "linked"): 1.2, ("resnet", "linked"): 1.2}
+OF_ALL_BYTES = 0.55
 NOT_RECORDING = 1.01
 HELD_MB = 64
 OF_PEER_BYTES = 0.6
@@ -122,6 +125,49 @@ def bench_training(options) -> list:
     table(lines)
     if options.peer:
         print_sizes(results)
+    return results
+
+
+def bench_tensor_files(options) -> list:
+    print(
+        "\ntensor files: milliseconds that the tensors of one step cost beyond its statistics "
+        "(L1), beside one sequential write of the bytes that are written"
+    )
+    heading = ["program, files", "names", "files", "MB", "of all", "store ms", "raw write ms"]
+    lines, results = [[*heading, "x raw write", "target", "verdict"]], []
+    for program in ("toy40", "gpt", "resnet"):
+        statistics_only = run_training(Path(sys.executable), "ours", program, SETTINGS[1], options)
+        results.append(statistics_only)
+        whole = None
+        for kind in ("unlinked", "linked", "packed"):
+            row = run_training(
+                Path(sys.executable), "ours", program, SETTINGS[4], options, "--tensor-files", kind
+            )
+            results.append(row)
+            whole = whole or row["file_bytes"]
+            store = row["added_ms"] - statistics_only["added_ms"]
+            times = store / row["raw_write_ms"]
+            limit = OF_ONE_WRITE.get((program, kind))
+            kept = row["file_bytes"] / whole
+            met = limit is not None and times <= limit
+            if program == "gpt" and kind == "linked":
+                met = met and kept <= OF_ALL_BYTES
+            lines.append(
+                [
+                    f"{program} {kind}",
+                    str(row["names"]),
+                    str(row["files"]),
+                    f"{row['file_bytes'] / 1e6:.1f}",
+                    f"{kept:.0%}",
+                    f"{store:.2f}",
+                    f"{row['raw_write_ms']:.2f}",
+                    f"{times:.2f}",
+                    "" if limit is None else f"<= {limit}",
+                    "" if limit is None else verdict(met),
+                ]
+            )
+            print(f"  {lines[-1][0]} ...", file=sys.stderr, flush=True)
+    table(lines)
     return results
 
 

@@ -20,6 +20,7 @@ from collecting import (
     bench_older_fronts,
     bench_optimizers,
     bench_tasks,
+    bench_tensor_files,
     bench_training,
     bench_volume,
 )
@@ -133,6 +134,7 @@ def main():
         bench_numpy()
     if options.only in (None, "train"):
         results["train"] = bench_training(options)
+        results["tensor_files"] = bench_tensor_files(options)
         results["optimizers"] = bench_optimizers(options)
     if options.only in (None, "fronts"):
         results["fronts"] = bench_older_fronts(options)

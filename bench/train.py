@@ -50,6 +50,10 @@ def write_config(folder: Path, options) -> Path:
         options.task: {"scope": [], "list": [], "data_mode": ["all"]},
     }
     config[options.task]["summary_mode"] = options.summary
+    if options.tensor_files == "packed":
+        config["tensor_files"] = "packed"
+    elif options.tensor_files == "unlinked":
+        config["link_equal_tensors"] = False
     if options.tool == "peer":
         config["risk_level"] = "ALL"
     else:
@@ -205,6 +209,12 @@ def main():
     parser.add_argument("--task", choices=("statistics", "tensor"), default="statistics")
     parser.add_argument("--summary", choices=("statistics", "md5"), default="statistics")
     parser.add_argument(
+        "--tensor-files",
+        choices=("linked", "unlinked", "packed"),
+        default="linked",
+        help="equal tensors as links; each tensor a file; one file for a step",
+    )
+    parser.add_argument(
         "--optimizer",
         choices=("plain", "adamw", "recorded"),
         default="plain",
@@ -229,7 +239,7 @@ def main():
         result = measure(options, Path(folder))
         if other is not None and other.wait() != 0:
             sys.exit(f"error: the second process ended with exit code {other.returncode}")
-    for name in ("tool", "program", "level", "task", "summary", "optimizer"):
+    for name in ("tool", "program", "level", "task", "summary", "optimizer", "tensor_files"):
         result[name] = getattr(options, name)
     print(json.dumps(result), file=result_file, flush=True)
 

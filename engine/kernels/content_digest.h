@@ -1,7 +1,7 @@
 // A digest that says whether two tensors of one dtype and shape hold the same bytes.
 //
-//   const ContentDigest digest = DigestContent({data, size});   // about as fast as memory is read
-//   if (written.contains(digest)) ...                           // the same bytes, for sure enough
+//   const ContentDigest digest = DigestContent(bytes);   // about as fast as memory is read
+//   bool same = digest == DigestContent(data);           // the same bytes, for sure enough
 #pragma once
 
 #include <cstddef>
