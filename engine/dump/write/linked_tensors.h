@@ -3,7 +3,7 @@
 //
 //   LinkedTensors files;
 //   const LinkedTensors::Key key = files.KeyOf(layout, bytes);
-//   if (!files.Link(key, path)) { ... write the file at `path` ...; files.Note(key, path); }
+//   if (!files.Link(key, path)) Write(path), files.Note(key, path);
 #pragma once
 
 #include <sys/types.h>
