@@ -13,8 +13,10 @@ from msprobe._engine import (
     load,
 )
 from msprobe.core.grad_probe.grad_compare import GradComparator
+from msprobe.core.notebook import Comparison, compare
 
 __all__ = [
+    "Comparison",
     "ConfigError",
     "DivergenceError",
     "DumpError",
@@ -25,5 +27,6 @@ __all__ = [
     "UnsupportedError",
     "UsageError",
     "__version__",
+    "compare",
     "load",
 ]
