@@ -166,7 +166,7 @@ def test_every_key_does_what_its_list_says(open_page, wrong_page):
     assert CULPRIT in copied and "| output.0 | max |" in copied
     page.keyboard.press("e")
     assert page.evaluate("document.activeElement.id") == "tree"
-    known = set("?fnNjkud/xse+-0[]ct")
+    known = set("?fnNjkudg/xse+-0[]ct")
     assert set(listed) == known
 
 
@@ -233,6 +233,33 @@ def test_links_lead_to_the_call_that_made_an_input(open_page, wrong_page):
     page.click("#call .link >> nth=0")
     page.wait_for_timeout(50)
     assert selected(page).endswith("Functional.linear.1.forward")
+
+
+def test_the_graph_shows_the_calls_around(open_page, wrong_page):
+    page = open_page(wrong_page)
+    until(page, "document.querySelector('.near-call')")
+    graph = page.locator(".near-call").all_inner_texts()
+    assert [name.split()[1] for name in graph][:2] == ["clone.0", "linear.1"]
+    assert page.locator(".near-call[aria-current]").inner_text() == "✕ gelu.1"
+    assert page.locator(".near line").count() >= 3
+    above, here, below = (
+        page.locator(f".near-call >> text={name}").bounding_box()["y"]
+        for name in ("linear.1", "gelu.1", "linear.2")
+    )
+    assert above < here < below
+
+
+def test_the_keyboard_walks_the_graph(open_page, wrong_page):
+    page = open_page(wrong_page)
+    until(page, "document.querySelector('.near-call')")
+    page.keyboard.press("g")
+    page.keyboard.press("ArrowUp")
+    assert page.evaluate("document.activeElement.textContent").endswith("linear.1")
+    page.keyboard.press("Enter")
+    until(page, "document.querySelector('#call h2').textContent.includes('linear.1')")
+    until(page, "document.activeElement.matches('.near-call[aria-current]')")
+    page.keyboard.press("ArrowDown")
+    assert page.evaluate("document.activeElement.textContent").endswith("gelu.1")
 
 
 def test_the_stack_has_the_lines_around_where_the_file_is_there(open_page, tmp_path, msprobe_bin):

@@ -1,6 +1,7 @@
 // @ts-check
 // The selected call: its values on both sides, where they came from and went to, and its stack.
 import { sideWords } from "./calls.js";
+import { nearGraph } from "./near.js";
 import { clean, el, grouped, short } from "./text.js";
 
 /** @typedef {import("./calls.js").Calls} Calls */
@@ -58,7 +59,7 @@ export class CallView {
    */
   async show(calls, i) {
     this.calls = calls;
-    const asked = (this.asked = Symbol());
+    const asked = (this.asked = Symbol()), fromGraph = this.root.querySelector(".near")?.contains(document.activeElement);
     const [rows, frames] = await Promise.all([calls.values(i), calls.frames(i)]);
     if (asked !== this.asked) return; // another call was selected meanwhile
     const values = rows ? rows.map(valueOf) : null, look = calls.classOf(i), side = sideWords[calls.sides[i]];
@@ -70,9 +71,19 @@ export class CallView {
       el("p", { class: "quiet" }, `call ${grouped(i)} of ${grouped(calls.count)}` + (path ? `, in ${clean(path, 300)}` : "") + (side ? `, ${side}` : "") + (partner ? `, in the golden ${clean(partner, 300)}` : "")),
       i === calls.head.first && calls.head.why ? el("p", { class: "why" }, clean(calls.head.why, 2000)) : "",
       numbers,
+      el("div", { id: "around" }),
       this.stack(frames),
       el("p", { class: "buttons" }, el("button", { onclick: () => this.onCopy() }, "Copy as Markdown"), el("span", { id: "copied", role: "status" })),
     );
+    // It needs the values of other calls: the call itself is shown first.
+    const graph = await nearGraph(calls, i, this.onGo);
+    if (asked !== this.asked || !graph) return;
+    this.root.querySelector("#around")?.replaceChildren(graph);
+    if (fromGraph) this.focusGraph();
+  }
+  /** Moves the focus to the selected call in the graph around it. */
+  focusGraph() {
+    /** @type {HTMLElement|null} */ (this.root.querySelector(".near-call[aria-current]"))?.focus();
   }
   /** The call that made the worst input of the selected call, and the first that takes its result; -1: not known. */
   links() {

@@ -12,6 +12,7 @@ export const keys = [
   ["k", "up", "the row before (also ↑)"],
   ["u", "upstream", "the call that made the wrong input of this call"],
   ["d", "downstream", "the first call that takes the result of this call"],
+  ["g", "graph", "the calls around this call: arrows move, Enter selects"],
   ["/", "filter", "type a filter"],
   ["x", "clear", "no filter"],
   ["s", "sort", "sort by size of the error, or in order of execution"],

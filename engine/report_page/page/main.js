@@ -130,6 +130,7 @@ class Page {
     up: () => this.table.step(-1),
     upstream: () => this.select(this.view.links().upstream),
     downstream: () => this.select(this.view.links().downstream),
+    graph: () => this.view.focusGraph(),
     filter: () => this.query.focus(),
     clear: () => { this.query.value = ""; this.filter(); },
     sort: () => { this.order = this.order.key === "size" ? { key: "order", down: false } : { key: "size", down: true }; this.filter(); },
