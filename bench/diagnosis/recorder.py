@@ -3,7 +3,8 @@
 PyTorch is imported once; each job runs in processes forked from there. A job:
   {"program": "gpt", "edits": ["gpt/missing_mask"], "both": "", "folder": "out", "task": "tensor",
    "level": "L1", "summary_mode": "statistics", "threads": 1, "steps": 2}
-`edits`: the edits of these cases are applied; `both`: the edit of both sides of this case.
+`edits`: the edits of these cases are applied; `both`: the edit of both sides of this case. With
+`baseline` each call is compared with the dumps in that folder while it is recorded.
 The answer: {"error": "", "seconds": 0.2, "began": 9.1, "ended": 9.0}, or the text of an exception;
 `began` and `ended` are the sums of the squares of all weights before and after the training.
 """
@@ -110,6 +111,8 @@ def config(job, folder):
     path = Path(folder) / "config.json"
     section = {"summary_mode": job["summary_mode"]} if job["summary_mode"] != "statistics" else {}
     content = {"task": job["task"], "level": job["level"], "dump_path": job["folder"]}
+    if "baseline" in job:
+        content["baseline"] = job["baseline"]
     path.write_text(json.dumps(content | {job["task"]: section}))
     return str(path)
 

@@ -86,9 +86,11 @@ TEST_F(Live, NamesAnotherArgument) {
   EXPECT_THAT(live_.answer().why, HasSubstr("the call itself was made differently"));
 }
 
-TEST_F(Live, NamesAMissingCallWhenItsResultIsMissed) {
+TEST_F(Live, NamesAMissingCallWhenTheStepIsOver) {
   Baseline({kFirst, kSecond, kThird});
-  EXPECT_EQ(Record({kFirst, Call("Torch.sin.0.forward", Tensor(2), Tensor(9, 1.5))}), 1);
+  EXPECT_EQ(Record({kFirst, Call("Torch.sin.0.forward", Tensor(2), Tensor(9, 1.5))}), -1);
+  EXPECT_FALSE(live_.EndStep(false));
+  EXPECT_TRUE(live_.EndStep(true));
   EXPECT_EQ(live_.answer().name, "Torch.log.0.forward");
 }
 
