@@ -1,9 +1,9 @@
 // The tensor files of one step, by content: a tensor whose bytes are in a file of the step already
 // becomes a second name (a hard link) of that file, and is not written again.
 //
-//   LinkedTensors files;
 //   const LinkedTensors::Key key = files.KeyOf(layout, bytes);
-//   if (!files.Link(key, path)) Write(path), files.Note(key, path);
+//   if (files.Link(key, path)) return Status::Ok();
+//   files.Note(key, path);                                 // after the file was written
 #pragma once
 
 #include <sys/types.h>
