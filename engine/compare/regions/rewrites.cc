@@ -45,8 +45,10 @@ class Rewrites {
     const bool more = Passes();
     if (more && NothingDiffers()) {
       any = true;
-    } else {
+    } else if (NothingDiffersAs(proven)) {
       right_ = proven;
+    } else {
+      any = FindStrictly();
     }
     if (any) Apply();
     return any;
@@ -239,6 +241,61 @@ class Rewrites {
     return any;
   }
 
+  bool NothingDiffersAs(const std::vector<char>& right) {
+    right_ = right;
+    return NothingDiffers();
+  }
+
+  // Something is wrong. Then what leads on through calls that are not recorded may be the reason,
+  // and so may a forgiven call whose gradient is where the difference enters the backward pass.
+  bool FindStrictly() {
+    leads_on_ = false, strict_ = true;
+    denied_.assign(c_.pairs.size(), 0);
+    bool any = false;
+    for (int round = 0; round < kMostPasses; ++round) {
+      right_.assign(c_.pairs.size(), 0);
+      any = Passes();
+      if (!DenyWrongGradients()) break;
+    }
+    return any;
+  }
+
+  // Denies forward calls whose backward call takes what agrees and returns what does not.
+  bool DenyWrongGradients() {
+    bool found = false;
+    for (size_t p = 0; p < c_.forward_of.size(); ++p) {
+      const int32_t forward = c_.forward_of[p];
+      if (forward < 0 || denied_[forward] || !open_[forward] || !IsRight(forward)) continue;
+      if (!c_.pairs[p].matched() || !open_[p] || own_[p] || IsRight(p)) continue;
+      bool takes_wrong = false, differs = false;
+      EachRow(p, [&](uint32_t i) {
+        if (!IsOpen(i)) return;
+        EachLeaf(i, [&](const Leaf& leaf, bool) {
+          takes_wrong |= IsTensorArgument(leaf);
+          differs |= IsTensorResult(leaf) && c_.measures[i].verdict == RowVerdict::kDiffers;
+        });
+      });
+      if (takes_wrong || !differs) continue;
+      denied_[forward] = 1;
+      found = true;
+    }
+    return found;
+  }
+
+  // Whether a result of a call of both runs leads on where no record shows it: numbers that differ
+  // and that no recorded forward call takes (x[index] is not recorded).
+  bool LeadsOnUnseen(size_t p, uint32_t row, const Leaf& leaf, bool target) const {
+    if (!strict_ || !c_.pairs[p].matched() || RecordOf(p).direction != Direction::kForward ||
+        c_.measures[row].verdict != RowVerdict::kDiffers ||
+        RoundingOf(leaf.dtype).kind != NumberKind::kFloat)
+      return false;
+    const auto uses = flows_[target ? 0 : 1]->UsesOf(leaf);
+    return std::none_of(uses.begin(), uses.end(), [&](const ValueUse& use) {
+      return static_cast<size_t>(use.pair) != p &&
+             RecordOf(use.pair).direction == Direction::kForward;
+    });
+  }
+
   // Whether every call of both runs that differs is part of a rewrite.
   bool NothingDiffers() const {
     for (size_t p = 0; p < c_.pairs.size(); ++p) {
@@ -294,7 +351,7 @@ class Rewrites {
 
   bool EndsWell(size_t p, bool target) const {
     const int32_t record = target ? c_.pairs[p].target : c_.pairs[p].golden;
-    if (record < 0) return false;
+    if (record < 0 || (strict_ && denied_[p])) return false;
     bool wrong = false, values = false, right = false, none = false;
     EachRow(p, [&](uint32_t i) {
       if (wrong) return;
@@ -330,15 +387,18 @@ class Rewrites {
   }
 
   End EndOf(size_t p, uint32_t row, const Leaf& leaf, bool target) const {
+    if (LeadsOnUnseen(p, row, leaf, target)) return End::kWrong;
+    // Integers have no rounding: where numbers agree and bits do not, elements are at other places.
+    const bool bits = moved_[p] || (strict_ && RoundingOf(leaf.dtype).kind == NumberKind::kInteger);
     if (own_[p] && values_->HasCounterpart(leaf, target, moved_[p])) return End::kRight;
     bool used = false;
     for (const ValueUse& use : flows_[target ? 0 : 1]->UsesOf(leaf)) {
       if (static_cast<size_t>(use.pair) == p) continue;
       used = true;
       if (IsRight(use.pair, target)) continue;
-      const bool agrees = moved_[p] ? c_.measures[use.row].verdict == RowVerdict::kEqual ||
-                                          c_.measures[use.row].verdict == RowVerdict::kUnknown
-                                    : true;
+      const bool agrees = bits ? c_.measures[use.row].verdict == RowVerdict::kEqual ||
+                                     c_.measures[use.row].verdict == RowVerdict::kUnknown
+                               : true;
       if (IsOpen(use.row) || !agrees) return End::kWrong;
     }
     if (used) return End::kRight;
@@ -378,8 +438,8 @@ class Rewrites {
   }
 
   Comparison& c_;
-  std::vector<char> open_, own_, reached_, moved_, right_, has_backward_;  // for each pair
-  bool gradients_agree_ = false, leads_on_ = false;
+  std::vector<char> open_, own_, reached_, moved_, right_, has_backward_, denied_;  // for each pair
+  bool gradients_agree_ = false, leads_on_ = false, strict_ = false;
   std::optional<ValueFlow> flows_[2];  // of the target, of the golden
   std::optional<EqualValues> values_;
 };

@@ -7,6 +7,9 @@
 // - they are parts of the rewrite themselves, or
 // - no recorded call takes the value, and the other run has it, too, or
 // - it is a loss or a partial gradient, and all gradients agree that the optimizer takes.
+// Where something is wrong in spite of that, the rules are stricter: results of calls of both runs
+// that no recorded call takes, integers with other bits, and forward calls in whose backward call
+// the difference enters end badly.
 // A call of both runs whose inputs agree and whose output does not is never part of a rewrite, and
 // neither is what it leads to.
 //
