@@ -243,5 +243,28 @@ TEST(Rewrites, MovedElementsMustBeTheSameBits) {
   EXPECT_THAT(EntryName(wrong, wrong.first.pair), Not(HasSubstr("matmul")));
 }
 
+// a = x.sum(), b = y.sum(); a[i] + b[j], where indexing is not recorded.
+Dump Scores(bool exchanged, int added) {
+  DumpBuilder b;
+  b.Call("Functional.layer_norm.0.forward").In(V(1)).Out(V(2));
+  b.Call("Functional.layer_norm.1.forward").In(V(6)).Out(V(3));
+  for (const int i : {0, 1}) {
+    const int of = exchanged ? 1 - i : i;
+    b.Call("Tensor.sum." + std::to_string(i) + ".forward").In(V(2 + of)).Out(V(4 + of, "[2]"));
+  }
+  b.Call("Tensor.__add__.0.forward").In(V(added, "[3]")).In(V(added + 1, "[3]"));
+  b.Out(V(added + 2, "[3]"));
+  b.Call("Torch.sin.0.forward").In(V(added + 2, "[3]")).Out(V(added + 3, "[3]"));
+  return b.Take();
+}
+
+TEST(Rewrites, ExchangedCallsThatLeadOnUnseenAreTheReason) {
+  const Comparison wrong = MustCompare(Scores(true, 20), Scores(false, 30));
+  ASSERT_GE(wrong.first.pair, 0);
+  EXPECT_EQ(EntryName(wrong, wrong.first.pair), "Tensor.sum.0.forward");
+  const Comparison harmless = MustCompare(Scores(true, 30), Scores(false, 30));
+  EXPECT_EQ(harmless.first.pair, -1);
+}
+
 }  // namespace
 }  // namespace msprobe::compare
