@@ -94,6 +94,8 @@ def _path_of(divergence) -> str:
 
 
 def names_place(fault: case.Fault, level: str, divergence, report) -> bool:
+    if fault.update and report.get("wrong_update"):
+        return True  # the screen names the update between the two steps
     names = [name for name in (divergence["target_name"], divergence["golden_name"]) if name]
     if level == "L0":
         return _names_module(fault, names, divergence, report)
