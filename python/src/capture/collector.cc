@@ -182,10 +182,8 @@ void Collector::WriteWeights(const NamedModels& models) {
   // Copied to the host once in a run, for the fingerprints.
   DeviceStats* const device = is_first || config.pkl ? nullptr : run_.options.device;
   // A forward pass reads most of them again, with the same numbers.
-  const bool same = !config.pkl && config.summary.statistics &&
-                    config.summary.checksum == kernels::Checksum::kNone;
   for (const auto& [prefix, model] : models)
-    run_.weights.Read(prefix, model, device, same ? run_.options.known : nullptr);
+    run_.weights.Read(prefix, model, device, run_.options.known);
   if (!run_.weights.waits()) run_.session->WriteBeside("weights.json", run_.weights.Take());
 }
 

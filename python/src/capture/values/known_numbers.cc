@@ -61,7 +61,8 @@ std::optional<uint64_t> LayoutOf(const TensorView& view) {
 }
 
 bool SameTensor(const KnownNumbers::Key& a, const KnownNumbers::Key& b) {
-  return a.data == b.data && a.count == b.count && a.dtype == b.dtype && a.layout == b.layout;
+  return a.data == b.data && a.count == b.count && a.dtype == b.dtype && a.layout == b.layout &&
+         a.asked == b.asked;
 }
 
 }  // namespace
@@ -75,7 +76,7 @@ size_t KnownNumbers::FewestBytes() {
 }
 
 const KnownNumbers::Numbers* KnownNumbers::Find(PyObject* tensor, const TensorView& view,
-                                                Key* key) {
+                                                Asked asked, Key* key) {
   const TorchApi& torch = TorchApi::Get();
   if (!torch.tells_storages() || !torch.IsPlainTensor(tensor)) return nullptr;
   const int64_t count = view.numel();
@@ -110,6 +111,7 @@ const KnownNumbers::Numbers* KnownNumbers::Find(PyObject* tensor, const TensorVi
           .version = version,
           .layout = *layout,
           .dtype = view.dtype,
+          .asked = asked,
           .bytes = bytes};
   if (is_known) {
     for (const Entry& entry : at->second.entries) {

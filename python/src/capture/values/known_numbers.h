@@ -2,7 +2,7 @@
 // and output of modules: its memory is read once, as long as PyTorch's version counter of it stands.
 //
 //   KnownNumbers::Key key;
-//   const Numbers* numbers = known.Find(tensor, view, &key);  // null: it must be read
+//   const Numbers* numbers = known.Find(tensor, view, asked, &key);  // null: it must be read
 //   if (numbers == nullptr) known.Keep(key, tensor, Measure(view));
 //
 // Memory can change behind the counter (a NumPy array over it, a kernel of another library, Tensor.data, another
@@ -33,6 +33,12 @@ class KnownNumbers {
   // MSPROBE_REUSE_BYTES to another number.
   static size_t FewestBytes();
 
+  // What is computed of a tensor. Numbers of one kind do not stand for another.
+  struct Asked {
+    kernels::Checksum checksum = kernels::Checksum::kNone;
+    bool rest = false;
+    bool operator==(const Asked&) const = default;
+  };
   struct Numbers {
     kernels::Stats stats;
     std::optional<kernels::RestStats> rest;
@@ -44,6 +50,7 @@ class KnownNumbers {
     int64_t count = 0, version = 0;
     uint64_t layout = 0;
     DType dtype = DType::kFloat32;
+    Asked asked;
     size_t bytes = 0;
   };
 
@@ -54,7 +61,7 @@ class KnownNumbers {
 
   // `tensor` is the one that has the elements of `view` (TensorAccess::holder). The result is valid
   // until the next call of another member.
-  const Numbers* Find(PyObject* tensor, const TensorView& view, Key* key);
+  const Numbers* Find(PyObject* tensor, const TensorView& view, Asked asked, Key* key);
   // The numbers of a tensor that Find did not know. They are not kept when the tensor changed while it was read.
   void Keep(const Key& key, PyObject* tensor, const Numbers& numbers);
   void Forget();

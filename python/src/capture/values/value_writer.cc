@@ -40,13 +40,16 @@ std::optional<kernels::RestStats> MeasureRest(const TensorView& view, const kern
       view, [&](ThreadPool* pool) { return kernels::ComputeRestStats(view, stats, pool); });
 }
 
+KnownNumbers::Asked AskedBy(const ValueOptions& options) {
+  return {.checksum = options.numbers ? options.summary.checksum : kernels::Checksum::kNone,
+          .rest = options.numbers && options.summary.statistics && !options.for_pkl};
+}
+
 // The numbers that `options` ask for, by reading the tensor.
 KnownNumbers::Numbers ReadNumbers(const TensorView& view, const ValueOptions& options) {
-  KnownNumbers::Numbers numbers{.stats = MeasureTensor(view, options.numbers
-                                                                 ? options.summary.checksum
-                                                                 : kernels::Checksum::kNone)};
-  if (options.numbers && options.summary.statistics && !options.for_pkl)
-    numbers.rest = MeasureRest(view, numbers.stats);
+  const KnownNumbers::Asked asked = AskedBy(options);
+  KnownNumbers::Numbers numbers{.stats = MeasureTensor(view, asked.checksum)};
+  if (asked.rest) numbers.rest = MeasureRest(view, numbers.stats);
   return numbers;
 }
 
@@ -56,7 +59,8 @@ KnownNumbers::Numbers NumbersOf(const TensorAccess& access, const ValueOptions& 
   if (options.known == nullptr || access.resolved() != nullptr || options.slicer != nullptr)
     return ReadNumbers(view, options);
   KnownNumbers::Key key;
-  const KnownNumbers::Numbers* known = options.known->Find(access.holder(), view, &key);
+  const KnownNumbers::Numbers* known =
+      options.known->Find(access.holder(), view, AskedBy(options), &key);
   if (known != nullptr) return *known;
   KnownNumbers::Numbers numbers = ReadNumbers(view, options);
   options.known->Keep(key, access.holder(), numbers);
