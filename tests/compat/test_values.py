@@ -213,12 +213,14 @@ def test_the_numbers_are_those_of_msprobes_own_dump(front, own, tmp_path, msprob
     )
     assert done.returncode == 0, done.stdout + done.stderr
     said = json.loads(done.stdout)
-    wrong = ("noise", "differs", "unreadable", "target_only", "nothing_recorded")
+    wrong = ("noise", "differs", "unreadable", "target_only")
     assert not any(said["rows"][each] for each in wrong) and said["rows"]["equal"] > 60, said
-    # Only missing gradients have no partner; in the first two generations also plain numbers,
+    # The running statistics that batch_norm changes: pkl files have no place for them.
+    assert said["rows"]["nothing_recorded"] == 2
+    # Else only missing gradients have no partner; in the first two generations also plain numbers,
     # integer tensors and tensors without dimensions.
     counted = front in ("counted", "debugger")
-    assert said["rows"]["golden_only"] == (8 if counted else 39)
+    assert said["rows"]["golden_only"] == (10 if counted else 41)
     assert said["unmatched"]["golden"] == ([] if counted else ["Tensor.add_.0.forward"])
 
 

@@ -8,6 +8,7 @@
 
 #include "engine/compare/judge/moving_operations.h"
 #include "engine/compare/judge/operations.h"
+#include "engine/compare/measure/exchange.h"
 #include "engine/compare/model/record_keys.h"
 #include "engine/compare/model/rounding.h"
 #include "engine/compare/regions/equal_values.h"
@@ -347,11 +348,27 @@ class Rewrites {
     return any && all;
   }
 
+  // Whether a call gives other numbers to other processes: what they make of them is not in this recording.
+  bool GivesOther(size_t p) const {
+    const RecordPair& pair = c_.pairs[p];
+    if (!pair.matched()) return false;
+    const Record& record = c_.target.records[pair.target];
+    const std::optional<Exchange> exchange = ExchangeOf(c_.target, record);
+    if (!exchange) return false;
+    bool other = false;
+    EachRow(p, [&](uint32_t i) {
+      const Row& row = c_.rows[i];
+      if (row.target < 0 || c_.measures[i].verdict != RowVerdict::kDiffers) return;
+      other |= PartOf(*exchange, record, c_.target.leaves[row.target]) == ExchangePart::kGiven;
+    });
+    return other;
+  }
+
   enum class End : char { kRight, kWrong, kNone };
 
   bool EndsWell(size_t p, bool target) const {
     const int32_t record = target ? c_.pairs[p].target : c_.pairs[p].golden;
-    if (record < 0 || (strict_ && denied_[p])) return false;
+    if (record < 0 || (strict_ && denied_[p]) || GivesOther(p)) return false;
     bool wrong = false, values = false, right = false, none = false;
     EachRow(p, [&](uint32_t i) {
       if (wrong) return;
