@@ -118,7 +118,13 @@ def markdown(cases, scores, peer_scores, failed) -> str:
 def _plain(text: str) -> str:
     """Without folders, and what Markdown would take for its own."""
     words = text.split("\n", 1)[0].replace(str(Path(__file__).resolve().parent) + "/", "")
-    return words.replace("`", "'").replace("|", "/").replace("__", r"\_\_").replace("*", r"\*")
+    return (
+        words.replace("](", "] (")
+        .replace("`", "'")
+        .replace("|", "/")
+        .replace("__", r"\_\_")
+        .replace("*", r"\*")
+    )
 
 
 def replace(path, text):
