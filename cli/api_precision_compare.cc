@@ -3,8 +3,9 @@
 #include <ctime>
 #include <optional>
 
-#include "cli/compare_output.h"
-#include "cli/verb.h"
+#include "cli/command_line/time_stamp.h"
+#include "cli/outputs/compare_output.h"
+#include "cli/verbs.h"
 #include "engine/accuracy/precision_compare.h"
 #include "engine/base/file.h"
 #include "engine/base/text.h"

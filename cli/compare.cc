@@ -8,14 +8,14 @@
 #include <string>
 #include <vector>
 
-#include "cli/compare_inputs.h"
-#include "cli/compare_output.h"
-#include "cli/dump_flags.h"
-#include "cli/explain_flag.h"
-#include "cli/mapping_flags.h"
-#include "cli/rank_flags.h"
-#include "cli/report_flags.h"
-#include "cli/verb.h"
+#include "cli/inputs/compare_inputs.h"
+#include "cli/inputs/dump_flags.h"
+#include "cli/inputs/mapping_flags.h"
+#include "cli/inputs/rank_flags.h"
+#include "cli/outputs/compare_output.h"
+#include "cli/outputs/explain_flag.h"
+#include "cli/outputs/report_flags.h"
+#include "cli/verbs.h"
 #include "engine/base/file.h"
 #include "engine/base/memory_size.h"
 #include "engine/base/threads.h"

@@ -1,7 +1,7 @@
 #include <string>
 
-#include "cli/completion_scripts.h"
-#include "cli/verb.h"
+#include "cli/command_line/completion_scripts.h"
+#include "cli/verbs.h"
 
 namespace msprobe::cli {
 namespace {

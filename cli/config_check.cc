@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/mapping_flags.h"
-#include "cli/verb.h"
+#include "cli/inputs/mapping_flags.h"
+#include "cli/verbs.h"
 #include "engine/base/file.h"
 #include "engine/checkpoint/compare_checkpoints.h"
 #include "engine/compare/explain/summary.h"

@@ -4,11 +4,11 @@
 #include <optional>
 #include <system_error>
 
-#include "cli/compare_inputs.h"
-#include "cli/isolation_verbs.h"
-#include "cli/observed_run.h"
-#include "cli/program.h"
-#include "cli/replay_flags.h"
+#include "cli/inputs/compare_inputs.h"
+#include "cli/inputs/replay_flags.h"
+#include "cli/programs/observed_run.h"
+#include "cli/programs/program.h"
+#include "cli/verbs.h"
 #include "engine/base/file.h"
 #include "engine/base/text.h"
 #include "engine/compare/compare.h"

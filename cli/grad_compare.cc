@@ -4,8 +4,8 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "cli/python_program.h"
-#include "cli/verb.h"
+#include "cli/programs/python_program.h"
+#include "cli/verbs.h"
 #include "engine/base/file.h"
 #include "engine/base/text.h"
 #include "engine/gradients/compare_gradients.h"

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "cli/console.h"
+#include "cli/command_line/console.h"
+#include "cli/command_line/verb.h"
 #include "cli/run.h"
-#include "cli/verb.h"
 #include "engine/base/temporary_files.h"
 
 int main(int argc, char** argv) {

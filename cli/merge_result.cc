@@ -2,8 +2,9 @@
 
 #include <ctime>
 
-#include "cli/compare_output.h"
-#include "cli/verb.h"
+#include "cli/command_line/time_stamp.h"
+#include "cli/outputs/compare_output.h"
+#include "cli/verbs.h"
 #include "engine/base/file.h"
 #include "engine/compare/merge_ranks.h"
 

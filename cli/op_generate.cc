@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/verb.h"
+#include "cli/verbs.h"
 #include "engine/accuracy/standards.h"
 #include "engine/base/file.h"
 #include "engine/base/text.h"

@@ -2,7 +2,7 @@
 
 #include <chrono>
 
-#include "cli/verb.h"
+#include "cli/verbs.h"
 #include "engine/anomaly/anomaly_report.h"
 #include "engine/base/file.h"
 #include "engine/dump/read/reader.h"

@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "cli/parse_commands.h"
-#include "cli/parse_shell.h"
-#include "cli/verb.h"
+#include "cli/parse/parse_commands.h"
+#include "cli/parse/parse_shell.h"
+#include "cli/verbs.h"
 
 namespace msprobe::cli {
 namespace {

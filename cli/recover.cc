@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/verb.h"
+#include "cli/verbs.h"
 
 namespace msprobe::cli {
 namespace {

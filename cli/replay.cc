@@ -4,9 +4,9 @@
 #include <cmath>
 #include <optional>
 
-#include "cli/isolation_verbs.h"
-#include "cli/observed_run.h"
-#include "cli/replay_flags.h"
+#include "cli/inputs/replay_flags.h"
+#include "cli/programs/observed_run.h"
+#include "cli/verbs.h"
 #include "engine/base/file.h"
 #include "engine/base/text.h"
 #include "engine/compare/align/align.h"

@@ -2,7 +2,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/verb.h"
+#include "cli/verbs.h"
 #include "engine/base/file.h"
 #include "engine/compare/ranks/rank_result.h"
 #include "engine/dump/read/reader.h"

@@ -5,11 +5,9 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "cli/console.h"
-#include "cli/verb.h"
+#include "cli/command_line/console.h"
 #include "engine/base/status.h"
 
 namespace msprobe::cli {
@@ -17,10 +15,5 @@ namespace msprobe::cli {
 // `arguments` are the words after `msprobe`. The result is the exit code (verb.h). An error is not
 // printed: that is the caller's.
 Result<int> RunMsprobe(std::vector<std::string> arguments, Console& console);
-
-// Parses `arguments` as the flags of the verb, and runs it. `program`: how messages and help call
-// it, "msprobe compare".
-Result<int> RunVerb(Verb& verb, std::vector<std::string> arguments, std::string_view program,
-                    Console& console);
 
 }  // namespace msprobe::cli

@@ -4,9 +4,10 @@
 #include <ctime>
 #include <unordered_map>
 
-#include "cli/compare_output.h"
-#include "cli/replay_flags.h"
-#include "cli/verb.h"
+#include "cli/command_line/time_stamp.h"
+#include "cli/inputs/replay_flags.h"
+#include "cli/outputs/compare_output.h"
+#include "cli/verbs.h"
 #include "engine/accuracy/check_csv.h"
 #include "engine/anomaly/call_kinds.h"
 #include "engine/anomaly/replayed_overflow.h"

@@ -4,9 +4,10 @@
 #include <ctime>
 #include <map>
 
-#include "cli/compare_output.h"
-#include "cli/replay_flags.h"
-#include "cli/verb.h"
+#include "cli/command_line/time_stamp.h"
+#include "cli/inputs/replay_flags.h"
+#include "cli/outputs/compare_output.h"
+#include "cli/verbs.h"
 #include "engine/accuracy/check_config.h"
 #include "engine/accuracy/checked_call.h"
 #include "engine/accuracy/standards.h"

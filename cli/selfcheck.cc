@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "cli/observed_run.h"
-#include "cli/verb.h"
+#include "cli/programs/observed_run.h"
+#include "cli/verbs.h"
 #include "engine/base/text.h"
 
 namespace msprobe::cli {

@@ -7,8 +7,8 @@
 #include <set>
 #include <system_error>
 
-#include "cli/observed_run.h"
-#include "cli/program.h"
+#include "cli/programs/observed_run.h"
+#include "cli/programs/program.h"
 #include "cli/selfcheck.h"
 #include "engine/base/text.h"
 #include "engine/dump/config/config.h"

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <string>
 
-#include "cli/show_files.h"
-#include "cli/verb.h"
+#include "cli/outputs/show_files.h"
+#include "cli/verbs.h"
 #include "engine/base/display_width.h"
 #include "engine/dump/read/reader.h"
 #include "engine/dump/read/source_line.h"

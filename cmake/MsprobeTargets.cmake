@@ -20,9 +20,9 @@ function(msprobe_flags target)
   endif()
 endfunction()
 
-# msprobe_engine_library(formats DEPENDS base LINK PkgConfig::deflate): a library of the sources in this folder.
-# msprobe_engine_library(compare_align DIR align DEPENDS compare_model dump): a room, from the sources in align/.
-function(msprobe_engine_library name)
+# msprobe_library(formats DEPENDS base LINK PkgConfig::deflate): a library of the sources in this folder.
+# msprobe_library(compare_align DIR align DEPENDS compare_model dump): a room, from the sources in align/.
+function(msprobe_library name)
   cmake_parse_arguments(ARG "" "DIR" "DEPENDS;LINK" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${ARG_DIR}/*.cc)
   add_library(msprobe_${name} STATIC ${sources})

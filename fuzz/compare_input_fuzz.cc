@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "cli/generation_arguments.h"
+#include "cli/inputs/generation_arguments.h"
 #include "engine/compare/compare_input.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "cli/show_files.h"
+#include "cli/outputs/show_files.h"
 #include "fuzz/memory_folder.h"
 
 namespace {

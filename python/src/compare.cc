@@ -2,11 +2,11 @@
 #include <nanobind/stl/vector.h>
 
 #include "bindings.h"
-#include "cli/console.h"
-#include "cli/generation_arguments.h"
-#include "cli/python_program.h"
+#include "cli/command_line/console.h"
+#include "cli/command_line/verb.h"
+#include "cli/inputs/generation_arguments.h"
+#include "cli/programs/python_program.h"
 #include "cli/run.h"
-#include "cli/verb.h"
 #include "convert.h"
 
 namespace msprobe::python {

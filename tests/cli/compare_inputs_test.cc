@@ -1,4 +1,4 @@
-#include "cli/compare_inputs.h"
+#include "cli/inputs/compare_inputs.h"
 
 #include <gmock/gmock.h>
 

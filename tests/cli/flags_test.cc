@@ -1,4 +1,4 @@
-#include "cli/flags.h"
+#include "cli/command_line/flags.h"
 
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-#include "cli/hyperlinks.h"
+#include "cli/command_line/hyperlinks.h"
 
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-#include "cli/parse_shell.h"
+#include "cli/parse/parse_shell.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "cli/progress_line.h"
+#include "cli/command_line/progress_line.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

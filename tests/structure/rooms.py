@@ -40,7 +40,7 @@ def _behind(words: list, keyword: str) -> list:
 
 def _room_of(command: str, words: list, folder: Path):
     """The room that a command in a CMakeLists.txt defines, or None."""
-    if command == "msprobe_engine_library":
+    if command == "msprobe_library":
         place = folder.joinpath(*_behind(words, "DIR"))
         links = {f"msprobe_{name}" for name in _behind(words, "DEPENDS")}
         return Room(f"msprobe_{words[0]}", place, links)

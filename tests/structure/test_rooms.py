@@ -12,7 +12,6 @@ MOST_FILES = 32
 # Folders that may hold more, and why.
 LARGE = {
     "engine/kernels": "a kernel is four files named after it: interface, body, scalar twin, parts",
-    "cli": "a verb is a file",
 }
 FOLDERS = sorted(by_folder(), key=str)
 

@@ -1,0 +1,72 @@
+// The terminal of a verb: results go to standard output, progress and errors to standard error.
+//
+//   out.Print("{} records\n", n);
+//   out.Progress("reading {}", path);      // replaces itself; nothing unless a person is watching
+//   out.ProgressOf("comparing", 45, 100);  // with per cent and the time left
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "cli/command_line/progress_line.h"
+#include "engine/base/status.h"
+
+namespace msprobe::cli {
+
+// Makes text of a dump safe for a terminal: control characters, which could move the cursor, become
+// '?'.
+std::string MakePrintable(std::string_view text);
+
+// Not for two threads at once, but for Progress.
+class Console {
+ public:
+  Console();
+  ~Console();  // flushes and ignores errors; call Flush() to see them
+  Console(const Console&) = delete;
+  Console& operator=(const Console&) = delete;
+
+  template <typename... Args>
+  void Print(fmt::format_string<Args...> format, Args&&... args) {
+    Write(fmt::format(format, std::forward<Args>(args)...));
+  }
+  void Write(std::string_view text);
+  template <typename... Args>
+  void Progress(fmt::format_string<Args...> format, Args&&... args) {
+    if (progress_) progress_->Show(fmt::format(format, std::forward<Args>(args)...));
+  }
+  void ProgressOf(std::string_view label, uint64_t done, uint64_t all) {
+    if (progress_) progress_->Show(label, done, all);
+  }
+  void ClearProgress();
+  // Prints to standard error, after the text that was printed before.
+  void Warn(std::string_view text);
+  void Error(const Status& status);
+  // The last words when a signal ends the program. Called on another thread.
+  void Interrupted(int signal);
+  // What Interrupted says of the work that was stopped, without an end of line.
+  void SetLastWords(std::string text);
+
+  Status Flush();
+
+  bool colors() const { return colors_; }  // a terminal, and neither NO_COLOR nor TERM=dumb
+  int width() const { return width_; }     // columns; 100 when not a terminal
+  int height() const { return height_; }   // lines; 24 when not a terminal
+  bool is_terminal() const { return is_terminal_; }
+
+ private:
+  std::string buffer_;
+  Status failed_;
+  bool is_terminal_, colors_;
+  int width_ = 100, height_ = 24;
+  std::mutex last_words_mutex_;
+  std::string last_words_ = "files that were not complete are removed";
+  std::unique_ptr<ProgressLine> progress_;  // null: nobody is watching
+};
+
+}  // namespace msprobe::cli

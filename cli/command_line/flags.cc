@@ -1,0 +1,208 @@
+#include "cli/command_line/flags.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <utility>
+
+#include "cli/command_line/arguments.h"
+#include "engine/model/names.h"
+
+namespace msprobe::cli {
+
+struct FlagData {
+  CLI::Option* option = nullptr;
+  std::string value, group;
+  std::vector<std::string> choices;
+  bool common = false;
+};
+
+namespace {
+
+template <typename Value>
+CLI::Option* AddOption(CLI::App& app, std::string_view names, Value* value, std::string_view help) {
+  return app.add_option(std::string(names), *value, std::string(help));
+}
+
+// "--target_path: At Most 1 required but received 2" in our words; other errors as they are.
+std::string InOurWords(std::string error) {
+  constexpr std::string_view kTooMany = ": At Most 1 required but received ";
+  const size_t at = error.find(kTooMany);
+  if (at == std::string::npos) return error;
+  return fmt::format("{}: expected one value, found {}", error.substr(0, at),
+                     error.substr(at + kTooMany.size()));
+}
+
+}  // namespace
+
+Flag Flag::Required() {
+  data_->option->required();
+  return *this;
+}
+
+Flag Flag::ShowDefault() {
+  data_->option->capture_default_str();
+  return *this;
+}
+
+Flag Flag::TypeName(std::string_view text) {
+  data_->value = text;
+  data_->option->type_name(std::string(text));
+  return *this;
+}
+
+Flag Flag::Common() {
+  data_->common = true;
+  return *this;
+}
+
+Flag Flag::OneOf(std::initializer_list<std::string_view> values) {
+  data_->choices.assign(values.begin(), values.end());
+  data_->option->check(CLI::IsMember(data_->choices));
+  return *this;
+}
+
+Flag Flag::Positive() {
+  const auto check = [](std::string& text) {
+    return NumberAfter(text, "") > 0 ? std::string()
+                                     : "expected a number of 1 or more, found " + text;
+  };
+  data_->option->check(CLI::Validator(check, "POSITIVE"));
+  return *this;
+}
+
+Flag Flag::Check(std::function<std::string(const std::string& value)> check) {
+  data_->option->check(std::move(check));
+  return *this;
+}
+
+Flag Flag::Values(int at_least, int at_most) {
+  data_->option->expected(at_least, at_most);
+  return *this;
+}
+
+Flag Flag::OneValueEach() {
+  data_->option->allow_extra_args(false);
+  return *this;
+}
+
+Flag Flag::Repeatable() {
+  data_->option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  return *this;
+}
+
+bool Flag::given() const { return data_ != nullptr && data_->option->count() > 0; }
+
+Flags::Flags(std::string_view summary, std::string_view program)
+    : app_(std::make_unique<CLI::App>()), summary_(summary), program_(program) {
+  app_->set_help_all_flag("--help-all");
+  app_->allow_extras();
+}
+
+Flags::~Flags() = default;
+
+Flag Flags::Keep(FlagData data) {
+  data.group = group_;
+  return Flag(flags_.emplace_back(std::make_unique<FlagData>(std::move(data))).get());
+}
+
+Flag Flags::Switch(std::string_view names, bool* value, std::string_view help) {
+  return Keep({.option = app_->add_flag(std::string(names), *value, std::string(help))});
+}
+
+Flag Flags::Text(std::string_view names, std::string* value, std::string_view help) {
+  return Keep({.option = AddOption(*app_, names, value, help), .value = "TEXT"});
+}
+
+Flag Flags::Number(std::string_view names, int64_t* value, std::string_view help) {
+  return Keep({.option = AddOption(*app_, names, value, help), .value = "NUMBER"});
+}
+
+Flag Flags::Texts(std::string_view names, std::vector<std::string>* values, std::string_view help) {
+  return Keep({.option = AddOption(*app_, names, values, help), .value = "TEXT"});
+}
+
+void Flags::Group(std::string_view title) { group_ = title; }
+
+void Flags::Usage(std::string_view text) { usage_ = text; }
+
+void Flags::Footer(std::string_view text) { footer_ = text; }
+
+std::string Flags::Help(bool all, int width) const {
+  return HelpText({.summary = summary_,
+                   .program = program_,
+                   .usage = usage_,
+                   .footer = footer_,
+                   .flags = All()},
+                  all, width);
+}
+
+std::vector<FlagInfo> Flags::All() const {
+  std::vector<FlagInfo> all;
+  for (const std::unique_ptr<FlagData>& flag : flags_) {
+    const CLI::Option& option = *flag->option;
+    FlagInfo& info = all.emplace_back();
+    if (option.get_positional()) {
+      info.place = option.get_name(true);
+      for (char& c : info.place) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+    }
+    for (const std::string& name : option.get_snames()) info.names.push_back("-" + name);
+    for (const std::string& name : option.get_lnames()) {
+      // The spelling with one dash that people know from the older tools.
+      if (const std::string_view alias = ShortSpelling("--" + name); !alias.empty())
+        info.names.emplace_back(alias);
+      info.names.push_back("--" + name);
+    }
+    info.value = flag->value;
+    info.help = option.get_description();
+    info.group = flag->group;
+    info.shown_default = option.get_default_str();
+    info.choices = flag->choices;
+    info.required = option.get_required();
+    info.common = flag->common;
+    for (const std::string_view path : {"FILE", "FOLDER", "PATH"}) {
+      info.takes_path = info.takes_path || flag->value.find(path) != std::string::npos;
+    }
+    info.optional_value = option.get_items_expected_max() > 0 && option.get_expected_min() == 0;
+    info.repeated = option.get_items_expected_max() > 1 ||
+                    option.get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll;
+  }
+  return all;
+}
+
+std::vector<std::string> Flags::Names() const {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : std::as_const(*app_).get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    for (const std::string& name : option->get_snames()) names.push_back("-" + name);
+  }
+  return names;
+}
+
+bool Flags::TakesValue(std::string_view name) const {
+  const CLI::Option* option = std::as_const(*app_).get_option_no_throw(std::string(name));
+  return option != nullptr && option->get_items_expected_max() > 0;
+}
+
+Flags::Parsed Flags::Parse(const std::vector<std::string>& words) {
+  Parsed parsed;
+  try {
+    // The library takes the words from the end.
+    app_->parse(std::vector<std::string>(words.rbegin(), words.rend()));
+    parsed.extra = app_->remaining();
+  } catch (const CLI::CallForAllHelp&) {
+    parsed.help_all = true;
+  } catch (const CLI::CallForHelp&) {
+    parsed.help = true;
+  } catch (const CLI::ParseError& error) {
+    parsed.error = InOurWords(error.what());
+  }
+  return parsed;
+}
+
+void AddExitCode(Flags& flags, bool* value) {
+  flags.Switch("--exit-code", value, "exit with 1 unless everything is equal or within rounding")
+      .Common();
+}
+
+}  // namespace msprobe::cli

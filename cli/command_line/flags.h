@@ -1,0 +1,118 @@
+// The flags of a verb: their names, help texts and checks, and the variables that take their values.
+//
+//   void AddFlags(Flags& flags) override {
+//     flags.Text("dump", &dump_, "dump folder or dump.json").Required();       // by its place
+//     flags.Text("-o,--output_path", &output_, "folder for the results").ShowDefault();
+//     flags.Text("--format", &format_, "what is printed").OneOf({"table", "json"});
+//     flags.Switch("--exit-code", &exit_code_, "exit with 1 unless everything is equal");
+//   }
+//
+// A name without dashes is an argument that is known by its place: "dump". "target,--target_path" is
+// known by its place or by its name: `msprobe compare A B` and `msprobe compare -gp B A` mean the
+// same. The variables must outlive the Flags. No other file than flags.cc knows the library that parses: its headers are large.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/command_line/help_text.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
+
+namespace msprobe::cli {
+
+struct FlagData;  // what Flags keeps of a flag
+
+// One flag of a Flags, to say more of it or to ask whether it was given. It is as cheap as a
+// pointer, and valid while the Flags is.
+class Flag {
+ public:
+  static constexpr int kAnyNumber = -1;  // for Values
+
+  Flag() = default;  // of no Flags; never given
+
+  Flag Required();
+  Flag ShowDefault();  // help shows the value that the variable has now
+  // What help calls the value; by default TEXT or NUMBER. FILE, FOLDER and PATH, also in [ ], are
+  // paths: shells complete them.
+  Flag TypeName(std::string_view text);
+  // One of the few flags that --help lists. The others are listed by --help-all; when a verb marks
+  // none, --help lists all.
+  Flag Common();
+
+  // Checks of each value. A failed check is an error of Flags::Parse.
+  Flag OneOf(std::initializer_list<std::string_view> values);
+  Flag Positive();
+  // `check` answers "" for a value that is good, else what is wrong with the value.
+  Flag Check(std::function<std::string(const std::string& value)> check);
+
+  // How many values follow the name. By default one, and for a list all up to the next flag.
+  Flag Values(int at_least, int at_most);
+  // Of a list: one value follows the name, and the name may be given several times.
+  Flag OneValueEach();
+  // With Values: the name may be given several times, and all values are kept.
+  Flag Repeatable();
+
+  bool given() const;
+
+ private:
+  friend class Flags;
+  explicit Flag(FlagData* data) : data_(data) {}
+
+  FlagData* data_ = nullptr;
+};
+
+class Flags {
+ public:
+  // `summary` and `program` ("msprobe show") are the first lines of the help.
+  Flags(std::string_view summary, std::string_view program);
+  ~Flags();
+  Flags(const Flags&) = delete;
+  Flags& operator=(const Flags&) = delete;
+
+  // `names`: "--format", "-o,--output_path", or "dump" for an argument known by its place. A Switch
+  // takes no value; the others take one or, as a list, several.
+  Flag Switch(std::string_view names, bool* value, std::string_view help);
+  Flag Text(std::string_view names, std::string* value, std::string_view help);
+  Flag Number(std::string_view names, int64_t* value, std::string_view help);
+  Flag Texts(std::string_view names, std::vector<std::string>* values, std::string_view help);
+  void Group(std::string_view title);  // the heading in the help, for the flags that follow
+  void Usage(std::string_view text);   // behind the program in the help, instead of the flags' own
+  void Footer(std::string_view text);  // below the list of flags in the help
+
+  std::string Help(bool all, int width) const;
+  // In the order in which they were added; without --help and --help-all.
+  std::vector<FlagInfo> All() const;
+  // All names with their dashes: "--format", "-o".
+  std::vector<std::string> Names() const;
+  // Whether a value follows this name; false for a name that no flag has.
+  bool TakesValue(std::string_view name) const;
+
+  struct Parsed {
+    bool help = false;               // --help or -h was given; nothing else was looked at
+    bool help_all = false;           // the same for --help-all
+    std::string error;               // "": none
+    std::vector<std::string> extra;  // words that belong to no flag
+  };
+  // Sets the variables. To be called once.
+  Parsed Parse(const std::vector<std::string>& words);
+
+ private:
+  Flag Keep(FlagData data);
+
+  std::unique_ptr<CLI::App> app_;
+  std::vector<std::unique_ptr<FlagData>> flags_;
+  std::string summary_, program_, group_, usage_, footer_;
+};
+
+// The flag --exit-code of the verbs that compare.
+void AddExitCode(Flags& flags, bool* value);
+
+}  // namespace msprobe::cli

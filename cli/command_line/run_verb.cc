@@ -1,0 +1,72 @@
+#include "cli/command_line/run_verb.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cli/command_line/arguments.h"
+#include "cli/command_line/flags.h"
+
+namespace msprobe::cli {
+namespace {
+
+// "--golden_path is required" -> "-gp (--golden_path) is required".
+std::string WithShortSpellings(std::string message) {
+  for (const FlagAlias& a : FlagAliases()) {
+    const size_t at = message.find(a.long_name);
+    if (at == std::string::npos || a.alias != ShortSpelling(a.long_name)) continue;
+    message.replace(at, a.long_name.size(), fmt::format("{} ({})", a.alias, a.long_name));
+  }
+  return message;
+}
+
+// The index of the first word that is neither a flag nor a flag's value. "-m" begins a command too.
+size_t CommandStart(const Flags& flags, const std::vector<std::string>& arguments) {
+  size_t i = 0;
+  while (i < arguments.size() && arguments[i].starts_with("-") && arguments[i] != "-m") {
+    const size_t equals = arguments[i].find('=');
+    const bool has_value = flags.TakesValue(arguments[i].substr(0, equals));
+    i += has_value && equals == std::string::npos ? 2 : 1;
+  }
+  return std::min(i, arguments.size());
+}
+
+}  // namespace
+
+Result<int> RunVerb(Verb& verb, std::vector<std::string> arguments, std::string_view program,
+                    Console& console) {
+  Flags flags(verb.summary(), program);
+  verb.AddFlags(flags);
+  if (verb.TakesCommand()) {
+    const auto start = arguments.begin() + static_cast<long>(CommandStart(flags, arguments));
+    verb.SetCommand({start, arguments.end()});
+    arguments.erase(start, arguments.end());
+  }
+  arguments = NormalizeArguments(arguments);
+  const Flags::Parsed parsed = flags.Parse(arguments);
+  if (parsed.help || parsed.help_all) {
+    constexpr int kWidest = 100;
+    console.Write(flags.Help(parsed.help_all, std::min(console.width(), kWidest)));
+    return kExitOk;
+  }
+  const std::vector<std::string> known = flags.Names();
+  if (!parsed.error.empty()) {
+    // A mistake in a flag's name often leaves a required flag without a value: report the mistake.
+    for (const std::string& token : arguments) {
+      if (token.size() < 2 || token[0] != '-' || (token[1] >= '0' && token[1] <= '9')) continue;
+      const std::string flag = token.substr(0, token.find('='));
+      if (std::find(known.begin(), known.end(), flag) == known.end())
+        return UnknownFlag(flag, verb.name(), known);
+    }
+    return InvalidArgument(WithShortSpellings(parsed.error))
+        .Hint(fmt::format("{} --help", program));
+  }
+  for (const std::string& extra : parsed.extra) {
+    if (extra.size() > 1 && extra[0] == '-') return UnknownFlag(extra, verb.name(), known);
+    return InvalidArgument(fmt::format("{}: unexpected argument {}", program, Excerpt(extra)))
+        .Hint(fmt::format("{} --help", program));
+  }
+  return verb.Run(console);
+}
+
+}  // namespace msprobe::cli

@@ -1,0 +1,292 @@
+#include "cli/inputs/compare_inputs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <set>
+#include <system_error>
+
+#include "engine/base/file.h"
+#include "engine/base/threads.h"
+#include "engine/dump/read/reader.h"
+#include "engine/dump/read/tag_folder.h"
+#include "engine/model/memory_budget.h"
+#include "engine/model/names.h"
+
+namespace msprobe::cli {
+namespace {
+
+constexpr uint64_t kSmall = uint64_t{32} << 20;  // bytes of one side's dump.json
+
+// A list of at most twelve numbers: "0, 1, 2, ... and 61 more".
+std::string Listed(const std::set<int>& numbers) {
+  std::string text;
+  size_t shown = 0;
+  for (int n : numbers) {
+    if (shown == 12) return text + fmt::format(" and {} more", numbers.size() - shown);
+    const std::string name = n < 0 ? "one without a number" : fmt::format("{}", n);
+    text += (shown++ == 0 ? "" : ", ") + name;
+  }
+  return text.empty() ? "none" : text;
+}
+
+struct Side {
+  std::string path;
+  std::string_view flag;
+  std::map<int, std::vector<dump::DumpLocation>> steps;
+  bool names_step = false;  // the path is one step or one dump: its step's number need not fit
+  bool names_dump = false;  // the path is one dump: its rank's number need not fit
+};
+
+bool SamePath(const std::string& a, const std::string& b) {
+  std::error_code error;
+  return std::filesystem::equivalent(a, b, error) && !error;
+}
+
+Result<Side> FindSide(const std::string& named, std::string_view flag) {
+  if (named.empty()) return InvalidArgument(fmt::format("{} is empty", flag)).Hint("name a folder");
+  const std::string path = dump::ExistingTag(named);
+  Side side{.path = path, .flag = flag};
+  const std::string hint = fmt::format(
+      "{} takes a folder that the run wrote below its dump_path, for example {} runs/a/step0", flag,
+      flag);
+  if (!Exists(path)) {
+    return NotFound(path).Expected("a dump.json, a rank folder or a step folder").Hint(hint);
+  }
+  if (!IsDirectory(path)) {
+    side.names_step = side.names_dump = true;
+    side.steps[-1].push_back({path, -1, -1});
+    return side;
+  }
+  MSPROBE_ASSIGN_OR_RETURN(const std::vector<dump::DumpLocation> dumps, dump::FindDumps(path));
+  if (dumps.empty()) {
+    return InvalidArgument()
+        .At(path)
+        .Expected("dump.json in it, or in rank folders or step folders in it")
+        .Found("none")
+        .Hint(IsDirectory(JoinPath(path, "pynative"))
+                  ? fmt::format("of a mixed dump, compare one part at a time: {} {}", flag,
+                                JoinPath(path, "pynative"))
+                  : hint);
+  }
+  if (dumps.size() == 1 &&
+      (dumps[0].path == path || SamePath(DirectoryName(dumps[0].path), path))) {
+    side.names_step = side.names_dump = true;
+    side.steps[-1].push_back({dumps[0].path, -1, -1});
+    return side;
+  }
+  for (const dump::DumpLocation& dump : dumps) side.steps[dump.step].push_back(dump);
+  side.names_step = side.steps.size() == 1 &&
+                    (side.steps.begin()->first < 0 || NumberAfter(BaseName(path), "step") >= 0);
+  return side;
+}
+
+std::set<int> StepsOf(const Side& side) {
+  std::set<int> steps;
+  for (const auto& [step, dumps] : side.steps) steps.insert(step);
+  return steps;
+}
+
+std::set<int> RanksOf(const std::vector<dump::DumpLocation>& dumps) {
+  std::set<int> ranks;
+  for (const dump::DumpLocation& dump : dumps) ranks.insert(dump.rank);
+  return ranks;
+}
+
+// Keeps the numbers that are wanted. A wanted number that is missing is an error, or is left out.
+Status Select(const std::optional<std::vector<int64_t>>& wanted, std::string_view what,
+              const std::string& where, const PairOptions& options, std::set<int>* numbers,
+              PairedDumps* out) {
+  if (!wanted) return Status::Ok();
+  std::set<int> kept, missing;
+  for (const int64_t n : *wanted) {
+    (numbers->contains(static_cast<int>(n)) ? kept : missing).insert(static_cast<int>(n));
+  }
+  if (!missing.empty()) {
+    const std::string text = fmt::format("{} has no {} {}", where, what, Listed(missing));
+    if (!options.common) {
+      return InvalidArgument(fmt::format("{}; it has {}", text, Listed(*numbers)))
+          .Hint("--common compares what both sides have");
+    }
+    out->left_out.push_back(text);
+  }
+  *numbers = std::move(kept);
+  return Status::Ok();
+}
+
+// Keeps the numbers that both sides have. A number of one side only is an error, or is left out.
+Status Agree(std::string_view what, const Side& target, const Side& golden, std::string_view where,
+             const PairOptions& options, std::set<int>* a, std::set<int>* b, PairedDumps* out) {
+  if (*a == *b) return Status::Ok();
+  std::set<int> common;
+  std::set_intersection(a->begin(), a->end(), b->begin(), b->end(),
+                        std::inserter(common, common.end()));
+  if (!options.common) {
+    const size_t n = a->size(), m = b->size();
+    return InvalidArgument(
+               fmt::format(
+                   "{}the {}s differ: {} has {}, {} has {}; {}s are paired by number{}", where,
+                   what, target.path, Listed(*a), golden.path, Listed(*b), what,
+                   n != m && what == "rank"
+                       ? fmt::format(", and runs on {} and on {} ranks compute different values", n,
+                                     m)
+                       : ""))
+        .Hint(common.empty()
+                  ? fmt::format("pass two {} folders to compare these two, whatever their numbers",
+                                what)
+                  : fmt::format("--common compares the {}s that both have; two {} folders are "
+                                "compared whatever their numbers",
+                                what, what));
+  }
+  const auto leave_out = [&](const Side& side, const std::set<int>& numbers) {
+    std::set<int> rest;
+    std::set_difference(numbers.begin(), numbers.end(), common.begin(), common.end(),
+                        std::inserter(rest, rest.end()));
+    if (!rest.empty()) {
+      out->left_out.push_back(fmt::format("{}{} {} of {}", where, what, Listed(rest), side.path));
+    }
+  };
+  leave_out(target, *a), leave_out(golden, *b);
+  *a = *b = common;
+  return Status::Ok();
+}
+
+bool HaveNoneInCommon(const std::set<int>& a, const std::set<int>& b) {
+  return a.size() == b.size() &&
+         std::none_of(a.begin(), a.end(), [&](int number) { return b.contains(number); });
+}
+
+class Pairing {
+ public:
+  Pairing(Side target, Side golden, const PairOptions& options)
+      : target_(std::move(target)), golden_(std::move(golden)), options_(options) {}
+
+  Result<PairedDumps> Run() {
+    std::set<int> a = StepsOf(target_), b = StepsOf(golden_);
+    MSPROBE_RETURN_IF_ERROR(Select(options_.steps, "step", target_.path, options_, &a, &out_));
+    MSPROBE_RETURN_IF_ERROR(Select(options_.steps, "step", golden_.path, options_, &b, &out_));
+    const bool same_step =
+        a.size() == 1 && b.size() == 1 && (target_.names_step || golden_.names_step);
+    if (same_step) {
+      MSPROBE_RETURN_IF_ERROR(PairStep(-1, *a.begin(), *b.begin()));
+    } else {
+      MSPROBE_RETURN_IF_ERROR(Agree("step", target_, golden_, "", options_, &a, &b, &out_));
+      for (const int step : a)
+        MSPROBE_RETURN_IF_ERROR(PairStep(a.size() > 1 ? step : -1, step, step));
+    }
+    if (out_.pairs.empty()) {
+      return InvalidArgument(fmt::format("{} and {} have no step and rank in common", target_.path,
+                                         golden_.path))
+          .Hint("pass two rank folders to compare these two, whatever their numbers");
+    }
+    return std::move(out_);
+  }
+
+ private:
+  Status PairStep(int step, int target_step, int golden_step) {
+    const std::vector<dump::DumpLocation>& a = target_.steps.at(target_step);
+    const std::vector<dump::DumpLocation>& b = golden_.steps.at(golden_step);
+    if (a.size() == 1 && b.size() == 1 && !options_.ranks) {
+      const int t = a[0].rank, g = b[0].rank;
+      if (t == g || t < 0 || g < 0 || target_.names_dump || golden_.names_dump) {
+        Add(step, -1, a[0], b[0]);
+        return Status::Ok();
+      }
+    }
+    std::set<int> ranks = RanksOf(a), golden_ranks = RanksOf(b);
+    for (const auto& [side, dumps, found] :
+         {std::tuple(&target_, &a, &ranks), std::tuple(&golden_, &b, &golden_ranks)}) {
+      if (found->size() != dumps->size()) {
+        return InvalidArgument(
+                   fmt::format("{} holds several dumps of one rank, or dumps without a rank number",
+                               side->path))
+            .Hint("pass the folder of one of them");
+      }
+      MSPROBE_RETURN_IF_ERROR(Select(options_.ranks, "rank", side->path, options_, found, &out_));
+    }
+    if (options_.by_order && HaveNoneInCommon(ranks, golden_ranks)) {
+      // Both are sorted.
+      for (size_t i = 0; i < a.size(); ++i) Add(step, a[i].rank, a[i], b[i]);
+      return Status::Ok();
+    }
+    const std::string where = step >= 0 ? fmt::format("step {}: ", step) : "";
+    MSPROBE_RETURN_IF_ERROR(
+        Agree("rank", target_, golden_, where, options_, &ranks, &golden_ranks, &out_));
+    const auto of = [](const std::vector<dump::DumpLocation>& dumps,
+                       int rank) -> const dump::DumpLocation& {
+      return *std::find_if(dumps.begin(), dumps.end(),
+                           [&](const dump::DumpLocation& dump) { return dump.rank == rank; });
+    };
+    for (const int rank : ranks) Add(step, rank, of(a, rank), of(b, rank));
+    return Status::Ok();
+  }
+
+  void Add(int step, int rank, const dump::DumpLocation& target, const dump::DumpLocation& golden) {
+    const auto is_debug = [](const std::string& path) { return BaseName(path) == "debug.json"; };
+    out_.pairs.push_back(
+        {target.path, golden.path, rank, is_debug(target.path) && is_debug(golden.path), step});
+  }
+
+  Side target_, golden_;
+  const PairOptions& options_;
+  PairedDumps out_;
+};
+
+std::string DumpFileOf(const std::string& path) {
+  if (!IsDirectory(path)) return path;
+  Result<std::string> located = dump::LocateDump(path);
+  return located.ok() ? *located : "";
+}
+
+uint64_t FileSize(const std::string& path) {
+  std::error_code error;
+  const uint64_t size = std::filesystem::file_size(path, error);
+  return error ? 0 : size;
+}
+
+// Large pairs are compared one after the other: several at a time would need too much memory.
+bool IsLarge(const std::string& path) {
+  const std::string file = DumpFileOf(path);
+  return FileSize(file) > kSmall || IsDirectory(JoinPath(DirectoryName(file), "dump_tensor_data"));
+}
+
+}  // namespace
+
+Result<PairedDumps> PairDumps(const std::string& target, const std::string& golden,
+                              const PairOptions& options) {
+  MSPROBE_ASSIGN_OR_RETURN(Side a, FindSide(target, "-tp"));
+  MSPROBE_ASSIGN_OR_RETURN(Side b, FindSide(golden, "-gp"));
+  return Pairing(std::move(a), std::move(b), options).Run();
+}
+
+uint64_t FileSizes(const DumpPair& pair) {
+  return FileSize(DumpFileOf(pair.target)) + FileSize(DumpFileOf(pair.golden));
+}
+
+void ForEachPair(std::span<const DumpPair> pairs, bool one_at_a_time, uint64_t memory,
+                 const std::function<bool(size_t, uint64_t)>& body) {
+  // Most dumps need at most so many times the size of their files. `body` tells when one needs
+  // more.
+  constexpr uint64_t kTimesItsFile = 3;
+  const uint64_t at_a_time = std::min(ThreadPool::Default().threads(), pairs.size());
+  const uint64_t each = (memory - std::min(memory, FixedMemory())) / at_a_time;
+  std::vector<size_t> together, alone;
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    const bool is_alone = one_at_a_time || pairs.size() == 1 || IsLarge(pairs[i].target) ||
+                          IsLarge(pairs[i].golden) || FileSizes(pairs[i]) > each / kTimesItsFile;
+    (is_alone ? alone : together).push_back(i);
+  }
+  std::mutex mutex;
+  ThreadPool::Default().ParallelFor(together.size(), [&](size_t i) {
+    if (body(together[i], each + FixedMemory())) return;
+    const std::lock_guard lock(mutex);
+    alone.push_back(together[i]);
+  });
+  std::sort(alone.begin(), alone.end());
+  for (const size_t i : alone) (void)body(i, memory);
+}
+
+}  // namespace msprobe::cli

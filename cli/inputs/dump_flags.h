@@ -1,0 +1,42 @@
+// Flags that say where the tensor files of the two dumps are, when they were moved.
+//
+//   dumps_.Add(flags);                                                     // in AddFlags
+//   MSPROBE_ASSIGN_OR_RETURN(Dump target, dumps_.Read(true, pair, &budget));
+#pragma once
+
+#include <string>
+
+#include "cli/command_line/flags.h"
+#include "cli/inputs/compare_inputs.h"
+#include "engine/base/status.h"
+#include "engine/dump/read/reader.h"
+
+namespace msprobe::cli {
+
+class DumpFlags {
+ public:
+  void Add(Flags& flags) {
+    flags.Text("--target-data", &target_, "the folder with the target's tensor files")
+        .TypeName("FOLDER");
+    flags.Text("--golden-data", &golden_, "the folder with the golden's tensor files")
+        .TypeName("FOLDER");
+    flags.Switch("--no-tensor-files", &no_files_,
+                 "do not read tensor files: compare statistics or checksums");
+  }
+  bool given() const { return !target_.empty() || !golden_.empty(); }
+  bool no_files() const { return no_files_; }
+
+  // Reads one side of the pair.
+  Result<Dump> Read(bool is_target, const DumpPair& pair, MemoryBudget* budget) const {
+    const std::string& folder = is_target ? target_ : golden_;
+    ReadOptions options;
+    if (no_files_ || !folder.empty()) options.tensor_folder = no_files_ ? "" : folder;
+    return dump::ReadDump(is_target ? pair.target : pair.golden, budget, options);
+  }
+
+ private:
+  std::string target_, golden_;
+  bool no_files_ = false;
+};
+
+}  // namespace msprobe::cli

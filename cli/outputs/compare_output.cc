@@ -1,0 +1,392 @@
+#include "cli/outputs/compare_output.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ctime>
+
+#include "cli/command_line/time_stamp.h"
+#include "cli/outputs/diff_analyze.h"
+#include "engine/base/file.h"
+#include "engine/base/text.h"
+#include "engine/checkpoint/compare_checkpoints.h"
+#include "engine/compare/judge/judge.h"
+#include "engine/compare/ranks/wrong_updates.h"
+#include "engine/compare/report/report_json.h"
+#include "engine/compare/report/report_ranks.h"
+#include "engine/compare/report/report_terminal.h"
+#include "engine/compare/table/advisor.h"
+#include "engine/compare/table/table_report.h"
+
+namespace msprobe::cli {
+
+CompareOutput::CompareOutput(CompareOutputOptions options, const PairedDumps& paired,
+                             Console& console)
+    : options_(std::move(options)), paired_(paired), console_(console) {
+  // Later times are tried until no file has that name: two comparisons within one second must not
+  // overwrite each other.
+  long long now = std::time(nullptr);
+  const auto taken = [&](const std::string& folder, const std::string& stamp) {
+    Result<std::vector<std::string>> names = ListDirectory(folder);
+    return names.ok() && std::any_of(names->begin(), names->end(), [&](const std::string& name) {
+             return name.find(stamp) != std::string::npos;
+           });
+  };
+  const std::string first = FolderOf(paired.pairs.front());
+  while (taken(options_.folder, TimeStamp(now)) || taken(first, TimeStamp(now))) ++now;
+  time_ = TimeStamp(now);
+  kept_.resize(paired.pairs.size());
+  for (const DumpPair& pair : paired.pairs) {
+    weights_.push_back(static_cast<double>(FileSizes(pair) + 1));
+    all_weights_ += weights_.back();
+  }
+  parts_.resize(weights_.size());
+}
+
+void CompareOutput::PairIsAt(size_t index, double part) {
+  // A pair that is compared once more, because its memory was too small, does not go back.
+  const double more = weights_[index] * part - parts_[index];
+  if (more <= 0) return;
+  parts_[index] += more;
+  all_done_ += more;
+}
+
+void CompareOutput::ShowPairs() {
+  console_.ProgressOf(fmt::format("{} of {} pairs compared", done_, kept_.size()),
+                      static_cast<uint64_t>(all_done_), static_cast<uint64_t>(all_weights_));
+}
+
+void CompareOutput::Progress(size_t index, Phase phase, std::string_view label, uint64_t done,
+                             uint64_t all) {
+  if (kept_.size() == 1) return console_.ProgressOf(label, done, all);
+  // Of tensors, comparing takes most of the time; other pairs are short.
+  constexpr double kBegin[] = {0, 0.1, 0.9}, kEnd[] = {0.1, 0.9, 1};
+  const auto p = static_cast<size_t>(phase);
+  const double part =
+      all == 0 ? 0 : static_cast<double>(std::min(done, all)) / static_cast<double>(all);
+  const std::lock_guard lock(mutex_);
+  PairIsAt(index, kBegin[p] + part * (kEnd[p] - kBegin[p]));
+  ShowPairs();
+}
+
+void CompareOutput::Add(size_t index, const Result<compare::Comparison>& comparison) {
+  const DumpPair& pair = paired_.pairs[index];
+  compare::RankResult& result = kept_[index].result;
+  const Status status = comparison.ok() ? Keep(index, *comparison) : comparison.status();
+  result.step = pair.step;
+  result.rank = pair.rank;
+  if (!status.ok()) {
+    result.failed = status;
+    result.target = pair.target;
+    result.golden = pair.golden;
+  }
+  const std::lock_guard lock(mutex_);
+  ++done_;
+  if (kept_.size() == 1) return;
+  PairIsAt(index, 1);
+  ShowPairs();
+}
+
+Status CompareOutput::Keep(size_t index, const compare::Comparison& comparison) {
+  const DumpPair& pair = paired_.pairs[index];
+  Kept& kept = kept_[index];
+  kept.result = compare::SummarizeRank(comparison, pair.step, pair.rank);
+  const compare::TableFormat table(comparison, compare::OptionsFor(comparison, options_.table));
+  if (options_.write_table) NotWritten(index, WriteTable(index, table));
+  if (options_.advisor) NotWritten(index, WriteAdvisor(pair, comparison, table));
+  if (options_.diff_analyze) kept.analysis = DivergenceNode(comparison);
+  if (options_.log_rows) LogRows(comparison);
+  if (options_.reports.NeedDetails()) kept.result.details = compare::DetailsOf(comparison);
+  if (!options_.reports.html.empty()) kept.page = PageOf(index, comparison);
+  for (const ReportFlags::Export& wanted : options_.reports.Exports()) {
+    kept.exports.push_back(
+        exports::MakeExporter(wanted.format)->Part(comparison, {index, pair.step, pair.rank}));
+  }
+  if (!options_.limits.empty()) {
+    MSPROBE_ASSIGN_OR_RETURN(kept.result.hits, compare::CheckRows(options_.limits, table));
+  }
+  switch (options_.format) {
+    case StdoutFormat::kTable:
+      if (kept_.size() == 1) {
+        constexpr int kLinesBehind = 3;  // a blank line, the file, the prompt
+        kept.report =
+            checkpoint::IsCheckpointComparison(comparison)
+                ? checkpoint::CheckpointReport(comparison)
+                : compare::TerminalReport(comparison, {.width = console_.width(),
+                                                       .lines = console_.height() - kLinesBehind,
+                                                       .colors = console_.colors(),
+                                                       .whole = !console_.is_terminal()});
+      }
+      break;
+    case StdoutFormat::kJson:
+      kept.json = compare::JsonReport(comparison);
+      while (!kept.json.empty() && kept.json.back() == '\n') kept.json.pop_back();
+      break;
+    case StdoutFormat::kCsv:
+      return compare::StreamTableCsv(table, [&](std::span<const std::string_view> pieces) {
+        for (std::string_view piece : pieces) console_.Write(piece);
+        return Status::Ok();
+      });
+  }
+  return Status::Ok();
+}
+
+// The values of all pairs together take about as much of the page as those of a single pair may.
+report_page::PagePart CompareOutput::PageOf(size_t index,
+                                            const compare::Comparison& comparison) const {
+  constexpr uint64_t kLeastValues = 256 << 10;
+  report_page::PartOptions options{
+      .index = index, .step = paired_.pairs[index].step, .rank = paired_.pairs[index].rank};
+  options.value_bytes = std::max(options.value_bytes / kept_.size(), kLeastValues);
+  return report_page::PartOf(comparison, options);
+}
+
+void CompareOutput::NotWritten(size_t index, Status status) {
+  Status& kept = kept_[index].unwritten;
+  if (kept.ok()) kept = std::move(status);
+}
+
+std::string CompareOutput::FolderOf(const DumpPair& pair) const {
+  return pair.step < 0 ? options_.folder
+                       : JoinPath(options_.folder, fmt::format("step{}", pair.step));
+}
+
+// "_rank3", or "_rank3-rank3" as ptdbg_ascend names the table of two folders with ranks.
+std::string CompareOutput::RankText(const DumpPair& pair) const {
+  if (options_.table.generation == compare::Generation::kPtdbg && IsDirectory(options_.target)) {
+    const std::string target = BaseName(DirectoryName(pair.target)),
+                      golden = BaseName(DirectoryName(pair.golden));
+    if (target.starts_with("rank") && golden.starts_with("rank"))
+      return fmt::format("_{}-{}", target, golden);
+  }
+  return pair.rank >= 0 ? fmt::format("_rank{}", pair.rank) : "";
+}
+
+Status CompareOutput::WriteTable(size_t index, const compare::TableFormat& table) {
+  const DumpPair& pair = paired_.pairs[index];
+  const std::string made =
+      fmt::format("{}compare_result{}{}_{}.{}", pair.debug_save ? "debug_" : "", options_.suffix,
+                  RankText(pair), time_, options_.xlsx ? "xlsx" : "csv");
+  const std::string path =
+      options_.table_file.empty() ? JoinPath(FolderOf(pair), made) : options_.table_file;
+  const std::string label = "writing " + BaseName(path);
+  if (options_.table_file.empty()) MSPROBE_RETURN_IF_ERROR(MakeDirectories(FolderOf(pair)));
+  const auto progress = [&](size_t done, size_t all) {
+    Progress(index, Phase::kWriting, label, done, all);
+  };
+  MSPROBE_RETURN_IF_ERROR(options_.xlsx ? compare::WriteTableXlsx(table, path, progress)
+                                        : compare::WriteTableCsv(table, path, progress));
+  kept_[index].result.table = path;
+  return Status::Ok();
+}
+
+Status CompareOutput::WriteAdvisor(const DumpPair& pair, const compare::Comparison& comparison,
+                                   const compare::TableFormat& table) {
+  const std::string folder = FolderOf(pair);
+  MSPROBE_RETURN_IF_ERROR(MakeDirectories(folder));
+  const std::string path =
+      JoinPath(folder, fmt::format("advisor{}{}_{}.txt", options_.suffix, RankText(pair), time_));
+  MSPROBE_RETURN_IF_ERROR(WriteFileAtomically(
+      path, compare::AdvisorText(comparison, table, options_.table.generation)));
+  std::lock_guard lock(mutex_);
+  files_.push_back(path);
+  return Status::Ok();
+}
+
+void CompareOutput::LogRows(const compare::Comparison& c) {
+  std::string text;
+  for (size_t i = 0; i < c.rows.size(); ++i) {
+    const compare::Row& row = c.rows[i];
+    text += row.target >= 0 ? c.target.leaves[row.target].name : "N/A";
+    text += " | ";
+    text += row.golden >= 0 ? c.golden.leaves[row.golden].name : "N/A";
+    text += " | ";
+    text += compare::VerdictName(c.measures[i].verdict);
+    text += '\n';
+    if (text.size() > (1u << 16)) console_.Warn(text), text.clear();
+  }
+  console_.Warn(text);
+}
+
+Status CompareOutput::WriteFile(const std::string& folder, const std::string& name,
+                                const std::string& text) {
+  MSPROBE_RETURN_IF_ERROR(MakeDirectories(folder));
+  const std::string path = JoinPath(folder, name);
+  MSPROBE_RETURN_IF_ERROR(WriteFileAtomically(path, text));
+  files_.push_back(path);
+  return Status::Ok();
+}
+
+// Writes diff_analyze_{nanoseconds}.json, one for each step.
+Status CompareOutput::WriteAnalyses() {
+  std::timespec now{};
+  (void)std::timespec_get(&now, TIME_UTC);
+  const std::string name =
+      fmt::format("diff_analyze_{}{:09}.json", static_cast<long long>(now.tv_sec), now.tv_nsec);
+  for (const compare::StepOrigins& step : compare::OriginsOfSteps(results_)) {
+    std::vector<std::string_view> nodes;
+    for (const size_t i : step.results) nodes.push_back(kept_[i].analysis);
+    MSPROBE_RETURN_IF_ERROR(
+        WriteFile(FolderOf({.step = step.step}), name, DiffAnalysis(step, results_, nodes)));
+  }
+  return Status::Ok();
+}
+
+// "written: out/compare_result_rank0_TIME.csv and 63 more tables"
+std::string CompareOutput::Written() const {
+  std::string text;
+  size_t tables = 0;
+  for (const compare::RankResult& result : results_) {
+    if (!result.table.empty() && tables++ == 0) text = fmt::format("written: {}", result.table);
+  }
+  if (tables > 1) text += fmt::format(" and {} more like it", tables - 1);
+  if (tables > 0) text += '\n';
+  constexpr size_t kShown = 4;
+  for (size_t i = 0; i < std::min(kShown, files_.size()); ++i) {
+    text += fmt::format("written: {}\n", files_[i]);
+  }
+  if (files_.size() > kShown)
+    text += fmt::format("written: {} more files\n", files_.size() - kShown);
+  return text;
+}
+
+void CompareOutput::PrintReport() {
+  const std::string written = Written();
+  if (results_.size() == 1) {
+    std::string left_out;
+    for (const std::string& what : paired_.left_out) {
+      left_out += "not compared: " + MakePrintable(what) + "\n";
+    }
+    return console_.Write(kept_[0].report + left_out + "\n" + written);
+  }
+  const auto lines = static_cast<int>(std::count(written.begin(), written.end(), '\n'));
+  console_.Write(compare::RanksReport(results_,
+                                      {options_.target, options_.golden, paired_.left_out},
+                                      {.width = console_.width(),
+                                       .lines = console_.height() - 2 - lines,
+                                       .colors = console_.colors(),
+                                       .whole = !console_.is_terminal()}));
+  console_.Write("\n" + written);
+}
+
+void CompareOutput::PrintJson() {
+  if (kept_.size() == 1) return console_.Write(kept_[0].json + "\n");
+  std::string text;
+  int step = -2;
+  const int32_t first_wrong_step = compare::FirstWrongStep(results_);
+  for (size_t i = 0; i < kept_.size(); ++i) {
+    const compare::RankResult& r = results_[i];
+    if (r.step != step) {
+      if (r.step >= 0)
+        text += fmt::format("{}\"{}\": ", i == 0 ? "{\"steps\": {" : "}},\n", r.step);
+      text += "{\"ranks\": {";
+      step = r.step;
+    } else {
+      text += ",\n";
+    }
+    text += fmt::format("\"{}\": ", r.rank < 0 ? "" : fmt::format("{}", r.rank));
+    if (r.failed.ok()) {
+      std::string_view json = kept_[i].json;
+      const bool inherited = !compare::InheritedFrom(r, first_wrong_step).empty();
+      if ((inherited || r.rounding_of_step >= 0) && json.starts_with('{')) {
+        text +=
+            fmt::format("{{\n  \"{}\": {},", inherited ? "inherited_from_step" : "rounding_of_step",
+                        inherited ? first_wrong_step : r.rounding_of_step);
+        json.remove_prefix(1);
+      }
+      if (r.wrong_update_after >= 0 && json.starts_with('{')) {
+        text += fmt::format("{{\n  \"wrong_update\": {{\"after_step\": {}, \"why\": ",
+                            r.wrong_update_after);
+        AppendJsonString(&text, r.first.why);
+        text += "},";
+        json.remove_prefix(1);
+      }
+      text += json;
+      continue;
+    }
+    text += "{\"error\": ";
+    AppendJsonString(&text, r.failed.message());
+    text += '}';
+  }
+  console_.Write(text + (step >= 0 ? "}}}}\n" : "}}\n"));
+}
+
+Status CompareOutput::WriteExports() {
+  const std::vector<ReportFlags::Export> wanted = options_.reports.Exports();
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    std::vector<std::string> parts;
+    for (Kept& kept : kept_)
+      parts.push_back(i < kept.exports.size() ? std::move(kept.exports[i]) : std::string());
+    const std::string& path = wanted[i].path;
+    MSPROBE_RETURN_IF_ERROR(MakeDirectories(DirectoryName(path)));
+    MSPROBE_RETURN_IF_ERROR(
+        WriteFileAtomically(path, exports::MakeExporter(wanted[i].format)->File(parts)));
+    files_.push_back(path);
+  }
+  return Status::Ok();
+}
+
+Status CompareOutput::WriteFilesOnAllPairs() {
+  if (options_.diff_analyze) MSPROBE_RETURN_IF_ERROR(WriteAnalyses());
+  if (results_.size() > 1 && options_.write_table) {
+    MSPROBE_RETURN_IF_ERROR(WriteFile(options_.folder, fmt::format("compare_summary_{}.csv", time_),
+                                      compare::RankSummaryCsv(results_)));
+  }
+  MSPROBE_RETURN_IF_ERROR(WriteExports());
+  std::vector<report_page::PagePart> parts;
+  if (!options_.reports.html.empty()) {
+    for (Kept& kept : kept_) parts.push_back(std::move(kept.page));
+  }
+  return options_.reports.Write(results_, {options_.target, options_.golden, paired_.left_out},
+                                parts, &files_);
+}
+
+Status CompareOutput::Finish() {
+  for (Kept& kept : kept_) results_.push_back(std::move(kept.result));
+  compare::ForgiveCarriedRounding(results_);
+  compare::NameWrongUpdates(results_);
+  if (results_.size() == 1 && !results_[0].failed.ok()) return results_[0].failed;
+  // What was found may have taken hours: it is printed even if no file can be written.
+  Status unwritten;
+  for (const Kept& kept : kept_) {
+    if (unwritten.ok()) unwritten = kept.unwritten;
+  }
+  const Status on_all_pairs = WriteFilesOnAllPairs();
+  if (unwritten.ok()) unwritten = on_all_pairs;
+  if (options_.format == StdoutFormat::kTable) PrintReport();
+  if (options_.format == StdoutFormat::kJson) PrintJson();
+  for (const compare::RankResult& r : results_) {
+    if (!r.failed.ok()) console_.Error(r.failed);
+    for (const compare::FailHit& hit : r.hits) {
+      const std::string rank = r.rank < 0 ? "" : fmt::format("rank {}: ", r.rank);
+      console_.Warn(fmt::format("fail-on: {}{}\n", rank, MakePrintable(compare::DescribeHit(hit))));
+    }
+  }
+  if (unwritten.ok()) return unwritten;
+  return std::move(unwritten).Hint(
+      "what is printed is complete; -o names another folder for the files");
+}
+
+bool CompareOutput::agrees() const { return compare::Agrees(compare::VerdictOver(results_)); }
+
+bool CompareOutput::within_limits() const {
+  return std::all_of(results_.begin(), results_.end(),
+                     [](const compare::RankResult& r) { return r.hits.empty(); });
+}
+
+Status CompareOutput::CheckSomethingWasJudged() const {
+  const bool nothing = std::none_of(results_.begin(), results_.end(),
+                                    [](const compare::RankResult& r) { return r.judged.ok(); });
+  if (!nothing || results_.empty()) return Status::Ok();
+  if (results_.size() == 1) return results_[0].judged;
+  return InvalidArgument(fmt::format("none of {} pairs of dumps could be judged; the first: {}",
+                                     results_.size(), results_[0].judged.message()))
+      .Hint(results_[0].judged.hint());
+}
+
+bool CompareOutput::complete() const {
+  return std::all_of(results_.begin(), results_.end(),
+                     [](const compare::RankResult& r) { return r.failed.ok(); });
+}
+
+}  // namespace msprobe::cli

@@ -1,0 +1,116 @@
+// The output of `msprobe compare`: a table file for each pair of dumps, files on all pairs, and the
+// text on the terminal.
+//
+//   CompareOutput output(options, paired, console);
+//   ForEachPair(paired.pairs, false, memory, [&](size_t i, uint64_t memory_of_pair) {
+//     output.Add(i, ComparePair(paired.pairs[i], memory_of_pair));
+//     return true;                         // false: it needs more memory; once more, alone
+//   });
+//   MSPROBE_RETURN_IF_ERROR(output.Finish());
+#pragma once
+
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/command_line/console.h"
+#include "cli/inputs/compare_inputs.h"
+#include "cli/outputs/report_flags.h"
+#include "engine/compare/model/comparison.h"
+#include "engine/compare/ranks/rank_result.h"
+#include "engine/compare/table/table_options.h"
+#include "engine/report_page/page_part.h"
+
+namespace msprobe::compare {
+class TableFormat;
+}
+
+namespace msprobe::cli {
+
+enum class StdoutFormat { kTable, kJson, kCsv };
+
+struct CompareOutputOptions {
+  std::string target, golden;  // as they were typed
+  std::string folder;
+  StdoutFormat format = StdoutFormat::kTable;
+  std::string table_file;  // path of the table; "": compare_result_TIME.csv in `folder`
+  bool write_table = true;
+  bool xlsx = false;
+  bool diff_analyze = false;
+  bool log_rows = false;
+  bool advisor = false;  // write advisor_TIME.txt
+  std::string suffix;    // part of file names, after compare_result and advisor
+  compare::TableOptions table;
+  ReportFlags reports;
+  compare::FailOn limits;
+};
+
+class CompareOutput {
+ public:
+  // `paired` outlives the output.
+  CompareOutput(CompareOutputOptions options, const PairedDumps& paired, Console& console);
+
+  // Writes the table of pair `index`, and keeps what Finish needs, also when the comparison failed.
+  // Thread-safe for different pairs.
+  void Add(size_t index, const Result<compare::Comparison>& comparison);
+  // A file about pair `index` could not be written. The pair counts as compared: Finish prints what
+  // was found, and returns this error. Thread-safe for different pairs.
+  void NotWritten(size_t index, Status status);
+  // Writes the files on all pairs and prints the summary. Errors: when there is only one pair and it
+  // failed, its error; else, after everything was printed, that of the first file that could not be
+  // written.
+  Status Finish();
+
+  bool agrees() const;         // after Finish: everything is equal or within rounding
+  bool within_limits() const;  // after Finish: no condition of --fail-on is met
+  bool complete() const;       // every pair could be compared
+  // After Finish: an error when not one value of any pair was judged.
+  Status CheckSomethingWasJudged() const;
+  // The parts of the work on a pair, in their order.
+  enum class Phase { kReading, kComparing, kWriting };
+  // `label` says what is done, `done` of `all` how far this phase of the pair is. Thread-safe. With
+  // several pairs, the line is about all of them.
+  void Progress(size_t index, Phase phase, std::string_view label, uint64_t done, uint64_t all);
+
+ private:
+  struct Kept {
+    compare::RankResult result;
+    std::string report, json, analysis;
+    report_page::PagePart page;        // of --html
+    std::vector<std::string> exports;  // of reports.Exports()
+    Status unwritten;                  // the first file that could not be written
+  };
+  Status Keep(size_t index, const compare::Comparison& comparison);
+  report_page::PagePart PageOf(size_t index, const compare::Comparison& comparison) const;
+  std::string RankText(const DumpPair& pair) const;
+  Status WriteTable(size_t index, const compare::TableFormat& table);
+  Status WriteFile(const std::string& folder, const std::string& name, const std::string& text);
+  Status WriteAnalyses();
+  Status WriteFilesOnAllPairs();
+  void PairIsAt(size_t index, double part);  // from 0 to 1; with mutex_ held
+  void ShowPairs();                          // with mutex_ held
+  void PrintReport();
+  void PrintJson();
+  Status WriteAdvisor(const DumpPair& pair, const compare::Comparison& comparison,
+                      const compare::TableFormat& table);
+  void LogRows(const compare::Comparison& comparison);
+  std::string FolderOf(const DumpPair& pair) const;
+  std::string Written() const;
+  Status WriteExports();
+
+  CompareOutputOptions options_;
+  const PairedDumps& paired_;
+  Console& console_;
+  std::string time_;                     // of the file names: 20260102030405
+  std::mutex mutex_;                     // guards the members below until Finish
+  size_t done_ = 0;                      // pairs
+  std::vector<double> weights_, parts_;  // of each pair: bytes of its files, and how many are done
+  double all_weights_ = 0, all_done_ = 0;
+  std::vector<Kept> kept_;
+  std::vector<compare::RankResult> results_;  // of kept_, after Finish
+  std::vector<std::string> files_;            // paths of the files on all pairs
+};
+
+}  // namespace msprobe::cli

@@ -1,0 +1,220 @@
+#include "cli/outputs/show_files.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/display_width.h"
+#include "engine/base/file.h"
+#include "engine/dump/read/reader.h"
+#include "engine/dump/read/source_line.h"
+#include "engine/dump/write/coverage.h"
+#include "engine/formats/archive/zip.h"
+#include "engine/formats/tables/table_file.h"
+#include "engine/formats/text/json.h"
+
+namespace msprobe::cli {
+namespace {
+
+constexpr int64_t kRows = 10, kEntries = 100;
+
+// Prints each row as lines "header: cell", because a result table has some fifty columns.
+Status ShowTable(const std::string& path, const ShowTensorOptions& options, Console& out) {
+  const int64_t limit = options.LimitOr(kRows);
+  std::vector<std::string> header;
+  std::string sheet;
+  bool any = false;
+  int64_t rows = 0, matching = 0;
+  const auto end_sheet = [&] {
+    if (!any) return;
+    out.Print("{}{} rows", rows > 0 ? "\n" : "", rows);
+    if (!options.filter.empty()) out.Print(", {} with {}", matching, Excerpt(options.filter));
+    if (matching > limit) out.Print(", {} shown; --limit 0 shows all", limit);
+    out.Write("\n");
+  };
+  const Status status = formats::ReadTableFile(path, [&](const formats::TableLine& line) {
+    if (!any || line.sheet != sheet) {
+      end_sheet();
+      if (any) out.Write("\n");
+      any = true;
+      sheet = line.sheet;
+      header.assign(line.cells.begin(), line.cells.end());
+      rows = matching = 0;
+      out.Print("{}{}  {} columns\n", MakePrintable(path),
+                sheet.empty() ? "" : fmt::format(", sheet {}", MakePrintable(sheet)),
+                header.size());
+      return true;
+    }
+    ++rows;
+    const bool matches = std::any_of(
+        line.cells.begin(), line.cells.end(),
+        [&](std::string_view cell) { return cell.find(options.filter) != std::string_view::npos; });
+    if (!matches || ++matching > limit) return true;
+    int width = 0;
+    for (const std::string& name : header)
+      width = std::max(width, DisplayWidth(MakePrintable(name)));
+    out.Print("\nrow {}\n", line.number);
+    for (size_t i = 0; i < line.cells.size(); ++i) {
+      if (line.cells[i].empty()) continue;
+      out.Print("  {:<{}}  {}\n", i < header.size() ? MakePrintable(header[i]) : "", width,
+                MakePrintable(line.cells[i]));
+    }
+    return true;
+  });
+  end_sheet();
+  return status;
+}
+
+// Prints stack.json, construct.json and similar files: names and what belongs to each name.
+class SideFile {
+ public:
+  SideFile(const std::string& path, std::string_view text, const ShowTensorOptions& options,
+           Console& out)
+      : path_(path), json_(text), options_(options), out_(out) {}
+
+  Status Show() {
+    out_.Print("{}\n", MakePrintable(path_));
+    const int64_t limit = options_.LimitOr(kEntries);
+    int64_t shown = 0, matching = 0;
+    formats::JsonText key;
+    for (json_.BeginObject(); json_.NextKey(&key);) {
+      lines_.clear();
+      names_.clear();
+      formats::AppendJsonText(&names_, key);
+      Value(0);
+      if (json_.failed()) break;
+      const bool matches = names_.find(options_.filter) != std::string::npos ||
+                           std::any_of(lines_.begin(), lines_.end(), [&](const std::string& line) {
+                             return line.find(options_.filter) != std::string::npos;
+                           });
+      if (!matches || ++matching > limit) continue;
+      ++shown;
+      out_.Print("{}", MakePrintable(names_));
+      if (lines_.size() == 1) {
+        out_.Print("  {}\n", MakePrintable(lines_[0]));
+        continue;
+      }
+      out_.Write("\n");
+      for (const std::string& line : lines_) out_.Print("  {}\n", MakePrintable(line));
+    }
+    if (matching > shown) out_.Print("and {} more; --limit 0 shows all\n", matching - shown);
+    return json_.failed() ? json_.Error(path_) : Status::Ok();
+  }
+
+ private:
+  // Prints each text of a value on a line of its own, also the texts of lists in lists.
+  void Value(int depth) {
+    formats::JsonText text;
+    std::string_view raw;
+    if (json_.Peek() == '[') {
+      for (json_.BeginArray(); json_.NextItem();) Value(depth + 1);
+    } else if (json_.Peek() == '"') {
+      std::string& line = lines_.emplace_back();
+      if (json_.String(&text)) formats::AppendJsonText(&line, text);
+      std::replace(line.begin(), line.end(), '\n', ' ');
+    } else if (json_.Raw(&raw)) {
+      lines_.emplace_back(raw == "null" ? "none" : raw);
+    }
+  }
+
+  const std::string& path_;
+  formats::JsonCursor json_;
+  const ShowTensorOptions& options_;
+  Console& out_;
+  std::string names_;
+  std::vector<std::string> lines_;
+};
+
+Status ShowCoverage(const std::string& path, Console& out) {
+  MSPROBE_ASSIGN_OR_RETURN(const dump::Coverage coverage, dump::ReadCoverage(path));
+  out.Print("{}\n", MakePrintable(path));
+  for (const std::string& line : dump::CoverageLines(coverage, 1000)) {
+    out.Print("{}\n", MakePrintable(line));
+  }
+  return Status::Ok();
+}
+
+// What a JSON file is, by its outermost members.
+enum class JsonKind { kDump, kCoverage, kWeights, kSide, kNone };
+JsonKind KindOfJson(std::string_view text) {
+  formats::JsonCursor json(text);
+  formats::JsonText key, value;
+  bool any = false;
+  for (json.BeginObject(); json.NextKey(&key); any = true) {
+    if (key == "data" || key == "task" || key == "level" || key == "dump_data_dir") {
+      return JsonKind::kDump;
+    }
+    if (key == "schema" && json.Peek() == '"') {
+      if (!json.String(&value)) return JsonKind::kNone;
+      if (value == "msprobe.coverage/1") return JsonKind::kCoverage;
+      if (value == "msprobe.weights/1") return JsonKind::kWeights;
+      continue;
+    }
+    const char next = json.Peek();
+    return next == '"' || next == '[' || next == 'n' ? JsonKind::kSide : JsonKind::kNone;
+  }
+  return any || json.failed() ? JsonKind::kNone : JsonKind::kSide;
+}
+
+bool IsWorkbook(std::string_view bytes, const std::string& path) {
+  const Result<formats::ZipReader> zip = formats::ZipReader::Open(bytes, path);
+  return zip.ok() && zip->Find("xl/workbook.xml") != nullptr;
+}
+
+// Whether the bytes begin like a .safetensors file: the length of the header, then its brace.
+bool LooksLikeSafetensors(std::string_view bytes) {
+  if (bytes.size() < 10 || bytes[8] != '{') return false;
+  uint64_t length;
+  std::memcpy(&length, bytes.data(), sizeof(length));
+  return length < bytes.size();
+}
+
+Result<bool> ShowFolder(const std::string& path, Console& out) {
+  const Result<std::vector<dump::DumpLocation>> found = dump::FindDumps(path);
+  if (!found.ok() || found->size() < 2) return false;
+  out.Print("{}  {} dumps\n", MakePrintable(path), found->size());
+  for (const dump::DumpLocation& dump : *found) {
+    const std::string step = dump.step >= 0 ? fmt::format("step {}", dump.step) : "";
+    const std::string rank = dump.rank >= 0 ? fmt::format("rank {}", dump.rank) : "";
+    out.Print("  {:<10} {:<10} {}\n", step, rank, MakePrintable(dump.path));
+  }
+  return true;
+}
+
+}  // namespace
+
+Result<bool> ShowOtherFile(const std::string& path, const ShowTensorOptions& options,
+                           Console& out) {
+  if (IsDirectory(path)) return ShowFolder(path, out);
+  if (!IsRegularFile(path)) return false;
+  bool is_tensor = false;
+  JsonKind json = JsonKind::kDump;
+  bool is_table = path.ends_with(".csv");
+  {
+    MSPROBE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
+    const std::string_view bytes = file.bytes();
+    const bool archive = bytes.starts_with("PK\x03\x04");
+    is_table = is_table || (archive && IsWorkbook(bytes, path));
+    is_tensor = archive || bytes.starts_with("\x93NUMPY") || LooksLikeSafetensors(bytes) ||
+                path.ends_with(".pt");
+    if (bytes.starts_with('{')) json = KindOfJson(bytes);
+    if (json == JsonKind::kSide || json == JsonKind::kWeights) {
+      MSPROBE_RETURN_IF_ERROR(SideFile(path, bytes, options, out).Show());
+      return true;
+    }
+  }
+  if (is_table) {
+    MSPROBE_RETURN_IF_ERROR(ShowTable(path, options, out));
+  } else if (is_tensor) {
+    MSPROBE_RETURN_IF_ERROR(ShowTensors(path, options, out));
+  } else if (json == JsonKind::kCoverage) {
+    MSPROBE_RETURN_IF_ERROR(ShowCoverage(path, out));
+  } else {
+    return false;
+  }
+  return true;
+}
+
+}  // namespace msprobe::cli
