@@ -104,25 +104,30 @@ def run_mindspore(options, more: list, reports: Path, env: dict) -> Count:
     return run_part("mindspore", command, report, count_junit, env, quiet=False)
 
 
+# Files differ in time by a factor of a hundred: a core that has finished a part takes the next one.
+PARTS = 10
+
+
 def run_python(options, reports: Path, env: dict) -> Count:
-    """With two cores, runs two halves of the files at once and shows the output of the first."""
+    """With two cores or more, two parts of the files at a time."""
     command = pytest_command(options)
-    halves = 1 if options.campaigns or (os.cpu_count() or 1) < 2 else 2  # campaigns take times
     files = sorted(
         str(path)
         for path in (ROOT / "tests").rglob("test_*.py")
         if MINDSPORE_TESTS not in path.parents
     )
-    print(f"== Python tests{', two files at a time' if halves == 2 else ''}", flush=True)
+    # Campaigns take times: alone.
+    parts = 1 if options.campaigns or (os.cpu_count() or 1) < 2 else PARTS
+    print(f"== Python tests{', two parts at a time' if parts > 1 else ''}", flush=True)
 
-    def run(half: int) -> Count:
-        name = "python" if halves == 1 else f"python, half {half + 1}"
-        report = reports / f"python{half + 1}.xml"
-        asked = [*command, f"--junitxml={report}", *files[half::halves]]
-        return run_part(name, asked, report, count_junit, env, quiet=half > 0)
+    def run(part: int) -> Count:
+        name = "python" if parts == 1 else f"python, part {part + 1}"
+        report = reports / f"python{part + 1}.xml"
+        asked = [*command, f"--junitxml={report}", *files[part::parts]]
+        return run_part(name, asked, report, count_junit, env, quiet=parts > 1)
 
-    with concurrent.futures.ThreadPoolExecutor(halves) as pool:
-        return sum(pool.map(run, range(halves)), Count())
+    with concurrent.futures.ThreadPoolExecutor(min(parts, 2)) as pool:
+        return sum(pool.map(run, range(parts)), Count())
 
 
 def run_cpp(options, build: Path, reports: Path, env: dict) -> Count | None:
