@@ -51,7 +51,6 @@ TorchApi::Transforms FindTransforms() {
 void LoadStorages() {
   PyTypeObject* storage = FindType("torch._C", {"StorageBase"});
   if (storage != nullptr && api.counts_versions &&
-      api.is_inference.Load(api.tensor_base, "is_inference") &&
       api.untyped_storage.Load(api.tensor_base, "untyped_storage") &&
       api.storage_address.Load(storage, "_cdata") && api.storage_weak.Load(storage, "_weak_ref") &&
       api.storage_resizable.Load(storage, "resizable"))
@@ -122,7 +121,8 @@ Status TorchApi::Load() {
                "we do not know")
         .Hint("use a PyTorch release from 1.13 on");
   }
-  api.counts_versions = api.version.Load(api.tensor_base, "_version");
+  api.counts_versions = api.version.Load(api.tensor_base, "_version") &&
+                        api.is_inference.Load(api.tensor_base, "is_inference");
   LoadStorages();
   if (PyRef capsule = Find("torch", {"Tensor", "__dlpack_c_exchange_api__"});
       capsule && PyCapsule_CheckExact(capsule.get())) {
@@ -193,6 +193,17 @@ QuietTransforms::QuietTransforms() {
 }
 
 QuietTransforms::~QuietTransforms() { Leave(guard_); }
+
+int64_t TorchApi::VersionOf(PyObject* tensor_object) const {
+  if (!counts_versions) return -1;
+  const QuietTorch quiet(tensor_object);
+  // Asking a tensor of inference mode for its version raises, which takes microseconds.
+  const PyRef inference = PyRef::Steal(is_inference(tensor_object));
+  const PyRef number = inference.get() == Py_False ? PyRef::Steal(version(tensor_object)) : PyRef();
+  const int64_t count = number ? PyLong_AsLongLong(number.get()) : -1;
+  ClearError();
+  return count;
+}
 
 bool TorchApi::RequiresGrad(PyObject* tensor_object) const {
   const QuietTorch quiet(tensor_object);

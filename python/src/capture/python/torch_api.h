@@ -8,6 +8,8 @@
 
 #include <Python.h>
 
+#include <cstdint>
+
 #include "engine/base/status.h"
 #include "engine/tensor/dlpack.h"
 
@@ -101,12 +103,10 @@ struct TorchApi {
   };
   Transforms transforms;
   FastGetter requires_grad, grad_fn, output_number, grad;
-  FastGetter version;            // _version: how often the tensor was changed in place
-  bool counts_versions = false;  // whether `version` was found
   FastMethod is_neg, is_conj;
   // Which memory a tensor shows; usable when tells_storages() (from PyTorch 2.0 on).
   FastGetter storage_address;  // UntypedStorage._cdata
-  FastMethod is_inference, untyped_storage, storage_weak;
+  FastMethod untyped_storage, storage_weak;
   FastMethod
       storage_resizable;  // UntypedStorage.resizable: false for memory that PyTorch does not own
   PyObject* free_storage_weak = nullptr;    // UntypedStorage._free_weak_ref
@@ -128,10 +128,17 @@ struct TorchApi {
     return python_node == nullptr || PyObject_TypeCheck(node, python_node);
   }
   bool RequiresGrad(PyObject* tensor_object) const;
+  // How often the tensor was changed in place. -1: nobody counts (a tensor of inference mode).
+  int64_t VersionOf(PyObject* tensor_object) const;
   // The tensor's memory holds the conjugate, or the negative, of its elements; resolve_conj() and
   // resolve_neg() make a copy with the elements themselves.
   bool IsNegated(PyObject* tensor_object) const;
   bool IsConjugated(PyObject* tensor_object) const;
+
+  // For VersionOf.
+  FastGetter version;
+  FastMethod is_inference;
+  bool counts_versions = false;  // whether both were found
 };
 
 }  // namespace msprobe::capture

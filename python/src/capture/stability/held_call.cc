@@ -70,15 +70,6 @@ PyRef Mapped(PyObject* value, const HeldCall::Change& change, Known* known, int 
   return known->emplace_back(value, change(value)).second;
 }
 
-// tensor._version; -1: it has none (inference mode).
-int64_t VersionOf(PyObject* tensor) {
-  static PyObject* const name = PyUnicode_InternFromString("_version");
-  const PyRef version = PyRef::Steal(PyObject_GetAttr(tensor, name));
-  const int64_t number = version ? PyLong_AsLongLong(version.get()) : -1;
-  ClearError();
-  return number;
-}
-
 bool IsCapturing() {
   PyObject* const ask = Named("torch.cuda.is_current_stream_capturing");
   const PyRef answer = ask != nullptr ? PyRef::Steal(PyObject_CallNoArgs(ask)) : PyRef();
@@ -166,8 +157,7 @@ HeldCall::HeldCall(const CallArgs& args) : callable_(PyRef::Borrow(args.callable
   const auto visit = [&](PyObject* value) {
     if (TorchApi::Get().IsTensor(value)) {
       tensors_.push_back(value);
-      // To ask a subclass would call its __torch_function__.
-      versions_.push_back(TorchApi::Get().IsPlainTensor(value) ? VersionOf(value) : -1);
+      versions_.push_back(TorchApi::Get().VersionOf(value));
     } else if (generator != nullptr && PyObject_IsInstance(value, generator) == 1) {
       generators_.push_back(PyRef::Borrow(value));
     }
@@ -220,7 +210,7 @@ void HeldCall::CopyTensors() {
 
 bool HeldCall::ChangedArguments() const {
   for (size_t i = 0; i < tensors_.size(); ++i) {
-    if (versions_[i] >= 0 && VersionOf(tensors_[i]) != versions_[i]) return true;
+    if (versions_[i] >= 0 && TorchApi::Get().VersionOf(tensors_[i]) != versions_[i]) return true;
   }
   return false;
 }

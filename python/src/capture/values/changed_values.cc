@@ -12,21 +12,10 @@
 namespace msprobe::capture {
 namespace {
 
-// The number of changes of a tensor; -1: it does not count them (inference mode, old PyTorch).
-int64_t VersionOf(PyObject* tensor) {
-  const TorchApi& torch = TorchApi::Get();
-  if (!torch.counts_versions) return -1;
-  const QuietTorch quiet(tensor);
-  const PyRef number = PyRef::Steal(torch.version(tensor));
-  const int64_t version = number ? PyLong_AsLongLong(number.get()) : -1;
-  ClearError();
-  return version;
-}
-
 bool HasChanged(PyObject* tensor, const SeenVersions& seen) {
   const auto before = std::find_if(seen.begin(), seen.end(),
                                    [&](const SeenVersion& one) { return one.tensor == tensor; });
-  return before == seen.end() || before->version != VersionOf(tensor);
+  return before == seen.end() || before->version != TorchApi::Get().VersionOf(tensor);
 }
 
 bool IsTensor(PyObject* value) { return TorchApi::Get().IsTensor(value); }
@@ -101,7 +90,7 @@ void SeeArguments(const Api& api, const CallArgs& args, SeenVersions* seen) {
   seen->clear();
   if (!api.may_change || !Framework::Get().is_torch()) return;
   const auto see = [&](PyObject* value) {
-    if (IsTensor(value)) seen->push_back({value, VersionOf(value)});
+    if (IsTensor(value)) seen->push_back({value, TorchApi::Get().VersionOf(value)});
   };
   ForEachArgument(args, [&](PyObject* value, Py_ssize_t, PyObject*) {
     see(value);
@@ -116,7 +105,7 @@ void SeeBuffers(PyObject* module, SeenVersions* seen) {
   const PyRef buffers = BuffersOf(module);
   PyObject *name, *value;
   for (Py_ssize_t at = 0; buffers && PyDict_Next(buffers.get(), &at, &name, &value);) {
-    if (IsTensor(value)) seen->push_back({value, VersionOf(value)});
+    if (IsTensor(value)) seen->push_back({value, TorchApi::Get().VersionOf(value)});
   }
 }
 

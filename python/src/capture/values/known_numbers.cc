@@ -12,27 +12,11 @@
 namespace msprobe::capture {
 namespace {
 
-int64_t Integer(PyObject* number) {  // takes the reference; -1: there is none
-  const PyRef keep = PyRef::Steal(number);
-  const int64_t value = keep ? PyLong_AsLongLong(keep.get()) : -1;
-  ClearError();
-  return value;
-}
-
 uintptr_t Address(PyObject* number) {
   const PyRef keep = PyRef::Steal(number);
   void* value = keep ? PyLong_AsVoidPtr(keep.get()) : nullptr;
   ClearError();
   return reinterpret_cast<uintptr_t>(value);
-}
-
-// -1: nothing counts the changes of this tensor.
-int64_t VersionOf(PyObject* tensor) {
-  const TorchApi& torch = TorchApi::Get();
-  const PyRef inference = PyRef::Steal(torch.is_inference(tensor));
-  if (inference.get() == Py_False) return Integer(torch.version(tensor));
-  ClearError();
-  return -1;
 }
 
 // 0: row-major. Another number for each other order of elements that fill one range of memory without gaps. nullopt:
@@ -85,12 +69,12 @@ const KnownNumbers::Numbers* KnownNumbers::Find(PyObject* tensor, const TensorVi
   auto at = At(data);
   if (bytes < FewestBytes()) {
     // A small part of a known tensor: a version that has moved on says that the whole may be another.
-    if (at != storages_.end() && VersionOf(tensor) != at->second.version)
+    if (at != storages_.end() && torch.VersionOf(tensor) != at->second.version)
       at->second.entries.clear();
     return nullptr;
   }
   const std::optional<uint64_t> layout = LayoutOf(view);
-  const int64_t version = VersionOf(tensor);
+  const int64_t version = torch.VersionOf(tensor);
   if (version < 0) return nullptr;
   const PyRef storage = PyRef::Steal(torch.untyped_storage(tensor));
   if (!storage) ClearError();
@@ -132,7 +116,7 @@ const KnownNumbers::Numbers* KnownNumbers::Find(PyObject* tensor, const TensorVi
 }
 
 void KnownNumbers::Keep(const Key& key, PyObject* tensor, const Numbers& numbers) {
-  if (!key.keep || VersionOf(tensor) != key.version) return;
+  if (!key.keep || TorchApi::Get().VersionOf(tensor) != key.version) return;
   // Another thread may have run while the tensor was read.
   const auto at = At(key.data);
   if (at == storages_.end() || at->second.identity != key.storage ||
