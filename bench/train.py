@@ -12,7 +12,6 @@ import argparse
 import json
 import math
 import os
-import shutil
 import statistics
 import subprocess
 import sys
@@ -179,13 +178,10 @@ def measure(options, folder: Path) -> dict:
             if options.task == "tensor":
                 raw.append(raw_write_ms(folder / f"raw{pair}", sum(seen["files"])))
                 raw_files.append(raw_files_ms(folder / f"raw_files{pair}", seen["files"]))
-        # Tensor files and the raw files are deleted only at the end. Deleting them here would
-        # change the times: after many deletions ext4 without a journal creates files slowly (it
-        # skips every inode freed in the last minutes), and memory just freed fills quickly.
-        if options.task == "tensor":
-            dump.rename(folder / f"dump{pair}")
-        else:
-            shutil.rmtree(dump)
+        # Dumps and raw files are deleted only at the end. Deleting them here would change the
+        # times: after many deletions ext4 without a journal creates files slowly (it skips every
+        # inode freed in the last minutes), and memory just freed fills quickly.
+        dump.rename(folder / f"dump{pair}")
     tensors, files = seen.pop("tensors"), seen.pop("files")
     return {
         "read_ms": read_once_ms(tensors) if options.tool == "ours" else None,
