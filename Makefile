@@ -56,7 +56,7 @@ $(venv_stamp): packaging/python-requirements.txt
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 10) and "error: python3 is %d.%d, expected 3.10 or newer; type: make PYTHON=/path/to/python3 ..." % v[:2])'
 	@echo "== Python packages into $(venv)/ (PyTorch is large; once)"
 	@test -x $(bin)/python || $(PYTHON) -m venv $(venv)
-	@$(bin)/python -m pip install --no-compile --quiet --disable-pip-version-check -r $<
+	@$(bin)/python -m pip install --no-cache-dir --no-compile --quiet --disable-pip-version-check -r $<
 	@rm -f $(venv)/.ready-*
 	@touch $@
 
@@ -76,9 +76,9 @@ $(real_stamp): tests/real/requirements.txt tests/real/timm.txt
 	@echo "== libraries of real programs into $(real)/"
 	@mkdir -p $(dir $(real))
 	@test -x $(real)/bin/python || $(PYTHON) -m venv $(real)
-	@$(real)/bin/python -m pip install --no-compile --quiet --disable-pip-version-check -r $<
+	@$(real)/bin/python -m pip install --no-cache-dir --no-compile --quiet --disable-pip-version-check -r $<
 	@rm -rf $(real)/timm $(real)/.ready-*
-	@$(real)/bin/python -m pip install --no-compile --quiet --disable-pip-version-check --no-deps --target $(real)/timm -r tests/real/timm.txt
+	@$(real)/bin/python -m pip install --no-cache-dir --no-compile --quiet --disable-pip-version-check --no-deps --target $(real)/timm -r tests/real/timm.txt
 	@touch $@
 
 test-torch-1.13: build ## the Python tests that apply under Debian's PyTorch 1.13.1
@@ -96,7 +96,7 @@ $(mindspore_stamp): tests/mindspore/requirements.txt
 	@echo "== MindSpore into $(mindspore)/ (large; once)"
 	@mkdir -p $(dir $(mindspore))
 	@test -x $(mindspore)/bin/python || $(PYTHON) -m venv $(mindspore)
-	@$(mindspore)/bin/python -m pip install --no-compile --quiet --disable-pip-version-check --retries 2 --timeout 30 -r $<
+	@$(mindspore)/bin/python packaging/install_mindspore.py $<
 	@rm -f $(mindspore)/.ready-*
 	@touch $@
 
@@ -139,12 +139,14 @@ bench-mindspore: build $(mindspore_stamp) $(peer_mindspore_stamp) ## what record
 
 $(peer_stamp): packaging/peer-requirements.txt
 $(peer8_stamp): packaging/peer8-requirements.txt
-$(peer_mindspore_stamp): packaging/peer-mindspore-requirements.txt
+$(peer_mindspore_stamp): packaging/peer-mindspore-requirements.txt packaging/install_mindspore.py
+$(peer_mindspore_stamp): install = packaging/install_mindspore.py $<
+$(peer_stamp) $(peer8_stamp): install = -m pip install --no-cache-dir --no-compile --quiet --disable-pip-version-check -r $<
 $(peer_stamp) $(peer8_stamp) $(peer_mindspore_stamp):
 	@echo "== the older tool into $(@D)/"
 	@mkdir -p $(dir $(@D))
 	@test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
-	@$(@D)/bin/python -m pip install --no-compile --quiet --disable-pip-version-check -r $<
+	@$(@D)/bin/python $(install)
 	@rm -f $(@D)/.ready-*
 	@touch $@
 
@@ -153,7 +155,7 @@ lint: setup ## check formatting, ruff, shell syntax, file sizes; changes nothing
 
 browser: setup ## install Chromium, Playwright, tsc and oxlint: tests and lint of the page (compare --html) use them
 	@packaging/install-debian.sh packaging/debian-browser.txt
-	@$(bin)/python -m pip install --no-compile --quiet --disable-pip-version-check -r packaging/browser-requirements.txt
+	@$(bin)/python -m pip install --no-cache-dir --no-compile --quiet --disable-pip-version-check -r packaging/browser-requirements.txt
 
 # About 7 s of processor time a file: half an hour for all files on two cores. TIDY=engine/formats: files whose path matches.
 tidy: setup ## run clang-tidy on the C++ sources (.clang-tidy); TIDY=engine/formats for a folder
