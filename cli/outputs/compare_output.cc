@@ -131,13 +131,14 @@ Status CompareOutput::Keep(size_t index, const compare::Comparison& comparison) 
   return Status::Ok();
 }
 
-// The values of all pairs together take about as much of the page as those of a single pair may.
+// All pairs together take about as much of the page and of the time as a single pair may.
 report_page::PagePart CompareOutput::PageOf(size_t index,
                                             const compare::Comparison& comparison) const {
   constexpr uint64_t kLeastValues = 256 << 10;
   report_page::PartOptions options{
       .index = index, .step = paired_.pairs[index].step, .rank = paired_.pairs[index].rank};
   options.value_bytes = std::max(options.value_bytes / kept_.size(), kLeastValues);
+  options.tensor_bytes /= kept_.size();
   return report_page::PartOf(comparison, options);
 }
 

@@ -9,7 +9,9 @@
 #include "engine/compare/judge/judge.h"
 #include "engine/compare/model/page_release.h"
 #include "engine/compare/model/value_text.h"
+#include "engine/dump/tensors/tensor_data.h"
 #include "engine/report_page/data_links.h"
+#include "engine/report_page/element_differences.h"
 #include "engine/report_page/page_calls.h"
 #include "engine/report_page/page_data.h"
 #include "engine/report_page/page_part.h"
@@ -29,16 +31,20 @@ constexpr int32_t kAround = 500;  // calls before and behind the first divergenc
 // The values of the calls of a comparison, one line of JSON for each call.
 class Values {
  public:
-  explicit Values(const Comparison& c)
-      : c_(c), made_by_(MakersOf(c.target)), takers_(c.target, made_by_) {
+  Values(const Comparison& c, const ElementDifferences& differences)
+      : c_(c),
+        differences_(differences),
+        made_by_(MakersOf(c.target)),
+        takers_(c.target, made_by_) {
     pair_of_.assign(c.target.records.size(), -1);
     for (size_t p = 0; p < c.pairs.size(); ++p) {
       if (c.pairs[p].target >= 0) pair_of_[c.pairs[p].target] = static_cast<int32_t>(p);
     }
   }
 
-  // [[label, verdict, severity, target, golden, reason, made by, taken by, elements], ...]; golden
-  // is 0 where it is the same text as target, and a side that is not there is null.
+  // [[label, verdict, severity, target, golden, reason, made by, taken by, elements,
+  // differences], ...]; golden is 0 where it is the same text as target, and a side that is not
+  // there is null. The last two are only there where elements were compared.
   void AppendLine(size_t pair, std::string* line) const {
     const RecordPair& p = c_.pairs[pair];
     *line += '[';
@@ -66,7 +72,13 @@ class Values {
     if (!c_.notes.empty() && !c_.notes[r].empty()) why += (why.empty() ? "" : "; ") + c_.notes[r];
     AppendJsonString(line, why);
     AppendLinks(row, line);
-    if (const kernels::Diff* diff = c_.DiffOf(r)) AppendElements(*diff, target->shape, line);
+    if (const kernels::Diff* diff = c_.DiffOf(r)) {
+      AppendElements(*diff, target->shape, line);
+      if (diff->unequal > 0 && dump::HasTensorData(*target)) {
+        *line += ',';
+        differences_.AppendJson(static_cast<uint32_t>(r), line);
+      }
+    }
     *line += ']';
   }
 
@@ -129,6 +141,7 @@ class Values {
   }
 
   const Comparison& c_;
+  const ElementDifferences& differences_;
   const std::vector<int32_t> made_by_;
   const Takers takers_;
   std::vector<int32_t> pair_of_;  // of each target record; -1: none
@@ -173,8 +186,10 @@ class Part {
     std::string html;
     calls_.AppendTo(name_, &html);
     calls_ = {};  // what follows needs as much memory
-    const std::vector<uint8_t> kept = Chosen();
-    const Values values(c_);
+    const std::vector<uint8_t> ranks = Ranks();
+    const std::vector<uint8_t> kept = Chosen(ranks);
+    const ElementDifferences differences(c_, RowsByRank(ranks, kept), options_.tensor_bytes);
+    const Values values(c_, differences);
     AppendValueBlocks(
         name_, c_.pairs.size(),
         [&](size_t p, std::string* line) {
@@ -224,21 +239,44 @@ class Part {
     return static_cast<float>(largest);
   }
 
-  std::vector<uint8_t> Chosen() const {
-    constexpr uint32_t kBytesOfRow = 110;
-    std::vector<uint32_t> costs;
+  // Of each call: 0 where a person looks first, to 3, where all is equal.
+  std::vector<uint8_t> Ranks() const {
     std::vector<uint8_t> ranks;
     for (size_t p = 0; p < c_.pairs.size(); ++p) {
       const bool near =
           c_.first.pair >= 0 && std::abs(static_cast<int32_t>(p) - c_.first.pair) <= kAround;
       const CallClass k = c_.classes[p];
-      costs.push_back(2 + kBytesOfRow * c_.pairs[p].row_count);
       ranks.push_back(near || k == CallClass::kIntroduced                      ? 0
                       : k == CallClass::kInherited || k == CallClass::kUnknown ? 1
                       : k == CallClass::kNoise                                 ? 2
                                                                                : 3);
     }
+    return ranks;
+  }
+
+  std::vector<uint8_t> Chosen(std::span<const uint8_t> ranks) const {
+    constexpr uint32_t kBytesOfRow = 110;
+    std::vector<uint32_t> costs;
+    for (const RecordPair& pair : c_.pairs) costs.push_back(2 + kBytesOfRow * pair.row_count);
     return ChooseCalls(costs, ranks, options_.value_bytes);
+  }
+
+  // The rows of calls that keep their values: those of the first divergence, then by the ranks.
+  std::vector<uint32_t> RowsByRank(std::span<const uint8_t> ranks,
+                                   std::span<const uint8_t> kept) const {
+    std::vector<uint32_t> rows;
+    if (c_.diffs.empty()) return rows;
+    const auto add = [&](size_t p) {
+      const RecordPair& pair = c_.pairs[p];
+      for (uint32_t r = 0; r < pair.row_count; ++r) rows.push_back(pair.first_row + r);
+    };
+    if (c_.first.pair >= 0) add(static_cast<size_t>(c_.first.pair));
+    for (uint8_t rank = 0; rank < 3; ++rank) {
+      for (size_t p = 0; p < ranks.size(); ++p) {
+        if (ranks[p] == rank && kept[p] != 0 && static_cast<int64_t>(p) != c_.first.pair) add(p);
+      }
+    }
+    return rows;
   }
 
   std::string Head(int64_t without_values) const {

@@ -71,6 +71,22 @@ def write_dump(folder: Path, wrong=False, extra=False, hostile=(), source="train
     (folder / "stack.json").write_text(json.dumps(stacks))
 
 
+def write_tensor_dump(folder: Path, numbers):
+    """A dump of task tensor with one call. `numbers`: a NumPy array, what the call returns."""
+    import numpy
+
+    tensors = folder / "dump_tensor_data"
+    tensors.mkdir(parents=True)
+    leaf = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": list(numbers.shape)}
+    leaf |= {"Max": float(numpy.nanmax(numbers)), "Min": float(numpy.nanmin(numbers))}
+    leaf |= {"Mean": float(numpy.nanmean(numbers)), "Norm": float(numpy.nansum(numbers**2) ** 0.5)}
+    leaf |= {"requires_grad": False, "data_name": "Torch.mul.0.forward.output.0.npy"}
+    numpy.save(tensors / leaf["data_name"], numbers)
+    head = {"task": "tensor", "level": "L1", "framework": "pytorch", "dump_data_dir": str(tensors)}
+    call = {"input_args": [], "input_kwargs": {}, "output": [leaf]}
+    (folder / "dump.json").write_text(json.dumps({**head, "data": {"Torch.mul.0.forward": call}}))
+
+
 def run_compare(binary, folder, *flags):
     page = folder / "report.html"
     command = [binary, "compare", "target", "golden", "-o", "out", "--html", str(page), *flags]

@@ -5,6 +5,7 @@
 
 #include "engine/base/file.h"
 #include "engine/report_page/data_links.h"
+#include "engine/report_page/element_differences.h"
 #include "engine/report_page/page_calls.h"
 #include "engine/report_page/page_data.h"
 #include "engine/report_page/page_values.h"
@@ -157,6 +158,51 @@ std::string PageOf(const Comparison& comparison) {
   const std::vector<compare::RankResult> results = {compare::SummarizeRank(comparison, -1, -1)};
   std::vector<PagePart> parts = {PartOf(comparison, {})};
   return ComparisonPage(results, {"runs/new", "runs/good", {}}, parts);
+}
+
+// Two calls; the first element of the first result and two of the second one differ.
+Comparison WithElements() {
+  DumpBuilder target, golden;
+  for (const bool wrong : {true, false}) {
+    DumpBuilder& b = wrong ? target : golden;
+    b.Call("Torch.f.0.forward").Out(Numbers(9, -9, 0, 20));
+    b.last().value = wrong ? "[1.5, 2, 3, 4, 5, 6]" : "[1, 2, 3, 4, 5, 6]";
+    b.Call("Torch.g.0.forward").Out(Numbers(2, -2, 0, 7));
+    b.last().value = wrong ? "[1, 2, 3, 4, 5.25, 36]" : "[1, 2, 3, 4, 5, 6]";
+  }
+  compare::CompareOptions options;
+  options.mode = compare::Mode::kTensor;
+  return MustCompare(target.Take(), golden.Take(), options);
+}
+
+TEST(ElementDifferences, AreCountedUntilEnoughWasRead) {
+  const Comparison c = WithElements();
+  const auto json = [&](uint64_t bytes, uint32_t row) {
+    std::string text;
+    ElementDifferences(c, std::vector<uint32_t>{1, 0}, bytes).AppendJson(row, &text);
+    return text;
+  };
+  EXPECT_EQ(json(1 << 20, 0),
+            R"({"equal":5,"nonfinite":0,"from":-1,"counts":[1],"first":[["[0, 0]",1.5,1]],)"
+            R"("worst":[["[0, 0]",1.5,1]]})");
+  EXPECT_EQ(json(1 << 20, 1), R"({"equal":4,"nonfinite":0,"from":-1,"counts":[1,0,1],)"
+                              R"("first":[["[1, 1]",5.25,5],["[1, 2]",36,6]],)"
+                              R"("worst":[["[1, 2]",36,6],["[1, 1]",5.25,5]]})");
+  EXPECT_THAT(json(1, 1), HasSubstr("equal"));
+  EXPECT_EQ(json(1, 0), "0");  // the second of the list
+  EXPECT_EQ(json(0, 1), "0");
+}
+
+TEST(ElementDifferences, OfSamplesHaveNoPlaces) {
+  Comparison c = WithElements();
+  c.target.sampled = true;
+  std::string text;
+  ElementDifferences(c, std::vector<uint32_t>{0}, 1 << 20).AppendJson(0, &text);
+  EXPECT_EQ(text, R"({"equal":5,"nonfinite":0,"from":-1,"counts":[1]})");
+  c.golden.sample_step = 2;
+  text.clear();
+  ElementDifferences(c, std::vector<uint32_t>{0}, 1 << 20).AppendJson(0, &text);
+  EXPECT_EQ(text, "0");
 }
 
 TEST(ReportPage, SaysTheFindingWithoutJavaScript) {

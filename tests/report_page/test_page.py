@@ -2,8 +2,9 @@
 
 import subprocess
 
+import numpy as np
 import pytest
-from page_tools import HOSTILE, WRONG, run_compare, until, write_dump
+from page_tools import HOSTILE, WRONG, run_compare, until, write_dump, write_tensor_dump
 
 CULPRIT = WRONG[0]
 
@@ -272,6 +273,26 @@ def test_the_stack_has_the_lines_around_where_the_file_is_there(open_page, tmp_p
     page = open_page(run_compare(msprobe_bin, tmp_path))
     assert page.locator("#call .here").inner_text().strip() == "3      x = F.gelu(x)"
     assert "return x" in page.locator("#call pre").inner_text()
+
+
+def test_the_elements_that_differ_are_counted(open_page, tmp_path, msprobe_bin):
+    golden = np.ones((20, 50), np.float32)
+    target = golden.copy()
+    target[3, :7] += np.float32(0.25)
+    target[4, :2] += np.float32(3e-5)
+    target[19, 49] = np.nan
+    write_tensor_dump(tmp_path / "target", target)
+    write_tensor_dump(tmp_path / "golden", golden)
+    page = open_page(run_compare(msprobe_bin, tmp_path))
+    assert "worst place" not in page.locator("#call").inner_text()  # it is below the bars
+    assert page.locator(".elements summary").inner_text().startswith("10 of 1,000 elements differ")
+    words = page.locator(".bars").get_attribute("aria-label")
+    assert words.endswith("from 1e-5 to 1e-4: 2; from 1e-1 to 1e0: 7; NaN or infinity: 1")
+    heights = page.evaluate("[...document.querySelectorAll('.bars i')].map((b) => b.clientHeight)")
+    assert [height > 0 for height in heights] == [True, False, False, False, True, True]
+    largest, first = (table.split() for table in page.locator(".places tbody").all_inner_texts())
+    assert largest[:4] == ["[19,", "49]", "NaN", "1"] and largest[4:8] == ["[3,", "0]", "1.25", "1"]
+    assert first[:4] == ["[3,", "0]", "1.25", "1"] and first[4:6] == ["[3,", "1]"]
 
 
 def test_hostile_names_are_text(open_page, compare_page):

@@ -1,6 +1,7 @@
 // @ts-check
 // The selected call: its values on both sides, where they came from and went to, and its stack.
 import { sideWords } from "./calls.js";
+import { elementsOf } from "./elements.js";
 import { nearGraph } from "./near.js";
 import { clean, el, grouped, short } from "./text.js";
 
@@ -15,8 +16,8 @@ const verdicts = [["=", "equal", 0], ["≈", "within rounding", 1], ["✕", "dif
  * @param {any[]} row
  */
 export function valueOf(row) {
-  const [label, verdict, severity, target, golden, reason, maker, takers, elements] = row;
-  return { label, verdict, severity: severity === null ? NaN : Number(severity === "inf" ? Infinity : severity), target, golden: golden === 0 ? target : golden, reason, maker, takers: takers || [], elements: elements || null };
+  const [label, verdict, severity, target, golden, reason, maker, takers, elements, found] = row;
+  return { label, verdict, severity: severity === null ? NaN : Number(severity === "inf" ? Infinity : severity), target, golden: golden === 0 ? target : golden, reason, maker, takers: takers || [], elements: elements || null, found };
 }
 
 /**
@@ -120,7 +121,10 @@ export class CallView {
     };
     if ((t || g)?.[0] === "t") for (const [name, at] of statistics) cells(String(name), t?.[at], g?.[at]);
     else cells("value", t?.[11] ?? (t ? "None" : ""), g?.[11] ?? (g ? "None" : ""));
-    if (v.elements) for (const [name, value] of Object.entries(v.elements)) lines.push([el("td", { class: "quiet" }, clean(name, 40)), el("td", { colspan: both ? 3 : 1 }, clean(String(value), 60))]);
+    const said = v.found ? /^(unequal )?elements$|^worst / : /^$/; // by what is counted
+    if (v.elements) for (const [name, value] of Object.entries(v.elements)) if (!said.test(name)) lines.push([el("td", { class: "quiet" }, clean(name, 40)), el("td", { colspan: both ? 3 : 1 }, clean(String(value), 60))]);
+    const counted = elementsOf(v.found);
+    if (counted) lines.push([el("td", { colspan: both ? 4 : 2 }, counted)]);
     const sides = both && describe(t) !== describe(g) ? `${describe(t)} | ${describe(g)}` : describe(t || g);
     const facts = [sides, both && v.severity > 0 ? `${short(v.severity)} roundings` : "", clean(v.reason, 300)].filter(Boolean).join(", ");
     const head = el("th", { colspan: both ? 4 : 2, scope: "rowgroup" }, both ? el("span", { class: "color" + color, title: String(word) }, sign + " ") : null, clean(v.label, 120), " ", el("small", {}, facts),
