@@ -6,13 +6,14 @@ diff_analyze file, its first call first; an empty list if it named none.
 """
 
 import json
-import os
 import pathlib
 import sys
 import tempfile
-import traceback
 
 from msprobe.core.compare.find_first.analyzer import DiffAnalyzer
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
+import forked_jobs
 
 
 def named(target, golden):
@@ -23,28 +24,14 @@ def named(target, golden):
     return [node["op_name"] for nodes in ranks.values() for node in nodes]
 
 
-def in_child(job):
-    read, write = os.pipe()
-    if os.fork() == 0:
-        try:
-            answer = {"named": named(job["target"], job["golden"]), "error": ""}
-        except BaseException:
-            answer = {"named": [], "error": traceback.format_exc()}
-        with os.fdopen(write, "w") as out:
-            json.dump(answer, out)
-        os._exit(0)
-    os.close(write)
-    with os.fdopen(read) as text:
-        answer = text.read()
-    os.wait()
-    return answer or '{"named": [], "error": "the process died"}'
+def compare(job):
+    return {"named": named(job["target"], job["golden"]), "error": ""}
 
 
 def main():
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what the peer prints goes to the log
-    for line in sys.stdin:
-        print(in_child(json.loads(line)), file=answers, flush=True)
+    forked_jobs.serve(
+        lambda job: {"named": []} | forked_jobs.in_children([lambda: compare(job)])[0]
+    )
 
 
 if __name__ == "__main__":

@@ -12,12 +12,9 @@ The answer: {"error": "", "seconds": 0.2, "began": 9.1, "ended": 9.0}, or the te
 import importlib
 import json
 import os
-import select
-import signal
 import sys
 import tempfile
 import time
-import traceback
 import warnings
 from pathlib import Path
 
@@ -28,6 +25,9 @@ import torch.distributed
 import torch.utils.checkpoint
 
 import msprobe.pytorch
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "tools"))
+import forked_jobs
 
 SEED = 1234
 GIVE_UP_S = 300
@@ -79,34 +79,6 @@ def train_rank(job, rank, ranks, store):
     return answer
 
 
-def in_child(work):
-    """Runs work() in a forked process: its id, and where its answer can be read."""
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            answer = work()
-        except BaseException:
-            answer = {"error": traceback.format_exc()}
-        with os.fdopen(write, "w") as out:
-            json.dump(answer, out)
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(0)
-    os.close(write)
-    return child, read
-
-
-def result(child, read):
-    ready, _, _ = select.select([read], [], [], GIVE_UP_S)
-    if not ready:
-        os.kill(child, signal.SIGKILL)
-    with os.fdopen(read) as answer:
-        text = answer.read()
-    os.waitpid(child, 0)
-    return json.loads(text) if text else {"error": "the process died"}
-
-
 def config(job, folder):
     path = Path(folder) / "config.json"
     section = {"summary_mode": job["summary_mode"]} if job["summary_mode"] != "statistics" else {}
@@ -123,21 +95,16 @@ def record(job):
     with tempfile.TemporaryDirectory() as folder:
         job["config"] = config(job, folder)
         store = os.path.join(folder, "store")
-        children = [
-            in_child(lambda rank=rank: train_rank(job, rank, ranks, store)) for rank in range(ranks)
-        ]
-        answers = [result(*child) for child in children]
-    errors = [each for each in answers if each["error"]]
-    return (errors[0] if errors else answers[0]) | {"seconds": time.perf_counter() - began}
+        answer = forked_jobs.in_ranks(
+            lambda rank: train_rank(job, rank, ranks, store), ranks, GIVE_UP_S
+        )
+    return answer | {"seconds": time.perf_counter() - began}
 
 
 def main():
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what a program prints goes to the log
     warnings.simplefilter("ignore")
     case.all_cases()
-    for line in sys.stdin:
-        print(json.dumps(record(json.loads(line))), file=answers, flush=True)
+    forked_jobs.serve(record)
 
 
 if __name__ == "__main__":

@@ -13,16 +13,17 @@ import contextlib
 import ctypes
 import hashlib
 import importlib
-import json
 import os
 import pathlib
 import random
 import sys
 import tempfile
-import traceback
 
 import numpy
 import torch
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
+import forked_jobs
 
 HERE = pathlib.Path(__file__).parent
 sys.path[:0] = [str(HERE / "programs"), str(HERE)]
@@ -97,31 +98,6 @@ def train(program, job, rank=0, store=""):
     return answer
 
 
-def in_child(work):
-    """work() in a forked process: what it returned, or its exception as {"error": text}."""
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            answer = work()
-        except BaseException:
-            answer = {"error": traceback.format_exc()}
-        with os.fdopen(write, "w") as out:
-            json.dump(answer, out)
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(0)
-    os.close(write)
-    return child, read
-
-
-def result(child, read):
-    with os.fdopen(read) as answer:
-        text = answer.read()
-    os.waitpid(child, 0)
-    return json.loads(text) if text else {"error": "the process died"}
-
-
 def in_library(fault):
     import faults
 
@@ -132,26 +108,15 @@ def answer(program, job):
     if "place" in job:
         return in_library(job["place"])
     processes = getattr(program, "PROCESSES", 1)
-    if processes == 1:
-        return result(*in_child(lambda: train(program, job)))
     with tempfile.TemporaryDirectory() as folder:
-        store = os.path.join(folder, "store")
-        children = [
-            in_child(lambda rank=rank: train(program, job, rank, store))
-            for rank in range(processes)
-        ]
-        answers = [result(*child) for child in children]
-    errors = [each for each in answers if each["error"]]
-    return errors[0] if errors else answers[0]
+        store = os.path.join(folder, "store") if processes > 1 else ""
+        return forked_jobs.in_ranks(lambda rank: train(program, job, rank, store), processes)
 
 
 def main():
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what a program prints goes to the log
     os.environ.update(HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false")
     program = importlib.import_module(sys.argv[1])
-    for line in sys.stdin:
-        print(json.dumps(answer(program, json.loads(line))), file=answers, flush=True)
+    forked_jobs.serve(lambda job: answer(program, job))
 
 
 if __name__ == "__main__":
