@@ -225,6 +225,31 @@ class Replay : public Verb {
     return "bit-equal on both sides";
   }
 
+  // The plain arguments (numbers, text) with other values; "": there are none.
+  static std::string ArgumentsText(const Side& t, const Side& g) {
+    const auto place = [](const Side& side, const Leaf& leaf) {
+      const Record& record = side.dump.records[side.calls[side.call].forward];
+      return leaf.name.view().substr(std::min(record.name.view().size() + 1, leaf.name.size()));
+    };
+    const auto leaves = [](const Side& side) {
+      return side.dump.LeavesOf(side.dump.records[side.calls[side.call].forward]);
+    };
+    const auto is_argument = [](const Leaf& leaf) {
+      const bool given = leaf.slot == Slot::kInput || leaf.slot == Slot::kKwarg;
+      return given && leaf.kind == LeafKind::kScalar;
+    };
+    std::string text;
+    for (const Leaf& a : leaves(t)) {
+      for (const Leaf& b : leaves(g)) {
+        if (!is_argument(a) || !is_argument(b) || place(t, a) != place(g, b)) continue;
+        if (a.value.view() == b.value.view()) continue;
+        text += fmt::format("{}{} is {} in the target, {} in the golden", text.empty() ? "" : "; ",
+                            place(t, a), a.value.view(), b.value.view());
+      }
+    }
+    return text;
+  }
+
   static void PrintOutputs(std::string_view label, const Side& side, Console& out) {
     if (!side.found.why.empty()) {
       out.Print("  {:<9} not executed: {}\n", label, MakePrintable(side.found.why));
@@ -272,6 +297,8 @@ class Replay : public Verb {
     if (golden) {
       if (golden->found.name != target.found.name) line("golden", golden->found.name);
       line("inputs", InputsText(target, *golden));
+      if (const std::string text = ArgumentsText(target, *golden); !text.empty())
+        line("arguments", text + ": the two calls compute different things");
     }
     line("again", Again(target));
     if (golden && !Again(*golden).empty()) line("", "golden: " + Again(*golden));

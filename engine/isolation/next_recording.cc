@@ -7,6 +7,7 @@
 #include "engine/base/text.h"
 #include "engine/compare/explain/dataflow.h"
 #include "engine/compare/explain/evidence.h"
+#include "engine/compare/explain/unmatched_calls.h"
 
 namespace msprobe::isolation {
 namespace {
@@ -86,6 +87,12 @@ NextRecording NextOf(const Comparison& c, int step) {
   }
   const Record& record = compare::RecordOf(c, c.first.pair);
   next.culprit = compare::EntryName(c, c.first.pair);
+  if (c.first.call_class == compare::CallClass::kIntroduced &&
+      !compare::DifferingArguments(c, c.first.pair).empty()) {
+    next.why = fmt::format(
+        "the two runs call {} with other arguments: its tensors would say no more", next.culprit);
+    return next;
+  }
   if (record.is_module) {
     const bool modules_only = c.target.level == Level::kL0 || c.golden.level == Level::kL0;
     if (!modules_only && HasTensors(c, c.first.pair)) {

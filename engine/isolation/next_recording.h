@@ -23,6 +23,7 @@ struct NextRecording {
 
 // The rules, the first that fits:
 // - no first divergence: nothing to record
+// - a call with other arguments (numbers, text), which introduces the error: nothing, they are why
 // - modules only (L0), or the culprit is a module: level mix, what runs inside that module
 // - the same, and its input is wrong already: level mix, what runs inside the module around it
 // - an operation without its tensors: task tensor, that call and the calls that made its inputs

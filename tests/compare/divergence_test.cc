@@ -70,6 +70,20 @@ TEST(DivergenceTest, AnotherArgumentIsTheReason) {
   EXPECT_THAT(c.first.why, HasSubstr("0.5"));
 }
 
+TEST(DivergenceTest, AllArgumentsThatDifferAreNamed) {
+  DumpBuilder t, g;
+  for (DumpBuilder* b : {&t, &g}) {
+    b->Call("Functional.scaled_dot_product_attention.0.forward").In(Value(1));
+    for (const char* name : {"a", "b", "c", "d"}) b->Value(name, "float", b == &t ? "0.5" : "0.1");
+    b->Value("is_causal", "bool", "True").Out(Value(2, b == &t ? kWrong : 0));
+  }
+  const Comparison c = MustCompare(t.Take(), g.Take());
+  for (const char* name : {"a", "b", "c"})
+    EXPECT_THAT(c.first.why, HasSubstr(std::string(name) + " is \"0.5\" in the target"));
+  EXPECT_THAT(c.first.why, HasSubstr("and 1 other argument differs"));
+  EXPECT_THAT(c.first.why, Not(HasSubstr("is_causal")));
+}
+
 TEST(DivergenceTest, AnArgumentIsNamedThoughItsResultIsWithinRounding) {
   DumpBuilder t, g;
   for (auto [b, eps] : {std::pair{&t, "1e-05"}, std::pair{&g, "1e-06"}}) {

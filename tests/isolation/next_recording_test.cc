@@ -42,6 +42,18 @@ TEST(NextRecordingTest, TheTensorsOfTheCallAndOfItsProducers) {
   EXPECT_TRUE(config->warnings.empty());
 }
 
+TEST(NextRecordingTest, OtherArgumentsAreTheCause) {
+  const auto scaled = [](const std::string& by, double error) {
+    DumpBuilder b;
+    b.Call("Torch.mul.0.forward").In(Value(1)).Value("other", "float", by).Out(Value(2, error));
+    return b.Take();
+  };
+  const NextRecording next = NextOf(Compared(scaled("0.5", kWrong), scaled("0.25", 0)), 0);
+  EXPECT_FALSE(next.narrower);
+  EXPECT_EQ(next.culprit, "Torch.mul.0.forward");
+  EXPECT_THAT(next.why, HasSubstr("with other arguments"));
+}
+
 TEST(NextRecordingTest, WhatRunsInsideOfAModule) {
   const auto modules = [](double error) {
     DumpBuilder b;

@@ -97,6 +97,18 @@ def test_replay_finds_a_wrong_result(said, runs):
     assert "NOT EXACT" in said("replay", "bad_t", "gelu")
 
 
+def test_replay_names_the_arguments_that_differ(said, runs):
+    for side in ("right_t", "wrong_t"):
+        shutil.copytree(runs / side, runs / f"other_{side}", dirs_exist_ok=True)
+    path = runs / "other_wrong_t" / "step0" / "rank" / "dump.json"
+    dump = json.loads(path.read_text())
+    call = next(name for name in dump["data"] if name.endswith(".softmax.0.forward"))
+    dump["data"][call]["input_args"][1]["value"] = 0
+    path.write_text(json.dumps(dump))
+    text = said("replay", "other_wrong_t", "softmax", "other_right_t")
+    assert "input.1 is 0 in the target, -1 in the golden: the two calls compute different" in text
+
+
 def test_replay_of_other_inputs_measures_the_call_alone(said):
     report = json.loads(said("replay", "wrong_t", "softmax", "right_t", "--format", "json"))
     assert report["nearer"] == "both"

@@ -49,14 +49,19 @@ std::string DescribeInputs(const Comparison& c, int32_t p, const CallSummary& ca
   } else {
     inputs = fmt::format("its inputs are {}", EqualWord(c));
   }
-  const int32_t argument =
-      call.arguments.differs ? call.arguments.worst_row : UnmatchedArgument(c, p);
-  if (argument >= 0 && !IsOptimizerCall(RecordOf(c, p).api)) {
+  constexpr size_t kNamed = 3;
+  const std::vector<int32_t> arguments = DifferingArguments(c, p);
+  for (size_t i = 0; i < std::min(arguments.size(), kNamed); ++i) {
+    inputs += i == 0 ? ", but the call itself was made differently: " : ", and ";
+    inputs += DescribeRow(c, arguments[i]);
+  }
+  if (arguments.size() > kNamed) {
+    const size_t others = arguments.size() - kNamed;
     inputs +=
-        fmt::format(", but the call itself was made differently: {}", DescribeRow(c, argument));
+        fmt::format(", and {} other argument{}", others, others == 1 ? " differs" : "s differ");
   }
   if (const std::string mode = DescribeMode(c, p); !mode.empty())
-    inputs += (argument >= 0 ? "; " : ", but ") + mode;
+    inputs += (arguments.empty() ? ", but " : "; ") + mode;
   return inputs;
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "engine/compare/explain/evidence.h"
+#include "engine/compare/judge/operations.h"
 
 namespace msprobe::compare {
 
@@ -34,6 +35,23 @@ int32_t UnmatchedArgument(const Comparison& c, int32_t p) {
     }
   }
   return -1;
+}
+
+std::vector<int32_t> DifferingArguments(const Comparison& c, int32_t p) {
+  std::vector<int32_t> rows;
+  const RecordPair& pair = c.pairs[p];
+  if (IsOptimizerCall(RecordOf(c, p).api)) return rows;  // its numbers are those of a schedule
+  for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
+    const Row& row = c.rows[i];
+    if (row.target < 0 || row.golden < 0 || c.measures[i].verdict != RowVerdict::kDiffers) continue;
+    const Leaf& leaf = c.target.leaves[row.target];
+    const bool goes_in = leaf.slot == Slot::kInput || leaf.slot == Slot::kKwarg;
+    if (goes_in && leaf.kind == LeafKind::kScalar) rows.push_back(static_cast<int32_t>(i));
+  }
+  if (rows.empty()) {
+    if (const int32_t alone = UnmatchedArgument(c, p); alone >= 0) rows.push_back(alone);
+  }
+  return rows;
 }
 
 namespace {
