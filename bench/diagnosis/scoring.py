@@ -97,11 +97,11 @@ def names_place(fault: case.Fault, level: str, divergence, report) -> bool:
     if fault.update and report.get("wrong_update"):
         return True  # the screen names the update between the two steps
     names = [name for name in (divergence["target_name"], divergence["golden_name"]) if name]
-    if level == "L0":
-        return _names_module(fault, names, divergence, report)
     lines = " ".join(str(divergence[key]) for key in ("source_line", "caller_line"))
     if any(re.search(rf"\b{re.escape(place)}\b", lines) for place in case.true_lines(fault)):
         return True
+    if level == "L0":
+        return _names_module(fault, names, divergence, report)
     paths = [case.module_path(name) for name in names] + [_path_of(divergence)]
     inside = not fault.module or any(_in_module(fault.module, path) for path in paths)
     return (
@@ -116,15 +116,16 @@ def _begins_with_other_weights(divergence, report) -> bool:
 
 
 def _names_module(fault, names, divergence, report) -> bool:
-    """Level L0 sees modules only: the innermost module that contains the place."""
+    """Level L0 sees modules only: the innermost module that contains the place is right, too."""
     if fault.update:
         return _begins_with_other_weights(divergence, report)
     paths = [case.module_path(name) for name in names]
     wanted = fault.module_only or fault.module
     if wanted:
         return any(path is not None and _in_module(wanted, path) for path in paths)
-    # Outside of all modules: the outermost module, or the gradient that enters the last ones.
-    return any(path is None or "." not in path for path in paths)
+    # Outside of all modules: the outermost module. Lists of modules are no modules that are called:
+    # "blocks.0" is outermost.
+    return any(path is None or re.fullmatch(r"[^.]+(\.\d+)?", path) for path in paths)
 
 
 def score(each: case.Case, kind, level, reports, seconds) -> Score:

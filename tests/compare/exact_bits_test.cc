@@ -66,6 +66,28 @@ TEST(ExactBitsTest, RoundingIsAllowedWhereSomethingElseDiffers) {
   EXPECT_EQ(MustCompare(OneRun(kRounding), b.Take()).exact, "") << "another call";
 }
 
+// What runs between the calls of modules may be another code with other rounding.
+TEST(ExactBitsTest, ModulesAloneDoNotTellWhichOperationsRun) {
+  const auto run = [](double error, bool operations) {
+    const auto bits = [&](int step, double by) {
+      return Value(step, by).Print(std::to_string(step) + (by == 0 ? "" : "'"));
+    };
+    DumpBuilder b;
+    b.Call("Module.up.Linear.forward.0").In(bits(1, 0)).Out(bits(2, 0));
+    if (operations) b.Call("Functional.gelu.0.forward").In(bits(2, 0)).Out(bits(3, error));
+    b.Call("Module.down.Linear.forward.0").In(bits(3, error)).Out(bits(4, error));
+    b.dump().provenance = kHere;
+    b.dump().dialect = Dialect::kMsprobe27;
+    return b.Take();
+  };
+  EXPECT_EQ(Summarize(MustCompare(run(kRounding, false), run(0, false))).verdict,
+            RunVerdict::kNoise);
+  EXPECT_EQ(Summarize(MustCompare(run(kRounding, true), run(0, true))).verdict,
+            RunVerdict::kDiffers);
+  EXPECT_EQ(Summarize(MustCompare(run(kWrong, false), run(0, false))).verdict,
+            RunVerdict::kDiffers);
+}
+
 TEST(ExactBitsTest, TheCallerDecides) {
   CompareOptions options;
   options.exactness = Exactness::kTolerant;

@@ -105,7 +105,7 @@ def mask_of_one(bert):
     "bert",
     api=r"Functional.embedding|Torch.arange",
     module=r"embeddings(.positions)?",
-    module_only=r"embeddings.positions",
+    module_only=r"embeddings(.positions)?",
 )
 def positions_off_by_two(bert):
     """Positions begin at 2, as in RoBERTa."""

@@ -110,7 +110,7 @@ def directions_exchanged(lstm):
     module=r"left|left.cell.outer",
     api="Functional.linear",
     line="new, kept = self.cell(x[:, time]",
-    module_only=r"left.cell(.outer)?",
+    module_only=r"left(.cell(.outer)?)?",
 )
 def stale_state(lstm):
     """The state of the first step is given to every cell: the second call of the cell gets an old

@@ -420,6 +420,53 @@ std::optional<Origin> InsideAModule(const Comparison& c, int32_t p) {
                 "look at the code between this call and the one before it"};
 }
 
+bool HasModulesOnly(const Dump& dump) {
+  return std::all_of(dump.records.begin(), dump.records.end(), [](const Record& r) {
+    return r.is_module || r.direction == Direction::kParameterGrad || IsOptimizerCall(r.api);
+  });
+}
+
+// The call of the module in which the call `p` runs; -1: none is recorded on both sides.
+int32_t CallAround(const Comparison& c, int32_t p) {
+  const Record& inside = RecordOf(c, p);
+  const int32_t size = static_cast<int32_t>(c.pairs.size());
+  for (int32_t q = p + 1; q < size && !inside.parent.empty(); ++q) {
+    const Record& around = RecordOf(c, q);
+    if (around.name == inside.parent)
+      return c.pairs[q].matched() && around.direction == inside.direction ? q : -1;
+  }
+  return -1;
+}
+
+// The outermost call that had a wrong input before `p` began: a module is recorded behind the calls
+// inside it, but its inputs were there before them.
+int32_t OutermostWithWrongInput(const Comparison& c, int32_t p) {
+  for (int32_t around = CallAround(c, p); around >= 0; around = CallAround(c, around)) {
+    if (FirstWrongInput(c, around) < 0) return p;
+    p = around;
+  }
+  return p;
+}
+
+// Only modules were recorded, and a wrong value was made inside `module`, whose inputs agree, before
+// the call of `in`: the module's own code is named, and the line of it that makes the call.
+FirstDivergence ExplainOwnCode(const Comparison& c, int32_t module, const WrongInput& in) {
+  const CallSummary call = SummarizeCall(c, module);
+  FirstDivergence f = StartExplanation(c, module, call.out.worst_row);
+  f.call_class = CallClass::kIntroduced;
+  dump::SourcePlace inside = SourcePlaceOf(c, in.pair);
+  if (!inside.line.empty())
+    f.source_line = std::move(inside.line), f.caller_line = std::move(inside.caller);
+  const EarlierCalls before = CountEarlierCalls(c, in.pair);
+  f.confidence = kUnrecordedConfidence * before.JudgedFactor() * c.pairs[module].confidence;
+  f.why = fmt::format("{}; {}; the error enters in its own code before it calls {}, where {}",
+                      DescribeEarlierCalls(c, before), DescribeInputs(c, module, call),
+                      EntryName(c, in.pair), DescribeRow(c, in.row));
+  f.advice =
+      "only modules were recorded; collect this one at level mix to see the operation inside";
+  return f;
+}
+
 Origin OutsideTheRecording(const Comparison& c, const WrongInput& in, const Makers& made,
                            const EarlierCalls& before) {
   if (const std::vector<OtherWeight> weights = OtherWeights(c);
@@ -448,14 +495,26 @@ Origin OutsideTheRecording(const Comparison& c, const WrongInput& in, const Make
 }  // namespace
 
 FirstDivergence ExplainInherited(const Comparison& c, int32_t p) {
-  const int32_t row = FirstWrongInput(c, p);
+  int32_t row = FirstWrongInput(c, p);
   // No tensor that goes in differs: the call is inherited because its forward call diverged.
   if (row < 0) return ExplainIntroduced(c, p);
-  const WrongInput in{p, row, c.target.leaves[c.rows[row].target],
+  const bool modules_only = HasModulesOnly(c.target) && HasModulesOnly(c.golden);
+  const auto input = [&] {
+    return WrongInput{p, row, c.target.leaves[c.rows[row].target],
                       c.golden.leaves[c.rows[row].golden]};
-  if (const int32_t u = UnmatchedMakerOf(c, p, in.target, in.golden); u >= 0)
-    return ExplainUnmatched(c, u, p, row, Tie::kOutput);
+  };
+  const auto made_by_one_side = [&] {
+    return UnmatchedMakerOf(c, p, input().target, input().golden);
+  };
+  int32_t unmatched = made_by_one_side();
+  if (unmatched < 0 && modules_only) {
+    p = OutermostWithWrongInput(c, p);
+    row = FirstWrongInput(c, p);
+    unmatched = made_by_one_side();
+  }
+  if (unmatched >= 0) return ExplainUnmatched(c, unmatched, p, row, Tie::kOutput);
 
+  const WrongInput in = input();
   const EarlierCalls before = CountEarlierCalls(c, p);
   const RecordPair& pair = c.pairs[p];
   const Makers made{FindOutput(c.target, in.target, pair.target),
@@ -464,6 +523,8 @@ FirstDivergence ExplainInherited(const Comparison& c, int32_t p) {
       AnOtherWeight(c, in, made.target != nullptr || made.golden != nullptr);
   if (!origin) origin = AParameter(c, in);
   if (!origin) origin = AnotherOutput(c, made);
+  if (const int32_t module = CallAround(c, p); !origin && modules_only && module >= 0)
+    return ExplainOwnCode(c, module, in);
   if (!origin) origin = InsideAModule(c, p);
   if (!origin) {
     if (const int32_t u = UnmatchedNear(c, p); u >= 0)

@@ -6,6 +6,8 @@
 #include <array>
 #include <string_view>
 
+#include "engine/compare/judge/operations.h"
+
 namespace msprobe::compare {
 namespace {
 
@@ -58,6 +60,14 @@ bool SameCalls(const Comparison& c) {
   return true;
 }
 
+// Whether operations were recorded. Calls of modules alone do not tell which operations a program
+// makes: they look the same when the code between them computes in another order.
+bool HasOperations(const Dump& dump) {
+  return std::any_of(dump.records.begin(), dump.records.end(), [](const Record& r) {
+    return !r.is_module && r.direction != Direction::kParameterGrad && !IsOptimizerCall(r.api);
+  });
+}
+
 }  // namespace
 
 std::string WhyBitsDecide(const CompareOptions& options, const Comparison& c) {
@@ -69,7 +79,8 @@ std::string WhyBitsDecide(const CompareOptions& options, const Comparison& c) {
     case Exactness::kAuto:
       break;
   }
-  if (!SameEnvironment(c.target, c.golden) || !SameCalls(c)) return "";
+  const bool told = HasOperations(c.target) && HasOperations(c.golden);
+  if (!told || !SameEnvironment(c.target, c.golden) || !SameCalls(c)) return "";
   return fmt::format(
       "bits decide: both runs have torch {}, {}, {} thread{} and the same settings, and make the "
       "same calls (--tolerant: differences within rounding are noise)",
