@@ -191,13 +191,37 @@ def learning_rate_of_a_group(gpt):
     gpt.groups = groups
 
 
-@harmless("fused", "gpt")
+def tokens_see_themselves(gpt):
+    """No token has everything hidden: there the forms of attention have other gradients."""
+
+    def causal_mask(length, valid):
+        future = torch.ones(length, length, dtype=torch.bool).triu(1)
+        hidden = future[None, None] | ~valid[:, None, None, :]
+        hidden = hidden & ~torch.eye(length, dtype=torch.bool)
+        return torch.zeros(hidden.shape).masked_fill(hidden, torch.finfo(torch.float32).min)
+
+    gpt.causal_mask = causal_mask
+
+
+@harmless("fused", "gpt", both=tokens_see_themselves)
 def fused_attention(gpt):
     """scaled_dot_product_attention with the same mask."""
 
     class Attention(gpt.Attention):
         def attend(self, q, k, v, mask):
             return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+    gpt.Attention = Attention
+
+
+@fault("gpt", api="Functional.scaled_dot_product_attention", module=r"blocks.\d.attention")
+def fused_attention_of_hidden_rows(gpt):
+    """The padding at the left sees nothing but padding. The result of the fused attention agrees
+    there, its gradient does not."""
+
+    class Attention(gpt.Attention):
+        def attend(self, q, k, v, mask):
+            return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)  # here
 
     gpt.Attention = Attention
 
@@ -256,9 +280,24 @@ def checkpointed_blocks(gpt):
     gpt.GPT = GPT
 
 
-@harmless("mask", "gpt")
+@harmless("mask", "gpt", both=tokens_see_themselves)
 def mask_of_booleans(gpt):
     """The mask is boolean, and scores are filled instead of added."""
+    added = gpt.causal_mask
+
+    class Attention(gpt.Attention):
+        def attend(self, q, k, v, mask):
+            scores = q @ k.transpose(-2, -1) / math.sqrt(gpt.SIZE)
+            scores = scores.masked_fill(mask, torch.finfo(torch.float32).min)
+            return F.softmax(scores, dim=-1) @ v
+
+    gpt.causal_mask, gpt.Attention = lambda *given: added(*given) < 0, Attention
+
+
+@fault("gpt", api="Tensor.masked_fill", module=r"blocks.\d.attention")
+def gradient_of_hidden_rows_stopped(gpt):
+    """Scores are filled instead of added to a mask. The padding at the left sees nothing but
+    padding: its weights agree, and the gradient of its scores is zero."""
 
     def causal_mask(length, valid):
         future = torch.ones(length, length, dtype=torch.bool).triu(1)
@@ -267,7 +306,7 @@ def mask_of_booleans(gpt):
     class Attention(gpt.Attention):
         def attend(self, q, k, v, mask):
             scores = q @ k.transpose(-2, -1) / math.sqrt(gpt.SIZE)
-            scores = scores.masked_fill(mask, torch.finfo(torch.float32).min)
+            scores = scores.masked_fill(mask, torch.finfo(torch.float32).min)  # here
             return F.softmax(scores, dim=-1) @ v
 
     gpt.causal_mask, gpt.Attention = causal_mask, Attention
