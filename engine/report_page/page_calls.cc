@@ -151,6 +151,7 @@ void CallColumns::AppendTo(std::string_view part, std::string* html) const {
   AppendColumn<uint32_t>(id("dtype"), "u32", dtype, html);
   AppendColumn<uint32_t>(id("shape"), "u32", shape, html);
   AppendColumn<float>(id("size"), "f32", size, html);
+  if (!region.empty()) AppendColumn<uint32_t>(id("region"), "u32", region, html);
   if (!partner_name.empty()) {
     AppendColumn<uint8_t>(id("partner-form"), "u8", partner_form, html);
     AppendColumn<uint32_t>(id("partner-name"), "u32", partner_name, html);

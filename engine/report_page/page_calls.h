@@ -80,6 +80,8 @@ struct CallColumns {
   std::vector<uint8_t> call_class, form, sides;
   std::vector<uint32_t> name, number, module, stack, dtype, shape;
   std::vector<float> size;
+  // Of each call the number of its region (compare/regions), from 1; 0: none. Empty: there are none.
+  std::vector<uint32_t> region;
   // Empty while no call has another name in the golden. kNoNumber: the same name.
   std::vector<uint8_t> partner_form;
   std::vector<uint32_t> partner_name, partner_number;

@@ -9,6 +9,7 @@
 #include "engine/compare/judge/judge.h"
 #include "engine/compare/model/page_release.h"
 #include "engine/compare/model/value_text.h"
+#include "engine/compare/regions/regions.h"
 #include "engine/dump/tensors/tensor_data.h"
 #include "engine/report_page/data_links.h"
 #include "engine/report_page/element_differences.h"
@@ -27,6 +28,9 @@ using compare::RecordPair;
 using compare::Row;
 
 constexpr int32_t kAround = 500;  // calls before and behind the first divergence
+
+// The classes of the calls of a comparison: those of CallClass, and calls that are part of a rewrite.
+constexpr uint8_t kRewrite = 5;
 
 // The values of the calls of a comparison, one line of JSON for each call.
 class Values {
@@ -175,7 +179,10 @@ uint32_t ModuleIn(const Dump& dump, int32_t record, ModuleTree* modules) {
 class Part {
  public:
   Part(const Comparison& c, const PartOptions& options)
-      : c_(c), options_(options), name_(fmt::format("p{}", options.index)) {}
+      : c_(c),
+        options_(options),
+        name_(fmt::format("p{}", options.index)),
+        regions_(compare::RegionsOf(c)) {}
 
   std::string Make() {
     compare::PageRelease pages(c_.target, c_.golden);
@@ -183,6 +190,7 @@ class Part {
       AddCall(static_cast<int32_t>(p));
       pages.RowsDone(c_.pairs[p].row_count);
     }
+    calls_.region = RegionNumbers();
     std::string html;
     calls_.AppendTo(name_, &html);
     calls_ = {};  // what follows needs as much memory
@@ -220,7 +228,7 @@ class Part {
     }
     calls_.Add({.record = &record,
                 .partner = pair.matched() ? &c_.golden.records[pair.golden] : nullptr,
-                .call_class = static_cast<uint8_t>(c_.classes[p]),
+                .call_class = c_.IsRewritten(p) ? kRewrite : static_cast<uint8_t>(c_.classes[p]),
                 .sides = pair.matched()     ? Sides::kBoth
                          : pair.target >= 0 ? Sides::kTargetOnly
                                             : Sides::kGoldenOnly,
@@ -237,6 +245,30 @@ class Part {
       if (!std::isnan(severity) && !(severity <= largest)) largest = severity;
     }
     return static_cast<float>(largest);
+  }
+
+  std::vector<uint32_t> RegionNumbers() const {
+    std::vector<uint32_t> numbers;
+    if (!regions_.empty()) numbers.resize(c_.pairs.size());
+    for (size_t i = 0; i < regions_.size(); ++i) {
+      for (const int32_t p : regions_[i].pairs) numbers[p] = static_cast<uint32_t>(i + 1);
+    }
+    return numbers;
+  }
+
+  // [[1 if it is wrong, the target's calls, the golden's calls], ...]; of the first regions only.
+  std::string Regions() const {
+    constexpr size_t kMost = 1000;
+    std::string json = "[";
+    for (size_t i = 0; i < std::min(regions_.size(), kMost); ++i) {
+      json += fmt::format("{}[{}", i > 0 ? "," : "", regions_[i].wrong ? 1 : 0);
+      for (const bool target : {true, false}) {
+        json += ',';
+        AppendJsonString(&json, compare::DescribeCalls(c_, regions_[i], target));
+      }
+      json += ']';
+    }
+    return json + ']';
   }
 
   // Of each call: 0 where a person looks first, to 3, where all is equal.
@@ -285,6 +317,9 @@ class Part {
       if (k > 0) json += ',';
       AppendJsonString(&json, compare::ClassName(static_cast<CallClass>(k)));
     }
+    static_assert(kRewrite == 5);
+    if (std::any_of(c_.rewritten.begin(), c_.rewritten.end(), [](char r) { return r != 0; }))
+      json += ",\"rewrite\"";
     json += fmt::format(
         "],\"calls\":{},\"first\":{},\"step\":{},\"rank\":{},\"withoutValues\":{},\"block\":{},"
         "\"sizeName\":\"roundings\",\"target\":",
@@ -299,12 +334,13 @@ class Part {
     AppendJsonString(&json, c_.first.advice);
     json += ",\"source\":";
     AppendJsonString(&json, c_.first.source_line);
-    return json + '}';
+    return json + ",\"regions\":" + Regions() + '}';
   }
 
   const Comparison& c_;
   const PartOptions& options_;
   const std::string name_;
+  const std::vector<compare::Region> regions_;
   CallColumns calls_;
 };
 

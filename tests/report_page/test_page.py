@@ -275,6 +275,39 @@ def test_the_stack_has_the_lines_around_where_the_file_is_there(open_page, tmp_p
     assert "return x" in page.locator("#call pre").inner_text()
 
 
+def test_calls_of_a_rewrite_lead_to_each_other(open_page, compare_page):
+    page = open_page(compare_page({"rewritten": True}, {}))
+    assert page.locator("#verdict").inner_text() == "VALUES AGREE, STRUCTURE DIFFERS"
+    assert page.locator("#chips [data-class=rewrite] b").inner_text() == "3"
+    page.click("#chips [data-class=rewrite]")
+    rewrite = names(page)
+    assert sorted(name.split(".")[1] for name in rewrite) == ["gelu", "mul", "tanh"]
+    page.click(".row >> nth=0")
+    page.wait_for_timeout(100)
+    said = page.locator("#call .region")
+    assert "Part of a rewrite" in said.inner_text()
+    assert "target: mul, tanh; golden: gelu" in said.inner_text()
+    assert said.locator(".link").count() == 2
+    said.locator(".link >> nth=0").click()
+    page.wait_for_timeout(100)
+    assert selected(page).split()[-1] == rewrite[1].split()[0]
+    page.fill("#query", "")
+    page.locator("#call .region button", has_text="Show the 3 calls").click()
+    assert page.input_value("#query") == "region:1" and names(page) == rewrite
+    page.fill("#query", "-region:1")
+    assert len(names(page)) == 11
+
+
+def test_the_region_that_lets_a_wrong_value_out(open_page, compare_page):
+    page = open_page(compare_page({"rewritten": True, "wrong": True}, {}))
+    assert page.locator("#verdict").inner_text() == "DIFFERS"
+    said = page.locator("#call .region").inner_text()
+    assert "a wrong value comes out" in said and "target: mul, tanh; golden: gelu" in said
+    assert page.locator("#chips [data-class=rewrite]").count() == 0
+    page.fill("#query", "region:1")
+    assert len(names(page)) == 3
+
+
 def test_the_elements_that_differ_are_counted(open_page, tmp_path, msprobe_bin):
     golden = np.ones((20, 50), np.float32)
     target = golden.copy()

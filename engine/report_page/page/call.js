@@ -48,10 +48,12 @@ export class CallView {
   /**
    * @param {(i: number) => void} onGo
    * @param {() => void} onCopy
+   * @param {(number: number) => void} onRegion shows the calls of a region
    */
-  constructor(onGo, onCopy) {
+  constructor(onGo, onCopy, onRegion) {
     this.onGo = onGo;
     this.onCopy = onCopy;
+    this.onRegion = onRegion;
     this.root = el("aside", { id: "call", "aria-live": "polite", "aria-label": "the selected call", tabindex: "0" });
   }
   /**
@@ -71,6 +73,7 @@ export class CallView {
       el("h2", {}, el("span", { class: "badge color" + look.color }, `${look.sign} ${look.name}`), " ", clean(calls.name(i), 2000)),
       el("p", { class: "quiet" }, `call ${grouped(i)} of ${grouped(calls.count)}` + (path ? `, in ${clean(path, 300)}` : "") + (side ? `, ${side}` : "") + (partner ? `, in the golden ${clean(partner, 300)}` : "")),
       i === calls.head.first && calls.head.why ? el("p", { class: "why" }, clean(calls.head.why, 2000)) : "",
+      this.region(calls, i),
       numbers,
       el("div", { id: "around" }),
       this.stack(frames),
@@ -99,6 +102,22 @@ export class CallView {
   link(i, sign) {
     const calls = /** @type {Calls} */ (this.calls);
     return el("button", { class: "link color" + calls.classOf(i).color, "data-go": i, onclick: () => this.onGo(i) }, `${sign} ${clean(calls.name(i), 120)}`);
+  }
+  /**
+   * The other calls of the region in which the two runs make other calls.
+   * @param {Calls} calls
+   * @param {number} i
+   */
+  region(calls, i) {
+    const region = calls.regionOf(i), most = 24;
+    if (!region) return "";
+    const title = region.wrong ? "Here the two runs make other calls, and a wrong value comes out" : "Part of a rewrite: other calls, and their results agree";
+    const words = region.target || region.golden ? `target: ${clean(region.target, 300)}; golden: ${clean(region.golden, 300)}` : "";
+    const others = region.calls.filter((other) => other !== i), shown = others.slice(0, most);
+    return el("details", { class: "region", open: true }, el("summary", {}, title), words ? el("p", {}, words) : null,
+      ...shown.map((other) => el("div", {}, this.link(other, calls.classOf(other).sign), el("small", { class: "quiet" }, sideWords[calls.sides[other]] ? ` ${sideWords[calls.sides[other]]}` : ""))),
+      others.length > most ? el("p", { class: "quiet" }, `and ${grouped(others.length - most)} more`) : null,
+      el("button", { onclick: () => this.onRegion(region.number) }, `Show the ${grouped(region.calls.length)} calls of region ${region.number} in the table`));
   }
   /** @param {ReturnType<typeof valueOf>[]} values */
   table(values) {

@@ -7,13 +7,15 @@ import { clean } from "./text.js";
 export const looks = {
   equal: { sign: "=", color: 0, rank: 0 },
   noise: { sign: "≈", color: 1, rank: 1 },
-  unknown: { sign: "?", color: 4, rank: 2 },
-  inherited: { sign: "↳", color: 3, rank: 3 },
-  introduced: { sign: "✕", color: 2, rank: 4 },
+  rewrite: { sign: "⇄", color: 5, rank: 2 },
+  unknown: { sign: "?", color: 4, rank: 3 },
+  inherited: { sign: "↳", color: 3, rank: 4 },
+  introduced: { sign: "✕", color: 2, rank: 5 },
   finite: { sign: "·", color: 0, rank: 0 },
   "not measured": { sign: "?", color: 4, rank: 1 },
-  "non-finite": { sign: "✕", color: 2, rank: 4 },
+  "non-finite": { sign: "✕", color: 2, rank: 5 },
 };
+export const worstRank = 5;
 export const directions = ["forward", "backward", "parameters_grad", ""];
 export const sideWords = ["", "only in the target", "only in the golden", ""];
 const none = 0xffffffff;
@@ -27,12 +29,12 @@ export class Calls {
     const id = (/** @type {string} */ name) => `p${part}-${name}`;
     const head = await json(id("head"));
     if (!head) return null;
-    const names = ["class", "form", "sides", "name", "number", "module", "stack", "dtype", "shape", "size", "module-parent", "partner-form", "partner-name", "partner-number"];
+    const names = ["class", "form", "sides", "name", "number", "module", "stack", "dtype", "shape", "size", "module-parent", "partner-form", "partner-name", "partner-number", "region"];
     const got = await Promise.all(names.map((name) => column(id(name))));
     const calls = new Calls();
     calls.part = part;
     calls.head = head;
-    [calls.kind, calls.form, calls.sides, calls.nameOf, calls.number, calls.module, calls.stack, calls.dtype, calls.shape, calls.size, calls.parents, calls.partnerForm, calls.partnerName, calls.partnerNumber] = got;
+    [calls.kind, calls.form, calls.sides, calls.nameOf, calls.number, calls.module, calls.stack, calls.dtype, calls.shape, calls.size, calls.parents, calls.partnerForm, calls.partnerName, calls.partnerNumber, calls.region] = got;
     calls.texts = await json(id("texts"));
     calls.count = calls.kind.length;
     if (calls.count !== head.calls) throw new Error(`${calls.count} of ${head.calls} calls are there`);
@@ -60,6 +62,7 @@ export class Calls {
   /** @type {Uint8Array|null} */ partnerForm = null;
   /** @type {Uint32Array|null} */ partnerName = null;
   /** @type {Uint32Array|null} */ partnerNumber = null;
+  /** @type {Uint32Array|null} */ region = null;
   /** @type {string[]} */ paths = [];
 
   /**
@@ -150,8 +153,20 @@ export class Calls {
    * @param {number} by 1 or -1
    */
   nextWorst(i, by) {
-    for (let at = i + by; at >= 0 && at < this.count; at += by) if (this.classOf(at).rank === 4) return at;
+    for (let at = i + by; at >= 0 && at < this.count; at += by) if (this.classOf(at).rank === worstRank) return at;
     return -1;
+  }
+  /**
+   * The region of a call, in which the two runs make other calls; null: none.
+   * @param {number} i
+   * @returns {{number: number, wrong: boolean, target: string, golden: string, calls: number[]}|null}
+   */
+  regionOf(i) {
+    const region = this.region, number = region ? region[i] : 0;
+    if (!region || !number) return null;
+    const [wrong, target, golden] = this.head.regions[number - 1] || [0, "", ""], calls = [];
+    for (let at = region.indexOf(number); at >= 0; at = region.indexOf(number, at + 1)) calls.push(at);
+    return { number, wrong: wrong === 1, target, golden, calls };
   }
   /**
    * A name for people.

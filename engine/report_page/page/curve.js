@@ -1,5 +1,6 @@
 // @ts-check
 // The size of the error in order of execution: forward calls above, backward calls below, and the worst class between.
+import { worstRank } from "./calls.js";
 import { el, short } from "./text.js";
 
 /** @typedef {import("./calls.js").Calls} Calls */
@@ -141,7 +142,7 @@ export class Curve {
       const { peak, worst } = this.columnsOf(width, backward);
       for (const k of order) {
         pen.fillStyle = color("--color" + calls.classes[k].color);
-        const thick = Math.min(6 * scale, Math.max(wide, calls.classes[k].rank === 4 ? 3 * scale : 1));
+        const thick = Math.min(6 * scale, Math.max(wide, calls.classes[k].rank === worstRank ? 3 * scale : 1));
         const aside = Math.max(0, (width / (this.to - this.from) - thick) / 2); // in the middle of the call's room
         for (let x = 0; x < width; x++) {
           const size = peak[x * kinds + k];

@@ -5,7 +5,7 @@ import { directions } from "./calls.js";
 /** @typedef {import("./calls.js").Calls} Calls */
 /** @typedef {{key: string, down: boolean}} Order */
 
-export const filterHelp = "words: linear  linear.12  class:introduced,unknown  op:gelu  module:layers.1  dir:backward  side:target  size>100  -word";
+export const filterHelp = "words: linear  linear.12  class:introduced,unknown  op:gelu  module:layers.1  dir:backward  side:target  region:1  size>100  -word";
 
 /**
  * For each number of a text whether it passes.
@@ -69,6 +69,10 @@ function testOf(calls, word) {
   if (key === "side") {
     const ok = passing(["both", "target", "golden", "one"], (name) => name.startsWith(value));
     return (i) => ok[sides[i]];
+  }
+  if (key === "region") {
+    const region = calls.region, wanted = new Set(value.split(",").map(Number));
+    return (i) => (region && region[i] && wanted.has(region[i]) ? 1 : 0);
   }
   if (key === "module") {
     const ok = modulesWith(calls, value);

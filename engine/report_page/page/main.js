@@ -21,7 +21,7 @@ class Page {
     this.curve = new Curve((i) => this.select(i), () => this.keepSoon());
     this.tree = new Tree((path) => this.setWord("module", path));
     this.table = new Table((i) => this.select(i), (key) => this.sortBy(key));
-    this.view = new CallView((i) => this.select(i), () => this.copy());
+    this.view = new CallView((i) => this.select(i), () => this.copy(), (number) => this.setWord("region", String(number)));
     this.matrix = matrixOf((part) => this.open(part, true));
     this.chips = el("span", { id: "chips", role: "group", "aria-label": "classes" });
     this.query = /** @type {HTMLInputElement} */ (el("input", { id: "query", type: "search", placeholder: filterHelp, title: filterHelp, "aria-label": "filter", spellcheck: "false", oninput: () => this.filter() }));
