@@ -224,6 +224,52 @@ TEST(Rewrites, ALoopInAnotherOrder) {
   EXPECT_GE(MustCompare(Experts(true, 0.1), Experts(false)).first.pair, 0);
 }
 
+// A loop over masks that have equally many true elements: only their bits differ.
+Dump Masks(bool backwards, double error = 0) {
+  DumpBuilder b;
+  const auto mask = [](int expert) {
+    return Numbers(1, 0, 0.25, 2).DType("torch.bool").Print("mask" + std::to_string(expert));
+  };
+  const auto at = [&](int i) { return backwards ? 1 - i : i; };
+  for (int i = 0; i < 2; ++i) {
+    const std::string call = "." + std::to_string(i) + ".forward";
+    b.Call("Tensor.__eq__" + call).In(V(1)).Value("1", "int", std::to_string(at(i)));
+    b.Out(mask(at(i)));
+    b.Call("Tensor.nonzero" + call).In(mask(at(i))).Out(V(10 + at(i)));
+  }
+  b.Call("Torch.add.0.forward").In(V(10)).In(V(11)).Out(Scaled(V(12), error));
+  return b.Take();
+}
+
+TEST(Rewrites, ALoopOverMasksInAnotherOrder) {
+  const Comparison c = MustCompare(Masks(true), Masks(false));
+  EXPECT_EQ(c.first.pair, -1) << c.first.why;
+  EXPECT_GE(MustCompare(Masks(true, 0.1), Masks(false)).first.pair, 0);
+}
+
+// A recurrence reads two words; the products of the words are the same in another order, and the
+// states are not.
+Dump Reading(bool backwards) {
+  DumpBuilder b;
+  b.Call("Torch.sin.0.forward").In(V(0)).Out(V(50));
+  int state = 50;
+  for (int i = 0; i < 2; ++i) {
+    const int word = backwards ? 1 - i : i, next = (backwards ? 60 : 70) + i;
+    const std::string call = "." + std::to_string(i) + ".forward";
+    b.Call("Functional.linear" + call).In(V(30 + word)).In(V(9, "[8, 8]")).Out(V(40 + word));
+    b.Call("Tensor.add" + call).In(V(40 + word)).In(V(state)).Out(V(next));
+    state = next;
+  }
+  b.Call("Torch.cos.0.forward").In(V(state)).Out(V(state + 20));
+  return b.Take();
+}
+
+TEST(Rewrites, ValuesThatGoOnInAnotherOrderAreTheReason) {
+  const Comparison c = MustCompare(Reading(true), Reading(false));
+  ASSERT_GE(c.first.pair, 0);
+  EXPECT_EQ(EntryName(c, c.first.pair), "Functional.linear.0.forward");
+}
+
 // repeat and repeat_interleave return the same numbers in another order: only bits tell.
 Dump Repeat(const char* api, const char* print, double error) {
   DumpBuilder b;

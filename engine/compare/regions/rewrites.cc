@@ -12,6 +12,7 @@
 #include "engine/compare/model/record_keys.h"
 #include "engine/compare/model/rounding.h"
 #include "engine/compare/regions/equal_values.h"
+#include "engine/compare/regions/gradient_sums.h"
 #include "engine/compare/regions/value_flow.h"
 
 namespace msprobe::compare {
@@ -28,8 +29,14 @@ class Rewrites {
   bool Find() {
     FindOpenPairs();
     if (std::none_of(own_.begin(), own_.end(), [](char own) { return own != 0; })) return false;
-    flows_[0].emplace(c_, true, open_);
-    flows_[1].emplace(c_, false, open_);
+    // A forward call that agrees is followed, too, if the gradient of its result does not.
+    std::vector<char> followed = open_;
+    for (size_t p = 0; p < c_.forward_of.size(); ++p) {
+      if (open_[p] && c_.forward_of[p] >= 0) followed[c_.forward_of[p]] = 1;
+    }
+    flows_[0].emplace(c_, true, followed);
+    flows_[1].emplace(c_, false, followed);
+    sums_.emplace(c_);
     FindReached();
     values_.emplace(c_, reached_);
     FindMoved();
@@ -85,6 +92,7 @@ class Rewrites {
     const RecordPair& pair = c_.pairs[p];
     const Record &t = c_.target.records[pair.target], &g = c_.golden.records[pair.golden];
     if (!t.is_module && BaseApi(t.api) != BaseApi(g.api)) return true;
+    const bool moves = t.direction == Direction::kForward && MovesData(t.api);
     bool other = false;
     EachRow(p, [&](uint32_t i) {
       if (!IsOpen(i)) return;
@@ -92,8 +100,11 @@ class Rewrites {
       const bool one_side = reason == Reason::kKindDiffers || reason == Reason::kNoPartner;
       EachLeaf(i, [&](const Leaf& leaf, bool) {
         if (leaf.kind != LeafKind::kTensor) return;
-        other |= IsTensorArgument(leaf) ? one_side || reason == Reason::kShapeDiffers
-                                        : one_side && t.direction == Direction::kBackward;
+        // Whether a batch is divided into another number of parts.
+        const bool other_parts = moves && reason == Reason::kNoPartner;
+        other |= IsTensorArgument(leaf)
+                     ? one_side || reason == Reason::kShapeDiffers
+                     : other_parts || (one_side && t.direction == Direction::kBackward);
       });
     });
     return other;
@@ -128,7 +139,8 @@ class Rewrites {
       for (size_t p = 0; p < c_.pairs.size(); ++p) {
         if (!open_[p] || own_[p]) continue;
         EachRow(p, [&](uint32_t i) {
-          if (IsOpen(i)) {
+          // Two masks may have equally many elements that are true.
+          if (IsOpen(i) || c_.measures[i].reason == Reason::kOtherBits) {
             EachLeaf(i, [&](const Leaf& leaf, bool target) {
               const uint64_t key = ArgumentKey(leaf);
               if (key != 0)
@@ -177,7 +189,8 @@ class Rewrites {
       char& reached = reached_[p];
       const RecordPair& pair = c_.pairs[p];
       const int32_t forward = p < c_.forward_of.size() ? c_.forward_of[p] : -1;
-      if (forward >= 0 && static_cast<size_t>(forward) < p) reached |= reached_[forward];
+      if (forward >= 0 && static_cast<size_t>(forward) < p)
+        reached |= reached_[forward] || IsTakenByReached(forward);
       if (RecordOf(p).direction == Direction::kParameterGrad)
         reached |= apis.count(RecordOf(p).api) > 0;
       if (RecordOf(p).is_module) {
@@ -204,6 +217,20 @@ class Rewrites {
         });
       });
     }
+  }
+
+  // Whether a call that is reached takes a result of `p`: then the gradient of the result has other
+  // parts in the other run.
+  bool IsTakenByReached(size_t p) const {
+    bool taken = false;
+    EachRow(p, [&](uint32_t i) {
+      EachLeaf(i, [&](const Leaf& leaf, bool target) {
+        if (taken || !IsTensorResult(leaf)) return;
+        for (const ValueUse& use : flows_[target ? 0 : 1]->UsesOf(leaf))
+          taken |= RecordOf(use.pair).direction == Direction::kForward && reached_[use.pair];
+      });
+    });
+    return taken;
   }
 
   // moved_: the call only moves elements of tensors that are equal bit for bit in both runs. Then
@@ -403,11 +430,37 @@ class Rewrites {
     return one_side && c_.pairs[p].matched() && (forward < 0 || !open_[forward]);
   }
 
+  // Whether the sums to which the results of a backward call belong agree where they are taken.
+  bool SumsAgree(size_t p, bool target) const {
+    const std::vector<int32_t> takers = sums_->TakersOf(static_cast<int32_t>(p), target);
+    return !takers.empty() && std::all_of(takers.begin(), takers.end(), [&](int32_t taker) {
+      if (IsRight(taker, target)) return true;
+      bool agree = c_.pairs[taker].matched();
+      EachRow(taker, [&](uint32_t i) {
+        EachLeaf(i,
+                 [&](const Leaf& leaf, bool) { agree &= !IsTensorArgument(leaf) || !IsOpen(i); });
+      });
+      return agree;
+    });
+  }
+
+  // Something is wrong, and a call of both runs takes this value where it should take another one:
+  // the calls that made them ran in another order, and their results were not put back in order.
+  bool LeadsToWrong(size_t p, const Leaf& leaf, bool target) const {
+    if (!strict_ || !c_.pairs[p].matched()) return false;
+    const auto uses = flows_[target ? 0 : 1]->UsesOf(leaf);
+    return std::any_of(uses.begin(), uses.end(), [&](const ValueUse& use) {
+      return IsOpen(use.row) && c_.pairs[use.pair].matched() && !IsRight(use.pair, target) &&
+             static_cast<size_t>(use.pair) != p;
+    });
+  }
+
   End EndOf(size_t p, uint32_t row, const Leaf& leaf, bool target) const {
     if (LeadsOnUnseen(p, row, leaf, target)) return End::kWrong;
     // Integers have no rounding: where numbers agree and bits do not, elements are at other places.
     const bool bits = moved_[p] || (strict_ && RoundingOf(leaf.dtype).kind == NumberKind::kInteger);
-    if (own_[p] && values_->HasCounterpart(leaf, target, moved_[p])) return End::kRight;
+    const bool elsewhere = own_[p] && values_->HasCounterpart(leaf, target, moved_[p]);
+    if (elsewhere && !LeadsToWrong(p, leaf, target)) return End::kRight;
     bool used = false;
     for (const ValueUse& use : flows_[target ? 0 : 1]->UsesOf(leaf)) {
       if (static_cast<size_t>(use.pair) == p) continue;
@@ -422,7 +475,7 @@ class Rewrites {
     if (RecordOf(p).direction == Direction::kBackward) {
       const Reason reason = c_.measures[row].reason;
       const bool one_side = reason == Reason::kNoPartner || reason == Reason::kKindDiffers;
-      return EndsInSums(p, one_side) ? End::kRight : End::kWrong;
+      return EndsInSums(p, one_side) || SumsAgree(p, target) ? End::kRight : End::kWrong;
     }
     // A loss that no call takes, and a parameter's gradient from a part of the batch, are seen in
     // what the optimizer takes.
@@ -459,6 +512,7 @@ class Rewrites {
   bool gradients_agree_ = false, leads_on_ = false, strict_ = false;
   std::optional<ValueFlow> flows_[2];  // of the target, of the golden
   std::optional<EqualValues> values_;
+  std::optional<GradientSums> sums_;
 };
 
 }  // namespace

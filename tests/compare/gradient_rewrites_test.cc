@@ -1,0 +1,113 @@
+// Calls that differ in structure, and gradients whose sums are in no recorded call.
+#include <gmock/gmock.h>
+
+#include "engine/compare/explain/summary.h"
+#include "engine/compare/regions/rewrites.h"
+#include "tests/compare/divergence_values.h"
+
+namespace msprobe::compare::test {
+namespace {
+
+// Weights of the best of a softmax, or a softmax of the best, beside a mean of the probabilities.
+// In the golden the gradient of the probabilities has two parts, in the target that of the logits.
+// `error`: of the gradient of the logits.
+Dump Router(bool softmax_first, double error = 0) {
+  enum {
+    kX,
+    kLogits,
+    kAll,
+    kBest,
+    kChosen,
+    kMean,
+    kDMean,
+    kDAll,
+    kDBoth,
+    kDBest,
+    kDChosen,
+    kDLogits
+  };
+  const auto value = [](int id, double by = 0) { return Value(id, by); };
+  DumpBuilder b;
+  b.Call("Functional.linear.0.forward").In(value(kX)).Out(value(kLogits));
+  const auto softmax = [&] {
+    b.Call("Torch.softmax.0.forward").In(value(kLogits)).Out(value(kAll));
+  };
+  if (softmax_first) softmax();
+  b.Call("Torch.topk.0.forward").In(value(softmax_first ? kAll : kLogits));
+  b.Out(value(kBest + (softmax_first ? 20 : 0)));
+  if (!softmax_first) softmax();
+  if (softmax_first)
+    b.Call("Tensor.div.0.forward").In(value(kBest + 20)).Out(value(kChosen));
+  else
+    b.Call("Torch.softmax.1.forward").In(value(kBest)).Out(value(kChosen));
+  b.Call("Torch.mean.0.forward").In(value(kAll)).Out(value(kMean));
+  b.Call("Tensor.mul.0.forward").In(value(kChosen)).In(value(kMean)).Out(value(30));
+  b.Call("Tensor.mul.0.backward").In(value(31)).Out(value(kDChosen)).Out(value(kDMean));
+  b.Call("Torch.mean.0.backward").In(value(kDMean)).Out(value(kDAll));
+  if (softmax_first)
+    b.Call("Tensor.div.0.backward").In(value(kDChosen)).Out(value(32));
+  else
+    b.Call("Torch.softmax.1.backward").In(value(kDChosen)).Out(value(33));
+  b.Call("Torch.topk.0.backward").In(value(softmax_first ? 32 : 33));
+  b.Out(value(softmax_first ? 34 : 35));
+  b.Call("Torch.softmax.0.backward").In(value(softmax_first ? kDBoth : kDAll));
+  b.Out(value(softmax_first ? int{kDLogits} : 36, error));
+  b.Call("Functional.linear.0.backward").In(value(kDLogits, error)).Out(value(40, error));
+  return b.Take();
+}
+
+TEST(GradientRewrites, PartsOfAGradientMayBeAddedAtAnotherPlace) {
+  for (const bool swap : {false, true}) {
+    const Comparison c = MustCompare(Router(swap), Router(!swap));
+    EXPECT_EQ(First(c), "none") << c.first.why;
+    EXPECT_EQ(Summarize(c).verdict, RunVerdict::kStructure);
+  }
+}
+
+TEST(GradientRewrites, ASumThatDiffersIsWrong) {
+  for (const bool swap : {false, true}) {
+    const Comparison c = MustCompare(Router(swap, kWrong), Router(!swap));
+    EXPECT_NE(c.first.pair, -1);
+  }
+}
+
+// The whole batch, or two halves. `error`: of the gradient that the optimizer takes.
+Dump Batches(int parts, double error = 0) {
+  DumpBuilder b;
+  const std::string whole = "[4, 8]", half = "[2, 8]";
+  const std::string shape = parts == 1 ? whole : half;
+  b.Call("Torch.cos.0.forward").In(Value(0).Shape(whole)).Out(Value(1).Shape(whole));
+  b.Call("Tensor.chunk.0.forward").In(Value(1).Shape(whole));
+  b.Value("chunks", "int", std::to_string(parts));
+  const int first = parts == 1 ? 1 : 10;
+  for (int i = 0; i < parts; ++i) b.Out(Value(first + i).Shape(shape));
+  for (int i = 0; i < parts; ++i) {
+    const std::string at = "." + std::to_string(i) + ".";
+    const auto value = [&](int id) { return Value(first + 20 * id + i); };
+    b.Call("Functional.linear" + at + "forward").In(value(0).Shape(shape));
+    b.In(Value(500)).Out(value(1).Shape(shape));
+    b.Call("Torch.sum" + at + "forward").In(value(1).Shape(shape)).Out(value(2).Shape("[]"));
+    b.Call("Torch.sum" + at + "backward").In(Value(501).Shape("[]")).Out(value(3).Shape(shape));
+    b.Call("Functional.linear" + at + "backward").In(value(3).Shape(shape));
+    b.Out(value(4).Shape(shape)).Out(value(5));
+  }
+  b.Call("Optimizer.SGD.step.0.forward").Kwarg("gradients.weight", Value(503, error));
+  b.Kwarg("weights.weight", Value(500)).OutAt("0.weights.weight", Value(504, error));
+  return b.Take();
+}
+
+TEST(GradientRewrites, AnotherNumberOfPartsOfABatch) {
+  for (const bool swap : {false, true}) {
+    const Comparison c = MustCompare(Batches(swap ? 1 : 2), Batches(swap ? 2 : 1));
+    EXPECT_EQ(First(c), "none") << c.first.why;
+    EXPECT_EQ(Summarize(c).verdict, RunVerdict::kStructure);
+  }
+}
+
+TEST(GradientRewrites, PartsOfABatchWithAnotherSumAreWrong) {
+  const Comparison c = MustCompare(Batches(1, kWrong), Batches(2));
+  EXPECT_EQ(First(c), "Tensor.chunk.0.forward");
+}
+
+}  // namespace
+}  // namespace msprobe::compare::test
