@@ -181,6 +181,9 @@ struct Dump {
   std::vector<LeafRest> rests;        // of tensors with extremes, in the order of their leaves
   std::vector<Weight> weights;        // of weights.json: at the first start of a run only
   std::vector<Signature> signatures;  // of signatures.json (ours only), sorted by api
+  // The number of the forward and backward pass within the step, one for each record; of
+  // construct.json. Empty: it does not say.
+  std::vector<int32_t> micro_steps;
   // What the header says of the run (ours only): "torch" -> "2.13.0", "seed" -> "1234", ...
   std::vector<std::pair<std::string, std::string>> provenance;
 

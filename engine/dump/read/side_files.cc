@@ -11,6 +11,7 @@
 #include "engine/base/pages.h"
 #include "engine/formats/text/json.h"
 #include "engine/model/guarded_text.h"
+#include "engine/model/names.h"
 #include "engine/model/text_arena.h"
 
 namespace msprobe::dump {
@@ -198,36 +199,51 @@ Status ReadStacks(const std::vector<std::string_view>& stack_keys, Dump* dump,
 }
 
 Status ReadParents(Dump* dump, MemoryShare* memory) {
-  constexpr size_t kOfParent = 80;
-  std::unordered_map<std::string_view, std::string_view> parents;
+  constexpr size_t kOfParent = 96;
+  struct Place {
+    std::string_view parent;
+    int32_t micro_step = 0;
+  };
+  std::unordered_map<std::string_view, Place> places;
+  bool has_micro_steps = false;
   SideFile file(dump, "construct.json", memory);
   MSPROBE_RETURN_IF_ERROR(file.Read([&](formats::JsonCursor* json, std::string_view child) {
+    Place place;
     formats::JsonText text;
     switch (json->Peek()) {
       case '"':
-        if (json->String(&text)) parents.emplace(child, file.Text(text));
+        if (json->String(&text)) place.parent = file.Text(text);
         break;
       case '[':  // [parent, micro step]
         json->BeginArray();
-        if (json->NextItem()) {
-          if (json->Peek() == '"') {
-            if (json->String(&text)) parents.emplace(child, file.Text(text));
+        for (size_t i = 0; json->NextItem(); ++i) {
+          if (i == 0 && json->Peek() == '"') {
+            if (json->String(&text)) place.parent = file.Text(text);
+          } else if (std::string_view digits;
+                     i == 1 && json->Peek() >= '0' && json->Peek() <= '9') {
+            constexpr int64_t kMost = 1000000;
+            const int64_t step = json->Number(&digits) ? NumberAfter(digits, "") : -1;
+            has_micro_steps = true;
+            if (step > 0 && step <= kMost) place.micro_step = static_cast<int32_t>(step);
           } else {
             json->Skip();
           }
-          while (json->NextItem()) json->Skip();
         }
         break;
       default:
         json->Skip();  // null: no parent
         return size_t{0};
     }
+    places.emplace(child, place);
     return kOfParent;
   }));
-  if (parents.empty()) return Status::Ok();
-  for (Record& record : dump->records) {
-    if (const auto found = parents.find(record.name); found != parents.end())
-      record.parent = found->second;
+  if (has_micro_steps) dump->micro_steps.resize(dump->records.size());
+  for (size_t i = 0; i < dump->records.size() && !places.empty(); ++i) {
+    Record& record = dump->records[i];
+    const auto found = places.find(record.name);
+    if (found == places.end()) continue;
+    if (!found->second.parent.empty()) record.parent = found->second.parent;
+    if (has_micro_steps) dump->micro_steps[i] = found->second.micro_step;
   }
   return Status::Ok();
 }

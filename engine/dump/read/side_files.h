@@ -18,7 +18,8 @@ namespace msprobe::dump {
 Status ReadStacks(const std::vector<std::string_view>& stack_keys, Dump* dump,
                   MemoryShare* memory = nullptr);
 
-// Reads <folder>/construct.json, when it is there, into Record::parent.
+// Reads <folder>/construct.json, when it is there, into Record::parent and
+// Dump::micro_steps.
 Status ReadParents(Dump* dump, MemoryShare* memory = nullptr);
 
 // Beside "dump.json" "weights.json"; beside "npu_dump.pkl", of which a folder may hold several,
