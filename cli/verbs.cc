@@ -15,6 +15,8 @@ std::vector<std::unique_ptr<Verb>> AllVerbs() {
   verbs.push_back(MakeConfigCheckVerb());
   verbs.push_back(MakeGradCompareVerb());
   verbs.push_back(MakeMergeResultVerb());
+  verbs.push_back(MakeGraphVisualizeVerb());
+  verbs.push_back(MakeData2dbVerb());
   verbs.push_back(MakeShowVerb());
   verbs.push_back(MakeReportVerb());
   verbs.push_back(MakeParseVerb());

@@ -16,8 +16,10 @@ std::unique_ptr<Verb> MakeBisectVerb();
 std::unique_ptr<Verb> MakeCompareVerb();
 std::unique_ptr<Verb> MakeCompletionVerb();
 std::unique_ptr<Verb> MakeConfigCheckVerb();
+std::unique_ptr<Verb> MakeData2dbVerb();
 std::unique_ptr<Verb> MakeDeterminismVerb();
 std::unique_ptr<Verb> MakeGradCompareVerb();
+std::unique_ptr<Verb> MakeGraphVisualizeVerb();
 std::unique_ptr<Verb> MakeMergeResultVerb();
 std::unique_ptr<Verb> MakeOpGenerateVerb();
 // overflow_check, and nan_analyze, its name in msprobe 8.

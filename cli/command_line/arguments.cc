@@ -26,6 +26,8 @@ constexpr std::array kAliases = {
     FlagAlias{"-dm", "--data_mapping"},
     FlagAlias{"-lm", "--layer_mapping"},
     FlagAlias{"-tensor_log", "--is_print_compare_log"},
+    FlagAlias{"-progress_log", "--is_print_progress_log"},
+    FlagAlias{"-oc", "--overflow_check"},
     FlagAlias{"--target-path", "--target_path"},
     FlagAlias{"--golden-path", "--golden_path"},
     FlagAlias{"--output-path", "--output_path"},

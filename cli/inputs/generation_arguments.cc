@@ -60,6 +60,32 @@ std::string Listed(const std::vector<int64_t>& numbers) {
   return fmt::format("{}", fmt::join(numbers, ","));
 }
 
+// `msprobe -f pytorch graph -i compare.json -o out -lm -oc -f`.
+Result<std::vector<std::string>> TranslateGraph(const std::vector<std::string>& arguments) {
+  std::vector<std::string> flags;
+  std::string input_path;
+  for (Words words{arguments, 3}; words.at < arguments.size(); ++words.at) {
+    const std::string& word = arguments[words.at];
+    if (words.Is("-i", "--input_path")) {
+      MSPROBE_ASSIGN_OR_RETURN(input_path, words.Value());
+    } else {
+      flags.push_back(word == "-f" ? "--fuzzy_match" : word);
+    }
+  }
+  std::vector<std::string> out = {"graph_visualize"};
+  if (!input_path.empty()) {
+    MSPROBE_ASSIGN_OR_RETURN(const compare::CompareInput input,
+                             compare::ReadCompareInput(input_path, compare::InputUse::kGraph));
+    out.insert(out.end(), {"--target_path", input.target});
+    if (!input.golden.empty()) out.insert(out.end(), {"--golden_path", input.golden});
+    if (!input.golden.empty() && input.print_log) out.push_back("--is_print_compare_log");
+    if (!input.ranks.empty()) out.insert(out.end(), {"--rank", Listed(input.ranks)});
+    if (!input.steps.empty()) out.insert(out.end(), {"--step", Listed(input.steps)});
+  }
+  out.insert(out.end(), flags.begin(), flags.end());
+  return out;
+}
+
 // The --rename expression that changes `from` to `to` in the names of files such as
 // input_float32_1.npy, where the dtype and a number follow.
 std::string RenameOf(const std::string& from, const std::string& to) {
@@ -142,6 +168,7 @@ Result<std::vector<std::string>> TranslateArguments(const std::vector<std::strin
         .Hint(kHint);
   }
   if (words[2] == "compare") return TranslateCompare(words);
+  if (words[2] == "graph") return TranslateGraph(words);
   return std::vector<std::string>(words.begin() + 2, words.end());
 }
 

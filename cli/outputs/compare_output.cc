@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <ctime>
+#include <filesystem>
+#include <system_error>
 
 #include "cli/command_line/time_stamp.h"
 #include "cli/outputs/diff_analyze.h"
 #include "engine/base/file.h"
+#include "engine/base/memory_size.h"
 #include "engine/base/text.h"
 #include "engine/checkpoint/compare_checkpoints.h"
 #include "engine/compare/judge/judge.h"
@@ -95,7 +98,8 @@ Status CompareOutput::Keep(size_t index, const compare::Comparison& comparison) 
   if (options_.write_table) NotWritten(index, WriteTable(index, table));
   if (options_.advisor) NotWritten(index, WriteAdvisor(pair, comparison, table));
   if (options_.diff_analyze) kept.analysis = DivergenceNode(comparison);
-  if (options_.log_rows) LogRows(comparison);
+  if (options_.log_rows) LogRows(comparison, console_);
+  if (!options_.reports.vis_db.empty()) NotWritten(index, AddToGraph(pair, comparison));
   if (options_.reports.NeedDetails()) kept.result.details = compare::DetailsOf(comparison);
   if (!options_.reports.html.empty()) kept.page = PageOf(index, comparison);
   for (const ReportFlags::Export& wanted : options_.reports.Exports()) {
@@ -194,7 +198,7 @@ Status CompareOutput::WriteAdvisor(const DumpPair& pair, const compare::Comparis
   return Status::Ok();
 }
 
-void CompareOutput::LogRows(const compare::Comparison& c) {
+void LogRows(const compare::Comparison& c, Console& console) {
   std::string text;
   for (size_t i = 0; i < c.rows.size(); ++i) {
     const compare::Row& row = c.rows[i];
@@ -204,9 +208,9 @@ void CompareOutput::LogRows(const compare::Comparison& c) {
     text += " | ";
     text += compare::VerdictName(c.measures[i].verdict);
     text += '\n';
-    if (text.size() > (1u << 16)) console_.Warn(text), text.clear();
+    if (text.size() > (1u << 16)) console.Warn(text), text.clear();
   }
-  console_.Warn(text);
+  console.Warn(text);
 }
 
 Status CompareOutput::WriteFile(const std::string& folder, const std::string& name,
@@ -327,6 +331,36 @@ Status CompareOutput::WriteExports() {
   return Status::Ok();
 }
 
+Status CompareOutput::AddToGraph(const DumpPair& pair, const compare::Comparison& comparison) {
+  {
+    const std::lock_guard lock(mutex_);
+    const std::string& path = options_.reports.vis_db;
+    if (graph_ == nullptr) {
+      MSPROBE_RETURN_IF_ERROR(MakeDirectories(DirectoryName(path)));
+      MSPROBE_ASSIGN_OR_RETURN(graph_, exports::VisDb::Create(path, {}));
+    }
+  }
+  return graph_->AddComparison(comparison, {.step = pair.step, .rank = pair.rank});
+}
+
+Status CompareOutput::WriteGraph() {
+  if (graph_ == nullptr || graph_->nodes() == 0) return Status::Ok();
+  MSPROBE_RETURN_IF_ERROR(graph_->Finish());
+  files_.push_back(options_.reports.vis_db);
+  console_.Warn(LargeGraphWarning(options_.reports.vis_db));
+  return Status::Ok();
+}
+
+std::string LargeGraphWarning(const std::string& path) {
+  std::error_code error;
+  const uint64_t size = std::filesystem::file_size(path, error);
+  if (error || size <= exports::kLargeVisDb) return "";
+  return fmt::format(
+      "{} has {}: the pages of TensorBoard become slow with more than {}; fewer ranks or steps "
+      "(--rank, --step) make a smaller file\n",
+      path, MemorySizeText(size), MemorySizeText(exports::kLargeVisDb));
+}
+
 Status CompareOutput::WriteFilesOnAllPairs() {
   if (options_.diff_analyze) MSPROBE_RETURN_IF_ERROR(WriteAnalyses());
   if (results_.size() > 1 && options_.write_table) {
@@ -334,6 +368,7 @@ Status CompareOutput::WriteFilesOnAllPairs() {
                                       compare::RankSummaryCsv(results_)));
   }
   MSPROBE_RETURN_IF_ERROR(WriteExports());
+  MSPROBE_RETURN_IF_ERROR(WriteGraph());
   std::vector<report_page::PagePart> parts;
   if (!options_.reports.html.empty()) {
     for (Kept& kept : kept_) parts.push_back(std::move(kept.page));

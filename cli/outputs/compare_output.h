@@ -9,6 +9,7 @@
 //   MSPROBE_RETURN_IF_ERROR(output.Finish());
 #pragma once
 
+#include <memory>
 #include <mutex>
 #include <span>
 #include <string>
@@ -21,6 +22,7 @@
 #include "engine/compare/model/comparison.h"
 #include "engine/compare/ranks/rank_result.h"
 #include "engine/compare/table/table_options.h"
+#include "engine/exports/databases/vis_db.h"
 #include "engine/report_page/page_part.h"
 
 namespace msprobe::compare {
@@ -95,10 +97,11 @@ class CompareOutput {
   void PrintJson();
   Status WriteAdvisor(const DumpPair& pair, const compare::Comparison& comparison,
                       const compare::TableFormat& table);
-  void LogRows(const compare::Comparison& comparison);
   std::string FolderOf(const DumpPair& pair) const;
   std::string Written() const;
   Status WriteExports();
+  Status AddToGraph(const DumpPair& pair, const compare::Comparison& comparison);
+  Status WriteGraph();
 
   CompareOutputOptions options_;
   const PairedDumps& paired_;
@@ -110,7 +113,14 @@ class CompareOutput {
   double all_weights_ = 0, all_done_ = 0;
   std::vector<Kept> kept_;
   std::vector<compare::RankResult> results_;  // of kept_, after Finish
+  std::unique_ptr<exports::VisDb> graph_;     // of reports.vis_db
   std::vector<std::string> files_;            // paths of the files on all pairs
 };
+
+// Prints the verdict of each row on standard error.
+void LogRows(const compare::Comparison& comparison, Console& console);
+
+// A sentence, with its end of line, when the file is larger than TensorBoard's plugin opens quickly.
+std::string LargeGraphWarning(const std::string& path);
 
 }  // namespace msprobe::cli

@@ -29,6 +29,11 @@ void ReportFlags::AddFiles(Flags& flags) {
             "also write the calls as a graph to this file, for Google's Model Explorer; its name "
             "should end in .json")
       .TypeName("FILE");
+  flags
+      .Text("--vis-db", &vis_db,
+            "also write the modules and calls as a graph to this file, for the plugin "
+            "tb_graph_ascend of TensorBoard; its name should end in .vis.db")
+      .TypeName("FILE");
 }
 
 std::vector<ReportFlags::Export> ReportFlags::Exports() const {

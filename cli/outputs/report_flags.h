@@ -22,7 +22,7 @@
 namespace msprobe::cli {
 
 struct ReportFlags {
-  std::string junit, markdown, html, perfetto, model_explorer;
+  std::string junit, markdown, html, perfetto, model_explorer, vis_db;
   std::vector<std::string> fail_on;
 
   void AddFiles(Flags& flags);

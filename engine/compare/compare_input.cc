@@ -81,7 +81,7 @@ Status CheckStack(std::string_view path, const CompareInput& input,
 
 }  // namespace
 
-Result<CompareInput> ParseCompareInput(std::string_view json, std::string_view path) {
+Result<CompareInput> ParseCompareInput(std::string_view json, std::string_view path, InputUse use) {
   MSPROBE_ASSIGN_OR_RETURN(const formats::JsonValue root, formats::ParseJson(json, path));
   if (root.kind != formats::JsonValue::Kind::kObject) {
     return InvalidConfig(path, root.line)
@@ -119,12 +119,17 @@ Result<CompareInput> ParseCompareInput(std::string_view json, std::string_view p
       if (member.value.kind != formats::JsonValue::Kind::kBool) {
         return WrongType(path, member, "true or false");
       }
+    } else if (key == "parallel_merge" && use == InputUse::kGraph) {
+      return InvalidConfig(path, member.line)
+          .Says("parallel_merge: the shares of tensor- and pipeline-parallel ranks are not merged")
+          .Hint("leave the key out to compare rank by rank; both runs then need the same layout");
     } else {
       return OtherKey(path, member);
     }
   }
   for (const bool target : {true, false}) {
     if (!(target ? input.target : input.golden).empty()) continue;
+    if (!target && use == InputUse::kGraph) continue;
     return InvalidConfig(path)
         .Expected(target ? "\"npu_path\", the run under test" : "\"bench_path\", the trusted run")
         .Found("no such key");
@@ -136,9 +141,9 @@ Result<CompareInput> ParseCompareInput(std::string_view json, std::string_view p
   return input;
 }
 
-Result<CompareInput> ReadCompareInput(const std::string& path) {
+Result<CompareInput> ReadCompareInput(const std::string& path, InputUse use) {
   MSPROBE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
-  return ParseCompareInput(file.bytes(), path);
+  return ParseCompareInput(file.bytes(), path, use);
 }
 
 }  // namespace msprobe::compare

@@ -25,12 +25,16 @@ struct CompareInput {
   std::vector<std::pair<std::string, std::string>> renamed;
 };
 
+// What the file is read for. A graph may be made of one dump: bench_path is optional then.
+enum class InputUse : uint8_t { kCompare, kGraph };
+
 // Keys: npu_path, bench_path, stack_path; in 1.0 these are npu_json_path, bench_json_path and
 // stack_json_path. For MindSpore also rank_id, step_id, common and map_dict; `common` says that the
 // paths are folders of .npy files, which is recognised without it. Errors: kNotFound;
 // kInvalidConfig with the line: no JSON, an unknown key, a value of another type, a path that is
 // missing, a stack_path that is not the stack.json beside npu_path.
-Result<CompareInput> ParseCompareInput(std::string_view json, std::string_view path);
-Result<CompareInput> ReadCompareInput(const std::string& path);
+Result<CompareInput> ParseCompareInput(std::string_view json, std::string_view path,
+                                       InputUse use = InputUse::kCompare);
+Result<CompareInput> ReadCompareInput(const std::string& path, InputUse use = InputUse::kCompare);
 
 }  // namespace msprobe::compare

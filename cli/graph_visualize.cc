@@ -1,0 +1,234 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ctime>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/command_line/time_stamp.h"
+#include "cli/inputs/compare_inputs.h"
+#include "cli/inputs/mapping_flags.h"
+#include "cli/inputs/rank_flags.h"
+#include "cli/outputs/compare_output.h"
+#include "cli/verbs.h"
+#include "engine/base/file.h"
+#include "engine/base/memory_size.h"
+#include "engine/compare/compare.h"
+#include "engine/compare/explain/evidence.h"
+#include "engine/dump/read/reader.h"
+#include "engine/dump/read/tag_folder.h"
+#include "engine/exports/databases/vis_db.h"
+#include "engine/model/memory_budget.h"
+
+namespace msprobe::cli {
+namespace {
+
+class GraphVisualize : public Verb {
+ public:
+  std::string_view name() const override { return "graph_visualize"; }
+  std::string_view summary() const override {
+    return "write the graph of modules and calls that TensorBoard shows (.vis.db)";
+  }
+
+  void AddFlags(Flags& flags) override {
+    flags.Group("What is shown");
+    flags
+        .Text("target,--target_path", &target_,
+              "the run under test: rank folder, step folder or dump_path, of level L0 or mix")
+        .TypeName("PATH")
+        .Required();
+    flags
+        .Text("golden,--golden_path", &golden_,
+              "the trusted run, the same kind of path; without it only the target is shown")
+        .TypeName("PATH");
+    ranks_.Add(flags);
+    flags.Switch("--overflow_check", &overflow_check_,
+                 "mark calls that make or pass on NaN and infinities");
+    flags.Group("What is written");
+    flags
+        .Text("-o,--output_path", &output_,
+              "folder for build_TIME.vis.db or compare_TIME.vis.db; created when missing")
+        .TypeName("FOLDER")
+        .Required();
+    flags.Switch("--is_print_compare_log", &log_rows_,
+                 "log the verdict of each row on standard error");
+    flags.Switch("--is_print_progress_log", &log_progress_,
+                 "log each dump that is done on standard error");
+    flags.Group("Names that differ on purpose");
+    mapping_.Add(flags);
+    flags.Group("Accepted for scripts of older tools");
+    flags.Switch("--fuzzy_match", &fuzzy_, "call numbers never decide which calls are a pair");
+    flags.Text("--file_type", &file_type_, "db, the only type").OneOf({"db"});
+    for (const auto& [flag, values] : Sizes())
+      flags.Texts(flag, values, "1: shares of several ranks are not merged").Values(1, 2);
+    flags.Texts("--order", &order_, "of the ranks that would be merged").Values(1, 2);
+  }
+
+  Result<int> Run(Console& out) override {
+    MSPROBE_RETURN_IF_ERROR(CheckFlags());
+    MSPROBE_RETURN_IF_ERROR(MakeDirectories(output_));
+    const std::string path = FreePath();
+    MSPROBE_ASSIGN_OR_RETURN(graph_,
+                             exports::VisDb::Create(path, {.overflow_check = overflow_check_}));
+    MSPROBE_RETURN_IF_ERROR(golden_.empty() ? Build(out) : Compare(out));
+    if (graph_->nodes() == 0) return first_error_;
+    MSPROBE_RETURN_IF_ERROR(graph_->Finish());
+    out.Print("written: {} ({} nodes)\n", path, graph_->nodes());
+    if (const std::string warning = LargeGraphWarning(path); !warning.empty()) out.Warn(warning);
+    return first_error_.ok() ? kExitOk : kExitError;
+  }
+
+ private:
+  std::vector<std::pair<const char*, std::vector<std::string>*>> Sizes() {
+    return {{"--rank_size", &rank_size_}, {"--tp", &tp_}, {"--pp", &pp_}, {"--vpp", &vpp_}};
+  }
+
+  Status CheckFlags() {
+    if (output_.empty()) return InvalidArgument("-o is empty").Hint("name a folder");
+    if (Exists(output_) && !IsDirectory(output_))
+      return InvalidArgument(fmt::format("-o {} is a file", output_)).Hint("name a folder");
+    for (const auto& [flag, values] : Sizes()) {
+      for (const std::string& value : *values) {
+        if (value == "1") continue;
+        return Unsupported(fmt::format("{} {}: the shares of tensor- and pipeline-parallel ranks "
+                                       "are not merged",
+                                       flag, Excerpt(value)))
+            .Hint(
+                "leave the flag out to compare rank by rank; both runs then need the same layout");
+      }
+    }
+    return Status::Ok();
+  }
+
+  // Two runs of the command within one second must not write one file.
+  std::string FreePath() const {
+    for (long long now = std::time(nullptr);; ++now) {
+      std::string path = JoinPath(
+          output_,
+          fmt::format("{}_{}.vis.db", golden_.empty() ? "build" : "compare", TimeStamp(now)));
+      if (!Exists(path)) return path;
+    }
+  }
+
+  static std::string PlaceText(int step, int rank) {
+    std::string text = step >= 0 ? fmt::format("step {}", step) : "";
+    if (rank >= 0) text += fmt::format("{}rank {}", text.empty() ? "" : ", ", rank);
+    return text.empty() ? "the dump" : text;
+  }
+
+  void Failed(const Status& status, Console& out) {
+    const std::lock_guard lock(mutex_);
+    if (first_error_.ok()) first_error_ = status;
+    out.Error(status);
+  }
+
+  void Done(int step, int rank, Console& out) {
+    const std::lock_guard lock(mutex_);
+    if (log_progress_) out.Warn(fmt::format("done: {}\n", PlaceText(step, rank)));
+  }
+
+  Status Build(Console& out) {
+    MSPROBE_ASSIGN_OR_RETURN(const PairOptions selection, ranks_.Options());
+    const auto wanted = [](const std::optional<std::vector<int64_t>>& numbers, int number) {
+      return !numbers || std::find(numbers->begin(), numbers->end(), number) != numbers->end();
+    };
+    const std::string path = dump::ExistingTag(target_);
+    if (!Exists(path)) return NotFound(path).Expected("a dump.json, or a folder of dumps");
+    std::vector<dump::DumpLocation> dumps;
+    if (IsDirectory(path)) {
+      MSPROBE_ASSIGN_OR_RETURN(dumps, dump::FindDumps(path));
+    } else {
+      dumps.push_back({.path = path});
+    }
+    std::erase_if(dumps, [&](const dump::DumpLocation& d) {
+      return !wanted(selection.ranks, d.rank) || !wanted(selection.steps, d.step);
+    });
+    if (dumps.empty()) {
+      return InvalidArgument()
+          .At(path)
+          .Expected("dump.json in it, or in rank folders or step folders in it")
+          .Found("none");
+    }
+    for (const dump::DumpLocation& place : dumps) {
+      out.Progress("reading {}", place.path);
+      Status status = place.refused;
+      if (status.ok()) status = AddDump(place);
+      if (!status.ok() && dumps.size() == 1) return status;
+      status.ok() ? Done(place.step, place.rank, out) : Failed(status, out);
+    }
+    return Status::Ok();
+  }
+
+  Status AddDump(const dump::DumpLocation& place) {
+    MemoryBudget budget({.bytes = AvailableMemory(), .asked_for = false});
+    MSPROBE_ASSIGN_OR_RETURN(const Dump dump, dump::ReadDump(place.path, &budget));
+    return graph_->AddDump(dump, {.step = place.step, .rank = place.rank});
+  }
+
+  Status Compare(Console& out) {
+    MSPROBE_ASSIGN_OR_RETURN(PairOptions selection, ranks_.Options());
+    selection.common = true;  // as the older tool: what both sides have
+    MSPROBE_ASSIGN_OR_RETURN(const PairedDumps paired, PairDumps(target_, golden_, selection));
+    for (const std::string& what : paired.left_out)
+      out.Warn(MakePrintable("not compared: " + what) + "\n");
+    std::vector<std::string> lines(paired.pairs.size());
+    Status single;
+    const uint64_t all_memory = AvailableMemory();
+    ForEachPair(paired.pairs, log_rows_, all_memory, [&](size_t i, uint64_t memory) {
+      const DumpPair& pair = paired.pairs[i];
+      out.Progress("comparing {} with {}", pair.target, pair.golden);
+      MemoryBudget budget({.bytes = memory, .file_bytes = FileSizes(pair), .asked_for = false});
+      const Status status = AddPair(pair, &budget, &lines[i], out);
+      if (budget.exceeded() && memory < all_memory) return false;
+      if (!status.ok() && paired.pairs.size() == 1) {
+        single = status;
+      } else {
+        status.ok() ? Done(pair.step, pair.rank, out) : Failed(status, out);
+      }
+      return true;
+    });
+    MSPROBE_RETURN_IF_ERROR(single);
+    for (const std::string& line : lines) out.Write(line);
+    return Status::Ok();
+  }
+
+  Status AddPair(const DumpPair& pair, MemoryBudget* memory, std::string* line, Console& out) {
+    MSPROBE_ASSIGN_OR_RETURN(Dump target, dump::ReadDump(pair.target, memory));
+    MSPROBE_ASSIGN_OR_RETURN(Dump golden, dump::ReadDump(pair.golden, memory));
+    MSPROBE_RETURN_IF_ERROR(memory->Take(pair.target, mapping_.Memory(target, golden)));
+    compare::CompareOptions options;
+    MSPROBE_ASSIGN_OR_RETURN(options.mapping, mapping_.For(target, golden));
+    options.max_pair_bytes = memory->left();
+    options.max_resident_tensor_bytes = std::min(options.max_resident_tensor_bytes, memory->left());
+    MSPROBE_ASSIGN_OR_RETURN(const compare::Comparison c,
+                             compare::Compare(std::move(target), std::move(golden), options));
+    MSPROBE_ASSIGN_OR_RETURN(const std::string saved, mapping_.Save(output_, pair.rank, c));
+    if (log_rows_) LogRows(c, out);
+    *line = fmt::format("{}: {}\n", PlaceText(pair.step, pair.rank),
+                        c.first.pair < 0 ? "no call introduces a difference"
+                                         : MakePrintable(fmt::format(
+                                               "first divergence at {}: {}",
+                                               compare::EntryName(c, c.first.pair), c.first.why)));
+    if (!saved.empty()) *line += fmt::format("written: {}\n", saved);
+    return graph_->AddComparison(c, {.step = pair.step, .rank = pair.rank});
+  }
+
+  std::string target_, golden_, output_, file_type_ = "db";
+  std::vector<std::string> rank_size_, tp_, pp_, vpp_, order_;
+  bool overflow_check_ = false, log_rows_ = false, log_progress_ = false, fuzzy_ = false;
+  RankFlags ranks_;
+  MappingFlags mapping_;
+  std::unique_ptr<exports::VisDb> graph_;
+  std::mutex mutex_;
+  Status first_error_;
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> MakeGraphVisualizeVerb() { return std::make_unique<GraphVisualize>(); }
+
+}  // namespace msprobe::cli
