@@ -123,6 +123,29 @@ TEST(CarriedRounding, AnotherUpdateIsADifference) {
   EXPECT_EQ(VerdictOver(Steps(0, 0.0101)), RunVerdict::kDiffers);
 }
 
+// The statistics of a weight that moved by 1 % agree, and not all of its elements.
+TEST(CarriedRounding, ElementsOfAWeightMayBeApart) {
+  const auto step = [](double rounding, double moved, double error, const char* bits) {
+    DumpBuilder b;
+    b.Call("Functional.linear.0.forward").In(Value(1).Print("i"));
+    b.In(Scaled(Numbers(1, -1, 0.1, 8), moved).Print(bits));
+    b.last().requires_grad = TextRef("True");
+    b.Out(Value(3, rounding + error).Print(rounding + error == 0 ? "o" : "other"));
+    return b.Take();
+  };
+  const auto verdict = [&](double rounding, double error, const char* bits) {
+    std::vector<RankResult> steps = {
+        SummarizeRank(MustCompare(step(rounding, 0, 0, "0"), step(0, 0, 0, "0")), 0, -1),
+        SummarizeRank(MustCompare(step(0, 0.01, error, bits), step(0, 0.01, 0, "1")), 1, -1)};
+    ForgiveCarriedRounding(steps);
+    return VerdictOver(steps);
+  };
+  EXPECT_EQ(verdict(1e-6, 4e-5, "2"), RunVerdict::kNoise);
+  EXPECT_EQ(verdict(1e-6, 4e-4, "2"), RunVerdict::kDiffers);  // more than 1 % of the movement
+  EXPECT_EQ(verdict(1e-6, 4e-5, "1"), RunVerdict::kDiffers);  // the weight is the same
+  EXPECT_EQ(verdict(0, 4e-5, "2"), RunVerdict::kDiffers);     // nothing was rounded before
+}
+
 TEST(UpdateAgreementTest, TheMedianDecides) {
   UpdateAgreement updates;
   EXPECT_FALSE(updates.agrees());

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "engine/compare/explain/evidence.h"
+#include "engine/compare/explain/unmatched_calls.h"
 #include "engine/compare/judge/operations.h"
 #include "engine/compare/model/fingerprint_set.h"
 #include "engine/compare/model/page_release.h"
@@ -77,6 +78,25 @@ bool IsWeightOfACall(const Record& record, const Leaf& leaf) {
          leaf.slot == Slot::kInput && leaf.requires_grad == "True";
 }
 
+// StepWeights::error_behind_weight. `made`: contents of the outputs of recorded calls.
+double ErrorBehindWeight(const Comparison& c, const FingerprintSet& made) {
+  if (c.first.pair < 0 || c.first.row < 0 || !c.pairs[c.first.pair].matched()) return 0;
+  const RecordPair& pair = c.pairs[c.first.pair];
+  if (!DifferingArguments(c, c.first.pair).empty()) return 0;
+  for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
+    const Row& row = c.rows[i];
+    if (row.target < 0 || row.golden < 0) continue;
+    const Leaf &t = c.target.leaves[row.target], &g = c.golden.leaves[row.golden];
+    const bool reads = t.slot == Slot::kParameter || t.slot == Slot::kInput;
+    const bool is_weight = t.requires_grad == "True" && !made.HasHash(ContentKey(t));
+    if (!reads || !is_weight || t.fingerprint == g.fingerprint) continue;
+    if (c.measures[i].verdict == RowVerdict::kDiffers) continue;
+    const double error = c.measures[c.first.row].severity * RoundingOfRow(c, c.first.row).epsilon;
+    return std::isfinite(error) ? error : 0;
+  }
+  return 0;
+}
+
 // The first weight of the later step that differs, in the order of the file.
 std::vector<const StepWeights::Weight*> Differing(const Weights& weights,
                                                   const std::vector<std::string>& file_order) {
@@ -136,7 +156,7 @@ std::string DescribeCause(const StepOfRank& earlier) {
 StepWeights WeightsIn(const Comparison& c) {
   StepWeights w;
   Collected modules, before, after, arguments;
-  FingerprintSet made;  // contents of the target's outputs, while arguments are looked for
+  FingerprintSet made;  // contents of the target's outputs
   bool gradients = false, wrong_gradients = false;
   PageRelease pages(c.target, c.golden);
   for (size_t p = 0; p < c.pairs.size(); ++p) {
@@ -157,8 +177,10 @@ StepWeights WeightsIn(const Comparison& c) {
       if (arguments.all().size() < kKept) {
         if (IsWeightOfACall(record, leaf) && !made.HasHash(ContentKey(leaf)))
           arguments.Set(std::string(leaf.name.view()), c, i, /*replaces=*/false);
-        if (leaf.slot == Slot::kOutput && ContentKey(leaf) != 0) made.InsertHash(ContentKey(leaf));
       }
+      if ((c.first.pair >= 0 || arguments.all().size() < kKept) && leaf.slot == Slot::kOutput &&
+          ContentKey(leaf) != 0)
+        made.InsertHash(ContentKey(leaf));
       if (!optimizer && leaf.slot != Slot::kParameter) continue;
       std::string_view label = LeafPath(c, static_cast<int32_t>(i));
       const auto named = [&](std::string_view prefix) {
@@ -189,6 +211,7 @@ StepWeights WeightsIn(const Comparison& c) {
     const Leaf& leaf = c.target.leaves[c.rows[c.first.row].target];
     w.begins_otherwise = leaf.slot == Slot::kParameter || leaf.requires_grad == "True";
   }
+  w.error_behind_weight = ErrorBehindWeight(c, made);
   std::string room;
   for (const Weight& weight : c.target.weights)
     w.file_order.emplace_back(WithoutWrappers(weight.name, &room));
@@ -196,18 +219,27 @@ StepWeights WeightsIn(const Comparison& c) {
 }
 
 bool CarriesRounding(const StepOfRank& earlier, const StepOfRank& later) {
-  if (!earlier.agrees || !earlier.rounds || !later.weights->begins_otherwise) return false;
+  const StepWeights& weights = *later.weights;
+  if (!earlier.agrees || !earlier.rounds) return false;
+  if (!weights.begins_otherwise && weights.error_behind_weight == 0) return false;
+  double moved = 0;  // the largest movement, relative to the number that moved
   std::unordered_map<std::string_view, const StepWeights::Weight*> before;
   for (const StepWeights::Weight& weight : earlier.weights->begin) before[weight.name] = &weight;
   UpdateAgreement updates;
   for (const StepWeights::Weight& now : later.weights->begin) {
     const auto was = before.find(now.name);
     if (was == before.end()) continue;
-    updates.Add(was->second->norm, now.norm);
-    updates.Add(was->second->max, now.max);
-    updates.Add(was->second->min, now.min);
+    const StepWeights::Weight& then = *was->second;
+    for (const auto& [from, to] : {std::pair(then.norm, now.norm), std::pair(then.max, now.max),
+                                   std::pair(then.min, now.min)}) {
+      updates.Add(from, to);
+      const double change = std::abs(to.golden - from.golden) / std::abs(from.golden);
+      if (std::isfinite(change)) moved = std::max(moved, change);
+    }
   }
-  return updates.agrees();
+  if (!updates.agrees()) return false;
+  constexpr double kOfMovement = 0.01;
+  return weights.begins_otherwise || weights.error_behind_weight <= kOfMovement * moved;
 }
 
 std::string DescribeBetweenSteps(const StepOfRank& earlier, const StepOfRank& later,

@@ -31,7 +31,10 @@ struct StepWeights {
   std::vector<Weight> end;           // behind the last step of an optimizer, the same selection
   int64_t count = 0, differing = 0;  // parameters in `begin`, before the selection
   bool begins_otherwise = false;     // a weight differs that no recorded call has made
-  bool gradients_agree = false;      // gradients were compared, and none differs
+  // The relative error of the first divergence when it is in a call that reads a weight with other
+  // bits; else 0. Elements of a weight may be apart although its statistics agree.
+  double error_behind_weight = 0;
+  bool gradients_agree = false;              // gradients were compared, and none differs
   std::vector<std::string> optimizer_calls;  // recorded in both runs; the first six
   std::vector<std::string> file_order;       // names in weights.json; empty where there is none
 };
@@ -47,7 +50,9 @@ struct StepOfRank {
 };
 
 // Whether `later` begins with other weights only because `earlier`, which agrees within rounding,
-// was not bit-equal: the weights of both runs moved alike (update_agreement.h).
+// was not bit-equal: the weights of both runs moved alike (update_agreement.h). A call that reads
+// such a weight may be off by a hundredth of what the update changed: AdamW moves an element whose
+// gradient is rounding as far as any other.
 bool CarriesRounding(const StepOfRank& earlier, const StepOfRank& later);
 
 // What changed the weights behind a step that agrees, as far as what it recorded tells.
