@@ -13,6 +13,7 @@
 #include "engine/dump/write/coverage.h"
 #include "engine/formats/archive/zip.h"
 #include "engine/formats/tables/table_file.h"
+#include "engine/formats/tensors/tensor_file.h"
 #include "engine/formats/text/json.h"
 
 namespace msprobe::cli {
@@ -188,6 +189,10 @@ Result<bool> ShowFolder(const std::string& path, Console& out) {
 Result<bool> ShowOtherFile(const std::string& path, const ShowTensorOptions& options,
                            Console& out) {
   if (IsDirectory(path)) return ShowFolder(path, out);
+  if (formats::IsInPack(path)) {
+    MSPROBE_RETURN_IF_ERROR(ShowTensors(path, options, out));
+    return true;
+  }
   if (!IsRegularFile(path)) return false;
   bool is_tensor = false;
   JsonKind json = JsonKind::kDump;

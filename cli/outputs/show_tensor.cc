@@ -28,8 +28,13 @@ struct Named {
 };
 
 Result<std::vector<Named>> ReadAll(const std::string& path, const std::string& filter) {
-  MSPROBE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
   std::vector<Named> all;
+  if (formats::IsInPack(path)) {
+    MSPROBE_ASSIGN_OR_RETURN(formats::TensorFile tensor, formats::ReadTensorFile(path));
+    all.push_back({"", std::move(tensor)});
+    return all;
+  }
+  MSPROBE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
   const auto add = [&](const std::string& name, const formats::TensorFile& tensor) {
     if (name.find(filter) != std::string::npos) all.push_back({name, tensor});
   };

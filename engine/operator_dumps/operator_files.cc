@@ -5,6 +5,7 @@
 
 #include "engine/base/file.h"
 #include "engine/base/text.h"
+#include "engine/formats/tensors/tensor_pack.h"
 
 namespace msprobe::operator_dumps {
 namespace {
@@ -23,6 +24,13 @@ Status List(const std::string& root, const std::string& below, int depth, Operat
       continue;
     }
     if (!IsRegularFile(path)) continue;
+    if (name == formats::kPackName) {  // as if its tensors were files of the folder
+      MSPROBE_ASSIGN_OR_RETURN(const formats::TensorPack pack,
+                               formats::TensorPack::Open(JoinPath(root, below), name));
+      for (const formats::PackEntry& entry : pack.entries())
+        out->files.push_back(below.empty() ? entry.name : JoinPath(below, entry.name));
+      continue;
+    }
     MSPROBE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
     const bool known =
         formats::LooksLikeTensorFile(file.bytes()) || formats::LooksLikeAscendDump(file.bytes());
@@ -46,8 +54,12 @@ Result<OperatorFolder> ListOperatorFiles(const std::string& path) {
 }
 
 Result<std::vector<OperatorValue>> ReadOperatorFile(const std::string& path) {
-  MSPROBE_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
   std::vector<OperatorValue> values;
+  if (formats::IsInPack(path)) {
+    MSPROBE_ASSIGN_OR_RETURN(values.emplace_back().tensor.elements, formats::ReadTensorFile(path));
+    return values;
+  }
+  MSPROBE_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
   if (!formats::LooksLikeTensorFile(file.bytes()) && formats::LooksLikeAscendDump(file.bytes())) {
     MSPROBE_ASSIGN_OR_RETURN(formats::AscendDump dump, formats::ReadAscendDump(std::move(file)));
     for (formats::AscendTensor& tensor : dump.tensors) {

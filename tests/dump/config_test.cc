@@ -310,6 +310,8 @@ TEST(ParseConfig, UnknownKeysAndValuesNameTheNearest) {
               HasSubstr("c.json:2: unknown key \"lists\" in \"statistics\""));
   EXPECT_THAT(Refused("{\"statistics\": {\"lists\": []}}"), HasSubstr("did you mean \"list\"?"));
   EXPECT_THAT(Refused("{\"list\": []}"), HasSubstr("belongs in the section of the task"));
+  EXPECT_THAT(Refused(R"({"task": "tensor", "tensor": {"tensor_files": "packed"}})"),
+              HasSubstr("\"tensor_files\" belongs beside \"tensor\", not inside"));
   EXPECT_THAT(Refused("{\"task\": \"statistic\"}"), HasSubstr("did you mean \"statistics\"?"));
   EXPECT_THAT(Refused("{\"task\": \"run_ut\"}"),
               HasSubstr("found \"run_ut\", which this version does not support"));

@@ -169,3 +169,21 @@ def test_a_kill_loses_no_tensor_of_a_call_that_returned(tmp_path, msprobe_bin):
             assert [file.name for file in rank.glob("dump_tensor_data/*")] == ["tensors.pack"]
             assert check(calls, rank) == before
             assert "closed: " not in msprobe_says(msprobe_bin, "recover", rank)
+
+
+def test_parse_and_show_find_tensors_in_a_pack_by_their_file_names(tmp_path, msprobe_bin):
+    run_forked(train, tmp_path, "lstm", {"tensor_files": "packed"})
+    folder = tmp_path / "out/step0/rank/dump_tensor_data"
+    names = list(msprobe.load(folder / "tensors.pack"))
+    file = folder / names[0]
+    lines = f"pt -n {file}\ncn -m {file} -g {file}\nvc -m {folder} -g {folder}\n"
+    done = subprocess.run(
+        [msprobe_bin, "parse"], input=lines, capture_output=True, text=True, cwd=tmp_path
+    )
+    assert not done.stderr, done.stderr
+    assert f"{len(names)} pairs: {len(names)} equal, 0 differ, 0 not compared" in done.stdout
+    assert msprobe_says(msprobe_bin, "show", file).startswith(str(file))
+    missing = subprocess.run(
+        [msprobe_bin, "show", folder / "no.pt"], capture_output=True, text=True
+    )
+    assert missing.returncode == 2 and "does not exist" in missing.stderr

@@ -67,16 +67,21 @@ Status UnknownKey(std::string_view path, std::string_view section,
                                            : fmt::format("unknown key {} in \"{}\"",
                                                          Excerpt(member.key), section))
                      .Expected(OneOf(allowed));
-  std::vector<std::string_view> candidates(allowed.begin(), allowed.end());
-  if (section.empty()) candidates.insert(candidates.end(), std::begin(kTasks), std::end(kTasks));
-  for (const OtherKey& other : others) candidates.push_back(other.key);
-  const std::string_view near = NearestSpelling(member.key, candidates);
-  if (!near.empty()) return std::move(error).Hint(fmt::format("did you mean {}?", Quoted(near)));
   if (section.empty() && Contains(kTaskKeys, member.key)) {
     return std::move(error).Hint(
         fmt::format("{0} belongs in the section of the task: \"statistics\": {{{0}: ...}}",
                     Quoted(member.key)));
   }
+  if (!section.empty() && Contains(kTopKeys, member.key)) {
+    return std::move(error).Hint(
+        fmt::format("{0} belongs beside \"{1}\", not inside: {0}: ..., \"{1}\": {{...}}",
+                    Quoted(member.key), section));
+  }
+  std::vector<std::string_view> candidates(allowed.begin(), allowed.end());
+  if (section.empty()) candidates.insert(candidates.end(), std::begin(kTasks), std::end(kTasks));
+  for (const OtherKey& other : others) candidates.push_back(other.key);
+  const std::string_view near = NearestSpelling(member.key, candidates);
+  if (!near.empty()) return std::move(error).Hint(fmt::format("did you mean {}?", Quoted(near)));
   return error;
 }
 

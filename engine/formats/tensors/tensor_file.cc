@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "engine/base/file.h"
 #include "engine/formats/tensors/npy.h"
 #include "engine/formats/tensors/pt.h"
 #include "engine/formats/tensors/safetensors.h"
@@ -21,7 +22,19 @@ bool LooksLikeTensorFile(std::string_view bytes) {
          LooksLikeTensorPack(bytes);
 }
 
+bool IsInPack(const std::string& path) {
+  const std::string folder = DirectoryName(path);
+  if (Exists(path) || !Exists(JoinPath(folder, kPackName))) return false;
+  const Result<TensorPack> pack = TensorPack::Open(folder, kPackName);
+  return pack.ok() && pack->Find(BaseName(path)) != nullptr;
+}
+
 Result<TensorFile> ReadTensorFile(const std::string& path) {
+  if (IsInPack(path)) {
+    MSPROBE_ASSIGN_OR_RETURN(const TensorPack pack,
+                             TensorPack::Open(DirectoryName(path), kPackName));
+    return pack.Read(*pack.Find(BaseName(path)));
+  }
   MSPROBE_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
   return ReadTensorFile(std::move(file));
 }

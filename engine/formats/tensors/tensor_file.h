@@ -54,7 +54,11 @@ enum class Verify : uint8_t { kByReader, kByCaller };
 // Errors: kNotFound; kIo; kInvalidDump with file and byte offset (damaged, truncated, hostile, or
 // none of the formats); kUnsupported (a well-formed file whose content is not one plain tensor, for
 // example object arrays or sparse tensors).
+// "dump_tensor_data/Torch.add.0.forward.output.0.pt" may also lie in a pack of that folder: a file of
+// the name goes before it.
 Result<TensorFile> ReadTensorFile(const std::string& path);
+// Whether the path names no file, and a tensor in the pack of its folder.
+bool IsInPack(const std::string& path);
 Result<TensorFile> ReadTensorFile(MappedFile file, Verify verify = Verify::kByReader);
 
 // Whether a file begins as one of the formats does (any zip and any pickle may be a .pt), or as a
