@@ -42,7 +42,7 @@ class Report : public Verb {
     if (!Exists(source_)) {
       return NotFound(source_).Hint("pass the folder that -o of msprobe compare named");
     }
-    MSPROBE_ASSIGN_OR_RETURN(const std::string html, Page());
+    MSPROBE_ASSIGN_OR_RETURN(const report_page::PageText html, Page());
     MSPROBE_RETURN_IF_ERROR(MakeDirectories(DirectoryName(page_)));
     MSPROBE_RETURN_IF_ERROR(WriteFileAtomically(page_, html));
     out.Print("written: {}\n", MakePrintable(page_));
@@ -50,12 +50,12 @@ class Report : public Verb {
   }
 
  private:
-  Result<std::string> Page() {
+  Result<report_page::PageText> Page() {
     if (IsDirectory(source_)) {
       MSPROBE_ASSIGN_OR_RETURN(const results::ResultFolder found,
                                results::FindResultTables(source_));
       if (!found.tables.empty()) return PageOfTables(found);
-      Result<std::string> page = PageOfDump();
+      Result<report_page::PageText> page = PageOfDump();
       if (page.ok()) return page;
       return std::move(page).status().Hint(
           "expected a folder with compare_result_TIME.csv or with one dump.json; of several ranks "
@@ -71,7 +71,7 @@ class Report : public Verb {
     return json ? PageOfJson() : PageOfDump();
   }
 
-  Result<std::string> PageOfDump() const {
+  Result<report_page::PageText> PageOfDump() const {
     MSPROBE_ASSIGN_OR_RETURN(const Dump dump, dump::ReadDump(source_));
     return report_page::DumpPage(dump, report_page::PartOf(dump, {}));
   }
@@ -83,7 +83,7 @@ class Report : public Verb {
     parts_.push_back(report_page::PartOf(c, options));
   }
 
-  Result<std::string> PageOfTables(const results::ResultFolder& found) {
+  Result<report_page::PageText> PageOfTables(const results::ResultFolder& found) {
     for (const results::ResultTable& table : found.tables) {
       const Result<compare::Comparison> c = results::ReadResultTable(table.path);
       if (!c.ok() && found.tables.size() == 1) return c.status();
@@ -101,7 +101,7 @@ class Report : public Verb {
     return report_page::ComparisonPage(results_, {named, "", found.notes}, parts_);
   }
 
-  Result<std::string> PageOfJson() {
+  Result<report_page::PageText> PageOfJson() {
     MSPROBE_ASSIGN_OR_RETURN(std::vector<results::JsonFinding> found,
                              results::ReadFindingJson(source_));
     for (results::JsonFinding& finding : found) {

@@ -67,7 +67,7 @@ Status ReportFlags::Write(std::span<const compare::RankResult> results,
                           const compare::RanksCompared& compared,
                           std::span<report_page::PagePart> parts,
                           std::vector<std::string>* files) const {
-  const auto write = [&](const std::string& path, const std::string& text) {
+  const auto write = [&](const std::string& path, const auto& text) {
     MSPROBE_RETURN_IF_ERROR(MakeDirectories(DirectoryName(path)));
     MSPROBE_RETURN_IF_ERROR(WriteFileAtomically(path, text));
     files->push_back(path);

@@ -230,7 +230,11 @@ bool AppendFile::IsRemoved() const {
   return ::fstat(fd_, &info) == 0 && info.st_nlink == 0;
 }
 
-Status WriteFileAtomically(const std::string& path, std::string_view bytes) {
+namespace {
+
+// `piece(i)`: the bytes of piece i.
+template <typename Piece>
+Status WritePieces(const std::string& path, size_t pieces, const Piece& piece) {
   // Not mkstemp(3): it creates the file with mode 0600. To give it the mode that the umask allows,
   // the umask must be read, which is only possible by changing it for all threads of the process.
   static std::atomic<unsigned> next_number{0};
@@ -242,16 +246,26 @@ Status WriteFileAtomically(const std::string& path, std::string_view bytes) {
     if (fd < 0 && errno != EEXIST) break;
   }
   if (fd < 0) return IoError(path, "create a temporary file beside it", errno);
-  int error;
+  int error = 0;
   {
     const QuietSizeLimit quiet(QuietSizeLimit::IsNeeded());
-    error = WriteAll(fd, bytes);
+    for (size_t i = 0; i < pieces && error == 0; ++i) error = WriteAll(fd, piece(i));
   }
   if (const int closed = CloseFile(fd); error == 0) error = closed;
   if (error == 0 && ::rename(temporary.c_str(), path.c_str()) != 0) error = errno;
   if (error != 0) ::unlink(temporary.c_str());
   ForgetTemporaryFile(temporary);
   return error == 0 ? Status::Ok() : IoError(path, "write", error);
+}
+
+}  // namespace
+
+Status WriteFileAtomically(const std::string& path, std::string_view bytes) {
+  return WritePieces(path, 1, [&](size_t) { return bytes; });
+}
+
+Status WriteFileAtomically(const std::string& path, std::span<const std::string> pieces) {
+  return WritePieces(path, pieces.size(), [&](size_t i) { return std::string_view(pieces[i]); });
 }
 
 Status MakeDirectories(const std::string& path) {

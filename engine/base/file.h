@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -76,6 +77,8 @@ class AppendFile {
 // Writes a temporary file beside `path` and renames it to `path`: readers see the former file or the
 // new one, never half. After an error the temporary file is gone.
 Status WriteFileAtomically(const std::string& path, std::string_view bytes);
+// The same for a text in pieces, one behind the other.
+Status WriteFileAtomically(const std::string& path, std::span<const std::string> pieces);
 
 // Creates a directory and its parents. An existing directory is fine.
 Status MakeDirectories(const std::string& path);

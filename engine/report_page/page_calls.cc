@@ -114,6 +114,13 @@ CallColumns::Name CallColumns::Take(const Record& r) {
   return {names.Of(r.name), kNoNumber, static_cast<uint8_t>(kWholeName | direction << kFormBits)};
 }
 
+void CallColumns::Reserve(size_t calls) {
+  for (std::vector<uint8_t>* column : {&call_class, &form, &sides}) column->reserve(calls);
+  for (std::vector<uint32_t>* column : {&name, &number, &module, &stack, &dtype, &shape})
+    column->reserve(calls);
+  size.reserve(calls);
+}
+
 void CallColumns::Add(const Call& call) {
   const Name own = Take(*call.record);
   call_class.push_back(call.call_class);
@@ -137,7 +144,7 @@ void CallColumns::Add(const Call& call) {
   partner_number.push_back(partner.number);
 }
 
-void CallColumns::AppendTo(std::string_view part, std::string* html) const {
+void CallColumns::AppendTo(std::string_view part, PageText* html) const {
   const auto id = [&](std::string_view column) {
     return std::string(part) + "-" + std::string(column);
   };

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "engine/model/table.h"
+#include "engine/report_page/page_data.h"
 
 namespace msprobe::report_page {
 
@@ -73,9 +74,10 @@ struct CallColumns {
     const Leaf* shown = nullptr;  // whose dtype and shape stand in the table
     float size = 0;               // what the curve shows; NaN: there is no such number
   };
+  void Reserve(size_t calls);
   void Add(const Call& call);
   size_t count() const { return call_class.size(); }
-  void AppendTo(std::string_view part, std::string* html) const;
+  void AppendTo(std::string_view part, PageText* html) const;
 
   std::vector<uint8_t> call_class, form, sides;
   std::vector<uint32_t> name, number, module, stack, dtype, shape;

@@ -9,10 +9,13 @@
 
 namespace msprobe::report_page {
 
-std::string Base64(std::string_view bytes) {
+namespace {
+
+void AppendBase64(std::string_view bytes, std::string* out) {
   constexpr char kLetters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string out((bytes.size() + 2) / 3 * 4, '=');
-  char* to = out.data();
+  const size_t begin = out->size();
+  out->resize(begin + (bytes.size() + 2) / 3 * 4, '=');
+  char* to = out->data() + begin;
   const auto* from = reinterpret_cast<const uint8_t*>(bytes.data());
   size_t left = bytes.size();
   for (; left >= 3; left -= 3, from += 3) {
@@ -25,6 +28,13 @@ std::string Base64(std::string_view bytes) {
     *to++ = kLetters[rest >> 12 & 63];
     if (left == 2) *to++ = kLetters[rest >> 6 & 63];
   }
+}
+
+}  // namespace
+
+std::string Base64(std::string_view bytes) {
+  std::string out;
+  AppendBase64(bytes, &out);
   return out;
 }
 
@@ -49,14 +59,18 @@ std::string ByteColumns(std::string_view numbers, size_t width) {
 }
 
 void AppendElement(std::string_view id, std::string_view type, size_t size, std::string_view packed,
-                   std::string* html) {
-  *html += fmt::format("<script type=\"text/plain\" id=\"{}\" data-type=\"{}\" data-size=\"{}\">",
-                       id, type, size);
-  *html += Base64(packed);
-  *html += "</script>\n";
+                   PageText* html) {
+  constexpr std::string_view kEnd = "</script>\n";
+  const std::string begin = fmt::format(
+      "<script type=\"text/plain\" id=\"{}\" data-type=\"{}\" data-size=\"{}\">", id, type, size);
+  std::string& piece = html->emplace_back();
+  piece.reserve(begin.size() + (packed.size() + 2) / 3 * 4 + kEnd.size());
+  piece += begin;
+  AppendBase64(packed, &piece);
+  piece += kEnd;
 }
 
-void AppendText(std::string_view id, std::string_view text, std::string* html) {
+void AppendText(std::string_view id, std::string_view text, PageText* html) {
   AppendElement(id, "text", text.size(), Gzip(text), html);
 }
 

@@ -9,6 +9,7 @@
 
 #include "engine/compare/model/comparison.h"
 #include "engine/model/table.h"
+#include "engine/report_page/page_data.h"
 
 namespace msprobe::report_page {
 
@@ -21,7 +22,7 @@ struct PartOptions {
 };
 
 struct PagePart {
-  std::string html;  // elements with the data (page_data.h)
+  PageText html;  // elements with the data
 };
 
 // Values of a call are its arguments and results: their numbers on both sides, and the calls that

@@ -1,6 +1,6 @@
 // The script and the style of a page, from the files in page/, and their SHA-256 in hex digits.
 //
-//   html += kPageScript;
+//   html.push_back(kPageScript);
 #pragma once
 
 namespace msprobe::report_page {

@@ -7,7 +7,6 @@
 
 #include "engine/base/text.h"
 #include "engine/base/threads.h"
-#include "engine/report_page/page_data.h"
 
 namespace msprobe::report_page {
 namespace {
@@ -33,8 +32,8 @@ std::vector<uint8_t> ChooseCalls(std::span<const uint32_t> costs, std::span<cons
 
 void AppendValueBlocks(std::string_view part, size_t calls,
                        const std::function<void(size_t call, std::string* line)>& append_line,
-                       std::string* html) {
-  std::vector<std::string> blocks((calls + kCallsOfBlock - 1) / kCallsOfBlock);
+                       PageText* html) {
+  std::vector<PageText> blocks((calls + kCallsOfBlock - 1) / kCallsOfBlock);
   ThreadPool::Default().ParallelFor(blocks.size(), [&](size_t block) {
     std::string text;
     const size_t end = std::min(calls, (block + 1) * kCallsOfBlock);
@@ -44,7 +43,7 @@ void AppendValueBlocks(std::string_view part, size_t calls,
     }
     AppendText(fmt::format("{}-values-{}", part, block), text, &blocks[block]);
   });
-  for (std::string& block : blocks) *html += std::exchange(block, {});
+  for (PageText& block : blocks) html->push_back(std::move(block.front()));
 }
 
 void AppendSide(const Leaf& leaf, std::string* json) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "engine/model/table.h"
+#include "engine/report_page/page_data.h"
 
 namespace msprobe::report_page {
 
@@ -26,7 +27,7 @@ std::vector<uint8_t> ChooseCalls(std::span<const uint32_t> costs, std::span<cons
 // Calls `append_line` for every call, from several threads, and appends the packed blocks.
 void AppendValueBlocks(std::string_view part, size_t calls,
                        const std::function<void(size_t call, std::string* line)>& append_line,
-                       std::string* html);
+                       PageText* html);
 
 // One side of a value: [kind, dtype, shape, max, min, mean, norm, NaN, +inf, -inf, zeros, value],
 // without the empty texts at the end. The numbers are spelled as in the dump.

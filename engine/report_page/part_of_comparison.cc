@@ -184,14 +184,15 @@ class Part {
         name_(fmt::format("p{}", options.index)),
         regions_(compare::RegionsOf(c)) {}
 
-  std::string Make() {
+  PageText Make() {
     compare::PageRelease pages(c_.target, c_.golden);
+    calls_.Reserve(c_.pairs.size());
     for (size_t p = 0; p < c_.pairs.size(); ++p) {
       AddCall(static_cast<int32_t>(p));
       pages.RowsDone(c_.pairs[p].row_count);
     }
     calls_.region = RegionNumbers();
-    std::string html;
+    PageText html;
     calls_.AppendTo(name_, &html);
     calls_ = {};  // what follows needs as much memory
     const std::vector<uint8_t> ranks = Ranks();

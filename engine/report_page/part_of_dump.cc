@@ -68,6 +68,7 @@ std::string Head(const Dump& dump, const PartOptions& options, int64_t first,
 PagePart PartOf(const Dump& dump, const PartOptions& options) {
   const std::string name = fmt::format("p{}", options.index);
   CallColumns calls;
+  calls.Reserve(dump.records.size());
   compare::PageRelease pages(dump);
   std::vector<uint32_t> costs;
   std::vector<uint8_t> ranks;
@@ -88,6 +89,7 @@ PagePart PartOf(const Dump& dump, const PartOptions& options) {
   }
   PagePart part;
   calls.AppendTo(name, &part.html);
+  calls = {};  // what follows needs as much memory
   const std::vector<uint8_t> kept = ChooseCalls(costs, ranks, options.value_bytes);
   const std::vector<int32_t> made_by = MakersOf(dump);
   const Takers takers(dump, made_by);

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "engine/base/text.h"
 #include "engine/compare/judge/judge.h"
@@ -62,6 +64,18 @@ constexpr std::string_view kRoom =
 
 std::string EndOfPage(size_t parts) {
   return fmt::format("<i id=\"end\" data-parts=\"{}\" hidden></i>\n</body>\n</html>\n", parts);
+}
+
+// The page of its beginning, of the parts, which are used up, and of its end.
+PageText PageOf(std::string begin, std::span<PagePart> parts) {
+  PageText page;
+  page.push_back(std::move(begin));
+  for (PagePart& part : parts) {
+    PageText pieces = std::exchange(part.html, {});
+    std::move(pieces.begin(), pieces.end(), std::back_inserter(page));
+  }
+  page.push_back(EndOfPage(parts.size()));
+  return page;
 }
 
 std::string Place(const RankResult& r) {
@@ -165,8 +179,8 @@ std::string Pairs(std::span<const RankResult> results) {
 
 }  // namespace
 
-std::string ComparisonPage(std::span<const RankResult> results,
-                           const compare::RanksCompared& compared, std::span<PagePart> parts) {
+PageText ComparisonPage(std::span<const RankResult> results, const compare::RanksCompared& compared,
+                        std::span<PagePart> parts) {
   const RankResult* first = nullptr;
   std::string travelled;
   for (const compare::StepOrigins& step : compare::OriginsOfSteps(results)) {
@@ -202,14 +216,10 @@ std::string ComparisonPage(std::span<const RankResult> results,
   html += "</section>\n<details id=\"facts\"><summary>What was compared</summary>\n" +
           Facts(found, compared.left_out) + OtherCalls(found) + "</details>\n" + Pairs(results);
   html += kRoom;
-  size_t size = html.size();
-  for (const PagePart& part : parts) size += part.html.size() + 100;
-  html.reserve(size);  // not more: parts are tens of megabytes
-  for (PagePart& part : parts) html += std::exchange(part.html, {});
-  return html + EndOfPage(parts.size());
+  return PageOf(std::move(html), parts);
 }
 
-std::string DumpPage(const Dump& dump, PagePart part) {
+PageText DumpPage(const Dump& dump, PagePart part) {
   int64_t non_finite = 0;
   std::string html = HeadOfPage("msprobe: " + dump.path);
   html += Header("ONE DUMP", "dump", HtmlText(dump.path));
@@ -243,8 +253,7 @@ std::string DumpPage(const Dump& dump, PagePart part) {
   }
   html += "</dl>\n</details>\n";
   html += kRoom;
-  html += std::exchange(part.html, {});
-  return html + EndOfPage(1);
+  return PageOf(std::move(html), {&part, 1});
 }
 
 }  // namespace msprobe::report_page

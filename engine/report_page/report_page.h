@@ -2,7 +2,7 @@
 // and the calls to walk through. It makes no request; text of a dump is never markup in it.
 //
 //   std::vector<PagePart> parts = {PartOf(comparison, {})};            // page_part.h
-//   const std::string html = ComparisonPage(results, {"runs/new", "runs/good", {}}, parts);
+//   const PageText html = ComparisonPage(results, {"runs/new", "runs/good", {}}, parts);
 //   MSPROBE_RETURN_IF_ERROR(WriteFileAtomically("report.html", html));
 #pragma once
 
@@ -17,10 +17,10 @@
 namespace msprobe::report_page {
 
 // `parts[i]` is of `results[i]`; that of a pair that could not be compared is empty. The parts are
-// moved into the page one by one, so that it is in memory once.
-std::string ComparisonPage(std::span<const compare::RankResult> results,
-                           const compare::RanksCompared& compared, std::span<PagePart> parts);
+// moved into the page.
+PageText ComparisonPage(std::span<const compare::RankResult> results,
+                        const compare::RanksCompared& compared, std::span<PagePart> parts);
 
-std::string DumpPage(const Dump& dump, PagePart part);
+PageText DumpPage(const Dump& dump, PagePart part);
 
 }  // namespace msprobe::report_page

@@ -171,6 +171,15 @@ TEST(WriteFileAtomically, WritesReplacesAndLeavesNothingElse) {
   }
 }
 
+TEST(WriteFileAtomically, WritesPiecesOneBehindTheOther) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/file";
+  ASSERT_TRUE(WriteFileAtomically(path, std::vector<std::string>{"one", "", "two"}).ok());
+  EXPECT_EQ(MappedFile::Open(path)->bytes(), "onetwo");
+  ASSERT_TRUE(WriteFileAtomically(path, std::vector<std::string>()).ok());
+  EXPECT_EQ(MappedFile::Open(path)->bytes(), "");
+}
+
 TEST(WriteFileAtomically, AnErrorLeavesTheOldFileAndNothingElse) {
   const TemporaryFolder folder;
   const std::string path = folder.Write("file", "old");
