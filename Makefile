@@ -153,7 +153,7 @@ $(peer_stamp) $(peer8_stamp) $(peer_mindspore_stamp):
 lint: setup ## check formatting, ruff, shell syntax, file sizes; changes nothing
 	@$(bin)/python tools/lint.py
 
-browser: setup ## install Chromium, Playwright, tsc and oxlint: tests and lint of the page (compare --html) use them
+browser: setup ## install Chromium, Firefox, Playwright, tsc and oxlint: tests and lint of the page (compare --html) use them
 	@packaging/install-debian.sh packaging/debian-browser.txt
 	@$(bin)/python -m pip install --no-cache-dir --no-compile --quiet --disable-pip-version-check -r packaging/browser-requirements.txt
 
