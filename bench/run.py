@@ -2,7 +2,7 @@
 
     python bench/run.py --build build [--peer .cache/peer/bin/python]
                         [--peer8 .cache/peer-8/bin/python]
-                        [--only kernels|train|fronts|idle|tasks|volume|compare|accuracy]
+                        [--only kernels|train|fronts|idle|tasks|volume|compare|accuracy|page]
 
 Prints medians and ratios, because absolute times depend on the machine. Raw figures:
 build/bench/results.json.
@@ -114,6 +114,14 @@ def bench_accuracy(peer8) -> None:
         sys.exit("error: bench/accuracy/run.py failed")
 
 
+def bench_page(build: Path) -> None:
+    """Runs the script of bench/report_page, which prints its own table."""
+    print("\nthe page of a comparison of a million calls", flush=True)
+    command = [sys.executable, str(ROOT / "bench/report_page/page.py"), "--build", str(build)]
+    if subprocess.run(command, cwd=ROOT).returncode != 0:
+        sys.exit("error: bench/report_page/page.py failed")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=Path, default=Path("build"))
@@ -121,7 +129,10 @@ def main():
     parser.add_argument("--peer8", type=Path, help="the same with msprobe 8, for the pre-check")
     parser.add_argument(
         "--only",
-        choices=("kernels", "train", "fronts", "idle", "tasks", "volume", "compare", "accuracy"),
+        choices=(
+            *("kernels", "train", "fronts", "idle", "tasks"),
+            *("volume", "compare", "accuracy", "page"),
+        ),
     )
     parser.add_argument("--pairs", type=int, default=12, help="off/on pairs of steps a program")
     options = parser.parse_args()
@@ -148,6 +159,8 @@ def main():
         bench_compare(options.peer)
     if options.only in (None, "accuracy"):
         bench_accuracy(options.peer8)
+    if options.only in (None, "page"):
+        bench_page(options.build)
     (options.build / "bench" / "results.json").write_text(json.dumps(results, indent=1) + "\n")
 
 
