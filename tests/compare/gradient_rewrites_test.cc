@@ -2,11 +2,14 @@
 #include <gmock/gmock.h>
 
 #include "engine/compare/explain/summary.h"
+#include "engine/compare/ranks/between_steps.h"
 #include "engine/compare/regions/rewrites.h"
 #include "tests/compare/divergence_values.h"
 
 namespace msprobe::compare::test {
 namespace {
+
+using ::testing::HasSubstr;
 
 // Weights of the best of a softmax, or a softmax of the best, beside a mean of the probabilities.
 // In the golden the gradient of the probabilities has two parts, in the target that of the logits.
@@ -40,6 +43,7 @@ Dump Router(bool softmax_first, double error = 0) {
     b.Call("Tensor.div.0.forward").In(value(kBest + 20)).Out(value(kChosen));
   else
     b.Call("Torch.softmax.1.forward").In(value(kBest)).Out(value(kChosen));
+  b.Call("Torch.log.0.forward").In(value(kAll)).Out(value(37));
   b.Call("Torch.mean.0.forward").In(value(kAll)).Out(value(kMean));
   b.Call("Tensor.mul.0.forward").In(value(kChosen)).In(value(kMean)).Out(value(30));
   b.Call("Tensor.mul.0.backward").In(value(31)).Out(value(kDChosen)).Out(value(kDMean));
@@ -107,6 +111,31 @@ TEST(GradientRewrites, AnotherNumberOfPartsOfABatch) {
 TEST(GradientRewrites, PartsOfABatchWithAnotherSumAreWrong) {
   const Comparison c = MustCompare(Batches(1, kWrong), Batches(2));
   EXPECT_EQ(First(c), "Tensor.chunk.0.forward");
+}
+
+// One weight that is used twice, or a copy of it: the optimizer takes other gradients.
+Dump Tied(bool tied) {
+  DumpBuilder b;
+  b.Call("Functional.linear.0.forward").In(Value(0)).In(Value(1)).Out(Value(2));
+  b.Call("Functional.linear.0.backward").In(Value(3)).Out(Value(4)).Out(Value(5));
+  b.Call("Optimizer.SGD.step.0.forward").Kwarg("gradients.words", Value(tied ? 6 : 7));
+  if (!tied) b.Kwarg("gradients.head", Value(8));
+  b.Kwarg("weights.words", Value(1));
+  if (!tied) b.Kwarg("weights.head", Value(1));
+  b.OutAt("0.weights.words", Value(9, tied ? 0 : kRounding));
+  if (!tied) b.OutAt("0.weights.head", Value(10));
+  return b.Take();
+}
+
+TEST(GradientRewrites, AnOptimizerThatTakesOtherGradientsIsWrong) {
+  for (const bool swap : {false, true}) {
+    const Comparison c = MustCompare(Tied(swap), Tied(!swap));
+    EXPECT_EQ(First(c), "Optimizer.SGD.step.0.forward");
+    const StepWeights weights = WeightsIn(c);
+    EXPECT_EQ(weights.alone, swap ? "head in the golden" : "head in the target");
+    const StepOfRank step{.step = 0, .agrees = true, .weights = &weights};
+    EXPECT_THAT(DescribeCause(step), HasSubstr("the optimizer, which has " + weights.alone));
+  }
 }
 
 }  // namespace

@@ -97,6 +97,15 @@ double ErrorBehindWeight(const Comparison& c, const FingerprintSet& made) {
   return 0;
 }
 
+// "fc.bias in the target": a weight that only one run gives to its optimizer; "" for other rows.
+std::string WeightOfOneRun(const Comparison& c, uint32_t row) {
+  constexpr std::string_view kWeights = "input.weights.";
+  const bool in_target = c.rows[row].golden < 0;
+  const std::string_view path = LeafPath(c, static_cast<int32_t>(row));
+  if ((!in_target && c.rows[row].target >= 0) || !path.starts_with(kWeights)) return "";
+  return fmt::format("{} in the {}", path.substr(kWeights.size()), in_target ? "target" : "golden");
+}
+
 // The first weight of the later step that differs, in the order of the file.
 std::vector<const StepWeights::Weight*> Differing(const Weights& weights,
                                                   const std::vector<std::string>& file_order) {
@@ -142,6 +151,8 @@ std::string DescribeCause(const StepOfRank& earlier) {
            "step() of the debugger";
   }
   const std::string calls = fmt::format("{}", fmt::join(w.optimizer_calls, ", "));
+  if (!w.alone.empty())
+    return fmt::format("the optimizer, which has {} only; recorded: {}", w.alone, calls);
   if (w.end.empty())
     return fmt::format(
         "the optimizer, its schedule, loading of weights or synchronisation; "
@@ -168,6 +179,7 @@ StepWeights WeightsIn(const Comparison& c) {
     if (optimizer && w.optimizer_calls.size() < kCalls)
       w.optimizer_calls.emplace_back(record.name.view());
     for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
+      if (optimizer && w.alone.empty()) w.alone = WeightOfOneRun(c, i);
       if (c.rows[i].target < 0) continue;
       const Leaf& leaf = c.target.leaves[c.rows[i].target];
       if (IsGradient(record, leaf)) {

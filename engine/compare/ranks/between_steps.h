@@ -36,6 +36,7 @@ struct StepWeights {
   double error_behind_weight = 0;
   bool gradients_agree = false;              // gradients were compared, and none differs
   std::vector<std::string> optimizer_calls;  // recorded in both runs; the first six
+  std::string alone;                         // "fc.bias in the target": only that optimizer has it
   std::vector<std::string> file_order;       // names in weights.json; empty where there is none
 };
 

@@ -391,11 +391,26 @@ class Rewrites {
     return other;
   }
 
+  // Whether an optimizer takes a gradient that differs: the end of every way, so no rewrite.
+  bool TakesOtherGradients(size_t p) const {
+    const RecordPair& pair = c_.pairs[p];
+    if (!pair.matched() || !IsOptimizerCall(RecordOf(p).api)) return false;
+    bool other = false;
+    EachRow(p, [&](uint32_t i) {
+      EachLeaf(i, [&](const Leaf& leaf, bool) {
+        other |= c_.measures[i].verdict == RowVerdict::kDiffers &&
+                 IsGradientOfOptimizer(RecordOf(p), leaf);
+      });
+    });
+    return other;
+  }
+
   enum class End : char { kRight, kWrong, kNone };
 
   bool EndsWell(size_t p, bool target) const {
     const int32_t record = target ? c_.pairs[p].target : c_.pairs[p].golden;
-    if (record < 0 || (strict_ && denied_[p]) || GivesOther(p)) return false;
+    if (record < 0 || (strict_ && denied_[p]) || GivesOther(p) || TakesOtherGradients(p))
+      return false;
     bool wrong = false, values = false, right = false, none = false;
     EachRow(p, [&](uint32_t i) {
       if (wrong) return;
@@ -486,10 +501,10 @@ class Rewrites {
     const NumberKind kind = RoundingOf(leaf.dtype).kind;
     const Record& call = DumpOf(target).records[leaf.record];
     const auto leaves = DumpOf(target).LeavesOf(call);
-    const bool leads_on =
+    const bool is_place =
         kind == NumberKind::kInteger || kind == NumberKind::kBool ||
         (MovesData(call.api) && std::any_of(leaves.begin(), leaves.end(), IsTensorArgument));
-    if (leads_on_ && !c_.pairs[p].matched() && leads_on) return End::kRight;
+    if (leads_on_ && is_place && !c_.pairs[p].matched()) return End::kRight;
     return values_->IsOnBothSides(leaf, target, moved_[p]) ? End::kRight : End::kNone;
   }
 
