@@ -10,6 +10,8 @@ from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "examples"))
+# Modules that tests of several folders share: killed_training.py.
+sys.path.insert(0, str(ROOT / "tests"))
 
 # Numbers of tensors of any size are used again (test_reuse.py), not only of large ones.
 os.environ.setdefault("MSPROBE_REUSE_BYTES", "1")
