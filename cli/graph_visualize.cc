@@ -40,20 +40,25 @@ class GraphVisualize : public Verb {
         .Text("target,--target_path", &target_,
               "the run under test: rank folder, step folder or dump_path, of level L0 or mix")
         .TypeName("PATH")
-        .Required();
+        .Required()
+        .Common();
     flags
         .Text("golden,--golden_path", &golden_,
               "the trusted run, the same kind of path; without it only the target is shown")
-        .TypeName("PATH");
+        .TypeName("PATH")
+        .Common();
     ranks_.Add(flags);
-    flags.Switch("--overflow_check", &overflow_check_,
-                 "mark calls that make or pass on NaN and infinities");
+    flags
+        .Switch("--overflow_check", &overflow_check_,
+                "mark calls that make or pass on NaN and infinities")
+        .Common();
     flags.Group("What is written");
     flags
         .Text("-o,--output_path", &output_,
               "folder for build_TIME.vis.db or compare_TIME.vis.db; created when missing")
         .TypeName("FOLDER")
-        .Required();
+        .Required()
+        .Common();
     flags.Switch("--is_print_compare_log", &log_rows_,
                  "log the verdict of each row on standard error");
     flags.Switch("--is_print_progress_log", &log_progress_,

@@ -353,3 +353,9 @@ def test_what_cannot_be_shown_is_said(pair, msprobe_bin):
     )
     assert done.returncode == 2
     assert WRONG[0] in done.stdout  # what was found is printed
+
+
+def test_help_shows_the_flags_that_everybody_needs(msprobe_bin):
+    text = run(msprobe_bin, "graph_visualize", "--help").stdout
+    for flag in ("-tp", "-gp", "-o,", "-oc", "--rank", "--step"):
+        assert flag in text
