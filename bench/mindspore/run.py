@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from idle import Worker, undisturbed
 from tables import table, verdict
 
 TRAIN = Path(__file__).resolve().parent / "train.py"
@@ -71,38 +72,16 @@ def bench_training(options):
     table(lines)
 
 
-class Worker:
-    """A process that prints a line when it is ready, and one for each line that it is given."""
-
-    def __init__(self, state: str):
-        command = [sys.executable, str(TRAIN), "--state", state]
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        self.answer()
-
-    def answer(self) -> str:
-        line = self.process.stdout.readline()
-        if not line:
-            sys.exit(f"error: {self.process.args} ended with exit code {self.process.wait()}")
-        return line
-
-    def turn(self) -> float:
-        print(file=self.process.stdin, flush=True)
-        return float(self.answer())
-
-    def end(self):
-        self.process.stdin.close()
-        self.process.wait()
-
-
 def bench_idle(options):
     print(
         "\nMindSpore: processor time of a step's thread without recording / that of a process "
         "without the tool\n"
         "  control: a second process without the tool, the error of the measurement"
     )
-    workers = {state: Worker("bare" if state == "control" else state) for state in STATES}
+    workers = {
+        state: Worker(str(TRAIN), "--state", "bare" if state == "control" else state)
+        for state in STATES
+    }
     times = {state: [] for state in STATES}
     shuffle = random.Random(0).sample
     for _ in range(4 * options.pairs):
@@ -110,7 +89,7 @@ def bench_idle(options):
             times[state].append(workers[state].turn())
     for worker in workers.values():
         worker.end()
-    quick = {state: sum(sorted(all_)[: len(all_) // 4]) for state, all_ in times.items()}
+    quick = {state: undisturbed(all_) for state, all_ in times.items()}
     ratios = {state: quick[state] / quick["bare"] for state in STATES[1:]}
     error = abs(ratios["control"] - 1)
     lines = [["state", "x step", "target", "verdict"]]

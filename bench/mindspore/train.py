@@ -23,6 +23,9 @@ import numpy as np
 import mindspore
 from mindspore import Tensor, mint, nn, ops
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from idle import undisturbed
+
 BLOCKS, WIDTH, BATCH = 12, 64, 32
 TURN = 2  # steps
 
@@ -101,11 +104,6 @@ def save_ms(arrays: list, folder: Path) -> float:
             np.save(folder / f"{index}.npy", array)
 
     return timed(save)
-
-
-def undisturbed(times: list) -> float:
-    """Mean of the fastest quarter: idle threads that wait actively only make a step slower."""
-    return statistics.mean(sorted(times)[: max(1, len(times) // 4)])
 
 
 def measure(options, folder: Path) -> dict:
