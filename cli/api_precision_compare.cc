@@ -81,18 +81,18 @@ class ApiPrecisionCompare : public Verb {
   }
 
   void PrintTable(const PrecisionComparison& c, std::string_view time, Console& out) const {
-    out.Print("{} calls: {} pass, {} warning, {} error, {} SKIP\n", c.calls.size(), c.passes,
+    out.Tell("{} calls: {} pass, {} warning, {} error, {} SKIP\n", c.calls.size(), c.passes,
               c.warnings, c.errors, c.skips);
-    if (c.only_npu > 0) out.Print("{} outputs are only in {}\n", c.only_npu, npu_);
-    if (c.only_gpu > 0) out.Print("{} outputs are only in {}\n", c.only_gpu, gpu_);
+    if (c.only_npu > 0) out.Tell("{} outputs are only in {}\n", c.only_npu, npu_);
+    if (c.only_gpu > 0) out.Tell("{} outputs are only in {}\n", c.only_gpu, gpu_);
     const std::vector<const ComparedOutput*> worst = c.Worst(kWorst);
-    if (!worst.empty()) out.Print("\nthe worst:\n");
+    if (!worst.empty()) out.Tell("\nthe worst:\n");
     for (const ComparedOutput* w : worst) {
       const std::string& reason = w->verdict.reason.empty() ? w->message : w->verdict.reason;
       out.Print("  {:<7}  {}: {}\n", accuracy::VerdictName(w->verdict.verdict),
                 MakePrintable(w->name), MakePrintable(Trim(reason)));
     }
-    out.Print("\nwritten: {}\n         {}\n", FileOf("result", time), FileOf("details", time));
+    out.Tell("\nwritten: {}\n         {}\n", FileOf("result", time), FileOf("details", time));
   }
   void PrintJson(const PrecisionComparison& c, std::string_view time, Console& out) const {
     std::string text = fmt::format(

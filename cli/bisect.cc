@@ -163,12 +163,12 @@ class Bisect : public Verb {
   void PrintTable(bool stuck, Console& out) const {
     const Round& last = history_.back();
     const bool agree = last.culprit.empty() && history_.size() == 1;
-    out.Print("msprobe bisect: {}\n", agree                          ? "NOTHING TO NARROW"
+    out.Tell("msprobe bisect: {}\n", agree                          ? "NOTHING TO NARROW"
                                       : last.next.narrower && !stuck ? "RECORD MORE"
                                                                      : "AS NARROW AS IT GETS");
     for (size_t i = 0; i < history_.size(); ++i) {
       const Round& round = history_[i];
-      out.Print(
+      out.Tell(
           "  round {}   {}{}\n", i + 1,
           round.step >= 0 && !round.culprit.empty() ? fmt::format("step {}, ", round.step) : "",
           round.culprit.empty() ? "no first divergence" : MakePrintable(round.culprit));
@@ -179,23 +179,23 @@ class Bisect : public Verb {
       line(round.first.source_line);
       line(round.first.caller_line);
       line(round.first.why);
-      out.Print("  why       {}\n", MakePrintable(round.next.why));
+      out.Tell("  why       {}\n", MakePrintable(round.next.why));
     }
     if (last.culprit.empty() && history_.size() > 1) {
-      out.Print(
+      out.Tell(
           "  note      the narrower recording shows no divergence: the runs of this round do "
           "not have it; msprobe determinism says whether the program repeats\n");
     }
     if (last.next.narrower && !stuck) {
-      out.Print("  written   {}\n", MakePrintable(config_));
+      out.Tell("  written   {}\n", MakePrintable(config_));
       if (run_.empty()) {
-        out.Print(
+        out.Tell(
             "  next      MSPROBE_CONFIG={} MSPROBE_DUMP_PATH={}/target python train.py; the "
             "golden alike; then msprobe bisect {}/target {}/golden -o FOLDER\n",
             config_, folder_, folder_, folder_);
       }
     } else if (const std::string call = CallOf(last.culprit); !call.empty()) {
-      out.Print("  next      msprobe replay {} {} {}\n", MakePrintable(last.target),
+      out.Tell("  next      msprobe replay {} {} {}\n", MakePrintable(last.target),
                 MakePrintable(call), MakePrintable(last.golden));
     }
   }

@@ -82,7 +82,7 @@ class ConfigCheck : public Verb {
     const std::string folder = DirectoryName(output_);
     if (!folder.empty()) MSPROBE_RETURN_IF_ERROR(MakeDirectories(folder));
     MSPROBE_RETURN_IF_ERROR(WriteFileAtomically(output_, checkpoint::SimilarityJson(c)));
-    out.Print("\nwritten: {}\n", output_);
+    out.Tell("\nwritten: {}\n", output_);
     return exit_code_ && !compare::Agrees(compare::Summarize(c).verdict) ? kExitDiffers : kExitOk;
   }
 

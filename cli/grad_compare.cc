@@ -113,14 +113,14 @@ class GradCompare : public Verb {
   static void PrintFall(const GradientComparison& c, Console& out) {
     const GradientFall& fall = *c.fall;
     const int64_t rank = c.ranks[c.fall_rank].rank;
-    out.Print(
+    out.Tell(
         "  first fall  step {}, {}{}: similarity {}{:.4g}; {} of {} elements point elsewhere\n",
         fall.step, MakePrintable(fall.parameter), rank < 0 ? "" : fmt::format(" of rank {}", rank),
         fall.before ? fmt::format("{:.4g} -> ", *fall.before) : "", fall.similarity, fall.changed,
         fall.count);
-    out.Print("  why         {}\n", fall.why);
+    out.Tell("  why         {}\n", fall.why);
     if (c.fall_norms)
-      out.Print("  norm        {:.6g}, of the golden {:.6g}\n", c.fall_norms->target,
+      out.Tell("  norm        {:.6g}, of the golden {:.6g}\n", c.fall_norms->target,
                 c.fall_norms->golden);
     if (!fall.others.empty()) {
       const size_t shown = std::min(kMostOthers, fall.others.size());
@@ -128,7 +128,7 @@ class GradCompare : public Verb {
       for (size_t i = 0; i < shown; ++i) text += (i > 0 ? ", " : "") + fall.others[i];
       if (fall.others.size() > shown)
         text += fmt::format(" and {} more", fall.others.size() - shown);
-      out.Print("  also falls  {}\n", MakePrintable(text));
+      out.Tell("  also falls  {}\n", MakePrintable(text));
     }
     std::vector<int64_t> others;
     for (const gradients::RankSimilarity& other : c.ranks) {
@@ -136,12 +136,12 @@ class GradCompare : public Verb {
         others.push_back(other.rank);
     }
     if (!others.empty())
-      out.Print("  also on     rank{} {}\n", others.size() == 1 ? "" : "s",
+      out.Tell("  also on     rank{} {}\n", others.size() == 1 ? "" : "s",
                 fmt::join(others, ", "));
   }
 
   static void PrintTable(const GradientComparison& c, Console& out) {
-    out.Print("msprobe grad_compare: {}\n", c.fall ? fmt::format("FALLS in step {}", c.fall->step)
+    out.Tell("msprobe grad_compare: {}\n", c.fall ? fmt::format("FALLS in step {}", c.fall->step)
                                             : Verdict(c) == "same"    ? "SAME directions"
                                             : Verdict(c) == "similar" ? "SIMILAR, nothing falls"
                                                                       : "UNKNOWN, see below");
@@ -149,15 +149,15 @@ class GradCompare : public Verb {
     if (c.first_difference && (!c.fall || c.first_difference->step != c.fall->step)) {
       const GradientFall& first = *c.first_difference;
       const int64_t rank = c.ranks[c.difference_rank].rank;
-      out.Print("  difference  from step {} on, {}{}: {} of {} elements point elsewhere\n",
+      out.Tell("  difference  from step {} on, {}{}: {} of {} elements point elsewhere\n",
                 first.step, MakePrintable(first.parameter),
                 rank < 0 ? "" : fmt::format(" of rank {}", rank), first.changed, first.count);
     }
-    out.Print("  compared    {}, {}, {}\n", Count(c.ranks.size(), "rank"),
+    out.Tell("  compared    {}, {}, {}\n", Count(c.ranks.size(), "rank"),
               Count(c.all.steps().size(), "step"), Count(c.all.parameters().size(), "parameter"));
-    for (const std::string& error : c.errors) out.Print("  error       {}\n", MakePrintable(error));
-    for (const std::string& note : c.notes) out.Print("  note        {}\n", MakePrintable(note));
-    for (const std::string& file : c.files) out.Print("written: {}\n", MakePrintable(file));
+    for (const std::string& error : c.errors) out.Tell("  error       {}\n", MakePrintable(error));
+    for (const std::string& note : c.notes) out.Tell("  note        {}\n", MakePrintable(note));
+    for (const std::string& file : c.files) out.Tell("written: {}\n", MakePrintable(file));
   }
 
   static std::string Count(size_t n, std::string_view what) {

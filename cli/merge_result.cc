@@ -48,10 +48,10 @@ class MergeResult : public Verb {
       out.Warn(MakePrintable("left out: " + note) + "\n");
     }
     for (const compare::MergedTables::Index& index : merged.indices) {
-      out.Print("{}: {} rows of {} ranks\n", MakePrintable(index.name), index.rows.size(),
+      out.Tell("{}: {} rows of {} ranks\n", MakePrintable(index.name), index.rows.size(),
                 merged.ranks.size());
     }
-    out.Print("written: {}\n", path);
+    out.Tell("written: {}\n", path);
     return kExitOk;
   }
 

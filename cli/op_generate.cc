@@ -135,11 +135,11 @@ class OpGenerate : public Verb {
     if (!extract_.empty()) {
       MSPROBE_ASSIGN_OR_RETURN(const std::string entries, ExtractCall(DumpFile(input_), call.name));
       MSPROBE_RETURN_IF_ERROR(WriteFileAtomically(extract_, entries));
-      out.Print("written: {}\n", MakePrintable(extract_));
+      out.Tell("written: {}\n", MakePrintable(extract_));
     }
-    out.Print("written: {}\n", MakePrintable(made.script));
+    out.Tell("written: {}\n", MakePrintable(made.script));
     if (!made.folder.empty())
-      out.Print("written: {}/, {} stored tensors, {} made from statistics\n",
+      out.Tell("written: {}/, {} stored tensors, {} made from statistics\n",
                 MakePrintable(made.folder), made.stored, made.made);
     return kExitOk;
   }

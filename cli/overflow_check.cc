@@ -108,7 +108,7 @@ class OverflowCheck : public Verb {
       out.Write(PrintableLines(anomaly::AnomalyText(found, unread_.ok())));
       for (const std::string& note : notes_)
         out.Warn(fmt::format("warning: {}\n", MakePrintable(note)));
-      if (!file.empty()) out.Print("written: {}\n", MakePrintable(file));
+      if (!file.empty()) out.Tell("written: {}\n", MakePrintable(file));
     }
     if (found.answer.empty() && !unread_.ok()) return kExitError;
     return exit_code_ && !found.answer.empty() ? kExitDiffers : kExitOk;

@@ -45,14 +45,14 @@ class Recover : public Verb {
   static void Print(const dump::RecoveredDump& recovered, Console& out) {
     const std::string records = Count(static_cast<uint64_t>(recovered.records), "record");
     if (recovered.closed.empty()) {
-      out.Print("{}: complete already, {}; nothing to do\n", recovered.path, records);
+      out.Tell("{}: complete already, {}; nothing to do\n", recovered.path, records);
     } else {
-      out.Print("{}: {} kept, {} of unfinished entries removed\n", recovered.path, records,
+      out.Tell("{}: {} kept, {} of unfinished entries removed\n", recovered.path, records,
                 Count(recovered.dropped_bytes, "byte"));
     }
-    for (const std::string& file : recovered.closed) out.Print("closed: {}\n", file);
+    for (const std::string& file : recovered.closed) out.Tell("closed: {}\n", file);
     for (const std::string& what : recovered.missing)
-      out.Print("missing: {}\n", MakePrintable(what));
+      out.Tell("missing: {}\n", MakePrintable(what));
   }
 
   // "3 files of 1 dump closed, 2 complete entries in it; 1 dump was complete already"

@@ -252,11 +252,11 @@ class Replay : public Verb {
 
   static void PrintOutputs(std::string_view label, const Side& side, Console& out) {
     if (!side.found.why.empty()) {
-      out.Print("  {:<9} not executed: {}\n", label, MakePrintable(side.found.why));
+      out.Tell("  {:<9} not executed: {}\n", label, MakePrintable(side.found.why));
       return;
     }
     if (!side.found.note.empty())
-      out.Print("  {:<9} note: {}\n", label, MakePrintable(side.found.note));
+      out.Tell("  {:<9} note: {}\n", label, MakePrintable(side.found.note));
     for (const OutputError& o : side.found.outputs) {
       const auto row = [&](std::string_view which, const ErrorOf& e) {
         const std::string ulp = e.ulp < 0 ? "-" : fmt::format("{:.3g}", e.ulp);
@@ -287,7 +287,7 @@ class Replay : public Verb {
       if (!text.empty()) out.Print("  {:<9} {}\n", key, MakePrintable(text));
     };
     constexpr std::string_view kTitles[] = {"TARGET", "GOLDEN", "BOTH", "NEITHER", "UNKNOWN"};
-    out.Print("msprobe replay, {}: {}\n", MakePrintable(target.found.name),
+    out.Tell("msprobe replay, {}: {}\n", MakePrintable(target.found.name),
               golden                               ? kTitles[static_cast<size_t>(verdict.nearer)]
               : verdict.nearer == Nearer::kTarget  ? "EXACT"
               : verdict.nearer == Nearer::kUnknown ? "UNKNOWN"
@@ -311,7 +311,7 @@ class Replay : public Verb {
               "max error", "relative", "ulp");
     PrintOutputs("target", target, out);
     if (golden) PrintOutputs("golden", *golden, out);
-    out.Print(
+    out.Tell(
         "\n  errors are those against float64 of the same inputs; ulp: representable numbers of "
         "the dtype\n");
   }

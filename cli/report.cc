@@ -45,7 +45,7 @@ class Report : public Verb {
     MSPROBE_ASSIGN_OR_RETURN(const report_page::PageText html, Page());
     MSPROBE_RETURN_IF_ERROR(MakeDirectories(DirectoryName(page_)));
     MSPROBE_RETURN_IF_ERROR(WriteFileAtomically(page_, html));
-    out.Print("written: {}\n", MakePrintable(page_));
+    out.Tell("written: {}\n", MakePrintable(page_));
     return kExitOk;
   }
 

@@ -2,34 +2,42 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
 #include "cli/command_line/arguments.h"
+#include "cli/command_line/language_flag.h"
 #include "cli/command_line/run_verb.h"
 #include "cli/inputs/generation_arguments.h"
 #include "cli/verbs.h"
+#include "engine/base/language.h"
 
 namespace msprobe::cli {
 namespace {
 
 std::string TopLevelHelp(const std::vector<std::unique_ptr<Verb>>& verbs) {
-  std::string text =
-      "msprobe " MSPROBE_VERSION
-      ": compares what two training runs computed and names the first wrong number\n\n"
-      "usage: msprobe VERB [FLAGS]\n\n";
+  std::string text = "msprobe " MSPROBE_VERSION ": ";
+  text += Translated("compares what two training runs computed and names the first wrong number") +
+          "\n\n" + Translated("usage: msprobe VERB [FLAGS]") + "\n\n";
   for (const auto& verb : verbs)
-    text += fmt::format("  {:<21} {}\n", verb->name(), verb->summary());
-  text +=
-      "\n  msprobe compare runs/new/step0 runs/good/step0 -o out\n"
-      "\nmsprobe VERB --help says more.\n";
-  return text;
+    text += fmt::format("  {:<21} {}\n", verb->name(), Translated(std::string(verb->summary())));
+  text += "\n  msprobe compare runs/new/step0 runs/good/step0 -o out\n\n";
+  return text + Translated("msprobe VERB --help says more; --lang en or --lang zh, the language.") +
+         "\n";
 }
 
 }  // namespace
 
 Result<int> RunMsprobe(std::vector<std::string> arguments, Console& console) {
+  MSPROBE_RETURN_IF_ERROR(CheckLanguageVariable());
   std::vector<std::unique_ptr<Verb>> verbs = AllVerbs();
+  // msprobe --lang zh VERB; RunVerb looks at the words behind the verb.
+  const auto first_word = std::find_if(arguments.begin(), arguments.end(), [](const auto& word) {
+    return !word.starts_with("-") && LanguageNamed(word) == std::nullopt;
+  });
+  const auto front = static_cast<size_t>(first_word - arguments.begin());
+  MSPROBE_RETURN_IF_ERROR(TakeLanguage(front, &arguments));
   if (BeginsWithFramework(arguments)) {
     MSPROBE_ASSIGN_OR_RETURN(arguments, TranslateArguments(arguments));
   }

@@ -261,13 +261,13 @@ class RunOverflowCheck : public Verb {
         out.Print("  {}\n", MakePrintable(line));
     }
     const int64_t unclean = Of(OverflowVerdict::kInputsNotFinite);
-    out.Print("{} calls: {} normal, {} abnormal, {} not reproduced, {} not executed\n", calls,
+    out.Tell("{} calls: {} normal, {} abnormal, {} not reproduced, {} not executed\n", calls,
               Of(OverflowVerdict::kNormal), Of(OverflowVerdict::kAbnormal),
               Of(OverflowVerdict::kNotReproduced), Of(OverflowVerdict::kNotExecuted));
-    if (unclean > 0) out.Print("{} got NaN or infinity as input: not judged\n", Entries(unclean));
-    if (modules_ > 0) out.Print("{} of modules not executed\n", Entries(modules_));
-    if (!log_.empty()) out.Print("what the lost processes printed: {}\n", MakePrintable(log_));
-    out.Print("written: {}\n", MakePrintable(file));
+    if (unclean > 0) out.Tell("{} got NaN or infinity as input: not judged\n", Entries(unclean));
+    if (modules_ > 0) out.Tell("{} of modules not executed\n", Entries(modules_));
+    if (!log_.empty()) out.Tell("what the lost processes printed: {}\n", MakePrintable(log_));
+    out.Tell("written: {}\n", MakePrintable(file));
   }
 
   void PrintJson(const Dump& dump, const std::string& file, Console& out) const {

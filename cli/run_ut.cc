@@ -210,7 +210,7 @@ class RunUt : public Verb {
     for (size_t i = 0; i < rows.size(); ++i) {
       const std::string& status = rows[i][accuracy::kStatus];
       if (status != "error" && status != "warning") continue;
-      out.Print("  {}.output.{}: {}; {}\n", direction, i, status,
+      out.Tell("  {}.output.{}: {}; {}\n", direction, i, status,
                 MakePrintable(rows[i][accuracy::kMessage]));
     }
   }
@@ -222,9 +222,9 @@ class RunUt : public Verb {
                      [](const auto& a, const auto& b) { return a.first > b.first; });
     for (size_t i = 0; i < std::min(most.size(), kReasons); ++i)
       out.Print("  SKIP {:>4}  {}\n", most[i].first, MakePrintable(most[i].second));
-    if (most.size() > kReasons) out.Print("  and others, see the result file\n");
+    if (most.size() > kReasons) out.Tell("  and others, see the result file\n");
     if (s.unreadable > 0) {
-      out.Print("{} {}, the first: {}\n", s.unreadable,
+      out.Tell("{} {}, the first: {}\n", s.unreadable,
                 s.unreadable == 1 ? "call was not checked" : "calls were not checked",
                 MakePrintable(s.first_unreadable));
     }
@@ -232,17 +232,17 @@ class RunUt : public Verb {
 
   void PrintTable(const Dump& dump, const std::vector<replay::RecordedCall>& calls,
                   const CheckSummary& s, const accuracy::CheckFiles& files, Console& out) const {
-    out.Print("{} calls: {} pass, {} warning, {} error, {} SKIP\n", calls.size(),
+    out.Tell("{} calls: {} pass, {} warning, {} error, {} SKIP\n", calls.size(),
               s.of(Verdict::kPass), s.of(Verdict::kWarning), s.of(Verdict::kError),
               s.of(Verdict::kSkip));
     const auto modules = std::count_if(dump.records.begin(), dump.records.end(),
                                        [](const Record& r) { return r.is_module; });
-    if (modules > 0) out.Print("{} entries of modules are not executed\n", modules);
+    if (modules > 0) out.Tell("{} entries of modules are not executed\n", modules);
     if (const size_t before = files.earlier().size(); before > 0)
-      out.Print("{} of them were done before\n", before);
+      out.Tell("{} of them were done before\n", before);
     PrintSkips(s, out);
     if (s.lost > 0) {
-      out.Print("{} {} a process that crashed, hung or took too much memory; it printed: {}\n",
+      out.Tell("{} {} a process that crashed, hung or took too much memory; it printed: {}\n",
                 s.lost, s.lost == 1 ? "call ended" : "calls ended", s.log);
     }
     for (const CheckedCall& call : s.bad) {
@@ -254,7 +254,7 @@ class RunUt : public Verb {
       PrintRows("forward", call.forward_rows, out);
       PrintRows("backward", call.backward_rows, out);
     }
-    out.Print("\nwritten: {}\n         {}\n", files.result_path(), files.details_path());
+    out.Tell("\nwritten: {}\n         {}\n", files.result_path(), files.details_path());
   }
 
   void PrintJson(const Dump& dump, const std::vector<replay::RecordedCall>& calls,

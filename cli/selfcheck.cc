@@ -61,7 +61,7 @@ class Selfcheck : public Verb {
  private:
   void PrintTable(const SelfcheckResult& r, Console& out) const {
     constexpr std::string_view kVerdicts[] = {"IDENTICAL", "DIFFERS", "UNKNOWN"};
-    out.Print("msprobe selfcheck, {}: {}\n", CommandText(options_.command), kVerdicts[r.verdict]);
+    out.Tell("msprobe selfcheck, {}: {}\n", CommandText(options_.command), kVerdicts[r.verdict]);
     const auto line = [&](std::string_view key, std::string_view text) {
       if (!text.empty()) out.Print("  {:<9} {}\n", key, MakePrintable(text));
     };
@@ -83,7 +83,7 @@ class Selfcheck : public Verb {
                                   r.own_debugger ? ", by the script's own debugger" : ""));
     }
     for (const std::string& note : r.notes) line("note", note);
-    if (!r.output.empty()) out.Print("\nits last lines:\n{}\n", r.output);
+    if (!r.output.empty()) out.Tell("\nits last lines:\n{}\n", r.output);
   }
 
   void PrintJson(const SelfcheckResult& r, Console& out) const {

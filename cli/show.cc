@@ -72,9 +72,9 @@ class Show : public Verb {
       ++shown;
       PrintRecord(dump, record, out);
     }
-    if (shown < matching) out.Print("\nand {} more\n", matching - shown);
+    if (shown < matching) out.Tell("\nand {} more\n", matching - shown);
     if (matching == 0 && !filter_.empty()) {
-      out.Print("\nno record's name contains \"{}\"\n", MakePrintable(filter_));
+      out.Tell("\nno record's name contains \"{}\"\n", MakePrintable(filter_));
     }
     return kExitOk;
   }
@@ -89,41 +89,41 @@ class Show : public Verb {
     MSPROBE_RETURN_IF_ERROR(MakeDirectories(DirectoryName(html_)));
     MSPROBE_RETURN_IF_ERROR(
         WriteFileAtomically(html_, report_page::DumpPage(dump, report_page::PartOf(dump, {}))));
-    out.Print("written: {}\n", MakePrintable(html_));
+    out.Tell("written: {}\n", MakePrintable(html_));
     return kExitOk;
   }
 
   static void PrintHeader(const Dump& dump, Console& out) {
     out.Print("{}\n", MakePrintable(dump.path));
-    out.Print("{}, {}, task {}{}, level {}\n", dump.DialectName(), dump.framework,
+    out.Tell("{}, {}, task {}{}, level {}\n", dump.DialectName(), dump.framework,
               TaskName(dump.task), dump.has_checksums ? " with checksums" : "",
               dump.level == Level::kOther ? "unknown" : LevelName(dump.level));
-    out.Print("records {}, values {}, stacks {}\n", dump.records.size(), dump.leaves.size(),
+    out.Tell("records {}, values {}, stacks {}\n", dump.records.size(), dump.leaves.size(),
               dump.stacks.size());
     std::string run;
     for (const auto& [key, text] : dump.provenance)
       run += (run.empty() ? "" : ", ") + key + " " + text;
-    if (!run.empty()) out.Print("run: {}\n", MakePrintable(run));
-    if (!dump.weights.empty()) out.Print("weights {}\n", dump.weights.size());
+    if (!run.empty()) out.Tell("run: {}\n", MakePrintable(run));
+    if (!dump.weights.empty()) out.Tell("weights {}\n", dump.weights.size());
     if (const Result<dump::Coverage> coverage =
             dump::ReadCoverage(JoinPath(dump.folder, dump::kCoverageFile));
         coverage.ok()) {
       for (const std::string& line : dump::CoverageLines(*coverage, kMaxOperations))
         out.Print("{}\n", MakePrintable(line));
     } else if (coverage.status().code() != ErrorCode::kNotFound) {
-      out.Print("note: {}\n", MakePrintable(coverage.status().message()));
+      out.Tell("note: {}\n", MakePrintable(coverage.status().message()));
     }
-    if (!dump.note.empty()) out.Print("note: {}\n", MakePrintable(dump.note));
+    if (!dump.note.empty()) out.Tell("note: {}\n", MakePrintable(dump.note));
   }
 
   static void PrintRecord(const Dump& dump, const Record& record, Console& out) {
     out.Print("\n{}", MakePrintable(record.name));
-    if (!record.parent.empty()) out.Print("  in {}", MakePrintable(record.parent));
-    if (!record.exception.empty()) out.Print("  raised {}", MakePrintable(record.exception));
+    if (!record.parent.empty()) out.Tell("  in {}", MakePrintable(record.parent));
+    if (!record.exception.empty()) out.Tell("  raised {}", MakePrintable(record.exception));
     out.Write("\n");
     if (record.stack >= 0) {
       const std::string line = dump::UserSourceLine(dump.stacks[record.stack]);
-      if (!line.empty()) out.Print("  at {}\n", MakePrintable(line));
+      if (!line.empty()) out.Tell("  at {}\n", MakePrintable(line));
     }
     int width = 8;
     for (const Leaf& leaf : dump.LeavesOf(record)) {

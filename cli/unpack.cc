@@ -25,10 +25,10 @@ class Unpack : public Verb {
     MSPROBE_ASSIGN_OR_RETURN(const std::vector<dump::UnpackedTensors> all,
                              dump::UnpackTensors(path_, output_));
     for (const dump::UnpackedTensors& one : all) {
-      out.Print("{}: {} tensors, {} bytes\n", MakePrintable(one.pack), one.files, one.bytes);
+      out.Tell("{}: {} tensors, {} bytes\n", MakePrintable(one.pack), one.files, one.bytes);
       if (one.ignored_bytes > 0)
-        out.Print("missing: {} bytes of an unfinished tensor\n", one.ignored_bytes);
-      out.Print("written: {}\n", MakePrintable(one.folder));
+        out.Tell("missing: {} bytes of an unfinished tensor\n", one.ignored_bytes);
+      out.Tell("written: {}\n", MakePrintable(one.folder));
     }
     return kExitOk;
   }

@@ -88,17 +88,21 @@ Status Console::Flush() {
 void Console::Warn(std::string_view text) {
   (void)Flush();
   ClearProgress();
-  (void)WriteAll(STDERR_FILENO, text);
+  (void)WriteAll(STDERR_FILENO, Translated(std::string(text)));
 }
 
-void Console::Error(const Status& status) { Warn(status.ToString()); }
+void Console::Error(const Status& status) {
+  (void)Flush();
+  ClearProgress();
+  (void)WriteAll(STDERR_FILENO, status.ToString());
+}
 
 void Console::Interrupted(int signal) {
   if (progress_) progress_->Clear();
   const char* name = ::strsignal(signal);
   const std::lock_guard lock(last_words_mutex_);
   (void)WriteAll(STDERR_FILENO,
-                 fmt::format("stopped ({}): {}\n", name == nullptr ? "signal" : name, last_words_));
+                 Translated(fmt::format("stopped ({}): {}\n", name == nullptr ? "signal" : name, last_words_)));
 }
 
 void Console::SetLastWords(std::string text) {

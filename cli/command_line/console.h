@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "cli/command_line/progress_line.h"
+#include "engine/base/language.h"
 #include "engine/base/status.h"
 
 namespace msprobe::cli {
@@ -36,15 +37,20 @@ class Console {
     Write(fmt::format(format, std::forward<Args>(args)...));
   }
   void Write(std::string_view text);
+  // Print for people, in their language. What a program may parse is printed with Print or Write.
+  template <typename... Args>
+  void Tell(fmt::format_string<Args...> format, Args&&... args) {
+    Write(Translated(fmt::format(format, std::forward<Args>(args)...)));
+  }
   template <typename... Args>
   void Progress(fmt::format_string<Args...> format, Args&&... args) {
-    if (progress_) progress_->Show(fmt::format(format, std::forward<Args>(args)...));
+    if (progress_) progress_->Show(Translated(fmt::format(format, std::forward<Args>(args)...)));
   }
   void ProgressOf(std::string_view label, uint64_t done, uint64_t all) {
-    if (progress_) progress_->Show(label, done, all);
+    if (progress_) progress_->Show(Translated(std::string(label)), done, all);
   }
   void ClearProgress();
-  // Prints to standard error, after the text that was printed before.
+  // Prints to standard error, after the text that was printed before, in the reader's language.
   void Warn(std::string_view text);
   void Error(const Status& status);
   // The last words when a signal ends the program. Called on another thread.

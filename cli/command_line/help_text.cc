@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "engine/base/language.h"
 #include "engine/compare/report/text_layout.h"
 
 namespace msprobe::cli {
@@ -28,16 +29,17 @@ std::string Spelling(const FlagInfo& flag) {
 }
 
 std::string Explanation(const FlagInfo& flag) {
-  std::string text = flag.help;
-  const std::string shown =
-      flag.shown_default.empty() ? "" : fmt::format("default: {}", flag.shown_default);
+  std::string text = Translated(flag.help);
+  const std::string shown = flag.shown_default.empty()
+                                ? ""
+                                : Translated(fmt::format("default: {}", flag.shown_default));
   if (!flag.choices.empty() && ValueOf(flag) == flag.value) {
     text +=
         fmt::format(" ({}{}{})", fmt::join(flag.choices, ", "), shown.empty() ? "" : "; ", shown);
   } else if (!shown.empty()) {
     text += fmt::format(" ({})", shown);
   }
-  if (flag.required && flag.place.empty()) text += " (required)";
+  if (flag.required && flag.place.empty()) text += " (" + Translated("required") + ")";
   return text;
 }
 
@@ -72,8 +74,8 @@ std::string Usage(const HelpPage& page) {
 std::string HelpText(const HelpPage& page, bool all, int width) {
   const bool chosen = std::any_of(page.flags.begin(), page.flags.end(),
                                   [](const FlagInfo& flag) { return flag.common; });
-  std::string out = page.summary + "\n\n";
-  out += fmt::format("usage: {} {}", page.program, Usage(page));
+  std::string out = Translated(page.summary) + "\n\n";
+  out += fmt::format("{}: {} {}", Translated("usage"), page.program, Usage(page));
   while (out.ends_with(' ')) out.pop_back();
   out += '\n';
   const FlagInfo* before = nullptr;
@@ -84,14 +86,15 @@ std::string HelpText(const HelpPage& page, bool all, int width) {
       continue;
     }
     if (before == nullptr || before->group != flag.group) {
-      out += flag.group.empty() ? "\n" : fmt::format("\n{}:\n", flag.group);
+      out += flag.group.empty() ? "\n" : fmt::format("\n{}:\n", Translated(flag.group));
     }
     AppendFlag(flag, width, &out);
     before = &flag;
   }
-  if (!page.footer.empty()) out += "\n" + page.footer + "\n";
+  if (!page.footer.empty()) out += "\n" + Translated(page.footer) + "\n";
   if (hidden > 0) {
-    out += fmt::format("\n{} --help-all lists all {} flags.\n", page.program, page.flags.size());
+    out += Translated(fmt::format("\n{} --help-all lists all {} flags.\n", page.program,
+                                  page.flags.size()));
   }
   return out;
 }

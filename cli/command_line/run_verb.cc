@@ -6,6 +6,7 @@
 
 #include "cli/command_line/arguments.h"
 #include "cli/command_line/flags.h"
+#include "cli/command_line/language_flag.h"
 
 namespace msprobe::cli {
 namespace {
@@ -37,11 +38,14 @@ Result<int> RunVerb(Verb& verb, std::vector<std::string> arguments, std::string_
                     Console& console) {
   Flags flags(verb.summary(), program);
   verb.AddFlags(flags);
+  AddLanguage(flags);
   if (verb.TakesCommand()) {
     const auto start = arguments.begin() + static_cast<long>(CommandStart(flags, arguments));
     verb.SetCommand({start, arguments.end()});
     arguments.erase(start, arguments.end());
   }
+  // Before anything else is said: errors and help are in the language, too.
+  MSPROBE_RETURN_IF_ERROR(TakeLanguage(arguments.size(), &arguments));
   arguments = NormalizeArguments(arguments);
   const Flags::Parsed parsed = flags.Parse(arguments);
   if (parsed.help || parsed.help_all) {

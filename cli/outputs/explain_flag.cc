@@ -62,7 +62,7 @@ Status ExplainFlag::Print(Console& out) {
   const size_t half = kMostHops / 2;
   const size_t count = chain.hops.size();
   for (size_t i = 0; i < count; ++i) {
-    if (count > kMostHops && i == half) out.Print("  ...  {} calls more\n", count - kMostHops);
+    if (count > kMostHops && i == half) out.Tell("  ...  {} calls more\n", count - kMostHops);
     if (count > kMostHops && i >= half && i < count - half) continue;
     const isolation::ErrorHop& hop = chain.hops[i];
     const std::string by = i == 0             ? ""
@@ -74,7 +74,7 @@ Status ExplainFlag::Print(Console& out) {
       out.Print("       {}\n", Place(MakePrintable(hop.source_line), width));
     if (!hop.error.empty()) out.Print("       {}\n", MakePrintable(hop.error));
   }
-  if (!chain.note.empty()) out.Print("  note {}\n", MakePrintable(chain.note));
+  if (!chain.note.empty()) out.Tell("  note {}\n", MakePrintable(chain.note));
   return Status::Ok();
 }
 

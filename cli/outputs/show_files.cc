@@ -30,9 +30,9 @@ Status ShowTable(const std::string& path, const ShowTensorOptions& options, Cons
   int64_t rows = 0, matching = 0;
   const auto end_sheet = [&] {
     if (!any) return;
-    out.Print("{}{} rows", rows > 0 ? "\n" : "", rows);
-    if (!options.filter.empty()) out.Print(", {} with {}", matching, Excerpt(options.filter));
-    if (matching > limit) out.Print(", {} shown; --limit 0 shows all", limit);
+    out.Tell("{}{} rows", rows > 0 ? "\n" : "", rows);
+    if (!options.filter.empty()) out.Tell(", {} with {}", matching, Excerpt(options.filter));
+    if (matching > limit) out.Tell(", {} shown; --limit 0 shows all", limit);
     out.Write("\n");
   };
   const Status status = formats::ReadTableFile(path, [&](const formats::TableLine& line) {
@@ -43,7 +43,7 @@ Status ShowTable(const std::string& path, const ShowTensorOptions& options, Cons
       sheet = line.sheet;
       header.assign(line.cells.begin(), line.cells.end());
       rows = matching = 0;
-      out.Print("{}{}  {} columns\n", MakePrintable(path),
+      out.Tell("{}{}  {} columns\n", MakePrintable(path),
                 sheet.empty() ? "" : fmt::format(", sheet {}", MakePrintable(sheet)),
                 header.size());
       return true;
@@ -56,7 +56,7 @@ Status ShowTable(const std::string& path, const ShowTensorOptions& options, Cons
     int width = 0;
     for (const std::string& name : header)
       width = std::max(width, DisplayWidth(MakePrintable(name)));
-    out.Print("\nrow {}\n", line.number);
+    out.Tell("\nrow {}\n", line.number);
     for (size_t i = 0; i < line.cells.size(); ++i) {
       if (line.cells[i].empty()) continue;
       out.Print("  {:<{}}  {}\n", i < header.size() ? MakePrintable(header[i]) : "", width,
@@ -100,7 +100,7 @@ class SideFile {
       out_.Write("\n");
       for (const std::string& line : lines_) out_.Print("  {}\n", MakePrintable(line));
     }
-    if (matching > shown) out_.Print("and {} more; --limit 0 shows all\n", matching - shown);
+    if (matching > shown) out_.Tell("and {} more; --limit 0 shows all\n", matching - shown);
     return json_.failed() ? json_.Error(path_) : Status::Ok();
   }
 
@@ -175,7 +175,7 @@ bool LooksLikeSafetensors(std::string_view bytes) {
 Result<bool> ShowFolder(const std::string& path, Console& out) {
   const Result<std::vector<dump::DumpLocation>> found = dump::FindDumps(path);
   if (!found.ok() || found->size() < 2) return false;
-  out.Print("{}  {} dumps\n", MakePrintable(path), found->size());
+  out.Tell("{}  {} dumps\n", MakePrintable(path), found->size());
   for (const dump::DumpLocation& dump : *found) {
     const std::string step = dump.step >= 0 ? fmt::format("step {}", dump.step) : "";
     const std::string rank = dump.rank >= 0 ? fmt::format("rank {}", dump.rank) : "";

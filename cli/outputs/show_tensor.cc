@@ -70,21 +70,21 @@ void PrintExtremes(const TensorView& view, Console& out) {
     if (low < 0 || x < lowest) low = flat, lowest = x;
   });
   if (high >= 0) {
-    out.Print("  largest  {} at {}\n  smallest {} at {}\n", highest, Place(view, high), lowest,
+    out.Tell("  largest  {} at {}\n  smallest {} at {}\n", highest, Place(view, high), lowest,
               Place(view, low));
   }
-  if (bad >= 0) out.Print("  first NaN or infinity at {}\n", Place(view, bad));
+  if (bad >= 0) out.Tell("  first NaN or infinity at {}\n", Place(view, bad));
 }
 
 void PrintStatistics(const TensorView& view, Console& out) {
   const kernels::Stats s = kernels::ComputeStats(view, &ThreadPool::Default());
-  out.Print("  max {}  min {}  mean {}  norm {}\n", s.max, s.min, s.mean, s.norm);
-  out.Print("  {} elements", s.count);
+  out.Tell("  max {}  min {}  mean {}  norm {}\n", s.max, s.min, s.mean, s.norm);
+  out.Tell("  {} elements", s.count);
   for (const auto& [label, n] :
        {std::pair("NaN", s.nan), {"+inf", s.pos_inf}, {"-inf", s.neg_inf}, {"zero", s.zero}}) {
     if (n > 0) out.Print(", {} {}", n, label);
   }
-  out.Print("; fingerprint {:016x}\n", s.fingerprint);
+  out.Tell("; fingerprint {:016x}\n", s.fingerprint);
 }
 
 std::string Element(const TensorView& view, const void* p) {
@@ -107,12 +107,12 @@ Status PrintWorst(const TensorView& target, const formats::TensorFile& file, int
   }
   MSPROBE_ASSIGN_OR_RETURN(const kernels::Diff d,
                            kernels::ComputeDiff(target, golden, &ThreadPool::Default()));
-  out.Print(
+  out.Tell(
       "  against the golden: {} of {} elements differ, cosine {}, relative L2 {}, largest "
       "error {}\n",
       d.unequal, d.count, d.cosine, d.relative_l2, d.max_abs_error);
   for (const ElementPair& w : WorstElements(target, golden, most)) {
-    out.Print("  {}  {}, golden {}, off by {}\n", Place(target, w.flat), w.target, w.golden,
+    out.Tell("  {}  {}, golden {}, off by {}\n", Place(target, w.flat), w.target, w.golden,
               w.error);
   }
   return Status::Ok();
@@ -155,7 +155,7 @@ Status ShowOne(const std::string& path, const Named& named, const ShowTensorOpti
     ForEachElement(view, [&](int64_t, const void* p) {
       if (shown++ < kFirstElements) text += (shown > 1 ? ", " : "") + Element(flat, p);
     });
-    out.Print("  first    {}{}\n", text, view.numel() > kFirstElements ? ", ..." : "");
+    out.Tell("  first    {}{}\n", text, view.numel() > kFirstElements ? ", ..." : "");
   }
   return Status::Ok();
 }
@@ -175,14 +175,14 @@ Status ShowTensors(const std::string& path, const ShowTensorOptions& options, Co
     return InvalidArgument(fmt::format("{} holds {} tensors", path, all.size()))
         .Hint("--filter NAME chooses one");
   }
-  out.Print("{}  {} tensors\n", MakePrintable(path), all.size());
+  out.Tell("{}  {} tensors\n", MakePrintable(path), all.size());
   int width = 8;
   for (const Named& named : all)
     width = std::max(width, std::min(DisplayWidth(MakePrintable(named.name)), 60));
   int64_t shown = 0;
   for (const Named& named : all) {
     if (options.limit > 0 && shown++ == options.limit) {
-      out.Print("and {} more\n", static_cast<int64_t>(all.size()) - options.limit);
+      out.Tell("and {} more\n", static_cast<int64_t>(all.size()) - options.limit);
       break;
     }
     const TensorView view = named.tensor.view();

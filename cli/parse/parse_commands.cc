@@ -155,14 +155,14 @@ class CompareFolders : public Verb {
     }
     MSPROBE_RETURN_IF_ERROR(ops::WriteBatchTable(both, path));
     if (!both.left_out.empty()) {
-      out.Print("{} files hold no tensors and are left out: {}{}\n", both.left_out.size(),
+      out.Tell("{} files hold no tensors and are left out: {}{}\n", both.left_out.size(),
                 MakePrintable(both.left_out[0]), both.left_out.size() > 1 ? ", ..." : "");
     }
     const auto pairs = static_cast<int64_t>(both.rows.size()) - both.unpaired;
-    out.Print("{} pairs: {} equal, {} differ, {} not compared; {} tensors without partner\n", pairs,
+    out.Tell("{} pairs: {} equal, {} differ, {} not compared; {} tensors without partner\n", pairs,
               pairs - both.unequal - both.not_compared, both.unequal, both.not_compared,
               both.unpaired);
-    out.Print("written: {}\n", MakePrintable(path));
+    out.Tell("written: {}\n", MakePrintable(path));
     const bool same = both.unequal + both.not_compared + both.unpaired == 0;
     return same ? kExitOk : kExitDiffers;
   }
@@ -241,7 +241,7 @@ Result<int> Convert(const std::string& path, const std::string& output,
     }
     out.Print("{}\n", MakePrintable(source));
     for (const std::string& each : converted->written)
-      out.Print("  written: {}\n", MakePrintable(each));
+      out.Tell("  written: {}\n", MakePrintable(each));
     for (const std::string& problem : converted->problems)
       out.Warn(fmt::format("not written: {}\n", MakePrintable(problem)));
     if (!converted->problems.empty()) code = kExitError;

@@ -8,6 +8,8 @@
 #include <ctime>
 #include <string>
 
+#include "engine/base/language.h"
+
 namespace msprobe {
 namespace {
 
@@ -38,7 +40,8 @@ void Log(LogLevel level, std::string_view message) {
   std::string line = fmt::format("{} ({}) ", time, ::getpid());
   if (const int rank = log_rank; rank >= 0) line += fmt::format("[rank {}] ", rank);
   line += fmt::format("[{}] ", kNames[static_cast<int>(level)]);
-  for (const char c : message) line += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '_' : c;
+  for (const char c : Translated(std::string(message)))
+    line += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '_' : c;
   line += '\n';
   (void)!::write(STDERR_FILENO, line.data(), line.size());
 }

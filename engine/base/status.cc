@@ -4,6 +4,8 @@
 
 #include <cstring>
 
+#include "engine/base/language.h"
+
 namespace msprobe {
 namespace {
 const std::string kEmpty;
@@ -68,7 +70,10 @@ const std::string& Status::path() const { return rep_ ? rep_->path : kEmpty; }
 std::optional<uint64_t> Status::offset() const { return rep_ ? rep_->offset : std::nullopt; }
 const std::string& Status::hint() const { return rep_ ? rep_->hint : kEmpty; }
 
-std::string Status::message() const {
+std::string Status::message() const { return Compose([](std::string text) { return text; }); }
+std::string Status::ShownMessage() const { return Compose(Translated); }
+
+std::string Status::Compose(std::string (*in_language)(std::string)) const {
   if (ok()) return "ok";
   std::string text;
   if (!rep_->path.empty()) {
@@ -77,23 +82,23 @@ std::string Status::message() const {
     text += ": ";
   }
   const size_t start = text.size();
-  text += rep_->says;
+  text += in_language(rep_->says);
   if (!rep_->expected.empty()) {
-    text += text.size() > start ? "; expected " : "expected ";
-    text += rep_->expected;
+    text += in_language(text.size() > start ? "; expected " : "expected ");
+    text += in_language(rep_->expected);
   }
   if (!rep_->found.empty()) {
-    text += text.size() > start ? ", found " : "found ";
-    text += rep_->found;
+    text += in_language(text.size() > start ? ", found " : "found ");
+    text += in_language(rep_->found);
   }
-  if (text.size() == start) text += ErrorCodeName(rep_->code);
+  if (text.size() == start) text += in_language(std::string(ErrorCodeName(rep_->code)));
   return text;
 }
 
 std::string Status::ToString() const {
   if (ok()) return "ok";
-  std::string text = fmt::format("error: {}\n", message());
-  if (!hint().empty()) text += fmt::format("hint:  {}\n", hint());
+  std::string text = fmt::format("{}: {}\n", Translated("error"), ShownMessage());
+  if (!hint().empty()) text += fmt::format("{}:  {}\n", Translated("hint"), Translated(hint()));
   return text;
 }
 

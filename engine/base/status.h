@@ -55,7 +55,10 @@ class [[nodiscard]] Status {
   // "runs/a/dump.json:1048: expected '\"' before an entry name, found end of file"; no hint.
   std::string message() const;
   const std::string& hint() const;
-  // "error: <message>\nhint:  <hint>\n"
+  // message() in the language of the person who reads it (language.h). Files and programs get
+  // message().
+  std::string ShownMessage() const;
+  // "error: <message>\nhint:  <hint>\n", in that language, too.
   std::string ToString() const;
 
  private:
@@ -64,6 +67,7 @@ class [[nodiscard]] Status {
     std::string path, says, expected, found, hint;
     std::optional<uint64_t> offset;
   };
+  std::string Compose(std::string (*in_language)(std::string)) const;
   void OwnRep();  // to be called before a change: copies share one Rep
 
   std::shared_ptr<Rep> rep_;  // null when ok, so that passing a success on costs nothing

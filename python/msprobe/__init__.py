@@ -11,6 +11,7 @@ from msprobe._engine import (
     UsageError,
     __version__,
     load,
+    shown,
 )
 from msprobe.core.grad_probe.grad_compare import GradComparator
 from msprobe.core.notebook import Comparison, compare
@@ -30,3 +31,6 @@ __all__ = [
     "compare",
     "load",
 ]
+
+# Errors are made in English; a person reads them in the language of MSPROBE_LANG or the locale.
+MsprobeError.__str__ = lambda error: shown(Exception.__str__(error))

@@ -13,6 +13,7 @@
 #include "capture/python/torch_framework.h"
 #include "capture/values/openmp_team.h"
 #include "convert.h"
+#include "engine/base/language.h"
 #include "engine/base/log.h"
 #include "engine/formats/text/name_lists.h"
 #include "shipped_names.h"
@@ -132,6 +133,9 @@ void BindCapture(nb::module_& m) {
         Log(warning ? LogLevel::kWarning : LogLevel::kInfo, text);
       },
       "text"_a, "warning"_a = false);
+  m.def(
+      "shown", [](const std::string& text) { return Translated(text); }, "text"_a,
+      "A text of msprobe in the language of the person who reads it.");
   m.def(
       "seeding",
       [=]() -> std::optional<std::pair<int64_t, bool>> {

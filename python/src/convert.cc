@@ -6,6 +6,7 @@
 
 #include "capture/python/torch_api.h"
 #include "capture/values/tensor_access.h"
+#include "engine/base/language.h"
 #include "engine/base/log.h"
 #include "engine/tensor/dlpack.h"
 
@@ -65,8 +66,8 @@ void DefineErrors(nb::module_& m) {
 }
 
 void Raise(const Status& status) {
-  std::string text = status.message();
-  if (!status.hint().empty()) text += "\nhint: " + status.hint();
+  std::string text = status.ShownMessage();
+  if (!status.hint().empty()) text += "\n" + Translated("hint") + ": " + Translated(status.hint());
   PyErr_SetString(TypeFor(status.code()), text.c_str());
   throw nb::python_error();
 }

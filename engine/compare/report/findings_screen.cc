@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <climits>
 
+#include "engine/base/language.h"
 #include "engine/compare/explain/evidence.h"
 #include "engine/compare/judge/judge.h"
 #include "engine/compare/report/terminal_words.h"
@@ -30,9 +31,11 @@ std::string_view Folder(std::string_view path) {
 
 }  // namespace
 
-Lines TitleLines(std::string_view title, const Summary& summary, const TerminalOptions& options) {
-  const std::string_view headline = Headline(summary.verdict);
-  const std::string compared = DescribeCompared(summary);
+Lines TitleLines(std::string_view english, const Summary& summary,
+                 const TerminalOptions& options) {
+  const std::string title = Translated(std::string(english));
+  const std::string headline = Translated(std::string(Headline(summary.verdict)));
+  const std::string compared = Translated(DescribeCompared(summary));
   const int room = WidthOf(options) - Columns(title) - Columns(headline);
   const bool beside = !compared.empty() && room > Columns(compared) + 2;
   const std::string behind = beside ? ", " + compared : "";
@@ -56,7 +59,8 @@ std::string FindingsScreen::Paint(std::string_view color, std::string_view text)
   return colors_ ? fmt::format("{}{}{}", color, text, kReset) : std::string(text);
 }
 
-Lines FindingsScreen::Fold(std::string_view text, int width) const {
+Lines FindingsScreen::Fold(std::string_view english, int width) const {
+  const std::string text = Translated(std::string(english));
   return whole_ ? WrapWords(text, width) : Wrap(text, width);
 }
 
@@ -82,12 +86,12 @@ Lines FindingsScreen::Sides() const {
   Lines lines;
   for (const bool target : {true, false}) {
     const Findings::Side& side = target ? f_.target_side : f_.golden_side;
-    const std::string about = fmt::format("{} calls, {} values{}{}", side.calls, side.values,
-                                          side.dialect.empty() ? "" : ", " + side.dialect,
-                                          side.complete ? "" : ", CUT SHORT");
+    const std::string about = Translated(fmt::format(
+        "{} calls, {} values{}{}", side.calls, side.values,
+        side.dialect.empty() ? "" : ", " + side.dialect, side.complete ? "" : ", CUT SHORT"));
     const std::string path = Clean(Folder(side.dump));
     const int room = width_ - 10 - 2 - Columns(about);
-    lines.push_back(fmt::format("  {}  {}  {}", target ? "target" : "golden",
+    lines.push_back(fmt::format("  {}  {}  {}", Translated(target ? "target" : "golden"),
                                 Pad(whole_ ? path : CutMiddle(path, room), room), about));
   }
   return lines;
@@ -96,7 +100,9 @@ Lines FindingsScreen::Sides() const {
 Lines FindingsScreen::Began() const {
   Lines lines;
   for (const LabelledText& condition : ConditionsOf(f_)) {
-    Append(Labelled(fmt::format("  {:<6}  ", condition.label), Clean(condition.text)), &lines);
+    Append(Labelled(fmt::format("  {}  ", Pad(Translated(std::string(condition.label)), 6)),
+                    Clean(condition.text)),
+           &lines);
   }
   return lines;
 }
@@ -107,14 +113,15 @@ Lines FindingsScreen::Finding(const Place& place) const {
     for (const std::string& line : Fold(Clean(text), width_ - 4)) lines.push_back("  | " + line);
   };
   if (f_.first.pair < 0) {
-    lines = Fold(Clean(place.where) + NoDivergence(), width_);
+    lines = Fold(Translated(Clean(place.where)) + Translated(NoDivergence()), width_);
     if (!f_.first_bits.empty()) add(f_.first_bits);
     return lines;
   }
-  const std::string title = "FIRST DIVERGENCE  ";
-  const std::string sure = fmt::format("confidence {:.0f}%", 100 * f_.first.confidence);
+  const std::string title = Translated("FIRST DIVERGENCE") + "  ";
+  const std::string sure =
+      Translated(fmt::format("confidence {:.0f}%", 100 * f_.first.confidence));
   const int room = width_ - Columns(title) - Columns(sure) - 2;
-  const std::string name = Clean(place.where + f_.first_name);
+  const std::string name = Translated(Clean(place.where + f_.first_name));
   const bool fits = Columns(name) <= room;
   lines.push_back(Paint(kRed, title) + Paint(kBold, Pad(fits ? name : "", room)) + "  " + sure);
   if (!fits) add(name);
@@ -190,19 +197,20 @@ FindingsScreen::TableWidths FindingsScreen::WidthsOf(
     const std::vector<Findings::OtherCall>& calls) const {
   constexpr int kOthers = 2 + 2 + 10 + 2 + 2 + 9;  // class, roundings and blanks
   constexpr int kLeastWhat = 24;
-  int name = Columns(kTableTitle), what = 0;
+  int name = Columns(Translated(std::string(kTableTitle))), what = 0;
   for (const Findings::OtherCall& call : calls) {
     name = std::max(name, Columns(Clean(call.name)));
-    what = std::max(what, Columns(Clean(call.what)));
+    what = std::max(what, Columns(Translated(Clean(call.what))));
   }
   if (whole_) return {name, std::max(what, width_ - kOthers - name)};
-  if (name > width_ - kOthers - std::min(what, kLeastWhat)) name = Columns(kTableTitle);
+  if (name > width_ - kOthers - std::min(what, kLeastWhat))
+    name = Columns(Translated(std::string(kTableTitle)));
   return {name, width_ - kOthers - name};
 }
 
 Lines FindingsScreen::LinesOf(const Findings::OtherCall& call, const TableWidths& widths) const {
   Lines lines;
-  const std::string name = Clean(call.name), text = Clean(call.what);
+  const std::string name = Clean(call.name), text = Translated(Clean(call.what));
   const bool beside = Columns(name) <= widths.name;
   if (!beside) {
     for (const std::string& part : Wrap(name, width_ - 2)) lines.push_back("  " + part);
@@ -210,7 +218,7 @@ Lines FindingsScreen::LinesOf(const Findings::OtherCall& call, const TableWidths
   const std::string_view color = call.call_class == CallClass::kIntroduced ? kRed : kYellow;
   bool first = true;
   for (const std::string& what : whole_ ? Lines{text} : Wrap(text, widths.what)) {
-    const std::string class_text = Pad(first ? ClassName(call.call_class) : "", 10);
+    const std::string class_text = Pad(first ? Translated(std::string(ClassName(call.call_class))) : "", 10);
     lines.push_back(fmt::format(
         "  {}  {}  {}", Pad(first && beside ? name : "", widths.name),
         first ? Paint(color, class_text) : class_text,
@@ -229,8 +237,11 @@ Lines FindingsScreen::Table(int room) const {
   if (calls.empty()) return {};
   int64_t more = f_.more_others + static_cast<int64_t>(f_.others.size() - calls.size());
   const TableWidths widths = WidthsOf(calls);
-  Lines lines{"", Paint(kDim, fmt::format("  {}  {}  {}  roundings", Pad(kTableTitle, widths.name),
-                                          Pad("class", 10), Pad("worst value", widths.what)))};
+  Lines lines{"", Paint(kDim, fmt::format("  {}  {}  {}  {}",
+                                          Pad(Translated(std::string(kTableTitle)), widths.name),
+                                          Pad(Translated("class"), 10),
+                                          Pad(Translated("worst value"), widths.what),
+                                          Translated("roundings")))};
   const size_t heading = lines.size();
   for (size_t i = 0; i < calls.size(); ++i) {
     const Lines of_call = LinesOf(calls[i], widths);
@@ -241,7 +252,7 @@ Lines FindingsScreen::Table(int room) const {
     Append(of_call, &lines);
   }
   if (lines.size() == heading) return {};
-  if (more > 0) lines.push_back(fmt::format("  and {} more", more));
+  if (more > 0) lines.push_back(Translated(fmt::format("  and {} more", more)));
   return lines;
 }
 
@@ -249,7 +260,8 @@ Lines FindingsScreen::Footer() const {
   const Summary& s = f_.summary;
   Lines lines;
   for (const LabelledText& counts : CountsOf(f_))
-    lines.push_back(fmt::format("{:<7}  {}", counts.label, counts.text));
+    lines.push_back(fmt::format("{}  {}", Pad(Translated(std::string(counts.label)), 7),
+                                Translated(counts.text)));
   for (const bool target : {true, false}) {
     const int64_t count = target ? s.target_only_calls : s.golden_only_calls;
     if (count == 0) continue;
@@ -259,7 +271,7 @@ Lines FindingsScreen::Footer() const {
     const Lines folded = Fold("rewritten: " + Clean(f_.rewrites), width_);
     lines.push_back(folded.size() == 1 || whole_
                         ? folded[0]
-                        : CutMiddle("rewritten: " + Clean(f_.rewrites), width_));
+                        : CutMiddle(Translated("rewritten: " + Clean(f_.rewrites)), width_));
     if (whole_) lines.insert(lines.end(), folded.begin() + 1, folded.end());
   }
   Append(NotObserved(), &lines);
@@ -301,7 +313,7 @@ Lines FindingsScreen::NotObserved() const {
         rest == 0 || whole_ ? text : fmt::format("{}; and {} more (--format json)", text, rest);
     Lines longer = Fold(shown, width_);
     if (!whole_ && longer.size() > kMostLines) {
-      return lines.empty() ? Wrap(shown, width_, kMostLines) : lines;
+      return lines.empty() ? Wrap(Translated(shown), width_, kMostLines) : lines;
     }
     lines = std::move(longer);
   }

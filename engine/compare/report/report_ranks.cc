@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "engine/base/language.h"
 #include "engine/compare/judge/judge.h"
 #include "engine/compare/ranks/rank_findings.h"
 #include "engine/compare/report/findings_screen.h"
@@ -97,10 +98,11 @@ class Screen {
     lines->insert(lines->end(), more.begin(), more.end());
   }
   // A text with names: all of it, also when the screen is full.
-  Lines Fold(const std::string& text, std::string_view indent = "") const {
+  Lines Fold(const std::string& english, std::string_view indent = "") const {
+    const std::string text = Translated(Clean(english));
     const int room = width_ - Columns(indent);
     Lines lines;
-    for (const std::string& line : whole_ ? WrapWords(Clean(text), room) : Wrap(Clean(text), room))
+    for (const std::string& line : whole_ ? WrapWords(text, room) : Wrap(text, room))
       lines.push_back(std::string(indent) + line);
     return lines;
   }
@@ -117,7 +119,7 @@ class Screen {
     Lines lines = TitleLines(title, FindingsOfRanks(results_, nullptr).summary, options_);
     for (const bool target : {true, false}) {
       const std::string path = Clean(target ? compared_.target : compared_.golden);
-      lines.push_back(fmt::format("  {}  {}", target ? "target" : "golden",
+      lines.push_back(fmt::format("  {}  {}", Translated(target ? "target" : "golden"),
                                   whole_ ? path : CutMiddle(path, width_ - 10)));
     }
     lines.emplace_back();
@@ -152,8 +154,8 @@ class Screen {
       return Clean(fmt::format("of {}: target {}; golden {}", where, size(found.target_side),
                                size(found.golden_side)));
     };
-    const std::string text = sizes(true);
-    return whole_ || Columns(text) <= width_ ? text : sizes(false);
+    const std::string text = Translated(sizes(true));
+    return whole_ || Columns(text) <= width_ ? text : Translated(sizes(false));
   }
 
   // One line for each verdict: "steps 0-2: equal  ranks 0-3". Steps in a row with the same verdicts
@@ -181,21 +183,22 @@ class Screen {
     Lines lines;
     for (const auto& [steps, verdicts] : groups) {
       const std::string label =
-          of_steps.size() < 2
-              ? ""
-              : fmt::format("step{} {}: ", steps.size() == 1 ? "" : "s", RankList(steps));
+          of_steps.size() < 2 ? ""
+                              : Translated(fmt::format("step{} {}: ", steps.size() == 1 ? "" : "s",
+                                                       RankList(steps)));
       for (const auto& [verdict, ranks] : verdicts) {
         if (shown++ >= kMostLines) {
           ++hidden;
           continue;
         }
-        const std::string_view word = verdict == kFailed ? "FAILED" : kWords[verdict];
-        const std::string text = ranks.size() == 1 && ranks[0] < 0 ? "" : "  " + Ranks(ranks);
+        const std::string word =
+            Translated(std::string(verdict == kFailed ? "FAILED" : kWords[verdict]));
+        const std::string text = ranks.size() == 1 && ranks[0] < 0 ? "" : "  " + Translated(Ranks(ranks));
         const int word_width = text.empty() ? Columns(word) : 15;  // "within rounding"
         const bool later = begin >= 0 && steps.front() > begin &&
                            verdict == static_cast<int>(RunVerdict::kDiffers);
         const std::string inherited =
-            later ? fmt::format(", inherited from step {}", begin) : std::string();
+            later ? Translated(fmt::format(", inherited from step {}", begin)) : std::string();
         const int room = width_ - 2 - Columns(label) - word_width - Columns(inherited);
         lines.push_back("  " + label +
                         Paint(verdict == kFailed ? kRed : ColorOf(static_cast<RunVerdict>(verdict)),
@@ -203,7 +206,10 @@ class Screen {
                         (whole_ ? text : CutMiddle(text, room)) + inherited);
       }
     }
-    if (hidden > 0) lines.push_back(fmt::format("  and {} more lines in the summary file", hidden));
+    if (hidden > 0) {
+      lines.push_back(
+          Translated(fmt::format("  and {} more lines in the summary file", hidden)));
+    }
     size_t failures = 0;
     for (const RankResult& r : results_) {
       if (r.failed.ok() || ++failures > 3) continue;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/base/language.h"
 #include "engine/compare/report/text_layout.h"
 
 namespace msprobe::compare {
@@ -24,7 +25,8 @@ std::string Legend(std::string_view report) {
       {"rounding", "rounding: the dtype's error in one operation"}};
   std::string text;
   for (const auto& [word, meaning] : kWords) {
-    if (report.find(word) != report.npos) text += (text.empty() ? "" : "; ") + std::string(meaning);
+    if (report.find(Translated(std::string(word))) != report.npos)
+      text += (text.empty() ? "" : "; ") + std::string(meaning);
   }
   return text;
 }
@@ -42,9 +44,10 @@ std::vector<std::string> PlaceLines(const FirstDivergence& f, int width, bool wh
   const auto add = [&](const std::vector<std::string>& more) {
     lines.insert(lines.end(), more.begin(), more.end());
   };
-  if (!f.module.empty()) add(SourceLines("in " + Clean(f.module), width, whole));
+  if (!f.module.empty()) add(SourceLines(Translated("in " + Clean(f.module)), width, whole));
   add(SourceLines(Clean(f.source_line), width, whole));
-  if (!f.caller_line.empty()) add(SourceLines("called from " + Clean(f.caller_line), width, whole));
+  if (!f.caller_line.empty())
+    add(SourceLines(Translated("called from " + Clean(f.caller_line)), width, whole));
   return lines;
 }
 

@@ -56,11 +56,39 @@ std::string CutMiddle(std::string_view text, int width) {
 
 namespace {
 
+// The last place up to `end` where a line may end: at a blank, or beside a wide character, as lines
+// of Chinese end, but not before a closing mark or behind an opening one. npos: there is none.
+size_t LastBreak(std::string_view text, size_t end) {
+  constexpr std::string_view kClosing[] = {"，", "。", "；", "：", "、", "）", "”", "》", "！", "？"};
+  const auto begins = [&](size_t at) {
+    return at >= text.size() || (static_cast<unsigned char>(text[at]) & 0xC0) != 0x80;
+  };
+  const auto wide = [&](size_t at) {
+    size_t next = at + 1;
+    while (!begins(next)) ++next;
+    return next - at >= 3 && DisplayWidth(text.substr(at, next - at)) == 2;
+  };
+  for (size_t at = end; at > 0; --at) {
+    if (!begins(at)) continue;
+    if (at < text.size() && text[at] == ' ') return at;
+    size_t before = at - 1;
+    while (before > 0 && !begins(before)) --before;
+    if (at >= text.size() || text[before] == ' ' || (!wide(before) && !wide(at))) continue;
+    const bool closing = std::any_of(std::begin(kClosing), std::end(kClosing), [&](auto mark) {
+      return text.substr(at).starts_with(mark);
+    });
+    if (!closing && !text.substr(before).starts_with("（") &&
+        !text.substr(before).starts_with("“"))
+      return at;
+  }
+  return text.npos;
+}
+
 // Where a line of at most `width` columns ends in a text that does not fit.
 size_t LineEnd(std::string_view text, int width) {
   // At least one character: the narrowest place is two columns wide.
   const size_t end = std::max(PrefixWithin(text, width), PrefixWithin(text, 2));
-  const size_t space = end < text.size() && text[end] == ' ' ? end : text.substr(0, end).rfind(' ');
+  const size_t space = LastBreak(text, end);
   if (space != text.npos && space > 0) return space;
   // A word too long for a line.
   const std::string_view fitting = text.substr(0, end);
@@ -94,7 +122,7 @@ std::vector<std::string> WrapWords(std::string_view text, int width) {
     size_t end = text.size();
     if (Columns(text) > width) {
       const size_t last = PrefixWithin(text, width);
-      const size_t space = text[last] == ' ' ? last : text.substr(0, last).rfind(' ');
+      const size_t space = LastBreak(text, last);
       end = std::min(end, space != text.npos && space > 0 ? space : text.find(' ', last));
     }
     lines.emplace_back(text.substr(0, end));

@@ -1,0 +1,56 @@
+// The Chinese texts of translations/*.po, and how a text that was composed in English finds its own.
+//
+//   const Catalogue catalogue("msgid \"{} calls differ\"\nmsgstr \"{} 个调用不同\"\n");
+//   catalogue.Translate("3 calls differ");   // "3 个调用不同"
+//   catalogue.Translate("Torch.mm.0");       // nullopt: nothing in it has a translation
+//
+// An entry is a pattern: {} stands for any text. The text in its place is translated, too, if it has
+// a translation. A text that no pattern matches is divided, outside of brackets and quotes, at line
+// ends, "; ", ". ", ": ", ", " and before " (", and its parts are translated.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace msprobe {
+
+// The .po files, as CMake builds them in: all, and those that a page needs.
+extern const char* const kAllTranslations;
+extern const char* const kPageTranslations;
+
+class Catalogue {
+ public:
+  // The entries of a file of gettext's format, of which msgid and msgstr are used.
+  static std::vector<std::pair<std::string, std::string>> Read(std::string_view po);
+  // Of kAllTranslations; read at the first call.
+  static const Catalogue& Chinese();
+
+  explicit Catalogue(std::string_view po);
+
+  // nullopt: no part of the text has a translation.
+  std::optional<std::string> Translate(std::string_view text) const;
+
+ private:
+  // "{} of {}": the texts around the places, one more than places.
+  struct Pattern {
+    std::vector<std::string> literals;
+    std::vector<bool> numeric;  // of each place: it has a format of numbers
+    std::string chinese;
+    size_t size = 0;  // bytes of all literals
+  };
+
+  std::optional<std::string> Whole(std::string_view text, int depth) const;
+  std::optional<std::string> Parts(std::string_view text, int depth) const;
+  std::optional<std::string> At(std::string_view text, int depth) const;
+  std::optional<std::string> Filled(const Pattern& pattern,
+                                    const std::vector<std::string_view>& found, int depth) const;
+
+  std::unordered_map<std::string, std::string> sentences_;  // entries without places
+  std::vector<Pattern> patterns_;                            // those with most literal text first
+};
+
+}  // namespace msprobe
