@@ -82,7 +82,7 @@ class ApiPrecisionCompare : public Verb {
 
   void PrintTable(const PrecisionComparison& c, std::string_view time, Console& out) const {
     out.Tell("{} calls: {} pass, {} warning, {} error, {} SKIP\n", c.calls.size(), c.passes,
-              c.warnings, c.errors, c.skips);
+             c.warnings, c.errors, c.skips);
     if (c.only_npu > 0) out.Tell("{} outputs are only in {}\n", c.only_npu, npu_);
     if (c.only_gpu > 0) out.Tell("{} outputs are only in {}\n", c.only_gpu, gpu_);
     const std::vector<const ComparedOutput*> worst = c.Worst(kWorst);

@@ -164,8 +164,8 @@ class Bisect : public Verb {
     const Round& last = history_.back();
     const bool agree = last.culprit.empty() && history_.size() == 1;
     out.Tell("msprobe bisect: {}\n", agree                          ? "NOTHING TO NARROW"
-                                      : last.next.narrower && !stuck ? "RECORD MORE"
-                                                                     : "AS NARROW AS IT GETS");
+                                     : last.next.narrower && !stuck ? "RECORD MORE"
+                                                                    : "AS NARROW AS IT GETS");
     for (size_t i = 0; i < history_.size(); ++i) {
       const Round& round = history_[i];
       out.Tell(
@@ -196,7 +196,7 @@ class Bisect : public Verb {
       }
     } else if (const std::string call = CallOf(last.culprit); !call.empty()) {
       out.Tell("  next      msprobe replay {} {} {}\n", MakePrintable(last.target),
-                MakePrintable(call), MakePrintable(last.golden));
+               MakePrintable(call), MakePrintable(last.golden));
     }
   }
 

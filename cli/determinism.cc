@@ -131,8 +131,8 @@ class Determinism : public Verb {
     if (done.code == 0) return true;
     out.ClearProgress();
     out.Tell("msprobe determinism, {}: UNKNOWN\n  reason    run {} {}\n\nits last lines:\n{}\n",
-              CommandText(command_), run, HowItEnded(done.code),
-              LastLines(done.output, kOutputLines));
+             CommandText(command_), run, HowItEnded(done.code),
+             LastLines(done.output, kOutputLines));
     return false;
   }
 
@@ -192,7 +192,7 @@ class Determinism : public Verb {
 
   void PrintTable(const std::optional<Difference>& first, size_t differing, Console& out) const {
     out.Tell("msprobe determinism, {}: {}\n", CommandText(command_),
-              first ? "DIFFERS" : "IDENTICAL");
+             first ? "DIFFERS" : "IDENTICAL");
     const auto line = [&](std::string_view key, std::string_view text) {
       if (!text.empty()) out.Print("  {:<9} {}\n", key, MakePrintable(text));
     };

@@ -121,7 +121,7 @@ class GradCompare : public Verb {
     out.Tell("  why         {}\n", fall.why);
     if (c.fall_norms)
       out.Tell("  norm        {:.6g}, of the golden {:.6g}\n", c.fall_norms->target,
-                c.fall_norms->golden);
+               c.fall_norms->golden);
     if (!fall.others.empty()) {
       const size_t shown = std::min(kMostOthers, fall.others.size());
       std::string text;
@@ -136,25 +136,24 @@ class GradCompare : public Verb {
         others.push_back(other.rank);
     }
     if (!others.empty())
-      out.Tell("  also on     rank{} {}\n", others.size() == 1 ? "" : "s",
-                fmt::join(others, ", "));
+      out.Tell("  also on     rank{} {}\n", others.size() == 1 ? "" : "s", fmt::join(others, ", "));
   }
 
   static void PrintTable(const GradientComparison& c, Console& out) {
     out.Tell("msprobe grad_compare: {}\n", c.fall ? fmt::format("FALLS in step {}", c.fall->step)
-                                            : Verdict(c) == "same"    ? "SAME directions"
-                                            : Verdict(c) == "similar" ? "SIMILAR, nothing falls"
-                                                                      : "UNKNOWN, see below");
+                                           : Verdict(c) == "same"    ? "SAME directions"
+                                           : Verdict(c) == "similar" ? "SIMILAR, nothing falls"
+                                                                     : "UNKNOWN, see below");
     if (c.fall) PrintFall(c, out);
     if (c.first_difference && (!c.fall || c.first_difference->step != c.fall->step)) {
       const GradientFall& first = *c.first_difference;
       const int64_t rank = c.ranks[c.difference_rank].rank;
       out.Tell("  difference  from step {} on, {}{}: {} of {} elements point elsewhere\n",
-                first.step, MakePrintable(first.parameter),
-                rank < 0 ? "" : fmt::format(" of rank {}", rank), first.changed, first.count);
+               first.step, MakePrintable(first.parameter),
+               rank < 0 ? "" : fmt::format(" of rank {}", rank), first.changed, first.count);
     }
     out.Tell("  compared    {}, {}, {}\n", Count(c.ranks.size(), "rank"),
-              Count(c.all.steps().size(), "step"), Count(c.all.parameters().size(), "parameter"));
+             Count(c.all.steps().size(), "step"), Count(c.all.parameters().size(), "parameter"));
     for (const std::string& error : c.errors) out.Tell("  error       {}\n", MakePrintable(error));
     for (const std::string& note : c.notes) out.Tell("  note        {}\n", MakePrintable(note));
     for (const std::string& file : c.files) out.Tell("written: {}\n", MakePrintable(file));

@@ -49,7 +49,7 @@ class MergeResult : public Verb {
     }
     for (const compare::MergedTables::Index& index : merged.indices) {
       out.Tell("{}: {} rows of {} ranks\n", MakePrintable(index.name), index.rows.size(),
-                merged.ranks.size());
+               merged.ranks.size());
     }
     out.Tell("written: {}\n", path);
     return kExitOk;

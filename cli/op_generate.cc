@@ -140,7 +140,7 @@ class OpGenerate : public Verb {
     out.Tell("written: {}\n", MakePrintable(made.script));
     if (!made.folder.empty())
       out.Tell("written: {}/, {} stored tensors, {} made from statistics\n",
-                MakePrintable(made.folder), made.stored, made.made);
+               MakePrintable(made.folder), made.stored, made.made);
     return kExitOk;
   }
 

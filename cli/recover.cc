@@ -48,7 +48,7 @@ class Recover : public Verb {
       out.Tell("{}: complete already, {}; nothing to do\n", recovered.path, records);
     } else {
       out.Tell("{}: {} kept, {} of unfinished entries removed\n", recovered.path, records,
-                Count(recovered.dropped_bytes, "byte"));
+               Count(recovered.dropped_bytes, "byte"));
     }
     for (const std::string& file : recovered.closed) out.Tell("closed: {}\n", file);
     for (const std::string& what : recovered.missing)

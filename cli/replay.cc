@@ -288,10 +288,10 @@ class Replay : public Verb {
     };
     constexpr std::string_view kTitles[] = {"TARGET", "GOLDEN", "BOTH", "NEITHER", "UNKNOWN"};
     out.Tell("msprobe replay, {}: {}\n", MakePrintable(target.found.name),
-              golden                               ? kTitles[static_cast<size_t>(verdict.nearer)]
-              : verdict.nearer == Nearer::kTarget  ? "EXACT"
-              : verdict.nearer == Nearer::kUnknown ? "UNKNOWN"
-                                                   : "NOT EXACT");
+             golden                               ? kTitles[static_cast<size_t>(verdict.nearer)]
+             : verdict.nearer == Nearer::kTarget  ? "EXACT"
+             : verdict.nearer == Nearer::kUnknown ? "UNKNOWN"
+                                                  : "NOT EXACT");
     line("line", LineOf(target, target.call));
     line("verdict", verdict.sentence);
     if (golden) {

@@ -262,8 +262,8 @@ class RunOverflowCheck : public Verb {
     }
     const int64_t unclean = Of(OverflowVerdict::kInputsNotFinite);
     out.Tell("{} calls: {} normal, {} abnormal, {} not reproduced, {} not executed\n", calls,
-              Of(OverflowVerdict::kNormal), Of(OverflowVerdict::kAbnormal),
-              Of(OverflowVerdict::kNotReproduced), Of(OverflowVerdict::kNotExecuted));
+             Of(OverflowVerdict::kNormal), Of(OverflowVerdict::kAbnormal),
+             Of(OverflowVerdict::kNotReproduced), Of(OverflowVerdict::kNotExecuted));
     if (unclean > 0) out.Tell("{} got NaN or infinity as input: not judged\n", Entries(unclean));
     if (modules_ > 0) out.Tell("{} of modules not executed\n", Entries(modules_));
     if (!log_.empty()) out.Tell("what the lost processes printed: {}\n", MakePrintable(log_));

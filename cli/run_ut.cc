@@ -211,7 +211,7 @@ class RunUt : public Verb {
       const std::string& status = rows[i][accuracy::kStatus];
       if (status != "error" && status != "warning") continue;
       out.Tell("  {}.output.{}: {}; {}\n", direction, i, status,
-                MakePrintable(rows[i][accuracy::kMessage]));
+               MakePrintable(rows[i][accuracy::kMessage]));
     }
   }
 
@@ -225,16 +225,16 @@ class RunUt : public Verb {
     if (most.size() > kReasons) out.Tell("  and others, see the result file\n");
     if (s.unreadable > 0) {
       out.Tell("{} {}, the first: {}\n", s.unreadable,
-                s.unreadable == 1 ? "call was not checked" : "calls were not checked",
-                MakePrintable(s.first_unreadable));
+               s.unreadable == 1 ? "call was not checked" : "calls were not checked",
+               MakePrintable(s.first_unreadable));
     }
   }
 
   void PrintTable(const Dump& dump, const std::vector<replay::RecordedCall>& calls,
                   const CheckSummary& s, const accuracy::CheckFiles& files, Console& out) const {
     out.Tell("{} calls: {} pass, {} warning, {} error, {} SKIP\n", calls.size(),
-              s.of(Verdict::kPass), s.of(Verdict::kWarning), s.of(Verdict::kError),
-              s.of(Verdict::kSkip));
+             s.of(Verdict::kPass), s.of(Verdict::kWarning), s.of(Verdict::kError),
+             s.of(Verdict::kSkip));
     const auto modules = std::count_if(dump.records.begin(), dump.records.end(),
                                        [](const Record& r) { return r.is_module; });
     if (modules > 0) out.Tell("{} entries of modules are not executed\n", modules);
@@ -243,7 +243,7 @@ class RunUt : public Verb {
     PrintSkips(s, out);
     if (s.lost > 0) {
       out.Tell("{} {} a process that crashed, hung or took too much memory; it printed: {}\n",
-                s.lost, s.lost == 1 ? "call ended" : "calls ended", s.log);
+               s.lost, s.lost == 1 ? "call ended" : "calls ended", s.log);
     }
     for (const CheckedCall& call : s.bad) {
       out.Print("\n{:<7}  {}\n", VerdictName(CheckSummary::Worse(call.forward, call.backward)),

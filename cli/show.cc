@@ -96,10 +96,10 @@ class Show : public Verb {
   static void PrintHeader(const Dump& dump, Console& out) {
     out.Print("{}\n", MakePrintable(dump.path));
     out.Tell("{}, {}, task {}{}, level {}\n", dump.DialectName(), dump.framework,
-              TaskName(dump.task), dump.has_checksums ? " with checksums" : "",
-              dump.level == Level::kOther ? "unknown" : LevelName(dump.level));
+             TaskName(dump.task), dump.has_checksums ? " with checksums" : "",
+             dump.level == Level::kOther ? "unknown" : LevelName(dump.level));
     out.Tell("records {}, values {}, stacks {}\n", dump.records.size(), dump.leaves.size(),
-              dump.stacks.size());
+             dump.stacks.size());
     std::string run;
     for (const auto& [key, text] : dump.provenance)
       run += (run.empty() ? "" : ", ") + key + " " + text;

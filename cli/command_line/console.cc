@@ -102,7 +102,8 @@ void Console::Interrupted(int signal) {
   const char* name = ::strsignal(signal);
   const std::lock_guard lock(last_words_mutex_);
   (void)WriteAll(STDERR_FILENO,
-                 Translated(fmt::format("stopped ({}): {}\n", name == nullptr ? "signal" : name, last_words_)));
+                 Translated(fmt::format("stopped ({}): {}\n", name == nullptr ? "signal" : name,
+                                        last_words_)));
 }
 
 void Console::SetLastWords(std::string text) {

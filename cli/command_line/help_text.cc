@@ -30,9 +30,8 @@ std::string Spelling(const FlagInfo& flag) {
 
 std::string Explanation(const FlagInfo& flag) {
   std::string text = Translated(flag.help);
-  const std::string shown = flag.shown_default.empty()
-                                ? ""
-                                : Translated(fmt::format("default: {}", flag.shown_default));
+  const std::string shown =
+      flag.shown_default.empty() ? "" : Translated(fmt::format("default: {}", flag.shown_default));
   if (!flag.choices.empty() && ValueOf(flag) == flag.value) {
     text +=
         fmt::format(" ({}{}{})", fmt::join(flag.choices, ", "), shown.empty() ? "" : "; ", shown);
@@ -93,8 +92,8 @@ std::string HelpText(const HelpPage& page, bool all, int width) {
   }
   if (!page.footer.empty()) out += "\n" + Translated(page.footer) + "\n";
   if (hidden > 0) {
-    out += Translated(fmt::format("\n{} --help-all lists all {} flags.\n", page.program,
-                                  page.flags.size()));
+    out += Translated(
+        fmt::format("\n{} --help-all lists all {} flags.\n", page.program, page.flags.size()));
   }
   return out;
 }

@@ -36,7 +36,7 @@ Status TakeLanguage(size_t count, std::vector<std::string>* words) {
       continue;
     }
     const bool has_value = joined || i + 1 < count;
-    const std::string value = joined       ? word.substr(kFlag.size() + 1)
+    const std::string value = joined      ? word.substr(kFlag.size() + 1)
                               : has_value ? (*words)[i + 1]
                                           : std::string();
     const std::optional<Language> language = LanguageNamed(value);

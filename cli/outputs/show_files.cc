@@ -44,8 +44,7 @@ Status ShowTable(const std::string& path, const ShowTensorOptions& options, Cons
       header.assign(line.cells.begin(), line.cells.end());
       rows = matching = 0;
       out.Tell("{}{}  {} columns\n", MakePrintable(path),
-                sheet.empty() ? "" : fmt::format(", sheet {}", MakePrintable(sheet)),
-                header.size());
+               sheet.empty() ? "" : fmt::format(", sheet {}", MakePrintable(sheet)), header.size());
       return true;
     }
     ++rows;

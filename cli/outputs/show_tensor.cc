@@ -71,7 +71,7 @@ void PrintExtremes(const TensorView& view, Console& out) {
   });
   if (high >= 0) {
     out.Tell("  largest  {} at {}\n  smallest {} at {}\n", highest, Place(view, high), lowest,
-              Place(view, low));
+             Place(view, low));
   }
   if (bad >= 0) out.Tell("  first NaN or infinity at {}\n", Place(view, bad));
 }
@@ -113,7 +113,7 @@ Status PrintWorst(const TensorView& target, const formats::TensorFile& file, int
       d.unequal, d.count, d.cosine, d.relative_l2, d.max_abs_error);
   for (const ElementPair& w : WorstElements(target, golden, most)) {
     out.Tell("  {}  {}, golden {}, off by {}\n", Place(target, w.flat), w.target, w.golden,
-              w.error);
+             w.error);
   }
   return Status::Ok();
 }

@@ -156,12 +156,12 @@ class CompareFolders : public Verb {
     MSPROBE_RETURN_IF_ERROR(ops::WriteBatchTable(both, path));
     if (!both.left_out.empty()) {
       out.Tell("{} files hold no tensors and are left out: {}{}\n", both.left_out.size(),
-                MakePrintable(both.left_out[0]), both.left_out.size() > 1 ? ", ..." : "");
+               MakePrintable(both.left_out[0]), both.left_out.size() > 1 ? ", ..." : "");
     }
     const auto pairs = static_cast<int64_t>(both.rows.size()) - both.unpaired;
     out.Tell("{} pairs: {} equal, {} differ, {} not compared; {} tensors without partner\n", pairs,
-              pairs - both.unequal - both.not_compared, both.unequal, both.not_compared,
-              both.unpaired);
+             pairs - both.unequal - both.not_compared, both.unequal, both.not_compared,
+             both.unpaired);
     out.Tell("written: {}\n", MakePrintable(path));
     const bool same = both.unequal + both.not_compared + both.unpaired == 0;
     return same ? kExitOk : kExitDiffers;

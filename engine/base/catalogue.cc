@@ -121,8 +121,8 @@ struct Separator {
   std::string_view english, chinese;
 };
 // In the order in which a text is divided.
-constexpr std::array kSeparators = {Separator{"\n", "\n"},     Separator{"; ", "；"},
-                                    Separator{". ", "。"},     Separator{": ", "："},
+constexpr std::array kSeparators = {Separator{"\n", "\n"},       Separator{"; ", "；"},
+                                    Separator{". ", "。"},       Separator{": ", "："},
                                     Separator{", but ", "，但"}, Separator{", ", "，"},
                                     Separator{" and ", "和"}};
 
@@ -157,7 +157,8 @@ std::vector<std::pair<std::string, std::string>> Catalogue::Read(std::string_vie
       continue;
     }
     const size_t open = line.find('"'), close = line.rfind('"');
-    if (into != nullptr && open < close) *into += Unescaped(line.substr(open + 1, close - open - 1));
+    if (into != nullptr && open < close)
+      *into += Unescaped(line.substr(open + 1, close - open - 1));
   }
   // The header of the format has an empty msgid.
   std::erase_if(entries, [](const auto& entry) { return entry.first.empty(); });

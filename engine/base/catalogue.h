@@ -18,9 +18,7 @@
 
 namespace msprobe {
 
-// The .po files, as CMake builds them in: all, and those that a page needs.
-extern const char* const kAllTranslations;
-extern const char* const kPageTranslations;
+extern const char* const kAllTranslations;  // the .po files, as CMake builds them in
 
 class Catalogue {
  public:
@@ -50,7 +48,7 @@ class Catalogue {
                                     const std::vector<std::string_view>& found, int depth) const;
 
   std::unordered_map<std::string, std::string> sentences_;  // entries without places
-  std::vector<Pattern> patterns_;                            // those with most literal text first
+  std::vector<Pattern> patterns_;                           // those with most literal text first
 };
 
 }  // namespace msprobe

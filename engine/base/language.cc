@@ -63,15 +63,4 @@ std::string Translated(std::string text) {
   return chinese ? *std::move(chinese) : text;
 }
 
-std::string PageCatalogue() {
-  std::string json = "{";
-  for (const auto& [english, chinese] : Catalogue::Read(kPageTranslations)) {
-    if (json.size() > 1) json += ',';
-    AppendJsonString(&json, english);
-    json += ':';
-    AppendJsonString(&json, chinese);
-  }
-  return json + "}";
-}
-
 }  // namespace msprobe

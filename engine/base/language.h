@@ -1,4 +1,4 @@
-// The language of texts that people read: the report on a terminal, help, errors, log lines, pages.
+// The language of texts that people read: the report on a terminal, help, errors, log lines.
 //
 // All texts are composed in English, and stay English in everything that programs parse (JSON, CSV,
 // file names). Where a text is shown to a person, and only there, it goes through Translated:
@@ -31,9 +31,5 @@ Language CurrentLanguage();
 // composed of others is translated part by part; a part that the catalogue does not have stays
 // English.
 std::string Translated(std::string text);
-
-// The catalogue as lists of pairs, for pages that change their language in the browser:
-// {"English pattern":"Chinese pattern",...}, of the sentences of reports and pages. JSON.
-std::string PageCatalogue();
 
 }  // namespace msprobe

@@ -70,7 +70,9 @@ const std::string& Status::path() const { return rep_ ? rep_->path : kEmpty; }
 std::optional<uint64_t> Status::offset() const { return rep_ ? rep_->offset : std::nullopt; }
 const std::string& Status::hint() const { return rep_ ? rep_->hint : kEmpty; }
 
-std::string Status::message() const { return Compose([](std::string text) { return text; }); }
+std::string Status::message() const {
+  return Compose([](std::string text) { return text; });
+}
 std::string Status::ShownMessage() const { return Compose(Translated); }
 
 std::string Status::Compose(std::string (*in_language)(std::string)) const {

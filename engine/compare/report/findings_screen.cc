@@ -31,8 +31,7 @@ std::string_view Folder(std::string_view path) {
 
 }  // namespace
 
-Lines TitleLines(std::string_view english, const Summary& summary,
-                 const TerminalOptions& options) {
+Lines TitleLines(std::string_view english, const Summary& summary, const TerminalOptions& options) {
   const std::string title = Translated(std::string(english));
   const std::string headline = Translated(std::string(Headline(summary.verdict)));
   const std::string compared = Translated(DescribeCompared(summary));
@@ -72,14 +71,13 @@ Lines FindingsScreen::Labelled(std::string_view label, std::string_view text) co
 }
 
 // Names are in all parts of a report, so the words are searched in the texts that are about calls.
-Lines FindingsScreen::LegendOf(const std::vector<const Lines*>& parts,
-                               std::string_view label) const {
+Lines FindingsScreen::LegendOf(const std::vector<const Lines*>& parts) const {
   std::string text;
   for (const Lines* part : parts) {
     for (const std::string& line : *part) text += line + '\n';
   }
   const std::string legend = Legend(text);
-  return legend.empty() ? Lines() : Labelled(label, legend);
+  return legend.empty() ? Lines() : Labelled(Pad(Translated("legend"), 9), legend);
 }
 
 Lines FindingsScreen::Sides() const {
@@ -91,7 +89,7 @@ Lines FindingsScreen::Sides() const {
         side.dialect.empty() ? "" : ", " + side.dialect, side.complete ? "" : ", CUT SHORT"));
     const std::string path = Clean(Folder(side.dump));
     const int room = width_ - 10 - 2 - Columns(about);
-    lines.push_back(fmt::format("  {}  {}  {}", Translated(target ? "target" : "golden"),
+    lines.push_back(fmt::format("  {}  {}  {}", Pad(Translated(target ? "target" : "golden"), 6),
                                 Pad(whole_ ? path : CutMiddle(path, room), room), about));
   }
   return lines;
@@ -118,8 +116,7 @@ Lines FindingsScreen::Finding(const Place& place) const {
     return lines;
   }
   const std::string title = Translated("FIRST DIVERGENCE") + "  ";
-  const std::string sure =
-      Translated(fmt::format("confidence {:.0f}%", 100 * f_.first.confidence));
+  const std::string sure = Translated(fmt::format("confidence {:.0f}%", 100 * f_.first.confidence));
   const int room = width_ - Columns(title) - Columns(sure) - 2;
   const std::string name = Translated(Clean(place.where + f_.first_name));
   const bool fits = Columns(name) <= room;
@@ -218,7 +215,8 @@ Lines FindingsScreen::LinesOf(const Findings::OtherCall& call, const TableWidths
   const std::string_view color = call.call_class == CallClass::kIntroduced ? kRed : kYellow;
   bool first = true;
   for (const std::string& what : whole_ ? Lines{text} : Wrap(text, widths.what)) {
-    const std::string class_text = Pad(first ? Translated(std::string(ClassName(call.call_class))) : "", 10);
+    const std::string class_text =
+        Pad(first ? Translated(std::string(ClassName(call.call_class))) : "", 10);
     lines.push_back(fmt::format(
         "  {}  {}  {}", Pad(first && beside ? name : "", widths.name),
         first ? Paint(color, class_text) : class_text,

@@ -43,7 +43,7 @@ class FindingsScreen {
   // How many calls and values agree, which calls only one side has, what is not known.
   Lines Footer() const;
   // What the words of these lines mean, after `label`.
-  Lines LegendOf(const std::vector<const Lines*>& parts, std::string_view label) const;
+  Lines LegendOf(const std::vector<const Lines*>& parts) const;
 
  private:
   struct TableWidths {

@@ -77,7 +77,7 @@ class Screen {
       if (foot.size() > fit) foot.erase(foot.begin() + 1);  // the sizes
     }
     Append(last, &foot);
-    const Lines legend = screen.LegendOf({&head, &finding, &foot}, "legend   ");
+    const Lines legend = screen.LegendOf({&head, &finding, &foot});
     const size_t all = head.size() + finding.size() + foot.size() + legend.size();
     if (whole_ || static_cast<int>(all) <= options_.lines) Append(legend, &foot);
     Lines lines = std::move(head);
@@ -119,7 +119,7 @@ class Screen {
     Lines lines = TitleLines(title, FindingsOfRanks(results_, nullptr).summary, options_);
     for (const bool target : {true, false}) {
       const std::string path = Clean(target ? compared_.target : compared_.golden);
-      lines.push_back(fmt::format("  {}  {}", Translated(target ? "target" : "golden"),
+      lines.push_back(fmt::format("  {}  {}", Pad(Translated(target ? "target" : "golden"), 6),
                                   whole_ ? path : CutMiddle(path, width_ - 10)));
     }
     lines.emplace_back();
@@ -193,7 +193,8 @@ class Screen {
         }
         const std::string word =
             Translated(std::string(verdict == kFailed ? "FAILED" : kWords[verdict]));
-        const std::string text = ranks.size() == 1 && ranks[0] < 0 ? "" : "  " + Translated(Ranks(ranks));
+        const std::string text =
+            ranks.size() == 1 && ranks[0] < 0 ? "" : "  " + Translated(Ranks(ranks));
         const int word_width = text.empty() ? Columns(word) : 15;  // "within rounding"
         const bool later = begin >= 0 && steps.front() > begin &&
                            verdict == static_cast<int>(RunVerdict::kDiffers);
@@ -207,8 +208,7 @@ class Screen {
       }
     }
     if (hidden > 0) {
-      lines.push_back(
-          Translated(fmt::format("  and {} more lines in the summary file", hidden)));
+      lines.push_back(Translated(fmt::format("  and {} more lines in the summary file", hidden)));
     }
     size_t failures = 0;
     for (const RankResult& r : results_) {

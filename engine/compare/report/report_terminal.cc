@@ -22,7 +22,7 @@ std::string TerminalReport(const Comparison& comparison, const TerminalOptions& 
   lines.emplace_back();
   append(screen.Finding(), &lines);
   append(screen.Footer(), &foot);
-  append(screen.LegendOf({&lines, &foot}, "legend   "), &foot);
+  append(screen.LegendOf({&lines, &foot}), &foot);
   append(screen.Table(options.lines - static_cast<int>(lines.size() + foot.size())), &lines);
   append(foot, &lines);
   std::string out;

@@ -59,7 +59,8 @@ namespace {
 // The last place up to `end` where a line may end: at a blank, or beside a wide character, as lines
 // of Chinese end, but not before a closing mark or behind an opening one. npos: there is none.
 size_t LastBreak(std::string_view text, size_t end) {
-  constexpr std::string_view kClosing[] = {"，", "。", "；", "：", "、", "）", "”", "》", "！", "？"};
+  constexpr std::string_view kClosing[] = {"，", "。", "；", "：", "、",
+                                           "）", "”",  "》", "！", "？"};
   const auto begins = [&](size_t at) {
     return at >= text.size() || (static_cast<unsigned char>(text[at]) & 0xC0) != 0x80;
   };
@@ -74,11 +75,9 @@ size_t LastBreak(std::string_view text, size_t end) {
     size_t before = at - 1;
     while (before > 0 && !begins(before)) --before;
     if (at >= text.size() || text[before] == ' ' || (!wide(before) && !wide(at))) continue;
-    const bool closing = std::any_of(std::begin(kClosing), std::end(kClosing), [&](auto mark) {
-      return text.substr(at).starts_with(mark);
-    });
-    if (!closing && !text.substr(before).starts_with("（") &&
-        !text.substr(before).starts_with("“"))
+    const bool closing = std::any_of(std::begin(kClosing), std::end(kClosing),
+                                     [&](auto mark) { return text.substr(at).starts_with(mark); });
+    if (!closing && !text.substr(before).starts_with("（") && !text.substr(before).starts_with("“"))
       return at;
   }
   return text.npos;

@@ -1,0 +1,77 @@
+#include "engine/base/language.h"
+
+#include <gmock/gmock.h>
+
+#include <cstdlib>
+
+#include "engine/base/catalogue.h"
+
+namespace msprobe {
+namespace {
+
+using ::testing::AnyOf;
+
+TEST(LanguageNamed, TakesCountriesAndCodesets) {
+  EXPECT_EQ(LanguageNamed("zh"), Language::kChinese);
+  EXPECT_EQ(LanguageNamed("zh_CN.UTF-8"), Language::kChinese);
+  EXPECT_EQ(LanguageNamed("en_US.UTF-8"), Language::kEnglish);
+  EXPECT_EQ(LanguageNamed("de"), std::nullopt);
+  EXPECT_EQ(LanguageNamed(""), std::nullopt);
+}
+
+constexpr char kTable[] = R"(
+msgid "{} calls differ"
+msgstr "{} 个调用不同"
+
+msgid "{} in {}"
+msgstr "{1} 中的 {0}"
+
+msgid "maximum of {}"
+msgstr "{} 的最大值"
+
+msgid "next"
+msgstr "下一步"
+)";
+
+TEST(CatalogueTest, PlacesKeepTheirTextsAndMayChangeTheirOrder) {
+  const Catalogue catalogue(kTable);
+  EXPECT_EQ(catalogue.Translate("3 calls differ"), "3 个调用不同");
+  EXPECT_EQ(catalogue.Translate("maximum of output.0"), "output.0 的最大值");
+  EXPECT_EQ(catalogue.Translate("next"), "下一步");
+}
+
+TEST(CatalogueTest, NamesAndUnknownTextsStay) {
+  const Catalogue catalogue(kTable);
+  EXPECT_EQ(catalogue.Translate("Torch.mm.0.forward"), std::nullopt);
+  EXPECT_EQ(catalogue.Translate(""), std::nullopt);
+  EXPECT_EQ(catalogue.Translate("nothing of this is known"), std::nullopt);
+}
+
+TEST(CatalogueTest, ASentenceIsTranslatedPartByPart) {
+  const Catalogue catalogue(kTable);
+  const std::optional<std::string> text = catalogue.Translate("3 calls differ; maximum of a");
+  ASSERT_TRUE(text.has_value());
+  EXPECT_THAT(*text, AnyOf("3 个调用不同；a 的最大值", "3 个调用不同; a 的最大值"));
+}
+
+TEST(CatalogueTest, LongAndStrangeTextsEnd) {
+  const Catalogue& catalogue = Catalogue::Chinese();
+  for (const char* part : {"(", "\"", "; ", "{} ", "\xff", "next: ", "1 calls differ, "}) {
+    std::string text;
+    while (text.size() < 20000) text += part;
+    catalogue.Translate(text);
+    catalogue.Translate(text.substr(0, 3000));
+  }
+}
+
+TEST(LanguageTest, EnglishStaysAsItIs) {
+  SetLanguage(Language::kEnglish);
+  EXPECT_EQ(Translated("FIRST DIVERGENCE"), "FIRST DIVERGENCE");
+  SetLanguage(Language::kChinese);
+  EXPECT_EQ(Translated("FIRST DIVERGENCE"), "首个偏差");
+  EXPECT_EQ(Translated("Torch.mm.0.forward"), "Torch.mm.0.forward");
+  SetLanguage(Language::kEnglish);
+}
+
+}  // namespace
+}  // namespace msprobe

@@ -1,0 +1,132 @@
+"""The Chinese texts: their table is whole, and only what people read changes with the language."""
+
+import ast
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+FILES = sorted((ROOT / "engine/base/translations").glob("*.zh.po"))
+PLACE = re.compile(r"\{(\d*)(?::[^{}]*)?\}")
+
+
+def entries(path):
+    """(English, Chinese) of a .po file, without its header."""
+    found, key, texts = [], None, {}
+    for line in [*path.read_text(encoding="utf-8").splitlines(), 'msgid ""']:
+        word, _, text = line.partition(" ") if line.startswith("msg") else (key, "", line)
+        if line.startswith("msgid") and texts.get("msgstr"):
+            found.append((texts["msgid"], texts["msgstr"]))
+            texts = {}
+        if not text.startswith('"'):
+            continue
+        key = word
+        texts[key] = texts.get(key, "") + ast.literal_eval(text)
+    return [(english, chinese) for english, chinese in found if english]
+
+
+def sources():
+    files = [p for d in ("engine", "cli", "python") for p in (ROOT / d).rglob("*")]
+    texts = (p.read_text(encoding="utf-8") for p in files if p.suffix in (".cc", ".h", ".py"))
+    # Neighbouring literals are one text.
+    return re.sub(r'"\s*\n?\s*"', "", "\n".join(texts).replace('\\"', "'"))
+
+
+def test_the_table_is_there():
+    assert sum(len(entries(path)) for path in FILES) > 900
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_entries_are_whole(path):
+    seen = set()
+    for english, chinese in entries(path):
+        assert english not in seen, f"twice: {english}"
+        seen.add(english)
+        places, wanted = PLACE.findall(chinese), len(PLACE.findall(english))
+        numbers = {int(number or i) for i, number in enumerate(places)}
+        assert all(number < wanted for number in numbers), (english, chinese)
+
+
+def test_entries_stand_for_texts_of_the_sources():
+    """Of the words around the places, the longest run stands in the sources."""
+    text, missing = sources(), []
+    total = 0
+    for path in FILES:
+        for english, _ in entries(path):
+            total += 1
+            runs = re.split(r"\{[^{}]*\}|[,;:()]", english.replace('"', "'"))
+            longest = max((run.strip() for run in runs), key=len)
+            # A word may be a place in the sources: "{} of {}".
+            words = longest.split(" ")
+            parts = [" ".join(words[:3]), " ".join(words[-3:]), longest]
+            if not any(part and part in text for part in parts):
+                missing.append(english)
+    assert len(missing) <= total * 0.02, missing
+
+
+@pytest.fixture
+def said(msprobe_bin, tmp_path):
+    def run(*words, **environment):
+        return subprocess.run(
+            [msprobe_bin, *map(str, words)],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            env={**os.environ, "COLUMNS": "100", **environment},
+        )
+
+    return run
+
+
+CASE = ROOT / "tests/data/dumps"
+
+
+def test_the_flag_goes_before_the_environment(said):
+    assert "does not exist" in said("show", "nothing", LANG="C", MSPROBE_LANG="").stderr
+    assert "不存在" in said("show", "nothing", MSPROBE_LANG="zh").stderr
+    assert "不存在" in said("show", "nothing", LC_ALL="zh_CN.UTF-8", MSPROBE_LANG="").stderr
+    assert "does not exist" in said("show", "nothing", "--lang", "en", MSPROBE_LANG="zh").stderr
+    assert "不存在" in said("show", "nothing", "--lang", "zh").stderr
+
+
+def test_another_language_is_an_error_that_names_the_two(said):
+    done = said("show", "nothing", "--lang", "fr")
+    assert done.returncode == 2 and "en" in done.stderr and "zh" in done.stderr
+
+
+def two_dumps(tmp_path):
+    value = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [2], "requires_grad": False}
+    for side, high in (("a", 1.0), ("b", 2.0)):
+        numbers = {"Max": high, "Min": 0.0, "Mean": high / 2, "Norm": high}
+        first = {"Max": 1.0, "Min": 0.0, "Mean": 0.5, "Norm": 1.0}
+        call = {"input_args": [value | first], "input_kwargs": {}, "output": [value | numbers]}
+        folder = tmp_path / side
+        folder.mkdir()
+        dump = {"task": "statistics", "level": "L1", "framework": "pytorch"}
+        (folder / "dump.json").write_text(
+            json.dumps(dump | {"data": {"Torch.relu.0.forward": call}})
+        )
+
+
+def test_what_programs_parse_stays_english(said, tmp_path):
+    two_dumps(tmp_path)
+    outputs = {}
+    for language in ("en", "zh"):
+        done = said("compare", "a", "b", "--lang", language, "--format", "json")
+        outputs[language] = re.sub(r"\d{14}", "TIME", done.stdout)
+        json.loads(done.stdout)
+        said("compare", "a", "b", "--lang", language, "-o", language)
+        (table,) = (tmp_path / language).glob("*.csv")
+        outputs[language] += table.read_text()
+    assert outputs["en"] == outputs["zh"]
+
+
+def test_the_report_is_chinese(said, tmp_path):
+    two_dumps(tmp_path)
+    text = said("compare", "a", "b", "--lang", "zh").stdout
+    assert "首个偏差" in text and "Torch.relu.0.forward" in text and "标杆" in text
+    assert "FIRST DIVERGENCE" not in text
