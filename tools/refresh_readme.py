@@ -1,4 +1,4 @@
-"""Copies the output of the demo's comparison into README.md. Type: make demo, then this.
+"""Copies the output of the demo's comparison into both READMEs. Type: make demo, then this.
 
 .venv/bin/python tools/refresh_readme.py
 """
@@ -24,10 +24,11 @@ def main() -> int:
     output = done.stdout.replace(f"{ROOT}/", "").strip("\n")
     text = "\n".join(line.rstrip() for line in output.split("\n"))
     picture = f"```text\n$ msprobe {' '.join(command)}\n{text}\n```\n"
-    readme = ROOT / "README.md"
-    before, rest = readme.read_text(encoding="utf-8").split(BEGIN)
-    after = rest.split(END)[1]
-    readme.write_text(before + BEGIN + picture + END + after, encoding="utf-8")
+    for name in ("README.md", "README.zh.md"):
+        readme = ROOT / name
+        before, rest = readme.read_text(encoding="utf-8").split(BEGIN)
+        after = rest.split(END)[1]
+        readme.write_text(before + BEGIN + picture + END + after, encoding="utf-8")
     return 0
 
 

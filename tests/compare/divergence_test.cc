@@ -80,7 +80,7 @@ TEST(DivergenceTest, AllArgumentsThatDifferAreNamed) {
   const Comparison c = MustCompare(t.Take(), g.Take());
   for (const char* name : {"a", "b", "c"})
     EXPECT_THAT(c.first.why, HasSubstr(std::string(name) + " is \"0.5\" in the target"));
-  EXPECT_THAT(c.first.why, HasSubstr("and 1 other argument differs"));
+  EXPECT_THAT(c.first.why, HasSubstr("; 1 other argument differs"));
   EXPECT_THAT(c.first.why, Not(HasSubstr("is_causal")));
 }
 

@@ -333,7 +333,7 @@ TEST(TextLayoutTest, ChineseCharactersTakeTwoColumns) {
   EXPECT_EQ(CutRight("模型训练数据", 12), "模型训练数据");
   EXPECT_EQ(CutRight("模型训练数据", 8), "模型...");
   EXPECT_EQ(CutMiddle("模型训练数据", 9), "模...数据");
-  EXPECT_EQ(Wrap("模型 训练数据", 8, 9), (Text{"模型", "训练数据"}));
+  EXPECT_EQ(Wrap("模型 训练数据", 8, 9), (Text{"模型 训", "练数据"}));
   EXPECT_EQ(Wrap("模型训练", 5, 9), (Text{"模型", "训练"}));
   EXPECT_EQ(Wrap("模型", 1, 9), (Text{"模", "型"}));
 }

@@ -40,7 +40,17 @@ def blocks(document: Path):
                 yield "file", word[len("file=") :], match["body"]
 
 
-WITH_COMMANDS = [path for path in documents() if any(kind == "run" for kind, *_ in blocks(path))]
+def original_of(document: Path) -> Path:
+    """README.md of its translation README.zh.md."""
+    return document.with_name(document.name.replace(".zh.md", ".md"))
+
+
+WITH_COMMANDS = [
+    path
+    for path in documents()
+    if path == original_of(path) and any(kind == "run" for kind, *_ in blocks(path))
+]
+TRANSLATIONS = [path for path in documents() if path != original_of(path)]
 
 
 @pytest.mark.parametrize("document", WITH_COMMANDS, ids=str)
@@ -61,6 +71,18 @@ def test_commands_run(document, tmp_path):
         assert done.returncode == 0, f"{document}:\n{body}\n{done.stdout}\n{done.stderr}"
 
 
+@pytest.mark.parametrize("document", TRANSLATIONS, ids=str)
+def test_a_translation_has_the_blocks_that_run(document):
+    """All of them, in their order, with what they print: they are executed once."""
+
+    def fences(path):
+        return [match.group() for match in FENCE.finditer((ROOT / path).read_text("utf-8"))]
+
+    assert fences(document) == fences(original_of(document))
+    links = [LINK.findall((ROOT / path).read_text("utf-8")) for path in (document, "README.md")]
+    assert set(links[0]) ^ set(links[1]) == {"README.md", "README.zh.md"}
+
+
 @pytest.mark.parametrize("document", documents(), ids=str)
 def test_links_lead_somewhere(document):
     text = (ROOT / document).read_text(encoding="utf-8")
@@ -74,6 +96,7 @@ def test_links_lead_somewhere(document):
 
 def test_the_readme_has_commands():
     assert Path("README.md") in WITH_COMMANDS
+    assert Path("README.zh.md") in TRANSLATIONS
 
 
 def test_make_targets_named_in_documents_exist():

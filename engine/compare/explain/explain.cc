@@ -52,13 +52,13 @@ std::string DescribeInputs(const Comparison& c, int32_t p, const CallSummary& ca
   constexpr size_t kNamed = 3;
   const std::vector<int32_t> arguments = DifferingArguments(c, p);
   for (size_t i = 0; i < std::min(arguments.size(), kNamed); ++i) {
-    inputs += i == 0 ? ", but the call itself was made differently: " : ", and ";
+    inputs += i == 0 ? ", but the call itself was made differently: " : "; ";
     inputs += DescribeRow(c, arguments[i]);
   }
   if (arguments.size() > kNamed) {
     const size_t others = arguments.size() - kNamed;
     inputs +=
-        fmt::format(", and {} other argument{}", others, others == 1 ? " differs" : "s differ");
+        fmt::format("; {} other argument{}", others, others == 1 ? " differs" : "s differ");
   }
   if (const std::string mode = DescribeMode(c, p); !mode.empty())
     inputs += (arguments.empty() ? ", but " : "; ") + mode;
