@@ -194,7 +194,7 @@ class Bisect : public Verb {
             "golden alike; then msprobe bisect {}/target {}/golden -o FOLDER\n",
             config_, folder_, folder_, folder_);
       }
-    } else if (const std::string call = CallOf(last.culprit); !call.empty()) {
+    } else if (const std::string call = CallOf(last.culprit); last.next.can_replay) {
       out.Tell("  next      msprobe replay {} {} {}\n", MakePrintable(last.target),
                MakePrintable(call), MakePrintable(last.golden));
     }

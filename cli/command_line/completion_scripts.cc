@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "cli/command_line/language_flag.h"
+
 namespace msprobe::cli {
 namespace {
 
@@ -220,6 +222,7 @@ std::vector<VerbCompletion> Completions(const std::vector<std::unique_ptr<Verb>>
   for (const std::unique_ptr<Verb>& verb : verbs) {
     Flags flags(verb->summary(), verb->name());
     verb->AddFlags(flags);
+    AddLanguage(flags);
     VerbCompletion& completion =
         all.emplace_back(VerbCompletion{std::string(verb->name()), std::string(verb->summary()),
                                         flags.All(), verb->TakesCommand()});

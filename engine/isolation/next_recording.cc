@@ -127,6 +127,7 @@ NextRecording NextOf(const Comparison& c, int step) {
     next.why = fmt::format(
         "{} is an operation and its tensors are recorded: msprobe replay executes it again",
         next.culprit);
+    next.can_replay = true;
     return next;
   }
   next.narrower = true;

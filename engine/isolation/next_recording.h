@@ -17,6 +17,7 @@ struct NextRecording {
   bool narrower = false;          // false: recording more says nothing new of this divergence
   std::string config;             // config.json; "" when it is not narrower
   std::string why;                // one sentence without a full stop
+  bool can_replay = false;        // the culprit's tensors are there: msprobe replay says more
   std::string culprit;            // name of the entry; "" when there is none
   std::vector<std::string> list;  // of the configuration: parts of the entries' names
 };

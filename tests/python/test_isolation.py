@@ -22,10 +22,8 @@ class Net(torch.nn.Module):
 
     def forward(self, x):
         h = torch.nn.functional.gelu(self.a(x))
-        if "wrong" in words:
-            h = h + 0.01 * h.detach().abs()  # other data goes into the next call
-        else:
-            h = h + 0.0 * h.detach().abs()
+        rows = [0, 0, 2, 3] if "wrong" in words else [0, 1, 2, 3]
+        h = h + 0.5 * h.detach().abs()[rows]  # other data goes into the next call
         return self.b(h).softmax(-1)
 
 net = Net()

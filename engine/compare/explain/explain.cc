@@ -57,8 +57,7 @@ std::string DescribeInputs(const Comparison& c, int32_t p, const CallSummary& ca
   }
   if (arguments.size() > kNamed) {
     const size_t others = arguments.size() - kNamed;
-    inputs +=
-        fmt::format("; {} other argument{}", others, others == 1 ? " differs" : "s differ");
+    inputs += fmt::format("; {} other argument{}", others, others == 1 ? " differs" : "s differ");
   }
   if (const std::string mode = DescribeMode(c, p); !mode.empty())
     inputs += (arguments.empty() ? ", but " : "; ") + mode;

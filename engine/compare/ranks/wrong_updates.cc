@@ -161,7 +161,10 @@ void NameWrongUpdates(std::span<RankResult> results) {
     if (before != nullptr) {
       const StepOfRank step = AsStep(*before);
       if (step.agrees) {
-        const std::vector<WeightUpdate> updates = UpdatesBetween(*before, r, !r.exact.empty());
+        // A step that is the same in all bits leaves the same weights.
+        const bool same_bits = before->summary.verdict == RunVerdict::kEqual && !step.rounds;
+        const std::vector<WeightUpdate> updates =
+            UpdatesBetween(*before, r, same_bits || !r.exact.empty());
         const bool wrong = std::any_of(updates.begin(), updates.end(),
                                        [](const WeightUpdate& u) { return u.wrong; });
         const bool rounding = step.rounds && (r.first.pair < 0 || MovedAlike(updates));
