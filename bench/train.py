@@ -226,6 +226,8 @@ def main():
     # The tool's own output goes to stderr: stdout has only the result.
     result_file = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
+    if options.scratch:
+        Path(options.scratch).mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=options.scratch, ignore_cleanup_errors=True) as folder:
         other = None
         if options.program == "ddp" and options.rendezvous is None:
