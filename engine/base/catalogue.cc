@@ -11,6 +11,7 @@ namespace {
 constexpr size_t kLongestText = 1 << 14;  // a longer text is no sentence
 constexpr int kDeepest = 12;              // sentences within sentences
 constexpr int kMostSteps = 4000;          // of one pattern in one text
+constexpr size_t kStrong = 30;            // bytes of text in a pattern that fits nothing by chance
 constexpr size_t kWeak = 12;  // bytes of text in a pattern such as "{} of {}", which fits too much
 
 // A string of a .po file, without its quotes.
@@ -223,7 +224,7 @@ std::optional<std::string> Catalogue::Whole(std::string_view text, int depth) co
                          [&](const std::string& l) { return l.find(mark) != l.npos; });
     };
     // Sentences that stand side by side are not the text of one place.
-    if (divided && !has("; ") && !has("\n") &&
+    if (divided && pattern.size < kStrong && !has("; ") && !has("\n") &&
         (!PlacesOf("; ", text).empty() || text.find('\n') != text.npos))
       continue;
     Matcher matcher(text, pattern.literals, pattern.numeric);

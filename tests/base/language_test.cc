@@ -11,6 +11,18 @@ namespace {
 
 using ::testing::AnyOf;
 
+// The last place of a long pattern holds two sentences: the pattern says nothing else by chance.
+TEST(CatalogueTest, ALongPatternMayHoldSentencesThatStandSideBySide) {
+  const Catalogue catalogue(
+      "msgid \"All {} values agree, but the calls are not the same: {}.\"\n"
+      "msgstr \"{} 个值全部一致，但调用不同：{}。\"\n"
+      "msgid \"{} calls differ\"\nmsgstr \"{} 个调用不一致\"\n");
+  EXPECT_EQ(
+      catalogue.Translate(
+          "All 2 values agree, but the calls are not the same: 3 calls differ; 4 calls differ."),
+      "2 个值全部一致，但调用不同：3 个调用不一致；4 个调用不一致。");
+}
+
 TEST(LanguageNamed, TakesCountriesAndCodesets) {
   EXPECT_EQ(LanguageNamed("zh"), Language::kChinese);
   EXPECT_EQ(LanguageNamed("zh_CN.UTF-8"), Language::kChinese);
