@@ -146,8 +146,12 @@ Result<std::vector<int64_t>> StepsOf(const std::string& rank_folder) {
   std::erase_if(steps, [&](int64_t step) {
     return !IsDirectory(JoinPath(rank_folder, fmt::format("step{}", step)));
   });
-  MSPROBE_ASSIGN_OR_RETURN(const std::vector<int64_t> packed,
+  MSPROBE_ASSIGN_OR_RETURN(std::vector<int64_t> packed,
                            NumbersOf(rank_folder, "grad_directions_", ".npz"));
+  // The table is written last: without it a killed run did not finish its last step.
+  if (!packed.empty() &&
+      !Exists(JoinPath(rank_folder, fmt::format("grad_summary_{}.csv", packed.back()))))
+    packed.pop_back();
   steps.insert(steps.end(), packed.begin(), packed.end());
   std::sort(steps.begin(), steps.end());
   steps.erase(std::unique(steps.begin(), steps.end()), steps.end());

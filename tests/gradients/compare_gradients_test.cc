@@ -114,6 +114,22 @@ TEST_F(CompareGradientsTest, BothFormsOfDirectionsAreComparedWithEachOther) {
             (Cells{{"step", "0"}, {"a", "0.6666666666666666"}, {"b", "1.0"}, {"summary", "0.75"}}));
 }
 
+TEST_F(CompareGradientsTest, TheStepThatAKilledRunWroteIsLeftOut) {
+  for (const std::string& side : {target_, golden_}) {
+    for (int step = 0; step < 2; ++step) Packed(side + "/rank0", step, {{"a", {1, 0}}});
+  }
+  fs::remove(target_ + "/rank0/grad_summary_1.csv");  // the table is written last
+  const Result<GradientComparison> c = Compare();
+  ASSERT_TRUE(c.ok()) << c.status().message();
+  EXPECT_THAT(c->errors, ::testing::IsEmpty());
+  // In the middle of a run a table was lost: that is an error.
+  Packed(target_ + "/rank0", 2, {{"a", {1, 0}}});
+  Packed(golden_ + "/rank0", 2, {{"a", {1, 0}}});
+  const Result<GradientComparison> lost = Compare();
+  ASSERT_TRUE(lost.ok());
+  EXPECT_THAT(lost->errors, ::testing::Not(::testing::IsEmpty()));
+}
+
 // A share of 1 of 64 is no fall, and is the beginning of it all.
 TEST_F(CompareGradientsTest, TheFirstDifferenceIsNamedHoweverSmall) {
   const std::vector<uint8_t> same(64, 1);
