@@ -182,7 +182,8 @@ Catalogue::Catalogue(std::string_view po) {
       if (place == english.npos) break;
       at = std::min(english.find('}', place), english.size() - 1) + 1;
       const std::string_view spec = std::string_view(english).substr(place, at - place);
-      pattern.numeric.push_back(spec.find(".") != spec.npos && spec.find(':') != spec.npos);
+      const bool number = spec.find('.') != spec.npos || spec.ends_with("d}");
+      pattern.numeric.push_back(number && spec.find(':') != spec.npos);
     }
     if (pattern.numeric.empty()) {
       sentences_.emplace(pattern.literals[0], std::move(chinese));

@@ -419,12 +419,6 @@ std::optional<Origin> InsideAModule(const Comparison& c, int32_t p) {
                 "look at the code between this call and the one before it"};
 }
 
-bool HasModulesOnly(const Dump& dump) {
-  return std::all_of(dump.records.begin(), dump.records.end(), [](const Record& r) {
-    return r.is_module || r.direction == Direction::kParameterGrad || IsOptimizerCall(r.api);
-  });
-}
-
 // The call of the module in which the call `p` runs; -1: none is recorded on both sides.
 int32_t CallAround(const Comparison& c, int32_t p) {
   const Record& inside = RecordOf(c, p);
@@ -497,7 +491,7 @@ FirstDivergence ExplainInherited(const Comparison& c, int32_t p) {
   int32_t row = FirstWrongInput(c, p);
   // No tensor that goes in differs: the call is inherited because its forward call diverged.
   if (row < 0) return ExplainIntroduced(c, p);
-  const bool modules_only = HasModulesOnly(c.target) && HasModulesOnly(c.golden);
+  const bool modules_only = !HasOperations(c.target) && !HasOperations(c.golden);
   const auto input = [&] {
     return WrongInput{p, row, c.target.leaves[c.rows[row].target],
                       c.golden.leaves[c.rows[row].golden]};

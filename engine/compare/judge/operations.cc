@@ -84,6 +84,12 @@ bool WritesFirstArgument(std::string_view api) {
   return !IsOptimizerCall(api) && (UpdatesInPlace(api) || api.ends_with(".__setitem__"));
 }
 
+bool HasOperations(const Dump& dump) {
+  return std::any_of(dump.records.begin(), dump.records.end(), [](const Record& r) {
+    return !r.is_module && r.direction != Direction::kParameterGrad && !IsOptimizerCall(r.api);
+  });
+}
+
 double SummedTerms(const Dump& dump, const Record& record) {
   // |X| is the number of elements of X. For a contraction with inputs A and B and output C,
   // |A| |B| / |C| is the square of the inner dimension; for a reduction |A| / |C| is the number of

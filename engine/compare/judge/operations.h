@@ -29,6 +29,9 @@ bool WritesFirstArgument(std::string_view api);
 // A step of an optimizer, clipping of gradients, a call of GradScaler: "Optimizer.AdamW.step".
 bool IsOptimizerCall(std::string_view api);
 
+// Whether operations were recorded, and not modules alone (level L0).
+bool HasOperations(const Dump& dump);
+
 // How many values the call sums to make one element of its outputs, as far as name and shapes tell:
 // a matmul's inner dimension, the size of a reduction's input divided by that of its output; 0: not
 // known.

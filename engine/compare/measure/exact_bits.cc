@@ -60,14 +60,6 @@ bool SameCalls(const Comparison& c) {
   return true;
 }
 
-// Whether operations were recorded. Calls of modules alone do not tell which operations a program
-// makes: they look the same when the code between them computes in another order.
-bool HasOperations(const Dump& dump) {
-  return std::any_of(dump.records.begin(), dump.records.end(), [](const Record& r) {
-    return !r.is_module && r.direction != Direction::kParameterGrad && !IsOptimizerCall(r.api);
-  });
-}
-
 }  // namespace
 
 std::string WhyBitsDecide(const CompareOptions& options, const Comparison& c) {
@@ -79,6 +71,7 @@ std::string WhyBitsDecide(const CompareOptions& options, const Comparison& c) {
     case Exactness::kAuto:
       break;
   }
+  // Calls of modules look the same when the code between them computes in another order.
   const bool told = HasOperations(c.target) && HasOperations(c.golden);
   if (!told || !SameEnvironment(c.target, c.golden) || !SameCalls(c)) return "";
   return fmt::format(

@@ -133,6 +133,7 @@ void Name(std::span<const RankResult> results, const RankResult& before, const S
 
 std::vector<WeightUpdate> UpdatesBetween(const RankResult& earlier, const RankResult& later,
                                          bool bits) {
+  const bool same_bits = earlier.summary.verdict == RunVerdict::kEqual && !AsStep(earlier).rounds;
   std::vector<std::string> order;
   const Weights before = WeightsOf(earlier.target), golden_before = WeightsOf(earlier.golden),
                 after = WeightsOf(later.target, &order), golden_after = WeightsOf(later.golden);
@@ -141,11 +142,15 @@ std::vector<WeightUpdate> UpdatesBetween(const RankResult& earlier, const RankRe
     const auto a = before.find(name), b = golden_before.find(name), c = after.find(name),
                d = golden_after.find(name);
     if (a == before.end() || b == golden_before.end() || d == golden_after.end()) continue;
+    const bool trained = c->second.trained || d->second.trained;
+    // What no optimizer moves has the same bits behind a step that has. An optimizer may round
+    // differently.
+    const bool exact = bits || (same_bits && !trained);
     updates.push_back(
         {.name = name,
          .dimensions = c->second.dimensions,
-         .trained = c->second.trained || d->second.trained,
-         .wrong = !Differs(a->second, b->second, bits) && Differs(c->second, d->second, bits),
+         .trained = trained,
+         .wrong = !Differs(a->second, b->second, exact) && Differs(c->second, d->second, exact),
          .before = {a->second.norm, b->second.norm},
          .after = {c->second.norm, d->second.norm}});
   }
@@ -161,10 +166,7 @@ void NameWrongUpdates(std::span<RankResult> results) {
     if (before != nullptr) {
       const StepOfRank step = AsStep(*before);
       if (step.agrees) {
-        // A step that is the same in all bits leaves the same weights.
-        const bool same_bits = before->summary.verdict == RunVerdict::kEqual && !step.rounds;
-        const std::vector<WeightUpdate> updates =
-            UpdatesBetween(*before, r, same_bits || !r.exact.empty());
+        const std::vector<WeightUpdate> updates = UpdatesBetween(*before, r, !r.exact.empty());
         const bool wrong = std::any_of(updates.begin(), updates.end(),
                                        [](const WeightUpdate& u) { return u.wrong; });
         const bool rounding = step.rounds && (r.first.pair < 0 || MovedAlike(updates));

@@ -22,7 +22,8 @@ namespace msprobe::compare {
 void NameWrongUpdates(std::span<RankResult> results);
 
 // All weights that both runs have in both steps. `bits`: any other fingerprint is wrong, else only
-// what rounding does not explain.
+// what rounding does not explain; for weights that no optimizer moves, behind a step that is the same
+// in all bits, always any other fingerprint.
 std::vector<WeightUpdate> UpdatesBetween(const RankResult& earlier, const RankResult& later,
                                          bool bits);
 
