@@ -25,9 +25,13 @@ Status List(const std::string& root, const std::string& below, int depth, Operat
     }
     if (!IsRegularFile(path)) continue;
     if (name == formats::kPackName) {  // as if its tensors were files of the folder
-      MSPROBE_ASSIGN_OR_RETURN(const formats::TensorPack pack,
-                               formats::TensorPack::Open(JoinPath(root, below), name));
-      for (const formats::PackEntry& entry : pack.entries())
+      const Result<formats::TensorPack> pack =
+          formats::TensorPack::Open(JoinPath(root, below), name);
+      if (!pack.ok()) {
+        out->others.push_back(relative);
+        continue;
+      }
+      for (const formats::PackEntry& entry : pack->entries())
         out->files.push_back(below.empty() ? entry.name : JoinPath(below, entry.name));
       continue;
     }

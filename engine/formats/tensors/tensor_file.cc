@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <optional>
 #include <utility>
 
 #include "engine/base/file.h"
@@ -13,6 +14,15 @@
 namespace msprobe::formats {
 namespace {
 
+// The pack of the path's folder, if there is no such file and the pack has a tensor of that name.
+std::optional<TensorPack> PackWith(const std::string& path) {
+  const std::string folder = DirectoryName(path);
+  if (Exists(path) || !Exists(JoinPath(folder, kPackName))) return std::nullopt;
+  Result<TensorPack> pack = TensorPack::Open(folder, kPackName);
+  if (!pack.ok() || pack->Find(BaseName(path)) == nullptr) return std::nullopt;
+  return *std::move(pack);
+}
+
 bool IsPt(std::string_view bytes) { return bytes.starts_with("PK") || bytes.starts_with("\x80"); }
 
 }  // namespace
@@ -22,19 +32,11 @@ bool LooksLikeTensorFile(std::string_view bytes) {
          LooksLikeTensorPack(bytes);
 }
 
-bool IsInPack(const std::string& path) {
-  const std::string folder = DirectoryName(path);
-  if (Exists(path) || !Exists(JoinPath(folder, kPackName))) return false;
-  const Result<TensorPack> pack = TensorPack::Open(folder, kPackName);
-  return pack.ok() && pack->Find(BaseName(path)) != nullptr;
-}
+bool IsInPack(const std::string& path) { return PackWith(path).has_value(); }
 
 Result<TensorFile> ReadTensorFile(const std::string& path) {
-  if (IsInPack(path)) {
-    MSPROBE_ASSIGN_OR_RETURN(const TensorPack pack,
-                             TensorPack::Open(DirectoryName(path), kPackName));
-    return pack.Read(*pack.Find(BaseName(path)));
-  }
+  if (const std::optional<TensorPack> pack = PackWith(path))
+    return pack->Read(*pack->Find(BaseName(path)));
   MSPROBE_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
   return ReadTensorFile(std::move(file));
 }
