@@ -115,8 +115,10 @@ Api* ApiTable::New(const std::string& prefix, const std::string& name, PyObject*
 
 void ApiTable::NoteFunction(const Api& api, PyObject* function) {
   if (function == nullptr) return;
-  Functions& of_name = functions_[api.stem.substr(0, api.stem.size() - 1)];
-  of_name.counter = api.counter;
+  const auto named = functions_.try_emplace(api.stem.substr(0, api.stem.size() - 1)).first;
+  if (by_counter_.size() <= api.counter) by_counter_.resize(api.counter + size_t{1});
+  by_counter_[api.counter] = &*named;
+  Functions& of_name = named->second;
   for (const PyRef& known : of_name.functions) {
     if (known.get() == function) return;
   }
@@ -124,27 +126,35 @@ void ApiTable::NoteFunction(const Api& api, PyObject* function) {
   of_name.described = false;
 }
 
+void ApiTable::Describe(const std::string& name, Functions* api) const {
+  api->described = true;
+  const PyRef functions = PyRef::Steal(PyList_New(0));
+  for (const PyRef& function : api->functions) {
+    if (functions) PyList_Append(functions.get(), function.get());
+  }
+  const PyRef names = functions ? PyRef::Steal(PyObject_CallFunction(describe_.get(), "sO",
+                                                                     name.c_str(), functions.get()))
+                                : PyRef();
+  api->names.clear();
+  for (Py_ssize_t i = 0; names && PyList_Check(names.get()) && i < PyList_GET_SIZE(names.get());
+       ++i)
+    api->names.emplace_back(Utf8(PyList_GET_ITEM(names.get(), i)));
+  ClearError();
+}
+
 std::vector<std::pair<std::string_view, const ApiTable::Names*>> ApiTable::Signatures() {
   std::vector<std::pair<std::string_view, const Names*>> all;
   if (!describe_) return all;
-  for (auto& [name, api] : functions_) {
-    if (!recording_->session->calls().Called(api.counter)) continue;
-    if (!std::exchange(api.described, true)) {
-      const PyRef functions = PyRef::Steal(PyList_New(0));
-      for (const PyRef& function : api.functions) {
-        if (functions) PyList_Append(functions.get(), function.get());
-      }
-      const PyRef names = functions ? PyRef::Steal(PyObject_CallFunction(
-                                          describe_.get(), "sO", name.c_str(), functions.get()))
-                                    : PyRef();
-      api.names.clear();
-      for (Py_ssize_t i = 0; names && PyList_Check(names.get()) && i < PyList_GET_SIZE(names.get());
-           ++i)
-        api.names.emplace_back(Utf8(PyList_GET_ITEM(names.get(), i)));
-      ClearError();
-    }
+  // The few that were called are found by their counters, which lie side by side: the table itself
+  // has a thousand APIs, scattered in memory that a training step has pushed out of the caches.
+  const dump::CallNames& calls = recording_->session->calls();
+  for (uint32_t counter = 0; counter < by_counter_.size(); ++counter) {
+    if (!calls.Called(counter) || by_counter_[counter] == nullptr) continue;
+    auto& [name, api] = *by_counter_[counter];
+    if (!api.described) Describe(name, &api);
     if (!api.names.empty()) all.emplace_back(name, &api.names);
   }
+  std::sort(all.begin(), all.end());
   return all;
 }
 

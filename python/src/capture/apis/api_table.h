@@ -64,15 +64,18 @@ class ApiTable {
 
   // The functions of one API. torch.norm and torch.linalg.norm have the same entry names.
   struct Functions {
-    uint32_t counter = 0;
     std::vector<PyRef> functions;
     bool described = false;
     Names names;
   };
+  void Describe(const std::string& name, Functions* api) const;  // fills in `names`
+
   Recording* recording_;
   std::vector<std::unique_ptr<Api>> apis_;
   std::map<std::string, const Api*, std::less<>> of_objects_;  // by "conv2d.Conv2D"
   std::map<std::string, Functions> functions_;                 // by "Functional.dropout"
+  // By counter; null where a counter is not of an API.
+  std::vector<std::map<std::string, Functions>::value_type*> by_counter_;
   PyRef describe_;
   dump::ApiRules rules_;
 };

@@ -209,13 +209,15 @@ std::string AddFunction(PyObject* function, const Api* api, Interposer::ApiOf ap
   return reason;
 }
 
-// Sets every pointer to the value that the two functions return for it. The objects lie scattered in
-// memory, so the next ones are prefetched.
+// Sets every pointer to the value that the two functions return for it. The objects, and what is
+// known of them, lie scattered in memory that a training step has pushed out of the caches, so the
+// next ones are prefetched.
 template <typename F, typename M>
 void ForEachPointer(F&& function, M&& method) {
   constexpr size_t kAhead = 8;
   const size_t count = static_cast<size_t>(method_count);
   for (size_t i = 0; i < builtin_row.size(); ++i) {
+    if (i + 2 * kAhead < builtin_row.size()) __builtin_prefetch(builtin_row[i + 2 * kAhead]);
     if (i + kAhead < builtin_row.size()) __builtin_prefetch(builtin_row[i + kAhead]->first, 1);
     auto& [object, b] = *builtin_row[i];
     auto* const f = reinterpret_cast<PyCFunctionObject*>(object);

@@ -6,6 +6,7 @@
 
 #include "capture/calls/interpose.h"
 #include "capture/python/framework.h"
+#include "capture/python/named_tensors.h"
 #include "capture/python/torch_api.h"
 #include "capture/values/framework_tensor.h"
 #include "capture/values/tensor_access.h"
@@ -76,16 +77,9 @@ Status GradientProbe::WatchNames(const dump::Session& session, std::vector<std::
 std::vector<GradientProbe::Named> GradientProbe::Parameters() const {
   std::vector<Named> parameters;
   for (const auto& [prefix, model] : models_) {
-    const PyRef pairs = PyRef::Steal(PyObject_CallMethod(model.get(), "named_parameters", nullptr));
-    const PyRef iterator = pairs ? PyRef::Steal(PyObject_GetIter(pairs.get())) : PyRef();
-    while (iterator) {
-      const PyRef pair = PyRef::Steal(PyIter_Next(iterator.get()));
-      PyObject *name, *tensor;
-      if (!pair || !PyArg_ParseTuple(pair.get(), "OO", &name, &tensor)) break;
-      parameters.emplace_back(prefix + std::string(Utf8(name)), PyRef::Borrow(tensor));
-    }
+    for (auto& [name, tensor] : NamedTensors(model.get(), "named_parameters"))
+      parameters.emplace_back(prefix + name, std::move(tensor));
   }
-  ClearError();
   return parameters;
 }
 

@@ -6,74 +6,14 @@
 #include "capture/calls/interpose.h"
 #include "capture/calls/module_calls.h"
 #include "capture/python/framework.h"
+#include "capture/python/module_attributes.h"
 #include "capture/python/torch_api.h"  // QuietTorch
 #include "engine/base/log.h"
 
 namespace msprobe::capture {
-namespace {
-
-// Attribute `name` out of the object's own dict. This is faster than the attribute itself, which
-// nn.Module looks up with code in Python.
-PyRef OwnAttribute(PyObject* object, PyObject* name) {
-  const PyRef dict = PyRef::Steal(PyObject_GenericGetDict(object, nullptr));
-  PyRef value =
-      PyRef::Borrow(dict ? PyDict_GetItemWithError(dict.get(), name) : nullptr);  // else an error
-  ClearError();
-  return value ? std::move(value) : PyRef::Steal(PyObject_GetAttr(object, name));
-}
-
-// The (key, value) pairs of a dict, or of the mapping that a scripted module has in its place. A
-// copy, because code that runs for a value may change the dict.
-std::vector<std::pair<PyRef, PyRef>> Items(const PyRef& mapping) {
-  std::vector<std::pair<PyRef, PyRef>> items;
-  PyObject *key, *value;
-  if (mapping && PyDict_CheckExact(mapping.get())) {
-    for (Py_ssize_t at = 0; PyDict_Next(mapping.get(), &at, &key, &value);)
-      items.emplace_back(PyRef::Borrow(key), PyRef::Borrow(value));
-    return items;
-  }
-  if (mapping &&
-      PyODict_CheckExact(mapping.get())) {  // its order is its own: PyDict_Next has another
-    const PyRef keys = PyRef::Steal(PyObject_GetIter(mapping.get()));
-    while (PyRef next = keys ? PyRef::Steal(PyIter_Next(keys.get())) : PyRef()) {
-      value = PyDict_GetItemWithError(mapping.get(), next.get());
-      if (value != nullptr) items.emplace_back(std::move(next), PyRef::Borrow(value));
-    }
-    ClearError();
-    return items;
-  }
-  const PyRef view =
-      mapping ? PyRef::Steal(PyObject_CallMethod(mapping.get(), "items", nullptr)) : PyRef();
-  const PyRef list = view ? PyRef::Steal(PySequence_List(view.get())) : PyRef();
-  for (Py_ssize_t i = 0; list && i < PyList_GET_SIZE(list.get()); ++i) {
-    if (PyArg_ParseTuple(PyList_GET_ITEM(list.get(), i), "OO", &key, &value))
-      items.emplace_back(PyRef::Borrow(key), PyRef::Borrow(value));
-  }
-  ClearError();
-  return items;
-}
-
-// Whether the class overrides named_modules().
-bool NamesModules(PyTypeObject* type) {
-  if (!Framework::Get().is_torch()) return false;
-  static PyObject* const name = PyUnicode_InternFromString("named_modules");
-  static PyObject* const usual = [] {
-    const PyRef torch_nn = PyRef::Steal(PyImport_ImportModule("torch.nn"));
-    const PyRef module =
-        torch_nn ? PyRef::Steal(PyObject_GetAttrString(torch_nn.get(), "Module")) : PyRef();
-    ClearError();
-    return module ? _PyType_Lookup(reinterpret_cast<PyTypeObject*>(module.get()), name) : nullptr;
-  }();
-  return _PyType_Lookup(type, name) != usual;
-}
-
-}  // namespace
-
 PyRef ModuleTree::ParametersOf(PyObject* module) {
   static PyObject* const name = PyUnicode_InternFromString(Framework::Get().parameters);
-  PyRef parameters = OwnAttribute(module, name);
-  ClearError();
-  return parameters;
+  return OwnAttribute(module, name);
 }
 
 std::optional<bool> ModuleTree::IsTraining(PyObject* module) {
@@ -113,7 +53,9 @@ void ModuleTree::AddCallables(PyObject* module) {
 
 void ModuleTree::AddBelow(PyObject* module, const std::string& prefix, PyObject* model) {
   static PyObject* const modules = PyUnicode_InternFromString(Framework::Get().children);
-  if (NamesModules(Py_TYPE(module))) return AddNamed(module, prefix, model);
+  static PyObject* const named_modules = PyUnicode_InternFromString("named_modules");
+  if (Framework::Get().is_torch() && Overrides(module, named_modules))
+    return AddNamed(module, prefix, model);
   for (const auto& [key, child] : Items(OwnAttribute(module, modules))) {
     if (child.get() == Py_None || child.get() == model) continue;
     const std::string name = prefix + std::string(Utf8(key.get()));

@@ -2,6 +2,7 @@
 
 #include <unordered_set>
 
+#include "capture/python/named_tensors.h"
 #include "engine/model/names.h"
 
 namespace msprobe::capture {
@@ -29,20 +30,13 @@ void ParameterNames::Read() {
   std::unordered_set<std::string> taken;
   std::string room;
   for (const auto& [prefix, weak] : models_) {
-    const PyRef pairs = PyRef::Steal(
-        PyObject_CallMethod(PyWeakref_GetObject(weak.get()), "named_parameters", nullptr));
-    const PyRef iterator = pairs ? PyRef::Steal(PyObject_GetIter(pairs.get())) : PyRef();
-    while (iterator) {
-      const PyRef pair = PyRef::Steal(PyIter_Next(iterator.get()));
-      PyObject *name, *tensor;
-      if (!pair || !PyArg_ParseTuple(pair.get(), "OO", &name, &tensor)) break;
-      const std::string_view whole = Utf8(name);
-      std::string shown = prefix + std::string(WithoutWrappers(whole, &room));
+    PyObject* const model = PyWeakref_GetObject(weak.get());  // None when it is gone
+    for (const auto& [name, tensor] : NamedTensors(model, "named_parameters")) {
+      std::string shown = prefix + std::string(WithoutWrappers(name, &room));
       // A model may have a part that is called as a wrapper is.
-      if (!taken.insert(shown).second) shown = prefix + std::string(whole);
-      names_.emplace(tensor, std::move(shown));
+      if (!taken.insert(shown).second) shown = prefix + name;
+      names_.emplace(tensor.get(), std::move(shown));
     }
-    ClearError();
   }
 }
 

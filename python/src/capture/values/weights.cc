@@ -4,7 +4,7 @@
 
 #include "capture/calls/interpose.h"
 #include "capture/python/framework.h"
-#include "capture/python/py_ref.h"
+#include "capture/python/named_tensors.h"
 #include "engine/base/text.h"
 #include "engine/dump/write/entry_json.h"
 
@@ -25,15 +25,8 @@ void WeightsFile::Read(std::string_view prefix, PyObject* model, DeviceStats* de
 
 void WeightsFile::ReadNamed(std::string_view prefix, PyObject* model, const char* method,
                             const ValueOptions& options) {
-  const PyRef pairs = PyRef::Steal(PyObject_CallMethod(model, method, nullptr));
-  const PyRef iterator = pairs ? PyRef::Steal(PyObject_GetIter(pairs.get())) : PyRef();
-  if (!iterator) return ClearError();
-  while (const PyRef pair = PyRef::Steal(PyIter_Next(iterator.get()))) {
-    PyObject *name, *tensor;
-    if (!PyArg_ParseTuple(pair.get(), "OO", &name, &tensor)) break;
-    weights_.emplace_back(std::string(prefix) + std::string(Utf8(name)),
-                          RecordTensor(tensor, options, {}, ""));
-  }
+  for (const auto& [name, tensor] : NamedTensors(model, method))
+    weights_.emplace_back(std::string(prefix) + name, RecordTensor(tensor.get(), options, {}, ""));
   ClearError();
 }
 

@@ -1,0 +1,75 @@
+#include "capture/python/named_tensors.h"
+
+#include <string_view>
+#include <unordered_set>
+
+#include "capture/python/framework.h"
+#include "capture/python/module_attributes.h"
+
+namespace msprobe::capture {
+namespace {
+
+using Named = std::vector<std::pair<std::string, PyRef>>;
+
+// The walk of torch.nn.Module.named_modules with the members of Module._named_members.
+class Walk {
+ public:
+  Walk(PyObject* members, Named* found) : members_(members), found_(found) {}
+
+  // False when a module has to be asked itself: what was found is not to be used then.
+  bool Visit(PyObject* module, const std::string& prefix) {
+    static PyObject* const named_modules = PyUnicode_InternFromString("named_modules");
+    static PyObject* const children = PyUnicode_InternFromString("_modules");
+    if (!modules_.insert(module).second) return true;
+    if (Overrides(module, named_modules)) return false;
+    for (auto& [name, tensor] : Items(OwnAttribute(module, members_))) {
+      if (tensor.get() == Py_None || !tensors_.insert(tensor.get()).second) continue;
+      found_->emplace_back(prefix + std::string(Utf8(name.get())), tensor);
+    }
+    for (const auto& [name, child] : Items(OwnAttribute(module, children))) {
+      if (child.get() == Py_None) continue;
+      if (!Visit(child.get(), prefix + std::string(Utf8(name.get())) + ".")) return false;
+    }
+    return true;
+  }
+
+ private:
+  PyObject* members_;  // "_parameters" or "_buffers"
+  Named* found_;
+  std::unordered_set<PyObject*> modules_, tensors_;
+};
+
+// False when the method, or one that it calls, is not torch.nn.Module's own.
+bool WalkModules(PyObject* model, std::string_view method, Named* found) {
+  static PyObject* const named_members = PyUnicode_InternFromString("_named_members");
+  static PyObject* const named_parameters = PyUnicode_InternFromString("named_parameters");
+  static PyObject* const named_buffers = PyUnicode_InternFromString("named_buffers");
+  static PyObject* const parameters = PyUnicode_InternFromString("_parameters");
+  static PyObject* const buffers = PyUnicode_InternFromString("_buffers");
+  const bool of_parameters = method == "named_parameters";
+  if (!Framework::Get().is_torch() || (!of_parameters && method != "named_buffers")) return false;
+  if (Overrides(model, of_parameters ? named_parameters : named_buffers) ||
+      Overrides(model, named_members))
+    return false;
+  return Walk(of_parameters ? parameters : buffers, found).Visit(model, "");
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, PyRef>> NamedTensors(PyObject* model, const char* method) {
+  Named found;
+  if (WalkModules(model, method, &found)) return found;
+  found.clear();
+  const PyRef pairs = PyRef::Steal(PyObject_CallMethod(model, method, nullptr));
+  const PyRef iterator = pairs ? PyRef::Steal(PyObject_GetIter(pairs.get())) : PyRef();
+  while (iterator) {
+    const PyRef pair = PyRef::Steal(PyIter_Next(iterator.get()));
+    PyObject *name, *tensor;
+    if (!pair || !PyArg_ParseTuple(pair.get(), "OO", &name, &tensor)) break;
+    found.emplace_back(std::string(Utf8(name)), PyRef::Borrow(tensor));
+  }
+  ClearError();
+  return found;
+}
+
+}  // namespace msprobe::capture
