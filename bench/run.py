@@ -134,7 +134,7 @@ def main():
             *("volume", "compare", "accuracy", "page"),
         ),
     )
-    parser.add_argument("--pairs", type=int, default=12, help="off/on pairs of steps a program")
+    parser.add_argument("--pairs", type=int, default=12, help="recorded steps a program")
     options = parser.parse_args()
     options.scratch = options.build.resolve() / "bench" / "scratch"
     options.scratch.mkdir(parents=True, exist_ok=True)

@@ -3,9 +3,12 @@
     python bench/train.py --tool ours|peer --program toy40 --level L1 --task statistics --pairs 20
 
 Three kinds of steps: bare (no tool in the process yet), off (between two collections) and on
-(collecting). Off and on alternate, so that a change of the machine's speed affects both alike.
-Every figure is a median. The tool is the `msprobe` that this Python imports; --tool only says
-which one that is. `ddp` is the GPT in two processes of one thread each, measured in the first.
+(collecting). Off and on take turns of four steps, so that a change of the machine's speed affects
+both alike. The first step of a turn has its own figure ("first_added_ms"): small blocks of memory
+that it leaves between large tensors make the C library give memory back and fetch it again, which
+later steps of the turn do not. Every figure is a median. The tool is the `msprobe` that this
+Python imports; --tool only says which one that is. `ddp` is the GPT in two processes of one thread
+each, measured in the first.
 """
 
 import argparse
@@ -26,6 +29,7 @@ import torch
 
 from models import gpt, resnet, toy
 
+TURN = 4  # steps; the first one counts apart
 PROGRAMS = {"toy40": toy, "gpt": gpt, "resnet": resnet, "ddp": gpt}
 WORLD = 2
 JSON_FILES = ("dump.json", "stack.json", "construct.json")  # what both tools write
@@ -102,8 +106,10 @@ def inspect_dump(folder: Path) -> dict:
     tensors = list(described_tensors(data))
     size = sum(ITEM_SIZES[dtype] * math.prod(shape) for dtype, shape in tensors)
     json_bytes = sum(path.with_name(name).stat().st_size for name in JSON_FILES)
+    coverage = path.with_name("coverage.json")  # ours alone
+    saved = json.loads(coverage.read_text()).get("reads_saved", {}) if coverage.exists() else {}
     seen = {"records": len(data), "tensors": tensors, "bytes": size, "files": files}
-    seen["names"] = names
+    seen |= {"names": names, "saved_bytes": saved.get("bytes", 0)}
     return seen | {"json_bytes": json_bytes}
 
 
@@ -169,26 +175,40 @@ def measure(options, folder: Path) -> dict:
         debugger.step()
 
     off, on, seen, raw, raw_files = [], [], None, [], []
-    for pair in range(options.pairs + 1):
-        off_ms, on_ms = timed(step), timed(observed_step)
-        seen = inspect_dump(dump) if seen is None else seen
-        if pair:  # the first pair warms up
+    for turn in range(math.ceil(options.pairs / (TURN - 1)) + 1):
+        off_ms = [timed(step) for _ in range(TURN)]
+        on_ms = []
+        for _ in range(TURN):
+            on_ms.append(timed(observed_step))
+            seen = inspect_dump(dump) if seen is None else seen
+            # Dumps and raw files are deleted only at the end. Deleting them here would change the
+            # times: after many deletions ext4 without a journal creates files slowly (it skips
+            # every inode freed in the last minutes), and memory just freed fills quickly.
+            dump.rename(folder / f"dump{turn}_{len(on_ms)}")
+        if turn:  # the first turn warms up
             off.append(off_ms)
             on.append(on_ms)
             if options.task == "tensor":
-                raw.append(raw_write_ms(folder / f"raw{pair}", sum(seen["files"])))
-                raw_files.append(raw_files_ms(folder / f"raw_files{pair}", seen["files"]))
-        # Dumps and raw files are deleted only at the end. Deleting them here would change the
-        # times: after many deletions ext4 without a journal creates files slowly (it skips every
-        # inode freed in the last minutes), and memory just freed fills quickly.
-        dump.rename(folder / f"dump{pair}")
+                raw.append(raw_write_ms(folder / f"raw{turn}", sum(seen["files"])))
+                raw_files.append(raw_files_ms(folder / f"raw_files{turn}", seen["files"]))
+
+    def median(turns: list) -> float:
+        return statistics.median(ms for turn in turns for ms in turn[1:])
+
+    def added(turns_on: list, turns_off: list) -> float:
+        return statistics.median(
+            statistics.median(a[1:]) - statistics.median(b[1:])
+            for a, b in zip(turns_on, turns_off, strict=True)
+        )
+
     tensors, files = seen.pop("tensors"), seen.pop("files")
     return {
         "read_ms": read_once_ms(tensors) if options.tool == "ours" else None,
         "bare_ms": statistics.median(bare),
-        "on_ms": statistics.median(on),
-        "off_ms": statistics.median(off),
-        "added_ms": statistics.median(a - b for a, b in zip(on, off, strict=True)),
+        "on_ms": median(on),
+        "off_ms": median(off),
+        "added_ms": added(on, off),
+        "first_added_ms": statistics.median(turn[0] for turn in on) - median(off),
         "raw_write_ms": statistics.median(raw) if raw else None,
         "raw_files_ms": statistics.median(raw_files) if raw else None,
         "files": len(files),
