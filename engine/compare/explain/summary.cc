@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <string>
 
-#include "engine/compare/explain/unpaired_results.h"
 #include "engine/compare/judge/judge.h"
 #include "engine/compare/model/record_keys.h"
+#include "engine/compare/regions/unpaired_results.h"
 #include "engine/model/names.h"
 
 namespace msprobe::compare {

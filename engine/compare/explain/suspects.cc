@@ -136,4 +136,39 @@ int32_t LargestJump(const Comparison& c, int32_t p) {
   return best;
 }
 
+int32_t FirstWrongInput(const Comparison& c, int32_t p) {
+  const RecordPair& pair = c.pairs[p];
+  for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
+    const Row& r = c.rows[i];
+    if (r.target < 0 || r.golden < 0) continue;
+    const Leaf& leaf = c.target.leaves[r.target];
+    const bool goes_in =
+        leaf.slot == Slot::kInput || leaf.slot == Slot::kKwarg || leaf.slot == Slot::kParameter;
+    if (goes_in && leaf.kind != LeafKind::kScalar &&
+        c.measures[i].verdict == RowVerdict::kDiffers) {
+      return static_cast<int32_t>(i);
+    }
+  }
+  return -1;
+}
+
+int32_t CallAround(const Comparison& c, int32_t p) {
+  const Record& inside = RecordOf(c, p);
+  const int32_t size = static_cast<int32_t>(c.pairs.size());
+  for (int32_t q = p + 1; q < size && !inside.parent.empty(); ++q) {
+    const Record& around = RecordOf(c, q);
+    if (around.name == inside.parent)
+      return c.pairs[q].matched() && around.direction == inside.direction ? q : -1;
+  }
+  return -1;
+}
+
+int32_t OutermostWithWrongInput(const Comparison& c, int32_t p) {
+  for (int32_t around = CallAround(c, p); around >= 0; around = CallAround(c, around)) {
+    if (FirstWrongInput(c, around) < 0) return p;
+    p = around;
+  }
+  return p;
+}
+
 }  // namespace msprobe::compare

@@ -29,5 +29,14 @@ int32_t EnclosingIntroducer(const Comparison& comparison, int32_t pair);
 // When the error at `pair` has grown from call to call and did not begin there: the call with the
 // largest growth, `pair` or one before it.
 int32_t LargestJump(const Comparison& comparison, int32_t pair);
+// The call of the module in which the call `pair` runs; only one that is recorded on both sides.
+int32_t CallAround(const Comparison& comparison, int32_t pair);
+// The outermost call that had a wrong input before `pair` began: a module is recorded behind the
+// calls inside it, but its inputs were there before them. `pair` itself when there is none.
+int32_t OutermostWithWrongInput(const Comparison& comparison, int32_t pair);
+
+// The first row that differs among the tensors that go into the call, an index into
+// Comparison::rows; -1: there is none.
+int32_t FirstWrongInput(const Comparison& comparison, int32_t pair);
 
 }  // namespace msprobe::compare

@@ -5,6 +5,7 @@
 //   for (const ValueUse& use : flow.UsesOf(leaf)) Look(use.pair);
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <unordered_map>
@@ -40,6 +41,8 @@ class ValueFlow {
   std::vector<uint32_t> first_use_;  // of each value, into uses_; one more at the end
   std::vector<ValueUse> uses_;       // grouped by value, in the order of the records
 };
+
+using ValueFlows = std::array<ValueFlow, 2>;  // of the target, of the golden
 
 // Whether a leaf is a tensor that a call returns.
 bool IsTensorResult(const Leaf& leaf);

@@ -1,4 +1,4 @@
-#include "engine/compare/explain/unpaired_results.h"
+#include "engine/compare/regions/unpaired_results.h"
 
 #include <algorithm>
 #include <vector>

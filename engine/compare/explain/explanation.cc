@@ -1,0 +1,74 @@
+#include "engine/compare/explain/explanation.h"
+
+#include <fmt/core.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "engine/compare/explain/evidence.h"
+#include "engine/compare/explain/unmatched_calls.h"
+#include "engine/compare/model/module_modes.h"
+#include "engine/compare/model/other_weights.h"
+#include "engine/compare/model/record_keys.h"
+#include "engine/dump/read/source_line.h"
+#include "engine/model/names.h"
+
+namespace msprobe::compare {
+
+FirstDivergence StartExplanation(const Comparison& c, int32_t p, int32_t row) {
+  FirstDivergence f;
+  f.pair = p;
+  f.row = row;
+  f.call_class = c.classes[p];
+  f.module = ModuleAround(c, p);
+  dump::SourcePlace place = SourcePlaceOf(c, p);
+  f.source_line = std::move(place.line);
+  f.caller_line = std::move(place.caller);
+  return f;
+}
+
+std::string DescribeInputs(const Comparison& c, int32_t p, const CallSummary& call) {
+  std::string inputs;
+  if (!call.in.any() && !call.arguments.any()) {
+    inputs = "its inputs were not recorded";
+  } else if (call.in.unknown) {
+    inputs = "not all of its inputs could be judged";
+  } else if (call.in.noise) {
+    inputs = fmt::format("its inputs agree within rounding (worst {} roundings)",
+                         ShortNumber(call.in.severity));
+  } else {
+    inputs = fmt::format("its inputs are {}", EqualWord(c));
+  }
+  constexpr size_t kNamed = 3;
+  const std::vector<int32_t> arguments = DifferingArguments(c, p);
+  for (size_t i = 0; i < std::min(arguments.size(), kNamed); ++i) {
+    inputs += i == 0 ? ", but the call itself was made differently: " : "; ";
+    inputs += DescribeRow(c, arguments[i]);
+  }
+  if (arguments.size() > kNamed) {
+    const size_t others = arguments.size() - kNamed;
+    inputs += fmt::format("; {} other argument{}", others, others == 1 ? " differs" : "s differ");
+  }
+  if (const std::string mode = DescribeMode(c, p); !mode.empty())
+    inputs += (arguments.empty() ? ", but " : "; ") + mode;
+  return inputs;
+}
+
+std::string OtherWeightInModule(const Comparison& c, int32_t p) {
+  const Record& record = RecordOf(c, p);
+  // Module.layers.0.Block.forward.0 is the module layers.0.
+  std::string_view path = record.is_module ? record.api.view() : WithoutCall(record.parent);
+  if (!path.starts_with("Module.")) return "";
+  path.remove_prefix(7);
+  const size_t dot = path.rfind('.');
+  std::string room;
+  const std::string module(dot == path.npos ? "" : WithoutWrappers(path.substr(0, dot), &room));
+  for (const OtherWeight& weight : OtherWeights(c)) {
+    if (module.empty() || weight.name.starts_with(module + ".")) return weight.name;
+  }
+  return "";
+}
+
+}  // namespace msprobe::compare

@@ -1,0 +1,236 @@
+// ExplainInherited: where a wrong input comes from that no recorded call before it explains.
+#include <fmt/core.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <utility>
+
+#include "engine/compare/explain/classify.h"
+#include "engine/compare/explain/dataflow.h"
+#include "engine/compare/explain/evidence.h"
+#include "engine/compare/explain/explain.h"
+#include "engine/compare/explain/explanation.h"
+#include "engine/compare/explain/suspects.h"
+#include "engine/compare/judge/operations.h"
+#include "engine/compare/model/other_weights.h"
+#include "engine/compare/model/record_keys.h"
+
+namespace msprobe::compare {
+namespace {
+
+constexpr double kBeforeTheRunConfidence = 0.95;  // the error existed before the first call
+constexpr double kUnrecordedConfidence = 0.7;  // the place is known, its operation was not recorded
+
+// An input of a call that is wrong in the target, and its partner in the golden.
+struct WrongInput {
+  int32_t pair, row;
+  const Leaf &target, &golden;
+};
+
+// Where a wrong input comes from. Each function below returns one possible origin, or nullopt.
+struct Origin {
+  double confidence;
+  std::string why, advice;
+};
+
+// "parameters.weight of Module.fc.Linear.forward.0", when the module around the call `p` recorded
+// `value` as one of its parameters; otherwise "".
+std::string ParameterName(const Comparison& c, int32_t p, const Leaf& value) {
+  const std::string_view parent = RecordOf(c, p).parent;
+  const int32_t size = static_cast<int32_t>(c.pairs.size());
+  for (int32_t q = p + 1; q < size && !parent.empty(); ++q) {
+    if (RecordOf(c, q).name != parent || c.pairs[q].target < 0) continue;
+    const RecordPair& pair = c.pairs[q];
+    for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
+      const int32_t leaf = c.rows[i].target;
+      if (leaf >= 0 && c.target.leaves[leaf].slot == Slot::kParameter &&
+          SameNumbers(c.target.leaves[leaf], value)) {
+        return fmt::format("{} of {}", LeafLabel(c, static_cast<int32_t>(i)), parent);
+      }
+    }
+    return "";
+  }
+  return "";
+}
+
+bool ArePartners(const Comparison& c, int32_t target, int32_t golden) {
+  return std::any_of(c.pairs.begin(), c.pairs.end(),
+                     [&](const RecordPair& p) { return p.target == target && p.golden == golden; });
+}
+
+// The number of the step in a path: 3 for ".../step3/rank0/dump.json"; 0 when there is none.
+int StepOf(std::string_view path) {
+  const size_t at = path.rfind("/step");
+  if (at == path.npos) return 0;
+  const std::string_view digits = path.substr(at + 5, path.find('/', at + 5) - at - 5);
+  int step = 0;
+  const auto end = std::from_chars(digits.data(), digits.data() + digits.size(), step);
+  return end.ec == std::errc() && end.ptr == digits.data() + digits.size() ? step : 0;
+}
+
+// A parameter or buffer that the weights files of both runs show to differ: the input itself, or one
+// of the module around the call, from which the input may have been made.
+std::optional<Origin> AnOtherWeight(const Comparison& c, const WrongInput& in, bool is_made) {
+  for (const OtherWeight& weight : OtherWeights(c)) {
+    if (weight.target != in.target.fingerprint || weight.golden != in.golden.fingerprint) continue;
+    const bool parameter = in.target.slot == Slot::kParameter || in.target.requires_grad == "True";
+    return Origin{kBeforeTheRunConfidence,
+                  fmt::format("{} {} differs already in the weights file, so the error begins "
+                              "before the first recorded operation",
+                              parameter ? "parameter" : "buffer", weight.name),
+                  std::string(kCompareCheckpoints)};
+  }
+  const std::string near = is_made ? "" : OtherWeightInModule(c, in.pair);
+  if (near.empty()) return std::nullopt;
+  return Origin{
+      kUnrecordedConfidence,
+      fmt::format("{} differs already in the weights file, and no recorded operation made "
+                  "this value",
+                  near),
+      std::string(kCompareCheckpoints)};
+}
+
+std::optional<Origin> AParameter(const Comparison& c, const WrongInput& in) {
+  const bool recorded_as_one = in.target.slot == Slot::kParameter;
+  const std::string name = recorded_as_one ? "" : ParameterName(c, in.pair, in.target);
+  if (!recorded_as_one && name.empty()) return std::nullopt;
+  const int step = StepOf(c.target.path);
+  return Origin{
+      kBeforeTheRunConfidence,
+      fmt::format("{} differs before its first use, so the error begins before the first recorded "
+                  "operation{}",
+                  recorded_as_one ? "a parameter" : fmt::format("it is {}, which", name),
+                  step > 0 ? fmt::format(" of step {}", step) : ""),
+      step > 0
+          ? "compare the steps before, with the inputs and outputs of their optimizer; then the "
+            "checkpoints"
+          : std::string(kCompareCheckpoints)};
+}
+
+// The output of a call that made the value, in the target and in the golden; null: not recorded.
+struct Makers {
+  const Leaf *target, *golden;
+};
+
+std::optional<Origin> AnotherOutput(const Comparison& c, const Makers& made) {
+  if (made.target == nullptr || made.golden == nullptr) return std::nullopt;
+  const Record &target = c.target.records[made.target->record],
+               &golden = c.golden.records[made.golden->record];
+  std::string flow;
+  if (!ArePartners(c, made.target->record, made.golden->record)) {
+    flow = fmt::format("the target passes the output of {}, the golden that of {}", target.name,
+                       golden.name);
+  } else if (LeafSuffix(*made.target, target) != LeafSuffix(*made.golden, golden)) {
+    flow = fmt::format("the target passes {}, the golden {}", made.target->name.view(),
+                       made.golden->name.view());
+  } else {
+    return std::nullopt;
+  }
+  return Origin{kFlowConfidence, std::move(flow),
+                "the two programs are wired differently here: compare the source lines"};
+}
+
+std::optional<Origin> InsideAModule(const Comparison& c, int32_t p) {
+  const int32_t module = EnclosingIntroducer(c, p);
+  if (module < 0) return std::nullopt;
+  return Origin{kUnrecordedConfidence,
+                fmt::format("it was still right when {} began, so the error enters inside it "
+                            "before this call, in an operation that was not recorded",
+                            RecordOf(c, module).name),
+                "look at the code between this call and the one before it"};
+}
+
+// Only modules were recorded, and a wrong value was made inside `module`, whose inputs agree, before
+// the call of `in`: the module's own code is named, and the line of it that makes the call.
+FirstDivergence ExplainOwnCode(const Comparison& c, int32_t module, const WrongInput& in) {
+  const CallSummary call = SummarizeCall(c, module);
+  FirstDivergence f = StartExplanation(c, module, call.out.worst_row);
+  f.call_class = CallClass::kIntroduced;
+  dump::SourcePlace inside = SourcePlaceOf(c, in.pair);
+  if (!inside.line.empty())
+    f.source_line = std::move(inside.line), f.caller_line = std::move(inside.caller);
+  const EarlierCalls before = CountEarlierCalls(c, in.pair);
+  f.confidence = kUnrecordedConfidence * before.JudgedFactor() * c.pairs[module].confidence;
+  f.why = fmt::format("{}; {}; the error enters in its own code before it calls {}, where {}",
+                      DescribeEarlierCalls(c, before), DescribeInputs(c, module, call),
+                      EntryName(c, in.pair), DescribeRow(c, in.row));
+  f.advice =
+      "only modules were recorded; collect this one at level mix to see the operation inside";
+  return f;
+}
+
+Origin OutsideTheRecording(const Comparison& c, const WrongInput& in, const Makers& made,
+                           const EarlierCalls& before) {
+  if (const std::vector<OtherWeight> weights = OtherWeights(c);
+      !weights.empty() && made.target == nullptr && made.golden == nullptr) {
+    return {kUnrecordedConfidence,
+            fmt::format("no recorded operation made the value, and {} differs already in the "
+                        "weights file",
+                        weights.front().name),
+            std::string(kCompareCheckpoints)};
+  }
+  if (before.total() == 0) {
+    return {kBeforeTheRunConfidence, "the error begins before the first recorded operation",
+            "compare the input data and their order, the seed, and the weights"};
+  }
+  const bool weight = in.target.requires_grad == "True" && in.golden.requires_grad == "True" &&
+                      made.target == nullptr && made.golden == nullptr;
+  return {weight ? 0.85 : kUnrecordedConfidence,
+          "no recorded operation made the value: it comes from outside the recording, or an "
+          "operation that is not recorded made it, such as indexing",
+          weight ? "it requires a gradient and nothing recorded made it: probably a weight; "
+                   "compare the checkpoints"
+                 : "compare the data that enter here, and the code between this call and the one "
+                   "before it"};
+}
+
+}  // namespace
+
+FirstDivergence ExplainInherited(const Comparison& c, int32_t p) {
+  int32_t row = FirstWrongInput(c, p);
+  // No tensor that goes in differs: the call is inherited because its forward call diverged.
+  if (row < 0) return ExplainIntroduced(c, p);
+  const bool modules_only = !HasOperations(c.target) && !HasOperations(c.golden);
+  const auto input = [&] {
+    return WrongInput{p, row, c.target.leaves[c.rows[row].target],
+                      c.golden.leaves[c.rows[row].golden]};
+  };
+  const auto made_by_one_side = [&] {
+    return UnmatchedMakerOf(c, p, input().target, input().golden);
+  };
+  int32_t unmatched = made_by_one_side();
+  if (unmatched < 0 && modules_only) {
+    p = OutermostWithWrongInput(c, p);
+    row = FirstWrongInput(c, p);
+    unmatched = made_by_one_side();
+  }
+  if (unmatched >= 0) return ExplainUnmatched(c, unmatched, p, row, Tie::kOutput);
+
+  const WrongInput in = input();
+  const EarlierCalls before = CountEarlierCalls(c, p);
+  const RecordPair& pair = c.pairs[p];
+  const Makers made{FindOutput(c.target, in.target, pair.target),
+                    FindOutput(c.golden, in.golden, pair.golden)};
+  std::optional<Origin> origin =
+      AnOtherWeight(c, in, made.target != nullptr || made.golden != nullptr);
+  if (!origin) origin = AParameter(c, in);
+  if (!origin) origin = AnotherOutput(c, made);
+  if (const int32_t module = CallAround(c, p); !origin && modules_only && module >= 0)
+    return ExplainOwnCode(c, module, in);
+  if (!origin) origin = InsideAModule(c, p);
+  if (!origin) {
+    if (const int32_t u = UnmatchedNear(c, p); u >= 0)
+      return ExplainUnmatched(c, u, p, row, Tie::kPlace);
+    origin = OutsideTheRecording(c, in, made, before);
+  }
+  FirstDivergence f = StartExplanation(c, p, row);
+  f.confidence = origin->confidence * before.JudgedFactor() * pair.confidence;
+  f.why =
+      fmt::format("{}; {}: {}", DescribeEarlierCalls(c, before), DescribeRow(c, row), origin->why);
+  f.advice = std::move(origin->advice);
+  return f;
+}
+
+}  // namespace msprobe::compare

@@ -1,0 +1,125 @@
+#include "engine/compare/regions/open_calls.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "engine/compare/judge/moving_operations.h"
+#include "engine/compare/model/fingerprint_set.h"
+#include "engine/compare/model/record_keys.h"
+#include "engine/compare/regions/pair_rows.h"
+#include "engine/compare/regions/value_flow.h"
+
+namespace msprobe::compare {
+namespace {
+
+class Finder {
+ public:
+  explicit Finder(const Comparison& c) : c_(c), rows_(c) {
+    calls_.open.assign(c.pairs.size(), 0);
+    calls_.own.assign(c.pairs.size(), 0);
+  }
+
+  OpenCalls Find() {
+    for (size_t p = 0; p < c_.pairs.size(); ++p) {
+      if (!c_.pairs[p].matched()) {
+        calls_.open[p] = calls_.own[p] = 1;
+        continue;
+      }
+      rows_.EachRow(p, [&](uint32_t i) { calls_.open[p] |= rows_.IsOpen(i); });
+      if (calls_.open[p]) calls_.own[p] = IsOtherCall(p);
+    }
+    FindReordered();
+    FindMovedCalls();
+    return std::move(calls_);
+  }
+
+ private:
+  // Whether the two calls of a pair do different things: other operations, or the same one with
+  // tensors of other shapes and kinds.
+  bool IsOtherCall(size_t p) const {
+    const RecordPair& pair = c_.pairs[p];
+    const Record &t = c_.target.records[pair.target], &g = c_.golden.records[pair.golden];
+    if (!t.is_module && BaseApi(t.api) != BaseApi(g.api)) return true;
+    const bool moves = t.direction == Direction::kForward && MovesData(t.api);
+    bool other = false;
+    rows_.EachRow(p, [&](uint32_t i) {
+      if (!rows_.IsOpen(i)) return;
+      const Reason reason = c_.measures[i].reason;
+      const bool one_side = reason == Reason::kKindDiffers || reason == Reason::kNoPartner;
+      rows_.EachLeaf(i, [&](const Leaf& leaf, bool) {
+        if (leaf.kind != LeafKind::kTensor) return;
+        // Whether a batch is divided into another number of parts.
+        const bool other_parts = moves && reason == Reason::kNoPartner;
+        other |= IsTensorArgument(leaf)
+                     ? one_side || reason == Reason::kShapeDiffers
+                     : other_parts || (one_side && t.direction == Direction::kBackward);
+      });
+    });
+    return other;
+  }
+
+  // 0: the leaf is no argument, or has no numbers.
+  static uint64_t ArgumentKey(const Leaf& leaf) {
+    if (IsTensorArgument(leaf)) return ContentKey(leaf);
+    const bool plain =
+        leaf.kind == LeafKind::kScalar && (leaf.slot == Slot::kInput || leaf.slot == Slot::kKwarg);
+    return plain ? HashText(leaf.value, 5) : 0;
+  }
+
+  // Calls of one operation that ran in another order: what the one takes in the target, another one
+  // takes in the golden.
+  void FindReordered() {
+    FingerprintSet taken[2];
+    const auto each_wrong_argument = [&](auto use) {
+      for (size_t p = 0; p < c_.pairs.size(); ++p) {
+        if (!calls_.open[p] || calls_.own[p]) continue;
+        rows_.EachRow(p, [&](uint32_t i) {
+          // Two masks may have equally many elements that are true.
+          if (rows_.IsOpen(i) || c_.measures[i].reason == Reason::kOtherBits) {
+            rows_.EachLeaf(i, [&](const Leaf& leaf, bool target) {
+              const uint64_t key = ArgumentKey(leaf);
+              if (key != 0)
+                use(p,
+                    HashText(rows_.RecordOf(p).is_module ? "" : BaseApi(rows_.RecordOf(p).api),
+                             key),
+                    target);
+            });
+          }
+        });
+      }
+    };
+    each_wrong_argument(
+        [&](size_t, uint64_t key, bool target) { taken[target ? 0 : 1].InsertHash(key); });
+    std::vector<char> crossed(c_.pairs.size(), 0);
+    each_wrong_argument([&](size_t p, uint64_t key, bool target) {
+      if (taken[target ? 1 : 0].HasHash(key)) crossed[p] |= target ? 1 : 2;
+    });
+    for (size_t p = 0; p < c_.pairs.size(); ++p) calls_.own[p] |= crossed[p] == 3;
+  }
+
+  // Calls that ran before a call in the one run and behind it in the other.
+  void FindMovedCalls() {
+    int32_t last = -1;  // the largest golden record so far
+    for (size_t p = 0; p < c_.pairs.size(); ++p) {
+      if (!c_.pairs[p].matched()) continue;
+      if (calls_.open[p]) calls_.own[p] |= c_.pairs[p].golden < last;
+      last = std::max(last, c_.pairs[p].golden);
+    }
+    int32_t first = INT32_MAX;  // the smallest golden record from here on
+    for (size_t p = c_.pairs.size(); p-- > 0;) {
+      if (!c_.pairs[p].matched()) continue;
+      if (calls_.open[p]) calls_.own[p] |= c_.pairs[p].golden > first;
+      first = std::min(first, c_.pairs[p].golden);
+    }
+  }
+
+  const Comparison& c_;
+  const PairRows rows_;
+  OpenCalls calls_;
+};
+
+}  // namespace
+
+OpenCalls FindOpenCalls(const Comparison& c) { return Finder(c).Find(); }
+
+}  // namespace msprobe::compare
