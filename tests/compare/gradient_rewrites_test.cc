@@ -138,5 +138,41 @@ TEST(GradientRewrites, AnOptimizerThatTakesOtherGradientsIsWrong) {
   }
 }
 
+// A loss, and a penalty of the same values, which is computed in any case and added only where
+// `penalty`. `elsewhere`: the penalty is one of other values.
+Dump Penalty(bool penalty, bool elsewhere = false, double error = 0) {
+  DumpBuilder b;
+  b.Call("Functional.linear.0.forward").In(Value(0)).Out(Value(1));
+  b.Call("Torch.square.0.forward").In(Value(elsewhere ? 40 : 1)).Out(Value(2));
+  b.Call("Torch.sum.0.forward").In(Value(2)).Out(Value(3));
+  b.Call("Functional.mse_loss.0.forward").In(Value(1)).Out(Value(4));
+  if (penalty) {
+    b.Call("Tensor.mul.0.forward").In(Value(3)).Out(Value(5));
+    b.Call("Tensor.add.0.forward").In(Value(4)).In(Value(5)).Out(Value(6));
+    b.Call("Tensor.add.0.backward").In(Value(7)).Out(Value(7)).Out(Value(7));
+    b.Call("Tensor.mul.0.backward").In(Value(7)).Out(Value(8));
+    b.Call("Torch.sum.0.backward").In(Value(8)).Out(Value(9));
+    b.Call("Torch.square.0.backward").In(Value(9)).Out(Value(10));
+  }
+  b.Call("Functional.mse_loss.0.backward").In(Value(7)).Out(Value(11));
+  b.Call("Functional.linear.0.backward");
+  b.In(Value(12, error)).Out(Value(13, error)).Out(Value(14, error));
+  return b.Take();
+}
+
+TEST(GradientRewrites, ATermOfTheLossThatOneRunHas) {
+  for (const bool swap : {false, true}) {
+    const Comparison c = MustCompare(Penalty(swap, false, kWrong), Penalty(!swap));
+    EXPECT_EQ(First(c), "Tensor.add.0.forward") << c.first.why;
+    EXPECT_THAT(c.first.why, HasSubstr("through it a gradient comes that is a part of the input "
+                                       "of Functional.linear.0.backward"));
+  }
+}
+
+TEST(GradientRewrites, ATermOfOtherValuesIsNoReason) {
+  const Comparison c = MustCompare(Penalty(true, true, kWrong), Penalty(false, true));
+  EXPECT_NE(First(c), "Tensor.add.0.forward") << c.first.why;
+}
+
 }  // namespace
 }  // namespace msprobe::compare::test

@@ -262,5 +262,32 @@ TEST(JudgeDiffTest, Elements) {
   EXPECT_EQ(m.severity, kInf);
 }
 
+TEST(JudgeDiffTest, TheSmallestOrdinaryElementIsNoExtreme) {
+  Leaf leaf;
+  leaf.dtype = "torch.float32";
+  leaf.max_value = 0.3, leaf.min_value = -1e9;
+  // The dump has "-0.64164376", the tensor file the float next to it, which is a little smaller.
+  const LeafRest rest{.extremes = 6, .max = 0.3, .min = -0.64164376, .norm = 6};
+  kernels::Diff wrong = OneWrong(0.9, static_cast<double>(-0.64164376F));
+  ASSERT_LT(wrong.worst_golden, rest.min);
+  wrong.relative_l2 = 1e-9;
+  Measure m;
+  JudgeDiff(wrong, leaf, leaf, {.target_rest = &rest, .golden_rest = &rest}, &m);
+  EXPECT_EQ(m.verdict, RowVerdict::kDiffers);
+  wrong.worst_golden = -1e9;  // 0.9 is little beside the extremes themselves
+  JudgeDiff(wrong, leaf, leaf, {.target_rest = &rest, .golden_rest = &rest}, &m);
+  EXPECT_EQ(m.verdict, RowVerdict::kNoise);
+}
+
+TEST(JudgeDiffTest, TruthValuesBesideNumbersAreAnotherKind) {
+  Leaf mask, scores;
+  mask.dtype = "torch.bool";
+  scores.dtype = "torch.float32";
+  Measure m;
+  JudgeDiff(OneWrong(1, 1e9), mask, scores, {}, &m);
+  EXPECT_EQ(m.verdict, RowVerdict::kDiffers);
+  EXPECT_EQ(m.reason, Reason::kKindDiffers);
+}
+
 }  // namespace
 }  // namespace msprobe::compare

@@ -170,14 +170,24 @@ FirstDivergence ExplainUnmatched(const Comparison& c, int32_t u, int32_t p, int3
   const EarlierCalls before = CountEarlierCalls(c, u);
   f.call_class = CallClass::kIntroduced;
   f.confidence =
-      (tie == Tie::kOutput ? kFlowConfidence : kNeighbourConfidence) * before.JudgedFactor();
+      (tie == Tie::kPlace ? kNeighbourConfidence : kFlowConfidence) * before.JudgedFactor();
   f.why = fmt::format("{}; this call exists only in the {}; ", DescribeEarlierCalls(c, before),
                       inserted ? "target" : "golden");
-  f.why +=
-      tie == Tie::kOutput
-          ? fmt::format("its output is an input of {}, where {}", EntryName(c, p),
-                        DescribeRow(c, row))
-          : fmt::format("right after it {} is the first call with a wrong number", EntryName(c, p));
+  switch (tie) {
+    case Tie::kOutput:
+      f.why += fmt::format("its output is an input of {}, where {}", EntryName(c, p),
+                           DescribeRow(c, row));
+      break;
+    case Tie::kGradient:
+      f.why +=
+          fmt::format("through it a gradient comes that is a part of the input of {}, where {}",
+                      EntryName(c, p), DescribeRow(c, row));
+      break;
+    case Tie::kPlace:
+      f.why +=
+          fmt::format("right after it {} is the first call with a wrong number", EntryName(c, p));
+      break;
+  }
   f.advice = inserted ? "the target runs an operation that the golden does not have"
                       : "the target skips an operation that the golden runs";
   return f;

@@ -219,7 +219,11 @@ FirstDivergence ExplainInherited(const Comparison& c, int32_t p) {
   if (!origin) origin = AnotherOutput(c, made);
   if (const int32_t module = CallAround(c, p); !origin && modules_only && module >= 0)
     return ExplainOwnCode(c, module, in);
-  if (!origin) origin = InsideAModule(c, p);
+  if (!origin) {
+    if (const int32_t term = UnmatchedTerm(c, p); term >= 0)
+      return ExplainUnmatched(c, term, p, row, Tie::kGradient);
+    origin = InsideAModule(c, p);
+  }
   if (!origin) {
     if (const int32_t u = UnmatchedNear(c, p); u >= 0)
       return ExplainUnmatched(c, u, p, row, Tie::kPlace);

@@ -48,6 +48,36 @@ bool ChangesNumbers(const Comparison& c, int32_t p) {
   });
 }
 
+// Whether the call `taker` takes a tensor that the call `maker` returned.
+bool Takes(const Dump& dump, const Record& taker, const Record& maker) {
+  const auto made = dump.LeavesOf(maker), taken = dump.LeavesOf(taker);
+  return std::any_of(made.begin(), made.end(), [&](const Leaf& out) {
+    const uint64_t key =
+        out.kind == LeafKind::kTensor && out.slot == Slot::kOutput ? ContentKey(out) : 0;
+    return key != 0 && std::any_of(taken.begin(), taken.end(), [&](const Leaf& in) {
+             return in.kind == LeafKind::kTensor && in.slot != Slot::kOutput &&
+                    ContentKey(in) == key;
+           });
+  });
+}
+
+// The last backward call that only one run has and whose forward call takes a result of the forward
+// call `maker`; -1: there is none.
+int32_t UnmatchedUse(const Comparison& c, int32_t maker, bool target) {
+  const Dump& dump = target ? c.target : c.golden;
+  const auto record_of = [&](int32_t p) { return target ? c.pairs[p].target : c.pairs[p].golden; };
+  int32_t last = -1;
+  if (record_of(maker) < 0) return last;
+  for (int32_t p = 0; p < static_cast<int32_t>(c.pairs.size()); ++p) {
+    if (c.pairs[p].matched() || record_of(p) < 0 || c.IsRewritten(p)) continue;
+    const int32_t forward = c.forward_of[p];
+    if (RecordOf(c, p).direction != Direction::kBackward || forward <= maker) continue;
+    if (last >= 0 && forward <= c.forward_of[last]) continue;
+    if (Takes(dump, dump.records[record_of(forward)], dump.records[record_of(maker)])) last = p;
+  }
+  return last;
+}
+
 }  // namespace
 
 int32_t UnmatchedMakerOf(const Comparison& c, int32_t p, const Leaf& target, const Leaf& golden) {
@@ -93,6 +123,22 @@ int32_t UnmatchedNear(const Comparison& c, int32_t p) {
       continue;
     // One framework reads shapes and casts where the other does not.
     if (!frameworks || ChangesNumbers(c, q)) return q;
+  }
+  return -1;
+}
+
+int32_t UnmatchedTerm(const Comparison& c, int32_t p) {
+  if (c.forward_of.empty() || RecordOf(c, p).direction != Direction::kBackward) return -1;
+  for (const bool target : {true, false}) {
+    int32_t term = -1;
+    for (int32_t maker = c.forward_of[p]; maker >= 0; maker = c.forward_of[term]) {
+      const int32_t use = UnmatchedUse(c, maker, target);  // behind `maker`: this ends
+      if (use < 0) break;
+      term = use;
+    }
+    if (term < 0) continue;
+    const int32_t forward = c.forward_of[term];
+    return c.pairs[forward].matched() ? term : forward;
   }
   return -1;
 }

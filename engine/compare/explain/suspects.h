@@ -23,6 +23,11 @@ Mover UnmatchedMover(const Comparison& comparison, int32_t pair);
 int32_t UnmatchedNear(const Comparison& comparison, int32_t pair);
 // A call without a partner directly inside the call of a module.
 int32_t UnmatchedInside(const Comparison& comparison, int32_t module);
+// `pair` is a backward call. The gradient that it takes is the sum of the gradients of all uses of its
+// forward call's results. Where only one run differentiates one of the uses: the call that joins
+// this use to what both runs differentiate. `loss + 0.1 * penalty` in the one run and `loss` in the
+// other: the call of `+`. A forward call where only that run has it, otherwise a backward call.
+int32_t UnmatchedTerm(const Comparison& comparison, int32_t pair);
 // The innermost call of a module around `pair` that introduces the error: its inputs agree, so the
 // error begins inside it.
 int32_t EnclosingIntroducer(const Comparison& comparison, int32_t pair);

@@ -175,6 +175,12 @@ void JudgeStatistics(const Leaf& target, const Leaf& golden, const JudgeOptions&
   Settle(m, severity <= limit ? RowVerdict::kNoise : RowVerdict::kDiffers, dtype, severity);
 }
 
+// Whether the two tensors hold numbers of two kinds: floats, integers, truth values.
+bool KindsDiffer(const Leaf& target, const Leaf& golden) {
+  const NumberKind t = RoundingOf(target.dtype).kind, g = RoundingOf(golden.dtype).kind;
+  return t != g && t != NumberKind::kOther && g != NumberKind::kOther;
+}
+
 // Whether a plain value is a float dtype, "torch.float16".
 bool IsFloatDType(std::string_view value) { return RoundingOf(value).kind == NumberKind::kFloat; }
 
@@ -236,8 +242,7 @@ Differences DifferencesOf(const Leaf& target, const Leaf& golden) {
     return d;
   }
   if (!target.shape.SameWithoutOnes(golden.shape) || target.shape.elements() == 0) return d;
-  const NumberKind t_kind = RoundingOf(target.dtype).kind, g_kind = RoundingOf(golden.dtype).kind;
-  if (t_kind != g_kind && t_kind != NumberKind::kOther && g_kind != NumberKind::kOther) return d;
+  if (KindsDiffer(target, golden)) return d;
   const Quartet t = QuartetOf(target), g = QuartetOf(golden);
   for (const int i : {kMax, kMin, kMean, kNorm}) {
     if (Recorded(t.text[i]) && Recorded(g.text[i])) {
@@ -262,12 +267,8 @@ void JudgeLeaves(const Leaf& target, const Leaf& golden, Mode mode, const JudgeO
   if (!target.shape.SameWithoutOnes(golden.shape)) {
     return Settle(m, RowVerdict::kDiffers, Reason::kShapeDiffers, kInf);
   }
-  if (target.dtype != golden.dtype) {
-    const NumberKind t = RoundingOf(target.dtype).kind, g = RoundingOf(golden.dtype).kind;
-    if (t != g && t != NumberKind::kOther && g != NumberKind::kOther) {
-      return Settle(m, RowVerdict::kDiffers, Reason::kKindDiffers, kInf);
-    }
-  }
+  if (KindsDiffer(target, golden))
+    return Settle(m, RowVerdict::kDiffers, Reason::kKindDiffers, kInf);
   if (target.shape.elements() == 0) return Settle(m, RowVerdict::kEqual, Reason::kEmpty, 0);
 
   const bool fingerprints = HaveFingerprints(target, golden);
@@ -292,9 +293,11 @@ void JudgeLeaves(const Leaf& target, const Leaf& golden, Mode mode, const JudgeO
 
 namespace {
 
-// Whether the element with the largest error is none of the extremes.
-bool IsBelow(const kernels::Diff& d, const LeafRest& rest) {
-  return d.worst_golden <= rest.max && d.worst_golden >= rest.min;
+// Whether the element with the largest error is none of the extremes. It may be the largest of the
+// others, whose value was written with the digits of its own dtype.
+bool IsBelow(const kernels::Diff& d, const LeafRest& rest, const Rounding& r) {
+  const double digits = r.epsilon * std::max(std::abs(rest.max), std::abs(rest.min));
+  return d.worst_golden <= rest.max + digits && d.worst_golden >= rest.min - digits;
 }
 
 }  // namespace
@@ -314,6 +317,9 @@ void JudgeDiff(const kernels::Diff& d, const Leaf& target, const Leaf& golden,
       return Settle(m, RowVerdict::kUnknown, Reason::kBothNaN, Measure().severity);
     return Settle(m, RowVerdict::kEqual, dtype, 0);
   }
+  // A mask of truth values beside one of numbers that are added.
+  if (KindsDiffer(target, golden))
+    return Settle(m, RowVerdict::kDiffers, Reason::kKindDiffers, kInf);
   // The norm of the golden, which Diff does not have: |T - G| / (|T - G| / |G|).
   const double norm =
       d.relative_l2 > 0 && std::isfinite(d.relative_l2) ? d.euclidean / d.relative_l2 : 0;
@@ -323,7 +329,7 @@ void JudgeDiff(const kernels::Diff& d, const Leaf& target, const Leaf& golden,
   double scale = std::max(std::abs(d.worst_golden),
                           finite > 0 ? norm / std::sqrt(static_cast<double>(finite)) : 0);
   double size = norm;
-  if (const LeafRest* rest = options.golden_rest; rest != nullptr && IsBelow(d, *rest)) {
+  if (const LeafRest* rest = options.golden_rest; rest != nullptr && IsBelow(d, *rest, r)) {
     // The largest error is one of an ordinary element: extremes such as -1e9 are no scale for it.
     scale = std::max({std::abs(rest->max), std::abs(rest->min), options.magnitude});
     size = rest->norm;
