@@ -13,6 +13,7 @@ namespace {
 
 using test::DumpBuilder;
 using test::First;
+using test::kWrong;
 using test::MustCompare;
 using test::Numbers;
 using test::Scaled;
@@ -87,6 +88,26 @@ TEST(GrownRounding, WeightsBehindAnOptimizerMoveAlike) {
   EXPECT_EQ(First(MustCompare(build(1e-6, 1.01), build(0, 1))), "none");
   EXPECT_EQ(First(MustCompare(build(1e-6, 2), build(0, 1))), "Optimizer.AdamW.step.0.forward");
   EXPECT_EQ(First(MustCompare(build(0, 1.01), build(0, 1))), "Optimizer.AdamW.step.0.forward");
+}
+
+TEST(GrownRounding, AnAverageTakesWeightsThatMovedAlike) {
+  // The weight behind the step is off by much more than rounding, and so is its moving average.
+  const auto build = [](double gradient, double rate, double average) {
+    DumpBuilder b;
+    b.Call("Functional.linear.0.forward").In(Value(8)).Out(Value(9, gradient));
+    b.Call("Optimizer.AdamW.step.0.forward").Kwarg("gradients.fc.weight", Value(5, gradient));
+    b.Kwarg("weights.fc.weight", Value(2));
+    b.OutAt("0.weights.fc.weight", Value(2, 0.01 * rate));
+    b.Call("Tensor.lerp_.0.forward").In(Value(6)).In(Value(2, 0.01 * rate));
+    b.Out(Value(7, average));
+    return b.Take();
+  };
+  EXPECT_EQ(First(MustCompare(build(1e-6, 1.01, 1e-5), build(0, 1, 0))), "none");
+  EXPECT_EQ(First(MustCompare(build(1e-6, 1.01, kWrong), build(0, 1, 0))),
+            "Tensor.lerp_.0.forward");
+  // Of weights that did not move alike the optimizer is the reason.
+  EXPECT_EQ(First(MustCompare(build(1e-6, 2, 1e-5), build(0, 1, 0))),
+            "Optimizer.AdamW.step.0.forward");
 }
 
 // `moved`: how far the weight has moved before this step.

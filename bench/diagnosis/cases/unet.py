@@ -248,3 +248,37 @@ def norms_written_out(unet):
             self.norm2 = GroupNorm(unet.GROUPS, outer)
 
     unet.Block = Block
+
+
+@harmless("fused", "unet")
+def activation_written_out(unet):
+    """SiLU as a product with the sigmoid."""
+
+    class Block(unet.Block):
+        def forward(self, x, time):
+            y = self.norm1(x)
+            y = self.conv1(y * torch.sigmoid(y))
+            scale, shift = self.time(time * torch.sigmoid(time)).chunk(2, dim=1)
+            y = self.modulate(self.norm2(y), scale, shift)
+            return self.skip(x) + self.conv2(y * torch.sigmoid(y))
+
+    unet.Block = Block
+
+
+@harmless("split", "unet")
+def convolution_in_two_halves(unet):
+    """The convolution of the joined channels as the sum of one over each half."""
+
+    class Block(unet.Block):
+        def forward(self, x, time):
+            y = F.silu(self.norm1(x))
+            half = y.shape[1] // 2
+            first, last = self.conv1.weight[:, :half], self.conv1.weight[:, half:]
+            y = F.conv2d(y[:, :half], first, padding=1) + F.conv2d(
+                y[:, half:], last, self.conv1.bias, padding=1
+            )
+            scale, shift = self.time(F.silu(time)).chunk(2, dim=1)
+            y = self.modulate(self.norm2(y), scale, shift)
+            return self.skip(x) + self.conv2(F.silu(y))
+
+    unet.Block = Block

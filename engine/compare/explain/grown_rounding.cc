@@ -12,6 +12,7 @@
 #include "engine/compare/explain/evidence.h"
 #include "engine/compare/explain/update_agreement.h"
 #include "engine/compare/judge/operations.h"
+#include "engine/compare/model/record_keys.h"
 #include "engine/compare/model/rounding.h"
 
 namespace msprobe::compare {
@@ -66,10 +67,18 @@ class GrownRounding {
   // Tensors that go in. A parameter's gradient goes in, too: it is what an earlier call made.
   bool PassInputs(int32_t pair, const Record& record) {
     const bool gradients = record.direction == Direction::kParameterGrad;
+    taken_ = 0;
     return EachRow(pair, /*results=*/false, [&](uint32_t i, const Measure& m) {
       if (m.verdict == RowVerdict::kNoise) Note(i, m.severity);
-      return m.verdict != RowVerdict::kDiffers ||
-             ForgiveRow(i, gradients ? kAmplification : kGrowth);
+      // The weights that an optimizer has moved alike, taken by a call behind it.
+      const bool again = m.verdict == RowVerdict::kDiffers && IsForgivenTensor(i);
+      if (again) forgiven_.insert(i);
+      if (m.verdict == RowVerdict::kDiffers && !again &&
+          !ForgiveRow(i, gradients ? kAmplification : kGrowth))
+        return false;
+      if (m.verdict != RowVerdict::kEqual && std::isfinite(m.severity))
+        taken_ = std::max(taken_, m.severity);
+      return true;
     });
   }
 
@@ -132,8 +141,20 @@ class GrownRounding {
       if (m.verdict != RowVerdict::kDiffers) return true;
       if (!IsRounding(i)) return false;
       forgiven_.insert(i);
+      tensors_.insert(KeyOf(i));
       return true;
     });
+  }
+
+  // The two tensors of a row, wherever they appear.
+  uint64_t KeyOf(uint32_t i) const {
+    const Row& row = c_.rows[i];
+    constexpr uint64_t kOther = 0x9e3779b97f4a7c15;  // the two sides must not cancel each other
+    return ContentKey(c_.target.leaves[row.target]) ^
+           (ContentKey(c_.golden.leaves[row.golden]) * kOther);
+  }
+  bool IsForgivenTensor(uint32_t i) const {
+    return !tensors_.empty() && IsRounding(i) && tensors_.count(KeyOf(i)) > 0;
   }
 
   bool ForgiveRow(uint32_t i, double growth) {
@@ -155,13 +176,14 @@ class GrownRounding {
 
   bool Grew(uint32_t i, double growth) const {
     const Rounding r = RoundingOfRow(c_, static_cast<int32_t>(i));
-    const auto before = largest_.find(r.epsilon);
-    if (before == largest_.end()) return false;
+    const auto found = largest_.find(r.epsilon);
+    if (found == largest_.end() && taken_ == 0) return false;
+    const double before = std::max(taken_, found == largest_.end() ? 0 : found->second);
     const double severity = c_.measures[i].severity;
     const double largest =
         std::max(kLargest, kLargestFactor * ExplainedFor(c_, static_cast<int32_t>(i)) * r.epsilon);
     const bool any_size = growth == kUpdateAmplification && !passed_on_;
-    return severity <= growth * std::max(before->second, 1.0) &&
+    return severity <= growth * std::max(before, 1.0) &&
            (any_size || severity * r.epsilon <= largest);
   }
 
@@ -174,7 +196,9 @@ class GrownRounding {
   Comparison& c_;
   const bool passed_on_;
   std::map<double, double> largest_;  // epsilon of a dtype -> roundings of it, so far
+  double taken_ = 0;                  // roundings of what the call at hand takes, the largest
   std::unordered_set<uint32_t> forgiven_;
+  std::unordered_set<uint64_t> tensors_;  // KeyOf the results of optimizers that are forgiven
 };
 
 }  // namespace
