@@ -24,7 +24,9 @@
 #include "engine/compare/measure/uncounted_values.h"
 #include "engine/compare/measure/unwritten.h"
 #include "engine/compare/model/record_keys.h"
+#include "engine/compare/regions/batch_parts.h"
 #include "engine/compare/regions/rewrites.h"
+#include "engine/compare/regions/without_effect.h"
 #include "engine/compare/repeat_spread.h"
 
 namespace msprobe::compare {
@@ -206,6 +208,7 @@ Result<Comparison> CompareWithRepeats(Dump target, Dump golden, const CompareOpt
   JudgeOutsideIntegers(&c);
   ForgiveGradientOrder(&c);
   ForgiveUnwritten(&c);
+  JoinBatchParts(&c);
   ClassifyCalls(&c);
   if (ForgiveRewrites(&c)) ClassifyCalls(&c);
   if (spread.empty() && ForgiveGrownRounding(&c)) {
@@ -213,6 +216,7 @@ Result<Comparison> CompareWithRepeats(Dump target, Dump golden, const CompareOpt
     ClassifyCalls(&c);
     if (ForgiveRewrites(&c)) ClassifyCalls(&c);  // what it lets out may be grown rounding
   }
+  if (ForgiveWithoutEffect(&c)) ClassifyCalls(&c);
   FindFirstDivergence(&c);
   c.first.why += spread.Sentence(c, c.first.row);
   FindFirstBits(&c);

@@ -48,7 +48,7 @@ TEST(SameStatisticsTest, ACallOfOneSideThatMovesElementsIsNamed) {
   };
   const Comparison c = MustCompare(run(true), run(false));
   EXPECT_EQ(First(c), "Tensor.flip.0.forward");
-  EXPECT_THAT(c.first.why, HasSubstr("input.0 has the same statistics, and other bits"));
+  EXPECT_THAT(c.first.why, HasSubstr("input.0 has the same statistics, and other elements"));
 }
 
 }  // namespace

@@ -45,5 +45,49 @@ TEST(ModulesOnly, TheOutermostModuleWithAWrongInputIsNamed) {
   EXPECT_THAT(c.first.why, HasSubstr("input.1 is off by"));
 }
 
+// norm(join(x)) goes into a linear map, where `join` is code of the net. `print`: the fingerprints of
+// what it makes; with another one its numbers are the same.
+Dump Joined(const std::string& print, double error) {
+  const std::string net = "Module.net.Net.forward.0";
+  const Tensor joined = Value(2).Print("1" + print), normalised = Value(3).Print("2" + print);
+  DumpBuilder b;
+  b.Call("Module.net.first.Linear.forward.0").In(Value(0).Print("30")).Out(Value(1).Print("40"));
+  b.Parent(net);
+  b.Call("Module.net.norm.Norm.forward.0").In(joined).Out(normalised).Parent(net);
+  b.Call("Module.net.last.Linear.forward.0").In(normalised);
+  b.Out(Value(4, error).Print("5" + print)).Parent(net);
+  b.Call(net).In(Value(0).Print("30")).Out(Value(4, error).Print("5" + print));
+  return b.Take();
+}
+
+TEST(ModulesOnly, ElementsInAnotherOrderAreWrongBeforeTheCallThatShowsIt) {
+  const Comparison c = MustCompare(Joined("1", kWrong), Joined("0", 0));
+  EXPECT_EQ(First(c), "Module.net.Net.forward.0");
+  EXPECT_THAT(c.first.why, HasSubstr("own code before it calls Module.net.norm.Norm.forward.0"));
+  // Bits that were rounded in another way lead to nothing large.
+  EXPECT_EQ(First(MustCompare(Joined("1", kRounding), Joined("0", 0))), "none");
+}
+
+// A router that returns probabilities and weights. `seen`: error of the gradient of the
+// probabilities, as a hook sees it; `error`: of the gradient that leaves the router.
+Dump RouterBackward(double seen, double error, double before = 0) {
+  DumpBuilder b;
+  b.Call("Module.router.Router.forward.0").In(Value(0)).Out(Value(1)).Out(Value(2));
+  b.Call("Module.router.Router.backward.0").In(Value(3, seen)).In(Value(4)).Out(Value(5, error));
+  b.Call("Module.norm.Norm.backward.0").In(Value(5, error)).Out(Value(6, error + before));
+  return b.Take();
+}
+
+TEST(ModulesOnly, AGradientOnWhichNothingDependsIsNoDifference) {
+  const Comparison c = MustCompare(RouterBackward(kWrong, 0), RouterBackward(0, 0));
+  EXPECT_EQ(First(c), "none") << c.first.why;
+  EXPECT_EQ(c.measures[3].reason, Reason::kWithoutEffect);
+  EXPECT_EQ(First(MustCompare(RouterBackward(kWrong, kWrong), RouterBackward(0, 0))),
+            "Module.router.Router.backward.0");
+  // Something else is wrong: then this may be the reason.
+  const Comparison other = MustCompare(RouterBackward(kWrong, 0, kWrong), RouterBackward(0, 0));
+  EXPECT_EQ(other.measures[3].verdict, RowVerdict::kDiffers);
+}
+
 }  // namespace
 }  // namespace msprobe::compare::test

@@ -122,6 +122,39 @@ TEST(Rewrites, TheOrderOfTheResultsIsNoRewrite) {
               HasSubstr("Tensor.view."));
 }
 
+// The same, where the two programs call cos at other places: between the two halves of the rewrite.
+Dump AttentionAroundCos(bool fused, double error = 0) {
+  const auto cos = [](DumpBuilder& b) { b.Call("Torch.cos.0.forward").In(V(8)).Out(V(9)); };
+  DumpBuilder b;
+  b.Call("Functional.layer_norm.0.forward").In(V(1)).Out(V(2));
+  if (!fused) cos(b);
+  if (fused) {
+    b.Call("Functional.scaled_dot_product_attention.0.forward").In(V(2)).In(V(2)).In(V(2));
+    b.Out(Scaled(V(5), kRounding + error));
+  } else {
+    b.Call("Tensor.__matmul__.0.forward").In(V(2)).In(V(2)).Out(V(3, "[2, 2]"));
+    b.Call("Tensor.__matmul__.1.forward").In(V(3, "[2, 2]")).In(V(2)).Out(Scaled(V(5), error));
+  }
+  if (fused) cos(b);
+  b.Call("Functional.linear.0.forward").In(Scaled(V(5), error + (fused ? kRounding : 0)));
+  b.In(V(6, "[8, 8]")).Out(Scaled(V(7), error));
+  return b.Take();
+}
+
+TEST(Rewrites, TwoHalvesThatAreApartAreOneRegion) {
+  for (const double error : {0.0, 0.1}) {
+    for (const bool swap : {false, true}) {
+      const Comparison c = MustCompare(AttentionAroundCos(!swap, error), AttentionAroundCos(swap));
+      EXPECT_EQ(c.first.pair >= 0, error > 0);
+      const std::vector<Region> regions = RegionsOf(c);
+      ASSERT_EQ(regions.size(), 1u);
+      EXPECT_EQ(regions[0].wrong, error > 0);
+      EXPECT_EQ(regions[0].target_calls, swap ? 2 : 1);
+      EXPECT_EQ(regions[0].golden_calls, swap ? 1 : 2);
+    }
+  }
+}
+
 // The loss, which no recorded call takes: cross_entropy, or log_softmax and nll_loss.
 Dump Loss(bool composed, double error = 0) {
   DumpBuilder b;

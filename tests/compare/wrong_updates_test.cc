@@ -123,6 +123,20 @@ TEST_F(StepsTest, AlsoWhereNoCallShowsIt) {
   EXPECT_THAT(results[1].first.why, HasSubstr("All calls of step 1 agree"));
 }
 
+// A decay that is decoupled moves weights apart by less than rounding explains for a layer.
+TEST_F(StepsTest, OneUpdateBehindEqualBitsRoundsOnlyAFewTimes) {
+  const auto named_after = [&](const std::string& run, int32_t later, double roundings) {
+    const double off = 4000 * (1 + roundings * 0x1p-23);
+    std::vector<RankResult> results = {Step(run, 0, -1, 4000, 4000, true),
+                                       Step(run, later, -1, off, 4000, true)};
+    NameWrongUpdates(results);
+    return results[1].wrong_update_after;
+  };
+  EXPECT_EQ(named_after("a", 1, 20), 0);
+  EXPECT_EQ(named_after("b", 1, 3), -1);
+  EXPECT_EQ(named_after("c", 5, 20), -1) << "of the steps between them nothing is known";
+}
+
 TEST_F(StepsTest, OnlyTheFirstWrongStepAndOnlyWhereItBegins) {
   std::vector<RankResult> results = {Step("a", 0, -1, 4, 4, false), Step("a", 1, -1, 6, 5, false)};
   NameWrongUpdates(results);

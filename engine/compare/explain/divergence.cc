@@ -1,12 +1,15 @@
 #include "engine/compare/explain/divergence.h"
 
 #include <algorithm>
+#include <unordered_set>
+#include <vector>
 
 #include "engine/compare/explain/classify.h"
 #include "engine/compare/explain/dataflow.h"
 #include "engine/compare/explain/evidence.h"
 #include "engine/compare/explain/explain.h"
 #include "engine/compare/explain/suspects.h"
+#include "engine/compare/model/record_keys.h"
 
 namespace msprobe::compare {
 namespace {
@@ -111,6 +114,48 @@ bool TakesWhatACallMade(const Comparison& c, int32_t p) {
   return false;
 }
 
+// The call `first` takes a tensor that has the statistics of the right one and other bits, and makes a
+// large error of it. Rounding does not: its elements are in another order. Then the tensor differs,
+// wherever it appears, and so do such tensors of which it was made. Returns whether there is one.
+bool RaiseOtherOrder(Comparison* c, int32_t first) {
+  if (c->classes[first] != CallClass::kIntroduced || !c->pairs[first].matched()) return false;
+  const CallSummary call = SummarizeCall(*c, first);
+  if (!call.in.noise || call.in.severity != 0 || call.arguments.differs ||
+      !(call.out.severity >= kSureJump))
+    return false;
+  // 0: the row is no such tensor.
+  const auto key_of = [&](uint32_t i) -> uint64_t {
+    const Row& row = c->rows[i];
+    if (row.target < 0 || row.golden < 0 || c->measures[i].reason != Reason::kOtherBits) return 0;
+    const Leaf &t = c->target.leaves[row.target], &g = c->golden.leaves[row.golden];
+    constexpr uint64_t kOther = 0x9e3779b97f4a7c15;  // the two sides must not cancel each other
+    return TellsTensorsApart(t) ? ContentKey(t) ^ (ContentKey(g) * kOther) : 0;
+  };
+  std::unordered_set<uint64_t> reordered;
+  // Of the call itself, and backwards of the calls that made such a tensor of another one.
+  for (int32_t p = first; p >= 0; --p) {
+    const RecordPair& pair = c->pairs[p];
+    bool made = p == first;
+    std::vector<uint64_t> taken;
+    for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
+      const uint64_t key = key_of(i);
+      if (key == 0) continue;
+      const bool result = c->target.leaves[c->rows[i].target].slot == Slot::kOutput;
+      if (!result) taken.push_back(key);
+      made |= result && reordered.count(key) > 0;
+    }
+    if (made) reordered.insert(taken.begin(), taken.end());
+  }
+  if (reordered.empty()) return false;
+  for (uint32_t i = 0; i < c->rows.size(); ++i) {
+    const uint64_t key = key_of(i);
+    if (key == 0 || reordered.count(key) == 0) continue;
+    c->measures[i].verdict = RowVerdict::kDiffers;
+    c->measures[i].reason = Reason::kOtherElements;
+  }
+  return true;
+}
+
 // The first call after `weak` that introduces an error with a confidence of at least kSure.
 FirstDivergence SurerThan(const Comparison& c, int32_t weak) {
   int looks = 0;
@@ -144,6 +189,10 @@ int32_t FirstWrongCall(const Comparison& c) {
 void FindFirstDivergence(Comparison* c) {
   int32_t first = FirstWrongCall(*c);
   if (first < 0) return;
+  if (RaiseOtherOrder(c, first)) {
+    ClassifyCalls(c);
+    first = FirstWrongCall(*c);
+  }
   first = MakerOfGradient(*c, first);
   c->first = Explain(*c, first);
   c->runners_up = RunnersUp(*c, first, c->first.pair);

@@ -315,6 +315,11 @@ std::string DescribeError(const Comparison& c, int32_t row) {
     case Reason::kMoved:
       return fmt::format("{} holds other elements, although the operation only moves elements",
                          label);
+    case Reason::kOtherParts:
+      if (m.verdict == RowVerdict::kUnknown) break;
+      return fmt::format(
+          "{} does not agree with that of the golden when the parts of the batch are put together",
+          label);
     case Reason::kNonFinite:
       return fmt::format("{} has {} in the target, {} in the golden", label, NonFinite(t),
                          NonFinite(g));

@@ -60,7 +60,8 @@ Summary Summarize(const Comparison& c) {
     ++s.rows[static_cast<int>(m.verdict)];
     s.neutral_rows += IsNeutral(m);
     s.compared += m.verdict != RowVerdict::kUnknown;
-    s.other_forms += m.reason == Reason::kOtherForm || m.reason == Reason::kRewritten;
+    s.other_forms += m.reason == Reason::kOtherForm || m.reason == Reason::kRewritten ||
+                     m.reason == Reason::kOtherParts || m.reason == Reason::kWithoutEffect;
     if (!IsNeutral(m)) {
       s.target_values += c.rows[i].target >= 0;
       s.golden_values += c.rows[i].golden >= 0;

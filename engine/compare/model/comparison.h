@@ -79,6 +79,9 @@ enum class Reason : uint8_t {
   kMoved,          // differs: other bits of a call that only moves the equal bits it was given
   kEnlarged,       // noise: the rounding of its inputs, which the operation enlarges by its nature
   kRewritten,      // unknown: of calls that differ in structure and compute the same; not counted
+  kOtherParts,     // part of a batch that the other run divides in another way. Unknown: the parts
+                   // agree together; not counted. Differs: they do not
+  kWithoutEffect,  // unknown: no result of the call depends on it; not counted
   kDTypeDiffers,   // any verdict: judged by the coarser of two float dtypes; unknown for arguments
                    // that are dtypes (a run in mixed precision passes others)
   kGradientOrder,  // unknown: gradients of an API's inputs, which the two tools list in different
@@ -152,7 +155,11 @@ struct Comparison {
   ElementType NoiseDTypeOf(size_t row) const {
     return noise_dtypes.empty() ? ElementType() : noise_dtypes[row];
   }
+  static constexpr char kRewrite = 1, kPartOfBatch = 2;
   bool IsRewritten(int32_t pair) const { return !rewritten.empty() && rewritten[pair] != 0; }
+  bool IsPartOfBatch(int32_t pair) const {
+    return !rewritten.empty() && rewritten[pair] == kPartOfBatch;
+  }
   Dump target, golden;
   Mode mode = Mode::kStatistics;
   double tolerance = 1;  // CompareOptions::tolerance that the verdicts were made with
@@ -173,7 +180,8 @@ struct Comparison {
   // cannot be read.
   std::vector<std::string> notes;
   std::vector<CallClass> classes;  // one for each pair
-  // Empty, or one for each pair: whether the call is part of a rewrite (regions/rewrites.h).
+  // Empty, or one for each pair: 0, kRewrite for a part of a rewrite (regions/rewrites.h), or
+  // kPartOfBatch (regions/batch_parts.h).
   std::vector<char> rewritten;
   // For each pair of backward records the pair of their forward call; -1: not recorded, or not a
   // backward record.

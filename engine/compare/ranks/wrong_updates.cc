@@ -16,6 +16,9 @@ namespace msprobe::compare {
 namespace {
 
 constexpr double kConfidence = 0.95;
+// Roundings by which two optimizers may put a weight apart in one step of bit-equal gradients (fused
+// against one call for each operation): what they add is small beside the weight.
+constexpr double kOneUpdate = 8;
 
 using Weights = std::unordered_map<std::string, dump::StepWeight>;
 
@@ -33,12 +36,15 @@ Weights WeightsOf(const std::string& folder, std::vector<std::string>* order = n
 
 bool SameNumber(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
 
-bool Differs(const dump::StepWeight& a, const dump::StepWeight& b, bool bits) {
+// `bits`: equal bits are asked for. `one_update`: no more than the rounding of one update.
+bool Differs(const dump::StepWeight& a, const dump::StepWeight& b, bool bits, bool one_update) {
   const bool prints = !a.fingerprint.empty() && !b.fingerprint.empty();
   if (prints && a.fingerprint == b.fingerprint) return false;
   if (prints && bits) return true;
   const Rounding& rounding = CoarserRounding(a.dtype, b.dtype);
-  const double limit = ExplainedRoundings(rounding, 0, 1) * rounding.epsilon;
+  const double explained = ExplainedRoundings(rounding, 0, 1);
+  const double limit =
+      (one_update ? std::min(kOneUpdate, explained) : explained) * rounding.epsilon;
   const double scale =
       std::max({std::abs(a.max), std::abs(a.min), std::abs(b.max), std::abs(b.min)});
   const auto apart = [&](double x, double y, double size) {
@@ -146,13 +152,14 @@ std::vector<WeightUpdate> UpdatesBetween(const RankResult& earlier, const RankRe
     // What no optimizer moves has the same bits behind a step that has. An optimizer may round
     // differently.
     const bool exact = bits || (same_bits && !trained);
-    updates.push_back(
-        {.name = name,
-         .dimensions = c->second.dimensions,
-         .trained = trained,
-         .wrong = !Differs(a->second, b->second, exact) && Differs(c->second, d->second, exact),
-         .before = {a->second.norm, b->second.norm},
-         .after = {c->second.norm, d->second.norm}});
+    const bool one_update = same_bits && later.step == earlier.step + 1;
+    updates.push_back({.name = name,
+                       .dimensions = c->second.dimensions,
+                       .trained = trained,
+                       .wrong = !Differs(a->second, b->second, exact, one_update) &&
+                                Differs(c->second, d->second, exact, one_update),
+                       .before = {a->second.norm, b->second.norm},
+                       .after = {c->second.norm, d->second.norm}});
   }
   return updates;
 }

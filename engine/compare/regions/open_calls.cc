@@ -21,6 +21,7 @@ class Finder {
 
   OpenCalls Find() {
     for (size_t p = 0; p < c_.pairs.size(); ++p) {
+      if (c_.IsPartOfBatch(static_cast<int32_t>(p))) continue;
       if (!c_.pairs[p].matched()) {
         calls_.open[p] = calls_.own[p] = 1;
         continue;
@@ -43,15 +44,16 @@ class Finder {
     const bool moves = t.direction == Direction::kForward && MovesData(t.api);
     bool other = false;
     rows_.EachRow(p, [&](uint32_t i) {
-      if (!rows_.IsOpen(i)) return;
       const Reason reason = c_.measures[i].reason;
+      const bool part = reason == Reason::kOtherParts;
+      if (!rows_.IsOpen(i) && !part) return;
       const bool one_side = reason == Reason::kKindDiffers || reason == Reason::kNoPartner;
       rows_.EachLeaf(i, [&](const Leaf& leaf, bool) {
         if (leaf.kind != LeafKind::kTensor) return;
         // Whether a batch is divided into another number of parts.
         const bool other_parts = moves && reason == Reason::kNoPartner;
         other |= IsTensorArgument(leaf)
-                     ? one_side || reason == Reason::kShapeDiffers
+                     ? one_side || part || reason == Reason::kShapeDiffers
                      : other_parts || (one_side && t.direction == Direction::kBackward);
       });
     });

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "engine/compare/model/record_keys.h"
@@ -42,32 +44,89 @@ void AddPair(const Comparison& c, int32_t p, Region* region) {
   region->golden_calls += c.pairs[p].golden >= 0;
 }
 
-std::vector<Region> Rewrites(const Comparison& c) {
-  std::vector<Region> regions;
-  if (c.rewritten.empty()) return regions;
-  const auto size = static_cast<int32_t>(c.pairs.size());
-  Sets sets(c.pairs.size());
-  for (int32_t p = 1; p < size; ++p) {
-    if (c.IsRewritten(p) && c.IsRewritten(p - 1) &&
-        RecordAt(c, p).direction == RecordAt(c, p - 1).direction)
-      sets.Join(p, p - 1);
+// Puts the calls of rewrites together. A call that only one run has follows the call before it, and
+// the two halves of a rewrite may be far from each other in the list of pairs.
+class RewriteSets {
+ public:
+  explicit RewriteSets(const Comparison& c)
+      : c_(c),
+        sets_(c.pairs.size()),
+        flows_{ValueFlow(c, true, c.rewritten), ValueFlow(c, false, c.rewritten)} {}
+
+  Sets Join() {
+    JoinNeighbours();
+    for (const bool target : {true, false}) JoinAlongValues(target);
+    JoinWhatIsTakenInOnePlace();
+    JoinBackward();
+    return std::move(sets_);
   }
-  for (const bool target : {true, false}) {
-    const Dump& dump = target ? c.target : c.golden;
-    const ValueFlow flow(c, target, c.rewritten);
-    for (int32_t p = 0; p < size; ++p) {
-      const int32_t record = target ? c.pairs[p].target : c.pairs[p].golden;
-      if (!c.IsRewritten(p) || record < 0) continue;
+
+ private:
+  int32_t size() const { return static_cast<int32_t>(c_.pairs.size()); }
+
+  void JoinNeighbours() {
+    for (int32_t p = 1; p < size(); ++p) {
+      if (c_.IsRewritten(p) && c_.IsRewritten(p - 1) &&
+          RecordAt(c_, p).direction == RecordAt(c_, p - 1).direction)
+        sets_.Join(p, p - 1);
+    }
+  }
+
+  // Calls use(pair, use of one of its results) for the calls of rewrites.
+  template <typename Use>
+  void EachUse(bool target, Use use) const {
+    const Dump& dump = target ? c_.target : c_.golden;
+    for (int32_t p = 0; p < size(); ++p) {
+      const int32_t record = target ? c_.pairs[p].target : c_.pairs[p].golden;
+      if (!c_.IsRewritten(p) || record < 0) continue;
       for (const Leaf& leaf : dump.LeavesOf(dump.records[record])) {
         if (!IsTensorResult(leaf)) continue;
-        for (const ValueUse& use : flow.UsesOf(leaf)) {
-          if (c.IsRewritten(use.pair)) sets.Join(p, use.pair);
-        }
+        for (const ValueUse& found : flows_[target ? 0 : 1].UsesOf(leaf)) use(p, found);
       }
     }
   }
+
+  void JoinAlongValues(bool target) {
+    EachUse(target, [&](int32_t p, const ValueUse& use) {
+      if (c_.IsRewritten(use.pair)) sets_.Join(p, use.pair);
+    });
+  }
+
+  // A call of both runs takes a value that the target's half made, and the golden's half made its
+  // partner.
+  void JoinWhatIsTakenInOnePlace() {
+    std::unordered_map<int32_t, int32_t> makers;  // row -> the target's last call that made it
+    EachUse(true, [&](int32_t p, const ValueUse& use) {
+      if (!c_.IsRewritten(use.pair) && c_.pairs[use.pair].matched()) makers[use.row] = p;
+    });
+    EachUse(false, [&](int32_t p, const ValueUse& use) {
+      const auto maker = makers.find(use.row);
+      if (maker != makers.end()) sets_.Join(p, maker->second);
+    });
+  }
+
+  // The backward calls of one rewrite: autograd adds their gradients up in no recorded call.
+  void JoinBackward() {
+    std::unordered_map<int32_t, int32_t> backward;  // rewrite of the forward calls -> backward call
+    for (size_t p = 0; p < c_.forward_of.size(); ++p) {
+      const auto pair = static_cast<int32_t>(p);
+      const int32_t forward = c_.forward_of[p];
+      if (forward < 0 || !c_.IsRewritten(forward) || !c_.IsRewritten(pair)) continue;
+      sets_.Join(backward.emplace(sets_.Find(forward), pair).first->second, pair);
+    }
+  }
+
+  const Comparison& c_;
+  Sets sets_;
+  const ValueFlows flows_;
+};
+
+std::vector<Region> Rewrites(const Comparison& c) {
+  std::vector<Region> regions;
+  if (c.rewritten.empty()) return regions;
+  Sets sets = RewriteSets(c).Join();
   std::vector<int32_t> region_of(c.pairs.size(), -1);
-  for (int32_t p = 0; p < size; ++p) {
+  for (int32_t p = 0; p < static_cast<int32_t>(c.pairs.size()); ++p) {
     if (!c.IsRewritten(p)) continue;
     int32_t& at = region_of[sets.Find(p)];
     if (at < 0) {
@@ -93,23 +152,75 @@ bool DiffersInStructure(const Comparison& c, int32_t p) {
   return false;
 }
 
+// The region at the first divergence: the stretch of calls around it that differ in structure, and
+// the stretch of the other run's calls that make what is taken in the same places.
+class WrongRegion {
+ public:
+  explicit WrongRegion(const Comparison& c)
+      : c_(c), direction_(RecordAt(c, c.first.pair).direction), inside_(c.pairs.size(), 0) {}
+
+  Region Find() {
+    AddStretch(c_.first.pair);
+    for (const bool target : {true, false}) AddOtherHalf(target);
+    Region wrong{.wrong = true};
+    for (size_t p = 0; p < inside_.size(); ++p) {
+      if (inside_[p]) AddPair(c_, static_cast<int32_t>(p), &wrong);
+    }
+    return wrong;
+  }
+
+ private:
+  bool Belongs(int32_t p) const {
+    return p >= 0 && p < static_cast<int32_t>(c_.pairs.size()) &&
+           RecordAt(c_, p).direction == direction_ && DiffersInStructure(c_, p);
+  }
+
+  void AddStretch(int32_t p) {
+    constexpr int32_t kMost = 1000;  // calls before and behind
+    inside_[p] = 1;
+    for (int32_t q = p - 1; p - q < kMost && Belongs(q); --q) inside_[q] = 1;
+    for (int32_t q = p + 1; q - p < kMost && Belongs(q); ++q) inside_[q] = 1;
+  }
+
+  // Calls of the other run whose results are taken where those of the region's calls of this run are.
+  void AddOtherHalf(bool target) {
+    const ValueFlow flow(c_, target, inside_);
+    const Dump &dump = target ? c_.target : c_.golden, &other = target ? c_.golden : c_.target;
+    std::unordered_set<uint64_t> wanted;  // contents of the other run
+    for (size_t p = 0; p < inside_.size(); ++p) {
+      const int32_t record = target ? c_.pairs[p].target : c_.pairs[p].golden;
+      if (!inside_[p] || record < 0) continue;
+      for (const Leaf& leaf : dump.LeavesOf(dump.records[record])) {
+        if (!IsTensorResult(leaf)) continue;
+        for (const ValueUse& use : flow.UsesOf(leaf)) {
+          const int32_t partner = target ? c_.rows[use.row].golden : c_.rows[use.row].target;
+          if (!inside_[use.pair] && partner >= 0) wanted.insert(ContentKey(other.leaves[partner]));
+        }
+      }
+    }
+    wanted.erase(0);
+    for (int32_t p = 0; !wanted.empty() && p < static_cast<int32_t>(inside_.size()); ++p) {
+      const int32_t record = target ? c_.pairs[p].golden : c_.pairs[p].target;
+      if (inside_[p] || record < 0 || !Belongs(p)) continue;
+      const auto leaves = other.LeavesOf(other.records[record]);
+      if (std::any_of(leaves.begin(), leaves.end(), [&](const Leaf& leaf) {
+            return IsTensorResult(leaf) && wanted.count(ContentKey(leaf)) > 0;
+          }))
+        AddStretch(p);
+    }
+  }
+
+  const Comparison& c_;
+  const Direction direction_;
+  std::vector<char> inside_;  // for each pair
+};
+
 }  // namespace
 
 std::vector<Region> RegionsOf(const Comparison& c) {
   std::vector<Region> regions = Rewrites(c);
-  if (c.first.pair < 0 || !DiffersInStructure(c, c.first.pair)) return regions;
-  constexpr int32_t kMost = 1000;  // calls before and behind the first divergence
-  const auto belongs = [&](int32_t p) {
-    return p >= 0 && p < static_cast<int32_t>(c.pairs.size()) &&
-           RecordAt(c, p).direction == RecordAt(c, c.first.pair).direction &&
-           DiffersInStructure(c, p);
-  };
-  int32_t begin = c.first.pair, end = c.first.pair + 1;
-  while (c.first.pair - begin < kMost && belongs(begin - 1)) --begin;
-  while (end - c.first.pair < kMost && belongs(end)) ++end;
-  Region wrong{.wrong = true};
-  for (int32_t p = begin; p < end; ++p) AddPair(c, p, &wrong);
-  regions.insert(regions.begin(), std::move(wrong));
+  if (c.first.pair >= 0 && DiffersInStructure(c, c.first.pair))
+    regions.insert(regions.begin(), WrongRegion(c).Find());
   return regions;
 }
 

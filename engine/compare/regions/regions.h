@@ -24,7 +24,9 @@ struct Region {
 
 // The region at the first divergence, if it begins with a call that differs in structure; then the
 // rewrites, in execution order. Calls are in one region when one follows the other, or takes what
-// the other made. Rewrites and the first divergence must be found.
+// the other made; when a call of both runs takes what the one made in the target and the other in
+// the golden; and when they are backward calls of one region. Rewrites and the first divergence must
+// be found.
 std::vector<Region> RegionsOf(const Comparison& comparison);
 
 // The names of the calls of one side, in their order; at most `most`.

@@ -183,7 +183,9 @@ class Rewrites {
   // Each side of a pair for itself: two calls may be in one order in the target and in the other in
   // the golden, so that the target's first needs the golden's second and the other way round.
   static char SideOf(bool target) { return target ? 1 : 2; }
-  bool IsRight(size_t p, bool target) const { return (right_[p] & SideOf(target)) != 0; }
+  bool IsRight(size_t p, bool target) const {
+    return (right_[p] & SideOf(target)) != 0 || c_.IsPartOfBatch(static_cast<int32_t>(p));
+  }
   // Whether a pair is right on the sides that it has.
   bool IsRight(size_t p) const {
     const RecordPair& pair = c_.pairs[p];
@@ -345,7 +347,7 @@ class Rewrites {
     c_.rewritten.resize(c_.pairs.size(), 0);
     for (size_t p = 0; p < c_.pairs.size(); ++p) {
       if (!reached_[p] || !IsRight(p)) continue;
-      c_.rewritten[p] = 1;
+      c_.rewritten[p] = Comparison::kRewrite;
       if (!c_.pairs[p].matched()) continue;
       rows_.EachRow(p, [&](uint32_t i) {
         Measure& m = c_.measures[i];

@@ -259,7 +259,8 @@ class Report {
     w_.KeyInteger("target_only", summary_.target_only_calls);
     w_.KeyInteger("golden_only", summary_.golden_only_calls);
     w_.KeyInteger("compared_nowhere", summary_.calls_compared_nowhere);
-    w_.KeyInteger("rewritten", std::count(c_.rewritten.begin(), c_.rewritten.end(), 1));
+    w_.KeyInteger("rewritten", std::count_if(c_.rewritten.begin(), c_.rewritten.end(),
+                                             [](char kind) { return kind != 0; }));
     w_.Close('}');
     w_.Key("rows");
     w_.Open('{');

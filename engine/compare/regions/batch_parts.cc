@@ -1,0 +1,300 @@
+#include "engine/compare/regions/batch_parts.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "engine/compare/judge/judge.h"
+#include "engine/compare/judge/operations.h"
+#include "engine/compare/model/record_keys.h"
+
+namespace msprobe::compare {
+namespace {
+
+using Records = std::vector<int32_t>;  // indices into Dump::records, in their order
+
+// Whether two shapes differ in the extent of one dimension.
+bool DifferInOne(Shape a, Shape b) {
+  const auto x = a.extents(), y = b.extents();
+  if (!a.known() || !b.known() || x.size() != y.size()) return false;
+  int different = 0;
+  for (size_t d = 0; d < x.size(); ++d) different += x[d] != y[d];
+  return different == 1;
+}
+
+using Leaves = std::vector<const Leaf*>;
+
+// The tensors of one side at one place in the calls of a group, put together. `text`: stands for
+// the digits of the numbers, which no dump has.
+Leaf Joined(const Leaves& parts, std::string_view text, ElementCounts* counts) {
+  Leaf whole = *parts.front();
+  whole.fingerprint = whole.checksum = TextRef();
+  if (parts.size() == 1) return whole;
+  whole.max = whole.min = whole.mean = whole.norm = text;
+  double elements = 0, sum = 0, squares = 0;
+  counts->nan = counts->pos_inf = counts->neg_inf = counts->zero = 0;
+  for (const Leaf* part : parts) {
+    const auto n = static_cast<double>(part->shape.elements());
+    elements += n;
+    sum += n * part->mean_value;
+    squares += part->norm_value * part->norm_value;
+    whole.max_value = std::max(whole.max_value, part->max_value);
+    whole.min_value = std::min(whole.min_value, part->min_value);
+    const auto add = [](int64_t more, int64_t* all) {
+      *all = more < 0 || *all < 0 ? -1 : *all + more;
+    };
+    add(part->counts->nan, &counts->nan), add(part->counts->zero, &counts->zero);
+    add(part->counts->pos_inf, &counts->pos_inf), add(part->counts->neg_inf, &counts->neg_inf);
+  }
+  whole.mean_value = sum / elements;
+  whole.norm_value = std::sqrt(squares);
+  whole.counts = counts;
+  return whole;
+}
+
+// What is known of a tensor. In the order of precedence between the two tensors of a row.
+enum class Joint : char { kNone, kDiffers, kAgrees };
+
+class Parts {
+ public:
+  explicit Parts(Comparison* c) : c_(*c) {}
+
+  bool Join() {
+    if (!FindStreams()) return false;
+    for (const bool target : {true, false}) {
+      agreed_[target ? 0 : 1].assign(DumpOf(target).leaves.size(), Joint::kNone);
+    }
+    for (const auto& [key, stream] : streams_) {
+      if (stream[0].empty() || stream[1].empty()) continue;
+      JoinStream(stream[0], stream[1]);
+    }
+    return Apply();
+  }
+
+ private:
+  using Stream = std::array<Records, 2>;  // calls of one place, of the target and of the golden
+
+  const Dump& DumpOf(bool target) const { return target ? c_.target : c_.golden; }
+
+  // What calls have in common that do the same: the module or operation, the direction, and which of
+  // such calls it is inside the call of its module.
+  class Keys {
+   public:
+    uint64_t Of(const Record& record) {
+      const uint64_t own =
+          HashText(record.api.view(), 31 + static_cast<uint64_t>(record.direction));
+      if (record.parent.empty()) return own;
+      const uint64_t place = HashText(WithoutCall(record.parent), own);
+      return place + seen_[HashText(record.parent.view(), own)]++;
+    }
+
+   private:
+    std::unordered_map<uint64_t, uint64_t> seen_;  // calls of one operation in one call of a module
+  };
+
+  // The places at which shapes differ, with all their calls. False: there is none.
+  bool FindStreams() {
+    std::unordered_set<uint64_t> wanted;
+    std::vector<uint64_t> keys[2];
+    bool any = false;
+    for (const Measure& m : c_.measures) any |= m.reason == Reason::kShapeDiffers;
+    if (!any) return false;
+    for (const bool target : {true, false}) {
+      Keys of;
+      for (const Record& r : DumpOf(target).records) keys[target ? 0 : 1].push_back(of.Of(r));
+    }
+    for (const RecordPair& pair : c_.pairs) {
+      if (!pair.matched()) continue;
+      const bool gradients = c_.target.records[pair.target].direction == Direction::kParameterGrad;
+      bool other_shapes = gradients;
+      for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i)
+        other_shapes |= c_.measures[i].reason == Reason::kShapeDiffers;
+      if (!other_shapes) continue;
+      wanted.insert(keys[0][pair.target]);
+      wanted.insert(keys[1][pair.golden]);
+    }
+    for (const int side : {0, 1}) {
+      for (size_t r = 0; r < keys[side].size(); ++r) {
+        if (wanted.count(keys[side][r]) > 0)
+          streams_[keys[side][r]][side].push_back(static_cast<int32_t>(r));
+      }
+    }
+    return true;
+  }
+
+  void JoinStream(const Records& target, const Records& golden) {
+    if (c_.target.records[target.front()].direction == Direction::kParameterGrad) {
+      if (target.size() == golden.size()) return;
+      // What the parts before the last one left is the gradient of a part of the batch.
+      JoinGroup({target.back()}, {golden.back()}, target, golden);
+      return;
+    }
+    size_t t = 0, g = 0;
+    while (t < target.size() && g < golden.size()) {
+      Records group[2] = {{target[t++]}, {golden[g++]}};
+      // The side with fewer elements takes one call more, until both have equally many.
+      for (double more = Surplus(group); more != 0; more = Surplus(group)) {
+        if (std::isnan(more)) return;
+        if (more < 0 ? t == target.size() : g == golden.size()) return;
+        more < 0 ? group[0].push_back(target[t++]) : group[1].push_back(golden[g++]);
+      }
+      if (group[0].size() > 1 || group[1].size() > 1)
+        JoinGroup(group[0], group[1], group[0], group[1]);
+    }
+  }
+
+  // The tensors of a call, in their order.
+  Leaves TensorsOf(bool target, int32_t record) const {
+    Leaves tensors;
+    const Dump& dump = DumpOf(target);
+    for (const Leaf& leaf : dump.LeavesOf(dump.records[record])) {
+      if (leaf.kind == LeafKind::kTensor) tensors.push_back(&leaf);
+    }
+    return tensors;
+  }
+
+  // By how many elements of its first tensor that has another shape the target's part of a group is
+  // larger. NaN: the calls are no parts of one batch.
+  double Surplus(const Records (&group)[2]) const {
+    const auto t = TensorsOf(true, group[0].front()), g = TensorsOf(false, group[1].front());
+    if (t.size() != g.size()) return Leaf::kNaN;
+    for (size_t i = 0; i < t.size(); ++i) {
+      double elements[2] = {0, 0};
+      bool same = true;
+      for (const bool target : {true, false}) {
+        for (const int32_t record : group[target ? 0 : 1]) {
+          const auto tensors = TensorsOf(target, record);
+          if (tensors.size() != t.size()) return Leaf::kNaN;
+          if (tensors[i]->shape != g[i]->shape) {
+            same = false;
+            if (!DifferInOne(tensors[i]->shape, g[i]->shape)) return Leaf::kNaN;
+          }
+          elements[target ? 0 : 1] += static_cast<double>(tensors[i]->shape.elements());
+        }
+      }
+      if (!same) return elements[0] - elements[1];
+    }
+    return 0;
+  }
+
+  // Judges the tensors of a group of calls; `all_target` and `all_golden` get the verdicts.
+  void JoinGroup(const Records& target, const Records& golden, const Records& all_target,
+                 const Records& all_golden) {
+    const size_t count = TensorsOf(true, target.front()).size();
+    std::vector<Leaves> places[2] = {std::vector<Leaves>(count), std::vector<Leaves>(count)};
+    for (const bool of_target : {true, false}) {
+      for (const int32_t record : of_target ? target : golden) {
+        const Leaves tensors = TensorsOf(of_target, record);
+        if (tensors.size() != count) return;
+        for (size_t i = 0; i < count; ++i) places[of_target ? 0 : 1][i].push_back(tensors[i]);
+      }
+    }
+    for (size_t i = 0; i < count; ++i) {
+      const Joint joint =
+          PlaceAgrees(places[0][i], places[1][i]) ? Joint::kAgrees : Joint::kDiffers;
+      for (const bool of_target : {true, false}) {
+        for (const int32_t record : of_target ? all_target : all_golden) {
+          const Leaves tensors = TensorsOf(of_target, record);
+          if (i < tensors.size())
+            agreed_[of_target ? 0 : 1][tensors[i] - DumpOf(of_target).leaves.data()] = joint;
+        }
+      }
+    }
+  }
+
+  bool PlaceAgrees(const Leaves& target, const Leaves& golden) const {
+    double elements[2] = {0, 0};
+    for (const Leaf* leaf : target) elements[0] += static_cast<double>(leaf->shape.elements());
+    for (const Leaf* leaf : golden) elements[1] += static_cast<double>(leaf->shape.elements());
+    for (const auto* side : {&target, &golden}) {
+      for (const Leaf* leaf : *side) {
+        if (!leaf->has_stats || leaf->slot != golden.front()->slot) return false;
+      }
+    }
+    if (elements[0] == elements[1]) {
+      ElementCounts counts[2];
+      return AgreeAs(Joined(target, "joined in the target", &counts[0]),
+                     Joined(golden, "joined in the golden", &counts[1]), *target.front(),
+                     *golden.front());
+    }
+    // No part of the batch: every call has the same tensor.
+    return std::all_of(target.begin(), target.end(), [&](const Leaf* t) {
+      return std::all_of(golden.begin(), golden.end(), [&](const Leaf* g) {
+        return t->shape == g->shape && AgreeAs(*t, *g, *t, *g);
+      });
+    });
+  }
+
+  // Whether two tensors agree; `t` and `g`: those of the dumps in their place.
+  bool AgreeAs(Leaf target, const Leaf& golden, const Leaf& t, const Leaf& g) const {
+    target.shape = golden.shape;
+    const Record &of_t = c_.target.records[t.record], &of_g = c_.golden.records[g.record];
+    const JudgeOptions options{
+        .tolerance = c_.tolerance,
+        .terms = std::max(SummedTerms(c_.target, of_t), SummedTerms(c_.golden, of_g)),
+        .magnitude =
+            std::max(SummedMagnitude(c_.target, of_t, t), SummedMagnitude(c_.golden, of_g, g)),
+        .explained = c_.Thresholds().Explained(of_g.api, golden.dtype)};
+    Measure m;
+    JudgeLeaves(target, golden, Mode::kStatistics, options, &m);
+    return m.verdict == RowVerdict::kEqual || m.verdict == RowVerdict::kNoise;
+  }
+
+  // What the group says of both tensors of a row.
+  Joint JointOf(const Row& row) const {
+    const Joint t = row.target < 0 ? Joint::kAgrees : agreed_[0][row.target];
+    const Joint g = row.golden < 0 ? Joint::kAgrees : agreed_[1][row.golden];
+    return std::min(t, g);
+  }
+
+  bool Apply() {
+    bool any = false;
+    c_.rewritten.resize(c_.pairs.size(), 0);
+    for (size_t p = 0; p < c_.pairs.size(); ++p) {
+      const RecordPair& pair = c_.pairs[p];
+      bool tensors = false, all = true;
+      for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
+        const Row& row = c_.rows[i];
+        const Leaf& leaf =
+            row.target >= 0 ? c_.target.leaves[row.target] : c_.golden.leaves[row.golden];
+        if (leaf.kind != LeafKind::kTensor) continue;
+        const Joint joint = JointOf(row);
+        tensors = true;
+        all = all && joint == Joint::kAgrees;
+        Measure& m = c_.measures[i];
+        if (joint == Joint::kAgrees && m.verdict == RowVerdict::kDiffers)
+          m = {.tensor = m.tensor, .verdict = RowVerdict::kUnknown, .reason = Reason::kOtherParts};
+        if (joint == Joint::kDiffers && m.reason == Reason::kShapeDiffers)
+          m.reason = Reason::kOtherParts;
+      }
+      if (!tensors || !all) continue;
+      any = true;
+      c_.rewritten[p] = Comparison::kPartOfBatch;
+      // Plain values, such as the shape for a view, follow from the size of the part.
+      for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
+        Measure& m = c_.measures[i];
+        if (m.verdict == RowVerdict::kDiffers)
+          m = {.tensor = m.tensor, .verdict = RowVerdict::kUnknown, .reason = Reason::kOtherParts};
+      }
+    }
+    if (!any) c_.rewritten.clear();
+    return any;
+  }
+
+  Comparison& c_;
+  std::unordered_map<uint64_t, Stream> streams_;
+  std::vector<Joint> agreed_[2];  // for each leaf of the target, of the golden
+};
+
+}  // namespace
+
+bool JoinBatchParts(Comparison* c) {
+  if (!c->exact.empty() || OfTwoFrameworks(c->target, c->golden)) return false;
+  return Parts(c).Join();
+}
+
+}  // namespace msprobe::compare

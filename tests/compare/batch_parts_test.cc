@@ -1,0 +1,77 @@
+// One batch in another number of parts: all parts together are judged.
+#include "engine/compare/regions/batch_parts.h"
+
+#include <gmock/gmock.h>
+
+#include "engine/compare/explain/summary.h"
+#include "tests/compare/divergence_values.h"
+
+namespace msprobe::compare::test {
+namespace {
+
+// A tensor of eight rows, times `size`, or one of its two halves.
+Tensor Rows(int parts, int part, double size, double error = 0) {
+  const Tensor numbers = parts == 1  ? Numbers(5 * size, -3 * size, 0.5 * size, 10 * size)
+                         : part == 0 ? Numbers(5 * size, -1 * size, 0.75 * size, 8 * size)
+                                     : Numbers(2 * size, -3 * size, 0.25 * size, 6 * size);
+  return Scaled(numbers, error).Shape(parts == 1 ? "[8, 4]" : "[4, 4]");
+}
+
+struct Wrong {
+  double first = 0;     // error of the results of the first module, in the last part
+  double gradient = 0;  // of the gradient of its weight
+  double weight = 0;    // of the weight of the second module, in the last part
+};
+
+// Two modules that are called once for each part of the batch; the gradients add up.
+Dump Model(int parts, const Wrong& wrong = {}) {
+  DumpBuilder b;
+  for (int i = 0; i < parts; ++i) {
+    const bool last = i + 1 == parts;
+    const std::string at = std::to_string(i);
+    const double first = last ? wrong.first : 0;
+    b.Call("Module.first.Linear.forward." + at).In(Rows(parts, i, 1));
+    b.Out(Rows(parts, i, 2, first)).Parameter("weight", Value(3));
+    b.Call("Module.second.Linear.forward." + at).In(Rows(parts, i, 2, first));
+    b.Out(Rows(parts, i, 3, first)).Parameter("weight", Value(4, last ? wrong.weight : 0));
+    b.Call("Module.first.Linear.backward." + at).In(Rows(parts, i, 4)).Out(Rows(parts, i, 5));
+    b.Call("Module.first.Linear.parameters_grad." + at);
+    b.Grad("weight", last ? Value(6, wrong.gradient) : Value(7));
+  }
+  return b.Take();
+}
+
+TEST(BatchParts, PartsThatAgreeTogetherAreNoDifference) {
+  for (const bool swap : {false, true}) {
+    const Comparison c = MustCompare(Model(swap ? 1 : 2), Model(swap ? 2 : 1));
+    EXPECT_EQ(First(c), "none") << c.first.why;
+    EXPECT_EQ(Summarize(c).verdict, RunVerdict::kStructure);
+    EXPECT_EQ(c.measures.front().reason, Reason::kOtherParts);
+  }
+}
+
+TEST(BatchParts, AnErrorInOnePartIsFound) {
+  for (const bool swap : {false, true}) {
+    const Comparison c = MustCompare(Model(swap ? 1 : 2, {.first = kWrong}), Model(swap ? 2 : 1));
+    EXPECT_EQ(First(c), "Module.first.Linear.forward.0") << c.first.why;
+    EXPECT_EQ(c.first.call_class, CallClass::kIntroduced) << "all parts of its input agree";
+    EXPECT_THAT(c.first.why, ::testing::HasSubstr("when the parts of the batch are put together"));
+  }
+}
+
+TEST(BatchParts, TheSumOfTheGradientsMustAgree) {
+  const Comparison c = MustCompare(Model(2, {.gradient = kWrong}), Model(1));
+  EXPECT_EQ(First(c), "Module.first.Linear.parameters_grad.0") << c.first.why;
+}
+
+TEST(BatchParts, EveryPartTakesTheSameWeights) {
+  const Comparison c = MustCompare(Model(2, {.weight = kWrong}), Model(1));
+  for (size_t p = 0; p < c.pairs.size(); ++p) {
+    const auto pair = static_cast<int32_t>(p);
+    const bool second = EntryName(c, pair).starts_with("Module.second.");
+    EXPECT_EQ(c.IsPartOfBatch(pair), !second) << EntryName(c, pair);
+  }
+}
+
+}  // namespace
+}  // namespace msprobe::compare::test
