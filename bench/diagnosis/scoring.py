@@ -73,14 +73,17 @@ def blaming(reports) -> list:
     return [
         (step, rank, report)
         for step, rank, report in reports
-        if report.get("first_divergence") and "rounding_of_step" not in report
+        if (report.get("first_divergence") or report.get("wrong_update"))
+        and "rounding_of_step" not in report
     ]
 
 
 def headline(step, rank, report) -> str:
     first = report["first_divergence"]
-    name = first["target_name"] or first["golden_name"]
     where = f"step {step}" + (f" rank {rank}" if rank else "")
+    if first is None:  # no call shows it
+        return f"{where}: the update of the weights behind step {report['wrong_update']['after_step']}"
+    name = first["target_name"] or first["golden_name"]
     return f"{where}: {name} in {first['module']} at {first['source_line']}"
 
 
@@ -94,8 +97,6 @@ def _path_of(divergence) -> str:
 
 
 def names_place(fault: case.Fault, level: str, divergence, report) -> bool:
-    if fault.update and report.get("wrong_update"):
-        return True  # the screen names the update between the two steps
     names = [name for name in (divergence["target_name"], divergence["golden_name"]) if name]
     lines = " ".join(str(divergence[key]) for key in ("source_line", "caller_line"))
     if any(re.search(rf"\b{re.escape(place)}\b", lines) for place in case.true_lines(fault)):
@@ -139,7 +140,10 @@ def score(each: case.Case, kind, level, reports, seconds) -> Score:
     made.said = headline(*wrong[0])
     if isinstance(each, case.Fault):
         _, _, report = wrong[0]
-        named = [report["first_divergence"], *report["runners_up"]]
+        if each.update and report.get("wrong_update"):
+            made.place = 1  # the screen names the update between the two steps
+            return made
+        named = [d for d in (report["first_divergence"], *report["runners_up"]) if d is not None]
         for place, divergence in enumerate(named, 1):
             if names_place(each, level, divergence, report):
                 made.place = place

@@ -57,6 +57,12 @@ TEST(WrongUpdates, SaysHowFarTheyMoved) {
             "norms 3 times as far as the golden");
 }
 
+TEST(WrongUpdates, AFactorOfOneSaysNothing) {
+  const std::vector<WeightUpdate> nearly = {Update("a.weight", 2, 3.002, 3),
+                                            Update("b.weight", 2, -1.001, -1)};
+  EXPECT_THAT(DescribeWrongUpdates(nearly), Not(HasSubstr("as far")));
+}
+
 TEST(WrongUpdates, NothingIsWrong) {
   const std::vector<WeightUpdate> same = {Update("a.weight", 2, 3, 3)};
   EXPECT_EQ(DescribeWrongUpdates(same), "");

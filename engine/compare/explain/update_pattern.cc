@@ -85,7 +85,9 @@ std::string Movement(const Updates& wrong) {
                high = ratios[ratios.size() - 1 - ratios.size() / 4];
   if (middle == 0 || high - low > kSpread * std::abs(middle)) return "";
   if (middle < 0) return "the target moves their norms the other way";
-  return fmt::format("the target moves their norms {:.3g} times as far as the golden", middle);
+  const std::string times = fmt::format("{:.3g}", middle);
+  if (times == "1") return "";
+  return fmt::format("the target moves their norms {} times as far as the golden", times);
 }
 
 std::string Names(const Updates& updates) {
