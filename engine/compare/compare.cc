@@ -194,6 +194,7 @@ Result<Comparison> CompareWithRepeats(Dump target, Dump golden, const CompareOpt
   c.forward_of = std::move(aligned.forward_of);
   MeasureRows(options, &c);
   ForgiveUnrecordedChanges(&c);
+  ForgiveImplementations(&c);
   const RepeatSpread spread = RepeatSpread::Measure(options, std::move(repeats), &c);
   // Measured noise goes before bits: the repeats have the environment of the golden, too.
   if (spread.empty() || options.exactness == Exactness::kExact) c.exact = WhyBitsDecide(options, c);

@@ -66,6 +66,28 @@ TEST(ExactBitsTest, RoundingIsAllowedWhereSomethingElseDiffers) {
   EXPECT_EQ(MustCompare(OneRun(kRounding), b.Take()).exact, "") << "another call";
 }
 
+// Two implementations of an optimizer's step compute the same, and round otherwise.
+TEST(ExactBitsTest, RoundingIsAllowedBetweenTwoImplementationsOfAStep) {
+  const auto run = [](const char* implementation, double error) {
+    DumpBuilder b;
+    b.dump() = OneRun(0);
+    b.Call("Optimizer.AdamW.step.0.forward").Value("param_groups.0.lr", "float", "0.1");
+    if (*implementation != 0) b.Value("param_groups.0.implementation", "str", implementation);
+    b.OutAt("0.weights.fc.weight", Value(7, error).Print(error == 0 ? "a" : "b"));
+    return b.Take();
+  };
+  EXPECT_EQ(Summarize(MustCompare(run("fused", kRounding), run("fused", 0))).verdict,
+            RunVerdict::kDiffers);
+  for (const char* other : {"for-loop", ""}) {  // "": the program leaves it to PyTorch
+    const Comparison c = MustCompare(run("fused", kRounding), run(other, 0));
+    EXPECT_EQ(c.exact, "");
+    EXPECT_EQ(Summarize(c).verdict, RunVerdict::kStructure) << c.first.why;
+    const Comparison wrong = MustCompare(run("fused", kWrong), run(other, 0));
+    EXPECT_EQ(First(wrong), "Optimizer.AdamW.step.0.forward");
+    EXPECT_THAT(wrong.first.why, ::testing::Not(HasSubstr("implementation")));
+  }
+}
+
 // What runs between the calls of modules may be another code with other rounding.
 TEST(ExactBitsTest, ModulesAloneDoNotTellWhichOperationsRun) {
   const auto run = [](double error, bool operations) {

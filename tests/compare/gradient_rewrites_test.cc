@@ -174,5 +174,67 @@ TEST(GradientRewrites, ATermOfOtherValuesIsNoReason) {
   EXPECT_NE(First(c), "Tensor.add.0.forward") << c.first.why;
 }
 
+// Similarities of two batches, and losses of their rows and of their columns. The golden takes the
+// columns from the transpose, which is in no record, so that the gradient of the product is a sum; the
+// target multiplies once more. `error`: of the gradient of the first batch.
+Dump Columns(bool again, double error = 0) {
+  DumpBuilder b;
+  b.Call("Functional.linear.0.forward").In(Value(0)).Out(Value(1));
+  b.Call("Tensor.mul.0.forward").In(Value(1)).Out(Value(2));
+  b.Call("Tensor.matmul.0.forward").In(Value(2)).In(Value(3)).Out(Value(4));
+  b.Call("Functional.cross_entropy.0.forward").In(Value(4)).Out(Value(5));
+  if (again) {
+    b.Call("Tensor.mul.1.forward").In(Value(3)).Out(Value(20));
+    b.Call("Tensor.matmul.1.forward").In(Value(20)).In(Value(21)).Out(Value(6));
+  }
+  b.Call("Functional.cross_entropy.1.forward").In(Value(6)).Out(Value(7));
+  b.Call("Functional.cross_entropy.1.backward").In(Value(8)).Out(Value(9));
+  if (again) {
+    b.Call("Tensor.matmul.1.backward").In(Value(9)).Out(Value(22)).Out(Value(23));
+    b.Call("Tensor.mul.1.backward").In(Value(22)).Out(Value(24));
+  }
+  b.Call("Functional.cross_entropy.0.backward").In(Value(8)).Out(Value(10));
+  const int first = again ? 10 : 30;  // of the gradients behind the sum
+  b.Call("Tensor.matmul.0.backward");
+  b.In(Value(first)).Out(Value(first + 1)).Out(Value(first + 2));
+  b.Call("Tensor.mul.0.backward").In(Value(first + 1)).Out(Value(first + 3));
+  b.Call("Functional.linear.0.backward").In(Value(40, error)).Out(Value(41, error));
+  return b.Take();
+}
+
+TEST(GradientRewrites, ASumThatNoCallMakesMayBeSharedOtherwise) {
+  for (const bool swap : {false, true}) {
+    const Comparison c = MustCompare(Columns(swap), Columns(!swap));
+    EXPECT_EQ(First(c), "none") << c.first.why;
+    EXPECT_EQ(Summarize(c).verdict, RunVerdict::kStructure);
+    EXPECT_NE(First(MustCompare(Columns(swap, kWrong), Columns(!swap))), "none");
+  }
+}
+
+// A loss of pictures as they are, or with their places and channels reshaped into rows.
+Dump Rows(bool reshaped, double error = 0) {
+  const std::string pictures = "[4, 3, 8]", rows = "[32, 3]";
+  const auto value = [&](int id, bool as_rows, double by = 0) {
+    return Value(as_rows ? 20 + id : id, by).Shape(as_rows ? rows : pictures);
+  };
+  DumpBuilder b;
+  b.Call("Functional.conv1d.0.forward").In(value(0, false)).Out(value(1, false));
+  if (reshaped) b.Call("Tensor.reshape.0.forward").In(value(1, false)).Out(value(1, true));
+  b.Call("Functional.cross_entropy.0.forward").In(value(1, reshaped)).Out(Value(2));
+  b.Call("Functional.cross_entropy.0.backward").In(Value(3)).Out(value(4, reshaped, error));
+  if (reshaped)
+    b.Call("Tensor.reshape.0.backward").In(value(4, true, error)).Out(value(4, false, error));
+  b.Call("Functional.conv1d.0.backward").In(value(4, false, error)).Out(value(5, false, error));
+  return b.Take();
+}
+
+TEST(GradientRewrites, AGradientHasTheShapeOfTheArgument) {
+  for (const bool swap : {false, true}) {
+    const Comparison c = MustCompare(Rows(swap), Rows(!swap));
+    EXPECT_EQ(First(c), "none") << c.first.why;
+    EXPECT_NE(First(MustCompare(Rows(swap, kWrong), Rows(!swap))), "none");
+  }
+}
+
 }  // namespace
 }  // namespace msprobe::compare::test

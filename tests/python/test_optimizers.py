@@ -157,6 +157,36 @@ def test_training_has_the_same_bits(kind, tmp_path):
             assert "Functional.mse_loss.0.forward" in names
 
 
+def record_choice(folder, choice):
+    watch = debugger(folder)
+    model = small()
+    optimizer = torch.optim.AdamW(model.parameters(), **choice)
+    watch.start(model)
+    model(torch.ones(2, 3)).sum().backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, foreach=choice.get("foreach"))
+    optimizer.step()
+    watch.stop()
+
+
+@pytest.mark.parametrize(
+    ("choice", "implementation"),
+    [
+        ({"fused": True}, "fused"),
+        ({"foreach": True}, "foreach"),
+        ({"foreach": False}, "for-loop"),
+        ({}, None),
+    ],
+)
+def test_the_way_to_compute_a_step_is_recorded_where_it_is_chosen(tmp_path, choice, implementation):
+    run_forked(record_choice, tmp_path, choice)
+    found = entries(tmp_path)
+    (group,) = found["Optimizer.AdamW.step.0.forward"]["input_kwargs"]["param_groups"]
+    assert group.get("implementation", {}).get("value") == implementation
+    clip = found["Optimizer.clip_grad_norm_.0.forward"]["input_kwargs"]
+    assert ("implementation" in clip) is ("foreach" in choice)
+    assert not {"fused", "foreach"} & (group.keys() | clip.keys())
+
+
 def values_of(named):
     return {name: tensor.detach().clone() for name, tensor in named if tensor is not None}
 

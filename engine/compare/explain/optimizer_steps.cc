@@ -46,7 +46,7 @@ std::string DescribeHyperParameters(const Comparison& c, int32_t p) {
     const Leaf& leaf = row.target >= 0 ? c.target.leaves[row.target] : c.golden.leaves[row.golden];
     const bool one_side = row.target < 0 || row.golden < 0;
     if (leaf.kind != LeafKind::kScalar || leaf.slot == Slot::kOutput ||
-        IsOptimizerState(RecordOf(c, p), leaf) ||
+        IsOptimizerState(RecordOf(c, p), leaf) || c.measures[i].reason == Reason::kOtherForm ||
         (!one_side && c.measures[i].verdict != RowVerdict::kDiffers))
       continue;
     if (++found > kMost) continue;

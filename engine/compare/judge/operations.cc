@@ -168,6 +168,11 @@ bool IsGradientOfOptimizer(const Record& record, const Leaf& leaf) {
          leaf.name.view().find(".gradients.") != std::string_view::npos;
 }
 
+bool IsImplementation(const Record& record, const Leaf& leaf) {
+  return IsOptimizerCall(record.api) && leaf.kind == LeafKind::kScalar && GoesIn(leaf) &&
+         leaf.name.view().ends_with(".implementation");
+}
+
 double SummedMagnitude(const Dump& dump, const Record& call, const Leaf& output) {
   const bool gradients = call.direction == Direction::kParameterGrad;
   const Record* backward = gradients ? BackwardOf(dump, call) : nullptr;

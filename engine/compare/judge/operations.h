@@ -39,6 +39,9 @@ double SummedTerms(const Dump& dump, const Record& record);
 
 // Whether a leaf is a gradient that an optimizer's step takes.
 bool IsGradientOfOptimizer(const Record& record, const Leaf& leaf);
+// Whether a leaf of an optimizer's entry says how the step is computed ("fused"), which changes no
+// more than rounding.
+bool IsImplementation(const Record& record, const Leaf& leaf);
 
 // The size of the numbers that the call adds to make `output`: x - y may be tiny, but has the
 // rounding of x and y. An output's error is divided by this size when it is larger than the output.

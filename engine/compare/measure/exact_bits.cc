@@ -51,6 +51,8 @@ bool SameCalls(const Comparison& c) {
   for (size_t i = 0; i < c.rows.size(); ++i) {
     const Row& row = c.rows[i];
     if (c.measures[i].reason == Reason::kOneRecorded) continue;
+    // An optimizer that computes its step in another way, or was recorded before msprobe said so.
+    if (c.measures[i].reason == Reason::kOtherForm) return false;
     if (row.target < 0 || row.golden < 0) return false;
     const Leaf &t = c.target.leaves[row.target], &g = c.golden.leaves[row.golden];
     if (t.kind != g.kind || t.dtype != g.dtype || !ShowsBits(t) || !ShowsBits(g)) return false;

@@ -124,6 +124,22 @@ void ForgiveOverwritten(Comparison* c) {
   }
 }
 
+void ForgiveImplementations(Comparison* c) {
+  for (const RecordPair& pair : c->pairs) {
+    if (!pair.matched() || !IsOptimizerCall(c->golden.records[pair.golden].api)) continue;
+    for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
+      const Row& row = c->rows[i];
+      const Dump& dump = row.target >= 0 ? c->target : c->golden;
+      const Leaf& leaf = dump.leaves[row.target >= 0 ? row.target : row.golden];
+      Measure& m = c->measures[i];
+      if (m.verdict == RowVerdict::kEqual || !IsImplementation(dump.records[leaf.record], leaf))
+        continue;
+      m.verdict = RowVerdict::kUnknown;
+      m.reason = Reason::kOtherForm;
+    }
+  }
+}
+
 void ForgiveOtherForms(Comparison* c) {
   for (const RecordPair& pair : c->pairs) {
     if (!pair.matched() || c->golden.records[pair.golden].direction != Direction::kForward)

@@ -22,6 +22,10 @@ void ForgiveOverwritten(Comparison* comparison);
 // values and the other has none at all, their rows get Reason::kOneRecorded, which does not count.
 void ForgiveUnrecordedChanges(Comparison* comparison);
 
+// A fused step of an optimizer, and one that goes through the parameters in a loop, round otherwise.
+// Rows that say how a step is computed, and differ, get Reason::kOtherForm.
+void ForgiveImplementations(Comparison* comparison);
+
 // A mask may be a tensor of bool in one run and of float32 in the other, or None and a flag beside
 // it; a module may return its attention weights, or None for them.
 //

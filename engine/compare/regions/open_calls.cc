@@ -52,10 +52,26 @@ class Finder {
         if (leaf.kind != LeafKind::kTensor) return;
         // Whether a batch is divided into another number of parts.
         const bool other_parts = moves && reason == Reason::kNoPartner;
-        other |= IsTensorArgument(leaf)
-                     ? one_side || part || reason == Reason::kShapeDiffers
-                     : other_parts || (one_side && t.direction == Direction::kBackward);
+        const bool of_other_argument =
+            t.direction == Direction::kBackward &&
+            (one_side || (reason == Reason::kShapeDiffers && ForwardTakesOtherShapes(p)));
+        other |= IsTensorArgument(leaf) ? one_side || part || reason == Reason::kShapeDiffers
+                                        : other_parts || of_other_argument;
       });
+    });
+    return other;
+  }
+
+  // What a backward call returns has the shapes of what its forward call took.
+  bool ForwardTakesOtherShapes(size_t p) const {
+    const int32_t forward = p < c_.forward_of.size() ? c_.forward_of[p] : -1;
+    if (forward < 0 || !c_.pairs[forward].matched()) return false;
+    bool other = false;
+    rows_.EachRow(forward, [&](uint32_t i) {
+      const Row& row = c_.rows[i];
+      if (row.target < 0 || row.golden < 0) return;
+      const Leaf &t = c_.target.leaves[row.target], &g = c_.golden.leaves[row.golden];
+      other |= IsTensorArgument(t) && IsTensorArgument(g) && t.shape.view() != g.shape.view();
     });
     return other;
   }

@@ -4,6 +4,8 @@
 #include <unordered_set>
 #include <utility>
 
+#include "engine/compare/model/fingerprint_set.h"
+#include "engine/compare/model/record_keys.h"
 #include "engine/compare/regions/pair_rows.h"
 
 namespace msprobe::compare {
@@ -12,7 +14,17 @@ namespace {
 class Finder {
  public:
   Finder(const Comparison& c, const OpenCalls& calls, const ValueFlows& flows)
-      : c_(c), rows_(c), calls_(calls), flows_(flows) {}
+      : c_(c), rows_(c), calls_(calls), flows_(flows) {
+    for (const bool target : {true, false}) {
+      const Dump& dump = rows_.DumpOf(target);
+      for (const Leaf& leaf : dump.leaves) {
+        const bool is_gradient =
+            IsTensorResult(leaf) && dump.records[leaf.record].direction == Direction::kBackward;
+        const uint64_t key = is_gradient ? ContentKey(leaf) : 0;
+        if (key != 0) gradients_[target ? 0 : 1].InsertHash(key);
+      }
+    }
+  }
 
   std::vector<char> Find() {
     reached_ = calls_.own;
@@ -26,7 +38,7 @@ class Finder {
       const RecordPair& pair = c_.pairs[p];
       const int32_t forward = p < c_.forward_of.size() ? c_.forward_of[p] : -1;
       if (forward >= 0 && static_cast<size_t>(forward) < p)
-        reached |= reached_[forward] || IsTakenByReached(forward);
+        reached |= reached_[forward] || IsTakenByReached(forward) || TakesUnseenSum(p);
       if (rows_.RecordOf(p).direction == Direction::kParameterGrad)
         reached |= apis.count(rows_.RecordOf(p).api) > 0;
       if (rows_.RecordOf(p).is_module) {
@@ -71,10 +83,29 @@ class Finder {
     return taken;
   }
 
+  // Whether a gradient that this backward call takes differs, and no recorded call made it in one of
+  // the runs: the sum of the gradients of several calls, which other calls may share otherwise, or
+  // what a call makes that is not recorded, such as x.T. It is no proof of another structure, but
+  // what it leads to decides.
+  bool TakesUnseenSum(size_t p) const {
+    if (rows_.RecordOf(p).direction != Direction::kBackward || !c_.pairs[p].matched()) return false;
+    bool unseen = false;
+    rows_.EachRow(p, [&](uint32_t i) {
+      if (c_.measures[i].verdict != RowVerdict::kDiffers) return;
+      rows_.EachLeaf(i, [&](const Leaf& leaf, bool target) {
+        const uint64_t key = IsTensorArgument(leaf) ? ContentKey(leaf) : 0;
+        unseen |= key != 0 && !gradients_[target ? 0 : 1].HasHash(key);
+      });
+    });
+    return unseen;
+  }
+
   const Comparison& c_;
   const PairRows rows_;
   const OpenCalls& calls_;
   const ValueFlows& flows_;
+  FingerprintSet
+      gradients_[2];  // contents that backward calls return, of the target and the golden
   std::vector<char> reached_;
 };
 

@@ -9,7 +9,7 @@ namespace msprobe::capture {
 namespace {
 
 // Members of a parameter group that are not hyper-parameters: its parameters, and how the step is
-// computed, which changes no more than rounding.
+// computed, which changes no more than rounding (ImplementationOf).
 constexpr std::string_view kNoHyperParameters[] = {"params", "param_names", "foreach",
                                                    "fused",  "capturable",  "differentiable"};
 
@@ -40,14 +40,25 @@ std::vector<PyRef> GroupsOf(PyObject* optimizer) {
   return groups;
 }
 
+// How PyTorch computes a step when it is told so, a Python str; null when it chooses itself.
+PyRef ImplementationOf(PyObject* fused, PyObject* foreach) {
+  if (fused == Py_True) return PyRef::Steal(PyUnicode_FromString("fused"));
+  if (foreach == Py_True) return PyRef::Steal(PyUnicode_FromString("foreach"));
+  if (foreach == Py_False) return PyRef::Steal(PyUnicode_FromString("for-loop"));
+  return PyRef();
+}
+
 PyRef HyperParameters(PyObject* optimizer) {
   PyRef list = PyRef::Steal(PyList_New(0));
   for (const PyRef& group : GroupsOf(optimizer)) {
     const PyRef copy = PyRef::Steal(PyDict_Copy(group.get()));
+    const PyRef implementation = ImplementationOf(PyDict_GetItemString(copy.get(), "fused"),
+                                                  PyDict_GetItemString(copy.get(), "foreach"));
     for (const std::string_view name : kNoHyperParameters) {
       if (PyDict_GetItemString(copy.get(), name.data()) != nullptr)
         PyDict_DelItemString(copy.get(), name.data());
     }
+    Set(copy, "implementation", implementation);
     PyList_Append(list.get(), copy.get());
   }
   return list;
@@ -260,9 +271,10 @@ OptimizerRecorder::Step* OptimizerRecorder::Enter(const OptimizerApi& api, const
   if (api.role == OptimizerApi::kClip) {
     step->parameters = ParametersIn(Argument(args, 0, api.arguments[0]), replacement);
     for (size_t i = 1; i < api.arguments.size(); ++i) {
-      if (api.arguments[i] == "foreach") continue;
-      Set(step->arguments, api.arguments[i],
-          PyRef::Borrow(Argument(args, static_cast<Py_ssize_t>(i), api.arguments[i])));
+      PyObject* const value = Argument(args, static_cast<Py_ssize_t>(i), api.arguments[i]);
+      const bool is_plain = api.arguments[i] != "foreach";
+      Set(step->arguments, is_plain ? api.arguments[i] : "implementation",
+          is_plain ? PyRef::Borrow(value) : ImplementationOf(nullptr, value));
     }
   } else if (api.role == OptimizerApi::kScalerUpdate) {
     Set(step->arguments, "new_scale", PyRef::Borrow(Argument(args, 1, "new_scale")));
