@@ -110,8 +110,9 @@ class DumpBuilder {
     return Finish(leaf);
   }
   DumpBuilder& Null(Slot slot = Slot::kInput) {
-    Leaf leaf =
-        Start(slot, slot == Slot::kInput ? ".input." + std::to_string(inputs_++) : ".output.null");
+    const bool goes_in = slot == Slot::kInput;
+    Leaf leaf = Start(slot, (goes_in ? ".input." : ".output.") +
+                                std::to_string(goes_in ? inputs_++ : outputs_++));
     leaf.kind = LeafKind::kNone;
     return Finish(leaf);
   }

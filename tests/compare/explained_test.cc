@@ -173,5 +173,32 @@ TEST(ExplainedTest, NoneInPlaceOfATensorIsADifference) {
   EXPECT_EQ(other.measures[2].verdict, RowVerdict::kUnknown);
 }
 
+// A discriminator's call on a picture that is cut from the generator's graph, or not.
+Dump Discriminated(bool detached) {
+  DumpBuilder b;
+  b.Call("Functional.linear.0.forward").In(Value(1)).Out(Value(2));
+  b.Call("Functional.linear.1.forward").In(Value(2));
+  b.last().requires_grad = detached ? "False" : "True";
+  b.Out(Value(3));
+  b.Call("Functional.linear.1.backward").In(Value(4));
+  if (detached)
+    b.Null(Slot::kOutput);
+  else
+    b.Out(Value(5));
+  if (!detached) b.Call("Functional.linear.0.backward").In(Value(5)).Out(Value(8));
+  b.Call("Module.generator.Linear.parameters_grad.0");
+  b.Grad("weight", Value(6, detached ? 0 : kWrong));
+  return b.Take();
+}
+
+TEST(ExplainedTest, AGradientThatOneRunDoesNotWant) {
+  for (const bool target : {true, false}) {
+    const Comparison c = MustCompare(Discriminated(!target), Discriminated(target));
+    EXPECT_EQ(First(c), "Functional.linear.1.backward");
+    EXPECT_THAT(c.first.why, HasSubstr(target ? "requires a gradient in the target only"
+                                              : "requires a gradient in the golden only"));
+  }
+}
+
 }  // namespace
 }  // namespace msprobe::compare

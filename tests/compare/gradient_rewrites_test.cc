@@ -236,5 +236,36 @@ TEST(GradientRewrites, AGradientHasTheShapeOfTheArgument) {
   }
 }
 
+// A bias that is added to scores. Under gradient checkpointing some models ask for its gradient, which
+// ends in a constant. `optimizer_error`: of the gradient that the optimizer takes.
+Dump Bias(bool wanted, double optimizer_error = 0) {
+  DumpBuilder b;
+  b.Call("Functional.linear.0.forward").In(Value(0)).Out(Value(1));
+  b.Call("Torch.where.0.forward").In(Value(2)).Out(Value(3));
+  b.Call("Tensor.add.0.forward").In(Value(1)).In(Value(3)).Out(Value(4));
+  b.Call("Functional.softmax.0.forward").In(Value(4)).Out(Value(5));
+  if (wanted) b.Call("Functional.relu.0.forward").In(Value(20)).Out(Value(21));
+  b.Call("Functional.softmax.0.backward").In(Value(6)).Out(Value(7));
+  b.Call("Tensor.add.0.backward").In(Value(7)).Out(Value(8));
+  if (wanted)
+    b.Out(Value(9));
+  else
+    b.Null(Slot::kOutput);
+  if (wanted) b.Call("Torch.where.0.backward").In(Value(9)).Out(Value(10));
+  b.Call("Functional.linear.0.backward").In(Value(8)).Out(Value(11));
+  b.Call("Optimizer.SGD.step.0.forward");
+  b.Kwarg("gradients.fc.weight", Value(12, optimizer_error))
+      .OutAt("0.weights.fc.weight", Value(13));
+  return b.Take();
+}
+
+TEST(GradientRewrites, AGradientOfAConstantIsForNothing) {
+  for (const bool swap : {false, true}) {
+    const Comparison c = MustCompare(Bias(swap), Bias(!swap));
+    EXPECT_EQ(First(c), "none") << c.first.why;
+    EXPECT_NE(First(MustCompare(Bias(swap, kWrong), Bias(!swap))), "none");
+  }
+}
+
 }  // namespace
 }  // namespace msprobe::compare::test

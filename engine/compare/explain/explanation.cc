@@ -29,6 +29,31 @@ FirstDivergence StartExplanation(const Comparison& c, int32_t p, int32_t row) {
   return f;
 }
 
+namespace {
+
+// "input.0 of the forward call requires a gradient in the target only (detach, no_grad or
+// requires_grad differ)"; "" where both runs agree, for forward calls, and where a dump does not say.
+std::string DescribeGradientFlags(const Comparison& c, int32_t p) {
+  const int32_t forward = static_cast<size_t>(p) < c.forward_of.size() ? c.forward_of[p] : -1;
+  if (forward < 0 || !c.pairs[forward].matched()) return "";
+  const RecordPair& pair = c.pairs[forward];
+  for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
+    const Row& row = c.rows[i];
+    if (row.target < 0 || row.golden < 0) continue;
+    const Leaf &t = c.target.leaves[row.target], &g = c.golden.leaves[row.golden];
+    const bool told = !t.requires_grad.empty() && !g.requires_grad.empty();
+    if (t.slot == Slot::kOutput || !told || t.requires_grad == g.requires_grad.view()) continue;
+    return fmt::format(
+        "{} of the forward call requires a gradient in the {} only (detach, no_grad or "
+        "requires_grad "
+        "differ)",
+        LeafPath(c, static_cast<int32_t>(i)), t.requires_grad == "True" ? "target" : "golden");
+  }
+  return "";
+}
+
+}  // namespace
+
 std::string DescribeInputs(const Comparison& c, int32_t p, const CallSummary& call) {
   std::string inputs;
   if (!call.in.any() && !call.arguments.any()) {
@@ -51,8 +76,9 @@ std::string DescribeInputs(const Comparison& c, int32_t p, const CallSummary& ca
     const size_t others = arguments.size() - kNamed;
     inputs += fmt::format("; {} other argument{}", others, others == 1 ? " differs" : "s differ");
   }
-  if (const std::string mode = DescribeMode(c, p); !mode.empty())
-    inputs += (arguments.empty() ? ", but " : "; ") + mode;
+  for (const std::string& other : {DescribeMode(c, p), DescribeGradientFlags(c, p)}) {
+    if (!other.empty()) inputs += (inputs.find(", but ") == inputs.npos ? ", but " : "; ") + other;
+  }
   return inputs;
 }
 

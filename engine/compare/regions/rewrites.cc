@@ -272,11 +272,14 @@ class Rewrites {
 
   // Autograd adds up the gradients of a tensor that several calls take: the sum is in no entry. So
   // gradients that no call takes are right where the forward call is. `one_side`: only one run has
-  // the gradient, because only one differentiates the argument.
+  // the gradient, because only one differentiates the argument, or the whole call: then the gradient
+  // may be that of a weight, and the optimizers must say that it is not.
   bool EndsInSums(size_t p, bool one_side) const {
     const int32_t forward = p < c_.forward_of.size() ? c_.forward_of[p] : -1;
     if (forward >= 0 && IsRight(forward)) return true;
-    return one_side && c_.pairs[p].matched() && (forward < 0 || !calls_.open[forward]);
+    if (!one_side) return false;
+    if (c_.pairs[p].matched()) return forward < 0 || !calls_.open[forward];
+    return forward >= 0 && !calls_.open[forward] && gradients_agree_ && !strict_;
   }
 
   // Whether the sums to which the results of a backward call belong agree where they are taken.
