@@ -195,6 +195,7 @@ Result<Comparison> CompareWithRepeats(Dump target, Dump golden, const CompareOpt
   MeasureRows(options, &c);
   ForgiveUnrecordedChanges(&c);
   ForgiveImplementations(&c);
+  ForgiveEqualArguments(&c);
   const RepeatSpread spread = RepeatSpread::Measure(options, std::move(repeats), &c);
   // Measured noise goes before bits: the repeats have the environment of the golden, too.
   if (spread.empty() || options.exactness == Exactness::kExact) c.exact = WhyBitsDecide(options, c);

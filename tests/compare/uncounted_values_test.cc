@@ -143,5 +143,41 @@ TEST(OtherForms, AFlagAloneIsADifference) {
   EXPECT_EQ(WithMask(mask, 1e-7).first.pair, 0);
 }
 
+// A call with one plain argument.
+Dump WithArgument(const char* name, const char* value, const char* result, double error = 0) {
+  DumpBuilder b;
+  b.Call(name).In(Numbers(1, -1, 0, 5).Shape("[2, 3, 4]")).Value("size", "int", value);
+  b.Out(Scaled(Numbers(1, -1, 0, 5), error).Shape(result));
+  return b.Take();
+}
+
+TEST(EqualArguments, ASizeThatFollowsFromTheOthers) {
+  const auto compared = [](const char* name, const char* target, const char* result) {
+    return MustCompare(WithArgument(name, target, result), WithArgument(name, "4", "[6, 4]"));
+  };
+  const Comparison c = compared("Tensor.reshape.0.forward", "-1", "[6, 4]");
+  EXPECT_EQ(c.measures[1].reason, Reason::kOtherForm);
+  EXPECT_EQ(c.first.pair, -1);
+  EXPECT_NE(compared("Tensor.reshape.0.forward", "3", "[8, 3]").first.pair, -1);
+  // The result of a permutation may have this shape with elements at other places.
+  const Comparison permuted = compared("Tensor.permute.0.forward", "-2", "[6, 4]");
+  EXPECT_EQ(permuted.measures[1].reason, Reason::kValueDiffers);
+}
+
+TEST(EqualArguments, ADimensionCountedFromTheOtherEnd) {
+  const auto compared = [](const char* name, const char* target, double error) {
+    return MustCompare(WithArgument(name, target, "[2, 3, 4]", error),
+                       WithArgument(name, "2", "[2, 3, 4]"));
+  };
+  const Comparison c = compared("Tensor.softmax.0.forward", "-1", 1e-7);
+  EXPECT_EQ(c.measures[1].reason, Reason::kOtherForm);
+  EXPECT_EQ(c.first.pair, -1);
+  const Comparison other = compared("Tensor.softmax.0.forward", "-2", 0);
+  EXPECT_EQ(other.measures[1].reason, Reason::kValueDiffers);
+  // x + -1 beside x + 2.
+  const Comparison sum = compared("Tensor.__add__.0.forward", "-1", 0.5);
+  EXPECT_NE(sum.first.why.find("size is \"-1\" in the target"), std::string::npos) << sum.first.why;
+}
+
 }  // namespace
 }  // namespace msprobe::compare::test

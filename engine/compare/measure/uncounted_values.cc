@@ -1,6 +1,10 @@
 #include "engine/compare/measure/uncounted_values.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <iterator>
+#include <optional>
 #include <string_view>
 
 #include "engine/compare/judge/operations.h"
@@ -121,6 +125,83 @@ void ForgiveOverwritten(Comparison* c) {
       forgiven = true;
     }
     if (forgiven) ForgiveRestOfOverwritten(pair, c);
+  }
+}
+
+namespace {
+
+// Whether the order of the elements that the call returns follows from the shapes alone.
+bool OrderFollowsFromShapes(std::string_view api) {
+  constexpr std::string_view kSuch[] = {"reshape", "view",      "view_as",   "flatten",
+                                        "squeeze", "expand",    "expand_as", "reshape_as",
+                                        "ravel",   "unflatten", "unsqueeze"};
+  return std::find(std::begin(kSuch), std::end(kSuch), BaseApi(api)) != std::end(kSuch);
+}
+
+// Whether both runs have the same tensors, by their shapes, as arguments and as results.
+bool HasSameShapes(const Comparison& c, const RecordPair& pair) {
+  bool any = false;
+  for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
+    const Row& row = c.rows[i];
+    const Leaf* t = row.target < 0 ? nullptr : &c.target.leaves[row.target];
+    const Leaf* g = row.golden < 0 ? nullptr : &c.golden.leaves[row.golden];
+    const auto is_tensor = [](const Leaf* leaf) {
+      return leaf != nullptr && leaf->kind == LeafKind::kTensor;
+    };
+    if (!is_tensor(t) && !is_tensor(g)) continue;
+    if (!is_tensor(t) || !is_tensor(g) || !t->shape.known() || !(t->shape == g->shape))
+      return false;
+    any |= t->slot == Slot::kOutput;
+  }
+  return any;
+}
+
+// The number of dimensions of the first tensor that the call takes; 0: there is none.
+int DimensionsOf(const Dump& dump, const Record& record) {
+  for (const Leaf& leaf : dump.LeavesOf(record)) {
+    if (leaf.kind == LeafKind::kTensor && leaf.slot != Slot::kOutput)
+      return static_cast<int>(leaf.shape.extents().size());
+  }
+  return 0;
+}
+
+// Whether the row is a dimension that is counted from the front in one run and from the back in the
+// other: 3 and -1 of four.
+bool IsOneDimension(const Comparison& c, const Row& row, int dimensions) {
+  if (dimensions == 0 || row.target < 0 || row.golden < 0) return false;
+  const auto number = [](const Leaf& leaf) -> std::optional<int> {
+    const std::string_view text = leaf.value.view();
+    int found = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), found);
+    const bool whole = error == std::errc() && end == text.data() + text.size();
+    return leaf.kind == LeafKind::kScalar && leaf.type == "int" && whole ? std::optional(found)
+                                                                         : std::nullopt;
+  };
+  const std::optional<int> t = number(c.target.leaves[row.target]),
+                           g = number(c.golden.leaves[row.golden]);
+  return t && g && (*t < 0) != (*g < 0) && std::abs(*t - *g) == dimensions;
+}
+
+}  // namespace
+
+void ForgiveEqualArguments(Comparison* c) {
+  for (const RecordPair& pair : c->pairs) {
+    if (!pair.matched()) continue;
+    const Record& record = c->golden.records[pair.golden];
+    if (record.direction != Direction::kForward || record.is_module) continue;
+    std::optional<bool> by_shapes;  // not known yet
+    for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
+      Measure& m = c->measures[i];
+      if (m.verdict != RowVerdict::kDiffers || m.reason != Reason::kValueDiffers ||
+          c->golden.leaves[c->rows[i].golden].slot == Slot::kOutput)
+        continue;
+      if (!by_shapes) by_shapes = OrderFollowsFromShapes(record.api) && HasSameShapes(*c, pair);
+      if (!*by_shapes && !(IsOneDimension(*c, c->rows[i], DimensionsOf(c->golden, record)) &&
+                           ResultsAgree(*c, pair)))
+        continue;
+      m.verdict = RowVerdict::kUnknown;
+      m.reason = Reason::kOtherForm;
+    }
   }
 }
 

@@ -22,6 +22,14 @@ void ForgiveOverwritten(Comparison* comparison);
 // values and the other has none at all, their rows get Reason::kOneRecorded, which does not count.
 void ForgiveUnrecordedChanges(Comparison* comparison);
 
+// One argument may be written in two ways: the size -1 of a reshape is the one that is left, and
+// dimension -1 of four is dimension 3. Plain arguments of a forward call that differ become unknown
+// with Reason::kOtherForm where
+// - the call only gives a tensor another shape (reshape, flatten, expand, ...), and tensors of equal
+//   shapes go in and come out, or
+// - the argument is the same dimension, counted from the other end, and the results agree.
+void ForgiveEqualArguments(Comparison* comparison);
+
 // A fused step of an optimizer, and one that goes through the parameters in a loop, round otherwise.
 // Rows that say how a step is computed, and differ, get Reason::kOtherForm.
 void ForgiveImplementations(Comparison* comparison);
