@@ -82,7 +82,9 @@ def headline(step, rank, report) -> str:
     first = report["first_divergence"]
     where = f"step {step}" + (f" rank {rank}" if rank else "")
     if first is None:  # no call shows it
-        return f"{where}: the update of the weights behind step {report['wrong_update']['after_step']}"
+        return (
+            f"{where}: the update of the weights behind step {report['wrong_update']['after_step']}"
+        )
     name = first["target_name"] or first["golden_name"]
     return f"{where}: {name} in {first['module']} at {first['source_line']}"
 

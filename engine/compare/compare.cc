@@ -25,6 +25,7 @@
 #include "engine/compare/measure/unwritten.h"
 #include "engine/compare/model/record_keys.h"
 #include "engine/compare/regions/batch_parts.h"
+#include "engine/compare/regions/joined_weights.h"
 #include "engine/compare/regions/rewrites.h"
 #include "engine/compare/regions/without_effect.h"
 #include "engine/compare/repeat_spread.h"
@@ -211,6 +212,7 @@ Result<Comparison> CompareWithRepeats(Dump target, Dump golden, const CompareOpt
   ForgiveGradientOrder(&c);
   ForgiveUnwritten(&c);
   JoinBatchParts(&c);
+  JoinWeights(&c);
   ClassifyCalls(&c);
   if (ForgiveRewrites(&c)) ClassifyCalls(&c);
   if (spread.empty() && ForgiveGrownRounding(&c)) {

@@ -267,5 +267,55 @@ TEST(GradientRewrites, AGradientOfAConstantIsForNothing) {
   }
 }
 
+// Numbers of a tensor of `rows` rows and 4 columns.
+Tensor Rows4(int rows, double max, double min, double mean, double norm) {
+  return Numbers(max, min, mean, norm).Shape("[" + std::to_string(rows) + ", 4]");
+}
+
+// Queries and keys by two products, or by one whose result is split. `error`: of the gradient of the
+// joined weight; the golden's parts have the others.
+Dump Projections(bool joined, double error = 0) {
+  const auto row = [](int id) { return Value(id).Shape("[3, 4]"); };
+  DumpBuilder b;
+  if (joined) {
+    b.Call("Functional.linear.0.forward").In(row(0)).In(Rows4(8, 2, -2, 0, 5));
+    b.Out(Value(1).Shape("[3, 8]"));
+    b.Call("Torch.split.0.forward").In(Value(1).Shape("[3, 8]")).Out(row(2)).Out(row(3));
+  } else {
+    b.Call("Functional.linear.0.forward").In(row(0)).In(Rows4(4, 2, -1, 0, 4)).Out(row(2));
+    b.Call("Functional.linear.1.forward").In(row(0)).In(Rows4(4, 1, -2, 0, 3)).Out(row(3));
+  }
+  b.Call("Tensor.matmul.0.forward").In(row(2)).In(row(3)).Out(Value(4));
+  b.Call("Tensor.matmul.0.backward").In(Value(5)).Out(row(6)).Out(row(7));
+  const Tensor whole = Scaled(Rows4(8, 3, -2, 0.5, 5), error);
+  const Tensor query = Rows4(4, 3, -1, 1, 4), key = Rows4(4, 2, -2, 0, 3);
+  if (joined) {
+    b.Call("Torch.split.0.backward").In(row(6)).In(row(7)).Out(Value(8).Shape("[3, 8]"));
+    b.Call("Functional.linear.0.backward").In(Value(8).Shape("[3, 8]")).Out(whole);
+  } else {
+    b.Call("Functional.linear.1.backward").In(row(7)).Out(key);
+    b.Call("Functional.linear.0.backward").In(row(6)).Out(query);
+  }
+  b.Call("Optimizer.SGD.step.0.forward");
+  if (joined) {
+    b.Kwarg("gradients.attn.to_qk.weight", whole);
+    b.OutAt("0.weights.attn.to_qk.weight", whole);
+  } else {
+    b.Kwarg("gradients.attn.to_q.weight", query).Kwarg("gradients.attn.to_k.weight", key);
+    b.OutAt("0.weights.attn.to_q.weight", query).OutAt("0.weights.attn.to_k.weight", key);
+  }
+  return b.Take();
+}
+
+TEST(GradientRewrites, WeightsInOnePieceOrInSeveral) {
+  for (const bool swap : {false, true}) {
+    const Comparison c = MustCompare(Projections(swap), Projections(!swap));
+    EXPECT_EQ(First(c), "none") << c.first.why;
+    EXPECT_EQ(Summarize(c).verdict, RunVerdict::kStructure);
+    const Comparison wrong = MustCompare(Projections(swap, kWrong), Projections(!swap, kWrong));
+    EXPECT_NE(First(wrong), "none");
+  }
+}
+
 }  // namespace
 }  // namespace msprobe::compare::test

@@ -24,10 +24,9 @@ void ForgiveUnrecordedChanges(Comparison* comparison);
 
 // One argument may be written in two ways: the size -1 of a reshape is the one that is left, and
 // dimension -1 of four is dimension 3. Plain arguments of a forward call that differ become unknown
-// with Reason::kOtherForm where
-// - the call only gives a tensor another shape (reshape, flatten, expand, ...), and tensors of equal
-//   shapes go in and come out, or
-// - the argument is the same dimension, counted from the other end, and the results agree.
+// with Reason::kOtherForm where the call only gives a tensor another shape (reshape, flatten, expand,
+// ...) and tensors of equal shapes go in and come out; and where the argument is the same dimension,
+// counted from the other end, and the results agree.
 void ForgiveEqualArguments(Comparison* comparison);
 
 // A fused step of an optimizer, and one that goes through the parameters in a loop, round otherwise.

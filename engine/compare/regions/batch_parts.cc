@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
@@ -11,6 +10,7 @@
 #include "engine/compare/judge/judge.h"
 #include "engine/compare/judge/operations.h"
 #include "engine/compare/model/record_keys.h"
+#include "engine/compare/regions/joined_tensors.h"
 
 namespace msprobe::compare {
 namespace {
@@ -26,42 +26,12 @@ bool DifferInOne(Shape a, Shape b) {
   return different == 1;
 }
 
-using Leaves = std::vector<const Leaf*>;
-
-// The tensors of one side at one place in the calls of a group, put together. `text`: stands for
-// the digits of the numbers, which no dump has.
-Leaf Joined(const Leaves& parts, std::string_view text, ElementCounts* counts) {
-  Leaf whole = *parts.front();
-  whole.fingerprint = whole.checksum = TextRef();
-  if (parts.size() == 1) return whole;
-  whole.max = whole.min = whole.mean = whole.norm = text;
-  double elements = 0, sum = 0, squares = 0;
-  counts->nan = counts->pos_inf = counts->neg_inf = counts->zero = 0;
-  for (const Leaf* part : parts) {
-    const auto n = static_cast<double>(part->shape.elements());
-    elements += n;
-    sum += n * part->mean_value;
-    squares += part->norm_value * part->norm_value;
-    whole.max_value = std::max(whole.max_value, part->max_value);
-    whole.min_value = std::min(whole.min_value, part->min_value);
-    const auto add = [](int64_t more, int64_t* all) {
-      *all = more < 0 || *all < 0 ? -1 : *all + more;
-    };
-    add(part->counts->nan, &counts->nan), add(part->counts->zero, &counts->zero);
-    add(part->counts->pos_inf, &counts->pos_inf), add(part->counts->neg_inf, &counts->neg_inf);
-  }
-  whole.mean_value = sum / elements;
-  whole.norm_value = std::sqrt(squares);
-  whole.counts = counts;
-  return whole;
-}
-
 // What is known of a tensor. In the order of precedence between the two tensors of a row.
 enum class Joint : char { kNone, kDiffers, kAgrees };
 
-class Parts {
+class BatchParts {
  public:
-  explicit Parts(Comparison* c) : c_(*c) {}
+  explicit BatchParts(Comparison* c) : c_(*c) {}
 
   bool Join() {
     if (!FindStreams()) return false;
@@ -148,8 +118,8 @@ class Parts {
   }
 
   // The tensors of a call, in their order.
-  Leaves TensorsOf(bool target, int32_t record) const {
-    Leaves tensors;
+  Parts TensorsOf(bool target, int32_t record) const {
+    Parts tensors;
     const Dump& dump = DumpOf(target);
     for (const Leaf& leaf : dump.LeavesOf(dump.records[record])) {
       if (leaf.kind == LeafKind::kTensor) tensors.push_back(&leaf);
@@ -185,10 +155,10 @@ class Parts {
   void JoinGroup(const Records& target, const Records& golden, const Records& all_target,
                  const Records& all_golden) {
     const size_t count = TensorsOf(true, target.front()).size();
-    std::vector<Leaves> places[2] = {std::vector<Leaves>(count), std::vector<Leaves>(count)};
+    std::vector<Parts> places[2] = {std::vector<Parts>(count), std::vector<Parts>(count)};
     for (const bool of_target : {true, false}) {
       for (const int32_t record : of_target ? target : golden) {
-        const Leaves tensors = TensorsOf(of_target, record);
+        const Parts tensors = TensorsOf(of_target, record);
         if (tensors.size() != count) return;
         for (size_t i = 0; i < count; ++i) places[of_target ? 0 : 1][i].push_back(tensors[i]);
       }
@@ -198,7 +168,7 @@ class Parts {
           PlaceAgrees(places[0][i], places[1][i]) ? Joint::kAgrees : Joint::kDiffers;
       for (const bool of_target : {true, false}) {
         for (const int32_t record : of_target ? all_target : all_golden) {
-          const Leaves tensors = TensorsOf(of_target, record);
+          const Parts tensors = TensorsOf(of_target, record);
           if (i < tensors.size())
             agreed_[of_target ? 0 : 1][tensors[i] - DumpOf(of_target).leaves.data()] = joint;
         }
@@ -206,7 +176,7 @@ class Parts {
     }
   }
 
-  bool PlaceAgrees(const Leaves& target, const Leaves& golden) const {
+  bool PlaceAgrees(const Parts& target, const Parts& golden) const {
     double elements[2] = {0, 0};
     for (const Leaf* leaf : target) elements[0] += static_cast<double>(leaf->shape.elements());
     for (const Leaf* leaf : golden) elements[1] += static_cast<double>(leaf->shape.elements());
@@ -215,33 +185,13 @@ class Parts {
         if (!leaf->has_stats || leaf->slot != golden.front()->slot) return false;
       }
     }
-    if (elements[0] == elements[1]) {
-      ElementCounts counts[2];
-      return AgreeAs(Joined(target, "joined in the target", &counts[0]),
-                     Joined(golden, "joined in the golden", &counts[1]), *target.front(),
-                     *golden.front());
-    }
+    if (elements[0] == elements[1]) return AgreeJoined(c_, target, golden);
     // No part of the batch: every call has the same tensor.
     return std::all_of(target.begin(), target.end(), [&](const Leaf* t) {
       return std::all_of(golden.begin(), golden.end(), [&](const Leaf* g) {
-        return t->shape == g->shape && AgreeAs(*t, *g, *t, *g);
+        return t->shape == g->shape && AgreeJoined(c_, {t}, {g});
       });
     });
-  }
-
-  // Whether two tensors agree; `t` and `g`: those of the dumps in their place.
-  bool AgreeAs(Leaf target, const Leaf& golden, const Leaf& t, const Leaf& g) const {
-    target.shape = golden.shape;
-    const Record &of_t = c_.target.records[t.record], &of_g = c_.golden.records[g.record];
-    const JudgeOptions options{
-        .tolerance = c_.tolerance,
-        .terms = std::max(SummedTerms(c_.target, of_t), SummedTerms(c_.golden, of_g)),
-        .magnitude =
-            std::max(SummedMagnitude(c_.target, of_t, t), SummedMagnitude(c_.golden, of_g, g)),
-        .explained = c_.Thresholds().Explained(of_g.api, golden.dtype)};
-    Measure m;
-    JudgeLeaves(target, golden, Mode::kStatistics, options, &m);
-    return m.verdict == RowVerdict::kEqual || m.verdict == RowVerdict::kNoise;
   }
 
   // What the group says of both tensors of a row.
@@ -294,7 +244,7 @@ class Parts {
 
 bool JoinBatchParts(Comparison* c) {
   if (!c->exact.empty() || OfTwoFrameworks(c->target, c->golden)) return false;
-  return Parts(c).Join();
+  return BatchParts(c).Join();
 }
 
 }  // namespace msprobe::compare

@@ -2,7 +2,7 @@
 // tensors as arguments, another order.
 //
 //   const OpenCalls calls = FindOpenCalls(comparison);
-//   if (calls.own[pair]) ...
+//   if (calls.own[pair]) Look(pair);
 #pragma once
 
 #include <vector>

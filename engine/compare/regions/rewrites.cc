@@ -201,7 +201,9 @@ class Rewrites {
         rows_.EachLeaf(i, [&](const Leaf& leaf, bool) {
           if (!IsGradientOfOptimizer(rows_.RecordOf(p), leaf)) return;
           any = true;
-          all = all && !rows_.IsOpen(i);
+          const bool joined = c_.measures[i].verdict == RowVerdict::kUnknown &&
+                              c_.measures[i].reason == Reason::kOtherParts;
+          all = all && (joined || !rows_.IsOpen(i));
         });
       });
     }
