@@ -151,6 +151,29 @@ TEST(AlignTest, ARemovedLayerIsFoundByItsValues) {
   }
 }
 
+// By keys alone the second run of the block, which nobody edited, looks more like the golden's.
+TEST(AlignTest, OfARepeatedBlockTheEditedRunIsFoundByItsValues) {
+  const std::vector<Step> golden = Network(2);
+  std::vector<Step> target = golden, again(golden.begin(), golden.begin() + 13);
+  for (Step& step : again) step.truth = -1000 - step.truth;
+  target.erase(target.begin() + 4);
+  target[8].api = "Torch.qwxj";
+  target.insert(target.begin() + 12, again.begin(), again.end());
+  EXPECT_GE(Check(Build(target), Build(golden)).share(), 0.9);
+  EXPECT_GE(Check(Build(golden), Build(target)).share(), 0.9);
+}
+
+// Two calls that have no partner, each with a backward record that looks like the other one.
+TEST(AlignTest, ABackwardCallIsNotPairedWhereItsForwardCallIsNot) {
+  std::vector<Step> golden = Network(2), target = golden;
+  target.erase(target.begin() + 7);
+  Step inserted = golden[7];
+  inserted.line = 900, inserted.truth = -7;
+  target.insert(target.begin() + 20, inserted);
+  const Built t = Build(target, true, false), g = Build(golden, true, false);
+  EXPECT_EQ(Check(t, g).wrong, 0);
+}
+
 TEST(AlignTest, RandomEditsAreUndone) {
   std::mt19937 random(5);
   Score all;

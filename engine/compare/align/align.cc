@@ -113,6 +113,42 @@ std::vector<uint32_t> Unpaired(const Dump& dump, const std::vector<char>& paired
   return out;
 }
 
+struct FreeFollowers {
+  const Dump& dump;
+  const std::vector<char>& paired;  // of each record
+  std::vector<uint32_t> records;    // followers without a partner
+};
+
+// Pairs backward records as forward calls are, by their order and by what they look like. One whose
+// forward call has no partner either belongs to a call of one side only, or to a call that is made
+// again in the backward pass (checkpointing): then the other side's forward call has a partner, but
+// that has no backward record. So of two that are paired here, one has a paired forward call and
+// the other has not, or a forward call was not recorded.
+void PairFreeFollowers(const FreeFollowers& target, const FreeFollowers& golden, GapFiller* filler,
+                       const std::vector<Partner>& partners) {
+  if (target.records.empty() || golden.records.empty()) return;
+  const CallIndex target_index(target.dump), golden_index(golden.dump);
+  std::vector<char> taken(golden.dump.records.size(), 0);
+  // Those whose forward call was not recorded, and those whose forward call is paired, or is not.
+  const auto those = [&](const FreeFollowers& side, const CallIndex& index, bool with_partner) {
+    std::vector<uint32_t> out;
+    for (const uint32_t i : side.records) {
+      const Record& r = side.dump.records[i];
+      const int32_t forward = index.Find(r.api, std::max<int64_t>(r.call, 0), Direction::kForward);
+      const bool is_free = &side == &golden ? !taken[i] : partners[i].golden < 0;
+      if (is_free && (forward < 0 || (side.paired[forward] != 0) == with_partner)) out.push_back(i);
+    }
+    return out;
+  };
+  for (const bool target_has_partner : {false, true}) {
+    filler->Fill(those(target, target_index, target_has_partner),
+                 those(golden, golden_index, !target_has_partner));
+    for (const uint32_t i : target.records) {
+      if (partners[i].golden >= 0) taken[partners[i].golden] = 1;
+    }
+  }
+}
+
 class RowBuilder {
  public:
   RowBuilder(const Dump& target, const Dump& golden, const CompareOptions& options,
@@ -230,15 +266,14 @@ std::vector<Partner> AlignRecords(const Dump& target, const Dump& golden,
     if (parts != nullptr) *parts = GoldenParts(target, golden, calls);
   }
   PairFollowers(target, golden, options.mapping, &partners);
-  // Backward records without a partner (calls that are recomputed get new numbers) are paired as
-  // forward calls are, by their order and by what they look like.
   std::vector<char> paired_t(linked_t), paired_g(linked_g);
   for (size_t i = 0; i < partners.size(); ++i) {
     if (partners[i].golden < 0) continue;
     paired_t[i] = 1;
     paired_g[partners[i].golden] = 1;
   }
-  filler.Fill(Unpaired(target, paired_t, true, cross), Unpaired(golden, paired_g, true, cross));
+  PairFreeFollowers({target, paired_t, Unpaired(target, paired_t, true, cross)},
+                    {golden, paired_g, Unpaired(golden, paired_g, true, cross)}, &filler, partners);
   return partners;
 }
 

@@ -7,7 +7,8 @@
 // 1. Diff pairs the longest common subsequence: A1-A1, B1-B1, C1-C1, H1-H1, E1-E1. Without a
 //    partner are B2 C2 F1 D1 in the target and G1 D1 in the golden.
 // 2. SlideGaps: "B C" occurs twice in the target, and to pair B2 C2 with B1 C1 of the golden would
-//    be as short an edit. The recorded values decide which of the two repetitions is the new one.
+//    be as short an edit. The recorded values decide which of the two repetitions is the new one,
+//    also where one of them was edited (value_windows.h).
 // 3. PairMoved: D1 is left over once on each side. It ran in another order: D1-D1.
 // 4. GapsBetween: the pairs that are in order on both sides divide the two runs. Between H1 and E1
 //    lie F1 in the target and G1 in the golden: one gap. D1-D1 divides nothing.
@@ -21,6 +22,7 @@
 #include <map>
 
 #include "engine/compare/align/sequence_diff.h"
+#include "engine/compare/align/value_windows.h"
 
 namespace msprobe::compare {
 namespace {
@@ -129,14 +131,18 @@ void GapFiller::Pair(uint32_t target, uint32_t golden, double confidence) {
                        same_name && confidence >= 0.9 ? 1.0f : static_cast<float>(confidence)};
 }
 
-std::vector<GapFiller::Gap> GapFiller::Diff(const Gap& gap, KeyLevel level) {
-  Interner ids(gap.target.size() + gap.golden.size());
-  std::vector<uint32_t> a, b;
-  a.reserve(gap.target.size());
-  b.reserve(gap.golden.size());
-  for (const uint32_t i : gap.target) a.push_back(ids.Id(target_keys_.Key(i, level)));
-  for (const uint32_t i : gap.golden) b.push_back(ids.Id(golden_keys_.Key(i, level)));
+GapFiller::Ids GapFiller::IdsOf(const Gap& gap, KeyLevel level) const {
+  Interner interner(gap.target.size() + gap.golden.size());
+  Ids ids;
+  ids.target.reserve(gap.target.size());
+  ids.golden.reserve(gap.golden.size());
+  for (const uint32_t i : gap.target) ids.target.push_back(interner.Id(target_keys_.Key(i, level)));
+  for (const uint32_t i : gap.golden) ids.golden.push_back(interner.Id(golden_keys_.Key(i, level)));
+  ids.count = interner.size();
+  return ids;
+}
 
+std::vector<GapFiller::Gap> GapFiller::Diff(const Gap& gap, const Ids& ids, KeyLevel level) {
   std::vector<Gap> gaps;
   size_t i = 0, j = 0;
   const auto close = [&](size_t to_i, size_t to_j) {
@@ -145,7 +151,7 @@ std::vector<GapFiller::Gap> GapFiller::Diff(const Gap& gap, KeyLevel level) {
                       {gap.golden.begin() + j, gap.golden.begin() + to_j}});
     }
   };
-  for (const auto& [x, y] : DiffSequences(a, b, ids.size())) {
+  for (const auto& [x, y] : DiffSequences(ids.target, ids.golden, ids.count)) {
     Pair(gap.target[x], gap.golden[y], kLevelConfidence[static_cast<int>(level)]);
     close(x, y);
     i = x + 1, j = y + 1;
@@ -173,7 +179,8 @@ int GapFiller::Agreement(uint32_t target, uint32_t golden) const {
 // Where the same calls repeat, a shortest edit does not tell which repetition was inserted: for
 // (ABCD)^12 against (ABCD)^11 there are 12 equally short answers. The recorded values tell: each
 // gap is moved along the repetition to the place where the values of most pairs around it agree.
-void GapFiller::SlideGaps(std::span<const uint32_t> target, std::span<const uint32_t> golden) {
+void GapFiller::SlideGaps(const Gap& all, const Ids& ids) {
+  const std::span<const uint32_t> target = all.target, golden = all.golden;
   // Position in `golden` of the partner of target[i], and the other way round; -1: no partner.
   std::vector<int> match_target(target.size(), -1), match_golden(golden.size(), -1);
   std::vector<int> golden_position(golden_.records.size(), -1);
@@ -184,8 +191,11 @@ void GapFiller::SlideGaps(std::span<const uint32_t> target, std::span<const uint
     match_target[i] = golden_position[partner];
     match_golden[golden_position[partner]] = static_cast<int>(i);
   }
-  SlideGapsOf(target, golden, false, &match_target, &match_golden);
-  SlideGapsOf(golden, target, true, &match_golden, &match_target);
+  const auto agreement = [&](int i, int j) { return Agreement(target[i], golden[j]); };
+  const auto swapped = [&](int j, int i) { return Agreement(target[i], golden[j]); };
+  SlideGapsOf(ids.target, ids.golden, agreement, &match_target, &match_golden);
+  SlideGapsOf(ids.golden, ids.target, swapped, &match_golden, &match_target);
+  PairByValues({ids.target, ids.golden, &match_target, &match_golden}, agreement);
   for (size_t i = 0; i < target.size(); ++i) {
     Partner& partner = partners_[target[i]];
     if (match_target[i] < 0) {
@@ -208,20 +218,13 @@ void GapFiller::SlideGaps(std::span<const uint32_t> target, std::span<const uint
 // longer[2]. `gain` adds up how much better the values of the new pairs agree than those of the old
 // pairs; the shift with the largest gain is carried out, and none when no shift gains anything.
 void GapFiller::SlideGapsOf(std::span<const uint32_t> longer, std::span<const uint32_t> shorter,
-                            bool longer_is_golden, std::vector<int>* match_long,
-                            std::vector<int>* match_short) {
+                            const std::function<int(int, int)>& agreement,
+                            std::vector<int>* match_long, std::vector<int>* match_short) {
   constexpr int kMaxSteps = 1 << 16;  // bounds the time
   const int long_size = static_cast<int>(longer.size());
   const int short_size = static_cast<int>(shorter.size());
-  const auto agreement = [&](int in_longer, int in_shorter) {
-    return longer_is_golden ? Agreement(shorter[in_shorter], longer[in_longer])
-                            : Agreement(longer[in_longer], shorter[in_shorter]);
-  };
   const auto same_key = [&](int in_longer, int in_shorter) {
-    const RecordKeys& long_keys = longer_is_golden ? golden_keys_ : target_keys_;
-    const RecordKeys& short_keys = longer_is_golden ? target_keys_ : golden_keys_;
-    return long_keys.Key(longer[in_longer], KeyLevel::kSite) ==
-           short_keys.Key(shorter[in_shorter], KeyLevel::kSite);
+    return longer[in_longer] == shorter[in_shorter];
   };
   for (int gap_begin = 0; gap_begin < long_size;) {
     if ((*match_long)[gap_begin] >= 0) {
@@ -355,14 +358,17 @@ void GapFiller::PairRenamed(const Gap& gap) {
 
 void GapFiller::Fill(std::vector<uint32_t> target, std::vector<uint32_t> golden) {
   if (target.empty() || golden.empty()) return;
-  std::vector<Gap> gaps = Diff({target, golden}, KeyLevel::kSite);
-  SlideGaps(target, golden);
-  PairMoved(target, golden);
-  gaps = GapsBetween(target, golden);
+  const Gap all{std::move(target), std::move(golden)};
+  const Ids ids = IdsOf(all, KeyLevel::kSite);
+  Diff(all, ids, KeyLevel::kSite);
+  SlideGaps(all, ids);
+  PairMoved(all.target, all.golden);
+  std::vector<Gap> gaps = GapsBetween(all.target, all.golden);
   for (int level = 1; level < kKeyLevels; ++level) {
     std::vector<Gap> next;
     for (const Gap& gap : gaps) {
-      for (Gap& left : Diff(gap, static_cast<KeyLevel>(level))) next.push_back(std::move(left));
+      const auto key = static_cast<KeyLevel>(level);
+      for (Gap& left : Diff(gap, IdsOf(gap, key), key)) next.push_back(std::move(left));
     }
     gaps = std::move(next);
   }

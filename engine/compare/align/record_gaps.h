@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -33,12 +34,18 @@ class GapFiller {
   struct Gap {
     std::vector<uint32_t> target, golden;
   };
+  // A small number for the key of each call of a gap: equal keys, equal numbers.
+  struct Ids {
+    std::vector<uint32_t> target, golden;
+    uint32_t count = 0;  // numbers are below it
+  };
+  Ids IdsOf(const Gap& gap, KeyLevel level) const;
   // Pairs calls of the gap that have the same key, in order, and returns the gaps that are left.
-  std::vector<Gap> Diff(const Gap& gap, KeyLevel level);
+  std::vector<Gap> Diff(const Gap& gap, const Ids& ids, KeyLevel level);
   // Moves calls without a partner along repetitions, to where the values around them agree best.
-  void SlideGaps(std::span<const uint32_t> target, std::span<const uint32_t> golden);
+  void SlideGaps(const Gap& all, const Ids& ids);
   void SlideGapsOf(std::span<const uint32_t> longer, std::span<const uint32_t> shorter,
-                   bool longer_is_golden, std::vector<int>* match_long,
+                   const std::function<int(int, int)>& agreement, std::vector<int>* match_long,
                    std::vector<int>* match_short);
   // Pairs calls that ran in another order.
   void PairMoved(std::span<const uint32_t> target, std::span<const uint32_t> golden);
