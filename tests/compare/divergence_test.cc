@@ -16,6 +16,7 @@ using test::kWrong;
 using test::MustCompare;
 using test::Value;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // Calls f0, f1, ...: the input of each is the output of the previous one. From the output of call
 // `wrong` on, values are off by `error`; earlier values are off by `before`.
@@ -42,6 +43,21 @@ TEST(DivergenceTest, IntroducedWhereInputsAgree) {
   EXPECT_THAT(c.first.why, HasSubstr("3 calls before it are equal"));
   EXPECT_THAT(c.first.why, HasSubstr("output.0"));
   EXPECT_EQ(c.classes[4], CallClass::kInherited);
+}
+
+// msprobe 1.2 to 8 write the gradients of parameters behind the module's forward call.
+TEST(DivergenceTest, GradientsThatStandInTheForwardPassCameLater) {
+  const auto dump = [](double error) {
+    DumpBuilder b;
+    b.Call("Module.a.Linear.forward.0").In(Value(0)).Out(Value(1));
+    b.Call("Module.a.Linear.parameters_grad.0").Grad("weight", Value(7, error));
+    b.Call("Module.b.Linear.forward.0").In(Value(1)).Out(Value(2, error));
+    b.Call("Module.b.Linear.backward.0").In(Value(3, error)).Out(Value(4, error));
+    return b.Take();
+  };
+  const Comparison c = MustCompare(dump(kWrong), dump(0));
+  EXPECT_EQ(First(c), "Module.b.Linear.forward.0");
+  EXPECT_THAT(c.first.why, Not(HasSubstr("already wrong")));
 }
 
 TEST(DivergenceTest, EqualRunsNameNoDivergence) {

@@ -9,6 +9,7 @@
 #include "engine/compare/explain/evidence.h"
 #include "engine/compare/explain/explain.h"
 #include "engine/compare/explain/suspects.h"
+#include "engine/compare/judge/operations.h"
 #include "engine/compare/model/record_keys.h"
 
 namespace msprobe::compare {
@@ -177,13 +178,26 @@ FirstDivergence SurerThan(const Comparison& c, int32_t weak) {
 }  // namespace
 
 int32_t FirstWrongCall(const Comparison& c) {
+  const auto is_wrong = [&](int32_t p) {
+    return c.classes[p] == CallClass::kIntroduced || c.classes[p] == CallClass::kInherited ||
+           (c.classes[p] == CallClass::kUnknown && c.pairs[p].matched() &&
+            SummarizeCall(c, p).out.differs);
+  };
+  // msprobe 1.2 to 8 write the gradients of a module's parameters into the place of its forward
+  // call. They were computed behind all calls of the forward pass, and before the optimizer's.
+  int32_t early_gradients = -1;
+  bool backward = false;
   for (int32_t p = 0; p < SizeOf(c); ++p) {
-    if (c.classes[p] == CallClass::kIntroduced || c.classes[p] == CallClass::kInherited) return p;
-    if (c.classes[p] == CallClass::kUnknown && c.pairs[p].matched() &&
-        SummarizeCall(c, p).out.differs)
-      return p;
+    const Record& record = RecordOf(c, p);
+    backward = backward || record.direction == Direction::kBackward;
+    if (!is_wrong(p)) continue;
+    if (record.direction == Direction::kParameterGrad && !backward) {
+      if (early_gradients < 0) early_gradients = p;
+    } else {
+      return early_gradients >= 0 && IsOptimizerCall(record.api) ? early_gradients : p;
+    }
   }
-  return -1;
+  return early_gradients;
 }
 
 void FindFirstDivergence(Comparison* c) {

@@ -182,7 +182,9 @@ EarlierCalls CountEarlierCalls(const Comparison& c, int32_t pair) {
         break;
       case CallClass::kIntroduced:
       case CallClass::kInherited:
-        ++b.diverged;
+        // Gradients may stand in the forward pass, and belong behind it (FirstWrongCall).
+        b.diverged += RecordOf(c, p).direction != Direction::kParameterGrad ||
+                      RecordOf(c, pair).direction != Direction::kForward;
         break;
       case CallClass::kUnknown:
         b.unjudged += !c.IsRewritten(p);
