@@ -3,6 +3,7 @@
 import base64
 import json
 import random
+import zlib
 from pathlib import Path
 
 LEAVES_PER_CALL = 4
@@ -72,6 +73,107 @@ def write_dump(folder, leaves, noise, ours):
 def statistics(folder: Path, leaves: int, ours: bool) -> None:
     for side, noise in SIDES:
         write_dump(folder / side, leaves, noise, ours)
+
+
+# A layer: operation, what goes in, what comes out. One layer in four of the target computes `FUSED`
+# in place of the operations whose results no later one takes.
+LAYER = (
+    ("linear", ("x", "wq"), "q"),
+    ("linear", ("x", "wk"), "k"),
+    ("linear", ("x", "wv"), "v"),
+    ("matmul", ("q", "k"), "scores"),
+    ("truediv", ("scores",), "scaled"),
+    ("softmax", ("scaled",), "weights"),
+    ("matmul", ("weights", "v"), "mixed"),
+    ("linear", ("mixed", "wo"), "out"),
+    ("add", ("x", "out"), "sum"),
+    ("layer_norm", ("sum", "gain"), "normed"),
+    ("linear", ("normed", "wu"), "up"),
+    ("gelu", ("up",), "active"),
+    ("linear", ("active", "wd"), "down"),
+    ("add", ("sum", "down"), "x"),
+)
+FUSED = ("scaled_dot_product_attention", ("q", "k", "v"), "mixed")
+INSIDE = ("scores", "scaled", "weights", "mixed")
+WEIGHTS = ("wq", "wk", "wv", "wo", "wu", "wd", "gain")
+
+
+def calls_of(entries, fused):
+    """(operation, call, line, inputs, output) of each forward call; a value is (layer, name)."""
+    numbers, calls = {}, []
+    for layer in range(entries // (2 * len(LAYER))):
+        steps = LAYER
+        if fused and layer % 4 == 0:
+            kept = [step for step in LAYER if step[2] not in INSIDE]
+            steps = [*kept[:3], FUSED, *kept[3:]]
+        for line, (api, inputs, output) in enumerate(steps):
+            number = numbers[api] = numbers.get(api, -1) + 1
+            taken = [(layer - (name == "x"), name) for name in inputs]
+            calls.append((api, number, line, taken, (layer, output)))
+    return calls
+
+
+def leaf_of(value, noise):
+    """The text of a leaf: numbers that the value's name decides, off by `noise`."""
+    seed = zlib.crc32(repr(value).encode())
+    top, low, mean, norm = (
+        (1 + noise) * (1 + (seed * factor % 65521) / 65521) for factor in (1, 31, 1009, 30011)
+    )
+    fingerprint = (seed * 0x9E3779B97F4A7C15 + int(noise * 1e9)) % 2**64
+    short = base64.urlsafe_b64encode(fingerprint.to_bytes(8, "big")).decode()[:11]
+    return (
+        '{"type":"torch.Tensor","dtype":"torch.float32","shape":[8,128,256],'
+        f'"Max":{top:.9g},"Min":{-low:.9g},"Mean":{mean:.9g},"Norm":{norm:.9g},'
+        f'"requires_grad":true,"fp":"{short}"}}'
+    )
+
+
+def rewritten(folder: Path, entries: int) -> None:
+    """Two programs of other calls: rounding from the first of them on, a wrong value at the end."""
+    wrong_from = 0.9 * entries / (2 * len(LAYER))
+    for side in ("target", "golden"):
+        place = folder / side
+        place.mkdir(parents=True)
+        calls = calls_of(entries, fused=side == "target")
+        sites, names = {}, {}
+
+        def leaf(value, side=side):
+            layer, name = value
+            if side == "golden" or name in WEIGHTS:
+                return leaf_of(value, 0)
+            return leaf_of(value, 1e-2 if layer > wrong_from or name.startswith("d ") else 1e-7)
+
+        def lines(calls=calls, leaf=leaf, sites=sites, names=names):
+            for api, number, line, inputs, output in calls:
+                yield f"Functional.{api}.{number}.forward", line, api, inputs, [output]
+            for api, number, line, inputs, output in reversed(calls):
+                taken = [(output[0], f"d {output[1]}")]
+                made = [(layer, f"d {name} of {api}") for layer, name in inputs]
+                yield f"Functional.{api}.{number}.backward", line, api, taken, made
+
+        head = {
+            "task": "statistics",
+            "level": "L1",
+            "framework": "pytorch",
+            "tool": "msprobe 27.0.0",
+        }
+        with open(place / "dump.json", "w") as out:
+            out.write(json.dumps(head)[:-1] + ', "data": {\n')
+            for i, (name, line, api, taken, made) in enumerate(lines()):
+                site = sites.setdefault((line, api), str(len(sites)))
+                names.setdefault(site, []).append(name)
+                key = "input_args" if name.endswith("forward") else "input"
+                ins, outs = (",".join(map(leaf, values)) for values in (taken, made))
+                comma = "" if i == 0 else ",\n"
+                out.write(
+                    f'{comma}"{name}": {{"{key}":[{ins}],"output":[{outs}],"stack":"{site}"}}'
+                )
+            out.write("\n}}\n")
+        stacks = {
+            number: [names[number], [f"File net.py, line {line}, in forward, \n y = {api}(x)"]]
+            for (line, api), number in sites.items()
+        }
+        (place / "stack.json").write_text(json.dumps(stacks))
 
 
 def ranks(folder: Path, count: int, leaves: int) -> None:

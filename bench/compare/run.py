@@ -175,6 +175,12 @@ def main():
         name, make = "1,000,000 entries, layout of 26", made(1_000_000, False)
         row(name, make, large + times, 2000, peer_times_ten, OF_PEER, memory=True)
         row("1,000,000 entries, ours", made(1_000_000, True), large, 2000, memory=True)
+
+        def rewrites(calls):
+            return lambda folder: inputs.rewritten(folder, calls // part)
+
+        row("1,000,000 values, rewrites", rewrites(358_000), "<= 5000 ms", 5000)
+        row("1,000,000 calls, rewrites", rewrites(1_000_000), "<= 5000 ms", 5000)
         name, more = "100,000 lines of ptdbg_ascend", ("--table-format", "ptdbg")
         row(name, lambda f: inputs.lines(f, 100_000 // part), "<= 500 ms", 500, more=more)
         ranks = "64 ranks of 20,000 entries"

@@ -75,9 +75,9 @@ std::vector<Partner> PairByName(const Dump& target, const Dump& golden,
 
 // Pairs backward records as their forward calls are paired, and gradients of parameters by the name
 // of their module.
-void PairFollowers(const Dump& target, const Dump& golden, const NameMapping& mapping,
+void PairFollowers(const Dump& target, const CallIndex& target_index, const Dump& golden,
+                   const CallIndex& golden_index, const NameMapping& mapping,
                    std::vector<Partner>* partners) {
-  const CallIndex target_index(target), golden_index(golden);
   for (size_t i = 0; i < target.records.size(); ++i) {
     const Record& r = target.records[i];
     if ((*partners)[i].golden >= 0) continue;  // a data mapping pairs it
@@ -115,6 +115,7 @@ std::vector<uint32_t> Unpaired(const Dump& dump, const std::vector<char>& paired
 
 struct FreeFollowers {
   const Dump& dump;
+  const CallIndex& index;
   const std::vector<char>& paired;  // of each record
   std::vector<uint32_t> records;    // followers without a partner
 };
@@ -127,22 +128,21 @@ struct FreeFollowers {
 void PairFreeFollowers(const FreeFollowers& target, const FreeFollowers& golden, GapFiller* filler,
                        const std::vector<Partner>& partners) {
   if (target.records.empty() || golden.records.empty()) return;
-  const CallIndex target_index(target.dump), golden_index(golden.dump);
   std::vector<char> taken(golden.dump.records.size(), 0);
   // Those whose forward call was not recorded, and those whose forward call is paired, or is not.
-  const auto those = [&](const FreeFollowers& side, const CallIndex& index, bool with_partner) {
+  const auto those = [&](const FreeFollowers& side, bool with_partner) {
     std::vector<uint32_t> out;
     for (const uint32_t i : side.records) {
       const Record& r = side.dump.records[i];
-      const int32_t forward = index.Find(r.api, std::max<int64_t>(r.call, 0), Direction::kForward);
+      const int32_t forward =
+          side.index.Find(r.api, std::max<int64_t>(r.call, 0), Direction::kForward);
       const bool is_free = &side == &golden ? !taken[i] : partners[i].golden < 0;
       if (is_free && (forward < 0 || (side.paired[forward] != 0) == with_partner)) out.push_back(i);
     }
     return out;
   };
   for (const bool target_has_partner : {false, true}) {
-    filler->Fill(those(target, target_index, target_has_partner),
-                 those(golden, golden_index, !target_has_partner));
+    filler->Fill(those(target, target_has_partner), those(golden, !target_has_partner));
     for (const uint32_t i : target.records) {
       if (partners[i].golden >= 0) taken[partners[i].golden] = 1;
     }
@@ -265,15 +265,17 @@ std::vector<Partner> AlignRecords(const Dump& target, const Dump& golden,
     LinkFrameworkLeaves(target, golden, options.mapping, calls, links);
     if (parts != nullptr) *parts = GoldenParts(target, golden, calls);
   }
-  PairFollowers(target, golden, options.mapping, &partners);
+  const CallIndex target_index(target), golden_index(golden);
+  PairFollowers(target, target_index, golden, golden_index, options.mapping, &partners);
   std::vector<char> paired_t(linked_t), paired_g(linked_g);
   for (size_t i = 0; i < partners.size(); ++i) {
     if (partners[i].golden < 0) continue;
     paired_t[i] = 1;
     paired_g[partners[i].golden] = 1;
   }
-  PairFreeFollowers({target, paired_t, Unpaired(target, paired_t, true, cross)},
-                    {golden, paired_g, Unpaired(golden, paired_g, true, cross)}, &filler, partners);
+  PairFreeFollowers({target, target_index, paired_t, Unpaired(target, paired_t, true, cross)},
+                    {golden, golden_index, paired_g, Unpaired(golden, paired_g, true, cross)},
+                    &filler, partners);
   return partners;
 }
 

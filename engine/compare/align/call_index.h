@@ -19,11 +19,15 @@ class CallIndex {
   int32_t Find(std::string_view api, int64_t call, Direction direction) const;
 
  private:
-  size_t Slot(std::string_view api, int64_t call, Direction direction) const;
+  struct Slot {
+    int32_t record = -1;  // -1: free
+    uint32_t hash = 0;    // a part of it: another one needs no look at the record
+  };
+  size_t Place(std::string_view api, int64_t call, Direction direction, uint64_t hash) const;
 
   const Dump& dump_;
-  std::vector<int32_t> slots_;  // a hash table with open addressing: record indices, -1: free; its
-                                // size is a power of two, and at most half of it is used
+  // A hash table with open addressing; its size is a power of two, and at most half of it is used.
+  std::vector<Slot> slots_;
 };
 
 }  // namespace msprobe::compare

@@ -1,7 +1,8 @@
 #include "engine/compare/measure/same_tensor.h"
 
-#include <unordered_map>
+#include <vector>
 
+#include "engine/compare/model/content_map.h"
 #include "engine/compare/model/record_keys.h"
 
 namespace msprobe::compare {
@@ -33,7 +34,9 @@ uint64_t KeyOf(const Comparison& c, uint32_t i) {
 }  // namespace
 
 void GiveOneVerdictToEachTensor(Comparison* c) {
-  std::unordered_map<uint64_t, Judged> tensors;
+  ContentMap numbers;
+  std::vector<Judged> tensors;
+  std::vector<int32_t> tensor_of(c->rows.size(), -1);
   for (const RecordPair& pair : c->pairs) {
     if (!pair.matched()) continue;
     const bool is_module = c->golden.records[pair.golden].is_module;
@@ -41,7 +44,10 @@ void GiveOneVerdictToEachTensor(Comparison* c) {
       const uint64_t key = KeyOf(*c, i);
       if (key == 0) continue;
       const Measure& m = c->measures[i];
-      Judged& judged = tensors[key];
+      const int32_t number = numbers.Insert(key, static_cast<int32_t>(tensors.size()));
+      if (number == static_cast<int32_t>(tensors.size())) tensors.emplace_back();
+      tensor_of[i] = number;
+      Judged& judged = tensors[number];
       (m.verdict == RowVerdict::kNoise ? judged.noise : judged.differs) = true;
       const bool moved = m.reason == Reason::kMoved;
       const Slot slot = c->golden.leaves[c->rows[i].golden].slot;
@@ -55,9 +61,8 @@ void GiveOneVerdictToEachTensor(Comparison* c) {
     }
   }
   for (uint32_t i = 0; i < c->rows.size(); ++i) {
-    const uint64_t key = KeyOf(*c, i);
-    if (key == 0) continue;
-    const Judged& judged = tensors[key];
+    if (tensor_of[i] < 0) continue;
+    const Judged& judged = tensors[tensor_of[i]];
     if (!judged.noise || !judged.differs || i == judged.maker) continue;
     Measure& m = c->measures[i];
     const RowVerdict verdict =

@@ -45,6 +45,8 @@ EqualValues::EqualValues(const Comparison& c, const std::vector<char>& candidate
     }
   }
   for (auto& list : candidates_) std::sort(list.begin(), list.end());
+  near_[0].assign(c.target.leaves.size(), Answer::kNotAsked);
+  near_[1].assign(c.golden.leaves.size(), Answer::kNotAsked);
 }
 
 bool EqualValues::Agree(const Leaf& target, const Leaf& golden) const {
@@ -71,22 +73,47 @@ bool EqualValues::IsOnBothSides(const Leaf& leaf, bool target, bool bits) const 
 }
 
 bool EqualValues::HasCounterpart(const Leaf& leaf, bool target, bool bits) const {
-  const int other = target ? 1 : 0;
   const uint64_t key = KeyOf(leaf);
   if (key == 0) return false;
-  if (made_[other].HasHash(key)) return true;
-  const double elements = static_cast<double>(leaf.shape.elements()), norm = leaf.norm_value;
+  if (made_[target ? 1 : 0].HasHash(key)) return true;
   // Zeros, ones and masks are in every run: they tell nothing.
-  const bool tells =
-      leaf.has_stats && std::isfinite(norm) && (elements == 1 || leaf.max_value != leaf.min_value);
+  const bool tells = leaf.has_stats && std::isfinite(leaf.norm_value) &&
+                     (leaf.shape.elements() == 1 || leaf.max_value != leaf.min_value);
   if (bits || !tells || !c_.exact.empty()) return false;
-  const auto& list = candidates_[other];
-  auto at = std::lower_bound(list.begin(), list.end(),
-                             Candidate{elements, norm - kNear * std::abs(norm), nullptr});
-  for (int looks = 0; at != list.end() && at->elements == elements && looks < kMostCandidates &&
-                      at->norm <= norm + kNear * std::abs(norm);
-       ++at, ++looks) {
-    if (target ? Agree(leaf, *at->leaf) : Agree(*at->leaf, leaf)) return true;
+  const Dump& dump = target ? c_.target : c_.golden;
+  Answer& answer = near_[target ? 0 : 1][&leaf - dump.leaves.data()];
+  if (answer == Answer::kNotAsked)
+    answer = HasNearCandidate(leaf, target) ? Answer::kYes : Answer::kNo;
+  return answer == Answer::kYes;
+}
+
+bool EqualValues::HasNearCandidate(const Leaf& leaf, bool target) const {
+  const double elements = static_cast<double>(leaf.shape.elements()), norm = leaf.norm_value;
+  const auto& list = candidates_[target ? 1 : 0];
+  const auto near = [](double a, double b, double size) {
+    return !(std::abs(a - b) > kNear * size);  // true of NaN, which only JudgeLeaves understands
+  };
+  const auto is_candidate = [&](auto at) {
+    return at->elements == elements && near(at->norm, norm, std::abs(norm));
+  };
+  const auto agrees = [&](const Leaf& other) {
+    const double size = std::max({std::abs(leaf.max_value), std::abs(leaf.min_value),
+                                  std::abs(other.max_value), std::abs(other.min_value)});
+    if (!near(leaf.max_value, other.max_value, size) ||
+        !near(leaf.min_value, other.min_value, size))
+      return false;
+    return target ? Agree(leaf, other) : Agree(other, leaf);
+  };
+  // From the nearest norm outwards.
+  auto up = std::lower_bound(list.begin(), list.end(), Candidate{elements, norm, nullptr});
+  auto down = up;
+  for (int looks = 0; looks < kMostCandidates; ++looks) {
+    const bool above = up != list.end() && is_candidate(up);
+    const bool below = down != list.begin() && is_candidate(down - 1);
+    if (!above && !below) return false;
+    const bool take_above = above && (!below || up->norm - norm <= norm - (down - 1)->norm);
+    const Candidate& candidate = take_above ? *up++ : *--down;
+    if (agrees(*candidate.leaf)) return true;
   }
   return false;
 }

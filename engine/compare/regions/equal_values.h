@@ -36,10 +36,15 @@ class EqualValues {
     }
   };
   bool Agree(const Leaf& target, const Leaf& golden) const;
+  // Whether a candidate of the other run agrees with the numbers of the leaf.
+  bool HasNearCandidate(const Leaf& leaf, bool target) const;
 
   const Comparison& c_;
   FingerprintSet equal_[2], agreeing_[2], made_[2];  // contents of the target, of the golden
   std::vector<Candidate> candidates_[2];             // sorted
+  // Of each leaf the answer of HasNearCandidate; kNotAsked: nobody has asked.
+  enum class Answer : char { kNotAsked, kNo, kYes };
+  mutable std::vector<Answer> near_[2];
 };
 
 }  // namespace msprobe::compare

@@ -21,7 +21,7 @@ GradientSums::GradientSums(const Comparison& c) : c_(c), backward_of_(c.pairs.si
         const uint64_t key =
             leaf.slot == Slot::kOutput && IsTensorResult(leaf) ? ContentKey(leaf) : 0;
         // The first one: calls of modules return what a call inside them made.
-        if (key != 0) makers_[target ? 0 : 1].emplace(key, static_cast<int32_t>(p));
+        if (key != 0) makers_[target ? 0 : 1].Insert(key, static_cast<int32_t>(p));
       }
     }
   }
@@ -37,9 +37,9 @@ std::vector<int32_t> GradientSums::TakersOf(int32_t backward, bool target) const
   const Dump& dump = target ? c_.target : c_.golden;
   for (const Leaf& leaf : dump.LeavesOf(dump.records[record])) {
     const uint64_t key = IsTensorArgument(leaf) ? ContentKey(leaf) : 0;
-    const auto maker = makers_[target ? 0 : 1].find(key);
-    if (key == 0 || maker == makers_[target ? 0 : 1].end() || maker->second >= forward) continue;
-    const int32_t taker = backward_of_[maker->second];
+    const int32_t maker = key == 0 ? -1 : makers_[target ? 0 : 1].Find(key);
+    if (maker < 0 || maker >= forward) continue;
+    const int32_t taker = backward_of_[maker];
     if (std::find(takers.begin(), takers.end(), taker) == takers.end()) takers.push_back(taker);
   }
   return takers;

@@ -6,10 +6,10 @@
 #pragma once
 
 #include <cstdint>
-#include <unordered_map>
 #include <vector>
 
 #include "engine/compare/model/comparison.h"
+#include "engine/compare/model/content_map.h"
 
 namespace msprobe::compare {
 
@@ -23,8 +23,8 @@ class GradientSums {
 
  private:
   const Comparison& c_;
-  std::vector<int32_t> backward_of_;                 // for each pair of forward calls; -1: none
-  std::unordered_map<uint64_t, int32_t> makers_[2];  // content -> pair of the forward call
+  std::vector<int32_t> backward_of_;  // for each pair of forward calls; -1: none
+  ContentMap makers_[2];              // content -> pair of the forward call
 };
 
 }  // namespace msprobe::compare

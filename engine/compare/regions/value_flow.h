@@ -8,7 +8,6 @@
 #include <array>
 #include <cstdint>
 #include <span>
-#include <unordered_map>
 #include <vector>
 
 #include "engine/compare/model/comparison.h"
@@ -33,11 +32,12 @@ class ValueFlow {
   // call takes it, or it is no result of a followed pair.
   std::span<const ValueUse> UsesOf(const Leaf& leaf) const;
   // The value of a tensor, a number from 0 to size() - 1; -1: no followed pair returned it.
-  int32_t ValueOf(const Leaf& leaf) const;
+  int32_t ValueOf(const Leaf& leaf) const { return value_of_[&leaf - leaves_]; }
   size_t size() const { return first_use_.size() - 1; }
 
  private:
-  std::unordered_map<uint64_t, int32_t> value_of_;  // of a content
+  const Leaf* leaves_;               // of the run
+  std::vector<int32_t> value_of_;    // of each leaf
   std::vector<uint32_t> first_use_;  // of each value, into uses_; one more at the end
   std::vector<ValueUse> uses_;       // grouped by value, in the order of the records
 };
