@@ -35,6 +35,65 @@ def test_shares_of_a_gradient_are_added(tmp_path):
     np.testing.assert_allclose(dump.array(entry["output"][0]), gradient.asnumpy() / 2, rtol=1e-6)
 
 
+class Half(nn.Cell):
+    def construct(self, x):
+        return x * 0.5
+
+
+class Around(nn.Cell):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def construct(self, x):
+        return self.inner(x)
+
+
+@forked
+def test_calls_of_which_one_node_makes_the_output(tmp_path):
+    net, x = Around(Around(Around(Half()))), Tensor(data(3, 4))
+    grad = mindspore.grad(lambda x: (net(x * 2.0) * 3.0).sum())
+    _, dump = record(tmp_path, lambda: grad(x), net, level="L0", task="tensor")
+    names = [name for name in dump.names if "backward" in name]
+    assert sorted(names) == [
+        "Cell.inner.Around.backward.0",
+        "Cell.inner.inner.Around.backward.0",
+        "Cell.inner.inner.inner.Half.backward.0",
+    ]
+    for name in names:
+        np.testing.assert_array_equal(dump.array(dump.data[name]["input"][0]), np.full((3, 4), 3.0))
+        output = dump.array(dump.data[name]["output"][0])
+        np.testing.assert_array_equal(output, np.full((3, 4), 1.5))
+
+
+@forked
+def test_an_output_of_several_nodes_with_several_uses(tmp_path):
+    class Square(nn.Cell):
+        def construct(self, x):
+            return ops.square(x * 0.5) + 1.0
+
+    class Net(nn.Cell):
+        def __init__(self):
+            super().__init__()
+            self.square = Square()
+
+        def construct(self, x):
+            y = self.square(x * 2.0)
+            used = (y * 3.0).sum()
+            y[0] = 0.0  # in place: the gradients of the first row of y end here
+            return used + (y * 4.0).sum()
+
+    net, x = Net(), data(3, 4)
+    grad = mindspore.grad(net)
+    _, dump = record(tmp_path, lambda: grad(Tensor(x)), net, level="L0", task="tensor")
+    entry = dump.data["Cell.square.Square.backward.0"]
+    incoming = np.full((3, 4), 7.0)
+    incoming[0] = 3.0
+    np.testing.assert_array_equal(dump.array(entry["input"][0]), incoming)
+    # d/du of (u/2)^2 is u/2, with u = 2x.
+    np.testing.assert_allclose(dump.array(entry["output"][0]), incoming * x, rtol=1e-6)
+
+
 @forked
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
 @pytest.mark.parametrize("shape", [(), (1,), (3, 4), (4, 4, 2), (0, 3)])

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <exception>
 #include <list>
+#include <map>
 #include <unordered_set>
 
 #include "capture/calls/interpose.h"
@@ -65,7 +66,7 @@ void Pending::Finish() {
 using Positions =
     std::vector<std::pair<Py_ssize_t, size_t>>;  // position in a node's gradients -> slot
 
-// What one hook takes from one node. A node of the backward graph gets the gradients of its results
+// What one call takes from one node. A node of the backward graph gets the gradients of its results
 // (incoming) and computes gradients for the nodes below it (outgoing).
 struct Task {
   std::shared_ptr<Pending> pending;
@@ -76,12 +77,34 @@ struct Task {
   bool fired = false;
 };
 
+// A node, and whether the hook is called before or after it.
+using HookPlace = std::pair<uintptr_t, NodeHooks::When>;
+
+// What the hooks of all calls on one node take from it, in the order in which they were armed.
+struct Tasks {
+  std::vector<Task> tasks;
+  std::optional<HookPlace> place;  // in SharedHooks()
+};
+
 // The hook as a Python callable. Arguments before the node runs: (incoming gradients); after it:
-// (outgoing gradients, incoming gradients).
+// (outgoing gradients, incoming gradients); of a tensor: its gradient.
 struct Hook {
   PyObject_HEAD vectorcallfunc call;
-  Task* task;
+  Tasks* all;
 };
+
+// The hooks that later calls may share, by their places. A hook lives as long as its node, and
+// leaves the map when it is freed: no place is that of a later node.
+std::map<HookPlace, Hook*>& SharedHooks() {
+  static auto* hooks = new std::map<HookPlace, Hook*>;  // hooks may outlive static destructors
+  return *hooks;
+}
+
+// Of hooks on tensors: what removes them. Each costs the framework some memory until then.
+std::vector<PyRef>& TensorHooks() {
+  static auto* handles = new std::vector<PyRef>;
+  return *handles;
+}
 
 void AddShare(Pending& p, size_t slot, PyObject* gradient) {
   int& left = p.edges_left[slot];
@@ -123,16 +146,12 @@ void Take(Pending& p, const Task& task, PyObject* incoming, PyObject* outgoing) 
   if (outgoing != nullptr) each(task.edges, outgoing, add);
 }
 
-PyObject* CallHook(PyObject* self, PyObject* const* args, size_t nargsf, PyObject*) {
-  Task& task = *reinterpret_cast<Hook*>(self)->task;
+// `incoming`: a tuple, or the one gradient of a hook on a tensor.
+void RunTask(Task& task, PyObject* incoming, PyObject* outgoing) {
   const std::shared_ptr<Pending> keep = task.pending;
   Pending& p = *keep;
-  const bool after = task.when == NodeHooks::kAfter;
-  const Py_ssize_t count = PyVectorcall_NARGS(nargsf);
   // Only the first backward pass through a call is recorded.
-  if (task.fired || p.done || count < (after ? 2 : 1) || !PyTuple_Check(args[0]) ||
-      (after && !PyTuple_Check(args[1])) || !p.sink->Accepts(p.step))
-    Py_RETURN_NONE;
+  if (task.fired || p.done || !p.sink->Accepts(p.step)) return;
   task.fired = true;
   ModuleCalls::Repair();
   const QuietTorch quiet;
@@ -142,14 +161,30 @@ PyObject* CallHook(PyObject* self, PyObject* const* args, size_t nargsf, PyObjec
       p.place = Waiting().insert(Waiting().end(), keep);
       p.listed = true;
     }
-    Take(p, task, args[after ? 1 : 0], after ? args[0] : nullptr);
+    Take(p, task, incoming, outgoing);
     p.sink->OnNodeDone(p.name);
-    --(after ? p.hooks_left : p.prehooks_left);
+    --(task.when == NodeHooks::kAfter ? p.hooks_left : p.prehooks_left);
     p.Arrived();
   } catch (const std::exception& error) {
     p.sink->Fault(error.what());
   }
   ClearError();
+}
+
+PyObject* CallHook(PyObject* self, PyObject* const* args, size_t nargsf, PyObject*) {
+  const PyRef keep = PyRef::Borrow(self);  // the graph may be freed meanwhile
+  Tasks& all = *reinterpret_cast<Hook*>(self)->all;
+  const Py_ssize_t count = PyVectorcall_NARGS(nargsf);
+  if (all.tasks.empty() || count < 1) Py_RETURN_NONE;
+  const bool after = all.tasks.front().when == NodeHooks::kAfter;
+  PyRef incoming = PyRef::Borrow(args[after && count > 1 ? 1 : 0]);
+  if (!after && Framework::Get().IsTensor(incoming.get()))
+    incoming = PyRef::Steal(PyTuple_Pack(1, incoming.get()));
+  PyObject* const outgoing = after ? args[0] : nullptr;
+  if (!incoming || !PyTuple_Check(incoming.get()) || (after && count < 2) ||
+      (outgoing != nullptr && !PyTuple_Check(outgoing)))
+    Py_RETURN_NONE;
+  for (size_t i = 0; i < all.tasks.size(); ++i) RunTask(all.tasks[i], incoming.get(), outgoing);
   Py_RETURN_NONE;
 }
 
@@ -160,27 +195,70 @@ void Pending::Arrived() {
 }
 
 void DeallocHook(PyObject* self) {
-  delete reinterpret_cast<Hook*>(self)->task;
+  Tasks* const all = reinterpret_cast<Hook*>(self)->all;
+  if (all != nullptr && all->place) SharedHooks().erase(*all->place);
+  delete all;
   PyObject_Free(self);
 }
 
 PyTypeObject hook_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 
-void AddHook(PyObject* node, Task task) {
+PyRef NewHook(Task task) {
   Hook* hook = PyObject_New(Hook, &hook_type);
-  if (hook == nullptr) return ClearError();
-  const NodeHooks::When when = task.when;
-  Pending& pending = *task.pending;
-  hook->call = CallHook, hook->task = nullptr;
-  const PyRef owned = PyRef::Steal(reinterpret_cast<PyObject*>(hook));
-  hook->task = new Task(std::move(task));
-  if (!NodeHooks::Add(node, owned.get(), when)) return;
+  if (hook == nullptr) return ClearError(), PyRef();
+  hook->call = CallHook, hook->all = nullptr;
+  PyRef owned = PyRef::Steal(reinterpret_cast<PyObject*>(hook));
+  hook->all = new Tasks;
+  hook->all->tasks.push_back(std::move(task));
+  return owned;
+}
+
+void Count(NodeHooks::When when, Pending* pending) {
   if (when == NodeHooks::kBefore) {
-    ++pending.prehooks_left;
+    ++pending->prehooks_left;
   } else {
-    ++pending.hooks;
-    ++pending.hooks_left;
+    ++pending->hooks;
+    ++pending->hooks_left;
   }
+}
+
+// `key`: of the node.
+void AddHook(PyObject* node, uintptr_t key, Task task) {
+  const NodeHooks::When when = task.when;
+  const std::shared_ptr<Pending> pending = task.pending;
+  const bool shares = Framework::Get().cheap_tensor_hooks && key != 0;
+  if (shares) {
+    if (const auto known = SharedHooks().find({key, when}); known != SharedHooks().end()) {
+      known->second->all->tasks.push_back(std::move(task));
+      return Count(when, pending.get());
+    }
+  }
+  const PyRef hook = NewHook(std::move(task));
+  if (!hook || !NodeHooks::Add(node, hook.get(), when)) return;
+  if (shares) {
+    auto* ours = reinterpret_cast<Hook*>(hook.get());
+    ours->all->place = HookPlace{key, when};
+    SharedHooks().emplace(*ours->all->place, ours);
+  }
+  Count(when, pending.get());
+}
+
+// The hook before the node of an output, as a hook on that tensor. False: it is to be on the node.
+bool AddTensorHook(PyObject* tensor, Task* task) {
+  const Framework& framework = Framework::Get();
+  if (!framework.cheap_tensor_hooks || task->results.size() != 1 || !task->passed.empty())
+    return false;
+  const Py_ssize_t position = std::exchange(task->results.front().first, 0);
+  const std::shared_ptr<Pending> pending = task->pending;
+  const PyRef hook = NewHook(*task);
+  PyRef handle = hook ? framework.HookGradient(tensor, hook.get()) : PyRef();
+  if (!handle) {
+    task->results.front().first = position;
+    return false;
+  }
+  TensorHooks().push_back(std::move(handle));
+  Count(NodeHooks::kBefore, pending.get());
+  return true;
 }
 
 }  // namespace
@@ -223,11 +301,11 @@ class GraphWalk {
 
   void Run() {
     while (!todo_.empty() && seen_.size() < kMaxNodes) {
-      PyRef node = std::move(todo_.back());
+      const auto [node, key] = std::move(todo_.back());
       todo_.pop_back();
       Positions edges = Edges(node);
       if (!edges.empty())
-        AddHook(node.get(),
+        AddHook(node.get(), key,
                 {.pending = pending_, .edges = std::move(edges), .when = NodeHooks::kAfter});
     }
   }
@@ -263,7 +341,7 @@ class GraphWalk {
       if (IsInput(key) || seen_.count(key) > 0 || framework_.IsLeafNode(parent)) continue;
       PyRef below = PyRef::Borrow(parent);
       if (framework_.SequenceOf(parent) >= edges_.first_sequence_ && See(below, key))
-        todo_.push_back(std::move(below));
+        todo_.emplace_back(std::move(below), key);
     }
     for (const auto& hit : hits) ++pending_->edges_left[hit.second];
     return hits;
@@ -293,8 +371,9 @@ class GraphWalk {
   const Framework& framework_ = Framework::Get();
   const InputEdges& edges_;
   std::shared_ptr<Pending> pending_;
-  std::unordered_set<uintptr_t> seen_;  // by Framework::NodeKey
-  std::vector<PyRef> todo_, keep_;
+  std::unordered_set<uintptr_t> seen_;             // by Framework::NodeKey
+  std::vector<std::pair<PyRef, uintptr_t>> todo_;  // and their keys
+  std::vector<PyRef> keep_;
 };
 
 bool ArmBackward(const InputEdges& edges, const std::vector<PyObject*>& outputs, GradientSink* sink,
@@ -346,19 +425,20 @@ bool ArmBackward(const InputEdges& edges, const std::vector<PyObject*>& outputs,
     task.results = std::move(start.results);
     Positions own = walk.Start(start.node, start.key);
     if (own.empty()) {
-      AddHook(start.node.get(), std::move(task));
+      if (!AddTensorHook(outputs[task.results.front().second], &task))
+        AddHook(start.node.get(), start.key, std::move(task));
       continue;
     }
     // One hook sees both sides. Except on the user's own autograd.Function, whose backward may
     // change the incoming gradients: there, a hook before the node sees them as they came.
     Task after{.pending = pending, .edges = std::move(own), .when = NodeHooks::kAfter};
     if (framework.IsPythonNode(start.node.get())) {
-      AddHook(start.node.get(), std::move(task));
+      AddHook(start.node.get(), start.key, std::move(task));
     } else {
       after.results = std::move(task.results);
       after.passed = std::move(task.passed);
     }
-    AddHook(start.node.get(), std::move(after));
+    AddHook(start.node.get(), start.key, std::move(after));
   }
   walk.Run();
   return true;
@@ -369,6 +449,8 @@ void FlushBackward() {
     const std::shared_ptr<Pending> pending = Waiting().front();
     pending->Finish();
   }
+  for (const PyRef& handle : std::exchange(TensorHooks(), {}))
+    Framework::Get().Unhook(handle.get());
 }
 
 void WatchBackward(bool on) {

@@ -7,6 +7,9 @@
 // pre-hook on an output's node sees the gradient of that output. A hook on a node that has an
 // input's edge sees a share of the gradient of that input; the shares are added up.
 //
+// Where a hook on a node is expensive (Framework::cheap_tensor_hooks), all calls share one hook on a
+// node, and an output's gradient comes from a hook on the tensor itself, if it is a node's only one.
+//
 // Example: a module computes y = relu(x) + x. A pre-hook on AddBackward sees the gradient of y. x has
 // two edges: a hook on AddBackward sees one share of its gradient, a hook on ReluBackward the other.
 //
@@ -79,7 +82,7 @@ bool ArmBackward(const InputEdges& edges, const std::vector<PyObject*>& outputs,
                  int64_t step, std::string name, std::string parent);
 
 // At stop: completes all calls of which some gradients have come, in the order of their first
-// gradient.
+// gradient, and removes the hooks on tensors.
 void FlushBackward();
 
 // While on, hooks are registered the fast way (node_hooks.h). To be on while calls are armed.

@@ -28,7 +28,7 @@ PyTypeObject hook_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 // A hook of ours that is registered. From PyTorch 2.1 on: the parameter's dict of hooks, and our
 // hook, which is the key and the value in it. Before: the node that accumulates the gradient, which
 // lives only as long as somebody holds a reference to it, and the handle of our hook. Of another
-// framework: what its HookParameter returned.
+// framework: what its HookGradient returned.
 struct HeldHook {
   PyRef hooks, hook, node, handle, of_framework;
 };
@@ -131,7 +131,7 @@ bool ParameterHooks::Add(PyObject* parameter, PyObject* module, const std::strin
   const QuietTorch quiet(parameter);  // a lazy module's parameter answers for itself
   PyRef hook = NewHook(module, name, observer);
   if (!Framework::Get().is_torch()) {
-    PyRef handle = hook ? Framework::Get().HookParameter(parameter, hook.get()) : PyRef();
+    PyRef handle = hook ? Framework::Get().HookGradient(parameter, hook.get()) : PyRef();
     if (!handle) return false;
     places.push_back({.of_framework = std::move(handle)});
     return true;
@@ -157,7 +157,7 @@ bool ParameterHooks::Add(PyObject* parameter, PyObject* module, const std::strin
 void ParameterHooks::RemoveAll() {
   for (const auto& place : std::exchange(places, {})) {
     if (place.of_framework) {
-      Framework::Get().UnhookParameter(place.of_framework.get());
+      Framework::Get().Unhook(place.of_framework.get());
     } else if (place.handle) {
       PyRef::Steal(PyObject_CallMethod(place.handle.get(), "remove", nullptr));
       ClearError();

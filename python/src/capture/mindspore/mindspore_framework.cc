@@ -116,6 +116,7 @@ class MindSporeFramework final : public Framework {
     parameters = "_params";
     callables = "_primitives";
     named_parameters = "parameters_and_names";
+    cheap_tensor_hooks = true;  // each hook on a node takes 28 us, on a tensor 13 us
   }
 
   Status Load();
@@ -158,12 +159,12 @@ class MindSporeFramework final : public Framework {
   }
   uint64_t NextSequence() const override { return 0; }
   PyRef Sum(PyObject* a, PyObject* b) const override;
-  PyRef HookParameter(PyObject* parameter, PyObject* hook) const override {
-    PyRef id = PyRef::Steal(PyObject_CallFunctionObjArgs(register_hook_, parameter, hook, nullptr));
+  PyRef HookGradient(PyObject* tensor, PyObject* hook) const override {
+    PyRef id = PyRef::Steal(PyObject_CallFunctionObjArgs(register_hook_, tensor, hook, nullptr));
     ClearError();
     return id;
   }
-  void UnhookParameter(PyObject* id) const override {
+  void Unhook(PyObject* id) const override {
     const PyRef done = PyRef::Steal(PyObject_CallOneArg(remove_hook_, id));
     ClearError();
   }

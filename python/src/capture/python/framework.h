@@ -54,6 +54,8 @@ class Framework {
   const char* named_buffers = nullptr;  // methods that yield (name, tensor)
   const char* named_parameters = "named_parameters";
   PyTypeObject* tensor_type = nullptr;  // null before PyTorch was looked up
+  // Whether HookGradient costs less than a hook on a node, and a hook on a node more than our work.
+  bool cheap_tensor_hooks = false;
 
   bool IsTensor(PyObject* object) const {
     return tensor_type != nullptr && PyObject_TypeCheck(object, tensor_type);
@@ -89,10 +91,10 @@ class Framework {
   virtual uint64_t NextSequence() const = 0;
   // The sum of two shares of a gradient, outside of every graph; null when they cannot be added.
   virtual PyRef Sum(PyObject* a, PyObject* b) const = 0;
-  // Calls `hook(gradient)` when the gradient of a parameter is complete; null when that is not
-  // possible. UnhookParameter takes the result.
-  virtual PyRef HookParameter(PyObject* parameter, PyObject* hook) const = 0;
-  virtual void UnhookParameter(PyObject* handle) const = 0;
+  // Calls `hook(gradient)` when the gradient of a tensor is complete; null when that is not possible.
+  // Unhook takes the result.
+  virtual PyRef HookGradient(PyObject* tensor, PyObject* hook) const = 0;
+  virtual void Unhook(PyObject* handle) const = 0;
 
  protected:
   explicit Framework(bool is_torch) : is_torch_(is_torch) {}

@@ -82,8 +82,8 @@ class TorchFramework final : public Framework {
     return sum;
   }
   // parameter_hooks.cc registers hooks of PyTorch in ways of its own.
-  PyRef HookParameter(PyObject*, PyObject*) const override { return PyRef(); }
-  void UnhookParameter(PyObject*) const override {}
+  PyRef HookGradient(PyObject*, PyObject*) const override { return PyRef(); }
+  void Unhook(PyObject*) const override {}
 };
 
 TorchFramework& Torch() {
