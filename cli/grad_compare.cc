@@ -9,7 +9,7 @@
 #include "engine/base/file.h"
 #include "engine/base/text.h"
 #include "engine/gradients/compare_gradients.h"
-#include "engine/gradients/gradient_page.h"
+#include "engine/report_page/gradient_page.h"
 
 namespace msprobe::cli {
 namespace {
@@ -51,7 +51,10 @@ class GradCompare : public Verb {
         .TypeName("FOLDER")
         .Required();
     flags.Text("--format", &format_, "what is printed").OneOf({"table", "json"});
-    flags.Text("--html", &html_, "also write the plots, as one page").TypeName("FILE");
+    flags
+        .Text("--html", &html_,
+              "also write one page: where the similarity falls, all parameters over the steps")
+        .TypeName("FILE");
     flags.Switch("--png", &png_,
                  "also write similarities_picture/ beside each similarities.csv, a PNG file for "
                  "each parameter, as msprobe 1.0 to 8 did; needs matplotlib");
@@ -85,7 +88,7 @@ class GradCompare : public Verb {
     GradientComparison& c = *compared;
     if (!html_.empty()) {
       MSPROBE_RETURN_IF_ERROR(
-          WriteFileAtomically(html_, gradients::GradientPage(c, target_, golden_)));
+          WriteFileAtomically(html_, report_page::GradientPage(c, target_, golden_)));
       c.files.push_back(html_);
     }
     if (png_) MSPROBE_RETURN_IF_ERROR(Draw(out, &c.files));

@@ -80,6 +80,7 @@ class Report : public Verb {
     constexpr uint64_t kLeastValues = 256 << 10;
     report_page::PartOptions options{.index = parts_.size(), .step = step, .rank = rank};
     options.value_bytes = std::max(options.value_bytes / parts, kLeastValues);
+    options.parameter_points = parts > 1;
     parts_.push_back(report_page::PartOf(c, options));
   }
 

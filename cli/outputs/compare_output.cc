@@ -143,6 +143,7 @@ report_page::PagePart CompareOutput::PageOf(size_t index,
       .index = index, .step = paired_.pairs[index].step, .rank = paired_.pairs[index].rank};
   options.value_bytes = std::max(options.value_bytes / kept_.size(), kLeastValues);
   options.tensor_bytes /= kept_.size();
+  options.parameter_points = kept_.size() > 1;
   return report_page::PartOf(comparison, options);
 }
 

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 
 #include "engine/base/file.h"
@@ -137,6 +138,8 @@ class Sum {
         Similarity& sum = table_.At(row, step);
         sum.count = std::max<int64_t>(sum.count, 0) + cell.count;
         sum.same += cell.same;
+        sum.target_norm = std::hypot(sum.target_norm, cell.target_norm);
+        sum.golden_norm = std::hypot(sum.golden_norm, cell.golden_norm);
         ++ranks_[row * steps.size() + step];
       }
     }

@@ -72,7 +72,10 @@ Found CompareStep(const RankFolders& folders, int64_t step, size_t part, size_t 
     for (const Result<Directions>* side : {&a, &b})
       if (!side->ok()) found.errors.push_back(side->status());
     if (!a.ok() || !b.ok()) continue;
-    found.cells.emplace_back(row.parameter, Similarity{CountSame(*a, *b), a->count()});
+    found.cells.emplace_back(row.parameter, Similarity{.same = CountSame(*a, *b),
+                                                       .count = a->count(),
+                                                       .target_norm = row.norm,
+                                                       .golden_norm = partner->norm});
   }
   return found;
 }

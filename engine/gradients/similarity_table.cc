@@ -1,5 +1,7 @@
 #include "engine/gradients/similarity_table.h"
 
+#include <cmath>
+
 #include "engine/formats/tables/csv.h"
 
 namespace msprobe::gradients {
@@ -21,6 +23,8 @@ Similarity SimilarityTable::Summary(size_t step) const {
     if (!all.known()) all.count = 0;
     all.same += cell.same;
     all.count += cell.count;
+    all.target_norm = std::hypot(all.target_norm, cell.target_norm);
+    all.golden_norm = std::hypot(all.golden_norm, cell.golden_norm);
   }
   return all;
 }

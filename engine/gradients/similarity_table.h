@@ -20,6 +20,8 @@ namespace msprobe::gradients {
 struct Similarity {
   int64_t same = 0;    // elements whose directions are the same
   int64_t count = -1;  // elements; -1: not compared
+  // Norms of the gradient on both sides; of several ranks the norm of all their elements together.
+  double target_norm = 0, golden_norm = 0;
 
   bool known() const { return count >= 0; }
   // 0 of a parameter without elements, as in the older tools.

@@ -142,6 +142,15 @@ std::string_view WithoutWrappers(std::string_view name, std::string* room) {
   return *room;
 }
 
+std::string ParameterName(std::string_view module, std::string_view parameter) {
+  std::string room;
+  std::string_view path = WithoutWrappers(module, &room);
+  path.remove_prefix(std::min(path.size(), path.find('.') + 1));
+  const size_t dot = path.rfind('.');
+  if (dot == path.npos) return std::string(parameter);
+  return std::string(path.substr(0, dot)).append(".").append(parameter);
+}
+
 bool ReturnsUnwrittenMemory(std::string_view function) {
   constexpr std::string_view kNames[] = {
       "empty",     "empty_like",        "empty_strided",    "empty_permuted",

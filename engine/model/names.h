@@ -47,6 +47,10 @@ std::string SafeFileName(std::string_view text, std::string_view extension);
 //   WithoutWrappers("Module.module.layers.0._orig_mod.fc.Linear", &room);   // "Module.layers.0.fc.Linear"
 std::string_view WithoutWrappers(std::string_view name, std::string* room);
 
+// The name of a module's parameter in its model, without wrappers: "layers.0.fc.weight" of
+// "Module.layers.0.fc.Linear" and "weight".
+std::string ParameterName(std::string_view module, std::string_view parameter);
+
 // Whether a function ("empty_like", without prefix) returns memory that is not written yet.
 bool ReturnsUnwrittenMemory(std::string_view function);
 

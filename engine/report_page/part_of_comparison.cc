@@ -348,7 +348,8 @@ class Part {
 }  // namespace
 
 PagePart PartOf(const Comparison& comparison, const PartOptions& options) {
-  return {.html = Part(comparison, options).Make()};
+  return {.html = Part(comparison, options).Make(),
+          .points = options.parameter_points ? PointsOf(comparison) : ParameterPoints()};
 }
 
 }  // namespace msprobe::report_page

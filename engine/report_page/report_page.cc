@@ -15,7 +15,8 @@
 #include "engine/dump/write/coverage.h"
 #include "engine/model/names.h"
 #include "engine/report_page/page_data.h"
-#include "engine/report_page/page_text.h"
+#include "engine/report_page/page_frame.h"
+#include "engine/report_page/trends.h"
 
 namespace msprobe::report_page {
 namespace {
@@ -24,76 +25,40 @@ using compare::Findings;
 using compare::LabelledText;
 using compare::RankResult;
 
-std::string FromHex(std::string_view digits) {
-  std::string bytes;
-  for (size_t i = 0; i + 1 < digits.size(); i += 2)
-    bytes += static_cast<char>(std::stoi(std::string(digits.substr(i, 2)), nullptr, 16));
-  return bytes;
+std::vector<int64_t> Sorted(std::vector<int64_t> numbers) {
+  std::sort(numbers.begin(), numbers.end());
+  numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
+  return numbers;
 }
 
-// <tag class="kind">text</tag>; nothing where there is no text.
-std::string Element(std::string_view tag, std::string_view kind, std::string_view text) {
-  if (text.empty()) return "";
-  const std::string names = kind.empty() ? "" : fmt::format(" class=\"{}\"", kind);
-  return fmt::format("<{}{}>{}</{}>\n", tag, names, HtmlText(text), tag);
-}
-
-std::string Term(std::string_view label, std::string_view text) {
-  if (text.empty()) return "";
-  return fmt::format("<dt>{}</dt><dd>{}</dd>\n", HtmlText(label), HtmlText(text));
-}
-
-std::string HeadOfPage(std::string_view title) {
-  return fmt::format(
-      "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
-      "script-src 'sha256-{}'; style-src 'sha256-{}'; base-uri 'none'; form-action 'none'\">\n"
-      "<meta name=\"referrer\" content=\"no-referrer\">\n<title>{}</title>\n<style>{}</style>\n"
-      "<script type=\"module\">{}</script>\n</head>\n<body>\n",
-      Base64(FromHex(kPageScriptSha256)), Base64(FromHex(kPageStyleSha256)), HtmlText(title, 200),
-      kPageStyle, kPageScript);
-}
-
-// What the script fills, in the order of the page. The line `state` is there until all calls are
-// shown: it says what is wrong when the script does not run.
-constexpr std::string_view kRoom =
-    "<p id=\"state\" role=\"status\">The calls are being read. If this line stays, JavaScript is "
-    "switched off, or a part of this file is missing: copy the file once more.</p>\n"
-    "<div id=\"calls\" hidden></div>\n";
-
-std::string EndOfPage(size_t parts) {
-  return fmt::format("<i id=\"end\" data-parts=\"{}\" hidden></i>\n</body>\n</html>\n", parts);
-}
-
-// The page of its beginning, of the parts, which are used up, and of its end.
-PageText PageOf(std::string begin, std::span<PagePart> parts) {
-  PageText page;
-  page.push_back(std::move(begin));
-  for (PagePart& part : parts) {
-    PageText pieces = std::exchange(part.html, {});
-    std::move(pieces.begin(), pieces.end(), std::back_inserter(page));
+// The weights and gradients of all pairs; the points are used up.
+void AppendTrendsOf(std::span<const RankResult> results, std::span<PagePart> parts,
+                    PageText* html) {
+  std::vector<int64_t> steps, ranks;
+  for (const RankResult& r : results) steps.push_back(r.step), ranks.push_back(r.rank);
+  steps = Sorted(std::move(steps)), ranks = Sorted(std::move(ranks));
+  if (steps.size() < 2) return;
+  const auto index = [](const std::vector<int64_t>& numbers, int64_t number) {
+    return static_cast<size_t>(std::lower_bound(numbers.begin(), numbers.end(), number) -
+                               numbers.begin());
+  };
+  std::vector<Trend> trends = {{{.title = "weights"}, steps, ranks},
+                               {{.title = "gradients"}, steps, ranks}};
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const size_t step = index(steps, results[i].step), rank = index(ranks, results[i].rank);
+    const ParameterPoints points = std::exchange(parts[i].points, {});
+    for (const auto& [trend, of_kind] :
+         {std::pair(&trends[0], &points.weights), std::pair(&trends[1], &points.gradients)}) {
+      trend->SetPart(step, rank, static_cast<int32_t>(i));
+      for (const TrendPoint& point : *of_kind) trend->Add(step, rank, point);
+    }
   }
-  page.push_back(EndOfPage(parts.size()));
-  return page;
+  AppendTrends(trends, html);
 }
 
 std::string Place(const RankResult& r) {
   std::string text = r.step >= 0 ? fmt::format("step {}", r.step) : "";
   if (r.rank >= 0) text += fmt::format("{}rank {}", text.empty() ? "" : ", ", r.rank);
-  return text;
-}
-
-std::string Header(std::string_view verdict, std::string_view kind, std::string_view sides) {
-  return fmt::format(
-      "<header><b>msprobe</b> <strong id=\"verdict\" class=\"{}\">{}</strong> "
-      "<span id=\"sides\">{}</span></header>\n",
-      kind, HtmlText(verdict), sides);
-}
-
-std::string Sides(std::string_view target, std::string_view golden) {
-  std::string text = fmt::format("<span>target</span> {}", HtmlText(target));
-  if (!golden.empty()) text += fmt::format(" <span>golden</span> {}", HtmlText(golden));
   return text;
 }
 
@@ -216,7 +181,9 @@ PageText ComparisonPage(std::span<const RankResult> results, const compare::Rank
   html += "</section>\n<details id=\"facts\"><summary>What was compared</summary>\n" +
           Facts(found, compared.left_out) + OtherCalls(found) + "</details>\n" + Pairs(results);
   html += kRoom;
-  return PageOf(std::move(html), parts);
+  PageText trends;
+  AppendTrendsOf(results, parts, &trends);
+  return PageOf(std::move(html), std::move(trends), parts);
 }
 
 PageText DumpPage(const Dump& dump, PagePart part) {
@@ -253,7 +220,7 @@ PageText DumpPage(const Dump& dump, PagePart part) {
   }
   html += "</dl>\n</details>\n";
   html += kRoom;
-  return PageOf(std::move(html), {&part, 1});
+  return PageOf(std::move(html), {}, {&part, 1});
 }
 
 }  // namespace msprobe::report_page

@@ -58,16 +58,6 @@ Weights Selected(const Weights& all) {
   return kept;
 }
 
-// "fc.weight" of "Module.fc.Linear" and "weight".
-std::string ParameterOf(std::string_view api, std::string_view parameter) {
-  std::string room;
-  std::string_view module = WithoutWrappers(api, &room);
-  module.remove_prefix(std::min(module.size(), module.find('.') + 1));
-  const size_t dot = module.rfind('.');
-  return dot == module.npos ? std::string(parameter)
-                            : fmt::format("{}.{}", module.substr(0, dot), parameter);
-}
-
 bool IsGradient(const Record& record, const Leaf& leaf) {
   return leaf.kind == LeafKind::kTensor && (record.direction == Direction::kParameterGrad ||
                                             record.direction == Direction::kBackward);
@@ -202,7 +192,7 @@ StepWeights WeightsIn(const Comparison& c) {
       };
       if (!optimizer) {
         if (record.direction == Direction::kForward && named("parameters."))
-          modules.Set(ParameterOf(record.api, label), c, i, /*replaces=*/false);
+          modules.Set(ParameterName(record.api, label), c, i, /*replaces=*/false);
       } else if (named("input.weights.")) {
         before.Set(std::string(label), c, i, /*replaces=*/false);
       } else if (named("output.0.weights.")) {

@@ -16,6 +16,7 @@ export const keys = [
   ["/", "filter", "type a filter"],
   ["x", "clear", "no filter"],
   ["s", "sort", "sort by size of the error, or in order of execution"],
+  ["p", "trends", "parameters over steps: arrows choose a cell, Enter opens that step"],
   ["e", "tree", "the tree of modules"],
   ["+", "closer", "zoom in on the curve, around the selected call"],
   ["-", "farther", "zoom out"],

@@ -10,6 +10,7 @@ import { matrixOf } from "./matrix.js";
 import { Table } from "./table.js";
 import { byId, el, grouped } from "./text.js";
 import { Tree } from "./tree.js";
+import { Trends, placeTrends } from "./trends.js";
 
 class Page {
   constructor() {
@@ -27,8 +28,11 @@ class Page {
     this.query = /** @type {HTMLInputElement} */ (el("input", { id: "query", type: "search", placeholder: filterHelp, title: filterHelp, "aria-label": "filter", spellcheck: "false", oninput: () => this.filter() }));
     this.shown = el("output", { id: "shown", "aria-live": "polite" });
     this.help = helpDialog();
-    const bar = el("div", { id: "bar" }, this.chips, this.query, this.shown, el("button", { onclick: () => this.help.showModal() }, "Keys ", el("kbd", {}, "?")), el("button", { onclick: () => this.theme() }, "Light or dark"));
-    byId("calls").append(this.curve.root, bar, el("div", { id: "panes" }, this.tree.root, this.table.root, this.view.root), this.help);
+    /** @type {Trends|null} */ this.trends = null;
+    const bar = el("div", { id: "bar" }, this.chips, this.query, this.shown);
+    document.querySelector("header")?.append(el("span", { id: "tools" }, el("button", { onclick: () => this.help.showModal() }, "Keys ", el("kbd", {}, "?")), " ", el("button", { onclick: () => this.theme() }, "Light or dark")));
+    byId("calls").append(this.curve.root, bar, el("div", { id: "panes" }, this.tree.root, this.table.root, this.view.root));
+    document.body.append(this.help);
     document.addEventListener("keydown", (e) => this.key(e));
     addEventListener("hashchange", () => { if (location.hash.slice(1) !== this.kept) this.restore(); });
   }
@@ -38,6 +42,7 @@ class Page {
    * @param {boolean} anew whether the first divergence is selected
    */
   async open(part, anew) {
+    if (this.parts === 0) return this.withoutCalls();
     const asked = (this.asked = Symbol());
     const calls = await Calls.load(part);
     if (asked !== this.asked) return;
@@ -56,6 +61,25 @@ class Page {
     this.selected = -1;
     this.filter();
     if (anew && calls.count) this.select(calls.head.first >= 0 ? calls.head.first : 0);
+  }
+
+  /** A page of gradients has parameters over steps, and no calls. */
+  withoutCalls() {
+    byId("state").hidden = true;
+    if (this.trends) this.trends.root.open = true;
+  }
+  async loadTrends() {
+    this.trends = await Trends.load((part, call) => this.openCall(part, call), () => this.keepSoon());
+    if (this.trends) placeTrends(this.trends);
+  }
+  /**
+   * @param {number} part
+   * @param {number} call
+   */
+  async openCall(part, call) {
+    if (part !== this.part) await this.open(part, false);
+    this.select(call);
+    this.view.root.scrollIntoView({ block: "nearest" });
   }
 
   filter() {
@@ -114,6 +138,7 @@ class Page {
     const root = document.documentElement, dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
     root.dataset.theme = dark ? "light" : "dark";
     this.curve.draw();
+    this.trends?.draw();
     this.keepSoon();
   }
 
@@ -134,6 +159,7 @@ class Page {
     filter: () => this.query.focus(),
     clear: () => { this.query.value = ""; this.filter(); },
     sort: () => { this.order = this.order.key === "size" ? { key: "order", down: false } : { key: "size", down: true }; this.filter(); },
+    trends: () => this.trends?.focus(),
     tree: () => this.tree.root.focus(),
     closer: () => this.curve.zoom(0.5, this.selected < 0 ? this.curve.from : this.selected),
     farther: () => this.curve.zoom(2, this.selected < 0 ? this.curve.from : this.selected),
@@ -162,6 +188,7 @@ class Page {
   }
 
   keepSoon() {
+    if (!this.restored) return; // the address still says what is to be shown
     clearTimeout(this.later);
     this.later = setTimeout(() => this.keep(), 150);
   }
@@ -174,6 +201,8 @@ class Page {
     if (this.calls && this.curve.to - this.curve.from < this.calls.count) state.set("range", `${Math.round(this.curve.from)}-${Math.round(this.curve.to)}`);
     const theme = document.documentElement.dataset.theme;
     if (theme) state.set("theme", theme);
+    const trend = this.trends?.state();
+    if (trend) state.set("trend", trend);
     this.kept = state.toString();
     history.replaceState(null, "", "#" + this.kept);
   }
@@ -184,11 +213,15 @@ class Page {
     this.query.value = state.get("filter") || "";
     const key = sort.replace(/^-/, "");
     if (["order", "class", "name", "module", "dtype", "shape", "size"].includes(key)) this.order = { key, down: sort.startsWith("-") };
+    if (!this.trends) await this.loadTrends();
+    this.trends?.restore(state.get("trend") || "");
     const part = number("part");
     await this.open(part >= 0 && part < this.parts ? part : this.part, number("call") < 0);
     if (range) this.curve.range(Number(range[1]), Number(range[2]));
     this.select(number("call"));
     await this.viewed;
+    this.restored = true;
+    this.keepSoon();
   }
 }
 

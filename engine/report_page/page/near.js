@@ -1,6 +1,7 @@
 // @ts-check
 // The neighbourhood of the selected call as a graph: calls that made its inputs above it, calls that
 // took its results below it, two steps each way. A few layers are readable, the whole graph is not.
+import { svg } from "./svg.js";
 import { clean, el } from "./text.js";
 
 /** @typedef {import("./calls.js").Calls} Calls */
@@ -66,16 +67,6 @@ function place(nodes, edges) {
     inside.sort((a, b) => Number(wanted.get(a)) - Number(wanted.get(b)) || a.call - b.call);
     inside.forEach((node, k) => { node.x = (k + 0.5) / inside.length; });
   }
-}
-
-/**
- * @param {string} tag
- * @param {Record<string, string|number>} attributes
- */
-function svg(tag, attributes) {
-  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, String(value));
-  return node;
 }
 
 /**

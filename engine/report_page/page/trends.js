@@ -1,0 +1,334 @@
+// @ts-check
+// Parameters over steps: a strip of cells, parameters x steps, coloured by how far the two runs are apart, and for
+// the chosen cell's parameter small charts of its norm and of the distance (trends.h).
+import { column, json } from "./data.js";
+import { svg } from "./svg.js";
+import { byId, clean, el, grouped, short } from "./text.js";
+
+/** @typedef {{title: string, measure: string, steps: number[], ranks: number[], parts: number[], parameters: number, names: string[], target: Float32Array, golden: Float32Array, apart: Float32Array, verdict: Uint8Array, call: Uint32Array}} Trend */
+
+const rowTall = 18, nothing = 255, noCall = 0xffffffff;
+/**
+ * Of each verdict: its name, the number of its colour in style.css, how strong the palest cell is, how bad it is.
+ * @type {[string, number, number, number][]}
+ */
+const cellLooks = [["equal", 0, 0.25, 0], ["noise", 1, 0.5, 1], ["differs", 2, 0.3, 3], ["unknown", 4, 0.5, 2]];
+const chartWide = 340, chartTall = 104, chartLeft = 52, chartRight = 8, chartTop = 8, chartBottom = 18;
+
+/**
+ * A step of an axis of numbers: its name for people.
+ * @param {number} value
+ */
+const tick = (value) => (value !== 0 && (Math.abs(value) >= 1e4 || Math.abs(value) < 1e-3) ? value.toExponential(2) : String(Number(value.toPrecision(4))));
+
+/**
+ * A small chart of lines over steps.
+ * @param {string} title
+ * @param {number[]} steps
+ * @param {{name: string, values: number[]}[]} lines
+ * @param {{low?: number, high?: number, at: number, log?: boolean}} how `at`: index of the chosen step; `log`: by log10(1 + x)
+ * @returns {HTMLElement}
+ */
+function chart(title, steps, lines, how) {
+  const scale = (/** @type {number} */ v) => (how.log ? Math.log10(1 + v) : v), known = lines.flatMap((line) => line.values.filter(Number.isFinite));
+  let low = how.low ?? Math.min(...known), high = how.high ?? Math.max(...known);
+  if (!known.length) low = high = 0;
+  if (low === high) [low, high] = how.log ? [0, Math.max(1, high)] : [low - (Math.abs(low) || 1) * 0.01, high + (Math.abs(high) || 1) * 0.01];
+  const first = steps[0], all = steps[steps.length - 1] - first || 1;
+  const x = (/** @type {number} */ i) => chartLeft + ((steps[i] - first) / all) * (chartWide - chartLeft - chartRight);
+  const y = (/** @type {number} */ v) => chartTop + (1 - (scale(Math.min(v, high)) - scale(low)) / (scale(high) - scale(low) || 1)) * (chartTall - chartTop - chartBottom);
+  const drawing = svg("svg", { viewBox: `0 0 ${chartWide} ${chartTall}`, role: "img", "aria-label": title + "; " + lines.map((line) => `${line.name}: ${line.values.slice(0, 20).map((v) => short(v) || "not recorded").join(", ")}`).join("; ") });
+  for (const value of [low, high]) {
+    drawing.append(svg("path", { class: "axis", d: `M${chartLeft} ${y(value)}H${chartWide - chartRight}` }), svg("text", { x: chartLeft - 4, y: y(value) + 4, "text-anchor": "end" }, tick(value)));
+  }
+  drawing.append(svg("text", { x: chartLeft, y: chartTall - 4 }, String(first)), svg("text", { x: chartWide - chartRight, y: chartTall - 4, "text-anchor": "end" }, `step ${steps[steps.length - 1]}`));
+  drawing.append(svg("path", { class: "at", d: `M${x(how.at)} ${chartTop}V${chartTall - chartBottom}` }));
+  for (const { name, values } of lines) {
+    let path = "", drawn = false;
+    values.forEach((value, i) => {
+      const there = !Number.isNaN(value);
+      if (there) path += `${drawn ? "L" : "M"}${x(i).toFixed(1)} ${y(value).toFixed(1)}`;
+      if (there && !drawn && (i + 1 === values.length || Number.isNaN(values[i + 1]))) drawing.append(svg("circle", { class: name, cx: x(i), cy: y(value), r: 2 }));
+      drawn = there;
+    });
+    drawing.append(svg("path", { class: "curve " + name, d: path }));
+  }
+  return el("figure", {}, el("figcaption", {}, title, ...(lines.length > 1 ? lines.map((line) => el("span", { class: "of-" + line.name }, " " + line.name)) : [])), /** @type {any} */ (drawing));
+}
+
+export class Trends {
+  /**
+   * @param {(part: number, call: number) => void} onGo
+   * @param {() => void} onChange
+   * @returns {Promise<Trends|null>} null: the page has one step
+   */
+  static async load(onGo, onChange) {
+    const heads = await json("trends");
+    if (!heads) return null;
+    const columns = ["target", "golden", "apart", "verdict", "call"];
+    const trends = await Promise.all(heads.map(async (/** @type {any} */ head, /** @type {number} */ k) => {
+      const got = await Promise.all(columns.map((name) => column(`t${k}-${name}`)));
+      const cells = head.names.length * head.steps.length * head.ranks.length;
+      if (got.some((one) => !one || one.length !== cells)) throw new Error(`a trend does not have its ${cells} cells`);
+      return Object.assign(head, Object.fromEntries(columns.map((name, i) => [name, got[i]])));
+    }));
+    return new Trends(trends, onGo, onChange);
+  }
+  /**
+   * @param {Trend[]} trends
+   * @param {(part: number, call: number) => void} onGo
+   * @param {() => void} onChange
+   */
+  constructor(trends, onGo, onChange) {
+    this.trends = trends;
+    this.onGo = onGo;
+    this.onChange = onChange;
+    this.kind = this.rank = this.step = 0;
+    this.row = -1;
+    this.worstFirst = true;
+    this.rows = new Uint32Array(0);
+    this.kinds = el("span", { role: "group", "aria-label": "what is shown" }, ...trends.map((trend, k) => el("button", { onclick: () => { this.row = -1; this.show(k, 0); } }, trend.title)));
+    this.ranks = /** @type {HTMLSelectElement} */ (el("select", { "aria-label": "rank", onchange: () => this.show(this.kind, Number(this.ranks.value)) }));
+    this.order = el("button", { onclick: () => { this.worstFirst = !this.worstFirst; this.sort(); } });
+    this.kept = el("span", { class: "quiet" });
+    this.tall = el("div", { class: "tall" });
+    this.window = el("div", { class: "window" });
+    this.strip = el("div", { class: "strip", tabindex: "0", role: "grid", "aria-label": "parameters and steps: arrows choose a cell, Enter opens it", onscroll: () => this.draw(), onkeydown: (/** @type {KeyboardEvent} */ e) => this.key(e), onclick: (/** @type {MouseEvent} */ e) => this.clicked(e), onpointermove: (/** @type {PointerEvent} */ e) => this.hovered(e) }, this.tall, this.window);
+    this.scale = el("p", { class: "steps quiet" });
+    this.said = el("output", { "aria-live": "polite" });
+    this.go = el("button", { onclick: () => this.open() }, "Open this step");
+    this.charts = el("div", { class: "charts" });
+    this.legend = el("p", { class: "legend quiet" });
+    this.root = /** @type {HTMLDetailsElement} */ (el("details", { id: "trend" }, el("summary", {}, "Parameters over steps"),
+      el("div", { class: "controls" }, trends.length > 1 ? this.kinds : null, this.ranks, this.order, this.kept),
+      el("div", { class: "both" }, el("div", { class: "cells" }, this.strip, this.scale, this.legend), el("div", { class: "chosen" }, el("p", {}, this.said), el("p", {}, this.go), this.charts))));
+    this.root.addEventListener("toggle", () => { document.documentElement.classList.toggle("trending", this.root.open); this.draw(); this.onChange(); });
+    new ResizeObserver(() => this.draw()).observe(this.strip);
+    this.show(Math.max(0, trends.findIndex((trend) => trend.verdict.includes(2))), 0);
+  }
+
+  get trend() { return this.trends[this.kind]; }
+  /**
+   * @param {number} row
+   * @param {number} step
+   */
+  cell(row, step) { return (row * this.trend.ranks.length + this.rank) * this.trend.steps.length + step; }
+  /**
+   * @param {number} kind
+   * @param {number} rank index
+   */
+  show(kind, rank) {
+    const name = this.row >= 0 ? this.trend.names[this.row] : "";
+    this.kind = kind;
+    this.rank = rank;
+    const { trend } = this, { names, ranks, steps, parameters } = trend;
+    this.kinds.querySelectorAll("button").forEach((b, k) => b.setAttribute("aria-pressed", String(k === kind)));
+    this.ranks.replaceChildren(...ranks.map((n, i) => el("option", { value: i, selected: i === rank }, `rank ${n}`)));
+    this.ranks.hidden = ranks.length < 2;
+    this.kept.textContent = names.length < parameters ? `${grouped(names.length)} of ${grouped(parameters)} parameters, those that are furthest apart` : `${grouped(names.length)} rows, ${grouped(steps.length)} steps`;
+    this.scale.replaceChildren(el("span", {}, `step ${steps[0]}`), el("span", {}, `step ${steps[steps.length - 1]}`));
+    this.most = 0;
+    for (const apart of trend.apart) if (apart > this.most && apart < Infinity) this.most = apart;
+    const present = new Set(trend.verdict);
+    this.legend.replaceChildren("Cells: ", ...cellLooks.flatMap(([word, color], k) => (present.has(k) ? [el("i", { class: "color" + color }, "■"), ` ${word}. `] : [])), trend.measure === "share" ? "The stronger the color, the more elements point elsewhere." : "The stronger the color, the further apart.");
+    this.row = name ? names.indexOf(name) : -1;
+    this.sort();
+    if (this.row < 0) this.chooseWorst();
+    else this.choose(this.row, this.step);
+  }
+  /** The row that is furthest apart, at its first step that differs. */
+  chooseWorst() {
+    const { trend } = this, order = this.worstFirst ? this.rows : this.byDistance();
+    if (!order.length) return;
+    let step = 0;
+    while (step < trend.steps.length && trend.verdict[this.cell(order[0], step)] !== 2) step++;
+    this.choose(order[0], step < trend.steps.length ? step : 0);
+  }
+  byDistance() {
+    const { trend } = this, far = new Float64Array(trend.names.length);
+    for (let row = 0; row < far.length; row++) {
+      for (let step = 0; step < trend.steps.length; step++) {
+        const at = this.cell(row, step), verdict = cellLooks[trend.verdict[at]];
+        // A cell that differs comes before one that only rounds, however many roundings that has.
+        if (verdict) far[row] = Math.max(far[row], verdict[3] * 1e3 + Math.log10(1 + Math.min(trend.apart[at] || 0, 1e300)));
+      }
+    }
+    return Uint32Array.from(far.keys()).sort((a, b) => far[b] - far[a] || a - b);
+  }
+  sort() {
+    this.rows = this.worstFirst ? this.byDistance() : Uint32Array.from(this.trend.names.keys());
+    this.order.textContent = this.worstFirst ? "In the order of the model" : "Furthest apart first";
+    this.tall.style.height = `${this.rows.length * rowTall}px`;
+    this.strip.setAttribute("aria-rowcount", String(this.rows.length));
+    this.strip.setAttribute("aria-colcount", String(this.trend.steps.length));
+    this.strip.style.height = `${Math.min(this.trend.parts.every((part) => part < 0) ? 24 : 12, this.rows.length) * rowTall + 2}px`;
+    this.strip.scrollTop = 0;
+    this.draw();
+    this.onChange();
+  }
+  /**
+   * @param {number} row
+   * @param {number} step index
+   */
+  choose(row, step) {
+    this.row = row;
+    this.step = step;
+    const place = this.rows.indexOf(row), { strip } = this;
+    if (place * rowTall < strip.scrollTop) strip.scrollTop = place * rowTall;
+    if ((place + 1) * rowTall > strip.scrollTop + strip.clientHeight) strip.scrollTop = (place + 1) * rowTall - strip.clientHeight;
+    this.said.textContent = this.words(row, step);
+    this.go.hidden = this.target() === null;
+    this.drawCharts();
+    this.draw();
+    this.onChange();
+  }
+  /**
+   * The part and the call of the chosen cell; null: the page has none.
+   * @returns {[number, number]|null}
+   */
+  target() {
+    const { trend } = this, part = trend.parts[this.rank * trend.steps.length + this.step], call = trend.call[this.cell(this.row, this.step)];
+    return part < 0 || call === undefined || call === noCall ? null : [part, call];
+  }
+  open() {
+    const target = this.row >= 0 ? this.target() : null;
+    if (target) this.onGo(...target);
+  }
+  /**
+   * What a cell says.
+   * @param {number} row
+   * @param {number} step
+   */
+  words(row, step) {
+    const { trend } = this, at = this.cell(row, step), verdict = cellLooks[trend.verdict[at]], apart = trend.apart[at];
+    const place = `${clean(trend.names[row])}, step ${trend.steps[step]}`;
+    if (!verdict) return `${place}: not recorded on both sides`;
+    const distance = Number.isNaN(apart) ? "" : trend.measure === "share" ? `, similarity ${(1 - apart).toPrecision(4)}` : `, ${short(apart)} roundings apart`;
+    const norm = (/** @type {number} */ v) => (Number.isNaN(v) ? "not recorded" : String(Number(v.toPrecision(6))));
+    return `${place}: ${verdict[0]}${distance}; norm ${norm(trend.target[at])} in the target, ${norm(trend.golden[at])} in the golden`;
+  }
+  drawCharts() {
+    const { trend } = this, steps = trend.steps, of = (/** @type {Float32Array} */ values) => steps.map((_, i) => (trend.verdict[this.cell(this.row, i)] === nothing ? NaN : values[this.cell(this.row, i)]));
+    const share = trend.measure === "share", apart = of(trend.apart);
+    this.charts.replaceChildren(
+      chart("norm", steps, [{ name: "target", values: of(trend.target) }, { name: "golden", values: of(trend.golden) }], { at: this.step }),
+      share ? chart("similarity", steps, [{ name: "distance", values: apart.map((v) => 1 - v) }], { at: this.step, low: 0, high: 1 }) : chart("roundings apart, logarithmic", steps, [{ name: "distance", values: apart }], { at: this.step, low: 0, log: true }));
+  }
+
+  /** The rows in sight. */
+  draw() {
+    if (!this.root.open) return;
+    const from = Math.max(0, Math.floor(this.strip.scrollTop / rowTall)), to = Math.min(this.rows.length, from + Math.ceil(this.strip.clientHeight / rowTall) + 1);
+    while (this.window.children.length < to - from) this.window.append(el("div", { class: "parameter", role: "row" }, el("span", { role: "rowheader" }), el("canvas", { role: "gridcell" })));
+    while (this.window.children.length > to - from) this.window.lastElementChild?.remove();
+    this.window.style.transform = `translateY(${from * rowTall}px)`;
+    const css = getComputedStyle(document.documentElement), colors = [0, 1, 2, 3, 4].map((n) => css.getPropertyValue("--color" + n).trim()), ink = css.getPropertyValue("--ink").trim();
+    for (let k = from; k < to; k++) {
+      const line = /** @type {HTMLElement} */ (this.window.children[k - from]), row = this.rows[k], name = clean(this.trend.names[row], 200);
+      line.dataset.row = String(row);
+      line.setAttribute("aria-rowindex", String(k + 1));
+      line.setAttribute("aria-selected", String(row === this.row));
+      /** @type {HTMLElement} */ (line.firstElementChild).textContent = name;
+      const canvas = /** @type {HTMLCanvasElement} */ (line.lastElementChild);
+      canvas.setAttribute("aria-label", row === this.row ? this.words(row, this.step) : name);
+      this.paint(canvas, row, colors, ink);
+    }
+  }
+  /**
+   * The cells of a row; of steps that share a pixel the worst.
+   * @param {HTMLCanvasElement} canvas
+   * @param {number} row
+   * @param {string[]} colors
+   * @param {string} ink
+   */
+  paint(canvas, row, colors, ink) {
+    const { trend } = this, steps = trend.steps.length, scale = devicePixelRatio || 1;
+    const width = (canvas.width = Math.max(1, Math.round(canvas.clientWidth * scale))), height = (canvas.height = rowTall * scale);
+    const pen = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d")), wide = width / steps;
+    const share = trend.measure === "share", most = share ? 1 : Math.log10(1 + (this.most || 1));
+    for (let from = 0; from < steps; ) {
+      const x = Math.floor(from * wide), to = Math.max(from + 1, Math.min(steps, Math.ceil((x + 1) / wide)));
+      let worst = -1, apart = 0;
+      for (let step = from; step < to; step++) {
+        const at = this.cell(row, step), verdict = trend.verdict[at];
+        if (verdict === nothing) continue;
+        if (worst < 0 || cellLooks[verdict][3] > cellLooks[worst][3]) worst = verdict;
+        apart = Math.max(apart, trend.apart[at] || 0);
+      }
+      if (worst >= 0) {
+        const [, color, pale] = cellLooks[worst];
+        pen.globalAlpha = worst === 2 ? pale + (1 - pale) * Math.min(1, share ? Math.sqrt(apart) : Math.log10(1 + apart) / most) : pale;
+        pen.fillStyle = colors[color];
+        pen.fillRect(x, scale, Math.max(1, Math.floor(to * wide) - x - (wide > 4 * scale ? scale : 0)), height - 2 * scale);
+      }
+      from = to;
+    }
+    if (row !== this.row) return;
+    pen.globalAlpha = 1;
+    pen.strokeStyle = ink;
+    pen.lineWidth = 2 * scale;
+    pen.strokeRect(Math.floor(this.step * wide) + scale, scale, Math.max(2 * scale, wide - 2 * scale), height - 2 * scale);
+  }
+
+  /**
+   * Row and step under the pointer.
+   * @param {MouseEvent} e
+   * @returns {[number, number, HTMLElement]|null}
+   */
+  under(e) {
+    const line = /** @type {HTMLElement|null} */ (/** @type {HTMLElement} */ (e.target).closest("[data-row]"));
+    if (!line) return null;
+    const box = /** @type {Element} */ (line.lastElementChild).getBoundingClientRect(), steps = this.trend.steps.length;
+    const step = e.clientX < box.left ? this.step : Math.max(0, Math.min(steps - 1, Math.floor(((e.clientX - box.left) / box.width) * steps)));
+    return [Number(line.dataset.row), step, line];
+  }
+  /** @param {MouseEvent} e */
+  clicked(e) {
+    const found = this.under(e);
+    if (!found) return;
+    const again = found[0] === this.row && found[1] === this.step;
+    this.choose(found[0], found[1]);
+    if (again) this.open();
+  }
+  /** @param {PointerEvent} e */
+  hovered(e) {
+    const found = this.under(e);
+    if (found) found[2].title = this.words(found[0], found[1]);
+  }
+  /** @param {KeyboardEvent} e */
+  key(e) {
+    if (e.ctrlKey || e.metaKey || e.altKey || !this.rows.length) return;
+    const page = Math.max(1, Math.floor(this.strip.clientHeight / rowTall)), last = this.rows.length - 1, place = this.rows.indexOf(this.row);
+    const down = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page }[e.key] ?? 0, on = { ArrowRight: 1, ArrowLeft: -1, Home: -Infinity, End: Infinity }[e.key] ?? 0;
+    if (e.key === "Enter") this.open();
+    else if (down || on) this.choose(this.rows[Math.max(0, Math.min(last, place + down))], Math.max(0, Math.min(this.trend.steps.length - 1, this.step + on)));
+    else return;
+    e.preventDefault();
+    e.stopPropagation();
+  }
+  focus() {
+    this.root.open = true;
+    this.root.scrollIntoView({ block: "nearest" });
+    this.strip.focus();
+  }
+
+  /** What is shown, for the address of the page; "": the list is closed. */
+  state() { return this.root.open ? [this.kind, this.rank, this.row, this.step, this.worstFirst ? 1 : 0].join(".") : ""; }
+  /** @param {string} state */
+  restore(state) {
+    const numbers = /^(\d+)\.(\d+)\.(\d+)\.(\d+)\.([01])$/.exec(state)?.slice(1).map(Number);
+    const trend = numbers && this.trends[numbers[0]];
+    if (!trend || numbers[1] >= trend.ranks.length || numbers[2] >= trend.names.length || numbers[3] >= trend.steps.length) return;
+    this.worstFirst = numbers[4] === 1;
+    this.root.open = true;
+    this.row = -1;
+    this.show(numbers[0], numbers[1]);
+    this.choose(numbers[2], numbers[3]);
+  }
+}
+
+/**
+ * Puts the trends above the calls.
+ * @param {Trends} trends
+ */
+export function placeTrends(trends) { byId("calls").before(trends.root); }

@@ -1,0 +1,74 @@
+#include "engine/report_page/page_frame.h"
+
+#include <fmt/format.h>
+
+#include <iterator>
+#include <utility>
+
+#include "engine/report_page/page_text.h"
+
+namespace msprobe::report_page {
+namespace {
+
+std::string FromHex(std::string_view digits) {
+  std::string bytes;
+  for (size_t i = 0; i + 1 < digits.size(); i += 2)
+    bytes += static_cast<char>(std::stoi(std::string(digits.substr(i, 2)), nullptr, 16));
+  return bytes;
+}
+
+std::string EndOfPage(size_t parts) {
+  return fmt::format("<i id=\"end\" data-parts=\"{}\" hidden></i>\n</body>\n</html>\n", parts);
+}
+
+}  // namespace
+
+std::string Element(std::string_view tag, std::string_view kind, std::string_view text) {
+  if (text.empty()) return "";
+  const std::string names = kind.empty() ? "" : fmt::format(" class=\"{}\"", kind);
+  return fmt::format("<{}{}>{}</{}>\n", tag, names, HtmlText(text), tag);
+}
+
+std::string Term(std::string_view label, std::string_view text) {
+  if (text.empty()) return "";
+  return fmt::format("<dt>{}</dt><dd>{}</dd>\n", HtmlText(label), HtmlText(text));
+}
+
+std::string HeadOfPage(std::string_view title) {
+  return fmt::format(
+      "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
+      "script-src 'sha256-{}'; style-src 'sha256-{}'; base-uri 'none'; form-action 'none'\">\n"
+      "<meta name=\"referrer\" content=\"no-referrer\">\n<title>{}</title>\n<style>{}</style>\n"
+      "<script type=\"module\">{}</script>\n</head>\n<body>\n",
+      Base64(FromHex(kPageScriptSha256)), Base64(FromHex(kPageStyleSha256)), HtmlText(title, 200),
+      kPageStyle, kPageScript);
+}
+
+std::string Header(std::string_view verdict, std::string_view kind, std::string_view sides) {
+  return fmt::format(
+      "<header><b>msprobe</b> <strong id=\"verdict\" class=\"{}\">{}</strong> "
+      "<span id=\"sides\">{}</span></header>\n",
+      kind, HtmlText(verdict), sides);
+}
+
+std::string Sides(std::string_view target, std::string_view golden) {
+  std::string text = fmt::format("<span>target</span> {}", HtmlText(target));
+  if (!golden.empty()) text += fmt::format(" <span>golden</span> {}", HtmlText(golden));
+  return text;
+}
+
+PageText PageOf(std::string begin, PageText trends, std::span<PagePart> parts) {
+  PageText page;
+  page.push_back(std::move(begin));
+  std::move(trends.begin(), trends.end(), std::back_inserter(page));
+  for (PagePart& part : parts) {
+    PageText pieces = std::exchange(part.html, {});
+    std::move(pieces.begin(), pieces.end(), std::back_inserter(page));
+  }
+  page.push_back(EndOfPage(parts.size()));
+  return page;
+}
+
+}  // namespace msprobe::report_page

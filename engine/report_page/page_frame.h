@@ -1,0 +1,38 @@
+// The HTML around what a page shows: its head with style and script, its first line, its end.
+//
+//   std::string html = HeadOfPage("msprobe: DIFFERS") + Header("DIFFERS", "differs", Sides("a", "b"));
+//   html += Element("p", "quiet", "<text of a dump>");     // is text, and never markup
+//   return PageOf(html + std::string(kRoom), {}, parts);
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "engine/report_page/page_data.h"
+#include "engine/report_page/page_part.h"
+
+namespace msprobe::report_page {
+
+// <tag class="kind">text</tag>; nothing where there is no text.
+std::string Element(std::string_view tag, std::string_view kind, std::string_view text);
+// A term of a list <dl>, and what is said of it; nothing where there is no text.
+std::string Term(std::string_view label, std::string_view text);
+
+std::string HeadOfPage(std::string_view title);
+// `kind`: the class of style.css that colours the verdict. `sides`: HTML.
+std::string Header(std::string_view verdict, std::string_view kind, std::string_view sides);
+std::string Sides(std::string_view target, std::string_view golden);
+
+// What the script fills, in the order of the page. The line `state` is there until all calls are
+// shown: it says what is wrong when the script does not run.
+inline constexpr std::string_view kRoom =
+    "<p id=\"state\" role=\"status\">The calls are being read. If this line stays, JavaScript is "
+    "switched off, or a part of this file is missing: copy the file once more.</p>\n"
+    "<div id=\"calls\" hidden></div>\n";
+
+// The page of its beginning, of the elements of its trends, of the parts, which are used up, and of
+// its end.
+PageText PageOf(std::string begin, PageText trends, std::span<PagePart> parts);
+
+}  // namespace msprobe::report_page

@@ -1,0 +1,174 @@
+#include "engine/report_page/trends.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <deque>
+
+#include "engine/report_page/gradient_page.h"
+#include "engine/report_page/report_page.h"
+#include "tests/compare/dump_builder.h"
+
+namespace msprobe::report_page {
+namespace {
+
+using compare::Comparison;
+using compare::RowVerdict;
+using compare::test::DumpBuilder;
+using compare::test::MustCompare;
+using compare::test::Numbers;
+using compare::test::Scaled;
+using testing::ElementsAre;
+using testing::Field;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+std::string Whole(const PageText& page) {
+  std::string whole;
+  for (const std::string& piece : page) whole += piece;
+  return whole;
+}
+
+// A step in which the gradient of "fc.bias" is wrong by the relative error `by`.
+Comparison Step(double by) {
+  DumpBuilder target, golden;
+  for (const bool wrong : {true, false}) {
+    DumpBuilder& b = wrong ? target : golden;
+    b.Call("Module.module.fc.Linear.forward.0")
+        .In(Numbers(9, -9, 0, 20))
+        .Parameter("weight", Numbers(1, -1, 0, 5))
+        .Parameter("bias", Numbers(2, -2, 0, 6))
+        .Out(Numbers(3, -3, 0, 7));
+    // The weight that a second call uses is the same one.
+    b.Call("Module.module.fc.Linear.forward.1").Parameter("weight", Numbers(1, -1, 0, 99));
+    b.Call("Module.module.fc.Linear.parameters_grad.0")
+        .Grad("weight", Numbers(4, -4, 0, 8))
+        .Grad("bias", Scaled(Numbers(5, -5, 0, 10), wrong ? by : 0));
+    b.Call("Torch.mul.0.forward").In(Numbers(1, -1, 0, 5));
+  }
+  return MustCompare(target.Take(), golden.Take());
+}
+
+TEST(ParameterPoints, AreTheParametersOfModulesAndTheirGradients) {
+  const ParameterPoints points = PointsOf(Step(0.1));
+  EXPECT_THAT(points.weights, ElementsAre(Field(&TrendPoint::name, "fc.weight"),
+                                          Field(&TrendPoint::name, "fc.bias")));
+  EXPECT_EQ(points.weights[0].target_norm, 5);
+  EXPECT_EQ(points.weights[0].verdict, RowVerdict::kEqual);
+  EXPECT_EQ(points.weights[0].call, 0);
+  ASSERT_EQ(points.gradients.size(), 2u);
+  EXPECT_EQ(points.gradients[1].name, "fc.bias");
+  EXPECT_FLOAT_EQ(points.gradients[1].target_norm, 11);
+  EXPECT_EQ(points.gradients[1].golden_norm, 10);
+  EXPECT_EQ(points.gradients[1].verdict, RowVerdict::kDiffers);
+  EXPECT_GT(points.gradients[1].apart, 1e4F);
+  EXPECT_EQ(points.gradients[1].call, 2);
+}
+
+TEST(ParameterPoints, AreThoseOfOptimizersWhereNoModuleHasAny) {
+  DumpBuilder target, golden;
+  for (DumpBuilder* b : {&target, &golden}) {
+    b->Call("Optimizer.SGD.step.0.forward")
+        .Kwarg("weights.fc.weight", Numbers(1, -1, 0, 5))
+        .Kwarg("gradients.fc.weight", Numbers(1, -1, 0, 3))
+        .Kwarg("lr", Numbers(1, 1, 1, 1));
+  }
+  const ParameterPoints points = PointsOf(MustCompare(target.Take(), golden.Take()));
+  EXPECT_THAT(points.weights, ElementsAre(Field(&TrendPoint::name, "fc.weight")));
+  EXPECT_THAT(points.gradients, ElementsAre(Field(&TrendPoint::golden_norm, 3.0F)));
+}
+
+TEST(ParameterPoints, NeedBothSides) {
+  DumpBuilder target, golden;
+  target.Call("Module.fc.Linear.forward.0").Parameter("weight", Numbers(1, -1, 0, 5));
+  golden.Call("Module.fc.Linear.forward.0").Out(Numbers(1, -1, 0, 5));
+  EXPECT_THAT(PointsOf(MustCompare(target.Take(), golden.Take())).weights, IsEmpty());
+}
+
+Trend TrendOf(size_t steps, size_t parameters, size_t filled_steps) {
+  std::vector<int64_t> numbers(steps);
+  for (size_t i = 0; i < steps; ++i) numbers[i] = static_cast<int64_t>(10 * i);
+  Trend trend({.title = "weights"}, numbers, {0, 3});
+  for (size_t p = 0; p < parameters; ++p) {
+    for (size_t step = 0; step < filled_steps; ++step) {
+      trend.Add(step, 1, {.name = "p" + std::to_string(p), .apart = static_cast<float>(p % 1000)});
+    }
+  }
+  return trend;
+}
+
+TEST(Trend, OfOneStepIsNotDrawn) {
+  PageText html;
+  AppendTrends(std::vector<Trend>{TrendOf(3, 2, 1)}, &html);
+  EXPECT_THAT(html, IsEmpty());
+  AppendTrends(std::vector<Trend>{TrendOf(3, 2, 2)}, &html);
+  EXPECT_THAT(Whole(html), HasSubstr("id=\"trends\""));
+  // Five columns of 2 parameters, 2 ranks, 3 steps.
+  EXPECT_THAT(Whole(html), HasSubstr("id=\"t0-apart\" data-type=\"f32\" data-size=\"48\""));
+  EXPECT_THAT(Whole(html), HasSubstr("id=\"t0-verdict\" data-type=\"u8\" data-size=\"12\""));
+}
+
+TEST(Trend, OfTooManyParametersKeepsThoseFurthestApart) {
+  PageText html;
+  const size_t parameters = kMostTrendCells / (2 * 100) + 500;  // 2 ranks, 100 steps
+  AppendTrends(std::vector<Trend>{TrendOf(100, parameters, 2)}, &html);
+  const size_t kept = kMostTrendCells / 200;
+  EXPECT_THAT(Whole(html), HasSubstr("id=\"t0-verdict\" data-type=\"u8\" data-size=\"" +
+                                     std::to_string(kept * 200) + "\""));
+}
+
+std::string PageOfSteps(const std::deque<Comparison>& steps) {
+  std::vector<compare::RankResult> results;
+  std::vector<PagePart> parts;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const auto step = static_cast<int32_t>(i);
+    results.push_back(compare::SummarizeRank(steps[i], step, 0));
+    parts.push_back(
+        PartOf(steps[i], {.index = i, .step = step, .rank = 0, .parameter_points = true}));
+  }
+  return Whole(ComparisonPage(results, {"runs/new", "runs/good", {}}, parts));
+}
+
+TEST(ReportPage, OfSeveralStepsHasTrends) {
+  std::deque<Comparison> steps;
+  steps.push_back(Step(0));
+  EXPECT_THAT(PageOfSteps(steps), Not(HasSubstr("id=\"trends\"")));
+  steps.push_back(Step(0.1));
+  const std::string html = PageOfSteps(steps);
+  EXPECT_THAT(html, HasSubstr("id=\"trends\""));
+  EXPECT_THAT(html, HasSubstr("id=\"t1-target\" data-type=\"f32\" data-size=\"16\""));
+}
+
+TEST(GradientPage, SaysTheFallWithoutJavaScript) {
+  gradients::GradientComparison c;
+  c.ranks.push_back({.rank = 0, .steps = {0, 7}, .summary = {{9, 9}, {4, 9}}, .parameters = 1});
+  c.all = gradients::SimilarityTable({0, 7});
+  const std::string hostile = "<script>alert(1)</script>&\"";
+  c.all.At(c.all.Row(hostile), 0) = {.same = 9, .count = 9, .target_norm = 2, .golden_norm = 2};
+  c.all.At(0, 1) = {.same = 4, .count = 9, .target_norm = 2, .golden_norm = 3};
+  c.fall = gradients::GradientFall{.step = 7,
+                                   .parameter = hostile,
+                                   .before = 1.0,
+                                   .similarity = 0.444,
+                                   .changed = 5,
+                                   .count = 9};
+  c.notes = {"<b>note"};
+  const std::string html = Whole(GradientPage(c, hostile, "golden"));
+  EXPECT_THAT(html, HasSubstr("FALLS in step 7"));
+  EXPECT_THAT(html, HasSubstr("<h1>&lt;script&gt;alert(1)&lt;/script&gt;&amp;&quot;</h1>"));
+  EXPECT_THAT(html, HasSubstr("1 before, now 0.444: 5 of 9 elements point elsewhere."));
+  EXPECT_THAT(html, HasSubstr("&lt;b&gt;note"));
+  EXPECT_THAT(html, HasSubstr("id=\"t0-apart\" data-type=\"f32\" data-size=\"8\""));
+  EXPECT_THAT(html, HasSubstr("id=\"t1-apart\" data-type=\"f32\" data-size=\"8\""));
+  EXPECT_THAT(html, Not(HasSubstr("<script>alert")));
+}
+
+TEST(GradientPage, OfEqualDirections) {
+  gradients::GradientComparison c;
+  c.all = gradients::SimilarityTable({0});
+  EXPECT_THAT(Whole(GradientPage(c, "a", "b")), HasSubstr("All directions are the same."));
+}
+
+}  // namespace
+}  // namespace msprobe::report_page
