@@ -83,6 +83,12 @@ def reason(each, score) -> str:
     return f"instead: {score.said}"
 
 
+def explained() -> dict:
+    """Name -> sentence, of explained.txt."""
+    lines = (Path(__file__).resolve().parent / "explained.txt").read_text().splitlines()
+    return dict(each.split(": ", 1) for each in lines if each and not each.startswith("#"))
+
+
 def _modes(scores) -> str:
     return ", ".join(dict.fromkeys(f"{each.kind} {each.level}" for each in scores))
 
@@ -109,8 +115,11 @@ def markdown(cases, scores, peer_scores, failed) -> str:
     for score in wrong(cases, scores):
         each = cases[score.name]
         by_line.setdefault((score.name, _plain(reason(each, score))), []).append(score)
+    sentences = explained()
     for (name, why), those in by_line.items():
         text.append(f"- `{name}` ({_modes(those)}): {cases[name].what} {why}")
+        if name in sentences:
+            text.append(f"  {sentences[name]}")
     text += [f"- not measured: {_plain(each)}" for each in failed]
     return "\n".join(text) + "\n"
 

@@ -67,6 +67,11 @@ def check() -> int:
     for each in case.all_cases().values():
         if isinstance(each, case.Fault) and not (case.true_lines(each) or each.api):
             problems.append(f"{each.name}: expected an API or a line that is the true place")
+    problems += [
+        f"explained.txt: expected the name of a case, found {name!r}"
+        for name in report.explained()
+        if name not in case.all_cases()
+    ]
     print("\n".join(problems) or "every case is complete")
     return 1 if problems else 0
 
