@@ -33,6 +33,15 @@ void Cut(size_t count, Dump* dump) {
   dump->complete = false;
 }
 
+// Whether the first divergence is a call that has tensors of other shapes in the two runs.
+bool IsOfOtherShape(const compare::Comparison& c) {
+  const compare::RecordPair& pair = c.pairs[c.first.pair];
+  const auto begin = c.measures.begin() + pair.first_row;
+  return std::any_of(begin, begin + pair.row_count, [](const compare::Measure& m) {
+    return m.reason == compare::Reason::kShapeDiffers;
+  });
+}
+
 // The step of a path .../step3/rank0/dump.json; -1: it names none.
 int64_t StepOf(const std::string& file) {
   const std::string folder = BaseName(DirectoryName(DirectoryName(file)));
@@ -81,7 +90,7 @@ void LiveComparison::BeginStep(const Part& part, const std::string& own_file) {
   part_ = part;
   own_file_ = own_file;
   entries_ = 0;
-  suspects_left_ = wants_look_ = false;
+  suspects_left_ = wants_look_ = waits_ = false;
   check_.reset();
   if (found_ || useless_) return;
   Result<std::optional<dump::DumpLocation>> location =
@@ -109,31 +118,32 @@ bool LiveComparison::Look(const Entry& entry) {
   suspects_left_ = true;
   // Among other calls, what looks wrong may be a rewrite whose results agree later: the whole step
   // tells. Otherwise looks at suspects 1, 2, 4, 8, ...: each reads the dumps once.
-  wants_look_ = ++suspects_ >= next_look_ && !check_->other_calls();
+  const bool waits = waits_ || waits_always_ || check_->other_calls();
+  wants_look_ = ++suspects_ >= next_look_ && !waits;
   return wants_look_;
 }
 
 bool LiveComparison::Settle() {
   if (!wants_look_ || !on()) return false;
   wants_look_ = false;
-  return Compare(Extent::kSoFar);
+  return Compare(Extent::kSoFar) == News::kDiffers;
 }
 
-bool LiveComparison::EndStep(bool is_over) {
-  if (check_ == nullptr || entries_ == 0) return false;
+News LiveComparison::EndStep(bool is_over) {
+  if (check_ == nullptr || entries_ == 0) return News::kNone;
   const bool other_calls = is_over && (check_->other_calls() || check_->has_more());
   const bool differs_here = found_ && answer_.step == part_.step;
-  if (differs_here && (!is_over || told_)) return false;
-  if (!differs_here && !suspects_left_ && !other_calls) return false;
-  if (!is_over && check_->other_calls()) return false;
+  if (differs_here && (!is_over || told_)) return News::kNone;
+  if (!differs_here && !suspects_left_ && !other_calls) return News::kNone;
+  if (!is_over && (check_->other_calls() || waits_ || waits_always_)) return News::kNone;
   return Compare(is_over ? Extent::kWhole : Extent::kRecorded);
 }
 
-bool LiveComparison::Compare(Extent extent) {
+News LiveComparison::Compare(Extent extent) {
   Result<Dump> target = dump::ReadDump(own_file_), golden = dump::ReadDump(file_);
   if (!target.ok() || !golden.ok()) {
     GiveUp((target.ok() ? golden : target).status().message());
-    return false;
+    return News::kNone;
   }
   if (extent != Extent::kWhole) {
     Cut(check_->reach(), &*golden);
@@ -144,33 +154,30 @@ bool LiveComparison::Compare(Extent extent) {
       compare::Compare(*std::move(target), *std::move(golden), compare::CompareOptions());
   if (!compared.ok()) {
     GiveUp(compared.status().message());
-    return false;
+    return News::kNone;
   }
   suspects_left_ = false;
   const compare::Comparison& c = *compared;
   if (const std::string why = WhyAnotherProgram(c); !why.empty() && !found_) {
     useless_ = true;
     GiveUp(why);
-    return false;
+    return News::kNone;
   }
   if (c.first.pair < 0) {
+    if (found_) return CompareAgain(c, "");
     const bool first_bits = bits_decide_ && c.exact.empty();
     // The environment cannot be another one in the next step; the calls can.
     if (c.exact.empty()) bits_decide_ = false;
     if (!first_bits) next_look_ = 2 * suspects_;
-    return false;
+    return News::kNone;
+  }
+  if (extent == Extent::kSoFar && IsOfOtherShape(c)) {
+    waits_ = suspects_left_ = true;
+    return News::kNone;
   }
   const compare::Findings findings = compare::FindingsOf(c);
-  if (found_) {
-    told_ = true;
-    if (findings.first_name != answer_.name) {
-      Log(LogLevel::kWarning,
-          fmt::format("the whole step {} names another call first: {}; msprobe compare {} {}",
-                      part_.step, findings.first_name, DirectoryName(own_file_),
-                      DirectoryName(file_)));
-    }
-    return false;
-  }
+  const News news = found_ ? CompareAgain(c, findings.first_name) : News::kDiffers;
+  if (news == News::kNone) return news;
   found_ = true;
   const compare::RecordPair& pair = c.pairs[c.first.pair];
   answer_ = {.step = part_.step,
@@ -182,7 +189,28 @@ bool LiveComparison::Compare(Extent extent) {
   const compare::TerminalOptions options{.whole = true};
   answer_.lines = compare::FindingsScreen(findings, options).Finding();
   if (extent == Extent::kWhole) told_ = true;
-  return true;
+  return news;
+}
+
+// The whole step, in which an answer was given: whether its first divergence is another call, or
+// there is none ("").
+News LiveComparison::CompareAgain(const compare::Comparison& c, const std::string& first) {
+  told_ = true;
+  if (first == answer_.name) return News::kNone;
+  if (!first.empty()) {
+    Log(LogLevel::kWarning,
+        fmt::format("the whole step {} names another call first: {}; msprobe compare {} {}",
+                    part_.step, first, DirectoryName(own_file_), DirectoryName(file_)));
+    return News::kOtherAnswer;
+  }
+  Log(LogLevel::kWarning,
+      fmt::format("the whole step {} agrees with the baseline: the answer {} is taken back",
+                  part_.step, answer_.name));
+  if (c.exact.empty()) bits_decide_ = false;
+  found_ = told_ = false;
+  waits_always_ = true;  // the program computes the same by other calls
+  answer_ = {};
+  return News::kTakenBack;
 }
 
 }  // namespace msprobe::live

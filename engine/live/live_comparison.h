@@ -5,7 +5,7 @@
 //   live.BeginStep({step, rank, world_size}, "runs/now/step0/rank0/dump.json");
 //   if (live.Look(entry)) KeepTensors();   // before the entry is written
 //   if (live.Settle()) Print(live.answer());
-//   if (live.EndStep(/*is_over=*/true)) Print(live.answer());
+//   if (live.EndStep(/*is_over=*/true) == News::kDiffers) Print(live.answer());
 #pragma once
 
 #include <cstdint>
@@ -28,6 +28,14 @@ struct Answer {
   std::string name;  // of the call
   std::string module, source_line, why;
   std::vector<std::string> lines;  // as `msprobe compare` shows it
+};
+
+// What the end of a step says.
+enum class News : uint8_t {
+  kNone,
+  kDiffers,      // the run differs from its baseline: answer()
+  kOtherAnswer,  // answer() has changed: the whole step names another call than the moment did
+  kTakenBack,    // the whole step agrees: other calls that compute the same
 };
 
 // Which part of a training a process records.
@@ -57,15 +65,17 @@ class LiveComparison {
   // step, so that they cost little.
   bool Settle();
   // The files of the step are complete, and hold all its calls if it `is_over`. Takes the looks that
-  // are left. True: as Settle. For a step in which Settle has answered, logs when its whole dump
-  // names another call.
-  bool EndStep(bool is_over);
+  // are left, and looks again at a step that is over in which Settle has answered: what the whole
+  // step says is what `msprobe compare` says. An answer that is taken back is forgotten, and the next
+  // step is compared.
+  News EndStep(bool is_over);
 
   const Answer& answer() const { return answer_; }
 
  private:
   enum class Extent : uint8_t { kSoFar, kRecorded, kWhole };
-  bool Compare(Extent extent);
+  News Compare(Extent extent);
+  News CompareAgain(const compare::Comparison& c, const std::string& first);
   void GiveUp(const std::string& why);
   std::string WhyNotOfThisPart(const dump::DumpLocation& location) const;
 
@@ -77,6 +87,8 @@ class LiveComparison {
   bool found_ = false, useless_ = false, told_ = false;
   bool suspects_left_ = false;  // some suspect had no closer look
   bool wants_look_ = false;     // the last entry
+  // Calls of other shapes may be a rewrite: this step, or each step, is judged as a whole.
+  bool waits_ = false, waits_always_ = false;
   bool bits_decide_ = true;
   int64_t suspects_ = 0, next_look_ = 1;
   Answer answer_;

@@ -37,7 +37,7 @@ void BaselineCheck::Configure() {
   live_ = path.empty() ? nullptr : std::make_unique<live::LiveComparison>(path);
   recording_->session->SetWatcher(live_ == nullptr ? nullptr : this);
   recording_->stored_calls = 0;
-  begun_ = raises_ = stops_ = false;
+  begun_ = raises_ = stops_ = cut_ = false;
 }
 
 void BaselineCheck::Begin(std::optional<int> rank) {
@@ -68,6 +68,11 @@ void BaselineCheck::AfterWrite() {
   if (live_->Settle()) Tell();
 }
 
+void BaselineCheck::TellOthers() {
+  const Status told = live::TellOthers(recording_->config().dump_path, rank_, live_->answer());
+  if (!told.ok()) Log(LogLevel::kWarning, told.message());
+}
+
 void BaselineCheck::Tell() {
   const dump::Config& config = recording_->config();
   const live::Answer& answer = live_->answer();
@@ -77,13 +82,13 @@ void BaselineCheck::Tell() {
   for (const std::string& line : answer.lines) {
     if (!line.empty()) Log(LogLevel::kWarning, line);
   }
-  if (const Status told = live::TellOthers(config.dump_path, rank_, answer); !told.ok())
-    Log(LogLevel::kWarning, told.message());
+  TellOthers();
   if (const std::string first = live::WhoWasFirst(config.dump_path, rank_, answer); !first.empty())
     Log(LogLevel::kWarning, first);
   recording_->stored_calls = kNeighbours;
   raises_ = config.baseline_action == dump::BaselineAction::kRaise;
   stops_ = config.baseline_action == dump::BaselineAction::kStop;
+  cut_ = raises_ || stops_;
 }
 
 void BaselineCheck::AfterRecord() {
@@ -102,7 +107,19 @@ void BaselineCheck::AfterRecord() {
 
 void BaselineCheck::EndStep(bool is_over) {
   if (live_ == nullptr) return;
-  if (live_->EndStep(is_over)) Tell();
+  switch (live_->EndStep(is_over && !cut_)) {
+    case live::News::kNone:
+      break;
+    case live::News::kDiffers:
+      Tell();
+      break;
+    case live::News::kOtherAnswer:
+      TellOthers();
+      break;
+    case live::News::kTakenBack:
+      live::ForgetDivergence(recording_->config().dump_path, rank_);
+      break;
+  }
   if (stops_) recording_->stored_calls = 0;
   AfterRecord();
   if (std::exchange(stops_, false))

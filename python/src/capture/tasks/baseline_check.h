@@ -54,6 +54,7 @@ class BaselineCheck final : public dump::EntryWatcher {
  private:
   void Store();
   void Tell();
+  void TellOthers();
 
   Recording* recording_;
   std::function<void()> complete_;
@@ -62,6 +63,7 @@ class BaselineCheck final : public dump::EntryWatcher {
   Entry* offered_ = nullptr;
   std::vector<PyRef>* tensors_ = nullptr;  // of the entry that is offered
   bool begun_ = false, raises_ = false, stops_ = false;
+  bool cut_ = false;  // the step may lack calls, because the first difference ended it
 };
 
 }  // namespace msprobe::capture
