@@ -2,7 +2,7 @@
 //
 //   std::string html = HeadOfPage("msprobe: DIFFERS") + Header("DIFFERS", "differs", Sides("a", "b"));
 //   html += Element("p", "quiet", "<text of a dump>");     // is text, and never markup
-//   return PageOf(html + std::string(kRoom), {}, parts);
+//   const PageText page = PageOf(html + std::string(kRoom), {}, parts);
 #pragma once
 
 #include <span>

@@ -2,8 +2,7 @@
 // which the run that the other program has, too, was edited. By keys alone the unedited one looks
 // more like it.
 //
-//   target   A b C D | A B C D     golden   A B C D     (b: B was renamed)
-//
+// The target calls A b C D, where B was renamed to b, and A B C D behind it; the golden A B C D.
 // The shortest edit pairs the second A B C D of the target with all of the golden. If the values of
 // A, C and D agree in the first one, and not in the second, the first one is the partner.
 #pragma once
