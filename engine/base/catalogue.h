@@ -9,6 +9,7 @@
 // ends, "; ", ". ", ": ", ", " and before " (", and its parts are translated.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,13 +19,16 @@
 
 namespace msprobe {
 
-extern const char* const kAllTranslations;  // the .po files, as CMake builds them in
+// The .po files, as CMake builds them in: of what is shown on a terminal, and of the HTML page, whose
+// script translates it (engine/report_page/page/language.js).
+extern const std::array<std::string_view, 4> kTerminalTranslations;
+extern const std::array<std::string_view, 2> kPageTranslations;
 
 class Catalogue {
  public:
   // The entries of a file of gettext's format, of which msgid and msgstr are used.
   static std::vector<std::pair<std::string, std::string>> Read(std::string_view po);
-  // Of kAllTranslations; read at the first call.
+  // Of kTerminalTranslations; read at the first call.
   static const Catalogue& Chinese();
 
   explicit Catalogue(std::string_view po);

@@ -5,6 +5,9 @@
 #include <iterator>
 #include <utility>
 
+#include "engine/base/catalogue.h"
+#include "engine/base/language.h"
+#include "engine/base/text.h"
 #include "engine/report_page/page_text.h"
 
 namespace msprobe::report_page {
@@ -15,6 +18,20 @@ std::string FromHex(std::string_view digits) {
   for (size_t i = 0; i + 1 < digits.size(); i += 2)
     bytes += static_cast<char>(std::stoi(std::string(digits.substr(i, 2)), nullptr, 16));
   return bytes;
+}
+
+// English text to Chinese text of all that a page shows, as JSON.
+std::string ChineseTexts() {
+  std::string json = "{";
+  for (const std::string_view po : kPageTranslations) {
+    for (const auto& [english, chinese] : Catalogue::Read(po)) {
+      if (json.size() > 1) json += ',';
+      AppendJsonString(&json, english);
+      json += ':';
+      AppendJsonString(&json, chinese);
+    }
+  }
+  return json + "}";
 }
 
 std::string EndOfPage(size_t parts) {
@@ -36,14 +53,14 @@ std::string Term(std::string_view label, std::string_view text) {
 
 std::string HeadOfPage(std::string_view title) {
   return fmt::format(
-      "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+      "<!doctype html>\n<html lang=\"{}\">\n<head>\n<meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
       "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
       "script-src 'sha256-{}'; style-src 'sha256-{}'; base-uri 'none'; form-action 'none'\">\n"
       "<meta name=\"referrer\" content=\"no-referrer\">\n<title>{}</title>\n<style>{}</style>\n"
       "<script type=\"module\">{}</script>\n</head>\n<body>\n",
-      Base64(FromHex(kPageScriptSha256)), Base64(FromHex(kPageStyleSha256)), HtmlText(title, 200),
-      kPageStyle, kPageScript);
+      CurrentLanguage() == Language::kChinese ? "zh" : "en", Base64(FromHex(kPageScriptSha256)),
+      Base64(FromHex(kPageStyleSha256)), HtmlText(title, 200), kPageStyle, kPageScript);
 }
 
 std::string Header(std::string_view verdict, std::string_view kind, std::string_view sides) {
@@ -54,8 +71,10 @@ std::string Header(std::string_view verdict, std::string_view kind, std::string_
 }
 
 std::string Sides(std::string_view target, std::string_view golden) {
-  std::string text = fmt::format("<span>target</span> {}", HtmlText(target));
-  if (!golden.empty()) text += fmt::format(" <span>golden</span> {}", HtmlText(golden));
+  std::string text =
+      fmt::format("<span>target</span> <bdi translate=\"no\">{}</bdi>", HtmlText(target));
+  if (!golden.empty())
+    text += fmt::format(" <span>golden</span> <bdi translate=\"no\">{}</bdi>", HtmlText(golden));
   return text;
 }
 
@@ -67,6 +86,7 @@ PageText PageOf(std::string begin, PageText trends, std::span<PagePart> parts) {
     PageText pieces = std::exchange(part.html, {});
     std::move(pieces.begin(), pieces.end(), std::back_inserter(page));
   }
+  AppendText("catalogue", ChineseTexts(), &page);
   page.push_back(EndOfPage(parts.size()));
   return page;
 }

@@ -31,7 +31,9 @@ def entries(path):
 
 def sources():
     files = [p for d in ("engine", "cli", "python") for p in (ROOT / d).rglob("*")]
-    texts = (p.read_text(encoding="utf-8") for p in files if p.suffix in (".cc", ".h", ".py"))
+    texts = (
+        p.read_text(encoding="utf-8") for p in files if p.suffix in (".cc", ".h", ".py", ".js")
+    )
     # Neighbouring literals are one text.
     return re.sub(r'"\s*\n?\s*"', "", "\n".join(texts).replace('\\"', "'"))
 

@@ -167,7 +167,7 @@ def test_every_key_does_what_its_list_says(open_page, wrong_page):
     assert CULPRIT in copied and "| output.0 | max |" in copied
     page.keyboard.press("e")
     assert page.evaluate("document.activeElement.id") == "tree"
-    known = set("?fnNjkudg/xse+-0[]ctp")  # p: test_trends.py
+    known = set("?fnNjkudg/xse+-0[]ctpl")  # p: test_trends.py, l: test_page_language.py
     assert set(listed) == known
 
 

@@ -70,7 +70,7 @@ export class CallView {
     this.shown = { calls, i, values, frames };
     const numbers = values && values.length ? this.table(values) : el("p", { class: "quiet" }, values ? "Nothing was recorded of its values." : "The values of this call are not in the page: it would be too large. The table of the comparison has them.");
     this.root.replaceChildren(
-      el("h2", {}, el("span", { class: "badge color" + look.color }, `${look.sign} ${look.name}`), " ", clean(calls.name(i), 2000)),
+      el("h2", {}, el("span", { class: "badge color" + look.color }, `${look.sign} ${look.name}`), " ", el("span", { translate: "no" }, clean(calls.name(i), 2000))),
       el("p", { class: "quiet" }, `call ${grouped(i)} of ${grouped(calls.count)}` + (path ? `, in ${clean(path, 300)}` : "") + (side ? `, ${side}` : "") + (partner ? `, in the golden ${clean(partner, 300)}` : "")),
       i === calls.head.first && calls.head.why ? el("p", { class: "why" }, clean(calls.head.why, 2000)) : "",
       this.region(calls, i),
@@ -101,7 +101,7 @@ export class CallView {
    */
   link(i, sign) {
     const calls = /** @type {Calls} */ (this.calls);
-    return el("button", { class: "link color" + calls.classOf(i).color, "data-go": i, onclick: () => this.onGo(i) }, `${sign} ${clean(calls.name(i), 120)}`);
+    return el("button", { class: "link color" + calls.classOf(i).color, translate: "no", "data-go": i, onclick: () => this.onGo(i) }, `${sign} ${clean(calls.name(i), 120)}`);
   }
   /**
    * The other calls of the region in which the two runs make other calls.
@@ -146,7 +146,7 @@ export class CallView {
     if (counted) lines.push([el("td", { colspan: both ? 4 : 2 }, counted)]);
     const sides = both && describe(t) !== describe(g) ? `${describe(t)} | ${describe(g)}` : describe(t || g);
     const facts = [sides, both && v.severity > 0 ? `${short(v.severity)} roundings` : "", clean(v.reason, 300)].filter(Boolean).join(", ");
-    const head = el("th", { colspan: both ? 4 : 2, scope: "rowgroup" }, both ? el("span", { class: "color" + color, title: String(word) }, sign + " ") : null, clean(v.label, 120), " ", el("small", {}, facts),
+    const head = el("th", { colspan: both ? 4 : 2, scope: "rowgroup" }, both ? el("span", { class: "color" + color, title: String(word) }, sign + " ") : null, el("span", { translate: "no" }, clean(v.label, 120)), " ", el("small", {}, facts),
       v.maker >= 0 ? el("div", {}, el("small", {}, "made by "), this.link(v.maker, "←")) : null,
       ...v.takers.map((/** @type {number} */ taker) => el("div", {}, el("small", {}, "taken by "), this.link(taker, "→"))));
     return el("tbody", { class: "color" + color + (v.verdict === 2 ? " wrong" : "") }, el("tr", {}, head), ...lines.map((line) => el("tr", {}, ...line)));

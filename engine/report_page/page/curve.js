@@ -1,6 +1,7 @@
 // @ts-check
 // The size of the error in order of execution: forward calls above, backward calls below, and the worst class between.
 import { worstRank } from "./calls.js";
+import { drawn } from "./language.js";
 import { el, short } from "./text.js";
 
 /** @typedef {import("./calls.js").Calls} Calls */
@@ -167,8 +168,8 @@ export class Curve {
     }
     pen.fillStyle = color("--quiet");
     pen.textAlign = "right";
-    pen.fillText("forward", width - 4 * scale, 11 * scale);
-    pen.fillText("backward", width - 4 * scale, height - 4 * scale);
+    pen.fillText(drawn.text("forward"), width - 4 * scale, 11 * scale);
+    pen.fillText(drawn.text("backward"), width - 4 * scale, height - 4 * scale);
     pen.textAlign = "left";
     this.mark();
   }
@@ -189,7 +190,7 @@ export class Curve {
       pen.fillText(text, x + (right ? -4 : 4) * scale, 11 * scale);
     };
     if (this.selected >= 0 && this.selected !== calls.head.first) line(this.selected, "--ink", "");
-    if (calls.head.first >= 0) line(calls.head.first, "--color2", (calls.head.golden === null ? "first NaN or infinity " : "first divergence ") + short(calls.size[calls.head.first]));
+    if (calls.head.first >= 0) line(calls.head.first, "--color2", (calls.head.golden === null ? drawn.text("first NaN or infinity") : drawn.text("first divergence")) + " " + short(calls.size[calls.head.first]));
   }
   /** @param {number} i */
   select(i) {

@@ -25,6 +25,7 @@ export const keys = [
   ["]", "partBehind", "the next step or rank"],
   ["c", "copy", "copy the selected call as Markdown"],
   ["t", "theme", "light or dark"],
+  ["l", "language", "English or Chinese"],
 ];
 
 /** @returns {HTMLDialogElement} */

@@ -5,7 +5,9 @@ import { Calls } from "./calls.js";
 import { copyText, markdownOf } from "./copy.js";
 import { Curve } from "./curve.js";
 import { helpDialog, keys } from "./dialog.js";
+import { json } from "./data.js";
 import { filterCalls, filterHelp, sortCalls } from "./filter.js";
+import { Language } from "./language.js";
 import { matrixOf } from "./matrix.js";
 import { Table } from "./table.js";
 import { byId, el, grouped } from "./text.js";
@@ -29,8 +31,10 @@ class Page {
     this.shown = el("output", { id: "shown", "aria-live": "polite" });
     this.help = helpDialog();
     /** @type {Trends|null} */ this.trends = null;
+    /** @type {Language|null} */ this.language = null;
+    this.tongue = el("button", { lang: "zh", translate: "no", onclick: () => this.speak() }, "中文");
     const bar = el("div", { id: "bar" }, this.chips, this.query, this.shown);
-    document.querySelector("header")?.append(el("span", { id: "tools" }, el("button", { onclick: () => this.help.showModal() }, "Keys ", el("kbd", {}, "?")), " ", el("button", { onclick: () => this.theme() }, "Light or dark")));
+    document.querySelector("header")?.append(el("span", { id: "tools" }, el("button", { onclick: () => this.help.showModal() }, "Keys ", el("kbd", {}, "?")), " ", el("button", { onclick: () => this.theme() }, "Light or dark"), " ", this.tongue));
     byId("calls").append(this.curve.root, bar, el("div", { id: "panes" }, this.tree.root, this.table.root, this.view.root));
     document.body.append(this.help);
     document.addEventListener("keydown", (e) => this.key(e));
@@ -142,6 +146,24 @@ class Page {
     this.keepSoon();
   }
 
+  /** Chinese in place of English, and the other way round. */
+  speak() {
+    this.language?.set(!this.language.chinese);
+    this.tongue.lang = this.language?.chinese ? "en" : "zh";
+    this.tongue.textContent = this.language?.chinese ? "English" : "中文";
+    this.curve.draw();
+    this.keepSoon();
+  }
+  /**
+   * The language of the address, else that of the reader or of who wrote the page.
+   * @param {string|null} asked
+   */
+  async loadLanguage(asked) {
+    if (!this.language) this.language = new Language((await json("catalogue")) || {});
+    const chinese = asked === "zh" || (asked !== "en" && this.language.wanted);
+    if (chinese !== this.language.chinese) this.speak();
+  }
+
   /**
    * What the keys do; the names stand in dialog.js.
    * @type {Record<string, () => void>}
@@ -168,6 +190,7 @@ class Page {
     partBehind: () => { if (this.part + 1 < this.parts) this.open(this.part + 1, true); },
     copy: () => this.copy(),
     theme: () => this.theme(),
+    language: () => this.speak(),
   };
   /** @param {KeyboardEvent} e */
   key(e) {
@@ -201,6 +224,7 @@ class Page {
     if (this.calls && this.curve.to - this.curve.from < this.calls.count) state.set("range", `${Math.round(this.curve.from)}-${Math.round(this.curve.to)}`);
     const theme = document.documentElement.dataset.theme;
     if (theme) state.set("theme", theme);
+    if (this.language && this.language.chinese !== this.language.wanted) state.set("lang", this.language.chinese ? "zh" : "en");
     const trend = this.trends?.state();
     if (trend) state.set("trend", trend);
     this.kept = state.toString();
@@ -210,6 +234,7 @@ class Page {
     const state = new URLSearchParams(location.hash.slice(1)), number = (/** @type {string} */ name) => (/^\d+$/.test(state.get(name) || "") ? Number(state.get(name)) : -1);
     const theme = state.get("theme"), sort = state.get("sort") || "order", range = /^(\d+)-(\d+)$/.exec(state.get("range") || "");
     if (theme === "dark" || theme === "light") document.documentElement.dataset.theme = theme;
+    await this.loadLanguage(state.get("lang"));
     this.query.value = state.get("filter") || "";
     const key = sort.replace(/^-/, "");
     if (["order", "class", "name", "module", "dtype", "shape", "size"].includes(key)) this.order = { key, down: sort.startsWith("-") };

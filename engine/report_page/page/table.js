@@ -107,7 +107,7 @@ export class Table {
     if (this.selected >= 0) this.scroll.setAttribute("aria-activedescendant", "row" + this.selected);
   }
   emptyRow() {
-    const cells = columnsShown.map(([key]) => el("span", { class: "c-" + key, role: "gridcell" }));
+    const cells = columnsShown.map(([key]) => el("span", { class: "c-" + key, role: "gridcell", translate: key === "class" ? null : "no" }));
     cells[6].append(el("i"), el("b"));
     return el("div", { class: "row", role: "row" }, ...cells);
   }

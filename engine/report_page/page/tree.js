@@ -83,7 +83,7 @@ export class Tree {
       const label = node === 0 ? "model" : clean(calls.texts.modules[node], 80), kind = clean(calls.texts.moduleClasses[node], 60);
       const leaf = this.isLeaf(node), open = this.open.has(node);
       const line = el("div", { class: `line color${look.color}${k === this.at ? " at" : ""}`, role: "treeitem", "aria-level": depth + 1, "aria-expanded": leaf ? null : open, "data-line": k, title: `${clean(calls.path(node), 200) || "the whole model"}${kind ? " (" + kind + ")" : ""}: ${grouped(count)} ${look.name}` },
-        el("span", { class: "fold" }, leaf ? "" : open ? "▾" : "▸"), el("span", { class: "mark" }, look.sign), el("span", {}, label), el("small", {}, kind), el("em", {}, look.rank > 0 ? grouped(count) : ""));
+        el("span", { class: "fold" }, leaf ? "" : open ? "▾" : "▸"), el("span", { class: "mark" }, look.sign), el("span", { translate: "no" }, label), el("small", { translate: "no" }, kind), el("em", {}, look.rank > 0 ? grouped(count) : ""));
       line.style.top = k * lineHeight + "px";
       line.style.paddingLeft = depth * 12 + 4 + "px";
       drawn.push(line);

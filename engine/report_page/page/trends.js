@@ -219,7 +219,7 @@ export class Trends {
   draw() {
     if (!this.root.open) return;
     const from = Math.max(0, Math.floor(this.strip.scrollTop / rowTall)), to = Math.min(this.rows.length, from + Math.ceil(this.strip.clientHeight / rowTall) + 1);
-    while (this.window.children.length < to - from) this.window.append(el("div", { class: "parameter", role: "row" }, el("span", { role: "rowheader" }), el("canvas", { role: "gridcell" })));
+    while (this.window.children.length < to - from) this.window.append(el("div", { class: "parameter", role: "row" }, el("span", { role: "rowheader", translate: "no" }), el("canvas", { role: "gridcell" })));
     while (this.window.children.length > to - from) this.window.lastElementChild?.remove();
     this.window.style.transform = `translateY(${from * rowTall}px)`;
     const css = getComputedStyle(document.documentElement), colors = [0, 1, 2, 3, 4].map((n) => css.getPropertyValue("--color" + n).trim()), ink = css.getPropertyValue("--ink").trim();

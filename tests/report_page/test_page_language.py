@@ -1,0 +1,104 @@
+"""The page in Chinese: nothing stays English but names and code, and English comes back whole."""
+
+import json
+import re
+import subprocess
+
+import pytest
+from page_tools import HOSTILE, run_compare, tensor, until, write_dump
+
+# Texts of the page that a person reads: not what has translate="no", code, or a key.
+READ = """() => {
+  const found = [], skip = 'script,style,code,pre,kbd,[translate="no"]';
+  const names = ['title', 'placeholder', 'aria-label'];
+  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walk.nextNode()) {
+    const node = walk.currentNode;
+    if (!node.parentElement.closest(skip)) found.push(node.nodeValue.trim());
+  }
+  for (const e of document.querySelectorAll('[title],[placeholder],[aria-label]'))
+    if (!e.closest(skip)) for (const name of names) found.push(e.getAttribute(name) || '');
+  return [...new Set(found)].filter((t) => /[a-z]{3}/i.test(t));
+}"""
+CHINESE = re.compile(r"[\u4e00-\u9fff]")
+# The tool's name, words that are the same in both languages, places of elements, names of calls and
+# modules, alone or between marks.
+SAME = re.compile(
+    r"msprobe( [\d.]+)?|rank|rank -?\d+|rank \\ step|step \d+|shape|dtype|mean|norm|max|min"
+    r"|NaN|[±+-]?inf|pytorch|statistics"
+    r"|[LS]\d|mix|(float|int|bool)\d*.*|(\S*\.)+\S*( .*)?"
+)
+
+
+def english(page):
+    texts = page.evaluate(READ)
+    return [t for t in texts if not CHINESE.search(t) and not SAME.fullmatch(t.strip(" ←→=≈✕≠?↳"))]
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory, msprobe_bin):
+    """A comparison of two steps with a wrong call and a weight, one dump, and hostile names."""
+    top = tmp_path_factory.mktemp("language")
+    for step in (0, 1):
+        write_dump(top / f"target/step{step}/rank0", wrong=step == 1, extra=True)
+        write_dump(top / f"golden/step{step}/rank0")
+        for side in ("target", "golden"):
+            path = top / f"{side}/step{step}/rank0/dump.json"
+            dump = json.loads(path.read_text())
+            weight = tensor(1.0 + step, 0.1 if side == "target" and step else 0)
+            dump["data"]["Module.fc.Linear.parameters_grad"] = {"weight": [weight]}
+            path.write_text(json.dumps(dump))
+    names = ["module", "filter", "class"]  # words of the page, as names of a program
+    hostile = [HOSTILE, *(f"Functional.{name}.0.forward" for name in names)]
+    write_dump(top / "one", hostile=hostile)
+    page = run_compare(msprobe_bin, top)
+    for words in (["show", "one", "--html", "one.html"],):
+        subprocess.run([msprobe_bin, *words], cwd=top, check=True, capture_output=True)
+    return {"comparison": page, "dump": top / "one.html"}
+
+
+@pytest.mark.parametrize("name", ["comparison", "dump"])
+def test_no_text_stays_english(open_page, pages, name):
+    page = open_page(pages[name], "#lang=zh")
+    assert page.evaluate("document.documentElement.lang") == "zh"
+    for key in "?fp":
+        page.keyboard.press(key)
+        if key == "?":
+            assert page.locator("#help").is_visible()
+            assert "\n".join(english(page)) == ""
+            page.keyboard.press("Escape")
+    assert "\n".join(english(page)) == ""
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "too wide"
+
+
+def test_the_language_is_switched_and_kept(open_page, pages):
+    page = open_page(pages["comparison"])
+    before = page.evaluate(READ)
+    assert not any(CHINESE.search(text) for text in before)
+    page.keyboard.press("l")
+    until(page, "location.hash.includes('lang=zh')")
+    assert len([text for text in page.evaluate(READ) if CHINESE.search(text)]) > 25
+    page.click("#tools button:has-text('English')")
+    assert page.evaluate(READ) == before
+    until(page, "!location.hash.includes('lang=')")
+
+
+def test_the_language_of_reader_and_writer(open_page, pages, tmp_path, msprobe_bin):
+    assert (
+        open_page(pages["dump"], locale="zh-CN").evaluate("document.documentElement.lang") == "zh"
+    )
+    own = open_page(pages["dump"], "#lang=en", locale="zh-CN")
+    assert own.evaluate("document.documentElement.lang") == "en"
+    write_dump(tmp_path / "dump")
+    command = [msprobe_bin, "show", "dump", "--html", "page.html", "--lang", "zh"]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    page = open_page(tmp_path / "page.html")
+    assert page.evaluate("document.documentElement.lang") == "zh"
+
+
+def test_names_of_a_program_stay_as_they_are(open_page, pages):
+    def shown(fragment):
+        page = open_page(pages["dump"], fragment)
+        return page.locator(".row .c-name").all_inner_texts()
+
+    assert shown("#lang=zh") == shown("")
