@@ -75,7 +75,9 @@ std::string Divergence(const Findings& found, std::string_view where) {
     html += "<p class=\"source\">called from <code>" + HtmlText(f.caller_line) + "</code></p>\n";
   html += Element("p", "why", f.why);
   html += Element("p", "next", f.advice.empty() ? "" : "Next: " + f.advice);
-  if (!f.module.empty()) html += Element("p", "quiet", "In module " + f.module + ".");
+  if (!f.module.empty())
+    html += "<p class=\"quiet\">In module <span translate=\"no\">" + HtmlText(f.module) +
+            "</span></p>\n";
   return html;
 }
 

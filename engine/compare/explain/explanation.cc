@@ -44,9 +44,8 @@ std::string DescribeGradientFlags(const Comparison& c, int32_t p) {
     const bool told = !t.requires_grad.empty() && !g.requires_grad.empty();
     if (t.slot == Slot::kOutput || !told || t.requires_grad == g.requires_grad.view()) continue;
     return fmt::format(
-        "{} of the forward call requires a gradient in the {} only (detach, no_grad or "
-        "requires_grad "
-        "differ)",
+        "{} of the forward call requires a gradient in the {} only "
+        "(detach, no_grad or requires_grad differ)",
         LeafPath(c, static_cast<int32_t>(i)), t.requires_grad == "True" ? "target" : "golden");
   }
   return "";

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdlib>
 #include <iterator>
 #include <optional>
 #include <string_view>
@@ -169,17 +168,20 @@ int DimensionsOf(const Dump& dump, const Record& record) {
 // other: 3 and -1 of four.
 bool IsOneDimension(const Comparison& c, const Row& row, int dimensions) {
   if (dimensions == 0 || row.target < 0 || row.golden < 0) return false;
-  const auto number = [](const Leaf& leaf) -> std::optional<int> {
+  const auto number = [](const Leaf& leaf) -> std::optional<int64_t> {
     const std::string_view text = leaf.value.view();
-    int found = 0;
+    int64_t found = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), found);
     const bool whole = error == std::errc() && end == text.data() + text.size();
     return leaf.kind == LeafKind::kScalar && leaf.type == "int" && whole ? std::optional(found)
                                                                          : std::nullopt;
   };
-  const std::optional<int> t = number(c.target.leaves[row.target]),
-                           g = number(c.golden.leaves[row.golden]);
-  return t && g && (*t < 0) != (*g < 0) && std::abs(*t - *g) == dimensions;
+  const std::optional<int64_t> t = number(c.target.leaves[row.target]),
+                               g = number(c.golden.leaves[row.golden]);
+  // Compared without a difference, which might not fit.
+  return t && g &&
+         ((*t < 0 && *g >= 0 && *g - dimensions == *t) ||
+          (*g < 0 && *t >= 0 && *t - dimensions == *g));
 }
 
 }  // namespace

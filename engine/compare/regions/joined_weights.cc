@@ -26,7 +26,7 @@ std::string KeyOf(const Record& record, const Leaf& leaf) {
   const std::string_view name = leaf.name.view();
   if (name.size() <= record.name.size()) return "";
   std::string key(name.substr(record.name.size() + 1));
-  const bool of_state = key.find("state.") != key.npos;
+  const bool of_state = key.starts_with("input.state.") || key.starts_with("output.0.state.");
   size_t end = key.npos;  // of the layer's name, behind which the parameter's and the state's are
   for (int i = of_state ? 2 : 1; i > 0; --i) {
     end = end == 0 ? 0 : key.rfind('.', end == key.npos ? end : end - 1);
@@ -44,7 +44,7 @@ int64_t FirstExtents(const Parts& parts, Shape like) {
     if (!part->shape.known() || !part->has_stats || a.empty() || a.size() != b.size() ||
         !std::equal(a.begin() + 1, a.end(), b.begin() + 1))
       return -1;
-    sum += a[0];
+    if (__builtin_add_overflow(sum, a[0], &sum)) return -1;
   }
   return sum;
 }
