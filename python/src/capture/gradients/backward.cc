@@ -1,6 +1,7 @@
 #include "capture/gradients/backward.h"
 
 #include <algorithm>
+#include <deque>
 #include <exception>
 #include <list>
 #include <map>
@@ -82,7 +83,7 @@ using HookPlace = std::pair<uintptr_t, NodeHooks::When>;
 
 // What the hooks of all calls on one node take from it, in the order in which they were armed.
 struct Tasks {
-  std::vector<Task> tasks;
+  std::deque<Task> tasks;          // a call may be armed while one of them runs
   std::optional<HookPlace> place;  // in SharedHooks()
 };
 
