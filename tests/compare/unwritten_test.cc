@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "engine/compare/explain/summary.h"
 #include "tests/compare/divergence_values.h"
 
 namespace msprobe::compare::test {
@@ -24,6 +25,7 @@ class Buffers {
   // Unwritten memory, copied by a call: the copy is a tensor like any other.
   Buffers& CopyOut(int which) { return b_.Out(Junk(which)), *this; }
   Buffers& CopyIn(int which) { return b_.In(Junk(which)), *this; }
+  Buffers& Length(const char* value) { return b_.Value("length", "int", value), *this; }
   Buffers& At(int line) { return b_.At("train.py", line, "x"), *this; }
   Dump Take() { return b_.Take(); }
 
@@ -85,6 +87,26 @@ TEST(UnwrittenTest, NaNThatNobodyWroteIsNoOpenQuestion) {
   const Comparison c = MustCompare(run(NAN), run(-NAN));
   EXPECT_EQ(c.measures[1].reason, Reason::kUninitialised);
   EXPECT_EQ(c.measures[2].reason, Reason::kUninitialised);
+}
+
+// Gathered shards of other sizes: each run takes another part of memory that nobody wrote.
+TEST(UnwrittenTest, WhichPartOfUnwrittenMemoryIsTakenDoesNotCount) {
+  const auto run = [](double junk, const char* length, double error) {
+    return Begin(junk)
+        .Call("Tensor.narrow.0.forward")
+        .JunkIn(0)
+        .Length(length)
+        .JunkOut(1)
+        .Call("Functional.relu.0.forward")
+        .In(Value(1))
+        .Out(Value(2, error))
+        .Take();
+  };
+  const Comparison c = MustCompare(run(0.5, "68", 0), run(0, "34", 0));
+  EXPECT_EQ(First(c), "none");
+  EXPECT_EQ(Summarize(c).rows[static_cast<int>(RowVerdict::kDiffers)], 0);
+  const Comparison wrong = MustCompare(run(0.5, "68", kWrong), run(0, "34", 0));
+  EXPECT_EQ(First(wrong), "Functional.relu.0.forward");
 }
 
 TEST(UnwrittenTest, ACallWhoseResultDependsOnItReadsIt) {

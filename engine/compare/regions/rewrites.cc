@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <optional>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "engine/compare/judge/moving_operations.h"
@@ -9,6 +11,7 @@
 #include "engine/compare/measure/exchange.h"
 #include "engine/compare/model/record_keys.h"
 #include "engine/compare/model/rounding.h"
+#include "engine/compare/regions/agreeing_gradients.h"
 #include "engine/compare/regions/equal_values.h"
 #include "engine/compare/regions/gradient_sums.h"
 #include "engine/compare/regions/open_calls.h"
@@ -18,6 +21,11 @@
 
 namespace msprobe::compare {
 namespace {
+
+// Whether the leaf is memory that the call changes and does not return (docs/dump_format.md).
+bool IsChangedInPlace(const Leaf& leaf) {
+  return leaf.slot == Slot::kOutput && leaf.name.view().find(".changed.") != std::string_view::npos;
+}
 
 // How often the calls are gone through. One pass is enough, backwards, unless calls ran in another
 // order, or a backward call asks for its forward call.
@@ -29,7 +37,10 @@ class Rewrites {
 
   bool Find() {
     const auto& own = calls_.own;
-    if (std::none_of(own.begin(), own.end(), [](char is_own) { return is_own != 0; })) return false;
+    const bool other_structure =
+        std::any_of(own.begin(), own.end(), [](char is_own) { return is_own != 0; });
+    gradients_agree_ = GradientsAgree(c_);
+    if (!other_structure && !(gradients_agree_ && OnlyOrderDiffers())) return false;
     // A forward call that agrees is followed, too, if the gradient of its result does not.
     std::vector<char> followed = calls_.open;
     for (size_t p = 0; p < c_.forward_of.size(); ++p) {
@@ -40,10 +51,14 @@ class Rewrites {
     reached_ = FindReachedCalls(c_, calls_, *flows_);
     values_.emplace(c_, reached_);
     FindMoved();
-    gradients_agree_ = GradientsAgree();
     has_backward_.assign(c_.pairs.size(), 0);
     for (const int32_t forward : c_.forward_of) {
       if (forward >= 0) has_backward_[forward] = 1;
+    }
+    if (!other_structure) {
+      const bool found = FindBetweenEnds();
+      if (found) Apply();
+      return found;
     }
     right_.assign(c_.pairs.size(), 0);
     bool any = Passes();
@@ -55,6 +70,8 @@ class Rewrites {
       any = true;
     } else if (NothingDiffersAs(proven)) {
       right_ = proven;
+    } else if (FindBetweenEnds()) {
+      any = true;
     } else {
       any = FindStrictly();
     }
@@ -102,6 +119,50 @@ class Rewrites {
   bool NothingDiffersAs(const std::vector<char>& right) {
     right_ = right;
     return NothingDiffers();
+  }
+
+  // All gradients agree that the optimizers take, and no call of both runs makes something else of
+  // the same inputs: what differs in between had no effect, wherever it lies. It may be the order of
+  // elements that a sum adds up, which no call undoes, or what is computed of a part of the batch.
+  bool FindBetweenEnds() {
+    if (!gradients_agree_ || !c_.exact.empty()) return false;
+    for (size_t p = 0; p < c_.pairs.size(); ++p) {
+      if (c_.classes[p] == CallClass::kIntroduced && !calls_.own[p]) return false;
+    }
+    const std::vector<char> reached = std::exchange(reached_, calls_.open);
+    right_.assign(c_.pairs.size(), 0);
+    between_ends_ = true;
+    if (Passes() && NothingDiffers()) return true;
+    between_ends_ = false;
+    reached_ = reached;
+    return false;
+  }
+
+  // Whether all that differs has the same elements in another order.
+  bool OnlyOrderDiffers() const {
+    bool any = false, all = true;
+    for (const Measure& m : c_.measures) {
+      if (m.verdict != RowVerdict::kDiffers) continue;
+      any = true;
+      all = all && m.reason == Reason::kOtherElements;
+    }
+    return any && all;
+  }
+
+  // Whether all that the call makes goes into the gradients that the optimizers take.
+  bool IsBetweenEnds(size_t p, bool target) const {
+    const Record& record =
+        rows_.DumpOf(target).records[target ? c_.pairs[p].target : c_.pairs[p].golden];
+    if (record.direction != Direction::kForward) return !IsOptimizerCall(record.api);
+    if (!has_backward_[p]) return false;
+    // Running statistics and other memory that the call changes are read in a later step.
+    bool changes = false;
+    rows_.EachRow(p, [&](uint32_t i) {
+      rows_.EachLeaf(i, [&](const Leaf& leaf, bool of_target) {
+        changes |= of_target == target && rows_.IsOpen(i) && IsChangedInPlace(leaf);
+      });
+    });
+    return !changes;
   }
 
   // Something is wrong. Then what leads on through calls that are not recorded may be the reason,
@@ -192,24 +253,6 @@ class Rewrites {
     return (pair.target < 0 || IsRight(p, true)) && (pair.golden < 0 || IsRight(p, false));
   }
 
-  // Whether all gradients agree that the optimizers of this step take.
-  bool GradientsAgree() const {
-    bool any = false, all = true;
-    for (size_t p = 0; p < c_.pairs.size(); ++p) {
-      if (!IsOptimizerCall(rows_.RecordOf(p).api)) continue;
-      rows_.EachRow(p, [&](uint32_t i) {
-        rows_.EachLeaf(i, [&](const Leaf& leaf, bool) {
-          if (!IsGradientOfOptimizer(rows_.RecordOf(p), leaf)) return;
-          any = true;
-          const bool joined = c_.measures[i].verdict == RowVerdict::kUnknown &&
-                              c_.measures[i].reason == Reason::kOtherParts;
-          all = all && (joined || !rows_.IsOpen(i));
-        });
-      });
-    }
-    return any && all;
-  }
-
   // Whether a call gives other numbers to other processes: what they make of them is not in this recording.
   bool GivesOther(size_t p) const {
     const RecordPair& pair = c_.pairs[p];
@@ -244,8 +287,9 @@ class Rewrites {
 
   bool EndsWell(size_t p, bool target) const {
     const int32_t record = target ? c_.pairs[p].target : c_.pairs[p].golden;
-    if (record < 0 || (strict_ && denied_[p]) || GivesOther(p) || TakesOtherGradients(p))
-      return false;
+    if (record < 0 || (strict_ && denied_[p]) || TakesOtherGradients(p)) return false;
+    if (between_ends_ && IsBetweenEnds(p, target)) return true;
+    if (GivesOther(p)) return false;
     bool wrong = false, values = false, right = false, none = false;
     rows_.EachRow(p, [&](uint32_t i) {
       if (wrong) return;
@@ -344,7 +388,8 @@ class Rewrites {
     const bool is_place =
         kind == NumberKind::kInteger || kind == NumberKind::kBool ||
         (MovesData(call.api) && std::any_of(leaves.begin(), leaves.end(), IsTensorArgument));
-    if (leads_on_ && is_place && !c_.pairs[p].matched()) return End::kRight;
+    const bool other_call = !c_.pairs[p].matched() || (between_ends_ && calls_.own[p]);
+    if (leads_on_ && is_place && other_call) return End::kRight;
     return values_->IsOnBothSides(leaf, target, moved_[p]) ? End::kRight : End::kNone;
   }
 
@@ -366,7 +411,7 @@ class Rewrites {
   const PairRows rows_;
   const OpenCalls calls_;
   std::vector<char> reached_, moved_, right_, has_backward_, denied_;  // for each pair
-  bool gradients_agree_ = false, leads_on_ = false, strict_ = false;
+  bool gradients_agree_ = false, leads_on_ = false, strict_ = false, between_ends_ = false;
   std::optional<ValueFlows> flows_;
   std::optional<EqualValues> values_;
   std::optional<GradientSums> sums_;

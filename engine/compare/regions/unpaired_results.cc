@@ -1,7 +1,11 @@
 #include "engine/compare/regions/unpaired_results.h"
 
 #include <algorithm>
+#include <string_view>
 #include <vector>
+
+#include "engine/compare/judge/operations.h"
+#include "engine/compare/regions/agreeing_gradients.h"
 
 namespace msprobe::compare {
 namespace {
@@ -85,11 +89,15 @@ class UnpairedResults::Side {
 };
 
 UnpairedResults::UnpairedResults(const Comparison& c) : c_(c) {
+  const bool without_effect = c.exact.empty() && GradientsAgree(c);
   for (const bool target : {true, false}) {
     const Side side(c, target, &compared_[target ? 0 : 1]);
     if (!(target ? c.golden : c.target).complete) continue;
     for (size_t p = 0; p < c.pairs.size(); ++p) {
       if (!side.IsMine(p) || side.IsRight(p)) continue;
+      const RecordPair& pair = c.pairs[p];
+      const Record& record = target ? c.target.records[pair.target] : c.golden.records[pair.golden];
+      if (without_effect && !WritesFirstArgument(record.api)) continue;
       ++nowhere_;
       const auto at = static_cast<int32_t>(p);
       first_ = first_ < 0 ? at : std::min(first_, at);

@@ -15,7 +15,8 @@ namespace msprobe::compare {
 // A tensor is recognised by its content (ContentKey). A result without a partner is compared when a
 // value of its run that agrees with its partner has that content, or when a call without a partner
 // takes it whose own results are compared. The backward call of a forward call without a partner is
-// right when that forward call is.
+// right when that forward call is. Where all gradients of the step agree, what a call made had no
+// effect on them: only calls that change memory in place are compared nowhere then.
 //
 //   const UnpairedResults unpaired(comparison);   // measured and judged
 //   if (unpaired.calls_compared_nowhere() > 0) ...

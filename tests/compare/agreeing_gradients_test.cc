@@ -1,0 +1,126 @@
+// Differences between calls that had no effect, because all gradients of the step agree.
+#include "engine/compare/regions/agreeing_gradients.h"
+
+#include <gmock/gmock.h>
+
+#include "engine/compare/explain/summary.h"
+#include "engine/compare/regions/rewrites.h"
+#include "tests/compare/divergence_values.h"
+
+namespace msprobe::compare::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Elements in the order `order`, which statistics do not show.
+Tensor Edges(const std::string& order) {
+  return Numbers(9, 0, 4.5, 17).DType("torch.int64").Print("edges" + order);
+}
+Tensor Messages(int id, const std::string& order) {
+  return Value(id).Print("messages" + std::to_string(id) + order);
+}
+
+struct Graph {
+  bool sorted = false;         // the target of the edges is sorted; a call more
+  double gradient_error = 0;   // of the gradient that the optimizer takes
+  double statistic_error = 0;  // of a running statistic that a call changes
+  bool optimizer = true;
+};
+
+// Messages along edges are added up. The order of the edges is seen in the messages only: they are
+// taken by indexing, which is not recorded.
+Dump AddUp(const Graph& graph) {
+  const std::string order = graph.sorted ? "sorted" : "";
+  DumpBuilder b;
+  if (graph.sorted) b.Call("Tensor.argsort.0.forward").In(Edges("")).Out(Edges("order"));
+  b.Call("Tensor.__mul__.0.forward").In(Messages(1, order)).In(Value(2));
+  b.Out(Messages(3, order));
+  b.Call("Tensor.expand_as.0.forward").In(Edges("row" + order)).In(Messages(3, order));
+  b.Out(Edges("rows" + order));
+  b.Call("Tensor.scatter_add.0.forward").In(Value(4)).In(Edges("rows" + order));
+  b.In(Messages(3, order)).Out(Value(5));
+  b.Call("Functional.batch_norm.0.forward").In(Value(5)).Out(Value(6));
+  b.Changed("input.1", Value(7, graph.statistic_error));
+  b.Call("Functional.batch_norm.0.backward").In(Value(8)).Out(Value(9));
+  b.Call("Tensor.scatter_add.0.backward").In(Value(9)).Out(Value(10)).Out(Messages(11, order));
+  b.Call("Tensor.__mul__.0.backward").In(Messages(11, order)).Out(Messages(12, order));
+  if (!graph.optimizer) return b.Take();
+  b.Call("Optimizer.SGD.step.0.forward").Kwarg("gradients.weight", Value(13, graph.gradient_error));
+  b.Kwarg("weights.weight", Value(2)).OutAt("0.weights.weight", Value(14, graph.gradient_error));
+  return b.Take();
+}
+
+TEST(AgreeingGradients, AnotherOrderThatASumTakesBackIsNoFault) {
+  for (const bool swap : {false, true}) {
+    const Comparison c = MustCompare(AddUp({.sorted = !swap}), AddUp({.sorted = swap}));
+    EXPECT_TRUE(GradientsAgree(c));
+    EXPECT_EQ(First(c), "none") << c.first.why;
+    EXPECT_EQ(Summarize(c).verdict, RunVerdict::kStructure);
+  }
+}
+
+TEST(AgreeingGradients, AnotherOrderThatReachesTheGradientsIsAFault) {
+  const Comparison c =
+      MustCompare(AddUp({.sorted = true, .gradient_error = kWrong}), AddUp({.sorted = false}));
+  EXPECT_FALSE(GradientsAgree(c));
+  EXPECT_EQ(First(c), "Tensor.argsort.0.forward");
+}
+
+TEST(AgreeingGradients, WithoutGradientsNothingIsForgiven) {
+  const Comparison c = MustCompare(AddUp({.sorted = true, .optimizer = false}),
+                                   AddUp({.sorted = false, .optimizer = false}));
+  EXPECT_FALSE(GradientsAgree(c));
+  EXPECT_NE(First(c), "none");
+}
+
+// A running statistic has no effect on the gradients of this step, but on a later one.
+TEST(AgreeingGradients, ChangedMemoryIsAFaultAllTheSame) {
+  const Comparison c =
+      MustCompare(AddUp({.sorted = true, .statistic_error = kWrong}), AddUp({.sorted = false}));
+  EXPECT_TRUE(GradientsAgree(c));
+  EXPECT_NE(First(c), "none");
+}
+
+// A step of level L0, which records no optimizer. `order`: of the rows of the batch.
+Dump Modules(const std::string& order, double error = 0) {
+  DumpBuilder b;
+  b.Call("Module.words.Embedding.forward.0").In(Edges(order)).Out(Messages(1, order));
+  b.Call("Module.pool.Pool.forward.0").In(Messages(1, order)).In(Edges("pool" + order));
+  b.Out(Value(2));
+  b.Call("Module.pool.Pool.backward.0").In(Value(3)).Out(Messages(4, order));
+  b.Call("Module.words.Embedding.parameters_grad.0").Grad("weight", Value(5, error));
+  return b.Take();
+}
+
+TEST(AgreeingGradients, OfModulesAlone) {
+  EXPECT_EQ(First(MustCompare(Modules("a"), Modules("b"))), "none");
+  const Comparison c = MustCompare(Modules("a"), Modules("b", kWrong));
+  EXPECT_EQ(First(c), "Module.words.Embedding.forward.0");
+  EXPECT_THAT(c.first.why, HasSubstr("the same statistics, and other elements"));
+}
+
+// What one run gathers and the other does not, beside equal gradients. `written`: a call that
+// changes memory, such as a moving average of the weights, in place of the gathering call.
+Dump Gathered(bool gathers, bool written) {
+  DumpBuilder b;
+  b.Call("Functional.linear.0.forward").In(Value(1)).In(Value(2)).Out(Value(3));
+  b.Call("Functional.linear.0.backward").In(Value(4)).Out(Value(5));
+  b.Call("Optimizer.SGD.step.0.forward").Kwarg("gradients.weight", Value(5));
+  b.Kwarg("weights.weight", Value(2)).OutAt("0.weights.weight", Value(6));
+  if (!gathers) return b.Take();
+  b.Call(written ? "Tensor.lerp_.0.forward" : "Torch.cos.0.forward");
+  b.In(Value(7)).Out(Value(8));
+  return b.Take();
+}
+
+TEST(AgreeingGradients, OnlyCallsThatChangeMemoryAreComparedNowhere) {
+  const Summary gathered = Summarize(MustCompare(Gathered(true, false), Gathered(false, false)));
+  EXPECT_EQ(gathered.calls_compared_nowhere, 0);
+  EXPECT_EQ(gathered.verdict, RunVerdict::kStructure);
+  const Summary written = Summarize(MustCompare(Gathered(true, true), Gathered(false, true)));
+  EXPECT_EQ(written.calls_compared_nowhere, 1);
+  EXPECT_EQ(written.verdict, RunVerdict::kDiffers);
+}
+
+}  // namespace
+}  // namespace msprobe::compare::test
