@@ -164,6 +164,28 @@ TEST(AlignTest, OfARepeatedBlockTheEditedRunIsFoundByItsValues) {
 }
 
 // Two calls that have no partner, each with a backward record that looks like the other one.
+// A loop over experts: expert `first + i` gets the tokens `i`, of `count` experts. An expert without tokens is not called.
+Dump Experts(int first, int count) {
+  DumpBuilder b;
+  const auto tensor = [](const std::string& name, int id) {
+    return Numbers(1 + id, -1 - id, 0.5 * id, 3 + id).Print(name + std::to_string(id));
+  };
+  for (int i = 0; i < count; ++i) {
+    const int expert = first + i;
+    b.Call("Functional.linear." + std::to_string(i) + ".forward");
+    b.In(tensor("tokens", i)).In(tensor("weights", 10 + expert));
+    b.Out(tensor("result", 20 + i + 5 * expert)).At("moe.py", 7, "y = expert(x)");
+  }
+  return b.Take();
+}
+
+// With a wrong router the tokens are those of another expert; its weights tell which expert it is.
+TEST(AlignTest, OfALoopTheOwnArgumentsTellWhichPassItIs) {
+  const Dump target = Experts(1, 3), golden = Experts(0, 4);
+  const std::vector<Partner> partners = AlignRecords(target, golden, {});
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(partners[i].golden, i + 1) << i;
+}
+
 TEST(AlignTest, ABackwardCallIsNotPairedWhereItsForwardCallIsNot) {
   std::vector<Step> golden = Network(2), target = golden;
   target.erase(target.begin() + 7);

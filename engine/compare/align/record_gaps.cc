@@ -20,6 +20,8 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <span>
+#include <utility>
 
 #include "engine/compare/align/sequence_diff.h"
 #include "engine/compare/align/value_windows.h"
@@ -38,6 +40,9 @@ constexpr int kMovedDistance = 256;
 constexpr size_t kMaxRenamedPairs = 40000;
 // Below these limits two calls of different names are not paired at all.
 constexpr double kMinSimilarity = 0.55, kMinNameSimilarity = 0.7;
+
+// What equal arguments count for, beside up to 4 for the data that go in and come out.
+constexpr int kSameArguments = 3;
 
 // Gives each different 64-bit key the next free number from 0: DiffSequences needs small ids.
 class Interner {
@@ -84,6 +89,23 @@ int LeafAgreement(const Leaf& a, const Leaf& b) {
 
 // 0 to 1: 1 - (Levenshtein distance / length of the longer name). 0.8 when one name is part
 // of the other ("linear" and "npu_linear"). Of long names the first 64 characters are compared.
+// Whether what the two calls take besides their first tensor is the same: weights, numbers, texts.
+// They tell the passes of a loop apart (`chosen == 3`, the weights of expert 3), also where the data
+// went to the wrong one. Tensors without a fingerprint tell nothing.
+bool SameOtherArguments(std::span<const Leaf> a, std::span<const Leaf> b) {
+  if (a.size() != b.size()) return false;
+  bool first = true, any = false;
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (a[i].slot != b[i].slot || a[i].kind != b[i].kind) return false;
+    if (a[i].slot == Slot::kOutput || a[i].kind == LeafKind::kNone) continue;
+    if (a[i].kind == LeafKind::kTensor && std::exchange(first, false)) continue;
+    const bool tensor = a[i].kind == LeafKind::kTensor;
+    if (tensor ? a[i].fingerprint != b[i].fingerprint : a[i].value != b[i].value) return false;
+    any |= !tensor || !a[i].fingerprint.empty();
+  }
+  return any;
+}
+
 double NameSimilarity(std::string_view a, std::string_view b) {
   if (a == b) return 1;
   a = a.substr(0, 64), b = b.substr(0, 64);
@@ -161,19 +183,21 @@ std::vector<GapFiller::Gap> GapFiller::Diff(const Gap& gap, const Ids& ids, KeyL
 }
 
 int GapFiller::Agreement(uint32_t target, uint32_t golden) const {
-  // The first tensor that goes in and the first that comes out.
-  const auto first = [](const Dump& dump, uint32_t record, bool output) -> const Leaf* {
-    for (const Leaf& leaf : dump.LeavesOf(dump.records[record])) {
+  const auto a = target_.LeavesOf(target_.records[target]);
+  const auto b = golden_.LeavesOf(golden_.records[golden]);
+  const auto first = [](std::span<const Leaf> leaves, bool output) -> const Leaf* {
+    for (const Leaf& leaf : leaves) {
       if (leaf.kind == LeafKind::kTensor && (leaf.slot == Slot::kOutput) == output) return &leaf;
     }
     return nullptr;
   };
+  // The first tensor that goes in and the first that comes out.
   int score = 0;
   for (const bool output : {false, true}) {
-    const Leaf *a = first(target_, target, output), *b = first(golden_, golden, output);
-    if (a != nullptr && b != nullptr) score += LeafAgreement(*a, *b);
+    const Leaf *x = first(a, output), *y = first(b, output);
+    if (x != nullptr && y != nullptr) score += LeafAgreement(*x, *y);
   }
-  return score;
+  return score + (SameOtherArguments(a, b) ? kSameArguments : 0);
 }
 
 // Where the same calls repeat, a shortest edit does not tell which repetition was inserted: for

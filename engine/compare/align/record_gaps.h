@@ -54,7 +54,8 @@ class GapFiller {
   // The calls without a partner between pairs that are in order.
   std::vector<Gap> GapsBetween(std::span<const uint32_t> target,
                                std::span<const uint32_t> golden) const;
-  // How well the first input and the first output of two calls agree, 0 to 4.
+  // How well the values of two calls agree, 0 to 7: the first tensor that goes in, the first that
+  // comes out, and the other arguments.
   int Agreement(uint32_t target, uint32_t golden) const;
   void Pair(uint32_t target, uint32_t golden, double confidence);
 

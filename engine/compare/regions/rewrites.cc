@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -21,11 +20,6 @@
 
 namespace msprobe::compare {
 namespace {
-
-// Whether the leaf is memory that the call changes and does not return (docs/dump_format.md).
-bool IsChangedInPlace(const Leaf& leaf) {
-  return leaf.slot == Slot::kOutput && leaf.name.view().find(".changed.") != std::string_view::npos;
-}
 
 // How often the calls are gone through. One pass is enough, backwards, unless calls ran in another
 // order, or a backward call asks for its forward call.
@@ -159,7 +153,7 @@ class Rewrites {
     bool changes = false;
     rows_.EachRow(p, [&](uint32_t i) {
       rows_.EachLeaf(i, [&](const Leaf& leaf, bool of_target) {
-        changes |= of_target == target && rows_.IsOpen(i) && IsChangedInPlace(leaf);
+        changes |= of_target == target && rows_.IsOpen(i) && IsChangedInPlace(leaf, record);
       });
     });
     return !changes;
