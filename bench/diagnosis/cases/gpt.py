@@ -108,7 +108,7 @@ def gelu_for_silu(gpt):
     gpt.MLP = MLP
 
 
-@fault("gpt", module="blocks.1", module_only="blocks.1.norm2")
+@fault("gpt", module="blocks.1")
 def residual_after_the_norm(gpt):
     """In block 1 the second residual connection adds the normalised value."""
 

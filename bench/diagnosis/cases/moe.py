@@ -99,7 +99,7 @@ def weight_of_the_first_place(moe):
     moe.Mixture = Mixture
 
 
-@fault("moe", module="layers.0.mixture", line="return EXPERTS * (share")
+@fault("moe", module=r"layers\.[01]\.mixture", line="return EXPERTS * (share")
 def balance_not_scaled(moe):
     """The loss of balance lacks the number of experts."""
 
