@@ -73,5 +73,20 @@ TEST(BatchParts, EveryPartTakesTheSameWeights) {
   }
 }
 
+// One backward pass, or two that add up: shapes are equal, and one run has an entry more.
+TEST(BatchParts, OfTwoBackwardPassesTheLastGradientCounts) {
+  const auto run = [](int passes, double error) {
+    DumpBuilder b;
+    b.Call("Module.fc.Linear.forward.0").In(Value(1)).Out(Value(2));
+    for (int i = 0; i < passes; ++i) {
+      b.Call("Module.fc.Linear.parameters_grad." + std::to_string(i));
+      b.Grad("weight", i + 1 == passes ? Value(3, error) : Value(7));
+    }
+    return b.Take();
+  };
+  EXPECT_EQ(First(MustCompare(run(2, 0), run(1, 0))), "none");
+  EXPECT_EQ(First(MustCompare(run(2, kWrong), run(1, 0))), "Module.fc.Linear.parameters_grad.0");
+}
+
 }  // namespace
 }  // namespace msprobe::compare::test

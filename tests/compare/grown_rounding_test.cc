@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
+
 #include "engine/compare/explain/update_agreement.h"
 #include "engine/compare/ranks/rank_result.h"
 #include "engine/compare/report/report_ranks.h"
@@ -62,6 +64,29 @@ TEST(GrownRounding, NothingGrowsFromEqualBits) {
 
 TEST(GrownRounding, NothingGrowsBeyondOneInAThousand) {
   EXPECT_EQ(First(Grown({1e-6, 6e-6, 4e-5, 3e-4, 2e-3})), "Functional.f3.0.forward");
+}
+
+// The mean of normalised values is zero but for rounding, and is judged by the size of its terms. Its
+// negative is as far off. `wrong`: a factor on the negative.
+TEST(GrownRounding, WhatCancelledIsCarriedOn) {
+  const auto run = [](double rest, double wrong) {
+    const auto scalar = [](double x) {
+      return Numbers(x, x, x, std::abs(x)).Shape("[]").Print(std::to_string(1e9 * x));
+    };
+    const double loss = 3.25 - wrong * rest;
+    DumpBuilder b;
+    b.Call("Tensor.mean.0.forward").In(Numbers(1.4, -1.5, rest, 3.3).Shape("[12]"));
+    b.Out(scalar(rest));
+    b.Call("Tensor.neg.0.forward").In(scalar(rest)).Out(scalar(-wrong * rest));
+    b.Call("Tensor.__add__.0.forward").In(scalar(-wrong * rest)).In(scalar(3.25)).Out(scalar(loss));
+    return b.Take();
+  };
+  const Comparison c = MustCompare(run(1.5e-7, 1), run(0.4e-7, 1));
+  EXPECT_EQ(First(c), "none") << c.first.why;
+  EXPECT_EQ(Summarize(c).verdict, RunVerdict::kNoise);
+  EXPECT_EQ(First(MustCompare(run(1.5e-7, 40), run(0.4e-7, 1))), "Tensor.neg.0.forward");
+  // A value that has not cancelled carries nothing.
+  EXPECT_EQ(First(MustCompare(run(0.5, 1.001), run(0.5, 1))), "Tensor.neg.0.forward");
 }
 
 TEST(GrownRounding, ABackwardCallUsesWhatItsForwardCallUsed) {

@@ -143,6 +143,32 @@ TEST_F(StepsTest, OneUpdateBehindEqualBitsRoundsOnlyAFewTimes) {
   EXPECT_EQ(named_after("c", 5, 20), -1) << "of the steps between them nothing is known";
 }
 
+// A moving average of the weights, which no optimizer moves. One is computed with another rounding;
+// the other has its elements in another order, which statistics do not show.
+TEST_F(StepsTest, WhatTheProgramMovesMayRoundAndNotBeReordered) {
+  const auto step = [&](const std::string& run, int32_t number, double by, bool reordered) {
+    RankResult r = Step(run, number, 0, 1, 1, true);
+    for (const bool is_target : {true, false}) {
+      const double norm = 2 + (is_target ? by : 0);
+      const char print = is_target && (by != 0 || reordered) ? 'B' : 'A';
+      folder_.Write(
+          Place(run, is_target, number, 0) + "/weights.json",
+          fmt::format("{{\n\"mean\": {{\"dtype\":\"torch.float32\",\"shape\":[2],\"Max\":1.0,"
+                      "\"Min\":0.0,\"Mean\":0.5,\"Norm\":{},\"requires_grad\":false,\"fp\":"
+                      "\"{}AAAAAAAAAA\"}}\n}}\n",
+                      norm, print));
+    }
+    return r;
+  };
+  const auto wrong = [&](const std::string& run, double by, bool reordered) {
+    const RankResult before = step(run, 0, 0, false), after = step(run, 1, by, reordered);
+    return UpdatesBetween(before, after, false).at(0).wrong;
+  };
+  EXPECT_FALSE(wrong("rounded", 4e-7, false));
+  EXPECT_TRUE(wrong("reordered", 0, true));
+  EXPECT_TRUE(wrong("other", 1e-3, false));
+}
+
 TEST_F(StepsTest, OnlyTheFirstWrongStepAndOnlyWhereItBegins) {
   std::vector<RankResult> results = {Step("a", 0, -1, 4, 4, false), Step("a", 1, -1, 6, 5, false)};
   NameWrongUpdates(results);

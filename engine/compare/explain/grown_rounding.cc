@@ -25,6 +25,9 @@ constexpr double kGrowth = 8, kAmplification = 32, kUpdateAmplification = 100;
 // for an update in place whose result no call uses: an optimizer divides each gradient by its own
 // size, so a gradient that is zero apart from rounding gives a large result.
 constexpr double kLargest = 0x1p-10, kLargestFactor = 4;
+// A value that cancelled: the size by which it was judged is at least so many times its own. A result
+// that carries it on may show so many times its relative difference.
+constexpr double kCancelled = 4, kCarried = 2;
 // Weights in the entry of an optimizer's call.
 constexpr std::string_view kWeightsBefore = "input.weights.", kWeightsAfter = "output.0.weights.";
 
@@ -47,6 +50,8 @@ class GrownRounding {
     for (const uint32_t row : forgiven_) {
       c_.measures[row].verdict = RowVerdict::kNoise;
       c_.measures[row].reason = Reason::kEnlarged;
+      // Roundings of its own size say nothing of what cancelled before.
+      if (carried_rows_.count(KeyOf(row)) > 0) c_.measures[row].severity = kernels::Diff::kNaN;
     }
     return !forgiven_.empty();
   }
@@ -67,12 +72,16 @@ class GrownRounding {
   // Tensors that go in. A parameter's gradient goes in, too: it is what an earlier call made.
   bool PassInputs(int32_t pair, const Record& record) {
     const bool gradients = record.direction == Direction::kParameterGrad;
-    taken_ = 0;
+    taken_ = carried_ = 0;
     return EachRow(pair, /*results=*/false, [&](uint32_t i, const Measure& m) {
       if (m.verdict == RowVerdict::kNoise) Note(i, m.severity);
       // The weights that an optimizer has moved alike, taken by a call behind it.
       const bool again = m.verdict == RowVerdict::kDiffers && IsForgivenTensor(i);
       if (again) forgiven_.insert(i);
+      const bool carried = again && carried_rows_.count(KeyOf(i)) > 0;
+      if (carried || (m.verdict == RowVerdict::kNoise && HasCancelled(i)))
+        carried_ = std::max(carried_, Apart(i));
+      if (carried) return true;
       if (m.verdict == RowVerdict::kDiffers && !again &&
           !ForgiveRow(i, gradients ? kAmplification : kGrowth))
         return false;
@@ -94,7 +103,8 @@ class GrownRounding {
                                                        : kAmplification;
     return EachRow(pair, /*results=*/true, [&](uint32_t i, const Measure& m) {
       if (m.verdict == RowVerdict::kNoise) Note(i, m.severity);
-      return m.verdict != RowVerdict::kDiffers || (can_grow() && ForgiveRow(i, growth));
+      return m.verdict != RowVerdict::kDiffers || (can_grow() && ForgiveRow(i, growth)) ||
+             CarryOn(i);
     });
   }
 
@@ -157,6 +167,39 @@ class GrownRounding {
     return !tensors_.empty() && IsRounding(i) && tensors_.count(KeyOf(i)) > 0;
   }
 
+  // By how much the two tensors of a row are apart, relative to their own size.
+  double Apart(uint32_t i) const {
+    const Row& row = c_.rows[i];
+    const Leaf &t = c_.target.leaves[row.target], &g = c_.golden.leaves[row.golden];
+    if (!t.has_stats || !g.has_stats) return 0;
+    const auto relative = [](double difference, double size) {
+      const double by = std::abs(difference) / size;
+      return std::isfinite(by) ? by : 0;
+    };
+    const double size = std::max(std::abs(g.max_value), std::abs(g.min_value));
+    return std::max({relative(t.norm_value - g.norm_value, g.norm_value),
+                     relative(t.max_value - g.max_value, size),
+                     relative(t.min_value - g.min_value, size)});
+  }
+
+  bool HasCancelled(uint32_t i) const {
+    const Measure& m = c_.measures[i];
+    return std::isfinite(m.severity) &&
+           Apart(i) > kCancelled * std::max(m.severity, 1.0) *
+                          RoundingOfRow(c_, static_cast<int32_t>(i)).epsilon;
+  }
+
+  // A sum whose terms cancel each other is noise although little of it agrees: it is judged by the
+  // size of its terms. What a call makes of the sum (-x, x / n) agrees as little, and its own record
+  // does not have the terms.
+  bool CarryOn(uint32_t i) {
+    if (!IsRounding(i) || !(Apart(i) <= kCarried * carried_)) return false;
+    forgiven_.insert(i);
+    tensors_.insert(KeyOf(i));
+    carried_rows_.insert(KeyOf(i));
+    return true;
+  }
+
   bool ForgiveRow(uint32_t i, double growth) {
     if (!IsRounding(i) || !Grew(i, growth)) return false;
     forgiven_.insert(i);
@@ -197,8 +240,12 @@ class GrownRounding {
   const bool passed_on_;
   std::map<double, double> largest_;  // epsilon of a dtype -> roundings of it, so far
   double taken_ = 0;                  // roundings of what the call at hand takes, the largest
+  // The largest relative difference of a tensor that the call at hand takes and that is noise.
+  double carried_ = 0;
   std::unordered_set<uint32_t> forgiven_;
-  std::unordered_set<uint64_t> tensors_;  // KeyOf the results of optimizers that are forgiven
+  // KeyOf results that are forgiven wherever they appear: those of optimizers, and those that carry
+  // on what cancelled before.
+  std::unordered_set<uint64_t> tensors_, carried_rows_;
 };
 
 }  // namespace

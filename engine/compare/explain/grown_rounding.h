@@ -13,7 +13,8 @@ namespace msprobe::compare {
 // more than a few times the largest rounding before it, and none of its inputs differs. What only
 // grew becomes noise, and the calls are classified again. Nothing is forgiven where inputs are
 // bit-equal, where arguments differ, and where the difference is larger than 0.1 % (or four times
-// what is explained for the dtype).
+// what is explained for the dtype), but for results that carry on what cancelled before: noise that
+// is as far apart, relative to its own size.
 // Returns whether a row has become noise, with Reason::kEnlarged: then the calls are to be
 // classified again.
 bool ForgiveGrownRounding(Comparison* comparison);

@@ -54,6 +54,10 @@ bool Differs(const dump::StepWeight& a, const dump::StepWeight& b, bool bits, bo
          apart(a.norm, b.norm, std::max(std::abs(a.norm), std::abs(b.norm)));
 }
 
+bool SameStatistics(const dump::StepWeight& a, const dump::StepWeight& b) {
+  return SameNumber(a.max, b.max) && SameNumber(a.min, b.min) && SameNumber(a.norm, b.norm);
+}
+
 // The update moved the weights of both runs alike, in the median: rounding that an optimizer has
 // enlarged (update_agreement.h).
 bool MovedAlike(const std::vector<WeightUpdate>& updates) {
@@ -143,16 +147,28 @@ std::vector<WeightUpdate> UpdatesBetween(const RankResult& earlier, const RankRe
   std::vector<std::string> order;
   const Weights before = WeightsOf(earlier.target), golden_before = WeightsOf(earlier.golden),
                 after = WeightsOf(later.target, &order), golden_after = WeightsOf(later.golden);
+  const bool one_update = same_bits && later.step == earlier.step + 1;
+  const auto each = [&](auto use) {
+    for (const std::string& name : order) {
+      const auto a = before.find(name), b = golden_before.find(name), c = after.find(name),
+                 d = golden_after.find(name);
+      if (a == before.end() || b == golden_before.end() || d == golden_after.end()) continue;
+      use(a, b, c, d, c->second.trained || d->second.trained);
+    }
+  };
+  // The program may compute what no optimizer moves, such as a moving average of the weights, and
+  // may do it with another rounding: then statistics of some differ.
+  bool computed = false;
+  each([&](auto, auto, auto c, auto d, bool trained) {
+    computed |= !trained && !SameStatistics(c->second, d->second) &&
+                !Differs(c->second, d->second, bits, one_update);
+  });
   std::vector<WeightUpdate> updates;
-  for (const std::string& name : order) {
-    const auto a = before.find(name), b = golden_before.find(name), c = after.find(name),
-               d = golden_after.find(name);
-    if (a == before.end() || b == golden_before.end() || d == golden_after.end()) continue;
-    const bool trained = c->second.trained || d->second.trained;
+  each([&](auto a, auto b, auto c, auto d, bool trained) {
     // What no optimizer moves has the same bits behind a step that has. An optimizer may round
     // differently.
-    const bool exact = bits || (same_bits && !trained);
-    const bool one_update = same_bits && later.step == earlier.step + 1;
+    const bool exact = bits || (same_bits && !trained && !computed);
+    const std::string& name = c->first;
     updates.push_back({.name = name,
                        .dimensions = c->second.dimensions,
                        .trained = trained,
@@ -160,7 +176,7 @@ std::vector<WeightUpdate> UpdatesBetween(const RankResult& earlier, const RankRe
                                 Differs(c->second, d->second, exact, one_update),
                        .before = {a->second.norm, b->second.norm},
                        .after = {c->second.norm, d->second.norm}});
-  }
+  });
   return updates;
 }
 

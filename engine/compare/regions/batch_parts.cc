@@ -72,6 +72,7 @@ class BatchParts {
     std::vector<uint64_t> keys[2];
     bool any = false;
     for (const Measure& m : c_.measures) any |= m.reason == Reason::kShapeDiffers;
+    for (const RecordPair& pair : c_.pairs) any |= IsGradientAlone(pair);
     if (!any) return false;
     for (const bool target : {true, false}) {
       Keys of;
@@ -94,6 +95,14 @@ class BatchParts {
       }
     }
     return true;
+  }
+
+  // Whether only one run has the entry: it went backward more often, and added the gradients up.
+  bool IsGradientAlone(const RecordPair& pair) const {
+    if (pair.matched()) return false;
+    const Record& record =
+        pair.target >= 0 ? c_.target.records[pair.target] : c_.golden.records[pair.golden];
+    return record.direction == Direction::kParameterGrad;
   }
 
   void JoinStream(const Records& target, const Records& golden) {

@@ -13,6 +13,7 @@
 #include "engine/compare/regions/agreeing_gradients.h"
 #include "engine/compare/regions/equal_values.h"
 #include "engine/compare/regions/gradient_sums.h"
+#include "engine/compare/regions/joined_tensors.h"
 #include "engine/compare/regions/open_calls.h"
 #include "engine/compare/regions/pair_rows.h"
 #include "engine/compare/regions/reached_calls.h"
@@ -132,13 +133,16 @@ class Rewrites {
     return false;
   }
 
-  // Whether all that differs has the same elements in another order.
+  // Whether all that differs has the same elements in another order, as far as statistics tell.
   bool OnlyOrderDiffers() const {
     bool any = false, all = true;
-    for (const Measure& m : c_.measures) {
-      if (m.verdict != RowVerdict::kDiffers) continue;
+    for (size_t i = 0; i < c_.measures.size() && all; ++i) {
+      const Row& row = c_.rows[i];
+      if (c_.measures[i].verdict != RowVerdict::kDiffers) continue;
       any = true;
-      all = all && m.reason == Reason::kOtherElements;
+      all = row.target >= 0 && row.golden >= 0 && c_.target.leaves[row.target].has_stats &&
+            c_.golden.leaves[row.golden].kind == LeafKind::kTensor &&
+            AgreeJoined(c_, {&c_.target.leaves[row.target]}, {&c_.golden.leaves[row.golden]});
     }
     return any && all;
   }
@@ -148,6 +152,8 @@ class Rewrites {
     const Record& record =
         rows_.DumpOf(target).records[target ? c_.pairs[p].target : c_.pairs[p].golden];
     if (record.direction != Direction::kForward) return !IsOptimizerCall(record.api);
+    // What ranks exchange are parts of weights and gradients (FSDP), or what other ranks compare.
+    if (ExchangeOf(rows_.DumpOf(target), record)) return true;
     if (!has_backward_[p]) return false;
     // Running statistics and other memory that the call changes are read in a later step.
     bool changes = false;
@@ -382,8 +388,7 @@ class Rewrites {
     const bool is_place =
         kind == NumberKind::kInteger || kind == NumberKind::kBool ||
         (MovesData(call.api) && std::any_of(leaves.begin(), leaves.end(), IsTensorArgument));
-    const bool other_call = !c_.pairs[p].matched() || (between_ends_ && calls_.own[p]);
-    if (leads_on_ && is_place && other_call) return End::kRight;
+    if (leads_on_ && is_place && (between_ends_ || !c_.pairs[p].matched())) return End::kRight;
     return values_->IsOnBothSides(leaf, target, moved_[p]) ? End::kRight : End::kNone;
   }
 

@@ -286,9 +286,15 @@ class Screen {
   Lines CallsMadeOtherwise(int32_t end, bool say_step) const {
     for (const RankResult& r : results_) {
       if (r.otherwise.empty() || r.step >= end) continue;
+      const std::string where = Where(r.step, {r.rank}, say_step);
+      if (const int64_t calls = r.summary.calls_compared_nowhere; calls > 0)
+        return Fold(fmt::format(
+            "{}all values with a partner agree, but the results of {} call{} without a partner are "
+            "compared nowhere, so an error in them would not show: {}",
+            where, calls, calls == 1 ? "" : "s", r.otherwise));
       return Fold(
           fmt::format("{}all results agree, but the two runs did not make the same calls: {}",
-                      Where(r.step, {r.rank}, say_step), r.otherwise));
+                      where, r.otherwise));
     }
     return {};
   }
