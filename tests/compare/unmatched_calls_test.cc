@@ -65,7 +65,7 @@ TEST(UnmatchedCalls, CallsAloneAreADifferenceWithAPlace) {
                                          SummarizeRank(c, 1, -1)};
   const std::string report = RanksReport(steps, {.target = "t", .golden = "g"}, {.width = 100});
   EXPECT_THAT(report,
-              HasSubstr("step 1, all results agree, but the two runs did not make the same"));
+              HasSubstr("step 1, all values with a partner agree, but the results of 1 call"));
   EXPECT_THAT(report, HasSubstr("train.py:72"));
 }
 

@@ -1,6 +1,11 @@
 #include <algorithm>
+#include <cmath>
+#include <map>
 #include <span>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "engine/compare/align/align.h"
 #include "engine/compare/model/record_keys.h"
@@ -11,6 +16,10 @@ namespace {
 constexpr float kRenamedLeafConfidence = 0.6f;
 constexpr int32_t kOtherPair = -2;       // of a target leaf: its row is in another pair
 constexpr uint32_t kMaxLookAhead = 256;  // leaves; bounds the work on a record with very many
+
+constexpr size_t kMaxRenamedWeights = 1 << 20;  // pairs that are looked at; bounds the time
+constexpr double kMostApart = 0.01;             // relative, of statistics of one renamed weight
+constexpr std::string_view kWeights = "weights.";
 
 using Place = std::pair<uint64_t, std::string_view>;
 
@@ -134,6 +143,27 @@ class LeafPairs {
     }
   }
 
+  // In the entry of an optimizer, parameters that have other names: those whose weights look most alike
+  // are one parameter, and so are their gradients and their state.
+  void PairRenamedParameters() {
+    if (!IsOptimizerCall(golden_record_.api)) return;
+    const std::vector<uint32_t> target = FreeWeights(a_, target_record_, partner_, settled_);
+    std::vector<int32_t> taken(used_.begin(), used_.end());
+    for (int32_t& t : taken) t = t != 0 ? 0 : -1;
+    const std::vector<uint32_t> golden = FreeWeights(b_, golden_record_, taken, used_);
+    if (target.size() * golden.size() > kMaxRenamedWeights) return;
+    std::map<Place, uint32_t> places;  // of the golden's leaves that are free
+    for (uint32_t j = 0; j < b_.size() && !target.empty(); ++j) {
+      if (!used_[j]) places.emplace(PlaceB(j), j);
+    }
+    for (const uint32_t i : target) {
+      const int32_t j = Likest(a_[i], golden, b_);
+      if (j < 0 || Likest(b_[j], target, a_) != static_cast<int32_t>(i)) continue;
+      PairParameter(LeafPlace(a_[i], target_record_).substr(kWeights.size()),
+                    LeafPlace(b_[j], golden_record_).substr(kWeights.size()), places);
+    }
+  }
+
   // Pairs the tensors that are left, in order, where slot class and shape agree: input.1 with
   // kwargs.bias.
   void PairByShape() {
@@ -176,6 +206,61 @@ class LeafPairs {
   }
 
  private:
+  static std::vector<uint32_t> FreeWeights(std::span<const Leaf> leaves, const Record& record,
+                                           const std::vector<int32_t>& partner,
+                                           const std::vector<char>& settled) {
+    std::vector<uint32_t> free;
+    for (uint32_t i = 0; i < leaves.size(); ++i) {
+      if (partner[i] == -1 && !settled[i] && leaves[i].kind == LeafKind::kTensor &&
+          leaves[i].slot != Slot::kOutput && leaves[i].has_stats &&
+          LeafPlace(leaves[i], record).starts_with(kWeights))
+        free.push_back(i);
+    }
+    return free;
+  }
+
+  // Of the leaves `among` of `leaves` the one with the shape of `like` and the nearest statistics; -1:
+  // there is none.
+  static int32_t Likest(const Leaf& like, const std::vector<uint32_t>& among,
+                        std::span<const Leaf> leaves) {
+    int32_t best = -1;
+    double nearest = kMostApart;
+    for (const uint32_t k : among) {
+      const Leaf& leaf = leaves[k];
+      if (leaf.shape != like.shape || leaf.dtype != like.dtype) continue;
+      const double size = std::max(std::abs(like.max_value), std::abs(like.min_value));
+      const double apart =
+          leaf.fingerprint == like.fingerprint && !leaf.fingerprint.empty()
+              ? 0
+              : std::max({std::abs(leaf.norm_value - like.norm_value) / like.norm_value,
+                          std::abs(leaf.max_value - like.max_value) / size,
+                          std::abs(leaf.min_value - like.min_value) / size});
+      if (apart < nearest) nearest = apart, best = static_cast<int32_t>(k);
+    }
+    return best;
+  }
+
+  // Pairs all that the two entries have of a parameter: "weights.NAME", "0.state.NAME.exp_avg".
+  void PairParameter(std::string_view name, std::string_view golden_name,
+                     const std::map<Place, uint32_t>& places) {
+    for (uint32_t i = 0; i < a_.size(); ++i) {
+      if (partner_[i] != -1 || settled_[i]) continue;
+      const std::string_view place = LeafPlace(a_[i], target_record_);
+      const size_t at = place.find(name);
+      const size_t end = at + name.size();
+      if (at == place.npos || at == 0 || place[at - 1] != '.' ||
+          (end < place.size() && place[end] != '.'))
+        continue;
+      std::string wanted(place);
+      wanted.replace(at, name.size(), golden_name);
+      const auto found = places.find(Place(SlotClass(a_[i].slot), wanted));
+      if (found == places.end() || used_[found->second]) continue;
+      partner_[i] = Golden(found->second);
+      confidence_[i] = kRenamedLeafConfidence;
+      used_[found->second] = hidden_[found->second] = 1;
+    }
+  }
+
   Place PlaceB(size_t j) const {
     return Place(SlotClass(b_[j].slot), LeafPlace(b_[j], golden_record_));
   }
@@ -222,6 +307,7 @@ void AlignLeaves(const Dump& target, const Record* target_record, const Dump& go
   LeafPairs pairs(target, *target_record, golden, *golden_record, which);
   if (links != nullptr) pairs.Link(golden, *links);
   pairs.PairByPlace(moved);
+  pairs.PairRenamedParameters();
   pairs.PairByShape();
   pairs.AppendRows(rows);
 }

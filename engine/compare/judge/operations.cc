@@ -66,8 +66,6 @@ bool AmplifiesRounding(std::string_view api) {
                             "cholesky", "svd", "eig"});
 }
 
-bool IsOptimizerCall(std::string_view api) { return api.starts_with("Optimizer."); }
-
 bool UpdatesInPlace(std::string_view api) {
   if (IsOptimizerCall(api)) return true;
   const std::string_view name = api.substr(api.rfind('.') + 1);
@@ -163,9 +161,18 @@ double SizeOfGradientBeside(const Dump& dump, const Record& record, const Leaf& 
 
 }  // namespace
 
-bool IsGradientOfOptimizer(const Record& record, const Leaf& leaf) {
-  return IsOptimizerCall(record.api) && leaf.kind == LeafKind::kTensor && GoesIn(leaf) &&
+namespace {
+
+// Whether a leaf is a gradient that an optimizer's step takes, or that clipping returns.
+bool IsGradientBesideOthers(const Record& record, const Leaf& leaf) {
+  return IsOptimizerCall(record.api) && leaf.kind == LeafKind::kTensor &&
          leaf.name.view().find(".gradients.") != std::string_view::npos;
+}
+
+}  // namespace
+
+bool IsGradientOfOptimizer(const Record& record, const Leaf& leaf) {
+  return GoesIn(leaf) && IsGradientBesideOthers(record, leaf);
 }
 
 bool IsImplementation(const Record& record, const Leaf& leaf) {
@@ -176,7 +183,7 @@ bool IsImplementation(const Record& record, const Leaf& leaf) {
 double SummedMagnitude(const Dump& dump, const Record& call, const Leaf& output) {
   const bool gradients = call.direction == Direction::kParameterGrad;
   const Record* backward = gradients ? BackwardOf(dump, call) : nullptr;
-  if (IsGradientOfOptimizer(call, output) || (gradients && backward == nullptr))
+  if (IsGradientBesideOthers(call, output) || (gradients && backward == nullptr))
     return SizeOfGradientBeside(dump, call, output);
   const Record& record = gradients ? *backward : call;
   const std::string_view base = BaseApi(record.api);

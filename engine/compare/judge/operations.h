@@ -3,6 +3,7 @@
 
 #include <string_view>
 
+#include "engine/compare/model/record_keys.h"
 #include "engine/model/table.h"
 
 namespace msprobe::compare {
@@ -25,9 +26,6 @@ bool UpdatesBuffers(std::string_view api);
 
 // Whether the call writes to its first argument: UpdatesInPlace, and `x[index] = y`.
 bool WritesFirstArgument(std::string_view api);
-
-// A step of an optimizer, clipping of gradients, a call of GradScaler: "Optimizer.AdamW.step".
-bool IsOptimizerCall(std::string_view api);
 
 // Whether operations were recorded, and not modules alone (level L0).
 bool HasOperations(const Dump& dump);

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "engine/compare/judge/operations.h"
+#include "engine/compare/model/rounding.h"
 
 namespace msprobe::compare {
 namespace {
@@ -62,6 +63,19 @@ bool SameCalls(const Comparison& c) {
   return true;
 }
 
+// Whether a call takes integers that have the statistics of the other run's and other bits: the data
+// are in another order, so that sums run in another order, too.
+bool TakesAnotherOrder(const Comparison& c) {
+  for (size_t i = 0; i < c.rows.size(); ++i) {
+    if (c.measures[i].reason != Reason::kOtherBits || c.rows[i].golden < 0) continue;
+    const Leaf& leaf = c.golden.leaves[c.rows[i].golden];
+    const NumberKind kind = RoundingOf(leaf.dtype).kind;
+    if (leaf.slot != Slot::kOutput && (kind == NumberKind::kInteger || kind == NumberKind::kBool))
+      return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 std::string WhyBitsDecide(const CompareOptions& options, const Comparison& c) {
@@ -75,7 +89,8 @@ std::string WhyBitsDecide(const CompareOptions& options, const Comparison& c) {
   }
   // Calls of modules look the same when the code between them computes in another order.
   const bool told = HasOperations(c.target) && HasOperations(c.golden);
-  if (!told || !SameEnvironment(c.target, c.golden) || !SameCalls(c)) return "";
+  if (!told || !SameEnvironment(c.target, c.golden) || !SameCalls(c) || TakesAnotherOrder(c))
+    return "";
   return fmt::format(
       "bits decide: both runs have torch {}, {}, {} thread{} and the same settings, and make the "
       "same calls (--tolerant: differences within rounding are noise)",

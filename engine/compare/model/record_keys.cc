@@ -127,6 +127,8 @@ std::string_view BaseApi(std::string_view api) {
   return api.substr(first, api.find_last_not_of('_') - first + 1);
 }
 
+bool IsOptimizerCall(std::string_view api) { return api.starts_with("Optimizer."); }
+
 std::string_view LeafSuffix(const Leaf& leaf, const Record& record) {
   if (leaf.name.starts_with(record.name)) return leaf.name.substr(record.name.size());
   // Some generations call the leaf "Module.fc.Linear.parameters_grad.weight" in an entry that is

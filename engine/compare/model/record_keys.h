@@ -58,6 +58,8 @@ std::string_view WithoutCall(std::string_view entry_name);
 std::string_view MappedApi(std::string_view api, const NameMapping* mapping);
 // "add" of "Tensor.__add__", "Torch.add" and "Tensor.add_".
 std::string_view BaseApi(std::string_view api);
+// A step of an optimizer, clipping of gradients, a call of GradScaler: "Optimizer.AdamW.step".
+bool IsOptimizerCall(std::string_view api);
 // The part of a leaf's name that belongs to the leaf: ".input.0" of "Torch.add.3.forward.input.0".
 std::string_view LeafSuffix(const Leaf& leaf, const Record& record);
 // Whether the leaf is what the call left in an argument or buffer that it does not return: the

@@ -1,5 +1,7 @@
 #include "engine/compare/regions/joined_weights.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <string>
@@ -7,6 +9,7 @@
 #include <vector>
 
 #include "engine/compare/judge/operations.h"
+#include "engine/compare/model/record_keys.h"
 #include "engine/compare/regions/joined_tensors.h"
 
 namespace msprobe::compare {
@@ -57,40 +60,93 @@ bool Agree(const Comparison& c, const Pieces& pieces) {
   return extents > 0 && extents == FirstExtents(g, g.front()->shape) && AgreeJoined(c, t, g);
 }
 
+// "forward 0 Module.layers.0.mlp weight" of the weight of a layer in a module: what the modules beside
+// it have, too. "": the leaf is no parameter of a module, and no gradient of one.
+std::string KeyBesideModules(const Record& record, const Leaf& leaf) {
+  if (!record.is_module && record.direction != Direction::kParameterGrad) return "";
+  if (leaf.slot != Slot::kParameter && leaf.slot != Slot::kParameterGrad) return "";
+  std::string_view around = record.api.view();  // "Module.layers.0.mlp.up.Linear"
+  for (int part = 0; part < 2; ++part) around = around.substr(0, around.rfind('.'));
+  const std::string_view name = leaf.name.view();
+  return fmt::format("{} {} {} {}", static_cast<int>(record.direction), record.call, around,
+                     name.substr(name.rfind('.') + 1));
+}
+
+using Groups = std::map<std::string, Pieces>;
+
+// Adds the tensors of a row that may be pieces. `matched`: also where both sides have one, of other
+// shapes.
+template <typename Key>
+void Add(const Comparison& c, uint32_t i, bool matched, Key key_of, Groups* groups) {
+  const Row& row = c.rows[i];
+  const auto tensor = [](const Dump& dump, int32_t index) -> const Leaf* {
+    const Leaf* leaf = index < 0 ? nullptr : &dump.leaves[index];
+    return leaf != nullptr && leaf->kind == LeafKind::kTensor ? leaf : nullptr;
+  };
+  const Leaf* t = tensor(c.target, row.target);
+  const Leaf* g = tensor(c.golden, row.golden);
+  const bool one_side = (t == nullptr) != (g == nullptr);
+  if (!one_side && !(matched && t != nullptr && c.measures[i].reason == Reason::kShapeDiffers))
+    return;
+  const Dump& dump = t != nullptr ? c.target : c.golden;
+  const Leaf& leaf = t != nullptr ? *t : *g;
+  const std::string key = key_of(dump.records[leaf.record], leaf);
+  if (key.empty()) return;
+  Pieces& pieces = (*groups)[key];
+  if (t != nullptr) pieces.target.push_back(t);
+  if (g != nullptr) pieces.golden.push_back(g);
+  pieces.rows.push_back(i);
+}
+
+// Whether the wholes of any group agree: then its rows are not counted.
+bool Join(const Groups& groups, Comparison* c) {
+  bool any = false;
+  for (const auto& [key, pieces] : groups) {
+    if (!Agree(*c, pieces)) continue;
+    any = true;
+    for (const uint32_t i : pieces.rows) {
+      Measure& m = c->measures[i];
+      m = {.tensor = m.tensor, .verdict = RowVerdict::kUnknown, .reason = Reason::kOtherParts};
+    }
+  }
+  return any;
+}
+
+// Whether a row has a weight, its gradient or its state, and the other run has the transpose of it: a
+// layer that multiplies by W beside one that multiplies by the transpose of W.
+bool IsTransposedWeight(const Comparison& c, const Record& record, uint32_t i) {
+  const Row& row = c.rows[i];
+  if (c.measures[i].reason != Reason::kShapeDiffers || row.target < 0 || row.golden < 0)
+    return false;
+  const Leaf &t = c.target.leaves[row.target], &g = c.golden.leaves[row.golden];
+  const bool weight =
+      g.slot == Slot::kParameter || g.slot == Slot::kParameterGrad || IsOptimizerCall(record.api);
+  return weight && t.has_stats && g.has_stats && IsTransposed(t.shape, g.shape) &&
+         AgreeJoined(c, {&t}, {&g});
+}
+
 }  // namespace
 
 bool JoinWeights(Comparison* c) {
   bool any = false;
+  Groups of_modules;
   for (const RecordPair& pair : c->pairs) {
-    if (!pair.matched() || !IsOptimizerCall(c->golden.records[pair.golden].api)) continue;
-    std::map<std::string, Pieces> all;
+    const bool optimizer = pair.matched() && IsOptimizerCall(c->golden.records[pair.golden].api);
+    Groups of_optimizer;
     for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
-      const Row& row = c->rows[i];
-      const auto tensor = [](const Dump& dump, int32_t index) -> const Leaf* {
-        const Leaf* leaf = index < 0 ? nullptr : &dump.leaves[index];
-        return leaf != nullptr && leaf->kind == LeafKind::kTensor ? leaf : nullptr;
-      };
-      const Leaf* t = tensor(c->target, row.target);
-      const Leaf* g = tensor(c->golden, row.golden);
-      if ((t == nullptr) == (g == nullptr)) continue;
-      const Dump& dump = t != nullptr ? c->target : c->golden;
-      const Leaf& leaf = t != nullptr ? *t : *g;
-      const std::string key = KeyOf(dump.records[leaf.record], leaf);
-      if (key.empty()) continue;
-      Pieces& pieces = all[key];
-      (t != nullptr ? pieces.target : pieces.golden).push_back(&leaf);
-      pieces.rows.push_back(i);
-    }
-    for (const auto& [key, pieces] : all) {
-      if (!Agree(*c, pieces)) continue;
-      any = true;
-      for (const uint32_t i : pieces.rows) {
+      if (pair.matched() && IsTransposedWeight(*c, c->golden.records[pair.golden], i)) {
         Measure& m = c->measures[i];
-        m = {.tensor = m.tensor, .verdict = RowVerdict::kUnknown, .reason = Reason::kOtherParts};
+        m = {.tensor = m.tensor, .verdict = RowVerdict::kNoise, .reason = Reason::kTransposed};
+        any = true;
+      } else if (optimizer) {
+        Add(*c, i, /*matched=*/false, KeyOf, &of_optimizer);
+      } else {
+        Add(*c, i, /*matched=*/true, KeyBesideModules, &of_modules);
       }
     }
+    any |= Join(of_optimizer, c);
   }
-  return any;
+  return Join(of_modules, c) || any;
 }
 
 }  // namespace msprobe::compare

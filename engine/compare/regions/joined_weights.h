@@ -11,8 +11,10 @@ namespace msprobe::compare {
 // In pairs of optimizers' entries, tensors that only one side has (or the other has as null) are put
 // together when their parameters lie in one module, have the same last name and shapes that differ
 // in the first extent, and that extent adds up to the same on both sides. If the wholes agree, by
-// minimum, maximum, mean and norm, their rows become unknown with Reason::kOtherParts. Returns
-// whether there were any.
+// minimum, maximum, mean and norm, their rows become unknown with Reason::kOtherParts. The same of
+// parameters and their gradients in the entries of modules that lie beside each other in one module.
+// A weight, gradient or state whose transpose the other run has, with the same statistics, becomes
+// noise with Reason::kTransposed. Returns whether there were any.
 bool JoinWeights(Comparison* comparison);
 
 }  // namespace msprobe::compare

@@ -41,6 +41,7 @@ class Finder {
     const RecordPair& pair = c_.pairs[p];
     const Record &t = c_.target.records[pair.target], &g = c_.golden.records[pair.golden];
     if (!t.is_module && BaseApi(t.api) != BaseApi(g.api)) return true;
+    if (MakesOtherShape(p)) return true;
     const bool moves = t.direction == Direction::kForward && MovesData(t.api);
     bool other = false;
     rows_.EachRow(p, [&](uint32_t i) {
@@ -60,6 +61,20 @@ class Finder {
       });
     });
     return other;
+  }
+
+  // Whether the calls make a tensor of nothing but numbers, and of another shape: arange(4) beside
+  // arange(1), zeros(20, 8) beside zeros(16, 8).
+  bool MakesOtherShape(size_t p) const {
+    bool takes = false, other = false;
+    rows_.EachRow(p, [&](uint32_t i) {
+      const Row& row = c_.rows[i];
+      rows_.EachLeaf(i, [&](const Leaf& leaf, bool) { takes |= IsTensorArgument(leaf); });
+      if (row.target < 0 || row.golden < 0) return;
+      const Leaf &t = c_.target.leaves[row.target], &g = c_.golden.leaves[row.golden];
+      other |= IsTensorResult(t) && IsTensorResult(g) && t.shape.view() != g.shape.view();
+    });
+    return other && !takes;
   }
 
   // What a backward call returns has the shapes of what its forward call took.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <optional>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -50,6 +52,8 @@ class Rewrites {
     for (const int32_t forward : c_.forward_of) {
       if (forward >= 0) has_backward_[forward] = 1;
     }
+    of_modules_ = !HasOperations(c_.target) && !HasOperations(c_.golden);
+    if (of_modules_) around_[0] = ModulesAround(true), around_[1] = ModulesAround(false);
     if (!other_structure) {
       const bool found = FindBetweenEnds();
       if (found) Apply();
@@ -65,7 +69,7 @@ class Rewrites {
       any = true;
     } else if (NothingDiffersAs(proven)) {
       right_ = proven;
-    } else if (FindBetweenEnds()) {
+    } else if (FindAmongAll() || FindBetweenEnds()) {
       any = true;
     } else {
       any = FindStrictly();
@@ -116,17 +120,38 @@ class Rewrites {
     return NothingDiffers();
   }
 
+  // Whether a call of both runs makes something else of the same inputs, in the same way.
+  bool AnyIntroduced() const {
+    for (size_t p = 0; p < c_.pairs.size(); ++p) {
+      if (c_.classes[p] == CallClass::kIntroduced && !calls_.own[p] && !IsUpdate(p)) return true;
+    }
+    return false;
+  }
+
+  // An optimizer's step is behind the ends. What it makes of gradients that agree is judged later.
+  bool IsUpdate(size_t p) const { return IsOptimizerCall(rows_.RecordOf(p).api); }
+
+  // Looks for rewrites among all calls that differ, not only among those that follow a call of
+  // another structure: one run may take another weight (that of an adapter, merged) and leave out
+  // the calls behind it that make up for that. Every value must end well all the same.
+  bool FindAmongAll() {
+    if (AnyIntroduced()) return false;
+    const std::vector<char> reached = std::exchange(reached_, calls_.open);
+    right_.assign(c_.pairs.size(), 0);
+    leads_on_ = false;
+    if (Passes() && NothingDiffers()) return true;
+    reached_ = reached;
+    return false;
+  }
+
   // All gradients agree that the optimizers take, and no call of both runs makes something else of
   // the same inputs: what differs in between had no effect, wherever it lies. It may be the order of
   // elements that a sum adds up, which no call undoes, or what is computed of a part of the batch.
   bool FindBetweenEnds() {
-    if (!gradients_agree_ || !c_.exact.empty()) return false;
-    for (size_t p = 0; p < c_.pairs.size(); ++p) {
-      if (c_.classes[p] == CallClass::kIntroduced && !calls_.own[p]) return false;
-    }
+    if (!gradients_agree_ || !c_.exact.empty() || AnyIntroduced()) return false;
     const std::vector<char> reached = std::exchange(reached_, calls_.open);
     right_.assign(c_.pairs.size(), 0);
-    between_ends_ = true;
+    between_ends_ = leads_on_ = true;
     if (Passes() && NothingDiffers()) return true;
     between_ends_ = false;
     reached_ = reached;
@@ -219,6 +244,7 @@ class Rewrites {
   bool NothingDiffers() const {
     for (size_t p = 0; p < c_.pairs.size(); ++p) {
       if (!calls_.open[p] || !c_.pairs[p].matched() || (reached_[p] && IsRight(p))) continue;
+      if (between_ends_ && IsUpdate(p)) continue;
       bool differs = false;
       rows_.EachRow(p,
                     [&](uint32_t i) { differs |= c_.measures[i].verdict == RowVerdict::kDiffers; });
@@ -389,7 +415,36 @@ class Rewrites {
         kind == NumberKind::kInteger || kind == NumberKind::kBool ||
         (MovesData(call.api) && std::any_of(leaves.begin(), leaves.end(), IsTensorArgument));
     if (leads_on_ && is_place && (between_ends_ || !c_.pairs[p].matched())) return End::kRight;
-    return values_->IsOnBothSides(leaf, target, moved_[p]) ? End::kRight : End::kNone;
+    const bool right = values_->IsOnBothSides(leaf, target, moved_[p]) || EndsInModule(p, target);
+    return right ? End::kRight : End::kNone;
+  }
+
+  // Of recordings of modules alone: whether the value stays inside a module whose results end well. What
+  // the module makes of it is not recorded.
+  bool EndsInModule(size_t p, bool target) const {
+    if (!of_modules_) return false;
+    const int32_t around = around_[target ? 0 : 1][p];
+    return around >= 0 && (!calls_.open[around] || IsRight(around, target));
+  }
+
+  // For each pair the pair of the module's call around it, in one run.
+  std::vector<int32_t> ModulesAround(bool target) const {
+    const Dump& dump = rows_.DumpOf(target);
+    std::unordered_map<std::string_view, int32_t> calls;
+    const auto record_of = [&](size_t p) {
+      return target ? c_.pairs[p].target : c_.pairs[p].golden;
+    };
+    for (size_t p = 0; p < c_.pairs.size(); ++p) {
+      if (record_of(p) >= 0)
+        calls.try_emplace(dump.records[record_of(p)].name.view(), static_cast<int32_t>(p));
+    }
+    std::vector<int32_t> around(c_.pairs.size(), -1);
+    for (size_t p = 0; p < c_.pairs.size(); ++p) {
+      if (record_of(p) < 0 || dump.records[record_of(p)].parent.empty()) continue;
+      const auto found = calls.find(dump.records[record_of(p)].parent.view());
+      if (found != calls.end()) around[p] = found->second;
+    }
+    return around;
   }
 
   void Apply() {
@@ -410,6 +465,8 @@ class Rewrites {
   const PairRows rows_;
   const OpenCalls calls_;
   std::vector<char> reached_, moved_, right_, has_backward_, denied_;  // for each pair
+  bool of_modules_ = false;                                            // no operations are recorded
+  std::vector<int32_t> around_[2];  // ModulesAround, of the target, of the golden
   bool gradients_agree_ = false, leads_on_ = false, strict_ = false, between_ends_ = false;
   std::optional<ValueFlows> flows_;
   std::optional<EqualValues> values_;
