@@ -12,6 +12,7 @@
 #include "engine/compare/explain/evidence.h"
 #include "engine/compare/explain/update_agreement.h"
 #include "engine/compare/judge/operations.h"
+#include "engine/compare/measure/carried.h"
 #include "engine/compare/model/record_keys.h"
 #include "engine/compare/model/rounding.h"
 
@@ -25,9 +26,6 @@ constexpr double kGrowth = 8, kAmplification = 32, kUpdateAmplification = 100;
 // for an update in place whose result no call uses: an optimizer divides each gradient by its own
 // size, so a gradient that is zero apart from rounding gives a large result.
 constexpr double kLargest = 0x1p-10, kLargestFactor = 4;
-// A value that cancelled: the size by which it was judged is at least so many times its own. A result
-// that carries it on may show so many times its relative difference.
-constexpr double kCancelled = 4, kCarried = 2;
 // Weights in the entry of an optimizer's call.
 constexpr std::string_view kWeightsBefore = "input.weights.", kWeightsAfter = "output.0.weights.";
 
@@ -79,8 +77,7 @@ class GrownRounding {
       const bool again = m.verdict == RowVerdict::kDiffers && IsForgivenTensor(i);
       if (again) forgiven_.insert(i);
       const bool carried = again && carried_rows_.count(KeyOf(i)) > 0;
-      if (carried || (m.verdict == RowVerdict::kNoise && HasCancelled(i)))
-        carried_ = std::max(carried_, Apart(i));
+      carried_ = std::max(carried_, carried ? ApartOf(c_, i) : CarriedBy(c_, i));
       if (carried) return true;
       if (m.verdict == RowVerdict::kDiffers && !again &&
           !ForgiveRow(i, gradients ? kAmplification : kGrowth))
@@ -167,33 +164,9 @@ class GrownRounding {
     return !tensors_.empty() && IsRounding(i) && tensors_.count(KeyOf(i)) > 0;
   }
 
-  // By how much the two tensors of a row are apart, relative to their own size.
-  double Apart(uint32_t i) const {
-    const Row& row = c_.rows[i];
-    const Leaf &t = c_.target.leaves[row.target], &g = c_.golden.leaves[row.golden];
-    if (!t.has_stats || !g.has_stats) return 0;
-    const auto relative = [](double difference, double size) {
-      const double by = std::abs(difference) / size;
-      return std::isfinite(by) ? by : 0;
-    };
-    const double size = std::max(std::abs(g.max_value), std::abs(g.min_value));
-    return std::max({relative(t.norm_value - g.norm_value, g.norm_value),
-                     relative(t.max_value - g.max_value, size),
-                     relative(t.min_value - g.min_value, size)});
-  }
-
-  bool HasCancelled(uint32_t i) const {
-    const Measure& m = c_.measures[i];
-    return std::isfinite(m.severity) &&
-           Apart(i) > kCancelled * std::max(m.severity, 1.0) *
-                          RoundingOfRow(c_, static_cast<int32_t>(i)).epsilon;
-  }
-
-  // A sum whose terms cancel each other is noise although little of it agrees: it is judged by the
-  // size of its terms. What a call makes of the sum (-x, x / n) agrees as little, and its own record
-  // does not have the terms.
+  // A result that is as far apart as a value that cancelled before.
   bool CarryOn(uint32_t i) {
-    if (!IsRounding(i) || !(Apart(i) <= kCarried * carried_)) return false;
+    if (!IsRounding(i) || !IsCarriedOn(c_, i, carried_)) return false;
     forgiven_.insert(i);
     tensors_.insert(KeyOf(i));
     carried_rows_.insert(KeyOf(i));

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "engine/compare/judge/operations.h"
+#include "engine/compare/model/fingerprint_set.h"
 #include "engine/compare/model/rounding.h"
 
 namespace msprobe::compare {
@@ -63,6 +64,29 @@ bool SameCalls(const Comparison& c) {
   return true;
 }
 
+// Whether the first value with other bits, within rounding, is one that no recorded call made: then code
+// between the recorded calls computes it in another way (the weight of a parametrization).
+bool BeginsUnrecorded(const Comparison& c) {
+  FingerprintSet made;
+  for (const Weight& weight : c.target.weights) made.Insert(weight.fingerprint);
+  for (const RecordPair& pair : c.pairs) {
+    for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
+      if (c.rows[i].target < 0 || c.rows[i].golden < 0) continue;
+      const Leaf& leaf = c.target.leaves[c.rows[i].target];
+      const RowVerdict verdict = c.measures[i].verdict;
+      if (verdict == RowVerdict::kDiffers) return false;
+      if (verdict == RowVerdict::kNoise) {
+        const Record& record = c.target.records[pair.target];
+        return leaf.slot != Slot::kOutput && leaf.slot != Slot::kParameter &&
+               leaf.kind == LeafKind::kTensor && record.direction == Direction::kForward &&
+               !IsOptimizerCall(record.api) && !made.Has(leaf.fingerprint);
+      }
+      if (leaf.slot == Slot::kOutput) made.Insert(leaf.fingerprint);
+    }
+  }
+  return false;
+}
+
 // Whether a call takes integers that have the statistics of the other run's and other bits: the data
 // are in another order, so that sums run in another order, too.
 bool TakesAnotherOrder(const Comparison& c) {
@@ -89,7 +113,8 @@ std::string WhyBitsDecide(const CompareOptions& options, const Comparison& c) {
   }
   // Calls of modules look the same when the code between them computes in another order.
   const bool told = HasOperations(c.target) && HasOperations(c.golden);
-  if (!told || !SameEnvironment(c.target, c.golden) || !SameCalls(c) || TakesAnotherOrder(c))
+  if (!told || !SameEnvironment(c.target, c.golden) || !SameCalls(c) || TakesAnotherOrder(c) ||
+      BeginsUnrecorded(c))
     return "";
   return fmt::format(
       "bits decide: both runs have torch {}, {}, {} thread{} and the same settings, and make the "

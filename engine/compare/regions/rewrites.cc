@@ -9,6 +9,7 @@
 
 #include "engine/compare/judge/moving_operations.h"
 #include "engine/compare/judge/operations.h"
+#include "engine/compare/measure/carried.h"
 #include "engine/compare/measure/exchange.h"
 #include "engine/compare/model/record_keys.h"
 #include "engine/compare/model/rounding.h"
@@ -123,9 +124,24 @@ class Rewrites {
   // Whether a call of both runs makes something else of the same inputs, in the same way.
   bool AnyIntroduced() const {
     for (size_t p = 0; p < c_.pairs.size(); ++p) {
-      if (c_.classes[p] == CallClass::kIntroduced && !calls_.own[p] && !IsUpdate(p)) return true;
+      if (c_.classes[p] != CallClass::kIntroduced || calls_.own[p] || IsUpdate(p)) continue;
+      const int32_t forward = p < c_.forward_of.size() ? c_.forward_of[p] : -1;
+      const bool otherwise = TakesOtherValues(p) || (forward >= 0 && TakesOtherValues(forward));
+      if (!otherwise && !OnlyCarriesOn(c_, c_.pairs[p])) return true;
     }
     return false;
+  }
+
+  // Whether the calls are made with other numbers, flags or texts: reduction="sum" beside "mean". They
+  // may compute the same together with other calls.
+  bool TakesOtherValues(size_t p) const {
+    bool other = false;
+    rows_.EachRow(p, [&](uint32_t i) {
+      rows_.EachLeaf(i, [&](const Leaf& leaf, bool) {
+        other |= leaf.kind == LeafKind::kScalar && leaf.slot != Slot::kOutput && rows_.IsOpen(i);
+      });
+    });
+    return other;
   }
 
   // An optimizer's step is behind the ends. What it makes of gradients that agree is judged later.
