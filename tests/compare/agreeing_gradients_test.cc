@@ -25,6 +25,7 @@ struct Graph {
   double gradient_error = 0;   // of the gradient that the optimizer takes
   double statistic_error = 0;  // of a running statistic that a call changes
   double sum_error = 0;        // of the sum
+  double update_error = 0;     // of the weight that the optimizer makes
   bool optimizer = true;
 };
 
@@ -48,7 +49,8 @@ Dump AddUp(const Graph& graph) {
   b.Call("Tensor.__mul__.0.backward").In(Messages(11, order)).Out(Messages(12, order));
   if (!graph.optimizer) return b.Take();
   b.Call("Optimizer.SGD.step.0.forward").Kwarg("gradients.weight", Value(13, graph.gradient_error));
-  b.Kwarg("weights.weight", Value(2)).OutAt("0.weights.weight", Value(14, graph.gradient_error));
+  b.Kwarg("weights.weight", Value(2)).OutAt("0.weights.weight",
+                                             Value(14, graph.gradient_error + graph.update_error));
   return b.Take();
 }
 
@@ -85,6 +87,14 @@ TEST(AgreeingGradients, ChangedMemoryIsAFaultAllTheSame) {
       MustCompare(AddUp({.sorted = true, .statistic_error = kWrong}), AddUp({.sorted = false}));
   EXPECT_TRUE(GradientsAgree(c));
   EXPECT_NE(First(c), "none");
+}
+
+// The optimizer is behind the ends: another rate is a fault, whatever is computed otherwise before.
+TEST(AgreeingGradients, AnotherUpdateIsNoRewrite) {
+  const Comparison c =
+      MustCompare(AddUp({.sorted = true, .update_error = kWrong}), AddUp({.sorted = false}));
+  EXPECT_TRUE(GradientsAgree(c));
+  EXPECT_EQ(First(c), "Optimizer.SGD.step.0.forward");
 }
 
 // A step of level L0, which records no optimizer. `order`: of the rows of the batch.

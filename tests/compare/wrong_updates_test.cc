@@ -169,6 +169,30 @@ TEST_F(StepsTest, WhatTheProgramMovesMayRoundAndNotBeReordered) {
   EXPECT_TRUE(wrong("other", 1e-3, false));
 }
 
+// Behind a step that agrees within rounding, too, a running statistic that is wrong is no rounding.
+TEST_F(StepsTest, ABufferIsWrongBehindAStepThatRounds) {
+  const auto step = [&](const std::string& run, int32_t number, double by) {
+    RankResult r = Step(run, number, 0, 1, 1, true);
+    r.largest_noise = 1;
+    r.summary.verdict = RunVerdict::kNoise;
+    for (const bool is_target : {true, false}) {
+      folder_.Write(
+          Place(run, is_target, number, 0) + "/weights.json",
+          fmt::format("{{\n\"running\": {{\"dtype\":\"torch.float32\",\"shape\":[2],\"Max\":1.0,"
+                      "\"Min\":0.0,\"Mean\":0.5,\"Norm\":{},\"requires_grad\":false,\"fp\":"
+                      "\"{}{}AAAAAAAAA\"}}\n}}\n",
+                      1 + number * (1 + (is_target ? by : 0)), number, is_target ? 'B' : 'A'));
+    }
+    return r;
+  };
+  for (const double by : {0.1, 1e-7}) {
+    const std::string run = by > 1e-3 ? "wrong" : "rounded";
+    std::vector<RankResult> steps = {step(run, 0, by), step(run, 1, by)};
+    NameWrongUpdates(steps);
+    EXPECT_EQ(steps[1].wrong_update_after, by > 1e-3 ? 0 : -1) << by;
+  }
+}
+
 TEST_F(StepsTest, OnlyTheFirstWrongStepAndOnlyWhereItBegins) {
   std::vector<RankResult> results = {Step("a", 0, -1, 4, 4, false), Step("a", 1, -1, 6, 5, false)};
   NameWrongUpdates(results);

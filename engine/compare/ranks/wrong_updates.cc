@@ -68,6 +68,18 @@ bool MovedAlike(const std::vector<WeightUpdate>& updates) {
   return agreement.agrees();
 }
 
+// Whether a buffer, or another value that no optimizer moves, moved otherwise by far more than
+// rounding: nothing enlarges the rounding of a running statistic.
+bool ABufferMovedOtherwise(const std::vector<WeightUpdate>& updates) {
+  constexpr double kOfMovement = 0.01;
+  return std::any_of(updates.begin(), updates.end(), [](const WeightUpdate& u) {
+    const double target = u.after.target - u.before.target,
+                 golden = u.after.golden - u.before.golden;
+    const double moved = std::max(std::abs(target), std::abs(golden));
+    return u.wrong && !u.trained && std::abs(target - golden) > kOfMovement * moved;
+  });
+}
+
 const RankResult* Before(std::span<const RankResult> results, const RankResult& result) {
   const RankResult* before = nullptr;
   for (const RankResult& r : results) {
@@ -192,7 +204,8 @@ void NameWrongUpdates(std::span<RankResult> results) {
         const std::vector<WeightUpdate> updates = UpdatesBetween(*before, r, !r.exact.empty());
         const bool wrong = std::any_of(updates.begin(), updates.end(),
                                        [](const WeightUpdate& u) { return u.wrong; });
-        const bool rounding = step.rounds && (r.first.pair < 0 || MovedAlike(updates));
+        const bool rounding = step.rounds && !ABufferMovedOtherwise(updates) &&
+                              (r.first.pair < 0 || MovedAlike(updates));
         if (wrong && !rounding) Name(results, *before, step, updates, &r);
       }
     }

@@ -260,7 +260,7 @@ class Rewrites {
   bool NothingDiffers() const {
     for (size_t p = 0; p < c_.pairs.size(); ++p) {
       if (!calls_.open[p] || !c_.pairs[p].matched() || (reached_[p] && IsRight(p))) continue;
-      if (between_ends_ && IsUpdate(p)) continue;
+      if (gradients_agree_ && IsUpdate(p)) continue;
       bool differs = false;
       rows_.EachRow(p,
                     [&](uint32_t i) { differs |= c_.measures[i].verdict == RowVerdict::kDiffers; });
@@ -311,6 +311,14 @@ class Rewrites {
     return other;
   }
 
+  // Whether an optimizer makes other weights, or is set otherwise. No recorded call takes what it makes.
+  bool UpdatesOtherwise(size_t p) const {
+    bool other = false;
+    if (!IsUpdate(p)) return false;
+    rows_.EachRow(p, [&](uint32_t i) { other |= c_.measures[i].verdict == RowVerdict::kDiffers; });
+    return other;
+  }
+
   // Whether an optimizer takes a gradient that differs: the end of every way, so no rewrite.
   bool TakesOtherGradients(size_t p) const {
     const RecordPair& pair = c_.pairs[p];
@@ -329,7 +337,8 @@ class Rewrites {
 
   bool EndsWell(size_t p, bool target) const {
     const int32_t record = target ? c_.pairs[p].target : c_.pairs[p].golden;
-    if (record < 0 || (strict_ && denied_[p]) || TakesOtherGradients(p)) return false;
+    if (record < 0 || (strict_ && denied_[p]) || TakesOtherGradients(p) || UpdatesOtherwise(p))
+      return false;
     if (between_ends_ && IsBetweenEnds(p, target)) return true;
     if (GivesOther(p)) return false;
     bool wrong = false, values = false, right = false, none = false;
