@@ -49,8 +49,8 @@ Dump AddUp(const Graph& graph) {
   b.Call("Tensor.__mul__.0.backward").In(Messages(11, order)).Out(Messages(12, order));
   if (!graph.optimizer) return b.Take();
   b.Call("Optimizer.SGD.step.0.forward").Kwarg("gradients.weight", Value(13, graph.gradient_error));
-  b.Kwarg("weights.weight", Value(2)).OutAt("0.weights.weight",
-                                             Value(14, graph.gradient_error + graph.update_error));
+  b.Kwarg("weights.weight", Value(2))
+      .OutAt("0.weights.weight", Value(14, graph.gradient_error + graph.update_error));
   return b.Take();
 }
 

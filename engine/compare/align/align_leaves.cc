@@ -147,18 +147,21 @@ class LeafPairs {
   // are one parameter, and so are their gradients and their state.
   void PairRenamedParameters() {
     if (!IsOptimizerCall(golden_record_.api)) return;
-    const std::vector<uint32_t> target = FreeWeights(a_, target_record_, partner_, settled_);
+    std::vector<uint32_t> target = FreeWeights(a_, target_record_, partner_, settled_);
     std::vector<int32_t> taken(used_.begin(), used_.end());
     for (int32_t& t : taken) t = t != 0 ? 0 : -1;
-    const std::vector<uint32_t> golden = FreeWeights(b_, golden_record_, taken, used_);
+    std::vector<uint32_t> golden = FreeWeights(b_, golden_record_, taken, used_);
     if (target.size() * golden.size() > kMaxRenamedWeights) return;
     std::map<Place, uint32_t> places;  // of the golden's leaves that are free
     for (uint32_t j = 0; j < b_.size() && !target.empty(); ++j) {
       if (!used_[j]) places.emplace(PlaceB(j), j);
     }
-    for (const uint32_t i : target) {
+    // Layers that began alike are told apart by their order: a pair leaves both lists.
+    for (const uint32_t i : std::vector<uint32_t>(target)) {
       const int32_t j = Likest(a_[i], golden, b_);
       if (j < 0 || Likest(b_[j], target, a_) != static_cast<int32_t>(i)) continue;
+      std::erase(target, i);
+      std::erase(golden, static_cast<uint32_t>(j));
       PairParameter(LeafPlace(a_[i], target_record_).substr(kWeights.size()),
                     LeafPlace(b_[j], golden_record_).substr(kWeights.size()), places);
     }

@@ -138,22 +138,28 @@ double RootMeanSquare(const Dump& dump, const Leaf& leaf) {
   return n > 0 && std::isfinite(norm) ? norm / std::sqrt(n) : 0;
 }
 
-// The size of the gradient of a weight that stands beside `vector`, the gradient of a bias of the
-// same module: both are sums over the same rows. 0: there is none.
+// The size of the gradient of another weight of the same module that stands beside `vector`, the
+// gradient of a bias or of the scale of a normalisation: both are sums over the same rows. The same of an optimizer's state, which is made of
+// gradients ("state.fc.bias.exp_avg"). 0: there is none.
 double SizeOfGradientBeside(const Dump& dump, const Record& record, const Leaf& vector) {
-  constexpr ptrdiff_t kNear = 4;  // leaves: a module has few parameters
+  constexpr ptrdiff_t kNear = 8;  // leaves: a module has few parameters
   const std::string_view name = vector.name.view();
-  const std::string_view module = name.substr(0, name.rfind('.') + 1);
+  const bool of_state = name.find(".state.") != std::string_view::npos;
+  const size_t last = name.rfind('.');
+  const std::string_view state = of_state ? name.substr(last) : std::string_view();
+  const std::string_view module =
+      name.substr(0, (of_state && last > 0 ? name.rfind('.', last - 1) : last) + 1);
   if (vector.shape.extents().size() > 1 || module.empty()) return 0;
   const ptrdiff_t at = &vector - dump.leaves.data(), first = record.first_leaf,
                   end = first + record.leaf_count;
   double size = 0;
   for (ptrdiff_t i = std::max(first, at - kNear); i < std::min(end, at + kNear + 1); ++i) {
     const Leaf& leaf = dump.leaves[i];
-    const bool beside = leaf.kind == LeafKind::kTensor && leaf.slot == vector.slot &&
-                        leaf.has_stats && leaf.shape.extents().size() > 1 &&
-                        leaf.name.view().starts_with(module) &&
-                        leaf.name.view().find('.', module.size()) == std::string_view::npos;
+    const bool beside =
+        leaf.kind == LeafKind::kTensor && leaf.slot == vector.slot && leaf.has_stats &&
+        &leaf != &vector && !leaf.shape.extents().empty() && leaf.name.view().starts_with(module) &&
+        leaf.name.view().ends_with(state) &&
+        leaf.name.view().find('.', module.size()) >= leaf.name.view().size() - state.size();
     if (beside) size = std::max(size, RootMeanSquare(dump, leaf));
   }
   return size;
@@ -163,16 +169,15 @@ double SizeOfGradientBeside(const Dump& dump, const Record& record, const Leaf& 
 
 namespace {
 
-// Whether a leaf is a gradient that an optimizer's step takes, or that clipping returns.
-bool IsGradientBesideOthers(const Record& record, const Leaf& leaf) {
+bool NamesOptimizerTensor(const Record& record, const Leaf& leaf, std::string_view kind) {
   return IsOptimizerCall(record.api) && leaf.kind == LeafKind::kTensor &&
-         leaf.name.view().find(".gradients.") != std::string_view::npos;
+         leaf.name.view().find(kind) != std::string_view::npos;
 }
 
 }  // namespace
 
 bool IsGradientOfOptimizer(const Record& record, const Leaf& leaf) {
-  return GoesIn(leaf) && IsGradientBesideOthers(record, leaf);
+  return GoesIn(leaf) && NamesOptimizerTensor(record, leaf, ".gradients.");
 }
 
 bool IsImplementation(const Record& record, const Leaf& leaf) {
@@ -183,7 +188,8 @@ bool IsImplementation(const Record& record, const Leaf& leaf) {
 double SummedMagnitude(const Dump& dump, const Record& call, const Leaf& output) {
   const bool gradients = call.direction == Direction::kParameterGrad;
   const Record* backward = gradients ? BackwardOf(dump, call) : nullptr;
-  if (IsGradientBesideOthers(call, output) || (gradients && backward == nullptr))
+  if (NamesOptimizerTensor(call, output, ".gradients.") ||
+      NamesOptimizerTensor(call, output, ".state.") || (gradients && backward == nullptr))
     return SizeOfGradientBeside(dump, call, output);
   const Record& record = gradients ? *backward : call;
   const std::string_view base = BaseApi(record.api);
@@ -215,7 +221,7 @@ double SummedMagnitude(const Dump& dump, const Record& call, const Leaf& output)
     if (b != nullptr && IsContraction(record.api))
       return rms(*a) * rms(*b) * std::sqrt(SummedTerms(dump, record));
   } else if (record.direction == Direction::kBackward && output.shape.extents().size() <= 1 &&
-             IsContraction(record.api)) {
+             (IsContraction(record.api) || MentionsAny(base, {"norm", "Norm"}))) {
     return rms(*a) * std::sqrt(terms);  // a bias' gradient is the sum of the incoming gradient
   }
   return 0;

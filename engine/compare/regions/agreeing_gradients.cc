@@ -1,8 +1,7 @@
 #include "engine/compare/regions/agreeing_gradients.h"
 
-#include <algorithm>
-
 #include "engine/compare/judge/operations.h"
+#include "engine/compare/model/rounding.h"
 #include "engine/compare/regions/pair_rows.h"
 
 namespace msprobe::compare {
@@ -20,10 +19,9 @@ bool HasGrown(const Comparison& c, uint32_t i) {
   if (row.target < 0 || row.golden < 0 || m.verdict != RowVerdict::kDiffers) return false;
   const bool by_size = m.reason == Reason::kNone || m.reason == Reason::kDTypeDiffers ||
                        m.reason == Reason::kCoarserBefore;
-  const Leaf& golden = c.golden.leaves[row.golden];
-  const double explained =
-      c.Thresholds().Explained(c.golden.records[golden.record].api, golden.dtype);
-  return by_size && m.severity <= kGrown * std::max(1.0, explained) * c.tolerance;
+  const Leaf &t = c.target.leaves[row.target], &g = c.golden.leaves[row.golden];
+  const double explained = ExplainedRoundings(CoarserRounding(t.dtype, g.dtype), 0, c.tolerance);
+  return by_size && m.severity <= kGrown * explained;
 }
 
 }  // namespace

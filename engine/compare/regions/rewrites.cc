@@ -177,13 +177,16 @@ class Rewrites {
   // Whether all that differs has the same elements in another order, as far as statistics tell.
   bool OnlyOrderDiffers() const {
     bool any = false, all = true;
-    for (size_t i = 0; i < c_.measures.size() && all; ++i) {
-      const Row& row = c_.rows[i];
-      if (c_.measures[i].verdict != RowVerdict::kDiffers) continue;
-      any = true;
-      all = row.target >= 0 && row.golden >= 0 && c_.target.leaves[row.target].has_stats &&
-            c_.golden.leaves[row.golden].kind == LeafKind::kTensor &&
-            AgreeJoined(c_, {&c_.target.leaves[row.target]}, {&c_.golden.leaves[row.golden]});
+    for (size_t p = 0; p < c_.pairs.size() && all; ++p) {
+      if (IsUpdate(p)) continue;
+      rows_.EachRow(p, [&](uint32_t i) {
+        const Row& row = c_.rows[i];
+        if (c_.measures[i].verdict != RowVerdict::kDiffers) return;
+        any = true;
+        all = all && row.target >= 0 && row.golden >= 0 && c_.target.leaves[row.target].has_stats &&
+              c_.golden.leaves[row.golden].kind == LeafKind::kTensor &&
+              AgreeJoined(c_, {&c_.target.leaves[row.target]}, {&c_.golden.leaves[row.golden]});
+      });
     }
     return any && all;
   }
@@ -312,10 +315,16 @@ class Rewrites {
   }
 
   // Whether an optimizer makes other weights, or is set otherwise. No recorded call takes what it makes.
+  // The state that it takes is what an earlier step has made.
   bool UpdatesOtherwise(size_t p) const {
     bool other = false;
     if (!IsUpdate(p)) return false;
-    rows_.EachRow(p, [&](uint32_t i) { other |= c_.measures[i].verdict == RowVerdict::kDiffers; });
+    rows_.EachRow(p, [&](uint32_t i) {
+      rows_.EachLeaf(i, [&](const Leaf& leaf, bool) {
+        other |= c_.measures[i].verdict == RowVerdict::kDiffers &&
+                 (leaf.slot == Slot::kOutput || leaf.kind == LeafKind::kScalar);
+      });
+    });
     return other;
   }
 
@@ -475,8 +484,11 @@ class Rewrites {
   void Apply() {
     c_.rewritten.resize(c_.pairs.size(), 0);
     for (size_t p = 0; p < c_.pairs.size(); ++p) {
-      if (!reached_[p] || !IsRight(p)) continue;
-      c_.rewritten[p] = Comparison::kRewrite;
+      // Of an optimizer the state that an earlier step has rounded otherwise, if nothing comes of it.
+      const bool update = IsUpdate(p) && gradients_agree_ && !UpdatesOtherwise(p);
+      const bool rewrite = reached_[p] && IsRight(p);
+      if (!rewrite && !update) continue;
+      if (rewrite) c_.rewritten[p] = Comparison::kRewrite;
       if (!c_.pairs[p].matched()) continue;
       rows_.EachRow(p, [&](uint32_t i) {
         Measure& m = c_.measures[i];
