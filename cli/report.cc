@@ -6,6 +6,9 @@
 #include "engine/base/file.h"
 #include "engine/compare/ranks/rank_result.h"
 #include "engine/dump/read/reader.h"
+#include "engine/gradients/recorded_norms.h"
+#include "engine/gradients/written_comparison.h"
+#include "engine/report_page/gradient_page.h"
 #include "engine/report_page/report_page.h"
 #include "engine/results/finding_json.h"
 #include "engine/results/result_folder.h"
@@ -19,14 +22,15 @@ class Report : public Verb {
  public:
   std::string_view name() const override { return "report"; }
   std::string_view summary() const override {
-    return "write the page of an earlier comparison, or of a dump";
+    return "write the page of an earlier comparison, of a dump, or of gradients";
   }
 
   void AddFlags(Flags& flags) override {
     flags
         .Text("source", &source_,
               "folder with result tables, a table (.csv, .xlsx) of any generation, the JSON of "
-              "compare --format json, or a dump")
+              "compare --format json, a dump, a recording of task grad_probe, or the output of "
+              "grad_compare")
         .TypeName("PATH")
         .Required();
     flags.Text("-o,--output", &page_, "the page; any browser opens it, without a network")
@@ -55,6 +59,8 @@ class Report : public Verb {
       MSPROBE_ASSIGN_OR_RETURN(const results::ResultFolder found,
                                results::FindResultTables(source_));
       if (!found.tables.empty()) return PageOfTables(found);
+      if (gradients::IsRecording(source_)) return PageOfRecording();
+      if (gradients::IsWrittenComparison(source_)) return PageOfSimilarities();
       Result<report_page::PageText> page = PageOfDump();
       if (page.ok()) return page;
       return std::move(page).status().Hint(
@@ -67,8 +73,21 @@ class Report : public Verb {
       table = table || file.bytes().starts_with("PK\x03\x04");
       json = !table && results::LooksLikeFindingJson(file.bytes());
     }
+    if (table && gradients::IsWrittenComparison(source_)) return PageOfSimilarities();
     if (table) return PageOfTables({.tables = {{.path = source_}}});
     return json ? PageOfJson() : PageOfDump();
+  }
+
+  Result<report_page::PageText> PageOfRecording() const {
+    MSPROBE_ASSIGN_OR_RETURN(const gradients::Recording recording,
+                             gradients::FindRecording(source_));
+    return report_page::GradientNormsPage(recording);
+  }
+
+  Result<report_page::PageText> PageOfSimilarities() const {
+    MSPROBE_ASSIGN_OR_RETURN(const gradients::GradientComparison found,
+                             gradients::ReadWrittenComparison(source_));
+    return report_page::GradientPage(found, source_, "");
   }
 
   Result<report_page::PageText> PageOfDump() const {

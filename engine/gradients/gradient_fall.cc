@@ -57,7 +57,7 @@ std::optional<GradientFall> FirstFall(const SimilarityTable& table, const FallRu
     fall.parameter = table.parameters()[named->row];
     fall.before = named->before;
     fall.similarity = cell.share();
-    fall.changed = cell.count - cell.same;
+    fall.changed = cell.count < 0 ? -1 : cell.count - cell.same;
     fall.count = cell.count;
     for (const Fallen& other : fallen)
       if (other.row != named->row) fall.others.push_back(table.parameters()[other.row]);

@@ -24,7 +24,8 @@ struct GradientFall {
   std::string parameter;
   std::optional<double> before;  // nullopt: the first step that was compared
   double similarity = 0;
-  int64_t changed = 0, count = 0;   // elements with another direction; all elements
+  // Elements with another direction, and all elements; -1: not known.
+  int64_t changed = 0, count = 0;
   std::vector<std::string> others;  // which also fall in this step, in the order of the table
   std::string why;                  // this parameter and no other: a sentence
 };

@@ -149,19 +149,24 @@ Result<std::vector<int64_t>> StepsOf(const std::string& rank_folder) {
   MSPROBE_ASSIGN_OR_RETURN(std::vector<int64_t> packed,
                            NumbersOf(rank_folder, "grad_directions_", ".npz"));
   // The table is written last: without it a killed run did not finish its last step.
-  if (!packed.empty() &&
-      !Exists(JoinPath(rank_folder, fmt::format("grad_summary_{}.csv", packed.back()))))
-    packed.pop_back();
+  if (!packed.empty() && !Exists(GradientTablePath(rank_folder, packed.back()))) packed.pop_back();
   steps.insert(steps.end(), packed.begin(), packed.end());
   std::sort(steps.begin(), steps.end());
   steps.erase(std::unique(steps.begin(), steps.end()), steps.end());
   return steps;
 }
 
+std::string GradientTablePath(const std::string& rank_folder, int64_t step) {
+  return JoinPath(rank_folder, fmt::format("grad_summary_{}.csv", step));
+}
+
+Result<std::vector<GradientRow>> ReadGradientTable(const std::string& rank_folder, int64_t step) {
+  return ReadRows(GradientTablePath(rank_folder, step));
+}
+
 Result<RecordedStep> RecordedStep::Open(const std::string& rank_folder, int64_t step) {
   RecordedStep recorded;
-  MSPROBE_ASSIGN_OR_RETURN(
-      recorded.rows_, ReadRows(JoinPath(rank_folder, fmt::format("grad_summary_{}.csv", step))));
+  MSPROBE_ASSIGN_OR_RETURN(recorded.rows_, ReadGradientTable(rank_folder, step));
   for (size_t i = 0; i < recorded.rows_.size(); ++i)
     recorded.by_name_.emplace(recorded.rows_[i].parameter, i);
   const std::string packed = ArchivePath(rank_folder, step);

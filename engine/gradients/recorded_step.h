@@ -36,6 +36,10 @@ Result<std::vector<int64_t>> NumbersOf(const std::string& folder, std::string_vi
 // was killed while it wrote it.
 Result<std::vector<int64_t>> StepsOf(const std::string& rank_folder);
 
+// The table of a step, in any of its spellings. Errors: those of the file; another table.
+std::string GradientTablePath(const std::string& rank_folder, int64_t step);
+Result<std::vector<GradientRow>> ReadGradientTable(const std::string& rank_folder, int64_t step);
+
 class RecordedStep {
  public:
   // Errors: no table, or a damaged one; a damaged archive.

@@ -19,13 +19,16 @@ namespace msprobe::gradients {
 // What was counted of one parameter in one step.
 struct Similarity {
   int64_t same = 0;    // elements whose directions are the same
-  int64_t count = -1;  // elements; -1: not compared
+  int64_t count = -1;  // elements; -1: not compared, or not known
   // Norms of the gradient on both sides; of several ranks the norm of all their elements together.
+  // NaN: not known.
   double target_norm = 0, golden_norm = 0;
+  double stated = -1;  // the share that a table states, which has no counts; -1: none
 
-  bool known() const { return count >= 0; }
+  bool known() const { return count >= 0 || stated >= 0; }
   // 0 of a parameter without elements, as in the older tools.
   double share() const {
+    if (stated >= 0) return stated;
     return count > 0 ? static_cast<double>(same) / static_cast<double>(count) : 0;
   }
 };
@@ -45,6 +48,9 @@ class SimilarityTable {
   // The layout of the older tools: "step" and the steps, the parameters, last "summary". What was
   // not compared is an empty cell.
   Status Write(const std::string& path) const;
+  // Such a file, ours or of an older tool: the stated shares, without counts and norms. `summary` gets
+  // the last row, a cell for each step. kInvalidDump: another table.
+  static Result<SimilarityTable> Read(const std::string& path, std::vector<Similarity>* summary);
 
  private:
   std::vector<int64_t> steps_;

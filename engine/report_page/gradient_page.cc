@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,13 +20,21 @@ using gradients::GradientFall;
 using gradients::RankSimilarity;
 using gradients::Similarity;
 
+// How many elements point elsewhere, between two texts; "": a table does not say.
+std::string PointElsewhere(std::string_view before, const GradientFall& fall,
+                           std::string_view after) {
+  if (fall.count < 0) return "";
+  return fmt::format("{}{} of {} elements point elsewhere{}", before, fall.changed, fall.count,
+                     after);
+}
+
 std::string Finding(const GradientComparison& c) {
   if (!c.fall) {
     if (!c.first_difference) return Element("h1", "calm", "All directions are the same.");
-    return Element(
-        "h1", "calm",
-        fmt::format("No similarity falls. The first direction differs in step {}, at {}.",
-                    c.first_difference->step, c.first_difference->parameter));
+    return Element("h1", "calm",
+                   fmt::format("No similarity falls. The first direction differs in step {}.",
+                               c.first_difference->step)) +
+           NameElement("p", "", c.first_difference->parameter);
   }
   const GradientFall& fall = *c.fall;
   const int64_t rank = c.ranks[c.fall_rank].rank;
@@ -32,12 +42,12 @@ std::string Finding(const GradientComparison& c) {
       Element("p", "label",
               fmt::format("The similarity first falls in step {}{}", fall.step,
                           rank < 0 ? std::string() : fmt::format(", on rank {}", rank)));
-  html += Element("h1", "", fall.parameter);
+  html += NameElement("h1", "", fall.parameter);
   html += Element(
       "p", "why",
-      fmt::format("{}{:.4g}: {} of {} elements point elsewhere.",
+      fmt::format("{}{:.4g}{}",
                   fall.before ? fmt::format("{:.4g} before, now ", *fall.before) : std::string(),
-                  fall.similarity, fall.changed, fall.count));
+                  fall.similarity, PointElsewhere(": ", fall, ".")));
   html += Element("p", "next", fall.why);
   if (c.fall_norms) {
     html += Element("p", "quiet",
@@ -45,20 +55,21 @@ std::string Finding(const GradientComparison& c) {
                                 c.fall_norms->target, c.fall_norms->golden));
   }
   if (!c.first_difference || c.first_difference->step == fall.step) return html;
-  return html + Element("p", "quiet",
-                        fmt::format("All directions are the same before step {}, where {} of {} "
-                                    "elements of {} point elsewhere.",
-                                    c.first_difference->step, c.first_difference->changed,
-                                    c.first_difference->count, c.first_difference->parameter));
+  const GradientFall& first = *c.first_difference;
+  return html +
+         Element("p", "quiet",
+                 fmt::format("The first direction differs in step {}{}", first.step,
+                             PointElsewhere(": ", first, "."))) +
+         NameElement("p", "quiet", first.parameter);
 }
 
 TrendPoint PointOf(std::string name, const Similarity& cell) {
   return {.name = std::move(name),
           .target_norm = static_cast<float>(cell.target_norm),
           .golden_norm = static_cast<float>(cell.golden_norm),
-          .apart = cell.count > 0 ? static_cast<float>(1 - cell.share()) : 0,
-          .verdict = cell.same == cell.count ? compare::RowVerdict::kEqual
-                                             : compare::RowVerdict::kDiffers};
+          .apart = cell.count == 0 ? 0 : static_cast<float>(1 - cell.share()),
+          .verdict = cell.count == 0 || cell.share() == 1 ? compare::RowVerdict::kEqual
+                                                          : compare::RowVerdict::kDiffers};
 }
 
 Trend OfParameters(const GradientComparison& c) {
@@ -88,7 +99,73 @@ Trend OfRanks(const GradientComparison& c) {
   return trend;
 }
 
+// The two lists of a page: what was read, and what could not be.
+std::string Facts(size_t steps, size_t ranks, size_t parameters, std::string_view title,
+                  const std::vector<std::string>& errors, const std::vector<std::string>& notes) {
+  std::string html = fmt::format("<details id=\"facts\"{}><summary>{}</summary>\n<dl>\n",
+                                 errors.empty() ? "" : " open", HtmlText(title));
+  html += Term("steps", fmt::format("{}", steps));
+  html += Term("ranks", fmt::format("{}", ranks));
+  html += Term("parameters", fmt::format("{}", parameters));
+  for (const std::string& error : errors) html += Term("error", error);
+  for (const std::string& note : notes) html += Term("note", note);
+  return html + "</dl>\n</details>\n";
+}
+
+std::string FindingOfNorms(const gradients::NormFindings& found) {
+  const std::optional<gradients::NamedNorm>& named =
+      found.first_not_finite ? found.first_not_finite : found.largest;
+  if (!named) return Element("h1", "calm", "No gradient was recorded.");
+  const std::string where =
+      fmt::format("in step {}{}", named->step,
+                  named->rank < 0 ? std::string() : fmt::format(", on rank {}", named->rank));
+  std::string html = Element("p", "label",
+                             found.first_not_finite
+                                 ? fmt::format("The first gradient with NaN or infinity, {}", where)
+                                 : fmt::format("The largest gradient, {}", where));
+  html += NameElement("h1", found.first_not_finite ? "" : "calm", named->parameter);
+  if (!found.first_not_finite)
+    return html + Element("p", "why", fmt::format("Its norm is {:.6g}.", named->norm));
+  return html +
+         Element("p", "why",
+                 found.not_finite_beside == 0
+                     ? std::string("All other gradients of this step are finite.")
+                     : fmt::format("{} other gradients of this step, too. This one is the last of "
+                                   "the model: the backward pass reached it first.",
+                                   found.not_finite_beside));
+}
+
 }  // namespace
+
+PageText GradientNormsPage(const gradients::Recording& recording) {
+  Trend trend({.title = "gradients", .measure = TrendMeasure::kNorm}, recording.steps,
+              recording.ranks);
+  const gradients::NormFindings found =
+      gradients::ReadNorms(recording, [&](const gradients::RecordedNorm& read) {
+        TrendPoint point{.name = std::string(read.parameter)};
+        point.target_norm = static_cast<float>(read.norm);
+        point.apart = read.is_finite ? point.target_norm : std::numeric_limits<float>::infinity();
+        point.verdict =
+            read.is_finite ? compare::RowVerdict::kNoise : compare::RowVerdict::kDiffers;
+        trend.Add(read.step, read.rank, point);
+      });
+  const bool wrong = found.first_not_finite.has_value(), unknown = !found.errors.empty();
+  const std::string verdict =
+      wrong     ? fmt::format("NOT FINITE in step {}", found.first_not_finite->step)
+      : unknown ? "UNKNOWN"
+                : "FINITE";
+  const std::string_view kind = wrong ? "differs" : unknown ? "unknown" : "equal";
+  std::string html = HeadOfPage("msprobe: gradients");
+  html += Header(verdict, kind, Sides(recording.path, ""));
+  html += fmt::format("<section id=\"finding\" class=\"{}\" data-part=\"0\">\n", kind);
+  html += FindingOfNorms(found) + "</section>\n";
+  html += Facts(recording.steps.size(), recording.ranks.size(), found.parameters,
+                "What was recorded", found.errors, {});
+  html += kRoom;
+  PageText trends;
+  AppendTrends({&trend, 1}, &trends);
+  return PageOf(std::move(html), std::move(trends), {});
+}
 
 PageText GradientPage(const GradientComparison& c, std::string_view target,
                       std::string_view golden) {
@@ -102,14 +179,8 @@ PageText GradientPage(const GradientComparison& c, std::string_view target,
   html += Header(verdict, kind, Sides(target, golden));
   html += fmt::format("<section id=\"finding\" class=\"{}\" data-part=\"0\">\n", kind);
   html += Finding(c) + "</section>\n";
-  html += fmt::format("<details id=\"facts\"{}><summary>What was compared</summary>\n<dl>\n",
-                      c.errors.empty() ? "" : " open");
-  html += Term("steps", fmt::format("{}", c.all.steps().size()));
-  html += Term("ranks", fmt::format("{}", c.ranks.size()));
-  html += Term("parameters", fmt::format("{}", c.all.parameters().size()));
-  for (const std::string& error : c.errors) html += Term("error", error);
-  for (const std::string& note : c.notes) html += Term("note", note);
-  html += "</dl>\n</details>\n";
+  html += Facts(c.all.steps().size(), c.ranks.size(), c.all.parameters().size(),
+                "What was compared", c.errors, c.notes);
   html += kRoom;
   PageText trends;
   AppendTrends(std::vector<Trend>{OfParameters(c), OfRanks(c)}, &trends);

@@ -46,6 +46,12 @@ std::string Element(std::string_view tag, std::string_view kind, std::string_vie
   return fmt::format("<{}{}>{}</{}>\n", tag, names, HtmlText(text), tag);
 }
 
+std::string NameElement(std::string_view tag, std::string_view kind, std::string_view name) {
+  if (name.empty()) return "";
+  const std::string names = kind.empty() ? "" : fmt::format(" class=\"{}\"", kind);
+  return fmt::format("<{}{} translate=\"no\">{}</{}>\n", tag, names, HtmlText(name), tag);
+}
+
 std::string Term(std::string_view label, std::string_view text) {
   if (text.empty()) return "";
   return fmt::format("<dt>{}</dt><dd>{}</dd>\n", HtmlText(label), HtmlText(text));

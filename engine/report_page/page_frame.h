@@ -16,6 +16,8 @@ namespace msprobe::report_page {
 
 // <tag class="kind">text</tag>; nothing where there is no text.
 std::string Element(std::string_view tag, std::string_view kind, std::string_view text);
+// The same of a name of the program that was recorded: no language translates it.
+std::string NameElement(std::string_view tag, std::string_view kind, std::string_view name);
 // A term of a list <dl>, and what is said of it; nothing where there is no text.
 std::string Term(std::string_view label, std::string_view text);
 

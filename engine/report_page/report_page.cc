@@ -109,7 +109,7 @@ std::string OtherCalls(const Findings& found) {
       "<table id=\"others\"><caption>Calls that also differ</caption><thead><tr><th>call</th>"
       "<th>class</th><th>what</th><th>roundings</th></tr></thead><tbody>\n";
   for (const Findings::OtherCall& call : found.others) {
-    html += fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
+    html += fmt::format("<tr><td translate=\"no\">{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
                         HtmlText(call.name, 300), ClassName(call.call_class),
                         HtmlText(call.what, 300), HtmlText(call.roundings));
   }

@@ -45,6 +45,9 @@ class Points {
   std::unordered_set<std::string> names_;
 };
 
+// As page/trends.js knows them, in the order of TrendMeasure.
+constexpr std::string_view kMeasures[] = {"roundings", "share", "norm"};
+
 // Takes a prefix away; whether it was there.
 bool Without(std::string_view prefix, std::string_view* text) {
   if (!text->starts_with(prefix)) return false;
@@ -105,7 +108,7 @@ bool Trend::IsDrawn() const {
     const auto from = cells_.begin() + static_cast<int64_t>(begin);
     const auto known = std::count_if(from, from + static_cast<int64_t>(steps_.size()),
                                      [](const Cell& cell) { return cell.verdict != kNothing; });
-    if (known > 1) return true;
+    if (known > (title_.measure == TrendMeasure::kRoundings ? 1 : 0)) return true;
   }
   return false;
 }
@@ -132,8 +135,8 @@ void Trend::AppendHead(std::span<const size_t> kept, std::string* json) const {
   *json += "{\"title\":";
   AppendJsonString(json, title_.title);
   *json += fmt::format(",\"measure\":\"{}\",\"steps\":[{}],\"ranks\":[{}],\"parts\":[{}],",
-                       title_.measure == TrendMeasure::kShare ? "share" : "roundings",
-                       fmt::join(steps_, ","), fmt::join(ranks_, ","), fmt::join(parts_, ","));
+                       kMeasures[static_cast<size_t>(title_.measure)], fmt::join(steps_, ","),
+                       fmt::join(ranks_, ","), fmt::join(parts_, ","));
   *json += fmt::format("\"parameters\":{},\"names\":[", names_.size());
   for (size_t i = 0; i < kept.size(); ++i) {
     if (i > 0) *json += ',';

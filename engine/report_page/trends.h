@@ -42,6 +42,7 @@ ParameterPoints PointsOf(const compare::Comparison& comparison);
 enum class TrendMeasure : uint8_t {
   kRoundings,  // `apart` is Measure::severity
   kShare,      // `apart` is the share of elements that point elsewhere, 0 to 1
+  kNorm,       // of one run: `apart` is the norm, infinite where the values are not finite
 };
 
 struct TrendTitle {
@@ -59,7 +60,8 @@ class Trend {
   void SetPart(size_t step, size_t rank, int32_t part) {
     parts_[rank * steps_.size() + step] = part;
   }
-  // A parameter in two steps at least: else there is nothing to draw.
+  // A parameter in two steps at least: else the calls of the page say all. A page of gradients has no
+  // calls, and is drawn with one step, too.
   bool IsDrawn() const;
 
  private:

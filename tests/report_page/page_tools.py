@@ -97,6 +97,15 @@ def write_tensor_dump(folder: Path, numbers):
     (folder / "dump.json").write_text(json.dumps({**head, "data": {"Torch.mul.0.forward": call}}))
 
 
+def write_gradients(folder: Path, steps, norms):
+    """A recording of task grad_probe, level L0: of each parameter the norm in each step."""
+    folder.mkdir(parents=True)
+    for step in range(steps):
+        rows = [f"{name},1,{norm(step)},[4]" for name, norm in norms.items()]
+        table = "\n".join(["param_name,max,norm,shape", *rows, ""])
+        (folder / f"grad_summary_{step}.csv").write_text(table)
+
+
 def run_compare(binary, folder, *flags):
     page = folder / "report.html"
     command = [binary, "compare", "target", "golden", "-o", "out", "--html", str(page), *flags]

@@ -216,7 +216,8 @@ TEST(ReportPage, SaysTheFindingWithoutJavaScript) {
   EXPECT_THAT(html, HasSubstr(">DIFFERS</strong>"));
   EXPECT_THAT(html, HasSubstr("<h1>Functional.gelu.0.forward</h1>"));
   EXPECT_THAT(html, HasSubstr("train.py:41 in forward: y = &lt;b&gt;F.gelu(x)&lt;/b&gt;"));
-  EXPECT_THAT(html, HasSubstr("<td>Functional.linear.1.forward</td><td>inherited</td>"));
+  EXPECT_THAT(html,
+              HasSubstr("<td translate=\"no\">Functional.linear.1.forward</td><td>inherited</td>"));
   EXPECT_THAT(html, HasSubstr("id=\"end\" data-parts=\"1\""));
 }
 

@@ -5,7 +5,7 @@ import re
 import subprocess
 
 import pytest
-from page_tools import HOSTILE, run_compare, tensor, until, write_dump
+from page_tools import HOSTILE, run_compare, tensor, until, write_dump, write_gradients
 
 # Texts of the page that a person reads: not what has translate="no", code, or a key.
 READ = """() => {
@@ -24,7 +24,8 @@ CHINESE = re.compile(r"[\u4e00-\u9fff]")
 # The tool's name, words that are the same in both languages, places of elements, names of calls and
 # modules, alone or between marks.
 SAME = re.compile(
-    r"msprobe( [\d.]+)?|rank|rank -?\d+|rank \\ step|step \d+|shape|dtype|mean|norm|max|min"
+    r"\u2068.*\u2069|msprobe( [\d.]+)?|rank|rank -?\d+|rank \\ step|step \d+"
+    r"|shape|dtype|mean|norm|max|min"
     r"|NaN|[±+-]?inf|pytorch|statistics"
     r"|[LS]\d|mix|(float|int|bool)\d*.*|(\S*\.)+\S*( .*)?"
 )
@@ -54,10 +55,21 @@ def pages(tmp_path_factory, msprobe_bin):
     page = run_compare(msprobe_bin, top)
     for words in (["show", "one", "--html", "one.html"],):
         subprocess.run([msprobe_bin, *words], cwd=top, check=True, capture_output=True)
-    return {"comparison": page, "dump": top / "one.html"}
+    finite = {"norm": lambda step: step, "state": lambda step: 1}
+    write_gradients(top / "finite", 3, finite)
+    write_gradients(top / "nan/rank1", 3, finite | {"loss": lambda step: "nan" if step else 1})
+    (top / "falls").mkdir()
+    table = "step,0,1\nnorm,0.99,0.5\nloss,1,1\nsummary,1,1\n"
+    (top / "falls/similarities.csv").write_text(table)
+    found = {"comparison": page, "dump": top / "one.html"}
+    for name in ("finite", "nan", "falls"):
+        found[name] = top / f"{name}.html"
+        words = ["report", name, "-o", found[name]]
+        subprocess.run([msprobe_bin, *words], cwd=top, check=True, capture_output=True)
+    return found
 
 
-@pytest.mark.parametrize("name", ["comparison", "dump"])
+@pytest.mark.parametrize("name", ["comparison", "dump", "finite", "nan", "falls"])
 def test_no_text_stays_english(open_page, pages, name):
     page = open_page(pages[name], "#lang=zh")
     assert page.evaluate("document.documentElement.lang") == "zh"
@@ -102,3 +114,18 @@ def test_names_of_a_program_stay_as_they_are(open_page, pages):
         return page.locator(".row .c-name").all_inner_texts()
 
     assert shown("#lang=zh") == shown("")
+
+
+def test_names_that_are_words_of_the_page_stay_in_sentences(open_page, pages):
+    for name, sentence in (
+        ("finite", "norm，step 2：范数 2"),  # noqa: RUF001
+        ("falls", "norm，step 1：不一致，相似度 0.5000"),  # noqa: RUF001
+    ):
+        page = open_page(pages[name], "#lang=zh")
+        page.locator(".strip").focus()
+        page.keyboard.press("End")
+        assert page.locator("#trend output").inner_text() == sentence
+        labels = page.evaluate(
+            "[...document.querySelectorAll('.parameter canvas')].map((c) => c.ariaLabel)"
+        )
+        assert "\u2068state\u2069" in labels or "\u2068loss\u2069" in labels

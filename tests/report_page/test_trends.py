@@ -93,7 +93,8 @@ def test_a_click_chooses_and_a_second_click_opens(open_page, folder):
     assert said(page).startswith(f"fc.bias, step {WRONG_STEP}: differs")
     page.mouse.click(*at)
     until(page, f"location.hash.includes('part={WRONG_STEP}')")
-    assert "fc.bias, step 4: differs" in page.locator(".parameter").nth(1).get_attribute("title")
+    title = page.locator(".parameter").nth(1).get_attribute("title")
+    assert "\u2068fc.bias\u2069, step 4: differs" in title
 
 
 def colors(page, row, *shares):

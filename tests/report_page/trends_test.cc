@@ -156,7 +156,9 @@ TEST(GradientPage, SaysTheFallWithoutJavaScript) {
   c.notes = {"<b>note"};
   const std::string html = Whole(GradientPage(c, hostile, "golden"));
   EXPECT_THAT(html, HasSubstr("FALLS in step 7"));
-  EXPECT_THAT(html, HasSubstr("<h1>&lt;script&gt;alert(1)&lt;/script&gt;&amp;&quot;</h1>"));
+  EXPECT_THAT(
+      html,
+      HasSubstr("<h1 translate=\"no\">&lt;script&gt;alert(1)&lt;/script&gt;&amp;&quot;</h1>"));
   EXPECT_THAT(html, HasSubstr("1 before, now 0.444: 5 of 9 elements point elsewhere."));
   EXPECT_THAT(html, HasSubstr("&lt;b&gt;note"));
   EXPECT_THAT(html, HasSubstr("id=\"t0-apart\" data-type=\"f32\" data-size=\"8\""));

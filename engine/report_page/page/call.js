@@ -3,7 +3,7 @@
 import { sideWords } from "./calls.js";
 import { elementsOf } from "./elements.js";
 import { nearGraph } from "./near.js";
-import { clean, el, grouped, short } from "./text.js";
+import { clean, el, grouped, named, short } from "./text.js";
 
 /** @typedef {import("./calls.js").Calls} Calls */
 
@@ -112,9 +112,10 @@ export class CallView {
     const region = calls.regionOf(i), most = 24;
     if (!region) return "";
     const title = region.wrong ? "Here the two runs make other calls, and a wrong value comes out" : "Part of a rewrite: other calls, and their results agree";
-    const words = region.target || region.golden ? `target: ${clean(region.target, 300)}; golden: ${clean(region.golden, 300)}` : "";
+    const side = (/** @type {unknown} */ calledThere) => el("span", { translate: "no" }, clean(calledThere, 300));
+    const words = region.target || region.golden ? ["target: ", side(region.target), "; golden: ", side(region.golden)] : null;
     const others = region.calls.filter((other) => other !== i), shown = others.slice(0, most);
-    return el("details", { class: "region", open: true }, el("summary", {}, title), words ? el("p", {}, words) : null,
+    return el("details", { class: "region", open: true }, el("summary", {}, title), words ? el("p", {}, ...words) : null,
       ...shown.map((other) => el("div", {}, this.link(other, calls.classOf(other).sign), el("small", { class: "quiet" }, sideWords[calls.sides[other]] ? ` ${sideWords[calls.sides[other]]}` : ""))),
       others.length > most ? el("p", { class: "quiet" }, `and ${grouped(others.length - most)} more`) : null,
       el("button", { onclick: () => this.onRegion(region.number) }, `Show the ${grouped(region.calls.length)} calls of region ${region.number} in the table`));
@@ -157,7 +158,7 @@ export class CallView {
     return el("details", { class: "stack", open: true }, el("summary", {}, "Stack, innermost first"), ...frames.map((frame) => {
       if (frame.length < 4) return el("p", {}, el("code", {}, clean(frame[0], 500)));
       const [path, line, where, source, first, around] = frame;
-      const place = el("p", {}, el("code", {}, `${clean(path, 300)}:${clean(line, 12)}`), ` in ${clean(where, 100)}`);
+      const place = el("p", {}, el("code", {}, `${clean(path, 300)}:${clean(line, 12)}`), ` in ${named(where, 100)}`);
       const text = around ? around.map((/** @type {string} */ code, /** @type {number} */ k) => el("span", { class: String(first + k) === String(line).trim() ? "here" : "" }, `${String(first + k).padStart(5)}  ${clean(code.replaceAll("\t", "    "), 300)}`)) : [el("span", { class: "here" }, clean(source.trim(), 500))];
       return el("div", {}, place, el("pre", {}, ...text));
     }));

@@ -8,6 +8,7 @@
 const separators = [["; ", "；"], [". ", "。"], [": ", "："], [", but ", "，但"], [", ", "，"], [" and ", "和"]];
 const hole = /\{(\d*)[^{}]*\}/g;
 const codeLine = /^\S+:\d\S* in /;
+const namesInText = /\u2068[^\u2069]*\u2069/g, placesOfNames = /[\ue000-\uf8ff]/g, firstPlace = 0xe000, places = 0x1900;
 const deepest = 12, longest = 4000, weak = 12;
 
 /** @param {string} text */
@@ -116,10 +117,10 @@ export class Catalogue {
       if (own.every((part) => part === null)) continue;
       return parts.map((part, i) => (i === 0 ? "" : own[i] !== null || own[i - 1] !== null ? chinese : english) + (own[i] ?? part)).join("");
     }
-    const aside = /^(.*?) \((.*)\)$/.exec(text);
+    const aside = /^(?:(.*?) )?\((.*)\)$/.exec(text);
     if (!aside) return null;
     const [front, inner] = [this.at(aside[1] ?? "", depth + 1), this.at(aside[2] ?? "", depth + 1)];
-    return front === null && inner === null ? null : `${front ?? aside[1]}（${inner ?? aside[2]}）`;
+    return front === null && inner === null ? null : `${front ?? aside[1] ?? ""}（${inner ?? aside[2]}）`;
   }
   /**
    * @param {string} text
@@ -138,16 +139,20 @@ export class Catalogue {
     return mark(front) + chinese + (stop && full === null ? "。" : "") + mark(back);
   }
   /**
-   * The Chinese text; the English one where there is none.
+   * The Chinese text; the English one where there is none. Names in it (text.js: named) stay as they are: while the
+   * sentence is looked up, a character of the area for private use stands for each of them.
    * @param {string} text
    */
   translate(text) {
-    let found = this.known.get(text);
+    /** @type {string[]} */ const names = [];
+    const sentence = text.replace(namesInText, (name) => String.fromCharCode(firstPlace + (names.push(name) - 1) % places));
+    let found = this.known.get(sentence);
     if (found === undefined) {
       if (this.known.size > 20000) this.known.clear();
-      this.known.set(text, (found = this.at(text, 0)));
+      this.known.set(sentence, (found = this.at(sentence, 0)));
     }
-    return found ?? text;
+    if (found === null || names.length > places) return text;
+    return names.length ? found.replace(placesOfNames, (c) => names[c.charCodeAt(0) - firstPlace] ?? c) : found;
   }
 }
 

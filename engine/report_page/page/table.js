@@ -107,7 +107,8 @@ export class Table {
     if (this.selected >= 0) this.scroll.setAttribute("aria-activedescendant", "row" + this.selected);
   }
   emptyRow() {
-    const cells = columnsShown.map(([key]) => el("span", { class: "c-" + key, role: "gridcell", translate: key === "class" ? null : "no" }));
+    const cells = columnsShown.map(([key]) => el("span", { class: "c-" + key, role: "gridcell", translate: key === "class" || key === "name" ? null : "no" }));
+    cells[2].append(el("span", { translate: "no" }), el("span"));
     cells[6].append(el("i"), el("b"));
     return el("div", { class: "row", role: "row" }, ...cells);
   }
@@ -126,7 +127,8 @@ export class Table {
     const cells = row.children;
     cells[0].textContent = grouped(i);
     cells[1].textContent = `${look.sign} ${look.name}`;
-    cells[2].textContent = calls.title(i) + (side ? ` (${side})` : "");
+    /** @type {Element} */ (cells[2].firstElementChild).textContent = calls.title(i);
+    /** @type {Element} */ (cells[2].lastElementChild).textContent = side ? ` (${side})` : "";
     cells[3].textContent = clean(calls.path(calls.module[i]), 200);
     cells[4].textContent = clean(calls.texts.dtypes[calls.dtype[i]], 40).replace("torch.", "");
     cells[5].textContent = clean(calls.texts.shapes[calls.shape[i]], 80);

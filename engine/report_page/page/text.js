@@ -17,6 +17,17 @@ export function clean(text, most = 400) {
 }
 
 /**
+ * A name of a dump as a part of a sentence: between marks that keep its reading order, and by which the language of
+ * the page (language.js) knows that it is no word. `clean` leaves no such mark in a name.
+ * @param {unknown} name
+ * @param {number} [most]
+ */
+export function named(name, most = 400) {
+  const shown = clean(name, most);
+  return shown && `\u2068${shown}\u2069`;
+}
+
+/**
  * An element. A string becomes a text node; null is left out.
  * @param {string} tag
  * @param {Record<string, unknown>} [attributes]

@@ -1,6 +1,6 @@
 // @ts-check
 // The tree of modules: the worst class and how many calls of it are inside each module.
-import { clean, el, grouped } from "./text.js";
+import { clean, el, grouped, named } from "./text.js";
 
 /** @typedef {import("./calls.js").Calls} Calls */
 const lineHeight = 20;
@@ -80,10 +80,10 @@ export class Tree {
     for (let k = from; k < to; k++) {
       const { node, depth } = this.lines[k], worst = calls.moduleWorst[node], look = calls.classes[worst];
       const count = calls.moduleCounts[node * calls.classes.length + worst];
-      const label = node === 0 ? "model" : clean(calls.texts.modules[node], 80), kind = clean(calls.texts.moduleClasses[node], 60);
+      const label = node === 0 ? "the whole model" : clean(calls.texts.modules[node], 80), kind = clean(calls.texts.moduleClasses[node], 60);
       const leaf = this.isLeaf(node), open = this.open.has(node);
-      const line = el("div", { class: `line color${look.color}${k === this.at ? " at" : ""}`, role: "treeitem", "aria-level": depth + 1, "aria-expanded": leaf ? null : open, "data-line": k, title: `${clean(calls.path(node), 200) || "the whole model"}${kind ? " (" + kind + ")" : ""}: ${grouped(count)} ${look.name}` },
-        el("span", { class: "fold" }, leaf ? "" : open ? "▾" : "▸"), el("span", { class: "mark" }, look.sign), el("span", { translate: "no" }, label), el("small", { translate: "no" }, kind), el("em", {}, look.rank > 0 ? grouped(count) : ""));
+      const line = el("div", { class: `line color${look.color}${k === this.at ? " at" : ""}`, role: "treeitem", "aria-level": depth + 1, "aria-expanded": leaf ? null : open, "data-line": k, title: `${named(calls.path(node), 200) || "the whole model"}${kind ? ` (${named(kind, 60)})` : ""}: ${grouped(count)} ${look.name}` },
+        el("span", { class: "fold" }, leaf ? "" : open ? "▾" : "▸"), el("span", { class: "mark" }, look.sign), el("span", { translate: node === 0 ? null : "no" }, label), el("small", { translate: "no" }, kind), el("em", {}, look.rank > 0 ? grouped(count) : ""));
       line.style.top = k * lineHeight + "px";
       line.style.paddingLeft = depth * 12 + 4 + "px";
       drawn.push(line);

@@ -3,7 +3,7 @@
 // the chosen cell's parameter small charts of its norm and of the distance (trends.h).
 import { column, json } from "./data.js";
 import { svg } from "./svg.js";
-import { byId, clean, el, grouped, short } from "./text.js";
+import { byId, clean, el, grouped, named, short } from "./text.js";
 
 /** @typedef {{title: string, measure: string, steps: number[], ranks: number[], parts: number[], parameters: number, names: string[], target: Float32Array, golden: Float32Array, apart: Float32Array, verdict: Uint8Array, call: Uint32Array}} Trend */
 
@@ -13,6 +13,15 @@ const rowTall = 18, nothing = 255, noCall = 0xffffffff;
  * @type {[string, number, number, number][]}
  */
 const cellLooks = [["equal", 0, 0.25, 0], ["noise", 1, 0.5, 1], ["differs", 2, 0.3, 3], ["unknown", 4, 0.5, 2]];
+/**
+ * Of each measure (trends.h): what the legend says, how rows are ordered and left out, other names of verdicts.
+ * @type {Record<string, {stronger: string, first: string, kept: string, words?: string[]}>}
+ */
+const measures = {
+  roundings: { stronger: "The stronger the color, the further apart.", first: "Furthest apart first", kept: "those that are furthest apart" },
+  share: { stronger: "The stronger the color, the more elements point elsewhere.", first: "Furthest apart first", kept: "those that are furthest apart" },
+  norm: { stronger: "The stronger the color, the larger the norm (logarithmic).", first: "Largest first", kept: "those with the largest norms", words: ["finite", "finite", "NaN or infinity", "not recorded"] },
+};
 const chartWide = 340, chartTall = 104, chartLeft = 52, chartRight = 8, chartTop = 8, chartBottom = 18;
 
 /**
@@ -83,7 +92,7 @@ export class Trends {
     this.trends = trends;
     this.onGo = onGo;
     this.onChange = onChange;
-    this.kind = this.rank = this.step = 0;
+    this.kind = this.rank = this.step = this.most = this.least = 0;
     this.row = -1;
     this.worstFirst = true;
     this.rows = new Uint32Array(0);
@@ -121,16 +130,20 @@ export class Trends {
     const name = this.row >= 0 ? this.trend.names[this.row] : "";
     this.kind = kind;
     this.rank = rank;
-    const { trend } = this, { names, ranks, steps, parameters } = trend;
+    const { trend } = this, { names, ranks, steps, parameters } = trend, measure = measures[trend.measure];
     this.kinds.querySelectorAll("button").forEach((b, k) => b.setAttribute("aria-pressed", String(k === kind)));
     this.ranks.replaceChildren(...ranks.map((n, i) => el("option", { value: i, selected: i === rank }, `rank ${n}`)));
     this.ranks.hidden = ranks.length < 2;
-    this.kept.textContent = names.length < parameters ? `${grouped(names.length)} of ${grouped(parameters)} parameters, those that are furthest apart` : `${grouped(names.length)} rows, ${grouped(steps.length)} steps`;
+    this.kept.textContent = names.length < parameters ? `${grouped(names.length)} of ${grouped(parameters)} parameters, ${measure.kept}` : `${grouped(names.length)} rows, ${grouped(steps.length)} steps`;
     this.scale.replaceChildren(el("span", {}, `step ${steps[0]}`), el("span", {}, `step ${steps[steps.length - 1]}`));
     this.most = 0;
-    for (const apart of trend.apart) if (apart > this.most && apart < Infinity) this.most = apart;
+    this.least = Infinity;
+    for (const apart of trend.apart) {
+      if (apart > this.most && apart < Infinity) this.most = apart;
+      if (apart > 0 && apart < this.least) this.least = apart;
+    }
     const present = new Set(trend.verdict);
-    this.legend.replaceChildren("Cells: ", ...cellLooks.flatMap(([word, color], k) => (present.has(k) ? [el("i", { class: "color" + color }, "■"), ` ${word}. `] : [])), trend.measure === "share" ? "The stronger the color, the more elements point elsewhere." : "The stronger the color, the further apart.");
+    this.legend.replaceChildren("Cells: ", ...cellLooks.flatMap(([word, color], k) => (present.has(k) ? [el("i", { class: "color" + color }, "■"), ` ${measure.words?.[k] ?? word}. `] : [])), measure.stronger);
     this.row = name ? names.indexOf(name) : -1;
     this.sort();
     if (this.row < 0) this.chooseWorst();
@@ -157,7 +170,7 @@ export class Trends {
   }
   sort() {
     this.rows = this.worstFirst ? this.byDistance() : Uint32Array.from(this.trend.names.keys());
-    this.order.textContent = this.worstFirst ? "In the order of the model" : "Furthest apart first";
+    this.order.textContent = this.worstFirst ? "In the order of the model" : measures[this.trend.measure].first;
     this.tall.style.height = `${this.rows.length * rowTall}px`;
     this.strip.setAttribute("aria-rowcount", String(this.rows.length));
     this.strip.setAttribute("aria-colcount", String(this.trend.steps.length));
@@ -176,7 +189,7 @@ export class Trends {
     const place = this.rows.indexOf(row), { strip } = this;
     if (place * rowTall < strip.scrollTop) strip.scrollTop = place * rowTall;
     if ((place + 1) * rowTall > strip.scrollTop + strip.clientHeight) strip.scrollTop = (place + 1) * rowTall - strip.clientHeight;
-    this.said.textContent = this.words(row, step);
+    this.said.replaceChildren(el("span", { translate: "no" }, clean(this.trend.names[row])), this.words(row, step));
     this.go.hidden = this.target() === null;
     this.drawCharts();
     this.draw();
@@ -195,24 +208,44 @@ export class Trends {
     if (target) this.onGo(...target);
   }
   /**
-   * What a cell says.
+   * What a cell says behind the name of its parameter.
    * @param {number} row
    * @param {number} step
    */
   words(row, step) {
     const { trend } = this, at = this.cell(row, step), verdict = cellLooks[trend.verdict[at]], apart = trend.apart[at];
-    const place = `${clean(trend.names[row])}, step ${trend.steps[step]}`;
+    const place = `, step ${trend.steps[step]}`;
+    if (trend.measure === "norm") return `${place}: ` + (!verdict ? "not recorded" : apart === Infinity ? "NaN or infinity" : `norm ${tick(apart)}`);
     if (!verdict) return `${place}: not recorded on both sides`;
     const distance = Number.isNaN(apart) ? "" : trend.measure === "share" ? `, similarity ${(1 - apart).toPrecision(4)}` : `, ${short(apart)} roundings apart`;
+    if (Number.isNaN(trend.target[at]) && Number.isNaN(trend.golden[at])) return `${place}: ${verdict[0]}${distance}`;
     const norm = (/** @type {number} */ v) => (Number.isNaN(v) ? "not recorded" : String(Number(v.toPrecision(6))));
     return `${place}: ${verdict[0]}${distance}; norm ${norm(trend.target[at])} in the target, ${norm(trend.golden[at])} in the golden`;
   }
   drawCharts() {
     const { trend } = this, steps = trend.steps, of = (/** @type {Float32Array} */ values) => steps.map((_, i) => (trend.verdict[this.cell(this.row, i)] === nothing ? NaN : values[this.cell(this.row, i)]));
-    const share = trend.measure === "share", apart = of(trend.apart);
+    const share = trend.measure === "share", apart = of(trend.apart), target = of(trend.target), golden = of(trend.golden);
+    if (trend.measure === "norm") return this.charts.replaceChildren(chart("norm", steps, [{ name: "target", values: target }], { at: this.step }));
+    const norms = [...target, ...golden].some((v) => !Number.isNaN(v)) ? chart("norm", steps, [{ name: "target", values: target }, { name: "golden", values: golden }], { at: this.step }) : "";
     this.charts.replaceChildren(
-      chart("norm", steps, [{ name: "target", values: of(trend.target) }, { name: "golden", values: of(trend.golden) }], { at: this.step }),
+      norms,
       share ? chart("similarity", steps, [{ name: "distance", values: apart.map((v) => 1 - v) }], { at: this.step, low: 0, high: 1 }) : chart("roundings apart, logarithmic", steps, [{ name: "distance", values: apart }], { at: this.step, low: 0, log: true }));
+  }
+
+  /**
+   * How strong the colour of a cell is, from 0 to 1.
+   * @param {number} verdict
+   * @param {number} pale
+   * @param {number} apart
+   */
+  strength(verdict, pale, apart) {
+    const { measure } = this.trend;
+    if (measure === "norm") {
+      const low = Math.log10(this.least), all = Math.log10(this.most) - low;
+      return verdict === 2 ? 1 : apart > 0 ? 0.2 + 0.8 * (all > 0 ? (Math.log10(apart) - low) / all : 1) : 0.1;
+    }
+    if (verdict !== 2) return pale;
+    return pale + (1 - pale) * Math.min(1, measure === "share" ? Math.sqrt(apart) : Math.log10(1 + apart) / Math.log10(1 + (this.most || 1)));
   }
 
   /** The rows in sight. */
@@ -230,7 +263,7 @@ export class Trends {
       line.setAttribute("aria-selected", String(row === this.row));
       /** @type {HTMLElement} */ (line.firstElementChild).textContent = name;
       const canvas = /** @type {HTMLCanvasElement} */ (line.lastElementChild);
-      canvas.setAttribute("aria-label", row === this.row ? this.words(row, this.step) : name);
+      canvas.setAttribute("aria-label", named(name, 200) + (row === this.row ? this.words(row, this.step) : ""));
       this.paint(canvas, row, colors, ink);
     }
   }
@@ -245,7 +278,6 @@ export class Trends {
     const { trend } = this, steps = trend.steps.length, scale = devicePixelRatio || 1;
     const width = (canvas.width = Math.max(1, Math.round(canvas.clientWidth * scale))), height = (canvas.height = rowTall * scale);
     const pen = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d")), wide = width / steps;
-    const share = trend.measure === "share", most = share ? 1 : Math.log10(1 + (this.most || 1));
     for (let from = 0; from < steps; ) {
       const x = Math.floor(from * wide), to = Math.max(from + 1, Math.min(steps, Math.ceil((x + 1) / wide)));
       let worst = -1, apart = 0;
@@ -257,7 +289,7 @@ export class Trends {
       }
       if (worst >= 0) {
         const [, color, pale] = cellLooks[worst];
-        pen.globalAlpha = worst === 2 ? pale + (1 - pale) * Math.min(1, share ? Math.sqrt(apart) : Math.log10(1 + apart) / most) : pale;
+        pen.globalAlpha = this.strength(worst, pale, apart);
         pen.fillStyle = colors[color];
         pen.fillRect(x, scale, Math.max(1, Math.floor(to * wide) - x - (wide > 4 * scale ? scale : 0)), height - 2 * scale);
       }
@@ -293,7 +325,7 @@ export class Trends {
   /** @param {PointerEvent} e */
   hovered(e) {
     const found = this.under(e);
-    if (found) found[2].title = this.words(found[0], found[1]);
+    if (found) found[2].title = named(this.trend.names[found[0]]) + this.words(found[0], found[1]);
   }
   /** @param {KeyboardEvent} e */
   key(e) {
