@@ -63,4 +63,11 @@ std::string Translated(std::string text) {
   return chinese ? *std::move(chinese) : text;
 }
 
+std::string TranslatedAround(std::string_view english, std::string_view name) {
+  std::string text = Translated(std::string(english));
+  const size_t place = text.find("{}");
+  if (place != text.npos) text.replace(place, 2, name);
+  return text;
+}
+
 }  // namespace msprobe

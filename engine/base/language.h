@@ -32,4 +32,10 @@ Language CurrentLanguage();
 // English.
 std::string Translated(std::string text);
 
+// The English text with the name in its place {}: the name stays as it is, also where it is a word
+// that has a translation.
+//
+//   TranslatedAround("in {}", "norm");   // "位于 norm"
+std::string TranslatedAround(std::string_view english, std::string_view name);
+
 }  // namespace msprobe

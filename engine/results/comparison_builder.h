@@ -52,6 +52,8 @@ class ComparisonBuilder {
 
   // Rows of one call stand behind each other. The views need not outlive the call.
   void Add(const ResultRow& row);
+  // What was added, without classes.
+  const compare::Comparison& so_far() const { return c_; }
   // Fills forward calls, classes and the first divergence.
   compare::Comparison Finish();
 

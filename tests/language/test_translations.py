@@ -132,3 +132,27 @@ def test_the_report_is_chinese(said, tmp_path):
     text = said("compare", "a", "b", "--lang", "zh").stdout
     assert "首个偏差" in text and "Torch.relu.0.forward" in text and "标杆" in text
     assert "FIRST DIVERGENCE" not in text
+
+
+def test_reports_for_people_are_chinese_and_names_stay(said, tmp_path):
+    two_dumps(tmp_path)
+    for side in ("a", "b"):
+        entry = {"Torch.relu.0.forward": "Module.norm.Norm.forward.0"}
+        (tmp_path / side / "construct.json").write_text(json.dumps(entry))
+    files = ["--markdown", "out.md", "--junit", "out.xml"]
+    said("compare", "a", "b", "-o", "out", "--lang", "zh", *files)
+    markdown, junit = ((tmp_path / name).read_text() for name in ("out.md", "out.xml"))
+    assert "**首个偏差**: `Torch.relu.0.forward`" in markdown and "标杆 `b`" in markdown
+    assert "first divergence" not in markdown.lower() and "verdict" not in markdown
+    assert '<failure message="首个偏差' in junit and 'name="calls" value="1 introduced"' in junit
+    assert "位于 `norm (Norm)`" in markdown and "位于 norm (Norm)" in junit
+
+
+def test_errors_of_readers_are_chinese(said, tmp_path):
+    (tmp_path / "a.npy").write_bytes(b"\x93NUMPY\x01\x00\x10\x00")
+    (tmp_path / "b.pt").write_bytes(b"PK\x03\x04" + bytes(40))
+    wanted = {"a.npy": "字节的文件头", "b.pt": "zip 归档的结尾记录"}
+    for name, text in wanted.items():
+        done = said("show", name, "--lang", "zh")
+        assert done.returncode == 2 and text in done.stderr, done.stderr
+        assert "expected" not in done.stderr and "found" not in done.stderr

@@ -1,5 +1,6 @@
 """`msprobe report`: the page of what an earlier comparison left. The finding needs no browser."""
 
+import json as json_text
 import re
 import subprocess
 
@@ -78,3 +79,51 @@ def test_the_calls_of_the_table_are_there(compared, msprobe_bin, open_page):
     assert page.evaluate("document.documentElement.dataset.state") == "ready"
     assert len(page.locator(".row").all()) == 12
     assert page.locator("#call h2").inner_text().endswith(WRONG[0])
+
+
+def region_of(open_page, path, name):
+    """What the page says of the region of a call: its texts, and the calls of the region."""
+    page = open_page(path)
+    calls = page.locator(".row .c-name span:first-child").all_inner_texts()
+    page.click(f".row >> nth={calls.index(name)}")
+    page.wait_for_timeout(100)
+    said = page.locator("#call .region")
+    assert said.count() == 1, calls
+    links = said.locator("[data-go]").all_inner_texts()
+    # The document names the first divergence before all other calls.
+    operations = sorted(re.findall(r"\w+", said.locator("p").inner_text()))
+    return said.locator("summary").inner_text(), operations, sorted(links)
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_the_regions_of_a_document(tmp_path, msprobe_bin, open_page, wrong):
+    write_dump(tmp_path / "target", rewritten=True, wrong=wrong)
+    write_dump(tmp_path / "golden")
+    flags = ["-o", "out", "--format", "json", "--html", "direct.html"]
+    json = run(msprobe_bin, tmp_path, "compare", "target", "golden", *flags).stdout
+    (tmp_path / "found.json").write_text(json)
+    run(msprobe_bin, tmp_path, "report", "found.json", "-o", "report.html")
+    of = [
+        region_of(open_page, tmp_path / name, "Torch.tanh.0.forward")
+        for name in ("direct.html", "report.html")
+    ]
+    assert of[0] == of[1]
+    assert of[0][0].startswith("Here the two runs" if wrong else "Part of a rewrite")
+    page = [(tmp_path / name).read_text() for name in ("direct.html", "report.html")]
+    rewritten = [re.search("rewritten</dt>.*", text) for text in page]
+    assert (rewritten[0] and rewritten[0][0]) == (rewritten[1] and rewritten[1][0])
+
+
+def test_a_hostile_region(tmp_path, msprobe_bin, open_page):
+    name = "Torch.mul.0.forward"
+    regions = [
+        {"verdict": "rewrite", "target": [name, name, 3], "golden": "x", "matched": [[name], 5]},
+        {"verdict": 7, "target": [name], "golden": [None, {}], "matched": {"a": []}},
+        "text",
+    ]
+    schema = "msprobe.compare/2"
+    text = json_text.dumps({"schema": schema, "verdict": "structure", "regions": regions})
+    (tmp_path / "found.json").write_text(text)
+    run(msprobe_bin, tmp_path, "report", "found.json", "-o", "report.html")
+    title, _, _ = region_of(open_page, tmp_path / "report.html", name)
+    assert title.startswith("Part of a rewrite")

@@ -364,6 +364,8 @@ std::string DescribeError(const Comparison& c, int32_t row) {
 }
 
 std::string DescribeRow(const Comparison& c, int32_t row) {
+  // A table or a document of an earlier comparison may state a class without a value.
+  if (row < 0) return "none of its values is known";
   std::string text = DescribeError(c, row);
   const Row& r = c.rows[row];
   const Measure& m = c.measures[row];

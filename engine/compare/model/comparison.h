@@ -183,6 +183,9 @@ struct Comparison {
   // Empty, or one for each pair: 0, kRewrite for a part of a rewrite (regions/rewrites.h), or
   // kPartOfBatch (regions/batch_parts.h).
   std::vector<char> rewritten;
+  // Empty, or for each pair the number of its region (regions/regions.h) as a document of an earlier
+  // comparison states it, from 1; 0: none. A document does not have the values that tell.
+  std::vector<uint32_t> stated_regions;
   // For each pair of backward records the pair of their forward call; -1: not recorded, or not a
   // backward record.
   std::vector<int32_t> forward_of;

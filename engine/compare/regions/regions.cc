@@ -138,6 +138,20 @@ std::vector<Region> Rewrites(const Comparison& c) {
   return regions;
 }
 
+// Those of Comparison::stated_regions, in the order of their numbers.
+std::vector<Region> Stated(const Comparison& c) {
+  std::vector<Region> regions;
+  for (int32_t p = 0; p < static_cast<int32_t>(c.pairs.size()); ++p) {
+    const uint32_t number = c.stated_regions[p];
+    if (number == 0) continue;
+    if (regions.size() < number) regions.resize(number);
+    AddPair(c, p, &regions[number - 1]);
+    regions[number - 1].wrong = !c.IsRewritten(p);
+  }
+  std::erase_if(regions, [](const Region& region) { return region.pairs.empty(); });
+  return regions;
+}
+
 // Whether the calls of a pair differ in structure, and are no part of a rewrite.
 bool DiffersInStructure(const Comparison& c, int32_t p) {
   const RecordPair& pair = c.pairs[p];
@@ -218,6 +232,7 @@ class WrongRegion {
 }  // namespace
 
 std::vector<Region> RegionsOf(const Comparison& c) {
+  if (!c.stated_regions.empty()) return Stated(c);
   std::vector<Region> regions = Rewrites(c);
   if (c.first.pair >= 0 && DiffersInStructure(c, c.first.pair))
     regions.insert(regions.begin(), WrongRegion(c).Find());

@@ -26,7 +26,7 @@ struct Region {
 // rewrites, in execution order. Calls are in one region when one follows the other, or takes what
 // the other made; when a call of both runs takes what the one made in the target and the other in
 // the golden; and when they are backward calls of one region. Rewrites and the first divergence must
-// be found.
+// be found. Stated regions are taken as they are.
 std::vector<Region> RegionsOf(const Comparison& comparison);
 
 // The names of the calls of one side, in their order; at most `most`.

@@ -293,9 +293,26 @@ class Report {
           w_.Element(), w_.Text(name);
         w_.Close(']');
       }
+      Matched(region, kMostNames);
       w_.KeyTextOrNull("module", ModuleAround(c_, region.pairs.front()));
       w_.KeyTextOrNull("source_line", SourceLineOf(c_, region.pairs.front()));
       w_.Close('}');
+    }
+    w_.Close(']');
+  }
+
+  // The calls of a region that have a partner: [the target's name, the golden's].
+  void Matched(const Region& region, size_t most) {
+    w_.Key("matched");
+    w_.Open('[');
+    for (const int32_t p : region.pairs) {
+      if (!c_.pairs[p].matched() || most == 0) continue;
+      --most;
+      w_.Element();
+      w_.Open('[');
+      w_.Element(), w_.Text(c_.target.records[c_.pairs[p].target].name);
+      w_.Element(), w_.Text(c_.golden.records[c_.pairs[p].golden].name);
+      w_.Close(']');
     }
     w_.Close(']');
   }

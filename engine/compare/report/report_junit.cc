@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "engine/base/language.h"
 #include "engine/compare/judge/judge.h"
 #include "engine/compare/report/report_ci.h"
 #include "engine/formats/tables/xlsx_text.h"
@@ -27,15 +28,16 @@ class Suite {
   std::string Write() {
     Whole();
     for (const FailHit& hit : r_.hits) {
-      Case("fail-on " + hit.condition, "failure", DescribeHit(hit), "");
+      Case("fail-on " + hit.condition, "failure", Translated(DescribeHit(hit)), "");
     }
     for (const ApiTally& api : r_.details.apis) {
       if (api.differ > 0) {
         Case(api.name, "failure",
-             fmt::format("{} of {} calls differ", api.differ, api.differ + api.agree + api.unknown),
+             Translated(fmt::format("{} of {} calls differ", api.differ,
+                                    api.differ + api.agree + api.unknown)),
              api.first);
       } else if (api.agree == 0) {
-        Case(api.name, "skipped", "nothing could be judged", "");
+        Case(api.name, "skipped", Translated("nothing could be judged"), "");
       } else {
         Case(api.name, "", "", "");
       }
@@ -66,31 +68,33 @@ class Suite {
   }
 
   void Whole() {
-    if (!r_.failed.ok()) return Case("compare", "error", r_.failed.message(), "");
+    if (!r_.failed.ok()) return Case("compare", "error", r_.failed.ShownMessage(), "");
     switch (r_.summary.verdict) {
       case RunVerdict::kEqual:
       case RunVerdict::kNoise:
         return Case("compare", "", "", "");
       case RunVerdict::kStructure:
-        return Case("compare", "skipped", "all values agree, but the calls are not the same", "");
+        return Case("compare", "skipped",
+                    Translated("all values agree, but the calls are not the same"), "");
       case RunVerdict::kUnknown:
-        return Case("compare", "skipped", "something recorded could not be judged", "");
+        return Case("compare", "skipped", Translated("something recorded could not be judged"), "");
       case RunVerdict::kDiffers:
         break;
     }
-    if (r_.first.pair < 0) return Case("compare", "failure", "the two differ", "");
+    if (r_.first.pair < 0) return Case("compare", "failure", Translated("the two differ"), "");
     if (!inherited_.empty())
-      return Case("compare", "failure", inherited_ + ", first seen at " + r_.first_name,
+      return Case("compare", "failure",
+                  Translated(inherited_) + TranslatedAround(", first seen at {}", r_.first_name),
                   r_.first.source_line);
     const FirstDivergence& f = r_.first;
     std::string text;
-    if (!f.module.empty()) text += "in " + f.module + "\n";
+    if (!f.module.empty()) text += TranslatedAround("in {}", f.module) + "\n";
     if (!f.source_line.empty()) text += f.source_line + "\n";
-    if (!f.caller_line.empty()) text += "called from " + f.caller_line + "\n";
-    text += f.why;
-    if (!r_.first.advice.empty()) text += "\nnext: " + r_.first.advice;
-    if (!r_.first_bits.empty()) text += "\n" + r_.first_bits;
-    Case("compare", "failure", "first divergence: " + r_.first_name, text);
+    if (!f.caller_line.empty()) text += TranslatedAround("called from {}", f.caller_line) + "\n";
+    text += Translated(f.why);
+    if (!f.advice.empty()) text += "\n" + Translated("next") + ": " + Translated(f.advice);
+    if (!r_.first_bits.empty()) text += "\n" + Translated(r_.first_bits);
+    Case("compare", "failure", TranslatedAround("first divergence: {}", r_.first_name), text);
   }
 
   // `kind`: "failure", "error" or "skipped"; "" for a test that passes.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/base/language.h"
 #include "engine/base/text.h"
 #include "engine/compare/judge/judge.h"
 #include "engine/compare/ranks/rank_findings.h"
@@ -30,6 +31,9 @@ std::string Text(std::string_view text) {
   return out;
 }
 
+// A sentence of ours in the language of the reader.
+std::string Said(std::string_view english) { return Text(Translated(std::string(english))); }
+
 std::string Code(std::string_view text) {
   std::string valid, out;
   AppendValidUtf8(&valid, text);
@@ -49,16 +53,27 @@ std::string Place(const RankResult& r) {
 std::string Begins(const RankResult& r) {
   const FirstDivergence& f = r.first;
   const std::string place = Place(r);
-  std::string text =
-      fmt::format("**First divergence**{}: {} (confidence {:.0f}%)\n\n",
-                  place.empty() ? "" : ", " + place, Code(r.first_name), 100 * f.confidence);
-  if (!f.module.empty()) text += "- in " + Code(f.module) + "\n";
+  std::string text = fmt::format("**{}**{}: {} ({})\n\n", Said("First divergence"),
+                                 place.empty() ? "" : ", " + place, Code(r.first_name),
+                                 Said(fmt::format("confidence {:.0f}%", 100 * f.confidence)));
+  if (!f.module.empty()) text += "- " + TranslatedAround("in {}", Code(f.module)) + "\n";
   if (!f.source_line.empty()) text += "- " + Code(f.source_line) + "\n";
-  if (!f.caller_line.empty()) text += "- called from " + Code(f.caller_line) + "\n";
-  text += "- " + Text(f.why) + "\n";
-  if (!f.advice.empty()) text += "- next: " + Text(f.advice) + "\n";
-  if (!r.first_bits.empty()) text += "- " + Text(r.first_bits) + "\n";
+  if (!f.caller_line.empty())
+    text += "- " + TranslatedAround("called from {}", Code(f.caller_line)) + "\n";
+  text += "- " + Said(f.why) + "\n";
+  if (!f.advice.empty()) text += "- " + Said("next") + ": " + Said(f.advice) + "\n";
+  if (!r.first_bits.empty()) text += "- " + Said(r.first_bits) + "\n";
   return text;
+}
+
+// The first two lines of a table.
+std::string Heads(std::initializer_list<std::string_view> columns) {
+  std::string heads = "\n|", rule = "\n|";
+  for (const std::string_view column : columns) {
+    heads += column.empty() ? " |" : " " + Said(column) + " |";
+    rule += " --- |";
+  }
+  return heads + rule + "\n";
 }
 
 // Conditions and counts of the pair of dumps that the report is about, or of all pairs.
@@ -66,50 +81,49 @@ std::string Facts(const Findings& found) {
   std::string text = "\n";
   for (const auto& facts : {ConditionsOf(found), CountsOf(found)}) {
     for (const LabelledText& fact : facts)
-      text += fmt::format("- {}: {}\n", fact.label, Text(fact.text));
+      text += fmt::format("- {}: {}\n", Said(fact.label), Said(fact.text));
   }
   for (const std::string& sentence : found.not_observed)
-    text += fmt::format("- not observed: {}\n", Text(sentence));
+    text += fmt::format("- {}: {}\n", Said("not observed"), Said(sentence));
   return text;
 }
 
 std::string Calls(const RankResult& r) {
   if (r.details.wrong.empty()) return "";
-  std::string text = "\n| call | class | what | where |\n| --- | --- | --- | --- |\n";
+  std::string text = Heads({"call", "class", "what", "where"});
   const size_t shown = std::min(kMostCalls, r.details.wrong.size());
   for (size_t i = 0; i < shown; ++i) {
     const WrongCall& w = r.details.wrong[i];
-    text += fmt::format("| {} | {} | {} | {} |\n", Code(w.name), ClassName(w.call_class),
-                        Text(w.what), Code(w.source_line));
+    text += fmt::format("| {} | {} | {} | {} |\n", Code(w.name), Said(ClassName(w.call_class)),
+                        Said(w.what), Code(w.source_line));
   }
   const int64_t all = r.summary.calls[2] + r.summary.calls[3] + r.summary.target_only_calls +
                       r.summary.golden_only_calls;
   if (all > static_cast<int64_t>(shown)) {
-    text += fmt::format("\nand {} more calls\n", all - static_cast<int64_t>(shown));
+    text += "\n" + Said(fmt::format("and {} more calls", all - static_cast<int64_t>(shown))) + "\n";
   }
   return text;
 }
 
 std::string Table(std::span<const RankResult> results) {
-  std::string text =
-      "\n| | verdict | first divergence | equal | within rounding | introduced | inherited | "
-      "unknown |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n";
+  std::string text = Heads({"", "verdict", "first divergence", "equal", "within rounding",
+                            "introduced", "inherited", "unknown"});
   const int32_t first_wrong_step = FirstWrongStep(results);
   for (size_t i = 0; i < std::min(kMostRanks, results.size()); ++i) {
     const RankResult& r = results[i];
     const std::string inherited = InheritedFrom(r, first_wrong_step);
     if (!r.failed.ok()) {
-      text +=
-          fmt::format("| {} | **failed** | {} | | | | | |\n", Place(r), Text(r.failed.message()));
+      text += fmt::format("| {} | **{}** | {} | | | | | |\n", Place(r), Said("failed"),
+                          Text(r.failed.ShownMessage()));
       continue;
     }
-    text += fmt::format("| {} | {}{}{} | {}", Place(r), RunVerdictName(r.summary.verdict),
-                        inherited.empty() ? "" : ", ", inherited, Code(r.first_name));
+    text += fmt::format("| {} | {}{}{} | {}", Place(r), Said(RunVerdictName(r.summary.verdict)),
+                        inherited.empty() ? "" : ", ", Said(inherited), Code(r.first_name));
     for (const int64_t calls : r.summary.calls) text += fmt::format(" | {}", calls);
     text += " |\n";
   }
   if (results.size() > kMostRanks) {
-    text += fmt::format("\nand {} more\n", results.size() - kMostRanks);
+    text += "\n" + Said(fmt::format("and {} more", results.size() - kMostRanks)) + "\n";
   }
   return text;
 }
@@ -118,19 +132,20 @@ std::string Table(std::span<const RankResult> results) {
 
 std::string MarkdownReport(std::span<const RankResult> results, const RanksCompared& compared) {
   const std::string part = DescribeCompared(FindingsOfRanks(results, nullptr).summary);
-  std::string text = fmt::format("## msprobe compare: {}{}\n\ntarget {}, golden {}\n\n",
-                                 Headline(VerdictOver(results)), part.empty() ? "" : ", " + part,
-                                 Code(compared.target), Code(compared.golden));
+  std::string text =
+      fmt::format("## msprobe compare: {}{}\n\n{} {}, {} {}\n\n",
+                  Said(Headline(VerdictOver(results))), part.empty() ? "" : ", " + Said(part),
+                  Said("target"), Code(compared.target), Said("golden"), Code(compared.golden));
   const RankResult* worst = nullptr;
   for (const StepOrigins& step : OriginsOfSteps(results)) {
     if (step.found.origins.empty()) continue;
     worst = &results[step.results[step.found.origins[0].trace]];
     text += Begins(*worst);
     for (const RankHop& hop : step.found.hops) {
-      if (!hop.from.empty()) text += "- travelled: " + Text(DescribeHop(hop)) + "\n";
+      if (!hop.from.empty()) text += "- " + Said("travelled: " + DescribeHop(hop)) + "\n";
     }
     if (const std::string outside = DescribeOutside(step, results); !outside.empty()) {
-      text += "- " + Text(outside) + "\n";
+      text += "- " + Said(outside) + "\n";
     }
     break;
   }
@@ -138,7 +153,7 @@ std::string MarkdownReport(std::span<const RankResult> results, const RanksCompa
     for (const FailHit& hit : r.hits) {
       const std::string place = Place(r);
       text += fmt::format("- **fail-on** {}{}\n", place.empty() ? "" : place + ": ",
-                          Text(DescribeHit(hit)));
+                          Said(DescribeHit(hit)));
     }
   }
   if (std::any_of(results.begin(), results.end(),
@@ -147,7 +162,8 @@ std::string MarkdownReport(std::span<const RankResult> results, const RanksCompa
   }
   text += Table(results);
   if (worst != nullptr) text += Calls(*worst);
-  for (const std::string& what : compared.left_out) text += "\nnot compared: " + Text(what) + "\n";
+  for (const std::string& what : compared.left_out)
+    text += "\n" + Said("not compared: " + what) + "\n";
   return text;
 }
 

@@ -44,10 +44,10 @@ std::vector<std::string> PlaceLines(const FirstDivergence& f, int width, bool wh
   const auto add = [&](const std::vector<std::string>& more) {
     lines.insert(lines.end(), more.begin(), more.end());
   };
-  if (!f.module.empty()) add(SourceLines(Translated("in " + Clean(f.module)), width, whole));
+  if (!f.module.empty()) add(SourceLines(TranslatedAround("in {}", Clean(f.module)), width, whole));
   add(SourceLines(Clean(f.source_line), width, whole));
   if (!f.caller_line.empty())
-    add(SourceLines(Translated("called from " + Clean(f.caller_line)), width, whole));
+    add(SourceLines(TranslatedAround("called from {}", Clean(f.caller_line)), width, whole));
   return lines;
 }
 
