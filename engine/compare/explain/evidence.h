@@ -41,7 +41,7 @@ std::string DescribeEarlierCalls(const Comparison& comparison, const EarlierCall
 // were.
 std::string_view EqualWord(const Comparison& comparison);
 // "norm of output.0 is off by 4.8% (4e5 roundings of float32)". For NaN, shapes and texts: what is
-// different.
+// different. `row` may be -1: a document of an earlier comparison states a class without a value.
 std::string DescribeRow(const Comparison& comparison, int32_t row);
 // DescribeRow without the roundings, for a column of a table: "norm of output.0 is off by 4.8%".
 std::string DescribeError(const Comparison& comparison, int32_t row);
