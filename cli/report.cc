@@ -1,5 +1,8 @@
 #include <algorithm>
+#include <memory>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/verbs.h"
@@ -9,6 +12,7 @@
 #include "engine/gradients/recorded_norms.h"
 #include "engine/gradients/written_comparison.h"
 #include "engine/report_page/gradient_page.h"
+#include "engine/report_page/parameter_trends.h"
 #include "engine/report_page/report_page.h"
 #include "engine/results/finding_json.h"
 #include "engine/results/result_folder.h"
@@ -95,21 +99,35 @@ class Report : public Verb {
     return report_page::DumpPage(dump, report_page::PartOf(dump, {}));
   }
 
-  void Add(const compare::Comparison& c, size_t parts, int32_t step, int32_t rank) {
+  Status Add(const compare::Comparison& c, size_t parts, int32_t step, int32_t rank) {
     constexpr uint64_t kLeastValues = 256 << 10;
     report_page::PartOptions options{.index = parts_.size(), .step = step, .rank = rank};
     options.value_bytes = std::max(options.value_bytes / parts, kLeastValues);
-    options.parameter_points = parts > 1;
     parts_.push_back(report_page::PartOf(c, options));
+    return trends_->Add(options.index, c);
+  }
+
+  // The step and the rank of each part of the page.
+  void BeginTrends(std::span<const std::pair<int64_t, int64_t>> pairs) {
+    trends_ = std::make_unique<report_page::ParameterTrends>(pairs, DirectoryName(page_));
+  }
+
+  Result<report_page::PageText> PageOfComparison(const compare::RanksCompared& compared) {
+    MSPROBE_ASSIGN_OR_RETURN(report_page::PageText trends, trends_->Html());
+    return report_page::ComparisonPage(results_, compared, parts_, std::move(trends));
   }
 
   Result<report_page::PageText> PageOfTables(const results::ResultFolder& found) {
+    std::vector<std::pair<int64_t, int64_t>> pairs;
+    for (const results::ResultTable& table : found.tables)
+      pairs.emplace_back(table.step, table.rank);
+    BeginTrends(pairs);
     for (const results::ResultTable& table : found.tables) {
       const Result<compare::Comparison> c = results::ReadResultTable(table.path);
       if (!c.ok() && found.tables.size() == 1) return c.status();
       if (c.ok()) {
         results_.push_back(compare::SummarizeRank(*c, table.step, table.rank));
-        Add(*c, found.tables.size(), table.step, table.rank);
+        MSPROBE_RETURN_IF_ERROR(Add(*c, found.tables.size(), table.step, table.rank));
         continue;
       }
       compare::RankResult& failed = results_.emplace_back();
@@ -118,28 +136,35 @@ class Report : public Verb {
     }
     compare::ForgiveCarriedRounding(results_);
     const std::string& named = found.tables.size() == 1 ? found.tables[0].path : source_;
-    return report_page::ComparisonPage(results_, {named, "", found.notes}, parts_);
+    return PageOfComparison({named, "", found.notes});
   }
 
   Result<report_page::PageText> PageOfJson() {
     MSPROBE_ASSIGN_OR_RETURN(std::vector<results::JsonFinding> found,
                              results::ReadFindingJson(source_));
+    std::vector<std::pair<int64_t, int64_t>> pairs;
+    for (const results::JsonFinding& finding : found)
+      pairs.emplace_back(finding.result.step, finding.result.rank);
+    BeginTrends(pairs);
     for (results::JsonFinding& finding : found) {
-      finding.result.failed.ok()
-          ? Add(finding.calls, found.size(), finding.result.step, finding.result.rank)
-          : void(parts_.emplace_back());
+      const compare::RankResult& result = finding.result;
+      if (result.failed.ok()) {
+        MSPROBE_RETURN_IF_ERROR(Add(finding.calls, found.size(), result.step, result.rank));
+      } else {
+        parts_.emplace_back();
+      }
       results_.push_back(std::move(finding.result));
     }
     const compare::RankResult& first = results_[0];
     const bool one = results_.size() == 1 && first.failed.ok();
-    return report_page::ComparisonPage(
-        results_, {one ? first.target_side.dump : source_, one ? first.golden_side.dump : "", {}},
-        parts_);
+    return PageOfComparison(
+        {one ? first.target_side.dump : source_, one ? first.golden_side.dump : "", {}});
   }
 
   std::string source_, page_ = "report.html";
   std::vector<compare::RankResult> results_;
   std::vector<report_page::PagePart> parts_;
+  std::unique_ptr<report_page::ParameterTrends> trends_;  // of parts_
 };
 
 }  // namespace

@@ -44,6 +44,11 @@ CompareOutput::CompareOutput(CompareOutputOptions options, const PairedDumps& pa
     all_weights_ += weights_.back();
   }
   parts_.resize(weights_.size());
+  if (options_.reports.html.empty()) return;
+  std::vector<std::pair<int64_t, int64_t>> places;
+  for (const DumpPair& pair : paired.pairs) places.emplace_back(pair.step, pair.rank);
+  trends_ =
+      std::make_unique<report_page::ParameterTrends>(places, DirectoryName(options_.reports.html));
 }
 
 void CompareOutput::PairIsAt(size_t index, double part) {
@@ -101,7 +106,10 @@ Status CompareOutput::Keep(size_t index, const compare::Comparison& comparison) 
   if (options_.log_rows) LogRows(comparison, console_);
   if (!options_.reports.vis_db.empty()) NotWritten(index, AddToGraph(pair, comparison));
   if (options_.reports.NeedDetails()) kept.result.details = compare::DetailsOf(comparison);
-  if (!options_.reports.html.empty()) kept.page = PageOf(index, comparison);
+  if (!options_.reports.html.empty()) {
+    kept.page = PageOf(index, comparison);
+    NotWritten(index, trends_->Add(index, comparison));
+  }
   for (const ReportFlags::Export& wanted : options_.reports.Exports()) {
     kept.exports.push_back(
         exports::MakeExporter(wanted.format)->Part(comparison, {index, pair.step, pair.rank}));
@@ -143,7 +151,6 @@ report_page::PagePart CompareOutput::PageOf(size_t index,
       .index = index, .step = paired_.pairs[index].step, .rank = paired_.pairs[index].rank};
   options.value_bytes = std::max(options.value_bytes / kept_.size(), kLeastValues);
   options.tensor_bytes /= kept_.size();
-  options.parameter_points = kept_.size() > 1;
   return report_page::PartOf(comparison, options);
 }
 
@@ -375,7 +382,7 @@ Status CompareOutput::WriteFilesOnAllPairs() {
     for (Kept& kept : kept_) parts.push_back(std::move(kept.page));
   }
   return options_.reports.Write(results_, {options_.target, options_.golden, paired_.left_out},
-                                parts, &files_);
+                                parts, trends_.get(), &files_);
 }
 
 Status CompareOutput::Finish() {

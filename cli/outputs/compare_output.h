@@ -112,9 +112,10 @@ class CompareOutput {
   std::vector<double> weights_, parts_;  // of each pair: bytes of its files, and how many are done
   double all_weights_ = 0, all_done_ = 0;
   std::vector<Kept> kept_;
-  std::vector<compare::RankResult> results_;  // of kept_, after Finish
-  std::unique_ptr<exports::VisDb> graph_;     // of reports.vis_db
-  std::vector<std::string> files_;            // paths of the files on all pairs
+  std::vector<compare::RankResult> results_;              // of kept_, after Finish
+  std::unique_ptr<report_page::ParameterTrends> trends_;  // of reports.html
+  std::unique_ptr<exports::VisDb> graph_;                 // of reports.vis_db
+  std::vector<std::string> files_;                        // paths of the files on all pairs
 };
 
 // Prints the verdict of each row on standard error.

@@ -66,6 +66,7 @@ Result<compare::FailOn> ReportFlags::Limits() const {
 Status ReportFlags::Write(std::span<const compare::RankResult> results,
                           const compare::RanksCompared& compared,
                           std::span<report_page::PagePart> parts,
+                          report_page::ParameterTrends* trends,
                           std::vector<std::string>* files) const {
   const auto write = [&](const std::string& path, const auto& text) {
     MSPROBE_RETURN_IF_ERROR(MakeDirectories(DirectoryName(path)));
@@ -78,7 +79,9 @@ Status ReportFlags::Write(std::span<const compare::RankResult> results,
     MSPROBE_RETURN_IF_ERROR(write(markdown, compare::MarkdownReport(results, compared)));
   }
   if (!html.empty()) {
-    MSPROBE_RETURN_IF_ERROR(write(html, report_page::ComparisonPage(results, compared, parts)));
+    MSPROBE_ASSIGN_OR_RETURN(report_page::PageText of_steps, trends->Html());
+    MSPROBE_RETURN_IF_ERROR(
+        write(html, report_page::ComparisonPage(results, compared, parts, std::move(of_steps))));
   }
   return Status::Ok();
 }

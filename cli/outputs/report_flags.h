@@ -18,6 +18,7 @@
 #include "engine/compare/table/fail_on.h"
 #include "engine/exports/exporter.h"
 #include "engine/report_page/page_part.h"
+#include "engine/report_page/parameter_trends.h"
 
 namespace msprobe::cli {
 
@@ -36,9 +37,10 @@ struct ReportFlags {
   };
   std::vector<Export> Exports() const;
   // Writes the reports that were asked for, and appends their paths to `files`. `parts`: of the page,
-  // one for each result when `html` is given, else none; they are used up.
+  // one for each result when `html` is given, else none; they are used up, and so is `trends`.
   Status Write(std::span<const compare::RankResult> results, const compare::RanksCompared& compared,
-               std::span<report_page::PagePart> parts, std::vector<std::string>* files) const;
+               std::span<report_page::PagePart> parts, report_page::ParameterTrends* trends,
+               std::vector<std::string>* files) const;
 };
 
 }  // namespace msprobe::cli

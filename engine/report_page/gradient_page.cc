@@ -63,40 +63,54 @@ std::string Finding(const GradientComparison& c) {
          NameElement("p", "quiet", first.parameter);
 }
 
-TrendPoint PointOf(std::string name, const Similarity& cell) {
-  return {.name = std::move(name),
-          .target_norm = static_cast<float>(cell.target_norm),
-          .golden_norm = static_cast<float>(cell.golden_norm),
-          .apart = cell.count == 0 ? 0 : static_cast<float>(1 - cell.share()),
-          .verdict = cell.count == 0 || cell.share() == 1 ? compare::RowVerdict::kEqual
-                                                          : compare::RowVerdict::kDiffers};
+TrendCell CellOf(const Similarity& s) {
+  return {.target_norm = static_cast<float>(s.target_norm),
+          .golden_norm = static_cast<float>(s.golden_norm),
+          .apart = s.count > 0 ? static_cast<float>(1 - s.share()) : 0,
+          .verdict = static_cast<uint8_t>(s.same == s.count ? compare::RowVerdict::kEqual
+                                                            : compare::RowVerdict::kDiffers)};
+}
+
+// `for_each(take)` calls take(name, step, similarity) for each that is known; it is called twice.
+template <typename ForEach>
+Trend TrendOf(std::string title, const std::vector<int64_t>& steps, ForEach for_each) {
+  Trend trend({.title = std::move(title), .measure = TrendMeasure::kShare}, steps, {-1});
+  uint64_t order = 0;
+  for_each([&](const std::string& name, size_t step, const Similarity& s) {
+    trend.Announce(name, step, 0, CellOf(s).apart, order++);
+  });
+  trend.Choose();
+  for_each([&](const std::string& name, size_t step, const Similarity& s) {
+    trend.Set(trend.RowOf(name), step, 0, CellOf(s));
+  });
+  return trend;
 }
 
 Trend OfParameters(const GradientComparison& c) {
-  Trend trend({.title = "gradients", .measure = TrendMeasure::kShare}, c.all.steps(), {-1});
-  for (size_t row = 0; row < c.all.parameters().size(); ++row) {
-    for (size_t step = 0; step < c.all.steps().size(); ++step) {
-      const Similarity& cell = c.all.At(row, step);
-      if (cell.known()) trend.Add(step, 0, PointOf(c.all.parameters()[row], cell));
+  return TrendOf("gradients", c.all.steps(), [&](const auto& take) {
+    for (size_t row = 0; row < c.all.parameters().size(); ++row) {
+      for (size_t step = 0; step < c.all.steps().size(); ++step) {
+        const Similarity& cell = c.all.At(row, step);
+        if (cell.known()) take(c.all.parameters()[row], step, cell);
+      }
     }
-  }
-  return trend;
+  });
 }
 
 // A row for each rank: all its parameters together.
 Trend OfRanks(const GradientComparison& c) {
   const std::vector<int64_t>& steps = c.all.steps();
-  Trend trend({.title = "ranks", .measure = TrendMeasure::kShare}, steps, {-1});
-  for (const RankSimilarity& rank : c.ranks) {
-    const std::string name =
-        rank.rank < 0 ? std::string("all parameters") : fmt::format("rank {}", rank.rank);
-    for (size_t s = 0; s < rank.steps.size(); ++s) {
-      const auto step = std::lower_bound(steps.begin(), steps.end(), rank.steps[s]);
-      if (rank.summary[s].known())
-        trend.Add(static_cast<size_t>(step - steps.begin()), 0, PointOf(name, rank.summary[s]));
+  return TrendOf("ranks", steps, [&](const auto& take) {
+    for (const RankSimilarity& rank : c.ranks) {
+      const std::string name =
+          rank.rank < 0 ? std::string("all parameters") : fmt::format("rank {}", rank.rank);
+      for (size_t s = 0; s < rank.steps.size(); ++s) {
+        const auto step = std::lower_bound(steps.begin(), steps.end(), rank.steps[s]);
+        if (rank.summary[s].known())
+          take(name, static_cast<size_t>(step - steps.begin()), rank.summary[s]);
+      }
     }
-  }
-  return trend;
+  });
 }
 
 // The two lists of a page: what was read, and what could not be.
@@ -140,15 +154,23 @@ std::string FindingOfNorms(const gradients::NormFindings& found) {
 PageText GradientNormsPage(const gradients::Recording& recording) {
   Trend trend({.title = "gradients", .measure = TrendMeasure::kNorm}, recording.steps,
               recording.ranks);
+  const auto apart_of = [](const gradients::RecordedNorm& read) {
+    return read.is_finite ? static_cast<float>(read.norm) : std::numeric_limits<float>::infinity();
+  };
+  uint64_t order = 0;
   const gradients::NormFindings found =
       gradients::ReadNorms(recording, [&](const gradients::RecordedNorm& read) {
-        TrendPoint point{.name = std::string(read.parameter)};
-        point.target_norm = static_cast<float>(read.norm);
-        point.apart = read.is_finite ? point.target_norm : std::numeric_limits<float>::infinity();
-        point.verdict =
-            read.is_finite ? compare::RowVerdict::kNoise : compare::RowVerdict::kDiffers;
-        trend.Add(read.step, read.rank, point);
+        trend.Announce(read.parameter, read.step, read.rank, apart_of(read), order++);
       });
+  trend.Choose();
+  gradients::ReadNorms(recording, [&](const gradients::RecordedNorm& read) {
+    TrendCell cell;
+    cell.target_norm = static_cast<float>(read.norm);
+    cell.apart = apart_of(read);
+    cell.verdict = static_cast<uint8_t>(read.is_finite ? compare::RowVerdict::kNoise
+                                                       : compare::RowVerdict::kDiffers);
+    trend.Set(trend.RowOf(std::string(read.parameter)), read.step, read.rank, cell);
+  });
   const bool wrong = found.first_not_finite.has_value(), unknown = !found.errors.empty();
   const std::string verdict =
       wrong     ? fmt::format("NOT FINITE in step {}", found.first_not_finite->step)

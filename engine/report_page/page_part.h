@@ -10,7 +10,6 @@
 #include "engine/compare/model/comparison.h"
 #include "engine/model/table.h"
 #include "engine/report_page/page_data.h"
-#include "engine/report_page/trends.h"
 
 namespace msprobe::report_page {
 
@@ -20,12 +19,10 @@ struct PartOptions {
   uint64_t value_bytes = 64 << 20;  // of the values' text before it is packed, about
   // Bytes of tensors that are read once more, to count how the elements of values differ.
   uint64_t tensor_bytes = uint64_t{2} << 30;
-  bool parameter_points = false;  // for a page of several steps: their weights and gradients
 };
 
 struct PagePart {
   PageText html;  // elements with the data
-  ParameterPoints points;
 };
 
 // Values of a call are its arguments and results: their numbers on both sides, and the calls that

@@ -348,8 +348,7 @@ class Part {
 }  // namespace
 
 PagePart PartOf(const Comparison& comparison, const PartOptions& options) {
-  return {.html = Part(comparison, options).Make(),
-          .points = options.parameter_points ? PointsOf(comparison) : ParameterPoints()};
+  return {.html = Part(comparison, options).Make()};
 }
 
 }  // namespace msprobe::report_page

@@ -16,7 +16,6 @@
 #include "engine/model/names.h"
 #include "engine/report_page/page_data.h"
 #include "engine/report_page/page_frame.h"
-#include "engine/report_page/trends.h"
 
 namespace msprobe::report_page {
 namespace {
@@ -24,37 +23,6 @@ namespace {
 using compare::Findings;
 using compare::LabelledText;
 using compare::RankResult;
-
-std::vector<int64_t> Sorted(std::vector<int64_t> numbers) {
-  std::sort(numbers.begin(), numbers.end());
-  numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
-  return numbers;
-}
-
-// The weights and gradients of all pairs; the points are used up.
-void AppendTrendsOf(std::span<const RankResult> results, std::span<PagePart> parts,
-                    PageText* html) {
-  std::vector<int64_t> steps, ranks;
-  for (const RankResult& r : results) steps.push_back(r.step), ranks.push_back(r.rank);
-  steps = Sorted(std::move(steps)), ranks = Sorted(std::move(ranks));
-  if (steps.size() < 2) return;
-  const auto index = [](const std::vector<int64_t>& numbers, int64_t number) {
-    return static_cast<size_t>(std::lower_bound(numbers.begin(), numbers.end(), number) -
-                               numbers.begin());
-  };
-  std::vector<Trend> trends = {{{.title = "weights"}, steps, ranks},
-                               {{.title = "gradients"}, steps, ranks}};
-  for (size_t i = 0; i < parts.size(); ++i) {
-    const size_t step = index(steps, results[i].step), rank = index(ranks, results[i].rank);
-    const ParameterPoints points = std::exchange(parts[i].points, {});
-    for (const auto& [trend, of_kind] :
-         {std::pair(&trends[0], &points.weights), std::pair(&trends[1], &points.gradients)}) {
-      trend->SetPart(step, rank, static_cast<int32_t>(i));
-      for (const TrendPoint& point : *of_kind) trend->Add(step, rank, point);
-    }
-  }
-  AppendTrends(trends, html);
-}
 
 std::string Place(const RankResult& r) {
   std::string text = r.step >= 0 ? fmt::format("step {}", r.step) : "";
@@ -147,7 +115,7 @@ std::string Pairs(std::span<const RankResult> results) {
 }  // namespace
 
 PageText ComparisonPage(std::span<const RankResult> results, const compare::RanksCompared& compared,
-                        std::span<PagePart> parts) {
+                        std::span<PagePart> parts, PageText trends) {
   const RankResult* first = nullptr;
   std::string travelled;
   for (const compare::StepOrigins& step : compare::OriginsOfSteps(results)) {
@@ -183,8 +151,6 @@ PageText ComparisonPage(std::span<const RankResult> results, const compare::Rank
   html += "</section>\n<details id=\"facts\"><summary>What was compared</summary>\n" +
           Facts(found, compared.left_out) + OtherCalls(found) + "</details>\n" + Pairs(results);
   html += kRoom;
-  PageText trends;
-  AppendTrendsOf(results, parts, &trends);
   return PageOf(std::move(html), std::move(trends), parts);
 }
 

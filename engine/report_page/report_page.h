@@ -17,9 +17,10 @@
 namespace msprobe::report_page {
 
 // `parts[i]` is of `results[i]`; that of a pair that could not be compared is empty. The parts are
-// moved into the page.
+// moved into the page. `trends`: of several steps (parameter_trends.h).
 PageText ComparisonPage(std::span<const compare::RankResult> results,
-                        const compare::RanksCompared& compared, std::span<PagePart> parts);
+                        const compare::RanksCompared& compared, std::span<PagePart> parts,
+                        PageText trends = {});
 
 PageText DumpPage(const Dump& dump, PagePart part);
 

@@ -20,6 +20,8 @@ namespace {
 
 using compare::Comparison;
 
+constexpr uint32_t kNotKept = 0xffffffff;
+
 // Points of one origin; the first one of a name counts.
 class Points {
  public:
@@ -31,11 +33,11 @@ class Points {
     if (!names_.insert(name).second) return;
     const compare::Measure& measure = c.measures[row];
     points_.push_back({.name = std::move(name),
-                       .target_norm = static_cast<float>(target.norm_value),
-                       .golden_norm = static_cast<float>(golden.norm_value),
-                       .apart = static_cast<float>(measure.severity),
-                       .verdict = measure.verdict,
-                       .call = static_cast<int32_t>(pair)});
+                       .cell = {.target_norm = static_cast<float>(target.norm_value),
+                                .golden_norm = static_cast<float>(golden.norm_value),
+                                .apart = static_cast<float>(measure.severity),
+                                .call = static_cast<int32_t>(pair),
+                                .verdict = static_cast<uint8_t>(measure.verdict)}});
   }
   bool empty() const { return points_.empty(); }
   std::vector<TrendPoint> Take() { return std::move(points_); }
@@ -89,77 +91,76 @@ Trend::Trend(TrendTitle title, std::vector<int64_t> steps, std::vector<int64_t> 
   parts_.assign(Cells(), -1);
 }
 
-void Trend::Add(size_t step, size_t rank, const TrendPoint& point) {
-  const auto [place, is_new] = rows_.try_emplace(point.name, names_.size());
-  if (is_new) {
-    names_.push_back(point.name);
-    cells_.resize(cells_.size() + Cells());
-  }
-  cells_[place->second * Cells() + rank * steps_.size() + step] = {
-      .target_norm = point.target_norm,
-      .golden_norm = point.golden_norm,
-      .apart = point.apart,
-      .verdict = static_cast<uint8_t>(point.verdict),
-      .call = point.call};
+uint32_t Trend::Announce(std::string_view name, size_t step, size_t rank, float apart,
+                         uint64_t order) {
+  const auto [at, is_new] =
+      rows_.try_emplace(std::string(name), static_cast<uint32_t>(parameters_.size()));
+  const uint32_t row = at->second;
+  if (is_new) parameters_.push_back({&at->first, -1, order});
+  Parameter& parameter = parameters_[row];
+  if (apart > parameter.worst) parameter.worst = apart;
+  parameter.order = std::min(parameter.order, order);
+  if (drawn_) return row;
+  first_steps_.resize(parameters_.size() * ranks_.size(), -1);
+  int32_t& first = first_steps_[row * ranks_.size() + rank];
+  drawn_ = first >= 0 && first != static_cast<int32_t>(step);
+  if (first < 0) first = static_cast<int32_t>(step);
+  if (drawn_) first_steps_ = {};
+  return row;
 }
 
-bool Trend::IsDrawn() const {
-  for (size_t begin = 0; begin < cells_.size(); begin += steps_.size()) {  // of a name and rank
-    const auto from = cells_.begin() + static_cast<int64_t>(begin);
-    const auto known = std::count_if(from, from + static_cast<int64_t>(steps_.size()),
-                                     [](const Cell& cell) { return cell.verdict != kNothing; });
-    if (known > (title_.measure == TrendMeasure::kRoundings ? 1 : 0)) return true;
-  }
-  return false;
-}
-
-// The parameters that the page holds, in their order.
-std::vector<size_t> Trend::Kept() const {
-  std::vector<size_t> kept(names_.size());
-  std::iota(kept.begin(), kept.end(), 0);
+void Trend::Choose() {
+  const auto before = [&](uint32_t a, uint32_t b) {
+    return parameters_[a].order < parameters_[b].order;
+  };
+  kept_.resize(parameters_.size());
+  std::iota(kept_.begin(), kept_.end(), 0);
+  std::sort(kept_.begin(), kept_.end(), before);
   const size_t most = std::max<size_t>(1, kMostTrendCells / std::max<size_t>(1, Cells()));
-  if (kept.size() <= most) return kept;
-  std::vector<float> worst(names_.size(), -1);
-  for (size_t i = 0; i < cells_.size(); ++i) {
-    float& of_name = worst[i / Cells()];
-    if (cells_[i].apart > of_name) of_name = cells_[i].apart;
+  if (kept_.size() > most) {
+    std::stable_sort(kept_.begin(), kept_.end(), [&](uint32_t a, uint32_t b) {
+      return parameters_[a].worst > parameters_[b].worst;
+    });
+    kept_.resize(most);
+    std::sort(kept_.begin(), kept_.end(), before);
   }
-  std::stable_sort(kept.begin(), kept.end(),
-                   [&](size_t a, size_t b) { return worst[a] > worst[b]; });
-  kept.resize(most);
-  std::sort(kept.begin(), kept.end());
-  return kept;
+  places_.assign(parameters_.size(), kNotKept);
+  for (size_t i = 0; i < kept_.size(); ++i) places_[kept_[i]] = static_cast<uint32_t>(i);
+  cells_.assign(kept_.size() * Cells(), {});
 }
 
-void Trend::AppendHead(std::span<const size_t> kept, std::string* json) const {
+void Trend::Set(uint32_t row, size_t step, size_t rank, const TrendCell& cell) {
+  if (places_[row] == kNotKept) return;
+  cells_[places_[row] * Cells() + rank * steps_.size() + step] = cell;
+}
+
+void Trend::AppendHead(std::string* json) const {
   *json += "{\"title\":";
   AppendJsonString(json, title_.title);
   *json += fmt::format(",\"measure\":\"{}\",\"steps\":[{}],\"ranks\":[{}],\"parts\":[{}],",
                        kMeasures[static_cast<size_t>(title_.measure)], fmt::join(steps_, ","),
                        fmt::join(ranks_, ","), fmt::join(parts_, ","));
-  *json += fmt::format("\"parameters\":{},\"names\":[", names_.size());
-  for (size_t i = 0; i < kept.size(); ++i) {
-    if (i > 0) *json += ',';
-    AppendJsonString(json, names_[kept[i]]);
+  *json += fmt::format("\"parameters\":{},\"names\":[", parameters_.size());
+  for (const uint32_t row : kept_) {
+    if (json->back() != '[') *json += ',';
+    AppendJsonString(json, *parameters_[row].name);
   }
   *json += "]}";
 }
 
-void Trend::AppendColumns(std::string_view id, std::span<const size_t> kept, PageText* html) const {
+void Trend::AppendColumns(std::string_view id, PageText* html) const {
   const auto column = [&](std::string_view name, std::string_view type, auto member, auto zero) {
     std::vector<decltype(zero)> numbers;
-    numbers.reserve(kept.size() * Cells());
-    for (const size_t row : kept) {
-      for (size_t i = 0; i < Cells(); ++i)
-        numbers.push_back(static_cast<decltype(zero)>(cells_[row * Cells() + i].*member));
-    }
+    numbers.reserve(cells_.size());
+    for (const TrendCell& cell : cells_)
+      numbers.push_back(static_cast<decltype(zero)>(cell.*member));
     AppendColumn<decltype(zero)>(fmt::format("{}-{}", id, name), type, numbers, html);
   };
-  column("target", "f32", &Cell::target_norm, 0.0F);
-  column("golden", "f32", &Cell::golden_norm, 0.0F);
-  column("apart", "f32", &Cell::apart, 0.0F);
-  column("verdict", "u8", &Cell::verdict, uint8_t{0});
-  column("call", "u32", &Cell::call, uint32_t{0});
+  column("target", "f32", &TrendCell::target_norm, 0.0F);
+  column("golden", "f32", &TrendCell::golden_norm, 0.0F);
+  column("apart", "f32", &TrendCell::apart, 0.0F);
+  column("verdict", "u8", &TrendCell::verdict, uint8_t{0});
+  column("call", "u32", &TrendCell::call, uint32_t{0});
 }
 
 void AppendTrends(std::span<const Trend> trends, PageText* html) {
@@ -167,10 +168,9 @@ void AppendTrends(std::span<const Trend> trends, PageText* html) {
   size_t drawn = 0;
   for (const Trend& trend : trends) {
     if (!trend.IsDrawn()) continue;
-    const std::vector<size_t> kept = trend.Kept();
     head += drawn == 0 ? "[" : ",";
-    trend.AppendHead(kept, &head);
-    trend.AppendColumns(fmt::format("t{}", drawn++), kept, html);
+    trend.AppendHead(&head);
+    trend.AppendColumns(fmt::format("t{}", drawn++), html);
   }
   if (drawn > 0) AppendText("trends", head + "]", html);
 }

@@ -1,9 +1,11 @@
 // How large weights and gradients are over the steps of two runs, and how far the runs are apart: the
-// charts and the strip of cells "Parameters over steps" of a page.
+// charts and the strip of cells "Parameters over steps" of a page. However many points there are,
+// memory is needed for the names and for the cells that the page holds.
 //
-//   const ParameterPoints points = PointsOf(comparison);      // of each step; then it can be freed
 //   Trend trend({.title = "weights", .measure = TrendMeasure::kRoundings}, {0, 1}, {-1});
-//   for (const TrendPoint& point : points.weights) trend.Add(0, 0, point);
+//   for (const TrendPoint& p : points) trend.Announce(p.name, 0, 0, p.cell.apart, order++);
+//   trend.Choose();
+//   for (const TrendPoint& p : points) trend.Set(trend.RowOf(p.name), 0, 0, p.cell);
 //   AppendTrends({&trend, 1}, &html);
 #pragma once
 
@@ -20,14 +22,23 @@
 
 namespace msprobe::report_page {
 
+// A page holds this many cells of a trend: of more, those parameters that are furthest apart, and
+// the page says so.
+inline constexpr size_t kMostTrendCells = 400'000;
+
 // A parameter, or its gradient, in one step of one rank.
-struct TrendPoint {
+struct TrendCell {
   static constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-  std::string name;                              // "layers.0.fc.weight"
+  static constexpr uint8_t kNothing = 255;
   float target_norm = kNaN, golden_norm = kNaN;  // NaN: not recorded
   float apart = kNaN;                            // in the measure of its trend; NaN: not known
-  compare::RowVerdict verdict = compare::RowVerdict::kUnknown;
-  int32_t call = -1;  // its pair of calls in the comparison; -1: none
+  int32_t call = -1;                             // its pair of calls in the comparison; -1: none
+  uint8_t verdict = kNothing;  // a compare::RowVerdict; kNothing: not recorded on both sides
+};
+
+struct TrendPoint {
+  std::string name;  // "layers.0.fc.weight"
+  TrendCell cell;
 };
 
 struct ParameterPoints {
@@ -50,45 +61,53 @@ struct TrendTitle {
   TrendMeasure measure = TrendMeasure::kRoundings;
 };
 
-// Parameters x steps, for each rank.
+// Parameters x steps, for each rank. Every point is given twice: Announce says which there are;
+// Choose decides which parameters the page shows; Set fills their cells.
 class Trend {
  public:
   // `ranks` and `steps`: their numbers, ascending; a rank without a number is -1.
   Trend(TrendTitle title, std::vector<int64_t> steps, std::vector<int64_t> ranks);
-  // `step` and `rank`: indexes. `part`: of the page, with the point's call; -1: none.
-  void Add(size_t step, size_t rank, const TrendPoint& point);
+  // `step` and `rank`: indexes. `order`: parameters are shown in ascending order of the smallest
+  // that was given. Returns the parameter's row, for Set.
+  uint32_t Announce(std::string_view name, size_t step, size_t rank, float apart, uint64_t order);
+  // Of too many parameters those are kept that are furthest apart.
+  void Choose();
+  // After Choose. A parameter that is not kept is left out.
+  void Set(uint32_t row, size_t step, size_t rank, const TrendCell& cell);
+  // `part`: of the page, with the calls of the cells; -1: none.
   void SetPart(size_t step, size_t rank, int32_t part) {
     parts_[rank * steps_.size() + step] = part;
   }
   // A parameter in two steps at least: else the calls of the page say all. A page of gradients has no
   // calls, and is drawn with one step, too.
-  bool IsDrawn() const;
+  bool IsDrawn() const {
+    return drawn_ || (title_.measure != TrendMeasure::kRoundings && !parameters_.empty());
+  }
+  uint32_t RowOf(const std::string& name) const { return rows_.at(name); }
 
  private:
   friend void AppendTrends(std::span<const Trend> trends, PageText* html);
-  struct Cell {
-    float target_norm = TrendPoint::kNaN, golden_norm = TrendPoint::kNaN, apart = TrendPoint::kNaN;
-    uint8_t verdict = kNothing;
-    int32_t call = -1;
+  struct Parameter {
+    const std::string* name;
+    float worst;     // how far it is apart; -1: not known
+    uint64_t order;  // the smallest
   };
-  static constexpr uint8_t kNothing = 255;
 
   size_t Cells() const { return steps_.size() * ranks_.size(); }  // of a parameter
-  std::vector<size_t> Kept() const;
-  void AppendHead(std::span<const size_t> kept, std::string* json) const;
-  void AppendColumns(std::string_view id, std::span<const size_t> kept, PageText* html) const;
+  void AppendHead(std::string* json) const;
+  void AppendColumns(std::string_view id, PageText* html) const;
 
   TrendTitle title_;
   std::vector<int64_t> steps_, ranks_;
   std::vector<int32_t> parts_;
-  std::vector<std::string> names_;
-  std::unordered_map<std::string, size_t> rows_;
-  std::vector<Cell> cells_;  // [name][rank][step]
+  std::unordered_map<std::string, uint32_t> rows_;
+  std::vector<Parameter> parameters_;  // by row
+  bool drawn_ = false;
+  std::vector<int32_t> first_steps_;  // [row][rank], -1: none; until a trend is drawn
+  std::vector<uint32_t> kept_;        // rows, in their order
+  std::vector<uint32_t> places_;      // of each row in kept_
+  std::vector<TrendCell> cells_;      // [place][rank][step]
 };
-
-// A page holds this many cells of a trend: of more, those parameters that are furthest apart, and
-// the page says so.
-inline constexpr size_t kMostTrendCells = 400'000;
 
 // The elements "trends" and "t<k>-<column>"; nothing if no trend is drawn.
 void AppendTrends(std::span<const Trend> trends, PageText* html);

@@ -3,10 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <deque>
+#include <numeric>
 
 #include "engine/report_page/gradient_page.h"
+#include "engine/report_page/parameter_trends.h"
 #include "engine/report_page/report_page.h"
+#include "tests/base/temporary_folder.h"
 #include "tests/compare/dump_builder.h"
 
 namespace msprobe::report_page {
@@ -54,16 +58,16 @@ TEST(ParameterPoints, AreTheParametersOfModulesAndTheirGradients) {
   const ParameterPoints points = PointsOf(Step(0.1));
   EXPECT_THAT(points.weights, ElementsAre(Field(&TrendPoint::name, "fc.weight"),
                                           Field(&TrendPoint::name, "fc.bias")));
-  EXPECT_EQ(points.weights[0].target_norm, 5);
-  EXPECT_EQ(points.weights[0].verdict, RowVerdict::kEqual);
-  EXPECT_EQ(points.weights[0].call, 0);
+  EXPECT_EQ(points.weights[0].cell.target_norm, 5);
+  EXPECT_EQ(points.weights[0].cell.verdict, static_cast<uint8_t>(RowVerdict::kEqual));
+  EXPECT_EQ(points.weights[0].cell.call, 0);
   ASSERT_EQ(points.gradients.size(), 2u);
   EXPECT_EQ(points.gradients[1].name, "fc.bias");
-  EXPECT_FLOAT_EQ(points.gradients[1].target_norm, 11);
-  EXPECT_EQ(points.gradients[1].golden_norm, 10);
-  EXPECT_EQ(points.gradients[1].verdict, RowVerdict::kDiffers);
-  EXPECT_GT(points.gradients[1].apart, 1e4F);
-  EXPECT_EQ(points.gradients[1].call, 2);
+  EXPECT_FLOAT_EQ(points.gradients[1].cell.target_norm, 11);
+  EXPECT_EQ(points.gradients[1].cell.golden_norm, 10);
+  EXPECT_EQ(points.gradients[1].cell.verdict, static_cast<uint8_t>(RowVerdict::kDiffers));
+  EXPECT_GT(points.gradients[1].cell.apart, 1e4F);
+  EXPECT_EQ(points.gradients[1].cell.call, 2);
 }
 
 TEST(ParameterPoints, AreThoseOfOptimizersWhereNoModuleHasAny) {
@@ -76,7 +80,8 @@ TEST(ParameterPoints, AreThoseOfOptimizersWhereNoModuleHasAny) {
   }
   const ParameterPoints points = PointsOf(MustCompare(target.Take(), golden.Take()));
   EXPECT_THAT(points.weights, ElementsAre(Field(&TrendPoint::name, "fc.weight")));
-  EXPECT_THAT(points.gradients, ElementsAre(Field(&TrendPoint::golden_norm, 3.0F)));
+  EXPECT_THAT(points.gradients,
+              ElementsAre(Field(&TrendPoint::cell, Field(&TrendCell::golden_norm, 3.0F))));
 }
 
 TEST(ParameterPoints, NeedBothSides) {
@@ -86,14 +91,21 @@ TEST(ParameterPoints, NeedBothSides) {
   EXPECT_THAT(PointsOf(MustCompare(target.Take(), golden.Take())).weights, IsEmpty());
 }
 
+// Parameters p0, p1, ... of rank 3, in the first `filled_steps`; p<n> is n % 1000 roundings apart.
 Trend TrendOf(size_t steps, size_t parameters, size_t filled_steps) {
   std::vector<int64_t> numbers(steps);
   for (size_t i = 0; i < steps; ++i) numbers[i] = static_cast<int64_t>(10 * i);
   Trend trend({.title = "weights"}, numbers, {0, 3});
-  for (size_t p = 0; p < parameters; ++p) {
-    for (size_t step = 0; step < filled_steps; ++step) {
-      trend.Add(step, 1, {.name = "p" + std::to_string(p), .apart = static_cast<float>(p % 1000)});
+  for (const bool choosing : {true, false}) {
+    for (size_t p = 0; p < parameters; ++p) {
+      const std::string name = "p" + std::to_string(p);
+      const float apart = static_cast<float>(p % 1000);
+      for (size_t step = 0; step < filled_steps; ++step) {
+        choosing ? void(trend.Announce(name, step, 1, apart, p))
+                 : trend.Set(trend.RowOf(name), step, 1, {.apart = apart, .verdict = 0});
+      }
     }
+    if (choosing) trend.Choose();
   }
   return trend;
 }
@@ -118,16 +130,78 @@ TEST(Trend, OfTooManyParametersKeepsThoseFurthestApart) {
                                      std::to_string(kept * 200) + "\""));
 }
 
+// The gradients of two ranks in one step; "late" is far apart in the last of 100 steps only.
+ParameterPoints ManyPoints(size_t step, size_t parameters) {
+  ParameterPoints points;
+  for (size_t p = 0; p < parameters; ++p) {
+    const float apart = p == 7 ? (step == 99 ? 1e6F : 0) : static_cast<float>(p + step);
+    points.gradients.push_back({.name = p == 7 ? "late" : "p" + std::to_string(p),
+                                .cell = {.target_norm = static_cast<float>(step),
+                                         .apart = apart,
+                                         .call = static_cast<int32_t>(p),
+                                         .verdict = 0}});
+  }
+  return points;
+}
+
+std::string TrendsOf(const TemporaryFolder& folder, size_t parameters, bool backward) {
+  std::vector<std::pair<int64_t, int64_t>> pairs;
+  for (int64_t step = 0; step < 100; ++step) {
+    for (const int64_t rank : {0, 1}) pairs.emplace_back(step, rank);
+  }
+  ParameterTrends trends(pairs, folder.path());
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    const size_t pair = backward ? pairs.size() - 1 - i : i;
+    // In step 1 the parameters come in another order.
+    ParameterPoints points = ManyPoints(pair / 2, parameters);
+    if (pair / 2 == 1) std::reverse(points.gradients.begin(), points.gradients.end());
+    EXPECT_TRUE(trends.Add(pair, points).ok());
+  }
+  Result<PageText> html = trends.Html();
+  EXPECT_TRUE(html.ok()) << html.status().ToString();
+  return Whole(*html);
+}
+
+TEST(ParameterTrends, OfMorePointsThanStayInMemoryAreComplete) {
+  constexpr size_t kParameters = 2500;  // 500,000 points
+  static_assert(kParameters * 200 > kMostTrendCells);
+  std::vector<int64_t> steps(100);
+  std::iota(steps.begin(), steps.end(), 0);
+  Trend expected({.title = "gradients"}, steps, {0, 1});
+  for (const bool choosing : {true, false}) {
+    for (size_t step = 0; step < steps.size(); ++step) {
+      for (const size_t rank : {0, 1}) {
+        if (choosing) expected.SetPart(step, rank, static_cast<int32_t>(2 * step + rank));
+        uint64_t order = 0;
+        for (const TrendPoint& p : ManyPoints(step, kParameters).gradients) {
+          choosing ? void(expected.Announce(p.name, step, rank, p.cell.apart, order++))
+                   : expected.Set(expected.RowOf(p.name), step, rank, p.cell);
+        }
+      }
+    }
+    if (choosing) expected.Choose();
+  }
+  PageText html;
+  AppendTrends({&expected, 1}, &html);
+  const TemporaryFolder folder;
+  EXPECT_TRUE(TrendsOf(folder, kParameters, false) == Whole(html));
+  EXPECT_TRUE(TrendsOf(folder, kParameters, true) == Whole(html));
+}
+
 std::string PageOfSteps(const std::deque<Comparison>& steps) {
   std::vector<compare::RankResult> results;
   std::vector<PagePart> parts;
+  std::vector<std::pair<int64_t, int64_t>> pairs;
+  for (size_t i = 0; i < steps.size(); ++i) pairs.emplace_back(i, 0);
+  ParameterTrends trends(pairs, "");
   for (size_t i = 0; i < steps.size(); ++i) {
     const auto step = static_cast<int32_t>(i);
     results.push_back(compare::SummarizeRank(steps[i], step, 0));
-    parts.push_back(
-        PartOf(steps[i], {.index = i, .step = step, .rank = 0, .parameter_points = true}));
+    parts.push_back(PartOf(steps[i], {.index = i, .step = step, .rank = 0}));
+    EXPECT_TRUE(trends.Add(i, steps[i]).ok());
   }
-  return Whole(ComparisonPage(results, {"runs/new", "runs/good", {}}, parts));
+  return Whole(
+      ComparisonPage(results, {"runs/new", "runs/good", {}}, parts, trends.Html().value()));
 }
 
 TEST(ReportPage, OfSeveralStepsHasTrends) {
