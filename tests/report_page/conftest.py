@@ -9,7 +9,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from page_tools import run_compare, until, write_dump
+from page_tools import STEPS, WRONG_STEP, run_compare, until, write_dump, write_step
 
 CHROMIUM = os.environ.get("MSPROBE_CHROMIUM") or shutil.which("chromium")
 
@@ -63,3 +63,13 @@ def compare_page(tmp_path_factory, msprobe_bin):
         return run_compare(msprobe_bin, folder, *flags)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def steps_page(tmp_path_factory, msprobe_bin):
+    """The page of a comparison over several steps."""
+    top = tmp_path_factory.mktemp("steps")
+    for step in range(STEPS):
+        write_step(top / f"target/step{step}/rank0", step, step >= WRONG_STEP)
+        write_step(top / f"golden/step{step}/rank0", step, False)
+    return run_compare(msprobe_bin, top)

@@ -7,6 +7,9 @@ from pathlib import Path
 LAYERS = 3
 WRONG = ("Functional.gelu.1.forward", 1e-2)  # the call and its relative error
 HOSTILE = "Functional.<img src=x onerror=alert(1)>\u202e</script>"
+# The steps of a run, the first that is wrong, and the parameters (write_step).
+STEPS, WRONG_STEP = 6, 4
+PARAMETERS = ("embed.weight", "fc.weight", "fc.bias")
 
 
 def tensor(number, by=0.0, shape=(4, 8)):
@@ -104,6 +107,27 @@ def write_gradients(folder: Path, steps, norms):
         rows = [f"{name},1,{norm(step)},[4]" for name, norm in norms.items()]
         table = "\n".join(["param_name,max,norm,shape", *rows, ""])
         (folder / f"grad_summary_{step}.csv").write_text(table)
+
+
+def write_step(folder, step, wrong):
+    """One module with three weights and their gradients; the gradient of fc.bias may be wrong."""
+    folder.mkdir(parents=True)
+    data = {}
+    for path, names in (("embed.Embedding", ["weight"]), ("fc.Linear", ["weight", "bias"])):
+        forward = f"Module.{path}.forward.0"
+        data[forward] = {
+            "input_args": [tensor(1.0 + step)],
+            "input_kwargs": {},
+            "parameters": {name: tensor(2.0 + step + len(name)) for name in names},
+            "output": [tensor(3.0 + step)],
+        }
+    for path, names in (("fc.Linear", ["weight", "bias"]), ("embed.Embedding", ["weight"])):
+        data[f"Module.{path}.parameters_grad"] = {
+            name: [tensor(5.0 / (1 + step) + len(name), 0.1 if wrong and name == "bias" else 0)]
+            for name in names
+        }
+    head = {"task": "statistics", "level": "L0", "framework": "pytorch", "dump_data_dir": None}
+    (folder / "dump.json").write_text(json.dumps({**head, "data": data}))
 
 
 def run_compare(binary, folder, *flags):

@@ -189,6 +189,44 @@ def test_the_tree_shows_the_worst_class_and_filters(open_page, wrong_page):
     assert lines.count() == 1
 
 
+def test_the_tree_has_the_counts_of_all_classes(open_page, wrong_page):
+    page = open_page(wrong_page)
+    title = page.locator("#tree .line").first.get_attribute("title")
+    assert title == "the whole model: 2 introduced, 6 inherited, 1 rewrite, 4 equal"
+    shares = page.evaluate(
+        "[...document.querySelector('#tree .shares').children].map((i) => Number(i.style.flexGrow))"
+    )
+    assert shares == [2, 6, 1, 4]
+
+
+def test_a_name_that_does_not_fit_is_the_title_of_its_cell(open_page, compare_page):
+    long = "Functional." + "long" * 30 + ".0.forward"
+    page = open_page(compare_page({"hostile": [long]}, {"hostile": [long]}))
+    page.fill("#query", "longlong")
+    cell = page.locator(".row .c-name")
+    assert cell.get_attribute("title") == cell.inner_text() == long
+
+
+def test_two_fingers_zoom_the_curve(open_page, wrong_page):
+    page = open_page(wrong_page, has_touch=True)
+    page.evaluate(
+        """() => {
+        const c = document.querySelectorAll('#curve canvas')[1];
+        c.setPointerCapture = () => {};  // needs fingers that the browser knows
+        const box = c.getBoundingClientRect();
+        const finger = (type, pointerId, x) => c.dispatchEvent(new PointerEvent(type,
+          { pointerId, pointerType: 'touch', clientX: box.left + x, clientY: box.top + 20 }));
+        finger('pointerdown', 1, 400), finger('pointerdown', 2, 600);
+        for (let x = 610; x <= 1000; x += 10) finger('pointermove', 2, x);
+        finger('pointerup', 1, 400), finger('pointerup', 2, 1000);
+      }"""
+    )
+    until(page, "/range=\\d/.test(location.hash)")
+    assert page.evaluate(
+        "getComputedStyle(document.querySelector('#curve canvas')).touchAction"
+    ) == ("none")
+
+
 def test_the_curve_zooms_and_selects(open_page, wrong_page):
     page = open_page(wrong_page)
     box = page.locator("#curve").bounding_box()
@@ -298,6 +336,14 @@ def test_calls_of_a_rewrite_lead_to_each_other(open_page, compare_page):
     assert len(names(page)) == 11
 
 
+def test_a_region_of_one_call(open_page, compare_page):
+    page = open_page(compare_page({"extra": True}, {}))
+    page.fill("#query", "side:target")
+    page.click(".row >> nth=0")
+    page.wait_for_timeout(100)
+    assert page.locator("#call .region button").inner_text() == "Show region 1 in the table"
+
+
 def test_the_region_that_lets_a_wrong_value_out(open_page, compare_page):
     page = open_page(compare_page({"rewritten": True, "wrong": True}, {}))
     assert page.locator("#verdict").inner_text() == "DIFFERS"
@@ -326,6 +372,16 @@ def test_the_elements_that_differ_are_counted(open_page, tmp_path, msprobe_bin):
     largest, first = (table.split() for table in page.locator(".places tbody").all_inner_texts())
     assert largest[:4] == ["[19,", "49]", "NaN", "1"] and largest[4:8] == ["[3,", "0]", "1.25", "1"]
     assert first[:4] == ["[3,", "0]", "1.25", "1"] and first[4:6] == ["[3,", "1]"]
+
+
+def test_distances_are_shown_where_values_differ(open_page, tmp_path, msprobe_bin):
+    ones = np.ones((4, 8), np.float32)
+    for name, numbers in (("equal", ones), ("differs", ones * np.float32(1e12))):
+        write_tensor_dump(tmp_path / name / "target", numbers)
+        write_tensor_dump(tmp_path / name / "golden", ones)
+        said = open_page(run_compare(msprobe_bin, tmp_path / name)).locator("#call").inner_text()
+        assert ("relative L2" in said) == (name == "differs")
+    assert "largest absolute error\t1e+12" in said
 
 
 def test_hostile_names_are_text(open_page, compare_page):

@@ -4,8 +4,17 @@ import json
 import re
 import subprocess
 
+import numpy as np
 import pytest
-from page_tools import HOSTILE, run_compare, tensor, until, write_dump, write_gradients
+from page_tools import (
+    HOSTILE,
+    run_compare,
+    tensor,
+    until,
+    write_dump,
+    write_gradients,
+    write_tensor_dump,
+)
 
 # Texts of the page that a person reads: not what has translate="no", code, or a key.
 READ = """() => {
@@ -27,7 +36,7 @@ SAME = re.compile(
     r"\u2068.*\u2069|msprobe( [\d.]+)?|rank|rank -?\d+|rank \\ step|step \d+"
     r"|shape|dtype|mean|norm|max|min"
     r"|NaN|[±+-]?inf|pytorch|statistics"
-    r"|[LS]\d|mix|(float|int|bool)\d*.*|(\S*\.)+\S*( .*)?"
+    r"|[LS]\d|mix|(float|int|bool)\d*( \[.*\])?|(\S*\.)+\S*( .*)?"
 )
 
 
@@ -55,13 +64,17 @@ def pages(tmp_path_factory, msprobe_bin):
     page = run_compare(msprobe_bin, top)
     for words in (["show", "one", "--html", "one.html"],):
         subprocess.run([msprobe_bin, *words], cwd=top, check=True, capture_output=True)
+    golden = np.ones((4, 8), np.float32)
+    for side, numbers in (("target", golden * np.float32(1.01)), ("golden", golden)):
+        write_tensor_dump(top / "elements" / side, numbers)
+    elements = run_compare(msprobe_bin, top / "elements")
     finite = {"norm": lambda step: step, "state": lambda step: 1}
     write_gradients(top / "finite", 3, finite)
     write_gradients(top / "nan/rank1", 3, finite | {"loss": lambda step: "nan" if step else 1})
     (top / "falls").mkdir()
     table = "step,0,1\nnorm,0.99,0.5\nloss,1,1\nsummary,1,1\n"
     (top / "falls/similarities.csv").write_text(table)
-    found = {"comparison": page, "dump": top / "one.html"}
+    found = {"comparison": page, "dump": top / "one.html", "elements": elements}
     for name in ("finite", "nan", "falls"):
         found[name] = top / f"{name}.html"
         words = ["report", name, "-o", found[name]]
@@ -69,7 +82,7 @@ def pages(tmp_path_factory, msprobe_bin):
     return found
 
 
-@pytest.mark.parametrize("name", ["comparison", "dump", "finite", "nan", "falls"])
+@pytest.mark.parametrize("name", ["comparison", "dump", "elements", "finite", "nan", "falls"])
 def test_no_text_stays_english(open_page, pages, name):
     page = open_page(pages[name], "#lang=zh")
     assert page.evaluate("document.documentElement.lang") == "zh"

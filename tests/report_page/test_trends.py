@@ -1,45 +1,14 @@
 """Parameters over steps: the strip of cells, the charts, the keyboard, the page of gradients."""
 
-import json
 import subprocess
 
 import pytest
-from page_tools import HOSTILE, tensor, until
-
-STEPS, WRONG_STEP = 6, 4
-PARAMETERS = ("embed.weight", "fc.weight", "fc.bias")
-
-
-def write_step(folder, step, wrong):
-    """One module with three weights and their gradients; the gradient of fc.bias may be wrong."""
-    folder.mkdir(parents=True)
-    data = {}
-    for path, names in (("embed.Embedding", ["weight"]), ("fc.Linear", ["weight", "bias"])):
-        forward = f"Module.{path}.forward.0"
-        data[forward] = {
-            "input_args": [tensor(1.0 + step)],
-            "input_kwargs": {},
-            "parameters": {name: tensor(2.0 + step + len(name)) for name in names},
-            "output": [tensor(3.0 + step)],
-        }
-    for path, names in (("fc.Linear", ["weight", "bias"]), ("embed.Embedding", ["weight"])):
-        data[f"Module.{path}.parameters_grad"] = {
-            name: [tensor(5.0 / (1 + step) + len(name), 0.1 if wrong and name == "bias" else 0)]
-            for name in names
-        }
-    head = {"task": "statistics", "level": "L0", "framework": "pytorch", "dump_data_dir": None}
-    (folder / "dump.json").write_text(json.dumps({**head, "data": data}))
+from page_tools import HOSTILE, PARAMETERS, STEPS, WRONG_STEP, until
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory, msprobe_bin):
-    top = tmp_path_factory.mktemp("steps")
-    for step in range(STEPS):
-        write_step(top / f"target/step{step}/rank0", step, step >= WRONG_STEP)
-        write_step(top / f"golden/step{step}/rank0", step, False)
-    command = [msprobe_bin, "compare", "target", "golden", "-o", "out", "--html", "report.html"]
-    subprocess.run(command, cwd=top, check=True, capture_output=True, timeout=60)
-    return top
+def folder(steps_page):
+    return steps_page.parent
 
 
 def said(page):

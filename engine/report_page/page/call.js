@@ -31,6 +31,15 @@ function digits(text) {
 }
 
 /**
+ * A distance: seven digits, and no row of zeros.
+ * @param {number} value
+ */
+function measured(value) {
+  const size = Math.abs(value), plain = Number.isInteger(value) ? size < 1e9 : size >= 1e-4 && size < 1e6;
+  return value === 0 || plain ? String(Number(value.toPrecision(9))) : value.toExponential(4).replace(/\.?0+e/, "e");
+}
+
+/**
  * @param {string|undefined} target
  * @param {string|undefined} golden
  */
@@ -111,14 +120,14 @@ export class CallView {
   region(calls, i) {
     const region = calls.regionOf(i), most = 24;
     if (!region) return "";
-    const title = region.wrong ? "Here the two runs make other calls, and a wrong value comes out" : "Part of a rewrite: other calls, and their results agree";
+    const title = region.wrong ? "Here the two runs make different calls, and a wrong value comes out" : "Part of a rewrite: other calls, and their results agree";
     const side = (/** @type {unknown} */ calledThere) => el("span", { translate: "no" }, clean(calledThere, 300));
     const words = region.target || region.golden ? ["target: ", side(region.target), "; golden: ", side(region.golden)] : null;
     const others = region.calls.filter((other) => other !== i), shown = others.slice(0, most);
     return el("details", { class: "region", open: true }, el("summary", {}, title), words ? el("p", {}, ...words) : null,
       ...shown.map((other) => el("div", {}, this.link(other, calls.classOf(other).sign), el("small", { class: "quiet" }, sideWords[calls.sides[other]] ? ` ${sideWords[calls.sides[other]]}` : ""))),
       others.length > most ? el("p", { class: "quiet" }, `and ${grouped(others.length - most)} more`) : null,
-      el("button", { onclick: () => this.onRegion(region.number) }, `Show the ${grouped(region.calls.length)} calls of region ${region.number} in the table`));
+      el("button", { onclick: () => this.onRegion(region.number) }, region.calls.length === 1 ? `Show region ${region.number} in the table` : `Show the ${grouped(region.calls.length)} calls of region ${region.number} in the table`));
   }
   /** @param {ReturnType<typeof valueOf>[]} values */
   table(values) {
@@ -142,7 +151,8 @@ export class CallView {
     if ((t || g)?.[0] === "t") for (const [name, at] of statistics) cells(String(name), t?.[at], g?.[at]);
     else cells("value", t?.[11] ?? (t ? "None" : ""), g?.[11] ?? (g ? "None" : ""));
     const said = v.found ? /^(unequal )?elements$|^worst / : /^$/; // by what is counted
-    if (v.elements) for (const [name, value] of Object.entries(v.elements)) if (!said.test(name)) lines.push([el("td", { class: "quiet" }, clean(name, 40)), el("td", { colspan: both ? 3 : 1 }, clean(String(value), 60))]);
+    // The distances of equal values are all 0.
+    if (v.elements && v.verdict !== 0) for (const [name, value] of Object.entries(v.elements)) if (!said.test(name)) lines.push([el("td", { class: "quiet" }, clean(name, 40)), el("td", { colspan: both ? 3 : 1 }, clean(typeof value === "number" ? measured(value) : String(value), 60))]);
     const counted = elementsOf(v.found);
     if (counted) lines.push([el("td", { colspan: both ? 4 : 2 }, counted)]);
     const sides = both && describe(t) !== describe(g) ? `${describe(t)} | ${describe(g)}` : describe(t || g);

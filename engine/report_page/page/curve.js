@@ -187,10 +187,11 @@ export class Curve {
       pen.fillRect(x, 0, scale, height);
       pen.font = `${11 * scale}px system-ui, sans-serif`;
       pen.textAlign = right ? "right" : "left";
-      pen.fillText(text, x + (right ? -4 : 4) * scale, 11 * scale);
+      // At the right edge stands "forward".
+      pen.fillText(text, right ? Math.min(x - 4 * scale, width - pen.measureText(drawn.text("forward")).width - 10 * scale) : x + 4 * scale, 11 * scale);
     };
     if (this.selected >= 0 && this.selected !== calls.head.first) line(this.selected, "--ink", "");
-    if (calls.head.first >= 0) line(calls.head.first, "--color2", (calls.head.golden === null ? drawn.text("first NaN or infinity") : drawn.text("first divergence")) + " " + short(calls.size[calls.head.first]));
+    if (calls.head.first >= 0) line(calls.head.first, "--color2", (calls.head.golden === null ? drawn.text("first NaN or infinity") : drawn.text("first divergence")) + (calls.size[calls.head.first] > 0 ? " " + short(calls.size[calls.head.first]) : ""));
   }
   /** @param {number} i */
   select(i) {

@@ -5,6 +5,8 @@ import { directions } from "./calls.js";
 /** @typedef {import("./calls.js").Calls} Calls */
 /** @typedef {{key: string, down: boolean}} Order */
 
+/** A dump alone has other classes, and one side only. */
+export const dumpFilterHelp = "words: linear  linear.12  class:non-finite  op:gelu  module:layers.1  dir:backward  size>100  -word";
 export const filterHelp = "words: linear  linear.12  class:introduced,unknown  op:gelu  module:layers.1  dir:backward  side:target  region:1  size>100  -word";
 
 /**

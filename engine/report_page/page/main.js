@@ -6,7 +6,7 @@ import { copyText, markdownOf } from "./copy.js";
 import { Curve } from "./curve.js";
 import { helpDialog, keys } from "./dialog.js";
 import { json } from "./data.js";
-import { filterCalls, filterHelp, sortCalls } from "./filter.js";
+import { dumpFilterHelp, filterCalls, filterHelp, sortCalls } from "./filter.js";
 import { Language } from "./language.js";
 import { matrixOf } from "./matrix.js";
 import { Table } from "./table.js";
@@ -62,6 +62,7 @@ class Page {
     this.tree.show(calls);
     const counts = calls.classes.map((_, k) => /** @type {Uint32Array} */ (calls.moduleCounts)[k]);
     this.chips.replaceChildren(...calls.classes.map((look, k) => el("button", { class: "color" + look.color, "data-class": look.name, onclick: () => this.toggleClass(look.name) }, el("i", {}, look.sign), ` ${look.name} `, el("b", {}, grouped(counts[k])))));
+    for (const name of ["placeholder", "title"]) this.query.setAttribute(name, calls.head.golden === null ? dumpFilterHelp : filterHelp);
     this.selected = -1;
     this.filter();
     if (anew && calls.count) this.select(calls.head.first >= 0 ? calls.head.first : 0);

@@ -130,8 +130,10 @@ export class Table {
     /** @type {Element} */ (cells[2].firstElementChild).textContent = calls.title(i);
     /** @type {Element} */ (cells[2].lastElementChild).textContent = side ? ` (${side})` : "";
     cells[3].textContent = clean(calls.path(calls.module[i]), 200);
+    for (const k of [2, 3]) cells[k].setAttribute("title", cells[k].textContent ?? "");
     cells[4].textContent = clean(calls.texts.dtypes[calls.dtype[i]], 40).replace("torch.", "");
     cells[5].textContent = clean(calls.texts.shapes[calls.shape[i]], 80);
+    cells[5].setAttribute("title", cells[5].textContent);
     const bar = /** @type {HTMLElement} */ (cells[6].firstElementChild);
     bar.style.width = Math.max(0, Math.min(100, 12 * Math.log10(calls.size[i] + 1) || 0)) + "%";
     /** @type {Element} */ (cells[6].lastElementChild).textContent = short(calls.size[i]);

@@ -1,5 +1,5 @@
 // @ts-check
-// The tree of modules: the worst class and how many calls of it are inside each module.
+// The tree of modules: the worst class inside each module, how many calls are of it, and the shares of all classes.
 import { clean, el, grouped, named } from "./text.js";
 
 /** @typedef {import("./calls.js").Calls} Calls */
@@ -72,6 +72,19 @@ export class Tree {
     this.root.scrollTop = Math.max(Math.min(this.root.scrollTop, this.at * lineHeight), (this.at + 1) * lineHeight - this.root.clientHeight);
     this.draw();
   }
+  /**
+   * A bar with a piece for each class, worst first, as long as its share of the calls.
+   * @param {{color: number, count: number}[]} counted
+   */
+  shares(counted) {
+    const bar = el("span", { class: "shares", "aria-hidden": "true" });
+    for (const one of counted) {
+      const piece = el("i", { class: "color" + one.color });
+      piece.style.flexGrow = String(one.count);
+      bar.append(piece);
+    }
+    return bar;
+  }
   draw() {
     const calls = this.calls;
     if (!calls || !calls.moduleCounts || !calls.moduleWorst) return;
@@ -79,11 +92,12 @@ export class Tree {
     const drawn = [];
     for (let k = from; k < to; k++) {
       const { node, depth } = this.lines[k], worst = calls.moduleWorst[node], look = calls.classes[worst];
-      const count = calls.moduleCounts[node * calls.classes.length + worst];
+      const counts = calls.classes.map((_, c) => /** @type {Uint32Array} */ (calls.moduleCounts)[node * calls.classes.length + c]);
+      const counted = calls.classes.flatMap((one, c) => (counts[c] ? [{ ...one, count: counts[c] }] : [])).sort((a, b) => b.rank - a.rank);
       const label = node === 0 ? "the whole model" : clean(calls.texts.modules[node], 80), kind = clean(calls.texts.moduleClasses[node], 60);
       const leaf = this.isLeaf(node), open = this.open.has(node);
-      const line = el("div", { class: `line color${look.color}${k === this.at ? " at" : ""}`, role: "treeitem", "aria-level": depth + 1, "aria-expanded": leaf ? null : open, "data-line": k, title: `${named(calls.path(node), 200) || "the whole model"}${kind ? ` (${named(kind, 60)})` : ""}: ${grouped(count)} ${look.name}` },
-        el("span", { class: "fold" }, leaf ? "" : open ? "▾" : "▸"), el("span", { class: "mark" }, look.sign), el("span", { translate: node === 0 ? null : "no" }, label), el("small", { translate: "no" }, kind), el("em", {}, look.rank > 0 ? grouped(count) : ""));
+      const line = el("div", { class: `line color${look.color}${k === this.at ? " at" : ""}`, role: "treeitem", "aria-level": depth + 1, "aria-expanded": leaf ? null : open, "data-line": k, title: `${named(calls.path(node), 200) || "the whole model"}${kind ? ` (${named(kind, 60)})` : ""}: ${counted.map((one) => `${grouped(one.count)} ${one.name}`).join(", ")}` },
+        el("span", { class: "fold" }, leaf ? "" : open ? "▾" : "▸"), el("span", { class: "mark" }, look.sign), el("span", { class: "word", translate: node === 0 ? null : "no" }, label), el("small", { translate: "no" }, kind), el("em", {}, look.rank > 0 ? grouped(counts[worst]) : "", this.shares(counted)));
       line.style.top = k * lineHeight + "px";
       line.style.paddingLeft = depth * 12 + 4 + "px";
       drawn.push(line);
