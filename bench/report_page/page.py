@@ -21,8 +21,8 @@ from pathlib import Path
 OPERATIONS = [f"{prefix}.op_{n}" for n in range(80) for prefix in ("Torch", "Functional", "Tensor")]
 FIRST = 0.37  # where the error begins, as a part of all calls
 NAMES = ("Max", "Min", "Mean", "Norm")
-# What the page promises for a million calls: unit, and the largest number that is fine; of frames the
-# smallest.
+# What the page promises for a million calls: unit, and the largest number that is fine; of frames
+# the smallest.
 TARGETS = {
     "written beyond the comparison": ("s", 3),
     "file": ("MB", 30),
