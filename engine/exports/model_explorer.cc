@@ -8,6 +8,7 @@
 #include "engine/base/text.h"
 #include "engine/compare/explain/evidence.h"
 #include "engine/compare/judge/judge.h"
+#include "engine/compare/judge/operations.h"
 #include "engine/model/names.h"
 #include "engine/report_page/data_links.h"
 
@@ -70,8 +71,10 @@ class Graph {
     json_ += '}';
   }
 
-  // "layers/3/mlp", with the direction first: forward and backward are two halves.
+  // "layers/3/mlp", with the direction first: forward and backward are two halves. An optimizer
+  // stands behind them: as a part of the forward half it would turn the arrow between them round.
   std::string Namespace(int32_t pair, const Record& record) const {
+    if (compare::IsOptimizerCall(record.api)) return "optimizer";
     const std::string around =
         record.is_module ? ModuleForPeople(record.name) : compare::ModuleAround(c_, pair);
     std::string path = record.direction == Direction::kBackward ? "backward" : "forward";

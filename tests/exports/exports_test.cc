@@ -52,6 +52,24 @@ TEST(Exports, AGraphIsJsonWithTheWayOfTheValues) {
   EXPECT_EQ(nodes[1].Find("incomingEdges")->items[0].Find("sourceNodeId")->text, "0");
 }
 
+TEST(Exports, AnOptimizerIsBehindTheTwoHalvesOfAGraph) {
+  DumpBuilder b;
+  b.Call("Functional.linear.0.forward").In(Numbers(1, -1, 0.1, 5)).Out(Numbers(2, -2, 0.2, 7));
+  b.Call("Functional.linear.0.backward").In(Numbers(3, -3, 0.1, 5)).Out(Numbers(4, -4, 0.2, 7));
+  b.Call("Optimizer.SGD.step.0.forward").Kwarg("gradients.w", Numbers(4, -4, 0.2, 7));
+  const Comparison c = MustCompare(b.Take(), SmallDump(0));
+  std::vector<std::string> parts = {MakeExporter(ExportFormat::kModelExplorer)->Part(c, {})};
+  const auto json =
+      formats::ParseJson(MakeExporter(ExportFormat::kModelExplorer)->File(parts), "graph");
+  ASSERT_TRUE(json.ok());
+  std::vector<std::string> spaces;
+  for (const auto& node : json->Find("graphs")->items[0].Find("nodes")->items) {
+    if (node.Find("label")->text != "Functional.\"\xef\xbf\xbd.0.forward")
+      spaces.emplace_back(node.Find("namespace")->text);
+  }
+  EXPECT_THAT(spaces, testing::ElementsAre("forward", "backward", "optimizer"));
+}
+
 TEST(Exports, PartsOfATraceAreATrace) {
   const Comparison c = MustCompare(SmallDump(0.1), SmallDump(0));
   const auto exporter = MakeExporter(ExportFormat::kPerfetto);
