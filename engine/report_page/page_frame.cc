@@ -64,9 +64,9 @@ std::string HeadOfPage(std::string_view title) {
       "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
       "script-src 'sha256-{}'; style-src 'sha256-{}'; base-uri 'none'; form-action 'none'\">\n"
       "<meta name=\"referrer\" content=\"no-referrer\">\n<title>{}</title>\n<style>{}</style>\n"
-      "<script type=\"module\">{}</script>\n</head>\n<body>\n",
+      "</head>\n<body>\n",
       CurrentLanguage() == Language::kChinese ? "zh" : "en", Base64(FromHex(kPageScriptSha256)),
-      Base64(FromHex(kPageStyleSha256)), HtmlText(title, 200), kPageStyle, kPageScript);
+      Base64(FromHex(kPageStyleSha256)), HtmlText(title, 200), kPageStyle);
 }
 
 std::string Header(std::string_view verdict, std::string_view kind, std::string_view sides) {
@@ -87,6 +87,8 @@ std::string Sides(std::string_view target, std::string_view golden) {
 PageText PageOf(std::string begin, PageText trends, std::span<PagePart> parts) {
   PageText page;
   page.push_back(std::move(begin));
+  // Behind what is plain text: of a file that was cut within the script, the finding is still there.
+  page.push_back(fmt::format("<script type=\"module\">{}</script>\n", kPageScript));
   std::move(trends.begin(), trends.end(), std::back_inserter(page));
   for (PagePart& part : parts) {
     PageText pieces = std::exchange(part.html, {});

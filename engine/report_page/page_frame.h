@@ -1,4 +1,4 @@
-// The HTML around what a page shows: its head with style and script, its first line, its end.
+// The HTML around what a page shows: its head with the style, its first line, its script, its end.
 //
 //   std::string html = HeadOfPage("msprobe: DIFFERS") + Header("DIFFERS", "differs", Sides("a", "b"));
 //   html += Element("p", "quiet", "<text of a dump>");     // is text, and never markup
