@@ -94,7 +94,7 @@ export class Tree {
       const { node, depth } = this.lines[k], worst = calls.moduleWorst[node], look = calls.classes[worst];
       const counts = calls.classes.map((_, c) => /** @type {Uint32Array} */ (calls.moduleCounts)[node * calls.classes.length + c]);
       const counted = calls.classes.flatMap((one, c) => (counts[c] ? [{ ...one, count: counts[c] }] : [])).sort((a, b) => b.rank - a.rank);
-      const label = node === 0 ? "the whole model" : clean(calls.texts.modules[node], 80), kind = clean(calls.texts.moduleClasses[node], 60);
+      const label = node === 0 ? "model" : clean(calls.texts.modules[node], 80), kind = clean(calls.texts.moduleClasses[node], 60);
       const leaf = this.isLeaf(node), open = this.open.has(node);
       const line = el("div", { class: `line color${look.color}${k === this.at ? " at" : ""}`, role: "treeitem", "aria-level": depth + 1, "aria-expanded": leaf ? null : open, "data-line": k, title: `${named(calls.path(node), 200) || "the whole model"}${kind ? ` (${named(kind, 60)})` : ""}: ${counted.map((one) => `${grouped(one.count)} ${one.name}`).join(", ")}` },
         el("span", { class: "fold" }, leaf ? "" : open ? "▾" : "▸"), el("span", { class: "mark" }, look.sign), el("span", { class: "word", translate: node === 0 ? null : "no" }, label), el("small", { translate: "no" }, kind), el("em", {}, look.rank > 0 ? grouped(counts[worst]) : "", this.shares(counted)));
