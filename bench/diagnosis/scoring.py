@@ -52,20 +52,9 @@ def compare(msprobe: str, target: Path, golden: Path):
         for step, ranks in answer.get("steps", {"0": answer}).items()
         for rank, report in ranks["ranks"].items()
     ]
-    ranks = {rank for _, rank, _ in reports}
-    if len(ranks) > 1:
-        first = named_rank(msprobe, target, golden)
-        reports.sort(key=lambda each: (int(each[0]), each[1] != first))
+    if first := answer["first"]:  # the rank that was first stands before the others of its step
+        reports.sort(key=lambda each: (int(each[0]), each[1] != first["rank"]))
     return reports, seconds
-
-
-def named_rank(msprobe: str, target: Path, golden: Path) -> str | None:
-    """The rank of the headline: the JSON has an answer for each rank, the screen has one."""
-    with tempfile.TemporaryDirectory() as out:
-        command = [msprobe, "compare", target, golden, "-o", out]
-        text = subprocess.run(command, capture_output=True, text=True).stdout
-    found = re.search(r"^FIRST DIVERGENCE .*?rank (\d+),", text, re.MULTILINE)
-    return found[1] if found else None
 
 
 def blaming(reports) -> list:

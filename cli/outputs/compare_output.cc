@@ -284,15 +284,15 @@ void CompareOutput::PrintReport() {
 
 void CompareOutput::PrintJson() {
   if (kept_.size() == 1) return console_.Write(kept_[0].json + "\n");
-  std::string text;
+  std::string text = fmt::format("{{\"first\": {},\n", compare::FirstPlaceJson(results_));
   int step = -2;
   const int32_t first_wrong_step = compare::FirstWrongStep(results_);
   for (size_t i = 0; i < kept_.size(); ++i) {
     const compare::RankResult& r = results_[i];
     if (r.step != step) {
       if (r.step >= 0)
-        text += fmt::format("{}\"{}\": ", i == 0 ? "{\"steps\": {" : "}},\n", r.step);
-      text += "{\"ranks\": {";
+        text += fmt::format("{}\"{}\": {{", i == 0 ? "\"steps\": {" : "}},\n", r.step);
+      text += "\"ranks\": {";
       step = r.step;
     } else {
       text += ",\n";

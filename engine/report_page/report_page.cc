@@ -41,11 +41,11 @@ std::string Divergence(const Findings& found, std::string_view where) {
     html += "<p class=\"source\"><code>" + HtmlText(f.source_line) + "</code></p>\n";
   if (!f.caller_line.empty())
     html += "<p class=\"source\">called from <code>" + HtmlText(f.caller_line) + "</code></p>\n";
-  html += Element("p", "why", f.why);
-  html += Element("p", "next", f.advice.empty() ? "" : "Next: " + f.advice);
   if (!f.module.empty())
     html += "<p class=\"quiet\">In module <span translate=\"no\">" + HtmlText(f.module) +
             "</span></p>\n";
+  html += Element("p", "why", f.why);
+  html += Element("p", "next", f.advice.empty() ? "" : "Next: " + f.advice);
   return html;
 }
 

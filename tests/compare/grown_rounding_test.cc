@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "engine/compare/explain/update_agreement.h"
+#include "engine/compare/judge/update_agreement.h"
 #include "engine/compare/ranks/rank_result.h"
 #include "engine/compare/report/report_ranks.h"
 #include "tests/compare/divergence_values.h"

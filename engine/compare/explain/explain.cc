@@ -9,6 +9,7 @@
 #include "engine/compare/explain/classify.h"
 #include "engine/compare/explain/evidence.h"
 #include "engine/compare/explain/explanation.h"
+#include "engine/compare/explain/fix_hint.h"
 #include "engine/compare/explain/optimizer_steps.h"
 #include "engine/compare/explain/unmatched_calls.h"
 #include "engine/compare/judge/judge.h"
@@ -82,6 +83,8 @@ std::string Advice(const Comparison& c, int32_t p, const CallSummary& call) {
       worst->severity > 256 && worst->severity < 0x1p15 && IsFloat32(c, call.out.worst_row)) {
     return PrecisionAdvice(c);
   }
+  if (const std::string other = DescribeFirstDTypes(c, p); !other.empty())
+    return other + ": compute in the same dtype";
   if (UnmatchedArgument(c, p) >= 0)
     return "compare the two call sites: the other side takes the default";
   return "";
@@ -169,6 +172,7 @@ FirstDivergence ExplainUnmatched(const Comparison& c, int32_t u, int32_t p, int3
   const bool inserted = c.pairs[u].target >= 0;
   const EarlierCalls before = CountEarlierCalls(c, u);
   f.call_class = CallClass::kIntroduced;
+  f.leads_to_it = tie != Tie::kPlace;
   f.confidence =
       (tie == Tie::kPlace ? kNeighbourConfidence : kFlowConfidence) * before.JudgedFactor();
   f.why = fmt::format("{}; this call exists only in the {}; ", DescribeEarlierCalls(c, before),

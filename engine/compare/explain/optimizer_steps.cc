@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <unordered_map>
 #include <vector>
 
@@ -35,12 +36,10 @@ bool IsOptimizerState(const Record& record, const Leaf& leaf) {
          name.substr(record.name.size() + 1).starts_with(kState);
 }
 
-std::string DescribeHyperParameters(const Comparison& c, int32_t p) {
-  constexpr int kMost = 4;
+std::vector<HyperParameter> DifferingHyperParameters(const Comparison& c, int32_t p) {
+  std::vector<HyperParameter> found;
   const RecordPair& pair = c.pairs[p];
-  if (!pair.matched() || !IsOptimizerCall(c.target.records[pair.target].api)) return "";
-  std::string text;
-  int found = 0;
+  if (!pair.matched() || !IsOptimizerCall(c.target.records[pair.target].api)) return found;
   for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
     const Row& row = c.rows[i];
     const Leaf& leaf = row.target >= 0 ? c.target.leaves[row.target] : c.golden.leaves[row.golden];
@@ -49,15 +48,25 @@ std::string DescribeHyperParameters(const Comparison& c, int32_t p) {
         IsOptimizerState(RecordOf(c, p), leaf) || c.measures[i].reason == Reason::kOtherForm ||
         (!one_side && c.measures[i].verdict != RowVerdict::kDiffers))
       continue;
-    if (++found > kMost) continue;
     const auto value = [&](const Dump& dump, int32_t index) {
-      return index < 0 ? std::string("not given") : PlainValue(dump.leaves[index]);
+      return index < 0 ? std::string() : PlainValue(dump.leaves[index]);
     };
-    text += fmt::format("{}{} is {} in the target, {} in the golden", text.empty() ? "" : "; ",
-                        NameOf(LeafPath(c, static_cast<int32_t>(i))), value(c.target, row.target),
-                        value(c.golden, row.golden));
+    found.push_back({NameOf(LeafPath(c, static_cast<int32_t>(i))), value(c.target, row.target),
+                     value(c.golden, row.golden)});
   }
-  if (found > kMost) text += fmt::format("; {} more differ", found - kMost);
+  return found;
+}
+
+std::string DescribeHyperParameters(const Comparison& c, int32_t p) {
+  constexpr size_t kMost = 4;
+  const std::vector<HyperParameter> found = DifferingHyperParameters(c, p);
+  std::string text;
+  for (size_t i = 0; i < std::min(found.size(), kMost); ++i) {
+    const auto value = [](const std::string& v) { return v.empty() ? "not given" : v; };
+    text += fmt::format("{}{} is {} in the target, {} in the golden", text.empty() ? "" : "; ",
+                        found[i].name, value(found[i].target), value(found[i].golden));
+  }
+  if (found.size() > kMost) text += fmt::format("; {} more differ", found.size() - kMost);
   return text;
 }
 

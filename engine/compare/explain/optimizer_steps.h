@@ -6,6 +6,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "engine/compare/model/comparison.h"
 
@@ -15,6 +16,12 @@ namespace msprobe::compare {
 // earlier steps, also when it is a plain number.
 bool IsOptimizerState(const Record& record, const Leaf& leaf);
 
+struct HyperParameter {
+  std::string name;            // "lr", "lr of group 1"
+  std::string target, golden;  // "0.001"; "": not given
+};
+// Those that differ, of the call of an optimizer; none for other calls.
+std::vector<HyperParameter> DifferingHyperParameters(const Comparison& comparison, int32_t pair);
 // The hyper-parameters that differ, such as lr and max_norm; at most four, and how many more there
 // are. "" when all agree, and for other calls.
 std::string DescribeHyperParameters(const Comparison& comparison, int32_t pair);

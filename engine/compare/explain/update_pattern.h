@@ -9,7 +9,7 @@
 #include <span>
 #include <string>
 
-#include "engine/compare/explain/update_agreement.h"
+#include "engine/compare/judge/update_agreement.h"
 
 namespace msprobe::compare {
 

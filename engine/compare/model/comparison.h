@@ -126,6 +126,9 @@ struct FirstDivergence {
   std::string source_line, caller_line;
   std::string why;     // one sentence: what agreed before, how wrong it is
   std::string advice;  // what to look at next; "" when there is nothing to add
+  // The call has no partner, and its result leads to the first wrong number; false: it is only near
+  // it.
+  bool leads_to_it = false;
 };
 
 // The first row whose bits differ, within rounding or beyond it.

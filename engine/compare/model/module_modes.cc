@@ -18,12 +18,15 @@ bool Differs(const Comparison& c, int32_t p) {
   return target != golden && target != Record::Mode::kUnknown && golden != Record::Mode::kUnknown;
 }
 
-std::string Describe(const Comparison& c, int32_t p) {
+OtherMode ModeOf(const Comparison& c, int32_t p) {
   const Record& target = c.target.records[c.pairs[p].target];
-  const bool train = target.training == Record::Mode::kTrain;
-  return fmt::format("{} is in {} mode in the target, in {} mode in the golden",
-                     ModuleForPeople(target.name), train ? "train" : "eval",
-                     train ? "eval" : "train");
+  return {ModuleForPeople(target.name), target.training == Record::Mode::kTrain};
+}
+
+std::string Describe(const OtherMode& mode) {
+  if (mode.module.empty()) return "";
+  return fmt::format("{} is in {} mode in the target, in {} mode in the golden", mode.module,
+                     mode.target_trains ? "train" : "eval", mode.target_trains ? "eval" : "train");
 }
 
 // The pair of the module's call around an API; -1: not recorded on both sides.
@@ -40,19 +43,21 @@ int32_t ModulePairAround(const Comparison& c, int32_t p) {
 
 }  // namespace
 
-std::string DescribeMode(const Comparison& c, int32_t p) {
+OtherMode OtherModeAt(const Comparison& c, int32_t p) {
   const Record* record = c.pairs[p].matched() ? &c.target.records[c.pairs[p].target] : nullptr;
-  if (record == nullptr || record->direction != Direction::kForward) return "";
+  if (record == nullptr || record->direction != Direction::kForward) return {};
   const int32_t module = record->is_module ? p : ModulePairAround(c, p);
-  return module >= 0 && Differs(c, module) ? Describe(c, module) : "";
+  return module >= 0 && Differs(c, module) ? ModeOf(c, module) : OtherMode();
 }
+
+std::string DescribeMode(const Comparison& c, int32_t p) { return Describe(OtherModeAt(c, p)); }
 
 std::string DescribeModes(const Comparison& c) {
   std::unordered_set<std::string_view> modules;
   std::string first;
   for (int32_t p = 0; p < static_cast<int32_t>(c.pairs.size()); ++p) {
     if (!Differs(c, p)) continue;
-    if (modules.empty()) first = Describe(c, p);
+    if (modules.empty()) first = Describe(ModeOf(c, p));
     modules.insert(c.target.records[c.pairs[p].target].api);
   }
   if (modules.size() < 2) return first;

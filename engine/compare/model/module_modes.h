@@ -12,8 +12,14 @@
 
 namespace msprobe::compare {
 
-// The mode of the module that `pair` calls; of an API the mode of the innermost module around it.
-// "" when the mode is the same on both sides, or not known.
+// A module that one run calls in train mode and the other in eval mode.
+struct OtherMode {
+  std::string module;  // "layers.1.dropout (Dropout)"; "": the mode is the same, or not known
+  bool target_trains = false;
+};
+// The module that `pair` calls; of an API the innermost module around it.
+OtherMode OtherModeAt(const Comparison& comparison, int32_t pair);
+// The same as a sentence; "" when the mode is the same on both sides, or not known.
 std::string DescribeMode(const Comparison& comparison, int32_t pair);
 
 // The first module with another mode, and how many more there are; "" when there is none.

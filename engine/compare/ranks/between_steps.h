@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/compare/explain/update_agreement.h"
+#include "engine/compare/judge/update_agreement.h"
 #include "engine/compare/model/comparison.h"
 
 namespace msprobe::compare {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "engine/base/file.h"
+#include "engine/base/text.h"
 #include "engine/compare/judge/judge.h"
 #include "engine/formats/tables/csv.h"
 
@@ -116,6 +117,48 @@ std::vector<StepOrigins> OriginsOfSteps(std::span<const RankResult> results) {
     step.found = FindOrigins(traces);
   }
   return steps;
+}
+
+std::vector<StepOrigins>::const_iterator FirstWithOrigin(const std::vector<StepOrigins>& steps) {
+  return std::find_if(steps.begin(), steps.end(),
+                      [](const StepOrigins& step) { return !step.found.origins.empty(); });
+}
+
+std::vector<RankPlace> PlacesOf(const StepOrigins& step, std::span<const RankResult> results) {
+  std::vector<RankPlace> places;
+  for (const RankOrigin& origin : step.found.origins) {
+    const RankResult& result = results[step.results[origin.trace]];
+    const auto same = std::find_if(places.begin(), places.end(), [&](const RankPlace& p) {
+      return p.result->first_name == result.first_name &&
+             p.origin->in_exchange == origin.in_exchange &&
+             p.origin->exchanges_before == origin.exchanges_before;
+    });
+    if (same != places.end()) {
+      same->ranks.push_back(result.rank);
+    } else {
+      places.push_back({&origin, &result, {result.rank}});
+    }
+  }
+  for (RankPlace& place : places) std::sort(place.ranks.begin(), place.ranks.end());
+  return places;
+}
+
+std::string FirstPlaceJson(std::span<const RankResult> results) {
+  const std::vector<StepOrigins> steps = OriginsOfSteps(results);
+  const auto first = FirstWithOrigin(steps);
+  if (first == steps.end()) return "null";
+  const RankPlace place = std::move(PlacesOf(*first, results).front());
+  // The keys of the document: the rank of a run that is not distributed is "".
+  const auto key = [](int32_t n) { return n < 0 ? std::string() : fmt::format("{}", n); };
+  std::string ranks;
+  for (const int32_t rank : place.ranks)
+    ranks += fmt::format("{}\"{}\"", ranks.empty() ? "" : ", ", key(rank));
+  std::string json =
+      fmt::format("{{\"step\": {}, \"rank\": \"{}\", \"ranks\": [{}], \"exchange\": {}, \"name\": ",
+                  first->step < 0 ? "null" : fmt::format("\"{}\"", first->step),
+                  key(place.result->rank), ranks, place.origin->in_exchange);
+  AppendJsonString(&json, place.result->first_name);
+  return json + '}';
 }
 
 std::string DescribeStepBefore(std::span<const RankResult> results, const RankResult& result) {

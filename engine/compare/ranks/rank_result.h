@@ -70,6 +70,21 @@ struct StepOrigins {
   RankOrigins found;
 };
 std::vector<StepOrigins> OriginsOfSteps(std::span<const RankResult> results);
+// The first step in which wrong numbers begin; end(): there is none.
+std::vector<StepOrigins>::const_iterator FirstWithOrigin(const std::vector<StepOrigins>& steps);
+
+// A place where wrong numbers begin in one step. Origins at the same call on several ranks are one.
+struct RankPlace {
+  const RankOrigin* origin;    // of the first rank
+  const RankResult* result;    // of the first rank
+  std::vector<int32_t> ranks;  // in increasing order
+};
+// The first divergence is the first one.
+std::vector<RankPlace> PlacesOf(const StepOrigins& step, std::span<const RankResult> results);
+
+// The first divergence over all steps and ranks, as `"first": {...}` in the JSON of several dumps:
+// where it is among them. "null": there is none.
+std::string FirstPlaceJson(std::span<const RankResult> results);
 
 // DescribeBetweenSteps for one of the results and the step before it of the same rank.
 std::string DescribeStepBefore(std::span<const RankResult> results, const RankResult& result);

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "engine/compare/explain/update_agreement.h"
+#include "engine/compare/judge/update_agreement.h"
 #include "engine/compare/model/rounding.h"
 #include "engine/dump/read/weights_file.h"
 

@@ -125,13 +125,11 @@ Lines FindingsScreen::Finding(const Place& place) const {
   for (const std::string& line : PlaceLines(f_.first, width_ - 4, whole_))
     lines.push_back("  | " + line);
   if (!place.exchange.empty()) add(place.exchange);
-  add(f_.first.why);
   if (!f_.wrong_region.empty()) add("region: " + f_.wrong_region);
-  if (!f_.first.advice.empty()) add("next: " + f_.first.advice);
+  add(f_.first.why);
   if (!f_.first_bits.empty()) add(f_.first_bits);
-  for (const std::string& sentence : place.travelled) {
-    for (const std::string& line : Fold(Clean(sentence), width_ - 2)) lines.push_back("  " + line);
-  }
+  for (const std::string& sentence : place.travelled) add(sentence);
+  if (!f_.first.advice.empty()) add("next: " + f_.first.advice);
   return lines;
 }
 

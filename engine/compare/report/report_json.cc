@@ -5,6 +5,7 @@
 
 #include "engine/base/text.h"
 #include "engine/compare/explain/evidence.h"
+#include "engine/compare/explain/fix_hint.h"
 #include "engine/compare/explain/summary.h"
 #include "engine/compare/judge/judge.h"
 #include "engine/compare/model/value_text.h"
@@ -143,8 +144,29 @@ class Report {
     w_.KeyTextOrNull("caller_line", f.caller_line);
     w_.KeyText("why", f.why);
     w_.KeyTextOrNull("advice", f.advice);
+    Hint(FixHintOf(c_, f));
     w_.Key("worst");
     f.row < 0 ? w_.Null() : WorstRow(f.row);
+    w_.Close('}');
+  }
+
+  void Hint(const FixHint& hint) {
+    w_.Key("fix_hint");
+    if (hint.kind == FixHint::Kind::kNone) return w_.Null();
+    w_.Open('{');
+    w_.KeyText("kind", FixKindName(hint.kind));
+    w_.KeyText("text", hint.Text());
+    w_.Key("changes");
+    w_.Open('[');
+    for (const FixHint::Change& change : hint.changes) {
+      w_.Element();
+      w_.Open('{');
+      w_.KeyText("what", change.what);
+      w_.KeyTextOrNull("target", change.target);
+      w_.KeyTextOrNull("golden", change.golden);
+      w_.Close('}');
+    }
+    w_.Close(']');
     w_.Close('}');
   }
 

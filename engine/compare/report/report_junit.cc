@@ -92,8 +92,8 @@ class Suite {
     if (!f.source_line.empty()) text += f.source_line + "\n";
     if (!f.caller_line.empty()) text += TranslatedAround("called from {}", f.caller_line) + "\n";
     text += Translated(f.why);
-    if (!f.advice.empty()) text += "\n" + Translated("next") + ": " + Translated(f.advice);
     if (!r_.first_bits.empty()) text += "\n" + Translated(r_.first_bits);
+    if (!f.advice.empty()) text += "\n" + Translated("next") + ": " + Translated(f.advice);
     Case("compare", "failure", TranslatedAround("first divergence: {}", r_.first_name), text);
   }
 

@@ -61,8 +61,8 @@ std::string Begins(const RankResult& r) {
   if (!f.caller_line.empty())
     text += "- " + TranslatedAround("called from {}", Code(f.caller_line)) + "\n";
   text += "- " + Said(f.why) + "\n";
-  if (!f.advice.empty()) text += "- " + Said("next") + ": " + Said(f.advice) + "\n";
   if (!r.first_bits.empty()) text += "- " + Said(r.first_bits) + "\n";
+  if (!f.advice.empty()) text += "- " + Said("next") + ": " + Said(f.advice) + "\n";
   return text;
 }
 

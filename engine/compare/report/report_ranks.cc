@@ -22,13 +22,6 @@ std::string Ranks(std::span<const int32_t> ranks) {
   return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", RankList(ranks));
 }
 
-// Origins at the same call on several ranks are shown as one.
-struct Place {
-  const RankOrigin* origin;  // of the first rank
-  const RankResult* result;
-  std::vector<int32_t> ranks;
-};
-
 using Lines = FindingsScreen::Lines;
 
 class Screen {
@@ -43,10 +36,8 @@ class Screen {
 
   std::string Draw() {
     const std::vector<StepOrigins> steps = OriginsOfSteps(results_);
-    const auto first = std::find_if(steps.begin(), steps.end(), [](const StepOrigins& step) {
-      return !step.found.origins.empty();
-    });
-    std::vector<Place> places;
+    const auto first = FirstWithOrigin(steps);
+    std::vector<RankPlace> places;
     if (first != steps.end()) places = PlacesOf(*first, results_);
     const Findings found =
         FindingsOfRanks(results_, places.empty() ? nullptr : places.front().result);
@@ -138,7 +129,8 @@ class Screen {
   }
 
   // "step 3, rank 1: target 7 calls, 30 values; golden 8 calls, 31 values"
-  std::string Sizes(const Findings& found, const std::vector<Place>& places, bool say_step) const {
+  std::string Sizes(const Findings& found, const std::vector<RankPlace>& places,
+                    bool say_step) const {
     std::string where = "all pairs of dumps";
     if (!places.empty()) {
       const RankResult& r = *places.front().result;
@@ -221,25 +213,6 @@ class Screen {
     return lines;
   }
 
-  static std::vector<Place> PlacesOf(const StepOrigins& step, std::span<const RankResult> results) {
-    std::vector<Place> places;
-    for (const RankOrigin& origin : step.found.origins) {
-      const RankResult& result = results[step.results[origin.trace]];
-      const auto same = std::find_if(places.begin(), places.end(), [&](const Place& p) {
-        return p.result->first_name == result.first_name &&
-               p.origin->in_exchange == origin.in_exchange &&
-               p.origin->exchanges_before == origin.exchanges_before;
-      });
-      if (same != places.end()) {
-        same->ranks.push_back(result.rank);
-      } else {
-        places.push_back({&origin, &result, {result.rank}});
-      }
-    }
-    for (Place& place : places) std::sort(place.ranks.begin(), place.ranks.end());
-    return places;
-  }
-
   // "step 3, rank 1, ", without the parts that are not known.
   std::string Where(int32_t step, const std::vector<int32_t>& ranks, bool say_step) const {
     constexpr int kMostColumns = 32;
@@ -250,8 +223,8 @@ class Screen {
   }
 
   Lines Begins(const FindingsScreen& screen, const StepOrigins& step,
-               const std::vector<Place>& places, bool say_step) const {
-    const Place& place = places.front();
+               const std::vector<RankPlace>& places, bool say_step) const {
+    const RankPlace& place = places.front();
     FindingsScreen::Place known{.where = Where(step.step, place.ranks, say_step)};
     if (place.origin->in_exchange) known.exchange = DescribeExchange(*place.origin);
     if (const std::string text = DescribeStepBefore(results_, *place.result); !text.empty())

@@ -1,4 +1,4 @@
-#include "engine/compare/explain/update_agreement.h"
+#include "engine/compare/judge/update_agreement.h"
 
 #include <algorithm>
 #include <cmath>
