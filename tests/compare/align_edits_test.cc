@@ -148,6 +148,7 @@ TEST_P(AlignEdits, WrongPairsAreRare) {
   for (const auto& [name, score] : scores) {
     fmt::print("  {:8} {:7} pairs right, {:4} wrong ({:.3f} %), {:5} missed, F1 {:.5f}\n", name,
                score.right, score.wrong, 100 * score.wrong_share(), score.missed, score.f1());
+    EXPECT_LE(score.wrong_share(), 0.001) << name;
     all.Add(score);
   }
   fmt::print("  all      {:.4f} % wrong, F1 {:.5f}; seed {}, {} dumps, {} rounds\n",

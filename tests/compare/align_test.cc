@@ -418,5 +418,48 @@ TEST(AlignTest, MappedModulesPair) {
   EXPECT_EQ(partners[1].golden, 2);
 }
 
+Tensor Content(int number) { return Numbers(number + 1, -number, 0.5, 2 * number + 3); }
+
+// The program calls fused_norm for norm, and a new norm beside it.
+TEST(AlignTest, ACallThatTakesAndMakesTheSameValuesGoesBeforeOneOfTheSameName) {
+  const auto dump = [](bool target) {
+    DumpBuilder b;
+    b.Call("Functional.linear.0.forward").In(Content(0)).Out(Content(1));
+    if (target) {
+      b.Call("Functional.norm.0.forward").In(Content(20)).Out(Content(21));
+      b.Call("Functional.fused_norm.0.forward").In(Content(1)).Out(Content(2));
+    } else {
+      b.Call("Functional.norm.0.forward").In(Content(1)).Out(Content(2));
+    }
+    b.Call("Functional.relu.0.forward").In(Content(2)).Out(Content(3));
+    return b.Take();
+  };
+  const Dump target = dump(true), golden = dump(false);
+  std::vector<Partner> partners = AlignRecords(target, golden, {});
+  EXPECT_EQ(partners[1].golden, -1);
+  EXPECT_EQ(partners[2].golden, 1);
+  partners = AlignRecords(golden, target, {});
+  EXPECT_EQ(partners[1].golden, 2);
+}
+
+// Where the call was split in two, the new one of its name is not its partner.
+TEST(AlignTest, PartsOfACallGoBeforeOneOfTheSameName) {
+  const auto dump = [](bool target, bool parts) {
+    DumpBuilder b;
+    b.Call("Functional.linear.0.forward").In(Content(0)).Out(Content(1));
+    b.Call("Functional.norm.0.forward").In(Content(target ? 20 : 1)).Out(Content(target ? 21 : 2));
+    if (parts) {
+      b.Call("Torch.mean.0.forward").In(Content(1)).Out(Content(11));
+      b.Call("Torch.div.0.forward").In(Content(11)).Out(Content(2));
+    }
+    b.Call("Functional.relu.0.forward").In(Content(2)).Out(Content(3));
+    return b.Take();
+  };
+  const Dump golden = dump(false, false), split = dump(true, true), wrong = dump(true, false);
+  EXPECT_EQ(AlignRecords(split, golden, {})[1].golden, -1);
+  // Without them nothing contradicts the pair: the call takes other values.
+  EXPECT_EQ(AlignRecords(wrong, golden, {})[1].golden, 1);
+}
+
 }  // namespace
 }  // namespace msprobe::compare

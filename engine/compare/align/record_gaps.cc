@@ -15,6 +15,7 @@
 // 5. Diff again, inside each gap and with looser and looser keys: F1 and G1 may be one site in a
 //    module that was renamed (kLikeness).
 // 6. PairRenamed: what is still left in a gap is paired by similarity of shapes and names.
+// 7. PartStrangers: pairs that the recorded values contradict are parted (strangers.h).
 #include "engine/compare/align/record_gaps.h"
 
 #include <algorithm>
@@ -24,6 +25,7 @@
 #include <utility>
 
 #include "engine/compare/align/sequence_diff.h"
+#include "engine/compare/align/strangers.h"
 #include "engine/compare/align/value_windows.h"
 
 namespace msprobe::compare {
@@ -397,6 +399,7 @@ void GapFiller::Fill(std::vector<uint32_t> target, std::vector<uint32_t> golden)
     gaps = std::move(next);
   }
   for (const Gap& gap : gaps) PairRenamed(gap);
+  PartStrangers(target_, golden_, all.target, all.golden, &partners_);
 }
 
 // The calls without a partner, divided by the pairs that are in order. A pair that is out of order
