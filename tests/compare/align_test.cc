@@ -7,6 +7,7 @@
 #include <numeric>
 #include <random>
 
+#include "engine/compare/align/strangers.h"
 #include "engine/compare/model/record_keys.h"
 #include "tests/compare/dump_builder.h"
 
@@ -440,6 +441,29 @@ TEST(AlignTest, ACallThatTakesAndMakesTheSameValuesGoesBeforeOneOfTheSameName) {
   EXPECT_EQ(partners[2].golden, 1);
   partners = AlignRecords(golden, target, {});
   EXPECT_EQ(partners[1].golden, 2);
+}
+
+// An expert that runs once more is not told by the tokens it takes: its place in the loop decides.
+TEST(AlignTest, ValuesDoNotPairRepeatedCallsOfOneFunction) {
+  const auto dump = [](bool target) {
+    DumpBuilder b;
+    b.Call("Functional.linear.0.forward").In(Content(0)).Out(Content(1));
+    for (int i = 0; i < 2; ++i) {
+      b.Call(i == 0 ? "Tensor.nonzero.0.forward" : "Tensor.nonzero.1.forward");
+      b.In(Content(target ? 30 - 10 * i : 20)).Out(Content(target ? 31 - 10 * i : 21));
+      if (!target) break;
+    }
+    b.Call("Functional.relu.0.forward").In(Content(1)).Out(Content(3));
+    return b.Take();
+  };
+  std::vector<Partner> partners(4);
+  PartStrangers(dump(true), dump(false), {}, {}, &partners);  // without calls: nothing to do
+  const Dump target = dump(true), golden = dump(false);
+  const std::vector<uint32_t> calls{0, 1, 2, 3}, golden_calls{0, 1, 2};
+  partners[0].golden = 0, partners[1].golden = 1, partners[3].golden = 2;
+  PartStrangers(target, golden, calls, golden_calls, &partners);
+  EXPECT_EQ(partners[1].golden, 1);
+  EXPECT_EQ(partners[2].golden, -1);
 }
 
 // Where the call was split in two, the new one of its name is not its partner.

@@ -102,7 +102,9 @@ class Strangers {
       const Record& r = here_.records[calls_[i]];
       // The module around the partner, or that of the stranger where modules were renamed.
       const std::string_view parent = WithoutCall(r.parent);
-      if (!IsLonely(i) || r.direction != wanted.direction ||
+      // Of repeated calls of one function the other rules tell which is which: an expert is not
+      // the one that takes the same tokens.
+      if (!IsLonely(i) || r.direction != wanted.direction || r.api == wanted.api ||
           (parent != WithoutCall(wanted.parent) &&
            parent != WithoutCall(here_.records[calls_[stranger]].parent)))
         continue;

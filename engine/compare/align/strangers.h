@@ -4,8 +4,8 @@
 //
 //   PartStrangers(target, golden, target_calls, golden_calls, &partners);
 //
-// Only a pair without any common value is parted, and only where calls beside it, which have no
-// partner, take and make what the partner took and made: one call, which becomes the partner, or two,
+// Only a pair without any common value is parted, and only where calls of other functions beside it,
+// which have no partner, take and make what the partner took and made: one call, which becomes the partner, or two,
 // of which it was split. So a run whose values all differ keeps its pairs.
 #pragma once
 
