@@ -22,6 +22,7 @@ HELD_MB = 64
 OF_PEER_BYTES = 0.6
 OF_GRAD_PROBE = 1.05
 OF_FREE_BENCHMARK = 2.0  # its default budget: as much time again as the training takes
+OF_STATISTICS = 1.2  # limit: what a baseline costs / what statistics cost
 OF_OWN_FRONT = 1.2  # limit: time that a front of an older tool adds / time that our own adds
 OLDER_FRONT_SETTINGS = (
     ("toy40", "statistics"),
@@ -285,6 +286,27 @@ def bench_tasks() -> dict:
             said = "too noisy to say"
         lines.append([task, f"{row['ratio']:.3f}", f"{control:.3f}" if control else ""])
         lines[-1] += [f"<= {limit}", said]
+    table(lines)
+    return results
+
+
+def bench_baseline(options) -> dict:
+    print(
+        "\nbaseline: processor milliseconds of a step, statistics mix alone, without weights.json, "
+        "and compared with a baseline of equal bits and of other rounding; what is added over "
+        "what statistics add",
+        flush=True,
+    )
+    results = run_json([sys.executable, BENCH / "baseline.py", "--scratch", options.scratch])
+    lines = [["program, baseline", "plain ms", "statistics ms", "ms", "of statistics"]]
+    lines[0] += ["target", "verdict"]
+    for program, row in results.items():
+        for state, share in row["of_statistics"].items():
+            ms = [f"{row['ms'][each]:.2f}" for each in ("plain", "statistics", state)]
+            line = [f"{program} {state}", *ms, f"{share:.2f}"]
+            judged = state != "no_weights"
+            line += [f"<= {OF_STATISTICS}", verdict(share <= OF_STATISTICS)] if judged else ["", ""]
+            lines.append(line)
     table(lines)
     return results
 

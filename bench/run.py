@@ -2,7 +2,8 @@
 
     python bench/run.py --build build [--peer .cache/peer/bin/python]
                         [--peer8 .cache/peer-8/bin/python]
-                        [--only kernels|train|fronts|idle|tasks|volume|compare|accuracy|page]
+                        [--only kernels|train|fronts|idle|tasks|baseline|volume|compare|
+                                accuracy|page]
 
 Prints medians and ratios, because absolute times depend on the machine. Raw figures:
 build/bench/results.json.
@@ -16,6 +17,7 @@ import sys
 from pathlib import Path
 
 from collecting import (
+    bench_baseline,
     bench_idle,
     bench_older_fronts,
     bench_optimizers,
@@ -131,7 +133,7 @@ def main():
         "--only",
         choices=(
             *("kernels", "train", "fronts", "idle", "tasks"),
-            *("volume", "compare", "accuracy", "page"),
+            *("baseline", "volume", "compare", "accuracy", "page"),
         ),
     )
     parser.add_argument("--pairs", type=int, default=12, help="recorded steps a program")
@@ -153,6 +155,8 @@ def main():
         results["idle"] = bench_idle()
     if options.only in (None, "tasks"):
         results["tasks"] = bench_tasks()
+    if options.only in (None, "baseline"):
+        results["baseline"] = bench_baseline(options)
     if options.only in (None, "volume"):
         results["volume"] = bench_volume(options)
     if options.only in (None, "compare"):

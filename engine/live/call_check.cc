@@ -160,7 +160,8 @@ void CallCheck::FillTarget(const TensorValue& tensor, const Leaf& golden, Leaf* 
     dump::AppendStatistic(&kept, tensor, which);
     if (kept.size() > 1 && kept.front() == '"') kept = kept.substr(1, kept.size() - 2);
     *text = kept;
-    *number = std::strtod(kept.c_str(), nullptr);
+    const auto end = std::from_chars(kept.data(), kept.data() + kept.size(), *number);
+    if (end.ec != std::errc()) *number = std::strtod(kept.c_str(), nullptr);
   };
   put(dump::Statistic::kMax, &target->max, &target->max_value);
   put(dump::Statistic::kMin, &target->min, &target->min_value);
@@ -196,11 +197,10 @@ bool CallCheck::Judge(const Entry& entry, int32_t record) {
   compare::RowJudge judge(c_, pair);
   bool differs = false;
   for (size_t i = 0; i < others_.size(); ++i) {
-    compare::Measure m;
-    judge.Judge(static_cast<uint32_t>(i), noise_dtype_, &m);
-    differs |= m.verdict == compare::RowVerdict::kDiffers;
+    const compare::RowVerdict verdict = judge.VerdictOf(static_cast<uint32_t>(i), noise_dtype_);
+    differs |= verdict == compare::RowVerdict::kDiffers;
     const ElementType dtype = c_.target.leaves[i].dtype;
-    if (m.verdict == compare::RowVerdict::kNoise &&
+    if (verdict == compare::RowVerdict::kNoise &&
         compare::RoundingOf(dtype).epsilon > compare::RoundingOf(noise_dtype_).epsilon)
       noise_dtype_ = dtype;
   }

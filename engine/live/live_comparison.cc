@@ -71,9 +71,9 @@ std::string LiveComparison::WhyNotOfThisPart(const dump::DumpLocation& location)
   if (location.rank < 0)
     return fmt::format("{} was recorded by one process, this run has {}", location.path,
                        part_.world_size);
-  const Result<std::vector<dump::DumpLocation>> dumps = dump::FindDumps(path_);
+  const Result<std::vector<dump::DumpLocation>> dumps = dump::DumpsOfStep(path_, part_.step);
   if (!dumps.ok()) return dumps.status().message();
-  std::set<int> ranks;
+  std::set<int> ranks{location.rank};
   for (const dump::DumpLocation& dump : *dumps) {
     if (dump.step == location.step) ranks.insert(dump.rank);
   }
@@ -96,11 +96,11 @@ void LiveComparison::BeginStep(const Part& part, const std::string& own_file) {
   Result<std::optional<dump::DumpLocation>> location =
       dump::FindReference(path_, part.step, part.rank);
   if (!location.ok()) return GiveUp(location.status().message());
-  if (!*location) return GiveUp(fmt::format("{} does not have exactly one dump of it", path_));
+  if (!*location) return GiveUp(dump::WhyNoReference(path_, part.step));
   if (!(*location)->refused.ok()) return GiveUp((*location)->refused.message());
   file_ = (*location)->path;
   if (const std::string why = WhyNotOfThisPart(**location); !why.empty()) return GiveUp(why);
-  Result<Dump> golden = dump::ReadDump(file_);
+  Result<Dump> golden = dump::ReadDump(file_, nullptr, {.side_files = false});
   if (!golden.ok()) return GiveUp(golden.status().message());
   if (golden->records.empty()) return GiveUp(fmt::format("{} holds no call", file_));
   if (!golden->complete) {

@@ -6,6 +6,8 @@
 #include <set>
 #include <string_view>
 
+#include "engine/model/names.h"
+
 namespace msprobe::live {
 namespace {
 
@@ -74,6 +76,10 @@ std::string WhyAnotherProgram(const compare::Comparison& c) {
     }
   }
   constexpr size_t kFew = 16;
+  const Level here = c.target.level, there = c.golden.level;
+  if (c.target.records.size() >= kFew && 2 * matched < c.target.records.size() && here != there)
+    return fmt::format("{} was recorded at level {}, this run at level {}", c.golden.path,
+                       LevelName(there), LevelName(here));
   if (c.target.records.size() >= kFew && 2 * matched < c.target.records.size())
     return fmt::format("{} is of another program: {} of {} calls have a partner", c.golden.path,
                        matched, c.target.records.size());

@@ -12,6 +12,8 @@ namespace msprobe {
 struct ReadOptions {
   // Where the tensor files are; "": they are not read. Unset: where the dialect puts them.
   std::optional<std::string> tensor_folder;
+  // false: only what calls take and make; no stacks, modules around calls, weights and signatures.
+  bool side_files = true;
 };
 
 }  // namespace msprobe

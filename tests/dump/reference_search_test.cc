@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "engine/dump/session/reference_dump.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/dump/dump_text.h"
 #include "tests/model/entry_from_json.h"
@@ -220,6 +221,33 @@ TEST(ReferenceSearch, EveryGenerationWithChecksums) {
     ASSERT_TRUE(*search.Begin(0, std::nullopt)) << version;
     EXPECT_EQ(search.checksum(), kernels::Checksum::kCrc32);
   }
+}
+
+// A run of many steps does not list the baseline's other steps for each of its own.
+TEST(FindReference, LooksIntoTheFolderOfTheStepAlone) {
+  const TemporaryFolder folder;
+  folder.Write("step3/rank0/dump.json", Ours({}));
+  folder.Write("step3/rank1/dump.json", Ours({}));
+  folder.Write("step31/rank0/dump.json", Ours({}));
+  const auto of_step = [&](int64_t step) { return DumpsOfStep(folder.path(), step).value(); };
+  ASSERT_EQ(of_step(3).size(), 2u);
+  EXPECT_EQ(of_step(3)[1].rank, 1);
+  EXPECT_EQ(of_step(3)[1].step, 3);
+  EXPECT_TRUE(of_step(4).empty());
+  EXPECT_EQ((*FindReference(folder.path(), 31, 0))->path,
+            folder.path() + "/step31/rank0/dump.json");
+  EXPECT_FALSE(*FindReference(folder.path(), 3, 2));
+  EXPECT_FALSE(*FindReference(folder.path(), 4, 0));
+  EXPECT_EQ(WhyNoReference(folder.path(), 4), folder.path() + " holds no dump of this step");
+  EXPECT_THAT(WhyNoReference(folder.path(), 3),
+              HasSubstr(" holds 2 dumps of this step and not exactly one of this rank"));
+  // Without folders of steps, what belongs to no step is taken.
+  const TemporaryFolder bare;
+  bare.Write("rank0/dump.json", Ours({}));
+  EXPECT_TRUE(*FindReference(bare.path(), 7, 0));
+  // Below the folder of a step that holds no dump, the whole path is searched.
+  bare.Write("step7/notes.txt", "");
+  EXPECT_TRUE(*FindReference(bare.path(), 7, 0));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/live/first_rank.h"
+#include "engine/live/other_program.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/dump/dump_text.h"
 #include "tests/model/entry_from_json.h"
@@ -164,6 +165,18 @@ TEST_F(Live, RefusesAnotherNumberOfProcesses) {
   LiveComparison same(folder_.path() + "/golden");
   same.BeginStep({0, 0, 2}, "now/dump.json");
   EXPECT_TRUE(same.on());
+}
+
+// Few calls have a partner: another level explains it, else it is another program.
+TEST(OtherProgram, SaysThatTheLevelIsAnotherOne) {
+  compare::Comparison c;
+  c.target.level = Level::kMix;
+  c.target.records.resize(20);
+  for (int32_t i = 0; i < 20; ++i) c.pairs.push_back({.target = i});
+  c.golden.level = Level::kL0;
+  EXPECT_THAT(WhyAnotherProgram(c), HasSubstr("was recorded at level L0, this run at level mix"));
+  c.golden.level = Level::kMix;
+  EXPECT_THAT(WhyAnotherProgram(c), HasSubstr("of another program: 0 of 20 calls"));
 }
 
 TEST(FirstRank, OrdersByStepAndCall) {

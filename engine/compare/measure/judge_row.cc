@@ -53,6 +53,16 @@ void RowJudge::JudgeTransposed(uint32_t row, Measure* m) {
 }
 
 void RowJudge::Judge(uint32_t row, ElementType noise_dtype, Measure* m) {
+  Judge(row, noise_dtype, false, m);
+}
+
+RowVerdict RowJudge::VerdictOf(uint32_t row, ElementType noise_dtype) {
+  Measure m;
+  Judge(row, noise_dtype, true, &m);
+  return m.verdict;
+}
+
+void RowJudge::Judge(uint32_t row, ElementType noise_dtype, bool verdict_only, Measure* m) {
   const Leaf &target = c_.target.leaves[c_.rows[row].target],
              &golden = c_.golden.leaves[c_.rows[row].golden];
   // null against a value is a difference only within one tool: another tool may write null for a
@@ -76,6 +86,8 @@ void RowJudge::Judge(uint32_t row, ElementType noise_dtype, Measure* m) {
   const bool made = target.slot == Slot::kOutput || target.slot == Slot::kParameterGrad ||
                     IsGradientOfOptimizer(record_, golden);
   if (!made || m->verdict == RowVerdict::kEqual) return;
+  // More terms and a larger magnitude explain more: what is noise without them stays noise.
+  if (verdict_only && m->verdict == RowVerdict::kNoise) return;
   if (terms_ < 0) terms_ = TermsOf(c_, pair_);
   options.terms = terms_;
   options.magnitude = MagnitudeOf(c_, pair_, row);

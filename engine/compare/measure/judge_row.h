@@ -30,8 +30,11 @@ class RowJudge {
   // judge a float by when it is coarser than the row's own; empty: none. Fills verdict, reason and
   // severity.
   void Judge(uint32_t row, ElementType noise_dtype, Measure* measure);
+  // The same verdict in less time; the severity may be too large.
+  RowVerdict VerdictOf(uint32_t row, ElementType noise_dtype);
 
  private:
+  void Judge(uint32_t row, ElementType noise_dtype, bool verdict_only, Measure* measure);
   void JudgeTransposed(uint32_t row, Measure* measure);
 
   const Comparison& c_;

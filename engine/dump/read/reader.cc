@@ -46,6 +46,7 @@ Status ReadJson(MappedFile file, const ReadOptions& options, MemoryShare* memory
   }
   if (!dump->tensor_folder.empty()) AddPack(dump);
   MSPROBE_RETURN_IF_ERROR(memory->Holds(MemoryOf(*dump), size));
+  if (!options.side_files) return Status::Ok();
   MSPROBE_RETURN_IF_ERROR(ReadStacks(stack_keys, dump, memory));
   return ReadParents(dump, memory);
 }
@@ -73,8 +74,10 @@ Result<Dump> ReadDump(const std::string& path, MemoryBudget* budget, const ReadO
   MSPROBE_RETURN_IF_ERROR(kind == FileKind::kPkl
                               ? ReadPklFile(std::move(file), options, &memory, &dump)
                               : ReadJson(std::move(file), options, &memory, &dump));
-  MSPROBE_RETURN_IF_ERROR(ReadWeights(&dump));
-  if (kind != FileKind::kPkl) MSPROBE_RETURN_IF_ERROR(ReadSignatures(&dump));
+  if (options.side_files) {
+    MSPROBE_RETURN_IF_ERROR(ReadWeights(&dump));
+    if (kind != FileKind::kPkl) MSPROBE_RETURN_IF_ERROR(ReadSignatures(&dump));
+  }
   MSPROBE_RETURN_IF_ERROR(memory.Holds(MemoryOf(dump), size));
   // Side files are rarely read again; a small dump file is read again as a whole.
   for (const MappedFile& read : dump.files) {

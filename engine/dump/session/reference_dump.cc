@@ -4,14 +4,15 @@
 
 #include <filesystem>
 
+#include "engine/base/file.h"
+
 namespace msprobe::dump {
 namespace {
 
-const DumpLocation* Choose(const std::vector<DumpLocation>& dumps, int64_t step, int rank) {
+const DumpLocation* Choose(const std::vector<DumpLocation>& dumps, int rank) {
   const DumpLocation* only = nullptr;
   int candidates = 0, exact = 0;
   for (const DumpLocation& dump : dumps) {
-    if (dump.step != step && dump.step >= 0) continue;
     ++candidates;
     exact += dump.rank == rank;
     if (only == nullptr || dump.rank == rank) only = &dump;
@@ -49,11 +50,29 @@ Result<std::vector<DumpLocation>> CheckReference(std::string_view key, const std
   return dumps;
 }
 
+Result<std::vector<DumpLocation>> DumpsOfStep(const std::string& path, int64_t step) {
+  if (const std::string own = JoinPath(path, fmt::format("step{}", step)); IsDirectory(own)) {
+    Result<std::vector<DumpLocation>> dumps = FindDumps(own);
+    if (!dumps.ok() || !dumps->empty()) return dumps;
+  }
+  MSPROBE_ASSIGN_OR_RETURN(std::vector<DumpLocation> dumps, FindDumps(path));
+  std::erase_if(dumps, [&](const DumpLocation& d) { return d.step != step && d.step >= 0; });
+  return dumps;
+}
+
 Result<std::optional<DumpLocation>> FindReference(const std::string& path, int64_t step,
                                                   std::optional<int> rank) {
-  MSPROBE_ASSIGN_OR_RETURN(const std::vector<DumpLocation> dumps, FindDumps(path));
-  const DumpLocation* location = Choose(dumps, step, rank.value_or(-1));
+  MSPROBE_ASSIGN_OR_RETURN(const std::vector<DumpLocation> dumps, DumpsOfStep(path, step));
+  const DumpLocation* location = Choose(dumps, rank.value_or(-1));
   return location == nullptr ? std::nullopt : std::optional(*location);
+}
+
+std::string WhyNoReference(const std::string& path, int64_t step) {
+  const Result<std::vector<DumpLocation>> dumps = DumpsOfStep(path, step);
+  if (!dumps.ok()) return dumps.status().message();
+  if (dumps->empty()) return fmt::format("{} holds no dump of this step", path);
+  return fmt::format("{} holds {} dump{} of this step and not exactly one of this rank", path,
+                     dumps->size(), dumps->size() == 1 ? "" : "s");
 }
 
 }  // namespace msprobe::dump

@@ -22,9 +22,15 @@ namespace msprobe::dump {
 Result<std::vector<DumpLocation>> CheckReference(std::string_view key, const std::string& path,
                                                  const std::string& dump_path);
 
+// The dumps of a step below `path`, and those that belong to no step. Looks into the folder of the
+// step alone where there is one, so the time does not grow with the number of steps.
+Result<std::vector<DumpLocation>> DumpsOfStep(const std::string& path, int64_t step);
+
 // The dump of a step and rank. When the step has a single dump, and the run or the dump has no
 // rank, that dump is taken. nullopt: there is not exactly one.
 Result<std::optional<DumpLocation>> FindReference(const std::string& path, int64_t step,
                                                   std::optional<int> rank);
+// Why FindReference found none: "runs/golden holds no dump of this step".
+std::string WhyNoReference(const std::string& path, int64_t step);
 
 }  // namespace msprobe::dump

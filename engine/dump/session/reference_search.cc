@@ -148,10 +148,9 @@ Result<bool> ReferenceSearch::Begin(int64_t step, std::optional<int> rank) {
   }
   if (!found_) {
     Log(LogLevel::kWarning,
-        fmt::format("step {}{} is not compared: {}", step,
-                    rank ? fmt::format(", rank {}", *rank) : "",
-                    !location ? fmt::format("{} does not have exactly one dump of it", path_)
-                              : fmt::format("{} has no checksums", file_)));
+        fmt::format(
+            "step {}{} is not compared: {}", step, rank ? fmt::format(", rank {}", *rank) : "",
+            !location ? WhyNoReference(path_, step) : fmt::format("{} has no checksums", file_)));
   }
   return found_;
 }
