@@ -57,7 +57,13 @@ int64_t StepOf(const std::string& file) {
 }  // namespace
 
 void LiveComparison::GiveUp(const std::string& why) {
+  constexpr int64_t kTold = 3;  // steps; a long training must not fill the log
   check_.reset();
+  if (++given_up_ > kTold) {
+    if (given_up_ == kTold + 1)
+      Log(LogLevel::kWarning, "more steps are not compared with the baseline; they are not listed");
+    return;
+  }
   Log(LogLevel::kWarning,
       fmt::format("step {}{} is not compared with the baseline: {}", part_.step,
                   part_.rank ? fmt::format(", rank {}", *part_.rank) : "", why));

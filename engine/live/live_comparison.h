@@ -52,7 +52,7 @@ class LiveComparison {
 
   // Begins, or goes on with, the step whose entries are written to `own_file`. What makes the
   // baseline useless for the step (no dump of it, a damaged one, another model) is logged in one
-  // line, and the step is not compared.
+  // line, and the step is not compared. Behind the third such step one line speaks for all others.
   void BeginStep(const Part& part, const std::string& own_file);
   // Whether entries are compared: a baseline was found, and no difference so far.
   bool on() const { return check_ != nullptr && !found_; }
@@ -91,6 +91,7 @@ class LiveComparison {
   bool waits_ = false, waits_always_ = false;
   bool bits_decide_ = true;
   int64_t suspects_ = 0, next_look_ = 1;
+  int64_t given_up_ = 0;  // steps that were not compared
   Answer answer_;
 };
 

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "engine/live/first_rank.h"
 #include "engine/live/other_program.h"
 #include "tests/base/temporary_folder.h"
@@ -155,6 +157,17 @@ TEST_F(Live, GoesOnWithoutBaseline) {
   LiveComparison damaged(folder_.path() + "/golden");
   damaged.BeginStep({0, std::nullopt, 0}, folder_.path() + "/now/step0/rank/dump.json");
   EXPECT_FALSE(damaged.on());
+}
+
+TEST_F(Live, ALongTrainingWithoutBaselineFillsNoLog) {
+  folder_.Write("golden/step0/rank/dump.json", dump::Ours({kFirst}));
+  ::testing::internal::CaptureStderr();
+  for (int64_t step = 1; step < 100; ++step)
+    live_.BeginStep({step, std::nullopt, 0}, fmt::format("now/step{}/rank/dump.json", step));
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(said, HasSubstr("step 3 is not compared with the baseline"));
+  EXPECT_THAT(said, HasSubstr("more steps are not compared"));
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 4) << said;
 }
 
 TEST_F(Live, RefusesAnotherNumberOfProcesses) {
