@@ -1,9 +1,10 @@
 #include "engine/compare/measure/same_tensor.h"
 
+#include <algorithm>
 #include <vector>
 
+#include "engine/compare/model/content_ids.h"
 #include "engine/compare/model/content_map.h"
-#include "engine/compare/model/record_keys.h"
 
 namespace msprobe::compare {
 namespace {
@@ -15,36 +16,65 @@ struct Judged {
   bool moved = false;           // it differs because moving does not round
 };
 
-// 0: the row is no pair of tensors with digests, or it is neither noise nor different.
-uint64_t KeyOf(const Comparison& c, uint32_t i) {
+bool CanChange(const Measure& m) {
+  return m.verdict == RowVerdict::kNoise || m.verdict == RowVerdict::kDiffers;
+}
+
+// Whether the row is a pair of tensors with digests that is noise or differs.
+bool IsJudged(const Comparison& c, uint32_t i) {
   const Row& row = c.rows[i];
-  const RowVerdict verdict = c.measures[i].verdict;
-  if (row.target < 0 || row.golden < 0) return 0;
-  if (verdict != RowVerdict::kNoise && verdict != RowVerdict::kDiffers) return 0;
-  const Leaf &target = c.target.leaves[row.target], &golden = c.golden.leaves[row.golden];
+  if (row.target < 0 || row.golden < 0 || !CanChange(c.measures[i])) return false;
   const auto has_digest = [](const Leaf& leaf) {
     return leaf.kind == LeafKind::kTensor && (!leaf.fingerprint.empty() || !leaf.checksum.empty());
   };
-  if (!has_digest(target) || !has_digest(golden)) return 0;
-  constexpr uint64_t kOther = 0x9e3779b97f4a7c15;  // the two sides must not cancel each other
-  const uint64_t key = ContentKey(target) ^ (ContentKey(golden) * kOther);
-  return key == 0 ? 1 : key;
+  return has_digest(c.target.leaves[row.target]) && has_digest(c.golden.leaves[row.golden]);
 }
+
+// Numbers the pairs of a tensor of the target and one of the golden, from 0.
+class TensorPairs {
+ public:
+  explicit TensorPairs(const ContentIds& ids) : ids_(ids), first_of_(ids.size(), -1) {}
+
+  int32_t NumberOf(const Row& row) {
+    const int32_t target = ids_.Of(true, row.target), golden = ids_.Of(false, row.golden);
+    int32_t& first = first_of_[target];
+    if (first < 0) {
+      first = static_cast<int32_t>(golden_of_.size());
+      golden_of_.push_back(golden);
+    }
+    if (golden_of_[first] == golden) return first;
+    // Few tensors of the target stand beside several of the golden.
+    const uint64_t both = static_cast<uint64_t>(target) << 32 | static_cast<uint32_t>(golden);
+    const uint64_t hash = both * 0x9e3779b97f4a7c15u;
+    const auto next = static_cast<int32_t>(golden_of_.size());
+    const int32_t number = others_.Insert(hash ^ hash >> 32, next);
+    if (number == next) golden_of_.push_back(golden);
+    return number;
+  }
+
+ private:
+  const ContentIds& ids_;
+  std::vector<int32_t> first_of_;   // of each content of the target: its first pair; -1: none yet
+  std::vector<int32_t> golden_of_;  // of each pair
+  ContentMap others_;
+};
 
 }  // namespace
 
 void GiveOneVerdictToEachTensor(Comparison* c) {
-  ContentMap numbers;
+  const auto& measures = c->measures;
+  if (std::none_of(measures.begin(), measures.end(), [](const Measure& m) { return CanChange(m); }))
+    return;
+  TensorPairs pairs(ContentOf(c));
   std::vector<Judged> tensors;
   std::vector<int32_t> tensor_of(c->rows.size(), -1);
   for (const RecordPair& pair : c->pairs) {
     if (!pair.matched()) continue;
     const bool is_module = c->golden.records[pair.golden].is_module;
     for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
-      const uint64_t key = KeyOf(*c, i);
-      if (key == 0) continue;
+      if (!IsJudged(*c, i)) continue;
       const Measure& m = c->measures[i];
-      const int32_t number = numbers.Insert(key, static_cast<int32_t>(tensors.size()));
+      const int32_t number = pairs.NumberOf(c->rows[i]);
       if (number == static_cast<int32_t>(tensors.size())) tensors.emplace_back();
       tensor_of[i] = number;
       Judged& judged = tensors[number];

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/compare/model/content_ids.h"
 #include "engine/compare/model/thresholds.h"
 #include "engine/kernels/diff.h"
 #include "engine/model/table.h"
@@ -192,6 +193,7 @@ struct Comparison {
   // For each pair of backward records the pair of their forward call; -1: not recorded, or not a
   // backward record.
   std::vector<int32_t> forward_of;
+  std::shared_ptr<const ContentIds> content;  // null until the first ContentOf
   RunStart run_start;
   FirstDivergence first;
   FirstBits first_bits;

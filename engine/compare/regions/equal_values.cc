@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/base/threads.h"
 #include "engine/compare/judge/judge.h"
 #include "engine/compare/judge/operations.h"
-#include "engine/compare/model/record_keys.h"
 #include "engine/compare/model/rounding.h"
-#include "engine/compare/regions/value_flow.h"
 
 namespace msprobe::compare {
 namespace {
@@ -17,36 +16,38 @@ namespace {
 constexpr double kNear = 0x1p-5;
 constexpr int kMostCandidates = 64;  // that are judged for one value; bounds the time
 
-uint64_t KeyOf(const Leaf& leaf) { return leaf.kind == LeafKind::kTensor ? ContentKey(leaf) : 0; }
-
 }  // namespace
 
-EqualValues::EqualValues(const Comparison& c, const std::vector<char>& candidates) : c_(c) {
-  for (size_t p = 0; p < c.pairs.size(); ++p) {
-    const RecordPair& pair = c.pairs[p];
+EqualValues::EqualValues(const Comparison& c, const std::vector<char>& candidates)
+    : c_(c), content_(ContentOf(c)) {
+  ThreadPool::Default().ParallelFor(2, [&](size_t side) { Collect(side == 0, candidates); });
+}
+
+void EqualValues::Collect(bool target, const std::vector<char>& candidates) {
+  const int side = target ? 0 : 1;
+  const Dump& dump = target ? c_.target : c_.golden;
+  for (ContentSet* set : {&equal_[side], &agreeing_[side], &made_[side]})
+    *set = ContentSet(*content_);
+  for (size_t p = 0; p < c_.pairs.size(); ++p) {
+    const RecordPair& pair = c_.pairs[p];
     for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
-      const RowVerdict verdict = c.measures[i].verdict;
-      for (const bool target : {true, false}) {
-        const int32_t index = target ? c.rows[i].target : c.rows[i].golden;
-        if (index < 0) continue;
-        const Leaf& leaf = (target ? c.target : c.golden).leaves[index];
-        const uint64_t key = KeyOf(leaf);
-        if (key == 0) continue;
-        const int side = target ? 0 : 1;
-        if (verdict == RowVerdict::kEqual) equal_[side].InsertHash(key);
-        if (verdict == RowVerdict::kEqual || verdict == RowVerdict::kNoise)
-          agreeing_[side].InsertHash(key);
-        if (!candidates[p] || !IsTensorResult(leaf)) continue;
-        made_[side].InsertHash(key);
-        if (leaf.has_stats && std::isfinite(leaf.norm_value))
-          candidates_[side].push_back(
-              {static_cast<double>(leaf.shape.elements()), leaf.norm_value, &leaf});
-      }
+      const RowVerdict verdict = c_.measures[i].verdict;
+      const int32_t index = target ? c_.rows[i].target : c_.rows[i].golden;
+      const int32_t content = index < 0 ? -1 : content_->Of(target, index);
+      if (content < 0) continue;
+      if (verdict == RowVerdict::kEqual) equal_[side].Insert(content);
+      if (verdict == RowVerdict::kEqual || verdict == RowVerdict::kNoise)
+        agreeing_[side].Insert(content);
+      if (!candidates[p] || content_->ResultOf(target, index) < 0) continue;
+      made_[side].Insert(content);
+      const Leaf& leaf = dump.leaves[index];
+      if (leaf.has_stats && std::isfinite(leaf.norm_value))
+        candidates_[side].push_back(
+            {static_cast<double>(leaf.shape.elements()), leaf.norm_value, &leaf});
     }
   }
-  for (auto& list : candidates_) std::sort(list.begin(), list.end());
-  near_[0].assign(c.target.leaves.size(), Answer::kNotAsked);
-  near_[1].assign(c.golden.leaves.size(), Answer::kNotAsked);
+  std::sort(candidates_[side].begin(), candidates_[side].end());
+  near_[side].assign(dump.leaves.size(), Answer::kNotAsked);
 }
 
 bool EqualValues::Agree(const Leaf& target, const Leaf& golden) const {
@@ -67,21 +68,19 @@ bool EqualValues::Agree(const Leaf& target, const Leaf& golden) const {
 }
 
 bool EqualValues::IsOnBothSides(const Leaf& leaf, bool target, bool bits) const {
-  const uint64_t key = KeyOf(leaf);
-  const bool agrees = key != 0 && (bits ? equal_ : agreeing_)[target ? 0 : 1].HasHash(key);
+  const bool agrees = (bits ? equal_ : agreeing_)[target ? 0 : 1].Has(content_->Of(target, leaf));
   return agrees || HasCounterpart(leaf, target, bits);
 }
 
 bool EqualValues::HasCounterpart(const Leaf& leaf, bool target, bool bits) const {
-  const uint64_t key = KeyOf(leaf);
-  if (key == 0) return false;
-  if (made_[target ? 1 : 0].HasHash(key)) return true;
+  const int32_t content = content_->Of(target, leaf);
+  if (content < 0) return false;
+  if (made_[target ? 1 : 0].Has(content)) return true;
   // Zeros, ones and masks are in every run: they tell nothing.
   const bool tells = leaf.has_stats && std::isfinite(leaf.norm_value) &&
                      (leaf.shape.elements() == 1 || leaf.max_value != leaf.min_value);
   if (bits || !tells || !c_.exact.empty()) return false;
-  const Dump& dump = target ? c_.target : c_.golden;
-  Answer& answer = near_[target ? 0 : 1][&leaf - dump.leaves.data()];
+  Answer& answer = near_[target ? 0 : 1][content_->IndexOf(target, leaf)];
   if (answer == Answer::kNotAsked)
     answer = HasNearCandidate(leaf, target) ? Answer::kYes : Answer::kNo;
   return answer == Answer::kYes;

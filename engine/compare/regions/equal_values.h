@@ -5,10 +5,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "engine/compare/model/comparison.h"
-#include "engine/compare/model/fingerprint_set.h"
+#include "engine/compare/model/content_ids.h"
 
 namespace msprobe::compare {
 
@@ -35,13 +36,16 @@ class EqualValues {
       return elements != other.elements ? elements < other.elements : norm < other.norm;
     }
   };
+  // What the rows say of the target's values, or of the golden's.
+  void Collect(bool target, const std::vector<char>& candidates);
   bool Agree(const Leaf& target, const Leaf& golden) const;
   // Whether a candidate of the other run agrees with the numbers of the leaf.
   bool HasNearCandidate(const Leaf& leaf, bool target) const;
 
   const Comparison& c_;
-  FingerprintSet equal_[2], agreeing_[2], made_[2];  // contents of the target, of the golden
-  std::vector<Candidate> candidates_[2];             // sorted
+  std::shared_ptr<const ContentIds> content_;
+  ContentSet equal_[2], agreeing_[2], made_[2];  // of the target, of the golden
+  std::vector<Candidate> candidates_[2];         // sorted
   // Of each leaf the answer of HasNearCandidate; kNotAsked: nobody has asked.
   enum class Answer : char { kNotAsked, kNo, kYes };
   mutable std::vector<Answer> near_[2];

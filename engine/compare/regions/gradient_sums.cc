@@ -2,29 +2,29 @@
 
 #include <algorithm>
 
-#include "engine/compare/model/record_keys.h"
-#include "engine/compare/regions/value_flow.h"
+#include "engine/base/threads.h"
 
 namespace msprobe::compare {
 
-GradientSums::GradientSums(const Comparison& c) : c_(c), backward_of_(c.pairs.size(), -1) {
+GradientSums::GradientSums(const Comparison& c)
+    : c_(c), content_(ContentOf(c)), backward_of_(c.pairs.size(), -1) {
   for (size_t p = 0; p < c.forward_of.size(); ++p) {
     if (c.forward_of[p] >= 0) backward_of_[c.forward_of[p]] = static_cast<int32_t>(p);
   }
-  for (size_t p = 0; p < c.pairs.size(); ++p) {
-    if (backward_of_[p] < 0) continue;
-    for (const bool target : {true, false}) {
-      const Dump& dump = target ? c.target : c.golden;
+  ThreadPool::Default().ParallelFor(2, [&](size_t side) {
+    const bool target = side == 0;
+    const Dump& dump = target ? c.target : c.golden;
+    makers_[side].assign(content_->size(), -1);
+    for (size_t p = 0; p < c.pairs.size(); ++p) {
       const int32_t record = target ? c.pairs[p].target : c.pairs[p].golden;
-      if (record < 0) continue;
+      if (backward_of_[p] < 0 || record < 0) continue;
       for (const Leaf& leaf : dump.LeavesOf(dump.records[record])) {
-        const uint64_t key =
-            leaf.slot == Slot::kOutput && IsTensorResult(leaf) ? ContentKey(leaf) : 0;
+        const int32_t made = leaf.slot == Slot::kOutput ? content_->Of(target, leaf) : -1;
         // The first one: calls of modules return what a call inside them made.
-        if (key != 0) makers_[target ? 0 : 1].Insert(key, static_cast<int32_t>(p));
+        if (made >= 0 && makers_[side][made] < 0) makers_[side][made] = static_cast<int32_t>(p);
       }
     }
-  }
+  });
 }
 
 std::vector<int32_t> GradientSums::TakersOf(int32_t backward, bool target) const {
@@ -34,10 +34,10 @@ std::vector<int32_t> GradientSums::TakersOf(int32_t backward, bool target) const
   const int32_t record =
       forward < 0 ? -1 : (target ? c_.pairs[forward].target : c_.pairs[forward].golden);
   if (record < 0) return takers;
-  const Dump& dump = target ? c_.target : c_.golden;
-  for (const Leaf& leaf : dump.LeavesOf(dump.records[record])) {
-    const uint64_t key = IsTensorArgument(leaf) ? ContentKey(leaf) : 0;
-    const int32_t maker = key == 0 ? -1 : makers_[target ? 0 : 1].Find(key);
+  const Record& call = (target ? c_.target : c_.golden).records[record];
+  for (uint32_t i = call.first_leaf; i < call.first_leaf + call.leaf_count; ++i) {
+    const int32_t taken = content_->ArgumentOf(target, static_cast<int32_t>(i));
+    const int32_t maker = taken < 0 ? -1 : makers_[target ? 0 : 1][taken];
     if (maker < 0 || maker >= forward) continue;
     const int32_t taker = backward_of_[maker];
     if (std::find(takers.begin(), takers.end(), taker) == takers.end()) takers.push_back(taker);

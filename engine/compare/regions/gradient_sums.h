@@ -6,10 +6,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "engine/compare/model/comparison.h"
-#include "engine/compare/model/content_map.h"
+#include "engine/compare/model/content_ids.h"
 
 namespace msprobe::compare {
 
@@ -23,8 +24,9 @@ class GradientSums {
 
  private:
   const Comparison& c_;
+  std::shared_ptr<const ContentIds> content_;
   std::vector<int32_t> backward_of_;  // for each pair of forward calls; -1: none
-  ContentMap makers_[2];              // content -> pair of the forward call
+  std::vector<int32_t> makers_[2];    // for each content the pair of the forward call; -1: none
 };
 
 }  // namespace msprobe::compare

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "engine/base/threads.h"
 #include "engine/compare/judge/moving_operations.h"
 #include "engine/compare/model/fingerprint_set.h"
 #include "engine/compare/model/record_keys.h"
@@ -20,21 +21,27 @@ class Finder {
   }
 
   OpenCalls Find() {
-    for (size_t p = 0; p < c_.pairs.size(); ++p) {
-      if (c_.IsPartOfBatch(static_cast<int32_t>(p))) continue;
-      if (!c_.pairs[p].matched()) {
-        calls_.open[p] = calls_.own[p] = 1;
-        continue;
-      }
-      rows_.EachRow(p, [&](uint32_t i) { calls_.open[p] |= rows_.IsOpen(i); });
-      if (calls_.open[p]) calls_.own[p] = IsOtherCall(p);
-    }
+    constexpr size_t kChunk = 1024;  // pairs
+    const size_t pairs = c_.pairs.size();
+    ThreadPool::Default().ParallelFor((pairs + kChunk - 1) / kChunk, [&](size_t chunk) {
+      for (size_t p = chunk * kChunk; p < std::min(pairs, (chunk + 1) * kChunk); ++p) LookAt(p);
+    });
     FindReordered();
     FindMovedCalls();
     return std::move(calls_);
   }
 
  private:
+  void LookAt(size_t p) {
+    if (c_.IsPartOfBatch(static_cast<int32_t>(p))) return;
+    if (!c_.pairs[p].matched()) {
+      calls_.open[p] = calls_.own[p] = 1;
+      return;
+    }
+    rows_.EachRow(p, [&](uint32_t i) { calls_.open[p] |= rows_.IsOpen(i); });
+    if (calls_.open[p]) calls_.own[p] = IsOtherCall(p);
+  }
+
   // Whether the two calls of a pair do different things: other operations, or the same one with
   // tensors of other shapes and kinds.
   bool IsOtherCall(size_t p) const {

@@ -32,6 +32,12 @@ class PairRows {
     if (c_.rows[row].target >= 0) use(c_.target.leaves[c_.rows[row].target], true);
     if (c_.rows[row].golden >= 0) use(c_.golden.leaves[c_.rows[row].golden], false);
   }
+  // The same with index into Dump::leaves, for rules that need no more than the content.
+  template <typename Use>
+  void EachLeafIndex(uint32_t row, Use use) const {
+    if (c_.rows[row].target >= 0) use(c_.rows[row].target, true);
+    if (c_.rows[row].golden >= 0) use(c_.rows[row].golden, false);
+  }
   const Record& RecordOf(size_t p) const {
     const RecordPair& pair = c_.pairs[p];
     return pair.target >= 0 ? c_.target.records[pair.target] : c_.golden.records[pair.golden];

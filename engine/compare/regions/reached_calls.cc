@@ -1,11 +1,12 @@
 #include "engine/compare/regions/reached_calls.h"
 
+#include <memory>
 #include <string_view>
 #include <unordered_set>
 #include <utility>
 
-#include "engine/compare/model/fingerprint_set.h"
-#include "engine/compare/model/record_keys.h"
+#include "engine/base/threads.h"
+#include "engine/compare/model/content_ids.h"
 #include "engine/compare/regions/pair_rows.h"
 
 namespace msprobe::compare {
@@ -14,22 +15,21 @@ namespace {
 class Finder {
  public:
   Finder(const Comparison& c, const OpenCalls& calls, const ValueFlows& flows)
-      : c_(c), rows_(c), calls_(calls), flows_(flows) {
-    for (const bool target : {true, false}) {
-      const Dump& dump = rows_.DumpOf(target);
-      for (const Leaf& leaf : dump.leaves) {
-        const bool is_gradient =
-            IsTensorResult(leaf) && dump.records[leaf.record].direction == Direction::kBackward;
-        const uint64_t key = is_gradient ? ContentKey(leaf) : 0;
-        if (key != 0) gradients_[target ? 0 : 1].InsertHash(key);
+      : c_(c), rows_(c), calls_(calls), flows_(flows), content_(ContentOf(c)) {
+    ThreadPool::Default().ParallelFor(2, [&](size_t side) {
+      const bool target = side == 0;
+      gradients_[side] = ContentSet(*content_);
+      for (const Record& record : rows_.DumpOf(target).records) {
+        if (record.direction != Direction::kBackward) continue;
+        for (uint32_t i = record.first_leaf; i < record.first_leaf + record.leaf_count; ++i)
+          gradients_[side].Insert(content_->ResultOf(target, static_cast<int32_t>(i)));
       }
-    }
+    });
   }
 
   std::vector<char> Find() {
     reached_ = calls_.own;
-    std::vector<char> values[2] = {std::vector<char>(flows_[0].size(), 0),
-                                   std::vector<char>(flows_[1].size(), 0)};
+    ContentSet values[2] = {ContentSet(*content_), ContentSet(*content_)};  // of reached calls
     std::unordered_set<std::string_view> modules;  // calls of modules that hold such calls
     std::unordered_set<std::string_view> apis;     // modules that such calls are of
     for (size_t p = 0; p < c_.pairs.size(); ++p) {
@@ -47,10 +47,8 @@ class Finder {
       }
       rows_.EachRow(p, [&](uint32_t i) {
         if (!rows_.IsOpen(i)) return;
-        rows_.EachLeaf(i, [&](const Leaf& leaf, bool target) {
-          const int side = target ? 0 : 1;
-          const int32_t value = IsTensorArgument(leaf) ? flows_[side].ValueOf(leaf) : -1;
-          if (value >= 0) reached |= values[side][value];
+        rows_.EachLeafIndex(i, [&](int32_t leaf, bool target) {
+          reached |= values[target ? 0 : 1].Has(content_->ArgumentOf(target, leaf));
         });
       });
       if (!reached) continue;
@@ -58,10 +56,8 @@ class Finder {
       if (pair.target >= 0) modules.insert(c_.target.records[pair.target].parent);
       if (pair.golden >= 0) modules.insert(c_.golden.records[pair.golden].parent);
       rows_.EachRow(p, [&](uint32_t i) {
-        rows_.EachLeaf(i, [&](const Leaf& leaf, bool target) {
-          const int side = target ? 0 : 1;
-          const int32_t value = IsTensorResult(leaf) ? flows_[side].ValueOf(leaf) : -1;
-          if (value >= 0) values[side][value] = 1;
+        rows_.EachLeafIndex(i, [&](int32_t leaf, bool target) {
+          values[target ? 0 : 1].Insert(content_->ResultOf(target, leaf));
         });
       });
     }
@@ -92,9 +88,9 @@ class Finder {
     bool unseen = false;
     rows_.EachRow(p, [&](uint32_t i) {
       if (c_.measures[i].verdict != RowVerdict::kDiffers) return;
-      rows_.EachLeaf(i, [&](const Leaf& leaf, bool target) {
-        const uint64_t key = IsTensorArgument(leaf) ? ContentKey(leaf) : 0;
-        unseen |= key != 0 && !gradients_[target ? 0 : 1].HasHash(key);
+      rows_.EachLeafIndex(i, [&](int32_t leaf, bool target) {
+        const int32_t taken = content_->ArgumentOf(target, leaf);
+        unseen |= taken >= 0 && !gradients_[target ? 0 : 1].Has(taken);
       });
     });
     return unseen;
@@ -104,8 +100,8 @@ class Finder {
   const PairRows rows_;
   const OpenCalls& calls_;
   const ValueFlows& flows_;
-  FingerprintSet
-      gradients_[2];  // contents that backward calls return, of the target and the golden
+  std::shared_ptr<const ContentIds> content_;
+  ContentSet gradients_[2];  // that backward calls return, of the target and the golden
   std::vector<char> reached_;
 };
 

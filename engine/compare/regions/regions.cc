@@ -49,9 +49,7 @@ void AddPair(const Comparison& c, int32_t p, Region* region) {
 class RewriteSets {
  public:
   explicit RewriteSets(const Comparison& c)
-      : c_(c),
-        sets_(c.pairs.size()),
-        flows_{ValueFlow(c, true, c.rewritten), ValueFlow(c, false, c.rewritten)} {}
+      : c_(c), sets_(c.pairs.size()), flows_(FlowsOf(c, c.rewritten)) {}
 
   Sets Join() {
     JoinNeighbours();

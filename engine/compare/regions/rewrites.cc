@@ -11,6 +11,7 @@
 #include "engine/compare/judge/operations.h"
 #include "engine/compare/measure/carried.h"
 #include "engine/compare/measure/exchange.h"
+#include "engine/compare/model/content_ids.h"
 #include "engine/compare/model/record_keys.h"
 #include "engine/compare/model/rounding.h"
 #include "engine/compare/regions/agreeing_gradients.h"
@@ -39,12 +40,13 @@ class Rewrites {
         std::any_of(own.begin(), own.end(), [](char is_own) { return is_own != 0; });
     gradients_agree_ = GradientsAgree(c_);
     if (!other_structure && !(gradients_agree_ && OnlyOrderDiffers())) return false;
+    content_ = &ContentOf(&c_);
     // A forward call that agrees is followed, too, if the gradient of its result does not.
     std::vector<char> followed = calls_.open;
     for (size_t p = 0; p < c_.forward_of.size(); ++p) {
       if (calls_.open[p] && c_.forward_of[p] >= 0) followed[c_.forward_of[p]] = 1;
     }
-    flows_.emplace(ValueFlows{ValueFlow(c_, true, followed), ValueFlow(c_, false, followed)});
+    flows_.emplace(FlowsOf(c_, followed));
     sums_.emplace(c_);
     reached_ = FindReachedCalls(c_, calls_, *flows_);
     values_.emplace(c_, reached_);
@@ -84,7 +86,7 @@ class Rewrites {
   // its results must be equal bit for bit, too: their statistics do not tell another order.
   void FindMoved() {
     moved_.assign(c_.pairs.size(), 0);
-    FingerprintSet made[2];  // results of such calls
+    ContentSet made[2] = {ContentSet(*content_), ContentSet(*content_)};  // by such calls
     for (size_t p = 0; p < c_.pairs.size(); ++p) {
       if (!calls_.own[p] || rows_.RecordOf(p).direction != Direction::kForward) continue;
       const RecordPair& pair = c_.pairs[p];
@@ -94,17 +96,15 @@ class Rewrites {
       rows_.EachRow(p, [&](uint32_t i) {
         rows_.EachLeaf(i, [&](const Leaf& leaf, bool target) {
           if (!moves || !IsTensorArgument(leaf)) return;
-          const uint64_t key = ContentKey(leaf);
           moves = values_->IsOnBothSides(leaf, target, /*bits=*/true) ||
-                  (key != 0 && made[target ? 0 : 1].HasHash(key));
+                  made[target ? 0 : 1].Has(content_->Of(target, leaf));
         });
       });
       if (!moves) continue;
       moved_[p] = 1;
       rows_.EachRow(p, [&](uint32_t i) {
-        rows_.EachLeaf(i, [&](const Leaf& leaf, bool target) {
-          const uint64_t key = IsTensorResult(leaf) ? ContentKey(leaf) : 0;
-          if (key != 0) made[target ? 0 : 1].InsertHash(key);
+        rows_.EachLeafIndex(i, [&](int32_t leaf, bool target) {
+          made[target ? 0 : 1].Insert(content_->ResultOf(target, leaf));
         });
       });
     }
@@ -501,6 +501,7 @@ class Rewrites {
   Comparison& c_;
   const PairRows rows_;
   const OpenCalls calls_;
+  const ContentIds* content_ = nullptr;
   std::vector<char> reached_, moved_, right_, has_backward_, denied_;  // for each pair
   bool of_modules_ = false;                                            // no operations are recorded
   std::vector<int32_t> around_[2];  // ModulesAround, of the target, of the golden

@@ -1,9 +1,11 @@
 #include "engine/compare/regions/unpaired_results.h"
 
 #include <algorithm>
+#include <optional>
 #include <string_view>
 #include <vector>
 
+#include "engine/base/threads.h"
 #include "engine/compare/judge/operations.h"
 #include "engine/compare/regions/agreeing_gradients.h"
 
@@ -20,14 +22,18 @@ bool IsResult(const Leaf& leaf) {
 // The calls of one run that have no partner.
 class UnpairedResults::Side {
  public:
-  Side(const Comparison& c, bool target, FingerprintSet* compared)
-      : c_(c), target_(target), dump_(target ? c.target : c.golden), compared_(*compared) {
+  Side(const Comparison& c, bool target, const ContentIds& content, ContentSet* compared)
+      : c_(c),
+        target_(target),
+        dump_(target ? c.target : c.golden),
+        content_(content),
+        compared_(*compared) {
     for (size_t i = 0; i < c_.rows.size(); ++i) {
       const Row& row = c_.rows[i];
       const RowVerdict verdict = c_.measures[i].verdict;
       if (row.target < 0 || row.golden < 0) continue;
       if (verdict == RowVerdict::kEqual || verdict == RowVerdict::kNoise)
-        Insert(dump_.leaves[target_ ? row.target : row.golden]);
+        compared_.Insert(content_.Of(target_, target_ ? row.target : row.golden));
     }
     right_.assign(c_.pairs.size(), false);
     for (size_t p = 0; p < c_.pairs.size(); ++p)
@@ -46,11 +52,6 @@ class UnpairedResults::Side {
   bool IsRight(size_t p) const { return right_[p]; }
 
  private:
-  void Insert(const Leaf& leaf) {
-    const uint64_t key = leaf.kind == LeafKind::kTensor ? ContentKey(leaf) : 0;
-    if (key != 0) compared_.InsertHash(key);
-  }
-
   // Backwards through the calls that are not known to be right; whether any was found to be.
   bool Pass() {
     bool found = false;
@@ -61,7 +62,7 @@ class UnpairedResults::Side {
       if (!ResultsAreCompared(record) && !(forward >= 0 && IsMine(forward) && right_[forward]))
         continue;
       right_[p] = found = true;
-      for (const Leaf& leaf : dump_.LeavesOf(record)) Insert(leaf);
+      for (const Leaf& leaf : dump_.LeavesOf(record)) compared_.Insert(content_.Of(target_, leaf));
     }
     return found;
   }
@@ -73,8 +74,7 @@ class UnpairedResults::Side {
       values = values || leaf.kind == LeafKind::kScalar;
       if (leaf.kind != LeafKind::kTensor) continue;
       tensors = true;
-      const uint64_t key = ContentKey(leaf);
-      if (key != 0 && compared_.HasHash(key)) return true;
+      if (compared_.Has(content_.Of(target_, leaf))) return true;
     }
     // A number or a text that is read from a tensor changes nothing, and a call that raised (a
     // checkpoint ends its recomputation so) has no results.
@@ -84,14 +84,19 @@ class UnpairedResults::Side {
   const Comparison& c_;
   const bool target_;
   const Dump& dump_;
-  FingerprintSet& compared_;
+  const ContentIds& content_;
+  ContentSet& compared_;
   std::vector<bool> right_;  // for each pair
 };
 
-UnpairedResults::UnpairedResults(const Comparison& c) : c_(c) {
+UnpairedResults::UnpairedResults(const Comparison& c)
+    : c_(c), content_(ContentOf(c)), compared_{ContentSet(*content_), ContentSet(*content_)} {
+  std::optional<Side> sides[2];
+  ThreadPool::Default().ParallelFor(
+      2, [&](size_t i) { sides[i].emplace(c, /*target=*/i == 0, *content_, &compared_[i]); });
   const bool without_effect = c.exact.empty() && GradientsAgree(c);
   for (const bool target : {true, false}) {
-    const Side side(c, target, &compared_[target ? 0 : 1]);
+    const Side& side = *sides[target ? 0 : 1];
     if (!(target ? c.golden : c.target).complete) continue;
     for (size_t p = 0; p < c.pairs.size(); ++p) {
       if (!side.IsMine(p) || side.IsRight(p)) continue;
@@ -109,9 +114,7 @@ bool UnpairedResults::IsCompared(uint32_t i) const {
   const Row& row = c_.rows[i];
   const bool target = row.target >= 0;
   const Leaf& leaf = target ? c_.target.leaves[row.target] : c_.golden.leaves[row.golden];
-  if (!IsResult(leaf)) return true;
-  const uint64_t key = leaf.kind == LeafKind::kTensor ? ContentKey(leaf) : 0;
-  return key != 0 && compared_[target ? 0 : 1].HasHash(key);
+  return !IsResult(leaf) || compared_[target ? 0 : 1].Has(content_->Of(target, leaf));
 }
 
 }  // namespace msprobe::compare

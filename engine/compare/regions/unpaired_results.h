@@ -6,13 +6,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "engine/compare/model/comparison.h"
-#include "engine/compare/model/fingerprint_set.h"
+#include "engine/compare/model/content_ids.h"
 
 namespace msprobe::compare {
 
-// A tensor is recognised by its content (ContentKey). A result without a partner is compared when a
+// A tensor is recognised by its content (ContentIds). A result without a partner is compared when a
 // value of its run that agrees with its partner has that content, or when a call without a partner
 // takes it whose own results are compared. The backward call of a forward call without a partner is
 // right when that forward call is. Where all gradients of the step agree, what a call made had no
@@ -36,7 +37,8 @@ class UnpairedResults {
  private:
   class Side;
   const Comparison& c_;
-  FingerprintSet compared_[2];  // contents of the target, of the golden
+  std::shared_ptr<const ContentIds> content_;
+  ContentSet compared_[2];  // of the target, of the golden
   int64_t nowhere_ = 0;
   int32_t first_ = -1;
 };

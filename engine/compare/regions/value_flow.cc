@@ -1,10 +1,10 @@
 #include "engine/compare/regions/value_flow.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
-#include "engine/compare/model/content_map.h"
-#include "engine/compare/model/record_keys.h"
+#include "engine/base/threads.h"
 
 namespace msprobe::compare {
 
@@ -19,55 +19,61 @@ bool IsTensorArgument(const Leaf& leaf) {
 }
 
 ValueFlow::ValueFlow(const Comparison& c, bool target, const std::vector<char>& followed)
-    : leaves_((target ? c.target : c.golden).leaves.data()) {
+    : content_(ContentOf(c)), target_(target), followed_(*content_) {
   const Dump& dump = target ? c.target : c.golden;
   const auto for_each_leaf = [&](const RecordPair& pair, auto use) {
     for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
       const int32_t leaf = target ? c.rows[i].target : c.rows[i].golden;
-      if (leaf >= 0) use(dump.leaves[leaf], static_cast<int32_t>(i));
+      if (leaf >= 0) use(leaf, static_cast<int32_t>(i));
     }
   };
-  ContentMap values;
   for (size_t p = 0; p < c.pairs.size(); ++p) {
     if (!followed[p]) continue;
-    for_each_leaf(c.pairs[p], [&](const Leaf& leaf, int32_t) {
-      const uint64_t key = IsTensorResult(leaf) ? ContentKey(leaf) : 0;
-      if (key != 0) values.Insert(key, static_cast<int32_t>(values.size()));
+    for_each_leaf(c.pairs[p], [&](int32_t leaf, int32_t) {
+      followed_.Insert(content_->ResultOf(target, leaf));
     });
   }
-  value_of_.assign(dump.leaves.size(), -1);
-  for (size_t i = 0; i < dump.leaves.size() && values.size() > 0; ++i) {
-    const Leaf& leaf = dump.leaves[i];
-    const uint64_t key = leaf.kind == LeafKind::kTensor ? ContentKey(leaf) : 0;
-    if (key != 0) value_of_[i] = values.Find(key);
-  }
-  std::vector<std::pair<int32_t, ValueUse>> uses;
-  for (size_t p = 0; p < c.pairs.size() && values.size() > 0; ++p) {
-    for_each_leaf(c.pairs[p], [&](const Leaf& leaf, int32_t row) {
-      if (!IsTensorArgument(leaf)) return;
-      const int32_t value = ValueOf(leaf);
-      if (value >= 0) uses.push_back({value, {leaf.record, static_cast<int32_t>(p), row}});
-    });
-  }
-  std::stable_sort(uses.begin(), uses.end(), [](const auto& a, const auto& b) {
-    return std::pair(a.first, a.second.record) < std::pair(b.first, b.second.record);
+  // first_use_[v + 1] is first the number of uses of v, then where the next one is put.
+  first_use_.assign(content_->size() + 1, 0);
+  const auto for_each_use = [&](auto use) {
+    for (size_t p = 0; p < c.pairs.size(); ++p) {
+      for_each_leaf(c.pairs[p], [&](int32_t leaf, int32_t row) {
+        const int32_t value = content_->ArgumentOf(target, leaf);
+        if (followed_.Has(value)) use(value, leaf, static_cast<int32_t>(p), row);
+      });
+    }
+  };
+  for_each_use([&](int32_t value, int32_t, int32_t, int32_t) { ++first_use_[value + 1]; });
+  uint32_t all = 0;
+  for (uint32_t& first : first_use_) first = std::exchange(all, all + first);
+  uses_.resize(all);
+  for_each_use([&](int32_t value, int32_t leaf, int32_t pair, int32_t row) {
+    uses_[first_use_[value + 1]++] = {dump.leaves[leaf].record, pair, row};
   });
-  first_use_.assign(values.size() + 1, 0);
-  for (const auto& [value, use] : uses) ++first_use_[value + 1];
-  for (size_t v = 1; v < first_use_.size(); ++v) first_use_[v] += first_use_[v - 1];
-  uses_.reserve(uses.size());
-  for (const auto& [value, use] : uses) uses_.push_back(use);
+  // The pairs are in the order of the target.
+  const auto earlier = [](const ValueUse& a, const ValueUse& b) { return a.record < b.record; };
+  for (size_t v = 0; v + 1 < first_use_.size(); ++v) {
+    const auto begin = uses_.begin() + first_use_[v], end = uses_.begin() + first_use_[v + 1];
+    if (!std::is_sorted(begin, end, earlier)) std::stable_sort(begin, end, earlier);
+  }
 }
 
 std::span<const ValueUse> ValueFlow::UsesOf(const Leaf& leaf) const {
   constexpr ptrdiff_t kMost = 64;
-  const int32_t value = ValueOf(leaf);
-  if (value < 0) return {};
+  const int32_t value = content_->Of(target_, leaf);
+  if (!followed_.Has(value)) return {};
   const auto end = uses_.begin() + first_use_[value + 1];
   const auto begin =
       std::upper_bound(uses_.begin() + first_use_[value], end, leaf.record,
                        [](uint32_t record, const ValueUse& use) { return record < use.record; });
   return {begin, std::min(end, begin + kMost)};
+}
+
+ValueFlows FlowsOf(const Comparison& c, const std::vector<char>& followed) {
+  std::optional<ValueFlow> flows[2];
+  ThreadPool::Default().ParallelFor(
+      2, [&](size_t side) { flows[side].emplace(c, /*target=*/side == 0, followed); });
+  return {*std::move(flows[0]), *std::move(flows[1])};
 }
 
 }  // namespace msprobe::compare

@@ -1,5 +1,5 @@
 // Which calls take the values that other calls made, in one run. Dumps have no names for tensors: a
-// value is recognised by its content (ContentKey).
+// value is recognised by its content (ContentIds).
 //
 //   const ValueFlow flow(comparison, /*target=*/true, followed);
 //   for (const ValueUse& use : flow.UsesOf(leaf)) Look(use.pair);
@@ -7,10 +7,12 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "engine/compare/model/comparison.h"
+#include "engine/compare/model/content_ids.h"
 
 namespace msprobe::compare {
 
@@ -31,18 +33,24 @@ class ValueFlow {
   // so that a constant that every call takes costs no more than another value. Empty: no recorded
   // call takes it, or it is no result of a followed pair.
   std::span<const ValueUse> UsesOf(const Leaf& leaf) const;
-  // The value of a tensor, a number from 0 to size() - 1; -1: no followed pair returned it.
-  int32_t ValueOf(const Leaf& leaf) const { return value_of_[&leaf - leaves_]; }
-  size_t size() const { return first_use_.size() - 1; }
+  // The content of a tensor (ContentIds); -1: no followed pair returned it.
+  int32_t ValueOf(int32_t leaf) const {
+    const int32_t value = content_->Of(target_, leaf);
+    return followed_.Has(value) ? value : -1;
+  }
 
  private:
-  const Leaf* leaves_;               // of the run
-  std::vector<int32_t> value_of_;    // of each leaf
-  std::vector<uint32_t> first_use_;  // of each value, into uses_; one more at the end
-  std::vector<ValueUse> uses_;       // grouped by value, in the order of the records
+  std::shared_ptr<const ContentIds> content_;
+  bool target_;
+  ContentSet followed_;              // contents that followed pairs return
+  std::vector<uint32_t> first_use_;  // of each content, into uses_; one more at the end
+  std::vector<ValueUse> uses_;       // grouped by content, in the order of the records
 };
 
 using ValueFlows = std::array<ValueFlow, 2>;  // of the target, of the golden
+
+// Both, each on a thread of its own.
+ValueFlows FlowsOf(const Comparison& comparison, const std::vector<char>& followed);
 
 // Whether a leaf is a tensor that a call returns.
 bool IsTensorResult(const Leaf& leaf);
