@@ -1,6 +1,7 @@
 #include "engine/compare/align/align.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "engine/base/threads.h"
 #include "engine/compare/align/call_index.h"
@@ -12,6 +13,19 @@
 
 namespace msprobe::compare {
 namespace {
+
+constexpr size_t kChunk = 1024;  // calls that a thread takes at once
+
+// The indexes of both dumps, made when a step needs them.
+struct CallIndexes {
+  std::optional<CallIndex> target, golden;
+
+  void Make(const Dump& of_target, const Dump& of_golden, ThreadPool& pool) {
+    if (target) return;
+    pool.ParallelFor(
+        2, [&](size_t side) { side == 0 ? target.emplace(of_target) : golden.emplace(of_golden); });
+  }
+};
 
 // Whether both calls have equally many values, of the same shapes.
 bool SameShapes(const Dump& target, const Record& t, const Dump& golden, const Record& g) {
@@ -36,7 +50,6 @@ bool SameSequence(const Dump& target, const Dump& golden, const RecordKeys& targ
                   const RecordKeys& golden_keys, ThreadPool& pool) {
   const size_t n = target.records.size();
   if (n != golden.records.size()) return false;
-  constexpr size_t kChunk = 1024;
   std::vector<char> same((n + kChunk - 1) / kChunk, 1);
   PageRelease pages(target, golden);
   pool.ParallelFor(same.size(), [&](size_t c) {
@@ -76,11 +89,12 @@ std::vector<Partner> PairByName(const Dump& target, const Dump& golden,
 // Pairs backward records as their forward calls are paired, and gradients of parameters by the name
 // of their module.
 void PairFollowers(const Dump& target, const CallIndex& target_index, const Dump& golden,
-                   const CallIndex& golden_index, const NameMapping& mapping,
+                   const CallIndex& golden_index, const NameMapping& mapping, ThreadPool& pool,
                    std::vector<Partner>* partners) {
-  for (size_t i = 0; i < target.records.size(); ++i) {
+  // Partners of followers are set, and those of other calls are read.
+  const auto pair = [&](size_t i) {
     const Record& r = target.records[i];
-    if ((*partners)[i].golden >= 0) continue;  // a data mapping pairs it
+    if ((*partners)[i].golden >= 0) return;  // a data mapping pairs it
     if (r.direction == Direction::kParameterGrad) {
       // The module may have another name in the golden; some generations do not number the entry.
       std::string_view api = MappedApi(r.api, &mapping);
@@ -93,12 +107,16 @@ void PairFollowers(const Dump& target, const CallIndex& target_index, const Dump
       if (g >= 0) (*partners)[i] = {g, 1};
     } else if (r.direction == Direction::kBackward) {
       const int32_t forward = target_index.Find(r.api, r.call, Direction::kForward);
-      if (forward < 0 || (*partners)[forward].golden < 0) continue;
+      if (forward < 0 || (*partners)[forward].golden < 0) return;
       const Record& partner = golden.records[(*partners)[forward].golden];
       const int32_t g = golden_index.Find(partner.api, partner.call, Direction::kBackward);
       if (g >= 0) (*partners)[i] = {g, (*partners)[forward].confidence, (*partners)[forward].part};
     }
-  }
+  };
+  const size_t records = target.records.size();
+  pool.ParallelFor((records + kChunk - 1) / kChunk, [&](size_t chunk) {
+    for (size_t i = chunk * kChunk; i < std::min(records, (chunk + 1) * kChunk); ++i) pair(i);
+  });
 }
 
 std::vector<uint32_t> Unpaired(const Dump& dump, const std::vector<char>& paired, bool followers,
@@ -152,18 +170,21 @@ void PairFreeFollowers(const FreeFollowers& target, const FreeFollowers& golden,
 class RowBuilder {
  public:
   RowBuilder(const Dump& target, const Dump& golden, const CompareOptions& options,
-             const LeafLinks& links, AlignedDumps* out)
+             const LeafLinks& links, const std::vector<char>& same_places, AlignedDumps* out)
       : target_(target),
         golden_(golden),
         mapping_(options.mapping),
         links_(links),
+        same_places_(same_places),
         seen_(golden.records.size(), 0),
         out_(out) {}
 
   // `parts`: the golden records that are parts of what the target's call computes.
   void Add(int32_t t, const Partner& partner, std::span<const uint32_t> parts = {}) {
     AddPair(t, partner.golden, partner.confidence,
-            {.links_only = partner.part, .elsewhere = parts});
+            {.links_only = partner.part,
+             .elsewhere = parts,
+             .same_places = t >= 0 && same_places_[t] != 0});
   }
   // A golden record that only computes a part of what the target's record computes.
   void AddPart(int32_t t, uint32_t g, float confidence) {
@@ -200,12 +221,28 @@ class RowBuilder {
   const Dump &target_, &golden_;
   const NameMapping& mapping_;
   const LeafLinks& links_;
-  std::vector<char> seen_;  // of each golden record: whether it has been added
+  const std::vector<char>& same_places_;  // of each target record, with its partner
+  std::vector<char> seen_;                // of each golden record: whether it has been added
   AlignedDumps* out_;
 };
 
+// For each target record whether its leaves and those of its partner have the same places. Names
+// are far apart in memory: all threads look at them.
+std::vector<char> FindSamePlaces(const Dump& target, const Dump& golden,
+                                 const std::vector<Partner>& partners, ThreadPool& pool) {
+  std::vector<char> same(partners.size(), 0);
+  pool.ParallelFor((same.size() + kChunk - 1) / kChunk, [&](size_t chunk) {
+    for (size_t i = chunk * kChunk; i < std::min(same.size(), (chunk + 1) * kChunk); ++i) {
+      const int32_t g = partners[i].golden;
+      same[i] = g >= 0 && HaveSamePlaces(target, target.records[i], golden, golden.records[g]);
+    }
+  });
+  return same;
+}
+
 std::vector<int32_t> FindForwards(const Dump& target, const Dump& golden,
-                                  const std::vector<RecordPair>& pairs) {
+                                  const std::vector<RecordPair>& pairs, CallIndexes* indexes,
+                                  ThreadPool& pool) {
   std::vector<int32_t> of_target(target.records.size(), -1), of_golden(golden.records.size(), -1);
   for (size_t p = 0; p < pairs.size(); ++p) {
     if (pairs[p].target >= 0) of_target[pairs[p].target] = static_cast<int32_t>(p);
@@ -217,25 +254,28 @@ std::vector<int32_t> FindForwards(const Dump& target, const Dump& golden,
                        [](const Record& r) { return r.direction == Direction::kBackward; });
   };
   if (!has_backward(target) && !has_backward(golden)) return forward;
-  const CallIndex target_index(target), golden_index(golden);
-  for (size_t p = 0; p < pairs.size(); ++p) {
-    const bool in_target = pairs[p].target >= 0;
-    const Record& r = in_target ? target.records[pairs[p].target] : golden.records[pairs[p].golden];
-    if (r.direction != Direction::kBackward) continue;
-    const int32_t f =
-        (in_target ? target_index : golden_index).Find(r.api, r.call, Direction::kForward);
-    if (f >= 0) forward[p] = in_target ? of_target[f] : of_golden[f];
-  }
+  indexes->Make(target, golden, pool);
+  pool.ParallelFor((pairs.size() + kChunk - 1) / kChunk, [&](size_t chunk) {
+    for (size_t p = chunk * kChunk; p < std::min(pairs.size(), (chunk + 1) * kChunk); ++p) {
+      const bool in_target = pairs[p].target >= 0;
+      const Record& r =
+          in_target ? target.records[pairs[p].target] : golden.records[pairs[p].golden];
+      if (r.direction != Direction::kBackward) continue;
+      const CallIndex& index = in_target ? *indexes->target : *indexes->golden;
+      const int32_t f = index.Find(r.api, r.call, Direction::kForward);
+      if (f >= 0) forward[p] = in_target ? of_target[f] : of_golden[f];
+    }
+  });
   return forward;
 }
 
-}  // namespace
+ThreadPool& PoolOf(const CompareOptions& options) {
+  return options.pool != nullptr ? *options.pool : ThreadPool::Default();
+}
 
-std::vector<Partner> AlignRecords(const Dump& target, const Dump& golden,
-                                  const CompareOptions& options, LeafLinks* links,
-                                  std::vector<CallPart>* parts) {
-  LeafLinks own_links;
-  if (links == nullptr) links = &own_links;
+std::vector<Partner> AlignCalls(const Dump& target, const Dump& golden,
+                                const CompareOptions& options, CallIndexes* indexes,
+                                LeafLinks* links, std::vector<CallPart>* parts) {
   *links = LinkLeaves(target, golden, options.mapping);
   // Only the name of a tensor file tells what the file holds.
   const bool files = FactsOf(target.dialect).has_no_calls && FactsOf(golden.dialect).has_no_calls;
@@ -244,7 +284,7 @@ std::vector<Partner> AlignRecords(const Dump& target, const Dump& golden,
   const KeyEvidence evidence = CommonEvidence(target, golden);
   const RecordKeys target_keys(target, evidence, &options.mapping);
   const RecordKeys golden_keys(golden, evidence, nullptr);
-  ThreadPool& pool = options.pool != nullptr ? *options.pool : ThreadPool::Default();
+  ThreadPool& pool = PoolOf(options);
   const std::vector<int32_t>& linked = links->record_of;
   if (linked.empty() && SameSequence(target, golden, target_keys, golden_keys, pool)) {
     return PairByPosition(target.records.size());
@@ -257,16 +297,17 @@ std::vector<Partner> AlignRecords(const Dump& target, const Dump& golden,
     partners[i] = {linked[i], 1};
     linked_t[i] = linked_g[linked[i]] = 1;
   }
-  GapFiller filler(target, golden, target_keys, golden_keys, evidence, &partners);
+  GapFiller filler(target, golden, target_keys, golden_keys, evidence, pool, &partners);
   const bool cross = evidence.cross_framework;
   filler.Fill(Unpaired(target, linked_t, false, cross), Unpaired(golden, linked_g, false, cross));
   if (cross) {
     const std::vector<SameResult> calls = PairFrameworkCalls(target, golden, options, &partners);
     LinkFrameworkLeaves(target, golden, options.mapping, calls, links);
-    if (parts != nullptr) *parts = GoldenParts(target, golden, calls);
+    *parts = GoldenParts(target, golden, calls);
   }
-  const CallIndex target_index(target), golden_index(golden);
-  PairFollowers(target, target_index, golden, golden_index, options.mapping, &partners);
+  indexes->Make(target, golden, pool);
+  const CallIndex &target_index = *indexes->target, &golden_index = *indexes->golden;
+  PairFollowers(target, target_index, golden, golden_index, options.mapping, pool, &partners);
   std::vector<char> paired_t(linked_t), paired_g(linked_g);
   for (size_t i = 0; i < partners.size(); ++i) {
     if (partners[i].golden < 0) continue;
@@ -279,10 +320,23 @@ std::vector<Partner> AlignRecords(const Dump& target, const Dump& golden,
   return partners;
 }
 
+}  // namespace
+
+std::vector<Partner> AlignRecords(const Dump& target, const Dump& golden,
+                                  const CompareOptions& options, LeafLinks* links,
+                                  std::vector<CallPart>* parts) {
+  LeafLinks own_links;
+  std::vector<CallPart> own_parts;
+  CallIndexes indexes;
+  return AlignCalls(target, golden, options, &indexes, links != nullptr ? links : &own_links,
+                    parts != nullptr ? parts : &own_parts);
+}
+
 AlignedDumps AlignDumps(const Dump& target, const Dump& golden, const CompareOptions& options) {
   LeafLinks links;
   std::vector<CallPart> parts;
-  std::vector<Partner> partners = AlignRecords(target, golden, options, &links, &parts);
+  CallIndexes indexes;
+  std::vector<Partner> partners = AlignCalls(target, golden, options, &indexes, &links, &parts);
   for (size_t i = 0; options.same_shapes && i < partners.size(); ++i) {
     const int32_t g = partners[i].golden;
     if (g >= 0 && !SameShapes(target, target.records[i], golden, golden.records[g]))
@@ -318,7 +372,8 @@ AlignedDumps AlignDumps(const Dump& target, const Dump& golden, const CompareOpt
   AlignedDumps out;
   out.pairs.reserve(target.records.size() + 16);
   out.rows.reserve(target.leaves.size() + 64);
-  RowBuilder builder(target, golden, options, links, &out);
+  const std::vector<char> same_places = FindSamePlaces(target, golden, partners, PoolOf(options));
+  RowBuilder builder(target, golden, options, links, same_places, &out);
   for (const int32_t g : front) builder.Add(-1, {g});
   for (size_t i = 0; i < target.records.size(); ++i) {
     const auto t = static_cast<int32_t>(i);
@@ -333,7 +388,7 @@ AlignedDumps AlignDumps(const Dump& target, const Dump& golden, const CompareOpt
     }
     for (const int32_t g : behind[i]) builder.Add(-1, {g});
   }
-  out.forward_of = FindForwards(target, golden, out.pairs);
+  out.forward_of = FindForwards(target, golden, out.pairs, &indexes, PoolOf(options));
   return out;
 }
 

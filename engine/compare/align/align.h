@@ -62,9 +62,15 @@ struct RowsOf {
   bool target_listed = false;
   // Golden records whose values are in pairs of their own.
   std::span<const uint32_t> elsewhere = {};
+  // HaveSamePlaces is known to be true of the two records.
+  bool same_places = false;
 };
 void AlignLeaves(const Dump& target, const Record* target_record, const Dump& golden,
                  const Record* golden_record, const NameMapping& mapping, std::vector<Row>* rows,
                  const LeafLinks* links = nullptr, const RowsOf& which = {});
+
+// Whether both records have the same leaves in the same order, as nearly all pairs of calls do.
+bool HaveSamePlaces(const Dump& target, const Record& target_record, const Dump& golden,
+                    const Record& golden_record);
 
 }  // namespace msprobe::compare

@@ -61,19 +61,6 @@ class PlaceMapping {
   const NameMapping::Places* places_ = nullptr;
 };
 
-// Whether both records have the same places in the same order, as nearly all pairs of calls do.
-bool SamePlaces(std::span<const Leaf> a, const Record& target_record, std::span<const Leaf> b,
-                const Record& golden_record) {
-  if (a.size() != b.size()) return false;
-  for (size_t i = 0; i < a.size(); ++i) {
-    if (a[i].slot != b[i].slot || (a[i].name != b[i].name && LeafPlace(a[i], target_record) !=
-                                                                 LeafPlace(b[i], golden_record))) {
-      return false;
-    }
-  }
-  return true;
-}
-
 // Pairs the leaves of two calls, step by step: links, then places, then kinds and shapes.
 class LeafPairs {
  public:
@@ -281,6 +268,15 @@ class LeafPairs {
 
 }  // namespace
 
+bool HaveSamePlaces(const Dump& target, const Record& target_record, const Dump& golden,
+                    const Record& golden_record) {
+  const auto a = target.LeavesOf(target_record), b = golden.LeavesOf(golden_record);
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [&](const Leaf& x, const Leaf& y) {
+    return x.slot == y.slot &&
+           (x.name == y.name || LeafPlace(x, target_record) == LeafPlace(y, golden_record));
+  });
+}
+
 void AlignLeaves(const Dump& target, const Record* target_record, const Dump& golden,
                  const Record* golden_record, const NameMapping& mapping, std::vector<Row>* rows,
                  const LeafLinks* links, const RowsOf& which) {
@@ -299,8 +295,7 @@ void AlignLeaves(const Dump& target, const Record* target_record, const Dump& go
   }
   const PlaceMapping moved(mapping, *target_record);
   if (links == nullptr && moved.empty() &&
-      SamePlaces(target.LeavesOf(*target_record), *target_record, golden.LeavesOf(*golden_record),
-                 *golden_record)) {
+      (which.same_places || HaveSamePlaces(target, *target_record, golden, *golden_record))) {
     for (uint32_t i = 0; i < target_record->leaf_count; ++i) {
       rows->push_back({static_cast<int32_t>(target_record->first_leaf + i),
                        static_cast<int32_t>(golden_record->first_leaf + i), Match::kExact, 1});

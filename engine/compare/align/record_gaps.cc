@@ -155,13 +155,26 @@ void GapFiller::Pair(uint32_t target, uint32_t golden, double confidence) {
                        same_name && confidence >= 0.9 ? 1.0f : static_cast<float>(confidence)};
 }
 
+std::vector<uint64_t> GapFiller::KeysOf(const RecordKeys& keys, std::span<const uint32_t> records,
+                                        KeyLevel level) const {
+  std::vector<uint64_t> out(records.size());
+  constexpr size_t kChunk = 4096;  // records
+  pool_.ParallelFor((out.size() + kChunk - 1) / kChunk, [&](size_t chunk) {
+    for (size_t i = chunk * kChunk; i < std::min(out.size(), (chunk + 1) * kChunk); ++i)
+      out[i] = keys.Key(records[i], level);
+  });
+  return out;
+}
+
 GapFiller::Ids GapFiller::IdsOf(const Gap& gap, KeyLevel level) const {
   Interner interner(gap.target.size() + gap.golden.size());
   Ids ids;
   ids.target.reserve(gap.target.size());
   ids.golden.reserve(gap.golden.size());
-  for (const uint32_t i : gap.target) ids.target.push_back(interner.Id(target_keys_.Key(i, level)));
-  for (const uint32_t i : gap.golden) ids.golden.push_back(interner.Id(golden_keys_.Key(i, level)));
+  const std::vector<uint64_t> target_keys = KeysOf(target_keys_, gap.target, level),
+                              golden_keys = KeysOf(golden_keys_, gap.golden, level);
+  for (const uint64_t key : target_keys) ids.target.push_back(interner.Id(key));
+  for (const uint64_t key : golden_keys) ids.golden.push_back(interner.Id(key));
   ids.count = interner.size();
   return ids;
 }

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/base/threads.h"
 #include "engine/compare/align/align.h"
 #include "engine/compare/model/record_keys.h"
 
@@ -17,13 +18,14 @@ class GapFiller {
  public:
   // The references must outlive the filler. `partners` has one element for each target record.
   GapFiller(const Dump& target, const Dump& golden, const RecordKeys& target_keys,
-            const RecordKeys& golden_keys, const KeyEvidence& evidence,
+            const RecordKeys& golden_keys, const KeyEvidence& evidence, ThreadPool& pool,
             std::vector<Partner>* partners)
       : target_(target),
         golden_(golden),
         target_keys_(target_keys),
         golden_keys_(golden_keys),
         evidence_(evidence),
+        pool_(pool),
         partners_(*partners) {}
 
   // Pairs members of `target` with members of `golden` (record indices, in execution order, none
@@ -40,6 +42,8 @@ class GapFiller {
     uint32_t count = 0;  // numbers are below it
   };
   Ids IdsOf(const Gap& gap, KeyLevel level) const;
+  std::vector<uint64_t> KeysOf(const RecordKeys& keys, std::span<const uint32_t> records,
+                               KeyLevel level) const;
   // Pairs calls of the gap that have the same key, in order, and returns the gaps that are left.
   std::vector<Gap> Diff(const Gap& gap, const Ids& ids, KeyLevel level);
   // Moves calls without a partner along repetitions, to where the values around them agree best.
@@ -62,6 +66,7 @@ class GapFiller {
   const Dump &target_, &golden_;
   const RecordKeys &target_keys_, &golden_keys_;
   KeyEvidence evidence_;
+  ThreadPool& pool_;
   std::vector<Partner>& partners_;
 };
 
