@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/threads.h"
 #include "engine/compare/judge/moving_operations.h"
 #include "engine/compare/judge/operations.h"
 #include "engine/compare/measure/carried.h"
@@ -50,6 +51,7 @@ class Rewrites {
     sums_.emplace(c_);
     reached_ = FindReachedCalls(c_, calls_, *flows_);
     values_.emplace(c_, reached_);
+    FindLimits();
     FindMoved();
     has_backward_.assign(c_.pairs.size(), 0);
     for (const int32_t forward : c_.forward_of) {
@@ -82,6 +84,34 @@ class Rewrites {
   }
 
  private:
+  // What no pass changes, for all calls at once on all threads.
+  void FindLimits() {
+    never_.assign(c_.pairs.size(), 0);
+    gives_other_.assign(c_.pairs.size(), 0);
+    arguments_agree_.assign(c_.pairs.size(), 0);
+    constexpr size_t kChunk = 1024;  // pairs
+    const size_t pairs = c_.pairs.size();
+    ThreadPool::Default().ParallelFor((pairs + kChunk - 1) / kChunk, [&](size_t chunk) {
+      for (size_t p = chunk * kChunk; p < std::min(pairs, (chunk + 1) * kChunk); ++p) {
+        if (calls_.open[p]) {
+          never_[p] = TakesOtherGradients(p) || UpdatesOtherwise(p);
+          gives_other_[p] = GivesOther(p);
+        }
+        const bool takes_sums = p < c_.forward_of.size() && c_.forward_of[p] >= 0;
+        arguments_agree_[p] = takes_sums && c_.pairs[p].matched() && ArgumentsAgree(p);
+      }
+    });
+  }
+
+  bool ArgumentsAgree(size_t p) const {
+    bool agree = true;
+    rows_.EachRow(p, [&](uint32_t i) {
+      if (!rows_.IsOpen(i)) return;
+      rows_.EachLeaf(i, [&](const Leaf& leaf, bool) { agree &= !IsTensorArgument(leaf); });
+    });
+    return agree;
+  }
+
   // moved_: the call only moves elements of tensors that are equal bit for bit in both runs. Then
   // its results must be equal bit for bit, too: their statistics do not tell another order.
   void FindMoved() {
@@ -346,10 +376,9 @@ class Rewrites {
 
   bool EndsWell(size_t p, bool target) const {
     const int32_t record = target ? c_.pairs[p].target : c_.pairs[p].golden;
-    if (record < 0 || (strict_ && denied_[p]) || TakesOtherGradients(p) || UpdatesOtherwise(p))
-      return false;
+    if (record < 0 || never_[p] || (strict_ && denied_[p])) return false;
     if (between_ends_ && IsBetweenEnds(p, target)) return true;
-    if (GivesOther(p)) return false;
+    if (gives_other_[p]) return false;
     bool wrong = false, values = false, right = false, none = false;
     rows_.EachRow(p, [&](uint32_t i) {
       if (wrong) return;
@@ -392,14 +421,7 @@ class Rewrites {
   bool SumsAgree(size_t p, bool target) const {
     const std::vector<int32_t> takers = sums_->TakersOf(static_cast<int32_t>(p), target);
     return !takers.empty() && std::all_of(takers.begin(), takers.end(), [&](int32_t taker) {
-      if (IsRight(taker, target)) return true;
-      bool agree = c_.pairs[taker].matched();
-      rows_.EachRow(taker, [&](uint32_t i) {
-        rows_.EachLeaf(i, [&](const Leaf& leaf, bool) {
-          agree &= !IsTensorArgument(leaf) || !rows_.IsOpen(i);
-        });
-      });
-      return agree;
+      return IsRight(taker, target) || arguments_agree_[taker];
     });
   }
 
@@ -503,8 +525,11 @@ class Rewrites {
   const OpenCalls calls_;
   const ContentIds* content_ = nullptr;
   std::vector<char> reached_, moved_, right_, has_backward_, denied_;  // for each pair
-  bool of_modules_ = false;                                            // no operations are recorded
-  std::vector<int32_t> around_[2];  // ModulesAround, of the target, of the golden
+  std::vector<char> never_;            // it takes or makes what makes it no rewrite
+  std::vector<char> gives_other_;      // GivesOther
+  std::vector<char> arguments_agree_;  // a backward call of both runs whose arguments agree
+  bool of_modules_ = false;            // no operations are recorded
+  std::vector<int32_t> around_[2];     // ModulesAround, of the target, of the golden
   bool gradients_agree_ = false, leads_on_ = false, strict_ = false, between_ends_ = false;
   std::optional<ValueFlows> flows_;
   std::optional<EqualValues> values_;

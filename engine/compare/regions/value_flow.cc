@@ -8,16 +8,6 @@
 
 namespace msprobe::compare {
 
-bool IsTensorResult(const Leaf& leaf) {
-  return leaf.kind == LeafKind::kTensor &&
-         (leaf.slot == Slot::kOutput || leaf.slot == Slot::kParameterGrad ||
-          leaf.slot == Slot::kDebug);
-}
-
-bool IsTensorArgument(const Leaf& leaf) {
-  return leaf.kind == LeafKind::kTensor && !IsTensorResult(leaf);
-}
-
 ValueFlow::ValueFlow(const Comparison& c, bool target, const std::vector<char>& followed)
     : content_(ContentOf(c)), target_(target), followed_(*content_) {
   const Dump& dump = target ? c.target : c.golden;

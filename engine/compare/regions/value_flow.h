@@ -53,8 +53,14 @@ using ValueFlows = std::array<ValueFlow, 2>;  // of the target, of the golden
 ValueFlows FlowsOf(const Comparison& comparison, const std::vector<char>& followed);
 
 // Whether a leaf is a tensor that a call returns.
-bool IsTensorResult(const Leaf& leaf);
+inline bool IsTensorResult(const Leaf& leaf) {
+  return leaf.kind == LeafKind::kTensor &&
+         (leaf.slot == Slot::kOutput || leaf.slot == Slot::kParameterGrad ||
+          leaf.slot == Slot::kDebug);
+}
 // Whether a leaf is a tensor that a call takes.
-bool IsTensorArgument(const Leaf& leaf);
+inline bool IsTensorArgument(const Leaf& leaf) {
+  return leaf.kind == LeafKind::kTensor && !IsTensorResult(leaf);
+}
 
 }  // namespace msprobe::compare
