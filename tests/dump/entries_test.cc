@@ -18,6 +18,21 @@ Result<Dump> ReadValues(const TemporaryFolder& folder, std::string_view values) 
                                                   std::string(values) + "]}"})));
 }
 
+TEST(ReadDump, EqualApisShareOneText) {
+  TemporaryFolder folder;
+  const Result<Dump> dump =
+      ReadDump(folder.Write("dump.json", Ours({"\"Torch.f.0.forward\": {\"input_args\": []}",
+                                               "\"Torch.g.0.forward\": {\"input_args\": []}",
+                                               "\"Torch.f.1.forward\": {\"input_args\": []}"})));
+  ASSERT_TRUE(dump.ok()) << dump.status().ToString();
+  ASSERT_EQ(dump->records.size(), 3u);
+  const auto api = [&](size_t i) { return dump->records[i].api.view(); };
+  EXPECT_EQ(api(0), "Torch.f");
+  EXPECT_EQ(api(1), "Torch.g");
+  EXPECT_EQ(api(2), "Torch.f");
+  EXPECT_EQ(api(0).data(), api(2).data());
+}
+
 TEST(ReadDump, ValuesOfEveryKind) {
   struct Value {
     const char* json;

@@ -1,6 +1,7 @@
 #include "engine/dump/read/entries.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "engine/base/text.h"
 #include "engine/dump/read/python_text.h"
@@ -41,6 +42,7 @@ Entries EntryParser::Parse(formats::JsonCursor* json, Entries room, const Check&
   out_.Clear();
   out_.end = json->offset();
   leaves_.Begin(json, &out_);
+  apis_ = {};
   // A tensor takes 180 to 300 bytes of text, a plain value less. Reserved memory that is not needed
   // is never touched.
   out_.leaves.reserve(json->remaining() / 160 + 16);
@@ -79,7 +81,7 @@ void EntryParser::Entry(formats::JsonText name) {
   // file need not stay in memory for that.
   record.name = out_.arena.Copy(Text(name));
   const EntryName parsed = ParseEntryName(record.name);
-  record.api = parsed.api;
+  record.api = KnownApi(parsed.api);
   record.call = parsed.call;
   record.direction = parsed.direction;
   record.is_module = parsed.is_module;
@@ -111,6 +113,12 @@ void EntryParser::Entry(formats::JsonText name) {
   if (!std::is_sorted(first, out_.leaves.end(), by_slot))
     std::stable_sort(first, out_.leaves.end(), by_slot);
   out_.records.back().leaf_count = static_cast<uint32_t>(out_.leaves.size()) - record.first_leaf;
+}
+
+std::string_view EntryParser::KnownApi(std::string_view api) {
+  std::string_view& known = apis_[std::hash<std::string_view>()(api) % apis_.size()];
+  if (known != api) known = api;
+  return known;
 }
 
 void EntryParser::Member(std::string_view key) {

@@ -6,6 +6,7 @@
 //   Entries found = parser.Parse(&json);   // up to found.end; json.failed(): why it stopped there
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <list>
@@ -85,12 +86,17 @@ class EntryParser {
   void PointToPoint(Slot slot);
   void ReadGroup();
   Leaf* NewLeaf(Slot slot);
+  // The same text, where possible that of an earlier entry.
+  std::string_view KnownApi(std::string_view api);
   std::string_view Text(formats::JsonText text) { return out_.arena.Decode(text); }
 
   LeafParser leaves_;
   formats::JsonCursor* json_ = nullptr;
   Entries out_;
   std::string path_;  // name of the value that is read now
+  // Names of APIs that were read. Rules ask millions of calls for their API: those that share a text
+  // find it in the cache of the core.
+  std::array<std::string_view, 256> apis_;
 };
 
 }  // namespace msprobe::dump
