@@ -25,7 +25,8 @@ class EqualValues {
   // numbers are too little, because the value was only moved.
   bool IsOnBothSides(const Leaf& leaf, bool target, bool bits) const;
 
-  // The same without rows that agree: a candidate of the other run returns the value.
+  // The same without rows that agree: a candidate of the other run returns the value. Thread-safe
+  // with a different leaf each.
   bool HasCounterpart(const Leaf& leaf, bool target, bool bits) const;
 
  private:

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
+#include <string_view>
 
 #include "engine/base/threads.h"
 #include "engine/compare/judge/moving_operations.h"
+#include "engine/compare/model/content_ids.h"
 #include "engine/compare/model/fingerprint_set.h"
 #include "engine/compare/model/record_keys.h"
 #include "engine/compare/regions/pair_rows.h"
@@ -12,6 +15,8 @@
 
 namespace msprobe::compare {
 namespace {
+
+constexpr size_t kChunk = 1024;  // pairs that a thread takes at once
 
 class Finder {
  public:
@@ -21,7 +26,6 @@ class Finder {
   }
 
   OpenCalls Find() {
-    constexpr size_t kChunk = 1024;  // pairs
     const size_t pairs = c_.pairs.size();
     ThreadPool::Default().ParallelFor((pairs + kChunk - 1) / kChunk, [&](size_t chunk) {
       for (size_t p = chunk * kChunk; p < std::min(pairs, (chunk + 1) * kChunk); ++p) LookAt(p);
@@ -99,42 +103,52 @@ class Finder {
   }
 
   // 0: the leaf is no argument, or has no numbers.
-  static uint64_t ArgumentKey(const Leaf& leaf) {
-    if (IsTensorArgument(leaf)) return ContentKey(leaf);
+  static uint64_t ArgumentKey(const ContentIds& content, const Leaf& leaf, bool target) {
+    if (IsTensorArgument(leaf)) return static_cast<uint64_t>(content.Of(target, leaf) + 1);
     const bool plain =
         leaf.kind == LeafKind::kScalar && (leaf.slot == Slot::kInput || leaf.slot == Slot::kKwarg);
     return plain ? HashText(leaf.value, 5) : 0;
   }
 
+  // Calls use(key) for each argument of one run that is wrong: of the operation and the argument.
+  template <typename Use>
+  void EachWrongArgument(const ContentIds& content, size_t p, bool target, Use use) const {
+    const std::string_view operation =
+        rows_.RecordOf(p).is_module ? std::string_view() : BaseApi(rows_.RecordOf(p).api);
+    rows_.EachRow(p, [&](uint32_t i) {
+      const int32_t index = target ? c_.rows[i].target : c_.rows[i].golden;
+      // Two masks may have equally many elements that are true.
+      if (index < 0 || !(rows_.IsOpen(i) || c_.measures[i].reason == Reason::kOtherBits)) return;
+      const uint64_t key = ArgumentKey(content, rows_.DumpOf(target).leaves[index], target);
+      if (key != 0) use(HashText(operation, key));
+    });
+  }
+
   // Calls of one operation that ran in another order: what the one takes in the target, another one
   // takes in the golden.
   void FindReordered() {
+    std::vector<uint32_t> asked;
+    for (uint32_t p = 0; p < c_.pairs.size(); ++p) {
+      if (calls_.open[p] && !calls_.own[p]) asked.push_back(p);
+    }
+    if (asked.empty()) return;
+    const std::shared_ptr<const ContentIds> content = ContentOf(c_);
     FingerprintSet taken[2];
-    const auto each_wrong_argument = [&](auto use) {
-      for (size_t p = 0; p < c_.pairs.size(); ++p) {
-        if (!calls_.open[p] || calls_.own[p]) continue;
-        rows_.EachRow(p, [&](uint32_t i) {
-          // Two masks may have equally many elements that are true.
-          if (rows_.IsOpen(i) || c_.measures[i].reason == Reason::kOtherBits) {
-            rows_.EachLeaf(i, [&](const Leaf& leaf, bool target) {
-              const uint64_t key = ArgumentKey(leaf);
-              if (key != 0)
-                use(p,
-                    HashText(rows_.RecordOf(p).is_module ? "" : BaseApi(rows_.RecordOf(p).api),
-                             key),
-                    target);
-            });
-          }
-        });
-      }
-    };
-    each_wrong_argument(
-        [&](size_t, uint64_t key, bool target) { taken[target ? 0 : 1].InsertHash(key); });
-    std::vector<char> crossed(c_.pairs.size(), 0);
-    each_wrong_argument([&](size_t p, uint64_t key, bool target) {
-      if (taken[target ? 1 : 0].HasHash(key)) crossed[p] |= target ? 1 : 2;
+    ThreadPool& pool = ThreadPool::Default();
+    pool.ParallelFor(2, [&](size_t side) {
+      for (const uint32_t p : asked)
+        EachWrongArgument(*content, p, /*target=*/side == 0,
+                          [&](uint64_t key) { taken[side].InsertHash(key); });
     });
-    for (size_t p = 0; p < c_.pairs.size(); ++p) calls_.own[p] |= crossed[p] == 3;
+    pool.ParallelFor((asked.size() + kChunk - 1) / kChunk, [&](size_t chunk) {
+      for (size_t i = chunk * kChunk; i < std::min(asked.size(), (chunk + 1) * kChunk); ++i) {
+        bool crossed[2] = {false, false};
+        for (const size_t side : {0, 1})
+          EachWrongArgument(*content, asked[i], /*target=*/side == 0,
+                            [&](uint64_t key) { crossed[side] |= taken[1 - side].HasHash(key); });
+        calls_.own[asked[i]] |= crossed[0] && crossed[1];
+      }
+    });
   }
 
   // Calls that ran before a call in the one run and behind it in the other.

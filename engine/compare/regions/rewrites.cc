@@ -53,6 +53,7 @@ class Rewrites {
     values_.emplace(c_, reached_);
     FindLimits();
     FindMoved();
+    FindCounterparts();
     has_backward_.assign(c_.pairs.size(), 0);
     for (const int32_t forward : c_.forward_of) {
       if (forward >= 0) has_backward_[forward] = 1;
@@ -138,6 +139,24 @@ class Rewrites {
         });
       });
     }
+  }
+
+  // Asks on all threads for the counterparts that passes ask for: each answer is kept.
+  void FindCounterparts() {
+    constexpr size_t kChunk = 64;  // pairs; few are asked for, and they are close together
+    const size_t pairs = c_.pairs.size();
+    ThreadPool::Default().ParallelFor((pairs + kChunk - 1) / kChunk, [&](size_t chunk) {
+      for (size_t p = chunk * kChunk; p < std::min(pairs, (chunk + 1) * kChunk); ++p) {
+        if (!reached_[p] || !calls_.own[p] || never_[p]) continue;
+        rows_.EachRow(p, [&](uint32_t i) {
+          if (!rows_.IsOpen(i)) return;
+          rows_.EachLeaf(i, [&](const Leaf& leaf, bool target) {
+            if (IsTensorResult(leaf) && leaf.shape.elements() != 0)
+              (void)values_->HasCounterpart(leaf, target, moved_[p]);
+          });
+        });
+      }
+    });
   }
 
   bool Passes() {
