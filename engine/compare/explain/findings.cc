@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <initializer_list>
 #include <utility>
@@ -34,12 +35,15 @@ Findings::Side SideOf(const Comparison& c, bool target) {
 void AddCallsThatDiffer(const Comparison& c, Findings* found) {
   for (int32_t p = 0; p < static_cast<int32_t>(c.pairs.size()); ++p) {
     if (p == c.first.pair || !c.pairs[p].matched()) continue;
-    const CallSummary call = SummarizeCall(c, p);
-    if (!call.in.differs && !call.out.differs && !call.arguments.differs) continue;
+    const auto row = c.measures.begin() + c.pairs[p].first_row;
+    if (std::none_of(row, row + c.pairs[p].row_count,
+                     [](const Measure& m) { return m.verdict == RowVerdict::kDiffers; }))
+      continue;
     if (found->others.size() >= kMostCalls) {
       ++found->more_others;
       continue;
     }
+    const CallSummary call = SummarizeCall(c, p);
     const SideSummary& side = call.out.differs  ? call.out
                               : call.in.differs ? call.in
                                                 : call.arguments;
