@@ -53,8 +53,7 @@ class RewriteSets {
 
   Sets Join() {
     JoinNeighbours();
-    for (const bool target : {true, false}) JoinAlongValues(target);
-    JoinWhatIsTakenInOnePlace();
+    JoinAlongValues();
     JoinBackward();
     return std::move(sets_);
   }
@@ -84,22 +83,24 @@ class RewriteSets {
     }
   }
 
-  void JoinAlongValues(bool target) {
-    EachUse(target, [&](int32_t p, const ValueUse& use) {
-      if (c_.IsRewritten(use.pair)) sets_.Join(p, use.pair);
-    });
-  }
-
-  // A call of both runs takes a value that the target's half made, and the golden's half made its
-  // partner.
-  void JoinWhatIsTakenInOnePlace() {
-    std::unordered_map<int32_t, int32_t> makers;  // row -> the target's last call that made it
+  // Joins the maker of a value with the calls of rewrites that take it; and where a call of both runs
+  // takes a value that the target's half made, that half with the one that made its partner in the
+  // golden.
+  void JoinAlongValues() {
+    std::vector<int32_t> makers(c_.rows.size(), -1);  // the target's last call that made a row
     EachUse(true, [&](int32_t p, const ValueUse& use) {
-      if (!c_.IsRewritten(use.pair) && c_.pairs[use.pair].matched()) makers[use.row] = p;
+      if (c_.IsRewritten(use.pair)) {
+        sets_.Join(p, use.pair);
+      } else if (c_.pairs[use.pair].matched()) {
+        makers[use.row] = p;
+      }
     });
     EachUse(false, [&](int32_t p, const ValueUse& use) {
-      const auto maker = makers.find(use.row);
-      if (maker != makers.end()) sets_.Join(p, maker->second);
+      if (c_.IsRewritten(use.pair)) {
+        sets_.Join(p, use.pair);
+      } else if (makers[use.row] >= 0) {
+        sets_.Join(p, makers[use.row]);
+      }
     });
   }
 
