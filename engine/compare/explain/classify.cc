@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "engine/base/threads.h"
 #include "engine/compare/explain/evidence.h"
 #include "engine/compare/explain/optimizer_steps.h"
 #include "engine/compare/judge/judge.h"
@@ -56,10 +57,10 @@ struct Before {
   bool diverged = false, noise = false;
 };
 
-CallClass Classify(const Comparison& c, int32_t p, const Before& before) {
+// `s`: the summary of the pair.
+CallClass Classify(const Comparison& c, int32_t p, CallSummary s, const Before& before) {
   const RecordPair& pair = c.pairs[p];
   if (pair.target < 0 || pair.golden < 0) return CallClass::kUnknown;
-  CallSummary s = SummarizeCall(c, p);
   const int32_t forward = p < static_cast<int32_t>(c.forward_of.size()) ? c.forward_of[p] : -1;
   // Pairs are classified in execution order, forward before backward.
   const bool forward_diverged =
@@ -138,11 +139,24 @@ CallSummary SummarizeGradients(const Comparison& c, int32_t gradients) {
 void ClassifyCalls(Comparison* c) {
   c->classes.assign(c->pairs.size(), CallClass::kUnknown);
   Before before;
-  for (size_t p = 0; p < c->pairs.size(); ++p) {
-    c->classes[p] = Classify(*c, static_cast<int32_t>(p), before);
-    before.noise |= c->classes[p] == CallClass::kNoise;
-    before.diverged |=
-        c->classes[p] == CallClass::kIntroduced || c->classes[p] == CallClass::kInherited;
+  // The summaries of some thousand calls are made on all threads. What was found before a call
+  // decides on its class, so classes are given one after the other.
+  constexpr size_t kBlock = 1 << 14, kChunk = 512;  // calls
+  std::vector<CallSummary> summaries(std::min(kBlock, c->pairs.size()));
+  for (size_t first = 0; first < c->pairs.size(); first += kBlock) {
+    const size_t size = std::min(kBlock, c->pairs.size() - first);
+    ThreadPool::Default().ParallelFor((size + kChunk - 1) / kChunk, [&](size_t chunk) {
+      for (size_t i = chunk * kChunk; i < std::min(size, (chunk + 1) * kChunk); ++i) {
+        if (c->pairs[first + i].matched())
+          summaries[i] = SummarizeCall(*c, static_cast<int32_t>(first + i));
+      }
+    });
+    for (size_t p = first; p < first + size; ++p) {
+      c->classes[p] = Classify(*c, static_cast<int32_t>(p), summaries[p - first], before);
+      before.noise |= c->classes[p] == CallClass::kNoise;
+      before.diverged |=
+          c->classes[p] == CallClass::kIntroduced || c->classes[p] == CallClass::kInherited;
+    }
   }
 }
 
