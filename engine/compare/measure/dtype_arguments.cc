@@ -1,5 +1,6 @@
 #include "engine/compare/measure/dtype_arguments.h"
 
+#include <algorithm>
 #include <limits>
 
 namespace msprobe::compare {
@@ -22,6 +23,10 @@ bool IsResult(const Comparison& c, uint32_t i) {
 }  // namespace
 
 void JudgeDTypeArguments(Comparison* c) {
+  const auto& measures = c->measures;
+  if (std::none_of(measures.begin(), measures.end(),
+                   [](const Measure& m) { return m.reason == Reason::kDTypeDiffers; }))
+    return;
   for (const RecordPair& pair : c->pairs) {
     const uint32_t end = pair.first_row + pair.row_count;
     bool inputs = false, results = false;
