@@ -1,10 +1,20 @@
 """The page in a browser: what it shows, each control, the keyboard, names that are no names."""
 
+import json
 import subprocess
 
 import numpy as np
 import pytest
-from page_tools import HOSTILE, WRONG, run_compare, until, write_dump, write_tensor_dump
+from page_tools import (
+    HOSTILE,
+    WRONG,
+    entry,
+    run_compare,
+    tensor,
+    until,
+    write_dump,
+    write_tensor_dump,
+)
 
 CULPRIT = WRONG[0]
 
@@ -272,6 +282,47 @@ def test_links_lead_to_the_call_that_made_an_input(open_page, wrong_page):
     page.click("#call .link >> nth=0")
     page.wait_for_timeout(50)
     assert selected(page).endswith("Functional.linear.1.forward")
+
+
+def test_a_backward_call_leads_to_its_forward_call(open_page, tmp_path, msprobe_bin):
+    """The gradient that it gets was not recorded as another call's result."""
+    head = {"task": "statistics", "level": "L1", "framework": "pytorch", "dump_data_dir": None}
+    for side, by in (("target", 1e-2), ("golden", 0.0)):
+        data = {
+            "Functional.linear.3.forward": entry(1.0, 2.0),
+            "Functional.gelu.3.forward": entry(2.0, 3.0, 0.0, by),
+            "Functional.gelu.3.backward": entry(7.0, 8.0, 0.0, by),
+        }
+        (tmp_path / side).mkdir()
+        (tmp_path / side / "dump.json").write_text(json.dumps({**head, "data": data}))
+    page = open_page(run_compare(msprobe_bin, tmp_path), "#call=2")
+    assert selected(page).endswith("Functional.gelu.3.backward")
+    assert "backward of ← Functional.gelu.3.forward" in page.inner_text("#call")
+    for name in ("gelu.3.forward", "linear.3.forward"):
+        page.keyboard.press("u")
+        page.wait_for_timeout(50)
+        assert selected(page).endswith(name)
+
+
+def test_the_way_upstream_ends_where_a_wrong_input_comes_from_nowhere(
+    open_page, tmp_path, msprobe_bin
+):
+    head = {"task": "statistics", "level": "L1", "framework": "pytorch", "dump_data_dir": None}
+    for side, by in (("target", 1e-2), ("golden", 0.0)):
+        masked = entry(2.0, 3.0, 0.0, by)
+        masked["input_args"].append(tensor(9.0, by))  # no recorded call made this mask
+        data = {
+            "Functional.dropout.0.forward": entry(5.0, 6.0, 0.0, by),
+            "Functional.linear.0.forward": entry(1.0, 2.0),
+            "Tensor.masked_fill.0.forward": masked,
+        }
+        (tmp_path / side).mkdir()
+        (tmp_path / side / "dump.json").write_text(json.dumps({**head, "data": data}))
+    page = open_page(run_compare(msprobe_bin, tmp_path), "#call=2")
+    assert selected(page) == "↳ inherited Tensor.masked_fill.0.forward"
+    page.keyboard.press("u")
+    page.wait_for_timeout(50)
+    assert selected(page).endswith("masked_fill.0.forward")
 
 
 def test_the_graph_shows_the_calls_around(open_page, wrong_page):

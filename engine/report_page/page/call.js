@@ -75,13 +75,14 @@ export class CallView {
     const [rows, frames] = await Promise.all([calls.values(i), calls.frames(i)]);
     if (asked !== this.asked) return; // another call was selected meanwhile
     const values = rows ? rows.map(valueOf) : null, look = calls.classOf(i), side = sideWords[calls.sides[i]];
-    const partner = calls.partner(i), path = calls.path(calls.module[i]);
+    const partner = calls.partner(i), forward = calls.forwardOf(i), path = calls.path(calls.module[i]);
     this.shown = { calls, i, values, frames };
     const numbers = values && values.length ? this.table(values) : el("p", { class: "quiet" }, values ? "Nothing was recorded of its values." : "The values of this call are not in the page: it would be too large. The table of the comparison has them.");
     this.root.replaceChildren(
       el("h2", {}, el("span", { class: "badge color" + look.color }, `${look.sign} ${look.name}`), " ", el("span", { translate: "no" }, clean(calls.name(i), 2000))),
       el("p", { class: "quiet" }, `call ${grouped(i)} of ${grouped(calls.count)}` + (side ? `, ${side}` : ""), path ? ", module " : null, path ? el("span", { translate: "no" }, clean(path, 300)) : null, partner ? ", in the golden " : null, partner ? el("span", { translate: "no" }, clean(partner, 300)) : null),
       i === calls.head.first && calls.head.why ? el("p", { class: "why" }, clean(calls.head.why, 2000)) : "",
+      forward >= 0 ? el("p", {}, el("small", { class: "quiet" }, "backward of "), this.link(forward, "←")) : "",
       this.region(calls, i),
       numbers,
       el("div", { id: "around" }),
@@ -98,11 +99,17 @@ export class CallView {
   focusGraph() {
     /** @type {HTMLElement|null} */ (this.root.querySelector(".near-call[aria-current]"))?.focus();
   }
-  /** The call that made the worst input of the selected call, and the first that takes its result; -1: not known. */
+  /**
+   * The call that made the wrong input of the selected call, else the forward call of a backward call,
+   * whose values that uses, else a call that made an input; and the first that takes its result. -1: not known.
+   * An error that a call inherits does not come from a call that is right.
+   */
   links() {
     const values = this.shown?.values || [], made = values.filter((v) => v.maker >= 0);
-    const wrong = made.find((v) => v.verdict === 2) || made[0];
-    return { upstream: wrong ? wrong.maker : -1, downstream: values.find((v) => v.takers.length)?.takers[0] ?? -1 };
+    const shown = this.shown, name = (/** @type {number} */ i) => (shown && i >= 0 ? shown.calls.classOf(i).name : "");
+    const candidates = [made.find((v) => v.verdict === 2)?.maker ?? -1, shown ? shown.calls.forwardOf(shown.i) : -1, made[0]?.maker ?? -1];
+    const inherits = shown && name(shown.i) === "inherited";
+    return { upstream: candidates.find((i) => i >= 0 && !(inherits && ["equal", "noise"].includes(name(i)))) ?? -1, downstream: values.find((v) => v.takers.length)?.takers[0] ?? -1 };
   }
   /**
    * @param {number} i

@@ -91,6 +91,19 @@ export class Calls {
     if (!this.partnerName || !this.partnerForm || !this.partnerNumber || this.partnerName[i] === none) return "";
     return this.spell(this.partnerName[i], this.partnerForm[i], this.partnerNumber[i]);
   }
+  /**
+   * The forward call of a backward call, or of gradients of parameters; -1: there is none.
+   * @param {number} i
+   */
+  forwardOf(i) {
+    const direction = this.form[i] >> 2;
+    if (direction !== 1 && direction !== 2) return -1;
+    for (let k = i - 1; k >= 0; k--) {
+      const same = this.nameOf[k] === this.nameOf[i] && this.form[k] >> 2 === 0;
+      if (same && (direction === 2 || this.number[k] === this.number[i])) return k;
+    }
+    return -1;
+  }
   /** @param {number} i */
   direction(i) { return directions[this.form[i] >> 2]; }
   /**

@@ -10,7 +10,7 @@ export const keys = [
   ["N", "previous", "the one before"],
   ["j", "down", "the next row (also ↓)"],
   ["k", "up", "the row before (also ↑)"],
-  ["u", "upstream", "the call that made the wrong input of this call"],
+  ["u", "upstream", "the call that made the wrong input of this call; of a backward call without one, its forward call"],
   ["d", "downstream", "the first call that takes the result of this call"],
   ["g", "graph", "the calls around this call: arrows move, Enter selects"],
   ["/", "filter", "type a filter"],
