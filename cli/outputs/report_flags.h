@@ -4,7 +4,7 @@
 //   ReportFlags reports_;
 //   reports_.AddFiles(flags), reports_.AddLimits(flags);         // in AddFlags
 //   MSPROBE_ASSIGN_OR_RETURN(FailOn limits, reports_.Limits());
-//   MSPROBE_RETURN_IF_ERROR(reports_.Write(results, compared, parts, &files));
+//   MSPROBE_RETURN_IF_ERROR(reports_.Write(results, compared, parts, &trends, &files));
 #pragma once
 
 #include <span>

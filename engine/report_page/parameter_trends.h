@@ -1,9 +1,10 @@
 // The weights and gradients of all pairs of dumps of a comparison over its steps, for the page: taken
 // pair after pair, so that a comparison can be freed as soon as it was added.
 //
-//   ParameterTrends trends({{0, 0}, {0, 1}, {1, 0}, {1, 1}}, "out");   // step, rank of each pair
-//   MSPROBE_RETURN_IF_ERROR(trends.Add(2, comparison));                // of step 1, rank 0
-//   MSPROBE_ASSIGN_OR_RETURN(PageText html, trends.Html());            // for ComparisonPage
+//   const std::vector<std::pair<int64_t, int64_t>> pairs = {{0, 0}, {0, 1}};   // step, rank
+//   ParameterTrends trends(pairs, "out");
+//   MSPROBE_RETURN_IF_ERROR(trends.Add(1, comparison));                // of step 0, rank 1
+//   MSPROBE_ASSIGN_OR_RETURN(PageText text, trends.Html());            // for ComparisonPage
 #pragma once
 
 #include <cstdint>
@@ -13,9 +14,9 @@
 #include <utility>
 #include <vector>
 
-#include "engine/base/spill.h"
 #include "engine/base/status.h"
 #include "engine/compare/model/comparison.h"
+#include "engine/report_page/spill.h"
 #include "engine/report_page/trends.h"
 
 namespace msprobe::report_page {

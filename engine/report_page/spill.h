@@ -3,7 +3,7 @@
 //
 //   Spill points("out", sizeof(Point), 100'000);
 //   MSPROBE_RETURN_IF_ERROR(points.Append(&point));
-//   MSPROBE_RETURN_IF_ERROR(points.ForEach([&](const void* record) { ... }));
+//   MSPROBE_RETURN_IF_ERROR(points.ForEach(Take));
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 #include "engine/base/status.h"
 
-namespace msprobe {
+namespace msprobe::report_page {
 
 // For one thread at a time. Errors: kIo.
 class Spill {
@@ -39,4 +39,4 @@ class Spill {
   int fd_ = -1;
 };
 
-}  // namespace msprobe
+}  // namespace msprobe::report_page

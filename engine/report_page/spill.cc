@@ -1,4 +1,4 @@
-#include "engine/base/spill.h"
+#include "engine/report_page/spill.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -12,7 +12,7 @@
 #include "engine/base/file.h"
 #include "engine/base/system_calls.h"
 
-namespace msprobe {
+namespace msprobe::report_page {
 namespace {
 
 std::atomic<uint64_t> next_number{0};
@@ -93,4 +93,4 @@ Status Spill::ForEach(const std::function<void(const void* record)>& take) {
   return Status::Ok();
 }
 
-}  // namespace msprobe
+}  // namespace msprobe::report_page

@@ -1,4 +1,4 @@
-#include "engine/base/spill.h"
+#include "engine/report_page/spill.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include "tests/base/full_disk.h"
 #include "tests/base/temporary_folder.h"
 
-namespace msprobe {
+namespace msprobe::report_page {
 namespace {
 
 using testing::HasSubstr;
@@ -74,4 +74,4 @@ TEST(Spill, SaysThatTheFolderCannotBeMade) {
 }
 
 }  // namespace
-}  // namespace msprobe
+}  // namespace msprobe::report_page
