@@ -62,9 +62,11 @@ class TensorPairs {
 }  // namespace
 
 void GiveOneVerdictToEachTensor(Comparison* c) {
-  const auto& measures = c->measures;
-  if (std::none_of(measures.begin(), measures.end(), [](const Measure& m) { return CanChange(m); }))
-    return;
+  const auto any = [&](RowVerdict verdict) {
+    return std::any_of(c->measures.begin(), c->measures.end(),
+                       [&](const Measure& m) { return m.verdict == verdict; });
+  };
+  if (!any(RowVerdict::kNoise) || !any(RowVerdict::kDiffers)) return;
   TensorPairs pairs(ContentOf(c));
   std::vector<Judged> tensors;
   std::vector<int32_t> tensor_of(c->rows.size(), -1);

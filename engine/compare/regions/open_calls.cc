@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <memory>
 #include <string_view>
 
 #include "engine/base/threads.h"
@@ -103,8 +102,11 @@ class Finder {
   }
 
   // 0: the leaf is no argument, or has no numbers.
-  static uint64_t ArgumentKey(const ContentIds& content, const Leaf& leaf, bool target) {
-    if (IsTensorArgument(leaf)) return static_cast<uint64_t>(content.Of(target, leaf) + 1);
+  uint64_t ArgumentKey(const Leaf& leaf, bool target) const {
+    // To number all contents would take longer than to read those of a few calls.
+    if (IsTensorArgument(leaf))
+      return c_.content != nullptr ? static_cast<uint64_t>(c_.content->Of(target, leaf) + 1)
+                                   : ContentKey(leaf);
     const bool plain =
         leaf.kind == LeafKind::kScalar && (leaf.slot == Slot::kInput || leaf.slot == Slot::kKwarg);
     return plain ? HashText(leaf.value, 5) : 0;
@@ -112,14 +114,14 @@ class Finder {
 
   // Calls use(key) for each argument of one run that is wrong: of the operation and the argument.
   template <typename Use>
-  void EachWrongArgument(const ContentIds& content, size_t p, bool target, Use use) const {
+  void EachWrongArgument(size_t p, bool target, Use use) const {
     const std::string_view operation =
         rows_.RecordOf(p).is_module ? std::string_view() : BaseApi(rows_.RecordOf(p).api);
     rows_.EachRow(p, [&](uint32_t i) {
       const int32_t index = target ? c_.rows[i].target : c_.rows[i].golden;
       // Two masks may have equally many elements that are true.
       if (index < 0 || !(rows_.IsOpen(i) || c_.measures[i].reason == Reason::kOtherBits)) return;
-      const uint64_t key = ArgumentKey(content, rows_.DumpOf(target).leaves[index], target);
+      const uint64_t key = ArgumentKey(rows_.DumpOf(target).leaves[index], target);
       if (key != 0) use(HashText(operation, key));
     });
   }
@@ -132,19 +134,18 @@ class Finder {
       if (calls_.open[p] && !calls_.own[p]) asked.push_back(p);
     }
     if (asked.empty()) return;
-    const std::shared_ptr<const ContentIds> content = ContentOf(c_);
     FingerprintSet taken[2];
     ThreadPool& pool = ThreadPool::Default();
     pool.ParallelFor(2, [&](size_t side) {
       for (const uint32_t p : asked)
-        EachWrongArgument(*content, p, /*target=*/side == 0,
+        EachWrongArgument(p, /*target=*/side == 0,
                           [&](uint64_t key) { taken[side].InsertHash(key); });
     });
     pool.ParallelFor((asked.size() + kChunk - 1) / kChunk, [&](size_t chunk) {
       for (size_t i = chunk * kChunk; i < std::min(asked.size(), (chunk + 1) * kChunk); ++i) {
         bool crossed[2] = {false, false};
         for (const size_t side : {0, 1})
-          EachWrongArgument(*content, asked[i], /*target=*/side == 0,
+          EachWrongArgument(asked[i], /*target=*/side == 0,
                             [&](uint64_t key) { crossed[side] |= taken[1 - side].HasHash(key); });
         calls_.own[asked[i]] |= crossed[0] && crossed[1];
       }
