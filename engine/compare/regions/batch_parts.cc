@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "engine/compare/judge/judge.h"
+#include "engine/compare/judge/moving_operations.h"
 #include "engine/compare/judge/operations.h"
 #include "engine/compare/model/record_keys.h"
 #include "engine/compare/regions/joined_tensors.h"
@@ -42,6 +45,9 @@ class BatchParts {
       if (stream[0].empty() || stream[1].empty()) continue;
       JoinStream(stream[0], stream[1]);
     }
+    for (const RecordPair& pair : c_.pairs) {
+      if (pair.matched()) JoinPieces(pair);
+    }
     return Apply();
   }
 
@@ -54,15 +60,24 @@ class BatchParts {
   // such calls it is inside the call of its module.
   class Keys {
    public:
-    uint64_t Of(const Record& record) {
+    uint64_t Of(const Dump& dump, const Record& record) {
       const uint64_t own =
           HashText(record.api.view(), 31 + static_cast<uint64_t>(record.direction));
-      if (record.parent.empty()) return own;
+      if (record.parent.empty()) return own + Dimensions(dump, record);
       const uint64_t place = HashText(WithoutCall(record.parent), own);
       return place + seen_[HashText(record.parent.view(), own)]++;
     }
 
    private:
+    // Outside of modules nothing but the tensors tells the mean over a sequence from that of a loss.
+    static uint64_t Dimensions(const Dump& dump, const Record& record) {
+      uint64_t all = 0;
+      for (const Leaf& leaf : dump.LeavesOf(record)) {
+        if (leaf.kind == LeafKind::kTensor) all = 11 * all + 1 + leaf.shape.extents().size();
+      }
+      return all;
+    }
+
     std::unordered_map<uint64_t, uint64_t> seen_;  // calls of one operation in one call of a module
   };
 
@@ -76,7 +91,8 @@ class BatchParts {
     if (!any) return false;
     for (const bool target : {true, false}) {
       Keys of;
-      for (const Record& r : DumpOf(target).records) keys[target ? 0 : 1].push_back(of.Of(r));
+      for (const Record& r : DumpOf(target).records)
+        keys[target ? 0 : 1].push_back(of.Of(DumpOf(target), r));
     }
     for (const RecordPair& pair : c_.pairs) {
       if (!pair.matched()) continue;
@@ -123,6 +139,48 @@ class BatchParts {
       }
       if (group[0].size() > 1 || group[1].size() > 1)
         JoinGroup(group[0], group[1], group[0], group[1]);
+    }
+  }
+
+  // A call that cuts one tensor in another number of pieces, such as chunk(4) beside chunk(1): what it
+  // takes agrees, and so do its results when they are put together.
+  void JoinPieces(const RecordPair& pair) {
+    const Record &t = c_.target.records[pair.target], &g = c_.golden.records[pair.golden];
+    if (t.direction != Direction::kForward || !MovesData(t.api) || BaseApi(t.api) != BaseApi(g.api))
+      return;
+    bool other_shape = false, agrees = true;
+    Parts pieces[2];
+    for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
+      const Row& row = c_.rows[i];
+      for (const bool target : {true, false}) {
+        const int32_t index = target ? row.target : row.golden;
+        if (index < 0) continue;
+        const Leaf& leaf = DumpOf(target).leaves[index];
+        if (leaf.kind != LeafKind::kTensor) continue;
+        if (leaf.slot == Slot::kOutput) {
+          pieces[target ? 0 : 1].push_back(&leaf);
+          agrees &= leaf.has_stats;
+        } else {
+          agrees &= c_.measures[i].verdict == RowVerdict::kEqual ||
+                    c_.measures[i].verdict == RowVerdict::kNoise;
+        }
+      }
+      other_shape |= c_.measures[i].reason == Reason::kShapeDiffers;
+    }
+    double elements[2] = {0, 0};
+    for (const int side : {0, 1}) {
+      for (const Leaf* piece : pieces[side]) {
+        elements[side] += static_cast<double>(piece->shape.elements());
+        agrees &= piece == pieces[0].front() || piece->shape == pieces[0].front()->shape ||
+                  DifferInOne(piece->shape, pieces[0].front()->shape);
+      }
+    }
+    if (!other_shape || !agrees || pieces[0].empty() || pieces[1].empty() ||
+        elements[0] != elements[1] || !AgreeJoined(c_, pieces[0], pieces[1]))
+      return;
+    for (const bool target : {true, false}) {
+      for (const Leaf* leaf : TensorsOf(target, target ? pair.target : pair.golden))
+        agreed_[target ? 0 : 1][leaf - DumpOf(target).leaves.data()] = Joint::kAgrees;
     }
   }
 
@@ -185,6 +243,34 @@ class BatchParts {
     }
   }
 
+  // Whether results of sums or means over parts make those of the whole: sums add up, means are
+  // weighted by what each call takes.
+  bool ReductionsAgree(const Parts& target, const Parts& golden) const {
+    const Record& record = c_.golden.records[golden.front()->record];
+    const std::string_view base = BaseApi(record.api);
+    const bool is_mean = base == "mean";
+    if (record.direction != Direction::kForward || record.is_module || (!is_mean && base != "sum"))
+      return false;
+    double whole[2] = {0, 0}, weights[2] = {0, 0};
+    for (const bool of_target : {true, false}) {
+      for (const Leaf* leaf : of_target ? target : golden) {
+        if (leaf->slot != Slot::kOutput || leaf->shape.elements() != 1) return false;
+        const Parts taken = TensorsOf(of_target, static_cast<int32_t>(leaf->record));
+        const double weight = is_mean ? static_cast<double>(taken.front()->shape.elements()) : 1;
+        whole[of_target ? 0 : 1] += weight * leaf->mean_value;
+        weights[of_target ? 0 : 1] += is_mean ? weight : 0;
+      }
+    }
+    if (is_mean) whole[0] /= weights[0], whole[1] /= weights[1];
+    Leaf t = *target.front(), g = *golden.front();
+    for (const auto& [leaf, value] : {std::pair(&t, whole[0]), std::pair(&g, whole[1])}) {
+      leaf->max_value = leaf->min_value = leaf->mean_value = value;
+      leaf->norm_value = std::abs(value);
+      leaf->fingerprint = leaf->checksum = TextRef();
+    }
+    return AgreeJoined(c_, {&t}, {&g});
+  }
+
   bool PlaceAgrees(const Parts& target, const Parts& golden) const {
     double elements[2] = {0, 0};
     for (const Leaf* leaf : target) elements[0] += static_cast<double>(leaf->shape.elements());
@@ -195,6 +281,7 @@ class BatchParts {
       }
     }
     if (elements[0] == elements[1]) return AgreeJoined(c_, target, golden);
+    if (ReductionsAgree(target, golden)) return true;
     // No part of the batch: every call has the same tensor.
     return std::all_of(target.begin(), target.end(), [&](const Leaf* t) {
       return std::all_of(golden.begin(), golden.end(), [&](const Leaf* g) {

@@ -58,6 +58,8 @@ class Rewrites {
     for (const int32_t forward : c_.forward_of) {
       if (forward >= 0) has_backward_[forward] = 1;
     }
+    for (size_t p = 0; p < c_.pairs.size() && !any_parts_; ++p)
+      any_parts_ = c_.IsPartOfBatch(static_cast<int32_t>(p));
     of_modules_ = !HasOperations(c_.target) && !HasOperations(c_.golden);
     if (of_modules_) around_[0] = ModulesAround(true), around_[1] = ModulesAround(false);
     if (!other_structure) {
@@ -489,6 +491,10 @@ class Rewrites {
     const bool is_place =
         kind == NumberKind::kInteger || kind == NumberKind::kBool ||
         (MovesData(call.api) && std::any_of(leaves.begin(), leaves.end(), IsTensorArgument));
+    // What a batch of another size is counted with (arange) follows from the size.
+    if (is_place && any_parts_ && calls_.own[p] && c_.pairs[p].matched() &&
+        std::none_of(leaves.begin(), leaves.end(), IsTensorArgument))
+      return End::kRight;
     if (leads_on_ && is_place && (between_ends_ || !c_.pairs[p].matched())) return End::kRight;
     const bool right = values_->IsOnBothSides(leaf, target, moved_[p]) || EndsInModule(p, target);
     return right ? End::kRight : End::kNone;
@@ -547,6 +553,7 @@ class Rewrites {
   std::vector<char> never_;            // it takes or makes what makes it no rewrite
   std::vector<char> gives_other_;      // GivesOther
   std::vector<char> arguments_agree_;  // a backward call of both runs whose arguments agree
+  bool any_parts_ = false;             // a batch is divided into another number of parts
   bool of_modules_ = false;            // no operations are recorded
   std::vector<int32_t> around_[2];     // ModulesAround, of the target, of the golden
   bool gradients_agree_ = false, leads_on_ = false, strict_ = false, between_ends_ = false;
