@@ -66,9 +66,10 @@ std::string Finding(const GradientComparison& c) {
 TrendCell CellOf(const Similarity& s) {
   return {.target_norm = static_cast<float>(s.target_norm),
           .golden_norm = static_cast<float>(s.golden_norm),
-          .apart = s.count > 0 ? static_cast<float>(1 - s.share()) : 0,
-          .verdict = static_cast<uint8_t>(s.same == s.count ? compare::RowVerdict::kEqual
-                                                            : compare::RowVerdict::kDiffers)};
+          .apart = s.count == 0 ? 0 : static_cast<float>(1 - s.share()),
+          .verdict =
+              static_cast<uint8_t>(s.count == 0 || s.share() == 1 ? compare::RowVerdict::kEqual
+                                                                  : compare::RowVerdict::kDiffers)};
 }
 
 // `for_each(take)` calls take(name, step, similarity) for each that is known; it is called twice.

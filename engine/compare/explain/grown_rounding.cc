@@ -10,9 +10,9 @@
 
 #include "engine/compare/explain/classify.h"
 #include "engine/compare/explain/evidence.h"
+#include "engine/compare/judge/carried.h"
 #include "engine/compare/judge/operations.h"
 #include "engine/compare/judge/update_agreement.h"
-#include "engine/compare/measure/carried.h"
 #include "engine/compare/model/record_keys.h"
 #include "engine/compare/model/rounding.h"
 

@@ -2,9 +2,9 @@
 // equal numbers, in both runs. Rules that ask often which tensors are the same read the text of a
 // fingerprint once, and use arrays in place of maps.
 //
-//   const ContentIds& ids = ContentOf(comparison);
+//   const ContentIds& ids = ContentOf(&comparison);
 //   ContentSet made(ids);
-//   made.Insert(ids.ResultOf(/*target=*/true, leaf));
+//   made.Insert(ids.ResultOf(/*target=*/true, /*leaf=*/7));
 #pragma once
 
 #include <cstddef>

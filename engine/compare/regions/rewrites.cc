@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "engine/base/threads.h"
+#include "engine/compare/judge/carried.h"
 #include "engine/compare/judge/moving_operations.h"
 #include "engine/compare/judge/operations.h"
-#include "engine/compare/measure/carried.h"
 #include "engine/compare/measure/exchange.h"
 #include "engine/compare/model/content_ids.h"
 #include "engine/compare/model/record_keys.h"

@@ -1,4 +1,4 @@
-#include "engine/compare/measure/carried.h"
+#include "engine/compare/judge/carried.h"
 
 #include <algorithm>
 #include <cmath>
