@@ -3,6 +3,10 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
+#include <string>
+#include <string_view>
+
 #include "engine/compare/explain/summary.h"
 #include "tests/compare/divergence_values.h"
 
@@ -86,6 +90,41 @@ TEST(BatchParts, OfTwoBackwardPassesTheLastGradientCounts) {
   };
   EXPECT_EQ(First(MustCompare(run(2, 0), run(1, 0))), "none");
   EXPECT_EQ(First(MustCompare(run(2, kWrong), run(1, 0))), "Module.fc.Linear.parameters_grad.0");
+}
+
+// A batch is cut, counted and averaged outside of modules. `wrong`: of the mean of the last part.
+Dump Averaged(int parts, const char* reduction, double wrong = 0) {
+  const auto scalar = [](double x) { return Numbers(x, x, x, std::abs(x)).Shape("[]"); };
+  const bool mean = std::string_view(reduction) == "mean";
+  DumpBuilder b;
+  b.Call("Tensor.chunk.0.forward").In(Rows(1, 0, 1)).Value("chunks", "int", std::to_string(parts));
+  for (int i = 0; i < parts; ++i) b.Out(Rows(parts, i, 1));
+  for (int i = 0; i < parts; ++i) {
+    const std::string at = "." + std::to_string(i) + ".forward";
+    const int rows = 8 / parts;
+    b.Call("Torch.arange" + at).Value("end", "int", std::to_string(rows));
+    b.Out(Numbers(rows - 1, 0, (rows - 1) / 2.0, rows)
+              .Shape("[" + std::to_string(rows) + "]")
+              .DType("torch.int64"));
+    const double average = parts == 1 ? 0.5 : i == 0 ? 0.75 : 0.25, elements = 4 * rows;
+    const double right = mean ? average : average * elements;
+    b.Call("Tensor." + std::string(reduction) + at).In(Rows(parts, i, 1));
+    b.Out(scalar(right + (i + 1 == parts ? wrong : 0)));
+  }
+  return b.Take();
+}
+
+TEST(BatchParts, SumsAndMeansOfPartsMakeThoseOfTheWhole) {
+  for (const char* reduction : {"mean", "sum"}) {
+    for (const bool swap : {false, true}) {
+      const Comparison c =
+          MustCompare(Averaged(swap ? 1 : 2, reduction), Averaged(swap ? 2 : 1, reduction));
+      EXPECT_EQ(First(c), "none") << reduction << ": " << c.first.why;
+    }
+    // Neither the call that cuts the batch nor the one that counts its rows is to blame.
+    EXPECT_EQ(First(MustCompare(Averaged(2, reduction, 0.3), Averaged(1, reduction))),
+              "Tensor." + std::string(reduction) + ".0.forward");
+  }
 }
 
 }  // namespace
