@@ -17,7 +17,7 @@ constexpr float kRenamedLeafConfidence = 0.6f;
 constexpr int32_t kOtherPair = -2;       // of a target leaf: its row is in another pair
 constexpr uint32_t kMaxLookAhead = 256;  // leaves; bounds the work on a record with very many
 
-constexpr size_t kMaxRenamedWeights = 1 << 20;  // pairs that are looked at; bounds the time
+constexpr size_t kMaxRenamedWeights = 1 << 24;  // leaves that are looked at; bounds the time
 constexpr double kMostApart = 0.01;             // relative, of statistics of one renamed weight
 constexpr std::string_view kWeights = "weights.";
 
@@ -138,7 +138,7 @@ class LeafPairs {
     std::vector<int32_t> taken(used_.begin(), used_.end());
     for (int32_t& t : taken) t = t != 0 ? 0 : -1;
     std::vector<uint32_t> golden = FreeWeights(b_, golden_record_, taken, used_);
-    if (target.size() * golden.size() > kMaxRenamedWeights) return;
+    if (target.size() * std::max(golden.size(), a_.size()) > kMaxRenamedWeights) return;
     std::map<Place, uint32_t> places;  // of the golden's leaves that are free
     for (uint32_t j = 0; j < b_.size() && !target.empty(); ++j) {
       if (!used_[j]) places.emplace(PlaceB(j), j);
