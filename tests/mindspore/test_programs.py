@@ -51,6 +51,8 @@ def test_threads(tmp_path):
         for each in threads:
             each.join()
 
+    # One run in many died in malloc() when the first calls of the process were made by four threads.
+    ops.exp(Tensor(X)).asnumpy()
     _, dump = record(tmp_path, run, level="L1")
     assert sorted(dump.names) == sorted(f"Functional.exp.{i}.forward" for i in range(20))
 
