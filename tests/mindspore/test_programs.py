@@ -51,7 +51,7 @@ def test_threads(tmp_path):
         for each in threads:
             each.join()
 
-    # One run in many died in malloc() when the first calls of the process were made by four threads.
+    # One run in many died in malloc() when four threads made the first calls of the process.
     ops.exp(Tensor(X)).asnumpy()
     _, dump = record(tmp_path, run, level="L1")
     assert sorted(dump.names) == sorted(f"Functional.exp.{i}.forward" for i in range(20))
