@@ -8,7 +8,6 @@
 
 #include "engine/compare/judge/operations.h"
 #include "engine/compare/model/fingerprint_set.h"
-#include "engine/compare/model/rounding.h"
 
 namespace msprobe::compare {
 namespace {
@@ -65,7 +64,8 @@ bool SameCalls(const Comparison& c) {
 }
 
 // Whether the first value with other bits, within rounding, is one that no recorded call made: then code
-// between the recorded calls computes it in another way (the weight of a parametrization).
+// between the recorded calls computes it in another way (the weight of a parametrization), or the data
+// are in another order, in which sums run.
 bool BeginsUnrecorded(const Comparison& c) {
   FingerprintSet made;
   for (const Weight& weight : c.target.weights) made.Insert(weight.fingerprint);
@@ -87,19 +87,6 @@ bool BeginsUnrecorded(const Comparison& c) {
   return false;
 }
 
-// Whether a call takes integers that have the statistics of the other run's and other bits: the data
-// are in another order, so that sums run in another order, too.
-bool TakesAnotherOrder(const Comparison& c) {
-  for (size_t i = 0; i < c.rows.size(); ++i) {
-    if (c.measures[i].reason != Reason::kOtherBits || c.rows[i].golden < 0) continue;
-    const Leaf& leaf = c.golden.leaves[c.rows[i].golden];
-    const NumberKind kind = RoundingOf(leaf.dtype).kind;
-    if (leaf.slot != Slot::kOutput && (kind == NumberKind::kInteger || kind == NumberKind::kBool))
-      return true;
-  }
-  return false;
-}
-
 }  // namespace
 
 std::string WhyBitsDecide(const CompareOptions& options, const Comparison& c) {
@@ -113,7 +100,7 @@ std::string WhyBitsDecide(const CompareOptions& options, const Comparison& c) {
   }
   // Calls of modules look the same when the code between them computes in another order.
   const bool told = HasOperations(c.target) && HasOperations(c.golden);
-  if (!told || !SameEnvironment(c.target, c.golden) || !SameCalls(c) || TakesAnotherOrder(c) ||
+  if (!told || !SameEnvironment(c.target, c.golden) || !SameCalls(c) ||
       BeginsUnrecorded(c))
     return "";
   return fmt::format(
