@@ -100,8 +100,7 @@ std::string WhyBitsDecide(const CompareOptions& options, const Comparison& c) {
   }
   // Calls of modules look the same when the code between them computes in another order.
   const bool told = HasOperations(c.target) && HasOperations(c.golden);
-  if (!told || !SameEnvironment(c.target, c.golden) || !SameCalls(c) ||
-      BeginsUnrecorded(c))
+  if (!told || !SameEnvironment(c.target, c.golden) || !SameCalls(c) || BeginsUnrecorded(c))
     return "";
   return fmt::format(
       "bits decide: both runs have torch {}, {}, {} thread{} and the same settings, and make the "
