@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import time
 from pathlib import Path
 
 import case
@@ -66,7 +67,8 @@ def _line(frame: str) -> str:
 
 
 def _score(peer, each, kind, target, golden) -> scoring.Score:
-    made = scoring.Score(each.name, f"peer, {kind}", LEVEL, said="nothing was blamed")
+    made = scoring.Score(each.name, scoring.PEER + kind, LEVEL, said="nothing was blamed")
+    began = time.perf_counter()
     for step in sorted(path.name for path in target.glob("step*")):
         names = peer.named(target / step, golden / step)
         if names:
@@ -78,6 +80,7 @@ def _score(peer, each, kind, target, golden) -> scoring.Score:
                 ]
                 made.place = hits.index(True) + 1 if any(hits) else 0
             break
+    made.seconds = time.perf_counter() - began
     return made
 
 

@@ -120,18 +120,19 @@ def main():
     for path in options.add:
         earlier = [scoring.Score(**each) for each in json.loads(Path(path).read_text())]
         scores += [each for each in earlier if each.name in by_name]
+    peer_scores = [each for each in scores if each.of_peer]
+    scores = [each for each in scores if not each.of_peer]
     scores.sort(key=lambda each: (each.kind, each.level))
-    peer_scores = []
     if options.peer:
-        peer_scores = peer_pairs.measure(cases, options, failed)
-    elif not options.no_peer:
+        peer_scores += peer_pairs.measure(cases, options, failed)
+    elif not options.no_peer and not peer_scores:
         print("LEFT OUT: msprobe 26, which is not installed; type: make bench-peer")
     report.show(by_name, scores, seconds)
     report.show(by_name, peer_scores, 0)
     for text in failed:
         print(f"not measured: {text}")
     if options.json:
-        options.json.write_text(json.dumps([vars(each) for each in scores], indent=1))
+        options.json.write_text(json.dumps([vars(each) for each in scores + peer_scores], indent=1))
     if options.misses:
         options.misses.write_text(report.misses(by_name, scores))
     if options.docs:

@@ -12,6 +12,7 @@ import case
 
 MODES = [(kind, level) for kind in ("statistics", "tensor") for level in ("L0", "L1", "mix")]
 CANDIDATES = 3
+PEER = "msprobe 26, "  # begins the kind of a score of the older tool
 
 
 @dataclasses.dataclass
@@ -24,6 +25,10 @@ class Score:
     verdict: str = ""
     seconds: float = 0.0
     said: str = ""  # the headline of the report
+
+    @property
+    def of_peer(self):
+        return self.kind.startswith(PEER)
 
     @property
     def first(self):

@@ -1,9 +1,16 @@
 #include "engine/compare/explain/divergence.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "engine/compare/explain/evidence.h"
 #include "engine/compare/explain/explain.h"
+#include "engine/compare/explain/fix_hint.h"
 #include "tests/compare/divergence_values.h"
 
 namespace msprobe::compare {
@@ -374,6 +381,93 @@ TEST(DivergenceTest, RunnersUpAreOtherBeginnings) {
   const Comparison c = MustCompare(build(kWrong), build(0));
   EXPECT_EQ(First(c), "Functional.f0.0.forward");
   EXPECT_EQ(c.runners_up.size(), 5u);
+}
+
+// The place that is named, as (name in make(true), name in make(false)), with each of the two runs as
+// the target.
+std::vector<std::pair<std::string, std::string>> BothWays(const std::function<Dump(bool)>& make) {
+  const auto name = [](const Dump& dump, int32_t record) {
+    return record < 0 ? "-" : std::string(dump.records[record].name);
+  };
+  std::vector<std::pair<std::string, std::string>> places;
+  for (const bool swapped : {false, true}) {
+    const Comparison c = MustCompare(make(!swapped), make(swapped));
+    if (c.first.pair < 0) return {};
+    const RecordPair& pair = c.pairs[c.first.pair];
+    const std::string target = name(c.target, pair.target), golden = name(c.golden, pair.golden);
+    places.emplace_back(swapped ? golden : target, swapped ? target : golden);
+  }
+  return places;
+}
+
+// A norm stands before the layer in one run, and behind the sum in the other.
+TEST(DivergenceTest, ACallAtAnotherPlaceIsNamedInBothDirections) {
+  const auto dump = [](bool first) {
+    DumpBuilder b;
+    int last = 0, made = 1;
+    const auto call = [&](const std::string& name) {
+      b.Call("Functional." + name + ".0.forward").In(Value(last)).Out(Value(made));
+      b.At("train.py", static_cast<int>(name.size()), name);
+      last = made++;
+    };
+    call("embedding");
+    made = first ? 100 : 10;
+    if (first) call("layer_norm");
+    for (const char* name : {"linear", "softmax", "dropout"}) call(name);
+    if (!first) call("add"), call("layer_norm");
+    call("gelu");
+    return b.Take();
+  };
+  const auto places = BothWays(dump);
+  ASSERT_EQ(places.size(), 2);
+  EXPECT_EQ(places[0], places[1]);
+  EXPECT_EQ(places[0].first, "Functional.layer_norm.0.forward");
+}
+
+// A weight that two modules share has its gradient late; of two weights one has it early.
+TEST(DivergenceTest, AGradientThatComesEarlierInOneRunIsNamedInBothDirections) {
+  const auto dump = [](bool apart) {
+    const bool shared = !apart;
+    DumpBuilder b;
+    for (int i = 0; i < 4; ++i)
+      b.Call(fmt::format("Module.m{}.Linear.forward.0", i)).In(Value(i)).Out(Value(i + 1));
+    const auto gradient = [&](int i, double error) {
+      b.Call(fmt::format("Module.m{}.Linear.parameters_grad.0", i))
+          .Grad("weight", Value(30 + i, error));
+    };
+    for (int i = 3; i >= 0; --i) {
+      b.Call(fmt::format("Module.m{}.Linear.backward.0", i)).In(Value(10 + i)).Out(Value(9 + i));
+      if (i > 0 && (i < 3 || !shared)) gradient(i, i == 3 ? kWrong : 0);
+    }
+    gradient(0, shared ? 0 : kWrong);
+    if (shared) gradient(3, 0);
+    return b.Take();
+  };
+  const auto places = BothWays(dump);
+  ASSERT_EQ(places.size(), 2);
+  EXPECT_EQ(places[0], places[1]);
+  EXPECT_EQ(places[0].first, "Module.m3.Linear.parameters_grad.0");
+}
+
+// `x / mask.numel()` in one run, `x / mask.sum()` in the other.
+TEST(DivergenceTest, ANumberInPlaceOfATensorIsAnotherArgumentInBothDirections) {
+  const auto dump = [](bool number) {
+    DumpBuilder b;
+    b.Call("Functional.f.0.forward").In(Value(1)).Out(Value(2));
+    if (!number) b.Call("Tensor.sum.0.forward").In(Value(3)).Out(Value(4));
+    b.Call("Tensor.__truediv__.0.forward").In(Value(2));
+    if (number) b.Value("1", "int", "28");
+    if (!number) b.In(Value(4));
+    b.Out(Value(5, number ? kWrong : 0));
+    return b.Take();
+  };
+  const auto places = BothWays(dump);
+  ASSERT_EQ(places.size(), 2);
+  EXPECT_EQ(places[0], places[1]);
+  EXPECT_EQ(places[0].first, "Tensor.__truediv__.0.forward");
+  const Comparison c = MustCompare(dump(true), dump(false));
+  EXPECT_EQ(FixHintOf(c, c.first).Text(),
+            "set 1 to a tensor of torch.float32, as in the golden (the target has \"28\")");
 }
 
 }  // namespace

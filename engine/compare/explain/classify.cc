@@ -88,6 +88,12 @@ CallClass Classify(const Comparison& c, int32_t p, CallSummary s, const Before& 
 
 }  // namespace
 
+bool IsPlain(const Comparison& c, int32_t row) {
+  const Row& r = c.rows[row];
+  return (r.target >= 0 && c.target.leaves[r.target].kind == LeafKind::kScalar) ||
+         (r.golden >= 0 && c.golden.leaves[r.golden].kind == LeafKind::kScalar);
+}
+
 CallSummary SummarizeCall(const Comparison& c, int32_t p) {
   CallSummary s;
   const RecordPair& pair = c.pairs[p];
@@ -98,7 +104,7 @@ CallSummary SummarizeCall(const Comparison& c, int32_t p) {
     const int32_t at = static_cast<int32_t>(i);
     if (IsOutput(leaf.slot)) {
       Add(m, at, &s.out);
-    } else if (leaf.kind == LeafKind::kScalar && !IsOptimizerState(RecordOf(c, p), leaf)) {
+    } else if (IsPlain(c, at) && !IsOptimizerState(RecordOf(c, p), leaf)) {
       Add(m, at, &s.arguments);
     } else {
       Add(m, at, &s.in);

@@ -18,6 +18,10 @@ struct SideSummary {
   int32_t worst_row = -1;
   bool any() const { return differs || noise || equal || unknown || unwritten; }
 };
+// Whether one of the two sides of a row, an index into Comparison::rows, is a number, flag or text:
+// where the other side is a tensor, too, so that the sides may be swapped.
+bool IsPlain(const Comparison& comparison, int32_t row);
+
 struct CallSummary {
   SideSummary in, out;
   SideSummary arguments;   // plain values (numbers, text) that go in; they are not part of `in`

@@ -1,6 +1,7 @@
 #include "engine/compare/explain/divergence.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <unordered_set>
 #include <vector>
 
@@ -175,14 +176,42 @@ FirstDivergence SurerThan(const Comparison& c, int32_t weak) {
   return {};
 }
 
+bool IsWrong(const Comparison& c, int32_t p) {
+  return c.classes[p] == CallClass::kIntroduced || c.classes[p] == CallClass::kInherited ||
+         (c.classes[p] == CallClass::kUnknown && c.pairs[p].matched() &&
+          SummarizeCall(c, p).out.differs);
+}
+
+// `first` is the first wrong call in the order of the target. Where another one is the first in the
+// order of the golden, one of the two stands at another place in the two runs: a norm before the
+// attention in the one, behind it in the other. The one that has moved farther is named, so that it
+// does not depend on which run is called the target.
+int32_t FirstOfBothOrders(const Comparison& c, int32_t first) {
+  if (!c.pairs[first].matched()) return first;
+  const auto golden = [&](int32_t p) { return c.pairs[p].golden; };
+  int32_t other = first;
+  for (int32_t p = first + 1; p < SizeOf(c); ++p) {
+    if (c.pairs[p].matched() && golden(p) < golden(other) &&
+        RecordOf(c, p).direction == RecordOf(c, first).direction && IsWrong(c, p))
+      other = p;
+  }
+  if (other == first) return first;
+  // How many paired calls stand before one of the two in one run only.
+  const auto moved = [&](int32_t p) {
+    int64_t before = 0, before_in_golden = 0;
+    for (int32_t q = 0; q < SizeOf(c); ++q) {
+      if (!c.pairs[q].matched()) continue;
+      before += q < p;
+      before_in_golden += golden(q) < golden(p);
+    }
+    return std::abs(before - before_in_golden);
+  };
+  return moved(other) > moved(first) ? other : first;
+}
+
 }  // namespace
 
 int32_t FirstWrongCall(const Comparison& c) {
-  const auto is_wrong = [&](int32_t p) {
-    return c.classes[p] == CallClass::kIntroduced || c.classes[p] == CallClass::kInherited ||
-           (c.classes[p] == CallClass::kUnknown && c.pairs[p].matched() &&
-            SummarizeCall(c, p).out.differs);
-  };
   // msprobe 1.2 to 8 write the gradients of a module's parameters into the place of its forward
   // call. They were computed behind all calls of the forward pass, and before the optimizer's.
   int32_t early_gradients = -1;
@@ -190,11 +219,12 @@ int32_t FirstWrongCall(const Comparison& c) {
   for (int32_t p = 0; p < SizeOf(c); ++p) {
     const Record& record = RecordOf(c, p);
     backward = backward || record.direction == Direction::kBackward;
-    if (!is_wrong(p)) continue;
+    if (!IsWrong(c, p)) continue;
     if (record.direction == Direction::kParameterGrad && !backward) {
       if (early_gradients < 0) early_gradients = p;
     } else {
-      return early_gradients >= 0 && IsOptimizerCall(record.api) ? early_gradients : p;
+      return early_gradients >= 0 && IsOptimizerCall(record.api) ? early_gradients
+                                                                 : FirstOfBothOrders(c, p);
     }
   }
   return early_gradients;

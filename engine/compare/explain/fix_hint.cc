@@ -16,8 +16,12 @@ namespace {
 
 using Change = FixHint::Change;
 
-std::string Plain(const Dump& dump, int32_t leaf) {
-  return leaf < 0 ? std::string() : PlainValue(dump.leaves[leaf]);
+// "0.001", or "a tensor of torch.float32" where one side only passes a number; "" without a leaf.
+std::string Plain(const Dump& dump, int32_t index) {
+  if (index < 0) return "";
+  const Leaf& leaf = dump.leaves[index];
+  if (leaf.kind == LeafKind::kTensor) return fmt::format("a tensor of {}", leaf.dtype.view());
+  return leaf.kind == LeafKind::kNone ? "None" : PlainValue(leaf);
 }
 
 std::vector<Change> Arguments(const Comparison& c, int32_t p) {

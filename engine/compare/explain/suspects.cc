@@ -78,6 +78,14 @@ int32_t UnmatchedUse(const Comparison& c, int32_t maker, bool target) {
   return last;
 }
 
+// Whether the call `p`, which stands behind `q` in the target, stands before it in the golden. `q` is
+// a call of the target only; the paired call before it tells its place in the golden.
+bool IsMovedOver(const Comparison& c, int32_t p, int32_t q) {
+  if (!c.pairs[p].matched() || c.pairs[q].target < 0) return false;
+  while (q >= 0 && !c.pairs[q].matched()) --q;
+  return q >= 0 && c.pairs[q].golden > c.pairs[p].golden;
+}
+
 }  // namespace
 
 int32_t UnmatchedMakerOf(const Comparison& c, int32_t p, const Leaf& target, const Leaf& golden) {
@@ -88,7 +96,8 @@ int32_t UnmatchedMakerOf(const Comparison& c, int32_t p, const Leaf& target, con
     const bool in_target = c.pairs[q].target >= 0;
     const Dump& dump = in_target ? c.target : c.golden;
     for (const Leaf& leaf : dump.LeavesOf(RecordOf(c, q))) {
-      if (leaf.slot == Slot::kOutput && SameNumbers(leaf, in_target ? target : golden)) return q;
+      if (leaf.slot == Slot::kOutput && SameNumbers(leaf, in_target ? target : golden))
+        return IsMovedOver(c, p, q) ? -1 : q;
     }
   }
   return -1;
@@ -190,10 +199,8 @@ int32_t FirstWrongInput(const Comparison& c, int32_t p) {
     const Leaf& leaf = c.target.leaves[r.target];
     const bool goes_in =
         leaf.slot == Slot::kInput || leaf.slot == Slot::kKwarg || leaf.slot == Slot::kParameter;
-    if (goes_in && leaf.kind != LeafKind::kScalar &&
-        c.measures[i].verdict == RowVerdict::kDiffers) {
-      return static_cast<int32_t>(i);
-    }
+    const int32_t at = static_cast<int32_t>(i);
+    if (goes_in && !IsPlain(c, at) && c.measures[i].verdict == RowVerdict::kDiffers) return at;
   }
   return -1;
 }

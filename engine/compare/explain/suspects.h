@@ -10,7 +10,8 @@ namespace msprobe::compare {
 // Each function returns an index into Comparison::pairs, or -1: there is none.
 
 // A call without a partner, before `pair`, that made one of the two values: an operation that one
-// run has and the other has not.
+// run has and the other has not. -1 where `pair` stands behind that call in one run and before it in
+// the other: then `pair` itself is at another place.
 int32_t UnmatchedMakerOf(const Comparison& comparison, int32_t pair, const Leaf& target,
                          const Leaf& golden);
 // A call without a partner that made an input of `pair` which has the same statistics on both sides

@@ -46,7 +46,8 @@ std::vector<int32_t> DifferingArguments(const Comparison& c, int32_t p) {
     if (row.target < 0 || row.golden < 0 || c.measures[i].verdict != RowVerdict::kDiffers) continue;
     const Leaf& leaf = c.target.leaves[row.target];
     const bool goes_in = leaf.slot == Slot::kInput || leaf.slot == Slot::kKwarg;
-    if (goes_in && leaf.kind == LeafKind::kScalar) rows.push_back(static_cast<int32_t>(i));
+    const int32_t at = static_cast<int32_t>(i);
+    if (goes_in && IsPlain(c, at)) rows.push_back(at);
   }
   if (rows.empty()) {
     if (const int32_t alone = UnmatchedArgument(c, p); alone >= 0) rows.push_back(alone);
