@@ -3,6 +3,7 @@
 
 #include "engine/compare/explain/summary.h"
 #include "engine/compare/ranks/between_steps.h"
+#include "engine/compare/regions/regions.h"
 #include "engine/compare/regions/rewrites.h"
 #include "tests/compare/divergence_values.h"
 
@@ -172,6 +173,37 @@ TEST(GradientRewrites, ATermOfTheLossThatOneRunHas) {
 TEST(GradientRewrites, ATermOfOtherValuesIsNoReason) {
   const Comparison c = MustCompare(Penalty(true, true, kWrong), Penalty(false, true));
   EXPECT_NE(First(c), "Tensor.add.0.forward") << c.first.why;
+}
+
+// A loss that is one call, or composed of two. `loss`, `gradient`: errors.
+Dump ComposedLoss(bool composed, double loss = 0, double gradient = 0) {
+  const Tensor value = Scaled(Numbers(1.5, 1.5, 1.5, 1.5).Shape("[]"), loss);
+  DumpBuilder b;
+  b.Call("Functional.linear.0.forward").In(Value(0)).Out(Value(1));
+  if (composed) {
+    b.Call("Tensor.log_softmax.0.forward").In(Value(1)).Out(Value(2));
+    b.Call("Tensor.mean.0.forward").In(Value(2)).Out(value);
+    b.Call("Tensor.mean.0.backward").In(Value(7)).Out(Value(8));
+    b.Call("Tensor.log_softmax.0.backward").In(Value(8)).Out(Value(12, gradient));
+  } else {
+    b.Call("Functional.cross_entropy.0.forward").In(Value(1)).Out(value);
+    b.Call("Functional.cross_entropy.0.backward").In(Value(7)).Out(Value(12));
+  }
+  b.Call("Functional.linear.0.backward");
+  b.In(Value(12, gradient)).Out(Value(13, gradient)).Out(Value(14, gradient));
+  return b.Take();
+}
+
+TEST(GradientRewrites, ALossOfOtherCallsIsNamedWhereItIsMade) {
+  const Comparison c = MustCompare(ComposedLoss(true, 0.01, kWrong), ComposedLoss(false));
+  EXPECT_EQ(First(c), "Tensor.mean.0.forward") << c.first.why;
+  EXPECT_THAT(
+      c.first.why,
+      HasSubstr("in the golden from that of Functional.cross_entropy.0.forward, which is 1.5: "));
+  EXPECT_EQ(DescribeWrongRegion(c, RegionsOf(c)),
+            "the target calls log_softmax, mean where the golden calls cross_entropy");
+  const Comparison same = MustCompare(ComposedLoss(true, 0, kWrong), ComposedLoss(false));
+  EXPECT_EQ(First(same), "Tensor.log_softmax.0.backward") << same.first.why;
 }
 
 // Similarities of two batches, and losses of their rows and of their columns. The golden takes the

@@ -86,6 +86,23 @@ FirstDivergence Explain(const Comparison& c, int32_t p) {
   return ExplainIntroduced(c, p);
 }
 
+// Where the answer is a call that only one run has, it may lie behind the place where the error begins:
+// in the gradients of another loss; or, where only the golden has it, or values of another shape were
+// paired, behind the first call of the target that makes something else than the golden.
+FirstDivergence Narrowed(const Comparison& c, int32_t first, FirstDivergence answer) {
+  const RecordPair& named = c.pairs[answer.pair];
+  if (!named.matched() && answer.leads_to_it &&
+      RecordOf(c, answer.pair).direction == Direction::kBackward) {
+    if (auto loss = ExplainOtherLoss(c, answer.pair)) return *std::move(loss);
+  }
+  const int32_t row = FirstWrongInput(c, first);
+  if (named.matched() || !answer.leads_to_it || row < 0) return answer;
+  if (named.golden < 0 && c.measures[row].reason != Reason::kShapeDiffers) return answer;
+  const NewValue value = FirstNewValue(c, first);
+  if (value.pair < 0 || value.pair == answer.pair) return answer;
+  return ExplainNewValue(c, value);
+}
+
 // Calls after `first` that introduce a difference, the one with the highest confidence first. A
 // module is left out when a call inside it is named already.
 std::vector<FirstDivergence> RunnersUp(const Comparison& c, int32_t first, int32_t named) {
@@ -238,7 +255,7 @@ void FindFirstDivergence(Comparison* c) {
     first = FirstWrongCall(*c);
   }
   first = MakerOfGradient(*c, first);
-  c->first = Explain(*c, first);
+  c->first = Narrowed(*c, first, Explain(*c, first));
   c->runners_up = RunnersUp(*c, first, c->first.pair);
   if (c->first.confidence >= kWeak) return;
   FirstDivergence surer = SurerThan(*c, first);

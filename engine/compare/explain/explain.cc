@@ -22,6 +22,8 @@ namespace {
 
 constexpr double kDriftConfidence = 0.4;
 constexpr double kNeighbourConfidence = 0.5;  // a call without a partner near the first wrong input
+constexpr double kNewValueConfidence = 0.8;   // other calls between it and the wrong value
+constexpr double kOtherLoss = 100;            // roundings by which two losses are other ones
 constexpr double kContainerConfidence = 0.8;  // a module whose recorded children show no error
 
 bool IsFloat32(const Comparison& c, int32_t row) {
@@ -110,6 +112,37 @@ Children ChildrenOf(const Comparison& c, int32_t module) {
   return children;
 }
 
+// A number from which the backward pass begins.
+struct Loss {
+  int32_t pair = -1;            // the call that made it, an index into Comparison::pairs
+  const Leaf* value = nullptr;  // a tensor of one element; null: there is none
+};
+
+// What the first backward call of one run among the calls without a partner around `p` is the gradient
+// of. Only where the loss has no partner: otherwise it is compared itself.
+Loss LossBeside(const Comparison& c, int32_t p, bool target) {
+  const auto record_of = [&](int32_t q) { return target ? c.pairs[q].target : c.pairs[q].golden; };
+  const auto alone = [&](int32_t q) {
+    return q >= 0 && q < static_cast<int32_t>(c.pairs.size()) && !c.pairs[q].matched();
+  };
+  const auto fits = [&](int32_t q) {
+    return record_of(q) >= 0 && RecordOf(c, q).direction == Direction::kBackward;
+  };
+  // The calls of the other run stand between the passes of this one.
+  while (alone(p - 1)) --p;
+  while (alone(p) && !fits(p)) ++p;
+  const int32_t forward = alone(p) ? c.forward_of[p] : -1;
+  if (forward < 0 || record_of(forward) < 0 || c.pairs[forward].matched()) return {};
+  const Dump& dump = target ? c.target : c.golden;
+  const Leaf* value = nullptr;
+  for (const Leaf& leaf : dump.LeavesOf(dump.records[record_of(forward)])) {
+    if (leaf.slot != Slot::kOutput) continue;
+    if (value != nullptr || !leaf.has_stats || leaf.shape.elements() != 1) return {};
+    value = &leaf;
+  }
+  return {forward, value};
+}
+
 }  // namespace
 
 FirstDivergence ExplainIntroduced(const Comparison& c, int32_t p) {
@@ -194,6 +227,39 @@ FirstDivergence ExplainUnmatched(const Comparison& c, int32_t u, int32_t p, int3
   }
   f.advice = inserted ? "the target runs an operation that the golden does not have"
                       : "the target skips an operation that the golden runs";
+  return f;
+}
+
+FirstDivergence ExplainNewValue(const Comparison& c, const NewValue& value) {
+  FirstDivergence f = StartExplanation(c, value.pair, -1);
+  const EarlierCalls before = CountEarlierCalls(c, value.pair);
+  f.call_class = CallClass::kIntroduced;
+  f.confidence = kNewValueConfidence * before.JudgedFactor();
+  f.why = fmt::format(
+      "{}; of the calls that lead to {}, where {}, it is the first whose result the golden has "
+      "nowhere",
+      DescribeEarlierCalls(c, before), EntryName(c, value.taker), DescribeRow(c, value.row));
+  f.advice = "the golden computes this by other calls: compare the lines of the two programs";
+  return f;
+}
+
+std::optional<FirstDivergence> ExplainOtherLoss(const Comparison& c, int32_t backward) {
+  const Loss target = LossBeside(c, backward, true), golden = LossBeside(c, backward, false);
+  if (target.value == nullptr || golden.value == nullptr) return std::nullopt;
+  const Leaf &t = *target.value, &g = *golden.value;
+  const double apart = std::abs(t.max_value - g.max_value);
+  const double size = std::max(std::abs(t.max_value), std::abs(g.max_value));
+  if (!(apart > kOtherLoss * CoarserRounding(t.dtype, g.dtype).epsilon * size)) return std::nullopt;
+  FirstDivergence f = StartExplanation(c, target.pair, -1);
+  const EarlierCalls before = CountEarlierCalls(c, target.pair);
+  f.call_class = CallClass::kIntroduced;
+  f.confidence = kFlowConfidence * before.JudgedFactor();
+  f.why = fmt::format(
+      "{}; the backward pass begins from its result, which is {}, and in the golden from that of "
+      "{}, "
+      "which is {}: the gradients differ from there on",
+      DescribeEarlierCalls(c, before), t.max.view(), EntryName(c, golden.pair), g.max.view());
+  f.advice = "the two programs compute the loss by other calls: compare their lines";
   return f;
 }
 

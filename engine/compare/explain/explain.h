@@ -2,6 +2,9 @@
 // sentence that says why, and what to look at next.
 #pragma once
 
+#include <optional>
+
+#include "engine/compare/explain/new_values.h"
 #include "engine/compare/model/comparison.h"
 
 namespace msprobe::compare {
@@ -21,6 +24,15 @@ enum class Tie {
 // `pair` is the first call with a wrong number; `row` is its wrong row, -1: the call as a whole.
 FirstDivergence ExplainUnmatched(const Comparison& comparison, int32_t unmatched, int32_t pair,
                                  int32_t row, Tie tie);
+
+// On the way to a wrong value the target makes other calls than the golden, and one of them makes the
+// first value that the golden has nowhere.
+FirstDivergence ExplainNewValue(const Comparison& comparison, const NewValue& value);
+
+// `backward` is a wrong call of the backward pass that only one run has. Where the calls beside it
+// begin the backward pass from another loss: the target's call that made the loss. A loss that is
+// computed by other calls has no partner, so its gradient is the first value that is compared.
+std::optional<FirstDivergence> ExplainOtherLoss(const Comparison& comparison, int32_t backward);
 
 // Rounding grows from call to call. At `pair`, which is the place that is named, it is more than is
 // explained for the first time; its largest growth is at `jump`.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <numeric>
 #include <unordered_map>
@@ -188,11 +189,19 @@ class WrongRegion {
            RecordAt(c_, p).direction == direction_ && DiffersInStructure(c_, p);
   }
 
+  bool IsAlone(int32_t p) const {
+    return p >= 0 && p < static_cast<int32_t>(c_.pairs.size()) && !c_.pairs[p].matched() &&
+           !c_.IsRewritten(p);
+  }
+
   void AddStretch(int32_t p) {
     constexpr int32_t kMost = 1000;  // calls before and behind
     inside_[p] = 1;
-    for (int32_t q = p - 1; p - q < kMost && Belongs(q); --q) inside_[q] = 1;
-    for (int32_t q = p + 1; q - p < kMost && Belongs(q); ++q) inside_[q] = 1;
+    // The calls of one run alone may stand between the forward and the backward calls of the other.
+    for (const int32_t by : {-1, 1}) {
+      for (int32_t q = p + by; std::abs(q - p) < kMost && (Belongs(q) || IsAlone(q)); q += by)
+        inside_[q] |= Belongs(q);
+    }
   }
 
   // Calls of the other run whose results are taken where those of the region's calls of this run are.

@@ -1,0 +1,56 @@
+#include "engine/compare/explain/new_values.h"
+
+#include <gmock/gmock.h>
+
+#include "tests/compare/divergence_values.h"
+
+namespace msprobe::compare::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+Tensor V(int id, const char* shape, double error = 0) { return Value(id, error).Shape(shape); }
+
+// A product of x and a factor. The target computes the factor, the golden has it, and transposes x
+// first: the two products are paired, and have other shapes.
+Dump Product(bool own, double error) {
+  DumpBuilder b;
+  b.Call("Functional.linear.0.forward").In(V(0, "[4, 3]")).Out(V(1, "[2, 3]"));
+  if (own) {
+    b.Call("Torch.arange.0.forward").Out(V(20, "[3]"));
+    b.Call("Torch.pow.0.forward").In(V(20, "[3]")).Out(V(21, "[3]"));
+    b.Call("Tensor.mul.0.forward").In(V(1, "[2, 3]")).In(V(21, "[3]")).Out(V(22, "[2, 3]"));
+    b.Call("Tensor.view.0.forward").In(V(22, "[2, 3]")).Out(V(5, "[3, 2]", error));
+  } else {
+    b.Call("Torch.arange.0.forward").Out(V(20, "[3]"));
+    b.Call("Tensor.transpose.0.forward").In(V(1, "[2, 3]")).Out(V(31, "[3, 2]"));
+    b.Call("Tensor.mul.0.forward").In(V(31, "[3, 2]")).In(V(30, "[3, 1]")).Out(V(5, "[3, 2]"));
+  }
+  b.Call("Torch.matmul.0.forward").In(V(5, "[3, 2]", error)).Out(V(6, "[3, 3]", error));
+  return b.Take();
+}
+
+// arange makes what the golden has, too.
+TEST(NewValues, TheFirstCallThatMakesSomethingElseIsNamed) {
+  const Comparison c = MustCompare(Product(true, kWrong), Product(false, 0));
+  EXPECT_EQ(First(c), "Torch.pow.0.forward") << c.first.why;
+  EXPECT_THAT(c.first.why, HasSubstr("of the calls that lead to Tensor.mul.0.forward, where"));
+  EXPECT_THAT(c.first.why, HasSubstr("it is the first whose result the golden has nowhere"));
+}
+
+TEST(NewValues, NoneWhereAllAgrees) {
+  EXPECT_EQ(First(MustCompare(Product(true, 0), Product(false, 0))), "none");
+}
+
+TEST(NewValues, NoneWithoutACallOfTheTargetsOwn) {
+  DumpBuilder t, g;
+  t.Call("Functional.linear.0.forward").In(Value(0)).Out(Value(1));
+  t.Call("Functional.relu.0.forward").In(Value(1)).Out(Value(3));
+  g.Call("Functional.linear.0.forward").In(Value(0)).Out(Value(1));
+  g.Call("Torch.sin.0.forward").In(Value(1)).Out(Value(2));
+  g.Call("Functional.relu.0.forward").In(Value(2)).Out(Value(4));
+  EXPECT_EQ(First(MustCompare(t.Take(), g.Take())), "Torch.sin.0.forward");
+}
+
+}  // namespace
+}  // namespace msprobe::compare::test
